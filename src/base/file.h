@@ -1,0 +1,61 @@
+// Files: read-only mappings, whole-file reads, and writes that appear complete or not at all.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+namespace leq {
+
+// A read-only memory mapping of a whole file. Move-only; the bytes live as long as the object.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  const std::string& name() const { return name_; }
+
+  // Tells the kernel that a part will not be read again soon, so that streaming through a file
+  // larger than memory does not grow the resident set. Parts are widened inwards to whole pages.
+  void drop(std::span<const std::byte> part) const;
+  // Asks the kernel to keep the pages in memory; an error where the limit (ulimit -l) forbids it.
+  void lock() const;
+
+ private:
+  std::string name_;
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+// Reads a whole file of at most `max_bytes`; errors name the path and the limit.
+std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes);
+
+// A file that appears under its name only by commit(): written beside the target without a name
+// (O_TMPFILE) where the file system can, else under a temporary name that the destructor removes.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::filesystem::path target);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  std::uint64_t size() const { return size_; }
+  void append(std::span<const std::byte> bytes);
+  // Overwrites bytes already appended (a preamble whose numbers are known last).
+  void overwrite(std::uint64_t offset, std::span<const std::byte> bytes);
+  // fsync, then rename over the target. Nothing is left behind if this is never reached.
+  void commit();
+
+ private:
+  std::filesystem::path target_;
+  std::filesystem::path temporary_;  // empty while the file has no name
+  int descriptor_ = -1;
+  std::uint64_t size_ = 0;
+};
+
+}  // namespace leq

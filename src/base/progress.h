@@ -1,0 +1,31 @@
+// A progress line on stderr with an estimate of the time left. Silent where stderr is no terminal,
+// except for a line at every tenth of the way.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace leq {
+
+class Progress {
+ public:
+  Progress(std::string what, std::int64_t total);
+  ~Progress();  // ends the line
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  // `done` of total; `note` stands behind the estimate ("ppl 12.34").
+  void update(std::int64_t done, const std::string& note = "");
+
+ private:
+  std::string what_;
+  std::int64_t total_;
+  bool terminal_;
+  bool drawn_ = false;
+  std::int64_t last_tenth_ = 0;
+  std::chrono::steady_clock::time_point start_;
+  std::chrono::steady_clock::time_point last_;
+};
+
+}  // namespace leq

@@ -1,0 +1,38 @@
+// Small text helpers: UTF-8 checks, splitting, numbers and sizes as people read them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace leq {
+
+// Length in bytes of the well-formed UTF-8 character at the start of `text`, 0 if there is none
+// (invalid, overlong, surrogate, truncated or empty).
+std::size_t utf8_length(std::string_view text);
+// Offset of the first byte that is not part of well-formed UTF-8; nullopt if all is well.
+std::optional<std::size_t> first_invalid_utf8(std::string_view text);
+// Decodes the first well-formed character; utf8_length(text) must not be 0.
+char32_t decode_utf8(std::string_view text);
+void append_utf8(std::string& out, char32_t character);
+
+std::vector<std::string_view> split(std::string_view text, std::string_view separator);
+std::string_view trim(std::string_view text);  // ASCII white space at both ends
+std::string replace_all(std::string text, std::string_view from, std::string_view to);
+
+// "1.10 GB", "512 B": decimal units, three significant digits.
+std::string human_bytes(std::uint64_t bytes);
+// Fixed decimals, independent of the locale.
+std::string fixed(double value, int decimals);
+// 12345678 -> "12,345,678"
+std::string with_commas(std::int64_t value);
+// Whole-string numbers, independent of the locale; nullopt on anything else.
+std::optional<std::int64_t> parse_int(std::string_view text);
+std::optional<double> parse_double(std::string_view text);
+// A text made safe for a one-line error or a terminal: control bytes as \xNN, at most `limit` bytes.
+std::string printable(std::string_view text, std::size_t limit = 80);
+
+}  // namespace leq

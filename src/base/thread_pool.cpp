@@ -1,0 +1,162 @@
+#include "base/thread_pool.h"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+
+namespace leq {
+namespace {
+
+// A worker that finds nothing to do spins this often before it sleeps: about 50 us with the pause
+// below. The gap between two parallel loops of a forward pass is a few microseconds.
+constexpr int kSpins = 2000;
+
+inline void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t while_equal) {
+  ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT_PRIVATE, while_equal,
+            nullptr, nullptr, 0);
+}
+
+void futex_wake_all(std::atomic<std::uint32_t>& word) {
+  ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAKE_PRIVATE, 1 << 30,
+            nullptr, nullptr, 0);
+}
+
+}  // namespace
+
+// One parallel loop is one epoch. `work` packs the epoch's low 32 bits and the next task index, so
+// that a thread that wakes late can never take a task of a loop that has ended: its compare-and-swap
+// fails on the epoch.
+struct ThreadPool::State {
+  std::vector<std::thread> workers;
+  alignas(64) std::atomic<std::uint32_t> epoch{0};
+  std::atomic<std::uint32_t> sleepers{0};
+  alignas(64) std::atomic<std::uint64_t> work{0};
+  alignas(64) std::atomic<std::int64_t> finished{0};
+  std::atomic<std::int64_t> tasks{0};
+  std::atomic<TaskFunction> function{nullptr};
+  std::atomic<void*> context{nullptr};
+  std::atomic<bool> stop{false};
+  std::mutex error_mutex;
+  std::exception_ptr error;
+
+  bool take(std::uint32_t current, std::int64_t total, std::int64_t& task) {
+    std::uint64_t seen = work.load(std::memory_order_acquire);
+    for (;;) {
+      const auto index = static_cast<std::int64_t>(seen & 0xffffffffu);
+      if (static_cast<std::uint32_t>(seen >> 32) != current || index >= total) return false;
+      if (work.compare_exchange_weak(seen, seen + 1, std::memory_order_acq_rel)) {
+        task = index;
+        return true;
+      }
+    }
+  }
+
+  void drain(std::uint32_t current, int worker) {
+    const std::int64_t total = tasks.load(std::memory_order_acquire);
+    const TaskFunction run = function.load(std::memory_order_acquire);
+    void* const argument = context.load(std::memory_order_acquire);
+    for (std::int64_t task = 0; take(current, total, task);) {
+      try {
+        run(argument, task, worker);
+      } catch (...) {
+        const std::lock_guard lock(error_mutex);
+        if (!error) error = std::current_exception();
+      }
+      finished.fetch_add(1, std::memory_order_release);
+    }
+  }
+
+  void work_loop(int worker) {
+    std::uint32_t seen = 0;
+    for (;;) {
+      std::uint32_t now = epoch.load(std::memory_order_acquire);
+      for (int spin = 0; now == seen && spin < kSpins; ++spin) {
+        pause_briefly();
+        now = epoch.load(std::memory_order_acquire);
+      }
+      if (now == seen) {
+        sleepers.fetch_add(1, std::memory_order_seq_cst);
+        futex_wait(epoch, seen);
+        sleepers.fetch_sub(1, std::memory_order_seq_cst);
+        continue;
+      }
+      seen = now;
+      if (stop.load(std::memory_order_acquire)) return;
+      drain(seen, worker);
+    }
+  }
+
+  // Publishes a new epoch and wakes whoever sleeps.
+  void announce(std::uint32_t next) {
+    epoch.store(next, std::memory_order_seq_cst);
+    if (sleepers.load(std::memory_order_seq_cst) > 0) futex_wake_all(epoch);
+  }
+};
+
+ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
+  if (threads == 0) threads = usable_cores();
+  require(threads >= 1 && threads <= 1024, "threads: expected 1 to 1024, found ", threads);
+  for (int worker = 1; worker < threads; ++worker) {
+    state_->workers.emplace_back([state = state_.get(), worker] { state->work_loop(worker); });
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  state_->stop.store(true, std::memory_order_release);
+  state_->announce(state_->epoch.load() + 1);
+  for (auto& worker : state_->workers) worker.join();
+}
+
+int ThreadPool::threads() const { return static_cast<int>(state_->workers.size()) + 1; }
+
+void ThreadPool::run_tasks(std::int64_t tasks, TaskFunction function, void* context) {
+  if (state_->workers.empty() || tasks == 1) {
+    for (std::int64_t task = 0; task < tasks; ++task) function(context, task, 0);
+    return;
+  }
+  require(tasks < (std::int64_t{1} << 31), "thread pool: ", tasks, " tasks in one loop");
+  const std::uint32_t next = state_->epoch.load(std::memory_order_relaxed) + 1;
+  // Closed before the loop changes: who still looks at the last loop and sees new values in the
+  // three lines below sees this index too, and takes nothing.
+  state_->work.store(static_cast<std::uint64_t>(next) << 32 | 0xffffffffu, std::memory_order_relaxed);
+  state_->finished.store(0, std::memory_order_release);
+  state_->function.store(function, std::memory_order_release);
+  state_->context.store(context, std::memory_order_release);
+  state_->tasks.store(tasks, std::memory_order_release);
+  state_->work.store(static_cast<std::uint64_t>(next) << 32, std::memory_order_release);
+  state_->announce(next);
+  state_->drain(next, 0);
+  for (int spin = 0; state_->finished.load(std::memory_order_acquire) < tasks; ++spin) {
+    if (spin < kSpins) pause_briefly();
+    else std::this_thread::yield();  // a worker's core may belong to another process for a while
+  }
+  if (state_->error) std::rethrow_exception(std::exchange(state_->error, nullptr));
+}
+
+int usable_cores() {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  if (::sched_getaffinity(0, sizeof mask, &mask) != 0) return 1;
+  return std::max(1, CPU_COUNT(&mask));
+}
+
+}  // namespace leq

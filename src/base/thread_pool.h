@@ -1,0 +1,45 @@
+// A pool of threads for data-parallel loops over small tasks. The caller works too. Tasks are
+// taken one by one from a shared counter, so that a core that another process has taken slows
+// only the tasks it holds; waiting threads spin for a bounded time and then sleep.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <type_traits>
+
+namespace leq {
+
+class ThreadPool {
+ public:
+  // threads >= 1, the caller's included; 0 = one for each core that this process may use.
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int threads() const;
+
+  // Calls body(task, worker) once for each task in [0, tasks), from several threads at once;
+  // worker in [0, threads()) names a thread's scratch. Returns when all are done. Not reentrant:
+  // one run at a time, from one thread. The first exception of a body is rethrown here.
+  template <class Body>
+  void run(std::int64_t tasks, Body&& body) {
+    if (tasks <= 0) return;
+    run_tasks(tasks, [](void* context, std::int64_t task, int worker) {
+      (*static_cast<std::remove_reference_t<Body>*>(context))(task, worker);
+    }, const_cast<void*>(static_cast<const void*>(&body)));
+  }
+
+ private:
+  using TaskFunction = void (*)(void* context, std::int64_t task, int worker);
+  void run_tasks(std::int64_t tasks, TaskFunction function, void* context);
+
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Cores that this process may use (its affinity mask), at least 1.
+int usable_cores();
+
+}  // namespace leq

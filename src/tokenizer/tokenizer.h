@@ -1,0 +1,64 @@
+// Text to token ids and back. Built from a TokenizerSpec, or opened in place from the binary tables
+// of a .leq file (150,000 pieces in under 50 ms).
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tokenizer/spec.h"
+
+namespace leq {
+
+// Finds a table by name; nullopt where the file has none.
+using BlobFinder = std::function<std::optional<std::span<const std::byte>>(std::string_view name)>;
+
+// The binary tables of a tokenizer, ready to be written into a file. Throws Error on a spec that
+// contradicts itself (a merge of ids without pieces, a pattern that PCRE2 refuses).
+std::vector<NamedBlob> tokenizer_tables(const TokenizerSpec& spec);
+
+struct EncodeOptions {
+  bool parse_special = true;  // special tokens written in the text become their ids
+  bool add_bos = false;       // in front, where the tokenizer has one
+};
+
+class Tokenizer {
+ public:
+  explicit Tokenizer(const TokenizerSpec& spec);
+  // The tables must outlive the tokenizer; they are untrusted and checked here. Throws Error naming
+  // `source` and the table.
+  Tokenizer(const BlobFinder& tables, std::string_view source);
+  ~Tokenizer();
+  Tokenizer(Tokenizer&&) noexcept;
+  Tokenizer& operator=(Tokenizer&&) noexcept;
+
+  // Any bytes are encoded; an invalid UTF-8 byte is a segment of its own. Thread-safe.
+  std::vector<Token> encode(std::string_view text, const EncodeOptions& options) const;
+  // The bytes of a sequence: special tokens left out unless `with_special`. May hold invalid UTF-8
+  // where tokens split a character.
+  std::string decode(std::span<const Token> ids, bool with_special) const;
+  // The bytes one token adds, as StreamDecoder needs them; empty for ids without a piece.
+  std::string token_bytes(Token id) const;
+
+  std::size_t size() const;  // ids are in [0, size)
+  TokenType type(Token id) const;
+  // The id of a special or added token by its exact text.
+  std::optional<Token> special_id(std::string_view content) const;
+  Token bos() const;
+  Token eos() const;
+  bool add_bos() const;
+  bool strips_leading_space() const;  // a decoded text loses the one space that encoding added
+  TokenizerKind kind() const;
+  std::string summary() const;  // "byte BPE, 50257 pieces, 1 special, from tokenizer.json"
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace leq
