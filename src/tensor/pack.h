@@ -1,0 +1,52 @@
+// Quantize, pack and unpack the rows of a weight: the specification in code. Plain loops in the
+// arithmetic of decisions.md 3; every kernel and device must read and produce these bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tensor/weight_layout.h"
+
+namespace leq {
+
+// The planes of one packed weight, in memory.
+struct PackedWeight {
+  QuantScheme scheme;
+  ActKind act = ActKind::none;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  float scale_mul = 1.0f;
+  std::vector<std::byte> codes, scales, zeros, sums;
+
+  WeightView view() const;
+};
+
+// Rounds `values` [rows][columns] f32 to the nearest codes (method absmax) and packs them. Float
+// schemes are narrowed to nearest even. Throws Error naming `name`, row and column of a value that
+// is not finite, or of one that f16 cannot hold.
+PackedWeight pack_weight(std::span<const float> values, std::int64_t rows, std::int64_t columns,
+                         const QuantScheme& scheme, ActKind act, std::string_view name);
+
+// The same planes from codes and scales that a method has chosen.
+//   codes [rows][columns], in the scheme's integer range;
+//   scales: [rows] for row and tensor scaling, [rows][ceil(columns/g)] for groups, already rounded
+//   to what the file can hold (see rounded_scales).
+PackedWeight pack_codes(std::span<const std::int8_t> codes, std::span<const float> scales,
+                        float scale_mul, std::int64_t rows, std::int64_t columns,
+                        const QuantScheme& scheme, ActKind act);
+
+// scale_mul of a tensor and its group scales rounded to f16 times scale_mul, in place.
+float round_group_scales(std::span<float> scales, std::span<const float> group_absmax);
+
+// Row `row` of a stored weight as f32 [columns].
+void unpack_row(const WeightView& weight, std::int64_t row, std::span<float> out);
+
+// One code as a signed integer (symmetric schemes), for tests and tools.
+int code_at(const WeightView& weight, std::int64_t row, std::int64_t column);
+// The scale of a code, as f32.
+float scale_at(const WeightView& weight, std::int64_t row, std::int64_t column);
+
+}  // namespace leq
