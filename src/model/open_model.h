@@ -31,8 +31,6 @@ class Model {
  public:
   // Opens and checks the file. Throws Error naming the file and what is wrong.
   Model(const std::filesystem::path& path, const LoadOptions& options);
-  // Weights without a file: random numbers of the shapes and schemes of a type, in memory.
-  Model(LeqReader file);
 
   const LeqReader& file() const { return file_; }
   const ModelConfig& config() const { return config_; }

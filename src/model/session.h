@@ -1,7 +1,9 @@
 // What every tool that runs a model sets up: weights, KV cache and transformer on one backend.
 #pragma once
 
-#include <memory>
+#include <cstdint>
+#include <span>
+#include <vector>
 
 #include "cache/kv_cache.h"
 #include "model/memory_plan.h"
@@ -12,8 +14,13 @@ namespace leq {
 
 class Session {
  public:
-  // `model` and `backend` must outlive the session; `limits` as resolve_limits returned them.
+  // A model's own weights. `model` and `backend` must outlive the session; `limits` as
+  // resolve_limits returned them.
   Session(const Model& model, Backend& backend, const RunLimits& limits);
+  // Weights from elsewhere (synthetic ones); what they point to and `config` must outlive the
+  // session.
+  Session(const ModelConfig& config, Weights weights, std::uint64_t weight_bytes, Backend& backend,
+          const RunLimits& limits);
 
   KvCache& cache() { return cache_; }
   Transformer& transformer() { return transformer_; }
