@@ -36,7 +36,8 @@ KvType default_kv_type(std::string_view model_type) {
 RunLimits resolve_limits(RunLimits limits, const ModelConfig& config) {
   const std::int64_t longest = largest_context(config);
   require_range("-np", limits.sequences, 1, 4096);
-  if (limits.context == 0) limits.context = std::min(config.context, kDefaultContext) * limits.sequences;
+  if (limits.context == 0)
+    limits.context = std::min(config.context, kDefaultContext) * limits.sequences;
   require(limits.context > 0 && limits.context / limits.sequences >= 1, "-c ", limits.context,
           ": expected at least one position for each of ", limits.sequences, " sequences");
   require(limits.context / limits.sequences <= longest, "-c ", limits.context, ": that is ",
@@ -54,8 +55,7 @@ MemoryPlan plan_memory(std::uint64_t file_bytes, const ModelConfig& config, cons
   MemoryPlan plan;
   plan.weight_bytes = file_bytes;
   plan.kv_bytes = KvCache::bytes(backend, kv_shape(config, limits));
-  plan.scratch_bytes =
-      Transformer::scratch_bytes(config, weights, backend, forward_limits(limits));
+  plan.scratch_bytes = Transformer::scratch_bytes(config, weights, backend, forward_limits(limits));
   return plan;
 }
 

@@ -155,15 +155,16 @@ void check_config(const ModelConfig& config, std::string_view source) {
     require(value >= 1 && value <= field.largest, source, ": ", field.name, " = ", value,
             ": expected 1 to ", field.largest);
   }
-  require(config.head_dim % 2 == 0, source, ": head_dim = ", config.head_dim, ": expected an even number");
+  require(config.head_dim % 2 == 0, source, ": head_dim = ", config.head_dim,
+          ": expected an even number");
   require(config.heads % config.kv_heads == 0, source, ": ", config.heads,
           " heads are no multiple of ", config.kv_heads, " KV heads");
   require(config.heads * config.head_dim <= 1 << 22, source, ": ", config.heads, " heads of ",
           config.head_dim, " are too wide");
   require(std::isfinite(config.norm_eps) && config.norm_eps >= 0 && config.norm_eps < 1, source,
           ": norm_eps = ", config.norm_eps, ": expected 0 to 1");
-  require(std::isfinite(config.rope_theta) && config.rope_theta >= 1, source, ": rope_theta = ",
-          config.rope_theta, ": expected at least 1");
+  require(std::isfinite(config.rope_theta) && config.rope_theta >= 1, source,
+          ": rope_theta = ", config.rope_theta, ": expected at least 1");
   require(config.windows.empty() || std::ssize(config.windows) == config.layers, source,
           ": windows for ", config.windows.size(), " layers, the model has ", config.layers);
   check_scaling(config.rope_scaling, config.head_dim, source);

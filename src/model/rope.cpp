@@ -50,8 +50,8 @@ double yarn_mscale(double scale, double mscale) {
 float scale_yarn(std::vector<float>& inv_freq, const ModelConfig& config) {
   const RopeScaling& scaling = config.rope_scaling;
   const auto dim = static_cast<double>(config.head_dim);
-  const auto original = static_cast<double>(
-      scaling.original_context > 0 ? scaling.original_context : config.context);
+  const auto original =
+      static_cast<double>(scaling.original_context > 0 ? scaling.original_context : config.context);
   const auto correction = [&](double rotations) {
     return dim * std::log(original / (rotations * 2.0 * std::numbers::pi)) /
            (2.0 * std::log(config.rope_theta));
@@ -71,9 +71,9 @@ float scale_yarn(std::vector<float>& inv_freq, const ModelConfig& config) {
         static_cast<double>(static_cast<float>(2 * i) / static_cast<float>(config.head_dim))));
     const float extrapolated = 1.0f / power;
     const float interpolated = 1.0f / (static_cast<float>(scaling.factor) * power);
-    const float ramp =
-        std::clamp((static_cast<float>(i) - static_cast<float>(low)) / static_cast<float>(high - low),
-                   0.0f, 1.0f);
+    const float ramp = std::clamp(
+        (static_cast<float>(i) - static_cast<float>(low)) / static_cast<float>(high - low), 0.0f,
+        1.0f);
     const float keep = 1.0f - ramp;
     inv_freq[i] = interpolated * (1.0f - keep) + extrapolated * keep;
   }
@@ -93,7 +93,8 @@ double dynamic_base(const ModelConfig& config, std::int64_t context) {
   const double length = std::max(static_cast<double>(context), made_for);
   const double factor = config.rope_scaling.factor;
   const auto dim = static_cast<double>(config.head_dim);
-  return config.rope_theta * std::pow(factor * length / made_for - (factor - 1.0), dim / (dim - 2.0));
+  return config.rope_theta *
+         std::pow(factor * length / made_for - (factor - 1.0), dim / (dim - 2.0));
 }
 
 }  // namespace

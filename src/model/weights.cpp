@@ -20,8 +20,8 @@ class Binder {
     }
     for (std::int64_t i = 0; i < config_.layers; ++i) weights.blocks.push_back(block(i));
     weights.final_norm = norm("final_norm", width);
-    weights.head = linear("head", {{config_.tied ? "token_embedding" : "head", config_.vocab}},
-                          width, false);
+    weights.head =
+        linear("head", {{config_.tied ? "token_embedding" : "head", config_.vocab}}, width, false);
     return weights;
   }
 
@@ -37,8 +37,8 @@ class Binder {
     const std::int64_t key = config_.kv_heads * config_.head_dim;
     Block block;
     block.attention_norm = norm(at("attention_norm"), config_.width);
-    block.qkv = linear(at("qkv"), {{at("q"), query}, {at("k"), key}, {at("v"), key}},
-                       config_.width, config_.qkv_bias);
+    block.qkv = linear(at("qkv"), {{at("q"), query}, {at("k"), key}, {at("v"), key}}, config_.width,
+                       config_.qkv_bias);
     if (config_.qk_norm) {
       block.q_norm = norm(at("q_norm"), config_.head_dim);
       block.k_norm = norm(at("k_norm"), config_.head_dim);
@@ -48,9 +48,10 @@ class Binder {
     std::vector<Part> gate_up;
     if (config_.gated) gate_up.push_back({at("gate"), config_.hidden});
     gate_up.push_back({at("up"), config_.hidden});
-    block.gate_up = linear(at(config_.gated ? "gate_up" : "up"), gate_up, config_.width,
-                           config_.mlp_bias);
-    block.down = linear(at("down"), {{at("down"), config_.width}}, config_.hidden, config_.mlp_bias);
+    block.gate_up =
+        linear(at(config_.gated ? "gate_up" : "up"), gate_up, config_.width, config_.mlp_bias);
+    block.down =
+        linear(at("down"), {{at("down"), config_.width}}, config_.hidden, config_.mlp_bias);
     return block;
   }
 

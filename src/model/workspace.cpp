@@ -53,8 +53,8 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, Backend&
       logits(backend.allocate_rows(limits.output_tokens, config.vocab, kPlain)),
       backend_(backend) {
   for (const BlockSpec& spec : input_blocks(weights, backend, limits)) {
-    inputs_.push_back({spec.reader, spec.format,
-                       backend.allocate_rows(spec.capacity, spec.width, spec.format)});
+    inputs_.push_back(
+        {spec.reader, spec.format, backend.allocate_rows(spec.capacity, spec.width, spec.format)});
   }
 }
 
