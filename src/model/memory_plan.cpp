@@ -59,6 +59,18 @@ MemoryPlan plan_memory(std::uint64_t file_bytes, const ModelConfig& config, cons
   return plan;
 }
 
+KvShape kv_shape(const ModelConfig& config, const RunLimits& limits) {
+  KvShape shape;
+  shape.layers = config.layers;
+  shape.kv_heads = static_cast<int>(config.kv_heads);
+  shape.head_dim = static_cast<int>(config.head_dim);
+  shape.key_type = limits.key_type;
+  shape.value_type = limits.value_type;
+  shape.positions = limits.context;
+  shape.sequences = limits.sequences;
+  return shape;
+}
+
 ForwardLimits forward_limits(const RunLimits& limits) {
   return {limits.batch_tokens, limits.output_tokens, limits.context / limits.sequences};
 }
