@@ -147,9 +147,9 @@ SyntheticSpec parse_synthetic(std::string_view model) {
     constexpr std::string_view kLayers = "layers=";
     const auto layers =
         parts[3].starts_with(kLayers) ? parse_int(parts[3].substr(kLayers.size())) : std::nullopt;
-    require(layers.has_value() && *layers >= 1, "model ", printable(model), ": \"",
+    require(layers.value_or(0) >= 1, "model ", printable(model), ": \"",
             printable(parts[3]), "\": expected layers=N with N of at least 1");
-    spec.layers = *layers;
+    spec.layers = layers.value_or(0);
   }
   synthetic_config(spec.shape, spec.layers);  // refuses an unknown shape here, not after a load
   return spec;
@@ -197,7 +197,8 @@ SyntheticModel::SyntheticModel(const SyntheticSpec& spec, std::int64_t context, 
   if (spec.layers != 0) name_ += ":layers=" + std::to_string(spec.layers);
   config_.context = std::max(config_.context, context);
   std::uint64_t bytes = 0;
-  for (const NamedShape& tensor : TensorList(config_).tensors()) {
+  const TensorList list(config_);
+  for (const NamedShape& tensor : list.tensors()) {
     tensors_.push_back(
         laid_out(tensor, plan_tensor(tensor.name, tensor.shape, spec.type, config_), bytes));
   }
