@@ -147,8 +147,8 @@ SyntheticSpec parse_synthetic(std::string_view model) {
     constexpr std::string_view kLayers = "layers=";
     const auto layers =
         parts[3].starts_with(kLayers) ? parse_int(parts[3].substr(kLayers.size())) : std::nullopt;
-    require(layers.value_or(0) >= 1, "model ", printable(model), ": \"",
-            printable(parts[3]), "\": expected layers=N with N of at least 1");
+    require(layers.value_or(0) >= 1, "model ", printable(model), ": \"", printable(parts[3]),
+            "\": expected layers=N with N of at least 1");
     spec.layers = layers.value_or(0);
   }
   synthetic_config(spec.shape, spec.layers);  // refuses an unknown shape here, not after a load
