@@ -28,7 +28,4 @@ class HugeBuffer {
   std::size_t mapping_bytes_ = 0;
 };
 
-// Memory that programs may still take without swapping (MemAvailable), 0 where it is not known.
-std::uint64_t available_memory_bytes();
-
 }  // namespace leq

@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <array>
 
-#include "base/bytes.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "eval/synthetic_fill.h"
+#include "format/loaded_file.h"
+#include "model/tensor_list.h"
 #include "quantize/quantize_model.h"
 
 namespace leq {
@@ -41,64 +42,8 @@ std::string join(const std::vector<std::string_view>& names) {
   return text;
 }
 
-struct NamedShape {
-  std::string name;
-  Shape shape;
-};
-
-// Every tensor that a configuration calls for, under its name in a .leq file.
-class TensorList {
- public:
-  explicit TensorList(const ModelConfig& config) : config_(config) {
-    const std::int64_t width = config.width;
-    matrix("token_embedding", config.vocab, width);
-    if (!config.rotary) matrix("position_embedding", config.context, width);
-    for (std::int64_t i = 0; i < config.layers; ++i) add_layer(i);
-    norm("final_norm", width);
-    if (!config.tied) matrix("head", config.vocab, width);
-  }
-  const std::vector<NamedShape>& tensors() const { return tensors_; }
-
- private:
-  void add_layer(std::int64_t i) {
-    const auto at = [&](std::string_view part) { return layer_tensor(i, part); };
-    const std::int64_t query = config_.heads * config_.head_dim;
-    const std::int64_t key = config_.kv_heads * config_.head_dim;
-    norm(at("attention_norm"), config_.width);
-    linear(at("q"), query, config_.width, config_.qkv_bias);
-    linear(at("k"), key, config_.width, config_.qkv_bias);
-    linear(at("v"), key, config_.width, config_.qkv_bias);
-    if (config_.qk_norm) {
-      vector(at("q_norm"), config_.head_dim);
-      vector(at("k_norm"), config_.head_dim);
-    }
-    linear(at("o"), config_.width, query, config_.output_bias);
-    norm(at("mlp_norm"), config_.width);
-    if (config_.gated) linear(at("gate"), config_.hidden, config_.width, config_.mlp_bias);
-    linear(at("up"), config_.hidden, config_.width, config_.mlp_bias);
-    linear(at("down"), config_.width, config_.hidden, config_.mlp_bias);
-  }
-  void matrix(std::string name, std::int64_t rows, std::int64_t columns) {
-    tensors_.push_back({std::move(name), {rows, columns}});
-  }
-  void vector(std::string name, std::int64_t size) {
-    tensors_.push_back({std::move(name), {size}});
-  }
-  void linear(const std::string& name, std::int64_t rows, std::int64_t columns, bool biased) {
-    matrix(name, rows, columns);
-    if (biased) vector(name + ".bias", rows);
-  }
-  void norm(const std::string& name, std::int64_t size) {
-    vector(name, size);
-    if (config_.norm == NormKind::layer) vector(name + ".bias", size);
-  }
-
-  const ModelConfig& config_;
-  std::vector<NamedShape> tensors_;
-};
-
 // A tensor with its planes at offsets from 0; the views get their addresses later.
-StoredTensor laid_out(const NamedShape& tensor, const TensorPlan& plan, std::uint64_t& offset) {
+StoredTensor laid_out(const TensorSpec& tensor, const TensorPlan& plan, std::uint64_t& offset) {
   StoredTensor stored;
   stored.name = tensor.name;
   stored.shape = tensor.shape;
@@ -145,11 +90,11 @@ SyntheticSpec parse_synthetic(std::string_view model) {
   spec.type = require_scheme(parts[2], model);
   if (parts.size() == 4) {
     constexpr std::string_view kLayers = "layers=";
-    const auto layers =
-        parts[3].starts_with(kLayers) ? parse_int(parts[3].substr(kLayers.size())) : std::nullopt;
-    require(layers.value_or(0) >= 1, "model ", printable(model), ": \"", printable(parts[3]),
+    const std::int64_t layers =
+        parts[3].starts_with(kLayers) ? parse_int(parts[3].substr(kLayers.size())).value_or(0) : 0;
+    require(layers >= 1, "model ", printable(model), ": \"", printable(parts[3]),
             "\": expected layers=N with N of at least 1");
-    spec.layers = layers.value_or(0);
+    spec.layers = layers;
   }
   synthetic_config(spec.shape, spec.layers);  // refuses an unknown shape here, not after a load
   return spec;
@@ -197,14 +142,13 @@ SyntheticModel::SyntheticModel(const SyntheticSpec& spec, std::int64_t context, 
   if (spec.layers != 0) name_ += ":layers=" + std::to_string(spec.layers);
   config_.context = std::max(config_.context, context);
   std::uint64_t bytes = 0;
-  const TensorList list(config_);
-  for (const NamedShape& tensor : list.tensors()) {
-    tensors_.push_back(
-        laid_out(tensor, plan_tensor(tensor.name, tensor.shape, spec.type, config_), bytes));
+  for (const TensorSpec& tensor : tensor_list(config_)) {
+    const TensorPlan plan = plan_tensor(tensor.role, spec.type, config_.tied, ActChoice::automatic);
+    tensors_.push_back(laid_out(tensor, plan, bytes));
   }
-  const std::uint64_t available = available_memory_bytes();
-  require(available == 0 || bytes < available, name_, ": needs ", human_bytes(bytes),
-          " of memory, ", human_bytes(available), " are free; cut it with :layers=N");
+  const auto available = available_memory();
+  require(bytes < available.value_or(UINT64_MAX), name_, ": needs ", human_bytes(bytes),
+          " of memory, ", human_bytes(available.value_or(0)), " are free; cut it with :layers=N");
   memory_ = HugeBuffer(bytes, name_.c_str());
   for (StoredTensor& tensor : tensors_) place(tensor, memory_.data());
   fill_random(tensors_, memory_.data(), pool);
