@@ -2,8 +2,6 @@
 // for the next test that asks for it.
 #pragma once
 
-#include <unistd.h>
-
 #include <filesystem>
 #include <string>
 
@@ -11,15 +9,16 @@
 
 namespace leq::test {
 
-// The .leq file of `folder` in `type`, written if it is not there. Concurrent tests may race: each
-// writes its own complete file and the last rename wins.
+// The .leq file of `folder` in `type`; written again whenever this test program is newer. Concurrent
+// tests may race: each writes its own complete file and the last rename wins.
 inline std::filesystem::path quantized(const std::filesystem::path& folder,
                                        const std::string& type) {
-  const auto cache = std::filesystem::temp_directory_path() /
-                     ("leq_test_models_" + std::to_string(::getuid()) + "_" LEQ_BUILD_ID);
-  std::filesystem::create_directories(cache);
+  namespace fs = std::filesystem;
+  const fs::path cache = fs::path(LEQ_BINARY_DIR) / "test-models";
+  fs::create_directories(cache);
   const auto path = cache / (folder.filename().string() + "-" + type + ".leq");
-  if (!std::filesystem::exists(path)) {
+  const auto built = fs::last_write_time(fs::canonical("/proc/self/exe"));
+  if (!fs::exists(path) || fs::last_write_time(path) < built) {
     CheckpointOptions options;
     options.type = type;
     options.threads = 1;
