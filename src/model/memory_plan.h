@@ -36,6 +36,10 @@ KvType default_kv_type(std::string_view model_type);
 // Error naming the flag, its value and the range.
 RunLimits resolve_limits(RunLimits limits, const ModelConfig& config);
 
+// Sizes of the cache and of a forward pass under resolved limits.
+KvShape kv_shape(const ModelConfig& config, const RunLimits& limits);
+ForwardLimits forward_limits(const RunLimits& limits);
+
 // For resolved limits. One sequence may hold context / sequences positions.
 MemoryPlan plan_memory(std::uint64_t file_bytes, const ModelConfig& config, const Weights& weights,
                        const Backend& backend, const RunLimits& limits);

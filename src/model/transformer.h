@@ -9,6 +9,7 @@
 #include "cache/kv_cache.h"
 #include "model/batch.h"
 #include "model/model_config.h"
+#include "model/rope.h"
 #include "model/weights.h"
 #include "model/workspace.h"
 
@@ -29,26 +30,30 @@ class Transformer {
   const ForwardLimits& limits() const { return limits_; }
   const ModelConfig& config() const { return config_; }
   Backend& backend() { return backend_; }
-  const std::string& rope_note() const { return rope_note_; }
+  const std::string& rope_note() const { return frequencies_.note; }
 
   // Bytes that the constructor asks of the backend, exactly, from the header alone.
   static std::size_t scratch_bytes(const ModelConfig& config, const Weights& weights,
                                    const Backend& backend, const ForwardLimits& limits);
 
  private:
-  void attention_part(const Block& block, const AttentionShape& shape, const KvLayer& kv);
-  void mlp_part(const Block& block);
+  void check(const Batch& batch, const KvCache& cache) const;
+  void append(const Batch& batch, KvCache& cache);
+  void head_part(const Batch& batch);
+  void attention_part(std::int64_t layer, const KvLayer& kv);
+  void mlp_part(std::int64_t layer);
 
   const ModelConfig& config_;
   const Weights& weights_;
   Backend& backend_;
   ForwardLimits limits_;
-  std::vector<float> inv_freq_;
-  std::string rope_note_;
+  RopeFrequencies frequencies_;
   RopeTable rope_;
   Workspace work_;
-  BatchView batch_;  // of the forward in work
+  // Of the forward in work:
   std::vector<SequenceRun> runs_;
+  BatchView batch_;
+  std::vector<std::int32_t> positions_;  // [T]
 };
 
 }  // namespace leq

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "backend/backend.h"
@@ -18,6 +17,9 @@ struct ForwardLimits {
   std::int64_t context = 0;         // positions of one sequence
 };
 
+// Who reads a block of rows. Blocks that live at the same time have different readers.
+enum class Reader : std::uint8_t { qkv, o, gate_up, down, head };
+
 class Workspace {
  public:
   Workspace(const ModelConfig& config, const Weights& weights, Backend& backend,
@@ -27,17 +29,21 @@ class Workspace {
   Rows qkv;     // [T, (H + 2 H_kv) d]
   Rows last;    // [outputs, W]
   Rows logits;  // [outputs, V]
-  // The input block of a linear, in the format that it reads. Layers share blocks of one format.
-  Rows& input_of(const Linear& linear);
+  // The input block of a linear in the format that it reads; layers share the blocks of one format.
+  Rows& input_of(Reader reader, const Linear& linear);
 
-  // What the constructor asks of a backend, from the header alone.
+  // What the constructor asks of the backend, from the header alone.
   static std::size_t bytes(const ModelConfig& config, const Weights& weights,
                            const Backend& backend, const ForwardLimits& limits);
 
  private:
-  std::vector<Rows> inputs_;
-  std::vector<std::pair<const Linear*, std::size_t>>
-      index_;  // linear -> inputs_, sorted by address
+  struct Input {
+    Reader reader;
+    RowsFormat format;
+    Rows rows;
+  };
+  const Backend& backend_;
+  std::vector<Input> inputs_;
 };
 
 }  // namespace leq
