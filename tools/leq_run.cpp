@@ -40,7 +40,7 @@ RunLimits limits_for(const RunArgs& args, const Model& model) {
 
 Engine open_engine(const RunArgs& args) {
   Engine engine;
-  engine.backend = make_backend({.device = "cpu", .threads = args.threads});
+  engine.backend = make_backend({.device = args.device, .threads = args.threads});
   LoadOptions load = {.mode = args.load_mode, .memory_needed_beside = 0, .lock = args.lock};
   if (args.load_mode == LoadMode::automatic) {
     // Whether the file is better read or mapped depends on what the run needs beside it.

@@ -1,6 +1,10 @@
 #include "run_options.h"
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "base/text.h"
+#include "model_options.h"
 #include "run_prompt.h"
 
 namespace leq::run {
@@ -13,13 +17,6 @@ constexpr double kMaxSeed = 9007199254740992.0;  // 2^53, exact in a double
 
 std::vector<Option> text_options() {
   return {
-      {.name = "model",
-       .spellings = "-m",
-       .kind = Kind::text,
-       .value_name = "FILE",
-       .help = "the .leq file to run",
-       .group = "Text",
-       .required = true},
       {.name = "prompt",
        .spellings = "-p",
        .kind = Kind::text,
@@ -149,59 +146,6 @@ std::vector<Option> sampling_options() {
   return options;
 }
 
-std::vector<Option> machine_options() {
-  return {
-      {.name = "ctx-size",
-       .spellings = "-c",
-       .kind = Kind::integer,
-       .value_name = "N",
-       .fallback = "0",
-       .help = "positions of the context, 0 = the model's, at most 8192",
-       .group = "Machine",
-       .minimum = 0,
-       .maximum = kMaxCount},
-      {.name = "threads",
-       .spellings = "-t",
-       .kind = Kind::integer,
-       .value_name = "N",
-       .fallback = "0",
-       .help = "threads, 0 = one for each core",
-       .group = "Machine",
-       .minimum = 0,
-       .maximum = 1024},
-      {.name = "batch-size",
-       .spellings = "-b",
-       .kind = Kind::integer,
-       .value_name = "N",
-       .fallback = "512",
-       .help = "most prompt tokens fed at once",
-       .group = "Machine",
-       .minimum = 1,
-       .maximum = 1 << 20},
-      {.name = "cache-type-k",
-       .spellings = "-ctk",
-       .kind = Kind::text,
-       .value_name = "TYPE",
-       .help = "type of cached keys: f32, f16, int8 (f32 for f32 models, else f16)",
-       .group = "Machine"},
-      {.name = "cache-type-v",
-       .spellings = "-ctv",
-       .kind = Kind::text,
-       .value_name = "TYPE",
-       .help = "type of cached values, as above",
-       .group = "Machine"},
-      {.name = "mmap",
-       .fallback = "auto",
-       .help = "map the file, or read it into memory; without it whichever the free memory allows",
-       .group = "Machine"},
-      {.name = "mlock", .help = "keep the model in memory", .group = "Machine"},
-      {.name = "verbose",
-       .spellings = "-v",
-       .help = "print the plan: kernels, KV cache, memory, settings",
-       .group = "Machine"},
-  };
-}
-
 std::optional<GivenSetting> given_number(const Options& options, std::string_view name,
                                          OptionKind kind) {
   if (!options.given(name)) return std::nullopt;
@@ -249,26 +193,39 @@ void read_text(const Options& options, RunArgs& args) {
 // -st and -sys mean nothing outside of a chat, so they start one.
 Mode read_mode(const Options& options) {
   const bool chat_words = options.flag("single-turn") || options.given("system-prompt");
-  if (!options.given("conversation")) return chat_words ? Mode::chat : Mode::automatic;
+  if (!options.has("conversation")) return chat_words ? Mode::chat : Mode::automatic;
   const bool chat = options.flag("conversation");
   require(chat || !chat_words, "-no-cnv and ", options.flag("single-turn") ? "-st" : "-sys",
           " contradict each other: leave one out");
   return chat ? Mode::chat : Mode::completion;
 }
 
+// -t 0 and -1 are one thread for each core.
+int thread_count(const Options& options) {
+  const auto threads = std::max<std::int64_t>(options.integer("threads"), 0);
+  if (options.given("threads-batch")) {
+    const auto batch = std::max<std::int64_t>(options.integer("threads-batch"), 0);
+    require(batch == threads, "-tb ", batch, ": one pool of threads does all work, expected ",
+            threads, " as -t has it; leave -tb out");
+  }
+  return static_cast<int>(threads);
+}
+
 void read_machine(const Options& options, RunArgs& args) {
-  args.threads = static_cast<int>(options.integer("threads"));
+  args.device = options.text("device");
+  require(!options.given("gpu-layers") || options.text("gpu-layers") == "0" || args.device != "cpu",
+          "-ngl ", printable(options.has("gpu-layers") ? options.text("gpu-layers") : ""),
+          ": expected 0, the device cpu has no GPU layers; leave -ngl out");
+  args.threads = thread_count(options);
   args.context = options.integer("ctx-size");
-  args.batch_tokens = options.integer("batch-size");
+  args.batch_tokens = std::min(options.integer("batch-size"), options.integer("ubatch-size"));
   if (options.given("cache-type-k")) {
     args.key_type = parse_kv_type(options.text("cache-type-k"), "-ctk");
   }
   if (options.given("cache-type-v")) {
     args.value_type = parse_kv_type(options.text("cache-type-v"), "-ctv");
   }
-  if (options.given("mmap")) {
-    args.load_mode = options.flag("mmap") ? LoadMode::map : LoadMode::read;
-  }
+  if (options.has("mmap")) args.load_mode = options.flag("mmap") ? LoadMode::map : LoadMode::read;
   args.lock = options.flag("mlock");
 }
 
@@ -281,7 +238,7 @@ ToolSpec run_tool_spec() {
   spec.usage = {"-m model.leq -p \"Once upon a time\"", "-m model.leq -f prompt.txt -n 200",
                 "-m model.leq                           (a chat)"};
   for (const auto& group :
-       {text_options(), chat_options(), sampling_options(), machine_options()}) {
+       {model_options({"parallel"}), text_options(), chat_options(), sampling_options()}) {
     spec.options.insert(spec.options.end(), group.begin(), group.end());
   }
   return spec;

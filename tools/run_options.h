@@ -42,7 +42,8 @@ struct RunArgs {
   GivenSampling sampling;
   std::optional<std::uint64_t> seed;
 
-  int threads = 0;
+  std::string device = "cpu";
+  int threads = 0;  // 0: one for each core
   std::int64_t context = 0;
   std::int64_t batch_tokens = 512;
   std::optional<KvType> key_type, value_type;

@@ -110,9 +110,9 @@ std::int64_t Generator::keep_prefix(std::span<const Token> prompt) {
   const auto end =
       held_.begin() + static_cast<std::ptrdiff_t>(std::min(held_.size(), prompt.size() - 1));
   const auto shared = std::mismatch(held_.begin(), end, prompt.begin()).first - held_.begin();
-  const std::int64_t kept = session_.cache().truncate(options_.sequence, shared);
-  held_.resize(static_cast<std::size_t>(kept));
-  return kept;
+  session_.cache().truncate(options_.sequence, shared);
+  held_.resize(static_cast<std::size_t>(shared));
+  return shared;
 }
 
 // The logits after the prompt; empty where the reply was interrupted before.
