@@ -10,27 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "naive_half.h"
+
 namespace leq::test {
-
-// The value of an f16 nearest to x, ties to even; |x| small enough not to overflow.
-inline double nearest_f16(double x) {
-  if (x == 0) return 0;
-  int exponent = 0;
-  std::frexp(x, &exponent);
-  const double ulp = std::ldexp(1.0, std::max(exponent - 11, -24));
-  return std::nearbyint(x / ulp) * ulp;
-}
-
-// The bit pattern of a number that is exactly an f16.
-inline std::uint16_t f16_pattern(double x) {
-  const std::uint16_t sign = std::signbit(x) ? 0x8000 : 0;
-  x = std::fabs(x);
-  if (x < 0x1p-14) return static_cast<std::uint16_t>(sign + static_cast<int>(x * 0x1p24));
-  int exponent = 0;
-  const double fraction = std::frexp(x, &exponent);  // [0.5, 1)
-  return static_cast<std::uint16_t>(sign + ((exponent + 14) << 10) +
-                                    static_cast<int>((fraction - 0.5) * 2048));
-}
 
 struct NaivePlanes {
   std::vector<std::uint8_t> codes, scales, sums;
