@@ -147,8 +147,8 @@ INSTANTIATE_TEST_SUITE_P(Models, Golden,
                          ::testing::Values("storyteller", "storyteller-outliers", "gpt2-tiny",
                                            "gpt2-tiny-outliers", "mistral-tiny", "qwen2-tiny",
                                            "qwen2-tiny-kbias", "qwen3-tiny"),
-                         [](const auto& info) {
-                           std::string name = info.param;
+                         [](const auto& item) {
+                           std::string name = item.param;
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backend/cpu/cpu_backend.h"
+#include "base/random.h"
 #include "model/session.h"
 #include "models_fixture.h"
 #include "shared_data.h"
@@ -117,10 +118,10 @@ INSTANTIATE_TEST_SUITE_P(Cases, Invariance,
                                            Case{"qwen2-tiny", "bf16", KvType::f32},
                                            Case{"qwen2-tiny", "int4-g128", KvType::int8},
                                            Case{"qwen3-tiny", "int8", KvType::f16}),
-                         [](const auto& info) {
-                           std::string name = std::string(info.param.model) + "_" +
-                                              info.param.type + "_" +
-                                              std::string(kv_type_name(info.param.kv));
+                         [](const auto& item) {
+                           std::string name = std::string(item.param.model) + "_" +
+                                              item.param.type + "_" +
+                                              std::string(kv_type_name(item.param.kv));
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });

@@ -44,8 +44,8 @@ TEST_P(MemoryPlanOf, EqualsTheEnginesOwnPeakToTheByte) {
 INSTANTIATE_TEST_SUITE_P(Models, MemoryPlanOf,
                          ::testing::Values("storyteller", "gpt2-tiny", "mistral-tiny",
                                            "qwen3-tiny"),
-                         [](const auto& info) {
-                           std::string name = info.param;
+                         [](const auto& item) {
+                           std::string name = item.param;
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
