@@ -11,9 +11,5 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     COMPILE_OPTIONS "-march=x86-64-v3;-O3")
   set_source_files_properties(${vnni_sources} PROPERTIES
     COMPILE_OPTIONS "-march=x86-64-v4;-mavx512vnni;-mprefer-vector-width=512;-O3")
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # g++ 12 warns inside its own AVX-512 intrinsics
-    set_property(SOURCE ${vnni_sources} APPEND PROPERTY
-      COMPILE_OPTIONS "-Wno-uninitialized;-Wno-maybe-uninitialized")
-  endif()
   target_sources(leq_backend PRIVATE ${v3_sources} ${avx2_sources} ${vnni_sources})
 endif()
