@@ -78,6 +78,8 @@ struct RowsFormat {
   ActKind act = ActKind::none;  // keep int8 codes with scales
   bool offset_codes = false;    // codes stored as q + 128 (consumers with 8-bit weights)
   int sum_group = 0;  // columns of one stored code sum (consumers with 2- to 4-bit weights)
+
+  bool operator==(const RowsFormat&) const = default;
 };
 
 // A block of activations [T, W] on the device. Opaque to callers: only backends look inside.
@@ -138,6 +140,7 @@ class Backend {
                                  const RowsFormat& format) const = 0;
   virtual RopeTable allocate_rope(std::span<const float> inv_freq, float attention_factor,
                                   std::int64_t context) = 0;
+  virtual std::size_t rope_bytes(std::int64_t pairs, std::int64_t context) const = 0;
   // Scratch that the operations below need for batches of at most `tokens` rows, asked for once.
   virtual void reserve(std::int64_t tokens, const AttentionShape& shape, std::int64_t context) = 0;
   virtual std::size_t reserve_bytes(std::int64_t tokens, const AttentionShape& shape,

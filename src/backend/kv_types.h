@@ -35,6 +35,7 @@ struct KvLayer {
 
 // Neighbouring rows of a batch that are consecutive positions of one sequence.
 struct SequenceRun {
+  std::int32_t sequence = 0;
   std::int64_t first_row = 0;
   std::int64_t rows = 0;
   std::int64_t first_position = 0;      // of the first row

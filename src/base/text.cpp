@@ -3,6 +3,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 
 namespace leq {
 
@@ -29,6 +30,12 @@ std::size_t utf8_length(std::string_view text) {
 
 std::optional<std::size_t> first_invalid_utf8(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
+    std::uint64_t eight = ~std::uint64_t{0};
+    if (text.size() - i >= sizeof(eight)) std::memcpy(&eight, text.data() + i, sizeof(eight));
+    if ((eight & 0x8080808080808080u) == 0) {  // all ASCII
+      i += sizeof(eight);
+      continue;
+    }
     const std::size_t length = utf8_length(text.substr(i));
     if (length == 0) return i;
     i += length;
@@ -83,12 +90,16 @@ std::string_view trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
 }
 
-std::string replace_all(std::string text, std::string_view from, std::string_view to) {
-  if (from.empty()) return text;
-  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
-    text.replace(at, from.size(), to);
+std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
+  if (from.empty()) return std::string(text);
+  std::string out;
+  out.reserve(text.size());
+  std::size_t done = 0;
+  for (std::size_t at = 0; (at = text.find(from, done)) != std::string_view::npos;) {
+    out.append(text, done, at - done).append(to);
+    done = at + from.size();
   }
-  return text;
+  return out.append(text, done);
 }
 
 std::string human_bytes(std::uint64_t bytes) {

@@ -21,7 +21,7 @@ void append_utf8(std::string& out, char32_t character);
 
 std::vector<std::string_view> split(std::string_view text, std::string_view separator);
 std::string_view trim(std::string_view text);  // ASCII white space at both ends
-std::string replace_all(std::string text, std::string_view from, std::string_view to);
+std::string replace_all(std::string_view text, std::string_view from, std::string_view to);
 
 // "1.10 GB", "512 B": decimal units, three significant digits.
 std::string human_bytes(std::uint64_t bytes);

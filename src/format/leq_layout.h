@@ -5,6 +5,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
 
 namespace leq {
 
@@ -24,5 +28,14 @@ struct LeqPreamble {
   std::array<std::uint64_t, 2> reserved;  // 0
 };
 static_assert(sizeof(LeqPreamble) == 64);
+
+// Reads the preamble from the first bytes of a file of `file_bytes` bytes and checks every field.
+// Throws Error naming `source` where it is no .leq file, of another major version, or cut off.
+LeqPreamble parse_preamble(std::span<const std::byte> bytes, std::uint64_t file_bytes,
+                           std::string_view source);
+
+std::uint64_t checksum(std::span<const std::byte> bytes);  // XXH3-64, seed 0
+std::string checksum_text(std::uint64_t value);            // 16 lower-case hex digits
+std::optional<std::uint64_t> parse_checksum(std::string_view text);
 
 }  // namespace leq

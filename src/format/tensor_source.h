@@ -18,10 +18,11 @@ std::string shape_text(const Shape& shape);  // "[4096, 11008]"
 
 struct SourceTensor {
   std::string name;
-  DType dtype = DType::f32;
+  DType dtype = DType::f32;  // u8 where DType lacks the file's type; see file_dtype
   Shape shape;
   std::span<const std::byte> bytes;  // in place; row-major, little-endian
   std::string place;                 // file and offset, for errors
+  std::string file_dtype;            // as the file spells it: "BF16", "F64", "BOOL"
 };
 
 class TensorSource {
@@ -35,7 +36,7 @@ class TensorSource {
 };
 
 // Elements [first, first + out.size()) of a float tensor widened to f32. Throws Error naming the
-// tensor where its dtype is no float.
+// tensor where its dtype is not f32, f16 or bf16, or where the elements reach behind its end.
 void read_floats(const SourceTensor& tensor, std::int64_t first, std::span<float> out);
 
 }  // namespace leq

@@ -24,6 +24,9 @@ struct PackedWeight {
   WeightView view() const;
 };
 
+// A group (row, tensor) whose largest |x| is below this has codes of value 0 and scale 1.
+inline constexpr float kSmallestAbsmax = 1e-12f;
+
 // Rounds `values` [rows][columns] f32 to the nearest codes (method absmax) and packs them. Float
 // schemes are narrowed to nearest even. Throws Error naming `name`, row and column of a value that
 // is not finite, or of one that f16 cannot hold.
@@ -33,12 +36,15 @@ PackedWeight pack_weight(std::span<const float> values, std::int64_t rows, std::
 // The same planes from codes and scales that a method has chosen.
 //   codes [rows][columns], in the scheme's integer range;
 //   scales: [rows] for row and tensor scaling, [rows][ceil(columns/g)] for groups, already rounded
-//   to what the file can hold (see rounded_scales).
+//   to what the file can hold (see round_group_scales).
 PackedWeight pack_codes(std::span<const std::int8_t> codes, std::span<const float> scales,
                         float scale_mul, std::int64_t rows, std::int64_t columns,
                         const QuantScheme& scheme, ActKind act);
 
-// scale_mul of a tensor and its group scales rounded to f16 times scale_mul, in place.
+// Rounds the group scales of a tensor to f16 times a power of two, in place; returns that power,
+// scale_mul = 2^(e - 15) with e the frexp exponent of the largest |s|. A group below
+// kSmallestAbsmax, or whose scale would round to 0, gets the stored scale 1 (scale_mul here): the
+// caller gives it codes of value 0.
 float round_group_scales(std::span<float> scales, std::span<const float> group_absmax);
 
 // Row `row` of a stored weight as f32 [columns].

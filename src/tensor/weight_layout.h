@@ -32,7 +32,8 @@ struct PlaneBytes {
   std::uint64_t codes = 0;
   std::uint64_t scales = 0;  // row: f32[Np]; group: f16[Np/64][Kp/g][64]
   std::uint64_t zeros = 0;   // u8, same shape as the scales
-  std::uint64_t sums = 0;    // int8: i32[Np] (row scales, act row), else i16[Np/64][Kp/h][64]
+  std::uint64_t sums = 0;    // int8 with act row or g128, sums of codes: i32[Np] or
+                             // i16[Np/64][Kp/h][64], see sum_group and sums_are_per_row
 };
 
 // Rows and columns are those of the weight, not padded; both > 0.
@@ -42,6 +43,10 @@ PlaneBytes plane_bytes(const QuantScheme& scheme, ActKind act, std::int64_t rows
 // Columns that one code sum covers: Kp for row-scaled weights with row activations, else the finer
 // of the weight's and the activation's group.
 std::int64_t sum_group(const QuantScheme& scheme, ActKind act, std::int64_t columns);
+
+// True where an int8 weight stores one i32 sum a row (row scales and act row), false where it
+// stores i16 sums of h = sum_group columns.
+bool sums_are_per_row(const QuantScheme& scheme, ActKind act);
 
 // One stored weight as kernels see it, wherever its bytes lie. A view: the owner outlives it.
 struct WeightView {

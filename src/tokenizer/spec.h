@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace leq {
@@ -27,10 +28,11 @@ enum class TokenType : std::uint8_t {
   unused,        // an id without a piece; never sampled
 };
 
-// A token that is matched in the text before the model runs (Hugging Face's added_tokens).
+// A token that is matched in the text before the model runs (Hugging Face's added_tokens). Its own
+// text is pieces[id].
 struct AddedToken {
   Token id = kNoToken;
-  std::string content;
+  std::string content;       // what is matched; already normalized where `normalized` is set
   bool special = false;      // control: left out of decoded text
   bool lstrip = false;       // swallows white space at its left
   bool rstrip = false;       // ... at its right
@@ -38,31 +40,56 @@ struct AddedToken {
   bool normalized = false;   // matched in the normalized text
 };
 
-// Metaspace: how sentencepiece-like tokenizers mark spaces with U+2581.
-enum class PrependScheme : std::uint8_t { never, first, always };
-
-// How text is changed before it is split.
+// How text is changed before it is split. Each stretch between added tokens is changed by itself.
 struct Normalizer {
-  enum class Kind : std::uint8_t { nfc, prepend, replace };
+  enum class Kind : std::uint8_t {
+    nfc,
+    prepend,          // `content` in front of a stretch that is not empty
+    replace,          // each `pattern` (a literal) by `content`
+    collapse_spaces,  // no spaces at the ends, one where there were several (sentencepiece)
+  };
   Kind kind = Kind::nfc;
-  std::string pattern;  // replace: a literal
-  std::string content;  // prepend, replace
+  std::string pattern;
+  std::string content;
 };
 
-// How text is cut before merging: each pattern cuts the pieces of the one before it.
+// Where a U+2581 is put in front by a metaspace step.
+enum class PrependScheme : std::uint8_t { never, first, always };
+
+// How text is cut before merging: each step cuts the pieces of the one before it.
 struct PreTokenizer {
   enum class Kind : std::uint8_t {
-    regex_isolated,  // matches and the text between them are pieces of their own (Split isolated)
-    regex_removed,   // only the text between matches stays
-    digits,          // each digit by itself, or runs of them (see `individual`)
-    metaspace,       // spaces become U+2581, split before each (see `split`)
+    split,         // by a regular expression, see `behavior`
+    metaspace,     // spaces become U+2581; cut before each if `cut_words`
+    prefix_space,  // a space in front of a piece that has none (byte-level add_prefix_space)
   };
-  Kind kind = Kind::regex_isolated;
+  // What becomes of the matches of `pattern`; the names are Hugging Face's.
+  enum class Behavior : std::uint8_t {
+    isolated,
+    removed,
+    contiguous,  // neighbouring matches stay together
+    merged_with_previous,
+    merged_with_next,
+  };
+  Kind kind = Kind::split;
+  Behavior behavior = Behavior::isolated;
+  bool invert = false;  // matches and the text between them change roles
+  bool cut_words = true;
+  PrependScheme prepend = PrependScheme::always;
   std::string pattern;
-  bool invert = false;       // regex: matches and gaps change roles
-  bool individual = false;   // digits
-  bool split = true;         // metaspace
-  PrependScheme prepend = PrependScheme::always;  // metaspace
+};
+
+// Which neighbours merge first. A rank decides, then the leftmost place.
+enum class MergeOrder : std::uint8_t {
+  listed,    // TokenizerSpec::merges, the first listed first
+  by_id,     // any two whose joined text is a piece; the lowest id first (rank files)
+  by_score,  // the same; the highest score first (sentencepiece .model files)
+};
+
+struct Merge {
+  Token left = kNoToken;
+  Token right = kNoToken;
+  Token result = kNoToken;
 };
 
 struct TokenizerSpec {
@@ -70,22 +97,16 @@ struct TokenizerSpec {
   // pieces[id]: raw bytes for byte_bpe (already mapped back from GPT-2's printable alphabet), UTF-8
   // with U+2581 for the sentencepiece kinds. An id without a piece has type unused.
   std::vector<std::string> pieces;
-  std::vector<TokenType> types;    // [pieces]
-  std::vector<float> scores;       // [pieces] for sentencepiece .model files; else empty
-  // Merges in rank order as pairs of ids and the id of the result; empty where the rank of a merge
-  // is the id of its result (rank files) or the score decides (sentencepiece .model files).
-  struct Merge { Token left, right, result; };
+  std::vector<TokenType> types;  // [pieces]
+  std::vector<float> scores;     // [pieces] for unigram and by_score; else empty
+  MergeOrder merge_order = MergeOrder::listed;
   std::vector<Merge> merges;
-  bool merge_by_rank_of_result = false;  // rank files: the lowest resulting id merges first
-  bool ignore_merges = false;            // a whole pre-token that is a piece is taken as it is
-  bool byte_fallback = false;            // unknown characters become <0xNN> tokens
-  bool fuse_unknown = false;
+  bool ignore_merges = false;  // a whole pre-token that is a piece is taken as it is
+  bool byte_fallback = false;  // unknown characters become <0xNN> tokens
+  bool fuse_unknown = false;   // neighbouring unknown characters become one unknown token
   std::vector<Normalizer> normalizers;
   std::vector<PreTokenizer> pre_tokenizers;
-  bool add_prefix_space = false;       // byte-level: a space in front of the text
-  bool add_dummy_prefix = false;       // sentencepiece: U+2581 in front of the text
-  bool remove_extra_spaces = false;    // sentencepiece
-  bool strip_leading_space = false;    // decoding drops the one space that encoding added
+  bool strip_leading_space = false;  // decoding drops the one space that encoding added
   std::vector<AddedToken> added;
   Token unknown = kNoToken;
   Token bos = kNoToken;
@@ -94,6 +115,13 @@ struct TokenizerSpec {
   bool add_eos = false;
   std::string source;  // "tokenizer.json", for reports
 };
+
+inline constexpr std::size_t kMaxPieces = 1u << 20;
+inline constexpr std::size_t kMaxPieceBytes = 4096;
+inline constexpr std::size_t kMaxPatternBytes = 16384;
+inline constexpr std::size_t kMaxAddedTokens = 1u << 16;
+inline constexpr std::size_t kMaxTextSteps = 64;                // normalizers, pre-tokenizers
+inline constexpr std::string_view kSpaceMark = "\xe2\x96\x81";  // U+2581
 
 // The spec as named binary tables that are used in place from a mapped file (the format room stores
 // them; it does not know what they mean), and back. Names begin with "tokenizer.".

@@ -11,8 +11,8 @@ namespace leq {
 
 class StreamDecoder {
  public:
-  // `tokenizer` must outlive the decoder. `at_text_start`: the first token begins a text, so the one
-  // space that the tokenizer added there is dropped.
+  // `tokenizer` must outlive the decoder. `at_text_start`: the first token begins a text, so the
+  // one space that the tokenizer added there is dropped.
   StreamDecoder(const Tokenizer& tokenizer, bool at_text_start);
 
   // The text that is certain after this token; special tokens add nothing.

@@ -37,12 +37,13 @@ class Tokenizer {
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
 
-  // Any bytes are encoded; an invalid UTF-8 byte is a segment of its own. Thread-safe.
+  // Any bytes are encoded; an invalid UTF-8 byte is a segment of its own. Thread-safe. Throws Error
+  // only where a pre-tokenizer's pattern takes more steps than PCRE2 allows.
   std::vector<Token> encode(std::string_view text, const EncodeOptions& options) const;
   // The bytes of a sequence: special tokens left out unless `with_special`. May hold invalid UTF-8
   // where tokens split a character.
   std::string decode(std::span<const Token> ids, bool with_special) const;
-  // The bytes one token adds, as StreamDecoder needs them; empty for ids without a piece.
+  // The bytes one token adds to a text; empty for special tokens and ids without a piece.
   std::string token_bytes(Token id) const;
 
   std::size_t size() const;  // ids are in [0, size)
@@ -52,6 +53,7 @@ class Tokenizer {
   Token bos() const;
   Token eos() const;
   bool add_bos() const;
+  bool add_eos() const;
   bool strips_leading_space() const;  // a decoded text loses the one space that encoding added
   TokenizerKind kind() const;
   std::string summary() const;  // "byte BPE, 50257 pieces, 1 special, from tokenizer.json"

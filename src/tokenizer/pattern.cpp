@@ -1,0 +1,140 @@
+#include "tokenizer/pattern.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <array>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "tokenizer/spec.h"
+
+namespace leq {
+namespace {
+
+constexpr std::size_t kJitStackBytes = 16u << 20;
+// White_Space of Unicode; PCRE2's own \s also takes U+180E.
+constexpr std::string_view kSpaces = "\\t-\\r\\x{85}\\p{Z}";
+
+std::string pcre2_message(int code) {
+  std::array<PCRE2_UCHAR, 200> buffer = {};
+  pcre2_get_error_message(code, buffer.data(), buffer.size());
+  return reinterpret_cast<const char*>(buffer.data());
+}
+
+}  // namespace
+
+std::string pcre2_pattern(std::string_view pattern, std::string_view source) {
+  std::string out;
+  bool in_class = false;
+  std::size_t class_start = 0;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    const char c = pattern[i];
+    const char next = i + 1 < pattern.size() ? pattern[i + 1] : '\0';
+    if (c == '\\' && next == 's') {
+      out += in_class ? std::string(kSpaces) : "[" + std::string(kSpaces) + "]";
+    } else if (c == '\\' && next == 'S' && !in_class) {
+      out += "[^" + std::string(kSpaces) + "]";
+    } else if (c == '\\' && i + 1 < pattern.size()) {
+      out += {c, next};
+    } else {
+      const bool nested = in_class && (c == '[' || (c == '&' && next == '&'));
+      if (nested) {
+        fail(source, ": pattern \"", printable(pattern), "\" has a nested class at offset ", i,
+             ", which is not supported; write '\\[' or '\\&' if the character is meant");
+      }
+      if (!in_class && c == '[') {
+        in_class = true;
+        class_start = next == '^' ? i + 2 : i + 1;
+      } else if (in_class && c == ']' && i > class_start) {
+        in_class = false;
+      }
+      out += c;
+      continue;
+    }
+    ++i;
+  }
+  return out;
+}
+
+std::string quoted_pattern(std::string_view literal) {
+  std::string out;
+  for (const char c : literal) {
+    if (std::string_view("\\^$.[]|()?*+{}#&-").find(c) != std::string_view::npos) out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+void Pattern::CodeDeleter::operator()(pcre2_real_code_8* code) const { pcre2_code_free(code); }
+
+Pattern::Pattern(std::string_view pattern, std::string_view source)
+    : text_(printable(pattern)), source_(source) {
+  require(pattern.size() <= kMaxPatternBytes, source, ": pattern of ", pattern.size(),
+          " bytes, at most ", kMaxPatternBytes, " are accepted");
+  const auto bad = first_invalid_utf8(pattern);
+  require(!bad, source, ": pattern \"", text_, "\" is invalid UTF-8 at offset ", bad.value_or(0));
+  const std::string translated = pcre2_pattern(pattern, source);
+  int error = 0;
+  PCRE2_SIZE offset = 0;
+  code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+                            PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset,
+                            nullptr));
+  require(code_ != nullptr, source, ": pattern \"", text_, "\" is refused at offset ", offset, ": ",
+          pcre2_message(error));
+  jit_ = pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE) == 0;
+}
+
+Pattern::~Pattern() = default;
+Pattern::Pattern(Pattern&&) noexcept = default;
+Pattern& Pattern::operator=(Pattern&&) noexcept = default;
+
+void PatternMatcher::DataDeleter::operator()(pcre2_real_match_data_8* data) const {
+  pcre2_match_data_free(data);
+}
+void PatternMatcher::ContextDeleter::operator()(pcre2_real_match_context_8* context) const {
+  pcre2_match_context_free(context);
+}
+void PatternMatcher::StackDeleter::operator()(pcre2_real_jit_stack_8* stack) const {
+  pcre2_jit_stack_free(stack);
+}
+
+PatternMatcher::PatternMatcher()
+    : data_(pcre2_match_data_create(1, nullptr)), context_(pcre2_match_context_create(nullptr)) {
+  require(data_ != nullptr && context_ != nullptr, "out of memory for matching patterns");
+}
+PatternMatcher::~PatternMatcher() = default;
+
+void PatternMatcher::grow_stack() {
+  stack_.reset(pcre2_jit_stack_create(64 << 10, kJitStackBytes, nullptr));
+  require(stack_ != nullptr, "out of memory for matching patterns");
+  pcre2_jit_stack_assign(context_.get(), nullptr, stack_.get());
+}
+
+bool PatternMatcher::find(const Pattern& pattern, std::string_view text, std::size_t from,
+                          PatternMatch& match) {
+  const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+  const auto run = [&] {
+    if (pattern.jit_) {
+      return pcre2_jit_match(pattern.code_.get(), subject, text.size(), from, 0, data_.get(),
+                             context_.get());
+    }
+    return pcre2_match(pattern.code_.get(), subject, text.size(), from, PCRE2_NO_UTF_CHECK,
+                       data_.get(), context_.get());
+  };
+  int found = run();
+  if (found == PCRE2_ERROR_JIT_STACKLIMIT && stack_ == nullptr) {
+    grow_stack();
+    found = run();
+  }
+  if (found == PCRE2_ERROR_NOMATCH) return false;
+  if (found < 0) {
+    fail(pattern.source_, ": pattern \"", pattern.text_, "\" cannot be matched at offset ", from,
+         " of a text of ", text.size(), " bytes: ", pcre2_message(found));
+  }
+  const PCRE2_SIZE* range = pcre2_get_ovector_pointer(data_.get());
+  match = {range[0], range[1]};
+  return true;
+}
+
+}  // namespace leq

@@ -1,0 +1,75 @@
+// A regular expression of a tokenizer, compiled by PCRE2 with JIT. Patterns are written for other
+// engines (Oniguruma, Rust regex); what means something else in PCRE2 is translated or refused.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+struct pcre2_real_code_8;
+struct pcre2_real_match_data_8;
+struct pcre2_real_match_context_8;
+struct pcre2_real_jit_stack_8;
+
+namespace leq {
+
+class Pattern {
+ public:
+  // Throws Error naming `source`, the pattern and the offset where PCRE2 refuses it.
+  Pattern(std::string_view pattern, std::string_view source);
+  ~Pattern();
+  Pattern(Pattern&&) noexcept;
+  Pattern& operator=(Pattern&&) noexcept;
+
+ private:
+  friend class PatternMatcher;
+  struct CodeDeleter {
+    void operator()(pcre2_real_code_8* code) const;
+  };
+  std::unique_ptr<pcre2_real_code_8, CodeDeleter> code_;
+  bool jit_ = false;
+  std::string text_;
+  std::string source_;
+};
+
+// A match in [begin, end); empty matches are possible.
+struct PatternMatch {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+
+// The scratch of matching; one for each thread. Serves any number of patterns.
+class PatternMatcher {
+ public:
+  PatternMatcher();
+  ~PatternMatcher();
+
+  // The first match in `text` (well-formed UTF-8) that begins at `from` or later. Throws Error
+  // where the pattern takes more steps than PCRE2's limit.
+  bool find(const Pattern& pattern, std::string_view text, std::size_t from, PatternMatch& match);
+
+ private:
+  struct DataDeleter {
+    void operator()(pcre2_real_match_data_8* data) const;
+  };
+  struct ContextDeleter {
+    void operator()(pcre2_real_match_context_8* context) const;
+  };
+  struct StackDeleter {
+    void operator()(pcre2_real_jit_stack_8* stack) const;
+  };
+  void grow_stack();
+
+  std::unique_ptr<pcre2_real_match_data_8, DataDeleter> data_;
+  std::unique_ptr<pcre2_real_match_context_8, ContextDeleter> context_;
+  std::unique_ptr<pcre2_real_jit_stack_8, StackDeleter> stack_;  // made when the small one is full
+};
+
+// The pattern as PCRE2 is to read it: \s is Unicode's White_Space, as in the other engines. Throws
+// Error on constructs that PCRE2 would silently read differently.
+std::string pcre2_pattern(std::string_view pattern, std::string_view source);
+// A pattern that matches exactly `literal`.
+std::string quoted_pattern(std::string_view literal);
+
+}  // namespace leq

@@ -1,0 +1,132 @@
+// The binary tables of a tokenizer as they lie in a .leq file, used in place: pieces, a hash from
+// piece to id, a hash from a pair of ids to their merge. docs/tokenizers.md holds the layout.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tokenizer/spec.h"
+#include "tokenizer/tokenizer.h"
+
+namespace leq {
+
+inline constexpr std::uint32_t kTokenizerTablesVersion = 1;
+inline constexpr std::uint32_t kEmptySlot = 0xffffffffu;
+
+// A slot of the merge table: symbols `left` and `right` side by side become `result`. The lowest
+// rank merges first.
+struct MergeSlot {
+  std::uint32_t left = kEmptySlot;
+  std::uint32_t right = kEmptySlot;
+  std::uint32_t rank = kEmptySlot;
+  std::uint32_t result = kEmptySlot;
+};
+static_assert(sizeof(MergeSlot) == 16);
+
+// FNV-1a, so that the hash of every prefix of a text comes at one multiplication a byte.
+inline constexpr std::uint64_t kHashStart = 0xcbf29ce484222325ull;
+inline constexpr std::uint64_t hash_byte(std::uint64_t hash, char byte) {
+  return (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3ull;
+}
+inline std::uint64_t hash_piece(std::string_view piece) {
+  std::uint64_t hash = kHashStart;
+  for (const char byte : piece) hash = hash_byte(hash, byte);
+  return hash;
+}
+// The first slot to look at, in a table of 2^bits slots.
+inline constexpr std::size_t hash_slot(std::uint64_t hash, int bits) {
+  return static_cast<std::size_t>((hash * 0x9e3779b97f4a7c15ull) >> (64 - bits));
+}
+
+// Finds merges; a view of the table in the file.
+class MergeTable {
+ public:
+  MergeTable() = default;
+  // 2^bits slots, at least one of them empty.
+  MergeTable(std::span<const MergeSlot> slots, int bits) : slots_(slots.data()), bits_(bits) {}
+
+  // The slot of a pair, or one with rank kEmptySlot.
+  const MergeSlot& find(std::uint32_t left, std::uint32_t right) const {
+    const std::size_t mask = (std::size_t{1} << bits_) - 1;
+    const std::uint64_t pair = std::uint64_t{left} << 32 | right;
+    for (std::size_t at = hash_slot(pair, bits_);; at = (at + 1) & mask) {
+      const MergeSlot& slot = slots_[at];
+      if (slot.left == left && slot.right == right) return slot;
+      if (slot.left == kEmptySlot) return slot;
+    }
+  }
+
+ private:
+  const MergeSlot* slots_ = nullptr;
+  int bits_ = 0;
+};
+
+// Finds pieces; a view of the tables in the file. Symbols are the pieces [0, pieces) and behind
+// them characters that only occur inside longer pieces.
+class PieceTable {
+ public:
+  std::span<const std::uint32_t> offsets;  // [symbols + 1]
+  std::span<const std::byte> bytes;
+  std::span<const std::uint32_t> lookup;  // [2^lookup_bits] ids or kEmptySlot
+  int lookup_bits = 0;
+
+  std::size_t symbols() const { return offsets.size() - 1; }
+  std::string_view text(std::size_t id) const {
+    return {reinterpret_cast<const char*>(bytes.data()) + offsets[id],
+            offsets[id + 1] - offsets[id]};
+  }
+  // The id of a piece by its exact text and hash_piece of it, or kEmptySlot. Only normal pieces.
+  std::uint32_t find(std::string_view piece, std::uint64_t hash) const {
+    const std::size_t mask = lookup.size() - 1;
+    for (std::size_t at = hash_slot(hash, lookup_bits);; at = (at + 1) & mask) {
+      const std::uint32_t id = lookup[at];
+      if (id == kEmptySlot || text(id) == piece) return id;
+    }
+  }
+  std::uint32_t find(std::string_view piece) const { return find(piece, hash_piece(piece)); }
+};
+
+// An opened tokenizer: small parts by value, big ones as views of the tables.
+struct TokenizerTables {
+  TokenizerSpec rules;  // without pieces, types, scores and merges
+  PieceTable pieces;
+  std::span<const TokenType> types;  // [pieces]
+  std::span<const float> scores;     // [pieces], unigram only
+  MergeTable merges;
+  // Sentencepiece BPE: no merge crosses the start of a word, so words can be merged one by one.
+  bool cut_at_words = false;
+  std::size_t longest_piece_bytes = 0;
+
+  std::size_t size() const { return types.size(); }
+};
+
+// Checks and opens tables that must outlive the result. Throws Error naming `source` and the table.
+TokenizerTables open_tokenizer_tables(const BlobFinder& tables, std::string_view source);
+
+// The blob of a small part of the spec: everything but pieces, types, scores and merges.
+struct HeaderNumbers {
+  std::uint32_t pieces = 0;
+  std::uint32_t symbols = 0;
+  std::uint32_t longest_piece_bytes = 0;
+  bool cut_at_words = false;
+};
+NamedBlob write_tokenizer_header(const TokenizerSpec& spec, const HeaderNumbers& numbers);
+struct OpenedHeader {
+  TokenizerSpec rules;
+  HeaderNumbers numbers;
+};
+OpenedHeader read_tokenizer_header(std::span<const std::byte> bytes, std::string_view source);
+
+inline constexpr std::string_view kHeaderBlob = "tokenizer.header";
+inline constexpr std::string_view kOffsetsBlob = "tokenizer.offsets";
+inline constexpr std::string_view kBytesBlob = "tokenizer.bytes";
+inline constexpr std::string_view kTypesBlob = "tokenizer.types";
+inline constexpr std::string_view kLookupBlob = "tokenizer.lookup";
+inline constexpr std::string_view kMergesBlob = "tokenizer.merges";
+inline constexpr std::string_view kScoresBlob = "tokenizer.scores";
+
+}  // namespace leq
