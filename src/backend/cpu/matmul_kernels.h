@@ -7,7 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/cpu_features.h"
+namespace leq {
+enum class Isa;
+}
 
 namespace leq::cpu {
 
@@ -64,9 +66,10 @@ struct FloatBlock {
 };
 
 struct MatmulKernels {
-  Isa isa = Isa::portable;
-  void (*int8)(const IntPanel& panel) noexcept = nullptr;
-  void (*int4)(const IntPanel& panel) noexcept = nullptr;
+  Isa isa{};
+  void (*int8_rows)(const IntPanel& panel) noexcept = nullptr;    // group = 0
+  void (*int8_groups)(const IntPanel& panel) noexcept = nullptr;  // group > 0
+  void (*int4_groups)(const IntPanel& panel) noexcept = nullptr;
   void (*f32)(const FloatBlock& block) noexcept = nullptr;
   void (*f16)(const FloatBlock& block) noexcept = nullptr;
   void (*bf16)(const FloatBlock& block) noexcept = nullptr;
