@@ -28,9 +28,15 @@ void expect_row_of_known_types(const Json& row) {
   std::set<std::string> found;
   for (const auto& [key, value] : row.items()) {
     found.insert(key);
-    if (texts.contains(key)) EXPECT_TRUE(value.is_string()) << key;
-    if (wholes.contains(key)) EXPECT_TRUE(value.is_number_integer()) << key;
-    if (reals.contains(key)) EXPECT_TRUE(value.is_number()) << key;
+    if (texts.contains(key)) {
+      EXPECT_TRUE(value.is_string()) << key;
+    }
+    if (wholes.contains(key)) {
+      EXPECT_TRUE(value.is_number_integer()) << key;
+    }
+    if (reals.contains(key)) {
+      EXPECT_TRUE(value.is_number()) << key;
+    }
   }
   std::set<std::string> all = texts;
   all.insert(wholes.begin(), wholes.end());
