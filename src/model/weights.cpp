@@ -8,8 +8,9 @@ namespace {
 // Binds tensors by name and checks their shapes against the configuration.
 class Binder {
  public:
-  Binder(const LeqReader& file, const ModelConfig& config, Backend& backend)
-      : file_(file), config_(config), backend_(backend) {}
+  Binder(const TensorFinder& find, std::string_view source, const ModelConfig& config,
+         Backend& backend)
+      : find_(find), source_(source), config_(config), backend_(backend) {}
 
   Weights bind() {
     Weights weights;
@@ -56,9 +57,9 @@ class Binder {
   }
 
   const StoredTensor& tensor(const std::string& name, const Shape& shape) {
-    const StoredTensor* found = file_.find(name);
-    require(found != nullptr, file_.name(), ": tensor ", name, " is missing");
-    require(found->shape == shape, file_.name(), ": tensor ", name, ": expected shape ",
+    const StoredTensor* found = find_(name);
+    require(found != nullptr, source_, ": tensor ", name, " is missing");
+    require(found->shape == shape, source_, ": tensor ", name, ": expected shape ",
             shape_text(shape), ", file has ", shape_text(found->shape));
     return *found;
   }
@@ -69,7 +70,7 @@ class Binder {
 
   const float* vector(const std::string& name, std::int64_t size) {
     const StoredTensor& found = tensor(name, {size});
-    require(found.view.scheme.kind == CodeKind::f32, file_.name(), ": tensor ", name,
+    require(found.view.scheme.kind == CodeKind::f32, source_, ": tensor ", name,
             ": expected f32, file has ", scheme_name(found.view.scheme));
     return reinterpret_cast<const float*>(backend_.upload(found.view).codes);
   }
@@ -92,7 +93,7 @@ class Binder {
       linear.outputs += part.outputs;
       const WeightView& first = linear.segments[0].weight;
       require(segment.weight.act == first.act && format(segment.weight) == format(first),
-              file_.name(), ": tensors ", parts[0].name, " and ", part.name,
+              source_, ": tensors ", parts[0].name, " and ", part.name,
               " share their input but want it in different formats");
       ++linear.segment_count;
     }
@@ -106,7 +107,8 @@ class Binder {
     return {4, weight.scheme.group};
   }
 
-  const LeqReader& file_;
+  const TensorFinder& find_;
+  std::string_view source_;
   const ModelConfig& config_;
   Backend& backend_;
 };
@@ -138,7 +140,13 @@ std::uint64_t Weights::bytes_per_token() const {
 }
 
 Weights bind_weights(const LeqReader& file, const ModelConfig& config, Backend& backend) {
-  return Binder(file, config, backend).bind();
+  const auto find = [&](std::string_view name) { return file.find(name); };
+  return bind_weights(find, file.name(), config, backend);
+}
+
+Weights bind_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
+                     Backend& backend) {
+  return Binder(find, source, config, backend).bind();
 }
 
 }  // namespace leq

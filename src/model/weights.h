@@ -1,9 +1,11 @@
 // The weights of a model, bound to the tensors of a .leq file under their names there.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/backend.h"
@@ -39,5 +41,11 @@ std::string layer_tensor(std::int64_t layer, std::string_view part);
 // Binds and checks every tensor that `config` calls for: present, shape, schemes that go together.
 // The views borrow from `file`. Throws Error naming the tensor, expected and found.
 Weights bind_weights(const LeqReader& file, const ModelConfig& config, Backend& backend);
+
+// Finds a stored tensor by name; nullptr where there is none.
+using TensorFinder = std::function<const StoredTensor*(std::string_view name)>;
+// The same for tensors from elsewhere (synthetic ones); `source` names them in errors.
+Weights bind_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
+                     Backend& backend);
 
 }  // namespace leq
