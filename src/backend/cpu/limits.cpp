@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kSeconds = 0.25;                                // of one measurement
 constexpr int kPasses = 4;                                       // at least
-constexpr std::uint64_t kLargestBlock = std::uint64_t{2} << 30;  // larger than any cache
+constexpr std::uint64_t kLargestBlock = std::uint64_t{2} << 30;  // four times a large cache
 constexpr std::uint64_t kReadStep = 512;                         // a read kernel takes whole steps
 constexpr std::uint64_t kTaskBytes = std::uint64_t{1} << 20;
 
