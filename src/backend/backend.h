@@ -102,7 +102,7 @@ struct RopeTable {
   float attention_factor = 1.0f;
   std::int64_t context = 0;  // largest position + 1
   std::int64_t filled = 0;
-  Buffer memory;  // [context][d/2][2] f32: cosine, sine
+  Buffer memory;  // [context][2][d/2] f32: cosines, then sines
 };
 
 struct AttentionShape {

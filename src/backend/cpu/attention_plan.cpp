@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "backend/cpu/attention.h"
+#include "base/error.h"
+
 namespace leq::cpu {
 namespace {
 
@@ -78,10 +81,37 @@ AttentionPlan plan_attention(int threads, std::int64_t tokens, const AttentionSh
   return plan;
 }
 
+void require_scratch(const AttentionPlan& plan, std::span<const std::byte> scratch) {
+  require(plan.bytes() <= scratch.size(), "attention: ", plan.tokens, " rows need ", plan.bytes(),
+          " bytes of scratch, ", scratch.size(), " are reserved; reserve for larger batches");
+}
+
+SharedScratch shared_scratch(const AttentionPlan& plan, std::span<std::byte> scratch) {
+  std::byte* next = scratch.data() + static_cast<std::size_t>(plan.threads) * plan.worker_bytes;
+  SharedScratch parts;
+  parts.partials = reinterpret_cast<float*>(next);
+  next += plan.partial_bytes;
+  parts.totals = reinterpret_cast<float*>(next);
+  next += plan.total_bytes;
+  parts.counters = reinterpret_cast<std::int32_t*>(next);
+  next += plan.counter_bytes;
+  parts.values = reinterpret_cast<float*>(next);
+  return parts;
+}
+
 WorkerScratch worker_scratch(const AttentionPlan& plan, const AttentionShape& shape,
                              std::span<std::byte> scratch, int worker) {
   Cutter cutter{scratch.data() + static_cast<std::size_t>(worker) * plan.worker_bytes, 0};
   return cut_worker(plan, shape, cutter);
+}
+
+std::size_t attention_scratch_bytes(int threads, std::int64_t tokens, const AttentionShape& shape,
+                                    std::int64_t context) {
+  // The largest batch that is cut by spans may need more than the largest batch.
+  const std::int64_t few = (kTasksPerThread * threads - 1) / shape.kv_heads;
+  const std::size_t bytes = plan_attention(threads, tokens, shape, context).bytes();
+  if (few < 1 || few >= tokens) return bytes;
+  return std::max(bytes, plan_attention(threads, few, shape, context).bytes());
 }
 
 }  // namespace leq::cpu

@@ -59,8 +59,8 @@ inline HeadPage key_head(const KvLayer& kv, std::int32_t page, int kv_heads, int
 
 inline HeadPage value_head(const KvLayer& kv, std::int32_t page, int kv_heads, int head_dim,
                            int head) {
-  return head_page(kv.values + static_cast<std::size_t>(page) * kv.value_page_bytes,
-                   kv.value_type, value_head_bytes(kv.value_type, head_dim), kv_heads, head);
+  return head_page(kv.values + static_cast<std::size_t>(page) * kv.value_page_bytes, kv.value_type,
+                   value_head_bytes(kv.value_type, head_dim), kv_heads, head);
 }
 
 }  // namespace leq::cpu
