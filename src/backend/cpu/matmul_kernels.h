@@ -7,7 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/cpu_features.h"
+namespace leq {
+enum class Isa;
+}
 
 namespace leq::cpu {
 
@@ -25,7 +27,7 @@ struct IntPanel {
   const std::int32_t* row_sums = nullptr;    // [64] sums of 8-bit codes, where nothing is grouped
   const std::int16_t* group_sums = nullptr;  // [groups][64] the same, where something is
   const float* bias = nullptr;               // [64] or null
-  std::int64_t columns = 0;      // multiple of 8; codes of columns past the real ones have value 0
+  std::int64_t columns = 0;      // multiple of 16; codes of columns past the real ones have value 0
   int group = 0;                 // columns of one int32 sum: 32, 64, 128, or 0 = all
   int groups_a_token_scale = 0;  // groups that share a token scale; 0 = one scale for the row
 
@@ -64,9 +66,10 @@ struct FloatBlock {
 };
 
 struct MatmulKernels {
-  Isa isa = Isa::portable;
-  void (*int8)(const IntPanel& panel) noexcept = nullptr;
-  void (*int4)(const IntPanel& panel) noexcept = nullptr;
+  Isa isa{};
+  void (*int8_rows)(const IntPanel& panel) noexcept = nullptr;    // group = 0
+  void (*int8_groups)(const IntPanel& panel) noexcept = nullptr;  // group > 0
+  void (*int4_groups)(const IntPanel& panel) noexcept = nullptr;
   void (*f32)(const FloatBlock& block) noexcept = nullptr;
   void (*f16)(const FloatBlock& block) noexcept = nullptr;
   void (*bf16)(const FloatBlock& block) noexcept = nullptr;
