@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "convert/hf_tokenizer.h"
+#include "convert/tokenizer_import.h"
 #include "format/leq_layout.h"
 #include "model/open_model.h"
 
@@ -45,7 +45,7 @@ std::string encode(const Tokenizer& tokenizer, std::string_view text,
 }  // namespace
 
 std::string tokenize_file(const std::filesystem::path& path, const std::string& text_path,
-                          const EncodeOptions& options) {
+                          const std::string& pretokenizer, const EncodeOptions& options) {
   const std::string text = read_text(text_path);
   if (const auto offset = first_invalid_utf8(text)) {
     fail(text_path == "-" ? "standard input" : text_path, ": byte ", *offset,
@@ -57,7 +57,7 @@ std::string tokenize_file(const std::filesystem::path& path, const std::string& 
     const Model model(path, load);
     return encode(model.tokenizer(), text, options);
   }
-  const ImportedTokenizer imported = import_tokenizer(path, {});
+  const ImportedTokenizer imported = import_tokenizer(path, {pretokenizer});
   return encode(Tokenizer(imported.spec), text, options);
 }
 

@@ -9,9 +9,10 @@
 namespace leq {
 
 // `path`: a .leq file, a model folder, or a tokenizer file or folder. `text_path`: a file, or "-"
-// for standard input. Returns the ids as one JSON array on one line. Throws Error naming the path,
-// or the offset of a byte that is no UTF-8.
+// for standard input. `pretokenizer` names the pattern of files that do not say theirs ("gpt-2"),
+// else empty. Returns the ids as one JSON array on one line. Throws Error naming the path, or the
+// offset of a byte that is no UTF-8.
 std::string tokenize_file(const std::filesystem::path& path, const std::string& text_path,
-                          const EncodeOptions& options);
+                          const std::string& pretokenizer, const EncodeOptions& options);
 
 }  // namespace leq

@@ -48,6 +48,11 @@ ToolSpec tool_spec() {
        .fallback = "true",
        .help = "--tokenize: take special tokens in the text as plain text",
        .group = group},
+      {.name = "pretokenizer",
+       .kind = OptionKind::text,
+       .value_name = "NAME",
+       .help = "--tokenize: gpt-2, llama-3 or qwen2, for rank files that do not say theirs",
+       .group = group},
   };
   for (Option& option : fit_options()) tool.options.push_back(std::move(option));
   return tool;
@@ -78,9 +83,9 @@ void verify(const Model& model, std::ostream& out) {
     });
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  out << model.file().name() << ": all " << model.file().tensors().size()
-            << " tensors are whole (" << human_bytes(model.file().file_bytes()) << ", "
-            << fixed(static_cast<double>(bytes) / took.count() / 1e9, 2) << " GB/s)\n";
+  out << model.file().name() << ": all " << model.file().tensors().size() << " tensors are whole ("
+      << human_bytes(model.file().file_bytes()) << ", "
+      << fixed(static_cast<double>(bytes) / took.count() / 1e9, 2) << " GB/s)\n";
 }
 
 int run(const Options& options) {
@@ -91,7 +96,9 @@ int run(const Options& options) {
     EncodeOptions encode;
     encode.parse_special = options.flag("special");
     encode.add_bos = options.flag("bos");
-    std::cout << tokenize_file(path, options.text("tokenize"), encode);
+    const std::string pretokenizer =
+        options.has("pretokenizer") ? options.text("pretokenizer") : "";
+    std::cout << tokenize_file(path, options.text("tokenize"), pretokenizer, encode);
     return 0;
   }
   LoadOptions load;

@@ -37,13 +37,6 @@ std::uint64_t cache_bytes(Session& session, std::int64_t depth) {
   return bytes;
 }
 
-// The cache as it was before the test: `depth` positions.
-void rewind(Session& session, std::span<const Token> before) {
-  const auto depth = static_cast<std::int64_t>(before.size());
-  const std::int64_t kept = session.cache().truncate(kSequence, depth);
-  if (kept < depth) session.feed(kSequence, before.subspan(static_cast<std::size_t>(kept)));
-}
-
 void run_once(Session& session, const BenchTest& test, std::span<const Token> tokens) {
   const auto prompt = static_cast<std::size_t>(test.prompt);
   if (prompt > 0) session.feed(kSequence, tokens.first(prompt));
@@ -87,7 +80,7 @@ std::vector<double> time_bench_test(Session& session, const BenchTest& test, int
   run_once(session, warm_up, std::span(tokens).first(static_cast<std::size_t>(warm_up.tokens())));
   std::vector<double> seconds;
   for (int run = 0; run < runs; ++run) {
-    rewind(session, before);
+    session.cache().truncate(kSequence, test.depth);
     const auto start = std::chrono::steady_clock::now();
     run_once(session, test, tokens);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;

@@ -10,7 +10,6 @@
 #include <fstream>
 #include <string>
 
-#include "base/bytes.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
@@ -18,7 +17,6 @@
 namespace leq {
 namespace {
 
-constexpr std::size_t kHugePage = 2u << 20;
 constexpr std::size_t kReadBytes = 8u << 20;  // of one read: large, and enough of them to share
 constexpr int kReadThreads = 4;               // copying from the page cache is bound by memory
 constexpr std::uint64_t kMargin = 1'000'000'000;
@@ -66,6 +64,19 @@ void read_part(int descriptor, std::byte* to, std::size_t first, std::size_t las
   }
 }
 
+HugeBuffer read_whole(const std::filesystem::path& path, std::size_t size) {
+  const Descriptor file(path);
+  const std::string name = path.string();
+  HugeBuffer buffer(size, name.c_str());
+  const auto tasks = static_cast<std::int64_t>((size + kReadBytes - 1) / kReadBytes);
+  ThreadPool pool(static_cast<int>(std::min<std::int64_t>({kReadThreads, usable_cores(), tasks})));
+  pool.run(tasks, [&](std::int64_t task, int) {
+    const std::size_t first = static_cast<std::size_t>(task) * kReadBytes;
+    read_part(file.get(), buffer.data(), first, std::min(first + kReadBytes, size), name);
+  });
+  return buffer;
+}
+
 bool should_read(const LoadOptions& options, std::uint64_t size) {
   if (options.mode != LoadMode::automatic) return options.mode == LoadMode::read;
   const auto available = available_memory();
@@ -86,54 +97,22 @@ std::optional<std::uint64_t> available_memory() {
 
 LoadedFile::LoadedFile(const std::filesystem::path& path, const LoadOptions& options)
     : mapping_(path) {
-  size_ = mapping_->bytes().size();
-  if (size_ > 0 && should_read(options, size_)) {
+  const std::size_t size = mapping_->bytes().size();
+  if (size > 0 && should_read(options, size)) {
     mapping_.reset();
-    read_whole(path, size_);
+    buffer_ = read_whole(path, size);
   }
   if (!options.lock) return;
   if (mapping_) {
     mapping_->lock();
   } else {
-    require(::mlock(buffer_, size_) == 0, path.string(), ": cannot lock ", size_,
+    require(::mlock(buffer_.data(), size) == 0, path.string(), ": cannot lock ", size,
             " bytes in memory: ", std::strerror(errno), "; raise `ulimit -l` or drop --mlock");
   }
 }
 
-LoadedFile::~LoadedFile() {
-  if (buffer_ != nullptr) ::munmap(buffer_, buffer_bytes_);
-}
-
 std::span<const std::byte> LoadedFile::bytes() const {
-  return mapping_ ? mapping_->bytes() : std::span<const std::byte>(buffer_, size_);
-}
-
-void LoadedFile::read_whole(const std::filesystem::path& path, std::size_t size) {
-  const Descriptor file(path);
-  const auto rounded = static_cast<std::size_t>(
-      round_up(static_cast<std::int64_t>(size), static_cast<std::int64_t>(kHugePage)));
-  // One huge page more than asked for, so that an aligned part can be kept and the ends given back.
-  void* raw = ::mmap(nullptr, rounded + kHugePage, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  require(raw != MAP_FAILED, path.string(), ": cannot get ", rounded,
-          " bytes of memory; try --mmap");
-  const auto start = reinterpret_cast<std::uintptr_t>(raw);
-  const std::size_t before = (kHugePage - start % kHugePage) % kHugePage;
-  auto* aligned = static_cast<std::byte*>(raw) + before;
-  if (before > 0) ::munmap(raw, before);
-  ::munmap(aligned + rounded, kHugePage - before);
-  buffer_ = aligned;
-  buffer_bytes_ = rounded;
-  ::madvise(buffer_, rounded, MADV_HUGEPAGE);
-  const auto tasks = static_cast<std::int64_t>((size + kReadBytes - 1) / kReadBytes);
-  const std::string name = path.string();
-  ThreadPool pool(static_cast<int>(
-      std::min<std::int64_t>({kReadThreads, static_cast<std::int64_t>(usable_cores()), tasks})));
-  pool.run(tasks, [&](std::int64_t task, int) {
-    const std::size_t first = static_cast<std::size_t>(task) * kReadBytes;
-    read_part(file.get(), buffer_, first, std::min(first + kReadBytes, size), name);
-  });
-  ::mprotect(buffer_, rounded, PROT_READ);
+  return mapping_ ? mapping_->bytes() : std::span<const std::byte>(buffer_.bytes());
 }
 
 }  // namespace leq

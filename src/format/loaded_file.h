@@ -8,6 +8,7 @@
 #include <span>
 
 #include "base/file.h"
+#include "base/huge_buffer.h"
 #include "format/leq_reader.h"
 
 namespace leq {
@@ -22,20 +23,13 @@ class LoadedFile {
   // it open and memory is there for the file, what is needed beside it, and 1 GB. Throws Error
   // naming the path.
   LoadedFile(const std::filesystem::path& path, const LoadOptions& options);
-  ~LoadedFile();
-  LoadedFile(const LoadedFile&) = delete;
-  LoadedFile& operator=(const LoadedFile&) = delete;
 
   std::span<const std::byte> bytes() const;
   bool mapped() const { return mapping_.has_value(); }
 
  private:
-  void read_whole(const std::filesystem::path& path, std::size_t size);
-
   std::optional<MappedFile> mapping_;
-  std::byte* buffer_ = nullptr;  // from mmap, size_ bytes rounded up to huge pages
-  std::size_t size_ = 0;
-  std::size_t buffer_bytes_ = 0;
+  HugeBuffer buffer_;
 };
 
 }  // namespace leq

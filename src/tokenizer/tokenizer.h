@@ -27,6 +27,12 @@ struct EncodeOptions {
   bool add_bos = false;       // in front, where the tokenizer has one
 };
 
+// A stretch of a text in which special tokens are recognised, or are plain text.
+struct TextPart {
+  std::string text;
+  bool special = false;
+};
+
 class Tokenizer {
  public:
   explicit Tokenizer(const TokenizerSpec& spec);
@@ -40,6 +46,9 @@ class Tokenizer {
   // Any bytes are encoded; an invalid UTF-8 byte is a segment of its own. Thread-safe. Throws Error
   // only where a pre-tokenizer's pattern takes more steps than PCRE2 allows.
   std::vector<Token> encode(std::string_view text, const EncodeOptions& options) const;
+  // The ids of all parts' texts joined, as encode gives them without a BOS; but a special token is
+  // recognised only where it lies wholly within parts that allow it. Merges cross parts.
+  std::vector<Token> encode_parts(std::span<const TextPart> parts) const;
   // The bytes of a sequence: special tokens left out unless `with_special`. May hold invalid UTF-8
   // where tokens split a character.
   std::string decode(std::span<const Token> ids, bool with_special) const;

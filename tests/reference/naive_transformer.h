@@ -1,6 +1,6 @@
 // A naive transformer in double precision, written from the papers and sharing no code with the
-// engine but the import of a checkpoint's names: the oracle for families, shapes and scalings that no
-// golden covers.
+// engine but the import of a checkpoint's names: the oracle for families, shapes and scalings that
+// no golden covers.
 #pragma once
 
 #include <cmath>
@@ -21,8 +21,10 @@ class NaiveTransformer {
       const std::int64_t rows = tensor.shape[0];
       const std::int64_t columns = tensor.shape.size() == 2 ? tensor.shape[1] : 1;
       std::vector<float> values(static_cast<std::size_t>(rows * columns));
-      if (tensor.shape.size() == 2) tensor.read(0, rows, values);
-      else tensor.read(0, rows, values);
+      if (tensor.shape.size() == 2)
+        tensor.read(0, rows, values);
+      else
+        tensor.read(0, rows, values);
       tensors_[tensor.name] = {values.begin(), values.end()};
     }
   }
@@ -41,7 +43,8 @@ class NaiveTransformer {
     for (std::int64_t l = 0; l < c_.layers; ++l) layer(l, x);
     Matrix logits;
     for (const auto& state : x) {
-      logits.push_back(linear(norm(state, "final_norm"), c_.tied ? "token_embedding" : "head", c_.vocab));
+      logits.push_back(
+          linear(norm(state, "final_norm"), c_.tied ? "token_embedding" : "head", c_.vocab));
     }
     return logits;
   }
@@ -97,7 +100,8 @@ class NaiveTransformer {
     const double plain = std::pow(base, -2.0 * static_cast<double>(i) / d);
     const double turns = static_cast<double>(s.original_context) * plain / (2 * std::numbers::pi);
     switch (s.kind) {
-      case RopeScalingKind::linear: return {plain / s.factor, 1.0};
+      case RopeScalingKind::linear:
+        return {plain / s.factor, 1.0};
       case RopeScalingKind::llama3: {
         // turns over the original context: few = stretched, many = kept, a line between
         if (turns < s.low_freq_factor) return {plain / s.factor, 1.0};
@@ -107,17 +111,21 @@ class NaiveTransformer {
       }
       case RopeScalingKind::yarn: {
         const auto dim_of = [&](double rotations) {
-          return d * std::log(static_cast<double>(s.original_context) /
-                              (rotations * 2 * std::numbers::pi)) / (2 * std::log(base));
+          return d *
+                 std::log(static_cast<double>(s.original_context) /
+                          (rotations * 2 * std::numbers::pi)) /
+                 (2 * std::log(base));
         };
         const double low = std::max(0.0, std::floor(dim_of(s.beta_fast)));
         const double high = std::min(d - 1, std::ceil(dim_of(s.beta_slow)));
-        const double stretch = std::min(1.0, std::max(0.0, (static_cast<double>(i) - low) / (high - low)));
-        const double factor = s.attention_factor > 0 ? s.attention_factor
-                                                     : 0.1 * std::log(s.factor) + 1;
+        const double stretch =
+            std::min(1.0, std::max(0.0, (static_cast<double>(i) - low) / (high - low)));
+        const double factor =
+            s.attention_factor > 0 ? s.attention_factor : 0.1 * std::log(s.factor) + 1;
         return {plain / s.factor * stretch + plain * (1 - stretch), factor};
       }
-      default: return {plain, 1.0};
+      default:
+        return {plain, 1.0};
     }
   }
 
@@ -173,7 +181,8 @@ class NaiveTransformer {
         for (std::size_t i = 0; i < up.size(); ++i) up[i] *= gate[i] / (1 + std::exp(-gate[i]));
       } else {
         for (double& u : up) {
-          u = 0.5 * u * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (u + 0.044715 * u * u * u)));
+          u = 0.5 * u *
+              (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (u + 0.044715 * u * u * u)));
         }
       }
       const auto y = linear(up, at + "down", c_.width);

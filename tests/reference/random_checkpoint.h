@@ -21,13 +21,14 @@ class RandomCheckpoint {
     std::filesystem::create_directories(folder_);
   }
 
-  void add(const std::string& name, std::vector<std::int64_t> shape, float scale, float offset = 0) {
+  void add(const std::string& name, std::vector<std::int64_t> shape, float scale,
+           float offset = 0) {
     std::int64_t count = 1;
     for (const std::int64_t size : shape) count *= size;
     const std::size_t first = data_.size();
     for (std::int64_t i = 0; i < count; ++i) data_.push_back(offset + scale * random_.normal());
-    header_[name] = {{"dtype", "F32"}, {"shape", shape},
-                     {"data_offsets", {first * 4, data_.size() * 4}}};
+    header_[name] = {
+        {"dtype", "F32"}, {"shape", shape}, {"data_offsets", {first * 4, data_.size() * 4}}};
   }
 
   // A LLaMA-like checkpoint of config.json's shape, with the biases and norms that are asked for.
@@ -44,7 +45,8 @@ class RandomCheckpoint {
     add("model.embed_tokens.weight", {vocab, width}, 1.0f);
     for (int l = 0; l < config.at("num_hidden_layers").get<int>(); ++l) {
       const std::string at = "model.layers." + std::to_string(l) + ".";
-      const auto linear = [&](const std::string& name, std::int64_t n, std::int64_t k, bool biased) {
+      const auto linear = [&](const std::string& name, std::int64_t n, std::int64_t k,
+                              bool biased) {
         add(at + name + ".weight", {n, k}, 0.3f / std::sqrt(static_cast<float>(k) / 16.0f));
         if (biased) add(at + name + ".bias", {n}, 0.3f);
       };

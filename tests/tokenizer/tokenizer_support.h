@@ -1,0 +1,98 @@
+// What the tokenizer tests share: vectors in the formats of the shared data, folders with single
+// files, tables as a BlobFinder.
+#pragma once
+
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "convert/tokenizer_import.h"
+#include "shared_data.h"
+#include "tokenizer/tokenizer.h"
+
+namespace leq::test {
+
+inline Json load_json(const std::filesystem::path& path) {
+  return parse_json(read_file(path, kMaxJsonBytes), path.string());
+}
+
+inline std::vector<Token> ids_of(const Json& json) { return json.get<std::vector<Token>>(); }
+
+inline Tokenizer open_tokenizer(const std::filesystem::path& path) {
+  return Tokenizer(import_tokenizer(path).spec);
+}
+
+inline std::vector<Token> encode(const Tokenizer& tokenizer, std::string_view text) {
+  return tokenizer.encode(text, EncodeOptions{});
+}
+
+struct Vector {
+  std::string text;
+  std::vector<Token> ids;
+};
+
+// llama.cpp's ggml-vocab files: texts between marks, one line of ids for each.
+inline std::vector<Vector> ggml_vectors(const std::filesystem::path& base) {
+  const std::string texts = read_file(base.string() + ".inp", 1 << 20);
+  const std::string lines = read_file(base.string() + ".out", 1 << 20);
+  const auto all = split(texts, "\n__ggml_vocab_test__\n");
+  const auto ids = split(lines, "\n");
+  std::vector<Vector> out;
+  for (std::size_t i = 0; i < all.size() && i < ids.size(); ++i) {
+    Vector vector{std::string(all[i]), {}};
+    for (const auto word : split(ids[i], " ")) {
+      if (const auto id = parse_int(word)) vector.ids.push_back(static_cast<Token>(*id));
+    }
+    out.push_back(std::move(vector));
+  }
+  return out;
+}
+
+// A temporary folder with copies of some files; removed with the object.
+class FolderOf {
+ public:
+  FolderOf(const std::filesystem::path& from, const std::vector<std::string>& names) {
+    static std::atomic<int> count = 0;
+    path_ = std::filesystem::temp_directory_path() /
+            ("leq-tokenizer-" + std::to_string(::getpid()) + "-" + std::to_string(count++));
+    std::filesystem::create_directories(path_);
+    for (const auto& name : names) std::filesystem::copy_file(from / name, path_ / name);
+  }
+  ~FolderOf() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  FolderOf(const FolderOf&) = delete;
+  FolderOf& operator=(const FolderOf&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+  void write(const std::string& name, std::string_view text) const {
+    AtomicFile file(path_ / name);
+    file.append(as_bytes(text));
+    file.commit();
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// Tables in memory, as a file would give them.
+inline BlobFinder finder(const std::vector<NamedBlob>& blobs) {
+  return [&blobs](std::string_view name) -> std::optional<std::span<const std::byte>> {
+    for (const auto& blob : blobs) {
+      if (blob.name == name) return std::span<const std::byte>(blob.bytes);
+    }
+    return std::nullopt;
+  };
+}
+
+}  // namespace leq::test
