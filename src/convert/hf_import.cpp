@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "convert/hf_tokenizer.h"
+#include "convert/tokenizer_import.h"
 #include "format/safetensors.h"
 #include "model/tensor_list.h"
 #include "models/family.h"

@@ -43,7 +43,7 @@ struct PerplexityRun {
   Protocol protocol = Protocol::hf;
   Token window_bos = kNoToken;  // replaces each window's first token (llamacpp-512)
   // Called after each window with how many are done and the perplexity so far; may be empty.
-  std::function<void(std::int64_t done, double ppl_so_far)> progress;
+  std::function<void(std::int64_t done, double ppl_so_far)> progress = {};
 };
 
 // Each window is a forward pass of its own from an empty cache. `pool` shares out the softmax.
