@@ -137,13 +137,16 @@ void AtomicFile::overwrite(std::uint64_t offset, std::span<const std::byte> byte
 
 void AtomicFile::commit() {
   require(::fsync(descriptor_) == 0, target_.string(), ": cannot sync: ", std::strerror(errno));
-  if (temporary_.empty()) {  // give the nameless file a name that a rename can move over the target
+  if (temporary_.empty()) {
+    const std::string source = "/proc/self/fd/" + std::to_string(descriptor_);
+    const auto give_name = [&](const std::filesystem::path& name) {
+      return ::linkat(AT_FDCWD, source.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
+    };
+    if (give_name(target_)) return;  // the usual case: no such file yet, and nothing to clean up
     auto named = target_;
     named += ".tmp" + std::to_string(::getpid());
     ::unlink(named.c_str());
-    const std::string source = "/proc/self/fd/" + std::to_string(descriptor_);
-    require(::linkat(AT_FDCWD, source.c_str(), AT_FDCWD, named.c_str(), AT_SYMLINK_FOLLOW) == 0,
-            named.string(), ": cannot name the file: ", std::strerror(errno));
+    require(give_name(named), named.string(), ": cannot name the file: ", std::strerror(errno));
     temporary_ = named;
   }
   require(::rename(temporary_.c_str(), target_.c_str()) == 0, target_.string(),

@@ -45,6 +45,7 @@ void json_type_error(const Json& object, const char* key, std::string_view sourc
   if (!object.is_object()) fail(source, ": expected a JSON object, found ", object.type_name());
   const auto found = object.find(key);
   if (found == object.end()) fail(source, ": key \"", key, "\" is missing");
+  if (found->is_number()) fail(source, ": key \"", key, "\" has an unexpected value, ", found->dump());
   fail(source, ": key \"", key, "\" has an unexpected type, found ", found->type_name());
 }
 

@@ -9,6 +9,10 @@
 namespace leq {
 namespace {
 
+// A terminal line is drawn over; a log gets a new line now and then, and none from short work.
+constexpr std::chrono::milliseconds kTerminalInterval(100);
+constexpr std::chrono::milliseconds kLogInterval(10'000);
+
 std::string human_seconds(double seconds) {
   const auto whole = static_cast<std::int64_t>(seconds + 0.5);
   if (whole < 60) return std::to_string(whole) + " s";
@@ -31,17 +35,16 @@ Progress::~Progress() {
 
 void Progress::update(std::int64_t done, const std::string& note) {
   const auto now = std::chrono::steady_clock::now();
-  const std::int64_t tenth = total_ > 0 ? done * 10 / total_ : 10;
-  const bool due = terminal_ ? now - last_ > std::chrono::milliseconds(100) || done == total_
-                             : tenth > last_tenth_;
-  if (!due) return;
+  const auto interval = terminal_ ? kTerminalInterval : kLogInterval;
+  if (now - last_ < interval && !(terminal_ && drawn_ && done == total_)) return;
   last_ = now;
-  last_tenth_ = tenth;
   const double elapsed = std::chrono::duration<double>(now - start_).count();
   std::string line = what_ + ": " + std::to_string(done) + "/" + std::to_string(total_);
   if (done > 0 && done < total_) {
-    line += ", " + human_seconds(elapsed * static_cast<double>(total_ - done) /
-                                 static_cast<double>(done)) + " left";
+    line +=
+        ", " +
+        human_seconds(elapsed * static_cast<double>(total_ - done) / static_cast<double>(done)) +
+        " left";
   }
   if (!note.empty()) line += ", " + note;
   if (terminal_) {

@@ -1,5 +1,5 @@
-// A progress line on stderr with an estimate of the time left. Silent where stderr is no terminal,
-// except for a line at every tenth of the way.
+// A progress line on stderr with an estimate of the time left. Where stderr is no terminal: a line
+// every ten seconds, none from work that is shorter.
 #pragma once
 
 #include <chrono>
@@ -23,7 +23,6 @@ class Progress {
   std::int64_t total_;
   bool terminal_;
   bool drawn_ = false;
-  std::int64_t last_tenth_ = 0;
   std::chrono::steady_clock::time_point start_;
   std::chrono::steady_clock::time_point last_;
 };

@@ -132,7 +132,7 @@ std::string with_commas(std::int64_t value) {
 
 std::optional<std::int64_t> parse_int(std::string_view text) {
   std::int64_t value = 0;
-  if (text.starts_with('+')) text.remove_prefix(1);
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
   if (end.ec != std::errc() || end.ptr != text.data() + text.size()) return std::nullopt;
   return value;
@@ -140,9 +140,10 @@ std::optional<std::int64_t> parse_int(std::string_view text) {
 
 std::optional<double> parse_double(std::string_view text) {
   double value = 0;
-  if (text.starts_with('+')) text.remove_prefix(1);
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
   if (end.ec != std::errc() || end.ptr != text.data() + text.size()) return std::nullopt;
+  if (!std::isfinite(value)) return std::nullopt;
   return value;
 }
 

@@ -29,7 +29,7 @@ std::string human_bytes(std::uint64_t bytes);
 std::string fixed(double value, int decimals);
 // 12345678 -> "12,345,678"
 std::string with_commas(std::int64_t value);
-// Whole-string numbers, independent of the locale; nullopt on anything else.
+// Whole-string finite numbers, independent of the locale; nullopt on anything else.
 std::optional<std::int64_t> parse_int(std::string_view text);
 std::optional<double> parse_double(std::string_view text);
 // A text made safe for a one-line error or a terminal: control bytes as \xNN, at most `limit` bytes.

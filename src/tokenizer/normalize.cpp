@@ -12,10 +12,49 @@
 namespace leq {
 namespace {
 
-// Below U+0300 every character is its own NFC and composes with nothing before it.
-bool is_surely_nfc(std::string_view text) {
-  return std::none_of(text.begin(), text.end(),
-                      [](char c) { return static_cast<unsigned char>(c) >= 0xcc; });
+struct Range {
+  char32_t first;
+  char32_t last;
+};
+// Characters that are their own NFC and compose with nothing before them: all below U+0300, and
+// from there the common scripts. What is not listed is only slower.
+constexpr std::array<Range, 11> kInert = {{{0x0400, 0x0482},
+                                           {0x048a, 0x052f},
+                                           {0x2010, 0x2027},
+                                           {0x2030, 0x205e},
+                                           {0x3001, 0x3029},
+                                           {0x3041, 0x3096},
+                                           {0x30a1, 0x30fa},
+                                           {0x30fc, 0x30fe},
+                                           {0x4e00, 0x9fff},
+                                           {0xac00, 0xd7a3},
+                                           {0xff01, 0xff9d}}};
+
+bool is_inert(char32_t c) {
+  if (c < 0x300) return true;
+  return std::any_of(kInert.begin(), kInert.end(),
+                     [c](const Range& range) { return range.first <= c && c <= range.last; });
+}
+
+// The first character from `at` on that is not inert, and the character before it.
+struct Troubled {
+  std::size_t before = 0;
+  std::size_t at = 0;
+};
+Troubled find_troubled(std::string_view text, std::size_t at) {
+  Troubled found{at, at};
+  for (std::size_t i = at; i < text.size();) {
+    found.at = i;
+    if (static_cast<unsigned char>(text[i]) < 0xcc) {  // below U+0300
+      found.before = i;
+      i += static_cast<unsigned char>(text[i]) < 0x80 ? 1 : 2;
+      continue;
+    }
+    if (!is_inert(decode_utf8(text.substr(i)))) return found;
+    found.before = i;
+    i += std::max<std::size_t>(utf8_length(text.substr(i)), 1);
+  }
+  return {text.size(), text.size()};
 }
 
 int combining_class(utf8proc_int32_t character) {
@@ -39,12 +78,14 @@ void collapse_spaces(std::string_view text, std::string& out) {
     if (text[i] == ' ' && (out.empty() || out.back() == ' ')) continue;
     out += text[i];
   }
-  while (!out.empty() && out.back() == ' ') out.pop_back();
+  // A U+2581 of the text itself counts as a space at the end only, as in sentencepiece.
+  while (out.ends_with(' ') || out.ends_with(kSpaceMark)) {
+    out.resize(out.size() - (out.ends_with(' ') ? 1 : kSpaceMark.size()));
+  }
 }
 
-}  // namespace
-
-std::string nfc(std::string_view text) {
+// Appends the NFC of `text`.
+void compose(std::string_view text, std::string& out) {
   std::vector<utf8proc_int32_t> characters;
   characters.reserve(text.size());
   std::array<utf8proc_int32_t, 8> parts;
@@ -55,7 +96,7 @@ std::string nfc(std::string_view text) {
     const auto count = utf8proc_decompose_char(character, parts.data(), parts.size(),
                                                UTF8PROC_DECOMPOSE, &last_boundary);
     require(count > 0 && static_cast<std::size_t>(count) <= parts.size(),
-            "NFC: cannot decompose the character at byte ", i);
+            "NFC: cannot decompose a character");
     characters.insert(characters.end(), parts.begin(), parts.begin() + count);
     i += length;
   }
@@ -64,10 +105,29 @@ std::string nfc(std::string_view text) {
       utf8proc_normalize_utf32(characters.data(), static_cast<utf8proc_ssize_t>(characters.size()),
                                static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
   require(left >= 0, "NFC: cannot compose a text of ", text.size(), " bytes");
-  std::string out;
-  out.reserve(text.size());
   for (utf8proc_ssize_t i = 0; i < left; ++i) {
     append_utf8(out, static_cast<char32_t>(characters[static_cast<std::size_t>(i)]));
+  }
+}
+
+}  // namespace
+
+std::string nfc(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t done = 0; done < text.size();) {
+    const Troubled trouble = find_troubled(text, done);
+    out.append(text, done, trouble.before - done);
+    if (trouble.at == text.size()) break;
+    // Up to the second of two inert characters nothing composes with what follows.
+    std::size_t end = trouble.at;
+    for (int inert = 0; end < text.size();) {
+      inert = is_inert(decode_utf8(text.substr(end))) ? inert + 1 : 0;
+      if (inert == 2) break;
+      end += std::max<std::size_t>(utf8_length(text.substr(end)), 1);
+    }
+    compose(text.substr(trouble.before, end - trouble.before), out);
+    done = end;
   }
   return out;
 }
@@ -78,7 +138,7 @@ std::string_view normalize(std::span<const Normalizer> steps, std::string_view t
     std::string out;
     switch (step.kind) {
       case Normalizer::Kind::nfc:
-        if (is_surely_nfc(text)) continue;
+        if (find_troubled(text, 0).at == text.size()) continue;
         out = nfc(text);
         break;
       case Normalizer::Kind::prepend:

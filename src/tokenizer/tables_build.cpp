@@ -35,15 +35,16 @@ void check_pieces(const TokenizerSpec& spec) {
   }
 }
 
-void check_rules(const TokenizerSpec& spec) {
+void check_id(const TokenizerSpec& spec, Token id, std::string_view what) {
+  require(id >= 0 && static_cast<std::size_t>(id) < spec.pieces.size(), spec.source, ": ", what,
+          " has id ", id, ", expected an id below ", spec.pieces.size());
+}
+
+void check_tokens(const TokenizerSpec& spec) {
   const std::string_view source = spec.source;
-  const auto check_id = [&](Token id, std::string_view what) {
-    require(id >= 0 && static_cast<std::size_t>(id) < spec.pieces.size(), source, ": ", what,
-            " has id ", id, ", expected an id below ", spec.pieces.size());
-  };
   for (const Merge& merge : spec.merges) {
     for (const Token id : {merge.left, merge.right, merge.result}) {
-      check_id(id, "a merge");
+      check_id(spec, id, "a merge");
       require(!spec.pieces[static_cast<std::size_t>(id)].empty(), source, ": a merge uses id ", id,
               ", which has no piece");
     }
@@ -51,16 +52,28 @@ void check_rules(const TokenizerSpec& spec) {
   require(spec.added.size() <= kMaxAddedTokens, source, ": ", spec.added.size(),
           " added tokens, at most ", kMaxAddedTokens, " are accepted");
   for (const AddedToken& token : spec.added) {
-    check_id(token.id, "added token \"" + printable(token.content) + "\"");
+    check_id(spec, token.id, "an added token");
     require(!token.content.empty() && token.content.size() <= kMaxPieceBytes, source,
             ": added token ", token.id, " has ", token.content.size(), " bytes, expected 1 to ",
             kMaxPieceBytes);
+    require(!token.normalized || !first_invalid_utf8(token.content), source, ": added token ",
+            token.id, " is no UTF-8");
   }
   for (const Token id : {spec.unknown, spec.bos, spec.eos}) {
-    if (id != kNoToken) check_id(id, "an unknown, bos or eos token");
+    if (id != kNoToken) check_id(spec, id, "an unknown, bos or eos token");
   }
+}
+
+void check_steps(const TokenizerSpec& spec) {
+  const std::string_view source = spec.source;
   require(spec.normalizers.size() <= kMaxTextSteps && spec.pre_tokenizers.size() <= kMaxTextSteps,
           source, ": more than ", kMaxTextSteps, " normalizers or pre-tokenizers");
+  for (const Normalizer& step : spec.normalizers) {
+    for (const std::string& text : {step.pattern, step.content}) {
+      require(text.size() <= kMaxPatternBytes && !first_invalid_utf8(text), source,
+              ": a normalizer's text must be UTF-8 of at most ", kMaxPatternBytes, " bytes");
+    }
+  }
   for (const PreTokenizer& step : spec.pre_tokenizers) {
     if (step.kind == PreTokenizer::Kind::split) Pattern(step.pattern, source);
   }
@@ -243,7 +256,8 @@ NamedBlob blob(std::string_view name, const std::vector<T>& values) {
 
 std::vector<NamedBlob> tokenizer_tables(const TokenizerSpec& spec) {
   check_pieces(spec);
-  check_rules(spec);
+  check_tokens(spec);
+  check_steps(spec);
   TableBuilder builder(spec);
   builder.build();
   std::vector<NamedBlob> blobs;

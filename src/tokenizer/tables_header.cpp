@@ -4,6 +4,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "tokenizer/tables.h"
 
 namespace leq {
@@ -47,6 +48,12 @@ class HeaderReader {
     require(size <= limit, source_, ": ", what, " of ", size, " bytes, at most ", limit,
             " are accepted");
     return std::string(as_text(reader_.take(size, what)));
+  }
+  // Text that becomes a part of well-formed UTF-8, which the patterns rely on.
+  std::string utf8(std::string_view what, std::size_t limit) {
+    std::string value = text(what, limit);
+    require(!first_invalid_utf8(value), source_, ": ", what, " is no UTF-8");
+    return value;
   }
   std::size_t count(std::string_view what, std::size_t limit) {
     const auto value = number<std::uint32_t>(what);
@@ -106,8 +113,8 @@ void write_added(HeaderWriter& out, const AddedToken& token) {
 Normalizer read_normalizer(HeaderReader& in) {
   Normalizer step;
   step.kind = in.choice("normalizer", Normalizer::Kind::collapse_spaces);
-  step.pattern = in.text("normalizer pattern", kMaxPatternBytes);
-  step.content = in.text("normalizer content", kMaxPatternBytes);
+  step.pattern = in.utf8("normalizer pattern", kMaxPatternBytes);
+  step.content = in.utf8("normalizer content", kMaxPatternBytes);
   return step;
 }
 
@@ -129,6 +136,8 @@ AddedToken read_added(HeaderReader& in, std::size_t pieces, std::string_view sou
   token.content = in.text("added token", kMaxPieceBytes);
   require(token.id != kNoToken && !token.content.empty(), source,
           ": an added token without an id or a text");
+  require(!token.normalized || !first_invalid_utf8(token.content), source,
+          ": an added token that is no UTF-8");
   return token;
 }
 

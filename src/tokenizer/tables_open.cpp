@@ -85,14 +85,11 @@ MergeTable open_merges(const TableOpener& open, std::uint32_t symbols) {
   std::size_t used = 0;
   for (std::size_t i = 0; i < slots.size(); ++i) {
     const MergeSlot& slot = slots[i];
-    if (slot.left == kEmptySlot) {
-      if (slot.rank != kEmptySlot) open.bad_entry(kMergesBlob, i, slot.rank);
-      continue;
-    }
-    if (slot.left >= symbols) open.bad_entry(kMergesBlob, i, slot.left);
-    if (slot.right >= symbols) open.bad_entry(kMergesBlob, i, slot.right);
-    if (slot.result >= symbols) open.bad_entry(kMergesBlob, i, slot.result);
-    ++used;
+    const bool empty = slot.left == kEmptySlot;
+    const bool in_range = (slot.left < symbols) & (slot.right < symbols) & (slot.result < symbols);
+    const bool good = empty ? slot.rank == kEmptySlot : in_range;
+    if (!good) open.bad_entry(kMergesBlob, i, slot.left);
+    used += !empty;
   }
   open.check_filled(kMergesBlob, used, slots.size());
   return {slots, bits};

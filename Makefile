@@ -1,0 +1,63 @@
+# Everything a newcomer needs: `make demo`, `make test`. The work is done by CMake and ctest.
+JOBS ?= $(shell nproc)
+PACKAGES = build-essential cmake ninja-build pkg-config nlohmann-json3-dev libpcre2-dev \
+	libutf8proc-dev libxxhash-dev libssl-dev libedit-dev libgtest-dev libbenchmark-dev \
+	libsentencepiece-dev
+CHECK_PACKAGES = clang clang-tidy clang-format libclang-rt-14-dev
+FUZZ_SECONDS ?= 60
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+
+.PHONY: all deps check-deps demo test check asan tsan portable fuzz tidy bench format clean
+
+all: build/release/leq-run
+
+deps:
+	@missing=$$(for p in $(PACKAGES); do dpkg-query -W -f='$${Status}\n' $$p 2>/dev/null | grep -q '^install ok' || echo $$p; done); \
+	if [ -n "$$missing" ]; then echo "installing $$missing"; \
+	  $(SUDO) apt-get update -q && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -q -y --no-install-recommends $$missing; fi
+
+check-deps: deps
+	@missing=$$(for p in $(CHECK_PACKAGES); do dpkg-query -W -f='$${Status}\n' $$p 2>/dev/null | grep -q '^install ok' || echo $$p; done); \
+	if [ -n "$$missing" ]; then DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -q -y --no-install-recommends $$missing; fi
+
+build/release/leq-run: deps
+	cmake --preset release -DLEQ_TESTS=OFF
+	cmake --build build/release -j $(JOBS)
+
+demo: build/release/leq-run
+	@examples/storyteller/demo.sh build/release
+
+# Optimized build with warnings as errors, then every test.
+test: deps
+	cmake --preset dev
+	cmake --build build/dev -j $(JOBS)
+	ctest --test-dir build/dev --output-on-failure -j $(JOBS)
+
+# The long checks: sanitizers, the portable kernels alone, fuzzing, clang-tidy.
+check: check-deps asan tsan portable fuzz tidy
+
+asan tsan portable: check-deps
+	cmake --preset $@
+	cmake --build build/$@ -j $(JOBS)
+	ctest --preset $@ -j $(JOBS)
+
+fuzz: check-deps
+	cmake --preset fuzz
+	cmake --build build/fuzz -j $(JOBS)
+	@for target in build/fuzz/tests/fuzz/fuzz_*; do [ -x $$target ] && [ -f $$target ] || continue; \
+	  echo "== $$target for $(FUZZ_SECONDS) s"; \
+	  $$target -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 -print_final_stats=0 -verbosity=0 || exit 1; done
+
+tidy: check-deps
+	cmake --preset dev
+	git ls-files 'src/*.cpp' 'models/*.cpp' 'tools/*.cpp' | grep -v /cpu/ | xargs -P $(JOBS) -n 4 clang-tidy -p build/dev --quiet
+
+bench: build/release/leq-run
+	build/release/tools/leq-bench -m synthetic:tinyllama-1.1b:int8 -p 512 -n 64 -r 5
+	build/release/tools/leq-bench -m synthetic:tinyllama-1.1b:int4-g128 -p 512 -n 64 -r 5
+
+format: check-deps
+	git ls-files '*.h' '*.cpp' '*.inc' | xargs clang-format -i
+
+clean:
+	rm -rf build

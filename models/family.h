@@ -1,0 +1,80 @@
+// A model family as data: which config.json it has, how its keys map to ModelConfig, and where its
+// tensors lie. One file of this folder for each family.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "model/model_config.h"
+
+namespace leq {
+
+// Keys of config.json. nullptr: the family has no such key.
+struct ConfigKeys {
+  const char* width;
+  const char* layers;
+  const char* heads;
+  const char* kv_heads;  // absent or null in the file: as many as heads
+  const char* head_dim;  // absent or null in the file: default_head_dim, or width / heads
+  const char* hidden;    // absent or null in the file: 4 x width where hidden_is_optional
+  const char* vocab;
+  const char* context;
+  const char* norm_eps;
+  const char* activation;
+};
+
+// Which layers see only a window of positions, where config.json has no layer_types.
+enum class WindowRule : std::uint8_t {
+  none,
+  all_layers,    // sliding_window, 4096 where the key is absent (Mistral)
+  upper_layers,  // sliding_window from layer max_window_layers on, if use_sliding_window (Qwen)
+};
+
+// Where a tensor of leq lies in the checkpoint. "{}" stands for the layer.
+struct TensorRule {
+  std::string_view leq;
+  std::string_view source;
+  bool transposed = false;  // stored [K][N]
+  int part = 0;             // of `parts` equal groups of output channels joined in one tensor
+  int parts = 1;
+};
+
+struct Family {
+  std::string_view name;        // for people
+  std::string_view model_type;  // config.json
+  std::vector<std::string_view> architectures;
+  ConfigKeys keys;
+  std::vector<std::string_view> activations;  // accepted spellings
+  NormKind norm = NormKind::rms;
+  bool rotary = true;
+  bool gated = true;
+  bool hidden_is_optional = false;
+  bool tied_by_default = false;
+  bool qk_norm = false;
+  std::int64_t default_head_dim = 0;
+  WindowRule windows = WindowRule::none;
+  // Biases: fixed by the family, or switched by keys of config.json.
+  bool qkv_bias = false;
+  bool output_bias = false;
+  bool mlp_bias = false;
+  const char* attention_bias_key = nullptr;  // q, k, v and o
+  const char* mlp_bias_key = nullptr;
+  // Keys whose other values change the function in ways that leq does not compute.
+  struct Fixed {
+    const char* key;
+    bool value;  // also where absent
+  };
+  std::vector<Fixed> fixed;
+  std::vector<TensorRule> tensors;
+  std::vector<std::string_view> prefixes;  // tried in order in front of every name but the head's
+  std::string_view head;                   // "lm_head.weight"
+  std::vector<std::string_view> ignored;   // endings of tensors that hold no weights
+};
+
+std::span<const Family* const> families();
+// nullptr where no family has that model_type.
+const Family* find_family(std::string_view model_type);
+
+}  // namespace leq

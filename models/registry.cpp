@@ -1,0 +1,27 @@
+// The list of families.
+#include <array>
+
+#include "models/family.h"
+
+namespace leq {
+
+extern const Family kGpt2;
+extern const Family kLlama;
+extern const Family kMistral;
+extern const Family kQwen2;
+extern const Family kQwen3;
+
+std::span<const Family* const> families() {
+  static constexpr std::array<const Family*, 5> kFamilies = {&kGpt2, &kLlama, &kMistral, &kQwen2,
+                                                             &kQwen3};
+  return kFamilies;
+}
+
+const Family* find_family(std::string_view model_type) {
+  for (const Family* family : families()) {
+    if (family->model_type == model_type) return family;
+  }
+  return nullptr;
+}
+
+}  // namespace leq

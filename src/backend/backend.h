@@ -1,0 +1,181 @@
+// The one seam between the model and a device: memory and the block operations of a decoder, run in
+// order and asynchronous until synchronize(). The letters of the shapes stand in docs/glossary.md.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "backend/kv_types.h"
+#include "tensor/weight_layout.h"
+
+namespace leq {
+
+class Backend;
+
+// Device memory with one owner; counted by its backend (allocated_bytes).
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(Backend& backend,
+         std::size_t bytes);  // 64-byte aligned, zeroed; throws Error with both sizes
+  ~Buffer();
+  Buffer(Buffer&& other) noexcept;
+  Buffer& operator=(Buffer&& other) noexcept;
+
+  std::byte* data() const { return data_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  Backend* backend_ = nullptr;
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+enum class NormKind : std::uint8_t { rms, layer };
+
+struct Norm {
+  NormKind kind = NormKind::rms;
+  const float* gain = nullptr;  // [W]
+  const float* beta = nullptr;  // [W], layer norm only
+  float eps = 1e-5f;
+  std::int64_t width = 0;  // W
+};
+
+// Up to three weights that share one input (q,k,v; gate,up), joined without a copy. The outputs of
+// segment i follow those of segment i-1.
+struct LinearSegment {
+  WeightView weight;            // [O_i][I]
+  const float* bias = nullptr;  // [O_i]
+};
+struct Linear {
+  std::array<LinearSegment, 3> segments;
+  int segment_count = 0;
+  std::int64_t inputs = 0;   // I
+  std::int64_t outputs = 0;  // O, the sum over the segments
+  ActKind act = ActKind::none;
+  std::string name;  // "layers.3.qkv", for errors and plans
+
+  std::span<const LinearSegment> parts() const {
+    return {segments.data(), static_cast<std::size_t>(segment_count)};
+  }
+};
+
+// What happens to y = x W^T + b on its way out.
+enum class Epilogue : std::uint8_t {
+  none,    // out = y
+  add,     // out += y (the residual stream)
+  swiglu,  // segments gate and up: out = silu(gate) * up, quantized as out's format says
+  gelu,    // out = gelu_new(y), quantized as out's format says
+};
+
+// How a block of rows is kept for the linear that reads it.
+struct RowsFormat {
+  bool values = true;           // keep f32
+  ActKind act = ActKind::none;  // keep int8 codes with scales
+  bool offset_codes = false;    // codes stored as q + 128 (consumers with 8-bit weights)
+  int sum_group = 0;  // columns of one stored code sum (consumers with 2- to 4-bit weights)
+
+  bool operator==(const RowsFormat&) const = default;
+};
+
+// A block of activations [T, W] on the device. Opaque to callers: only backends look inside.
+struct Rows {
+  std::int64_t capacity = 0;  // largest T
+  std::int64_t width = 0;     // W
+  RowsFormat format;
+  std::int64_t value_stride = 0, code_stride = 0, scale_stride = 0, sum_stride = 0;
+  float* values = nullptr;        // [T][value_stride]
+  std::uint8_t* codes = nullptr;  // [T][code_stride], code_stride = ceil128(W) + 64
+  float* scales = nullptr;        // [T][scale_stride]: 1 or ceil128(W)/128 scales
+  std::int32_t* sums = nullptr;   // [T][sum_stride]: sums of codes over sum_group columns
+  Buffer memory;
+};
+
+// Rotary embedding: pairs (i, i + d/2) turned by position * inv_freq[i]. The table of cosines and
+// sines is filled as positions come into use.
+struct RopeTable {
+  std::span<const float> inv_freq;  // [d/2], scaled; empty where the model has no rotary embedding
+  float attention_factor = 1.0f;
+  std::int64_t context = 0;  // largest position + 1
+  std::int64_t filled = 0;
+  Buffer memory;  // [context][2][d/2] f32: cosines, then sines
+};
+
+struct AttentionShape {
+  int heads = 0;     // H
+  int kv_heads = 0;  // H_kv
+  int head_dim = 0;  // d, even
+  int window = 0;    // W: key j is visible to query i iff i - W < j <= i; 0 = all before
+  const Norm* q_norm = nullptr;  // over each head, Qwen3
+  const Norm* k_norm = nullptr;
+  bool rotary = true;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual std::string name() const = 0;  // "cpu avx512vnni, 2 threads"
+  // The kernel that linear() would run, for plans ("avx512vnni int8 x int8, 12x32").
+  virtual std::string describe(const Linear& linear) const = 0;
+
+  // Bytes asked for through Buffer, now and at most so far: the memory plan's other side.
+  virtual std::size_t allocated_bytes() const = 0;
+  virtual std::size_t peak_bytes() const = 0;
+
+  // A weight as this device wants it. The CPU borrows the mapped file; the view's owner outlives
+  // it.
+  virtual WeightView upload(const WeightView& weight) = 0;
+
+  // Format that `consumer` reads, and a block of rows in a format. rows_bytes is what Rows::memory
+  // will hold, exactly; it needs no device.
+  virtual RowsFormat format_for(const Linear& consumer) const = 0;
+  virtual Rows allocate_rows(std::int64_t capacity, std::int64_t width,
+                             const RowsFormat& format) = 0;
+  virtual std::size_t rows_bytes(std::int64_t capacity, std::int64_t width,
+                                 const RowsFormat& format) const = 0;
+  virtual RopeTable allocate_rope(std::span<const float> inv_freq, float attention_factor,
+                                  std::int64_t context) = 0;
+  virtual std::size_t rope_bytes(std::int64_t pairs, std::int64_t context) const = 0;
+  // Scratch that the operations below need for batches of at most `tokens` rows, asked for once.
+  virtual void reserve(std::int64_t tokens, const AttentionShape& shape, std::int64_t context) = 0;
+  virtual std::size_t reserve_bytes(std::int64_t tokens, const AttentionShape& shape,
+                                    std::int64_t context) const = 0;
+
+  // Bytes of one page of one layer (64 positions of all kv heads), in this device's layout.
+  virtual std::size_t key_page_bytes(KvType type, int kv_heads, int head_dim) const = 0;
+  virtual std::size_t value_page_bytes(KvType type, int kv_heads, int head_dim) const = 0;
+
+  // x[t] = table[ids[t]] as f32.
+  virtual void embed(const WeightView& table, std::span<const std::int32_t> ids, Rows& x) = 0;
+  // x[t] += table[ids[t]]: learned positions.
+  virtual void add_embedded(const WeightView& table, std::span<const std::int32_t> ids,
+                            Rows& x) = 0;
+  virtual void gather_rows(const Rows& x, std::span<const std::int32_t> rows, Rows& out) = 0;
+  // out = norm(x), as f32 and/or codes as out's format says. x and out may be the same block.
+  virtual void norm(const Rows& x, std::int64_t tokens, const Norm& norm, Rows& out) = 0;
+  virtual void linear(const Rows& x, std::int64_t tokens, const Linear& linear, Epilogue epilogue,
+                      Rows& out) = 0;
+  // qkv [T][(H + 2 H_kv) d]: norms of q and k, rotation, q * 1/sqrt(d) in place; k and v to the
+  // cache.
+  virtual void rope_append(Rows& qkv, const BatchView& batch, const AttentionShape& shape,
+                           RopeTable& rope, const KvLayer& kv) = 0;
+  // out [T][H d] = softmax(q k^T) v over each row's visible positions, read back from the cache.
+  virtual void attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
+                         const KvLayer& kv, Rows& out) = 0;
+
+  // The first `tokens` rows of x as f32 [tokens][W] on the host.
+  virtual void download(const Rows& x, std::int64_t tokens, std::span<float> out) = 0;
+  virtual void synchronize() = 0;
+
+ private:
+  friend class Buffer;
+  virtual std::byte* allocate(std::size_t bytes) = 0;
+  virtual void release(std::byte* data, std::size_t bytes) noexcept = 0;
+};
+
+}  // namespace leq

@@ -1,0 +1,88 @@
+// The inner loops of attention and of the cache's rows, for each instruction set. All results are
+// equal bit for bit across instruction sets (docs/numerics.md, docs/kv-cache.md). Instruction-set
+// files include this header, so it holds plain data only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace leq {
+enum class Isa;
+}
+
+namespace leq::cpu {
+
+inline constexpr int kQueryTile = 6;     // most queries of one call: they share each loaded key
+inline constexpr int kSpanTokens = 512;  // positions that share one maximum
+inline constexpr int kKeyBlock = 16;     // keys that lie side by side in a page
+inline constexpr int kLaneCount = 16;    // a sum over positions keeps one lane per position % 16
+inline constexpr float kLargestF16 = 65504.0f;
+
+// Scores of some queries against the keys of one page of one kv head. Columns of keys that are not
+// visible are computed from whatever bytes lie there; the caller drops them.
+struct ScoreTile {
+  int queries = 0;
+  int dims = 0;                               // d
+  const float* query[kQueryTile] = {};        // float keys: [d]
+  const std::int8_t* codes[kQueryTile] = {};  // int8 keys: [ceil4(d)], pads 0
+  float code_scale[kQueryTile] = {};
+  float code_sum[kQueryTile] = {};
+  const void* keys = nullptr;             // [4][d][16], int8: [4][ceil4(d)/4][16][4]
+  const std::uint16_t* scales = nullptr;  // int8: f16 [64]
+  const std::uint16_t* minima = nullptr;  // int8: f16 [64]
+  int first_block = 0, last_block = 0;    // blocks of 16 keys [first, last)
+  std::ptrdiff_t ahead_bytes = 0;         // where the next page's keys lie from here, or 0
+  float* scores[kQueryTile] = {};         // [64], this page's columns
+};
+
+// out[q][c] = fma(weight of position j, value of (j, c), out[q][c]), j ascending in [first, last).
+struct ValueTile {
+  int queries = 0;
+  int dims = 0;
+  const float* weights[kQueryTile] = {};  // [64], this page's columns
+  const void* values = nullptr;           // [64][d]
+  int first = 0, last = 0;                // positions in the page
+  std::ptrdiff_t ahead_bytes = 0;
+  float* out[kQueryTile] = {};  // [d]
+};
+
+struct SpanSum {
+  float max = 0.0f;    // m
+  float total = 0.0f;  // l
+};
+
+struct AttentionKernels {
+  // By KvType: f32, f16, int8.
+  void (*scores[3])(const ScoreTile& tile) noexcept;
+  void (*values[3])(const ValueTile& tile) noexcept;
+  // out = float(x): f16 numbers, u8 codes
+  void (*widen_f16)(const std::uint16_t* x, std::int64_t n, float* out) noexcept;
+  void (*widen_u8)(const std::uint8_t* x, std::int64_t n, float* out) noexcept;
+  // Columns [first, last) of a span of 512: p = exp(s - m) in place. Other columns of the first and
+  // the last block of 16 become 0. first < last.
+  SpanSum (*softmax)(float* scores, int first, int last) noexcept;
+  // int8 values, columns [first, last) of one page: lanes += p * m, then p = p * s in place.
+  // Columns of the outer blocks that are not visible hold p = 0 and their scales are not read.
+  void (*weigh)(float* p, int first, int last, const std::uint16_t* scales,
+                const std::uint16_t* minima, float* lanes) noexcept;
+  // lanes +8, +4, +2, +1
+  float (*lane_total)(const float* lanes) noexcept;
+  // total = fma(part, b, total * a)
+  void (*merge)(const float* part, float a, float b, std::int64_t n, float* total) noexcept;
+  // out = x * factor; out may be x
+  void (*scale)(const float* x, float factor, std::int64_t n, float* out) noexcept;
+  // out = x + addend; out may be x
+  void (*shift)(const float* x, float addend, std::int64_t n, float* out) noexcept;
+  // Pairs (i, i + half): y0 = fma(-x1, s, x0 * c), y1 = fma(x0, s, x1 * c), in place
+  void (*rotate)(const float* cosines, const float* sines, std::int64_t half, float* x) noexcept;
+  // f16 of x, clamped to +-65504, to nearest even; x finite
+  void (*narrow)(const float* x, std::int64_t n, std::uint16_t* out) noexcept;
+  // x as u8 codes: value = fma(code, scale, minimum); x finite
+  void (*encode)(const float* x, std::int64_t n, std::uint16_t& scale, std::uint16_t& minimum,
+                 std::uint8_t* codes) noexcept;
+};
+
+// The table of a level that this processor supports.
+const AttentionKernels& attention_kernels(Isa isa);
+
+}  // namespace leq::cpu

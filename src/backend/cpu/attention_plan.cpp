@@ -1,0 +1,120 @@
+#include "backend/cpu/attention_plan.h"
+
+#include <algorithm>
+
+#include "backend/cpu/attention.h"
+#include "base/error.h"
+
+namespace leq::cpu {
+namespace {
+
+// Enough queries that a page of keys is loaded once for much arithmetic, few enough that their
+// scores stay in the second-level cache.
+constexpr std::int64_t kBlockQueries = 48;
+constexpr std::int64_t kTasksPerThread = 4;
+constexpr std::int64_t kWaveSpans = 32;
+
+std::size_t lines(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Takes one part after another from a stretch of bytes.
+struct Cutter {
+  std::byte* next = nullptr;
+  std::size_t used = 0;
+
+  template <class T>
+  T* take(std::int64_t count) {
+    const std::size_t bytes = lines(static_cast<std::size_t>(count) * sizeof(T));
+    T* part = next == nullptr ? nullptr : reinterpret_cast<T*>(next + used);
+    used += bytes;
+    return part;
+  }
+};
+
+WorkerScratch cut_worker(const AttentionPlan& plan, const AttentionShape& shape, Cutter& cutter) {
+  const std::int64_t queries = plan.block_rows * plan.group;
+  const std::int64_t padded = (shape.head_dim + 3) / 4 * 4;
+  WorkerScratch part;
+  part.scores = cutter.take<float>(queries * kSpanTokens);
+  part.span_records = cutter.take<float>(queries * plan.record_floats);
+  part.records = cutter.take<float>(queries * plan.record_floats);
+  part.wide = cutter.take<float>(std::int64_t{kPageTokens} * shape.head_dim);
+  part.lanes = cutter.take<float>(queries * kLaneCount);
+  part.code_scales = cutter.take<float>(queries);
+  part.code_sums = cutter.take<float>(queries);
+  part.queries = cutter.take<const float*>(queries);
+  part.firsts = cutter.take<std::int32_t>(queries);
+  part.lasts = cutter.take<std::int32_t>(queries);
+  part.codes = cutter.take<std::int8_t>(queries * padded);
+  return part;
+}
+
+}  // namespace
+
+AttentionPlan plan_attention(int threads, std::int64_t tokens, const AttentionShape& shape,
+                             std::int64_t context) {
+  AttentionPlan plan;
+  plan.threads = threads;
+  plan.tokens = tokens;
+  plan.group = shape.heads / shape.kv_heads;
+  plan.record_floats = (shape.head_dim + 15) / 16 * 16 + 16;
+  const std::int64_t width = std::int64_t{shape.heads} * shape.head_dim;
+  plan.output_groups = (width + 127) / 128;
+  const std::int64_t spans = (context + kSpanTokens - 1) / kSpanTokens;
+  const std::int64_t wanted = kTasksPerThread * threads;
+  plan.split = spans > 1 && threads > 1 && tokens * shape.kv_heads < wanted;
+  plan.wave_spans = std::min(spans, kWaveSpans);
+  const std::int64_t most = std::max<std::int64_t>(1, kBlockQueries / plan.group);
+  const std::int64_t even = tokens * shape.kv_heads / wanted;
+  plan.block_rows = plan.split ? most : std::clamp<std::int64_t>(even, 1, most);
+
+  Cutter cutter;
+  cut_worker(plan, shape, cutter);
+  plan.worker_bytes = cutter.used;
+  const auto count = [](std::int64_t numbers) {
+    return lines(static_cast<std::size_t>(numbers) * sizeof(float));
+  };
+  plan.value_bytes = count(tokens * width);
+  std::int64_t counters = tokens * plan.output_groups;
+  if (plan.split) {
+    plan.total_bytes = count(tokens * shape.heads * plan.record_floats);
+    plan.partial_bytes = count(tokens * shape.heads * plan.wave_spans * plan.record_floats);
+    counters += tokens * shape.kv_heads;
+  }
+  plan.counter_bytes = count(counters);
+  return plan;
+}
+
+void require_scratch(const AttentionPlan& plan, std::span<const std::byte> scratch) {
+  require(plan.bytes() <= scratch.size(), "attention: ", plan.tokens, " rows need ", plan.bytes(),
+          " bytes of scratch, ", scratch.size(), " are reserved; reserve for larger batches");
+}
+
+SharedScratch shared_scratch(const AttentionPlan& plan, std::span<std::byte> scratch) {
+  std::byte* next = scratch.data() + static_cast<std::size_t>(plan.threads) * plan.worker_bytes;
+  SharedScratch parts;
+  parts.partials = reinterpret_cast<float*>(next);
+  next += plan.partial_bytes;
+  parts.totals = reinterpret_cast<float*>(next);
+  next += plan.total_bytes;
+  parts.counters = reinterpret_cast<std::int32_t*>(next);
+  next += plan.counter_bytes;
+  parts.values = reinterpret_cast<float*>(next);
+  return parts;
+}
+
+WorkerScratch worker_scratch(const AttentionPlan& plan, const AttentionShape& shape,
+                             std::span<std::byte> scratch, int worker) {
+  Cutter cutter{scratch.data() + static_cast<std::size_t>(worker) * plan.worker_bytes, 0};
+  return cut_worker(plan, shape, cutter);
+}
+
+std::size_t attention_scratch_bytes(int threads, std::int64_t tokens, const AttentionShape& shape,
+                                    std::int64_t context) {
+  // The largest batch that is cut by spans may need more than the largest batch.
+  const std::int64_t few = (kTasksPerThread * threads - 1) / shape.kv_heads;
+  const std::size_t bytes = plan_attention(threads, tokens, shape, context).bytes();
+  if (few < 1 || few >= tokens) return bytes;
+  return std::max(bytes, plan_attention(threads, few, shape, context).bytes());
+}
+
+}  // namespace leq::cpu

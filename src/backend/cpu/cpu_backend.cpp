@@ -1,0 +1,254 @@
+#include "backend/cpu/cpu_backend.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend/cpu/attention.h"
+#include "backend/cpu/attention_kernels.h"
+#include "backend/cpu/first_bad_row.h"
+#include "backend/cpu/gather.h"
+#include "backend/cpu/kv_layout.h"
+#include "backend/cpu/linear.h"
+#include "backend/cpu/matmul_kernels.h"
+#include "backend/cpu/memory.h"
+#include "backend/cpu/quantize_rows.h"
+#include "backend/cpu/row_kernels.h"
+#include "backend/cpu/rows_layout.h"
+#include "base/error.h"
+#include "base/thread_pool.h"
+
+namespace leq {
+namespace {
+
+// Rows of a loop over single rows that one task takes: enough that taking a task costs little.
+constexpr std::int64_t kRowsPerTask = 4;
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(const CpuOptions& options)
+      : isa_(options.isa),
+        pool_(options.threads),
+        rows_(cpu::row_kernels(options.isa)),
+        attention_(cpu::attention_kernels(options.isa)),
+        matmul_(cpu::matmul_kernels(options.isa)),
+        worker_rows_(static_cast<std::size_t>(pool_.threads())) {}
+
+  std::string name() const override {
+    return "cpu " + std::string(isa_name(isa_)) + ", " + std::to_string(pool_.threads()) +
+           (pool_.threads() == 1 ? " thread" : " threads");
+  }
+  std::string describe(const Linear& linear) const override {
+    return cpu::describe_linear(matmul_, linear);
+  }
+
+  std::size_t allocated_bytes() const override { return memory_.allocated(); }
+  std::size_t peak_bytes() const override { return memory_.peak(); }
+  WeightView upload(const WeightView& weight) override { return weight; }
+
+  RowsFormat format_for(const Linear& consumer) const override {
+    return cpu::rows_format(consumer);
+  }
+  Rows allocate_rows(std::int64_t capacity, std::int64_t width, const RowsFormat& format) override {
+    const cpu::RowsLayout layout = cpu::rows_layout(capacity, width, format);
+    return cpu::make_rows(layout, capacity, width, format, Buffer(*this, layout.bytes));
+  }
+  std::size_t rows_bytes(std::int64_t capacity, std::int64_t width,
+                         const RowsFormat& format) const override {
+    return cpu::rows_layout(capacity, width, format).bytes;
+  }
+
+  RopeTable allocate_rope(std::span<const float> inv_freq, float attention_factor,
+                          std::int64_t context) override {
+    return {inv_freq, attention_factor, context, 0,
+            Buffer(*this, rope_bytes(std::ssize(inv_freq), context))};
+  }
+  std::size_t rope_bytes(std::int64_t pairs, std::int64_t context) const override {
+    return static_cast<std::size_t>(pairs * 2 * context) * sizeof(float);
+  }
+
+  void reserve(std::int64_t tokens, const AttentionShape& shape, std::int64_t context) override {
+    reserve_linear();
+    const std::size_t bytes = attention_bytes(tokens, shape, context);
+    if (bytes <= attention_scratch_.size()) return;
+    attention_scratch_ = Buffer();
+    attention_scratch_ = Buffer(*this, bytes);
+  }
+  std::size_t reserve_bytes(std::int64_t tokens, const AttentionShape& shape,
+                            std::int64_t context) const override {
+    return cpu::linear_scratch_bytes(pool_.threads()) + attention_bytes(tokens, shape, context);
+  }
+
+  std::size_t key_page_bytes(KvType type, int kv_heads, int head_dim) const override {
+    return cpu::page_bytes(type, cpu::key_head_bytes(type, head_dim), kv_heads);
+  }
+  std::size_t value_page_bytes(KvType type, int kv_heads, int head_dim) const override {
+    return cpu::page_bytes(type, cpu::value_head_bytes(type, head_dim), kv_heads);
+  }
+
+  void embed(const WeightView& table, std::span<const std::int32_t> ids, Rows& x) override {
+    check_embedding(table, ids, x);
+    each_row(std::ssize(ids), [&](std::int64_t t, int) {
+      cpu::gather_row(table, ids[static_cast<std::size_t>(t)], x.values + t * x.value_stride);
+    });
+  }
+
+  void add_embedded(const WeightView& table, std::span<const std::int32_t> ids, Rows& x) override {
+    check_embedding(table, ids, x);
+    grow_worker_rows(x.width);
+    each_row(std::ssize(ids), [&](std::int64_t t, int worker) {
+      float* row = worker_row(worker);
+      cpu::gather_row(table, ids[static_cast<std::size_t>(t)], row);
+      rows_.add(row, x.width, x.values + t * x.value_stride);
+    });
+  }
+
+  void gather_rows(const Rows& x, std::span<const std::int32_t> rows, Rows& out) override {
+    require(x.width == out.width && x.values != nullptr && out.values != nullptr,
+            "gather rows: expected f32 rows of one width, found ", x.width, " and ", out.width);
+    require_capacity("gather rows", std::ssize(rows), out);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      require(rows[i] >= 0 && rows[i] < x.capacity, "gather rows: row ", rows[i], " of ",
+              x.capacity);
+      std::copy_n(x.values + rows[i] * x.value_stride, x.width,
+                  out.values + static_cast<std::int64_t>(i) * out.value_stride);
+    }
+  }
+
+  void norm(const Rows& x, std::int64_t tokens, const Norm& norm, Rows& out) override {
+    require(x.width == norm.width && out.width == norm.width && x.values != nullptr,
+            "norm: expected f32 rows of width ", norm.width, ", found ", x.width, " and ",
+            out.width);
+    require_capacity("norm", tokens, out);
+    if (out.values == nullptr) grow_worker_rows(out.width);
+    cpu::FirstBadRow bad;
+    each_row(tokens, [&](std::int64_t t, int worker) {
+      const float* in = x.values + t * x.value_stride;
+      float* row = out.values != nullptr ? out.values + t * out.value_stride : worker_row(worker);
+      if (norm.kind == NormKind::rms) {
+        rows_.rms_norm(in, norm.gain, norm.eps, norm.width, row);
+      } else {
+        rows_.layer_norm(in, norm.gain, norm.beta, norm.eps, norm.width, row);
+      }
+      if (out.format.act == ActKind::none) return;
+      if (!cpu::quantize_columns(rows_, row, t, 0, out.width, out)) bad.report(t);
+    });
+    bad.check("norm");
+  }
+
+  void linear(const Rows& x, std::int64_t tokens, const Linear& linear, Epilogue epilogue,
+              Rows& out) override {
+    reserve_linear();
+    const std::span<std::byte> scratch(linear_scratch_.data(), linear_scratch_.size());
+    cpu::run_linear({pool_, rows_, matmul_, scratch}, x, tokens, linear, epilogue, out);
+  }
+
+  void rope_append(Rows& qkv, const BatchView& batch, const AttentionShape& shape, RopeTable& rope,
+                   const KvLayer& kv) override {
+    check_attention(qkv, batch, shape);
+    cpu::rope_append(attention_context(), qkv, batch, shape, rope, kv);
+  }
+
+  void attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
+                 const KvLayer& kv, Rows& out) override {
+    check_attention(qkv, batch, shape);
+    require_capacity("attention", batch.tokens, out);
+    require(out.width == std::int64_t{shape.heads} * shape.head_dim,
+            "attention: expected output rows of ", shape.heads, " x ", shape.head_dim, ", found ",
+            out.width);
+    cpu::attention(attention_context(), qkv, batch, shape, kv, out);
+  }
+
+  void download(const Rows& x, std::int64_t tokens, std::span<float> out) override {
+    require(x.values != nullptr, "download: these rows are kept as codes alone");
+    require_capacity("download", tokens, x);
+    require(std::ssize(out) >= tokens * x.width, "download: room for ", out.size(),
+            " numbers, the rows hold ", tokens * x.width);
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      std::copy_n(x.values + t * x.value_stride, x.width, out.data() + t * x.width);
+    }
+  }
+  void synchronize() override {}
+
+ private:
+  std::byte* allocate(std::size_t bytes) override { return memory_.allocate(bytes); }
+  void release(std::byte* data, std::size_t bytes) noexcept override {
+    memory_.release(data, bytes);
+  }
+
+  std::size_t attention_bytes(std::int64_t tokens, const AttentionShape& shape,
+                              std::int64_t context) const {
+    return cpu::attention_scratch_bytes(pool_.threads(), tokens, shape, context);
+  }
+  cpu::AttentionContext attention_context() {
+    return {pool_, rows_, attention_, {attention_scratch_.data(), attention_scratch_.size()}};
+  }
+  void reserve_linear() {
+    const std::size_t bytes = cpu::linear_scratch_bytes(pool_.threads());
+    if (linear_scratch_.size() < bytes) linear_scratch_ = Buffer(*this, bytes);
+  }
+
+  template <class Body>
+  void each_row(std::int64_t rows, Body&& body) {
+    pool_.run((rows + kRowsPerTask - 1) / kRowsPerTask, [&](std::int64_t task, int worker) {
+      const std::int64_t last = std::min((task + 1) * kRowsPerTask, rows);
+      for (std::int64_t row = task * kRowsPerTask; row < last; ++row) body(row, worker);
+    });
+  }
+
+  // One row for each thread: not counted, a few kilobytes.
+  void grow_worker_rows(std::int64_t width) {
+    const auto floats = static_cast<std::size_t>(width);
+    for (auto& row : worker_rows_) {
+      if (row.size() < floats) row.resize(floats);
+    }
+  }
+  float* worker_row(int worker) { return worker_rows_[static_cast<std::size_t>(worker)].data(); }
+
+  static void require_capacity(const char* what, std::int64_t tokens, const Rows& rows) {
+    require(tokens >= 0 && tokens <= rows.capacity, what, ": ", tokens, " rows, room for ",
+            rows.capacity);
+  }
+  static void check_embedding(const WeightView& table, std::span<const std::int32_t> ids,
+                              const Rows& x) {
+    cpu::require_gatherable(table);
+    require_capacity("embed", std::ssize(ids), x);
+    require(x.values != nullptr && x.width == table.columns, "embed: expected f32 rows of ",
+            table.columns, ", found ", x.width);
+    for (const std::int32_t id : ids) {
+      require(id >= 0 && id < table.rows, "embed: id ", id, ", the table has ", table.rows,
+              " rows");
+    }
+  }
+  static void check_attention(const Rows& qkv, const BatchView& batch,
+                              const AttentionShape& shape) {
+    require(shape.heads > 0 && shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0 &&
+                shape.head_dim > 0 && shape.head_dim % 2 == 0,
+            "attention: expected heads as a multiple of kv heads and an even head size, found ",
+            shape.heads, ", ", shape.kv_heads, " and ", shape.head_dim);
+    require_capacity("attention", batch.tokens, qkv);
+    const std::int64_t heads = shape.heads + 2 * std::int64_t{shape.kv_heads};
+    require(qkv.values != nullptr && qkv.width == heads * shape.head_dim,
+            "attention: expected f32 rows of ", heads * shape.head_dim, ", found ", qkv.width);
+  }
+
+  cpu::Memory memory_;  // outlives the buffers below
+  Isa isa_;
+  ThreadPool pool_;
+  const cpu::RowKernels& rows_;
+  const cpu::AttentionKernels& attention_;
+  const cpu::MatmulKernels& matmul_;
+  Buffer linear_scratch_;
+  Buffer attention_scratch_;
+  std::vector<std::vector<float>> worker_rows_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options) {
+  return std::make_unique<CpuBackend>(options);
+}
+
+}  // namespace leq

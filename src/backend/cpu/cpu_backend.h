@@ -1,0 +1,18 @@
+// The CPU backend: one pool of threads, kernels of one instruction set.
+#pragma once
+
+#include <memory>
+
+#include "backend/backend.h"
+#include "base/cpu_features.h"
+
+namespace leq {
+
+struct CpuOptions {
+  int threads = 0;          // 0 = one for each usable core
+  Isa isa = Isa::portable;  // chosen_isa() for the best
+};
+
+std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options);
+
+}  // namespace leq

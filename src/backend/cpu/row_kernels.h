@@ -1,0 +1,38 @@
+// Operations on single rows of f32, for each instruction set. All results are equal bit for bit
+// across instruction sets: the order of every sum is lane k % 16 with k ascending, then lanes +8,
+// +4, +2, +1 (docs/numerics.md). n > 0; pointers need no alignment unless said.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/cpu_features.h"
+
+namespace leq::cpu {
+
+struct RowKernels {
+  // x += y
+  void (*add)(const float* y, std::int64_t n, float* x) noexcept;
+  // out = (x * r) * gain, r = 1 / sqrt(mean(x^2) + eps); out may be x
+  void (*rms_norm)(const float* x, const float* gain, float eps, std::int64_t n,
+                   float* out) noexcept;
+  // out = ((x - mean) * r) * gain + beta, r from the mean of squared differences; out may be x
+  void (*layer_norm)(const float* x, const float* gain, const float* beta, float eps,
+                     std::int64_t n, float* out) noexcept;
+  // out = silu(gate) * up; out may be gate or up
+  void (*swiglu)(const float* gate, const float* up, std::int64_t n, float* out) noexcept;
+  // out = gelu_new(x); out may be x
+  void (*gelu)(const float* x, std::int64_t n, float* out) noexcept;
+  // max |x|; NaN or infinity where x holds one
+  float (*absmax)(const float* x, std::int64_t n) noexcept;
+  // codes[k] = clip(rne(x[k] * inv), -127, 127) + offset for k < n, offset 0 or 128; x finite
+  void (*quantize)(const float* x, std::int64_t n, float inv, int offset,
+                   std::uint8_t* codes) noexcept;
+  // sum of (codes[k] - offset) for k < n
+  std::int32_t (*code_sum)(const std::uint8_t* codes, std::int64_t n, int offset) noexcept;
+};
+
+// The table of a level that this processor supports.
+const RowKernels& row_kernels(Isa isa);
+
+}  // namespace leq::cpu

@@ -1,0 +1,209 @@
+// Tiles of grouped matmuls: an int32 sum for each group, folded into f32 sums that lie in scratch
+// between groups (they would not fit into registers beside the accumulators).
+#pragma once
+
+#include "backend/cpu/x86/matmul_avx512.h"
+
+namespace leq::cpu {
+namespace {
+
+// Columns of a panel that all tokens of a block pass through before the next: 64 rows of them and a
+// tile's inputs stay in the L1 and L2 caches. A multiple of every group.
+constexpr std::int64_t kPieceColumns = 512;
+// Tokens of a block: their f32 sums, [tokens][64], share kIntScratchBytes with an unpacked piece.
+constexpr std::int64_t kBlockTokens = 256;
+static_assert(kPieceColumns * 64 + kBlockTokens * 64 * sizeof(float) <= kIntScratchBytes);
+
+// One piece of one panel for one tile of tokens.
+struct Piece {
+  const std::uint8_t* codes = nullptr;  // bytes of the piece's first column
+  std::int64_t first = 0;               // first column
+  std::int64_t columns = 0;             // multiple of 8
+  std::int64_t token = 0;               // first token
+  int output = 0;                       // first of the tile's outputs
+  float* sums = nullptr;                // [64 / 16 J][M][16 J] f32 sums, read and written
+};
+
+inline __attribute__((always_inline)) __m512 weight_scale(const IntPanel& panel, std::int64_t group,
+                                                          int output) {
+  const std::uint16_t* scales = panel.group_scales + group * 64 + output;
+  const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(scales));
+  return _mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(panel.scale_mul));
+}
+
+// f = fma(float(c), weight scale * token scale, f) for a tile's accumulators at the end of a group.
+template <int M, int J>
+inline __attribute__((always_inline)) void fold(const IntPanel& panel, const Piece& piece,
+                                                std::int64_t group, const __m512i (&c)[M][J]) {
+  __m512 scale[J];
+#pragma GCC unroll 4
+  for (int j = 0; j < J; ++j) {
+    scale[j] = panel.group_scales != nullptr ? weight_scale(panel, group, piece.output + 16 * j)
+                                             : _mm512_set1_ps(1.0f);
+  }
+  const float one = 1.0f;
+  const float* token = &one;
+  std::int64_t stride = 0;
+  if (panel.groups_a_token_scale != 0) {
+    stride = panel.token_scale_stride;
+    token = panel.token_scales + piece.token * stride + group / panel.groups_a_token_scale;
+  }
+#pragma GCC unroll 12
+  for (int m = 0; m < M; ++m, token += stride) {
+    const __m512 by_token = _mm512_set1_ps(*token);
+#pragma GCC unroll 4
+    for (int j = 0; j < J; ++j) {
+      float* sum = piece.sums + (m * J + j) * 16;
+      const __m512 f = _mm512_cvtepi32_ps(c[m][j]);
+      const __m512 both = _mm512_mul_ps(scale[j], by_token);
+      _mm512_store_ps(sum, _mm512_fmadd_ps(f, both, _mm512_load_ps(sum)));
+    }
+  }
+}
+
+// Where a group's accumulators start. 8-bit weights: -128 * the weights' sum, since the inputs are
+// q + 128. 4-bit weights: -8 * the inputs' sum, since the weights are q + 8.
+template <int M, int J, bool kFourBit>
+inline __attribute__((always_inline)) void start(const IntPanel& panel, const Piece& piece,
+                                                 std::int64_t group, __m512i (&c)[M][J]) {
+  if constexpr (kFourBit) {
+    const std::int32_t* sums = panel.token_sums + piece.token * panel.token_sum_stride + group;
+#pragma GCC unroll 12
+    for (int m = 0; m < M; ++m, sums += panel.token_sum_stride) {
+      const __m512i value = _mm512_set1_epi32(-8 * *sums);
+#pragma GCC unroll 4
+      for (int j = 0; j < J; ++j) c[m][j] = value;
+    }
+  } else {
+    const std::int16_t* sums = panel.group_sums + group * 64 + piece.output;
+#pragma GCC unroll 4
+    for (int j = 0; j < J; ++j) {
+      const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(sums + 16 * j));
+      const __m512i value = start_value(_mm512_cvtepi16_epi32(half));
+#pragma GCC unroll 12
+      for (int m = 0; m < M; ++m) c[m][j] = value;
+    }
+  }
+}
+
+// M tokens x 16 J outputs over one piece of byte codes, in quads of 64 rows.
+template <int M, int J, bool kFourBit>
+void piece_tile(const IntPanel& panel, const Piece& piece) {
+  const std::int64_t stride = panel.input_stride;
+  const std::uint8_t* w = piece.codes + piece.output * 4;
+  const std::uint8_t* x = panel.inputs + piece.token * stride + piece.first;
+  const std::int64_t end = piece.first + piece.columns;
+  std::int64_t group = piece.first / panel.group;
+  for (std::int64_t k = piece.first; k < end; ++group) {
+    const std::int64_t stop = k + panel.group < end ? k + panel.group : end;
+    __m512i c[M][J];
+    start<M, J, kFourBit>(panel, piece, group, c);
+    for (; k < stop; k += 16) {
+#pragma GCC unroll 4
+      for (int quad = 0; quad < 4; ++quad, w += 256, x += 4) {
+        __m512i weights[J];
+#pragma GCC unroll 4
+        for (int j = 0; j < J; ++j) {
+          weights[j] = _mm512_load_si512(w + 64 * j);
+          if constexpr (!kFourBit) prefetch(w + 64 * j + kPrefetchBytes);
+        }
+#pragma GCC unroll 12
+        for (int m = 0; m < M; ++m) {
+          const __m512i input = broadcast_quad(x + m * stride);
+#pragma GCC unroll 4
+          for (int j = 0; j < J; ++j) {
+            if constexpr (kFourBit) {
+              dot(c[m][j], weights[j], input);
+            } else {
+              dot(c[m][j], input, weights[j]);
+            }
+          }
+        }
+      }
+    }
+    fold<M, J>(panel, piece, group, c);
+  }
+}
+
+// Scales and stores a tile's finished sums.
+inline void finish_tile(const IntPanel& panel, const Piece& piece, std::int64_t tokens, int width) {
+  const float* sum = piece.sums;
+  for (std::int64_t m = 0; m < tokens; ++m) {
+    for (int j = 0; j < width; j += 16, sum += 16) {
+      finish(panel, piece.token + m, piece.output + j, _mm512_load_ps(sum));
+    }
+  }
+}
+
+using PieceTile = void (*)(const IntPanel&, const Piece&);
+template <bool kFourBit>
+constexpr PieceTile kWideTiles[] = {nullptr,
+                                    piece_tile<1, 4, kFourBit>,
+                                    piece_tile<2, 4, kFourBit>,
+                                    piece_tile<3, 4, kFourBit>,
+                                    piece_tile<4, 4, kFourBit>,
+                                    piece_tile<5, 4, kFourBit>,
+                                    piece_tile<6, 4, kFourBit>};
+template <bool kFourBit>
+constexpr PieceTile kTallTiles[] = {nullptr,
+                                    nullptr,
+                                    nullptr,
+                                    nullptr,
+                                    nullptr,
+                                    nullptr,
+                                    piece_tile<6, 2, kFourBit>,
+                                    piece_tile<7, 2, kFourBit>,
+                                    piece_tile<8, 2, kFourBit>,
+                                    piece_tile<9, 2, kFourBit>,
+                                    piece_tile<10, 2, kFourBit>,
+                                    piece_tile<11, 2, kFourBit>,
+                                    piece_tile<12, 2, kFourBit>};
+
+// The tiles of a block of tokens: `tokens` of them from `token` on, sums [tokens][64].
+struct Block {
+  std::int64_t token = 0;
+  std::int64_t tokens = 0;
+  float* sums = nullptr;
+};
+
+// Calls visit(piece, tokens, width) for each tile of a block, with its place filled in.
+template <class Visit>
+inline __attribute__((always_inline)) void for_each_tile(const Block& block, Piece piece,
+                                                         Visit visit) {
+  if (block.tokens <= kWideTokens) {
+    piece.token = block.token;
+    piece.sums = block.sums;
+    visit(piece, block.tokens, 64);
+    return;
+  }
+  const std::int64_t tiles = (block.tokens + kTallTokens - 1) / kTallTokens;
+  for (std::int64_t i = 0; i < tiles; ++i) {
+    const std::int64_t first = block.tokens * i / tiles;
+    const std::int64_t count = block.tokens * (i + 1) / tiles - first;
+    piece.token = block.token + first;
+    for (piece.output = 0; piece.output < 64; piece.output += 32) {
+      piece.sums = block.sums + first * 64 + piece.output * count;
+      visit(piece, count, 32);
+    }
+  }
+}
+
+template <bool kFourBit>
+void run_piece(const IntPanel& panel, const Piece& piece, const Block& block) {
+  for_each_tile(block, piece, [&](const Piece& tile, std::int64_t tokens, int width) {
+    (width == 64 ? kWideTiles<kFourBit> : kTallTiles<kFourBit>)[tokens](panel, tile);
+  });
+}
+
+inline void finish_block(const IntPanel& panel, const Block& block) {
+  for_each_tile(block, Piece{}, [&](const Piece& tile, std::int64_t tokens, int width) {
+    finish_tile(panel, tile, tokens, width);
+  });
+}
+
+inline void clear(float* sums, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; i += 16) _mm512_store_ps(sums + i, _mm512_setzero_ps());
+}
+
+}  // namespace
+}  // namespace leq::cpu

@@ -1,0 +1,26 @@
+// int8 weights times int8 activations where the weights, the activations or both have group scales.
+#include "backend/cpu/matmul_kernel_tables.h"
+#include "backend/cpu/x86/matmul_groups_avx512.h"
+
+namespace leq::cpu {
+
+void int8_groups_avx512vnni(const IntPanel& panel) noexcept {
+  const std::int64_t blocks = (panel.tokens + kBlockTokens - 1) / kBlockTokens;
+  Block block;
+  block.sums = reinterpret_cast<float*>(panel.scratch);
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    block.token = panel.tokens * b / blocks;
+    block.tokens = panel.tokens * (b + 1) / blocks - block.token;
+    clear(block.sums, block.tokens * 64);
+    Piece piece;
+    for (std::int64_t k = 0; k < panel.columns; k += kPieceColumns) {
+      piece.codes = panel.codes + k * 64;
+      piece.first = k;
+      piece.columns = panel.columns - k < kPieceColumns ? panel.columns - k : kPieceColumns;
+      run_piece<false>(panel, piece, block);
+    }
+    finish_block(panel, block);
+  }
+}
+
+}  // namespace leq::cpu

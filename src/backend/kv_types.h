@@ -1,0 +1,50 @@
+// What attention sees of a key/value cache: types, pages of one layer, and the rows of a batch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace leq {
+
+// How keys or values are stored. int8: u8 codes with one f16 (scale, minimum) per token and kv
+// head.
+enum class KvType : std::uint8_t { f32, f16, int8 };
+
+std::string_view kv_type_name(KvType type);
+// Of kv_type_name's spellings; throws Error naming the option, with the closest type for the names
+// that users of other engines type ("q8_0").
+KvType parse_kv_type(std::string_view name, std::string_view option);
+
+inline constexpr int kPageTokens = 64;
+
+// One layer of the cache. Page p lies at base + p * page_bytes. Layout inside a page is the
+// backend's; on the CPU (docs/kv-cache.md):
+//   float keys [H_kv][4][d][16], int8 keys [H_kv][4][ceil4(d)/4][16][4] then f16 s[H_kv][64],
+//   m[H_kv][64], values [H_kv][64][d] (int8: then f16 s[H_kv][64], m[H_kv][64])
+struct KvLayer {
+  KvType key_type = KvType::f16;
+  KvType value_type = KvType::f16;
+  std::byte* keys = nullptr;
+  std::byte* values = nullptr;
+  std::size_t key_page_bytes = 0;
+  std::size_t value_page_bytes = 0;
+};
+
+// Neighbouring rows of a batch that are consecutive positions of one sequence.
+struct SequenceRun {
+  std::int32_t sequence = 0;
+  std::int64_t first_row = 0;
+  std::int64_t rows = 0;
+  std::int64_t first_position = 0;      // of the first row
+  std::span<const std::int32_t> pages;  // pages[position / 64]: holds the run's own positions too
+};
+
+struct BatchView {
+  std::int64_t tokens = 0;
+  std::span<const SequenceRun> runs;  // cover rows 0..tokens-1 in order
+};
+
+}  // namespace leq

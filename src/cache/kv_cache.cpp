@@ -1,0 +1,129 @@
+#include "cache/kv_cache.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace leq {
+namespace {
+
+// Every sequence may end in a partial page of its own.
+std::int64_t page_count(const KvShape& shape) {
+  const std::int64_t whole = (shape.positions + kPageTokens - 1) / kPageTokens;
+  return whole + shape.sequences - 1;
+}
+
+}  // namespace
+
+KvCache::KvCache(Backend& backend, const KvShape& shape)
+    : shape_(shape),
+      key_page_bytes_(backend.key_page_bytes(shape.key_type, shape.kv_heads, shape.head_dim)),
+      value_page_bytes_(backend.value_page_bytes(shape.value_type, shape.kv_heads, shape.head_dim)),
+      page_count_(page_count(shape)),
+      keys_(backend, static_cast<std::size_t>(shape.layers * page_count_) * key_page_bytes_),
+      values_(backend, static_cast<std::size_t>(shape.layers * page_count_) * value_page_bytes_),
+      sequences_(static_cast<std::size_t>(shape.sequences)),
+      references_(static_cast<std::size_t>(page_count_), 0) {
+  for (std::int64_t page = page_count_; page-- > 0;) {
+    free_.push_back(static_cast<std::int32_t>(page));
+  }
+}
+
+std::size_t KvCache::bytes(const Backend& backend, const KvShape& shape) {
+  const auto pages = static_cast<std::size_t>(shape.layers * page_count(shape));
+  return pages * backend.key_page_bytes(shape.key_type, shape.kv_heads, shape.head_dim) +
+         pages * backend.value_page_bytes(shape.value_type, shape.kv_heads, shape.head_dim);
+}
+
+KvCache::Sequence& KvCache::at(std::int32_t sequence) {
+  return const_cast<Sequence&>(std::as_const(*this).at(sequence));
+}
+
+const KvCache::Sequence& KvCache::at(std::int32_t sequence) const {
+  require(sequence >= 0 && sequence < shape_.sequences, "KV cache: sequence ", sequence,
+          ", there are ", shape_.sequences);
+  return sequences_[static_cast<std::size_t>(sequence)];
+}
+
+std::int64_t KvCache::length(std::int32_t sequence) const { return at(sequence).length; }
+
+std::span<const std::int32_t> KvCache::pages(std::int32_t sequence) const {
+  return at(sequence).pages;
+}
+
+KvLayer KvCache::layer(std::int64_t layer) const {
+  const auto first_page = static_cast<std::size_t>(layer * page_count_);
+  return {shape_.key_type,
+          shape_.value_type,
+          keys_.data() + first_page * key_page_bytes_,
+          values_.data() + first_page * value_page_bytes_,
+          key_page_bytes_,
+          value_page_bytes_};
+}
+
+void KvCache::append(std::int32_t sequence, std::int64_t count) {
+  Sequence& target = at(sequence);
+  const std::int64_t wanted = (target.length + count + kPageTokens - 1) / kPageTokens;
+  const std::int64_t missing = wanted - std::ssize(target.pages);
+  // The last partial page may be shared with a fork: it becomes this sequence's own.
+  const bool shared = target.length % kPageTokens != 0 &&
+                      references_[static_cast<std::size_t>(target.pages.back())] > 1;
+  require(missing + (shared ? 1 : 0) <= free_pages(), "context full: sequence ", sequence,
+          " holds ", target.length, " positions, ", count, " more need ", missing, " pages of ",
+          kPageTokens, ", ", free_pages(), " of ", page_count_, " are free; raise -c");
+  if (shared) {
+    const std::int32_t own = take_page();
+    copy_page(target.pages.back(), own);
+    release_page(target.pages.back());
+    target.pages.back() = own;
+  }
+  for (std::int64_t i = 0; i < missing; ++i) target.pages.push_back(take_page());
+  target.length += count;
+}
+
+void KvCache::truncate(std::int32_t sequence, std::int64_t length) {
+  Sequence& target = at(sequence);
+  require(length >= 0 && length <= target.length, "KV cache: truncate sequence ", sequence, " to ",
+          length, ", it holds ", target.length);
+  target.length = length;
+  const auto keep = static_cast<std::size_t>((length + kPageTokens - 1) / kPageTokens);
+  while (target.pages.size() > keep) {
+    release_page(target.pages.back());
+    target.pages.pop_back();
+  }
+}
+
+void KvCache::fork(std::int32_t from, std::int32_t to) {
+  if (from == to) return;
+  const Sequence& source = at(from);
+  clear(to);
+  Sequence& target = at(to);
+  target = source;
+  for (const std::int32_t page : target.pages) ++references_[static_cast<std::size_t>(page)];
+}
+
+std::int32_t KvCache::take_page() {
+  const std::int32_t page = free_.back();
+  free_.pop_back();
+  references_[static_cast<std::size_t>(page)] = 1;
+  return page;
+}
+
+void KvCache::release_page(std::int32_t page) {
+  if (--references_[static_cast<std::size_t>(page)] == 0) free_.push_back(page);
+}
+
+void KvCache::copy_page(std::int32_t from, std::int32_t to) {
+  for (std::int64_t i = 0; i < shape_.layers; ++i) {
+    const KvLayer kv = layer(i);
+    const auto source = static_cast<std::size_t>(from), target = static_cast<std::size_t>(to);
+    std::memcpy(kv.keys + target * key_page_bytes_, kv.keys + source * key_page_bytes_,
+                key_page_bytes_);
+    std::memcpy(kv.values + target * value_page_bytes_, kv.values + source * value_page_bytes_,
+                value_page_bytes_);
+  }
+}
+
+}  // namespace leq

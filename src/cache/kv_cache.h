@@ -1,0 +1,70 @@
+// Past keys and values: pages of 64 positions, a page table for each sequence, shared by all
+// layers. The only owner of what attention reads back.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+
+namespace leq {
+
+struct KvShape {
+  std::int64_t layers = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+  KvType key_type = KvType::f16;
+  KvType value_type = KvType::f16;
+  std::int64_t positions = 0;  // in all sequences together
+  int sequences = 1;
+};
+
+class KvCache {
+ public:
+  // Asks the backend for all memory at once. `backend` must outlive the cache.
+  KvCache(Backend& backend, const KvShape& shape);
+
+  // What the constructor asks for, exactly.
+  static std::size_t bytes(const Backend& backend, const KvShape& shape);
+  const KvShape& shape() const { return shape_; }
+
+  std::int64_t length(std::int32_t sequence) const;
+  // Makes room for the next `count` positions of a sequence. Throws Error naming the sizes where no
+  // page is free; the cache is unchanged then.
+  void append(std::int32_t sequence, std::int64_t count);
+  // Forgets all positions from `length` on.
+  void truncate(std::int32_t sequence, std::int64_t length);
+  // `to` becomes a copy of `from`: pages are shared until one of the two appends to the last.
+  void fork(std::int32_t from, std::int32_t to);
+  void clear(std::int32_t sequence) { truncate(sequence, 0); }
+
+  // pages[position / 64] of a sequence, valid until the next change of it.
+  std::span<const std::int32_t> pages(std::int32_t sequence) const;
+  KvLayer layer(std::int64_t layer) const;
+  std::int64_t free_pages() const { return static_cast<std::int64_t>(free_.size()); }
+
+ private:
+  struct Sequence {
+    std::vector<std::int32_t> pages;
+    std::int64_t length = 0;
+  };
+  Sequence& at(std::int32_t sequence);
+  const Sequence& at(std::int32_t sequence) const;
+  std::int32_t take_page();
+  void release_page(std::int32_t page);
+  void copy_page(std::int32_t from, std::int32_t to);
+
+  KvShape shape_;
+  std::size_t key_page_bytes_ = 0;
+  std::size_t value_page_bytes_ = 0;
+  std::int64_t page_count_ = 0;
+  Buffer keys_;    // [layers][pages][key_page_bytes]
+  Buffer values_;  // [layers][pages][value_page_bytes]
+  std::vector<Sequence> sequences_;
+  std::vector<std::int32_t> free_;        // a stack
+  std::vector<std::int32_t> references_;  // [pages] sequences that hold a page
+};
+
+}  // namespace leq

@@ -1,0 +1,208 @@
+// config.json of Hugging Face checkpoints, as transformers 4 and 5 write it, to ModelConfig.
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "convert/hf_import.h"
+#include "models/family.h"
+
+namespace leq {
+namespace {
+
+// A key that is present and not null.
+const Json* present(const Json& json, const char* key) {
+  if (key == nullptr) return nullptr;
+  const auto found = json.find(key);
+  return found == json.end() || found->is_null() ? nullptr : &*found;
+}
+
+std::string supported_families() {
+  std::string names;
+  for (const Family* family : families()) {
+    names += (names.empty() ? "" : ", ") + std::string(family->model_type);
+  }
+  return names;
+}
+
+const Family& family_of(const Json& json, std::string_view source) {
+  const auto type = json_get<std::string>(json, "model_type", source);
+  const Family* family = find_family(type);
+  require(family != nullptr, source, ": model_type \"", printable(type),
+          "\" is not supported; supported are ", supported_families());
+  const Json* names = present(json, "architectures");
+  if (names == nullptr) return *family;
+  require(names->is_array(), source, ": architectures: expected a list of names");
+  for (const auto& name : *names) {
+    require(name.is_string(), source, ": architectures: expected a list of names");
+    const auto& text = name.get_ref<const std::string&>();
+    const auto& known = family->architectures;
+    require(std::find(known.begin(), known.end(), text) != known.end(), source, ": architecture \"",
+            printable(text), "\" is not supported; expected ", known.front());
+  }
+  return *family;
+}
+
+// Keys that change the function in ways that leq does not compute.
+void refuse_unsupported(const Json& json, const Family& family, std::string_view source) {
+  if (const Json* quantized = present(json, "quantization_config")) {
+    const std::string method =
+        quantized->is_object() ? json_get_or<std::string>(*quantized, "quant_method", "?", source)
+                               : "?";
+    fail(source, ": the checkpoint is already quantized (quantization_config ", printable(method),
+         "); use the original f32, f16 or bf16 checkpoint");
+  }
+  for (const Family::Fixed& fixed : family.fixed) {
+    require(json_get_or<bool>(json, fixed.key, fixed.value, source) == fixed.value, source, ": ",
+            fixed.key, " = ", fixed.value ? "false" : "true", " is not supported");
+  }
+  const auto rotary = json_get_or<double>(json, "partial_rotary_factor", 1.0, source);
+  require(rotary == 1.0, source, ": partial_rotary_factor = ", rotary, " is not supported");
+  const auto activation = json_get_or<std::string>(json, family.keys.activation,
+                                                   std::string(family.activations.front()), source);
+  const auto& known = family.activations;
+  require(std::find(known.begin(), known.end(), activation) != known.end(), source, ": ",
+          family.keys.activation, " \"", printable(activation), "\" is not supported; expected ",
+          known.front());
+}
+
+RopeScaling scaling_of(const Json& json, std::string_view source) {
+  RopeScaling scaling;
+  std::string type = json_get_or<std::string>(json, "rope_type", "", source);
+  if (type.empty()) type = json_get_or<std::string>(json, "type", "default", source);
+  if (type == "default") return scaling;
+  bool known = false;
+  for (const auto kind : {RopeScalingKind::linear, RopeScalingKind::dynamic,
+                          RopeScalingKind::llama3, RopeScalingKind::yarn}) {
+    if (type != rope_scaling_name(kind)) continue;
+    scaling.kind = kind;
+    known = true;
+  }
+  require(known, source, ": rope_scaling type ", printable(type),
+          " is not supported; supported are linear, dynamic, llama3, yarn");
+  scaling.factor = json_get<double>(json, "factor", source);
+  const auto number = [&](const char* key, double& value) {
+    value = json_get_or<double>(json, key, value, source);
+  };
+  number("low_freq_factor", scaling.low_freq_factor);
+  number("high_freq_factor", scaling.high_freq_factor);
+  number("attention_factor", scaling.attention_factor);
+  number("beta_fast", scaling.beta_fast);
+  number("beta_slow", scaling.beta_slow);
+  number("mscale", scaling.mscale);
+  number("mscale_all_dim", scaling.mscale_all_dim);
+  scaling.truncate = json_get_or<bool>(json, "truncate", true, source);
+  scaling.original_context =
+      json_get_or<std::int64_t>(json, "original_max_position_embeddings", 0, source);
+  // transformers 4 fixes dynamic scaling on the context of the model, whatever else is written
+  if (scaling.kind == RopeScalingKind::dynamic) scaling.original_context = 0;
+  return scaling;
+}
+
+// rope_theta and rope_scaling (transformers 4) or rope_parameters (transformers 5).
+void read_rope(const Json& json, ModelConfig& config, std::string_view source) {
+  config.rope_theta = json_get_or<double>(json, "rope_theta", 10000.0, source);
+  const Json* parameters = present(json, "rope_parameters");
+  const Json* scaling = parameters != nullptr ? parameters : present(json, "rope_scaling");
+  if (scaling == nullptr) return;
+  require(scaling->is_object(), source, ": rope_scaling: expected an object");
+  for (const auto& [key, value] : scaling->items()) {
+    require(!value.is_object(), source, ": rope parameters for each kind of layer (\"",
+            printable(key), "\") are not supported");
+  }
+  const auto partial = json_get_or<double>(*scaling, "partial_rotary_factor", 1.0, source);
+  require(partial == 1.0, source, ": partial_rotary_factor = ", partial, " is not supported");
+  config.rope_theta = json_get_or<double>(*scaling, "rope_theta", config.rope_theta, source);
+  config.rope_scaling = scaling_of(*scaling, source);
+}
+
+// The window that a family's own rule gives layer `layer`.
+std::int32_t ruled_window(const Json& json, WindowRule rule, std::int64_t layer,
+                          std::string_view source) {
+  constexpr std::int64_t kDefaultWindow = 4096;
+  if (rule == WindowRule::none) return 0;
+  const auto key = json.find("sliding_window");
+  const auto window = key == json.end() ? kDefaultWindow
+                      : key->is_null()  ? 0
+                                        : json_get<std::int64_t>(json, "sliding_window", source);
+  require(window >= 0 && window <= 1 << 30, source, ": sliding_window = ", window);
+  if (rule == WindowRule::all_layers) return static_cast<std::int32_t>(window);
+  if (!json_get_or<bool>(json, "use_sliding_window", false, source)) return 0;
+  const auto first = json_get_or<std::int64_t>(json, "max_window_layers", 28, source);
+  return layer >= first ? static_cast<std::int32_t>(window) : 0;
+}
+
+void read_windows(const Json& json, const Family& family, ModelConfig& config,
+                  std::string_view source) {
+  const Json* types = present(json, "layer_types");
+  if (family.windows == WindowRule::none && types == nullptr) return;
+  require(types == nullptr || (types->is_array() && std::ssize(*types) == config.layers), source,
+          ": layer_types: expected a list of ", config.layers, " names");
+  for (std::int64_t i = 0; i < config.layers; ++i) {
+    std::int32_t window = ruled_window(json, family.windows, i, source);
+    if (types != nullptr) {
+      const Json& name = (*types)[static_cast<std::size_t>(i)];
+      require(name == "full_attention" || name == "sliding_attention", source, ": layer_types[", i,
+              "] = ", printable(name.dump()), " is not supported");
+      window =
+          name == "full_attention"
+              ? 0
+              : static_cast<std::int32_t>(json_get<std::int64_t>(json, "sliding_window", source));
+    }
+    config.windows.push_back(window);
+  }
+  if (std::all_of(config.windows.begin(), config.windows.end(), [](int w) { return w == 0; })) {
+    config.windows.clear();
+  }
+}
+
+}  // namespace
+
+ModelConfig import_hf_config(std::string_view json_text, std::string_view source) {
+  const Json json = parse_json(json_text, source);
+  require(json.is_object(), source, ": expected a JSON object");
+  const Family& family = family_of(json, source);
+  refuse_unsupported(json, family, source);
+  const ConfigKeys& keys = family.keys;
+  const auto count = [&](const char* key) { return json_get<std::int64_t>(json, key, source); };
+  const auto count_or = [&](const char* key, std::int64_t fallback) {
+    return present(json, key) != nullptr ? count(key) : fallback;
+  };
+  ModelConfig config;
+  config.family = family.name;
+  config.width = count(keys.width);
+  config.layers = count(keys.layers);
+  config.heads = count(keys.heads);
+  require(config.heads >= 1 && config.width >= 1, source, ": ", config.heads, " heads, width ",
+          config.width);
+  config.kv_heads = count_or(keys.kv_heads, config.heads);
+  if (present(json, keys.head_dim) == nullptr && family.default_head_dim == 0) {
+    require(config.width % config.heads == 0, source, ": width ", config.width,
+            " is no multiple of ", config.heads, " heads, and head_dim is not given");
+  }
+  config.head_dim =
+      count_or(keys.head_dim,
+               family.default_head_dim > 0 ? family.default_head_dim : config.width / config.heads);
+  config.hidden =
+      family.hidden_is_optional ? count_or(keys.hidden, 4 * config.width) : count(keys.hidden);
+  config.vocab = count(keys.vocab);
+  config.context = count(keys.context);
+  config.norm = family.norm;
+  config.norm_eps = json_get<float>(json, keys.norm_eps, source);
+  config.rotary = family.rotary;
+  config.gated = family.gated;
+  config.qk_norm = family.qk_norm;
+  const auto flag = [&](const char* key) {
+    return key != nullptr && json_get_or<bool>(json, key, false, source);
+  };
+  config.qkv_bias = family.qkv_bias || flag(family.attention_bias_key);
+  config.output_bias = family.output_bias || flag(family.attention_bias_key);
+  config.mlp_bias = family.mlp_bias || flag(family.mlp_bias_key);
+  config.tied = json_get_or<bool>(json, "tie_word_embeddings", family.tied_by_default, source);
+  if (config.rotary) read_rope(json, config, source);
+  read_windows(json, family, config, source);
+  check_config(config, source);
+  return config;
+}
+
+}  // namespace leq

@@ -1,0 +1,217 @@
+#include "convert/hf_import.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "convert/tokenizer_import.h"
+#include "format/safetensors.h"
+#include "model/tensor_list.h"
+#include "models/family.h"
+
+namespace leq {
+namespace {
+
+constexpr std::uint64_t kMaxConfigBytes = 16 << 20;
+
+// "layers.3.q" -> {"layers.{}.q", "3"}; names without a layer stay as they are.
+std::pair<std::string, std::string> split_layer(const std::string& name) {
+  constexpr std::string_view kLayers = "layers.";
+  if (!name.starts_with(kLayers)) return {name, ""};
+  const std::size_t end = name.find('.', kLayers.size());
+  return {"layers.{}" + name.substr(end), name.substr(kLayers.size(), end - kLayers.size())};
+}
+
+// Finds the tensors of a checkpoint under leq's names and checks their shapes.
+class TensorImporter {
+ public:
+  TensorImporter(const TensorSource& source, const Family& family, const ModelConfig& config,
+                 std::string place)
+      : source_(source), family_(family), config_(config), place_(std::move(place)) {
+    find_prefix();
+  }
+
+  std::vector<TensorInput> import() {
+    std::vector<TensorInput> tensors;
+    for (const TensorSpec& spec : tensor_list(config_)) tensors.push_back(import_one(spec));
+    refuse_unused();
+    return tensors;
+  }
+
+ private:
+  void find_prefix() {
+    const TensorRule& first = family_.tensors.front();
+    for (const std::string_view prefix : family_.prefixes) {
+      if (source_.find(std::string(prefix) + std::string(first.source)) == nullptr) continue;
+      prefix_ = prefix;
+      return;
+    }
+    fail(place_, ": tensor ", family_.prefixes.front(), first.source, " is missing; is this a ",
+         family_.name, " checkpoint?");
+  }
+
+  const TensorRule& rule_for(const std::string& pattern) const {
+    const auto& rules = family_.tensors;
+    const auto found = std::find_if(rules.begin(), rules.end(),
+                                    [&](const TensorRule& rule) { return rule.leq == pattern; });
+    require(found != rules.end(), place_, ": family ", family_.name, " has no tensor ", pattern);
+    return *found;
+  }
+
+  TensorInput import_one(const TensorSpec& spec) {
+    const auto [pattern, layer] = split_layer(spec.name);
+    TensorRule rule;
+    std::string name;
+    if (spec.role == TensorRole::head) {
+      name = family_.head;
+    } else {
+      rule = rule_for(pattern);
+      name = prefix_ + replace_all(std::string(rule.source), "{}", layer);
+    }
+    const SourceTensor* tensor = source_.find(name);
+    require(tensor != nullptr, place_, ": tensor ", name, " is missing",
+            spec.role == TensorRole::head ? " and tie_word_embeddings is false" : "");
+    check_shape(*tensor, spec, rule);
+    used_.insert(name);
+    return wrap(*tensor, spec, rule);
+  }
+
+  static void check_shape(const SourceTensor& tensor, const TensorSpec& spec,
+                          const TensorRule& rule) {
+    Shape want = spec.shape;
+    want[0] *= rule.parts;
+    if (rule.transposed) std::reverse(want.begin(), want.end());
+    require(tensor.shape == want, tensor.place, ": tensor ", tensor.name, ": expected shape ",
+            shape_text(want), " by config.json, found ", shape_text(tensor.shape));
+  }
+
+  TensorInput wrap(const SourceTensor& tensor, const TensorSpec& spec, const TensorRule& rule) {
+    TensorInput imported;
+    imported.name = spec.name;
+    imported.shape = spec.shape;
+    imported.role = spec.role;
+    const std::int64_t columns = spec.shape.size() == 2 ? spec.shape[1] : 1;
+    const std::int64_t first_row = rule.part * spec.shape[0];
+    if (rule.transposed) {
+      const std::int64_t stored = rule.parts * spec.shape[0];
+      imported.read = [&tensor, columns, first_row, stored](std::int64_t first, std::int64_t count,
+                                                            std::span<float> out) {
+        std::vector<float> line(static_cast<std::size_t>(count));
+        for (std::int64_t k = 0; k < columns; ++k) {
+          read_floats(tensor, k * stored + first_row + first, line);
+          for (std::int64_t n = 0; n < count; ++n) {
+            out[static_cast<std::size_t>(n * columns + k)] = line[static_cast<std::size_t>(n)];
+          }
+        }
+      };
+    } else {
+      imported.read = [&tensor, columns, first_row](std::int64_t first, std::int64_t count,
+                                                    std::span<float> out) {
+        read_floats(tensor, (first_row + first) * columns,
+                    out.first(static_cast<std::size_t>(count * columns)));
+      };
+    }
+    imported.drop = [this_source = &source_, &tensor] { this_source->drop(tensor); };
+    return imported;
+  }
+
+  // A tensor that nothing reads means another architecture than config.json says: refused by name.
+  void refuse_unused() const {
+    for (const SourceTensor& tensor : source_.tensors()) {
+      if (used_.contains(tensor.name)) continue;
+      if (tensor.name == family_.head && config_.tied) continue;
+      const auto& endings = family_.ignored;
+      const bool ignored = std::any_of(endings.begin(), endings.end(), [&](std::string_view end) {
+        return tensor.name.ends_with(end);
+      });
+      require(ignored, tensor.place, ": tensor ", printable(tensor.name), " ",
+              shape_text(tensor.shape), " has no place in family ", family_.name,
+              " with this config.json");
+    }
+  }
+
+  const TensorSource& source_;
+  const Family& family_;
+  const ModelConfig& config_;
+  std::string place_;
+  std::string prefix_;
+  std::set<std::string> used_;
+};
+
+std::vector<Token> token_list(const Json& json, const char* key, std::string_view source) {
+  std::vector<Token> ids;
+  const auto found = json.find(key);
+  if (found == json.end() || found->is_null()) return ids;
+  const Json list = found->is_array() ? *found : Json::array({*found});
+  for (const auto& id : list) {
+    require(id.is_number_integer(), source, ": ", key, ": expected an id or a list of ids");
+    ids.push_back(id.get<Token>());
+  }
+  return ids;
+}
+
+// generation_config.json; end tokens also from config.json and the tokenizer where it names none.
+GenerationDefaults read_generation(const std::filesystem::path& folder, const Json& config,
+                                   Token tokenizer_eos) {
+  GenerationDefaults defaults;
+  const auto path = folder / "generation_config.json";
+  if (std::filesystem::exists(path)) {
+    const std::string source = path.string();
+    const Json json = parse_json(read_file(path, kMaxConfigBytes), source);
+    const auto number = [&](const char* key, std::optional<double>& value) {
+      const auto found = json.find(key);
+      if (found != json.end() && !found->is_null()) value = json_get<double>(json, key, source);
+    };
+    number("temperature", defaults.temperature);
+    number("top_p", defaults.top_p);
+    number("min_p", defaults.min_p);
+    number("repetition_penalty", defaults.repeat_penalty);
+    const auto top_k = json.find("top_k");
+    if (top_k != json.end() && !top_k->is_null()) {
+      defaults.top_k = json_get<std::int64_t>(json, "top_k", source);
+    }
+    defaults.end_tokens = token_list(json, "eos_token_id", source);
+  }
+  if (defaults.end_tokens.empty()) {
+    defaults.end_tokens = token_list(config, "eos_token_id", "config.json");
+  }
+  if (defaults.end_tokens.empty() && tokenizer_eos != kNoToken) {
+    defaults.end_tokens.push_back(tokenizer_eos);
+  }
+  return defaults;
+}
+
+}  // namespace
+
+ImportedModel import_hf(const std::filesystem::path& folder) {
+  require(std::filesystem::is_directory(folder), folder.string(),
+          ": expected a folder with config.json and *.safetensors");
+  const auto config_path = folder / "config.json";
+  const std::string config_text = read_file(config_path, kMaxConfigBytes);
+  ImportedModel model;
+  model.config = import_hf_config(config_text, config_path.string());
+  const Json config = parse_json(config_text, config_path.string());
+  const Family& family = *find_family(json_get<std::string>(config, "model_type", "config.json"));
+
+  model.source = open_safetensors(folder);
+  model.tensors = TensorImporter(*model.source, family, model.config, folder.string()).import();
+
+  ImportedTokenizer tokenizer = import_tokenizer(folder, {});
+  require(std::ssize(tokenizer.spec.pieces) <= model.config.vocab, folder.string(),
+          ": the tokenizer has ", tokenizer.spec.pieces.size(), " ids, the model only ",
+          model.config.vocab);
+  model.has_tokenizer = true;
+  model.tokenizer = std::move(tokenizer.spec);
+  model.chat_template = std::move(tokenizer.chat_template);
+  model.generation = read_generation(folder, config, model.tokenizer.eos);
+  std::erase_if(model.generation.end_tokens,
+                [&](Token id) { return id < 0 || id >= model.config.vocab; });
+  model.description = std::string(family.architectures.front()) + ", " +
+                      std::string(dtype_name(model.source->tensors().front().dtype));
+  return model;
+}
+
+}  // namespace leq

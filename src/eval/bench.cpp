@@ -1,0 +1,132 @@
+#include "eval/bench.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/error.h"
+#include "base/random.h"
+
+namespace leq {
+namespace {
+
+constexpr std::int32_t kSequence = 0;
+
+std::vector<Token> random_tokens(std::int64_t count, std::int64_t vocab, std::uint64_t seed) {
+  Random random(seed);
+  std::vector<Token> tokens(static_cast<std::size_t>(count));
+  for (Token& token : tokens) {
+    token = static_cast<Token>(random.below(static_cast<std::uint32_t>(vocab)));
+  }
+  return tokens;
+}
+
+// Bytes of one page of keys and values over all layers, of those positions that `depth` shows.
+std::uint64_t cache_bytes(Session& session, std::int64_t depth) {
+  const ModelConfig& config = session.transformer().config();
+  const Backend& backend = session.transformer().backend();
+  const auto heads = static_cast<int>(config.kv_heads);
+  const auto width = static_cast<int>(config.head_dim);
+  const std::uint64_t page = backend.key_page_bytes(session.limits().key_type, heads, width) +
+                             backend.value_page_bytes(session.limits().value_type, heads, width);
+  std::uint64_t bytes = 0;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    const std::int64_t window = config.window(layer);
+    const std::int64_t visible = window == 0 ? depth : std::min(depth, window);
+    bytes += page * static_cast<std::uint64_t>(visible) / kPageTokens;
+  }
+  return bytes;
+}
+
+void run_once(Session& session, const BenchTest& test, std::span<const Token> tokens) {
+  const auto prompt = static_cast<std::size_t>(test.prompt);
+  if (prompt > 0) session.feed(kSequence, tokens.first(prompt));
+  for (const Token& token : tokens.subspan(prompt)) session.feed(kSequence, {&token, 1});
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+}  // namespace
+
+std::string bench_test_name(const BenchTest& test) {
+  const std::string prompt = test.prompt > 0 ? "pp" + std::to_string(test.prompt) : "";
+  const std::string generated = test.generated > 0 ? "tg" + std::to_string(test.generated) : "";
+  return prompt + (!prompt.empty() && !generated.empty() ? "+" : "") + generated;
+}
+
+BenchWork bench_work(Session& session, const BenchTest& test) {
+  BenchWork work;
+  work.weight_bytes = session.weights().bytes_per_token();
+  work.kv_bytes = cache_bytes(session, test.depth);
+  work.block_operations =
+      2.0 * static_cast<double>(block_linear_parameters(session.transformer().config()));
+  work.batch_tokens = session.limits().batch_tokens;
+  return work;
+}
+
+std::vector<double> time_bench_test(Session& session, const BenchTest& test, int runs,
+                                    const std::function<void(int)>& after_run) {
+  require(test.tokens() > 0 && runs > 0, "bench: nothing to run");
+  constexpr std::int64_t kWarmTokens = 4;  // enough for the generation path
+  const std::int64_t vocab = session.transformer().config().vocab;
+  const auto before = random_tokens(test.depth, vocab, 1);
+  const auto tokens = random_tokens(test.tokens(), vocab, 2);
+  session.cache().truncate(kSequence, 0);
+  if (!before.empty()) session.feed(kSequence, before);
+  const BenchTest warm_up = {test.prompt, std::min(test.generated, kWarmTokens), test.depth};
+  run_once(session, warm_up, std::span(tokens).first(static_cast<std::size_t>(warm_up.tokens())));
+  std::vector<double> seconds;
+  for (int run = 0; run < runs; ++run) {
+    session.cache().truncate(kSequence, test.depth);
+    const auto start = std::chrono::steady_clock::now();
+    run_once(session, test, tokens);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    seconds.push_back(took.count());
+    after_run(run + 1);
+  }
+  return seconds;
+}
+
+BenchNumbers bench_numbers(const BenchTest& test, const BenchWork& work,
+                           const std::vector<double>& seconds, const MachineLimits& limits) {
+  require(!seconds.empty(), "bench: no runs");
+  const auto [fastest, slowest] = std::minmax_element(seconds.begin(), seconds.end());
+  const auto tokens = static_cast<double>(test.tokens());
+  const double typical = median(seconds);
+  // A prompt reads the weights once for each batch, generation once for each token.
+  const std::int64_t batches = (test.prompt + work.batch_tokens - 1) / work.batch_tokens;
+  const double prompt_bytes =
+      static_cast<double>(batches) * static_cast<double>(work.bytes_per_token());
+  const double generated_bytes =
+      static_cast<double>(test.generated) * static_cast<double>(work.bytes_per_token());
+  const double prompt_seconds =
+      test.prompt == 0
+          ? 0
+          : static_cast<double>(test.prompt) * work.block_operations / 1e9 / limits.compute_gops;
+  const double generated_seconds =
+      test.generated == 0 ? 0 : generated_bytes / 1e9 / limits.read_gbps;
+
+  BenchNumbers numbers;
+  numbers.tps = tokens / typical;
+  numbers.tps_min = tokens / *slowest;
+  numbers.tps_max = tokens / *fastest;
+  numbers.gbps = (prompt_bytes + generated_bytes) / typical / 1e9;
+  numbers.gops = work.block_operations * numbers.tps / 1e9;
+  numbers.share = (prompt_seconds + generated_seconds) / typical;
+  if (test.generated == 0) {
+    numbers.limit_kind = limits.compute_kind;
+    numbers.limit = limits.compute_gops;
+  } else if (test.prompt == 0) {
+    numbers.limit_kind = "read";
+    numbers.limit = limits.read_gbps;
+  } else {
+    numbers.limit_kind = "compute, then read";
+    numbers.limit = tokens / (prompt_seconds + generated_seconds);
+  }
+  return numbers;
+}
+
+}  // namespace leq

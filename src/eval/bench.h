@@ -1,0 +1,59 @@
+// Speed of a model: tokens per second of prompt and generation tests, the bytes and operations
+// behind them, and their share of what the machine can do.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "model/session.h"
+
+namespace leq {
+
+// One test, named as llama-bench does: prompt tokens fed at once, then tokens fed one by one.
+struct BenchTest {
+  std::int64_t prompt = 0;
+  std::int64_t generated = 0;
+  std::int64_t depth = 0;  // positions in the cache before the test
+
+  std::int64_t tokens() const { return prompt + generated; }
+};
+std::string bench_test_name(const BenchTest& test);  // "pp512", "tg128", "pp512+tg128"
+
+// What the machine can do at most, measured in the same run; 0 = not needed, not measured.
+struct MachineLimits {
+  double read_gbps = 0;      // of memory, all threads, at the working set of a test
+  double compute_gops = 0;   // int8 dot products, or f32 multiply-adds for float types
+  std::string compute_kind;  // "vpdpbusd"
+};
+
+// What a test must at least read and compute.
+struct BenchWork {
+  std::uint64_t weight_bytes = 0;   // codes, scales, sums of all linears and the head
+  std::uint64_t kv_bytes = 0;       // keys and values of `depth` positions
+  double block_operations = 0;      // for one token: 2 x parameters of the block linears
+  std::int64_t batch_tokens = 512;  // prompt tokens that share one reading of the weights
+  std::uint64_t bytes_per_token() const { return weight_bytes + kv_bytes; }
+};
+BenchWork bench_work(Session& session, const BenchTest& test);
+
+// Seconds of each run; the cache holds `depth` tokens of random text before each. One warm-up run
+// comes first; `after_run(runs done)` reports progress.
+std::vector<double> time_bench_test(Session& session, const BenchTest& test, int runs,
+                                    const std::function<void(int)>& after_run);
+
+// The numbers of one row.
+struct BenchNumbers {
+  double tps = 0, tps_min = 0, tps_max = 0;  // tokens per second: median, slowest, fastest
+  double gbps = 0;                           // bytes that must be read, per second
+  double gops = 0;                           // block_operations x tps
+  std::string limit_kind;                    // what bounds the test: "read", or compute_kind
+  double limit = 0;                          // in GB/s or GOPS; for mixed tests in t/s
+  double share = 0;                          // of the limit, 0..1
+};
+// `seconds` must not be empty.
+BenchNumbers bench_numbers(const BenchTest& test, const BenchWork& work,
+                           const std::vector<double>& seconds, const MachineLimits& limits);
+
+}  // namespace leq

@@ -1,0 +1,53 @@
+// Perplexity of a model on a text: exp of the mean negative log-likelihood of its tokens, under a
+// protocol that says what "mean" and "its tokens" are.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "eval/protocol.h"
+#include "model/session.h"
+#include "tokenizer/tokenizer.h"
+
+namespace leq {
+
+// Rows with logits in one forward pass.
+inline constexpr std::int64_t kOutputRows = 512;
+
+struct PerplexityResult {
+  double nll = 0;             // nats for each token; hf: the mean of the windows' means
+  double ppl = 0;             // exp(nll)
+  double standard_error = 0;  // of ppl: over window means for hf with two windows or more, else
+                              // over tokens; to first order, ppl times the standard error of nll
+  std::int64_t windows = 0;
+  std::int64_t scored = 0;
+};
+
+// The token ids of a text under a protocol: one string, BOS in front where the tokenizer adds one.
+std::vector<Token> encode_text(const Tokenizer& tokenizer, std::string_view text);
+
+// -log softmax(logits)[target] in double. NaN where a logit is not finite.
+double negative_log_likelihood(std::span<const float> logits, std::int64_t target);
+
+// The numbers of tokens scored window after window.
+PerplexityResult summarize(Protocol protocol, std::span<const std::vector<double>> window_nlls);
+
+// What one run needs beside a session with a context of at least the window.
+struct PerplexityRun {
+  std::span<const Token> tokens;
+  std::span<const Window> windows;
+  Protocol protocol = Protocol::hf;
+  Token window_bos = kNoToken;  // replaces each window's first token (llamacpp-512)
+  // Called after each window with how many are done and the perplexity so far; may be empty.
+  std::function<void(std::int64_t done, double ppl_so_far)> progress = {};
+};
+
+// Each window is a forward pass of its own from an empty cache. `pool` shares out the softmax.
+// Throws Error naming the window and token where a logit is not finite.
+PerplexityResult measure_perplexity(Session& session, ThreadPool& pool, const PerplexityRun& run);
+
+}  // namespace leq

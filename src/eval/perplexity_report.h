@@ -1,0 +1,57 @@
+// A perplexity with everything that it depends on, as rows for people and programs, and the
+// comparison of two of them, which is refused where they did not measure the same thing.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+#include "eval/perplexity.h"
+#include "eval/protocol.h"
+#include "report/table.h"
+
+namespace leq {
+
+struct PerplexityReport {
+  std::string model;  // file name
+  std::string type;   // "int8"
+  std::string key_type, value_type;
+  double bits_per_weight = 0;
+  std::int64_t vocab = 0;
+  ProtocolSettings settings;
+  std::string dataset;  // file name
+  std::string dataset_hash;
+  std::string text_sha256;
+  std::int64_t tokens = 0;   // of the whole text
+  std::int64_t windows = 0;  // planned
+  std::int64_t scored = 0;   // planned
+  PerplexityResult result;
+};
+
+// One row with the keys ppl, nll, stderr, tokens, windows, scored, protocol, dataset_hash,
+// text_sha256, window, stride, join, model, type, ...
+Row report_row(const PerplexityReport& report);
+
+// What people read: protocol, data set, counts, perplexity.
+std::string report_text(const PerplexityReport& report);
+
+// "join check: ..." for GPT-2's vocabulary on the joined rows of wiki.test.raw, else "".
+std::string join_check(const PerplexityReport& report);
+
+// An earlier run, read from the file that `-o json` wrote.
+struct EarlierRun {
+  double ppl = 0;
+  double standard_error = 0;
+  std::string source;
+};
+
+// Throws Error naming key and both values where the earlier run has another protocol, window,
+// stride, join, data set, text, tokens or number of windows; only the result may differ.
+EarlierRun require_same_measurement(const PerplexityReport& report, const nlohmann::json& earlier,
+                                    std::string_view source);
+
+// The cells against_ppl, ratio (this / earlier) and difference (this - earlier).
+Row comparison_row(const PerplexityReport& report, const EarlierRun& earlier);
+
+}  // namespace leq

@@ -1,0 +1,167 @@
+#include "eval/synthetic.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "eval/synthetic_fill.h"
+#include "format/loaded_file.h"
+#include "model/tensor_list.h"
+#include "quantize/quantize_model.h"
+
+namespace leq {
+namespace {
+
+constexpr std::string_view kPrefix = "synthetic:";
+
+enum class Family : std::uint8_t { gpt2, llama, mistral, qwen3 };
+
+// Public configurations. Counts are parameters as the publishers state them; a test compares.
+struct PublishedShape {
+  std::string_view name;
+  Family family;
+  std::int64_t layers, width, heads, kv_heads, head_dim, hidden, vocab, context;
+  double rope_theta;
+  float norm_eps;
+  bool tied;
+};
+constexpr std::array<PublishedShape, 6> kShapes = {{
+    {"gpt2-124m", Family::gpt2, 12, 768, 12, 12, 64, 3072, 50257, 1024, 10000, 1e-5f, true},
+    {"llama-110m", Family::llama, 12, 768, 12, 12, 64, 2048, 32000, 1024, 10000, 1e-5f, true},
+    {"tinyllama-1.1b", Family::llama, 22, 2048, 32, 4, 64, 5632, 32000, 2048, 10000, 1e-5f, false},
+    {"llama-7b", Family::llama, 32, 4096, 32, 32, 128, 11008, 32000, 2048, 10000, 1e-6f, false},
+    {"mistral-7b", Family::mistral, 32, 4096, 32, 8, 128, 14336, 32000, 32768, 1e6, 1e-5f, false},
+    {"qwen3-14b", Family::qwen3, 40, 5120, 40, 8, 128, 17408, 151936, 40960, 1e6, 1e-6f, false},
+}};
+constexpr std::array<std::string_view, 4> kFamilyNames = {"gpt2", "llama", "mistral", "qwen3"};
+
+std::string join(const std::vector<std::string_view>& names) {
+  std::string text;
+  for (const auto name : names) text += (text.empty() ? "" : ", ") + std::string(name);
+  return text;
+}
+
+// A tensor with its planes at offsets from 0; the views get their addresses later.
+StoredTensor laid_out(const TensorSpec& tensor, const TensorPlan& plan, std::uint64_t& offset) {
+  StoredTensor stored;
+  stored.name = tensor.name;
+  stored.shape = tensor.shape;
+  stored.method = "random";
+  stored.view.scheme = plan.scheme;
+  if (plan.scheme.scaling == Scaling::tensor) stored.view.scheme.scaling = Scaling::row;
+  stored.view.act = plan.act;
+  stored.view.rows = tensor.shape.size() == 2 ? tensor.shape[0] : 1;
+  stored.view.columns = tensor.shape.back();
+  const PlaneBytes bytes =
+      plane_bytes(plan.scheme, plan.act, stored.view.rows, stored.view.columns);
+  const std::array<std::pair<const char*, std::uint64_t>, 4> planes = {{{"codes", bytes.codes},
+                                                                        {"scales", bytes.scales},
+                                                                        {"zeros", bytes.zeros},
+                                                                        {"sums", bytes.sums}}};
+  for (const auto& [name, size] : planes) {
+    if (size == 0) continue;
+    stored.planes.push_back({name, offset, size, 0});
+    offset += (size + 63) / 64 * 64;
+  }
+  return stored;
+}
+
+void place(StoredTensor& tensor, std::byte* memory) {
+  for (const StoredPlane& plane : tensor.planes) {
+    const std::byte* data = memory + plane.offset;
+    if (plane.name == "codes") tensor.view.codes = data;
+    if (plane.name == "scales") tensor.view.scales = data;
+    if (plane.name == "zeros") tensor.view.zeros = reinterpret_cast<const std::uint8_t*>(data);
+    if (plane.name == "sums") tensor.view.sums = data;
+  }
+}
+
+}  // namespace
+
+bool is_synthetic(std::string_view model) { return model.starts_with(kPrefix); }
+
+SyntheticSpec parse_synthetic(std::string_view model) {
+  const auto parts = split(model, ":");
+  require(is_synthetic(model) && parts.size() >= 3 && parts.size() <= 4, "model ", printable(model),
+          ": expected synthetic:SHAPE:TYPE[:layers=N], SHAPE one of ", join(synthetic_shapes()));
+  SyntheticSpec spec;
+  spec.shape = std::string(parts[1]);
+  spec.type = require_scheme(parts[2], model);
+  if (parts.size() == 4) {
+    constexpr std::string_view kLayers = "layers=";
+    const std::int64_t layers =
+        parts[3].starts_with(kLayers) ? parse_int(parts[3].substr(kLayers.size())).value_or(0) : 0;
+    require(layers >= 1, "model ", printable(model), ": \"", printable(parts[3]),
+            "\": expected layers=N with N of at least 1");
+    spec.layers = layers;
+  }
+  synthetic_config(spec.shape, spec.layers);  // refuses an unknown shape here, not after a load
+  return spec;
+}
+
+std::vector<std::string_view> synthetic_shapes() {
+  std::vector<std::string_view> names;
+  for (const PublishedShape& shape : kShapes) names.push_back(shape.name);
+  return names;
+}
+
+ModelConfig synthetic_config(std::string_view name, std::int64_t layers) {
+  const auto found = std::find_if(kShapes.begin(), kShapes.end(),
+                                  [&](const PublishedShape& shape) { return shape.name == name; });
+  require(found != kShapes.end(), "synthetic shape \"", printable(name),
+          "\" is unknown; use one of ", join(synthetic_shapes()));
+  require(layers >= 0 && layers <= found->layers, "synthetic shape ", name, ": layers=", layers,
+          ": expected 1 to ", found->layers);
+  const bool gpt2 = found->family == Family::gpt2;
+  ModelConfig config;
+  config.family = kFamilyNames[static_cast<std::size_t>(found->family)];
+  config.layers = layers == 0 ? found->layers : layers;
+  config.width = found->width;
+  config.heads = found->heads;
+  config.kv_heads = found->kv_heads;
+  config.head_dim = found->head_dim;
+  config.hidden = found->hidden;
+  config.vocab = found->vocab;
+  config.context = found->context;
+  config.norm = gpt2 ? NormKind::layer : NormKind::rms;
+  config.norm_eps = found->norm_eps;
+  config.rotary = !gpt2;
+  config.rope_theta = found->rope_theta;
+  config.gated = !gpt2;
+  config.qkv_bias = config.output_bias = config.mlp_bias = gpt2;
+  config.qk_norm = found->family == Family::qwen3;
+  config.tied = found->tied;
+  return config;
+}
+
+SyntheticModel::SyntheticModel(const SyntheticSpec& spec, std::int64_t context, ThreadPool& pool)
+    : name_(std::string(kPrefix) + spec.shape + ":" + scheme_name(spec.type)),
+      type_(spec.type),
+      config_(synthetic_config(spec.shape, spec.layers)) {
+  if (spec.layers != 0) name_ += ":layers=" + std::to_string(spec.layers);
+  config_.context = std::max(config_.context, context);
+  std::uint64_t bytes = 0;
+  for (const TensorSpec& tensor : tensor_list(config_)) {
+    const TensorPlan plan = plan_tensor(tensor.role, spec.type, config_.tied, ActChoice::automatic);
+    tensors_.push_back(laid_out(tensor, plan, bytes));
+  }
+  const auto available = available_memory();
+  require(bytes < available.value_or(UINT64_MAX), name_, ": needs ", human_bytes(bytes),
+          " of memory, ", human_bytes(available.value_or(0)), " are free; cut it with :layers=N");
+  memory_ = HugeBuffer(bytes, name_.c_str());
+  for (StoredTensor& tensor : tensors_) place(tensor, memory_.data());
+  fill_random(tensors_, memory_.data(), pool);
+}
+
+Weights SyntheticModel::bind(Backend& backend) const {
+  const auto find = [&](std::string_view name) -> const StoredTensor* {
+    for (const StoredTensor& tensor : tensors_) {
+      if (tensor.name == name) return &tensor;
+    }
+    return nullptr;
+  };
+  return bind_weights(find, name_, config_, backend);
+}
+
+}  // namespace leq

@@ -1,0 +1,58 @@
+// Models of published shapes with random weights made in memory, so that a shape can be measured
+// without a file: "synthetic:llama-7b:int8", "synthetic:qwen3-14b:int4-g128:layers=8".
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/huge_buffer.h"
+#include "base/thread_pool.h"
+#include "model/model_config.h"
+#include "model/weights.h"
+
+namespace leq {
+
+struct SyntheticSpec {
+  std::string shape;  // "llama-7b"
+  QuantScheme type;
+  std::int64_t layers = 0;  // 0 = all that the shape has
+};
+
+// Whether a model's name asks for synthetic weights; and its parts. Throws Error that lists what
+// there is.
+bool is_synthetic(std::string_view model);
+SyntheticSpec parse_synthetic(std::string_view model);
+
+// "gpt2-124m", "llama-110m", ...
+std::vector<std::string_view> synthetic_shapes();
+// The published configuration of a shape; a smaller `layers` cuts it. Throws Error where the shape
+// is unknown or has fewer layers.
+ModelConfig synthetic_config(std::string_view shape, std::int64_t layers);
+
+// Random codes of full range, scales such that every linear keeps the variance of its input, norm
+// gains near one: activations stay finite and differ from row to row. Code sums and pads are exact.
+class SyntheticModel {
+ public:
+  // `context` may exceed the shape's own: speed at a depth does not depend on what a model learned.
+  // Throws Error where memory is short.
+  SyntheticModel(const SyntheticSpec& spec, std::int64_t context, ThreadPool& pool);
+
+  const std::string& name() const { return name_; }  // "synthetic:llama-7b:int8"
+  const QuantScheme& type() const { return type_; }
+  const ModelConfig& config() const { return config_; }
+  std::uint64_t weight_bytes() const { return memory_.size(); }
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }
+  // Views into this model's memory.
+  Weights bind(Backend& backend) const;
+
+ private:
+  std::string name_;
+  QuantScheme type_;
+  ModelConfig config_;
+  HugeBuffer memory_;
+  std::vector<StoredTensor> tensors_;
+};
+
+}  // namespace leq

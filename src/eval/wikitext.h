@@ -1,0 +1,39 @@
+// A data set as a perplexity run sees it: the file, how its rows are joined, and the hashes that
+// say which text was measured.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace leq {
+
+// SHA-256 of wiki.test.raw, the test split of wikitext-2-raw-v1 as one file.
+inline constexpr std::string_view kWikitext2TestSha256 =
+    "173c87a53759e0201f33e0ccf978e510c2042d7f2cb78229d9a50d79b9e7dd08";
+// Tokens of its joined rows with GPT-2's vocabulary: the check that a text was built right.
+inline constexpr std::int64_t kWikitext2TestGpt2Tokens = 287'644;
+inline constexpr std::int64_t kGpt2Vocabulary = 50'257;
+
+enum class Join : std::uint8_t {
+  none,  // the file as it is
+  hf,    // rows joined as Hugging Face's data set and "\n\n".join(rows) do
+};
+std::string_view join_name(Join join);  // "none", "hf"
+
+// A row is a line with its "\n"; a row of white space alone becomes empty; rows are joined with
+// "\n\n". White space is that of Unicode, as Python's str.strip has it.
+std::string join_rows(std::string_view raw);
+
+struct EvaluationText {
+  std::string text;          // joined
+  std::string dataset_hash;  // SHA-256 of the file
+  std::string text_sha256;   // SHA-256 of `text`
+  Join join = Join::none;
+};
+
+// Throws Error naming the file: unreadable, empty, or invalid UTF-8 with its offset.
+EvaluationText read_evaluation_text(const std::filesystem::path& path, Join join);
+
+}  // namespace leq

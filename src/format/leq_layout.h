@@ -1,0 +1,41 @@
+// The fixed parts of a .leq file, version 1 (docs/leq-format.md):
+// preamble | tensor planes | blobs | JSON. Every plane and blob begins at a multiple of 64 bytes.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace leq {
+
+inline constexpr std::array<char, 8> kLeqMagic = {'\x89', 'L', 'E', 'Q', '\r', '\n', '\x1a', '\n'};
+inline constexpr std::uint32_t kLeqMajor = 1;  // another major version is refused
+inline constexpr std::uint32_t kLeqMinor = 0;  // a larger minor version is read
+inline constexpr std::uint64_t kLeqAlignment = 64;
+
+struct LeqPreamble {
+  std::array<char, 8> magic;
+  std::uint32_t major_version;
+  std::uint32_t minor_version;
+  std::uint64_t json_offset;
+  std::uint64_t json_bytes;
+  std::uint64_t json_xxh3;  // XXH3-64, seed 0
+  std::uint64_t file_bytes;
+  std::array<std::uint64_t, 2> reserved;  // 0
+};
+static_assert(sizeof(LeqPreamble) == 64);
+
+// Reads the preamble from the first bytes of a file of `file_bytes` bytes and checks every field.
+// Throws Error naming `source` where it is no .leq file, of another major version, or cut off.
+LeqPreamble parse_preamble(std::span<const std::byte> bytes, std::uint64_t file_bytes,
+                           std::string_view source);
+
+std::uint64_t checksum(std::span<const std::byte> bytes);  // XXH3-64, seed 0
+std::string checksum_text(std::uint64_t value);            // 16 lower-case hex digits
+std::optional<std::uint64_t> parse_checksum(std::string_view text);
+
+}  // namespace leq

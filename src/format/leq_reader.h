@@ -1,0 +1,76 @@
+// Opens a .leq file: checks it whole (but for plane checksums, see verify) and serves tensors and
+// blobs in place.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "format/tensor_source.h"
+#include "tensor/weight_layout.h"
+
+namespace leq {
+
+struct StoredPlane {
+  std::string name;  // "codes", "scales", "zeros", "sums"
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t xxh3 = 0;
+};
+
+struct StoredTensor {
+  std::string name;
+  Shape shape;  // 1 or 2 dimensions; a vector [n] has a view of 1 row and n columns
+  WeightView view;
+  std::vector<StoredPlane> planes;
+  std::string method;  // "absmax", "none" for floats
+  double error = 0;    // relative squared error of the weights, 0 for floats
+  std::uint64_t bytes() const;
+};
+
+enum class LoadMode : std::uint8_t {
+  automatic,  // read where memory allows, else map
+  map,        // mmap and use in place
+  read,       // read into a buffer of huge pages
+};
+
+struct LoadOptions {
+  LoadMode mode = LoadMode::automatic;
+  std::uint64_t memory_needed_beside = 0;  // KV cache and scratch, for `automatic`
+  bool lock = false;                       // keep in memory (--mlock)
+};
+
+class LeqReader {
+ public:
+  LeqReader(const std::filesystem::path& path, const LoadOptions& options);
+  // Bytes in memory, for tests and fuzzing; they outlive the reader.
+  LeqReader(std::span<const std::byte> bytes, std::string name);
+  ~LeqReader();
+  LeqReader(LeqReader&&) noexcept;
+
+  const std::string& name() const;
+  std::uint64_t file_bytes() const;
+  bool mapped() const;  // false: read into memory
+  // Everything of the JSON that is not a tensor or blob table: config, generation, provenance, ...
+  const nlohmann::json& metadata() const;
+  const std::vector<StoredTensor>& tensors() const;
+  const StoredTensor* find(std::string_view name) const;
+  std::optional<std::span<const std::byte>> blob(std::string_view name) const;
+
+  // Recomputes every checksum; `progress(done, total)` in bytes. Throws Error naming the first
+  // tensor and plane (or blob) that differ, with both values.
+  void verify(const std::function<void(std::uint64_t, std::uint64_t)>& progress) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace leq

@@ -1,0 +1,122 @@
+#include "format/leq_writer.h"
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "format/leq_layout.h"
+
+namespace leq {
+namespace {
+
+constexpr std::array<std::byte, kLeqAlignment> kZeros = {};
+
+}  // namespace
+
+struct LeqWriter::State {
+  explicit State(const std::filesystem::path& path) : name(path.string()), file(path) {
+    file.append(kZeros);  // the preamble, written last
+  }
+
+  void align() {
+    const std::uint64_t over = file.size() % kLeqAlignment;
+    if (over > 0) file.append(std::span(kZeros).first(kLeqAlignment - over));
+  }
+
+  // Appends the bytes at the next multiple of 64; the entry tells where they lie.
+  Json append(std::span<const std::byte> bytes) {
+    align();
+    const std::uint64_t offset = file.size();
+    file.append(bytes);
+    return {{"offset", offset}, {"bytes", bytes.size()}, {"xxh3", checksum_text(checksum(bytes))}};
+  }
+
+  std::string name;
+  AtomicFile file;
+  Json tensors = Json::object();
+  Json blobs = Json::object();
+};
+
+LeqWriter::LeqWriter(const std::filesystem::path& path) : state_(std::make_unique<State>(path)) {}
+
+LeqWriter::~LeqWriter() = default;
+
+void LeqWriter::add_tensor(const std::string& name, const Shape& shape, const PackedWeight& weight,
+                           const std::string& method, double error) {
+  const std::string where = state_->name + ": tensor " + printable(name);
+  require(!first_invalid_utf8(name), where, ": the name is no valid UTF-8");
+  require(!state_->tensors.contains(name), where, ": is added twice");
+  const Shape expected =
+      shape.size() == 1 ? Shape{weight.columns} : Shape{weight.rows, weight.columns};
+  require(shape == expected && (shape.size() == 2 || weight.rows == 1), where, ": shape ",
+          shape_text(shape), ", but the weight is ", weight.rows, " x ", weight.columns);
+  require(std::isfinite(error), where, ": the quantization error is not finite");
+  const PlaneBytes bytes = plane_bytes(weight.scheme, weight.act, weight.rows, weight.columns);
+  const std::array<std::pair<const char*, std::pair<const std::vector<std::byte>*, std::uint64_t>>,
+                   4>
+      planes = {{{"codes", {&weight.codes, bytes.codes}},
+                 {"scales", {&weight.scales, bytes.scales}},
+                 {"zeros", {&weight.zeros, bytes.zeros}},
+                 {"sums", {&weight.sums, bytes.sums}}}};
+  Json entry = {{"shape", shape},
+                {"scheme", scheme_name(weight.scheme)},
+                {"act", act_name(weight.act)},
+                {"method", method},
+                {"error", error},
+                {"planes", Json::object()}};
+  if (weight.scheme.scaling == Scaling::group) entry["scale_mul"] = weight.scale_mul;
+  for (const auto& [plane, content] : planes) {
+    const auto& [stored, size] = content;
+    require(stored->size() == size, where, ", plane ", plane, ": expected ", size, " bytes, found ",
+            stored->size());
+    if (size > 0) entry["planes"][plane] = state_->append(*stored);
+  }
+  state_->tensors[name] = std::move(entry);
+}
+
+void LeqWriter::add_blob(const std::string& name, std::span<const std::byte> bytes) {
+  require(!first_invalid_utf8(name), state_->name, ": blob ", printable(name),
+          ": the name is no valid UTF-8");
+  require(!state_->blobs.contains(name), state_->name, ": blob ", printable(name),
+          " is added twice");
+  state_->blobs[name] = state_->append(bytes);
+}
+
+std::uint64_t LeqWriter::finish(const Json& metadata) {
+  require(metadata.is_object(), state_->name, ": metadata should be a JSON object, found ",
+          metadata.type_name());
+  for (const char* key : {"leq", "tensors", "blobs"}) {
+    require(!metadata.contains(key), state_->name, ": metadata may not have the key \"", key, "\"");
+  }
+  Json json = metadata;
+  json["leq"] = {{"requires", Json::array()}};
+  json["tensors"] = state_->tensors;
+  json["blobs"] = state_->blobs;
+  std::string text;
+  try {
+    text = json.dump();
+  } catch (const Json::exception&) {
+    fail(state_->name, ": the metadata hold text that is no valid UTF-8");
+  }
+  state_->align();
+  LeqPreamble preamble = {};
+  preamble.magic = kLeqMagic;
+  preamble.major_version = kLeqMajor;
+  preamble.minor_version = kLeqMinor;
+  preamble.json_offset = state_->file.size();
+  preamble.json_bytes = text.size();
+  preamble.json_xxh3 = checksum(std::as_bytes(std::span(text)));
+  preamble.file_bytes = preamble.json_offset + preamble.json_bytes;
+  state_->file.append(std::as_bytes(std::span(text)));
+  state_->file.overwrite(0, std::as_bytes(std::span(&preamble, 1)));
+  state_->file.commit();
+  return preamble.file_bytes;
+}
+
+}  // namespace leq

@@ -1,0 +1,118 @@
+#include "format/loaded_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <string>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "base/thread_pool.h"
+
+namespace leq {
+namespace {
+
+constexpr std::size_t kReadBytes = 8u << 20;  // of one read: large, and enough of them to share
+constexpr int kReadThreads = 4;               // copying from the page cache is bound by memory
+constexpr std::uint64_t kMargin = 1'000'000'000;
+
+std::optional<std::uint64_t> first_number(const char* path) {
+  std::ifstream file(path);
+  std::string word;
+  if (!(file >> word)) return std::nullopt;
+  const auto value = parse_int(word);  // "max" where there is no limit
+  return value && *value >= 0 ? std::optional(static_cast<std::uint64_t>(*value)) : std::nullopt;
+}
+
+std::optional<std::uint64_t> system_available() {
+  std::ifstream info("/proc/meminfo");
+  for (std::string key, value, rest; info >> key >> value && std::getline(info, rest);) {
+    if (key == "MemAvailable:")
+      return static_cast<std::uint64_t>(parse_int(value).value_or(0)) * 1024;
+  }
+  return std::nullopt;
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(const std::filesystem::path& path)
+      : value_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    require(value_ >= 0, path.string(), ": cannot open: ", std::strerror(errno));
+  }
+  ~Descriptor() { ::close(value_); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return value_; }
+
+ private:
+  int value_;
+};
+
+void read_part(int descriptor, std::byte* to, std::size_t first, std::size_t last,
+               const std::string& name) {
+  while (first < last) {
+    const ssize_t got = ::pread(descriptor, to + first, last - first, static_cast<off_t>(first));
+    if (got < 0 && errno == EINTR) continue;
+    require(got > 0, name, ": cannot read at offset ", first, ": ",
+            got < 0 ? std::strerror(errno) : "the file became shorter");
+    first += static_cast<std::size_t>(got);
+  }
+}
+
+HugeBuffer read_whole(const std::filesystem::path& path, std::size_t size) {
+  const Descriptor file(path);
+  const std::string name = path.string();
+  HugeBuffer buffer(size, name.c_str());
+  const auto tasks = static_cast<std::int64_t>((size + kReadBytes - 1) / kReadBytes);
+  ThreadPool pool(static_cast<int>(std::min<std::int64_t>({kReadThreads, usable_cores(), tasks})));
+  pool.run(tasks, [&](std::int64_t task, int) {
+    const std::size_t first = static_cast<std::size_t>(task) * kReadBytes;
+    read_part(file.get(), buffer.data(), first, std::min(first + kReadBytes, size), name);
+  });
+  return buffer;
+}
+
+bool should_read(const LoadOptions& options, std::uint64_t size) {
+  if (options.mode != LoadMode::automatic) return options.mode == LoadMode::read;
+  const auto available = available_memory();
+  return available.has_value() && size <= *available &&
+         options.memory_needed_beside <= *available - size &&
+         *available - size - options.memory_needed_beside > kMargin;
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> available_memory() {
+  const auto available = system_available();
+  const auto limit = first_number("/sys/fs/cgroup/memory.max");
+  const auto used = first_number("/sys/fs/cgroup/memory.current");
+  if (!available || !limit || !used) return available;
+  return std::min(*available, *limit - std::min(*used, *limit));
+}
+
+LoadedFile::LoadedFile(const std::filesystem::path& path, const LoadOptions& options)
+    : mapping_(path) {
+  const std::size_t size = mapping_->bytes().size();
+  if (size > 0 && should_read(options, size)) {
+    mapping_.reset();
+    buffer_ = read_whole(path, size);
+  }
+  if (!options.lock) return;
+  if (mapping_) {
+    mapping_->lock();
+  } else {
+    require(::mlock(buffer_.data(), size) == 0, path.string(), ": cannot lock ", size,
+            " bytes in memory: ", std::strerror(errno), "; raise `ulimit -l` or drop --mlock");
+  }
+}
+
+std::span<const std::byte> LoadedFile::bytes() const {
+  return mapping_ ? mapping_->bytes() : std::span<const std::byte>(buffer_.bytes());
+}
+
+}  // namespace leq

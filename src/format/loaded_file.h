@@ -1,0 +1,35 @@
+// The bytes of a model file in memory: mapped and used in place, or read into huge pages.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+
+#include "base/file.h"
+#include "base/huge_buffer.h"
+#include "format/leq_reader.h"
+
+namespace leq {
+
+// Memory that a process may still take without swapping or hitting its control group's limit;
+// nullopt where the system does not say.
+std::optional<std::uint64_t> available_memory();
+
+class LoadedFile {
+ public:
+  // Maps `path`; reads it into anonymous huge pages where the options say so, or where they leave
+  // it open and memory is there for the file, what is needed beside it, and 1 GB. Throws Error
+  // naming the path.
+  LoadedFile(const std::filesystem::path& path, const LoadOptions& options);
+
+  std::span<const std::byte> bytes() const;
+  bool mapped() const { return mapping_.has_value(); }
+
+ private:
+  std::optional<MappedFile> mapping_;
+  HugeBuffer buffer_;
+};
+
+}  // namespace leq

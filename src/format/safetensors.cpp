@@ -1,0 +1,228 @@
+#include "format/safetensors.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "format/unique_keys.h"
+
+namespace leq {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the reference implementation
+
+// Types of the safetensors format; those without a DType can be listed, not read.
+struct FileType {
+  std::string_view name;
+  std::uint64_t bytes;
+  std::optional<DType> dtype;
+};
+constexpr std::array<FileType, 14> kFileTypes = {{{"F32", 4, DType::f32},
+                                                  {"F16", 2, DType::f16},
+                                                  {"BF16", 2, DType::bf16},
+                                                  {"I8", 1, DType::i8},
+                                                  {"U8", 1, DType::u8},
+                                                  {"I16", 2, DType::i16},
+                                                  {"I32", 4, DType::i32},
+                                                  {"BOOL", 1, std::nullopt},
+                                                  {"U16", 2, std::nullopt},
+                                                  {"U32", 4, std::nullopt},
+                                                  {"I64", 8, std::nullopt},
+                                                  {"U64", 8, std::nullopt},
+                                                  {"F64", 8, std::nullopt},
+                                                  {"C64", 8, std::nullopt}}};
+
+const FileType* find_file_type(std::string_view name) {
+  const auto found = std::find_if(kFileTypes.begin(), kFileTypes.end(),
+                                  [name](const FileType& type) { return type.name == name; });
+  return found == kFileTypes.end() ? nullptr : &*found;
+}
+
+std::vector<std::uint64_t> read_sizes(const Json& entry, const char* key, std::string_view where) {
+  const auto found = entry.find(key);
+  require(found != entry.end() && found->is_array(), where, ": key \"", key,
+          "\" is missing or no list of numbers");
+  std::vector<std::uint64_t> sizes;
+  for (const Json& value : *found) {
+    require(value.is_number_unsigned(), where, ": key \"", key,
+            "\" should hold numbers that are not negative, found ", value.type_name());
+    sizes.push_back(value.get<std::uint64_t>());
+  }
+  return sizes;
+}
+
+struct Placed {
+  std::uint64_t begin = 0;  // within the data behind the header
+  std::uint64_t end = 0;
+  SourceTensor tensor;
+};
+
+Placed read_entry(const std::string& name, const Json& entry, std::string_view source,
+                  std::span<const std::byte> data) {
+  const std::string where = std::string(source) + ": tensor " + printable(name);
+  Placed placed;
+  placed.tensor.name = name;
+  placed.tensor.file_dtype = json_get<std::string>(entry, "dtype", where);
+  const auto offsets = read_sizes(entry, "data_offsets", where);
+  require(offsets.size() == 2 && offsets[0] <= offsets[1], where,
+          ": data_offsets should be [begin, end] with begin <= end");
+  placed.begin = offsets[0];
+  placed.end = offsets[1];
+  require(placed.end <= data.size(), where, ": ends at offset ", placed.end, " of the data, only ",
+          data.size(), " bytes are there; the file was cut off or damaged, download it again");
+  std::uint64_t elements = 1;
+  for (const std::uint64_t size : read_sizes(entry, "shape", where)) {
+    elements = checked_multiply(elements, size, where + ": shape");
+    require(size <= INT64_MAX, where, ": size ", size, " in its shape is too large");
+    placed.tensor.shape.push_back(static_cast<std::int64_t>(size));
+  }
+  const FileType* type = find_file_type(placed.tensor.file_dtype);
+  placed.tensor.dtype = type != nullptr ? type->dtype.value_or(DType::u8) : DType::u8;
+  if (type != nullptr) {
+    const std::uint64_t expected = checked_multiply(elements, type->bytes, where + ": size");
+    require(expected == placed.end - placed.begin, where, ": ", placed.tensor.file_dtype, " ",
+            shape_text(placed.tensor.shape), " takes ", expected, " bytes, its data_offsets say ",
+            placed.end - placed.begin);
+  }
+  placed.tensor.bytes = data.subspan(static_cast<std::size_t>(placed.begin),
+                                     static_cast<std::size_t>(placed.end - placed.begin));
+  return placed;
+}
+
+// The tensors of one file in the order of their bytes, which they must fill without a hole.
+std::vector<SourceTensor> read_tensors(std::span<const std::byte> bytes, std::string_view source) {
+  ByteReader reader(bytes, source);
+  const auto header_bytes = reader.read<std::uint64_t>("the header's length");
+  require(header_bytes <= kMaxHeaderBytes, source, ": header of ", header_bytes, " bytes, at most ",
+          kMaxHeaderBytes, " are accepted; is this a safetensors file?");
+  const std::string_view text = as_text(reader.take(header_bytes, "the header"));
+  const std::size_t data_offset = reader.offset();
+  const auto data = bytes.subspan(data_offset);
+  const Json header = parse_json(text, source);
+  require(header.is_object(), source, ": the header should be a JSON object, found ",
+          header.type_name());
+  require_unique_keys(text, source);
+  std::vector<Placed> all;
+  for (const auto& [name, entry] : header.items()) {
+    if (name != "__metadata__") all.push_back(read_entry(name, entry, source, data));
+  }
+  std::sort(all.begin(), all.end(), [](const Placed& a, const Placed& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
+  std::uint64_t expected = 0;
+  std::vector<SourceTensor> tensors;
+  for (Placed& placed : all) {
+    require(placed.begin == expected, source, ": tensor ", printable(placed.tensor.name),
+            " begins at offset ", placed.begin, " of the data, the one before ends at ", expected);
+    expected = placed.end;
+    placed.tensor.place =
+        std::string(source) + " at offset " + std::to_string(data_offset + placed.begin);
+    tensors.push_back(std::move(placed.tensor));
+  }
+  require(expected == data.size(), source, ": the tensors end at offset ", expected,
+          " of the data, which has ", data.size(), " bytes");
+  return tensors;
+}
+
+class SafetensorsSource : public TensorSource {
+ public:
+  const std::vector<SourceTensor>& tensors() const override { return tensors_; }
+
+  const SourceTensor* find(std::string_view name) const override {
+    const auto found = by_name_.find(std::string(name));
+    return found == by_name_.end() ? nullptr : &tensors_[found->second];
+  }
+
+  void drop(const SourceTensor& tensor) const override {
+    for (const MappedFile& file : files_) {
+      const auto bytes = file.bytes();
+      const std::less_equal<const std::byte*> not_behind;
+      if (not_behind(bytes.data(), tensor.bytes.data()) &&
+          not_behind(tensor.bytes.data() + tensor.bytes.size(), bytes.data() + bytes.size())) {
+        file.drop(tensor.bytes);
+      }
+    }
+  }
+
+  // Adds the tensors of a file; refuses a name that another file has.
+  void add_file(const fs::path& path) {
+    files_.emplace_back(path);
+    for (SourceTensor& tensor : read_tensors(files_.back().bytes(), files_.back().name())) {
+      const auto [other, is_new] = by_name_.emplace(tensor.name, tensors_.size());
+      require(is_new, tensor.place, ": tensor ", printable(tensor.name), " stands also in ",
+              is_new ? "" : tensors_[other->second].place);
+      tensors_.push_back(std::move(tensor));
+    }
+  }
+
+ private:
+  std::vector<MappedFile> files_;
+  std::vector<SourceTensor> tensors_;
+  std::unordered_map<std::string, std::size_t> by_name_;
+};
+
+// Opens the shards that the index names and checks that each tensor lies where the index says.
+void add_shards(SafetensorsSource& source, const fs::path& index_path) {
+  const std::string place = index_path.string();
+  const Json index = parse_json(read_file(index_path, kMaxJsonBytes), place);
+  require(index.is_object() && index.contains("weight_map") && index["weight_map"].is_object(),
+          place, ": expected a JSON object with a table \"weight_map\"");
+  std::set<std::string> shards;
+  for (const auto& [tensor, file] : index["weight_map"].items()) {
+    require(file.is_string(), place, ": tensor ", printable(tensor),
+            " should name its file, found ", file.type_name());
+    const auto shard = file.get<std::string>();
+    require(!shard.empty() && shard.find('/') == std::string::npos && shard != "..", place,
+            ": tensor ", printable(tensor), " names the file \"", printable(shard),
+            "\", expected a file beside the index");
+    if (!shards.insert(shard).second) continue;
+    require(fs::exists(index_path.parent_path() / shard), place, ": tensor ", printable(tensor),
+            " lies in ", printable(shard), ", which is not in the folder; download that file too");
+  }
+  for (const std::string& shard : shards) source.add_file(index_path.parent_path() / shard);
+  for (const auto& [tensor, file] : index["weight_map"].items()) {
+    const auto shard = (index_path.parent_path() / file.get<std::string>()).string();
+    const SourceTensor* found = source.find(tensor);
+    require(found != nullptr && found->place.starts_with(shard + " at "), place, ": tensor ",
+            printable(tensor), " should lie in ", printable(shard), ", but ",
+            found == nullptr ? "no file has it" : found->place + " has it");
+  }
+}
+
+fs::path find_in_folder(const fs::path& folder) {
+  for (const char* name : {"model.safetensors.index.json", "model.safetensors"}) {
+    if (fs::exists(folder / name)) return folder / name;
+  }
+  const bool has_pickle = fs::exists(folder / "pytorch_model.bin") ||
+                          fs::exists(folder / "pytorch_model.bin.index.json");
+  fail(folder.string(), ": no model.safetensors and no model.safetensors.index.json here",
+       has_pickle ? "; pytorch_model.bin is not read, convert it to safetensors first"
+                  : "; give the folder of a downloaded checkpoint");
+}
+
+}  // namespace
+
+std::unique_ptr<TensorSource> open_safetensors(const fs::path& path) {
+  require(fs::exists(path), path.string(), ": no such file or folder");
+  const fs::path file = fs::is_directory(path) ? find_in_folder(path) : path;
+  auto source = std::make_unique<SafetensorsSource>();
+  if (file.extension() == ".json") {
+    add_shards(*source, file);
+  } else {
+    source->add_file(file);
+  }
+  return source;
+}
+
+}  // namespace leq

@@ -1,0 +1,42 @@
+// Where a conversion reads tensors from: names, shapes, and bytes on demand.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tensor/dtype.h"
+
+namespace leq {
+
+using Shape = std::vector<std::int64_t>;
+
+std::string shape_text(const Shape& shape);  // "[4096, 11008]"
+
+struct SourceTensor {
+  std::string name;
+  DType dtype = DType::f32;  // u8 where DType lacks the file's type; see file_dtype
+  Shape shape;
+  std::span<const std::byte> bytes;  // in place; row-major, little-endian
+  std::string place;                 // file and offset, for errors
+  std::string file_dtype;            // as the file spells it: "BF16", "F64", "BOOL"
+};
+
+class TensorSource {
+ public:
+  virtual ~TensorSource() = default;
+  virtual const std::vector<SourceTensor>& tensors() const = 0;
+  // nullptr where the source has no such tensor.
+  virtual const SourceTensor* find(std::string_view name) const = 0;
+  // The bytes of a tensor will not be read again soon.
+  virtual void drop(const SourceTensor& tensor) const = 0;
+};
+
+// Elements [first, first + out.size()) of a float tensor widened to f32. Throws Error naming the
+// tensor where its dtype is not f32, f16 or bf16, or where the elements reach behind its end.
+void read_floats(const SourceTensor& tensor, std::int64_t first, std::span<float> out);
+
+}  // namespace leq

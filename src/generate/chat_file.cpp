@@ -1,0 +1,129 @@
+#include "generate/chat_file.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "generate/settings.h"
+
+namespace leq {
+namespace {
+
+constexpr std::int64_t kVersion = 1;
+constexpr std::uint64_t kMaxFileBytes = 64ull << 20;
+constexpr std::array<std::string_view, 3> kRoles = {"system", "user", "assistant"};
+
+// The shortest decimal that reads back as the same f32: 0.8, not 0.800000011920929.
+double shortest(float value) { return *parse_double(number_text(value)); }
+
+Json sampling_to_json(const SamplingSettings& s) {
+  return {{"seed", s.seed},
+          {"temp", shortest(s.temperature)},
+          {"top_k", s.top_k},
+          {"top_p", shortest(s.top_p)},
+          {"min_p", shortest(s.min_p)},
+          {"repeat_penalty", shortest(s.repeat_penalty)},
+          {"repeat_last_n", s.repeat_last_n},
+          {"presence_penalty", shortest(s.presence_penalty)},
+          {"frequency_penalty", shortest(s.frequency_penalty)},
+          {"penalties_when_greedy", s.penalties_when_greedy}};
+}
+
+std::int64_t whole_number(const Json& object, const char* key, std::int64_t low, std::int64_t high,
+                          const std::string& source) {
+  const auto value = json_get<std::int64_t>(object, key, source);
+  require(value >= low && value <= high, source, ": '", key, "' is ", value,
+          ", expected a number from ", low, " to ", high);
+  return value;
+}
+
+const Json& member(const Json& object, const char* key, Json::value_t type,
+                   const std::string& source) {
+  const auto found = object.find(key);
+  if (found == object.end() || found->type() != type) json_type_error(object, key, source);
+  return *found;
+}
+
+SamplingSettings sampling_from_json(const Json& json, const std::string& source) {
+  constexpr std::int64_t kMost = 1'000'000'000;
+  const auto real = [&](const char* key) {
+    return static_cast<float>(json_get<double>(json, key, source));
+  };
+  SamplingSettings s;
+  s.seed = member(json, "seed", Json::value_t::number_unsigned, source).get<std::uint64_t>();
+  s.temperature = real("temp");
+  s.top_k = static_cast<int>(whole_number(json, "top_k", -1, kMost, source));
+  s.top_p = real("top_p");
+  s.min_p = real("min_p");
+  s.repeat_penalty = real("repeat_penalty");
+  s.repeat_last_n = static_cast<int>(whole_number(json, "repeat_last_n", -1, kMost, source));
+  s.presence_penalty = real("presence_penalty");
+  s.frequency_penalty = real("frequency_penalty");
+  s.penalties_when_greedy = json_get<bool>(json, "penalties_when_greedy", source);
+  try {
+    check_settings(s);
+  } catch (const Error& error) {
+    fail(source, ": settings: ", error.what());
+  }
+  return s;
+}
+
+// The order of roles is the template's business; here every message must be one.
+std::vector<ChatMessage> messages_from_json(const Json& list, const std::string& source) {
+  std::vector<ChatMessage> messages;
+  for (const Json& entry : list) {
+    const std::string place = source + ": message " + std::to_string(messages.size());
+    ChatMessage message = {json_get<std::string>(entry, "role", place),
+                           json_get<std::string>(entry, "content", place)};
+    require(std::ranges::find(kRoles, message.role) != kRoles.end(), place,
+            ": expected the role system, user or assistant, found '", printable(message.role), "'");
+    require(message.role != "system" || messages.empty(), place,
+            ": the system message must be the first");
+    messages.push_back(std::move(message));
+  }
+  return messages;
+}
+
+}  // namespace
+
+void save_chat(const std::filesystem::path& path, const ChatFile& file) {
+  Json messages = Json::array();
+  for (const ChatMessage& m : file.chat.messages) {
+    messages.push_back({{"role", m.role}, {"content", m.content}});
+  }
+  const Json json = {{"leq_chat", kVersion},
+                     {"model", file.model},
+                     {"chat_template", file.format},
+                     {"replies", file.chat.replies},
+                     {"settings", sampling_to_json(file.sampling)},
+                     {"messages", std::move(messages)}};
+  const std::string text = json.dump(2) + "\n";
+  AtomicFile out(path);
+  out.append(std::as_bytes(std::span(text)));
+  out.commit();
+}
+
+ChatFile load_chat(const std::filesystem::path& path) {
+  const std::string source = path.string();
+  const Json json = parse_json(read_file(path, kMaxFileBytes), source);
+  require(json.is_object() && json.contains("leq_chat"), source,
+          ": not a saved chat: expected an object with the key 'leq_chat', as /save writes it");
+  const auto version = json_get<std::int64_t>(json, "leq_chat", source);
+  require(version == kVersion, source, ": a chat of version ", version, ", expected ", kVersion);
+  ChatFile file;
+  file.model = json_get<std::string>(json, "model", source);
+  file.format = json_get<std::string>(json, "chat_template", source);
+  file.chat.replies =
+      static_cast<std::uint32_t>(whole_number(json, "replies", 0, 0xffffffff, source));
+  file.sampling =
+      sampling_from_json(member(json, "settings", Json::value_t::object, source), source);
+  file.chat.messages =
+      messages_from_json(member(json, "messages", Json::value_t::array, source), source);
+  return file;
+}
+
+}  // namespace leq

@@ -1,0 +1,110 @@
+#include "generate/chat_session.h"
+
+#include <utility>
+
+#include "base/error.h"
+
+namespace leq {
+namespace {
+
+constexpr std::string_view kWhiteSpace = " \t\r\n";
+
+// Leaves out the white space that a reply begins with: many models write a space there, which
+// belongs to the conversation but not on the screen.
+TextSink without_first_space(const TextSink& on_text) {
+  return [&on_text, started = false](std::string_view text) mutable {
+    if (!started) {
+      const std::size_t first = text.find_first_not_of(kWhiteSpace);
+      if (first == std::string_view::npos) return;
+      text.remove_prefix(first);
+      started = true;
+    }
+    on_text(text);
+  };
+}
+
+bool has_system(const ChatState& state) {
+  return !state.messages.empty() && state.messages.front().role == "system";
+}
+
+}  // namespace
+
+ChatSession::ChatSession(Generator& generator, const Tokenizer& tokenizer,
+                         const ChatTemplate& format, const ChatSessionOptions& options)
+    : generator_(generator), tokenizer_(tokenizer), format_(format), options_(options) {
+  format_.add_stops(tokenizer_, options_.stop);
+}
+
+std::vector<Token> ChatSession::prompt_for(std::span<const ChatMessage> messages) const {
+  const std::vector<TextPart> parts = format_.render(messages, options_.rendering);
+  return tokenizer_.encode_parts(parts);
+}
+
+Reply ChatSession::write(std::span<const ChatMessage> messages, const TextSink& on_text,
+                         const std::atomic<bool>& interrupted) {
+  const std::vector<Token> prompt = prompt_for(messages);
+  require(std::ssize(prompt) < generator_.context(), "the conversation has ", prompt.size(),
+          " tokens, which leaves no room for a reply in a context of ", generator_.context(),
+          ": begin a new one, or start with a larger -c");
+  ReplyRequest request;
+  request.prompt = prompt;
+  request.stop = options_.stop;
+  request.reply = state_.replies;
+  request.on_text = without_first_space(on_text);
+  request.interrupted = &interrupted;
+  Reply reply = generator_.generate(request);
+  ++state_.replies;
+  return reply;
+}
+
+Reply ChatSession::say(std::string_view message, const TextSink& on_text,
+                       const std::atomic<bool>& interrupted) {
+  std::vector<ChatMessage> messages = state_.messages;
+  messages.push_back({"user", std::string(message)});
+  Reply reply = write(messages, on_text, interrupted);
+  if (reply.stopped == StopReason::interrupted && reply.tokens.empty()) return reply;
+  messages.push_back({"assistant", reply.text});
+  state_.messages = std::move(messages);
+  return reply;
+}
+
+Reply ChatSession::regenerate(const TextSink& on_text, const std::atomic<bool>& interrupted) {
+  std::vector<ChatMessage> messages = state_.messages;
+  require(!messages.empty() && messages.back().role != "system",
+          "there is no reply to write again: say something first");
+  if (messages.back().role == "assistant") messages.pop_back();
+  Reply reply = write(messages, on_text, interrupted);
+  if (reply.stopped == StopReason::interrupted && reply.tokens.empty()) return reply;
+  messages.push_back({"assistant", reply.text});
+  state_.messages = std::move(messages);
+  return reply;
+}
+
+void ChatSession::reset() {
+  const bool keep = has_system(state_);
+  state_.messages.resize(keep ? 1 : 0);
+  state_.replies = 0;
+}
+
+void ChatSession::set_system(std::string_view text) {
+  ChatState changed = state_;
+  if (has_system(changed)) changed.messages.erase(changed.messages.begin());
+  if (!text.empty()) {
+    changed.messages.insert(changed.messages.begin(), {"system", std::string(text)});
+  }
+  restore(std::move(changed));
+}
+
+std::string_view ChatSession::system() const {
+  return has_system(state_) ? std::string_view(state_.messages.front().content) : "";
+}
+
+void ChatSession::restore(ChatState state) {
+  // The template itself is the judge, with the turn that would come next.
+  std::vector<ChatMessage> probe = state.messages;
+  if (probe.empty() || probe.back().role != "user") probe.push_back({"user", "?"});
+  (void)format_.render(probe, options_.rendering);
+  state_ = std::move(state);
+}
+
+}  // namespace leq

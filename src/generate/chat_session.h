@@ -1,0 +1,67 @@
+// A conversation with a model: each turn renders the whole of it, tokenizes it at once and lets the
+// generator keep what the KV cache already holds.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "generate/chat_template.h"
+#include "generate/generator.h"
+
+namespace leq {
+
+// What a conversation is made of; enough to go on with it elsewhere.
+struct ChatState {
+  std::vector<ChatMessage> messages;  // the system prompt first, where there is one
+  std::uint32_t replies = 0;          // written so far, the ones written again included
+
+  bool operator==(const ChatState&) const = default;
+};
+
+struct ChatSessionOptions {
+  ChatOptions rendering;
+  StopRules stop;  // the template's own end of a reply is added
+};
+
+class ChatSession {
+ public:
+  // All four must outlive the session.
+  ChatSession(Generator& generator, const Tokenizer& tokenizer, const ChatTemplate& format,
+              const ChatSessionOptions& options);
+
+  // One turn: adds the message and the reply to it. Where the reply cannot be written (the context
+  // is too small), or is interrupted before its first token, the conversation is as it was before.
+  // The text handed to `on_text` begins without white space.
+  Reply say(std::string_view message, const TextSink& on_text,
+            const std::atomic<bool>& interrupted);
+  // Writes the last reply again, with its own random numbers. Throws Error where there is none.
+  Reply regenerate(const TextSink& on_text, const std::atomic<bool>& interrupted);
+
+  // Forgets the messages and counts replies from 0 again; the system prompt stays.
+  void reset();
+  // Changes the system prompt of the conversation, empty = none. Throws Error where the template
+  // knows no system prompts.
+  void set_system(std::string_view text);
+  std::string_view system() const;  // empty if none
+
+  const ChatState& state() const { return state_; }
+  // Throws Error where the template refuses these messages.
+  void restore(ChatState state);
+
+ private:
+  std::vector<Token> prompt_for(std::span<const ChatMessage> messages) const;
+  Reply write(std::span<const ChatMessage> messages, const TextSink& on_text,
+              const std::atomic<bool>& interrupted);
+
+  Generator& generator_;
+  const Tokenizer& tokenizer_;
+  const ChatTemplate& format_;
+  ChatSessionOptions options_;
+  ChatState state_;
+};
+
+}  // namespace leq

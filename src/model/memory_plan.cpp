@@ -1,0 +1,78 @@
+#include "model/memory_plan.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "model/transformer.h"
+
+namespace leq {
+namespace {
+
+constexpr std::int64_t kDefaultContext = 8192;
+
+// The longest context a model can be asked for: scalings that stretch positions allow more.
+std::int64_t largest_context(const ModelConfig& config) {
+  const RopeScaling& scaling = config.rope_scaling;
+  const auto stretch = [&](std::int64_t base) {
+    return static_cast<std::int64_t>(static_cast<double>(base) * std::max(1.0, scaling.factor));
+  };
+  if (scaling.kind == RopeScalingKind::dynamic) return stretch(config.context);
+  if (scaling.kind == RopeScalingKind::yarn && scaling.original_context > 0) {
+    return std::max(config.context, stretch(scaling.original_context));
+  }
+  return config.context;
+}
+
+void require_range(const char* flag, std::int64_t value, std::int64_t low, std::int64_t high) {
+  require(value >= low && value <= high, flag, " ", value, ": expected ", low, " to ", high);
+}
+
+}  // namespace
+
+KvType default_kv_type(std::string_view model_type) {
+  return model_type == "f32" ? KvType::f32 : KvType::f16;
+}
+
+RunLimits resolve_limits(RunLimits limits, const ModelConfig& config) {
+  const std::int64_t longest = largest_context(config);
+  require_range("-np", limits.sequences, 1, 4096);
+  if (limits.context == 0)
+    limits.context = std::min(config.context, kDefaultContext) * limits.sequences;
+  require(limits.context > 0 && limits.context / limits.sequences >= 1, "-c ", limits.context,
+          ": expected at least one position for each of ", limits.sequences, " sequences");
+  require(limits.context / limits.sequences <= longest, "-c ", limits.context, ": that is ",
+          limits.context / limits.sequences, " positions a sequence, the model has at most ",
+          longest, "; use -c ", longest * limits.sequences, " or less");
+  require_range("-b", limits.batch_tokens, 1, 1 << 16);
+  limits.batch_tokens = std::min(limits.batch_tokens, limits.context);
+  require_range("output rows", limits.output_tokens, 1, 1 << 16);
+  limits.output_tokens = std::min(limits.output_tokens, limits.batch_tokens);
+  return limits;
+}
+
+MemoryPlan plan_memory(std::uint64_t file_bytes, const ModelConfig& config, const Weights& weights,
+                       const Backend& backend, const RunLimits& limits) {
+  MemoryPlan plan;
+  plan.weight_bytes = file_bytes;
+  plan.kv_bytes = KvCache::bytes(backend, kv_shape(config, limits));
+  plan.scratch_bytes = Transformer::scratch_bytes(config, weights, backend, forward_limits(limits));
+  return plan;
+}
+
+KvShape kv_shape(const ModelConfig& config, const RunLimits& limits) {
+  KvShape shape;
+  shape.layers = config.layers;
+  shape.kv_heads = static_cast<int>(config.kv_heads);
+  shape.head_dim = static_cast<int>(config.head_dim);
+  shape.key_type = limits.key_type;
+  shape.value_type = limits.value_type;
+  shape.positions = limits.context;
+  shape.sequences = limits.sequences;
+  return shape;
+}
+
+ForwardLimits forward_limits(const RunLimits& limits) {
+  return {limits.batch_tokens, limits.output_tokens, limits.context / limits.sequences};
+}
+
+}  // namespace leq

@@ -1,0 +1,47 @@
+// Memory is planned, not discovered: the exact bytes of weights, KV cache and scratch from the
+// header alone. A test compares them with the engine's own peak.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "backend/backend.h"
+#include "cache/kv_cache.h"
+#include "model/model_config.h"
+#include "model/weights.h"
+#include "model/workspace.h"
+
+namespace leq {
+
+struct RunLimits {
+  std::int64_t context = 0;         // -c: positions in all sequences together; 0 = min(model, 8192)
+  int sequences = 1;                // -np
+  std::int64_t batch_tokens = 512;  // -b
+  std::int64_t output_tokens = 1;
+  KvType key_type = KvType::f16;    // -ctk
+  KvType value_type = KvType::f16;  // -ctv
+};
+
+struct MemoryPlan {
+  std::uint64_t weight_bytes = 0;  // the file, mapped or read
+  std::uint64_t kv_bytes = 0;
+  std::uint64_t scratch_bytes = 0;
+  std::uint64_t total() const { return weight_bytes + kv_bytes + scratch_bytes; }
+};
+
+// Default KV type of a model: f32 for files of type f32, else f16.
+KvType default_kv_type(std::string_view model_type);
+
+// Fills in the context (default min(model, 8192)) and checks all limits against the model. Throws
+// Error naming the flag, its value and the range.
+RunLimits resolve_limits(RunLimits limits, const ModelConfig& config);
+
+// Sizes of the cache and of a forward pass under resolved limits.
+KvShape kv_shape(const ModelConfig& config, const RunLimits& limits);
+ForwardLimits forward_limits(const RunLimits& limits);
+
+// For resolved limits. One sequence may hold context / sequences positions.
+MemoryPlan plan_memory(std::uint64_t file_bytes, const ModelConfig& config, const Weights& weights,
+                       const Backend& backend, const RunLimits& limits);
+
+}  // namespace leq

@@ -1,0 +1,217 @@
+#include "model/model_config.h"
+
+#include <array>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+
+namespace leq {
+namespace {
+
+constexpr std::array<std::string_view, 5> kScalingNames = {"none", "linear", "dynamic", "llama3",
+                                                           "yarn"};
+
+// Whole-number fields by their name in the file, with the largest value that is believed.
+struct CountField {
+  const char* name;
+  std::int64_t ModelConfig::*member;
+  std::int64_t largest;
+};
+constexpr std::array<CountField, 8> kCounts = {{{"layers", &ModelConfig::layers, 4096},
+                                                {"width", &ModelConfig::width, 1 << 20},
+                                                {"heads", &ModelConfig::heads, 4096},
+                                                {"kv_heads", &ModelConfig::kv_heads, 4096},
+                                                {"head_dim", &ModelConfig::head_dim, 1024},
+                                                {"hidden", &ModelConfig::hidden, 1 << 22},
+                                                {"vocab", &ModelConfig::vocab, 1 << 24},
+                                                {"context", &ModelConfig::context, 1 << 24}}};
+
+struct FlagField {
+  const char* name;
+  bool ModelConfig::*member;
+};
+constexpr std::array<FlagField, 7> kFlags = {{{"rotary", &ModelConfig::rotary},
+                                              {"gated", &ModelConfig::gated},
+                                              {"qkv_bias", &ModelConfig::qkv_bias},
+                                              {"output_bias", &ModelConfig::output_bias},
+                                              {"mlp_bias", &ModelConfig::mlp_bias},
+                                              {"qk_norm", &ModelConfig::qk_norm},
+                                              {"tied", &ModelConfig::tied}}};
+
+struct ScalingField {
+  const char* name;
+  double RopeScaling::*member;
+};
+constexpr std::array<ScalingField, 8> kScalingFields = {
+    {{"factor", &RopeScaling::factor},
+     {"low_freq_factor", &RopeScaling::low_freq_factor},
+     {"high_freq_factor", &RopeScaling::high_freq_factor},
+     {"attention_factor", &RopeScaling::attention_factor},
+     {"beta_fast", &RopeScaling::beta_fast},
+     {"beta_slow", &RopeScaling::beta_slow},
+     {"mscale", &RopeScaling::mscale},
+     {"mscale_all_dim", &RopeScaling::mscale_all_dim}}};
+
+Json scaling_to_json(const RopeScaling& scaling) {
+  Json json = {{"type", kScalingNames[static_cast<std::size_t>(scaling.kind)]},
+               {"original_context", scaling.original_context},
+               {"truncate", scaling.truncate}};
+  for (const auto& field : kScalingFields) json[field.name] = scaling.*field.member;
+  return json;
+}
+
+RopeScaling scaling_from_json(const Json& json, std::string_view source) {
+  RopeScaling scaling;
+  const auto name = json_get<std::string>(json, "type", source);
+  bool known = false;
+  for (std::size_t i = 0; i < kScalingNames.size(); ++i) {
+    if (kScalingNames[i] != name) continue;
+    scaling.kind = static_cast<RopeScalingKind>(i);
+    known = true;
+  }
+  require(known, source, ": rope_scaling type \"", printable(name), "\" is not known");
+  for (const auto& field : kScalingFields) {
+    scaling.*field.member = json_get_or<double>(json, field.name, scaling.*field.member, source);
+  }
+  scaling.original_context = json_get_or<std::int64_t>(json, "original_context", 0, source);
+  scaling.truncate = json_get_or<bool>(json, "truncate", true, source);
+  return scaling;
+}
+
+void check_scaling(const RopeScaling& scaling, std::int64_t head_dim, std::string_view source) {
+  if (scaling.kind == RopeScalingKind::none) return;
+  for (const auto& field : kScalingFields) {
+    const double value = scaling.*field.member;
+    require(std::isfinite(value) && value >= 0 && value <= 1e6, source, ": rope_scaling ",
+            field.name, " = ", value, ": expected 0 to 1e6");
+  }
+  require(scaling.factor >= 1e-3, source, ": rope_scaling factor = ", scaling.factor,
+          ": expected at least 0.001");
+  require(scaling.original_context >= 0 && scaling.original_context <= 1 << 24, source,
+          ": rope_scaling original context = ", scaling.original_context);
+  if (scaling.kind == RopeScalingKind::llama3) {
+    require(scaling.original_context > 0, source,
+            ": rope_scaling llama3 needs original_max_position_embeddings");
+    require(scaling.high_freq_factor > scaling.low_freq_factor && scaling.low_freq_factor > 0,
+            source, ": rope_scaling llama3 needs 0 < low_freq_factor < high_freq_factor, found ",
+            scaling.low_freq_factor, " and ", scaling.high_freq_factor);
+  }
+  require(scaling.kind != RopeScalingKind::dynamic || head_dim > 2, source,
+          ": rope_scaling dynamic needs a head_dim above 2");
+}
+
+}  // namespace
+
+std::string_view rope_scaling_name(RopeScalingKind kind) {
+  return kScalingNames[static_cast<std::size_t>(kind)];
+}
+
+Json config_to_json(const ModelConfig& config) {
+  Json json = {{"family", config.family},
+               {"norm", config.norm == NormKind::rms ? "rms" : "layer"},
+               {"norm_eps", config.norm_eps},
+               {"rope_theta", config.rope_theta},
+               {"rope_scaling", scaling_to_json(config.rope_scaling)},
+               {"windows", config.windows}};
+  for (const auto& field : kCounts) json[field.name] = config.*field.member;
+  for (const auto& field : kFlags) json[field.name] = config.*field.member;
+  return json;
+}
+
+ModelConfig config_from_json(const Json& json, std::string_view source) {
+  ModelConfig config;
+  config.family = json_get<std::string>(json, "family", source);
+  for (const auto& field : kCounts) {
+    config.*field.member = json_get<std::int64_t>(json, field.name, source);
+  }
+  for (const auto& field : kFlags) config.*field.member = json_get<bool>(json, field.name, source);
+  const auto norm = json_get<std::string>(json, "norm", source);
+  require(norm == "rms" || norm == "layer", source, ": norm \"", printable(norm),
+          "\": expected rms or layer");
+  config.norm = norm == "rms" ? NormKind::rms : NormKind::layer;
+  config.norm_eps = json_get<float>(json, "norm_eps", source);
+  config.rope_theta = json_get<double>(json, "rope_theta", source);
+  const auto scaling = json.find("rope_scaling");
+  if (scaling != json.end()) config.rope_scaling = scaling_from_json(*scaling, source);
+  const auto windows = json.find("windows");
+  if (windows != json.end()) {
+    require(windows->is_array(), source, ": windows: expected a list");
+    for (const auto& window : *windows) {
+      require(window.is_number_integer(), source, ": windows: expected whole numbers");
+      const auto value = window.get<std::int64_t>();
+      require(value >= 0 && value <= 1 << 30, source, ": window ", value, " is out of range");
+      config.windows.push_back(static_cast<std::int32_t>(value));
+    }
+  }
+  check_config(config, source);
+  return config;
+}
+
+void check_config(const ModelConfig& config, std::string_view source) {
+  for (const auto& field : kCounts) {
+    const std::int64_t value = config.*field.member;
+    require(value >= 1 && value <= field.largest, source, ": ", field.name, " = ", value,
+            ": expected 1 to ", field.largest);
+  }
+  require(config.head_dim % 2 == 0, source, ": head_dim = ", config.head_dim,
+          ": expected an even number");
+  require(config.heads % config.kv_heads == 0, source, ": ", config.heads,
+          " heads are no multiple of ", config.kv_heads, " KV heads");
+  require(config.heads * config.head_dim <= 1 << 22, source, ": ", config.heads, " heads of ",
+          config.head_dim, " are too wide");
+  require(std::isfinite(config.norm_eps) && config.norm_eps >= 0 && config.norm_eps < 1, source,
+          ": norm_eps = ", config.norm_eps, ": expected 0 to 1");
+  require(std::isfinite(config.rope_theta) && config.rope_theta >= 1, source,
+          ": rope_theta = ", config.rope_theta, ": expected at least 1");
+  require(config.windows.empty() || std::ssize(config.windows) == config.layers, source,
+          ": windows for ", config.windows.size(), " layers, the model has ", config.layers);
+  check_scaling(config.rope_scaling, config.head_dim, source);
+}
+
+std::string describe(const ModelConfig& config) {
+  std::string text = config.family + ": " + std::to_string(config.layers) + " layers, width " +
+                     std::to_string(config.width) + ", " + std::to_string(config.heads) +
+                     " heads / " + std::to_string(config.kv_heads) + " KV heads of " +
+                     std::to_string(config.head_dim) + ", MLP " + std::to_string(config.hidden) +
+                     ", vocabulary " + std::to_string(config.vocab) + ", context " +
+                     std::to_string(config.context);
+  if (config.rope_scaling.kind != RopeScalingKind::none) {
+    text += ", rope " + std::string(rope_scaling_name(config.rope_scaling.kind));
+  }
+  int windowed = 0;
+  std::int32_t window = 0;
+  for (const std::int32_t value : config.windows) {
+    windowed += value > 0 ? 1 : 0;
+    window = std::max(window, value);
+  }
+  if (windowed > 0) {
+    text += ", window " + std::to_string(window) + " on " + std::to_string(windowed) + " layers";
+  }
+  return text + (config.tied ? ", tied head" : "");
+}
+
+std::int64_t block_linear_parameters(const ModelConfig& config) {
+  const std::int64_t query = config.heads * config.head_dim;
+  const std::int64_t key = config.kv_heads * config.head_dim;
+  const std::int64_t mlp = (config.gated ? 3 : 2) * config.width * config.hidden;
+  return config.layers * (config.width * (2 * query + 2 * key) + mlp);
+}
+
+std::int64_t parameter_count(const ModelConfig& config) {
+  const std::int64_t query = config.heads * config.head_dim;
+  const std::int64_t key = config.kv_heads * config.head_dim;
+  const std::int64_t norm = config.norm == NormKind::layer ? 2 * config.width : config.width;
+  std::int64_t per_layer = 2 * norm;
+  if (config.qkv_bias) per_layer += query + 2 * key;
+  if (config.output_bias) per_layer += config.width;
+  if (config.mlp_bias) per_layer += (config.gated ? 2 : 1) * config.hidden + config.width;
+  if (config.qk_norm) per_layer += 2 * config.head_dim;
+  std::int64_t count = block_linear_parameters(config) + config.layers * per_layer + norm;
+  count += config.vocab * config.width * (config.tied ? 1 : 2);
+  if (!config.rotary) count += config.context * config.width;
+  return count;
+}
+
+}  // namespace leq

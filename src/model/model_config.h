@@ -1,0 +1,79 @@
+// Everything that tells one decoder from another, as plain named fields. A .leq file carries it by
+// name; the runtime never asks which family it runs.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/backend.h"
+
+namespace leq {
+
+enum class RopeScalingKind : std::uint8_t { none, linear, dynamic, llama3, yarn };
+
+// Parameters of Hugging Face's rope_scaling / rope_parameters, by their names there.
+struct RopeScaling {
+  RopeScalingKind kind = RopeScalingKind::none;
+  double factor = 1.0;
+  double low_freq_factor = 1.0;       // llama3
+  double high_freq_factor = 4.0;      // llama3
+  std::int64_t original_context = 0;  // original_max_position_embeddings; 0 = not given
+  double attention_factor = 0.0;      // yarn; 0 = not given
+  double beta_fast = 32.0;            // yarn
+  double beta_slow = 1.0;             // yarn
+  double mscale = 0.0;                // yarn; 0 = not given
+  double mscale_all_dim = 0.0;        // yarn; 0 = not given
+  bool truncate = true;               // yarn: whole correction dimensions
+
+  bool operator==(const RopeScaling&) const = default;
+};
+
+struct ModelConfig {
+  std::string family;         // "llama", for people
+  std::int64_t layers = 0;    // L
+  std::int64_t width = 0;     // W, hidden_size
+  std::int64_t heads = 0;     // H
+  std::int64_t kv_heads = 0;  // H_kv
+  std::int64_t head_dim = 0;  // d
+  std::int64_t hidden = 0;    // F, intermediate_size
+  std::int64_t vocab = 0;     // V
+  std::int64_t context = 0;   // positions that the model was made for
+  NormKind norm = NormKind::rms;
+  float norm_eps = 1e-5f;
+  bool rotary = true;  // false: learned positions
+  double rope_theta = 10000.0;
+  RopeScaling rope_scaling;
+  bool gated = true;  // swiglu(gate, up); false: gelu_new(up)
+  bool qkv_bias = false;
+  bool output_bias = false;  // o
+  bool mlp_bias = false;
+  bool qk_norm = false;
+  bool tied = false;  // the head is the token embedding
+  std::vector<std::int32_t>
+      windows;  // [L] positions that a query sees, 0 = all; empty = all layers 0
+
+  int window(std::int64_t layer) const {
+    return windows.empty() ? 0 : windows[static_cast<std::size_t>(layer)];
+  }
+  bool operator==(const ModelConfig&) const = default;
+};
+
+// Both ways by name. The reader checks every field (ranges, products, even head_dim) and throws
+// Error naming `source`, field, value and range.
+nlohmann::json config_to_json(const ModelConfig& config);
+ModelConfig config_from_json(const nlohmann::json& json, std::string_view source);
+// Throws Error where a field is out of range or fields contradict each other.
+void check_config(const ModelConfig& config, std::string_view source);
+
+std::string_view rope_scaling_name(RopeScalingKind kind);
+// One line for people: "llama: 22 layers, width 2048, 32 heads / 4 KV heads of 64, ..."
+std::string describe(const ModelConfig& config);
+
+// Parameters of all 2-D tensors and vectors, and those of the block linears alone.
+std::int64_t parameter_count(const ModelConfig& config);
+std::int64_t block_linear_parameters(const ModelConfig& config);
+
+}  // namespace leq

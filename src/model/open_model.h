@@ -1,0 +1,54 @@
+// An opened .leq file: configuration, tokenizer, weights in place, and what the file says of
+// itself.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "format/leq_reader.h"
+#include "model/memory_plan.h"
+#include "model/model_config.h"
+#include "model/weights.h"
+#include "tokenizer/tokenizer.h"
+
+namespace leq {
+
+// Sampling defaults and end tokens from generation_config.json; absent where the file has none.
+struct GenerationDefaults {
+  std::optional<double> temperature, top_p, min_p, repeat_penalty;
+  std::optional<std::int64_t> top_k;
+  std::vector<Token> end_tokens;
+};
+
+nlohmann::json generation_to_json(const GenerationDefaults& defaults);
+GenerationDefaults generation_from_json(const nlohmann::json& json, std::string_view source);
+
+class Model {
+ public:
+  // Opens and checks the file. Throws Error naming the file and what is wrong.
+  Model(const std::filesystem::path& path, const LoadOptions& options);
+
+  const LeqReader& file() const { return file_; }
+  const ModelConfig& config() const { return config_; }
+  const Tokenizer& tokenizer() const;  // throws Error where the file carries none
+  bool has_tokenizer() const { return tokenizer_ != nullptr; }
+  const GenerationDefaults& generation() const { return generation_; }
+  const std::string& chat_template() const { return chat_template_; }
+  const std::string& type() const { return type_; }  // "int8", as leq-quantize was told
+  std::int64_t parameters() const;
+  double bits_per_weight() const;  // all tensor bytes x 8 / parameters
+
+ private:
+  LeqReader file_;
+  ModelConfig config_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  GenerationDefaults generation_;
+  std::string chat_template_;
+  std::string type_;
+};
+
+}  // namespace leq

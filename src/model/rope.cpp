@@ -1,0 +1,122 @@
+#include "model/rope.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "base/text.h"
+
+namespace leq {
+namespace {
+
+// 1 / base^(2i/d): the exponent and the power rounded to f32 one after another (decisions 5f).
+std::vector<float> plain_frequencies(std::int64_t head_dim, double base) {
+  std::vector<float> inv_freq;
+  for (std::int64_t i = 0; i < head_dim / 2; ++i) {
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(head_dim);
+    inv_freq.push_back(1.0f / static_cast<float>(std::pow(base, static_cast<double>(exponent))));
+  }
+  return inv_freq;
+}
+
+void scale_linear(std::vector<float>& inv_freq, const RopeScaling& scaling) {
+  for (float& f : inv_freq) f /= static_cast<float>(scaling.factor);
+}
+
+// Low frequencies are slowed by the factor, high ones kept, those between blended.
+void scale_llama3(std::vector<float>& inv_freq, const RopeScaling& scaling) {
+  const auto factor = static_cast<float>(scaling.factor);
+  const auto low = static_cast<float>(scaling.low_freq_factor);
+  const auto span = static_cast<float>(scaling.high_freq_factor - scaling.low_freq_factor);
+  const auto original = static_cast<float>(scaling.original_context);
+  const double context = static_cast<double>(scaling.original_context);
+  const auto low_wavelength = static_cast<float>(context / scaling.low_freq_factor);
+  const auto high_wavelength = static_cast<float>(context / scaling.high_freq_factor);
+  for (float& f : inv_freq) {
+    const float wavelength = static_cast<float>(2.0 * std::numbers::pi) / f;
+    const float slow = wavelength > low_wavelength ? f / factor : f;
+    const float smooth = (original / wavelength - low) / span;
+    const float blend = (1.0f - smooth) * slow / factor + smooth * slow;
+    const bool medium = !(wavelength < high_wavelength) && !(wavelength > low_wavelength);
+    f = medium ? blend : slow;
+  }
+}
+
+double yarn_mscale(double scale, double mscale) {
+  return scale <= 1.0 ? 1.0 : 0.1 * mscale * std::log(scale) + 1.0;
+}
+
+// YaRN (Peng et al. 2023): interpolation below, extrapolation above a ramp of dimensions.
+float scale_yarn(std::vector<float>& inv_freq, const ModelConfig& config) {
+  const RopeScaling& scaling = config.rope_scaling;
+  const auto dim = static_cast<double>(config.head_dim);
+  const auto original =
+      static_cast<double>(scaling.original_context > 0 ? scaling.original_context : config.context);
+  const auto correction = [&](double rotations) {
+    return dim * std::log(original / (rotations * 2.0 * std::numbers::pi)) /
+           (2.0 * std::log(config.rope_theta));
+  };
+  double low = correction(scaling.beta_fast);
+  double high = correction(scaling.beta_slow);
+  if (scaling.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, dim - 1.0);
+  if (low == high) high += 0.001;
+  for (std::size_t i = 0; i < inv_freq.size(); ++i) {
+    const float power = static_cast<float>(std::pow(
+        config.rope_theta,
+        static_cast<double>(static_cast<float>(2 * i) / static_cast<float>(config.head_dim))));
+    const float extrapolated = 1.0f / power;
+    const float interpolated = 1.0f / (static_cast<float>(scaling.factor) * power);
+    const float ramp = std::clamp(
+        (static_cast<float>(i) - static_cast<float>(low)) / static_cast<float>(high - low), 0.0f,
+        1.0f);
+    const float keep = 1.0f - ramp;
+    inv_freq[i] = interpolated * (1.0f - keep) + extrapolated * keep;
+  }
+  if (scaling.attention_factor > 0) return static_cast<float>(scaling.attention_factor);
+  if (scaling.mscale > 0 && scaling.mscale_all_dim > 0) {
+    return static_cast<float>(yarn_mscale(scaling.factor, scaling.mscale) /
+                              yarn_mscale(scaling.factor, scaling.mscale_all_dim));
+  }
+  return static_cast<float>(yarn_mscale(scaling.factor, 1.0));
+}
+
+// NTK-aware base for the context in use (transformers' "dynamic").
+double dynamic_base(const ModelConfig& config, std::int64_t context) {
+  const auto made_for = static_cast<double>(config.rope_scaling.original_context > 0
+                                                ? config.rope_scaling.original_context
+                                                : config.context);
+  const double length = std::max(static_cast<double>(context), made_for);
+  const double factor = config.rope_scaling.factor;
+  const auto dim = static_cast<double>(config.head_dim);
+  return config.rope_theta *
+         std::pow(factor * length / made_for - (factor - 1.0), dim / (dim - 2.0));
+}
+
+}  // namespace
+
+RopeFrequencies rope_frequencies(const ModelConfig& config, std::int64_t context) {
+  RopeFrequencies rope;
+  if (!config.rotary) return rope;
+  const RopeScaling& scaling = config.rope_scaling;
+  if (scaling.kind == RopeScalingKind::dynamic) {
+    const double base = dynamic_base(config, context);
+    rope.inv_freq = plain_frequencies(config.head_dim, base);
+    rope.note = "dynamic rope scaling: base " + fixed(base, 1) + ", fixed by the context of " +
+                std::to_string(context);
+    return rope;
+  }
+  rope.inv_freq = plain_frequencies(config.head_dim, config.rope_theta);
+  if (scaling.kind == RopeScalingKind::linear) scale_linear(rope.inv_freq, scaling);
+  if (scaling.kind == RopeScalingKind::llama3) scale_llama3(rope.inv_freq, scaling);
+  if (scaling.kind == RopeScalingKind::yarn) {
+    rope.attention_factor = scale_yarn(rope.inv_freq, config);
+  }
+  return rope;
+}
+
+}  // namespace leq

@@ -1,0 +1,36 @@
+#include "model/session.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace leq {
+
+Session::Session(const Model& model, Backend& backend, const RunLimits& limits)
+    : Session(model.config(), bind_weights(model.file(), model.config(), backend),
+              model.file().file_bytes(), backend, limits) {}
+
+Session::Session(const ModelConfig& config, Weights weights, std::uint64_t weight_bytes,
+                 Backend& backend, const RunLimits& limits)
+    : weights_(std::move(weights)),
+      limits_(limits),
+      plan_(plan_memory(weight_bytes, config, weights_, backend, limits)),
+      cache_(backend, kv_shape(config, limits)),
+      transformer_(config, weights_, backend, forward_limits(limits)) {}
+
+std::span<const float> Session::feed(std::int32_t sequence, std::span<const Token> tokens) {
+  const auto chunk = static_cast<std::size_t>(limits_.batch_tokens);
+  const Rows* logits = nullptr;
+  for (std::size_t first = 0; first < tokens.size(); first += chunk) {
+    const std::size_t count = std::min(chunk, tokens.size() - first);
+    const bool last = first + count == tokens.size();
+    batch_.clear();
+    batch_.add(sequence, tokens.data() + first, static_cast<std::int64_t>(count),
+               last ? Batch::Want::last : Batch::Want::none);
+    logits = &transformer_.forward(batch_, cache_);
+  }
+  logits_.resize(static_cast<std::size_t>(transformer_.config().vocab));
+  if (logits != nullptr) transformer_.backend().download(*logits, 1, logits_);
+  return logits_;
+}
+
+}  // namespace leq

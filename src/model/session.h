@@ -1,0 +1,45 @@
+// What every tool that runs a model sets up: weights, KV cache and transformer on one backend.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cache/kv_cache.h"
+#include "model/memory_plan.h"
+#include "model/open_model.h"
+#include "model/transformer.h"
+
+namespace leq {
+
+class Session {
+ public:
+  // A model's own weights. `model` and `backend` must outlive the session; `limits` as
+  // resolve_limits returned them.
+  Session(const Model& model, Backend& backend, const RunLimits& limits);
+  // Weights from elsewhere (synthetic ones); what they point to and `config` must outlive the
+  // session.
+  Session(const ModelConfig& config, Weights weights, std::uint64_t weight_bytes, Backend& backend,
+          const RunLimits& limits);
+
+  KvCache& cache() { return cache_; }
+  Transformer& transformer() { return transformer_; }
+  const Weights& weights() const { return weights_; }
+  const RunLimits& limits() const { return limits_; }
+  const MemoryPlan& plan() const { return plan_; }
+
+  // Feeds tokens of one sequence in chunks of at most batch_tokens; returns the logits of the last
+  // token on the host, valid until the next call. `tokens` must not be empty.
+  std::span<const float> feed(std::int32_t sequence, std::span<const Token> tokens);
+
+ private:
+  Weights weights_;
+  RunLimits limits_;
+  MemoryPlan plan_;
+  KvCache cache_;
+  Transformer transformer_;
+  Batch batch_;
+  std::vector<float> logits_;
+};
+
+}  // namespace leq

@@ -1,0 +1,146 @@
+#include "model/transformer.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace leq {
+namespace {
+
+AttentionShape attention_shape(const ModelConfig& config, const Block& block, std::int64_t layer) {
+  AttentionShape shape;
+  shape.heads = static_cast<int>(config.heads);
+  shape.kv_heads = static_cast<int>(config.kv_heads);
+  shape.head_dim = static_cast<int>(config.head_dim);
+  shape.window = config.window(layer);
+  shape.q_norm = block.q_norm ? &*block.q_norm : nullptr;
+  shape.k_norm = block.k_norm ? &*block.k_norm : nullptr;
+  shape.rotary = config.rotary;
+  return shape;
+}
+
+}  // namespace
+
+// One step over a batch of T tokens: logits [outputs, V].
+const Rows& Transformer::forward(const Batch& batch, KvCache& cache) {
+  check(batch, cache);
+  append(batch, cache);
+  backend_.embed(weights_.token_embedding, batch.tokens, work_.x);
+  if (weights_.position_embedding) {
+    backend_.add_embedded(*weights_.position_embedding, positions_, work_.x);
+  }
+  for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
+    attention_part(layer, cache.layer(layer));
+    mlp_part(layer);
+  }
+  if (!batch.outputs.empty()) head_part(batch);
+  return work_.logits;
+}
+
+// x += O(attention(norm(x)))
+void Transformer::attention_part(std::int64_t layer, const KvLayer& kv) {
+  const Block& block = weights_.blocks[static_cast<std::size_t>(layer)];
+  const AttentionShape shape = attention_shape(config_, block, layer);
+  Rows& qkv_in = work_.input_of(Reader::qkv, block.qkv);  // [T, W]
+  Rows& o_in = work_.input_of(Reader::o, block.o);        // [T, H d]
+  backend_.norm(work_.x, batch_.tokens, block.attention_norm, qkv_in);
+  backend_.linear(qkv_in, batch_.tokens, block.qkv, Epilogue::none, work_.qkv);
+  backend_.rope_append(work_.qkv, batch_, shape, rope_, kv);
+  backend_.attention(work_.qkv, batch_, shape, kv, o_in);
+  backend_.linear(o_in, batch_.tokens, block.o, Epilogue::add, work_.x);
+}
+
+// x += down(activation(gate_up(norm(x))))
+void Transformer::mlp_part(std::int64_t layer) {
+  const Block& block = weights_.blocks[static_cast<std::size_t>(layer)];
+  Rows& mlp_in = work_.input_of(Reader::gate_up, block.gate_up);  // [T, W]
+  Rows& down_in = work_.input_of(Reader::down, block.down);       // [T, F]
+  backend_.norm(work_.x, batch_.tokens, block.mlp_norm, mlp_in);
+  backend_.linear(mlp_in, batch_.tokens, block.gate_up,
+                  config_.gated ? Epilogue::swiglu : Epilogue::gelu, down_in);
+  backend_.linear(down_in, batch_.tokens, block.down, Epilogue::add, work_.x);
+}
+
+// logits = head(norm(rows of x that want them))
+void Transformer::head_part(const Batch& batch) {
+  const auto outputs = std::ssize(batch.outputs);
+  Rows& head_in = work_.input_of(Reader::head, weights_.head);  // [outputs, W]
+  backend_.gather_rows(work_.x, batch.outputs, work_.last);
+  backend_.norm(work_.last, outputs, weights_.final_norm, head_in);
+  backend_.linear(head_in, outputs, weights_.head, Epilogue::none, work_.logits);
+}
+
+Transformer::Transformer(const ModelConfig& config, const Weights& weights, Backend& backend,
+                         const ForwardLimits& limits)
+    : config_(config),
+      weights_(weights),
+      backend_(backend),
+      limits_(limits),
+      frequencies_(rope_frequencies(config, limits.context)),
+      rope_(backend.allocate_rope(frequencies_.inv_freq, frequencies_.attention_factor,
+                                  limits.context)),
+      work_(config, weights, backend, limits) {
+  backend.reserve(limits.batch_tokens, attention_shape(config, weights.blocks[0], 0),
+                  limits.context);
+}
+
+std::size_t Transformer::scratch_bytes(const ModelConfig& config, const Weights& weights,
+                                       const Backend& backend, const ForwardLimits& limits) {
+  const std::int64_t pairs = config.rotary ? config.head_dim / 2 : 0;
+  return backend.rope_bytes(pairs, limits.context) +
+         Workspace::bytes(config, weights, backend, limits) +
+         backend.reserve_bytes(limits.batch_tokens, attention_shape(config, weights.blocks[0], 0),
+                               limits.context);
+}
+
+void Transformer::check(const Batch& batch, const KvCache& cache) const {
+  const auto tokens = std::ssize(batch.tokens);
+  require(tokens > 0, "forward: an empty batch");
+  require(tokens <= limits_.batch_tokens, "forward: ", tokens, " tokens in a batch, room for ",
+          limits_.batch_tokens);
+  require(std::ssize(batch.outputs) <= limits_.output_tokens, "forward: logits of ",
+          batch.outputs.size(), " rows wanted, room for ", limits_.output_tokens);
+  require(batch.sequences.size() == batch.tokens.size(), "forward: ", batch.sequences.size(),
+          " sequences for ", tokens, " tokens");
+  for (const std::int32_t token : batch.tokens) {
+    require(token >= 0 && token < config_.vocab, "forward: token id ", token, ", the model has ",
+            config_.vocab);
+  }
+  for (const std::int32_t row : batch.outputs) {
+    require(row >= 0 && row < tokens, "forward: output row ", row, " of ", tokens);
+  }
+  for (std::size_t t = 0; t < batch.tokens.size(); ++t) {
+    const std::int32_t sequence = batch.sequences[t];
+    const auto rows = std::count(batch.sequences.begin(), batch.sequences.end(), sequence);
+    if (t > 0 && batch.sequences[t - 1] == sequence) continue;
+    require(cache.length(sequence) + rows <= limits_.context, "context full: sequence ", sequence,
+            " holds ", cache.length(sequence), " positions, ", rows, " more do not fit in ",
+            limits_.context, "; raise -c or shorten the text");
+  }
+}
+
+// Takes positions for the batch in the cache and finds its runs of neighbouring rows.
+void Transformer::append(const Batch& batch, KvCache& cache) {
+  const auto tokens = std::ssize(batch.tokens);
+  runs_.clear();
+  positions_.resize(batch.tokens.size());
+  for (std::int64_t row = 0; row < tokens;) {
+    const std::int32_t sequence = batch.sequences[static_cast<std::size_t>(row)];
+    SequenceRun run;
+    run.first_row = row;
+    run.first_position = cache.length(sequence);
+    while (row < tokens && batch.sequences[static_cast<std::size_t>(row)] == sequence) {
+      positions_[static_cast<std::size_t>(row)] =
+          static_cast<std::int32_t>(run.first_position + run.rows);
+      ++run.rows;
+      ++row;
+    }
+    cache.append(sequence, run.rows);
+    run.sequence = sequence;
+    runs_.push_back(run);
+  }
+  for (SequenceRun& run : runs_) run.pages = cache.pages(run.sequence);
+  batch_ = {tokens, runs_};
+}
+
+}  // namespace leq

@@ -1,0 +1,152 @@
+#include "model/weights.h"
+
+#include "base/error.h"
+
+namespace leq {
+namespace {
+
+// Binds tensors by name and checks their shapes against the configuration.
+class Binder {
+ public:
+  Binder(const TensorFinder& find, std::string_view source, const ModelConfig& config,
+         Backend& backend)
+      : find_(find), source_(source), config_(config), backend_(backend) {}
+
+  Weights bind() {
+    Weights weights;
+    const std::int64_t width = config_.width;
+    weights.token_embedding = matrix("token_embedding", config_.vocab, width);
+    if (!config_.rotary) {
+      weights.position_embedding = matrix("position_embedding", config_.context, width);
+    }
+    for (std::int64_t i = 0; i < config_.layers; ++i) weights.blocks.push_back(block(i));
+    weights.final_norm = norm("final_norm", width);
+    weights.head =
+        linear("head", {{config_.tied ? "token_embedding" : "head", config_.vocab}}, width, false);
+    return weights;
+  }
+
+ private:
+  struct Part {
+    std::string name;
+    std::int64_t outputs;
+  };
+
+  Block block(std::int64_t i) {
+    const auto at = [&](std::string_view part) { return layer_tensor(i, part); };
+    const std::int64_t query = config_.heads * config_.head_dim;
+    const std::int64_t key = config_.kv_heads * config_.head_dim;
+    Block block;
+    block.attention_norm = norm(at("attention_norm"), config_.width);
+    block.qkv = linear(at("qkv"), {{at("q"), query}, {at("k"), key}, {at("v"), key}}, config_.width,
+                       config_.qkv_bias);
+    if (config_.qk_norm) {
+      block.q_norm = norm(at("q_norm"), config_.head_dim);
+      block.k_norm = norm(at("k_norm"), config_.head_dim);
+    }
+    block.o = linear(at("o"), {{at("o"), config_.width}}, query, config_.output_bias);
+    block.mlp_norm = norm(at("mlp_norm"), config_.width);
+    std::vector<Part> gate_up;
+    if (config_.gated) gate_up.push_back({at("gate"), config_.hidden});
+    gate_up.push_back({at("up"), config_.hidden});
+    block.gate_up =
+        linear(at(config_.gated ? "gate_up" : "up"), gate_up, config_.width, config_.mlp_bias);
+    block.down =
+        linear(at("down"), {{at("down"), config_.width}}, config_.hidden, config_.mlp_bias);
+    return block;
+  }
+
+  const StoredTensor& tensor(const std::string& name, const Shape& shape) {
+    const StoredTensor* found = find_(name);
+    require(found != nullptr, source_, ": tensor ", name, " is missing");
+    require(found->shape == shape, source_, ": tensor ", name, ": expected shape ",
+            shape_text(shape), ", file has ", shape_text(found->shape));
+    return *found;
+  }
+
+  WeightView matrix(const std::string& name, std::int64_t rows, std::int64_t columns) {
+    return backend_.upload(tensor(name, {rows, columns}).view);
+  }
+
+  const float* vector(const std::string& name, std::int64_t size) {
+    const StoredTensor& found = tensor(name, {size});
+    require(found.view.scheme.kind == CodeKind::f32, source_, ": tensor ", name,
+            ": expected f32, file has ", scheme_name(found.view.scheme));
+    return reinterpret_cast<const float*>(backend_.upload(found.view).codes);
+  }
+
+  Norm norm(const std::string& name, std::int64_t width) {
+    const bool layer = config_.norm == NormKind::layer;
+    return {config_.norm, vector(name, width), layer ? vector(name + ".bias", width) : nullptr,
+            config_.norm_eps, width};
+  }
+
+  Linear linear(const std::string& name, const std::vector<Part>& parts, std::int64_t inputs,
+                bool biased) {
+    Linear linear;
+    linear.name = name;
+    linear.inputs = inputs;
+    for (const Part& part : parts) {
+      LinearSegment& segment = linear.segments[static_cast<std::size_t>(linear.segment_count)];
+      segment.weight = matrix(part.name, part.outputs, inputs);
+      if (biased) segment.bias = vector(part.name + ".bias", part.outputs);
+      linear.outputs += part.outputs;
+      const WeightView& first = linear.segments[0].weight;
+      require(segment.weight.act == first.act && format(segment.weight) == format(first),
+              source_, ": tensors ", parts[0].name, " and ", part.name,
+              " share their input but want it in different formats");
+      ++linear.segment_count;
+    }
+    linear.act = linear.segments[0].weight.act;
+    return linear;
+  }
+
+  // What decides the format of a linear's input beside act: 8-bit or fewer, and the group of sums.
+  static std::pair<int, int> format(const WeightView& weight) {
+    if (weight.scheme.is_float() || weight.scheme.bits == 8) return {8, 0};
+    return {4, weight.scheme.group};
+  }
+
+  const TensorFinder& find_;
+  std::string_view source_;
+  const ModelConfig& config_;
+  Backend& backend_;
+};
+
+std::uint64_t linear_bytes(const Linear& linear) {
+  std::uint64_t bytes = 0;
+  for (const LinearSegment& segment : linear.parts()) {
+    const WeightView& weight = segment.weight;
+    const PlaneBytes planes = plane_bytes(weight.scheme, weight.act, weight.rows, weight.columns);
+    bytes += planes.codes + planes.scales + planes.zeros + planes.sums;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::string layer_tensor(std::int64_t layer, std::string_view part) {
+  return "layers." + std::to_string(layer) + "." + std::string(part);
+}
+
+std::uint64_t Weights::bytes_per_token() const {
+  std::uint64_t bytes = linear_bytes(head);
+  for (const Block& block : blocks) {
+    for (const Linear* linear : {&block.qkv, &block.o, &block.gate_up, &block.down}) {
+      bytes += linear_bytes(*linear);
+    }
+  }
+  return bytes;
+}
+
+Weights bind_weights(const LeqReader& file, const ModelConfig& config, Backend& backend) {
+  const auto find = [&](std::string_view name) { return file.find(name); };
+  return bind_weights(find, file.name(), config, backend);
+}
+
+Weights bind_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
+                     Backend& backend) {
+  return Binder(find, source, config, backend).bind();
+}
+
+}  // namespace leq

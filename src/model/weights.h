@@ -1,0 +1,51 @@
+// The weights of a model, bound to the tensors of a .leq file under their names there.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/backend.h"
+#include "format/leq_reader.h"
+#include "model/model_config.h"
+
+namespace leq {
+
+struct Block {
+  Norm attention_norm;
+  Linear qkv;  // segments q, k, v
+  std::optional<Norm> q_norm, k_norm;
+  Linear o;
+  Norm mlp_norm;
+  Linear gate_up;  // segments gate, up; or up alone
+  Linear down;
+};
+
+struct Weights {
+  WeightView token_embedding;                    // [V][W]
+  std::optional<WeightView> position_embedding;  // [context][W]
+  std::vector<Block> blocks;
+  Norm final_norm;
+  Linear head;  // [V][W]
+
+  // Codes, scales and sums of the block linears and the head: what one decoded token reads.
+  std::uint64_t bytes_per_token() const;
+};
+
+// Names of the tensors of a .leq file: "token_embedding", "layers.3.q", "layers.3.q.bias", ...
+std::string layer_tensor(std::int64_t layer, std::string_view part);
+
+// Binds and checks every tensor that `config` calls for: present, shape, schemes that go together.
+// The views borrow from `file`. Throws Error naming the tensor, expected and found.
+Weights bind_weights(const LeqReader& file, const ModelConfig& config, Backend& backend);
+
+// Finds a stored tensor by name; nullptr where there is none.
+using TensorFinder = std::function<const StoredTensor*(std::string_view name)>;
+// The same for tensors from elsewhere (synthetic ones); `source` names them in errors.
+Weights bind_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
+                     Backend& backend);
+
+}  // namespace leq

@@ -1,0 +1,90 @@
+#include "tensor/quant_scheme.h"
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace leq {
+namespace {
+
+constexpr int kGroups[] = {32, 64, 128};
+
+}  // namespace
+
+std::optional<QuantScheme> parse_scheme(std::string_view name) {
+  if (name == "f32") return QuantScheme{CodeKind::f32, 32, Scaling::none, 0};
+  if (name == "f16") return QuantScheme{CodeKind::f16, 16, Scaling::none, 0};
+  if (name == "bf16") return QuantScheme{CodeKind::bf16, 16, Scaling::none, 0};
+  if (name == "nf4") return QuantScheme{CodeKind::nf4, 4, Scaling::group, 64};
+  if (name == "b1") return QuantScheme{CodeKind::b1, 1, Scaling::row, 0};
+  QuantScheme scheme{CodeKind::int_, 0, Scaling::row, 0};
+  if (name.starts_with("uint")) {
+    scheme.kind = CodeKind::uint_;
+    name.remove_prefix(4);
+  } else if (name.starts_with("int")) {
+    name.remove_prefix(3);
+  } else {
+    return std::nullopt;
+  }
+  if (name.empty() || std::string_view("8432").find(name[0]) == std::string_view::npos) {
+    return std::nullopt;
+  }
+  scheme.bits = name[0] - '0';
+  name.remove_prefix(1);
+  if (name.empty()) {
+    if (scheme.bits < 8) scheme = {scheme.kind, scheme.bits, Scaling::group, 128};
+    return scheme;
+  }
+  if (name == "-tensor" && scheme.kind == CodeKind::int_ && scheme.bits == 8) {
+    scheme.scaling = Scaling::tensor;
+    return scheme;
+  }
+  for (const int group : kGroups) {
+    if (name == "-g" + std::to_string(group)) {
+      scheme.scaling = Scaling::group;
+      scheme.group = group;
+      return scheme;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string scheme_name(const QuantScheme& scheme) {
+  switch (scheme.kind) {
+    case CodeKind::f32:
+      return "f32";
+    case CodeKind::f16:
+      return "f16";
+    case CodeKind::bf16:
+      return "bf16";
+    case CodeKind::nf4:
+      return "nf4";
+    case CodeKind::b1:
+      return "b1";
+    case CodeKind::int_:
+    case CodeKind::uint_:
+      break;
+  }
+  std::string name = scheme.kind == CodeKind::int_ ? "int" : "uint";
+  name += std::to_string(scheme.bits);
+  if (scheme.scaling == Scaling::tensor) name += "-tensor";
+  if (scheme.scaling == Scaling::group) name += "-g" + std::to_string(scheme.group);
+  return name;
+}
+
+bool supported(const QuantScheme& scheme) {
+  if (scheme.is_float()) return true;
+  if (scheme.kind != CodeKind::int_) return false;
+  return scheme.bits == 8 || (scheme.bits == 4 && scheme.scaling == Scaling::group);
+}
+
+QuantScheme require_scheme(std::string_view name, std::string_view where) {
+  constexpr std::string_view kOffered = "f32, f16, bf16, int8, int8-g128, int4-g128";
+  const auto scheme = parse_scheme(name);
+  require(scheme.has_value(), where, ": unknown type \"", printable(name), "\"; use one of ",
+          kOffered);
+  require(supported(*scheme), where, ": type ", name,
+          " is not supported by this version; use one of ", kOffered);
+  return *scheme;
+}
+
+}  // namespace leq

@@ -1,0 +1,60 @@
+#include "tensor/weight_layout.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/bytes.h"
+
+namespace leq {
+namespace {
+
+constexpr std::array<std::string_view, 3> kActNames = {"none", "row", "g128"};
+
+}  // namespace
+
+std::string_view act_name(ActKind act) { return kActNames[static_cast<std::size_t>(act)]; }
+
+std::optional<ActKind> parse_act(std::string_view name) {
+  for (std::size_t i = 0; i < kActNames.size(); ++i) {
+    if (kActNames[i] == name) return static_cast<ActKind>(i);
+  }
+  return std::nullopt;
+}
+
+std::int64_t sum_group(const QuantScheme& scheme, ActKind act, std::int64_t columns) {
+  const std::int64_t all = round_up(columns, kPaddedColumns);
+  const std::int64_t of_weight = scheme.scaling == Scaling::group ? scheme.group : all;
+  const std::int64_t of_act = act == ActKind::g128 ? 128 : all;
+  return std::min(of_weight, of_act);
+}
+
+bool sums_are_per_row(const QuantScheme& scheme, ActKind act) {
+  return scheme.scaling != Scaling::group && act == ActKind::row;
+}
+
+PlaneBytes plane_bytes(const QuantScheme& scheme, ActKind act, std::int64_t rows,
+                       std::int64_t columns) {
+  PlaneBytes bytes;
+  const auto bits = static_cast<std::uint64_t>(scheme.bits);
+  if (scheme.is_float()) {
+    bytes.codes = static_cast<std::uint64_t>(rows) * static_cast<std::uint64_t>(columns) * bits / 8;
+    return bytes;
+  }
+  const auto padded_rows = static_cast<std::uint64_t>(round_up(rows, kPanelRows));
+  const auto padded_columns = static_cast<std::uint64_t>(round_up(columns, kPaddedColumns));
+  const bool grouped = scheme.scaling == Scaling::group;
+  const std::uint64_t scales =
+      grouped ? padded_rows * (padded_columns / static_cast<std::uint64_t>(scheme.group))
+              : padded_rows;
+  bytes.codes = padded_rows * padded_columns / 8 * bits;
+  bytes.scales = scales * (grouped ? 2 : 4);
+  if (scheme.kind == CodeKind::uint_) bytes.zeros = scales;
+  if (scheme.kind == CodeKind::int_ && scheme.bits == 8 && act != ActKind::none) {
+    const auto group = static_cast<std::uint64_t>(sum_group(scheme, act, columns));
+    bytes.sums = sums_are_per_row(scheme, act) ? padded_rows * 4
+                                               : padded_rows * (padded_columns / group) * 2;
+  }
+  return bytes;
+}
+
+}  // namespace leq

@@ -1,0 +1,67 @@
+// Where the numbers of one stored weight [rows][columns] lie: the planes of decisions "file format"
+// (docs/leq-format.md) and their byte sizes. Floats lie row-major; integer codes lie in panels of
+// 64 output rows, columns in quads, so that one 64-byte load feeds 16 rows of a dot product:
+//   byte  = panel * 64*Kp*bits/8 + (k/4) / (8/bits) * 256 + (row % 64) * 4 + k % 4
+//   shift = bits * ((k/4) % (8/bits))
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "tensor/dtype.h"
+#include "tensor/quant_scheme.h"
+
+namespace leq {
+
+inline constexpr std::int64_t kPanelRows = 64;
+inline constexpr std::int64_t kPaddedColumns = 128;
+
+// How the inputs of a linear are quantized: a property of the linear, never of batch or device.
+enum class ActKind : std::uint8_t {
+  none,  // f32 inputs
+  row,   // int8, one scale per row (token)
+  g128,  // int8, one scale per row and 128 columns
+};
+std::string_view act_name(ActKind act);  // "none", "row", "g128"
+std::optional<ActKind> parse_act(std::string_view name);
+
+// Bytes of each plane; 0 where the scheme has no such plane.
+struct PlaneBytes {
+  std::uint64_t codes = 0;
+  std::uint64_t scales = 0;  // row: f32[Np]; group: f16[Np/64][Kp/g][64]
+  std::uint64_t zeros = 0;   // u8, same shape as the scales
+  std::uint64_t sums = 0;    // int8 with act row or g128, sums of codes: i32[Np] or
+                             // i16[Np/64][Kp/h][64], see sum_group and sums_are_per_row
+};
+
+// Rows and columns are those of the weight, not padded; both > 0.
+PlaneBytes plane_bytes(const QuantScheme& scheme, ActKind act, std::int64_t rows,
+                       std::int64_t columns);
+
+// Columns that one code sum covers: Kp for row-scaled weights with row activations, else the finer
+// of the weight's and the activation's group.
+std::int64_t sum_group(const QuantScheme& scheme, ActKind act, std::int64_t columns);
+
+// True where an int8 weight stores one i32 sum a row (row scales and act row), false where it
+// stores i16 sums of h = sum_group columns.
+bool sums_are_per_row(const QuantScheme& scheme, ActKind act);
+
+// One stored weight as kernels see it, wherever its bytes lie. A view: the owner outlives it.
+struct WeightView {
+  QuantScheme scheme;
+  ActKind act = ActKind::none;
+  std::int64_t rows = 0;     // N, output channels
+  std::int64_t columns = 0;  // K, input channels
+  const std::byte* codes = nullptr;
+  const void* scales = nullptr;  // const float* (row) or const std::uint16_t* f16 (group)
+  float scale_mul = 1.0f;        // a group scale is f16 * scale_mul
+  const std::uint8_t* zeros = nullptr;
+  const void* sums = nullptr;  // const std::int32_t* or const std::int16_t*
+
+  std::int64_t padded_rows() const { return (rows + 63) / 64 * 64; }
+  std::int64_t padded_columns() const { return (columns + 127) / 128 * 128; }
+};
+
+}  // namespace leq

@@ -1,0 +1,196 @@
+// Runs rope_append and attention of the CPU backend over sequences cut into batches in some way, on
+// pages that hold NaN wherever nothing was written.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cpu/cpu_backend.h"
+#include "base/random.h"
+
+namespace leq::test {
+
+struct AttentionCase {
+  int heads = 4;
+  int kv_heads = 2;
+  int head_dim = 32;
+  int window = 0;
+  KvType key_type = KvType::f32;
+  KvType value_type = KvType::f32;
+  bool rotary = true;
+  bool head_norms = false;
+  RowsFormat output = {};
+
+  std::int64_t width() const { return std::int64_t{heads} * head_dim; }
+  std::int64_t qkv_width() const { return std::int64_t{heads + 2 * kv_heads} * head_dim; }
+};
+
+// One batch: how many further positions of which sequence, in this order.
+struct Part {
+  int sequence = 0;
+  std::int64_t rows = 0;
+};
+using Schedule = std::vector<std::vector<Part>>;
+
+// Sequence 0 in chunks.
+inline Schedule in_chunks(std::int64_t length, std::int64_t chunk) {
+  Schedule schedule;
+  for (std::int64_t done = 0; done < length; done += chunk) {
+    schedule.push_back({{0, std::min(chunk, length - done)}});
+  }
+  return schedule;
+}
+
+// The input row of a position: the same however the batch is cut.
+inline std::vector<float> qkv_row(const AttentionCase& c, int sequence, std::int64_t position) {
+  Random random(static_cast<std::uint64_t>(sequence) * 100003 +
+                static_cast<std::uint64_t>(position) * 17 + 5);
+  std::vector<float> row(static_cast<std::size_t>(c.qkv_width()));
+  for (float& x : row) x = random.normal() * 1.5f;
+  return row;
+}
+
+inline std::vector<float> inverse_frequencies(int head_dim) {
+  std::vector<float> inv;
+  for (int i = 0; i < head_dim / 2; ++i) {
+    const float e = static_cast<float>(2 * i) / static_cast<float>(head_dim);
+    inv.push_back(1.0f / static_cast<float>(std::pow(10000.0, static_cast<double>(e))));
+  }
+  return inv;
+}
+
+inline std::vector<float> head_gain(int head_dim, std::uint64_t seed) {
+  Random random(seed);
+  std::vector<float> gain(static_cast<std::size_t>(head_dim));
+  for (float& g : gain) g = 0.5f + random.uniform();
+  return gain;
+}
+
+class AttentionRun {
+ public:
+  static constexpr std::int64_t kContext = 2048;
+  static constexpr int kSequences = 3;
+
+  AttentionRun(const AttentionCase& c, const CpuOptions& options, std::int64_t largest_batch)
+      : case_(c),
+        backend_(make_cpu_backend(options)),
+        inv_freq_(c.rotary ? inverse_frequencies(c.head_dim) : std::vector<float>{}),
+        q_gain_(head_gain(c.head_dim, 1)),
+        k_gain_(head_gain(c.head_dim, 2)),
+        q_norm_{NormKind::rms, q_gain_.data(), nullptr, 1e-6f, c.head_dim},
+        k_norm_{NormKind::rms, k_gain_.data(), nullptr, 1e-6f, c.head_dim},
+        rope_(backend_->allocate_rope(inv_freq_, 1.0f, kContext)),
+        qkv_(backend_->allocate_rows(largest_batch, c.qkv_width(), {})),
+        out_(backend_->allocate_rows(largest_batch, c.width(), c.output)) {
+    shape_.heads = c.heads;
+    shape_.kv_heads = c.kv_heads;
+    shape_.head_dim = c.head_dim;
+    shape_.window = c.window;
+    shape_.rotary = c.rotary;
+    if (c.head_norms) {
+      shape_.q_norm = &q_norm_;
+      shape_.k_norm = &k_norm_;
+    }
+    backend_->reserve(largest_batch, shape_, kContext);
+    take_pages();
+  }
+
+  // Outputs of all positions by sequence: rows(sequence)[position][H d].
+  void run(const Schedule& schedule) {
+    for (const auto& parts : schedule) step(parts);
+  }
+
+  const std::vector<float>& values(int sequence) const { return values_[sequence]; }
+  const std::vector<std::uint8_t>& codes(int sequence) const { return codes_[sequence]; }
+  const std::vector<float>& scales(int sequence) const { return scales_[sequence]; }
+  // q after norm, rotation and its factor, [position][H d].
+  const std::vector<float>& queries(int sequence) const { return queries_[sequence]; }
+  const KvLayer& layer() const { return layer_; }
+  std::span<const std::int32_t> pages(int sequence) const { return pages_[sequence]; }
+  Backend& backend() { return *backend_; }
+
+ private:
+  // Page tables in no particular order, so that neighbours in a sequence are none in memory.
+  void take_pages() {
+    constexpr std::int32_t kPages = kContext / kPageTokens;
+    layer_.key_type = case_.key_type;
+    layer_.value_type = case_.value_type;
+    layer_.key_page_bytes =
+        backend_->key_page_bytes(case_.key_type, case_.kv_heads, case_.head_dim);
+    layer_.value_page_bytes =
+        backend_->value_page_bytes(case_.value_type, case_.kv_heads, case_.head_dim);
+    keys_ = Buffer(*backend_, layer_.key_page_bytes * kPages * kSequences);
+    values_memory_ = Buffer(*backend_, layer_.value_page_bytes * kPages * kSequences);
+    std::memset(keys_.data(), 0xff, keys_.size());  // NaN as f32 and as f16
+    std::memset(values_memory_.data(), 0xff, values_memory_.size());
+    layer_.keys = keys_.data();
+    layer_.values = values_memory_.data();
+    for (std::int32_t page = 0; page < kPages; ++page) {
+      for (int s = 0; s < kSequences; ++s) {
+        pages_[s].push_back((page * 7 % kPages) * kSequences + (s + page) % kSequences);
+      }
+    }
+  }
+
+  void step(const std::vector<Part>& parts) {
+    std::vector<SequenceRun> runs;
+    std::int64_t row = 0;
+    for (const Part& part : parts) {
+      SequenceRun run;
+      run.sequence = part.sequence;
+      run.first_row = row;
+      run.rows = part.rows;
+      run.first_position = lengths_[part.sequence];
+      run.pages = pages_[part.sequence];
+      for (std::int64_t i = 0; i < part.rows; ++i, ++row) {
+        const auto input = qkv_row(case_, part.sequence, run.first_position + i);
+        std::copy(input.begin(), input.end(), qkv_.values + row * qkv_.value_stride);
+      }
+      lengths_[part.sequence] += part.rows;
+      runs.push_back(run);
+    }
+    const BatchView batch{row, runs};
+    backend_->rope_append(qkv_, batch, shape_, rope_, layer_);
+    backend_->attention(qkv_, batch, shape_, layer_, out_);
+    for (const SequenceRun& run : runs) collect(run);
+  }
+
+  void collect(const SequenceRun& run) {
+    for (std::int64_t row = run.first_row; row < run.first_row + run.rows; ++row) {
+      const auto add = [&](auto& target, const auto* from, std::int64_t count) {
+        if (from != nullptr)
+          target[run.sequence].insert(target[run.sequence].end(), from, from + count);
+      };
+      add(queries_, qkv_.values + row * qkv_.value_stride, case_.width());
+      if (out_.values != nullptr) {
+        add(values_, out_.values + row * out_.value_stride, case_.width());
+      }
+      if (out_.codes != nullptr) {
+        add(codes_, out_.codes + row * out_.code_stride, out_.code_stride - 64);
+        add(scales_, out_.scales + row * out_.scale_stride, out_.scale_stride);
+      }
+    }
+  }
+
+  AttentionCase case_;
+  std::unique_ptr<Backend> backend_;
+  AttentionShape shape_;
+  std::vector<float> inv_freq_, q_gain_, k_gain_;
+  Norm q_norm_, k_norm_;
+  RopeTable rope_;
+  Rows qkv_, out_;
+  Buffer keys_, values_memory_;
+  KvLayer layer_;
+  std::vector<std::int32_t> pages_[kSequences];
+  std::int64_t lengths_[kSequences] = {};
+  std::vector<float> values_[kSequences], scales_[kSequences], queries_[kSequences];
+  std::vector<std::uint8_t> codes_[kSequences];
+};
+
+}  // namespace leq::test

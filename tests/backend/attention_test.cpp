@@ -1,0 +1,283 @@
+// Attention over the paged cache: right against double and against the written order of operations,
+// and equal bit for bit for every instruction set, thread count, chunk and batch.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "backend/attention_oracle.h"
+#include "backend/attention_run.h"
+#include "base/cpu_features.h"
+#include "base/error.h"
+
+namespace leq::test {
+namespace {
+
+// Against double: f32 sums of up to 700 values of size 5 and angles up to 700 rad, whose f32
+// product is off by 700 * 2^-24 = 4e-5; f16 keys and values are off by 2^-11 of themselves, int8 by
+// half a step of about 10/255 in keys of 32 to 256 dimensions, values and queries.
+constexpr double kTolerance[] = {4e-4, 8e-3, 0.25};
+
+constexpr KvType kTypes[] = {KvType::f32, KvType::f16, KvType::int8};
+
+std::string describe(const AttentionCase& c) {
+  return std::to_string(c.heads) + "/" + std::to_string(c.kv_heads) + " heads of " +
+         std::to_string(c.head_dim) + " window " + std::to_string(c.window) + " " +
+         std::string(kv_type_name(c.key_type)) + " " + std::string(kv_type_name(c.value_type));
+}
+
+std::vector<std::uint32_t> bits(const std::vector<float>& values) {
+  std::vector<std::uint32_t> all;
+  for (const float v : values) all.push_back(std::bit_cast<std::uint32_t>(v));
+  return all;
+}
+
+void expect_near_double(const AttentionCase& c, const AttentionRun& run, std::int64_t length,
+                        std::int64_t step) {
+  const NaiveAttention naive(c, 0, length);
+  const double tolerance =
+      kTolerance[std::max(static_cast<int>(c.key_type), static_cast<int>(c.value_type))];
+  for (std::int64_t t = 0; t < length;
+       t = t + step < length || t == length - 1 ? t + step : length - 1) {
+    for (int h = 0; h < c.heads; ++h) {
+      const auto want = naive.output(t, h);
+      for (int i = 0; i < c.head_dim; ++i) {
+        const float have =
+            run.values(0)[static_cast<std::size_t>((t * c.heads + h) * c.head_dim + i)];
+        ASSERT_NEAR(have, want[static_cast<std::size_t>(i)], tolerance)
+            << describe(c) << " position " << t << " head " << h << " dimension " << i;
+      }
+    }
+  }
+}
+
+TEST(Attention, AgreesWithDoubleForEveryShapeAndType) {
+  const Isa best = supported_isas().back();
+  for (const int dim : {20, 22, 32, 64, 80, 96, 128, 256}) {
+    for (const int group : {1, 2, 5}) {
+      for (const KvType type : kTypes) {
+        AttentionCase c;
+        c.heads = 2 * group;
+        c.head_dim = dim;
+        c.key_type = c.value_type = type;
+        c.window = group == 2 ? 50 : 0;
+        c.head_norms = dim == 128;
+        c.rotary = dim != 64;
+        AttentionRun run(c, {2, best}, 90);
+        run.run(in_chunks(90, 90));
+        expect_near_double(c, run, 90, 13);
+      }
+    }
+  }
+}
+
+TEST(Attention, AgreesWithDoubleOverSpans) {
+  for (const KvType type : kTypes) {
+    for (const int window : {0, 300}) {
+      AttentionCase c;
+      c.key_type = c.value_type = type;
+      c.window = window;
+      AttentionRun run(c, {2, supported_isas().back()}, 700);
+      run.run(in_chunks(700, 700));
+      expect_near_double(c, run, 700, 97);
+    }
+  }
+}
+
+TEST(Attention, FollowsTheWrittenOrderBitForBit) {
+  for (const KvType keys : kTypes) {
+    for (const KvType values : kTypes) {
+      for (const int window : {0, 530}) {
+        AttentionCase c;
+        c.key_type = keys;
+        c.value_type = values;
+        c.window = window;
+        c.head_dim = 22;
+        AttentionRun run(c, {1, Isa::portable}, 1100);
+        run.run(in_chunks(1100, 400));
+        const SpanAttention written(c, run, 0);
+        for (const std::int64_t t : {0, 1, 15, 16, 63, 64, 511, 512, 513, 700, 1023, 1024, 1099}) {
+          for (int h = 0; h < c.heads; ++h) {
+            const auto want = written.output(t, h);
+            const float* have = run.values(0).data() + (t * c.heads + h) * c.head_dim;
+            ASSERT_EQ(bits(want), bits({have, have + c.head_dim}))
+                << describe(c) << " position " << t << " head " << h;
+          }
+        }
+      }
+    }
+  }
+}
+
+// One case of the grid below: all cuts of the same sequence give the same bits.
+void expect_one_result(const AttentionCase& c, std::int64_t length,
+                       const std::vector<std::int64_t>& chunks) {
+  AttentionRun first(c, {1, Isa::portable_v3}, length);
+  first.run(in_chunks(length, length));
+  const auto want = bits(first.values(0));
+  ASSERT_EQ(want.size(), static_cast<std::size_t>(length * c.width()));
+  for (const float v : first.values(0)) ASSERT_TRUE(std::isfinite(v)) << describe(c);
+  for (const Isa isa : supported_isas()) {
+    if (isa == Isa::portable)
+      continue;  // the same source as portable-v3: compared below, it is slow
+    for (const int threads : {1, 2, 4}) {
+      for (const std::int64_t chunk : chunks) {
+        AttentionRun run(c, {threads, isa}, std::min(chunk, length));
+        run.run(in_chunks(length, chunk));
+        ASSERT_EQ(want, bits(run.values(0))) << describe(c) << " " << isa_name(isa) << " "
+                                             << threads << " threads, chunks of " << chunk;
+      }
+    }
+  }
+}
+
+TEST(Attention, SameBitsForEveryIsaThreadCountAndChunk) {
+  if (supported_isas().size() < 2) GTEST_SKIP() << "one instruction set alone";
+  for (const KvType keys : kTypes) {
+    for (const KvType values : kTypes) {
+      AttentionCase c;
+      c.heads = 6;
+      c.kv_heads = 2;
+      c.head_dim = 20;
+      c.key_type = keys;
+      c.value_type = values;
+      c.window = keys == values ? 0 : 550;
+      expect_one_result(c, 620, {7, 64, 512, 620});
+    }
+  }
+}
+
+TEST(Attention, SameBitsForEveryHeadSizeAndGroup) {
+  if (supported_isas().size() < 2) GTEST_SKIP() << "one instruction set alone";
+  for (const int dim : {32, 64, 80, 96, 128, 256}) {
+    for (const int group : {1, 4, 8}) {
+      for (const KvType type : kTypes) {
+        AttentionCase c;
+        c.heads = group;
+        c.kv_heads = 1;
+        c.head_dim = dim;
+        c.key_type = c.value_type = type;
+        c.head_norms = group == 4;
+        expect_one_result(c, 70, {9, 70});
+      }
+    }
+  }
+}
+
+TEST(Attention, BaselineBuildOfThePortableKernelsAgrees) {
+  for (const KvType type : kTypes) {
+    AttentionCase c;
+    c.key_type = c.value_type = type;
+    c.window = 100;
+    AttentionRun baseline(c, {2, Isa::portable}, 520), best(c, {2, supported_isas().back()}, 520);
+    baseline.run(in_chunks(520, 130));
+    best.run(in_chunks(520, 520));
+    ASSERT_EQ(bits(baseline.values(0)), bits(best.values(0))) << describe(c);
+  }
+}
+
+// Decoding at depth cuts one row's work by spans.
+TEST(Attention, OneByOneGivesTheBitsOfOneChunk) {
+  for (const KvType type : kTypes) {
+    for (const int window : {0, 700}) {
+      AttentionCase c;
+      c.heads = 4;
+      c.kv_heads = 1;
+      c.key_type = c.value_type = type;
+      c.window = window;
+      const Isa isa = supported_isas().back();
+      AttentionRun whole(c, {1, isa}, 1700), steps(c, {4, isa}, 512);
+      whole.run(in_chunks(1700, 1700));
+      Schedule schedule = in_chunks(1500, 500);
+      for (int i = 0; i < 200; ++i) schedule.push_back({{0, 1}});
+      steps.run(schedule);
+      ASSERT_EQ(bits(whole.values(0)), bits(steps.values(0))) << describe(c);
+    }
+  }
+}
+
+TEST(Attention, BatchCompositionChangesNothing) {
+  for (const KvType type : kTypes) {
+    AttentionCase c;
+    c.heads = 5;
+    c.kv_heads = 1;
+    c.key_type = c.value_type = type;
+    const Isa isa = supported_isas().back();
+    AttentionRun alone(c, {2, isa}, 600), mixed(c, {2, isa}, 600);
+    alone.run({{{0, 560}}, {{1, 90}}, {{2, 33}}});
+    mixed.run(
+        {{{1, 30}, {0, 400}}, {{0, 1}, {2, 1}, {1, 1}}, {{2, 32}, {0, 100}, {1, 59}}, {{0, 59}}});
+    for (int s = 0; s < 3; ++s) {
+      ASSERT_EQ(bits(alone.values(s)), bits(mixed.values(s))) << describe(c) << " sequence " << s;
+    }
+  }
+}
+
+// Codes of the output are those of its f32 rows, whichever thread finishes a group of columns.
+TEST(Attention, QuantizedOutputsAreTheQuantizedRows) {
+  for (const ActKind act : {ActKind::row, ActKind::g128}) {
+    for (const int dim : {20, 64, 96, 256}) {
+      AttentionCase c;
+      c.heads = 6;
+      c.kv_heads = 3;
+      c.head_dim = dim;
+      AttentionRun floats(c, {1, Isa::portable}, 40);
+      floats.run(in_chunks(40, 40));
+      c.output = {act == ActKind::row, act, true, 0};
+      AttentionRun coded(c, {4, supported_isas().back()}, 40);
+      coded.run(in_chunks(40, 40));
+      const std::int64_t width = c.width(), padded = (width + 127) / 128 * 128;
+      const std::int64_t group = act == ActKind::row ? width : 128;
+      const std::int64_t scales = act == ActKind::row ? 1 : padded / 128;
+      for (std::int64_t t = 0; t < 40; ++t) {
+        const float* x = floats.values(0).data() + t * width;
+        for (std::int64_t k = 0; k < padded; ++k) {
+          const int code = coded.codes(0)[static_cast<std::size_t>(t * padded + k)];
+          if (k >= width) {
+            ASSERT_EQ(code, 128) << "pad " << k;
+            continue;
+          }
+          const std::int64_t first = k / group * group;
+          float a = 0;
+          for (std::int64_t i = first; i < std::min(first + group, width); ++i) {
+            a = std::max(a, std::abs(x[i]));
+          }
+          const float scale = coded.scales(0)[static_cast<std::size_t>(t * scales + k / group)];
+          ASSERT_EQ(scale, a / 127.0f) << describe(c) << " row " << t << " column " << k;
+          ASSERT_EQ(code, 128 + static_cast<int>(std::nearbyint(x[k] * (127.0f / a))));
+        }
+      }
+    }
+  }
+}
+
+TEST(Attention, NamesTheRowThatIsNotFinite) {
+  AttentionCase c;
+  const auto backend = make_cpu_backend({2, supported_isas().back()});
+  AttentionShape shape{c.heads, c.kv_heads, c.head_dim, 0, nullptr, nullptr, false};
+  backend->reserve(8, shape, 64);
+  Rows qkv = backend->allocate_rows(8, c.qkv_width(), {});
+  qkv.values[5 * qkv.value_stride + 3] = std::nanf("");
+  RopeTable rope = backend->allocate_rope({}, 1.0f, 64);
+  Buffer keys(*backend, backend->key_page_bytes(KvType::f16, c.kv_heads, c.head_dim));
+  Buffer values(*backend, backend->value_page_bytes(KvType::f16, c.kv_heads, c.head_dim));
+  const KvLayer kv{KvType::f16,   KvType::f16, keys.data(),
+                   values.data(), keys.size(), values.size()};
+  const std::int32_t pages[] = {0};
+  SequenceRun run;
+  run.rows = 8;
+  run.pages = pages;
+  try {
+    backend->rope_append(qkv, {8, {&run, 1}}, shape, rope, kv);
+    FAIL() << "a NaN went into the cache";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("token 5"), std::string::npos) << error.what();
+  }
+  run.first_position = 60;  // beyond the only page
+  EXPECT_THROW(backend->rope_append(qkv, {8, {&run, 1}}, shape, rope, kv), Error);
+}
+
+}  // namespace
+}  // namespace leq::test

@@ -1,0 +1,165 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "convert/hf_import.h"
+#include "shared_data.h"
+
+namespace leq {
+namespace {
+
+std::string error_of(const Json& json) {
+  try {
+    import_hf_config(json.dump(), "config.json");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+Json llama() {
+  return {{"model_type", "llama"},
+          {"architectures", {"LlamaForCausalLM"}},
+          {"hidden_size", 2048},
+          {"intermediate_size", 5632},
+          {"num_hidden_layers", 22},
+          {"num_attention_heads", 32},
+          {"num_key_value_heads", 4},
+          {"vocab_size", 32000},
+          {"max_position_embeddings", 2048},
+          {"rms_norm_eps", 1e-5},
+          {"hidden_act", "silu"},
+          {"tie_word_embeddings", false}};
+}
+
+ModelConfig read(const Json& json) { return import_hf_config(json.dump(), "config.json"); }
+
+TEST(HfConfig, ReadsEveryPublicConfigOfOurFamilies) {
+  LEQ_SHARED_OR_SKIP(folder, "data/configs");
+  struct Want {
+    const char* name;
+    std::int64_t parameters;  // as published, in tenths of a billion
+  };
+  for (const Want& want : {Want{"Llama-3.1-8B", 80},
+                           {"Llama-3.2-3B", 32},
+                           {"Qwen2.5-3B", 31},
+                           {"Qwen2.5-7B", 76},
+                           {"Qwen2.5-14B", 148},
+                           {"Qwen3-4B", 40},
+                           {"Qwen3-8B", 82},
+                           {"Qwen3-14B", 148},
+                           {"Qwen3-32B", 328},
+                           {"llama-2-7b", 67},
+                           {"llama-2-13b", 130},
+                           {"TinyLlama-1.1B-Chat-v1.0", 11},
+                           {"gpt2", 1},
+                           {"Qwen2-7B-Instruct", 76}}) {
+    const auto path = folder / want.name / "config.json";
+    const ModelConfig config = import_hf_config(read_file(path, 1 << 20), path.string());
+    EXPECT_EQ((parameter_count(config) + 50'000'000) / 100'000'000, want.parameters) << want.name;
+  }
+}
+
+TEST(HfConfig, RefusesOtherArchitecturesByName) {
+  LEQ_SHARED_OR_SKIP(folder, "data/configs");
+  for (const auto& [name, word] :
+       {std::pair{"Qwen3-30B-A3B", "qwen3_moe"}, {"Qwen-VL-Chat-Int4", "qwen"}}) {
+    const auto path = folder / name / "config.json";
+    try {
+      import_hf_config(read_file(path, 1 << 20), path.string());
+      FAIL() << name;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(HfConfig, ReadsTransformers4And5Spellings) {
+  Json four = llama(), five = llama();
+  four["rope_theta"] = 500000.0;
+  four["rope_scaling"] = {{"rope_type", "llama3"},
+                          {"factor", 32.0},
+                          {"low_freq_factor", 1.0},
+                          {"high_freq_factor", 4.0},
+                          {"original_max_position_embeddings", 8192}};
+  five["rope_parameters"] = four["rope_scaling"];
+  five["rope_parameters"]["rope_theta"] = 500000.0;
+  EXPECT_EQ(read(four), read(five));
+  EXPECT_EQ(read(four).rope_scaling.kind, RopeScalingKind::llama3);
+}
+
+TEST(HfConfig, MistralWindowFollowsTransformersDefaults) {
+  Json json = llama();
+  json["model_type"] = "mistral";
+  json["architectures"] = {"MistralForCausalLM"};
+  EXPECT_EQ(read(json).window(0), 4096);
+  json["sliding_window"] = nullptr;
+  EXPECT_EQ(read(json).window(0), 0);
+  json["sliding_window"] = 128;
+  EXPECT_EQ(read(json).window(21), 128);
+}
+
+TEST(HfConfig, QwenWindowStartsAtMaxWindowLayers) {
+  Json json = llama();
+  json["model_type"] = "qwen2";
+  json["architectures"] = {"Qwen2ForCausalLM"};
+  json["sliding_window"] = 512;
+  json["max_window_layers"] = 20;
+  EXPECT_TRUE(read(json).windows.empty());
+  json["use_sliding_window"] = true;
+  const ModelConfig config = read(json);
+  EXPECT_EQ(config.window(19), 0);
+  EXPECT_EQ(config.window(20), 512);
+}
+
+TEST(HfConfig, RefusesWhatItDoesNotComputeByName) {
+  const auto with = [](const char* key, Json value) {
+    Json json = llama();
+    json[key] = std::move(value);
+    return error_of(json);
+  };
+  EXPECT_NE(with("rope_scaling", {{"rope_type", "longrope"}, {"factor", 2.0}})
+                .find("rope_scaling type longrope"),
+            std::string::npos);
+  EXPECT_NE(with("hidden_act", "gelu").find("hidden_act \"gelu\""), std::string::npos);
+  EXPECT_NE(with("quantization_config", {{"quant_method", "gptq"}}).find("gptq"),
+            std::string::npos);
+  EXPECT_NE(with("partial_rotary_factor", 0.5).find("partial_rotary_factor"), std::string::npos);
+  EXPECT_NE(with("architectures", {"LlamaForSequenceClassification"})
+                .find("LlamaForSequenceClassification"),
+            std::string::npos);
+}
+
+TEST(HfConfig, RefusesShapesThatContradictThemselves) {
+  const auto with = [](const char* key, Json value) {
+    Json json = llama();
+    json[key] = std::move(value);
+    return error_of(json);
+  };
+  EXPECT_NE(with("num_key_value_heads", 5).find("no multiple"), std::string::npos);
+  EXPECT_NE(with("num_attention_heads", 0), "");
+  EXPECT_NE(with("head_dim", 63).find("even"), std::string::npos);
+  EXPECT_NE(with("hidden_size", "2048"), "");
+  EXPECT_NE(with("num_hidden_layers", -1), "");
+  EXPECT_NE(with("vocab_size", 1ll << 40), "");
+  EXPECT_NE(with("rms_norm_eps", nullptr), "");
+}
+
+TEST(HfConfig, SurvivesTheConfigWrittenIntoAFile) {
+  Json json = llama();
+  json["model_type"] = "mistral";
+  json["architectures"] = {"MistralForCausalLM"};
+  json["sliding_window"] = 100;
+  json["rope_scaling"] = {{"type", "yarn"},
+                          {"factor", 4.0},
+                          {"attention_factor", 1.25},
+                          {"original_max_position_embeddings", 512}};
+  const ModelConfig config = read(json);
+  EXPECT_EQ(config_from_json(config_to_json(config), "again"), config);
+}
+
+}  // namespace
+}  // namespace leq

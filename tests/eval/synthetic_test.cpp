@@ -1,0 +1,166 @@
+#include "eval/synthetic.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "tensor/pack.h"
+
+namespace leq {
+namespace {
+
+std::map<std::string, const StoredTensor*> by_name(const SyntheticModel& model) {
+  std::map<std::string, const StoredTensor*> tensors;
+  for (const StoredTensor& tensor : model.tensors()) tensors[tensor.name] = &tensor;
+  return tensors;
+}
+
+SyntheticModel small_model(const char* type, int threads) {
+  ThreadPool pool(threads);
+  return SyntheticModel({"llama-110m", require_scheme(type, "test"), 1}, 0, pool);
+}
+
+// Parameter counts that the publishers state.
+TEST(Synthetic, CountsParametersAsPublished) {
+  const std::map<std::string, std::int64_t> published = {
+      {"gpt2-124m", 124439808}, {"llama-110m", 109529856},  {"tinyllama-1.1b", 1100048384},
+      {"llama-7b", 6738415616}, {"mistral-7b", 7241732096}, {"qwen3-14b", 14768307200}};
+  ASSERT_EQ(published.size(), synthetic_shapes().size());
+  for (const auto& [shape, count] : published) {
+    const ModelConfig config = synthetic_config(shape, 0);
+    EXPECT_NO_THROW(check_config(config, shape));
+    EXPECT_EQ(parameter_count(config), count) << shape;
+  }
+}
+
+TEST(Synthetic, MakesAsManyNumbersAsTheConfigurationCounts) {
+  ThreadPool pool(1);
+  for (const char* shape : {"gpt2-124m", "llama-110m"}) {
+    const SyntheticModel model({shape, require_scheme("int8", "test"), 2}, 0, pool);
+    std::int64_t numbers = 0;
+    for (const StoredTensor& tensor : model.tensors()) {
+      numbers += tensor.view.rows * tensor.view.columns;
+    }
+    EXPECT_EQ(numbers, parameter_count(model.config())) << shape;
+  }
+}
+
+TEST(Synthetic, ReadsItsNames) {
+  const SyntheticSpec spec = parse_synthetic("synthetic:qwen3-14b:int4-g64:layers=8");
+  EXPECT_EQ(spec.shape, "qwen3-14b");
+  EXPECT_EQ(scheme_name(spec.type), "int4-g64");
+  EXPECT_EQ(spec.layers, 8);
+  EXPECT_EQ(parse_synthetic("synthetic:llama-7b:f16").layers, 0);
+  EXPECT_TRUE(is_synthetic("synthetic:"));
+  EXPECT_FALSE(is_synthetic("models/synthetic.leq"));
+  for (const char* bad :
+       {"synthetic:llama-7b", "synthetic:llama-8b:int8", "synthetic:llama-7b:q4_0",
+        "synthetic:llama-7b:int8:layers=0", "synthetic:llama-7b:int8:layers=33",
+        "synthetic:llama-7b:int8:layers", "synthetic:llama-7b:int8:layers=2:x"}) {
+    EXPECT_THROW(parse_synthetic(bad), Error) << bad;
+  }
+}
+
+// Sums by the definition of the file format, from codes read one by one.
+void expect_sums_of_codes(const WeightView& view, const std::string& name) {
+  const std::int64_t group = sum_group(view.scheme, view.act, view.columns);
+  const std::int64_t groups = view.padded_columns() / group;
+  const bool by_row = view.scheme.scaling == Scaling::row && view.act == ActKind::row;
+  for (std::int64_t row = 0; row < view.padded_rows(); row += 61) {
+    for (std::int64_t g = 0; g < groups; ++g) {
+      std::int64_t sum = 0;
+      for (std::int64_t k = g * group; row < view.rows && k < (g + 1) * group; ++k) {
+        sum += code_at(view, row, k);
+      }
+      const std::int64_t index = (row / 64 * groups + g) * 64 + row % 64;
+      const std::int64_t stored = by_row ? static_cast<const std::int32_t*>(view.sums)[index]
+                                         : static_cast<const std::int16_t*>(view.sums)[index];
+      ASSERT_EQ(stored, sum) << name << " row " << row << " group " << g;
+    }
+  }
+}
+
+TEST(Synthetic, StoresTheSumsOfItsCodes) {
+  for (const char* type : {"int8", "int8-g128", "int8-g32"}) {
+    const SyntheticModel model = small_model(type, 1);
+    for (const StoredTensor& tensor : model.tensors()) {
+      if (tensor.view.sums == nullptr || tensor.name == "token_embedding") continue;
+      expect_sums_of_codes(tensor.view, std::string(type) + " " + tensor.name);
+    }
+  }
+}
+
+TEST(Synthetic, PadsHoldValueZeroAndScaleOne) {
+  ThreadPool pool(2);
+  const SyntheticModel model({"gpt2-124m", require_scheme("int8", "test"), 1}, 0, pool);
+  const WeightView& table = by_name(model).at("token_embedding")->view;
+  ASSERT_EQ(table.rows, 50257);
+  for (std::int64_t row = table.rows; row < table.padded_rows(); ++row) {
+    EXPECT_EQ(static_cast<const float*>(table.scales)[row], 1.0f);
+    for (std::int64_t k = 0; k < table.columns; k += 5) ASSERT_EQ(code_at(table, row, k), 0);
+  }
+}
+
+// A linear's rows have a sum of squares near 1: it keeps the variance of its input.
+TEST(Synthetic, LinearsKeepTheVarianceOfTheirInput) {
+  for (const char* type : {"f32", "bf16", "f16", "int8", "int8-g128", "int4-g128", "int4-g32"}) {
+    const SyntheticModel model = small_model(type, 1);
+    for (const char* name : {"layers.0.q", "layers.0.down"}) {
+      const WeightView& view = by_name(model).at(name)->view;
+      std::vector<float> row(static_cast<std::size_t>(view.columns));
+      double squares = 0;
+      constexpr int kRows = 64;
+      for (int i = 0; i < kRows; ++i) {
+        unpack_row(view, i, row);
+        for (const float value : row) {
+          ASSERT_TRUE(std::isfinite(value));
+          squares += static_cast<double>(value) * value;
+        }
+      }
+      EXPECT_NEAR(squares / kRows, 1.0, 0.3) << type << " " << name;
+    }
+  }
+}
+
+TEST(Synthetic, RowsDiffer) {
+  for (const char* type : {"f16", "int8", "int4-g128"}) {
+    const SyntheticModel model = small_model(type, 1);
+    const WeightView& view = by_name(model).at("layers.0.up")->view;
+    std::vector<float> first(static_cast<std::size_t>(view.columns)), second(first);
+    for (const std::int64_t other : {1, 63, 64, 128, 2047}) {
+      unpack_row(view, 0, first);
+      unpack_row(view, other, second);
+      EXPECT_NE(first, second) << type << " row " << other;
+    }
+  }
+}
+
+TEST(Synthetic, IsTheSameForAnyNumberOfThreads) {
+  const SyntheticModel one = small_model("int8-g128", 1);
+  const SyntheticModel three = small_model("int8-g128", 3);
+  ASSERT_EQ(one.weight_bytes(), three.weight_bytes());
+  for (std::size_t i = 0; i < one.tensors().size(); ++i) {
+    const StoredTensor& a = one.tensors()[i];
+    const StoredTensor& b = three.tensors()[i];
+    const PlaneBytes bytes = plane_bytes(a.view.scheme, a.view.act, a.view.rows, a.view.columns);
+    EXPECT_EQ(std::memcmp(a.view.codes, b.view.codes, bytes.codes), 0) << a.name;
+    if (bytes.scales > 0) {
+      EXPECT_EQ(std::memcmp(a.view.scales, b.view.scales, bytes.scales), 0) << a.name;
+    }
+  }
+}
+
+TEST(Synthetic, HoldsLongerContextsThanTheShape) {
+  ThreadPool pool(1);
+  const SyntheticModel model({"gpt2-124m", require_scheme("int8", "test"), 1}, 5000, pool);
+  EXPECT_EQ(model.config().context, 5000);
+  EXPECT_EQ(by_name(model).at("position_embedding")->shape, (Shape{5000, 768}));
+}
+
+}  // namespace
+}  // namespace leq

@@ -1,0 +1,189 @@
+// Conversations: turns, replies written again, the KV cache across turns, refused prompts.
+#include "generate/chat_session.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "base/error.h"
+#include "models_fixture.h"
+#include "platform/make_backend.h"
+#include "shared_data.h"
+
+namespace leq {
+namespace {
+
+const std::atomic<bool> kNotInterrupted = false;
+const TextSink kNoSink = [](std::string_view) {};
+
+// A small chat model with a conversation.
+struct Chat {
+  Chat(const std::filesystem::path& folder, std::int64_t context = 0, std::int64_t max_tokens = 24)
+      : backend(make_backend({.device = "cpu", .threads = 1})),
+        model(test::quantized(folder, "int8"), {}),
+        run(model, *backend, limits(model, context)),
+        generator(run, model.tokenizer(), {.sampling = settings()}),
+        format(ChatTemplate::recognise(model.chat_template(), "test")),
+        session(generator, model.tokenizer(), format, options(model, max_tokens)) {}
+
+  static RunLimits limits(const Model& model, std::int64_t context) {
+    RunLimits limits;
+    limits.context = context;
+    return resolve_limits(limits, model.config());
+  }
+  static SamplingSettings settings() {
+    SamplingSettings settings;
+    settings.seed = 5;
+    return settings;
+  }
+  static ChatSessionOptions options(const Model& model, std::int64_t max_tokens) {
+    ChatSessionOptions options;
+    options.rendering = chat_options(model.tokenizer());
+    options.stop.end_tokens = model.generation().end_tokens;
+    options.stop.max_tokens = max_tokens;
+    return options;
+  }
+  Reply say(const std::string& text) { return session.say(text, kNoSink, kNotInterrupted); }
+  Reply regenerate() { return session.regenerate(kNoSink, kNotInterrupted); }
+
+  std::unique_ptr<Backend> backend;
+  Model model;
+  Session run;
+  Generator generator;
+  ChatTemplate format;
+  ChatSession session;
+};
+
+class ChatModels : public testing::TestWithParam<const char*> {};
+
+TEST_P(ChatModels, ATurnKeepsTheCacheAndSaysWhatAFreshRunSays) {
+  LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam());
+  Chat chat(folder);
+  chat.say("Tell me a story about a fox.");
+  const ChatState after_first = chat.session.state();
+  ASSERT_EQ(after_first.messages.size(), 2u);
+  const Reply second = chat.say("And then?");
+  EXPECT_GT(second.cached_tokens, 5);
+  Chat fresh(folder);
+  fresh.session.restore(after_first);
+  const Reply alone = fresh.say("And then?");
+  EXPECT_EQ(alone.cached_tokens, 0);
+  EXPECT_EQ(second.tokens, alone.tokens);
+  EXPECT_EQ(chat.session.state().replies, 2u);
+}
+
+TEST_P(ChatModels, ARegeneratedReplyIsAnotherAndRepeatable) {
+  LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam());
+  const auto replies = [&] {
+    Chat chat(folder);
+    std::vector<std::string> texts = {chat.say("Tell me a story about a king.").text};
+    texts.push_back(chat.regenerate().text);
+    texts.push_back(chat.regenerate().text);
+    EXPECT_EQ(chat.session.state().messages.size(), 2u);
+    EXPECT_EQ(chat.session.state().messages.back().content, texts.back());
+    return texts;
+  };
+  const std::vector<std::string> first = replies();
+  EXPECT_NE(first[0], first[1]);
+  EXPECT_NE(first[1], first[2]);
+  EXPECT_EQ(replies(), first);
+}
+
+INSTANTIATE_TEST_SUITE_P(Templates, ChatModels,
+                         testing::Values("storyteller", "mistral-tiny", "qwen2-tiny", "qwen3-tiny"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+TEST(ChatSession, ResetBeginsTheSameConversationAgain) {
+  LEQ_SHARED_OR_SKIP(folder, "models/qwen2-tiny");
+  Chat chat(folder);
+  chat.session.set_system("Tell fairy tales.");
+  const std::string first = chat.say("A story, please.").text;
+  chat.say("More.");
+  chat.session.reset();
+  EXPECT_EQ(chat.session.system(), "Tell fairy tales.");
+  EXPECT_EQ(chat.session.state().messages.size(), 1u);
+  EXPECT_EQ(chat.say("A story, please.").text, first);
+}
+
+TEST(ChatSession, TheSystemPromptIsPartOfThePrompt) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  Chat chat(folder);
+  const Reply without = chat.say("Hello!");
+  chat.session.reset();
+  chat.session.set_system("You are a storyteller.");
+  const Reply with = chat.say("Hello!");
+  EXPECT_GT(with.cached_tokens + with.fed_tokens, without.cached_tokens + without.fed_tokens);
+  chat.session.set_system("");
+  EXPECT_EQ(chat.session.system(), "");
+  EXPECT_EQ(chat.session.state().messages.size(), 2u);
+}
+
+TEST(ChatSession, ASystemPromptThatTheTemplateRefusesChangesNothing) {
+  LEQ_SHARED_OR_SKIP(folder, "models/mistral-tiny");  // its template knows no system prompt
+  Chat chat(folder);
+  chat.say("Hello!");
+  EXPECT_THROW(chat.session.set_system("You are a storyteller."), Error);
+  EXPECT_EQ(chat.session.system(), "");
+  EXPECT_EQ(chat.session.state().messages.size(), 2u);
+}
+
+TEST(ChatSession, AFullContextLeavesTheConversationAsItWas) {
+  LEQ_SHARED_OR_SKIP(folder, "models/qwen2-tiny");
+  Chat chat(folder, 64);
+  chat.say("Hello!");
+  const ChatState before = chat.session.state();
+  std::string longer;
+  for (int i = 0; i < 40; ++i) longer += "once more ";
+  try {
+    chat.say(longer);
+    FAIL() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("64"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("-c"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(chat.session.state().messages.size(), before.messages.size());
+  EXPECT_EQ(chat.session.state().replies, before.replies);
+}
+
+TEST(ChatSession, ThereIsNothingToRegenerateAtTheStart) {
+  LEQ_SHARED_OR_SKIP(folder, "models/qwen2-tiny");
+  Chat chat(folder);
+  EXPECT_THROW(chat.regenerate(), Error);
+  chat.session.set_system("Be brief.");
+  EXPECT_THROW(chat.regenerate(), Error);
+}
+
+TEST(ChatSession, AnInterruptBeforeTheFirstTokenTakesTheMessageBack) {
+  LEQ_SHARED_OR_SKIP(folder, "models/qwen2-tiny");
+  Chat chat(folder);
+  const std::atomic<bool> interrupted = true;
+  const Reply reply = chat.session.say("Hello!", kNoSink, interrupted);
+  EXPECT_EQ(reply.stopped, StopReason::interrupted);
+  EXPECT_TRUE(chat.session.state().messages.empty());
+}
+
+TEST(ChatSession, TheFirstTextHasNoWhiteSpaceInFront) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  Chat chat(folder);
+  std::string shown;
+  const Reply reply = chat.session.say(
+      "Tell me a story.", [&](std::string_view text) { shown += text; }, kNotInterrupted);
+  ASSERT_FALSE(shown.empty());
+  EXPECT_NE(shown.front(), ' ');
+  EXPECT_TRUE(reply.text.ends_with(shown));
+}
+
+TEST(ChatSession, RestoreRefusesMessagesOutOfOrder) {
+  LEQ_SHARED_OR_SKIP(folder, "models/mistral-tiny");
+  Chat chat(folder);
+  EXPECT_THROW(chat.session.restore({{{"assistant", "Hi"}, {"assistant", "Ho"}}, 1}), Error);
+  EXPECT_TRUE(chat.session.state().messages.empty());
+}
+
+}  // namespace
+}  // namespace leq

@@ -1,0 +1,315 @@
+// Replies of small trained models: the greedy text of their goldens, stop rules, the KV cache kept
+// between prompts, interruption.
+#include "generate/generator.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "models_fixture.h"
+#include "platform/make_backend.h"
+#include "shared_data.h"
+
+namespace leq {
+namespace {
+
+// A small model, opened, with one session.
+struct Engine {
+  Engine(const std::filesystem::path& folder, const std::string& type, std::int64_t context = 0,
+         std::int64_t batch_tokens = 512)
+      : backend(make_backend({.device = "cpu", .threads = 1})),
+        model(test::quantized(folder, type), {}),
+        session(model, *backend, limits(model, context, batch_tokens)) {}
+
+  static RunLimits limits(const Model& model, std::int64_t context, std::int64_t batch_tokens) {
+    RunLimits limits;
+    limits.context = context;
+    limits.batch_tokens = batch_tokens;
+    limits.key_type = limits.value_type = default_kv_type(model.type());
+    return resolve_limits(limits, model.config());
+  }
+  std::vector<Token> encode(const std::string& text) const {
+    return model.tokenizer().encode(text, {.add_bos = model.tokenizer().add_bos()});
+  }
+
+  std::unique_ptr<Backend> backend;
+  Model model;
+  Session session;
+};
+
+SamplingSettings greedy() {
+  SamplingSettings settings;
+  settings.temperature = 0;
+  return settings;
+}
+
+SamplingSettings random_settings(std::uint64_t seed) {
+  SamplingSettings settings;
+  settings.temperature = 1.0f;
+  settings.seed = seed;
+  return settings;
+}
+
+Reply generate(Generator& generator, const std::vector<Token>& prompt, StopRules stop = {},
+               std::uint32_t number = 0) {
+  ReplyRequest request;
+  request.prompt = prompt;
+  request.stop = std::move(stop);
+  request.reply = number;
+  return generator.generate(request);
+}
+
+StopRules at_most(std::int64_t tokens) {
+  StopRules stop;
+  stop.max_tokens = tokens;
+  return stop;
+}
+
+Json golden_of(const std::filesystem::path& folder) {
+  std::ifstream file(folder / "golden.json");
+  return Json::parse(file);
+}
+
+class GreedyText : public testing::TestWithParam<const char*> {};
+
+TEST_P(GreedyText, EqualsTheGoldenWhereItsMarginsAreSure) {
+  LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam());
+  Engine engine(folder, "f32");
+  // The goldens ban end tokens.
+  const GeneratorOptions options = {.sampling = greedy(),
+                                    .banned = engine.model.generation().end_tokens};
+  Generator generator(engine.session, engine.model.tokenizer(), options);
+  for (const Json& prompt : golden_of(folder)["prompts"]) {
+    const auto ids = prompt["ids"].get<std::vector<Token>>();
+    const auto expected = prompt["greedy_ids"].get<std::vector<Token>>();
+    const auto sure = prompt["greedy_sure_tokens"].get<std::size_t>();
+    if (ids.size() + sure > static_cast<std::size_t>(generator.context())) continue;
+    const Reply reply =
+        generate(generator, ids, at_most(static_cast<std::int64_t>(expected.size())));
+    ASSERT_GE(reply.tokens.size(), sure);
+    const std::vector<Token> first(reply.tokens.begin(),
+                                   reply.tokens.begin() + static_cast<std::ptrdiff_t>(sure));
+    EXPECT_EQ(first, std::vector<Token>(expected.begin(),
+                                        expected.begin() + static_cast<std::ptrdiff_t>(sure)));
+    EXPECT_EQ(reply.stopped, StopReason::token_limit);
+    const std::string text = prompt["greedy_sure_text"].get<std::string>();
+    EXPECT_NE(reply.text.find(text), std::string::npos) << reply.text;
+    EXPECT_LE(reply.text.find(text), 1u);  // a leading space may stand in front
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, GreedyText,
+                         testing::Values("storyteller", "gpt2-tiny", "mistral-tiny", "qwen2-tiny",
+                                         "qwen3-tiny"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+const std::string kPrompt = "Once upon a time, there was a little girl who lived in a small house";
+
+TEST(Generator, StopStringsEndTheReplyAndAreLeftOut) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  Engine engine(folder, "int8");
+  Generator generator(engine.session, engine.model.tokenizer(), {.sampling = greedy()});
+  const std::vector<Token> prompt = engine.encode(kPrompt);
+  const Reply whole = generate(generator, prompt, at_most(60));
+  // Stop in the middle of what it writes anyway, at a place that cuts words.
+  const std::string stop = whole.text.substr(whole.text.size() / 2, 7);
+  StopRules rules = at_most(60);
+  rules.strings = {"never written", stop};
+  std::string streamed;
+  ReplyRequest request;
+  request.prompt = prompt;
+  request.stop = rules;
+  request.on_text = [&](std::string_view text) {
+    EXPECT_FALSE(text.empty());
+    streamed += text;
+  };
+  const Reply stopped = generator.generate(request);
+  EXPECT_EQ(stopped.stopped, StopReason::stop_string);
+  EXPECT_EQ(stopped.stop_string, stop);
+  EXPECT_EQ(stopped.text, whole.text.substr(0, whole.text.find(stop)));
+  EXPECT_EQ(streamed, stopped.text);
+  EXPECT_LT(stopped.tokens.size(), whole.tokens.size());
+}
+
+TEST(Generator, AnEndTokenEndsTheReplyAndIsNoPartOfIt) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  Engine engine(folder, "int8");
+  Generator generator(engine.session, engine.model.tokenizer(), {.sampling = greedy()});
+  const std::vector<Token> prompt = engine.encode(kPrompt);
+  const Reply whole = generate(generator, prompt, at_most(30));
+  StopRules rules = at_most(30);
+  rules.end_tokens = {whole.tokens[12]};
+  const auto first = std::ranges::find(whole.tokens, whole.tokens[12]) - whole.tokens.begin();
+  const Reply ended = generate(generator, prompt, rules);
+  EXPECT_EQ(ended.stopped, StopReason::end_token);
+  EXPECT_EQ(ended.tokens, std::vector<Token>(whole.tokens.begin(), whole.tokens.begin() + first));
+}
+
+TEST(Generator, ZeroTokensAreNoTokens) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  Engine engine(folder, "int8");
+  Generator generator(engine.session, engine.model.tokenizer(), {.sampling = greedy()});
+  const Reply reply = generate(generator, engine.encode(kPrompt), at_most(0));
+  EXPECT_EQ(reply.stopped, StopReason::token_limit);
+  EXPECT_TRUE(reply.tokens.empty());
+  EXPECT_TRUE(reply.text.empty());
+}
+
+TEST(Generator, PromptAndReplyFillTheContextExactly) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  constexpr std::int64_t kContext = 40;
+  Engine engine(folder, "int8", kContext);
+  Generator generator(engine.session, engine.model.tokenizer(),
+                      {.sampling = greedy(), .banned = {engine.model.tokenizer().eos()}});
+  const std::vector<Token> prompt = engine.encode(kPrompt);
+  const Reply reply = generate(generator, prompt);
+  EXPECT_EQ(reply.stopped, StopReason::context_full);
+  EXPECT_EQ(prompt.size() + reply.tokens.size(), static_cast<std::size_t>(kContext));
+  // A larger context begins with the same reply.
+  Engine larger(folder, "int8", 4 * kContext);
+  Generator longer(larger.session, larger.model.tokenizer(),
+                   {.sampling = greedy(), .banned = {larger.model.tokenizer().eos()}});
+  EXPECT_EQ(generate(longer, prompt, at_most(std::ssize(reply.tokens))).tokens, reply.tokens);
+}
+
+TEST(Generator, RefusesPromptsThatItCannotGoOnFrom) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  Engine engine(folder, "int8", 16);
+  Generator generator(engine.session, engine.model.tokenizer(), {.sampling = greedy()});
+  EXPECT_THROW(generate(generator, {}), Error);
+  EXPECT_THROW(generate(generator, std::vector<Token>(16, 5)), Error);
+  EXPECT_THROW(generate(generator, {1, -1}), Error);
+  EXPECT_THROW(generate(generator, {1, static_cast<Token>(engine.model.config().vocab)}), Error);
+  EXPECT_EQ(generate(generator, std::vector<Token>(15, 5)).tokens.size(), 1u);
+}
+
+TEST(Generator, AKeptCacheGivesTheReplyOfAFreshRun) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  Engine engine(folder, "int8", 0, 16);
+  Generator generator(engine.session, engine.model.tokenizer(), {.sampling = random_settings(7)});
+  const std::vector<Token> first = engine.encode(kPrompt);
+  std::vector<Token> longer = first;
+  const Reply begun = generate(generator, first, at_most(20));
+  longer.insert(longer.end(), begun.tokens.begin(), begun.tokens.begin() + 10);
+  longer.push_back(first[1]);  // not what the cache holds there
+  const std::vector<std::vector<Token>> prompts = {longer, first, engine.encode("The king"),
+                                                   longer};
+  std::uint32_t number = 1;
+  for (const auto& prompt : prompts) {
+    const Reply kept = generate(generator, prompt, at_most(20), number);
+    Engine fresh(folder, "int8");
+    Generator alone(fresh.session, fresh.model.tokenizer(), {.sampling = random_settings(7)});
+    const Reply plain = generate(alone, prompt, at_most(20), number);
+    EXPECT_EQ(kept.tokens, plain.tokens) << number;
+    EXPECT_EQ(kept.text, plain.text) << number;
+    EXPECT_EQ(plain.cached_tokens, 0);
+    EXPECT_EQ(kept.cached_tokens + kept.fed_tokens, std::ssize(prompt));
+    ++number;
+  }
+}
+
+TEST(Generator, OnlyWhatTheCacheLacksIsFed) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  Engine engine(folder, "int8");
+  Generator generator(engine.session, engine.model.tokenizer(), {.sampling = greedy()});
+  const std::vector<Token> prompt = engine.encode(kPrompt);
+  EXPECT_EQ(generate(generator, prompt, at_most(8)).fed_tokens, std::ssize(prompt));
+  const Reply again = generate(generator, prompt, at_most(8));
+  EXPECT_EQ(again.fed_tokens, 1);  // the logits of the last token are wanted
+  std::vector<Token> longer = prompt;
+  longer.insert(longer.end(), again.tokens.begin(), again.tokens.end());
+  longer.push_back(prompt[1]);
+  // All but the last reply token, which was sampled and not fed, and the new one.
+  EXPECT_EQ(generate(generator, longer, at_most(1)).fed_tokens, 2);
+}
+
+TEST(Generator, RepliesDifferByTheirNumberAndSeedAndBySomethingElseNever) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  Engine engine(folder, "int8");
+  Generator generator(engine.session, engine.model.tokenizer(), {.sampling = random_settings(1)});
+  const std::vector<Token> prompt = engine.encode(kPrompt);
+  const Reply first = generate(generator, prompt, at_most(40), 0);
+  const Reply second = generate(generator, prompt, at_most(40), 1);
+  EXPECT_NE(first.tokens, second.tokens);
+  EXPECT_EQ(generate(generator, prompt, at_most(40), 0).tokens, first.tokens);
+  EXPECT_EQ(generate(generator, prompt, at_most(40), 1).tokens, second.tokens);
+  generator.set_sampling(random_settings(2));
+  EXPECT_NE(generate(generator, prompt, at_most(40), 0).tokens, first.tokens);
+  generator.set_sampling(random_settings(1));
+  EXPECT_EQ(generate(generator, prompt, at_most(40), 0).tokens, first.tokens);
+}
+
+TEST(Generator, AnInterruptStopsBetweenTokens) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  Engine engine(folder, "int8");
+  Generator generator(engine.session, engine.model.tokenizer(), {.sampling = greedy()});
+  const std::vector<Token> prompt = engine.encode(kPrompt);
+  const Reply whole = generate(generator, prompt, at_most(20));
+  std::atomic<bool> interrupted = false;
+  ReplyRequest request;
+  request.prompt = prompt;
+  request.interrupted = &interrupted;
+  int pieces = 0;
+  request.on_text = [&](std::string_view) { interrupted = ++pieces == 5; };
+  const Reply stopped = generator.generate(request);
+  EXPECT_EQ(stopped.stopped, StopReason::interrupted);
+  EXPECT_LT(stopped.tokens.size(), whole.tokens.size());
+  EXPECT_TRUE(whole.text.starts_with(stopped.text));
+  EXPECT_FALSE(stopped.text.empty());
+  // The cache is as good as before.
+  EXPECT_EQ(generate(generator, prompt, at_most(20)).tokens, whole.tokens);
+}
+
+TEST(Generator, AnInterruptStopsBetweenChunksOfThePrompt) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  Engine engine(folder, "int8", 0, 4);
+  Generator generator(engine.session, engine.model.tokenizer(), {.sampling = greedy()});
+  const std::atomic<bool> interrupted = true;
+  ReplyRequest request;
+  const std::vector<Token> prompt = engine.encode(kPrompt);
+  request.prompt = prompt;
+  request.interrupted = &interrupted;
+  const Reply reply = generator.generate(request);
+  EXPECT_EQ(reply.stopped, StopReason::interrupted);
+  EXPECT_EQ(reply.fed_tokens, 0);
+  EXPECT_TRUE(reply.tokens.empty());
+}
+
+TEST(Generator, TextPiecesNeverCutACharacter) {
+  LEQ_SHARED_OR_SKIP(folder, "models/qwen2-tiny");
+  Engine engine(folder, "f32");
+  // Very hot, so that byte tokens come in any order.
+  SamplingSettings wild = random_settings(3);
+  wild.temperature = 50.0f;
+  wild.top_k = 0;
+  wild.top_p = 1.0f;
+  wild.min_p = 0.0f;
+  Generator generator(engine.session, engine.model.tokenizer(), {.sampling = wild});
+  ReplyRequest request;
+  const std::vector<Token> prompt = engine.encode("Once");
+  request.prompt = prompt;
+  request.stop = at_most(300);
+  std::size_t replaced = 0;
+  request.on_text = [&](std::string_view text) {
+    EXPECT_FALSE(first_invalid_utf8(text)) << printable(text);
+    replaced += text.find("\xef\xbf\xbd") != std::string_view::npos;
+  };
+  const Reply reply = generator.generate(request);
+  EXPECT_GT(reply.tokens.size(), 250u);
+  EXPECT_GT(replaced, 0u);  // the run did meet bytes that are no character
+}
+
+}  // namespace
+}  // namespace leq

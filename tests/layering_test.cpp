@@ -1,0 +1,109 @@
+// The table of rooms (docs/architecture.md): a file may include its own room and rooms on lower lines;
+// rooms on one line are strangers to each other. No source file is longer than 600 lines.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/text.h"
+
+namespace leq {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxLines = 600;
+
+const std::map<std::string, int> kLines = {
+    {"base", 0},    {"tensor", 1},   {"report", 1},   {"format", 2},   {"tokenizer", 2},
+    {"comm", 2},    {"backend", 3},  {"cache", 4},    {"cuda", 4},     {"model", 5},
+    {"platform", 5}, {"generate", 6}, {"quantize", 6}, {"models", 6},  {"engine", 7},
+    {"eval", 7},    {"convert", 7},  {"server", 8},   {"tools", 9},    {"examples", 9}};
+
+// Room of a path below the source folder, "" for files outside the rooms.
+std::string room_of(const fs::path& relative) {
+  auto part = relative.begin();
+  if (*part == "src" && ++part == relative.end()) return "";
+  const std::string name = part->string();
+  return kLines.contains(name) ? name : "";
+}
+
+std::vector<fs::path> source_files() {
+  std::vector<fs::path> files;
+  for (const char* folder : {"src", "cuda", "models", "tools", "examples", "tests", "bench"}) {
+    const fs::path root = fs::path(LEQ_SOURCE_DIR) / folder;
+    if (!fs::exists(root)) continue;
+    for (const auto& entry : fs::recursive_directory_iterator(root)) {
+      const auto end = entry.path().extension().string();
+      for (const char* known : {".h", ".cpp", ".inc", ".cu", ".cuh"}) {
+        if (end == known) files.push_back(fs::relative(entry.path(), LEQ_SOURCE_DIR));
+      }
+    }
+  }
+  return files;
+}
+
+std::vector<std::string> lines_of(const fs::path& relative) {
+  const std::string text = read_file(fs::path(LEQ_SOURCE_DIR) / relative, 64 << 20);
+  std::vector<std::string> lines;
+  for (const auto line : split(text, "\n")) lines.emplace_back(line);
+  return lines;
+}
+
+// The quoted file of an #include line, "" for other lines.
+std::string included(const std::string& line) {
+  const auto text = trim(line);
+  if (!text.starts_with("#include \"")) return "";
+  const std::size_t first = text.find('"') + 1;
+  return std::string(text.substr(first, text.find('"', first) - first));
+}
+
+// What is wrong with `file` including `target`; "" if nothing is.
+std::string violation(const std::string& room, const fs::path& file, const std::string& target) {
+  const std::string other = room_of(target);
+  if (other.empty() || other == room) return "";
+  if (kLines.at(other) < kLines.at(room)) return "";
+  return file.string() + " (" + room + ", line " + std::to_string(kLines.at(room)) +
+         ") includes " + target + " (line " + std::to_string(kLines.at(other)) + ")";
+}
+
+TEST(Layering, RoomsIncludeOnlyLowerRooms) {
+  int includes = 0;
+  for (const fs::path& file : source_files()) {
+    const std::string room = room_of(file);
+    if (room.empty()) continue;
+    for (const std::string& line : lines_of(file)) {
+      const std::string target = included(line);
+      if (target.empty()) continue;
+      ++includes;
+      EXPECT_EQ(violation(room, file, target), "");
+    }
+  }
+  EXPECT_GT(includes, 100) << "the test reads no sources";
+}
+
+TEST(Layering, FindsUpwardAndSidewaysIncludes) {
+  EXPECT_NE(violation("base", "src/base/x.h", "model/weights.h"), "");
+  EXPECT_NE(violation("format", "src/format/x.h", "tokenizer/spec.h"), "");
+  EXPECT_EQ(violation("model", "src/model/x.h", "cache/kv_cache.h"), "");
+}
+
+TEST(Layering, NoSourceFileIsLongerThanSixHundredLines) {
+  for (const fs::path& file : source_files()) {
+    EXPECT_LE(lines_of(file).size(), kMaxLines + 1) << file;
+  }
+}
+
+TEST(Layering, EveryRoomOfTheSourceFolderIsInTheTable) {
+  for (const auto& entry : fs::directory_iterator(fs::path(LEQ_SOURCE_DIR) / "src")) {
+    EXPECT_TRUE(kLines.contains(entry.path().filename().string())) << entry.path();
+  }
+}
+
+}  // namespace
+}  // namespace leq

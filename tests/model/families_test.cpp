@@ -1,0 +1,196 @@
+// Shapes, biases, windows and scalings that no trained model here has, each against the naive
+// double transformer.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "convert/hf_import.h"
+#include "convert/quantize_checkpoint.h"
+#include "model/session.h"
+#include "platform/make_backend.h"
+#include "reference/naive_transformer.h"
+#include "reference/random_checkpoint.h"
+
+namespace leq {
+namespace {
+
+// f32 sums of a few hundred terms through two layers against double.
+constexpr double kLogitTolerance = 2e-4;
+
+std::vector<Token> some_ids(int count, int vocab) {
+  Random random(3);
+  std::vector<Token> ids;
+  for (int i = 0; i < count; ++i)
+    ids.push_back(static_cast<Token>(random.below(static_cast<std::uint32_t>(vocab))));
+  return ids;
+}
+
+std::filesystem::path scratch_folder() {
+  const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+  return std::filesystem::temp_directory_path() /
+         ("leq_families_" + std::to_string(::getpid()) + "_" + test->name());
+}
+
+// Quantizes `folder` to f32, runs `tokens` ids through engine and reference, compares all logits.
+void expect_same_function(const std::filesystem::path& folder, int tokens) {
+  const auto file = folder / "model.leq";
+  quantize_checkpoint(folder, file, {"f32", ActChoice::automatic, 1}, [](auto, auto) {});
+  const Model model(file, {});
+  const auto backend = make_backend({"cpu", 2});
+  RunLimits limits;
+  limits.context = tokens;
+  limits.batch_tokens = tokens;
+  limits.output_tokens = tokens;
+  limits.key_type = limits.value_type = KvType::f32;
+  Session session(model, *backend, resolve_limits(limits, model.config()));
+  const auto ids = some_ids(tokens, static_cast<int>(model.config().vocab));
+  Batch batch;
+  batch.add(0, ids.data(), tokens, Batch::Want::all);
+  std::vector<float> logits(static_cast<std::size_t>(tokens * model.config().vocab));
+  backend->download(session.transformer().forward(batch, session.cache()), tokens, logits);
+
+  const auto want = test::NaiveTransformer(import_hf(folder)).forward(ids);
+  double worst = 0, largest = 0;
+  for (std::size_t t = 0; t < want.size(); ++t) {
+    for (std::size_t v = 0; v < want[t].size(); ++v) {
+      worst = std::max(worst, std::abs(want[t][v] - logits[t * want[t].size() + v]));
+      largest = std::max(largest, std::abs(want[t][v]));
+    }
+  }
+  EXPECT_LT(worst, kLogitTolerance * std::max(1.0, largest));
+  EXPECT_GT(largest, 0.1);  // a function, not zeros
+  std::filesystem::remove_all(folder);
+}
+
+Json llama_config() {
+  return {{"model_type", "llama"},
+          {"architectures", {"LlamaForCausalLM"}},
+          {"hidden_size", 96},
+          {"intermediate_size", 200},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", 6},
+          {"num_key_value_heads", 2},
+          {"vocab_size", 131},
+          {"max_position_embeddings", 64},
+          {"rms_norm_eps", 1e-5},
+          {"hidden_act", "silu"}};
+}
+
+void check_llama(const Json& config, const test::RandomCheckpoint::Extras& extras,
+                 int tokens = 40) {
+  test::RandomCheckpoint checkpoint(scratch_folder());
+  checkpoint.add_llama(config, extras);
+  expect_same_function(checkpoint.write(config), tokens);
+}
+
+TEST(Families, LlamaWithAttentionAndMlpBias) {
+  Json config = llama_config();
+  config["attention_bias"] = true;
+  config["mlp_bias"] = true;
+  check_llama(config, {.qkv_bias = true, .o_bias = true, .mlp_bias = true});
+}
+
+TEST(Families, LlamaWithHeadsOfTwentyAndHeadDimApartFromWidth) {
+  Json config = llama_config();
+  config["head_dim"] = 20;
+  config["tie_word_embeddings"] = true;
+  check_llama(config, {});
+}
+
+TEST(Families, LlamaWithOneHundredTwentyEightWideHeadsAndMultiQuery) {
+  Json config = llama_config();
+  config["head_dim"] = 128;
+  config["num_key_value_heads"] = 1;
+  check_llama(config, {});
+}
+
+TEST(Families, LlamaWithLinearScaling) {
+  Json config = llama_config();
+  config["rope_scaling"] = {{"type", "linear"}, {"factor", 2.0}};
+  check_llama(config, {});
+}
+
+TEST(Families, LlamaWithDynamicScalingBeyondItsContext) {
+  Json config = llama_config();
+  config["max_position_embeddings"] = 24;
+  config["rope_scaling"] = {{"type", "dynamic"}, {"factor", 2.0}};
+  check_llama(config, {});
+}
+
+TEST(Families, LlamaWithLlama3Scaling) {
+  Json config = llama_config();
+  config["rope_scaling"] = {{"rope_type", "llama3"},
+                            {"factor", 8.0},
+                            {"low_freq_factor", 1.0},
+                            {"high_freq_factor", 4.0},
+                            {"original_max_position_embeddings", 32}};
+  check_llama(config, {});
+}
+
+TEST(Families, LlamaWithYarnAsTransformers5WritesIt) {
+  Json config = llama_config();
+  config["rope_parameters"] = {{"rope_type", "yarn"},
+                               {"factor", 4.0},
+                               {"rope_theta", 5000.0},
+                               {"original_max_position_embeddings", 16}};
+  check_llama(config, {});
+}
+
+TEST(Families, MistralWithAWindow) {
+  Json config = llama_config();
+  config["model_type"] = "mistral";
+  config["architectures"] = {"MistralForCausalLM"};
+  config["sliding_window"] = 7;
+  check_llama(config, {});
+}
+
+TEST(Families, Qwen2WithAWindowOnUpperLayers) {
+  Json config = llama_config();
+  config["model_type"] = "qwen2";
+  config["architectures"] = {"Qwen2ForCausalLM"};
+  config["use_sliding_window"] = true;
+  config["sliding_window"] = 5;
+  config["max_window_layers"] = 1;
+  check_llama(config, {.qkv_bias = true});
+}
+
+TEST(Families, Qwen3WithLayerTypesAndHeadNorms) {
+  Json config = llama_config();
+  config["model_type"] = "qwen3";
+  config["architectures"] = {"Qwen3ForCausalLM"};
+  config["head_dim"] = 32;
+  config["sliding_window"] = 9;
+  config["use_sliding_window"] = true;
+  config["layer_types"] = {"sliding_attention", "full_attention"};
+  check_llama(config, {.qk_norm = true});
+}
+
+Json gpt2_config() {
+  return {{"model_type", "gpt2"},
+          {"n_embd", 60},
+          {"n_layer", 2},
+          {"n_head", 3},
+          {"n_positions", 48},
+          {"vocab_size", 131},
+          {"layer_norm_epsilon", 1e-5},
+          {"activation_function", "gelu_new"}};
+}
+
+TEST(Families, Gpt2WithPrefixAndUntiedHead) {
+  Json config = gpt2_config();
+  config["tie_word_embeddings"] = false;
+  test::RandomCheckpoint checkpoint(scratch_folder());
+  checkpoint.add_gpt2(config, "transformer.");
+  expect_same_function(checkpoint.write(config), 40);
+}
+
+TEST(Families, Gpt2WithoutPrefixAndWithInnerWidth) {
+  Json config = gpt2_config();
+  config["n_inner"] = 100;
+  test::RandomCheckpoint checkpoint(scratch_folder());
+  checkpoint.add_gpt2(config, "");
+  expect_same_function(checkpoint.write(config), 40);
+}
+
+}  // namespace
+}  // namespace leq

@@ -1,0 +1,88 @@
+#include "model/memory_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "model/session.h"
+#include "models_fixture.h"
+#include "platform/make_backend.h"
+#include "shared_data.h"
+
+namespace leq {
+namespace {
+
+class MemoryPlanOf : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(MemoryPlanOf, EqualsTheEnginesOwnPeakToTheByte) {
+  LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam());
+  for (const char* type : {"f32", "int8", "int4-g128"}) {
+    for (const KvType kv : {KvType::f32, KvType::f16, KvType::int8}) {
+      for (const int threads : {1, 2}) {
+        const Model model(test::quantized(folder, type), {});
+        const auto backend = make_backend({"cpu", threads});
+        RunLimits limits;
+        limits.context = 300;
+        limits.sequences = 2;
+        limits.batch_tokens = 70;
+        limits.output_tokens = 3;
+        limits.key_type = limits.value_type = kv;
+        limits = resolve_limits(limits, model.config());
+        const std::size_t before = backend->allocated_bytes();
+        Session session(model, *backend, limits);
+        std::vector<Token> ids(140, 5);
+        session.feed(0, ids);
+        session.feed(1, ids);
+        EXPECT_EQ(session.plan().kv_bytes + session.plan().scratch_bytes,
+                  backend->peak_bytes() - before)
+            << type << ", " << kv_type_name(kv) << ", " << threads << " threads";
+        EXPECT_EQ(session.plan().weight_bytes, model.file().file_bytes());
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, MemoryPlanOf,
+                         ::testing::Values("storyteller", "gpt2-tiny", "mistral-tiny",
+                                           "qwen3-tiny"),
+                         [](const auto& item) {
+                           std::string name = item.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+ModelConfig small() {
+  ModelConfig config;
+  config.context = 2048;
+  return config;
+}
+
+TEST(RunLimitsOf, DefaultContextIsTheModelsUpTo8192) {
+  EXPECT_EQ(resolve_limits({}, small()).context, 2048);
+  ModelConfig large = small();
+  large.context = 131072;
+  EXPECT_EQ(resolve_limits({}, large).context, 8192);
+}
+
+TEST(RunLimitsOf, RefusesAContextBeyondTheModel) {
+  RunLimits limits;
+  limits.context = 4096;
+  EXPECT_THROW(resolve_limits(limits, small()), Error);
+  limits.sequences = 2;
+  EXPECT_EQ(resolve_limits(limits, small()).context, 4096);
+  limits.context = -1;
+  EXPECT_THROW(resolve_limits(limits, small()), Error);
+}
+
+TEST(RunLimitsOf, StretchedRopeAllowsMoreContext) {
+  ModelConfig config = small();
+  config.rope_scaling.kind = RopeScalingKind::dynamic;
+  config.rope_scaling.factor = 4;
+  RunLimits limits;
+  limits.context = 8192;
+  EXPECT_EQ(resolve_limits(limits, config).context, 8192);
+  limits.context = 8193;
+  EXPECT_THROW(resolve_limits(limits, config), Error);
+}
+
+}  // namespace
+}  // namespace leq

@@ -1,0 +1,30 @@
+// Models for tests: a trained checkpoint quantized once into a folder of temporary files and kept
+// for the next test that asks for it.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "convert/quantize_checkpoint.h"
+
+namespace leq::test {
+
+// The .leq file of `folder` in `type`; written again whenever this test program is newer. Concurrent
+// tests may race: each writes its own complete file and the last rename wins.
+inline std::filesystem::path quantized(const std::filesystem::path& folder,
+                                       const std::string& type) {
+  namespace fs = std::filesystem;
+  const fs::path cache = fs::path(LEQ_BINARY_DIR) / "test-models";
+  fs::create_directories(cache);
+  const auto path = cache / (folder.filename().string() + "-" + type + ".leq");
+  const auto built = fs::last_write_time(fs::canonical("/proc/self/exe"));
+  if (!fs::exists(path) || fs::last_write_time(path) < built) {
+    CheckpointOptions options;
+    options.type = type;
+    options.threads = 1;
+    quantize_checkpoint(folder, path, options, [](auto, auto) {});
+  }
+  return path;
+}
+
+}  // namespace leq::test

@@ -1,0 +1,218 @@
+// A naive transformer in double precision, written from the papers and sharing no code with the
+// engine but the import of a checkpoint's names: the oracle for families, shapes and scalings that
+// no golden covers.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <numbers>
+#include <string>
+#include <vector>
+
+#include "convert/hf_import.h"
+
+namespace leq::test {
+
+class NaiveTransformer {
+ public:
+  explicit NaiveTransformer(const ImportedModel& model) : c_(model.config) {
+    for (const TensorInput& tensor : model.tensors) {
+      const std::int64_t rows = tensor.shape[0];
+      const std::int64_t columns = tensor.shape.size() == 2 ? tensor.shape[1] : 1;
+      std::vector<float> values(static_cast<std::size_t>(rows * columns));
+      if (tensor.shape.size() == 2)
+        tensor.read(0, rows, values);
+      else
+        tensor.read(0, rows, values);
+      tensors_[tensor.name] = {values.begin(), values.end()};
+    }
+  }
+
+  using Matrix = std::vector<std::vector<double>>;
+
+  // Logits of every position of one sequence.
+  Matrix forward(const std::vector<std::int32_t>& ids) const {
+    Matrix x;
+    for (std::size_t t = 0; t < ids.size(); ++t) {
+      x.push_back(row("token_embedding", ids[t], c_.width));
+      if (c_.rotary) continue;
+      const auto position = row("position_embedding", static_cast<std::int64_t>(t), c_.width);
+      for (std::size_t i = 0; i < position.size(); ++i) x.back()[i] += position[i];
+    }
+    for (std::int64_t l = 0; l < c_.layers; ++l) layer(l, x);
+    Matrix logits;
+    for (const auto& state : x) {
+      logits.push_back(
+          linear(norm(state, "final_norm"), c_.tied ? "token_embedding" : "head", c_.vocab));
+    }
+    return logits;
+  }
+
+ private:
+  const std::vector<double>& tensor(const std::string& name) const { return tensors_.at(name); }
+
+  std::vector<double> row(const std::string& name, std::int64_t index, std::int64_t width) const {
+    const auto& table = tensor(name);
+    return {table.begin() + index * width, table.begin() + (index + 1) * width};
+  }
+
+  std::vector<double> linear(const std::vector<double>& x, const std::string& name,
+                             std::int64_t outputs) const {
+    const auto& w = tensor(name);
+    const auto bias = tensors_.find(name + ".bias");
+    std::vector<double> y(static_cast<std::size_t>(outputs));
+    for (std::size_t n = 0; n < y.size(); ++n) {
+      for (std::size_t k = 0; k < x.size(); ++k) y[n] += x[k] * w[n * x.size() + k];
+      if (bias != tensors_.end()) y[n] += bias->second[n];
+    }
+    return y;
+  }
+
+  std::vector<double> norm(std::vector<double> x, const std::string& name) const {
+    const auto& gain = tensor(name);
+    const auto n = static_cast<double>(x.size());
+    double mean = 0, square = 0;
+    if (c_.norm == NormKind::layer) {
+      for (const double v : x) mean += v / n;
+    }
+    for (double& v : x) {
+      v -= mean;
+      square += v * v / n;
+    }
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      x[i] = x[i] / std::sqrt(square + c_.norm_eps) * gain[i];
+      if (c_.norm == NormKind::layer) x[i] += tensor(name + ".bias")[i];
+    }
+    return x;
+  }
+
+  // Angle per position of pair i, and the factor on cosine and sine.
+  std::pair<double, double> rotary(std::int64_t i, std::size_t length) const {
+    const auto d = static_cast<double>(c_.head_dim);
+    const RopeScaling& s = c_.rope_scaling;
+    double base = c_.rope_theta;
+    const auto made_for = static_cast<double>(c_.context);
+    if (s.kind == RopeScalingKind::dynamic) {
+      const double now = std::max(static_cast<double>(length), made_for);
+      base *= std::pow(s.factor * now / made_for - (s.factor - 1), d / (d - 2));
+    }
+    const double plain = std::pow(base, -2.0 * static_cast<double>(i) / d);
+    const double turns = static_cast<double>(s.original_context) * plain / (2 * std::numbers::pi);
+    switch (s.kind) {
+      case RopeScalingKind::linear:
+        return {plain / s.factor, 1.0};
+      case RopeScalingKind::llama3: {
+        // turns over the original context: few = stretched, many = kept, a line between
+        if (turns < s.low_freq_factor) return {plain / s.factor, 1.0};
+        if (turns > s.high_freq_factor) return {plain, 1.0};
+        const double keep = (turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
+        return {(1 - keep) * plain / s.factor + keep * plain, 1.0};
+      }
+      case RopeScalingKind::yarn: {
+        const auto dim_of = [&](double rotations) {
+          return d *
+                 std::log(static_cast<double>(s.original_context) /
+                          (rotations * 2 * std::numbers::pi)) /
+                 (2 * std::log(base));
+        };
+        const double low = std::max(0.0, std::floor(dim_of(s.beta_fast)));
+        const double high = std::min(d - 1, std::ceil(dim_of(s.beta_slow)));
+        const double stretch =
+            std::min(1.0, std::max(0.0, (static_cast<double>(i) - low) / (high - low)));
+        const double factor =
+            s.attention_factor > 0 ? s.attention_factor : 0.1 * std::log(s.factor) + 1;
+        return {plain / s.factor * stretch + plain * (1 - stretch), factor};
+      }
+      default:
+        return {plain, 1.0};
+    }
+  }
+
+  void rotate(std::vector<double>& heads, std::size_t position, std::size_t length) const {
+    if (!c_.rotary) return;
+    const std::int64_t half = c_.head_dim / 2;
+    for (std::size_t h = 0; h < heads.size(); h += static_cast<std::size_t>(c_.head_dim)) {
+      for (std::int64_t i = 0; i < half; ++i) {
+        const auto [frequency, factor] = rotary(i, length);
+        const double angle = static_cast<double>(position) * frequency;
+        double& a = heads[h + static_cast<std::size_t>(i)];
+        double& b = heads[h + static_cast<std::size_t>(i + half)];
+        const double x = a, y = b;
+        a = (x * std::cos(angle) - y * std::sin(angle)) * factor;
+        b = (y * std::cos(angle) + x * std::sin(angle)) * factor;
+      }
+    }
+  }
+
+  void head_norm(std::vector<double>& heads, const std::string& name) const {
+    if (!c_.qk_norm) return;
+    for (auto h = heads.begin(); h != heads.end(); h += c_.head_dim) {
+      const auto normed = norm({h, h + c_.head_dim}, name);
+      std::copy(normed.begin(), normed.end(), h);
+    }
+  }
+
+  void layer(std::int64_t l, Matrix& x) const {
+    const std::string at = "layers." + std::to_string(l) + ".";
+    const std::int64_t d = c_.head_dim;
+    Matrix q, k, v;
+    for (std::size_t t = 0; t < x.size(); ++t) {
+      const auto h = norm(x[t], at + "attention_norm");
+      q.push_back(linear(h, at + "q", c_.heads * d));
+      k.push_back(linear(h, at + "k", c_.kv_heads * d));
+      v.push_back(linear(h, at + "v", c_.kv_heads * d));
+      head_norm(q.back(), at + "q_norm");
+      head_norm(k.back(), at + "k_norm");
+      rotate(q.back(), t, x.size());
+      rotate(k.back(), t, x.size());
+    }
+    for (std::size_t t = 0; t < x.size(); ++t) {
+      std::vector<double> mixed(static_cast<std::size_t>(c_.heads * d));
+      for (std::int64_t h = 0; h < c_.heads; ++h) attend(l, t, h, q, k, v, mixed);
+      const auto y = linear(mixed, at + "o", c_.width);
+      for (std::size_t i = 0; i < y.size(); ++i) x[t][i] += y[i];
+    }
+    for (auto& state : x) {
+      const auto h = norm(state, at + "mlp_norm");
+      auto up = linear(h, at + "up", c_.hidden);
+      if (c_.gated) {
+        const auto gate = linear(h, at + "gate", c_.hidden);
+        for (std::size_t i = 0; i < up.size(); ++i) up[i] *= gate[i] / (1 + std::exp(-gate[i]));
+      } else {
+        for (double& u : up) {
+          u = 0.5 * u *
+              (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (u + 0.044715 * u * u * u)));
+        }
+      }
+      const auto y = linear(up, at + "down", c_.width);
+      for (std::size_t i = 0; i < y.size(); ++i) state[i] += y[i];
+    }
+  }
+
+  void attend(std::int64_t l, std::size_t t, std::int64_t h, const Matrix& q, const Matrix& k,
+              const Matrix& v, std::vector<double>& mixed) const {
+    const auto d = static_cast<std::size_t>(c_.head_dim);
+    const std::size_t from = static_cast<std::size_t>(h) * d;
+    const std::size_t kv = static_cast<std::size_t>(h / (c_.heads / c_.kv_heads)) * d;
+    const auto window = static_cast<std::size_t>(c_.window(l));
+    const std::size_t first = window > 0 && t + 1 > window ? t + 1 - window : 0;
+    std::vector<double> score;
+    double largest = -1e300, sum = 0;
+    for (std::size_t j = first; j <= t; ++j) {
+      double dot = 0;
+      for (std::size_t i = 0; i < d; ++i) dot += q[t][from + i] * k[j][kv + i];
+      score.push_back(dot / std::sqrt(static_cast<double>(d)));
+      largest = std::max(largest, score.back());
+    }
+    for (double& s : score) sum += s = std::exp(s - largest);
+    for (std::size_t j = first; j <= t; ++j) {
+      for (std::size_t i = 0; i < d; ++i) mixed[from + i] += score[j - first] / sum * v[j][kv + i];
+    }
+  }
+
+  ModelConfig c_;
+  std::map<std::string, std::vector<double>> tensors_;
+};
+
+}  // namespace leq::test

@@ -1,0 +1,123 @@
+// Writes small Hugging Face checkpoints with random weights into a folder, for shapes and spellings
+// that no trained model here has.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/random.h"
+
+namespace leq::test {
+
+class RandomCheckpoint {
+ public:
+  explicit RandomCheckpoint(std::filesystem::path folder, std::uint64_t seed = 7)
+      : folder_(std::move(folder)), random_(seed) {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+
+  void add(const std::string& name, std::vector<std::int64_t> shape, float scale,
+           float offset = 0) {
+    std::int64_t count = 1;
+    for (const std::int64_t size : shape) count *= size;
+    const std::size_t first = data_.size();
+    for (std::int64_t i = 0; i < count; ++i) data_.push_back(offset + scale * random_.normal());
+    header_[name] = {
+        {"dtype", "F32"}, {"shape", shape}, {"data_offsets", {first * 4, data_.size() * 4}}};
+  }
+
+  // A LLaMA-like checkpoint of config.json's shape, with the biases and norms that are asked for.
+  struct Extras {
+    bool qkv_bias = false, o_bias = false, mlp_bias = false, qk_norm = false;
+  };
+  void add_llama(const Json& config, const Extras& extras) {
+    const auto width = config.at("hidden_size").get<std::int64_t>();
+    const auto heads = config.at("num_attention_heads").get<std::int64_t>();
+    const auto kv_heads = config.at("num_key_value_heads").get<std::int64_t>();
+    const auto dim = config.value("head_dim", width / heads);
+    const auto hidden = config.at("intermediate_size").get<std::int64_t>();
+    const auto vocab = config.at("vocab_size").get<std::int64_t>();
+    add("model.embed_tokens.weight", {vocab, width}, 1.0f);
+    for (int l = 0; l < config.at("num_hidden_layers").get<int>(); ++l) {
+      const std::string at = "model.layers." + std::to_string(l) + ".";
+      const auto linear = [&](const std::string& name, std::int64_t n, std::int64_t k,
+                              bool biased) {
+        add(at + name + ".weight", {n, k}, 0.3f / std::sqrt(static_cast<float>(k) / 16.0f));
+        if (biased) add(at + name + ".bias", {n}, 0.3f);
+      };
+      add(at + "input_layernorm.weight", {width}, 0.1f, 1.0f);
+      linear("self_attn.q_proj", heads * dim, width, extras.qkv_bias);
+      linear("self_attn.k_proj", kv_heads * dim, width, extras.qkv_bias);
+      linear("self_attn.v_proj", kv_heads * dim, width, extras.qkv_bias);
+      if (extras.qk_norm) {
+        add(at + "self_attn.q_norm.weight", {dim}, 0.1f, 1.0f);
+        add(at + "self_attn.k_norm.weight", {dim}, 0.1f, 1.0f);
+      }
+      linear("self_attn.o_proj", width, heads * dim, extras.o_bias);
+      add(at + "post_attention_layernorm.weight", {width}, 0.1f, 1.0f);
+      linear("mlp.gate_proj", hidden, width, extras.mlp_bias);
+      linear("mlp.up_proj", hidden, width, extras.mlp_bias);
+      linear("mlp.down_proj", width, hidden, extras.mlp_bias);
+    }
+    add("model.norm.weight", {width}, 0.1f, 1.0f);
+    if (!config.value("tie_word_embeddings", false)) add("lm_head.weight", {vocab, width}, 0.3f);
+  }
+
+  void add_gpt2(const Json& config, const std::string& prefix) {
+    const auto width = config.at("n_embd").get<std::int64_t>();
+    add(prefix + "wte.weight", {config.at("vocab_size").get<std::int64_t>(), width}, 0.5f);
+    add(prefix + "wpe.weight", {config.at("n_positions").get<std::int64_t>(), width}, 0.5f);
+    for (int l = 0; l < config.at("n_layer").get<int>(); ++l) {
+      const std::string at = prefix + "h." + std::to_string(l) + ".";
+      const auto linear = [&](const std::string& name, std::int64_t n, std::int64_t k) {
+        add(at + name + ".weight", {k, n}, 0.3f / std::sqrt(static_cast<float>(k) / 16.0f));
+        add(at + name + ".bias", {n}, 0.3f);
+      };
+      const auto norm = [&](const std::string& name) {
+        add(at + name + ".weight", {width}, 0.1f, 1.0f);
+        add(at + name + ".bias", {width}, 0.1f);
+      };
+      norm("ln_1");
+      linear("attn.c_attn", 3 * width, width);
+      linear("attn.c_proj", width, width);
+      norm("ln_2");
+      linear("mlp.c_fc", config.value("n_inner", 4 * width), width);
+      linear("mlp.c_proj", width, config.value("n_inner", 4 * width));
+    }
+    add(prefix + "ln_f.weight", {width}, 0.1f, 1.0f);
+    add(prefix + "ln_f.bias", {width}, 0.1f);
+    if (!config.value("tie_word_embeddings", true)) {
+      add("lm_head.weight", {config.at("vocab_size").get<std::int64_t>(), width}, 0.3f);
+    }
+  }
+
+  // Writes config.json, model.safetensors and a tokenizer of 256 bytes; returns the folder.
+  std::filesystem::path write(const Json& config) {
+    std::ofstream(folder_ / "config.json") << config.dump(2);
+    const std::string header = header_.dump();
+    const std::uint64_t bytes = header.size();
+    std::ofstream file(folder_ / "model.safetensors", std::ios::binary);
+    file.write(reinterpret_cast<const char*>(&bytes), 8);
+    file << header;
+    file.write(reinterpret_cast<const char*>(data_.data()),
+               static_cast<std::streamsize>(data_.size() * 4));
+    Json vocab = Json::object();
+    for (int i = 0; i < 94; ++i) vocab[std::string(1, static_cast<char>('!' + i))] = i;
+    std::ofstream(folder_ / "vocab.json") << vocab.dump();
+    std::ofstream(folder_ / "merges.txt") << "#version: 0.2\n";
+    return folder_;
+  }
+
+ private:
+  std::filesystem::path folder_;
+  Random random_;
+  Json header_ = Json::object();
+  std::vector<float> data_;
+};
+
+}  // namespace leq::test

@@ -1,0 +1,163 @@
+// The planes of a stored weight, written down a second time from docs/leq-format.md in double
+// arithmetic and shared with nothing in src/: the oracle of the packing tests. (A float quotient
+// computed in double and then rounded to float is the correctly rounded one.)
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "naive_half.h"
+
+namespace leq::test {
+
+struct NaivePlanes {
+  std::vector<std::uint8_t> codes, scales, sums;
+  double scale_mul = 1;
+  std::vector<int> values;       // codes as signed numbers [rows][columns]
+  std::vector<double> scale_of;  // [rows][columns]
+};
+
+struct NaiveCase {
+  int bits = 8;   // 8 or 4
+  int group = 0;  // 0: one scale a row; -1: one scale for all
+  std::string act = "none";
+  int rows = 0;
+  int columns = 0;
+};
+
+inline void put(std::vector<std::uint8_t>& plane, std::size_t index, const void* value,
+                std::size_t size) {
+  std::memcpy(plane.data() + index * size, value, size);
+}
+
+inline NaivePlanes naive_pack(const NaiveCase& c, const std::vector<float>& x) {
+  NaivePlanes out;
+  const int padded_rows = (c.rows + 63) / 64 * 64;
+  const int padded_columns = (c.columns + 127) / 128 * 128;
+  const int span = c.group > 0 ? c.group : c.columns;  // columns that share a scale
+  const int groups = (c.columns + span - 1) / span;
+  std::vector<double> largest(static_cast<std::size_t>(c.rows * groups));
+  std::vector<double> scale(largest.size());
+  const auto raw_scale = [&](double v) {
+    return static_cast<double>(static_cast<float>(c.bits == 8 ? std::fabs(v) / 127.0 : v / -8.0));
+  };
+  double of_all = 0;
+  for (int r = 0; r < c.rows; ++r) {
+    for (int g = 0; g < groups; ++g) {
+      double v = 0;
+      for (int k = g * span; k < std::min((g + 1) * span, c.columns); ++k) {
+        const double value = x[static_cast<std::size_t>(r * c.columns + k)];
+        if (std::fabs(value) > std::fabs(v)) v = value;
+      }
+      const auto i = static_cast<std::size_t>(r * groups + g);
+      largest[i] = std::fabs(v);
+      scale[i] = raw_scale(v);
+      of_all = std::max(of_all, std::fabs(v));
+    }
+  }
+  if (c.group < 0) {
+    std::fill(largest.begin(), largest.end(), of_all);
+    std::fill(scale.begin(), scale.end(), raw_scale(of_all));
+  }
+  const double limit = static_cast<double>(1e-12f);
+  if (c.group > 0) {
+    double top = 0;
+    for (std::size_t i = 0; i < scale.size(); ++i) {
+      if (largest[i] >= limit) top = std::max(top, std::fabs(scale[i]));
+    }
+    if (top > 0) {
+      int exponent = 0;
+      std::frexp(top, &exponent);
+      out.scale_mul = std::ldexp(1.0, exponent - 15);
+    }
+  }
+  std::vector<bool> dead(scale.size());
+  for (std::size_t i = 0; i < scale.size(); ++i) {
+    const double half = c.group > 0 ? nearest_f16(scale[i] / out.scale_mul) : 1;
+    dead[i] = largest[i] < limit || half == 0;
+    if (c.group > 0) scale[i] = half * out.scale_mul;
+    if (dead[i]) scale[i] = out.scale_mul;
+  }
+  // Codes.
+  const auto padded =
+      static_cast<std::size_t>(padded_rows) * static_cast<std::size_t>(padded_columns);
+  std::vector<int> code(padded, 0);
+  for (int r = 0; r < c.rows; ++r) {
+    for (int k = 0; k < c.columns; ++k) {
+      const auto i = static_cast<std::size_t>(r * groups + k / span);
+      const double value = x[static_cast<std::size_t>(r * c.columns + k)];
+      const double quotient = static_cast<double>(static_cast<float>(value / scale[i]));
+      const double top = c.bits == 8 ? 127 : 7;
+      const double bottom = c.bits == 8 ? -127 : -8;
+      const int q =
+          dead[i] ? 0 : static_cast<int>(std::clamp(std::nearbyint(quotient), bottom, top));
+      code[static_cast<std::size_t>(r) * static_cast<std::size_t>(padded_columns) +
+           static_cast<std::size_t>(k)] = q;
+      out.values.push_back(q);
+      out.scale_of.push_back(scale[i]);
+    }
+  }
+  out.codes.assign(padded * static_cast<std::size_t>(c.bits) / 8, 0);
+  for (int r = 0; r < padded_rows; ++r) {
+    for (int k = 0; k < padded_columns; ++k) {
+      const int per_byte = 8 / c.bits;
+      const auto byte = static_cast<std::size_t>(r / 64) * 64 *
+                            static_cast<std::size_t>(padded_columns) *
+                            static_cast<std::size_t>(c.bits) / 8 +
+                        static_cast<std::size_t>((k / 4) / per_byte * 256 + (r % 64) * 4 + k % 4);
+      const int shift = c.bits * ((k / 4) % per_byte);
+      const int q = code[static_cast<std::size_t>(r) * static_cast<std::size_t>(padded_columns) +
+                         static_cast<std::size_t>(k)];
+      const int stored = c.bits == 8 ? q & 255 : q + 8;
+      out.codes[byte] = static_cast<std::uint8_t>(out.codes[byte] | stored << shift);
+    }
+  }
+  // Scales, and the sums of codes over h columns.
+  if (c.group > 0) {
+    const int padded_groups = padded_columns / c.group;
+    out.scales.resize(static_cast<std::size_t>(padded_rows * padded_groups) * 2);
+    for (int r = 0; r < padded_rows; ++r) {
+      for (int g = 0; g < padded_groups; ++g) {
+        const bool real = r < c.rows && g < groups;
+        const double s = real ? scale[static_cast<std::size_t>(r * groups + g)] : out.scale_mul;
+        const std::uint16_t half = f16_pattern(s / out.scale_mul);
+        put(out.scales, static_cast<std::size_t>((r / 64 * padded_groups + g) * 64 + r % 64), &half,
+            2);
+      }
+    }
+  } else {
+    for (int r = 0; r < padded_rows; ++r) {
+      const float s = r < c.rows ? static_cast<float>(scale[static_cast<std::size_t>(r)]) : 1.0f;
+      out.scales.resize(out.scales.size() + 4);
+      put(out.scales, static_cast<std::size_t>(r), &s, 4);
+    }
+  }
+  if (c.bits != 8 || c.act == "none") return out;
+  const bool per_row = c.group <= 0 && c.act == "row";
+  int h = c.group > 0 ? c.group : padded_columns;
+  if (c.act == "g128") h = std::min(h, 128);
+  const int spans = padded_columns / h;
+  out.sums.resize(static_cast<std::size_t>(padded_rows * spans) * (per_row ? 4 : 2));
+  for (int r = 0; r < padded_rows; ++r) {
+    for (int g = 0; g < spans; ++g) {
+      std::int32_t sum = 0;
+      for (int k = g * h; k < (g + 1) * h; ++k) {
+        sum += code[static_cast<std::size_t>(r) * static_cast<std::size_t>(padded_columns) +
+                    static_cast<std::size_t>(k)];
+      }
+      const auto narrow = static_cast<std::int16_t>(sum);
+      if (per_row) {
+        put(out.sums, static_cast<std::size_t>(r), &sum, 4);
+      } else {
+        put(out.sums, static_cast<std::size_t>((r / 64 * spans + g) * 64 + r % 64), &narrow, 2);
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace leq::test

@@ -1,0 +1,147 @@
+// leq-bench as a program: its rows, and that their numbers agree with one another.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "tools/small_models.h"
+
+namespace leq::test {
+namespace {
+
+constexpr double kRelative = 1e-9;  // the same doubles in another order
+
+Json bench(std::vector<std::string> words) {
+  words.insert(words.end(), {"-o", "json"});
+  const ToolRun run = run_program("leq-bench", words);
+  EXPECT_EQ(run.status, 0) << run.err;
+  return Json::parse(run.out);
+}
+
+void expect_row_of_known_types(const Json& row) {
+  const std::set<std::string> texts = {"model", "scheme", "test", "limit_kind"};
+  const std::set<std::string> wholes = {"threads", "depth", "runs", "bytes_per_token"};
+  const std::set<std::string> reals = {"tps",  "tps_min", "tps_max", "gbps",
+                                       "gops", "limit",   "share"};
+  std::set<std::string> found;
+  for (const auto& [key, value] : row.items()) {
+    found.insert(key);
+    if (texts.contains(key)) {
+      EXPECT_TRUE(value.is_string()) << key;
+    }
+    if (wholes.contains(key)) {
+      EXPECT_TRUE(value.is_number_integer()) << key;
+    }
+    if (reals.contains(key)) {
+      EXPECT_TRUE(value.is_number()) << key;
+    }
+  }
+  std::set<std::string> all = texts;
+  all.insert(wholes.begin(), wholes.end());
+  all.insert(reals.begin(), reals.end());
+  EXPECT_EQ(found, all);
+  EXPECT_LE(row.at("tps_min"), row.at("tps"));
+  EXPECT_LE(row.at("tps"), row.at("tps_max"));
+  EXPECT_GT(row.at("tps_min"), 0.0);
+  EXPECT_GT(row.at("share"), 0.0);
+}
+
+double number(const Json& row, const char* key) { return row.at(key).get<double>(); }
+
+// 2 x the parameters of the linears of one block of llama-110m, in billions.
+constexpr double kBlockGigaOps = 2.0 * (4.0 * 768 * 768 + 3.0 * 768 * 2048) / 1e9;
+
+TEST(Bench, PromptRowsCountOperationsOfTheBlockLinears) {
+  const std::string model = "synthetic:llama-110m:int8:layers=1";
+  const Json rows = bench({"-m", model, "-p", "32", "-n", "0", "-r", "2", "-t", "1"});
+  ASSERT_EQ(rows.size(), 1u);
+  const Json& row = rows[0];
+  expect_row_of_known_types(row);
+  EXPECT_EQ(row.at("model"), model);
+  EXPECT_EQ(row.at("scheme"), "int8");
+  EXPECT_EQ(row.at("test"), "pp32");
+  EXPECT_EQ(row.at("threads"), 1);
+  EXPECT_EQ(row.at("depth"), 0);
+  EXPECT_EQ(row.at("runs"), 2);
+  const double gops = kBlockGigaOps * number(row, "tps");
+  EXPECT_NEAR(number(row, "gops"), gops, kRelative * gops);
+  EXPECT_NEAR(number(row, "share"), number(row, "gops") / number(row, "limit"), kRelative);
+}
+
+TEST(Bench, GenerationRowsCountTheBytesOfWeightsAndCache) {
+  const Json rows = bench({"-m", "synthetic:llama-110m:int8:layers=1", "-p", "0", "-n", "4", "-d",
+                           "0,128", "-r", "1", "-t", "1"});
+  ASSERT_EQ(rows.size(), 2u);
+  for (const Json& row : rows) {
+    expect_row_of_known_types(row);
+    EXPECT_EQ(row.at("test"), "tg4");
+    const double gbps = number(row, "bytes_per_token") * number(row, "tps") / 1e9;
+    EXPECT_NEAR(number(row, "gbps"), gbps, kRelative * gbps);
+    EXPECT_NEAR(number(row, "share"), number(row, "gbps") / number(row, "limit"), kRelative);
+  }
+  EXPECT_EQ(rows[1].at("depth"), 128);
+  // Codes; a f32 scale and an i32 sum a row, or (act g128) an i16 sum for 128 columns; the head is
+  // the embedding.
+  const std::int64_t w = 768, f = 2048, v = 32000;
+  const std::int64_t by_row = 3 * w * (w + 8) + 2 * f * (w + 8);
+  const std::int64_t by_group = (w + v) * (w + 4 + 2 * w / 128) + w * (f + 4 + 2 * f / 128);
+  EXPECT_EQ(rows[0].at("bytes_per_token"), by_row + by_group);
+  // f16 keys and values of 128 positions.
+  EXPECT_EQ(rows[1].at("bytes_per_token"), by_row + by_group + 128 * 2 * 2 * w);
+}
+
+TEST(Bench, MeasuresFilesToo) {
+  const TemporaryFolder folder;
+  const std::string path = make_small_model(folder, "llama", "f32");
+  const Json rows = bench({"-m", path, "-p", "16", "-n", "3", "-pg", "8,2", "-r", "1"});
+  ASSERT_EQ(rows.size(), 3u);
+  for (const Json& row : rows) expect_row_of_known_types(row);
+  EXPECT_EQ(rows[0].at("test"), "pp16");
+  EXPECT_EQ(rows[1].at("test"), "tg3");
+  EXPECT_EQ(rows[2].at("test"), "pp8+tg2");
+  EXPECT_EQ(rows[0].at("scheme"), "f32");
+}
+
+TEST(Bench, SweepsListsAndShowsWhatDiffers) {
+  const ToolRun run = run_program(
+      "leq-bench", {"-m", "synthetic:gpt2-124m:int8:layers=1", "-p", "8", "-n", "2", "-r", "1",
+                    "-ctk", "f16,int8", "-ub", "4,8", "-t", "1", "-o", "csv"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const auto lines = split(trim(run.out), "\n");
+  ASSERT_EQ(lines.size(), 1u + 2 * 2 * 2);
+  EXPECT_TRUE(lines[0].starts_with("model,scheme,threads,test,depth,tps,")) << lines[0];
+  EXPECT_NE(lines[0].find("type_k"), std::string::npos);
+  EXPECT_NE(lines[0].find("n_batch"), std::string::npos);
+}
+
+TEST(Bench, ShowsPeopleAMarkdownTable) {
+  const ToolRun run = run_program("leq-bench", {"-m", "synthetic:llama-110m:int4-g128:layers=1",
+                                                "-p", "8", "-n", "2", "-d", "64", "-r", "1"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  for (const char* part : {"| model", "synthetic:llama-110m:layers=1 int4-g128", "pp8 @ d64",
+                           "tg2 @ d64", "GB/s", "GOPS", "share"}) {
+    EXPECT_NE(run.out.find(part), std::string::npos) << part << "\n" << run.out;
+  }
+}
+
+TEST(Bench, RefusesWhatItCannotRun) {
+  const TemporaryFolder folder;
+  const std::string path = make_small_model(folder, "llama", "int8");
+  const auto error_of = [](const std::vector<std::string>& words) {
+    const ToolRun run = run_program("leq-bench", words);
+    EXPECT_EQ(run.status, 1);
+    EXPECT_EQ(run.out, "");
+    return run.err;
+  };
+  EXPECT_NE(error_of({"-m", "synthetic:llama-8b:int8"}).find("tinyllama-1.1b"), std::string::npos);
+  EXPECT_NE(error_of({"-m", "synthetic:llama-7b:q4_0"}).find("int4-g128"), std::string::npos);
+  EXPECT_NE(error_of({"-m", path, "-d", "4096"}).find("192"), std::string::npos);
+  EXPECT_NE(error_of({"-m", path, "-p", "0", "-n", "0"}).find("-n"), std::string::npos);
+  EXPECT_NE(error_of({"-m", path, "-pg", "8"}).find("-pg"), std::string::npos);
+  EXPECT_NE(error_of({"-m", path, "-ctv", "q8_0"}).find("int8"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace leq::test

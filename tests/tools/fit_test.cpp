@@ -1,0 +1,118 @@
+// The memory plan of leq-inspect --fit against what an engine takes that runs to a full context.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "model/session.h"
+#include "platform/make_backend.h"
+#include "tools/small_models.h"
+
+namespace leq::test {
+namespace {
+
+struct FitCase {
+  const char* family;
+  const char* type;
+  std::int64_t context;
+  int sequences;
+  std::int64_t batch_tokens;
+  KvType key_type, value_type;
+  int threads;
+};
+
+std::vector<std::string> fit_words(const std::string& path, const FitCase& c) {
+  return {path,
+          "--fit",
+          "--json",
+          "-c",
+          std::to_string(c.context),
+          "-np",
+          std::to_string(c.sequences),
+          "-b",
+          std::to_string(c.batch_tokens),
+          "-ctk",
+          std::string(kv_type_name(c.key_type)),
+          "-ctv",
+          std::string(kv_type_name(c.value_type)),
+          "-t",
+          std::to_string(c.threads)};
+}
+
+// What the backend was asked for at most, with every sequence fed to its last position.
+std::uint64_t peak_of_a_full_run(const std::string& path, const FitCase& c) {
+  LoadOptions load;
+  load.mode = LoadMode::map;
+  const Model model(path, load);
+  const auto backend = make_backend({"cpu", c.threads});
+  RunLimits limits;
+  limits.context = c.context;
+  limits.sequences = c.sequences;
+  limits.batch_tokens = c.batch_tokens;
+  limits.key_type = c.key_type;
+  limits.value_type = c.value_type;
+  Session session(model, *backend, resolve_limits(limits, model.config()));
+  const std::int64_t each = c.context / c.sequences;
+  std::vector<Token> tokens(static_cast<std::size_t>(each));
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<Token>(i * 7 % 90);
+  for (int sequence = 0; sequence < c.sequences; ++sequence) session.feed(sequence, tokens);
+  EXPECT_EQ(session.cache().length(c.sequences - 1), each);
+  return backend->peak_bytes();
+}
+
+TEST(Fit, EqualsThePeakOfAFullRun) {
+  const TemporaryFolder folder;
+  const FitCase cases[] = {
+      {"llama", "int8", 192, 1, 512, KvType::f16, KvType::f16, 1},
+      {"llama", "int8", 100, 1, 7, KvType::int8, KvType::int8, 2},
+      {"llama", "int4-g128", 256, 4, 64, KvType::int8, KvType::f16, 2},
+      {"llama", "f32", 192, 1, 33, KvType::f32, KvType::f32, 1},
+      {"llama", "int8-g128", 130, 2, 512, KvType::f16, KvType::int8, 3},
+      {"gpt2", "int8", 192, 1, 512, KvType::f32, KvType::f16, 1},
+      {"gpt2", "f16", 65, 1, 16, KvType::int8, KvType::int8, 2},
+  };
+  for (const FitCase& c : cases) {
+    const std::string path = make_small_model(folder, c.family, c.type);
+    const ToolRun run = run_program("leq-inspect", fit_words(path, c));
+    ASSERT_EQ(run.status, 0) << run.err;
+    const Json plan = Json::parse(run.out);
+    const std::string what = std::string(c.family) + " " + c.type;
+    EXPECT_EQ(plan.at("weight_bytes"), std::filesystem::file_size(path)) << what;
+    EXPECT_EQ(
+        plan.at("kv_bytes").get<std::uint64_t>() + plan.at("scratch_bytes").get<std::uint64_t>(),
+        peak_of_a_full_run(path, c))
+        << what;
+    EXPECT_EQ(plan.at("total_bytes").get<std::uint64_t>(),
+              plan.at("weight_bytes").get<std::uint64_t>() +
+                  plan.at("kv_bytes").get<std::uint64_t>() +
+                  plan.at("scratch_bytes").get<std::uint64_t>());
+  }
+}
+
+TEST(Fit, TellsPeopleThePlanAndTheLargestContext) {
+  const TemporaryFolder folder;
+  const std::string path = make_small_model(folder, "llama", "int8");
+  const ToolRun run = run_program("leq-inspect", {path, "--fit"});
+  EXPECT_EQ(run.status, 0) << run.err;
+  for (const char* part : {"context 192", "KV cache", "scratch", "total", "it fits", "keys f16"}) {
+    EXPECT_NE(run.out.find(part), std::string::npos) << part << "\n" << run.out;
+  }
+  const Json plan = Json::parse(run_program("leq-inspect", {path, "--fit", "--json"}).out);
+  EXPECT_EQ(plan.at("largest_context"), kSmallContext);
+  EXPECT_EQ(plan.at("key_type"), "f16");
+}
+
+TEST(Fit, RefusesWhatTheModelCannotHold) {
+  const TemporaryFolder folder;
+  const std::string path = make_small_model(folder, "llama", "int8");
+  const ToolRun context = run_program("leq-inspect", {path, "--fit", "-c", "193"});
+  EXPECT_EQ(context.status, 1);
+  EXPECT_NE(context.err.find("192"), std::string::npos) << context.err;
+  const ToolRun type = run_program("leq-inspect", {path, "--fit", "-ctk", "q8_0"});
+  EXPECT_EQ(type.status, 1);
+  EXPECT_NE(type.err.find("int8"), std::string::npos) << type.err;
+}
+
+}  // namespace
+}  // namespace leq::test

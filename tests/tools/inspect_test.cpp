@@ -1,0 +1,142 @@
+// leq-inspect on files made by leq-quantize, run as programs.
+#include <gtest/gtest.h>
+#include <xxhash.h>
+
+#include <cstdio>
+#include <string>
+
+#include "base/json.h"
+#include "tools/small_models.h"
+
+namespace leq::test {
+namespace {
+
+Json inspect(const std::string& path) {
+  const ToolRun run = run_program("leq-inspect", {path, "--json"});
+  EXPECT_EQ(run.status, 0) << run.err;
+  return Json::parse(run.out);
+}
+
+TEST(Inspect, ListsEveryTensorWithTheChecksumsOfItsBytes) {
+  const TemporaryFolder folder;
+  for (const char* type : {"f16", "int8", "int4-g128"}) {
+    const std::string path = make_small_model(folder, "llama", type);
+    const Json report = inspect(path);
+    const std::string bytes = read_bytes(path);
+    EXPECT_EQ(report.at("file_bytes"), bytes.size());
+    EXPECT_EQ(report.at("type"), type);
+    // 2 blocks of 7 linears and 2 norms, embedding, head, final norm.
+    EXPECT_EQ(report.at("tensors").size(), 2u * 9 + 3);
+    for (const Json& tensor : report.at("tensors")) {
+      std::uint64_t total = 0;
+      for (const auto& [name, plane] : tensor.at("planes").items()) {
+        const auto offset = plane.at("offset").get<std::size_t>();
+        const auto size = plane.at("bytes").get<std::size_t>();
+        ASSERT_LE(offset + size, bytes.size());
+        char hash[17];
+        std::snprintf(hash, sizeof hash, "%016llx",
+                      static_cast<unsigned long long>(XXH3_64bits(bytes.data() + offset, size)));
+        EXPECT_EQ(plane.at("xxh3"), hash) << tensor.at("name") << " " << name;
+        total += size;
+      }
+      EXPECT_EQ(tensor.at("bytes"), total);
+    }
+  }
+}
+
+TEST(Inspect, TotalsAddUp) {
+  const TemporaryFolder folder;
+  const Json report = inspect(make_small_model(folder, "gpt2", "int8"));
+  std::int64_t numbers = 0;
+  std::uint64_t bytes = 0;
+  std::size_t tensors = 0;
+  for (const auto& [scheme, total] : report.at("totals").items()) {
+    numbers += total.at("numbers").get<std::int64_t>();
+    bytes += total.at("bytes").get<std::uint64_t>();
+    tensors += total.at("tensors").get<std::size_t>();
+  }
+  // By hand: wte, wpe, 2 blocks of 12 W^2 + 13 W, final norm; W = 128.
+  EXPECT_EQ(numbers, (130 + 192) * 128 + 2 * (12 * 128 * 128 + 13 * 128) + 2 * 128);
+  EXPECT_EQ(report.at("parameters"), numbers);
+  EXPECT_EQ(tensors, report.at("tensors").size());
+  EXPECT_DOUBLE_EQ(report.at("bits_per_weight").get<double>(),
+                   static_cast<double>(bytes) * 8 / static_cast<double>(numbers));
+  EXPECT_TRUE(report.at("totals").contains("int8"));
+  EXPECT_TRUE(report.at("totals").contains("f32"));
+}
+
+TEST(Inspect, TellsPeopleConfigurationTokenizerAndProvenance) {
+  const TemporaryFolder folder;
+  const ToolRun run = run_program("leq-inspect", {make_small_model(folder, "llama", "int4-g128")});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(run.err, "");
+  for (const char* part :
+       {"2 layers", "head_dim", "bits per weight", "tokenizer", "provenance", "LlamaForCausalLM",
+        "layers.1.down", "[96, 160]", "int4-g128", "g128", "absmax"}) {
+    EXPECT_NE(run.out.find(part), std::string::npos) << part << "\n" << run.out;
+  }
+}
+
+TEST(Inspect, VerifyAcceptsAWholeFileAndNamesADamagedTensor) {
+  const TemporaryFolder folder;
+  const std::string path = make_small_model(folder, "llama", "int8");
+  const ToolRun whole = run_program("leq-inspect", {path, "--verify"});
+  EXPECT_EQ(whole.status, 0) << whole.err;
+  EXPECT_NE(whole.out.find("are whole"), std::string::npos) << whole.out;
+
+  std::string bytes = read_bytes(path);
+  std::size_t offset = 0;
+  for (const Json& tensor : inspect(path).at("tensors")) {
+    if (tensor.at("name") == "layers.1.up") offset = tensor.at("planes").at("codes").at("offset");
+  }
+  ASSERT_GT(offset, 0u);
+  bytes[offset + 100] = static_cast<char>(bytes[offset + 100] ^ 1);
+  const std::string damaged = folder.write("damaged.leq", bytes);
+  EXPECT_EQ(run_program("leq-inspect", {damaged}).status, 0);
+  const ToolRun run = run_program("leq-inspect", {damaged, "--verify"});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_NE(run.err.find("layers.1.up"), std::string::npos) << run.err;
+}
+
+TEST(Inspect, RefusesATruncatedFile) {
+  const TemporaryFolder folder;
+  const std::string bytes = read_bytes(make_small_model(folder, "llama", "int8"));
+  const std::string path = folder.write("short.leq", bytes.substr(0, bytes.size() / 2));
+  const ToolRun run = run_program("leq-inspect", {path});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_NE(run.err.find("short.leq"), std::string::npos) << run.err;
+}
+
+// The checkpoint's tokenizer has the 94 printable characters as ids from '!' = 0.
+TEST(InspectTokenize, PrintsIdsAsOneArrayFromEveryKindOfPath) {
+  const TemporaryFolder folder;
+  const std::string model = make_small_model(folder, "gpt2", "int8");
+  const std::string text = folder.write("text.txt", "!\"AZ~");
+  for (const std::string& path : {model, (folder / "gpt2-checkpoint").string(),
+                                  (folder / "gpt2-checkpoint").string() + "/vocab.json"}) {
+    const ToolRun run = run_program("leq-inspect", {path, "--tokenize", text});
+    EXPECT_EQ(run.status, 0) << path << run.err;
+    EXPECT_EQ(std::count(run.out.begin(), run.out.end(), '\n'), 1);
+    EXPECT_EQ(Json::parse(run.out), Json({0, 1, 32, 57, 93})) << path;
+  }
+  const ToolRun piped = run_program("leq-inspect", {model, "--tokenize", "-"}, "!\"AZ~");
+  EXPECT_EQ(Json::parse(piped.out), Json({0, 1, 32, 57, 93}));
+  EXPECT_EQ(run_program("leq-inspect", {model, "--tokenize", "-"}, "").out, "[]\n");
+}
+
+TEST(InspectTokenize, NamesWhatItCannotRead) {
+  const TemporaryFolder folder;
+  const std::string model = make_small_model(folder, "gpt2", "int8");
+  const ToolRun invalid = run_program("leq-inspect", {model, "--tokenize", "-"},
+                                      "abc\xff"
+                                      "d");
+  EXPECT_EQ(invalid.status, 1);
+  EXPECT_EQ(invalid.out, "");
+  EXPECT_NE(invalid.err.find("byte 3"), std::string::npos) << invalid.err;
+  const ToolRun missing = run_program("leq-inspect", {model, "--tokenize", "/no/such/text"});
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_NE(missing.err.find("/no/such/text"), std::string::npos) << missing.err;
+}
+
+}  // namespace
+}  // namespace leq::test

@@ -1,0 +1,167 @@
+// Runs a program as a user would: its own process, with pipes or a terminal.
+#pragma once
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace leq::test {
+
+class Process {
+ public:
+  enum class Input { pipe, terminal };
+
+  // With Input::terminal, standard input and standard error are one terminal; standard output is a
+  // pipe in both cases. `environment` entries are "NAME=value".
+  Process(const std::vector<std::string>& command, Input input,
+          const std::vector<std::string>& environment = {}) {
+    int out[2], err[2] = {-1, -1}, in[2] = {-1, -1};
+    check(pipe(out), "pipe");
+    int terminal = -1;
+    if (input == Input::terminal) {
+      check(openpty(&input_, &terminal, nullptr, nullptr, nullptr), "openpty");
+      error_ = dup(input_);
+    } else {
+      check(pipe(in), "pipe");
+      check(pipe(err), "pipe");
+      input_ = in[1];
+      error_ = err[0];
+    }
+    output_ = out[0];
+    for (const int kept : {input_, error_, output_}) fcntl(kept, F_SETFD, FD_CLOEXEC);
+    id_ = fork();
+    check(id_, "fork");
+    if (id_ == 0) {
+      if (terminal >= 0) login_tty(terminal);
+      if (terminal < 0) dup2(in[0], STDIN_FILENO);
+      if (terminal < 0) dup2(err[1], STDERR_FILENO);
+      dup2(out[1], STDOUT_FILENO);
+      execute(command, environment);
+    }
+    for (const int theirs : {in[0], err[1], out[1], terminal}) {
+      if (theirs >= 0) close(theirs);
+    }
+  }
+  ~Process() {
+    if (id_ > 0 && !ended_) {
+      ::kill(id_, SIGKILL);
+      wait();
+    }
+    for (const int mine : {input_, output_, error_}) {
+      if (mine >= 0) close(mine);
+    }
+  }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  void write(const std::string& text) {
+    for (std::size_t done = 0; done < text.size();) {
+      const ssize_t wrote = ::write(input_, text.data() + done, text.size() - done);
+      if (wrote <= 0) return;  // it does not read any more
+      done += static_cast<std::size_t>(wrote);
+    }
+  }
+  void close_input() {
+    close(input_);
+    input_ = -1;
+  }
+  void close_output() {
+    close(output_);
+    output_ = -1;
+  }
+  void signal(int number) { ::kill(id_, number); }
+
+  // Reads until `text` has been seen on that stream; false at the end of the streams or after a
+  // minute.
+  bool wait_for_output(const std::string& text) {
+    return pump([&] { return out.find(text) != std::string::npos; });
+  }
+  bool wait_for_error(const std::string& text) {
+    return pump([&] { return err.find(text) != std::string::npos; });
+  }
+  // Reads to the end and returns the exit status, or 1000 + the signal that ended it.
+  int finish() {
+    pump([] { return false; });
+    wait();
+    return WIFEXITED(status_) ? WEXITSTATUS(status_) : 1000 + WTERMSIG(status_);
+  }
+
+  std::string out, err;  // read so far
+
+ private:
+  static void check(int result, const char* what) {
+    if (result < 0) throw std::runtime_error(what);
+  }
+  [[noreturn]] static void execute(const std::vector<std::string>& command,
+                                   const std::vector<std::string>& environment) {
+    std::vector<char*> words;
+    for (const auto& word : command) words.push_back(const_cast<char*>(word.c_str()));
+    words.push_back(nullptr);
+    for (const auto& entry : environment) putenv(const_cast<char*>(entry.c_str()));
+    std::signal(SIGPIPE, SIG_DFL);
+    execv(words[0], words.data());
+    _exit(127);
+  }
+  void wait() {
+    while (waitpid(id_, &status_, 0) < 0 && errno == EINTR) {
+    }
+    ended_ = true;
+  }
+  static bool read_some(int& descriptor, std::string& to) {
+    char part[4096];
+    const ssize_t got = ::read(descriptor, part, sizeof part);
+    if (got > 0) {
+      to.append(part, static_cast<std::size_t>(got));
+      return true;
+    }
+    close(descriptor);
+    descriptor = -1;
+    return false;
+  }
+  template <class Seen>
+  bool pump(Seen seen) {
+    using Clock = std::chrono::steady_clock;
+    const auto end = Clock::now() + std::chrono::seconds(60);
+    while (!seen() && (output_ >= 0 || error_ >= 0) && Clock::now() < end) {
+      pollfd waiting[2] = {{output_, POLLIN, 0}, {error_, POLLIN, 0}};
+      if (poll(waiting, 2, 1000) <= 0) continue;
+      if (waiting[0].revents != 0) read_some(output_, out);
+      if (waiting[1].revents != 0) read_some(error_, err);
+    }
+    return seen();
+  }
+
+  pid_t id_ = -1;
+  int input_ = -1, output_ = -1, error_ = -1;
+  int status_ = 0;
+  bool ended_ = false;
+};
+
+// What a program did with its standard input being `input`.
+struct Finished {
+  int status = 0;
+  std::string out, err;
+};
+
+inline Finished run(const std::vector<std::string>& command, const std::string& input = "",
+                    const std::vector<std::string>& environment = {}) {
+  Process process(command, Process::Input::pipe, environment);
+  std::signal(SIGPIPE, SIG_IGN);  // a program that reads no input is no error here
+  process.write(input);
+  process.close_input();
+  const int status = process.finish();
+  return {status, std::move(process.out), std::move(process.err)};
+}
+
+}  // namespace leq::test

@@ -1,0 +1,294 @@
+// leq-run as its users meet it: what goes to which stream, exit statuses, prompts from everywhere,
+// Ctrl-C, and a chat over a pipe and on a terminal.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "models_fixture.h"
+#include "shared_data.h"
+#include "tools/process.h"
+
+namespace leq {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Finished;
+using test::Process;
+
+const std::string kTool = LEQ_BINARY_DIR "/tools/leq-run";
+
+// The small models, and a folder for what a test writes.
+class Run : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto folder = test::shared_path("models");
+    if (!folder) GTEST_SKIP() << "needs ../shared/models (or LEQ_SHARED)";
+    models_ = *folder;
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = fs::path(testing::TempDir()) / (std::string("leq_run_") + test->name());
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string model(const std::string& name, const std::string& type = "int8") const {
+    return test::quantized(models_ / name, type);
+  }
+  std::string file(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+    return folder_ / name;
+  }
+  // leq-run on the storyteller, greedily.
+  std::vector<std::string> story(std::vector<std::string> words) const {
+    std::vector<std::string> command = {kTool, "-m", model("storyteller"), "--temp", "0",
+                                        "-t",  "1"};
+    command.insert(command.end(), words.begin(), words.end());
+    return command;
+  }
+  Finished tell(std::vector<std::string> words, const std::string& input = "",
+                const std::vector<std::string>& environment = {}) const {
+    return test::run(story(std::move(words)), input, environment);
+  }
+  // An error: status 1, nothing on standard output, one line that holds `part`.
+  static void expect_error(const Finished& finished, const std::string& part) {
+    EXPECT_EQ(finished.status, 1);
+    EXPECT_EQ(finished.out, "");
+    EXPECT_TRUE(finished.err.starts_with("leq-run: error: ")) << finished.err;
+    EXPECT_NE(finished.err.find(part), std::string::npos) << finished.err;
+    EXPECT_EQ(std::ranges::count(finished.err, '\n'), 1) << finished.err;
+  }
+
+  fs::path models_, folder_;
+};
+
+TEST_F(Run, StandardOutputHoldsTheTextAlone) {
+  std::ifstream in(models_ / "storyteller" / "golden.json");
+  const Json golden = Json::parse(in);
+  const Json& prompt = golden["prompts"][1];
+  const auto text = prompt["text"].get<std::string>();
+  const Finished whole = test::run({kTool, "-m", model("storyteller", "f32"), "-p", text, "-n",
+                                    "96", "--temp", "0", "--ignore-eos"});
+  EXPECT_EQ(whole.status, 0) << whole.err;
+  EXPECT_EQ(whole.out, text + " " + prompt["greedy_text"].get<std::string>());
+  EXPECT_NE(whole.err.find("tokens/s"), std::string::npos) << whole.err;
+  EXPECT_NE(whole.err.find("temp 0"), std::string::npos) << whole.err;
+}
+
+TEST_F(Run, ThePromptCanBeLeftOut) {
+  const Finished with = tell({"-p", "Once upon a time", "-n", "12"});
+  const Finished without = tell({"-p", "Once upon a time", "-n", "12", "--no-display-prompt"});
+  EXPECT_EQ(with.out, "Once upon a time" + without.out);
+  EXPECT_FALSE(without.out.empty());
+}
+
+TEST_F(Run, PromptsComeFromFlagsFilesAndPipes) {
+  const std::string prompt = "Once upon a time,\nthere was";
+  const std::string expected = tell({"-p", "Once upon a time,\\nthere was", "-n", "12"}).out;
+  EXPECT_TRUE(expected.starts_with(prompt)) << expected;
+  EXPECT_EQ(tell({"-n", "12"}, prompt).out, expected);
+  EXPECT_EQ(tell({"-n", "12"}, prompt + "\n").out, expected);
+  EXPECT_EQ(tell({"-n", "12", "-f", "-"}, prompt + "\n").out, expected);
+  EXPECT_EQ(tell({"-n", "12", "-f", file("prompt.txt", prompt + "\n")}).out, expected);
+  EXPECT_EQ(tell({"-n", "12", "-f", file("prompt.txt", prompt)}).out, expected);
+  EXPECT_EQ(tell({"-n", "12"}, "", {"LEQ_ARG_PROMPT=" + prompt}).out, expected);
+}
+
+TEST_F(Run, EscapesAreReadUnlessToldNotTo) {
+  EXPECT_TRUE(tell({"-p", "a\\tb\\x41", "-n", "1"}).out.starts_with("a\tbA"));
+  EXPECT_TRUE(tell({"-p", "a\\tb", "-n", "1", "--no-escape"}).out.starts_with("a\\tb"));
+}
+
+TEST_F(Run, FlagsWinOverVariablesWhichWinOverTheModel) {
+  const std::vector<std::string> words = {"-m", model("storyteller"), "-p", "Once", "-n", "1"};
+  std::vector<std::string> command = {kTool};
+  command.insert(command.end(), words.begin(), words.end());
+  EXPECT_NE(test::run(command).err.find("temp 0.7 (model)"), std::string::npos);
+  const std::vector<std::string> environment = {"LEQ_ARG_TEMP=0.25"};
+  EXPECT_NE(test::run(command, "", environment).err.find("temp 0.25"), std::string::npos);
+  command.insert(command.end(), {"--temp", "0.5"});
+  EXPECT_NE(test::run(command, "", environment).err.find("temp 0.5"), std::string::npos);
+}
+
+TEST_F(Run, ASeedRepeatsARun) {
+  const auto random = [&](const std::string& seed) {
+    return test::run({kTool, "-m", model("storyteller"), "-p", "Once", "-n", "20", "-s", seed});
+  };
+  const Finished first = random("7");
+  EXPECT_EQ(random("7").out, first.out);
+  EXPECT_NE(random("8").out, first.out);
+  // A random one is printed, and typing it repeats the run.
+  const Finished drawn = random("-1");
+  const std::size_t at = drawn.err.find("seed ");
+  ASSERT_NE(at, std::string::npos) << drawn.err;
+  const std::string seed =
+      drawn.err.substr(at + 5, drawn.err.find_first_of(" \n", at + 5) - at - 5);
+  EXPECT_EQ(random(seed).out, drawn.out);
+}
+
+TEST_F(Run, StopStringsAndTheFullContextEndTheText) {
+  const std::string whole = tell({"-p", "Once upon a time", "-n", "40"}).out;
+  const std::string stop = whole.substr(40, 5);
+  EXPECT_EQ(tell({"-p", "Once upon a time", "-n", "40", "-r", "zzz", "-r", stop}).out,
+            whole.substr(0, whole.find(stop, 16)));
+  const Finished full = tell({"-p", "Once upon a time", "-c", "32", "--ignore-eos"});
+  EXPECT_EQ(full.status, 0);
+  EXPECT_NE(full.err.find("context of 32 positions is full"), std::string::npos) << full.err;
+}
+
+TEST_F(Run, VerbosePrintsThePlan) {
+  const Finished finished = tell({"-p", "Once", "-n", "1", "-v", "-ctk", "int8"});
+  for (const auto* part : {"device: cpu", "qkv: ", "down: ", "head: ", "keys int8, values f16",
+                           "memory: ", "load: ", "tokenizer: "}) {
+    EXPECT_NE(finished.err.find(part), std::string::npos) << part << "\n" << finished.err;
+  }
+}
+
+TEST_F(Run, ErrorsAreOneLineAndStatusOne) {
+  const std::string none = folder_ / "none.leq";
+  expect_error(test::run({kTool, "-m", none, "-p", "x"}), "none.leq");
+  expect_error(test::run({kTool, "-p", "x"}), "-m");
+  expect_error(test::run({kTool, "-m", file("bad.leq", "not a model"), "-p", "x"}), "bad.leq");
+  expect_error(tell({"-p", "x", "--tempp", "1"}), "--temp");
+  expect_error(tell({"-p", "x", "--top-p", "1.5"}), "--top-p");
+  expect_error(tell({"-p", "x", "-n", "-5"}), "-n");
+  expect_error(tell({"-p", "x", "-c", "100000"}), "-c");
+  expect_error(tell({"-p", "x", "-ctk", "q8_0"}), "int8");
+  expect_error(tell({"-p", "x", "-ngl", "99"}), "-ngl");
+  expect_error(tell({"-p", "x", "-f", file("p.txt", "y")}), "-f");
+  expect_error(tell({"-p", "x", "-no-cnv", "-st"}), "-no-cnv");
+  expect_error(tell({"-p", "a\xff z"}), "offset 1");
+  expect_error(tell({"-f", file("bad.txt", "ab\xc3")}), "offset 2");
+  expect_error(tell({"-f", file("empty.txt", "")}), "empty");
+  expect_error(tell({"-f", file("newline.txt", "\n")}), "empty");
+  expect_error(tell({"-f", folder_ / "none.txt"}), "none.txt");
+  expect_error(tell({}, ""), "standard input");
+  expect_error(tell({"-cnv", "--chat-template", "klingon"}), "chatml");
+}
+
+TEST_F(Run, AModelWithoutATemplateDoesNotChat) {
+  expect_error(test::run({kTool, "-m", model("gpt2-tiny"), "-cnv"}, "Hello\n"), "--chat-template");
+}
+
+TEST_F(Run, APromptTooLongForTheContextIsRefused) {
+  std::string text;
+  for (int i = 0; i < 30; ++i) text += "once ";
+  const Finished finished = tell({"-p", text, "-c", "16"});
+  EXPECT_EQ(finished.status, 1);
+  EXPECT_NE(finished.err.find("context of 16"), std::string::npos) << finished.err;
+}
+
+TEST_F(Run, AFullDiskIsAnError) {
+  Process process(
+      {"/bin/sh", "-c", kTool + " -m " + model("storyteller") + " -p Once -n 4 > /dev/full"},
+      Process::Input::pipe);
+  EXPECT_EQ(process.finish(), 1);
+  EXPECT_NE(process.err.find("leq-run: error: stdout"), std::string::npos) << process.err;
+}
+
+TEST_F(Run, AReaderThatGoesAwayEndsItQuietly) {
+  Process process(story({"-p", "Once", "-n", "900", "--ignore-eos"}), Process::Input::pipe);
+  ASSERT_TRUE(process.wait_for_output("Once"));
+  process.close_output();
+  EXPECT_EQ(process.finish(), 1000 + SIGPIPE);
+  EXPECT_EQ(process.err.find("error"), std::string::npos) << process.err;
+}
+
+TEST_F(Run, CtrlCStopsACompletionWithItsSummary) {
+  Process process(story({"-p", "Once", "-n", "-1", "--ignore-eos"}), Process::Input::pipe);
+  ASSERT_TRUE(process.wait_for_output("Once upon"));
+  process.signal(SIGINT);
+  EXPECT_EQ(process.finish(), 130);
+  EXPECT_NE(process.err.find("tokens/s"), std::string::npos) << process.err;
+  EXPECT_EQ(process.err.find("is full"), std::string::npos) << process.err;
+}
+
+// A turn's reply through the library's own rendering: "[INST] ... [/INST]" typed as a prompt.
+TEST_F(Run, ASingleTurnIsTheTemplatesCompletion) {
+  const Finished chat = tell({"-st", "-p", "Tell me a story about a fox.", "-n", "20"});
+  EXPECT_EQ(chat.status, 0) << chat.err;
+  const Finished raw = tell(
+      {"-p", "[INST] Tell me a story about a fox. [/INST]", "-n", "20", "--no-display-prompt"});
+  ASSERT_FALSE(raw.out.empty());
+  EXPECT_EQ(chat.out, raw.out.substr(raw.out.find_first_not_of(" \n")) + "\n");
+}
+
+TEST_F(Run, AChatOverAPipeAnswersLineByLine) {
+  const std::string saved = folder_ / "chat.json";
+  const Finished chat = tell({"-cnv", "-n", "12", "-s", "3"},
+                             "Hello!\nTell me a story.\n/regen\n/system\n/nonsense\n/save " +
+                                 saved + "\n/exit\nnever read\n");
+  EXPECT_EQ(chat.status, 0);
+  EXPECT_GE(std::ranges::count(chat.out, '\n'), 3) << chat.out;
+  EXPECT_EQ(chat.out.find("> "), std::string::npos) << chat.out;
+  EXPECT_NE(chat.err.find("unknown command /nonsense"), std::string::npos) << chat.err;
+  std::ifstream in(saved);
+  const Json json = Json::parse(in);
+  ASSERT_EQ(json["messages"].size(), 4u);
+  EXPECT_EQ(json["replies"], 3);
+  EXPECT_EQ(json["messages"][2]["content"], "Tell me a story.");
+
+  // Greedy replies of a chat that goes on equal those of one that never stopped.
+  const std::string lines = "Hello!\nTell me a story.\n";
+  const std::string whole = tell({"-cnv", "-n", "12"}, lines + "And then?\n").out;
+  const std::string begun = tell({"-cnv", "-n", "12"}, lines + "/save " + saved + "\n").out;
+  const Finished rest = tell({"-cnv", "-n", "12"}, "/load " + saved + "\nAnd then?\n");
+  EXPECT_EQ(begun + rest.out, whole) << rest.err;
+}
+
+TEST_F(Run, LinesAreJoinedByBackslashesOrInMultiLineInputUntilOne) {
+  const std::string joined = tell({"-cnv", "-n", "12"}, "Tell me\\\na story.\n").out;
+  EXPECT_EQ(tell({"-cnv", "-n", "12", "-mli"}, "Tell me\na story.\\\n").out, joined);
+  EXPECT_EQ(std::ranges::count(tell({"-cnv", "-n", "1"}, "Tell me\na story.\n").out, '\n'), 2);
+}
+
+TEST_F(Run, CommandErrorsDoNotEndAChat) {
+  const Finished chat =
+      tell({"-cnv", "-n", "4"}, "/load " + std::string(folder_ / "none.json") + "\n/load " +
+                                    file("bad.json", "{\"leq_chat\": 1}") +
+                                    "\n/regen\n/save /nowhere/chat.json\nHello!\n");
+  EXPECT_EQ(chat.status, 0);
+  EXPECT_NE(chat.err.find("none.json"), std::string::npos) << chat.err;
+  EXPECT_NE(chat.err.find("bad.json"), std::string::npos) << chat.err;
+  EXPECT_NE(chat.err.find("no reply to write again"), std::string::npos) << chat.err;
+  EXPECT_NE(chat.err.find("/nowhere"), std::string::npos) << chat.err;
+  EXPECT_FALSE(chat.out.empty());
+}
+
+TEST_F(Run, ATerminalHasAPromptAndHistory) {
+  Process process(story({"-n", "6"}), Process::Input::terminal, {"TERM=xterm"});
+  ASSERT_TRUE(process.wait_for_error("> ")) << process.err;
+  process.write("Hello!\r");
+  ASSERT_TRUE(process.wait_for_output("\n")) << process.err;
+  process.out.clear();
+  process.write("\033[A\r");  // up: the message again
+  ASSERT_TRUE(process.wait_for_output("\n")) << process.err;
+  process.write("/exit\r");
+  EXPECT_EQ(process.finish(), 0);
+  EXPECT_NE(process.err.find("reply 12 tokens"), std::string::npos) << process.err;
+}
+
+TEST_F(Run, CtrlCOnATerminalStopsTheReplyAndTwiceLeaves) {
+  Process process(story({"-n", "-1", "--ignore-eos"}), Process::Input::terminal, {"TERM=xterm"});
+  ASSERT_TRUE(process.wait_for_error("> ")) << process.err;
+  process.write("Tell me a long story.\r");
+  ASSERT_TRUE(process.wait_for_output(" ")) << process.err;
+  process.write("\003");
+  ASSERT_TRUE(process.wait_for_error("interrupted")) << process.err;
+  process.err.clear();
+  ASSERT_TRUE(process.wait_for_error("> ")) << process.err;
+  process.write("half a message\003");
+  ASSERT_TRUE(process.wait_for_error("again")) << process.err;
+  process.err.clear();
+  ASSERT_TRUE(process.wait_for_error("> ")) << process.err;
+  process.write("\003");
+  EXPECT_EQ(process.finish(), 0);
+}
+
+}  // namespace
+}  // namespace leq

@@ -1,0 +1,83 @@
+// Runs the built tools as a user does and keeps what they print.
+#pragma once
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace leq::test {
+
+// A folder that disappears with the object.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    static std::atomic<int> count = 0;
+    path_ = std::filesystem::temp_directory_path() /
+            ("leq-tools-" + std::to_string(::getpid()) + "-" + std::to_string(count++));
+    std::filesystem::create_directories(path_);
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+  std::string write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(path_ / name, std::ios::binary) << bytes;
+    return (path_ / name).string();
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+inline std::string read_bytes(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+struct ToolRun {
+  int status = -1;  // exit status; -1 where a signal ended the tool
+  std::string out;
+  std::string err;
+};
+
+// `tool`: "leq-inspect". `input` is its standard input.
+inline ToolRun run_program(const std::string& tool, const std::vector<std::string>& arguments,
+                           const std::string& input = "") {
+  const TemporaryFolder folder;
+  const std::string in = folder.write("in", input);
+  const std::string out = (folder / "out").string();
+  const std::string err = (folder / "err").string();
+  std::vector<std::string> words = {std::string(LEQ_TOOLS_DIR) + "/" + tool};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, in.c_str(), O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), O_WRONLY | O_CREAT, 0600);
+  posix_spawn_file_actions_addopen(&actions, 2, err.c_str(), O_WRONLY | O_CREAT, 0600);
+  pid_t child = 0;
+  const int failed = posix_spawn(&child, argv[0], &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  require(failed == 0, words[0], ": cannot start");
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_bytes(out), read_bytes(err)};
+}
+
+}  // namespace leq::test

@@ -1,0 +1,32 @@
+// What leq-bench measures: a .leq file, or synthetic weights of a published shape.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "eval/synthetic.h"
+#include "model/session.h"
+
+namespace leq {
+
+class BenchModel {
+ public:
+  // `name`: a path, or "synthetic:SHAPE:TYPE". Synthetic models get room for `context` positions.
+  // Throws Error as Model and SyntheticModel do.
+  BenchModel(const std::string& name, LoadMode mode, std::int64_t context);
+
+  const std::string& name() const { return name_; }      // without folders and type
+  const std::string& scheme() const { return scheme_; }  // "int8"
+  const ModelConfig& config() const;
+  std::uint64_t weight_bytes() const;
+  Session make_session(Backend& backend, const RunLimits& limits) const;
+
+ private:
+  std::string name_;
+  std::string scheme_;
+  std::optional<Model> file_;
+  std::optional<SyntheticModel> synthetic_;
+};
+
+}  // namespace leq

@@ -1,0 +1,40 @@
+// The rows of leq-bench: as people read them, and as scripts do.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "eval/bench.h"
+#include "report/table.h"
+
+namespace leq {
+
+struct BenchRow {
+  std::string model;  // as typed
+  std::string title;  // for people
+  std::string scheme;
+  std::uint64_t size_bytes = 0;
+  std::int64_t parameters = 0;
+  std::string backend;
+  int threads = 0;
+  std::int64_t batch_tokens = 0;
+  KvType key_type = KvType::f16;
+  KvType value_type = KvType::f16;
+  BenchTest test;
+  int runs = 0;
+  std::uint64_t bytes_per_token = 0;
+  BenchNumbers numbers;
+};
+
+// Which settings differ between rows and so stand in columns of their own.
+struct BenchColumns {
+  bool batch = false;
+  bool kv_types = false;
+};
+
+// llama-bench's columns, then the share of the limit.
+Row people_row(const BenchRow& row, const BenchColumns& columns);
+// model, scheme, threads, test, depth, tps, ...: docs/benchmarks.md names them all.
+Row script_row(const BenchRow& row, const BenchColumns& columns);
+
+}  // namespace leq

@@ -1,0 +1,18 @@
+// Text to token ids with the tokenizer of whatever a path holds.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "tokenizer/tokenizer.h"
+
+namespace leq {
+
+// `path`: a .leq file, a model folder, or a tokenizer file or folder. `text_path`: a file, or "-"
+// for standard input. `pretokenizer` names the pattern of files that do not say theirs ("gpt-2"),
+// else empty. Returns the ids as one JSON array on one line. Throws Error naming the path, or the
+// offset of a byte that is no UTF-8.
+std::string tokenize_file(const std::filesystem::path& path, const std::string& text_path,
+                          const std::string& pretokenizer, const EncodeOptions& options);
+
+}  // namespace leq

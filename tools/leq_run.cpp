@@ -1,0 +1,210 @@
+// leq-run: completes a text or chats with a model.
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "generate/chat_session.h"
+#include "generate/generator.h"
+#include "platform/make_backend.h"
+#include "run_chat.h"
+#include "run_interrupt.h"
+#include "run_options.h"
+#include "run_output.h"
+#include "run_prompt.h"
+#include "run_report.h"
+
+#include <unistd.h>
+
+namespace leq::run {
+namespace {
+
+// An opened model and what runs it.
+struct Engine {
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Model> model;
+  std::unique_ptr<Session> session;
+};
+
+RunLimits limits_for(const RunArgs& args, const Model& model) {
+  RunLimits limits;
+  limits.context = args.context;
+  limits.batch_tokens = args.batch_tokens;
+  limits.key_type = args.key_type.value_or(default_kv_type(model.type()));
+  limits.value_type = args.value_type.value_or(default_kv_type(model.type()));
+  return resolve_limits(limits, model.config());
+}
+
+Engine open_engine(const RunArgs& args) {
+  Engine engine;
+  engine.backend = make_backend({.device = args.device, .threads = args.threads});
+  LoadOptions load = {.mode = args.load_mode, .memory_needed_beside = 0, .lock = args.lock};
+  if (args.load_mode == LoadMode::automatic) {
+    // Whether the file is better read or mapped depends on what the run needs beside it.
+    const Model probe(args.model, {.mode = LoadMode::map});
+    const RunLimits limits = limits_for(args, probe);
+    const Weights weights = bind_weights(probe.file(), probe.config(), *engine.backend);
+    const MemoryPlan plan =
+        plan_memory(probe.file().file_bytes(), probe.config(), weights, *engine.backend, limits);
+    load.memory_needed_beside = plan.kv_bytes + plan.scratch_bytes;
+  }
+  engine.model = std::make_unique<Model>(args.model, load);
+  engine.session =
+      std::make_unique<Session>(*engine.model, *engine.backend, limits_for(args, *engine.model));
+  return engine;
+}
+
+std::uint64_t random_seed() {
+  std::random_device device;
+  return device();  // 32 bits: easy to type again
+}
+
+// What the model says ends a text: its generation_config, else the tokenizer.
+std::vector<Token> end_tokens(const Model& model) {
+  std::vector<Token> tokens = model.generation().end_tokens;
+  const Token eos = model.tokenizer().eos();
+  if (tokens.empty() && eos != kNoToken) tokens.push_back(eos);
+  return tokens;
+}
+
+std::optional<std::string> given_prompt(const RunArgs& args) {
+  if (args.prompt) return args.prompt;
+  if (args.prompt_file) return read_prompt_file(*args.prompt_file);
+  // A pipe is a prompt, but in a chat its lines are messages.
+  if (args.mode != Mode::chat && isatty(STDIN_FILENO) == 0) return read_prompt_from_stdin();
+  return std::nullopt;
+}
+
+bool wants_chat(const RunArgs& args, const std::optional<std::string>& prompt, const Model& model) {
+  if (args.mode != Mode::automatic) return args.mode == Mode::chat;
+  const bool has_template = !model.chat_template().empty() || !args.chat_template.empty();
+  return !prompt && has_template;
+}
+
+ChatTemplate chat_template_of(const RunArgs& args, const Model& model) {
+  if (!args.chat_template.empty()) return ChatTemplate::by_name(args.chat_template);
+  if (model.chat_template().empty()) {
+    std::string names;
+    for (const auto name : ChatTemplate::names()) {
+      names += (names.empty() ? "" : ", ") + std::string(name);
+    }
+    fail(model.file().name(), ": the model has no chat template: name one with --chat-template (",
+         names, "), or give a prompt with -p");
+  }
+  return ChatTemplate::recognise(model.chat_template(), model.file().name());
+}
+
+// The reply's rules and the ids that are never sampled, from what ends a text in this run.
+struct Ending {
+  StopRules stop;
+  std::vector<Token> banned;
+};
+
+Ending ending_for(const RunArgs& args, const Model& model, const ChatTemplate* format) {
+  Ending ending;
+  ending.stop.end_tokens = end_tokens(model);
+  ending.stop.strings = args.stop_strings;
+  ending.stop.max_tokens = args.max_tokens;
+  if (args.ignore_eos) {
+    if (format != nullptr) format->add_stops(model.tokenizer(), ending.stop);
+    ending.banned = ending.stop.end_tokens;
+  }
+  return ending;
+}
+
+void report_start(const RunArgs& args, Engine& engine, const SamplingChoice& choice) {
+  note(model_line(*engine.model));
+  if (args.verbose) {
+    for (const auto& line : plan_lines(*engine.model, *engine.session)) note(line);
+  }
+  std::string settings = "settings:";
+  for (const auto& entry : choice.notes) settings += " " + entry + ",";
+  note(settings + " seed " + std::to_string(choice.settings.seed) + (args.seed ? "" : " (random)"));
+}
+
+void explain_stop(const Reply& reply, const Generator& generator) {
+  if (reply.stopped == StopReason::context_full) {
+    note("stopped: the context of " + with_commas(generator.context()) +
+         " positions is full; a larger -c holds more");
+  }
+}
+
+int complete(const RunArgs& args, const std::string& prompt, const Model& model,
+             Generator& generator, const StopRules& stop) {
+  const Tokenizer& tokenizer = model.tokenizer();
+  const std::vector<Token> ids = tokenizer.encode(
+      prompt, {.parse_special = args.parse_special, .add_bos = tokenizer.add_bos()});
+  require(!ids.empty(),
+          "the prompt is empty, and this model's tokenizer adds nothing to it: give "
+          "some text with -p");
+  ReplyPrinter printer(choose_colors(args.color));
+  if (args.display_prompt) printer.prompt(prompt);
+  const InterruptScope scope;
+  ReplyRequest request;
+  request.prompt = ids;
+  request.stop = stop;
+  request.on_text = [&](std::string_view text) { printer.reply(text); };
+  request.interrupted = &scope.flag();
+  const Reply reply = generator.generate(request);
+  printer.finish();
+  explain_stop(reply, generator);
+  RunTotals totals;
+  totals.add(reply);
+  note(totals.line());
+  return reply.stopped == StopReason::interrupted ? kInterruptedStatus : 0;
+}
+
+int chat(const RunArgs& args, std::optional<std::string> first, const Model& model,
+         const ChatTemplate& format, Generator& generator, const StopRules& stop) {
+  ChatSessionOptions options;
+  options.rendering = chat_options(model.tokenizer());
+  options.rendering.enable_thinking = args.thinking;
+  options.stop = stop;
+  ChatSession session(generator, model.tokenizer(), format, options);
+  if (args.system) session.set_system(*args.system);
+  ReplyPrinter printer(choose_colors(args.color));
+  RunTotals totals;
+  ChatLoop loop(session, generator, printer, totals,
+                {.first_message = std::move(first),
+                 .single_turn = args.single_turn,
+                 .multi_line = args.multi_line,
+                 .verbose = args.verbose,
+                 .model_name = args.model.filename().string(),
+                 .template_name = std::string(format.name())});
+  loop.run();
+  note(totals.line());
+  return 0;
+}
+
+int run(const Options& options) {
+  const RunArgs args = read_args(options);
+  const std::optional<std::string> prompt = given_prompt(args);
+  watch_interrupts(choose_colors(args.color) == Colors::on ? kColorsOff : "");
+  Engine engine = open_engine(args);
+  const Model& model = *engine.model;
+  (void)model.tokenizer();  // its error names what to do
+  const bool chats = wants_chat(args, prompt, model);
+  require(chats || prompt,
+          "no prompt: give one with -p TEXT or -f FILE (this model has no chat "
+          "template, so there is no chat)");
+  std::optional<ChatTemplate> format;
+  if (chats) format = chat_template_of(args, model);
+  SamplingChoice choice = choose_sampling(args.sampling, model.generation());
+  choice.settings.seed = args.seed ? *args.seed : random_seed();
+  const Ending ending = ending_for(args, model, format ? &*format : nullptr);
+  Generator generator(*engine.session, model.tokenizer(),
+                      {.sampling = choice.settings, .banned = ending.banned});
+  report_start(args, engine, choice);
+  if (format) return chat(args, prompt, model, *format, generator, ending.stop);
+  return complete(args, *prompt, model, generator, ending.stop);
+}
+
+}  // namespace
+}  // namespace leq::run
+
+int main(int argc, char** argv) {
+  return leq::run_tool(leq::run::run_tool_spec(), argc, argv, leq::run::run);
+}

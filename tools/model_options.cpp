@@ -1,0 +1,121 @@
+#include "model_options.h"
+
+#include <algorithm>
+
+namespace leq {
+namespace {
+
+std::vector<Option> all_model_options() {
+  const std::string group = "Model";
+  return {
+      {.name = "model",
+       .spellings = "-m",
+       .kind = OptionKind::text,
+       .value_name = "FILE",
+       .help = "the model, a .leq file",
+       .group = group,
+       .required = true},
+      {.name = "threads",
+       .spellings = "-t",
+       .kind = OptionKind::integer,
+       .value_name = "N",
+       .fallback = "0",
+       .help = "threads; 0 or -1: one for each usable core",
+       .group = group,
+       .minimum = -1,
+       .maximum = 1024},
+      {.name = "threads-batch",
+       .spellings = "-tb",
+       .kind = OptionKind::integer,
+       .value_name = "N",
+       .help = "accepted if equal to -t: one pool of threads does all work",
+       .group = group,
+       .minimum = -1,
+       .maximum = 1024},
+      {.name = "ctx-size",
+       .spellings = "-c",
+       .kind = OptionKind::integer,
+       .value_name = "N",
+       .fallback = "0",
+       .help = "positions of all sequences together; 0: the model's, at most 8192",
+       .group = group,
+       .minimum = 0,
+       .maximum = 16777216},
+      {.name = "batch-size",
+       .spellings = "-b",
+       .kind = OptionKind::integer,
+       .value_name = "N",
+       .fallback = "2048",
+       .help = "most tokens in one step",
+       .group = group,
+       .minimum = 1,
+       .maximum = 65536},
+      {.name = "ubatch-size",
+       .spellings = "-ub",
+       .kind = OptionKind::integer,
+       .value_name = "N",
+       .fallback = "512",
+       .help = "the same; the smaller of the two counts",
+       .group = group,
+       .minimum = 1,
+       .maximum = 65536},
+      {.name = "parallel",
+       .spellings = "-np",
+       .kind = OptionKind::integer,
+       .value_name = "N",
+       .fallback = "1",
+       .help = "sequences at the same time",
+       .group = group,
+       .minimum = 1,
+       .maximum = 1024},
+      {.name = "cache-type-k",
+       .spellings = "-ctk",
+       .kind = OptionKind::text,
+       .value_name = "T",
+       .help = "keys in the KV cache: f32 | f16 | int8 (default f32 for models of type f32, else "
+               "f16)",
+       .group = group},
+      {.name = "cache-type-v",
+       .spellings = "-ctv",
+       .kind = OptionKind::text,
+       .value_name = "T",
+       .help = "values in the KV cache, likewise",
+       .group = group},
+      {.name = "device",
+       .spellings = "-dev",
+       .kind = OptionKind::text,
+       .value_name = "NAME",
+       .fallback = "cpu",
+       .help = "where to compute",
+       .group = group},
+      {.name = "gpu-layers",
+       .spellings = "-ngl --n-gpu-layers",
+       .kind = OptionKind::text,
+       .value_name = "N",
+       .help = "layers on a GPU: 0 with the CPU backend",
+       .group = group},
+      {.name = "mmap",
+       .fallback = "auto",
+       .help =
+           "use the file where it is mapped, or read it into memory (default: read where memory "
+           "allows)",
+       .group = group},
+      {.name = "mlock", .help = "keep the model in memory", .group = group},
+      {.name = "verbose",
+       .spellings = "-v",
+       .help = "print the plan: instruction set, kernels, KV cache, memory",
+       .group = group},
+  };
+}
+
+}  // namespace
+
+std::vector<Option> model_options(std::initializer_list<std::string_view> left_out) {
+  std::vector<Option> options = all_model_options();
+  std::erase_if(options, [&](const Option& option) {
+    return std::ranges::find(left_out, option.name) != left_out.end();
+  });
+  return options;
+}
+
+}  // namespace leq

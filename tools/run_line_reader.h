@@ -1,0 +1,28 @@
+// Lines that a user types: with editing and history on a terminal, plain ones from a pipe.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace leq::run {
+
+enum class LineEnd { line, end_of_input, interrupted };
+
+struct Line {
+  std::string text;  // without its newline
+  LineEnd end = LineEnd::line;
+};
+
+class LineReader {
+ public:
+  virtual ~LineReader() = default;
+  // `prompt` is shown on a terminal only.
+  virtual Line read(const std::string& prompt) = 0;
+  virtual bool is_terminal() const = 0;
+};
+
+// libedit where standard input and standard error are a terminal.
+std::unique_ptr<LineReader> make_line_reader();
+
+}  // namespace leq::run

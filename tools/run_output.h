@@ -1,0 +1,45 @@
+// Where text goes: the reply alone to standard output, piece by piece as it comes; everything else
+// to standard error.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace leq::run {
+
+enum class Colors { off, on };
+
+// on where `wanted` and standard output is a terminal: escape codes never go into a pipe.
+Colors choose_colors(bool wanted);
+
+// Ends every colour; for the end of the program.
+inline constexpr std::string_view kColorsOff = "\033[0m";
+
+class ReplyPrinter {
+ public:
+  explicit ReplyPrinter(Colors colors) : colors_(colors) {}
+
+  // Throws Error where standard output cannot be written. Text between <think> and </think> is
+  // dimmed.
+  void reply(std::string_view text);
+  // The prompt that a completion goes on from.
+  void prompt(std::string_view text);
+  // Ends the last line where it is not ended yet.
+  void end_line();
+  // Colours back to normal, on a terminal also the end of the line, so that what follows begins on
+  // its own line.
+  void finish();
+
+ private:
+  void write(std::string_view text);
+  void write_code(std::string_view code);
+
+  Colors colors_;
+  bool thinking_ = false;
+  bool line_open_ = false;
+};
+
+// One line to standard error, "leq-run: ..." in front.
+void note(const std::string& text);
+
+}  // namespace leq::run

@@ -1,0 +1,34 @@
+// What leq-run says about a run on standard error: the plan, the settings, and the speeds at the
+// end.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "generate/generator.h"
+#include "model/open_model.h"
+#include "model/session.h"
+
+namespace leq::run {
+
+// "storyteller.leq: llama, 5.5 M parameters, int8, 8.01 bits per weight"
+std::string model_line(const Model& model);
+
+// The plan: device, kernel of each class of linear, KV cache, memory, how the file was loaded. One
+// line an entry.
+std::vector<std::string> plan_lines(const Model& model, Session& session);
+
+// Speeds over all replies of a run.
+class RunTotals {
+ public:
+  void add(const Reply& reply);
+  // "prompt 24 tokens, 1234.5 tokens/s; reply 96 tokens, 234.5 tokens/s"
+  std::string line() const;
+
+ private:
+  std::int64_t fed_ = 0, cached_ = 0, written_ = 0, decoded_ = 0;
+  double prompt_seconds_ = 0, reply_seconds_ = 0;
+};
+
+}  // namespace leq::run
