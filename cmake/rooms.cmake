@@ -3,7 +3,8 @@
 
 add_library(leq_flags INTERFACE)
 target_compile_options(leq_flags INTERFACE -ffp-contract=off -fno-math-errno -Wall -Wextra -Wshadow
-  -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Wold-style-cast -Wno-psabi)
+  -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Wold-style-cast -Wno-psabi
+  -Wno-missing-field-initializers)
 if(LEQ_WERROR)
   target_compile_options(leq_flags INTERFACE -Werror)
 endif()

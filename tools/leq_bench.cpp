@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <iostream>
 #include <map>
+#include <optional>
 
+#include "backend/cpu/limits.h"
 #include "base/bytes.h"
 #include "base/cpu_features.h"
 #include "base/error.h"
@@ -11,7 +13,6 @@
 #include "base/thread_pool.h"
 #include "bench_model.h"
 #include "bench_table.h"
-#include "eval/machine_limits.h"
 #include "options.h"
 #include "platform/make_backend.h"
 
@@ -111,8 +112,9 @@ std::vector<BenchTest> tests_of(const Options& options) {
       const auto parts = split(pair, ",");
       const std::int64_t prompt = parts.size() == 2 ? parse_int(parts[0]).value_or(0) : 0;
       const std::int64_t generated = parts.size() == 2 ? parse_int(parts[1]).value_or(0) : 0;
-      require(prompt > 0 && generated > 0, "-pg: expected two numbers of at least 1 as in 512,128, ",
-              "found '", printable(pair), "'");
+      require(prompt > 0 && generated > 0,
+              "-pg: expected two numbers of at least 1 as in 512,128, ", "found '", printable(pair),
+              "'");
       tests.push_back({prompt, generated, depth});
     }
   }
@@ -175,8 +177,7 @@ class Bench {
     for (const BenchTest& test : tests_) context = std::max(context, positions(test));
     const BenchModel model(model_name, mode_, context);
     require(context <= round_up(model.config().context, kPageTokens), model_name, ": a test needs ",
-            context, " positions, the model has ", model.config().context,
-            "; lower -d, -p or -n");
+            context, " positions, the model has ", model.config().context, "; lower -d, -p or -n");
     for (const Setting& setting : settings_) {
       const auto backend = make_backend({"cpu", setting.threads});
       for (const BenchTest& test : tests_) {
@@ -205,14 +206,16 @@ class Bench {
     Session session = model.make_session(backend, resolve_limits(limits, model.config()));
     const BenchWork work = bench_work(session, test);
     const bool floats = session.weights().blocks[0].qkv.act == ActKind::none;
-    MachineLimits machine = limits_of(setting.threads, floats, work.bytes_per_token());
+    const MachineLimits before = limits_now(setting.threads, test, floats, work);
     std::vector<double> seconds;
     {
       Progress progress(model.name() + " " + model.scheme() + " " + bench_test_name(test), runs_);
       seconds = time_bench_test(session, test, runs_, [&](int done) { progress.update(done); });
     }
     // A limit is the best that was seen: neighbours on the machine can spoil one measurement.
-    machine = best_of(machine, limits_of(setting.threads, floats, work.bytes_per_token()));
+    MachineLimits machine = limits_now(setting.threads, test, floats, work);
+    machine.read_gbps = std::max(machine.read_gbps, before.read_gbps);
+    machine.compute_gops = std::max(machine.compute_gops, before.compute_gops);
     BenchRow row;
     row.model = typed;
     row.title = model.name() + " " + model.scheme();
@@ -227,12 +230,25 @@ class Bench {
     row.test = test;
     row.runs = runs_;
     row.bytes_per_token = work.bytes_per_token();
-    row.numbers = bench_numbers(test, work, std::move(seconds), machine);
+    row.numbers = bench_numbers(test, work, seconds, machine);
     return row;
+  }
+
+  // The limits that a test is held against.
+  MachineLimits limits_now(int threads, const BenchTest& test, bool floats, const BenchWork& work) {
+    cpu::LimitMeter& meter = meters_.try_emplace(threads, threads, chosen_isa()).first->second;
+    MachineLimits limits;
+    if (test.prompt > 0) {
+      limits.compute_gops = floats ? meter.f32_gflops() : meter.int8_gops();
+      limits.compute_kind = floats ? meter.f32_name() : meter.int8_name();
+    }
+    if (test.generated > 0) limits.read_gbps = meter.read_gbps(work.bytes_per_token());
+    return limits;
   }
 
   std::vector<BenchTest> tests_;
   std::vector<Setting> settings_;
+  std::map<int, cpu::LimitMeter> meters_;  // by threads
   int runs_;
   LoadMode mode_;
   BenchColumns columns_;
@@ -256,6 +272,4 @@ int run(const Options& options) {
 }  // namespace
 }  // namespace leq
 
-int main(int argc, char** argv) {
-  return leq::run_tool(leq::tool_spec(), argc, argv, leq::run);
-}
+int main(int argc, char** argv) { return leq::run_tool(leq::tool_spec(), argc, argv, leq::run); }

@@ -65,8 +65,7 @@ ToolSpec tool_spec() {
           {.name = "join",
            .kind = OptionKind::text,
            .value_name = "RULE",
-           .help = "hf joins the rows as Hugging Face's data set has them, none takes the text as "
-                   "it is (default hf; none for llamacpp-512)",
+           .help = "how rows become one text (default hf; none for llamacpp-512)",
            .group = group,
            .choices = {"hf", "none"}},
           {.name = "output",
@@ -105,6 +104,7 @@ std::int64_t longest_window(const Model& model) { return model.config().context;
 void print_plan(const ModelSetup& setup) {
   const Session& session = *setup.session;
   std::cerr << "model: " << describe(setup.model->config()) << '\n'
+            << "file: " << (setup.model->file().mapped() ? "mapped" : "read into memory") << '\n'
             << "backend: " << setup.backend->name() << '\n';
   const Block& block = session.weights().blocks[0];
   for (const Linear* linear : {&block.qkv, &block.o, &block.gate_up, &block.down}) {

@@ -91,7 +91,7 @@ std::vector<double> time_bench_test(Session& session, const BenchTest& test, int
 }
 
 BenchNumbers bench_numbers(const BenchTest& test, const BenchWork& work,
-                           std::vector<double> seconds, const MachineLimits& limits) {
+                           const std::vector<double>& seconds, const MachineLimits& limits) {
   require(!seconds.empty(), "bench: no runs");
   const auto [fastest, slowest] = std::minmax_element(seconds.begin(), seconds.end());
   const auto tokens = static_cast<double>(test.tokens());
@@ -103,8 +103,11 @@ BenchNumbers bench_numbers(const BenchTest& test, const BenchWork& work,
   const double generated_bytes =
       static_cast<double>(test.generated) * static_cast<double>(work.bytes_per_token());
   const double prompt_seconds =
-      static_cast<double>(test.prompt) * work.block_operations / 1e9 / limits.compute_gops;
-  const double generated_seconds = generated_bytes / 1e9 / limits.read_gbps;
+      test.prompt == 0
+          ? 0
+          : static_cast<double>(test.prompt) * work.block_operations / 1e9 / limits.compute_gops;
+  const double generated_seconds =
+      test.generated == 0 ? 0 : generated_bytes / 1e9 / limits.read_gbps;
 
   BenchNumbers numbers;
   numbers.tps = tokens / typical;
@@ -112,8 +115,7 @@ BenchNumbers bench_numbers(const BenchTest& test, const BenchWork& work,
   numbers.tps_max = tokens / *fastest;
   numbers.gbps = (prompt_bytes + generated_bytes) / typical / 1e9;
   numbers.gops = work.block_operations * numbers.tps / 1e9;
-  numbers.share = (test.prompt > 0 ? prompt_seconds : 0) / typical +
-                  (test.generated > 0 ? generated_seconds : 0) / typical;
+  numbers.share = (prompt_seconds + generated_seconds) / typical;
   if (test.generated == 0) {
     numbers.limit_kind = limits.compute_kind;
     numbers.limit = limits.compute_gops;

@@ -21,11 +21,11 @@ struct BenchTest {
 };
 std::string bench_test_name(const BenchTest& test);  // "pp512", "tg128", "pp512+tg128"
 
-// What the machine can do at most, measured in the same run.
+// What the machine can do at most, measured in the same run; 0 = not needed, not measured.
 struct MachineLimits {
   double read_gbps = 0;      // of memory, all threads, at the working set of a test
   double compute_gops = 0;   // int8 dot products, or f32 multiply-adds for float types
-  std::string compute_kind;  // "int8_dot avx512vnni", "f32_fma"
+  std::string compute_kind;  // "vpdpbusd"
 };
 
 // What a test must at least read and compute.
@@ -54,6 +54,6 @@ struct BenchNumbers {
 };
 // `seconds` must not be empty.
 BenchNumbers bench_numbers(const BenchTest& test, const BenchWork& work,
-                           std::vector<double> seconds, const MachineLimits& limits);
+                           const std::vector<double>& seconds, const MachineLimits& limits);
 
 }  // namespace leq

@@ -101,7 +101,7 @@ double negative_log_likelihood(std::span<const float> logits, std::int64_t targe
   const double largest = *std::ranges::max_element(logits);
   double sum = 0;
   for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
-  return std::log(sum) + largest - static_cast<double>(logits[static_cast<std::size_t>(target)]);
+  return std::log(sum) + (largest - static_cast<double>(logits[static_cast<std::size_t>(target)]));
 }
 
 PerplexityResult summarize(Protocol protocol, std::span<const std::vector<double>> window_nlls) {

@@ -22,10 +22,10 @@ std::string_view protocol_name(Protocol protocol);  // "hf", "hf-stride", "llama
 // As a user asks; what is absent takes the protocol's default.
 struct ProtocolRequest {
   std::string protocol = "hf";
-  std::optional<std::string> join;     // default hf; none for llamacpp-512
-  std::optional<std::int64_t> window;  // default min(context, 2048)
-  std::optional<std::int64_t> stride;  // default 512; window/2 for windows below 1024
-  std::int64_t chunks = 0;             // first windows only; 0 = all
+  std::optional<std::string> join = {};     // default hf; none for llamacpp-512
+  std::optional<std::int64_t> window = {};  // default min(context, 2048)
+  std::optional<std::int64_t> stride = {};  // default 512; window/2 for windows below 1024
+  std::int64_t chunks = 0;                  // first windows only; 0 = all
 };
 
 // All of it fixed.

@@ -96,8 +96,8 @@ std::uint64_t LeqWriter::finish(const Json& metadata) {
   }
   Json json = metadata;
   json["leq"] = {{"requires", Json::array()}};
-  json["tensors"] = std::move(state_->tensors);
-  json["blobs"] = std::move(state_->blobs);
+  json["tensors"] = state_->tensors;
+  json["blobs"] = state_->blobs;
   std::string text;
   try {
     text = json.dump();

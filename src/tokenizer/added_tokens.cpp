@@ -67,6 +67,10 @@ AddedTokenMatcher::AddedTokenMatcher(std::span<const AddedToken> tokens, bool no
   }
 }
 
+bool AddedTokenMatcher::has_special() const {
+  return std::any_of(tokens_.begin(), tokens_.end(), [](const AddedToken& t) { return t.special; });
+}
+
 std::uint32_t AddedTokenMatcher::child(std::uint32_t node, char byte) const {
   if (node == 0) return first_[static_cast<unsigned char>(byte)];
   std::uint32_t at = nodes_[node].child;
@@ -106,7 +110,7 @@ bool AddedTokenMatcher::accept(const AddedToken& token, Cut& next, std::size_t a
   return true;
 }
 
-bool AddedTokenMatcher::find_next(Cut& next, bool parse_special) const {
+bool AddedTokenMatcher::find_next(Cut& next, const SpecialScope& scope) const {
   if (tokens_.empty()) return false;
   const std::string_view text = next.text;
   std::size_t at = std::max(next.search, next.done);
@@ -122,7 +126,10 @@ bool AddedTokenMatcher::find_next(Cut& next, bool parse_special) const {
     if (longest == kNone) continue;
     const AddedToken& token = tokens_[longest];
     next.search = at + token.content.size();
-    if ((parse_special || !token.special) && accept(token, next, at)) return true;
+    const bool allowed = !token.special || scope.allows(at, next.search);
+    if (allowed && accept(token, next, at)) return true;
+    // What lies across the border of a range must not hide a token that begins within it.
+    if (!allowed && scope.in_ranges()) next.search = at + 1;
     at = next.search - 1;
   }
   return false;

@@ -1,6 +1,8 @@
 // Finds added tokens in a text: leftmost, then longest, as Hugging Face's tokenizers do.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -11,17 +13,56 @@
 
 namespace leq {
 
+// Where in a text special tokens are recognised; elsewhere their texts are plain text.
+class SpecialScope {
+ public:
+  struct Range {
+    std::size_t begin;
+    std::size_t end;
+  };
+  static SpecialScope everywhere() { return SpecialScope({}, true); }
+  static SpecialScope nowhere() { return SpecialScope({}, false); }
+  // `ranges` ascend, do not touch, and must outlive the scope.
+  static SpecialScope within(std::span<const Range> ranges) { return SpecialScope(ranges, false); }
+
+  // Whether [begin, end) of the text lies in one range.
+  bool allows(std::size_t begin, std::size_t end) const {
+    if (everywhere_) return true;
+    const auto after = std::upper_bound(ranges_.begin(), ranges_.end(), begin,
+                                        [](std::size_t at, const Range& r) { return at < r.end; });
+    return after != ranges_.end() && after->begin <= begin && end <= after->end;
+  }
+  bool in_ranges() const { return !ranges_.empty(); }
+  // The first border of a range behind `at`, at most `limit`.
+  std::size_t next_border(std::size_t at, std::size_t limit) const {
+    for (const Range& range : ranges_) {
+      if (range.begin > at) return std::min(range.begin, limit);
+      if (range.end > at) return std::min(range.end, limit);
+    }
+    return limit;
+  }
+
+ private:
+  SpecialScope(std::span<const Range> ranges, bool everywhere)
+      : ranges_(ranges), everywhere_(everywhere) {}
+
+  std::span<const Range> ranges_;
+  bool everywhere_;
+};
+
 class AddedTokenMatcher {
  public:
   // `normalized` chooses the tokens that are matched in raw or in normalized text.
   AddedTokenMatcher(std::span<const AddedToken> tokens, bool normalized);
 
+  bool has_special() const;
+
   // Cuts `text` into pieces: text between tokens (id kNoToken, never empty) and tokens. Special
-  // tokens are plain text unless `parse_special`.
+  // tokens are plain text outside of `scope`.
   template <class Sink>
-  void cut(std::string_view text, bool parse_special, Sink&& sink) const {
+  void cut(std::string_view text, const SpecialScope& scope, Sink&& sink) const {
     Cut next{text};
-    while (find_next(next, parse_special)) {
+    while (find_next(next, scope)) {
       if (next.begin > next.done) sink(text.substr(next.done, next.begin - next.done), kNoToken);
       sink(text.substr(next.begin, next.end - next.begin), next.id);
       next.done = next.end;
@@ -49,7 +90,7 @@ class AddedTokenMatcher {
 
   void add(const AddedToken& token, std::uint32_t index);
   std::uint32_t child(std::uint32_t node, char byte) const;
-  bool find_next(Cut& next, bool parse_special) const;
+  bool find_next(Cut& next, const SpecialScope& scope) const;
   bool accept(const AddedToken& token, Cut& next, std::size_t at) const;
 
   std::vector<AddedToken> tokens_;

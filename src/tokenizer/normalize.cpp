@@ -78,7 +78,10 @@ void collapse_spaces(std::string_view text, std::string& out) {
     if (text[i] == ' ' && (out.empty() || out.back() == ' ')) continue;
     out += text[i];
   }
-  while (!out.empty() && out.back() == ' ') out.pop_back();
+  // A U+2581 of the text itself counts as a space at the end only, as in sentencepiece.
+  while (out.ends_with(' ') || out.ends_with(kSpaceMark)) {
+    out.resize(out.size() - (out.ends_with(' ') ? 1 : kSpaceMark.size()));
+  }
 }
 
 // Appends the NFC of `text`.

@@ -101,16 +101,16 @@ namespace {
 template <class State>
 class EncodeRun {
  public:
-  EncodeRun(const State& state, std::string_view text, const EncodeOptions& options)
+  EncodeRun(const State& state, std::string_view text, const SpecialScope& scope, bool add_bos)
       : state_(state),
         model_{state.tables, state.alphabet},
         text_(text),
-        parse_special_(options.parse_special),
+        scope_(scope),
         cache_(text.size()),
         encode_(kEncoders[static_cast<std::size_t>(state.tables.rules.kind)]) {
     out_.reserve(text.size() / 3 + 8);
     const Token bos = state.tables.rules.bos;
-    if (options.add_bos && bos != kNoToken) out_.push_back(bos);
+    if (add_bos && bos != kNoToken) out_.push_back(bos);
   }
 
   std::vector<Token> run() {
@@ -120,18 +120,18 @@ class EncodeRun {
       else
         segment(piece);
     };
-    state_.raw_added.cut(text_, parse_special_, sink);
+    state_.raw_added.cut(text_, scope_, sink);
     return std::move(out_);
   }
 
  private:
   // Text between added tokens: well-formed stretches and invalid bytes, each byte by itself.
   void segment(std::string_view text) {
-    const std::size_t start = static_cast<std::size_t>(text.data() - text_.data());
+    const std::size_t start = offset_of(text);
     for (std::size_t done = 0; done < text.size();) {
       const std::string_view rest = text.substr(done);
       const std::size_t good = first_invalid_utf8(rest).value_or(rest.size());
-      if (good > 0) stretch(rest.substr(0, good), {done == 0, start + done == 0});
+      if (good > 0) stretches(rest.substr(0, good), {done == 0, start + done == 0});
       if (good < rest.size()) invalid_byte(rest.substr(good, 1));
       done += std::min(good + 1, rest.size());
     }
@@ -145,6 +145,23 @@ class EncodeRun {
     }
   }
 
+  // Where special tokens are matched in normalized text, whose offsets are others, a stretch ends
+  // at each border of the scope.
+  void stretches(std::string_view text, PreTokenizerChain::Flags flags) {
+    if (!scope_.in_ranges() || !state_.normalized_added.has_special()) return stretch(text, flags);
+    for (const std::size_t start = offset_of(text); !text.empty();) {
+      const std::size_t at = offset_of(text);
+      const std::size_t size = scope_.next_border(at, at + text.size()) - at;
+      stretch(text.substr(0, size),
+              {flags.begins_segment && at == start, flags.at_text_start && at == start});
+      text.remove_prefix(size);
+    }
+  }
+
+  std::size_t offset_of(std::string_view part) const {
+    return static_cast<std::size_t>(part.data() - text_.data());
+  }
+
   void stretch(std::string_view text, PreTokenizerChain::Flags flags) {
     const std::string_view normal =
         normalize(state_.tables.rules.normalizers, text, flags.begins_segment, buffer_);
@@ -155,7 +172,9 @@ class EncodeRun {
         state_.chain.cut(piece, flags, matcher_, pre_token_);
       flags.at_text_start = false;
     };
-    state_.normalized_added.cut(normal, parse_special_, sink);
+    const bool special = scope_.allows(offset_of(text), offset_of(text) + text.size());
+    state_.normalized_added.cut(
+        normal, special ? SpecialScope::everywhere() : SpecialScope::nowhere(), sink);
   }
 
   void pre_token(std::string_view piece) {
@@ -183,7 +202,7 @@ class EncodeRun {
   const State& state_;
   Model model_;
   std::string_view text_;
-  bool parse_special_;
+  SpecialScope scope_;
   WordCache cache_;
   EncodePiece encode_;
   ModelScratch scratch_;
@@ -215,7 +234,25 @@ Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 
 std::vector<Token> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
-  return EncodeRun<State>(*state_, text, options).run();
+  const SpecialScope scope =
+      options.parse_special ? SpecialScope::everywhere() : SpecialScope::nowhere();
+  return EncodeRun<State>(*state_, text, scope, options.add_bos).run();
+}
+
+std::vector<Token> Tokenizer::encode_parts(std::span<const TextPart> parts) const {
+  std::string text;
+  std::vector<SpecialScope::Range> ranges;
+  for (const TextPart& part : parts) {
+    const std::size_t begin = text.size();
+    text += part.text;
+    if (!part.special || part.text.empty()) continue;
+    if (!ranges.empty() && ranges.back().end == begin) {
+      ranges.back().end = text.size();
+    } else {
+      ranges.push_back({begin, text.size()});
+    }
+  }
+  return EncodeRun<State>(*state_, text, SpecialScope::within(ranges), false).run();
 }
 
 std::string Tokenizer::decode(std::span<const Token> ids, bool with_special) const {

@@ -86,6 +86,7 @@ TEST_P(Golden, F32GreedyTextEqualsTransformersWhereItsMarginIsSure) {
   Engine engine(test::quantized(folder, "f32"), KvType::f32);
   const auto& ends = engine.model.generation().end_tokens;
   for (const auto& prompt : golden.at("prompts")) {
+    if (!prompt.contains("greedy_ids")) continue;  // long prompts have logits only
     const auto want = prompt.at("greedy_ids").get<std::vector<Token>>();
     engine.session->cache().clear(0);
     auto next = prompt.at("ids").get<std::vector<Token>>();

@@ -33,7 +33,7 @@ std::vector<float> logits_of(const Model& model, const Setup& setup, KvType kv, 
   const auto backend = make_cpu_backend({setup.threads, setup.isa});
   RunLimits limits;
   limits.sequences = setup.neighbours + 1;
-  limits.context = 1024 * limits.sequences;
+  limits.context = model.config().context * limits.sequences;
   limits.batch_tokens = 1024;
   limits.output_tokens = 1024;
   limits.key_type = limits.value_type = kv;
@@ -46,7 +46,7 @@ std::vector<float> logits_of(const Model& model, const Setup& setup, KvType kv, 
     Batch batch;
     for (int n = 1; n <= setup.neighbours; ++n) {
       const auto other = ids_of(3, vocab, static_cast<std::uint64_t>(100 + n));
-      if (session.cache().length(n) < 900) batch.add(n, other.data(), n % 3 + 1, Batch::Want::none);
+      if (session.cache().length(n) < model.config().context - 3) batch.add(n, other.data(), n % 3 + 1, Batch::Want::none);
     }
     batch.add(0, ids.data() + first, count, Batch::Want::all);
     rows.resize(static_cast<std::size_t>(count * vocab));
@@ -72,7 +72,7 @@ TEST_P(Invariance, LogitsDoNotDependOnIsaThreadsChunkOrBatch) {
   const Case& c = GetParam();
   LEQ_SHARED_OR_SKIP(folder, std::string("models/") + c.model);
   const Model model(test::quantized(folder, c.type), {});
-  constexpr int kTokens = 150;
+  constexpr int kTokens = 100;
   const auto want = logits_of(model, {supported_isas().back(), 1, 512, 0}, c.kv, kTokens);
   for (const Isa isa : supported_isas()) {
     // fma in software makes the baseline slow: it sees one chunk size
@@ -83,7 +83,8 @@ TEST_P(Invariance, LogitsDoNotDependOnIsaThreadsChunkOrBatch) {
       if (isa == Isa::portable && threads == 4) continue;
       for (const std::int64_t chunk : chunks) {
         for (const int neighbours : {0, 2}) {
-          if (chunk == 1 && neighbours == 2 && threads != 2) continue;
+          if (chunk == 1 && threads != 2) continue;
+          if (chunk != 7 && neighbours == 2 && threads == 4) continue;
           EXPECT_TRUE(
               same_bits(want, logits_of(model, {isa, threads, chunk, neighbours}, c.kv, kTokens)))
               << isa_name(isa) << ", " << threads << " threads, chunk " << chunk << ", "
@@ -104,7 +105,7 @@ TEST_P(Invariance, LongContextsMergeSpansInOneOrder) {
   for (const Isa isa : supported_isas()) {
     if (isa == Isa::portable) continue;
     EXPECT_TRUE(same_bits(want, logits_of(model, {isa, 2, 64, 1}, c.kv, tokens))) << isa_name(isa);
-    EXPECT_TRUE(same_bits(want, logits_of(model, {isa, 4, 1, 0}, c.kv, tokens))) << isa_name(isa);
+    EXPECT_TRUE(same_bits(want, logits_of(model, {isa, 4, 33, 0}, c.kv, tokens))) << isa_name(isa);
   }
 }
 

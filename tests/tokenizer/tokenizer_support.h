@@ -2,9 +2,6 @@
 // files, tables as a BlobFinder.
 #pragma once
 
-#include <unistd.h>
-
-#include <atomic>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -18,6 +15,7 @@
 #include "base/text.h"
 #include "convert/tokenizer_import.h"
 #include "shared_data.h"
+#include "temporary_folder.h"
 #include "tokenizer/tokenizer.h"
 
 namespace leq::test {
@@ -58,31 +56,18 @@ inline std::vector<Vector> ggml_vectors(const std::filesystem::path& base) {
   return out;
 }
 
-// A temporary folder with copies of some files; removed with the object.
-class FolderOf {
+// A temporary folder with copies of some files.
+class FolderOf : public TemporaryFolder {
  public:
+  FolderOf() = default;
   FolderOf(const std::filesystem::path& from, const std::vector<std::string>& names) {
-    static std::atomic<int> count = 0;
-    path_ = std::filesystem::temp_directory_path() /
-            ("leq-tokenizer-" + std::to_string(::getpid()) + "-" + std::to_string(count++));
-    std::filesystem::create_directories(path_);
-    for (const auto& name : names) std::filesystem::copy_file(from / name, path_ / name);
+    for (const auto& name : names) std::filesystem::copy_file(from / name, path() / name);
   }
-  ~FolderOf() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  FolderOf(const FolderOf&) = delete;
-  FolderOf& operator=(const FolderOf&) = delete;
-  const std::filesystem::path& path() const { return path_; }
   void write(const std::string& name, std::string_view text) const {
-    AtomicFile file(path_ / name);
+    AtomicFile file(path() / name);
     file.append(as_bytes(text));
     file.commit();
   }
-
- private:
-  std::filesystem::path path_;
 };
 
 // Tables in memory, as a file would give them.

@@ -41,6 +41,9 @@ WorkerScratch cut_worker(const AttentionPlan& plan, const AttentionShape& shape,
   part.lanes = cutter.take<float>(queries * kLaneCount);
   part.code_scales = cutter.take<float>(queries);
   part.code_sums = cutter.take<float>(queries);
+  part.queries = cutter.take<const float*>(queries);
+  part.firsts = cutter.take<std::int32_t>(queries);
+  part.lasts = cutter.take<std::int32_t>(queries);
   part.codes = cutter.take<std::int8_t>(queries * padded);
   return part;
 }

@@ -50,14 +50,17 @@ SharedScratch shared_scratch(const AttentionPlan& plan, std::span<std::byte> scr
 
 // One thread's part of the scratch, for blocks of at most Q queries.
 struct WorkerScratch {
-  float* scores = nullptr;        // [Q][512]
-  float* span_records = nullptr;  // [Q][record]
-  float* records = nullptr;       // [Q][record]
-  float* wide = nullptr;          // [64][d]
-  float* lanes = nullptr;         // [Q][16]
-  float* code_scales = nullptr;   // [Q]
-  float* code_sums = nullptr;     // [Q]
-  std::int8_t* codes = nullptr;   // [Q][ceil4(d)]
+  float* scores = nullptr;          // [Q][512]
+  float* span_records = nullptr;    // [Q][record]
+  float* records = nullptr;         // [Q][record]
+  float* wide = nullptr;            // [64][d]
+  float* lanes = nullptr;           // [Q][16]
+  float* code_scales = nullptr;     // [Q]
+  float* code_sums = nullptr;       // [Q]
+  const float** queries = nullptr;  // [Q] where each lies
+  std::int32_t* firsts = nullptr;   // [Q] columns [first, last) of the span that a query sees
+  std::int32_t* lasts = nullptr;    // [Q]
+  std::int8_t* codes = nullptr;     // [Q][ceil4(d)]
 };
 
 // Throws Error where the scratch was reserved for less.

@@ -20,6 +20,7 @@ struct Columns {
   int last = 0;
 
   bool empty() const { return first >= last; }
+  bool operator==(const Columns&) const = default;
 };
 
 // What row `row` of the block sees of a span. Both ends grow with the row.
@@ -62,14 +63,13 @@ struct SpanWork {
   float* records;
   int first_page, last_page;  // in the span, that some row sees
 
-  int group() const { return head.plan.group; }
-  Columns of_query(int query) const { return visible(head, query / group(), span); }
+  Columns of_query(int query) const { return {scratch.firsts[query], scratch.lasts[query]}; }
   // Columns that any, or that all queries of a tile see.
   Columns any(Tile tile) const {
-    return {of_query(tile.first).first, of_query(tile.last - 1).last};
+    return {scratch.firsts[tile.first], scratch.lasts[tile.last - 1]};
   }
   Columns all(Tile tile) const {
-    return {of_query(tile.last - 1).first, of_query(tile.first).last};
+    return {scratch.firsts[tile.last - 1], scratch.lasts[tile.first]};
   }
   std::int32_t page_index(int page) const {
     const std::int64_t first = span * (kSpanTokens / kPageTokens);
@@ -147,7 +147,7 @@ void score_page(const SpanWork& work, int page) {
     tile.queries = queries.last - queries.first;
     for (int r = 0; r < tile.queries; ++r) {
       const int query = queries.first + r;
-      tile.query[r] = query_at(head, query);
+      tile.query[r] = work.scratch.queries[query];
       tile.codes[r] = work.scratch.codes + query * code_stride;
       tile.code_scale[r] = work.scratch.code_scales[query];
       tile.code_sum[r] = work.scratch.code_sums[query];
@@ -195,6 +195,10 @@ void value_tile(const SpanWork& work, int page, Tile queries, KvType type, Value
     tile.ahead_bytes = 0;
   };
   const Columns all = in_page(work.all(queries), page);
+  if (all == in_page(work.any(queries), page)) {
+    run(queries, all);
+    return;
+  }
   for (int query = queries.first; query < queries.last; ++query) {
     Columns before = in_page(work.of_query(query), page);
     if (!all.empty()) before.last = std::min(before.last, all.first);
@@ -244,11 +248,14 @@ std::int64_t HeadBlock::last_span() const {
 }
 
 bool prepare_queries(const HeadBlock& head, const WorkerScratch& scratch) {
+  for (int query = 0; query < head.queries(); ++query) {
+    scratch.queries[query] = query_at(head, query);
+  }
   if (head.kv.key_type != KvType::int8) return true;
   const std::int64_t dims = head.shape.head_dim;
   const std::int64_t stride = (dims + 3) / 4 * 4;
   for (int query = 0; query < head.queries(); ++query) {
-    const float* values = query_at(head, query);
+    const float* values = scratch.queries[query];
     auto* codes = reinterpret_cast<std::uint8_t*>(scratch.codes + query * stride);
     const float largest = head.rows.absmax(values, dims);
     if (!std::isfinite(largest)) return false;
@@ -264,7 +271,12 @@ bool prepare_queries(const HeadBlock& head, const WorkerScratch& scratch) {
 void run_span(const HeadBlock& head, std::int64_t span, const WorkerScratch& scratch,
               float* records) {
   SpanWork work{head, scratch, span, records, 0, 0};
-  const int queries = head.queries();
+  const int queries = head.queries(), group = head.plan.group;
+  for (int row = 0; row < head.block.rows; ++row) {
+    const Columns columns = visible(head, row, span);
+    std::fill_n(scratch.firsts + row * group, group, columns.first);
+    std::fill_n(scratch.lasts + row * group, group, columns.last);
+  }
   const Columns any = work.any({0, queries});
   work.first_page = any.first / kPageTokens;
   work.last_page = (any.last + kPageTokens - 1) / kPageTokens;

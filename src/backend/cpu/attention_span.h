@@ -28,7 +28,8 @@ struct HeadBlock {
   std::int64_t last_span() const;
 };
 
-// Before the first span: int8 keys want int8 queries. Returns false where one is not finite.
+// Before the first span: finds the queries; int8 keys want int8 queries. Returns false where one is
+// not finite.
 bool prepare_queries(const HeadBlock& head, const WorkerScratch& scratch);
 
 // records[q] = (o, m, l) of query q over the span; l = 0 where it sees nothing there.

@@ -27,7 +27,7 @@ struct IntPanel {
   const std::int32_t* row_sums = nullptr;    // [64] sums of 8-bit codes, where nothing is grouped
   const std::int16_t* group_sums = nullptr;  // [groups][64] the same, where something is
   const float* bias = nullptr;               // [64] or null
-  std::int64_t columns = 0;      // multiple of 8; codes of columns past the real ones have value 0
+  std::int64_t columns = 0;      // multiple of 16; codes of columns past the real ones have value 0
   int group = 0;                 // columns of one int32 sum: 32, 64, 128, or 0 = all
   int groups_a_token_scale = 0;  // groups that share a token scale; 0 = one scale for the row
 

@@ -211,24 +211,45 @@ __mmask16 visible_lanes(int block, int first, int last) {
   return static_cast<__mmask16>(low_lanes(last - block) & ~below);
 }
 
-SpanSum softmax(float* scores, int first, int last) noexcept {
-  const int begin = first / 16 * 16;
+// The largest of columns [first, last); an order is not needed.
+float span_max(const float* scores, int first, int last) {
   const __m512 lowest = _mm512_set1_ps(-__builtin_inff());
-  __m512 largest = lowest;
-  for (int block = begin; block < last; block += 16) {
-    const __mmask16 mask = visible_lanes(block, first, last);
-    largest = _mm512_max_ps(largest, _mm512_mask_loadu_ps(lowest, mask, scores + block));
+  __m512 largest[2] = {lowest, lowest};
+  int block = first / 16 * 16;
+  const auto masked = [&](int at) {
+    const __mmask16 mask = visible_lanes(at, first, last);
+    largest[0] = _mm512_max_ps(largest[0], _mm512_mask_loadu_ps(lowest, mask, scores + at));
+  };
+  if (block < first) masked(block), block += 16;
+  for (; block + 32 <= last; block += 32) {
+    largest[0] = _mm512_max_ps(largest[0], _mm512_loadu_ps(scores + block));
+    largest[1] = _mm512_max_ps(largest[1], _mm512_loadu_ps(scores + block + 16));
   }
-  const float max = _mm512_reduce_max_ps(largest);
+  for (; block < last; block += 16) masked(block);
+  return _mm512_reduce_max_ps(_mm512_max_ps(largest[0], largest[1]));
+}
+
+SpanSum softmax(float* scores, int first, int last) noexcept {
+  const float max = span_max(scores, first, last);
   const __m512 maximum = _mm512_set1_ps(max);
   __m512 lanes = _mm512_setzero_ps();
-  for (int block = begin; block < last; block += 16) {
-    const __mmask16 mask = visible_lanes(block, first, last);
-    const __m512 p = _mm512_maskz_mov_ps(
-        mask, exp_lanes(_mm512_sub_ps(_mm512_loadu_ps(scores + block), maximum)));
+  int block = first / 16 * 16;
+  const auto masked = [&](int at) {
+    const __mmask16 mask = visible_lanes(at, first, last);
+    const __m512 shifted = _mm512_sub_ps(_mm512_loadu_ps(scores + at), maximum);
+    const __m512 p = _mm512_maskz_mov_ps(mask, exp_lanes_below(shifted));
     lanes = _mm512_add_ps(lanes, p);
-    _mm512_storeu_ps(scores + block, p);
+    _mm512_storeu_ps(scores + at, p);
+  };
+  if (block < first) masked(block), block += 16;
+  for (; block + 32 <= last; block += 32) {
+    const __m512 p0 = exp_lanes_below(_mm512_sub_ps(_mm512_loadu_ps(scores + block), maximum));
+    const __m512 p1 = exp_lanes_below(_mm512_sub_ps(_mm512_loadu_ps(scores + block + 16), maximum));
+    lanes = _mm512_add_ps(_mm512_add_ps(lanes, p0), p1);
+    _mm512_storeu_ps(scores + block, p0);
+    _mm512_storeu_ps(scores + block + 16, p1);
   }
+  for (; block < last; block += 16) masked(block);
   return {max, add_lanes(lanes)};
 }
 

@@ -8,8 +8,8 @@
 
 namespace leq::cpu {
 
-// leq_exp of sixteen lanes, bit for bit.
-[[maybe_unused]] static inline __m512 exp_lanes(__m512 x) {
+// leq_exp of sixteen lanes, bit for bit, for x <= 88.
+[[maybe_unused]] static inline __m512 exp_lanes_below(__m512 x) {
   const __m512 to_integer = _mm512_set1_ps(0x1.8p23f);
   const __m512 t = _mm512_mul_ps(x, _mm512_set1_ps(kLog2E));
   const __m512 n = _mm512_sub_ps(_mm512_add_ps(t, to_integer), to_integer);
@@ -23,10 +23,13 @@ namespace leq::cpu {
   p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
   p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
   const __m512 y = _mm512_scalef_ps(p, n);  // p * 2^n, exact: y is never subnormal
+  return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(kExpLowest), _CMP_NLT_UQ), y);
+}
+
+// leq_exp of sixteen lanes, bit for bit.
+[[maybe_unused]] static inline __m512 exp_lanes(__m512 x) {
   const __mmask16 over = _mm512_cmp_ps_mask(x, _mm512_set1_ps(kExpHighest), _CMP_GT_OQ);
-  const __mmask16 in_range = _mm512_cmp_ps_mask(x, _mm512_set1_ps(kExpLowest), _CMP_NLT_UQ);
-  return _mm512_maskz_mov_ps(in_range,
-                             _mm512_mask_mov_ps(y, over, _mm512_set1_ps(__builtin_inff())));
+  return _mm512_mask_mov_ps(exp_lanes_below(x), over, _mm512_set1_ps(__builtin_inff()));
 }
 
 // Lanes +8, +4, +2, +1.

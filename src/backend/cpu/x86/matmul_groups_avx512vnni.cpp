@@ -1,5 +1,5 @@
 // int8 weights times int8 activations where the weights, the activations or both have group scales.
-#include "backend/cpu/x86/matmul_functions.h"
+#include "backend/cpu/matmul_kernel_tables.h"
 #include "backend/cpu/x86/matmul_groups_avx512.h"
 
 namespace leq::cpu {

@@ -1,6 +1,6 @@
-// 4-bit group-scaled weights times int8 activations. A few tokens take the nibbles straight from the
-// panel; more tokens share a piece of the panel unpacked to bytes.
-#include "backend/cpu/x86/matmul_functions.h"
+// 4-bit group-scaled weights times int8 activations. A few tokens take the nibbles straight from
+// the panel; more tokens share a piece of the panel unpacked to bytes.
+#include "backend/cpu/matmul_kernel_tables.h"
 #include "backend/cpu/x86/matmul_groups_avx512.h"
 
 namespace leq::cpu {
@@ -58,8 +58,7 @@ void unpack(const std::uint8_t* nibbles, std::int64_t columns, std::uint8_t* cod
       const __m512i both = _mm512_load_si512(nibbles + j);
       prefetch(nibbles + j + kPrefetchBytes);
       _mm512_store_si512(codes + j, _mm512_and_si512(both, low_mask));
-      _mm512_store_si512(codes + j + 256,
-                         _mm512_and_si512(_mm512_srli_epi16(both, 4), low_mask));
+      _mm512_store_si512(codes + j + 256, _mm512_and_si512(_mm512_srli_epi16(both, 4), low_mask));
     }
   }
 }

@@ -1,7 +1,7 @@
 // int8 weights times int8 activations where neither side is grouped: one int32 sum for the whole
 // row, held in registers from the first column to the last.
+#include "backend/cpu/matmul_kernel_tables.h"
 #include "backend/cpu/x86/matmul_avx512.h"
-#include "backend/cpu/x86/matmul_functions.h"
 
 namespace leq::cpu {
 namespace {
@@ -45,8 +45,8 @@ void tile(const IntPanel& panel, std::int64_t token, int output) {
 using Tile = void (*)(const IntPanel&, std::int64_t, int);
 constexpr Tile kWide[] = {nullptr,    tile<1, 4>, tile<2, 4>, tile<3, 4>,
                           tile<4, 4>, tile<5, 4>, tile<6, 4>};
-constexpr Tile kTall[] = {nullptr,    nullptr,    nullptr,    nullptr,     nullptr,
-                          nullptr,    tile<6, 2>, tile<7, 2>, tile<8, 2>,  tile<9, 2>,
+constexpr Tile kTall[] = {nullptr,     nullptr,     nullptr,    nullptr,    nullptr,
+                          nullptr,     tile<6, 2>,  tile<7, 2>, tile<8, 2>, tile<9, 2>,
                           tile<10, 2>, tile<11, 2>, tile<12, 2>};
 
 }  // namespace

@@ -1,0 +1,36 @@
+// What this machine can do at most, measured now: the yardstick of leq-bench.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/cpu_features.h"
+#include "base/huge_buffer.h"
+#include "base/thread_pool.h"
+
+namespace leq::cpu {
+
+// Each measurement takes a few tenths of a second and returns the best of several passes: what
+// other processes take away is not a property of the machine.
+class LimitMeter {
+ public:
+  LimitMeter(int threads, Isa isa);
+
+  // Reading a block of `working_set_bytes` (at most 2 GB of it) over and over, all threads: GB/s of
+  // the level of memory that holds it. Throws Error where memory is short.
+  double read_gbps(std::uint64_t working_set_bytes);
+  // Multiplies and adds of int8 products into int32, and of f32, from registers: operations / 1e9.
+  double int8_gops();
+  double f32_gflops();
+
+  // The instructions measured: "vpdpbusd", "vfmadd".
+  std::string int8_name() const;
+  std::string f32_name() const;
+
+ private:
+  ThreadPool pool_;
+  Isa isa_;
+  HugeBuffer block_;
+};
+
+}  // namespace leq::cpu

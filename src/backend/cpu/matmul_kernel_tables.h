@@ -1,0 +1,28 @@
+// The matmul kernel tables that there are, and the kernels that the tables of an instruction set
+// collect from their files. Call matmul_kernels(isa) instead.
+#pragma once
+
+#include "backend/cpu/matmul_kernels.h"
+
+namespace leq::cpu {
+
+const MatmulKernels& matmul_kernels_portable();
+const MatmulKernels& matmul_kernels_v3();
+const MatmulKernels& matmul_kernels_avx2();
+const MatmulKernels& matmul_kernels_avx512vnni();
+
+void int8_rows_avx2(const IntPanel& panel) noexcept;
+void int8_groups_avx2(const IntPanel& panel) noexcept;
+void int4_groups_avx2(const IntPanel& panel) noexcept;
+void f32_avx2(const FloatBlock& block) noexcept;
+void f16_avx2(const FloatBlock& block) noexcept;
+void bf16_avx2(const FloatBlock& block) noexcept;
+
+void int8_rows_avx512vnni(const IntPanel& panel) noexcept;
+void int8_groups_avx512vnni(const IntPanel& panel) noexcept;
+void int4_groups_avx512vnni(const IntPanel& panel) noexcept;
+void f32_avx512vnni(const FloatBlock& block) noexcept;
+void f16_avx512vnni(const FloatBlock& block) noexcept;
+void bf16_avx512vnni(const FloatBlock& block) noexcept;
+
+}  // namespace leq::cpu

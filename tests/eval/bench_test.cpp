@@ -1,0 +1,57 @@
+#include "eval/bench.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace leq {
+namespace {
+
+// 1 GB of weights, 0.25 GB of keys and values, 2 billion operations a token.
+constexpr BenchWork kWork = {1'000'000'000, 250'000'000, 2e9, 128};
+const MachineLimits kLimits = {10.0, 1000.0, "vpdpbusd"};
+
+TEST(BenchTestName, IsThatOfLlamaBench) {
+  EXPECT_EQ(bench_test_name({512, 0, 0}), "pp512");
+  EXPECT_EQ(bench_test_name({0, 128, 4096}), "tg128");
+  EXPECT_EQ(bench_test_name({512, 128, 0}), "pp512+tg128");
+}
+
+TEST(BenchNumbers, GenerationIsHeldAgainstReading) {
+  // 4 tokens of 1.25 GB: 5 GB in 1 s, and 0.5 s of 10 GB/s would do.
+  const BenchNumbers numbers = bench_numbers({0, 4, 100}, kWork, {1.0, 2.0, 0.8}, kLimits);
+  EXPECT_DOUBLE_EQ(numbers.tps, 4.0);
+  EXPECT_DOUBLE_EQ(numbers.tps_min, 2.0);
+  EXPECT_DOUBLE_EQ(numbers.tps_max, 5.0);
+  EXPECT_DOUBLE_EQ(numbers.gbps, 5.0);
+  EXPECT_DOUBLE_EQ(numbers.gops, 8.0);
+  EXPECT_EQ(numbers.limit_kind, "read");
+  EXPECT_DOUBLE_EQ(numbers.limit, 10.0);
+  EXPECT_DOUBLE_EQ(numbers.share, 0.5);
+}
+
+TEST(BenchNumbers, PromptsAreHeldAgainstArithmetic) {
+  // 256 tokens of 2 GOP in 1 s; the weights are read twice.
+  const BenchNumbers numbers = bench_numbers({256, 0, 0}, kWork, {1.0}, kLimits);
+  EXPECT_DOUBLE_EQ(numbers.gops, 512.0);
+  EXPECT_DOUBLE_EQ(numbers.gbps, 2.5);
+  EXPECT_EQ(numbers.limit_kind, "vpdpbusd");
+  EXPECT_DOUBLE_EQ(numbers.limit, 1000.0);
+  EXPECT_DOUBLE_EQ(numbers.share, 0.512);
+}
+
+TEST(BenchNumbers, MixedTestsAreHeldAgainstBoth) {
+  // At the limits: 0.25 s of arithmetic for 125 tokens, 0.25 s of reading for 2.
+  const BenchNumbers numbers = bench_numbers({125, 2, 0}, kWork, {1.0}, kLimits);
+  EXPECT_DOUBLE_EQ(numbers.share, 0.5);
+  EXPECT_DOUBLE_EQ(numbers.limit, 254.0);
+}
+
+TEST(BenchNumbers, MedianOfAnEvenNumberOfRunsLiesBetween) {
+  EXPECT_DOUBLE_EQ(bench_numbers({0, 1, 0}, kWork, {4.0, 1.0, 3.0, 2.0}, kLimits).tps, 1 / 2.5);
+}
+
+TEST(BenchNumbers, NeedRuns) { EXPECT_THROW(bench_numbers({1, 0, 0}, kWork, {}, kLimits), Error); }
+
+}  // namespace
+}  // namespace leq

@@ -1,0 +1,177 @@
+// What the writer writes comes back; what goes wrong leaves nothing behind.
+#include "format/leq_writer.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "format/leq_bytes.h"
+#include "format/leq_reader.h"
+#include "temporary_folder.h"
+
+namespace leq {
+namespace {
+
+using nlohmann::json;
+
+std::vector<float> random_values(std::size_t count) {
+  std::vector<float> values(count);
+  Random random(5);
+  for (float& value : values) value = random.normal();
+  return values;
+}
+
+TEST(LeqWriter, EverySchemeComesBackAsItWasPacked) {
+  const test::TemporaryFolder folder;
+  const auto path = folder.path() / "m.leq";
+  const auto values = random_values(70 * 150);
+  const std::vector<std::string> schemes = {"f32",      "f16",        "bf16",     "int8",
+                                            "int8-g32", "int8-g128",  "int4-g32", "int4-g128",
+                                            "int4-g64", "int8-tensor"};
+  LeqWriter writer(path);
+  std::vector<PackedWeight> packed;
+  for (const std::string& scheme : schemes) {
+    packed.push_back(pack_weight(values, 70, 150, *parse_scheme(scheme), ActKind::g128, scheme));
+    writer.add_tensor(scheme, {70, 150}, packed.back(), "absmax", 0.25);
+  }
+  const std::uint64_t size = writer.finish({{"config", {{"layers", 3}}}, {"note", "\u00e9"}});
+  EXPECT_EQ(size, std::filesystem::file_size(path));
+  const LeqReader reader(path, {LoadMode::map, 0, false});
+  reader.verify([](std::uint64_t, std::uint64_t) {});
+  EXPECT_EQ(reader.metadata()["config"]["layers"], 3);
+  ASSERT_EQ(reader.tensors().size(), schemes.size());
+  for (std::size_t i = 0; i < schemes.size(); ++i) {
+    const StoredTensor& tensor = reader.tensors()[i];  // in the order of writing
+    EXPECT_EQ(tensor.name, schemes[i]);
+    EXPECT_EQ(tensor.shape, (Shape{70, 150}));
+    EXPECT_EQ(tensor.view.scheme, packed[i].scheme);
+    EXPECT_EQ(tensor.view.act, ActKind::g128);
+    EXPECT_EQ(tensor.view.scale_mul, packed[i].scale_mul);
+    EXPECT_EQ(tensor.method, "absmax");
+    EXPECT_EQ(tensor.error, 0.25);
+    for (const StoredPlane& plane : tensor.planes) EXPECT_EQ(plane.offset % 64, 0u);
+    std::vector<float> expected(150), found(150);
+    for (std::int64_t row = 0; row < 70; ++row) {
+      unpack_row(packed[i].view(), row, expected);
+      unpack_row(tensor.view, row, found);
+      ASSERT_EQ(found, expected) << schemes[i] << " row " << row;
+    }
+  }
+}
+
+TEST(LeqWriter, RefusesWhatDoesNotFitTogether) {
+  const test::TemporaryFolder folder;
+  LeqWriter writer(folder.path() / "m.leq");
+  const std::vector<float> values(6, 1.0f);
+  const PackedWeight matrix = pack_weight(values, 2, 3, {}, ActKind::none, "w");
+  const PackedWeight vector = pack_weight(values, 1, 6, {}, ActKind::none, "v");
+  EXPECT_THROW(writer.add_tensor("w", {3, 2}, matrix, "none", 0), Error);
+  EXPECT_THROW(writer.add_tensor("w", {6}, matrix, "none", 0), Error);
+  EXPECT_THROW(writer.add_tensor("w", {1, 2, 3}, matrix, "none", 0), Error);
+  EXPECT_THROW(writer.add_tensor("w", {}, matrix, "none", 0), Error);
+  EXPECT_THROW(writer.add_tensor("w\xff", {2, 3}, matrix, "none", 0), Error);
+  PackedWeight short_codes = matrix;
+  short_codes.codes.pop_back();
+  EXPECT_THROW(writer.add_tensor("w", {2, 3}, short_codes, "none", 0), Error);
+  EXPECT_THROW(writer.add_tensor("w", {2, 3}, matrix, "none", HUGE_VAL), Error);
+  writer.add_tensor("w", {2, 3}, matrix, "none", 0);
+  EXPECT_THROW(writer.add_tensor("w", {2, 3}, matrix, "none", 0), Error);
+  writer.add_tensor("v", {6}, vector, "none", 0);
+  writer.add_blob("b", std::as_bytes(std::span(values)));
+  EXPECT_THROW(writer.add_blob("b", {}), Error);
+  EXPECT_THROW(writer.finish(json::array()), Error);
+  EXPECT_THROW(writer.finish({{"tensors", 1}}), Error);
+  EXPECT_THROW(writer.finish({{"text", "\xff"}}), Error);
+  writer.finish(json::object());
+  const LeqReader reader(folder.path() / "m.leq", {LoadMode::map, 0, false});
+  EXPECT_EQ(reader.tensors().size(), 2u);
+}
+
+TEST(LeqWriter, LeavesNothingWhereItIsNotFinished) {
+  const test::TemporaryFolder folder;
+  const std::vector<float> values(1000, 1.0f);
+  {
+    LeqWriter writer(folder.path() / "m.leq");
+    writer.add_tensor("w", {1000}, pack_weight(values, 1, 1000, {}, ActKind::none, "w"), "none", 0);
+  }
+  EXPECT_TRUE(folder.names().empty());
+}
+
+// Where the file system has no nameless files, a killed writer leaves its temporary file.
+bool has_nameless_files(const std::filesystem::path& folder) {
+  const int descriptor = ::open(folder.c_str(), O_TMPFILE | O_RDWR, 0600);
+  if (descriptor >= 0) ::close(descriptor);
+  return descriptor >= 0;
+}
+
+TEST(LeqWriter, LeavesNothingWhereItIsKilled) {
+  const test::TemporaryFolder folder;
+  if (!has_nameless_files(folder.path())) {
+    GTEST_SKIP() << "needs a temporary folder on a file system with O_TMPFILE";
+  }
+  int pipe_ends[2];
+  ASSERT_EQ(::pipe(pipe_ends), 0);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    LeqWriter writer(folder.path() / "m.leq");
+    const std::vector<float> values(100'000, 1.0f);
+    const PackedWeight weight = pack_weight(values, 1, 100'000, {}, ActKind::none, "w");
+    for (int i = 0;; ++i) {
+      writer.add_tensor(
+          std::to_string(i % 100) + std::string(static_cast<std::size_t>(i / 100), 'x'), {100'000},
+          weight, "none", 0);
+      if (i == 3 && ::write(pipe_ends[1], "x", 1) != 1) ::_exit(1);
+      if (i > 3) ::usleep(1000);
+    }
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(pipe_ends[0], &byte, 1), 1);
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_TRUE(folder.names().empty());
+  ::close(pipe_ends[0]);
+  ::close(pipe_ends[1]);
+}
+
+TEST(LeqWriter, LeavesNothingOnAFullDiskAndSaysSo) {
+  const test::TemporaryFolder folder;
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    // A limit on the size of files stands for a disk that is full: write() fails the same way.
+    const rlimit limit = {50'000, 50'000};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    ::signal(SIGXFSZ, SIG_IGN);
+    try {
+      LeqWriter writer(folder.path() / "m.leq");
+      const std::vector<float> values(20'000, 1.0f);
+      writer.add_tensor("w", {20'000}, pack_weight(values, 1, 20'000, {}, ActKind::none, "w"),
+                        "none", 0);
+      writer.finish(json::object());
+      ::_exit(1);
+    } catch (const Error& error) {
+      const std::string message = error.what();
+      const bool good = message.find("m.leq: cannot write at offset") != std::string::npos &&
+                        message.find("free some space") != std::string::npos;
+      ::_exit(good ? 0 : 2);
+    }
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(folder.names().empty());
+}
+
+}  // namespace
+}  // namespace leq
