@@ -190,6 +190,7 @@ constexpr ForeignMark kForeignMarks[] = {
     {"<|message_sep|>", "GigaChat"},
     {"<|end_of_turn|>", "OpenChat"},
     {"json_to_python_type", "Hermes with tools"},
+    {"<|im_start|>assistant\\n<think>\\n", "QwQ, which always thinks"},
     {"functools[", "Firefunction"},
     {"Reasoning Mode:", "SmolLM3"},
     {"<function=", "Qwen with XML tool calls"},

@@ -118,7 +118,7 @@ ChatTemplate::ChatTemplate(const ChatFormat& format)
 
 ChatTemplate ChatTemplate::recognise(std::string_view jinja, std::string_view source) {
   const TemplateText text = canonical_template(jinja);
-  std::string reason;
+  std::string like;
   for (const ChatRule& rule : chat_rules()) {
     const Verdict verdict = judge(rule, text);
     if (!verdict.has_required) continue;
@@ -127,13 +127,13 @@ ChatTemplate ChatTemplate::recognise(std::string_view jinja, std::string_view so
       if (!rule.default_from.empty()) found.default_system_ = verdict.default_system;
       return found;
     }
-    reason = "it is like " + std::string(rule.format) + ", but has " + printable(verdict.refused);
+    like = "it is like " + std::string(rule.format) + ", but has " + printable(verdict.refused);
   }
   for (const ForeignMark& foreign : foreign_marks()) {
-    if (!reason.empty() || jinja.find(foreign.mark) == std::string_view::npos) continue;
-    reason = std::string(foreign.family) + ", by its " + printable(foreign.mark);
+    if (jinja.find(foreign.mark) == std::string_view::npos) continue;
+    refuse(source, std::string(foreign.family) + ", by its " + printable(foreign.mark));
   }
-  refuse(source, reason.empty() ? "its text matches no format" : reason);
+  refuse(source, like.empty() ? "its text matches no format" : like);
 }
 
 ChatTemplate ChatTemplate::by_name(std::string_view name) {
