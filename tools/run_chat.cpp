@@ -121,10 +121,12 @@ void ChatLoop::turn(const std::function<Reply(const TextSink&, const std::atomic
   if (reply.stopped == StopReason::context_full) {
     note("the context of " + with_commas(generator_.context()) +
          " positions is full: /reset begins a new conversation, a larger -c holds more");
-  } else if (reply.stopped != StopReason::end_token && reply.stopped != StopReason::stop_string) {
-    note("the reply ends here: " + std::string(describe(reply.stopped)));
+  } else if (reply.stopped == StopReason::interrupted) {
+    note("interrupted");
+  } else if (reply.stopped == StopReason::token_limit) {
+    note("the reply ends here: -n " + with_commas(std::ssize(reply.tokens)) + " tokens");
   }
-  if (options_.verbose) {
+  if (options_.verbose && !options_.single_turn) {
     RunTotals one;
     one.add(reply);
     note(one.line());

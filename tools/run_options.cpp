@@ -151,7 +151,8 @@ std::optional<GivenSetting> given_number(const Options& options, std::string_vie
   if (!options.given(name)) return std::nullopt;
   const double value =
       kind == Kind::integer ? static_cast<double>(options.integer(name)) : options.real(name);
-  return GivenSetting{value, SettingOrigin::flag};
+  const bool variable = options.from_environment(name);
+  return GivenSetting{value, variable ? SettingOrigin::environment : SettingOrigin::flag};
 }
 
 GivenSampling read_sampling(const Options& options) {
