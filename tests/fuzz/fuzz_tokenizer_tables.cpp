@@ -6,10 +6,13 @@
 #include <cstring>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/error.h"
+#include "fuzz/seeded.h"
+#include "tokenizer/small_specs.h"
 #include "tokenizer/stream_decoder.h"
 #include "tokenizer/tokenizer.h"
 
@@ -18,6 +21,23 @@ namespace {
 constexpr std::array<std::string_view, 7> kNames = {
     "tokenizer.header", "tokenizer.offsets", "tokenizer.bytes", "tokenizer.types",
     "tokenizer.lookup", "tokenizer.merges",  "tokenizer.scores"};
+
+const std::vector<std::string>& examples() {
+  static const std::vector<std::string> all = [] {
+    std::vector<std::string> inputs;
+    for (const leq::TokenizerSpec& spec : leq::test::small_specs()) {
+      std::string input;
+      for (const leq::NamedBlob& blob : leq::tokenizer_tables(spec)) {
+        const auto size = static_cast<std::uint32_t>(blob.bytes.size());
+        input.append(reinterpret_cast<const char*>(&size), sizeof(size));
+        input.append(reinterpret_cast<const char*>(blob.bytes.data()), size);
+      }
+      inputs.push_back(input);
+    }
+    return inputs;
+  }();
+  return all;
+}
 
 // Copies, so that each table is aligned as in a file and reads behind its end are seen.
 std::vector<std::vector<std::byte>> cut_tables(std::span<const std::byte> input) {
@@ -34,6 +54,11 @@ std::vector<std::vector<std::byte>> cut_tables(std::span<const std::byte> input)
 }
 
 }  // namespace
+
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
+                                               std::size_t max_size, unsigned seed) {
+  return leq::test::mutate_seeded(examples(), data, size, max_size, seed);
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto tables = cut_tables(std::as_bytes(std::span(data, size)));
