@@ -120,9 +120,12 @@ void report_start(const RunArgs& args, Engine& engine, const SamplingChoice& cho
   if (args.verbose) {
     for (const auto& line : plan_lines(*engine.model, *engine.session)) note(line);
   }
-  std::string settings = "settings:";
-  for (const auto& entry : choice.notes) settings += " " + entry + ",";
-  note(settings + " seed " + std::to_string(choice.settings.seed) + (args.seed ? "" : " (random)"));
+  std::string settings;
+  for (const auto& entry : choice.notes) settings += (settings.empty() ? "" : ", ") + entry;
+  if (choice.settings.temperature > 0) {
+    settings += ", seed " + std::to_string(choice.settings.seed) + (args.seed ? "" : " (random)");
+  }
+  note("settings: " + settings);
 }
 
 void explain_stop(const Reply& reply, const Generator& generator) {

@@ -67,10 +67,13 @@ bool ChatLoop::read_message(std::string& message) {
   for (bool first = true;; first = false) {
     Line line = reader_->read(first ? "> " : "| ");
     if (line.end == LineEnd::interrupted) {
-      if (std::exchange(interrupted_once_, true)) return false;
-      note("Ctrl-C again, Ctrl-D or /exit leaves");
+      // It takes back what was typed; where there was nothing, it wants to leave.
+      if (message.empty() && line.text.empty()) {
+        if (interrupted_once_) return false;
+        interrupted_once_ = true;
+        note("Ctrl-C again, Ctrl-D or /exit leaves");
+      }
       message.clear();
-      first = true;
       return true;
     }
     if (line.end == LineEnd::end_of_input) return !message.empty();

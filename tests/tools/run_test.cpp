@@ -283,7 +283,11 @@ TEST_F(Run, CtrlCOnATerminalStopsTheReplyAndTwiceLeaves) {
   ASSERT_TRUE(process.wait_for_error("interrupted")) << process.err;
   process.err.clear();
   ASSERT_TRUE(process.wait_for_error("> ")) << process.err;
-  process.write("half a message\003");
+  process.write("half a message\003");  // taken back
+  ASSERT_TRUE(process.wait_for_error("^C")) << process.err;
+  process.err.clear();
+  ASSERT_TRUE(process.wait_for_error("> ")) << process.err;
+  process.write("\003");
   ASSERT_TRUE(process.wait_for_error("again")) << process.err;
   process.err.clear();
   ASSERT_TRUE(process.wait_for_error("> ")) << process.err;
