@@ -347,7 +347,7 @@ void encode(const float* x, std::int64_t n, std::uint16_t& scale_out, std::uint1
   });
   minimum_out = _cvtss_sh(_mm512_reduce_min_ps(low) + 0.0f, _MM_FROUND_TO_NEG_INF);
   const float m = _cvtsh_ss(minimum_out);
-  scale_out = _cvtss_sh((_mm512_reduce_max_ps(high) - m) / 255.0f, _MM_FROUND_TO_POS_INF);
+  scale_out = _cvtss_sh(((_mm512_reduce_max_ps(high) - m) + 0.0f) / 255.0f, _MM_FROUND_TO_POS_INF);
   const float s = _cvtsh_ss(scale_out);
   const __m512 minimum = _mm512_set1_ps(m), divisor = _mm512_set1_ps(s == 0.0f ? 1.0f : s);
   const __mmask16 any = s == 0.0f ? 0 : 0xffffu;
