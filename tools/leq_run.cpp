@@ -143,6 +143,9 @@ int complete(const RunArgs& args, const std::string& prompt, const Model& model,
   require(!ids.empty(),
           "the prompt is empty, and this model's tokenizer adds nothing to it: give "
           "some text with -p");
+  if (ids.size() > 1 && ids[0] == tokenizer.bos() && ids[1] == ids[0]) {
+    note("the prompt begins with the token that is put in front anyway: it is there twice now");
+  }
   ReplyPrinter printer(choose_colors(args.color));
   if (args.display_prompt) printer.prompt(prompt);
   const InterruptScope scope;
