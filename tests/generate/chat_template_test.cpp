@@ -62,6 +62,12 @@ std::string model_template(const std::filesystem::path& folder) {
   return load_json(folder / "tokenizer_config.json")["chat_template"].get<std::string>();
 }
 
+// Tokenizers of LLaMA's kind put a space behind special tokens.
+std::string without_spaces(std::string text) {
+  std::erase(text, ' ');
+  return text;
+}
+
 class TrainedModelChats : public testing::TestWithParam<const char*> {};
 
 TEST_P(TrainedModelChats, EqualTheGoldens) {
@@ -91,15 +97,15 @@ TEST_P(TrainedModelChats, EqualTheGoldens) {
       EXPECT_EQ(own, ids) << text;
     } else {
       EXPECT_NE(own, ids) << text;
-      EXPECT_EQ(tokenizer.decode(own, true), tokenizer.decode(ids, true));
+      EXPECT_EQ(without_spaces(tokenizer.decode(own, true)), without_spaces(text));
     }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, TrainedModelChats,
                          testing::Values("storyteller", "mistral-tiny", "qwen2-tiny", "qwen3-tiny"),
-                         [](const auto& tested) {
-                           std::string name = tested.param;
+                         [](const auto& model) {
+                           std::string name = model.param;
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
