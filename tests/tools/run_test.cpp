@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 using test::Finished;
 using test::Process;
 
-const std::string kTool = LEQ_BINARY_DIR "/tools/leq-run";
+const std::string kTool = LEQ_TOOLS_DIR "/leq-run";
 
 // The small models, and a folder for what a test writes.
 class Run : public testing::Test {
