@@ -27,30 +27,30 @@ class Process {
   // pipe in both cases. `environment` entries are "NAME=value".
   Process(const std::vector<std::string>& command, Input input,
           const std::vector<std::string>& environment = {}) {
-    int to_out[2] = {-1, -1}, to_err[2] = {-1, -1}, from_in[2] = {-1, -1};
-    check(pipe(to_out), "pipe");
+    int text[2], messages[2] = {-1, -1}, in[2] = {-1, -1};
+    check(pipe(text), "pipe");
     int terminal = -1;
     if (input == Input::terminal) {
       check(openpty(&input_, &terminal, nullptr, nullptr, nullptr), "openpty");
       error_ = dup(input_);
     } else {
-      check(pipe(from_in), "pipe");
-      check(pipe(to_err), "pipe");
-      input_ = from_in[1];
-      error_ = to_err[0];
+      check(pipe(in), "pipe");
+      check(pipe(messages), "pipe");
+      input_ = in[1];
+      error_ = messages[0];
     }
-    output_ = to_out[0];
+    output_ = text[0];
     for (const int kept : {input_, error_, output_}) fcntl(kept, F_SETFD, FD_CLOEXEC);
     id_ = fork();
     check(id_, "fork");
     if (id_ == 0) {
       if (terminal >= 0) login_tty(terminal);
-      if (terminal < 0) dup2(from_in[0], STDIN_FILENO);
-      if (terminal < 0) dup2(to_err[1], STDERR_FILENO);
-      dup2(to_out[1], STDOUT_FILENO);
+      if (terminal < 0) dup2(in[0], STDIN_FILENO);
+      if (terminal < 0) dup2(messages[1], STDERR_FILENO);
+      dup2(text[1], STDOUT_FILENO);
       execute(command, environment);
     }
-    for (const int theirs : {from_in[0], to_err[1], to_out[1], terminal}) {
+    for (const int theirs : {in[0], messages[1], text[1], terminal}) {
       if (theirs >= 0) close(theirs);
     }
   }
