@@ -83,14 +83,10 @@ class Process {
   }
   void signal(int number) { ::kill(id_, number); }
 
-  // Reads until `text` has been seen on that stream; false at the end of the streams or after a
-  // minute.
-  bool wait_for_output(const std::string& text) {
-    return pump([&] { return out.find(text) != std::string::npos; });
-  }
-  bool wait_for_error(const std::string& text) {
-    return pump([&] { return err.find(text) != std::string::npos; });
-  }
+  // Reads until `text` comes on that stream, behind what earlier calls waited for; false at the end
+  // of the streams or after a minute.
+  bool wait_for_output(const std::string& text) { return wait_for(text, out, out_seen_); }
+  bool wait_for_error(const std::string& text) { return wait_for(text, err, err_seen_); }
   // Reads to the end and returns the exit status, or 1000 + the signal that ended it.
   int finish() {
     pump([] { return false; });
@@ -130,6 +126,11 @@ class Process {
     descriptor = -1;
     return false;
   }
+  bool wait_for(const std::string& text, const std::string& stream, std::size_t& seen) {
+    if (!pump([&] { return stream.find(text, seen) != std::string::npos; })) return false;
+    seen = stream.find(text, seen) + text.size();
+    return true;
+  }
   template <class Seen>
   bool pump(Seen seen) {
     using Clock = std::chrono::steady_clock;
@@ -145,6 +146,7 @@ class Process {
 
   pid_t id_ = -1;
   int input_ = -1, output_ = -1, error_ = -1;
+  std::size_t out_seen_ = 0, err_seen_ = 0;
   int status_ = 0;
   bool ended_ = false;
 };
