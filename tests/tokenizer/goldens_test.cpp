@@ -81,7 +81,8 @@ TEST(StreamDecoder, TokenByTokenEqualsDecodeAndNeverSplitsACharacter) {
     LEQ_SHARED_OR_SKIP(folder, std::string("models/") + golden.model);
     const FolderOf alone(folder, golden.files);
     const Tokenizer tokenizer = open_tokenizer(alone.path());
-    for (const Json& entry : load_json(folder / "golden.json")["tokenizer"]) {
+    const Json all = load_json(folder / "golden.json");
+    for (const Json& entry : all["tokenizer"]) {
       const auto ids = ids_of(entry["ids"]);
       StreamDecoder stream(tokenizer, true);
       std::string whole;

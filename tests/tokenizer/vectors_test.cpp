@@ -21,7 +21,8 @@ TEST(TokenizerVectors, Gpt2FromEncoderAndMerges) {
   LEQ_SHARED_OR_SKIP(data, "data/tokenizers");
   const Tokenizer tokenizer = open_tokenizer(data / "gpt2");
   expect_vectors(tokenizer, ggml_vectors(data / "ggml-vocab/ggml-vocab-gpt-2.gguf"), kGgmlVectors);
-  for (const Json& entry : load_json(data / "vectors.json")["gpt2"]["cases"]) {
+  const Json more = load_json(data / "vectors.json");
+  for (const Json& entry : more["gpt2"]["cases"]) {
     const auto text = entry["text"].get<std::string>();
     EXPECT_EQ(encode(tokenizer, text), ids_of(entry["ids"])) << printable(text);
   }
