@@ -18,7 +18,7 @@ static_assert(kPieceColumns * 64 + kBlockTokens * 64 * sizeof(float) <= kIntScra
 struct Piece {
   const std::uint8_t* codes = nullptr;  // bytes of the piece's first column
   std::int64_t first = 0;               // first column
-  std::int64_t columns = 0;             // multiple of 8
+  std::int64_t columns = 0;             // multiple of 16
   std::int64_t token = 0;               // first token
   int output = 0;                       // first of the tile's outputs
   float* sums = nullptr;                // [64 / 16 J][M][16 J] f32 sums, read and written
@@ -31,32 +31,36 @@ inline __attribute__((always_inline)) __m512 weight_scale(const IntPanel& panel,
   return _mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(panel.scale_mul));
 }
 
+// Which sides have group scales.
+enum class Scales { weights, tokens, both };
+
 // f = fma(float(c), weight scale * token scale, f) for a tile's accumulators at the end of a group.
-template <int M, int J>
+template <int M, int J, Scales kScales>
 inline __attribute__((always_inline)) void fold(const IntPanel& panel, const Piece& piece,
                                                 std::int64_t group, const __m512i (&c)[M][J]) {
-  __m512 scale[J];
+  __m512 by_weight[J];
+  if constexpr (kScales != Scales::tokens) {
 #pragma GCC unroll 4
-  for (int j = 0; j < J; ++j) {
-    scale[j] = panel.group_scales != nullptr ? weight_scale(panel, group, piece.output + 16 * j)
-                                             : _mm512_set1_ps(1.0f);
+    for (int j = 0; j < J; ++j) by_weight[j] = weight_scale(panel, group, piece.output + 16 * j);
   }
-  const float one = 1.0f;
-  const float* token = &one;
-  std::int64_t stride = 0;
-  if (panel.groups_a_token_scale != 0) {
-    stride = panel.token_scale_stride;
-    token = panel.token_scales + piece.token * stride + group / panel.groups_a_token_scale;
+  const float* token = panel.token_scales;
+  if constexpr (kScales != Scales::weights) {
+    token += piece.token * panel.token_scale_stride + group / panel.groups_a_token_scale;
   }
 #pragma GCC unroll 12
-  for (int m = 0; m < M; ++m, token += stride) {
-    const __m512 by_token = _mm512_set1_ps(*token);
+  for (int m = 0; m < M; ++m) {
+    __m512 by_token;
+    if constexpr (kScales != Scales::weights)
+      by_token = _mm512_set1_ps(token[m * panel.token_scale_stride]);
 #pragma GCC unroll 4
     for (int j = 0; j < J; ++j) {
+      __m512 scale;
+      if constexpr (kScales == Scales::weights) scale = by_weight[j];
+      if constexpr (kScales == Scales::tokens) scale = by_token;
+      if constexpr (kScales == Scales::both) scale = _mm512_mul_ps(by_weight[j], by_token);
       float* sum = piece.sums + (m * J + j) * 16;
       const __m512 f = _mm512_cvtepi32_ps(c[m][j]);
-      const __m512 both = _mm512_mul_ps(scale[j], by_token);
-      _mm512_store_ps(sum, _mm512_fmadd_ps(f, both, _mm512_load_ps(sum)));
+      _mm512_store_ps(sum, _mm512_fmadd_ps(f, scale, _mm512_load_ps(sum)));
     }
   }
 }
@@ -87,7 +91,7 @@ inline __attribute__((always_inline)) void start(const IntPanel& panel, const Pi
 }
 
 // M tokens x 16 J outputs over one piece of byte codes, in quads of 64 rows.
-template <int M, int J, bool kFourBit>
+template <int M, int J, bool kFourBit, Scales kScales>
 void piece_tile(const IntPanel& panel, const Piece& piece) {
   const std::int64_t stride = panel.input_stride;
   const std::uint8_t* w = piece.codes + piece.output * 4;
@@ -121,7 +125,7 @@ void piece_tile(const IntPanel& panel, const Piece& piece) {
         }
       }
     }
-    fold<M, J>(panel, piece, group, c);
+    fold<M, J, kScales>(panel, piece, group, c);
   }
 }
 
@@ -136,28 +140,28 @@ inline void finish_tile(const IntPanel& panel, const Piece& piece, std::int64_t 
 }
 
 using PieceTile = void (*)(const IntPanel&, const Piece&);
-template <bool kFourBit>
+template <bool kFourBit, Scales kScales>
 constexpr PieceTile kWideTiles[] = {nullptr,
-                                    piece_tile<1, 4, kFourBit>,
-                                    piece_tile<2, 4, kFourBit>,
-                                    piece_tile<3, 4, kFourBit>,
-                                    piece_tile<4, 4, kFourBit>,
-                                    piece_tile<5, 4, kFourBit>,
-                                    piece_tile<6, 4, kFourBit>};
-template <bool kFourBit>
+                                    piece_tile<1, 4, kFourBit, kScales>,
+                                    piece_tile<2, 4, kFourBit, kScales>,
+                                    piece_tile<3, 4, kFourBit, kScales>,
+                                    piece_tile<4, 4, kFourBit, kScales>,
+                                    piece_tile<5, 4, kFourBit, kScales>,
+                                    piece_tile<6, 4, kFourBit, kScales>};
+template <bool kFourBit, Scales kScales>
 constexpr PieceTile kTallTiles[] = {nullptr,
                                     nullptr,
                                     nullptr,
                                     nullptr,
                                     nullptr,
                                     nullptr,
-                                    piece_tile<6, 2, kFourBit>,
-                                    piece_tile<7, 2, kFourBit>,
-                                    piece_tile<8, 2, kFourBit>,
-                                    piece_tile<9, 2, kFourBit>,
-                                    piece_tile<10, 2, kFourBit>,
-                                    piece_tile<11, 2, kFourBit>,
-                                    piece_tile<12, 2, kFourBit>};
+                                    piece_tile<6, 2, kFourBit, kScales>,
+                                    piece_tile<7, 2, kFourBit, kScales>,
+                                    piece_tile<8, 2, kFourBit, kScales>,
+                                    piece_tile<9, 2, kFourBit, kScales>,
+                                    piece_tile<10, 2, kFourBit, kScales>,
+                                    piece_tile<11, 2, kFourBit, kScales>,
+                                    piece_tile<12, 2, kFourBit, kScales>};
 
 // The tiles of a block of tokens: `tokens` of them from `token` on, sums [tokens][64].
 struct Block {
@@ -188,10 +192,11 @@ inline __attribute__((always_inline)) void for_each_tile(const Block& block, Pie
   }
 }
 
-template <bool kFourBit>
+template <bool kFourBit, Scales kScales>
 void run_piece(const IntPanel& panel, const Piece& piece, const Block& block) {
   for_each_tile(block, piece, [&](const Piece& tile, std::int64_t tokens, int width) {
-    (width == 64 ? kWideTiles<kFourBit> : kTallTiles<kFourBit>)[tokens](panel, tile);
+    (width == 64 ? kWideTiles<kFourBit, kScales> : kTallTiles<kFourBit, kScales>)[tokens](panel,
+                                                                                          tile);
   });
 }
 

@@ -3,8 +3,10 @@
 #include "backend/cpu/x86/matmul_groups_avx512.h"
 
 namespace leq::cpu {
+namespace {
 
-void int8_groups_avx512vnni(const IntPanel& panel) noexcept {
+template <Scales kScales>
+void run(const IntPanel& panel) {
   const std::int64_t blocks = (panel.tokens + kBlockTokens - 1) / kBlockTokens;
   Block block;
   block.sums = reinterpret_cast<float*>(panel.scratch);
@@ -17,9 +19,21 @@ void int8_groups_avx512vnni(const IntPanel& panel) noexcept {
       piece.codes = panel.codes + k * 64;
       piece.first = k;
       piece.columns = panel.columns - k < kPieceColumns ? panel.columns - k : kPieceColumns;
-      run_piece<false>(panel, piece, block);
+      run_piece<false, kScales>(panel, piece, block);
     }
     finish_block(panel, block);
+  }
+}
+
+}  // namespace
+
+void int8_groups_avx512vnni(const IntPanel& panel) noexcept {
+  if (panel.groups_a_token_scale == 0) {
+    run<Scales::weights>(panel);
+  } else if (panel.group_scales == nullptr) {
+    run<Scales::tokens>(panel);
+  } else {
+    run<Scales::both>(panel);
   }
 }
 

@@ -8,7 +8,7 @@ namespace {
 
 // M tokens x 64 outputs, two quads of columns to a byte. The upper nibbles stay where they are, so
 // their products are 16 times too large, exactly, until the end of the group.
-template <int M>
+template <int M, Scales kScales>
 void nibble_tile(const IntPanel& panel, const Piece& piece) {
   const std::int64_t stride = panel.input_stride;
   const __m512i low_mask = _mm512_set1_epi8(15);
@@ -25,17 +25,20 @@ void nibble_tile(const IntPanel& panel, const Piece& piece) {
 #pragma GCC unroll 4
       for (int j = 0; j < 4; ++j) high[m][j] = _mm512_setzero_si512();
     }
-    for (; k < stop; k += 8, w += 256, x += 8) {
+    for (; k < stop; k += 16) {
+#pragma GCC unroll 2
+      for (int pair = 0; pair < 2; ++pair, w += 256, x += 8) {
 #pragma GCC unroll 4
-      for (int j = 0; j < 4; ++j) {
-        const __m512i both = _mm512_load_si512(w + 64 * j);
-        prefetch(w + 64 * j + kPrefetchBytes);
-        const __m512i first = _mm512_and_si512(both, low_mask);
-        const __m512i second = _mm512_andnot_si512(low_mask, both);
+        for (int j = 0; j < 4; ++j) {
+          const __m512i both = _mm512_load_si512(w + 64 * j);
+          prefetch(w + 64 * j + kPrefetchBytes);
+          const __m512i first = _mm512_and_si512(both, low_mask);
+          const __m512i second = _mm512_andnot_si512(low_mask, both);
 #pragma GCC unroll 3
-        for (int m = 0; m < M; ++m) {
-          dot(low[m][j], first, broadcast_quad(x + m * stride));
-          dot(high[m][j], second, broadcast_quad(x + m * stride + 4));
+          for (int m = 0; m < M; ++m) {
+            dot(low[m][j], first, broadcast_quad(x + m * stride));
+            dot(high[m][j], second, broadcast_quad(x + m * stride + 4));
+          }
         }
       }
     }
@@ -46,7 +49,7 @@ void nibble_tile(const IntPanel& panel, const Piece& piece) {
         low[m][j] = _mm512_add_epi32(low[m][j], _mm512_srai_epi32(high[m][j], 4));
       }
     }
-    fold<M, 4>(panel, piece, group, low);
+    fold<M, 4, kScales>(panel, piece, group, low);
   }
 }
 
@@ -64,11 +67,12 @@ void unpack(const std::uint8_t* nibbles, std::int64_t columns, std::uint8_t* cod
 }
 
 constexpr std::int64_t kNibbleTokens = 3;
-constexpr PieceTile kNibbleTiles[] = {nullptr, nibble_tile<1>, nibble_tile<2>, nibble_tile<3>};
+template <Scales kScales>
+constexpr PieceTile kNibbleTiles[] = {nullptr, nibble_tile<1, kScales>, nibble_tile<2, kScales>,
+                                      nibble_tile<3, kScales>};
 
-}  // namespace
-
-void int4_groups_avx512vnni(const IntPanel& panel) noexcept {
+template <Scales kScales>
+void run(const IntPanel& panel) {
   Block block;
   block.sums = reinterpret_cast<float*>(panel.scratch);
   if (panel.tokens <= kNibbleTokens) {
@@ -77,7 +81,7 @@ void int4_groups_avx512vnni(const IntPanel& panel) noexcept {
     Piece piece;
     piece.codes = panel.codes;
     piece.sums = block.sums;
-    kNibbleTiles[panel.tokens](panel, piece);
+    kNibbleTiles<kScales>[panel.tokens](panel, piece);
     finish_block(panel, block);
     return;
   }
@@ -93,9 +97,19 @@ void int4_groups_avx512vnni(const IntPanel& panel) noexcept {
       piece.first = k;
       piece.columns = panel.columns - k < kPieceColumns ? panel.columns - k : kPieceColumns;
       unpack(panel.codes + k * 32, piece.columns, codes);
-      run_piece<true>(panel, piece, block);
+      run_piece<true, kScales>(panel, piece, block);
     }
     finish_block(panel, block);
+  }
+}
+
+}  // namespace
+
+void int4_groups_avx512vnni(const IntPanel& panel) noexcept {
+  if (panel.groups_a_token_scale == 0) {
+    run<Scales::weights>(panel);
+  } else {
+    run<Scales::both>(panel);
   }
 }
 

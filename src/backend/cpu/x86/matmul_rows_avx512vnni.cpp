@@ -19,18 +19,21 @@ void tile(const IntPanel& panel, std::int64_t token, int output) {
   const std::uint8_t* w = panel.codes + output * 4;
   const std::uint8_t* x = panel.inputs + token * panel.input_stride;
   const std::int64_t stride = panel.input_stride;
-  for (std::int64_t k = 0; k < panel.columns; k += 4, w += 256, x += 4) {
-    __m512i weights[J];
+  for (std::int64_t k = 0; k < panel.columns; k += 16) {
 #pragma GCC unroll 4
-    for (int j = 0; j < J; ++j) {
-      weights[j] = _mm512_load_si512(w + 64 * j);
-      prefetch(w + 64 * j + kPrefetchBytes);
-    }
+    for (int quad = 0; quad < 4; ++quad, w += 256, x += 4) {
+      __m512i weights[J];
+#pragma GCC unroll 4
+      for (int j = 0; j < J; ++j) {
+        weights[j] = _mm512_load_si512(w + 64 * j);
+        prefetch(w + 64 * j + kPrefetchBytes);
+      }
 #pragma GCC unroll 12
-    for (int m = 0; m < M; ++m) {
-      const __m512i input = broadcast_quad(x + m * stride);
+      for (int m = 0; m < M; ++m) {
+        const __m512i input = broadcast_quad(x + m * stride);
 #pragma GCC unroll 4
-      for (int j = 0; j < J; ++j) dot(c[m][j], input, weights[j]);
+        for (int j = 0; j < J; ++j) dot(c[m][j], input, weights[j]);
+      }
     }
   }
 #pragma GCC unroll 12
