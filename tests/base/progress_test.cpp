@@ -1,3 +1,4 @@
+// Progress lines are for people who wait: short work, logged to a file, prints none.
 #include "base/progress.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +8,7 @@
 namespace leq {
 namespace {
 
-TEST(Progress, LogsNothingOfWorkThatIsShort) {
+TEST(Progress, ShortWorkPrintsNothingWhereStderrIsNoTerminal) {
   testing::internal::CaptureStderr();
   {
     Progress progress("packing", 200);
