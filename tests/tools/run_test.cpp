@@ -289,7 +289,9 @@ TEST_F(Run, CtrlCOnATerminalStopsTheReplyAndTwiceLeaves) {
   process.write("\003");
   ASSERT_TRUE(process.wait_for_error("interrupted")) << process.err;
   ASSERT_TRUE(process.wait_for_error("> ")) << process.err;
-  process.write("half a message\003");  // taken back
+  process.write("half a message");
+  ASSERT_TRUE(process.wait_for_error("message")) << process.err;  // the line editor is at work
+  process.write("\003");  // taken back
   ASSERT_TRUE(process.wait_for_error("^C")) << process.err;
   ASSERT_TRUE(process.wait_for_error("> ")) << process.err;
   process.write("\003");
