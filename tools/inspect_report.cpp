@@ -44,8 +44,13 @@ std::map<std::string, Total> totals_by_scheme(const Model& model) {
   return totals;
 }
 
-// Strings as they are, everything else as JSON.
+// Strings as they are, numbers with the digits of an f32, everything else as JSON.
 std::string plain(const Json& value) {
+  if (value.is_number_float()) {
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), "%.7g", value.get<double>());
+    return text.data();
+  }
   return value.is_string() ? printable(value.get<std::string>(), 400) : value.dump();
 }
 
@@ -95,6 +100,13 @@ std::string total_table(const Model& model) {
   return table.text();
 }
 
+Json config_for_people(const ModelConfig& config) {
+  Json json = config_to_json(config);
+  if (config.rope_scaling.kind == RopeScalingKind::none) json["rope_scaling"] = "none";
+  if (config.windows.empty()) json["windows"] = "none";
+  return json;
+}
+
 std::string template_summary(const Model& model) {
   if (model.chat_template().empty()) return "none";
   return with_commas(static_cast<std::int64_t>(model.chat_template().size())) + " bytes";
@@ -142,7 +154,7 @@ std::string inspect_text(const Model& model) {
                      describe(model.config()) + '\n' + "type " + printable(model.type()) + ", " +
                      with_commas(model.parameters()) + " parameters, " +
                      fixed(model.bits_per_weight(), 3) + " bits per weight\n";
-  text += "\nconfig\n" + listing(config_to_json(model.config()));
+  text += "\nconfig\n" + listing(config_for_people(model.config()));
   text += "\ntokenizer\n  " + (model.has_tokenizer() ? model.tokenizer().summary() : "none") +
           "\n  chat template  " + template_summary(model) + '\n';
   text += "\ngeneration\n" + listing(generation_to_json(model.generation()));

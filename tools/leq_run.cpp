@@ -120,9 +120,12 @@ void report_start(const RunArgs& args, Engine& engine, const SamplingChoice& cho
   if (args.verbose) {
     for (const auto& line : plan_lines(*engine.model, *engine.session)) note(line);
   }
-  std::string settings = "settings:";
-  for (const auto& entry : choice.notes) settings += " " + entry + ",";
-  note(settings + " seed " + std::to_string(choice.settings.seed) + (args.seed ? "" : " (random)"));
+  std::string settings;
+  for (const auto& entry : choice.notes) settings += (settings.empty() ? "" : ", ") + entry;
+  if (choice.settings.temperature > 0) {
+    settings += ", seed " + std::to_string(choice.settings.seed) + (args.seed ? "" : " (random)");
+  }
+  note("settings: " + settings);
 }
 
 void explain_stop(const Reply& reply, const Generator& generator) {
@@ -140,6 +143,9 @@ int complete(const RunArgs& args, const std::string& prompt, const Model& model,
   require(!ids.empty(),
           "the prompt is empty, and this model's tokenizer adds nothing to it: give "
           "some text with -p");
+  if (ids.size() > 1 && ids[0] == tokenizer.bos() && ids[1] == ids[0]) {
+    note("the prompt begins with the token that is put in front anyway: it is there twice now");
+  }
   ReplyPrinter printer(choose_colors(args.color));
   if (args.display_prompt) printer.prompt(prompt);
   const InterruptScope scope;

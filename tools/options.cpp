@@ -179,9 +179,11 @@ class OptionParser {
       if (!is_flag) check_value(option, *text, variable);
       value.texts = {is_flag ? (parse_switch(*text, variable) ? "1" : "0") : *text};
       value.given = true;
+      value.from_environment = true;
     } else if (const auto negated = is_flag ? environment(opposite) : std::nullopt) {
       value.texts = {parse_switch(*negated, opposite) ? "0" : "1"};
       value.given = true;
+      value.from_environment = true;
     }
   }
 
@@ -209,6 +211,12 @@ bool Options::given(std::string_view name) const {
   const auto found = values_.find(name);
   require(found != values_.end(), "no option is declared as '", name, "'");
   return found->second.given;
+}
+
+bool Options::from_environment(std::string_view name) const {
+  const auto found = values_.find(name);
+  require(found != values_.end(), "no option is declared as '", name, "'");
+  return found->second.from_environment;
 }
 
 bool Options::has(std::string_view name) const {

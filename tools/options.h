@@ -54,6 +54,8 @@ class Options {
  public:
   // Written as a flag or set in the environment; a default does not count.
   bool given(std::string_view name) const;
+  // Given, and by its variable.
+  bool from_environment(std::string_view name) const;
   // True where given or with a default; false: the getters below must not be called.
   bool has(std::string_view name) const;
 
@@ -70,6 +72,7 @@ class Options {
   struct Value {
     OptionKind kind = OptionKind::flag;
     bool given = false;
+    bool from_environment = false;
     std::vector<std::string> texts;  // one, or for lists one for each time; flags "1" or "0"
   };
   const Value& value(std::string_view name, OptionKind kind) const;

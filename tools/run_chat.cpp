@@ -67,10 +67,13 @@ bool ChatLoop::read_message(std::string& message) {
   for (bool first = true;; first = false) {
     Line line = reader_->read(first ? "> " : "| ");
     if (line.end == LineEnd::interrupted) {
-      if (std::exchange(interrupted_once_, true)) return false;
-      note("Ctrl-C again, Ctrl-D or /exit leaves");
+      // It takes back what was typed; where there was nothing, it wants to leave.
+      if (message.empty() && line.text.empty()) {
+        if (interrupted_once_) return false;
+        interrupted_once_ = true;
+        note("Ctrl-C again, Ctrl-D or /exit leaves");
+      }
       message.clear();
-      first = true;
       return true;
     }
     if (line.end == LineEnd::end_of_input) return !message.empty();
@@ -121,10 +124,12 @@ void ChatLoop::turn(const std::function<Reply(const TextSink&, const std::atomic
   if (reply.stopped == StopReason::context_full) {
     note("the context of " + with_commas(generator_.context()) +
          " positions is full: /reset begins a new conversation, a larger -c holds more");
-  } else if (reply.stopped != StopReason::end_token && reply.stopped != StopReason::stop_string) {
-    note("the reply ends here: " + std::string(describe(reply.stopped)));
+  } else if (reply.stopped == StopReason::interrupted) {
+    note("interrupted");
+  } else if (reply.stopped == StopReason::token_limit) {
+    note("the reply ends here: -n " + with_commas(std::ssize(reply.tokens)) + " tokens");
   }
-  if (options_.verbose) {
+  if (options_.verbose && !options_.single_turn) {
     RunTotals one;
     one.add(reply);
     note(one.line());

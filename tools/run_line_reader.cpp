@@ -58,7 +58,8 @@ class TerminalReader : public LineReader {
     interrupts_ = nullptr;
     if (scope.interrupted()) {
       std::fputs("^C\n", stderr);
-      return {"", LineEnd::interrupted};
+      const LineInfo* typed = el_line(edit_.get());
+      return {std::string(typed->buffer, typed->lastchar), LineEnd::interrupted};
     }
     if (text == nullptr || count <= 0) {
       std::fputs("\n", stderr);

@@ -10,7 +10,7 @@ namespace leq::run {
 enum class LineEnd { line, end_of_input, interrupted };
 
 struct Line {
-  std::string text;  // without its newline
+  std::string text;  // without its newline; what was typed so far where it was interrupted
   LineEnd end = LineEnd::line;
 };
 

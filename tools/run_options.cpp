@@ -46,6 +46,11 @@ std::vector<Option> text_options() {
        .help = "end the reply before this text; may be given several times",
        .group = "Text"},
       {.name = "ignore-eos", .help = "go on where the model would end its reply", .group = "Text"},
+  };
+}
+
+std::vector<Option> spelling_options() {
+  return {
       {.name = "display-prompt",
        .fallback = "true",
        .help = "do not print the prompt before its completion",
@@ -151,7 +156,8 @@ std::optional<GivenSetting> given_number(const Options& options, std::string_vie
   if (!options.given(name)) return std::nullopt;
   const double value =
       kind == Kind::integer ? static_cast<double>(options.integer(name)) : options.real(name);
-  return GivenSetting{value, SettingOrigin::flag};
+  const bool variable = options.from_environment(name);
+  return GivenSetting{value, variable ? SettingOrigin::environment : SettingOrigin::flag};
 }
 
 GivenSampling read_sampling(const Options& options) {
@@ -237,8 +243,8 @@ ToolSpec run_tool_spec() {
   spec.summary = "completes a text or chats with a model";
   spec.usage = {"-m model.leq -p \"Once upon a time\"", "-m model.leq -f prompt.txt -n 200",
                 "-m model.leq                           (a chat)"};
-  for (const auto& group :
-       {model_options({"parallel"}), text_options(), chat_options(), sampling_options()}) {
+  for (const auto& group : {model_options({"parallel"}), text_options(), spelling_options(),
+                            chat_options(), sampling_options()}) {
     spec.options.insert(spec.options.end(), group.begin(), group.end());
   }
   return spec;

@@ -150,6 +150,11 @@ class Backend {
   virtual std::size_t key_page_bytes(KvType type, int kv_heads, int head_dim) const = 0;
   virtual std::size_t value_page_bytes(KvType type, int kv_heads, int head_dim) const = 0;
 
+  // A kv head's 64 positions in the portable order of saved sequences: numbers [64][d] of the
+  // cache's type, then for int8 f16 scales [64] and f16 minima [64]. out and in hold exactly that.
+  virtual void read_kv(const KvHead& head, std::span<std::byte> out) const = 0;
+  virtual void write_kv(const KvHead& head, std::span<const std::byte> in) = 0;
+
   // x[t] = table[ids[t]] as f32.
   virtual void embed(const WeightView& table, std::span<const std::int32_t> ids, Rows& x) = 0;
   // x[t] += table[ids[t]]: learned positions.

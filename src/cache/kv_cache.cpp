@@ -18,7 +18,8 @@ std::int64_t page_count(const KvShape& shape) {
 }  // namespace
 
 KvCache::KvCache(Backend& backend, const KvShape& shape)
-    : shape_(shape),
+    : backend_(backend),
+      shape_(shape),
       key_page_bytes_(backend.key_page_bytes(shape.key_type, shape.kv_heads, shape.head_dim)),
       value_page_bytes_(backend.value_page_bytes(shape.value_type, shape.kv_heads, shape.head_dim)),
       page_count_(page_count(shape)),

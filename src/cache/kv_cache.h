@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "backend/backend.h"
@@ -40,6 +41,15 @@ class KvCache {
   void fork(std::int32_t from, std::int32_t to);
   void clear(std::int32_t sequence) { truncate(sequence, 0); }
 
+  // A sequence as bytes that no device's layout shows in: a header with shape, types and length;
+  // then for each layer, keys and values, and kv head: numbers [length][d], for int8 f16 scales
+  // [length] and f16 minima [length].
+  std::vector<std::byte> save(std::int32_t sequence) const;
+  // The sequence becomes the saved one. Throws Error naming `source` where the bytes are no saved
+  // sequence of this shape and these types or hold numbers that are not finite (the cache is
+  // unchanged then), or where no page is free (the sequence is empty then).
+  void load(std::int32_t sequence, std::span<const std::byte> bytes, std::string_view source);
+
   // pages[position / 64] of a sequence, valid until the next change of it.
   std::span<const std::int32_t> pages(std::int32_t sequence) const;
   KvLayer layer(std::int64_t layer) const;
@@ -56,6 +66,7 @@ class KvCache {
   void release_page(std::int32_t page);
   void copy_page(std::int32_t from, std::int32_t to);
 
+  Backend& backend_;
   KvShape shape_;
   std::size_t key_page_bytes_ = 0;
   std::size_t value_page_bytes_ = 0;

@@ -47,9 +47,9 @@ struct Reply {
 };
 
 struct GeneratorOptions {
-  SamplingSettings sampling;
-  std::vector<Token> banned;  // never sampled, beside the ids that stand for no text
-  std::int32_t sequence = 0;  // in the session's KV cache
+  SamplingSettings sampling = {};
+  std::vector<Token> banned = {};  // never sampled, beside the ids that stand for no text
+  std::int32_t sequence = 0;       // in the session's KV cache
 };
 
 class Generator {

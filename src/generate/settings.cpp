@@ -56,6 +56,7 @@ SamplingChoice choose_sampling(const GivenSampling& given, const GenerationDefau
   s.top_k = whole({"top-k", given.top_k, model_top_k, double(s.top_k), false});
   s.top_p = real({"top-p", given.top_p, model.top_p, s.top_p, false});
   s.min_p = real({"min-p", given.min_p, model.min_p, s.min_p, false});
+  if (s.temperature == 0) choice.notes.resize(1);  // the other three have no effect then
   s.repeat_penalty =
       real({"repeat-penalty", given.repeat_penalty, model.repeat_penalty, s.repeat_penalty, true});
   s.repeat_last_n =
@@ -67,6 +68,7 @@ SamplingChoice choose_sampling(const GivenSampling& given, const GenerationDefau
   s.penalties_when_greedy = given.repeat_penalty.has_value() ||
                             given.presence_penalty.has_value() ||
                             given.frequency_penalty.has_value();
+  if (s.temperature == 0 && !s.penalties_when_greedy) choice.notes.resize(1);
   check_settings(s);
   return choice;
 }

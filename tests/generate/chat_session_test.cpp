@@ -92,8 +92,8 @@ TEST_P(ChatModels, ARegeneratedReplyIsAnotherAndRepeatable) {
 
 INSTANTIATE_TEST_SUITE_P(Templates, ChatModels,
                          testing::Values("storyteller", "mistral-tiny", "qwen2-tiny", "qwen3-tiny"),
-                         [](const auto& info) {
-                           std::string name = info.param;
+                         [](const auto& model) {
+                           std::string name = model.param;
                            std::erase(name, '-');
                            return name;
                          });

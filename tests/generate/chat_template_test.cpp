@@ -104,8 +104,8 @@ TEST_P(TrainedModelChats, EqualTheGoldens) {
 
 INSTANTIATE_TEST_SUITE_P(Models, TrainedModelChats,
                          testing::Values("storyteller", "mistral-tiny", "qwen2-tiny", "qwen3-tiny"),
-                         [](const auto& model) {
-                           std::string name = model.param;
+                         [](const auto& tested) {
+                           std::string name = tested.param;
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });

@@ -109,8 +109,8 @@ TEST_P(GreedyText, EqualsTheGoldenWhereItsMarginsAreSure) {
 INSTANTIATE_TEST_SUITE_P(Families, GreedyText,
                          testing::Values("storyteller", "gpt2-tiny", "mistral-tiny", "qwen2-tiny",
                                          "qwen3-tiny"),
-                         [](const auto& info) {
-                           std::string name = info.param;
+                         [](const auto& model) {
+                           std::string name = model.param;
                            std::erase(name, '-');
                            return name;
                          });

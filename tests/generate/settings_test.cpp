@@ -57,6 +57,15 @@ TEST(Settings, WhatTheUserGaveWinsOverTheModel) {
   EXPECT_TRUE(has_note(choice, "repeat-penalty 1.2 (environment)"));
 }
 
+TEST(Settings, OnlyWhatHasAnEffectAtTemperatureZeroIsNoted) {
+  GenerationDefaults model;
+  model.top_p = 0.9;
+  model.repeat_penalty = 1.05;
+  GivenSampling given;
+  given.temperature = {0.0, SettingOrigin::flag};
+  EXPECT_EQ(choose_sampling(given, model).notes, std::vector<std::string>{"temp 0 (flag)"});
+}
+
 TEST(Settings, RefusesAModelsSettingOutOfRange) {
   GenerationDefaults model;
   model.top_p = 1.5;

@@ -46,7 +46,8 @@ std::vector<float> logits_of(const Model& model, const Setup& setup, KvType kv, 
     Batch batch;
     for (int n = 1; n <= setup.neighbours; ++n) {
       const auto other = ids_of(3, vocab, static_cast<std::uint64_t>(100 + n));
-      if (session.cache().length(n) < model.config().context - 3) batch.add(n, other.data(), n % 3 + 1, Batch::Want::none);
+      if (session.cache().length(n) < model.config().context - 3)
+        batch.add(n, other.data(), n % 3 + 1, Batch::Want::none);
     }
     batch.add(0, ids.data() + first, count, Batch::Want::all);
     rows.resize(static_cast<std::size_t>(count * vocab));

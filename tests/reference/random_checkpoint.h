@@ -25,8 +25,15 @@ class RandomCheckpoint {
            float offset = 0) {
     std::int64_t count = 1;
     for (const std::int64_t size : shape) count *= size;
+    std::vector<float> values;
+    for (std::int64_t i = 0; i < count; ++i) values.push_back(offset + scale * random_.normal());
+    add_values(name, std::move(shape), values);
+  }
+
+  void add_values(const std::string& name, std::vector<std::int64_t> shape,
+                  const std::vector<float>& values) {
     const std::size_t first = data_.size();
-    for (std::int64_t i = 0; i < count; ++i) data_.push_back(offset + scale * random_.normal());
+    data_.insert(data_.end(), values.begin(), values.end());
     header_[name] = {
         {"dtype", "F32"}, {"shape", shape}, {"data_offsets", {first * 4, data_.size() * 4}}};
   }

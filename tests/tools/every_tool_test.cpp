@@ -10,7 +10,8 @@
 namespace leq::test {
 namespace {
 
-constexpr const char* kTools[] = {"leq-quantize", "leq-inspect", "leq-bench"};
+constexpr const char* kTools[] = {"leq-quantize", "leq-run", "leq-perplexity", "leq-inspect",
+                                  "leq-bench"};
 
 void expect_one_line_error(const ToolRun& run, const std::string& tool, const std::string& part) {
   EXPECT_EQ(run.status, 1);

@@ -86,7 +86,8 @@ TEST(Inspect, VerifyAcceptsAWholeFileAndNamesADamagedTensor) {
 
   std::string bytes = read_bytes(path);
   std::size_t offset = 0;
-  for (const Json& tensor : inspect(path).at("tensors")) {
+  const Json report = inspect(path);
+  for (const Json& tensor : report.at("tensors")) {
     if (tensor.at("name") == "layers.1.up") offset = tensor.at("planes").at("codes").at("offset");
   }
   ASSERT_GT(offset, 0u);

@@ -2,9 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <span>
 #include <string>
 
 #include "base/json.h"
+#include "format/leq_reader.h"
 #include "models_fixture.h"
 #include "shared_data.h"
 #include "tools/tool_runner.h"
@@ -89,6 +93,20 @@ TEST_F(LeqPerplexity, ComparesEqualMeasurementsAndRefusesOthers) {
   EXPECT_EQ(json.at("cache_type_k").get<std::string>(), "int8");
   expect_error(run({"--against", other, "--join", "none"}), "join is none here and hf in ");
   expect_error(run({"--against", folder.write("bad.json", "{}")}), "protocol");
+}
+
+// A file whose final norm holds a NaN opens (checksums of tensors are --verify's), but gives no
+// number.
+TEST_F(LeqPerplexity, LogitsThatAreNotFiniteAreAnError) {
+  const TemporaryFolder folder;
+  std::string bytes = read_bytes(quantized(*shared_path("models/storyteller"), "f32"));
+  const LeqReader reader(std::as_bytes(std::span(bytes)), "copy");
+  const StoredTensor* norm = reader.find("final_norm");
+  ASSERT_NE(norm, nullptr);
+  const float nan = std::nanf("");
+  std::memcpy(bytes.data() + norm->planes.at(0).offset, &nan, sizeof(nan));
+  const std::string path = folder.write("nan.leq", bytes);
+  expect_error(run({"-m", path}), "a logit is not finite");
 }
 
 TEST_F(LeqPerplexity, BadInputIsNamedInOneLine) {

@@ -6,6 +6,7 @@
 #include <pty.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utmp.h>
 
 #include <cerrno>
 #include <chrono>
@@ -26,30 +27,30 @@ class Process {
   // pipe in both cases. `environment` entries are "NAME=value".
   Process(const std::vector<std::string>& command, Input input,
           const std::vector<std::string>& environment = {}) {
-    int out[2], err[2] = {-1, -1}, in[2] = {-1, -1};
-    check(pipe(out), "pipe");
+    int text[2], messages[2] = {-1, -1}, in[2] = {-1, -1};
+    check(pipe(text), "pipe");
     int terminal = -1;
     if (input == Input::terminal) {
       check(openpty(&input_, &terminal, nullptr, nullptr, nullptr), "openpty");
       error_ = dup(input_);
     } else {
       check(pipe(in), "pipe");
-      check(pipe(err), "pipe");
+      check(pipe(messages), "pipe");
       input_ = in[1];
-      error_ = err[0];
+      error_ = messages[0];
     }
-    output_ = out[0];
+    output_ = text[0];
     for (const int kept : {input_, error_, output_}) fcntl(kept, F_SETFD, FD_CLOEXEC);
     id_ = fork();
     check(id_, "fork");
     if (id_ == 0) {
       if (terminal >= 0) login_tty(terminal);
       if (terminal < 0) dup2(in[0], STDIN_FILENO);
-      if (terminal < 0) dup2(err[1], STDERR_FILENO);
-      dup2(out[1], STDOUT_FILENO);
+      if (terminal < 0) dup2(messages[1], STDERR_FILENO);
+      dup2(text[1], STDOUT_FILENO);
       execute(command, environment);
     }
-    for (const int theirs : {in[0], err[1], out[1], terminal}) {
+    for (const int theirs : {in[0], messages[1], text[1], terminal}) {
       if (theirs >= 0) close(theirs);
     }
   }

@@ -110,9 +110,10 @@ TEST_F(Run, FlagsWinOverVariablesWhichWinOverTheModel) {
   command.insert(command.end(), words.begin(), words.end());
   EXPECT_NE(test::run(command).err.find("temp 0.7 (model)"), std::string::npos);
   const std::vector<std::string> environment = {"LEQ_ARG_TEMP=0.25"};
-  EXPECT_NE(test::run(command, "", environment).err.find("temp 0.25"), std::string::npos);
+  EXPECT_NE(test::run(command, "", environment).err.find("temp 0.25 (environment)"),
+            std::string::npos);
   command.insert(command.end(), {"--temp", "0.5"});
-  EXPECT_NE(test::run(command, "", environment).err.find("temp 0.5"), std::string::npos);
+  EXPECT_NE(test::run(command, "", environment).err.find("temp 0.5 (flag)"), std::string::npos);
 }
 
 TEST_F(Run, ASeedRepeatsARun) {
@@ -282,7 +283,11 @@ TEST_F(Run, CtrlCOnATerminalStopsTheReplyAndTwiceLeaves) {
   ASSERT_TRUE(process.wait_for_error("interrupted")) << process.err;
   process.err.clear();
   ASSERT_TRUE(process.wait_for_error("> ")) << process.err;
-  process.write("half a message\003");
+  process.write("half a message\003");  // taken back
+  ASSERT_TRUE(process.wait_for_error("^C")) << process.err;
+  process.err.clear();
+  ASSERT_TRUE(process.wait_for_error("> ")) << process.err;
+  process.write("\003");
   ASSERT_TRUE(process.wait_for_error("again")) << process.err;
   process.err.clear();
   ASSERT_TRUE(process.wait_for_error("> ")) << process.err;

@@ -42,7 +42,9 @@ class Attention {
     if (plan_.split) {
       run_waves();
     } else {
-      context_.pool.run(units(), [this](std::int64_t unit, int worker) { whole(unit, worker); });
+      // The last rows see most: they go first.
+      context_.pool.run(
+          units(), [this](std::int64_t task, int worker) { whole(units() - 1 - task, worker); });
     }
     bad_.check("output of attention");
   }

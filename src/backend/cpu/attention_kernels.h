@@ -18,6 +18,12 @@ inline constexpr int kKeyBlock = 16;     // keys that lie side by side in a page
 inline constexpr int kLaneCount = 16;    // a sum over positions keeps one lane per position % 16
 inline constexpr float kLargestF16 = 65504.0f;
 
+// Memory that a call should bring nearer while it computes: what will be read next.
+struct Ahead {
+  const std::byte* lines = nullptr;
+  std::int64_t count = 0;  // lines of 64 bytes
+};
+
 // Scores of some queries against the keys of one page of one kv head. Columns of keys that are not
 // visible are computed from whatever bytes lie there; the caller drops them.
 struct ScoreTile {
@@ -31,8 +37,8 @@ struct ScoreTile {
   const std::uint16_t* scales = nullptr;  // int8: f16 [64]
   const std::uint16_t* minima = nullptr;  // int8: f16 [64]
   int first_block = 0, last_block = 0;    // blocks of 16 keys [first, last)
-  std::ptrdiff_t ahead_bytes = 0;         // where the next page's keys lie from here, or 0
-  float* scores[kQueryTile] = {};         // [64], this page's columns
+  Ahead ahead;
+  float* scores[kQueryTile] = {};  // [64], this page's columns
 };
 
 // out[q][c] = fma(weight of position j, value of (j, c), out[q][c]), j ascending in [first, last).
@@ -42,7 +48,7 @@ struct ValueTile {
   const float* weights[kQueryTile] = {};  // [64], this page's columns
   const void* values = nullptr;           // [64][d]
   int first = 0, last = 0;                // positions in the page
-  std::ptrdiff_t ahead_bytes = 0;
+  Ahead ahead;
   float* out[kQueryTile] = {};  // [d]
 };
 

@@ -120,11 +120,38 @@ const void* widened(const SpanWork& work, KvType& type, const HeadPage& page, bo
   return work.scratch.wide;
 }
 
-// Distance in memory to the next page, where its bytes will be wanted as they lie.
-std::ptrdiff_t ahead(const SpanWork& work, int page, const void* numbers, const HeadPage& here,
-                     HeadPage (SpanWork::*part)(int) const) {
-  if (numbers != here.numbers || page + 1 >= work.last_page) return 0;
-  return (work.*part)(page + 1).numbers - here.numbers;
+// What this thread will read after a page of keys or of values.
+struct NextPage {
+  const std::byte* numbers = nullptr;
+  std::size_t bytes = 0;
+
+  // The part that tile t of `tiles` should bring nearer.
+  Ahead part(int t, int tiles) const {
+    const auto lines = static_cast<std::int64_t>(bytes / 64);
+    const std::int64_t first = lines * t / tiles;
+    return {numbers + first * 64, lines * (t + 1) / tiles - first};
+  }
+};
+
+NextPage after_keys(const SpanWork& work, int page) {
+  const KvLayer& kv = work.head.kv;
+  const int dims = work.head.shape.head_dim;
+  if (page + 1 < work.last_page) {
+    return {work.keys(page + 1).numbers, key_head_bytes(kv.key_type, dims)};
+  }
+  return {work.values(work.first_page).numbers, value_head_bytes(kv.value_type, dims)};
+}
+
+NextPage after_values(const SpanWork& work, int page) {
+  const HeadBlock& head = work.head;
+  const int dims = head.shape.head_dim;
+  if (page + 1 < work.last_page) {
+    return {work.values(page + 1).numbers, value_head_bytes(head.kv.value_type, dims)};
+  }
+  if (head.plan.split || work.span + 1 >= head.last_span()) return {};
+  const std::int32_t next = work.page_index(kSpanTokens / kPageTokens);
+  return {key_head(head.kv, next, head.shape.kv_heads, dims, head.kv_head).numbers,
+          key_head_bytes(head.kv.key_type, dims)};
 }
 
 void score_page(const SpanWork& work, int page) {
@@ -136,7 +163,7 @@ void score_page(const SpanWork& work, int page) {
   tile.scales = keys.scales;
   tile.minima = keys.minima;
   tile.dims = head.shape.head_dim;
-  tile.ahead_bytes = ahead(work, page, tile.keys, keys, &SpanWork::keys);
+  const NextPage next = after_keys(work, page);
   const std::int64_t code_stride = (head.shape.head_dim + 3) / 4 * 4;
   for (int t = 0; t < tile_count(head.queries()); ++t) {
     const Tile queries = tile_at(head.queries(), t);
@@ -145,6 +172,7 @@ void score_page(const SpanWork& work, int page) {
     tile.first_block = columns.first / kKeyBlock;
     tile.last_block = (columns.last + kKeyBlock - 1) / kKeyBlock;
     tile.queries = queries.last - queries.first;
+    tile.ahead = next.part(t, tile_count(head.queries()));
     for (int r = 0; r < tile.queries; ++r) {
       const int query = queries.first + r;
       tile.query[r] = work.scratch.queries[query];
@@ -154,7 +182,6 @@ void score_page(const SpanWork& work, int page) {
       tile.scores[r] = work.scores(query, page);
     }
     head.kernels.scores[static_cast<std::size_t>(type)](tile);
-    tile.ahead_bytes = 0;
   }
 }
 
@@ -192,7 +219,7 @@ void value_tile(const SpanWork& work, int page, Tile queries, KvType type, Value
       tile.out[r] = work.record(some.first + r);
     }
     work.head.kernels.values[static_cast<std::size_t>(type)](tile);
-    tile.ahead_bytes = 0;
+    tile.ahead = {};
   };
   const Columns all = in_page(work.all(queries), page);
   if (all == in_page(work.any(queries), page)) {
@@ -220,10 +247,10 @@ void value_page(const SpanWork& work, int page) {
   ValueTile tile;
   tile.values = widened(work, type, values, false);
   tile.dims = head.shape.head_dim;
-  tile.ahead_bytes = ahead(work, page, tile.values, values, &SpanWork::values);
+  const NextPage next = after_values(work, page);
   for (int t = 0; t < tile_count(head.queries()); ++t) {
+    tile.ahead = next.part(t, tile_count(head.queries()));
     value_tile(work, page, tile_at(head.queries(), t), type, tile);
-    tile.ahead_bytes = 0;
   }
 }
 

@@ -11,6 +11,7 @@
 #include "backend/cpu/first_bad_row.h"
 #include "backend/cpu/gather.h"
 #include "backend/cpu/kv_layout.h"
+#include "backend/cpu/kv_portable.h"
 #include "backend/cpu/linear.h"
 #include "backend/cpu/matmul_kernels.h"
 #include "backend/cpu/memory.h"
@@ -86,6 +87,13 @@ class CpuBackend final : public Backend {
   }
   std::size_t value_page_bytes(KvType type, int kv_heads, int head_dim) const override {
     return cpu::page_bytes(type, cpu::value_head_bytes(type, head_dim), kv_heads);
+  }
+
+  void read_kv(const KvHead& head, std::span<std::byte> out) const override {
+    cpu::read_kv(head, out);
+  }
+  void write_kv(const KvHead& head, std::span<const std::byte> in) override {
+    cpu::write_kv(head, in);
   }
 
   void embed(const WeightView& table, std::span<const std::int32_t> ids, Rows& x) override {

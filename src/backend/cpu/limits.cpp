@@ -38,8 +38,9 @@ double best_seconds(const std::function<void()>& pass) {
 // Operations a second of a kernel that does `operations` in one round, over all threads.
 double peak_gops(ThreadPool& pool, const std::function<void(std::int64_t rounds)>& kernel,
                  double operations) {
-  constexpr int kTasksEach = 8;  // of a thread: a core taken away for a moment costs one of them
-  constexpr double kTaskSeconds = 1e-3;
+  // A pass is so short that it fits between two moments in which another process takes a core.
+  constexpr int kTasksEach = 2;
+  constexpr double kTaskSeconds = 2e-4;
   std::int64_t rounds = 64;
   while (seconds_of([&] { kernel(rounds); }) < kTaskSeconds) rounds *= 2;
   const std::int64_t tasks = std::int64_t{kTasksEach} * pool.threads();

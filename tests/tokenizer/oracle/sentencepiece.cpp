@@ -6,6 +6,7 @@
 
 #include "base/random.h"
 #include "convert/sentencepiece_model.h"
+#include "tokenizer/protobuf_writer.h"
 #include "tokenizer/tokenizer_support.h"
 
 namespace leq::test {
@@ -135,6 +136,30 @@ TEST(SentencepieceOracle, TrainedModelsWithAllSettings) {
         }
       }
     }
+  }
+}
+
+// Pieces with characters that are no pieces, equal scores, user-defined pieces inside words.
+TEST(SentencepieceOracle, UnusualModels) {
+  for (const std::uint64_t model_type : {1u, 2u}) {
+    SCOPED_TRACE(model_type);
+    auto model = start_sp_model(model_type);
+    add_sp_piece(model, "ab", -1, SpType::normal);
+    add_sp_piece(model, "abc", -3, SpType::normal);
+    add_sp_piece(model, "bc", -3, SpType::normal);
+    add_sp_piece(model, "a", -5, SpType::normal);
+    add_sp_piece(model, "▁", -6, SpType::normal);
+    add_sp_piece(model, "é日", -2, SpType::normal);
+    add_sp_piece(model, "▁é日", -2, SpType::normal);
+    add_sp_piece(model, "aa", -4, SpType::normal);
+    add_sp_piece(model, "aaa", -4, SpType::normal);
+    add_sp_piece(model, "cat", 0, SpType::user_defined);
+    std::vector<std::string> texts = hard_texts();
+    for (const char* text : {"abc", "abcabc", "bcbc", "é日é日", "é", "日é日", "aaaaaaa", "aaaacata",
+                             "ccatcat", "bbb", "xabx", "ab c日"}) {
+      texts.emplace_back(text);
+    }
+    expect_same(model.out, texts);
   }
 }
 

@@ -306,7 +306,7 @@ void encode(const float* x, std::int64_t n, std::uint16_t& scale_out, std::uint1
   high = _mm256_cvtss_f32(_mm256_permute_ps(ends, 1));
   minimum_out = _cvtss_sh(low + 0.0f, _MM_FROUND_TO_NEG_INF);
   const float m = _cvtsh_ss(minimum_out);
-  scale_out = _cvtss_sh((high - m) / 255.0f, _MM_FROUND_TO_POS_INF);
+  scale_out = _cvtss_sh(((high - m) + 0.0f) / 255.0f, _MM_FROUND_TO_POS_INF);
   const float s = _cvtsh_ss(scale_out);
   if (s == 0.0f) {
     __builtin_memset(codes, 0, static_cast<std::size_t>(n));

@@ -31,11 +31,27 @@ __m512 load16(const std::uint8_t* x, __mmask16 mask) {
   return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, x)));
 }
 
-// The same place in the next page, if there is one.
-inline void prefetch(const void* at, std::ptrdiff_t ahead_bytes) {
-  if (ahead_bytes == 0) return;
-  _mm_prefetch(static_cast<const char*>(at) + ahead_bytes, _MM_HINT_T0);
-}
+// Prefetches lines evenly over the steps of a loop, into the second-level cache: the first level
+// has too few buffers for what memory can deliver.
+class Prefetcher {
+ public:
+  Prefetcher(const Ahead& ahead, std::int64_t steps)
+      : next_(reinterpret_cast<const char*>(ahead.lines)),
+        end_(next_ + ahead.count * 64),
+        step_bytes_(ahead.count == 0 ? 0 : (ahead.count + steps - 1) / steps * 64) {}
+
+  void step() {
+    if (step_bytes_ == 0) return;
+    for (const char* stop = next_ + step_bytes_; next_ < stop && next_ < end_; next_ += 64) {
+      _mm_prefetch(next_, _MM_HINT_T1);
+    }
+  }
+
+ private:
+  const char* next_;
+  const char* end_;
+  std::int64_t step_bytes_;
+};
 
 // Blocks [block, block + B) of 16 keys, R queries: one fma chain for each key.
 template <class Key, int R, int B>
@@ -48,13 +64,13 @@ void float_blocks(const ScoreTile& tile, int block) noexcept {
     query[r] = tile.query[r];
     for (int b = 0; b < B; ++b) sums[r][b] = _mm512_setzero_ps();
   }
+  Prefetcher ahead(tile.ahead, dims);
   for (std::int64_t c = 0; c < dims; ++c) {
     __m512 key[B];
     for (int b = 0; b < B; ++b) {
-      const Key* at = keys + (b * dims + c) * kKeyBlock;
-      key[b] = load16(at);
-      prefetch(at, tile.ahead_bytes);
+      key[b] = load16(keys + (b * dims + c) * kKeyBlock);
     }
+    ahead.step();
     for (int r = 0; r < R; ++r) {
       const __m512 q = _mm512_set1_ps(query[r][c]);
       for (int b = 0; b < B; ++b) sums[r][b] = _mm512_fmadd_ps(q, key[b], sums[r][b]);
@@ -78,13 +94,13 @@ void int8_blocks(const ScoreTile& tile, int block) noexcept {
     codes[r] = tile.codes[r];
     for (int b = 0; b < B; ++b) sums[r][b] = _mm512_setzero_si512();
   }
+  Prefetcher ahead(tile.ahead, quads);
   for (std::int64_t quad = 0; quad < quads; ++quad) {
     __m512i key[B];
     for (int b = 0; b < B; ++b) {
-      const std::uint8_t* at = keys + (b * quads + quad) * 64;
-      key[b] = _mm512_loadu_si512(at);
-      prefetch(at, tile.ahead_bytes);
+      key[b] = _mm512_loadu_si512(keys + (b * quads + quad) * 64);
     }
+    ahead.step();
     for (int r = 0; r < R; ++r) {
       std::int32_t four;
       __builtin_memcpy(&four, codes[r] + quad * 4, sizeof four);
@@ -148,10 +164,10 @@ void value_columns(const ValueTile& tile, std::int64_t column, __mmask16 mask) n
       sums[r][i] = load16(tile.out[r] + column + i * 16, D == 1 ? mask : __mmask16(0xffffu));
     }
   }
+  Prefetcher ahead(column == 0 ? tile.ahead : Ahead{}, tile.last - tile.first);
   for (std::int64_t j = tile.first; j < tile.last; ++j) {
     const Value* at = values + j * dims;
-    prefetch(at, tile.ahead_bytes);
-    if constexpr (D * sizeof(Value) > 4) prefetch(at + D * 8, tile.ahead_bytes);
+    ahead.step();
     __m512 value[D];
     for (int i = 0; i < D; ++i) {
       value[i] = D == 1 ? load16(at, mask) : load16(at + i * 16);
@@ -331,7 +347,7 @@ void encode(const float* x, std::int64_t n, std::uint16_t& scale_out, std::uint1
   });
   minimum_out = _cvtss_sh(_mm512_reduce_min_ps(low) + 0.0f, _MM_FROUND_TO_NEG_INF);
   const float m = _cvtsh_ss(minimum_out);
-  scale_out = _cvtss_sh((_mm512_reduce_max_ps(high) - m) / 255.0f, _MM_FROUND_TO_POS_INF);
+  scale_out = _cvtss_sh(((_mm512_reduce_max_ps(high) - m) + 0.0f) / 255.0f, _MM_FROUND_TO_POS_INF);
   const float s = _cvtsh_ss(scale_out);
   const __m512 minimum = _mm512_set1_ps(m), divisor = _mm512_set1_ps(s == 0.0f ? 1.0f : s);
   const __mmask16 any = s == 0.0f ? 0 : 0xffffu;

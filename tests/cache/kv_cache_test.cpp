@@ -1,0 +1,197 @@
+// The cache's pages against a simple model: each sequence is a list of numbers, and what was
+// written for a position must be read back for it, whatever was forked, cut or cleared in between.
+#include "cache/kv_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/cpu_backend.h"
+#include "base/error.h"
+#include "base/random.h"
+
+namespace leq {
+namespace {
+
+constexpr std::int64_t kLayers = 3;
+
+KvShape shape_of(std::int64_t positions, int sequences) {
+  return {kLayers, 1, 2, KvType::f32, KvType::f32, positions, sequences};
+}
+
+// Numbers are kept where a page's first floats are: one for each of its 64 positions.
+float* slot(const KvCache& cache, std::int64_t layer, std::int32_t sequence, std::int64_t position,
+            bool keys) {
+  const KvLayer kv = cache.layer(layer);
+  const auto page = static_cast<std::size_t>(
+      cache.pages(sequence)[static_cast<std::size_t>(position / kPageTokens)]);
+  std::byte* start =
+      keys ? kv.keys + page * kv.key_page_bytes : kv.values + page * kv.value_page_bytes;
+  return reinterpret_cast<float*>(start) + position % kPageTokens;
+}
+
+class Sequences {
+ public:
+  Sequences(KvCache& cache, int count) : cache_(cache), numbers_(static_cast<std::size_t>(count)) {}
+
+  void append(std::int32_t sequence, std::int64_t count) {
+    cache_.append(sequence, count);
+    auto& mine = at(sequence);
+    for (std::int64_t i = 0; i < count; ++i) {
+      mine.push_back(next_);
+      next_ += 1.0f;
+      const std::int64_t position = std::ssize(mine) - 1;
+      for (std::int64_t layer = 0; layer < kLayers; ++layer) {
+        *slot(cache_, layer, sequence, position, true) =
+            mine.back() + 0.25f * static_cast<float>(layer);
+        *slot(cache_, layer, sequence, position, false) =
+            -mine.back() - 0.25f * static_cast<float>(layer);
+      }
+    }
+  }
+  void truncate(std::int32_t sequence, std::int64_t length) {
+    cache_.truncate(sequence, length);
+    at(sequence).resize(static_cast<std::size_t>(length));
+  }
+  void fork(std::int32_t from, std::int32_t to) {
+    cache_.fork(from, to);
+    at(to) = at(from);
+  }
+  std::int64_t length(std::int32_t sequence) { return std::ssize(at(sequence)); }
+
+  void check(std::int64_t all_pages) {
+    std::set<std::int32_t> used;
+    for (std::size_t s = 0; s < numbers_.size(); ++s) {
+      const auto sequence = static_cast<std::int32_t>(s);
+      ASSERT_EQ(cache_.length(sequence), std::ssize(numbers_[s]));
+      const auto pages = cache_.pages(sequence);
+      ASSERT_EQ(std::ssize(pages), (std::ssize(numbers_[s]) + kPageTokens - 1) / kPageTokens);
+      used.insert(pages.begin(), pages.end());
+      for (std::int64_t position = 0; position < std::ssize(numbers_[s]); ++position) {
+        const float want = numbers_[s][static_cast<std::size_t>(position)];
+        for (std::int64_t layer = 0; layer < kLayers; ++layer) {
+          ASSERT_EQ(*slot(cache_, layer, sequence, position, true),
+                    want + 0.25f * static_cast<float>(layer))
+              << "sequence " << s << " position " << position << " layer " << layer;
+          ASSERT_EQ(*slot(cache_, layer, sequence, position, false),
+                    -want - 0.25f * static_cast<float>(layer));
+        }
+      }
+    }
+    ASSERT_EQ(std::ssize(used) + cache_.free_pages(), all_pages);
+  }
+
+ private:
+  std::vector<float>& at(std::int32_t sequence) {
+    return numbers_[static_cast<std::size_t>(sequence)];
+  }
+
+  KvCache& cache_;
+  std::vector<std::vector<float>> numbers_;
+  float next_ = 1.0f;
+};
+
+TEST(KvCache, KeepsEverySequenceThroughRandomOperations) {
+  constexpr int kSequences = 4;
+  const auto backend = make_cpu_backend({1, Isa::portable});
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    KvCache cache(*backend, shape_of(1000, kSequences));
+    const std::int64_t all_pages = cache.free_pages();
+    Sequences sequences(cache, kSequences);
+    Random random(seed);
+    for (int step = 0; step < 120; ++step) {
+      const auto s = static_cast<std::int32_t>(random.below(kSequences));
+      const auto other = static_cast<std::int32_t>(random.below(kSequences));
+      const std::uint32_t action = random.below(10);
+      if (action < 6) {
+        const std::int64_t count = random.below(action < 3 ? 3 : 150);
+        const std::int64_t before = cache.free_pages();
+        try {
+          sequences.append(s, count);
+        } catch (const Error&) {  // full: nothing may have changed
+          ASSERT_EQ(cache.free_pages(), before);
+        }
+      } else if (action < 8) {
+        const auto length = static_cast<std::uint32_t>(sequences.length(s));
+        sequences.truncate(s, random.below(length + 1));
+      } else {
+        sequences.fork(s, other);
+      }
+      sequences.check(all_pages);
+      if (HasFatalFailure()) FAIL() << "seed " << seed << " step " << step;
+    }
+    for (std::int32_t s = 0; s < kSequences; ++s) sequences.truncate(s, 0);
+    EXPECT_EQ(cache.free_pages(), all_pages);
+  }
+}
+
+TEST(KvCache, HoldsTheWholeContextHoweverItIsShared) {
+  const auto backend = make_cpu_backend({1, Isa::portable});
+  for (const std::int64_t positions : {1, 63, 64, 65, 1000}) {
+    KvCache cache(*backend, shape_of(positions, 3));
+    const std::int64_t third = positions / 3;
+    cache.append(0, third);
+    cache.append(1, third);
+    cache.append(2, positions - 2 * third);
+    EXPECT_EQ(cache.length(0) + cache.length(1) + cache.length(2), positions);
+  }
+}
+
+TEST(KvCache, AFullContextNamesTheSizes) {
+  const auto backend = make_cpu_backend({1, Isa::portable});
+  KvCache cache(*backend, shape_of(128, 1));
+  cache.append(0, 100);
+  try {
+    cache.append(0, 29);
+    FAIL() << "129 positions in a context of 128";
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("context full"), std::string::npos) << text;
+    EXPECT_NE(text.find("100"), std::string::npos) << text;
+    EXPECT_NE(text.find("29"), std::string::npos) << text;
+  }
+  EXPECT_EQ(cache.length(0), 100);
+  cache.append(0, 28);
+  EXPECT_EQ(cache.length(0), 128);
+}
+
+TEST(KvCache, RefusesSequencesAndLengthsThatAreNotThere) {
+  const auto backend = make_cpu_backend({1, Isa::portable});
+  KvCache cache(*backend, shape_of(128, 2));
+  cache.append(1, 10);
+  EXPECT_THROW(cache.append(2, 1), Error);
+  EXPECT_THROW(cache.append(-1, 1), Error);
+  EXPECT_THROW(cache.truncate(1, 11), Error);
+  EXPECT_THROW(cache.truncate(1, -1), Error);
+  EXPECT_THROW(cache.fork(0, 2), Error);
+  EXPECT_EQ(cache.length(1), 10);
+}
+
+TEST(KvCache, BytesAreWhatIsAskedFor) {
+  const auto backend = make_cpu_backend({1, Isa::portable});
+  for (const KvType keys : {KvType::f32, KvType::f16, KvType::int8}) {
+    for (const KvType values : {KvType::f32, KvType::f16, KvType::int8}) {
+      for (const int dim : {20, 22, 64, 128}) {
+        const KvShape shape{5, 3, dim, keys, values, 700, 2};
+        const std::size_t before = backend->allocated_bytes();
+        const KvCache cache(*backend, shape);
+        EXPECT_EQ(backend->allocated_bytes() - before, KvCache::bytes(*backend, shape));
+      }
+    }
+  }
+}
+
+// By the layout in docs/kv-cache.md: 64 positions of all kv heads, int8 with f16 s and m for each.
+TEST(KvCache, PageBytesFollowTheLayout) {
+  const auto backend = make_cpu_backend({1, Isa::portable});
+  EXPECT_EQ(backend->key_page_bytes(KvType::f32, 3, 22), 3u * 64 * 22 * 4);
+  EXPECT_EQ(backend->key_page_bytes(KvType::f16, 3, 22), 3u * 64 * 22 * 2);
+  EXPECT_EQ(backend->key_page_bytes(KvType::int8, 3, 22), 3u * (64 * 24 + 64 * 2 * 2));
+  EXPECT_EQ(backend->value_page_bytes(KvType::int8, 3, 22), 3u * (64 * 22 + 64 * 2 * 2));
+  EXPECT_EQ(backend->value_page_bytes(KvType::f32, 1, 64), 64u * 64 * 4);
+}
+
+}  // namespace
+}  // namespace leq

@@ -1,0 +1,125 @@
+// Saved sequences: the same bytes come back for the same types, and bytes that are no saved
+// sequence of this cache are refused.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/cpu_backend.h"
+#include "base/error.h"
+#include "base/half.h"
+#include "base/random.h"
+#include "cache/kv_cache.h"
+
+namespace leq {
+namespace {
+
+constexpr KvType kTypes[] = {KvType::f32, KvType::f16, KvType::int8};
+
+// Lets the backend write `rows` positions of random keys and values into every layer.
+void feed(Backend& backend, KvCache& cache, std::int32_t sequence, std::int64_t rows,
+          std::uint64_t seed) {
+  const KvShape& shape = cache.shape();
+  const AttentionShape attention{shape.kv_heads, shape.kv_heads, shape.head_dim, 0,
+                                 nullptr,        nullptr,        false};
+  SequenceRun run;
+  run.rows = rows;
+  run.first_position = cache.length(sequence);
+  cache.append(sequence, rows);
+  run.pages = cache.pages(sequence);
+  backend.reserve(rows, attention, shape.positions);
+  Rows qkv = backend.allocate_rows(rows, std::int64_t{3} * shape.kv_heads * shape.head_dim, {});
+  RopeTable rope = backend.allocate_rope({}, 1.0f, shape.positions);
+  Random random(seed);
+  for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
+    for (std::int64_t i = 0; i < rows * qkv.value_stride; ++i) qkv.values[i] = random.normal();
+    backend.rope_append(qkv, {rows, {&run, 1}}, attention, rope, cache.layer(layer));
+  }
+}
+
+TEST(KvSaved, ComesBackByteForByteForAllTypes) {
+  const auto backend = make_cpu_backend({1, Isa::portable});
+  for (const KvType keys : kTypes) {
+    for (const KvType values : kTypes) {
+      for (const int dim : {22, 64}) {
+        for (const std::int64_t length : {1, 64, 150}) {
+          KvCache cache(*backend, {2, 3, dim, keys, values, 400, 2});
+          feed(*backend, cache, 0, 17, 1);  // so that page numbers differ
+          feed(*backend, cache, 1, length, 2);
+          const auto saved = cache.save(1);
+          cache.truncate(0, 3);
+          feed(*backend, cache, 1, 30, 3);
+          cache.load(1, saved, "test");
+          EXPECT_EQ(cache.length(1), length);
+          EXPECT_EQ(cache.save(1), saved);
+          KvCache other(*backend, {2, 3, dim, keys, values, 200, 1});
+          other.load(0, saved, "test");
+          EXPECT_EQ(other.save(0), saved);
+          EXPECT_EQ(cache.length(0), 3);
+        }
+      }
+    }
+  }
+}
+
+// What rope_append was given stands in the saved bytes in plain order.
+TEST(KvSaved, HoldsNumbersByHeadAndPosition) {
+  const auto backend = make_cpu_backend({1, Isa::portable});
+  const KvShape shape{1, 2, 4, KvType::f32, KvType::f16, 100, 1};
+  KvCache cache(*backend, shape);
+  feed(*backend, cache, 0, 70, 9);
+  const auto saved = cache.save(0);
+  Rows qkv = backend->allocate_rows(70, 24, {});
+  Random random(9);
+  std::vector<float> input(static_cast<std::size_t>(70 * qkv.value_stride));
+  for (float& x : input) x = random.normal();
+  const std::byte* keys = saved.data() + 48;
+  const std::byte* values = keys + 2 * 70 * 4 * sizeof(float);
+  for (std::int64_t head = 0; head < 2; ++head) {
+    for (std::int64_t t = 0; t < 70; ++t) {
+      for (std::int64_t c = 0; c < 4; ++c) {
+        const float* row = input.data() + t * qkv.value_stride;
+        const auto index = static_cast<std::size_t>((head * 70 + t) * 4 + c);
+        float key = 0;
+        std::uint16_t value = 0;
+        std::memcpy(&key, keys + index * 4, 4);
+        std::memcpy(&value, values + index * 2, 2);
+        ASSERT_EQ(key, row[8 + head * 4 + c]);
+        ASSERT_EQ(value, f32_to_f16(row[16 + head * 4 + c]));
+      }
+    }
+  }
+}
+
+TEST(KvSaved, RefusesEveryTruncatedPrefixAndForeignShapes) {
+  const auto backend = make_cpu_backend({1, Isa::portable});
+  const KvShape shape{1, 1, 4, KvType::f16, KvType::int8, 100, 1};
+  KvCache cache(*backend, shape);
+  feed(*backend, cache, 0, 5, 1);
+  auto saved = cache.save(0);
+  for (std::size_t size = 0; size < saved.size(); ++size) {
+    EXPECT_THROW(cache.load(0, std::span(saved).first(size), "test"), Error) << size;
+  }
+  for (KvShape other : {KvShape{2, 1, 4, KvType::f16, KvType::int8, 100, 1},
+                        KvShape{1, 2, 4, KvType::f16, KvType::int8, 100, 1},
+                        KvShape{1, 1, 6, KvType::f16, KvType::int8, 100, 1},
+                        KvShape{1, 1, 4, KvType::f16, KvType::f16, 100, 1},
+                        KvShape{1, 1, 4, KvType::f16, KvType::int8, 4, 1}}) {
+    KvCache foreign(*backend, other);
+    EXPECT_THROW(foreign.load(0, saved, "test"), Error);
+  }
+  // Every bit of the header counts; NaN is refused.
+  for (std::size_t bit = 0; bit < 48 * 8; ++bit) {
+    auto flipped = saved;
+    flipped[bit / 8] ^= static_cast<std::byte>(1u << bit % 8);
+    EXPECT_THROW(cache.load(0, flipped, "test"), Error) << "bit " << bit;
+  }
+  const std::uint16_t nan = 0x7e00;
+  std::memcpy(saved.data() + 48, &nan, 2);
+  EXPECT_THROW(cache.load(0, saved, "test"), Error);
+  EXPECT_EQ(cache.length(0), 5) << "a refused load changes nothing";
+}
+
+}  // namespace
+}  // namespace leq

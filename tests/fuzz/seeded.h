@@ -1,0 +1,25 @@
+// Good examples for a fuzz target, in code: a run that starts without a corpus mutates these.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
+
+namespace leq::test {
+
+// The body of LLVMFuzzerCustomMutator: an (almost) empty input becomes one of the examples, every
+// other one is mutated as libFuzzer always does.
+inline std::size_t mutate_seeded(const std::vector<std::string>& examples, std::uint8_t* data,
+                                 std::size_t size, std::size_t max_size, unsigned seed) {
+  if (size > 2) return LLVMFuzzerMutate(data, size, max_size);
+  const std::string& example = examples[seed % examples.size()];
+  const std::size_t count = std::min(example.size(), max_size);
+  std::copy_n(example.begin(), count, data);
+  return count;
+}
+
+}  // namespace leq::test
