@@ -250,6 +250,24 @@ TEST(ChatTemplate, MistralsOwnSampleIsRendered) {
   }
 }
 
+// With tokenizer.model alone the tokenizer itself puts a space behind special tokens, so the
+// formats without spaces are the ones that give Mistral's own ids.
+TEST(ChatTemplate, MistralsOwnSampleHasItsIds) {
+  LEQ_SHARED_OR_SKIP(folder, "data/tokenizers/mistral");
+  const auto sample = folder / "samples/no_tools";
+  const auto messages = messages_of(load_json(sample / "sample.json")["messages"]);
+  for (const auto& [file, ids] :
+       {std::pair("mistral_instruct_tokenizer_240216.model.v2", "tokens_v2.json"),
+        std::pair("mistral_instruct_tokenizer_240323.model.v3", "tokens_v3.json")}) {
+    const Tokenizer tokenizer(import_tokenizer(folder / file).spec);
+    const auto expected = load_json(sample / ids)["tokens"].get<std::vector<Token>>();
+    for (const char* name : {"mistral-v3-tekken", "mistral-v3-common"}) {
+      const auto parts = ChatTemplate::by_name(name).render(messages, chat_options(tokenizer));
+      EXPECT_EQ(tokenizer.encode_parts(parts), expected) << file << " " << name;
+    }
+  }
+}
+
 constexpr std::string_view kChatMl =
     "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] "
     "+ "
