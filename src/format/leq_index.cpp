@@ -13,7 +13,6 @@
 namespace leq {
 namespace {
 
-constexpr std::size_t kMaxTensors = 1'000'000;
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;    // of one dimension
 constexpr std::int64_t kMaxValues = std::int64_t{1} << 48;  // of one tensor: no size can wrap
 
@@ -169,8 +168,6 @@ LeqIndex take_index(Json& json, std::uint64_t data_end, std::string_view source)
   LeqIndex index;
   const Json& tensors = table(json, "tensors", source);
   const Json& blobs = table(json, "blobs", source);
-  require(tensors.size() + blobs.size() <= kMaxTensors, source, ": ", tensors.size() + blobs.size(),
-          " tensors and blobs, at most ", kMaxTensors, " are accepted");
   for (const auto& [name, entry] : tensors.items()) {
     index.tensors.push_back(read_tensor(name, entry, data_end, source));
   }

@@ -56,8 +56,8 @@ struct LeqReader::State {
     require(hash == preamble.json_xxh3, name, ": checksum of the JSON at offset ",
             preamble.json_offset, ": expected ", checksum_text(preamble.json_xxh3), ", found ",
             checksum_text(hash), "; the file is damaged, copy or convert it again");
-    metadata = parse_json(as_text(json), name);
     require_unique_keys(as_text(json), name);
+    metadata = parse_json(as_text(json), name);
     index = take_index(metadata, preamble.json_offset, name);
     for (std::size_t i = 0; i < index.tensors.size(); ++i) {
       bind(index.tensors[i], bytes.data());

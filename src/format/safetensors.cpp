@@ -109,10 +109,10 @@ std::vector<SourceTensor> read_tensors(std::span<const std::byte> bytes, std::st
   const std::string_view text = as_text(reader.take(header_bytes, "the header"));
   const std::size_t data_offset = reader.offset();
   const auto data = bytes.subspan(data_offset);
+  require_unique_keys(text, source);
   const Json header = parse_json(text, source);
   require(header.is_object(), source, ": the header should be a JSON object, found ",
           header.type_name());
-  require_unique_keys(text, source);
   std::vector<Placed> all;
   for (const auto& [name, entry] : header.items()) {
     if (name != "__metadata__") all.push_back(read_entry(name, entry, source, data));

@@ -26,12 +26,15 @@ class KeyWatcher : public nlohmann::json_sax<Json> {
   bool start_array(std::size_t) override { return true; }
   bool end_array() override { return true; }
   bool start_object(std::size_t) override {
+    require(keys_.size() < kMaxJsonDepth, source_, ": JSON nested deeper than ", kMaxJsonDepth);
     keys_.emplace_back();
     return true;
   }
   bool key(string_t& name) override {
     require(keys_.back().insert(name).second, source_, ": the name \"", printable(name),
             "\" stands twice");
+    require(keys_.back().size() <= kMaxKeys, source_, ": more than ", kMaxKeys,
+            " names in one JSON object");
     return true;
   }
   bool end_object() override {

@@ -289,7 +289,7 @@ TEST(LeqReader, RefusesTooManyTensors) {
     if (i > 0) text += ',';
     text += '"' + std::to_string(i) + "\":0";
   }
-  EXPECT_NE(error_of(test::leq_file(text + "}}", {})).find("at most 1000000"), std::string::npos);
+  EXPECT_NE(error_of(test::leq_file(text + "}}", {})).find("more than 1000000 names"), std::string::npos);
 }
 
 TEST(LeqReader, RefusesDamagedPreambles) {
@@ -318,6 +318,9 @@ TEST(LeqReader, RefusesJsonThatIsNoJson) {
   EXPECT_NE(error_of(with_json("{\"leq\":")).find("invalid JSON"), std::string::npos);
   EXPECT_NE(error_of(with_json("")), "");
   EXPECT_NE(error_of(with_json(std::string(100'000, '['))).find("deeper"), std::string::npos);
+  std::string objects;
+  for (int i = 0; i < 100'000; ++i) objects += "{\"\":";
+  EXPECT_NE(error_of(with_json(objects)).find("deeper"), std::string::npos);
 }
 
 TEST(LeqReader, RefusesFilesThatAreNotThereOrOfAnotherKind) {
