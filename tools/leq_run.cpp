@@ -115,15 +115,28 @@ Ending ending_for(const RunArgs& args, const Model& model, const ChatTemplate* f
   return ending;
 }
 
-void report_start(const RunArgs& args, Engine& engine, const SamplingChoice& choice) {
-  note(model_line(*engine.model));
-  if (args.verbose) {
-    for (const auto& line : plan_lines(*engine.model, *engine.session)) note(line);
+// A run with everything chosen.
+struct Run {
+  const RunArgs& args;
+  Engine& engine;
+  const SamplingChoice& sampling;
+  Generator& generator;
+  const StopRules& stop;
+
+  const Model& model() const { return *engine.model; }
+};
+
+// Printed once nothing can be refused any more, so that an error stands alone.
+void report_start(const Run& run) {
+  note(model_line(run.model()));
+  if (run.args.verbose) {
+    for (const auto& line : plan_lines(run.model(), *run.engine.session)) note(line);
   }
   std::string settings;
-  for (const auto& entry : choice.notes) settings += (settings.empty() ? "" : ", ") + entry;
-  if (choice.settings.temperature > 0) {
-    settings += ", seed " + std::to_string(choice.settings.seed) + (args.seed ? "" : " (random)");
+  for (const auto& entry : run.sampling.notes) settings += (settings.empty() ? "" : ", ") + entry;
+  if (run.sampling.settings.temperature > 0) {
+    settings +=
+        ", seed " + std::to_string(run.sampling.settings.seed) + (run.args.seed ? "" : " (random)");
   }
   note("settings: " + settings);
 }
@@ -135,57 +148,63 @@ void explain_stop(const Reply& reply, const Generator& generator) {
   }
 }
 
-int complete(const RunArgs& args, const std::string& prompt, const Model& model,
-             Generator& generator, const StopRules& stop) {
-  const Tokenizer& tokenizer = model.tokenizer();
-  const std::vector<Token> ids = tokenizer.encode(
-      prompt, {.parse_special = args.parse_special, .add_bos = tokenizer.add_bos()});
+std::vector<Token> encode_prompt(const Run& run, const std::string& prompt) {
+  const Tokenizer& tokenizer = run.model().tokenizer();
+  std::vector<Token> ids = tokenizer.encode(
+      prompt, {.parse_special = run.args.parse_special, .add_bos = tokenizer.add_bos()});
   require(!ids.empty(),
-          "the prompt is empty, and this model's tokenizer adds nothing to it: give "
-          "some text with -p");
-  if (ids.size() > 1 && ids[0] == tokenizer.bos() && ids[1] == ids[0]) {
+          "the prompt is empty, and this model's tokenizer adds nothing to it: give some text "
+          "with -p");
+  run.generator.check_prompt(ids);
+  return ids;
+}
+
+int complete(const Run& run, const std::string& prompt) {
+  const std::vector<Token> ids = encode_prompt(run, prompt);
+  report_start(run);
+  if (ids.size() > 1 && ids[0] == run.model().tokenizer().bos() && ids[1] == ids[0]) {
     note("the prompt begins with the token that is put in front anyway: it is there twice now");
   }
-  ReplyPrinter printer(choose_colors(args.color));
-  if (args.display_prompt) printer.prompt(prompt);
+  ReplyPrinter printer(choose_colors(run.args.color));
+  if (run.args.display_prompt) printer.prompt(prompt);
   const InterruptScope scope;
   ReplyRequest request;
   request.prompt = ids;
-  request.stop = stop;
+  request.stop = run.stop;
   request.on_text = [&](std::string_view text) { printer.reply(text); };
   request.interrupted = &scope.flag();
-  const Reply reply = generator.generate(request);
+  const Reply reply = run.generator.generate(request);
   printer.finish();
-  explain_stop(reply, generator);
+  explain_stop(reply, run.generator);
   RunTotals totals;
   totals.add(reply);
   note(totals.line());
   return reply.stopped == StopReason::interrupted ? kInterruptedStatus : 0;
 }
 
-int chat(const RunArgs& args, std::optional<std::string> first, const Model& model,
-         const ChatTemplate& format, Generator& generator, const StopRules& stop) {
+int chat(const Run& run, const ChatTemplate& format, std::optional<std::string> first) {
   ChatSessionOptions options;
-  options.rendering = chat_options(model.tokenizer());
-  options.rendering.enable_thinking = args.thinking;
-  options.stop = stop;
-  ChatSession session(generator, model.tokenizer(), format, options);
-  if (args.system) session.set_system(*args.system);
-  ReplyPrinter printer(choose_colors(args.color));
+  options.rendering = chat_options(run.model().tokenizer());
+  options.rendering.enable_thinking = run.args.thinking;
+  options.stop = run.stop;
+  ChatSession session(run.generator, run.model().tokenizer(), format, options);
+  if (run.args.system) session.set_system(*run.args.system);
+  report_start(run);
+  ReplyPrinter printer(choose_colors(run.args.color));
   RunTotals totals;
-  ChatLoop loop(session, generator, printer, totals,
+  ChatLoop loop(session, run.generator, printer, totals,
                 {.first_message = std::move(first),
-                 .single_turn = args.single_turn,
-                 .multi_line = args.multi_line,
-                 .verbose = args.verbose,
-                 .model_name = args.model.filename().string(),
+                 .single_turn = run.args.single_turn,
+                 .multi_line = run.args.multi_line,
+                 .verbose = run.args.verbose,
+                 .model_name = run.args.model.filename().string(),
                  .template_name = std::string(format.name())});
   loop.run();
   note(totals.line());
   return 0;
 }
 
-int run(const Options& options) {
+int run_with(const Options& options) {
   const RunArgs args = read_args(options);
   const std::optional<std::string> prompt = given_prompt(args);
   watch_interrupts(choose_colors(args.color) == Colors::on ? kColorsOff : "");
@@ -203,14 +222,13 @@ int run(const Options& options) {
   const Ending ending = ending_for(args, model, format ? &*format : nullptr);
   Generator generator(*engine.session, model.tokenizer(),
                       {.sampling = choice.settings, .banned = ending.banned});
-  report_start(args, engine, choice);
-  if (format) return chat(args, prompt, model, *format, generator, ending.stop);
-  return complete(args, *prompt, model, generator, ending.stop);
+  const Run run = {args, engine, choice, generator, ending.stop};
+  return format ? chat(run, *format, prompt) : complete(run, *prompt);
 }
 
 }  // namespace
 }  // namespace leq::run
 
 int main(int argc, char** argv) {
-  return leq::run_tool(leq::run::run_tool_spec(), argc, argv, leq::run::run);
+  return leq::run_tool(leq::run::run_tool_spec(), argc, argv, leq::run::run_with);
 }

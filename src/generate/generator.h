@@ -61,9 +61,12 @@ class Generator {
   // Positions that a prompt and its reply may take together.
   std::int64_t context() const;
 
+  // Throws Error where the prompt is empty, holds an id that the model has not, or leaves no room
+  // for a reply.
+  void check_prompt(std::span<const Token> prompt) const;
+
   // Writes one reply. The longest beginning of the prompt that the KV cache holds is not fed again;
-  // the reply is the same with and without it. Throws Error where the prompt is empty, holds an id
-  // that the model has not, or leaves no room for a reply.
+  // the reply is the same with and without it. Throws Error as check_prompt does.
   Reply generate(const ReplyRequest& request);
 
   const SamplingSettings& sampling() const { return sampler_.settings(); }
@@ -71,7 +74,6 @@ class Generator {
   void set_sampling(const SamplingSettings& sampling);
 
  private:
-  void check_prompt(std::span<const Token> prompt) const;
   std::int64_t keep_prefix(std::span<const Token> prompt);
   std::span<const float> feed_prompt(const ReplyRequest& request, Reply& reply);
   void write(const ReplyRequest& request, std::span<const float> logits, Reply& reply);

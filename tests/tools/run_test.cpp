@@ -180,12 +180,12 @@ TEST_F(Run, AModelWithoutATemplateDoesNotChat) {
   expect_error(test::run({kTool, "-m", model("gpt2-tiny"), "-cnv"}, "Hello\n"), "--chat-template");
 }
 
-TEST_F(Run, APromptTooLongForTheContextIsRefused) {
+TEST_F(Run, PromptsThatCannotBeUsedAreRefused) {
   std::string text;
   for (int i = 0; i < 30; ++i) text += "once ";
-  const Finished finished = tell({"-p", text, "-c", "16"});
-  EXPECT_EQ(finished.status, 1);
-  EXPECT_NE(finished.err.find("context of 16"), std::string::npos) << finished.err;
+  expect_error(tell({"-p", text, "-c", "16"}), "context of 16");
+  expect_error(test::run({kTool, "-m", model("gpt2-tiny"), "-p", ""}), "prompt is empty");
+  expect_error(test::run({kTool, "-m", model("mistral-tiny"), "-sys", "x", "-p", "y"}), "system");
 }
 
 TEST_F(Run, AFullDiskIsAnError) {
