@@ -84,8 +84,11 @@ std::string greedy(Engine& engine, const Json& prompt) {
   return "all";
 }
 
-double hf_perplexity(Engine& engine, const std::string& text) {
+// hf-stride over its first 40 windows, as the goldens have it.
+double stride_perplexity(Engine& engine, const std::string& text) {
   ProtocolRequest request;
+  request.protocol = "hf-stride";
+  request.chunks = 40;
   const ProtocolSettings settings = resolve_protocol(request, engine.model.config().context);
   const auto tokens = encode_text(engine.model.tokenizer(), text);
   const auto windows = plan_windows(settings, std::ssize(tokens));
@@ -93,6 +96,17 @@ double hf_perplexity(Engine& engine, const std::string& text) {
   return measure_perplexity(*engine.session, pool,
                             {.tokens = tokens, .windows = windows, .protocol = settings.protocol})
       .ppl;
+}
+
+// The golden perplexity of that protocol; a model without one is the same function as its base.
+double golden_perplexity(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  const fs::path base = folder.parent_path() / name.substr(0, name.rfind("-outliers"));
+  const Json golden = parse_json(read_file(base / "golden.json", 1 << 24), "golden.json");
+  for (const auto& entry : golden.at("perplexity")) {
+    if (entry.at("protocol") == "hf-stride") return entry.at("ppl").get<double>();
+  }
+  return std::nan("");
 }
 
 void add_row(Table& table, const fs::path& folder, const Variant& variant, const std::string& wiki,
@@ -112,14 +126,14 @@ void add_row(Table& table, const fs::path& folder, const Variant& variant, const
     if (!prompt.contains("greedy_ids")) continue;
     texts += (texts.empty() ? "" : ", ") + greedy(engine, prompt);
   }
-  const double want = golden.at("perplexity").at(0).at("ppl").get<double>();
-  const double ppl = hf_perplexity(engine, wiki);
+  const double want = golden_perplexity(folder);
+  const double ppl = stride_perplexity(engine, wiki);
   table.add({{"model", name},
              {"type", variant.type},
              {"KV", std::string(kv_type_name(variant.kv))},
              {"bits/weight", {result.bits_per_weight, 2}},
              {"max logit error", {error, 5}},
-             {"PPL", {ppl, 4}},
+             {"PPL hf-stride", {ppl, 4}},
              {"golden (f32)", {want, 4}},
              {"change", fixed(100 * (ppl / want - 1), 3) + " %"},
              {"greedy: first other token", texts}});
