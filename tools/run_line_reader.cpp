@@ -2,6 +2,7 @@
 
 #include <histedit.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,6 +16,11 @@
 
 namespace leq::run {
 namespace {
+
+// A signal between a look at its flag and poll() would be noticed only with the next key.
+constexpr int kLookAgainMs = 100;
+// A terminal at its end (Ctrl-D on an empty line in some modes) is ready without characters.
+constexpr int kLooksAtTheEnd = 3;
 
 class PipeReader : public LineReader {
  public:
@@ -84,11 +90,20 @@ class TerminalReader : public LineReader {
   // waiting then.
   static int next_character(EditLine* edit, wchar_t* character) {
     std::mbstate_t state = {};
+    int empty_looks = 0;
     while (true) {
       pollfd waiting = {STDIN_FILENO, POLLIN, 0};
-      const int ready = poll(&waiting, 1, -1);
+      const int ready = poll(&waiting, 1, kLookAgainMs);
       if (self(edit).interrupts_->interrupted()) return -1;
-      if (ready < 0 && errno == EINTR) continue;
+      if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
+      // Ctrl-C throws typed characters away: what poll saw may be gone, and a read would wait.
+      int typed = 0;
+      const bool at_end = (waiting.revents & POLLHUP) != 0;
+      if (!at_end && ioctl(STDIN_FILENO, FIONREAD, &typed) == 0 && typed == 0 &&
+          ++empty_looks < kLooksAtTheEnd) {
+        continue;
+      }
+      empty_looks = 0;
       char byte = 0;
       const ssize_t got = ::read(STDIN_FILENO, &byte, 1);
       if (got <= 0) return static_cast<int>(got);
