@@ -9,7 +9,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 .PHONY: all deps check-deps demo test check asan tsan portable fuzz tidy bench format clean
 
-all: build/release/leq-run
+all: build/release/tools/leq-run
 
 deps:
 	@missing=$$(for p in $(PACKAGES); do dpkg-query -W -f='$${Status}\n' $$p 2>/dev/null | grep -q '^install ok' || echo $$p; done); \
@@ -20,11 +20,11 @@ check-deps: deps
 	@missing=$$(for p in $(CHECK_PACKAGES); do dpkg-query -W -f='$${Status}\n' $$p 2>/dev/null | grep -q '^install ok' || echo $$p; done); \
 	if [ -n "$$missing" ]; then DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -q -y --no-install-recommends $$missing; fi
 
-build/release/leq-run: deps
+build/release/tools/leq-run: deps
 	cmake --preset release -DLEQ_TESTS=OFF
 	cmake --build build/release -j $(JOBS)
 
-demo: build/release/leq-run
+demo: build/release/tools/leq-run
 	@examples/storyteller/demo.sh build/release
 
 # Optimized build with warnings as errors, then every test.
@@ -52,7 +52,7 @@ tidy: check-deps
 	cmake --preset dev
 	git ls-files 'src/*.cpp' 'models/*.cpp' 'tools/*.cpp' | grep -v /cpu/ | xargs -P $(JOBS) -n 4 clang-tidy -p build/dev --quiet
 
-bench: build/release/leq-run
+bench: build/release/tools/leq-run
 	build/release/tools/leq-bench -m synthetic:tinyllama-1.1b:int8 -p 512 -n 64 -r 5
 	build/release/tools/leq-bench -m synthetic:tinyllama-1.1b:int4-g128 -p 512 -n 64 -r 5
 
