@@ -27,9 +27,6 @@ const std::string kTool = LEQ_TOOLS_DIR "/leq-run";
 class Run : public testing::Test {
  protected:
   void SetUp() override {
-    const auto folder = test::shared_path("models");
-    if (!folder) GTEST_SKIP() << "needs ../shared/models (or LEQ_SHARED)";
-    models_ = *folder;
     const auto* test = testing::UnitTest::GetInstance()->current_test_info();
     folder_ = fs::path(testing::TempDir()) / (std::string("leq_run_") + test->name());
     fs::remove_all(folder_);
@@ -38,7 +35,7 @@ class Run : public testing::Test {
   void TearDown() override { fs::remove_all(folder_); }
 
   std::string model(const std::string& name, const std::string& type = "int8") const {
-    return test::quantized(models_ / name, type);
+    return test::quantized(test::shared_path("models/" + name).value(), type);
   }
   std::string file(const std::string& name, const std::string& text) const {
     std::ofstream(folder_ / name, std::ios::binary) << text;
@@ -68,11 +65,11 @@ class Run : public testing::Test {
     EXPECT_EQ(std::ranges::count(finished.err, '\n'), 1) << finished.err;
   }
 
-  fs::path models_, folder_;
+  fs::path folder_;
 };
 
 TEST_F(Run, StandardOutputHoldsTheTextAlone) {
-  std::ifstream in(models_ / "storyteller" / "golden.json");
+  std::ifstream in(test::shared_path("models/storyteller").value() / "golden.json");
   const Json golden = Json::parse(in);
   const Json& prompt = golden["prompts"][1];
   const auto text = prompt["text"].get<std::string>();
@@ -177,10 +174,16 @@ TEST_F(Run, ErrorsAreOneLineAndStatusOne) {
 }
 
 TEST_F(Run, AModelWithoutATemplateDoesNotChat) {
+  for (const char* name : {"models/gpt2-tiny", "models/mistral-tiny"}) {
+    LEQ_SHARED_OR_SKIP(other, name);
+  }
   expect_error(test::run({kTool, "-m", model("gpt2-tiny"), "-cnv"}, "Hello\n"), "--chat-template");
 }
 
 TEST_F(Run, PromptsThatCannotBeUsedAreRefused) {
+  for (const char* name : {"models/gpt2-tiny", "models/mistral-tiny"}) {
+    LEQ_SHARED_OR_SKIP(other, name);
+  }
   std::string text;
   for (int i = 0; i < 30; ++i) text += "once ";
   expect_error(tell({"-p", text, "-c", "16"}), "context of 16");
@@ -291,7 +294,7 @@ TEST_F(Run, CtrlCOnATerminalStopsTheReplyAndTwiceLeaves) {
   ASSERT_TRUE(process.wait_for_error("> ")) << process.err;
   process.write("half a message");
   ASSERT_TRUE(process.wait_for_error("message")) << process.err;  // the line editor is at work
-  process.write("\003");  // taken back
+  process.write("\003");                                          // taken back
   ASSERT_TRUE(process.wait_for_error("^C")) << process.err;
   ASSERT_TRUE(process.wait_for_error("> ")) << process.err;
   process.write("\003");
