@@ -59,6 +59,9 @@ class TerminalReader : public LineReader {
     el_resize(edit_.get());
     const InterruptScope scope;
     interrupts_ = &scope;
+    // Before the prompt shows: el_gets sets the terminal only after it, and keys typed in between
+    // would be the terminal's own line, which Ctrl-C throws away.
+    el_set(edit_.get(), EL_PREP_TERM, 1);
     int count = 0;
     const char* text = el_gets(edit_.get(), &count);
     interrupts_ = nullptr;

@@ -1,0 +1,46 @@
+// What calibration keeps of the inputs X [T][K] of one linear: enough for every method, mergeable,
+// and independent of the order in which whole windows were seen.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace leq {
+
+// |x| by the upper bits of its f32: eight bins for each power of two, 0 and subnormals in bin 0.
+inline constexpr int kHistogramBins = 2048;
+
+// Which statistics are gathered; each has a cost.
+struct StatisticsWanted {
+  bool hessian = false;     // K * K doubles
+  int sample_tokens = 512;  // rows of X kept as they are, spread evenly; 0 = none
+};
+
+struct InputStatistics {
+  std::int64_t columns = 0;        // K
+  std::int64_t tokens = 0;         // T
+  std::vector<float> absmax;       // [K] max |x|
+  std::vector<double> abs_sum;     // [K]
+  std::vector<double> sum;         // [K]
+  std::vector<double> square_sum;  // [K], the diagonal of X^T X
+  float lowest = 0, highest = 0;   // over all columns, 0 included
+  std::array<std::uint64_t, kHistogramBins> histogram = {};
+  std::vector<double> hessian;  // [K][K] X^T X, both triangles; empty where not wanted
+  std::vector<float> samples;   // [sample_tokens][K]
+
+  std::int64_t sample_tokens() const { return columns == 0 ? 0 : std::ssize(samples) / columns; }
+};
+
+// A bin's smallest |x|; the bin of a value.
+float histogram_edge(int bin);
+int histogram_bin(float value);
+// The smallest edge that at least `share` of all values lie below.
+float histogram_quantile(const InputStatistics& statistics, double share);
+
+// into += more, both of one K; samples are appended. Throws Error where K or what was gathered
+// differ.
+void merge(InputStatistics& into, const InputStatistics& more);
+
+}  // namespace leq

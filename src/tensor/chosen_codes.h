@@ -1,0 +1,24 @@
+// Codes, scales and zero points of one weight [N][K] as a method chose them, row-major: what
+// pack_codes puts into panels.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace leq {
+
+struct ChosenCodes {
+  // [N][K]. int: signed, [-127, 127] at 8 bits, else [-2^(b-1), 2^(b-1) - 1]; uint: [0, 2^b - 1];
+  // nf4: index of the level; b1: bit 0 the sign (1 = plus), bit 1 the second bit (of a salient
+  // column the sign of the residual, else 1 = the part of large values).
+  std::vector<std::int16_t> codes;
+  // row: [N]; tensor: [N], all equal; group: [N][ceil(K/g)], each exactly an f16 times scale_mul
+  // (round_group_scales). b1: [N][ceil(K/128)][8], f16 numbers: mean and size of the salient part,
+  // of its residual, of the small values and of the large ones.
+  std::vector<float> scales;
+  float scale_mul = 1.0f;
+  // uint: a zero point for each scale; b1: [K], 1 where the column is salient; else empty.
+  std::vector<std::uint8_t> zeros;
+};
+
+}  // namespace leq
