@@ -1,6 +1,7 @@
 #include "model/transformer.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 
@@ -38,27 +39,33 @@ const Rows& Transformer::forward(const Batch& batch, KvCache& cache) {
 }
 
 // x += O(attention(norm(x)))
-void Transformer::attention_part(std::int64_t layer, const KvLayer& kv) {
+bool Transformer::attention_part(std::int64_t layer, const KvLayer& kv) {
   const Block& block = weights_.blocks[static_cast<std::size_t>(layer)];
   const AttentionShape shape = attention_shape(config_, block, layer);
   Rows& qkv_in = work_.input_of(Reader::qkv, block.qkv);  // [T, W]
   Rows& o_in = work_.input_of(Reader::o, block.o);        // [T, H d]
   backend_.norm(work_.x, batch_.tokens, block.attention_norm, qkv_in);
+  if (!goes_on(Reader::qkv, qkv_in)) return false;
   backend_.linear(qkv_in, batch_.tokens, block.qkv, Epilogue::none, work_.qkv);
   backend_.rope_append(work_.qkv, batch_, shape, rope_, kv);
   backend_.attention(work_.qkv, batch_, shape, kv, o_in);
+  if (!goes_on(Reader::o, o_in)) return false;
   backend_.linear(o_in, batch_.tokens, block.o, Epilogue::add, work_.x);
+  return true;
 }
 
 // x += down(activation(gate_up(norm(x))))
-void Transformer::mlp_part(std::int64_t layer) {
+bool Transformer::mlp_part(std::int64_t layer) {
   const Block& block = weights_.blocks[static_cast<std::size_t>(layer)];
   Rows& mlp_in = work_.input_of(Reader::gate_up, block.gate_up);  // [T, W]
   Rows& down_in = work_.input_of(Reader::down, block.down);       // [T, F]
   backend_.norm(work_.x, batch_.tokens, block.mlp_norm, mlp_in);
+  if (!goes_on(Reader::gate_up, mlp_in)) return false;
   backend_.linear(mlp_in, batch_.tokens, block.gate_up,
                   config_.gated ? Epilogue::swiglu : Epilogue::gelu, down_in);
+  if (!goes_on(Reader::down, down_in)) return false;
   backend_.linear(down_in, batch_.tokens, block.down, Epilogue::add, work_.x);
+  return true;
 }
 
 // logits = head(norm(rows of x that want them))
@@ -91,6 +98,35 @@ std::size_t Transformer::scratch_bytes(const ModelConfig& config, const Weights&
          Workspace::bytes(config, weights, backend, limits) +
          backend.reserve_bytes(limits.batch_tokens, attention_shape(config, weights.blocks[0], 0),
                                limits.context);
+}
+
+bool Transformer::goes_on(Reader reader, const Rows& input) {
+  return observer_ == nullptr || observer_->see(reader, input, batch_.tokens);
+}
+
+bool Transformer::run_half(BlockHalf half, std::int64_t layer, std::span<float> hidden,
+                           KvCache& cache) {
+  const std::int64_t tokens = std::ssize(hidden) / config_.width;
+  require(tokens > 0 && tokens <= limits_.batch_tokens && tokens <= limits_.context &&
+              tokens * config_.width == std::ssize(hidden),
+          "block: hidden states of ", hidden.size(), " numbers, expected 1 to ",
+          limits_.batch_tokens, " rows of ", config_.width);
+  Batch batch;
+  batch.tokens.resize(static_cast<std::size_t>(tokens));
+  std::iota(batch.tokens.begin(), batch.tokens.end(), 0);
+  batch.sequences.assign(batch.tokens.size(), 0);
+  append(batch, cache);
+  // Rows of an f32 table are gathered as they are: the way in for numbers from the host.
+  WeightView states;
+  states.rows = tokens;
+  states.columns = config_.width;
+  states.codes = reinterpret_cast<const std::byte*>(hidden.data());
+  backend_.embed(backend_.upload(states), batch.tokens, work_.x);
+  const bool whole =
+      half == BlockHalf::attention ? attention_part(layer, cache.layer(layer)) : mlp_part(layer);
+  cache.clear(0);
+  if (whole) backend_.download(work_.x, tokens, hidden);
+  return whole;
 }
 
 void Transformer::check(const Batch& batch, const KvCache& cache) const {
