@@ -80,6 +80,17 @@ void LeqWriter::add_tensor(const std::string& name, const Shape& shape, const Pa
   state_->tensors[name] = std::move(entry);
 }
 
+void LeqWriter::describe(const std::string& name, const Json& more) {
+  const auto entry = state_->tensors.find(name);
+  require(entry != state_->tensors.end(), state_->name, ": tensor ", printable(name),
+          ": is described before it is added");
+  for (const auto& [key, value] : more.items()) {
+    require(!entry->contains(key), state_->name, ": tensor ", printable(name), ": key \"",
+            printable(key), "\" is there already");
+    (*entry)[key] = value;
+  }
+}
+
 void LeqWriter::add_blob(const std::string& name, std::span<const std::byte> bytes) {
   require(!first_invalid_utf8(name), state_->name, ": blob ", printable(name),
           ": the name is no valid UTF-8");

@@ -20,6 +20,8 @@ class LeqWriter {
   // `shape` has 1 or 2 dimensions; weight.rows x weight.columns must match it (1 x n for a vector).
   void add_tensor(const std::string& name, const Shape& shape, const PackedWeight& weight,
                   const std::string& method, double error);
+  // Adds keys to what the file says of a tensor that was added; those of add_tensor stay.
+  void describe(const std::string& name, const nlohmann::json& more);
   void add_blob(const std::string& name, std::span<const std::byte> bytes);
   // Adds the JSON (metadata keys beside "tensors" and "blobs"), the preamble, syncs and renames.
   // Returns the size of the file.

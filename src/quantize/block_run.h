@@ -27,6 +27,10 @@ class BlockRun {
   // no more; the states are unchanged then.
   bool run(BlockHalf half, std::span<float> hidden, Observer* observer);
 
+  std::int64_t tokens_of(std::size_t numbers) const {
+    return static_cast<std::int64_t>(numbers) / config_.width;
+  }
+
   // What the constructor asks of the backend at most.
   static std::uint64_t bytes(const ModelConfig& config, const Backend& backend,
                              std::int64_t length);
