@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "generate/chat_session.h"
 #include "generate/generator.h"
-#include "platform/make_backend.h"
+#include "model_setup.h"
 #include "run_chat.h"
 #include "run_interrupt.h"
 #include "run_options.h"
@@ -21,41 +21,6 @@
 
 namespace leq::run {
 namespace {
-
-// An opened model and what runs it.
-struct Engine {
-  std::unique_ptr<Backend> backend;
-  std::unique_ptr<Model> model;
-  std::unique_ptr<Session> session;
-};
-
-RunLimits limits_for(const RunArgs& args, const Model& model) {
-  RunLimits limits;
-  limits.context = args.context;
-  limits.batch_tokens = args.batch_tokens;
-  limits.key_type = args.key_type.value_or(default_kv_type(model.type()));
-  limits.value_type = args.value_type.value_or(default_kv_type(model.type()));
-  return resolve_limits(limits, model.config());
-}
-
-Engine open_engine(const RunArgs& args) {
-  Engine engine;
-  engine.backend = make_backend({.device = args.device, .threads = args.threads});
-  LoadOptions load = {.mode = args.load_mode, .memory_needed_beside = 0, .lock = args.lock};
-  if (args.load_mode == LoadMode::automatic) {
-    // Whether the file is better read or mapped depends on what the run needs beside it.
-    const Model probe(args.model, {.mode = LoadMode::map});
-    const RunLimits limits = limits_for(args, probe);
-    const Weights weights = bind_weights(probe.file(), probe.config(), *engine.backend);
-    const MemoryPlan plan =
-        plan_memory(probe.file().file_bytes(), probe.config(), weights, *engine.backend, limits);
-    load.memory_needed_beside = plan.kv_bytes + plan.scratch_bytes;
-  }
-  engine.model = std::make_unique<Model>(args.model, load);
-  engine.session =
-      std::make_unique<Session>(*engine.model, *engine.backend, limits_for(args, *engine.model));
-  return engine;
-}
 
 std::uint64_t random_seed() {
   std::random_device device;
@@ -118,19 +83,19 @@ Ending ending_for(const RunArgs& args, const Model& model, const ChatTemplate* f
 // A run with everything chosen.
 struct Run {
   const RunArgs& args;
-  Engine& engine;
+  const ModelSetup& setup;
   const SamplingChoice& sampling;
   Generator& generator;
   const StopRules& stop;
 
-  const Model& model() const { return *engine.model; }
+  const Model& model() const { return *setup.model; }
 };
 
 // Printed once nothing can be refused any more, so that an error stands alone.
 void report_start(const Run& run) {
   note(model_line(run.model()));
   if (run.args.verbose) {
-    for (const auto& line : plan_lines(run.model(), *run.engine.session)) note(line);
+    for (const auto& line : plan_lines(run.model(), *run.setup.session)) note(line);
   }
   std::string settings;
   for (const auto& entry : run.sampling.notes) settings += (settings.empty() ? "" : ", ") + entry;
@@ -208,8 +173,10 @@ int run_with(const Options& options) {
   const RunArgs args = read_args(options);
   const std::optional<std::string> prompt = given_prompt(args);
   watch_interrupts(choose_colors(args.color) == Colors::on ? kColorsOff : "");
-  Engine engine = open_engine(args);
-  const Model& model = *engine.model;
+  const ModelSetup setup = set_up_model(options, [&](const Model&, RunLimits& limits) {
+    limits.context = options.integer("ctx-size");
+  });
+  const Model& model = *setup.model;
   (void)model.tokenizer();  // its error names what to do
   const bool chats = wants_chat(args, prompt, model);
   require(chats || prompt,
@@ -220,9 +187,9 @@ int run_with(const Options& options) {
   SamplingChoice choice = choose_sampling(args.sampling, model.generation());
   choice.settings.seed = args.seed ? *args.seed : random_seed();
   const Ending ending = ending_for(args, model, format ? &*format : nullptr);
-  Generator generator(*engine.session, model.tokenizer(),
+  Generator generator(*setup.session, model.tokenizer(),
                       {.sampling = choice.settings, .banned = ending.banned});
-  const Run run = {args, engine, choice, generator, ending.stop};
+  const Run run = {args, setup, choice, generator, ending.stop};
   return format ? chat(run, *format, prompt) : complete(run, *prompt);
 }
 

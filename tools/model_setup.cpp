@@ -10,13 +10,17 @@ namespace leq {
 namespace {
 
 int resolve_threads(const Options& options) {
-  const std::int64_t asked = options.integer("threads");
+  const auto count = [&](std::string_view name) {
+    const std::int64_t asked = options.integer(name);
+    return asked <= 0 ? usable_cores() : static_cast<int>(asked);
+  };
+  const int threads = count("threads");
   if (options.given("threads-batch")) {
-    require(options.integer("threads-batch") == asked, "-tb ", options.integer("threads-batch"),
-            ": one pool of threads does all work; give the same number as -t (", asked,
-            ") or leave -tb out");
+    require(count("threads-batch") == threads, "-tb ", options.integer("threads-batch"),
+            ": one pool of threads does all work, expected ", threads, " as -t has it; leave -tb",
+            " out");
   }
-  return asked <= 0 ? usable_cores() : static_cast<int>(asked);
+  return threads;
 }
 
 void check_gpu_layers(const Options& options) {

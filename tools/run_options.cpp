@@ -206,35 +206,6 @@ Mode read_mode(const Options& options) {
   return chat ? Mode::chat : Mode::completion;
 }
 
-// -t 0 and -1 are one thread for each core.
-int thread_count(const Options& options) {
-  const auto threads = std::max<std::int64_t>(options.integer("threads"), 0);
-  if (options.given("threads-batch")) {
-    const auto batch = std::max<std::int64_t>(options.integer("threads-batch"), 0);
-    require(batch == threads, "-tb ", batch, ": one pool of threads does all work, expected ",
-            threads, " as -t has it; leave -tb out");
-  }
-  return static_cast<int>(threads);
-}
-
-void read_machine(const Options& options, RunArgs& args) {
-  args.device = options.text("device");
-  require(!options.given("gpu-layers") || options.text("gpu-layers") == "0" || args.device != "cpu",
-          "-ngl ", printable(options.has("gpu-layers") ? options.text("gpu-layers") : ""),
-          ": expected 0, the device cpu has no GPU layers; leave -ngl out");
-  args.threads = thread_count(options);
-  args.context = options.integer("ctx-size");
-  args.batch_tokens = std::min(options.integer("batch-size"), options.integer("ubatch-size"));
-  if (options.given("cache-type-k")) {
-    args.key_type = parse_kv_type(options.text("cache-type-k"), "-ctk");
-  }
-  if (options.given("cache-type-v")) {
-    args.value_type = parse_kv_type(options.text("cache-type-v"), "-ctv");
-  }
-  if (options.has("mmap")) args.load_mode = options.flag("mmap") ? LoadMode::map : LoadMode::read;
-  args.lock = options.flag("mlock");
-}
-
 }  // namespace
 
 ToolSpec run_tool_spec() {
@@ -262,7 +233,6 @@ RunArgs read_args(const Options& options) {
   args.sampling = read_sampling(options);
   const std::int64_t seed = options.integer("seed");
   if (seed >= 0) args.seed = static_cast<std::uint64_t>(seed);
-  read_machine(options, args);
   return args;
 }
 

@@ -1,4 +1,5 @@
-// The flags of leq-run as a table, and their values as one struct.
+// The flags of leq-run as a table, and as one struct the values that tools/model_setup does not
+// read.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "backend/kv_types.h"
-#include "format/leq_reader.h"
 #include "generate/settings.h"
 #include "options.h"
 
@@ -41,14 +40,6 @@ struct RunArgs {
 
   GivenSampling sampling;
   std::optional<std::uint64_t> seed;
-
-  std::string device = "cpu";
-  int threads = 0;  // 0: one for each core
-  std::int64_t context = 0;
-  std::int64_t batch_tokens = 512;
-  std::optional<KvType> key_type, value_type;
-  LoadMode load_mode = LoadMode::automatic;
-  bool lock = false;
 };
 
 ToolSpec run_tool_spec();

@@ -24,8 +24,6 @@ class HugeBuffer {
  private:
   std::byte* data_ = nullptr;
   std::uint64_t size_ = 0;
-  void* mapping_ = nullptr;
-  std::size_t mapping_bytes_ = 0;
 };
 
 }  // namespace leq

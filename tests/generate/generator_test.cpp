@@ -87,7 +87,8 @@ TEST_P(GreedyText, EqualsTheGoldenWhereItsMarginsAreSure) {
   const GeneratorOptions options = {.sampling = greedy(),
                                     .banned = engine.model.generation().end_tokens};
   Generator generator(engine.session, engine.model.tokenizer(), options);
-  for (const Json& prompt : golden_of(folder)["prompts"]) {
+  const Json golden = golden_of(folder);
+  for (const Json& prompt : golden["prompts"]) {
     const auto ids = prompt["ids"].get<std::vector<Token>>();
     const auto expected = prompt["greedy_ids"].get<std::vector<Token>>();
     const auto sure = prompt["greedy_sure_tokens"].get<std::size_t>();
