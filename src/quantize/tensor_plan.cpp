@@ -9,8 +9,7 @@ namespace {
 // What decides the format of a linear's input beside act: whether it comes with sums of codes, and
 // over how many columns.
 std::int64_t sums_of(const TensorPlan& plan, std::int64_t columns) {
-  if (plan.scheme.is_float() || plan.scheme.bits == 8) return 0;
-  return sum_group(plan.scheme, plan.act, columns);
+  return plan.scheme.is_offset() ? sum_group(plan.scheme, plan.act, columns) : 0;
 }
 
 }  // namespace
@@ -22,7 +21,8 @@ TensorPlan plan_tensor(TensorRole role, const QuantScheme& type, bool tied, ActC
   if (type.is_float()) return {type, ActKind::none};
   const bool table = role == TensorRole::head || role == TensorRole::token_embedding;
   const QuantScheme scheme = table ? QuantScheme{CodeKind::int_, 8, Scaling::row, 0} : type;
-  if (act == ActChoice::none) return {scheme, ActKind::none};
+  // nf4 and b1 weights take f32 inputs.
+  if (act == ActChoice::none || !scheme.is_integer()) return {scheme, ActKind::none};
   switch (role) {
     case TensorRole::qkv:
     case TensorRole::gate_up:
