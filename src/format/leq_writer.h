@@ -21,6 +21,8 @@ class LeqWriter {
   void add_tensor(const std::string& name, const Shape& shape, const PackedWeight& weight,
                   const std::string& method, double error);
   void add_blob(const std::string& name, std::span<const std::byte> bytes);
+  // Names something that a reader must know to use the file: "rotation".
+  void add_requirement(const std::string& feature);
   // Adds the JSON (metadata keys beside "tensors" and "blobs"), the preamble, syncs and renames.
   // Returns the size of the file.
   std::uint64_t finish(const nlohmann::json& metadata);

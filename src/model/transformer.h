@@ -49,6 +49,7 @@ class Transformer {
   ForwardLimits limits_;
   RopeFrequencies frequencies_;
   RopeTable rope_;
+  RotationTable rotation_;  // block 0 where the stream is not rotated
   Workspace work_;
   // Of the forward in work:
   std::vector<SequenceRun> runs_;
