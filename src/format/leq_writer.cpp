@@ -41,6 +41,7 @@ struct LeqWriter::State {
   AtomicFile file;
   Json tensors = Json::object();
   Json blobs = Json::object();
+  Json requirements = Json::array();
 };
 
 LeqWriter::LeqWriter(const std::filesystem::path& path) : state_(std::make_unique<State>(path)) {}
@@ -105,6 +106,10 @@ void LeqWriter::add_blob(const std::string& name, std::span<const std::byte> byt
   state_->blobs[name] = state_->append(bytes);
 }
 
+void LeqWriter::add_requirement(const std::string& feature) {
+  state_->requirements.push_back(feature);
+}
+
 std::uint64_t LeqWriter::finish(const Json& metadata) {
   require(metadata.is_object(), state_->name, ": metadata should be a JSON object, found ",
           metadata.type_name());
@@ -112,7 +117,7 @@ std::uint64_t LeqWriter::finish(const Json& metadata) {
     require(!metadata.contains(key), state_->name, ": metadata may not have the key \"", key, "\"");
   }
   Json json = metadata;
-  json["leq"] = {{"requires", Json::array()}};
+  json["leq"] = {{"requires", state_->requirements}};
   json["tensors"] = state_->tensors;
   json["blobs"] = state_->blobs;
   std::string text;

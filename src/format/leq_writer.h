@@ -35,6 +35,8 @@ class LeqWriter {
   // Adds keys to what the file says of a tensor that was added; those of add_tensor stay.
   void describe(const std::string& name, const nlohmann::json& more);
   void add_blob(const std::string& name, std::span<const std::byte> bytes);
+  // Names something that a reader must know to use the file: "rotation".
+  void add_requirement(const std::string& feature);
   // Adds the JSON (metadata keys beside "tensors" and "blobs"), the preamble, syncs and renames.
   // Returns the size of the file.
   std::uint64_t finish(const nlohmann::json& metadata);

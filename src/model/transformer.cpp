@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "model/rotation.h"
 
 namespace leq {
 namespace {
@@ -20,6 +21,11 @@ AttentionShape attention_shape(const ModelConfig& config, const Block& block, st
   return shape;
 }
 
+RotationTable residual_rotation(const ModelConfig& config, Backend& backend) {
+  if (config.rotation.block == 0) return {};
+  return backend.allocate_rotation(rotation_factors(config), config.rotation.block, config.norm);
+}
+
 }  // namespace
 
 // One step over a batch of T tokens: logits [outputs, V].
@@ -29,6 +35,9 @@ const Rows& Transformer::forward(const Batch& batch, KvCache& cache) {
   backend_.embed(weights_.token_embedding, batch.tokens, work_.x);
   if (weights_.position_embedding) {
     backend_.add_embedded(*weights_.position_embedding, positions_, work_.x);
+  }
+  if (rotation_.block > 0) {
+    backend_.rotate(work_.x, std::ssize(batch.tokens), rotation_, Turn::in);
   }
   for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
     attention_part(layer, cache.layer(layer));
@@ -73,6 +82,7 @@ void Transformer::head_part(const Batch& batch) {
   const auto outputs = std::ssize(batch.outputs);
   Rows& head_in = work_.input_of(Reader::head, weights_.head);  // [outputs, W]
   backend_.gather_rows(work_.x, batch.outputs, work_.last);
+  if (rotation_.block > 0) backend_.rotate(work_.last, outputs, rotation_, Turn::back);
   backend_.norm(work_.last, outputs, weights_.final_norm, head_in);
   backend_.linear(head_in, outputs, weights_.head, Epilogue::none, work_.logits);
 }
@@ -86,6 +96,7 @@ Transformer::Transformer(const ModelConfig& config, const Weights& weights, Back
       frequencies_(rope_frequencies(config, limits.context)),
       rope_(backend.allocate_rope(frequencies_.inv_freq, frequencies_.attention_factor,
                                   limits.context)),
+      rotation_(residual_rotation(config, backend)),
       work_(config, weights, backend, limits) {
   backend.reserve(limits.batch_tokens, attention_shape(config, weights.blocks[0], 0),
                   limits.context);
@@ -94,7 +105,9 @@ Transformer::Transformer(const ModelConfig& config, const Weights& weights, Back
 std::size_t Transformer::scratch_bytes(const ModelConfig& config, const Weights& weights,
                                        const Backend& backend, const ForwardLimits& limits) {
   const std::int64_t pairs = config.rotary ? config.head_dim / 2 : 0;
+  const bool rotated = config.rotation.block > 0;
   return backend.rope_bytes(pairs, limits.context) +
+         (rotated ? backend.rotation_bytes(config.width) : 0) +
          Workspace::bytes(config, weights, backend, limits) +
          backend.reserve_bytes(limits.batch_tokens, attention_shape(config, weights.blocks[0], 0),
                                limits.context);

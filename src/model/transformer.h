@@ -62,6 +62,7 @@ class Transformer {
   ForwardLimits limits_;
   RopeFrequencies frequencies_;
   RopeTable rope_;
+  RotationTable rotation_;  // block 0 where the stream is not rotated
   Workspace work_;
   Observer* observer_ = nullptr;
   // Of the forward in work:

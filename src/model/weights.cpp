@@ -20,7 +20,7 @@ class Binder {
       weights.position_embedding = matrix("position_embedding", config_.context, width);
     }
     for (std::int64_t i = 0; i < config_.layers; ++i) weights.blocks.push_back(block(i));
-    weights.final_norm = norm("final_norm", width);
+    weights.final_norm = norm("final_norm", width, config_.norm);
     weights.head =
         linear("head", {{config_.tied ? "token_embedding" : "head", config_.vocab}}, width, false);
     return weights;
@@ -37,15 +37,15 @@ class Binder {
     const std::int64_t query = config_.heads * config_.head_dim;
     const std::int64_t key = config_.kv_heads * config_.head_dim;
     Block block;
-    block.attention_norm = norm(at("attention_norm"), config_.width);
+    block.attention_norm = norm(at("attention_norm"), config_.width, config_.block_norm());
     block.qkv = linear(at("qkv"), {{at("q"), query}, {at("k"), key}, {at("v"), key}}, config_.width,
                        config_.qkv_bias);
     if (config_.qk_norm) {
-      block.q_norm = norm(at("q_norm"), config_.head_dim);
-      block.k_norm = norm(at("k_norm"), config_.head_dim);
+      block.q_norm = norm(at("q_norm"), config_.head_dim, config_.norm);
+      block.k_norm = norm(at("k_norm"), config_.head_dim, config_.norm);
     }
     block.o = linear(at("o"), {{at("o"), config_.width}}, query, config_.output_bias);
-    block.mlp_norm = norm(at("mlp_norm"), config_.width);
+    block.mlp_norm = norm(at("mlp_norm"), config_.width, config_.block_norm());
     std::vector<Part> gate_up;
     if (config_.gated) gate_up.push_back({at("gate"), config_.hidden});
     gate_up.push_back({at("up"), config_.hidden});
@@ -79,9 +79,9 @@ class Binder {
     return find_(name) == nullptr ? nullptr : vector(name, size);
   }
 
-  Norm norm(const std::string& name, std::int64_t width) {
-    const bool layer = config_.norm == NormKind::layer;
-    return {config_.norm, vector(name, width), layer ? vector(name + ".bias", width) : nullptr,
+  Norm norm(const std::string& name, std::int64_t width, NormKind kind) {
+    const bool layer = kind == NormKind::layer;
+    return {kind, vector(name, width), layer ? vector(name + ".bias", width) : nullptr,
             config_.norm_eps, width};
   }
 

@@ -16,6 +16,7 @@
 #include "backend/cpu/matmul_kernels.h"
 #include "backend/cpu/memory.h"
 #include "backend/cpu/quantize_rows.h"
+#include "backend/cpu/rotate_rows.h"
 #include "backend/cpu/row_kernels.h"
 #include "backend/cpu/rows_layout.h"
 #include "base/error.h"
@@ -70,6 +71,18 @@ class CpuBackend final : public Backend {
     return static_cast<std::size_t>(pairs * 2 * context) * sizeof(float);
   }
 
+  RotationTable allocate_rotation(std::span<const float> factors, std::int64_t block,
+                                  NormKind stream_norm) override {
+    const std::int64_t width = std::ssize(factors);
+    cpu::require_rotation(width, block);
+    RotationTable table = {width, block, stream_norm, Buffer(*this, rotation_bytes(width))};
+    std::memcpy(table.memory.data(), factors.data(), factors.size_bytes());
+    return table;
+  }
+  std::size_t rotation_bytes(std::int64_t width) const override {
+    return static_cast<std::size_t>(width) * sizeof(float);
+  }
+
   void reserve(std::int64_t tokens, const AttentionShape& shape, std::int64_t context) override {
     reserve_linear();
     const std::size_t bytes = attention_bytes(tokens, shape, context);
@@ -110,6 +123,15 @@ class CpuBackend final : public Backend {
       float* row = worker_row(worker);
       cpu::gather_row(table, ids[static_cast<std::size_t>(t)], row);
       rows_.add(row, x.width, x.values + t * x.value_stride);
+    });
+  }
+
+  void rotate(Rows& x, std::int64_t tokens, const RotationTable& rotation, Turn turn) override {
+    require(x.values != nullptr && x.width == rotation.width, "rotate: expected f32 rows of ",
+            rotation.width, ", found ", x.width);
+    require_capacity("rotate", tokens, x);
+    each_row(tokens, [&](std::int64_t t, int) {
+      cpu::rotate_row(rotation, turn, x.values + t * x.value_stride);
     });
   }
 
