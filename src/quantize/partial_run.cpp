@@ -45,6 +45,7 @@ TensorRecord record_of(const StoredTensor& tensor, const Json& records, const st
   TensorRecord record;
   record.method = tensor.method;
   record.error = tensor.error;
+  record.act_scale = tensor.act_scale;
   require(records.is_object() && records.contains(tensor.name), where, ": no record of tensor ",
           tensor.name);
   const Json& json = records[tensor.name];
@@ -93,8 +94,9 @@ void PartialRun::save(const std::vector<BlockTensor>& block) {
   Json records = Json::object();
   for (const BlockTensor& tensor : block) {
     const TensorRecord& record = tensor.quantized.record;
-    writer.add_tensor(tensor.name, tensor.shape, tensor.quantized.weight, record.method,
-                      record.error);
+    writer.add_tensor(
+        tensor.name, tensor.shape, tensor.quantized.weight,
+        {.method = record.method, .error = record.error, .act_scale = record.act_scale});
     records[tensor.name] = record_json(record);
   }
   writer.finish({{"records", std::move(records)}});

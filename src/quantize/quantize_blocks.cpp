@@ -4,16 +4,20 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "format/leq_layout.h"
+#include "model/rotation.h"
 #include "model/weights.h"
 #include "platform/make_backend.h"
 #include "quantize/block_pass.h"
 #include "quantize/calibration_memory.h"
+#include "quantize/rotate.h"
 #include "quantize/statistics_file.h"
+#include "quantize/zeroquant.h"
 
 namespace leq {
 namespace {
@@ -46,8 +50,9 @@ Needs most_needed(const ModelConfig& config, const TensorPlanner& plan) {
   Needs most = Needs::nothing;
   for (const TensorSpec& spec : tensor_list(config)) {
     if (!is_block_linear(spec.role)) continue;
-    const QuantMethod* const method = plan(spec.name, spec.role).method;
-    if (method != nullptr) most = std::max(most, method->needs);
+    const TensorPlan tensor = plan(spec.name, spec.role);
+    if (tensor.method != nullptr) most = std::max(most, tensor.method->needs);
+    if (tensor.act == ActKind::tensor) most = std::max(most, Needs::diagonal);
   }
   return most;
 }
@@ -85,7 +90,7 @@ class Pipeline {
   Pipeline(const ModelConfig& config, std::span<const TensorInput> tensors,
            const BlockOptions& options)
       : source_config_(config),
-        config_(options.rewritten.value_or(config)),
+        config_(written_config(config, options)),
         options_(options),
         backend_(make_backend({"cpu", options.threads})),
         pool_(options.threads),
@@ -109,6 +114,7 @@ class Pipeline {
   std::string identity() const;
   std::string weights_checksum() const;
   void embed();
+  void rotate(std::vector<float>& states);
   void pass_finished_block(std::int64_t layer, const PartialRun& partial);
   BlockTensors load(std::int64_t layer) const;
   BlockTensors load_finished(const std::vector<BlockTensor>& tensors, std::int64_t layer);
@@ -119,8 +125,6 @@ class Pipeline {
   void quantize_readers(std::int64_t layer, BlockTensors& block, const Statistics& statistics);
   void quantize_part(std::int64_t layer, const std::string& part, BlockTensors& block,
                      const InputStatistics* statistics);
-  void correct_bias(Matrix& bias, const Matrix& weight, std::span<const float> found,
-                    const InputStatistics& statistics);
   std::vector<BlockTensor> finish(std::int64_t layer, const BlockTensors& block);
   Statistics pass(std::int64_t layer, BlockRun& run, const Pass& pass);
   void step(std::int64_t units);
@@ -230,6 +234,22 @@ void Pipeline::plan_memory() {
       memory.hidden_on_disk > 0 ? options_.partial / "hidden" : std::filesystem::path());
 }
 
+void Pipeline::rotate(std::vector<float>& states) {
+  const std::int64_t tokens = std::ssize(states) / config_.width;
+  WeightView view;
+  view.rows = tokens;
+  view.columns = config_.width;
+  view.codes = reinterpret_cast<const std::byte*>(states.data());
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(tokens));
+  std::iota(ids.begin(), ids.end(), 0);
+  Rows rows = backend_->allocate_rows(tokens, config_.width, {});
+  const RotationTable table =
+      backend_->allocate_rotation(rotation_factors(config_), config_.rotation.block, config_.norm);
+  backend_->embed(view, ids, rows);
+  backend_->rotate(rows, tokens, table, Turn::in);
+  backend_->download(rows, tokens, states);
+}
+
 // Hidden states before the first block, from the unquantized tables.
 void Pipeline::embed() {
   const TensorInput& table = *tensors_.at("token_embedding");
@@ -245,8 +265,8 @@ void Pipeline::embed() {
         positions->read(static_cast<std::int64_t>(t), 1, place);
         for (std::size_t i = 0; i < width; ++i) row[i] += place[i];
       }
-      if (options_.rewrite_embedding) options_.rewrite_embedding(row);
     }
+    if (options_.rotation_seed) rotate(states);
     hidden_->write(window, states);
   }
 }
@@ -260,7 +280,7 @@ BlockTensors Pipeline::load(std::int64_t layer) const {
     if (tensor.drop) tensor.drop();
     block.parts[spec.name] = std::move(matrix);
   }
-  if (options_.rewrite) options_.rewrite(block);
+  if (options_.rotation_seed) rotate_block(block, source_config_, config_.rotation);
   return block;
 }
 
@@ -326,29 +346,18 @@ void Pipeline::fold(std::int64_t layer, BlockTensors& block, Statistics& statist
   };
   for (const SmoothingSite& site : smoothing_sites(config_)) {
     InputStatistics& inputs = statistics.at(reader_of(site.consumers.front()));
-    const std::vector<float> scale = options_.fold->scales({site, block, inputs, plan, pool_});
+    const FoldChoice choice = options_.fold->choose({site, block, inputs, plan, pool_});
+    const std::vector<float>& scale = choice.scales;
     if (scale.empty()) continue;
     fold_scales(block, site, scale);
+    for (std::size_t i = 0; i < choice.weights.size(); ++i) {
+      block.at(site.consumers[i]).values = choice.weights[i];
+    }
     std::vector<float> of_column(static_cast<std::size_t>(site.columns));
     for (std::size_t k = 0; k < of_column.size(); ++k) {
       of_column[k] = scale[static_cast<std::size_t>(site.scale_of[k])];
     }
     divide_inputs(inputs, of_column);
-  }
-}
-
-void Pipeline::correct_bias(Matrix& bias, const Matrix& weight, std::span<const float> found,
-                            const InputStatistics& statistics) {
-  const auto columns = static_cast<std::size_t>(weight.columns);
-  const auto tokens = static_cast<double>(statistics.tokens);
-  for (std::size_t n = 0; n < bias.values.size(); ++n) {
-    double off = 0;
-    for (std::size_t k = 0; k < columns; ++k) {
-      const double difference = static_cast<double>(weight.values[n * columns + k]) -
-                                static_cast<double>(found[n * columns + k]);
-      off += difference * (statistics.sum[k] / tokens);
-    }
-    bias.values[n] = static_cast<float>(static_cast<double>(bias.values[n]) + off);
   }
 }
 
@@ -367,7 +376,12 @@ void Pipeline::quantize_part(std::int64_t layer, const std::string& part, BlockT
   if (corrected || sequential_) {
     std::vector<float> found(weight.values.size());
     unpack_all(result.weight.view(), found, pool_);
-    if (corrected) correct_bias(block.at(bias), weight, found, *statistics);
+    if (corrected) {
+      const std::vector<float> gain =
+          bias_correction({weight.values, found, weight.rows, weight.columns, &pool_}, *statistics);
+      std::vector<float>& values = block.at(bias).values;
+      for (std::size_t n = 0; n < gain.size(); ++n) values[n] += gain[n];
+    }
     // In place: a run of this block reads the values where they lie.
     if (sequential_) std::copy(found.begin(), found.end(), weight.values.begin());
   }
@@ -459,9 +473,13 @@ PartialRun Pipeline::run() {
 
 }  // namespace
 
-bool wants_statistics(const ModelConfig& config, const BlockOptions& options) {
-  return options.fold || !options.load_stats.empty() || !options.save_stats.empty() ||
-         most_needed(options.rewritten.value_or(config), options.plan) != Needs::nothing;
+ModelConfig written_config(const ModelConfig& config, const BlockOptions& options) {
+  return options.rotation_seed ? rotated(config, *options.rotation_seed) : config;
+}
+
+bool wants_blocks(const ModelConfig& config, const BlockOptions& options) {
+  return options.fold || options.rotation_seed || !options.load_stats.empty() ||
+         !options.save_stats.empty() || most_needed(config, options.plan) != Needs::nothing;
 }
 
 PartialRun quantize_blocks(const ModelConfig& config, std::span<const TensorInput> tensors,

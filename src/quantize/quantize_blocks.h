@@ -25,29 +25,29 @@
 
 namespace leq {
 
-// Picks the scales [site.scales] of a site, by which its inputs are divided; empty = leave it.
-// `plan` is that of the site's consumers by part ("q").
+// A rewrite of the linears that read one input, chosen with what is known of that input.
 struct FoldInput {
   const SmoothingSite& site;
   const BlockTensors& block;
   const InputStatistics& statistics;
-  std::function<TensorPlan(const std::string& part)> plan;
+  std::function<TensorPlan(const std::string& part)> plan;  // of a consumer: "q"
   ThreadPool& pool;
 };
+struct FoldChoice {
+  std::vector<float> scales;  // [site.scales] that the input is divided by; empty = leave it
+  // The consumers' weights from then on, where more is done to them than the multiplication.
+  std::vector<std::vector<float>> weights = {};
+};
 struct FoldMethod {
-  std::string name;  // "smoothquant alpha=search", for the record
+  std::string name;  // "smoothquant, alpha searched"
   bool wants_hessian = false;
-  std::function<std::vector<float>(const FoldInput&)> scales;
+  std::function<FoldChoice(const FoldInput&)> choose;
 };
 
 struct BlockOptions {
   TensorPlanner plan;
   std::optional<FoldMethod> fold = {};
-  // Rewrites each block before all else (rotation), with the configuration that results; the rows
-  // of the embedding likewise.
-  std::optional<ModelConfig> rewritten = {};
-  std::function<void(BlockTensors& block)> rewrite = {};
-  std::function<void(std::span<float> row)> rewrite_embedding = {};
+  std::optional<std::uint64_t> rotation_seed = {};  // rotates each block before all else
   CalibrationData data;
   std::vector<std::filesystem::path> load_stats = {};  // instead of a forward
   std::filesystem::path save_stats = {};
@@ -65,8 +65,11 @@ struct BlockOptions {
   std::function<void(const std::string& line)> say = [](const auto&) {};
 };
 
-// Whether a plan or a fold wants statistics at all; without, write_tensors does.
-bool wants_statistics(const ModelConfig& config, const BlockOptions& options);
+// The configuration of the model as it is written.
+ModelConfig written_config(const ModelConfig& config, const BlockOptions& options);
+
+// Whether the blocks are to be rotated or want statistics; without, write_tensors does.
+bool wants_blocks(const ModelConfig& config, const BlockOptions& options);
 
 // All blocks of `config`, whose tensors are among `tensors`, into the partial run returned. Throws
 // Error, and leaves the finished blocks for --resume.

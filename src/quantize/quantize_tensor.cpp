@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "quantize/error.h"
+#include "quantize/smoothquant.h"
 
 namespace leq {
 namespace {
@@ -96,48 +98,14 @@ QuantizedTensor nearest_codes_of(const RowReader& read, std::int64_t rows, std::
   return result;
 }
 
-// Sums over rows of d H d^T, with H or its diagonal.
-double output_energy(std::span<const float> d, std::int64_t columns, const InputStatistics& inputs,
-                     ThreadPool& pool) {
-  const auto k = static_cast<std::size_t>(columns);
-  std::vector<double> of_row(d.size() / k);
-  pool.run(std::ssize(of_row), [&](std::int64_t task, int) {
-    const float* const row = d.data() + task * columns;
-    double sum = 0;
-    for (std::size_t i = 0; i < k; ++i) {
-      const double value = static_cast<double>(row[i]);
-      double dot = 0;
-      if (inputs.hessian.empty()) {
-        dot = inputs.square_sum[i] * value;
-      } else if (row[i] != 0.0f) {
-        const double* const h = inputs.hessian.data() + i * k;
-        for (std::size_t j = 0; j < k; ++j) dot += h[j] * static_cast<double>(row[j]);
-      }
-      sum += dot * value;
-    }
-    of_row[static_cast<std::size_t>(task)] = sum;
-  });
-  double all = 0;
-  for (const double sum : of_row) all += sum;
-  return all;
-}
-
 void record_loss(QuantizedTensor& result, std::span<const float> values,
                  const InputStatistics& inputs, ThreadPool& pool) {
-  const std::int64_t columns = result.weight.columns;
-  std::vector<float> difference(values.size());
-  unpack_all(result.weight.view(), difference, pool);
-  for (std::size_t i = 0; i < values.size(); ++i) difference[i] = values[i] - difference[i];
-  const double energy = output_energy(values, columns, inputs, pool);
-  const double error = output_energy(difference, columns, inputs, pool);
-  result.record.loss = energy > 0 ? error / energy : 0;
+  std::vector<float> found(values.size());
+  unpack_all(result.weight.view(), found, pool);
+  const WeightPair pair = {values, found, result.weight.rows, result.weight.columns, &pool};
   result.record.loss_of_hessian = !inputs.hessian.empty();
-}
-
-PackedWeight pack_chosen(const ChosenCodes& chosen, std::int64_t rows, std::int64_t columns,
-                         const TensorPlan& plan) {
-  const std::vector<std::int8_t> codes(chosen.codes.begin(), chosen.codes.end());
-  return pack_codes(codes, chosen.scales, chosen.scale_mul, rows, columns, plan.scheme, plan.act);
+  result.record.loss =
+      inputs.hessian.empty() ? diagonal_error(pair, inputs) : proxy_error(pair, inputs);
 }
 
 }  // namespace
@@ -157,15 +125,19 @@ QuantizedTensor quantize_values(std::span<const float> values, std::int64_t rows
     const MethodResult chosen = plan.method->choose(
         {name, values, rows, columns, plan.scheme, statistics, plan.options, &pool});
     Packed packed;
-    packed.weight = pack_chosen(chosen.codes, rows, columns, plan);
+    packed.weight = pack_codes(chosen.codes, rows, columns, plan.scheme, plan.act);
     measure(packed, values);
     result.weight = std::move(packed.weight);
     result.record.method = plan.method->name;
     result.record.error = packed.energy > 0 ? packed.error / packed.energy : 0;
     result.record.note = chosen.note;
   }
+  if (!plan.label.empty()) result.record.method = plan.label;
   if (statistics != nullptr && !plan.scheme.is_float()) {
     record_loss(result, values, *statistics, pool);
+    if (plan.act == ActKind::tensor) {
+      result.record.act_scale = static_act_scale(statistics->samples);
+    }
   }
   return result;
 }

@@ -20,6 +20,7 @@ struct TensorRecord {
   std::optional<double> loss = {};  // the same of the outputs on the calibration inputs: with
                                     // X^T X where it was gathered, else with its diagonal
   bool loss_of_hessian = false;
+  float act_scale = 0;    // act tensor: the step between two codes of the inputs
   std::string note = {};  // of the method: a fallback, say
 };
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "quantize/outer_products.h"
+#include "quantize/dense.h"
 
 namespace leq {
 namespace {
