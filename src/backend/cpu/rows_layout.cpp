@@ -57,10 +57,26 @@ Rows make_rows(const RowsLayout& layout, std::int64_t capacity, std::int64_t wid
   return rows;
 }
 
+QuantizedUnit quantized_unit(const RowsFormat& format) {
+  switch (format.act) {
+    case ActKind::none:
+      return QuantizedUnit::nothing;
+    case ActKind::g128:
+      return QuantizedUnit::columns_128;
+    case ActKind::tensor:
+      return format.sum_group > kPaddedColumns ? QuantizedUnit::row : QuantizedUnit::columns_128;
+    case ActKind::row:
+      return QuantizedUnit::row;
+    case ActKind::online:
+      return QuantizedUnit::rows;
+  }
+  return QuantizedUnit::nothing;
+}
+
 namespace {
 
-// A row with one scale is quantized when all of it is there, so its f32 numbers are kept too; int8
-// weights want codes + 128, unsigned ones want the codes' sums.
+// What is quantized when a whole row is there keeps its f32 numbers too; int8 weights want codes +
+// 128, unsigned ones want the codes' sums.
 RowsFormat segment_format(const Linear& consumer, const WeightView& weight) {
   RowsFormat format;
   if (consumer.act == ActKind::none) return format;
@@ -68,11 +84,11 @@ RowsFormat segment_format(const Linear& consumer, const WeightView& weight) {
   require(scheme.is_integer(), consumer.name, ": ", scheme_name(scheme),
           " weights take f32 inputs, act ", act_name(consumer.act), " found");
   format.act = consumer.act;
-  format.values = consumer.act == ActKind::row;
   format.offset_codes = !scheme.is_offset();
   if (scheme.is_offset()) {
     format.sum_group = static_cast<int>(sum_group(scheme, consumer.act, consumer.inputs));
   }
+  format.values = quantized_unit(format) != QuantizedUnit::columns_128;
   return format;
 }
 
