@@ -10,6 +10,7 @@
 #include <string>
 
 #include "backend/kv_types.h"
+#include "backend/online_scale.h"
 #include "tensor/weight_layout.h"
 
 namespace leq {
@@ -57,7 +58,10 @@ struct Linear {
   std::int64_t inputs = 0;   // I
   std::int64_t outputs = 0;  // O, the sum over the segments
   ActKind act = ActKind::none;
-  std::string name;  // "layers.3.qkv", for errors and plans
+  float act_scale = 0;  // act tensor: the step between two codes
+  OnlineMode online_mode = OnlineMode::safe;
+  const float* inv_smooth = nullptr;  // [I]: inputs are multiplied by it; null: as they are
+  std::string name;                   // "layers.3.qkv", for errors and plans
 
   std::span<const LinearSegment> parts() const {
     return {segments.data(), static_cast<std::size_t>(segment_count)};
@@ -82,11 +86,20 @@ struct RowsFormat {
   bool operator==(const RowsFormat&) const = default;
 };
 
+// What one linear wants of the rows that it reads, beside their format: blocks are shared by
+// layers, so this is set before an operation writes into one.
+struct RowsConsumer {
+  float act_scale = 0;                // act tensor
+  OnlineScale* online = nullptr;      // act online; outlives the operation
+  const float* inv_smooth = nullptr;  // [W]: multiplied into the finished f32 row, null: nothing is
+};
+
 // A block of activations [T, W] on the device. Opaque to callers: only backends look inside.
 struct Rows {
   std::int64_t capacity = 0;  // largest T
   std::int64_t width = 0;     // W
   RowsFormat format;
+  RowsConsumer consumer;
   std::int64_t value_stride = 0, code_stride = 0, scale_stride = 0, sum_stride = 0;
   float* values = nullptr;        // [T][value_stride]
   std::uint8_t* codes = nullptr;  // [T][code_stride], code_stride = ceil128(W) + 64

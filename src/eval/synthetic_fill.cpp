@@ -116,7 +116,7 @@ class MatrixFiller {
 
  private:
   bool grouped() const { return view_.scheme.scaling == Scaling::group; }
-  bool sums_by_row() const { return !grouped() && view_.act == ActKind::row; }
+  bool sums_by_row() const { return sums_are_per_row(view_.scheme, view_.act); }
   std::int64_t sum_columns() const { return sum_group(view_.scheme, view_.act, view_.columns); }
 
   std::uint32_t random(std::int64_t panel, std::int64_t i, std::uint32_t what) const {

@@ -8,17 +8,32 @@
 namespace leq {
 namespace {
 
-constexpr std::array<std::string_view, 3> kActNames = {"none", "row", "g128"};
+constexpr std::array<std::string_view, 5> kActNames = {"none", "row", "g128", "tensor", "online"};
+
+constexpr std::array<std::string_view, 2> kOnlineModeNames = {"safe", "streaming"};
+
+template <class Kind, std::size_t n>
+std::optional<Kind> find_name(const std::array<std::string_view, n>& names, std::string_view name) {
+  for (std::size_t i = 0; i < n; ++i) {
+    if (names[i] == name) return static_cast<Kind>(i);
+  }
+  return std::nullopt;
+}
 
 }  // namespace
 
 std::string_view act_name(ActKind act) { return kActNames[static_cast<std::size_t>(act)]; }
 
 std::optional<ActKind> parse_act(std::string_view name) {
-  for (std::size_t i = 0; i < kActNames.size(); ++i) {
-    if (kActNames[i] == name) return static_cast<ActKind>(i);
-  }
-  return std::nullopt;
+  return find_name<ActKind>(kActNames, name);
+}
+
+std::string_view online_mode_name(OnlineMode mode) {
+  return kOnlineModeNames[static_cast<std::size_t>(mode)];
+}
+
+std::optional<OnlineMode> parse_online_mode(std::string_view name) {
+  return find_name<OnlineMode>(kOnlineModeNames, name);
 }
 
 std::int64_t sum_group(const QuantScheme& scheme, ActKind act, std::int64_t columns) {
@@ -29,7 +44,7 @@ std::int64_t sum_group(const QuantScheme& scheme, ActKind act, std::int64_t colu
 }
 
 bool sums_are_per_row(const QuantScheme& scheme, ActKind act) {
-  return scheme.scaling != Scaling::group && act == ActKind::row;
+  return scheme.scaling != Scaling::group && act != ActKind::none && act != ActKind::g128;
 }
 
 PlaneBytes plane_bytes(const QuantScheme& scheme, ActKind act, std::int64_t rows,
