@@ -74,7 +74,7 @@ WeightView read_view(const Json& entry, const Shape& shape, const std::string& w
   const auto act_text = json_get<std::string>(entry, "act", where);
   const auto act = parse_act(act_text);
   require(act.has_value(), where, ": unknown act \"", printable(act_text),
-          "\", this leq knows none, row and g128; use a newer leq");
+          "\", this leq knows none, row, g128, tensor and online; use a newer leq");
   view.act = *act;
   view.rows = shape.size() == 2 ? shape[0] : 1;
   view.columns = shape.back();
@@ -82,6 +82,29 @@ WeightView read_view(const Json& entry, const Shape& shape, const std::string& w
   require(std::isfinite(view.scale_mul) && view.scale_mul > 0, where,
           ": \"scale_mul\" should be a positive number");
   return view;
+}
+
+// The keys that only some acts have.
+void read_act_keys(const Json& entry, const std::string& where, StoredTensor& tensor) {
+  const ActKind act = tensor.view.act;
+  require(act == ActKind::tensor || !entry.contains("act_scale"), where,
+          ": \"act_scale\" belongs to act tensor, found act ", act_name(act));
+  require(act == ActKind::online || !entry.contains("online"), where,
+          ": \"online\" belongs to act online, found act ", act_name(act));
+  if (act == ActKind::tensor) {
+    const auto scale = json_get<double>(entry, "act_scale", where);
+    require(scale >= double{kSmallestActScale} && scale <= double{kLargestActScale}, where,
+            ": \"act_scale\" is ", scale, ", expected ", kSmallestActScale, " to ",
+            kLargestActScale);
+    tensor.act_scale = static_cast<float>(scale);
+  }
+  if (act == ActKind::online) {
+    const auto text = json_get_or<std::string>(entry, "online", "safe", where);
+    const auto mode = parse_online_mode(text);
+    require(mode.has_value(), where, ": unknown online mode \"", printable(text),
+            "\", this leq knows safe and streaming; use a newer leq");
+    tensor.online_mode = *mode;
+  }
 }
 
 std::vector<StoredPlane> read_planes(const Json& entry, const WeightView& view,
@@ -117,6 +140,7 @@ StoredTensor read_tensor(const std::string& name, const Json& entry, std::uint64
   tensor.name = name;
   tensor.shape = read_shape(entry, where);
   tensor.view = read_view(entry, tensor.shape, where);
+  read_act_keys(entry, where, tensor);
   tensor.planes = read_planes(entry, tensor.view, data_end, where);
   tensor.method = json_get_or<std::string>(entry, "method", "", where);
   tensor.error = json_get_or<double>(entry, "error", 0, where);

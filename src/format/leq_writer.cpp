@@ -48,7 +48,7 @@ LeqWriter::LeqWriter(const std::filesystem::path& path) : state_(std::make_uniqu
 LeqWriter::~LeqWriter() = default;
 
 void LeqWriter::add_tensor(const std::string& name, const Shape& shape, const PackedWeight& weight,
-                           const std::string& method, double error) {
+                           const TensorFacts& facts) {
   const std::string where = state_->name + ": tensor " + printable(name);
   require(!first_invalid_utf8(name), where, ": the name is no valid UTF-8");
   require(!state_->tensors.contains(name), where, ": is added twice");
@@ -56,7 +56,11 @@ void LeqWriter::add_tensor(const std::string& name, const Shape& shape, const Pa
       shape.size() == 1 ? Shape{weight.columns} : Shape{weight.rows, weight.columns};
   require(shape == expected && (shape.size() == 2 || weight.rows == 1), where, ": shape ",
           shape_text(shape), ", but the weight is ", weight.rows, " x ", weight.columns);
-  require(std::isfinite(error), where, ": the quantization error is not finite");
+  require(std::isfinite(facts.error), where, ": the quantization error is not finite");
+  const bool fixed = weight.act == ActKind::tensor;
+  require(!fixed || (facts.act_scale >= kSmallestActScale && facts.act_scale <= kLargestActScale),
+          where, ": act tensor needs an act_scale from ", kSmallestActScale, " to ",
+          kLargestActScale, ", found ", facts.act_scale);
   const PlaneBytes bytes = plane_bytes(weight.scheme, weight.act, weight.rows, weight.columns);
   const std::array<std::pair<const char*, std::pair<const std::vector<std::byte>*, std::uint64_t>>,
                    4>
@@ -67,10 +71,12 @@ void LeqWriter::add_tensor(const std::string& name, const Shape& shape, const Pa
   Json entry = {{"shape", shape},
                 {"scheme", scheme_name(weight.scheme)},
                 {"act", act_name(weight.act)},
-                {"method", method},
-                {"error", error},
+                {"method", facts.method},
+                {"error", facts.error},
                 {"planes", Json::object()}};
   if (weight.scheme.scaling == Scaling::group) entry["scale_mul"] = weight.scale_mul;
+  if (fixed) entry["act_scale"] = facts.act_scale;
+  if (weight.act == ActKind::online) entry["online"] = online_mode_name(facts.online_mode);
   for (const auto& [plane, content] : planes) {
     const auto& [stored, size] = content;
     require(stored->size() == size, where, ", plane ", plane, ": expected ", size, " bytes, found ",

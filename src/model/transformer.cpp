@@ -93,7 +93,7 @@ std::size_t Transformer::scratch_bytes(const ModelConfig& config, const Weights&
                                limits.context);
 }
 
-void Transformer::check(const Batch& batch, const KvCache& cache) const {
+void Transformer::check(const Batch& batch, const KvCache& cache) {
   const auto tokens = std::ssize(batch.tokens);
   require(tokens > 0, "forward: an empty batch");
   require(tokens <= limits_.batch_tokens, "forward: ", tokens, " tokens in a batch, room for ",
@@ -108,6 +108,13 @@ void Transformer::check(const Batch& batch, const KvCache& cache) const {
   }
   for (const std::int32_t row : batch.outputs) {
     require(row >= 0 && row < tokens, "forward: output row ", row, " of ", tokens);
+  }
+  if (!work_.online().empty()) {
+    for (const std::int32_t sequence : batch.sequences) {
+      require(sequence == batch.sequences[0], work_.online()[0].linear->name,
+              ": act online remembers the inputs of one sequence, the batch holds sequences ",
+              batch.sequences[0], " and ", sequence, "; use -np 1, or quantize with --act row");
+    }
   }
   for (std::size_t t = 0; t < batch.tokens.size(); ++t) {
     const std::int32_t sequence = batch.sequences[t];

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,13 +32,15 @@ class Transformer {
   const ModelConfig& config() const { return config_; }
   Backend& backend() { return backend_; }
   const std::string& rope_note() const { return frequencies_.note; }
+  // Linears with act online: their counters, and their states to save and to restore.
+  std::span<OnlineInput> online() { return work_.online(); }
 
   // Bytes that the constructor asks of the backend, exactly, from the header alone.
   static std::size_t scratch_bytes(const ModelConfig& config, const Weights& weights,
                                    const Backend& backend, const ForwardLimits& limits);
 
  private:
-  void check(const Batch& batch, const KvCache& cache) const;
+  void check(const Batch& batch, const KvCache& cache);
   void append(const Batch& batch, KvCache& cache);
   void head_part(const Batch& batch);
   void attention_part(std::int64_t layer, const KvLayer& kv);

@@ -75,6 +75,10 @@ class Binder {
     return reinterpret_cast<const float*>(backend_.upload(found.view).codes);
   }
 
+  const float* optional_vector(const std::string& name, std::int64_t size) {
+    return find_(name) == nullptr ? nullptr : vector(name, size);
+  }
+
   Norm norm(const std::string& name, std::int64_t width) {
     const bool layer = config_.norm == NormKind::layer;
     return {config_.norm, vector(name, width), layer ? vector(name + ".bias", width) : nullptr,
@@ -88,16 +92,26 @@ class Binder {
     linear.inputs = inputs;
     for (const Part& part : parts) {
       LinearSegment& segment = linear.segments[static_cast<std::size_t>(linear.segment_count)];
-      segment.weight = matrix(part.name, part.outputs, inputs);
+      const StoredTensor& stored = tensor(part.name, {part.outputs, inputs});
+      segment.weight = backend_.upload(stored.view);
       if (biased) segment.bias = vector(part.name + ".bias", part.outputs);
       linear.outputs += part.outputs;
       const WeightView& first = linear.segments[0].weight;
-      require(segment.weight.act == first.act && format(segment.weight) == format(first),
+      if (linear.segment_count++ == 0) {
+        linear.act = stored.view.act;
+        linear.act_scale = stored.act_scale;
+        linear.online_mode = stored.online_mode;
+        linear.inv_smooth = optional_vector(inv_smooth_tensor(part.name), inputs);
+        continue;
+      }
+      require(segment.weight.act == first.act && format(segment.weight) == format(first) &&
+                  stored.act_scale == linear.act_scale && stored.online_mode == linear.online_mode,
               source_, ": tensors ", parts[0].name, " and ", part.name,
               " share their input but want it in different formats");
-      ++linear.segment_count;
+      require(find_(inv_smooth_tensor(part.name)) == nullptr, source_, ": tensor ",
+              inv_smooth_tensor(part.name), ": ", part.name, " shares its input, expected ",
+              inv_smooth_tensor(parts[0].name));
     }
-    linear.act = linear.segments[0].weight.act;
     return linear;
   }
 
@@ -127,6 +141,10 @@ std::uint64_t linear_bytes(const Linear& linear) {
 
 std::string layer_tensor(std::int64_t layer, std::string_view part) {
   return "layers." + std::to_string(layer) + "." + std::string(part);
+}
+
+std::string inv_smooth_tensor(std::string_view linear) {
+  return std::string(linear) + ".inv_smooth";
 }
 
 std::uint64_t Weights::bytes_per_token() const {

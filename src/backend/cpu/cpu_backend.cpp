@@ -130,6 +130,8 @@ class CpuBackend final : public Backend {
             "norm: expected f32 rows of width ", norm.width, ", found ", x.width, " and ",
             out.width);
     require_capacity("norm", tokens, out);
+    cpu::check_consumer("norm", out);
+    const cpu::QuantizedUnit unit = cpu::quantized_unit(out.format);
     if (out.values == nullptr) grow_worker_rows(out.width);
     cpu::FirstBadRow bad;
     each_row(tokens, [&](std::int64_t t, int worker) {
@@ -140,10 +142,14 @@ class CpuBackend final : public Backend {
       } else {
         rows_.layer_norm(in, norm.gain, norm.beta, norm.eps, norm.width, row);
       }
-      if (out.format.act == ActKind::none) return;
+      if (out.consumer.inv_smooth != nullptr) {
+        rows_.multiply(out.consumer.inv_smooth, out.width, row);
+      }
+      if (unit == cpu::QuantizedUnit::nothing || unit == cpu::QuantizedUnit::rows) return;
       if (!cpu::quantize_columns(rows_, row, t, 0, out.width, out)) bad.report(t);
     });
     bad.check("norm");
+    if (unit == cpu::QuantizedUnit::rows) cpu::quantize_step(pool_, rows_, tokens, "norm", out);
   }
 
   void linear(const Rows& x, std::int64_t tokens, const Linear& linear, Epilogue epilogue,

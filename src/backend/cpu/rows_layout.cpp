@@ -57,8 +57,24 @@ Rows make_rows(const RowsLayout& layout, std::int64_t capacity, std::int64_t wid
   return rows;
 }
 
-// A row with one scale is quantized when all of it is there, so its f32 numbers are kept too; 8-bit
-// weights want codes + 128, fewer bits want the codes' sums.
+QuantizedUnit quantized_unit(const RowsFormat& format) {
+  switch (format.act) {
+    case ActKind::none:
+      return QuantizedUnit::nothing;
+    case ActKind::g128:
+      return QuantizedUnit::columns_128;
+    case ActKind::tensor:
+      return format.sum_group > kPaddedColumns ? QuantizedUnit::row : QuantizedUnit::columns_128;
+    case ActKind::row:
+      return QuantizedUnit::row;
+    case ActKind::online:
+      return QuantizedUnit::rows;
+  }
+  return QuantizedUnit::nothing;
+}
+
+// What is quantized when a whole row is there keeps its f32 numbers too; 8-bit weights want codes +
+// 128, fewer bits want the codes' sums.
 RowsFormat rows_format(const Linear& consumer) {
   RowsFormat format;
   if (consumer.act == ActKind::none) return format;
@@ -70,11 +86,11 @@ RowsFormat rows_format(const Linear& consumer) {
   require(!scheme.is_float(), consumer.name, ": ", scheme_name(scheme),
           " weights take f32 inputs, act ", act_name(consumer.act), " found");
   format.act = consumer.act;
-  format.values = consumer.act == ActKind::row;
   format.offset_codes = scheme.bits == 8;
   if (scheme.bits < 8) {
     format.sum_group = static_cast<int>(sum_group(scheme, consumer.act, consumer.inputs));
   }
+  format.values = quantized_unit(format) != QuantizedUnit::columns_128;
   return format;
 }
 
