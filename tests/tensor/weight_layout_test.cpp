@@ -38,6 +38,10 @@ TEST(PlaneBytes, GroupedCodes) {
   EXPECT_EQ(eight.scales, 64u * 8 * 2);
   EXPECT_EQ(eight.sums, 64u * 8 * 2);
   EXPECT_EQ(bytes_of("int8-g128", ActKind::g128, 64, 200).sums, 64u * 2 * 2);
+  for (const ActKind one_scale : {ActKind::tensor, ActKind::online}) {
+    EXPECT_EQ(bytes_of("int8", one_scale, 65, 129).sums, 128u * 4);
+    EXPECT_EQ(bytes_of("int8-g32", one_scale, 64, 200).sums, 64u * 8 * 2);
+  }
   EXPECT_EQ(bytes_of("int8-g64", ActKind::g128, 64, 200).sums, 64u * 4 * 2);
   const PlaneBytes four = bytes_of("int4-g128", ActKind::row, 64, 200);
   EXPECT_EQ(four.codes, 64u * 256 / 2);
@@ -58,13 +62,17 @@ TEST(SumGroup, IsTheFinerOfWeightAndActivation) {
   EXPECT_EQ(group("int8-g32", ActKind::g128, 300), 32);
   EXPECT_EQ(group("int8-g128", ActKind::row, 300), 128);
   EXPECT_EQ(group("int4-g64", ActKind::row, 300), 64);
+  EXPECT_EQ(group("int8", ActKind::tensor, 300), 384);
+  EXPECT_EQ(group("int8-g128", ActKind::online, 300), 128);
 }
 
 TEST(ActNames, ReadBackAsTheyAreWritten) {
-  for (const ActKind act : {ActKind::none, ActKind::row, ActKind::g128}) {
+  for (const ActKind act :
+       {ActKind::none, ActKind::row, ActKind::g128, ActKind::tensor, ActKind::online}) {
     EXPECT_EQ(parse_act(act_name(act)), act);
   }
-  EXPECT_EQ(parse_act("tensor"), std::nullopt);
+  EXPECT_EQ(act_name(ActKind::online), "online");
+  EXPECT_EQ(parse_act("Tensor"), std::nullopt);
   EXPECT_EQ(parse_act(""), std::nullopt);
 }
 
