@@ -10,5 +10,6 @@ QuantMethod zeropoint_method();
 QuantMethod rtn_method();
 QuantMethod zeroquant_method();
 QuantMethod nf4_method();
+QuantMethod billm_method();
 
 }  // namespace leq
