@@ -20,9 +20,11 @@ inline constexpr std::int64_t kPaddedColumns = 128;
 
 // How the inputs of a linear are quantized: a property of the linear, never of batch or device.
 enum class ActKind : std::uint8_t {
-  none,  // f32 inputs
-  row,   // int8, one scale per row (token)
-  g128,  // int8, one scale per row and 128 columns
+  none,    // f32 inputs
+  row,     // int8, one scale per row (token)
+  g128,    // int8, one scale per row and 128 columns
+  tensor,  // int8, one scale for all rows, fixed by calibration
+  online,  // int8, one scale for all rows, following what was seen
 };
 std::string_view act_name(ActKind act);  // "none", "row", "g128"
 std::optional<ActKind> parse_act(std::string_view name);
