@@ -10,5 +10,7 @@ QuantMethod zeropoint_method();
 QuantMethod rtn_method();
 QuantMethod zeroquant_method();
 QuantMethod nf4_method();
+QuantMethod gptq_method();
+QuantMethod gptq_plus_method();
 
 }  // namespace leq
