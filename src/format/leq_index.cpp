@@ -76,6 +76,8 @@ WeightView read_view(const Json& entry, const Shape& shape, const std::string& w
   require(act.has_value(), where, ": unknown act \"", printable(act_text),
           "\", this leq knows none, row and g128; use a newer leq");
   view.act = *act;
+  require(view.act == ActKind::none || view.scheme.is_integer() || view.scheme.is_float(), where,
+          ": ", scheme_name(view.scheme), " weights take f32 inputs, act ", act_text, " found");
   view.rows = shape.size() == 2 ? shape[0] : 1;
   view.columns = shape.back();
   view.scale_mul = json_get_or<float>(entry, "scale_mul", 1.0f, where);

@@ -101,10 +101,10 @@ class Binder {
     return linear;
   }
 
-  // What decides the format of a linear's input beside act: 8-bit or fewer, and the group of sums.
-  static std::pair<int, int> format(const WeightView& weight) {
-    if (weight.scheme.is_float() || weight.scheme.bits == 8) return {8, 0};
-    return {4, weight.scheme.group};
+  // What decides the format of a linear's input beside act: whether it comes with sums of codes, and
+  // over how many columns.
+  static std::int64_t format(const WeightView& weight) {
+    return weight.scheme.is_offset() ? sum_group(weight.scheme, weight.act, weight.columns) : 0;
   }
 
   const TensorFinder& find_;

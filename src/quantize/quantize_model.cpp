@@ -94,7 +94,8 @@ TensorPlan plan_tensor(TensorRole role, const QuantScheme& type, bool tied, ActC
   if (type.is_float()) return {type, ActKind::none};
   const bool table = role == TensorRole::head || role == TensorRole::token_embedding;
   const QuantScheme scheme = table ? QuantScheme{CodeKind::int_, 8, Scaling::row, 0} : type;
-  if (act == ActChoice::none) return {scheme, ActKind::none};
+  // nf4 and b1 weights take f32 inputs.
+  if (act == ActChoice::none || !scheme.is_integer()) return {scheme, ActKind::none};
   switch (role) {
     case TensorRole::qkv:
     case TensorRole::gate_up:

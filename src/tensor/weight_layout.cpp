@@ -32,6 +32,11 @@ bool sums_are_per_row(const QuantScheme& scheme, ActKind act) {
   return scheme.scaling != Scaling::group && act == ActKind::row;
 }
 
+CodePlanes code_planes(const QuantScheme& scheme, std::int64_t rows, std::int64_t columns) {
+  if (scheme.bits != 3) return {scheme.bits, 0, 0};
+  return {2, 1, round_up(rows, kPanelRows) * round_up(columns, kPaddedColumns) / 4};
+}
+
 PlaneBytes plane_bytes(const QuantScheme& scheme, ActKind act, std::int64_t rows,
                        std::int64_t columns) {
   PlaneBytes bytes;
@@ -47,9 +52,19 @@ PlaneBytes plane_bytes(const QuantScheme& scheme, ActKind act, std::int64_t rows
       grouped ? padded_rows * (padded_columns / static_cast<std::uint64_t>(scheme.group))
               : padded_rows;
   bytes.codes = padded_rows * padded_columns / 8 * bits;
+  if (scheme.kind == CodeKind::nf4) {
+    bytes.scales = padded_rows / 64 * ((padded_columns + 255) / 256) * 2 * 4;
+    bytes.zeros = scales;
+    return bytes;
+  }
+  if (scheme.kind == CodeKind::b1) {
+    bytes.scales = scales * 8 * 2;
+    bytes.zeros = padded_columns / 8;
+    return bytes;
+  }
   bytes.scales = scales * (grouped ? 2 : 4);
   if (scheme.kind == CodeKind::uint_) bytes.zeros = scales;
-  if (scheme.kind == CodeKind::int_ && scheme.bits == 8 && act != ActKind::none) {
+  if (!scheme.is_offset() && act != ActKind::none) {
     const auto group = static_cast<std::uint64_t>(sum_group(scheme, act, columns));
     bytes.sums = sums_are_per_row(scheme, act) ? padded_rows * 4
                                                : padded_rows * (padded_columns / group) * 2;

@@ -221,7 +221,6 @@ class CpuBackend final : public Backend {
   }
   static void check_embedding(const WeightView& table, std::span<const std::int32_t> ids,
                               const Rows& x) {
-    cpu::require_gatherable(table);
     require_capacity("embed", std::ssize(ids), x);
     require(x.values != nullptr && x.width == table.columns, "embed: expected f32 rows of ",
             table.columns, ", found ", x.width);
