@@ -299,7 +299,7 @@ TEST_F(DivergenceBase, EveryDamagedByteIsNoticed) {
   std::uint64_t json_bytes = 0, rows_offset = 0;
   std::memcpy(&json_bytes, bytes.data() + 12, 4);
   std::memcpy(&rows_offset, bytes.data() + 24, 8);
-  for (std::size_t at = 0; at < bytes.size(); at += at < 700 ? 1 : 13) {
+  for (std::size_t at = 0; at < bytes.size(); at += at < 700 ? 1 : 97) {
     if (at >= 64 + json_bytes && at < rows_offset) continue;  // spaces between the parts
     std::string damaged = bytes;
     damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
