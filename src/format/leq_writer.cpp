@@ -98,6 +98,21 @@ void LeqWriter::describe(const std::string& name, const Json& more) {
   }
 }
 
+void LeqWriter::copy_tensor(const LeqReader& from, const StoredTensor& tensor) {
+  require(!state_->tensors.contains(tensor.name), state_->name, ": tensor ", printable(tensor.name),
+          ": is added twice");
+  Json entry = from.entry(tensor.name);
+  entry["planes"] = Json::object();
+  for (const StoredPlane& plane : tensor.planes) {
+    Json range = state_->append(from.bytes(plane));
+    require(range.at("xxh3") == checksum_text(plane.xxh3), from.name(), ": tensor ",
+            printable(tensor.name), ", plane ", plane.name,
+            ": its checksum differs; the file is damaged, make it again");
+    entry["planes"][plane.name] = std::move(range);
+  }
+  state_->tensors[tensor.name] = std::move(entry);
+}
+
 void LeqWriter::add_blob(const std::string& name, std::span<const std::byte> bytes) {
   require(!first_invalid_utf8(name), state_->name, ": blob ", printable(name),
           ": the name is no valid UTF-8");
