@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 PACKAGES = build-essential cmake ninja-build pkg-config nlohmann-json3-dev libpcre2-dev \
 	libutf8proc-dev libxxhash-dev libssl-dev libedit-dev libgtest-dev libbenchmark-dev \
-	libsentencepiece-dev
+	libsentencepiece-dev libopenblas-serial-dev
 CHECK_PACKAGES = clang clang-tidy clang-format libclang-rt-14-dev
 FUZZ_SECONDS ?= 60
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "backend/kv_types.h"
+#include "backend/online_scale.h"
 #include "tensor/weight_layout.h"
 
 namespace leq {
@@ -57,7 +58,10 @@ struct Linear {
   std::int64_t inputs = 0;   // I
   std::int64_t outputs = 0;  // O, the sum over the segments
   ActKind act = ActKind::none;
-  std::string name;  // "layers.3.qkv", for errors and plans
+  float act_scale = 0;  // act tensor: the step between two codes
+  OnlineMode online_mode = OnlineMode::safe;
+  const float* inv_smooth = nullptr;  // [I]: inputs are multiplied by it; null: as they are
+  std::string name;                   // "layers.3.qkv", for errors and plans
 
   std::span<const LinearSegment> parts() const {
     return {segments.data(), static_cast<std::size_t>(segment_count)};
@@ -82,11 +86,20 @@ struct RowsFormat {
   bool operator==(const RowsFormat&) const = default;
 };
 
+// What one linear wants of the rows that it reads, beside their format: blocks are shared by
+// layers, so this is set before an operation writes into one.
+struct RowsConsumer {
+  float act_scale = 0;                // act tensor
+  OnlineScale* online = nullptr;      // act online; outlives the operation
+  const float* inv_smooth = nullptr;  // [W]: multiplied into the finished f32 row, null: nothing is
+};
+
 // A block of activations [T, W] on the device. Opaque to callers: only backends look inside.
 struct Rows {
   std::int64_t capacity = 0;  // largest T
   std::int64_t width = 0;     // W
   RowsFormat format;
+  RowsConsumer consumer;
   std::int64_t value_stride = 0, code_stride = 0, scale_stride = 0, sum_stride = 0;
   float* values = nullptr;        // [T][value_stride]
   std::uint8_t* codes = nullptr;  // [T][code_stride], code_stride = ceil128(W) + 64
@@ -104,6 +117,16 @@ struct RopeTable {
   std::int64_t filled = 0;
   Buffer memory;  // [context][2][d/2] f32: cosines, then sines
 };
+
+// A random-sign Hadamard rotation of the residual stream, H the matrix of n x n signs: in each
+// block of n columns y = H (x * factor) with factor = +-1/sqrt(n). Its transpose is the way back.
+struct RotationTable {
+  std::int64_t width = 0;                // W
+  std::int64_t block = 0;                // n, a power of two that divides W; 0 = none
+  NormKind stream_norm = NormKind::rms;  // layer: the mean of a row is taken off on the way in
+  Buffer memory;                         // [W] f32: the factors
+};
+enum class Turn : std::uint8_t { in, back };
 
 struct AttentionShape {
   int heads = 0;     // H
@@ -141,6 +164,10 @@ class Backend {
   virtual RopeTable allocate_rope(std::span<const float> inv_freq, float attention_factor,
                                   std::int64_t context) = 0;
   virtual std::size_t rope_bytes(std::int64_t pairs, std::int64_t context) const = 0;
+  // `factors` [W]; throws Error where the block is no power of two that divides W.
+  virtual RotationTable allocate_rotation(std::span<const float> factors, std::int64_t block,
+                                          NormKind stream_norm) = 0;
+  virtual std::size_t rotation_bytes(std::int64_t width) const = 0;
   // Scratch that the operations below need for batches of at most `tokens` rows, asked for once.
   virtual void reserve(std::int64_t tokens, const AttentionShape& shape, std::int64_t context) = 0;
   virtual std::size_t reserve_bytes(std::int64_t tokens, const AttentionShape& shape,
@@ -160,6 +187,8 @@ class Backend {
   // x[t] += table[ids[t]]: learned positions.
   virtual void add_embedded(const WeightView& table, std::span<const std::int32_t> ids,
                             Rows& x) = 0;
+  // The first `tokens` rows of x into the rotated stream, or back out of it, in place.
+  virtual void rotate(Rows& x, std::int64_t tokens, const RotationTable& rotation, Turn turn) = 0;
   virtual void gather_rows(const Rows& x, std::span<const std::int32_t> rows, Rows& out) = 0;
   // out = norm(x), as f32 and/or codes as out's format says. x and out may be the same block.
   virtual void norm(const Rows& x, std::int64_t tokens, const Norm& norm, Rows& out) = 0;

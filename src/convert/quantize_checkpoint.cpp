@@ -1,45 +1,141 @@
 #include "convert/quantize_checkpoint.h"
 
+#include <map>
+
 #include "base/error.h"
 #include "base/json.h"
 #include "base/version.h"
 #include "convert/hf_import.h"
+#include "quantize/fold_methods.h"
+#include "quantize/quantize_model.h"
 #include "tokenizer/tokenizer.h"
 
 namespace leq {
 namespace {
 
+// Methods that rewrite weights and leave the codes to the nearest.
+constexpr const char* kSmoothQuant = "smoothquant";
+constexpr const char* kAwq = "awq";
+
+// Types that go with a method where the user names none; int8 for all others.
+const std::map<std::string, std::string, std::less<>> kOwnTypes = {
+    {"zeropoint", "uint8"}, {"zeroquant", "int8-g128"}, {"rtn", "int4-g128"}, {"gptq", "int4-g128"},
+    {"gptq+", "int4-g128"}, {"awq", "uint4-g128"},      {"nf4", "nf4"},       {"billm", "b1"}};
+
+std::string type_of(std::string_view method) {
+  const auto own = kOwnTypes.find(method);
+  return own == kOwnTypes.end() ? "int8" : own->second;
+}
+
+BlockOptions block_options(const CheckpointOptions& options, const ImportedModel& model,
+                           const std::filesystem::path& output) {
+  BlockOptions blocks;
+  const bool rewrites = options.method == kSmoothQuant || options.method == kAwq;
+  PlanRequest request;
+  request.type = require_scheme(options.type, "--type");
+  request.act = options.act;
+  request.options = options.method_options;
+  request.overrides = options.overrides;
+  if (rewrites) {
+    request.label = options.method;
+  } else if (options.method != "absmax") {
+    request.method = &require_method(options.method);
+  }
+  blocks.plan = options.plan ? options.plan : make_planner(request, model.config);
+  blocks.fold = options.fold;
+  if (!blocks.fold && options.method == kSmoothQuant) blocks.fold = smoothing_fold(std::nullopt);
+  if (!blocks.fold && options.method == kAwq) blocks.fold = awq_fold();
+  blocks.rotation_seed = options.rotation_seed;
+  blocks.load_stats = options.load_stats;
+  blocks.save_stats = options.save_stats;
+  blocks.true_sequential = options.true_sequential;
+  blocks.correct_bias = options.correct_bias;
+  blocks.max_ram = options.max_ram;
+  blocks.threads = options.threads;
+  blocks.partial = output.string() + ".partial";
+  blocks.resume = options.resume;
+  blocks.stop = options.stop;
+  blocks.say = options.say;
+  return blocks;
+}
+
+Json calibration_json(const BlockOptions& blocks) {
+  if (!blocks.load_stats.empty()) {
+    Json files = Json::array();
+    for (const auto& path : blocks.load_stats) files.push_back(path.filename().string());
+    return {{"statistics", std::move(files)}};
+  }
+  const CalibrationData& data = blocks.data;
+  return {{"text", std::filesystem::path(data.source).filename().string()},
+          {"text_sha256", data.text_sha256},
+          {"samples", data.windows.size()},
+          {"length", data.length},
+          {"seed", data.seed}};
+}
+
 Json metadata_of(const ImportedModel& model, const CheckpointOptions& options,
-                 const std::filesystem::path& folder, const CheckpointResult& result) {
+                 const BlockOptions& blocks, const std::filesystem::path& folder,
+                 const CheckpointResult& result) {
   Json metadata = Json::object();
-  metadata["config"] = config_to_json(model.config);
+  metadata["config"] = config_to_json(written_config(model.config, blocks));
   metadata["generation"] = generation_to_json(model.generation);
   metadata["chat_template"] = model.chat_template;
   metadata["tokenizer"] = model.has_tokenizer;
-  metadata["provenance"] = {
+  Json& provenance = metadata["provenance"];
+  provenance = {
       {"tool", std::string("leq-quantize ") + kVersion},
       {"source", folder.filename().empty() ? folder.parent_path().filename().string()
                                            : folder.filename().string()},
       {"checkpoint", model.description},
       {"type", options.type},
-      {"method", require_scheme(options.type, "--type").is_float() ? "none" : "absmax"},
-      {"act", options.act == ActChoice::none ? "none" : "auto"},
+      {"method", require_scheme(options.type, "--type").is_float() ? "none" : options.method},
+      {"act", act_choice_name(options.act)},
       {"worst_error", result.worst_error},
       {"worst_tensor", result.worst_tensor}};
+  if (blocks.fold) provenance["fold"] = blocks.fold->name;
+  if (blocks.rotation_seed) provenance["rotation_seed"] = *blocks.rotation_seed;
+  if (wants_blocks(model.config, blocks)) provenance["calibration"] = calibration_json(blocks);
   return metadata;
 }
 
 }  // namespace
 
+std::vector<CheckpointMethod> checkpoint_methods() {
+  std::vector<CheckpointMethod> methods;
+  for (const QuantMethod& method : quant_methods()) {
+    methods.push_back(
+        {std::string(method.name), std::string(method.summary), type_of(method.name)});
+  }
+  methods.push_back(
+      {kSmoothQuant, "sizes of input channels moved into the weights", type_of(kSmoothQuant)});
+  methods.push_back({kAwq, "channels that matter scaled up, groups clipped", type_of(kAwq)});
+  return methods;
+}
+
 CheckpointResult quantize_checkpoint(
     const std::filesystem::path& folder, const std::filesystem::path& output,
     const CheckpointOptions& options,
     const std::function<void(std::int64_t, std::int64_t)>& progress) {
-  const QuantScheme type = require_scheme(options.type, "--type");
+  require_scheme(options.type, "--type");
   const ImportedModel model = import_hf(folder);
   LeqWriter writer(output);
-  const QuantizeOptions quantize = {type, options.act, model.config.tied, options.threads};
-  const QuantizeResult written = write_tensors(writer, model.tensors, quantize, progress);
+  BlockOptions blocks = block_options(options, model, output);
+  WriteOptions write = {blocks.plan, nullptr, options.threads};
+  std::optional<PartialRun> partial;
+  if (wants_blocks(model.config, blocks)) {
+    if (blocks.load_stats.empty()) {
+      blocks.data =
+          calibration_data(options.calibration, Tokenizer(model.tokenizer), model.config.context);
+      if (!blocks.data.note.empty()) options.say("calibration " + blocks.data.note);
+    }
+    blocks.progress = progress;
+    partial = quantize_blocks(model.config, model.tensors, blocks);
+    write.blocks = &*partial;
+  }
+  const auto report = [&](std::int64_t done, std::int64_t total) {
+    if (!partial) progress(done, total);
+  };
+  const QuantizeResult written = write_tensors(writer, model.tensors, write, report);
   for (const NamedBlob& table : tokenizer_tables(model.tokenizer)) {
     writer.add_blob(table.name, table.bytes);
   }
@@ -50,7 +146,8 @@ CheckpointResult quantize_checkpoint(
       static_cast<double>(written.tensor_bytes) * 8.0 / static_cast<double>(result.parameters);
   result.worst_error = written.worst_error;
   result.worst_tensor = written.worst_tensor;
-  result.file_bytes = writer.finish(metadata_of(model, options, folder, result));
+  result.file_bytes = writer.finish(metadata_of(model, options, blocks, folder, result));
+  if (partial) partial->remove();
   return result;
 }
 

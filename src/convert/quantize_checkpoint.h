@@ -4,16 +4,36 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
-#include "quantize/quantize_model.h"
+#include "quantize/calibration_data.h"
+#include "quantize/quantize_blocks.h"
+#include "quantize/tensor_plan.h"
 
 namespace leq {
 
 struct CheckpointOptions {
   std::string type = "int8";  // a scheme's name
   ActChoice act = ActChoice::automatic;
-  int threads = 0;  // 0 = one for each usable core
+  int threads = 0;                // 0 = one for each usable core
+  std::string method = "absmax";  // of checkpoint_methods()
+  MethodOptions method_options = {};
+  std::vector<TypeOverride> overrides = {};
+  // In place of the one that type, act, method and overrides make: a search's or a recipe's.
+  TensorPlanner plan = {};
+  std::optional<FoldMethod> fold = {};  // in place of the method's own
+  std::optional<std::uint64_t> rotation_seed = {};
+  CalibrationRequest calibration = {};
+  std::vector<std::filesystem::path> load_stats = {};
+  std::filesystem::path save_stats = {};
+  bool true_sequential = true;
+  bool correct_bias = true;
+  std::uint64_t max_ram = 0;  // bytes; 0 = no limit
+  bool resume = false;
+  std::function<bool()> stop = [] { return false; };
+  std::function<void(const std::string& line)> say = [](const auto&) {};
 };
 
 struct CheckpointResult {
@@ -25,8 +45,17 @@ struct CheckpointResult {
   std::string worst_tensor;
 };
 
-// Reads tensor by tensor and writes `output` complete or not at all. `progress(done, total)` counts
-// tensors. Throws Error as import_hf and write_tensors do.
+// What --method takes: who picks the codes, and which type goes with it unless told.
+struct CheckpointMethod {
+  std::string name;
+  std::string summary;
+  std::string type;
+};
+std::vector<CheckpointMethod> checkpoint_methods();
+
+// Writes `output` complete or not at all; a run with calibration keeps its finished blocks in
+// OUTPUT.partial until then. `progress(done, total)` counts steps. Throws Error as import_hf,
+// make_planner, quantize_blocks and write_tensors do.
 CheckpointResult quantize_checkpoint(
     const std::filesystem::path& folder, const std::filesystem::path& output,
     const CheckpointOptions& options,

@@ -13,24 +13,31 @@
 #include "base/error.h"
 #include "base/half.h"
 #include "base/random.h"
+#include "tensor/nf4.h"
+#include "tensor/plane_writer.h"
 
 namespace leq {
 namespace {
 
-constexpr std::int64_t kBlockColumns = 128;
 constexpr std::int64_t kSumColumns = 32;  // the finest group
 constexpr std::uint32_t kBlocks = 128;    // 1 MB of int8: stays in the L2 cache
 constexpr std::size_t kPoolFloats = 1 << 17;
 
-struct CodeBlock {
-  std::vector<std::uint8_t> bytes;  // as a panel holds them
+struct RandomBlock {
+  std::vector<std::uint8_t>
+      bytes;  // as a panel holds them; of 3 bits first one plane, then the other
   std::array<std::array<std::int32_t, 64>, kBlockColumns / kSumColumns> sums{};  // [part][row]
 };
 
-CodeBlock random_block(int bits, Random& random) {
-  CodeBlock block;
-  block.bytes.resize(static_cast<std::size_t>(64 * kBlockColumns * bits / 8));
-  if (bits != 8) {  // any bits are codes; sums are stored for 8-bit weights only
+// Any bits are codes but for int8, the only one with stored sums and without the code -128.
+bool has_free_bits(const QuantScheme& scheme) {
+  return scheme.bits != 8 || scheme.kind != CodeKind::int_;
+}
+
+RandomBlock random_block(const QuantScheme& scheme, Random& random) {
+  RandomBlock block;
+  block.bytes.resize(static_cast<std::size_t>(64 * kBlockColumns * scheme.bits / 8));
+  if (has_free_bits(scheme)) {
     for (auto& byte : block.bytes) byte = static_cast<std::uint8_t>(random.bits() >> 24);
     return block;
   }
@@ -43,10 +50,10 @@ CodeBlock random_block(int bits, Random& random) {
   return block;
 }
 
-std::vector<CodeBlock> random_blocks(int bits) {
-  Random random(0x5eed0000u + static_cast<std::uint64_t>(bits));
-  std::vector<CodeBlock> blocks;
-  for (std::uint32_t i = 0; i < kBlocks; ++i) blocks.push_back(random_block(bits, random));
+std::vector<RandomBlock> random_blocks(const QuantScheme& scheme) {
+  Random random(0x5eed0000u + static_cast<std::uint64_t>(scheme.bits));
+  std::vector<RandomBlock> blocks;
+  for (std::uint32_t i = 0; i < kBlocks; ++i) blocks.push_back(random_block(scheme, random));
   return blocks;
 }
 
@@ -67,9 +74,12 @@ std::vector<std::byte> random_floats(CodeKind kind, std::int64_t columns) {
   return bytes;
 }
 
-// Standard deviation of uniform codes.
-float code_deviation(int bits) {
-  const auto steps = static_cast<float>((1 << bits) - (bits == 8 ? 1 : 0));
+// Standard deviation of numbers with random codes and a scale of 1. Zero points of uint are near
+// the middle.
+float code_deviation(const QuantScheme& scheme) {
+  if (scheme.kind == CodeKind::nf4) return 0.5f;
+  if (scheme.kind == CodeKind::b1) return 1.0f;
+  const auto steps = static_cast<float>((1 << scheme.bits) - (has_free_bits(scheme) ? 0 : 1));
   return steps / std::sqrt(12.0f);
 }
 
@@ -83,17 +93,18 @@ std::byte* plane_of(const StoredTensor& tensor, std::string_view name, std::byte
 // One integer matrix; panels are filled by themselves.
 class MatrixFiller {
  public:
-  MatrixFiller(StoredTensor& tensor, std::uint64_t key, const std::vector<CodeBlock>& blocks,
+  MatrixFiller(StoredTensor& tensor, std::uint64_t key, const std::vector<RandomBlock>& blocks,
                std::byte* memory)
       : view_(tensor.view),
         key_(key),
         blocks_(blocks),
         codes_(plane_of(tensor, "codes", memory)),
         scales_(plane_of(tensor, "scales", memory)),
+        zeros_(plane_of(tensor, "zeros", memory)),
         sums_(plane_of(tensor, "sums", memory)) {
     const bool embedding = tensor.name == "token_embedding";
     const float fan_in = embedding ? 1.0f : static_cast<float>(view_.columns);
-    scale_ = 1.0f / (code_deviation(view_.scheme.bits) * std::sqrt(fan_in));
+    scale_ = 1.0f / (code_deviation(view_.scheme) * std::sqrt(fan_in));
     if (grouped()) {
       int exponent = 0;
       std::frexp(scale_, &exponent);
@@ -102,21 +113,25 @@ class MatrixFiller {
   }
 
   void panel(std::int64_t panel) const {
-    const std::int64_t blocks = view_.columns / kBlockColumns;
-    const std::size_t block_bytes = blocks_[0].bytes.size();
-    for (std::int64_t i = 0; i < blocks; ++i) {
-      const CodeBlock& block = blocks_[random(panel, i, 0) % kBlocks];
-      std::memcpy(codes_ + static_cast<std::size_t>(panel * blocks + i) * block_bytes,
-                  block.bytes.data(), block_bytes);
-      if (sums_ != nullptr) add_sums(block, panel, i);
+    put_codes(panel);
+    switch (view_.scheme.kind) {
+      case CodeKind::nf4:
+        put_nf4_sizes(panel);
+        break;
+      case CodeKind::b1:
+        put_b1_numbers(panel);
+        break;
+      default:
+        put_scales(panel);
+        if (zeros_ != nullptr) put_zeros(panel);
+        break;
     }
-    put_scales(panel);
     if (view_.rows - panel * 64 < 64) clear_pads(panel);
   }
 
  private:
   bool grouped() const { return view_.scheme.scaling == Scaling::group; }
-  bool sums_by_row() const { return !grouped() && view_.act == ActKind::row; }
+  bool sums_by_row() const { return sums_are_per_row(view_.scheme, view_.act); }
   std::int64_t sum_columns() const { return sum_group(view_.scheme, view_.act, view_.columns); }
 
   std::uint32_t random(std::int64_t panel, std::int64_t i, std::uint32_t what) const {
@@ -125,8 +140,65 @@ class MatrixFiller {
            8;
   }
 
+  void put_codes(std::int64_t panel) const {
+    const CodePlanes planes = code_planes(view_.scheme, view_.rows, view_.columns);
+    const auto low_bytes = static_cast<std::size_t>(64 * kBlockColumns * planes.low_bits / 8);
+    const std::int64_t blocks = view_.columns / kBlockColumns;
+    for (std::int64_t i = 0; i < blocks; ++i) {
+      const RandomBlock& block = blocks_[random(panel, i, 0) % kBlocks];
+      const std::int64_t column = i * kBlockColumns;
+      std::memcpy(codes_ + panel_byte(planes.low_bits, view_.columns, panel * 64, column),
+                  block.bytes.data(), low_bytes);
+      if (planes.high_bits > 0) {
+        std::memcpy(codes_ + planes.high_at +
+                        panel_byte(planes.high_bits, view_.columns, panel * 64, column),
+                    block.bytes.data() + low_bytes, block.bytes.size() - low_bytes);
+      }
+      if (sums_ != nullptr) add_sums(block, panel, i);
+    }
+  }
+
+  // Zero points in the middle half of the codes; 0 for rows that were added.
+  void put_zeros(std::int64_t panel) const {
+    const std::int64_t groups = grouped() ? view_.columns / view_.scheme.group : 1;
+    const std::uint32_t quarter = (1u << view_.scheme.bits) / 4;
+    for (std::int64_t i = 0; i < groups * 64; ++i) {
+      const bool pad = panel * 64 + i % 64 >= view_.rows;
+      const std::uint32_t zero = quarter + random(panel, i, 3) % (2 * quarter);
+      zeros_[panel * groups * 64 + i] = static_cast<std::byte>(pad ? 0 : zero);
+    }
+  }
+
+  // Sizes from scale_ on, up to twice that.
+  void put_nf4_sizes(std::int64_t panel) const {
+    const std::int64_t blocks = view_.columns / kNf4Block;
+    for (std::int64_t i = 0; i < blocks * 64; ++i) {
+      const bool pad = panel * 64 + i % 64 >= view_.rows;
+      zeros_[panel * blocks * 64 + i] = static_cast<std::byte>(pad ? 0 : random(panel, i, 3) % 256);
+    }
+    const std::int64_t parts = (view_.columns + kNf4SizeColumns - 1) / kNf4SizeColumns;
+    const float pair[2] = {scale_ * 0.7f, scale_ * 0.6f / 255.0f};
+    for (std::int64_t i = 0; i < parts; ++i) {
+      std::memcpy(scales_ + (panel * parts + i) * 8, pair, sizeof pair);
+    }
+  }
+
+  // Means near 0, sizes near scale_; every sixteenth column is salient.
+  void put_b1_numbers(std::int64_t panel) const {
+    const std::int64_t blocks = view_.columns / kBlockColumns;
+    for (std::int64_t i = 0; i < blocks * 64 * 8; ++i) {
+      const bool pad = panel * 64 + i / 8 % 64 >= view_.rows;
+      const float spread = static_cast<float>(random(panel, i, 1)) * 0x1p-24f;
+      const float number = i % 2 == 0 ? 0.2f * (spread - 0.5f) : 0.5f + spread;
+      const std::uint16_t half = f32_to_f16(pad ? 0.0f : number * scale_ / view_.scale_mul);
+      std::memcpy(scales_ + (panel * blocks * 64 * 8 + i) * 2, &half, 2);
+    }
+    if (panel != 0) return;
+    for (std::int64_t i = 0; i < view_.columns / 8; ++i) zeros_[i] = std::byte(i % 2);
+  }
+
   // The memory is zero before the first block of a panel adds to it.
-  void add_sums(const CodeBlock& block, std::int64_t panel, std::int64_t at) const {
+  void add_sums(const RandomBlock& block, std::int64_t panel, std::int64_t at) const {
     for (std::size_t part = 0; part < block.sums.size(); ++part) {
       for (std::size_t row = 0; row < 64; ++row) {
         if (sums_by_row()) {
@@ -165,14 +237,22 @@ class MatrixFiller {
     }
   }
 
+  void clear_rows(std::byte* plane, int bits, std::int64_t panel, std::uint8_t value) const {
+    const auto rows = static_cast<std::size_t>(view_.rows - panel * 64);
+    const std::int64_t end = panel_byte(bits, view_.columns, (panel + 1) * 64, 0);
+    for (std::int64_t at = panel_byte(bits, view_.columns, panel * 64, 0); at < end; at += 256) {
+      std::memset(plane + at + rows * 4, value, 256 - rows * 4);
+    }
+  }
+
   // Rows behind the last one: codes of value 0, sums 0.
   void clear_pads(std::int64_t panel) const {
     const auto rows = static_cast<std::size_t>(view_.rows - panel * 64);
-    const auto panel_bytes = static_cast<std::size_t>(64 * view_.columns * view_.scheme.bits / 8);
-    const int zero = view_.scheme.bits == 8 ? 0 : 0x88;
-    std::byte* codes = codes_ + static_cast<std::size_t>(panel) * panel_bytes;
-    for (std::size_t at = 0; at < panel_bytes; at += 256) {
-      std::memset(codes + at + rows * 4, zero, 256 - rows * 4);
+    const CodePlanes planes = code_planes(view_.scheme, view_.rows, view_.columns);
+    const ZeroBytes zero = zero_bytes(view_.scheme);
+    clear_rows(codes_, planes.low_bits, panel, zero.low);
+    if (planes.high_bits > 0) {
+      clear_rows(codes_ + planes.high_at, planes.high_bits, panel, zero.high);
     }
     if (sums_ == nullptr) return;
     const std::size_t groups =
@@ -186,9 +266,10 @@ class MatrixFiller {
 
   WeightView& view_;
   std::uint64_t key_;
-  const std::vector<CodeBlock>& blocks_;
+  const std::vector<RandomBlock>& blocks_;
   std::byte* codes_;
   std::byte* scales_;
+  std::byte* zeros_;
   std::byte* sums_;
   float scale_ = 1.0f;
 };
@@ -218,7 +299,7 @@ void fill_float_rows(const WeightView& view, std::uint64_t key, std::int64_t pan
 }  // namespace
 
 void fill_random(std::vector<StoredTensor>& tensors, std::byte* memory, ThreadPool& pool) {
-  std::map<int, std::vector<CodeBlock>> blocks;                                // by bits
+  std::map<std::pair<CodeKind, int>, std::vector<RandomBlock>> blocks;         // by kind, bits
   std::map<std::pair<CodeKind, std::int64_t>, std::vector<std::byte>> floats;  // by kind, columns
   std::uint64_t key = 0;
   for (StoredTensor& tensor : tensors) {
@@ -243,8 +324,8 @@ void fill_random(std::vector<StoredTensor>& tensors, std::byte* memory, ThreadPo
     }
     require(view.columns % kBlockColumns == 0, tensor.name, ": synthetic weights of ", view.columns,
             " columns: expected a multiple of ", kBlockColumns);
-    auto& known = blocks[view.scheme.bits];
-    if (known.empty()) known = random_blocks(view.scheme.bits);
+    auto& known = blocks[{view.scheme.kind, view.scheme.bits}];
+    if (known.empty()) known = random_blocks(view.scheme);
     const MatrixFiller filler(tensor, key, known, memory);
     pool.run(panels, [&](std::int64_t panel, int) { filler.panel(panel); });
   }

@@ -74,14 +74,39 @@ WeightView read_view(const Json& entry, const Shape& shape, const std::string& w
   const auto act_text = json_get<std::string>(entry, "act", where);
   const auto act = parse_act(act_text);
   require(act.has_value(), where, ": unknown act \"", printable(act_text),
-          "\", this leq knows none, row and g128; use a newer leq");
+          "\", this leq knows none, row, g128, tensor and online; use a newer leq");
   view.act = *act;
+  require(view.act == ActKind::none || view.scheme.is_integer() || view.scheme.is_float(), where,
+          ": ", scheme_name(view.scheme), " weights take f32 inputs, act ", act_text, " found");
   view.rows = shape.size() == 2 ? shape[0] : 1;
   view.columns = shape.back();
   view.scale_mul = json_get_or<float>(entry, "scale_mul", 1.0f, where);
   require(std::isfinite(view.scale_mul) && view.scale_mul > 0, where,
           ": \"scale_mul\" should be a positive number");
   return view;
+}
+
+// The keys that only some acts have.
+void read_act_keys(const Json& entry, const std::string& where, StoredTensor& tensor) {
+  const ActKind act = tensor.view.act;
+  require(act == ActKind::tensor || !entry.contains("act_scale"), where,
+          ": \"act_scale\" belongs to act tensor, found act ", act_name(act));
+  require(act == ActKind::online || !entry.contains("online"), where,
+          ": \"online\" belongs to act online, found act ", act_name(act));
+  if (act == ActKind::tensor) {
+    const auto scale = json_get<double>(entry, "act_scale", where);
+    require(scale >= double{kSmallestActScale} && scale <= double{kLargestActScale}, where,
+            ": \"act_scale\" is ", scale, ", expected ", kSmallestActScale, " to ",
+            kLargestActScale);
+    tensor.act_scale = static_cast<float>(scale);
+  }
+  if (act == ActKind::online) {
+    const auto text = json_get_or<std::string>(entry, "online", "safe", where);
+    const auto mode = parse_online_mode(text);
+    require(mode.has_value(), where, ": unknown online mode \"", printable(text),
+            "\", this leq knows safe and streaming; use a newer leq");
+    tensor.online_mode = *mode;
+  }
 }
 
 std::vector<StoredPlane> read_planes(const Json& entry, const WeightView& view,
@@ -117,6 +142,7 @@ StoredTensor read_tensor(const std::string& name, const Json& entry, std::uint64
   tensor.name = name;
   tensor.shape = read_shape(entry, where);
   tensor.view = read_view(entry, tensor.shape, where);
+  read_act_keys(entry, where, tensor);
   tensor.planes = read_planes(entry, tensor.view, data_end, where);
   tensor.method = json_get_or<std::string>(entry, "method", "", where);
   tensor.error = json_get_or<double>(entry, "error", 0, where);
@@ -147,17 +173,21 @@ void require_no_overlap(const LeqIndex& index, std::string_view source) {
   }
 }
 
+// What a file may call for in "requires": without it a reader would compute something else.
+constexpr std::array<std::string_view, 1> kFeatures = {"rotation"};
+
 // Requirements are how a later minor version says that a reader must know something to use a file.
 void require_no_unknown_features(const Json& json, std::string_view source) {
   const Json& leq = table(json, "leq", source);
   const auto features = leq.find("requires");
   require(features != leq.end() && features->is_array(), source,
           ": the list \"requires\" is missing");
-  if (features->empty()) return;
-  const Json& first = features->front();
-  fail(source, ": needs the feature \"",
-       first.is_string() ? printable(first.get<std::string>()) : first.type_name(),
-       "\", which this leq does not have; use a newer leq");
+  for (const Json& feature : *features) {
+    const std::string name = feature.is_string() ? feature.get<std::string>() : feature.type_name();
+    require(feature.is_string() && std::ranges::find(kFeatures, name) != kFeatures.end(), source,
+            ": needs the feature \"", printable(name),
+            "\", which this leq does not have; use a newer leq");
+  }
 }
 
 }  // namespace

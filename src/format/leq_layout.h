@@ -12,6 +12,10 @@
 
 namespace leq {
 
+// Limits of act_scale: its inverse and its products with weight scales stay normal numbers.
+inline constexpr float kSmallestActScale = 1e-20f;
+inline constexpr float kLargestActScale = 1e20f;
+
 inline constexpr std::array<char, 8> kLeqMagic = {'\x89', 'L', 'E', 'Q', '\r', '\n', '\x1a', '\n'};
 inline constexpr std::uint32_t kLeqMajor = 1;  // another major version is refused
 inline constexpr std::uint32_t kLeqMinor = 0;  // a larger minor version is read

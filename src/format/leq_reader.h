@@ -30,8 +30,10 @@ struct StoredTensor {
   Shape shape;  // 1 or 2 dimensions; a vector [n] has a view of 1 row and n columns
   WeightView view;
   std::vector<StoredPlane> planes;
-  std::string method;  // "absmax", "none" for floats
-  double error = 0;    // relative squared error of the weights, 0 for floats
+  std::string method;   // "absmax", "none" for floats
+  double error = 0;     // relative squared error of the weights, 0 for floats
+  float act_scale = 0;  // act tensor: the step between two codes of the inputs, > 0
+  OnlineMode online_mode = OnlineMode::safe;  // act online
   std::uint64_t bytes() const;
 };
 

@@ -41,6 +41,7 @@ struct LeqWriter::State {
   AtomicFile file;
   Json tensors = Json::object();
   Json blobs = Json::object();
+  Json requirements = Json::array();
 };
 
 LeqWriter::LeqWriter(const std::filesystem::path& path) : state_(std::make_unique<State>(path)) {}
@@ -48,7 +49,7 @@ LeqWriter::LeqWriter(const std::filesystem::path& path) : state_(std::make_uniqu
 LeqWriter::~LeqWriter() = default;
 
 void LeqWriter::add_tensor(const std::string& name, const Shape& shape, const PackedWeight& weight,
-                           const std::string& method, double error) {
+                           const TensorFacts& facts) {
   const std::string where = state_->name + ": tensor " + printable(name);
   require(!first_invalid_utf8(name), where, ": the name is no valid UTF-8");
   require(!state_->tensors.contains(name), where, ": is added twice");
@@ -56,7 +57,11 @@ void LeqWriter::add_tensor(const std::string& name, const Shape& shape, const Pa
       shape.size() == 1 ? Shape{weight.columns} : Shape{weight.rows, weight.columns};
   require(shape == expected && (shape.size() == 2 || weight.rows == 1), where, ": shape ",
           shape_text(shape), ", but the weight is ", weight.rows, " x ", weight.columns);
-  require(std::isfinite(error), where, ": the quantization error is not finite");
+  require(std::isfinite(facts.error), where, ": the quantization error is not finite");
+  const bool fixed = weight.act == ActKind::tensor;
+  require(!fixed || (facts.act_scale >= kSmallestActScale && facts.act_scale <= kLargestActScale),
+          where, ": act tensor needs an act_scale from ", kSmallestActScale, " to ",
+          kLargestActScale, ", found ", facts.act_scale);
   const PlaneBytes bytes = plane_bytes(weight.scheme, weight.act, weight.rows, weight.columns);
   const std::array<std::pair<const char*, std::pair<const std::vector<std::byte>*, std::uint64_t>>,
                    4>
@@ -67,10 +72,12 @@ void LeqWriter::add_tensor(const std::string& name, const Shape& shape, const Pa
   Json entry = {{"shape", shape},
                 {"scheme", scheme_name(weight.scheme)},
                 {"act", act_name(weight.act)},
-                {"method", method},
-                {"error", error},
+                {"method", facts.method},
+                {"error", facts.error},
                 {"planes", Json::object()}};
   if (weight.scheme.scaling == Scaling::group) entry["scale_mul"] = weight.scale_mul;
+  if (fixed) entry["act_scale"] = facts.act_scale;
+  if (weight.act == ActKind::online) entry["online"] = online_mode_name(facts.online_mode);
   for (const auto& [plane, content] : planes) {
     const auto& [stored, size] = content;
     require(stored->size() == size, where, ", plane ", plane, ": expected ", size, " bytes, found ",
@@ -95,12 +102,27 @@ void LeqWriter::copy_tensor(const LeqReader& from, const StoredTensor& tensor) {
   state_->tensors[tensor.name] = std::move(entry);
 }
 
+void LeqWriter::describe(const std::string& name, const Json& more) {
+  const auto entry = state_->tensors.find(name);
+  require(entry != state_->tensors.end(), state_->name, ": tensor ", printable(name),
+          ": is described before it is added");
+  for (const auto& [key, value] : more.items()) {
+    require(!entry->contains(key), state_->name, ": tensor ", printable(name), ": key \"",
+            printable(key), "\" is there already");
+    (*entry)[key] = value;
+  }
+}
+
 void LeqWriter::add_blob(const std::string& name, std::span<const std::byte> bytes) {
   require(!first_invalid_utf8(name), state_->name, ": blob ", printable(name),
           ": the name is no valid UTF-8");
   require(!state_->blobs.contains(name), state_->name, ": blob ", printable(name),
           " is added twice");
   state_->blobs[name] = state_->append(bytes);
+}
+
+void LeqWriter::add_requirement(const std::string& feature) {
+  state_->requirements.push_back(feature);
 }
 
 std::uint64_t LeqWriter::finish(const Json& metadata) {
@@ -110,7 +132,7 @@ std::uint64_t LeqWriter::finish(const Json& metadata) {
     require(!metadata.contains(key), state_->name, ": metadata may not have the key \"", key, "\"");
   }
   Json json = metadata;
-  json["leq"] = {{"requires", Json::array()}};
+  json["leq"] = {{"requires", state_->requirements}};
   json["tensors"] = state_->tensors;
   json["blobs"] = state_->blobs;
   std::string text;

@@ -13,6 +13,14 @@
 
 namespace leq {
 
+// What a file says of a tensor beside its numbers.
+struct TensorFacts {
+  std::string method = "none";  // who chose the codes; "none" for floats
+  double error = 0;             // relative squared error of the weights
+  float act_scale = 0;          // act tensor: the step between two codes of the inputs
+  OnlineMode online_mode = OnlineMode::safe;  // act online
+};
+
 class LeqWriter {
  public:
   explicit LeqWriter(const std::filesystem::path& path);
@@ -20,10 +28,18 @@ class LeqWriter {
 
   // `shape` has 1 or 2 dimensions; weight.rows x weight.columns must match it (1 x n for a vector).
   void add_tensor(const std::string& name, const Shape& shape, const PackedWeight& weight,
-                  const std::string& method, double error);
+                  const TensorFacts& facts);
+  void add_tensor(const std::string& name, const Shape& shape, const PackedWeight& weight,
+                  const std::string& method, double error) {
+    add_tensor(name, shape, weight, TensorFacts{.method = method, .error = error});
+  }
+  // Adds keys to what the file says of a tensor that was added; those of add_tensor stay.
+  void describe(const std::string& name, const nlohmann::json& more);
   // Copies a tensor as another file stores it, with all that its JSON says of it.
   void copy_tensor(const LeqReader& from, const StoredTensor& tensor);
   void add_blob(const std::string& name, std::span<const std::byte> bytes);
+  // Names something that a reader must know to use the file: "rotation".
+  void add_requirement(const std::string& feature);
   // Adds the JSON (metadata keys beside "tensors" and "blobs"), the preamble, syncs and renames.
   // Returns the size of the file.
   std::uint64_t finish(const nlohmann::json& metadata);

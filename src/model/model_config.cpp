@@ -1,6 +1,7 @@
 #include "model/model_config.h"
 
 #include <array>
+#include <bit>
 #include <cmath>
 
 #include "base/error.h"
@@ -102,6 +103,24 @@ void check_scaling(const RopeScaling& scaling, std::int64_t head_dim, std::strin
           ": rope_scaling dynamic needs a head_dim above 2");
 }
 
+Rotation rotation_from_json(const Json& json, std::string_view source) {
+  const std::string place = std::string(source) + ": rotation";
+  Rotation rotation;
+  rotation.seed = json_get<std::uint64_t>(json, "seed", place);
+  rotation.block = json_get<std::int64_t>(json, "block", place);
+  // 0 means "no rotation" in memory only: a file says so by leaving the key out.
+  require(rotation.block != 0, place, ": block = 0: expected a power of two");
+  return rotation;
+}
+
+void check_rotation(const Rotation& rotation, std::int64_t width, std::string_view source) {
+  if (rotation.block == 0) return;
+  require(rotation.block >= 2 && std::has_single_bit(static_cast<std::uint64_t>(rotation.block)) &&
+              width % rotation.block == 0,
+          source, ": rotation block = ", rotation.block,
+          ": expected a power of two from 2 that divides the width ", width);
+}
+
 }  // namespace
 
 std::string_view rope_scaling_name(RopeScalingKind kind) {
@@ -117,6 +136,9 @@ Json config_to_json(const ModelConfig& config) {
                {"windows", config.windows}};
   for (const auto& field : kCounts) json[field.name] = config.*field.member;
   for (const auto& field : kFlags) json[field.name] = config.*field.member;
+  if (config.rotation.block > 0) {
+    json["rotation"] = {{"seed", config.rotation.seed}, {"block", config.rotation.block}};
+  }
   return json;
 }
 
@@ -145,6 +167,10 @@ ModelConfig config_from_json(const Json& json, std::string_view source) {
       config.windows.push_back(static_cast<std::int32_t>(value));
     }
   }
+  const auto rotation = json.find("rotation");
+  if (rotation != json.end() && !rotation->is_null()) {
+    config.rotation = rotation_from_json(*rotation, source);
+  }
   check_config(config, source);
   return config;
 }
@@ -168,6 +194,7 @@ void check_config(const ModelConfig& config, std::string_view source) {
   require(config.windows.empty() || std::ssize(config.windows) == config.layers, source,
           ": windows for ", config.windows.size(), " layers, the model has ", config.layers);
   check_scaling(config.rope_scaling, config.head_dim, source);
+  check_rotation(config.rotation, config.width, source);
 }
 
 std::string describe(const ModelConfig& config) {
@@ -189,6 +216,9 @@ std::string describe(const ModelConfig& config) {
   if (windowed > 0) {
     text += ", window " + std::to_string(window) + " on " + std::to_string(windowed) + " layers";
   }
+  if (config.rotation.block > 0) {
+    text += ", rotated in blocks of " + std::to_string(config.rotation.block);
+  }
   return text + (config.tied ? ", tied head" : "");
 }
 
@@ -202,13 +232,16 @@ std::int64_t block_linear_parameters(const ModelConfig& config) {
 std::int64_t parameter_count(const ModelConfig& config) {
   const std::int64_t query = config.heads * config.head_dim;
   const std::int64_t key = config.kv_heads * config.head_dim;
-  const std::int64_t norm = config.norm == NormKind::layer ? 2 * config.width : config.width;
-  std::int64_t per_layer = 2 * norm;
+  const auto norm = [&](NormKind kind) {
+    return kind == NormKind::layer ? 2 * config.width : config.width;
+  };
+  std::int64_t per_layer = 2 * norm(config.block_norm());
   if (config.qkv_bias) per_layer += query + 2 * key;
   if (config.output_bias) per_layer += config.width;
   if (config.mlp_bias) per_layer += (config.gated ? 2 : 1) * config.hidden + config.width;
   if (config.qk_norm) per_layer += 2 * config.head_dim;
-  std::int64_t count = block_linear_parameters(config) + config.layers * per_layer + norm;
+  std::int64_t count =
+      block_linear_parameters(config) + config.layers * per_layer + norm(config.norm);
   count += config.vocab * config.width * (config.tied ? 1 : 2);
   if (!config.rotary) count += config.context * config.width;
   return count;

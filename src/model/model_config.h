@@ -31,17 +31,25 @@ struct RopeScaling {
   bool operator==(const RopeScaling&) const = default;
 };
 
+// The residual stream is kept rotated between the embedding and the final norm (model/rotation.h).
+struct Rotation {
+  std::uint64_t seed = 0;  // of the random signs
+  std::int64_t block = 0;  // columns that one Hadamard matrix mixes; 0 = no rotation
+
+  bool operator==(const Rotation&) const = default;
+};
+
 struct ModelConfig {
-  std::string family;         // "llama", for people
-  std::int64_t layers = 0;    // L
-  std::int64_t width = 0;     // W, hidden_size
-  std::int64_t heads = 0;     // H
-  std::int64_t kv_heads = 0;  // H_kv
-  std::int64_t head_dim = 0;  // d
-  std::int64_t hidden = 0;    // F, intermediate_size
-  std::int64_t vocab = 0;     // V
-  std::int64_t context = 0;   // positions that the model was made for
-  NormKind norm = NormKind::rms;
+  std::string family;             // "llama", for people
+  std::int64_t layers = 0;        // L
+  std::int64_t width = 0;         // W, hidden_size
+  std::int64_t heads = 0;         // H
+  std::int64_t kv_heads = 0;      // H_kv
+  std::int64_t head_dim = 0;      // d
+  std::int64_t hidden = 0;        // F, intermediate_size
+  std::int64_t vocab = 0;         // V
+  std::int64_t context = 0;       // positions that the model was made for
+  NormKind norm = NormKind::rms;  // of all norms; block_norm() tells those of the blocks
   float norm_eps = 1e-5f;
   bool rotary = true;  // false: learned positions
   double rope_theta = 10000.0;
@@ -54,10 +62,14 @@ struct ModelConfig {
   bool tied = false;  // the head is the token embedding
   std::vector<std::int32_t>
       windows;  // [L] positions that a query sees, 0 = all; empty = all layers 0
+  Rotation rotation;
 
   int window(std::int64_t layer) const {
     return windows.empty() ? 0 : windows[static_cast<std::size_t>(layer)];
   }
+  // A rotated stream carries no mean and no two channels that gains could tell apart: the norms of
+  // its blocks are plain RMS norms, whatever the final norm is.
+  NormKind block_norm() const { return rotation.block > 0 ? NormKind::rms : norm; }
   bool operator==(const ModelConfig&) const = default;
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
+
 namespace leq {
 
 Session::Session(const Model& model, Backend& backend, const RunLimits& limits)
@@ -15,7 +17,13 @@ Session::Session(const ModelConfig& config, Weights weights, std::uint64_t weigh
       limits_(limits),
       plan_(plan_memory(weight_bytes, config, weights_, backend, limits)),
       cache_(backend, kv_shape(config, limits)),
-      transformer_(config, weights_, backend, forward_limits(limits)) {}
+      transformer_(config, weights_, backend, forward_limits(limits)) {
+  const auto online = transformer_.online();
+  require(online.empty() || limits.sequences == 1, "-np ", limits.sequences, ": ",
+          online.empty() ? std::string() : online[0].linear->name,
+          " has act online, which remembers the inputs of one sequence; use -np 1, or quantize",
+          " with --act row");
+}
 
 std::span<const float> Session::feed(std::int32_t sequence, std::span<const Token> tokens) {
   const auto chunk = static_cast<std::size_t>(limits_.batch_tokens);

@@ -18,7 +18,7 @@ class List {
       add("position_embedding", {config_.context, width}, TensorRole::position_embedding);
     }
     for (std::int64_t i = 0; i < config_.layers; ++i) layer(i);
-    norm("final_norm", width);
+    norm("final_norm", width, config_.norm);
     if (!config_.tied) add("head", {config_.vocab, width}, TensorRole::head);
     return std::move(specs_);
   }
@@ -28,16 +28,16 @@ class List {
     const auto at = [&](std::string_view part) { return layer_tensor(i, part); };
     const std::int64_t query = config_.heads * config_.head_dim;
     const std::int64_t key = config_.kv_heads * config_.head_dim;
-    norm(at("attention_norm"), config_.width);
+    norm(at("attention_norm"), config_.width, config_.block_norm());
     linear(at("q"), query, config_.width, TensorRole::qkv, config_.qkv_bias);
     linear(at("k"), key, config_.width, TensorRole::qkv, config_.qkv_bias);
     linear(at("v"), key, config_.width, TensorRole::qkv, config_.qkv_bias);
     if (config_.qk_norm) {
-      norm(at("q_norm"), config_.head_dim);
-      norm(at("k_norm"), config_.head_dim);
+      norm(at("q_norm"), config_.head_dim, config_.norm);
+      norm(at("k_norm"), config_.head_dim, config_.norm);
     }
     linear(at("o"), config_.width, query, TensorRole::o, config_.output_bias);
-    norm(at("mlp_norm"), config_.width);
+    norm(at("mlp_norm"), config_.width, config_.block_norm());
     if (config_.gated) {
       linear(at("gate"), config_.hidden, config_.width, TensorRole::gate_up, config_.mlp_bias);
     }
@@ -48,9 +48,9 @@ class List {
   void add(const std::string& name, Shape shape, TensorRole role) {
     specs_.push_back({name, std::move(shape), role});
   }
-  void norm(const std::string& name, std::int64_t width) {
+  void norm(const std::string& name, std::int64_t width, NormKind kind) {
     add(name, {width}, TensorRole::vector);
-    if (config_.norm == NormKind::layer) add(name + ".bias", {width}, TensorRole::vector);
+    if (kind == NormKind::layer) add(name + ".bias", {width}, TensorRole::vector);
   }
   void linear(const std::string& name, std::int64_t outputs, std::int64_t inputs, TensorRole role,
               bool biased) {

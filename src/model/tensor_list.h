@@ -29,6 +29,8 @@ struct TensorSpec {
   TensorRole role = TensorRole::vector;
 };
 
+// All that a file must have. Beside them it may have inv_smooth vectors (inv_smooth_tensor in
+// model/weights.h), which are bound where they are present.
 std::vector<TensorSpec> tensor_list(const ModelConfig& config);
 
 }  // namespace leq

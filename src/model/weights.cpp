@@ -20,7 +20,7 @@ class Binder {
       weights.position_embedding = matrix("position_embedding", config_.context, width);
     }
     for (std::int64_t i = 0; i < config_.layers; ++i) weights.blocks.push_back(block(i));
-    weights.final_norm = norm("final_norm", width);
+    weights.final_norm = norm("final_norm", width, config_.norm);
     weights.head =
         linear("head", {{config_.tied ? "token_embedding" : "head", config_.vocab}}, width, false);
     return weights;
@@ -37,15 +37,15 @@ class Binder {
     const std::int64_t query = config_.heads * config_.head_dim;
     const std::int64_t key = config_.kv_heads * config_.head_dim;
     Block block;
-    block.attention_norm = norm(at("attention_norm"), config_.width);
+    block.attention_norm = norm(at("attention_norm"), config_.width, config_.block_norm());
     block.qkv = linear(at("qkv"), {{at("q"), query}, {at("k"), key}, {at("v"), key}}, config_.width,
                        config_.qkv_bias);
     if (config_.qk_norm) {
-      block.q_norm = norm(at("q_norm"), config_.head_dim);
-      block.k_norm = norm(at("k_norm"), config_.head_dim);
+      block.q_norm = norm(at("q_norm"), config_.head_dim, config_.norm);
+      block.k_norm = norm(at("k_norm"), config_.head_dim, config_.norm);
     }
     block.o = linear(at("o"), {{at("o"), config_.width}}, query, config_.output_bias);
-    block.mlp_norm = norm(at("mlp_norm"), config_.width);
+    block.mlp_norm = norm(at("mlp_norm"), config_.width, config_.block_norm());
     std::vector<Part> gate_up;
     if (config_.gated) gate_up.push_back({at("gate"), config_.hidden});
     gate_up.push_back({at("up"), config_.hidden});
@@ -75,9 +75,13 @@ class Binder {
     return reinterpret_cast<const float*>(backend_.upload(found.view).codes);
   }
 
-  Norm norm(const std::string& name, std::int64_t width) {
-    const bool layer = config_.norm == NormKind::layer;
-    return {config_.norm, vector(name, width), layer ? vector(name + ".bias", width) : nullptr,
+  const float* optional_vector(const std::string& name, std::int64_t size) {
+    return find_(name) == nullptr ? nullptr : vector(name, size);
+  }
+
+  Norm norm(const std::string& name, std::int64_t width, NormKind kind) {
+    const bool layer = kind == NormKind::layer;
+    return {kind, vector(name, width), layer ? vector(name + ".bias", width) : nullptr,
             config_.norm_eps, width};
   }
 
@@ -88,23 +92,33 @@ class Binder {
     linear.inputs = inputs;
     for (const Part& part : parts) {
       LinearSegment& segment = linear.segments[static_cast<std::size_t>(linear.segment_count)];
-      segment.weight = matrix(part.name, part.outputs, inputs);
+      const StoredTensor& stored = tensor(part.name, {part.outputs, inputs});
+      segment.weight = backend_.upload(stored.view);
       if (biased) segment.bias = vector(part.name + ".bias", part.outputs);
       linear.outputs += part.outputs;
       const WeightView& first = linear.segments[0].weight;
-      require(segment.weight.act == first.act && format(segment.weight) == format(first),
+      if (linear.segment_count++ == 0) {
+        linear.act = stored.view.act;
+        linear.act_scale = stored.act_scale;
+        linear.online_mode = stored.online_mode;
+        linear.inv_smooth = optional_vector(inv_smooth_tensor(part.name), inputs);
+        continue;
+      }
+      require(segment.weight.act == first.act && format(segment.weight) == format(first) &&
+                  stored.act_scale == linear.act_scale && stored.online_mode == linear.online_mode,
               source_, ": tensors ", parts[0].name, " and ", part.name,
               " share their input but want it in different formats");
-      ++linear.segment_count;
+      require(find_(inv_smooth_tensor(part.name)) == nullptr, source_, ": tensor ",
+              inv_smooth_tensor(part.name), ": ", part.name, " shares its input, expected ",
+              inv_smooth_tensor(parts[0].name));
     }
-    linear.act = linear.segments[0].weight.act;
     return linear;
   }
 
-  // What decides the format of a linear's input beside act: 8-bit or fewer, and the group of sums.
-  static std::pair<int, int> format(const WeightView& weight) {
-    if (weight.scheme.is_float() || weight.scheme.bits == 8) return {8, 0};
-    return {4, weight.scheme.group};
+  // What decides the format of a linear's input beside act: whether it comes with sums of codes, and
+  // over how many columns.
+  static std::int64_t format(const WeightView& weight) {
+    return weight.scheme.is_offset() ? sum_group(weight.scheme, weight.act, weight.columns) : 0;
   }
 
   const TensorFinder& find_;
@@ -127,6 +141,10 @@ std::uint64_t linear_bytes(const Linear& linear) {
 
 std::string layer_tensor(std::int64_t layer, std::string_view part) {
   return "layers." + std::to_string(layer) + "." + std::string(part);
+}
+
+std::string inv_smooth_tensor(std::string_view linear) {
+  return std::string(linear) + ".inv_smooth";
 }
 
 std::uint64_t Weights::bytes_per_token() const {

@@ -37,6 +37,10 @@ struct Weights {
 
 // Names of the tensors of a .leq file: "token_embedding", "layers.3.q", "layers.3.q.bias", ...
 std::string layer_tensor(std::int64_t layer, std::string_view part);
+// "layers.3.down.inv_smooth", a vector [K] f32 that a file may have beside any linear: its inputs
+// are multiplied by it at run time. Linears that share an input (q, k, v; gate, up) share the
+// vector of the first of them.
+std::string inv_smooth_tensor(std::string_view linear);
 
 // Binds and checks every tensor that `config` calls for: present, shape, schemes that go together.
 // The views borrow from `file`. Throws Error naming the tensor, expected and found.

@@ -37,6 +37,19 @@ std::vector<BlockSpec> input_blocks(const Weights& weights, const Backend& backe
   return specs;
 }
 
+std::vector<OnlineInput> online_inputs(const Weights& weights) {
+  std::vector<OnlineInput> inputs;
+  const auto add = [&](const Linear& linear) {
+    if (linear.act != ActKind::online) return;
+    inputs.push_back({&linear, OnlineScale(OnlineOptions{.mode = linear.online_mode})});
+  };
+  for (const Block& block : weights.blocks) {
+    for (const Linear* linear : {&block.qkv, &block.o, &block.gate_up, &block.down}) add(*linear);
+  }
+  add(weights.head);
+  return inputs;
+}
+
 constexpr RowsFormat kPlain = {};
 
 std::int64_t qkv_width(const ModelConfig& config) {
@@ -51,7 +64,8 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, Backend&
       qkv(backend.allocate_rows(limits.batch_tokens, qkv_width(config), kPlain)),
       last(backend.allocate_rows(limits.output_tokens, config.width, kPlain)),
       logits(backend.allocate_rows(limits.output_tokens, config.vocab, kPlain)),
-      backend_(backend) {
+      backend_(backend),
+      online_(online_inputs(weights)) {
   for (const BlockSpec& spec : input_blocks(weights, backend, limits)) {
     inputs_.push_back(
         {spec.reader, spec.format, backend.allocate_rows(spec.capacity, spec.width, spec.format)});
@@ -61,7 +75,12 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, Backend&
 Rows& Workspace::input_of(Reader reader, const Linear& linear) {
   const RowsFormat format = backend_.format_for(linear);
   for (Input& input : inputs_) {
-    if (input.reader == reader && input.format == format) return input.rows;
+    if (input.reader != reader || input.format != format) continue;
+    input.rows.consumer = {linear.act_scale, nullptr, linear.inv_smooth};
+    for (OnlineInput& online : online_) {
+      if (online.linear == &linear) input.rows.consumer.online = &online.scale;
+    }
+    return input.rows;
   }
   fail(linear.name, ": no block of activations in its format");
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "backend/backend.h"
@@ -20,6 +21,12 @@ struct ForwardLimits {
 // Who reads a block of rows. Blocks that live at the same time have different readers.
 enum class Reader : std::uint8_t { qkv, o, gate_up, down, head };
 
+// The moving scale of one linear's inputs.
+struct OnlineInput {
+  const Linear* linear;
+  OnlineScale scale;
+};
+
 class Workspace {
  public:
   Workspace(const ModelConfig& config, const Weights& weights, Backend& backend,
@@ -29,8 +36,11 @@ class Workspace {
   Rows qkv;     // [T, (H + 2 H_kv) d]
   Rows last;    // [outputs, W]
   Rows logits;  // [outputs, V]
-  // The input block of a linear in the format that it reads; layers share the blocks of one format.
+  // The input block of a linear in the format that it reads, ready to be written for it; layers
+  // share the blocks of one format.
   Rows& input_of(Reader reader, const Linear& linear);
+  // Linears with act online in the order of a forward pass: what they remember of their inputs.
+  std::span<OnlineInput> online() { return online_; }
 
   // What the constructor asks of the backend, from the header alone.
   static std::size_t bytes(const ModelConfig& config, const Weights& weights,
@@ -44,6 +54,7 @@ class Workspace {
   };
   const Backend& backend_;
   std::vector<Input> inputs_;
+  std::vector<OnlineInput> online_;
 };
 
 }  // namespace leq

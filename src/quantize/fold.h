@@ -40,4 +40,12 @@ std::vector<SmoothingSite> smoothing_sites(const ModelConfig& config);
 // and > 0. Products in double, rounded once.
 void fold_scales(BlockTensors& block, const SmoothingSite& site, std::span<const float> scale);
 
+// Attention weights add up to 1, so a bias of v passes through them unchanged:
+// o.bias += W_o repeat_kv(v.bias), v.bias = 0. Where there are no rotary positions the bias of k
+// moves all scores of a query alike and becomes 0 too. Exact; it keeps the biases out of the KV
+// cache. Does nothing to a block without q, k and v biases. A block without o.bias gets one: the
+// model's configuration is then that of with_attention_biases_folded.
+void fold_attention_biases(BlockTensors& block, const ModelConfig& config);
+ModelConfig with_attention_biases_folded(ModelConfig config);
+
 }  // namespace leq

@@ -5,7 +5,10 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
+
+#include "base/thread_pool.h"
 
 namespace leq {
 
@@ -38,6 +41,31 @@ float histogram_edge(int bin);
 int histogram_bin(float value);
 // The smallest edge that at least `share` of all values lie below.
 float histogram_quantile(const InputStatistics& statistics, double share);
+
+// statistics += rows x [T][K] of one window. `first` is the number of x's first row among all
+// `total` rows to come, by which samples are spread. Rows are added in order and columns shared out
+// among threads: the same numbers for any number of threads. Throws Error naming `name` where x
+// holds a value that is not finite, or K changes.
+struct WindowRows {
+  std::span<const float> x;  // [T][K]
+  std::int64_t columns = 0;  // K
+  std::int64_t first = 0;
+  std::int64_t total = 0;
+};
+void accumulate(InputStatistics& statistics, const WindowRows& rows, const StatisticsWanted& wanted,
+                std::string_view name, ThreadPool& pool);
+
+// Statistics of the inputs divided by scale [K]. The histogram is rebuilt from the samples, and
+// lowest and highest become the largest magnitude with both signs.
+void divide_inputs(InputStatistics& statistics, std::span<const float> scale);
+
+// How far two halves of the data differ: mean over columns of |a - b| / (a + b), 0 = not at all,
+// for the largest magnitudes and for the mean squares.
+struct HalvesDifference {
+  double absmax = 0;
+  double square_mean = 0;
+};
+HalvesDifference compare_halves(const InputStatistics& first, const InputStatistics& second);
 
 // into += more, both of one K; samples are appended. Throws Error where K or what was gathered
 // differ.

@@ -14,10 +14,12 @@ struct ChosenCodes {
   std::vector<std::int16_t> codes;
   // row: [N]; tensor: [N], all equal; group: [N][ceil(K/g)], each exactly an f16 times scale_mul
   // (round_group_scales). b1: [N][ceil(K/128)][8], f16 numbers: mean and size of the salient part,
-  // of its residual, of the small values and of the large ones.
+  // of its residual, of the small values and of the large ones. nf4 (tensor/nf4.h makes all three):
+  // [ceil(N/64)][ceil(K/256)][2], first value and step of the sizes of 64 rows x 4 blocks.
   std::vector<float> scales;
   float scale_mul = 1.0f;
-  // uint: a zero point for each scale; b1: [K], 1 where the column is salient; else empty.
+  // uint: a zero point for each scale; b1: [K], 1 where the column is salient; nf4:
+  // [N][ceil(K/64)], the size of a block; else empty.
   std::vector<std::uint8_t> zeros;
 };
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tensor/chosen_codes.h"
 #include "tensor/weight_layout.h"
 
 namespace leq {
@@ -27,32 +28,36 @@ struct PackedWeight {
 // A group (row, tensor) whose largest |x| is below this has codes of value 0 and scale 1.
 inline constexpr float kSmallestAbsmax = 1e-12f;
 
-// Rounds `values` [rows][columns] f32 to the nearest codes (method absmax) and packs them. Float
-// schemes are narrowed to nearest even. Throws Error naming `name`, row and column of a value that
-// is not finite, or of one that f16 cannot hold.
+// Rounds `values` [rows][columns] f32 to the nearest codes and packs them: int by the largest |x|
+// (method absmax), uint by the range (method zeropoint), nf4 by its levels. Float schemes are
+// narrowed to nearest even. Throws Error naming `name`, row and column of a value that is not
+// finite, or of one that f16 cannot hold; and for b1, whose codes need a method.
 PackedWeight pack_weight(std::span<const float> values, std::int64_t rows, std::int64_t columns,
                          const QuantScheme& scheme, ActKind act, std::string_view name);
 
-// The same planes from codes and scales that a method has chosen.
-//   codes [rows][columns], in the scheme's integer range;
-//   scales: [rows] for row and tensor scaling, [rows][ceil(columns/g)] for groups, already rounded
-//   to what the file can hold (see round_group_scales).
-PackedWeight pack_codes(std::span<const std::int8_t> codes, std::span<const float> scales,
-                        float scale_mul, std::int64_t rows, std::int64_t columns,
+// The same planes from codes, scales and zero points that a method has chosen, whose group scales
+// are rounded to what the file can hold (round_group_scales). Throws Error where a count does not
+// fit the shape or a code is outside the scheme's range.
+PackedWeight pack_codes(const ChosenCodes& chosen, std::int64_t rows, std::int64_t columns,
                         const QuantScheme& scheme, ActKind act);
 
 // Rounds the group scales of a tensor to f16 times a power of two, in place; returns that power,
 // scale_mul = 2^(e - 15) with e the frexp exponent of the largest |s|. A group below
 // kSmallestAbsmax, or whose scale would round to 0, gets the stored scale 1 (scale_mul here): the
-// caller gives it codes of value 0.
+// caller gives it codes of value 0. `group_absmax` is each group's max |x|, for uint its range.
 float round_group_scales(std::span<float> scales, std::span<const float> group_absmax);
 
-// Row `row` of a stored weight as f32 [columns].
+// Row `row` of a stored weight as f32 [columns]; or its columns [first, first + out.size()),
+// `first` a multiple of 128.
 void unpack_row(const WeightView& weight, std::int64_t row, std::span<float> out);
+void unpack_columns(const WeightView& weight, std::int64_t row, std::int64_t first,
+                    std::span<float> out) noexcept;
 
-// One code as a signed integer (symmetric schemes), for tests and tools.
+// One code, its scale as f32 and its zero point, for tests and tools. int: the signed number; uint,
+// nf4 and b1: the code as stored, see ChosenCodes. The scale of nf4 is the size of its block.
+// scale_at throws Error for b1, whose numbers unpack_row makes of eight each.
 int code_at(const WeightView& weight, std::int64_t row, std::int64_t column);
-// The scale of a code, as f32.
 float scale_at(const WeightView& weight, std::int64_t row, std::int64_t column);
+int zero_at(const WeightView& weight, std::int64_t row, std::int64_t column);  // 0 but for uint
 
 }  // namespace leq

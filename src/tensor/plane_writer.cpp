@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "base/bytes.h"
-#include "base/error.h"
 #include "base/half.h"
+#include "tensor/nf4.h"
 
 namespace leq {
 namespace {
@@ -19,11 +19,39 @@ void fill(std::vector<std::byte>& plane, T value) {
   }
 }
 
+// Bits [from, from + bits) of a block's codes into a plane of `bits` bits.
+void put_bits(std::byte* out, const CodeBlock& codes, int bits, int from) {
+  const int quads = 8 / bits;  // of columns that share a byte
+  const std::uint32_t mask = 0x01010101u * ((1u << bits) - 1);
+  for (std::size_t k = 0; k < codes.size(); k += static_cast<std::size_t>(4 * quads), out += 256) {
+    std::uint32_t four_bytes = 0;
+    for (int i = 0; i < quads; ++i) {
+      std::uint32_t quad = 0;
+      std::memcpy(&quad, codes.data() + k + static_cast<std::size_t>(4 * i), 4);
+      four_bytes |= (quad >> from & mask) << (bits * i);
+    }
+    std::memcpy(out, &four_bytes, 4);
+  }
+}
+
 }  // namespace
+
+ZeroBytes zero_bytes(const QuantScheme& scheme) {
+  if (scheme.kind == CodeKind::nf4) return {kNf4Zero * 0x11, 0};
+  switch (scheme.bias()) {
+    case 8:
+      return {0x88, 0};
+    case 4:
+      return {0, 0xff};  // the third bit alone
+    case 2:
+      return {0xaa, 0};
+    default:
+      return {};
+  }
+}
 
 PackedWeight empty_weight(const QuantScheme& scheme, ActKind act, std::int64_t rows,
                           std::int64_t columns) {
-  require(supported(scheme), "type ", scheme_name(scheme), " cannot be stored by this version");
   const PlaneBytes bytes = plane_bytes(scheme, act, rows, columns);
   PackedWeight weight;
   weight.scheme = scheme;
@@ -31,9 +59,16 @@ PackedWeight empty_weight(const QuantScheme& scheme, ActKind act, std::int64_t r
   weight.act = act;
   weight.rows = rows;
   weight.columns = columns;
-  weight.codes.resize(bytes.codes, scheme.bits == 4 ? std::byte{0x88} : std::byte{0});
+  const CodePlanes planes = code_planes(scheme, rows, columns);
+  const ZeroBytes zero = zero_bytes(scheme);
+  weight.codes.resize(bytes.codes, std::byte{zero.low});
+  if (planes.high_bits > 0) {
+    std::fill(weight.codes.begin() + planes.high_at, weight.codes.end(), std::byte{zero.high});
+  }
   weight.scales.resize(bytes.scales);
+  weight.zeros.resize(bytes.zeros);
   weight.sums.resize(bytes.sums);
+  if (!scheme.is_integer()) return weight;
   if (scheme.scaling == Scaling::group) {
     fill(weight.scales, kOneAsF16);
   } else {
@@ -46,56 +81,58 @@ PlaneWriter::PlaneWriter(PackedWeight& weight)
     : weight_(weight),
       padded_columns_(round_up(weight.columns, kPaddedColumns)),
       sum_group_(sum_group(weight.scheme, weight.act, weight.columns)),
-      sums_are_per_row_(sums_are_per_row(weight.scheme, weight.act)) {}
+      sums_are_per_row_(sums_are_per_row(weight.scheme, weight.act)),
+      planes_(code_planes(weight.scheme, weight.rows, weight.columns)) {}
+
+std::int64_t PlaneWriter::group_index(std::int64_t row, std::int64_t group) const {
+  const std::int64_t groups = padded_columns_ / weight_.scheme.group;
+  return (row / kPanelRows * groups + group) * kPanelRows + row % kPanelRows;
+}
 
 void PlaneWriter::put_scales(std::span<const float> scales, std::int64_t per_row) {
   if (weight_.scheme.scaling != Scaling::group) {
     std::memcpy(weight_.scales.data(), scales.data(), scales.size_bytes());
     return;
   }
-  const std::int64_t padded_groups = padded_columns_ / weight_.scheme.group;
   for (std::int64_t row = 0; row < weight_.rows; ++row) {
     for (std::int64_t group = 0; group < per_row; ++group) {
       const float scale = scales[static_cast<std::size_t>(row * per_row + group)];
       const std::uint16_t half = f32_to_f16(scale / weight_.scale_mul);
-      const std::int64_t index =
-          (row / kPanelRows * padded_groups + group) * kPanelRows + row % kPanelRows;
-      std::memcpy(weight_.scales.data() + index * 2, &half, sizeof half);
+      std::memcpy(weight_.scales.data() + group_index(row, group) * 2, &half, sizeof half);
+    }
+  }
+}
+
+void PlaneWriter::put_zeros(std::span<const std::uint8_t> zeros, std::int64_t per_row) {
+  const bool by_row = weight_.scheme.scaling != Scaling::group;
+  for (std::int64_t row = 0; row < weight_.rows; ++row) {
+    for (std::int64_t group = 0; group < per_row; ++group) {
+      const std::int64_t index = by_row ? row : group_index(row, group);
+      weight_.zeros[static_cast<std::size_t>(index)] =
+          std::byte{zeros[static_cast<std::size_t>(row * per_row + group)]};
     }
   }
 }
 
 void PlaneWriter::put_codes(std::int64_t row, std::int64_t first, const CodeBlock& codes) {
-  const int bits = weight_.scheme.bits;
-  std::byte* out = weight_.codes.data() +
-                   row / kPanelRows * (kPanelRows * padded_columns_ * bits / 8) +
-                   first * bits / 8 * kPanelRows + row % kPanelRows * 4;
-  if (bits == 8) {
-    for (std::size_t k = 0; k < codes.size(); k += 4, out += 256) {
-      std::memcpy(out, codes.data() + k, 4);
-    }
-    if (!weight_.sums.empty()) put_sums(row, first, codes);
-    return;
+  std::byte* const planes = weight_.codes.data();
+  const int low = planes_.low_bits;
+  put_bits(planes + panel_byte(low, padded_columns_, row, first), codes, low, 0);
+  if (planes_.high_bits > 0) {
+    const int high = planes_.high_bits;
+    put_bits(planes + planes_.high_at + panel_byte(high, padded_columns_, row, first), codes, high,
+             low);
   }
-  std::array<std::uint8_t, kBlockColumns> biased;
-  for (std::size_t k = 0; k < codes.size(); ++k) {
-    biased[k] = static_cast<std::uint8_t>(codes[k] + 8);
-  }
-  for (std::size_t k = 0; k < codes.size(); k += 8, out += 256) {
-    std::uint32_t low = 0;
-    std::uint32_t high = 0;
-    std::memcpy(&low, biased.data() + k, 4);
-    std::memcpy(&high, biased.data() + k + 4, 4);
-    const std::uint32_t four_bytes = low | high << 4;
-    std::memcpy(out, &four_bytes, 4);
-  }
+  if (!weight_.sums.empty()) put_sums(row, first, codes);
 }
 
 void PlaneWriter::put_sums(std::int64_t row, std::int64_t first, const CodeBlock& codes) {
   const std::int64_t group = std::min(sum_group_, kBlockColumns);
   for (std::int64_t k = 0; k < kBlockColumns; k += group) {
     std::int32_t sum = 0;
-    for (std::int64_t i = 0; i < group; ++i) sum += codes[static_cast<std::size_t>(k + i)];
+    for (std::int64_t i = 0; i < group; ++i) {
+      sum += static_cast<std::int8_t>(codes[static_cast<std::size_t>(k + i)]);
+    }
     if (sums_are_per_row_) {
       std::byte* at = weight_.sums.data() + row * 4;
       std::int32_t so_far = 0;

@@ -15,7 +15,7 @@ std::optional<QuantScheme> parse_scheme(std::string_view name) {
   if (name == "f16") return QuantScheme{CodeKind::f16, 16, Scaling::none, 0};
   if (name == "bf16") return QuantScheme{CodeKind::bf16, 16, Scaling::none, 0};
   if (name == "nf4") return QuantScheme{CodeKind::nf4, 4, Scaling::group, 64};
-  if (name == "b1") return QuantScheme{CodeKind::b1, 1, Scaling::row, 0};
+  if (name == "b1") return QuantScheme{CodeKind::b1, 2, Scaling::group, 128};
   QuantScheme scheme{CodeKind::int_, 0, Scaling::row, 0};
   if (name.starts_with("uint")) {
     scheme.kind = CodeKind::uint_;
@@ -71,19 +71,27 @@ std::string scheme_name(const QuantScheme& scheme) {
   return name;
 }
 
-bool supported(const QuantScheme& scheme) {
-  if (scheme.is_float()) return true;
-  if (scheme.kind != CodeKind::int_) return false;
-  return scheme.bits == 8 || (scheme.bits == 4 && scheme.scaling == Scaling::group);
+std::vector<QuantScheme> all_schemes() {
+  std::vector<QuantScheme> schemes;
+  for (const char* name : {"f32", "f16", "bf16", "int8", "int8-tensor", "uint8", "nf4", "b1"}) {
+    schemes.push_back(*parse_scheme(name));
+  }
+  for (const CodeKind kind : {CodeKind::int_, CodeKind::uint_}) {
+    for (const int bits : {8, 4, 3, 2}) {
+      for (const int group : kGroups) schemes.push_back({kind, bits, Scaling::group, group});
+    }
+  }
+  return schemes;
+}
+
+std::string_view scheme_grammar() {
+  return "f32, f16, bf16, int8[-tensor], uint8, (int|uint)(8|4|3|2)-(g32|g64|g128), nf4, b1";
 }
 
 QuantScheme require_scheme(std::string_view name, std::string_view where) {
-  constexpr std::string_view kOffered = "f32, f16, bf16, int8, int8-g128, int4-g128";
   const auto scheme = parse_scheme(name);
   require(scheme.has_value(), where, ": unknown type \"", printable(name), "\"; use one of ",
-          kOffered);
-  require(supported(*scheme), where, ": type ", name,
-          " is not supported by this version; use one of ", kOffered);
+          scheme_grammar());
   return *scheme;
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace leq {
 
@@ -15,8 +16,8 @@ enum class CodeKind : std::uint8_t {
   bf16,   // floats, row-major, no scales
   int_,   // symmetric codes; 8 bits signed, fewer bits biased by 2^(bits-1)
   uint_,  // unsigned codes with a zero point for each scale
-  nf4,
-  b1,
+  nf4,    // index of one of 16 levels, times the largest value of 64 columns (tensor/nf4.h)
+  b1,     // a sign and a second bit, see unpack.cpp
 };
 
 enum class Scaling : std::uint8_t { none, row, group, tensor };
@@ -28,17 +29,24 @@ struct QuantScheme {
   int group = 0;  // columns that share a scale, where scaling is group
 
   bool is_float() const { return scaling == Scaling::none; }
+  bool is_integer() const { return kind == CodeKind::int_ || kind == CodeKind::uint_; }
+  // The codes are unsigned numbers minus a zero point (2^(bits-1) for int): the inputs of such
+  // weights are signed codes that come with their sums.
+  bool is_offset() const { return is_integer() && (kind == CodeKind::uint_ || bits < 8); }
+  // 2^(bits-1) where the stored code is the number plus that, else 0.
+  int bias() const { return kind == CodeKind::int_ && bits < 8 ? 1 << (bits - 1) : 0; }
   bool operator==(const QuantScheme&) const = default;
 };
 
 // "int4-g128" <-> value, by the grammar of docs/leq-format.md. nullopt where the grammar has no
-// such scheme; whether this version can store or run one is another question (see supported()).
+// such scheme.
 std::optional<QuantScheme> parse_scheme(std::string_view name);
 std::string scheme_name(const QuantScheme& scheme);
-// Schemes that this version stores and runs: f32, f16, bf16, int8, int8-tensor, int8-g32/64/128,
-// int4-g32/64/128.
-bool supported(const QuantScheme& scheme);
-// parse_scheme + supported, with an error that lists what there is.
+// Every scheme of the grammar, without the short names ("int4" for "int4-g128").
+std::vector<QuantScheme> all_schemes();
+// Their names for a sentence: "f32, f16, bf16, int8[-tensor|-g32|-g64|-g128], ...".
+std::string_view scheme_grammar();
+// parse_scheme, with an error that lists what there is.
 QuantScheme require_scheme(std::string_view name, std::string_view where);
 
 }  // namespace leq

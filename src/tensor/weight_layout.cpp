@@ -8,17 +8,32 @@
 namespace leq {
 namespace {
 
-constexpr std::array<std::string_view, 3> kActNames = {"none", "row", "g128"};
+constexpr std::array<std::string_view, 5> kActNames = {"none", "row", "g128", "tensor", "online"};
+
+constexpr std::array<std::string_view, 2> kOnlineModeNames = {"safe", "streaming"};
+
+template <class Kind, std::size_t n>
+std::optional<Kind> find_name(const std::array<std::string_view, n>& names, std::string_view name) {
+  for (std::size_t i = 0; i < n; ++i) {
+    if (names[i] == name) return static_cast<Kind>(i);
+  }
+  return std::nullopt;
+}
 
 }  // namespace
 
 std::string_view act_name(ActKind act) { return kActNames[static_cast<std::size_t>(act)]; }
 
 std::optional<ActKind> parse_act(std::string_view name) {
-  for (std::size_t i = 0; i < kActNames.size(); ++i) {
-    if (kActNames[i] == name) return static_cast<ActKind>(i);
-  }
-  return std::nullopt;
+  return find_name<ActKind>(kActNames, name);
+}
+
+std::string_view online_mode_name(OnlineMode mode) {
+  return kOnlineModeNames[static_cast<std::size_t>(mode)];
+}
+
+std::optional<OnlineMode> parse_online_mode(std::string_view name) {
+  return find_name<OnlineMode>(kOnlineModeNames, name);
 }
 
 std::int64_t sum_group(const QuantScheme& scheme, ActKind act, std::int64_t columns) {
@@ -29,7 +44,12 @@ std::int64_t sum_group(const QuantScheme& scheme, ActKind act, std::int64_t colu
 }
 
 bool sums_are_per_row(const QuantScheme& scheme, ActKind act) {
-  return scheme.scaling != Scaling::group && act == ActKind::row;
+  return scheme.scaling != Scaling::group && act != ActKind::none && act != ActKind::g128;
+}
+
+CodePlanes code_planes(const QuantScheme& scheme, std::int64_t rows, std::int64_t columns) {
+  if (scheme.bits != 3) return {scheme.bits, 0, 0};
+  return {2, 1, round_up(rows, kPanelRows) * round_up(columns, kPaddedColumns) / 4};
 }
 
 PlaneBytes plane_bytes(const QuantScheme& scheme, ActKind act, std::int64_t rows,
@@ -47,9 +67,19 @@ PlaneBytes plane_bytes(const QuantScheme& scheme, ActKind act, std::int64_t rows
       grouped ? padded_rows * (padded_columns / static_cast<std::uint64_t>(scheme.group))
               : padded_rows;
   bytes.codes = padded_rows * padded_columns / 8 * bits;
+  if (scheme.kind == CodeKind::nf4) {
+    bytes.scales = padded_rows / 64 * ((padded_columns + 255) / 256) * 2 * 4;
+    bytes.zeros = scales;
+    return bytes;
+  }
+  if (scheme.kind == CodeKind::b1) {
+    bytes.scales = scales * 8 * 2;
+    bytes.zeros = padded_columns / 8;
+    return bytes;
+  }
   bytes.scales = scales * (grouped ? 2 : 4);
   if (scheme.kind == CodeKind::uint_) bytes.zeros = scales;
-  if (scheme.kind == CodeKind::int_ && scheme.bits == 8 && act != ActKind::none) {
+  if (!scheme.is_offset() && act != ActKind::none) {
     const auto group = static_cast<std::uint64_t>(sum_group(scheme, act, columns));
     bytes.sums = sums_are_per_row(scheme, act) ? padded_rows * 4
                                                : padded_rows * (padded_columns / group) * 2;

@@ -3,6 +3,7 @@
 // 64 output rows, columns in quads, so that one 64-byte load feeds 16 rows of a dot product:
 //   byte  = panel * 64*Kp*bits/8 + (k/4) / (8/bits) * 256 + (row % 64) * 4 + k % 4
 //   shift = bits * ((k/4) % (8/bits))
+// Codes of 3 bits are a plane of their low two bits and, behind it, a plane of the third.
 #pragma once
 
 #include <cstddef>
@@ -20,19 +21,31 @@ inline constexpr std::int64_t kPaddedColumns = 128;
 
 // How the inputs of a linear are quantized: a property of the linear, never of batch or device.
 enum class ActKind : std::uint8_t {
-  none,  // f32 inputs
-  row,   // int8, one scale per row (token)
-  g128,  // int8, one scale per row and 128 columns
+  none,    // f32 inputs
+  row,     // int8, one scale per row (token)
+  g128,    // int8, one scale per row and 128 columns
+  tensor,  // int8, one scale for all rows, stored in the file
+  online,  // int8, one scale for all rows, which follows the inputs from step to step
 };
-std::string_view act_name(ActKind act);  // "none", "row", "g128"
+std::string_view act_name(ActKind act);  // "none", "row", "g128", "tensor", "online"
 std::optional<ActKind> parse_act(std::string_view name);
+
+// When the scale of act online learns of a step: before its numbers are quantized (no clipping), or
+// after (they could be quantized as they come; a few may be clipped).
+enum class OnlineMode : std::uint8_t { safe, streaming };
+std::string_view online_mode_name(OnlineMode mode);  // "safe", "streaming"
+std::optional<OnlineMode> parse_online_mode(std::string_view name);
 
 // Bytes of each plane; 0 where the scheme has no such plane.
 struct PlaneBytes {
   std::uint64_t codes = 0;
-  std::uint64_t scales = 0;  // row: f32[Np]; group: f16[Np/64][Kp/g][64]
-  std::uint64_t zeros = 0;   // u8, same shape as the scales
-  std::uint64_t sums = 0;    // int8 with act row or g128, sums of codes: i32[Np] or
+  std::uint64_t scales = 0;  // row: f32[Np]; group: f16[Np/64][Kp/g][64];
+                             // nf4: f32[Np/64][ceil(Kp/256)][2], first value and step of the sizes;
+                             // b1: f16[Np/64][Kp/128][64][8]
+  std::uint64_t zeros = 0;   // u8. uint: zero points, same shape as the scales;
+                             // nf4: sizes of blocks [Np/64][Kp/64][64];
+                             // b1: bits of salient columns [Kp/8]
+  std::uint64_t sums = 0;    // int8 with any act but none, sums of codes: i32[Np] or
                              // i16[Np/64][Kp/h][64], see sum_group and sums_are_per_row
 };
 
@@ -40,12 +53,28 @@ struct PlaneBytes {
 PlaneBytes plane_bytes(const QuantScheme& scheme, ActKind act, std::int64_t rows,
                        std::int64_t columns);
 
-// Columns that one code sum covers: Kp for row-scaled weights with row activations, else the finer
-// of the weight's and the activation's group.
+// The planes that the bits of integer codes are split into, within the plane `codes`.
+struct CodePlanes {
+  int low_bits = 8;          // bits of a code in the first plane
+  int high_bits = 0;         // in the second; 0: there is none
+  std::int64_t high_at = 0;  // byte where the second plane begins
+};
+CodePlanes code_planes(const QuantScheme& scheme, std::int64_t rows, std::int64_t columns);
+
+// Byte of a plane of `bits` bits where the four columns from `column` on (a multiple of 32 / bits)
+// of a row begin; the next 32 / bits columns follow 256 bytes behind.
+inline std::int64_t panel_byte(int bits, std::int64_t padded_columns, std::int64_t row,
+                               std::int64_t column) {
+  return row / kPanelRows * (kPanelRows * padded_columns * bits / 8) +
+         column * bits / 8 * kPanelRows + row % kPanelRows * 4;
+}
+
+// Columns that one code sum covers: Kp for row-scaled weights with one scale a row (act row, tensor
+// or online), else the finer of the weight's and the activation's group.
 std::int64_t sum_group(const QuantScheme& scheme, ActKind act, std::int64_t columns);
 
-// True where an int8 weight stores one i32 sum a row (row scales and act row), false where it
-// stores i16 sums of h = sum_group columns.
+// True where an int8 weight stores one i32 sum a row (row scales and act row, tensor or online),
+// false where it stores i16 sums of h = sum_group columns.
 bool sums_are_per_row(const QuantScheme& scheme, ActKind act);
 
 // One stored weight as kernels see it, wherever its bytes lie. A view: the owner outlives it.

@@ -53,6 +53,11 @@ TEST(RowKernels, EveryIsaGivesThePortableBits) {
         std::copy(x.begin(), x.end(), out);
         k.add(y.data(), n, out);
       });
+      compare("multiply", [&](const RowKernels& k, float* out) {
+        std::copy(x.begin(), x.end(), out);
+        k.multiply(y.data(), n, out);
+        for (std::size_t i = 0; i < x.size(); ++i) EXPECT_EQ(out[i], x[i] * y[i]);
+      });
       compare("rms", [&](const RowKernels& k, float* out) {
         k.rms_norm(x.data(), y.data(), 1e-5f, n, out);
       });

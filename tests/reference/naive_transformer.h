@@ -3,11 +3,13 @@
 // no golden covers.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <map>
 #include <numbers>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "convert/hf_import.h"
@@ -28,6 +30,14 @@ class NaiveTransformer {
       tensors_[tensor.name] = {values.begin(), values.end()};
     }
   }
+
+  // The same from tensors by name, each row-major.
+  NaiveTransformer(const ModelConfig& config, std::map<std::string, std::vector<double>> tensors)
+      : c_(config), tensors_(std::move(tensors)) {}
+
+  // The largest |x| of each input channel, by the linear that reads it ("layers.0.q"), over all
+  // calls of forward.
+  const std::map<std::string, std::vector<double>>& input_absmax() const { return absmax_; }
 
   using Matrix = std::vector<std::vector<double>>;
 
@@ -61,6 +71,9 @@ class NaiveTransformer {
                              std::int64_t outputs) const {
     const auto& w = tensor(name);
     const auto bias = tensors_.find(name + ".bias");
+    auto& absmax = absmax_[name];
+    absmax.resize(x.size());
+    for (std::size_t k = 0; k < x.size(); ++k) absmax[k] = std::max(absmax[k], std::abs(x[k]));
     std::vector<double> y(static_cast<std::size_t>(outputs));
     for (std::size_t n = 0; n < y.size(); ++n) {
       for (std::size_t k = 0; k < x.size(); ++k) y[n] += x[k] * w[n * x.size() + k];
@@ -185,6 +198,10 @@ class NaiveTransformer {
               (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (u + 0.044715 * u * u * u)));
         }
       }
+      const auto divided = tensors_.find(at + "down.inv_smooth");
+      for (std::size_t i = 0; divided != tensors_.end() && i < up.size(); ++i) {
+        up[i] *= divided->second[i];
+      }
       const auto y = linear(up, at + "down", c_.width);
       for (std::size_t i = 0; i < y.size(); ++i) state[i] += y[i];
     }
@@ -213,6 +230,7 @@ class NaiveTransformer {
 
   ModelConfig c_;
   std::map<std::string, std::vector<double>> tensors_;
+  mutable std::map<std::string, std::vector<double>> absmax_;
 };
 
 }  // namespace leq::test

@@ -23,7 +23,7 @@ std::vector<float> random_values(int rows, int columns, std::uint64_t seed) {
 }
 
 std::string scheme_text(const test::NaiveCase& c) {
-  std::string name = "int" + std::to_string(c.bits);
+  std::string name = (c.ranged ? "uint" : "int") + std::to_string(c.bits);
   if (c.group < 0) name += "-tensor";
   if (c.group > 0) name += "-g" + std::to_string(c.group);
   return name;
@@ -47,33 +47,37 @@ void expect_same(const test::NaiveCase& c, const std::vector<float>& values) {
   EXPECT_EQ(bytes_of(packed.codes), expected.codes);
   EXPECT_EQ(bytes_of(packed.scales), expected.scales);
   EXPECT_EQ(bytes_of(packed.sums), expected.sums);
-  EXPECT_TRUE(packed.zeros.empty());
+  EXPECT_EQ(bytes_of(packed.zeros), expected.zeros);
   const PlaneBytes sizes = plane_bytes(*scheme, *act, c.rows, c.columns);
   EXPECT_EQ(sizes.codes, packed.codes.size());
   EXPECT_EQ(sizes.scales, packed.scales.size());
+  EXPECT_EQ(sizes.zeros, packed.zeros.size());
   EXPECT_EQ(sizes.sums, packed.sums.size());
   // Reading back.
   const WeightView view = packed.view();
   std::vector<float> row(static_cast<std::size_t>(c.columns));
-  std::vector<std::int8_t> codes;
-  std::vector<float> scales;
+  ChosenCodes chosen;
+  chosen.scale_mul = packed.scale_mul;
   for (int r = 0; r < c.rows; ++r) {
     unpack_row(view, r, row);
     for (int k = 0; k < c.columns; ++k) {
       const auto i = static_cast<std::size_t>(r * c.columns + k);
       ASSERT_EQ(code_at(view, r, k), expected.values[i]) << r << ", " << k;
       ASSERT_EQ(static_cast<double>(scale_at(view, r, k)), expected.scale_of[i]) << r << ", " << k;
-      ASSERT_EQ(row[static_cast<std::size_t>(k)],
-                static_cast<float>(expected.values[i] * expected.scale_of[i]));
-      codes.push_back(static_cast<std::int8_t>(expected.values[i]));
-      if (k % (c.group > 0 ? c.group : c.columns) == 0) {
-        scales.push_back(static_cast<float>(expected.scale_of[i]));
-      }
+      ASSERT_EQ(zero_at(view, r, k), expected.zero_of[i]) << r << ", " << k;
+      ASSERT_EQ(
+          row[static_cast<std::size_t>(k)],
+          static_cast<float>((expected.values[i] - expected.zero_of[i]) * expected.scale_of[i]));
+      chosen.codes.push_back(static_cast<std::int16_t>(expected.values[i]));
+      if (k % (c.group > 0 ? c.group : c.columns) != 0) continue;
+      chosen.scales.push_back(static_cast<float>(expected.scale_of[i]));
+      if (c.ranged) chosen.zeros.push_back(static_cast<std::uint8_t>(expected.zero_of[i]));
     }
   }
-  const PackedWeight again =
-      pack_codes(codes, scales, packed.scale_mul, c.rows, c.columns, *scheme, *act);
+  const PackedWeight again = pack_codes(chosen, c.rows, c.columns, *scheme, *act);
+  EXPECT_EQ(again.scale_mul, packed.scale_mul);
   EXPECT_EQ(again.codes, packed.codes);
+  EXPECT_EQ(again.zeros, packed.zeros);
   EXPECT_EQ(again.scales, packed.scales);
   EXPECT_EQ(again.sums, packed.sums);
   EXPECT_EQ(again.scheme, packed.scheme);
@@ -82,8 +86,13 @@ void expect_same(const test::NaiveCase& c, const std::vector<float>& values) {
 std::vector<test::NaiveCase> integer_cases(int rows, int columns) {
   std::vector<test::NaiveCase> cases;
   for (const char* act : {"none", "row", "g128"}) {
-    for (const int group : {0, -1, 32, 64, 128}) cases.push_back({8, group, act, rows, columns});
-    for (const int group : {32, 64, 128}) cases.push_back({4, group, act, rows, columns});
+    for (const int group : {0, -1, 32, 64, 128})
+      cases.push_back({8, group, act, rows, columns, false});
+    cases.push_back({8, 0, act, rows, columns, true});
+    for (const int group : {32, 64, 128}) {
+      for (const int bits : {4, 3, 2}) cases.push_back({bits, group, act, rows, columns, false});
+      for (const int bits : {8, 4, 3, 2}) cases.push_back({bits, group, act, rows, columns, true});
+    }
   }
   return cases;
 }
@@ -142,6 +151,41 @@ TEST(Pack, TheFirstOfTheLargestDecidesTheSignOfFourBitScales) {
   EXPECT_EQ(code_at(packed.view(), 0, 5), 7);
 }
 
+TEST(Pack, UnsignedCodesHoldZeroExactlyAlsoInOneSidedGroups) {
+  std::vector<float> values(128);
+  for (std::size_t k = 0; k < 128; ++k) {
+    values[k] = 0.5f + 0.01f * static_cast<float>(k % 32);  // [0.5, 0.81]
+    if (k >= 32) values[k] = -values[k];
+    if (k >= 64) values[k] = 3.0f;  // all equal
+    if (k >= 96) values[k] = -3.0f;
+  }
+  for (const char* name : {"uint8-g32", "uint4-g32", "uint3-g32", "uint2-g32"}) {
+    const QuantScheme scheme = *parse_scheme(name);
+    const int most = (1 << scheme.bits) - 1;
+    const PackedWeight packed = pack_weight(values, 1, 128, scheme, ActKind::row, "w");
+    const WeightView view = packed.view();
+    for (const std::int64_t group : {0, 1, 2, 3}) {
+      const bool negative = group % 2 == 1;
+      EXPECT_EQ(zero_at(view, 0, group * 32), negative ? most : 0) << name;
+      for (std::int64_t k = group * 32; k < group * 32 + 32; ++k) {
+        // Half a step, and what f16 rounds off the scale over all steps.
+        const double step = static_cast<double>(scale_at(view, 0, k));
+        const double value = (code_at(view, 0, k) - zero_at(view, 0, k)) * step;
+        EXPECT_NEAR(value, static_cast<double>(values[static_cast<std::size_t>(k)]),
+                    step * (0.5 + most * 0x1p-11))
+            << name << " column " << k;
+      }
+    }
+  }
+  for (const auto& c : integer_cases(1, 128)) expect_same(c, values);
+}
+
+TEST(Pack, RefusesRangesThatF32CannotHold) {
+  const std::vector<float> values = {3e38f, -3e38f};
+  EXPECT_NO_THROW(pack_weight(values, 1, 2, *parse_scheme("int8"), ActKind::row, "w"));
+  EXPECT_THROW(pack_weight(values, 1, 2, *parse_scheme("uint8"), ActKind::row, "w"), Error);
+}
+
 TEST(Pack, HalvesRoundToEven) {
   // a = 127: s = 1 exactly, so x.5 values are ties.
   const std::vector<float> values = {127.0f, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 126.5f};
@@ -149,6 +193,19 @@ TEST(Pack, HalvesRoundToEven) {
   const std::vector<int> expected = {127, 0, 2, 2, 0, -2, -2, 126};
   for (int k = 0; k < 8; ++k) {
     EXPECT_EQ(code_at(packed.view(), 0, k), expected[static_cast<std::size_t>(k)]);
+  }
+}
+
+TEST(Pack, HalvesOfUnsignedCodesRoundToEvenBeforeTheZeroPointIsAdded) {
+  // low -1.5, high 6: s = 0.5 exactly at 4 bits, z = 3.
+  const std::vector<float> values = {6.0f, -1.5f, 0.25f, 0.75f, 1.25f, -0.25f, -0.75f, -1.25f};
+  const PackedWeight packed =
+      pack_weight(values, 1, 8, *parse_scheme("uint4-g32"), ActKind::row, "w");
+  EXPECT_EQ(scale_at(packed.view(), 0, 0), 0.5f);
+  EXPECT_EQ(zero_at(packed.view(), 0, 0), 3);
+  const std::vector<int> expected = {15, 0, 3, 5, 5, 3, 1, 1};
+  for (int k = 0; k < 8; ++k) {
+    EXPECT_EQ(code_at(packed.view(), 0, k), expected[static_cast<std::size_t>(k)]) << k;
   }
 }
 
@@ -198,8 +255,8 @@ std::string error_of(const std::vector<float>& values, int columns, const char* 
 }
 
 TEST(Pack, RefusesNumbersThatAreNotFiniteByRowAndColumn) {
-  for (const char* scheme :
-       {"f32", "f16", "bf16", "int8", "int8-tensor", "int8-g128", "int4-g32"}) {
+  for (const char* scheme : {"f32", "f16", "bf16", "int8", "int8-tensor", "int8-g128", "int4-g32",
+                             "int3-g64", "uint8", "uint2-g128", "nf4"}) {
     for (const float bad :
          {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
           -std::numeric_limits<float>::infinity()}) {
@@ -234,12 +291,28 @@ TEST(Pack, RefusesCountsThatDoNotFitTheShape) {
   const std::vector<float> values(12);
   EXPECT_THROW(pack_weight(values, 3, 5, *parse_scheme("f32"), ActKind::none, "w"), Error);
   EXPECT_THROW(pack_weight(values, 0, 5, *parse_scheme("f32"), ActKind::none, "w"), Error);
-  EXPECT_THROW(pack_weight(values, 3, 4, *parse_scheme("nf4"), ActKind::none, "w"), Error);
-  const std::vector<std::int8_t> codes(12);
-  const std::vector<float> scales(3, 1.0f);
+  EXPECT_THROW(pack_weight(values, 3, 4, *parse_scheme("b1"), ActKind::none, "w"), Error);
+  ChosenCodes chosen;
+  chosen.codes.resize(12);
+  chosen.scales = {1.0f, 1.0f, 1.0f};
   const QuantScheme int8 = *parse_scheme("int8");
-  EXPECT_THROW(pack_codes(codes, scales, 1.0f, 4, 4, int8, ActKind::row), Error);
-  EXPECT_THROW(pack_codes(codes, scales, 1.0f, 4, 3, int8, ActKind::row), Error);
+  const QuantScheme uint2 = *parse_scheme("uint2-g32");
+  EXPECT_NO_THROW(pack_codes(chosen, 3, 4, int8, ActKind::row));
+  EXPECT_THROW(pack_codes(chosen, 4, 4, int8, ActKind::row), Error);
+  EXPECT_THROW(pack_codes(chosen, 4, 3, int8, ActKind::row), Error);
+  EXPECT_THROW(pack_codes(chosen, 3, 4, *parse_scheme("f32"), ActKind::none), Error);
+  EXPECT_THROW(pack_codes(chosen, 3, 4, uint2, ActKind::row), Error);  // no zero points
+  chosen.zeros = {0, 3, 1};
+  EXPECT_NO_THROW(pack_codes(chosen, 3, 4, uint2, ActKind::row));
+  EXPECT_THROW(pack_codes(chosen, 3, 4, int8, ActKind::row), Error);
+  chosen.zeros[1] = 4;
+  EXPECT_THROW(pack_codes(chosen, 3, 4, uint2, ActKind::row), Error);
+  chosen.zeros[1] = 3;
+  chosen.codes[5] = 4;
+  EXPECT_THROW(pack_codes(chosen, 3, 4, uint2, ActKind::row), Error);
+  chosen.zeros.clear();
+  chosen.codes[5] = -128;
+  EXPECT_THROW(pack_codes(chosen, 3, 4, int8, ActKind::row), Error);
 }
 
 TEST(RoundGroupScales, BringsTheLargestIntoTheUpperHalfOfF16) {

@@ -38,6 +38,10 @@ TEST(PlaneBytes, GroupedCodes) {
   EXPECT_EQ(eight.scales, 64u * 8 * 2);
   EXPECT_EQ(eight.sums, 64u * 8 * 2);
   EXPECT_EQ(bytes_of("int8-g128", ActKind::g128, 64, 200).sums, 64u * 2 * 2);
+  for (const ActKind one_scale : {ActKind::tensor, ActKind::online}) {
+    EXPECT_EQ(bytes_of("int8", one_scale, 65, 129).sums, 128u * 4);
+    EXPECT_EQ(bytes_of("int8-g32", one_scale, 64, 200).sums, 64u * 8 * 2);
+  }
   EXPECT_EQ(bytes_of("int8-g64", ActKind::g128, 64, 200).sums, 64u * 4 * 2);
   const PlaneBytes four = bytes_of("int4-g128", ActKind::row, 64, 200);
   EXPECT_EQ(four.codes, 64u * 256 / 2);
@@ -49,6 +53,20 @@ TEST(PlaneBytes, GroupedCodes) {
   EXPECT_EQ(bytes_of("int3-g128", ActKind::row, 64, 128).codes, 64u * 128 * 3 / 8);
 }
 
+TEST(PlaneBytes, Nf4AndB1) {
+  // 65 x 129 becomes 128 x 256: 2 panels, 4 blocks of 64 columns, 1 part of 256 columns.
+  const PlaneBytes nf4 = bytes_of("nf4", ActKind::none, 65, 129);
+  EXPECT_EQ(nf4.codes, 128u * 256 / 2);
+  EXPECT_EQ(nf4.zeros, 128u * 4);
+  EXPECT_EQ(nf4.scales, 2u * 1 * 2 * 4);
+  EXPECT_EQ(bytes_of("nf4", ActKind::none, 64, 257).scales, 1u * 2 * 2 * 4);
+  const PlaneBytes b1 = bytes_of("b1", ActKind::none, 65, 129);
+  EXPECT_EQ(b1.codes, 128u * 256 * 2 / 8);
+  EXPECT_EQ(b1.scales, 128u * 2 * 8 * 2);
+  EXPECT_EQ(b1.zeros, 256u / 8);
+  EXPECT_EQ(b1.sums, 0u);
+}
+
 TEST(SumGroup, IsTheFinerOfWeightAndActivation) {
   const auto group = [](const char* scheme, ActKind act, std::int64_t columns) {
     return sum_group(*parse_scheme(scheme), act, columns);
@@ -58,13 +76,17 @@ TEST(SumGroup, IsTheFinerOfWeightAndActivation) {
   EXPECT_EQ(group("int8-g32", ActKind::g128, 300), 32);
   EXPECT_EQ(group("int8-g128", ActKind::row, 300), 128);
   EXPECT_EQ(group("int4-g64", ActKind::row, 300), 64);
+  EXPECT_EQ(group("int8", ActKind::tensor, 300), 384);
+  EXPECT_EQ(group("int8-g128", ActKind::online, 300), 128);
 }
 
 TEST(ActNames, ReadBackAsTheyAreWritten) {
-  for (const ActKind act : {ActKind::none, ActKind::row, ActKind::g128}) {
+  for (const ActKind act :
+       {ActKind::none, ActKind::row, ActKind::g128, ActKind::tensor, ActKind::online}) {
     EXPECT_EQ(parse_act(act_name(act)), act);
   }
-  EXPECT_EQ(parse_act("tensor"), std::nullopt);
+  EXPECT_EQ(act_name(ActKind::online), "online");
+  EXPECT_EQ(parse_act("Tensor"), std::nullopt);
   EXPECT_EQ(parse_act(""), std::nullopt);
 }
 
@@ -99,10 +121,16 @@ TEST(QuantScheme, ErrorsNameTheTypeAndWhatIsOffered) {
   };
   EXPECT_EQ(message("int8"), "");
   EXPECT_EQ(message("int4-g32"), "");
-  for (const char* name : {"q4_0", "int3-g128", "uint8", "nf4", "b1"}) {
+  for (const char* name : {"q4_0", "int5-g128", "uint8-tensor", "nf5"}) {
     EXPECT_NE(message(name).find(name), std::string::npos) << name;
-    EXPECT_NE(message(name).find("int4-g128"), std::string::npos) << name;
+    EXPECT_NE(message(name).find("(int|uint)(8|4|3|2)"), std::string::npos) << name;
   }
+}
+
+TEST(QuantScheme, AllSchemesReadBackAsTheyAreWritten) {
+  const auto schemes = all_schemes();
+  EXPECT_EQ(schemes.size(), 32u);
+  for (const QuantScheme& scheme : schemes) EXPECT_EQ(parse_scheme(scheme_name(scheme)), scheme);
 }
 
 TEST(DType, NamesAndSizes) {

@@ -9,6 +9,7 @@
 #include "backend/cpu/first_bad_row.h"
 #include "backend/cpu/quantize_rows.h"
 #include "backend/cpu/row_blocks.h"
+#include "backend/cpu/rows_layout.h"
 #include "base/error.h"
 
 namespace leq::cpu {
@@ -32,6 +33,7 @@ class Attention {
         plan_(plan_attention(context.pool.threads(), batch.tokens, shape, end_of(batch))),
         blocks_(cut_runs(batch, plan_.block_rows, BlockEnds::anywhere)) {
     require_scratch(plan_, context.scratch);
+    check_consumer("output of attention", out);
     shared_ = shared_scratch(plan_, context.scratch);
     values_ = out.values != nullptr ? out.values : shared_.values;
     value_stride_ = out.values != nullptr ? out.value_stride : width();
@@ -47,6 +49,9 @@ class Attention {
           units(), [this](std::int64_t task, int worker) { whole(units() - 1 - task, worker); });
     }
     bad_.check("output of attention");
+    if (quantized_unit(out_.format) == QuantizedUnit::rows) {
+      quantize_step(context_.pool, context_.rows, plan_.tokens, "output of attention", out_);
+    }
   }
 
  private:
@@ -164,11 +169,17 @@ class Attention {
   }
 
   // A group of columns is quantized when the last kv head that writes to it is done; a row of one
-  // scale, when all are.
-  std::int64_t group_columns() const { return out_.format.act == ActKind::g128 ? 128 : width(); }
+  // scale, when all are; rows of a common scale at the end of run().
+  bool quantizes_here() const {
+    const QuantizedUnit unit = quantized_unit(out_.format);
+    return unit == QuantizedUnit::columns_128 || unit == QuantizedUnit::row;
+  }
+  std::int64_t group_columns() const {
+    return quantized_unit(out_.format) == QuantizedUnit::columns_128 ? 128 : width();
+  }
 
   void count_outputs() {
-    if (out_.format.act == ActKind::none) return;
+    if (!quantizes_here()) return;
     const std::int64_t head_columns = std::int64_t{plan_.group} * shape_.head_dim;
     const std::int64_t columns = group_columns();
     for (std::int64_t block = 0; block < std::ssize(blocks_); ++block) {
@@ -183,13 +194,23 @@ class Attention {
 
   void finish(const HeadBlock& head, std::int64_t unit, const float* records) {
     finish_records(head, records, values_, value_stride_);
-    if (out_.format.act == ActKind::none) return;
     const std::int64_t head_columns = std::int64_t{plan_.group} * shape_.head_dim;
+    if (out_.consumer.inv_smooth != nullptr)
+      smooth(head, head.kv_head * head_columns, head_columns);
+    if (!quantizes_here()) return;
     const std::int64_t columns = group_columns();
     const std::int64_t first = head.kv_head * head_columns / columns;
     const std::int64_t last = ((head.kv_head + 1) * head_columns - 1) / columns;
     for (std::int64_t group = first; group <= last; ++group) {
       if (last_of(pending_heads(unit)[group])) quantize(head.block, group * columns, columns);
+    }
+  }
+
+  void smooth(const HeadBlock& head, std::int64_t first, std::int64_t columns) {
+    const RowBlock& block = head.block;
+    for (std::int64_t row = block.first_row; row < block.first_row + block.rows; ++row) {
+      context_.rows.multiply(out_.consumer.inv_smooth + first, columns,
+                             values_ + row * value_stride_ + first);
     }
   }
 

@@ -16,6 +16,7 @@
 #include "backend/cpu/matmul_kernels.h"
 #include "backend/cpu/memory.h"
 #include "backend/cpu/quantize_rows.h"
+#include "backend/cpu/rotate_rows.h"
 #include "backend/cpu/row_kernels.h"
 #include "backend/cpu/rows_layout.h"
 #include "base/error.h"
@@ -70,6 +71,18 @@ class CpuBackend final : public Backend {
     return static_cast<std::size_t>(pairs * 2 * context) * sizeof(float);
   }
 
+  RotationTable allocate_rotation(std::span<const float> factors, std::int64_t block,
+                                  NormKind stream_norm) override {
+    const std::int64_t width = std::ssize(factors);
+    cpu::require_rotation(width, block);
+    RotationTable table = {width, block, stream_norm, Buffer(*this, rotation_bytes(width))};
+    std::memcpy(table.memory.data(), factors.data(), factors.size_bytes());
+    return table;
+  }
+  std::size_t rotation_bytes(std::int64_t width) const override {
+    return static_cast<std::size_t>(width) * sizeof(float);
+  }
+
   void reserve(std::int64_t tokens, const AttentionShape& shape, std::int64_t context) override {
     reserve_linear();
     const std::size_t bytes = attention_bytes(tokens, shape, context);
@@ -113,6 +126,15 @@ class CpuBackend final : public Backend {
     });
   }
 
+  void rotate(Rows& x, std::int64_t tokens, const RotationTable& rotation, Turn turn) override {
+    require(x.values != nullptr && x.width == rotation.width, "rotate: expected f32 rows of ",
+            rotation.width, ", found ", x.width);
+    require_capacity("rotate", tokens, x);
+    each_row(tokens, [&](std::int64_t t, int) {
+      cpu::rotate_row(rotation, turn, x.values + t * x.value_stride);
+    });
+  }
+
   void gather_rows(const Rows& x, std::span<const std::int32_t> rows, Rows& out) override {
     require(x.width == out.width && x.values != nullptr && out.values != nullptr,
             "gather rows: expected f32 rows of one width, found ", x.width, " and ", out.width);
@@ -130,6 +152,8 @@ class CpuBackend final : public Backend {
             "norm: expected f32 rows of width ", norm.width, ", found ", x.width, " and ",
             out.width);
     require_capacity("norm", tokens, out);
+    cpu::check_consumer("norm", out);
+    const cpu::QuantizedUnit unit = cpu::quantized_unit(out.format);
     if (out.values == nullptr) grow_worker_rows(out.width);
     cpu::FirstBadRow bad;
     each_row(tokens, [&](std::int64_t t, int worker) {
@@ -140,10 +164,14 @@ class CpuBackend final : public Backend {
       } else {
         rows_.layer_norm(in, norm.gain, norm.beta, norm.eps, norm.width, row);
       }
-      if (out.format.act == ActKind::none) return;
+      if (out.consumer.inv_smooth != nullptr) {
+        rows_.multiply(out.consumer.inv_smooth, out.width, row);
+      }
+      if (unit == cpu::QuantizedUnit::nothing || unit == cpu::QuantizedUnit::rows) return;
       if (!cpu::quantize_columns(rows_, row, t, 0, out.width, out)) bad.report(t);
     });
     bad.check("norm");
+    if (unit == cpu::QuantizedUnit::rows) cpu::quantize_step(pool_, rows_, tokens, "norm", out);
   }
 
   void linear(const Rows& x, std::int64_t tokens, const Linear& linear, Epilogue epilogue,
@@ -221,7 +249,6 @@ class CpuBackend final : public Backend {
   }
   static void check_embedding(const WeightView& table, std::span<const std::int32_t> ids,
                               const Rows& x) {
-    cpu::require_gatherable(table);
     require_capacity("embed", std::ssize(ids), x);
     require(x.values != nullptr && x.width == table.columns, "embed: expected f32 rows of ",
             table.columns, ", found ", x.width);

@@ -10,7 +10,4 @@ namespace leq::cpu {
 // out[columns] = row `row` of the table; a code counts as code * scale, one f32 product.
 void gather_row(const WeightView& table, std::int64_t row, float* out);
 
-// Throws Error where the scheme is none that gather_row reads.
-void require_gatherable(const WeightView& table);
-
 }  // namespace leq::cpu

@@ -7,6 +7,7 @@
 #include "backend/cpu/first_bad_row.h"
 #include "backend/cpu/panel_matmul.h"
 #include "backend/cpu/quantize_rows.h"
+#include "backend/cpu/rows_layout.h"
 #include "base/error.h"
 
 namespace leq::cpu {
@@ -62,7 +63,9 @@ struct Job {
 
 std::int64_t panels(const WeightView& weight) { return weight.padded_rows() / kPanelRows; }
 
-bool quantizes_groups(const Job& job) { return job.out.format.act == ActKind::g128; }
+bool quantizes_groups(const Job& job) {
+  return quantized_unit(job.out.format) == QuantizedUnit::columns_128;
+}
 
 void add_part(Unit& unit, const Job& job, int segment, std::int64_t panel,
               std::int64_t tile_column) {
@@ -122,7 +125,8 @@ void plan(Job& job) {
 
 // Tokens [token, token + tokens) of a unit go straight to out.
 bool goes_straight(const Job& job, const Unit& unit) {
-  return job.epilogue == Epilogue::none && !job.pairs && unit.columns == kPanelRows;
+  return job.epilogue == Epilogue::none && !job.pairs && unit.columns == kPanelRows &&
+         job.out.consumer.inv_smooth == nullptr;
 }
 
 // One finished row of a unit: values [columns] (swiglu: gate, with up behind it) to out.
@@ -133,6 +137,9 @@ void finish_row(Job& job, const Unit& unit, std::int64_t token, float* values) {
     rows.swiglu(values, values + kGroupColumns, unit.columns, values);
   } else if (job.epilogue == Epilogue::gelu) {
     rows.gelu(values, unit.columns, values);
+  }
+  if (out.consumer.inv_smooth != nullptr) {
+    rows.multiply(out.consumer.inv_smooth + unit.first, unit.columns, values);
   }
   if (out.values != nullptr) {
     float* const to = out.values + token * out.value_stride + unit.first;
@@ -188,9 +195,14 @@ void run_task(Job& job, std::int64_t task, int worker) {
   }
 }
 
-// Rows whose one scale needs all their columns.
+// Rows whose one scale needs all their columns, or all rows.
 void quantize_whole_rows(Job& job) {
   Rows& out = job.out;
+  const QuantizedUnit unit = quantized_unit(out.format);
+  if (unit == QuantizedUnit::rows) {
+    quantize_step(job.context.pool, job.context.rows, job.tokens, job.linear.name, out);
+  }
+  if (unit != QuantizedUnit::row) return;
   job.context.pool.run(job.tokens, [&](std::int64_t token, int) {
     const float* values = out.values + token * out.value_stride;
     if (!quantize_columns(job.context.rows, values, token, 0, out.width, out)) {
@@ -216,12 +228,14 @@ void check_outputs(const Job& job) {
           linear.name, ": swiglu needs two weights of one shape");
   require(gated || !quantizes_groups(job) || linear.segment_count == 1, linear.name,
           ": outputs of several weights cannot be quantized by groups");
-  require(out.format.act != ActKind::row || out.values != nullptr, linear.name,
+  require(quantized_unit(out.format) != QuantizedUnit::row || out.values != nullptr, linear.name,
           ": outputs quantized by row need their f32 values kept");
+  check_consumer(linear.name, out);
   require(out.format.act != ActKind::none || out.values != nullptr, linear.name,
           ": outputs have neither values nor codes");
-  require(job.epilogue != Epilogue::add || out.format.act == ActKind::none, linear.name,
-          ": a residual cannot be quantized");
+  require(job.epilogue != Epilogue::add ||
+              (out.format.act == ActKind::none && out.consumer.inv_smooth == nullptr),
+          linear.name, ": a residual cannot be quantized or smoothed");
   require(job.context.scratch.size() >= linear_scratch_bytes(job.context.pool.threads()),
           linear.name, ": scratch of ", job.context.scratch.size(), " bytes is too small");
 }
@@ -243,7 +257,7 @@ void run_linear(const LinearContext& context, const Rows& x, std::int64_t tokens
       (job.units + job.units_per_task - 1) / job.units_per_task * job.token_blocks;
   context.pool.run(tasks, [&](std::int64_t task, int worker) { run_task(job, task, worker); });
   job.bad_row.check(linear.name);
-  if (out.format.act == ActKind::row) quantize_whole_rows(job);
+  quantize_whole_rows(job);
   job.bad_row.check(linear.name);
 }
 
@@ -252,7 +266,9 @@ std::string describe_linear(const MatmulKernels& matmul, const Linear& linear) {
   std::string text(isa_name(matmul.isa));
   text += " " + scheme_name(scheme);
   if (linear.act == ActKind::none) return text + " x f32, " + matmul.float_tile;
-  return text + (linear.act == ActKind::row ? " x int8 rows, " : " x int8 groups of 128, ") +
+  constexpr std::array<std::string_view, 5> kInputs = {
+      "f32", "int8 rows", "int8 groups of 128", "int8 of one scale", "int8 of a moving scale"};
+  return text + " x " + std::string(kInputs[static_cast<std::size_t>(linear.act)]) + ", " +
          matmul.int_tile;
 }
 

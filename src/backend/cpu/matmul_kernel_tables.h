@@ -13,14 +13,22 @@ const MatmulKernels& matmul_kernels_avx512vnni();
 
 void int8_rows_avx2(const IntPanel& panel) noexcept;
 void int8_groups_avx2(const IntPanel& panel) noexcept;
-void int4_groups_avx2(const IntPanel& panel) noexcept;
+void uint8_rows_avx2(const IntPanel& panel) noexcept;
+void uint8_groups_avx2(const IntPanel& panel) noexcept;
+void bits4_avx2(const IntPanel& panel) noexcept;
+void bits3_avx2(const IntPanel& panel) noexcept;
+void bits2_avx2(const IntPanel& panel) noexcept;
 void f32_avx2(const FloatBlock& block) noexcept;
 void f16_avx2(const FloatBlock& block) noexcept;
 void bf16_avx2(const FloatBlock& block) noexcept;
 
 void int8_rows_avx512vnni(const IntPanel& panel) noexcept;
 void int8_groups_avx512vnni(const IntPanel& panel) noexcept;
-void int4_groups_avx512vnni(const IntPanel& panel) noexcept;
+void uint8_rows_avx512vnni(const IntPanel& panel) noexcept;
+void uint8_groups_avx512vnni(const IntPanel& panel) noexcept;
+void bits4_avx512vnni(const IntPanel& panel) noexcept;
+void bits3_avx512vnni(const IntPanel& panel) noexcept;
+void bits2_avx512vnni(const IntPanel& panel) noexcept;
 void f32_avx512vnni(const FloatBlock& block) noexcept;
 void f16_avx512vnni(const FloatBlock& block) noexcept;
 void bf16_avx512vnni(const FloatBlock& block) noexcept;

@@ -21,25 +21,29 @@ namespace leq::cpu {
 struct IntPanel {
   // Weights: 64 outputs.
   const std::uint8_t* codes = nullptr;          // of the panel, 64-byte aligned
+  const std::uint8_t* high_codes = nullptr;     // 3 bits: of the panel's plane of the third bit
   const float* row_scales = nullptr;            // [64], or null where grouped
   const std::uint16_t* group_scales = nullptr;  // f16 [groups][64], or null where by row
   float scale_mul = 1.0f;                       // times each group scale
   const std::int32_t* row_sums = nullptr;    // [64] sums of 8-bit codes, where nothing is grouped
   const std::int16_t* group_sums = nullptr;  // [groups][64] the same, where something is
-  const float* bias = nullptr;               // [64] or null
+  // Unsigned codes (uint8 and all below 8 bits) count as code - zero point.
+  const std::uint8_t* zeros = nullptr;  // [64] for each group, zero_stride apart; or null:
+  std::int64_t zero_stride = 0;         // 64, or 0 where a zero point is a row's
+  int zero = 0;                         // ... the one zero point of all codes
+  const float* bias = nullptr;          // [64] or null
   std::int64_t columns = 0;      // multiple of 16; codes of columns past the real ones have value 0
   int group = 0;                 // columns of one int32 sum: 32, 64, 128, or 0 = all
   int groups_a_token_scale = 0;  // groups that share a token scale; 0 = one scale for the row
 
   // Tokens.
   std::int64_t tokens = 0;
-  const std::uint8_t* inputs =
-      nullptr;  // [tokens][input_stride]: q + 128 for 8-bit weights, else q
+  const std::uint8_t* inputs = nullptr;  // [tokens][input_stride]: q + 128 for int8 weights, else q
   std::int64_t input_stride = 0;
   const float* token_scales = nullptr;  // [tokens][token_scale_stride]
   std::int64_t token_scale_stride = 0;
-  const std::int32_t* token_sums = nullptr;  // [tokens][token_sum_stride], one for each group;
-  std::int64_t token_sum_stride = 0;         // 4-bit weights only
+  const std::int32_t* token_sums = nullptr;  // [tokens][token_sum_stride], one for each group (one
+  std::int64_t token_sum_stride = 0;         // where nothing is grouped); unsigned codes only
 
   float* y = nullptr;  // [tokens][y_stride], 64 columns are written
   std::int64_t y_stride = 0;
@@ -69,7 +73,11 @@ struct MatmulKernels {
   Isa isa{};
   void (*int8_rows)(const IntPanel& panel) noexcept = nullptr;    // group = 0
   void (*int8_groups)(const IntPanel& panel) noexcept = nullptr;  // group > 0
-  void (*int4_groups)(const IntPanel& panel) noexcept = nullptr;
+  void (*uint8_rows)(const IntPanel& panel) noexcept = nullptr;   // the same, unsigned
+  void (*uint8_groups)(const IntPanel& panel) noexcept = nullptr;
+  void (*bits4)(const IntPanel& panel) noexcept = nullptr;  // group > 0, int or uint
+  void (*bits3)(const IntPanel& panel) noexcept = nullptr;
+  void (*bits2)(const IntPanel& panel) noexcept = nullptr;
   void (*f32)(const FloatBlock& block) noexcept = nullptr;
   void (*f16)(const FloatBlock& block) noexcept = nullptr;
   void (*bf16)(const FloatBlock& block) noexcept = nullptr;

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/half.h"
+#include "tensor/pack.h"
 
 namespace leq::cpu {
 namespace {
@@ -31,9 +31,9 @@ const float* panel_bias(const PanelTask& task, float (&room)[kPanelRows]) {
   return room;
 }
 
-const std::uint8_t* panel_codes(const WeightView& weight, std::int64_t panel) {
-  const std::int64_t bytes = kPanelRows * weight.padded_columns() * weight.scheme.bits / 8;
-  return reinterpret_cast<const std::uint8_t*>(weight.codes) + panel * bytes;
+const std::uint8_t* panel_plane(const WeightView& weight, std::int64_t panel, int bits) {
+  return reinterpret_cast<const std::uint8_t*>(weight.codes) +
+         panel_byte(bits, weight.padded_columns(), panel * kPanelRows, 0);
 }
 
 const std::uint16_t* panel_group_scales(const WeightView& weight, std::int64_t panel) {
@@ -50,28 +50,63 @@ std::int64_t int_group(const WeightView& weight) {
   return by_weight == 0 ? 128 : std::min<std::int64_t>(by_weight, 128);
 }
 
+// Where the panel's codes and what is taken off unsigned ones lie.
+void point_at_codes(const PanelTask& task, IntPanel& panel) {
+  const WeightView& weight = task.segment->weight;
+  const CodePlanes planes = code_planes(weight.scheme, weight.rows, weight.columns);
+  panel.codes = panel_plane(weight, task.panel, planes.low_bits);
+  if (planes.high_bits > 0) {
+    panel.high_codes = panel_plane(weight, task.panel, planes.high_bits) + planes.high_at;
+  }
+  if (!weight.scheme.is_offset()) {
+    if (panel.group == 0) {
+      panel.row_sums = static_cast<const std::int32_t*>(weight.sums) + task.panel * kPanelRows;
+    } else {
+      const std::int64_t groups = weight.padded_columns() / panel.group;
+      panel.group_sums =
+          static_cast<const std::int16_t*>(weight.sums) + task.panel * groups * kPanelRows;
+    }
+    return;
+  }
+  panel.zero = weight.scheme.bias();
+  if (weight.scheme.kind == CodeKind::uint_) {
+    const std::int64_t groups = grouped(weight) ? weight.padded_columns() / weight.scheme.group : 1;
+    panel.zeros = weight.zeros + task.panel * groups * kPanelRows;
+    panel.zero_stride = grouped(weight) ? kPanelRows : 0;
+  }
+  panel.token_sums = task.x->sums + task.token * task.x->sum_stride;
+  panel.token_sum_stride = task.x->sum_stride;
+}
+
+void run_kernel(const MatmulKernels& kernels, const QuantScheme& scheme, const IntPanel& panel) {
+  switch (scheme.bits) {
+    case 2:
+      return kernels.bits2(panel);
+    case 3:
+      return kernels.bits3(panel);
+    case 4:
+      return kernels.bits4(panel);
+    default:
+      break;
+  }
+  if (scheme.kind == CodeKind::uint_) {
+    return (panel.group == 0 ? kernels.uint8_rows : kernels.uint8_groups)(panel);
+  }
+  (panel.group == 0 ? kernels.int8_rows : kernels.int8_groups)(panel);
+}
+
 void multiply_ints(const MatmulKernels& kernels, const PanelTask& task) noexcept {
   const WeightView& weight = task.segment->weight;
   const Rows& x = *task.x;
   float bias_room[kPanelRows];
   IntPanel panel;
-  panel.codes = panel_codes(weight, task.panel);
   panel.group = static_cast<int>(int_group(weight));
+  point_at_codes(task, panel);
   if (grouped(weight)) {
     panel.group_scales = panel_group_scales(weight, task.panel);
     panel.scale_mul = weight.scale_mul;
   } else {
     panel.row_scales = static_cast<const float*>(weight.scales) + task.panel * kPanelRows;
-  }
-  if (weight.scheme.bits == 8 && panel.group == 0) {
-    panel.row_sums = static_cast<const std::int32_t*>(weight.sums) + task.panel * kPanelRows;
-  } else if (weight.scheme.bits == 8) {
-    const std::int64_t groups = weight.padded_columns() / panel.group;
-    panel.group_sums =
-        static_cast<const std::int16_t*>(weight.sums) + task.panel * groups * kPanelRows;
-  } else {
-    panel.token_sums = x.sums + task.token * x.sum_stride;
-    panel.token_sum_stride = x.sum_stride;
   }
   panel.bias = panel_bias(task, bias_room);
   panel.columns = (weight.columns + 15) / 16 * 16;
@@ -84,11 +119,7 @@ void multiply_ints(const MatmulKernels& kernels, const PanelTask& task) noexcept
   panel.y = task.y;
   panel.y_stride = task.y_stride;
   panel.scratch = task.scratch;
-  if (weight.scheme.bits == 4) {
-    kernels.int4_groups(panel);
-  } else {
-    (panel.group == 0 ? kernels.int8_rows : kernels.int8_groups)(panel);
-  }
+  run_kernel(kernels, weight.scheme, panel);
 }
 
 void multiply_floats(const MatmulKernels& kernels, const PanelTask& task) noexcept {
@@ -113,26 +144,6 @@ void multiply_floats(const MatmulKernels& kernels, const PanelTask& task) noexce
   }
 }
 
-// Columns [first, first + columns) of a panel as f32, scale * code: numbers [64][kDequantColumns].
-void dequantize(const WeightView& weight, std::int64_t panel, std::int64_t first,
-                std::int64_t columns, float* numbers) {
-  const std::uint8_t* codes = panel_codes(weight, panel);
-  const std::int64_t per_byte = 8 / weight.scheme.bits;  // quads of columns
-  for (std::int64_t row = 0; row < kPanelRows; ++row) {
-    for (std::int64_t k = first; k < first + columns; ++k) {
-      const std::uint8_t byte = codes[k / 4 / per_byte * 256 + row * 4 + k % 4];
-      const int code = weight.scheme.bits == 8 ? static_cast<std::int8_t>(byte)
-                                               : ((byte >> (k / 4 % 2 * 4)) & 15) - 8;
-      const float scale =
-          grouped(weight)
-              ? f16_to_f32(panel_group_scales(weight, panel)[k / weight.scheme.group * 64 + row]) *
-                    weight.scale_mul
-              : static_cast<const float*>(weight.scales)[panel * kPanelRows + row];
-      numbers[row * kDequantColumns + k - first] = scale * static_cast<float>(code);
-    }
-  }
-}
-
 float total(const float* chain) {
   float lanes[kLanes];
   std::copy_n(chain, kLanes, lanes);
@@ -142,7 +153,7 @@ float total(const float* chain) {
   return lanes[0];
 }
 
-// Integer weights times f32 inputs (act none): a float chain over the dequantized weights, whose
+// Codes times f32 inputs (act none): a float chain over the dequantized weights, whose
 // lanes wait in scratch from one piece of the columns to the next.
 void multiply_dequantized(const MatmulKernels& kernels, const PanelTask& task) noexcept {
   const WeightView& weight = task.segment->weight;
@@ -157,7 +168,10 @@ void multiply_dequantized(const MatmulKernels& kernels, const PanelTask& task) n
     for (std::int64_t k = 0; k < weight.columns; k += kDequantColumns) {
       FloatBlock block;
       block.columns = std::min(kDequantColumns, weight.columns - k);
-      dequantize(weight, task.panel, k, block.columns, numbers);
+      for (std::int64_t n = 0; n < outputs; ++n) {
+        unpack_columns(weight, task.panel * kPanelRows + n, k,
+                       {numbers + n * kDequantColumns, static_cast<std::size_t>(block.columns)});
+      }
       block.weights = numbers;
       block.weight_stride = kDequantColumns;
       block.outputs = outputs;
@@ -195,7 +209,6 @@ void check_inputs(const Linear& linear, const Rows& x) {
   for (const LinearSegment& segment : linear.parts()) {
     const WeightView& weight = segment.weight;
     const std::string scheme = scheme_name(weight.scheme);
-    require(supported(weight.scheme), linear.name, ": the CPU backend cannot run type ", scheme);
     require(weight.columns == linear.inputs, linear.name, ": expected weights with ", linear.inputs,
             " columns, found ", weight.columns);
     require(weight.act == linear.act, linear.name, ": weights are packed for act ",
@@ -204,14 +217,15 @@ void check_inputs(const Linear& linear, const Rows& x) {
       require(x.values != nullptr, linear.name, ": needs f32 inputs");
       continue;
     }
-    require(!weight.scheme.is_float() && x.format.act == linear.act, linear.name,
+    require(weight.scheme.is_integer() && x.format.act == linear.act, linear.name,
             ": expected inputs with act ", act_name(linear.act), " for ", scheme,
             " weights, found act ", act_name(x.format.act));
-    require(x.format.offset_codes == (weight.scheme.bits == 8), linear.name,
+    const bool offset = weight.scheme.is_offset();
+    require(x.format.offset_codes != offset, linear.name,
             ": inputs have the wrong code offset for ", scheme, " weights");
-    require(weight.scheme.bits == 8 || x.format.sum_group == int_group(weight), linear.name,
-            ": expected input sums over ", int_group(weight), " columns, found ",
-            x.format.sum_group);
+    const std::int64_t group = sum_group(weight.scheme, weight.act, weight.columns);
+    require(!offset || x.format.sum_group == group, linear.name, ": expected input sums over ",
+            group, " columns, found ", x.format.sum_group);
   }
 }
 

@@ -13,6 +13,8 @@ namespace leq::cpu {
 struct RowKernels {
   // x += y
   void (*add)(const float* y, std::int64_t n, float* x) noexcept;
+  // x *= y
+  void (*multiply)(const float* y, std::int64_t n, float* x) noexcept;
   // out = (x * r) * gain, r = 1 / sqrt(mean(x^2) + eps); out may be x
   void (*rms_norm)(const float* x, const float* gain, float eps, std::int64_t n,
                    float* out) noexcept;

@@ -57,23 +57,50 @@ Rows make_rows(const RowsLayout& layout, std::int64_t capacity, std::int64_t wid
   return rows;
 }
 
-// A row with one scale is quantized when all of it is there, so its f32 numbers are kept too; 8-bit
-// weights want codes + 128, fewer bits want the codes' sums.
-RowsFormat rows_format(const Linear& consumer) {
+QuantizedUnit quantized_unit(const RowsFormat& format) {
+  switch (format.act) {
+    case ActKind::none:
+      return QuantizedUnit::nothing;
+    case ActKind::g128:
+      return QuantizedUnit::columns_128;
+    case ActKind::tensor:
+      return format.sum_group > kPaddedColumns ? QuantizedUnit::row : QuantizedUnit::columns_128;
+    case ActKind::row:
+      return QuantizedUnit::row;
+    case ActKind::online:
+      return QuantizedUnit::rows;
+  }
+  return QuantizedUnit::nothing;
+}
+
+namespace {
+
+// What is quantized when a whole row is there keeps its f32 numbers too; int8 weights want codes +
+// 128, unsigned ones want the codes' sums.
+RowsFormat segment_format(const Linear& consumer, const WeightView& weight) {
   RowsFormat format;
   if (consumer.act == ActKind::none) return format;
-  const QuantScheme& scheme = consumer.segments[0].weight.scheme;
-  for (const LinearSegment& segment : consumer.parts()) {
-    require(segment.weight.scheme == scheme, consumer.name, ": expected one scheme, found ",
-            scheme_name(scheme), " and ", scheme_name(segment.weight.scheme));
-  }
-  require(!scheme.is_float(), consumer.name, ": ", scheme_name(scheme),
+  const QuantScheme& scheme = weight.scheme;
+  require(scheme.is_integer(), consumer.name, ": ", scheme_name(scheme),
           " weights take f32 inputs, act ", act_name(consumer.act), " found");
   format.act = consumer.act;
-  format.values = consumer.act == ActKind::row;
-  format.offset_codes = scheme.bits == 8;
-  if (scheme.bits < 8) {
+  format.offset_codes = !scheme.is_offset();
+  if (scheme.is_offset()) {
     format.sum_group = static_cast<int>(sum_group(scheme, consumer.act, consumer.inputs));
+  }
+  format.values = quantized_unit(format) != QuantizedUnit::columns_128;
+  return format;
+}
+
+}  // namespace
+
+RowsFormat rows_format(const Linear& consumer) {
+  const WeightView& first = consumer.segments[0].weight;
+  const RowsFormat format = segment_format(consumer, first);
+  for (const LinearSegment& segment : consumer.parts()) {
+    require(segment_format(consumer, segment.weight) == format, consumer.name,
+            ": expected weights that read one format of inputs, found ", scheme_name(first.scheme),
+            " and ", scheme_name(segment.weight.scheme));
   }
   return format;
 }

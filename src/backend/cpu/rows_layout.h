@@ -18,6 +18,11 @@ RowsLayout rows_layout(std::int64_t capacity, std::int64_t width, const RowsForm
 Rows make_rows(const RowsLayout& layout, std::int64_t capacity, std::int64_t width,
                const RowsFormat& format, Buffer memory);
 
+// How much of a row has to be finished before it is quantized: nothing is ever quantized (act
+// none), any 128 columns (g128, and tensor but where a code sum covers more), the row, or all rows.
+enum class QuantizedUnit : std::uint8_t { nothing, columns_128, row, rows };
+QuantizedUnit quantized_unit(const RowsFormat& format);
+
 // What the CPU's matmuls want to read.
 RowsFormat rows_format(const Linear& consumer);
 

@@ -24,6 +24,18 @@ inline int load_quad(const std::uint8_t* codes) {
   return quad;
 }
 
+// Where the sum of a group of unsigned codes starts, for 8 outputs of one token: - zero point * sum
+// of the token's codes.
+inline __m256i unsigned_start(const IntPanel& panel, std::int64_t token, std::int64_t output,
+                              std::int64_t group) {
+  const int sum = panel.token_sums[token * panel.token_sum_stride + group];
+  if (panel.zeros == nullptr) return _mm256_set1_epi32(-panel.zero * sum);
+  const std::uint8_t* zeros = panel.zeros + group * panel.zero_stride + output;
+  const __m256i wide =
+      _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(zeros)));
+  return _mm256_mullo_epi32(wide, _mm256_set1_epi32(-sum));
+}
+
 // y = fma(f, weight scale * token scale, bias) for 8 outputs of one token.
 inline void finish(const IntPanel& panel, std::int64_t token, std::int64_t output, __m256 f) {
   __m256 scale = _mm256_set1_ps(1.0f);

@@ -38,6 +38,14 @@ inline __attribute__((always_inline)) __m512i start_value(__m512i sums) {
   return _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(sums, 7));
 }
 
+// Zero points of 16 outputs, for unsigned weights.
+inline __attribute__((always_inline)) __m512i zero_points(const IntPanel& panel, std::int64_t group,
+                                                          int output) {
+  if (panel.zeros == nullptr) return _mm512_set1_epi32(panel.zero);
+  const std::uint8_t* zeros = panel.zeros + group * panel.zero_stride + output;
+  return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(zeros)));
+}
+
 // y = fma(f, weight scale * token scale, bias) for 16 outputs of one token.
 inline __attribute__((always_inline)) void finish(const IntPanel& panel, std::int64_t token,
                                                   int output, __m512 f) {

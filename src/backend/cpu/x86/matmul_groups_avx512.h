@@ -5,6 +5,28 @@
 #include "backend/cpu/x86/matmul_avx512.h"
 
 namespace leq::cpu {
+
+// One piece of one panel for one tile of tokens.
+struct PanelPiece {
+  const std::uint8_t* codes = nullptr;  // bytes of the piece's first column, one code each
+  std::int64_t first = 0;               // first column
+  std::int64_t columns = 0;             // multiple of 16
+  std::int64_t token = 0;               // first token
+  int output = 0;                       // first of the tile's outputs
+  float* sums = nullptr;                // [64 / 16 J][M][16 J] f32 sums, read and written
+};
+
+// The tiles of a block of tokens: `tokens` of them from `token` on, sums [tokens][64].
+struct TokenBlock {
+  std::int64_t token = 0;
+  std::int64_t tokens = 0;
+  float* sums = nullptr;
+};
+
+// All tiles of a piece of unsigned byte codes (matmul_uint8_avx512vnni.cpp).
+void unsigned_piece_avx512vnni(const IntPanel& panel, const PanelPiece& piece,
+                               const TokenBlock& block) noexcept;
+
 namespace {
 
 // Columns of a panel that all tokens of a block pass through before the next: 64 rows of them and a
@@ -13,16 +35,6 @@ constexpr std::int64_t kPieceColumns = 512;
 // Tokens of a block: their f32 sums, [tokens][64], share kIntScratchBytes with an unpacked piece.
 constexpr std::int64_t kBlockTokens = 256;
 static_assert(kPieceColumns * 64 + kBlockTokens * 64 * sizeof(float) <= kIntScratchBytes);
-
-// One piece of one panel for one tile of tokens.
-struct Piece {
-  const std::uint8_t* codes = nullptr;  // bytes of the piece's first column
-  std::int64_t first = 0;               // first column
-  std::int64_t columns = 0;             // multiple of 16
-  std::int64_t token = 0;               // first token
-  int output = 0;                       // first of the tile's outputs
-  float* sums = nullptr;                // [64 / 16 J][M][16 J] f32 sums, read and written
-};
 
 inline __attribute__((always_inline)) __m512 weight_scale(const IntPanel& panel, std::int64_t group,
                                                           int output) {
@@ -36,7 +48,7 @@ enum class Scales { weights, tokens, both };
 
 // f = fma(float(c), weight scale * token scale, f) for a tile's accumulators at the end of a group.
 template <int M, int J, Scales kScales>
-inline __attribute__((always_inline)) void fold(const IntPanel& panel, const Piece& piece,
+inline __attribute__((always_inline)) void fold(const IntPanel& panel, const PanelPiece& piece,
                                                 std::int64_t group, const __m512i (&c)[M][J]) {
   __m512 by_weight[J];
   if constexpr (kScales != Scales::tokens) {
@@ -65,18 +77,23 @@ inline __attribute__((always_inline)) void fold(const IntPanel& panel, const Pie
   }
 }
 
-// Where a group's accumulators start. 8-bit weights: -128 * the weights' sum, since the inputs are
-// q + 128. 4-bit weights: -8 * the inputs' sum, since the weights are q + 8.
-template <int M, int J, bool kFourBit>
-inline __attribute__((always_inline)) void start(const IntPanel& panel, const Piece& piece,
+// Where a group's accumulators start. Signed weights: -128 * the weights' sum, since the inputs are
+// q + 128. Unsigned weights: -zero point * the inputs' sum, at most 255 * 128 * 127.
+template <int M, int J, bool kUnsigned>
+inline __attribute__((always_inline)) void start(const IntPanel& panel, const PanelPiece& piece,
                                                  std::int64_t group, __m512i (&c)[M][J]) {
-  if constexpr (kFourBit) {
+  if constexpr (kUnsigned) {
     const std::int32_t* sums = panel.token_sums + piece.token * panel.token_sum_stride + group;
+    __m512i zeros[J];
+#pragma GCC unroll 4
+    for (int j = 0; j < J; ++j) zeros[j] = zero_points(panel, group, piece.output + 16 * j);
 #pragma GCC unroll 12
     for (int m = 0; m < M; ++m, sums += panel.token_sum_stride) {
-      const __m512i value = _mm512_set1_epi32(-8 * *sums);
+      // A zero point lies in the lower half of its lane, so this multiplies by the sum's lower
+      // half.
+      const __m512i sum = _mm512_set1_epi32(-*sums);
 #pragma GCC unroll 4
-      for (int j = 0; j < J; ++j) c[m][j] = value;
+      for (int j = 0; j < J; ++j) c[m][j] = _mm512_madd_epi16(zeros[j], sum);
     }
   } else {
     const std::int16_t* sums = panel.group_sums + group * 64 + piece.output;
@@ -91,8 +108,8 @@ inline __attribute__((always_inline)) void start(const IntPanel& panel, const Pi
 }
 
 // M tokens x 16 J outputs over one piece of byte codes, in quads of 64 rows.
-template <int M, int J, bool kFourBit, Scales kScales>
-void piece_tile(const IntPanel& panel, const Piece& piece) {
+template <int M, int J, bool kUnsigned, Scales kScales>
+void piece_tile(const IntPanel& panel, const PanelPiece& piece) {
   const std::int64_t stride = panel.input_stride;
   const std::uint8_t* w = piece.codes + piece.output * 4;
   const std::uint8_t* x = panel.inputs + piece.token * stride + piece.first;
@@ -101,7 +118,7 @@ void piece_tile(const IntPanel& panel, const Piece& piece) {
   for (std::int64_t k = piece.first; k < end; ++group) {
     const std::int64_t stop = k + panel.group < end ? k + panel.group : end;
     __m512i c[M][J];
-    start<M, J, kFourBit>(panel, piece, group, c);
+    start<M, J, kUnsigned>(panel, piece, group, c);
     for (; k < stop; k += 16) {
 #pragma GCC unroll 4
       for (int quad = 0; quad < 4; ++quad, w += 256, x += 4) {
@@ -109,14 +126,14 @@ void piece_tile(const IntPanel& panel, const Piece& piece) {
 #pragma GCC unroll 4
         for (int j = 0; j < J; ++j) {
           weights[j] = _mm512_load_si512(w + 64 * j);
-          if constexpr (!kFourBit) prefetch(w + 64 * j + kPrefetchBytes);
+          prefetch(w + 64 * j + kPrefetchBytes);
         }
 #pragma GCC unroll 12
         for (int m = 0; m < M; ++m) {
           const __m512i input = broadcast_quad(x + m * stride);
 #pragma GCC unroll 4
           for (int j = 0; j < J; ++j) {
-            if constexpr (kFourBit) {
+            if constexpr (kUnsigned) {
               dot(c[m][j], weights[j], input);
             } else {
               dot(c[m][j], input, weights[j]);
@@ -130,7 +147,8 @@ void piece_tile(const IntPanel& panel, const Piece& piece) {
 }
 
 // Scales and stores a tile's finished sums.
-inline void finish_tile(const IntPanel& panel, const Piece& piece, std::int64_t tokens, int width) {
+inline void finish_tile(const IntPanel& panel, const PanelPiece& piece, std::int64_t tokens,
+                        int width) {
   const float* sum = piece.sums;
   for (std::int64_t m = 0; m < tokens; ++m) {
     for (int j = 0; j < width; j += 16, sum += 16) {
@@ -139,40 +157,33 @@ inline void finish_tile(const IntPanel& panel, const Piece& piece, std::int64_t 
   }
 }
 
-using PieceTile = void (*)(const IntPanel&, const Piece&);
-template <bool kFourBit, Scales kScales>
+using PieceTile = void (*)(const IntPanel&, const PanelPiece&);
+template <bool kUnsigned, Scales kScales>
 constexpr PieceTile kWideTiles[] = {nullptr,
-                                    piece_tile<1, 4, kFourBit, kScales>,
-                                    piece_tile<2, 4, kFourBit, kScales>,
-                                    piece_tile<3, 4, kFourBit, kScales>,
-                                    piece_tile<4, 4, kFourBit, kScales>,
-                                    piece_tile<5, 4, kFourBit, kScales>,
-                                    piece_tile<6, 4, kFourBit, kScales>};
-template <bool kFourBit, Scales kScales>
+                                    piece_tile<1, 4, kUnsigned, kScales>,
+                                    piece_tile<2, 4, kUnsigned, kScales>,
+                                    piece_tile<3, 4, kUnsigned, kScales>,
+                                    piece_tile<4, 4, kUnsigned, kScales>,
+                                    piece_tile<5, 4, kUnsigned, kScales>,
+                                    piece_tile<6, 4, kUnsigned, kScales>};
+template <bool kUnsigned, Scales kScales>
 constexpr PieceTile kTallTiles[] = {nullptr,
                                     nullptr,
                                     nullptr,
                                     nullptr,
                                     nullptr,
                                     nullptr,
-                                    piece_tile<6, 2, kFourBit, kScales>,
-                                    piece_tile<7, 2, kFourBit, kScales>,
-                                    piece_tile<8, 2, kFourBit, kScales>,
-                                    piece_tile<9, 2, kFourBit, kScales>,
-                                    piece_tile<10, 2, kFourBit, kScales>,
-                                    piece_tile<11, 2, kFourBit, kScales>,
-                                    piece_tile<12, 2, kFourBit, kScales>};
-
-// The tiles of a block of tokens: `tokens` of them from `token` on, sums [tokens][64].
-struct Block {
-  std::int64_t token = 0;
-  std::int64_t tokens = 0;
-  float* sums = nullptr;
-};
+                                    piece_tile<6, 2, kUnsigned, kScales>,
+                                    piece_tile<7, 2, kUnsigned, kScales>,
+                                    piece_tile<8, 2, kUnsigned, kScales>,
+                                    piece_tile<9, 2, kUnsigned, kScales>,
+                                    piece_tile<10, 2, kUnsigned, kScales>,
+                                    piece_tile<11, 2, kUnsigned, kScales>,
+                                    piece_tile<12, 2, kUnsigned, kScales>};
 
 // Calls visit(piece, tokens, width) for each tile of a block, with its place filled in.
 template <class Visit>
-inline __attribute__((always_inline)) void for_each_tile(const Block& block, Piece piece,
+inline __attribute__((always_inline)) void for_each_tile(const TokenBlock& block, PanelPiece piece,
                                                          Visit visit) {
   if (block.tokens <= kWideTokens) {
     piece.token = block.token;
@@ -192,16 +203,16 @@ inline __attribute__((always_inline)) void for_each_tile(const Block& block, Pie
   }
 }
 
-template <bool kFourBit, Scales kScales>
-void run_piece(const IntPanel& panel, const Piece& piece, const Block& block) {
-  for_each_tile(block, piece, [&](const Piece& tile, std::int64_t tokens, int width) {
-    (width == 64 ? kWideTiles<kFourBit, kScales> : kTallTiles<kFourBit, kScales>)[tokens](panel,
-                                                                                          tile);
+template <bool kUnsigned, Scales kScales>
+void run_piece(const IntPanel& panel, const PanelPiece& piece, const TokenBlock& block) {
+  for_each_tile(block, piece, [&](const PanelPiece& tile, std::int64_t tokens, int width) {
+    (width == 64 ? kWideTiles<kUnsigned, kScales> : kTallTiles<kUnsigned, kScales>)[tokens](panel,
+                                                                                            tile);
   });
 }
 
-inline void finish_block(const IntPanel& panel, const Block& block) {
-  for_each_tile(block, Piece{}, [&](const Piece& tile, std::int64_t tokens, int width) {
+inline void finish_block(const IntPanel& panel, const TokenBlock& block) {
+  for_each_tile(block, PanelPiece{}, [&](const PanelPiece& tile, std::int64_t tokens, int width) {
     finish_tile(panel, tile, tokens, width);
   });
 }

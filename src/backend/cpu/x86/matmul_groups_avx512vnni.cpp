@@ -8,13 +8,13 @@ namespace {
 template <Scales kScales>
 void run(const IntPanel& panel) {
   const std::int64_t blocks = (panel.tokens + kBlockTokens - 1) / kBlockTokens;
-  Block block;
+  TokenBlock block;
   block.sums = reinterpret_cast<float*>(panel.scratch);
   for (std::int64_t b = 0; b < blocks; ++b) {
     block.token = panel.tokens * b / blocks;
     block.tokens = panel.tokens * (b + 1) / blocks - block.token;
     clear(block.sums, block.tokens * 64);
-    Piece piece;
+    PanelPiece piece;
     for (std::int64_t k = 0; k < panel.columns; k += kPieceColumns) {
       piece.codes = panel.codes + k * 64;
       piece.first = k;

@@ -1,5 +1,5 @@
-// int8 weights times int8 activations. Both sides are widened to 16 bits and multiplied by
-// vpmaddwd: the 8-bit vpmaddubsw would saturate.
+// int8 and uint8 weights times int8 activations. Both sides are widened to 16 bits and multiplied
+// by vpmaddwd: the 8-bit vpmaddubsw would saturate.
 #include "backend/cpu/matmul_kernel_tables.h"
 #include "backend/cpu/x86/matmul_avx2.h"
 
@@ -15,7 +15,7 @@ inline __m256i join_pairs(__m256i low, __m256i high) {
 
 // Int32 sums over the columns [first, last): M tokens x L lines of 16 outputs, without the start
 // value. sums [M][L][2] of 8 outputs.
-template <int M, int L>
+template <bool kUnsigned, int M, int L>
 inline __attribute__((always_inline)) void sum_columns(const IntPanel& panel, std::int64_t token,
                                                        std::int64_t output, std::int64_t first,
                                                        std::int64_t last,
@@ -35,12 +35,13 @@ inline __attribute__((always_inline)) void sum_columns(const IntPanel& panel, st
     __m256i inputs[M];
 #pragma GCC unroll 3
     for (int m = 0; m < M; ++m) {
-      inputs[m] = _mm256_cvtepu8_epi16(_mm_set1_epi32(load_quad(x + m * panel.input_stride)));
+      const __m128i quad = _mm_set1_epi32(load_quad(x + m * panel.input_stride));
+      inputs[m] = kUnsigned ? _mm256_cvtepi8_epi16(quad) : _mm256_cvtepu8_epi16(quad);
     }
 #pragma GCC unroll 8
     for (int i = 0; i < 4 * L; ++i) {
-      const __m256i weights =
-          _mm256_cvtepi8_epi16(_mm_load_si128(reinterpret_cast<const __m128i*>(w + 16 * i)));
+      const __m128i codes = _mm_load_si128(reinterpret_cast<const __m128i*>(w + 16 * i));
+      const __m256i weights = kUnsigned ? _mm256_cvtepu8_epi16(codes) : _mm256_cvtepi8_epi16(codes);
 #pragma GCC unroll 3
       for (int m = 0; m < M; ++m) {
         __m256i& sum = c[m][i / 4][i % 4];
@@ -72,22 +73,24 @@ inline __m256i group_start(const IntPanel& panel, std::int64_t group, std::int64
       _mm256_cvtepi16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(sums))));
 }
 
-template <int M, int L>
+template <bool kUnsigned, int M, int L>
 void row_tile(const IntPanel& panel, std::int64_t token) {
   for (std::int64_t output = 0; output < 64; output += 16 * L) {
     __m256i sums[M][L][2];
-    sum_columns<M, L>(panel, token, output, 0, panel.columns, sums);
+    sum_columns<kUnsigned, M, L>(panel, token, output, 0, panel.columns, sums);
     for (int m = 0; m < M; ++m) {
       for (int i = 0; i < 2 * L; ++i) {
         const std::int64_t n = output + 8 * i;
-        const __m256i sum = _mm256_add_epi32(sums[m][i / 2][i % 2], row_start(panel, n));
+        const __m256i start =
+            kUnsigned ? unsigned_start(panel, token + m, n, 0) : row_start(panel, n);
+        const __m256i sum = _mm256_add_epi32(sums[m][i / 2][i % 2], start);
         finish(panel, token + m, n, _mm256_cvtepi32_ps(sum));
       }
     }
   }
 }
 
-template <int M, int L>
+template <bool kUnsigned, int M, int L>
 void group_tile(const IntPanel& panel, std::int64_t token) {
   for (std::int64_t output = 0; output < 64; output += 16 * L) {
     __m256 f[M][2 * L];
@@ -98,11 +101,13 @@ void group_tile(const IntPanel& panel, std::int64_t token) {
     for (std::int64_t k = 0; k < panel.columns; k += panel.group, ++group) {
       const std::int64_t last = k + panel.group < panel.columns ? k + panel.group : panel.columns;
       __m256i sums[M][L][2];
-      sum_columns<M, L>(panel, token, output, k, last, sums);
+      sum_columns<kUnsigned, M, L>(panel, token, output, k, last, sums);
       for (int m = 0; m < M; ++m) {
         for (int i = 0; i < 2 * L; ++i) {
           const std::int64_t n = output + 8 * i;
-          const __m256i sum = _mm256_add_epi32(sums[m][i / 2][i % 2], group_start(panel, group, n));
+          const __m256i start =
+              kUnsigned ? unsigned_start(panel, token + m, n, group) : group_start(panel, group, n);
+          const __m256i sum = _mm256_add_epi32(sums[m][i / 2][i % 2], start);
           f[m][i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum),
                                     group_scale(panel, token + m, n, group), f[m][i]);
         }
@@ -117,8 +122,12 @@ void group_tile(const IntPanel& panel, std::int64_t token) {
 // One token takes 32 outputs at a time, more take 16: 8 to 12 accumulators.
 using Tile = void (*)(const IntPanel&, std::int64_t);
 constexpr int kTokens = 3;
-constexpr Tile kRowTiles[kTokens] = {row_tile<1, 2>, row_tile<2, 1>, row_tile<3, 1>};
-constexpr Tile kGroupTiles[kTokens] = {group_tile<1, 2>, group_tile<2, 1>, group_tile<3, 1>};
+template <bool kUnsigned>
+constexpr Tile kRowTiles[kTokens] = {row_tile<kUnsigned, 1, 2>, row_tile<kUnsigned, 2, 1>,
+                                     row_tile<kUnsigned, 3, 1>};
+template <bool kUnsigned>
+constexpr Tile kGroupTiles[kTokens] = {group_tile<kUnsigned, 1, 2>, group_tile<kUnsigned, 2, 1>,
+                                       group_tile<kUnsigned, 3, 1>};
 
 void run(const IntPanel& panel, const Tile (&tiles)[kTokens]) {
   for (std::int64_t token = 0; token < panel.tokens; token += kTokens) {
@@ -129,7 +138,9 @@ void run(const IntPanel& panel, const Tile (&tiles)[kTokens]) {
 
 }  // namespace
 
-void int8_rows_avx2(const IntPanel& panel) noexcept { run(panel, kRowTiles); }
-void int8_groups_avx2(const IntPanel& panel) noexcept { run(panel, kGroupTiles); }
+void int8_rows_avx2(const IntPanel& panel) noexcept { run(panel, kRowTiles<false>); }
+void int8_groups_avx2(const IntPanel& panel) noexcept { run(panel, kGroupTiles<false>); }
+void uint8_rows_avx2(const IntPanel& panel) noexcept { run(panel, kRowTiles<true>); }
+void uint8_groups_avx2(const IntPanel& panel) noexcept { run(panel, kGroupTiles<true>); }
 
 }  // namespace leq::cpu

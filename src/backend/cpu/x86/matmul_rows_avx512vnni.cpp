@@ -1,21 +1,40 @@
-// int8 weights times int8 activations where neither side is grouped: one int32 sum for the whole
-// row, held in registers from the first column to the last.
+// int8 and uint8 weights times int8 activations where neither side is grouped: one int32 sum for
+// the whole row, held in registers from the first column to the last.
 #include "backend/cpu/matmul_kernel_tables.h"
 #include "backend/cpu/x86/matmul_avx512.h"
 
 namespace leq::cpu {
 namespace {
 
-// M tokens x 16 J outputs, from `token` and `output` on.
-template <int M, int J>
-void tile(const IntPanel& panel, std::int64_t token, int output) {
-  __m512i c[M][J];
+// Signed weights: -128 * their sums, since the inputs are q + 128. Unsigned ones: -zero point * the
+// inputs' sum.
+template <bool kUnsigned, int M, int J>
+inline __attribute__((always_inline)) void start(const IntPanel& panel, std::int64_t token,
+                                                 int output, __m512i (&c)[M][J]) {
 #pragma GCC unroll 4
   for (int j = 0; j < J; ++j) {
-    const __m512i start = start_value(_mm512_loadu_si512(panel.row_sums + output + 16 * j));
+    __m512i value;
+    if constexpr (kUnsigned) {
+      value = zero_points(panel, 0, output + 16 * j);
+    } else {
+      value = start_value(_mm512_loadu_si512(panel.row_sums + output + 16 * j));
+    }
 #pragma GCC unroll 12
-    for (int m = 0; m < M; ++m) c[m][j] = start;
+    for (int m = 0; m < M; ++m) {
+      c[m][j] = value;
+      if constexpr (kUnsigned) {
+        const int sum = panel.token_sums[(token + m) * panel.token_sum_stride];
+        c[m][j] = _mm512_mullo_epi32(value, _mm512_set1_epi32(-sum));
+      }
+    }
   }
+}
+
+// M tokens x 16 J outputs, from `token` and `output` on.
+template <bool kUnsigned, int M, int J>
+void tile(const IntPanel& panel, std::int64_t token, int output) {
+  __m512i c[M][J];
+  start<kUnsigned>(panel, token, output, c);
   const std::uint8_t* w = panel.codes + output * 4;
   const std::uint8_t* x = panel.inputs + token * panel.input_stride;
   const std::int64_t stride = panel.input_stride;
@@ -32,7 +51,13 @@ void tile(const IntPanel& panel, std::int64_t token, int output) {
       for (int m = 0; m < M; ++m) {
         const __m512i input = broadcast_quad(x + m * stride);
 #pragma GCC unroll 4
-        for (int j = 0; j < J; ++j) dot(c[m][j], input, weights[j]);
+        for (int j = 0; j < J; ++j) {
+          if constexpr (kUnsigned) {
+            dot(c[m][j], weights[j], input);
+          } else {
+            dot(c[m][j], input, weights[j]);
+          }
+        }
       }
     }
   }
@@ -46,26 +71,47 @@ void tile(const IntPanel& panel, std::int64_t token, int output) {
 }
 
 using Tile = void (*)(const IntPanel&, std::int64_t, int);
-constexpr Tile kWide[] = {nullptr,    tile<1, 4>, tile<2, 4>, tile<3, 4>,
-                          tile<4, 4>, tile<5, 4>, tile<6, 4>};
-constexpr Tile kTall[] = {nullptr,     nullptr,     nullptr,    nullptr,    nullptr,
-                          nullptr,     tile<6, 2>,  tile<7, 2>, tile<8, 2>, tile<9, 2>,
-                          tile<10, 2>, tile<11, 2>, tile<12, 2>};
+template <bool kUnsigned>
+constexpr Tile kWide[] = {nullptr,
+                          tile<kUnsigned, 1, 4>,
+                          tile<kUnsigned, 2, 4>,
+                          tile<kUnsigned, 3, 4>,
+                          tile<kUnsigned, 4, 4>,
+                          tile<kUnsigned, 5, 4>,
+                          tile<kUnsigned, 6, 4>};
+template <bool kUnsigned>
+constexpr Tile kTall[] = {nullptr,
+                          nullptr,
+                          nullptr,
+                          nullptr,
+                          nullptr,
+                          nullptr,
+                          tile<kUnsigned, 6, 2>,
+                          tile<kUnsigned, 7, 2>,
+                          tile<kUnsigned, 8, 2>,
+                          tile<kUnsigned, 9, 2>,
+                          tile<kUnsigned, 10, 2>,
+                          tile<kUnsigned, 11, 2>,
+                          tile<kUnsigned, 12, 2>};
 
-}  // namespace
-
-void int8_rows_avx512vnni(const IntPanel& panel) noexcept {
+template <bool kUnsigned>
+void run(const IntPanel& panel) {
   if (panel.tokens <= kWideTokens) {
-    kWide[panel.tokens](panel, 0, 0);
+    kWide<kUnsigned>[panel.tokens](panel, 0, 0);
     return;
   }
   const std::int64_t tiles = (panel.tokens + kTallTokens - 1) / kTallTokens;
   for (std::int64_t i = 0; i < tiles; ++i) {
     const std::int64_t first = panel.tokens * i / tiles;
     const std::int64_t count = panel.tokens * (i + 1) / tiles - first;
-    kTall[count](panel, first, 0);
-    kTall[count](panel, first, 32);
+    kTall<kUnsigned>[count](panel, first, 0);
+    kTall<kUnsigned>[count](panel, first, 32);
   }
 }
+
+}  // namespace
+
+void int8_rows_avx512vnni(const IntPanel& panel) noexcept { run<false>(panel); }
+void uint8_rows_avx512vnni(const IntPanel& panel) noexcept { run<true>(panel); }
 
 }  // namespace leq::cpu

@@ -56,6 +56,14 @@ void add(const float* y, std::int64_t n, float* x) noexcept {
   });
 }
 
+void multiply(const float* y, std::int64_t n, float* x) noexcept {
+  for_registers(n, [=](std::int64_t k, __m256i mask) {
+    const __m256 product =
+        _mm256_mul_ps(_mm256_maskload_ps(x + k, mask), _mm256_maskload_ps(y + k, mask));
+    _mm256_maskstore_ps(x + k, mask, product);
+  });
+}
+
 void rms_norm(const float* x, const float* gain, float eps, std::int64_t n, float* out) noexcept {
   __m256 sums[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
   for_lanes(n, [&](std::int64_t k, __m256i mask, int half) {
@@ -166,8 +174,8 @@ std::int32_t code_sum(const std::uint8_t* codes, std::int64_t n, int offset) noe
   return static_cast<std::int32_t>(sum);
 }
 
-constexpr RowKernels kKernels = {add,  rms_norm, layer_norm, swiglu,
-                                 gelu, absmax,   quantize,   code_sum};
+constexpr RowKernels kKernels = {add,  multiply, rms_norm, layer_norm, swiglu,
+                                 gelu, absmax,   quantize, code_sum};
 
 }  // namespace
 

@@ -37,6 +37,14 @@ void add(const float* y, std::int64_t n, float* x) noexcept {
   });
 }
 
+void multiply(const float* y, std::int64_t n, float* x) noexcept {
+  for_registers(n, [=](std::int64_t k, __mmask16 mask) {
+    const __m512 product =
+        _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x + k), _mm512_maskz_loadu_ps(mask, y + k));
+    _mm512_mask_storeu_ps(x + k, mask, product);
+  });
+}
+
 void rms_norm(const float* x, const float* gain, float eps, std::int64_t n, float* out) noexcept {
   __m512 sums = _mm512_setzero_ps();
   for_registers(n, [&](std::int64_t k, __mmask16 mask) {
@@ -132,8 +140,8 @@ std::int32_t code_sum(const std::uint8_t* codes, std::int64_t n, int offset) noe
   return _mm512_reduce_add_epi32(total);
 }
 
-constexpr RowKernels kKernels = {add,  rms_norm, layer_norm, swiglu,
-                                 gelu, absmax,   quantize,   code_sum};
+constexpr RowKernels kKernels = {add,  multiply, rms_norm, layer_norm, swiglu,
+                                 gelu, absmax,   quantize, code_sum};
 
 }  // namespace
 

@@ -1,0 +1,14 @@
+// The methods that choose codes, each defined in the file of its name; methods.cpp lists them.
+#pragma once
+
+#include "quantize/method.h"
+
+namespace leq {
+
+QuantMethod absmax_method();
+QuantMethod zeropoint_method();
+QuantMethod rtn_method();
+QuantMethod zeroquant_method();
+QuantMethod nf4_method();
+
+}  // namespace leq

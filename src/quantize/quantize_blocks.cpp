@@ -1,0 +1,490 @@
+#include "quantize/quantize_blocks.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "format/leq_layout.h"
+#include "model/rotation.h"
+#include "model/weights.h"
+#include "platform/make_backend.h"
+#include "quantize/block_pass.h"
+#include "quantize/calibration_memory.h"
+#include "quantize/rotate.h"
+#include "quantize/statistics_file.h"
+#include "quantize/zeroquant.h"
+
+namespace leq {
+namespace {
+
+constexpr int kSampleTokens = 512;
+constexpr std::int64_t kChecksumRows = 16;
+const std::vector<Reader> kAllReaders = {kBlockReaders.begin(), kBlockReaders.end()};
+
+// The parts of a block that read one input.
+std::vector<std::string> parts_of(Reader reader, const ModelConfig& config) {
+  switch (reader) {
+    case Reader::qkv:
+      return {"q", "k", "v"};
+    case Reader::o:
+      return {"o"};
+    case Reader::gate_up:
+      return config.gated ? std::vector<std::string>{"gate", "up"} : std::vector<std::string>{"up"};
+    default:
+      return {"down"};
+  }
+}
+
+Reader reader_of(const std::string& part) {
+  if (part == "q" || part == "k" || part == "v") return Reader::qkv;
+  if (part == "o") return Reader::o;
+  return part == "down" ? Reader::down : Reader::gate_up;
+}
+
+Needs most_needed(const ModelConfig& config, const TensorPlanner& plan) {
+  Needs most = Needs::nothing;
+  for (const TensorSpec& spec : tensor_list(config)) {
+    if (!is_block_linear(spec.role)) continue;
+    const TensorPlan tensor = plan(spec.name, spec.role);
+    if (tensor.method != nullptr) most = std::max(most, tensor.method->needs);
+    if (tensor.act == ActKind::tensor) most = std::max(most, Needs::diagonal);
+  }
+  return most;
+}
+
+// The tensors of a block in file order, their names without the layer.
+std::vector<TensorSpec> block_specs(ModelConfig config) {
+  config.layers = 1;
+  std::vector<TensorSpec> specs;
+  const std::string front = layer_tensor(0, "");
+  for (TensorSpec& spec : tensor_list(config)) {
+    if (!spec.name.starts_with(front)) continue;
+    spec.name.erase(0, front.size());
+    specs.push_back(std::move(spec));
+  }
+  return specs;
+}
+
+Matrix matrix_of(const Shape& shape) {
+  Matrix matrix;
+  matrix.rows = shape.size() == 2 ? shape[0] : 1;
+  matrix.columns = shape.back();
+  matrix.values.resize(static_cast<std::size_t>(matrix.rows * matrix.columns));
+  return matrix;
+}
+
+Shape shape_of(const std::string& part, const Matrix& matrix,
+               const std::vector<TensorSpec>& specs) {
+  const auto found = std::find_if(specs.begin(), specs.end(),
+                                  [&](const TensorSpec& spec) { return spec.name == part; });
+  return found != specs.end() ? found->shape : Shape{matrix.columns};
+}
+
+class Pipeline {
+ public:
+  Pipeline(const ModelConfig& config, std::span<const TensorInput> tensors,
+           const BlockOptions& options)
+      : source_config_(config),
+        config_(written_config(config, options)),
+        options_(options),
+        backend_(make_backend({"cpu", options.threads})),
+        pool_(options.threads),
+        needs_(most_needed(config_, options.plan)),
+        specs_(block_specs(config_)) {
+    for (const TensorInput& tensor : tensors) tensors_[tensor.name] = &tensor;
+    loaded_ = !options.load_stats.empty();
+    sequential_ = needs_ == Needs::hessian && options.true_sequential && !loaded_ &&
+                  options.save_stats.empty();
+    const bool of_fold = options.fold && options.fold->wants_hessian;
+    once_ = {of_fold || (needs_ == Needs::hessian && !sequential_), kSampleTokens};
+  }
+
+  PartialRun run();
+
+ private:
+  using Statistics = std::map<Reader, InputStatistics>;
+
+  void open_statistics();
+  void plan_memory();
+  std::string identity() const;
+  std::string weights_checksum() const;
+  void embed();
+  void rotate(std::vector<float>& states);
+  void pass_finished_block(std::int64_t layer, const PartialRun& partial);
+  BlockTensors load(std::int64_t layer) const;
+  BlockTensors load_finished(const std::vector<BlockTensor>& tensors, std::int64_t layer);
+  Statistics statistics_once(std::int64_t layer, const BlockTensors& block);
+  void save(std::int64_t layer, const Statistics& statistics);
+  void fold(std::int64_t layer, BlockTensors& block, Statistics& statistics);
+  void quantize_sequentially(std::int64_t layer, BlockTensors& block);
+  void quantize_readers(std::int64_t layer, BlockTensors& block, const Statistics& statistics);
+  void quantize_part(std::int64_t layer, const std::string& part, BlockTensors& block,
+                     const InputStatistics* statistics);
+  std::vector<BlockTensor> finish(std::int64_t layer, const BlockTensors& block);
+  Statistics pass(std::int64_t layer, BlockRun& run, const Pass& pass);
+  void step(std::int64_t units);
+
+  const ModelConfig& source_config_;
+  const ModelConfig config_;  // of the blocks as they are written
+  const BlockOptions& options_;
+  std::map<std::string, const TensorInput*> tensors_;
+  std::unique_ptr<Backend> backend_;
+  ThreadPool pool_;
+  Needs needs_;
+  std::vector<TensorSpec> specs_;  // of one block
+  bool loaded_ = false;
+  bool sequential_ = false;
+  StatisticsWanted once_;  // of the unquantized block
+  std::unique_ptr<StatisticsReader> reader_;
+  std::unique_ptr<StatisticsWriter> writer_;
+  std::unique_ptr<HiddenStates> hidden_;
+  std::map<std::string, QuantizedTensor> done_parts_;  // of the block in work
+  HalvesDifference halves_;
+  std::int64_t done_ = 0, total_ = 0;  // units of progress
+};
+
+void Pipeline::step(std::int64_t units) {
+  done_ += units;
+  options_.progress(std::min(done_, total_), total_);
+  require(!options_.stop(), "interrupted; the finished blocks are kept in ",
+          options_.partial.string(), ": give the same command with --resume to go on");
+}
+
+std::string Pipeline::weights_checksum() const {
+  std::vector<float> values;
+  const auto add = [&](const std::string& name) {
+    const TensorInput& tensor = *tensors_.at(name);
+    const std::int64_t rows = std::min(kChecksumRows, tensor.shape[0]);
+    const std::size_t old = values.size();
+    values.resize(old + static_cast<std::size_t>(rows * tensor.shape[1]));
+    tensor.read(0, rows, std::span(values).subspan(old));
+  };
+  for (const char* part : {"q", "o", "down"}) {
+    add(layer_tensor(0, part));
+    add(layer_tensor(config_.layers - 1, part));
+  }
+  return checksum_text(checksum(std::as_bytes(std::span(values))));
+}
+
+// All that the bytes of the blocks depend on.
+std::string Pipeline::identity() const {
+  Json json = {{"config", config_to_json(config_)},
+               {"weights", weights_checksum()},
+               {"sequential", sequential_},
+               {"correct_bias", options_.correct_bias},
+               {"fold", options_.fold ? options_.fold->name : ""}};
+  if (loaded_) {
+    for (const StatisticsIdentity& from : reader_->identities()) {
+      json["statistics"].push_back({from.text_sha256, from.samples, from.length, from.seed});
+    }
+  } else {
+    json["statistics"] = {options_.data.text_sha256, options_.data.windows.size(),
+                          options_.data.length, options_.data.seed};
+  }
+  for (const TensorSpec& spec : tensor_list(config_)) {
+    if (!is_block_linear(spec.role)) continue;
+    const TensorPlan plan = options_.plan(spec.name, spec.role);
+    json["plan"][spec.name] = {scheme_name(plan.scheme),
+                               act_name(plan.act),
+                               plan.method != nullptr ? plan.method->name : "absmax",
+                               plan.options.damping,
+                               plan.options.act_order,
+                               plan.options.descent_passes,
+                               plan.options.refit_scales};
+  }
+  return json.dump();
+}
+
+void Pipeline::open_statistics() {
+  const std::string weights = weights_checksum();
+  if (loaded_) {
+    reader_ =
+        std::make_unique<StatisticsReader>(options_.load_stats, config_, weights, once_.hessian);
+  }
+  if (options_.save_stats.empty()) return;
+  const CalibrationData& data = options_.data;
+  writer_ = std::make_unique<StatisticsWriter>(
+      options_.save_stats,
+      StatisticsIdentity{config_, weights, data.text_sha256, std::ssize(data.windows), data.length,
+                         data.seed, once_.hessian});
+}
+
+void Pipeline::plan_memory() {
+  CalibrationShape shape;
+  shape.windows = std::ssize(options_.data.windows);
+  shape.length = options_.data.length;
+  shape.hidden = !loaded_;
+  shape.together = !sequential_ || options_.fold.has_value();
+  shape.hessian_together = once_.hessian;
+  shape.hessian_of_one = needs_ == Needs::hessian;
+  shape.sample_tokens = kSampleTokens;
+  const CalibrationMemory memory = plan_calibration(config_, shape, *backend_, options_.max_ram);
+  options_.say("memory      " + describe(memory));
+  const std::int64_t passes = loaded_ ? 0 : sequential_ ? (options_.fold ? 6 : 5) : 1;
+  total_ =
+      config_.layers * (passes * shape.windows + 7 * std::max<std::int64_t>(1, shape.windows / 4));
+  if (loaded_) return;
+  hidden_ = std::make_unique<HiddenStates>(
+      shape.windows, shape.length * config_.width,
+      memory.hidden_on_disk > 0 ? options_.partial / "hidden" : std::filesystem::path());
+}
+
+void Pipeline::rotate(std::vector<float>& states) {
+  const std::int64_t tokens = std::ssize(states) / config_.width;
+  WeightView view;
+  view.rows = tokens;
+  view.columns = config_.width;
+  view.codes = reinterpret_cast<const std::byte*>(states.data());
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(tokens));
+  std::iota(ids.begin(), ids.end(), 0);
+  Rows rows = backend_->allocate_rows(tokens, config_.width, {});
+  const RotationTable table =
+      backend_->allocate_rotation(rotation_factors(config_), config_.rotation.block, config_.norm);
+  backend_->embed(view, ids, rows);
+  backend_->rotate(rows, tokens, table, Turn::in);
+  backend_->download(rows, tokens, states);
+}
+
+// Hidden states before the first block, from the unquantized tables.
+void Pipeline::embed() {
+  const TensorInput& table = *tensors_.at("token_embedding");
+  const TensorInput* positions = config_.rotary ? nullptr : tensors_.at("position_embedding");
+  const auto width = static_cast<std::size_t>(config_.width);
+  std::vector<float> states(static_cast<std::size_t>(hidden_->numbers())), place(width);
+  for (std::int64_t window = 0; window < hidden_->windows(); ++window) {
+    const auto& tokens = options_.data.windows[static_cast<std::size_t>(window)];
+    for (std::size_t t = 0; t < tokens.size(); ++t) {
+      const std::span<float> row = std::span(states).subspan(t * width, width);
+      table.read(tokens[t], 1, row);
+      if (positions != nullptr) {
+        positions->read(static_cast<std::int64_t>(t), 1, place);
+        for (std::size_t i = 0; i < width; ++i) row[i] += place[i];
+      }
+    }
+    if (options_.rotation_seed) rotate(states);
+    hidden_->write(window, states);
+  }
+}
+
+BlockTensors Pipeline::load(std::int64_t layer) const {
+  BlockTensors block;
+  for (const TensorSpec& spec : block_specs(source_config_)) {
+    const TensorInput& tensor = *tensors_.at(layer_tensor(layer, spec.name));
+    Matrix matrix = matrix_of(tensor.shape);
+    tensor.read(0, tensor.shape.size() == 2 ? matrix.rows : matrix.columns, matrix.values);
+    if (tensor.drop) tensor.drop();
+    block.parts[spec.name] = std::move(matrix);
+  }
+  if (options_.rotation_seed) rotate_block(block, source_config_, config_.rotation);
+  return block;
+}
+
+BlockTensors Pipeline::load_finished(const std::vector<BlockTensor>& tensors, std::int64_t layer) {
+  BlockTensors block;
+  const std::size_t front = layer_tensor(layer, "").size();
+  for (const BlockTensor& tensor : tensors) {
+    Matrix matrix = matrix_of(tensor.shape);
+    unpack_all(tensor.quantized.weight.view(), matrix.values, pool_);
+    block.parts[tensor.name.substr(front)] = std::move(matrix);
+  }
+  return block;
+}
+
+Pipeline::Statistics Pipeline::pass(std::int64_t layer, BlockRun& run, const Pass& pass) {
+  const PassContext context = {
+      run, *hidden_, *backend_, pool_, "layers." + std::to_string(layer), [this] { step(1); }};
+  PassResult result = run_pass(context, pass);
+  halves_.absmax = std::max(halves_.absmax, result.halves.absmax);
+  halves_.square_mean = std::max(halves_.square_mean, result.halves.square_mean);
+  return std::move(result.statistics);
+}
+
+Pipeline::Statistics Pipeline::statistics_once(std::int64_t layer, const BlockTensors& block) {
+  Statistics statistics;
+  if (loaded_) {
+    for (const Reader reader : kBlockReaders) statistics[reader] = reader_->read(layer, reader);
+    return statistics;
+  }
+  BlockRun run(config_, layer, block, *backend_, options_.data.length);
+  const Pass once = {.mlp = sequential_ ? Extent::inputs : Extent::whole,
+                     .readers = kAllReaders,
+                     .wanted = once_,
+                     .keep = !sequential_};
+  statistics = pass(layer, run, once);
+  save(layer, statistics);
+  return statistics;
+}
+
+void Pipeline::save(std::int64_t layer, const Statistics& statistics) {
+  if (!writer_) return;
+  for (const auto& [reader, of_input] : statistics) writer_->add(layer, reader, of_input);
+}
+
+// A block that an interrupted run has finished: the hidden states move on through it as they did.
+void Pipeline::pass_finished_block(std::int64_t layer, const PartialRun& partial) {
+  if (loaded_) return;
+  const BlockTensors block = sequential_ ? load_finished(partial.load(layer), layer) : load(layer);
+  BlockRun run(config_, layer, block, *backend_, options_.data.length);
+  Pass whole;
+  if (writer_) {
+    whole.readers = kAllReaders;
+    whole.wanted = once_;
+  }
+  save(layer, pass(layer, run, whole));
+}
+
+void Pipeline::fold(std::int64_t layer, BlockTensors& block, Statistics& statistics) {
+  const auto plan = [&](const std::string& part) {
+    const auto spec = std::find_if(specs_.begin(), specs_.end(),
+                                   [&](const TensorSpec& s) { return s.name == part; });
+    return options_.plan(layer_tensor(layer, part), spec->role);
+  };
+  for (const SmoothingSite& site : smoothing_sites(config_)) {
+    InputStatistics& inputs = statistics.at(reader_of(site.consumers.front()));
+    const FoldChoice choice = options_.fold->choose({site, block, inputs, plan, pool_});
+    const std::vector<float>& scale = choice.scales;
+    if (scale.empty()) continue;
+    fold_scales(block, site, scale);
+    for (std::size_t i = 0; i < choice.weights.size(); ++i) {
+      block.at(site.consumers[i]).values = choice.weights[i];
+    }
+    std::vector<float> of_column(static_cast<std::size_t>(site.columns));
+    for (std::size_t k = 0; k < of_column.size(); ++k) {
+      of_column[k] = scale[static_cast<std::size_t>(site.scale_of[k])];
+    }
+    divide_inputs(inputs, of_column);
+  }
+}
+
+void Pipeline::quantize_part(std::int64_t layer, const std::string& part, BlockTensors& block,
+                             const InputStatistics* statistics) {
+  const std::string name = layer_tensor(layer, part);
+  const auto spec = std::find_if(specs_.begin(), specs_.end(),
+                                 [&](const TensorSpec& s) { return s.name == part; });
+  const TensorPlan plan = options_.plan(name, spec->role);
+  Matrix& weight = block.at(part);
+  QuantizedTensor& result = done_parts_[part] =
+      quantize_values(weight.values, weight.rows, weight.columns, plan, statistics, name, pool_);
+  const std::string bias = part + ".bias";
+  const bool corrected = options_.correct_bias && statistics != nullptr && plan.method != nullptr &&
+                         !plan.scheme.is_float() && block.has(bias);
+  if (corrected || sequential_) {
+    std::vector<float> found(weight.values.size());
+    unpack_all(result.weight.view(), found, pool_);
+    if (corrected) {
+      const std::vector<float> gain =
+          bias_correction({weight.values, found, weight.rows, weight.columns, &pool_}, *statistics);
+      std::vector<float>& values = block.at(bias).values;
+      for (std::size_t n = 0; n < gain.size(); ++n) values[n] += gain[n];
+    }
+    // In place: a run of this block reads the values where they lie.
+    if (sequential_) std::copy(found.begin(), found.end(), weight.values.begin());
+  }
+  step(std::max<std::int64_t>(1, std::ssize(options_.data.windows) / 4));
+}
+
+void Pipeline::quantize_readers(std::int64_t layer, BlockTensors& block,
+                                const Statistics& statistics) {
+  for (const auto& [reader, inputs] : statistics) {
+    for (const std::string& part : parts_of(reader, config_)) {
+      quantize_part(layer, part, block, &inputs);
+    }
+  }
+}
+
+void Pipeline::quantize_sequentially(std::int64_t layer, BlockTensors& block) {
+  constexpr StatisticsWanted kWanted = {true, kSampleTokens};
+  BlockRun run(config_, layer, block, *backend_, options_.data.length);
+  const std::array<Pass, 4> stages = {{
+      {Extent::inputs, Extent::none, {Reader::qkv}, kWanted, false},
+      {Extent::inputs, Extent::none, {Reader::o}, kWanted, false},
+      {Extent::whole, Extent::inputs, {Reader::gate_up}, kWanted, true},
+      {Extent::none, Extent::inputs, {Reader::down}, kWanted, false},
+  }};
+  for (const Pass& stage : stages) quantize_readers(layer, block, pass(layer, run, stage));
+  pass(layer, run, {.attention = Extent::none});
+}
+
+std::vector<BlockTensor> Pipeline::finish(std::int64_t layer, const BlockTensors& block) {
+  std::vector<BlockTensor> tensors;
+  const auto add_vector = [&](const std::string& part) {
+    const Matrix& matrix = block.at(part);
+    const std::string name = layer_tensor(layer, part);
+    tensors.push_back(
+        {name, shape_of(part, matrix, specs_),
+         quantize_values(matrix.values, matrix.rows, matrix.columns,
+                         options_.plan(name, TensorRole::vector), nullptr, name, pool_)});
+  };
+  for (const TensorSpec& spec : specs_) {
+    if (is_block_linear(spec.role)) {
+      tensors.push_back(
+          {layer_tensor(layer, spec.name), spec.shape, std::move(done_parts_.at(spec.name))});
+    } else {
+      add_vector(spec.name);
+    }
+  }
+  for (const auto& [part, matrix] : block.parts) {  // what folds have added: inv_smooth
+    const auto known = [&](const TensorSpec& spec) { return spec.name == part; };
+    if (std::none_of(specs_.begin(), specs_.end(), known)) add_vector(part);
+  }
+  done_parts_.clear();
+  return tensors;
+}
+
+PartialRun Pipeline::run() {
+  open_statistics();
+  PartialRun partial(options_.partial, identity(), options_.resume);
+  if (partial.finished() > 0) {
+    options_.say("resume      " + std::to_string(partial.finished()) + " of " +
+                 std::to_string(config_.layers) + " blocks are done");
+  }
+  plan_memory();
+  if (!loaded_) embed();
+  for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
+    if (layer < partial.finished()) {
+      pass_finished_block(layer, partial);
+      continue;
+    }
+    BlockTensors block = load(layer);
+    Statistics statistics;
+    if (!sequential_ || options_.fold) statistics = statistics_once(layer, block);
+    if (options_.fold) fold(layer, block, statistics);
+    if (sequential_) {
+      statistics.clear();
+      quantize_sequentially(layer, block);
+    } else {
+      quantize_readers(layer, block, statistics);
+    }
+    partial.save(finish(layer, block));
+  }
+  if (writer_) writer_->finish();
+  if (!loaded_) {
+    options_.say("stability   halves of the calibration data differ by at most " +
+                 fixed(100 * halves_.absmax, 1) + " % in the largest inputs, " +
+                 fixed(100 * halves_.square_mean, 1) + " % in their mean squares");
+  }
+  return partial;
+}
+
+}  // namespace
+
+ModelConfig written_config(const ModelConfig& config, const BlockOptions& options) {
+  return options.rotation_seed ? rotated(config, *options.rotation_seed) : config;
+}
+
+bool wants_blocks(const ModelConfig& config, const BlockOptions& options) {
+  return options.fold || options.rotation_seed || !options.load_stats.empty() ||
+         !options.save_stats.empty() || most_needed(config, options.plan) != Needs::nothing;
+}
+
+PartialRun quantize_blocks(const ModelConfig& config, std::span<const TensorInput> tensors,
+                           const BlockOptions& options) {
+  return Pipeline(config, tensors, options).run();
+}
+
+}  // namespace leq

@@ -1,0 +1,79 @@
+// Quantizes the blocks of a model with what calibration tells of their inputs: one block's f32
+// weights, its statistics and the hidden states of the windows are in memory, nothing else.
+//
+//   statistics once   (smoothquant, awq, rtn, ...): one forward of the unquantized block gathers
+//                     the inputs of all its linears and moves the hidden states on
+//   true-sequential   (gptq): q, k, v; then o with inputs recomputed behind the quantized q, k, v;
+//                     then gate and up; then down; hidden states move on through the quantized
+//                     block (methods: GPTQ, Frantar et al. 2022)
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "quantize/block_tensors.h"
+#include "quantize/calibration_data.h"
+#include "quantize/fold.h"
+#include "quantize/partial_run.h"
+#include "quantize/statistics.h"
+#include "quantize/tensor_plan.h"
+
+namespace leq {
+
+// A rewrite of the linears that read one input, chosen with what is known of that input.
+struct FoldInput {
+  const SmoothingSite& site;
+  const BlockTensors& block;
+  const InputStatistics& statistics;
+  std::function<TensorPlan(const std::string& part)> plan;  // of a consumer: "q"
+  ThreadPool& pool;
+};
+struct FoldChoice {
+  std::vector<float> scales;  // [site.scales] that the input is divided by; empty = leave it
+  // The consumers' weights from then on, where more is done to them than the multiplication.
+  std::vector<std::vector<float>> weights = {};
+};
+struct FoldMethod {
+  std::string name;  // "smoothquant, alpha searched"
+  bool wants_hessian = false;
+  std::function<FoldChoice(const FoldInput&)> choose;
+};
+
+struct BlockOptions {
+  TensorPlanner plan;
+  std::optional<FoldMethod> fold = {};
+  std::optional<std::uint64_t> rotation_seed = {};  // rotates each block before all else
+  CalibrationData data;
+  std::vector<std::filesystem::path> load_stats = {};  // instead of a forward
+  std::filesystem::path save_stats = {};
+  bool true_sequential =
+      true;                   // with methods that want X^T X; never with saved or loaded statistics
+  bool correct_bias = true;   // b += (W - Wq) mean(x), where there is a bias
+  std::uint64_t max_ram = 0;  // bytes; 0 = no limit
+  int threads = 0;
+  std::filesystem::path partial;  // folder of finished blocks
+  bool resume = false;
+  std::function<bool()> stop = [] {
+    return false;
+  };  // asked often; true ends the run with an Error
+  std::function<void(std::int64_t done, std::int64_t total)> progress = [](auto, auto) {};
+  std::function<void(const std::string& line)> say = [](const auto&) {};
+};
+
+// The configuration of the model as it is written.
+ModelConfig written_config(const ModelConfig& config, const BlockOptions& options);
+
+// Whether the blocks are to be rotated or want statistics; without, write_tensors does.
+bool wants_blocks(const ModelConfig& config, const BlockOptions& options);
+
+// All blocks of `config`, whose tensors are among `tensors`, into the partial run returned. Throws
+// Error, and leaves the finished blocks for --resume.
+PartialRun quantize_blocks(const ModelConfig& config, std::span<const TensorInput> tensors,
+                           const BlockOptions& options);
+
+}  // namespace leq

@@ -1,0 +1,200 @@
+#include "quantize/statistics.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "base/error.h"
+#include "quantize/dense.h"
+
+namespace leq {
+namespace {
+
+constexpr std::int64_t kTaskColumns = 64;
+constexpr int kSubnormalBins = 8;  // bins that exponent 0 would fill
+
+void start(InputStatistics& statistics, std::int64_t columns, const StatisticsWanted& wanted) {
+  const auto k = static_cast<std::size_t>(columns);
+  statistics.columns = columns;
+  statistics.absmax.assign(k, 0.0f);
+  statistics.abs_sum.assign(k, 0.0);
+  statistics.sum.assign(k, 0.0);
+  statistics.square_sum.assign(k, 0.0);
+  if (wanted.hessian) statistics.hessian.assign(k * k, 0.0);
+}
+
+// What a task of columns finds beside its columns' own numbers.
+struct Extremes {
+  float lowest = 0, highest = 0;
+  std::array<std::uint64_t, kHistogramBins> histogram = {};
+
+  void add(float value) {
+    lowest = std::min(lowest, value);
+    highest = std::max(highest, value);
+    ++histogram[static_cast<std::size_t>(histogram_bin(value))];
+  }
+  void add_to(InputStatistics& statistics) const {
+    statistics.lowest = std::min(statistics.lowest, lowest);
+    statistics.highest = std::max(statistics.highest, highest);
+    for (std::size_t i = 0; i < histogram.size(); ++i) statistics.histogram[i] += histogram[i];
+  }
+};
+
+void add_columns(InputStatistics& statistics, const WindowRows& rows, std::int64_t first,
+                 std::int64_t last, Extremes& extremes) {
+  const std::int64_t tokens = std::ssize(rows.x) / rows.columns;
+  const auto count = static_cast<std::size_t>(last - first);
+  std::array<float, kTaskColumns> absmax = {};
+  std::array<double, kTaskColumns> abs_sum = {}, sum = {}, square_sum = {};
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    const float* const row = rows.x.data() + t * rows.columns + first;
+    for (std::size_t k = 0; k < count; ++k) {
+      const double wide = static_cast<double>(row[k]);
+      absmax[k] = std::max(absmax[k], std::abs(row[k]));
+      abs_sum[k] += std::abs(wide);
+      sum[k] += wide;
+      square_sum[k] += wide * wide;
+      extremes.add(row[k]);
+    }
+  }
+  for (std::size_t k = 0; k < count; ++k) {
+    const std::size_t column = static_cast<std::size_t>(first) + k;
+    statistics.absmax[column] = std::max(statistics.absmax[column], absmax[k]);
+    statistics.abs_sum[column] += abs_sum[k];
+    statistics.sum[column] += sum[k];
+    statistics.square_sum[column] += square_sum[k];
+  }
+}
+
+// Row t of all rows is a sample where t * samples / total goes up by one.
+void add_samples(InputStatistics& statistics, const WindowRows& rows, std::int64_t wanted) {
+  const std::int64_t tokens = std::ssize(rows.x) / rows.columns;
+  const std::int64_t samples = std::min(wanted, rows.total);
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    const std::int64_t row = rows.first + t;
+    if ((row + 1) * samples / rows.total == row * samples / rows.total) continue;
+    const auto from = rows.x.begin() + t * rows.columns;
+    statistics.samples.insert(statistics.samples.end(), from, from + rows.columns);
+  }
+}
+
+void require_finite(const WindowRows& rows, std::string_view name) {
+  for (std::size_t i = 0; i < rows.x.size(); ++i) {
+    if (std::isfinite(rows.x[i])) continue;
+    const auto k = static_cast<std::size_t>(rows.columns);
+    fail("calibration: input of ", name, ", token ", rows.first + static_cast<std::int64_t>(i / k),
+         ", column ", i % k, " is ", rows.x[i],
+         "; the checkpoint computes numbers that are not finite, so there is nothing to calibrate");
+  }
+}
+
+double difference(double a, double b) { return a + b > 0 ? std::abs(a - b) / (a + b) : 0.0; }
+
+}  // namespace
+
+float histogram_edge(int bin) {
+  return bin < kSubnormalBins ? 0.0f : std::bit_cast<float>(static_cast<std::uint32_t>(bin) << 20);
+}
+
+int histogram_bin(float value) {
+  const auto bin = static_cast<int>((std::bit_cast<std::uint32_t>(value) & 0x7fffffffu) >> 20);
+  return bin < kSubnormalBins ? 0 : bin;
+}
+
+float histogram_quantile(const InputStatistics& statistics, double share) {
+  std::uint64_t all = 0;
+  for (const std::uint64_t count : statistics.histogram) all += count;
+  const double wanted = share * static_cast<double>(all);
+  std::uint64_t below = 0;
+  for (int bin = 0; bin < kHistogramBins; ++bin) {
+    if (static_cast<double>(below) >= wanted) return histogram_edge(bin);
+    below += statistics.histogram[static_cast<std::size_t>(bin)];
+  }
+  return histogram_edge(kHistogramBins - 1);
+}
+
+void accumulate(InputStatistics& statistics, const WindowRows& rows, const StatisticsWanted& wanted,
+                std::string_view name, ThreadPool& pool) {
+  const std::int64_t columns = rows.columns;
+  if (statistics.columns == 0) start(statistics, columns, wanted);
+  require(statistics.columns == columns && std::ssize(rows.x) % columns == 0,
+          "calibration: input of ", name, ": expected rows of ", statistics.columns, ", found ",
+          rows.x.size(), " numbers in rows of ", columns);
+  require_finite(rows, name);
+  const std::int64_t tokens = std::ssize(rows.x) / columns;
+  std::vector<Extremes> extremes(static_cast<std::size_t>(pool.threads()));
+  pool.run((columns + kTaskColumns - 1) / kTaskColumns, [&](std::int64_t task, int worker) {
+    const std::int64_t first = task * kTaskColumns;
+    add_columns(statistics, rows, first, std::min(columns, first + kTaskColumns),
+                extremes[static_cast<std::size_t>(worker)]);
+  });
+  for (const Extremes& part : extremes) part.add_to(statistics);
+  if (wanted.sample_tokens > 0) add_samples(statistics, rows, wanted.sample_tokens);
+  if (wanted.hessian) add_outer_products(rows.x, tokens, columns, statistics.hessian, pool);
+  statistics.tokens += tokens;
+}
+
+void divide_inputs(InputStatistics& statistics, std::span<const float> scale) {
+  const auto columns = static_cast<std::size_t>(statistics.columns);
+  require(scale.size() == columns, "statistics: ", scale.size(), " scales for ", columns,
+          " columns");
+  float largest = 0;
+  for (std::size_t k = 0; k < columns; ++k) {
+    const double s = static_cast<double>(scale[k]);
+    statistics.absmax[k] = statistics.absmax[k] / scale[k];
+    statistics.abs_sum[k] /= s;
+    statistics.sum[k] /= s;
+    statistics.square_sum[k] /= s * s;
+    largest = std::max(largest, statistics.absmax[k]);
+    for (std::size_t j = 0; j < columns && !statistics.hessian.empty(); ++j) {
+      statistics.hessian[k * columns + j] /= s * static_cast<double>(scale[j]);
+    }
+  }
+  statistics.lowest = -largest;
+  statistics.highest = largest;
+  statistics.histogram = {};
+  for (std::size_t i = 0; i < statistics.samples.size(); ++i) {
+    statistics.samples[i] /= scale[i % columns];
+    ++statistics.histogram[static_cast<std::size_t>(histogram_bin(statistics.samples[i]))];
+  }
+}
+
+HalvesDifference compare_halves(const InputStatistics& first, const InputStatistics& second) {
+  require(first.columns == second.columns && first.columns > 0, "statistics: halves of ",
+          first.columns, " and ", second.columns, " columns");
+  HalvesDifference sum;
+  for (std::size_t k = 0; k < first.absmax.size(); ++k) {
+    sum.absmax +=
+        difference(static_cast<double>(first.absmax[k]), static_cast<double>(second.absmax[k]));
+    sum.square_mean += difference(first.square_sum[k] / static_cast<double>(first.tokens),
+                                  second.square_sum[k] / static_cast<double>(second.tokens));
+  }
+  const auto columns = static_cast<double>(first.columns);
+  return {sum.absmax / columns, sum.square_mean / columns};
+}
+
+void merge(InputStatistics& into, const InputStatistics& more) {
+  if (into.columns == 0) {
+    into = more;
+    return;
+  }
+  require(into.columns == more.columns, "statistics: inputs of ", into.columns, " columns and of ",
+          more.columns, " cannot be joined");
+  require(
+      into.hessian.empty() == more.hessian.empty() && into.samples.empty() == more.samples.empty(),
+      "statistics: one part has X^T X or samples that the other lacks; gather both alike");
+  for (std::size_t k = 0; k < into.absmax.size(); ++k) {
+    into.absmax[k] = std::max(into.absmax[k], more.absmax[k]);
+    into.abs_sum[k] += more.abs_sum[k];
+    into.sum[k] += more.sum[k];
+    into.square_sum[k] += more.square_sum[k];
+  }
+  for (std::size_t i = 0; i < into.hessian.size(); ++i) into.hessian[i] += more.hessian[i];
+  for (std::size_t i = 0; i < into.histogram.size(); ++i) into.histogram[i] += more.histogram[i];
+  into.samples.insert(into.samples.end(), more.samples.begin(), more.samples.end());
+  into.lowest = std::min(into.lowest, more.lowest);
+  into.highest = std::max(into.highest, more.highest);
+  into.tokens += more.tokens;
+}
+
+}  // namespace leq

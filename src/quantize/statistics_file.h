@@ -1,0 +1,75 @@
+// Statistics of a model's linear inputs in a file of their own, to be used again or joined with
+// those of another text.
+//
+//   preamble 64 bytes: magic, version, checksum of the identity, its size, number of records
+//   identity: JSON with the model's configuration and a checksum of its weights, and the text
+//   records: header {layer, reader, columns, tokens, samples, flags, bytes, checksum}, then
+//            absmax f32, abs_sum, sum, square_sum f64 [K], lowest, highest f32, histogram u64,
+//            samples f32, X^T X f64 where it was gathered
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "model/model_config.h"
+#include "model/workspace.h"
+#include "quantize/statistics.h"
+
+namespace leq {
+
+// The linears that read one input, by how errors name them: "layers.3.qkv".
+std::string input_name(std::int64_t layer, Reader reader);
+inline constexpr std::array<Reader, 4> kBlockReaders = {Reader::qkv, Reader::o, Reader::gate_up,
+                                                        Reader::down};
+
+// What statistics belong to.
+struct StatisticsIdentity {
+  ModelConfig config;
+  std::string weights;      // checksum of some of the model's weights
+  std::string text_sha256;  // of the calibration text
+  std::int64_t samples = 0;
+  std::int64_t length = 0;
+  std::uint64_t seed = 0;
+  bool hessian = false;
+};
+
+// Writes record by record; the file appears complete or not at all.
+class StatisticsWriter {
+ public:
+  StatisticsWriter(const std::filesystem::path& path, const StatisticsIdentity& identity);
+  void add(std::int64_t layer, Reader reader, const InputStatistics& statistics);
+  void finish();
+
+ private:
+  AtomicFile file_;
+  std::string identity_;
+  std::uint64_t records_ = 0;
+};
+
+// One or more files, read on demand and merged; the order in which they are named does not matter.
+class StatisticsReader {
+ public:
+  // Throws Error naming the file: damaged, cut off, of another model than `config` with weights
+  // `weights`, without X^T X where `hessian` wants it, or the same windows twice.
+  StatisticsReader(std::span<const std::filesystem::path> paths, const ModelConfig& config,
+                   const std::string& weights, bool hessian);
+  ~StatisticsReader();
+
+  InputStatistics read(std::int64_t layer, Reader reader) const;
+  const std::vector<StatisticsIdentity>& identities() const { return identities_; }
+
+ private:
+  struct File;
+  std::vector<std::unique_ptr<File>> files_;
+  std::vector<StatisticsIdentity> identities_;
+  bool hessian_ = false;
+};
+
+}  // namespace leq

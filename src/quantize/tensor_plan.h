@@ -1,0 +1,80 @@
+// Which scheme each tensor of a model gets, and who picks its codes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/model_config.h"
+#include "model/tensor_list.h"
+#include "quantize/method.h"
+#include "tensor/pack.h"
+
+namespace leq {
+
+// How one tensor is stored.
+struct TensorPlan {
+  QuantScheme scheme;
+  ActKind act = ActKind::none;
+  const QuantMethod* method = nullptr;  // nullptr: the nearest codes (absmax)
+  MethodOptions options = {};
+  std::string label = {};  // the method as a file names it, where not by its own name: "awq"
+};
+// By a tensor's name, "layers.3.q", and what it is for.
+using TensorPlanner = std::function<TensorPlan(const std::string& name, TensorRole role)>;
+
+// How the inputs of quantized linears are quantized.
+enum class ActChoice : std::uint8_t {
+  automatic,  // int8: per row for q, k, v, gate and up; per 128 columns for o, down and the head
+  none,       // weights only
+  row,        // all block linears alike; the head as in automatic
+  g128,
+  tensor,
+  online,
+};
+std::optional<ActChoice> parse_act_choice(std::string_view name);  // "auto", "none", "row", ...
+std::string_view act_choice_name(ActChoice choice);
+
+// Float types keep vectors and learned positions in f32. Integer types put the block linears in the
+// scheme, embedding and head in int8 per row (a tied table is read as the head).
+TensorPlan plan_tensor(TensorRole role, const QuantScheme& type, bool tied, ActChoice act);
+
+// The type of all tensors whose names a regular expression (ECMAScript) is found in.
+struct TypeOverride {
+  std::string pattern;
+  QuantScheme scheme;
+};
+
+struct PlanRequest {
+  QuantScheme type;
+  ActChoice act = ActChoice::automatic;
+  const QuantMethod* method = nullptr;  // of the block linears
+  MethodOptions options = {};
+  std::string label = {};
+  std::vector<TypeOverride> overrides = {};  // the last that fits wins
+};
+// The plan of all tensors. Throws Error where a pattern is no regular expression, fits no tensor
+// that can be quantized, or gives embedding or head another type than a float one or int8; where
+// the method does not choose codes of a type; and as check_plan does.
+TensorPlanner make_planner(const PlanRequest& request, const ModelConfig& config);
+
+// Whether a tensor is one of a block's linears.
+bool is_block_linear(TensorRole role);
+
+// Linears that read one input want it in one format. Throws Error naming two that do not agree.
+void check_plan(const ModelConfig& config, const TensorPlanner& plan);
+
+// One tensor to be quantized: rows of f32 on demand.
+struct TensorInput {
+  std::string name;
+  Shape shape;  // [N, K] or [n]
+  TensorRole role = TensorRole::vector;
+  std::function<void(std::int64_t first, std::int64_t count, std::span<float> out)> read;
+  std::function<void()> drop;  // may be empty
+};
+
+}  // namespace leq

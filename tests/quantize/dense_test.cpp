@@ -1,0 +1,167 @@
+#include "quantize/dense.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "base/random.h"
+
+namespace leq {
+namespace {
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+std::vector<float> random_values(std::int64_t count, std::uint64_t seed) {
+  Random random(seed);
+  std::vector<float> values(at(count));
+  for (float& value : values) value = random.normal();
+  return values;
+}
+
+// X^T X by the definition, in double.
+std::vector<double> outer_products(const std::vector<float>& x, std::int64_t tokens,
+                                   std::int64_t columns) {
+  std::vector<double> h(at(columns * columns));
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    for (std::int64_t i = 0; i < columns; ++i) {
+      const double left = static_cast<double>(x[at(t * columns + i)]);
+      for (std::int64_t j = 0; j < columns; ++j)
+        h[at(i * columns + j)] += left * static_cast<double>(x[at(t * columns + j)]);
+    }
+  }
+  return h;
+}
+
+// A random positive definite matrix: R R^T + I, R upper triangular with ones on the diagonal.
+std::vector<double> positive_matrix(std::int64_t n, std::uint64_t seed) {
+  const std::vector<float> r = random_values(2 * n * n, seed);
+  std::vector<double> h = outer_products(r, 2 * n, n);
+  for (std::int64_t i = 0; i < n; ++i) h[at(i * n + i)] += 1.0;
+  return h;
+}
+
+TEST(Dense, OuterProductsAreTheDefinition) {
+  for (const auto& [tokens, columns] :
+       {std::pair{1, 1}, {5, 3}, {300, 70}, {2500, 33}, {64, 300}}) {
+    const std::vector<float> x = random_values(tokens * columns, 7);
+    const std::vector<double> want = outer_products(x, tokens, columns);
+    std::vector<double> h(at(columns) * at(columns));
+    ThreadPool pool(2);
+    add_outer_products(x, tokens, columns, h, pool);
+    // f32 sums of at most 2,048 products each, relative to the diagonal.
+    const double bound = 1e-5 * tokens;
+    for (std::size_t i = 0; i < h.size(); ++i)
+      ASSERT_NEAR(h[i], want[i], bound) << tokens << " x " << columns << ", entry " << i;
+  }
+}
+
+TEST(Dense, OuterProductsAddToWhatIsThereAndAreSymmetric) {
+  constexpr std::int64_t kTokens = 40, kColumns = 270;
+  const std::vector<float> x = random_values(kTokens * kColumns, 8);
+  ThreadPool pool(2);
+  std::vector<double> once(at(kColumns * kColumns)), twice = once;
+  add_outer_products(x, kTokens, kColumns, once, pool);
+  add_outer_products(x, kTokens, kColumns, twice, pool);
+  add_outer_products(x, kTokens, kColumns, twice, pool);
+  for (std::int64_t i = 0; i < kColumns; ++i) {
+    for (std::int64_t j = 0; j < kColumns; ++j) {
+      ASSERT_EQ(once[at(i * kColumns + j)], once[at(j * kColumns + i)]);
+      ASSERT_EQ(twice[at(i * kColumns + j)], 2 * once[at(i * kColumns + j)]);
+    }
+  }
+}
+
+TEST(Dense, TheUpperFactorTimesItsTransposeIsTheMatrix) {
+  for (const std::int64_t n : {1, 2, 31, 128, 129, 300, 520}) {
+    const std::vector<double> a = positive_matrix(n, 9);
+    std::vector<double> v = a;
+    ThreadPool pool(2);
+    ASSERT_TRUE(factor_upper(v, n, pool)) << n;
+    double worst = 0, largest = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      for (std::int64_t j = i; j < n; ++j) {
+        double sum = 0;
+        for (std::int64_t k = j; k < n; ++k) sum += v[at(i * n + k)] * v[at(j * n + k)];
+        worst = std::max(worst, std::fabs(sum - a[at(i * n + j)]));
+        largest = std::max(largest, std::fabs(a[at(i * n + j)]));
+      }
+    }
+    EXPECT_LT(worst, 1e-13 * static_cast<double>(n) * largest) << n;
+  }
+}
+
+TEST(Dense, SingularAndIndefiniteMatricesHaveNoFactor) {
+  ThreadPool pool(2);
+  constexpr std::int64_t kColumns = 200;
+  const std::vector<float> x = random_values(50 * kColumns, 10);
+  std::vector<double> singular = outer_products(x, 50, kColumns);
+  EXPECT_FALSE(factor_upper(singular, kColumns, pool));
+  std::vector<double> indefinite = {1, 2, 2, 1};
+  EXPECT_FALSE(factor_upper(indefinite, 2, pool));
+  std::vector<double> zero(4);
+  EXPECT_FALSE(factor_upper(zero, 2, pool));
+}
+
+TEST(Dense, ResultsDoNotDependOnTheNumberOfThreads) {
+  constexpr std::int64_t kTokens = 2300, kColumns = 530;
+  const std::vector<float> x = random_values(kTokens * kColumns, 11);
+  std::vector<double> first_h, first_v;
+  for (const int threads : {1, 2, 4}) {
+    ThreadPool pool(threads);
+    std::vector<double> h(at(kColumns * kColumns));
+    add_outer_products(x, kTokens, kColumns, h, pool);
+    std::vector<double> v = h;
+    ASSERT_TRUE(factor_upper(v, kColumns, pool));
+    if (threads == 1) {
+      first_h = h;
+      first_v = v;
+    }
+    EXPECT_EQ(h, first_h) << threads;
+    EXPECT_EQ(v, first_v) << threads;
+  }
+}
+
+// The BLAS is called from several threads at once: many small products against a plain loop.
+TEST(Dense, ProductsAreRightWhenManyThreadsCallAtOnce) {
+  constexpr std::int64_t kRows = 24, kInner = 70, kColumns = 33;
+  const std::vector<float> a = random_values(kRows * kInner, 12);
+  const std::vector<float> b = random_values(kInner * kColumns, 13);
+  std::vector<double> want(at(kRows * kColumns));
+  for (std::int64_t i = 0; i < kRows; ++i) {
+    for (std::int64_t k = 0; k < kInner; ++k) {
+      for (std::int64_t j = 0; j < kColumns; ++j)
+        want[at(i * kColumns + j)] += static_cast<double>(a[at(i * kInner + k)]) *
+                                      static_cast<double>(b[at(k * kColumns + j)]);
+    }
+  }
+  ThreadPool pool(8);
+  std::vector<double> worst(2000);
+  pool.run(std::ssize(worst), [&](std::int64_t task, int) {
+    std::vector<float> c(at(kRows * kColumns), 1.0f);
+    add_product(Block<const float>{a.data(), kRows, kInner, kInner},
+                Block<const float>{b.data(), kInner, kColumns, kColumns},
+                Block<float>{c.data(), kRows, kColumns, kColumns});
+    for (std::size_t i = 0; i < c.size(); ++i)
+      worst[at(task)] =
+          std::max(worst[at(task)], std::fabs(static_cast<double>(c[i]) - 1.0 - want[i]));
+  });
+  EXPECT_LT(*std::max_element(worst.begin(), worst.end()), 1e-4);
+}
+
+TEST(Dense, SolvesAPositiveSystem) {
+  constexpr std::int64_t kSize = 37;
+  const std::vector<double> a = positive_matrix(kSize, 14);
+  std::vector<double> want(at(kSize)), b(at(kSize));
+  for (std::int64_t i = 0; i < kSize; ++i) want[at(i)] = static_cast<double>(i % 7) - 3.0;
+  for (std::int64_t i = 0; i < kSize; ++i) {
+    for (std::int64_t j = 0; j < kSize; ++j) b[at(i)] += a[at(i * kSize + j)] * want[at(j)];
+  }
+  std::vector<double> spoilt = a;
+  ASSERT_TRUE(solve_positive(spoilt, b));
+  for (std::int64_t i = 0; i < kSize; ++i) EXPECT_NEAR(b[at(i)], want[at(i)], 1e-9);
+}
+
+}  // namespace
+}  // namespace leq

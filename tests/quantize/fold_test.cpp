@@ -1,0 +1,214 @@
+// Folds leave the function as it was: logits of the naive double transformer on the original
+// tensors against those on the rewritten ones.
+#include "quantize/fold.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "reference/random_models.h"
+#include "shared_data.h"
+
+namespace leq {
+namespace {
+
+// Rewritten weights are rounded to f32 once for each fold: 2^-24 a number, through every layer.
+constexpr double kSameFunction = 1e-4;
+
+// Scales from 1/3 to 3 in no order, shared by nobody.
+std::vector<float> wide_scales(std::int64_t count, std::uint64_t seed) {
+  Random random(seed);
+  std::vector<float> scales;
+  for (std::int64_t i = 0; i < count; ++i) {
+    scales.push_back(std::exp(1.1f * (2 * random.uniform() - 1)));
+  }
+  return scales;
+}
+
+void expect_wide(std::span<const float> scales, const std::string& where) {
+  const auto [low, high] = std::ranges::minmax(scales);
+  EXPECT_GE(high / low, 4.0f) << where;
+}
+
+// Every tensor of the site has other values than before.
+void expect_changed(const BlockTensors& before, const BlockTensors& after,
+                    const SmoothingSite& site) {
+  std::vector<std::string> parts = site.consumers;
+  if (site.producer != Producer::run_time) parts.push_back(site.producer_part);
+  for (const std::string& part : parts) {
+    const auto& a = before.at(part).values;
+    const auto& b = after.at(part).values;
+    ASSERT_EQ(a.size(), b.size());
+    std::size_t changed = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) changed += a[i] != b[i] ? 1u : 0u;
+    EXPECT_GT(changed, a.size() / 2) << site.name << ", " << part;
+  }
+}
+
+class FoldOf : public ::testing::TestWithParam<test::RandomModel> {};
+
+TEST_P(FoldOf, EachSiteAloneLeavesTheLogits) {
+  const test::ModelTensors before = test::make(GetParam());
+  const auto ids = test::random_ids(20, before.config.vocab);
+  const auto want = test::naive_logits(before, ids);
+  for (const SmoothingSite& site : smoothing_sites(before.config)) {
+    test::ModelTensors after = before;
+    for (std::size_t l = 0; l < after.blocks.size(); ++l) {
+      const auto scales = wide_scales(site.scales, 17 + l);
+      expect_wide(scales, site.name);
+      fold_scales(after.blocks[l], site, scales);
+      expect_changed(before.blocks[l], after.blocks[l], site);
+    }
+    EXPECT_LT(test::relative_difference(want, test::naive_logits(after, ids)), kSameFunction)
+        << site.name;
+  }
+}
+
+TEST_P(FoldOf, AllSitesAndBiasesTogetherLeaveTheLogits) {
+  const test::ModelTensors before = test::make(GetParam());
+  const auto ids = test::random_ids(20, before.config.vocab);
+  test::ModelTensors after = before;
+  after.config = with_attention_biases_folded(before.config);
+  for (std::size_t l = 0; l < after.blocks.size(); ++l) {
+    fold_attention_biases(after.blocks[l], before.config);
+    for (const SmoothingSite& site : smoothing_sites(before.config)) {
+      fold_scales(after.blocks[l], site, wide_scales(site.scales, 40 + l));
+      fold_scales(after.blocks[l], site, wide_scales(site.scales, 80 + l));
+    }
+  }
+  EXPECT_LT(
+      test::relative_difference(test::naive_logits(before, ids), test::naive_logits(after, ids)),
+      kSameFunction);
+}
+
+TEST_P(FoldOf, AttentionBiasesMoveBehindAttention) {
+  const test::ModelTensors before = test::make(GetParam());
+  if (!before.config.qkv_bias) GTEST_SKIP() << "no biases in this family";
+  const auto ids = test::random_ids(20, before.config.vocab);
+  test::ModelTensors after = before;
+  after.config = with_attention_biases_folded(before.config);
+  EXPECT_TRUE(after.config.output_bias);
+  for (auto& block : after.blocks) {
+    fold_attention_biases(block, before.config);
+    for (const float b : block.at("v.bias").values) ASSERT_EQ(b, 0.0f);
+    const bool keys_kept =
+        block.at("k.bias").values != std::vector<float>(block.at("k.bias").values.size());
+    EXPECT_EQ(keys_kept, before.config.rotary);
+  }
+  EXPECT_LT(
+      test::relative_difference(test::naive_logits(before, ids), test::naive_logits(after, ids)),
+      kSameFunction);
+  // The engine reads the bias that was not there before.
+  EXPECT_LT(
+      test::relative_difference(test::naive_logits(before, ids), test::engine_logits(after, ids)),
+      kSameFunction);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, FoldOf, ::testing::ValuesIn(test::random_models()),
+                         [](const auto& item) { return item.param.name; });
+
+TEST(SmoothingSites, AreInTheOrderOfTheBlockAndShareScalesBehindKvHeads) {
+  ModelConfig config;
+  config.width = 12;
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.head_dim = 2;
+  config.hidden = 20;
+  const auto sites = smoothing_sites(config);
+  ASSERT_EQ(sites.size(), 4u);
+  EXPECT_EQ(sites[0].consumers, (std::vector<std::string>{"q", "k", "v"}));
+  EXPECT_EQ(sites[1].scale_of, (std::vector<std::int32_t>{0, 1, 0, 1, 2, 3, 2, 3}));
+  EXPECT_EQ(sites[1].scales, 4);
+  EXPECT_EQ(sites[2].consumers, (std::vector<std::string>{"gate", "up"}));
+  EXPECT_EQ(sites[3].producer_part, "up");
+  config.gated = false;
+  EXPECT_EQ(smoothing_sites(config)[3].producer, Producer::run_time);
+}
+
+// Queries and keys see q and k rows; only the rows of v may take the scales of o.
+TEST(FoldScales, ValuesIntoOutputTouchesNothingElse) {
+  const test::ModelTensors model = test::make(test::random_models()[0]);
+  BlockTensors block = model.blocks[0];
+  const auto site = smoothing_sites(model.config)[1];
+  fold_scales(block, site, wide_scales(site.scales, 5));
+  for (const auto& [part, matrix] : model.blocks[0].parts) {
+    const bool touched = part == "v" || part == "v.bias" || part == "o";
+    EXPECT_EQ(matrix.values != block.at(part).values, touched) << part;
+  }
+}
+
+TEST(FoldScales, RefusesScalesThatCannotBeDividedBy) {
+  const test::ModelTensors model = test::make(test::random_models()[2]);
+  const auto site = smoothing_sites(model.config)[0];
+  for (const float bad : {0.0f, -1.0f, std::numeric_limits<float>::infinity(),
+                          std::numeric_limits<float>::quiet_NaN()}) {
+    BlockTensors block = model.blocks[0];
+    auto scales = wide_scales(site.scales, 5);
+    scales[3] = bad;
+    EXPECT_THROW(fold_scales(block, site, scales), Error) << bad;
+  }
+  BlockTensors block = model.blocks[0];
+  EXPECT_THROW(fold_scales(block, site, wide_scales(site.scales - 1, 5)), Error);
+}
+
+// s = sqrt(max|x| / max|w|), SmoothQuant at alpha 0.5, from the inputs that the naive transformer
+// saw. Halved and doubled in turn where the trained inputs alone would not spread by 4.
+std::vector<float> half_alpha_scales(const SmoothingSite& site, const BlockTensors& block,
+                                     const std::vector<double>& absmax) {
+  std::vector<double> x(static_cast<std::size_t>(site.scales), 1e-5), w(x);
+  for (std::size_t k = 0; k < site.scale_of.size(); ++k) {
+    const auto s = static_cast<std::size_t>(site.scale_of[k]);
+    x[s] = std::max(x[s], absmax[k]);
+    for (const std::string& part : site.consumers) {
+      const Matrix& weight = block.at(part);
+      for (std::size_t n = k; n < weight.values.size(); n += site.scale_of.size()) {
+        w[s] = std::max(w[s], std::abs(double{weight.values[n]}));
+      }
+    }
+  }
+  std::vector<float> scales;
+  for (std::size_t s = 0; s < x.size(); ++s) {
+    scales.push_back(static_cast<float>(std::sqrt(x[s] / w[s])));
+  }
+  const auto [low, high] = std::ranges::minmax(scales);
+  for (std::size_t s = 0; high / low < 4 && s < scales.size(); ++s) scales[s] *= s % 2 ? 2 : 0.5f;
+  return scales;
+}
+
+class FoldOfTrained : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(FoldOfTrained, HalfAlphaScalesLeaveTheLogits) {
+  LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam());
+  const test::ModelTensors before = test::read_tensors(import_hf(folder));
+  const auto ids = test::random_ids(12, before.config.vocab);
+  const auto original = test::naive_transformer(before);
+  const auto want = original.forward(ids);
+  test::ModelTensors after = before;
+  for (const SmoothingSite& site : smoothing_sites(before.config)) {
+    for (std::size_t l = 0; l < after.blocks.size(); ++l) {
+      const std::string reader = "layers." + std::to_string(l) + "." + site.consumers[0];
+      const auto scales =
+          half_alpha_scales(site, before.blocks[l], original.input_absmax().at(reader));
+      expect_wide(scales, reader);
+      const BlockTensors unfolded = after.blocks[l];
+      fold_scales(after.blocks[l], site, scales);
+      expect_changed(unfolded, after.blocks[l], site);
+    }
+  }
+  EXPECT_LT(test::relative_difference(want, test::naive_logits(after, ids)), kSameFunction);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, FoldOfTrained,
+                         ::testing::Values("storyteller", "storyteller-outliers", "gpt2-tiny",
+                                           "gpt2-tiny-outliers", "mistral-tiny", "qwen2-tiny",
+                                           "qwen2-tiny-kbias", "qwen3-tiny"),
+                         [](const auto& item) {
+                           std::string name = item.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace leq

@@ -1,0 +1,153 @@
+// All tensors of a checkpoint in f32, block by block, and the function that they compute: by the
+// naive double transformer and by the engine.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "convert/hf_import.h"
+#include "model/session.h"
+#include "model/tensor_list.h"
+#include "platform/make_backend.h"
+#include "quantize/block_tensors.h"
+#include "reference/naive_transformer.h"
+#include "tensor/pack.h"
+
+namespace leq::test {
+
+struct ModelTensors {
+  ModelConfig config;
+  BlockTensors outside;  // embeddings, final norm, head
+  std::vector<BlockTensors> blocks;
+
+  // By full name, "layers.1.q"; throws where there is none.
+  const Matrix* find(std::string_view name) const {
+    constexpr std::string_view kLayers = "layers.";
+    const BlockTensors* place = &outside;
+    if (name.starts_with(kLayers)) {
+      name.remove_prefix(kLayers.size());
+      place = &blocks.at(std::stoul(std::string(name)));
+      name.remove_prefix(name.find('.') + 1);
+    }
+    const auto found = place->parts.find(name);
+    return found == place->parts.end() ? nullptr : &found->second;
+  }
+};
+
+inline ModelTensors read_tensors(const ImportedModel& model) {
+  ModelTensors read;
+  read.config = model.config;
+  read.blocks.resize(static_cast<std::size_t>(model.config.layers));
+  for (const TensorInput& tensor : model.tensors) {
+    const bool vector = tensor.shape.size() == 1;
+    Matrix matrix = {vector ? 1 : tensor.shape[0], tensor.shape.back(), {}};
+    matrix.values.resize(static_cast<std::size_t>(matrix.rows * matrix.columns));
+    tensor.read(0, tensor.shape[0], matrix.values);
+    if (tensor.name.starts_with("layers.")) {
+      const std::string rest = tensor.name.substr(7);
+      read.blocks.at(std::stoul(rest)).parts[rest.substr(rest.find('.') + 1)] = std::move(matrix);
+    } else {
+      read.outside.parts[tensor.name] = std::move(matrix);
+    }
+  }
+  return read;
+}
+
+using Logits = std::vector<std::vector<double>>;  // [T][V]
+
+inline NaiveTransformer naive_transformer(const ModelTensors& model) {
+  std::map<std::string, std::vector<double>> tensors;
+  const auto add = [&](const std::string& prefix, const BlockTensors& block) {
+    for (const auto& [name, matrix] : block.parts) {
+      tensors[prefix + name] = {matrix.values.begin(), matrix.values.end()};
+    }
+  };
+  add("", model.outside);
+  for (std::size_t l = 0; l < model.blocks.size(); ++l) {
+    add("layers." + std::to_string(l) + ".", model.blocks[l]);
+  }
+  return {model.config, std::move(tensors)};
+}
+
+inline Logits naive_logits(const ModelTensors& model, const std::vector<Token>& ids) {
+  return naive_transformer(model).forward(ids);
+}
+
+// The tensors packed as f32 and bound by name, as a file of type f32 would be.
+class PackedModel {
+ public:
+  explicit PackedModel(const ModelTensors& model) : config_(model.config) {
+    for (const TensorSpec& spec : tensor_list(model.config)) {
+      const Matrix* matrix = model.find(spec.name);
+      require(matrix != nullptr, "packed model: no tensor ", spec.name);
+      packed_.push_back(pack_weight(matrix->values, matrix->rows, matrix->columns, QuantScheme{},
+                                    ActKind::none, spec.name));
+      StoredTensor stored;
+      stored.name = spec.name;
+      stored.shape = spec.shape;
+      stored.view = packed_.back().view();
+      stored_[spec.name] = stored;
+    }
+  }
+  const ModelConfig& config() const { return config_; }
+  Weights bind(Backend& backend) const {
+    const auto find = [&](std::string_view name) {
+      const auto found = stored_.find(name);
+      return found == stored_.end() ? nullptr : &found->second;
+    };
+    return bind_weights(find, "packed model", config_, backend);
+  }
+
+ private:
+  ModelConfig config_;
+  std::deque<PackedWeight> packed_;
+  std::map<std::string, StoredTensor, std::less<>> stored_;
+};
+
+// Logits of all positions of one sequence by the engine in f32.
+inline std::vector<float> engine_rows(const PackedModel& model, Backend& backend,
+                                      const std::vector<Token>& ids, std::int64_t chunk) {
+  RunLimits limits;
+  limits.context = limits.batch_tokens = limits.output_tokens = std::ssize(ids);
+  limits.key_type = limits.value_type = KvType::f32;
+  limits = resolve_limits(limits, model.config());
+  Session session(model.config(), model.bind(backend), 0, backend, limits);
+  std::vector<float> all, rows;
+  for (std::int64_t first = 0; first < std::ssize(ids); first += chunk) {
+    const std::int64_t count = std::min(chunk, std::ssize(ids) - first);
+    Batch batch;
+    batch.add(0, ids.data() + first, count, Batch::Want::all);
+    rows.resize(static_cast<std::size_t>(count * model.config().vocab));
+    backend.download(session.transformer().forward(batch, session.cache()), count, rows);
+    all.insert(all.end(), rows.begin(), rows.end());
+  }
+  return all;
+}
+
+inline Logits engine_logits(const ModelTensors& model, const std::vector<Token>& ids) {
+  const auto backend = make_backend({"cpu", 1});
+  const auto rows = engine_rows(PackedModel(model), *backend, ids, std::ssize(ids));
+  Logits logits;
+  const auto vocab = model.config.vocab;
+  for (auto row = rows.begin(); row != rows.end(); row += vocab) {
+    logits.emplace_back(row, row + vocab);
+  }
+  return logits;
+}
+
+// max |a - b| / max |a|
+inline double relative_difference(const Logits& a, const Logits& b) {
+  double worst = 0, largest = 0;
+  for (std::size_t t = 0; t < a.size(); ++t) {
+    for (std::size_t v = 0; v < a[t].size(); ++v) {
+      worst = std::max(worst, std::abs(a[t][v] - b.at(t).at(v)));
+      largest = std::max(largest, std::abs(a[t][v]));
+    }
+  }
+  return largest > 0 ? worst / largest : 1.0;
+}
+
+}  // namespace leq::test

@@ -1,0 +1,97 @@
+// Random checkpoints of two layers, one for each way in which the supported families differ.
+#pragma once
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "reference/model_tensors.h"
+#include "reference/random_checkpoint.h"
+
+namespace leq::test {
+
+struct RandomModel {
+  std::string name;
+  Json config;
+  RandomCheckpoint::Extras extras;
+};
+
+inline Json llama_like(const std::string& type, const std::string& architecture, int heads,
+                       int kv_heads) {
+  return {{"model_type", type},
+          {"architectures", {architecture}},
+          {"hidden_size", 96},
+          {"intermediate_size", 200},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", heads},
+          {"num_key_value_heads", kv_heads},
+          {"vocab_size", 131},
+          {"max_position_embeddings", 64},
+          {"rms_norm_eps", 1e-5},
+          {"hidden_act", "silu"}};
+}
+
+inline std::vector<RandomModel> random_models() {
+  const Json gpt2 = {{"model_type", "gpt2"},
+                     {"n_embd", 160},
+                     {"n_layer", 2},
+                     {"n_head", 5},
+                     {"n_positions", 48},
+                     {"vocab_size", 131},
+                     {"layer_norm_epsilon", 1e-5},
+                     {"activation_function", "gelu_new"}};
+  Json gpt2_untied = gpt2;
+  gpt2_untied["n_embd"] = 60;
+  gpt2_untied["n_head"] = 3;
+  gpt2_untied["n_inner"] = 100;
+  gpt2_untied["tie_word_embeddings"] = false;
+  const Json mha = llama_like("llama", "LlamaForCausalLM", 6, 6);
+  Json gqa = llama_like("llama", "LlamaForCausalLM", 6, 2);
+  gqa["tie_word_embeddings"] = true;
+  Json biased = gqa;
+  biased["attention_bias"] = biased["mlp_bias"] = true;
+  Json mistral = llama_like("mistral", "MistralForCausalLM", 6, 1);
+  mistral["sliding_window"] = 7;
+  mistral["head_dim"] = 20;
+  Json qwen2 = llama_like("qwen2", "Qwen2ForCausalLM", 6, 2);
+  qwen2["tie_word_embeddings"] = true;
+  qwen2["hidden_size"] = 192;
+  Json qwen3 = llama_like("qwen3", "Qwen3ForCausalLM", 6, 3);
+  qwen3["head_dim"] = 32;
+  return {{"Gpt2Tied", gpt2, {}},
+          {"Gpt2Untied", gpt2_untied, {}},
+          {"LlamaMha", mha, {}},
+          {"LlamaGqaTied", gqa, {}},
+          {"LlamaWithAllBiases", biased, {.qkv_bias = true, .o_bias = true, .mlp_bias = true}},
+          {"MistralMultiQuery", mistral, {}},
+          {"Qwen2TiedWithBiases", qwen2, {.qkv_bias = true}},
+          {"Qwen3WithHeadNorms", qwen3, {.qk_norm = true}}};
+}
+
+// Its tensors; the checkpoint's folder is gone again.
+inline ModelTensors make(const RandomModel& model) {
+  const auto folder = std::filesystem::temp_directory_path() /
+                      ("leq_random_" + std::to_string(::getpid()) + "_" + model.name);
+  RandomCheckpoint checkpoint(folder);
+  if (model.config.at("model_type") == "gpt2") {
+    checkpoint.add_gpt2(model.config, "");
+  } else {
+    checkpoint.add_llama(model.config, model.extras);
+  }
+  ModelTensors tensors = read_tensors(import_hf(checkpoint.write(model.config)));
+  std::filesystem::remove_all(folder);
+  return tensors;
+}
+
+inline std::vector<Token> random_ids(int count, std::int64_t vocab, std::uint64_t seed = 3) {
+  Random random(seed);
+  std::vector<Token> ids;
+  for (int i = 0; i < count; ++i) {
+    ids.push_back(static_cast<Token>(random.below(static_cast<std::uint32_t>(vocab))));
+  }
+  return ids;
+}
+
+}  // namespace leq::test
