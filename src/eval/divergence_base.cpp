@@ -251,10 +251,11 @@ void DivergenceBaseReader::require_same(const DivergenceKey& run) const {
             " in this run; write the base again with the same text and protocol, from a model with "
             "the same tokenizer");
   };
-  for (const CountField& field : kCounts) {
+  check("vocab", run.vocab, state_->key.vocab);
+  for (const TextField& field : kTexts) {
     check(field.name, run.*field.value, state_->key.*field.value);
   }
-  for (const TextField& field : kTexts) {
+  for (const CountField& field : kCounts) {
     check(field.name, run.*field.value, state_->key.*field.value);
   }
 }

@@ -214,6 +214,9 @@ std::uint64_t MixedModel::write(const std::filesystem::path& path, const Assignm
   }
   for (const std::string& name : last.blob_names()) writer.add_blob(name, *last.blob(name));
   Json metadata = last.metadata();
+  for (const Json& feature : metadata.at("leq").at("requires")) {
+    writer.add_requirement(feature.get<std::string>());
+  }
   metadata.erase("leq");  // the writer's own
   Json& about = metadata["provenance"];
   about["type"] = "mixed";

@@ -87,17 +87,6 @@ void LeqWriter::add_tensor(const std::string& name, const Shape& shape, const Pa
   state_->tensors[name] = std::move(entry);
 }
 
-void LeqWriter::describe(const std::string& name, const Json& more) {
-  const auto entry = state_->tensors.find(name);
-  require(entry != state_->tensors.end(), state_->name, ": tensor ", printable(name),
-          ": is described before it is added");
-  for (const auto& [key, value] : more.items()) {
-    require(!entry->contains(key), state_->name, ": tensor ", printable(name), ": key \"",
-            printable(key), "\" is there already");
-    (*entry)[key] = value;
-  }
-}
-
 void LeqWriter::copy_tensor(const LeqReader& from, const StoredTensor& tensor) {
   require(!state_->tensors.contains(tensor.name), state_->name, ": tensor ", printable(tensor.name),
           ": is added twice");
@@ -111,6 +100,17 @@ void LeqWriter::copy_tensor(const LeqReader& from, const StoredTensor& tensor) {
     entry["planes"][plane.name] = std::move(range);
   }
   state_->tensors[tensor.name] = std::move(entry);
+}
+
+void LeqWriter::describe(const std::string& name, const Json& more) {
+  const auto entry = state_->tensors.find(name);
+  require(entry != state_->tensors.end(), state_->name, ": tensor ", printable(name),
+          ": is described before it is added");
+  for (const auto& [key, value] : more.items()) {
+    require(!entry->contains(key), state_->name, ": tensor ", printable(name), ": key \"",
+            printable(key), "\" is there already");
+    (*entry)[key] = value;
+  }
 }
 
 void LeqWriter::add_blob(const std::string& name, std::span<const std::byte> bytes) {
