@@ -187,6 +187,32 @@ struct Start {
   }
 };
 
+// What a step of one in each single code of a row changes in the row's loss d H d^T, as a share of
+// the step's own loss: 1 - 2 g_j / (s H_jj) upwards, 1 + ... downwards. Steps out of range left
+// out.
+std::vector<double> changes_by_single_steps(const Start& start, std::int64_t row) {
+  const std::int64_t columns = start.layer.columns;
+  const std::vector<double>& h = start.layer.statistics.hessian;
+  std::vector<double> changes;
+  for (std::int64_t j = 0; j < columns; ++j) {
+    double gradient = 0;
+    for (std::int64_t k = 0; k < columns; ++k) {
+      const std::size_t range = start.ranges.index(row, k);
+      const auto i = at(row * columns + k);
+      const double d = static_cast<double>(start.layer.weight[i]) -
+                       static_cast<double>(start.ranges.scales[range]) *
+                           (start.codes[i] - start.ranges.zero(range));
+      gradient += h[at(j * columns + k)] * d;
+    }
+    const auto scale = static_cast<double>(start.ranges.scales[start.ranges.index(row, j)]);
+    const int code = start.codes[at(row * columns + j)];
+    const double share = 2 * gradient / (scale * h[at(j * columns + j)]);
+    if (code < start.ranges.limits.high) changes.push_back(1 - share);
+    if (code > start.ranges.limits.low) changes.push_back(1 + share);
+  }
+  return changes;
+}
+
 TEST(Descent, EveryPassLowersTheLossUntilNoMoveHelps) {
   for (const char* scheme : {"int4-g32", "uint2-g64", "int8"}) {
     Start start(scheme);
@@ -199,17 +225,9 @@ TEST(Descent, EveryPassLowersTheLossUntilNoMoveHelps) {
       ASSERT_LT(++passes, 100);
     }
     EXPECT_GT(passes, 0);
-    // At the end a step of one in any single code raises the loss.
-    const std::int64_t columns = start.layer.columns;
-    for (std::int64_t i = 0; i < columns * 2; i += 7) {
-      for (const int step : {-1, 1}) {
-        const int moved = start.codes[at(i)] + step;
-        if (moved < start.ranges.limits.low || moved > start.ranges.limits.high) continue;
-        Start changed(scheme);
-        changed.codes = start.codes;
-        changed.codes[at(i)] = static_cast<std::int16_t>(moved);
-        EXPECT_GT(changed.loss(), before * (1 - 1e-4)) << scheme << ' ' << i << ' ' << step;
-      }
+    // At the end a step of one in any single code does not lower the loss.
+    for (std::int64_t row = 0; row < 5; ++row) {
+      for (const double change : changes_by_single_steps(start, row)) ASSERT_GT(change, -0.01);
     }
   }
 }
