@@ -8,6 +8,7 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "quantize_options.h"
+#include "quantize_recipe.h"
 #include "quantize_search.h"
 #include "run_interrupt.h"
 
@@ -68,6 +69,21 @@ void quantize_with_search(const Options& options, const CheckpointOptions& check
             << human_bytes(result.file_bytes) << '\n';
 }
 
+// A recipe's result is judged, and anything else where it is asked for.
+void judge(const Options& options, const CheckpointOptions& checkpoint) {
+  const bool recipe = options.given("recipe");
+  if (options.has("gate") ? !options.flag("gate") : !recipe) return;
+  std::unique_ptr<Progress> progress;
+  const GateResult gate = run_gate(options, options.positionals().front(), options.text("output"),
+                                   checkpoint, [&](std::int64_t done, std::int64_t total) {
+                                     if (!progress)
+                                       progress = std::make_unique<Progress>("gate", total);
+                                     progress->update(done);
+                                   });
+  progress.reset();
+  std::cerr << gate_report(gate, recipe ? &require_recipe(options.text("recipe")) : nullptr);
+}
+
 int quantize(const Options& options) {
   require(!options.positionals().empty(),
           "HF_DIR is missing: the folder with config.json and "
@@ -78,13 +94,14 @@ int quantize(const Options& options) {
   checkpoint.stop = [&] { return interrupt.interrupted(); };
   const auto start = std::chrono::steady_clock::now();
   try {
-    if (options.given("search")) {
+    if (options.given("search") || (options.given("recipe") && options.text("recipe") == "auto")) {
       quantize_with_search(options, checkpoint);
-      return 0;
+    } else {
+      const CheckpointResult result = quantize_with_progress(options, checkpoint);
+      const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+      report(checkpoint, result, options.text("output"), seconds.count());
     }
-    const CheckpointResult result = quantize_with_progress(options, checkpoint);
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    report(checkpoint, result, options.text("output"), seconds.count());
+    judge(options, checkpoint);
   } catch (const Error& error) {
     if (!interrupt.interrupted()) throw;
     std::cerr << "\nleq-quantize: " << error.what() << '\n';

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "quantize/fold_methods.h"
 #include "quantize/smoothquant.h"
+#include "quantize_recipe.h"
 #include "quantize_search.h"
 
 namespace leq {
@@ -84,6 +85,10 @@ std::vector<Option> scheme_flags() {
        .value_name = "REGEX=TYPE",
        .help = "another type for the tensors whose names fit, as layers\\.0\\.=int8; may be "
                "given again, the last that fits wins",
+       .group = "Quantization"},
+      {.name = "hadamard",
+       .help = "rotate the residual stream and the heads by random Hadamard matrices (--seed), "
+               "exact in f32: outliers spread over all channels",
        .group = "Quantization"}};
 }
 
@@ -275,7 +280,8 @@ const ToolSpec& quantize_tool() {
     ToolSpec tool;
     tool.name = "leq-quantize";
     tool.summary = "Turns a Hugging Face checkpoint folder into a quantized .leq file.";
-    tool.usage = {"HF_DIR -o model.leq", "HF_DIR -o model.leq --type int4-g128",
+    tool.usage = {"HF_DIR -o model.leq", "HF_DIR -o model.leq --recipe q4",
+                  "HF_DIR -o model.leq --type int4-g128",
                   "HF_DIR -o model.leq --method gptq+ --bits 4 --group 64 --calibration text.txt",
                   "HF_DIR -o model.leq --method gptq+ --search sens --target-bpw 4.25"};
     tool.max_positionals = 1;
@@ -287,6 +293,7 @@ const ToolSpec& quantize_tool() {
                      .group = "Files",
                      .required = true}};
     for (auto& option : scheme_flags()) tool.options.push_back(std::move(option));
+    for (auto& option : recipe_flags()) tool.options.push_back(std::move(option));
     for (auto& option : calibration_flags()) tool.options.push_back(std::move(option));
     for (auto& option : search_flags()) tool.options.push_back(std::move(option));
     return tool;
@@ -306,6 +313,10 @@ CheckpointOptions checkpoint_options(const Options& options) {
   set_smoothing(options, checkpoint);
   set_overrides(options, checkpoint);
   set_calibration(options, checkpoint);
+  if (options.flag("hadamard")) checkpoint.rotation_seed = checkpoint.calibration.seed;
+  if (options.given("recipe") && !options.positionals().empty()) {
+    apply_recipe(options, options.positionals().front(), checkpoint);
+  }
   const bool floats = require_scheme(checkpoint.type, "--type").is_float();
   require(!floats || checkpoint.method == "absmax" || !checkpoint.overrides.empty(), "--type ",
           checkpoint.type, " has no codes to choose; leave out --method ", checkpoint.method);

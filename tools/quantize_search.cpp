@@ -13,6 +13,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxTextBytes = 1ull << 30;
+constexpr double kRecipeBits = 4.25;           // a weight of --recipe auto
+constexpr std::int64_t kManyEvaluations = 64;  // worth a learned policy
 
 // The text that KL is measured on.
 std::string search_text(const Options& options, const CheckpointOptions& checkpoint) {
@@ -106,7 +108,11 @@ MixedSearch search_request(const Options& options, const CheckpointOptions& chec
   MixedSearch request;
   request.text = search_text(options, checkpoint);
   request.threads = checkpoint.threads;
-  request.options.strategy = parse_search_strategy(options.text("search"));
+  const bool many =
+      options.given("search-evals") && options.integer("search-evals") > kManyEvaluations;
+  request.options.strategy = parse_search_strategy(options.given("search") ? options.text("search")
+                                                   : many                  ? "learned"
+                                                                           : "sens");
   request.options.lambda = options.real("search-lambda");
   request.options.evaluations = static_cast<int>(options.integer("search-evals"));
   request.options.seed = static_cast<std::uint64_t>(options.integer("seed"));
@@ -114,6 +120,9 @@ MixedSearch search_request(const Options& options, const CheckpointOptions& chec
   if (options.given("target-bpw")) request.target_bpw = options.real("target-bpw");
   if (options.given("target-size")) {
     request.target_size = static_cast<std::uint64_t>(options.integer("target-size"));
+  }
+  if (options.given("recipe") && !options.given("target-bpw") && !options.given("target-size")) {
+    request.target_bpw = kRecipeBits;
   }
   return request;
 }

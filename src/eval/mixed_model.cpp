@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "format/leq_copy.h"
 #include "format/leq_layout.h"
-#include "format/leq_writer.h"
 #include "tensor/pack.h"
 
 namespace leq {
@@ -206,22 +206,14 @@ Weights MixedModel::bind(const Assignment& assignment, Backend& backend) const {
 
 std::uint64_t MixedModel::write(const std::filesystem::path& path, const Assignment& assignment,
                                 const Json& provenance) const {
-  const LeqReader& last = reader(files_.back());
-  LeqWriter writer(path);
-  for (const StoredTensor& tensor : last.tensors()) {
-    const LeqReader& from = file_of(assignment, tensor.name);
-    writer.copy_tensor(from, *from.find(tensor.name));
-  }
-  for (const std::string& name : last.blob_names()) writer.add_blob(name, *last.blob(name));
-  Json metadata = last.metadata();
-  for (const Json& feature : metadata.at("leq").at("requires")) {
-    writer.add_requirement(feature.get<std::string>());
-  }
-  metadata.erase("leq");  // the writer's own
-  Json& about = metadata["provenance"];
-  about["type"] = "mixed";
-  for (const auto& [key, value] : provenance.items()) about[key] = value;
-  return writer.finish(metadata);
+  const auto source = [&](const std::string& name) -> const LeqReader& {
+    return file_of(assignment, name);
+  };
+  return write_copy(path, reader(files_.back()), source, [&](Json& metadata) {
+    Json& about = metadata["provenance"];
+    about["type"] = "mixed";
+    for (const auto& [key, value] : provenance.items()) about[key] = value;
+  });
 }
 
 }  // namespace leq

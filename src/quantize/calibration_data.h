@@ -37,5 +37,7 @@ CalibrationData calibration_data(const CalibrationRequest& request, const Tokeni
 
 // A few pages of plain English, dialogue, lists, numbers and code, written for this project.
 std::string_view built_in_calibration_text();
+// Two pages more, to judge by what was calibrated on the first.
+std::string_view built_in_heldout_text();
 
 }  // namespace leq

@@ -11,6 +11,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "base/error.h"
 #include "convert/hf_import.h"
+#include "format/leq_writer.h"
 #include "model/session.h"
 #include "reference/random_checkpoint.h"
 #include "temporary_folder.h"

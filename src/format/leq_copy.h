@@ -1,0 +1,25 @@
+// A .leq file made from the stored tensors of others: nothing is computed, every checksum is
+// verified on the way.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "format/leq_reader.h"
+
+namespace leq {
+
+// Which file a tensor of the copy comes from; it must have a tensor of that name.
+using CopySource = std::function<const LeqReader&(const std::string& name)>;
+
+// Writes `path`, which may be the file that `like` has open: tensors in the order of `like`, each
+// from `source`, its blobs and requirements, and its metadata as `edit` leaves them. Returns the
+// size of the file.
+std::uint64_t write_copy(const std::filesystem::path& path, const LeqReader& like,
+                         const CopySource& source,
+                         const std::function<void(nlohmann::json& metadata)>& edit);
+
+}  // namespace leq

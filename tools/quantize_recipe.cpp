@@ -1,0 +1,220 @@
+#include "quantize_recipe.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/sha256.h"
+#include "base/text.h"
+#include "convert/hf_import.h"
+#include "eval/measure_divergence.h"
+#include "format/leq_copy.h"
+#include "model/session.h"
+#include "platform/make_backend.h"
+#include "quantize/fold_methods.h"
+
+namespace leq {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMaxTextBytes = 1ull << 30;
+constexpr std::int64_t kGateWindow = 512;
+constexpr std::int64_t kGateWindows = 16;
+// Narrow models have less to average over: finer groups, as many bits as the target allows.
+constexpr std::int64_t kNarrow = 2048;
+
+const std::array<Recipe, 3> kRecipes = {{
+    {"q8", "int8 weights and inputs, SmoothQuant with the best alpha of each layer", 0.005,
+     "--type int8-g128 or f16 loses less"},
+    {"q4", "4-bit weights chosen by gptq+, groups of 128 (64 below a width of 2048)", 0.05,
+     "--recipe auto --target-bpw 5, or --recipe q8"},
+    {"auto", "2, 3, 4 or 8 bits for each layer by measured KL, 4.25 a weight unless told", 0.05,
+     "a larger --target-bpw, or --recipe q8"},
+}};
+
+std::string recipe_names() {
+  std::string names;
+  for (const Recipe& recipe : kRecipes) names += (names.empty() ? "" : ", ") + recipe.name;
+  return names;
+}
+
+// Holds no more than the checkpoint does: its own numbers are kept exactly.
+std::string exact_type(const std::string& description) {
+  for (const char* type : {"bf16", "f16"}) {
+    if (description.find(std::string(", ") + type + ",") != std::string::npos) return type;
+  }
+  return "f32";
+}
+
+RunLimits gate_limits(const ModelConfig& config, std::int64_t window) {
+  RunLimits limits;
+  limits.context = window;
+  limits.output_tokens = kOutputRows;
+  limits.key_type = limits.value_type = KvType::f32;
+  return resolve_limits(limits, config);
+}
+
+struct GateText {
+  std::string text;
+  std::string name;
+};
+
+GateText gate_text(const Options& options) {
+  if (!options.given("heldout")) return {std::string(built_in_heldout_text()), "built-in text"};
+  return {read_file(options.text("heldout"), kMaxTextBytes), options.text("heldout")};
+}
+
+ProtocolSettings gate_protocol(std::int64_t tokens, std::int64_t context, const std::string& name) {
+  ProtocolSettings settings;
+  settings.join = Join::none;
+  settings.window = std::min({kGateWindow, tokens, context});
+  require(settings.window >= 16, name, ": ", tokens, " tokens are too few to judge by, give more");
+  settings.stride = settings.window;
+  settings.chunks = kGateWindows;
+  return settings;
+}
+
+Json gate_json(const GateResult& gate, const GateText& text) {
+  const DivergenceResult& result = gate.divergence;
+  return {{"text", fs::path(text.name).filename().string()},
+          {"text_sha256", sha256_hex(text.text)},
+          {"window", gate.window},
+          {"windows", result.windows},
+          {"kl_mean", result.kl_mean.value},
+          {"kl_mean_error", result.kl_mean.error},
+          {"same_top1", result.same_top1.value},
+          {"ppl", result.ppl.value},
+          {"ppl_base", result.ppl_base.value}};
+}
+
+// The unquantized model for as long as it is needed.
+class BaseFile {
+ public:
+  BaseFile(const fs::path& checkpoint, const fs::path& output, int threads) : folder_(output) {
+    folder_ += ".gate";
+    fs::create_directories(folder_);
+    CheckpointOptions options;
+    options.type = exact_type(import_hf(checkpoint).description);
+    options.threads = threads;
+    quantize_checkpoint(checkpoint, path(), options, [](auto, auto) {});
+  }
+  ~BaseFile() {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+  BaseFile(const BaseFile&) = delete;
+  BaseFile& operator=(const BaseFile&) = delete;
+
+  fs::path path() const { return folder_ / "base.leq"; }
+
+ private:
+  fs::path folder_;
+};
+
+}  // namespace
+
+const Recipe& require_recipe(std::string_view name) {
+  const auto found = std::ranges::find(kRecipes, name, &Recipe::name);
+  require(found != kRecipes.end(), "--recipe ", printable(name), ": expected one of ",
+          recipe_names());
+  return *found;
+}
+
+std::vector<Option> recipe_flags() {
+  std::string help = "method, type and folds together: ";
+  for (const Recipe& recipe : kRecipes) {
+    help += (help.ends_with(": ") ? "" : "; ") + recipe.name + " (" + recipe.summary + ")";
+  }
+  std::vector<std::string> names;
+  for (const Recipe& recipe : kRecipes) names.push_back(recipe.name);
+  return {{.name = "recipe",
+           .kind = OptionKind::text,
+           .value_name = "NAME",
+           .help = help,
+           .group = "Quantization",
+           .choices = names},
+          {.name = "gate",
+           .fallback = "auto",
+           .help = "measure KL divergence from the unquantized model on held-out text at the end "
+                   "(default: with --recipe)",
+           .group = "Quantization"},
+          {.name = "heldout",
+           .kind = OptionKind::text,
+           .value_name = "FILE",
+           .help = "text of the gate, not the calibration text; default: built-in, two pages",
+           .group = "Quantization"}};
+}
+
+void apply_recipe(const Options& options, const fs::path& folder, CheckpointOptions& checkpoint) {
+  const Recipe& recipe = require_recipe(options.text("recipe"));
+  for (const char* flag : {"method", "type", "bits", "act", "smooth", "search"}) {
+    require(!options.given(flag), "--recipe ", recipe.name, " and --", flag,
+            " say the same things; leave one of them out");
+  }
+  if (recipe.name == "q8") {
+    checkpoint.method = "smoothquant";
+    checkpoint.type = "int8";
+    checkpoint.fold = smoothing_fold(std::nullopt);
+    return;
+  }
+  const fs::path config = folder / "config.json";
+  const std::int64_t width =
+      import_hf_config(read_file(config, kMaxTextBytes), config.string()).width;
+  checkpoint.method = "gptq+";
+  checkpoint.type = width < kNarrow ? "int4-g64" : "int4-g128";
+}
+
+GateResult run_gate(const Options& options, const fs::path& folder, const fs::path& output,
+                    const CheckpointOptions& checkpoint,
+                    const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  const GateText text = gate_text(options);
+  const BaseFile base_file(folder, output, checkpoint.threads);
+  GateResult gate;
+  gate.text = text.name;
+  {
+    const auto backend = make_backend({.device = "cpu", .threads = checkpoint.threads});
+    ThreadPool pool(checkpoint.threads);
+    const Model base(base_file.path(), {.mode = LoadMode::map});
+    const Model model(output, {.mode = LoadMode::map});
+    const std::vector<Token> tokens = encode_text(model.tokenizer(), text.text);
+    const ProtocolSettings settings =
+        gate_protocol(std::ssize(tokens), model.config().context, text.name);
+    const std::vector<Window> windows = plan_windows(settings, std::ssize(tokens));
+    Session base_session(base, *backend, gate_limits(base.config(), settings.window));
+    Session session(model, *backend, gate_limits(model.config(), settings.window));
+    PerplexityRun run = {.tokens = tokens, .windows = windows};
+    run.progress = [&](std::int64_t done, double) {
+      require(!checkpoint.stop(), "interrupted; ", output.string(),
+              " is complete, without its gate");
+      progress(done, std::ssize(windows));
+    };
+    gate.divergence =
+        measure_divergence(base_session, session, pool, run).summarize(settings.protocol);
+    gate.window = settings.window;
+  }
+  const LeqReader written(output, {.mode = LoadMode::map});
+  write_copy(
+      output, written, [&](const std::string&) -> const LeqReader& { return written; },
+      [&](Json& metadata) { metadata["provenance"]["gate"] = gate_json(gate, text); });
+  return gate;
+}
+
+std::string gate_report(const GateResult& gate, const Recipe* recipe) {
+  const DivergenceResult& result = gate.divergence;
+  std::string line = "gate        KL " + fixed(result.kl_mean.value, 5) + " +- " +
+                     fixed(result.kl_mean.error, 5) + " nats, same first choice " +
+                     fixed(100 * result.same_top1.value, 1) + " %, perplexity " +
+                     fixed(result.ppl.value, 3) + " (unquantized " +
+                     fixed(result.ppl_base.value, 3) + "), " + std::to_string(result.windows) +
+                     " windows of " + std::to_string(gate.window) + " tokens of " + gate.text;
+  if (recipe == nullptr) return line + '\n';
+  const bool passed = result.kl_mean.value <= recipe->kl_limit;
+  line += "\n            limit of " + recipe->name + ": " + fixed(recipe->kl_limit, 3) + " nats, ";
+  return line + (passed ? "passed\n" : "not passed: try " + recipe->advice + '\n');
+}
+
+}  // namespace leq
