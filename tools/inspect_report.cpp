@@ -65,6 +65,16 @@ std::string listing(const Json& object) {
   return text;
 }
 
+// "row", "tensor 0.0123", "online safe"
+std::string act_text(const StoredTensor& tensor) {
+  std::string text(act_name(tensor.view.act));
+  if (tensor.view.act == ActKind::tensor) text += " " + plain(tensor.act_scale);
+  if (tensor.view.act == ActKind::online) {
+    text += " " + std::string(online_mode_name(tensor.online_mode));
+  }
+  return text;
+}
+
 std::string tensor_table(const Model& model) {
   Table table;
   for (const StoredTensor& tensor : model.file().tensors()) {
@@ -72,7 +82,7 @@ std::string tensor_table(const Model& model) {
     table.add({{"tensor", printable(tensor.name)},
                {"shape", shape_text(tensor.shape)},
                {"scheme", scheme_name(tensor.view.scheme)},
-               {"act", std::string(act_name(tensor.view.act))},
+               {"act", act_text(tensor)},
                {"bytes", with_commas(static_cast<std::int64_t>(tensor.bytes()))},
                {"error", exact ? Cell() : Cell(tensor.error, 8)},
                {"xxh3 of codes", hex(tensor.planes.front().xxh3)}});
@@ -118,14 +128,17 @@ Json tensor_json(const StoredTensor& tensor) {
     planes[plane.name] = {
         {"offset", plane.offset}, {"bytes", plane.bytes}, {"xxh3", hex(plane.xxh3)}};
   }
-  return {{"name", tensor.name},
-          {"shape", tensor.shape},
-          {"scheme", scheme_name(tensor.view.scheme)},
-          {"act", act_name(tensor.view.act)},
-          {"bytes", tensor.bytes()},
-          {"method", tensor.method},
-          {"error", tensor.error},
-          {"planes", std::move(planes)}};
+  Json json = {{"name", tensor.name},
+               {"shape", tensor.shape},
+               {"scheme", scheme_name(tensor.view.scheme)},
+               {"act", act_name(tensor.view.act)},
+               {"bytes", tensor.bytes()},
+               {"method", tensor.method},
+               {"error", tensor.error},
+               {"planes", std::move(planes)}};
+  if (tensor.view.act == ActKind::tensor) json["act_scale"] = tensor.act_scale;
+  if (tensor.view.act == ActKind::online) json["online"] = online_mode_name(tensor.online_mode);
+  return json;
 }
 
 Json tokenizer_json(const Model& model) {

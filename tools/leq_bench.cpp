@@ -11,6 +11,7 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
+#include "bench_gptq.h"
 #include "bench_model.h"
 #include "bench_table.h"
 #include "options.h"
@@ -47,7 +48,7 @@ ToolSpec tool_spec() {
   tool.name = "leq-bench";
   tool.summary = "measures tokens per second and their share of what the machine can do";
   tool.usage = {"-m model.leq [-p 512] [-n 128] [-d 0] [-t 2] [-r 5] [-o md|csv|json]",
-                "-m synthetic:llama-7b:int8[:layers=N]"};
+                "-m synthetic:llama-7b:int8[:layers=N]", "--gptq 4096,2048x5632 [-t 2] [-r 3]"};
   tool.options = {
       {.name = "model",
        .spellings = "-m",
@@ -55,8 +56,7 @@ ToolSpec tool_spec() {
        .value_name = "FILE",
        .help = "a .leq file, or synthetic:SHAPE:TYPE with SHAPE gpt2-124m, llama-110m, "
                "tinyllama-1.1b, llama-7b, mistral-7b or qwen3-14b; may be given several times",
-       .group = "Model",
-       .required = true},
+       .group = "Model"},
       {.name = "mmap",
        .fallback = "auto",
        .help = "use the file where it is mapped, or read it into memory (default: read where "
@@ -78,6 +78,12 @@ ToolSpec tool_spec() {
                "keys in the KV cache: f32, f16, int8 (default f32 for models of type f32, else "
                "f16)"),
       kv_types("cache-type-v", "-ctv", "values in the KV cache, likewise"),
+      {.name = "gptq",
+       .kind = OptionKind::text,
+       .value_name = "SHAPE,...",
+       .help = "no model: linear algebra and seconds of gptq and gptq+ for linears of these widths "
+               "or ROWSxCOLUMNS",
+       .group = "Sweeps (every combination of comma lists is run)"},
       {.name = "repetitions",
        .spellings = "-r",
        .kind = OptionKind::integer,
@@ -255,17 +261,39 @@ class Bench {
   std::vector<BenchRow> rows_;
 };
 
+void print(const Table& table, const std::string& format) {
+  if (format == "md") std::cerr << cpu_model_name() << '\n';
+  std::cout << (format == "md"    ? table.markdown()
+                : format == "csv" ? table.csv()
+                                  : table.json() + "\n");
+}
+
+Table gptq_table(const Options& options) {
+  Table table;
+  for (const std::int64_t threads : options.integers("threads")) {
+    const int count = threads > 0 ? static_cast<int>(threads) : usable_cores();
+    cpu::LimitMeter meter(count, chosen_isa());
+    for (const auto shape : split(options.text("gptq"), ",")) {
+      const auto rows = bench_gptq(std::string(trim(shape)), count,
+                                   static_cast<int>(options.integer("repetitions")), meter);
+      for (const Row& row : rows) table.add(row);
+    }
+  }
+  return table;
+}
+
 int run(const Options& options) {
+  const std::string& format = options.text("output");
+  if (options.has("gptq")) {
+    require(options.list("model").empty(), "--gptq: needs no model; leave out -m");
+    print(gptq_table(options), format);
+    return 0;
+  }
+  require(!options.list("model").empty(),
+          "-m: missing; give a .leq file or synthetic:SHAPE:TYPE, or --gptq SHAPE");
   Bench bench(options);
   for (const std::string& model : options.list("model")) bench.run(model);
-  const std::string& format = options.text("output");
-  if (format == "md") {
-    std::cerr << cpu_model_name() << '\n';
-    std::cout << bench.table(true).markdown();
-  } else {
-    const Table table = bench.table(false);
-    std::cout << (format == "csv" ? table.csv() : table.json() + "\n");
-  }
+  print(bench.table(format == "md"), format);
   return 0;
 }
 

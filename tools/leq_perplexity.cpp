@@ -1,5 +1,6 @@
 // leq-perplexity: how well a model predicts a text, under a protocol that others can repeat.
 #include <iostream>
+#include <memory>
 #include <optional>
 
 #include "base/error.h"
@@ -7,6 +8,8 @@
 #include "base/json.h"
 #include "base/progress.h"
 #include "base/text.h"
+#include "eval/divergence_report.h"
+#include "eval/measure_divergence.h"
 #include "eval/perplexity_report.h"
 #include "model_options.h"
 #include "model_setup.h"
@@ -22,7 +25,9 @@ ToolSpec tool_spec() {
       .name = "leq-perplexity",
       .summary = "measures the perplexity of a model on a text",
       .usage = {"-m model.leq -f wiki.test.raw [options]",
-                "-m model.leq -f wiki.test.raw --against other.json"},
+                "-m model.leq -f wiki.test.raw --against other.json",
+                "-m f32.leq -f wiki.test.raw --kl-divergence-base base.kl",
+                "-m model.leq -f wiki.test.raw --kl-divergence-base base.kl --kl-divergence"},
       .options = {
           {.name = "file",
            .spellings = "-f",
@@ -81,6 +86,14 @@ ToolSpec tool_spec() {
            .value_name = "FILE",
            .help = "compare with an earlier run, a file with the output of -o json",
            .group = group},
+          {.name = "kl-divergence-base",
+           .kind = OptionKind::text,
+           .value_name = "FILE",
+           .help = "write the model's distributions there; with --kl-divergence: read them",
+           .group = group},
+          {.name = "kl-divergence",
+           .help = "compare the model with the one that wrote --kl-divergence-base",
+           .group = group},
       }};
   for (auto& option : model_options({"ctx-size", "parallel"})) {
     tool.options.push_back(std::move(option));
@@ -137,23 +150,58 @@ PerplexityReport start_report(const Options& options, const ModelSetup& setup,
   return report;
 }
 
-PerplexityResult measure(const ModelSetup& setup, PerplexityRun run) {
+// What one run found; the divergence only where it was asked for.
+struct Found {
+  PerplexityResult result;
+  std::optional<DivergenceResult> divergence;
+};
+
+Found measure(const Options& options, const ModelSetup& setup, const PerplexityRun& run,
+              const PerplexityReport& report, const DivergenceBaseReader* base) {
+  ThreadPool pool(setup.threads);
+  Session& session = *setup.session;
+  const auto key = [&] { return divergence_key(report, token_hash(run.tokens, run.window_bos)); };
+  if (base != nullptr) {
+    const Divergence found = measure_divergence(session, pool, run, *base, key());
+    return {found.perplexity(run.protocol), found.summarize(run.protocol)};
+  }
+  if (!options.given("kl-divergence-base")) return {measure_perplexity(session, pool, run), {}};
+  const std::string& path = options.text("kl-divergence-base");
+  const WrittenBase written = write_divergence_base(session, pool, run, path, key());
+  std::cerr << "wrote " << path << ", " << human_bytes(written.file_bytes) << '\n';
+  return {written.result, {}};
+}
+
+// Runs with a line of progress that shows what accumulates.
+Found measure_with_progress(const Options& options, const ModelSetup& setup, PerplexityRun run,
+                            const PerplexityReport& report, const DivergenceBaseReader* base) {
   const Tokenizer& tokenizer = setup.model->tokenizer();
   if (run.protocol == Protocol::llamacpp_512 && tokenizer.add_bos()) {
     run.window_bos = tokenizer.bos();
   }
-  Progress progress("perplexity", std::ssize(run.windows));
-  run.progress = [&](std::int64_t done, double ppl) {
-    progress.update(done, "PPL " + fixed(ppl, 4));
+  Progress progress(base != nullptr ? "KL divergence" : "perplexity", std::ssize(run.windows));
+  run.progress = [&](std::int64_t done, double so_far) {
+    progress.update(done, base != nullptr ? "KL " + fixed(so_far, 6) : "PPL " + fixed(so_far, 4));
   };
-  ThreadPool pool(setup.threads);
-  return measure_perplexity(*setup.session, pool, run);
+  return measure(options, setup, run, report, base);
+}
+
+// Opens the base file of --kl-divergence before the model does any work.
+std::unique_ptr<DivergenceBaseReader> open_base(const Options& options) {
+  if (!options.given("kl-divergence") || !options.flag("kl-divergence")) return nullptr;
+  require(options.given("kl-divergence-base"),
+          "--kl-divergence: needs --kl-divergence-base FILE, which the base model wrote");
+  return std::make_unique<DivergenceBaseReader>(options.text("kl-divergence-base"));
 }
 
 void print_report(const Options& options, const PerplexityReport& report,
-                  const std::optional<EarlierRun>& earlier) {
+                  const std::optional<EarlierRun>& earlier, const Found& found,
+                  const DivergenceBaseReader* base) {
   if (options.text("output") == "json") {
     Row row = report_row(report);
+    if (found.divergence) {
+      for (auto& cell : divergence_row(*found.divergence)) row.push_back(std::move(cell));
+    }
     if (earlier) {
       for (auto& cell : comparison_row(report, *earlier)) row.push_back(std::move(cell));
     }
@@ -161,6 +209,7 @@ void print_report(const Options& options, const PerplexityReport& report,
     return;
   }
   std::cout << report_text(report);
+  if (found.divergence) std::cout << '\n' << divergence_text(*found.divergence, base->key());
   if (!earlier) return;
   Table table;
   table.add(comparison_row(report, *earlier));
@@ -169,6 +218,7 @@ void print_report(const Options& options, const PerplexityReport& report,
 
 int perplexity(const Options& options) {
   const ProtocolRequest request = request_from(options);
+  const std::unique_ptr<DivergenceBaseReader> base = open_base(options);
   const ModelSetup setup = set_up_model(options, [&](const Model& model, RunLimits& limits) {
     limits.context = resolve_protocol(request, longest_window(model)).window;
     limits.output_tokens = kOutputRows;
@@ -189,9 +239,11 @@ int perplexity(const Options& options) {
         require_same_measurement(report, parse_json(read_file(path, kLargestReport), path), path);
   }
   if (options.flag("verbose")) print_plan(setup);
-  report.result =
-      measure(setup, {.tokens = tokens, .windows = windows, .protocol = settings.protocol});
-  print_report(options, report, earlier);
+  const Found found = measure_with_progress(
+      options, setup, {.tokens = tokens, .windows = windows, .protocol = settings.protocol}, report,
+      base.get());
+  report.result = found.result;
+  print_report(options, report, earlier, found, base.get());
   return 0;
 }
 

@@ -8,6 +8,7 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "quantize_options.h"
+#include "quantize_search.h"
 #include "run_interrupt.h"
 
 namespace leq {
@@ -42,6 +43,31 @@ CheckpointResult quantize_with_progress(const Options& options, CheckpointOption
                              });
 }
 
+constexpr std::int64_t kSearchGroup = 128;  // columns that share a scale, unless --group is given
+
+// --search: prints the plan and why it was taken.
+void quantize_with_search(const Options& options, const CheckpointOptions& checkpoint) {
+  std::unique_ptr<Progress> files, measurements;
+  MixedSearch request = search_request(options, checkpoint);
+  request.options.progress = [&](int done, double best) {
+    files.reset();
+    if (!measurements) {
+      measurements = std::make_unique<Progress>("search", request.options.evaluations);
+    }
+    measurements->update(done, "best " + fixed(best, 6));
+  };
+  const std::int64_t group = options.given("group") ? options.integer("group") : kSearchGroup;
+  const MixedSearchResult result =
+      quantize_by_search(options.positionals().front(), options.text("output"), checkpoint, request,
+                         group, [&](std::int64_t done, std::int64_t total) {
+                           if (!files) files = std::make_unique<Progress>("candidates", total);
+                           files->update(done);
+                         });
+  measurements.reset();
+  std::cerr << search_report(result) << "wrote " << options.text("output") << ", "
+            << human_bytes(result.file_bytes) << '\n';
+}
+
 int quantize(const Options& options) {
   require(!options.positionals().empty(),
           "HF_DIR is missing: the folder with config.json and "
@@ -52,6 +78,10 @@ int quantize(const Options& options) {
   checkpoint.stop = [&] { return interrupt.interrupted(); };
   const auto start = std::chrono::steady_clock::now();
   try {
+    if (options.given("search")) {
+      quantize_with_search(options, checkpoint);
+      return 0;
+    }
     const CheckpointResult result = quantize_with_progress(options, checkpoint);
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     report(checkpoint, result, options.text("output"), seconds.count());

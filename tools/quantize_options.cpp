@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "quantize/fold_methods.h"
 #include "quantize/smoothquant.h"
+#include "quantize_search.h"
 
 namespace leq {
 namespace {
@@ -191,7 +192,8 @@ std::string chosen_type(const Options& options) {
   require(!options.given("type") || (!options.given("bits") && !options.given("group")), "--type ",
           options.given("type") ? options.text("type") : "",
           " says bits and group already; leave out --bits and --group");
-  require(!options.given("group") || options.given("bits"), "--group needs --bits");
+  require(!options.given("group") || options.given("bits") || options.given("search"),
+          "--group needs --bits or --search");
   if (options.given("type")) return options.text("type");
   return options.given("bits") ? type_of_bits(options, own) : own;
 }
@@ -274,7 +276,8 @@ const ToolSpec& quantize_tool() {
     tool.name = "leq-quantize";
     tool.summary = "Turns a Hugging Face checkpoint folder into a quantized .leq file.";
     tool.usage = {"HF_DIR -o model.leq", "HF_DIR -o model.leq --type int4-g128",
-                  "HF_DIR -o model.leq --method gptq+ --bits 4 --group 64 --calibration text.txt"};
+                  "HF_DIR -o model.leq --method gptq+ --bits 4 --group 64 --calibration text.txt",
+                  "HF_DIR -o model.leq --method gptq+ --search sens --target-bpw 4.25"};
     tool.max_positionals = 1;
     tool.options = {{.name = "output",
                      .spellings = "-o",
@@ -285,6 +288,7 @@ const ToolSpec& quantize_tool() {
                      .required = true}};
     for (auto& option : scheme_flags()) tool.options.push_back(std::move(option));
     for (auto& option : calibration_flags()) tool.options.push_back(std::move(option));
+    for (auto& option : search_flags()) tool.options.push_back(std::move(option));
     return tool;
   }();
   return kTool;

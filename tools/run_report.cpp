@@ -82,6 +82,29 @@ std::vector<std::string> plan_lines(const Model& model, Session& session) {
   return lines;
 }
 
+std::vector<std::string> online_lines(Session& session) {
+  const auto online = session.transformer().online();
+  if (online.empty()) return {};
+  OnlineCounters all;
+  std::vector<std::string> lines(1);
+  for (const OnlineInput& input : online) {
+    const OnlineCounters& counters = input.scale.counters();
+    all.steps = std::max(all.steps, counters.steps);
+    all.resets += counters.resets;
+    all.values += counters.values;
+    all.clipped += counters.clipped;
+    if (!counters.dynamic) continue;
+    lines.push_back(input.linear->name + ": one scale per token since step " +
+                    with_commas(static_cast<std::int64_t>(counters.steps)) +
+                    ", its inputs changed too often; quantize it with --act row");
+  }
+  lines[0] = "online scales: " + std::to_string(online.size()) + " linears, " +
+             with_commas(static_cast<std::int64_t>(all.steps)) + " steps, " +
+             with_commas(static_cast<std::int64_t>(all.resets)) + " resets, " +
+             fixed(100 * all.clipped_share(), 4) + " % clipped";
+  return lines;
+}
+
 void RunTotals::add(const Reply& reply) {
   fed_ += reply.fed_tokens;
   cached_ += reply.cached_tokens;

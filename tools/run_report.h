@@ -19,6 +19,10 @@ std::string model_line(const Model& model);
 // line an entry.
 std::vector<std::string> plan_lines(const Model& model, Session& session);
 
+// What the moving scales of act online did: a summary, and a line for each linear that went back to
+// one scale per token. Nothing where no linear has act online.
+std::vector<std::string> online_lines(Session& session);
+
 // Speeds over all replies of a run.
 class RunTotals {
  public:

@@ -75,9 +75,12 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 
 void MappedFile::drop(std::span<const std::byte> part) const {
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto first = (reinterpret_cast<std::uintptr_t>(part.data()) + page - 1) / page * page;
-  const auto last = reinterpret_cast<std::uintptr_t>(part.data() + part.size()) / page * page;
-  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+  const std::uintptr_t before =
+      (page - reinterpret_cast<std::uintptr_t>(part.data()) % page) % page;
+  if (part.size() < before + page) return;
+  // Whole pages alone; the mapping is read-only, the call takes no const.
+  auto* first = const_cast<std::byte*>(part.data() + before);
+  ::madvise(first, (part.size() - before) / page * page, MADV_DONTNEED);
 }
 
 void MappedFile::lock() const {
@@ -94,8 +97,8 @@ std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes
   std::string text(static_cast<std::size_t>(size), '\0');
   std::size_t done = 0;
   while (done < text.size()) {
-    const ssize_t got = ::pread(descriptor, text.data() + done, text.size() - done,
-                                static_cast<off_t>(done));
+    const ssize_t got =
+        ::pread(descriptor, text.data() + done, text.size() - done, static_cast<off_t>(done));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
     done += static_cast<std::size_t>(got);
@@ -106,7 +109,8 @@ std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes
 }
 
 AtomicFile::AtomicFile(std::filesystem::path target) : target_(std::move(target)) {
-  const auto folder = target_.has_parent_path() ? target_.parent_path() : std::filesystem::path(".");
+  const auto folder =
+      target_.has_parent_path() ? target_.parent_path() : std::filesystem::path(".");
   require(!std::filesystem::is_directory(target_), target_.string(),
           ": is a folder, expected the name of a file to write");
   descriptor_ = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0644);

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <iostream>
 
 #include "base/text.h"
@@ -14,7 +15,7 @@ constexpr std::chrono::milliseconds kTerminalInterval(100);
 constexpr std::chrono::milliseconds kLogInterval(10'000);
 
 std::string human_seconds(double seconds) {
-  const auto whole = static_cast<std::int64_t>(seconds + 0.5);
+  const long long whole = std::llround(seconds);
   if (whole < 60) return std::to_string(whole) + " s";
   if (whole < 3600) return std::to_string(whole / 60) + " min " + std::to_string(whole % 60) + " s";
   return std::to_string(whole / 3600) + " h " + std::to_string(whole % 3600 / 60) + " min";

@@ -10,13 +10,11 @@
 
 #include "base/thread_pool.h"
 #include "eval/protocol.h"
+#include "eval/window_logits.h"
 #include "model/session.h"
 #include "tokenizer/tokenizer.h"
 
 namespace leq {
-
-// Rows with logits in one forward pass.
-inline constexpr std::int64_t kOutputRows = 512;
 
 struct PerplexityResult {
   double nll = 0;             // nats for each token; hf: the mean of the windows' means

@@ -45,6 +45,7 @@ struct LeqReader::State {
   std::unique_ptr<LoadedFile> file;  // empty where the bytes belong to the caller
   std::span<const std::byte> bytes;
   Json metadata;
+  Json entries;  // of the tensors, by name
   LeqIndex index;
   std::unordered_map<std::string_view, std::size_t> tensors;  // keys lie in index
   std::unordered_map<std::string_view, std::size_t> blobs;
@@ -58,6 +59,7 @@ struct LeqReader::State {
             checksum_text(hash), "; the file is damaged, copy or convert it again");
     require_unique_keys(as_text(json), name);
     metadata = parse_json(as_text(json), name);
+    if (metadata.is_object()) entries = metadata.value("tensors", Json::object());
     index = take_index(metadata, preamble.json_offset, name);
     for (std::size_t i = 0; i < index.tensors.size(); ++i) {
       bind(index.tensors[i], bytes.data());
@@ -110,6 +112,22 @@ std::optional<std::span<const std::byte>> LeqReader::blob(std::string_view name)
   if (found == state_->blobs.end()) return std::nullopt;
   const StoredBlob& blob = state_->index.blobs[found->second];
   return state_->bytes.subspan(blob.offset, blob.bytes);
+}
+
+std::vector<std::string> LeqReader::blob_names() const {
+  std::vector<std::string> names;
+  for (const StoredBlob& blob : state_->index.blobs) names.push_back(blob.name);
+  return names;
+}
+
+std::span<const std::byte> LeqReader::bytes(const StoredPlane& plane) const {
+  return state_->bytes.subspan(plane.offset, plane.bytes);
+}
+
+const Json& LeqReader::entry(std::string_view name) const {
+  const auto found = state_->entries.find(name);
+  require(found != state_->entries.end(), state_->name, ": has no tensor ", printable(name));
+  return *found;
 }
 
 void LeqReader::verify(const std::function<void(std::uint64_t, std::uint64_t)>& progress) const {

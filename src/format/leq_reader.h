@@ -65,6 +65,11 @@ class LeqReader {
   const std::vector<StoredTensor>& tensors() const;
   const StoredTensor* find(std::string_view name) const;
   std::optional<std::span<const std::byte>> blob(std::string_view name) const;
+  std::vector<std::string> blob_names() const;  // in the order of their bytes
+  std::span<const std::byte> bytes(const StoredPlane& plane) const;
+  // All that the JSON says of a tensor, keys that this version does not read included. Throws Error
+  // where there is no such tensor.
+  const nlohmann::json& entry(std::string_view name) const;
 
   // Recomputes every checksum; `progress(done, total)` in bytes. Throws Error naming the first
   // tensor and plane (or blob) that differ, with both values.

@@ -87,6 +87,21 @@ void LeqWriter::add_tensor(const std::string& name, const Shape& shape, const Pa
   state_->tensors[name] = std::move(entry);
 }
 
+void LeqWriter::copy_tensor(const LeqReader& from, const StoredTensor& tensor) {
+  require(!state_->tensors.contains(tensor.name), state_->name, ": tensor ", printable(tensor.name),
+          ": is added twice");
+  Json entry = from.entry(tensor.name);
+  entry["planes"] = Json::object();
+  for (const StoredPlane& plane : tensor.planes) {
+    Json range = state_->append(from.bytes(plane));
+    require(range.at("xxh3") == checksum_text(plane.xxh3), from.name(), ": tensor ",
+            printable(tensor.name), ", plane ", plane.name,
+            ": its checksum differs; the file is damaged, make it again");
+    entry["planes"][plane.name] = std::move(range);
+  }
+  state_->tensors[tensor.name] = std::move(entry);
+}
+
 void LeqWriter::describe(const std::string& name, const Json& more) {
   const auto entry = state_->tensors.find(name);
   require(entry != state_->tensors.end(), state_->name, ": tensor ", printable(name),

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "format/leq_reader.h"
 #include "format/tensor_source.h"
 #include "tensor/pack.h"
 
@@ -34,6 +35,8 @@ class LeqWriter {
   }
   // Adds keys to what the file says of a tensor that was added; those of add_tensor stay.
   void describe(const std::string& name, const nlohmann::json& more);
+  // Copies a tensor as another file stores it, with all that its JSON says of it.
+  void copy_tensor(const LeqReader& from, const StoredTensor& tensor);
   void add_blob(const std::string& name, std::span<const std::byte> bytes);
   // Names something that a reader must know to use the file: "rotation".
   void add_requirement(const std::string& feature);

@@ -7,7 +7,8 @@ namespace leq {
 
 std::span<const QuantMethod> quant_methods() {
   static const QuantMethod kMethods[] = {
-      absmax_method(), zeropoint_method(), rtn_method(), zeroquant_method(), nf4_method(),
+      absmax_method(), zeropoint_method(), rtn_method(), zeroquant_method(),
+      gptq_method(),   gptq_plus_method(), nf4_method(), billm_method(),
   };
   return kMethods;
 }

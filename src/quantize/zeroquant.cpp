@@ -10,7 +10,7 @@ namespace leq {
 namespace {
 
 bool supports_zeroquant(const QuantScheme& scheme) {
-  return scheme.kind == CodeKind::int_ && scheme.scaling == Scaling::group;
+  return scheme.kind == CodeKind::int_ && scheme.scaling != Scaling::tensor;
 }
 
 MethodResult choose_zeroquant(const MethodInput& input) {

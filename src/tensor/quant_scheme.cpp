@@ -85,7 +85,8 @@ std::vector<QuantScheme> all_schemes() {
 }
 
 std::string_view scheme_grammar() {
-  return "f32, f16, bf16, int8[-tensor], uint8, (int|uint)(8|4|3|2)-(g32|g64|g128), nf4, b1";
+  return "f32, f16, bf16, int8, int8-tensor, uint8, nf4, b1, or one like int4-g128: "
+         "(int|uint)(8|4|3|2)-g(32|64|128)";
 }
 
 QuantScheme require_scheme(std::string_view name, std::string_view where) {

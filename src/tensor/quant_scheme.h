@@ -44,7 +44,7 @@ std::optional<QuantScheme> parse_scheme(std::string_view name);
 std::string scheme_name(const QuantScheme& scheme);
 // Every scheme of the grammar, without the short names ("int4" for "int4-g128").
 std::vector<QuantScheme> all_schemes();
-// Their names for a sentence: "f32, f16, bf16, int8[-tensor|-g32|-g64|-g128], ...".
+// Their names for a sentence: "f32, f16, ..., or one like int4-g128: ...".
 std::string_view scheme_grammar();
 // parse_scheme, with an error that lists what there is.
 QuantScheme require_scheme(std::string_view name, std::string_view where);

@@ -26,6 +26,7 @@ struct AttentionCase {
   bool rotary = true;
   bool head_norms = false;
   RowsFormat output = {};
+  RowsConsumer consumer;
 
   std::int64_t width() const { return std::int64_t{heads} * head_dim; }
   std::int64_t qkv_width() const { return std::int64_t{heads + 2 * kv_heads} * head_dim; }
@@ -88,6 +89,7 @@ class AttentionRun {
         rope_(backend_->allocate_rope(inv_freq_, 1.0f, kContext)),
         qkv_(backend_->allocate_rows(largest_batch, c.qkv_width(), {})),
         out_(backend_->allocate_rows(largest_batch, c.width(), c.output)) {
+    out_.consumer = c.consumer;
     shape_.heads = c.heads;
     shape_.kv_heads = c.kv_heads;
     shape_.head_dim = c.head_dim;

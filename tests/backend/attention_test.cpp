@@ -253,6 +253,59 @@ TEST(Attention, QuantizedOutputsAreTheQuantizedRows) {
   }
 }
 
+// Outputs are smoothed once, whoever finishes them, and then take the scale that their consumer
+// has.
+TEST(Attention, SmoothedOutputsTakeTheScaleOfTheirConsumer) {
+  for (const ActKind act : {ActKind::none, ActKind::tensor, ActKind::online}) {
+    for (const int dim : {20, 64, 96}) {
+      for (const std::int64_t chunk : {1, 40}) {
+        AttentionCase c;
+        c.heads = 6;
+        c.kv_heads = 3;
+        c.head_dim = dim;
+        AttentionRun floats(c, {1, Isa::portable}, 40);
+        floats.run(in_chunks(40, 40));
+        const std::int64_t width = c.width(), padded = (width + 127) / 128 * 128;
+        std::vector<float> smooth;
+        for (std::int64_t k = 0; k < width; ++k) {
+          smooth.push_back(0.5f + static_cast<float>(k % 7));
+        }
+        // Without memory and with one row a step, the scale is that of a row.
+        OnlineScale online({.decay = 0, .window = 1});
+        c.output = {act != ActKind::tensor, act, true, 0};
+        c.consumer = {0.02f, &online, smooth.data()};
+        AttentionRun coded(c, {4, supported_isas().back()}, 40);
+        coded.run(in_chunks(40, chunk));
+        float largest = 0, step_largest = 0;
+        for (std::int64_t i = 0; i < 40 * width; ++i) {
+          const auto at = static_cast<std::size_t>(i);
+          const float x = floats.values(0)[at] * smooth[static_cast<std::size_t>(i % width)];
+          step_largest = std::max(step_largest, std::abs(x));
+          if (act == ActKind::none) {
+            ASSERT_EQ(coded.values(0)[at], x);
+          }
+          if (act != ActKind::tensor) continue;
+          const float code = std::nearbyint(x * (1.0f / 0.02f));
+          ASSERT_EQ(coded.codes(0)[static_cast<std::size_t>(i / width * padded + i % width)],
+                    128 + static_cast<int>(std::clamp(code, -127.0f, 127.0f)));
+          largest = std::max(largest, std::abs(code));
+        }
+        if (act == ActKind::tensor) {
+          EXPECT_EQ(coded.scales(0).back(), 0.02f);
+          EXPECT_GT(largest, 5.0f);
+        }
+        if (act == ActKind::online) {
+          EXPECT_EQ(online.counters().steps, static_cast<std::uint64_t>(40 / chunk));
+          EXPECT_EQ(online.counters().largest, step_largest);
+          if (chunk == 40) {
+            EXPECT_EQ(coded.scales(0).back(), step_largest / 127.0f);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Attention, NamesTheRowThatIsNotFinite) {
   AttentionCase c;
   const auto backend = make_cpu_backend({2, supported_isas().back()});

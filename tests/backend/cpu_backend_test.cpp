@@ -100,7 +100,9 @@ TEST(CpuBackend, EmbedsTheRowsOfEveryScheme) {
   const std::int64_t rows = 70, columns = 200;
   const auto numbers = random_numbers(rows * columns, 3);
   const auto backend = make_cpu_backend({2, Isa::portable});
-  for (const char* name : {"f32", "f16", "bf16", "int8", "int8-g64", "int4-g128", "int4-g32"}) {
+  for (const char* name :
+       {"f32", "f16", "bf16", "int8", "int8-g64", "int4-g128", "int4-g32", "int3-g64", "int2-g128",
+        "uint8", "uint8-g32", "uint4-g64", "uint3-g32", "uint2-g128", "nf4"}) {
     const PackedWeight packed =
         pack_weight(numbers, rows, columns, require_scheme(name, "test"), ActKind::none, "table");
     const WeightView table = packed.view();
@@ -110,13 +112,14 @@ TEST(CpuBackend, EmbedsTheRowsOfEveryScheme) {
     for (std::size_t t = 0; t < ids.size(); ++t) {
       for (std::int64_t k = 0; k < columns; ++k) {
         const float want =
-            table.scheme.is_float()
+            !table.scheme.is_integer()
                 ? [&] {
                     std::vector<float> row(static_cast<std::size_t>(columns));
                     unpack_row(table, ids[t], row);
                     return row[static_cast<std::size_t>(k)];
                   }()
-                : static_cast<float>(code_at(table, ids[t], k)) * scale_at(table, ids[t], k);
+                : static_cast<float>(code_at(table, ids[t], k) - zero_at(table, ids[t], k)) *
+                      scale_at(table, ids[t], k);
         ASSERT_EQ(x.values[static_cast<std::int64_t>(t) * x.value_stride + k], want)
             << name << " row " << ids[t] << " column " << k;
       }

@@ -41,6 +41,7 @@ TEST(LimitMeter, MeasuresSomethingOnEveryLevel) {
     EXPECT_GT(meter.read_gbps(8 << 20), 0.01) << isa_name(isa);
     EXPECT_GT(meter.int8_gops(), 0.01) << isa_name(isa);
     EXPECT_GT(meter.f32_gflops(), 0.001) << isa_name(isa);
+    EXPECT_GT(meter.f64_gflops(), 0.001) << isa_name(isa);
     EXPECT_FALSE(meter.int8_name().empty());
     EXPECT_FALSE(meter.f32_name().empty());
   }

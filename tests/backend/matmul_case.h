@@ -67,6 +67,7 @@ struct TestWeight {
     view.codes = codes.as<const std::byte>();
     view.scales = scales.as<const std::byte>();
     view.scale_mul = scale_mul;
+    view.zeros = zeros.as<const std::uint8_t>();
     view.sums = sums.as<const std::byte>();
     return view;
   }
@@ -104,42 +105,87 @@ struct TestWeight {
     }
   }
 
-  int random_code(Random& random, Fill fill) const {
-    if (fill == Fill::extreme) return scheme.bits == 8 ? 127 : 7;
-    const int levels = scheme.bits == 8 ? 255 : 16;
-    return static_cast<int>(random.below(static_cast<std::uint32_t>(levels))) -
-           (scheme.bits == 8 ? 127 : 8);
+  bool ranged() const { return scheme.kind == CodeKind::uint_; }
+  // Added to a code before it is stored.
+  int stored_offset() const { return ranged() || scheme.bits == 8 ? 0 : 1 << (scheme.bits - 1); }
+
+  // Extreme products: the code farthest from its zero point, to either side by turns for uint.
+  static bool points_down(std::int64_t row) { return row % 2 == 1; }
+  int extreme_code(std::int64_t row) const {
+    if (ranged()) return points_down(row) ? 0 : (1 << scheme.bits) - 1;
+    return scheme.bits == 8 ? 127 : -stored_offset();
   }
 
+  int random_code(Random& random) const {
+    const int levels = scheme.bits == 8 && !ranged() ? 255 : 1 << scheme.bits;
+    const int low = ranged() ? 0 : (scheme.bits == 8 ? -127 : -stored_offset());
+    return static_cast<int>(random.below(static_cast<std::uint32_t>(levels))) + low;
+  }
+
+  // Zero points: numbers [rows][groups] as the planes have them.
+  void put_zeros(Random& random, Fill fill, std::int64_t np, std::int64_t kp) {
+    const std::int64_t groups = group == 0 ? 1 : kp / group;
+    zeros = AlignedBytes(np * groups);
+    for (std::int64_t row = 0; row < n; ++row) {
+      for (std::int64_t g = 0; g < groups; ++g) {
+        const int most = (1 << scheme.bits) - 1;
+        const int zero =
+            fill == Fill::extreme
+                ? (points_down(row) ? most : 0)
+                : static_cast<int>(random.below(static_cast<std::uint32_t>(1 << scheme.bits)));
+        zeros.as<std::uint8_t>()[row / 64 * groups * 64 + g * 64 + row % 64] =
+            static_cast<std::uint8_t>(zero);
+      }
+    }
+  }
+  int zero(std::int64_t row, std::int64_t column, std::int64_t kp) {
+    if (!ranged()) return 0;
+    const std::int64_t groups = group == 0 ? 1 : kp / group;
+    const std::int64_t g = group == 0 ? 0 : column / group;
+    return zeros.as<std::uint8_t>()[row / 64 * groups * 64 + g * 64 + row % 64];
+  }
+
+  // Codes of rows and columns behind the last hold any bits: their inputs are 0, and what comes out
+  // of such rows is not looked at. int8 pads are 0 as its sums say.
   void fill_codes(Random& random, Fill fill) {
     const std::int64_t np = up_to(n, 64);
     const std::int64_t kp = up_to(k, 128);
     codes = AlignedBytes(np * kp * scheme.bits / 8);
-    // Codes of value 0 everywhere first: 4-bit codes are stored + 8.
-    std::memset(codes.as<void>(), scheme.bits == 8 ? 0 : 0x88,
-                static_cast<std::size_t>(np * kp * scheme.bits / 8));
+    if (scheme.bits < 8) {
+      for (std::int64_t i = 0; i < np * kp * scheme.bits / 8; ++i) {
+        codes.as<std::uint8_t>()[i] = static_cast<std::uint8_t>(random.below(256));
+      }
+    }
+    if (ranged()) put_zeros(random, fill, np, kp);
     for (std::int64_t row = 0; row < n; ++row) {
       for (std::int64_t column = 0; column < k; ++column) {
-        const int code = random_code(random, fill);
-        numbers[static_cast<std::size_t>(row * k + column)] = static_cast<float>(code);
-        put_code(row, column, code, kp);
+        const int code = fill == Fill::extreme ? extreme_code(row) : random_code(random);
+        numbers[static_cast<std::size_t>(row * k + column)] =
+            static_cast<float>(code - zero(row, column, kp));
+        put_code(row, column, code + stored_offset(), np, kp);
       }
     }
     put_scales(random, np, kp);
-    if (scheme.bits == 8) put_sums(np, kp);
+    if (scheme.bits == 8 && !ranged()) put_sums(np, kp);
   }
 
-  void put_code(std::int64_t row, std::int64_t column, int code, std::int64_t kp) {
-    const std::int64_t per = 8 / scheme.bits;
-    const std::int64_t at =
-        row / 64 * (64 * kp * scheme.bits / 8) + column / 4 / per * 256 + row % 64 * 4 + column % 4;
-    auto* bytes = codes.as<std::uint8_t>();
-    if (scheme.bits == 8) {
-      bytes[at] = static_cast<std::uint8_t>(code);
-    } else {
-      const int shift = 4 * static_cast<int>(column / 4 % 2);
-      bytes[at] = static_cast<std::uint8_t>((bytes[at] & ~(15 << shift)) | ((code + 8) << shift));
-    }
+  void put_code(std::int64_t row, std::int64_t column, int stored, std::int64_t np,
+                std::int64_t kp) {
+    if (scheme.bits != 3) return put_bits(row, column, stored, scheme.bits, 0, kp);
+    put_bits(row, column, stored & 3, 2, 0, kp);
+    put_bits(row, column, stored >> 2, 1, np * kp * 2 / 8, kp);
+  }
+
+  // Into a plane of `bits` bits that begins at byte `start`.
+  void put_bits(std::int64_t row, std::int64_t column, int value, int bits, std::int64_t start,
+                std::int64_t kp) {
+    const std::int64_t per = 8 / bits;
+    std::uint8_t& byte =
+        codes.as<std::uint8_t>()[start + row / 64 * (64 * kp * bits / 8) + column / 4 / per * 256 +
+                                 row % 64 * 4 + column % 4];
+    const int shift = bits * static_cast<int>(column / 4 % per);
+    const int mask = ((1 << bits) - 1) << shift;
+    byte = static_cast<std::uint8_t>((byte & ~mask) | ((value << shift) & mask));
   }
 
   void put_scales(Random& random, std::int64_t np, std::int64_t kp) {
@@ -157,8 +203,9 @@ struct TestWeight {
     for (std::int64_t i = 0; i < np * groups; ++i) scales.as<std::uint16_t>()[i] = 0x3c00;
     for (std::int64_t row = 0; row < n; ++row) {
       for (std::int64_t g = 0; g < up_to(k, group) / group; ++g) {
-        const auto half = static_cast<std::uint16_t>((scheme.bits < 8 ? random.below(2) << 15 : 0) |
-                                                     (0x2400 + random.below(0x1000)));
+        const auto half =
+            static_cast<std::uint16_t>((scheme.bits < 8 && !ranged() ? random.below(2) << 15 : 0) |
+                                       (0x2400 + random.below(0x1000)));
         row_scales.push_back(f16_to_f32(half) * scale_mul);
         scales.as<std::uint16_t>()[row / 64 * groups * 64 + g * 64 + row % 64] = half;
       }
@@ -187,7 +234,7 @@ struct TestWeight {
     }
   }
 
-  AlignedBytes codes{0}, scales{0}, sums{0};
+  AlignedBytes codes{0}, scales{0}, zeros{0}, sums{0};
 };
 
 // Inputs [tokens][k] as codes with scales, or as f32.

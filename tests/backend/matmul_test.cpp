@@ -15,8 +15,16 @@ using test::Fill;
 using test::TestInputs;
 using test::TestLinear;
 
-const std::vector<std::string> kIntSchemes = {"int8",     "int8-g32", "int8-g64", "int8-g128",
-                                              "int4-g32", "int4-g64", "int4-g128"};
+std::vector<std::string> integer_schemes() {
+  std::vector<std::string> names;
+  for (const QuantScheme& scheme : all_schemes()) {
+    if (scheme.is_integer() && scheme.scaling != Scaling::tensor) {
+      names.push_back(scheme_name(scheme));
+    }
+  }
+  return names;
+}
+const std::vector<std::string> kIntSchemes = integer_schemes();
 
 // Runs the linear over all tokens in batches of `batch`, into values [tokens][outputs]. `before` is
 // what the output rows hold at first; columns behind them must stay as they are.
@@ -85,7 +93,8 @@ TEST(IntMatmul, IsExactForRandomShapesOnEveryIsa) {
 
 TEST(IntMatmul, IsExactForEveryNumberOfTokensUpTo30) {
   Random random(12);
-  for (const std::string scheme : {"int8", "int8-g128", "int4-g32"}) {
+  for (const std::string scheme : {"int8", "int8-g128", "int4-g32", "int3-g64", "int2-g128",
+                                   "uint8", "uint8-g32", "uint3-g128"}) {
     for (const ActKind act : {ActKind::row, ActKind::g128}) {
       for (std::int64_t tokens = 1; tokens <= 30; ++tokens) {
         expect_exact(scheme, act, {70}, 200, tokens, true, random);
@@ -96,7 +105,8 @@ TEST(IntMatmul, IsExactForEveryNumberOfTokensUpTo30) {
 
 TEST(IntMatmul, IsExactFor600Tokens) {
   Random random(13);
-  for (const std::string scheme : {"int8", "int8-g64", "int4-g128"}) {
+  for (const std::string scheme : {"int8", "int8-g64", "int4-g128", "int3-g32", "int2-g64", "uint8",
+                                   "uint8-g128", "uint2-g32"}) {
     for (const ActKind act : {ActKind::row, ActKind::g128}) {
       expect_exact(scheme, act, {65}, 136, 600, false, random);
     }
@@ -126,7 +136,7 @@ TEST(IntMatmul, DoesNotOverflowAtTheLargestCodesAndColumns) {
 
 TEST(IntMatmul, JoinsSegmentsWithoutGaps) {
   Random random(16);
-  for (const std::string scheme : {"int8", "int4-g128", "int8-g128"}) {
+  for (const std::string scheme : {"int8", "int4-g128", "int8-g128", "uint3-g64", "uint8"}) {
     expect_exact(scheme, ActKind::row, {100, 20, 20}, 128, 5, true, random);
     expect_exact(scheme, ActKind::g128, {64, 1, 130}, 260, 13, false, random);
   }

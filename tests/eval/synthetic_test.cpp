@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "eval/synthetic_fill.h"
 #include "tensor/pack.h"
 
 namespace leq {
@@ -95,6 +96,40 @@ TEST(Synthetic, StoresTheSumsOfItsCodes) {
   }
 }
 
+TEST(Synthetic, PadsOfEveryCodeMeanZero) {
+  ThreadPool pool(2);
+  for (const QuantScheme& scheme : all_schemes()) {
+    // The head is int8 whatever the type: a block linear with pads is q of 100 rows.
+    if (scheme.is_float() || scheme.scaling == Scaling::tensor) continue;
+    StoredTensor tensor;
+    tensor.name = "layers.0.q";
+    tensor.shape = {100, 256};
+    tensor.view.scheme = scheme;
+    tensor.view.rows = 100;
+    tensor.view.columns = 256;
+    const PlaneBytes bytes = plane_bytes(scheme, ActKind::none, 100, 256);
+    std::vector<std::byte> memory(bytes.codes + bytes.scales + bytes.zeros);
+    tensor.planes = {{"codes", 0, bytes.codes, 0}, {"scales", bytes.codes, bytes.scales, 0}};
+    if (bytes.zeros > 0) {
+      tensor.planes.push_back({"zeros", bytes.codes + bytes.scales, bytes.zeros, 0});
+    }
+    std::vector<StoredTensor> tensors = {tensor};
+    fill_random(tensors, memory.data(), pool);
+    WeightView view = tensors[0].view;
+    view.rows = 128;  // shows the pads
+    view.codes = memory.data();
+    view.scales = memory.data() + bytes.codes;
+    view.zeros = reinterpret_cast<const std::uint8_t*>(memory.data()) + bytes.codes + bytes.scales;
+    std::vector<float> row(256);
+    for (std::int64_t r = 0; r < 128; ++r) {
+      unpack_row(view, r, row);
+      double squares = 0;
+      for (const float value : row) squares += static_cast<double>(value) * value;
+      EXPECT_EQ(squares > 0, r < 100) << scheme_name(scheme) << " row " << r;
+    }
+  }
+}
+
 TEST(Synthetic, PadsHoldValueZeroAndScaleOne) {
   ThreadPool pool(2);
   const SyntheticModel model({"gpt2-124m", require_scheme("int8", "test"), 1}, 0, pool);
@@ -108,7 +143,9 @@ TEST(Synthetic, PadsHoldValueZeroAndScaleOne) {
 
 // A linear's rows have a sum of squares near 1: it keeps the variance of its input.
 TEST(Synthetic, LinearsKeepTheVarianceOfTheirInput) {
-  for (const char* type : {"f32", "bf16", "f16", "int8", "int8-g128", "int4-g128", "int4-g32"}) {
+  for (const char* type :
+       {"f32", "bf16", "f16", "int8", "int8-g128", "int4-g128", "int4-g32", "int3-g64", "int2-g128",
+        "uint8", "uint4-g32", "uint3-g128", "uint2-g64", "nf4", "b1"}) {
     const SyntheticModel model = small_model(type, 1);
     for (const char* name : {"layers.0.q", "layers.0.down"}) {
       const WeightView& view = by_name(model).at(name)->view;
@@ -128,7 +165,7 @@ TEST(Synthetic, LinearsKeepTheVarianceOfTheirInput) {
 }
 
 TEST(Synthetic, RowsDiffer) {
-  for (const char* type : {"f16", "int8", "int4-g128"}) {
+  for (const char* type : {"f16", "int8", "int4-g128", "int3-g32", "uint2-g128", "nf4", "b1"}) {
     const SyntheticModel model = small_model(type, 1);
     const WeightView& view = by_name(model).at("layers.0.up")->view;
     std::vector<float> first(static_cast<std::size_t>(view.columns)), second(first);

@@ -67,6 +67,25 @@ TEST(LeqWriter, EverySchemeComesBackAsItWasPacked) {
   }
 }
 
+TEST(LeqWriter, ARequirementIsReadBackOrRefusedByName) {
+  const test::TemporaryFolder folder;
+  const auto path = folder.path() / "m.leq";
+  const auto write = [&](const std::vector<std::string>& features) {
+    LeqWriter writer(path);
+    for (const std::string& feature : features) writer.add_requirement(feature);
+    writer.finish(json::object());
+  };
+  write({"rotation"});
+  EXPECT_NO_THROW(LeqReader(path, {LoadMode::map, 0, false}));
+  write({"rotation", "telepathy"});
+  try {
+    const LeqReader reader(path, {LoadMode::map, 0, false});
+    FAIL() << "read a file that needs telepathy";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("\"telepathy\""), std::string::npos) << error.what();
+  }
+}
+
 TEST(LeqWriter, RefusesWhatDoesNotFitTogether) {
   const test::TemporaryFolder folder;
   LeqWriter writer(folder.path() / "m.leq");

@@ -88,7 +88,9 @@ TEST_P(GreedyText, EqualsTheGoldenWhereItsMarginsAreSure) {
                                     .banned = engine.model.generation().end_tokens};
   Generator generator(engine.session, engine.model.tokenizer(), options);
   const Json golden = golden_of(folder);
+  int compared = 0;
   for (const Json& prompt : golden["prompts"]) {
+    if (!prompt.contains("greedy_ids")) continue;  // a long text, for its logits alone
     const auto ids = prompt["ids"].get<std::vector<Token>>();
     const auto expected = prompt["greedy_ids"].get<std::vector<Token>>();
     const auto sure = prompt["greedy_sure_tokens"].get<std::size_t>();
@@ -104,7 +106,9 @@ TEST_P(GreedyText, EqualsTheGoldenWhereItsMarginsAreSure) {
     const std::string text = prompt["greedy_sure_text"].get<std::string>();
     EXPECT_NE(reply.text.find(text), std::string::npos) << reply.text;
     EXPECT_LE(reply.text.find(text), 1u);  // a leading space may stand in front
+    ++compared;
   }
+  EXPECT_GE(compared, 3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, GreedyText,

@@ -10,10 +10,12 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "base/json.h"
+#include "format/leq_writer.h"
 #include "model/rotation.h"
 #include "quantize/fold.h"
 #include "reference/random_models.h"
 #include "shared_data.h"
+#include "temporary_folder.h"
 
 namespace leq {
 namespace {
@@ -129,6 +131,38 @@ TEST_P(RotationOf, TheMemoryPlanIsTheEnginesPeak) {
   Session session(after.config, packed.bind(*backend), 0, *backend, limits);
   session.feed(0, test::random_ids(30, after.config.vocab));
   EXPECT_EQ(session.plan().kv_bytes + session.plan().scratch_bytes, backend->peak_bytes());
+}
+
+// The same through a file: configuration and requirement are written, and read back.
+TEST_P(RotationOf, AFileOfItComputesTheSame) {
+  const test::ModelTensors after = rotated_tensors(test::make(GetParam()), kSeed);
+  const test::TemporaryFolder folder;
+  const auto path = folder.path() / "rotated.leq";
+  LeqWriter writer(path);
+  for (const TensorSpec& spec : tensor_list(after.config)) {
+    const Matrix& matrix = *after.find(spec.name);
+    writer.add_tensor(spec.name, spec.shape,
+                      pack_weight(matrix.values, matrix.rows, matrix.columns, QuantScheme{},
+                                  ActKind::none, spec.name),
+                      "none", 0);
+  }
+  writer.add_requirement("rotation");
+  writer.finish({{"config", config_to_json(after.config)},
+                 {"generation", generation_to_json({})},
+                 {"provenance", {{"type", "f32"}}}});
+  const Model model(path, {});
+  EXPECT_EQ(model.config(), after.config);
+  const auto ids = test::random_ids(20, after.config.vocab);
+  const auto backend = make_cpu_backend({1, Isa::portable});
+  RunLimits limits;
+  limits.context = limits.batch_tokens = limits.output_tokens = 20;
+  limits.key_type = limits.value_type = KvType::f32;
+  Session session(model, *backend, resolve_limits(limits, model.config()));
+  Batch batch;
+  batch.add(0, ids.data(), 20, Batch::Want::all);
+  std::vector<float> logits(static_cast<std::size_t>(20 * after.config.vocab));
+  backend->download(session.transformer().forward(batch, session.cache()), 20, logits);
+  EXPECT_EQ(logits, test::engine_rows(test::PackedModel(after), *backend, ids, 20));
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, RotationOf, ::testing::ValuesIn(test::random_models()),

@@ -95,6 +95,63 @@ TEST_F(LeqPerplexity, ComparesEqualMeasurementsAndRefusesOthers) {
   expect_error(run({"--against", folder.write("bad.json", "{}")}), "protocol");
 }
 
+TEST_F(LeqPerplexity, KlDivergenceGoesThroughTheBaseFile) {
+  const TemporaryFolder folder;
+  const std::string base = (folder / "base.kl").string();
+  const ToolRun first = run({"--kl-divergence-base", base, "-o", "json"});
+  ASSERT_EQ(first.status, 0) << first.err;
+  EXPECT_NE(first.err.find("wrote " + base), std::string::npos) << first.err;
+  EXPECT_FALSE(parse_json(first.out, "stdout").contains("kl_mean"));
+  const std::vector<std::string> compare = {"--kl-divergence-base", base, "--kl-divergence", "-o",
+                                            "json"};
+  const Json self = parse_json(run(compare).out, "stdout");
+  EXPECT_LE(self.at("kl_mean").get<double>(), 1e-6);
+  EXPECT_EQ(self.at("same_top1").get<double>(), 1.0);
+  EXPECT_EQ(self.at("ppl"), self.at("ppl_base"));
+
+  std::vector<std::string> words = compare;
+  words.insert(words.end(), {"-ctk", "int8", "-ctv", "int8"});
+  const ToolRun cache = run(words);
+  ASSERT_EQ(cache.status, 0) << cache.err;
+  const Json json = parse_json(cache.out, "stdout");
+  for (const auto* key : {"kl_mean", "kl_median", "kl_p99", "kl_p999", "delta_p_rms"}) {
+    EXPECT_GT(json.at(key).get<double>(), 1e-9) << key;
+    EXPECT_GT(json.at(std::string(key) + "_stderr").get<double>(), 0) << key;
+  }
+  EXPECT_LT(json.at("kl_mean").get<double>(), 0.01);
+  EXPECT_EQ(json.at("ppl_base"), self.at("ppl"));
+  EXPECT_NE(json.at("delta_p_mean").get<double>(), 0);
+  EXPECT_EQ(run(words).out, cache.out);
+
+  words.erase(std::ranges::find(words, "-o"), std::ranges::find(words, "-o") + 2);
+  const ToolRun text = run(words);
+  for (const auto* part : {"base: storyteller-int8.leq", "KL 99.9 %", "same top 1", "+/- "}) {
+    EXPECT_NE(text.out.find(part), std::string::npos) << part << " in\n" << text.out;
+  }
+}
+
+TEST_F(LeqPerplexity, KlDivergenceRefusesWhatDoesNotBelongTogether) {
+  const TemporaryFolder folder;
+  const std::string base = (folder / "base.kl").string();
+  ASSERT_EQ(run({"--kl-divergence-base", base}).status, 0);
+  expect_error(run({"--kl-divergence"}), "--kl-divergence-base FILE");
+  const auto compared = [&](const std::string& file, std::vector<std::string> words) {
+    words.insert(words.end(), {"--kl-divergence-base", file, "--kl-divergence"});
+    return run(words);
+  };
+  expect_error(compared(base, {"--join", "none"}), "join is ");
+  expect_error(compared(base, {"--protocol", "hf-stride"}), "is hf in the base file");
+  expect_error(compared("/no/such/base", {}), "/no/such/base");
+  const std::string bytes = read_bytes(base);
+  expect_error(compared(folder.write("cut.kl", bytes.substr(0, bytes.size() / 2)), {}),
+               "the file is cut off");
+  expect_error(compared(folder.write("text.kl",
+                                     "not a base file of any kind, but long enough to "
+                                     "have sixty-four bytes"),
+                        {}),
+               "is no file of --kl-divergence-base");
+}
+
 // A file whose final norm holds a NaN opens (checksums of tensors are --verify's), but gives no
 // number.
 TEST_F(LeqPerplexity, LogitsThatAreNotFiniteAreAnError) {

@@ -14,8 +14,10 @@ struct LimitKernels {
   // `rounds` rounds of independent multiply-adds in registers; the result only keeps them alive.
   std::int32_t (*int8)(std::int64_t rounds) noexcept;
   float (*f32)(std::int64_t rounds) noexcept;
+  double (*f64)(std::int64_t rounds) noexcept;
   double int8_operations = 0;  // of one round; a multiply and an add are two
   double f32_operations = 0;
+  double f64_operations = 0;
   const char* int8_name = "";
   const char* f32_name = "";
 };

@@ -38,9 +38,21 @@ float f32_products(std::int64_t rounds) noexcept {
   return all;
 }
 
-constexpr LimitKernels kKernels = {read_memory,   int8_products, f32_products,
-                                   2.0 * kLanes,  2.0 * kLanes,  "portable int8 multiply-add",
-                                   "portable fma"};
+double f64_products(std::int64_t rounds) noexcept {
+  double sums[kLanes];
+  for (std::size_t i = 0; i < kLanes; ++i) sums[i] = static_cast<double>(i);
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    for (double& sum : sums) sum = std::fma(sum, 0.5, 1.0);
+  }
+  double all = 0;
+  for (const double sum : sums) all += sum;
+  return all;
+}
+
+constexpr LimitKernels kKernels = {
+    read_memory,   int8_products, f32_products, f64_products,
+    2.0 * kLanes,  2.0 * kLanes,  2.0 * kLanes, "portable int8 multiply-add",
+    "portable fma"};
 
 }  // namespace
 

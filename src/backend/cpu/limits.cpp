@@ -95,6 +95,14 @@ double LimitMeter::f32_gflops() {
       kernels.f32_operations);
 }
 
+double LimitMeter::f64_gflops() {
+  const LimitKernels& kernels = limit_kernels(isa_);
+  std::atomic<std::int64_t> sink = 0;
+  return peak_gops(
+      pool_, [&](std::int64_t rounds) { sink += kernels.f64(rounds) > 0 ? 1 : 0; },
+      kernels.f64_operations);
+}
+
 std::string LimitMeter::int8_name() const { return limit_kernels(isa_).int8_name; }
 std::string LimitMeter::f32_name() const { return limit_kernels(isa_).f32_name; }
 

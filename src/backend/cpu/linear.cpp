@@ -265,11 +265,11 @@ std::string describe_linear(const MatmulKernels& matmul, const Linear& linear) {
   const QuantScheme& scheme = linear.segments[0].weight.scheme;
   std::string text(isa_name(matmul.isa));
   text += " " + scheme_name(scheme);
-  if (linear.act == ActKind::none) return text + " x f32, " + matmul.float_tile;
   constexpr std::array<std::string_view, 5> kInputs = {
       "f32", "int8 rows", "int8 groups of 128", "int8 of one scale", "int8 of a moving scale"};
-  return text + " x " + std::string(kInputs[static_cast<std::size_t>(linear.act)]) + ", " +
-         matmul.int_tile;
+  return text + " x " + std::string(kInputs[static_cast<std::size_t>(linear.act)]) +
+         (linear.inv_smooth == nullptr ? ", " : " smoothed, ") +
+         (linear.act == ActKind::none ? matmul.float_tile : matmul.int_tile);
 }
 
 }  // namespace leq::cpu

@@ -40,9 +40,22 @@ float f32_products(std::int64_t rounds) noexcept {
   return _mm256_cvtss_f32(sums[0]);
 }
 
-constexpr LimitKernels kKernels = {
-    read_memory,       int8_products, f32_products, kChains * 16 * 2.0,
-    kChains * 8 * 2.0, "vpmaddwd",    "vfmadd"};
+double f64_products(std::int64_t rounds) noexcept {
+  const __m256d half = _mm256_set1_pd(0.5);
+  const __m256d one = _mm256_set1_pd(1.0);
+  __m256d sums[kChains];
+  for (int i = 0; i < kChains; ++i) sums[i] = _mm256_set1_pd(static_cast<double>(i));
+  for (std::int64_t round = 0; round < rounds; ++round) {
+#pragma GCC unroll 12
+    for (auto& sum : sums) sum = _mm256_fmadd_pd(sum, half, one);
+  }
+  for (int i = 1; i < kChains; ++i) sums[0] = _mm256_add_pd(sums[0], sums[i]);
+  return _mm256_cvtsd_f64(sums[0]);
+}
+
+constexpr LimitKernels kKernels = {read_memory,       int8_products,      f32_products,
+                                   f64_products,      kChains * 16 * 2.0, kChains * 8 * 2.0,
+                                   kChains * 4 * 2.0, "vpmaddwd",         "vfmadd"};
 
 }  // namespace
 

@@ -112,9 +112,22 @@ float f32_products(std::int64_t rounds) noexcept {
   return _mm512_cvtss_f32(sums[0]);
 }
 
-constexpr LimitKernels kKernels = {
-    read_memory,        int8_products, f32_products, kChains * 64 * 2.0,
-    kChains * 16 * 2.0, "vpdpbusd",    "vfmadd"};
+double f64_products(std::int64_t rounds) noexcept {
+  const __m512d half = _mm512_set1_pd(0.5);
+  const __m512d one = _mm512_set1_pd(1.0);
+  __m512d sums[kChains];
+  for (int i = 0; i < kChains; ++i) sums[i] = _mm512_set1_pd(static_cast<double>(i));
+  for (std::int64_t round = 0; round < rounds; ++round) {
+#pragma GCC unroll 24
+    for (auto& sum : sums) sum = _mm512_fmadd_pd(sum, half, one);
+  }
+  for (int i = 1; i < kChains; ++i) sums[0] = _mm512_add_pd(sums[0], sums[i]);
+  return _mm512_cvtsd_f64(sums[0]);
+}
+
+constexpr LimitKernels kKernels = {read_memory,       int8_products,      f32_products,
+                                   f64_products,      kChains * 64 * 2.0, kChains * 16 * 2.0,
+                                   kChains * 8 * 2.0, "vpdpbusd",         "vfmadd"};
 
 }  // namespace
 

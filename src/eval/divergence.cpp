@@ -1,0 +1,184 @@
+#include "eval/divergence.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/error.h"
+#include "eval/perplexity.h"
+
+namespace leq {
+namespace {
+
+using Windows = std::vector<std::vector<RowDivergence>>;
+
+double log_sum_exp(std::span<const float> logits) {
+  const double largest = *std::ranges::max_element(logits);
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
+  return std::log(sum) + largest;
+}
+
+// Error of the mean of `values` that belong together in groups, one group for each window; over
+// the values themselves where there is one window.
+template <class Value>
+Estimate clustered_mean(const Windows& windows, Value value_of) {
+  double total = 0, count = 0;
+  for (const auto& rows : windows) {
+    for (const RowDivergence& row : rows) total += value_of(row);
+    count += static_cast<double>(rows.size());
+  }
+  Estimate mean{.value = total / count};
+  double squares = 0;
+  const bool by_window = windows.size() > 1;
+  for (const auto& rows : windows) {
+    double deviation = 0;
+    for (const RowDivergence& row : rows) {
+      const double part = value_of(row) - mean.value;
+      deviation += part;
+      if (!by_window) squares += part * part;
+    }
+    if (by_window) squares += deviation * deviation;
+  }
+  const double groups = by_window ? static_cast<double>(windows.size()) : count;
+  if (groups > 1) mean.error = std::sqrt(groups / (groups - 1) * squares) / count;
+  return mean;
+}
+
+// `at` in [0, n-1] among sorted values, between neighbours by their distance.
+double interpolate(std::span<const double> sorted, double at) {
+  const double clamped = std::clamp(at, 0.0, static_cast<double>(sorted.size() - 1));
+  const auto below = static_cast<std::size_t>(clamped);
+  const std::size_t above = std::min(below + 1, sorted.size() - 1);
+  return std::lerp(sorted[below], sorted[above], clamped - static_cast<double>(below));
+}
+
+Estimate quantile(std::span<const double> sorted, double share) {
+  const auto count = static_cast<double>(sorted.size());
+  const double at = share * (count - 1);
+  const double step = std::sqrt(count * share * (1 - share));
+  return {interpolate(sorted, at),
+          (interpolate(sorted, at + step) - interpolate(sorted, at - step)) / 2};
+}
+
+PerplexityResult perplexity_of(Protocol protocol, const Windows& windows,
+                               double RowDivergence::*nll) {
+  std::vector<std::vector<double>> nlls;
+  for (const auto& rows : windows) {
+    auto& values = nlls.emplace_back();
+    for (const RowDivergence& row : rows) values.push_back(row.*nll);
+  }
+  return summarize(protocol, nlls);
+}
+
+}  // namespace
+
+double RowDivergence::delta_p() const { return std::exp(-nll) - std::exp(-nll_base); }
+
+void fill_base(std::span<const float> logits, std::int64_t target, BaseDistribution& out) {
+  const double normalizer = log_sum_exp(logits);
+  out.log_probs.resize(logits.size());
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    out.log_probs[i] = static_cast<double>(logits[i]) - normalizer;
+  }
+  out.nll = -out.log_probs[static_cast<std::size_t>(target)];
+  out.top = std::ranges::max_element(logits) - logits.begin();
+}
+
+RowDivergence compare(const BaseDistribution& base, std::span<const float> logits,
+                      std::int64_t target) {
+  require(base.log_probs.size() == logits.size(), "KL divergence: the base model has ",
+          base.log_probs.size(), " tokens, this one ", logits.size(), "; they need one vocabulary");
+  const double normalizer = log_sum_exp(logits);
+  double kl = 0;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    const double log_p = base.log_probs[i];
+    kl += std::exp(log_p) * (log_p - (static_cast<double>(logits[i]) - normalizer));
+  }
+  RowDivergence row;
+  row.kl = std::max(kl, 0.0);  // it cannot be negative; rounding can make it -1e-17
+  row.nll_base = base.nll;
+  row.nll = normalizer - static_cast<double>(logits[static_cast<std::size_t>(target)]);
+  row.same_top = std::ranges::max_element(logits) - logits.begin() == base.top;
+  return row;
+}
+
+void Divergence::add_window(std::vector<RowDivergence> rows) {
+  end_window();
+  open_ = std::move(rows);
+  end_window();
+}
+
+void Divergence::add(std::span<const float> base_logits, std::span<const float> logits,
+                     std::int64_t target) {
+  BaseDistribution base;
+  fill_base(base_logits, target, base);
+  open_.push_back(compare(base, logits, target));
+}
+
+void Divergence::end_window() {
+  if (!open_.empty()) windows_.push_back(std::exchange(open_, {}));
+}
+
+std::vector<double> Divergence::window_kl() const {
+  std::vector<double> means;
+  for (const auto& rows : windows_) {
+    double sum = 0;
+    for (const RowDivergence& row : rows) sum += row.kl;
+    means.push_back(sum / static_cast<double>(rows.size()));
+  }
+  return means;
+}
+
+DivergenceResult Divergence::summarize(Protocol protocol) const {
+  require(!windows_.empty(), "KL divergence: no position was measured");
+  std::vector<double> kl;
+  for (const auto& rows : windows_) {
+    for (const RowDivergence& row : rows) kl.push_back(row.kl);
+  }
+  std::ranges::sort(kl);
+  DivergenceResult result;
+  result.windows = std::ssize(windows_);
+  result.scored = std::ssize(kl);
+  result.kl_mean = clustered_mean(windows_, [](const RowDivergence& row) { return row.kl; });
+  result.kl_median = quantile(kl, 0.5);
+  result.kl_p99 = quantile(kl, 0.99);
+  result.kl_p999 = quantile(kl, 0.999);
+  result.same_top1 =
+      clustered_mean(windows_, [](const RowDivergence& row) { return row.same_top ? 1.0 : 0.0; });
+  result.delta_p_mean =
+      clustered_mean(windows_, [](const RowDivergence& row) { return row.delta_p(); });
+  const Estimate squares = clustered_mean(
+      windows_, [](const RowDivergence& row) { return row.delta_p() * row.delta_p(); });
+  const double rms = std::sqrt(squares.value);
+  result.delta_p_rms = {rms, rms > 0 ? squares.error / (2 * rms) : 0.0};
+  const PerplexityResult own = perplexity(protocol);
+  const PerplexityResult base = perplexity_of(protocol, windows_, &RowDivergence::nll_base);
+  result.ppl = {own.ppl, own.standard_error};
+  result.ppl_base = {base.ppl, base.standard_error};
+  const Estimate log_ratio =
+      clustered_mean(windows_, [](const RowDivergence& row) { return row.nll - row.nll_base; });
+  result.ppl_ratio.value = result.ppl.value / result.ppl_base.value;
+  result.ppl_ratio.error = result.ppl_ratio.value * log_ratio.error;
+  return result;
+}
+
+PerplexityResult Divergence::perplexity(Protocol protocol) const {
+  return perplexity_of(protocol, windows_, &RowDivergence::nll);
+}
+
+Estimate paired_difference(std::span<const double> first, std::span<const double> second) {
+  require(first.size() == second.size() && !first.empty(), "paired windows: ", first.size(),
+          " against ", second.size(), "; measure both on the same windows");
+  const auto count = static_cast<double>(first.size());
+  double sum = 0, squares = 0;
+  for (std::size_t i = 0; i < first.size(); ++i) sum += first[i] - second[i];
+  const double mean = sum / count;
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    const double part = first[i] - second[i] - mean;
+    squares += part * part;
+  }
+  return {mean, first.size() < 2 ? 0.0 : std::sqrt(squares / (count - 1) / count)};
+}
+
+}  // namespace leq

@@ -1,0 +1,227 @@
+#include "eval/mixed_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "format/leq_layout.h"
+#include "format/leq_writer.h"
+#include "tensor/pack.h"
+
+namespace leq {
+namespace {
+
+struct PartKind {
+  std::string_view part;
+  std::string_view kind;
+};
+constexpr std::array<PartKind, 7> kParts = {{{"q", "qkv"},
+                                             {"k", "qkv"},
+                                             {"v", "qkv"},
+                                             {"o", "o"},
+                                             {"gate", "gate_up"},
+                                             {"up", "gate_up"},
+                                             {"down", "down"}}};
+
+struct UnitName {
+  std::int64_t layer = 0;
+  std::string kind;
+};
+
+// The unit of "layers.3.q", "layers.3.q.bias", ...: a linear and all that belongs to it.
+std::optional<UnitName> unit_name(std::string_view tensor) {
+  const auto words = split(tensor, ".");
+  if (words.size() < 3 || words[0] != "layers") return std::nullopt;
+  const auto layer = parse_int(words[1]);
+  const auto* found = std::ranges::find(kParts, words[2], &PartKind::part);
+  if (!layer || found == kParts.end()) return std::nullopt;
+  return UnitName{*layer, std::string(found->kind)};
+}
+
+const LeqReader& reader(const std::unique_ptr<Model>& model) { return model->file(); }
+
+std::string plane_text(const StoredTensor& tensor) {
+  std::string text = tensor.name;
+  for (const StoredPlane& plane : tensor.planes) text += ' ' + checksum_text(plane.xxh3);
+  return text + '\n';
+}
+
+// Sums over the weights of one unit.
+struct WeightSums {
+  std::array<double, 256> codes = {};  // of a symmetric 8-bit rounding, one scale a row
+  double count = 0, squares = 0, fourths = 0, outliers = 0;
+};
+
+void add_row(std::span<const float> row, WeightSums& sums) {
+  double absmax = 0;
+  for (const float w : row) absmax = std::max(absmax, std::abs(static_cast<double>(w)));
+  for (const float w : row) {
+    const double value = static_cast<double>(w);
+    const double code = absmax > 0 ? std::nearbyint(value / absmax * 127) : 0.0;
+    sums.codes[static_cast<std::size_t>(code + 128)] += 1;
+    sums.squares += value * value;
+    sums.fourths += value * value * value * value;
+  }
+  sums.count += static_cast<double>(row.size());
+}
+
+void add_outliers(std::span<const float> row, WeightSums& sums) {
+  const double limit = 4 * std::sqrt(sums.squares / sums.count);
+  for (const float w : row) sums.outliers += std::abs(static_cast<double>(w)) > limit ? 1 : 0;
+}
+
+void fill_features(const WeightSums& sums, SearchUnit& unit) {
+  unit.entropy = 0;
+  for (const double count : sums.codes) {
+    if (count > 0) unit.entropy -= count / sums.count * std::log2(count / sums.count);
+  }
+  const double variance = sums.squares / sums.count;
+  unit.kurtosis = variance > 0 ? sums.fourths / sums.count / (variance * variance) : 0;
+  unit.outlier_ratio = sums.outliers / sums.count;
+}
+
+}  // namespace
+
+MixedModel::MixedModel(const std::array<std::filesystem::path, kChoices>& candidates) {
+  for (const auto& path : candidates) {
+    files_.push_back(std::make_unique<Model>(path, LoadOptions{.mode = LoadMode::map}));
+  }
+  require_alike();
+  add_units();
+}
+
+// The same configuration, the same tensors outside the units, bit for bit where they are vectors.
+void MixedModel::require_alike() const {
+  const LeqReader& last = reader(files_.back());
+  const Json config = config_to_json(files_.back()->config());
+  for (const auto& model : files_) {
+    const LeqReader& file = model->file();
+    require(config_to_json(model->config()) == config, file.name(), " and ", last.name(),
+            ": other configurations; make all candidates from one checkpoint");
+    require(file.tensors().size() == last.tensors().size(), file.name(), " has ",
+            file.tensors().size(), " tensors, ", last.name(), " ", last.tensors().size(),
+            "; make all candidates with the same folds");
+    for (const StoredTensor& tensor : last.tensors()) {
+      const StoredTensor* other = file.find(tensor.name);
+      require(other != nullptr && other->shape == tensor.shape, file.name(), ": tensor ",
+              tensor.name, " is not that of ", last.name());
+      const bool must_equal = tensor.shape.size() == 1 && !unit_name(tensor.name);
+      require(!must_equal || plane_text(*other) == plane_text(tensor), file.name(), " and ",
+              last.name(), ": tensor ", tensor.name,
+              " differs; make all candidates with the same folds");
+    }
+  }
+}
+
+void MixedModel::add_units() {
+  std::map<std::pair<std::int64_t, std::string>, std::vector<std::string>> tensors;
+  for (const StoredTensor& tensor : reader(files_.back()).tensors()) {
+    if (const auto name = unit_name(tensor.name)) {
+      tensors[{name->layer, name->kind}].push_back(tensor.name);
+    }
+  }
+  for (const auto& [key, names] : tensors) {
+    SearchUnit unit;
+    unit.layer = key.first;
+    unit.kind = key.second;
+    unit.name = layer_tensor(unit.layer, unit.kind);
+    for (const std::string& name : names) {
+      unit_of_.emplace(name, units_.size());
+      for (std::size_t c = 0; c < kChoices; ++c) {
+        const StoredTensor& tensor = *reader(files_[c]).find(name);
+        unit.bytes[c] += tensor.bytes();
+        if (tensor.shape.size() != 2) continue;
+        const auto params = tensor.shape[0] * tensor.shape[1];
+        if (c == kEightBits) unit.params += params;
+        unit.proxy[c] += tensor.error * static_cast<double>(params);
+      }
+    }
+    unit.diagonal_proxy = unit.proxy;
+    units_.push_back(std::move(unit));
+  }
+}
+
+void MixedModel::measure_weights(ThreadPool& pool) {
+  const LeqReader& file = reader(files_.back());
+  pool.run(std::ssize(units_), [&](std::int64_t index, int) {
+    SearchUnit& unit = units_[static_cast<std::size_t>(index)];
+    WeightSums sums;
+    std::vector<float> row;
+    for (const auto add : {add_row, add_outliers}) {
+      for (const auto& [name, owner] : unit_of_) {
+        const StoredTensor& tensor = *file.find(name);
+        if (std::cmp_not_equal(owner, index) || tensor.shape.size() != 2) continue;
+        row.resize(static_cast<std::size_t>(tensor.view.columns));
+        for (std::int64_t r = 0; r < tensor.view.rows; ++r) {
+          unpack_row(tensor.view, r, row);
+          add(row, sums);
+        }
+      }
+    }
+    fill_features(sums, unit);
+  });
+}
+
+const LeqReader& MixedModel::file_of(const Assignment& assignment, std::string_view name) const {
+  const auto unit = unit_of_.find(name);
+  if (unit == unit_of_.end()) return reader(files_.back());
+  return reader(files_[assignment[unit->second]]);
+}
+
+std::uint64_t MixedModel::rest_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const StoredTensor& tensor : reader(files_.back()).tensors()) {
+    if (!unit_of_.contains(tensor.name)) bytes += tensor.bytes();
+  }
+  return bytes;
+}
+
+std::uint64_t MixedModel::bytes(const Assignment& assignment) const {
+  std::uint64_t bytes = rest_bytes();
+  for (std::size_t l = 0; l < units_.size(); ++l) bytes += units_[l].bytes[assignment[l]];
+  return bytes;
+}
+
+std::string MixedModel::checksums() const {
+  std::string text;
+  for (const auto& model : files_) {
+    for (const StoredTensor& tensor : model->file().tensors()) text += plane_text(tensor);
+  }
+  return text;
+}
+
+Weights MixedModel::bind(const Assignment& assignment, Backend& backend) const {
+  require(assignment.size() == units_.size(), "search: a plan of ", assignment.size(),
+          " units, the model has ", units_.size());
+  const TensorFinder find = [&](std::string_view name) {
+    return file_of(assignment, name).find(name);
+  };
+  return bind_weights(find, "mixed model", files_.back()->config(), backend);
+}
+
+std::uint64_t MixedModel::write(const std::filesystem::path& path, const Assignment& assignment,
+                                const Json& provenance) const {
+  const LeqReader& last = reader(files_.back());
+  LeqWriter writer(path);
+  for (const StoredTensor& tensor : last.tensors()) {
+    const LeqReader& from = file_of(assignment, tensor.name);
+    writer.copy_tensor(from, *from.find(tensor.name));
+  }
+  for (const std::string& name : last.blob_names()) writer.add_blob(name, *last.blob(name));
+  Json metadata = last.metadata();
+  for (const Json& feature : metadata.at("leq").at("requires")) {
+    writer.add_requirement(feature.get<std::string>());
+  }
+  metadata.erase("leq");  // the writer's own
+  Json& about = metadata["provenance"];
+  about["type"] = "mixed";
+  for (const auto& [key, value] : provenance.items()) about[key] = value;
+  return writer.finish(metadata);
+}
+
+}  // namespace leq

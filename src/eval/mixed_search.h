@@ -1,0 +1,44 @@
+// The bit search on a real model: KL of mixed models against an unquantized one on a text, and the
+// file of the plan that won.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "eval/mixed_model.h"
+
+namespace leq {
+
+struct MixedSearch {
+  std::array<std::filesystem::path, kChoices> candidates;  // 2, 3, 4, 8 bits
+  std::filesystem::path base;                              // the model in f32 (or f16, bf16)
+  std::filesystem::path base_file;  // its distributions, written here; empty: beside the base
+  std::string text;                 // to search on; not the text that is evaluated
+  std::int64_t window = 512;
+  std::int64_t windows = 16;      // the first ones
+  int threads = 0;                // 0 = one for each usable core
+  SearchOptions options;          // target_bytes: of the units
+  double target_bpw = 0;          // of the units, where > 0; sets options.target_bytes
+  std::uint64_t target_size = 0;  // bytes of all tensors, where > 0; sets options.target_bytes
+};
+
+struct MixedSearchResult {
+  SearchResult search;
+  std::vector<SearchUnit> units;
+  std::uint64_t file_bytes = 0;
+  double seconds = 0;
+};
+
+// Measures KL against the base on windows of the text (keys and values in f32), searches, and
+// writes `output` with the plan, its KL and the uniform points in "provenance"."search". Throws
+// Error as MixedModel, run_search and measure_divergence do.
+MixedSearchResult search_mixed_model(const MixedSearch& request,
+                                     const std::filesystem::path& output);
+
+// For people: bits and losses of each unit, uniform points, the verdict.
+std::string search_report(const MixedSearchResult& result);
+
+}  // namespace leq

@@ -1,0 +1,56 @@
+// Feeds the windows of a text to a model and hands over the logits that score their tokens.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "eval/protocol.h"
+#include "model/session.h"
+
+namespace leq {
+
+// Rows with logits in one forward pass.
+inline constexpr std::int64_t kOutputRows = 512;
+
+// Some of the rows that score a window.
+struct ScoredRows {
+  std::int64_t first = 0;  // of these rows, counted among all that the window scores
+  std::int64_t rows = 0;
+  std::int64_t vocab = 0;
+  const float* logits = nullptr;   // [rows][V]
+  const Token* targets = nullptr;  // [rows] the tokens that they predict
+
+  std::span<const float> row(std::int64_t index) const {
+    return {logits + index * vocab, static_cast<std::size_t>(vocab)};
+  }
+};
+
+// Keeps the buffers from window to window. Every window begins with an empty cache.
+class WindowLogits {
+ public:
+  // `window_bos` replaces each window's first token; kNoToken: none does.
+  WindowLogits(Session& session, std::span<const Token> tokens, Token window_bos);
+
+  // Calls `sink` with the window's scored rows, in order, in one part or more. Throws Error where a
+  // token is none of the model's.
+  void feed(const Window& window, const std::function<void(const ScoredRows&)>& sink);
+
+ private:
+  std::int64_t vocab() const { return session_.transformer().config().vocab; }
+  void forward(std::int64_t begin, std::int64_t scored, std::int64_t end);
+
+  Session& session_;
+  std::span<const Token> tokens_;
+  Token window_bos_;
+  std::int64_t chunk_ = 0;
+  std::vector<Token> window_;
+  Batch batch_;
+  std::vector<float> logits_;  // [rows of a chunk][V]
+};
+
+// Throws Error naming the token and its window: `value`, made of its logits, is not finite.
+void require_finite_logits(double value, const Window& window, std::int64_t scored_row);
+
+}  // namespace leq

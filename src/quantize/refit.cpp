@@ -1,0 +1,186 @@
+#include "quantize/refit.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <vector>
+
+#include "base/half.h"
+#include "quantize/code_errors.h"
+#include "quantize/dense.h"
+
+namespace leq {
+namespace {
+
+constexpr std::int64_t kMostTaskRows = 128;
+constexpr std::int64_t kSystemValues = std::int64_t{1} << 22;  // of all rows of a task
+constexpr double kRidge = 1e-6;
+constexpr double kLeastGain = 1e-5;  // of the terms of the loss's change, which come from f32 sums
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+// Eight lanes, so that additions overlap and the order is fixed.
+double dot(const float* a, const float* b, std::int64_t count) {
+  constexpr std::int64_t kLanes = 8;
+  std::array<float, kLanes> lanes = {};
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) lanes[at(lane)] += a[i + lane] * b[i + lane];
+  }
+  double sum = 0;
+  for (const float lane : lanes) sum += static_cast<double>(lane);
+  for (; i < count; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+  return sum;
+}
+
+// The systems of a task's rows, in terms of the changes of the scales: A x = c_g H (w - q).
+struct Systems {
+  std::int64_t groups = 0;
+  std::vector<double> matrix;  // [rows][G][G], both triangles
+  std::vector<double> right;   // [rows][G]
+};
+
+class Refit {
+ public:
+  Refit(const MethodInput& input, std::span<const std::int16_t> codes, const Hessian& hessian,
+        Ranges& ranges)
+      : input_(input), codes_(codes), hessian_(hessian), ranges_(ranges) {}
+
+  std::int64_t task_rows() const {
+    return std::clamp<std::int64_t>(kSystemValues / (ranges_.per_row * ranges_.per_row), 8,
+                                    kMostTaskRows);
+  }
+
+  // Rows that took new scales.
+  std::int64_t run(std::int64_t first, std::int64_t count) {
+    Systems systems = build(first, count);
+    std::int64_t taken = 0;
+    for (std::int64_t row = 0; row < count; ++row) taken += take(systems, first + row, row) ? 1 : 0;
+    return taken;
+  }
+
+ private:
+  // [count][K] codes minus their zero points; 0 in groups without a scale.
+  std::vector<float> levels(std::int64_t first, std::int64_t count) const {
+    const std::int64_t columns = input_.columns;
+    std::vector<float> out(at(count * columns));
+    for (std::int64_t row = 0; row < count; ++row) {
+      for (std::int64_t k = 0; k < columns; ++k) {
+        const std::size_t range = ranges_.index(first + row, k);
+        out[at(row * columns + k)] =
+            static_cast<float>(codes_[at((first + row) * columns + k)] - ranges_.zero(range));
+      }
+    }
+    return out;
+  }
+
+  Systems build(std::int64_t first, std::int64_t count) const {
+    const std::int64_t columns = input_.columns, groups = ranges_.per_row;
+    Systems systems{groups, std::vector<double>(at(count * groups * groups)),
+                    std::vector<double>(at(count * groups))};
+    const std::vector<float> level = levels(first, count);
+    std::vector<float> errors(at(count * columns)), product(at(count * columns));
+    code_errors(input_, ranges_, codes_, first, count, errors);
+    for (std::int64_t g = 0; g < groups; ++g) {
+      const std::int64_t start = g * ranges_.group;
+      const std::int64_t width = std::min(ranges_.group, columns - start);
+      std::fill(product.begin(), product.end(), 0.0f);
+      add_product(
+          Block<const float>{level.data() + start, count, width, columns},
+          Block<const float>{hessian_.values.data() + start * columns, width, columns, columns},
+          Block<float>{product.data(), count, columns, columns});
+      for (std::int64_t row = 0; row < count; ++row) {
+        const float* p = product.data() + row * columns;
+        systems.right[at(row * groups + g)] = dot(p, errors.data() + row * columns, columns);
+        for (std::int64_t h = g; h < groups; ++h) {
+          const std::int64_t k = h * ranges_.group;
+          const double value =
+              dot(p + k, level.data() + row * columns + k, std::min(ranges_.group, columns - k));
+          double* matrix = systems.matrix.data() + row * groups * groups;
+          matrix[g * groups + h] = matrix[h * groups + g] = value;
+        }
+      }
+    }
+    return systems;
+  }
+
+  // The changes that the file can hold, [G].
+  std::vector<double> storable_changes(std::int64_t row, std::span<const double> wanted) const {
+    std::vector<double> changes(wanted.size());
+    for (std::size_t g = 0; g < wanted.size(); ++g) {
+      const float old = ranges_.scales[at(row * ranges_.per_row) + g];
+      const float found = stored_scale(static_cast<float>(static_cast<double>(old) + wanted[g]),
+                                       ranges_.scale_mul, input_.scheme);
+      if (found == 0 || std::signbit(found) != std::signbit(old)) continue;
+      changes[g] = static_cast<double>(found) - static_cast<double>(old);
+    }
+    return changes;
+  }
+
+  bool take(const Systems& systems, std::int64_t row, std::int64_t local) {
+    const std::int64_t groups = systems.groups;
+    const double* matrix = systems.matrix.data() + local * groups * groups;
+    std::vector<double> solved(matrix, matrix + groups * groups);
+    std::vector<double> wanted(systems.right.begin() + local * groups,
+                               systems.right.begin() + (local + 1) * groups);
+    for (std::int64_t g = 0; g < groups; ++g) {
+      double& diagonal = solved[at(g * groups + g)];
+      diagonal = diagonal > 0 ? diagonal * (1 + kRidge) : 1.0;  // a group of zeros keeps its scale
+    }
+    if (!solve_positive(solved, wanted)) return false;
+    const std::vector<double> changes = storable_changes(row, wanted);
+    if (!lowers_loss(matrix, systems.right.data() + local * groups, changes)) return false;
+    for (std::int64_t g = 0; g < groups; ++g) {
+      const std::size_t range = at(row * groups + g);
+      if (changes[at(g)] == 0) continue;
+      ranges_.scales[range] =
+          static_cast<float>(static_cast<double>(ranges_.scales[range]) + changes[at(g)]);
+      ranges_.divisors[range] = ranges_.scales[range];
+    }
+    return true;
+  }
+
+  // The loss changes by x A x^T - 2 r x.
+  static bool lowers_loss(const double* matrix, const double* right,
+                          const std::vector<double>& changes) {
+    const std::int64_t groups = std::ssize(changes);
+    double square = 0, linear = 0;
+    for (std::int64_t g = 0; g < groups; ++g) {
+      double sum = 0;
+      for (std::int64_t h = 0; h < groups; ++h) sum += matrix[g * groups + h] * changes[at(h)];
+      square += changes[at(g)] * sum;
+      linear += 2 * right[g] * changes[at(g)];
+    }
+    return square - linear < -kLeastGain * (std::fabs(square) + std::fabs(linear));
+  }
+
+  const MethodInput& input_;
+  std::span<const std::int16_t> codes_;
+  const Hessian& hessian_;
+  Ranges& ranges_;
+};
+
+}  // namespace
+
+float stored_scale(float scale, float scale_mul, const QuantScheme& scheme) {
+  if (scheme.scaling != Scaling::group) return std::isfinite(scale) ? scale : 0.0f;
+  const float ratio = scale / scale_mul;
+  if (!(std::fabs(ratio) <= 65504.0f)) return 0.0f;
+  return f16_to_f32(f32_to_f16(ratio)) * scale_mul;
+}
+
+std::int64_t refit_scales(const MethodInput& input, std::span<const std::int16_t> codes,
+                          const Hessian& hessian, Ranges& ranges, ThreadPool& pool) {
+  if (input.scheme.scaling == Scaling::tensor) return 0;
+  Refit refit(input, codes, hessian, ranges);
+  const std::int64_t task_rows = refit.task_rows();
+  std::atomic<std::int64_t> taken = 0;
+  pool.run((input.rows + task_rows - 1) / task_rows, [&](std::int64_t task, int) {
+    const std::int64_t first = task * task_rows;
+    taken += refit.run(first, std::min(task_rows, input.rows - first));
+  });
+  return taken;
+}
+
+}  // namespace leq

@@ -1,0 +1,106 @@
+// KL divergence of trained models: through a file, side by side, and by the size of the weights.
+#include "eval/measure_divergence.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "eval/divergence_report.h"
+#include "models_fixture.h"
+#include "platform/make_backend.h"
+#include "shared_data.h"
+#include "temporary_folder.h"
+
+namespace leq {
+namespace {
+
+// One model on a few windows of the storyteller's held-out text.
+class Runner {
+ public:
+  Runner(const std::filesystem::path& folder, const std::string& type, KvType kv)
+      : model_(test::quantized(folder, type), {}),
+        backend_(make_backend({.device = "cpu", .threads = 2})) {
+    ProtocolRequest request;
+    request.join = "none";
+    request.window = 128;
+    request.chunks = 4;
+    report_.settings = resolve_protocol(request, model_.config().context);
+    const EvaluationText text = read_evaluation_text(folder / "heldout.txt", Join::none);
+    tokens_ = encode_text(model_.tokenizer(), text.text);
+    windows_ = plan_windows(report_.settings, std::ssize(tokens_));
+    report_.tokens = std::ssize(tokens_);
+    report_.windows = std::ssize(windows_);
+    for (const Window& window : windows_) report_.scored += window.scored();
+    report_.vocab = model_.config().vocab;
+    report_.text_sha256 = text.text_sha256;
+    RunLimits limits;
+    limits.context = 128;
+    limits.output_tokens = kOutputRows;
+    limits.key_type = limits.value_type = kv;
+    session_ =
+        std::make_unique<Session>(model_, *backend_, resolve_limits(limits, model_.config()));
+  }
+
+  Session& session() { return *session_; }
+  PerplexityRun run() const { return {.tokens = tokens_, .windows = windows_}; }
+  DivergenceKey key() const { return divergence_key(report_, token_hash(tokens_, kNoToken)); }
+
+ private:
+  Model model_;
+  std::unique_ptr<Backend> backend_;
+  PerplexityReport report_;
+  std::vector<Token> tokens_;
+  std::vector<Window> windows_;
+  std::unique_ptr<Session> session_;
+};
+
+TEST(MeasureDivergence, FileAndSideBySideAgreeAndOrderTypes) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  LEQ_SHARED_OR_SKIP(text, "models/storyteller/heldout.txt");
+  const test::TemporaryFolder temporary;
+  const auto path = temporary.path() / "base.kl";
+  ThreadPool pool(2);
+  Runner f32(folder, "f32", KvType::f32);
+  const WrittenBase written =
+      write_divergence_base(f32.session(), pool, f32.run(), path, f32.key());
+  EXPECT_EQ(written.result.ppl, measure_perplexity(f32.session(), pool, f32.run()).ppl);
+  EXPECT_EQ(written.file_bytes, std::filesystem::file_size(path));
+  const DivergenceBaseReader base(path);
+
+  const auto through_file = [&](Runner& runner) {
+    return measure_divergence(runner.session(), pool, runner.run(), base, runner.key())
+        .summarize(Protocol::hf);
+  };
+  const DivergenceResult self = through_file(f32);
+  EXPECT_LE(self.kl_mean.value, 1e-6);
+  EXPECT_LE(self.kl_p999.value, 1e-6);
+  EXPECT_EQ(self.same_top1.value, 1.0);
+  EXPECT_EQ(self.ppl.value, written.result.ppl);
+  EXPECT_EQ(self.ppl_base.value, written.result.ppl);
+
+  double before = 1e-5;
+  for (const std::string type : {"int8", "int4-g128"}) {
+    Runner other(folder, type, KvType::f32);
+    const Divergence beside = measure_divergence(f32.session(), other.session(), pool, f32.run());
+    const DivergenceResult exact = beside.summarize(Protocol::hf);
+    const DivergenceResult found = through_file(other);
+    EXPECT_NEAR(found.kl_mean.value, exact.kl_mean.value, 1e-6) << type;  // 1e-5 is promised
+    EXPECT_EQ(found.ppl.value, exact.ppl.value);
+    EXPECT_EQ(found.same_top1.value, exact.same_top1.value);
+    EXPECT_EQ(beside.window_kl().size(), 4u);
+    EXPECT_GT(exact.kl_mean.value, 10 * before) << type;
+    EXPECT_LT(exact.same_top1.value, 1.0);
+    before = exact.kl_mean.value;
+  }
+  EXPECT_LT(before, 0.1);
+
+  // The cache alone.
+  Runner cache(folder, "f32", KvType::int8);
+  const DivergenceResult kv = through_file(cache);
+  EXPECT_GT(kv.kl_mean.value, 1e-7);
+  EXPECT_LT(kv.kl_mean.value, 1e-3);
+}
+
+}  // namespace
+}  // namespace leq

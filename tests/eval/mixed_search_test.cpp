@@ -1,0 +1,209 @@
+// Mixed models put together from uniform files: they compute what the files compute, are written
+// whole, and are what the search says they are.
+#include "eval/mixed_search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "eval/measure_divergence.h"
+#include "models_fixture.h"
+#include "platform/make_backend.h"
+#include "shared_data.h"
+#include "temporary_folder.h"
+
+namespace leq {
+namespace {
+
+// Stand-ins for 2, 3, 4 and 8 bits whose sizes grow and whose errors fall.
+const std::array<std::string, kChoices> kTypes = {"int4-g128", "int4-g64", "int4-g32", "int8"};
+
+std::array<std::filesystem::path, kChoices> candidates(const std::filesystem::path& folder) {
+  std::array<std::filesystem::path, kChoices> paths;
+  for (std::size_t c = 0; c < kChoices; ++c) paths[c] = test::quantized(folder, kTypes[c]);
+  return paths;
+}
+
+class MixedModelTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto found = test::shared_path("models/storyteller");
+    if (!found) GTEST_SKIP() << "needs ../shared (or LEQ_SHARED)";
+    folder_ = *found;
+    text_ = read_file(folder_ / "heldout.txt", 1u << 24);
+    backend_ = make_backend({.device = "cpu", .threads = 2});
+  }
+
+  // Perplexity of weights on two short windows: equal numbers mean equal logits.
+  double ppl(const Model& model, Weights weights) const {
+    ProtocolSettings settings;
+    settings.join = Join::none;
+    settings.window = settings.stride = 64;
+    settings.chunks = 2;
+    const auto tokens = encode_text(model.tokenizer(), text_);
+    const auto windows = plan_windows(settings, std::ssize(tokens));
+    RunLimits limits;
+    limits.context = 64;
+    limits.output_tokens = kOutputRows;
+    Session session(model.config(), std::move(weights), 0, *backend_,
+                    resolve_limits(limits, model.config()));
+    ThreadPool pool(2);
+    return measure_perplexity(session, pool, {.tokens = tokens, .windows = windows}).ppl;
+  }
+  double ppl(const std::filesystem::path& path) const {
+    const Model model(path, {});
+    return ppl(model, bind_weights(model.file(), model.config(), *backend_));
+  }
+
+  MixedSearch request() const {
+    MixedSearch request;
+    request.candidates = candidates(folder_);
+    request.base = test::quantized(folder_, "f32");
+    request.text = text_;
+    request.window = 64;
+    request.windows = 2;
+    request.threads = 2;
+    request.options.evaluations = 14;
+    return request;
+  }
+
+  std::filesystem::path folder_;
+  std::string text_;
+  std::unique_ptr<Backend> backend_;
+  test::TemporaryFolder temporary_;
+};
+
+TEST_F(MixedModelTest, UniformAssignmentsComputeWhatTheirFilesCompute) {
+  const MixedModel mixed(candidates(folder_));
+  ASSERT_EQ(mixed.units().size(), 6u * 4);
+  for (std::size_t c = 0; c < kChoices; ++c) {
+    const Assignment all(mixed.units().size(), static_cast<std::uint8_t>(c));
+    const Model model(candidates(folder_)[c], {});
+    std::uint64_t bytes = 0;
+    for (const StoredTensor& tensor : model.file().tensors()) bytes += tensor.bytes();
+    EXPECT_EQ(mixed.bytes(all), bytes);
+    EXPECT_EQ(ppl(mixed.model(), mixed.bind(all, *backend_)), ppl(candidates(folder_)[c]))
+        << kTypes[c];
+  }
+  std::int64_t params = 0;
+  for (const SearchUnit& unit : mixed.units()) params += unit.params;
+  // 6 layers of q, o: 256 x 256; k, v: 128 x 256; gate, up, down: 256 x 704.
+  EXPECT_EQ(params, 6 * (3 * 256 * 256 + 3 * 256 * 704));
+}
+
+TEST_F(MixedModelTest, AWrittenFileIsWhole) {
+  const MixedModel mixed(candidates(folder_));
+  Assignment assignment(mixed.units().size());
+  for (std::size_t l = 0; l < assignment.size(); ++l) {
+    assignment[l] = static_cast<std::uint8_t>((l * 7 + l / 4) % 4);
+  }
+  const auto path = temporary_.path() / "mixed.leq";
+  const std::uint64_t bytes = mixed.write(path, assignment, {{"search", "by hand"}});
+  EXPECT_EQ(bytes, std::filesystem::file_size(path));
+  const Model model(path, {});
+  model.file().verify([](auto, auto) {});
+  EXPECT_EQ(ppl(path), ppl(mixed.model(), mixed.bind(assignment, *backend_)));
+  EXPECT_EQ(model.type(), "mixed");
+  EXPECT_EQ(model.file().metadata().at("provenance").at("search"), "by hand");
+  EXPECT_EQ(model.tokenizer().size(), mixed.model().tokenizer().size());
+  std::uint64_t stored = 0;
+  for (const StoredTensor& tensor : model.file().tensors()) stored += tensor.bytes();
+  EXPECT_EQ(stored, mixed.bytes(assignment));
+  for (std::size_t l = 0; l < assignment.size(); ++l) {
+    const std::string name = mixed.units()[l].name;
+    const std::string tensor = name.ends_with("qkv")       ? name.substr(0, name.size() - 3) + "k"
+                               : name.ends_with("gate_up") ? name.substr(0, name.size() - 7) + "up"
+                                                           : name;
+    EXPECT_EQ(scheme_name(model.file().find(tensor)->view.scheme), kTypes[assignment[l]]) << name;
+  }
+}
+
+TEST_F(MixedModelTest, CandidatesOfOtherFoldsAreRefused) {
+  const auto outliers = test::shared_path("models/storyteller-outliers");
+  if (!outliers) GTEST_SKIP() << "needs ../shared/models/storyteller-outliers";
+  auto paths = candidates(folder_);
+  paths[1] = candidates(*outliers)[1];
+  try {
+    const MixedModel mixed(paths);
+    FAIL() << "no refusal";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("norm"), std::string::npos) << error.what();
+  }
+}
+
+// Normal weights rounded to 255 levels of their row have about 6 to 7 bits of entropy and a
+// kurtosis of about 3; trained ones are near that.
+TEST_F(MixedModelTest, FeaturesOfWeightsAreInTheirRanges) {
+  MixedModel mixed(candidates(folder_));
+  ThreadPool pool(2);
+  mixed.measure_weights(pool);
+  for (const SearchUnit& unit : mixed.units()) {
+    EXPECT_GT(unit.entropy, 5) << unit.name;
+    EXPECT_LT(unit.entropy, 8) << unit.name;
+    EXPECT_GT(unit.kurtosis, 1.8) << unit.name;
+    EXPECT_LT(unit.outlier_ratio, 0.02) << unit.name;
+    EXPECT_GT(unit.proxy[0], unit.proxy[1]) << unit.name;
+    EXPECT_GT(unit.proxy[1], unit.proxy[2]) << unit.name;
+    EXPECT_GT(unit.proxy[2], unit.proxy[3]) << unit.name;
+  }
+}
+
+TEST_F(MixedModelTest, SearchWritesTheModelThatItMeasured) {
+  MixedSearch search = request();
+  search.target_bpw = 4.5;
+  search.options.log = temporary_.path() / "search.json";
+  const auto path = temporary_.path() / "mixed.leq";
+  const MixedSearchResult result = search_mixed_model(search, path);
+  EXPECT_EQ(temporary_.names(), (std::vector<std::string>{"mixed.leq", "search.json"}));
+  EXPECT_LE(result.search.evaluations, 14);
+  EXPECT_LE(static_cast<double>(result.search.chosen.bytes) * 8,
+            4.5 * 6 * (3 * 256 * 256 + 3 * 256 * 704));
+  const Model model(path, {});
+  const Json& about = model.file().metadata().at("provenance").at("search");
+  EXPECT_EQ(about.at("chosen").at("bits").get<std::string>(),
+            bits_text(result.search.chosen.assignment));
+  EXPECT_EQ(about.at("uniform").size(), 4u);
+
+  // The KL in the report is that of the file, measured side by side without a base file.
+  const Model base(search.base, {});
+  ProtocolSettings settings;
+  settings.window = settings.stride = search.window;
+  settings.chunks = search.windows;
+  const auto tokens = encode_text(model.tokenizer(), text_);
+  const auto windows = plan_windows(settings, std::ssize(tokens));
+  RunLimits limits;
+  limits.context = search.window;
+  limits.output_tokens = kOutputRows;
+  limits.key_type = limits.value_type = KvType::f32;
+  limits = resolve_limits(limits, model.config());
+  Session first(base, *backend_, limits), second(model, *backend_, limits);
+  ThreadPool pool(2);
+  const Divergence found =
+      measure_divergence(first, second, pool, {.tokens = tokens, .windows = windows});
+  EXPECT_NEAR(found.summarize(Protocol::hf).kl_mean.value, result.search.chosen.kl, 1e-6);
+
+  const std::string report = search_report(result);
+  for (const auto* part : {"layers.5.down", "8 bits", "14 measurements"}) {
+    EXPECT_NE(report.find(part), std::string::npos) << part << " in\n" << report;
+  }
+
+  // Again with its log: the same file without a measurement.
+  const std::string bytes = read_file(path, 1u << 28);
+  search_mixed_model(search, path);
+  EXPECT_EQ(read_file(path, 1u << 28), bytes);
+
+  search.windows = 1;
+  EXPECT_THROW(search_mixed_model(search, path), Error) << "the log is of another measurement";
+  search.options.log.clear();
+  search.target_size = 1000;
+  EXPECT_THROW(search_mixed_model(search, path), Error) << "two targets";
+  search.target_bpw = 0;
+  EXPECT_THROW(search_mixed_model(search, path), Error) << "nothing fits";
+}
+
+}  // namespace
+}  // namespace leq

@@ -1,0 +1,157 @@
+#include "quantize/awq.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "synthetic_site.h"
+
+namespace leq {
+namespace {
+
+using namespace test;
+
+constexpr std::int64_t kColumns = 128;
+
+AwqOptions with_scheme(const char* scheme) {
+  AwqOptions options;
+  options.scheme = *parse_scheme(scheme);
+  return options;
+}
+
+struct Outcome {
+  double plain = 0;   // errors of the outputs, from the outputs themselves
+  double scaled = 0;  // with scales
+  double all = 0;     // with scales and clipping
+};
+
+// What the runtime would compute: inputs divided by the scales, weights rounded.
+Outcome outcome(const SyntheticSite& site, const std::vector<float>& x, const char* scheme) {
+  const AwqOptions options = with_scheme(scheme);
+  const AwqResult result = apply_awq(site.view(), options);
+  const auto method = options.scheme.kind == CodeKind::uint_ ? "zeropoint" : "absmax";
+  const auto& weight = site.weights[0];
+  const auto undo = [&](std::vector<float> rounded) {
+    for (std::size_t i = 0; i < rounded.size(); ++i) {
+      rounded[i] /= result.found.scales[i % kColumns];
+    }
+    return output_error(x, weight, rounded, kColumns);
+  };
+  auto scaled = weight;
+  for (std::size_t i = 0; i < scaled.size(); ++i) scaled[i] *= result.found.scales[i % kColumns];
+  Outcome found;
+  found.plain =
+      output_error(x, weight, rounded_by(method, method_input(weight, kColumns, scheme)), kColumns);
+  found.scaled = undo(rounded_by(method, method_input(scaled, kColumns, scheme)));
+  found.all = undo(rounded_by(method, method_input(result.weights[0], kColumns, scheme)));
+  EXPECT_NEAR(found.plain, result.found.plain_error, 1e-4 * found.plain);
+  EXPECT_NEAR(found.scaled, result.found.error, 1e-4 * found.scaled);
+  return found;
+}
+
+class AwqSchemes : public testing::TestWithParam<const char*> {};
+
+TEST_P(AwqSchemes, BeatsRoundingOnCorrelatedInputs) {
+  const auto x = correlated_inputs(60, 256, kColumns);
+  const SyntheticSite site = synthetic_site({normals(63, 96 * kColumns)}, x, kColumns);
+  const Outcome found = outcome(site, x, GetParam());
+  EXPECT_LT(found.scaled, 0.8 * found.plain);
+  EXPECT_LE(found.all, found.scaled * (1 + 1e-6));
+}
+
+TEST_P(AwqSchemes, IsNeverWorseThanRounding) {
+  for (std::uint64_t seed = 64; seed < 68; ++seed) {
+    const auto x = normals(seed, 64 * kColumns);  // nothing to gain
+    const SyntheticSite site = synthetic_site({heavy_tailed(seed, 16 * kColumns)}, x, kColumns);
+    const Outcome found = outcome(site, x, GetParam());
+    EXPECT_LE(found.scaled, found.plain * (1 + 1e-6));
+    EXPECT_LE(found.all, found.scaled * (1 + 1e-6));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Schemes, AwqSchemes,
+                         testing::Values("uint4-g128", "uint3-g64", "int4-g32", "int3-g128"),
+                         [](const auto& item) {
+                           std::string name = item.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(Awq, ClippingHelpsWhereOneWeightStandsOut) {
+  const auto x = normals(70, 128 * kColumns);
+  auto weight = normals(71, 32 * kColumns, 0.1f);
+  for (std::size_t row = 0; row < 32; ++row) weight[row * kColumns + 3 * row] = 0.55f;
+  const SyntheticSite site = synthetic_site({weight}, x, kColumns);
+  const std::vector<float> ones(kColumns, 1.0f);
+  const AwqOptions options = with_scheme("uint3-g128");
+  const auto clipped =
+      clip_weight(site.view().consumers[0], ones, options.scheme, site.statistics, nullptr);
+  EXPECT_NE(clipped, weight);
+  for (std::size_t i = 0; i < weight.size(); ++i) {
+    ASSERT_LE(std::fabs(clipped[i]), std::fabs(weight[i]));
+    ASSERT_GE(std::fabs(clipped[i]), 0.54f * std::fabs(weight[i]));
+  }
+  const auto error = [&](const std::vector<float>& stored) {
+    return output_error(
+        x, weight, rounded_by("zeropoint", method_input(stored, kColumns, "uint3-g128")), kColumns);
+  };
+  EXPECT_LT(error(clipped), 0.97 * error(weight));
+}
+
+TEST(Awq, LeavesQAndKUnclipped) {
+  const auto x = correlated_inputs(72, 128, kColumns);
+  auto weight = normals(73, 32 * kColumns, 0.1f);
+  for (std::size_t row = 0; row < 32; ++row) weight[row * kColumns + 3 * row] = 0.6f;
+  SyntheticSite site = synthetic_site({weight, weight, weight}, x, kColumns);
+  site.names = {"q", "k", "v"};
+  const AwqResult result = apply_awq(site.view(), with_scheme("uint3-g128"));
+  const auto scaled = scaled_columns(weight, result.found.scales);
+  EXPECT_EQ(result.weights[0], scaled);
+  EXPECT_EQ(result.weights[1], scaled);
+  EXPECT_NE(result.weights[2], scaled);
+}
+
+TEST(Awq, WorksWithTheDiagonalAlone) {
+  const auto x = correlated_inputs(74, 256, kColumns);
+  SyntheticSite site = synthetic_site({normals(75, 64 * kColumns)}, x, kColumns);
+  site.statistics.hessian.clear();
+  const AwqResult result = apply_awq(site.view(), with_scheme("uint4-g128"));
+  EXPECT_LT(result.found.error, 0.9 * result.found.plain_error);
+}
+
+TEST(Awq, TiedChannelsShareAScale) {
+  const auto x = correlated_inputs(76, 128, kColumns);
+  SyntheticSite site = synthetic_site({normals(77, 32 * kColumns)}, x, kColumns);
+  for (std::size_t k = 0; k < kColumns; ++k) site.scale_of[k] = static_cast<std::int32_t>(k / 2);
+  const AwqScales found = search_awq_scales(site.view(), with_scheme("uint4-g128"));
+  EXPECT_EQ(std::ssize(found.scales), kColumns / 2);
+  EXPECT_LE(found.error, found.plain_error);
+}
+
+TEST(Awq, ASearchOverSomeRowsIsStillNeverWorse) {
+  const auto x = correlated_inputs(78, 128, kColumns);
+  const SyntheticSite site = synthetic_site({normals(79, 64 * kColumns)}, x, kColumns);
+  AwqOptions options = with_scheme("uint4-g128");
+  options.search_rows = 8;
+  const AwqScales few = search_awq_scales(site.view(), options);
+  EXPECT_LT(few.error, few.plain_error);
+}
+
+TEST(Awq, TheSameForAnyNumberOfThreads) {
+  const auto x = correlated_inputs(80, 64, kColumns);
+  const SyntheticSite site = synthetic_site({normals(81, 33 * kColumns)}, x, kColumns);
+  ThreadPool pool(4);
+  const AwqResult alone = apply_awq(site.view(), with_scheme("uint4-g64"));
+  const AwqResult together = apply_awq(site.view(&pool), with_scheme("uint4-g64"));
+  EXPECT_EQ(alone.found.scales, together.found.scales);
+  EXPECT_EQ(alone.weights, together.weights);
+}
+
+TEST(Awq, NeedsStatistics) {
+  SyntheticSite site =
+      synthetic_site({normals(82, 4 * kColumns)}, normals(83, 8 * kColumns), kColumns);
+  site.statistics.abs_sum.clear();
+  EXPECT_THROW(search_awq_scales(site.view(), {}), Error);
+}
+
+}  // namespace
+}  // namespace leq

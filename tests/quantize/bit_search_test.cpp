@@ -1,0 +1,378 @@
+// The bit search on toy problems small enough to try every assignment.
+#include "quantize/bit_search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <set>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/random.h"
+#include "quantize/bit_search_knapsack.h"
+#include "temporary_folder.h"
+
+namespace leq {
+namespace {
+
+constexpr int kUnits = 6;
+
+// Units of different size and sensitivity; KL adds up, plus `coupling` for each pair of neighbours
+// that both have fewer than 4 bits.
+struct Toy {
+  explicit Toy(std::uint64_t seed, double coupling = 0, int units = kUnits) {
+    Random random(seed);
+    for (int l = 0; l < units; ++l) {
+      SearchUnit unit;
+      unit.name = "unit" + std::to_string(l);
+      unit.kind = l % 2 == 0 ? "even" : "odd";
+      unit.layer = l;
+      unit.params = 1000 * (1 + static_cast<std::int64_t>(random.below(8)));
+      unit.entropy = 5 + 2 * static_cast<double>(random.uniform());
+      const double sensitivity = std::exp(2 * static_cast<double>(random.normal()));
+      std::array<double, kChoices> loss = {};
+      for (std::size_t c = 0; c < kChoices; ++c) {
+        const int bits = kSearchBits[c];
+        unit.bytes[c] = static_cast<std::uint64_t>(unit.params * bits / 8 + unit.params / 64);
+        const double wobble = 0.5 + static_cast<double>(random.uniform());
+        loss[c] = c == kEightBits ? 1e-6 : sensitivity * wobble * std::pow(4.0, -bits);
+        unit.proxy[c] = loss[c] * (0.5 + static_cast<double>(random.uniform()));
+      }
+      // More bits never hurt.
+      for (std::size_t c = 2; c-- > 0;) loss[c] = std::max(loss[c], 1.2 * loss[c + 1]);
+      losses.push_back(loss);
+      problem.units.push_back(unit);
+    }
+    problem.identity = "toy " + std::to_string(seed);
+    problem.evaluate = [this, coupling](const Assignment& assignment) {
+      ++calls;
+      return kl(assignment, coupling);
+    };
+  }
+  Toy(const Toy&) = delete;
+
+  double kl(const Assignment& assignment, double coupling) const {
+    double sum = 0;
+    for (std::size_t l = 0; l < assignment.size(); ++l) {
+      sum += losses[l][assignment[l]];
+      if (l > 0 && assignment[l] < 2 && assignment[l - 1] < 2) sum += coupling;
+    }
+    return sum;
+  }
+
+  // Smallest J over all assignments.
+  double brute_force(const SearchOptions& options, double coupling = 0) const {
+    double params = 0, best = INFINITY;
+    for (const SearchUnit& unit : problem.units) params += static_cast<double>(unit.params);
+    for (int code = 0; code < 1 << (2 * kUnits); ++code) {
+      Assignment assignment;
+      for (int l = 0; l < kUnits; ++l) {
+        assignment.push_back(static_cast<std::uint8_t>(code >> (2 * l) & 3));
+      }
+      const std::uint64_t bytes = bytes_of(problem, assignment);
+      if (options.target_bytes && bytes > *options.target_bytes) continue;
+      double objective = kl(assignment, coupling);
+      if (!options.target_bytes) {
+        objective += options.lambda * 8 * static_cast<double>(bytes) / (16 * params);
+      }
+      best = std::min(best, objective);
+    }
+    return best;
+  }
+
+  std::vector<std::array<double, kChoices>> losses;
+  SearchProblem problem;
+  int calls = 0;
+};
+
+TEST(BitSearch, SensFindsTheBruteForceOptimumOfAnAdditiveProblem) {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    Toy toy(seed);
+    SearchOptions options;
+    for (const double lambda : {0.003, 0.05, 0.5}) {
+      options.lambda = lambda;
+      const double best = toy.brute_force(options);
+      EXPECT_NEAR(run_search(toy.problem, options).found.objective, best, 1e-12 + 1e-9 * best)
+          << "seed " << seed << ", lambda " << lambda;
+    }
+    for (const double bpw : {2.4, 3.1, 4.3, 6.0}) {
+      options.target_bytes = bytes_of_bpw(toy.problem, bpw);
+      const double best = toy.brute_force(options);
+      EXPECT_NEAR(run_search(toy.problem, options).found.objective, best, 1e-12 + 1e-9 * best)
+          << "seed " << seed << ", " << bpw << " bits";
+    }
+  }
+}
+
+// Steps below 1e-4 of J are not taken, once for each unit at most.
+TEST(BitSearch, GreedyFindsTheBruteForceOptimumOfAnAdditiveProblem) {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    Toy toy(seed);
+    SearchOptions options;
+    options.strategy = SearchStrategy::greedy;
+    for (const double lambda : {0.003, 0.05, 0.5}) {
+      options.lambda = lambda;
+      const double best = toy.brute_force(options);
+      EXPECT_NEAR(run_search(toy.problem, options).found.objective, best, kUnits * 1e-4 * best);
+    }
+  }
+}
+
+TEST(BitSearch, LearnedComesCloseToTheOptimumAndBeatsItsFirstGuess) {
+  double ratios = 0;
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    Toy toy(seed);
+    SearchOptions options;
+    options.strategy = SearchStrategy::learned;
+    options.target_bytes = bytes_of_bpw(toy.problem, 3.3);
+    const SearchResult result = run_search(toy.problem, options);
+    EXPECT_LE(result.evaluations, 96);
+    ratios += result.found.kl / toy.brute_force(options) / 10;
+    EXPECT_GE(result.trace[4].kl, result.found.kl);  // the first plan follows the proxies
+  }
+  EXPECT_LT(ratios, 1.15);
+}
+
+TEST(BitSearch, BestObjectiveNeverRisesAndAnswersStayInBudgetAndLimit) {
+  for (const auto* name : {"grid", "entropy", "greedy", "sens", "learned"}) {
+    Toy toy(3, 0.002);
+    SearchOptions options;
+    options.strategy = parse_search_strategy(name);
+    options.target_bytes = bytes_of_bpw(toy.problem, 3.5);
+    options.evaluations = 40;
+    const SearchResult result = run_search(toy.problem, options);
+    EXPECT_LE(result.evaluations, 40) << name;
+    EXPECT_EQ(toy.calls, result.evaluations) << name;
+    EXPECT_EQ(std::ssize(result.trace), result.evaluations) << name;
+    std::set<Assignment> different;
+    for (std::size_t i = 1; i < result.trace.size(); ++i) {
+      EXPECT_LE(result.trace[i].best_objective, result.trace[i - 1].best_objective) << name;
+      different.insert(result.trace[i].assignment);
+    }
+    EXPECT_EQ(different.size() + 1, result.trace.size()) << name << " measured something twice";
+    EXPECT_LE(result.found.bytes, *options.target_bytes) << name;
+    EXPECT_LE(result.chosen.bytes, *options.target_bytes) << name;
+    EXPECT_EQ(result.found.objective, result.trace.back().best_objective) << name;
+    for (std::size_t i = 1; i < result.pareto.size(); ++i) {
+      EXPECT_GT(result.pareto[i].bytes, result.pareto[i - 1].bytes);
+      EXPECT_LT(result.pareto[i].kl, result.pareto[i - 1].kl);
+    }
+  }
+  EXPECT_THROW(parse_search_strategy("best"), Error);
+}
+
+TEST(BitSearch, PricesAtTheirEndsGiveAllEightAndAllTwo) {
+  for (const auto* name : {"greedy", "sens", "learned", "grid"}) {
+    Toy toy(4);
+    SearchOptions options;
+    options.strategy = parse_search_strategy(name);
+    options.lambda = 0;
+    const SearchResult dear = run_search(toy.problem, options);
+    EXPECT_EQ(dear.chosen.assignment, Assignment(kUnits, kEightBits)) << name;
+    options.lambda = 1e9;
+    EXPECT_EQ(run_search(toy.problem, options).chosen.assignment, Assignment(kUnits, 0)) << name;
+    EXPECT_NE(dear.verdict.find("8 bits everywhere"), std::string::npos) << dear.verdict;
+  }
+}
+
+TEST(BitSearch, GreedyRepairImprovesSensWhereLossesDoNotAdd) {
+  int improved = 0;
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    constexpr double kCoupling = 0.03;
+    Toy toy(seed, kCoupling);
+    SearchOptions options;
+    options.target_bytes = bytes_of_bpw(toy.problem, 3.4);
+    options.evaluations = 200;
+    const SearchResult result = run_search(toy.problem, options);
+    // What the knapsack alone would have taken.
+    const Assignment plan =
+        solve_knapsack(toy.problem.units, result.losses, 0, *options.target_bytes);
+    const double before = toy.kl(plan, kCoupling);
+    EXPECT_LE(result.found.kl, before);
+    improved += result.found.kl < 0.999 * before;
+    EXPECT_LE(result.found.kl, 1.5 * toy.brute_force(options, kCoupling)) << seed;
+  }
+  EXPECT_GE(improved, 3);
+}
+
+// A budget that is too small for D_l(b): fewer are measured, the rest follows the proxies.
+TEST(BitSearch, SensWorksWithFewMeasurements) {
+  Toy toy(5, 0, 40);
+  SearchOptions options;
+  options.evaluations = 60;
+  options.target_bytes = bytes_of_bpw(toy.problem, 3.5);
+  const SearchResult result = run_search(toy.problem, options);
+  EXPECT_LE(toy.calls, 60);
+  EXPECT_TRUE(result.accepted) << result.verdict;
+  EXPECT_LT(result.found.kl, 0.8 * result.uniform_kl);
+}
+
+TEST(BitSearch, PartialMeasurementsReplaceWholeOnes) {
+  Toy toy(6);
+  SearchProblem problem = toy.problem;
+  int partials = 0;
+  problem.partial = [&](std::size_t unit, int choice) {
+    ++partials;
+    return toy.losses[unit][static_cast<std::size_t>(choice)] - toy.losses[unit][kEightBits];
+  };
+  SearchOptions options;
+  options.target_bytes = bytes_of_bpw(problem, 3.5);
+  const SearchResult result = run_search(problem, options);
+  EXPECT_EQ(partials, 3 * kUnits);
+  EXPECT_NEAR(result.found.kl, toy.brute_force(options), 1e-12);
+}
+
+std::vector<std::string> bits_of(const SearchResult& result) {
+  std::vector<std::string> all = {bits_text(result.chosen.assignment)};
+  for (const SearchPoint& point : result.trace) all.push_back(bits_text(point.assignment));
+  return all;
+}
+
+TEST(BitSearch, TheSameSeedGivesTheSameAnswerAlsoAfterAnInterruption) {
+  for (const auto* name : {"grid", "greedy", "sens", "learned"}) {
+    const test::TemporaryFolder folder;
+    SearchOptions options;
+    options.strategy = parse_search_strategy(name);
+    options.evaluations = 50;
+    Toy toy(7, 0.01);
+    options.target_bytes = bytes_of_bpw(toy.problem, 3.2);
+    const SearchResult whole = run_search(toy.problem, options);
+    const int calls = toy.calls;
+    EXPECT_EQ(bits_of(run_search(toy.problem, options)), bits_of(whole)) << name;
+
+    // Stopped by an exception in the middle, then resumed.
+    options.log = folder.path() / "log.json";
+    SearchProblem stops = toy.problem;
+    int left = calls / 2;
+    stops.evaluate = [&](const Assignment& assignment) {
+      require(left-- > 0, "stopped");
+      return toy.problem.evaluate(assignment);
+    };
+    EXPECT_THROW(run_search(stops, options), Error);
+    toy.calls = 0;
+    const SearchResult resumed = run_search(toy.problem, options);
+    EXPECT_EQ(toy.calls, calls - calls / 2) << name;
+    EXPECT_EQ(bits_of(resumed), bits_of(whole)) << name;
+    EXPECT_EQ(resumed.found.kl, whole.found.kl) << name;
+    EXPECT_EQ(folder.names().size(), 1u);
+    // The log of a finished search answers without a measurement.
+    toy.calls = 0;
+    EXPECT_EQ(bits_of(run_search(toy.problem, options)), bits_of(whole)) << name;
+    EXPECT_EQ(toy.calls, 0) << name;
+  }
+}
+
+TEST(BitSearch, OtherSeedsOfThePolicyLookElsewhere) {
+  Toy toy(8);
+  SearchOptions options;
+  options.strategy = SearchStrategy::learned;
+  options.target_bytes = bytes_of_bpw(toy.problem, 3.2);
+  const auto first = bits_of(run_search(toy.problem, options));
+  options.seed = 1;
+  EXPECT_NE(bits_of(run_search(toy.problem, options)), first);
+}
+
+TEST(BitSearch, LogsOfOtherProblemsAndDamagedOnesAreRefused) {
+  const test::TemporaryFolder folder;
+  Toy toy(9), other(10);
+  SearchOptions options;
+  options.log = folder.path() / "log.json";
+  options.evaluations = 5;
+  run_search(toy.problem, options);
+  EXPECT_THROW(run_search(other.problem, options), Error);
+  const Json log = parse_json(read_file(options.log, 1u << 20), "log");
+  EXPECT_EQ(log.at("measured").size(), 5u);
+  EXPECT_EQ(log.at("measured").at(0).at("bits"), Json(std::vector<int>(kUnits, 8)));
+  for (const char* text :
+       {"", "{", "[]", R"({"version":2})",
+        R"({"version":1,"identity":"toy 9","measured":[{"bits":[5,2,2,2,2,2],"kl":1}],"alone":[]})",
+        R"({"version":1,"identity":"toy 9","measured":[{"bits":[2],"kl":1}],"alone":[]})",
+        R"({"version":1,"identity":"toy 9","measured":[],"alone":[{"unit":9,"bits":2,"kl":1}]})",
+        R"({"version":1,"identity":"toy 9","measured":[],"alone":[{"unit":1,"kl":1}]})",
+        R"({"version":1,"identity":"toy 9","measured":[{}],"alone":[]})"}) {
+    std::ofstream(options.log) << text;
+    EXPECT_THROW(run_search(toy.problem, options), Error) << text;
+  }
+}
+
+// KL by size alone: no plan is better than uniform ones, and one that only looks so is refused.
+TEST(BitSearch, APlanThatDoesNotBeatUniformIsRefused) {
+  Toy toy(11);
+  for (std::size_t l = 0; l < kUnits; ++l) toy.problem.units[l].params = 1000;
+  for (auto& unit : toy.problem.units) unit.bytes = {250, 375, 500, 1000};
+  toy.problem.evaluate = [&](const Assignment& assignment) {
+    // Worse by a quarter than the line between uniform models, and on it at its points.
+    double kl = 0;
+    for (const std::uint8_t choice : assignment) {
+      kl += std::array<double, kChoices>{0.4, 0.1, 0.02, 0.001}[choice] / kUnits;
+    }
+    const bool uniform = std::ranges::count(assignment, assignment[0]) == kUnits;
+    return uniform ? kl : 1.25 * kl;
+  };
+  SearchOptions options;
+  options.target_bytes = bytes_of_bpw(toy.problem, 3.8);
+  const SearchResult result = run_search(toy.problem, options);
+  EXPECT_FALSE(result.accepted);
+  EXPECT_EQ(result.chosen.assignment, Assignment(kUnits, 1));
+  EXPECT_TRUE(result.verdict.starts_with("refused: ")) << result.verdict;
+  EXPECT_NE(result.verdict.find("taking 3 bits everywhere"), std::string::npos) << result.verdict;
+  // 5 units of 4 bits and one of 2 or 3: on the line between the points of 3 and of 4 bits.
+  const double at = (static_cast<double>(result.found.bytes) - 6 * 375) / (6 * 125);
+  EXPECT_NEAR(result.uniform_kl, 0.1 + at * (0.02 - 0.1), 1e-12);
+}
+
+TEST(BitSearch, ImpossibleRequestsAreNamed) {
+  Toy toy(12);
+  SearchOptions options;
+  options.target_bytes = bytes_of_bpw(toy.problem, 1.9);
+  EXPECT_THROW(run_search(toy.problem, options), Error);
+  options.target_bytes = {};
+  options.evaluations = 4;
+  EXPECT_THROW(run_search(toy.problem, options), Error);
+  EXPECT_THROW(bytes_of_bpw(toy.problem, NAN), Error);
+}
+
+// Against brute force with sizes that do not divide evenly.
+TEST(Knapsack, IsOptimalForSmallProblems) {
+  Random random(20);
+  for (int round = 0; round < 40; ++round) {
+    std::vector<SearchUnit> units(5);
+    LossTable losses(5);
+    for (std::size_t l = 0; l < 5; ++l) {
+      std::uint64_t bytes = 1 + random.below(50);
+      for (std::size_t c = 0; c < kChoices; ++c) {
+        units[l].bytes[c] = bytes += 1 + random.below(90);
+        losses[l][c] = static_cast<double>(random.uniform());
+      }
+    }
+    const std::uint64_t limit = 300 + random.below(900);
+    double best = INFINITY;
+    for (int code = 0; code < 1 << 10; ++code) {
+      double loss = 0;
+      std::uint64_t bytes = 0;
+      for (std::size_t l = 0; l < 5; ++l) {
+        const auto c = static_cast<std::size_t>(code >> (2 * l) & 3);
+        loss += losses[l][c];
+        bytes += units[l].bytes[c];
+      }
+      if (bytes <= limit) best = std::min(best, loss);
+    }
+    const Assignment found = solve_knapsack(units, losses, 0, limit);
+    ASSERT_EQ(found.empty(), std::isinf(best));
+    if (found.empty()) continue;
+    double loss = 0;
+    std::uint64_t bytes = 0;
+    for (std::size_t l = 0; l < 5; ++l) {
+      loss += losses[l][found[l]];
+      bytes += units[l].bytes[found[l]];
+    }
+    EXPECT_LE(bytes, limit);
+    EXPECT_NEAR(loss, best, 1e-12);
+  }
+}
+
+}  // namespace
+}  // namespace leq

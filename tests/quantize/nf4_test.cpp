@@ -1,0 +1,77 @@
+#include "quantize/nf4.h"
+
+#include <gtest/gtest.h>
+
+#include "synthetic_site.h"
+
+namespace leq {
+namespace {
+
+using namespace test;
+
+// The quantile p of the standard normal distribution, by bisection of the error function.
+double normal_quantile(double p) {
+  double low = -10, high = 10;
+  for (int i = 0; i < 200; ++i) {
+    const double middle = (low + high) / 2;
+    (0.5 * std::erfc(-middle / std::sqrt(2.0)) < p ? low : high) = middle;
+  }
+  return low;
+}
+
+// Eight levels up and seven down: quantiles at equal steps from 0.9677083 to 1/2.
+TEST(Nf4, LevelsAreQuantilesOfTheNormalDistribution) {
+  constexpr double kLast = 0.9677083;
+  const double largest = normal_quantile(kLast);
+  const auto& levels = nf4_levels();
+  for (int i = 0; i < 8; ++i) {
+    const double up = normal_quantile(kLast + (0.5 - kLast) * i / 8) / largest;
+    EXPECT_NEAR(levels[static_cast<std::size_t>(15 - i)], up, 2e-6) << i;
+    if (i == 7) continue;
+    const double down = -normal_quantile(kLast + (0.5 - kLast) * i / 7) / largest;
+    EXPECT_NEAR(levels[static_cast<std::size_t>(i)], down, 2e-6) << i;
+  }
+  EXPECT_EQ(levels[7], 0.0f);
+}
+
+TEST(Nf4, EveryWeightGetsTheNearestLevel) {
+  const auto weight = heavy_tailed(40, 16 * 256);
+  const MethodInput input = method_input(weight, 256, "nf4");
+  const ChosenCodes chosen = require_method("nf4").choose(input).codes;
+  const auto found = values_of(input, chosen);
+  for (std::size_t block = 0; block < weight.size() / 64; ++block) {
+    const auto scale = static_cast<double>(chosen.scales[block]);
+    for (std::size_t i = block * 64; i < block * 64 + 64; ++i) {
+      double least = 1e9;
+      for (const float level : nf4_levels()) {
+        least = std::min(
+            least, std::fabs(static_cast<double>(weight[i]) - scale * static_cast<double>(level)));
+      }
+      const double off = std::fabs(static_cast<double>(weight[i]) - static_cast<double>(found[i]));
+      ASSERT_LE(off, least + 1e-6 * scale) << i;
+    }
+  }
+}
+
+TEST(Nf4, ScalesAreNearTheLargestWeightOfABlock) {
+  const auto weight = heavy_tailed(41, 64 * 256);
+  const MethodInput input = method_input(weight, 256, "nf4");
+  const ChosenCodes chosen = require_method("nf4").choose(input).codes;
+  for (std::size_t block = 0; block < weight.size() / 64; ++block) {
+    float largest = 0;
+    for (std::size_t i = 0; i < 64; ++i) {
+      largest = std::max(largest, std::fabs(weight[block * 64 + i]));
+    }
+    ASSERT_NEAR(chosen.scales[block], largest, 0.02f * largest);
+  }
+}
+
+TEST(Nf4, ABlockOfZerosStaysZeroBesideLargeOnes) {
+  auto weight = normals(42, 2 * 256, 100.0f);
+  std::fill_n(weight.begin() + 64, 64, 0.0f);
+  const auto found = rounded_by("nf4", method_input(weight, 256, "nf4"));
+  for (std::size_t i = 64; i < 128; ++i) ASSERT_EQ(found[i], 0.0f);
+}
+
+}  // namespace
+}  // namespace leq

@@ -1,0 +1,231 @@
+#include "quantize/smoothquant.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "synthetic_site.h"
+
+namespace leq {
+namespace {
+
+using namespace test;
+
+constexpr std::int64_t kColumns = 128;
+
+// Inputs with a few channels 30 times as large as the others.
+std::vector<float> inputs_with_outliers(std::uint64_t seed, std::int64_t tokens) {
+  auto x = normals(seed, tokens * kColumns);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (i % kColumns % 32 == 9) x[i] *= 30;
+  }
+  return x;
+}
+
+SyntheticSite outlier_site() {
+  return synthetic_site({normals(51, 64 * kColumns, 0.05f), normals(52, 40 * kColumns, 0.1f)},
+                        inputs_with_outliers(50, 96), kColumns);
+}
+
+float column_peak(const SyntheticSite& site, std::size_t k) {
+  float peak = 0;
+  for (const auto& weight : site.weights) {
+    for (std::size_t i = k; i < weight.size(); i += kColumns) {
+      peak = std::max(peak, std::fabs(weight[i]));
+    }
+  }
+  return peak;
+}
+
+TEST(Smoothquant, AlphaOneHalfBalancesInputsAndWeights) {
+  const SyntheticSite site = outlier_site();
+  const auto scales = smoothing_scales(site.view(), 0.5);
+  for (std::size_t k = 0; k < kColumns; ++k) {
+    const float input = site.statistics.absmax[k] / scales[k];
+    EXPECT_NEAR(input / (column_peak(site, k) * scales[k]), 1.0f, 1e-5f);
+  }
+}
+
+TEST(Smoothquant, AlphaOneMovesEverythingAndEqualizerNeedsNoInputs) {
+  SyntheticSite site = outlier_site();
+  const auto all = smoothing_scales(site.view(), 1.0);
+  const auto equal = equalizer_scales(site.view());
+  for (std::size_t k = 0; k < kColumns; ++k) {
+    EXPECT_NEAR(site.statistics.absmax[k] / all[k], 1.0f, 1e-5f);
+    EXPECT_NEAR(column_peak(site, k) * equal[k], 1.0f, 1e-5f);
+  }
+  site.statistics.absmax.clear();
+  EXPECT_EQ(equalizer_scales(site.view()), equal);
+}
+
+TEST(Smoothquant, ASilentChannelKeepsItsSizeAndTinyOnesAreClamped) {
+  SyntheticSite site = outlier_site();
+  site.statistics.absmax[3] = 0;
+  site.statistics.absmax[4] = 1e-30f;
+  site.statistics.absmax[5] = 1e30f;
+  const auto scales = smoothing_scales(site.view(), 0.9);
+  EXPECT_EQ(scales[3], 1.0f);
+  for (const float scale : scales) EXPECT_TRUE(scale >= 0.99e-5f && scale <= 1.01e5f) << scale;
+}
+
+TEST(Smoothquant, TiedChannelsShareTheScaleOfTheLargest) {
+  SyntheticSite site = outlier_site();
+  for (std::size_t k = 0; k < kColumns; ++k) {
+    site.scale_of[k] = static_cast<std::int32_t>(k % 32 + k / 64 * 32);
+  }
+  const auto scales = smoothing_scales(site.view(), 0.5);
+  ASSERT_EQ(scales.size(), 64u);
+  for (std::size_t j = 0; j < 64; ++j) {
+    const std::size_t a = j % 32 + j / 32 * 64, b = a + 32;
+    const double x = std::max(site.statistics.absmax[a], site.statistics.absmax[b]);
+    const double w = std::max(column_peak(site, a), column_peak(site, b));
+    EXPECT_NEAR(scales[j], std::sqrt(x / w), 1e-4 * std::sqrt(x / w));
+  }
+}
+
+double error_at_alpha(const SyntheticSite& site, const SmoothingOptions& options, double alpha) {
+  return smoothed_error(site.view(), options, smoothing_scales(site.view(), alpha));
+}
+
+TEST(Smoothquant, ErrorOverAlphaHasOneValleyAndIsFarBelowNone) {
+  const SyntheticSite site = outlier_site();
+  const SmoothingOptions options;
+  const std::vector<float> ones(kColumns, 1.0f);
+  const double none = smoothed_error(site.view(), options, ones);
+  EXPECT_LT(error_at_alpha(site, options, 0.5), 0.35 * none);
+  std::vector<double> errors;
+  for (int i = 0; i <= 10; ++i) errors.push_back(error_at_alpha(site, options, 0.1 * i));
+  const auto lowest = std::min_element(errors.begin(), errors.end()) - errors.begin();
+  EXPECT_GT(lowest, 2);
+  EXPECT_LT(lowest, 9);
+  EXPECT_GT(errors.front(), 2 * errors[static_cast<std::size_t>(lowest)]);
+  EXPECT_GT(errors.back(), 2 * errors[static_cast<std::size_t>(lowest)]);
+}
+
+// The simulated site once more, token by token in double.
+TEST(Smoothquant, ErrorIsThatOfTheRoundedSite) {
+  const SyntheticSite site = outlier_site();
+  const auto s = smoothing_scales(site.view(), 0.6);
+  const auto& x = site.statistics.samples;
+  double error = 0, energy = 0;
+  for (const auto& weight : site.weights) {
+    for (std::size_t n = 0; n < weight.size(); n += kColumns) {
+      double largest_w = 0;
+      for (std::size_t k = 0; k < kColumns; ++k) {
+        largest_w = std::max(largest_w, std::fabs(static_cast<double>(weight[n + k] * s[k])));
+      }
+      for (std::size_t t = 0; t < x.size(); t += kColumns) {
+        double largest_x = 0, y = 0, q = 0;
+        for (std::size_t k = 0; k < kColumns; ++k) {
+          largest_x = std::max(largest_x, std::fabs(static_cast<double>(x[t + k] / s[k])));
+        }
+        for (std::size_t k = 0; k < kColumns; ++k) {
+          const double xs = largest_x / 127, ws = largest_w / 127;
+          const double xq = std::nearbyint(static_cast<double>(x[t + k] / s[k]) / xs) * xs;
+          const double wq = std::nearbyint(static_cast<double>(weight[n + k] * s[k]) / ws) * ws;
+          y += static_cast<double>(x[t + k]) * static_cast<double>(weight[n + k]);
+          q += xq * wq;
+        }
+        error += (y - q) * (y - q);
+        energy += y * y;
+      }
+    }
+  }
+  ThreadPool pool(3);
+  EXPECT_NEAR(smoothed_error(site.view(&pool), {}, s), error / energy, 1e-3 * error / energy);
+}
+
+TEST(Smoothquant, SearchTakesTheLeastAndIsNeverWorseThanNothing) {
+  const SyntheticSite site = outlier_site();
+  for (const SmoothingPreset& preset : smoothing_presets()) {
+    SmoothingOptions options;
+    options.weight = preset.weight;
+    options.act = preset.act;
+    const SmoothingChoice choice = search_smoothing(site.view(), options);
+    ASSERT_TRUE(choice.alpha.has_value()) << preset.name;
+    EXPECT_LT(choice.error, choice.plain_error) << preset.name;
+    EXPECT_EQ(choice.scales, smoothing_scales(site.view(), *choice.alpha));
+    for (const double alpha : options.alphas) {
+      EXPECT_LE(choice.error, error_at_alpha(site, options, alpha)) << preset.name;
+    }
+  }
+}
+
+TEST(Smoothquant, NothingIsMovedWhereThatWouldHurt) {
+  // Weights that are their inputs' mirror: any move makes one of them rougher. Inputs all alike.
+  const auto x = std::vector<float>(32 * kColumns, 1.0f);
+  auto weight = normals(53, 32 * kColumns);
+  const SyntheticSite site = synthetic_site({weight}, x, kColumns);
+  SmoothingOptions options;
+  options.act = ActKind::none;  // only weights are rounded: small scales for all are as good as 1
+  const SmoothingChoice choice = search_smoothing(site.view(), options);
+  EXPECT_LE(choice.error, choice.plain_error);
+  if (!choice.alpha) {
+    EXPECT_EQ(choice.scales, std::vector<float>(kColumns, 1.0f));
+  }
+  // Inputs and weights that int8 holds exactly: nothing is better than no error at all.
+  std::vector<float> grid(32 * kColumns);
+  for (std::size_t i = 0; i < grid.size(); ++i) {
+    grid[i] = i % kColumns == 0 ? 127.0f : static_cast<float>(static_cast<int>(i * 37 % 200) - 100);
+  }
+  const SyntheticSite exact = synthetic_site({grid}, grid, kColumns);
+  const SmoothingChoice none = search_smoothing(exact.view(), {});
+  EXPECT_FALSE(none.alpha.has_value());
+  EXPECT_EQ(none.scales, std::vector<float>(kColumns, 1.0f));
+  EXPECT_LT(none.error, 1e-9);
+}
+
+TEST(Smoothquant, OrderOfTokensDoesNotMatter) {
+  const auto x = inputs_with_outliers(54, 64);
+  std::vector<float> turned;
+  for (std::int64_t t = 63; t >= 0; --t) {
+    turned.insert(turned.end(), x.begin() + t * kColumns, x.begin() + (t + 1) * kColumns);
+  }
+  const auto weight = normals(55, 32 * kColumns);
+  const auto one = search_smoothing(synthetic_site({weight}, x, kColumns).view(), {});
+  const auto other = search_smoothing(synthetic_site({weight}, turned, kColumns).view(), {});
+  EXPECT_EQ(one.alpha, other.alpha);
+  EXPECT_EQ(one.scales, other.scales);
+}
+
+TEST(Smoothquant, TheSameForAnyNumberOfThreads) {
+  const SyntheticSite site = outlier_site();
+  ThreadPool pool(4);
+  const auto alone = search_smoothing(site.view(), {});
+  const auto together = search_smoothing(site.view(&pool), {});
+  EXPECT_EQ(alone.scales, together.scales);
+  EXPECT_EQ(alone.error, together.error);
+}
+
+TEST(Smoothquant, NeedsSampledTokens) {
+  SyntheticSite site = outlier_site();
+  site.statistics.samples.clear();
+  EXPECT_THROW(search_smoothing(site.view(), {}), Error);
+}
+
+double static_error(const std::vector<float>& x, double c) {
+  double total = 0;
+  for (const float value : x) {
+    const double code =
+        std::clamp(std::nearbyint(static_cast<double>(value) * 127 / c), -127.0, 127.0);
+    total += std::pow(static_cast<double>(value) - code * c / 127, 2);
+  }
+  return total;
+}
+
+TEST(StaticActScale, ClipsOnlyWhereThatHelps) {
+  // Values without outliers: nearly all of the range is worth its step.
+  auto x = normals(56, 400000);
+  EXPECT_GT(static_act_scale(x) * 127, 3.0f);
+  // One value far out: its own error is less than what all others would pay for its range.
+  x[77] = 60;
+  const float clipped = static_act_scale(x) * 127;
+  EXPECT_LT(clipped, 4.0f);
+  EXPECT_LT(static_error(x, static_cast<double>(clipped)), static_error(x, 60.0));
+  // Where there are few others, they pay.
+  x.resize(4000);
+  EXPECT_EQ(static_act_scale(x), 60.0f / 127);
+  EXPECT_EQ(static_act_scale(std::vector<float>(10)), 1.0f);
+}
+
+}  // namespace
+}  // namespace leq

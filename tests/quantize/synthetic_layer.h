@@ -1,0 +1,104 @@
+// A linear layer with correlated inputs from a fixed seed: X of rank K/4 plus 0.3 noise, six
+// channels eight times as large, for tests of methods that look at inputs.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "base/random.h"
+#include "quantize/method.h"
+
+namespace leq {
+
+struct SyntheticLayer {
+  std::int64_t rows = 0;     // N
+  std::int64_t columns = 0;  // K
+  std::vector<float> weight;
+  InputStatistics statistics;    // of the calibration tokens
+  std::vector<double> held_out;  // X^T X of as many other tokens
+};
+
+// X [T][K] of the generator; `stream` picks other tokens of the same distribution.
+inline std::vector<float> synthetic_inputs(std::int64_t tokens, std::int64_t columns,
+                                           std::uint64_t stream) {
+  const std::int64_t rank = columns < 4 ? 1 : columns / 4;
+  Random mixing(1), draws(stream);
+  std::vector<float> mix(static_cast<std::size_t>(rank * columns));
+  for (float& value : mix) value = mixing.normal() / std::sqrt(static_cast<float>(rank));
+  std::vector<float> x, hidden(static_cast<std::size_t>(rank));
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    for (float& value : hidden) value = draws.normal();
+    for (std::int64_t k = 0; k < columns; ++k) {
+      float sum = 0.3f * draws.normal();
+      for (std::int64_t r = 0; r < rank; ++r)
+        sum += hidden[static_cast<std::size_t>(r)] * mix[static_cast<std::size_t>(r * columns + k)];
+      const bool large = k % (columns / 6 + 1) == columns / 12;
+      x.push_back(large ? 8 * sum : sum);
+    }
+  }
+  return x;
+}
+
+// X^T X by the definition, in double.
+inline std::vector<double> second_moments(const std::vector<float>& x, std::int64_t columns) {
+  std::vector<double> h(static_cast<std::size_t>(columns * columns));
+  for (std::size_t t = 0; t < x.size(); t += static_cast<std::size_t>(columns)) {
+    for (std::int64_t i = 0; i < columns; ++i) {
+      const auto left = static_cast<double>(x[t + static_cast<std::size_t>(i)]);
+      double* to = h.data() + i * columns;
+      for (std::int64_t j = 0; j < columns; ++j)
+        to[j] += left * static_cast<double>(x[t + static_cast<std::size_t>(j)]);
+    }
+  }
+  return h;
+}
+
+inline InputStatistics statistics_of(std::vector<double> hessian, std::int64_t columns,
+                                     std::int64_t tokens) {
+  InputStatistics statistics;
+  statistics.columns = columns;
+  statistics.tokens = tokens;
+  for (std::int64_t k = 0; k < columns; ++k)
+    statistics.square_sum.push_back(hessian[static_cast<std::size_t>(k * columns + k)]);
+  statistics.hessian = std::move(hessian);
+  return statistics;
+}
+
+inline SyntheticLayer synthetic_layer(std::int64_t rows, std::int64_t columns,
+                                      std::int64_t tokens) {
+  SyntheticLayer layer{rows, columns, {}, {}, {}};
+  Random random(3);
+  for (std::int64_t i = 0; i < rows * columns; ++i) layer.weight.push_back(0.05f * random.normal());
+  const std::vector<float> x = synthetic_inputs(tokens, columns, 2);
+  layer.statistics = statistics_of(second_moments(x, columns), columns, tokens);
+  layer.held_out = second_moments(synthetic_inputs(tokens, columns, 4), columns);
+  return layer;
+}
+
+// tr[(W - Q) H (W - Q)^T] by the definition, in double; Q from the codes as a reader computes it.
+inline double proxy_loss(const SyntheticLayer& layer, const ChosenCodes& chosen,
+                         const QuantScheme& scheme, const std::vector<double>& hessian) {
+  const std::int64_t group = scheme.scaling == Scaling::group ? scheme.group : layer.columns;
+  const std::int64_t groups = (layer.columns + group - 1) / group;
+  double loss = 0;
+  std::vector<double> d(static_cast<std::size_t>(layer.columns));
+  for (std::int64_t row = 0; row < layer.rows; ++row) {
+    for (std::int64_t k = 0; k < layer.columns; ++k) {
+      const auto i = static_cast<std::size_t>(row * layer.columns + k);
+      const auto range = static_cast<std::size_t>(row * groups + k / group);
+      const int zero = chosen.zeros.empty() ? 0 : chosen.zeros[range];
+      d[static_cast<std::size_t>(k)] =
+          static_cast<double>(layer.weight[i]) -
+          static_cast<double>(chosen.scales[range]) * (chosen.codes[i] - zero);
+    }
+    for (std::size_t k = 0; k < d.size(); ++k) {
+      double sum = 0;
+      for (std::size_t j = 0; j < d.size(); ++j) sum += hessian[k * d.size() + j] * d[j];
+      loss += d[k] * sum;
+    }
+  }
+  return loss;
+}
+
+}  // namespace leq

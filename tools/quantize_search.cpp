@@ -1,0 +1,155 @@
+#include "quantize_search.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+
+namespace leq {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMaxTextBytes = 1ull << 30;
+
+// The text that KL is measured on.
+std::string search_text(const Options& options, const CheckpointOptions& checkpoint) {
+  if (options.given("search-text")) return read_file(options.text("search-text"), kMaxTextBytes);
+  if (!checkpoint.calibration.text.empty()) return checkpoint.calibration.text;
+  return std::string(built_in_calibration_text());
+}
+
+// Scales that were found for one width cannot serve another.
+void require_shared_folds(const Options& options, const CheckpointOptions& checkpoint) {
+  const bool searched = checkpoint.method == "smoothquant" && !options.given("smooth");
+  const bool asked = options.given("smooth") && options.text("smooth") == "search";
+  require(checkpoint.method != "awq" && !searched && !asked,
+          "--search: folds that depend on the bits (awq, --smooth search) cannot be mixed; use "
+          "--method gptq+ or rtn, or a fixed --smooth 0.5");
+}
+
+// A finished file is used again where the run is resumed.
+void make_file(const fs::path& folder, const fs::path& path, CheckpointOptions options,
+               const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  if (options.resume && fs::exists(path)) return;
+  quantize_checkpoint(folder, path, options, progress);
+}
+
+// Unquantized, and without anything that belongs to quantizing.
+CheckpointOptions base_options(const CheckpointOptions& checkpoint) {
+  CheckpointOptions base;
+  base.type = "f32";
+  base.threads = checkpoint.threads;
+  base.stop = checkpoint.stop;
+  base.resume = checkpoint.resume;
+  return base;
+}
+
+}  // namespace
+
+std::vector<Option> search_flags() {
+  const std::string group = "Search for bits";
+  return {{.name = "search",
+           .kind = OptionKind::text,
+           .value_name = "HOW",
+           .help = "2, 3, 4 or 8 bits for each unit, by measured KL divergence",
+           .group = group,
+           .choices = {"grid", "entropy", "greedy", "sens", "learned"}},
+          {.name = "target-bpw",
+           .kind = OptionKind::real,
+           .value_name = "BITS",
+           .help = "the searched weights take at most so many bits each, scales included",
+           .group = group,
+           .minimum = 2,
+           .maximum = 16},
+          {.name = "target-size",
+           .kind = OptionKind::integer,
+           .value_name = "BYTES",
+           .help = "all tensors take at most so many bytes",
+           .group = group,
+           .minimum = 1},
+          {.name = "search-lambda",
+           .kind = OptionKind::real,
+           .value_name = "NATS",
+           .fallback = "0.05",
+           .help = "without a target: price of the whole 16-bit size",
+           .group = group,
+           .minimum = 0},
+          {.name = "search-evals",
+           .kind = OptionKind::integer,
+           .value_name = "N",
+           .fallback = "96",
+           .help = "measurements of KL",
+           .group = group,
+           .minimum = 5,
+           .maximum = 1000000},
+          {.name = "search-text",
+           .kind = OptionKind::text,
+           .value_name = "FILE",
+           .help = "text to measure on (default: the calibration text); not the one that the "
+                   "model is judged by",
+           .group = group},
+          {.name = "search-log",
+           .kind = OptionKind::text,
+           .value_name = "FILE",
+           .help = "keep the measurements there; a later search of the same model goes on with "
+                   "them",
+           .group = group}};
+}
+
+MixedSearch search_request(const Options& options, const CheckpointOptions& checkpoint) {
+  require(!options.given("type") && !options.given("bits") && !options.given("tensor-type"),
+          "--search chooses the types; leave out --type, --bits and --tensor-type");
+  require_shared_folds(options, checkpoint);
+  MixedSearch request;
+  request.text = search_text(options, checkpoint);
+  request.threads = checkpoint.threads;
+  request.options.strategy = parse_search_strategy(options.text("search"));
+  request.options.lambda = options.real("search-lambda");
+  request.options.evaluations = static_cast<int>(options.integer("search-evals"));
+  request.options.seed = static_cast<std::uint64_t>(options.integer("seed"));
+  if (options.given("search-log")) request.options.log = options.text("search-log");
+  if (options.given("target-bpw")) request.target_bpw = options.real("target-bpw");
+  if (options.given("target-size")) {
+    request.target_size = static_cast<std::uint64_t>(options.integer("target-size"));
+  }
+  return request;
+}
+
+MixedSearchResult quantize_by_search(
+    const fs::path& folder, const fs::path& output, const CheckpointOptions& checkpoint,
+    MixedSearch request, std::int64_t group,
+    const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  fs::path work = output;
+  work += ".search";
+  if (!checkpoint.resume) fs::remove_all(work);
+  fs::create_directories(work);
+  std::int64_t file = 0;
+  const auto share = [&](std::int64_t done, std::int64_t total) {
+    progress(file * total + done, (kChoices + 1) * total);
+  };
+  request.base = work / "f32.leq";
+  request.base_file = work / "base.kl";
+  make_file(folder, request.base, base_options(checkpoint), share);
+  for (std::size_t c = 0; c < kChoices; ++c) {
+    ++file;
+    CheckpointOptions candidate = checkpoint;
+    candidate.type = "int" + std::to_string(kSearchBits[c]);
+    if (c != kEightBits) candidate.type += "-g" + std::to_string(group);
+    request.candidates[c] = work / (candidate.type + ".leq");
+    make_file(folder, request.candidates[c], candidate, share);
+  }
+  if (request.options.log.empty()) request.options.log = work / "log.json";
+  const auto report = request.options.progress;
+  request.options.progress = [&](int done, double best) {
+    require(!checkpoint.stop(), "interrupted; go on with --resume");
+    if (report) report(done, best);
+  };
+  MixedSearchResult result = search_mixed_model(request, output);
+  fs::remove_all(work);
+  return result;
+}
+
+}  // namespace leq
