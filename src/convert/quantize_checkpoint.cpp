@@ -59,20 +59,6 @@ BlockOptions block_options(const CheckpointOptions& options, const ImportedModel
   return blocks;
 }
 
-Json calibration_json(const BlockOptions& blocks) {
-  if (!blocks.load_stats.empty()) {
-    Json files = Json::array();
-    for (const auto& path : blocks.load_stats) files.push_back(path.filename().string());
-    return {{"statistics", std::move(files)}};
-  }
-  const CalibrationData& data = blocks.data;
-  return {{"text", std::filesystem::path(data.source).filename().string()},
-          {"text_sha256", data.text_sha256},
-          {"samples", data.windows.size()},
-          {"length", data.length},
-          {"seed", data.seed}};
-}
-
 Json metadata_of(const ImportedModel& model, const CheckpointOptions& options,
                  const BlockOptions& blocks, const std::filesystem::path& folder,
                  const CheckpointResult& result) {
@@ -94,7 +80,6 @@ Json metadata_of(const ImportedModel& model, const CheckpointOptions& options,
       {"worst_tensor", result.worst_tensor}};
   if (blocks.fold) provenance["fold"] = blocks.fold->name;
   if (blocks.rotation_seed) provenance["rotation_seed"] = *blocks.rotation_seed;
-  if (wants_blocks(model.config, blocks)) provenance["calibration"] = calibration_json(blocks);
   return metadata;
 }
 
@@ -121,7 +106,7 @@ CheckpointResult quantize_checkpoint(
   LeqWriter writer(output);
   BlockOptions blocks = block_options(options, model, output);
   WriteOptions write = {blocks.plan, nullptr, options.threads};
-  std::optional<PartialRun> partial;
+  std::optional<BlocksResult> calibrated;
   if (wants_blocks(model.config, blocks)) {
     if (blocks.load_stats.empty()) {
       blocks.data =
@@ -129,11 +114,11 @@ CheckpointResult quantize_checkpoint(
       if (!blocks.data.note.empty()) options.say("calibration " + blocks.data.note);
     }
     blocks.progress = progress;
-    partial = quantize_blocks(model.config, model.tensors, blocks);
-    write.blocks = &*partial;
+    calibrated = quantize_blocks(model.config, model.tensors, blocks);
+    write.blocks = &calibrated->partial;
   }
   const auto report = [&](std::int64_t done, std::int64_t total) {
-    if (!partial) progress(done, total);
+    if (!calibrated) progress(done, total);
   };
   const QuantizeResult written = write_tensors(writer, model.tensors, write, report);
   for (const NamedBlob& table : tokenizer_tables(model.tokenizer)) {
@@ -146,8 +131,10 @@ CheckpointResult quantize_checkpoint(
       static_cast<double>(written.tensor_bytes) * 8.0 / static_cast<double>(result.parameters);
   result.worst_error = written.worst_error;
   result.worst_tensor = written.worst_tensor;
-  result.file_bytes = writer.finish(metadata_of(model, options, blocks, folder, result));
-  if (partial) partial->remove();
+  Json metadata = metadata_of(model, options, blocks, folder, result);
+  if (calibrated) metadata["provenance"]["calibration"] = calibrated->calibration;
+  result.file_bytes = writer.finish(metadata);
+  if (calibrated) calibrated->partial.remove();
   return result;
 }
 

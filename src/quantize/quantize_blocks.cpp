@@ -95,7 +95,8 @@ class Pipeline {
         backend_(make_backend({"cpu", options.threads})),
         pool_(options.threads),
         needs_(most_needed(config_, options.plan)),
-        specs_(block_specs(config_)) {
+        specs_(block_specs(config_)),
+        weights_(weights_checksum(config, tensors)) {
     for (const TensorInput& tensor : tensors) tensors_[tensor.name] = &tensor;
     loaded_ = !options.load_stats.empty();
     sequential_ = needs_ == Needs::hessian && options.true_sequential && !loaded_ &&
@@ -105,14 +106,15 @@ class Pipeline {
   }
 
   PartialRun run();
+  Json calibration() const;
 
  private:
   using Statistics = std::map<Reader, InputStatistics>;
 
+  StatisticsIdentity identity_of_data() const;
   void open_statistics();
   void plan_memory();
   std::string identity() const;
-  std::string weights_checksum() const;
   void embed();
   void rotate(std::vector<float>& states);
   void pass_finished_block(std::int64_t layer, const PartialRun& partial);
@@ -137,6 +139,7 @@ class Pipeline {
   ThreadPool pool_;
   Needs needs_;
   std::vector<TensorSpec> specs_;  // of one block
+  std::string weights_;            // checksum
   bool loaded_ = false;
   bool sequential_ = false;
   StatisticsWanted once_;  // of the unquantized block
@@ -155,37 +158,14 @@ void Pipeline::step(std::int64_t units) {
           options_.partial.string(), ": give the same command with --resume to go on");
 }
 
-std::string Pipeline::weights_checksum() const {
-  std::vector<float> values;
-  const auto add = [&](const std::string& name) {
-    const TensorInput& tensor = *tensors_.at(name);
-    const std::int64_t rows = std::min(kChecksumRows, tensor.shape[0]);
-    const std::size_t old = values.size();
-    values.resize(old + static_cast<std::size_t>(rows * tensor.shape[1]));
-    tensor.read(0, rows, std::span(values).subspan(old));
-  };
-  for (const char* part : {"q", "o", "down"}) {
-    add(layer_tensor(0, part));
-    add(layer_tensor(config_.layers - 1, part));
-  }
-  return checksum_text(checksum(std::as_bytes(std::span(values))));
-}
-
 // All that the bytes of the blocks depend on.
 std::string Pipeline::identity() const {
   Json json = {{"config", config_to_json(config_)},
-               {"weights", weights_checksum()},
+               {"weights", weights_},
                {"sequential", sequential_},
                {"correct_bias", options_.correct_bias},
                {"fold", options_.fold ? options_.fold->name : ""}};
-  if (loaded_) {
-    for (const StatisticsIdentity& from : reader_->identities()) {
-      json["statistics"].push_back({from.text_sha256, from.samples, from.length, from.seed});
-    }
-  } else {
-    json["statistics"] = {options_.data.text_sha256, options_.data.windows.size(),
-                          options_.data.length, options_.data.seed};
-  }
+  json["statistics"] = calibration();
   for (const TensorSpec& spec : tensor_list(config_)) {
     if (!is_block_linear(spec.role)) continue;
     const TensorPlan plan = options_.plan(spec.name, spec.role);
@@ -200,18 +180,33 @@ std::string Pipeline::identity() const {
   return json.dump();
 }
 
+StatisticsIdentity Pipeline::identity_of_data() const {
+  const CalibrationData& data = options_.data;
+  return {config_,
+          weights_,
+          std::filesystem::path(data.source).filename().string(),
+          data.text_sha256,
+          std::ssize(data.windows),
+          data.length,
+          data.seed,
+          once_.hessian};
+}
+
+Json Pipeline::calibration() const {
+  if (!loaded_) return Json::array({calibration_json(identity_of_data())});
+  Json all = Json::array();
+  for (const StatisticsIdentity& from : reader_->identities())
+    all.push_back(calibration_json(from));
+  return all;
+}
+
 void Pipeline::open_statistics() {
-  const std::string weights = weights_checksum();
   if (loaded_) {
     reader_ =
-        std::make_unique<StatisticsReader>(options_.load_stats, config_, weights, once_.hessian);
+        std::make_unique<StatisticsReader>(options_.load_stats, config_, weights_, once_.hessian);
   }
   if (options_.save_stats.empty()) return;
-  const CalibrationData& data = options_.data;
-  writer_ = std::make_unique<StatisticsWriter>(
-      options_.save_stats,
-      StatisticsIdentity{config_, weights, data.text_sha256, std::ssize(data.windows), data.length,
-                         data.seed, once_.hessian});
+  writer_ = std::make_unique<StatisticsWriter>(options_.save_stats, identity_of_data());
 }
 
 void Pipeline::plan_memory() {
@@ -482,9 +477,28 @@ bool wants_blocks(const ModelConfig& config, const BlockOptions& options) {
          !options.save_stats.empty() || most_needed(config, options.plan) != Needs::nothing;
 }
 
-PartialRun quantize_blocks(const ModelConfig& config, std::span<const TensorInput> tensors,
-                           const BlockOptions& options) {
-  return Pipeline(config, tensors, options).run();
+std::string weights_checksum(const ModelConfig& config, std::span<const TensorInput> tensors) {
+  std::vector<float> values;
+  for (const TensorInput& tensor : tensors) {
+    for (const char* part : {"q", "o", "down"}) {
+      if (tensor.name != layer_tensor(0, part) &&
+          tensor.name != layer_tensor(config.layers - 1, part)) {
+        continue;
+      }
+      const std::int64_t rows = std::min(kChecksumRows, tensor.shape[0]);
+      const std::size_t old = values.size();
+      values.resize(old + static_cast<std::size_t>(rows * tensor.shape[1]));
+      tensor.read(0, rows, std::span(values).subspan(old));
+    }
+  }
+  return checksum_text(checksum(std::as_bytes(std::span(values))));
+}
+
+BlocksResult quantize_blocks(const ModelConfig& config, std::span<const TensorInput> tensors,
+                             const BlockOptions& options) {
+  Pipeline pipeline(config, tensors, options);
+  PartialRun partial = pipeline.run();
+  return {std::move(partial), pipeline.calibration()};
 }
 
 }  // namespace leq

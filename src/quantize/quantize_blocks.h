@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -71,9 +72,17 @@ ModelConfig written_config(const ModelConfig& config, const BlockOptions& option
 // Whether the blocks are to be rotated or want statistics; without, write_tensors does.
 bool wants_blocks(const ModelConfig& config, const BlockOptions& options);
 
+struct BlocksResult {
+  PartialRun partial;
+  nlohmann::json calibration;  // [{"text", "text_sha256", "samples", "length", "seed"}, ...]
+};
+
+// Of a few rows of the first and the last block: tells checkpoints of one shape apart.
+std::string weights_checksum(const ModelConfig& config, std::span<const TensorInput> tensors);
+
 // All blocks of `config`, whose tensors are among `tensors`, into the partial run returned. Throws
 // Error, and leaves the finished blocks for --resume.
-PartialRun quantize_blocks(const ModelConfig& config, std::span<const TensorInput> tensors,
-                           const BlockOptions& options);
+BlocksResult quantize_blocks(const ModelConfig& config, std::span<const TensorInput> tensors,
+                             const BlockOptions& options);
 
 }  // namespace leq

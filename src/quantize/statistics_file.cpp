@@ -36,7 +36,7 @@ struct RecordHeader {
   std::uint64_t columns, tokens, samples;
   std::uint64_t hessian;  // 0 or 1
   std::uint64_t bytes;    // behind the header
-  std::uint64_t xxh3;     // of those bytes
+  std::uint64_t xxh3;     // of header (0 here) and those bytes
 };
 
 std::uint64_t hash(std::span<const std::byte> bytes) {
@@ -57,6 +57,23 @@ void each_array(Statistics& statistics, const Visit& visit) {
   visit(std::span(statistics.hessian));
 }
 
+// Of a record: its header with no checksum in it, then the bytes behind it.
+class RecordHash {
+ public:
+  explicit RecordHash(RecordHeader header) : state_(XXH3_createState(), XXH3_freeState) {
+    header.xxh3 = 0;
+    XXH3_64bits_reset(state_.get());
+    add(std::as_bytes(std::span(&header, 1)));
+  }
+  void add(std::span<const std::byte> bytes) {
+    XXH3_64bits_update(state_.get(), bytes.data(), bytes.size());
+  }
+  std::uint64_t value() const { return XXH3_64bits_digest(state_.get()); }
+
+ private:
+  std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state_;
+};
+
 std::uint64_t record_bytes(const RecordHeader& header) {
   return header.columns * (4 + 3 * 8) + 8 + std::uint64_t{kHistogramBins} * 8 +
          header.samples * header.columns * 4 + header.hessian * header.columns * header.columns * 8;
@@ -65,6 +82,7 @@ std::uint64_t record_bytes(const RecordHeader& header) {
 Json identity_json(const StatisticsIdentity& identity) {
   return {{"config", config_to_json(identity.config)},
           {"weights", identity.weights},
+          {"text", identity.text},
           {"text_sha256", identity.text_sha256},
           {"samples", identity.samples},
           {"length", identity.length},
@@ -78,6 +96,7 @@ StatisticsIdentity identity_from(std::span<const std::byte> bytes, const std::st
   require(json.is_object() && json.contains("config"), source, ": the identity has no \"config\"");
   identity.config = config_from_json(json["config"], source);
   identity.weights = json_get<std::string>(json, "weights", source);
+  identity.text = json_get<std::string>(json, "text", source);
   identity.text_sha256 = json_get<std::string>(json, "text_sha256", source);
   identity.samples = json_get<std::int64_t>(json, "samples", source);
   identity.length = json_get<std::int64_t>(json, "length", source);
@@ -102,6 +121,14 @@ void check_values(const InputStatistics& statistics, const std::string& where) {
 
 }  // namespace
 
+Json calibration_json(const StatisticsIdentity& identity) {
+  return {{"text", identity.text},
+          {"text_sha256", identity.text_sha256},
+          {"samples", identity.samples},
+          {"length", identity.length},
+          {"seed", identity.seed}};
+}
+
 std::string input_name(std::int64_t layer, Reader reader) {
   return layer_tensor(layer, kReaderNames.at(static_cast<std::size_t>(reader)));
 }
@@ -123,16 +150,14 @@ void StatisticsWriter::add(std::int64_t layer, Reader reader, const InputStatist
   header.samples = static_cast<std::uint64_t>(statistics.sample_tokens());
   header.hessian = statistics.hessian.empty() ? 0 : 1;
   header.bytes = record_bytes(header);
-  XXH3_state_t* const state = XXH3_createState();
-  XXH3_64bits_reset(state);
+  RecordHash sum(header);
   const std::uint64_t start = file_.size();
   file_.append(std::as_bytes(std::span(&header, 1)));
   each_array(statistics, [&](auto values) {
-    XXH3_64bits_update(state, values.data(), values.size_bytes());
+    sum.add(std::as_bytes(values));
     file_.append(std::as_bytes(values));
   });
-  header.xxh3 = XXH3_64bits_digest(state);
-  XXH3_freeState(state);
+  header.xxh3 = sum.value();
   file_.overwrite(start, std::as_bytes(std::span(&header, 1)));
   ++records_;
 }
@@ -201,7 +226,9 @@ InputStatistics StatisticsReader::File::read(std::int64_t layer, Reader reader) 
   std::memcpy(&header, map.bytes().data() + found->second, sizeof header);
   auto bytes =
       map.bytes().subspan(found->second + sizeof header, static_cast<std::size_t>(header.bytes));
-  require(hash(bytes) == header.xxh3, where, ": the checksum differs; save the statistics again");
+  RecordHash sum(header);
+  sum.add(bytes);
+  require(sum.value() == header.xxh3, where, ": the checksum differs; save the statistics again");
   InputStatistics statistics;
   const auto columns = static_cast<std::size_t>(header.columns);
   statistics.columns = static_cast<std::int64_t>(header.columns);

@@ -32,13 +32,17 @@ inline constexpr std::array<Reader, 4> kBlockReaders = {Reader::qkv, Reader::o, 
 // What statistics belong to.
 struct StatisticsIdentity {
   ModelConfig config;
-  std::string weights;      // checksum of some of the model's weights
-  std::string text_sha256;  // of the calibration text
+  std::string weights;  // checksum of some of the model's weights
+  std::string text;     // name of the calibration text
+  std::string text_sha256;
   std::int64_t samples = 0;
   std::int64_t length = 0;
   std::uint64_t seed = 0;
   bool hessian = false;
 };
+
+// {"text", "text_sha256", "samples", "length", "seed"}: what a file says of its calibration.
+nlohmann::json calibration_json(const StatisticsIdentity& identity);
 
 // Writes record by record; the file appears complete or not at all.
 class StatisticsWriter {

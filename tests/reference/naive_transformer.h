@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <numbers>
 #include <string>
@@ -40,6 +41,9 @@ class NaiveTransformer {
   const std::map<std::string, std::vector<double>>& input_absmax() const { return absmax_; }
 
   using Matrix = std::vector<std::vector<double>>;
+
+  // Called with every row that the linears of a block read: "layers.0.qkv", "o", "gate_up", "down".
+  std::function<void(const std::string& input, const std::vector<double>& row)> on_input;
 
   // Logits of every position of one sequence.
   Matrix forward(const std::vector<std::int32_t>& ids) const {
@@ -172,6 +176,7 @@ class NaiveTransformer {
     Matrix q, k, v;
     for (std::size_t t = 0; t < x.size(); ++t) {
       const auto h = norm(x[t], at + "attention_norm");
+      if (on_input) on_input(at + "qkv", h);
       q.push_back(linear(h, at + "q", c_.heads * d));
       k.push_back(linear(h, at + "k", c_.kv_heads * d));
       v.push_back(linear(h, at + "v", c_.kv_heads * d));
@@ -183,11 +188,13 @@ class NaiveTransformer {
     for (std::size_t t = 0; t < x.size(); ++t) {
       std::vector<double> mixed(static_cast<std::size_t>(c_.heads * d));
       for (std::int64_t h = 0; h < c_.heads; ++h) attend(l, t, h, q, k, v, mixed);
+      if (on_input) on_input(at + "o", mixed);
       const auto y = linear(mixed, at + "o", c_.width);
       for (std::size_t i = 0; i < y.size(); ++i) x[t][i] += y[i];
     }
     for (auto& state : x) {
       const auto h = norm(state, at + "mlp_norm");
+      if (on_input) on_input(at + "gate_up", h);
       auto up = linear(h, at + "up", c_.hidden);
       if (c_.gated) {
         const auto gate = linear(h, at + "gate", c_.hidden);
@@ -202,6 +209,7 @@ class NaiveTransformer {
       for (std::size_t i = 0; divided != tensors_.end() && i < up.size(); ++i) {
         up[i] *= divided->second[i];
       }
+      if (on_input) on_input(at + "down", up);
       const auto y = linear(up, at + "down", c_.width);
       for (std::size_t i = 0; i < y.size(); ++i) state[i] += y[i];
     }

@@ -1,0 +1,355 @@
+// Calibration: statistics against a naive double loop, and runs that must give the same bytes.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "convert/hf_import.h"
+#include "convert/quantize_checkpoint.h"
+#include "platform/make_backend.h"
+#include "quantize/calibration_memory.h"
+#include "quantize/statistics_file.h"
+#include "reference/naive_transformer.h"
+#include "reference/random_checkpoint.h"
+#include "temporary_folder.h"
+
+namespace leq {
+namespace {
+
+// f32 through two layers against double, relative to the largest number of its kind.
+constexpr double kTolerance = 1e-4;
+
+struct Family {
+  std::string name;
+  Json config;
+  test::RandomCheckpoint::Extras extras;
+};
+
+Json llama_config(const std::string& type, const std::string& architecture) {
+  return {{"model_type", type},
+          {"architectures", {architecture}},
+          {"hidden_size", 96},
+          {"intermediate_size", 200},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", 6},
+          {"num_key_value_heads", 2},
+          {"vocab_size", 131},
+          {"max_position_embeddings", 64},
+          {"rms_norm_eps", 1e-5},
+          {"hidden_act", "silu"}};
+}
+
+std::vector<Family> families() {
+  std::vector<Family> all;
+  all.push_back({"llama", llama_config("llama", "LlamaForCausalLM"), {}});
+  all.push_back({"mistral", llama_config("mistral", "MistralForCausalLM"), {}});
+  all.back().config["sliding_window"] = 7;
+  all.push_back({"qwen2", llama_config("qwen2", "Qwen2ForCausalLM"), {.qkv_bias = true}});
+  all.push_back({"qwen3", llama_config("qwen3", "Qwen3ForCausalLM"), {.qk_norm = true}});
+  all.back().config["head_dim"] = 32;
+  all.push_back({"gpt2",
+                 {{"model_type", "gpt2"},
+                  {"n_embd", 60},
+                  {"n_layer", 2},
+                  {"n_head", 3},
+                  {"n_positions", 48},
+                  {"vocab_size", 131},
+                  {"layer_norm_epsilon", 1e-5},
+                  {"activation_function", "gelu_new"}},
+                 {}});
+  return all;
+}
+
+std::filesystem::path make_checkpoint(const Family& family, const std::filesystem::path& folder) {
+  test::RandomCheckpoint checkpoint(folder);
+  if (family.name == "gpt2") {
+    checkpoint.add_gpt2(family.config, "");
+  } else {
+    checkpoint.add_llama(family.config, family.extras);
+  }
+  return checkpoint.write(family.config);
+}
+
+// Letters that the checkpoints' tokenizer has ids for.
+std::string letters(std::size_t count, std::uint64_t seed) {
+  Random random(seed);
+  std::string text;
+  while (text.size() < count) text += static_cast<char>('a' + random.below(26));
+  return text;
+}
+
+CheckpointOptions small_run(const std::string& method, const std::string& type) {
+  CheckpointOptions options;
+  options.method = method;
+  options.type = type;
+  options.threads = 1;
+  options.calibration = {letters(300, 5), "letters", 6, 32, 9};
+  return options;
+}
+
+std::string run_bytes(const std::filesystem::path& folder, const std::filesystem::path& output,
+                      const CheckpointOptions& options) {
+  quantize_checkpoint(folder, output, options, [](auto, auto) {});
+  std::ifstream file(output, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Sums in double over the rows that the naive transformer sees.
+struct NaiveSums {
+  std::vector<double> absmax, abs_sum, sum, product;  // [K], product [K][K]
+  std::int64_t tokens = 0;
+
+  void add(const std::vector<double>& row) {
+    const std::size_t k = row.size();
+    absmax.resize(k);
+    abs_sum.resize(k);
+    sum.resize(k);
+    product.resize(k * k);
+    for (std::size_t i = 0; i < k; ++i) {
+      absmax[i] = std::max(absmax[i], std::abs(row[i]));
+      abs_sum[i] += std::abs(row[i]);
+      sum[i] += row[i];
+      for (std::size_t j = 0; j < k; ++j) product[i * k + j] += row[i] * row[j];
+    }
+    ++tokens;
+  }
+};
+
+template <class Found>
+void expect_near(const std::vector<Found>& found, const std::vector<double>& want,
+                 const std::string& what) {
+  ASSERT_EQ(found.size(), want.size()) << what;
+  double largest = 0, worst = 0;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    largest = std::max(largest, std::abs(want[i]));
+    worst = std::max(worst, std::abs(want[i] - static_cast<double>(found[i])));
+  }
+  EXPECT_GT(largest, 0) << what;
+  EXPECT_LT(worst, kTolerance * largest) << what;
+}
+
+TEST(Calibration, StatisticsEqualANaiveLoopInAllFamilies) {
+  for (const Family& family : families()) {
+    SCOPED_TRACE(family.name);
+    const test::TemporaryFolder folder;
+    const auto source = make_checkpoint(family, folder.path() / "hf");
+    CheckpointOptions options = small_run("gptq", "int4-g32");
+    options.save_stats = folder.path() / "stats";
+    run_bytes(source, folder.path() / "model.leq", options);
+
+    const ImportedModel model = import_hf(source);
+    const CalibrationData data =
+        calibration_data(options.calibration, Tokenizer(model.tokenizer), model.config.context);
+    std::map<std::string, NaiveSums> naive;
+    test::NaiveTransformer reference(model);
+    reference.on_input = [&](const std::string& input, const std::vector<double>& row) {
+      naive[input].add(row);
+    };
+    for (const auto& window : data.windows) reference.forward(window);
+
+    const std::filesystem::path paths[] = {options.save_stats};
+    const StatisticsReader reader(paths, model.config,
+                                  weights_checksum(model.config, model.tensors), true);
+    for (std::int64_t layer = 0; layer < model.config.layers; ++layer) {
+      for (const Reader which : kBlockReaders) {
+        const std::string name = input_name(layer, which);
+        const InputStatistics found = reader.read(layer, which);
+        const NaiveSums& want = naive.at(name);
+        EXPECT_EQ(found.tokens, want.tokens);
+        expect_near(found.absmax, want.absmax, name + " absmax");
+        expect_near(found.abs_sum, want.abs_sum, name + " abs_sum");
+        expect_near(found.sum, want.sum, name + " sum");
+        expect_near(found.hessian, want.product, name + " X^T X");
+        for (std::int64_t k = 0; k < found.columns; ++k) {
+          const auto i = static_cast<std::size_t>(k);
+          const double diagonal = want.product[i * want.sum.size() + i];
+          EXPECT_NEAR(found.square_sum[i], diagonal, 1e-3 * diagonal + 1e-9) << name;
+        }
+      }
+    }
+  }
+}
+
+TEST(Calibration, AnyNumberOfThreadsGivesTheSameFile) {
+  const Family family = families()[0];
+  const test::TemporaryFolder folder;
+  const auto source = make_checkpoint(family, folder.path() / "hf");
+  for (const auto& [method, type] : {std::pair{"gptq", "int4-g32"},
+                                     {"gptq+", "int3-g64"},
+                                     {"smoothquant", "int8"},
+                                     {"awq", "uint4-g64"}}) {
+    CheckpointOptions options = small_run(method, type);
+    const std::string one = run_bytes(source, folder.path() / "1.leq", options);
+    for (const int threads : {2, 4}) {
+      options.threads = threads;
+      EXPECT_EQ(run_bytes(source, folder.path() / "n.leq", options), one) << method << threads;
+    }
+  }
+}
+
+TEST(Calibration, SavedStatisticsGiveTheSameFile) {
+  const test::TemporaryFolder folder;
+  const auto source = make_checkpoint(families()[2], folder.path() / "hf");
+  for (const auto& [method, type] :
+       {std::pair{"gptq", "int4-g32"}, {"smoothquant", "int8"}, {"rtn", "int4-g64"}}) {
+    CheckpointOptions options = small_run(method, type);
+    options.save_stats = folder.path() / "stats";
+    const std::string one = run_bytes(source, folder.path() / "1.leq", options);
+    options.save_stats.clear();
+    options.load_stats = {folder.path() / "stats"};
+    EXPECT_EQ(run_bytes(source, folder.path() / "2.leq", options), one) << method;
+  }
+}
+
+TEST(Calibration, OrderOfStatisticsFilesDoesNotMatter) {
+  const test::TemporaryFolder folder;
+  const auto source = make_checkpoint(families()[0], folder.path() / "hf");
+  CheckpointOptions options = small_run("rtn", "int4-g32");
+  for (const char* name : {"a", "b"}) {
+    options.calibration.text = letters(200, static_cast<std::uint64_t>(name[0]));
+    options.save_stats = folder.path() / name;
+    run_bytes(source, folder.path() / "x.leq", options);
+  }
+  options.save_stats.clear();
+  options.load_stats = {folder.path() / "a", folder.path() / "b"};
+  const std::string one = run_bytes(source, folder.path() / "1.leq", options);
+  options.load_stats = {folder.path() / "b", folder.path() / "a"};
+  EXPECT_EQ(run_bytes(source, folder.path() / "2.leq", options), one);
+  options.load_stats = {folder.path() / "a"};
+  EXPECT_NE(run_bytes(source, folder.path() / "3.leq", options), one);
+  options.load_stats = {folder.path() / "a", folder.path() / "a"};
+  EXPECT_THROW(run_bytes(source, folder.path() / "4.leq", options), Error);
+}
+
+TEST(Calibration, AnInterruptedRunResumesToTheSameFile) {
+  const test::TemporaryFolder folder;
+  const auto source = make_checkpoint(families()[4], folder.path() / "hf");
+  const auto output = folder.path() / "model.leq";
+  for (const char* method : {"gptq", "smoothquant"}) {
+    CheckpointOptions options = small_run(method, "int8");
+    const std::string whole = run_bytes(source, output, options);
+    std::filesystem::remove(output);
+    CheckpointOptions stopped = options;
+    const auto one_block = [&] {
+      return std::filesystem::exists(output.string() + ".partial/block-00000.leq");
+    };
+    stopped.stop = one_block;
+    EXPECT_THROW(run_bytes(source, output, stopped), Error) << method;
+    EXPECT_TRUE(one_block());
+    EXPECT_FALSE(std::filesystem::exists(output));
+    options.resume = true;
+    CheckpointOptions other = options;
+    other.calibration.seed = 10;
+    EXPECT_THROW(run_bytes(source, output, other), Error) << method;
+    bool resumed = false;
+    options.say = [&](const std::string& line) { resumed |= line.starts_with("resume"); };
+    EXPECT_EQ(run_bytes(source, output, options), whole) << method;
+    EXPECT_TRUE(resumed);
+    EXPECT_FALSE(std::filesystem::exists(output.string() + ".partial"));
+  }
+}
+
+TEST(Calibration, KeepsToTheMemoryAllowed) {
+  const test::TemporaryFolder folder;
+  const auto source = make_checkpoint(families()[0], folder.path() / "hf");
+  CheckpointOptions options = small_run("gptq", "int4-g32");
+  options.calibration.samples = 200;
+  const std::string free = run_bytes(source, folder.path() / "1.leq", options);
+  options.max_ram = 1 << 20;
+  EXPECT_THROW(run_bytes(source, folder.path() / "2.leq", options), Error);
+
+  // Just below what everything in memory takes: the hidden states go to disk, the file is the same.
+  const ImportedModel model = import_hf(source);
+  const auto backend = make_backend({"cpu", 1});
+  const CalibrationShape shape = {.windows = 200,
+                                  .length = 32,
+                                  .together = false,
+                                  .hessian_of_one = true,
+                                  .sample_tokens = 512};
+  options.max_ram = plan_calibration(model.config, shape, *backend, 0).total() - 1;
+  bool on_disk = false;
+  options.say = [&](const std::string& line) {
+    on_disk |= line.find("on disk") != std::string::npos;
+  };
+  EXPECT_EQ(run_bytes(source, folder.path() / "3.leq", options), free);
+  EXPECT_TRUE(on_disk);
+}
+
+TEST(Calibration, A7BShapeFitsIn8GB) {
+  ModelConfig config;
+  config.layers = 32;
+  config.width = 4096;
+  config.heads = config.kv_heads = 32;
+  config.head_dim = 128;
+  config.hidden = 11008;
+  config.vocab = 32000;
+  config.context = 4096;
+  const auto backend = make_backend({"cpu", 2});
+  const std::uint64_t limit = 8ull << 30;
+  const CalibrationMemory gptq = plan_calibration(config,
+                                                  {.windows = 128,
+                                                   .length = 2048,
+                                                   .together = false,
+                                                   .hessian_of_one = true,
+                                                   .sample_tokens = 512},
+                                                  *backend, limit);
+  EXPECT_LE(gptq.total(), limit);
+  EXPECT_EQ(gptq.hidden + gptq.hidden_on_disk, 128ull * 2048 * 4096 * 4);
+  EXPECT_NO_THROW(plan_calibration(
+      config, {.windows = 128, .length = 512, .hessian_together = true, .sample_tokens = 512},
+      *backend, limit));
+}
+
+TEST(StatisticsFile, RefusesEveryDamage) {
+  const test::TemporaryFolder folder;
+  const auto source = make_checkpoint(families()[0], folder.path() / "hf");
+  CheckpointOptions options = small_run("rtn", "int4-g32");
+  options.save_stats = folder.path() / "stats";
+  run_bytes(source, folder.path() / "x.leq", options);
+  std::ifstream file(options.save_stats, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  const ImportedModel model = import_hf(source);
+  const std::string weights = weights_checksum(model.config, model.tensors);
+  const auto damaged = folder.path() / "damaged";
+  const std::filesystem::path paths[] = {damaged};
+  const auto read_all = [&](const std::string& content) {
+    std::ofstream(damaged, std::ios::binary) << content;
+    const StatisticsReader reader(paths, model.config, weights, false);
+    for (std::int64_t layer = 0; layer < model.config.layers; ++layer) {
+      for (const Reader which : kBlockReaders) reader.read(layer, which);
+    }
+  };
+  EXPECT_NO_THROW(read_all(bytes));
+  Random random(3);
+  for (int i = 0; i < 60; ++i) {
+    const std::size_t at = random.below(static_cast<std::uint32_t>(bytes.size()));
+    EXPECT_THROW(read_all(bytes.substr(0, at)), Error) << "cut at " << at;
+    std::string changed = bytes;
+    changed[at] = static_cast<char>(changed[at] ^ 0x20);
+    if (at >= 40 && at < 64) continue;  // reserved
+    EXPECT_THROW(read_all(changed), Error) << "changed at " << at;
+  }
+  EXPECT_THROW(StatisticsReader({paths, 1}, model.config, "other", false), Error);
+}
+
+TEST(CalibrationData, ShortTextsGiveSmallerWindows) {
+  const test::TemporaryFolder folder;
+  const ImportedModel model = import_hf(make_checkpoint(families()[0], folder.path() / "hf"));
+  const Tokenizer tokenizer(model.tokenizer);
+  const CalibrationData whole = calibration_data({letters(300, 1), "l", 5, 32, 1}, tokenizer, 64);
+  EXPECT_EQ(std::ssize(whole.windows), 5);
+  EXPECT_TRUE(whole.note.empty());
+  for (const auto& window : whole.windows) EXPECT_EQ(std::ssize(window), 32);
+  const CalibrationData again = calibration_data({letters(300, 1), "l", 5, 32, 1}, tokenizer, 64);
+  EXPECT_EQ(whole.windows, again.windows);
+  const CalibrationData other = calibration_data({letters(300, 1), "l", 5, 32, 2}, tokenizer, 64);
+  EXPECT_NE(whole.windows, other.windows);
+  const CalibrationData cut = calibration_data({letters(20, 1), "l", 5, 32, 1}, tokenizer, 64);
+  EXPECT_EQ(cut.length, 20);
+  EXPECT_EQ(std::ssize(cut.windows), 1);
+  EXPECT_FALSE(cut.note.empty());
+  EXPECT_THROW(calibration_data({letters(10, 1), "l", 5, 32, 1}, tokenizer, 64), Error);
+}
+
+}  // namespace
+}  // namespace leq
