@@ -144,7 +144,7 @@ int complete(const Run& run, const std::string& prompt) {
   RunTotals totals;
   totals.add(reply);
   note(totals.line());
-  for (const auto& line : online_lines(*run.engine.session)) note(line);
+  for (const auto& line : online_lines(*run.setup.session)) note(line);
   return reply.stopped == StopReason::interrupted ? kInterruptedStatus : 0;
 }
 
@@ -167,7 +167,7 @@ int chat(const Run& run, const ChatTemplate& format, std::optional<std::string> 
                  .template_name = std::string(format.name())});
   loop.run();
   note(totals.line());
-  for (const auto& line : online_lines(*run.engine.session)) note(line);
+  for (const auto& line : online_lines(*run.setup.session)) note(line);
   return 0;
 }
 
