@@ -24,8 +24,8 @@ enum class ActKind : std::uint8_t {
   none,    // f32 inputs
   row,     // int8, one scale per row (token)
   g128,    // int8, one scale per row and 128 columns
-  tensor,  // int8, one scale for all rows, fixed by calibration
-  online,  // int8, one scale for all rows, following what was seen
+  tensor,  // int8, one scale for all rows, stored in the file
+  online,  // int8, one scale for all rows, which follows the inputs from step to step
 };
 std::string_view act_name(ActKind act);  // "none", "row", "g128"
 std::optional<ActKind> parse_act(std::string_view name);
