@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/half.h"
+#include "quantize/dense.h"
 #include "quantize/fit.h"
 #include "quantize/method_table.h"
 
@@ -16,6 +17,7 @@ namespace {
 
 constexpr std::int64_t kBlock = 128;  // columns that share their eight numbers
 constexpr std::int64_t kNumbers = 8;
+constexpr std::int64_t kTaskRows = 64;    // whose feedback is one product
 constexpr std::size_t kMostSalient = 49;  // columns of a block
 constexpr int kThresholds = 81;           // shares 0.10, 0.11 ... 0.90 of the small part
 constexpr double kMostDamping = 1.0;
@@ -30,29 +32,12 @@ struct Feedback {
   }
 };
 
-// Replaces the upper triangle of `a` [n][n] by V; false where `a` is not positive definite.
-bool factor(std::vector<double>& a, std::int64_t n) {
-  const auto tail = [&](std::int64_t i, std::int64_t j) {
-    const auto first = a.begin() + i * n, other = a.begin() + j * n;
-    return std::inner_product(first + j + 1, first + n, other + j + 1, 0.0);
-  };
-  for (std::int64_t j = n - 1; j >= 0; --j) {
-    double& pivot = a[static_cast<std::size_t>(j * n + j)];
-    const double rest = pivot - tail(j, j);
-    if (!(rest > 1e-10 * pivot)) return false;
-    pivot = std::sqrt(rest);
-    for (std::int64_t i = 0; i < j; ++i) {
-      double& value = a[static_cast<std::size_t>(i * n + j)];
-      value = (value - tail(i, j)) / pivot;
-    }
-  }
-  return true;
-}
-
 // H damped, an input that was always 0 with 1 on the diagonal. Damping grows tenfold where that is
 // not positive definite; at last only the diagonal is left, that is, no feedback.
 Feedback make_feedback(const MethodInput& input, std::string& note) {
   const std::int64_t n = input.columns;
+  ThreadPool alone(1);
+  ThreadPool& pool = input.pool == nullptr ? alone : *input.pool;
   require(input.statistics != nullptr && input.statistics->columns == n &&
               std::ssize(input.statistics->hessian) == n * n,
           input.name, ": method billm needs X^T X of ", n,
@@ -63,7 +48,7 @@ Feedback make_feedback(const MethodInput& input, std::string& note) {
       double& value = feedback.v[static_cast<std::size_t>(i * n + i)];
       value = value == 0 ? 1 : value * (1 + damping);
     }
-    if (factor(feedback.v, n)) return feedback;
+    if (factor_upper(feedback.v, n, pool)) return feedback;
     note = "X^T X is nearly singular: damping raised";
     if (damping <= 0) damping = 1e-4;
   }
@@ -239,25 +224,23 @@ using Errors = std::vector<double>;
 // behind it, make all e_i = sum_{j<=i} d_j V_ji of its columns 0.
 BlockWork start_block(const MethodInput& input, const Feedback& feedback, const Errors& errors,
                       std::int64_t first) {
-  BlockWork work{input.rows, first, std::min(kBlock, input.columns - first), {}};
-  work.x.resize(static_cast<std::size_t>(input.rows * work.count));
-  for_rows(input.pool, input.rows, [&](std::int64_t row) {
-    const double* d = errors.data() + row * input.columns;
-    double* x = work.x.data() + row * work.count;
-    std::vector<double> seen(static_cast<std::size_t>(work.count));
-    for (std::int64_t j = 0; j < first; ++j) {
-      for (std::int64_t i = 0; i < work.count; ++i) {
-        seen[static_cast<std::size_t>(i)] += d[j] * feedback.at(j, first + i);
+  const std::int64_t columns = input.columns, count = std::min(kBlock, columns - first);
+  BlockWork work{input.rows, first, count, {}};
+  work.x.resize(static_cast<std::size_t>(input.rows * count));
+  for_rows(input.pool, (input.rows + kTaskRows - 1) / kTaskRows, [&](std::int64_t task) {
+    const std::int64_t begin = task * kTaskRows, end = std::min(begin + kTaskRows, input.rows);
+    double* const owed = work.x.data() + begin * count;  // [rows][count], later x
+    add_product({errors.data() + begin * columns, end - begin, first, columns},
+                {feedback.v.data() + first, first, count, columns},
+                Block<double>{owed, end - begin, count, count});
+    for (std::int64_t row = begin; row < end; ++row) {
+      double* const mine = work.x.data() + row * count;
+      for (std::int64_t i = 0; i < count; ++i) {
+        for (std::int64_t j = 0; j < i; ++j) mine[i] -= mine[j] * feedback.at(first + j, first + i);
+        mine[i] /= feedback.at(first + i, first + i);
       }
-    }
-    for (std::int64_t i = 0; i < work.count; ++i) {
-      double& owed = seen[static_cast<std::size_t>(i)];
-      for (std::int64_t j = 0; j < i; ++j) {
-        owed -= seen[static_cast<std::size_t>(j)] * feedback.at(first + j, first + i);
-      }
-      owed /= feedback.at(first + i, first + i);
-      x[i] = owed + static_cast<double>(
-                        input.weight[static_cast<std::size_t>(row * input.columns + first + i)]);
+      const float* const weight = input.weight.data() + row * columns + first;
+      for (std::int64_t i = 0; i < count; ++i) mine[i] += static_cast<double>(weight[i]);
     }
   });
   return work;

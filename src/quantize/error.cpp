@@ -1,12 +1,14 @@
 #include "quantize/error.h"
 
 #include <algorithm>
-#include <array>
+#include <cmath>
 #include <numeric>
 
 #include "base/error.h"
+#include "quantize/dense.h"
 #include "quantize/fit.h"
-#include "quantize/nf4.h"
+#include "tensor/nf4.h"
+#include "tensor/weight_layout.h"
 
 namespace leq {
 namespace {
@@ -46,6 +48,27 @@ std::vector<float> dequantize_binary(const ChosenCodes& chosen, std::int64_t row
   return values;
 }
 
+std::int64_t ceil_divided(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
+
+std::vector<float> dequantize_levels(const ChosenCodes& chosen, std::int64_t rows,
+                                     std::int64_t columns) {
+  const std::int64_t blocks = ceil_divided(columns, kNf4Block);
+  const std::int64_t parts = ceil_divided(columns, kNf4SizeColumns);
+  require_sizes(chosen, rows, columns, ceil_divided(rows, kPanelRows) * parts * 2, rows * blocks);
+  std::vector<float> values(chosen.codes.size());
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t k = 0; k < columns; ++k) {
+      const auto i = static_cast<std::size_t>(row * columns + k);
+      const float* first_and_step =
+          chosen.scales.data() + (row / kPanelRows * parts + k / kNf4SizeColumns) * 2;
+      const auto u = chosen.zeros[static_cast<std::size_t>(row * blocks + k / kNf4Block)];
+      const float size = std::fma(static_cast<float>(u), first_and_step[1], first_and_step[0]);
+      values[i] = size * kNf4Levels[static_cast<std::size_t>(chosen.codes[i])];
+    }
+  }
+  return values;
+}
+
 double square(double value) { return value * value; }
 
 // Sums `term(row)` of all rows, in the order of rows for any number of threads.
@@ -74,32 +97,17 @@ double weighted_error(const WeightPair& pair, std::span<const double> weights) {
   return ratio(sum(true), sum(false));
 }
 
-constexpr std::int64_t kRowsAtOnce = 8;  // rows that share one reading of H
+constexpr std::int64_t kRowsAtOnce = 128;  // rows that share one reading of H
 
-// sum_j h[j] d[j], in four lanes.
-double dot(const double* h, const double* d, std::int64_t count) {
-  constexpr std::int64_t kLanes = 4;
-  std::array<double, kLanes> lanes = {};
-  std::int64_t j = 0;
-  for (; j + kLanes <= count; j += kLanes) {
-    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-      lanes[static_cast<std::size_t>(lane)] += h[j + lane] * d[j + lane];
-    }
-  }
-  for (; j < count; ++j) lanes[0] += h[j] * d[j];
-  return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
-}
-
-// d H d^T = sum_i d_i (H_ii d_i + 2 sum_{j>i} H_ij d_j) of a few rows: half of H is read once.
+// d H d^T of a few rows: the product d H, then a dot product with d.
 void block_errors(std::span<const double> rows, std::span<const double> hessian,
                   std::int64_t columns, std::span<double> out) {
-  for (std::int64_t i = 0; i < columns; ++i) {
-    const double* h = hessian.data() + i * columns + i;
-    for (std::size_t r = 0; r < out.size(); ++r) {
-      const double* d = rows.data() + static_cast<std::int64_t>(r) * columns + i;
-      if (*d == 0) continue;
-      out[r] += *d * (*h * *d + 2 * dot(h + 1, d + 1, columns - i - 1));
-    }
+  std::vector<double> products(rows.size());
+  const std::int64_t count = std::ssize(out);
+  add_product({rows.data(), count, columns, columns}, {hessian.data(), columns, columns, columns},
+              Block<double>{products.data(), count, columns, columns});
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    out[i / static_cast<std::size_t>(columns)] += rows[i] * products[i];
   }
 }
 
@@ -108,6 +116,7 @@ void block_errors(std::span<const double> rows, std::span<const double> hessian,
 std::vector<float> dequantize(const ChosenCodes& chosen, std::int64_t rows, std::int64_t columns,
                               const QuantScheme& scheme) {
   if (scheme.kind == CodeKind::b1) return dequantize_binary(chosen, rows, columns);
+  if (scheme.kind == CodeKind::nf4) return dequantize_levels(chosen, rows, columns);
   const std::int64_t group = scheme.scaling == Scaling::group ? scheme.group : columns;
   const std::int64_t per_row = (columns + group - 1) / group;
   const bool has_zeros = scheme.kind == CodeKind::uint_;
@@ -118,10 +127,8 @@ std::vector<float> dequantize(const ChosenCodes& chosen, std::int64_t rows, std:
       const auto i = static_cast<std::size_t>(row * columns + k);
       const auto at = static_cast<std::size_t>(row * per_row + k / group);
       const int code = chosen.codes[i];
-      const float level = scheme.kind == CodeKind::nf4
-                              ? nf4_levels()[static_cast<std::size_t>(code)]
-                              : static_cast<float>(has_zeros ? code - chosen.zeros[at] : code);
-      values[i] = chosen.scales[at] * level;
+      values[i] =
+          chosen.scales[at] * static_cast<float>(has_zeros ? code - chosen.zeros[at] : code);
     }
   }
   return values;

@@ -1,59 +1,16 @@
 #include "quantize/site.h"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 
 #include "base/error.h"
+#include "quantize/dense.h"
 #include "quantize/error.h"
 #include "quantize/fit.h"
 
 namespace leq {
 namespace {
 
-using F32x4 = float __attribute__((vector_size(16)));
-constexpr std::int64_t kLanes = 4;
-constexpr std::int64_t kTileRows = 2;    // rows of w and
-constexpr std::int64_t kTileTokens = 4;  // of x whose sums fill the registers of SSE2
-
-F32x4 load(const float* from) {
-  F32x4 value;
-  std::memcpy(&value, from, sizeof value);
-  return value;
-}
-
-// out[r * stride + t] = sum_k w[r][k] x[t][k] of a whole tile. Lane k % 4, then the lanes.
-void tile(const float* w, const float* x, std::int64_t columns, float* out, std::int64_t stride) {
-  std::array<std::array<F32x4, kTileTokens>, kTileRows> sums = {};
-  const std::int64_t whole = columns / kLanes * kLanes;
-  for (std::int64_t k = 0; k < whole; k += kLanes) {
-    const F32x4 w0 = load(w + k), w1 = load(w + columns + k);
-    for (std::size_t t = 0; t < kTileTokens; ++t) {
-      const F32x4 value = load(x + static_cast<std::int64_t>(t) * columns + k);
-      sums[0][t] += w0 * value;
-      sums[1][t] += w1 * value;
-    }
-  }
-  for (std::size_t r = 0; r < kTileRows; ++r) {
-    for (std::size_t t = 0; t < kTileTokens; ++t) {
-      const F32x4& s = sums[r][t];
-      const auto row = static_cast<std::int64_t>(r), token = static_cast<std::int64_t>(t);
-      float sum = (s[0] + s[1]) + (s[2] + s[3]);
-      for (std::int64_t k = whole; k < columns; ++k) {
-        sum += w[row * columns + k] * x[token * columns + k];
-      }
-      out[row * stride + token] = sum;
-    }
-  }
-}
-
-// A matrix whose rows are padded with rows of 0 to a multiple of `step`.
-std::vector<float> padded(std::span<const float> values, std::int64_t columns, std::int64_t step) {
-  const std::int64_t rows = std::ssize(values) / columns;
-  std::vector<float> whole(static_cast<std::size_t>((rows + step - 1) / step * step * columns));
-  std::copy(values.begin(), values.end(), whole.begin());
-  return whole;
-}
+constexpr std::int64_t kTaskRows = 64;  // rows of w that a thread takes at once
 
 }  // namespace
 
@@ -109,21 +66,19 @@ std::vector<float> rounded_weight(std::string_view name, std::span<const float> 
 std::vector<float> outputs(std::span<const float> x, std::span<const float> w, std::int64_t columns,
                            ThreadPool* pool) {
   const std::int64_t tokens = std::ssize(x) / columns, rows = std::ssize(w) / columns;
-  const std::vector<float> all_x = padded(x, columns, kTileTokens);
-  const std::int64_t stride = std::ssize(all_x) / columns;
+  std::vector<float> turned(x.size());  // [K][T]
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    for (std::int64_t k = 0; k < columns; ++k) {
+      turned[static_cast<std::size_t>(k * tokens + t)] =
+          x[static_cast<std::size_t>(t * columns + k)];
+    }
+  }
   std::vector<float> out(static_cast<std::size_t>(rows * tokens));
-  for_rows(pool, (rows + kTileRows - 1) / kTileRows, [&](std::int64_t task) {
-    const std::int64_t first = task * kTileRows, count = std::min(kTileRows, rows - first);
-    const std::vector<float> mine = padded(w.subspan(static_cast<std::size_t>(first * columns),
-                                                     static_cast<std::size_t>(count * columns)),
-                                           columns, kTileRows);
-    std::vector<float> sums(static_cast<std::size_t>(kTileRows * stride));
-    for (std::int64_t t = 0; t < stride; t += kTileTokens) {
-      tile(mine.data(), all_x.data() + t * columns, columns, sums.data() + t, stride);
-    }
-    for (std::int64_t r = 0; r < count; ++r) {
-      std::copy_n(sums.begin() + r * stride, tokens, out.begin() + (first + r) * tokens);
-    }
+  for_rows(pool, (rows + kTaskRows - 1) / kTaskRows, [&](std::int64_t task) {
+    const std::int64_t first = task * kTaskRows, count = std::min(kTaskRows, rows - first);
+    add_product({w.data() + first * columns, count, columns, columns},
+                {turned.data(), columns, tokens, tokens},
+                Block<float>{out.data() + first * tokens, count, tokens, tokens});
   });
   return out;
 }

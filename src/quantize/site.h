@@ -47,7 +47,7 @@ std::vector<float> scaled_columns(std::span<const float> weight, std::span<const
 std::vector<float> rounded_weight(std::string_view name, std::span<const float> weight,
                                   std::int64_t rows, const QuantScheme& scheme, ThreadPool* pool);
 
-// x [T][K] times w [N][K] transposed, as [N][T], in f32. One order of additions for any shape.
+// The outputs W X^T of w [N][K] for x [T][K], in f32: [N][T].
 std::vector<float> outputs(std::span<const float> x, std::span<const float> w, std::int64_t columns,
                            ThreadPool* pool);
 

@@ -1,4 +1,4 @@
-#include "quantize/nf4.h"
+#include "tensor/nf4.h"
 
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ double normal_quantile(double p) {
 TEST(Nf4, LevelsAreQuantilesOfTheNormalDistribution) {
   constexpr double kLast = 0.9677083;
   const double largest = normal_quantile(kLast);
-  const auto& levels = nf4_levels();
+  const auto& levels = kNf4Levels;
   for (int i = 0; i < 8; ++i) {
     const double up = normal_quantile(kLast + (0.5 - kLast) * i / 8) / largest;
     EXPECT_NEAR(levels[static_cast<std::size_t>(15 - i)], up, 2e-6) << i;
@@ -34,35 +34,32 @@ TEST(Nf4, LevelsAreQuantilesOfTheNormalDistribution) {
   EXPECT_EQ(levels[7], 0.0f);
 }
 
-TEST(Nf4, EveryWeightGetsTheNearestLevel) {
-  const auto weight = heavy_tailed(40, 16 * 256);
+// The size of a block is what its largest level stands for; block b of 64 weights.
+double size_of(const ChosenCodes& chosen, std::size_t b) {
+  constexpr std::size_t kBlocks = 4;  // of a row of 256
+  const std::size_t part = b / kBlocks / 64;
+  return static_cast<double>(chosen.scales[2 * part]) +
+         static_cast<double>(chosen.zeros[b]) * static_cast<double>(chosen.scales[2 * part + 1]);
+}
+
+TEST(Nf4, EveryWeightGetsTheNearestLevelOfASizeNearTheLargest) {
+  const auto weight = heavy_tailed(40, 80 * 256);
   const MethodInput input = method_input(weight, 256, "nf4");
   const ChosenCodes chosen = require_method("nf4").choose(input).codes;
   const auto found = values_of(input, chosen);
   for (std::size_t block = 0; block < weight.size() / 64; ++block) {
-    const auto scale = static_cast<double>(chosen.scales[block]);
+    const double size = size_of(chosen, block);
+    double largest = 0;
     for (std::size_t i = block * 64; i < block * 64 + 64; ++i) {
+      const auto x = static_cast<double>(weight[i]);
+      largest = std::max(largest, std::fabs(x));
       double least = 1e9;
-      for (const float level : nf4_levels()) {
-        least = std::min(
-            least, std::fabs(static_cast<double>(weight[i]) - scale * static_cast<double>(level)));
+      for (const float level : kNf4Levels) {
+        least = std::min(least, std::fabs(x - size * static_cast<double>(level)));
       }
-      const double off = std::fabs(static_cast<double>(weight[i]) - static_cast<double>(found[i]));
-      ASSERT_LE(off, least + 1e-6 * scale) << i;
+      ASSERT_LE(std::fabs(x - static_cast<double>(found[i])), least + 1e-6 * size) << i;
     }
-  }
-}
-
-TEST(Nf4, ScalesAreNearTheLargestWeightOfABlock) {
-  const auto weight = heavy_tailed(41, 64 * 256);
-  const MethodInput input = method_input(weight, 256, "nf4");
-  const ChosenCodes chosen = require_method("nf4").choose(input).codes;
-  for (std::size_t block = 0; block < weight.size() / 64; ++block) {
-    float largest = 0;
-    for (std::size_t i = 0; i < 64; ++i) {
-      largest = std::max(largest, std::fabs(weight[block * 64 + i]));
-    }
-    ASSERT_NEAR(chosen.scales[block], largest, 0.02f * largest);
+    ASSERT_NEAR(size, largest, 0.02 * largest);
   }
 }
 
