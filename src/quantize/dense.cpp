@@ -15,9 +15,9 @@ namespace leq {
 namespace {
 
 constexpr std::int64_t kShardTokens = 2048;
-constexpr std::int64_t kProductTile = 256;  // of X^T X: 256 KB of f32, a quarter of a small L2
-constexpr std::int64_t kFactorTile = 128;   // a step's tiles must outnumber the threads
-constexpr std::int64_t kUpdateTile = 256;   // of what a step subtracts
+constexpr std::int64_t kProductTile = 512;  // of X^T X: 1 MB of f32
+constexpr std::int64_t kFactorTile = 64;    // a step's tiles must outnumber the threads
+constexpr std::int64_t kUpdateTile = 512;   // of what a step subtracts
 constexpr double kSmallestPivot = 1e-10;
 
 blasint size(std::int64_t n) { return static_cast<blasint>(n); }

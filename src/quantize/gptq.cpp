@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kTaskRows = 128;  // rows are independent of one another
 constexpr std::int64_t kBlockColumns = 128;
-constexpr std::int64_t kStepColumns = 32;  // rounded one by one; the rest is products of matrices
+constexpr std::int64_t kStepColumns = 8;  // rounded one by one; the rest is products of matrices
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
