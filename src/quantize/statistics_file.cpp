@@ -271,12 +271,13 @@ StatisticsReader::StatisticsReader(std::span<const std::filesystem::path> paths,
   }
   std::sort(opened.begin(), opened.end(),
             [](const Opened& a, const Opened& b) { return a.key < b.key; });
-  for (std::size_t i = 0; i < opened.size(); ++i) {
-    require(i == 0 || opened[i].key != opened[i - 1].key, opened[i].file->map.name(), " and ",
-            opened[i == 0 ? 0 : i - 1].file->map.name(),
-            ": the same windows of the same text; use one of them");
-    files_.push_back(std::move(opened[i].file));
-    identities_.push_back(std::move(opened[i].identity));
+  for (std::size_t i = 1; i < opened.size(); ++i) {
+    require(opened[i].key != opened[i - 1].key, opened[i].file->map.name(), " and ",
+            opened[i - 1].file->map.name(), ": the same windows of the same text; use one of them");
+  }
+  for (Opened& one : opened) {
+    files_.push_back(std::move(one.file));
+    identities_.push_back(std::move(one.identity));
   }
 }
 
