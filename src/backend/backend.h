@@ -80,8 +80,8 @@ enum class Epilogue : std::uint8_t {
 struct RowsFormat {
   bool values = true;           // keep f32
   ActKind act = ActKind::none;  // keep int8 codes with scales
-  bool offset_codes = false;    // codes stored as q + 128 (consumers with 8-bit weights)
-  int sum_group = 0;  // columns of one stored code sum (consumers with 2- to 4-bit weights)
+  bool offset_codes = false;    // codes stored as q + 128 (consumers with int8 weights)
+  int sum_group = 0;            // columns of one stored code sum (consumers with unsigned weights)
 
   bool operator==(const RowsFormat&) const = default;
 };

@@ -158,13 +158,13 @@ class MatrixFiller {
     }
   }
 
-  // Zero points in the middle half of the codes; 0 for rows that were added.
+  // Zero points on both sides of the middle of the codes; 0 for rows that were added.
   void put_zeros(std::int64_t panel) const {
     const std::int64_t groups = grouped() ? view_.columns / view_.scheme.group : 1;
-    const std::uint32_t quarter = (1u << view_.scheme.bits) / 4;
+    const std::uint32_t below_middle = (1u << view_.scheme.bits) / 2 - 1;
     for (std::int64_t i = 0; i < groups * 64; ++i) {
       const bool pad = panel * 64 + i % 64 >= view_.rows;
-      const std::uint32_t zero = quarter + random(panel, i, 3) % (2 * quarter);
+      const std::uint32_t zero = below_middle + random(panel, i, 3) % 2;
       zeros_[panel * groups * 64 + i] = static_cast<std::byte>(pad ? 0 : zero);
     }
   }

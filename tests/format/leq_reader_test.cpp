@@ -43,13 +43,66 @@ Bytes written_file() {
   return test::read_bytes(path);
 }
 
-TEST(LeqReader, RejectsEveryTruncatedPrefix) {
-  const Bytes whole = written_file();
+// A file of one small tensor with the planes that only some schemes have.
+Bytes file_of_scheme(const char* scheme, ActKind act) {
+  const test::TemporaryFolder folder;
+  const auto path = folder.path() / "m.leq";
+  LeqWriter writer(path);
+  std::vector<float> values(40);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) - 20.0f;
+  writer.add_tensor("w", {2, 20}, pack_weight(values, 2, 20, *parse_scheme(scheme), act, "w"),
+                    "zeropoint", 1e-5);
+  writer.finish({{"config", {{"layers", 2}}}});
+  return test::read_bytes(path);
+}
+
+void expect_no_prefix_opens(const Bytes& whole) {
   ASSERT_EQ(error_of(whole), "");
   for (std::size_t size = 0; size < whole.size(); ++size) {
     const Bytes prefix(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
     ASSERT_NE(error_of(prefix), "") << size;
   }
+}
+
+TEST(LeqReader, RejectsEveryTruncatedPrefixOfFilesWithZeroPoints) {
+  expect_no_prefix_opens(file_of_scheme("uint3-g32", ActKind::row));
+  expect_no_prefix_opens(file_of_scheme("nf4", ActKind::none));
+}
+
+// The JSON of a whole file with one change, in front of the same planes.
+std::string error_after(const Bytes& whole, const std::function<void(json&)>& change) {
+  const std::size_t offset = test::get_u64(whole, 16);
+  json file = json::parse(reinterpret_cast<const char*>(whole.data()) + offset,
+                          reinterpret_cast<const char*>(whole.data()) + whole.size());
+  change(file);
+  return error_of(test::leq_file(
+      file.dump(), Bytes(whole.begin() + 64, whole.begin() + static_cast<std::ptrdiff_t>(offset))));
+}
+
+TEST(LeqReader, RefusesPlanesOfZeroPointsThatDoNotFit) {
+  const Bytes whole = file_of_scheme("uint4-g64", ActKind::row);
+  EXPECT_EQ(error_after(whole, [](json&) {}), "");
+  for (const int bytes : {0, 64, 127, 129}) {
+    const std::string message =
+        error_after(whole, [&](json& f) { f["tensors"]["w"]["planes"]["zeros"]["bytes"] = bytes; });
+    EXPECT_NE(message.find("zeros"), std::string::npos) << message;
+    EXPECT_NE(message.find("takes 128"), std::string::npos) << message;
+  }
+  EXPECT_NE(error_after(whole, [](json& f) { f["tensors"]["w"]["planes"].erase("zeros"); })
+                .find("plane zeros is missing"),
+            std::string::npos);
+  // A plane too many is one that the scheme does not have.
+  EXPECT_NE(error_after(whole, [](json& f) { f["tensors"]["w"]["scheme"] = "int4-g64"; })
+                .find("3 planes"),
+            std::string::npos);
+  const Bytes nf4 = file_of_scheme("nf4", ActKind::none);
+  EXPECT_NE(error_after(nf4, [](json& f) { f["tensors"]["w"]["act"] = "row"; }).find("f32 inputs"),
+            std::string::npos);
+}
+
+TEST(LeqReader, RejectsEveryTruncatedPrefix) {
+  const Bytes whole = written_file();
+  expect_no_prefix_opens(whole);
   Bytes longer = whole;
   longer.push_back(std::byte{0});
   EXPECT_NE(error_of(longer), "");
@@ -188,7 +241,7 @@ TEST(LeqReader, RefusesHostileTablesByName) {
       {"requires no text", [](json& f) { f["leq"]["requires"] = {1}; }, "feature"},
       {"requires absent", [](json& f) { f["leq"].erase("requires"); }, "requires"},
       {"scheme", [](json& f) { f["tensors"]["w"]["scheme"] = "int9"; }, "\"int9\""},
-      {"scheme of later", [](json& f) { f["tensors"]["w"]["scheme"] = "nf4"; }, "nf4"},
+      {"scheme of later", [](json& f) { f["tensors"]["w"]["scheme"] = "nf5"; }, "nf5"},
       {"scheme tensor", [](json& f) { f["tensors"]["w"]["scheme"] = "int8-tensor"; },
        "int8-tensor"},
       {"scheme no text", [](json& f) { f["tensors"]["w"]["scheme"] = 8; }, "scheme"},
@@ -289,7 +342,8 @@ TEST(LeqReader, RefusesTooManyTensors) {
     if (i > 0) text += ',';
     text += '"' + std::to_string(i) + "\":0";
   }
-  EXPECT_NE(error_of(test::leq_file(text + "}}", {})).find("more than 1000000 names"), std::string::npos);
+  EXPECT_NE(error_of(test::leq_file(text + "}}", {})).find("more than 1000000 names"),
+            std::string::npos);
 }
 
 TEST(LeqReader, RefusesDamagedPreambles) {

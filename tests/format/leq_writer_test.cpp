@@ -33,13 +33,15 @@ TEST(LeqWriter, EverySchemeComesBackAsItWasPacked) {
   const test::TemporaryFolder folder;
   const auto path = folder.path() / "m.leq";
   const auto values = random_values(70 * 150);
-  const std::vector<std::string> schemes = {"f32",      "f16",        "bf16",     "int8",
-                                            "int8-g32", "int8-g128",  "int4-g32", "int4-g128",
-                                            "int4-g64", "int8-tensor"};
+  std::vector<std::string> schemes;
+  for (const QuantScheme& scheme : all_schemes()) {
+    if (scheme.kind != CodeKind::b1) schemes.push_back(scheme_name(scheme));
+  }
   LeqWriter writer(path);
   std::vector<PackedWeight> packed;
   for (const std::string& scheme : schemes) {
-    packed.push_back(pack_weight(values, 70, 150, *parse_scheme(scheme), ActKind::g128, scheme));
+    const ActKind act = scheme == "nf4" ? ActKind::none : ActKind::g128;
+    packed.push_back(pack_weight(values, 70, 150, *parse_scheme(scheme), act, scheme));
     writer.add_tensor(scheme, {70, 150}, packed.back(), "absmax", 0.25);
   }
   const std::uint64_t size = writer.finish({{"config", {{"layers", 3}}}, {"note", "\u00e9"}});
@@ -53,7 +55,7 @@ TEST(LeqWriter, EverySchemeComesBackAsItWasPacked) {
     EXPECT_EQ(tensor.name, schemes[i]);
     EXPECT_EQ(tensor.shape, (Shape{70, 150}));
     EXPECT_EQ(tensor.view.scheme, packed[i].scheme);
-    EXPECT_EQ(tensor.view.act, ActKind::g128);
+    EXPECT_EQ(tensor.view.act, packed[i].act);
     EXPECT_EQ(tensor.view.scale_mul, packed[i].scale_mul);
     EXPECT_EQ(tensor.method, "absmax");
     EXPECT_EQ(tensor.error, 0.25);
@@ -83,6 +85,32 @@ TEST(LeqWriter, ARequirementIsReadBackOrRefusedByName) {
     FAIL() << "read a file that needs telepathy";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("\"telepathy\""), std::string::npos) << error.what();
+  }
+}
+
+TEST(LeqWriter, B1ComesBackAsItWasPacked) {
+  const test::TemporaryFolder folder;
+  const auto path = folder.path() / "m.leq";
+  Random random(8);
+  ChosenCodes chosen;
+  for (int i = 0; i < 70 * 150; ++i) {
+    chosen.codes.push_back(static_cast<std::int16_t>(random.below(4)));
+  }
+  for (int i = 0; i < 70 * 2 * 8; ++i) {
+    chosen.scales.push_back(static_cast<float>(random.below(100)) / 64.0f);
+  }
+  for (int k = 0; k < 150; ++k) chosen.zeros.push_back(k % 9 == 0 ? 1 : 0);
+  const PackedWeight packed = pack_codes(chosen, 70, 150, *parse_scheme("b1"), ActKind::none);
+  LeqWriter writer(path);
+  writer.add_tensor("w", {70, 150}, packed, "billm", 0.5);
+  writer.finish({{"config", {{"layers", 3}}}});
+  const LeqReader reader(path, {LoadMode::map, 0, false});
+  reader.verify([](std::uint64_t, std::uint64_t) {});
+  std::vector<float> expected(150), found(150);
+  for (std::int64_t row = 0; row < 70; ++row) {
+    unpack_row(packed.view(), row, expected);
+    unpack_row(reader.tensors()[0].view, row, found);
+    ASSERT_EQ(found, expected) << row;
   }
 }
 

@@ -67,6 +67,7 @@ TEST(Fit, EqualsThePeakOfAFullRun) {
       {"llama", "int8", 192, 1, 512, KvType::f16, KvType::f16, 1},
       {"llama", "int8", 100, 1, 7, KvType::int8, KvType::int8, 2},
       {"llama", "int4-g128", 256, 4, 64, KvType::int8, KvType::f16, 2},
+      {"llama", "uint3-g64", 200, 2, 64, KvType::f16, KvType::f16, 2},
       {"llama", "f32", 192, 1, 33, KvType::f32, KvType::f32, 1},
       {"llama", "int8-g128", 130, 2, 512, KvType::f16, KvType::int8, 3},
       {"gpt2", "int8", 192, 1, 512, KvType::f32, KvType::f16, 1},

@@ -19,7 +19,7 @@ Json inspect(const std::string& path) {
 
 TEST(Inspect, ListsEveryTensorWithTheChecksumsOfItsBytes) {
   const TemporaryFolder folder;
-  for (const char* type : {"f16", "int8", "int4-g128"}) {
+  for (const char* type : {"f16", "int8", "int4-g128", "uint3-g64", "nf4"}) {
     const std::string path = make_small_model(folder, "llama", type);
     const Json report = inspect(path);
     const std::string bytes = read_bytes(path);

@@ -26,7 +26,7 @@ struct LinearContext {
 std::size_t linear_scratch_bytes(int threads);
 
 // out[t] = epilogue(x[t] W^T + b) for t < tokens, as Backend::linear says. x holds what
-// linear.act needs (values for none; codes, scales and, for 4-bit weights, sums else). Where
+// linear.act needs (values for none; codes, scales and, for unsigned weights, sums else). Where
 // whole rows are quantized (act row, online), out.values must be there too.
 // Throws Error that names linear.name and the row where a value to be quantized is not finite, and
 // where formats and shapes do not fit together.
