@@ -124,6 +124,8 @@ CheckpointResult quantize_checkpoint(
   for (const NamedBlob& table : tokenizer_tables(model.tokenizer)) {
     writer.add_blob(table.name, table.bytes);
   }
+  // A reader that does not know rotations would compute nonsense.
+  if (blocks.rotation_seed) writer.add_requirement("rotation");
   CheckpointResult result;
   result.description = model.description;
   result.parameters = parameter_count(model.config);
