@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t kMaxTextBytes = 1ull << 30;
 constexpr std::int64_t kGateWindow = 512;
 constexpr std::int64_t kGateWindows = 16;
-// Narrow models have less to average over: finer groups, as many bits as the target allows.
+// Narrow models have less to average over and large tables: finer groups in both.
 constexpr std::int64_t kNarrow = 2048;
 
 const std::array<Recipe, 3> kRecipes = {{
@@ -155,17 +155,21 @@ void apply_recipe(const Options& options, const fs::path& folder, CheckpointOpti
     require(!options.given(flag), "--recipe ", recipe.name, " and --", flag,
             " say the same things; leave one of them out");
   }
+  const fs::path config = folder / "config.json";
+  const bool narrow =
+      import_hf_config(read_file(config, kMaxTextBytes), config.string()).width < kNarrow;
   if (recipe.name == "q8") {
     checkpoint.method = "smoothquant";
     checkpoint.type = "int8";
     checkpoint.fold = smoothing_fold(std::nullopt);
+    if (narrow) {
+      checkpoint.overrides.insert(checkpoint.overrides.begin(),
+                                  {"^(token_embedding|head)$", require_scheme("int8-g32", "q8")});
+    }
     return;
   }
-  const fs::path config = folder / "config.json";
-  const std::int64_t width =
-      import_hf_config(read_file(config, kMaxTextBytes), config.string()).width;
   checkpoint.method = "gptq+";
-  checkpoint.type = width < kNarrow ? "int4-g64" : "int4-g128";
+  checkpoint.type = narrow ? "int4-g64" : "int4-g128";
 }
 
 GateResult run_gate(const Options& options, const fs::path& folder, const fs::path& output,

@@ -46,16 +46,6 @@ std::regex regex_of(const std::string& pattern) {
   }
 }
 
-void check_override(const TensorSpec& spec, const QuantScheme& scheme, const std::string& pattern) {
-  const bool table = spec.role == TensorRole::token_embedding || spec.role == TensorRole::head;
-  const bool int8_rows =
-      scheme.kind == CodeKind::int_ && scheme.bits == 8 && scheme.scaling == Scaling::row;
-  require(
-      !table || scheme.is_float() || int8_rows, "--tensor-type ", printable(pattern), "=",
-      scheme_name(scheme), ": ", spec.name,
-      " is read row by row, expected f32, f16, bf16 or int8; write a pattern that leaves it out");
-}
-
 // Later patterns win; each must fit something.
 std::map<std::string, QuantScheme> overridden(const PlanRequest& request,
                                               const std::vector<TensorSpec>& specs) {
@@ -66,7 +56,6 @@ std::map<std::string, QuantScheme> overridden(const PlanRequest& request,
     for (const TensorSpec& spec : specs) {
       if (spec.role == TensorRole::vector || spec.role == TensorRole::position_embedding) continue;
       if (!std::regex_search(spec.name, pattern)) continue;
-      check_override(spec, type.scheme, type.pattern);
       schemes[spec.name] = type.scheme;
       used = true;
     }
@@ -122,7 +111,10 @@ TensorPlanner make_planner(const PlanRequest& request, const ModelConfig& config
     const auto found = schemes.find(spec.name);
     const QuantScheme& type = found == schemes.end() ? request.type : found->second;
     TensorPlan plan = plan_tensor(spec.role, type, config.tied, request.act);
-    if (found != schemes.end()) plan.scheme = found->second;
+    if (found != schemes.end()) {
+      plan.scheme = found->second;
+      if (!plan.scheme.is_integer()) plan.act = ActKind::none;
+    }
     if (is_block_linear(spec.role) && !plan.scheme.is_float()) {
       require(request.method == nullptr || request.method->supports(plan.scheme), "--method ",
               request.method == nullptr ? "" : request.method->name, " does not choose codes of ",
