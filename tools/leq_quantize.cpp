@@ -21,7 +21,12 @@ void report(const CheckpointOptions& checkpoint, const CheckpointResult& result,
             << " parameters\n"
             << "type        " << checkpoint.type << ", " << fixed(result.bits_per_weight, 2)
             << " bits per weight\n";
-  if (result.worst_error > 0) {
+  // Methods that look at inputs move weights on purpose: what counts there is what comes out.
+  if (result.worst_loss > 0) {
+    std::cerr << "worst loss  " << fixed(100 * std::sqrt(result.worst_loss), 2)
+              << " % of the outputs' norm on the calibration text, in " << result.worst_loss_tensor
+              << '\n';
+  } else if (result.worst_error > 0) {
     std::cerr << "worst error " << fixed(100 * std::sqrt(result.worst_error), 2)
               << " % of the weights' norm, in " << result.worst_tensor << '\n';
   }

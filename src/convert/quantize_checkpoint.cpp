@@ -78,6 +78,10 @@ Json metadata_of(const ImportedModel& model, const CheckpointOptions& options,
       {"act", act_choice_name(options.act)},
       {"worst_error", result.worst_error},
       {"worst_tensor", result.worst_tensor}};
+  if (result.worst_loss > 0) {
+    provenance["worst_loss"] = result.worst_loss;
+    provenance["worst_loss_tensor"] = result.worst_loss_tensor;
+  }
   if (blocks.fold) provenance["fold"] = blocks.fold->name;
   if (blocks.rotation_seed) provenance["rotation_seed"] = *blocks.rotation_seed;
   return metadata;
@@ -133,6 +137,8 @@ CheckpointResult quantize_checkpoint(
       static_cast<double>(written.tensor_bytes) * 8.0 / static_cast<double>(result.parameters);
   result.worst_error = written.worst_error;
   result.worst_tensor = written.worst_tensor;
+  result.worst_loss = written.worst_loss;
+  result.worst_loss_tensor = written.worst_loss_tensor;
   Json metadata = metadata_of(model, options, blocks, folder, result);
   if (calibrated) metadata["provenance"]["calibration"] = calibrated->calibration;
   result.file_bytes = writer.finish(metadata);

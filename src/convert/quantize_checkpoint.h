@@ -43,6 +43,8 @@ struct CheckpointResult {
   double bits_per_weight = 0;  // all tensor bytes x 8 / parameters
   double worst_error = 0;      // relative squared error of one tensor's weights
   std::string worst_tensor;
+  double worst_loss = 0;  // the same of its outputs on the calibration text, where there is one
+  std::string worst_loss_tensor;
 };
 
 // What --method takes: who picks the codes, and which type goes with it unless told.

@@ -29,6 +29,10 @@ class Adder {
       result.worst_error = record.error;
       result.worst_tensor = name;
     }
+    if (record.loss.value_or(0) > result.worst_loss) {
+      result.worst_loss = *record.loss;
+      result.worst_loss_tensor = name;
+    }
   }
 
   QuantizeResult result;

@@ -21,8 +21,10 @@ struct WriteOptions {
 
 struct QuantizeResult {
   std::uint64_t tensor_bytes = 0;
-  double worst_error = 0;  // relative squared error
+  double worst_error = 0;  // relative squared error of weights
   std::string worst_tensor;
+  double worst_loss = 0;  // the same of outputs on the calibration text, where there is one
+  std::string worst_loss_tensor;
 };
 
 // At no time is more than one tensor (of finished blocks: one block) in memory. `progress(done,

@@ -1,0 +1,141 @@
+// leq-quantize as a user runs it, on the storyteller that lies in the project.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "tools/tool_runner.h"
+
+namespace leq {
+namespace {
+
+using test::run_program;
+using test::ToolRun;
+
+const std::string kStoryteller = std::string(LEQ_SOURCE_DIR) + "/examples/storyteller";
+// Enough for the methods to work, quick enough for a test.
+const std::vector<std::string> kShort = {"--samples", "12", "--length", "96", "-t", "2"};
+
+class Quantize : public testing::Test {
+ protected:
+  ToolRun quantize(std::vector<std::string> flags) const {
+    std::vector<std::string> words = {kStoryteller, "-o", file()};
+    words.insert(words.end(), kShort.begin(), kShort.end());
+    words.insert(words.end(), flags.begin(), flags.end());
+    return run_program("leq-quantize", words);
+  }
+  std::string file() const { return (folder_ / "model.leq").string(); }
+  bool written() const { return std::filesystem::exists(file()); }
+  // Nothing but the model lies where it was written.
+  std::vector<std::string> left_beside() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator((folder_ / "").string())) {
+      if (entry.path() != file()) names.push_back(entry.path().filename().string());
+    }
+    return names;
+  }
+  Json inspected() const {
+    const ToolRun run = run_program("leq-inspect", {file(), "--json"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    return Json::parse(run.out);
+  }
+  void expect_error(const std::vector<std::string>& flags, const std::string& part) const {
+    const ToolRun run = quantize(flags);
+    EXPECT_EQ(run.status, 1);
+    EXPECT_NE(run.err.find(part), std::string::npos) << run.err;
+    EXPECT_EQ(std::ranges::count(run.err, '\n'), 1) << run.err;
+    EXPECT_FALSE(written());
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(Quantize, RecipesPassTheirGatesAndSayWhatTheyFound) {
+  for (const char* recipe : {"q8", "q4"}) {
+    const ToolRun run = quantize({"--recipe", recipe});
+    ASSERT_EQ(run.status, 0) << run.err;
+    EXPECT_NE(run.err.find("passed"), std::string::npos) << run.err;
+    EXPECT_EQ(run.err.find("not passed"), std::string::npos) << run.err;
+    const Json gate = inspected().at("provenance").at("gate");
+    EXPECT_GT(gate.at("kl_mean").get<double>(), 1e-5);
+    EXPECT_LT(gate.at("kl_mean").get<double>(), std::string(recipe) == "q8" ? 0.005 : 0.05);
+    EXPECT_TRUE(left_beside().empty());
+    EXPECT_EQ(run_program("leq-inspect", {file(), "--verify"}).status, 0);
+  }
+}
+
+TEST_F(Quantize, ASearchMixesBitsWithinItsTarget) {
+  const std::string text =
+      folder_.write("text", test::read_bytes(kStoryteller + "/heldout.txt").substr(0, 3000));
+  const ToolRun run = quantize({"--method", "rtn", "--search", "sens", "--target-bpw", "3.5",
+                                "--search-evals", "12", "--group", "64", "--search-text", text});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const Json search = inspected().at("provenance").at("search");
+  EXPECT_LE(search.at("chosen").at("bits_per_weight").get<double>(), 3.5);
+  EXPECT_EQ(search.at("uniform").size(), 4u);
+  EXPECT_EQ(left_beside(), std::vector<std::string>{"text"});
+}
+
+TEST_F(Quantize, ARotatedFileNamesItsRequirementAndRuns) {
+  ASSERT_EQ(quantize({"--hadamard"}).status, 0);
+  EXPECT_EQ(inspected().at("config").at("rotation").at("block"), 256);
+  const ToolRun run =
+      run_program("leq-run", {"-m", file(), "-p", "Once upon a time", "-n", "8", "--temp", "0"});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_TRUE(run.out.starts_with("Once upon a time, there was")) << run.out;
+}
+
+// Presets, activations and overrides reach the file and what runs it.
+TEST_F(Quantize, FlagsReachTheFileAndItRuns) {
+  struct Case {
+    std::vector<std::string> flags;
+    std::string scheme, act;  // of layers.1.down
+  };
+  const std::vector<Case> cases = {
+      {{"--act", "tensor"}, "int8", "tensor"},
+      {{"--act", "online"}, "int8", "online"},
+      {{"--smooth", "o1"}, "int8", "row"},
+      {{"--method", "smoothquant", "--smooth", "o3"}, "int8", "tensor"},
+      {{"--method", "zeropoint"}, "uint8", "g128"},
+      {{"--bits", "3", "--group", "32"}, "int3-g32", "g128"},
+      {{"--method", "nf4"}, "nf4", "none"},
+      {{"--tensor-type", "layers\\.1\\.=uint2-g64"}, "uint2-g64", "g128"}};
+  for (const Case& item : cases) {
+    const ToolRun run = quantize(item.flags);
+    ASSERT_EQ(run.status, 0) << run.err;
+    const Json tensors = inspected().at("tensors");
+    const auto down = std::ranges::find_if(
+        tensors, [](const Json& tensor) { return tensor.at("name") == "layers.1.down"; });
+    ASSERT_NE(down, tensors.end());
+    EXPECT_EQ(down->at("scheme"), item.scheme);
+    EXPECT_EQ(down->at("act"), item.act);
+    const ToolRun told = run_program("leq-run", {"-m", file(), "-p", "Once", "-n", "4"});
+    EXPECT_EQ(told.status, 0) << told.err;
+  }
+}
+
+TEST_F(Quantize, RefusesFlagsThatContradictEachOther) {
+  expect_error({"--recipe", "q8", "--type", "int4-g64"}, "--recipe q8 and --type");
+  expect_error({"--recipe", "q5"}, "q8");
+  expect_error({"--type", "int8", "--bits", "4"}, "--bits");
+  expect_error({"--group", "64"}, "--group needs --bits");
+  expect_error({"--bits", "5"}, "expected 8, 4, 3 or 2");
+  expect_error({"--method", "awq", "--smooth", "0.5"}, "--smooth");
+  expect_error({"--smooth", "o3", "--act", "row"}, "--act");
+  expect_error({"--smooth", "1.5"}, "alpha from 0 to 1");
+  expect_error({"--search", "sens", "--type", "int8"}, "--type");
+  expect_error({"--method", "awq", "--search", "sens"}, "awq");
+  expect_error({"--tensor-type", "nothing=int8"}, "fits no weight");
+  expect_error({"--tensor-type", "("}, "REGEX=TYPE");
+  expect_error({"--tensor-type", "(=int8"}, "regular expression");
+  expect_error({"--max-ram", "lots"}, "8G");
+  expect_error({"--method", "gptq", "--max-ram", "1M"}, "--max-ram");
+  expect_error({"--calibration", "/nowhere/text"}, "/nowhere/text");
+  expect_error({"--type", "f16", "--method", "gptq"}, "f16");
+}
+
+}  // namespace
+}  // namespace leq
