@@ -197,7 +197,8 @@ std::string chosen_type(const Options& options) {
   require(!options.given("type") || (!options.given("bits") && !options.given("group")), "--type ",
           options.given("type") ? options.text("type") : "",
           " says bits and group already; leave out --bits and --group");
-  require(!options.given("group") || options.given("bits") || options.given("search"),
+  const bool searches = options.given("search") || options.given("recipe");
+  require(!options.given("group") || options.given("bits") || searches,
           "--group needs --bits or --search");
   if (options.given("type")) return options.text("type");
   return options.given("bits") ? type_of_bits(options, own) : own;

@@ -26,12 +26,13 @@ constexpr std::int64_t kGateWindow = 512;
 constexpr std::int64_t kGateWindows = 16;
 // Narrow models have less to average over and large tables: finer groups in both.
 constexpr std::int64_t kNarrow = 2048;
+constexpr double kSharedAlpha = 0.5;
 
 const std::array<Recipe, 3> kRecipes = {{
     {"q8", "int8 weights and inputs, SmoothQuant with the best alpha of each layer", 0.005,
      "--type int8-g128 or f16 loses less"},
-    {"q4", "4-bit weights chosen by gptq+, groups of 128 (64 below a width of 2048)", 0.05,
-     "--recipe auto --target-bpw 5, or --recipe q8"},
+    {"q4", "4-bit weights by gptq+ behind SmoothQuant, groups of 128 (64 below a width of 2048)",
+     0.05, "--recipe auto --target-bpw 5, or --recipe q8"},
     {"auto", "2, 3, 4 or 8 bits for each layer by measured KL, 4.25 a weight unless told", 0.05,
      "a larger --target-bpw, or --recipe q8"},
 }};
@@ -170,6 +171,14 @@ void apply_recipe(const Options& options, const fs::path& folder, CheckpointOpti
   }
   checkpoint.method = "gptq+";
   checkpoint.type = narrow ? "int4-g64" : "int4-g128";
+  if (recipe.name == "q4") {
+    checkpoint.fold = smoothing_fold(std::nullopt);
+    return;
+  }
+  // Units of one width stand beside units of another: neither folds nor what was seen of the inputs
+  // may depend on the bits.
+  checkpoint.fold = smoothing_fold(kSharedAlpha);
+  checkpoint.true_sequential = false;
 }
 
 GateResult run_gate(const Options& options, const fs::path& folder, const fs::path& output,
