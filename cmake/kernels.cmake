@@ -22,6 +22,8 @@ if(LEQ_PROCESSOR STREQUAL "x86")
   leq_kernel_flags(avx512vnni -march=x86-64-v4 -mavx512vnni -mprefer-vector-width=512 -O3
     -Wno-uninitialized -Wno-maybe-uninitialized)
 elseif(LEQ_PROCESSOR STREQUAL "arm")
-  leq_kernel_flags(neon -O3)
-  leq_kernel_flags(dotprod -march=armv8.2-a+dotprod -O3)
+  # Without this scheduler g++ 12 keeps the accumulators in registers; with it, it moves loads up
+  # until they do not fit.
+  leq_kernel_flags(neon -O3 -fno-schedule-insns)
+  leq_kernel_flags(dotprod -march=armv8.2-a+dotprod -O3 -fno-schedule-insns)
 endif()

@@ -63,12 +63,17 @@ inline __attribute__((always_inline)) void step(const Weight* const (&w)[N],
 
 // The columns from k on, fewer than sixteen. Chains by chain: this runs once for each row.
 template <class Weight, int M, int N>
-inline void last_step(const Weight* const (&w)[N], const float* const (&x)[M], std::int64_t k,
-                      std::int64_t count, float32x4_t (&c)[M][N][4]) {
+inline __attribute__((always_inline)) void last_step(const Weight* const (&w)[N],
+                                                     const float* const (&x)[M], std::int64_t k,
+                                                     std::int64_t count,
+                                                     float32x4_t (&c)[M][N][4]) {
+#pragma GCC unroll 3
   for (int m = 0; m < M; ++m) {
     const Tail<float> input(x[m] + k, count);
+#pragma GCC unroll 4
     for (int n = 0; n < N; ++n) {
       const Tail<Weight> weights(w[n] + k, count);
+#pragma GCC unroll 4
       for (int part = 0; part < 4; ++part) {
         c[m][n][part] = vfmaq_f32(c[m][n][part], load(weights.numbers + 4 * part),
                                   vld1q_f32(input.numbers + 4 * part));
@@ -78,10 +83,11 @@ inline void last_step(const Weight* const (&w)[N], const float* const (&x)[M], s
 }
 
 // The end of one chain: on to the next piece's lanes, or a finished sum.
-inline void finish(const FloatBlock& block, std::int64_t token, std::int64_t output,
-                   const float32x4_t (&c)[4]) {
+inline __attribute__((always_inline)) void finish(const FloatBlock& block, std::int64_t token,
+                                                  std::int64_t output, const float32x4_t (&c)[4]) {
   if (block.lanes != nullptr) {
     float* lanes = block.lanes + (token * block.outputs + output) * 16;
+#pragma GCC unroll 4
     for (int part = 0; part < 4; ++part) vst1q_f32(lanes + 4 * part, c[part]);
     return;
   }
@@ -98,10 +104,13 @@ void tile(const FloatBlock& block, std::int64_t token, std::int64_t output) {
     w[n] = static_cast<const Weight*>(block.weights) + (output + n) * block.weight_stride;
   }
   for (int m = 0; m < M; ++m) x[m] = block.x + (token + m) * block.x_stride;
-  float32x4_t c[M][N][4];
+  float32x4_t c[M][N][4];  // every loop over it is unrolled: it lives in registers
+#pragma GCC unroll 3
   for (int m = 0; m < M; ++m) {
+#pragma GCC unroll 4
     for (int n = 0; n < N; ++n) {
       const std::int64_t lane = ((token + m) * block.outputs + output + n) * 16;
+#pragma GCC unroll 4
       for (int part = 0; part < 4; ++part) {
         c[m][n][part] =
             block.lanes == nullptr ? vdupq_n_f32(0.0f) : vld1q_f32(block.lanes + lane + 4 * part);
@@ -111,7 +120,9 @@ void tile(const FloatBlock& block, std::int64_t token, std::int64_t output) {
   std::int64_t k = 0;
   for (; k + 16 <= block.columns; k += 16) step<Weight, M, N>(w, x, k, c);
   if (k < block.columns) last_step<Weight, M, N>(w, x, k, block.columns - k, c);
+#pragma GCC unroll 3
   for (int m = 0; m < M; ++m) {
+#pragma GCC unroll 4
     for (int n = 0; n < N; ++n) finish(block, token + m, output + n, c[m][n]);
   }
 }
