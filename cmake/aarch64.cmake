@@ -1,4 +1,4 @@
-# Cross build for 64-bit ARM with Debian's cross compiler and arm64 packages (make aarch64-deps). What
+# Cross build for 64-bit ARM with Debian's cross compiler and arm64 packages (make arm-deps). What
 # is built runs under qemu-user, which finds the loader and the libraries of those packages.
 
 set(CMAKE_SYSTEM_NAME Linux)

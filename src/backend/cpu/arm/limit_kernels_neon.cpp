@@ -1,13 +1,12 @@
 // Limits of NEON: int8 products as smlal into 16 bits, f32 as fmla.
 #include <arm_neon.h>
 
+#include "backend/cpu/arm/limit_floats.h"
 #include "backend/cpu/limit_kernels.h"
 
 namespace leq::cpu {
 namespace {
 #include "backend/cpu/limit_read.inc"
-
-constexpr int kChains = 16;  // four instructions a cycle, four cycles each
 
 std::int32_t int8_products(std::int64_t rounds) noexcept {
   const int8x8_t x = vdup_n_s8(3);
@@ -25,22 +24,9 @@ std::int32_t int8_products(std::int64_t rounds) noexcept {
   return vgetq_lane_s16(sums[0], 0);
 }
 
-float f32_products(std::int64_t rounds) noexcept {
-  const float32x4_t half = vdupq_n_f32(0.5f);
-  const float32x4_t one = vdupq_n_f32(1.0f);
-  float32x4_t sums[kChains];
-  for (int i = 0; i < kChains; ++i) sums[i] = vdupq_n_f32(static_cast<float>(i));
-  for (std::int64_t round = 0; round < rounds; ++round) {
-#pragma GCC unroll 16
-    for (auto& sum : sums) sum = vfmaq_f32(sum, half, one);
-  }
-  for (int i = 1; i < kChains; ++i) sums[0] = vaddq_f32(sums[0], sums[i]);
-  return vgetq_lane_f32(sums[0], 0);
-}
-
-constexpr LimitKernels kKernels = {
-    read_memory,       int8_products, f32_products, kChains * 8 * 2.0,
-    kChains * 4 * 2.0, "smlal",       "fmla"};
+constexpr LimitKernels kKernels = {read_memory,       int8_products,     f32_products,
+                                   f64_products,      kChains * 8 * 2.0, kChains * 4 * 2.0,
+                                   kChains * 2 * 2.0, "smlal",           "fmla"};
 
 }  // namespace
 

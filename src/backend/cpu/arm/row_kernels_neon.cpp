@@ -86,6 +86,10 @@ void add(const float* y, std::int64_t n, float* x) noexcept {
   for_columns(x, y, n, x, [](float32x4_t a, float32x4_t b) { return vaddq_f32(a, b); });
 }
 
+void multiply(const float* y, std::int64_t n, float* x) noexcept {
+  for_columns(x, y, n, x, [](float32x4_t a, float32x4_t b) { return vmulq_f32(a, b); });
+}
+
 void rms_norm(const float* x, const float* gain, float eps, std::int64_t n, float* out) noexcept {
   const float total =
       sum_columns(x, n, [](float32x4_t sum, float32x4_t v) { return vfmaq_f32(sum, v, v); });
@@ -178,8 +182,8 @@ std::int32_t code_sum(const std::uint8_t* codes, std::int64_t n, int offset) noe
   return total;
 }
 
-constexpr RowKernels kKernels = {add,  rms_norm, layer_norm, swiglu,
-                                 gelu, absmax,   quantize,   code_sum};
+constexpr RowKernels kKernels = {add,  multiply, rms_norm, layer_norm, swiglu,
+                                 gelu, absmax,   quantize, code_sum};
 
 }  // namespace
 
