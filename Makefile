@@ -3,11 +3,13 @@ JOBS ?= $(shell nproc)
 PACKAGES = build-essential cmake ninja-build pkg-config nlohmann-json3-dev libpcre2-dev \
 	libutf8proc-dev libxxhash-dev libssl-dev libedit-dev libgtest-dev libbenchmark-dev \
 	libsentencepiece-dev libopenblas-serial-dev
+ARM_PACKAGES = crossbuild-essential-arm64 qemu-user $(foreach library, libstdc++6 libpcre2-dev \
+	libutf8proc-dev libxxhash-dev libssl-dev libedit-dev libgtest-dev libopenblas-serial-dev,$(library):arm64)
 CHECK_PACKAGES = clang clang-tidy clang-format libclang-rt-14-dev
 FUZZ_SECONDS ?= 60
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: all deps check-deps demo test check asan tsan portable fuzz tidy bench format clean
+.PHONY: all deps check-deps arm-deps demo test check asan tsan portable aarch64 fuzz tidy bench format clean
 
 all: build/release/tools/leq-run
 
@@ -33,10 +35,22 @@ test: deps
 	cmake --build build/dev -j $(JOBS)
 	ctest --test-dir build/dev --output-on-failure -j $(JOBS)
 
-# The long checks: sanitizers, the portable kernels alone, fuzzing, clang-tidy.
-check: check-deps asan tsan portable fuzz tidy
+# The long checks: sanitizers, the portable kernels alone, 64-bit ARM, fuzzing, clang-tidy.
+check: check-deps asan tsan portable aarch64 fuzz tidy
 
 asan tsan portable: check-deps
+	cmake --preset $@
+	cmake --build build/$@ -j $(JOBS)
+	ctest --preset $@ -j $(JOBS)
+
+# Cross build; a bounded set of tests under emulation (the filter is in CMakePresets.json).
+arm-deps: deps
+	@dpkg --print-foreign-architectures | grep -qx arm64 || $(SUDO) dpkg --add-architecture arm64
+	@missing=$$(for p in $(ARM_PACKAGES); do dpkg-query -W -f='$${Status}\n' $$p 2>/dev/null | grep -q '^install ok' || echo $$p; done); \
+	if [ -n "$$missing" ]; then echo "installing $$missing"; \
+	  $(SUDO) apt-get update -q && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -q -y --no-install-recommends $$missing; fi
+
+aarch64: arm-deps
 	cmake --preset $@
 	cmake --build build/$@ -j $(JOBS)
 	ctest --preset $@ -j $(JOBS)

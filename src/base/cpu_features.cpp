@@ -1,9 +1,5 @@
 #include "base/cpu_features.h"
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
 #include <array>
 #include <cstdlib>
 #include <fstream>
@@ -13,39 +9,12 @@
 namespace leq {
 namespace {
 
-constexpr std::array<std::string_view, 4> kNames = {"portable", "portable-v3", "avx2",
-                                                    "avx512vnni"};
-
-#if defined(__x86_64__)
-bool has_f16c() {  // not among the names that every compiler's __builtin_cpu_supports knows
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
-}
-bool has_v3() {
-  __builtin_cpu_init();
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c() &&
-         __builtin_cpu_supports("bmi2");
-}
-bool has_avx512vnni() {
-  return has_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vnni");
-}
-#else
-bool has_v3() { return false; }
-bool has_avx512vnni() { return false; }
-#endif
+constexpr std::array<std::string_view, 6> kNames = {"portable",   "portable-v3", "avx2",
+                                                    "avx512vnni", "neon",        "dotprod"};
 
 }  // namespace
 
 std::string_view isa_name(Isa isa) { return kNames[static_cast<std::size_t>(isa)]; }
-
-std::vector<Isa> supported_isas() {
-  std::vector<Isa> isas = {Isa::portable};
-  if (has_v3()) isas.insert(isas.end(), {Isa::portable_v3, Isa::avx2});
-  if (has_avx512vnni()) isas.push_back(Isa::avx512vnni);
-  return isas;
-}
 
 Isa chosen_isa() {
   const auto isas = supported_isas();

@@ -1,4 +1,5 @@
-// Which instruction sets this processor offers and which one leq uses.
+// Which instruction sets this processor offers and which one leq uses. What differs between
+// families of processors lies in base/x86, base/arm and base/generic, of which the build takes one.
 #pragma once
 
 #include <string>
@@ -7,8 +8,10 @@
 
 namespace leq {
 
-// Ascending: each level may use everything below it.
-enum class Isa { portable, portable_v3, avx2, avx512vnni };
+// The levels of all families. Within one family they ascend: each may use everything below it.
+//   x86-64: portable, portable_v3, avx2, avx512vnni     aarch64: portable, neon, dotprod
+//   others: portable
+enum class Isa { portable, portable_v3, avx2, avx512vnni, neon, dotprod };
 
 std::string_view isa_name(Isa isa);
 
@@ -18,6 +21,9 @@ std::vector<Isa> supported_isas();
 // The best supported level, narrowed by the environment variable LEQ_ISA (a name of isa_name).
 // Throws Error where LEQ_ISA names an unknown level or one that this processor lacks.
 Isa chosen_isa();
+
+// Tells the processor that the calling thread waits in a loop, for a few dozen cycles.
+void pause_briefly() noexcept;
 
 // "Intel(R) Xeon(R) Processor", for reports; empty where it cannot be read.
 std::string cpu_model_name();

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/cpu_features.h"
 #include "base/error.h"
 
 namespace leq {
@@ -21,14 +22,6 @@ namespace {
 // A worker that finds nothing to do spins this often before it sleeps: about 50 us with the pause
 // below. The gap between two parallel loops of a forward pass is a few microseconds.
 constexpr int kSpins = 2000;
-
-inline void pause_briefly() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#else
-  std::this_thread::yield();
-#endif
-}
 
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t while_equal) {
   ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT_PRIVATE, while_equal,

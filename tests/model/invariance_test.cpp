@@ -13,7 +13,7 @@ namespace leq {
 namespace {
 
 struct Setup {
-  Isa isa = Isa::portable_v3;
+  Isa isa = Isa::portable;
   int threads = 1;
   std::int64_t chunk = 512;
   int neighbours = 0;  // other sequences in every batch

@@ -1,5 +1,6 @@
 // The matmul kernel tables that there are, and the kernels that the tables of an instruction set
-// collect from their files. Call matmul_kernels(isa) instead.
+// collect from their files. Those of other processor families are declared and not built. Call
+// matmul_kernels(isa) instead.
 #pragma once
 
 #include "backend/cpu/matmul_kernels.h"
@@ -10,6 +11,8 @@ const MatmulKernels& matmul_kernels_portable();
 const MatmulKernels& matmul_kernels_v3();
 const MatmulKernels& matmul_kernels_avx2();
 const MatmulKernels& matmul_kernels_avx512vnni();
+const MatmulKernels& matmul_kernels_neon();
+const MatmulKernels& matmul_kernels_dotprod();
 
 void int8_rows_avx2(const IntPanel& panel) noexcept;
 void int8_groups_avx2(const IntPanel& panel) noexcept;
@@ -32,5 +35,24 @@ void bits2_avx512vnni(const IntPanel& panel) noexcept;
 void f32_avx512vnni(const FloatBlock& block) noexcept;
 void f16_avx512vnni(const FloatBlock& block) noexcept;
 void bf16_avx512vnni(const FloatBlock& block) noexcept;
+
+void int8_rows_neon(const IntPanel& panel) noexcept;
+void int8_groups_neon(const IntPanel& panel) noexcept;
+void uint8_rows_neon(const IntPanel& panel) noexcept;
+void uint8_groups_neon(const IntPanel& panel) noexcept;
+void bits4_neon(const IntPanel& panel) noexcept;
+void bits3_neon(const IntPanel& panel) noexcept;
+void bits2_neon(const IntPanel& panel) noexcept;
+void f32_neon(const FloatBlock& block) noexcept;
+void f16_neon(const FloatBlock& block) noexcept;
+void bf16_neon(const FloatBlock& block) noexcept;
+
+void int8_rows_dotprod(const IntPanel& panel) noexcept;
+void int8_groups_dotprod(const IntPanel& panel) noexcept;
+void uint8_rows_dotprod(const IntPanel& panel) noexcept;
+void uint8_groups_dotprod(const IntPanel& panel) noexcept;
+void bits4_dotprod(const IntPanel& panel) noexcept;
+void bits3_dotprod(const IntPanel& panel) noexcept;
+void bits2_dotprod(const IntPanel& panel) noexcept;
 
 }  // namespace leq::cpu

@@ -1,0 +1,19 @@
+// The one level of processors without kernels of their own.
+#include "backend/cpu/kernel_levels.h"
+
+#include <array>
+
+#include "backend/cpu/attention_kernel_tables.h"
+#include "backend/cpu/matmul_kernel_tables.h"
+#include "backend/cpu/row_kernel_tables.h"
+
+namespace leq::cpu {
+
+std::span<const KernelLevel> kernel_levels() {
+  static constexpr std::array kLevels = {
+      KernelLevel{Isa::portable, matmul_kernels_portable, row_kernels_portable,
+                  attention_kernels_portable, limit_kernels_portable}};
+  return kLevels;
+}
+
+}  // namespace leq::cpu

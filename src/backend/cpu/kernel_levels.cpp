@@ -1,0 +1,23 @@
+// Picks the kernels of an instruction set.
+#include "backend/cpu/kernel_levels.h"
+
+#include "base/error.h"
+
+namespace leq::cpu {
+namespace {
+
+const KernelLevel& level(Isa isa) {
+  for (const KernelLevel& one : kernel_levels()) {
+    if (one.isa == isa) return one;
+  }
+  fail("instruction set ", isa_name(isa), ": not built for this processor family; try portable");
+}
+
+}  // namespace
+
+const MatmulKernels& matmul_kernels(Isa isa) { return level(isa).matmul(); }
+const RowKernels& row_kernels(Isa isa) { return level(isa).rows(); }
+const AttentionKernels& attention_kernels(Isa isa) { return level(isa).attention(); }
+const LimitKernels& limit_kernels(Isa isa) { return level(isa).limits(); }
+
+}  // namespace leq::cpu

@@ -1,0 +1,26 @@
+// The kernels of each instruction set of this processor family: one list in each of cpu/x86,
+// cpu/arm and cpu/generic, of which the build takes one.
+#pragma once
+
+#include <span>
+
+#include "backend/cpu/attention_kernels.h"
+#include "backend/cpu/limit_kernels.h"
+#include "backend/cpu/matmul_kernels.h"
+#include "backend/cpu/row_kernels.h"
+#include "base/cpu_features.h"
+
+namespace leq::cpu {
+
+struct KernelLevel {
+  Isa isa;
+  const MatmulKernels& (*matmul)();
+  const RowKernels& (*rows)();
+  const AttentionKernels& (*attention)();
+  const LimitKernels& (*limits)();
+};
+
+// All levels that are built, whether this processor supports them or not.
+std::span<const KernelLevel> kernel_levels();
+
+}  // namespace leq::cpu

@@ -1,0 +1,18 @@
+// What aarch64 processors offer, as the Linux kernel reports it.
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+
+#include "base/cpu_features.h"
+
+namespace leq {
+
+std::vector<Isa> supported_isas() {
+  std::vector<Isa> isas = {Isa::portable, Isa::neon};  // every aarch64 processor has NEON
+  if ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0) isas.push_back(Isa::dotprod);
+  return isas;
+}
+
+// `yield` does nothing on most cores; isb waits until the pipeline is empty.
+void pause_briefly() noexcept { asm volatile("isb" ::: "memory"); }
+
+}  // namespace leq
