@@ -3,7 +3,8 @@
 # divergence from f32, same first choice, seconds, calibration tokens, peak memory.
 #   bench/method_table.sh BUILD_DIR WORK_DIR TEXT CHECKPOINT...
 # TEXT is the held-out text that is measured on: 16 windows of up to 512 tokens, taken as it is.
-# SAMPLES and LENGTH set the calibration (128 windows of 512 tokens), CALIBRATION its text.
+# SAMPLES and LENGTH set the calibration (128 windows of 512 tokens), CALIBRATION its text; ROWS, a
+# pattern, chooses among the rows beside f32.
 set -euo pipefail
 build=$1 work=$2 text=$3
 shift 3
@@ -30,7 +31,8 @@ rows=(
   "rtn int4-g64|--method rtn --type int4-g64"
   "awq int4-g64|--method awq --type int4-g64"
   "gptq int4-g64|--method gptq --type int4-g64"
-  "recipe q4 (gptq+ int4-g64)|--recipe q4 --no-gate"
+  "gptq+ int4-g64|--method gptq+ --type int4-g64"
+  "recipe q4|--recipe q4 --no-gate"
   "gptq+ uint4-g64|--method gptq+ --type uint4-g64"
   "nf4|--method nf4"
   "rtn int3-g64|--method rtn --type int3-g64"
@@ -57,6 +59,7 @@ for checkpoint in "$@"; do
   echo "|---|---|---|---|---|---|---|---|---|"
   for row in "${rows[@]}"; do
     label=${row%%|*} file=$work/model.leq
+    [[ $label = f32 || $label =~ ${ROWS:-.} ]] || continue
     read -r -a flags <<< "${row#*|}"
     if ! /usr/bin/time -f "%e %M" -o "$work/time" "$build/tools/leq-quantize" "$checkpoint" -o "$file" \
          "${flags[@]}" "${calibration[@]}" 2> "$work/messages"; then
