@@ -134,6 +134,26 @@ TEST(ZeroquantPlusMethod, WithoutDescentAndNewScalesItIsZeroquant) {
   EXPECT_EQ(choose_zeroquant_plus(input).codes.codes, plain.codes);
 }
 
+// The live weights are exact in zeroquant's codes; scales that would suit those of dead inputs
+// better, whose errors nobody sees, must not be taken.
+TEST(ZeroquantPlusMethod, DoesNotPayForDeadInputsWithErrorsOfLiveOnes) {
+  constexpr std::int64_t kRows = 4, kColumns = 64;
+  SyntheticLayer layer{kRows, kColumns, {}, {}, {}};
+  std::vector<double> hessian(kColumns * kColumns);
+  for (std::int64_t i = 0; i < kRows * kColumns; ++i) {
+    const float code = i % 32 == 0 ? -8.0f : static_cast<float>(i % 7 - 3);
+    const float off = i % 2 == 0 ? 0.0f : std::copysign(0.4f, code);
+    layer.weight.push_back((code + off) / 64);
+  }
+  for (std::size_t k = 0; k < kColumns; k += 2) hessian[k * kColumns + k] = 100;
+  layer.statistics = statistics_of(hessian, kColumns, 100);
+  const MethodInput input = input_of(layer, "int4-g32");
+  const ChosenCodes plain = zeroquant(input), found = choose_zeroquant_plus(input).codes;
+  EXPECT_EQ(losses(layer, plain, input.scheme), std::vector<double>(kRows));
+  EXPECT_EQ(losses(layer, found, input.scheme), std::vector<double>(kRows));
+  EXPECT_EQ(found.scales, plain.scales);
+}
+
 TEST(ZeroquantPlusMethod, CodesAndScalesDoNotDependOnTheNumberOfThreads) {
   const SyntheticLayer layer = synthetic_layer(300, 200, 800);
   MethodInput input = input_of(layer, "int4-g64");
