@@ -28,11 +28,13 @@ constexpr std::int64_t kGateWindows = 16;
 constexpr std::int64_t kNarrow = 2048;
 constexpr double kSharedAlpha = 0.5;
 
-const std::array<Recipe, 3> kRecipes = {{
+const std::array<Recipe, 4> kRecipes = {{
     {"q8", "int8 weights and inputs, SmoothQuant with the best alpha of each layer", 0.005,
      "--type int8-g128 or f16 loses less"},
     {"q4", "4-bit weights by gptq+ behind SmoothQuant, groups of 128 (64 below a width of 2048)",
      0.05, "--recipe auto --target-bpw 5, or --recipe q8"},
+    {"zeroquant-w48", "no calibration: 8-bit attention and 4-bit gate, up and down, groups of 128",
+     0.05, "--recipe q4, or --recipe q8"},
     {"auto", "2, 3, 4 or 8 bits for each layer by measured KL, 4.25 a weight unless told", 0.05,
      "a larger --target-bpw, or --recipe q8"},
 }};
@@ -167,6 +169,15 @@ void apply_recipe(const Options& options, const fs::path& folder, CheckpointOpti
       checkpoint.overrides.insert(checkpoint.overrides.begin(),
                                   {"^(token_embedding|head)$", require_scheme("int8-g32", "q8")});
     }
+    return;
+  }
+  if (recipe.name == "zeroquant-w48") {
+    checkpoint.method = "zeroquant";
+    checkpoint.type = "int8-g128";
+    checkpoint.act = ActChoice::row;
+    checkpoint.overrides.insert(
+        checkpoint.overrides.begin(),
+        {R"(^layers\.[0-9]+\.(gate|up|down)$)", require_scheme("int4-g128", "zeroquant-w48")});
     return;
   }
   checkpoint.method = "gptq+";

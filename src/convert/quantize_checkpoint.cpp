@@ -18,9 +18,15 @@ constexpr const char* kSmoothQuant = "smoothquant";
 constexpr const char* kAwq = "awq";
 
 // Types that go with a method where the user names none; int8 for all others.
-const std::map<std::string, std::string, std::less<>> kOwnTypes = {
-    {"zeropoint", "uint8"}, {"zeroquant", "int8-g128"}, {"rtn", "int4-g128"}, {"gptq", "int4-g128"},
-    {"gptq+", "int4-g128"}, {"awq", "uint4-g128"},      {"nf4", "nf4"},       {"billm", "b1"}};
+const std::map<std::string, std::string, std::less<>> kOwnTypes = {{"zeropoint", "uint8"},
+                                                                   {"zeroquant", "int8-g128"},
+                                                                   {"zeroquant+", "int8-g128"},
+                                                                   {"rtn", "int4-g128"},
+                                                                   {"gptq", "int4-g128"},
+                                                                   {"gptq+", "int4-g128"},
+                                                                   {"awq", "uint4-g128"},
+                                                                   {"nf4", "nf4"},
+                                                                   {"billm", "b1"}};
 
 std::string type_of(std::string_view method) {
   const auto own = kOwnTypes.find(method);

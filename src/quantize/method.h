@@ -26,8 +26,8 @@ enum class Needs : std::uint8_t {
 struct MethodOptions {
   double damping = 0.01;     // GPTQ: the diagonal grows by this share
   bool act_order = true;     // GPTQ: columns by falling diagonal
-  int descent_passes = 3;    // GPTQ+: coordinate descent
-  bool refit_scales = true;  // GPTQ+: scales solved again for the codes found
+  int descent_passes = 3;    // GPTQ+, ZeroQuant+: coordinate descent
+  bool refit_scales = true;  // GPTQ+, ZeroQuant+: scales solved again for the codes found
 };
 
 // One weight W [N][K] and the inputs that it will meet.
@@ -53,6 +53,7 @@ struct QuantMethod {
   Needs needs = Needs::nothing;
   bool (*supports)(const QuantScheme& scheme) = nullptr;
   MethodResult (*choose)(const MethodInput& input) = nullptr;
+  bool teacher_inputs = false;  // statistics of the unquantized model, never true-sequential
 };
 
 // All methods that choose codes, in the order of --help.

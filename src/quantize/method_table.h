@@ -9,6 +9,7 @@ QuantMethod absmax_method();
 QuantMethod zeropoint_method();
 QuantMethod rtn_method();
 QuantMethod zeroquant_method();
+QuantMethod zeroquant_plus_method();
 QuantMethod gptq_method();
 QuantMethod gptq_plus_method();
 QuantMethod nf4_method();

@@ -7,8 +7,9 @@ namespace leq {
 
 std::span<const QuantMethod> quant_methods() {
   static const QuantMethod kMethods[] = {
-      absmax_method(), zeropoint_method(), rtn_method(), zeroquant_method(),
-      gptq_method(),   gptq_plus_method(), nf4_method(), billm_method(),
+      absmax_method(),         zeropoint_method(), rtn_method(),       zeroquant_method(),
+      zeroquant_plus_method(), gptq_method(),      gptq_plus_method(), nf4_method(),
+      billm_method(),
   };
   return kMethods;
 }

@@ -57,6 +57,15 @@ Needs most_needed(const ModelConfig& config, const TensorPlanner& plan) {
   return most;
 }
 
+bool wants_teacher_inputs(const ModelConfig& config, const TensorPlanner& plan) {
+  const std::vector<TensorSpec> specs = tensor_list(config);
+  return std::any_of(specs.begin(), specs.end(), [&](const TensorSpec& spec) {
+    if (!is_block_linear(spec.role)) return false;
+    const QuantMethod* method = plan(spec.name, spec.role).method;
+    return method != nullptr && method->teacher_inputs;
+  });
+}
+
 // The tensors of a block in file order, their names without the layer.
 std::vector<TensorSpec> block_specs(ModelConfig config) {
   config.layers = 1;
@@ -100,7 +109,7 @@ class Pipeline {
     for (const TensorInput& tensor : tensors) tensors_[tensor.name] = &tensor;
     loaded_ = !options.load_stats.empty();
     sequential_ = needs_ == Needs::hessian && options.true_sequential && !loaded_ &&
-                  options.save_stats.empty();
+                  options.save_stats.empty() && !wants_teacher_inputs(config_, options.plan);
     const bool of_fold = options.fold && options.fold->wants_hessian;
     once_ = {of_fold || (needs_ == Needs::hessian && !sequential_), kSampleTokens};
   }

@@ -1,7 +1,8 @@
 // Quantizes the blocks of a model with what calibration tells of their inputs: one block's f32
 // weights, its statistics and the hidden states of the windows are in memory, nothing else.
 //
-//   statistics once   (smoothquant, awq, rtn, ...): one forward of the unquantized block gathers
+//   statistics once   (smoothquant, awq, rtn, zeroquant+, ...): one forward of the unquantized
+//   block gathers
 //                     the inputs of all its linears and moves the hidden states on
 //   true-sequential   (gptq): q, k, v; then o with inputs recomputed behind the quantized q, k, v;
 //                     then gate and up; then down; hidden states move on through the quantized
@@ -52,10 +53,10 @@ struct BlockOptions {
   CalibrationData data;
   std::vector<std::filesystem::path> load_stats = {};  // instead of a forward
   std::filesystem::path save_stats = {};
-  bool true_sequential =
-      true;                   // with methods that want X^T X; never with saved or loaded statistics
-  bool correct_bias = true;   // b += (W - Wq) mean(x), where there is a bias
-  std::uint64_t max_ram = 0;  // bytes; 0 = no limit
+  bool true_sequential = true;  // with methods that want X^T X; never with saved or loaded
+                                // statistics, nor where a method has teacher_inputs
+  bool correct_bias = true;     // b += (W - Wq) mean(x), where there is a bias
+  std::uint64_t max_ram = 0;    // bytes; 0 = no limit
   int threads = 0;
   std::filesystem::path partial;  // folder of finished blocks
   bool resume = false;

@@ -9,15 +9,15 @@
 namespace leq {
 namespace {
 
-bool supports_zeroquant(const QuantScheme& scheme) {
-  return scheme.kind == CodeKind::int_ && scheme.scaling != Scaling::tensor;
-}
-
 MethodResult choose_zeroquant(const MethodInput& input) {
   return {nearest_codes(input, choose_ranges(input, fit_signed)), ""};
 }
 
 }  // namespace
+
+bool supports_zeroquant(const QuantScheme& scheme) {
+  return scheme.kind == CodeKind::int_ && scheme.scaling != Scaling::tensor;
+}
 
 QuantMethod zeroquant_method() {
   return {"zeroquant", "groups of columns by the largest |w|; with --act row (int-g types)",

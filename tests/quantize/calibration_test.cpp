@@ -201,6 +201,21 @@ TEST(Calibration, SavedStatisticsGiveTheSameFile) {
   }
 }
 
+// Kept statistics are those of the unquantized model, so a run that has them is never sequential.
+TEST(Calibration, ZeroquantPlusLearnsFromTheUnquantizedModelAlone) {
+  const test::TemporaryFolder folder;
+  const auto source = make_checkpoint(families()[2], folder.path() / "hf");
+  for (const auto& [method, once] : {std::pair{"zeroquant+", true}, {"gptq+", false}}) {
+    CheckpointOptions options = small_run(method, "int4-g32");
+    const std::string free = run_bytes(source, folder.path() / "1.leq", options);
+    options.save_stats = folder.path() / "stats";
+    EXPECT_EQ(run_bytes(source, folder.path() / "2.leq", options) == free, once) << method;
+    options.save_stats.clear();
+    options.true_sequential = false;
+    EXPECT_EQ(run_bytes(source, folder.path() / "3.leq", options) == free, once) << method;
+  }
+}
+
 TEST(Calibration, OrderOfStatisticsFilesDoesNotMatter) {
   const test::TemporaryFolder folder;
   const auto source = make_checkpoint(families()[0], folder.path() / "hf");
@@ -225,7 +240,7 @@ TEST(Calibration, AnInterruptedRunResumesToTheSameFile) {
   const test::TemporaryFolder folder;
   const auto source = make_checkpoint(families()[4], folder.path() / "hf");
   const auto output = folder.path() / "model.leq";
-  for (const char* method : {"gptq", "smoothquant"}) {
+  for (const char* method : {"gptq", "smoothquant", "zeroquant+"}) {
     CheckpointOptions options = small_run(method, "int8");
     const std::string whole = run_bytes(source, output, options);
     std::filesystem::remove(output);

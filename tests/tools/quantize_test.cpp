@@ -54,7 +54,7 @@ class Quantize : public testing::Test {
 };
 
 TEST_F(Quantize, RecipesPassTheirGatesAndSayWhatTheyFound) {
-  for (const char* recipe : {"q8", "q4"}) {
+  for (const char* recipe : {"q8", "q4", "zeroquant-w48"}) {
     const ToolRun run = quantize({"--recipe", recipe});
     ASSERT_EQ(run.status, 0) << run.err;
     EXPECT_NE(run.err.find("passed"), std::string::npos) << run.err;
@@ -102,6 +102,7 @@ TEST_F(Quantize, FlagsReachTheFileAndItRuns) {
       {{"--method", "zeropoint"}, "uint8", "g128"},
       {{"--bits", "3", "--group", "32"}, "int3-g32", "g128"},
       {{"--method", "nf4"}, "nf4", "none"},
+      {{"--recipe", "zeroquant-w48", "--no-gate"}, "int4-g128", "row"},
       {{"--tensor-type", "layers\\.1\\.=uint2-g64"}, "uint2-g64", "g128"}};
   for (const Case& item : cases) {
     const ToolRun run = quantize(item.flags);
