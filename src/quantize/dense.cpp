@@ -22,10 +22,12 @@ constexpr double kSmallestPivot = 1e-10;
 
 blasint size(std::int64_t n) { return static_cast<blasint>(n); }
 
-// Debian's serial build has one thread and locks; where the threaded one is installed in its
-// place, it must leave the cores to our pool.
+// The threads are those of our pool, so OpenBLAS itself has one. Its serial build cannot be called
+// from several threads at once: results differ now and then.
 void one_thread_each() {
   static const bool done = [] {
+    require(openblas_get_parallel() != OPENBLAS_SEQUENTIAL,
+            "OpenBLAS: its serial build is not safe here; install libopenblas0-pthread");
     openblas_set_num_threads(1);
     return true;
   }();
