@@ -68,9 +68,9 @@ std::string listing(const Json& object) {
 // "row", "tensor 0.0123", "online safe"
 std::string act_text(const StoredTensor& tensor) {
   std::string text(act_name(tensor.view.act));
-  if (tensor.view.act == ActKind::tensor) text += " " + plain(tensor.act_scale);
+  if (tensor.view.act == ActKind::tensor) text.append(" ").append(plain(tensor.act_scale));
   if (tensor.view.act == ActKind::online) {
-    text += " " + std::string(online_mode_name(tensor.online_mode));
+    text.append(" ").append(online_mode_name(tensor.online_mode));
   }
   return text;
 }

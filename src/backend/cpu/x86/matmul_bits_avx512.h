@@ -24,16 +24,17 @@ inline __attribute__((always_inline)) Planes planes_at(const IntPanel& panel, st
           Bits::kThirdPlane ? panel.high_codes + column * 8 : nullptr};
 }
 
-// The lines of a step further on in the panel.
-template <class Bits>
-inline __attribute__((always_inline)) void prefetch_step(const Planes& planes) {
-#pragma GCC unroll 16
-  for (int line = 0; line < 256 * Bits::kLowBits; line += 64) {
-    prefetch(planes.low + line + kPrefetchBytes);
+// An eighth of the lines of a step further on in the panel: spread over a step's quads, because a
+// burst fills all fill buffers of the first cache and stands still.
+template <class Bits, int kQuad>
+inline __attribute__((always_inline)) void prefetch_share(const Planes& planes) {
+  constexpr int kLines = 4 * Bits::kLowBits;
+#pragma GCC unroll 2
+  for (int line = kLines * kQuad / 8; line < kLines * (kQuad + 1) / 8; ++line) {
+    prefetch(planes.low + 64 * line + kPrefetchBytes);
   }
-  if constexpr (Bits::kThirdPlane) {
-#pragma GCC unroll 4
-    for (int line = 0; line < 256; line += 64) prefetch(planes.third + line + kPrefetchBytes);
+  if constexpr (Bits::kThirdPlane && kQuad % 2 == 0) {
+    prefetch(planes.third + 32 * kQuad + kPrefetchBytes);
   }
 }
 
@@ -41,6 +42,7 @@ template <class Bits, int kQuad, int M>
 inline __attribute__((always_inline)) void add_quad(const Planes& planes, const std::uint8_t* x,
                                                     std::int64_t stride, __m512i (&even)[M][4],
                                                     __m512i (&odd)[M][4]) {
+  prefetch_share<Bits, kQuad>(planes);
   __m512i input[M];
 #pragma GCC unroll 3
   for (int m = 0; m < M; ++m) input[m] = broadcast_quad(x + m * stride + 4 * kQuad);
@@ -71,7 +73,6 @@ void bits_tile(const IntPanel& panel, const PanelPiece& piece) {
     }
     for (; k < stop; k += kStepColumns, x += kStepColumns) {
       const Planes planes = planes_at<Bits>(panel, k);
-      prefetch_step<Bits>(planes);
       add_quad<Bits, 0>(planes, x, stride, even, odd);
       add_quad<Bits, 1>(planes, x, stride, even, odd);
       add_quad<Bits, 2>(planes, x, stride, even, odd);
@@ -94,6 +95,7 @@ void bits_tile(const IntPanel& panel, const PanelPiece& piece) {
 
 template <class Bits, int kQuad>
 inline __attribute__((always_inline)) void unpack_quad(const Planes& planes, std::uint8_t* codes) {
+  prefetch_share<Bits, kQuad>(planes);
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {
     __m512i quad = Bits::template code<kQuad>(planes.low + 64 * j, planes.third + 64 * j);
@@ -107,7 +109,6 @@ template <class Bits>
 void unpack(const IntPanel& panel, std::int64_t first, std::int64_t columns, std::uint8_t* codes) {
   for (std::int64_t k = first; k < first + columns; k += kStepColumns, codes += 8 * 256) {
     const Planes planes = planes_at<Bits>(panel, k);
-    prefetch_step<Bits>(planes);
     unpack_quad<Bits, 0>(planes, codes);
     unpack_quad<Bits, 1>(planes, codes);
     unpack_quad<Bits, 2>(planes, codes);
