@@ -3,6 +3,7 @@
 #include <cmath>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
 #include "base/progress.h"
@@ -75,18 +76,21 @@ void quantize_with_search(const Options& options, const CheckpointOptions& check
 }
 
 // A recipe's result is judged, and anything else where it is asked for.
-void judge(const Options& options, const CheckpointOptions& checkpoint) {
-  const bool recipe = options.given("recipe");
-  if (options.has("gate") ? !options.flag("gate") : !recipe) return;
+bool is_judged(const Options& options) {
+  return options.has("gate") ? options.flag("gate") : options.given("recipe");
+}
+
+void judge(const Options& options, const GateText& text, const CheckpointOptions& checkpoint) {
   std::unique_ptr<Progress> progress;
-  const GateResult gate = run_gate(options, options.positionals().front(), options.text("output"),
+  const GateResult gate = run_gate(text, options.positionals().front(), options.text("output"),
                                    checkpoint, [&](std::int64_t done, std::int64_t total) {
                                      if (!progress)
                                        progress = std::make_unique<Progress>("gate", total);
                                      progress->update(done);
                                    });
   progress.reset();
-  std::cerr << gate_report(gate, recipe ? &require_recipe(options.text("recipe")) : nullptr);
+  std::cerr << gate_report(
+      gate, options.given("recipe") ? &require_recipe(options.text("recipe")) : nullptr);
 }
 
 int quantize(const Options& options) {
@@ -94,6 +98,8 @@ int quantize(const Options& options) {
           "HF_DIR is missing: the folder with config.json and "
           "*.safetensors");
   CheckpointOptions checkpoint = checkpoint_options(options);
+  std::optional<GateText> judged;
+  if (is_judged(options)) judged = gate_text(options);
   run::watch_interrupts("");
   const run::InterruptScope interrupt;
   checkpoint.stop = [&] { return interrupt.interrupted(); };
@@ -106,7 +112,7 @@ int quantize(const Options& options) {
       const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
       report(checkpoint, result, options.text("output"), seconds.count());
     }
-    judge(options, checkpoint);
+    if (judged) judge(options, *judged, checkpoint);
   } catch (const Error& error) {
     if (!interrupt.interrupted()) throw;
     std::cerr << "\nleq-quantize: " << error.what() << '\n';

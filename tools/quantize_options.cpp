@@ -12,11 +12,11 @@
 #include "quantize/smoothquant.h"
 #include "quantize_recipe.h"
 #include "quantize_search.h"
+#include "quantize_text.h"
 
 namespace leq {
 namespace {
 
-constexpr std::uint64_t kMaxTextBytes = 1ull << 30;
 constexpr double kPresetAlpha = 0.5;  // of the paper
 
 std::vector<std::string> method_names() {
@@ -251,10 +251,7 @@ void set_calibration(const Options& options, CheckpointOptions& checkpoint) {
   CalibrationRequest& calibration = checkpoint.calibration;
   if (options.given("calibration")) {
     calibration.source = options.text("calibration");
-    calibration.text = read_file(calibration.source, kMaxTextBytes);
-    require(!calibration.text.empty(), calibration.source, ": the calibration text is empty");
-    const auto bad = first_invalid_utf8(calibration.text);
-    require(!bad, calibration.source, ": no valid UTF-8 at byte ", bad.value_or(0));
+    calibration.text = read_quantize_text(calibration.source);
   }
   calibration.samples = options.integer("samples");
   calibration.length = options.integer("length");

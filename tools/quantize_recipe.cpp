@@ -15,13 +15,14 @@
 #include "model/session.h"
 #include "platform/make_backend.h"
 #include "quantize/fold_methods.h"
+#include "quantize_text.h"
 
 namespace leq {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMaxTextBytes = 1ull << 30;
+constexpr std::uint64_t kMaxConfigBytes = 1ull << 24;
 constexpr std::int64_t kGateWindow = 512;
 constexpr std::int64_t kGateWindows = 16;
 // Narrow models have less to average over and large tables: finer groups in both.
@@ -59,16 +60,6 @@ RunLimits gate_limits(const ModelConfig& config, std::int64_t window) {
   limits.output_tokens = kOutputRows;
   limits.key_type = limits.value_type = KvType::f32;
   return resolve_limits(limits, config);
-}
-
-struct GateText {
-  std::string text;
-  std::string name;
-};
-
-GateText gate_text(const Options& options) {
-  if (!options.given("heldout")) return {std::string(built_in_heldout_text()), "built-in text"};
-  return {read_file(options.text("heldout"), kMaxTextBytes), options.text("heldout")};
 }
 
 ProtocolSettings gate_protocol(std::int64_t tokens, std::int64_t context, const std::string& name) {
@@ -160,7 +151,7 @@ void apply_recipe(const Options& options, const fs::path& folder, CheckpointOpti
   }
   const fs::path config = folder / "config.json";
   const bool narrow =
-      import_hf_config(read_file(config, kMaxTextBytes), config.string()).width < kNarrow;
+      import_hf_config(read_file(config, kMaxConfigBytes), config.string()).width < kNarrow;
   if (recipe.name == "q8") {
     checkpoint.method = "smoothquant";
     checkpoint.type = "int8";
@@ -192,10 +183,14 @@ void apply_recipe(const Options& options, const fs::path& folder, CheckpointOpti
   checkpoint.true_sequential = false;
 }
 
-GateResult run_gate(const Options& options, const fs::path& folder, const fs::path& output,
+GateText gate_text(const Options& options) {
+  if (!options.given("heldout")) return {std::string(built_in_heldout_text()), "built-in text"};
+  return {read_quantize_text(options.text("heldout")), options.text("heldout")};
+}
+
+GateResult run_gate(const GateText& text, const fs::path& folder, const fs::path& output,
                     const CheckpointOptions& checkpoint,
                     const std::function<void(std::int64_t, std::int64_t)>& progress) {
-  const GateText text = gate_text(options);
   const BaseFile base_file(folder, output, checkpoint.threads);
   GateResult gate;
   gate.text = text.name;

@@ -29,6 +29,14 @@ std::vector<Option> recipe_flags();
 void apply_recipe(const Options& options, const std::filesystem::path& folder,
                   CheckpointOptions& checkpoint);
 
+// A text to judge by.
+struct GateText {
+  std::string text;
+  std::string name;  // for people
+};
+// Of --heldout, else the built-in one: read before the work begins, which may take hours.
+GateText gate_text(const Options& options);
+
 struct GateResult {
   DivergenceResult divergence;
   std::string text;  // its name for people
@@ -37,7 +45,7 @@ struct GateResult {
 
 // Compares `output` with the unquantized model of `folder`, which is kept in OUTPUT.gate meanwhile,
 // and writes the numbers into its provenance.
-GateResult run_gate(const Options& options, const std::filesystem::path& folder,
+GateResult run_gate(const GateText& text, const std::filesystem::path& folder,
                     const std::filesystem::path& output, const CheckpointOptions& checkpoint,
                     const std::function<void(std::int64_t, std::int64_t)>& progress);
 

@@ -6,19 +6,19 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "quantize_text.h"
 
 namespace leq {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMaxTextBytes = 1ull << 30;
 constexpr double kRecipeBits = 4.25;           // a weight of --recipe auto
 constexpr std::int64_t kManyEvaluations = 64;  // worth a learned policy
 
 // The text that KL is measured on.
 std::string search_text(const Options& options, const CheckpointOptions& checkpoint) {
-  if (options.given("search-text")) return read_file(options.text("search-text"), kMaxTextBytes);
+  if (options.given("search-text")) return read_quantize_text(options.text("search-text"));
   if (!checkpoint.calibration.text.empty()) return checkpoint.calibration.text;
   return std::string(built_in_calibration_text());
 }

@@ -136,6 +136,10 @@ TEST_F(Quantize, RefusesFlagsThatContradictEachOther) {
   expect_error({"--method", "gptq", "--max-ram", "1M"}, "--max-ram");
   expect_error({"--calibration", "/nowhere/text"}, "/nowhere/text");
   expect_error({"--type", "f16", "--method", "gptq"}, "f16");
+  const std::string broken = folder_.write("broken", "no text: \xff");
+  for (const char* flag : {"--calibration", "--heldout"}) {
+    expect_error({"--recipe", "q8", flag, broken}, "no valid UTF-8 at byte 9");
+  }
 }
 
 }  // namespace
