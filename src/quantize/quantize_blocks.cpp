@@ -87,11 +87,11 @@ Matrix matrix_of(const Shape& shape) {
   return matrix;
 }
 
-Shape shape_of(const std::string& part, const Matrix& matrix,
-               const std::vector<TensorSpec>& specs) {
+// nullptr where a fold has added the part.
+const TensorSpec* find_part(const std::vector<TensorSpec>& specs, const std::string& part) {
   const auto found = std::find_if(specs.begin(), specs.end(),
                                   [&](const TensorSpec& spec) { return spec.name == part; });
-  return found != specs.end() ? found->shape : Shape{matrix.columns};
+  return found != specs.end() ? &*found : nullptr;
 }
 
 class Pipeline {
@@ -132,6 +132,7 @@ class Pipeline {
   Statistics statistics_once(std::int64_t layer, const BlockTensors& block);
   void save(std::int64_t layer, const Statistics& statistics);
   void fold(std::int64_t layer, BlockTensors& block, Statistics& statistics);
+  TensorPlan plan_of(std::int64_t layer, const std::string& part) const;
   void quantize_sequentially(std::int64_t layer, BlockTensors& block);
   void quantize_readers(std::int64_t layer, BlockTensors& block, const Statistics& statistics);
   void quantize_part(std::int64_t layer, const std::string& part, BlockTensors& block,
@@ -342,12 +343,13 @@ void Pipeline::pass_finished_block(std::int64_t layer, const PartialRun& partial
   save(layer, pass(layer, run, whole));
 }
 
+// Of a linear.
+TensorPlan Pipeline::plan_of(std::int64_t layer, const std::string& part) const {
+  return options_.plan(layer_tensor(layer, part), find_part(specs_, part)->role);
+}
+
 void Pipeline::fold(std::int64_t layer, BlockTensors& block, Statistics& statistics) {
-  const auto plan = [&](const std::string& part) {
-    const auto spec = std::find_if(specs_.begin(), specs_.end(),
-                                   [&](const TensorSpec& s) { return s.name == part; });
-    return options_.plan(layer_tensor(layer, part), spec->role);
-  };
+  const auto plan = [&](const std::string& part) { return plan_of(layer, part); };
   for (const SmoothingSite& site : smoothing_sites(config_)) {
     InputStatistics& inputs = statistics.at(reader_of(site.consumers.front()));
     const FoldChoice choice = options_.fold->choose({site, block, inputs, plan, pool_});
@@ -368,9 +370,7 @@ void Pipeline::fold(std::int64_t layer, BlockTensors& block, Statistics& statist
 void Pipeline::quantize_part(std::int64_t layer, const std::string& part, BlockTensors& block,
                              const InputStatistics* statistics) {
   const std::string name = layer_tensor(layer, part);
-  const auto spec = std::find_if(specs_.begin(), specs_.end(),
-                                 [&](const TensorSpec& s) { return s.name == part; });
-  const TensorPlan plan = options_.plan(name, spec->role);
+  const TensorPlan plan = plan_of(layer, part);
   Matrix& weight = block.at(part);
   QuantizedTensor& result = done_parts_[part] =
       quantize_values(weight.values, weight.rows, weight.columns, plan, statistics, name, pool_);
@@ -418,9 +418,10 @@ std::vector<BlockTensor> Pipeline::finish(std::int64_t layer, const BlockTensors
   std::vector<BlockTensor> tensors;
   const auto add_vector = [&](const std::string& part) {
     const Matrix& matrix = block.at(part);
+    const TensorSpec* spec = find_part(specs_, part);
     const std::string name = layer_tensor(layer, part);
     tensors.push_back(
-        {name, shape_of(part, matrix, specs_),
+        {name, spec != nullptr ? spec->shape : Shape{matrix.columns},
          quantize_values(matrix.values, matrix.rows, matrix.columns,
                          options_.plan(name, TensorRole::vector), nullptr, name, pool_)});
   };
@@ -433,8 +434,7 @@ std::vector<BlockTensor> Pipeline::finish(std::int64_t layer, const BlockTensors
     }
   }
   for (const auto& [part, matrix] : block.parts) {  // what folds have added: inv_smooth
-    const auto known = [&](const TensorSpec& spec) { return spec.name == part; };
-    if (std::none_of(specs_.begin(), specs_.end(), known)) add_vector(part);
+    if (find_part(specs_, part) == nullptr) add_vector(part);
   }
   done_parts_.clear();
   return tensors;
