@@ -240,6 +240,7 @@ InputStatistics StatisticsReader::File::read(std::int64_t layer, Reader reader) 
   statistics.samples.resize(static_cast<std::size_t>(header.samples) * columns);
   if (header.hessian == 1) statistics.hessian.resize(columns * columns);
   each_array(statistics, [&](auto values) {
+    if (values.empty()) return;  // memcpy wants a pointer
     std::memcpy(values.data(), bytes.data(), values.size_bytes());
     bytes = bytes.subspan(values.size_bytes());
   });
