@@ -96,6 +96,21 @@ TEST_P(Invariance, LogitsDoNotDependOnIsaThreadsChunkOrBatch) {
   }
 }
 
+// Tokens one by one and in pieces of four beside two other sequences, at the level that the tools
+// choose: short enough to run under ThreadSanitizer.
+TEST_P(Invariance, EveryNumberOfThreadsComputesTheSame) {
+  const Case& c = GetParam();
+  LEQ_SHARED_OR_SKIP(folder, std::string("models/") + c.model);
+  const Model model(test::quantized(folder, c.type), {});
+  const auto want = logits_of(model, {chosen_isa(), 1, 1, 2}, c.kv, 6);
+  for (const int threads : {2, 4}) {
+    for (const std::int64_t chunk : {1, 4}) {
+      EXPECT_TRUE(same_bits(want, logits_of(model, {chosen_isa(), threads, chunk, 2}, c.kv, 6)))
+          << threads << " threads, chunk " << chunk;
+    }
+  }
+}
+
 // Beyond one span of 512 positions, where partial results are merged.
 TEST_P(Invariance, LongContextsMergeSpansInOneOrder) {
   const Case& c = GetParam();
