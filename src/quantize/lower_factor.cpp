@@ -154,6 +154,7 @@ class LowerFactor {
         const std::int64_t from = std::max(first, left);
         for (std::int64_t row = from; row < last; row += kTileRows) {
           tile.a = panels_.at(row / kLanes, 0) + row % kLanes;
+          tile.next_a = tile.a + kTileRows;
           tile.c = a_ + row * n_ + left;
           kernels_.add_product_f64(tile);
         }

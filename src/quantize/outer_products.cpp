@@ -94,6 +94,7 @@ void sum_tile(const PackedTokens& x, ProductTile at, LanePanels<float>& sums) {
       for (std::int64_t i = 0; i < rows && at.row + i <= at.column + j; ++i) {
         for (std::int64_t row = 0; row < kLanes; row += kTileRows) {
           tile.a = x.at(token, at.row + i) + row;
+          tile.next_a = tile.a + kTileRows;
           tile.c = sums.at(j, i * kLanes + row);
           add(tile);
         }
@@ -102,24 +103,27 @@ void sum_tile(const PackedTokens& x, ProductTile at, LanePanels<float>& sums) {
   }
 }
 
-// h += the tile above the diagonal, and the same below it: 8 rows of a panel at a time.
+// h += the tile, row by row, and the same below the diagonal, eight rows at a time: lines of memory
+// follow one another.
 void add_tile(const LanePanels<float>& sums, ProductTile at, std::int64_t columns, double* h) {
-  const std::int64_t first_row = at.row * kLanes, first_column = at.column * kLanes;
-  const std::int64_t last_row = std::min(columns, first_row + kTileColumns);
-  const std::int64_t last_column = std::min(columns, first_column + kTileColumns);
-  for (std::int64_t row = first_row; row < last_row; row += kTileRows) {
-    const std::int64_t row_end = std::min(last_row, row + kTileRows);
-    for (std::int64_t left = first_column; left < last_column; left += kLanes) {
-      const std::int64_t right = std::min(last_column, left + kLanes);
-      for (std::int64_t i = row; i < row_end; ++i) {
-        const float* from = sums.at((left - first_column) / kLanes, i - first_row) - left;
-        for (std::int64_t j = std::max(i, left); j < right; ++j)
-          h[i * columns + j] += static_cast<double>(from[j]);
-      }
-      for (std::int64_t j = std::max(row + 1, left); j < right; ++j) {
-        const std::int64_t end = std::min(row_end, j);
-        for (std::int64_t i = row; i < end; ++i) h[j * columns + i] = h[i * columns + j];
-      }
+  const std::int64_t top = at.row * kLanes, left = at.column * kLanes;
+  const std::int64_t bottom = std::min(columns, top + kTileColumns);
+  const std::int64_t right = std::min(columns, left + kTileColumns);
+  for (std::int64_t i = top; i < bottom; ++i) {
+    for (std::int64_t j = std::max(i, left); j < right;) {
+      const std::int64_t panel = (j - left) / kLanes,
+                         end = std::min(right, left + (panel + 1) * kLanes);
+      const float* const from = sums.at(panel, i - top) - left - panel * kLanes;
+      for (; j < end; ++j) h[i * columns + j] += static_cast<double>(from[j]);
+    }
+  }
+  for (std::int64_t j = left; j < right; j += kTileRows) {
+    const std::int64_t end = std::min(right, j + kTileRows);
+    const std::int64_t panel = (j - left) / kLanes;
+    for (std::int64_t i = top; i < std::min(bottom, end); ++i) {
+      const float* const from = sums.at(panel, i - top) - left - panel * kLanes;
+      for (std::int64_t row = std::max(j, i + 1); row < end; ++row)
+        h[row * columns + i] += static_cast<double>(from[row]);
     }
   }
 }

@@ -27,8 +27,11 @@ void add_lane_product(const SlicedMatrix<Real>& f, const LaneProduct<Real>& prod
                                 .b = b.at(panel, k - b_first),
                                 .depth = end - k,
                                 .c_stride = kPanelLanes<Real>};
+      const Real* const ahead =
+          panel + 1 < panels || end == depth.last ? nullptr : f.slice(end, columns.first);
       for (std::int64_t j = columns.first; j < columns.last; j += kTileRows) {
         tile.a = f.slice(k, j);
+        tile.next_a = j + kTileRows < columns.last ? f.slice(k, j + kTileRows) : ahead;
         tile.c = c.at(panel, j - columns.first + c_first);
         add(tile);
       }

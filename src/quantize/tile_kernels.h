@@ -27,6 +27,7 @@ struct TileProduct {
   Real* c = nullptr;
   std::int64_t c_stride = 0;
   Real sign = 1;
+  const Real* next_a = nullptr;  // of the tile that follows: fetched meanwhile
 };
 
 // One column of weights in all lanes of a panel, one row of the weight each. Every pointer but

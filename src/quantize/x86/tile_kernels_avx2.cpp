@@ -18,10 +18,8 @@ struct F32 {
   static Vector add(Vector left, Vector right, Vector sum) {
     return _mm256_fmadd_ps(left, right, sum);
   }
-  static void prefetch(const float* row) {
-    const auto* bytes = reinterpret_cast<const char*>(row);
-    _mm_prefetch(bytes, _MM_HINT_T0);
-    _mm_prefetch(bytes + 95, _MM_HINT_T0);
+  static void prefetch(const float* line) {
+    _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T0);
   }
 };
 
@@ -37,7 +35,9 @@ struct F64 {
   static Vector add(Vector left, Vector right, Vector sum) {
     return _mm256_fmadd_pd(left, right, sum);
   }
-  static void prefetch(const double* row) { F32::prefetch(reinterpret_cast<const float*>(row)); }
+  static void prefetch(const double* line) {
+    _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T0);
+  }
 };
 
 #include "quantize/tile_kernels.inc"

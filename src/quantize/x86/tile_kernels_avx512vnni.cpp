@@ -18,11 +18,8 @@ struct F32 {
   static Vector add(Vector left, Vector right, Vector sum) {
     return _mm512_fmadd_ps(left, right, sum);
   }
-  // A row of a panel: three or, where it does not begin with one, four cache lines.
-  static void prefetch(const float* row) {
-    const auto* bytes = reinterpret_cast<const char*>(row);
-    for (int line = 0; line < 3; ++line) _mm_prefetch(bytes + 64 * line, _MM_HINT_T0);
-    _mm_prefetch(bytes + kPanelBytes - 1, _MM_HINT_T0);
+  static void prefetch(const float* line) {
+    _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T0);
   }
 };
 
@@ -38,7 +35,9 @@ struct F64 {
   static Vector add(Vector left, Vector right, Vector sum) {
     return _mm512_fmadd_pd(left, right, sum);
   }
-  static void prefetch(const double* row) { F32::prefetch(reinterpret_cast<const float*>(row)); }
+  static void prefetch(const double* line) {
+    _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T0);
+  }
 };
 
 #include "quantize/tile_kernels.inc"
