@@ -30,5 +30,3 @@ leq_system_library(leq_xxhash xxhash.h xxhash libxxhash-dev)
 leq_system_library(leq_pcre2 pcre2.h pcre2-8 libpcre2-dev)
 leq_system_library(leq_utf8proc utf8proc.h utf8proc libutf8proc-dev)
 leq_system_library(leq_libedit histedit.h edit libedit-dev)
-# Serial: our own pool's threads call it, each for its own tile.
-leq_system_library(leq_openblas cblas-openblas.h openblas libopenblas-pthread-dev)

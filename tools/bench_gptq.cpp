@@ -67,7 +67,7 @@ class GptqBench {
     std::vector<double> factor;
     add(
         "factor, f64", Peak::f64, k * k * k / 3,
-        [&] { factor_upper(factor, shape_.columns, pool_); },
+        [&] { factor_lower(factor, shape_.columns, pool_); },
         [&] {
           factor = statistics_.hessian;
           for (std::int64_t i = 0; i < shape_.columns; ++i)

@@ -48,7 +48,14 @@ Feedback make_feedback(const MethodInput& input, std::string& note) {
       double& value = feedback.v[static_cast<std::size_t>(i * n + i)];
       value = value == 0 ? 1 : value * (1 + damping);
     }
-    if (factor_upper(feedback.v, n, pool)) return feedback;
+    if (factor_lower(feedback.v, n, pool)) {
+      for (std::int64_t i = 0; i < n; ++i) {
+        for (std::int64_t j = i + 1; j < n; ++j)
+          feedback.v[static_cast<std::size_t>(i * n + j)] =
+              feedback.v[static_cast<std::size_t>(j * n + i)];
+      }
+      return feedback;
+    }
     note = "X^T X is nearly singular: damping raised";
     if (damping <= 0) damping = 1e-4;
   }

@@ -68,7 +68,10 @@ CalibrationMemory plan_calibration(const ModelConfig& config, const CalibrationS
   if (shape.hidden) {
     const auto window = static_cast<std::uint64_t>(shape.length * config.width) * sizeof(float);
     const auto input = static_cast<std::uint64_t>(shape.length * widest) * sizeof(float);
-    memory.forward = BlockRun::bytes(config, backend, shape.length) + window + input;
+    // X^T X lays the input out once more.
+    const bool hessian = shape.hessian_of_one || shape.hessian_together;
+    memory.forward =
+        BlockRun::bytes(config, backend, shape.length) + window + (hessian ? 2 * input : input);
     memory.hidden = window * static_cast<std::uint64_t>(shape.windows);
   }
   if (limit > 0 && memory.total() > limit) std::swap(memory.hidden, memory.hidden_on_disk);

@@ -1,4 +1,4 @@
-// W - Q of chosen codes, and what it costs in the outputs.
+// W - Q of chosen codes, and what it costs in the outputs. Rows lie in the lanes of panels.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,15 @@
 #include "base/thread_pool.h"
 #include "quantize/fit.h"
 #include "quantize/hessian.h"
+#include "quantize/lanes.h"
 #include "quantize/method.h"
 
 namespace leq {
 
-// out [count][K] = w - scale * (code - zero), rows first ... first + count.
-void code_errors(const MethodInput& input, const Ranges& ranges,
-                 std::span<const std::int16_t> codes, std::int64_t first, std::int64_t count,
-                 std::span<float> out);
+// [panels][K] w - scale * (code - zero) of `count` rows from `first` on; 0 in lanes without a row.
+LanePanels<float> code_errors(const MethodInput& input, const Ranges& ranges,
+                              std::span<const std::int16_t> codes, std::int64_t first,
+                              std::int64_t count);
 
 // d H d^T of every row d of W - Q: [N], products in f32, sums over a row in double.
 std::vector<double> row_losses(const MethodInput& input, const Ranges& ranges,

@@ -1,6 +1,6 @@
-// Dense linear algebra for second-order methods: X^T X, a triangular factor, products of tiles.
-// Work is cut into fixed tiles that the pool's threads take; each tile is one call of a serial
-// BLAS, so results depend on the shapes alone, never on the number of threads.
+// Dense linear algebra for second-order methods: X^T X, a triangular factor, products. Work is cut
+// into fixed tiles, and each number is one fixed sequence of fused multiply-adds (tile_kernels.h):
+// results depend on the shapes alone, never on the number of threads or the instruction set.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ namespace leq {
 void add_outer_products(std::span<const float> x, std::int64_t tokens, std::int64_t columns,
                         std::span<double> h, ThreadPool& pool);
 
-// Replaces the upper triangle of the symmetric a [n][n] by V with a = V V^T, V upper triangular;
-// what is left below the diagonal has no meaning. False where `a` is not positive definite: a
-// square of V's diagonal is below 1e-10 of a's. Then `a` is spoilt.
-bool factor_upper(std::span<double> a, std::int64_t n, ThreadPool& pool);
+// Replaces the lower triangle of the symmetric a [n][n] by L with a = L^T L; what is left above the
+// diagonal has no meaning. False where `a` is not positive definite: a square of L's diagonal is
+// below 1e-10 of a's. Then `a` is spoilt.
+bool factor_lower(std::span<double> a, std::int64_t n, ThreadPool& pool);
 
 // x := the solution of A x = x for one small positive definite a [n][n] (spoilt), in this thread.
 // False where `a` is not positive definite.

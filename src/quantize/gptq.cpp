@@ -3,118 +3,150 @@
 #include <algorithm>
 #include <sstream>
 #include <string_view>
+#include <type_traits>
 
-#include "quantize/dense.h"
+#include "quantize/lane_ranges.h"
+#include "quantize/lanes.h"
 #include "quantize/method_table.h"
+#include "quantize/sliced_matrix.h"
+#include "quantize/tile_kernels.h"
 
 namespace leq {
 namespace {
 
-constexpr std::int64_t kTaskRows = 128;  // rows are independent of one another
-constexpr std::int64_t kBlockColumns = 128;
-constexpr std::int64_t kStepColumns = 8;  // rounded one by one; the rest is products of matrices
+constexpr std::int64_t kTaskPanels = 2;  // of rows, which share one reading of the factor
+constexpr std::int64_t kBlockColumns = kTileDepth;
+constexpr std::int64_t kStepColumns =
+    kTileRows;  // rounded one by one; the rest is products of matrices
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// A task's rows, columns in the order of rounding.
 template <class Real>
-struct RowTile {
-  std::int64_t first = 0, count = 0;
-  std::vector<Real> weight;       // [count][K]
-  std::vector<Real> differences;  // [count][K] w - q of the columns done
-  std::vector<Real> targets;      // [count][kBlockColumns] w + the errors fed back
-};
-
-template <class Real>
-RowTile<Real> take_rows(const MethodInput& input, const Feedback<Real>& feedback,
-                        std::int64_t first) {
-  const std::int64_t columns = input.columns;
-  RowTile<Real> tile;
-  tile.first = first;
-  tile.count = std::min(kTaskRows, input.rows - first);
-  tile.weight.resize(at(tile.count * columns));
-  tile.differences.resize(at(tile.count * columns));
-  tile.targets.resize(at(tile.count * kBlockColumns));
-  for (std::int64_t row = 0; row < tile.count; ++row) {
-    const float* from = input.weight.data() + (first + row) * columns;
-    Real* to = tile.weight.data() + row * columns;
-    for (std::int64_t i = 0; i < columns; ++i)
-      to[i] = static_cast<Real>(from[feedback.order[at(i)]]);
+auto round_kernel() {
+  if constexpr (std::is_same_v<Real, float>) {
+    return tile_kernels().round_f32;
+  } else {
+    return tile_kernels().round_f64;
   }
-  return tile;
 }
 
-// Rounds the columns of one step in one row. `targets` are the row's in this step, `start` the
-// step's first column in order.
+// A task's rows in the lanes of its panels.
 template <class Real>
-double round_step(const Ranges& ranges, const Feedback<Real>& feedback, RowTile<Real>& tile,
-                  std::int64_t row, std::int64_t start, std::int64_t count, Real* targets,
-                  std::int16_t* codes) {
-  const std::int64_t columns = std::ssize(feedback.order);
-  double loss = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t column = feedback.order[at(start + i)];
-    const std::size_t range = ranges.index(tile.first + row, column);
-    const int zero = ranges.zero(range);
-    const int code =
-        nearest_code(static_cast<float>(targets[i]), ranges.divisors[range], zero, ranges.limits);
-    codes[(tile.first + row) * columns + column] = static_cast<std::int16_t>(code);
-    const Real value = static_cast<Real>(ranges.scales[range]) * static_cast<Real>(code - zero);
-    const auto error = static_cast<double>(targets[i] - value);
-    loss += feedback.pivots[at(start + i)] * error * error;
-    const Real difference = tile.weight[at(row * columns + start + i)] - value;
-    tile.differences[at(row * columns + start + i)] = difference;
-    const Real* factor = feedback.factor.data() + (start + i) * columns + start;
-    for (std::int64_t j = i + 1; j < count; ++j) targets[j] += difference * factor[j];
-  }
-  return loss;
-}
+class FeedbackRows {
+ public:
+  static constexpr std::int64_t kLanes = kPanelLanes<Real>;
+  static constexpr std::int64_t kRows = kTaskPanels * kLanes;
 
-// targets[:, from...] += differences[:, first...first + depth] A[first..., start...], `from`
-// counted within the block that begins at column `block`.
-template <class Real>
-void feed_back(const Feedback<Real>& feedback, RowTile<Real>& tile, std::int64_t first,
-               std::int64_t depth, std::int64_t start, std::int64_t count, std::int64_t from) {
-  const std::int64_t columns = std::ssize(feedback.order);
-  add_product(
-      Block<const Real>{tile.differences.data() + first, tile.count, depth, columns},
-      Block<const Real>{feedback.factor.data() + first * columns + start, depth, count, columns},
-      Block<Real>{tile.targets.data() + from, tile.count, count, kBlockColumns});
-}
-
-template <class Real>
-void round_block(const Ranges& ranges, const Feedback<Real>& feedback, RowTile<Real>& tile,
-                 std::int64_t block, FeedbackCodes& result) {
-  const std::int64_t columns = std::ssize(feedback.order);
-  const std::int64_t width = std::min(kBlockColumns, columns - block);
-  for (std::int64_t row = 0; row < tile.count; ++row) {
-    std::copy_n(tile.weight.data() + row * columns + block, width,
-                tile.targets.data() + row * kBlockColumns);
-  }
-  feed_back(feedback, tile, 0, block, block, width, 0);
-  for (std::int64_t from = 0; from < width; from += kStepColumns) {
-    const std::int64_t count = std::min(kStepColumns, width - from);
-    feed_back(feedback, tile, block, from, block + from, count, from);
-    for (std::int64_t row = 0; row < tile.count; ++row) {
-      result.losses[at(tile.first + row)] +=
-          round_step(ranges, feedback, tile, row, block + from, count,
-                     tile.targets.data() + row * kBlockColumns + from, result.codes.data());
+  FeedbackRows(const MethodInput& input, const Ranges& ranges, const Feedback<Real>& feedback,
+               std::int64_t first)
+      : feedback_(feedback),
+        limits_(ranges.limits),
+        columns_(input.columns),
+        first_(first),
+        count_(std::min(kRows, input.rows - first)),
+        panels_((count_ + kLanes - 1) / kLanes),
+        weight_(panels_, columns_),
+        differences_(panels_, columns_),
+        targets_(panels_, kBlockColumns),
+        codes_(at(panels_ * columns_ * kLanes)),
+        losses_(at(panels_ * kLanes)) {
+    for (std::int64_t panel = 0; panel < panels_; ++panel) {
+      const std::int64_t row = first + panel * kLanes;
+      rows_to_lanes(input.weight.data() + row * columns_, columns_, rows_in(panel), columns_,
+                    weight_.at(panel, 0), kLanes);
+      ranges_.emplace_back(ranges, row, rows_in(panel), kLanes);
     }
   }
-}
+
+  void round_block(std::int64_t block) {
+    const std::int64_t width = std::min(kBlockColumns, columns_ - block);
+    for (std::int64_t panel = 0; panel < panels_; ++panel) {
+      for (std::int64_t i = 0; i < width; ++i)
+        std::copy_n(weight_.at(panel, feedback_.order[at(block + i)]), kLanes,
+                    targets_.at(panel, i));
+    }
+    feed_back({0, block}, {block, block + width}, 0);
+    for (std::int64_t from = 0; from < width; from += kStepColumns) {
+      const std::int64_t start = block + from;
+      const std::int64_t end = block + std::min(width, from + kStepColumns);
+      feed_back({block, start}, {start, end}, from);
+      for (std::int64_t panel = 0; panel < panels_; ++panel) {
+        for (std::int64_t i = start; i < end; ++i)
+          round_column(panel, i, start, targets_.at(panel, i - block));
+      }
+    }
+  }
+
+  void store(FeedbackCodes& result) const {
+    for (std::int64_t panel = 0; panel < panels_; ++panel) {
+      const std::int64_t row = first_ + panel * kLanes;
+      lanes_to_rows(codes_.data() + panel * columns_ * kLanes, kLanes, rows_in(panel), columns_,
+                    result.codes.data() + row * columns_, columns_);
+      std::copy_n(losses_.begin() + panel * kLanes, rows_in(panel), result.losses.begin() + row);
+    }
+  }
+
+ private:
+  std::int64_t rows_in(std::int64_t panel) const {
+    return std::min(kLanes, count_ - panel * kLanes);
+  }
+
+  // targets of `columns`, which begin with row `from`, += differences of the columns in `depth`
+  // times A.
+  void feed_back(IndexRange depth, IndexRange columns, std::int64_t from) {
+    add_lane_product(feedback_.factor, LaneProduct<Real>{.depth = depth,
+                                                         .columns = columns,
+                                                         .b = differences_,
+                                                         .c = targets_,
+                                                         .c_first = from,
+                                                         .panels = panels_});
+  }
+
+  // Column i in order, of the step that begins with `start`.
+  void round_column(std::int64_t panel, std::int64_t i, std::int64_t start, const Real* targets) {
+    const std::int64_t column = feedback_.order[at(i)];
+    const LaneRanges& ranges = ranges_[at(panel)];
+    const std::size_t range = at(ranges.index(column));
+    round_kernel<Real>()({.targets = targets,
+                          .factor = feedback_.factor.slice(start, start) + (i - start),
+                          .before = i - start,
+                          .weights = weight_.at(panel, column),
+                          .scales = &ranges.scales[range],
+                          .divisors = &ranges.divisors[range],
+                          .zeros = &ranges.zeros[range],
+                          .low = static_cast<float>(limits_.low),
+                          .high = static_cast<float>(limits_.high),
+                          .pivot = feedback_.pivots[at(i)],
+                          .differences = differences_.at(panel, i),
+                          .codes = &codes_[at((panel * columns_ + column) * kLanes)],
+                          .losses = &losses_[at(panel * kLanes)]});
+  }
+
+  const Feedback<Real>& feedback_;
+  CodeLimits limits_;
+  std::int64_t columns_, first_, count_, panels_;
+  LanePanels<Real> weight_;          // columns as they are stored
+  LanePanels<Real> differences_;     // w - q, columns in the order of rounding
+  LanePanels<Real> targets_;         // of a block: w + the errors fed back
+  std::vector<LaneRanges> ranges_;   // of each panel
+  std::vector<std::int16_t> codes_;  // [panels][K][lanes], columns as they are stored
+  std::vector<double> losses_;       // [panels][lanes]
+};
 
 }  // namespace
 
 template <class Real>
 FeedbackCodes choose_with_feedback(const MethodInput& input, const Ranges& ranges,
                                    const Feedback<Real>& feedback, ThreadPool& pool) {
+  constexpr std::int64_t kTaskRows = FeedbackRows<Real>::kRows;
   FeedbackCodes result;
   result.codes.resize(at(input.rows * input.columns));
   result.losses.resize(at(input.rows));
   pool.run((input.rows + kTaskRows - 1) / kTaskRows, [&](std::int64_t task, int) {
-    RowTile<Real> tile = take_rows(input, feedback, task * kTaskRows);
+    FeedbackRows<Real> rows(input, ranges, feedback, task * kTaskRows);
     for (std::int64_t block = 0; block < input.columns; block += kBlockColumns)
-      round_block(ranges, feedback, tile, block, result);
+      rows.round_block(block);
+    rows.store(result);
   });
   return result;
 }

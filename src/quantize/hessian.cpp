@@ -44,8 +44,8 @@ std::vector<std::int32_t> column_order(const std::vector<double>& diagonal, bool
   return order;
 }
 
-// The upper triangle of H in the given order, its diagonal times 1 + damping.
-void gather_upper(const std::vector<double>& hessian, const std::vector<double>& diagonal,
+// The lower triangle of H in the given order, its diagonal times 1 + damping.
+void gather_lower(const std::vector<double>& hessian, const std::vector<double>& diagonal,
                   const std::vector<std::int32_t>& order, double damping, std::vector<double>& out,
                   ThreadPool& pool) {
   const std::int64_t n = std::ssize(order);
@@ -53,27 +53,26 @@ void gather_upper(const std::vector<double>& hessian, const std::vector<double>&
     const double* from = hessian.data() + order[at(i)] * n;
     double* to = out.data() + i * n;
     to[i] = diagonal[at(order[at(i)])] * (1.0 + damping);
-    for (std::int64_t j = i + 1; j < n; ++j) to[j] = from[order[at(j)]];
+    for (std::int64_t j = 0; j < i; ++j) to[j] = from[order[at(j)]];
   });
 }
 
+// H = L^T L = A D A^T: A_ki = L_ik / L_ii.
 template <class Real>
-void split_factor(const std::vector<double>& v, Feedback<Real>& feedback, ThreadPool& pool) {
+void split_factor(const std::vector<double>& l, Feedback<Real>& feedback, ThreadPool& pool) {
   const std::int64_t n = std::ssize(feedback.order);
   std::vector<double> inverse(at(n));
   feedback.pivots.resize(at(n));
   for (std::int64_t i = 0; i < n; ++i) {
-    const double pivot = v[at(i * n + i)];
+    const double pivot = l[at(i * n + i)];
     feedback.pivots[at(i)] = pivot * pivot;
     inverse[at(i)] = 1.0 / pivot;
   }
-  feedback.factor.assign(at(n * n), Real{0});
-  pool.run(n, [&](std::int64_t i, int) {
-    Real* to = feedback.factor.data() + i * n;
-    to[i] = Real{1};
-    for (std::int64_t j = i + 1; j < n; ++j)
-      to[j] = static_cast<Real>(v[at(i * n + j)] * inverse[at(j)]);
-  });
+  feedback.factor = slice_columns<Real>(
+      n, pool, [](std::int64_t i) { return i; },
+      [&](std::int64_t k, std::int64_t i) {
+        return static_cast<Real>(l[at(i * n + k)] * inverse[at(i)]);
+      });
 }
 
 }  // namespace
@@ -86,13 +85,13 @@ Hessian prepare_hessian(const MethodInput& input, double damping, ThreadPool& po
   const double factor = std::ldexp(1.0, -std::ilogb(mean));
   Hessian result;
   result.columns = n;
-  result.values.resize(at(n * n));
-  pool.run(n, [&](std::int64_t i, int) {
-    const double* from = input.statistics->hessian.data() + i * n;
-    float* to = result.values.data() + i * n;
-    for (std::int64_t j = 0; j < n; ++j) to[j] = static_cast<float>(from[j] * factor);
-    to[i] = static_cast<float>(diagonal[at(i)] * (1.0 + damping) * factor);
-  });
+  const double* h = input.statistics->hessian.data();
+  result.values = slice_columns<float>(
+      n, pool, [n](std::int64_t) { return n; },
+      [&](std::int64_t k, std::int64_t i) {
+        const double value = k == i ? diagonal[at(i)] * (1.0 + damping) : h[i * n + k];
+        return static_cast<float>(value * factor);
+      });
   return result;
 }
 
@@ -101,12 +100,12 @@ std::optional<Feedback<Real>> factor_hessian(const MethodInput& input, ThreadPoo
   const std::vector<double> diagonal = live_diagonal(input);
   Feedback<Real> feedback;
   feedback.order = column_order(diagonal, input.options.act_order);
-  std::vector<double> v(at(input.columns * input.columns));
+  std::vector<double> l(at(input.columns * input.columns));
   for (double damping = input.options.damping;;) {
-    gather_upper(input.statistics->hessian, diagonal, feedback.order, damping, v, pool);
-    if (factor_upper(v, input.columns, pool)) {
+    gather_lower(input.statistics->hessian, diagonal, feedback.order, damping, l, pool);
+    if (factor_lower(l, input.columns, pool)) {
       feedback.damping = damping;
-      split_factor(v, feedback, pool);
+      split_factor(l, feedback, pool);
       return feedback;
     }
     if (damping >= kMostDamping) return std::nullopt;

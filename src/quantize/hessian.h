@@ -8,14 +8,15 @@
 
 #include "base/thread_pool.h"
 #include "quantize/method.h"
+#include "quantize/sliced_matrix.h"
 
 namespace leq {
 
 // H in f32, for products that need no factor. Scaled by a power of two to a mean diagonal near 1.
 // An input that was always 0 has 1 on the diagonal.
 struct Hessian {
-  std::int64_t columns = 0;   // K
-  std::vector<float> values;  // [K][K]
+  std::int64_t columns = 0;    // K
+  SlicedMatrix<float> values;  // [K][K]
 };
 
 // H with `damping` times its diagonal added. Throws Error where the statistics hold no H of the
@@ -29,7 +30,7 @@ Hessian prepare_hessian(const MethodInput& input, double damping, ThreadPool& po
 template <class Real>
 struct Feedback {
   std::vector<std::int32_t> order;  // [K] order[i] = the column that comes i-th
-  std::vector<Real> factor;         // [K][K] A
+  SlicedMatrix<Real> factor;        // [K][K] A above the diagonal, else without meaning
   std::vector<double> pivots;       // [K] D
   double damping = 0;               // the share added to the diagonal
 };

@@ -9,30 +9,19 @@
 #include "base/half.h"
 #include "quantize/code_errors.h"
 #include "quantize/dense.h"
+#include "quantize/lanes.h"
+#include "quantize/sliced_matrix.h"
+#include "quantize/tile_kernels.h"
 
 namespace leq {
 namespace {
 
-constexpr std::int64_t kMostTaskRows = 128;
+constexpr std::int64_t kLanes = kPanelLanes<float>;
 constexpr std::int64_t kSystemValues = std::int64_t{1} << 22;  // of all rows of a task
 constexpr double kRidge = 1e-6;
 constexpr double kLeastGain = 1e-5;  // of the terms of the loss's change, which come from f32 sums
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-// Eight lanes, so that additions overlap and the order is fixed.
-double dot(const float* a, const float* b, std::int64_t count) {
-  constexpr std::int64_t kLanes = 8;
-  std::array<float, kLanes> lanes = {};
-  std::int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    for (std::int64_t lane = 0; lane < kLanes; ++lane) lanes[at(lane)] += a[i + lane] * b[i + lane];
-  }
-  double sum = 0;
-  for (const float lane : lanes) sum += static_cast<double>(lane);
-  for (; i < count; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
-  return sum;
-}
+constexpr std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // The systems of a task's rows, in terms of the changes of the scales: A x = c_g H (w - q).
 struct Systems {
@@ -48,8 +37,7 @@ class Refit {
       : input_(input), codes_(codes), hessian_(hessian), ranges_(ranges) {}
 
   std::int64_t task_rows() const {
-    return std::clamp<std::int64_t>(kSystemValues / (ranges_.per_row * ranges_.per_row), 8,
-                                    kMostTaskRows);
+    return std::clamp<std::int64_t>(kSystemValues / (ranges_.per_row * ranges_.per_row), 8, kLanes);
   }
 
   // Rows that took new scales.
@@ -61,44 +49,54 @@ class Refit {
   }
 
  private:
-  // [count][K] codes minus their zero points; 0 in groups without a scale.
-  std::vector<float> levels(std::int64_t first, std::int64_t count) const {
+  // [K] codes minus their zero points, rows in lanes.
+  LanePanels<float> levels(std::int64_t first, std::int64_t count) const {
     const std::int64_t columns = input_.columns;
-    std::vector<float> out(at(count * columns));
+    std::vector<float> rows(at(count * columns));
     for (std::int64_t row = 0; row < count; ++row) {
       for (std::int64_t k = 0; k < columns; ++k) {
         const std::size_t range = ranges_.index(first + row, k);
-        out[at(row * columns + k)] =
+        rows[at(row * columns + k)] =
             static_cast<float>(codes_[at((first + row) * columns + k)] - ranges_.zero(range));
       }
     }
-    return out;
+    LanePanels<float> lanes(1, columns);
+    rows_to_lanes(rows.data(), columns, count, columns, lanes.at(0, 0), kLanes);
+    return lanes;
   }
 
   Systems build(std::int64_t first, std::int64_t count) const {
     const std::int64_t columns = input_.columns, groups = ranges_.per_row;
     Systems systems{groups, std::vector<double>(at(count * groups * groups)),
                     std::vector<double>(at(count * groups))};
-    const std::vector<float> level = levels(first, count);
-    std::vector<float> errors(at(count * columns)), product(at(count * columns));
-    code_errors(input_, ranges_, codes_, first, count, errors);
+    const LanePanels<float> level = levels(first, count);
+    const LanePanels<float> errors = code_errors(input_, ranges_, codes_, first, count);
+    LanePanels<float> product(1, (columns + kTileRows - 1) / kTileRows * kTileRows);
+    const auto group = [&](std::int64_t g) {
+      return IndexRange{g * ranges_.group, std::min(columns, (g + 1) * ranges_.group)};
+    };
     for (std::int64_t g = 0; g < groups; ++g) {
-      const std::int64_t start = g * ranges_.group;
-      const std::int64_t width = std::min(ranges_.group, columns - start);
-      std::fill(product.begin(), product.end(), 0.0f);
-      add_product(
-          Block<const float>{level.data() + start, count, width, columns},
-          Block<const float>{hessian_.values.data() + start * columns, width, columns, columns},
-          Block<float>{product.data(), count, columns, columns});
-      for (std::int64_t row = 0; row < count; ++row) {
-        const float* p = product.data() + row * columns;
-        systems.right[at(row * groups + g)] = dot(p, errors.data() + row * columns, columns);
-        for (std::int64_t h = g; h < groups; ++h) {
-          const std::int64_t k = h * ranges_.group;
-          const double value =
-              dot(p + k, level.data() + row * columns + k, std::min(ranges_.group, columns - k));
+      std::fill_n(product.at(0, 0), columns * kLanes, 0.0f);
+      add_lane_product(hessian_.values, LaneProduct<float>{.depth = group(g),
+                                                           .columns = {0, columns},
+                                                           .b = level,
+                                                           .b_first = 0,
+                                                           .c = product,
+                                                           .panels = 1});
+      const auto dots = [&](const LanePanels<float>& with, IndexRange over) {
+        std::array<double, at(kLanes)> sums = {};
+        tile_kernels().add_dots(product.at(0, over.first), with.at(0, over.first),
+                                over.last - over.first, sums.data());
+        return sums;
+      };
+      const auto right = dots(errors, {0, columns});
+      for (std::int64_t row = 0; row < count; ++row)
+        systems.right[at(row * groups + g)] = right[at(row)];
+      for (std::int64_t h = g; h < groups; ++h) {
+        const auto values = dots(level, group(h));
+        for (std::int64_t row = 0; row < count; ++row) {
           double* matrix = systems.matrix.data() + row * groups * groups;
-          matrix[g * groups + h] = matrix[h * groups + g] = value;
+          matrix[g * groups + h] = matrix[h * groups + g] = values[at(row)];
         }
       }
     }

@@ -18,7 +18,7 @@ namespace {
 void forget_dead_inputs(const InputStatistics& statistics, Hessian& hessian) {
   for (std::int64_t k = 0; k < hessian.columns; ++k) {
     const auto i = static_cast<std::size_t>(k * (hessian.columns + 1));
-    if (statistics.hessian[i] == 0) hessian.values[i] = 0;
+    if (statistics.hessian[i] == 0) hessian.values.at(k, k) = 0;
   }
 }
 

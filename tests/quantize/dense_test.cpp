@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "quantize/sliced_matrix.h"
 
 namespace leq {
 namespace {
@@ -73,17 +74,17 @@ TEST(Dense, OuterProductsAddToWhatIsThereAndAreSymmetric) {
   }
 }
 
-TEST(Dense, TheUpperFactorTimesItsTransposeIsTheMatrix) {
-  for (const std::int64_t n : {1, 2, 31, 128, 129, 300, 580}) {
+TEST(Dense, TheLowerFactorsTransposeTimesItIsTheMatrix) {
+  for (const std::int64_t n : {1, 2, 31, 119, 120, 121, 240, 300, 580}) {
     const std::vector<double> a = positive_matrix(n, 9);
     std::vector<double> v = a;
     ThreadPool pool(2);
-    ASSERT_TRUE(factor_upper(v, n, pool)) << n;
+    ASSERT_TRUE(factor_lower(v, n, pool)) << n;
     double worst = 0, largest = 0;
     for (std::int64_t i = 0; i < n; ++i) {
       for (std::int64_t j = i; j < n; ++j) {
         double sum = 0;
-        for (std::int64_t k = j; k < n; ++k) sum += v[at(i * n + k)] * v[at(j * n + k)];
+        for (std::int64_t k = j; k < n; ++k) sum += v[at(k * n + i)] * v[at(k * n + j)];
         worst = std::max(worst, std::fabs(sum - a[at(i * n + j)]));
         largest = std::max(largest, std::fabs(a[at(i * n + j)]));
       }
@@ -97,11 +98,11 @@ TEST(Dense, SingularAndIndefiniteMatricesHaveNoFactor) {
   constexpr std::int64_t kColumns = 200;
   const std::vector<float> x = random_values(50 * kColumns, 10);
   std::vector<double> singular = outer_products(x, 50, kColumns);
-  EXPECT_FALSE(factor_upper(singular, kColumns, pool));
+  EXPECT_FALSE(factor_lower(singular, kColumns, pool));
   std::vector<double> indefinite = {1, 2, 2, 1};
-  EXPECT_FALSE(factor_upper(indefinite, 2, pool));
+  EXPECT_FALSE(factor_lower(indefinite, 2, pool));
   std::vector<double> zero(4);
-  EXPECT_FALSE(factor_upper(zero, 2, pool));
+  EXPECT_FALSE(factor_lower(zero, 2, pool));
 }
 
 TEST(Dense, ResultsDoNotDependOnTheNumberOfThreads) {
@@ -113,7 +114,7 @@ TEST(Dense, ResultsDoNotDependOnTheNumberOfThreads) {
     std::vector<double> h(at(kColumns * kColumns));
     add_outer_products(x, kTokens, kColumns, h, pool);
     std::vector<double> v = h;
-    ASSERT_TRUE(factor_upper(v, kColumns, pool));
+    ASSERT_TRUE(factor_lower(v, kColumns, pool));
     if (threads == 1) {
       first_h = h;
       first_v = v;
@@ -123,31 +124,67 @@ TEST(Dense, ResultsDoNotDependOnTheNumberOfThreads) {
   }
 }
 
-// The BLAS is called from several threads at once: many small products against a plain loop.
-TEST(Dense, ProductsAreRightWhenManyThreadsCallAtOnce) {
-  constexpr std::int64_t kRows = 24, kInner = 70, kColumns = 33;
-  const std::vector<float> a = random_values(kRows * kInner, 12);
-  const std::vector<float> b = random_values(kInner * kColumns, 13);
-  std::vector<double> want(at(kRows * kColumns));
-  for (std::int64_t i = 0; i < kRows; ++i) {
-    for (std::int64_t k = 0; k < kInner; ++k) {
-      for (std::int64_t j = 0; j < kColumns; ++j)
-        want[at(i * kColumns + j)] += static_cast<double>(a[at(i * kInner + k)]) *
-                                      static_cast<double>(b[at(k * kColumns + j)]);
+template <class Real>
+void expect_products(std::int64_t rows, std::int64_t inner, std::int64_t columns, double bound) {
+  constexpr std::int64_t kMore = 3;  // numbers between two rows, which stay
+  const auto values = [](std::int64_t count, std::uint64_t seed) {
+    const std::vector<float> narrow = random_values(count, seed);
+    return std::vector<Real>(narrow.begin(), narrow.end());
+  };
+  const std::vector<Real> a = values(rows * (inner + kMore), 12);
+  const std::vector<Real> b = values(inner * (columns + kMore), 13);
+  std::vector<Real> c(at(rows * (columns + kMore)), Real{1});
+  add_product(Block<const Real>{a.data(), rows, inner, inner + kMore},
+              Block<const Real>{b.data(), inner, columns, columns + kMore},
+              Block<Real>{c.data(), rows, columns, columns + kMore});
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < columns + kMore; ++j) {
+      double want = 1;
+      for (std::int64_t k = 0; k < inner && j < columns; ++k)
+        want += static_cast<double>(a[at(i * (inner + kMore) + k)]) *
+                static_cast<double>(b[at(k * (columns + kMore) + j)]);
+      ASSERT_NEAR(static_cast<double>(c[at(i * (columns + kMore) + j)]), want, bound)
+          << rows << " x " << inner << " x " << columns << ": " << i << ", " << j;
     }
   }
-  ThreadPool pool(8);
-  std::vector<double> worst(2000);
-  pool.run(std::ssize(worst), [&](std::int64_t task, int) {
-    std::vector<float> c(at(kRows * kColumns), 1.0f);
-    add_product(Block<const float>{a.data(), kRows, kInner, kInner},
-                Block<const float>{b.data(), kInner, kColumns, kColumns},
-                Block<float>{c.data(), kRows, kColumns, kColumns});
-    for (std::size_t i = 0; i < c.size(); ++i)
-      worst[at(task)] =
-          std::max(worst[at(task)], std::fabs(static_cast<double>(c[i]) - 1.0 - want[i]));
-  });
-  EXPECT_LT(*std::max_element(worst.begin(), worst.end()), 1e-4);
+}
+
+TEST(Dense, ProductsAreTheDefinition) {
+  const std::int64_t shapes[][3] = {{1, 1, 1},    {24, 70, 33},  {8, 128, 48}, {200, 129, 400},
+                                    {9, 300, 49}, {193, 5, 385}, {3, 0, 3}};
+  for (const auto& [rows, inner, columns] : shapes) {
+    expect_products<float>(rows, inner, columns, 1e-4);
+    expect_products<double>(rows, inner, columns, 1e-12);
+  }
+}
+
+TEST(Dense, ProductsOfLanesAreTheDefinition) {
+  constexpr std::int64_t kInner = 300, kColumns = 45, kPanels = 2, kFirst = 100;
+  constexpr std::int64_t kLanes = kPanelLanes<float>;
+  ThreadPool pool(2);
+  const std::vector<float> values = random_values(kInner * kInner, 15);
+  const auto f = slice_columns<float>(
+      kInner, pool, [](std::int64_t) { return kInner; },
+      [&](std::int64_t k, std::int64_t j) { return values[at(k * kInner + j)]; });
+  const std::vector<float> numbers = random_values(kPanels * kInner * kLanes, 16);
+  LanePanels<float> b(kPanels, kInner), c(kPanels, 48);
+  std::copy(numbers.begin(), numbers.end(), b.at(0, 0));
+  add_lane_product(f, LaneProduct<float>{.depth = {kFirst, kInner},
+                                         .columns = {128, 128 + kColumns},
+                                         .b = b,
+                                         .c = c,
+                                         .panels = kPanels});
+  for (std::int64_t panel = 0; panel < kPanels; ++panel) {
+    for (std::int64_t j = 0; j < kColumns; ++j) {
+      for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+        double want = 0;
+        for (std::int64_t k = kFirst; k < kInner; ++k)
+          want += static_cast<double>(values[at(k * kInner + 128 + j)]) *
+                  static_cast<double>(numbers[at((panel * kInner + k) * kLanes + lane)]);
+        ASSERT_NEAR(static_cast<double>(c.at(panel, j)[lane]), want, 1e-4) << panel << ", " << j;
+      }
+    }
+  }
 }
 
 TEST(Dense, SolvesAPositiveSystem) {
