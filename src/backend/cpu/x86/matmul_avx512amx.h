@@ -60,24 +60,30 @@ inline __attribute__((always_inline)) void stored_for_tiles(const void* bytes) {
 // Signs of inputs and weights.
 enum class Signs { input_unsigned, weight_unsigned, none_unsigned };
 
+// Adds the products of a step to one of the four tiles of sums (tile numbers are literals).
 template <Signs kSigns>
-inline __attribute__((always_inline)) void multiply_tiles() {
-  if constexpr (kSigns == Signs::input_unsigned) {
-    _tile_dpbusd(0, 4, 6);
-    _tile_dpbusd(1, 4, 7);
-    _tile_dpbusd(2, 5, 6);
-    _tile_dpbusd(3, 5, 7);
-  } else if constexpr (kSigns == Signs::weight_unsigned) {
-    _tile_dpbsud(0, 4, 6);
-    _tile_dpbsud(1, 4, 7);
-    _tile_dpbsud(2, 5, 6);
-    _tile_dpbsud(3, 5, 7);
-  } else {
-    _tile_dpbssd(0, 4, 6);
-    _tile_dpbssd(1, 4, 7);
-    _tile_dpbssd(2, 5, 6);
-    _tile_dpbssd(3, 5, 7);
-  }
+inline __attribute__((always_inline)) void multiply_0() {
+  if constexpr (kSigns == Signs::input_unsigned) _tile_dpbusd(0, 4, 6);
+  if constexpr (kSigns == Signs::weight_unsigned) _tile_dpbsud(0, 4, 6);
+  if constexpr (kSigns == Signs::none_unsigned) _tile_dpbssd(0, 4, 6);
+}
+template <Signs kSigns>
+inline __attribute__((always_inline)) void multiply_1() {
+  if constexpr (kSigns == Signs::input_unsigned) _tile_dpbusd(1, 4, 7);
+  if constexpr (kSigns == Signs::weight_unsigned) _tile_dpbsud(1, 4, 7);
+  if constexpr (kSigns == Signs::none_unsigned) _tile_dpbssd(1, 4, 7);
+}
+template <Signs kSigns>
+inline __attribute__((always_inline)) void multiply_2() {
+  if constexpr (kSigns == Signs::input_unsigned) _tile_dpbusd(2, 5, 6);
+  if constexpr (kSigns == Signs::weight_unsigned) _tile_dpbsud(2, 5, 6);
+  if constexpr (kSigns == Signs::none_unsigned) _tile_dpbssd(2, 5, 6);
+}
+template <Signs kSigns>
+inline __attribute__((always_inline)) void multiply_3() {
+  if constexpr (kSigns == Signs::input_unsigned) _tile_dpbusd(3, 5, 7);
+  if constexpr (kSigns == Signs::weight_unsigned) _tile_dpbsud(3, 5, 7);
+  if constexpr (kSigns == Signs::none_unsigned) _tile_dpbssd(3, 5, 7);
 }
 
 inline __attribute__((always_inline)) void load_tiles(const std::uint8_t* x0,
@@ -89,23 +95,53 @@ inline __attribute__((always_inline)) void load_tiles(const std::uint8_t* x0,
   _tile_loadd(5, x1, stride);
 }
 
-inline __attribute__((always_inline)) void clear_sums() {
+template <Signs kSigns>
+inline __attribute__((always_inline)) void multiply_step() {
+  multiply_0<kSigns>();
+  multiply_1<kSigns>();
+  multiply_2<kSigns>();
+  multiply_3<kSigns>();
+}
+
+// The first step of new sums, which start from 0 or from `from`; the tiles' old sums go to `to`.
+// Tile by tile, so that one is stored while the others multiply: 21 instead of 30 ns for a step in
+// two.
+template <Signs kSigns>
+inline __attribute__((always_inline)) void store_and_begin(std::int32_t* to) {
+  _tile_stored(0, to, 128);
   _tile_zero(0);
+  multiply_0<kSigns>();
+  _tile_stored(1, to + 16, 128);
   _tile_zero(1);
+  multiply_1<kSigns>();
+  _tile_stored(2, to + 512, 128);
   _tile_zero(2);
+  multiply_2<kSigns>();
+  _tile_stored(3, to + 528, 128);
   _tile_zero(3);
+  multiply_3<kSigns>();
 }
-inline __attribute__((always_inline)) void load_sums(const std::int32_t* sums) {
-  _tile_loadd(0, sums, 128);
-  _tile_loadd(1, sums + 16, 128);
-  _tile_loadd(2, sums + 512, 128);
-  _tile_loadd(3, sums + 512 + 16, 128);
+template <Signs kSigns>
+inline __attribute__((always_inline)) void store_and_continue(std::int32_t* to,
+                                                              const std::int32_t* from) {
+  _tile_stored(0, to, 128);
+  _tile_loadd(0, from, 128);
+  multiply_0<kSigns>();
+  _tile_stored(1, to + 16, 128);
+  _tile_loadd(1, from + 16, 128);
+  multiply_1<kSigns>();
+  _tile_stored(2, to + 512, 128);
+  _tile_loadd(2, from + 512, 128);
+  multiply_2<kSigns>();
+  _tile_stored(3, to + 528, 128);
+  _tile_loadd(3, from + 528, 128);
+  multiply_3<kSigns>();
 }
-inline __attribute__((always_inline)) void store_sums(std::int32_t* sums) {
-  _tile_stored(0, sums, 128);
-  _tile_stored(1, sums + 16, 128);
-  _tile_stored(2, sums + 512, 128);
-  _tile_stored(3, sums + 512 + 16, 128);
+inline __attribute__((always_inline)) void store_sums(std::int32_t* to) {
+  _tile_stored(0, to, 128);
+  _tile_stored(1, to + 16, 128);
+  _tile_stored(2, to + 512, 128);
+  _tile_stored(3, to + 528, 128);
 }
 
 // Tokens [token, token + tokens) of a panel, at least 16.
@@ -131,6 +167,22 @@ inline __attribute__((always_inline)) void for_each_block(std::int64_t tokens, V
     block.token = tokens * b / blocks;
     block.tokens = tokens * (b + 1) / blocks - block.token;
     visit(block);
+  }
+}
+
+// Calls visit(token, output) for each 16 outputs of a block, in the order in which their sums lie.
+template <class Visit>
+inline __attribute__((always_inline)) void for_each_row(const TokenBlock& block, Visit visit) {
+  for (std::int64_t unit = 0; unit < block.units(); ++unit) {
+    for (int output = 0; output < 64; output += kUnitOutputs) {
+      for (int tile = 0; tile < 2; ++tile) {
+        const std::int64_t first = block.first(unit, tile);
+        for (std::int64_t token = first; token < first + kTileTokens; ++token) {
+          visit(token, output);
+          visit(token, output + 16);
+        }
+      }
+    }
   }
 }
 

@@ -19,7 +19,7 @@ ByteZeros byte_zeros(const IntPanel& panel, std::int64_t group) {
 
 template <class Bits>
 void run(const IntPanel& panel) {
-  auto* const codes = reinterpret_cast<std::uint8_t*>(panel.scratch + kUnpackedAt);
+  std::uint8_t* const codes = reinterpret_cast<GroupScratch*>(panel.scratch)->unpacked;
   run_groups<Signs::none_unsigned>(
       panel, [&](std::int64_t first, std::int64_t columns, Piece& piece) {
         for (int g = 0; g < piece.groups; ++g) {

@@ -1,5 +1,6 @@
-// Grouped matmuls with AMX: the int32 sums of two groups of a unit are stored, and folded into its
-// f32 sums while the tiles multiply the next unit.
+// Grouped matmuls with AMX: the int32 sums of one or two groups of a unit are stored, and folded
+// into its f32 sums while the tiles multiply the next unit. A group's sums leave the tiles in the
+// first step of the next group.
 #pragma once
 
 #include "backend/cpu/x86/matmul_avx512amx.h"
@@ -7,108 +8,115 @@
 namespace leq::cpu {
 namespace {
 
-constexpr int kFoldGroups = 2;  // of a piece
-
-// Scratch: f32 sums of a block, int32 sums of this unit and of the one before, unpacked codes.
-constexpr std::int64_t kGroupSumBytes = kFoldGroups * kUnitNumbers * 4;
-constexpr std::int64_t kUnpackedAt = kBlockBytes + 2 * kGroupSumBytes;
-static_assert(kUnpackedAt + kPieceColumns * 64 <= static_cast<std::int64_t>(kIntScratchBytes));
-
 // Which sides have group scales.
 enum class Scales { weights, tokens, both };
 
-// Sums of one or two groups of a unit that wait to be folded.
-struct Folding {
-  const std::int32_t* sums = nullptr;  // [groups][kUnitNumbers]
-  float* folded = nullptr;             // [kUnitNumbers]
-  std::int64_t token[2] = {0, 0};      // first of each tile
-  int output = 0;
-  std::int64_t group = 0;  // first
-  int groups = 0;          // 0: nothing waits
+constexpr int kFoldGroups = 2;  // of a piece
+
+// What the groups of a piece are folded with, for each of a panel's outputs.
+struct alignas(64) PieceNumbers {
+  float scales[kFoldGroups][64];
+  std::int32_t offsets[kFoldGroups][64];
 };
 
-inline __attribute__((always_inline)) __m512 group_scale(const IntPanel& panel, std::int64_t group,
-                                                         int output) {
-  const std::uint16_t* scales = panel.group_scales + group * 64 + output;
-  const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(scales));
-  return _mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(panel.scale_mul));
-}
+// Scratch of a block.
+struct alignas(64) GroupScratch {
+  float folded[kBlockTokens / kUnitTokens][2][kUnitNumbers];
+  std::int32_t sums[2][kFoldGroups][kUnitNumbers];  // of this unit and of the one before
+  PieceNumbers numbers[2];                          // of this piece and of the one before
+  std::uint8_t unpacked[kPieceColumns * 64];        // for weights of fewer than 8 bits
+};
+static_assert(sizeof(GroupScratch) <= kIntScratchBytes);
 
-// What a group's sum of products lacks for 16 outputs: signed weights have inputs of q + 128, so
-// -128 * the weights' sum; unsigned weights a zero point, which a token's sum multiplies.
-template <Signs kSigns>
-inline __attribute__((always_inline)) __m512i group_offset(const IntPanel& panel,
-                                                           std::int64_t group, int output) {
-  if constexpr (kSigns == Signs::weight_unsigned) return zero_points(panel, group, output);
-  if constexpr (kSigns == Signs::none_unsigned) return _mm512_setzero_si512();
-  const std::int16_t* sums = panel.group_sums + group * 64 + output;
-  const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(sums));
-  return start_value(_mm512_cvtepi16_epi32(half));
-}
+// Sums of a unit that wait to be folded.
+struct Waiting {
+  int groups = 0;                // 0: nothing waits
+  std::int32_t* sums = nullptr;  // [groups][kUnitNumbers]
+  float* folded = nullptr;       // [kUnitNumbers]
+  const PieceNumbers* numbers = nullptr;
+  int output = 0;  // first
+  // Of the first token of each tile: its scale in the first group, and the sum of its inputs there.
+  const float* token_scales[2] = {nullptr, nullptr};
+  const std::int32_t* token_sums[2] = {nullptr, nullptr};
+  std::int64_t second_scale = 0;  // from a token's scale in the first group to that in the second
+};
 
-// f = fma(float(c), weight scale * token scale, f) for rows [row, row + rows) of a unit, which lie
-// in one tile.
-template <Signs kSigns, Scales kScales, int G>
-inline __attribute__((always_inline)) void fold_groups(const IntPanel& panel, const Folding& job,
-                                                       std::int64_t row, std::int64_t rows) {
+// f = fma(float(c), weight scale * token scale, f) for R rows of a unit, all in one tile.
+template <Signs kSigns, Scales kScales, int G, int R>
+inline __attribute__((always_inline)) void fold_rows(const IntPanel& panel, const Waiting& waiting,
+                                                     int row) {
   __m512 by_weight[G][2];
   __m512i offset[G][2];
-#pragma GCC unroll 2
-  for (int g = 0; g < G; ++g) {
-#pragma GCC unroll 2
-    for (int j = 0; j < 2; ++j) {
-      if constexpr (kScales != Scales::tokens) {
-        by_weight[g][j] = group_scale(panel, job.group + g, job.output + 16 * j);
-      }
-      offset[g][j] = group_offset<kSigns>(panel, job.group + g, job.output + 16 * j);
-    }
+#pragma GCC unroll 4
+  for (int i = 0; i < 2 * G; ++i) {
+    const int output = waiting.output + i % 2 * 16;
+    by_weight[i / 2][i % 2] = _mm512_load_ps(waiting.numbers->scales[i / 2] + output);
+    offset[i / 2][i % 2] = _mm512_load_si512(waiting.numbers->offsets[i / 2] + output);
   }
-  const std::int64_t token = job.token[row / kTileTokens] + row % kTileTokens;
-  const std::int32_t* sums = job.sums + row * kUnitOutputs;
-  float* folded = job.folded + row * kUnitOutputs;
-  for (std::int64_t t = token; t < token + rows;
-       ++t, sums += kUnitOutputs, folded += kUnitOutputs) {
+  const std::int32_t* sums = waiting.sums + row * kUnitOutputs;
+  float* folded = waiting.folded + row * kUnitOutputs;
+  const int tile = row / static_cast<int>(kTileTokens);
+  const std::int64_t token = row % kTileTokens;
+  const float* token_scales = waiting.token_scales[tile] + token * panel.token_scale_stride;
+  const std::int32_t* token_sums = waiting.token_sums[tile] + token * panel.token_sum_stride;
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
     __m512 f[2] = {_mm512_load_ps(folded), _mm512_load_ps(folded + 16)};
-#pragma GCC unroll 2
-    for (int g = 0; g < G; ++g) {
-      __m512 by_token;
+#pragma GCC unroll 4
+    for (int i = 0; i < 2 * G; ++i) {
+      const int g = i / 2;
+      const int j = i % 2;
+      __m512i sum = _mm512_load_si512(sums + g * kUnitNumbers + 16 * j);
+      if constexpr (kSigns == Signs::input_unsigned) sum = _mm512_add_epi32(sum, offset[g][j]);
+      if constexpr (kSigns == Signs::weight_unsigned) {
+        // A zero point lies in the lower half of its lane, so this multiplies by the lower half of
+        // the token's sum, at most 128 * 127.
+        const __m512i inputs = _mm512_set1_epi32(-token_sums[g]);
+        sum = _mm512_add_epi32(sum, _mm512_madd_epi16(offset[g][j], inputs));
+      }
+      __m512 scale = by_weight[g][j];
       if constexpr (kScales != Scales::weights) {
-        by_token = _mm512_set1_ps(panel.token_scales[t * panel.token_scale_stride +
-                                                     (job.group + g) / panel.groups_a_token_scale]);
+        const __m512 by_token = _mm512_set1_ps(token_scales[g == 0 ? 0 : waiting.second_scale]);
+        scale = kScales == Scales::both ? _mm512_mul_ps(scale, by_token) : by_token;
       }
-#pragma GCC unroll 2
-      for (int j = 0; j < 2; ++j) {
-        __m512i sum = _mm512_load_si512(sums + g * kUnitNumbers + 16 * j);
-        if constexpr (kSigns == Signs::input_unsigned) sum = _mm512_add_epi32(sum, offset[g][j]);
-        if constexpr (kSigns == Signs::weight_unsigned) {
-          // A zero point lies in the lower half of its lane, so this multiplies by the lower half
-          // of the token's sum, at most 128 * 127.
-          const int inputs = panel.token_sums[t * panel.token_sum_stride + job.group + g];
-          sum = _mm512_add_epi32(sum, _mm512_madd_epi16(offset[g][j], _mm512_set1_epi32(-inputs)));
-        }
-        __m512 scale;
-        if constexpr (kScales == Scales::weights) scale = by_weight[g][j];
-        if constexpr (kScales == Scales::tokens) scale = by_token;
-        if constexpr (kScales == Scales::both) scale = _mm512_mul_ps(by_weight[g][j], by_token);
-        f[j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, f[j]);
-      }
+      f[j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, f[j]);
     }
     _mm512_store_ps(folded, f[0]);
     _mm512_store_ps(folded + 16, f[1]);
+    sums += kUnitOutputs;
+    folded += kUnitOutputs;
+    token_scales += panel.token_scale_stride;
+    token_sums += panel.token_sum_stride;
   }
 }
 
+// Rows [row, kUnitTokens).
 template <Signs kSigns, Scales kScales>
-inline __attribute__((always_inline)) void fold(const IntPanel& panel, const Folding& job,
-                                                std::int64_t row, std::int64_t rows) {
-  for (const std::int64_t end = row + rows; row < end; row += kTileTokens) {
-    const std::int64_t count = end - row < kTileTokens ? end - row : kTileTokens;
-    if (job.groups == 2) {
-      fold_groups<kSigns, kScales, 2>(panel, job, row, count);
-    } else if (job.groups == 1) {
-      fold_groups<kSigns, kScales, 1>(panel, job, row, count);
-    }
+void fold_rest(const IntPanel& panel, const Waiting& waiting, int row) {
+  for (; row < kUnitTokens; row += 4) {
+    if (waiting.groups == 1) fold_rows<kSigns, kScales, 1, 4>(panel, waiting, row);
+    if (waiting.groups == 2) fold_rows<kSigns, kScales, 2, 4>(panel, waiting, row);
   }
+}
+
+// The last two units: sums of the newer one's last group are in the tiles, and rows of the older
+// one wait to be folded from `row` on. They change places by their pointers: a copy would have to
+// wait until all tiles before it are stored.
+struct Pipeline {
+  Waiting places[3];
+  Waiting* older = &places[0];
+  Waiting* newer = &places[1];
+  Waiting* now = &places[2];
+  int row = 0;
+};
+
+template <Signs kSigns, Scales kScales>
+void drain(const IntPanel& panel, Pipeline& pipeline) {
+  Waiting& newer = *pipeline.newer;
+  fold_rest<kSigns, kScales>(panel, *pipeline.older, pipeline.row);
+  if (newer.groups > 0) store_sums(newer.sums + (newer.groups - 1) * kUnitNumbers);
+  fold_rest<kSigns, kScales>(panel, newer, 0);
+  pipeline.older->groups = newer.groups = 0;
 }
 
 // One or two groups of a panel's columns.
@@ -120,45 +128,109 @@ struct Piece {
   std::int64_t next_bytes = 0;
 };
 
-// Multiplies a piece for all units of a block; `waiting` is folded meanwhile, and holds what is
-// left to be folded afterwards.
-template <Signs kSigns, Scales kScales>
-void multiply_piece(const IntPanel& panel, const TokenBlock& block, const Piece& piece,
-                    Folding& waiting) {
-  const std::int64_t stride = panel.input_stride;
-  const std::int64_t step = panel.group < 64 ? panel.group : 64;
-  const std::int64_t steps = panel.group / step;
-  const std::int64_t rows = kUnitTokens / (piece.groups * steps);
-  auto* folded = reinterpret_cast<float*>(panel.scratch);
-  auto* const sums = reinterpret_cast<std::int32_t*>(panel.scratch + kBlockBytes);
-  FetchAhead ahead(piece.next, piece.next_bytes, block.units() * 2 * piece.groups * steps);
-  for (std::int64_t unit = 0; unit < block.units(); ++unit) {
-    for (int half = 0; half < 2; ++half, folded += kUnitNumbers) {
-      Folding done;
-      done.sums = waiting.sums == sums ? sums + kFoldGroups * kUnitNumbers : sums;
-      done.folded = folded;
-      done.token[0] = block.first(unit, 0);
-      done.token[1] = block.first(unit, 1);
-      done.output = half * 32;
-      done.group = piece.group;
-      done.groups = piece.groups;
-      const std::uint8_t* inputs = panel.inputs + piece.group * panel.group;
-      const std::uint8_t* x0 = inputs + done.token[0] * stride;
-      const std::uint8_t* x1 = inputs + done.token[1] * stride;
-      const std::uint8_t* w = piece.codes + half * 128;
-      std::int64_t row = 0;
-      for (int g = 0; g < piece.groups; ++g) {
-        clear_sums();
-        for (std::int64_t s = 0; s < steps; ++s, x0 += step, x1 += step, w += step * 64) {
-          load_tiles(x0, x1, stride, w);
-          multiply_tiles<kSigns>();
-          ahead.step();
-          fold<kSigns, kScales>(panel, waiting, row, rows);
-          row += rows;
-        }
-        store_sums(const_cast<std::int32_t*>(done.sums) + g * kUnitNumbers);
+// Scales, and what a group's sum of products lacks: signed weights have inputs of q + 128, so -128
+// * the weights' sum; unsigned weights a zero point, which a token's sum multiplies.
+template <Signs kSigns>
+void read_numbers(const IntPanel& panel, const Piece& piece, PieceNumbers& numbers) {
+  for (int g = 0; g < piece.groups; ++g) {
+    const std::int64_t group = piece.group + g;
+    for (int output = 0; output < 64; output += 16) {
+      if (panel.group_scales != nullptr) {
+        const std::uint16_t* scales = panel.group_scales + group * 64 + output;
+        const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(scales));
+        _mm512_store_ps(numbers.scales[g] + output,
+                        _mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(panel.scale_mul)));
       }
-      waiting = done;
+      if constexpr (kSigns == Signs::input_unsigned) {
+        const std::int16_t* sums = panel.group_sums + group * 64 + output;
+        const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(sums));
+        _mm512_store_si512(numbers.offsets[g] + output, start_value(_mm512_cvtepi16_epi32(half)));
+      } else if constexpr (kSigns == Signs::weight_unsigned) {
+        _mm512_store_si512(numbers.offsets[g] + output, zero_points(panel, group, output));
+      }
+    }
+  }
+}
+
+// Describes the unit that begins at these tokens and this output.
+template <Signs kSigns, Scales kScales>
+inline __attribute__((always_inline)) void describe_unit(const IntPanel& panel, const Piece& piece,
+                                                         const std::int64_t (&token)[2], int output,
+                                                         Waiting& unit) {
+  unit.groups = piece.groups;
+  unit.output = output;
+  for (int tile = 0; tile < 2; ++tile) {
+    if constexpr (kScales != Scales::weights) {
+      const std::int64_t scale = piece.group / panel.groups_a_token_scale;
+      unit.second_scale = (piece.group + 1) / panel.groups_a_token_scale - scale;
+      unit.token_scales[tile] = panel.token_scales + token[tile] * panel.token_scale_stride + scale;
+    }
+    if constexpr (kSigns == Signs::weight_unsigned) {
+      unit.token_sums[tile] = panel.token_sums + token[tile] * panel.token_sum_stride + piece.group;
+    }
+  }
+}
+
+// Rows of a share, the part of a unit that is folded in one step.
+template <Signs kSigns, Scales kScales, int G, int R>
+inline __attribute__((always_inline)) void fold_share(const IntPanel& panel, const Waiting& waiting,
+                                                      int share) {
+  if (waiting.groups == 0) return;
+  constexpr int kRows = R < 8 ? R : 8;
+#pragma GCC unroll 4
+  for (int row = 0; row < R; row += kRows) {
+    fold_rows<kSigns, kScales, G, kRows>(panel, waiting, share * R + row);
+  }
+}
+
+// Multiplies a piece of G groups of S steps for all units of a block.
+template <Signs kSigns, Scales kScales, int G, int S>
+void multiply_piece(const IntPanel& panel, const TokenBlock& block, const Piece& piece,
+                    Pipeline& pipeline) {
+  constexpr int kSteps = G * S;
+  constexpr int kRows = static_cast<int>(kUnitTokens) / kSteps;
+  if (pipeline.newer->groups != G) drain<kSigns, kScales>(panel, pipeline);
+  auto& scratch = *reinterpret_cast<GroupScratch*>(panel.scratch);
+  PieceNumbers& numbers = scratch.numbers[piece.group / kFoldGroups % 2];
+  read_numbers<kSigns>(panel, piece, numbers);
+  const std::int64_t stride = panel.input_stride;
+  const std::int64_t step = panel.group / S;
+  FetchAhead ahead(piece.next, piece.next_bytes, block.units() * 2);
+  for (std::int64_t unit = 0; unit < block.units(); ++unit) {
+    const std::int64_t token[2] = {block.first(unit, 0), block.first(unit, 1)};
+    const std::uint8_t* inputs = panel.inputs + piece.group * panel.group;
+    for (int half = 0; half < 2; ++half) {
+      Waiting& now = *pipeline.now;
+      const Waiting& newer = *pipeline.newer;
+      describe_unit<kSigns, kScales>(panel, piece, token, half * 32, now);
+      now.sums = scratch.sums[half][0];
+      now.folded = scratch.folded[unit][half];
+      now.numbers = &numbers;
+      const std::uint8_t* x0 = inputs + token[0] * stride;
+      const std::uint8_t* x1 = inputs + token[1] * stride;
+      const std::uint8_t* w = piece.codes + half * 128;
+      ahead.step();
+      // What the very first step stores here is overwritten.
+      std::int32_t* store = newer.groups == 0 ? now.sums : newer.sums + (G - 1) * kUnitNumbers;
+#pragma GCC unroll 4
+      for (int i = 0; i < kSteps; ++i, x0 += step, x1 += step, w += step * 64) {
+        load_tiles(x0, x1, stride, w);
+        if (i % S == 0) {
+          store_and_begin<kSigns>(store);
+          store = now.sums + i / S * kUnitNumbers;
+        } else {
+          multiply_step<kSigns>();
+        }
+        if (i == 0) {
+          fold_share<kSigns, kScales, G, kRows>(panel, *pipeline.older, kSteps - 1);
+        } else {
+          fold_share<kSigns, kScales, G, kRows>(panel, newer, i - 1);
+        }
+      }
+      pipeline.now = pipeline.older;
+      pipeline.older = pipeline.newer;
+      pipeline.newer = &now;
+      pipeline.row = (kSteps - 1) * kRows;
     }
   }
 }
@@ -167,33 +239,33 @@ void multiply_piece(const IntPanel& panel, const TokenBlock& block, const Piece&
 template <Signs kSigns, Scales kScales, class CodesOf>
 void run_scaled(const IntPanel& panel, CodesOf codes_of) {
   const std::int64_t groups = (panel.columns + panel.group - 1) / panel.group;
-  auto* const folded = reinterpret_cast<float*>(panel.scratch);
+  auto& scratch = *reinterpret_cast<GroupScratch*>(panel.scratch);
   const Tiles tiles(panel.group < 64 ? panel.group : 64);
   for_each_block(panel.tokens, [&](const TokenBlock& block) {
+    float* folded = scratch.folded[0][0];
     for (std::int64_t i = 0; i < block.units() * 2 * kUnitNumbers; i += 16) {
       _mm512_store_ps(folded + i, _mm512_setzero_ps());
     }
-    Folding waiting;
+    Pipeline pipeline;
     for (std::int64_t group = 0; group < groups; group += kFoldGroups) {
       Piece piece;
       piece.group = group;
       piece.groups = groups - group < kFoldGroups ? 1 : kFoldGroups;
       codes_of(group * panel.group, piece.groups * panel.group, piece);
-      multiply_piece<kSigns, kScales>(panel, block, piece, waiting);
-    }
-    fold<kSigns, kScales>(panel, waiting, 0, kUnitTokens);
-    const float* f = folded;
-    for (std::int64_t unit = 0; unit < block.units(); ++unit) {
-      for (int output = 0; output < 64; output += kUnitOutputs) {
-        for (int tile = 0; tile < 2; ++tile) {
-          for (std::int64_t t = block.first(unit, tile), row = 0; row < kTileTokens; ++row, ++t) {
-            for (int j = 0; j < kUnitOutputs; j += 16, f += 16) {
-              finish(panel, t, output + j, _mm512_load_ps(f));
-            }
-          }
-        }
+      const bool long_groups = panel.group > 64;
+      if (piece.groups == 1) {
+        (long_groups ? multiply_piece<kSigns, kScales, 1, 2>
+                     : multiply_piece<kSigns, kScales, 1, 1>)(panel, block, piece, pipeline);
+      } else {
+        (long_groups ? multiply_piece<kSigns, kScales, 2, 2>
+                     : multiply_piece<kSigns, kScales, 2, 1>)(panel, block, piece, pipeline);
       }
     }
+    drain<kSigns, kScales>(panel, pipeline);
+    for_each_row(block, [&](std::int64_t token, int output) {
+      finish(panel, token, output, _mm512_load_ps(folded));
+      folded += 16;
+    });
   });
 }
 
