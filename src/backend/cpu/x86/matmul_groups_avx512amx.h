@@ -57,8 +57,8 @@ inline __attribute__((always_inline)) void fold_rows(const IntPanel& panel, cons
   float* folded = waiting.folded + row * kUnitOutputs;
   const int tile = row / static_cast<int>(kTileTokens);
   const std::int64_t token = row % kTileTokens;
-  const float* token_scales = waiting.token_scales[tile] + token * panel.token_scale_stride;
-  const std::int32_t* token_sums = waiting.token_sums[tile] + token * panel.token_sum_stride;
+  const float* token_scales = waiting.token_scales[tile];
+  const std::int32_t* token_sums = waiting.token_sums[tile];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
     __m512 f[2] = {_mm512_load_ps(folded), _mm512_load_ps(folded + 16)};
@@ -71,12 +71,14 @@ inline __attribute__((always_inline)) void fold_rows(const IntPanel& panel, cons
       if constexpr (kSigns == Signs::weight_unsigned) {
         // A zero point lies in the lower half of its lane, so this multiplies by the lower half of
         // the token's sum, at most 128 * 127.
-        const __m512i inputs = _mm512_set1_epi32(-token_sums[g]);
-        sum = _mm512_add_epi32(sum, _mm512_madd_epi16(offset[g][j], inputs));
+        const int inputs = token_sums[(token + r) * panel.token_sum_stride + g];
+        sum = _mm512_add_epi32(sum, _mm512_madd_epi16(offset[g][j], _mm512_set1_epi32(-inputs)));
       }
       __m512 scale = by_weight[g][j];
       if constexpr (kScales != Scales::weights) {
-        const __m512 by_token = _mm512_set1_ps(token_scales[g == 0 ? 0 : waiting.second_scale]);
+        const std::int64_t at = (token + r) * panel.token_scale_stride;
+        const __m512 by_token =
+            _mm512_set1_ps(token_scales[at + (g == 0 ? 0 : waiting.second_scale)]);
         scale = kScales == Scales::both ? _mm512_mul_ps(scale, by_token) : by_token;
       }
       f[j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, f[j]);
@@ -85,8 +87,6 @@ inline __attribute__((always_inline)) void fold_rows(const IntPanel& panel, cons
     _mm512_store_ps(folded + 16, f[1]);
     sums += kUnitOutputs;
     folded += kUnitOutputs;
-    token_scales += panel.token_scale_stride;
-    token_sums += panel.token_sum_stride;
   }
 }
 
@@ -152,26 +152,7 @@ void read_numbers(const IntPanel& panel, const Piece& piece, PieceNumbers& numbe
   }
 }
 
-// Describes the unit that begins at these tokens and this output.
-template <Signs kSigns, Scales kScales>
-inline __attribute__((always_inline)) void describe_unit(const IntPanel& panel, const Piece& piece,
-                                                         const std::int64_t (&token)[2], int output,
-                                                         Waiting& unit) {
-  unit.groups = piece.groups;
-  unit.output = output;
-  for (int tile = 0; tile < 2; ++tile) {
-    if constexpr (kScales != Scales::weights) {
-      const std::int64_t scale = piece.group / panel.groups_a_token_scale;
-      unit.second_scale = (piece.group + 1) / panel.groups_a_token_scale - scale;
-      unit.token_scales[tile] = panel.token_scales + token[tile] * panel.token_scale_stride + scale;
-    }
-    if constexpr (kSigns == Signs::weight_unsigned) {
-      unit.token_sums[tile] = panel.token_sums + token[tile] * panel.token_sum_stride + piece.group;
-    }
-  }
-}
-
-// Rows of a share, the part of a unit that is folded in one step.
+// The R rows of a unit that are folded in one step.
 template <Signs kSigns, Scales kScales, int G, int R>
 inline __attribute__((always_inline)) void fold_share(const IntPanel& panel, const Waiting& waiting,
                                                       int share) {
@@ -193,6 +174,11 @@ void multiply_piece(const IntPanel& panel, const TokenBlock& block, const Piece&
   auto& scratch = *reinterpret_cast<GroupScratch*>(panel.scratch);
   PieceNumbers& numbers = scratch.numbers[piece.group / kFoldGroups % 2];
   read_numbers<kSigns>(panel, piece, numbers);
+  std::int64_t scale = 0, next_scale = 0;  // of a token, in the piece's first and second group
+  if constexpr (kScales != Scales::weights) {
+    scale = piece.group / panel.groups_a_token_scale;
+    next_scale = (piece.group + 1) / panel.groups_a_token_scale;
+  }
   const std::int64_t stride = panel.input_stride;
   const std::int64_t step = panel.group / S;
   FetchAhead ahead(piece.next, piece.next_bytes, block.units() * 2);
@@ -202,7 +188,17 @@ void multiply_piece(const IntPanel& panel, const TokenBlock& block, const Piece&
     for (int half = 0; half < 2; ++half) {
       Waiting& now = *pipeline.now;
       const Waiting& newer = *pipeline.newer;
-      describe_unit<kSigns, kScales>(panel, piece, token, half * 32, now);
+      now.groups = G;
+      now.output = half * static_cast<int>(kUnitOutputs);
+      for (int tile = 0; tile < 2; ++tile) {
+        now.token_scales[tile] =
+            panel.token_scales + token[tile] * panel.token_scale_stride + scale;
+        if constexpr (kSigns == Signs::weight_unsigned) {
+          now.token_sums[tile] =
+              panel.token_sums + token[tile] * panel.token_sum_stride + piece.group;
+        }
+      }
+      now.second_scale = next_scale - scale;
       now.sums = scratch.sums[half][0];
       now.folded = scratch.folded[unit][half];
       now.numbers = &numbers;
