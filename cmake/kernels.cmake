@@ -26,6 +26,8 @@ if(LEQ_PROCESSOR STREQUAL "x86")
   # g++ 12's own AVX-512 header reads a value that it leaves undefined on purpose: no warning for it.
   leq_kernel_flags(avx512vnni -march=x86-64-v4 -mavx512vnni -mprefer-vector-width=512 -O3
     -Wno-uninitialized -Wno-maybe-uninitialized)
+  leq_kernel_flags(avx512amx -march=x86-64-v4 -mavx512vnni -mamx-tile -mamx-int8
+    -mprefer-vector-width=512 -O3 -Wno-uninitialized -Wno-maybe-uninitialized)
 elseif(LEQ_PROCESSOR STREQUAL "arm")
   # Without this scheduler g++ 12 keeps the accumulators in registers; with it, it moves loads up
   # until they do not fit.

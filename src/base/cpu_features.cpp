@@ -9,8 +9,8 @@
 namespace leq {
 namespace {
 
-constexpr std::array<std::string_view, 6> kNames = {"portable",   "portable-v3", "avx2",
-                                                    "avx512vnni", "neon",        "dotprod"};
+constexpr std::array<std::string_view, 7> kNames = {
+    "portable", "portable-v3", "avx2", "avx512vnni", "avx512amx", "neon", "dotprod"};
 
 }  // namespace
 

@@ -9,9 +9,10 @@
 namespace leq {
 
 // The levels of all families. Within one family they ascend: each may use everything below it.
-//   x86-64: portable, portable_v3, avx2, avx512vnni     aarch64: portable, neon, dotprod
+//   x86-64: portable, portable_v3, avx2, avx512vnni, avx512amx
+//   aarch64: portable, neon, dotprod
 //   others: portable
-enum class Isa { portable, portable_v3, avx2, avx512vnni, neon, dotprod };
+enum class Isa { portable, portable_v3, avx2, avx512vnni, avx512amx, neon, dotprod };
 
 std::string_view isa_name(Isa isa);
 

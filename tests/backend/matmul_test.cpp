@@ -103,6 +103,19 @@ TEST(IntMatmul, IsExactForEveryNumberOfTokensUpTo30) {
   }
 }
 
+// At the edges of the tiles of 16 and 32 tokens and of the blocks of 256.
+TEST(IntMatmul, IsExactAroundTilesAndBlocksOfTokens) {
+  Random random(28);
+  for (const std::string scheme : {"int8", "int8-g128", "int8-g32", "int4-g128", "int4-g32",
+                                   "int3-g64", "int2-g128", "uint8", "uint8-g64", "uint4-g128"}) {
+    for (const ActKind act : {ActKind::row, ActKind::g128}) {
+      for (const std::int64_t tokens : {31, 32, 33, 48, 65, 257}) {
+        expect_exact(scheme, act, {66}, 17 + random.below(300), tokens, tokens == 48, random);
+      }
+    }
+  }
+}
+
 TEST(IntMatmul, IsExactFor600Tokens) {
   Random random(13);
   for (const std::string scheme : {"int8", "int8-g64", "int4-g128", "int3-g32", "int2-g64", "uint8",
@@ -113,12 +126,12 @@ TEST(IntMatmul, IsExactFor600Tokens) {
   }
 }
 
-// More columns than one piece of a panel (512) that the grouped kernels work on.
+// More columns than one piece of a panel (up to 512) that the grouped kernels work on.
 TEST(IntMatmul, IsExactForLongRows) {
   Random random(14);
   for (const std::string& scheme : kIntSchemes) {
     for (const ActKind act : {ActKind::row, ActKind::g128}) {
-      expect_exact(scheme, act, {66}, 1300, 15, true, random);
+      expect_exact(scheme, act, {66}, 1300, 18, true, random);
     }
   }
 }
@@ -127,7 +140,7 @@ TEST(IntMatmul, DoesNotOverflowAtTheLargestCodesAndColumns) {
   Random random(15);
   for (const std::string& scheme : kIntSchemes) {
     for (const ActKind act : {ActKind::row, ActKind::g128}) {
-      for (const std::int64_t tokens : {1, 14}) {
+      for (const std::int64_t tokens : {1, 17}) {
         expect_exact(scheme, act, {3}, 28672, tokens, false, random, Fill::extreme);
       }
     }

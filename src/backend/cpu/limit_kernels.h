@@ -28,6 +28,7 @@ const LimitKernels& limit_kernels(Isa isa);
 const LimitKernels& limit_kernels_portable();
 const LimitKernels& limit_kernels_avx2();
 const LimitKernels& limit_kernels_avx512vnni();
+const LimitKernels& limit_kernels_avx512amx();
 const LimitKernels& limit_kernels_neon();
 const LimitKernels& limit_kernels_dotprod();
 

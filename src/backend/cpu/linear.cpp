@@ -31,6 +31,10 @@ constexpr std::int64_t kTaskBytes = 256 * 1024;
 constexpr std::int64_t kTokensAsReading = 16;
 // Fewer tokens than this are not cut further to keep all threads busy.
 constexpr std::int64_t kFewestTokens = 48;
+// Codes of a block of tokens stay in the L2 cache while panel after panel passes by: about this
+// many bytes, and whole tiles of the widest kernel.
+constexpr std::int64_t kInputBytes = 1024 * 1024;
+constexpr std::int64_t kTokenUnit = 32;
 
 // Outputs that are finished together: one panel, two panels that make a group of 128 columns, or
 // two panels of gate and two of up.
@@ -58,7 +62,8 @@ struct Job {
   bool pairs = false;  // units of 128 columns
   std::int64_t units = 0;
   std::int64_t units_per_task = 1;
-  std::int64_t token_blocks = 1;
+  std::int64_t unit_tasks = 0;
+  std::int64_t block_tokens = 0;
 };
 
 std::int64_t panels(const WeightView& weight) { return weight.padded_rows() / kPanelRows; }
@@ -116,10 +121,16 @@ void plan(Job& job) {
                             std::max<std::int64_t>(1, job.tokens / kTokensAsReading);
   const std::int64_t most = std::max<std::int64_t>(1, job.units / (2 * threads));
   job.units_per_task = std::clamp<std::int64_t>(kTaskBytes / cost, 1, most);
-  const std::int64_t tasks = (job.units + job.units_per_task - 1) / job.units_per_task;
-  if (threads > 1 && tasks < 4 * threads) {
-    job.token_blocks =
-        std::clamp<std::int64_t>(job.tokens / kFewestTokens, 1, (4 * threads + tasks - 1) / tasks);
+  job.unit_tasks = (job.units + job.units_per_task - 1) / job.units_per_task;
+  job.block_tokens = job.tokens;
+  if (threads > 1 && job.unit_tasks < 4 * threads) {
+    const std::int64_t blocks = std::clamp<std::int64_t>(
+        job.tokens / kFewestTokens, 1, (4 * threads + job.unit_tasks - 1) / job.unit_tasks);
+    job.block_tokens = (job.tokens + blocks - 1) / blocks;
+  }
+  if (linear.act != ActKind::none) {
+    const std::int64_t fitting = kInputBytes / linear.inputs / kTokenUnit * kTokenUnit;
+    job.block_tokens = std::min(job.block_tokens, std::max(2 * kTokenUnit, fitting));
   }
 }
 
@@ -185,11 +196,10 @@ void run_unit(Job& job, const Unit& unit, std::int64_t token, std::int64_t token
 void run_task(Job& job, std::int64_t task, int worker) {
   std::byte* const scratch =
       job.context.scratch.data() + static_cast<std::size_t>(worker) * kWorkerBytes;
-  const std::int64_t block = task % job.token_blocks;
-  const std::int64_t first = task / job.token_blocks * job.units_per_task;
+  const std::int64_t first = task % job.unit_tasks * job.units_per_task;
   const std::int64_t last = std::min(first + job.units_per_task, job.units);
-  const std::int64_t token = job.tokens * block / job.token_blocks;
-  const std::int64_t tokens = job.tokens * (block + 1) / job.token_blocks - token;
+  const std::int64_t token = task / job.unit_tasks * job.block_tokens;
+  const std::int64_t tokens = std::min(job.block_tokens, job.tokens - token);
   for (std::int64_t unit = first; unit < last; ++unit) {
     run_unit(job, unit_at(job, unit), token, tokens, scratch);
   }
@@ -254,7 +264,7 @@ void run_linear(const LinearContext& context, const Rows& x, std::int64_t tokens
   check_outputs(job);
   plan(job);
   const std::int64_t tasks =
-      (job.units + job.units_per_task - 1) / job.units_per_task * job.token_blocks;
+      job.unit_tasks * ((job.tokens + job.block_tokens - 1) / job.block_tokens);
   context.pool.run(tasks, [&](std::int64_t task, int worker) { run_task(job, task, worker); });
   job.bad_row.check(linear.name);
   quantize_whole_rows(job);

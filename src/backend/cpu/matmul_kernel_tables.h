@@ -11,6 +11,7 @@ const MatmulKernels& matmul_kernels_portable();
 const MatmulKernels& matmul_kernels_v3();
 const MatmulKernels& matmul_kernels_avx2();
 const MatmulKernels& matmul_kernels_avx512vnni();
+const MatmulKernels& matmul_kernels_avx512amx();
 const MatmulKernels& matmul_kernels_neon();
 const MatmulKernels& matmul_kernels_dotprod();
 
@@ -35,6 +36,14 @@ void bits2_avx512vnni(const IntPanel& panel) noexcept;
 void f32_avx512vnni(const FloatBlock& block) noexcept;
 void f16_avx512vnni(const FloatBlock& block) noexcept;
 void bf16_avx512vnni(const FloatBlock& block) noexcept;
+
+void int8_rows_avx512amx(const IntPanel& panel) noexcept;
+void int8_groups_avx512amx(const IntPanel& panel) noexcept;
+void uint8_rows_avx512amx(const IntPanel& panel) noexcept;
+void uint8_groups_avx512amx(const IntPanel& panel) noexcept;
+void bits4_avx512amx(const IntPanel& panel) noexcept;
+void bits3_avx512amx(const IntPanel& panel) noexcept;
+void bits2_avx512amx(const IntPanel& panel) noexcept;
 
 void int8_rows_neon(const IntPanel& panel) noexcept;
 void int8_groups_neon(const IntPanel& panel) noexcept;

@@ -1,5 +1,7 @@
 // What x86-64 processors offer.
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/cpu_features.h"
 
@@ -23,12 +25,28 @@ bool has_avx512vnni() {
          __builtin_cpu_supports("avx512vnni");
 }
 
+// Asks Linux to let this process use AMX's tiles, for all its threads; it answers the same however
+// often it is asked. Refused where the kernel is too old or a signal stack is too small for them.
+bool tiles_are_permitted() {
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long kTileData = 18;               // bit of the state in XCR0
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+bool has_avx512amx() {
+  constexpr unsigned kTile = 1u << 24, kInt8 = 1u << 25;  // of leaf 7, in edx
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!has_avx512vnni() || __get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+  return (d & kTile) != 0 && (d & kInt8) != 0 && tiles_are_permitted();
+}
+
 }  // namespace
 
 std::vector<Isa> supported_isas() {
   std::vector<Isa> isas = {Isa::portable};
   if (has_v3()) isas.insert(isas.end(), {Isa::portable_v3, Isa::avx2});
   if (has_avx512vnni()) isas.push_back(Isa::avx512vnni);
+  if (has_avx512amx()) isas.push_back(Isa::avx512amx);
   return isas;
 }
 

@@ -19,7 +19,10 @@ std::span<const KernelLevel> kernel_levels() {
       KernelLevel{Isa::avx2, matmul_kernels_avx2, row_kernels_avx2, attention_kernels_avx2,
                   limit_kernels_avx2},
       KernelLevel{Isa::avx512vnni, matmul_kernels_avx512vnni, row_kernels_avx512vnni,
-                  attention_kernels_avx512vnni, limit_kernels_avx512vnni}};
+                  attention_kernels_avx512vnni, limit_kernels_avx512vnni},
+      // AMX multiplies integers; all else is AVX-512.
+      KernelLevel{Isa::avx512amx, matmul_kernels_avx512amx, row_kernels_avx512vnni,
+                  attention_kernels_avx512vnni, limit_kernels_avx512amx}};
   return kLevels;
 }
 

@@ -221,5 +221,34 @@ inline void clear(float* sums, std::int64_t count) {
   for (std::int64_t i = 0; i < count; i += 16) _mm512_store_ps(sums + i, _mm512_setzero_ps());
 }
 
+// A whole panel in blocks of tokens and pieces of columns: codes_of(first column, columns) returns
+// a piece's byte codes, run_piece(panel, piece, block) adds them to the block's sums.
+template <class RunPiece, class CodesOf>
+void run_blocks(const IntPanel& panel, RunPiece run_piece, CodesOf codes_of) {
+  const std::int64_t blocks = (panel.tokens + kBlockTokens - 1) / kBlockTokens;
+  TokenBlock block;
+  block.sums = reinterpret_cast<float*>(panel.scratch);
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    block.token = panel.tokens * b / blocks;
+    block.tokens = panel.tokens * (b + 1) / blocks - block.token;
+    clear(block.sums, block.tokens * 64);
+    PanelPiece piece;
+    for (std::int64_t k = 0; k < panel.columns; k += kPieceColumns) {
+      piece.first = k;
+      piece.columns = panel.columns - k < kPieceColumns ? panel.columns - k : kPieceColumns;
+      piece.codes = codes_of(k, piece.columns);
+      run_piece(panel, piece, block);
+    }
+    finish_block(panel, block);
+  }
+}
+
+inline void run_byte_blocks(const IntPanel& panel,
+                            void (*run_piece)(const IntPanel&, const PanelPiece&,
+                                              const TokenBlock&)) {
+  run_blocks(panel, run_piece,
+             [&](std::int64_t first, std::int64_t) { return panel.codes + first * 64; });
+}
+
 }  // namespace
 }  // namespace leq::cpu

@@ -17,22 +17,7 @@ void unsigned_piece_avx512vnni(const IntPanel& panel, const PanelPiece& piece,
 }
 
 void uint8_groups_avx512vnni(const IntPanel& panel) noexcept {
-  const std::int64_t blocks = (panel.tokens + kBlockTokens - 1) / kBlockTokens;
-  TokenBlock block;
-  block.sums = reinterpret_cast<float*>(panel.scratch);
-  for (std::int64_t b = 0; b < blocks; ++b) {
-    block.token = panel.tokens * b / blocks;
-    block.tokens = panel.tokens * (b + 1) / blocks - block.token;
-    clear(block.sums, block.tokens * 64);
-    PanelPiece piece;
-    for (std::int64_t k = 0; k < panel.columns; k += kPieceColumns) {
-      piece.codes = panel.codes + k * 64;
-      piece.first = k;
-      piece.columns = panel.columns - k < kPieceColumns ? panel.columns - k : kPieceColumns;
-      unsigned_piece_avx512vnni(panel, piece, block);
-    }
-    finish_block(panel, block);
-  }
+  run_byte_blocks(panel, unsigned_piece_avx512vnni);
 }
 
 }  // namespace leq::cpu

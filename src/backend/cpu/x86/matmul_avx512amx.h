@@ -1,0 +1,206 @@
+// What the AMX matmul files share: how the eight tiles are used, and how a block of tokens is cut.
+// A panel lies in memory as the tiles of its weights want it: 16 outputs x 4 columns to a line of
+// 64 bytes, 256 bytes from one quad of columns to the next.
+#pragma once
+
+#include "backend/cpu/x86/matmul_avx512.h"
+
+namespace leq::cpu {
+namespace {
+
+// Fewer tokens do not fill a tile.
+constexpr std::int64_t kTileTokens = 16;
+// A unit of work is 32 tokens x 32 outputs in tiles 0 to 3; 4 and 5 hold its inputs, 6 and 7 its
+// weights. Its sums lie in memory as [32 tokens][32 outputs].
+constexpr std::int64_t kUnitTokens = 32;
+constexpr std::int64_t kUnitOutputs = 32;
+constexpr std::int64_t kUnitNumbers = kUnitTokens * kUnitOutputs;
+// Tokens whose sums lie in scratch: [units of tokens][2][kUnitNumbers], four bytes each.
+constexpr std::int64_t kBlockTokens = 256;
+constexpr std::int64_t kBlockBytes = kBlockTokens * 64 * 4;
+// Columns that all tokens of a block pass through before the next: their weights and the inputs of
+// one unit stay in the L1 cache.
+constexpr std::int64_t kPieceColumns = 256;
+
+// The tiles of the calling thread, for as long as the object lives: all have 16 rows, of `columns`
+// bytes in the inputs and of 64 in the rest.
+class Tiles {
+ public:
+  explicit Tiles(std::int64_t columns) {
+    Layout layout;
+    for (int tile = 0; tile < 8; ++tile) {
+      layout.row_bytes[tile] = 64;
+      layout.rows[tile] = 16;
+    }
+    layout.row_bytes[4] = layout.row_bytes[5] = static_cast<std::uint16_t>(columns);
+    layout.rows[6] = layout.rows[7] = static_cast<std::uint8_t>(columns / 4);
+    asm volatile("ldtilecfg %0" : : "m"(layout));  // g++ 12's intrinsic names 8 of the 64 bytes
+  }
+  ~Tiles() { _tile_release(); }
+  Tiles(const Tiles&) = delete;
+  Tiles& operator=(const Tiles&) = delete;
+
+ private:
+  struct alignas(64) Layout {
+    std::uint8_t palette = 1;
+    std::uint8_t start_row = 0;
+    std::uint8_t reserved[14] = {};
+    std::uint16_t row_bytes[16] = {};
+    std::uint8_t rows[16] = {};
+  };
+  static_assert(sizeof(Layout) == 64);
+};
+
+// Keeps what was stored to memory before the tile loads that follow: g++ 12 does not know that they
+// read memory.
+inline __attribute__((always_inline)) void stored_for_tiles(const void* bytes) {
+  asm volatile("" : : "r"(bytes) : "memory");
+}
+
+// Signs of inputs and weights.
+enum class Signs { input_unsigned, weight_unsigned, none_unsigned };
+
+// Adds the products of a step to one of the four tiles of sums (tile numbers are literals).
+template <Signs kSigns>
+inline __attribute__((always_inline)) void multiply_0() {
+  if constexpr (kSigns == Signs::input_unsigned) _tile_dpbusd(0, 4, 6);
+  if constexpr (kSigns == Signs::weight_unsigned) _tile_dpbsud(0, 4, 6);
+  if constexpr (kSigns == Signs::none_unsigned) _tile_dpbssd(0, 4, 6);
+}
+template <Signs kSigns>
+inline __attribute__((always_inline)) void multiply_1() {
+  if constexpr (kSigns == Signs::input_unsigned) _tile_dpbusd(1, 4, 7);
+  if constexpr (kSigns == Signs::weight_unsigned) _tile_dpbsud(1, 4, 7);
+  if constexpr (kSigns == Signs::none_unsigned) _tile_dpbssd(1, 4, 7);
+}
+template <Signs kSigns>
+inline __attribute__((always_inline)) void multiply_2() {
+  if constexpr (kSigns == Signs::input_unsigned) _tile_dpbusd(2, 5, 6);
+  if constexpr (kSigns == Signs::weight_unsigned) _tile_dpbsud(2, 5, 6);
+  if constexpr (kSigns == Signs::none_unsigned) _tile_dpbssd(2, 5, 6);
+}
+template <Signs kSigns>
+inline __attribute__((always_inline)) void multiply_3() {
+  if constexpr (kSigns == Signs::input_unsigned) _tile_dpbusd(3, 5, 7);
+  if constexpr (kSigns == Signs::weight_unsigned) _tile_dpbsud(3, 5, 7);
+  if constexpr (kSigns == Signs::none_unsigned) _tile_dpbssd(3, 5, 7);
+}
+
+inline __attribute__((always_inline)) void load_tiles(const std::uint8_t* x0,
+                                                      const std::uint8_t* x1, std::int64_t stride,
+                                                      const std::uint8_t* w) {
+  _tile_loadd(4, x0, stride);
+  _tile_loadd(6, w, 256);
+  _tile_loadd(7, w + 64, 256);
+  _tile_loadd(5, x1, stride);
+}
+
+template <Signs kSigns>
+inline __attribute__((always_inline)) void multiply_step() {
+  multiply_0<kSigns>();
+  multiply_1<kSigns>();
+  multiply_2<kSigns>();
+  multiply_3<kSigns>();
+}
+
+// The first step of new sums, which start from 0 or from `from`; the tiles' old sums go to `to`.
+// Tile by tile, so that one is stored while the others multiply: 21 instead of 30 ns for a step in
+// two.
+template <Signs kSigns>
+inline __attribute__((always_inline)) void store_and_begin(std::int32_t* to) {
+  _tile_stored(0, to, 128);
+  _tile_zero(0);
+  multiply_0<kSigns>();
+  _tile_stored(1, to + 16, 128);
+  _tile_zero(1);
+  multiply_1<kSigns>();
+  _tile_stored(2, to + 512, 128);
+  _tile_zero(2);
+  multiply_2<kSigns>();
+  _tile_stored(3, to + 528, 128);
+  _tile_zero(3);
+  multiply_3<kSigns>();
+}
+template <Signs kSigns>
+inline __attribute__((always_inline)) void store_and_continue(std::int32_t* to,
+                                                              const std::int32_t* from) {
+  _tile_stored(0, to, 128);
+  _tile_loadd(0, from, 128);
+  multiply_0<kSigns>();
+  _tile_stored(1, to + 16, 128);
+  _tile_loadd(1, from + 16, 128);
+  multiply_1<kSigns>();
+  _tile_stored(2, to + 512, 128);
+  _tile_loadd(2, from + 512, 128);
+  multiply_2<kSigns>();
+  _tile_stored(3, to + 528, 128);
+  _tile_loadd(3, from + 528, 128);
+  multiply_3<kSigns>();
+}
+inline __attribute__((always_inline)) void store_sums(std::int32_t* to) {
+  _tile_stored(0, to, 128);
+  _tile_stored(1, to + 16, 128);
+  _tile_stored(2, to + 512, 128);
+  _tile_stored(3, to + 528, 128);
+}
+
+// Tokens [token, token + tokens) of a panel, at least 16.
+struct TokenBlock {
+  std::int64_t token = 0;
+  std::int64_t tokens = 0;
+
+  std::int64_t units() const { return (tokens + kUnitTokens - 1) / kUnitTokens; }
+  // First token of a unit's upper and lower tile. What would pass the end begins earlier: those
+  // tokens are computed twice.
+  std::int64_t first(std::int64_t unit, int tile) const {
+    const std::int64_t wanted = unit * kUnitTokens + tile * kTileTokens;
+    return token + (wanted < tokens - kTileTokens ? wanted : tokens - kTileTokens);
+  }
+};
+
+// Calls visit(block) for blocks of nearly equal size.
+template <class Visit>
+inline __attribute__((always_inline)) void for_each_block(std::int64_t tokens, Visit visit) {
+  const std::int64_t blocks = (tokens + kBlockTokens - 1) / kBlockTokens;
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    TokenBlock block;
+    block.token = tokens * b / blocks;
+    block.tokens = tokens * (b + 1) / blocks - block.token;
+    visit(block);
+  }
+}
+
+// Calls visit(token, output) for each 16 outputs of a block, in the order in which their sums lie.
+template <class Visit>
+inline __attribute__((always_inline)) void for_each_row(const TokenBlock& block, Visit visit) {
+  for (std::int64_t unit = 0; unit < block.units(); ++unit) {
+    for (int output = 0; output < 64; output += kUnitOutputs) {
+      for (int tile = 0; tile < 2; ++tile) {
+        const std::int64_t first = block.first(unit, tile);
+        for (std::int64_t token = first; token < first + kTileTokens; ++token) {
+          visit(token, output);
+          visit(token, output + 16);
+        }
+      }
+    }
+  }
+}
+
+// Fetches the weights of the next piece into the L2 cache, some lines at each step of this one.
+class FetchAhead {
+ public:
+  FetchAhead(const std::uint8_t* next, std::int64_t bytes, std::int64_t steps)
+      : next_(next), lines_((bytes / 64 + steps - 1) / steps) {}
+  inline __attribute__((always_inline)) void step() {
+    for (std::int64_t line = 0; line < lines_; ++line, next_ += 64) {
+      _mm_prefetch(reinterpret_cast<const char*>(next_), _MM_HINT_T1);
+    }
+  }
+
+ private:
+  const std::uint8_t* next_;
+  std::int64_t lines_;
+};
+
+}  // namespace
+}  // namespace leq::cpu

@@ -1,0 +1,84 @@
+// The AVX-512 and AMX matmul loops as the compiler wrote them: an accumulator that moves to the
+// stack inside a loop costs up to half the speed, and no other test would see it.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <memory>
+#include <regex>
+#include <string>
+#include <vector>
+
+namespace leq {
+namespace {
+
+// Of one function: stack accesses of whole registers between its first and last dot product.
+struct Loop {
+  std::string function;
+  int spills = 0;
+};
+
+bool contains(const std::string& text, const char* part) {
+  return text.find(part) != std::string::npos;
+}
+
+// The functions of an archive in which `product` matches an instruction. `sanitized` tells whether
+// any of them calls a sanitizer.
+std::vector<Loop> loops_of(const std::string& archive, const std::regex& product, bool& sanitized) {
+  std::vector<Loop> loops;
+  const std::string command = "objdump -d -C --no-show-raw-insn '" + archive + "' 2>/dev/null";
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
+  if (pipe == nullptr) return loops;
+  std::string function;
+  bool inside = false;
+  int pending = 0;  // since the last product: they count if another one follows
+  char line[4096];
+  while (std::fgets(line, sizeof line, pipe.get()) != nullptr) {
+    const std::string text(line);
+    if (contains(text, ">:\n")) {
+      function = text;
+      inside = false;
+    } else if (contains(text, "__asan_") || contains(text, "__tsan_") ||
+               contains(text, "__ubsan_")) {
+      sanitized = true;
+    } else if ((contains(text, "vpdpbusd") || contains(text, "tdpb")) &&
+               std::regex_search(text, product)) {
+      if (!inside) loops.push_back({function});
+      loops.back().spills += inside ? pending : 0;
+      inside = true;
+      pending = 0;
+    } else if (inside && contains(text, "zmm") &&
+               (contains(text, "(%rsp)") || contains(text, "(%rbp)"))) {
+      ++pending;
+    }
+  }
+  return loops;
+}
+
+void expect_no_spills(const char* product, const char* function) {
+  bool sanitized = false;
+  const std::vector<Loop> loops =
+      loops_of(std::string(LEQ_BINARY_DIR) + "/libleq_backend.a", std::regex(product), sanitized);
+  if (sanitized) GTEST_SKIP() << "built with sanitizers, which use the stack";
+  if (loops.empty()) GTEST_SKIP() << "no objdump, or no code of this level in this build";
+  int checked = 0;
+  for (const Loop& loop : loops) {
+    if (!std::regex_search(loop.function, std::regex(function))) continue;
+    ++checked;
+    EXPECT_EQ(loop.spills, 0) << loop.function;
+  }
+  EXPECT_GT(checked, 0) << "none of " << loops.size() << " functions is " << function;
+}
+
+// Tiles of bytes: up to 24 accumulators of 32 registers. (Three tokens of 2- and 3-bit codes need
+// 24 and masks besides, and are left out.)
+TEST(ObjectCode, KeepsVnniSumsInRegisters) {
+  expect_no_spills("vpdpbusd.*zmm", "::(piece_)?tile<|bits_tile<.*Bits., [12],");
+}
+
+// Here the registers hold what is folded while the tiles multiply.
+TEST(ObjectCode, KeepsNumbersBesideTheTilesInRegisters) {
+  expect_no_spills("tdpb[su][su]d", "::multiply_piece<|int8_rows|uint8_rows|add_piece<");
+}
+
+}  // namespace
+}  // namespace leq
