@@ -71,6 +71,8 @@ ToolSpec tool_spec() {
        .help = "a prompt and then generated tokens, as one test; may be given several times",
        .group = "Sweeps (every combination of comma lists is run)"},
       numbers("n-depth", "-d", "0", "positions in the KV cache before each test", 0, kMostTokens),
+      numbers("n-parallel", "-npl", "1",
+              "sequences that generate at the same time, one token of each in a step", 1, 4096),
       numbers("threads", "-t", "0", "threads; 0: one for each usable core", 0, 1024),
       numbers("batch-size", "-b", "2048", "most tokens in one step", 1, 65536),
       numbers("ubatch-size", "-ub", "512", "the same; the smaller of the two counts", 1, 65536),
@@ -112,7 +114,10 @@ std::vector<BenchTest> tests_of(const Options& options) {
       if (prompt > 0) tests.push_back({prompt, 0, depth});
     }
     for (const std::int64_t generated : options.integers("n-gen")) {
-      if (generated > 0) tests.push_back({0, generated, depth});
+      if (generated == 0) continue;
+      for (const std::int64_t sequences : options.integers("n-parallel")) {
+        tests.push_back({0, generated, depth, static_cast<int>(sequences)});
+      }
     }
     for (const std::string& pair : options.list("pg")) {
       const auto parts = split(pair, ",");
@@ -162,9 +167,8 @@ std::vector<Setting> settings_of(const Options& options) {
   return settings;
 }
 
-std::int64_t positions(const BenchTest& test) {
-  return round_up(test.depth + test.tokens(), kPageTokens);
-}
+// Of each sequence.
+std::int64_t positions(const BenchTest& test) { return round_up(test.positions(), kPageTokens); }
 
 class Bench {
  public:
@@ -205,8 +209,10 @@ class Bench {
                    const Setting& setting, const BenchTest& test) {
     const KvType fallback = default_kv_type(model.scheme());
     RunLimits limits;
-    limits.context = std::min(positions(test), model.config().context);
-    limits.batch_tokens = setting.batch_tokens;
+    limits.sequences = test.sequences;
+    limits.context = std::min(positions(test), model.config().context) * test.sequences;
+    limits.batch_tokens = std::max<std::int64_t>(setting.batch_tokens, test.sequences);
+    limits.output_tokens = test.sequences;
     limits.key_type = setting.key_type.value_or(fallback);
     limits.value_type = setting.value_type.value_or(fallback);
     Session session = model.make_session(backend, resolve_limits(limits, model.config()));
@@ -244,7 +250,7 @@ class Bench {
   MachineLimits limits_now(int threads, const BenchTest& test, bool floats, const BenchWork& work) {
     cpu::LimitMeter& meter = meters_.try_emplace(threads, threads, chosen_isa()).first->second;
     MachineLimits limits;
-    if (test.prompt > 0) {
+    if (test.prompt > 0 || test.sequences > 1) {
       limits.compute_gops = floats ? meter.f32_gflops() : meter.int8_gops();
       limits.compute_kind = floats ? meter.f32_name() : meter.int8_name();
     }
