@@ -122,6 +122,29 @@ TEST(Bench, MeasuresFilesToo) {
   EXPECT_EQ(rows[0].at("scheme"), "f32");
 }
 
+TEST(Bench, WritesSyntheticModelsAsFiles) {
+  const TemporaryFolder folder;
+  const std::string path = (folder / "written.leq").string();
+  const std::string name = "synthetic:llama-110m:int4-g128:layers=1";
+  const ToolRun written = run_program("leq-bench", {"-m", name, "--write", path});
+  ASSERT_EQ(written.status, 0) << written.err;
+  const Json rows = bench({"-m", path, "-m", name, "-p", "0", "-n", "2", "-r", "1"});
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].at("scheme"), "int4-g128");
+  EXPECT_EQ(rows[0].at("bytes_per_token"), rows[1].at("bytes_per_token"));
+  EXPECT_EQ(run_program("leq-bench", {"-m", path, "--write", path + "2"}).status, 1);
+
+  for (const char* mode : {"--mmap", "--no-mmap"}) {
+    const Json loads = bench({"-m", path, "--load", mode, "-r", "2"});
+    ASSERT_EQ(loads.size(), 1u);
+    EXPECT_EQ(loads[0].at("loading"), std::string(mode) == "--mmap" ? "map" : "read");
+    EXPECT_GT(number(loads[0], "first_token_seconds"), number(loads[0], "load_seconds"));
+    EXPECT_GT(loads[0].at("planned_bytes"), loads[0].at("file_bytes"));
+    EXPECT_GT(loads[0].at("peak_resident_bytes"), 0);
+  }
+  EXPECT_EQ(run_program("leq-bench", {"-m", name, "--load"}).status, 1);
+}
+
 TEST(Bench, SweepsListsAndShowsWhatDiffers) {
   const ToolRun run = run_program(
       "leq-bench", {"-m", "synthetic:gpt2-124m:int8:layers=1", "-p", "8", "-n", "2", "-r", "1",
