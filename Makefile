@@ -64,7 +64,7 @@ fuzz: check-deps
 
 tidy: check-deps
 	cmake --preset dev
-	git ls-files 'src/*.cpp' 'models/*.cpp' 'tools/*.cpp' | grep -v /cpu/ | xargs -P $(JOBS) -n 4 clang-tidy -p build/dev --quiet
+	git ls-files 'src/*.cpp' 'models/*.cpp' 'tools/*.cpp' | grep -vE '/(cpu|x86|arm|generic)/' | xargs -P $(JOBS) -n 4 clang-tidy -p build/dev --quiet
 
 bench: build/release/tools/leq-run
 	build/release/tools/leq-bench -m synthetic:tinyllama-1.1b:int8 -p 512 -n 64 -r 5

@@ -27,7 +27,7 @@ std::string against_limit(const BenchRow& row) {
     return fixed(numbers.gops, 0) + " of " + fixed(numbers.limit, 0) + " GOPS " +
            numbers.limit_kind;
   }
-  if (row.test.prompt == 0) {
+  if (row.test.prompt == 0 && row.test.sequences == 1) {
     return fixed(numbers.gbps, 1) + " of " + fixed(numbers.limit, 1) + " GB/s " +
            numbers.limit_kind;
   }
@@ -66,6 +66,7 @@ Row script_row(const BenchRow& row, const BenchColumns& columns) {
                {"threads", row.threads},
                {"test", bench_test_name(row.test)},
                {"depth", row.test.depth},
+               {"sequences", row.test.sequences},
                {"tps", Cell(numbers.tps, 2)},
                {"tps_min", Cell(numbers.tps_min, 2)},
                {"tps_max", Cell(numbers.tps_max, 2)},

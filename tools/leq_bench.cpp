@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "bench_gptq.h"
+#include "bench_load.h"
 #include "bench_model.h"
 #include "bench_table.h"
 #include "options.h"
@@ -48,7 +49,9 @@ ToolSpec tool_spec() {
   tool.name = "leq-bench";
   tool.summary = "measures tokens per second and their share of what the machine can do";
   tool.usage = {"-m model.leq [-p 512] [-n 128] [-d 0] [-t 2] [-r 5] [-o md|csv|json]",
-                "-m synthetic:llama-7b:int8[:layers=N]", "--gptq 4096,2048x5632 [-t 2] [-r 3]"};
+                "-m synthetic:llama-7b:int8[:layers=N]",
+                "-m synthetic:llama-7b:int4-g128 --write 7b.leq",
+                "--gptq 4096,2048x5632 [-t 2] [-r 3]"};
   tool.options = {
       {.name = "model",
        .spellings = "-m",
@@ -71,6 +74,8 @@ ToolSpec tool_spec() {
        .help = "a prompt and then generated tokens, as one test; may be given several times",
        .group = "Sweeps (every combination of comma lists is run)"},
       numbers("n-depth", "-d", "0", "positions in the KV cache before each test", 0, kMostTokens),
+      numbers("n-parallel", "-npl", "1",
+              "sequences that generate at the same time, one token of each in a step", 1, 4096),
       numbers("threads", "-t", "0", "threads; 0: one for each usable core", 0, 1024),
       numbers("batch-size", "-b", "2048", "most tokens in one step", 1, 65536),
       numbers("ubatch-size", "-ub", "512", "the same; the smaller of the two counts", 1, 65536),
@@ -78,6 +83,15 @@ ToolSpec tool_spec() {
                "keys in the KV cache: f32, f16, int8 (default f32 for models of type f32, else "
                "f16)"),
       kv_types("cache-type-v", "-ctv", "values in the KV cache, likewise"),
+      {.name = "write",
+       .kind = OptionKind::text,
+       .value_name = "FILE",
+       .help = "no test: writes the synthetic model as a .leq file, to measure how files load",
+       .group = "Model"},
+      {.name = "load",
+       .help = "no test: seconds from opening each file to the logits of a first token, and the "
+               "memory that takes",
+       .group = "Model"},
       {.name = "gptq",
        .kind = OptionKind::text,
        .value_name = "SHAPE,...",
@@ -112,7 +126,10 @@ std::vector<BenchTest> tests_of(const Options& options) {
       if (prompt > 0) tests.push_back({prompt, 0, depth});
     }
     for (const std::int64_t generated : options.integers("n-gen")) {
-      if (generated > 0) tests.push_back({0, generated, depth});
+      if (generated == 0) continue;
+      for (const std::int64_t sequences : options.integers("n-parallel")) {
+        tests.push_back({0, generated, depth, static_cast<int>(sequences)});
+      }
     }
     for (const std::string& pair : options.list("pg")) {
       const auto parts = split(pair, ",");
@@ -162,8 +179,12 @@ std::vector<Setting> settings_of(const Options& options) {
   return settings;
 }
 
-std::int64_t positions(const BenchTest& test) {
-  return round_up(test.depth + test.tokens(), kPageTokens);
+// Of each sequence.
+std::int64_t positions(const BenchTest& test) { return round_up(test.positions(), kPageTokens); }
+
+LoadMode load_mode(const Options& options) {
+  if (!options.has("mmap")) return LoadMode::automatic;
+  return options.flag("mmap") ? LoadMode::map : LoadMode::read;
 }
 
 class Bench {
@@ -172,8 +193,7 @@ class Bench {
       : tests_(tests_of(options)),
         settings_(settings_of(options)),
         runs_(static_cast<int>(options.integer("repetitions"))),
-        mode_(options.has("mmap") ? (options.flag("mmap") ? LoadMode::map : LoadMode::read)
-                                  : LoadMode::automatic) {
+        mode_(load_mode(options)) {
     columns_.batch = options.given("batch-size") || options.given("ubatch-size");
     columns_.kv_types = options.given("cache-type-k") || options.given("cache-type-v");
   }
@@ -205,8 +225,10 @@ class Bench {
                    const Setting& setting, const BenchTest& test) {
     const KvType fallback = default_kv_type(model.scheme());
     RunLimits limits;
-    limits.context = std::min(positions(test), model.config().context);
-    limits.batch_tokens = setting.batch_tokens;
+    limits.sequences = test.sequences;
+    limits.context = std::min(positions(test), model.config().context) * test.sequences;
+    limits.batch_tokens = std::max<std::int64_t>(setting.batch_tokens, test.sequences);
+    limits.output_tokens = test.sequences;
     limits.key_type = setting.key_type.value_or(fallback);
     limits.value_type = setting.value_type.value_or(fallback);
     Session session = model.make_session(backend, resolve_limits(limits, model.config()));
@@ -244,7 +266,7 @@ class Bench {
   MachineLimits limits_now(int threads, const BenchTest& test, bool floats, const BenchWork& work) {
     cpu::LimitMeter& meter = meters_.try_emplace(threads, threads, chosen_isa()).first->second;
     MachineLimits limits;
-    if (test.prompt > 0) {
+    if (test.prompt > 0 || test.sequences > 1) {
       limits.compute_gops = floats ? meter.f32_gflops() : meter.int8_gops();
       limits.compute_kind = floats ? meter.f32_name() : meter.int8_name();
     }
@@ -282,6 +304,31 @@ Table gptq_table(const Options& options) {
   return table;
 }
 
+Table load_table(const Options& options) {
+  Table table;
+  for (const std::string& model : options.list("model")) {
+    require(!is_synthetic(model), "--load: expected a .leq file, found ", printable(model),
+            "; make one with --write FILE");
+    for (const std::int64_t threads : options.integers("threads")) {
+      const int count = threads > 0 ? static_cast<int>(threads) : usable_cores();
+      const int runs = static_cast<int>(options.integer("repetitions"));
+      table.add(bench_load(model, load_mode(options), count, runs));
+    }
+  }
+  return table;
+}
+
+void write_synthetic(const Options& options) {
+  const std::vector<std::string>& models = options.list("model");
+  require(models.size() == 1 && is_synthetic(models[0]), "--write: expected one -m ",
+          "synthetic:SHAPE:TYPE, found ", models.size(), " models, the first '",
+          printable(models[0]), "'");
+  ThreadPool pool(0);
+  const SyntheticModel model(parse_synthetic(models[0]), 0, pool);
+  const std::string& path = options.text("write");
+  std::cerr << path << ": " << human_bytes(model.write(path)) << '\n';
+}
+
 int run(const Options& options) {
   const std::string& format = options.text("output");
   if (options.has("gptq")) {
@@ -291,6 +338,14 @@ int run(const Options& options) {
   }
   require(!options.list("model").empty(),
           "-m: missing; give a .leq file or synthetic:SHAPE:TYPE, or --gptq SHAPE");
+  if (options.has("write")) {
+    write_synthetic(options);
+    return 0;
+  }
+  if (options.flag("load")) {
+    print(load_table(options), format);
+    return 0;
+  }
   Bench bench(options);
   for (const std::string& model : options.list("model")) bench.run(model);
   print(bench.table(format == "md"), format);

@@ -105,6 +105,19 @@ void KvCache::fork(std::int32_t from, std::int32_t to) {
   for (const std::int32_t page : target.pages) ++references_[static_cast<std::size_t>(page)];
 }
 
+void KvCache::repeat_pages(std::int32_t sequence, std::int64_t length) {
+  const std::int64_t filled = at(sequence).length;
+  require(filled > 0 && filled % kPageTokens == 0 && length >= filled,
+          "KV cache: repeat the pages of sequence ", sequence, " up to ", length, ": it holds ",
+          filled, " positions, expected whole pages of ", kPageTokens, " and at most ", length);
+  append(sequence, length - filled);
+  const std::vector<std::int32_t>& own = at(sequence).pages;
+  const auto first = static_cast<std::size_t>(filled / kPageTokens);
+  for (std::size_t page = first; page < own.size(); ++page) {
+    copy_page(own[page % first], own[page]);
+  }
+}
+
 std::int32_t KvCache::take_page() {
   const std::int32_t page = free_.back();
   free_.pop_back();

@@ -40,6 +40,10 @@ class KvCache {
   // `to` becomes a copy of `from`: pages are shared until one of the two appends to the last.
   void fork(std::int32_t from, std::int32_t to);
   void clear(std::int32_t sequence) { truncate(sequence, 0); }
+  // Extends a sequence of whole pages to `length` positions with copies of its own pages, in turn:
+  // a deep cache without a long prompt, for measuring speed. Throws Error as append() does, and for
+  // a sequence that is empty, ends within a page or is longer.
+  void repeat_pages(std::int32_t sequence, std::int64_t length);
 
   // A sequence as bytes that no device's layout shows in: a header with shape, types and length;
   // then for each layer, keys and values, and kv head: numbers [length][d], for int8 f16 scales

@@ -9,7 +9,7 @@
 namespace leq {
 namespace {
 
-constexpr std::int32_t kSequence = 0;
+constexpr std::int64_t kTextPositions = 512;  // of the cache's content; deeper ones repeat them
 
 std::vector<Token> random_tokens(std::int64_t count, std::int64_t vocab, std::uint64_t seed) {
   Random random(seed);
@@ -37,10 +37,40 @@ std::uint64_t cache_bytes(Session& session, std::int64_t depth) {
   return bytes;
 }
 
+// Positions [0, depth) of all sequences.
+void fill_cache(Session& session, const BenchTest& test) {
+  const std::int64_t vocab = session.transformer().config().vocab;
+  for (std::int32_t sequence = 0; sequence < test.sequences; ++sequence) {
+    session.cache().truncate(sequence, 0);
+    if (test.depth == 0) continue;
+    const std::int64_t fed = std::min(test.depth, kTextPositions);
+    session.feed(sequence, random_tokens(fed, vocab, 1 + static_cast<std::uint64_t>(sequence)));
+    if (fed < test.depth) session.cache().repeat_pages(sequence, test.depth);
+  }
+}
+
+// A token of each sequence, with its logits.
+void feed_step(Session& session, Batch& batch, std::span<const Token> tokens) {
+  batch.clear();
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    batch.add(static_cast<std::int32_t>(i), &tokens[i], 1, Batch::Want::last);
+  }
+  session.transformer().forward(batch, session.cache());
+  session.transformer().backend().synchronize();
+}
+
 void run_once(Session& session, const BenchTest& test, std::span<const Token> tokens) {
   const auto prompt = static_cast<std::size_t>(test.prompt);
-  if (prompt > 0) session.feed(kSequence, tokens.first(prompt));
-  for (const Token& token : tokens.subspan(prompt)) session.feed(kSequence, {&token, 1});
+  if (prompt > 0) session.feed(0, tokens.first(prompt));
+  const auto step = static_cast<std::size_t>(test.sequences);
+  Batch batch;
+  for (tokens = tokens.subspan(prompt); !tokens.empty(); tokens = tokens.subspan(step)) {
+    if (step == 1) {
+      session.feed(0, tokens.first(1));
+    } else {
+      feed_step(session, batch, tokens.first(step));
+    }
+  }
 }
 
 double median(std::vector<double> values) {
@@ -53,16 +83,18 @@ double median(std::vector<double> values) {
 
 std::string bench_test_name(const BenchTest& test) {
   const std::string prompt = test.prompt > 0 ? "pp" + std::to_string(test.prompt) : "";
-  const std::string generated = test.generated > 0 ? "tg" + std::to_string(test.generated) : "";
+  std::string generated = test.generated > 0 ? "tg" + std::to_string(test.generated) : "";
+  if (test.sequences > 1) generated += "x" + std::to_string(test.sequences);
   return prompt + (!prompt.empty() && !generated.empty() ? "+" : "") + generated;
 }
 
 BenchWork bench_work(Session& session, const BenchTest& test) {
   BenchWork work;
   work.weight_bytes = session.weights().bytes_per_token();
-  work.kv_bytes = cache_bytes(session, test.depth);
-  work.block_operations =
-      2.0 * static_cast<double>(block_linear_parameters(session.transformer().config()));
+  const ModelConfig& config = session.transformer().config();
+  work.kv_bytes = cache_bytes(session, test.depth) * static_cast<std::uint64_t>(test.sequences);
+  work.block_operations = 2.0 * static_cast<double>(block_linear_parameters(config));
+  work.head_operations = 2.0 * static_cast<double>(config.vocab * config.width);
   work.batch_tokens = session.limits().batch_tokens;
   return work;
 }
@@ -70,17 +102,20 @@ BenchWork bench_work(Session& session, const BenchTest& test) {
 std::vector<double> time_bench_test(Session& session, const BenchTest& test, int runs,
                                     const std::function<void(int)>& after_run) {
   require(test.tokens() > 0 && runs > 0, "bench: nothing to run");
+  require(test.sequences == 1 || test.prompt == 0, "bench: ", test.sequences,
+          " sequences: expected no prompt, found ", test.prompt, " tokens");
   constexpr std::int64_t kWarmTokens = 4;  // enough for the generation path
   const std::int64_t vocab = session.transformer().config().vocab;
-  const auto before = random_tokens(test.depth, vocab, 1);
-  const auto tokens = random_tokens(test.tokens(), vocab, 2);
-  session.cache().truncate(kSequence, 0);
-  if (!before.empty()) session.feed(kSequence, before);
-  const BenchTest warm_up = {test.prompt, std::min(test.generated, kWarmTokens), test.depth};
+  const auto tokens = random_tokens(test.tokens(), vocab, 0);
+  fill_cache(session, test);
+  BenchTest warm_up = test;
+  warm_up.generated = std::min(test.generated, kWarmTokens);
   run_once(session, warm_up, std::span(tokens).first(static_cast<std::size_t>(warm_up.tokens())));
   std::vector<double> seconds;
   for (int run = 0; run < runs; ++run) {
-    session.cache().truncate(kSequence, test.depth);
+    for (std::int32_t sequence = 0; sequence < test.sequences; ++sequence) {
+      session.cache().truncate(sequence, test.depth);
+    }
     const auto start = std::chrono::steady_clock::now();
     run_once(session, test, tokens);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
@@ -106,8 +141,11 @@ BenchNumbers bench_numbers(const BenchTest& test, const BenchWork& work,
       test.prompt == 0
           ? 0
           : static_cast<double>(test.prompt) * work.block_operations / 1e9 / limits.compute_gops;
-  const double generated_seconds =
-      test.generated == 0 ? 0 : generated_bytes / 1e9 / limits.read_gbps;
+  double generated_seconds = test.generated == 0 ? 0 : generated_bytes / 1e9 / limits.read_gbps;
+  if (test.sequences > 1) {
+    generated_seconds +=
+        tokens * (work.block_operations + work.head_operations) / 1e9 / limits.compute_gops;
+  }
 
   BenchNumbers numbers;
   numbers.tps = tokens / typical;
@@ -119,11 +157,11 @@ BenchNumbers bench_numbers(const BenchTest& test, const BenchWork& work,
   if (test.generated == 0) {
     numbers.limit_kind = limits.compute_kind;
     numbers.limit = limits.compute_gops;
-  } else if (test.prompt == 0) {
+  } else if (test.prompt == 0 && test.sequences == 1) {
     numbers.limit_kind = "read";
     numbers.limit = limits.read_gbps;
   } else {
-    numbers.limit_kind = "compute, then read";
+    numbers.limit_kind = test.prompt > 0 ? "compute, then read" : "read, then compute";
     numbers.limit = tokens / (prompt_seconds + generated_seconds);
   }
   return numbers;

@@ -11,15 +11,18 @@
 
 namespace leq {
 
-// One test, named as llama-bench does: prompt tokens fed at once, then tokens fed one by one.
+// One test, named as llama-bench does: prompt tokens fed at once, then tokens fed one by one; or
+// tokens of several sequences, one of each in a step.
 struct BenchTest {
   std::int64_t prompt = 0;
-  std::int64_t generated = 0;
-  std::int64_t depth = 0;  // positions in the cache before the test
+  std::int64_t generated = 0;  // of each sequence
+  std::int64_t depth = 0;      // positions in the cache before the test, of each sequence
+  int sequences = 1;           // more than one: without a prompt
 
-  std::int64_t tokens() const { return prompt + generated; }
+  std::int64_t positions() const { return depth + prompt + generated; }  // of each sequence
+  std::int64_t tokens() const { return prompt + generated * sequences; }
 };
-std::string bench_test_name(const BenchTest& test);  // "pp512", "tg128", "pp512+tg128"
+std::string bench_test_name(const BenchTest& test);  // "pp512", "tg128", "pp512+tg128", "tg128x16"
 
 // What the machine can do at most, measured in the same run; 0 = not needed, not measured.
 struct MachineLimits {
@@ -31,15 +34,17 @@ struct MachineLimits {
 // What a test must at least read and compute.
 struct BenchWork {
   std::uint64_t weight_bytes = 0;   // codes, scales, sums of all linears and the head
-  std::uint64_t kv_bytes = 0;       // keys and values of `depth` positions
+  std::uint64_t kv_bytes = 0;       // keys and values of `depth` positions of all sequences
   double block_operations = 0;      // for one token: 2 x parameters of the block linears
   std::int64_t batch_tokens = 512;  // prompt tokens that share one reading of the weights
+  double head_operations = 0;       // for one token: 2 x parameters of the head
+  // Of one step: a token of each sequence.
   std::uint64_t bytes_per_token() const { return weight_bytes + kv_bytes; }
 };
 BenchWork bench_work(Session& session, const BenchTest& test);
 
-// Seconds of each run; the cache holds `depth` tokens of random text before each. One warm-up run
-// comes first; `after_run(runs done)` reports progress.
+// Seconds of each run; each sequence holds `depth` positions before each: random text, its first
+// 512 positions repeated. One warm-up run comes first; `after_run(runs done)` reports progress.
 std::vector<double> time_bench_test(Session& session, const BenchTest& test, int runs,
                                     const std::function<void(int)>& after_run);
 

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "eval/synthetic_fill.h"
+#include "format/leq_writer.h"
 #include "format/loaded_file.h"
+#include "model/open_model.h"
 #include "model/tensor_list.h"
 #include "quantize/quantize_model.h"
 
@@ -75,6 +79,25 @@ void place(StoredTensor& tensor, std::byte* memory) {
     if (plane.name == "zeros") tensor.view.zeros = reinterpret_cast<const std::uint8_t*>(data);
     if (plane.name == "sums") tensor.view.sums = data;
   }
+}
+
+// A tensor's planes as the writer takes them.
+PackedWeight packed(const StoredTensor& tensor, const std::byte* memory) {
+  PackedWeight weight;
+  weight.scheme = tensor.view.scheme;
+  weight.act = tensor.view.act;
+  weight.rows = tensor.view.rows;
+  weight.columns = tensor.view.columns;
+  weight.scale_mul = tensor.view.scale_mul;
+  for (const StoredPlane& plane : tensor.planes) {
+    const std::byte* first = memory + plane.offset;
+    std::vector<std::byte> bytes(first, first + plane.bytes);
+    if (plane.name == "codes") weight.codes = std::move(bytes);
+    if (plane.name == "scales") weight.scales = std::move(bytes);
+    if (plane.name == "zeros") weight.zeros = std::move(bytes);
+    if (plane.name == "sums") weight.sums = std::move(bytes);
+  }
+  return weight;
 }
 
 }  // namespace
@@ -162,6 +185,20 @@ Weights SyntheticModel::bind(Backend& backend) const {
     return nullptr;
   };
   return bind_weights(find, name_, config_, backend);
+}
+
+std::uint64_t SyntheticModel::write(const std::filesystem::path& path) const {
+  LeqWriter writer(path);
+  for (const StoredTensor& tensor : tensors_) {
+    writer.add_tensor(tensor.name, tensor.shape, packed(tensor, memory_.data()), tensor.method, 0);
+  }
+  Json metadata = Json::object();
+  metadata["config"] = config_to_json(config_);
+  metadata["generation"] = generation_to_json({});
+  metadata["tokenizer"] = false;
+  metadata["provenance"] = {
+      {"tool", "leq-bench"}, {"source", name_}, {"type", scheme_name(type_)}, {"method", "random"}};
+  return writer.finish(metadata);
 }
 
 }  // namespace leq

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,9 @@ class SyntheticModel {
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
   // Views into this model's memory.
   Weights bind(Backend& backend) const;
+  // The model as a .leq file without a tokenizer, for measuring how files load; returns its size.
+  // Throws Error as LeqWriter does.
+  std::uint64_t write(const std::filesystem::path& path) const;
 
  private:
   std::string name_;

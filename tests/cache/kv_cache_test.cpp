@@ -169,6 +169,30 @@ TEST(KvCache, RefusesSequencesAndLengthsThatAreNotThere) {
   EXPECT_EQ(cache.length(1), 10);
 }
 
+TEST(KvCache, RepeatsItsOwnPagesInTurn) {
+  const auto backend = make_cpu_backend({1, Isa::portable});
+  KvCache cache(*backend, shape_of(512, 2));
+  Sequences sequences(cache, 2);
+  sequences.append(0, 128);
+  cache.repeat_pages(0, 300);
+  EXPECT_EQ(cache.length(0), 300);
+  const auto pages = cache.pages(0);
+  EXPECT_EQ(std::set<std::int32_t>(pages.begin(), pages.end()).size(), 5u);  // each its own
+  for (std::int64_t position = 128; position < 300; ++position) {
+    for (std::int64_t layer = 0; layer < kLayers; ++layer) {
+      for (const bool keys : {true, false}) {
+        ASSERT_EQ(*slot(cache, layer, 0, position, keys),
+                  *slot(cache, layer, 0, position % 128, keys));
+      }
+    }
+  }
+  cache.append(1, 10);
+  EXPECT_THROW(cache.repeat_pages(1, 64), Error);   // ends within a page
+  EXPECT_THROW(cache.repeat_pages(0, 256), Error);  // holds more
+  cache.clear(1);
+  EXPECT_THROW(cache.repeat_pages(1, 64), Error);  // nothing to repeat
+}
+
 TEST(KvCache, BytesAreWhatIsAskedFor) {
   const auto backend = make_cpu_backend({1, Isa::portable});
   for (const KvType keys : {KvType::f32, KvType::f16, KvType::int8}) {

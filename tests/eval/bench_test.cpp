@@ -8,13 +8,14 @@ namespace leq {
 namespace {
 
 // 1 GB of weights, 0.25 GB of keys and values, 2 billion operations a token.
-constexpr BenchWork kWork = {1'000'000'000, 250'000'000, 2e9, 128};
+constexpr BenchWork kWork = {1'000'000'000, 250'000'000, 2e9, 128, 5e8};
 const MachineLimits kLimits = {10.0, 1000.0, "vpdpbusd"};
 
 TEST(BenchTestName, IsThatOfLlamaBench) {
   EXPECT_EQ(bench_test_name({512, 0, 0}), "pp512");
   EXPECT_EQ(bench_test_name({0, 128, 4096}), "tg128");
   EXPECT_EQ(bench_test_name({512, 128, 0}), "pp512+tg128");
+  EXPECT_EQ(bench_test_name({0, 128, 0, 16}), "tg128x16");
 }
 
 TEST(BenchNumbers, GenerationIsHeldAgainstReading) {
@@ -45,6 +46,16 @@ TEST(BenchNumbers, MixedTestsAreHeldAgainstBoth) {
   const BenchNumbers numbers = bench_numbers({125, 2, 0}, kWork, {1.0}, kLimits);
   EXPECT_DOUBLE_EQ(numbers.share, 0.5);
   EXPECT_DOUBLE_EQ(numbers.limit, 254.0);
+}
+
+TEST(BenchNumbers, BatchesAreHeldAgainstReadingAndArithmetic) {
+  // At the limits, 5 steps of 20 tokens: 5 x 1.25 GB of reading take 0.625 s, 100 x 2.5 GOP 0.25 s.
+  const BenchNumbers numbers = bench_numbers({0, 5, 100, 20}, kWork, {1.75}, kLimits);
+  EXPECT_DOUBLE_EQ(numbers.tps, 100 / 1.75);
+  EXPECT_DOUBLE_EQ(numbers.gbps, 6.25 / 1.75);
+  EXPECT_EQ(numbers.limit_kind, "read, then compute");
+  EXPECT_DOUBLE_EQ(numbers.limit, 100 / 0.875);
+  EXPECT_DOUBLE_EQ(numbers.share, 0.5);
 }
 
 TEST(BenchNumbers, MedianOfAnEvenNumberOfRunsLiesBetween) {

@@ -4,12 +4,15 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "eval/synthetic_fill.h"
+#include "model/open_model.h"
+#include "temporary_folder.h"
 #include "tensor/pack.h"
 
 namespace leq {
@@ -173,6 +176,34 @@ TEST(Synthetic, RowsDiffer) {
       unpack_row(view, 0, first);
       unpack_row(view, other, second);
       EXPECT_NE(first, second) << type << " row " << other;
+    }
+  }
+}
+
+TEST(Synthetic, IsTheSameInAFile) {
+  const test::TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "synthetic.leq";
+  for (const char* type : {"int8", "int4-g128", "uint2-g64", "f16"}) {
+    const SyntheticModel made = small_model(type, 1);
+    const std::uint64_t written = made.write(path);
+    EXPECT_EQ(written, std::filesystem::file_size(path));
+    const Model file(path, LoadOptions{});
+    EXPECT_EQ(file.type(), type);
+    EXPECT_EQ(parameter_count(file.config()), parameter_count(made.config()));
+    const auto stored = by_name(made);
+    ASSERT_EQ(file.file().tensors().size(), stored.size());
+    for (const StoredTensor& tensor : file.file().tensors()) {
+      const WeightView& want = stored.at(tensor.name)->view;
+      EXPECT_EQ(tensor.view.scheme, want.scheme) << tensor.name;
+      EXPECT_EQ(tensor.view.scale_mul, want.scale_mul) << tensor.name;
+      for (const StoredPlane& plane : tensor.planes) {
+        const auto bytes = static_cast<std::size_t>(plane.bytes);
+        if (plane.name == "codes") {
+          EXPECT_EQ(std::memcmp(tensor.view.codes, want.codes, bytes), 0) << tensor.name;
+        } else if (plane.name == "scales") {
+          EXPECT_EQ(std::memcmp(tensor.view.scales, want.scales, bytes), 0) << tensor.name;
+        }
+      }
     }
   }
 }

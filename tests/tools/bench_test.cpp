@@ -22,7 +22,7 @@ Json bench(std::vector<std::string> words) {
 
 void expect_row_of_known_types(const Json& row) {
   const std::set<std::string> texts = {"model", "scheme", "test", "limit_kind"};
-  const std::set<std::string> wholes = {"threads", "depth", "runs", "bytes_per_token"};
+  const std::set<std::string> wholes = {"threads", "depth", "sequences", "runs", "bytes_per_token"};
   const std::set<std::string> reals = {"tps",  "tps_min", "tps_max", "gbps",
                                        "gops", "limit",   "share"};
   std::set<std::string> found;
@@ -92,6 +92,24 @@ TEST(Bench, GenerationRowsCountTheBytesOfWeightsAndCache) {
   EXPECT_EQ(rows[1].at("bytes_per_token"), by_row + by_group + 128 * 2 * 2 * w);
 }
 
+TEST(Bench, BatchedRowsReadTheWeightsOnceAndTheCacheOfEverySequence) {
+  const Json rows = bench({"-m", "synthetic:llama-110m:int8:layers=1", "-p", "0", "-n", "3", "-npl",
+                           "1,4", "-d", "1024", "-r", "1"});
+  ASSERT_EQ(rows.size(), 2u);
+  for (const Json& row : rows) expect_row_of_known_types(row);
+  EXPECT_EQ(rows[0].at("test"), "tg3");
+  EXPECT_EQ(rows[1].at("test"), "tg3x4");
+  EXPECT_EQ(rows[1].at("sequences"), 4);
+  EXPECT_EQ(rows[1].at("depth"), 1024);
+  EXPECT_EQ(rows[1].at("limit_kind"), "read, then compute");
+  const std::int64_t cache = 1024 * 2 * 2 * 768;  // f16 keys and values of one sequence
+  EXPECT_EQ(rows[1].at("bytes_per_token").get<std::int64_t>() -
+                rows[0].at("bytes_per_token").get<std::int64_t>(),
+            3 * cache);
+  EXPECT_NEAR(number(rows[1], "share"), number(rows[1], "tps") / number(rows[1], "limit"),
+              kRelative);
+}
+
 TEST(Bench, MeasuresFilesToo) {
   const TemporaryFolder folder;
   const std::string path = make_small_model(folder, "llama", "f32");
@@ -104,6 +122,29 @@ TEST(Bench, MeasuresFilesToo) {
   EXPECT_EQ(rows[0].at("scheme"), "f32");
 }
 
+TEST(Bench, WritesSyntheticModelsAsFiles) {
+  const TemporaryFolder folder;
+  const std::string path = (folder / "written.leq").string();
+  const std::string name = "synthetic:llama-110m:int4-g128:layers=1";
+  const ToolRun written = run_program("leq-bench", {"-m", name, "--write", path});
+  ASSERT_EQ(written.status, 0) << written.err;
+  const Json rows = bench({"-m", path, "-m", name, "-p", "0", "-n", "2", "-r", "1"});
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].at("scheme"), "int4-g128");
+  EXPECT_EQ(rows[0].at("bytes_per_token"), rows[1].at("bytes_per_token"));
+  EXPECT_EQ(run_program("leq-bench", {"-m", path, "--write", path + "2"}).status, 1);
+
+  for (const char* mode : {"--mmap", "--no-mmap"}) {
+    const Json loads = bench({"-m", path, "--load", mode, "-r", "2"});
+    ASSERT_EQ(loads.size(), 1u);
+    EXPECT_EQ(loads[0].at("loading"), std::string(mode) == "--mmap" ? "map" : "read");
+    EXPECT_GT(number(loads[0], "first_token_seconds"), number(loads[0], "load_seconds"));
+    EXPECT_GT(loads[0].at("planned_bytes"), loads[0].at("file_bytes"));
+    EXPECT_GT(loads[0].at("peak_resident_bytes"), 0);
+  }
+  EXPECT_EQ(run_program("leq-bench", {"-m", name, "--load"}).status, 1);
+}
+
 TEST(Bench, SweepsListsAndShowsWhatDiffers) {
   const ToolRun run = run_program(
       "leq-bench", {"-m", "synthetic:gpt2-124m:int8:layers=1", "-p", "8", "-n", "2", "-r", "1",
@@ -111,7 +152,7 @@ TEST(Bench, SweepsListsAndShowsWhatDiffers) {
   ASSERT_EQ(run.status, 0) << run.err;
   const auto lines = split(trim(run.out), "\n");
   ASSERT_EQ(lines.size(), 1u + 2 * 2 * 2);
-  EXPECT_TRUE(lines[0].starts_with("model,scheme,threads,test,depth,tps,")) << lines[0];
+  EXPECT_TRUE(lines[0].starts_with("model,scheme,threads,test,depth,sequences,tps,")) << lines[0];
   EXPECT_NE(lines[0].find("type_k"), std::string::npos);
   EXPECT_NE(lines[0].find("n_batch"), std::string::npos);
 }

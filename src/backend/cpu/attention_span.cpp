@@ -120,7 +120,7 @@ const void* widened(const SpanWork& work, KvType& type, const HeadPage& page, bo
   return work.scratch.wide;
 }
 
-// What this thread will read after a page of keys or of values.
+// What this thread will read soon.
 struct NextPage {
   const std::byte* numbers = nullptr;
   std::size_t bytes = 0;
@@ -133,25 +133,53 @@ struct NextPage {
   }
 };
 
-NextPage after_keys(const SpanWork& work, int page) {
-  const KvLayer& kv = work.head.kv;
-  const int dims = work.head.shape.head_dim;
-  if (page + 1 < work.last_page) {
-    return {work.keys(page + 1).numbers, key_head_bytes(kv.key_type, dims)};
-  }
-  return {work.values(work.first_page).numbers, value_head_bytes(kv.value_type, dims)};
+// Memory needs 4 KB or more under way; more than 8 KB ahead measured no faster.
+int pages_ahead(std::size_t page_bytes) { return page_bytes <= 4096 ? 2 : 1; }
+
+// A span reads its pages of keys, then its pages of values; then the next span begins.
+NextPage values_ahead(const SpanWork& work, int page) {
+  const HeadBlock& head = work.head;
+  const std::size_t bytes = value_head_bytes(head.kv.value_type, head.shape.head_dim);
+  const int next = page + pages_ahead(bytes);
+  if (next < work.last_page) return {work.values(next).numbers, bytes};
+  if (head.plan.split) return {};
+  const int key_page = kSpanTokens / kPageTokens + next - work.last_page;
+  const std::int64_t position = work.span * kSpanTokens + key_page * kPageTokens;
+  if (position >= head.block.end_position()) return {};
+  return {work.keys(key_page).numbers, key_head_bytes(head.kv.key_type, head.shape.head_dim)};
 }
 
-NextPage after_values(const SpanWork& work, int page) {
+NextPage keys_ahead(const SpanWork& work, int page) {
   const HeadBlock& head = work.head;
-  const int dims = head.shape.head_dim;
-  if (page + 1 < work.last_page) {
-    return {work.values(page + 1).numbers, value_head_bytes(head.kv.value_type, dims)};
+  const std::size_t bytes = key_head_bytes(head.kv.key_type, head.shape.head_dim);
+  const int next = page + pages_ahead(bytes);
+  if (next < work.last_page) return {work.keys(next).numbers, bytes};
+  const int value_page = std::min(work.first_page + next - work.last_page, work.last_page - 1);
+  return {work.values(value_page).numbers,
+          value_head_bytes(head.kv.value_type, head.shape.head_dim)};
+}
+
+void prefetch(const std::uint16_t* numbers) {
+  for (int line = 0; line < kPageTokens; line += 32) __builtin_prefetch(numbers + line, 0, 2);
+}
+
+// Scales and minima lie apart from the numbers: those of all the span's keys and values, at once.
+void prefetch_scales(const SpanWork& work) {
+  const KvLayer& kv = work.head.kv;
+  for (int page = work.first_page; page < work.last_page; ++page) {
+    if (kv.key_type == KvType::int8) {
+      const HeadPage keys = work.keys(page);
+      prefetch(keys.scales);
+      prefetch(keys.minima);
+    }
   }
-  if (head.plan.split || work.span + 1 >= head.last_span()) return {};
-  const std::int32_t next = work.page_index(kSpanTokens / kPageTokens);
-  return {key_head(head.kv, next, head.shape.kv_heads, dims, head.kv_head).numbers,
-          key_head_bytes(head.kv.key_type, dims)};
+  for (int page = work.first_page; page < work.last_page; ++page) {
+    if (kv.value_type == KvType::int8) {
+      const HeadPage values = work.values(page);
+      prefetch(values.scales);
+      prefetch(values.minima);
+    }
+  }
 }
 
 void score_page(const SpanWork& work, int page) {
@@ -163,7 +191,7 @@ void score_page(const SpanWork& work, int page) {
   tile.scales = keys.scales;
   tile.minima = keys.minima;
   tile.dims = head.shape.head_dim;
-  const NextPage next = after_keys(work, page);
+  const NextPage next = keys_ahead(work, page);
   const std::int64_t code_stride = (head.shape.head_dim + 3) / 4 * 4;
   for (int t = 0; t < tile_count(head.queries()); ++t) {
     const Tile queries = tile_at(head.queries(), t);
@@ -247,7 +275,7 @@ void value_page(const SpanWork& work, int page) {
   ValueTile tile;
   tile.values = widened(work, type, values, false);
   tile.dims = head.shape.head_dim;
-  const NextPage next = after_values(work, page);
+  const NextPage next = values_ahead(work, page);
   for (int t = 0; t < tile_count(head.queries()); ++t) {
     tile.ahead = next.part(t, tile_count(head.queries()));
     value_tile(work, page, tile_at(head.queries(), t), type, tile);
@@ -307,6 +335,7 @@ void run_span(const HeadBlock& head, std::int64_t span, const WorkerScratch& scr
   const Columns any = work.any({0, queries});
   work.first_page = any.first / kPageTokens;
   work.last_page = (any.last + kPageTokens - 1) / kPageTokens;
+  prefetch_scales(work);
   for (int page = work.first_page; page < work.last_page; ++page) score_page(work, page);
   for (int query = 0; query < queries; ++query) normalize_query(work, query);
   for (int page = work.first_page; page < work.last_page; ++page) value_page(work, page);
