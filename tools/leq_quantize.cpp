@@ -75,9 +75,11 @@ void quantize_with_search(const Options& options, const CheckpointOptions& check
             << human_bytes(result.file_bytes) << '\n';
 }
 
-// A recipe's result is judged, and anything else where it is asked for.
+// A recipe's result is judged, and that of --smooth o3, which some models do not bear; anything
+// else where it is asked for.
 bool is_judged(const Options& options) {
-  return options.has("gate") ? options.flag("gate") : options.given("recipe");
+  if (options.has("gate")) return options.flag("gate");
+  return options.given("recipe") || (options.given("smooth") && options.text("smooth") == "o3");
 }
 
 void judge(const Options& options, const GateText& text, const CheckpointOptions& checkpoint) {

@@ -17,7 +17,8 @@
 namespace leq {
 namespace {
 
-constexpr double kPresetAlpha = 0.5;  // of the paper
+constexpr double kPresetAlpha = 0.5;   // of the paper
+constexpr double kMaxStaticError = 2;  // of o3: behind a fixed scale, times that by token
 
 std::vector<std::string> method_names() {
   std::vector<std::string> names;
@@ -227,6 +228,7 @@ void set_smoothing(const Options& options, CheckpointOptions& checkpoint) {
     checkpoint.type = scheme_name(preset.weight);
     checkpoint.act = *parse_act_choice(act_name(preset.act));
     checkpoint.fold = smoothing_fold(kPresetAlpha);
+    if (preset.act == ActKind::tensor) checkpoint.max_static_error = kMaxStaticError;
     return;
   }
   double alpha = 0;

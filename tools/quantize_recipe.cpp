@@ -134,7 +134,7 @@ std::vector<Option> recipe_flags() {
           {.name = "gate",
            .fallback = "auto",
            .help = "measure KL divergence from the unquantized model on held-out text at the end "
-                   "(default: with --recipe)",
+                   "(default: with --recipe and --smooth o3)",
            .group = "Quantization"},
           {.name = "heldout",
            .kind = OptionKind::text,

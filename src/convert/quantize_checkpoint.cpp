@@ -56,6 +56,7 @@ BlockOptions block_options(const CheckpointOptions& options, const ImportedModel
   blocks.save_stats = options.save_stats;
   blocks.true_sequential = options.true_sequential;
   blocks.correct_bias = options.correct_bias;
+  blocks.max_static_error = options.max_static_error;
   blocks.max_ram = options.max_ram;
   blocks.threads = options.threads;
   blocks.partial = output.string() + ".partial";

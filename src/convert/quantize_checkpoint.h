@@ -30,6 +30,7 @@ struct CheckpointOptions {
   std::filesystem::path save_stats = {};
   bool true_sequential = true;
   bool correct_bias = true;
+  double max_static_error = 0;  // act tensor, see BlockOptions
   std::uint64_t max_ram = 0;  // bytes; 0 = no limit
   bool resume = false;
   std::function<bool()> stop = [] { return false; };

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <set>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -13,9 +14,11 @@
 #include "model/rotation.h"
 #include "model/weights.h"
 #include "platform/make_backend.h"
+#include "quantize/act_rounding.h"
 #include "quantize/block_pass.h"
 #include "quantize/calibration_memory.h"
 #include "quantize/rotate.h"
+#include "quantize/site.h"
 #include "quantize/statistics_file.h"
 #include "quantize/zeroquant.h"
 
@@ -46,24 +49,23 @@ Reader reader_of(const std::string& part) {
   return part == "down" ? Reader::down : Reader::gate_up;
 }
 
-Needs most_needed(const ModelConfig& config, const TensorPlanner& plan) {
-  Needs most = Needs::nothing;
+// What the plans of all block linears ask for together.
+struct Demands {
+  Needs needs = Needs::nothing;
+  bool teacher_inputs = false;
+};
+
+Demands demands_of(const ModelConfig& config, const TensorPlanner& plan) {
+  Demands all;
   for (const TensorSpec& spec : tensor_list(config)) {
     if (!is_block_linear(spec.role)) continue;
     const TensorPlan tensor = plan(spec.name, spec.role);
-    if (tensor.method != nullptr) most = std::max(most, tensor.method->needs);
-    if (tensor.act == ActKind::tensor) most = std::max(most, Needs::diagonal);
+    if (tensor.act == ActKind::tensor) all.needs = std::max(all.needs, Needs::diagonal);
+    if (tensor.method == nullptr) continue;
+    all.needs = std::max(all.needs, tensor.method->needs);
+    all.teacher_inputs = all.teacher_inputs || tensor.method->teacher_inputs;
   }
-  return most;
-}
-
-bool wants_teacher_inputs(const ModelConfig& config, const TensorPlanner& plan) {
-  const std::vector<TensorSpec> specs = tensor_list(config);
-  return std::any_of(specs.begin(), specs.end(), [&](const TensorSpec& spec) {
-    if (!is_block_linear(spec.role)) return false;
-    const QuantMethod* method = plan(spec.name, spec.role).method;
-    return method != nullptr && method->teacher_inputs;
-  });
+  return all;
 }
 
 // The tensors of a block in file order, their names without the layer.
@@ -94,6 +96,38 @@ const TensorSpec* find_part(const std::vector<TensorSpec>& specs, const std::str
   return found != specs.end() ? &*found : nullptr;
 }
 
+// Turns the hidden states of windows [T][W] as the engine turns what comes out of the embedding.
+class StreamRotation {
+ public:
+  StreamRotation(const ModelConfig& config, std::int64_t tokens, Backend& backend)
+      : backend_(backend),
+        tokens_(tokens),
+        width_(config.width),
+        ids_(static_cast<std::size_t>(tokens)),
+        rows_(backend.allocate_rows(tokens, config.width, {})),
+        table_(backend.allocate_rotation(rotation_factors(config), config.rotation.block,
+                                         config.norm)) {
+    std::iota(ids_.begin(), ids_.end(), 0);
+  }
+
+  void turn(std::vector<float>& states) {
+    WeightView view;
+    view.rows = tokens_;
+    view.columns = width_;
+    view.codes = reinterpret_cast<const std::byte*>(states.data());
+    backend_.embed(view, ids_, rows_);
+    backend_.rotate(rows_, tokens_, table_, Turn::in);
+    backend_.download(rows_, tokens_, states);
+  }
+
+ private:
+  Backend& backend_;
+  std::int64_t tokens_, width_;
+  std::vector<std::int32_t> ids_;
+  Rows rows_;
+  RotationTable table_;
+};
+
 class Pipeline {
  public:
   Pipeline(const ModelConfig& config, std::span<const TensorInput> tensors,
@@ -103,13 +137,14 @@ class Pipeline {
         options_(options),
         backend_(make_backend({"cpu", options.threads})),
         pool_(options.threads),
-        needs_(most_needed(config_, options.plan)),
         specs_(block_specs(config_)),
         weights_(weights_checksum(config, tensors)) {
     for (const TensorInput& tensor : tensors) tensors_[tensor.name] = &tensor;
     loaded_ = !options.load_stats.empty();
+    const Demands demands = demands_of(config_, options.plan);
+    needs_ = demands.needs;
     sequential_ = needs_ == Needs::hessian && options.true_sequential && !loaded_ &&
-                  options.save_stats.empty() && !wants_teacher_inputs(config_, options.plan);
+                  options.save_stats.empty() && !demands.teacher_inputs;
     const bool of_fold = options.fold && options.fold->wants_hessian;
     once_ = {of_fold || (needs_ == Needs::hessian && !sequential_), kSampleTokens};
   }
@@ -125,7 +160,6 @@ class Pipeline {
   void plan_memory();
   std::string identity() const;
   void embed();
-  void rotate(std::vector<float>& states);
   void pass_finished_block(std::int64_t layer, const PartialRun& partial);
   BlockTensors load(std::int64_t layer) const;
   BlockTensors load_finished(const std::vector<BlockTensor>& tensors, std::int64_t layer);
@@ -133,6 +167,10 @@ class Pipeline {
   void save(std::int64_t layer, const Statistics& statistics);
   void fold(std::int64_t layer, BlockTensors& block, Statistics& statistics);
   TensorPlan plan_of(std::int64_t layer, const std::string& part) const;
+  void judge_static_scale(std::int64_t layer, Reader reader, const BlockTensors& block,
+                          const InputStatistics& inputs);
+  void count_acts(const std::vector<BlockTensor>& block);
+  void report() const;
   void quantize_sequentially(std::int64_t layer, BlockTensors& block);
   void quantize_readers(std::int64_t layer, BlockTensors& block, const Statistics& statistics);
   void quantize_part(std::int64_t layer, const std::string& part, BlockTensors& block,
@@ -147,7 +185,7 @@ class Pipeline {
   std::map<std::string, const TensorInput*> tensors_;
   std::unique_ptr<Backend> backend_;
   ThreadPool pool_;
-  Needs needs_;
+  Needs needs_ = Needs::nothing;
   std::vector<TensorSpec> specs_;  // of one block
   std::string weights_;            // checksum
   bool loaded_ = false;
@@ -157,6 +195,8 @@ class Pipeline {
   std::unique_ptr<StatisticsWriter> writer_;
   std::unique_ptr<HiddenStates> hidden_;
   std::map<std::string, QuantizedTensor> done_parts_;  // of the block in work
+  std::set<Reader> by_token_;  // of the block in work: inputs that a fixed scale does not suit
+  std::int64_t linears_ = 0, linears_by_token_ = 0;  // planned with act tensor
   HalvesDifference halves_;
   std::int64_t done_ = 0, total_ = 0;  // units of progress
 };
@@ -174,6 +214,7 @@ std::string Pipeline::identity() const {
                {"weights", weights_},
                {"sequential", sequential_},
                {"correct_bias", options_.correct_bias},
+               {"max_static_error", options_.max_static_error},
                {"fold", options_.fold ? options_.fold->name : ""}};
   json["statistics"] = calibration();
   for (const TensorSpec& spec : tensor_list(config_)) {
@@ -239,28 +280,14 @@ void Pipeline::plan_memory() {
       memory.hidden_on_disk > 0 ? options_.partial / "hidden" : std::filesystem::path());
 }
 
-void Pipeline::rotate(std::vector<float>& states) {
-  const std::int64_t tokens = std::ssize(states) / config_.width;
-  WeightView view;
-  view.rows = tokens;
-  view.columns = config_.width;
-  view.codes = reinterpret_cast<const std::byte*>(states.data());
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(tokens));
-  std::iota(ids.begin(), ids.end(), 0);
-  Rows rows = backend_->allocate_rows(tokens, config_.width, {});
-  const RotationTable table =
-      backend_->allocate_rotation(rotation_factors(config_), config_.rotation.block, config_.norm);
-  backend_->embed(view, ids, rows);
-  backend_->rotate(rows, tokens, table, Turn::in);
-  backend_->download(rows, tokens, states);
-}
-
 // Hidden states before the first block, from the unquantized tables.
 void Pipeline::embed() {
   const TensorInput& table = *tensors_.at("token_embedding");
   const TensorInput* positions = config_.rotary ? nullptr : tensors_.at("position_embedding");
   const auto width = static_cast<std::size_t>(config_.width);
   std::vector<float> states(static_cast<std::size_t>(hidden_->numbers())), place(width);
+  std::optional<StreamRotation> rotation;
+  if (options_.rotation_seed) rotation.emplace(config_, options_.data.length, *backend_);
   for (std::int64_t window = 0; window < hidden_->windows(); ++window) {
     const auto& tokens = options_.data.windows[static_cast<std::size_t>(window)];
     for (std::size_t t = 0; t < tokens.size(); ++t) {
@@ -271,7 +298,7 @@ void Pipeline::embed() {
         for (std::size_t i = 0; i < width; ++i) row[i] += place[i];
       }
     }
-    if (options_.rotation_seed) rotate(states);
+    if (rotation) rotation->turn(states);
     hidden_->write(window, states);
   }
 }
@@ -345,7 +372,31 @@ void Pipeline::pass_finished_block(std::int64_t layer, const PartialRun& partial
 
 // Of a linear.
 TensorPlan Pipeline::plan_of(std::int64_t layer, const std::string& part) const {
-  return options_.plan(layer_tensor(layer, part), find_part(specs_, part)->role);
+  TensorPlan plan = options_.plan(layer_tensor(layer, part), find_part(specs_, part)->role);
+  if (plan.act == ActKind::tensor && by_token_.contains(reader_of(part))) plan.act = ActKind::row;
+  return plan;
+}
+
+void Pipeline::judge_static_scale(std::int64_t layer, Reader reader, const BlockTensors& block,
+                                  const InputStatistics& inputs) {
+  if (options_.max_static_error == 0) return;
+  for (const SmoothingSite& site : smoothing_sites(config_)) {
+    if (reader_of(site.consumers.front()) != reader) continue;
+    const TensorPlan plan = plan_of(layer, site.consumers.front());
+    if (plan.act != ActKind::tensor || !plan.scheme.is_integer()) return;
+    const ActErrors errors =
+        act_errors(make_site(site, block, inputs, &pool_), plan.scheme, static_act_scale(inputs));
+    if (errors.fixed > options_.max_static_error * errors.by_token) by_token_.insert(reader);
+  }
+}
+
+void Pipeline::count_acts(const std::vector<BlockTensor>& block) {
+  for (const BlockTensor& tensor : block) {
+    const ActKind act = tensor.quantized.weight.act;
+    if (act != ActKind::tensor && act != ActKind::row) continue;
+    ++linears_;
+    if (act == ActKind::row) ++linears_by_token_;
+  }
 }
 
 void Pipeline::fold(std::int64_t layer, BlockTensors& block, Statistics& statistics) {
@@ -395,6 +446,7 @@ void Pipeline::quantize_part(std::int64_t layer, const std::string& part, BlockT
 void Pipeline::quantize_readers(std::int64_t layer, BlockTensors& block,
                                 const Statistics& statistics) {
   for (const auto& [reader, inputs] : statistics) {
+    judge_static_scale(layer, reader, block, inputs);
     for (const std::string& part : parts_of(reader, config_)) {
       quantize_part(layer, part, block, &inputs);
     }
@@ -437,6 +489,8 @@ std::vector<BlockTensor> Pipeline::finish(std::int64_t layer, const BlockTensors
     if (find_part(specs_, part) == nullptr) add_vector(part);
   }
   done_parts_.clear();
+  by_token_.clear();
+  count_acts(tensors);
   return tensors;
 }
 
@@ -452,6 +506,7 @@ PartialRun Pipeline::run() {
   for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
     if (layer < partial.finished()) {
       pass_finished_block(layer, partial);
+      if (options_.max_static_error > 0) count_acts(partial.load(layer));
       continue;
     }
     BlockTensors block = load(layer);
@@ -467,12 +522,21 @@ PartialRun Pipeline::run() {
     partial.save(finish(layer, block));
   }
   if (writer_) writer_->finish();
-  if (!loaded_) {
-    options_.say("stability   halves of the calibration data differ by at most " +
-                 fixed(100 * halves_.absmax, 1) + " % in the largest inputs, " +
-                 fixed(100 * halves_.square_mean, 1) + " % in their mean squares");
-  }
+  report();
   return partial;
+}
+
+void Pipeline::report() const {
+  if (options_.max_static_error > 0) {
+    options_.say("act         " + std::to_string(linears_by_token_) + " of " +
+                 std::to_string(linears_) + " linears take a scale for each token, because a " +
+                 "fixed one errs more than " + fixed(options_.max_static_error, 1) +
+                 " times as much");
+  }
+  if (loaded_) return;
+  options_.say("stability   halves of the calibration data differ by at most " +
+               fixed(100 * halves_.absmax, 1) + " % in the largest inputs, " +
+               fixed(100 * halves_.square_mean, 1) + " % in their mean squares");
 }
 
 }  // namespace
@@ -483,7 +547,7 @@ ModelConfig written_config(const ModelConfig& config, const BlockOptions& option
 
 bool wants_blocks(const ModelConfig& config, const BlockOptions& options) {
   return options.fold || options.rotation_seed || !options.load_stats.empty() ||
-         !options.save_stats.empty() || most_needed(config, options.plan) != Needs::nothing;
+         !options.save_stats.empty() || demands_of(config, options.plan).needs != Needs::nothing;
 }
 
 std::string weights_checksum(const ModelConfig& config, std::span<const TensorInput> tensors) {

@@ -56,7 +56,10 @@ struct BlockOptions {
   bool true_sequential = true;  // with methods that want X^T X; never with saved or loaded
                                 // statistics, nor where a method has teacher_inputs
   bool correct_bias = true;     // b += (W - Wq) mean(x), where there is a bias
-  std::uint64_t max_ram = 0;    // bytes; 0 = no limit
+  // act tensor: linears go by a scale for each token where the outputs of their block input err
+  // more than so many times as much behind a fixed scale; 0 = never.
+  double max_static_error = 0;
+  std::uint64_t max_ram = 0;  // bytes; 0 = no limit
   int threads = 0;
   std::filesystem::path partial;  // folder of finished blocks
   bool resume = false;

@@ -4,7 +4,7 @@
 //   preamble 64 bytes: magic, version, checksum of the identity, its size, number of records
 //   identity: JSON with the model's configuration and a checksum of its weights, and the text
 //   records: header {layer, reader, columns, tokens, samples, flags, bytes, checksum}, then
-//            absmax f32, abs_sum, sum, square_sum f64 [K], lowest, highest f32, histogram u64,
+//            absmax f32, abs_sum, sum, square_sum f64 [K], histogram u64, largest_token f32 [K],
 //            samples f32, X^T X f64 where it was gathered
 #pragma once
 
