@@ -144,7 +144,7 @@ TEST_P(RotationOf, AFileOfItComputesTheSame) {
     writer.add_tensor(spec.name, spec.shape,
                       pack_weight(matrix.values, matrix.rows, matrix.columns, QuantScheme{},
                                   ActKind::none, spec.name),
-                      "none", 0);
+                      {});
   }
   writer.add_requirement("rotation");
   writer.finish({{"config", config_to_json(after.config)},
