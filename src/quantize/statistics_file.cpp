@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -10,7 +11,6 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "model/weights.h"
 
 namespace leq {
 namespace {
@@ -19,7 +19,6 @@ constexpr std::array<char, 8> kMagic = {'\x89', 'L', 'E', 'Q', 'S', 'T', 'A', 'T
 constexpr std::uint64_t kVersion2 = 2;
 constexpr std::uint64_t kMaxColumns = 1 << 20;
 constexpr std::uint64_t kMaxSamples = 1 << 24;
-constexpr std::array<const char*, 4> kReaderNames = {"qkv", "o", "gate_up", "down"};
 
 struct Preamble {
   std::array<char, 8> magic;
@@ -128,10 +127,6 @@ Json calibration_json(const StatisticsIdentity& identity) {
           {"seed", identity.seed}};
 }
 
-std::string input_name(std::int64_t layer, Reader reader) {
-  return layer_tensor(layer, kReaderNames.at(static_cast<std::size_t>(reader)));
-}
-
 StatisticsWriter::StatisticsWriter(const std::filesystem::path& path,
                                    const StatisticsIdentity& identity)
     : file_(path), identity_(identity_json(identity).dump()) {
@@ -203,7 +198,7 @@ StatisticsIdentity StatisticsReader::File::open() {
     RecordHeader header = {};
     require(bytes.size() - offset >= sizeof header, name, ": cut off in record ", i);
     std::memcpy(&header, bytes.data() + offset, sizeof header);
-    require(header.reader < kReaderNames.size() && header.columns > 0 &&
+    require(header.reader < kBlockReaders.size() && header.columns > 0 &&
                 header.columns <= kMaxColumns && header.samples <= kMaxSamples &&
                 header.hessian <= 1 && header.tokens > 0 && header.bytes == record_bytes(header) &&
                 header.bytes <= bytes.size() - offset - sizeof header,

@@ -8,7 +8,6 @@
 //            samples f32, X^T X f64 where it was gathered
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -19,15 +18,10 @@
 
 #include "base/file.h"
 #include "model/model_config.h"
-#include "model/workspace.h"
+#include "quantize/block_readers.h"
 #include "quantize/statistics.h"
 
 namespace leq {
-
-// The linears that read one input, by how errors name them: "layers.3.qkv".
-std::string input_name(std::int64_t layer, Reader reader);
-inline constexpr std::array<Reader, 4> kBlockReaders = {Reader::qkv, Reader::o, Reader::gate_up,
-                                                        Reader::down};
 
 // What statistics belong to.
 struct StatisticsIdentity {

@@ -317,6 +317,7 @@ TEST(Calibration, KeepsToTheMemoryAllowed) {
   const std::string free = run_bytes(source, folder.path() / "1.leq", options);
   options.max_ram = 1 << 20;
   EXPECT_THROW(run_bytes(source, folder.path() / "2.leq", options), Error);
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "2.leq.partial"));
 
   // Just below what everything in memory takes: the hidden states go to disk, the file is the same.
   const ImportedModel model = import_hf(source);

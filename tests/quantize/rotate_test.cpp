@@ -260,19 +260,5 @@ TEST(HadamardBlock, IsTheLargestPowerOfTwo) {
   EXPECT_EQ(hadamard_block(97), 1);
 }
 
-TEST(RotateSearch, TakesTheFirstSeedOfTheLowestScore) {
-  const std::vector<double> scores = {3, 1, 2, 1};
-  std::vector<std::uint64_t> asked;
-  const RotationChoice best = rotate_search(10, 4, [&](std::uint64_t seed) {
-    asked.push_back(seed);
-    return scores[seed - 10];
-  });
-  EXPECT_EQ(best.seed, 11u);
-  EXPECT_EQ(best.score, 1.0);
-  EXPECT_EQ(asked, (std::vector<std::uint64_t>{10, 11, 12, 13}));
-  EXPECT_THROW(rotate_search(0, 2, [](auto) { return std::nan(""); }), Error);
-  EXPECT_THROW(rotate_search(0, 0, [](auto) { return 1.0; }), Error);
-}
-
 }  // namespace
 }  // namespace leq
