@@ -194,25 +194,45 @@ std::unique_ptr<DivergenceBaseReader> open_base(const Options& options) {
   return std::make_unique<DivergenceBaseReader>(options.text("kl-divergence-base"));
 }
 
+// The run of --against.
+struct Against {
+  Json json;
+  EarlierRun run;
+};
+
+Row against_row(const PerplexityReport& report, const Against& against, const Found& found) {
+  Row row = comparison_row(report, against.run);
+  if (!found.divergence) return row;
+  const std::vector<double> windows =
+      earlier_window_kl(*found.divergence, against.json, against.run.source);
+  if (windows.empty()) {
+    std::cerr << against.run.source
+              << ": no KL divergence from the same base, so none to compare\n";
+    return row;
+  }
+  for (auto& cell : kl_comparison_row(*found.divergence, windows)) row.push_back(std::move(cell));
+  return row;
+}
+
 void print_report(const Options& options, const PerplexityReport& report,
-                  const std::optional<EarlierRun>& earlier, const Found& found,
+                  const std::optional<Against>& against, const Found& found,
                   const DivergenceBaseReader* base) {
   if (options.text("output") == "json") {
     Row row = report_row(report);
     if (found.divergence) {
       for (auto& cell : divergence_row(*found.divergence)) row.push_back(std::move(cell));
     }
-    if (earlier) {
-      for (auto& cell : comparison_row(report, *earlier)) row.push_back(std::move(cell));
+    if (against) {
+      for (auto& cell : against_row(report, *against, found)) row.push_back(std::move(cell));
     }
     std::cout << json_object(row);
     return;
   }
   std::cout << report_text(report);
   if (found.divergence) std::cout << '\n' << divergence_text(*found.divergence, base->key());
-  if (!earlier) return;
+  if (!against) return;
   Table table;
-  table.add(comparison_row(report, *earlier));
+  table.add(against_row(report, *against, found));
   std::cout << '\n' << table.text();
 }
 
@@ -232,18 +252,19 @@ int perplexity(const Options& options) {
   report.windows = std::ssize(windows);
   for (const Window& window : windows) report.scored += window.scored();
 
-  std::optional<EarlierRun> earlier;
+  std::optional<Against> against;
   if (options.given("against")) {
     const std::string& path = options.text("against");
-    earlier =
-        require_same_measurement(report, parse_json(read_file(path, kLargestReport), path), path);
+    Json json = parse_json(read_file(path, kLargestReport), path);
+    const EarlierRun run = require_same_measurement(report, json, path);
+    against = Against{std::move(json), run};
   }
   if (options.flag("verbose")) print_plan(setup);
   const Found found = measure_with_progress(
       options, setup, {.tokens = tokens, .windows = windows, .protocol = settings.protocol}, report,
       base.get());
   report.result = found.result;
-  print_report(options, report, earlier, found, base.get());
+  print_report(options, report, against, found, base.get());
   return 0;
 }
 

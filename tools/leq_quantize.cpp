@@ -1,6 +1,8 @@
 // leq-quantize: a Hugging Face checkpoint folder to a quantized .leq file.
 #include <chrono>
 #include <cmath>
+#include <filesystem>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -8,6 +10,7 @@
 #include "base/error.h"
 #include "base/progress.h"
 #include "base/text.h"
+#include "quantize_base.h"
 #include "quantize_options.h"
 #include "quantize_recipe.h"
 #include "quantize_search.h"
@@ -53,9 +56,11 @@ CheckpointResult quantize_with_progress(const Options& options, CheckpointOption
 constexpr std::int64_t kSearchGroup = 128;  // columns that share a scale, unless --group is given
 
 // --search: prints the plan and why it was taken.
-void quantize_with_search(const Options& options, const CheckpointOptions& checkpoint) {
+void quantize_with_search(const Options& options, const CheckpointOptions& checkpoint,
+                          const std::function<std::filesystem::path()>& base) {
   std::unique_ptr<Progress> files, measurements;
   MixedSearch request = search_request(options, checkpoint);
+  request.base = base();
   request.options.progress = [&](int done, double best) {
     files.reset();
     if (!measurements) {
@@ -75,15 +80,23 @@ void quantize_with_search(const Options& options, const CheckpointOptions& check
             << human_bytes(result.file_bytes) << '\n';
 }
 
-// A recipe's result is judged, and anything else where it is asked for.
-bool is_judged(const Options& options) {
-  return options.has("gate") ? options.flag("gate") : options.given("recipe");
+bool searches(const Options& options) {
+  return options.given("search") ||
+         (options.given("recipe") && require_recipe(options.text("recipe")).searches);
 }
 
-void judge(const Options& options, const GateText& text, const CheckpointOptions& checkpoint) {
+// A recipe's result is judged, and that of --smooth o3, which some models do not bear; anything
+// else where it is asked for.
+bool is_judged(const Options& options) {
+  if (options.has("gate")) return options.flag("gate");
+  return options.given("recipe") || (options.given("smooth") && options.text("smooth") == "o3");
+}
+
+void judge(const Options& options, const GateText& text, const CheckpointOptions& checkpoint,
+           const std::filesystem::path& base) {
   std::unique_ptr<Progress> progress;
-  const GateResult gate = run_gate(text, options.positionals().front(), options.text("output"),
-                                   checkpoint, [&](std::int64_t done, std::int64_t total) {
+  const GateResult gate = run_gate(text, base, options.text("output"), checkpoint,
+                                   [&](std::int64_t done, std::int64_t total) {
                                      if (!progress)
                                        progress = std::make_unique<Progress>("gate", total);
                                      progress->update(done);
@@ -105,14 +118,19 @@ int quantize(const Options& options) {
   checkpoint.stop = [&] { return interrupt.interrupted(); };
   const auto start = std::chrono::steady_clock::now();
   try {
-    if (options.given("search") || (options.given("recipe") && options.text("recipe") == "auto")) {
-      quantize_with_search(options, checkpoint);
+    std::optional<BaseFile> base;  // written where it is first needed
+    const auto base_path = [&] {
+      if (!base) base.emplace(options.positionals().front(), options.text("output"), checkpoint);
+      return base->path();
+    };
+    if (searches(options)) {
+      quantize_with_search(options, checkpoint, base_path);
     } else {
       const CheckpointResult result = quantize_with_progress(options, checkpoint);
       const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
       report(checkpoint, result, options.text("output"), seconds.count());
     }
-    if (judged) judge(options, *judged, checkpoint);
+    if (judged) judge(options, *judged, checkpoint, base_path());
   } catch (const Error& error) {
     if (!interrupt.interrupted()) throw;
     std::cerr << "\nleq-quantize: " << error.what() << '\n';

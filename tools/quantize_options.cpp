@@ -17,7 +17,8 @@
 namespace leq {
 namespace {
 
-constexpr double kPresetAlpha = 0.5;  // of the paper
+constexpr double kPresetAlpha = 0.5;   // of the paper
+constexpr double kMaxStaticError = 2;  // of o3: behind a fixed scale, times that by token
 
 std::vector<std::string> method_names() {
   std::vector<std::string> names;
@@ -89,6 +90,19 @@ std::vector<Option> scheme_flags() {
       {.name = "hadamard",
        .help = "rotate the residual stream and the heads by random Hadamard matrices (--seed), "
                "exact in f32: outliers spread over all channels",
+       .group = "Quantization"},
+      {.name = "hadamard-seeds",
+       .kind = OptionKind::integer,
+       .value_name = "N",
+       .fallback = "1",
+       .help = "with --hadamard: the best of N rotations, from --seed on, by the loss of the "
+               "rounded weights; each costs a forward over 8 windows",
+       .group = "Quantization",
+       .minimum = 1,
+       .maximum = 1000},
+      {.name = "fold-biases",
+       .help = "move the bias of v behind attention into that of o, and drop that of k where "
+               "positions are learned: exact, and out of the quantized KV cache",
        .group = "Quantization"}};
 }
 
@@ -227,6 +241,7 @@ void set_smoothing(const Options& options, CheckpointOptions& checkpoint) {
     checkpoint.type = scheme_name(preset.weight);
     checkpoint.act = *parse_act_choice(act_name(preset.act));
     checkpoint.fold = smoothing_fold(kPresetAlpha);
+    if (preset.act == ActKind::tensor) checkpoint.max_static_error = kMaxStaticError;
     return;
   }
   double alpha = 0;
@@ -311,7 +326,11 @@ CheckpointOptions checkpoint_options(const Options& options) {
   set_smoothing(options, checkpoint);
   set_overrides(options, checkpoint);
   set_calibration(options, checkpoint);
-  if (options.flag("hadamard")) checkpoint.rotation_seed = checkpoint.calibration.seed;
+  if (options.flag("hadamard")) checkpoint.rewrites.rotation_seed = checkpoint.calibration.seed;
+  checkpoint.rotation_seeds = static_cast<int>(options.integer("hadamard-seeds"));
+  require(checkpoint.rotation_seeds == 1 || options.flag("hadamard"),
+          "--hadamard-seeds needs --hadamard");
+  checkpoint.rewrites.fold_attention_biases = options.flag("fold-biases");
   if (options.given("recipe") && !options.positionals().empty()) {
     apply_recipe(options, options.positionals().front(), checkpoint);
   }

@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/json.h"
 #include "base/sha256.h"
 #include "base/text.h"
@@ -22,36 +21,63 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMaxConfigBytes = 1ull << 24;
 constexpr std::int64_t kGateWindow = 512;
 constexpr std::int64_t kGateWindows = 16;
 // Narrow models have less to average over and large tables: finer groups in both.
 constexpr std::int64_t kNarrow = 2048;
 constexpr double kSharedAlpha = 0.5;
 
+void apply_q8(CheckpointOptions& checkpoint, bool narrow) {
+  checkpoint.method = "smoothquant";
+  checkpoint.type = "int8";
+  checkpoint.fold = smoothing_fold(std::nullopt);
+  if (!narrow) return;
+  checkpoint.overrides.insert(checkpoint.overrides.begin(),
+                              {"^(token_embedding|head)$", require_scheme("int8-g32", "q8")});
+}
+
+void apply_four_bits(CheckpointOptions& checkpoint, bool narrow) {
+  checkpoint.method = "gptq+";
+  checkpoint.type = narrow ? "int4-g64" : "int4-g128";
+}
+
+void apply_q4(CheckpointOptions& checkpoint, bool narrow) {
+  apply_four_bits(checkpoint, narrow);
+  checkpoint.fold = smoothing_fold(std::nullopt);
+}
+
+void apply_zeroquant_w48(CheckpointOptions& checkpoint, bool) {
+  checkpoint.method = "zeroquant";
+  checkpoint.type = "int8-g128";
+  checkpoint.act = ActChoice::row;
+  checkpoint.overrides.insert(
+      checkpoint.overrides.begin(),
+      {R"(^layers\.[0-9]+\.(gate|up|down)$)", require_scheme("int4-g128", "zeroquant-w48")});
+}
+
+// Units of one width stand beside units of another: neither folds nor what was seen of the inputs
+// may depend on the bits.
+void apply_auto(CheckpointOptions& checkpoint, bool narrow) {
+  apply_four_bits(checkpoint, narrow);
+  checkpoint.fold = smoothing_fold(kSharedAlpha);
+  checkpoint.true_sequential = false;
+}
+
 const std::array<Recipe, 4> kRecipes = {{
     {"q8", "int8 weights and inputs, SmoothQuant with the best alpha of each layer", 0.005,
-     "--type int8-g128 or f16 loses less"},
+     "--type int8-g128 or f16 loses less", apply_q8},
     {"q4", "4-bit weights by gptq+ behind SmoothQuant, groups of 128 (64 below a width of 2048)",
-     0.05, "--recipe auto --target-bpw 5, or --recipe q8"},
+     0.05, "--recipe auto --target-bpw 5, or --recipe q8", apply_q4},
     {"zeroquant-w48", "no calibration: 8-bit attention and 4-bit gate, up and down, groups of 128",
-     0.05, "--recipe q4, or --recipe q8"},
+     0.05, "--recipe q4, or --recipe q8", apply_zeroquant_w48},
     {"auto", "2, 3, 4 or 8 bits for each layer by measured KL, 4.25 a weight unless told", 0.05,
-     "a larger --target-bpw, or --recipe q8"},
+     "a larger --target-bpw, or --recipe q8", apply_auto, true},
 }};
 
 std::string recipe_names() {
   std::string names;
   for (const Recipe& recipe : kRecipes) names += (names.empty() ? "" : ", ") + recipe.name;
   return names;
-}
-
-// Holds no more than the checkpoint does: its own numbers are kept exactly.
-std::string exact_type(const std::string& description) {
-  for (const char* type : {"bf16", "f16"}) {
-    if (description.find(std::string(", ") + type + ",") != std::string::npos) return type;
-  }
-  return "f32";
 }
 
 RunLimits gate_limits(const ModelConfig& config, std::int64_t window) {
@@ -85,30 +111,6 @@ Json gate_json(const GateResult& gate, const GateText& text) {
           {"ppl_base", result.ppl_base.value}};
 }
 
-// The unquantized model for as long as it is needed.
-class BaseFile {
- public:
-  BaseFile(const fs::path& checkpoint, const fs::path& output, int threads) : folder_(output) {
-    folder_ += ".gate";
-    fs::create_directories(folder_);
-    CheckpointOptions options;
-    options.type = exact_type(import_hf(checkpoint).description);
-    options.threads = threads;
-    quantize_checkpoint(checkpoint, path(), options, [](auto, auto) {});
-  }
-  ~BaseFile() {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
-  BaseFile(const BaseFile&) = delete;
-  BaseFile& operator=(const BaseFile&) = delete;
-
-  fs::path path() const { return folder_ / "base.leq"; }
-
- private:
-  fs::path folder_;
-};
-
 }  // namespace
 
 const Recipe& require_recipe(std::string_view name) {
@@ -134,7 +136,7 @@ std::vector<Option> recipe_flags() {
           {.name = "gate",
            .fallback = "auto",
            .help = "measure KL divergence from the unquantized model on held-out text at the end "
-                   "(default: with --recipe)",
+                   "(default: with --recipe and --smooth o3)",
            .group = "Quantization"},
           {.name = "heldout",
            .kind = OptionKind::text,
@@ -149,38 +151,7 @@ void apply_recipe(const Options& options, const fs::path& folder, CheckpointOpti
     require(!options.given(flag), "--recipe ", recipe.name, " and --", flag,
             " say the same things; leave one of them out");
   }
-  const fs::path config = folder / "config.json";
-  const bool narrow =
-      import_hf_config(read_file(config, kMaxConfigBytes), config.string()).width < kNarrow;
-  if (recipe.name == "q8") {
-    checkpoint.method = "smoothquant";
-    checkpoint.type = "int8";
-    checkpoint.fold = smoothing_fold(std::nullopt);
-    if (narrow) {
-      checkpoint.overrides.insert(checkpoint.overrides.begin(),
-                                  {"^(token_embedding|head)$", require_scheme("int8-g32", "q8")});
-    }
-    return;
-  }
-  if (recipe.name == "zeroquant-w48") {
-    checkpoint.method = "zeroquant";
-    checkpoint.type = "int8-g128";
-    checkpoint.act = ActChoice::row;
-    checkpoint.overrides.insert(
-        checkpoint.overrides.begin(),
-        {R"(^layers\.[0-9]+\.(gate|up|down)$)", require_scheme("int4-g128", "zeroquant-w48")});
-    return;
-  }
-  checkpoint.method = "gptq+";
-  checkpoint.type = narrow ? "int4-g64" : "int4-g128";
-  if (recipe.name == "q4") {
-    checkpoint.fold = smoothing_fold(std::nullopt);
-    return;
-  }
-  // Units of one width stand beside units of another: neither folds nor what was seen of the inputs
-  // may depend on the bits.
-  checkpoint.fold = smoothing_fold(kSharedAlpha);
-  checkpoint.true_sequential = false;
+  recipe.apply(checkpoint, import_hf_config(folder).width < kNarrow);
 }
 
 GateText gate_text(const Options& options) {
@@ -188,16 +159,15 @@ GateText gate_text(const Options& options) {
   return {read_quantize_text(options.text("heldout")), options.text("heldout")};
 }
 
-GateResult run_gate(const GateText& text, const fs::path& folder, const fs::path& output,
+GateResult run_gate(const GateText& text, const fs::path& base_file, const fs::path& output,
                     const CheckpointOptions& checkpoint,
                     const std::function<void(std::int64_t, std::int64_t)>& progress) {
-  const BaseFile base_file(folder, output, checkpoint.threads);
   GateResult gate;
   gate.text = text.name;
   {
     const auto backend = make_backend({.device = "cpu", .threads = checkpoint.threads});
     ThreadPool pool(checkpoint.threads);
-    const Model base(base_file.path(), {.mode = LoadMode::map});
+    const Model base(base_file, {.mode = LoadMode::map});
     const Model model(output, {.mode = LoadMode::map});
     const std::vector<Token> tokens = encode_text(model.tokenizer(), text.text);
     const ProtocolSettings settings =

@@ -18,6 +18,9 @@ struct Recipe {
   std::string summary;
   double kl_limit = 0;  // of the gate, nats
   std::string advice;   // where the gate is not passed
+  // Method, type and folds; `narrow` models have less to average over and large tables.
+  void (*apply)(CheckpointOptions& checkpoint, bool narrow) = nullptr;
+  bool searches = false;  // bits for each unit, as --search
 };
 // Throws Error listing the names where there is no such recipe.
 const Recipe& require_recipe(std::string_view name);
@@ -43,9 +46,9 @@ struct GateResult {
   std::int64_t window = 0;
 };
 
-// Compares `output` with the unquantized model of `folder`, which is kept in OUTPUT.gate meanwhile,
-// and writes the numbers into its provenance.
-GateResult run_gate(const GateText& text, const std::filesystem::path& folder,
+// Compares `output` with the unquantized model in `base` and writes the numbers into its
+// provenance.
+GateResult run_gate(const GateText& text, const std::filesystem::path& base,
                     const std::filesystem::path& output, const CheckpointOptions& checkpoint,
                     const std::function<void(std::int64_t, std::int64_t)>& progress);
 

@@ -30,6 +30,12 @@ void require_shared_folds(const Options& options, const CheckpointOptions& check
   require(checkpoint.method != "awq" && !searched && !asked,
           "--search: folds that depend on the bits (awq, --smooth search) cannot be mixed; use "
           "--method gptq+ or rtn, or a fixed --smooth 0.5");
+  // Behind layers that were quantized at one width the inputs, and so the scales, are that width's.
+  const bool gptq = checkpoint.method == "gptq" || checkpoint.method == "gptq+";
+  require(
+      !checkpoint.fold || !gptq || !checkpoint.true_sequential || !checkpoint.load_stats.empty(),
+      "--search: with --smooth, ", checkpoint.method,
+      " must not depend on the bits of the layers before; add --no-true-sequential");
 }
 
 // A finished file is used again where the run is resumed.
@@ -37,16 +43,6 @@ void make_file(const fs::path& folder, const fs::path& path, CheckpointOptions o
                const std::function<void(std::int64_t, std::int64_t)>& progress) {
   if (options.resume && fs::exists(path)) return;
   quantize_checkpoint(folder, path, options, progress);
-}
-
-// Unquantized, and without anything that belongs to quantizing.
-CheckpointOptions base_options(const CheckpointOptions& checkpoint) {
-  CheckpointOptions base;
-  base.type = "f32";
-  base.threads = checkpoint.threads;
-  base.stop = checkpoint.stop;
-  base.resume = checkpoint.resume;
-  return base;
 }
 
 }  // namespace
@@ -105,6 +101,9 @@ MixedSearch search_request(const Options& options, const CheckpointOptions& chec
   require(!options.given("type") && !options.given("bits") && !options.given("tensor-type"),
           "--search chooses the types; leave out --type, --bits and --tensor-type");
   require_shared_folds(options, checkpoint);
+  require(checkpoint.rotation_seeds == 1,
+          "--search: --hadamard-seeds may choose another rotation for each width; name one by "
+          "--seed");
   MixedSearch request;
   request.text = search_text(options, checkpoint);
   request.threads = checkpoint.threads;
@@ -137,18 +136,16 @@ MixedSearchResult quantize_by_search(
   fs::create_directories(work);
   std::int64_t file = 0;
   const auto share = [&](std::int64_t done, std::int64_t total) {
-    progress(file * total + done, (kChoices + 1) * total);
+    progress(file * total + done, kChoices * total);
   };
-  request.base = work / "f32.leq";
   request.base_file = work / "base.kl";
-  make_file(folder, request.base, base_options(checkpoint), share);
   for (std::size_t c = 0; c < kChoices; ++c) {
-    ++file;
     CheckpointOptions candidate = checkpoint;
     candidate.type = "int" + std::to_string(kSearchBits[c]);
     if (c != kEightBits) candidate.type += "-g" + std::to_string(group);
     request.candidates[c] = work / (candidate.type + ".leq");
     make_file(folder, request.candidates[c], candidate, share);
+    ++file;
   }
   if (request.options.log.empty()) request.options.log = work / "log.json";
   const auto report = request.options.progress;

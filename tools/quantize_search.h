@@ -14,8 +14,8 @@ namespace leq {
 
 std::vector<Option> search_flags();
 
-// What the flags ask for; the candidates, the base and the log are set by quantize_by_search where
-// they are empty. Throws Error naming flags that do not go together.
+// What the flags ask for; the candidates, and the log where none is named, are set by
+// quantize_by_search, the base by the caller. Throws Error naming flags that do not go together.
 MixedSearch search_request(const Options& options, const CheckpointOptions& checkpoint);
 
 // Quantizes the folder with `checkpoint` at int8 and at 4, 3 and 2 bits with groups of `group`

@@ -184,13 +184,33 @@ GenerationDefaults read_generation(const std::filesystem::path& folder, const Js
   return defaults;
 }
 
+std::string read_config(const std::filesystem::path& folder) {
+  require(std::filesystem::exists(folder / "config.json"), folder.string(),
+          ": is no checkpoint folder; one holds config.json, *.safetensors and tokenizer.json or "
+          "tokenizer.model");
+  return read_file(folder / "config.json", kMaxConfigBytes);
+}
+
+// Masks and the like, which are no floats, do not count.
+DType exact_dtype(const TensorSource& source) {
+  const auto holds = [&](DType dtype) {
+    return std::ranges::any_of(source.tensors(),
+                               [&](const SourceTensor& tensor) { return tensor.dtype == dtype; });
+  };
+  if (holds(DType::f32) || holds(DType::f16) == holds(DType::bf16)) return DType::f32;
+  return holds(DType::f16) ? DType::f16 : DType::bf16;
+}
+
 }  // namespace
 
+ModelConfig import_hf_config(const std::filesystem::path& folder) {
+  const std::string text = read_config(folder);
+  return import_hf_config(text, (folder / "config.json").string());
+}
+
 ImportedModel import_hf(const std::filesystem::path& folder) {
-  require(std::filesystem::is_directory(folder), folder.string(),
-          ": expected a folder with config.json and *.safetensors");
   const auto config_path = folder / "config.json";
-  const std::string config_text = read_file(config_path, kMaxConfigBytes);
+  const std::string config_text = read_config(folder);
   ImportedModel model;
   model.config = import_hf_config(config_text, config_path.string());
   const Json config = parse_json(config_text, config_path.string());
@@ -209,8 +229,11 @@ ImportedModel import_hf(const std::filesystem::path& folder) {
   model.generation = read_generation(folder, config, model.tokenizer.eos);
   std::erase_if(model.generation.end_tokens,
                 [&](Token id) { return id < 0 || id >= model.config.vocab; });
-  model.description = std::string(family.architectures.front()) + ", " +
-                      std::string(dtype_name(model.source->tensors().front().dtype));
+  model.dtype = exact_dtype(*model.source);
+  model.description =
+      std::string(family.architectures.front()) + ", " + std::string(dtype_name(model.dtype));
+  model.folder = folder.filename().empty() ? folder.parent_path().filename().string()
+                                           : folder.filename().string();
   return model;
 }
 

@@ -12,6 +12,7 @@
 #include "model/model_config.h"
 #include "model/open_model.h"
 #include "quantize/tensor_plan.h"
+#include "tensor/dtype.h"
 #include "tokenizer/spec.h"
 
 namespace leq {
@@ -24,14 +25,17 @@ struct ImportedModel {
   std::string chat_template;
   GenerationDefaults generation;
   std::unique_ptr<TensorSource> source;  // what the tensors read from
-  std::string description;               // "LlamaForCausalLM, bf16, 1 file"
+  DType dtype = DType::f32;              // holds every number exactly: f32 where tensors differ
+  std::string description;               // "LlamaForCausalLM, bf16"
+  std::string folder;                    // its name, for provenance
 };
 
 // Throws Error naming file and key or tensor: an architecture that is not supported, a missing or
 // unknown tensor, a wrong shape.
 ImportedModel import_hf(const std::filesystem::path& folder);
 
-// config.json alone, for tests and tools.
+// config.json alone. The one of a folder throws Error where the folder is no checkpoint.
+ModelConfig import_hf_config(const std::filesystem::path& folder);
 ModelConfig import_hf_config(std::string_view json_text, std::string_view source);
 
 }  // namespace leq

@@ -4,10 +4,11 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "base/version.h"
-#include "convert/hf_import.h"
 #include "quantize/fold_methods.h"
 #include "quantize/quantize_model.h"
+#include "quantize/rotation_search.h"
 #include "tokenizer/tokenizer.h"
 
 namespace leq {
@@ -51,11 +52,12 @@ BlockOptions block_options(const CheckpointOptions& options, const ImportedModel
   blocks.fold = options.fold;
   if (!blocks.fold && options.method == kSmoothQuant) blocks.fold = smoothing_fold(std::nullopt);
   if (!blocks.fold && options.method == kAwq) blocks.fold = awq_fold();
-  blocks.rotation_seed = options.rotation_seed;
+  blocks.rewrites = options.rewrites;
   blocks.load_stats = options.load_stats;
   blocks.save_stats = options.save_stats;
   blocks.true_sequential = options.true_sequential;
   blocks.correct_bias = options.correct_bias;
+  blocks.max_static_error = options.max_static_error;
   blocks.max_ram = options.max_ram;
   blocks.threads = options.threads;
   blocks.partial = output.string() + ".partial";
@@ -65,9 +67,25 @@ BlockOptions block_options(const CheckpointOptions& options, const ImportedModel
   return blocks;
 }
 
+// Puts the best of several seeds in the place of the first.
+void choose_rotation(const CheckpointOptions& options, const ImportedModel& model,
+                     BlockOptions& blocks) {
+  const RotationChoice best = search_rotation(model.config, model.tensors,
+                                              {.first_seed = *blocks.rewrites.rotation_seed,
+                                               .seeds = options.rotation_seeds,
+                                               .rewrites = blocks.rewrites,
+                                               .plan = blocks.plan,
+                                               .data = blocks.data,
+                                               .threads = blocks.threads,
+                                               .stop = blocks.stop});
+  blocks.rewrites.rotation_seed = best.seed;
+  options.say("rotation    seed " + std::to_string(best.seed) + " of " +
+              std::to_string(options.rotation_seeds) + ", loss " + fixed(100 * best.loss, 3) +
+              " %, the worst " + fixed(100 * best.worst_loss, 3) + " %");
+}
+
 Json metadata_of(const ImportedModel& model, const CheckpointOptions& options,
-                 const BlockOptions& blocks, const std::filesystem::path& folder,
-                 const CheckpointResult& result) {
+                 const BlockOptions& blocks, const CheckpointResult& result) {
   Json metadata = Json::object();
   metadata["config"] = config_to_json(written_config(model.config, blocks));
   metadata["generation"] = generation_to_json(model.generation);
@@ -76,8 +94,7 @@ Json metadata_of(const ImportedModel& model, const CheckpointOptions& options,
   Json& provenance = metadata["provenance"];
   provenance = {
       {"tool", std::string("leq-quantize ") + kVersion},
-      {"source", folder.filename().empty() ? folder.parent_path().filename().string()
-                                           : folder.filename().string()},
+      {"source", model.folder},
       {"checkpoint", model.description},
       {"type", options.type},
       {"method", require_scheme(options.type, "--type").is_float() ? "none" : options.method},
@@ -89,7 +106,8 @@ Json metadata_of(const ImportedModel& model, const CheckpointOptions& options,
     provenance["worst_loss_tensor"] = result.worst_loss_tensor;
   }
   if (blocks.fold) provenance["fold"] = blocks.fold->name;
-  if (blocks.rotation_seed) provenance["rotation_seed"] = *blocks.rotation_seed;
+  if (blocks.rewrites.rotation_seed) provenance["rotation_seed"] = *blocks.rewrites.rotation_seed;
+  if (blocks.rewrites.fold_attention_biases) provenance["attention_biases"] = "folded";
   return metadata;
 }
 
@@ -111,8 +129,17 @@ CheckpointResult quantize_checkpoint(
     const std::filesystem::path& folder, const std::filesystem::path& output,
     const CheckpointOptions& options,
     const std::function<void(std::int64_t, std::int64_t)>& progress) {
-  require_scheme(options.type, "--type");
-  const ImportedModel model = import_hf(folder);
+  return quantize_imported(import_hf(folder), output, options, progress);
+}
+
+CheckpointResult quantize_imported(
+    const ImportedModel& model, const std::filesystem::path& output,
+    const CheckpointOptions& options,
+    const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  require(
+      options.rotation_seeds == 1 || (options.rewrites.rotation_seed && options.load_stats.empty()),
+      "--hadamard-seeds: needs --hadamard, and a text to run the model on in the place of "
+      "--load-stats");
   LeqWriter writer(output);
   BlockOptions blocks = block_options(options, model, output);
   WriteOptions write = {blocks.plan, nullptr, options.threads};
@@ -123,6 +150,7 @@ CheckpointResult quantize_checkpoint(
           calibration_data(options.calibration, Tokenizer(model.tokenizer), model.config.context);
       if (!blocks.data.note.empty()) options.say("calibration " + blocks.data.note);
     }
+    if (options.rotation_seeds > 1) choose_rotation(options, model, blocks);
     blocks.progress = progress;
     calibrated = quantize_blocks(model.config, model.tensors, blocks);
     write.blocks = &calibrated->partial;
@@ -135,7 +163,7 @@ CheckpointResult quantize_checkpoint(
     writer.add_blob(table.name, table.bytes);
   }
   // A reader that does not know rotations would compute nonsense.
-  if (blocks.rotation_seed) writer.add_requirement("rotation");
+  if (blocks.rewrites.rotation_seed) writer.add_requirement("rotation");
   CheckpointResult result;
   result.description = model.description;
   result.parameters = parameter_count(model.config);
@@ -145,7 +173,7 @@ CheckpointResult quantize_checkpoint(
   result.worst_tensor = written.worst_tensor;
   result.worst_loss = written.worst_loss;
   result.worst_loss_tensor = written.worst_loss_tensor;
-  Json metadata = metadata_of(model, options, blocks, folder, result);
+  Json metadata = metadata_of(model, options, blocks, result);
   if (calibrated) metadata["provenance"]["calibration"] = calibrated->calibration;
   result.file_bytes = writer.finish(metadata);
   if (calibrated) calibrated->partial.remove();

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "convert/hf_import.h"
 #include "quantize/calibration_data.h"
 #include "quantize/quantize_blocks.h"
 #include "quantize/tensor_plan.h"
@@ -24,13 +25,15 @@ struct CheckpointOptions {
   // In place of the one that type, act, method and overrides make: a search's or a recipe's.
   TensorPlanner plan = {};
   std::optional<FoldMethod> fold = {};  // in place of the method's own
-  std::optional<std::uint64_t> rotation_seed = {};
+  BlockRewrites rewrites = {};
+  int rotation_seeds = 1;  // with a rotation: the best of so many, from rewrites.rotation_seed
   CalibrationRequest calibration = {};
   std::vector<std::filesystem::path> load_stats = {};
   std::filesystem::path save_stats = {};
   bool true_sequential = true;
   bool correct_bias = true;
-  std::uint64_t max_ram = 0;  // bytes; 0 = no limit
+  double max_static_error = 0;  // act tensor, see BlockOptions
+  std::uint64_t max_ram = 0;    // bytes; 0 = no limit
   bool resume = false;
   std::function<bool()> stop = [] { return false; };
   std::function<void(const std::string& line)> say = [](const auto&) {};
@@ -56,8 +59,12 @@ struct CheckpointMethod {
 std::vector<CheckpointMethod> checkpoint_methods();
 
 // Writes `output` complete or not at all; a run with calibration keeps its finished blocks in
-// OUTPUT.partial until then. `progress(done, total)` counts steps. Throws Error as import_hf,
-// make_planner, quantize_blocks and write_tensors do.
+// OUTPUT.partial until then. `progress(done, total)` counts steps. Throws Error as make_planner,
+// quantize_blocks and write_tensors do.
+CheckpointResult quantize_imported(const ImportedModel& model, const std::filesystem::path& output,
+                                   const CheckpointOptions& options,
+                                   const std::function<void(std::int64_t, std::int64_t)>& progress);
+// The same of a folder; throws Error as import_hf too.
 CheckpointResult quantize_checkpoint(
     const std::filesystem::path& folder, const std::filesystem::path& output,
     const CheckpointOptions& options,

@@ -140,6 +140,7 @@ DivergenceResult Divergence::summarize(Protocol protocol) const {
   DivergenceResult result;
   result.windows = std::ssize(windows_);
   result.scored = std::ssize(kl);
+  result.window_kl = window_kl();
   result.kl_mean = clustered_mean(windows_, [](const RowDivergence& row) { return row.kl; });
   result.kl_median = quantile(kl, 0.5);
   result.kl_p99 = quantile(kl, 0.99);

@@ -48,6 +48,7 @@ struct DivergenceResult {
   Estimate ppl, ppl_base, ppl_ratio;             // by the run's protocol
   std::int64_t windows = 0;
   std::int64_t scored = 0;
+  std::vector<double> window_kl = {};  // mean of each window, nats
 };
 
 // Gathers positions window by window.

@@ -1,8 +1,13 @@
 #include "eval/divergence_report.h"
 
 #include <array>
+#include <charconv>
+#include <cmath>
+#include <numeric>
 #include <utility>
 
+#include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 
 namespace leq {
@@ -27,6 +32,17 @@ constexpr std::array<NumberRow, 9> kNumbers = {{
     {"ppl_base", "PPL of the base", &DivergenceResult::ppl_base, 1, 4, ""},
     {"ppl_ratio", "PPL / base", &DivergenceResult::ppl_ratio, 1, 6, ""},
 }};
+
+// Shortest decimals that read back as the same doubles, with spaces between.
+std::string numbers_text(std::span<const double> numbers) {
+  std::string text;
+  for (const double number : numbers) {
+    std::array<char, 32> digits = {};
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
+    text += (text.empty() ? "" : " ") + std::string(digits.data(), end);
+  }
+  return text;
+}
 
 }  // namespace
 
@@ -57,7 +73,33 @@ Row divergence_row(const DivergenceResult& result) {
     row.push_back({number.key, Cell(estimate.value, number.decimals)});
     row.push_back({std::string(number.key) + "_stderr", Cell(estimate.error, number.decimals)});
   }
+  row.push_back({"kl_windows", numbers_text(result.window_kl)});
   return row;
+}
+
+std::vector<double> earlier_window_kl(const DivergenceResult& result, const Json& earlier,
+                                      std::string_view source) {
+  if (!earlier.contains("kl_windows")) return {};
+  if (json_get<double>(earlier, "ppl_base", source) != result.ppl_base.value) return {};
+  const auto text = json_get<std::string>(earlier, "kl_windows", source);
+  std::vector<double> numbers;
+  for (const std::string_view word : split(text, " ")) {
+    double number = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+    require(error == std::errc() && end == word.data() + word.size() && std::isfinite(number),
+            source, ": kl_windows: expected numbers, found ", printable(word));
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+Row kl_comparison_row(const DivergenceResult& result, std::span<const double> earlier) {
+  const Estimate difference = paired_difference(result.window_kl, earlier);
+  const double mean =
+      std::accumulate(earlier.begin(), earlier.end(), 0.0) / static_cast<double>(earlier.size());
+  return {{"against_kl", Cell(mean, 6)},
+          {"kl_difference", Cell(difference.value, 6)},
+          {"kl_difference_stderr", Cell(difference.error, 6)}};
 }
 
 std::string divergence_text(const DivergenceResult& result, const DivergenceKey& base) {

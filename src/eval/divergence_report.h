@@ -1,7 +1,11 @@
 // A KL divergence as rows for people and programs.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "eval/divergence.h"
 #include "eval/divergence_base.h"
@@ -14,8 +18,18 @@ namespace leq {
 DivergenceKey divergence_key(const PerplexityReport& report, std::string tokens_sha256);
 
 // kl_mean, kl_median, kl_p99, kl_p999, same_top1, delta_p_mean, delta_p_rms, ppl_base, ppl_ratio,
-// each followed by its standard error under the same name with "_stderr".
+// each followed by its standard error under the same name with "_stderr"; kl_windows, the mean of
+// each window in one text.
 Row divergence_row(const DivergenceResult& result);
+
+// The KL of the windows of an earlier run, whose JSON divergence_row has written; nothing where it
+// measured none or against another base. Throws Error naming `source` where the text is damaged.
+std::vector<double> earlier_window_kl(const DivergenceResult& result, const nlohmann::json& earlier,
+                                      std::string_view source);
+
+// The cells against_kl, kl_difference (this - earlier, by paired windows) and
+// kl_difference_stderr.
+Row kl_comparison_row(const DivergenceResult& result, std::span<const double> earlier);
 
 // What people read: one line for each number, with its standard error.
 std::string divergence_text(const DivergenceResult& result, const DivergenceKey& base);

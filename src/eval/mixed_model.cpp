@@ -51,6 +51,17 @@ std::string plane_text(const StoredTensor& tensor) {
   return text + '\n';
 }
 
+// Scales in front of a linear are folded into another one, which may be of another unit: o into v,
+// down into up. What a file says of them, "" where there are none.
+std::string fold_of(const LeqReader& file, const std::string& tensor) {
+  return file.entry(tensor).value("fold", "");
+}
+
+std::string attention_biases_of(const LeqReader& file) {
+  const Json provenance = file.metadata().value("provenance", Json::object());
+  return provenance.value("attention_biases", "");
+}
+
 // Sums over the weights of one unit.
 struct WeightSums {
   std::array<double, 256> codes = {};  // of a symmetric 8-bit rounding, one scale a row
@@ -114,7 +125,12 @@ void MixedModel::require_alike() const {
       require(!must_equal || plane_text(*other) == plane_text(tensor), file.name(), " and ",
               last.name(), ": tensor ", tensor.name,
               " differs; make all candidates with the same folds");
+      require(fold_of(file, tensor.name) == fold_of(last, tensor.name), file.name(), " and ",
+              last.name(), ": other scales are folded in front of ", tensor.name,
+              "; make all candidates with one alpha and the same statistics");
     }
+    require(attention_biases_of(file) == attention_biases_of(last), file.name(), " and ",
+            last.name(), ": attention biases are folded in one of them; make both alike");
   }
 }
 

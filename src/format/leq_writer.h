@@ -29,10 +29,6 @@ class LeqWriter {
   // `shape` has 1 or 2 dimensions; weight.rows x weight.columns must match it (1 x n for a vector).
   void add_tensor(const std::string& name, const Shape& shape, const PackedWeight& weight,
                   const TensorFacts& facts);
-  void add_tensor(const std::string& name, const Shape& shape, const PackedWeight& weight,
-                  const std::string& method, double error) {
-    add_tensor(name, shape, weight, TensorFacts{.method = method, .error = error});
-  }
   // Adds keys to what the file says of a tensor that was added; those of add_tensor stay.
   void describe(const std::string& name, const nlohmann::json& more);
   // Copies a tensor as another file stores it, with all that its JSON says of it.

@@ -58,7 +58,6 @@ struct SearchOptions {
   int evaluations = 96;  // measurements of KL, those read from a log included; at least 5
   std::uint64_t seed = 0;
   std::filesystem::path log = {};  // JSON; read where it exists, written after each measurement
-  double two_bit_ratio = 0;        // sens: 2 bits only where D(2) < ratio * D(3); 0 = anywhere
   std::function<void(int done, double best)> progress = {};
 };
 

@@ -117,13 +117,20 @@ std::optional<double> SearchMeter::measure_alone(std::size_t unit, int choice) {
 
 void SearchMeter::read_log() {
   const std::string source = options_.log.string();
-  const Json log = parse_json(read_file(options_.log, kLargestLog), source);
+  try {
+    read_log(parse_json(read_file(options_.log, kLargestLog), source), source);
+  } catch (const Error& error) {
+    fail(error.what(), "; the log of the search cannot be used: remove it or name another");
+  }
+}
+
+void SearchMeter::read_log(const Json& log, const std::string& source) {
   const auto version = json_get<std::int64_t>(log, "version", source);
   require(version == kLogVersion, source, ": is of version ", version, ", this program reads ",
-          kLogVersion, "; name another log");
+          kLogVersion);
   const std::string identity = json_get<std::string>(log, "identity", source);
   require(identity == problem_.identity, source, ": was made for ", identity, ", this search is ",
-          problem_.identity, "; name another log");
+          problem_.identity);
   for (const Json& entry : list_of(log, "measured", source)) {
     const Json& bits = list_of(entry, "bits", source);
     require(bits.size() == problem_.units.size(), source, ": an entry has ", bits.size(),

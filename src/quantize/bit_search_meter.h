@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -39,6 +41,7 @@ class SearchMeter {
 
  private:
   void read_log();
+  void read_log(const nlohmann::json& log, const std::string& source);
   void write_log() const;
   void count();
 

@@ -271,14 +271,7 @@ LossTable search_greedy(SearchMeter& meter) {
 
 LossTable search_sens(SearchMeter& meter) {
   const LossTable losses = measure_losses(meter);
-  LossTable allowed = losses;
-  const double ratio = meter.options().two_bit_ratio;
-  for (auto& row : allowed) {
-    if (ratio > 0 && row[0] >= ratio * row[1]) row[0] = kInfinity;
-  }
-  Assignment best = best_by(meter, allowed);
-  if (best.empty()) best = best_by(meter, losses);  // the limit needs 2 bits everywhere
-  repair(meter, losses, start_at(meter, best));
+  repair(meter, losses, start_at(meter, best_by(meter, losses)));
   return losses;
 }
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "quantize/statistics_file.h"
+#include "quantize/block_readers.h"
 
 namespace leq {
 namespace {

@@ -22,7 +22,7 @@ constexpr std::uint64_t kFixedBytes = 32 << 20;
 
 std::uint64_t statistics_bytes(std::int64_t columns, std::int64_t samples, bool hessian) {
   const auto k = static_cast<std::uint64_t>(columns);
-  return k * (sizeof(float) + 3 * sizeof(double)) + sizeof(InputStatistics) +
+  return k * (2 * sizeof(float) + 3 * sizeof(double)) + sizeof(InputStatistics) +
          k * static_cast<std::uint64_t>(samples) * sizeof(float) +
          (hessian ? k * k * sizeof(double) : 0);
 }

@@ -54,6 +54,7 @@ struct QuantMethod {
   bool (*supports)(const QuantScheme& scheme) = nullptr;
   MethodResult (*choose)(const MethodInput& input) = nullptr;
   bool teacher_inputs = false;  // statistics of the unquantized model, never true-sequential
+  bool adds_biases = false;     // where bias correction has none to correct
 };
 
 // All methods that choose codes, in the order of --help.

@@ -4,18 +4,19 @@
 #include <array>
 #include <map>
 #include <memory>
-#include <numeric>
+#include <set>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "format/leq_layout.h"
-#include "model/rotation.h"
 #include "model/weights.h"
 #include "platform/make_backend.h"
+#include "quantize/act_rounding.h"
 #include "quantize/block_pass.h"
+#include "quantize/block_readers.h"
 #include "quantize/calibration_memory.h"
-#include "quantize/rotate.h"
+#include "quantize/site.h"
 #include "quantize/statistics_file.h"
 #include "quantize/zeroquant.h"
 
@@ -26,65 +27,25 @@ constexpr int kSampleTokens = 512;
 constexpr std::int64_t kChecksumRows = 16;
 const std::vector<Reader> kAllReaders = {kBlockReaders.begin(), kBlockReaders.end()};
 
-// The parts of a block that read one input.
-std::vector<std::string> parts_of(Reader reader, const ModelConfig& config) {
-  switch (reader) {
-    case Reader::qkv:
-      return {"q", "k", "v"};
-    case Reader::o:
-      return {"o"};
-    case Reader::gate_up:
-      return config.gated ? std::vector<std::string>{"gate", "up"} : std::vector<std::string>{"up"};
-    default:
-      return {"down"};
-  }
-}
+// What the plans of all block linears ask for together.
+struct Demands {
+  Needs needs = Needs::nothing;
+  bool teacher_inputs = false;
+  bool adds_biases = false;
+};
 
-Reader reader_of(const std::string& part) {
-  if (part == "q" || part == "k" || part == "v") return Reader::qkv;
-  if (part == "o") return Reader::o;
-  return part == "down" ? Reader::down : Reader::gate_up;
-}
-
-Needs most_needed(const ModelConfig& config, const TensorPlanner& plan) {
-  Needs most = Needs::nothing;
+Demands demands_of(const ModelConfig& config, const TensorPlanner& plan) {
+  Demands all;
   for (const TensorSpec& spec : tensor_list(config)) {
     if (!is_block_linear(spec.role)) continue;
     const TensorPlan tensor = plan(spec.name, spec.role);
-    if (tensor.method != nullptr) most = std::max(most, tensor.method->needs);
-    if (tensor.act == ActKind::tensor) most = std::max(most, Needs::diagonal);
+    if (tensor.act == ActKind::tensor) all.needs = std::max(all.needs, Needs::diagonal);
+    if (tensor.method == nullptr) continue;
+    all.needs = std::max(all.needs, tensor.method->needs);
+    all.teacher_inputs = all.teacher_inputs || tensor.method->teacher_inputs;
+    all.adds_biases = all.adds_biases || tensor.method->adds_biases;
   }
-  return most;
-}
-
-bool wants_teacher_inputs(const ModelConfig& config, const TensorPlanner& plan) {
-  const std::vector<TensorSpec> specs = tensor_list(config);
-  return std::any_of(specs.begin(), specs.end(), [&](const TensorSpec& spec) {
-    if (!is_block_linear(spec.role)) return false;
-    const QuantMethod* method = plan(spec.name, spec.role).method;
-    return method != nullptr && method->teacher_inputs;
-  });
-}
-
-// The tensors of a block in file order, their names without the layer.
-std::vector<TensorSpec> block_specs(ModelConfig config) {
-  config.layers = 1;
-  std::vector<TensorSpec> specs;
-  const std::string front = layer_tensor(0, "");
-  for (TensorSpec& spec : tensor_list(config)) {
-    if (!spec.name.starts_with(front)) continue;
-    spec.name.erase(0, front.size());
-    specs.push_back(std::move(spec));
-  }
-  return specs;
-}
-
-Matrix matrix_of(const Shape& shape) {
-  Matrix matrix;
-  matrix.rows = shape.size() == 2 ? shape[0] : 1;
-  matrix.columns = shape.back();
-  matrix.values.resize(static_cast<std::size_t>(matrix.rows * matrix.columns));
-  return matrix;
+  return all;
 }
 
 // nullptr where a fold has added the part.
@@ -98,18 +59,18 @@ class Pipeline {
  public:
   Pipeline(const ModelConfig& config, std::span<const TensorInput> tensors,
            const BlockOptions& options)
-      : source_config_(config),
+      : source_(config, tensors, options.rewrites),
         config_(written_config(config, options)),
         options_(options),
         backend_(make_backend({"cpu", options.threads})),
         pool_(options.threads),
-        needs_(most_needed(config_, options.plan)),
         specs_(block_specs(config_)),
         weights_(weights_checksum(config, tensors)) {
-    for (const TensorInput& tensor : tensors) tensors_[tensor.name] = &tensor;
     loaded_ = !options.load_stats.empty();
+    const Demands demands = demands_of(config_, options.plan);
+    needs_ = demands.needs;
     sequential_ = needs_ == Needs::hessian && options.true_sequential && !loaded_ &&
-                  options.save_stats.empty() && !wants_teacher_inputs(config_, options.plan);
+                  options.save_stats.empty() && !demands.teacher_inputs;
     const bool of_fold = options.fold && options.fold->wants_hessian;
     once_ = {of_fold || (needs_ == Needs::hessian && !sequential_), kSampleTokens};
   }
@@ -122,10 +83,8 @@ class Pipeline {
 
   StatisticsIdentity identity_of_data() const;
   void open_statistics();
-  void plan_memory();
+  CalibrationMemory plan_memory();
   std::string identity() const;
-  void embed();
-  void rotate(std::vector<float>& states);
   void pass_finished_block(std::int64_t layer, const PartialRun& partial);
   BlockTensors load(std::int64_t layer) const;
   BlockTensors load_finished(const std::vector<BlockTensor>& tensors, std::int64_t layer);
@@ -133,6 +92,10 @@ class Pipeline {
   void save(std::int64_t layer, const Statistics& statistics);
   void fold(std::int64_t layer, BlockTensors& block, Statistics& statistics);
   TensorPlan plan_of(std::int64_t layer, const std::string& part) const;
+  void judge_static_scale(std::int64_t layer, Reader reader, const BlockTensors& block,
+                          const InputStatistics& inputs);
+  void count_acts(const std::vector<BlockTensor>& block);
+  void report() const;
   void quantize_sequentially(std::int64_t layer, BlockTensors& block);
   void quantize_readers(std::int64_t layer, BlockTensors& block, const Statistics& statistics);
   void quantize_part(std::int64_t layer, const std::string& part, BlockTensors& block,
@@ -141,13 +104,12 @@ class Pipeline {
   Statistics pass(std::int64_t layer, BlockRun& run, const Pass& pass);
   void step(std::int64_t units);
 
-  const ModelConfig& source_config_;
+  const BlockSource source_;
   const ModelConfig config_;  // of the blocks as they are written
   const BlockOptions& options_;
-  std::map<std::string, const TensorInput*> tensors_;
   std::unique_ptr<Backend> backend_;
   ThreadPool pool_;
-  Needs needs_;
+  Needs needs_ = Needs::nothing;
   std::vector<TensorSpec> specs_;  // of one block
   std::string weights_;            // checksum
   bool loaded_ = false;
@@ -157,6 +119,9 @@ class Pipeline {
   std::unique_ptr<StatisticsWriter> writer_;
   std::unique_ptr<HiddenStates> hidden_;
   std::map<std::string, QuantizedTensor> done_parts_;  // of the block in work
+  std::map<Reader, std::string> folds_;  // of the block in work: checksums of the scales
+  std::set<Reader> by_token_;  // of the block in work: inputs that a fixed scale does not suit
+  std::int64_t linears_ = 0, linears_by_token_ = 0;  // planned with act tensor
   HalvesDifference halves_;
   std::int64_t done_ = 0, total_ = 0;  // units of progress
 };
@@ -174,6 +139,7 @@ std::string Pipeline::identity() const {
                {"weights", weights_},
                {"sequential", sequential_},
                {"correct_bias", options_.correct_bias},
+               {"max_static_error", options_.max_static_error},
                {"fold", options_.fold ? options_.fold->name : ""}};
   json["statistics"] = calibration();
   for (const TensorSpec& spec : tensor_list(config_)) {
@@ -192,7 +158,7 @@ std::string Pipeline::identity() const {
 
 StatisticsIdentity Pipeline::identity_of_data() const {
   const CalibrationData& data = options_.data;
-  return {config_,
+  return {source_.config(),
           weights_,
           std::filesystem::path(data.source).filename().string(),
           data.text_sha256,
@@ -212,14 +178,14 @@ Json Pipeline::calibration() const {
 
 void Pipeline::open_statistics() {
   if (loaded_) {
-    reader_ =
-        std::make_unique<StatisticsReader>(options_.load_stats, config_, weights_, once_.hessian);
+    reader_ = std::make_unique<StatisticsReader>(options_.load_stats, source_.config(), weights_,
+                                                 once_.hessian);
   }
   if (options_.save_stats.empty()) return;
   writer_ = std::make_unique<StatisticsWriter>(options_.save_stats, identity_of_data());
 }
 
-void Pipeline::plan_memory() {
+CalibrationMemory Pipeline::plan_memory() {
   CalibrationShape shape;
   shape.windows = std::ssize(options_.data.windows);
   shape.length = options_.data.length;
@@ -233,59 +199,14 @@ void Pipeline::plan_memory() {
   const std::int64_t passes = loaded_ ? 0 : sequential_ ? (options_.fold ? 6 : 5) : 1;
   total_ =
       config_.layers * (passes * shape.windows + 7 * std::max<std::int64_t>(1, shape.windows / 4));
-  if (loaded_) return;
-  hidden_ = std::make_unique<HiddenStates>(
-      shape.windows, shape.length * config_.width,
-      memory.hidden_on_disk > 0 ? options_.partial / "hidden" : std::filesystem::path());
-}
-
-void Pipeline::rotate(std::vector<float>& states) {
-  const std::int64_t tokens = std::ssize(states) / config_.width;
-  WeightView view;
-  view.rows = tokens;
-  view.columns = config_.width;
-  view.codes = reinterpret_cast<const std::byte*>(states.data());
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(tokens));
-  std::iota(ids.begin(), ids.end(), 0);
-  Rows rows = backend_->allocate_rows(tokens, config_.width, {});
-  const RotationTable table =
-      backend_->allocate_rotation(rotation_factors(config_), config_.rotation.block, config_.norm);
-  backend_->embed(view, ids, rows);
-  backend_->rotate(rows, tokens, table, Turn::in);
-  backend_->download(rows, tokens, states);
-}
-
-// Hidden states before the first block, from the unquantized tables.
-void Pipeline::embed() {
-  const TensorInput& table = *tensors_.at("token_embedding");
-  const TensorInput* positions = config_.rotary ? nullptr : tensors_.at("position_embedding");
-  const auto width = static_cast<std::size_t>(config_.width);
-  std::vector<float> states(static_cast<std::size_t>(hidden_->numbers())), place(width);
-  for (std::int64_t window = 0; window < hidden_->windows(); ++window) {
-    const auto& tokens = options_.data.windows[static_cast<std::size_t>(window)];
-    for (std::size_t t = 0; t < tokens.size(); ++t) {
-      const std::span<float> row = std::span(states).subspan(t * width, width);
-      table.read(tokens[t], 1, row);
-      if (positions != nullptr) {
-        positions->read(static_cast<std::int64_t>(t), 1, place);
-        for (std::size_t i = 0; i < width; ++i) row[i] += place[i];
-      }
-    }
-    if (options_.rotation_seed) rotate(states);
-    hidden_->write(window, states);
-  }
+  return memory;
 }
 
 BlockTensors Pipeline::load(std::int64_t layer) const {
-  BlockTensors block;
-  for (const TensorSpec& spec : block_specs(source_config_)) {
-    const TensorInput& tensor = *tensors_.at(layer_tensor(layer, spec.name));
-    Matrix matrix = matrix_of(tensor.shape);
-    tensor.read(0, tensor.shape.size() == 2 ? matrix.rows : matrix.columns, matrix.values);
-    if (tensor.drop) tensor.drop();
-    block.parts[spec.name] = std::move(matrix);
+  BlockTensors block = source_.load(layer);
+  for (const TensorSpec& spec : specs_) {  // biases to be corrected
+    if (!block.has(spec.name)) block.parts[spec.name] = matrix_of(spec.shape);
   }
-  if (options_.rotation_seed) rotate_block(block, source_config_, config_.rotation);
   return block;
 }
 
@@ -345,7 +266,31 @@ void Pipeline::pass_finished_block(std::int64_t layer, const PartialRun& partial
 
 // Of a linear.
 TensorPlan Pipeline::plan_of(std::int64_t layer, const std::string& part) const {
-  return options_.plan(layer_tensor(layer, part), find_part(specs_, part)->role);
+  TensorPlan plan = options_.plan(layer_tensor(layer, part), find_part(specs_, part)->role);
+  if (plan.act == ActKind::tensor && by_token_.contains(reader_of(part))) plan.act = ActKind::row;
+  return plan;
+}
+
+void Pipeline::judge_static_scale(std::int64_t layer, Reader reader, const BlockTensors& block,
+                                  const InputStatistics& inputs) {
+  if (options_.max_static_error == 0) return;
+  for (const SmoothingSite& site : smoothing_sites(config_)) {
+    if (reader_of(site.consumers.front()) != reader) continue;
+    const TensorPlan plan = plan_of(layer, site.consumers.front());
+    if (plan.act != ActKind::tensor || !plan.scheme.is_integer()) return;
+    const ActErrors errors =
+        act_errors(make_site(site, block, inputs, &pool_), plan.scheme, static_act_scale(inputs));
+    if (errors.fixed > options_.max_static_error * errors.by_token) by_token_.insert(reader);
+  }
+}
+
+void Pipeline::count_acts(const std::vector<BlockTensor>& block) {
+  for (const BlockTensor& tensor : block) {
+    const ActKind act = tensor.quantized.weight.act;
+    if (act != ActKind::tensor && act != ActKind::row) continue;
+    ++linears_;
+    if (act == ActKind::row) ++linears_by_token_;
+  }
 }
 
 void Pipeline::fold(std::int64_t layer, BlockTensors& block, Statistics& statistics) {
@@ -356,6 +301,8 @@ void Pipeline::fold(std::int64_t layer, BlockTensors& block, Statistics& statist
     const std::vector<float>& scale = choice.scales;
     if (scale.empty()) continue;
     fold_scales(block, site, scale);
+    folds_[reader_of(site.consumers.front())] =
+        checksum_text(checksum(std::as_bytes(std::span(scale))));
     for (std::size_t i = 0; i < choice.weights.size(); ++i) {
       block.at(site.consumers[i]).values = choice.weights[i];
     }
@@ -374,6 +321,9 @@ void Pipeline::quantize_part(std::int64_t layer, const std::string& part, BlockT
   Matrix& weight = block.at(part);
   QuantizedTensor& result = done_parts_[part] =
       quantize_values(weight.values, weight.rows, weight.columns, plan, statistics, name, pool_);
+  if (const auto found = folds_.find(reader_of(part)); found != folds_.end()) {
+    result.record.fold = found->second;
+  }
   const std::string bias = part + ".bias";
   const bool corrected = options_.correct_bias && statistics != nullptr && plan.method != nullptr &&
                          !plan.scheme.is_float() && block.has(bias);
@@ -395,6 +345,7 @@ void Pipeline::quantize_part(std::int64_t layer, const std::string& part, BlockT
 void Pipeline::quantize_readers(std::int64_t layer, BlockTensors& block,
                                 const Statistics& statistics) {
   for (const auto& [reader, inputs] : statistics) {
+    judge_static_scale(layer, reader, block, inputs);
     for (const std::string& part : parts_of(reader, config_)) {
       quantize_part(layer, part, block, &inputs);
     }
@@ -437,21 +388,30 @@ std::vector<BlockTensor> Pipeline::finish(std::int64_t layer, const BlockTensors
     if (find_part(specs_, part) == nullptr) add_vector(part);
   }
   done_parts_.clear();
+  by_token_.clear();
+  folds_.clear();
+  count_acts(tensors);
   return tensors;
 }
 
 PartialRun Pipeline::run() {
   open_statistics();
+  const CalibrationMemory memory = plan_memory();  // may refuse: before anything is written
   PartialRun partial(options_.partial, identity(), options_.resume);
   if (partial.finished() > 0) {
     options_.say("resume      " + std::to_string(partial.finished()) + " of " +
                  std::to_string(config_.layers) + " blocks are done");
   }
-  plan_memory();
-  if (!loaded_) embed();
+  if (!loaded_) {
+    hidden_ = std::make_unique<HiddenStates>(
+        std::ssize(options_.data.windows), options_.data.length * config_.width,
+        memory.hidden_on_disk > 0 ? partial.folder() / "hidden" : std::filesystem::path());
+    source_.embed(options_.data, *hidden_, *backend_);
+  }
   for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
     if (layer < partial.finished()) {
       pass_finished_block(layer, partial);
+      if (options_.max_static_error > 0) count_acts(partial.load(layer));
       continue;
     }
     BlockTensors block = load(layer);
@@ -467,23 +427,36 @@ PartialRun Pipeline::run() {
     partial.save(finish(layer, block));
   }
   if (writer_) writer_->finish();
-  if (!loaded_) {
-    options_.say("stability   halves of the calibration data differ by at most " +
-                 fixed(100 * halves_.absmax, 1) + " % in the largest inputs, " +
-                 fixed(100 * halves_.square_mean, 1) + " % in their mean squares");
-  }
+  report();
   return partial;
+}
+
+void Pipeline::report() const {
+  if (options_.max_static_error > 0) {
+    options_.say("act         " + std::to_string(linears_by_token_) + " of " +
+                 std::to_string(linears_) + " linears take a scale for each token, because a " +
+                 "fixed one errs more than " + fixed(options_.max_static_error, 1) +
+                 " times as much");
+  }
+  if (loaded_) return;
+  options_.say("stability   halves of the calibration data differ by at most " +
+               fixed(100 * halves_.absmax, 1) + " % in the largest inputs, " +
+               fixed(100 * halves_.square_mean, 1) + " % in their mean squares");
 }
 
 }  // namespace
 
 ModelConfig written_config(const ModelConfig& config, const BlockOptions& options) {
-  return options.rotation_seed ? rotated(config, *options.rotation_seed) : config;
+  ModelConfig written = rewritten_config(config, options.rewrites);
+  if (options.correct_bias && demands_of(written, options.plan).adds_biases) {
+    written.qkv_bias = written.output_bias = written.mlp_bias = true;
+  }
+  return written;
 }
 
 bool wants_blocks(const ModelConfig& config, const BlockOptions& options) {
-  return options.fold || options.rotation_seed || !options.load_stats.empty() ||
-         !options.save_stats.empty() || most_needed(config, options.plan) != Needs::nothing;
+  return options.fold || options.rewrites.any() || !options.load_stats.empty() ||
+         !options.save_stats.empty() || demands_of(config, options.plan).needs != Needs::nothing;
 }
 
 std::string weights_checksum(const ModelConfig& config, std::span<const TensorInput> tensors) {

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "quantize/block_source.h"
 #include "quantize/block_tensors.h"
 #include "quantize/calibration_data.h"
 #include "quantize/fold.h"
@@ -49,14 +50,18 @@ struct FoldMethod {
 struct BlockOptions {
   TensorPlanner plan;
   std::optional<FoldMethod> fold = {};
-  std::optional<std::uint64_t> rotation_seed = {};  // rotates each block before all else
+  BlockRewrites rewrites = {};  // of each block before all else
   CalibrationData data;
   std::vector<std::filesystem::path> load_stats = {};  // instead of a forward
   std::filesystem::path save_stats = {};
   bool true_sequential = true;  // with methods that want X^T X; never with saved or loaded
                                 // statistics, nor where a method has teacher_inputs
-  bool correct_bias = true;     // b += (W - Wq) mean(x), where there is a bias
-  std::uint64_t max_ram = 0;    // bytes; 0 = no limit
+  // b += (W - Wq) mean(x) where there is a bias; methods with adds_biases get those that lack.
+  bool correct_bias = true;
+  // act tensor: linears go by a scale for each token where the outputs of their block input err
+  // more than so many times as much behind a fixed scale; 0 = never.
+  double max_static_error = 0;
+  std::uint64_t max_ram = 0;  // bytes; 0 = no limit
   int threads = 0;
   std::filesystem::path partial;  // folder of finished blocks
   bool resume = false;
@@ -67,10 +72,10 @@ struct BlockOptions {
   std::function<void(const std::string& line)> say = [](const auto&) {};
 };
 
-// The configuration of the model as it is written.
+// The configuration of the model as it is written: rewritten, and with the biases that are added.
 ModelConfig written_config(const ModelConfig& config, const BlockOptions& options);
 
-// Whether the blocks are to be rotated or want statistics; without, write_tensors does.
+// Whether the blocks are to be rewritten or want statistics; without, write_tensors does.
 bool wants_blocks(const ModelConfig& config, const BlockOptions& options);
 
 struct BlocksResult {

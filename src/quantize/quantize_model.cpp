@@ -22,6 +22,7 @@ class Adder {
     Json more = Json::object();
     if (record.loss) more[record.loss_of_hessian ? "loss" : "diagonal_loss"] = *record.loss;
     if (!record.note.empty()) more["note"] = record.note;
+    if (!record.fold.empty()) more["fold"] = record.fold;
     writer_.describe(name, more);
     result.tensor_bytes +=
         weight.codes.size() + weight.scales.size() + weight.zeros.size() + weight.sums.size();

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "quantize/act_rounding.h"
 #include "quantize/error.h"
-#include "quantize/smoothquant.h"
 
 namespace leq {
 namespace {
@@ -136,7 +136,7 @@ QuantizedTensor quantize_values(std::span<const float> values, std::int64_t rows
   if (statistics != nullptr && !plan.scheme.is_float()) {
     record_loss(result, values, *statistics, pool);
     if (plan.act == ActKind::tensor) {
-      result.record.act_scale = static_act_scale(statistics->samples);
+      result.record.act_scale = static_act_scale(*statistics);
     }
   }
   return result;

@@ -22,6 +22,7 @@ struct TensorRecord {
   bool loss_of_hessian = false;
   float act_scale = 0;    // act tensor: the step between two codes of the inputs
   std::string note = {};  // of the method: a fallback, say
+  std::string fold = {};  // checksum of the scales that its inputs are divided by; empty: none
 };
 
 struct QuantizedTensor {

@@ -198,17 +198,4 @@ void rotate_block(BlockTensors& block, const ModelConfig& config, const Rotation
   BlockRotation(block, config, rotation).run();
 }
 
-RotationChoice rotate_search(std::uint64_t first_seed, int candidates,
-                             const std::function<double(std::uint64_t seed)>& score) {
-  require(candidates >= 1, "rotate: ", candidates, " candidate seeds, expected at least 1");
-  RotationChoice best;
-  for (int i = 0; i < candidates; ++i) {
-    const std::uint64_t seed = first_seed + static_cast<std::uint64_t>(i);
-    const double value = score(seed);
-    require(std::isfinite(value), "rotate: the score of seed ", seed, " is ", value);
-    if (i == 0 || value < best.score) best = {seed, value};
-  }
-  return best;
-}
-
 }  // namespace leq

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 
 #include "model/model_config.h"
 #include "quantize/block_tensors.h"
@@ -26,14 +25,5 @@ ModelConfig rotated(const ModelConfig& config, std::uint64_t seed);
 //   W_v   <- R^T W_v, b_v <- R^T b_v, W_o <- W_o R       R: Hadamard within each head
 // Sums and products in double, each number rounded once. Throws Error where a tensor is missing.
 void rotate_block(BlockTensors& block, const ModelConfig& config, const Rotation& rotation);
-
-struct RotationChoice {
-  std::uint64_t seed = 0;
-  double score = 0;
-};
-// The seed of [first_seed, first_seed + candidates) with the lowest score, the first of equals.
-// Throws Error where a score is not finite.
-RotationChoice rotate_search(std::uint64_t first_seed, int candidates,
-                             const std::function<double(std::uint64_t seed)>& score);
 
 }  // namespace leq

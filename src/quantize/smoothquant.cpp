@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "base/error.h"
-#include "quantize/fit.h"
-#include "tensor/pack.h"
+#include "quantize/act_rounding.h"
 
 namespace leq {
 namespace {
@@ -43,37 +41,6 @@ std::vector<double> input_peaks(const Site& site) {
 
 float clamped(double scale) {
   return static_cast<float>(std::clamp(scale, 1 / kLargestScale, kLargestScale));
-}
-
-// int8 of one scale and back; codes as decisions "one quantizer arithmetic" has them.
-void round_group(std::span<float> x, float absmax) {
-  if (absmax < kSmallestAbsmax) {
-    std::fill(x.begin(), x.end(), 0.0f);
-    return;
-  }
-  const float scale = absmax / 127.0f, inverse = 127.0f / absmax;
-  for (float& value : x) {
-    value = scale * static_cast<float>(nearest_code(value * inverse, 1.0f, 0, {-127, 127}));
-  }
-}
-
-float absmax_of(std::span<const float> x) {
-  float largest = 0;
-  for (const float value : x) largest = std::max(largest, std::fabs(value));
-  return largest;
-}
-
-// Squared error of rounding |x| with the scale c / 127, values beyond c clipped.
-double rounding_error(std::span<const float> magnitudes, float c) {
-  double total = 0;
-  for (const float x : magnitudes) {
-    const float inverse = 127.0f / c;
-    const float rounded =
-        c / 127.0f * static_cast<float>(nearest_code(x * inverse, 1.0f, 0, {-127, 127}));
-    const double difference = static_cast<double>(x) - static_cast<double>(rounded);
-    total += difference * difference;
-  }
-  return total;
 }
 
 struct Outputs {
@@ -151,20 +118,6 @@ std::vector<float> equalizer_scales(const Site& site) {
   return scales;
 }
 
-void round_activations(std::span<float> x, std::int64_t columns, ActKind act) {
-  if (act == ActKind::none) return;
-  if (act == ActKind::tensor) return round_group(x, static_act_scale(x) * 127.0f);
-  if (act == ActKind::online) return round_group(x, absmax_of(x));
-  const std::int64_t group = act == ActKind::g128 ? 128 : columns;
-  for (std::int64_t row = 0; row < std::ssize(x); row += columns) {
-    for (std::int64_t k = 0; k < columns; k += group) {
-      const auto part = x.subspan(static_cast<std::size_t>(row + k),
-                                  static_cast<std::size_t>(std::min(group, columns - k)));
-      round_group(part, absmax_of(part));
-    }
-  }
-}
-
 double smoothed_error(const Site& site, const SmoothingOptions& options,
                       std::span<const float> scale) {
   return error_against(plain_outputs(site), site, options, scale);
@@ -185,27 +138,6 @@ SmoothingChoice search_smoothing(const Site& site, const SmoothingOptions& optio
     choice.scales = std::move(scales);
   }
   return choice;
-}
-
-float static_act_scale(std::span<const float> values) {
-  std::vector<float> magnitudes;
-  for (const float value : values) magnitudes.push_back(std::fabs(value));
-  const float absmax = absmax_of(values);
-  if (absmax < kSmallestAbsmax) return 1.0f;
-  float best = absmax;
-  double least = rounding_error(magnitudes, absmax);
-  for (const double share : {0.9999, 0.999}) {
-    const auto last = static_cast<double>(magnitudes.size() - 1);
-    const auto at = magnitudes.begin() + static_cast<std::ptrdiff_t>(std::ceil(share * last));
-    std::nth_element(magnitudes.begin(), at, magnitudes.end());
-    const float c = *at;
-    if (c < kSmallestAbsmax) continue;
-    const double error = rounding_error(magnitudes, c);
-    if (error >= least) continue;
-    least = error;
-    best = c;
-  }
-  return best / 127.0f;
 }
 
 }  // namespace leq

@@ -30,10 +30,6 @@ std::vector<float> smoothing_scales(const Site& site, double alpha);
 // s_j = 1 / w_j: what can be done without data, for comparison. [S]
 std::vector<float> equalizer_scales(const Site& site);
 
-// Rounds the rows of x [T][K] to int8 in place, as `act` does at run time: none = as they are; row
-// and g128 by their own absmax; tensor by static_act_scale of all; online by the absmax of all.
-void round_activations(std::span<float> x, std::int64_t columns, ActKind act);
-
 struct SmoothingOptions {
   QuantScheme weight{CodeKind::int_, 8, Scaling::row, 0};
   ActKind act = ActKind::row;
@@ -54,9 +50,5 @@ struct SmoothingChoice {
 // The alpha of least error, the smaller one of equals; never worse than no scaling. Throws Error
 // without sampled tokens.
 SmoothingChoice search_smoothing(const Site& site, const SmoothingOptions& options);
-
-// The scale of one for all values, fixed before they are seen: c / 127 for the c of least squared
-// error among the absmax and the 99.99 and 99.9 percent quantiles of |x|.
-float static_act_scale(std::span<const float> values);
 
 }  // namespace leq

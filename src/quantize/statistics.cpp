@@ -1,7 +1,6 @@
 #include "quantize/statistics.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "base/error.h"
@@ -11,7 +10,6 @@ namespace leq {
 namespace {
 
 constexpr std::int64_t kTaskColumns = 64;
-constexpr int kSubnormalBins = 8;  // bins that exponent 0 would fill
 
 void start(InputStatistics& statistics, std::int64_t columns, const StatisticsWanted& wanted) {
   const auto k = static_cast<std::size_t>(columns);
@@ -23,25 +21,8 @@ void start(InputStatistics& statistics, std::int64_t columns, const StatisticsWa
   if (wanted.hessian) statistics.hessian.assign(k * k, 0.0);
 }
 
-// What a task of columns finds beside its columns' own numbers.
-struct Extremes {
-  float lowest = 0, highest = 0;
-  std::array<std::uint64_t, kHistogramBins> histogram = {};
-
-  void add(float value) {
-    lowest = std::min(lowest, value);
-    highest = std::max(highest, value);
-    ++histogram[static_cast<std::size_t>(histogram_bin(value))];
-  }
-  void add_to(InputStatistics& statistics) const {
-    statistics.lowest = std::min(statistics.lowest, lowest);
-    statistics.highest = std::max(statistics.highest, highest);
-    for (std::size_t i = 0; i < histogram.size(); ++i) statistics.histogram[i] += histogram[i];
-  }
-};
-
 void add_columns(InputStatistics& statistics, const WindowRows& rows, std::int64_t first,
-                 std::int64_t last, Extremes& extremes) {
+                 std::int64_t last, Histogram& histogram) {
   const std::int64_t tokens = std::ssize(rows.x) / rows.columns;
   const auto count = static_cast<std::size_t>(last - first);
   std::array<float, kTaskColumns> absmax = {};
@@ -54,7 +35,7 @@ void add_columns(InputStatistics& statistics, const WindowRows& rows, std::int64
       abs_sum[k] += std::abs(wide);
       sum[k] += wide;
       square_sum[k] += wide * wide;
-      extremes.add(row[k]);
+      histogram.add(row[k]);
     }
   }
   for (std::size_t k = 0; k < count; ++k) {
@@ -78,6 +59,25 @@ void add_samples(InputStatistics& statistics, const WindowRows& rows, std::int64
   }
 }
 
+float largest_of(std::span<const float> x) {
+  float largest = 0;
+  for (const float value : x) largest = std::max(largest, std::abs(value));
+  return largest;
+}
+
+// The first of equals stays.
+void keep_largest_token(InputStatistics& statistics, const WindowRows& rows) {
+  float largest = largest_of(statistics.largest_token);
+  const auto columns = static_cast<std::size_t>(rows.columns);
+  for (std::size_t first = 0; first < rows.x.size(); first += columns) {
+    const auto row = rows.x.subspan(first, columns);
+    const float of_row = largest_of(row);
+    if (!statistics.largest_token.empty() && of_row <= largest) continue;
+    largest = of_row;
+    statistics.largest_token.assign(row.begin(), row.end());
+  }
+}
+
 void require_finite(const WindowRows& rows, std::string_view name) {
   for (std::size_t i = 0; i < rows.x.size(); ++i) {
     if (std::isfinite(rows.x[i])) continue;
@@ -92,27 +92,6 @@ double difference(double a, double b) { return a + b > 0 ? std::abs(a - b) / (a 
 
 }  // namespace
 
-float histogram_edge(int bin) {
-  return bin < kSubnormalBins ? 0.0f : std::bit_cast<float>(static_cast<std::uint32_t>(bin) << 20);
-}
-
-int histogram_bin(float value) {
-  const auto bin = static_cast<int>((std::bit_cast<std::uint32_t>(value) & 0x7fffffffu) >> 20);
-  return bin < kSubnormalBins ? 0 : bin;
-}
-
-float histogram_quantile(const InputStatistics& statistics, double share) {
-  std::uint64_t all = 0;
-  for (const std::uint64_t count : statistics.histogram) all += count;
-  const double wanted = share * static_cast<double>(all);
-  std::uint64_t below = 0;
-  for (int bin = 0; bin < kHistogramBins; ++bin) {
-    if (static_cast<double>(below) >= wanted) return histogram_edge(bin);
-    below += statistics.histogram[static_cast<std::size_t>(bin)];
-  }
-  return histogram_edge(kHistogramBins - 1);
-}
-
 void accumulate(InputStatistics& statistics, const WindowRows& rows, const StatisticsWanted& wanted,
                 std::string_view name, ThreadPool& pool) {
   const std::int64_t columns = rows.columns;
@@ -122,13 +101,14 @@ void accumulate(InputStatistics& statistics, const WindowRows& rows, const Stati
           rows.x.size(), " numbers in rows of ", columns);
   require_finite(rows, name);
   const std::int64_t tokens = std::ssize(rows.x) / columns;
-  std::vector<Extremes> extremes(static_cast<std::size_t>(pool.threads()));
+  std::vector<Histogram> histograms(static_cast<std::size_t>(pool.threads()));
   pool.run((columns + kTaskColumns - 1) / kTaskColumns, [&](std::int64_t task, int worker) {
     const std::int64_t first = task * kTaskColumns;
     add_columns(statistics, rows, first, std::min(columns, first + kTaskColumns),
-                extremes[static_cast<std::size_t>(worker)]);
+                histograms[static_cast<std::size_t>(worker)]);
   });
-  for (const Extremes& part : extremes) part.add_to(statistics);
+  for (const Histogram& part : histograms) statistics.histogram.add(part);
+  keep_largest_token(statistics, rows);
   if (wanted.sample_tokens > 0) add_samples(statistics, rows, wanted.sample_tokens);
   if (wanted.hessian) add_outer_products(rows.x, tokens, columns, statistics.hessian, pool);
   statistics.tokens += tokens;
@@ -138,24 +118,25 @@ void divide_inputs(InputStatistics& statistics, std::span<const float> scale) {
   const auto columns = static_cast<std::size_t>(statistics.columns);
   require(scale.size() == columns, "statistics: ", scale.size(), " scales for ", columns,
           " columns");
-  float largest = 0;
+  statistics.histogram = {};
   for (std::size_t k = 0; k < columns; ++k) {
     const double s = static_cast<double>(scale[k]);
     statistics.absmax[k] = statistics.absmax[k] / scale[k];
     statistics.abs_sum[k] /= s;
     statistics.sum[k] /= s;
     statistics.square_sum[k] /= s * s;
-    largest = std::max(largest, statistics.absmax[k]);
+    statistics.largest_token[k] /= scale[k];
+    statistics.histogram.add(statistics.absmax[k]);
     for (std::size_t j = 0; j < columns && !statistics.hessian.empty(); ++j) {
       statistics.hessian[k * columns + j] /= s * static_cast<double>(scale[j]);
     }
   }
-  statistics.lowest = -largest;
-  statistics.highest = largest;
-  statistics.histogram = {};
+  const std::int64_t samples = std::max<std::int64_t>(1, statistics.sample_tokens());
+  const auto times =
+      static_cast<std::uint64_t>(std::max<std::int64_t>(1, statistics.tokens / samples));
   for (std::size_t i = 0; i < statistics.samples.size(); ++i) {
     statistics.samples[i] /= scale[i % columns];
-    ++statistics.histogram[static_cast<std::size_t>(histogram_bin(statistics.samples[i]))];
+    statistics.histogram.add(statistics.samples[i], times);
   }
 }
 
@@ -190,10 +171,11 @@ void merge(InputStatistics& into, const InputStatistics& more) {
     into.square_sum[k] += more.square_sum[k];
   }
   for (std::size_t i = 0; i < into.hessian.size(); ++i) into.hessian[i] += more.hessian[i];
-  for (std::size_t i = 0; i < into.histogram.size(); ++i) into.histogram[i] += more.histogram[i];
+  into.histogram.add(more.histogram);
+  if (largest_of(more.largest_token) > largest_of(into.largest_token)) {
+    into.largest_token = more.largest_token;
+  }
   into.samples.insert(into.samples.end(), more.samples.begin(), more.samples.end());
-  into.lowest = std::min(into.lowest, more.lowest);
-  into.highest = std::max(into.highest, more.highest);
   into.tokens += more.tokens;
 }
 

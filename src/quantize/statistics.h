@@ -2,18 +2,15 @@
 // and independent of the order in which whole windows were seen.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "quantize/histogram.h"
 
 namespace leq {
-
-// |x| by the upper bits of its f32: eight bins for each power of two, 0 and subnormals in bin 0.
-inline constexpr int kHistogramBins = 2048;
 
 // Which statistics are gathered; each has a cost.
 struct StatisticsWanted {
@@ -22,25 +19,19 @@ struct StatisticsWanted {
 };
 
 struct InputStatistics {
-  std::int64_t columns = 0;        // K
-  std::int64_t tokens = 0;         // T
-  std::vector<float> absmax;       // [K] max |x|
-  std::vector<double> abs_sum;     // [K]
-  std::vector<double> sum;         // [K]
-  std::vector<double> square_sum;  // [K], the diagonal of X^T X
-  float lowest = 0, highest = 0;   // over all columns, 0 included
-  std::array<std::uint64_t, kHistogramBins> histogram = {};
-  std::vector<double> hessian;  // [K][K] X^T X, both triangles; empty where not wanted
-  std::vector<float> samples;   // [sample_tokens][K]
+  std::int64_t columns = 0;          // K
+  std::int64_t tokens = 0;           // T
+  std::vector<float> absmax;         // [K] max |x|
+  std::vector<double> abs_sum;       // [K]
+  std::vector<double> sum;           // [K]
+  std::vector<double> square_sum;    // [K], the diagonal of X^T X
+  Histogram histogram;               // of |x| over all columns
+  std::vector<float> largest_token;  // [K] the row of X with the largest |x|
+  std::vector<double> hessian;       // [K][K] X^T X, both triangles; empty where not wanted
+  std::vector<float> samples;        // [sample_tokens][K]
 
   std::int64_t sample_tokens() const { return columns == 0 ? 0 : std::ssize(samples) / columns; }
 };
-
-// A bin's smallest |x|; the bin of a value.
-float histogram_edge(int bin);
-int histogram_bin(float value);
-// The smallest edge that at least `share` of all values lie below.
-float histogram_quantile(const InputStatistics& statistics, double share);
 
 // statistics += rows x [T][K] of one window. `first` is the number of x's first row among all
 // `total` rows to come, by which samples are spread. Rows are added in order and columns shared out
@@ -55,8 +46,9 @@ struct WindowRows {
 void accumulate(InputStatistics& statistics, const WindowRows& rows, const StatisticsWanted& wanted,
                 std::string_view name, ThreadPool& pool);
 
-// Statistics of the inputs divided by scale [K]. The histogram is rebuilt from the samples, and
-// lowest and highest become the largest magnitude with both signs.
+// Statistics of the inputs divided by scale [K]. The histogram is built anew from the samples, each
+// standing for the tokens between two of them, and from the largest value of each column, which a
+// sample may have missed.
 void divide_inputs(InputStatistics& statistics, std::span<const float> scale);
 
 // How far two halves of the data differ: mean over columns of |a - b| / (a + b), 0 = not at all,

@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -10,16 +11,14 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "model/weights.h"
 
 namespace leq {
 namespace {
 
 constexpr std::array<char, 8> kMagic = {'\x89', 'L', 'E', 'Q', 'S', 'T', 'A', 'T'};
-constexpr std::uint64_t kVersion1 = 1;
+constexpr std::uint64_t kVersion2 = 2;
 constexpr std::uint64_t kMaxColumns = 1 << 20;
 constexpr std::uint64_t kMaxSamples = 1 << 24;
-constexpr std::array<const char*, 4> kReaderNames = {"qkv", "o", "gate_up", "down"};
 
 struct Preamble {
   std::array<char, 8> magic;
@@ -50,9 +49,8 @@ void each_array(Statistics& statistics, const Visit& visit) {
   visit(std::span(statistics.abs_sum));
   visit(std::span(statistics.sum));
   visit(std::span(statistics.square_sum));
-  visit(std::span(&statistics.lowest, 1));
-  visit(std::span(&statistics.highest, 1));
-  visit(std::span(statistics.histogram));
+  visit(std::span(statistics.histogram.counts));
+  visit(std::span(statistics.largest_token));
   visit(std::span(statistics.samples));
   visit(std::span(statistics.hessian));
 }
@@ -75,7 +73,7 @@ class RecordHash {
 };
 
 std::uint64_t record_bytes(const RecordHeader& header) {
-  return header.columns * (4 + 3 * 8) + 8 + std::uint64_t{kHistogramBins} * 8 +
+  return header.columns * (2 * 4 + 3 * 8) + std::uint64_t{kHistogramBins} * 8 +
          header.samples * header.columns * 4 + header.hessian * header.columns * header.columns * 8;
 }
 
@@ -129,10 +127,6 @@ Json calibration_json(const StatisticsIdentity& identity) {
           {"seed", identity.seed}};
 }
 
-std::string input_name(std::int64_t layer, Reader reader) {
-  return layer_tensor(layer, kReaderNames.at(static_cast<std::size_t>(reader)));
-}
-
 StatisticsWriter::StatisticsWriter(const std::filesystem::path& path,
                                    const StatisticsIdentity& identity)
     : file_(path), identity_(identity_json(identity).dump()) {
@@ -165,7 +159,7 @@ void StatisticsWriter::add(std::int64_t layer, Reader reader, const InputStatist
 void StatisticsWriter::finish() {
   Preamble preamble = {};
   preamble.magic = kMagic;
-  preamble.version = kVersion1;
+  preamble.version = kVersion2;
   preamble.identity_xxh3 = hash(std::as_bytes(std::span(identity_)));
   preamble.identity_bytes = identity_.size();
   preamble.records = records_;
@@ -191,8 +185,8 @@ StatisticsIdentity StatisticsReader::File::open() {
   require(bytes.size() >= sizeof preamble, name, ": expected statistics of --save-stats, found ",
           bytes.size(), " bytes");
   std::memcpy(&preamble, bytes.data(), sizeof preamble);
-  require(preamble.magic == kMagic && preamble.version == kVersion1, name,
-          ": expected statistics of --save-stats, version 1; save them again");
+  require(preamble.magic == kMagic && preamble.version == kVersion2, name,
+          ": expected statistics of --save-stats, version 2; save them again");
   require(preamble.identity_bytes <= bytes.size() - sizeof preamble, name,
           ": cut off; save the statistics again");
   const auto identity =
@@ -204,7 +198,7 @@ StatisticsIdentity StatisticsReader::File::open() {
     RecordHeader header = {};
     require(bytes.size() - offset >= sizeof header, name, ": cut off in record ", i);
     std::memcpy(&header, bytes.data() + offset, sizeof header);
-    require(header.reader < kReaderNames.size() && header.columns > 0 &&
+    require(header.reader < kBlockReaders.size() && header.columns > 0 &&
                 header.columns <= kMaxColumns && header.samples <= kMaxSamples &&
                 header.hessian <= 1 && header.tokens > 0 && header.bytes == record_bytes(header) &&
                 header.bytes <= bytes.size() - offset - sizeof header,
@@ -237,6 +231,7 @@ InputStatistics StatisticsReader::File::read(std::int64_t layer, Reader reader) 
   statistics.abs_sum.resize(columns);
   statistics.sum.resize(columns);
   statistics.square_sum.resize(columns);
+  statistics.largest_token.resize(columns);
   statistics.samples.resize(static_cast<std::size_t>(header.samples) * columns);
   if (header.hessian == 1) statistics.hessian.resize(columns * columns);
   each_array(statistics, [&](auto values) {

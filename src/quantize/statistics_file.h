@@ -4,11 +4,10 @@
 //   preamble 64 bytes: magic, version, checksum of the identity, its size, number of records
 //   identity: JSON with the model's configuration and a checksum of its weights, and the text
 //   records: header {layer, reader, columns, tokens, samples, flags, bytes, checksum}, then
-//            absmax f32, abs_sum, sum, square_sum f64 [K], lowest, highest f32, histogram u64,
+//            absmax f32, abs_sum, sum, square_sum f64 [K], histogram u64, largest_token f32 [K],
 //            samples f32, X^T X f64 where it was gathered
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -19,15 +18,10 @@
 
 #include "base/file.h"
 #include "model/model_config.h"
-#include "model/workspace.h"
+#include "quantize/block_readers.h"
 #include "quantize/statistics.h"
 
 namespace leq {
-
-// The linears that read one input, by how errors name them: "layers.3.qkv".
-std::string input_name(std::int64_t layer, Reader reader);
-inline constexpr std::array<Reader, 4> kBlockReaders = {Reader::qkv, Reader::o, Reader::gate_up,
-                                                        Reader::down};
 
 // What statistics belong to.
 struct StatisticsIdentity {

@@ -47,9 +47,13 @@ MethodResult choose_zeroquant_plus(const MethodInput& input) {
 }
 
 QuantMethod zeroquant_plus_method() {
-  return {"zeroquant+",          "zeroquant with coordinate descent and scales solved again",
-          Needs::hessian,        supports_zeroquant,
-          choose_zeroquant_plus, true};
+  return {"zeroquant+",
+          "zeroquant with coordinate descent and scales solved again",
+          Needs::hessian,
+          supports_zeroquant,
+          choose_zeroquant_plus,
+          true,
+          true};
 }
 
 }  // namespace leq

@@ -10,9 +10,11 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "convert/quantize_checkpoint.h"
 #include "eval/measure_divergence.h"
 #include "models_fixture.h"
 #include "platform/make_backend.h"
+#include "reference/random_checkpoint.h"
 #include "shared_data.h"
 #include "temporary_folder.h"
 
@@ -132,6 +134,65 @@ TEST_F(MixedModelTest, CandidatesOfOtherFoldsAreRefused) {
     FAIL() << "no refusal";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("norm"), std::string::npos) << error.what();
+  }
+}
+
+Json small_llama() {
+  return {{"architectures", {"LlamaForCausalLM"}},
+          {"model_type", "llama"},
+          {"hidden_size", 64},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", 4},
+          {"num_key_value_heads", 2},
+          {"intermediate_size", 160},
+          {"vocab_size", 131},
+          {"max_position_embeddings", 64},
+          {"rms_norm_eps", 1e-5},
+          {"hidden_act", "silu"}};
+}
+
+// A random model whose inputs of o or down, which other units produce, are divided by `scale`.
+std::filesystem::path with_fold(const std::filesystem::path& folder, const std::string& site,
+                                float scale, const std::string& type) {
+  const auto checkpoint = folder / "checkpoint";
+  if (!std::filesystem::exists(checkpoint)) {
+    test::RandomCheckpoint random(checkpoint);
+    const Json config = small_llama();
+    random.add_llama(config, {});
+    random.write(config);
+  }
+  CheckpointOptions options;
+  options.type = type;
+  options.calibration = {"abcdefghijklmnopqrstuvwxyz abcdefghij", "letters", 1, 16, 0};
+  options.fold =
+      FoldMethod{"by hand", false, [&](const FoldInput& input) {
+                   FoldChoice choice;
+                   if (input.site.name != site) return choice;
+                   choice.scales.assign(static_cast<std::size_t>(input.site.scales), scale);
+                   return choice;
+                 }};
+  auto path = folder / (site + type + std::to_string(scale) + ".leq");
+  quantize_checkpoint(checkpoint, path, options, [](auto, auto) {});
+  return path;
+}
+
+TEST(MixedModel, OtherScalesBetweenUnitsAreRefused) {
+  const test::TemporaryFolder folder;
+  for (const std::string site : {"attention_out", "mlp_out"}) {
+    std::array<std::filesystem::path, kChoices> paths;
+    for (std::size_t c = 0; c < kChoices; ++c) {
+      paths[c] = with_fold(folder.path(), site, 2.0f, kTypes[c]);
+    }
+    EXPECT_NO_THROW(MixedModel{paths});
+    paths[2] = with_fold(folder.path(), site, 3.0f, kTypes[2]);
+    try {
+      const MixedModel mixed(paths);
+      FAIL() << "no refusal";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("other scales are folded in front of layers."),
+                std::string::npos)
+          << error.what();
+    }
   }
 }
 

@@ -58,9 +58,9 @@ TEST(FormatPage, TheDumpOpensWithTheValuesThatThePageNames) {
 TEST(FormatPage, TheWriterWritesTheDump) {
   const test::TemporaryFolder folder;
   LeqWriter writer(folder.path() / "tiny.leq");
-  writer.add_tensor("norm", {3}, pack_weight(kNorm, 1, 3, {}, ActKind::none, "norm"), "none", 0);
-  writer.add_tensor(
-      "w", {2, 3}, pack_weight(kMatrix, 2, 3, *parse_scheme("f16"), ActKind::none, "w"), "none", 0);
+  writer.add_tensor("norm", {3}, pack_weight(kNorm, 1, 3, {}, ActKind::none, "norm"), {});
+  writer.add_tensor("w", {2, 3},
+                    pack_weight(kMatrix, 2, 3, *parse_scheme("f16"), ActKind::none, "w"), {});
   writer.add_blob("hello", as_bytes("hi\n"));
   EXPECT_EQ(writer.finish({{"config", {{"layers", 1}}}}), 676u);
   EXPECT_EQ(test::read_bytes(folder.path() / "tiny.leq"), dump_in_page());

@@ -32,12 +32,12 @@ Bytes written_file() {
   const auto path = folder.path() / "m.leq";
   LeqWriter writer(path);
   const std::vector<float> vector = {1.0f, 2.0f, 3.0f};
-  writer.add_tensor("norm", {3}, pack_weight(vector, 1, 3, {}, ActKind::none, "norm"), "none", 0);
+  writer.add_tensor("norm", {3}, pack_weight(vector, 1, 3, {}, ActKind::none, "norm"), {});
   std::vector<float> values(40);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) - 20.0f;
   writer.add_tensor("w", {2, 20},
                     pack_weight(values, 2, 20, *parse_scheme("int8-g32"), ActKind::row, "w"),
-                    "absmax", 1e-5);
+                    {.method = "absmax", .error = 1e-5});
   writer.add_blob("tokenizer", std::as_bytes(std::span(vector)));
   writer.finish({{"config", {{"layers", 2}}}});
   return test::read_bytes(path);
@@ -51,7 +51,7 @@ Bytes file_of_scheme(const char* scheme, ActKind act) {
   std::vector<float> values(40);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) - 20.0f;
   writer.add_tensor("w", {2, 20}, pack_weight(values, 2, 20, *parse_scheme(scheme), act, "w"),
-                    "zeropoint", 1e-5);
+                    {.method = "zeropoint", .error = 1e-5});
   writer.finish({{"config", {{"layers", 2}}}});
   return test::read_bytes(path);
 }
@@ -391,8 +391,7 @@ TEST(LeqReader, EveryLoadModeShowsTheSameBytes) {
   LeqWriter writer(path);
   std::vector<float> values(1500 * 700);  // 4.2 MB: more than one huge page
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 1013);
-  writer.add_tensor("w", {1500, 700}, pack_weight(values, 1500, 700, {}, ActKind::none, "w"),
-                    "none", 0);
+  writer.add_tensor("w", {1500, 700}, pack_weight(values, 1500, 700, {}, ActKind::none, "w"), {});
   writer.add_blob("none", {});
   writer.finish(json::object());
   for (const LoadMode mode : {LoadMode::automatic, LoadMode::map, LoadMode::read}) {

@@ -42,7 +42,7 @@ TEST(LeqWriter, EverySchemeComesBackAsItWasPacked) {
   for (const std::string& scheme : schemes) {
     const ActKind act = scheme == "nf4" ? ActKind::none : ActKind::g128;
     packed.push_back(pack_weight(values, 70, 150, *parse_scheme(scheme), act, scheme));
-    writer.add_tensor(scheme, {70, 150}, packed.back(), "absmax", 0.25);
+    writer.add_tensor(scheme, {70, 150}, packed.back(), {.method = "absmax", .error = 0.25});
   }
   const std::uint64_t size = writer.finish({{"config", {{"layers", 3}}}, {"note", "\u00e9"}});
   EXPECT_EQ(size, std::filesystem::file_size(path));
@@ -102,7 +102,7 @@ TEST(LeqWriter, B1ComesBackAsItWasPacked) {
   for (int k = 0; k < 150; ++k) chosen.zeros.push_back(k % 9 == 0 ? 1 : 0);
   const PackedWeight packed = pack_codes(chosen, 70, 150, *parse_scheme("b1"), ActKind::none);
   LeqWriter writer(path);
-  writer.add_tensor("w", {70, 150}, packed, "billm", 0.5);
+  writer.add_tensor("w", {70, 150}, packed, {.method = "billm", .error = 0.5});
   writer.finish({{"config", {{"layers", 3}}}});
   const LeqReader reader(path, {LoadMode::map, 0, false});
   reader.verify([](std::uint64_t, std::uint64_t) {});
@@ -120,18 +120,19 @@ TEST(LeqWriter, RefusesWhatDoesNotFitTogether) {
   const std::vector<float> values(6, 1.0f);
   const PackedWeight matrix = pack_weight(values, 2, 3, {}, ActKind::none, "w");
   const PackedWeight vector = pack_weight(values, 1, 6, {}, ActKind::none, "v");
-  EXPECT_THROW(writer.add_tensor("w", {3, 2}, matrix, "none", 0), Error);
-  EXPECT_THROW(writer.add_tensor("w", {6}, matrix, "none", 0), Error);
-  EXPECT_THROW(writer.add_tensor("w", {1, 2, 3}, matrix, "none", 0), Error);
-  EXPECT_THROW(writer.add_tensor("w", {}, matrix, "none", 0), Error);
-  EXPECT_THROW(writer.add_tensor("w\xff", {2, 3}, matrix, "none", 0), Error);
+  EXPECT_THROW(writer.add_tensor("w", {3, 2}, matrix, {}), Error);
+  EXPECT_THROW(writer.add_tensor("w", {6}, matrix, {}), Error);
+  EXPECT_THROW(writer.add_tensor("w", {1, 2, 3}, matrix, {}), Error);
+  EXPECT_THROW(writer.add_tensor("w", {}, matrix, {}), Error);
+  EXPECT_THROW(writer.add_tensor("w\xff", {2, 3}, matrix, {}), Error);
   PackedWeight short_codes = matrix;
   short_codes.codes.pop_back();
-  EXPECT_THROW(writer.add_tensor("w", {2, 3}, short_codes, "none", 0), Error);
-  EXPECT_THROW(writer.add_tensor("w", {2, 3}, matrix, "none", HUGE_VAL), Error);
-  writer.add_tensor("w", {2, 3}, matrix, "none", 0);
-  EXPECT_THROW(writer.add_tensor("w", {2, 3}, matrix, "none", 0), Error);
-  writer.add_tensor("v", {6}, vector, "none", 0);
+  EXPECT_THROW(writer.add_tensor("w", {2, 3}, short_codes, {}), Error);
+  EXPECT_THROW(writer.add_tensor("w", {2, 3}, matrix, {.method = "none", .error = HUGE_VAL}),
+               Error);
+  writer.add_tensor("w", {2, 3}, matrix, {});
+  EXPECT_THROW(writer.add_tensor("w", {2, 3}, matrix, {}), Error);
+  writer.add_tensor("v", {6}, vector, {});
   writer.add_blob("b", std::as_bytes(std::span(values)));
   EXPECT_THROW(writer.add_blob("b", {}), Error);
   EXPECT_THROW(writer.finish(json::array()), Error);
@@ -147,7 +148,7 @@ TEST(LeqWriter, LeavesNothingWhereItIsNotFinished) {
   const std::vector<float> values(1000, 1.0f);
   {
     LeqWriter writer(folder.path() / "m.leq");
-    writer.add_tensor("w", {1000}, pack_weight(values, 1, 1000, {}, ActKind::none, "w"), "none", 0);
+    writer.add_tensor("w", {1000}, pack_weight(values, 1, 1000, {}, ActKind::none, "w"), {});
   }
   EXPECT_TRUE(folder.names().empty());
 }
@@ -175,7 +176,7 @@ TEST(LeqWriter, LeavesNothingWhereItIsKilled) {
     for (int i = 0;; ++i) {
       writer.add_tensor(
           std::to_string(i % 100) + std::string(static_cast<std::size_t>(i / 100), 'x'), {100'000},
-          weight, "none", 0);
+          weight, {});
       if (i == 3 && ::write(pipe_ends[1], "x", 1) != 1) ::_exit(1);
       if (i > 3) ::usleep(1000);
     }
@@ -203,8 +204,7 @@ TEST(LeqWriter, LeavesNothingOnAFullDiskAndSaysSo) {
     try {
       LeqWriter writer(folder.path() / "m.leq");
       const std::vector<float> values(20'000, 1.0f);
-      writer.add_tensor("w", {20'000}, pack_weight(values, 1, 20'000, {}, ActKind::none, "w"),
-                        "none", 0);
+      writer.add_tensor("w", {20'000}, pack_weight(values, 1, 20'000, {}, ActKind::none, "w"), {});
       writer.finish(json::object());
       ::_exit(1);
     } catch (const Error& error) {

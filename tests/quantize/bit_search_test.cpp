@@ -283,7 +283,23 @@ TEST(BitSearch, LogsOfOtherProblemsAndDamagedOnesAreRefused) {
   options.evaluations = 5;
   run_search(toy.problem, options);
   EXPECT_THROW(run_search(other.problem, options), Error);
-  const Json log = parse_json(read_file(options.log, 1u << 20), "log");
+  const std::string whole = read_file(options.log, 1u << 20);
+  const auto refusal = [&](const Toy& of) {
+    try {
+      run_search(of.problem, options);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no refusal");
+  };
+  EXPECT_NE(refusal(other).find("log.json: was made for toy 9, this search is toy 10"),
+            std::string::npos)
+      << refusal(other);
+  for (std::size_t size = 1; size + 2 < whole.size(); size += 37) {
+    std::ofstream(options.log) << whole.substr(0, size);
+    EXPECT_NE(refusal(toy).find("remove it or name another"), std::string::npos) << refusal(toy);
+  }
+  const Json log = parse_json(whole, "log");
   EXPECT_EQ(log.at("measured").size(), 5u);
   EXPECT_EQ(log.at("measured").at(0).at("bits"), Json(std::vector<int>(kUnits, 8)));
   for (const char* text :

@@ -6,6 +6,7 @@
 
 #include "convert/hf_import.h"
 #include "convert/quantize_checkpoint.h"
+#include "format/leq_reader.h"
 #include "platform/make_backend.h"
 #include "quantize/calibration_memory.h"
 #include "quantize/statistics_file.h"
@@ -264,6 +265,50 @@ TEST(Calibration, AnInterruptedRunResumesToTheSameFile) {
   }
 }
 
+// Acts of the linears of a file, in order.
+std::vector<ActKind> linear_acts(const std::filesystem::path& path) {
+  const LeqReader reader(path, {.mode = LoadMode::map});
+  std::vector<ActKind> acts;
+  for (const StoredTensor& tensor : reader.tensors()) {
+    if (tensor.name.starts_with("layers.") && tensor.shape.size() == 2) {
+      acts.push_back(tensor.view.act);
+    }
+  }
+  return acts;
+}
+
+TEST(Calibration, LinearsThatAFixedScaleDoesNotSuitTakeOneForEachToken) {
+  const test::TemporaryFolder folder;
+  const auto source = make_checkpoint(families()[0], folder.path() / "hf");
+  const auto output = folder.path() / "model.leq";
+  CheckpointOptions options = small_run("smoothquant", "int8");
+  options.act = ActChoice::tensor;
+  std::string said;
+  options.say = [&](const std::string& line) { said = line.starts_with("act ") ? line : said; };
+  run_bytes(source, output, options);
+  EXPECT_EQ(linear_acts(output), std::vector<ActKind>(14, ActKind::tensor));
+  EXPECT_EQ(said, "");
+  options.max_static_error = 1e9;  // never so bad
+  run_bytes(source, output, options);
+  EXPECT_EQ(linear_acts(output), std::vector<ActKind>(14, ActKind::tensor));
+  EXPECT_NE(said.find(" 0 of 14 linears"), std::string::npos) << said;
+  options.max_static_error = 1e-9;  // always
+  const std::string whole = run_bytes(source, output, options);
+  EXPECT_EQ(linear_acts(output), std::vector<ActKind>(14, ActKind::row));
+  EXPECT_NE(said.find(" 14 of 14 linears"), std::string::npos) << said;
+  // A resumed run counts the blocks that were done before.
+  std::filesystem::remove(output);
+  CheckpointOptions stopped = options;
+  stopped.stop = [&] {
+    return std::filesystem::exists(output.string() + ".partial/block-00000.leq");
+  };
+  EXPECT_THROW(run_bytes(source, output, stopped), Error);
+  options.resume = true;
+  said.clear();
+  EXPECT_EQ(run_bytes(source, output, options), whole);
+  EXPECT_NE(said.find(" 14 of 14 linears"), std::string::npos) << said;
+}
+
 TEST(Calibration, KeepsToTheMemoryAllowed) {
   const test::TemporaryFolder folder;
   const auto source = make_checkpoint(families()[0], folder.path() / "hf");
@@ -272,6 +317,7 @@ TEST(Calibration, KeepsToTheMemoryAllowed) {
   const std::string free = run_bytes(source, folder.path() / "1.leq", options);
   options.max_ram = 1 << 20;
   EXPECT_THROW(run_bytes(source, folder.path() / "2.leq", options), Error);
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "2.leq.partial"));
 
   // Just below what everything in memory takes: the hidden states go to disk, the file is the same.
   const ImportedModel model = import_hf(source);

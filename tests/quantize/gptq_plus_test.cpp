@@ -16,24 +16,10 @@
 namespace leq {
 namespace {
 
-const char* const kSchemes[] = {"int8",      "int8-g64",  "int8-tensor", "int4-g32",
-                                "int4-g128", "int3-g64",  "int2-g32",    "uint8",
-                                "uint4-g64", "uint3-g32", "uint2-g64"};
 // Losses are compared as doubles; the methods' own sums are f32.
 constexpr double kSame = 1 + 1e-6;
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-MethodInput input_of(const SyntheticLayer& layer, const char* scheme) {
-  MethodInput input;
-  input.name = "test";
-  input.weight = layer.weight;
-  input.rows = layer.rows;
-  input.columns = layer.columns;
-  input.scheme = *parse_scheme(scheme);
-  input.statistics = &layer.statistics;
-  return input;
-}
 
 ChosenCodes with_codes(const Ranges& ranges, const std::vector<std::int16_t>& codes) {
   return {codes, ranges.scales, ranges.scale_mul, ranges.zeros};
@@ -45,11 +31,7 @@ ChosenCodes weighted_nearest(const MethodInput& input) {
 }
 
 class GptqPlus : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Schemes, GptqPlus, testing::ValuesIn(kSchemes), [](const auto& item) {
-  std::string name = item.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Schemes, GptqPlus, testing::ValuesIn(kLayerSchemes), scheme_test_name);
 
 TEST_P(GptqPlus, LosesNoMoreThanGptqAndGptqNoMoreThanTheNearestCodes) {
   const SyntheticLayer layer = synthetic_layer(40, 150, 600);
@@ -240,7 +222,7 @@ TEST(Descent, FromNearestCodesItComesCloseToGptq) {
 }
 
 TEST(Refit, NeverRaisesTheLoss) {
-  for (const char* scheme : kSchemes) {
+  for (const char* scheme : kLayerSchemes) {
     Start start(scheme);
     const double before = start.loss();
     const std::int64_t taken =

@@ -14,22 +14,7 @@
 namespace leq {
 namespace {
 
-const char* const kSchemes[] = {"int8",      "int8-g64",  "int8-tensor", "int4-g32",
-                                "int4-g128", "int3-g64",  "int2-g32",    "uint8",
-                                "uint4-g64", "uint3-g32", "uint2-g64"};
-
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-MethodInput input_of(const SyntheticLayer& layer, const char* scheme) {
-  MethodInput input;
-  input.name = "test";
-  input.weight = layer.weight;
-  input.rows = layer.rows;
-  input.columns = layer.columns;
-  input.scheme = *parse_scheme(scheme);
-  input.statistics = &layer.statistics;
-  return input;
-}
 
 std::vector<double> damped(const InputStatistics& statistics, double damping) {
   std::vector<double> h = statistics.hessian;
@@ -106,11 +91,7 @@ std::vector<std::int16_t> naive_gptq(const MethodInput& input, const Ranges& ran
 }
 
 class Gptq : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Schemes, Gptq, testing::ValuesIn(kSchemes), [](const auto& item) {
-  std::string name = item.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Schemes, Gptq, testing::ValuesIn(kLayerSchemes), scheme_test_name);
 
 TEST_P(Gptq, LossEqualsTheTraceIdentity) {
   const SyntheticLayer layer = synthetic_layer(20, 150, 600);

@@ -144,7 +144,7 @@ TEST_P(RotationOf, AFileOfItComputesTheSame) {
     writer.add_tensor(spec.name, spec.shape,
                       pack_weight(matrix.values, matrix.rows, matrix.columns, QuantScheme{},
                                   ActKind::none, spec.name),
-                      "none", 0);
+                      {});
   }
   writer.add_requirement("rotation");
   writer.finish({{"config", config_to_json(after.config)},
@@ -258,20 +258,6 @@ TEST(HadamardBlock, IsTheLargestPowerOfTwo) {
   EXPECT_EQ(hadamard_block(432), 16);
   EXPECT_EQ(hadamard_block(4096), 4096);
   EXPECT_EQ(hadamard_block(97), 1);
-}
-
-TEST(RotateSearch, TakesTheFirstSeedOfTheLowestScore) {
-  const std::vector<double> scores = {3, 1, 2, 1};
-  std::vector<std::uint64_t> asked;
-  const RotationChoice best = rotate_search(10, 4, [&](std::uint64_t seed) {
-    asked.push_back(seed);
-    return scores[seed - 10];
-  });
-  EXPECT_EQ(best.seed, 11u);
-  EXPECT_EQ(best.score, 1.0);
-  EXPECT_EQ(asked, (std::vector<std::uint64_t>{10, 11, 12, 13}));
-  EXPECT_THROW(rotate_search(0, 2, [](auto) { return std::nan(""); }), Error);
-  EXPECT_THROW(rotate_search(0, 0, [](auto) { return 1.0; }), Error);
 }
 
 }  // namespace

@@ -202,30 +202,5 @@ TEST(Smoothquant, NeedsSampledTokens) {
   EXPECT_THROW(search_smoothing(site.view(), {}), Error);
 }
 
-double static_error(const std::vector<float>& x, double c) {
-  double total = 0;
-  for (const float value : x) {
-    const double code =
-        std::clamp(std::nearbyint(static_cast<double>(value) * 127 / c), -127.0, 127.0);
-    total += std::pow(static_cast<double>(value) - code * c / 127, 2);
-  }
-  return total;
-}
-
-TEST(StaticActScale, ClipsOnlyWhereThatHelps) {
-  // Values without outliers: nearly all of the range is worth its step.
-  auto x = normals(56, 400000);
-  EXPECT_GT(static_act_scale(x) * 127, 3.0f);
-  // One value far out: its own error is less than what all others would pay for its range.
-  x[77] = 60;
-  const float clipped = static_act_scale(x) * 127;
-  EXPECT_LT(clipped, 4.0f);
-  EXPECT_LT(static_error(x, static_cast<double>(clipped)), static_error(x, 60.0));
-  // Where there are few others, they pay.
-  x.resize(4000);
-  EXPECT_EQ(static_act_scale(x), 60.0f / 127);
-  EXPECT_EQ(static_act_scale(std::vector<float>(10)), 1.0f);
-}
-
 }  // namespace
 }  // namespace leq

@@ -2,8 +2,12 @@
 // channels eight times as large, for tests of methods that look at inputs.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/random.h"
@@ -74,6 +78,27 @@ inline SyntheticLayer synthetic_layer(std::int64_t rows, std::int64_t columns,
   layer.statistics = statistics_of(second_moments(x, columns), columns, tokens);
   layer.held_out = second_moments(synthetic_inputs(tokens, columns, 4), columns);
   return layer;
+}
+
+inline MethodInput input_of(const SyntheticLayer& layer, const char* scheme) {
+  MethodInput input;
+  input.name = "test";
+  input.weight = layer.weight;
+  input.rows = layer.rows;
+  input.columns = layer.columns;
+  input.scheme = *parse_scheme(scheme);
+  input.statistics = &layer.statistics;
+  return input;
+}
+
+// Types of all widths and ways to share a scale, and what a test of one of them is called.
+inline constexpr const char* kLayerSchemes[] = {"int8",      "int8-g64",  "int8-tensor", "int4-g32",
+                                                "int4-g128", "int3-g64",  "int2-g32",    "uint8",
+                                                "uint4-g64", "uint3-g32", "uint2-g64"};
+inline std::string scheme_test_name(const testing::TestParamInfo<const char*>& item) {
+  std::string name = item.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
 }
 
 // tr[(W - Q) H (W - Q)^T] by the definition, in double; Q from the codes as a reader computes it.

@@ -15,17 +15,6 @@ namespace {
 
 constexpr double kSame = 1 + 1e-5;  // the method compares sums of f32 products
 
-MethodInput input_of(const SyntheticLayer& layer, const char* scheme) {
-  MethodInput input;
-  input.name = "test";
-  input.weight = layer.weight;
-  input.rows = layer.rows;
-  input.columns = layer.columns;
-  input.scheme = *parse_scheme(scheme);
-  input.statistics = &layer.statistics;
-  return input;
-}
-
 ChosenCodes zeroquant(const MethodInput& input) {
   return require_method("zeroquant").choose(input).codes;
 }
@@ -54,11 +43,7 @@ class ZeroquantPlus : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Schemes, ZeroquantPlus,
                          testing::Values("int8", "int8-g128", "int8-g32", "int4-g128", "int4-g32",
                                          "int3-g64", "int2-g32"),
-                         [](const auto& item) {
-                           std::string name = item.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         scheme_test_name);
 
 TEST_P(ZeroquantPlus, NoRowLosesMoreThanWithZeroquantAndAllTogetherLessThanHalf) {
   const SyntheticLayer layer = synthetic_layer(40, 150, 600);

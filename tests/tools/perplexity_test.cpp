@@ -123,6 +123,19 @@ TEST_F(LeqPerplexity, KlDivergenceGoesThroughTheBaseFile) {
   EXPECT_NE(json.at("delta_p_mean").get<double>(), 0);
   EXPECT_EQ(run(words).out, cache.out);
 
+  // Against another run on the same base: by paired windows.
+  words.insert(words.end(), {"--against", folder.write("self.json", run(compare).out)});
+  const Json both = parse_json(run(words).out, "stdout");
+  EXPECT_NEAR(both.at("kl_difference").get<double>(),
+              json.at("kl_mean").get<double>() - self.at("kl_mean").get<double>(), 1e-4);
+  EXPECT_GT(both.at("kl_difference_stderr").get<double>(), 0);
+  words.resize(words.size() - 2);
+  words.insert(words.end(), {"--against", folder.write("first.json", first.out)});
+  const ToolRun without = run(words);  // the base run itself has no KL
+  EXPECT_FALSE(parse_json(without.out, "stdout").contains("kl_difference"));
+  EXPECT_NE(without.err.find("no KL divergence from the same base"), std::string::npos);
+  words.resize(words.size() - 2);
+
   words.erase(std::ranges::find(words, "-o"), std::ranges::find(words, "-o") + 2);
   const ToolRun text = run(words);
   for (const auto* part : {"base: storyteller-int8.leq", "KL 99.9 %", "same top 1", "+/- "}) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "tools/small_models.h"
 #include "tools/tool_runner.h"
 
 namespace leq {
@@ -118,10 +119,51 @@ TEST_F(Quantize, FlagsReachTheFileAndItRuns) {
   }
 }
 
+// The need in megabytes that a refusal of --max-ram names.
+double needed_mb(const std::string& message) {
+  const std::string before = "calibration needs ";
+  const std::size_t at = message.find(before);
+  if (at == std::string::npos) return 0;
+  const double number = std::stod(message.substr(at + before.size()));
+  return message.find(" MB", at) < message.find(" (", at) ? number : 0;
+}
+
+// A model whose need is far above what the program itself takes. The peak is the operating
+// system's, of the whole process.
+TEST_F(Quantize, StaysBelowMaxRamByTheSystemsAccount) {
+  if (*LEQ_SANITIZE != '\0') GTEST_SKIP() << "sanitizers keep memory of their own";
+  Json config = test::small_llama_config();
+  config["hidden_size"] = 512;
+  config["num_attention_heads"] = config["num_key_value_heads"] = 8;
+  config["head_dim"] = 64;
+  config["intermediate_size"] = 1408;
+  test::RandomCheckpoint checkpoint(folder_ / "checkpoint");
+  checkpoint.add_llama(config, {});
+  const std::string source = checkpoint.write(config).string();
+  for (const std::string method : {"gptq", "smoothquant"}) {
+    const auto within = [&](const std::string& size) {
+      return run_program("leq-quantize", {source, "-o", file(), "--method", method, "--samples",
+                                          "64", "--length", "128", "-t", "2", "--max-ram", size});
+    };
+    const ToolRun refused = within("1M");
+    EXPECT_EQ(refused.status, 1);
+    const double needed = needed_mb(refused.err);
+    ASSERT_GT(needed, 50) << refused.err;
+    EXPECT_NE(refused.err.find("on disk"), std::string::npos) << refused.err;
+    const auto limit = static_cast<std::uint64_t>(1e6 * needed * 1.02);
+    const ToolRun run = within(std::to_string(limit));
+    ASSERT_EQ(run.status, 0) << run.err;
+    EXPECT_NE(run.err.find("on disk"), std::string::npos) << run.err;
+    EXPECT_LT(run.peak_bytes, limit) << method;
+  }
+}
+
 TEST_F(Quantize, RefusesFlagsThatContradictEachOther) {
   expect_error({"--recipe", "q8", "--type", "int4-g64"}, "--recipe q8 and --type");
   expect_error({"--recipe", "q5"}, "q8");
   expect_error({"--type", "int8", "--bits", "4"}, "--bits");
+  expect_error({"--hadamard-seeds", "4"}, "needs --hadamard");
+  expect_error({"--fold-biases"}, "no biases of q, k and v");
   expect_error({"--group", "64"}, "--group needs --bits");
   expect_error({"--bits", "5"}, "expected 8, 4, 3 or 2");
   expect_error({"--method", "awq", "--smooth", "0.5"}, "--smooth");

@@ -3,10 +3,12 @@
 
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -52,6 +54,7 @@ struct ToolRun {
   int status = -1;  // exit status; -1 where a signal ended the tool
   std::string out;
   std::string err;
+  std::uint64_t peak_bytes = 0;  // of memory that was resident at one time
 };
 
 // `tool`: "leq-inspect". `input` is its standard input.
@@ -76,8 +79,10 @@ inline ToolRun run_program(const std::string& tool, const std::vector<std::strin
   posix_spawn_file_actions_destroy(&actions);
   require(failed == 0, words[0], ": cannot start");
   int status = 0;
-  ::waitpid(child, &status, 0);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_bytes(out), read_bytes(err)};
+  rusage used = {};
+  ::wait4(child, &status, 0, &used);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_bytes(out), read_bytes(err),
+          static_cast<std::uint64_t>(used.ru_maxrss) * 1024};
 }
 
 }  // namespace leq::test

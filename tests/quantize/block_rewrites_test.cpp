@@ -1,0 +1,228 @@
+// What leq-quantize rewrites before codes are chosen, through whole files: attention biases folded,
+// biases that a correction adds, the best of several rotations.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "base/error.h"
+#include "convert/hf_import.h"
+#include "convert/quantize_checkpoint.h"
+#include "format/leq_reader.h"
+#include "model/open_model.h"
+#include "quantize/rotation_search.h"
+#include "quantize/statistics_file.h"
+#include "reference/naive_transformer.h"
+#include "reference/random_checkpoint.h"
+#include "temporary_folder.h"
+#include "tokenizer/tokenizer.h"
+
+namespace leq {
+namespace {
+
+constexpr double kSameFunction = 1e-4;  // f32 against double, relative to the largest logit
+
+Json qwen2_config() {
+  return {{"model_type", "qwen2"},
+          {"architectures", {"Qwen2ForCausalLM"}},
+          {"hidden_size", 96},
+          {"intermediate_size", 200},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", 6},
+          {"num_key_value_heads", 2},
+          {"vocab_size", 131},
+          {"max_position_embeddings", 64},
+          {"rms_norm_eps", 1e-6},
+          {"hidden_act", "silu"}};
+}
+
+std::filesystem::path make_checkpoint(const std::filesystem::path& folder, Json config,
+                                      test::RandomCheckpoint::Extras extras) {
+  test::RandomCheckpoint checkpoint(folder);
+  checkpoint.add_llama(config, extras);
+  return checkpoint.write(config);
+}
+
+std::filesystem::path qwen2(const std::filesystem::path& folder) {
+  return make_checkpoint(folder, qwen2_config(), {.qkv_bias = true});
+}
+
+std::filesystem::path llama(const std::filesystem::path& folder) {
+  Json config = qwen2_config();
+  config["model_type"] = "llama";
+  config["architectures"] = {"LlamaForCausalLM"};
+  return make_checkpoint(folder, config, {});
+}
+
+CheckpointOptions options_of(const std::string& method, const std::string& type) {
+  CheckpointOptions options;
+  options.method = method;
+  options.type = type;
+  options.threads = 1;
+  std::string text;
+  Random random(5);
+  while (text.size() < 400) text += static_cast<char>('a' + random.below(26));
+  options.calibration = {text, "letters", 6, 32, 9};
+  return options;
+}
+
+void write(const std::filesystem::path& source, const std::filesystem::path& output,
+           const CheckpointOptions& options) {
+  quantize_checkpoint(source, output, options, [](auto, auto) {});
+}
+
+std::vector<float> values_of(const LeqReader& file, const std::string& name) {
+  for (const StoredTensor& tensor : file.tensors()) {
+    if (tensor.name != name) continue;
+    std::vector<float> values;
+    std::vector<float> row(static_cast<std::size_t>(tensor.view.columns));
+    for (std::int64_t r = 0; r < tensor.view.rows; ++r) {
+      unpack_row(tensor.view, r, row);
+      values.insert(values.end(), row.begin(), row.end());
+    }
+    return values;
+  }
+  return {};
+}
+
+ModelConfig config_of(const LeqReader& file) {
+  return config_from_json(file.metadata()["config"], file.name());
+}
+
+test::NaiveTransformer naive_of(const LeqReader& file) {
+  std::map<std::string, std::vector<double>> tensors;
+  for (const StoredTensor& tensor : file.tensors()) {
+    const auto values = values_of(file, tensor.name);
+    tensors[tensor.name] = {values.begin(), values.end()};
+  }
+  return {config_of(file), std::move(tensors)};
+}
+
+TEST(BlockRewrites, AttentionBiasesGoBehindAttentionInTheFile) {
+  const test::TemporaryFolder folder;
+  const auto source = qwen2(folder.path() / "hf");
+  CheckpointOptions options = options_of("absmax", "f32");
+  options.rewrites.fold_attention_biases = true;
+  write(source, folder.path() / "m.leq", options);
+  const LeqReader file(folder.path() / "m.leq", {.mode = LoadMode::map});
+  EXPECT_TRUE(config_of(file).output_bias);
+  for (const float bias : values_of(file, "layers.1.v.bias")) EXPECT_EQ(bias, 0.0f);
+  const ImportedModel model = import_hf(source);
+  const std::vector<Token> ids = {3, 7, 11, 100, 5, 5, 90};
+  const auto want = test::NaiveTransformer(model).forward(ids);
+  const auto found = naive_of(file).forward(ids);
+  double largest = 0, worst = 0;
+  for (std::size_t t = 0; t < want.size(); ++t) {
+    for (std::size_t v = 0; v < want[t].size(); ++v) {
+      largest = std::max(largest, std::abs(want[t][v]));
+      worst = std::max(worst, std::abs(want[t][v] - found[t][v]));
+    }
+  }
+  EXPECT_LT(worst, kSameFunction * largest);
+  EXPECT_THROW(write(llama(folder.path() / "llama"), folder.path() / "n.leq", options), Error);
+}
+
+// b = mean over tokens of (W - Wq) x, by plain loops, where the model has no biases.
+TEST(BlockRewrites, ZeroquantPlusAddsTheBiasesThatItsCorrectionNeeds) {
+  const test::TemporaryFolder folder;
+  const auto source = llama(folder.path() / "hf");
+  CheckpointOptions options = options_of("zeroquant+", "int3-g32");
+  options.save_stats = folder.path() / "stats";
+  const auto output = folder.path() / "m.leq";
+  write(source, output, options);
+  const ImportedModel model = import_hf(source);
+  const std::filesystem::path paths[] = {options.save_stats};
+  const StatisticsReader statistics(paths, model.config,
+                                    weights_checksum(model.config, model.tensors), true);
+  const LeqReader file(output, {.mode = LoadMode::map});
+  const ModelConfig config = config_of(file);
+  EXPECT_TRUE(config.qkv_bias && config.output_bias && config.mlp_bias);
+  for (const std::string part : {"q", "k", "v", "o", "gate", "up", "down"}) {
+    const std::string name = "layers.1." + part;
+    const auto rounded = values_of(file, name), bias = values_of(file, name + ".bias");
+    const auto tensor = std::ranges::find(model.tensors, name, &TensorInput::name);
+    std::vector<float> weight(rounded.size());
+    tensor->read(0, tensor->shape[0], weight);
+    const InputStatistics inputs = statistics.read(1, reader_of(part));
+    ASSERT_EQ(bias.size() * inputs.sum.size(), rounded.size());
+    double largest = 0;
+    for (std::size_t n = 0; n < bias.size(); ++n) {
+      double want = 0;
+      for (std::size_t k = 0; k < inputs.sum.size(); ++k) {
+        const std::size_t i = n * inputs.sum.size() + k;
+        want += (static_cast<double>(weight[i]) - static_cast<double>(rounded[i])) * inputs.sum[k] /
+                static_cast<double>(inputs.tokens);
+      }
+      EXPECT_NEAR(static_cast<double>(bias[n]), want, 1e-6) << name;
+      largest = std::max(largest, std::abs(want));
+    }
+    EXPECT_GT(largest, 1e-5) << name;
+  }
+  // The engine takes the file; without the correction nothing is added.
+  EXPECT_EQ(Model(output, {}).config(), config);
+  options.correct_bias = false;
+  write(source, output, options);
+  EXPECT_FALSE(config_of(LeqReader(output, {.mode = LoadMode::map})).mlp_bias);
+}
+
+// Mean of the losses that a file with that rotation says of its linears.
+double loss_in_file(const std::filesystem::path& path) {
+  const LeqReader file(path, {.mode = LoadMode::map});
+  double sum = 0;
+  int linears = 0;
+  for (const StoredTensor& tensor : file.tensors()) {
+    const Json& json = file.entry(tensor.name);
+    if (!json.contains("diagonal_loss")) continue;
+    sum += json["diagonal_loss"].get<double>();
+    ++linears;
+  }
+  EXPECT_EQ(linears, 14);
+  return sum / linears;
+}
+
+TEST(RotationSearch, TakesTheSeedOfTheLeastLossInTheFile) {
+  const test::TemporaryFolder folder;
+  const auto source = llama(folder.path() / "hf");
+  const auto output = folder.path() / "m.leq";
+  CheckpointOptions options = options_of("absmax", "int3-g32");
+  std::vector<double> losses;
+  for (std::uint64_t seed = 4; seed < 8; ++seed) {
+    options.rewrites.rotation_seed = seed;
+    write(source, output, options);
+    losses.push_back(loss_in_file(output));
+  }
+  const auto least = std::ranges::min_element(losses) - losses.begin();
+  const ImportedModel model = import_hf(source);
+  const CalibrationData data =
+      calibration_data(options.calibration, Tokenizer(model.tokenizer), model.config.context);
+  const TensorPlanner plan = make_planner({.type = *parse_scheme("int3-g32")}, model.config);
+  const RotationChoice best =
+      search_rotation(model.config, model.tensors,
+                      {.first_seed = 4, .seeds = 4, .rewrites = {}, .plan = plan, .data = data});
+  EXPECT_EQ(best.seed, 4 + static_cast<std::uint64_t>(least));
+  EXPECT_NEAR(best.loss, *std::ranges::min_element(losses), 1e-6);
+  EXPECT_NEAR(best.worst_loss, *std::ranges::max_element(losses), 1e-6);
+  EXPECT_LT(best.loss, best.worst_loss);
+  // And through leq-quantize's one call: the same file as with that seed named.
+  options.rewrites.rotation_seed = best.seed;
+  write(source, output, options);
+  const double named = loss_in_file(output);
+  options.rewrites.rotation_seed = 4;
+  options.rotation_seeds = 4;
+  write(source, output, options);
+  EXPECT_EQ(loss_in_file(output), named);
+  EXPECT_EQ(config_of(LeqReader(output, {.mode = LoadMode::map})).rotation.seed, best.seed);
+  options.rewrites.rotation_seed = std::nullopt;
+  EXPECT_THROW(write(source, output, options), Error);
+}
+
+TEST(RotationSearch, RefusesWhatCannotDiffer) {
+  const test::TemporaryFolder folder;
+  const auto source = llama(folder.path() / "hf");
+  CheckpointOptions options = options_of("absmax", "f32");
+  options.rewrites.rotation_seed = 0;
+  options.rotation_seeds = 2;
+  EXPECT_THROW(write(source, folder.path() / "m.leq", options), Error);
+}
+
+}  // namespace
+}  // namespace leq
