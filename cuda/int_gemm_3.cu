@@ -3,6 +3,8 @@
 
 namespace leq::LEQ_GPU {
 
-void launch_int_gemm_3(const IntMatmul& a, rt::Stream& stream) { launch_bits<3>(a, stream); }
+void launch_int_gemm_3(const IntMatmul& a, GemmTile tile, rt::Stream& stream) {
+  launch_bits<3>(a, tile, stream);
+}
 
 }  // namespace leq::LEQ_GPU

@@ -3,6 +3,8 @@
 
 namespace leq::LEQ_GPU {
 
-void launch_int_gemm_4(const IntMatmul& a, rt::Stream& stream) { launch_bits<4>(a, stream); }
+void launch_int_gemm_4(const IntMatmul& a, GemmTile tile, rt::Stream& stream) {
+  launch_bits<4>(a, tile, stream);
+}
 
 }  // namespace leq::LEQ_GPU

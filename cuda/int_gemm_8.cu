@@ -3,6 +3,8 @@
 
 namespace leq::LEQ_GPU {
 
-void launch_int_gemm_8(const IntMatmul& a, rt::Stream& stream) { launch_bits<8>(a, stream); }
+void launch_int_gemm_8(const IntMatmul& a, GemmTile tile, rt::Stream& stream) {
+  launch_bits<8>(a, tile, stream);
+}
 
 }  // namespace leq::LEQ_GPU

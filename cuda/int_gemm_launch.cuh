@@ -1,4 +1,4 @@
-// Chooses the tile of a tensor-core matmul; for the files int_gemm_*.cu, one for each number of
+// Launches a tensor-core matmul; for the files int_gemm_*.cu, one for each number of
 // bits so that they compile side by side. All tiles add in one order: the choice changes no bit.
 #pragma once
 
@@ -30,26 +30,21 @@ void launch_gemm(const IntMatmul& a, rt::Stream& stream) {
 }
 
 template <int bits, int group>
-void launch_tile(const IntMatmul& a, rt::Stream& stream) {
-  // Large tiles read least, but there should be about one for each multiprocessor.
-  constexpr std::int64_t kEnoughTiles = 100;
-  std::int64_t rows = 0;
-  for (int i = 0; i < a.segment_count; ++i) rows += a.segments[i].rows;
-  const std::int64_t large = (a.tokens + 127) / 128 * ((rows + 127) / 128);
-  if (a.tokens <= SmallTile::kTokens) return launch_gemm<SmallTile, bits, group>(a, stream);
-  if (large < kEnoughTiles) return launch_gemm<MiddleTile, bits, group>(a, stream);
-  return launch_gemm<LargeTile, bits, group>(a, stream);
+void launch_tile(const IntMatmul& a, GemmTile tile, rt::Stream& stream) {
+  if (tile == GemmTile::small) return launch_gemm<SmallTile, bits, group>(a, stream);
+  if (tile == GemmTile::middle) return launch_gemm<MiddleTile, bits, group>(a, stream);
+  launch_gemm<LargeTile, bits, group>(a, stream);
 }
 
 template <int bits>
-void launch_bits(const IntMatmul& a, rt::Stream& stream) {
+void launch_bits(const IntMatmul& a, GemmTile tile, rt::Stream& stream) {
   const int weights = a.segments[0].weight.group;
   const int group = weights == 0 || (a.x.group > 0 && a.x.group < weights) ? a.x.group : weights;
   if (group == 32) return launch_gemm<MiddleTile, bits, 32>(a, stream);
   if (group == 64) return launch_gemm<MiddleTile, bits, 64>(a, stream);
-  if (group == 128) return launch_tile<bits, 128>(a, stream);
+  if (group == 128) return launch_tile<bits, 128>(a, tile, stream);
   // Codes below 8 bits have groups always.
-  if constexpr (bits == 8) launch_tile<bits, 0>(a, stream);
+  if constexpr (bits == 8) launch_tile<bits, 0>(a, tile, stream);
 }
 
 }  // namespace leq::LEQ_GPU

@@ -2,7 +2,7 @@
 // under several schedules of lanes, warps, blocks and copies.
 #include "int_matmul_case.h"
 
-#include "cuda/int_gemm_launch.cuh"
+#include "cuda/int_matmul.h"
 #include "cuda/sim/emulator.h"
 
 namespace leq::LEQ_GPU {
@@ -152,19 +152,20 @@ TEST_P(LargeTileTest, IntegersAndValuesAreExact) {
   }
 }
 
+void large_8(const IntMatmul& a, rt::Stream& s) { launch_int_gemm_8(a, GemmTile::large, s); }
+void large_4(const IntMatmul& a, rt::Stream& s) { launch_int_gemm_4(a, GemmTile::large, s); }
+void large_3(const IntMatmul& a, rt::Stream& s) { launch_int_gemm_3(a, GemmTile::large, s); }
+void large_2(const IntMatmul& a, rt::Stream& s) { launch_int_gemm_2(a, GemmTile::large, s); }
+
 // Only large matmuls choose this tile, so it is launched directly.
 INSTANTIATE_TEST_SUITE_P(
     Tails, LargeTileTest,
-    testing::Values(LargeCase{{8, false, 0, 0, 130, 640, {70, 130}}, launch_gemm<LargeTile, 8, 0>},
-                    LargeCase{{8, false, 0, 0, 20, 200, {70, 70}, Finish::swiglu},
-                              launch_gemm<LargeTile, 8, 0>},
-                    LargeCase{{8, false, 0, 128, 100, 500, {129}}, launch_gemm<LargeTile, 8, 128>},
-                    LargeCase{{4, true, 128, 128, 64, 384, {65, 65}, Finish::swiglu},
-                              launch_gemm<LargeTile, 4, 128>},
-                    LargeCase{{3, true, 128, 0, 33, 512, {127}, Finish::add},
-                              launch_gemm<LargeTile, 3, 128>},
-                    LargeCase{{2, false, 128, 128, 129, 256, {40}, Finish::gelu},
-                              launch_gemm<LargeTile, 2, 128>}));
+    testing::Values(LargeCase{{8, false, 0, 0, 130, 640, {70, 130}}, large_8},
+                    LargeCase{{8, false, 0, 0, 20, 200, {70, 70}, Finish::swiglu}, large_8},
+                    LargeCase{{8, false, 0, 128, 100, 500, {129}}, large_8},
+                    LargeCase{{4, true, 128, 128, 64, 384, {65, 65}, Finish::swiglu}, large_4},
+                    LargeCase{{3, true, 128, 0, 33, 512, {127}, Finish::add}, large_3},
+                    LargeCase{{2, false, 128, 128, 129, 256, {40}, Finish::gelu}, large_2}));
 
 }  // namespace
 }  // namespace leq::LEQ_GPU
