@@ -2,7 +2,7 @@
 // on its way out (docs/numerics.md).
 #pragma once
 
-#include "cuda/activations.cuh"
+#include "cuda/float_math.cuh"
 #include "cuda/launch.h"
 #include "cuda/layout.h"
 #include "cuda/ptx.h"

@@ -153,6 +153,34 @@ class IntMatmulData {
     return {std::fma(sum, last, s.bias[static_cast<std::size_t>(row)]), magnitude};
   }
 
+  CodeSegment segment(std::size_t i) const {
+    const IntSegmentData& s = segments_[i];
+    CodeSegment segment;
+    segment.weight.codes = s.low_there->data();
+    segment.weight.high = s.high_there ? s.high_there->data() : nullptr;
+    segment.weight.bits = c_.bits;
+    segment.weight.zero = c_.is_signed() || c_.is_uint ? 0 : 1 << (c_.bits - 1);
+    segment.weight.zeros = c_.has_zeros() ? s.zeros_there->data() : nullptr;
+    segment.weight.group = c_.weight_group;
+    segment.weight.row_scales = s.row_scales_there->data();
+    segment.weight.group_scales = s.group_scales_there->data();
+    segment.weight.scale_mul = kScaleMul;
+    segment.bias = s.bias_there->data();
+    segment.rows = c_.rows[i];
+    return segment;
+  }
+
+  // float(code - zero) * scale: the weight for f32 inputs.
+  float weight(std::size_t segment, int row, int k) const {
+    const IntSegmentData& s = segments_[segment];
+    const float scale =
+        c_.weight_group == 0 ? s.row_scales[static_cast<std::size_t>(row)] : group_scale(s, row, k);
+    return static_cast<float>(s.codes[at(row, k)] - zero(s, row, k)) * scale;
+  }
+  float bias(std::size_t segment, int row) const {
+    return segments_[segment].bias[static_cast<std::size_t>(row)];
+  }
+
   // What `out` held before, for Finish::add.
   float before(int token, int column) const {
     return out_start_[static_cast<std::size_t>(token * out_stride() + column)];
@@ -248,23 +276,6 @@ class IntMatmulData {
     codes_there_ = std::make_unique<DeviceArray<std::int8_t>>(codes_);
     scales_there_ = std::make_unique<DeviceArray<float>>(scales_);
     sums_there_ = std::make_unique<DeviceArray<std::int32_t>>(sums_);
-  }
-
-  CodeSegment segment(std::size_t i) const {
-    const IntSegmentData& s = segments_[i];
-    CodeSegment segment;
-    segment.weight.codes = s.low_there->data();
-    segment.weight.high = s.high_there ? s.high_there->data() : nullptr;
-    segment.weight.bits = c_.bits;
-    segment.weight.zero = c_.is_signed() || c_.is_uint ? 0 : 1 << (c_.bits - 1);
-    segment.weight.zeros = c_.has_zeros() ? s.zeros_there->data() : nullptr;
-    segment.weight.group = c_.weight_group;
-    segment.weight.row_scales = s.row_scales_there->data();
-    segment.weight.group_scales = s.group_scales_there->data();
-    segment.weight.scale_mul = kScaleMul;
-    segment.bias = s.bias_there->data();
-    segment.rows = c_.rows[i];
-    return segment;
   }
 
   static constexpr float kScaleMul = 0x1p-9f;

@@ -1,5 +1,5 @@
-// exp, silu and gelu of base/float_math.h on the device: the same operations in the same order, so
-// the same bits.
+// The engine's exp, silu and gelu on the device: the written order of base/float_math.h, so the
+// bits of the CPU (compiled with -fmad=false, division and square root rounded to nearest).
 #pragma once
 
 #include "base/float_math.h"
@@ -8,10 +8,8 @@
 namespace leq::LEQ_GPU {
 
 __device__ __forceinline__ float device_exp(float x) {
-  if (x < kExpLowest) return 0.0f;
-  if (x > kExpHighest) return __int_as_float(0x7f800000);
-  if (x != x) return x + x;
-  const float n = nearbyintf(x * kLog2E);
+  constexpr float kToInteger = 0x1.8p23f;  // adding it rounds to an integer, ties to even
+  const float n = (x * kLog2E + kToInteger) - kToInteger;
   float r = fmaf(-n, kLn2High, x);
   r = fmaf(-n, kLn2Low, r);
   float p = kExp6;
@@ -21,7 +19,12 @@ __device__ __forceinline__ float device_exp(float x) {
   p = fmaf(p, r, kExp2);
   p = fmaf(p, r, 1.0f);
   p = fmaf(p, r, 1.0f);
-  return p * __int_as_float((static_cast<int>(n) + 127) << 23);
+  const bool inside = x >= kExpLowest && x <= kExpHighest;
+  const int exponent = inside ? static_cast<int>(n) + 127 : 127;
+  const float y = p * __uint_as_float(static_cast<unsigned>(exponent) << 23);
+  if (inside) return y;
+  if (x < kExpLowest) return 0.0f;
+  return x > kExpHighest ? __uint_as_float(0x7f800000u) : x + x;
 }
 
 __device__ __forceinline__ float device_silu(float x) { return x / (1.0f + device_exp(-x)); }
