@@ -66,16 +66,22 @@ struct QuantizeArguments {
 };
 void launch_quantize(const QuantizeArguments& a, rt::Stream& stream);
 
-// largest[t] = max |x[t]| (infinity or NaN where a row holds one), for act online.
+// largest[t] = max |x[t]|, infinity or NaN where a row holds one; for act online.
 struct AbsmaxArguments {
   FloatRows x;
   std::int64_t tokens = 0, width = 0;
-  const float* inv_smooth = nullptr;  // multiplied into x first
-  float* largest = nullptr;           // [T]
-  float range = -1;                   // >= 0: counts[t] = numbers with |x| > range instead
-  std::uint32_t* counts = nullptr;    // [T]
+  float* largest = nullptr;  // [T]
 };
 void launch_absmax(const AbsmaxArguments& a, rt::Stream& stream);
+
+// counts[t] = numbers of x[t] with |x| > range.
+struct ClippedArguments {
+  FloatRows x;
+  std::int64_t tokens = 0, width = 0;
+  float range = 0;
+  std::int32_t* counts = nullptr;  // [T]
+};
+void launch_clipped(const ClippedArguments& a, rt::Stream& stream);
 
 // --- weights ---
 

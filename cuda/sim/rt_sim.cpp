@@ -22,6 +22,7 @@ struct Runtime {
   std::recursive_mutex lock;
   std::vector<Stream*> streams;
   std::map<void*, std::size_t> memory;
+  std::vector<void*> released;  // poisoned, freed when no operation is left that might read it
   std::uint64_t random = 0;
 };
 
@@ -70,13 +71,23 @@ void* take(std::size_t bytes) {
   return data;
 }
 
+void free_released() {
+  Runtime& all = runtime();
+  for (const Stream* stream : all.streams) {
+    if (!stream->operations.empty()) return;
+  }
+  for (void* data : all.released) std::free(data);
+  all.released.clear();
+}
+
 void give_back(void* data) noexcept {
   if (data == nullptr) return;
   const std::lock_guard hold(runtime().lock);
   const auto found = runtime().memory.find(data);
   std::memset(data, kFreed, found->second);
   runtime().memory.erase(found);
-  std::free(data);
+  runtime().released.push_back(data);
+  free_released();
 }
 
 void copy(void* to, const void* from, std::size_t bytes, Stream& stream) {
@@ -109,6 +120,7 @@ void synchronize(Stream& stream) {
     run_others(stream);
     run_first(stream);
   }
+  free_released();
 }
 
 void* allocate(int, std::size_t bytes) { return take(bytes); }

@@ -29,7 +29,7 @@ class DeviceArray {
   DeviceArray& operator=(const DeviceArray&) = delete;
 
   T* data() const { return data_; }
-  void zero() { rt::fill_zero(data_, size_ * sizeof(T), test_stream()); }
+  void zero() const { rt::fill_zero(data_, size_ * sizeof(T), test_stream()); }
   std::vector<T> host() const {
     std::vector<T> values(size_);
     rt::copy_to_host(values.data(), data_, size_ * sizeof(T), test_stream());
