@@ -109,25 +109,46 @@ __device__ __forceinline__ void load_queries(const Work<queries>& work) {
   __syncthreads();
 }
 
-// Four numbers of a row of floats from column c on, a multiple of 4.
+// 16 bytes of a row of floats, from column c on.
 template <KvNumbers type>
-__device__ __forceinline__ float4 four_numbers(const unsigned char* row, int c) {
-  if constexpr (type == KvNumbers::f32) return *reinterpret_cast<const float4*>(row + c * 4);
-  const int2 pairs = *reinterpret_cast<const int2*>(row + c * 2);
-  return {ptx::f16_to_f32(static_cast<std::uint16_t>(pairs.x)),
-          ptx::f16_to_f32(static_cast<std::uint16_t>(pairs.x >> 16)),
-          ptx::f16_to_f32(static_cast<std::uint16_t>(pairs.y)),
-          ptx::f16_to_f32(static_cast<std::uint16_t>(pairs.y >> 16))};
-}
+struct Sixteen {
+  static constexpr int kCount = type == KvNumbers::f32 ? 4 : 8;
+  float numbers[kCount];
+
+  __device__ __forceinline__ Sixteen(const unsigned char* row, int c) {
+    const uint4 words = *reinterpret_cast<const uint4*>(row + c * (16 / kCount));
+    const std::uint32_t w[4] = {words.x, words.y, words.z, words.w};
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      if constexpr (type == KvNumbers::f32) {
+        numbers[i] = __uint_as_float(w[i]);
+      } else {
+        numbers[i] = ptx::f16_to_f32(static_cast<std::uint16_t>(w[i / 2] >> i % 2 * 16));
+      }
+    }
+  }
+};
+
 // Number c as stored.
 template <KvNumbers type>
 __device__ __forceinline__ float one_number(const unsigned char* row, int c) {
   if constexpr (type == KvNumbers::f32) return reinterpret_cast<const float*>(row)[c];
+  return ptx::f16_to_f32(reinterpret_cast<const std::uint16_t*>(row)[c]);
+}
+
+// Numbers c and c + 1 as stored, c even.
+template <KvNumbers type>
+__device__ __forceinline__ float2 two_numbers(const unsigned char* row, int c) {
+  if constexpr (type == KvNumbers::f32) return *reinterpret_cast<const float2*>(row + c * 4);
   if constexpr (type == KvNumbers::f16) {
-    return ptx::f16_to_f32(reinterpret_cast<const std::uint16_t*>(row)[c]);
+    const std::uint32_t pair = *reinterpret_cast<const std::uint32_t*>(row + c * 2);
+    return {ptx::f16_to_f32(static_cast<std::uint16_t>(pair)),
+            ptx::f16_to_f32(static_cast<std::uint16_t>(pair >> 16))};
   }
   // The bits of 2^23 + code: cheaper than a conversion.
-  return __uint_as_float(0x4b000000u | row[c]) - 8388608.0f;
+  const std::uint32_t pair = *reinterpret_cast<const std::uint16_t*>(row + c);
+  return {__uint_as_float(0x4b000000u | (pair & 0xffu)) - 8388608.0f,
+          __uint_as_float(0x4b000000u | pair >> 8) - 8388608.0f};
 }
 
 // The queries that a thread scores, with one key of a tile: every `step`-th.
@@ -152,17 +173,22 @@ __device__ __forceinline__ void score_floats(const Work<queries>& work, int inde
   constexpr int kMost = ScoreShare<queries>::kMost;
   const int dims = work.a.heads.head_dim, stride = work.layout.query_stride;
   float sums[kMost] = {};
+  constexpr int kStep = Sixteen<type>::kCount;
   int c = 0;
-  for (; c + 4 <= dims; c += 4) {
-    const float4 key = four_numbers<type>(row, c);
+  for (; c + kStep <= dims; c += kStep) {
+    const Sixteen<type> key(row, c);
 #pragma unroll
     for (int i = 0; i < kMost; ++i) {
       if (share.query(i) >= queries) continue;
-      const float4 q = *reinterpret_cast<const float4*>(work.query + share.query(i) * stride + c);
-      sums[i] = fmaf(q.x, key.x, sums[i]);
-      sums[i] = fmaf(q.y, key.y, sums[i]);
-      sums[i] = fmaf(q.z, key.z, sums[i]);
-      sums[i] = fmaf(q.w, key.w, sums[i]);
+      const float* const query = work.query + share.query(i) * stride + c;
+#pragma unroll
+      for (int k = 0; k < kStep; k += 4) {
+        const float4 q = *reinterpret_cast<const float4*>(query + k);
+        sums[i] = fmaf(q.x, key.numbers[k], sums[i]);
+        sums[i] = fmaf(q.y, key.numbers[k + 1], sums[i]);
+        sums[i] = fmaf(q.z, key.numbers[k + 2], sums[i]);
+        sums[i] = fmaf(q.w, key.numbers[k + 3], sums[i]);
+      }
     }
   }
   for (; c < dims; ++c) {
@@ -293,25 +319,20 @@ __device__ __forceinline__ void softmax_span(const Work<queries>& work, Position
   __syncthreads();
 }
 
-// The columns of the outputs that a thread adds up, for all queries or (narrow heads) every other.
+// The two neighbouring columns of the outputs that a thread adds up, for every `step`-th query.
+// Idle threads repeat the last two, and store nothing.
 struct ValueShare {
-  int column[2];    // below head_dim
-  bool stores[2];   // whether the column is this thread's own
-  bool second;      // whether any thread of the warp has a second one
+  int column;
+  bool stores;
   int first, step;  // of the queries
 
   __device__ __forceinline__ ValueShare(int base, int dims) {
     const int thread = static_cast<int>(threadIdx.x);
-    const bool narrow = dims <= kThreads / 2;
-    first = narrow ? thread / (kThreads / 2) : 0;
-    step = narrow ? 2 : 1;
-    const int own = base + (narrow ? thread % (kThreads / 2) : thread);
-    second = own + kThreads - thread % 32 < dims;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      stores[half] = own + half * kThreads < dims;
-      column[half] = min(own + half * kThreads, dims - 1);
-    }
+    const int pairs = min((dims - base) / 2, kThreads);
+    step = kThreads / pairs;
+    first = min(thread / pairs, step - 1);
+    stores = thread / pairs < step;
+    column = base + thread % pairs * 2;
   }
   __device__ __forceinline__ int query(int i) const { return first + i * step; }
 };
@@ -325,12 +346,10 @@ __device__ __forceinline__ void add_whole_tile(const Work<queries>& work, const 
                                                int first, const unsigned char* tile,
                                                const ValueShare& share, ValueSums<queries>& sums) {
   for (int slot = 0; slot < values.positions; slot += 4) {
-    float numbers[2][4];
+    float2 v[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const unsigned char* const row = tile + (slot + j) * values.stride();
-      numbers[0][j] = one_number<type>(row, share.column[0]);
-      numbers[1][j] = share.second ? one_number<type>(row, share.column[1]) : 0.0f;
+      v[j] = two_numbers<type>(tile + (slot + j) * values.stride(), share.column);
     }
     const float* const weights = work.scores + (first + slot) % kSpanTokens;
 #pragma unroll
@@ -338,13 +357,11 @@ __device__ __forceinline__ void add_whole_tile(const Work<queries>& work, const 
       const int q = share.query(i);
       if (q >= queries) continue;
       const float4 w = *reinterpret_cast<const float4*>(weights + q * kSpanTokens);
+      const float each[4] = {w.x, w.y, w.z, w.w};
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        if (half == 1 && !share.second) continue;
-        sums[half][i] = fmaf(w.x, numbers[half][0], sums[half][i]);
-        sums[half][i] = fmaf(w.y, numbers[half][1], sums[half][i]);
-        sums[half][i] = fmaf(w.z, numbers[half][2], sums[half][i]);
-        sums[half][i] = fmaf(w.w, numbers[half][3], sums[half][i]);
+      for (int j = 0; j < 4; ++j) {
+        sums[0][i] = fmaf(each[j], v[j].x, sums[0][i]);
+        sums[1][i] = fmaf(each[j], v[j].y, sums[1][i]);
       }
     }
   }
@@ -363,11 +380,10 @@ __device__ __forceinline__ void add_partial_tile(const Work<queries>& work, cons
     const Positions seen = work.seen_in(q, span);
     const int last = min(seen.last, first + values.positions);
     for (int j = max(seen.first, first); j < last; ++j) {
-      const unsigned char* const row = tile + (j - first) * values.stride();
+      const float2 v = two_numbers<type>(tile + (j - first) * values.stride(), share.column);
       const float weight = work.scores[q * kSpanTokens + j % kSpanTokens];
-      sums[0][i] = fmaf(weight, one_number<type>(row, share.column[0]), sums[0][i]);
-      if (!share.second) continue;
-      sums[1][i] = fmaf(weight, one_number<type>(row, share.column[1]), sums[1][i]);
+      sums[0][i] = fmaf(weight, v.x, sums[0][i]);
+      sums[1][i] = fmaf(weight, v.y, sums[1][i]);
     }
   }
 }
@@ -391,15 +407,15 @@ __device__ __forceinline__ void join_span(const Work<queries>& work, const Value
                                           const ValueSums<queries>& sums) {
   const QueryFacts<queries>& facts = *work.facts;
   const bool coded = work.a.values.type == KvNumbers::int8;
+  if (!share.stores) return;
 #pragma unroll
   for (int i = 0; i < queries; ++i) {
     const int q = share.query(i);
     if (q >= work.block.queries() || facts.take[q] < 0.0f) continue;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      if (!share.stores[half]) continue;
-      float& out = work.out[q * work.layout.query_stride + share.column[half]];
-      const float o = coded ? sums[half][i] + facts.shift[q] : sums[half][i];
+    for (int k = 0; k < 2; ++k) {
+      float& out = work.out[q * work.layout.query_stride + share.column + k];
+      const float o = coded ? sums[k][i] + facts.shift[q] : sums[k][i];
       out = fmaf(o, facts.take[q], out * facts.keep[q]);
     }
   }

@@ -7,25 +7,27 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-using Kernel = void (*)(IntMatmul);
+struct Choice {
+  void (*kernel)(IntMatmul);
+  std::size_t shared_bytes;
+};
 
 template <int bits, int tokens>
-Kernel choose_grouping(const IntMatmul& a) {
+Choice choose_grouping(const IntMatmul& a) {
   const bool integers = a.integers != nullptr;
   if (a.segments[0].weight.group > 0 || a.x.group > 0) {
-    return integers ? int_gemv<bits, tokens, true, IntegerSum>
-                    : int_gemv<bits, tokens, true, ScaledSum>;
+    return {integers ? int_gemv<bits, tokens, true, true> : int_gemv<bits, tokens, true, false>,
+            kGemvWarps * sizeof(WaitingGroups<kGemvRows<bits> * tokens>)};
   }
   // Codes below 8 bits have groups always.
   if constexpr (bits == 8) {
-    return integers ? int_gemv<bits, tokens, false, IntegerSum>
-                    : int_gemv<bits, tokens, false, ScaledSum>;
+    return {integers ? int_gemv<8, tokens, false, true> : int_gemv<8, tokens, false, false>, 0};
   }
-  return nullptr;
+  return {};
 }
 
 template <int bits>
-Kernel choose_tokens(const IntMatmul& a) {
+Choice choose_tokens(const IntMatmul& a) {
   if (a.tokens == 1) return choose_grouping<bits, 1>(a);
   if (a.tokens == 2) return choose_grouping<bits, 2>(a);
   if constexpr (gemv_tokens(bits) > 4) {
@@ -41,9 +43,11 @@ void launch(const IntMatmul& a, rt::Stream& stream) {
   for (int i = 0; i < (paired ? 1 : a.segment_count); ++i) {
     warps += gemv_warps<bits>(a.segments[i].rows, paired);
   }
+  const Choice choice = choose_tokens<bits>(a);
   rt::run(stream,
-          {"int_gemv", dim3(static_cast<unsigned>(warps / kGemvWarps)), dim3(kGemvWarps * 32), 0},
-          choose_tokens<bits>(a), a);
+          {"int_gemv", dim3(static_cast<unsigned>(warps / kGemvWarps)), dim3(kGemvWarps * 32),
+           choice.shared_bytes},
+          choice.kernel, a);
 }
 
 }  // namespace

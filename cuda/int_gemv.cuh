@@ -86,12 +86,12 @@ __device__ __forceinline__ T warp_totals(const T (&values)[count]) {
 // int32 sums of kRows rows times some tokens.
 template <int bits, int tokens>
 struct GemvTile {
-  static constexpr int kRows = kGemvRows<bits>;
-  int sums[kRows * tokens];
+  static constexpr int kRows = kGemvRows<bits>, kItems = kRows * tokens;
+  int sums[kItems];
 
   __device__ __forceinline__ void start(int value) {
 #pragma unroll
-    for (int i = 0; i < kRows * tokens; ++i) sums[i] = value;
+    for (int i = 0; i < kItems; ++i) sums[i] = value;
   }
 
   // Adds the products of `runs` runs of 16 columns, from `first` on, of a piece.
@@ -118,50 +118,107 @@ struct GemvTile {
   }
 };
 
-// Part of a group's sum to its place in `integers`.
-__device__ __forceinline__ void add_integer(const IntMatmul& a, int group, std::int64_t token,
-                                            std::int64_t column, int sum) {
-  atomicAdd(a.integers + (group * a.tokens + token) * output_columns(a) + column, sum);
-}
+// Groups of one warp that wait to be added up in ascending order: for each the sum of its code
+// products, and what that is multiplied by.
+inline constexpr int kWaitingGroups = 64;
+template <int items>
+struct WaitingGroups {
+  int sums[kWaitingGroups][items];
+  float scales[kWaitingGroups][items];
+};
 
-// A lane's part of one group's sums, from `column` on, to the totals.
-template <int bits, int tokens, class Sum>
-__device__ __forceinline__ void flush(const IntMatmul& a, const Grouping& grouping,
-                                      const GemvRows<bits>& rows,
-                                      const GemvTile<bits, tokens>& tile, int column,
-                                      Sum (&totals)[kGemvRows<bits> * tokens]) {
-  // The zero point is taken off once for each group: by the lane that holds its first columns.
-  const bool first = a.x.sums != nullptr && column % grouping.group == 0;
+// Stores the sums of the groups that the warp has just walked: lanes that share a group add up
+// theirs. `column`: the lane's first of its group. Inactive lanes have nothing to store.
+template <int bits, int tokens>
+__device__ __forceinline__ void keep_groups(const IntMatmul& a, const Grouping& grouping,
+                                            const GemvRows<bits>& rows,
+                                            GemvTile<bits, tokens>& tile, int column, bool active,
+                                            WaitingGroups<kGemvRows<bits> * tokens>& waiting) {
+  const int lanes = grouping.group / Planes<bits>::kColumns;  // 0: a lane has several groups
+  for (int step = lanes / 2; step > 0; step /= 2) {
+#pragma unroll
+    for (int i = 0; i < tile.kItems; ++i) {
+      tile.sums[i] += __shfl_xor_sync(kEveryLane, tile.sums[i], step);
+    }
+  }
+  if (!active || column % grouping.group != 0) return;
+  const int group = column / grouping.group, slot = group % kWaitingGroups;
+  RowGroup row[kGemvRows<bits>];
+#pragma unroll
+  for (int r = 0; r < kGemvRows<bits>; ++r) {
+    row[r] = row_group(rows.of(a, r).weight, grouping, rows.row(r), column);
+  }
 #pragma unroll
   for (int t = 0; t < tokens; ++t) {
     const std::int64_t token = min(std::int64_t{t}, a.tokens - 1);
-    const float token_scale =
+    const float scale =
         a.x.group > 0 ? a.x.scales[token * a.x.scale_stride + column / a.x.group] : 1.0f;
-    const int token_sum = first ? a.x.sums[token * a.x.sum_stride + column / grouping.group] : 0;
+    const int sum = a.x.sums != nullptr ? a.x.sums[token * a.x.sum_stride + group] : 0;
 #pragma unroll
     for (int r = 0; r < kGemvRows<bits>; ++r) {
-      const CodeSegment& segment = rows.of(a, r);
-      const RowGroup group = row_group(segment.weight, grouping, rows.row(r), column);
       const int i = r * tokens + t;
-      const int sum = tile.sums[i] - group.zero * token_sum;
-      if constexpr (Sum::kIntegers) {
-        if (t >= a.tokens || rows.row(r) >= segment.rows) continue;
-        add_integer(a, column / grouping.group, t, rows.column + rows.row(r) - rows.first[0], sum);
-      } else {
-        totals[i].add(sum, group.scale * token_scale);
-      }
+      waiting.sums[slot][i] = tile.sums[i] - row[r].zero * sum;
+      waiting.scales[slot][i] = row[r].scale * scale;
     }
   }
 }
 
-// This lane's part of every sum: the tile where nothing is grouped, else the totals.
-template <int bits, int tokens, bool grouped, class Sum>
-__device__ __forceinline__ void walk(const IntMatmul& a, const Grouping& grouping,
-                                     const GemvRows<bits>& rows, GemvTile<bits, tokens>& tile,
-                                     Sum (&totals)[kGemvRows<bits> * tokens]) {
+// The output that a lane finishes: number l % kItems of the warp's.
+template <int bits, int tokens>
+struct GemvItem {
+  static constexpr int kItems = kGemvRows<bits> * tokens;
+  int item, token, row;
+  bool upper;  // of the second half of the rows
+  bool exists;
+  std::int64_t column;
+  const CodeSegment& segment;
+
+  __device__ __forceinline__ GemvItem(const IntMatmul& a, const GemvRows<bits>& rows)
+      : item(static_cast<int>(threadIdx.x) % kItems),
+        token(item % tokens),
+        upper(item >= kItems / 2),
+        segment(a.segments[upper ? rows.segment[1] : rows.segment[0]]) {
+    row = (upper ? rows.first[1] : rows.first[0]) + item / tokens % rows.kHalf;
+    column = rows.column + item / tokens;
+    exists = threadIdx.x % 32 < kItems && row < segment.rows && token < a.tokens;
+  }
+};
+
+__device__ __forceinline__ void store_integer(const IntMatmul& a, int group, std::int64_t token,
+                                              std::int64_t column, int sum) {
+  a.integers[(group * a.tokens + token) * output_columns(a) + column] = sum;
+}
+
+// f = fma(float(sum), scale, f) for the waiting groups [first, last), in ascending order.
+template <bool integers, int bits, int tokens>
+__device__ __forceinline__ float add_groups(const IntMatmul& a, const GemvItem<bits, tokens>& item,
+                                            int first, int last,
+                                            const WaitingGroups<kGemvRows<bits> * tokens>& waiting,
+                                            float f) {
+  __syncwarp();
+  for (int group = first; group < last; ++group) {
+    const int slot = group % kWaitingGroups, sum = waiting.sums[slot][item.item];
+    if constexpr (integers) {
+      if (item.exists) store_integer(a, group, item.token, item.column, sum);
+    } else {
+      f = fmaf(static_cast<float>(sum), waiting.scales[slot][item.item], f);
+    }
+  }
+  __syncwarp();
+  return f;
+}
+
+// Walks the columns of a warp's rows. Ungrouped: every lane's part of the sums stays in the tile.
+// Grouped: returns what the groups of this lane's item add up to.
+template <bool integers, int bits, int tokens, bool grouped>
+__device__ __forceinline__ float walk(const IntMatmul& a, const Grouping& grouping,
+                                      const GemvRows<bits>& rows,
+                                      const GemvItem<bits, tokens>& item,
+                                      GemvTile<bits, tokens>& tile,
+                                      WaitingGroups<kGemvRows<bits> * tokens>* waiting) {
   using Layout = Planes<bits>;
-  constexpr int kRuns = Layout::kRuns < 2 ? 1 : 2;  // of a flush: at most 32 columns, a least group
-  [[maybe_unused]] constexpr int kUnrolled = kGemvRows<bits> * tokens <= 4 ? 2 : 1;
+  [[maybe_unused]] constexpr int kUnrolled = kGemvRows<bits> * tokens <= 4 && !grouped ? 2 : 1;
+  const int lane = static_cast<int>(threadIdx.x % 32);
   int token_at[tokens];
 #pragma unroll
   for (int t = 0; t < tokens; ++t) {
@@ -170,8 +227,13 @@ __device__ __forceinline__ void walk(const IntMatmul& a, const Grouping& groupin
   const std::uint32_t flip = byte_flip(a.segments[0].weight);
   const bool exists = rows.row(0) < rows.of(a, 0).rows;
   const int pieces = exists ? grouping.columns / Layout::kColumns : 0;
+  int added = 0;  // groups
+  float f = 0;
 #pragma unroll kUnrolled
-  for (int index = static_cast<int>(threadIdx.x % 32); index < pieces; index += 32) {
+  for (int base = 0; base < pieces; base += 32) {
+    const bool active = base + lane < pieces;
+    if (!grouped && !active) break;
+    const int index = min(base + lane, pieces - 1);
     Piece<bits> loaded[kGemvRows<bits>];
 #pragma unroll
     for (int r = 0; r < kGemvRows<bits>; ++r) {
@@ -184,59 +246,62 @@ __device__ __forceinline__ void walk(const IntMatmul& a, const Grouping& groupin
     const std::int8_t* const inputs = a.x.codes + column;
     if constexpr (!grouped) {
       tile.template multiply<Layout::kRuns>(loaded, 0, inputs, token_at, flip);
-    } else {
-#pragma unroll
-      for (int run = 0; run < Layout::kRuns; run += kRuns) {
-        tile.start(Sum::kStart);
-        tile.template multiply<kRuns>(loaded, run, inputs, token_at, flip);
-        flush<bits, tokens>(a, grouping, rows, tile, column + run * 16, totals);
-      }
+      continue;
     }
+    // 32 columns are the least group.
+    constexpr int kRuns = Layout::kRuns < 2 ? 1 : 2;
+    tile.start(0);
+#pragma unroll
+    for (int run = 0; run < Layout::kRuns; run += kRuns) {
+      tile.template multiply<kRuns>(loaded, run, inputs, token_at, flip);
+      const int end = (run + kRuns) * 16;
+      if (end < Layout::kColumns && end % grouping.group != 0) continue;
+      const int begin = max(0, end - grouping.group);
+      keep_groups(a, grouping, rows, tile, column + begin, active, *waiting);
+      tile.start(0);
+    }
+    const int walked = min(base + 32, pieces) * Layout::kColumns / grouping.group;
+    const int next = min(32 * Layout::kColumns, grouping.columns) / grouping.group;
+    if (walked + next - added <= kWaitingGroups && base + 32 < pieces) continue;
+    f = add_groups<integers>(a, item, added, walked, *waiting, f);
+    added = walked;
   }
+  return f;
 }
 
-// a.tokens <= tokens. `grouped`: scales of the weights or of the tokens belong to groups.
-template <int bits, int tokens, bool grouped, class Sum>
+// a.tokens <= tokens. `grouped`: scales of the weights or of the tokens belong to groups, which are
+// added in ascending order, as everywhere. `integers`: to a.integers, no floats.
+template <int bits, int tokens, bool grouped, bool integers>
 __global__ void __launch_bounds__(kGemvWarps * 32, 2)
     int_gemv(const LEQ_GRID_CONSTANT IntMatmul a) {
   LEQ_BOUNDS(kGemvWarps * 32);
-  constexpr int kItems = kGemvRows<bits> * tokens;
+  WaitingGroups<kGemvRows<bits>* tokens>* waiting = nullptr;
+  if constexpr (grouped) {
+    LEQ_DYNAMIC_SHARED(WaitingGroups<kGemvRows<bits> * tokens>, groups);
+    waiting = groups + threadIdx.x / 32;
+  }
   const Grouping grouping(a);
   const GemvRows<bits> rows(a);
+  const GemvItem<bits, tokens> item(a, rows);
   GemvTile<bits, tokens> tile;
-  Sum totals[kItems];
   tile.start(0);
-  walk<bits, tokens, grouped>(a, grouping, rows, tile, totals);
-  if constexpr (grouped && Sum::kIntegers) return;
-
-  // Lane l finishes number l of the warp's: row l / tokens, token l % tokens.
-  const int item = static_cast<int>(threadIdx.x) % kItems, token = item % tokens;
-  const bool upper = item >= kItems / 2;
-  const CodeSegment& segment = a.segments[upper ? rows.segment[1] : rows.segment[0]];
-  const int row = (upper ? rows.first[1] : rows.first[0]) + item / tokens % rows.kHalf;
-  const std::int64_t column = rows.column + item / tokens;
-  const bool stores = threadIdx.x % 32 < kItems && row < segment.rows && token < a.tokens;
-  float sum;
-  if constexpr (grouped) {
-    float parts[kItems];
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) parts[i] = totals[i].total;
-    sum = warp_totals(parts);
-  } else {
+  float sum = walk<integers, bits, tokens, grouped>(a, grouping, rows, item, tile, waiting);
+  if constexpr (!grouped) {
     int total = warp_totals(tile.sums);
-    if (stores && a.x.sums != nullptr) {
-      total -= row_group(segment.weight, grouping, row, 0).zero * a.x.sums[token * a.x.sum_stride];
+    if (item.exists && a.x.sums != nullptr) {
+      total -= row_group(item.segment.weight, grouping, item.row, 0).zero *
+               a.x.sums[item.token * a.x.sum_stride];
     }
-    if constexpr (Sum::kIntegers) {
-      if (stores) add_integer(a, 0, token, column, total);
-      return;
-    }
+    if (integers && item.exists) store_integer(a, 0, item.token, item.column, total);
     sum = static_cast<float>(total);
   }
+  if constexpr (integers) return;
   const bool paired = a.finish == Finish::swiglu;
-  const float y = stores ? finished_sum(a, segment, row, token, sum) : 0.0f;
-  const float up = __shfl_xor_sync(kEveryLane, y, kItems / 2);
-  if (stores && !(paired && upper)) finish(a.finish, a.out, token, column, y, up);
+  const float y = item.exists ? finished_sum(a, item.segment, item.row, item.token, sum) : 0.0f;
+  const float up = __shfl_xor_sync(kEveryLane, y, item.kItems / 2);
+  if (item.exists && !(paired && item.upper)) {
+    finish(a.finish, a.out, item.token, item.column, y, up);
+  }
 }
 
 }  // namespace leq::LEQ_GPU

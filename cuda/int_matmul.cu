@@ -1,20 +1,8 @@
 // Integer matmuls: which kernel runs.
 #include "cuda/int_matmul.h"
 
-#include <algorithm>
-
 namespace leq::LEQ_GPU {
 namespace {
-
-// Groups that the integers of `a` are sums over.
-std::int64_t integer_groups(const IntMatmul& a) {
-  const int weights = a.segments[0].weight.group;
-  if (weights == 0 && a.x.group == 0) return 1;
-  const int group = weights == 0     ? a.x.group
-                    : a.x.group == 0 ? weights
-                                     : std::min(weights, a.x.group);
-  return (a.columns + 127) / 128 * 128 / group;
-}
 
 std::int64_t outputs_of(const IntMatmul& a) {
   std::int64_t outputs = 0;
@@ -50,9 +38,6 @@ void launch(const IntMatmul& a, rt::Stream& stream) {
 void launch_int_matmul(const IntMatmul& a, rt::Stream& stream) {
   if (a.tokens <= 0) return;
   if (a.integers == nullptr) return launch(a, stream);
-  // Parts of a sum are added to what is there.
-  const auto count = static_cast<std::size_t>(integer_groups(a) * a.tokens * outputs_of(a));
-  rt::fill_zero(a.integers, count * sizeof(std::int32_t), stream);
   IntMatmul plain = a;
   plain.finish = Finish::store;
   launch(plain, stream);

@@ -4,7 +4,6 @@
 
 #include <functional>
 
-#include "base/float_math.h"
 #include "cuda/sim/emulator.h"
 #include "int_matmul_case.h"
 
@@ -44,12 +43,6 @@ float chain(int columns, float bias, const std::function<float(int)>& x,
     for (int i = 0; i < width; ++i) lanes[i] = lanes[i] + lanes[i + width];
   }
   return lanes[0] + bias;
-}
-
-float finished_value(Finish finish, float y, float up, float before) {
-  if (finish == Finish::add) return before + y;
-  if (finish == Finish::gelu) return gelu_new(y);
-  return finish == Finish::swiglu ? silu(y) * up : y;
 }
 
 // Compares every number of `found` with what `value(token, segment, row)` and the finish give.

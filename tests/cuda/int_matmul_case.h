@@ -10,6 +10,7 @@
 #include <random>
 #include <string>
 
+#include "base/float_math.h"
 #include "base/half.h"
 #include "cuda/launch.h"
 #include "cuda/layout.h"
@@ -44,6 +45,13 @@ struct IntCase {
     return count;
   }
 };
+
+// What a finish makes of y, with the numbers of base/float_math.h.
+inline float finished_value(Finish finish, float y, float up, float before) {
+  if (finish == Finish::add) return before + y;
+  if (finish == Finish::gelu) return gelu_new(y);
+  return finish == Finish::swiglu ? silu(y) * up : y;
+}
 
 inline void PrintTo(const IntCase& c, std::ostream* out) {
   *out << (c.is_uint ? "uint" : "int") << c.bits << " g" << c.weight_group << " x g"
@@ -123,12 +131,8 @@ class IntMatmulData {
     return sum;
   }
 
-  // y in the written order of docs/numerics.md, before the finish, and how large its terms are.
-  struct Value {
-    float y = 0;
-    double magnitude = 0;
-  };
-  Value value(int token, std::size_t segment, int row) const {
+  // y in the written order of docs/numerics.md, before the finish.
+  float value(int token, std::size_t segment, int row) const {
     const IntSegmentData& s = segments_[segment];
     const auto token_scale = [&](int k) {
       const int index = c_.token_group == 0 ? 0 : k / c_.token_group;
@@ -138,7 +142,6 @@ class IntMatmulData {
         c_.weight_group == 0 ? s.row_scales[static_cast<std::size_t>(row)] : 1.0f;
     const float last = (c_.token_group == 0 ? token_scale(0) : 1.0f) * row_scale;
     float sum = 0;
-    double magnitude = 0;
     if (c_.group() == 0) {
       sum = static_cast<float>(group_sum(0, token, segment, row));
     } else {
@@ -147,10 +150,9 @@ class IntMatmulData {
                             (c_.token_group == 0 ? 1.0f : token_scale(k));
         const auto group = static_cast<float>(group_sum(k / c_.group(), token, segment, row));
         sum = std::fma(group, scale, sum);
-        magnitude += std::abs(double{group} * scale * last);
       }
     }
-    return {std::fma(sum, last, s.bias[static_cast<std::size_t>(row)]), magnitude};
+    return std::fma(sum, last, s.bias[static_cast<std::size_t>(row)]);
   }
 
   CodeSegment segment(std::size_t i) const {
