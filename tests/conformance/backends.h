@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -23,6 +25,7 @@ struct BackendCase {
   std::string name;
   std::function<std::unique_ptr<Backend>()> make;
 };
+inline void PrintTo(const BackendCase& item, std::ostream* out) { *out << item.name; }
 
 inline std::vector<BackendCase> all_backends() {
   std::vector<BackendCase> cases;
@@ -44,11 +47,13 @@ class Conformance : public testing::TestWithParam<BackendCase> {
   std::unique_ptr<Backend> backend = GetParam().make();
   std::vector<Buffer> memory;  // of uploaded weights
 
-  const float* upload_vector(const std::vector<float>& values) {
+  // Kept here: the CPU borrows what is uploaded.
+  const float* upload_vector(std::vector<float> values) {
+    vectors_.push_back(std::move(values));
     WeightView view;
     view.rows = 1;
-    view.columns = std::ssize(values);
-    view.codes = reinterpret_cast<const std::byte*>(values.data());
+    view.columns = std::ssize(vectors_.back());
+    view.codes = reinterpret_cast<const std::byte*>(vectors_.back().data());
     return reinterpret_cast<const float*>(backend->upload(view, memory).codes);
   }
   Rows rows_of(const std::vector<float>& values, std::int64_t width) {
@@ -61,6 +66,9 @@ class Conformance : public testing::TestWithParam<BackendCase> {
     backend->download(rows, tokens, values);
     return values;
   }
+
+ private:
+  std::deque<std::vector<float>> vectors_;
 };
 
 // Every TEST_P(Conformance, ...) of a file runs for every backend.
