@@ -209,8 +209,14 @@ class CudaBackend final : public Backend {
     a.qkv = float_rows(qkv);
     a.batch = lists_.push(batch);
     a.heads = heads_of(shape);
-    if (shape.q_norm != nullptr) a.q_gain = shape.q_norm->gain, a.q_eps = shape.q_norm->eps;
-    if (shape.k_norm != nullptr) a.k_gain = shape.k_norm->gain, a.k_eps = shape.k_norm->eps;
+    if (shape.q_norm != nullptr) {
+      a.q_gain = shape.q_norm->gain;
+      a.q_eps = shape.q_norm->eps;
+    }
+    if (shape.k_norm != nullptr) {
+      a.k_gain = shape.k_norm->gain;
+      a.k_eps = shape.k_norm->eps;
+    }
     if (shape.rotary) {
       check_rope(rope, shape, a.batch.end);
       fill_rope(rope, a.batch.end);

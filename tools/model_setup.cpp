@@ -49,6 +49,16 @@ std::string device_name(const Options& options) {
   return device;
 }
 
+std::unique_ptr<Backend> chosen_backend(const Options& options, int threads) {
+  const std::string device = device_name(options);
+  try {
+    return make_backend({.device = device, .threads = threads});
+  } catch (const Error& error) {
+    if (!options.given("gpu-layers")) throw;
+    fail("-ngl ", printable(options.text("gpu-layers")), ": ", error.what());
+  }
+}
+
 // A model is on one device as a whole.
 void check_gpu_layers(const Options& options, const Model& model) {
   if (!options.given("gpu-layers")) return;
@@ -100,8 +110,7 @@ LoadOptions load_options(const Options& options, const AdjustLimits& adjust, Bac
 ModelSetup set_up_model(const Options& options, const AdjustLimits& adjust) {
   ModelSetup setup;
   setup.threads = resolve_threads(options);
-  const std::string device = device_name(options);
-  setup.backend = make_backend({.device = device, .threads = setup.threads});
+  setup.backend = chosen_backend(options, setup.threads);
   setup.model =
       std::make_unique<Model>(options.text("model"), load_options(options, adjust, *setup.backend));
   check_gpu_layers(options, *setup.model);
