@@ -1,6 +1,6 @@
 // What a block of the attention kernel works on: some queries that share a kv head, the positions
 // that they see, and tiles of keys or values on their way through shared memory. A new kind of page
-// is one more branch here and in the two loops that read tiles (attention.cu).
+// is one more branch here and where tiles are read (attention_scores.cuh, attention_values.cuh).
 #pragma once
 
 #include "cuda/kv_page.cuh"

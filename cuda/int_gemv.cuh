@@ -83,6 +83,19 @@ __device__ __forceinline__ T warp_totals(const T (&values)[count]) {
   return total;
 }
 
+// Where each token's codes begin; behind the last token that one again.
+template <int tokens>
+struct TokenOffsets {
+  int bytes[tokens];
+
+  __device__ __forceinline__ explicit TokenOffsets(const IntMatmul& a) {
+#pragma unroll
+    for (int t = 0; t < tokens; ++t) {
+      bytes[t] = static_cast<int>(min(std::int64_t{t}, a.tokens - 1) * a.x.code_stride);
+    }
+  }
+};
+
 // int32 sums of kRows rows times some tokens.
 template <int bits, int tokens>
 struct GemvTile {
@@ -97,13 +110,14 @@ struct GemvTile {
   // Adds the products of `runs` runs of 16 columns, from `first` on, of a piece.
   template <int runs>
   __device__ __forceinline__ void multiply(const Piece<bits> (&pieces)[kRows], int first,
-                                           const std::int8_t* inputs, const int (&token_at)[tokens],
+                                           const std::int8_t* inputs,
+                                           const TokenOffsets<tokens>& token_at,
                                            std::uint32_t flip) {
 #pragma unroll
     for (int run = first; run < first + runs; ++run) {
 #pragma unroll
       for (int t = 0; t < tokens; ++t) {
-        const uint4 x = *reinterpret_cast<const uint4*>(inputs + token_at[t] + run * 16);
+        const uint4 x = *reinterpret_cast<const uint4*>(inputs + token_at.bytes[t] + run * 16);
         const std::uint32_t quads[4] = {x.x, x.y, x.z, x.w};
 #pragma unroll
         for (int word = 0; word < 4; ++word) {
@@ -208,6 +222,29 @@ __device__ __forceinline__ float add_groups(const IntMatmul& a, const GemvItem<b
   return f;
 }
 
+// Multiplies a lane's piece group by group; 32 columns are the least group.
+template <int bits, int tokens>
+__device__ __forceinline__ void multiply_groups(const IntMatmul& a, const Grouping& grouping,
+                                                const GemvRows<bits>& rows,
+                                                GemvTile<bits, tokens>& tile,
+                                                const Piece<bits> (&loaded)[kGemvRows<bits>],
+                                                const TokenOffsets<tokens>& token_at,
+                                                std::uint32_t flip, int column, bool active,
+                                                WaitingGroups<kGemvRows<bits> * tokens>& waiting) {
+  using Layout = Planes<bits>;
+  constexpr int kRuns = Layout::kRuns < 2 ? 1 : 2;
+  tile.start(0);
+#pragma unroll
+  for (int run = 0; run < Layout::kRuns; run += kRuns) {
+    tile.template multiply<kRuns>(loaded, run, a.x.codes + column, token_at, flip);
+    const int end = (run + kRuns) * 16;
+    if (end < Layout::kColumns && end % grouping.group != 0) continue;
+    const int begin = max(0, end - grouping.group);
+    keep_groups(a, grouping, rows, tile, column + begin, active, waiting);
+    tile.start(0);
+  }
+}
+
 // Walks the columns of a warp's rows. Ungrouped: every lane's part of the sums stays in the tile.
 // Grouped: returns what the groups of this lane's item add up to.
 template <bool integers, int bits, int tokens, bool grouped>
@@ -219,11 +256,7 @@ __device__ __forceinline__ float walk(const IntMatmul& a, const Grouping& groupi
   using Layout = Planes<bits>;
   [[maybe_unused]] constexpr int kUnrolled = kGemvRows<bits> * tokens <= 4 && !grouped ? 2 : 1;
   const int lane = static_cast<int>(threadIdx.x % 32);
-  int token_at[tokens];
-#pragma unroll
-  for (int t = 0; t < tokens; ++t) {
-    token_at[t] = static_cast<int>(min(std::int64_t{t}, a.tokens - 1) * a.x.code_stride);
-  }
+  const TokenOffsets<tokens> token_at(a);
   const std::uint32_t flip = byte_flip(a.segments[0].weight);
   const bool exists = rows.row(0) < rows.of(a, 0).rows;
   const int pieces = exists ? grouping.columns / Layout::kColumns : 0;
@@ -233,38 +266,22 @@ __device__ __forceinline__ float walk(const IntMatmul& a, const Grouping& groupi
   for (int base = 0; base < pieces; base += 32) {
     const bool active = base + lane < pieces;
     if (!grouped && !active) break;
-    const int index = min(base + lane, pieces - 1);
+    const int index = min(base + lane, pieces - 1), column = index * Layout::kColumns;
     Piece<bits> loaded[kGemvRows<bits>];
 #pragma unroll
     for (int r = 0; r < kGemvRows<bits>; ++r) {
-      const CodeWeight& weight = rows.of(a, r).weight;
-      const std::int64_t columns = std::int64_t{rows.row(r)} * grouping.columns;
-      loaded[r] = load_piece<bits>(weight.codes + columns * Layout::kLowBits / 8,
-                                   weight.high + columns / 8, index);
+      loaded[r] = load_piece<bits>(rows.of(a, r).weight, rows.row(r), grouping.columns, index);
     }
-    const int column = index * Layout::kColumns;
-    const std::int8_t* const inputs = a.x.codes + column;
     if constexpr (!grouped) {
-      tile.template multiply<Layout::kRuns>(loaded, 0, inputs, token_at, flip);
-      continue;
+      tile.template multiply<Layout::kRuns>(loaded, 0, a.x.codes + column, token_at, flip);
+    } else {
+      multiply_groups(a, grouping, rows, tile, loaded, token_at, flip, column, active, *waiting);
+      const int walked = min(base + 32, pieces) * Layout::kColumns / grouping.group;
+      const int next = min(32 * Layout::kColumns, grouping.columns) / grouping.group;
+      if (walked + next - added <= kWaitingGroups && base + 32 < pieces) continue;
+      f = add_groups<integers>(a, item, added, walked, *waiting, f);
+      added = walked;
     }
-    // 32 columns are the least group.
-    constexpr int kRuns = Layout::kRuns < 2 ? 1 : 2;
-    tile.start(0);
-#pragma unroll
-    for (int run = 0; run < Layout::kRuns; run += kRuns) {
-      tile.template multiply<kRuns>(loaded, run, inputs, token_at, flip);
-      const int end = (run + kRuns) * 16;
-      if (end < Layout::kColumns && end % grouping.group != 0) continue;
-      const int begin = max(0, end - grouping.group);
-      keep_groups(a, grouping, rows, tile, column + begin, active, *waiting);
-      tile.start(0);
-    }
-    const int walked = min(base + 32, pieces) * Layout::kColumns / grouping.group;
-    const int next = min(32 * Layout::kColumns, grouping.columns) / grouping.group;
-    if (walked + next - added <= kWaitingGroups && base + 32 < pieces) continue;
-    f = add_groups<integers>(a, item, added, walked, *waiting, f);
-    added = walked;
   }
   return f;
 }

@@ -2,6 +2,7 @@
 // and one shift and mask of a word gives four of them, as dp4a and mma want them (layout.h).
 #pragma once
 
+#include "cuda/launch.h"
 #include "cuda/ptx.h"
 
 namespace leq::LEQ_GPU {
@@ -39,26 +40,22 @@ struct Piece {
   }
 };
 
-// Piece `index` of a row whose planes begin at `low` and `high`.
+// Piece `index` of a row of `columns` columns, a multiple of 128.
 template <int bits>
-__device__ __forceinline__ Piece<bits> load_piece(const std::uint8_t* low, const std::uint8_t* high,
-                                                  int index) {
-  Piece<bits> piece;
-  const uint4 words = ptx::load_once(low + std::int64_t{index} * 16);
-  piece.low[0] = words.x;
-  piece.low[1] = words.y;
-  piece.low[2] = words.z;
-  piece.low[3] = words.w;
+__device__ __forceinline__ Piece<bits> load_piece(const CodeWeight& weight, std::int64_t row,
+                                                  int columns, int index) {
+  const std::int64_t first = row * columns * Planes<bits>::kLowBits / 8;
+  const uint4 words = ptx::load_once(weight.codes + first + std::int64_t{index} * 16);
+  Piece<bits> piece = {{words.x, words.y, words.z, words.w}, {}};
   if constexpr (bits == 3) {
     // 16 bytes of the high plane hold the third bits of two pieces.
-    const uint4 thirds = *reinterpret_cast<const uint4*>(high + std::int64_t{index / 2} * 16);
+    const std::uint8_t* const at = weight.high + row * columns / 8 + std::int64_t{index / 2} * 16;
+    const uint4 thirds = *reinterpret_cast<const uint4*>(at);
     const int shift = index % 2 * 4;
     piece.high[0] = thirds.x >> shift;
     piece.high[1] = thirds.y >> shift;
     piece.high[2] = thirds.z >> shift;
     piece.high[3] = thirds.w >> shift;
-  } else {
-    piece.high[0] = 0;
   }
   return piece;
 }
