@@ -98,6 +98,7 @@ ToolSpec tool_spec() {
   for (auto& option : model_options({"ctx-size", "parallel"})) {
     tool.options.push_back(std::move(option));
   }
+  tool.answers.push_back(list_devices_answer());
   return tool;
 }
 

@@ -199,5 +199,7 @@ int run_with(const Options& options) {
 }  // namespace leq::run
 
 int main(int argc, char** argv) {
-  return leq::run_tool(leq::run::run_tool_spec(), argc, argv, leq::run::run_with);
+  leq::ToolSpec spec = leq::run::run_tool_spec();
+  spec.answers.push_back(leq::list_devices_answer());
+  return leq::run_tool(spec, argc, argv, leq::run::run_with);
 }

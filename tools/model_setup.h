@@ -24,4 +24,7 @@ using AdjustLimits = std::function<void(const Model& model, RunLimits& limits)>;
 // For the options of model_options(). Throws Error naming the option or the file.
 ModelSetup set_up_model(const Options& options, const AdjustLimits& adjust);
 
+// --list-devices: what -dev takes here.
+Answer list_devices_answer();
+
 }  // namespace leq

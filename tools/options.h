@@ -40,6 +40,13 @@ struct Option {
   std::string negations = {};  // flags: other words for --no-name: "-no-cnv"
 };
 
+// A flag that is answered at once, like --version, whatever else is missing or wrong.
+struct Answer {
+  std::string name = {};  // "list-devices"
+  std::string help = {};
+  std::function<std::string()> text;  // whole lines
+};
+
 struct ToolSpec {
   std::string name = {};     // "leq-run"
   std::string summary = {};  // one line
@@ -47,6 +54,7 @@ struct ToolSpec {
       usage;  // command lines as a user would type them, the tool's name left out
   std::vector<Option> options = {};
   std::size_t max_positionals = 0;
+  std::vector<Answer> answers = {};
 };
 
 // The checked values of one command line.

@@ -75,6 +75,9 @@ std::string wrapped(const std::string& text, std::size_t indent, std::size_t use
 }
 
 ToolSpec with_common(ToolSpec tool) {
+  for (const Answer& answer : tool.answers) {
+    tool.options.push_back({.name = answer.name, .help = answer.help, .group = "Other"});
+  }
   tool.options.push_back(help_option());
   tool.options.push_back(version_option());
   return tool;
@@ -82,7 +85,7 @@ ToolSpec with_common(ToolSpec tool) {
 
 int run_checked(const ToolSpec& tool, std::span<const std::string> words,
                 const std::function<int(const Options&)>& body) {
-  // Help and version are answered even where other options are missing or wrong.
+  // Help, version and the like are answered even where other options are missing or wrong.
   for (const auto& word : words) {
     if (word == "--") break;
     if (word == "-h" || word == "--help") {
@@ -91,6 +94,11 @@ int run_checked(const ToolSpec& tool, std::span<const std::string> words,
     }
     if (word == "--version") {
       std::cout << tool.name << ' ' << kVersion << '\n';
+      return 0;
+    }
+    for (const Answer& answer : tool.answers) {
+      if (word != "--" + answer.name) continue;
+      std::cout << answer.text();
       return 0;
     }
   }

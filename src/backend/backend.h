@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "backend/kv_types.h"
 #include "backend/online_scale.h"
@@ -150,9 +151,9 @@ class Backend {
   virtual std::size_t allocated_bytes() const = 0;
   virtual std::size_t peak_bytes() const = 0;
 
-  // A weight as this device wants it. The CPU borrows the mapped file; the view's owner outlives
-  // it.
-  virtual WeightView upload(const WeightView& weight) = 0;
+  // A weight as this device wants it: a view of memory that joins `owner`. The CPU borrows the
+  // mapped file instead, whose owner must outlive the view.
+  virtual WeightView upload(const WeightView& weight, std::vector<Buffer>& owner) = 0;
 
   // Format that `consumer` reads, and a block of rows in a format. rows_bytes is what Rows::memory
   // will hold, exactly; it needs no device.
@@ -182,6 +183,11 @@ class Backend {
   virtual void read_kv(const KvHead& head, std::span<std::byte> out) const = 0;
   virtual void write_kv(const KvHead& head, std::span<const std::byte> in) = 0;
 
+  // `bytes` of this device's memory, in order with the operations below.
+  virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
+  // The first rows of x = `values` [tokens][W] from the host: download's way back.
+  virtual void assign(std::span<const float> values, Rows& x) = 0;
+
   // x[t] = table[ids[t]] as f32.
   virtual void embed(const WeightView& table, std::span<const std::int32_t> ids, Rows& x) = 0;
   // x[t] += table[ids[t]]: learned positions.
@@ -202,8 +208,11 @@ class Backend {
   virtual void attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
                          const KvLayer& kv, Rows& out) = 0;
 
-  // The first `tokens` rows of x as f32 [tokens][W] on the host.
+  // The first `tokens` rows of x as f32 [tokens][W] on the host. Waits, and throws what
+  // synchronize throws.
   virtual void download(const Rows& x, std::int64_t tokens, std::span<float> out) = 0;
+  // Waits for all operations so far. A device that works behind the host's back throws here what
+  // the CPU's operations throw themselves: the Error of a row that is not finite.
   virtual void synchronize() = 0;
 
  private:

@@ -1,7 +1,6 @@
 #include "cache/kv_cache.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/error.h"
@@ -133,10 +132,10 @@ void KvCache::copy_page(std::int32_t from, std::int32_t to) {
   for (std::int64_t i = 0; i < shape_.layers; ++i) {
     const KvLayer kv = layer(i);
     const auto source = static_cast<std::size_t>(from), target = static_cast<std::size_t>(to);
-    std::memcpy(kv.keys + target * key_page_bytes_, kv.keys + source * key_page_bytes_,
-                key_page_bytes_);
-    std::memcpy(kv.values + target * value_page_bytes_, kv.values + source * value_page_bytes_,
-                value_page_bytes_);
+    backend_.copy(kv.keys + target * key_page_bytes_, kv.keys + source * key_page_bytes_,
+                  key_page_bytes_);
+    backend_.copy(kv.values + target * value_page_bytes_, kv.values + source * value_page_bytes_,
+                  value_page_bytes_);
   }
 }
 

@@ -129,12 +129,7 @@ bool Transformer::run_half(BlockHalf half, std::int64_t layer, std::span<float> 
   std::iota(batch.tokens.begin(), batch.tokens.end(), 0);
   batch.sequences.assign(batch.tokens.size(), 0);
   append(batch, cache);
-  // Rows of an f32 table are gathered as they are: the way in for numbers from the host.
-  WeightView states;
-  states.rows = tokens;
-  states.columns = config_.width;
-  states.codes = reinterpret_cast<const std::byte*>(hidden.data());
-  backend_.embed(backend_.upload(states), batch.tokens, work_.x);
+  backend_.assign(hidden, work_.x);
   const bool whole =
       half == BlockHalf::attention ? attention_part(layer, cache.layer(layer)) : mlp_part(layer);
   cache.clear(0);

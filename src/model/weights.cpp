@@ -1,5 +1,8 @@
 #include "model/weights.h"
 
+#include <map>
+#include <utility>
+
 #include "base/error.h"
 
 namespace leq {
@@ -23,6 +26,7 @@ class Binder {
     weights.final_norm = norm("final_norm", width, config_.norm);
     weights.head =
         linear("head", {{config_.tied ? "token_embedding" : "head", config_.vocab}}, width, false);
+    weights.memory = std::move(memory_);
     return weights;
   }
 
@@ -64,15 +68,22 @@ class Binder {
     return *found;
   }
 
+  // A tied table, and what q, k and v share, goes to the device once.
+  WeightView upload(const WeightView& weight) {
+    const auto [found, is_new] = uploaded_.try_emplace(weight.codes);
+    if (is_new) found->second = backend_.upload(weight, memory_);
+    return found->second;
+  }
+
   WeightView matrix(const std::string& name, std::int64_t rows, std::int64_t columns) {
-    return backend_.upload(tensor(name, {rows, columns}).view);
+    return upload(tensor(name, {rows, columns}).view);
   }
 
   const float* vector(const std::string& name, std::int64_t size) {
     const StoredTensor& found = tensor(name, {size});
     require(found.view.scheme.kind == CodeKind::f32, source_, ": tensor ", name,
             ": expected f32, file has ", scheme_name(found.view.scheme));
-    return reinterpret_cast<const float*>(backend_.upload(found.view).codes);
+    return reinterpret_cast<const float*>(upload(found.view).codes);
   }
 
   const float* optional_vector(const std::string& name, std::int64_t size) {
@@ -93,7 +104,7 @@ class Binder {
     for (const Part& part : parts) {
       LinearSegment& segment = linear.segments[static_cast<std::size_t>(linear.segment_count)];
       const StoredTensor& stored = tensor(part.name, {part.outputs, inputs});
-      segment.weight = backend_.upload(stored.view);
+      segment.weight = upload(stored.view);
       if (biased) segment.bias = vector(part.name + ".bias", part.outputs);
       linear.outputs += part.outputs;
       const WeightView& first = linear.segments[0].weight;
@@ -115,8 +126,8 @@ class Binder {
     return linear;
   }
 
-  // What decides the format of a linear's input beside act: whether it comes with sums of codes, and
-  // over how many columns.
+  // What decides the format of a linear's input beside act: whether it comes with sums of codes,
+  // and over how many columns.
   static std::int64_t format(const WeightView& weight) {
     return weight.scheme.is_offset() ? sum_group(weight.scheme, weight.act, weight.columns) : 0;
   }
@@ -125,6 +136,8 @@ class Binder {
   std::string_view source_;
   const ModelConfig& config_;
   Backend& backend_;
+  std::vector<Buffer> memory_;
+  std::map<const std::byte*, WeightView> uploaded_;
 };
 
 std::uint64_t linear_bytes(const Linear& linear) {

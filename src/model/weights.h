@@ -30,6 +30,7 @@ struct Weights {
   std::vector<Block> blocks;
   Norm final_norm;
   Linear head;  // [V][W]
+  std::vector<Buffer> memory;  // what the views point to, where the device has its own
 
   // Codes, scales and sums of the block linears and the head: what one decoded token reads.
   std::uint64_t bytes_per_token() const;

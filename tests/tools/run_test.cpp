@@ -221,6 +221,32 @@ TEST_F(Run, CtrlCStopsACompletionWithItsSummary) {
 }
 
 // A turn's reply through the library's own rendering: "[INST] ... [/INST]" typed as a prompt.
+TEST_F(Run, DevicesAreListedAndOthersRefusedWithAdvice) {
+  const Finished listed = test::run({kTool, "--list-devices"});
+  EXPECT_EQ(listed.status, 0) << listed.err;
+  EXPECT_TRUE(listed.out.starts_with("cpu  ")) << listed.out;
+  expect_error(tell({"-p", "x", "-dev", "tpu"}), "--list-devices");
+  expect_error(tell({"-p", "x", "-dev", "cuda:-1"}), "expected cpu, cuda, cuda:N or sim");
+  expect_error(tell({"-p", "x", "-dev", "cuda:99"}), "-dev cpu");
+  expect_error(tell({"-p", "x", "-dev", "cpu", "-ngl", "99"}), "contradict");
+  expect_error(tell({"-p", "x", "-ngl", "some"}), "0 (the CPU) or all (a GPU)");
+}
+
+TEST_F(Run, TheEmulatedGpuWritesTheSameText) {
+  if (test::run({kTool, "--list-devices"}).out.find("sim  ") == std::string::npos) {
+    GTEST_SKIP() << "this build has no emulated GPU";
+  }
+  const auto text = [&](std::vector<std::string> device) {
+    std::vector<std::string> words = {"-p", "Once upon a time", "-n", "8", "-ctk", "int8"};
+    words.insert(words.end(), device.begin(), device.end());
+    const Finished finished = tell(words);
+    EXPECT_EQ(finished.status, 0) << finished.err;
+    return finished.out;
+  };
+  EXPECT_EQ(text({"-dev", "sim"}), text({"-ngl", "0"}));
+  expect_error(tell({"-p", "x", "-dev", "sim", "-ngl", "3"}), "the model has 6 layers");
+}
+
 TEST_F(Run, ASingleTurnIsTheTemplatesCompletion) {
   const Finished chat = tell({"-st", "-p", "Tell me a story about a fox.", "-n", "20"});
   EXPECT_EQ(chat.status, 0) << chat.err;

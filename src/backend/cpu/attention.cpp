@@ -33,7 +33,6 @@ class Attention {
         plan_(plan_attention(context.pool.threads(), batch.tokens, shape, end_of(batch))),
         blocks_(cut_runs(batch, plan_.block_rows, BlockEnds::anywhere)) {
     require_scratch(plan_, context.scratch);
-    check_consumer("output of attention", out);
     shared_ = shared_scratch(plan_, context.scratch);
     values_ = out.values != nullptr ? out.values : shared_.values;
     value_stride_ = out.values != nullptr ? out.value_stride : width();

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/checks.h"
 #include "backend/cpu/attention.h"
 #include "backend/cpu/attention_kernels.h"
 #include "backend/cpu/first_bad_row.h"
@@ -48,7 +49,7 @@ class CpuBackend final : public Backend {
 
   std::size_t allocated_bytes() const override { return memory_.allocated(); }
   std::size_t peak_bytes() const override { return memory_.peak(); }
-  WeightView upload(const WeightView& weight) override { return weight; }
+  WeightView upload(const WeightView& weight, std::vector<Buffer>&) override { return weight; }
 
   RowsFormat format_for(const Linear& consumer) const override {
     return cpu::rows_format(consumer);
@@ -74,7 +75,7 @@ class CpuBackend final : public Backend {
   RotationTable allocate_rotation(std::span<const float> factors, std::int64_t block,
                                   NormKind stream_norm) override {
     const std::int64_t width = std::ssize(factors);
-    cpu::require_rotation(width, block);
+    require_rotation(width, block);
     RotationTable table = {width, block, stream_norm, Buffer(*this, rotation_bytes(width))};
     std::memcpy(table.memory.data(), factors.data(), factors.size_bytes());
     return table;
@@ -109,6 +110,16 @@ class CpuBackend final : public Backend {
     cpu::write_kv(head, in);
   }
 
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
+    std::memcpy(to, from, bytes);
+  }
+  void assign(std::span<const float> values, Rows& x) override {
+    check_assign(values, x);
+    for (std::int64_t t = 0; t < std::ssize(values) / x.width; ++t) {
+      std::copy_n(values.data() + t * x.width, x.width, x.values + t * x.value_stride);
+    }
+  }
+
   void embed(const WeightView& table, std::span<const std::int32_t> ids, Rows& x) override {
     check_embedding(table, ids, x);
     each_row(std::ssize(ids), [&](std::int64_t t, int) {
@@ -127,32 +138,22 @@ class CpuBackend final : public Backend {
   }
 
   void rotate(Rows& x, std::int64_t tokens, const RotationTable& rotation, Turn turn) override {
-    require(x.values != nullptr && x.width == rotation.width, "rotate: expected f32 rows of ",
-            rotation.width, ", found ", x.width);
-    require_capacity("rotate", tokens, x);
+    check_rotation(x, tokens, rotation);
     each_row(tokens, [&](std::int64_t t, int) {
       cpu::rotate_row(rotation, turn, x.values + t * x.value_stride);
     });
   }
 
   void gather_rows(const Rows& x, std::span<const std::int32_t> rows, Rows& out) override {
-    require(x.width == out.width && x.values != nullptr && out.values != nullptr,
-            "gather rows: expected f32 rows of one width, found ", x.width, " and ", out.width);
-    require_capacity("gather rows", std::ssize(rows), out);
+    check_gather(x, rows, out);
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      require(rows[i] >= 0 && rows[i] < x.capacity, "gather rows: row ", rows[i], " of ",
-              x.capacity);
       std::copy_n(x.values + rows[i] * x.value_stride, x.width,
                   out.values + static_cast<std::int64_t>(i) * out.value_stride);
     }
   }
 
   void norm(const Rows& x, std::int64_t tokens, const Norm& norm, Rows& out) override {
-    require(x.width == norm.width && out.width == norm.width && x.values != nullptr,
-            "norm: expected f32 rows of width ", norm.width, ", found ", x.width, " and ",
-            out.width);
-    require_capacity("norm", tokens, out);
-    cpu::check_consumer("norm", out);
+    check_norm(x, tokens, norm, out);
     const cpu::QuantizedUnit unit = cpu::quantized_unit(out.format);
     if (out.values == nullptr) grow_worker_rows(out.width);
     cpu::FirstBadRow bad;
@@ -183,25 +184,18 @@ class CpuBackend final : public Backend {
 
   void rope_append(Rows& qkv, const BatchView& batch, const AttentionShape& shape, RopeTable& rope,
                    const KvLayer& kv) override {
-    check_attention(qkv, batch, shape);
+    check_qkv(qkv, batch, shape);
     cpu::rope_append(attention_context(), qkv, batch, shape, rope, kv);
   }
 
   void attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
                  const KvLayer& kv, Rows& out) override {
-    check_attention(qkv, batch, shape);
-    require_capacity("attention", batch.tokens, out);
-    require(out.width == std::int64_t{shape.heads} * shape.head_dim,
-            "attention: expected output rows of ", shape.heads, " x ", shape.head_dim, ", found ",
-            out.width);
+    check_attention(qkv, batch, shape, out);
     cpu::attention(attention_context(), qkv, batch, shape, kv, out);
   }
 
   void download(const Rows& x, std::int64_t tokens, std::span<float> out) override {
-    require(x.values != nullptr, "download: these rows are kept as codes alone");
-    require_capacity("download", tokens, x);
-    require(std::ssize(out) >= tokens * x.width, "download: room for ", out.size(),
-            " numbers, the rows hold ", tokens * x.width);
+    check_download(x, tokens, out);
     for (std::int64_t t = 0; t < tokens; ++t) {
       std::copy_n(x.values + t * x.value_stride, x.width, out.data() + t * x.width);
     }
@@ -242,32 +236,6 @@ class CpuBackend final : public Backend {
     }
   }
   float* worker_row(int worker) { return worker_rows_[static_cast<std::size_t>(worker)].data(); }
-
-  static void require_capacity(const char* what, std::int64_t tokens, const Rows& rows) {
-    require(tokens >= 0 && tokens <= rows.capacity, what, ": ", tokens, " rows, room for ",
-            rows.capacity);
-  }
-  static void check_embedding(const WeightView& table, std::span<const std::int32_t> ids,
-                              const Rows& x) {
-    require_capacity("embed", std::ssize(ids), x);
-    require(x.values != nullptr && x.width == table.columns, "embed: expected f32 rows of ",
-            table.columns, ", found ", x.width);
-    for (const std::int32_t id : ids) {
-      require(id >= 0 && id < table.rows, "embed: id ", id, ", the table has ", table.rows,
-              " rows");
-    }
-  }
-  static void check_attention(const Rows& qkv, const BatchView& batch,
-                              const AttentionShape& shape) {
-    require(shape.heads > 0 && shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0 &&
-                shape.head_dim > 0 && shape.head_dim % 2 == 0,
-            "attention: expected heads as a multiple of kv heads and an even head size, found ",
-            shape.heads, ", ", shape.kv_heads, " and ", shape.head_dim);
-    require_capacity("attention", batch.tokens, qkv);
-    const std::int64_t heads = shape.heads + 2 * std::int64_t{shape.kv_heads};
-    require(qkv.values != nullptr && qkv.width == heads * shape.head_dim,
-            "attention: expected f32 rows of ", heads * shape.head_dim, ", found ", qkv.width);
-  }
 
   cpu::Memory memory_;  // outlives the buffers below
   Isa isa_;

@@ -6,7 +6,7 @@
 #include <limits>
 #include <string_view>
 
-#include "backend/cpu/quantize_rows.h"
+#include "backend/checks.h"
 
 namespace leq::cpu {
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "backend/checks.h"
 #include "backend/cpu/first_bad_row.h"
 #include "backend/cpu/panel_matmul.h"
 #include "backend/cpu/quantize_rows.h"
@@ -224,28 +225,11 @@ void quantize_whole_rows(Job& job) {
 void check_outputs(const Job& job) {
   const Linear& linear = job.linear;
   const Rows& out = job.out;
-  const bool gated = job.epilogue == Epilogue::swiglu;
-  require(job.tokens <= job.x.capacity && job.tokens <= out.capacity, linear.name, ": ", job.tokens,
-          " rows, inputs have room for ", job.x.capacity, ", outputs for ", out.capacity);
-  std::int64_t outputs = 0;
-  for (const LinearSegment& segment : linear.parts()) outputs += segment.weight.rows;
-  require(outputs == linear.outputs, linear.name, ": expected ", linear.outputs,
-          " outputs, weights have ", outputs);
-  require(out.width == (gated ? outputs / 2 : outputs), linear.name, ": ", outputs,
-          " outputs, found room for ", out.width);
-  require(!gated || (linear.segment_count == 2 &&
-                     linear.segments[0].weight.rows == linear.segments[1].weight.rows),
-          linear.name, ": swiglu needs two weights of one shape");
-  require(gated || !quantizes_groups(job) || linear.segment_count == 1, linear.name,
-          ": outputs of several weights cannot be quantized by groups");
+  check_linear_outputs(linear, job.tokens, job.x, job.epilogue, out);
+  require(job.epilogue == Epilogue::swiglu || !quantizes_groups(job) || linear.segment_count == 1,
+          linear.name, ": outputs of several weights cannot be quantized by groups");
   require(quantized_unit(out.format) != QuantizedUnit::row || out.values != nullptr, linear.name,
           ": outputs quantized by row need their f32 values kept");
-  check_consumer(linear.name, out);
-  require(out.format.act != ActKind::none || out.values != nullptr, linear.name,
-          ": outputs have neither values nor codes");
-  require(job.epilogue != Epilogue::add ||
-              (out.format.act == ActKind::none && out.consumer.inv_smooth == nullptr),
-          linear.name, ": a residual cannot be quantized or smoothed");
   require(job.context.scratch.size() >= linear_scratch_bytes(job.context.pool.threads()),
           linear.name, ": scratch of ", job.context.scratch.size(), " bytes is too small");
 }

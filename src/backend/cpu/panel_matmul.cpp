@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/checks.h"
 #include "base/error.h"
 #include "tensor/pack.h"
 
@@ -204,28 +205,12 @@ void multiply_panel(const MatmulKernels& kernels, const PanelTask& task) noexcep
 }
 
 void check_inputs(const Linear& linear, const Rows& x) {
-  require(x.width == linear.inputs, linear.name, ": expected ", linear.inputs,
-          " input columns, found ", x.width);
+  check_linear_inputs(linear, x);
+  if (linear.act == ActKind::none) return;
   for (const LinearSegment& segment : linear.parts()) {
-    const WeightView& weight = segment.weight;
-    const std::string scheme = scheme_name(weight.scheme);
-    require(weight.columns == linear.inputs, linear.name, ": expected weights with ", linear.inputs,
-            " columns, found ", weight.columns);
-    require(weight.act == linear.act, linear.name, ": weights are packed for act ",
-            act_name(weight.act), ", the linear has act ", act_name(linear.act));
-    if (linear.act == ActKind::none) {
-      require(x.values != nullptr, linear.name, ": needs f32 inputs");
-      continue;
-    }
-    require(weight.scheme.is_integer() && x.format.act == linear.act, linear.name,
-            ": expected inputs with act ", act_name(linear.act), " for ", scheme,
-            " weights, found act ", act_name(x.format.act));
-    const bool offset = weight.scheme.is_offset();
-    require(x.format.offset_codes != offset, linear.name,
-            ": inputs have the wrong code offset for ", scheme, " weights");
-    const std::int64_t group = sum_group(weight.scheme, weight.act, weight.columns);
-    require(!offset || x.format.sum_group == group, linear.name, ": expected input sums over ",
-            group, " columns, found ", x.format.sum_group);
+    const QuantScheme& scheme = segment.weight.scheme;
+    require(x.format.offset_codes != scheme.is_offset(), linear.name,
+            ": inputs have the wrong code offset for ", scheme_name(scheme), " weights");
   }
 }
 

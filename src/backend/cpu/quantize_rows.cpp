@@ -138,17 +138,4 @@ void quantize_step(ThreadPool& pool, const RowKernels& kernels, std::int64_t tok
   });
 }
 
-void check_consumer(std::string_view site, const Rows& out) {
-  const ActKind act = out.format.act;
-  require(act != ActKind::tensor || out.consumer.act_scale > 0, site,
-          ": outputs quantized with act tensor need its scale, found ", out.consumer.act_scale);
-  require(act != ActKind::online || (out.consumer.online != nullptr && out.values != nullptr), site,
-          ": outputs quantized with act online need its scale and their f32 values");
-}
-
-void fail_not_finite(std::string_view site, std::int64_t row) {
-  fail(site, ", token ", row, " of the batch: expected finite activations, found NaN or infinity;",
-       " the weights may be damaged (leq-inspect --verify) or too large for this type");
-}
-
 }  // namespace leq::cpu

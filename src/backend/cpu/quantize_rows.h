@@ -24,10 +24,4 @@ bool quantize_columns(const RowKernels& kernels, const float* x, std::int64_t ro
 void quantize_step(ThreadPool& pool, const RowKernels& kernels, std::int64_t tokens,
                    std::string_view site, Rows& out);
 
-// Throws Error naming `site` where out.consumer lacks what its act needs.
-void check_consumer(std::string_view site, const Rows& out);
-
-// Throws Error naming `site` ("layers.3.down") and the row of a value that is not finite.
-[[noreturn]] void fail_not_finite(std::string_view site, std::int64_t row);
-
 }  // namespace leq::cpu

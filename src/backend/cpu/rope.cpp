@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/checks.h"
 #include "backend/cpu/attention.h"
 #include "backend/cpu/attention_plan.h"
 #include "backend/cpu/first_bad_row.h"
@@ -35,8 +36,6 @@ struct HeadTurn {
 // angle = float(pos) * inv; c, s = float(cos(double(angle))), float(sin(double(angle))), each times
 // the attention factor
 void fill_rope(ThreadPool& pool, RopeTable& rope, std::int64_t end) {
-  require(end <= rope.context, "rotary embedding: position ", end - 1, ", table holds ",
-          rope.context, "; raise -c");
   if (end <= rope.filled) return;
   const auto half = static_cast<std::int64_t>(rope.inv_freq.size());
   auto* table = reinterpret_cast<float*>(rope.memory.data());
@@ -140,25 +139,15 @@ void append_head(const HeadTurn& turn, const HeadRow& head, const KvLayer& kv,
               value_head(kv, page_index, shape.kv_heads, dims, kv_head));
 }
 
-void check_runs(const BatchView& batch) {
-  for (const SequenceRun& run : batch.runs) {
-    const auto room = std::ssize(run.pages) * kPageTokens;
-    require(run.first_position + run.rows <= room, "attention: positions up to ",
-            run.first_position + run.rows, ", the pages hold ", room);
-  }
-}
-
 }  // namespace
 
 void rope_append(const AttentionContext& context, Rows& qkv, const BatchView& batch,
                  const AttentionShape& shape, RopeTable& rope, const KvLayer& kv) {
-  check_runs(batch);
+  check_pages(batch);
   std::int64_t end = 0;
   for (const SequenceRun& run : batch.runs) end = std::max(end, run.first_position + run.rows);
   if (shape.rotary) {
-    require(std::ssize(rope.inv_freq) * 2 == shape.head_dim,
-            "rotary embedding: ", rope.inv_freq.size(), " frequencies for heads of ",
-            shape.head_dim);
+    check_rope(rope, shape, end);
     fill_rope(context.pool, rope, end);
   }
   const auto* table = reinterpret_cast<const float*>(rope.memory.data());

@@ -1,9 +1,6 @@
 #include "backend/cpu/rotate_rows.h"
 
 #include <array>
-#include <bit>
-
-#include "base/error.h"
 
 namespace leq::cpu {
 namespace {
@@ -41,13 +38,6 @@ void multiply(const float* factors, std::int64_t n, float* x) {
 }
 
 }  // namespace
-
-void require_rotation(std::int64_t width, std::int64_t block) {
-  require(
-      block >= 2 && std::has_single_bit(static_cast<std::uint64_t>(block)) && width % block == 0,
-      "rotation: expected a block that is a power of two and divides the width ", width, ", found ",
-      block);
-}
 
 void rotate_row(const RotationTable& rotation, Turn turn, float* row) noexcept {
   const auto* factors = reinterpret_cast<const float*>(rotation.memory.data());

@@ -7,9 +7,6 @@
 
 namespace leq::cpu {
 
-// Throws Error where `block` is no power of two that divides the width.
-void require_rotation(std::int64_t width, std::int64_t block);
-
 // `row` [W] into the rotated stream or back, in place.
 void rotate_row(const RotationTable& rotation, Turn turn, float* row) noexcept;
 

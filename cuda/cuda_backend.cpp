@@ -1,0 +1,438 @@
+#include "cuda/cuda_backend.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend/checks.h"
+#include "base/error.h"
+#include "cuda/batch_lists.h"
+#include "cuda/device_weights.h"
+#include "cuda/faults.h"
+#include "cuda/kv_portable.h"
+#include "cuda/launch.h"
+#include "cuda/layout.h"
+#include "cuda/memory.h"
+#include "cuda/row_blocks.h"
+#include "cuda/staging.h"
+
+namespace leq::LEQ_GPU {
+namespace {
+
+// Positions of the rotary table that are filled at a time.
+constexpr std::int64_t kRopePositions = 256;
+// Rows come back through pinned memory of this size, or of one row.
+constexpr std::size_t kDownloadBytes = std::size_t{8} << 20;
+
+AttentionHeads heads_of(const AttentionShape& shape) {
+  return {shape.heads, shape.kv_heads, shape.head_dim, shape.window};
+}
+
+KvPages pages_of(std::byte* base, std::size_t page_bytes, KvType type) {
+  return {base, static_cast<std::int64_t>(page_bytes), static_cast<KvNumbers>(type)};
+}
+
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(int device, std::string name)
+      : device_(device),
+        name_(std::move(name)),
+        stream_owner_(rt::make_stream(device)),
+        stream_(*stream_owner_),
+        memory_(device),
+        staging_(device, stream_),
+        lists_(staging_),
+        faults_(device, stream_) {}
+
+  std::string name() const override { return name_ + " (" + rt::device_of(stream_).name + ")"; }
+  std::string describe(const Linear& linear) const override {
+    const QuantScheme& scheme = linear.segments[0].weight.scheme;
+    constexpr std::array<std::string_view, 5> kInputs = {
+        "f32", "int8 rows", "int8 groups of 128", "int8 of one scale", "int8 of a moving scale"};
+    const char* kernel =
+        linear.act == ActKind::none ? describe_float_matmul() : describe_int_matmul(scheme.bits, 1);
+    return name_ + " " + scheme_name(scheme) + " x " +
+           std::string(kInputs[static_cast<std::size_t>(linear.act)]) +
+           (linear.inv_smooth == nullptr ? ", " : " smoothed, ") + kernel;
+  }
+
+  std::size_t allocated_bytes() const override { return memory_.allocated(); }
+  std::size_t peak_bytes() const override { return memory_.peak(); }
+
+  WeightView upload(const WeightView& weight, std::vector<Buffer>& owner) override {
+    owner.emplace_back(*this, weight_bytes(weight).bytes);
+    return upload_weight(weight, owner.back().data(), device_, stream_);
+  }
+
+  RowsFormat format_for(const Linear& consumer) const override { return rows_format(consumer); }
+  Rows allocate_rows(std::int64_t capacity, std::int64_t width, const RowsFormat& format) override {
+    return make_rows(capacity, width, format,
+                     Buffer(*this, row_bytes(capacity, width, format).bytes));
+  }
+  std::size_t rows_bytes(std::int64_t capacity, std::int64_t width,
+                         const RowsFormat& format) const override {
+    return row_bytes(capacity, width, format).bytes;
+  }
+
+  RopeTable allocate_rope(std::span<const float> inv_freq, float attention_factor,
+                          std::int64_t context) override {
+    return {inv_freq, attention_factor, context, 0,
+            Buffer(*this, rope_bytes(std::ssize(inv_freq), context))};
+  }
+  std::size_t rope_bytes(std::int64_t pairs, std::int64_t context) const override {
+    return static_cast<std::size_t>(pairs * 2 * context) * sizeof(float);
+  }
+  RotationTable allocate_rotation(std::span<const float> factors, std::int64_t block,
+                                  NormKind stream_norm) override {
+    const std::int64_t width = std::ssize(factors);
+    require_rotation(width, block);
+    require_shared_row("rotation", width);
+    RotationTable table = {width, block, stream_norm, Buffer(*this, rotation_bytes(width))};
+    rt::copy_on_device(table.memory.data(), staging_.push(factors), factors.size_bytes(), stream_);
+    return table;
+  }
+  std::size_t rotation_bytes(std::int64_t width) const override {
+    return static_cast<std::size_t>(width) * sizeof(float);
+  }
+
+  void reserve(std::int64_t tokens, const AttentionShape& shape, std::int64_t context) override {
+    const std::size_t bytes = reserve_bytes(tokens, shape, context);
+    if (bytes <= scratch_.size()) return;
+    scratch_ = Buffer();
+    scratch_ = Buffer(*this, bytes);
+  }
+  std::size_t reserve_bytes(std::int64_t tokens, const AttentionShape& shape,
+                            std::int64_t context) const override {
+    return std::max(attention_scratch_bytes(tokens, heads_of(shape), context), step_bytes(tokens));
+  }
+
+  std::size_t key_page_bytes(KvType type, int kv_heads, int head_dim) const override {
+    return kv_page_bytes(type, kv_heads, head_dim);
+  }
+  std::size_t value_page_bytes(KvType type, int kv_heads, int head_dim) const override {
+    return kv_page_bytes(type, kv_heads, head_dim);
+  }
+  void read_kv(const KvHead& head, std::span<std::byte> out) const override {
+    read_kv_head(head, out, stream_);
+  }
+  void write_kv(const KvHead& head, std::span<const std::byte> in) override {
+    write_kv_head(head, in, stream_);
+  }
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
+    rt::copy_on_device(to, from, bytes, stream_);
+  }
+
+  void assign(std::span<const float> values, Rows& x) override {
+    check_assign(values, x);
+    const auto width = static_cast<std::size_t>(x.width);
+    for (std::size_t at = 0; at < values.size(); at += width) {
+      rt::copy_on_device(x.values + static_cast<std::int64_t>(at / width) * x.value_stride,
+                         staging_.push(values.subspan(at, width)), width * sizeof(float), stream_);
+    }
+  }
+
+  void embed(const WeightView& table, std::span<const std::int32_t> ids, Rows& x) override {
+    gather_embedding(table, ids, x, false);
+  }
+  void add_embedded(const WeightView& table, std::span<const std::int32_t> ids, Rows& x) override {
+    gather_embedding(table, ids, x, true);
+  }
+
+  void rotate(Rows& x, std::int64_t tokens, const RotationTable& rotation, Turn turn) override {
+    check_rotation(x, tokens, rotation);
+    launch_rotate({float_rows(x), tokens, x.width, rotation.block,
+                   reinterpret_cast<const float*>(rotation.memory.data()), turn == Turn::back,
+                   rotation.stream_norm == NormKind::layer},
+                  stream_);
+  }
+
+  void gather_rows(const Rows& x, std::span<const std::int32_t> rows, Rows& out) override {
+    check_gather(x, rows, out);
+    launch_gather({float_rows(x), float_rows(out), staging_.push(rows), std::ssize(rows), x.width},
+                  stream_);
+  }
+
+  void norm(const Rows& x, std::int64_t tokens, const Norm& norm, Rows& out) override {
+    check_norm(x, tokens, norm, out);
+    require_shared_row("norm", norm.width);
+    NormArguments a;
+    a.x = float_rows(x);
+    a.out = float_rows(out);
+    a.tokens = tokens;
+    a.width = norm.width;
+    a.form = norm.kind == NormKind::rms ? NormForm::rms : NormForm::layer;
+    a.gain = norm.gain;
+    a.beta = norm.beta;
+    a.inv_smooth = out.consumer.inv_smooth;
+    a.eps = norm.eps;
+    if (has_moving_scale(out)) {
+      launch_norm(a, stream_);
+      return quantize_step(out, tokens, "norm");
+    }
+    a.quantize = quantize_as(out, "norm");
+    launch_norm(a, stream_);
+  }
+
+  void linear(const Rows& x, std::int64_t tokens, const Linear& linear, Epilogue epilogue,
+              Rows& out) override {
+    if (tokens <= 0) return;
+    check_linear_inputs(linear, x);
+    check_linear_outputs(linear, tokens, x, epilogue, out);
+    require(out.values != nullptr, linear.name, ": the GPU keeps the f32 values of its outputs");
+    const QuantScheme& scheme = linear.segments[0].weight.scheme;
+    if (linear.act != ActKind::none) {
+      auto a = matmul<IntMatmul>(linear, tokens, epilogue, out);
+      a.x = code_rows(x);
+      launch_int_matmul(a, stream_);
+    } else if (scheme.is_float()) {
+      auto a = matmul<FloatMatmul>(linear, tokens, epilogue, out);
+      a.x = float_rows(x);
+      launch_float_matmul(a, stream_);
+    } else {
+      auto a = matmul<WeightOnlyMatmul>(linear, tokens, epilogue, out);
+      a.x = float_rows(x);
+      launch_weight_only_matmul(a, stream_);
+    }
+    finish(out, tokens, linear.name);
+  }
+
+  void rope_append(Rows& qkv, const BatchView& batch, const AttentionShape& shape, RopeTable& rope,
+                   const KvLayer& kv) override {
+    check_qkv(qkv, batch, shape);
+    check_pages(batch);
+    RopeAppendArguments a;
+    a.qkv = float_rows(qkv);
+    a.batch = lists_.push(batch);
+    a.heads = heads_of(shape);
+    if (shape.q_norm != nullptr) {
+      a.q_gain = shape.q_norm->gain;
+      a.q_eps = shape.q_norm->eps;
+    }
+    if (shape.k_norm != nullptr) {
+      a.k_gain = shape.k_norm->gain;
+      a.k_eps = shape.k_norm->eps;
+    }
+    if (shape.rotary) {
+      check_rope(rope, shape, a.batch.end);
+      fill_rope(rope, a.batch.end);
+      a.table = reinterpret_cast<const float*>(rope.memory.data());
+    }
+    a.keys = pages_of(kv.keys, kv.key_page_bytes, kv.key_type);
+    a.values = pages_of(kv.values, kv.value_page_bytes, kv.value_type);
+    a.fault = faults_.watch("input of attention");
+    launch_rope_append(a, stream_);
+  }
+
+  void attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
+                 const KvLayer& kv, Rows& out) override {
+    check_attention(qkv, batch, shape, out);
+    AttentionArguments a;
+    a.qkv = float_rows(qkv);
+    a.out = float_rows(out);
+    a.batch = lists_.push(batch);
+    a.heads = heads_of(shape);
+    a.keys = pages_of(kv.keys, kv.key_page_bytes, kv.key_type);
+    a.values = pages_of(kv.values, kv.value_page_bytes, kv.value_type);
+    reserve(batch.tokens, shape, a.batch.end);
+    a.scratch = reinterpret_cast<float*>(scratch_.data());
+    launch_attention(a, stream_);
+    finish(out, batch.tokens, "output of attention");
+  }
+
+  void download(const Rows& x, std::int64_t tokens, std::span<float> out) override {
+    check_download(x, tokens, out);
+    const auto row = static_cast<std::size_t>(x.value_stride) * sizeof(float);
+    if (landing_.size() < row) landing_ = Pinned(std::max(row, kDownloadBytes));
+    const auto most = static_cast<std::int64_t>(landing_.size() / row);
+    for (std::int64_t first = 0; first < tokens; first += most) {
+      const std::int64_t count = std::min(most, tokens - first);
+      rt::copy_to_host(landing_.data(), x.values + first * x.value_stride,
+                       static_cast<std::size_t>(count) * row, stream_);
+      synchronize();
+      for (std::int64_t t = 0; t < count; ++t) {
+        std::copy_n(reinterpret_cast<const float*>(landing_.data()) + t * x.value_stride, x.width,
+                    out.data() + (first + t) * x.width);
+      }
+    }
+  }
+
+  void synchronize() override {
+    faults_.collect();
+    rt::synchronize(stream_);
+    faults_.check();
+  }
+
+ private:
+  std::byte* allocate(std::size_t bytes) override { return memory_.allocate(bytes, stream_); }
+  void release(std::byte* data, std::size_t bytes) noexcept override {
+    memory_.release(data, bytes);
+  }
+
+  // Norms and rotations keep a row of f32 in shared memory.
+  void require_shared_row(const char* what, std::int64_t width) const {
+    const std::size_t room = rt::device_of(stream_).shared_limit_bytes - 1024;
+    require(static_cast<std::size_t>(width) * sizeof(float) <= room, what, ": rows of ", width,
+            ", this GPU takes up to ", room / sizeof(float), "; use -dev cpu");
+  }
+
+  void gather_embedding(const WeightView& table, std::span<const std::int32_t> ids, Rows& x,
+                        bool add) {
+    check_embedding(table, ids, x);
+    EmbedArguments a;
+    a.is_float = table.scheme.is_float();
+    if (a.is_float) {
+      a.floats = float_weight(table);
+    } else {
+      a.codes = code_weight(table);
+    }
+    a.width = table.columns;
+    a.ids = staging_.push(ids);
+    a.tokens = std::ssize(ids);
+    a.x = float_rows(x);
+    a.add = add;
+    launch_embed(a, stream_);
+  }
+
+  template <class Arguments>
+  static Arguments matmul(const Linear& linear, std::int64_t tokens, Epilogue epilogue,
+                          const Rows& out) {
+    constexpr std::array<Finish, 4> kFinish = {Finish::store, Finish::add, Finish::swiglu,
+                                               Finish::gelu};
+    Arguments a;
+    for (const LinearSegment& segment : linear.parts()) {
+      auto& made = a.segments[a.segment_count++];
+      if constexpr (std::is_same_v<Arguments, FloatMatmul>) {
+        made.weight = float_weight(segment.weight);
+      } else {
+        made.weight = code_weight(segment.weight);
+      }
+      made.bias = segment.bias;
+      made.rows = segment.weight.rows;
+    }
+    a.tokens = tokens;
+    a.columns = linear.inputs;
+    a.finish = kFinish[static_cast<std::size_t>(epilogue)];
+    a.out = float_rows(out);
+    return a;
+  }
+
+  static bool has_moving_scale(const Rows& out) {
+    return out.format.act == ActKind::online && !out.consumer.online->dynamic();
+  }
+
+  // What a kernel that finishes rows of `out` does with them.
+  Quantize quantize_as(const Rows& out, std::string_view site) {
+    Quantize q;
+    if (out.format.act == ActKind::none) return q;
+    q.out = code_rows(out);
+    if (out.format.act == ActKind::tensor) {
+      q.scale = out.consumer.act_scale;
+      q.inverse = 1.0f / q.scale;
+    }
+    q.fault = faults_.watch(site);
+    return q;
+  }
+
+  // Rows whose f32 values are there: smoothed and quantized as their consumer wants them.
+  void finish(Rows& out, std::int64_t tokens, std::string_view site) {
+    if (out.format.act == ActKind::none && out.consumer.inv_smooth == nullptr) return;
+    QuantizeArguments a = {float_rows(out), tokens, out.width, out.consumer.inv_smooth, {}};
+    const bool moving = has_moving_scale(out);
+    if (!moving) a.quantize = quantize_as(out, site);
+    if (!moving || a.inv_smooth != nullptr) launch_quantize(a, stream_);
+    if (moving) quantize_step(out, tokens, site);
+  }
+
+  // Act online: the step's largest number comes to the host, whose scale decides.
+  void quantize_step(Rows& out, std::int64_t tokens, std::string_view site) {
+    OnlineScale& online = *out.consumer.online;
+    reserve_step(tokens);
+    auto* largest = reinterpret_cast<float*>(scratch_.data());
+    launch_absmax({float_rows(out), tokens, out.width, largest}, stream_);
+    const std::vector<float> of_rows = numbers<float>(largest, tokens);
+    for (std::size_t t = 0; t < of_rows.size(); ++t) {
+      if (!std::isfinite(of_rows[t])) fail_not_finite(site, static_cast<std::int64_t>(t));
+    }
+    const float step_largest = *std::max_element(of_rows.begin(), of_rows.end());
+    const float range = online.begin(step_largest);
+    online.end(step_largest > range ? count_clipped(out, tokens, range) : 0,
+               static_cast<std::uint64_t>(tokens * out.width));
+    QuantizeArguments a = {float_rows(out), tokens, out.width, nullptr, {}};
+    a.quantize.out = code_rows(out);
+    a.quantize.scale = range / 127.0f;
+    a.quantize.inverse = 127.0f / range;
+    a.quantize.fault = faults_.watch(site);
+    launch_quantize(a, stream_);
+  }
+  std::uint64_t count_clipped(const Rows& out, std::int64_t tokens, float range) {
+    auto* counts = reinterpret_cast<std::int32_t*>(scratch_.data());
+    launch_clipped({float_rows(out), tokens, out.width, range, counts}, stream_);
+    const std::vector<std::int32_t> of_rows = numbers<std::int32_t>(counts, tokens);
+    return std::accumulate(of_rows.begin(), of_rows.end(), std::uint64_t{0});
+  }
+  static std::size_t step_bytes(std::int64_t tokens) {
+    return static_cast<std::size_t>(tokens) * sizeof(float);
+  }
+  void reserve_step(std::int64_t tokens) {
+    if (scratch_.size() < step_bytes(tokens)) scratch_ = Buffer(*this, step_bytes(tokens));
+  }
+
+  // One number for each row, on the host. Waits.
+  template <class Number>
+  std::vector<Number> numbers(const Number* there, std::int64_t count) {
+    const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(Number);
+    if (landing_.size() < bytes) landing_ = Pinned(std::max(bytes, kDownloadBytes));
+    rt::copy_to_host(landing_.data(), there, bytes, stream_);
+    synchronize();
+    std::vector<Number> found(static_cast<std::size_t>(count));
+    std::memcpy(found.data(), landing_.data(), bytes);
+    return found;
+  }
+
+  // angle = float(pos) * inv; float(cos(double(angle))) and sine, each times the attention factor
+  void fill_rope(RopeTable& rope, std::int64_t end) {
+    const auto half = rope.inv_freq.size();
+    while (rope.filled < end) {
+      const std::int64_t count = std::min(kRopePositions, rope.context - rope.filled);
+      std::vector<float> rows(static_cast<std::size_t>(count) * 2 * half);
+      for (std::size_t p = 0; p < static_cast<std::size_t>(count); ++p) {
+        for (std::size_t i = 0; i < half; ++i) {
+          const float angle =
+              static_cast<float>(rope.filled + static_cast<std::int64_t>(p)) * rope.inv_freq[i];
+          rows[p * 2 * half + i] =
+              static_cast<float>(std::cos(double{angle})) * rope.attention_factor;
+          rows[p * 2 * half + half + i] =
+              static_cast<float>(std::sin(double{angle})) * rope.attention_factor;
+        }
+      }
+      auto* table = reinterpret_cast<float*>(rope.memory.data());
+      rt::copy_on_device(table + rope.filled * 2 * static_cast<std::int64_t>(half),
+                         staging_.push(rows), rows.size() * sizeof(float), stream_);
+      rope.filled += count;
+    }
+  }
+
+  int device_;
+  std::string name_;
+  rt::StreamOwner stream_owner_;
+  rt::Stream& stream_;
+  Memory memory_;  // outlives the buffers below
+  Staging staging_;
+  BatchLists lists_;
+  Faults faults_;
+  Pinned landing_;  // rows on their way to the host
+  Buffer scratch_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_device_backend(int device, std::string name) {
+  return std::make_unique<CudaBackend>(device, std::move(name));
+}
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,14 @@
+// The GPU backend: the seam (backend/backend.h) on one stream of one device. Built twice, for CUDA
+// devices and for the emulator (docs/cuda.md).
+#pragma once
+
+#include <memory>
+
+#include "backend/backend.h"
+
+namespace leq::LEQ_GPU {
+
+// `name` is what users call the device, "cuda:0" or "sim". The device exists.
+std::unique_ptr<Backend> make_device_backend(int device, std::string name);
+
+}  // namespace leq::LEQ_GPU

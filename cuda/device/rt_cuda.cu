@@ -1,0 +1,117 @@
+// The runtime on CUDA: thin calls, every failure an Error with CUDA's own words.
+#include <new>
+
+#include "base/error.h"
+#include "cuda/run.h"
+
+namespace leq::LEQ_GPU::rt {
+
+struct Stream {
+  int device = 0;
+  cudaStream_t handle = nullptr;
+};
+
+namespace {
+
+void check(cudaError_t result, const char* what) {
+  if (result != cudaSuccess) fail("CUDA: ", what, ": ", cudaGetErrorString(result));
+}
+
+std::vector<DeviceInfo> find_devices() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) return {};
+  std::vector<DeviceInfo> found;
+  for (int i = 0; i < count; ++i) {
+    cudaDeviceProp properties;
+    if (cudaGetDeviceProperties(&properties, i) != cudaSuccess) return {};
+    found.push_back({properties.name, properties.major, properties.minor,
+                     properties.multiProcessorCount, properties.sharedMemPerBlockOptin,
+                     properties.totalGlobalMem});
+  }
+  return found;
+}
+
+const std::vector<DeviceInfo>& known_devices() {
+  static const std::vector<DeviceInfo> found = find_devices();
+  return found;
+}
+
+}  // namespace
+
+std::vector<DeviceInfo> devices() { return known_devices(); }
+
+std::string why_no_device() {
+  int count = 0;
+  const cudaError_t result = cudaGetDeviceCount(&count);
+  return result == cudaSuccess ? "the driver lists none" : cudaGetErrorString(result);
+}
+
+StreamOwner make_stream(int device) {
+  check(cudaSetDevice(device), "cannot use the device");
+  StreamOwner stream(new Stream{device, nullptr});
+  check(cudaStreamCreateWithFlags(&stream->handle, cudaStreamNonBlocking), "cannot make a stream");
+  return stream;
+}
+
+void StreamCloser::operator()(Stream* stream) const noexcept {
+  if (stream->handle != nullptr) cudaStreamDestroy(stream->handle);
+  delete stream;
+}
+
+const DeviceInfo& device_of(const Stream& stream) {
+  return known_devices()[static_cast<std::size_t>(stream.device)];
+}
+
+void synchronize(Stream& stream) {
+  check(cudaStreamSynchronize(stream.handle), "work on the device failed");
+}
+
+void* allocate(int device, std::size_t bytes) {
+  check(cudaSetDevice(device), "cannot use the device");
+  void* data = nullptr;
+  if (cudaMalloc(&data, bytes == 0 ? 1 : bytes) == cudaSuccess) return data;
+  cudaGetLastError();  // the failure is reported by the caller, not by the next launch
+  return nullptr;
+}
+
+void release(int device, void* data) noexcept {
+  cudaSetDevice(device);
+  cudaFree(data);
+}
+
+void* allocate_pinned(std::size_t bytes) {
+  void* data = nullptr;
+  check(cudaMallocHost(&data, bytes), "no pinned host memory");
+  return data;
+}
+
+void release_pinned(void* data) noexcept { cudaFreeHost(data); }
+
+void copy_to_device(void* device, const void* pinned, std::size_t bytes, Stream& stream) {
+  check(cudaMemcpyAsync(device, pinned, bytes, cudaMemcpyHostToDevice, stream.handle), "copy");
+}
+void copy_to_host(void* pinned, const void* device, std::size_t bytes, Stream& stream) {
+  check(cudaMemcpyAsync(pinned, device, bytes, cudaMemcpyDeviceToHost, stream.handle), "copy");
+}
+void copy_on_device(void* to, const void* from, std::size_t bytes, Stream& stream) {
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream.handle), "copy");
+}
+void fill_zero(void* device, std::size_t bytes, Stream& stream) {
+  check(cudaMemsetAsync(device, 0, bytes, stream.handle), "fill");
+}
+
+// Launches from this thread go to the stream's device.
+void before_launch(const Launch& launch, const void* kernel, Stream& stream) {
+  constexpr std::size_t kWithoutAsking = 48 << 10;
+  check(cudaSetDevice(stream.device), launch.kernel);
+  if (launch.shared_bytes <= kWithoutAsking) return;
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(launch.shared_bytes)),
+        launch.kernel);
+}
+
+void after_launch(const Launch& launch) { check(cudaGetLastError(), launch.kernel); }
+
+cudaStream_t handle(Stream& stream) { return stream.handle; }
+
+}  // namespace leq::LEQ_GPU::rt

@@ -1,0 +1,25 @@
+// Stored weights in device memory: from the file's panels into planes, and as kernels want to see
+// them. A WeightView of a device points to the planes of layout.h; its sums are null.
+#pragma once
+
+#include "backend/backend.h"
+#include "cuda/launch.h"
+#include "tensor/weight_layout.h"
+
+namespace leq::LEQ_GPU {
+
+// Where the parts of a weight lie in one block of device memory, and its size.
+struct WeightBytes {
+  std::size_t scales_at = 0, zeros_at = 0, bytes = 0;  // codes lie first
+};
+// Throws Error for the schemes that no kernel here reads (nf4, b1), naming one that is.
+WeightBytes weight_bytes(const WeightView& weight);
+
+// Copies and re-lays `weight` from the host into `to` (weight_bytes, zeroed), and waits.
+WeightView upload_weight(const WeightView& weight, std::byte* to, int device, rt::Stream& stream);
+
+// A device's view as arguments of kernels.
+FloatWeight float_weight(const WeightView& weight);
+CodeWeight code_weight(const WeightView& weight);
+
+}  // namespace leq::LEQ_GPU

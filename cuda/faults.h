@@ -1,0 +1,32 @@
+// Rows that kernels found not to be finite, reported when the host waits: each operation has a
+// number and a name, and the earliest wins.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cuda/launch.h"
+#include "cuda/memory.h"
+
+namespace leq::LEQ_GPU {
+
+class Faults {
+ public:
+  Faults(int device, rt::Stream& stream);
+
+  // For an operation that is about to be launched; `site` is a linear's name or like "norm".
+  Fault watch(std::string_view site);
+  // Puts the word's way to the host on the stream; check() reads it behind a synchronize, throws
+  // Error naming site and row where there is one, and forgets all names.
+  void collect();
+  void check();
+
+ private:
+  rt::Stream& stream_;
+  DeviceScratch word_;
+  Pinned seen_;
+  std::vector<std::string> sites_;
+};
+
+}  // namespace leq::LEQ_GPU

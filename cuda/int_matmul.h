@@ -1,0 +1,20 @@
+// The two ways of an integer matmul, for int_matmul.cu, which chooses.
+#pragma once
+
+#include "cuda/launch.h"
+
+namespace leq::LEQ_GPU {
+
+// Tokens up to which the dot-product kernels run.
+int most_gemv_tokens(int bits);
+void launch_int_gemv(const IntMatmul& a, rt::Stream& stream);
+
+// Tokens x outputs of a block: 16 x 64, 64 x 64, 128 x 128. Groups of 32 and 64 columns have the
+// middle one alone. All add in one order: the choice changes no bit.
+enum class GemmTile : std::uint8_t { small, middle, large };
+void launch_int_gemm_8(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
+void launch_int_gemm_4(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
+void launch_int_gemm_3(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
+void launch_int_gemm_2(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,213 @@
+// The machine's own instructions that kernels use, each behind one function: PTX for nvcc, its
+// meaning in plain C++ for the emulator. A wrong modifier in the PTX shows on hardware only: the
+// host versions are what a conformance test there compares with, bit for bit.
+#pragma once
+
+#include "cuda/simt.h"
+
+#ifndef __CUDACC__
+#include "base/half.h"
+#endif
+
+namespace leq::LEQ_GPU::ptx {
+
+// sum of a's signed bytes times b's, plus c
+__device__ __forceinline__ int dp4a(std::uint32_t a, std::uint32_t b, int c) {
+  return __dp4a(static_cast<int>(a), static_cast<int>(b), c);
+}
+
+// a's bytes unsigned, b's signed
+__device__ __forceinline__ int dp4a_u8s8(std::uint32_t a, std::uint32_t b, int c) {
+#ifdef __CUDA_ARCH__
+  int sum;
+  asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
+  return sum;
+#else
+  for (int i = 0; i < 4; ++i) {
+    c += static_cast<int>(a >> 8 * i & 0xffu) * static_cast<std::int8_t>(b >> 8 * i);
+  }
+  return c;
+#endif
+}
+
+// f16 bits; exact, and to nearest even with overflow to infinity
+__device__ __forceinline__ float f16_to_f32(std::uint16_t half) {
+#ifdef __CUDA_ARCH__
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
+  return value;
+#elif !defined(__CUDACC__)
+  return leq::f16_to_f32(half);
+#else
+  return 0;
+#endif
+}
+__device__ __forceinline__ std::uint16_t f32_to_f16(float value) {
+#ifdef __CUDA_ARCH__
+  std::uint16_t half;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(value));
+  return half;
+#elif !defined(__CUDACC__)
+  return leq::f32_to_f16(value);
+#else
+  return 0;
+#endif
+}
+__device__ __forceinline__ float bf16_to_f32(std::uint16_t half) {
+  return __uint_as_float(static_cast<std::uint32_t>(half) << 16);
+}
+
+// D[16][8] += A[16][32] B[32][8], signed bytes, int32 sums. g = lane / 4, t = lane % 4:
+//   a[r] byte j: row g + 8 (r % 2), column 4t + j + 16 (r / 2)
+//   b[r] byte j: k = 4t + j + 16 r, column g
+//   d[i]:        row g + 8 (i / 2), column 2t + i % 2
+__device__ __forceinline__ void mma_m16n8k32_s8(int (&d)[4], const std::uint32_t (&a)[4],
+                                                const std::uint32_t (&b)[2]) {
+#ifdef __CUDA_ARCH__
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
+      "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#elif !defined(__CUDACC__)
+  struct Fragment {
+    std::int8_t a[4][4], b[2][4];
+  } mine;
+  std::memcpy(mine.a, a, sizeof(mine.a));
+  std::memcpy(mine.b, b, sizeof(mine.b));
+  const simt::Slot* all = simt::meet(simt::Meeting::mma, simt::kAllLanes, simt::slot_of(mine));
+  const unsigned g = simt::lane() / 4, t = simt::lane() % 4;
+  for (unsigned i = 0; i < 4; ++i) {
+    const unsigned row = g + 8 * (i / 2), column = 2 * t + i % 2;
+    int sum = d[i];
+    for (unsigned quad = 0; quad < 8; ++quad) {  // k = 4 quad + j
+      const auto& from_a = reinterpret_cast<const Fragment&>(all[row % 8 * 4 + quad % 4]);
+      const auto& from_b = reinterpret_cast<const Fragment&>(all[column * 4 + quad % 4]);
+      for (unsigned j = 0; j < 4; ++j) {
+        sum += from_a.a[row / 8 + 2 * (quad / 4)][j] * from_b.b[quad / 4][j];
+      }
+    }
+    d[i] = sum;
+  }
+#endif
+}
+
+// D[16][8] += A[16][16] B[16][8], f16 with f32 sums. Registers hold two f16 each, low half first:
+//   a[r]: row g + 8 (r % 2), columns 2t + 8 (r / 2) and the next;  b[r]: k = 2t + 8 r, column g
+// The order of the products in a sum is the hardware's: the emulator's is k ascending in f32.
+__device__ __forceinline__ void mma_m16n8k16_f16(float (&d)[4], const std::uint32_t (&a)[4],
+                                                 const std::uint32_t (&b)[2]) {
+#ifdef __CUDA_ARCH__
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+      "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#elif !defined(__CUDACC__)
+  struct Fragment {
+    std::uint16_t a[4][2], b[2][2];
+  } mine;
+  std::memcpy(mine.a, a, sizeof(mine.a));
+  std::memcpy(mine.b, b, sizeof(mine.b));
+  const simt::Slot* all = simt::meet(simt::Meeting::mma, simt::kAllLanes, simt::slot_of(mine));
+  const unsigned g = simt::lane() / 4, t = simt::lane() % 4;
+  for (unsigned i = 0; i < 4; ++i) {
+    const unsigned row = g + 8 * (i / 2), column = 2 * t + i % 2;
+    float sum = d[i];
+    for (unsigned pair = 0; pair < 8; ++pair) {  // k = 2 pair + j
+      const auto& from_a = reinterpret_cast<const Fragment&>(all[row % 8 * 4 + pair % 4]);
+      const auto& from_b = reinterpret_cast<const Fragment&>(all[column * 4 + pair % 4]);
+      for (unsigned j = 0; j < 2; ++j) {
+        sum += leq::f16_to_f32(from_a.a[row / 8 + 2 * (pair / 4)][j]) *
+               leq::f16_to_f32(from_b.b[pair / 4][j]);
+      }
+    }
+    d[i] = sum;
+  }
+#endif
+}
+
+// Four 8 x 8 matrices of 16-bit numbers from shared memory: lane l gives the address of row l % 8
+// of matrix l / 8, and gets the two numbers at row lane / 4, columns 2 (lane % 4) of each.
+// Addresses are multiples of 16 bytes.
+__device__ __forceinline__ void ldmatrix_x4(std::uint32_t (&r)[4], const void* row) {
+#ifdef __CUDA_ARCH__
+  const auto at = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3},[%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(at));
+#elif !defined(__CUDACC__)
+  if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0) simt::stop("ldmatrix: unaligned address");
+  const simt::Slot* rows = simt::meet(simt::Meeting::ldmatrix, simt::kAllLanes, simt::slot_of(row));
+  const unsigned lane = simt::lane();
+  for (unsigned i = 0; i < 4; ++i) {
+    const auto* at = simt::value_of<const unsigned char*>(rows[i * 8 + lane / 4]);
+    std::memcpy(&r[i], at + lane % 4 * 4, 4);
+  }
+#endif
+}
+
+// The same, each matrix transposed: numbers at rows 2 (lane % 4) and the next, column lane / 4.
+__device__ __forceinline__ void ldmatrix_x4_trans(std::uint32_t (&r)[4], const void* row) {
+#ifdef __CUDA_ARCH__
+  const auto at = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3},[%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(at));
+#elif !defined(__CUDACC__)
+  if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0) simt::stop("ldmatrix: unaligned address");
+  const simt::Slot* rows = simt::meet(simt::Meeting::ldmatrix, simt::kAllLanes, simt::slot_of(row));
+  const unsigned lane = simt::lane();
+  for (unsigned i = 0; i < 4; ++i) {
+    std::uint16_t pair[2];
+    for (unsigned j = 0; j < 2; ++j) {
+      const auto* at = simt::value_of<const unsigned char*>(rows[i * 8 + lane % 4 * 2 + j]);
+      std::memcpy(&pair[j], at + lane / 4 * 2, 2);
+    }
+    std::memcpy(&r[i], pair, 4);
+  }
+#endif
+}
+
+// Starts copying 16 bytes from global to shared memory, zeros where `valid` is false. They arrive
+// at any time until the thread waits for the group that they were committed in.
+__device__ __forceinline__ void cp_async16(void* shared, const void* global, bool valid) {
+#ifdef __CUDA_ARCH__
+  const auto at = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.cg.shared.global [%0],[%1],16,%2;" ::"r"(at), "l"(global),
+               "r"(valid ? 16 : 0));
+#elif !defined(__CUDACC__)
+  simt::copy_issue(shared, global, 16, valid ? 16 : 0);
+#endif
+}
+__device__ __forceinline__ void cp_async_commit() {
+#ifdef __CUDA_ARCH__
+  asm volatile("cp.async.commit_group;");
+#elif !defined(__CUDACC__)
+  simt::copy_commit();
+#endif
+}
+// Until at most `left` of this thread's groups are on their way.
+template <int left>
+__device__ __forceinline__ void cp_async_wait() {
+#ifdef __CUDA_ARCH__
+  asm volatile("cp.async.wait_group %0;" ::"n"(left));
+#elif !defined(__CUDACC__)
+  simt::copy_wait(left);
+#endif
+}
+
+// 16 bytes that are read once: not kept in the first cache, first to leave the second.
+__device__ __forceinline__ uint4 load_once(const void* global) {
+#ifdef __CUDA_ARCH__
+  uint4 v;
+  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3},[%4];"
+      : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+      : "l"(global));
+  return v;
+#else
+  return *static_cast<const uint4*>(global);
+#endif
+}
+
+}  // namespace leq::LEQ_GPU::ptx

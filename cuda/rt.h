@@ -1,0 +1,50 @@
+// What host code asks of a device: memory, and copies in order on a stream. Two builds of the same
+// calls: rt_cuda.cu on the CUDA runtime (LEQ_GPU = cuda), sim/rt_sim.cpp on the emulator
+// (LEQ_GPU = sim). Failures throw Error with the runtime's own words. Launches: run.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace leq::LEQ_GPU::rt {
+
+struct DeviceInfo {
+  std::string name;          // "NVIDIA H200"
+  int major = 0, minor = 0;  // compute capability
+  int multiprocessors = 0;
+  std::size_t shared_limit_bytes = 0;  // a block's largest shared memory
+  std::size_t memory_bytes = 0;
+};
+// Empty where there is none; never throws.
+std::vector<DeviceInfo> devices();
+// Why devices() is empty, for people.
+std::string why_no_device();
+
+// Work in order, behind the host's back until synchronize.
+struct Stream;
+struct StreamCloser {
+  void operator()(Stream* stream) const noexcept;
+};
+using StreamOwner = std::unique_ptr<Stream, StreamCloser>;
+StreamOwner make_stream(int device);
+const DeviceInfo& device_of(const Stream& stream);
+void synchronize(Stream& stream);
+
+// Not zeroed; null where the device has no room. Releasing waits for all work on the device.
+void* allocate(int device, std::size_t bytes);
+void release(int device, void* data) noexcept;
+
+// Host memory that copies read and write behind the host's back: it must stay alive and, while a
+// copy may read it, unchanged until the stream has been synchronized.
+void* allocate_pinned(std::size_t bytes);
+void release_pinned(void* data) noexcept;
+
+void copy_to_device(void* device, const void* pinned, std::size_t bytes, Stream& stream);
+void copy_to_host(void* pinned, const void* device, std::size_t bytes, Stream& stream);
+void copy_on_device(void* to, const void* from, std::size_t bytes, Stream& stream);
+void fill_zero(void* device, std::size_t bytes, Stream& stream);
+
+}  // namespace leq::LEQ_GPU::rt

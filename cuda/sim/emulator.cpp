@@ -1,0 +1,411 @@
+#include "cuda/sim/emulator.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+
+#include "base/thread_pool.h"
+#include "cuda/sim/fibre.h"
+
+namespace simt {
+namespace {
+
+constexpr unsigned char kPoison = 0xcd;
+constexpr std::uint64_t kCanary = 0x5ca1ab1e0ddba11ull;
+
+enum class State : std::uint8_t { ready, at_block, at_warp, ended };
+
+struct Copy {
+  void* shared;
+  const void* global;
+  unsigned bytes, filled;
+};
+
+struct Thread {
+  Fibre fibre;
+  State state = State::ready;
+  Meeting kind = Meeting::sync;
+  std::uint32_t mask = 0;  // of the meeting it waits for
+  std::uint32_t met = 0;   // lanes that came to the last one
+  dim3 index;
+  std::vector<Copy> copies;          // issued and not landed, oldest first
+  std::vector<std::size_t> commits;  // ends of groups in `copies`
+};
+
+struct Warp {
+  Slot brought[kWarpLanes];
+  Slot seen[kWarpLanes];  // of the meetings that took place
+  unsigned meetings = 0;
+  char keys[4];
+};
+
+struct SharedVariable {
+  const void* key;
+  std::size_t bytes;
+  void* data;
+};
+
+struct Free {
+  void operator()(void* data) const { std::free(data); }
+};
+
+// One OS thread's block at work.
+struct Block {
+  const Grid* grid = nullptr;
+  const std::function<void()>* body = nullptr;
+  dim3 index;
+  std::vector<Thread> threads;
+  std::vector<Warp> warps;
+  std::vector<unsigned> lane_order, warp_order;
+  unsigned current = 0;
+  unsigned barriers = 0;
+  char barrier_keys[4];
+  char end_key = 0;
+  Main main;
+  std::unique_ptr<Stacks> stacks;
+  std::unique_ptr<void, Free> dynamic;
+  std::vector<SharedVariable> statics;
+  std::size_t static_bytes = 0;
+
+  ~Block() {
+    for (const SharedVariable& variable : statics) std::free(variable.data);
+  }
+};
+
+thread_local Block* block = nullptr;
+
+void* poisoned(std::size_t bytes, std::size_t alignment) {
+  void* data = nullptr;
+  if (posix_memalign(&data, std::max(alignment, sizeof(void*)), std::max<std::size_t>(bytes, 1))) {
+    stop("no memory for shared variables");
+  }
+  std::memset(data, kPoison, bytes);
+  return data;
+}
+
+// A permutation of 0..n-1; seed 0: none.
+std::vector<unsigned> order(unsigned n, std::uint64_t seed) {
+  std::vector<unsigned> items(n);
+  std::iota(items.begin(), items.end(), 0u);
+  if (seed == 0) return items;
+  for (unsigned i = n; i > 1; --i) {
+    seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+    std::swap(items[i - 1], items[(seed >> 33) % i]);
+  }
+  return items;
+}
+
+SIMT_UNSEEN void wait(State state, const void* key) {
+  Thread& me = block->threads[block->current];
+  me.state = state;
+  release_key(key);
+  to_main(me.fibre, block->main);
+  acquire_key(key);
+}
+
+void enter() {
+  entered(block->main);
+  (*block->body)();
+  Thread& me = block->threads[block->current];
+  me.state = State::ended;
+  release_key(&block->end_key);
+  leave(me.fibre, block->main);
+}
+
+SIMT_UNSEEN void resume(unsigned i) {
+  block->current = i;
+  to_fibre(block->threads[i].fibre, block->main);
+}
+
+void start_block() {
+  const unsigned n = static_cast<unsigned>(block->grid->threads.count());
+  const dim3 size = block->grid->threads;
+  for (unsigned i = 0; i < n; ++i) {
+    Thread& thread = block->threads[i];
+    thread.state = State::ready;
+    thread.met = 0;
+    thread.index = dim3(i % size.x, i / size.x % size.y, i / (size.x * size.y));
+    thread.copies.clear();
+    thread.commits.clear();
+    start(thread.fibre, block->stacks->at(i), enter);
+  }
+  if (block->grid->shared_bytes > 0) {
+    std::memset(block->dynamic.get(), kPoison, block->grid->shared_bytes);
+  }
+  for (SharedVariable& variable : block->statics) {
+    std::memset(variable.data, kPoison, variable.bytes);
+  }
+}
+
+// Lets the lanes of one warp go on that wait for nobody any more. True if there were some.
+SIMT_UNSEEN bool release_meetings(unsigned w) {
+  const auto first = w * kWarpLanes;
+  const auto lanes = std::min<std::size_t>(kWarpLanes, block->threads.size() - first);
+  std::uint32_t live = 0, waiting = 0;
+  for (unsigned lane = 0; lane < lanes; ++lane) {
+    const State state = block->threads[first + lane].state;
+    live |= static_cast<std::uint32_t>(state != State::ended) << lane;
+    waiting |= static_cast<std::uint32_t>(state == State::at_warp) << lane;
+  }
+  bool any = false;
+  while (waiting != 0) {
+    const auto leader = static_cast<unsigned>(__builtin_ctz(waiting));
+    const Thread& head = block->threads[first + leader];
+    std::uint32_t came = 0;
+    for (unsigned lane = leader; lane < lanes; ++lane) {
+      const Thread& other = block->threads[first + lane];
+      if ((waiting >> lane & 1u) == 0 || other.mask != head.mask) continue;
+      if (other.kind != head.kind) {
+        block->current = first + lane;
+        stop("lanes of one warp meet in different collectives");
+      }
+      came |= 1u << lane;
+    }
+    waiting &= ~came;
+    if (came != (head.mask & live)) continue;
+    Warp& warp = block->warps[w];
+    for (unsigned lane = 0; lane < lanes; ++lane) {
+      if ((came >> lane & 1u) == 0) continue;
+      Thread& thread = block->threads[first + lane];
+      warp.seen[lane] = warp.brought[lane];
+      thread.met = came;
+      thread.state = State::ready;
+    }
+    ++warp.meetings;
+    any = true;
+  }
+  return any;
+}
+
+// Runs one warp until all its lanes wait. True if a lane ran.
+bool run_warp(unsigned w) {
+  bool ran = false;
+  for (;;) {
+    bool any = false;
+    for (const unsigned lane : block->lane_order) {
+      const unsigned i = w * kWarpLanes + lane;
+      if (i >= block->threads.size() || block->threads[i].state != State::ready) continue;
+      resume(i);
+      any = ran = true;
+    }
+    if (!any && !release_meetings(w)) return ran;
+  }
+}
+
+[[noreturn]] void report_deadlock(std::size_t ended, std::size_t at_block) {
+  const std::size_t threads = block->threads.size();
+  std::fprintf(stderr,
+               "simt: %s: deadlock in block (%u,%u,%u): %zu threads ended, %zu at __syncthreads, "
+               "%zu in a collective of their warp\n",
+               block->grid->kernel, block->index.x, block->index.y, block->index.z, ended, at_block,
+               threads - ended - at_block);
+  std::abort();
+}
+
+void run_block() {
+  start_block();
+  const std::size_t n = block->threads.size();
+  for (;;) {
+    bool ran = false;
+    for (const unsigned w : block->warp_order) ran = run_warp(w) || ran;
+    const auto in = [](State state) {
+      return static_cast<std::size_t>(
+          std::count_if(block->threads.begin(), block->threads.end(),
+                        [state](const Thread& thread) { return thread.state == state; }));
+    };
+    const std::size_t ended = in(State::ended), at_block = in(State::at_block);
+    if (ended == n) break;
+    if (ended + at_block == n) {
+      ++block->barriers;
+      for (Thread& thread : block->threads) {
+        if (thread.state == State::at_block) thread.state = State::ready;
+      }
+    } else if (!ran) {
+      report_deadlock(ended, at_block);
+    }
+  }
+  acquire_key(&block->end_key);
+  for (unsigned i = 0; i < n; ++i) {
+    finish(block->threads[i].fibre);
+    if (*block->stacks->canary(i) != kCanary) stop("a thread's stack overflowed");
+  }
+}
+
+void require_launch(const Grid& grid) {
+  const std::size_t threads = grid.threads.count();
+  const char* wrong = nullptr;
+  if (threads == 0 || threads > 1024) wrong = "a block has 1 to 1,024 threads";
+  if (grid.threads.z > 64) wrong = "a block has at most 64 threads in z";
+  if (grid.blocks.count() == 0) wrong = "a grid has at least one block";
+  if (grid.blocks.y > 65535 || grid.blocks.z > 65535) wrong = "at most 65,535 blocks in y and z";
+  if (grid.shared_bytes > grid.shared_limit) wrong = "more shared memory than the architecture has";
+  if (wrong == nullptr) return;
+  std::fprintf(stderr, "simt: %s: launch refused: %s (%u,%u,%u blocks of %u,%u,%u, %zu bytes)\n",
+               grid.kernel, wrong, grid.blocks.x, grid.blocks.y, grid.blocks.z, grid.threads.x,
+               grid.threads.y, grid.threads.z, grid.shared_bytes);
+  std::abort();
+}
+
+struct Emulator {
+  std::mutex lock;
+  Schedule schedule;
+  std::unique_ptr<leq::ThreadPool> pool = std::make_unique<leq::ThreadPool>(1);
+  std::map<std::string, std::uint64_t> launches;
+};
+
+Emulator& emulator() {
+  static Emulator instance;
+  return instance;
+}
+
+// All blocks that one OS thread takes of a grid.
+void run_blocks(const Grid& grid, const std::function<void()>& body, std::uint64_t seed,
+                const std::vector<unsigned>& blocks, std::int64_t first, std::int64_t step) {
+  thread_local std::unique_ptr<Stacks> stacks;  // kept: mapping them costs more than a small grid
+  Block mine;
+  mine.grid = &grid;
+  mine.body = &body;
+  mine.threads.resize(grid.threads.count());
+  mine.warps.resize((mine.threads.size() + kWarpLanes - 1) / kWarpLanes);
+  mine.lane_order = order(kWarpLanes, seed);
+  mine.warp_order = order(static_cast<unsigned>(mine.warps.size()), seed * 3);
+  mine.stacks = stacks ? std::move(stacks) : std::make_unique<Stacks>(kCanary);
+  block = &mine;
+  if (grid.shared_bytes > 0) mine.dynamic.reset(poisoned(grid.shared_bytes, 128));
+  begin(mine.main);
+  for (std::int64_t i = first; i < std::ssize(blocks); i += step) {
+    const unsigned at = blocks[static_cast<std::size_t>(i)];
+    mine.index = dim3(at % grid.blocks.x, at / grid.blocks.x % grid.blocks.y,
+                      at / (grid.blocks.x * grid.blocks.y));
+    run_block();
+  }
+  stacks = std::move(mine.stacks);
+  block = nullptr;
+}
+
+}  // namespace
+
+Schedule& schedule() { return emulator().schedule; }
+
+void set_workers(int threads) {
+  const std::lock_guard hold(emulator().lock);
+  emulator().pool = std::make_unique<leq::ThreadPool>(threads);
+}
+
+std::vector<LaunchCount> launch_counts() {
+  const std::lock_guard hold(emulator().lock);
+  std::vector<LaunchCount> counts;
+  for (const auto& [kernel, launches] : emulator().launches) counts.push_back({kernel, launches});
+  return counts;
+}
+
+void run_grid(const Grid& grid, const std::function<void()>& body) {
+  require_launch(grid);
+  const std::lock_guard hold(emulator().lock);
+  ++emulator().launches[grid.kernel];
+  const std::uint64_t seed = emulator().schedule.seed;
+  const auto blocks = order(static_cast<unsigned>(grid.blocks.count()), seed * 5);
+  leq::ThreadPool& pool = *emulator().pool;
+  const auto tasks = std::min<std::int64_t>(pool.threads(), std::ssize(blocks));
+  pool.run(tasks,
+           [&](std::int64_t task, int) { run_blocks(grid, body, seed, blocks, task, tasks); });
+}
+
+SIMT_UNSEEN dim3 thread_index() { return block->threads[block->current].index; }
+SIMT_UNSEEN dim3 block_index() { return block->index; }
+SIMT_UNSEEN dim3 block_size() { return block->grid->threads; }
+SIMT_UNSEEN dim3 grid_size() { return block->grid->blocks; }
+SIMT_UNSEEN unsigned thread_rank() { return block->current; }
+
+SIMT_UNSEEN void sync_block() { wait(State::at_block, &block->barrier_keys[block->barriers % 4]); }
+
+SIMT_UNSEEN const Slot* meet(Meeting kind, std::uint32_t mask, const Slot& mine) {
+  const unsigned lane = block->current % kWarpLanes;
+  Thread& me = block->threads[block->current];
+  Warp& warp = block->warps[block->current / kWarpLanes];
+  if ((mask >> lane & 1u) == 0) stop("a lane calls a collective whose mask leaves it out");
+  warp.brought[lane] = mine;
+  me.kind = kind;
+  me.mask = mask;
+  wait(State::at_warp, &warp.keys[warp.meetings % 4]);
+  return warp.seen;
+}
+
+SIMT_UNSEEN std::uint32_t met_lanes() { return block->threads[block->current].met; }
+
+SIMT_UNSEEN void* dynamic_shared() {
+  if (block->grid->shared_bytes == 0) stop("a kernel with dynamic shared memory launched without");
+  return block->dynamic.get();
+}
+
+SIMT_UNSEEN void* static_shared(const void* key, std::size_t bytes, std::size_t alignment) {
+  for (const SharedVariable& variable : block->statics) {
+    if (variable.key == key) return variable.data;
+  }
+  block->static_bytes += (bytes + 15) / 16 * 16;
+  if (block->static_bytes > std::size_t{48} << 10) stop("over 48 KB of static shared memory");
+  if (block->static_bytes + block->grid->shared_bytes > block->grid->shared_limit) {
+    stop("static and dynamic shared memory exceed what the architecture has");
+  }
+  void* data = poisoned(bytes, alignment);
+  block->statics.push_back({key, bytes, data});
+  return data;
+}
+
+void require_bounds(unsigned threads) {
+  if (block->grid->threads.count() > threads) stop("more threads than the kernel's launch bounds");
+}
+
+namespace {
+
+void land(const Copy& copy) {
+  auto* to = static_cast<unsigned char*>(copy.shared);
+  if (copy.filled > 0) std::memcpy(to, copy.global, copy.filled);
+  if (copy.filled < copy.bytes) std::memset(to + copy.filled, 0, copy.bytes - copy.filled);
+}
+
+}  // namespace
+
+void copy_issue(void* shared, const void* global, unsigned bytes, unsigned filled) {
+  const auto addresses = reinterpret_cast<std::uintptr_t>(shared) |
+                         (filled > 0 ? reinterpret_cast<std::uintptr_t>(global) : 0);
+  if (addresses % bytes != 0) stop("cp.async: an address is not aligned to its size");
+  const Copy copy = {shared, global, bytes, filled};
+  if (schedule().copy_lands == CopyLands::at_issue) return land(copy);
+  block->threads[block->current].copies.push_back(copy);
+}
+
+void copy_commit() {
+  Thread& me = block->threads[block->current];
+  me.commits.push_back(me.copies.size());
+}
+
+void copy_wait(unsigned groups_left) {
+  Thread& me = block->threads[block->current];
+  if (me.commits.size() <= groups_left) return;
+  const std::size_t groups = me.commits.size() - groups_left;
+  const std::size_t landed = me.commits[groups - 1];
+  for (std::size_t i = 0; i < landed; ++i) land(me.copies[i]);
+  me.copies.erase(me.copies.begin(), me.copies.begin() + static_cast<std::ptrdiff_t>(landed));
+  me.commits.erase(me.commits.begin(), me.commits.begin() + static_cast<std::ptrdiff_t>(groups));
+  for (std::size_t& end : me.commits) end -= landed;
+}
+
+void stop(const char* what) {
+  if (block == nullptr) {
+    std::fprintf(stderr, "simt: %s\n", what);
+  } else {
+    std::fprintf(stderr, "simt: %s: %s (block %u,%u,%u, thread %u)\n", block->grid->kernel, what,
+                 block->index.x, block->index.y, block->index.z, block->current);
+  }
+  std::abort();
+}
+
+}  // namespace simt

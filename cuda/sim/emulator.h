@@ -1,0 +1,93 @@
+// Runs CUDA kernels on the CPU: a CUDA thread is a fibre, a block is one OS thread that switches
+// between its fibres. Made to show what hardware would hide now and then: shared memory starts
+// poisoned, orders that CUDA leaves open are permuted by a seed, and a block that cannot go on is a
+// report and not a hang (docs/cuda.md). The vocabulary of kernels on top is sim/vocabulary.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+  constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+  constexpr std::size_t count() const { return std::size_t{x} * y * z; }
+};
+
+namespace simt {
+
+// When the bytes of a cp.async arrive: CUDA allows any time between the issue and the wait.
+enum class CopyLands : std::uint8_t { at_wait, at_issue };
+
+// Orders that CUDA leaves open. Seed 0 is plain ascending order; any other permutes lanes within
+// warps, warps and blocks.
+struct Schedule {
+  std::uint64_t seed = 0;
+  CopyLands copy_lands = CopyLands::at_wait;
+};
+Schedule& schedule();  // of all launches; set it between launches only
+
+struct Grid {
+  const char* kernel = "";  // for reports
+  dim3 blocks;
+  dim3 threads;
+  std::size_t shared_bytes = 0;         // dynamic, poisoned at the start of each block
+  std::size_t shared_limit = 99 << 10;  // static and dynamic together, of the architecture
+};
+
+// Runs `body` once for each thread, the blocks spread over the pool of set_workers; returns when
+// all have ended. Aborts with a report on stderr where a launch is impossible (0 or > 1,024
+// threads, too much shared memory), where all threads of a block wait and none can go on, and where
+// lanes of one warp meet in different collectives.
+void run_grid(const Grid& grid, const std::function<void()>& body);
+void set_workers(int threads);  // 0 = one for each usable core
+
+// One report of launches so far, by kernel, sorted.
+struct LaunchCount {
+  std::string kernel;
+  std::uint64_t launches = 0;
+};
+std::vector<LaunchCount> launch_counts();
+
+// What follows is called by kernels.
+
+dim3 thread_index();
+dim3 block_index();
+dim3 block_size();
+dim3 grid_size();
+unsigned thread_rank();  // x + y * X + z * X * Y
+
+inline constexpr unsigned kWarpLanes = 32;
+inline constexpr std::uint32_t kAllLanes = 0xffffffffu;
+
+// What lanes of a warp meet for. Lanes that name each other in different kinds are a bug.
+enum class Meeting : std::uint8_t { sync, shuffle, vote, match, reduce, ldmatrix, mma };
+
+struct Slot {
+  std::uint64_t words[8];
+};
+
+void sync_block();
+// Deposits `mine`, waits for the lanes of `mask` that have not ended, and gives what each of the 32
+// lanes brought; lanes that did not come show poison.
+const Slot* meet(Meeting kind, std::uint32_t mask, const Slot& mine);
+// Lanes that came to the last meeting.
+std::uint32_t met_lanes();
+
+void* dynamic_shared();
+// The block's variable of this call site; `key` is unique to it.
+void* static_shared(const void* key, std::size_t bytes, std::size_t alignment);
+// The kernel was compiled for at most this many threads.
+void require_bounds(unsigned threads);
+
+// cp.async: src null fills zeros.
+void copy_issue(void* shared, const void* global, unsigned bytes, unsigned filled);
+void copy_commit();
+void copy_wait(unsigned groups_left);
+
+// Ends the program with a line that names kernel, block and thread.
+[[noreturn]] void stop(const char* what);
+
+}  // namespace simt

@@ -1,0 +1,151 @@
+// The words of CUDA that kernels use, for g++: each means what the CUDA programming guide says,
+// carried out by the emulator. Included by simt.h alone.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "cuda/sim/emulator.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __restrict__ __restrict
+#define __launch_bounds__(...)
+#define threadIdx (simt::thread_index())
+#define blockIdx (simt::block_index())
+#define blockDim (simt::block_size())
+#define gridDim (simt::grid_size())
+
+struct alignas(8) int2 {
+  int x, y;
+};
+struct alignas(16) int4 {
+  int x, y, z, w;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+struct alignas(8) float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+
+namespace simt {
+
+template <class T>
+Slot slot_of(const T& value) {
+  static_assert(sizeof(T) <= sizeof(Slot));
+  Slot slot = {};
+  std::memcpy(&slot, &value, sizeof(T));
+  return slot;
+}
+
+template <class T>
+T value_of(const Slot& slot) {
+  T value;
+  std::memcpy(&value, &slot, sizeof(T));
+  return value;
+}
+
+// What lane `source` brought; poison where it did not come.
+template <class T>
+T shuffle(std::uint32_t mask, T value, unsigned source) {
+  const Slot* brought = meet(Meeting::shuffle, mask, slot_of(value));
+  if ((met_lanes() >> source & 1u) != 0) return value_of<T>(brought[source]);
+  T poison;
+  std::memset(&poison, 0xcd, sizeof(T));
+  return poison;
+}
+
+inline unsigned lane() { return thread_rank() % kWarpLanes; }
+
+}  // namespace simt
+
+inline void __syncthreads() { simt::sync_block(); }
+inline void __syncwarp(std::uint32_t mask = simt::kAllLanes) {
+  simt::meet(simt::Meeting::sync, mask, {});
+}
+
+template <class T>
+T __shfl_sync(std::uint32_t mask, T value, int source) {
+  return simt::shuffle(mask, value, static_cast<unsigned>(source) % 32);
+}
+template <class T>
+T __shfl_xor_sync(std::uint32_t mask, T value, int other) {
+  return simt::shuffle(mask, value, (simt::lane() ^ static_cast<unsigned>(other)) % 32);
+}
+template <class T>
+T __shfl_up_sync(std::uint32_t mask, T value, unsigned delta) {
+  return simt::shuffle(mask, value, simt::lane() >= delta ? simt::lane() - delta : simt::lane());
+}
+template <class T>
+T __shfl_down_sync(std::uint32_t mask, T value, unsigned delta) {
+  const unsigned source = simt::lane() + delta;
+  return simt::shuffle(mask, value, source < 32 ? source : simt::lane());
+}
+
+inline std::uint32_t __ballot_sync(std::uint32_t mask, int predicate) {
+  const simt::Slot* votes =
+      simt::meet(simt::Meeting::vote, mask, simt::slot_of(static_cast<int>(predicate != 0)));
+  std::uint32_t ballot = 0;
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    if ((simt::met_lanes() >> lane & 1u) == 0) continue;
+    ballot |= static_cast<std::uint32_t>(simt::value_of<int>(votes[lane])) << lane;
+  }
+  return ballot;
+}
+inline int __any_sync(std::uint32_t mask, int predicate) {
+  return __ballot_sync(mask, predicate) != 0;
+}
+inline int __all_sync(std::uint32_t mask, int predicate) {
+  return __ballot_sync(mask, predicate == 0) == 0;
+}
+
+// Blocks run on several OS threads, so these are the CPU's atomic operations.
+template <class T>
+T atomicAdd(T* at, T value) {
+  T old = __atomic_load_n(at, __ATOMIC_RELAXED);
+  while (!__atomic_compare_exchange_n(at, &old, static_cast<T>(old + value), false,
+                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+  return old;
+}
+template <class T>
+T atomicMax(T* at, T value) {
+  T old = __atomic_load_n(at, __ATOMIC_RELAXED);
+  while (old < value &&
+         !__atomic_compare_exchange_n(at, &old, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+  return old;
+}
+template <class T>
+T atomicMin(T* at, T value) {
+  T old = __atomic_load_n(at, __ATOMIC_RELAXED);
+  while (value < old &&
+         !__atomic_compare_exchange_n(at, &old, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+  return old;
+}
+
+inline int __dp4a(int a, int b, int c) {
+  for (int i = 0; i < 4; ++i) {
+    c += static_cast<std::int8_t>(a >> 8 * i) * static_cast<std::int8_t>(b >> 8 * i);
+  }
+  return c;
+}
+inline int __float2int_rn(float x) { return static_cast<int>(std::nearbyint(x)); }
+inline float __int_as_float(int bits) { return std::bit_cast<float>(bits); }
+inline int __float_as_int(float x) { return std::bit_cast<int>(x); }
+inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
+inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
+inline int __popc(unsigned x) { return std::popcount(x); }
+
+using std::max;
+using std::min;

@@ -1,0 +1,40 @@
+// Small arrays on their way to the device: token ids, runs, page lists. A ring of pinned memory and
+// its twin on the device, so that a launch never waits for the host's copy.
+#pragma once
+
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "cuda/memory.h"
+
+namespace leq::LEQ_GPU {
+
+class Staging {
+ public:
+  Staging(int device, rt::Stream& stream);
+
+  // `values` on the device, valid for operations that are launched before the ring comes round: the
+  // next push that does not fit waits for all of them. Throws Error for more than the ring holds.
+  template <class T>
+  const T* push(std::span<const T> values) {
+    return reinterpret_cast<const T*>(push_bytes(std::as_bytes(values)));
+  }
+  template <class T>
+  const T* push(const std::vector<T>& values) {
+    return push(std::span<const T>(values));
+  }
+  // How often the ring has begun anew: what was pushed in another round is gone.
+  std::uint64_t round() const { return round_; }
+
+ private:
+  const std::byte* push_bytes(std::span<const std::byte> bytes);
+
+  rt::Stream& stream_;
+  Pinned host_;
+  DeviceScratch device_;
+  std::size_t used_ = 0;
+  std::uint64_t round_ = 0;
+};
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,12 @@
+#include "base/error.h"
+#include "platform/gpu.h"
+
+namespace leq::platform {
+
+std::vector<std::string> sim_lines() { return {}; }
+
+std::unique_ptr<Backend> make_sim(int) {
+  fail("-dev sim: this build has no emulated GPU; configure with -DLEQ_CUDA_SIM=ON on x86-64");
+}
+
+}  // namespace leq::platform

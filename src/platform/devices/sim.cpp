@@ -1,0 +1,11 @@
+#include "cuda/devices.h"
+#include "platform/gpu.h"
+
+namespace leq::platform {
+
+std::vector<std::string> sim_lines() {
+  return {"sim  the CUDA kernels on this processor, for tests: slow"};
+}
+std::unique_ptr<Backend> make_sim(int threads) { return sim::make_backend(threads); }
+
+}  // namespace leq::platform

@@ -1,0 +1,169 @@
+// Rows of the residual stream on every backend: memory, embedding, norms, rotation, moving scales.
+#include "backends.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace leq {
+namespace {
+
+class RowsConformance : public test::Conformance {};
+
+TEST_P(RowsConformance, TakeTheBytesThatWereAnnounced) {
+  Linear consumer;
+  consumer.inputs = 300;
+  consumer.act = ActKind::g128;
+  consumer.segment_count = 1;
+  consumer.segments[0].weight.scheme = require_scheme("int4-g64", "test");
+  consumer.segments[0].weight.act = ActKind::g128;
+  const RowsFormat format = backend->format_for(consumer);
+  const std::size_t before = backend->allocated_bytes();
+  {
+    const Rows rows = backend->allocate_rows(7, 300, format);
+    EXPECT_EQ(backend->allocated_bytes() - before, backend->rows_bytes(7, 300, format));
+  }
+  EXPECT_EQ(backend->allocated_bytes(), before);
+  EXPECT_GE(backend->peak_bytes(), before + backend->rows_bytes(7, 300, format));
+  const AttentionShape shape{8, 2, 32, 0, nullptr, nullptr, true};
+  backend->reserve(20, shape, 600);
+  EXPECT_EQ(backend->allocated_bytes() - before, backend->reserve_bytes(20, shape, 600));
+}
+
+TEST_P(RowsConformance, GoThereAndBack) {
+  const auto numbers = test::random_numbers(5 * 77, 1);
+  const Rows x = rows_of(numbers, 77);
+  EXPECT_EQ(values_of(x, 5), numbers);
+  Rows picked = backend->allocate_rows(3, 77, {});
+  backend->gather_rows(x, std::vector<std::int32_t>{4, 0, 4}, picked);
+  const auto found = values_of(picked, 3);
+  for (std::size_t k = 0; k < 77; ++k) {
+    ASSERT_EQ(found[k], numbers[4 * 77 + k]);
+    ASSERT_EQ(found[77 + k], numbers[k]);
+    ASSERT_EQ(found[2 * 77 + k], numbers[4 * 77 + k]);
+  }
+}
+
+TEST_P(RowsConformance, EmbeddingsAreTheRowsOfEveryScheme) {
+  const std::int64_t rows = 70, columns = 200;
+  const auto numbers = test::random_numbers(rows * columns, 3);
+  for (const char* name :
+       {"f32", "f16", "bf16", "int8", "int8-g64", "int4-g128", "int4-g32", "int3-g64", "int2-g128",
+        "uint8", "uint8-g32", "uint4-g64", "uint3-g32", "uint2-g128"}) {
+    const PackedWeight packed =
+        pack_weight(numbers, rows, columns, require_scheme(name, "test"), ActKind::none, "table");
+    const WeightView table = upload_weight(packed);
+    const std::vector<std::int32_t> ids = {0, 69, 63, 64, 5, 5};
+    Rows x = backend->allocate_rows(6, columns, {});
+    backend->embed(table, ids, x);
+    backend->add_embedded(table, std::vector<std::int32_t>{1}, x);
+    const auto found = values_of(x, 6);
+    std::vector<float> row(static_cast<std::size_t>(columns)), second = row;
+    unpack_row(packed.view(), 1, second);
+    for (std::size_t t = 0; t < ids.size(); ++t) {
+      unpack_row(packed.view(), ids[t], row);
+      for (std::size_t k = 0; k < row.size(); ++k) {
+        ASSERT_EQ(found[t * row.size() + k], t == 0 ? row[k] + second[k] : row[k])
+            << name << " row " << ids[t] << " column " << k;
+      }
+    }
+    EXPECT_THROW(backend->embed(table, std::vector<std::int32_t>{70}, x), Error);
+  }
+}
+
+// Sums of f32 squares in any order, against double.
+TEST_P(RowsConformance, NormsAgreeWithDouble) {
+  constexpr double kTolerance = 3e-6;
+  for (const NormKind kind : {NormKind::rms, NormKind::layer}) {
+    for (const std::int64_t width : {2, 100, 128, 1000, 2049}) {
+      const auto n = static_cast<std::size_t>(width);
+      const auto x = test::random_numbers(3 * width, 5), gain = test::random_numbers(width, 6);
+      const auto beta = test::random_numbers(width, 7), smooth = test::random_numbers(width, 8);
+      const Norm norm = {kind, upload_vector(gain), upload_vector(beta), 1e-5f, width};
+      const Rows in = rows_of(x, width);
+      Rows out = backend->allocate_rows(3, width, {});
+      out.consumer.inv_smooth = upload_vector(smooth);
+      backend->norm(in, 3, norm, out);
+      const auto found = values_of(out, 3);
+      for (std::size_t t = 0; t < 3; ++t) {
+        double mean = 0, squares = 0;
+        if (kind == NormKind::layer) {
+          for (std::size_t k = 0; k < n; ++k) mean += x[t * n + k] / static_cast<double>(n);
+        }
+        for (std::size_t k = 0; k < n; ++k) {
+          squares += std::pow(x[t * n + k] - mean, 2) / static_cast<double>(n);
+        }
+        for (std::size_t k = 0; k < n; ++k) {
+          double want = (x[t * n + k] - mean) / std::sqrt(squares + 1e-5) * gain[k];
+          if (kind == NormKind::layer) want += beta[k];
+          want *= smooth[k];
+          ASSERT_NEAR(found[t * n + k], want, kTolerance * (3 + std::abs(want)));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(RowsConformance, RotationsAreTheMatrixOfSignsAndComeBack) {
+  const std::int64_t width = 96, block = 32;
+  const auto x = test::random_numbers(2 * width, 1);
+  std::vector<float> factors(static_cast<std::size_t>(width));
+  Random random(2);
+  for (float& f : factors) f = (random.normal() < 0 ? -1.0f : 1.0f) / std::sqrt(32.0f);
+  const RotationTable rotation = backend->allocate_rotation(factors, block, NormKind::rms);
+  Rows rows = rows_of(x, width);
+  backend->rotate(rows, 2, rotation, Turn::in);
+  const auto turned = values_of(rows, 2);
+  for (std::size_t i = 0; i < turned.size(); ++i) {
+    const std::size_t first = i / 32 * 32;
+    double want = 0;
+    for (std::size_t k = 0; k < 32; ++k) {
+      const bool minus = std::popcount((i % 32) & k) % 2 == 1;
+      want += (minus ? -1.0 : 1.0) * double{x[first + k]} * double{factors[(first + k) % 96]};
+    }
+    ASSERT_NEAR(turned[i], want, 1e-5);
+  }
+  backend->rotate(rows, 2, rotation, Turn::back);
+  const auto found = values_of(rows, 2);
+  for (std::size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(found[i], x[i], 1e-5);
+}
+
+// Act online: ranges and counters are those of the scale itself, fed with the rows' largest
+// numbers.
+TEST_P(RowsConformance, MovingScalesSeeEachStep) {
+  const std::int64_t width = 160;
+  const Norm norm = {NormKind::rms,
+                     upload_vector(std::vector<float>(static_cast<std::size_t>(width), 1.0f)),
+                     nullptr, 1e-5f, width};
+  for (const OnlineMode mode : {OnlineMode::safe, OnlineMode::streaming}) {
+    OnlineScale scale({.mode = mode}), wanted({.mode = mode});
+    RowsFormat format;
+    format.act = ActKind::online;
+    Rows out = backend->allocate_rows(4, width, format);
+    Rows plain = backend->allocate_rows(4, width, {});
+    out.consumer.online = &scale;
+    for (std::uint64_t step = 0; step < 6; ++step) {
+      auto numbers = test::random_numbers(4 * width, step);
+      if (step == 3) numbers[200] = 40;  // one outlier
+      const Rows x = rows_of(numbers, width);
+      backend->norm(x, 4, norm, plain);
+      backend->norm(x, 4, norm, out);
+      backend->synchronize();
+      float largest = 0;
+      const auto values = values_of(plain, 4);
+      for (const float value : values) largest = std::max(largest, std::abs(value));
+      const float range = wanted.begin(largest);
+      const auto clipped =
+          std::count_if(values.begin(), values.end(), [&](float v) { return std::abs(v) > range; });
+      wanted.end(static_cast<std::uint64_t>(clipped), values.size());
+      ASSERT_EQ(scale.save().range, wanted.save().range) << step;
+      ASSERT_EQ(scale.counters().clipped, wanted.counters().clipped) << step;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, RowsConformance, testing::ValuesIn(test::all_backends()),
+                         test::case_name);
+
+}  // namespace
+}  // namespace leq

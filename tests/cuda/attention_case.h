@@ -1,0 +1,294 @@
+// Attention over pages of random numbers: the batch, the pages in their device layout, and the
+// result by plain loops, once in the order of docs/numerics.md and once in double.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <random>
+
+#include "base/float_math.h"
+#include "base/half.h"
+#include "cuda/launch.h"
+#include "cuda/layout.h"
+#include "device_memory.h"
+
+namespace leq::LEQ_GPU {
+
+struct AttentionCase {
+  KvNumbers keys = KvNumbers::f16, values = KvNumbers::f16;
+  int heads = 4, kv_heads = 4, head_dim = 64, window = 0;
+  struct Run {
+    int first_position, rows;
+  };
+  std::vector<Run> runs;
+
+  friend void PrintTo(const AttentionCase& c, std::ostream* out) {
+    *out << c.heads << '/' << c.kv_heads << " heads of " << c.head_dim << ", types "
+         << static_cast<int>(c.keys) << '/' << static_cast<int>(c.values) << ", window " << c.window
+         << ", " << c.runs.size() << " runs";
+  }
+  int group() const { return heads / kv_heads; }
+  int width() const { return (heads + 2 * kv_heads) * head_dim; }
+};
+
+// One side of the cache: what lies in the pages, as numbers.
+struct CacheSide {
+  KvNumbers type;
+  std::vector<std::byte> bytes;
+  std::int64_t page_bytes = 0;
+  // [run][kv head][position][d], with int8 codes and [run][kv head][position] scales and minima.
+  std::vector<float> numbers, scales, minima;
+};
+
+class AttentionData {
+ public:
+  explicit AttentionData(const AttentionCase& c) : c_(c), random_(11) {
+    for (const auto& run : c.runs) {
+      length_ = std::max(length_, run.first_position + run.rows);
+      rows_ += run.rows;
+    }
+    pages_of_run_ = (length_ + 63) / 64;
+    page_count_ = pages_of_run_ * static_cast<int>(c.runs.size());
+    table_.resize(static_cast<std::size_t>(page_count_));
+    for (int i = 0; i < page_count_; ++i) table_[static_cast<std::size_t>(i)] = i;
+    std::shuffle(table_.begin(), table_.end(), random_);
+    make_side(c.keys, keys_);
+    make_side(c.values, values_);
+    qkv_.resize(static_cast<std::size_t>(rows_ * stride()));
+    std::normal_distribution<float> normal(0, 0.4f);
+    for (float& x : qkv_) x = normal(random_);
+  }
+
+  std::vector<float> run() const {
+    const DeviceArray<std::byte> keys(keys_.bytes), values(values_.bytes);
+    const DeviceArray<float> qkv(qkv_);
+    const DeviceArray<std::int32_t> table(table_);
+    const DeviceArray<float> out(static_cast<std::size_t>(rows_ * c_.heads * c_.head_dim));
+    std::vector<AttentionRun> runs;
+    std::vector<std::int32_t> row_runs;
+    AttentionArguments a;
+    for (std::size_t i = 0; i < c_.runs.size(); ++i) {
+      const auto& run = c_.runs[i];
+      runs.push_back({static_cast<std::int32_t>(row_runs.size()), run.rows, run.first_position,
+                      static_cast<std::int32_t>(i) * pages_of_run_});
+      row_runs.insert(row_runs.end(), static_cast<std::size_t>(run.rows),
+                      static_cast<std::int32_t>(i));
+      a.batch.longest_run = std::max<std::int64_t>(a.batch.longest_run, run.rows);
+    }
+    const DeviceArray<AttentionRun> runs_there(runs);
+    const DeviceArray<std::int32_t> row_runs_there(row_runs);
+    a.qkv = {qkv.data(), stride()};
+    a.out = {out.data(), std::int64_t{c_.heads} * c_.head_dim};
+    a.batch.tokens = rows_;
+    a.batch.runs = runs_there.data();
+    a.batch.run_count = static_cast<int>(runs.size());
+    a.batch.row_runs = row_runs_there.data();
+    a.batch.pages = table.data();
+    a.batch.end = length_;
+    a.heads = {c_.heads, c_.kv_heads, c_.head_dim, c_.window};
+    a.keys = {keys.data(), keys_.page_bytes, c_.keys};
+    a.values = {values.data(), values_.page_bytes, c_.values};
+    const DeviceArray<float> scratch(attention_scratch_bytes(rows_, a.heads, length_) /
+                                     sizeof(float));
+    a.scratch = scratch.data();
+    launch_attention(a, test_stream());
+    return out.host();
+  }
+
+  // The result in the written order.
+  std::vector<float> ordered() const {
+    std::vector<float> out;
+    for_each_head([&](std::size_t run, int position, int head, const float* q) {
+      const auto values = ordered_head(run, position, head / c_.group(), q);
+      out.insert(out.end(), values.begin(), values.end());
+    });
+    return out;
+  }
+
+  // The same by one softmax in double.
+  std::vector<double> in_double() const {
+    std::vector<double> out;
+    for_each_head([&](std::size_t run, int position, int head, const float* q) {
+      const int kv = head / c_.group(), first = first_seen(position), d = c_.head_dim;
+      std::vector<double> o(static_cast<std::size_t>(d));
+      double total = 0, largest = -1e300;
+      for (int j = first; j <= position; ++j) {
+        largest = std::max<double>(largest, score(run, j, kv, q));
+      }
+      for (int j = first; j <= position; ++j) {
+        const double p = std::exp(score(run, j, kv, q) - largest);
+        total += p;
+        for (int i = 0; i < d; ++i) {
+          const double u = values_.numbers[number_at(run, kv, j, i)];
+          const std::size_t at = position_at(run, kv, j);
+          const bool coded = c_.values == KvNumbers::int8;
+          o[static_cast<std::size_t>(i)] +=
+              p * (coded ? u * values_.scales[at] + values_.minima[at] : u);
+        }
+      }
+      for (double& x : o) out.push_back(x / total);
+    });
+    return out;
+  }
+
+ private:
+  int stride() const { return c_.width() + 32; }
+  int first_seen(int position) const {
+    return c_.window > 0 ? std::max(0, position + 1 - c_.window) : 0;
+  }
+  std::size_t position_at(std::size_t run, int kv, int j) const {
+    return (run * static_cast<std::size_t>(c_.kv_heads) + static_cast<std::size_t>(kv)) *
+               static_cast<std::size_t>(length_) +
+           static_cast<std::size_t>(j);
+  }
+  std::size_t number_at(std::size_t run, int kv, int j, int i) const {
+    return position_at(run, kv, j) * static_cast<std::size_t>(c_.head_dim) +
+           static_cast<std::size_t>(i);
+  }
+
+  template <class Use>
+  void for_each_head(Use use) const {
+    std::size_t row = 0;
+    for (std::size_t run = 0; run < c_.runs.size(); ++run) {
+      for (int r = 0; r < c_.runs[run].rows; ++r, ++row) {
+        for (int head = 0; head < c_.heads; ++head) {
+          use(run, c_.runs[run].first_position + r, head,
+              qkv_.data() + row * static_cast<std::size_t>(stride()) +
+                  static_cast<std::size_t>(head * c_.head_dim));
+        }
+      }
+    }
+  }
+
+  // Positions that no row of a run sees, and pads, hold bytes that are NaN as floats.
+  void make_side(KvNumbers type, CacheSide& side) {
+    side.type = type;
+    const int d = c_.head_dim, bytes = type == KvNumbers::f32 ? 4 : type == KvNumbers::f16 ? 2 : 1;
+    const std::int64_t row_bytes = kv_row_bytes(d, bytes);
+    side.page_bytes = c_.kv_heads * 64 * (row_bytes + (type == KvNumbers::int8 ? 4 : 0));
+    side.bytes.resize(static_cast<std::size_t>(side.page_bytes * page_count_), std::byte{0xff});
+    const std::size_t positions = position_at(c_.runs.size() - 1, c_.kv_heads - 1, length_ - 1) + 1;
+    side.numbers.resize(positions * static_cast<std::size_t>(d));
+    side.scales.resize(positions);
+    side.minima.resize(positions);
+    for (std::size_t run = 0; run < c_.runs.size(); ++run) {
+      const int last = c_.runs[run].first_position + c_.runs[run].rows;
+      for (int kv = 0; kv < c_.kv_heads; ++kv) {
+        for (int j = first_seen(c_.runs[run].first_position); j < last; ++j) {
+          fill_position(side, run, kv, j, row_bytes);
+        }
+      }
+    }
+  }
+
+  void fill_position(CacheSide& side, std::size_t run, int kv, int j, std::int64_t row_bytes) {
+    std::normal_distribution<float> normal;
+    const int page =
+        table_[run * static_cast<std::size_t>(pages_of_run_) + static_cast<std::size_t>(j / 64)];
+    std::byte* const base = side.bytes.data() + page * side.page_bytes;
+    std::byte* const row = base + (kv * 64 + j % 64) * row_bytes;
+    const std::size_t at = position_at(run, kv, j);
+    if (side.type == KvNumbers::int8) {
+      auto* ends = reinterpret_cast<std::uint16_t*>(base + c_.kv_heads * 64 * row_bytes);
+      const std::uint16_t s = f32_to_f16(0.01f + 0.005f * std::abs(normal(random_)));
+      const std::uint16_t m = f32_to_f16(-1.5f + 0.2f * normal(random_));
+      ends[kv * 64 + j % 64] = s;
+      ends[(c_.kv_heads + kv) * 64 + j % 64] = m;
+      side.scales[at] = f16_to_f32(s);
+      side.minima[at] = f16_to_f32(m);
+    }
+    for (int i = 0; i < c_.head_dim; ++i) {
+      float& number = side.numbers[number_at(run, kv, j, i)];
+      if (side.type == KvNumbers::int8) {
+        const auto code = static_cast<std::uint8_t>(random_() % 256);
+        number = code;
+        std::memcpy(row + i, &code, 1);
+      } else if (side.type == KvNumbers::f16) {
+        const std::uint16_t half = f32_to_f16(normal(random_));
+        number = f16_to_f32(half);
+        std::memcpy(row + i * 2, &half, 2);
+      } else {
+        number = normal(random_);
+        std::memcpy(row + i * 4, &number, 4);
+      }
+    }
+  }
+
+  float score(std::size_t run, int j, int kv, const float* q) const {
+    const int d = c_.head_dim;
+    if (c_.keys != KvNumbers::int8) {
+      float sum = 0;
+      for (int i = 0; i < d; ++i) {
+        sum = std::fma(q[i], keys_.numbers[number_at(run, kv, j, i)], sum);
+      }
+      return sum;
+    }
+    float largest = 0;
+    for (int i = 0; i < d; ++i) largest = std::max(largest, std::abs(q[i]));
+    int products = 0, codes = 0;
+    for (int i = 0; i < d; ++i) {
+      const int code = static_cast<int>(std::nearbyint(q[i] * (127.0f / largest)));
+      codes += code;
+      products += code * static_cast<int>(keys_.numbers[number_at(run, kv, j, i)]);
+    }
+    const std::size_t at = position_at(run, kv, j);
+    const float low = keys_.minima[at] * static_cast<float>(codes);
+    return largest / 127.0f * std::fma(keys_.scales[at], static_cast<float>(products), low);
+  }
+
+  static float lane_total(const float (&lanes)[16]) {
+    float sums[16];
+    std::copy_n(lanes, 16, sums);
+    for (int width = 8; width > 0; width /= 2) {
+      for (int i = 0; i < width; ++i) sums[i] = sums[i] + sums[i + width];
+    }
+    return sums[0];
+  }
+
+  // Spans of 512 absolute positions, joined in ascending order.
+  std::vector<float> ordered_head(std::size_t run, int position, int kv, const float* q) const {
+    const auto d = static_cast<std::size_t>(c_.head_dim);
+    const bool coded = c_.values == KvNumbers::int8;
+    std::vector<float> out(d);
+    float largest = 0, total = 0;
+    bool started = false;
+    for (int first = first_seen(position); first <= position; first = first / 512 * 512 + 512) {
+      const int last = std::min(first / 512 * 512 + 512, position + 1);
+      std::vector<float> o(d);
+      float m = -std::numeric_limits<float>::infinity(), lanes[16] = {}, shifts[16] = {};
+      for (int j = first; j < last; ++j) m = std::max(m, score(run, j, kv, q));
+      for (int j = first; j < last; ++j) {
+        const float p = leq_exp(score(run, j, kv, q) - m);
+        const std::size_t at = position_at(run, kv, j);
+        lanes[j % 16] += p;
+        shifts[j % 16] = std::fma(p, values_.minima[at], shifts[j % 16]);
+        const float w = coded ? p * values_.scales[at] : p;
+        for (std::size_t i = 0; i < d; ++i) {
+          o[i] = std::fma(w, values_.numbers[number_at(run, kv, j, static_cast<int>(i))], o[i]);
+        }
+      }
+      const float l = lane_total(lanes), z = coded ? lane_total(shifts) : 0.0f;
+      const float joint = started ? std::max(largest, m) : m;
+      const float a = started ? leq_exp(largest - joint) : 0.0f, b = leq_exp(m - joint);
+      for (std::size_t i = 0; i < d; ++i) {
+        out[i] = started ? std::fma(o[i] + z, b, out[i] * a) : o[i] + z;
+      }
+      total = started ? std::fma(l, b, total * a) : l;
+      largest = joint;
+      started = true;
+    }
+    for (float& x : out) x = x * (1.0f / total);
+    return out;
+  }
+
+  AttentionCase c_;
+  std::mt19937 random_;
+  int length_ = 0, rows_ = 0, pages_of_run_ = 0, page_count_ = 0;
+  std::vector<std::int32_t> table_;
+  CacheSide keys_, values_;
+  std::vector<float> qkv_;
+};
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,71 @@
+// Attention on the emulator: equal to the bit to the order of docs/numerics.md, near double, for
+// heads, types, windows, runs and schedules.
+#include <gtest/gtest.h>
+
+#include "attention_case.h"
+#include "cuda/sim/emulator.h"
+
+namespace leq::LEQ_GPU {
+namespace {
+
+// f32 sums of up to 2,000 products, beside numbers of size 1; int8 codes and minima nearly cancel.
+constexpr double kTolerance = 1e-5;
+
+constexpr KvNumbers kF32 = KvNumbers::f32, kF16 = KvNumbers::f16, kInt8 = KvNumbers::int8;
+
+class AttentionTest : public testing::TestWithParam<AttentionCase> {
+ protected:
+  ~AttentionTest() override { simt::schedule() = {}; }
+};
+
+TEST_P(AttentionTest, EqualsTheWrittenOrderUnderAnySchedule) {
+  const AttentionData data(GetParam());
+  const auto want = data.ordered();
+  const auto close = data.in_double();
+  for (const simt::Schedule& schedule :
+       {simt::Schedule{}, simt::Schedule{9, simt::CopyLands::at_issue}}) {
+    simt::schedule() = schedule;
+    const auto found = data.run();
+    ASSERT_EQ(found.size(), want.size());
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      ASSERT_EQ(found[i], want[i]) << "number " << i;
+      ASSERT_NEAR(found[i], close[i], kTolerance * (1 + std::abs(close[i])));
+    }
+  }
+}
+
+// One token of each of some sequences.
+INSTANTIATE_TEST_SUITE_P(
+    Decode, AttentionTest,
+    testing::Values(AttentionCase{kF16, kF16, 4, 4, 64, 0, {{0, 1}, {63, 1}, {64, 1}, {300, 1}}},
+                    AttentionCase{kF32, kF32, 8, 2, 80, 0, {{511, 1}, {512, 1}}},
+                    AttentionCase{kInt8, kInt8, 8, 2, 128, 0, {{1100, 1}, {17, 1}}},
+                    AttentionCase{kInt8, kF16, 5, 1, 96, 0, {{700, 1}}},
+                    AttentionCase{kF16, kInt8, 10, 2, 128, 600, {{1400, 1}, {599, 1}, {600, 1}}},
+                    AttentionCase{kF16, kF16, 3, 1, 256, 0, {{530, 1}}},
+                    AttentionCase{kF32, kInt8, 2, 2, 36, 0, {{90, 1}}},
+                    AttentionCase{kF16, kF16, 2, 1, 10, 0, {{90, 1}}},
+                    AttentionCase{kF32, kF16, 20, 1, 16, 0, {{70, 1}}},
+                    AttentionCase{kF32, kF32, 1, 1, 300, 0, {{70, 1}}}));
+
+// Enough rows and heads that no span gets a block of its own.
+INSTANTIATE_TEST_SUITE_P(
+    Prefill, AttentionTest,
+    testing::Values(AttentionCase{kF16, kF16, 4, 4, 64, 0, {{0, 70}}},
+                    AttentionCase{kF32, kF32, 8, 8, 24, 0, {{500, 37}}},
+                    AttentionCase{kInt8, kInt8, 40, 8, 32, 0, {{490, 40}}},
+                    AttentionCase{kInt8, kF16, 16, 4, 48, 100, {{470, 70}}},
+                    AttentionCase{kF16, kInt8, 8, 8, 80, 30, {{0, 33}, {600, 5}, {64, 1}}},
+                    AttentionCase{kF16, kF16, 4, 4, 256, 0, {{30, 66}}},
+                    AttentionCase{kF16, kF16, 266, 266, 4, 0, {{520, 1}}}));
+
+// A window that begins at every place in a page: 64 sequences, one position apart.
+AttentionCase every_start() {
+  AttentionCase c = {kInt8, kF16, 2, 1, 16, 70, {}};
+  for (int i = 0; i < 64; ++i) c.runs.push_back({500 + i, 1});
+  return c;
+}
+INSTANTIATE_TEST_SUITE_P(Window, AttentionTest, testing::Values(every_start()));
+
+}  // namespace
+}  // namespace leq::LEQ_GPU
