@@ -190,7 +190,7 @@ Weights SyntheticModel::bind(Backend& backend) const {
 std::uint64_t SyntheticModel::write(const std::filesystem::path& path) const {
   LeqWriter writer(path);
   for (const StoredTensor& tensor : tensors_) {
-    writer.add_tensor(tensor.name, tensor.shape, packed(tensor, memory_.data()), tensor.method, 0);
+    writer.add_tensor(tensor.name, tensor.shape, packed(tensor, memory_.data()), {.method = tensor.method});
   }
   Json metadata = Json::object();
   metadata["config"] = config_to_json(config_);
