@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -56,6 +57,15 @@ class Conformance : public testing::TestWithParam<BackendCase> {
     view.codes = reinterpret_cast<const std::byte*>(vectors_.back().data());
     return reinterpret_cast<const float*>(backend->upload(view, memory).codes);
   }
+  // The planes as a file has them, 64-byte aligned, and kept for the same reason.
+  WeightView upload_weight(const PackedWeight& packed) {
+    WeightView view = packed.view();
+    view.codes = aligned(packed.codes);
+    view.scales = aligned(packed.scales);
+    view.zeros = reinterpret_cast<const std::uint8_t*>(aligned(packed.zeros));
+    view.sums = aligned(packed.sums);
+    return backend->upload(view, memory);
+  }
   Rows rows_of(const std::vector<float>& values, std::int64_t width) {
     Rows rows = backend->allocate_rows(std::ssize(values) / width, width, {});
     backend->assign(values, rows);
@@ -68,7 +78,18 @@ class Conformance : public testing::TestWithParam<BackendCase> {
   }
 
  private:
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  const std::byte* aligned(const std::vector<std::byte>& bytes) {
+    if (bytes.empty()) return nullptr;
+    planes_.emplace_back(bytes.size() / sizeof(Line) + 1);
+    std::memcpy(planes_.back().data(), bytes.data(), bytes.size());
+    return planes_.back()[0].bytes;
+  }
+
   std::deque<std::vector<float>> vectors_;
+  std::deque<std::vector<Line>> planes_;
 };
 
 // Every TEST_P(Conformance, ...) of a file runs for every backend.

@@ -72,7 +72,7 @@ class LinearConformance : public Conformance {
     }
     for (std::size_t i = 0; i < p.outputs.size(); ++i) {
       LinearSegment& segment = made.linear.segments[i];
-      segment.weight = backend->upload(made.packed[i].view(), memory);
+      segment.weight = upload_weight(made.packed[i]);
       if (biased) segment.bias = upload_vector(made.biases[i]);
       made.linear.outputs += p.outputs[i];
       ++made.linear.segment_count;
@@ -215,7 +215,7 @@ TEST_P(LinearConformance, OutputsAreQuantizedAsTheirConsumerWants) {
     second.inputs = second.outputs = 200;
     second.act = act;
     second.segment_count = 1;
-    second.segments[0].weight = backend->upload(identity.view(), memory);
+    second.segments[0].weight = upload_weight(identity);
     const auto smooth = test::random_numbers(200, 77);
 
     Rows plain = backend->allocate_rows(4, 200, {});

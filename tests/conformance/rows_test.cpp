@@ -52,7 +52,7 @@ TEST_P(RowsConformance, EmbeddingsAreTheRowsOfEveryScheme) {
         "uint8", "uint8-g32", "uint4-g64", "uint3-g32", "uint2-g128"}) {
     const PackedWeight packed =
         pack_weight(numbers, rows, columns, require_scheme(name, "test"), ActKind::none, "table");
-    const WeightView table = backend->upload(packed.view(), memory);
+    const WeightView table = upload_weight(packed);
     const std::vector<std::int32_t> ids = {0, 69, 63, 64, 5, 5};
     Rows x = backend->allocate_rows(6, columns, {});
     backend->embed(table, ids, x);
