@@ -110,7 +110,7 @@ SIMT_UNSEEN void wait(State state, const void* key) {
   acquire_key(key);
 }
 
-void enter() {
+SIMT_UNSEEN void enter() {
   entered(block->main);
   (*block->body)();
   Thread& me = block->threads[block->current];
@@ -124,7 +124,14 @@ SIMT_UNSEEN void resume(unsigned i) {
   to_fibre(block->threads[i].fibre, block->main);
 }
 
-void start_block() {
+SIMT_UNSEEN void start_block() {
+  // Before the fibres are made: that orders it for ThreadSanitizer.
+  if (block->grid->shared_bytes > 0) {
+    std::memset(block->dynamic.get(), kPoison, block->grid->shared_bytes);
+  }
+  for (SharedVariable& variable : block->statics) {
+    std::memset(variable.data, kPoison, variable.bytes);
+  }
   const unsigned n = static_cast<unsigned>(block->grid->threads.count());
   const dim3 size = block->grid->threads;
   for (unsigned i = 0; i < n; ++i) {
@@ -135,12 +142,6 @@ void start_block() {
     thread.copies.clear();
     thread.commits.clear();
     start(thread.fibre, block->stacks->at(i), enter);
-  }
-  if (block->grid->shared_bytes > 0) {
-    std::memset(block->dynamic.get(), kPoison, block->grid->shared_bytes);
-  }
-  for (SharedVariable& variable : block->statics) {
-    std::memset(variable.data, kPoison, variable.bytes);
   }
 }
 
@@ -209,7 +210,7 @@ bool run_warp(unsigned w) {
   std::abort();
 }
 
-void run_block() {
+SIMT_UNSEEN void run_block() {
   start_block();
   const std::size_t n = block->threads.size();
   for (;;) {
