@@ -48,9 +48,10 @@ struct Warp {
 
 struct SharedVariable {
   const void* key;
-  std::size_t bytes;
-  void* data;
+  unsigned char* data;
 };
+constexpr std::size_t kStaticLimit = std::size_t{48} << 10;
+constexpr unsigned kMostStatics = 64;
 
 struct Free {
   void operator()(void* data) const { std::free(data); }
@@ -71,12 +72,13 @@ struct Block {
   Main main;
   std::unique_ptr<Stacks> stacks;
   std::unique_ptr<void, Free> dynamic;
-  std::vector<SharedVariable> statics;
+  // Found and taken by fibres: plain arrays in memory of the OS thread, so that ThreadSanitizer
+  // sees the kernel's own accesses alone.
+  std::unique_ptr<void, Free> static_memory;
+  SharedVariable statics[kMostStatics];
+  unsigned static_count = 0;
   std::size_t static_bytes = 0;
-
-  ~Block() {
-    for (const SharedVariable& variable : statics) std::free(variable.data);
-  }
+  char start_key = 0;
 };
 
 thread_local Block* block = nullptr;
@@ -110,13 +112,17 @@ SIMT_UNSEEN void wait(State state, const void* key) {
   acquire_key(key);
 }
 
-SIMT_UNSEEN void enter() {
+SIMT_UNSEEN void mark_ended() { block->threads[block->current].state = State::ended; }
+
+void enter() {
   entered(block->main);
+  acquire_key(&block->start_key);
   (*block->body)();
-  Thread& me = block->threads[block->current];
-  me.state = State::ended;
-  release_key(&block->end_key);
-  leave(me.fibre, block->main);
+  mark_ended();
+  Fibre& fibre = block->threads[block->current].fibre;
+  Main& main = block->main;
+  release_key(&block->end_key);  // nothing that ThreadSanitizer sees happens behind it
+  leave(fibre, main);
 }
 
 SIMT_UNSEEN void resume(unsigned i) {
@@ -124,14 +130,7 @@ SIMT_UNSEEN void resume(unsigned i) {
   to_fibre(block->threads[i].fibre, block->main);
 }
 
-SIMT_UNSEEN void start_block() {
-  // Before the fibres are made: that orders it for ThreadSanitizer.
-  if (block->grid->shared_bytes > 0) {
-    std::memset(block->dynamic.get(), kPoison, block->grid->shared_bytes);
-  }
-  for (SharedVariable& variable : block->statics) {
-    std::memset(variable.data, kPoison, variable.bytes);
-  }
+void start_block() {
   const unsigned n = static_cast<unsigned>(block->grid->threads.count());
   const dim3 size = block->grid->threads;
   for (unsigned i = 0; i < n; ++i) {
@@ -143,6 +142,11 @@ SIMT_UNSEEN void start_block() {
     thread.commits.clear();
     start(thread.fibre, block->stacks->at(i), enter);
   }
+  if (block->grid->shared_bytes > 0) {
+    std::memset(block->dynamic.get(), kPoison, block->grid->shared_bytes);
+  }
+  std::memset(block->static_memory.get(), kPoison, kStaticLimit);
+  release_key(&block->start_key);
 }
 
 // Lets the lanes of one warp go on that wait for nobody any more. True if there were some.
@@ -210,7 +214,7 @@ bool run_warp(unsigned w) {
   std::abort();
 }
 
-SIMT_UNSEEN void run_block() {
+void run_block() {
   start_block();
   const std::size_t n = block->threads.size();
   for (;;) {
@@ -280,6 +284,7 @@ void run_blocks(const Grid& grid, const std::function<void()>& body, std::uint64
   mine.stacks = stacks ? std::move(stacks) : std::make_unique<Stacks>(kCanary);
   block = &mine;
   if (grid.shared_bytes > 0) mine.dynamic.reset(poisoned(grid.shared_bytes, 128));
+  mine.static_memory.reset(poisoned(kStaticLimit, 128));
   begin(mine.main);
   for (std::int64_t i = first; i < std::ssize(blocks); i += step) {
     const unsigned at = blocks[static_cast<std::size_t>(i)];
@@ -347,16 +352,19 @@ SIMT_UNSEEN void* dynamic_shared() {
 }
 
 SIMT_UNSEEN void* static_shared(const void* key, std::size_t bytes, std::size_t alignment) {
-  for (const SharedVariable& variable : block->statics) {
-    if (variable.key == key) return variable.data;
+  Block& mine = *block;
+  for (unsigned i = 0; i < mine.static_count; ++i) {
+    if (mine.statics[i].key == key) return mine.statics[i].data;
   }
-  block->static_bytes += (bytes + 15) / 16 * 16;
-  if (block->static_bytes > std::size_t{48} << 10) stop("over 48 KB of static shared memory");
-  if (block->static_bytes + block->grid->shared_bytes > block->grid->shared_limit) {
+  const std::size_t at = (mine.static_bytes + alignment - 1) / alignment * alignment;
+  mine.static_bytes = at + bytes;
+  if (mine.static_bytes > kStaticLimit) stop("over 48 KB of static shared memory");
+  if (mine.static_count == kMostStatics) stop("over 64 shared variables");
+  if (mine.static_bytes + mine.grid->shared_bytes > mine.grid->shared_limit) {
     stop("static and dynamic shared memory exceed what the architecture has");
   }
-  void* data = poisoned(bytes, alignment);
-  block->statics.push_back({key, bytes, data});
+  unsigned char* data = static_cast<unsigned char*>(mine.static_memory.get()) + at;
+  mine.statics[mine.static_count++] = {key, data};
   return data;
 }
 
