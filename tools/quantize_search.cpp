@@ -39,7 +39,7 @@ void require_shared_folds(const Options& options, const CheckpointOptions& check
 }
 
 // A finished file is used again where the run is resumed.
-void make_file(const fs::path& folder, const fs::path& path, CheckpointOptions options,
+void make_file(const fs::path& folder, const fs::path& path, const CheckpointOptions& options,
                const std::function<void(std::int64_t, std::int64_t)>& progress) {
   if (options.resume && fs::exists(path)) return;
   quantize_checkpoint(folder, path, options, progress);

@@ -91,11 +91,11 @@ PackedWeight packed(const StoredTensor& tensor, const std::byte* memory) {
   weight.scale_mul = tensor.view.scale_mul;
   for (const StoredPlane& plane : tensor.planes) {
     const std::byte* first = memory + plane.offset;
-    std::vector<std::byte> bytes(first, first + plane.bytes);
-    if (plane.name == "codes") weight.codes = std::move(bytes);
-    if (plane.name == "scales") weight.scales = std::move(bytes);
-    if (plane.name == "zeros") weight.zeros = std::move(bytes);
-    if (plane.name == "sums") weight.sums = std::move(bytes);
+    const std::byte* last = first + plane.bytes;
+    if (plane.name == "codes") weight.codes.assign(first, last);
+    if (plane.name == "scales") weight.scales.assign(first, last);
+    if (plane.name == "zeros") weight.zeros.assign(first, last);
+    if (plane.name == "sums") weight.sums.assign(first, last);
   }
   return weight;
 }
@@ -190,7 +190,8 @@ Weights SyntheticModel::bind(Backend& backend) const {
 std::uint64_t SyntheticModel::write(const std::filesystem::path& path) const {
   LeqWriter writer(path);
   for (const StoredTensor& tensor : tensors_) {
-    writer.add_tensor(tensor.name, tensor.shape, packed(tensor, memory_.data()), {.method = tensor.method});
+    writer.add_tensor(tensor.name, tensor.shape, packed(tensor, memory_.data()),
+                      {.method = tensor.method});
   }
   Json metadata = Json::object();
   metadata["config"] = config_to_json(config_);

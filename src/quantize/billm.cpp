@@ -42,7 +42,8 @@ Feedback make_feedback(const MethodInput& input, std::string& note) {
               std::ssize(input.statistics->hessian) == n * n,
           input.name, ": method billm needs X^T X of ", n,
           " input columns; calibrate, or use method nf4");
-  for (double damping = input.options.damping; damping <= kMostDamping; damping *= 10) {
+  double damping = input.options.damping;
+  while (damping <= kMostDamping) {
     Feedback feedback{n, input.statistics->hessian};
     for (std::int64_t i = 0; i < n; ++i) {
       double& value = feedback.v[static_cast<std::size_t>(i * n + i)];
@@ -57,7 +58,7 @@ Feedback make_feedback(const MethodInput& input, std::string& note) {
       return feedback;
     }
     note = "X^T X is nearly singular: damping raised";
-    if (damping <= 0) damping = 1e-4;
+    damping = damping <= 0 ? 1e-3 : 10 * damping;
   }
   note = "X^T X has no factor: rounded without feedback";
   Feedback feedback{n, std::vector<double>(static_cast<std::size_t>(n * n))};

@@ -183,7 +183,7 @@ double predicted_kl(const LossTable& losses, double kl_at_eight, const Assignmen
 
 LossTable search_grid(SearchMeter& meter) {
   const auto& units = meter.problem().units;
-  const LossTable losses = losses_from_uniform(meter);
+  LossTable losses = losses_from_uniform(meter);
   std::map<std::string, std::size_t> kinds;
   for (const SearchUnit& unit : units) kinds.emplace(unit.kind, kinds.size());
   const auto last = static_cast<std::size_t>(last_layer(meter.problem()));
@@ -213,7 +213,7 @@ LossTable search_grid(SearchMeter& meter) {
 
 LossTable search_entropy(SearchMeter& meter) {
   const auto& units = meter.problem().units;
-  const LossTable losses = losses_from_uniform(meter);
+  LossTable losses = losses_from_uniform(meter);
   const std::int64_t last = last_layer(meter.problem());
   // b = argmin |b - (E - c)|: the bits change where E - c crosses the middle between two widths.
   constexpr std::array<double, 3> kMiddles = {2.5, 3.5, 6.0};
@@ -247,7 +247,7 @@ LossTable search_entropy(SearchMeter& meter) {
 }
 
 LossTable search_greedy(SearchMeter& meter) {
-  const LossTable losses = losses_from_uniform(meter);
+  LossTable losses = losses_from_uniform(meter);
   const auto& units = meter.problem().units;
   std::vector<std::size_t> order(units.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -270,7 +270,7 @@ LossTable search_greedy(SearchMeter& meter) {
 }
 
 LossTable search_sens(SearchMeter& meter) {
-  const LossTable losses = measure_losses(meter);
+  LossTable losses = measure_losses(meter);
   repair(meter, losses, start_at(meter, best_by(meter, losses)));
   return losses;
 }
