@@ -15,8 +15,8 @@ namespace {
 constexpr std::int64_t kLanes = kPanelLanes<double>;
 constexpr std::int64_t kBlockRows = 120;  // whole panels, whole tiles, at most kTileDepth
 constexpr std::int64_t kBlockPanels = kBlockRows / kLanes;
-constexpr std::int64_t kTaskPanels = 4;    // of rows to solve
-constexpr std::int64_t kUpdateRows = 120;  // of what is left, a task
+constexpr std::int64_t kTaskPanels = 2;    // of rows to solve
+constexpr std::int64_t kUpdateRows = 48;  // of what is left, a task
 constexpr double kSmallestPivot = 1e-10;
 
 static_assert(kBlockRows % kLanes == 0 && kBlockRows % kTileRows == 0 && kLanes % kTileRows == 0 &&
