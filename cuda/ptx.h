@@ -92,41 +92,6 @@ __device__ __forceinline__ void mma_m16n8k32_s8(int (&d)[4], const std::uint32_t
 #endif
 }
 
-// D[16][8] += A[16][16] B[16][8], f16 with f32 sums. Registers hold two f16 each, low half first:
-//   a[r]: row g + 8 (r % 2), columns 2t + 8 (r / 2) and the next;  b[r]: k = 2t + 8 r, column g
-// The order of the products in a sum is the hardware's: the emulator's is k ascending in f32.
-__device__ __forceinline__ void mma_m16n8k16_f16(float (&d)[4], const std::uint32_t (&a)[4],
-                                                 const std::uint32_t (&b)[2]) {
-#ifdef __CUDA_ARCH__
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-      "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-#elif !defined(__CUDACC__)
-  struct Fragment {
-    std::uint16_t a[4][2], b[2][2];
-  } mine;
-  std::memcpy(mine.a, a, sizeof(mine.a));
-  std::memcpy(mine.b, b, sizeof(mine.b));
-  const simt::Slot* all = simt::meet(simt::Meeting::mma, simt::kAllLanes, simt::slot_of(mine));
-  const unsigned g = simt::lane() / 4, t = simt::lane() % 4;
-  for (unsigned i = 0; i < 4; ++i) {
-    const unsigned row = g + 8 * (i / 2), column = 2 * t + i % 2;
-    float sum = d[i];
-    for (unsigned pair = 0; pair < 8; ++pair) {  // k = 2 pair + j
-      const auto& from_a = reinterpret_cast<const Fragment&>(all[row % 8 * 4 + pair % 4]);
-      const auto& from_b = reinterpret_cast<const Fragment&>(all[column * 4 + pair % 4]);
-      for (unsigned j = 0; j < 2; ++j) {
-        sum += leq::f16_to_f32(from_a.a[row / 8 + 2 * (pair / 4)][j]) *
-               leq::f16_to_f32(from_b.b[pair / 4][j]);
-      }
-    }
-    d[i] = sum;
-  }
-#endif
-}
-
 // Four 8 x 8 matrices of 16-bit numbers from shared memory: lane l gives the address of row l % 8
 // of matrix l / 8, and gets the two numbers at row lane / 4, columns 2 (lane % 4) of each.
 // Addresses are multiples of 16 bytes.

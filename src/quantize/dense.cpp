@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <type_traits>
 
 #include "quantize/lanes.h"
 #include "quantize/tile_kernels.h"
@@ -12,15 +11,6 @@ namespace {
 
 constexpr std::int64_t kRowsAtOnce = 192;  // of a; 98 KB of f32 so deep
 constexpr std::int64_t kPanelsAtOnce = 8;  // of b; 196 KB
-
-template <class Real>
-auto product_kernel() {
-  if constexpr (std::is_same_v<Real, float>) {
-    return tile_kernels().add_product_f32;
-  } else {
-    return tile_kernels().add_product_f64;
-  }
-}
 
 // A part of a product that stays in the second cache: up to 192 rows, 128 deep, 8 panels wide.
 template <class Real>

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <sstream>
 #include <string_view>
-#include <type_traits>
 
 #include "quantize/lane_ranges.h"
 #include "quantize/lanes.h"
@@ -20,15 +19,6 @@ constexpr std::int64_t kStepColumns =
     kTileRows;  // rounded one by one; the rest is products of matrices
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-template <class Real>
-auto round_kernel() {
-  if constexpr (std::is_same_v<Real, float>) {
-    return tile_kernels().round_f32;
-  } else {
-    return tile_kernels().round_f64;
-  }
-}
 
 // A task's rows in the lanes of its panels.
 template <class Real>

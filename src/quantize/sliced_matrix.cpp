@@ -1,20 +1,6 @@
 #include "quantize/sliced_matrix.h"
 
-#include <type_traits>
-
 namespace leq {
-namespace {
-
-template <class Real>
-auto product_kernel() {
-  if constexpr (std::is_same_v<Real, float>) {
-    return tile_kernels().add_product_f32;
-  } else {
-    return tile_kernels().add_product_f64;
-  }
-}
-
-}  // namespace
 
 template <class Real>
 void add_lane_product(const SlicedMatrix<Real>& f, const LaneProduct<Real>& product) {

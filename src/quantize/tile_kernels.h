@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "base/cpu_features.h"
 
@@ -83,6 +84,24 @@ struct TileKernels {
 // The kernels of a level, for tests; of the best supported one, or of the one LEQ_ISA names.
 const TileKernels& tile_kernels(Isa isa);
 const TileKernels& tile_kernels();
+
+// Of the chosen level, for f32 or f64.
+template <class Real>
+auto product_kernel() {
+  if constexpr (std::is_same_v<Real, float>) {
+    return tile_kernels().add_product_f32;
+  } else {
+    return tile_kernels().add_product_f64;
+  }
+}
+template <class Real>
+auto round_kernel() {
+  if constexpr (std::is_same_v<Real, float>) {
+    return tile_kernels().round_f32;
+  } else {
+    return tile_kernels().round_f64;
+  }
+}
 
 const TileKernels& tile_kernels_portable();
 const TileKernels& tile_kernels_avx2();
