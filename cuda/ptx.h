@@ -112,28 +112,6 @@ __device__ __forceinline__ void ldmatrix_x4(std::uint32_t (&r)[4], const void* r
 #endif
 }
 
-// The same, each matrix transposed: numbers at rows 2 (lane % 4) and the next, column lane / 4.
-__device__ __forceinline__ void ldmatrix_x4_trans(std::uint32_t (&r)[4], const void* row) {
-#ifdef __CUDA_ARCH__
-  const auto at = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3},[%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(at));
-#elif !defined(__CUDACC__)
-  if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0) simt::stop("ldmatrix: unaligned address");
-  const simt::Slot* rows = simt::meet(simt::Meeting::ldmatrix, simt::kAllLanes, simt::slot_of(row));
-  const unsigned lane = simt::lane();
-  for (unsigned i = 0; i < 4; ++i) {
-    std::uint16_t pair[2];
-    for (unsigned j = 0; j < 2; ++j) {
-      const auto* at = simt::value_of<const unsigned char*>(rows[i * 8 + lane % 4 * 2 + j]);
-      std::memcpy(&pair[j], at + lane / 4 * 2, 2);
-    }
-    std::memcpy(&r[i], pair, 4);
-  }
-#endif
-}
-
 // Starts copying 16 bytes from global to shared memory, zeros where `valid` is false. They arrive
 // at any time until the thread waits for the group that they were committed in.
 __device__ __forceinline__ void cp_async16(void* shared, const void* global, bool valid) {
