@@ -78,9 +78,6 @@ inline __attribute__((always_inline)) Planes planes_at(const IntPanel& panel, st
           Bits::kThirdPlane ? panel.high_codes + column * 8 : nullptr};
 }
 
-// How far ahead the low plane is fetched: of 64 to 256 columns the best for one token.
-constexpr std::int64_t kColumnsAhead = 128;
-
 // An eighth of the lines of a step further on in the panel: spread over a step's quads, because a
 // burst fills all fill buffers of the first cache and stands still.
 template <class Bits, int kQuad>
@@ -88,10 +85,10 @@ inline __attribute__((always_inline)) void prefetch_share(const Planes& planes) 
   constexpr int kLines = 4 * Bits::kLowBits;
 #pragma GCC unroll 2
   for (int line = kLines * kQuad / 8; line < kLines * (kQuad + 1) / 8; ++line) {
-    prefetch(planes.low + 64 * line + kColumnsAhead * 8 * Bits::kLowBits);
+    fetch_ahead(planes.low + 64 * line);
   }
   if constexpr (Bits::kThirdPlane && kQuad % 2 == 0) {
-    prefetch(planes.third + 32 * kQuad + kPrefetchBytes);
+    fetch_ahead(planes.third + 32 * kQuad);
   }
 }
 
