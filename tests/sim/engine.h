@@ -20,12 +20,14 @@ struct KvTypes {
 
 class Engine {
  public:
-  Engine(const std::string& device, const std::filesystem::path& file, KvTypes kv)
+  Engine(const std::string& device, const std::filesystem::path& file, KvTypes kv,
+         int sequences = 1)
       : model(file, {}), backend(make_backend({device, 1})) {
     RunLimits limits;
     limits.key_type = kv.keys;
     limits.value_type = kv.values;
-    limits.context = std::min<std::int64_t>(512, model.config().context);
+    limits.sequences = sequences;
+    limits.context = std::min<std::int64_t>(256, model.config().context) * sequences;
     limits.batch_tokens = limits.output_tokens = 128;
     session.emplace(model, *backend, resolve_limits(limits, model.config()));
   }

@@ -97,26 +97,6 @@ TEST_P(GpuGolden, F32GreedyTextEqualsTransformersWhereItsMarginIsSure) {
   }
 }
 
-double log_sum_exp(std::span<const float> logits) {
-  const double largest = *std::ranges::max_element(logits);
-  double sum = 0;
-  for (const float l : logits) sum += std::exp(l - largest);
-  return largest + std::log(sum);
-}
-
-// Mean KL divergence in nats of next-token distributions.
-double divergence(const std::vector<float>& p, const std::vector<float>& q, std::size_t vocab) {
-  double sum = 0;
-  for (std::size_t at = 0; at < p.size(); at += vocab) {
-    const auto a = std::span(p).subspan(at, vocab), b = std::span(q).subspan(at, vocab);
-    const double of_a = log_sum_exp(a), of_b = log_sum_exp(b);
-    for (std::size_t v = 0; v < vocab; ++v) {
-      sum += std::exp(a[v] - of_a) * ((a[v] - of_a) - (b[v] - of_b));
-    }
-  }
-  return sum * static_cast<double>(vocab) / static_cast<double>(p.size());
-}
-
 struct Kind {
   const char* type;
   ActChoice act;
@@ -145,54 +125,98 @@ const Kind kKinds[] = {
     {"uint2-g128", ActChoice::none, {kF16, kF16}},
 };
 
-// Float sums are of another order than the CPU's, so a code may fall to the other side of a half;
-// a wrong scale, zero point or group is a thousand times as far.
+// Logits [sequences][tokens + 1][V]: the heads of some texts in one batch, then a token of each.
+std::vector<float> logits_of_heads(Engine& engine, const std::vector<std::vector<Token>>& texts,
+                                   std::int64_t tokens) {
+  const std::size_t vocab = engine.vocab();
+  const auto rows_of_text = static_cast<std::size_t>(tokens + 1);
+  std::vector<float> all(texts.size() * rows_of_text * vocab);
+  for (const bool decode : {false, true}) {
+    Batch batch;
+    const std::int64_t count = decode ? 1 : tokens;
+    for (std::size_t s = 0; s < texts.size(); ++s) {
+      batch.add(static_cast<std::int32_t>(s), texts[s].data() + (decode ? tokens : 0), count,
+                Batch::Want::all);
+    }
+    const Rows& rows = engine.session->transformer().forward(batch, engine.session->cache());
+    std::vector<float> logits(texts.size() * static_cast<std::size_t>(count) * vocab);
+    engine.backend->download(rows, std::ssize(texts) * count, logits);
+    for (std::size_t s = 0; s < texts.size(); ++s) {
+      const auto n = static_cast<std::size_t>(count) * vocab;
+      std::copy_n(logits.begin() + static_cast<std::ptrdiff_t>(s * n), n,
+                  all.begin() + static_cast<std::ptrdiff_t>(
+                                    (s * rows_of_text + (decode ? rows_of_text - 1 : 0)) * vocab));
+    }
+  }
+  return all;
+}
+
+// Norms sum in an order of their own on a GPU, so now and then a code falls to the other side of a
+// half, and everything behind it is rounded anew; until then logits are the CPU's but for the last
+// bits. Anything wrong in a kernel would move all texts.
 TEST_P(GpuGolden, EveryTypeAgreesWithTheCpu) {
-  constexpr double kNear = 2e-5;
+  constexpr float kLastBits = 2e-4f;  // of logits up to 30
+  constexpr std::int64_t kHead = 4;
   LEQ_SHARED_OR_SKIP(folder, folder_name());
-  const Json golden = golden_of(folder);
-  auto ids = golden.at("prompts")[1].at("ids").get<std::vector<Token>>();
-  const std::size_t length = ids.size();
-  const auto more = golden.at("prompts")[1].at("greedy_ids").get<std::vector<Token>>();
-  ids.insert(ids.end(), more.begin(), more.begin() + 4);
+  std::vector<std::vector<Token>> texts;
+  for (const auto& prompt : golden_of(folder).at("prompts")) {
+    texts.push_back(prompt.at("ids").get<std::vector<Token>>());
+  }
   for (const Kind& kind : kKinds) {
     const auto file = test::quantized(folder, kind.type, kind.act);
-    Engine cpu("cpu", file, kind.kv), gpu(device(), file, kind.kv);
-    const double found =
-        divergence(cpu.logits(ids, length), gpu.logits(ids, 17, length), cpu.vocab());
+    const int sequences = static_cast<int>(texts.size());
+    Engine cpu("cpu", file, kind.kv, sequences), gpu(device(), file, kind.kv, sequences);
+    const auto want = logits_of_heads(cpu, texts, kHead);
+    const auto found = logits_of_heads(gpu, texts, kHead);
+    const std::size_t of_text = want.size() / texts.size();
+    std::size_t equal = 0;
+    for (std::size_t s = 0; s < texts.size(); ++s) {
+      float worst = 0;
+      for (std::size_t i = s * of_text; i < (s + 1) * of_text; ++i) {
+        worst = std::max(worst, std::abs(want[i] - found[i]));
+      }
+      equal += worst < kLastBits ? 1 : 0;
+    }
     const std::string name =
-        std::string(kind.type) + " act " + std::to_string(static_cast<int>(kind.act)) + " kv " +
+        std::string(kind.type) + ", act " + std::to_string(static_cast<int>(kind.act)) + ", kv " +
         std::string(kv_type_name(kind.kv.keys)) + "/" + std::string(kv_type_name(kind.kv.values));
-    EXPECT_LT(found, kNear) << name;
-    std::printf("%-40s KL to the CPU %.1e\n", name.c_str(), found);
+    std::printf("%-32s %zu of %zu texts equal the CPU's\n", name.c_str(), equal, texts.size());
+    EXPECT_GE(2 * equal, texts.size()) << name;
   }
 }
 
 // Both are fed the CPU's greedy text. Where the GPU would go on with another token, the CPU's
-// logits of the two lie nearer than any margin that golden.json counts as sure.
+// logits of the two are nearer to each other than int8 has moved the logits of that row from f32:
+// a tie that rounding decides.
 TEST_P(GpuGolden, QuantizedGreedyTextsPartAtNearTiesAlone) {
-  constexpr float kSureMargin = 0.02f;
-  constexpr int kSteps = 64;
+  constexpr int kSteps = 40;
   LEQ_SHARED_OR_SKIP(folder, folder_name());
   const auto file = test::quantized(folder, "int8");
-  Engine cpu("cpu", file, {kF16, kInt8}), gpu(device(), file, {kF16, kInt8});
+  const KvTypes kv = {kF16, kInt8};
+  Engine exact("cpu", test::quantized(folder, "f32"), {kF32, kF32}), cpu("cpu", file, kv),
+      gpu(device(), file, kv);
   auto next = golden_of(folder).at("prompts")[0].at("ids").get<std::vector<Token>>();
-  float moved = 0;  // the largest difference of a logit
+  const auto feed = [&](Engine& engine) {
+    const auto logits = engine.session->feed(0, next);
+    return std::vector<float>(logits.begin(), logits.end());
+  };
+  const auto distance = [](const std::vector<float>& a, const std::vector<float>& b) {
+    float largest = 0;
+    for (std::size_t v = 0; v < a.size(); ++v) largest = std::max(largest, std::abs(a[v] - b[v]));
+    return largest;
+  };
   for (int i = 0; i < kSteps; ++i) {
-    const auto from_cpu = cpu.session->feed(0, next), from_gpu = gpu.session->feed(0, next);
-    const std::vector<float> a(from_cpu.begin(), from_cpu.end());
-    const std::vector<float> b(from_gpu.begin(), from_gpu.end());
-    for (std::size_t v = 0; v < a.size(); ++v) moved = std::max(moved, std::abs(a[v] - b[v]));
-    const auto best = static_cast<std::size_t>(best_of(cpu, a, 0));
-    const auto other = static_cast<std::size_t>(best_of(gpu, b, 0));
+    const auto of_exact = feed(exact), of_cpu = feed(cpu), of_gpu = feed(gpu);
+    const auto best = static_cast<std::size_t>(best_of(cpu, of_cpu, 0));
+    const auto other = static_cast<std::size_t>(best_of(gpu, of_gpu, 0));
     if (best != other) {
-      std::printf("token %d: margin %.4f on the CPU, %.4f on %s, logits differ by %.4f\n", i,
-                  a[best] - a[other], b[other] - b[best], device().c_str(), moved);
-      EXPECT_LT(a[best] - a[other], kSureMargin) << "at token " << i;
+      const float margin = of_cpu[best] - of_cpu[other], noise = distance(of_exact, of_cpu);
+      std::printf("token %d: margin %.4f; int8 moved logits by up to %.4f, the GPU by %.4f\n", i,
+                  margin, noise, distance(of_cpu, of_gpu));
+      EXPECT_LT(margin, noise) << "at token " << i;
     }
     next = {static_cast<Token>(best)};
   }
-  std::printf("largest difference of a logit: %.4f\n", moved);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GpuGolden,
