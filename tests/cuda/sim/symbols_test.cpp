@@ -16,7 +16,7 @@ std::string symbols_of(const std::string& library) {
 }
 
 TEST(EmulatedLibrary, UsesNothingOfTheCpuBackend) {
-  const std::string symbols = symbols_of(LEQ_LIBRARY);
+  const std::string symbols = symbols_of(LEQ_SIM_LIBRARY);
   ASSERT_NE(symbols.find("leq::sim::launch_norm"), std::string::npos) << "no symbols were read";
   EXPECT_EQ(symbols.find("leq::cpu::"), std::string::npos);
   EXPECT_EQ(symbols.find("make_cpu_backend"), std::string::npos);
