@@ -1,6 +1,7 @@
 #!/bin/sh
 # Compiles every CUDA source with nvcc and holds registers against cuda/budgets.txt: no kernel may
-# spill, use more registers than its line there says, or be missing from it. No GPU is needed.
+# spill, use more registers than its line there says, or be missing from it. No GPU is needed. The
+# programs for machines with one (bench/gpu, tests/cuda/ptx) must compile too.
 #   cuda/check_nvcc.sh             check
 #   cuda/check_nvcc.sh --update    write what was found into budgets.txt
 # LEQ_NVCC_ARCHITECTURES: other than "80 90a".
@@ -25,6 +26,14 @@ for source in cuda/*.cu cuda/device/*.cu; do
     exit 1
   fi
   c++filt < "$work/log" >> "$work/all"
+done
+for source in bench/gpu/device/*.cu tests/cuda/ptx/*.cu; do
+  case $source in
+    *library_gemm*) [ -f "$(dirname "$(command -v nvcc)")/../include/cublasLt.h" ] || continue ;;
+  esac
+  # shellcheck disable=SC2086
+  nvcc -std=c++20 -fmad=false --expt-relaxed-constexpr -DLEQ_GPU=cuda -I. -Isrc $architectures \
+    -c "$source" -o "$work/object.o" || { echo "nvcc: $source does not compile"; exit 1; }
 done
 # One line for each kernel and architecture: kernel, architecture, registers, bytes spilled.
 sed -E 's/\(anonymous namespace\)::|leq::cuda::|_GLOBAL__N__[0-9a-z_]+:://g' "$work/all" | awk '

@@ -32,13 +32,15 @@ void run(Stream& stream, const Launch& launch, void (*kernel)(Parameters...),
   after_launch(launch);
 }
 #else
-void enqueue(Stream& stream, const Launch& launch, std::function<void()> thread);
+// `code` is the kernel's address, for the count of launches.
+void enqueue(Stream& stream, const Launch& launch, const void* code, std::function<void()> thread);
 
 // Arguments are copied now, as CUDA does.
 template <class... Parameters, class... Arguments>
 void run(Stream& stream, const Launch& launch, void (*kernel)(Parameters...),
          const Arguments&... arguments) {
-  enqueue(stream, launch, [kernel, arguments...] { kernel(arguments...); });
+  enqueue(stream, launch, reinterpret_cast<const void*>(kernel),
+          [kernel, arguments...] { kernel(arguments...); });
 }
 #endif
 

@@ -9,18 +9,21 @@
 
 namespace leq::test {
 
-// The .leq file of `folder` in `type`; written again whenever this test program is newer. Concurrent
-// tests may race: each writes its own complete file and the last rename wins.
-inline std::filesystem::path quantized(const std::filesystem::path& folder,
-                                       const std::string& type) {
+// The .leq file of `folder` in `type`; written again whenever this test program is newer.
+// Concurrent tests may race: each writes its own complete file and the last rename wins.
+inline std::filesystem::path quantized(const std::filesystem::path& folder, const std::string& type,
+                                       ActChoice act = ActChoice::automatic) {
   namespace fs = std::filesystem;
   const fs::path cache = fs::path(LEQ_BINARY_DIR) / "test-models";
   fs::create_directories(cache);
-  const auto path = cache / (folder.filename().string() + "-" + type + ".leq");
+  const std::string kind =
+      act == ActChoice::automatic ? type : type + "-act" + std::to_string(static_cast<int>(act));
+  const auto path = cache / (folder.filename().string() + "-" + kind + ".leq");
   const auto built = fs::last_write_time(fs::canonical("/proc/self/exe"));
   if (!fs::exists(path) || fs::last_write_time(path) < built) {
     CheckpointOptions options;
     options.type = type;
+    options.act = act;
     options.threads = 1;
     quantize_checkpoint(folder, path, options, [](auto, auto) {});
   }

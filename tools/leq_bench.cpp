@@ -59,7 +59,8 @@ ToolSpec tool_spec() {
        .kind = OptionKind::list,
        .value_name = "FILE",
        .help = "a .leq file, or synthetic:SHAPE:TYPE with SHAPE gpt2-124m, llama-110m, "
-               "tinyllama-1.1b, llama-7b, mistral-7b or qwen3-14b; may be given several times",
+               "tinyllama-1.1b, llama-7b, llama-13b, mistral-7b or qwen3-14b; may be given several "
+               "times",
        .group = "Model"},
       {.name = "mmap",
        .fallback = "auto",

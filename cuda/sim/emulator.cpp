@@ -262,7 +262,7 @@ struct Emulator {
   std::mutex lock;
   Schedule schedule;
   std::unique_ptr<leq::ThreadPool> pool = std::make_unique<leq::ThreadPool>(1);
-  std::map<std::string, std::uint64_t> launches;
+  std::map<const void*, std::uint64_t> launches;
 };
 
 Emulator& emulator() {
@@ -305,17 +305,15 @@ void set_workers(int threads) {
   emulator().pool = std::make_unique<leq::ThreadPool>(threads);
 }
 
-std::vector<LaunchCount> launch_counts() {
+std::map<const void*, std::uint64_t> launch_counts() {
   const std::lock_guard hold(emulator().lock);
-  std::vector<LaunchCount> counts;
-  for (const auto& [kernel, launches] : emulator().launches) counts.push_back({kernel, launches});
-  return counts;
+  return emulator().launches;
 }
 
 void run_grid(const Grid& grid, const std::function<void()>& body) {
   require_launch(grid);
   const std::lock_guard hold(emulator().lock);
-  ++emulator().launches[grid.kernel];
+  ++emulator().launches[grid.code];
   const std::uint64_t seed = emulator().schedule.seed;
   const auto blocks = order(static_cast<unsigned>(grid.blocks.count()), seed * 5);
   leq::ThreadPool& pool = *emulator().pool;

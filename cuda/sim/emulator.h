@@ -7,8 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <string>
-#include <vector>
+#include <map>
 
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
@@ -30,7 +29,8 @@ struct Schedule {
 Schedule& schedule();  // of all launches; set it between launches only
 
 struct Grid {
-  const char* kernel = "";  // for reports
+  const char* kernel = "";     // for reports
+  const void* code = nullptr;  // the kernel's address
   dim3 blocks;
   dim3 threads;
   std::size_t shared_bytes = 0;         // dynamic, poisoned at the start of each block
@@ -44,12 +44,8 @@ struct Grid {
 void run_grid(const Grid& grid, const std::function<void()>& body);
 void set_workers(int threads);  // 0 = one for each usable core
 
-// One report of launches so far, by kernel, sorted.
-struct LaunchCount {
-  std::string kernel;
-  std::uint64_t launches = 0;
-};
-std::vector<LaunchCount> launch_counts();
+// Launches so far, by the kernel's address: of a template each instantiation counts for itself.
+std::map<const void*, std::uint64_t> launch_counts();
 
 // What follows is called by kernels.
 

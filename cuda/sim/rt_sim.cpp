@@ -166,9 +166,10 @@ void fill_zero(void* device, std::size_t bytes, Stream& stream) {
   give(stream, [=] { std::memset(device, 0, bytes); });
 }
 
-void enqueue(Stream& stream, const Launch& launch, std::function<void()> thread) {
-  const simt::Grid grid = {launch.kernel, launch.blocks, launch.threads, launch.shared_bytes,
-                           emulated_device().shared_limit_bytes};
+void enqueue(Stream& stream, const Launch& launch, const void* code, std::function<void()> thread) {
+  const simt::Grid grid = {launch.kernel,       code,
+                           launch.blocks,       launch.threads,
+                           launch.shared_bytes, emulated_device().shared_limit_bytes};
   give(stream, [grid, thread = std::move(thread)] { simt::run_grid(grid, thread); });
 }
 

@@ -30,11 +30,12 @@ struct PublishedShape {
   float norm_eps;
   bool tied;
 };
-constexpr std::array<PublishedShape, 6> kShapes = {{
+constexpr std::array<PublishedShape, 7> kShapes = {{
     {"gpt2-124m", Family::gpt2, 12, 768, 12, 12, 64, 3072, 50257, 1024, 10000, 1e-5f, true},
     {"llama-110m", Family::llama, 12, 768, 12, 12, 64, 2048, 32000, 1024, 10000, 1e-5f, true},
     {"tinyllama-1.1b", Family::llama, 22, 2048, 32, 4, 64, 5632, 32000, 2048, 10000, 1e-5f, false},
     {"llama-7b", Family::llama, 32, 4096, 32, 32, 128, 11008, 32000, 2048, 10000, 1e-6f, false},
+    {"llama-13b", Family::llama, 40, 5120, 40, 40, 128, 13824, 32000, 2048, 10000, 1e-6f, false},
     {"mistral-7b", Family::mistral, 32, 4096, 32, 8, 128, 14336, 32000, 32768, 1e6, 1e-5f, false},
     {"qwen3-14b", Family::qwen3, 40, 5120, 40, 8, 128, 17408, 151936, 40960, 1e6, 1e-6f, false},
 }};

@@ -36,9 +36,11 @@ inline std::vector<BackendCase> all_backends() {
     cases.push_back({name, [isa] { return make_cpu_backend({.threads = 2, .isa = isa}); }});
   }
   for (const std::string& line : list_devices()) {
-    if (line.starts_with("sim ")) {
-      cases.push_back({"sim", [] { return make_backend({.device = "sim", .threads = 1}); }});
-    }
+    const std::string device = line.substr(0, line.find(' '));
+    if (device != "sim" && !device.starts_with("cuda:")) continue;
+    std::string name = device;
+    std::ranges::replace(name, ':', '_');
+    cases.push_back({name, [device] { return make_backend({.device = device, .threads = 1}); }});
   }
   return cases;
 }

@@ -48,7 +48,9 @@ INSTANTIATE_TEST_SUITE_P(
                     AttentionCase{kF32, kF16, 20, 1, 16, 0, {{70, 1}}},
                     AttentionCase{kF32, kF32, 1, 1, 300, 0, {{70, 1}}}));
 
-// Enough rows and heads that no span gets a block of its own.
+// Enough rows and heads that no span gets a block of its own. One that the sanitizers can bear.
+INSTANTIATE_TEST_SUITE_P(Chunk, AttentionTest,
+                         testing::Values(AttentionCase{kInt8, kF16, 8, 4, 16, 0, {{0, 67}}}));
 INSTANTIATE_TEST_SUITE_P(
     Prefill, AttentionTest,
     testing::Values(AttentionCase{kF16, kF16, 4, 4, 64, 0, {{0, 70}}},

@@ -145,7 +145,10 @@ INSTANTIATE_TEST_SUITE_P(
                     FloatCase{FloatType::f16, {8, false, 0, 0, 1, 512, {33}, Finish::add}},
                     FloatCase{FloatType::f16, {8, false, 0, 0, 3, 40, {40, 40}, Finish::swiglu}},
                     FloatCase{FloatType::bf16, {8, false, 0, 0, 4, 257, {65}, Finish::gelu}},
-                    FloatCase{FloatType::bf16, {8, false, 0, 0, 17, 64, {31}}}));
+                    FloatCase{FloatType::bf16, {8, false, 0, 0, 17, 64, {31}}},
+                    FloatCase{FloatType::f32, {8, false, 0, 0, 4, 64, {31}}},
+                    FloatCase{FloatType::f16, {8, false, 0, 0, 8, 64, {31}}},
+                    FloatCase{FloatType::bf16, {8, false, 0, 0, 1, 64, {31}}}));
 
 class WeightOnlyTest : public testing::TestWithParam<IntCase> {
  protected:
@@ -184,7 +187,9 @@ INSTANTIATE_TEST_SUITE_P(
                     IntCase{3, true, 64, 0, 2, 700, {40}, Finish::gelu},
                     IntCase{3, false, 128, 0, 1, 130, {40}},
                     IntCase{2, true, 32, 0, 4, 520, {40}, Finish::add},
-                    IntCase{2, false, 128, 0, 10, 250, {40}}));
+                    IntCase{2, false, 128, 0, 10, 250, {40}},
+                    IntCase{4, false, 64, 0, 3, 250, {40}}, IntCase{3, true, 32, 0, 7, 250, {40}},
+                    IntCase{2, true, 64, 0, 1, 250, {40}}));
 
 }  // namespace
 }  // namespace leq::LEQ_GPU

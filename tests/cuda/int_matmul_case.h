@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -27,7 +28,7 @@ struct IntCase {
   int columns = 128;
   std::vector<int> rows = {64};  // of each segment
   Finish finish = Finish::store;
-  bool extreme = false;  // all codes +-127, or the largest that there are
+  bool extreme = false;  // all codes +-127, or the ends of what there is; some rows have one sign
 
   bool has_zeros() const { return is_uint; }
   bool is_signed() const { return bits == 8 && !is_uint; }
@@ -100,15 +101,15 @@ class IntMatmulData {
     return a;
   }
 
-  using Launch = void (*)(const IntMatmul& a, rt::Stream& stream);
+  using Launch = std::function<void(const IntMatmul& a, rt::Stream& stream)>;
 
-  std::vector<float> run(Launch launch = launch_int_matmul) const {
+  std::vector<float> run(const Launch& launch = launch_int_matmul) const {
     launch(arguments(), test_stream());
     return out_->host();
   }
 
   // [G][T][N]
-  std::vector<std::int32_t> integers(Launch launch = launch_int_matmul) const {
+  std::vector<std::int32_t> integers(const Launch& launch = launch_int_matmul) const {
     const auto count = static_cast<std::size_t>(sum_stride() * c_.tokens * c_.outputs());
     const DeviceArray<std::int32_t> there(count);
     IntMatmul a = arguments();
@@ -194,7 +195,9 @@ class IntMatmulData {
   float uniform(float low, float high) {
     return std::uniform_real_distribution<float>(low, high)(random_);
   }
-  int code(int least, int largest) {
+  int code(int least, int largest, int row = 3) {
+    if (c_.extreme && row % 4 == 0) return largest;
+    if (c_.extreme && row % 4 == 1) return least;
     if (c_.extreme) return random_() % 2 == 0 ? least : largest;
     return std::uniform_int_distribution<int>(least, largest)(random_);
   }
@@ -222,7 +225,10 @@ class IntMatmulData {
     IntSegmentData s;
     const auto padded = static_cast<std::size_t>(padded_rows(rows));
     s.codes.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(c_.columns));
-    for (int& value : s.codes) value = code(c_.least_code(), c_.largest_code());
+    for (std::size_t i = 0; i < s.codes.size(); ++i) {
+      const int row = static_cast<int>(i) / c_.columns;
+      s.codes[i] = code(c_.least_code(), c_.largest_code(), row);
+    }
     const std::size_t scales =
         c_.weight_group == 0 ? padded
                              : padded * static_cast<std::size_t>(c_.padded() / c_.weight_group);
@@ -270,7 +276,7 @@ class IntMatmulData {
     for (float& value : scales_) value = uniform(0.005f, 0.015f);
     for (int t = 0; t < c_.tokens; ++t) {
       for (int k = 0; k < c_.columns; ++k) {
-        const int value = code(-127, 127);
+        const int value = code(-127, 127, t);
         codes_[static_cast<std::size_t>(t * code_stride() + k)] = static_cast<std::int8_t>(value);
         sums_[static_cast<std::size_t>(t * sum_stride() + k / c_.sum_columns())] += value;
       }

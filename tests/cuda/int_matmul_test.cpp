@@ -14,7 +14,7 @@ class IntMatmulTest : public testing::TestWithParam<IntCase> {
 };
 
 void expect_exact_integers(const IntCase& c, const IntMatmulData& data,
-                           IntMatmulData::Launch launch = launch_int_matmul) {
+                           const IntMatmulData::Launch& launch = launch_int_matmul) {
   const auto found = data.integers(launch);
   std::size_t i = 0;
   int wrong = 0;
@@ -40,7 +40,7 @@ TEST_P(IntMatmulTest, IntegersAreExact) {
   }
 }
 
-void expect_values(const IntCase& c, IntMatmulData::Launch launch = launch_int_matmul) {
+void expect_values(const IntCase& c, const IntMatmulData::Launch& launch = launch_int_matmul) {
   const IntMatmulData data(c);
   const auto found = data.run(launch);
   const bool paired = c.finish == Finish::swiglu;
@@ -79,7 +79,8 @@ INSTANTIATE_TEST_SUITE_P(
         IntCase{4, true, 32, 128, 2, 300, {40, 24, 8}}, IntCase{3, false, 128, 0, 1, 1024, {40}},
         IntCase{3, true, 64, 128, 3, 640, {40}}, IntCase{2, false, 128, 128, 1, 2048, {100}},
         IntCase{2, true, 32, 0, 4, 5200, {40}, Finish::gelu},
-        IntCase{8, false, 0, 128, 2, 17000, {20}}, IntCase{4, true, 64, 128, 3, 9000, {20}}));
+        IntCase{8, false, 0, 128, 2, 17000, {20}}, IntCase{4, true, 64, 128, 3, 9000, {20}},
+        IntCase{3, true, 128, 128, 2, 640, {40}}, IntCase{2, true, 64, 0, 2, 640, {40}}));
 
 // Every tile, with tails in tokens, rows and columns.
 INSTANTIATE_TEST_SUITE_P(
@@ -95,53 +96,94 @@ INSTANTIATE_TEST_SUITE_P(
         IntCase{4, false, 128, 0, 33, 640, {41, 41}, Finish::swiglu},
         IntCase{4, true, 32, 128, 70, 300, {40, 24, 8}}, IntCase{3, false, 128, 0, 6, 1024, {40}},
         IntCase{3, true, 64, 128, 66, 640, {40}}, IntCase{2, false, 128, 128, 16, 2048, {100}},
-        IntCase{2, true, 32, 0, 17, 520, {40}, Finish::gelu}));
+        IntCase{2, true, 32, 0, 17, 520, {40}, Finish::gelu},
+        IntCase{4, true, 64, 0, 17, 300, {40}}, IntCase{3, true, 32, 128, 17, 300, {40}},
+        IntCase{3, false, 128, 0, 20, 300, {40}}, IntCase{2, true, 64, 0, 18, 300, {40}},
+        IntCase{2, false, 128, 128, 19, 300, {40}}));
 
-// 28,672 columns of the largest codes: the sums are far from overflowing.
-INSTANTIATE_TEST_SUITE_P(
-    Extremes, IntMatmulTest,
-    testing::Values(IntCase{8, false, 0, 0, 1, 28672, {16}, Finish::store, true},
-                    IntCase{8, true, 128, 128, 2, 28672, {16}, Finish::store, true},
-                    IntCase{4, true, 128, 0, 1, 28672, {16}, Finish::store, true},
-                    IntCase{8, false, 0, 0, 9, 28672, {16}, Finish::store, true},
-                    IntCase{8, true, 128, 128, 9, 28672, {16}, Finish::store, true}));
-
-struct LargeCase {
-  friend void PrintTo(const LargeCase& c, std::ostream* out) { PrintTo(c.matmul, out); }
-
+// One tile of the tensor-core kernels, whatever the size would choose.
+struct TileCase {
   IntCase matmul;
-  IntMatmulData::Launch launch;
-};
-class LargeTileTest : public testing::TestWithParam<LargeCase> {
- protected:
-  ~LargeTileTest() override { simt::schedule() = {}; }
+  GemmTile tile;
+
+  friend void PrintTo(const TileCase& c, std::ostream* out) {
+    PrintTo(c.matmul, out);
+    *out << ", tile " << static_cast<int>(c.tile);
+  }
 };
 
-TEST_P(LargeTileTest, IntegersAndValuesAreExact) {
-  const LargeCase& c = GetParam();
+IntMatmulData::Launch launch_of(const TileCase& c) {
+  const auto launch = c.matmul.bits == 8   ? launch_int_gemm_8
+                      : c.matmul.bits == 4 ? launch_int_gemm_4
+                      : c.matmul.bits == 3 ? launch_int_gemm_3
+                                           : launch_int_gemm_2;
+  return [=, tile = c.tile](const IntMatmul& a, rt::Stream& stream) { launch(a, tile, stream); };
+}
+
+class TileTest : public testing::TestWithParam<TileCase> {
+ protected:
+  ~TileTest() override { simt::schedule() = {}; }
+};
+
+TEST_P(TileTest, IntegersAndValuesAreExact) {
+  const TileCase& c = GetParam();
   const IntMatmulData data(c.matmul);
   for (const simt::Schedule& schedule :
        {simt::Schedule{}, simt::Schedule{6, simt::CopyLands::at_issue}}) {
     simt::schedule() = schedule;
-    expect_exact_integers(c.matmul, data, c.launch);
-    expect_values(c.matmul, c.launch);
+    expect_exact_integers(c.matmul, data, launch_of(c));
+    expect_values(c.matmul, launch_of(c));
   }
 }
 
-void large_8(const IntMatmul& a, rt::Stream& s) { launch_int_gemm_8(a, GemmTile::large, s); }
-void large_4(const IntMatmul& a, rt::Stream& s) { launch_int_gemm_4(a, GemmTile::large, s); }
-void large_3(const IntMatmul& a, rt::Stream& s) { launch_int_gemm_3(a, GemmTile::large, s); }
-void large_2(const IntMatmul& a, rt::Stream& s) { launch_int_gemm_2(a, GemmTile::large, s); }
-
-// Only large matmuls choose this tile, so it is launched directly.
+// Only large matmuls choose the large tile. One that the sanitizers can bear, then tails.
+INSTANTIATE_TEST_SUITE_P(Small, TileTest,
+                         testing::Values(TileCase{
+                             {8, false, 0, 0, 20, 200, {70, 70}, Finish::swiglu},
+                             GemmTile::large}));
 INSTANTIATE_TEST_SUITE_P(
-    Tails, LargeTileTest,
-    testing::Values(LargeCase{{8, false, 0, 0, 130, 640, {70, 130}}, large_8},
-                    LargeCase{{8, false, 0, 0, 20, 200, {70, 70}, Finish::swiglu}, large_8},
-                    LargeCase{{8, false, 0, 128, 100, 500, {129}}, large_8},
-                    LargeCase{{4, true, 128, 128, 64, 384, {65, 65}, Finish::swiglu}, large_4},
-                    LargeCase{{3, true, 128, 0, 33, 512, {127}, Finish::add}, large_3},
-                    LargeCase{{2, false, 128, 128, 129, 256, {40}, Finish::gelu}, large_2}));
+    Tails, TileTest,
+    testing::Values(TileCase{{8, false, 0, 0, 130, 640, {70, 130}}, GemmTile::large},
+                    TileCase{{8, false, 0, 128, 100, 500, {129}}, GemmTile::large},
+                    TileCase{{4, true, 128, 128, 64, 384, {65, 65}, Finish::swiglu},
+                             GemmTile::large},
+                    TileCase{{3, true, 128, 0, 33, 512, {127}, Finish::add}, GemmTile::large},
+                    TileCase{{2, false, 128, 128, 129, 256, {40}, Finish::gelu}, GemmTile::large}));
+
+// 28,672 columns of the largest codes: the sums, up to 127 * 127 * 28,672, are exact and far from
+// overflowing. Every number of bits in the dot-product kernels, then in every tile.
+constexpr int kMostColumns = 28672;
+
+IntCase extreme(int bits, bool is_uint, int weight_group, int tokens, int rows) {
+  return {bits, is_uint, weight_group, 0, tokens, kMostColumns, {rows}, Finish::store, true};
+}
+
+class ExtremeGemvTest : public testing::TestWithParam<IntCase> {};
+TEST_P(ExtremeGemvTest, SumsAreExact) {
+  expect_exact_integers(GetParam(), IntMatmulData(GetParam()));
+}
+INSTANTIATE_TEST_SUITE_P(Bits, ExtremeGemvTest,
+                         testing::Values(extreme(8, false, 0, 1, 16), extreme(8, false, 0, 4, 8),
+                                         extreme(8, true, 0, 2, 16), extreme(8, true, 128, 1, 16),
+                                         extreme(4, false, 128, 2, 16),
+                                         extreme(4, true, 128, 1, 16), extreme(3, true, 128, 2, 16),
+                                         extreme(2, true, 128, 2, 16)));
+
+class ExtremeTileTest : public testing::TestWithParam<TileCase> {};
+TEST_P(ExtremeTileTest, SumsAreExact) {
+  const TileCase& c = GetParam();
+  expect_exact_integers(c.matmul, IntMatmulData(c.matmul), launch_of(c));
+}
+
+std::vector<TileCase> extreme_tiles() {
+  std::vector<TileCase> cases;
+  for (const GemmTile tile : {GemmTile::small, GemmTile::middle, GemmTile::large}) {
+    cases.push_back({extreme(8, false, 0, 3, 9), tile});
+    for (const int bits : {8, 4, 3, 2}) cases.push_back({extreme(bits, true, 128, 2, 9), tile});
+  }
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Tiles, ExtremeTileTest, testing::ValuesIn(extreme_tiles()));
 
 }  // namespace
 }  // namespace leq::LEQ_GPU

@@ -1,55 +1,32 @@
-// Trained models on the emulated GPU: against transformers in f32, and against the CPU backend for
-// every type of weights and of KV cache.
+// Trained models on GPUs, above all the emulated one: against transformers in f32, and against the
+// CPU backend for every type of weights, activations and KV cache.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
-#include <optional>
+#include <tuple>
 
 #include "base/file.h"
 #include "base/json.h"
 #include "format/safetensors.h"
-#include "model/session.h"
+#include "gpu_devices.h"
 #include "models_fixture.h"
-#include "platform/make_backend.h"
 #include "shared_data.h"
+#include "sim/engine.h"
 
 namespace leq {
 namespace {
 
-// Emulation is slow: the head of the prompts, in one chunk that is cut within a page.
+using test::Engine;
+using test::KvTypes;
+
+// Emulation is slow: the head of a long prompt, cut within a page.
 constexpr std::size_t kMostTokens = 70;
+constexpr std::size_t kDecoded = 12;
 
-struct Engine {
-  Engine(const char* device, const std::filesystem::path& file, KvType kv, std::int64_t chunk = 512)
-      : model(file, {}), backend(make_backend({device, 1})) {
-    RunLimits limits;
-    limits.key_type = limits.value_type = kv;
-    limits.output_tokens = kMostTokens;
-    limits.context = 512;
-    limits.batch_tokens = chunk;
-    session.emplace(model, *backend, resolve_limits(limits, model.config()));
-  }
-
-  // Logits [ids][V] of one sequence from its start, in chunks.
-  std::vector<float> logits(const std::vector<Token>& ids, std::size_t chunk) {
-    session->cache().clear(0);
-    const auto vocab = static_cast<std::size_t>(model.config().vocab);
-    std::vector<float> out(ids.size() * vocab);
-    for (std::size_t first = 0; first < ids.size(); first += chunk) {
-      const std::size_t count = std::min(chunk, ids.size() - first);
-      Batch batch;
-      batch.add(0, ids.data() + first, static_cast<std::int64_t>(count), Batch::Want::all);
-      const Rows& rows = session->transformer().forward(batch, session->cache());
-      backend->download(rows, static_cast<std::int64_t>(count),
-                        std::span(out).subspan(first * vocab, count * vocab));
-    }
-    return out;
-  }
-
-  Model model;
-  std::unique_ptr<Backend> backend;
-  std::optional<Session> session;
+class GpuGolden : public testing::TestWithParam<std::tuple<std::string, const char*>> {
+ protected:
+  const std::string& device() const { return std::get<0>(GetParam()); }
+  std::string folder_name() const { return std::string("models/") + std::get<1>(GetParam()); }
 };
 
 Json golden_of(const std::filesystem::path& folder) {
@@ -62,16 +39,13 @@ std::vector<Token> head_of(const Json& prompt) {
   return ids;
 }
 
-class SimGolden : public ::testing::TestWithParam<const char*> {};
-
-TEST_P(SimGolden, F32LogitsEqualTransformers) {
-  LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam());
+TEST_P(GpuGolden, F32LogitsEqualTransformers) {
+  LEQ_SHARED_OR_SKIP(folder, folder_name());
   const Json golden = golden_of(folder);
   const auto tensors = open_safetensors(folder / "golden.safetensors");
   const double tolerance = golden.at("tolerance").at("logits_f32_max_abs").get<double>();
-  Engine engine("sim", test::quantized(folder, "f32"), KvType::f32);
-  const auto vocab = static_cast<std::size_t>(engine.model.config().vocab);
-  std::size_t compared = 0;
+  Engine engine(device(), test::quantized(folder, "f32"), {KvType::f32, KvType::f32});
+  const std::size_t vocab = engine.vocab();
   for (const auto& prompt : golden.at("prompts")) {
     const auto ids = head_of(prompt);
     const auto got = engine.logits(ids, 41);
@@ -79,6 +53,7 @@ TEST_P(SimGolden, F32LogitsEqualTransformers) {
     ASSERT_NE(want, nullptr);
     std::vector<float> row(vocab);
     const auto& rows = prompt.at("rows");
+    std::size_t compared = 0;
     for (std::size_t r = 0; r < rows.size(); ++r) {
       const auto at = rows[r].get<std::size_t>();
       if (at >= ids.size()) continue;
@@ -88,64 +63,171 @@ TEST_P(SimGolden, F32LogitsEqualTransformers) {
       }
       ++compared;
     }
-    if (compared > 100) break;
+    EXPECT_GT(compared, 3u) << prompt.at("text");
   }
-  EXPECT_GT(compared, 4u);
 }
 
-double log_sum_exp(std::span<const float> logits) {
-  const double largest = *std::ranges::max_element(logits);
-  double sum = 0;
-  for (const float l : logits) sum += std::exp(l - largest);
-  return largest + std::log(sum);
+// The best token of a row that does not end a text.
+Token best_of(const Engine& engine, const std::vector<float>& logits, std::size_t row) {
+  const std::size_t vocab = engine.vocab();
+  std::vector<float> values(logits.begin() + static_cast<std::ptrdiff_t>(row * vocab),
+                            logits.begin() + static_cast<std::ptrdiff_t>((row + 1) * vocab));
+  for (const Token end : engine.model.generation().end_tokens) {
+    values[static_cast<std::size_t>(end)] = -INFINITY;
+  }
+  return static_cast<Token>(std::ranges::max_element(values) - values.begin());
 }
 
-// Mean KL divergence in nats of next-token distributions.
-double divergence(const std::vector<float>& p, const std::vector<float>& q, std::size_t vocab) {
-  double sum = 0;
-  for (std::size_t at = 0; at < p.size(); at += vocab) {
-    const auto a = std::span(p).subspan(at, vocab), b = std::span(q).subspan(at, vocab);
-    const double of_a = log_sum_exp(a), of_b = log_sum_exp(b);
-    for (std::size_t v = 0; v < vocab; ++v) {
-      sum += std::exp(a[v] - of_a) * ((a[v] - of_a) - (b[v] - of_b));
+TEST_P(GpuGolden, F32GreedyTextEqualsTransformersWhereItsMarginIsSure) {
+  LEQ_SHARED_OR_SKIP(folder, folder_name());
+  const Json golden = golden_of(folder);
+  Engine engine(device(), test::quantized(folder, "f32"), {KvType::f32, KvType::f32});
+  for (const auto& prompt : golden.at("prompts")) {
+    if (!prompt.contains("greedy_ids")) continue;  // long prompts have logits only
+    auto ids = prompt.at("ids").get<std::vector<Token>>();
+    const std::size_t length = ids.size();
+    const auto want = prompt.at("greedy_ids").get<std::vector<Token>>();
+    const auto steps = std::min(kDecoded, prompt.at("greedy_sure_tokens").get<std::size_t>());
+    ids.insert(ids.end(), want.begin(), want.begin() + static_cast<std::ptrdiff_t>(steps - 1));
+    const auto logits = engine.logits(ids, 128, length);
+    for (std::size_t i = 0; i < steps; ++i) {
+      ASSERT_EQ(best_of(engine, logits, length - 1 + i), want[i])
+          << prompt.at("text") << " at token " << i;
     }
   }
-  return sum * static_cast<double>(vocab) / static_cast<double>(p.size());
 }
 
 struct Kind {
   const char* type;
-  KvType kv;
+  ActChoice act;
+  KvTypes kv;
 };
 
-// Float sums are of another order than the CPU's, so a code may fall to the other side of a half;
-// a wrong scale, zero point or group is a thousand times as far.
-TEST_P(SimGolden, EveryTypeAgreesWithTheCpu) {
-  constexpr double kNear = 2e-5;
-  LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam());
-  const auto ids = head_of(golden_of(folder).at("prompts")[0]);
-  for (const Kind kind :
-       {Kind{"f16", KvType::f16}, Kind{"bf16", KvType::f16}, Kind{"int8", KvType::f16},
-        Kind{"int8", KvType::int8}, Kind{"int8-g128", KvType::int8}, Kind{"int4-g128", KvType::f16},
-        Kind{"int3-g64", KvType::f16}, Kind{"int2-g32", KvType::f32},
-        Kind{"uint4-g64", KvType::f16}, Kind{"uint8", KvType::int8}}) {
-    const auto file = test::quantized(folder, kind.type);
-    Engine cpu("cpu", file, kind.kv), sim("sim", file, kind.kv);
-    const auto vocab = static_cast<std::size_t>(cpu.model.config().vocab);
-    const double found = divergence(cpu.logits(ids, ids.size()), sim.logits(ids, 17), vocab);
-    EXPECT_LT(found, kNear) << kind.type << " kv " << kv_type_name(kind.kv);
-    RecordProperty(std::string(kind.type) + "-" + std::string(kv_type_name(kind.kv)),
-                   std::to_string(found));
+constexpr KvType kF32 = KvType::f32, kF16 = KvType::f16, kInt8 = KvType::int8;
+constexpr ActChoice kAuto = ActChoice::automatic;
+
+// Every number of bits, grouping and kind of zero point; every pair of key and value types.
+const Kind kKinds[] = {
+    {"f16", kAuto, {kF16, kF16}},
+    {"bf16", kAuto, {kInt8, kF32}},
+    {"int8", kAuto, {kF16, kInt8}},
+    {"int8", ActChoice::row, {kInt8, kInt8}},
+    {"int8", ActChoice::none, {kF32, kF16}},
+    {"int8-g128", kAuto, {kInt8, kF16}},
+    {"int8-tensor", ActChoice::g128, {kF16, kF32}},
+    {"int4-g128", kAuto, {kF16, kF16}},
+    {"int4-g128", ActChoice::none, {kInt8, kInt8}},
+    {"int3-g64", kAuto, {kF32, kInt8}},
+    {"int2-g32", kAuto, {kF32, kF32}},
+    {"uint8", kAuto, {kInt8, kInt8}},
+    {"uint4-g64", kAuto, {kF16, kInt8}},
+    {"uint3-g128", ActChoice::row, {kF16, kF16}},
+    {"uint2-g128", ActChoice::none, {kF16, kF16}},
+};
+
+// Logits [sequences][tokens + 1][V]: the heads of some texts in one batch, then a token of each.
+std::vector<float> logits_of_heads(Engine& engine, const std::vector<std::vector<Token>>& texts,
+                                   std::int64_t tokens) {
+  const std::size_t vocab = engine.vocab();
+  const auto rows_of_text = static_cast<std::size_t>(tokens + 1);
+  std::vector<float> all(texts.size() * rows_of_text * vocab);
+  for (const bool decode : {false, true}) {
+    Batch batch;
+    const std::int64_t count = decode ? 1 : tokens;
+    for (std::size_t s = 0; s < texts.size(); ++s) {
+      batch.add(static_cast<std::int32_t>(s), texts[s].data() + (decode ? tokens : 0), count,
+                Batch::Want::all);
+    }
+    const Rows& rows = engine.session->transformer().forward(batch, engine.session->cache());
+    std::vector<float> logits(texts.size() * static_cast<std::size_t>(count) * vocab);
+    engine.backend->download(rows, std::ssize(texts) * count, logits);
+    for (std::size_t s = 0; s < texts.size(); ++s) {
+      const auto n = static_cast<std::size_t>(count) * vocab;
+      std::copy_n(logits.begin() + static_cast<std::ptrdiff_t>(s * n), n,
+                  all.begin() + static_cast<std::ptrdiff_t>(
+                                    (s * rows_of_text + (decode ? rows_of_text - 1 : 0)) * vocab));
+    }
+  }
+  return all;
+}
+
+// Norms sum in an order of their own on a GPU, so now and then a code falls to the other side of a
+// half, and everything behind it is rounded anew; until then logits are the CPU's but for the last
+// bits. Anything wrong in a kernel would move all texts.
+TEST_P(GpuGolden, EveryTypeAgreesWithTheCpu) {
+  constexpr float kLastBits = 2e-4f;  // of logits up to 30
+  constexpr std::int64_t kHead = 4;
+  LEQ_SHARED_OR_SKIP(folder, folder_name());
+  std::vector<std::vector<Token>> texts;
+  for (const auto& prompt : golden_of(folder).at("prompts")) {
+    texts.push_back(prompt.at("ids").get<std::vector<Token>>());
+  }
+  for (const Kind& kind : kKinds) {
+    const auto file = test::quantized(folder, kind.type, kind.act);
+    const int sequences = static_cast<int>(texts.size());
+    Engine cpu("cpu", file, kind.kv, sequences), gpu(device(), file, kind.kv, sequences);
+    const auto want = logits_of_heads(cpu, texts, kHead);
+    const auto found = logits_of_heads(gpu, texts, kHead);
+    const std::size_t of_text = want.size() / texts.size();
+    std::size_t equal = 0;
+    for (std::size_t s = 0; s < texts.size(); ++s) {
+      float worst = 0;
+      for (std::size_t i = s * of_text; i < (s + 1) * of_text; ++i) {
+        worst = std::max(worst, std::abs(want[i] - found[i]));
+      }
+      equal += worst < kLastBits ? 1 : 0;
+    }
+    const std::string name =
+        std::string(kind.type) + ", act " + std::to_string(static_cast<int>(kind.act)) + ", kv " +
+        std::string(kv_type_name(kind.kv.keys)) + "/" + std::string(kv_type_name(kind.kv.values));
+    std::printf("%-32s %zu of %zu texts equal the CPU's\n", name.c_str(), equal, texts.size());
+    EXPECT_GE(2 * equal, texts.size()) << name;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, SimGolden,
-                         ::testing::Values("storyteller", "gpt2-tiny", "mistral-tiny", "qwen2-tiny",
-                                           "qwen3-tiny"),
+// Both are fed the CPU's greedy text. Where the GPU would go on with another token, the CPU's
+// logits of the two are nearer to each other than int8 has moved the logits of that row from f32:
+// a tie that rounding decides.
+TEST_P(GpuGolden, QuantizedGreedyTextsPartAtNearTiesAlone) {
+  constexpr int kSteps = 40;
+  LEQ_SHARED_OR_SKIP(folder, folder_name());
+  const auto file = test::quantized(folder, "int8");
+  const KvTypes kv = {kF16, kInt8};
+  Engine exact("cpu", test::quantized(folder, "f32"), {kF32, kF32}), cpu("cpu", file, kv),
+      gpu(device(), file, kv);
+  auto next = golden_of(folder).at("prompts")[0].at("ids").get<std::vector<Token>>();
+  const auto feed = [&](Engine& engine) {
+    const auto logits = engine.session->feed(0, next);
+    return std::vector<float>(logits.begin(), logits.end());
+  };
+  const auto distance = [](const std::vector<float>& a, const std::vector<float>& b) {
+    float largest = 0;
+    for (std::size_t v = 0; v < a.size(); ++v) largest = std::max(largest, std::abs(a[v] - b[v]));
+    return largest;
+  };
+  for (int i = 0; i < kSteps; ++i) {
+    const auto of_exact = feed(exact), of_cpu = feed(cpu), of_gpu = feed(gpu);
+    const auto best = static_cast<std::size_t>(best_of(cpu, of_cpu, 0));
+    const auto other = static_cast<std::size_t>(best_of(gpu, of_gpu, 0));
+    if (best != other) {
+      const float margin = of_cpu[best] - of_cpu[other], noise = distance(of_exact, of_cpu);
+      std::printf("token %d: margin %.4f; int8 moved logits by up to %.4f, the GPU by %.4f\n", i,
+                  margin, noise, distance(of_cpu, of_gpu));
+      EXPECT_LT(margin, noise) << "at token " << i;
+    }
+    next = {static_cast<Token>(best)};
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GpuGolden,
+                         testing::Combine(testing::ValuesIn(test::gpu_devices()),
+                                          testing::Values("storyteller", "storyteller-outliers",
+                                                          "gpt2-tiny", "gpt2-tiny-outliers",
+                                                          "mistral-tiny", "qwen2-tiny",
+                                                          "qwen2-tiny-kbias", "qwen3-tiny")),
                          [](const auto& item) {
-                           std::string name = item.param;
-                           std::ranges::replace(name, '-', '_');
-                           return name;
+                           return test::test_name(std::get<0>(item.param) + "_" +
+                                                  std::get<1>(item.param));
                          });
 
 }  // namespace

@@ -4,9 +4,9 @@
 
 #include <numeric>
 
+#include "../device_memory.h"
 #include "cuda/ptx.h"
 #include "cuda/run.h"
-#include "device_memory.h"
 
 namespace leq::LEQ_GPU {
 namespace {

@@ -1,0 +1,146 @@
+// Attention over pages: a token of each of some sequences, as bytes of the cache per second; and
+// prompts, as operations per second.
+#include <cstdio>
+#include <numeric>
+
+#include "base/error.h"
+#include "bench/gpu/data.h"
+#include "bench/gpu/timing.h"
+#include "cuda/layout.h"
+
+namespace leq::LEQ_GPU::bench {
+namespace {
+
+struct Heads {
+  const char* model;
+  int heads, kv_heads;
+};
+// Groups of one, four and five queries to a kv head; heads of 128.
+constexpr Heads kHeads[] = {{"llama-7b", 32, 32}, {"mistral-7b", 32, 8}, {"qwen3-14b", 40, 8}};
+constexpr int kHeadDim = 128;
+
+struct CacheType {
+  const char* name;
+  KvNumbers numbers;
+  int bytes;
+};
+constexpr CacheType kTypes[] = {{"f16", KvNumbers::f16, 2}, {"int8", KvNumbers::int8, 1}};
+
+// One layer: `sequences` runs of `rows` rows that end at position `context` - 1.
+class Problem {
+ public:
+  Problem(const Heads& heads, const CacheType& type, int sequences, int rows, int context,
+          rt::Stream& stream)
+      : width_(std::int64_t{heads.heads + 2 * heads.kv_heads} * kHeadDim),
+        page_bytes_(heads.kv_heads * kKvPageTokens *
+                    (kv_row_bytes(kHeadDim, type.bytes) + (type.bytes == 1 ? 4 : 0))),
+        pages_of_run_((context + kKvPageTokens - 1) / kKvPageTokens),
+        qkv_(Memory::filled(bytes(sequences * rows * width_ * 4), 0x3d000000u, stream)),
+        out_(bytes(std::int64_t{sequences} * rows * heads.heads * kHeadDim * 4), 0, stream),
+        // Bytes up to 0x3b are codes, and in pairs f16 numbers below 1.
+        keys_(bytes(sequences * pages_of_run_ * page_bytes_), 0x3b, stream),
+        values_(bytes(sequences * pages_of_run_ * page_bytes_), 0x3b, stream),
+        lists_(bytes(sequences * (pages_of_run_ + rows + 4) * 4), 0, stream),
+        scratch_(attention_scratch_bytes(sequences * rows,
+                                         {heads.heads, heads.kv_heads, kHeadDim, 0}, context) +
+                     4,
+                 0, stream) {
+    std::vector<std::int32_t> lists(static_cast<std::size_t>(sequences * pages_of_run_));
+    std::iota(lists.begin(), lists.end(), 0);
+    for (std::int32_t run = 0; run < sequences; ++run) lists.insert(lists.end(), rows, run);
+    for (std::int32_t run = 0; run < sequences; ++run) {
+      lists.insert(lists.end(), {run * rows, rows, context - rows,
+                                 run * static_cast<std::int32_t>(pages_of_run_)});
+    }
+    rt::copy_to_device(lists_.as<void>(), lists.data(), lists.size() * 4, stream);
+    rt::synchronize(stream);
+    a_.qkv = {qkv_.as<float>(), width_};
+    a_.out = {out_.as<float>(), std::int64_t{heads.heads} * kHeadDim};
+    a_.batch.tokens = std::int64_t{sequences} * rows;
+    a_.batch.pages = lists_.as<std::int32_t>();
+    a_.batch.row_runs = a_.batch.pages + sequences * pages_of_run_;
+    a_.batch.runs = reinterpret_cast<const AttentionRun*>(a_.batch.row_runs + a_.batch.tokens);
+    a_.batch.run_count = sequences;
+    a_.batch.longest_run = rows;
+    a_.batch.end = context;
+    a_.heads = {heads.heads, heads.kv_heads, kHeadDim, 0};
+    a_.keys = {keys_.as<std::byte>(), page_bytes_, type.numbers};
+    a_.values = {values_.as<std::byte>(), page_bytes_, type.numbers};
+    a_.scratch = scratch_.as<float>();
+  }
+
+  double us(rt::Stream& stream) const {
+    return microseconds(stream, 1, [&](int) { launch_attention(a_, stream); });
+  }
+  double cache_bytes() const {
+    return 2.0 * static_cast<double>(a_.batch.run_count * a_.batch.end) *
+           static_cast<double>(page_bytes_) / kKvPageTokens;
+  }
+  // Of scores and values: 4 d for each query and position that it sees.
+  double operations() const {
+    const auto rows = static_cast<double>(a_.batch.longest_run);
+    const double seen = rows * (static_cast<double>(a_.batch.end) - (rows - 1) / 2);
+    return 4.0 * kHeadDim * a_.heads.heads * seen * a_.batch.run_count;
+  }
+
+ private:
+  static std::size_t bytes(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+  std::int64_t width_, page_bytes_, pages_of_run_;
+  Memory qkv_, out_, keys_, values_, lists_, scratch_;
+  AttentionArguments a_;
+};
+
+void decode(const Options& options, rt::Stream& stream) {
+  std::printf("One token of each sequence:\n\n");
+  print_head({"heads of", "cache", "sequences", "context", "us", "GB/s", "of read"});
+  for (const Heads& heads : kHeads) {
+    for (const CacheType& type : kTypes) {
+      for (const int sequences : {1, 8, 64}) {
+        for (const int context : {2048, 8192, 32768}) {
+          if (options.tiny && (context > 2048 || sequences > 1)) continue;
+          std::vector<std::string> row = {heads.model, type.name, number(sequences, 0),
+                                          number(context, 0)};
+          try {
+            const Problem problem(heads, type, sequences, 1, options.tiny ? 130 : context, stream);
+            const double us = problem.us(stream), gbps = problem.cache_bytes() / us * 1e-3;
+            row.insert(row.end(),
+                       {number(us, 1), number(gbps, 0), share(options, "read_gbps", gbps)});
+          } catch (const Error&) {  // no room
+            row.insert(row.end(), {"n/a", "n/a", "n/a"});
+          }
+          print_row(row);
+        }
+      }
+    }
+  }
+}
+
+void prefill(const Options& options, rt::Stream& stream) {
+  std::printf("\nThe last 2,048 rows of a prompt:\n\n");
+  print_head({"heads of", "cache", "context", "us", "TFLOPS", "of the f16 mma loop"});
+  for (const Heads& heads : kHeads) {
+    for (const CacheType& type : kTypes) {
+      for (const int context : {2048, 8192, 32768}) {
+        if (options.tiny && context > 2048) continue;
+        const int rows = options.tiny ? 20 : 2048;
+        const Problem problem(heads, type, 1, rows, options.tiny ? 70 : context, stream);
+        const double us = problem.us(stream), tflops = problem.operations() / us * 1e-6;
+        print_row({heads.model, type.name, number(context, 0), number(us, 1), number(tflops, 1),
+                   share(options, "mma_f16_tflops", tflops)});
+      }
+    }
+  }
+}
+
+void body(const Options& options, rt::Stream& stream) {
+  decode(options, stream);
+  prefill(options, stream);
+}
+
+}  // namespace
+}  // namespace leq::LEQ_GPU::bench
+
+int main(int argc, char** argv) {
+  return leq::LEQ_GPU::bench::run_bench(argc, argv, leq::LEQ_GPU::bench::body);
+}

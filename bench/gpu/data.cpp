@@ -1,0 +1,139 @@
+#include "bench/gpu/data.h"
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "base/error.h"
+#include "cuda/layout.h"
+
+namespace leq::LEQ_GPU::bench {
+namespace {
+
+constexpr std::size_t kBlockBytes = std::size_t{4} << 20;  // repeated over a larger memory
+
+std::size_t padded_code_bytes(const LinearShape& shape, int bits) {
+  std::size_t bytes = 0;
+  for (const int rows : shape.rows) {
+    bytes += static_cast<std::size_t>(padded_rows(rows) * padded_columns(shape.columns) * bits / 8);
+  }
+  return bytes;
+}
+
+std::size_t padded_scale_bytes(const LinearShape& shape, int group) {
+  std::size_t bytes = 0;
+  for (const int rows : shape.rows) {
+    bytes += static_cast<std::size_t>(
+        padded_rows(rows) * (group == 0 ? 4 : 2 * (padded_columns(shape.columns) / group)));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Memory::Memory(std::size_t bytes) : data_(rt::allocate(0, bytes)) {
+  require(data_ != nullptr, "no room on the device for ", bytes >> 20, " MB");
+}
+
+Memory::~Memory() {
+  if (data_ != nullptr) rt::release(0, data_);
+}
+
+void Memory::repeat(const std::vector<std::byte>& block, std::size_t bytes,
+                    rt::Stream& stream) const {
+  rt::copy_to_device(data_, block.data(), std::min(block.size(), bytes), stream);
+  for (std::size_t done = block.size(); done < bytes; done *= 2) {
+    rt::copy_on_device(as<void>(done), data_, std::min(done, bytes - done), stream);
+  }
+  rt::synchronize(stream);
+}
+
+Memory::Memory(std::size_t bytes, int largest, rt::Stream& stream) : Memory(bytes) {
+  std::mt19937 random(static_cast<unsigned>(bytes));
+  std::vector<std::byte> block(std::min(bytes, kBlockBytes));
+  for (std::byte& byte : block) {
+    byte = static_cast<std::byte>(random() % static_cast<unsigned>(largest + 1));
+  }
+  repeat(block, bytes, stream);
+}
+
+Memory Memory::filled(std::size_t bytes, std::uint32_t pattern, rt::Stream& stream) {
+  Memory memory(bytes);
+  std::vector<std::byte> block((std::min(bytes, kBlockBytes) + 3) / 4 * 4);
+  for (std::size_t at = 0; at < block.size(); at += 4) std::memcpy(&block[at], &pattern, 4);
+  memory.repeat(block, bytes, stream);
+  return memory;
+}
+
+int LinearShape::outputs() const {
+  int count = 0;
+  for (const int n : rows) count += n;
+  return count;
+}
+
+std::vector<LinearShape> llama_linears(bool tiny) {
+  const int n = tiny ? 32 : 1;
+  return {{"qkv", {4096 / n, 4096 / n, 4096 / n}, 4096 / n, Finish::store},
+          {"o", {4096 / n}, 4096 / n, Finish::add},
+          {"gate_up", {11008 / n, 11008 / n}, 4096 / n, Finish::swiglu},
+          {"down", {4096 / n}, 11008 / n, Finish::add},
+          {"head", {32000 / n}, 4096 / n, Finish::store}};
+}
+
+IntLinear::IntLinear(const LinearShape& shape, int bits, int group, std::int64_t tokens,
+                     std::size_t bytes, rt::Stream& stream)
+    : shape_(shape),
+      bits_(bits),
+      group_(group),
+      tokens_(tokens),
+      copy_bytes_(padded_code_bytes(shape, bits)),
+      scale_bytes_(padded_scale_bytes(shape, group)),
+      copies_(static_cast<int>(std::clamp<std::size_t>(bytes / weight_bytes(), 1, 64))),
+      codes_(copy_bytes_ * static_cast<std::size_t>(copies_), 255, stream),
+      scales_(Memory::filled(scale_bytes_ * static_cast<std::size_t>(copies_),
+                             group == 0 ? 0x3c000000u : 0x20002000u, stream)),
+      x_(static_cast<std::size_t>(tokens * padded_columns(shape.columns)), 255, stream),
+      x_scales_(Memory::filled(static_cast<std::size_t>(tokens) * 4, 0x3c000000u, stream)),
+      x_sums_(Memory::filled(
+          static_cast<std::size_t>(tokens * (padded_columns(shape.columns) / 128)) * 4, 0, stream)),
+      out_(Memory::filled(static_cast<std::size_t>(tokens * float_stride(shape.outputs())) * 4, 0,
+                          stream)) {}
+
+IntMatmul IntLinear::arguments(int copy) const {
+  const std::int64_t padded = padded_columns(shape_.columns);
+  const int low = bits_ == 3 ? 2 : bits_;
+  IntMatmul a;
+  std::size_t code = copy_bytes_ * static_cast<std::size_t>(copy);
+  std::size_t scale = scale_bytes_ * static_cast<std::size_t>(copy);
+  for (const int rows : shape_.rows) {
+    CodeSegment& segment = a.segments[a.segment_count++];
+    segment.rows = rows;
+    segment.weight.codes = codes_.as<std::uint8_t>(code);
+    code += static_cast<std::size_t>(padded_rows(rows) * padded * low / 8);
+    if (bits_ == 3) {
+      segment.weight.high = codes_.as<std::uint8_t>(code);
+      code += static_cast<std::size_t>(padded_rows(rows) * padded / 8);
+    }
+    segment.weight.bits = bits_;
+    segment.weight.zero = bits_ == 8 ? 0 : 1 << (bits_ - 1);
+    segment.weight.group = group_;
+    segment.weight.row_scales = group_ == 0 ? scales_.as<float>(scale) : nullptr;
+    segment.weight.group_scales = group_ == 0 ? nullptr : scales_.as<std::uint16_t>(scale);
+    scale +=
+        static_cast<std::size_t>(padded_rows(rows) * (group_ == 0 ? 4 : 2 * (padded / group_)));
+  }
+  a.tokens = tokens_;
+  a.columns = shape_.columns;
+  a.x.codes = x_.as<std::int8_t>();
+  a.x.scales = x_scales_.as<float>();
+  a.x.sums = group_ == 0 ? nullptr : x_sums_.as<std::int32_t>();
+  a.x.code_stride = padded;
+  a.x.scale_stride = 1;
+  a.x.sum_stride = padded / 128;
+  a.x.sum_group = 128;
+  a.finish = shape_.finish;
+  a.out = {out_.as<float>(), float_stride(shape_.outputs())};
+  return a;
+}
+
+}  // namespace leq::LEQ_GPU::bench

@@ -1,0 +1,52 @@
+// Many tokens times the weights of llama-7b: operations per second, as a share of what a loop of
+// nothing but tensor-core instructions reaches, beside the vendor's library.
+#include <cstdio>
+
+#include "bench/gpu/data.h"
+#include "bench/gpu/library_gemm.h"
+#include "bench/gpu/timing.h"
+
+namespace leq::LEQ_GPU::bench {
+namespace {
+
+struct Kind {
+  const char* name;
+  int bits, group;
+};
+constexpr Kind kKinds[] = {{"int8", 8, 0}, {"int8-g128", 8, 128}, {"int4-g128", 4, 128}};
+
+double tops(const LinearShape& shape, std::int64_t tokens, double us) {
+  return us > 0 ? 2 * shape.products(tokens) / us * 1e-6 : 0;
+}
+std::string cell(double value, int digits) { return value > 0 ? number(value, digits) : "n/a"; }
+
+void body(const Options& options, rt::Stream& stream) {
+  print_head({"type", "linear", "outputs x inputs", "tokens", "us", "TOPS", "of the mma loop",
+              "library us", "library TOPS", "of the library"});
+  for (const std::int64_t tokens : {32, 64, 128, 256, 512, 2048, 4096}) {
+    if (options.tiny && tokens > 64) break;
+    for (const LinearShape& shape : llama_linears(options.tiny)) {
+      const double library = library_gemm_us(tokens, shape.outputs(), shape.columns, stream);
+      for (const Kind& kind : kKinds) {
+        const IntLinear linear(shape, kind.bits, kind.group, tokens, 0, stream);
+        const double us =
+            microseconds(stream, 1, [&](int) { launch_int_matmul(linear.arguments(0), stream); });
+        const double done = tops(shape, tokens, us);
+        print_row({kind.name, shape.name,
+                   number(shape.outputs(), 0) + " x " + number(shape.columns, 0),
+                   number(static_cast<double>(tokens), 0), number(us, 1), number(done, 1),
+                   share(options, "mma_s8_tops", done), cell(library, 1),
+                   cell(tops(shape, tokens, library), 1),
+                   library > 0 ? number(100 * library / us, 1) + " %" : "n/a"});
+      }
+    }
+  }
+  if (!has_library_gemm()) std::printf("\ncuBLASLt was not found when this was built.\n");
+}
+
+}  // namespace
+}  // namespace leq::LEQ_GPU::bench
+
+int main(int argc, char** argv) {
+  return leq::LEQ_GPU::bench::run_bench(argc, argv, leq::LEQ_GPU::bench::body);
+}

@@ -1,0 +1,16 @@
+// The vendor library's int8 matmul as a yardstick; the engine never uses it.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/rt.h"
+
+namespace leq::LEQ_GPU::bench {
+
+// Microseconds of int32 sums [T][N] of int8 [T][K] times [N][K]; 0 where the library does not
+// offer the shape, or is not there.
+double library_gemm_us(std::int64_t tokens, std::int64_t outputs, std::int64_t columns,
+                       rt::Stream& stream);
+bool has_library_gemm();
+
+}  // namespace leq::LEQ_GPU::bench

@@ -1,0 +1,30 @@
+// The kernels' tests on a GPU: its schedule is its own, whatever a test asks of the emulator; and
+// without a GPU they say so and end.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "cuda/rt.h"
+#include "cuda/sim/emulator.h"
+
+simt::Schedule& simt::schedule() {
+  static Schedule nobody_reads_it;
+  return nobody_reads_it;
+}
+
+namespace {
+
+class OnHardware : public testing::Environment {
+ public:
+  void SetUp() override {
+    if (!leq::cuda::rt::devices().empty()) return;
+    std::printf("gpu: NOT RUN (%s)\n", leq::cuda::rt::why_no_device().c_str());
+    std::exit(0);
+  }
+};
+
+const auto* const hardware =
+    testing::AddGlobalTestEnvironment(new OnHardware);  // gtest's from here
+
+}  // namespace

@@ -1,0 +1,91 @@
+// Weights as a file has them into the device's planes: every code, scale and float found again at
+// its place.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "cuda/launch.h"
+#include "cuda/layout.h"
+#include "device_memory.h"
+
+namespace leq::LEQ_GPU {
+namespace {
+
+template <class T>
+std::vector<T> random_numbers(std::int64_t count) {
+  std::mt19937 random(21);
+  std::vector<T> numbers(static_cast<std::size_t>(count));
+  for (T& number : numbers) number = static_cast<T>(random());
+  return numbers;
+}
+
+// The code of (row, k) in a file's panels of 64 rows, columns in quads (docs/leq-format.md).
+int panel_code(const std::vector<std::uint8_t>& panels, int bits, std::int64_t columns,
+               std::int64_t row, std::int64_t k) {
+  const std::int64_t byte =
+      row / 64 * (64 * columns * bits / 8) + k / 4 / (8 / bits) * 256 + row % 64 * 4 + k % 4;
+  return panels[static_cast<std::size_t>(byte)] >> bits * (k / 4 % (8 / bits)) & ((1 << bits) - 1);
+}
+
+TEST(Upload, CodesOfEveryWidthLieWhereTheLayoutSays) {
+  constexpr std::int64_t kRows = 192, kColumns = 384;
+  for (const int bits : {1, 2, 4, 8}) {
+    const auto panels = random_numbers<std::uint8_t>(kRows * kColumns * bits / 8);
+    const DeviceArray<std::uint8_t> from(panels), to(panels.size());
+    launch_upload_codes({from.data(), to.data(), bits, kRows, kColumns}, test_stream());
+    const auto planes = to.host();
+    for (std::int64_t row = 0; row < kRows; ++row) {
+      for (std::int64_t k = 0; k < kColumns; ++k) {
+        const auto at = static_cast<std::size_t>(row * kColumns * bits / 8 + plane_byte(bits, k));
+        ASSERT_EQ(planes[at] >> plane_shift(bits, k) & ((1 << bits) - 1),
+                  panel_code(panels, bits, kColumns, row, k))
+            << bits << " bits, row " << row << ", column " << k;
+      }
+    }
+  }
+}
+
+template <class Element>
+void expect_groups() {
+  constexpr std::int64_t kRows = 128, kGroups = 5;
+  const auto stored = random_numbers<Element>(kRows * kGroups);  // [N/64][G][64]
+  const DeviceArray<Element> from(stored), to(stored.size());
+  launch_upload_groups({from.data(), to.data(), sizeof(Element), kRows, kGroups}, test_stream());
+  const auto found = to.host();
+  for (std::int64_t row = 0; row < kRows; ++row) {
+    for (std::int64_t group = 0; group < kGroups; ++group) {
+      ASSERT_EQ(found[static_cast<std::size_t>(row * kGroups + group)],
+                stored[static_cast<std::size_t>((row / 64 * kGroups + group) * 64 + row % 64)]);
+    }
+  }
+}
+
+TEST(Upload, ScalesAndZeroPointsOfARowBecomeNeighbours) {
+  expect_groups<std::uint8_t>();
+  expect_groups<std::uint16_t>();
+}
+
+template <class Element>
+void expect_floats() {
+  constexpr std::int64_t kRows = 7, kColumns = 45;
+  const auto stored = random_numbers<Element>(kRows * kColumns);
+  const DeviceArray<Element> from(stored);
+  const std::int64_t stride = float_stride(kColumns);
+  const DeviceArray<Element> to(static_cast<std::size_t>(kRows * stride));
+  launch_upload_floats({from.data(), to.data(), sizeof(Element), kRows, kColumns}, test_stream());
+  const auto found = to.host();
+  for (std::int64_t i = 0; i < kRows * stride; ++i) {
+    const std::int64_t row = i / stride, k = i % stride;
+    const Element want =
+        k < kColumns ? stored[static_cast<std::size_t>(row * kColumns + k)] : Element{0};
+    ASSERT_EQ(found[static_cast<std::size_t>(i)], want) << "row " << row << ", column " << k;
+  }
+}
+
+TEST(Upload, FloatsHaveZerosInTheirPads) {
+  expect_floats<std::uint16_t>();
+  expect_floats<std::uint32_t>();
+}
+
+}  // namespace
+}  // namespace leq::LEQ_GPU

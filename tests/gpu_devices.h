@@ -1,0 +1,29 @@
+// The GPUs of this machine that tests run on: the emulated one where it is built, and real ones.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "platform/make_backend.h"
+
+namespace leq::test {
+
+// Names that make_backend takes: "sim", "cuda:0" ...
+inline std::vector<std::string> gpu_devices() {
+  std::vector<std::string> devices;
+  for (const std::string& line : list_devices()) {
+    const std::string device = line.substr(0, line.find(' '));
+    if (device == "sim" || device.starts_with("cuda:")) devices.push_back(device);
+  }
+  return devices;
+}
+
+// A name as a test's may be: letters, digits and underscores.
+inline std::string test_name(std::string name) {
+  std::ranges::replace_if(
+      name, [](char c) { return c == ':' || c == '-'; }, '_');
+  return name;
+}
+
+}  // namespace leq::test
