@@ -61,11 +61,13 @@ struct GemmRows {
   std::int64_t first_token;
 
   __device__ __forceinline__ explicit GemmRows(const IntMatmul& a)
+      : GemmRows(a, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y)) {}
+  // `tile`: of the rows of all segments.
+  __device__ __forceinline__ GemmRows(const IntMatmul& a, int token_tile, int tile)
       : paired(a.finish == Finish::swiglu),
         segment(0),
         column(0),
-        first_token(std::int64_t{blockIdx.x} * Shape::kTokens) {
-    int tile = static_cast<int>(blockIdx.y);
+        first_token(std::int64_t{token_tile} * Shape::kTokens) {
     while (!paired && segment + 1 < a.segment_count) {
       const auto rows = static_cast<int>(a.segments[segment].rows);
       const int tiles = (rows + Shape::kRows - 1) / Shape::kRows;

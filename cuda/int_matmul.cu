@@ -18,9 +18,23 @@ GemmTile tile_for(const IntMatmul& a) {
   return large < kEnoughTiles ? GemmTile::middle : GemmTile::large;
 }
 
+void launch_wgmma(const IntMatmul& a, rt::Stream& stream) {
+  switch (a.segments[0].weight.bits) {
+    case 2:
+      return launch_int_wgmma_2(a, stream);
+    case 3:
+      return launch_int_wgmma_3(a, stream);
+    case 4:
+      return launch_int_wgmma_4(a, stream);
+    default:
+      return launch_int_wgmma_8(a, stream);
+  }
+}
+
 void launch(const IntMatmul& a, rt::Stream& stream) {
   const int bits = a.segments[0].weight.bits;
   if (a.tokens <= most_gemv_tokens(bits)) return launch_int_gemv(a, stream);
+  if (has_int_wgmma(a, rt::device_of(stream))) return launch_wgmma(a, stream);
   switch (bits) {
     case 2:
       return launch_int_gemm_2(a, tile_for(a), stream);
@@ -34,6 +48,13 @@ void launch(const IntMatmul& a, rt::Stream& stream) {
 }
 
 }  // namespace
+
+bool has_int_wgmma(const IntMatmul& a, const rt::DeviceInfo& device) {
+  constexpr std::int64_t kFewestTokens = 65;  // below, half of a tile of 128 would be empty
+  const int weights = a.segments[0].weight.group;
+  return device.major == 9 && a.tokens >= kFewestTokens && (weights == 0 || weights == 128) &&
+         (a.x.group == 0 || a.x.group == 128);
+}
 
 void launch_int_matmul(const IntMatmul& a, rt::Stream& stream) {
   if (a.tokens <= 0) return;

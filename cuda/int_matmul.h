@@ -1,4 +1,4 @@
-// The two ways of an integer matmul, for int_matmul.cu, which chooses.
+// The ways of an integer matmul, for int_matmul.cu, which chooses.
 #pragma once
 
 #include "cuda/launch.h"
@@ -16,5 +16,12 @@ void launch_int_gemm_8(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
 void launch_int_gemm_4(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
 void launch_int_gemm_3(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
 void launch_int_gemm_2(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
+
+// Compute capability 9.0 alone; sums over whole rows, or over groups of 128 columns. The same bits.
+bool has_int_wgmma(const IntMatmul& a, const rt::DeviceInfo& device);
+void launch_int_wgmma_8(const IntMatmul& a, rt::Stream& stream);
+void launch_int_wgmma_4(const IntMatmul& a, rt::Stream& stream);
+void launch_int_wgmma_3(const IntMatmul& a, rt::Stream& stream);
+void launch_int_wgmma_2(const IntMatmul& a, rt::Stream& stream);
 
 }  // namespace leq::LEQ_GPU

@@ -59,13 +59,27 @@ __device__ __forceinline__ RowGroup row_group(const CodeWeight& weight, const Gr
   return group;
 }
 
-// y from what the groups added up to; a scale that is not the row's has been multiplied in.
+// What a row brings to its y, read once. A scale that is a group's has been multiplied in.
+struct RowFinish {
+  float scale = 1;
+  float bias = 0;
+  bool has_bias = false;
+
+  __device__ __forceinline__ RowFinish(const CodeSegment& segment, int row) {
+    if (segment.weight.group == 0) scale = segment.weight.row_scales[row];
+    has_bias = segment.bias != nullptr;
+    if (has_bias) bias = segment.bias[row];
+  }
+  // y from what the columns added up to.
+  __device__ __forceinline__ float value(const IntMatmul& a, std::int64_t token, float sum) const {
+    const float token_scale = a.x.group == 0 ? a.x.scales[token * a.x.scale_stride] : 1.0f;
+    const float both = token_scale * scale;
+    return has_bias ? fmaf(sum, both, bias) : sum * both;
+  }
+};
 __device__ __forceinline__ float finished_sum(const IntMatmul& a, const CodeSegment& segment,
                                               int row, std::int64_t token, float sum) {
-  const float token_scale = a.x.group == 0 ? a.x.scales[token * a.x.scale_stride] : 1.0f;
-  const float row_scale = segment.weight.group == 0 ? segment.weight.row_scales[row] : 1.0f;
-  const float scale = token_scale * row_scale;
-  return segment.bias == nullptr ? sum * scale : fmaf(sum, scale, segment.bias[row]);
+  return RowFinish(segment, row).value(a, token, sum);
 }
 
 // y to its place; with swiglu y is gate, and `up` stands beside it.

@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "base/thread_pool.h"
+#include "cuda/sim/async.h"
 #include "cuda/sim/fibre.h"
 
 namespace simt {
@@ -20,12 +21,19 @@ namespace {
 constexpr unsigned char kPoison = 0xcd;
 constexpr std::uint64_t kCanary = 0x5ca1ab1e0ddba11ull;
 
-enum class State : std::uint8_t { ready, at_block, at_warp, ended };
+enum class State : std::uint8_t { ready, at_block, at_warp, at_condition, ended };
 
 struct Copy {
   void* shared;
   const void* global;
   unsigned bytes, filled;
+};
+
+// What a thread waits for in State::at_condition.
+struct Condition {
+  bool (*holds)(const void* about, unsigned detail);
+  const void* about;
+  unsigned detail;
 };
 
 struct Thread {
@@ -37,6 +45,7 @@ struct Thread {
   dim3 index;
   std::vector<Copy> copies;          // issued and not landed, oldest first
   std::vector<std::size_t> commits;  // ends of groups in `copies`
+  Condition condition = {};
 };
 
 struct Warp {
@@ -79,6 +88,7 @@ struct Block {
   unsigned static_count = 0;
   std::size_t static_bytes = 0;
   char start_key = 0;
+  AsyncWork async;
 };
 
 thread_local Block* block = nullptr;
@@ -118,6 +128,7 @@ void enter() {
   entered(block->main);
   acquire_key(&block->start_key);
   (*block->body)();
+  block->async.end_thread(block->current);
   mark_ended();
   Fibre& fibre = block->threads[block->current].fibre;
   Main& main = block->main;
@@ -146,6 +157,7 @@ void start_block() {
     std::memset(block->dynamic.get(), kPoison, block->grid->shared_bytes);
   }
   std::memset(block->static_memory.get(), kPoison, kStaticLimit);
+  block->async.start_block(n);
   release_key(&block->start_key);
 }
 
@@ -189,6 +201,14 @@ SIMT_UNSEEN bool release_meetings(unsigned w) {
   return any;
 }
 
+SIMT_UNSEEN bool can_run(Thread& thread) {
+  const Condition& waits = thread.condition;
+  if (thread.state == State::at_condition && waits.holds(waits.about, waits.detail)) {
+    thread.state = State::ready;
+  }
+  return thread.state == State::ready;
+}
+
 // Runs one warp until all its lanes wait. True if a lane ran.
 bool run_warp(unsigned w) {
   bool ran = false;
@@ -196,7 +216,7 @@ bool run_warp(unsigned w) {
     bool any = false;
     for (const unsigned lane : block->lane_order) {
       const unsigned i = w * kWarpLanes + lane;
-      if (i >= block->threads.size() || block->threads[i].state != State::ready) continue;
+      if (i >= block->threads.size() || !can_run(block->threads[i])) continue;
       resume(i);
       any = ran = true;
     }
@@ -204,13 +224,20 @@ bool run_warp(unsigned w) {
   }
 }
 
-[[noreturn]] void report_deadlock(std::size_t ended, std::size_t at_block) {
-  const std::size_t threads = block->threads.size();
+// Threads of the block in a state.
+std::size_t count_of(State state) {
+  return static_cast<std::size_t>(
+      std::count_if(block->threads.begin(), block->threads.end(),
+                    [state](const Thread& thread) { return thread.state == state; }));
+}
+
+[[noreturn]] void report_deadlock() {
   std::fprintf(stderr,
                "simt: %s: deadlock in block (%u,%u,%u): %zu threads ended, %zu at __syncthreads, "
-               "%zu in a collective of their warp\n",
-               block->grid->kernel, block->index.x, block->index.y, block->index.z, ended, at_block,
-               threads - ended - at_block);
+               "%zu in a collective of their warp, %zu at an mbarrier\n",
+               block->grid->kernel, block->index.x, block->index.y, block->index.z,
+               count_of(State::ended), count_of(State::at_block), count_of(State::at_warp),
+               count_of(State::at_condition));
   std::abort();
 }
 
@@ -220,12 +247,7 @@ void run_block() {
   for (;;) {
     bool ran = false;
     for (const unsigned w : block->warp_order) ran = run_warp(w) || ran;
-    const auto in = [](State state) {
-      return static_cast<std::size_t>(
-          std::count_if(block->threads.begin(), block->threads.end(),
-                        [state](const Thread& thread) { return thread.state == state; }));
-    };
-    const std::size_t ended = in(State::ended), at_block = in(State::at_block);
+    const std::size_t ended = count_of(State::ended), at_block = count_of(State::at_block);
     if (ended == n) break;
     if (ended + at_block == n) {
       ++block->barriers;
@@ -233,7 +255,7 @@ void run_block() {
         if (thread.state == State::at_block) thread.state = State::ready;
       }
     } else if (!ran) {
-      report_deadlock(ended, at_block);
+      report_deadlock();
     }
   }
   acquire_key(&block->end_key);
@@ -342,12 +364,24 @@ SIMT_UNSEEN const Slot* meet(Meeting kind, std::uint32_t mask, const Slot& mine)
   return warp.seen;
 }
 
+SIMT_UNSEEN void wait_until(bool (*holds)(const void* about, unsigned detail), const void* about,
+                            unsigned detail) {
+  if (holds(about, detail)) return;
+  Thread& me = block->threads[block->current];
+  me.condition = {holds, about, detail};
+  me.state = State::at_condition;
+  to_main(me.fibre, block->main);
+}
+
 SIMT_UNSEEN std::uint32_t met_lanes() { return block->threads[block->current].met; }
 
 SIMT_UNSEEN void* dynamic_shared() {
   if (block->grid->shared_bytes == 0) stop("a kernel with dynamic shared memory launched without");
   return block->dynamic.get();
 }
+
+SIMT_UNSEEN std::size_t dynamic_shared_bytes() { return block->grid->shared_bytes; }
+SIMT_UNSEEN AsyncWork& async_work() { return block->async; }
 
 SIMT_UNSEEN void* static_shared(const void* key, std::size_t bytes, std::size_t alignment) {
   Block& mine = *block;

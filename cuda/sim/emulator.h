@@ -17,7 +17,8 @@ struct dim3 {
 
 namespace simt {
 
-// When the bytes of a cp.async arrive: CUDA allows any time between the issue and the wait.
+// When the bytes of a copy arrive and a wgmma multiplies: CUDA allows any time between the issue
+// and the wait.
 enum class CopyLands : std::uint8_t { at_wait, at_issue };
 
 // Orders that CUDA leaves open. Seed 0 is plain ascending order; any other permutes lanes within
@@ -59,7 +60,7 @@ inline constexpr unsigned kWarpLanes = 32;
 inline constexpr std::uint32_t kAllLanes = 0xffffffffu;
 
 // What lanes of a warp meet for. Lanes that name each other in different kinds are a bug.
-enum class Meeting : std::uint8_t { sync, shuffle, vote, match, reduce, ldmatrix, mma };
+enum class Meeting : std::uint8_t { sync, shuffle, vote, match, reduce, ldmatrix, mma, wgmma };
 
 struct Slot {
   std::uint64_t words[8];
@@ -72,7 +73,12 @@ const Slot* meet(Meeting kind, std::uint32_t mask, const Slot& mine);
 // Lanes that came to the last meeting.
 std::uint32_t met_lanes();
 
+// Lets other threads run until `holds(about, detail)`.
+void wait_until(bool (*holds)(const void* about, unsigned detail), const void* about,
+                unsigned detail);
+
 void* dynamic_shared();
+std::size_t dynamic_shared_bytes();
 // The block's variable of this call site; `key` is unique to it.
 void* static_shared(const void* key, std::size_t bytes, std::size_t alignment);
 // The kernel was compiled for at most this many threads.
@@ -82,6 +88,10 @@ void require_bounds(unsigned threads);
 void copy_issue(void* shared, const void* global, unsigned bytes, unsigned filled);
 void copy_commit();
 void copy_wait(unsigned groups_left);
+
+// What the block has under way of its own (async.h).
+class AsyncWork;
+AsyncWork& async_work();
 
 // Ends the program with a line that names kernel, block and thread.
 [[noreturn]] void stop(const char* what);

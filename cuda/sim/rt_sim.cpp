@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "cuda/run.h"
+#include "cuda/sim/emulated_device.h"
 
 namespace leq::LEQ_GPU::rt {
 
@@ -34,13 +35,6 @@ struct Runtime {
 Runtime& runtime() {
   static Runtime instance;
   return instance;
-}
-
-const DeviceInfo& emulated_device() {
-  // The smallest shared memory of the architectures that are built for (8.9, 12.0).
-  static const DeviceInfo info = {"emulated GPU",       8, 9, 4, std::size_t{99} << 10,
-                                  std::size_t{64} << 30};
-  return info;
 }
 
 void run_first(Stream& stream) {
@@ -101,6 +95,12 @@ void copy(void* to, const void* from, std::size_t bytes, Stream& stream) {
 }
 
 }  // namespace
+
+DeviceInfo& emulated_device() {
+  // The smallest shared memory of the architectures that are built for (8.9, 12.0).
+  static DeviceInfo info = {"emulated GPU", 8, 9, 4, std::size_t{99} << 10, std::size_t{64} << 30};
+  return info;
+}
 
 std::vector<DeviceInfo> devices() { return {emulated_device()}; }
 std::string why_no_device() { return {}; }

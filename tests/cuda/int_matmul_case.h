@@ -301,4 +301,41 @@ class IntMatmulData {
   std::unique_ptr<DeviceArray<float>> out_;
 };
 
+inline void expect_exact_integers(const IntCase& c, const IntMatmulData& data,
+                                  IntMatmulData::Launch launch = launch_int_matmul) {
+  const auto found = data.integers(launch);
+  std::size_t i = 0;
+  int wrong = 0;
+  for (int group = 0; group < data.sum_stride(); ++group) {
+    for (int t = 0; t < c.tokens; ++t) {
+      for (std::size_t s = 0; s < c.rows.size(); ++s) {
+        for (int row = 0; row < c.rows[s]; ++row) {
+          wrong += found[i++] != data.group_sum(group, t, s, row) ? 1 : 0;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(wrong, 0) << "of " << i;
+}
+
+inline void expect_values(const IntCase& c, IntMatmulData::Launch launch = launch_int_matmul) {
+  const IntMatmulData data(c);
+  const auto found = data.run(launch);
+  const bool paired = c.finish == Finish::swiglu;
+  for (int t = 0; t < c.tokens; ++t) {
+    int column = 0;
+    const auto at = [&] { return static_cast<std::size_t>(t * data.out_stride() + column); };
+    for (std::size_t s = 0; s < (paired ? 1 : c.rows.size()); ++s) {
+      for (int row = 0; row < c.rows[s]; ++row, ++column) {
+        const float up = paired ? data.value(t, 1, row) : 0.0f;
+        ASSERT_EQ(found[at()],
+                  finished_value(c.finish, data.value(t, s, row), up, data.before(t, column)))
+            << "token " << t << ", column " << column;
+      }
+    }
+    // Columns behind the last are not written.
+    for (; column < data.out_stride(); ++column) ASSERT_EQ(found[at()], data.before(t, column));
+  }
+}
+
 }  // namespace leq::LEQ_GPU

@@ -1,0 +1,56 @@
+// Kernels with a known number of tensor-core instructions each: cuda/check_nvcc.sh counts them with
+// sass_counts.cpp on every architecture before it trusts the counts of others.
+#include "cuda/ptx.h"
+#include "cuda/wgmma.h"
+
+namespace leq::LEQ_GPU {
+
+__global__ void counted_imma_7(int* out, const std::uint32_t* in) {
+  int sums[4] = {};
+  std::uint32_t a[4], b[2];
+  for (int i = 0; i < 4; ++i) a[i] = in[threadIdx.x + 32 * i];
+  for (int i = 0; i < 2; ++i) b[i] = in[threadIdx.x + 32 * i + 128];
+#pragma unroll
+  for (int i = 0; i < 7; ++i) ptx::mma_m16n8k32_s8(sums, a, b);
+  for (int i = 0; i < 4; ++i) out[threadIdx.x * 4 + i] = sums[i];
+}
+
+__global__ void counted_hmma_5(float* out, const std::uint32_t* in) {
+  float sums[4] = {};
+  std::uint32_t a[4], b[2];
+  for (int i = 0; i < 4; ++i) a[i] = in[threadIdx.x + 32 * i];
+  for (int i = 0; i < 2; ++i) b[i] = in[threadIdx.x + 32 * i + 128];
+#pragma unroll
+  for (int i = 0; i < 5; ++i) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  }
+  for (int i = 0; i < 4; ++i) out[threadIdx.x * 4 + i] = sums[i];
+}
+
+// On other architectures nothing is left of it.
+__global__ void __launch_bounds__(128, 1) counted_igmma_6(int* out, std::uint64_t operand) {
+  if constexpr (ptx::kHopper) {
+    int sums[64] = {};
+    std::uint32_t a[4] = {threadIdx.x, threadIdx.x + 1, threadIdx.x + 2, threadIdx.x + 3};
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < 4; ++i) ptx::wgmma(sums, ptx::next_columns(operand, i), operand, true);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) ptx::wgmma(sums, a, ptx::next_columns(operand, i), true);
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<0>();
+#pragma unroll
+    for (int i = 0; i < 64; ++i) out[threadIdx.x * 64 + static_cast<unsigned>(i)] = sums[i];
+  }
+}
+
+// No tensor cores.
+__global__ void counted_0(int* out, const std::uint32_t* in) {
+  out[threadIdx.x] = ptx::dp4a(in[threadIdx.x], in[threadIdx.x + 32], 0);
+}
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,278 @@
+#include "cuda/sim/async.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "cuda/sim/emulator.h"
+#include "cuda/sim/fibre.h"
+
+namespace simt {
+namespace {
+
+constexpr std::uint32_t kDynamicAddress = 1024 + 128;
+constexpr unsigned char kPoison = 0xcd;
+
+// Where an address of shared memory lies on the host.
+unsigned char* host_of(std::uint32_t address) {
+  if (address < kDynamicAddress || address - kDynamicAddress >= dynamic_shared_bytes()) {
+    stop("an address outside of dynamic shared memory");
+  }
+  return static_cast<unsigned char*>(dynamic_shared()) + (address - kDynamicAddress);
+}
+
+// 16-byte pieces change places within `span` bytes of a line of 128.
+std::uint32_t swizzled_address(std::uint32_t address, int span) {
+  if (span == 0) return address;
+  const auto pieces = static_cast<std::uint32_t>(span / 16);
+  return address ^ (address >> 7 & (pieces - 1)) << 4;
+}
+
+// An mbarrier in its 64 bits, told from poison by the top two.
+struct BarrierState {
+  unsigned parity, pending, count;
+  int bytes;  // announced and not there yet
+};
+constexpr std::uint64_t kMade = 1;
+constexpr unsigned kMostCount = (1u << 20) - 1;
+constexpr int kMostBytes = (1 << 20) - 1;
+
+SIMT_UNSEEN BarrierState read_state(const std::uint64_t* barrier) {
+  std::uint64_t word;
+  std::memcpy(&word, barrier, sizeof word);
+  if (reinterpret_cast<std::uintptr_t>(barrier) % 8 != 0) stop("mbarrier: unaligned");
+  if (word >> 62 != kMade) stop("mbarrier: used before its init");
+  return {static_cast<unsigned>(word >> 61 & 1), static_cast<unsigned>(word >> 41 & kMostCount),
+          static_cast<unsigned>(word >> 21 & kMostCount),
+          static_cast<int>(word & 0x1fffff) - kMostBytes};
+}
+SIMT_UNSEEN void write_state(std::uint64_t* barrier, const BarrierState& state) {
+  const std::uint64_t word = kMade << 62 | std::uint64_t{state.parity} << 61 |
+                             std::uint64_t{state.pending} << 41 | std::uint64_t{state.count} << 21 |
+                             static_cast<std::uint64_t>(state.bytes + kMostBytes);
+  std::memcpy(barrier, &word, sizeof word);
+}
+
+// What ThreadSanitizer sees of a phase: a byte of the barrier for each parity.
+const void* key_of(const std::uint64_t* barrier, unsigned parity) {
+  return reinterpret_cast<const char*>(barrier) + parity;
+}
+
+SIMT_UNSEEN void change(std::uint64_t* barrier, unsigned arrivals, int bytes) {
+  BarrierState state = read_state(barrier);
+  release_key(key_of(barrier, state.parity));
+  if (arrivals > state.pending) stop("mbarrier: more threads arrive than it was made for");
+  state.pending -= arrivals;
+  state.bytes += bytes;
+  if (std::abs(state.bytes) > kMostBytes) stop("mbarrier: over 2^20 - 1 bytes");
+  if (state.pending == 0 && state.bytes == 0) {
+    state.pending = state.count;
+    state.parity ^= 1;
+  }
+  write_state(barrier, state);
+}
+
+SIMT_UNSEEN bool has_ended(const void* barrier, unsigned parity) {
+  return read_state(static_cast<const std::uint64_t*>(barrier)).parity != parity;
+}
+
+// 32 bytes of row `row` of an operand that a descriptor names.
+void read_row(std::uint64_t descriptor, unsigned row, std::int8_t (&bytes)[32]) {
+  const auto start = static_cast<std::uint32_t>(descriptor & 0x3fff) << 4;
+  const auto of_eight_rows = static_cast<std::uint32_t>(descriptor >> 32 & 0x3fff) << 4;
+  for (std::uint32_t piece = 0; piece < 2; ++piece) {
+    const std::uint32_t at = start + row / 8 * of_eight_rows + row % 8 * 128 + piece * 16;
+    std::memcpy(bytes + piece * 16, host_of(swizzled_address(at, 128)), 16);
+  }
+}
+
+void require_operand(std::uint64_t descriptor) {
+  if (descriptor >> 62 != 1) stop("wgmma: an operand that is not in 128-byte order");
+  if ((descriptor >> 49 & 7) != 0 || (descriptor << 4 & 0x380) != 0) {
+    stop("wgmma: an operand whose tile does not begin at a multiple of 1,024 bytes");
+  }
+}
+
+int dot(const std::int8_t (&a)[32], const std::int8_t (&b)[32]) {
+  int sum = 0;
+  for (int k = 0; k < 32; ++k) sum += a[k] * b[k];
+  return sum;
+}
+
+bool is_zero(const std::int8_t (&row)[32]) {
+  return std::all_of(std::begin(row), std::end(row), [](std::int8_t byte) { return byte == 0; });
+}
+
+unsigned lane() { return thread_rank() % kWarpLanes; }
+
+// The two rows of A that this thread has sums of, from the registers of its quad.
+void rows_of_registers(const std::uint32_t* mine, std::int8_t (&rows)[2][32]) {
+  Slot slot = {};
+  std::memcpy(&slot, mine, 16);
+  const Slot* all = meet(Meeting::wgmma, kAllLanes, slot);
+  for (unsigned t = 0; t < 4; ++t) {
+    std::int8_t bytes[4][4];
+    std::memcpy(bytes, &all[lane() / 4 * 4 + t], sizeof bytes);
+    for (unsigned r = 0; r < 4; ++r) std::memcpy(rows[r % 2] + r / 2 * 16 + t * 4, bytes[r], 4);
+  }
+}
+
+}  // namespace
+
+std::uint32_t shared_address(const void* shared) {
+  const auto* const first = static_cast<const unsigned char*>(dynamic_shared());
+  const auto* const at = static_cast<const unsigned char*>(shared);
+  if (at < first || at >= first + dynamic_shared_bytes()) {
+    stop("an address is asked for that is not in dynamic shared memory");
+  }
+  return kDynamicAddress + static_cast<std::uint32_t>(at - first);
+}
+
+SIMT_UNSEEN void barrier_init(std::uint64_t* barrier, unsigned count) {
+  if (count == 0 || count > kMostCount) stop("mbarrier: a count of 1 to 2^20 - 1");
+  write_state(barrier, {0, count, count, 0});
+}
+
+SIMT_UNSEEN void barrier_arrive(std::uint64_t* barrier, unsigned bytes) {
+  change(barrier, 1, static_cast<int>(bytes));
+}
+
+// Loads land when a thread waits for them, or waits already.
+void barrier_wait(std::uint64_t* barrier, unsigned parity) {
+  std::vector<AsyncWork::Load>& loads = async_work().loads_;
+  const auto brings = [barrier](const AsyncWork::Load& load) { return load.barrier == barrier; };
+  for (;;) {
+    for (auto next = loads.begin();
+         (next = std::find_if(loads.begin(), loads.end(), brings)) != loads.end();) {
+      const AsyncWork::Load load = *next;
+      loads.erase(next);
+      AsyncWork::land(load);
+    }
+    if (has_ended(barrier, parity)) break;
+    wait_until(AsyncWork::may_go_on, barrier, parity);
+  }
+  acquire_key(key_of(barrier, parity));
+}
+
+bool AsyncWork::may_go_on(const void* barrier, unsigned parity) {
+  const std::vector<Load>& loads = async_work().loads_;
+  return has_ended(barrier, parity) ||
+         std::any_of(loads.begin(), loads.end(),
+                     [barrier](const Load& load) { return load.barrier == barrier; });
+}
+
+void tensor_load(void* shared, const void* map, int column, int row, std::uint64_t* barrier) {
+  AsyncWork::Load load = {{}, shared, column, row, barrier};
+  std::memcpy(&load.matrix, map, sizeof load.matrix);
+  if (shared_address(shared) % 128 != 0) stop("tensor load: to no multiple of 128 bytes");
+  release_key(key_of(barrier, read_state(barrier).parity));
+  if (schedule().copy_lands == CopyLands::at_issue) return AsyncWork::land(load);
+  async_work().loads_.push_back(load);
+}
+
+void AsyncWork::land(const Load& load) {
+  acquire_key(key_of(load.barrier, read_state(load.barrier).parity));
+  const TiledBytes& from = load.matrix;
+  const std::uint32_t to = shared_address(load.shared);
+  for (int r = 0; r < from.box_rows; ++r) {
+    const std::int64_t row = load.row + r;
+    for (int c = 0; c < from.box_columns; c += 16) {
+      unsigned char piece[16] = {};
+      const std::int64_t column = load.column + c;
+      if (row >= 0 && row < from.rows && column >= 0 && column < from.columns) {
+        const std::int64_t bytes = std::min<std::int64_t>(16, from.columns - column);
+        std::memcpy(piece, from.base + row * from.stride + column, static_cast<std::size_t>(bytes));
+      }
+      const auto at = to + static_cast<std::uint32_t>(r * from.box_columns + c);
+      std::memcpy(host_of(swizzled_address(at, from.swizzle)), piece, 16);
+    }
+  }
+  change(load.barrier, 0, -from.box_rows * from.box_columns);
+}
+
+void matrix_fence() { async_work().threads_[thread_rank()].fenced = true; }
+
+void matrix_multiply(const MatrixProduct& product) {
+  AsyncWork::ThreadProducts& mine = async_work().threads_[thread_rank()];
+  if (product.a_registers == nullptr) require_operand(product.a);
+  require_operand(product.b);
+  if (!mine.fenced) stop("wgmma: no wgmma.fence since the registers may have been touched");
+  const Slot* all = meet(Meeting::wgmma, kAllLanes, {{product.a, product.b}});
+  if (all[0].words[0] != product.a || all[0].words[1] != product.b) {
+    stop("wgmma: lanes of one warp with different operands");
+  }
+  const auto held = [&](const auto& other) { return other.sums == product.sums; };
+  if (std::none_of(mine.held.begin(), mine.held.end(), held)) {
+    mine.held.push_back({product.sums, {product.sums, product.sums + product.count}});
+    std::memset(product.sums, kPoison, sizeof(int) * static_cast<std::size_t>(product.count));
+  }
+  mine.products.push_back({product, false});
+  if (schedule().copy_lands == CopyLands::at_issue) {
+    AsyncWork::multiply(mine, mine.products.back());
+  }
+}
+
+void matrix_commit() {
+  AsyncWork::ThreadProducts& mine = async_work().threads_[thread_rank()];
+  mine.commits.push_back(mine.products.size());
+}
+
+void matrix_wait(unsigned groups_left) {
+  AsyncWork::ThreadProducts& mine = async_work().threads_[thread_rank()];
+  mine.fenced = false;
+  if (mine.commits.size() <= groups_left) return;
+  const std::size_t groups = mine.commits.size() - groups_left;
+  const std::size_t ended = mine.commits[groups - 1];
+  for (std::size_t i = 0; i < ended; ++i) AsyncWork::multiply(mine, mine.products[i]);
+  mine.products.erase(mine.products.begin(),
+                      mine.products.begin() + static_cast<std::ptrdiff_t>(ended));
+  mine.commits.erase(mine.commits.begin(),
+                     mine.commits.begin() + static_cast<std::ptrdiff_t>(groups));
+  for (std::size_t& end : mine.commits) end -= ended;
+  std::erase_if(mine.held, [&](const AsyncWork::HeldSums& held) {
+    for (const auto& product : mine.products) {
+      if (product.what.sums == held.sums) return false;
+    }
+    std::memcpy(held.sums, held.values.data(), held.values.size() * sizeof(int));
+    return true;
+  });
+}
+
+// Row 16 w + g of A has the sums i / 2 % 2 = 0, row 16 w + g + 8 the others.
+void AsyncWork::multiply(ThreadProducts& mine, Product& product) {
+  if (product.done) return;
+  product.done = true;
+  const MatrixProduct& what = product.what;
+  std::int8_t rows[2][32];
+  if (what.a_registers != nullptr) {
+    rows_of_registers(what.a_registers, rows);
+  } else {
+    const unsigned first = thread_rank() / kWarpLanes % 4 * 16 + lane() / 4;
+    for (unsigned half = 0; half < 2; ++half) read_row(what.a, first + half * 8, rows[half]);
+  }
+  std::vector<int>& sums = std::find_if(mine.held.begin(), mine.held.end(), [&](const auto& held) {
+                             return held.sums == what.sums;
+                           })->values;
+  if (!what.add) std::fill(sums.begin(), sums.end(), 0);
+  const bool zero[2] = {is_zero(rows[0]), is_zero(rows[1])};
+  if (zero[0] && zero[1]) return;
+  for (unsigned i = 0; i < sums.size(); i += 4) {
+    for (unsigned side = 0; side < 2; ++side) {
+      std::int8_t column[32];
+      read_row(what.b, i / 4 * 8 + lane() % 4 * 2 + side, column);
+      for (unsigned half = 0; half < 2; ++half) {
+        if (!zero[half]) sums[i + half * 2 + side] += dot(rows[half], column);
+      }
+    }
+  }
+}
+
+void AsyncWork::start_block(std::size_t threads) {
+  loads_.clear();
+  threads_.assign(threads, {});
+}
+
+void AsyncWork::end_thread(unsigned rank) const {
+  if (!threads_[rank].products.empty()) stop("a thread ends that has not waited for its wgmma");
+}
+
+}  // namespace simt

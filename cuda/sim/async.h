@@ -1,0 +1,94 @@
+// What compute capability 9.0 does behind a kernel's back, for the emulator: barriers in shared
+// memory that count bytes, tiles that the copy engine brings, matrices that tensor cores multiply
+// while the threads go on. Each may happen at any time between its start and the wait for it:
+// Schedule::copy_lands chooses one end or the other. Called through hopper.h and wgmma.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace simt {
+
+// --- for kernels ---
+
+// As hardware counts them: dynamic shared memory begins at a multiple of 128 and of nothing larger.
+std::uint32_t shared_address(const void* shared);
+
+void barrier_init(std::uint64_t* barrier, unsigned count);
+// Announces bytes, then arrives.
+void barrier_arrive(std::uint64_t* barrier, unsigned bytes);
+void barrier_wait(std::uint64_t* barrier, unsigned parity);
+
+// A matrix of bytes and the box of it that one load brings; what a TensorMap holds here.
+struct TiledBytes {
+  const unsigned char* base;
+  std::int64_t rows, columns, stride;
+  int box_rows, box_columns;
+  int swizzle;  // bytes: 0, 32, 64, 128
+};
+// `map`: a TiledBytes, read now.
+void tensor_load(void* shared, const void* map, int column, int row, std::uint64_t* barrier);
+
+// D[64][2 count] of a warpgroup, this thread's part (wgmma.h).
+struct MatrixProduct {
+  int* sums;
+  int count;                         // of sums, half the columns of D
+  const std::uint32_t* a_registers;  // four, or null: `a` says where A lies
+  std::uint64_t a, b;
+  bool add;
+};
+void matrix_fence();
+void matrix_multiply(const MatrixProduct& product);
+void matrix_commit();
+void matrix_wait(unsigned groups_left);
+
+// --- for emulator.cpp ---
+
+// What one block has under way.
+class AsyncWork {
+ public:
+  void start_block(std::size_t threads);
+  // A thread ends: with multiplications under way it would be a bug.
+  void end_thread(unsigned rank) const;
+
+ private:
+  friend void barrier_wait(std::uint64_t* barrier, unsigned parity);
+  friend void tensor_load(void* shared, const void* map, int column, int row,
+                          std::uint64_t* barrier);
+  friend void matrix_fence();
+  friend void matrix_multiply(const MatrixProduct& product);
+  friend void matrix_commit();
+  friend void matrix_wait(unsigned groups_left);
+
+  struct Load {
+    TiledBytes matrix;
+    void* shared;
+    int column, row;
+    std::uint64_t* barrier;
+  };
+  // Sums that hardware may write at any time: the thread sees poison meanwhile.
+  struct HeldSums {
+    int* sums;
+    std::vector<int> values;
+  };
+  struct Product {
+    MatrixProduct what;
+    bool done;
+  };
+  struct ThreadProducts {
+    bool fenced = false;
+    std::vector<Product> products;     // started and not waited for, oldest first
+    std::vector<std::size_t> commits;  // ends of groups in `products`
+    std::vector<HeldSums> held;
+  };
+
+  static bool may_go_on(const void* barrier, unsigned parity);
+  static void land(const Load& load);
+  static void multiply(ThreadProducts& mine, Product& product);
+
+  std::vector<Load> loads_;
+  std::vector<ThreadProducts> threads_;
+};
+
+}  // namespace simt

@@ -1,0 +1,78 @@
+// Integer matmuls on the emulated wgmma and copy engine of compute capability 9.0: int32 sums
+// exactly, floats equal to the bit to the formulas of docs/numerics.md and so to int_gemm.
+#include "cuda/int_matmul.h"
+#include "cuda/sim/emulated_device.h"
+#include "cuda/sim/emulator.h"
+#include "int_matmul_case.h"
+
+namespace leq::LEQ_GPU {
+namespace {
+
+class IntWgmmaTest : public testing::TestWithParam<IntCase> {
+ protected:
+  IntWgmmaTest() : before_(rt::emulated_device()) {
+    rt::DeviceInfo& device = rt::emulated_device();
+    device.major = 9;
+    device.minor = 0;
+    device.shared_limit_bytes = std::size_t{227} << 10;
+    device.multiprocessors = 2;  // so that a block has several tiles
+  }
+  ~IntWgmmaTest() override {
+    simt::schedule() = {};
+    rt::emulated_device() = before_;
+  }
+
+ private:
+  rt::DeviceInfo before_;
+};
+
+std::uint64_t launches(const char* kernel) {
+  for (const simt::LaunchCount& count : simt::launch_counts()) {
+    if (count.kernel == kernel) return count.launches;
+  }
+  return 0;
+}
+
+TEST_P(IntWgmmaTest, IntegersAndValuesAreExact) {
+  const IntCase& c = GetParam();
+  const IntMatmulData data(c);
+  const std::uint64_t before = launches("int_gemm_wgmma");
+  for (const simt::Schedule& schedule :
+       {simt::Schedule{}, simt::Schedule{6, simt::CopyLands::at_issue}}) {
+    simt::schedule() = schedule;
+    expect_exact_integers(c, data);
+    expect_values(c);
+  }
+  EXPECT_EQ(launches("int_gemm_wgmma") - before, 4u) << "another kernel ran";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Signed8, IntWgmmaTest,
+    testing::Values(IntCase{8, false, 0, 0, 70, 384, {70}},
+                    IntCase{8, false, 0, 0, 300, 200, {130, 30, 17}},
+                    IntCase{8, false, 0, 0, 129, 640, {65, 65}, Finish::swiglu},
+                    IntCase{8, false, 0, 0, 66, 300, {140}, Finish::gelu},
+                    IntCase{8, false, 0, 128, 131, 1000, {50}, Finish::add},
+                    IntCase{8, false, 128, 0, 65, 640, {70, 70}, Finish::swiglu},
+                    IntCase{8, false, 128, 128, 100, 900, {33, 130}, Finish::gelu}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Unpacked, IntWgmmaTest,
+    testing::Values(IntCase{8, true, 0, 0, 70, 300, {40, 20}},
+                    IntCase{8, true, 128, 128, 66, 512, {70, 70}, Finish::swiglu},
+                    IntCase{4, false, 128, 128, 130, 1200, {140}},
+                    IntCase{4, true, 128, 0, 80, 640, {65, 65}, Finish::swiglu},
+                    IntCase{4, false, 128, 128, 65, 384, {40, 24, 8}, Finish::add},
+                    IntCase{3, true, 128, 128, 129, 640, {70, 70}, Finish::swiglu},
+                    IntCase{3, false, 128, 0, 70, 384, {130}},
+                    IntCase{2, true, 128, 128, 66, 520, {40}, Finish::gelu},
+                    IntCase{2, false, 128, 0, 100, 256, {129, 30}}));
+
+// 28,672 columns of the largest codes.
+INSTANTIATE_TEST_SUITE_P(
+    Extremes, IntWgmmaTest,
+    testing::Values(IntCase{8, false, 0, 0, 65, 28672, {8}, Finish::store, true},
+                    IntCase{8, true, 128, 128, 65, 28672, {8}, Finish::store, true}));
+
+}  // namespace
+}  // namespace leq::LEQ_GPU
