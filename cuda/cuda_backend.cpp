@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "cuda/part_events.h"
 #include "cuda/row_blocks.h"
 #include "cuda/staging.h"
+#include "cuda/uploader.h"
 
 namespace leq::LEQ_GPU {
 namespace {
@@ -40,12 +42,12 @@ KvPages pages_of(std::byte* base, std::size_t page_bytes, KvType type) {
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(int device, std::string name)
+  CudaBackend(int device, std::string name, std::size_t memory_cap)
       : device_(device),
         name_(std::move(name)),
         stream_owner_(rt::make_stream(device)),
         stream_(*stream_owner_),
-        memory_(device),
+        memory_(device, memory_cap),
         staging_(device, stream_),
         lists_(staging_),
         faults_(device, stream_),
@@ -66,9 +68,35 @@ class CudaBackend final : public Backend {
   std::size_t allocated_bytes() const override { return memory_.allocated(); }
   std::size_t peak_bytes() const override { return memory_.peak(); }
 
+  std::optional<DeviceRoom> room() const override { return memory_.room(); }
+  // What has landed lies at the end until all has: cache and activations come later.
+  void plan_memory(std::size_t weight_bytes, std::size_t other_bytes) override {
+    finish_uploads();
+    memory_.plan(weight_bytes + other_bytes);
+    const std::size_t slot =
+        std::min(Uploader::kSlotBytes,
+                 other_bytes / Uploader::kSlots / Arena::kAlignment * Arena::kAlignment);
+    upload_slots_ = memory_.allocate_last(Uploader::kSlots * slot);
+    uploader_.emplace(device_, stream_, upload_slots_, slot);
+  }
   WeightView upload(const WeightView& weight, std::vector<Buffer>& owner) override {
-    owner.emplace_back(*this, weight_bytes(weight).bytes);
-    return upload_weight(weight, owner.back().data(), device_, stream_);
+    const std::size_t bytes = weight_bytes(weight).bytes;
+    owner.emplace_back(*this, bytes);
+    if (uploader_) return upload_weight(weight, owner.back().data(), *uploader_, stream_);
+    Uploader alone(device_, stream_, nullptr, std::min(Uploader::kSlotBytes, bytes));
+    const WeightView there = upload_weight(weight, owner.back().data(), alone, stream_);
+    alone.finish();
+    return there;
+  }
+  std::size_t upload_bytes(const WeightView& weight) const override {
+    return weight_bytes(weight).bytes;
+  }
+  UploadReport finish_uploads() override {
+    if (!uploader_) return {};
+    const UploadReport report = uploader_->finish();
+    uploader_.reset();
+    memory_.release(std::exchange(upload_slots_, nullptr));
+    return report;
   }
 
   RowsFormat format_for(const Linear& consumer) const override { return rows_format(consumer); }
@@ -87,7 +115,7 @@ class CudaBackend final : public Backend {
             Buffer(*this, rope_bytes(std::ssize(inv_freq), context))};
   }
   std::size_t rope_bytes(std::int64_t pairs, std::int64_t context) const override {
-    return static_cast<std::size_t>(pairs * 2 * context) * sizeof(float);
+    return Arena::aligned(static_cast<std::size_t>(pairs * 2 * context) * sizeof(float));
   }
   RotationTable allocate_rotation(std::span<const float> factors, std::int64_t block,
                                   NormKind stream_norm) override {
@@ -99,7 +127,7 @@ class CudaBackend final : public Backend {
     return table;
   }
   std::size_t rotation_bytes(std::int64_t width) const override {
-    return static_cast<std::size_t>(width) * sizeof(float);
+    return Arena::aligned(static_cast<std::size_t>(width) * sizeof(float));
   }
 
   void reserve(std::int64_t tokens, const AttentionShape& shape, std::int64_t context) override {
@@ -110,7 +138,8 @@ class CudaBackend final : public Backend {
   }
   std::size_t reserve_bytes(std::int64_t tokens, const AttentionShape& shape,
                             std::int64_t context) const override {
-    return std::max(attention_scratch_bytes(tokens, heads_of(shape), context), step_bytes(tokens));
+    return Arena::aligned(
+        std::max(attention_scratch_bytes(tokens, heads_of(shape), context), step_bytes(tokens)));
   }
 
   std::size_t key_page_bytes(KvType type, int kv_heads, int head_dim) const override {
@@ -263,8 +292,12 @@ class CudaBackend final : public Backend {
 
  private:
   std::byte* allocate(std::size_t bytes) override { return memory_.allocate(bytes, stream_); }
-  void release(std::byte* data, std::size_t bytes) noexcept override {
-    memory_.release(data, bytes);
+  // Scratch alone keeps no plan's memory.
+  void release(std::byte* data, std::size_t) noexcept override {
+    memory_.release(data);
+    if (scratch_.size() > 0 && memory_.allocated() == Arena::aligned(scratch_.size())) {
+      scratch_ = Buffer();
+    }
   }
 
   // Norms and rotations keep a row of f32 in shared memory.
@@ -451,7 +484,9 @@ class CudaBackend final : public Backend {
   std::string name_;
   rt::StreamOwner stream_owner_;
   rt::Stream& stream_;
-  Memory memory_;  // outlives the buffers below
+  Memory memory_;                      // outlives the buffers below
+  std::optional<Uploader> uploader_;   // from plan_memory to finish_uploads
+  std::byte* upload_slots_ = nullptr;  // of it, on the device
   Staging staging_;
   BatchLists lists_;
   Faults faults_;
@@ -462,8 +497,8 @@ class CudaBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_device_backend(int device, std::string name) {
-  return std::make_unique<CudaBackend>(device, std::move(name));
+std::unique_ptr<Backend> make_device_backend(int device, std::string name, std::size_t memory_cap) {
+  return std::make_unique<CudaBackend>(device, std::move(name), memory_cap);
 }
 
 }  // namespace leq::LEQ_GPU

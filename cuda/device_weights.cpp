@@ -1,16 +1,11 @@
 #include "cuda/device_weights.h"
 
-#include <algorithm>
-#include <cstring>
-
 #include "base/error.h"
 #include "cuda/layout.h"
-#include "cuda/memory.h"
 
 namespace leq::LEQ_GPU {
 namespace {
 
-constexpr std::int64_t kChunkBytes = std::int64_t{16} << 20;
 constexpr std::int64_t kPanelRows = 64;
 
 std::int64_t element_bytes(const WeightView& weight) {
@@ -21,41 +16,6 @@ std::int64_t groups_of(const WeightView& weight) {
                                                  : 1;
 }
 bool is_grouped(const WeightView& weight) { return weight.scheme.scaling == Scaling::group; }
-
-// The way of bytes to the device, a chunk at a time.
-class Uploader {
- public:
-  Uploader(int device, rt::Stream& stream, std::int64_t largest_unit, std::int64_t all_bytes)
-      : stream_(stream),
-        chunk_(std::max(largest_unit, std::min(kChunkBytes, all_bytes))),
-        host_(static_cast<std::size_t>(chunk_)),
-        device_(device, static_cast<std::size_t>(chunk_)) {}
-
-  // `units` of unit_bytes from the host; launch(from, first unit, count) re-lays what has landed.
-  template <class Launch>
-  void run(const void* from, std::int64_t units, std::int64_t unit_bytes, Launch launch) {
-    const std::int64_t most = chunk_ / unit_bytes;
-    for (std::int64_t first = 0; first < units; first += most) {
-      const std::int64_t count = std::min(most, units - first);
-      const auto bytes = static_cast<std::size_t>(count * unit_bytes);
-      std::memcpy(host_.data(), static_cast<const std::byte*>(from) + first * unit_bytes, bytes);
-      rt::copy_to_device(device_.data(), host_.data(), bytes, stream_);
-      launch(device_.data(), first, count);
-      rt::synchronize(stream_);
-    }
-  }
-  void copy(const void* from, std::byte* to, std::int64_t bytes) {
-    run(from, bytes, 1, [&](const std::byte* there, std::int64_t first, std::int64_t count) {
-      rt::copy_on_device(to + first, there, static_cast<std::size_t>(count), stream_);
-    });
-  }
-
- private:
-  rt::Stream& stream_;
-  std::int64_t chunk_;
-  Pinned host_;
-  DeviceScratch device_;
-};
 
 // A panel takes as many bytes in the file as its rows do in the planes.
 void upload_plane(Uploader& uploader, const std::byte* from, int bits, const WeightView& weight,
@@ -131,11 +91,9 @@ WeightBytes weight_bytes(const WeightView& weight) {
   return at;
 }
 
-WeightView upload_weight(const WeightView& weight, std::byte* to, int device, rt::Stream& stream) {
+WeightView upload_weight(const WeightView& weight, std::byte* to, Uploader& uploader,
+                         rt::Stream& stream) {
   const WeightBytes at = weight_bytes(weight);
-  const std::int64_t panel = weight.scheme.is_float() ? weight.columns * element_bytes(weight)
-                                                      : kPanelRows * weight.padded_columns() * 4;
-  Uploader uploader(device, stream, panel, static_cast<std::int64_t>(at.bytes));
   WeightView there = weight;
   there.codes = to;
   there.scales = nullptr;

@@ -4,6 +4,7 @@
 
 #include "backend/backend.h"
 #include "cuda/launch.h"
+#include "cuda/uploader.h"
 #include "tensor/weight_layout.h"
 
 namespace leq::LEQ_GPU {
@@ -15,8 +16,10 @@ struct WeightBytes {
 // Throws Error for the schemes that no kernel here reads (nf4, b1), naming one that is.
 WeightBytes weight_bytes(const WeightView& weight);
 
-// Copies and re-lays `weight` from the host into `to` (weight_bytes, zeroed), and waits.
-WeightView upload_weight(const WeightView& weight, std::byte* to, int device, rt::Stream& stream);
+// Copies `weight` from the host into `to` (weight_bytes, zeroed) and re-lays it, in order with the
+// stream's later work; the host's bytes have been read when it returns.
+WeightView upload_weight(const WeightView& weight, std::byte* to, Uploader& uploader,
+                         rt::Stream& stream);
 
 // A device's view as arguments of kernels.
 FloatWeight float_weight(const WeightView& weight);

@@ -1,9 +1,14 @@
-// Device memory that is counted, and pinned host memory with an owner.
+// Device memory: a plan's, taken at once and cut into blocks, and counted; and pinned host memory
+// with an owner.
 #pragma once
 
 #include <cstddef>
+#include <list>
+#include <map>
 #include <utility>
 
+#include "backend/backend.h"
+#include "cuda/arena.h"
 #include "cuda/rt.h"
 
 namespace leq::LEQ_GPU {
@@ -11,16 +16,40 @@ namespace leq::LEQ_GPU {
 // What a backend hands out, and the most it had out at once.
 class Memory {
  public:
-  explicit Memory(int device) : device_(device) {}
-  // Zeroed in order with the stream's work. Null for 0 bytes; throws Error naming both sizes where
-  // the device has no room.
+  // `cap`: the most that may be taken of the device; 0 = what is free, less 2 %.
+  Memory(int device, std::size_t cap) : device_(device), cap_(cap) {}
+
+  DeviceRoom room() const;
+  // Takes `bytes` for the blocks to come. Throws Error naming both sizes where the device has no
+  // room.
+  void plan(std::size_t bytes);
+  // Zeroed in order with the stream's work; what no plan holds is taken by itself. Null for 0
+  // bytes; throws as plan() does.
   std::byte* allocate(std::size_t bytes, rt::Stream& stream);
-  void release(std::byte* data, std::size_t bytes) noexcept;
+  // The end of what was planned last, not zeroed; null where that has no room.
+  std::byte* allocate_last(std::size_t bytes);
+  void release(std::byte* data) noexcept;
   std::size_t allocated() const { return allocated_; }
   std::size_t peak() const { return peak_; }
 
  private:
+  struct Region {
+    rt::RegionOwner memory;
+    Arena arena;
+    std::size_t bytes;
+  };
+  struct Block {
+    std::list<Region>::iterator region;
+    std::size_t offset, bytes;
+  };
+  std::list<Region>::iterator add_region(std::size_t bytes);
+  std::byte* begin(std::list<Region>::iterator region, std::size_t offset, std::size_t bytes);
+
   int device_;
+  std::size_t cap_;
+  std::list<Region> regions_;
+  std::map<std::byte*, Block> blocks_;
+  std::size_t taken_ = 0;  // by regions
   std::size_t allocated_ = 0, peak_ = 0;
 };
 

@@ -13,6 +13,7 @@ namespace leq::LEQ_GPU::rt {
 
 struct DeviceInfo {
   std::string name;          // "NVIDIA H200"
+  std::string uuid;          // "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", as nvidia-smi spells it
   int major = 0, minor = 0;  // compute capability
   int multiprocessors = 0;
   std::size_t shared_limit_bytes = 0;  // a block's largest shared memory
@@ -22,6 +23,11 @@ struct DeviceInfo {
 std::vector<DeviceInfo> devices();
 // Why devices() is empty, for people.
 std::string why_no_device();
+
+struct MemoryInfo {
+  std::size_t free_bytes = 0, total_bytes = 0;
+};
+MemoryInfo memory_of(int device);
 
 // Work in order, behind the host's back until synchronize.
 struct Stream;
@@ -33,7 +39,8 @@ StreamOwner make_stream(int device);
 const DeviceInfo& device_of(const Stream& stream);
 void synchronize(Stream& stream);
 
-// A moment of a stream's work, for timing.
+// A mark in a stream's order. Waiting for one that was never recorded returns at once; a record
+// replaces the one before it.
 struct Event;
 struct EventCloser {
   void operator()(Event* event) const noexcept;
@@ -41,6 +48,8 @@ struct EventCloser {
 using EventOwner = std::unique_ptr<Event, EventCloser>;
 EventOwner make_event(int device);
 void record(Event& event, Stream& stream);
+void wait(Stream& stream, Event& event);  // later work of the stream waits, the host does not
+void synchronize(Event& event);           // the host waits
 // Between two that have come to pass: their streams were synchronized.
 double seconds_between(const Event& from, const Event& to);
 
@@ -51,6 +60,17 @@ void end_range();
 // Not zeroed; null where the device has no room. Releasing waits for all work on the device.
 void* allocate(int device, std::size_t bytes);
 void release(int device, void* data) noexcept;
+
+// Memory that is taken at once and used in blocks at offsets. The emulator counts the whole and
+// gives each block an allocation of its own, so that a store past its end is seen.
+struct Region;
+struct RegionCloser {
+  void operator()(Region* region) const noexcept;
+};
+using RegionOwner = std::unique_ptr<Region, RegionCloser>;
+RegionOwner take_region(int device, std::size_t bytes);  // null where the device has no room
+void* begin_block(Region& region, std::size_t offset, std::size_t bytes);
+void end_block(Region& region, void* data) noexcept;
 
 // Host memory that copies read and write behind the host's back: it must stay alive and, while a
 // copy may read it, unchanged until the stream has been synchronized.

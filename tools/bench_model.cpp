@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "base/progress.h"
+#include "model/memory_fit.h"
 
 namespace leq {
 
@@ -31,9 +32,16 @@ std::uint64_t BenchModel::weight_bytes() const {
   return file_ ? file_->file().file_bytes() : synthetic_->weight_bytes();
 }
 
-Session BenchModel::make_session(Backend& backend, const RunLimits& limits) const {
-  if (file_) return Session(*file_, backend, limits);
-  return Session(config(), synthetic_->bind(backend), weight_bytes(), backend, limits);
+Session BenchModel::make_session(Backend& backend, const RunLimits& wanted) const {
+  if (file_) return Session(*file_, backend, fit_limits(wanted, *file_, backend).limits);
+  const auto find = [&](std::string_view tensor) { return synthetic_->find(tensor); };
+  RunLimits limits = resolve_limits(wanted, config());
+  if (const auto room = backend.room()) {
+    limits =
+        MemoryPlanner(find, name_, config(), weight_bytes(), backend).fit(wanted, *room).limits;
+  }
+  return Session(config(), load_weights(find, name_, config(), backend, limits), weight_bytes(),
+                 backend, limits);
 }
 
 }  // namespace leq

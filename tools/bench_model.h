@@ -20,7 +20,8 @@ class BenchModel {
   const std::string& scheme() const { return scheme_; }  // "int8"
   const ModelConfig& config() const;
   std::uint64_t weight_bytes() const;
-  Session make_session(Backend& backend, const RunLimits& limits) const;
+  // Throws Error where a GPU has no room for the limits.
+  Session make_session(Backend& backend, const RunLimits& wanted) const;
 
  private:
   std::string name_;

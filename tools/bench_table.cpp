@@ -18,6 +18,7 @@ std::string in_gibibytes(std::uint64_t bytes) {
 // The speed in the unit of its limit: "31.2 of 33.4 GB/s read".
 std::string against_limit(const BenchRow& row) {
   const BenchNumbers& numbers = row.numbers;
+  if (numbers.limit == 0) return "n/a";
   if (row.test.generated == 0) {
     return fixed(numbers.gops, 0) + " of " + fixed(numbers.limit, 0) + " GOPS " +
            numbers.limit_kind;
@@ -55,12 +56,14 @@ Row people_row(const BenchRow& row, const BenchColumns& columns) {
   cells.emplace_back("min..max",
                      fixed(row.numbers.tps_min, 2) + ".." + fixed(row.numbers.tps_max, 2));
   cells.emplace_back("against the limit", against_limit(row));
-  cells.emplace_back("share %", Cell(100 * row.numbers.share, 1));
+  const bool known = row.numbers.limit > 0;
+  cells.emplace_back("share %", known ? Cell(100 * row.numbers.share, 1) : Cell());
   return cells;
 }
 
 Row script_row(const BenchRow& row, const BenchColumns& columns) {
   const BenchNumbers& numbers = row.numbers;
+  const bool known = numbers.limit > 0;
   Row cells = {{"model", row.model},
                {"scheme", row.scheme},
                {"threads", row.threads},
@@ -75,8 +78,8 @@ Row script_row(const BenchRow& row, const BenchColumns& columns) {
                {"gbps", Cell(numbers.gbps, 2)},
                {"gops", Cell(numbers.gops, 1)},
                {"limit_kind", numbers.limit_kind},
-               {"limit", Cell(numbers.limit, 1)},
-               {"share", Cell(numbers.share, 4)}};
+               {"limit", known ? Cell(numbers.limit, 1) : Cell()},
+               {"share", known ? Cell(numbers.share, 4) : Cell()}};
   add_settings(row, columns, cells);
   return cells;
 }

@@ -1,6 +1,7 @@
 // The memory that running a model takes, from the header of its file alone.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -10,16 +11,28 @@
 namespace leq {
 
 struct FitReport {
-  RunLimits limits;  // resolved
+  std::string device = "cpu";  // as typed
+  RunLimits limits;            // resolved
   int threads = 0;
   MemoryPlan plan;
-  std::optional<std::uint64_t> available_bytes;  // free now; nullopt where the system does not say
+  std::optional<std::uint64_t> available_bytes;  // for it; nullopt where the system does not say
   // Most positions (of all sequences, up to the model's own) that fit there; 0 = not even one page.
   std::int64_t largest_context = 0;
+
+  bool on_gpu() const { return device != "cpu"; }
 };
 
-// Throws Error where the limits do not fit the model.
-FitReport plan_fit(const Model& model, const RunLimits& limits, int threads);
+// Where to plan for. A GPU need not be here: with a cap its emulated twin, which lays memory out in
+// the same way, answers for it.
+struct FitDevice {
+  std::string device = "cpu";
+  int threads = 0;
+  std::uint64_t memory_cap = 0;  // --vram
+};
+
+// Throws Error where the limits do not fit the model, and where nothing here can plan for the
+// device.
+FitReport plan_fit(const Model& model, const RunLimits& limits, const FitDevice& device);
 std::string fit_text(const FitReport& report);
 nlohmann::json fit_json(const FitReport& report);
 

@@ -16,8 +16,8 @@
 #include "bench_load.h"
 #include "bench_model.h"
 #include "bench_table.h"
-#include "options.h"
-#include "platform/make_backend.h"
+#include "device_choice.h"
+#include "model_options.h"
 
 namespace leq {
 namespace {
@@ -123,6 +123,8 @@ ToolSpec tool_spec() {
        .group = "Output",
        .choices = {"md", "csv", "json"}},
   };
+  for (Option& option : device_options("Model")) tool.options.push_back(std::move(option));
+  tool.answers.push_back(list_devices_answer());
   return tool;
 }
 
@@ -197,7 +199,8 @@ LoadMode load_mode(const Options& options) {
 class Bench {
  public:
   explicit Bench(const Options& options)
-      : tests_(tests_of(options)),
+      : options_(options),
+        tests_(tests_of(options)),
         settings_(settings_of(options)),
         runs_(static_cast<int>(options.integer("repetitions"))),
         mode_(load_mode(options)),
@@ -213,8 +216,9 @@ class Bench {
     const BenchModel model(model_name, mode_, context);
     require(context <= round_up(model.config().context, kPageTokens), model_name, ": a test needs ",
             context, " positions, the model has ", model.config().context, "; lower -d, -p or -n");
+    check_gpu_layers(options_, model.config().layers);
     for (const Setting& setting : settings_) {
-      const auto backend = make_backend({"cpu", setting.threads});
+      const auto backend = chosen_backend(options_, setting.threads);
       for (const BenchTest& test : tests_) {
         Session session = make_session(model, *backend, setting, test);
         if (breakdown_) {
@@ -246,7 +250,7 @@ class Bench {
     limits.output_tokens = test.sequences;
     limits.key_type = setting.key_type.value_or(fallback);
     limits.value_type = setting.value_type.value_or(fallback);
-    return model.make_session(backend, resolve_limits(limits, model.config()));
+    return model.make_session(backend, limits);
   }
 
   void divide(const BenchModel& model, Session& session, const BenchTest& test) {
@@ -263,14 +267,15 @@ class Bench {
                    const Setting& setting, const BenchTest& test) {
     const BenchWork work = bench_work(session, test);
     const bool floats = session.weights().blocks[0].qkv.act == ActKind::none;
-    const MachineLimits before = limits_now(setting.threads, test, floats, work);
+    const Backend& backend = session.transformer().backend();
+    const MachineLimits before = limits_now(backend, setting.threads, test, floats, work);
     std::vector<double> seconds;
     {
       Progress progress(model.name() + " " + model.scheme() + " " + bench_test_name(test), runs_);
       seconds = time_bench_test(session, test, runs_, [&](int done) { progress.update(done); });
     }
     // A limit is the best that was seen: neighbours on the machine can spoil one measurement.
-    MachineLimits machine = limits_now(setting.threads, test, floats, work);
+    MachineLimits machine = limits_now(backend, setting.threads, test, floats, work);
     machine.read_gbps = std::max(machine.read_gbps, before.read_gbps);
     machine.compute_gops = std::max(machine.compute_gops, before.compute_gops);
     BenchRow row;
@@ -279,7 +284,7 @@ class Bench {
     row.scheme = model.scheme();
     row.size_bytes = model.weight_bytes();
     row.parameters = parameter_count(model.config());
-    row.backend = session.transformer().backend().name();
+    row.backend = backend.name();
     row.threads = setting.threads;
     row.batch_tokens = setting.batch_tokens;
     row.key_type = session.limits().key_type;
@@ -291,8 +296,10 @@ class Bench {
     return row;
   }
 
-  // The limits that a test is held against.
-  MachineLimits limits_now(int threads, const BenchTest& test, bool floats, const BenchWork& work) {
+  // The limits that a test is held against; those of a GPU are not measured here.
+  MachineLimits limits_now(const Backend& backend, int threads, const BenchTest& test, bool floats,
+                           const BenchWork& work) {
+    if (backend.room()) return {};
     cpu::LimitMeter& meter = meters_.try_emplace(threads, threads, chosen_isa()).first->second;
     MachineLimits limits;
     if (test.prompt > 0 || test.sequences > 1) {
@@ -303,6 +310,7 @@ class Bench {
     return limits;
   }
 
+  const Options& options_;
   std::vector<BenchTest> tests_;
   std::vector<Setting> settings_;
   std::map<int, cpu::LimitMeter> meters_;  // by threads
@@ -375,6 +383,8 @@ int run(const Options& options) {
     return 0;
   }
   if (options.flag("load")) {
+    require(device_name(options) == "cpu", "--load: measures loading for the CPU; leave out -dev,",
+            " leq-run -v prints the speed of an upload");
     print(load_table(options), format);
     return 0;
   }

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/progress.h"
 #include "base/text.h"
+#include "device_choice.h"
 #include "inspect_fit.h"
 #include "inspect_report.h"
 #include "inspect_tokenize.h"
@@ -21,7 +22,7 @@ constexpr const char* kFit = "Memory plan (with --fit)";
 // The shared options that the memory plan depends on, under a heading of their own.
 std::vector<Option> fit_options() {
   std::vector<Option> options =
-      model_options({"model", "threads-batch", "device", "gpu-layers", "mmap", "mlock", "verbose"});
+      model_options({"model", "threads-batch", "mmap", "mlock", "verbose"});
   for (Option& option : options) option.group = kFit;
   return options;
 }
@@ -30,7 +31,8 @@ ToolSpec tool_spec() {
   ToolSpec tool;
   tool.name = "leq-inspect";
   tool.summary = "shows what a .leq file holds, plans memory, tokenizes text";
-  tool.usage = {"model.leq [--json | --verify | --fit]", "PATH --tokenize FILE"};
+  tool.usage = {"model.leq [--json | --verify]", "model.leq --fit [-dev cuda --vram 24G]",
+                "PATH --tokenize FILE"};
   tool.max_positionals = 1;
   const std::string group = "What to do";
   tool.options = {
@@ -55,6 +57,7 @@ ToolSpec tool_spec() {
        .group = group},
   };
   for (Option& option : fit_options()) tool.options.push_back(std::move(option));
+  tool.answers.push_back(list_devices_answer());
   return tool;
 }
 
@@ -70,6 +73,12 @@ RunLimits limits_of(const Options& options, const Model& model) {
   limits.key_type = kv_type("cache-type-k", "-ctk");
   limits.value_type = kv_type("cache-type-v", "-ctv");
   return limits;
+}
+
+FitDevice fit_device(const Options& options, const Model& model) {
+  check_gpu_layers(options, model.config().layers);
+  const auto threads = static_cast<int>(std::max<std::int64_t>(0, options.integer("threads")));
+  return {device_name(options), threads, memory_cap(options)};
 }
 
 // One line to `out` when all checksums agree.
@@ -107,8 +116,7 @@ int run(const Options& options) {
   const bool json = options.flag("json");
   if (options.flag("verify")) verify(model, json ? std::cerr : std::cout);
   if (options.flag("fit")) {
-    const auto threads = static_cast<int>(std::max<std::int64_t>(0, options.integer("threads")));
-    const FitReport report = plan_fit(model, limits_of(options, model), threads);
+    const FitReport report = plan_fit(model, limits_of(options, model), fit_device(options, model));
     std::cout << (json ? fit_json(report).dump(2) + '\n' : fit_text(report));
   } else if (json) {
     std::cout << inspect_json(model).dump(2) << '\n';

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/progress.h"
 #include "base/text.h"
+#include "device_choice.h"
 #include "quantize_base.h"
 #include "quantize_options.h"
 #include "quantize_recipe.h"
@@ -143,5 +144,7 @@ int quantize(const Options& options) {
 }  // namespace leq
 
 int main(int argc, char** argv) {
-  return leq::run_tool(leq::quantize_tool(), argc, argv, leq::quantize);
+  leq::ToolSpec tool = leq::quantize_tool();
+  tool.answers.push_back(leq::list_devices_answer());
+  return leq::run_tool(tool, argc, argv, leq::quantize);
 }

@@ -94,6 +94,7 @@ struct Run {
 // Printed once nothing can be refused any more, so that an error stands alone.
 void report_start(const Run& run) {
   note(model_line(run.model()));
+  if (!run.setup.note.empty()) note(run.setup.note);
   if (run.args.verbose) {
     for (const auto& line : plan_lines(run.model(), *run.setup.session)) note(line);
   }

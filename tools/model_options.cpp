@@ -81,19 +81,6 @@ std::vector<Option> all_model_options() {
        .value_name = "T",
        .help = "values in the KV cache, likewise",
        .group = group},
-      {.name = "device",
-       .spellings = "-dev",
-       .kind = OptionKind::text,
-       .value_name = "NAME",
-       .fallback = "cpu",
-       .help = "where to compute: cpu | cuda | cuda:N | sim (the CUDA kernels, emulated)",
-       .group = group},
-      {.name = "gpu-layers",
-       .spellings = "-ngl --n-gpu-layers",
-       .kind = OptionKind::text,
-       .value_name = "N",
-       .help = "0: the CPU; all: the GPU. A model runs on one device as a whole",
-       .group = group},
       {.name = "mmap",
        .fallback = "auto",
        .help =
@@ -110,8 +97,36 @@ std::vector<Option> all_model_options() {
 
 }  // namespace
 
+std::vector<Option> device_options(const std::string& group) {
+  return {
+      {.name = "device",
+       .spellings = "-dev",
+       .kind = OptionKind::text,
+       .value_name = "NAME",
+       .fallback = "cpu",
+       .help = "where to compute: cpu | cuda | cuda:N | cuda:GPU-UUID | sim (the CUDA kernels, "
+               "emulated)",
+       .group = group},
+      {.name = "gpu-layers",
+       .spellings = "-ngl --n-gpu-layers",
+       .kind = OptionKind::text,
+       .value_name = "N",
+       .help = "0: the CPU; all: the GPU. A model runs on one device as a whole",
+       .group = group},
+      {.name = "vram",
+       .kind = OptionKind::text,
+       .value_name = "SIZE",
+       .help = "take at most so much of the GPU's memory, as 8G or 900M (default: what is free, "
+               "less 2 %)",
+       .group = group},
+  };
+}
+
 std::vector<Option> model_options(std::initializer_list<std::string_view> left_out) {
   std::vector<Option> options = all_model_options();
+  const auto before = std::ranges::find(options, "mmap", &Option::name);
+  const std::vector<Option> device = device_options("Model");
+  options.insert(before, device.begin(), device.end());
   std::erase_if(options, [&](const Option& option) {
     return std::ranges::find(left_out, option.name) != left_out.end();
   });

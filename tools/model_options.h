@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -9,8 +10,10 @@
 
 namespace leq {
 
-// -m -t -tb -c -b -ub -np -ctk -ctv -dev -ngl --mmap --no-mmap --mlock -v, less those `left_out` by
-// long name.
+// -dev -ngl --vram, under a heading.
+std::vector<Option> device_options(const std::string& group);
+// -m -t -tb -c -b -ub -np -ctk -ctv -dev -ngl --vram --mmap --no-mmap --mlock -v, less those
+// `left_out` by long name.
 std::vector<Option> model_options(std::initializer_list<std::string_view> left_out = {});
 
 }  // namespace leq

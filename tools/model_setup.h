@@ -3,10 +3,10 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
+#include "device_choice.h"
 #include "model/session.h"
-#include "options.h"
-#include "platform/make_backend.h"
 
 namespace leq {
 
@@ -15,6 +15,7 @@ struct ModelSetup {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Model> model;
   std::unique_ptr<Session> session;
+  std::string note;  // for people: the context was cut to what a GPU holds; else empty
 };
 
 // Adds what a tool needs (context, output rows, ...) to the limits that the options give, once the
@@ -23,8 +24,4 @@ using AdjustLimits = std::function<void(const Model& model, RunLimits& limits)>;
 
 // For the options of model_options(). Throws Error naming the option or the file.
 ModelSetup set_up_model(const Options& options, const AdjustLimits& adjust);
-
-// --list-devices: what -dev takes here.
-Answer list_devices_answer();
-
 }  // namespace leq

@@ -169,24 +169,21 @@ std::vector<Option> calibration_flags() {
        .help = "threads; 0 = one for each core. The file is the same for any number",
        .group = "Run",
        .minimum = 0,
-       .maximum = 1024}};
+       .maximum = 1024},
+      {.name = "device",
+       .spellings = "-dev",
+       .kind = OptionKind::text,
+       .value_name = "NAME",
+       .fallback = "cpu",
+       .help = "where to compute: cpu alone. Calibration looks into memory that a GPU keeps to "
+               "itself",
+       .group = "Run"}};
 }
 
-// "8G", "500M", "64k", "123456" in bytes.
 std::uint64_t parse_size(const std::string& text) {
-  constexpr std::string_view kUnits = "kmgt";
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  std::string unit(end, text.data() + text.size());
-  for (char& c : unit) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  const std::size_t power = unit.empty() ? 0 : kUnits.find(unit[0]);
-  const bool known =
-      unit.empty() || (power != std::string_view::npos &&
-                       (unit.size() == 1 || unit.substr(1) == "b" || unit.substr(1) == "ib"));
-  require(error == std::errc() && value > 0 && value < 1e6 * 1e12 && known, "--max-ram ",
-          printable(text), ": expected a size like 8G or 500M");
-  for (std::size_t i = 0; !unit.empty() && i <= power; ++i) value *= 1024;
-  return static_cast<std::uint64_t>(value);
+  const auto bytes = parse_bytes(text);
+  require(bytes && *bytes > 0, "--max-ram ", printable(text), ": expected a size like 8G or 500M");
+  return *bytes;
 }
 
 // --bits and --group as a type; symmetric but for methods whose own type has zero points.
@@ -315,6 +312,9 @@ const ToolSpec& quantize_tool() {
 }
 
 CheckpointOptions checkpoint_options(const Options& options) {
+  const std::string& device = options.text("device");
+  require(device == "cpu", "-dev ", printable(device), ": leq-quantize computes on the CPU; leave",
+          " -dev out, and measure its file on a GPU with leq-perplexity -dev ", printable(device));
   CheckpointOptions checkpoint;
   checkpoint.method = options.text("method");
   checkpoint.type = chosen_type(options);

@@ -1,28 +1,46 @@
+#include <optional>
+
 #include "base/error.h"
-#include "base/text.h"
 #include "cuda/cuda_backend.h"
+#include "cuda/device_list.h"
 #include "cuda/devices.h"
 #include "cuda/rt.h"
 
 namespace leq::cuda {
+namespace {
+
+// nullopt where another program has the device for itself.
+std::optional<std::size_t> free_bytes(int device) {
+  try {
+    return rt::memory_of(device).free_bytes;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
 
 std::vector<std::string> list_devices() {
   std::vector<std::string> lines;
   for (const rt::DeviceInfo& device : rt::devices()) {
-    lines.push_back("cuda:" + std::to_string(lines.size()) + "  " + device.name +
-                    ", compute capability " + std::to_string(device.major) + "." +
-                    std::to_string(device.minor) + ", " + human_bytes(device.memory_bytes));
+    const std::size_t index = lines.size();
+    lines.push_back(device_line(index, device, free_bytes(static_cast<int>(index))));
   }
+  if (lines.empty()) lines.push_back("cuda  no device: " + rt::why_no_device());
   return lines;
 }
 
-std::unique_ptr<Backend> make_backend(int device) {
-  const auto count = static_cast<int>(rt::devices().size());
-  require(count > 0, "-dev cuda:", device, ": no CUDA device: ", rt::why_no_device(),
+std::unique_ptr<Backend> make_backend(std::string_view which, std::uint64_t memory_cap) {
+  const std::vector<rt::DeviceInfo> devices = rt::devices();
+  require(!devices.empty(), "-dev cuda:", which, ": no CUDA device: ", rt::why_no_device(),
           "; use -dev cpu");
-  require(device >= 0 && device < count, "-dev cuda:", device, ": expected 0 to ", count - 1,
-          "; --list-devices shows them");
-  return make_device_backend(device, "cuda:" + std::to_string(device));
+  const int index = choose_device(which, devices);
+  const rt::DeviceInfo& device = devices[static_cast<std::size_t>(index)];
+  require(has_image(LEQ_CUDA_IMAGES, device.major, device.minor), "-dev cuda:", which, ": ",
+          device.name, " has compute capability ", device.major, ".", device.minor,
+          ", this build has code for ", LEQ_CUDA_IMAGES, "; configure it with ",
+          "-DLEQ_CUDA_ARCHITECTURES=", device.major, device.minor, "-real (8.0 is the oldest)");
+  return make_device_backend(index, "cuda:" + std::to_string(index), memory_cap);
 }
 
 }  // namespace leq::cuda

@@ -1,9 +1,11 @@
 // The runtime on CUDA: thin calls, every failure an Error with CUDA's own words.
 #include <nvtx3/nvToolsExt.h>
 
+#include <cstdlib>
 #include <new>
 
 #include "base/error.h"
+#include "cuda/device_list.h"
 #include "cuda/run.h"
 
 namespace leq::LEQ_GPU::rt {
@@ -12,15 +14,31 @@ struct Stream {
   int device = 0;
   cudaStream_t handle = nullptr;
 };
-
 struct Event {
   cudaEvent_t handle = nullptr;
+};
+struct Region {
+  int device = 0;
+  std::byte* memory = nullptr;
 };
 
 namespace {
 
 void check(cudaError_t result, const char* what) {
   if (result != cudaSuccess) fail("CUDA: ", what, ": ", cudaGetErrorString(result));
+}
+
+// As nvidia-smi writes it.
+std::string uuid_text(const cudaUUID_t& uuid) {
+  constexpr const char* kDigits = "0123456789abcdef";
+  std::string text = "GPU";
+  for (int i = 0; i < 16; ++i) {
+    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    const auto byte = static_cast<unsigned char>(uuid.bytes[i]);
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text;
 }
 
 std::vector<DeviceInfo> find_devices() {
@@ -30,9 +48,9 @@ std::vector<DeviceInfo> find_devices() {
   for (int i = 0; i < count; ++i) {
     cudaDeviceProp properties;
     if (cudaGetDeviceProperties(&properties, i) != cudaSuccess) return {};
-    found.push_back({properties.name, properties.major, properties.minor,
-                     properties.multiProcessorCount, properties.sharedMemPerBlockOptin,
-                     properties.totalGlobalMem});
+    found.push_back({properties.name, uuid_text(properties.uuid), properties.major,
+                     properties.minor, properties.multiProcessorCount,
+                     properties.sharedMemPerBlockOptin, properties.totalGlobalMem});
   }
   return found;
 }
@@ -49,7 +67,15 @@ std::vector<DeviceInfo> devices() { return known_devices(); }
 std::string why_no_device() {
   int count = 0;
   const cudaError_t result = cudaGetDeviceCount(&count);
-  return result == cudaSuccess ? "the driver lists none" : cudaGetErrorString(result);
+  DriverState state;
+  cudaDriverGetVersion(&state.driver_version);
+  cudaRuntimeGetVersion(&state.runtime_version);
+  state.reason = result == cudaSuccess ? "the driver lists none" : cudaGetErrorString(result);
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) {
+    state.hides_some = true;
+    state.visible = visible;
+  }
+  return explain_no_device(state);
 }
 
 StreamOwner make_stream(int device) {
@@ -72,19 +98,6 @@ void synchronize(Stream& stream) {
   check(cudaStreamSynchronize(stream.handle), "work on the device failed");
 }
 
-EventOwner make_event(int device) {
-  check(cudaSetDevice(device), "cannot use the device");
-  EventOwner event(new Event);
-  check(cudaEventCreate(&event->handle), "cannot make an event");
-  return event;
-}
-void EventCloser::operator()(Event* event) const noexcept {
-  if (event->handle != nullptr) cudaEventDestroy(event->handle);
-  delete event;
-}
-void record(Event& event, Stream& stream) {
-  check(cudaEventRecord(event.handle, stream.handle), "event");
-}
 double seconds_between(const Event& from, const Event& to) {
   float milliseconds = 0;
   check(cudaEventElapsedTime(&milliseconds, from.handle, to.handle), "event");
@@ -106,6 +119,50 @@ void release(int device, void* data) noexcept {
   cudaSetDevice(device);
   cudaFree(data);
 }
+
+MemoryInfo memory_of(int device) {
+  check(cudaSetDevice(device), "cannot use the device");
+  MemoryInfo memory;
+  check(cudaMemGetInfo(&memory.free_bytes, &memory.total_bytes), "the device's free memory");
+  return memory;
+}
+
+EventOwner make_event(int device) {
+  check(cudaSetDevice(device), "cannot use the device");
+  EventOwner event(new Event);
+  check(cudaEventCreate(&event->handle), "cannot make an event");
+  return event;
+}
+
+void EventCloser::operator()(Event* event) const noexcept {
+  if (event->handle != nullptr) cudaEventDestroy(event->handle);
+  delete event;
+}
+
+void record(Event& event, Stream& stream) {
+  check(cudaEventRecord(event.handle, stream.handle), "event");
+}
+void wait(Stream& stream, Event& event) {
+  check(cudaStreamWaitEvent(stream.handle, event.handle, 0), "event");
+}
+void synchronize(Event& event) {
+  check(cudaEventSynchronize(event.handle), "work on the device failed");
+}
+
+RegionOwner take_region(int device, std::size_t bytes) {
+  auto* memory = static_cast<std::byte*>(allocate(device, bytes));
+  return RegionOwner(memory == nullptr ? nullptr : new Region{device, memory});
+}
+
+void RegionCloser::operator()(Region* region) const noexcept {
+  release(region->device, region->memory);
+  delete region;
+}
+
+void* begin_block(Region& region, std::size_t offset, std::size_t) {
+  return region.memory + offset;
+}
+void end_block(Region&, void*) noexcept {}
 
 void* allocate_pinned(std::size_t bytes) {
   void* data = nullptr;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -140,6 +141,19 @@ struct AttentionShape {
   bool rotary = true;
 };
 
+// What a device with memory of its own has left for a plan.
+struct DeviceRoom {
+  std::uint64_t bytes = 0;  // that may be taken
+  std::uint64_t total = 0;  // of the device
+  std::uint64_t cap = 0;    // 0, or the most that the user lets this process take
+};
+
+// Weights that went to a device.
+struct UploadReport {
+  std::uint64_t bytes = 0;  // as they lie in the file
+  double seconds = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -152,9 +166,20 @@ class Backend {
   virtual std::size_t allocated_bytes() const = 0;
   virtual std::size_t peak_bytes() const = 0;
 
+  // nullopt: buffers are memory of the host, which no plan divides beforehand.
+  virtual std::optional<DeviceRoom> room() const = 0;
+  // Takes a plan's memory at once, before anything is loaded, so that no Buffer of it can fail
+  // later: `weight_bytes` for uploads, which come first, and `other_bytes` for all other buffers.
+  // Throws Error with the sizes where there is no room.
+  virtual void plan_memory(std::size_t weight_bytes, std::size_t other_bytes) = 0;
+
   // A weight as this device wants it: a view of memory that joins `owner`. The CPU borrows the
   // mapped file instead, whose owner must outlive the view.
   virtual WeightView upload(const WeightView& weight, std::vector<Buffer>& owner) = 0;
+  // What upload() takes of `owner`, exactly; 0 where it borrows.
+  virtual std::size_t upload_bytes(const WeightView& weight) const = 0;
+  // Waits for the uploads so far; what they were since the last call.
+  virtual UploadReport finish_uploads() = 0;
 
   // Format that `consumer` reads, and a block of rows in a format. rows_bytes is what Rows::memory
   // will hold, exactly; it needs no device.

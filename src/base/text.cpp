@@ -1,5 +1,6 @@
 #include "base/text.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -47,10 +48,14 @@ char32_t decode_utf8(std::string_view text) {
   const auto tail = [&](std::size_t i) { return static_cast<char32_t>(text[i]) & 0x3f; };
   const auto first = static_cast<char32_t>(static_cast<unsigned char>(text[0]));
   switch (utf8_length(text)) {
-    case 2: return (first & 0x1f) << 6 | tail(1);
-    case 3: return (first & 0x0f) << 12 | tail(1) << 6 | tail(2);
-    case 4: return (first & 0x07) << 18 | tail(1) << 12 | tail(2) << 6 | tail(3);
-    default: return first;
+    case 2:
+      return (first & 0x1f) << 6 | tail(1);
+    case 3:
+      return (first & 0x0f) << 12 | tail(1) << 6 | tail(2);
+    case 4:
+      return (first & 0x07) << 18 | tail(1) << 12 | tail(2) << 6 | tail(3);
+    default:
+      return first;
   }
 }
 
@@ -114,6 +119,25 @@ std::string human_bytes(std::uint64_t bytes) {
   return fixed(value, decimals) + std::string(kUnits[unit]);
 }
 
+std::optional<std::uint64_t> parse_bytes(std::string_view text) {
+  constexpr std::string_view kUnits = "kmgt";
+  constexpr double kMost = 9e15;  // exact in a double
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  std::string unit(text.substr(digits));
+  for (char& letter : unit) {
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  }
+  const std::size_t power = unit.empty() ? 0 : kUnits.find(unit[0]);
+  const bool known =
+      unit.empty() || (power != std::string_view::npos &&
+                       (unit.size() == 1 || unit.substr(1) == "b" || unit.substr(1) == "ib"));
+  auto value = parse_double(text.substr(0, digits));
+  if (!known || !value) return std::nullopt;
+  for (std::size_t i = 0; !unit.empty() && i <= power; ++i) *value *= 1024;
+  if (*value > kMost) return std::nullopt;
+  return static_cast<std::uint64_t>(*value);
+}
+
 std::string fixed(double value, int decimals) {
   if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
   std::array<char, 400> buffer;
@@ -124,7 +148,8 @@ std::string fixed(double value, int decimals) {
 
 std::string with_commas(std::int64_t value) {
   std::string digits = std::to_string(value);
-  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > (value < 0 ? 1 : 0); at -= 3) {
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > (value < 0 ? 1 : 0);
+       at -= 3) {
     digits.insert(static_cast<std::size_t>(at), ",");
   }
   return digits;

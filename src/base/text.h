@@ -25,6 +25,9 @@ std::string replace_all(std::string_view text, std::string_view from, std::strin
 
 // "1.10 GB", "512 B": decimal units, three significant digits.
 std::string human_bytes(std::uint64_t bytes);
+// Sizes as people type them: "8G", "900M", "1.5GiB", "64k", "123456", a unit being 1024 of the one
+// below; nullopt on anything else.
+std::optional<std::uint64_t> parse_bytes(std::string_view text);
 // Fixed decimals, independent of the locale.
 std::string fixed(double value, int decimals);
 // 12345678 -> "12,345,678"
@@ -32,7 +35,8 @@ std::string with_commas(std::int64_t value);
 // Whole-string finite numbers, independent of the locale; nullopt on anything else.
 std::optional<std::int64_t> parse_int(std::string_view text);
 std::optional<double> parse_double(std::string_view text);
-// A text made safe for a one-line error or a terminal: control bytes as \xNN, at most `limit` bytes.
+// A text made safe for a one-line error or a terminal: control bytes as \xNN, at most `limit`
+// bytes.
 std::string printable(std::string_view text, std::size_t limit = 80);
 
 }  // namespace leq

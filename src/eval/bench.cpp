@@ -100,6 +100,7 @@ BenchNumbers bench_numbers(const BenchTest& test, const BenchWork& work,
   numbers.tps_max = tokens / *fastest;
   numbers.gbps = (prompt_bytes + generated_bytes) / typical / 1e9;
   numbers.gops = work.block_operations * numbers.tps / 1e9;
+  if (limits.read_gbps == 0 && limits.compute_gops == 0) return numbers;
   numbers.share = (prompt_seconds + generated_seconds) / typical;
   if (test.generated == 0) {
     numbers.limit_kind = limits.compute_kind;

@@ -54,7 +54,7 @@ struct BenchNumbers {
   double gbps = 0;                           // bytes that must be read, per second
   double gops = 0;                           // block_operations x tps
   std::string limit_kind;                    // what bounds the test: "read", or compute_kind
-  double limit = 0;                          // in GB/s or GOPS; for mixed tests in t/s
+  double limit = 0;                          // in GB/s or GOPS; for mixed tests in t/s; 0: unknown
   double share = 0;                          // of the limit, 0..1
 };
 // `seconds` must not be empty.

@@ -178,14 +178,11 @@ SyntheticModel::SyntheticModel(const SyntheticSpec& spec, std::int64_t context, 
   fill_random(tensors_, memory_.data(), pool);
 }
 
-Weights SyntheticModel::bind(Backend& backend) const {
-  const auto find = [&](std::string_view name) -> const StoredTensor* {
-    for (const StoredTensor& tensor : tensors_) {
-      if (tensor.name == name) return &tensor;
-    }
-    return nullptr;
-  };
-  return bind_weights(find, name_, config_, backend);
+const StoredTensor* SyntheticModel::find(std::string_view name) const {
+  for (const StoredTensor& tensor : tensors_) {
+    if (tensor.name == name) return &tensor;
+  }
+  return nullptr;
 }
 
 std::uint64_t SyntheticModel::write(const std::filesystem::path& path) const {

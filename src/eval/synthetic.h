@@ -45,8 +45,7 @@ class SyntheticModel {
   const ModelConfig& config() const { return config_; }
   std::uint64_t weight_bytes() const { return memory_.size(); }
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
-  // Views into this model's memory.
-  Weights bind(Backend& backend) const;
+  const StoredTensor* find(std::string_view name) const;  // nullptr where there is none
   // The model as a .leq file without a tokenizer, for measuring how files load; returns its size.
   // Throws Error as LeqWriter does.
   std::uint64_t write(const std::filesystem::path& path) const;

@@ -53,7 +53,7 @@ RunLimits resolve_limits(RunLimits limits, const ModelConfig& config) {
 MemoryPlan plan_memory(std::uint64_t file_bytes, const ModelConfig& config, const Weights& weights,
                        const Backend& backend, const RunLimits& limits) {
   MemoryPlan plan;
-  plan.weight_bytes = file_bytes;
+  plan.weight_bytes = backend.room() ? weights.memory_bytes : file_bytes;
   plan.kv_bytes = KvCache::bytes(backend, kv_shape(config, limits));
   plan.scratch_bytes = Transformer::scratch_bytes(config, weights, backend, forward_limits(limits));
   return plan;

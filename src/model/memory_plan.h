@@ -23,7 +23,7 @@ struct RunLimits {
 };
 
 struct MemoryPlan {
-  std::uint64_t weight_bytes = 0;  // the file, mapped or read
+  std::uint64_t weight_bytes = 0;  // the file, mapped or read; on a GPU its copy there
   std::uint64_t kv_bytes = 0;
   std::uint64_t scratch_bytes = 0;
   std::uint64_t total() const { return weight_bytes + kv_bytes + scratch_bytes; }
@@ -40,7 +40,8 @@ RunLimits resolve_limits(RunLimits limits, const ModelConfig& config);
 KvShape kv_shape(const ModelConfig& config, const RunLimits& limits);
 ForwardLimits forward_limits(const RunLimits& limits);
 
-// For resolved limits. One sequence may hold context / sequences positions.
+// For resolved limits. One sequence may hold context / sequences positions. `weights` as bound or
+// planned for the backend.
 MemoryPlan plan_memory(std::uint64_t file_bytes, const ModelConfig& config, const Weights& weights,
                        const Backend& backend, const RunLimits& limits);
 

@@ -4,11 +4,24 @@
 #include <utility>
 
 #include "base/error.h"
+#include "model/memory_fit.h"
 
 namespace leq {
 
+Weights load_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
+                     Backend& backend, const RunLimits& limits) {
+  if (backend.room()) {
+    const MemoryPlanner planner(find, std::string(source), config, 0, backend);
+    const MemoryPlan plan = planner.plan(limits);
+    backend.plan_memory(plan.weight_bytes, plan.kv_bytes + plan.scratch_bytes);
+  }
+  return bind_weights(find, source, config, backend);
+}
+
 Session::Session(const Model& model, Backend& backend, const RunLimits& limits)
-    : Session(model.config(), bind_weights(model.file(), model.config(), backend),
+    : Session(model.config(),
+              load_weights([&](std::string_view name) { return model.file().find(name); },
+                           model.file().name(), model.config(), backend, limits),
               model.file().file_bytes(), backend, limits) {}
 
 Session::Session(const ModelConfig& config, Weights weights, std::uint64_t weight_bytes,

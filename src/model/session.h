@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "cache/kv_cache.h"
@@ -12,13 +13,18 @@
 
 namespace leq {
 
+// Weights on `backend`, after it took the memory of the whole plan for these limits: a Session is
+// to follow. Throws Error as plan_memory of the backend and bind_weights do.
+Weights load_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
+                     Backend& backend, const RunLimits& limits);
+
 class Session {
  public:
   // A model's own weights. `model` and `backend` must outlive the session; `limits` as
   // resolve_limits returned them.
   Session(const Model& model, Backend& backend, const RunLimits& limits);
-  // Weights from elsewhere (synthetic ones); what they point to and `config` must outlive the
-  // session.
+  // Weights from elsewhere (synthetic ones), by load_weights or bound without a plan; what they
+  // point to and `config` must outlive the session.
   Session(const ModelConfig& config, Weights weights, std::uint64_t weight_bytes, Backend& backend,
           const RunLimits& limits);
 

@@ -1,5 +1,6 @@
 #include "model/weights.h"
 
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -12,12 +13,14 @@ namespace {
 // Binds tensors by name and checks their shapes against the configuration.
 class Binder {
  public:
-  Binder(const TensorFinder& find, std::string_view source, const ModelConfig& config,
-         Backend& backend)
-      : find_(find), source_(source), config_(config), backend_(backend) {}
+  // Brings a weight where it is computed with, and counts what that takes.
+  using Place = std::function<WeightView(const WeightView& weight, Weights& weights)>;
+
+  Binder(const TensorFinder& find, std::string_view source, const ModelConfig& config, Place place)
+      : find_(find), source_(source), config_(config), place_(std::move(place)) {}
 
   Weights bind() {
-    Weights weights;
+    Weights& weights = weights_;
     const std::int64_t width = config_.width;
     weights.token_embedding = matrix("token_embedding", config_.vocab, width);
     if (!config_.rotary) {
@@ -27,8 +30,7 @@ class Binder {
     weights.final_norm = norm("final_norm", width, config_.norm);
     weights.head =
         linear("head", {{config_.tied ? "token_embedding" : "head", config_.vocab}}, width, false);
-    weights.memory = std::move(memory_);
-    return weights;
+    return std::move(weights_);
   }
 
  private:
@@ -72,7 +74,7 @@ class Binder {
   // A tied table, and what q, k and v share, goes to the device once.
   WeightView upload(const WeightView& weight) {
     const auto [found, is_new] = uploaded_.try_emplace(weight.codes);
-    if (is_new) found->second = backend_.upload(weight, memory_);
+    if (is_new) found->second = place_(weight, weights_);
     return found->second;
   }
 
@@ -136,8 +138,8 @@ class Binder {
   const TensorFinder& find_;
   std::string_view source_;
   const ModelConfig& config_;
-  Backend& backend_;
-  std::vector<Buffer> memory_;
+  Place place_;
+  Weights weights_;
   std::map<const std::byte*, WeightView> uploaded_;
 };
 
@@ -168,7 +170,22 @@ Weights bind_weights(const LeqReader& file, const ModelConfig& config, Backend& 
 
 Weights bind_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
                      Backend& backend) {
-  return Binder(find, source, config, backend).bind();
+  Weights weights = Binder(find, source, config, [&](const WeightView& weight, Weights& bound) {
+                      bound.memory_bytes += backend.upload_bytes(weight);
+                      return backend.upload(weight, bound.memory);
+                    }).bind();
+  weights.upload = backend.finish_uploads();
+  return weights;
+}
+
+Weights plan_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
+                     const Backend& backend) {
+  return Binder(find, source, config,
+                [&](const WeightView& weight, Weights& bound) {
+                  bound.memory_bytes += backend.upload_bytes(weight);
+                  return weight;
+                })
+      .bind();
 }
 
 }  // namespace leq

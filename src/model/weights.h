@@ -29,8 +29,10 @@ struct Weights {
   std::optional<WeightView> position_embedding;  // [context][W]
   std::vector<Block> blocks;
   Norm final_norm;
-  Linear head;  // [V][W]
-  std::vector<Buffer> memory;  // what the views point to, where the device has its own
+  Linear head;                     // [V][W]
+  std::vector<Buffer> memory;      // what the views point to, where the device has its own
+  std::uint64_t memory_bytes = 0;  // its size
+  UploadReport upload;             // how it was filled
 
   // Codes, scales and sums of the block linears and the head: what one decoded token reads.
   std::uint64_t bytes_per_token() const;
@@ -52,5 +54,9 @@ using TensorFinder = std::function<const StoredTensor*(std::string_view name)>;
 // The same for tensors from elsewhere (synthetic ones); `source` names them in errors.
 Weights bind_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
                      Backend& backend);
+// Bound and checked in the same way, but nothing goes to the device: the views stay where they are,
+// and memory_bytes is what the device's copies would take. For memory plans.
+Weights plan_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
+                     const Backend& backend);
 
 }  // namespace leq

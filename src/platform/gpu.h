@@ -2,8 +2,10 @@
 // devices/.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/backend.h"
@@ -12,10 +14,12 @@ namespace leq::platform {
 
 // Lines for people; never empty: without a GPU the line says why.
 std::vector<std::string> cuda_lines();
-// Throws Error with advice where there is no such device or no such build.
-std::unique_ptr<Backend> make_cuda(int device);
+// `which`: a number, or the start of a UUID. `memory_cap`: most bytes of its memory, 0 = what is
+// free. Throws Error with advice where there is no such device or no such build.
+std::unique_ptr<Backend> make_cuda(std::string_view which, std::uint64_t memory_cap);
 
 std::vector<std::string> sim_lines();  // empty where the build has none
-std::unique_ptr<Backend> make_sim(int threads);
+// `memory`: of the emulated device, 0 = plenty.
+std::unique_ptr<Backend> make_sim(int threads, std::uint64_t memory, std::uint64_t memory_cap);
 
 }  // namespace leq::platform

@@ -1,7 +1,5 @@
 #include "platform/make_backend.h"
 
-#include <charconv>
-
 #include "backend/cpu/cpu_backend.h"
 #include "base/error.h"
 #include "base/text.h"
@@ -11,19 +9,25 @@ namespace leq {
 namespace {
 
 [[noreturn]] void fail_unknown(std::string_view device) {
-  fail("-dev ", printable(device), ": expected cpu, cuda, cuda:N or sim; --list-devices shows what",
-       " there is");
+  fail("-dev ", printable(device), ": expected cpu, cuda, cuda:N, cuda:GPU-UUID, sim or sim:SIZE;",
+       " --list-devices shows what there is");
 }
 
-int cuda_number(std::string_view device) {
-  if (device == "cuda") return 0;
-  const std::string_view digits = device.substr(std::string_view("cuda:").size());
-  int number = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  if (error != std::errc() || end != digits.data() + digits.size() || number < 0) {
-    fail_unknown(device);
-  }
-  return number;
+// What follows "cuda:": a number or the start of a UUID.
+std::string_view cuda_choice(std::string_view device) {
+  if (device == "cuda") return "0";
+  const std::string_view which = device.substr(std::string_view("cuda:").size());
+  const bool number = !which.empty() && which.size() < 9 &&
+                      which.find_first_not_of("0123456789") == std::string_view::npos;
+  if (!number && !which.starts_with("GPU-") && !which.starts_with("MIG-")) fail_unknown(device);
+  return which;
+}
+
+std::uint64_t sim_memory(std::string_view device) {
+  if (device == "sim") return 0;
+  const auto bytes = parse_bytes(device.substr(std::string_view("sim:").size()));
+  if (!bytes || *bytes == 0) fail_unknown(device);
+  return *bytes;
 }
 
 }  // namespace
@@ -31,9 +35,11 @@ int cuda_number(std::string_view device) {
 std::unique_ptr<Backend> make_backend(const DeviceOptions& options) {
   const std::string_view device = options.device;
   if (device == "cpu") return make_cpu_backend({options.threads, chosen_isa()});
-  if (device == "sim") return platform::make_sim(options.threads);
+  if (device == "sim" || device.starts_with("sim:")) {
+    return platform::make_sim(options.threads, sim_memory(device), options.memory_cap);
+  }
   if (device == "cuda" || device.starts_with("cuda:")) {
-    return platform::make_cuda(cuda_number(device));
+    return platform::make_cuda(cuda_choice(device), options.memory_cap);
   }
   fail_unknown(device);
 }

@@ -1,6 +1,7 @@
 // Chooses a backend by the name that users give a device.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,8 +12,11 @@
 namespace leq {
 
 struct DeviceOptions {
-  std::string_view device = "cpu";  // "cpu", "sim", "cuda" (the first GPU) or "cuda:N"
-  int threads = 0;                  // 0 = one for each usable core
+  // "cpu"; "cuda" (the first GPU), "cuda:N" or "cuda:GPU-8932f937" (the start of a UUID); "sim" or
+  // "sim:8G", the emulated GPU and its memory.
+  std::string_view device = "cpu";
+  int threads = 0;               // 0 = one for each usable core
+  std::uint64_t memory_cap = 0;  // most bytes of a GPU's memory; 0 = what is free
 };
 
 // Throws Error naming the device where this build or this machine has none of that name.

@@ -98,6 +98,19 @@ TEST(WithCommas, GroupsThousands) {
   EXPECT_EQ(with_commas(12345678), "12,345,678");
 }
 
+TEST(ParseBytes, ReadsSizesAsPeopleTypeThem) {
+  EXPECT_EQ(parse_bytes("512"), 512u);
+  EXPECT_EQ(parse_bytes("64k"), 64u << 10);
+  EXPECT_EQ(parse_bytes("900M"), 900ull << 20);
+  EXPECT_EQ(parse_bytes("8G"), 8ull << 30);
+  EXPECT_EQ(parse_bytes("8GB"), 8ull << 30);
+  EXPECT_EQ(parse_bytes("1.5gib"), 3ull << 29);
+  EXPECT_EQ(parse_bytes("2T"), 2ull << 40);
+  for (const char* bad : {"", "G", "8 G", "8X", "8Gx", "-1", "1e3", "99999T", "8GiBs", "nan"}) {
+    EXPECT_EQ(parse_bytes(bad), std::nullopt) << bad;
+  }
+}
+
 TEST(ParseNumbers, AcceptWholeTextsOnly) {
   EXPECT_EQ(parse_int("42"), 42);
   EXPECT_EQ(parse_int("+42"), 42);

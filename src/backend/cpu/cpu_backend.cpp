@@ -50,7 +50,12 @@ class CpuBackend final : public Backend {
 
   std::size_t allocated_bytes() const override { return memory_.allocated(); }
   std::size_t peak_bytes() const override { return memory_.peak(); }
+
+  std::optional<DeviceRoom> room() const override { return std::nullopt; }
+  void plan_memory(std::size_t, std::size_t) override {}
   WeightView upload(const WeightView& weight, std::vector<Buffer>&) override { return weight; }
+  std::size_t upload_bytes(const WeightView&) const override { return 0; }
+  UploadReport finish_uploads() override { return {}; }
 
   RowsFormat format_for(const Linear& consumer) const override {
     return cpu::rows_format(consumer);

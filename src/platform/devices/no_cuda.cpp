@@ -5,8 +5,8 @@ namespace leq::platform {
 
 std::vector<std::string> cuda_lines() { return {"cuda  not in this build (LEQ_CUDA)"}; }
 
-std::unique_ptr<Backend> make_cuda(int device) {
-  fail("-dev cuda:", device, ": this build has no CUDA backend; use -dev cpu, or configure with",
+std::unique_ptr<Backend> make_cuda(std::string_view which, std::uint64_t) {
+  fail("-dev cuda:", which, ": this build has no CUDA backend; use -dev cpu, or configure with",
        " -DLEQ_CUDA=ON where the CUDA toolkit is installed");
 }
 

@@ -5,7 +5,7 @@ namespace leq::platform {
 
 std::vector<std::string> sim_lines() { return {}; }
 
-std::unique_ptr<Backend> make_sim(int) {
+std::unique_ptr<Backend> make_sim(int, std::uint64_t, std::uint64_t) {
   fail("-dev sim: this build has no emulated GPU; configure with -DLEQ_CUDA_SIM=ON on x86-64");
 }
 

@@ -1,0 +1,32 @@
+// Cuts one range of bytes into blocks: numbers alone, no memory. Blocks are freed whole, a new one
+// goes to the first gap that holds it.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <optional>
+
+namespace leq::LEQ_GPU {
+
+class Arena {
+ public:
+  static constexpr std::size_t kAlignment = 256;  // blocks begin and end at multiples
+  static constexpr std::size_t aligned(std::size_t bytes) {
+    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+
+  explicit Arena(std::size_t bytes) : bytes_(bytes) {}
+
+  // Where a block of `bytes` (not 0) begins; nullopt where no gap holds it.
+  std::optional<std::size_t> take(std::size_t bytes);
+  // The same at the range's end.
+  std::optional<std::size_t> take_last(std::size_t bytes);
+  void give_back(std::size_t offset) { used_.erase(offset); }
+  bool empty() const { return used_.empty(); }
+
+ private:
+  std::size_t bytes_;
+  std::map<std::size_t, std::size_t> used_;  // where each block begins and ends
+};
+
+}  // namespace leq::LEQ_GPU

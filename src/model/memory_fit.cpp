@@ -1,0 +1,89 @@
+#include "model/memory_fit.h"
+
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace leq {
+namespace {
+
+// "6.90 GB of the device's 8.20 GB are free for it"
+std::string room_text(const DeviceRoom& room) {
+  if (room.cap > 0 && room.bytes >= room.cap) {
+    return "--vram allows " + human_bytes(room.cap);
+  }
+  return human_bytes(room.bytes) + " of the device's " + human_bytes(room.total) + " are free";
+}
+
+std::string advice(const RunLimits& limits) {
+  const bool small_cache = limits.key_type == KvType::int8 && limits.value_type == KvType::int8;
+  return std::string(small_cache ? "" : "-ctk int8 -ctv int8, ") +
+         "a smaller -b or a smaller type of weights make room, -dev cpu uses the host's memory";
+}
+
+}  // namespace
+
+std::string plan_text(const MemoryPlan& plan) {
+  return "weights " + human_bytes(plan.weight_bytes) + " + KV cache " + human_bytes(plan.kv_bytes) +
+         " + scratch " + human_bytes(plan.scratch_bytes) + " = " + human_bytes(plan.total());
+}
+
+MemoryPlanner::MemoryPlanner(const Model& model, const Backend& backend)
+    : MemoryPlanner([&](std::string_view name) { return model.file().find(name); },
+                    model.file().name(), model.config(), model.file().file_bytes(), backend) {}
+
+MemoryPlanner::MemoryPlanner(const TensorFinder& find, std::string source,
+                             const ModelConfig& config, std::uint64_t weight_bytes,
+                             const Backend& backend)
+    : source_(std::move(source)),
+      config_(config),
+      backend_(backend),
+      file_bytes_(weight_bytes),
+      weights_(plan_weights(find, source_, config, backend)) {}
+
+MemoryPlan MemoryPlanner::plan(const RunLimits& resolved) const {
+  return plan_memory(file_bytes_, config_, weights_, backend_, resolved);
+}
+
+// Plans grow with the context, so halving finds the last that fits.
+std::int64_t MemoryPlanner::largest_context(RunLimits limits, std::int64_t most,
+                                            std::uint64_t bytes) const {
+  const std::int64_t page = std::int64_t{kPageTokens} * limits.sequences;
+  std::int64_t fits = 0;
+  std::int64_t beyond = most / kPageTokens + 1;
+  while (beyond - fits > 1) {
+    const std::int64_t middle = fits + (beyond - fits) / 2;
+    limits.context = middle * page;
+    (plan(resolve_limits(limits, config_)).total() <= bytes ? fits : beyond) = middle;
+  }
+  return fits * page;
+}
+
+FittedLimits MemoryPlanner::fit(const RunLimits& wanted, const DeviceRoom& room) const {
+  const RunLimits limits = resolve_limits(wanted, config_);
+  const MemoryPlan whole = plan(limits);
+  if (whole.total() <= room.bytes) return {limits, ""};
+  const std::int64_t largest =
+      largest_context(wanted, limits.context / limits.sequences, room.bytes);
+  const std::string found = plan_text(whole) + ", " + room_text(room) + "; ";
+  const std::string context = with_commas(limits.context);
+  require(largest > 0, source_, ": does not fit on ", backend_.name(), " with a context of ",
+          context, ": ", found, "no context fits; ", advice(wanted));
+  require(wanted.context == 0, source_, ": does not fit on ", backend_.name(),
+          " with a context of ", context, ": ", found, "the largest context that fits is ",
+          with_commas(largest), ": use -c ", largest, "; ", advice(wanted));
+  RunLimits cut = wanted;
+  cut.context = largest;
+  return {resolve_limits(cut, config_), "context cut to " + with_commas(largest) + " of " +
+                                            context + " positions, which would take " + found +
+                                            advice(wanted)};
+}
+
+FittedLimits fit_limits(const RunLimits& wanted, const Model& model, const Backend& backend) {
+  const auto room = backend.room();
+  if (!room) return {resolve_limits(wanted, model.config()), ""};
+  return MemoryPlanner(model, backend).fit(wanted, *room);
+}
+
+}  // namespace leq

@@ -1,0 +1,108 @@
+// A plan's memory is taken once and cut into blocks; what does not fit is refused at the plan.
+#include "cuda/memory.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "cuda/sim/emulated_device.h"
+#include "../device_memory.h"
+
+namespace leq::LEQ_GPU {
+namespace {
+
+constexpr std::size_t kMb = 1 << 20;
+
+class MemoryTest : public testing::Test {
+ protected:
+  // The emulated device has `free` bytes beside what other tests hold.
+  void leave(std::size_t free) {
+    rt::set_emulated_memory(std::size_t{64} << 30);
+    const rt::MemoryInfo memory = rt::memory_of(0);
+    rt::set_emulated_memory(memory.total_bytes - memory.free_bytes + free);
+  }
+  void TearDown() override { rt::set_emulated_memory(std::size_t{64} << 30); }
+};
+
+std::size_t free_bytes() { return rt::memory_of(0).free_bytes; }
+
+TEST_F(MemoryTest, APlanIsTakenAtOnceAndGivenBackWithItsLastBlock) {
+  leave(10 * kMb);
+  Memory memory(0, 0);
+  memory.plan(6 * kMb);
+  EXPECT_EQ(free_bytes(), 4 * kMb);
+  EXPECT_EQ(memory.allocated(), 0u);
+  std::byte* a = memory.allocate(4 * kMb, test_stream());
+  std::byte* b = memory.allocate(2 * kMb, test_stream());
+  EXPECT_EQ(free_bytes(), 4 * kMb) << "both are of the plan";
+  EXPECT_EQ(memory.allocated(), 6 * kMb);
+  memory.release(a);
+  EXPECT_EQ(free_bytes(), 4 * kMb);
+  a = memory.allocate(3 * kMb, test_stream());
+  EXPECT_EQ(free_bytes(), 4 * kMb) << "the gap is used";
+  memory.release(a);
+  memory.release(b);
+  EXPECT_EQ(free_bytes(), 10 * kMb);
+  EXPECT_EQ(memory.allocated(), 0u);
+  EXPECT_EQ(memory.peak(), 6 * kMb);
+}
+
+TEST_F(MemoryTest, BlocksAreZeroedInOrder) {
+  leave(10 * kMb);
+  Memory memory(0, 0);
+  memory.plan(kMb);
+  std::byte* data = memory.allocate(kMb, test_stream());
+  std::vector<std::byte> found(kMb);
+  rt::copy_to_host(found.data(), data, kMb, test_stream());
+  rt::synchronize(test_stream());
+  EXPECT_EQ(found, std::vector<std::byte>(kMb));
+  memory.release(data);
+}
+
+TEST_F(MemoryTest, WhatNoPlanHoldsIsTakenByItself) {
+  leave(10 * kMb);
+  Memory memory(0, 0);
+  memory.plan(kMb);
+  std::byte* planned = memory.allocate(kMb, test_stream());
+  std::byte* other = memory.allocate(2 * kMb, test_stream());
+  EXPECT_EQ(free_bytes(), 7 * kMb);
+  EXPECT_THROW(memory.allocate(8 * kMb, test_stream()), Error);
+  memory.release(other);
+  EXPECT_EQ(free_bytes(), 9 * kMb);
+  memory.release(planned);
+}
+
+TEST_F(MemoryTest, ALaterPlanTakesThePlaceOfOneThatWasNotUsed) {
+  leave(10 * kMb);
+  Memory memory(0, 0);
+  memory.plan(6 * kMb);
+  memory.plan(8 * kMb);
+  EXPECT_EQ(free_bytes(), 2 * kMb);
+}
+
+TEST_F(MemoryTest, TheRoomIsWhatIsFreeLessTwoPercentOrTheCap) {
+  leave(100 * kMb);
+  const std::size_t total = rt::memory_of(0).total_bytes;
+  EXPECT_EQ(Memory(0, 0).room().bytes, 100 * kMb - total / 50);
+  EXPECT_EQ(Memory(0, 0).room().total, total);
+  Memory capped(0, 30 * kMb);
+  EXPECT_EQ(capped.room().bytes, 30 * kMb);
+  capped.plan(20 * kMb);
+  EXPECT_EQ(capped.room().bytes, 10 * kMb);
+  EXPECT_THROW(capped.allocate(31 * kMb, test_stream()), Error);
+  EXPECT_EQ(Memory(0, 200 * kMb).room().bytes, 80 * kMb - total / 50) << "less is free";
+}
+
+TEST_F(MemoryTest, AnErrorNamesBothSizes) {
+  leave(10 * kMb);
+  Memory memory(0, 0);
+  try {
+    memory.plan(20 * kMb);
+    FAIL() << "20 MB fit into 10";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("21.0 MB"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("-c"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace leq::LEQ_GPU

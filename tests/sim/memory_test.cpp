@@ -1,0 +1,131 @@
+// The memory of whole models on the emulated GPU: plans, what sessions leave behind, and saved
+// sequences that move to another device.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "model/memory_fit.h"
+#include "model/session.h"
+#include "models_fixture.h"
+#include "platform/make_backend.h"
+#include "shared_data.h"
+
+namespace leq {
+namespace {
+
+RunLimits limits_of(const Model& model, KvType kv, std::int64_t context) {
+  RunLimits limits;
+  limits.context = context;
+  limits.batch_tokens = 70;
+  limits.output_tokens = 3;
+  limits.key_type = limits.value_type = kv;
+  return resolve_limits(limits, model.config());
+}
+
+class SimMemory : public testing::TestWithParam<const char*> {};
+
+TEST_P(SimMemory, ThePlanIsExactForEveryTypeOfWeights) {
+  LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam());
+  const auto backend = make_backend({.device = "sim", .threads = 1});
+  for (const char* type : {"f32", "int8", "int4-g128", "uint3-g64"}) {
+    const Model model(test::quantized(folder, type), {.mode = LoadMode::map});
+    const RunLimits limits = limits_of(model, KvType::int8, 300);
+    const MemoryPlan planned = MemoryPlanner(model, *backend).plan(limits);
+    const Session session(model, *backend, limits);
+    EXPECT_EQ(backend->allocated_bytes(), planned.total()) << type;
+    EXPECT_EQ(session.plan().total(), planned.total()) << type;
+    EXPECT_EQ(session.plan().weight_bytes, session.weights().memory_bytes) << type;
+    EXPECT_GT(session.weights().upload.bytes, 0u) << type;
+  }
+  EXPECT_EQ(backend->allocated_bytes(), 0u) << "nothing outlives the sessions";
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, SimMemory,
+                         testing::Values("storyteller", "gpt2-tiny", "qwen3-tiny"),
+                         [](const auto& item) {
+                           std::string name = item.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+TEST(SimMemoryOf, ASecondSessionHasAllTheRoomOfTheFirst) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const Model model(test::quantized(folder, "int8"), {.mode = LoadMode::map});
+  const auto backend = make_backend({.device = "sim", .threads = 1});
+  const std::uint64_t before = backend->room()->bytes;
+  for (const std::int64_t context : {256, 1024, 64}) {
+    Session session(model, *backend, limits_of(model, KvType::f16, context));
+    session.feed(0, std::vector<Token>(20, 5));
+    EXPECT_EQ(backend->room()->bytes, before - session.plan().total());
+  }
+  EXPECT_EQ(backend->room()->bytes, before);
+}
+
+TEST(SimMemoryOf, TheLargestContextThatFitsIsTheLargest) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const Model model(test::quantized(folder, "int8"), {.mode = LoadMode::map});
+  const auto backend = make_backend({.device = "sim", .threads = 1});
+  const MemoryPlanner planner(model, *backend);
+  for (const std::int64_t context : {64, 320, 960}) {
+    const std::uint64_t room = planner.plan(limits_of(model, KvType::f16, context)).total();
+    RunLimits wanted = limits_of(model, KvType::f16, context);
+    EXPECT_EQ(planner.largest_context(wanted, 1024, room), context);
+    EXPECT_EQ(planner.largest_context(wanted, 1024, room - 1), context - kPageTokens);
+    wanted.context = 0;
+    const FittedLimits cut = planner.fit(wanted, {.bytes = room, .total = 2 * room});
+    EXPECT_EQ(cut.limits.context, context);
+    EXPECT_NE(cut.note.find("cut to"), std::string::npos) << cut.note;
+    wanted.context = 1024;
+    EXPECT_THROW(planner.fit(wanted, {.bytes = room, .total = 2 * room}), Error);
+  }
+}
+
+// A session that can be stopped on one device and go on elsewhere.
+struct Player {
+  Player(const char* device, const Model& of, KvType kv)
+      : model(of), backend(make_backend({device, 1})) {
+    session.emplace(model, *backend, limits_of(model, kv, 256));
+  }
+  std::vector<Token> continue_from(Token last, int count) {
+    std::vector<Token> written;
+    for (int i = 0; i < count; ++i) {
+      const auto logits = session->feed(0, {&last, 1});
+      last = static_cast<Token>(std::ranges::max_element(logits) - logits.begin());
+      written.push_back(last);
+    }
+    return written;
+  }
+
+  const Model& model;
+  std::unique_ptr<Backend> backend;
+  std::optional<Session> session;
+};
+
+// Across a page's end, so that a whole page and a part of one travel.
+TEST(SavedSequences, GoOnWithTheSameTokensOnAnotherDevice) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const Model model(test::quantized(folder, "int8"), {.mode = LoadMode::map});
+  const Json golden = parse_json(read_file(folder / "golden.json", 1 << 24), "golden.json");
+  const auto ids = golden.at("prompts")[0].at("ids").get<std::vector<Token>>();
+  std::vector<Token> prompt;
+  while (prompt.size() < 75) prompt.push_back(ids[prompt.size() % ids.size()]);
+  for (const KvType kv : {KvType::f16, KvType::int8}) {
+    Player cpu("cpu", model, kv), sim("sim", model, kv);
+    for (const auto& [from, to] : {std::pair{&cpu, &sim}, {&sim, &cpu}}) {
+      from->session->cache().clear(0);
+      from->session->feed(0, std::span(prompt).first(prompt.size() - 1));
+      const std::vector<std::byte> saved = from->session->cache().save(0);
+      to->session->cache().load(0, saved, "saved");
+      EXPECT_EQ(to->session->cache().save(0), saved) << "what was loaded is what is there";
+      EXPECT_EQ(to->continue_from(prompt.back(), 12), from->continue_from(prompt.back(), 12))
+          << kv_type_name(kv);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace leq

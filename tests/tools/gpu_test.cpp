@@ -1,0 +1,172 @@
+// What users meet on a GPU, shown on the emulated one: plans, caps, contexts that are cut or
+// refused, devices by name.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "model/session.h"
+#include "models_fixture.h"
+#include "platform/make_backend.h"
+#include "shared_data.h"
+#include "tools/small_models.h"
+
+namespace leq::test {
+namespace {
+
+using Words = std::vector<std::string>;
+
+bool lists(const std::string& start) {
+  return std::ranges::any_of(list_devices(),
+                             [&](const std::string& line) { return line.starts_with(start); });
+}
+
+Words operator+(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+class Gpu : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!lists("sim ")) GTEST_SKIP() << "this build has no emulated GPU";
+    model_ = make_small_model(folder_, "llama", "int8");
+  }
+  std::uint64_t planned(const char* key, const Words& more) const {
+    const ToolRun run =
+        run_program("leq-inspect", Words{model_, "--fit", "--json", "-dev", "sim"} + more);
+    EXPECT_EQ(run.status, 0) << run.err;
+    return Json::parse(run.out).at(key).get<std::uint64_t>();
+  }
+  ToolRun bench(const Words& more) const {
+    return run_program("leq-bench", Words{"-m", model_, "-p", "0", "-n", "2", "-r", "1", "-t", "1",
+                                          "-o", "json", "-dev", "sim"} +
+                                        more);
+  }
+  static void expect_error(const ToolRun& run, const Words& parts) {
+    EXPECT_EQ(run.status, 1);
+    EXPECT_EQ(std::ranges::count(run.err, '\n'), 1) << run.err;
+    for (const std::string& part : parts) {
+      EXPECT_NE(run.err.find(part), std::string::npos) << part << " in " << run.err;
+    }
+  }
+
+  TemporaryFolder folder_;
+  std::string model_;
+};
+
+TEST_F(Gpu, EveryToolListsTheDevices) {
+  for (const char* tool :
+       {"leq-run", "leq-perplexity", "leq-bench", "leq-inspect", "leq-quantize"}) {
+    const ToolRun run = run_program(tool, {"--list-devices"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_TRUE(run.out.starts_with("cpu  ")) << tool << run.out;
+    EXPECT_NE(run.out.find("\ncuda"), std::string::npos) << tool << run.out;
+    EXPECT_NE(run.out.find("\nsim "), std::string::npos) << tool << run.out;
+  }
+}
+
+TEST_F(Gpu, ThePlanIsWhatAFullRunTakes) {
+  const Model model(model_, {.mode = LoadMode::map});
+  for (const KvType kv : {KvType::f32, KvType::f16, KvType::int8}) {
+    const auto backend = make_backend({.device = "sim", .threads = 1});
+    RunLimits limits;
+    limits.context = 130;
+    limits.sequences = 2;
+    limits.batch_tokens = 7;
+    limits.key_type = limits.value_type = kv;
+    Session session(model, *backend, resolve_limits(limits, model.config()));
+    EXPECT_EQ(backend->allocated_bytes(), session.plan().total());
+    session.feed(0, std::vector<Token>(65, 3));
+    session.feed(1, std::vector<Token>(65, 4));
+    EXPECT_EQ(backend->peak_bytes(), session.plan().total()) << kv_type_name(kv);
+    EXPECT_EQ(planned("total_bytes",
+                      {"-c", "130", "-np", "2", "-b", "7", "-ctk", std::string(kv_type_name(kv)),
+                       "-ctv", std::string(kv_type_name(kv))}),
+              session.plan().total());
+  }
+}
+
+TEST_F(Gpu, ACapOfThePlansBytesIsEnoughAndOneByteLessIsRefused) {
+  const std::uint64_t total = planned("total_bytes", {"-c", "64", "-b", "64"});
+  const std::string most = std::to_string(total), less = std::to_string(total - 1);
+  const ToolRun fits = bench({"-ub", "64", "--vram", most});
+  EXPECT_EQ(fits.status, 0) << fits.err;
+  const Json row = Json::parse(fits.out).at(0);
+  EXPECT_GT(row.at("tps"), 0.0);
+  EXPECT_TRUE(row.at("share").is_null()) << "nothing was measured to hold it against";
+  expect_error(bench({"-ub", "64", "--vram", less}),
+               {"weights", "KV cache", "scratch", "--vram allows", "no context fits"});
+}
+
+TEST_F(Gpu, AContextThatWasAskedForIsRefusedWithTheLargestThatFits) {
+  const std::string cap = std::to_string(planned("total_bytes", {"-c", "128"}));
+  const Words words = {"-m", model_, "-dev", "sim", "--vram", cap, "-p", "x"};
+  expect_error(run_program("leq-run", words + Words{"-c", "192"}),
+               {"context of 192", "--vram allows", "largest context that fits is 128: use -c 128",
+                "-ctk int8", "-dev cpu"});
+  const ToolRun fit =
+      run_program("leq-inspect", {model_, "--fit", "-dev", "sim", "--vram", cap, "-c", "192"});
+  EXPECT_NE(fit.out.find("it does not fit; the largest context that does is 128"),
+            std::string::npos)
+      << fit.out;
+}
+
+TEST_F(Gpu, ADeviceWithoutMemoryIsSaidBeforeAnythingIsLoaded) {
+  // The device's own lists take 4 MB.
+  const ToolRun run =
+      run_program("leq-run", {"-m", model_, "-dev", "sim:4400k", "-c", "192", "-p", "x"});
+  expect_error(run, {"does not fit on sim", "of the device's 4.51 MB are free"});
+  expect_error(run_program("leq-run", {"-m", model_, "-dev", "sim:much", "-p", "x"}), {"sim:SIZE"});
+}
+
+TEST_F(Gpu, PlansForAGpuThatIsNotHere) {
+  const Words words = {model_, "--fit", "-dev", "cuda", "-c", "192"};
+  const ToolRun fit = run_program("leq-inspect", words + Words{"--vram", "24G"});
+  EXPECT_EQ(fit.status, 0) << fit.err;
+  for (const char* part : {"on cuda", "weights (on the GPU)", "25.8 GB are free: it fits"}) {
+    EXPECT_NE(fit.out.find(part), std::string::npos) << part << "\n" << fit.out;
+  }
+  EXPECT_EQ(Json::parse(run_program("leq-inspect", words + Words{"--vram", "24G", "--json"}).out)
+                .at("total_bytes"),
+            planned("total_bytes", {"-c", "192"}));
+  if (lists("cuda:0")) GTEST_SKIP() << "a GPU is here: plans need no --vram";
+  expect_error(run_program("leq-inspect", words), {"--vram 24G"});
+}
+
+TEST_F(Gpu, OptionsThatMakeNoSenseAreRefused) {
+  const Words run = {"-m", model_, "-p", "x"};
+  expect_error(run_program("leq-run", run + Words{"--vram", "8G"}), {"-dev cuda"});
+  expect_error(run_program("leq-run", run + Words{"-dev", "sim", "--vram", "8 apples"}),
+               {"--vram 8 apples", "8G"});
+  expect_error(run_program("leq-bench", {"-m", model_, "-dev", "sim", "-ngl", "1"}),
+               {"the model has 2 layers"});
+  expect_error(run_program("leq-bench", {"-m", model_, "-dev", "sim", "--load"}), {"-dev"});
+  expect_error(run_program("leq-quantize", {"x", "-o", "y.leq", "-dev", "cuda"}),
+               {"leq-quantize computes on the CPU"});
+  if (lists("cuda:0")) GTEST_SKIP() << "a GPU is here";
+  expect_error(run_program("leq-run", run + Words{"-dev", "cuda:GPU-8932f937"}),
+               {"-dev cuda:GPU-8932f937", "-dev cpu"});
+}
+
+TEST_F(Gpu, TheDefaultContextIsCutToWhatFitsAndTheUploadIsReported) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  model_ = quantized(folder, "int8");
+  const std::string cap = std::to_string(planned("total_bytes", {"-c", "512"}));
+  const Words words = {"-m", model_, "-dev",   "sim", "-p", "Once upon a time",
+                       "-n", "3",    "--temp", "0",   "-v"};
+  const ToolRun cut = run_program("leq-run", words + Words{"--vram", cap});
+  EXPECT_EQ(cut.status, 0) << cut.err;
+  EXPECT_NE(cut.err.find("context cut to 512 of 1,024 positions"), std::string::npos) << cut.err;
+  EXPECT_NE(cut.err.find("load: mapped, uploaded "), std::string::npos) << cut.err;
+  EXPECT_NE(cut.err.find(" GB/s)"), std::string::npos) << cut.err;
+  const ToolRun read = run_program("leq-run", words + Words{"--no-mmap"});
+  EXPECT_EQ(read.out, cut.out);
+  EXPECT_EQ(read.err.find("context cut"), std::string::npos) << read.err;
+  EXPECT_NE(read.err.find("load: read into memory, uploaded "), std::string::npos) << read.err;
+}
+
+}  // namespace
+}  // namespace leq::test
