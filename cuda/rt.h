@@ -39,8 +39,8 @@ StreamOwner make_stream(int device);
 const DeviceInfo& device_of(const Stream& stream);
 void synchronize(Stream& stream);
 
-// A mark in a stream's order. Waiting for one that was never recorded returns at once; a record
-// replaces the one before it.
+// A mark in a stream's order, and the moment when the stream came to it. Waiting for one that was
+// never recorded returns at once; a record replaces the one before it.
 struct Event;
 struct EventCloser {
   void operator()(Event* event) const noexcept;
@@ -50,6 +50,12 @@ EventOwner make_event(int device);
 void record(Event& event, Stream& stream);
 void wait(Stream& stream, Event& event);  // later work of the stream waits, the host does not
 void synchronize(Event& event);           // the host waits
+// Between two that have come to pass: their streams were synchronized.
+double seconds_between(const Event& from, const Event& to);
+
+// Names what the host does from here on, for profilers (NVTX); ranges nest.
+void begin_range(const char* name);
+void end_range();
 
 // Not zeroed; null where the device has no room. Releasing waits for all work on the device.
 void* allocate(int device, std::size_t bytes);

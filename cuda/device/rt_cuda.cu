@@ -1,4 +1,6 @@
 // The runtime on CUDA: thin calls, every failure an Error with CUDA's own words.
+#include <nvtx3/nvToolsExt.h>
+
 #include <cstdlib>
 #include <new>
 
@@ -96,6 +98,28 @@ void synchronize(Stream& stream) {
   check(cudaStreamSynchronize(stream.handle), "work on the device failed");
 }
 
+EventOwner make_event(int device) {
+  check(cudaSetDevice(device), "cannot use the device");
+  EventOwner event(new Event);
+  check(cudaEventCreate(&event->handle), "cannot make an event");
+  return event;
+}
+void EventCloser::operator()(Event* event) const noexcept {
+  if (event->handle != nullptr) cudaEventDestroy(event->handle);
+  delete event;
+}
+void record(Event& event, Stream& stream) {
+  check(cudaEventRecord(event.handle, stream.handle), "event");
+}
+double seconds_between(const Event& from, const Event& to) {
+  float milliseconds = 0;
+  check(cudaEventElapsedTime(&milliseconds, from.handle, to.handle), "event");
+  return 1e-3 * double{milliseconds};
+}
+
+void begin_range(const char* name) { nvtxRangePushA(name); }
+void end_range() { nvtxRangePop(); }
+
 void* allocate(int device, std::size_t bytes) {
   check(cudaSetDevice(device), "cannot use the device");
   void* data = nullptr;
@@ -116,21 +140,6 @@ MemoryInfo memory_of(int device) {
   return memory;
 }
 
-EventOwner make_event(int device) {
-  check(cudaSetDevice(device), "cannot use the device");
-  EventOwner event(new Event);
-  check(cudaEventCreateWithFlags(&event->handle, cudaEventDisableTiming), "cannot make an event");
-  return event;
-}
-
-void EventCloser::operator()(Event* event) const noexcept {
-  if (event->handle != nullptr) cudaEventDestroy(event->handle);
-  delete event;
-}
-
-void record(Event& event, Stream& stream) {
-  check(cudaEventRecord(event.handle, stream.handle), "event");
-}
 void wait(Stream& stream, Event& event) {
   check(cudaStreamWaitEvent(stream.handle, event.handle, 0), "event");
 }
