@@ -39,8 +39,8 @@ StreamOwner make_stream(int device);
 const DeviceInfo& device_of(const Stream& stream);
 void synchronize(Stream& stream);
 
-// A mark in a stream's order. Waiting for one that was never recorded returns at once; a record
-// replaces the one before it.
+// A mark in a stream's order, and the moment when the stream came to it. Waiting for one that was
+// never recorded returns at once; a record replaces the one before it.
 struct Event;
 struct EventCloser {
   void operator()(Event* event) const noexcept;

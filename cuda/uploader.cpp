@@ -18,9 +18,8 @@ constexpr std::size_t kPieceBytes = std::size_t{1} << 20;  // that one thread co
 // nothing.
 void read_ahead(const std::byte* from, std::size_t bytes) {
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = reinterpret_cast<std::uintptr_t>(from);
-  const std::uintptr_t first = begin / page * page;
-  ::madvise(reinterpret_cast<void*>(first), bytes + (begin - first), MADV_WILLNEED);
+  const std::uintptr_t before = reinterpret_cast<std::uintptr_t>(from) % page;
+  ::madvise(const_cast<std::byte*>(from - before), bytes + before, MADV_WILLNEED);
 }
 
 }  // namespace

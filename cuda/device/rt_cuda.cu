@@ -127,21 +127,6 @@ MemoryInfo memory_of(int device) {
   return memory;
 }
 
-EventOwner make_event(int device) {
-  check(cudaSetDevice(device), "cannot use the device");
-  EventOwner event(new Event);
-  check(cudaEventCreate(&event->handle), "cannot make an event");
-  return event;
-}
-
-void EventCloser::operator()(Event* event) const noexcept {
-  if (event->handle != nullptr) cudaEventDestroy(event->handle);
-  delete event;
-}
-
-void record(Event& event, Stream& stream) {
-  check(cudaEventRecord(event.handle, stream.handle), "event");
-}
 void wait(Stream& stream, Event& event) {
   check(cudaStreamWaitEvent(stream.handle, event.handle, 0), "event");
 }

@@ -20,7 +20,7 @@ struct Stream {
 struct Event {
   std::uint64_t recorded = 0, reached = 0;  // how often the host recorded it, the stream got there
   Stream* stream = nullptr;                 // of the last record
-  std::chrono::steady_clock::time_point when;  // reached last
+  std::chrono::steady_clock::time_point when;
 };
 struct Region {
   std::size_t bytes = 0;

@@ -24,8 +24,11 @@ class BreakdownTest : public ::testing::Test {
     limits.context = 256;
     limits.sequences = test.sequences;
     limits.output_tokens = test.sequences;
-    Session session(model_.config(), model_.bind(*backend_), model_.weight_bytes(), *backend_,
-                    resolve_limits(limits, model_.config()));
+    const RunLimits resolved = resolve_limits(limits, model_.config());
+    const auto find = [&](std::string_view name) { return model_.find(name); };
+    Session session(model_.config(),
+                    load_weights(find, model_.name(), model_.config(), *backend_, resolved),
+                    model_.weight_bytes(), *backend_, resolved);
     weight_bytes_ = session.weights().bytes_per_token();
     int reported = 0;
     Breakdown found = break_down(session, test, runs, [&](int done) { reported = done; });
