@@ -112,6 +112,24 @@ void before_launch(const Launch& launch, const void* kernel, Stream& stream) {
 
 void after_launch(const Launch& launch) { check(cudaGetLastError(), launch.kernel); }
 
+cudaLaunchAttribute cluster_attribute(const Launch& launch) {
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim.x = launch.cluster;
+  attribute.val.clusterDim.y = 1;
+  attribute.val.clusterDim.z = 1;
+  return attribute;
+}
+
+cudaLaunchConfig_t launch_config(const Launch& launch, Stream& stream) {
+  cudaLaunchConfig_t config = {};
+  config.gridDim = launch.blocks;
+  config.blockDim = launch.threads;
+  config.dynamicSmemBytes = launch.shared_bytes;
+  config.stream = stream.handle;
+  return config;
+}
+
 cudaStream_t handle(Stream& stream) { return stream.handle; }
 
 }  // namespace leq::LEQ_GPU::rt
