@@ -18,6 +18,7 @@
 #include "cuda/launch.h"
 #include "cuda/layout.h"
 #include "cuda/memory.h"
+#include "cuda/part_events.h"
 #include "cuda/row_blocks.h"
 #include "cuda/staging.h"
 
@@ -47,7 +48,8 @@ class CudaBackend final : public Backend {
         memory_(device),
         staging_(device, stream_),
         lists_(staging_),
-        faults_(device, stream_) {}
+        faults_(device, stream_),
+        clock_(device, stream_) {}
 
   std::string name() const override { return name_ + " (" + rt::device_of(stream_).name + ")"; }
   std::string describe(const Linear& linear) const override {
@@ -144,6 +146,7 @@ class CudaBackend final : public Backend {
   }
 
   void rotate(Rows& x, std::int64_t tokens, const RotationTable& rotation, Turn turn) override {
+    const auto span = clock_.in(StepPart::quant, [&] { return 2 * moved_bytes(x, tokens); });
     check_rotation(x, tokens, rotation);
     launch_rotate({float_rows(x), tokens, x.width, rotation.block,
                    reinterpret_cast<const float*>(rotation.memory.data()), turn == Turn::back,
@@ -158,6 +161,8 @@ class CudaBackend final : public Backend {
   }
 
   void norm(const Rows& x, std::int64_t tokens, const Norm& norm, Rows& out) override {
+    const auto span = clock_.in(StepPart::quant,
+                                [&] { return moved_bytes(x, tokens) + moved_bytes(out, tokens); });
     check_norm(x, tokens, norm, out);
     require_shared_row("norm", norm.width);
     NormArguments a;
@@ -184,25 +189,14 @@ class CudaBackend final : public Backend {
     check_linear_inputs(linear, x);
     check_linear_outputs(linear, tokens, x, epilogue, out);
     require(out.values != nullptr, linear.name, ": the GPU keeps the f32 values of its outputs");
-    const QuantScheme& scheme = linear.segments[0].weight.scheme;
-    if (linear.act != ActKind::none) {
-      auto a = matmul<IntMatmul>(linear, tokens, epilogue, out);
-      a.x = code_rows(x);
-      launch_int_matmul(a, stream_);
-    } else if (scheme.is_float()) {
-      auto a = matmul<FloatMatmul>(linear, tokens, epilogue, out);
-      a.x = float_rows(x);
-      launch_float_matmul(a, stream_);
-    } else {
-      auto a = matmul<WeightOnlyMatmul>(linear, tokens, epilogue, out);
-      a.x = float_rows(x);
-      launch_weight_only_matmul(a, stream_);
-    }
+    multiply(x, tokens, linear, epilogue, out);
     finish(out, tokens, linear.name);
   }
 
   void rope_append(Rows& qkv, const BatchView& batch, const AttentionShape& shape, RopeTable& rope,
                    const KvLayer& kv) override {
+    const auto span =
+        clock_.in(StepPart::attention, [&] { return moved_bytes(qkv, batch.tokens); });
     check_qkv(qkv, batch, shape);
     check_pages(batch);
     RopeAppendArguments a;
@@ -231,16 +225,7 @@ class CudaBackend final : public Backend {
   void attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
                  const KvLayer& kv, Rows& out) override {
     check_attention(qkv, batch, shape, out);
-    AttentionArguments a;
-    a.qkv = float_rows(qkv);
-    a.out = float_rows(out);
-    a.batch = lists_.push(batch);
-    a.heads = heads_of(shape);
-    a.keys = pages_of(kv.keys, kv.key_page_bytes, kv.key_type);
-    a.values = pages_of(kv.values, kv.value_page_bytes, kv.value_type);
-    reserve(batch.tokens, shape, a.batch.end);
-    a.scratch = reinterpret_cast<float*>(scratch_.data());
-    launch_attention(a, stream_);
+    attend(qkv, batch, shape, kv, out);
     finish(out, batch.tokens, "output of attention");
   }
 
@@ -267,6 +252,15 @@ class CudaBackend final : public Backend {
     faults_.check();
   }
 
+  void start_times() override {
+    synchronize();
+    clock_.start();
+  }
+  StepTimes stop_times() override {
+    synchronize();
+    return clock_.stop();
+  }
+
  private:
   std::byte* allocate(std::size_t bytes) override { return memory_.allocate(bytes, stream_); }
   void release(std::byte* data, std::size_t bytes) noexcept override {
@@ -282,6 +276,7 @@ class CudaBackend final : public Backend {
 
   void gather_embedding(const WeightView& table, std::span<const std::int32_t> ids, Rows& x,
                         bool add) {
+    const auto span = clock_.in(StepPart::load, [&] { return moved_bytes(table, ids.size()); });
     check_embedding(table, ids, x);
     EmbedArguments a;
     a.is_float = table.scheme.is_float();
@@ -296,6 +291,40 @@ class CudaBackend final : public Backend {
     a.x = float_rows(x);
     a.add = add;
     launch_embed(a, stream_);
+  }
+
+  void attend(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
+              const KvLayer& kv, Rows& out) {
+    const auto span = clock_.in(StepPart::attention, [&] { return moved_bytes(batch, shape, kv); });
+    AttentionArguments a;
+    a.qkv = float_rows(qkv);
+    a.out = float_rows(out);
+    a.batch = lists_.push(batch);
+    a.heads = heads_of(shape);
+    a.keys = pages_of(kv.keys, kv.key_page_bytes, kv.key_type);
+    a.values = pages_of(kv.values, kv.value_page_bytes, kv.value_type);
+    reserve(batch.tokens, shape, a.batch.end);
+    a.scratch = reinterpret_cast<float*>(scratch_.data());
+    launch_attention(a, stream_);
+  }
+
+  void multiply(const Rows& x, std::int64_t tokens, const Linear& linear, Epilogue epilogue,
+                Rows& out) {
+    const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(linear); });
+    const QuantScheme& scheme = linear.segments[0].weight.scheme;
+    if (linear.act != ActKind::none) {
+      auto a = matmul<IntMatmul>(linear, tokens, epilogue, out);
+      a.x = code_rows(x);
+      launch_int_matmul(a, stream_);
+    } else if (scheme.is_float()) {
+      auto a = matmul<FloatMatmul>(linear, tokens, epilogue, out);
+      a.x = float_rows(x);
+      launch_float_matmul(a, stream_);
+    } else {
+      auto a = matmul<WeightOnlyMatmul>(linear, tokens, epilogue, out);
+      a.x = float_rows(x);
+      launch_weight_only_matmul(a, stream_);
+    }
   }
 
   template <class Arguments>
@@ -341,6 +370,7 @@ class CudaBackend final : public Backend {
   // Rows whose f32 values are there: smoothed and quantized as their consumer wants them.
   void finish(Rows& out, std::int64_t tokens, std::string_view site) {
     if (out.format.act == ActKind::none && out.consumer.inv_smooth == nullptr) return;
+    const auto span = clock_.in(StepPart::quant, [&] { return 2 * moved_bytes(out, tokens); });
     QuantizeArguments a = {float_rows(out), tokens, out.width, out.consumer.inv_smooth, {}};
     const bool moving = has_moving_scale(out);
     if (!moving) a.quantize = quantize_as(out, site);
@@ -425,6 +455,7 @@ class CudaBackend final : public Backend {
   Staging staging_;
   BatchLists lists_;
   Faults faults_;
+  PartEvents clock_;
   Pinned landing_;  // rows on their way to the host
   Buffer scratch_;
 };

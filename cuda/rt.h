@@ -33,6 +33,21 @@ StreamOwner make_stream(int device);
 const DeviceInfo& device_of(const Stream& stream);
 void synchronize(Stream& stream);
 
+// A moment of a stream's work, for timing.
+struct Event;
+struct EventCloser {
+  void operator()(Event* event) const noexcept;
+};
+using EventOwner = std::unique_ptr<Event, EventCloser>;
+EventOwner make_event(int device);
+void record(Event& event, Stream& stream);
+// Between two that have come to pass: their streams were synchronized.
+double seconds_between(const Event& from, const Event& to);
+
+// Names what the host does from here on, for profilers (NVTX); ranges nest.
+void begin_range(const char* name);
+void end_range();
+
 // Not zeroed; null where the device has no room. Releasing waits for all work on the device.
 void* allocate(int device, std::size_t bytes);
 void release(int device, void* data) noexcept;

@@ -15,11 +15,6 @@ std::string in_gibibytes(std::uint64_t bytes) {
   return mebibytes < 1024 ? fixed(mebibytes, 1) + " MiB" : fixed(mebibytes / 1024, 2) + " GiB";
 }
 
-std::string test_with_depth(const BenchTest& test) {
-  const std::string name = bench_test_name(test);
-  return test.depth > 0 ? name + " @ d" + std::to_string(test.depth) : name;
-}
-
 // The speed in the unit of its limit: "31.2 of 33.4 GB/s read".
 std::string against_limit(const BenchRow& row) {
   const BenchNumbers& numbers = row.numbers;
@@ -43,6 +38,11 @@ void add_settings(const BenchRow& row, const BenchColumns& columns, Row& cells) 
 
 }  // namespace
 
+std::string test_title(const BenchTest& test) {
+  const std::string name = bench_test_name(test);
+  return test.depth > 0 ? name + " @ d" + std::to_string(test.depth) : name;
+}
+
 Row people_row(const BenchRow& row, const BenchColumns& columns) {
   Row cells = {{"model", row.title},
                {"size", in_gibibytes(row.size_bytes)},
@@ -50,7 +50,7 @@ Row people_row(const BenchRow& row, const BenchColumns& columns) {
                {"backend", row.backend},
                {"threads", row.threads}};
   add_settings(row, columns, cells);
-  cells.emplace_back("test", test_with_depth(row.test));
+  cells.emplace_back("test", test_title(row.test));
   cells.emplace_back("t/s", Cell(row.numbers.tps, 2));
   cells.emplace_back("min..max",
                      fixed(row.numbers.tps_min, 2) + ".." + fixed(row.numbers.tps_max, 2));

@@ -32,6 +32,7 @@ struct BenchColumns {
   bool kv_types = false;
 };
 
+std::string test_title(const BenchTest& test);  // "tg128 @ d4096"
 // llama-bench's columns, then the share of the limit.
 Row people_row(const BenchRow& row, const BenchColumns& columns);
 // model, scheme, threads, test, depth, tps, ...: docs/benchmarks.md names them all.

@@ -11,6 +11,7 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
+#include "bench_breakdown.h"
 #include "bench_gptq.h"
 #include "bench_load.h"
 #include "bench_model.h"
@@ -92,6 +93,11 @@ ToolSpec tool_spec() {
        .help = "no test: seconds from opening each file to the logits of a first token, and the "
                "memory that takes",
        .group = "Model"},
+      {.name = "breakdown",
+       .help =
+           "milliseconds and bytes of a step by part (load, quant, gemm, attention, comm, sync, "
+           "sample) instead of tokens per second",
+       .group = "Output"},
       {.name = "gptq",
        .kind = OptionKind::text,
        .value_name = "SHAPE,...",
@@ -193,7 +199,9 @@ class Bench {
       : tests_(tests_of(options)),
         settings_(settings_of(options)),
         runs_(static_cast<int>(options.integer("repetitions"))),
-        mode_(load_mode(options)) {
+        mode_(load_mode(options)),
+        breakdown_(options.flag("breakdown")),
+        for_people_(options.text("output") == "md") {
     columns_.batch = options.given("batch-size") || options.given("ubatch-size");
     columns_.kv_types = options.given("cache-type-k") || options.given("cache-type-v");
   }
@@ -207,22 +215,28 @@ class Bench {
     for (const Setting& setting : settings_) {
       const auto backend = make_backend({"cpu", setting.threads});
       for (const BenchTest& test : tests_) {
-        rows_.push_back(measure(model, model_name, *backend, setting, test));
+        Session session = make_session(model, *backend, setting, test);
+        if (breakdown_) {
+          divide(model, session, test);
+        } else {
+          rows_.push_back(measure(model, model_name, session, setting, test));
+        }
       }
     }
   }
 
-  Table table(bool for_people) const {
+  Table table() const {
+    if (breakdown_) return parts_;
     Table table;
     for (const BenchRow& row : rows_) {
-      table.add(for_people ? people_row(row, columns_) : script_row(row, columns_));
+      table.add(for_people_ ? people_row(row, columns_) : script_row(row, columns_));
     }
     return table;
   }
 
  private:
-  BenchRow measure(const BenchModel& model, const std::string& typed, Backend& backend,
-                   const Setting& setting, const BenchTest& test) {
+  static Session make_session(const BenchModel& model, Backend& backend, const Setting& setting,
+                              const BenchTest& test) {
     const KvType fallback = default_kv_type(model.scheme());
     RunLimits limits;
     limits.sequences = test.sequences;
@@ -231,7 +245,21 @@ class Bench {
     limits.output_tokens = test.sequences;
     limits.key_type = setting.key_type.value_or(fallback);
     limits.value_type = setting.value_type.value_or(fallback);
-    Session session = model.make_session(backend, resolve_limits(limits, model.config()));
+    return model.make_session(backend, resolve_limits(limits, model.config()));
+  }
+
+  void divide(const BenchModel& model, Session& session, const BenchTest& test) {
+    Progress progress(model.name() + " " + model.scheme() + " " + bench_test_name(test), runs_);
+    const Breakdown breakdown =
+        break_down(session, test, runs_, [&](int done) { progress.update(done); });
+    add_breakdown({{"model", model.name() + " " + model.scheme()},
+                   {"backend", session.transformer().backend().name()},
+                   {"test", test_title(test)}},
+                  breakdown, for_people_, parts_);
+  }
+
+  BenchRow measure(const BenchModel& model, const std::string& typed, Session& session,
+                   const Setting& setting, const BenchTest& test) {
     const BenchWork work = bench_work(session, test);
     const bool floats = session.weights().blocks[0].qkv.act == ActKind::none;
     const MachineLimits before = limits_now(setting.threads, test, floats, work);
@@ -250,11 +278,11 @@ class Bench {
     row.scheme = model.scheme();
     row.size_bytes = model.weight_bytes();
     row.parameters = parameter_count(model.config());
-    row.backend = backend.name();
+    row.backend = session.transformer().backend().name();
     row.threads = setting.threads;
     row.batch_tokens = setting.batch_tokens;
-    row.key_type = limits.key_type;
-    row.value_type = limits.value_type;
+    row.key_type = session.limits().key_type;
+    row.value_type = session.limits().value_type;
     row.test = test;
     row.runs = runs_;
     row.bytes_per_token = work.bytes_per_token();
@@ -279,8 +307,11 @@ class Bench {
   std::map<int, cpu::LimitMeter> meters_;  // by threads
   int runs_;
   LoadMode mode_;
+  bool breakdown_;
+  bool for_people_;
   BenchColumns columns_;
   std::vector<BenchRow> rows_;
+  Table parts_;  // --breakdown
 };
 
 void print(const Table& table, const std::string& format) {
@@ -348,7 +379,7 @@ int run(const Options& options) {
   }
   Bench bench(options);
   for (const std::string& model : options.list("model")) bench.run(model);
-  print(bench.table(format == "md"), format);
+  print(bench.table(), format);
   return 0;
 }
 

@@ -1,4 +1,6 @@
 // The runtime on CUDA: thin calls, every failure an Error with CUDA's own words.
+#include <nvtx3/nvToolsExt.h>
+
 #include <new>
 
 #include "base/error.h"
@@ -9,6 +11,10 @@ namespace leq::LEQ_GPU::rt {
 struct Stream {
   int device = 0;
   cudaStream_t handle = nullptr;
+};
+
+struct Event {
+  cudaEvent_t handle = nullptr;
 };
 
 namespace {
@@ -65,6 +71,28 @@ const DeviceInfo& device_of(const Stream& stream) {
 void synchronize(Stream& stream) {
   check(cudaStreamSynchronize(stream.handle), "work on the device failed");
 }
+
+EventOwner make_event(int device) {
+  check(cudaSetDevice(device), "cannot use the device");
+  EventOwner event(new Event);
+  check(cudaEventCreate(&event->handle), "cannot make an event");
+  return event;
+}
+void EventCloser::operator()(Event* event) const noexcept {
+  if (event->handle != nullptr) cudaEventDestroy(event->handle);
+  delete event;
+}
+void record(Event& event, Stream& stream) {
+  check(cudaEventRecord(event.handle, stream.handle), "event");
+}
+double seconds_between(const Event& from, const Event& to) {
+  float milliseconds = 0;
+  check(cudaEventElapsedTime(&milliseconds, from.handle, to.handle), "event");
+  return 1e-3 * double{milliseconds};
+}
+
+void begin_range(const char* name) { nvtxRangePushA(name); }
+void end_range() { nvtxRangePop(); }
 
 void* allocate(int device, std::size_t bytes) {
   check(cudaSetDevice(device), "cannot use the device");

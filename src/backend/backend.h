@@ -12,6 +12,7 @@
 
 #include "backend/kv_types.h"
 #include "backend/online_scale.h"
+#include "backend/step_parts.h"
 #include "tensor/weight_layout.h"
 
 namespace leq {
@@ -214,6 +215,11 @@ class Backend {
   // Waits for all operations so far. A device that works behind the host's back throws here what
   // the CPU's operations throw themselves: the Error of a row that is not finite.
   virtual void synchronize() = 0;
+
+  // Notes where the time of the operations from here on goes, until stop_times, which waits for
+  // them. The parts' seconds add up to the time between the two.
+  virtual void start_times() = 0;
+  virtual StepTimes stop_times() = 0;
 
  private:
   friend class Buffer;

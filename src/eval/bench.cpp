@@ -4,21 +4,10 @@
 #include <chrono>
 
 #include "base/error.h"
-#include "base/random.h"
+#include "eval/bench_steps.h"
 
 namespace leq {
 namespace {
-
-constexpr std::int64_t kTextPositions = 512;  // of the cache's content; deeper ones repeat them
-
-std::vector<Token> random_tokens(std::int64_t count, std::int64_t vocab, std::uint64_t seed) {
-  Random random(seed);
-  std::vector<Token> tokens(static_cast<std::size_t>(count));
-  for (Token& token : tokens) {
-    token = static_cast<Token>(random.below(static_cast<std::uint32_t>(vocab)));
-  }
-  return tokens;
-}
 
 // Bytes of one page of keys and values over all layers, of those positions that `depth` shows.
 std::uint64_t cache_bytes(Session& session, std::int64_t depth) {
@@ -35,42 +24,6 @@ std::uint64_t cache_bytes(Session& session, std::int64_t depth) {
     bytes += page * static_cast<std::uint64_t>(visible) / kPageTokens;
   }
   return bytes;
-}
-
-// Positions [0, depth) of all sequences.
-void fill_cache(Session& session, const BenchTest& test) {
-  const std::int64_t vocab = session.transformer().config().vocab;
-  for (std::int32_t sequence = 0; sequence < test.sequences; ++sequence) {
-    session.cache().truncate(sequence, 0);
-    if (test.depth == 0) continue;
-    const std::int64_t fed = std::min(test.depth, kTextPositions);
-    session.feed(sequence, random_tokens(fed, vocab, 1 + static_cast<std::uint64_t>(sequence)));
-    if (fed < test.depth) session.cache().repeat_pages(sequence, test.depth);
-  }
-}
-
-// A token of each sequence, with its logits.
-void feed_step(Session& session, Batch& batch, std::span<const Token> tokens) {
-  batch.clear();
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    batch.add(static_cast<std::int32_t>(i), &tokens[i], 1, Batch::Want::last);
-  }
-  session.transformer().forward(batch, session.cache());
-  session.transformer().backend().synchronize();
-}
-
-void run_once(Session& session, const BenchTest& test, std::span<const Token> tokens) {
-  const auto prompt = static_cast<std::size_t>(test.prompt);
-  if (prompt > 0) session.feed(0, tokens.first(prompt));
-  const auto step = static_cast<std::size_t>(test.sequences);
-  Batch batch;
-  for (tokens = tokens.subspan(prompt); !tokens.empty(); tokens = tokens.subspan(step)) {
-    if (step == 1) {
-      session.feed(0, tokens.first(1));
-    } else {
-      feed_step(session, batch, tokens.first(step));
-    }
-  }
 }
 
 double median(std::vector<double> values) {
@@ -101,23 +54,17 @@ BenchWork bench_work(Session& session, const BenchTest& test) {
 
 std::vector<double> time_bench_test(Session& session, const BenchTest& test, int runs,
                                     const std::function<void(int)>& after_run) {
-  require(test.tokens() > 0 && runs > 0, "bench: nothing to run");
-  require(test.sequences == 1 || test.prompt == 0, "bench: ", test.sequences,
-          " sequences: expected no prompt, found ", test.prompt, " tokens");
-  constexpr std::int64_t kWarmTokens = 4;  // enough for the generation path
-  const std::int64_t vocab = session.transformer().config().vocab;
-  const auto tokens = random_tokens(test.tokens(), vocab, 0);
-  fill_cache(session, test);
-  BenchTest warm_up = test;
-  warm_up.generated = std::min(test.generated, kWarmTokens);
-  run_once(session, warm_up, std::span(tokens).first(static_cast<std::size_t>(warm_up.tokens())));
+  require(runs > 0, "bench: nothing to run");
+  constexpr int kWarmSteps = 5;  // a prompt, and enough for the generation path
+  BenchSteps steps(session, test);
+  for (int step = 0; step < kWarmSteps && steps.next(); ++step) {
+  }
   std::vector<double> seconds;
   for (int run = 0; run < runs; ++run) {
-    for (std::int32_t sequence = 0; sequence < test.sequences; ++sequence) {
-      session.cache().truncate(sequence, test.depth);
-    }
+    steps.rewind();
     const auto start = std::chrono::steady_clock::now();
-    run_once(session, test, tokens);
+    while (steps.next()) {
+    }
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     seconds.push_back(took.count());
     after_run(run + 1);

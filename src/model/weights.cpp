@@ -3,6 +3,7 @@
 #include <map>
 #include <utility>
 
+#include "backend/step_times.h"
 #include "base/error.h"
 
 namespace leq {
@@ -140,16 +141,6 @@ class Binder {
   std::map<const std::byte*, WeightView> uploaded_;
 };
 
-std::uint64_t linear_bytes(const Linear& linear) {
-  std::uint64_t bytes = 0;
-  for (const LinearSegment& segment : linear.parts()) {
-    const WeightView& weight = segment.weight;
-    const PlaneBytes planes = plane_bytes(weight.scheme, weight.act, weight.rows, weight.columns);
-    bytes += planes.codes + planes.scales + planes.zeros + planes.sums;
-  }
-  return bytes;
-}
-
 }  // namespace
 
 std::string layer_tensor(std::int64_t layer, std::string_view part) {
@@ -161,10 +152,10 @@ std::string inv_smooth_tensor(std::string_view linear) {
 }
 
 std::uint64_t Weights::bytes_per_token() const {
-  std::uint64_t bytes = linear_bytes(head);
+  std::uint64_t bytes = moved_bytes(head);
   for (const Block& block : blocks) {
     for (const Linear* linear : {&block.qkv, &block.o, &block.gate_up, &block.down}) {
-      bytes += linear_bytes(*linear);
+      bytes += moved_bytes(*linear);
     }
   }
   return bytes;

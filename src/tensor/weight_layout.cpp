@@ -87,4 +87,9 @@ PlaneBytes plane_bytes(const QuantScheme& scheme, ActKind act, std::int64_t rows
   return bytes;
 }
 
+std::uint64_t stored_bytes(const WeightView& weight) {
+  const PlaneBytes planes = plane_bytes(weight.scheme, weight.act, weight.rows, weight.columns);
+  return planes.codes + planes.scales + planes.zeros + planes.sums;
+}
+
 }  // namespace leq

@@ -93,4 +93,7 @@ struct WeightView {
   std::int64_t padded_columns() const { return (columns + 127) / 128 * 128; }
 };
 
+// Bytes of all its planes.
+std::uint64_t stored_bytes(const WeightView& weight);
+
 }  // namespace leq

@@ -130,6 +130,27 @@ TEST_P(RowsConformance, RotationsAreTheMatrixOfSignsAndComeBack) {
 
 // Act online: ranges and counters are those of the scale itself, fed with the rows' largest
 // numbers.
+// The clock sees what runs, and nothing before it starts or behind its stop.
+TEST_P(RowsConformance, TimesAreThoseOfTheOperationsBetween) {
+  const float* gain = upload_vector(std::vector<float>(256, 1.0f));
+  const Norm norm = {NormKind::rms, gain, nullptr, 1e-5f, 256};
+  const Rows x = rows_of(test::random_numbers(3 * 256, 1), 256);
+  Rows out = backend->allocate_rows(3, 256, {});
+  backend->norm(x, 3, norm, out);
+  backend->start_times();
+  backend->norm(x, 3, norm, out);
+  backend->norm(x, 2, norm, out);
+  const StepTimes times = backend->stop_times();
+  backend->norm(x, 3, norm, out);
+  EXPECT_EQ(times[StepPart::quant].operations, 2);
+  EXPECT_EQ(times[StepPart::quant].bytes, 5u * 2 * 256 * sizeof(float));
+  EXPECT_GT(times[StepPart::quant].seconds, 0);
+  EXPECT_EQ(times[StepPart::gemm].operations, 0);
+  EXPECT_EQ(times[StepPart::gemm].seconds, 0);
+  backend->start_times();
+  EXPECT_EQ(backend->stop_times()[StepPart::quant].seconds, 0);
+}
+
 TEST_P(RowsConformance, MovingScalesSeeEachStep) {
   const std::int64_t width = 160;
   const Norm norm = {NormKind::rms,

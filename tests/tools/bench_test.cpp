@@ -167,6 +167,31 @@ TEST(Bench, ShowsPeopleAMarkdownTable) {
   }
 }
 
+TEST(Bench, BreakdownDividesAStepIntoItsParts) {
+  const std::vector<std::string> words = {
+      "-m", "synthetic:llama-110m:int8:layers=1", "-p", "0", "-n", "4", "-r", "2", "--breakdown"};
+  const Json rows = bench(words);
+  const std::vector<std::string> names = {"load", "quant",        "gemm",   "attention",
+                                          "comm", "sync",         "sample", "all parts",
+                                          "step", "step, untimed"};
+  ASSERT_EQ(rows.size(), names.size());
+  double sum = 0;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    EXPECT_EQ(rows[i].at("part"), names[i]);
+    EXPECT_EQ(rows[i].at("test"), "tg4");
+    if (i < 7) sum += number(rows[i], "ms");
+  }
+  EXPECT_NEAR(sum, number(rows[7], "ms"), kRelative * sum);
+  EXPECT_NEAR(number(rows[7], "share"), 1.0, 0.02);
+  EXPECT_GT(rows[2].at("bytes"), 0);
+  const ToolRun people = run_program("leq-bench", words);
+  EXPECT_NE(people.out.find("| gemm "), std::string::npos) << people.out;
+  const ToolRun both =
+      run_program("leq-bench", {"-m", words[1], "-p", "0", "-n", "0", "-pg", "4,2", "--breakdown"});
+  EXPECT_EQ(both.status, 1);
+  EXPECT_NE(both.err.find("-pg"), std::string::npos) << both.err;
+}
+
 TEST(Bench, RefusesWhatItCannotRun) {
   const TemporaryFolder folder;
   const std::string path = make_small_model(folder, "llama", "int8");

@@ -20,6 +20,7 @@
 #include "backend/cpu/rotate_rows.h"
 #include "backend/cpu/row_kernels.h"
 #include "backend/cpu/rows_layout.h"
+#include "backend/step_times.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 
@@ -121,6 +122,7 @@ class CpuBackend final : public Backend {
   }
 
   void embed(const WeightView& table, std::span<const std::int32_t> ids, Rows& x) override {
+    const auto span = clock_.in(StepPart::load, [&] { return moved_bytes(table, ids.size()); });
     check_embedding(table, ids, x);
     each_row(std::ssize(ids), [&](std::int64_t t, int) {
       cpu::gather_row(table, ids[static_cast<std::size_t>(t)], x.values + t * x.value_stride);
@@ -128,6 +130,7 @@ class CpuBackend final : public Backend {
   }
 
   void add_embedded(const WeightView& table, std::span<const std::int32_t> ids, Rows& x) override {
+    const auto span = clock_.in(StepPart::load, [&] { return moved_bytes(table, ids.size()); });
     check_embedding(table, ids, x);
     grow_worker_rows(x.width);
     each_row(std::ssize(ids), [&](std::int64_t t, int worker) {
@@ -138,6 +141,7 @@ class CpuBackend final : public Backend {
   }
 
   void rotate(Rows& x, std::int64_t tokens, const RotationTable& rotation, Turn turn) override {
+    const auto span = clock_.in(StepPart::quant, [&] { return 2 * moved_bytes(x, tokens); });
     check_rotation(x, tokens, rotation);
     each_row(tokens, [&](std::int64_t t, int) {
       cpu::rotate_row(rotation, turn, x.values + t * x.value_stride);
@@ -153,6 +157,8 @@ class CpuBackend final : public Backend {
   }
 
   void norm(const Rows& x, std::int64_t tokens, const Norm& norm, Rows& out) override {
+    const auto span = clock_.in(StepPart::quant,
+                                [&] { return moved_bytes(x, tokens) + moved_bytes(out, tokens); });
     check_norm(x, tokens, norm, out);
     const cpu::QuantizedUnit unit = cpu::quantized_unit(out.format);
     if (out.values == nullptr) grow_worker_rows(out.width);
@@ -177,6 +183,7 @@ class CpuBackend final : public Backend {
 
   void linear(const Rows& x, std::int64_t tokens, const Linear& linear, Epilogue epilogue,
               Rows& out) override {
+    const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(linear); });
     reserve_linear();
     const std::span<std::byte> scratch(linear_scratch_.data(), linear_scratch_.size());
     cpu::run_linear({pool_, rows_, matmul_, scratch}, x, tokens, linear, epilogue, out);
@@ -184,12 +191,15 @@ class CpuBackend final : public Backend {
 
   void rope_append(Rows& qkv, const BatchView& batch, const AttentionShape& shape, RopeTable& rope,
                    const KvLayer& kv) override {
+    const auto span =
+        clock_.in(StepPart::attention, [&] { return moved_bytes(qkv, batch.tokens); });
     check_qkv(qkv, batch, shape);
     cpu::rope_append(attention_context(), qkv, batch, shape, rope, kv);
   }
 
   void attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
                  const KvLayer& kv, Rows& out) override {
+    const auto span = clock_.in(StepPart::attention, [&] { return moved_bytes(batch, shape, kv); });
     check_attention(qkv, batch, shape, out);
     cpu::attention(attention_context(), qkv, batch, shape, kv, out);
   }
@@ -201,6 +211,9 @@ class CpuBackend final : public Backend {
     }
   }
   void synchronize() override {}
+
+  void start_times() override { clock_.start(); }
+  StepTimes stop_times() override { return clock_.stop(); }
 
  private:
   std::byte* allocate(std::size_t bytes) override { return memory_.allocate(bytes); }
@@ -246,6 +259,7 @@ class CpuBackend final : public Backend {
   Buffer linear_scratch_;
   Buffer attention_scratch_;
   std::vector<std::vector<float>> worker_rows_;
+  PartClock clock_;
 };
 
 }  // namespace

@@ -1,0 +1,55 @@
+#include "backend/step_times.h"
+
+#include <algorithm>
+
+namespace leq {
+
+std::uint64_t moved_bytes(const Linear& linear) {
+  std::uint64_t bytes = 0;
+  for (const LinearSegment& segment : linear.parts()) bytes += stored_bytes(segment.weight);
+  return bytes;
+}
+
+std::uint64_t moved_bytes(const WeightView& table, std::size_t rows) {
+  return stored_bytes(table) * rows / static_cast<std::uint64_t>(table.padded_rows());
+}
+
+std::uint64_t moved_bytes(const Rows& rows, std::int64_t tokens) {
+  const std::uint64_t row = (rows.values != nullptr ? sizeof(float) : 0) +
+                            (rows.codes != nullptr ? sizeof(std::uint8_t) : 0);
+  return row * static_cast<std::uint64_t>(tokens * rows.width);
+}
+
+std::uint64_t moved_bytes(const BatchView& batch, const AttentionShape& shape, const KvLayer& kv) {
+  std::int64_t positions = 0;
+  for (const SequenceRun& run : batch.runs) {
+    const std::int64_t end = run.first_position + run.rows;
+    const std::int64_t first =
+        shape.window == 0 ? 0 : std::max<std::int64_t>(run.first_position + 1 - shape.window, 0);
+    positions += end - first;
+  }
+  return static_cast<std::uint64_t>(positions) * (kv.key_page_bytes + kv.value_page_bytes) /
+         kPageTokens;
+}
+
+void PartClock::start() {
+  times_ = StepTimes();
+  part_ = StepPart::sync;
+  running_ = true;
+  since_ = Clock::now();
+}
+
+StepTimes PartClock::stop() {
+  turn_to(StepPart::sync);
+  running_ = false;
+  return times_;
+}
+
+void PartClock::turn_to(StepPart part) {
+  const Clock::time_point now = Clock::now();
+  times_[part_].seconds += std::chrono::duration<double>(now - since_).count();
+  part_ = part;
+  since_ = now;
+}
+
+}  // namespace leq

@@ -1,0 +1,60 @@
+// A clock for the parts of a step (step_parts.h), looked at where an operation begins and ends, so
+// that each moment belongs to one part; and the bytes that operations must move.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/backend.h"
+
+namespace leq {
+
+// Bytes that an operation must read and write: weights once, caches by whole positions.
+std::uint64_t moved_bytes(const Linear& linear);
+std::uint64_t moved_bytes(const WeightView& table, std::size_t rows);
+std::uint64_t moved_bytes(const Rows& rows, std::int64_t tokens);
+// Keys and values of the positions that the batch's rows see.
+std::uint64_t moved_bytes(const BatchView& batch, const AttentionShape& shape, const KvLayer& kv);
+
+// Time belongs to a part for as long as one of these lives; between them to `sync`.
+template <class Clock>
+class PartSpan {
+ public:
+  explicit PartSpan(Clock* clock) : clock_(clock) {}  // null: nothing is timed
+  ~PartSpan() {
+    if (clock_ != nullptr) clock_->turn_to(StepPart::sync);
+  }
+  PartSpan(const PartSpan&) = delete;
+  PartSpan& operator=(const PartSpan&) = delete;
+
+ private:
+  Clock* clock_;
+};
+
+// For operations that are done when they return.
+class PartClock {
+ public:
+  void start();
+  StepTimes stop();
+  // `bytes` is called only while the clock runs.
+  template <class Bytes>
+  [[nodiscard]] PartSpan<PartClock> in(StepPart part, Bytes&& bytes) {
+    if (!running_) return PartSpan<PartClock>(nullptr);
+    turn_to(part);
+    times_[part].bytes += bytes();
+    ++times_[part].operations;
+    return PartSpan<PartClock>(this);
+  }
+  void turn_to(StepPart part);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  bool running_ = false;
+  StepPart part_ = StepPart::sync;
+  Clock::time_point since_;
+  StepTimes times_;
+};
+
+}  // namespace leq

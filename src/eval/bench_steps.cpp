@@ -1,0 +1,78 @@
+#include "eval/bench_steps.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/random.h"
+
+namespace leq {
+namespace {
+
+constexpr std::int64_t kTextPositions = 512;  // of the cache's content; deeper ones repeat them
+
+std::vector<Token> random_tokens(std::int64_t count, std::int64_t vocab, std::uint64_t seed) {
+  Random random(seed);
+  std::vector<Token> tokens(static_cast<std::size_t>(count));
+  for (Token& token : tokens) {
+    token = static_cast<Token>(random.below(static_cast<std::uint32_t>(vocab)));
+  }
+  return tokens;
+}
+
+// Positions [0, depth) of all sequences.
+void fill_cache(Session& session, const BenchTest& test) {
+  const std::int64_t vocab = session.transformer().config().vocab;
+  for (std::int32_t sequence = 0; sequence < test.sequences; ++sequence) {
+    session.cache().truncate(sequence, 0);
+    if (test.depth == 0) continue;
+    const std::int64_t fed = std::min(test.depth, kTextPositions);
+    session.feed(sequence, random_tokens(fed, vocab, 1 + static_cast<std::uint64_t>(sequence)));
+    if (fed < test.depth) session.cache().repeat_pages(sequence, test.depth);
+  }
+}
+
+}  // namespace
+
+BenchSteps::BenchSteps(Session& session, const BenchTest& test)
+    : session_(session),
+      test_(test),
+      tokens_(random_tokens(test.tokens(), session.transformer().config().vocab, 0)) {
+  require(test.tokens() > 0, "bench: nothing to run");
+  require(test.sequences == 1 || test.prompt == 0, "bench: ", test.sequences,
+          " sequences: expected no prompt, found ", test.prompt, " tokens");
+  fill_cache(session, test);
+}
+
+void BenchSteps::rewind() {
+  done_ = 0;
+  for (std::int32_t sequence = 0; sequence < test_.sequences; ++sequence) {
+    session_.cache().truncate(sequence, test_.depth);
+  }
+}
+
+bool BenchSteps::next() {
+  if (done_ == tokens_.size()) return false;
+  const auto prompt = static_cast<std::size_t>(test_.prompt);
+  const auto step = done_ < prompt ? prompt : static_cast<std::size_t>(test_.sequences);
+  feed(std::span(tokens_).subspan(done_, step));
+  done_ += step;
+  return true;
+}
+
+std::int64_t BenchSteps::count() const { return (test_.prompt > 0 ? 1 : 0) + test_.generated; }
+
+// Tokens of one sequence, or one of each.
+void BenchSteps::feed(std::span<const Token> tokens) {
+  if (test_.sequences == 1) {
+    session_.feed(0, tokens);
+    return;
+  }
+  batch_.clear();
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    batch_.add(static_cast<std::int32_t>(i), &tokens[i], 1, Batch::Want::last);
+  }
+  session_.transformer().forward(batch_, session_.cache());
+  backend().synchronize();
+}
+
+}  // namespace leq

@@ -1,0 +1,13 @@
+// The rows of leq-bench --breakdown: the parts of a step, then the step itself.
+#pragma once
+
+#include "eval/breakdown.h"
+#include "report/table.h"
+
+namespace leq {
+
+// A row a part, then `all parts`, `step` and `step, untimed`, each led by the cells of `test`
+// (model, backend, test). Milliseconds and bytes are those of one step.
+void add_breakdown(const Row& test, const Breakdown& breakdown, bool for_people, Table& table);
+
+}  // namespace leq
