@@ -9,7 +9,7 @@ CHECK_PACKAGES = clang clang-tidy clang-format libclang-rt-14-dev
 FUZZ_SECONDS ?= 60
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: all deps check-deps arm-deps demo test check asan tsan portable aarch64 fuzz tidy bench format clean
+.PHONY: all deps check-deps arm-deps demo test check asan tsan portable aarch64 fuzz tidy nvcc bench format clean
 
 all: build/release/tools/leq-run
 
@@ -35,8 +35,9 @@ test: deps
 	cmake --build build/dev -j $(JOBS)
 	ctest --test-dir build/dev --output-on-failure -j $(JOBS)
 
-# The long checks: sanitizers, the portable kernels alone, 64-bit ARM, fuzzing, clang-tidy.
-check: check-deps asan tsan portable aarch64 fuzz tidy
+# The long checks: sanitizers, the portable kernels alone, 64-bit ARM, fuzzing, clang-tidy, every
+# CUDA source for every architecture.
+check: check-deps asan tsan portable aarch64 fuzz tidy nvcc
 
 asan tsan portable: check-deps
 	cmake --preset $@
@@ -65,6 +66,9 @@ fuzz: check-deps
 tidy: check-deps
 	cmake --preset dev
 	git ls-files 'src/*.cpp' 'models/*.cpp' 'tools/*.cpp' | grep -vE '/(cpu|x86|arm|generic)/' | xargs -P $(JOBS) -n 4 clang-tidy -p build/dev --quiet
+
+nvcc:
+	cuda/check_nvcc.sh --all
 
 bench: build/release/tools/leq-run
 	build/release/tools/leq-bench -m synthetic:tinyllama-1.1b:int8 -p 512 -n 64 -r 5

@@ -8,6 +8,7 @@
 
 #ifndef __CUDACC__
 #include "cuda/sim/async.h"
+#include "cuda/sim/emulator.h"
 #endif
 
 namespace leq::LEQ_GPU::ptx {
@@ -43,13 +44,19 @@ struct alignas(8) Barrier {
   std::uint64_t word;
 };
 
-// By one thread; then fence_async() and a __syncthreads before others use it.
+// By one thread; then fence_init() and a sync_cluster or __syncthreads before others use it.
 __device__ __forceinline__ void barrier_init(Barrier& barrier, unsigned count) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&barrier)), "r"(count)
                : "memory");
 #elif !defined(__CUDACC__)
   simt::barrier_init(&barrier.word, count);
+#endif
+}
+
+__device__ __forceinline__ void fence_init() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory");
 #endif
 }
 
@@ -66,6 +73,21 @@ __device__ __forceinline__ void barrier_arrive(Barrier& barrier) {
                : "memory");
 #elif !defined(__CUDACC__)
   simt::barrier_arrive(&barrier.word, 0);
+#endif
+}
+
+// At the barrier in the same place of block `rank` of the cluster.
+__device__ __forceinline__ void barrier_arrive_at(Barrier& barrier, unsigned rank) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile(
+      "{\n.reg .b32 there;\n"
+      "mapa.shared::cluster.u32 there, %0, %1;\n"
+      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(
+          shared_address(&barrier)),
+      "r"(rank)
+      : "memory");
+#elif !defined(__CUDACC__)
+  simt::barrier_arrive(simt::barrier_of(&barrier.word, rank), 0);
 #endif
 }
 
@@ -111,7 +133,46 @@ __device__ __forceinline__ void tensor_load(void* shared, const rt::TensorMap& m
       "l"(&map), "r"(column), "r"(row), "r"(shared_address(&barrier))
       : "memory");
 #elif !defined(__CUDACC__)
-  simt::tensor_load(shared, map.bytes, column, row, &barrier.word);
+  simt::tensor_load(shared, map.bytes, column, row, &barrier.word, 1u << simt::cluster_rank());
+#endif
+}
+
+// The same to all blocks of the cluster that `ranks` names by bits: to the same place, with the
+// barrier at the same place.
+__device__ __forceinline__ void tensor_load_to(unsigned ranks, void* shared,
+                                               const rt::TensorMap& map, int column, int row,
+                                               Barrier& barrier) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(shared)),
+      "l"(&map), "r"(column), "r"(row), "r"(shared_address(&barrier)),
+      "h"(static_cast<std::uint16_t>(ranks))
+      : "memory");
+#elif !defined(__CUDACC__)
+  simt::tensor_load(shared, map.bytes, column, row, &barrier.word, ranks);
+#endif
+}
+
+// Of this block in its cluster (rt::Launch::cluster).
+__device__ __forceinline__ unsigned cluster_rank() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  unsigned rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+#elif !defined(__CUDACC__)
+  return simt::cluster_rank();
+#else
+  return 0;
+#endif
+}
+
+// All threads of the cluster's blocks, as __syncthreads for one.
+__device__ __forceinline__ void sync_cluster() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+#elif !defined(__CUDACC__)
+  simt::sync_cluster();
 #endif
 }
 

@@ -8,6 +8,10 @@
 
 namespace leq::LEQ_GPU {
 
+// Blocks side by side that have rows of their own and the same tokens, of which each fetches a part
+// for both.
+inline constexpr int kCluster = 2;
+
 // A tile of 128 rows x `tokens`. The rows are operand A of wgmma, 64 for each warpgroup: signed
 // bytes as they lie in shared memory, other codes through registers, unpacked on the way.
 // group: columns of one int32 sum, 128, or 0 for the row.
@@ -75,7 +79,8 @@ struct HopperMemory {
     return reinterpret_cast<int*>(base + kStages * (kStageBytes + kGroupBytes)) +
            warp * kOutTokens * kOutStride;
   }
-  // A stage is full when its bytes and groups are there, empty when all warps have read it.
+  // A stage is full when its bytes and groups are there, empty when all warps of the cluster have
+  // read it.
   __device__ __forceinline__ ptx::Barrier& full(int stage) const {
     return reinterpret_cast<ptx::Barrier*>(base + kBytes - 1024 - kStages * 16)[stage];
   }
@@ -84,9 +89,9 @@ struct HopperMemory {
   __device__ __forceinline__ void init() const {
     for (int stage = 0; stage < kStages; ++stage) {
       ptx::barrier_init(full(stage), 1 + (Shape::kGroup == 0 ? 0 : Shape::kScaleThreads));
-      ptx::barrier_init(empty(stage), 4 * Shape::kMultipliers);
+      ptx::barrier_init(empty(stage), 4 * Shape::kMultipliers * kCluster);
     }
-    ptx::fence_async();
+    ptx::fence_init();
   }
 };
 
@@ -108,18 +113,29 @@ struct HopperMaps {
   rt::TensorMap tokens;
   rt::TensorMap low[kMostSegments];
   rt::TensorMap high[kMostSegments];  // 3 bits
-  int token_tiles, row_tiles;
+  int token_tiles, row_tiles;         // row_tiles: of a cluster
 
   // Bands of 2,048 or 1,024 tokens, all rows for each, so that tiles at work at the same time share
-  // operands.
+  // operands. Tiles of a cluster behind the last rows have none.
   template <class Shape>
   __device__ __forceinline__ GemmRows<Shape> rows(const IntMatmul& a, int tile) const {
     constexpr int kBand = 8;
     const int band = tile / (kBand * row_tiles) * kBand;
     const int width = min(kBand, token_tiles - band);
     const int in_band = tile - band * row_tiles;
-    return GemmRows<Shape>(a, band + in_band % width, in_band / width);
+    const auto rank = static_cast<int>(ptx::cluster_rank());
+    return GemmRows<Shape>(a, band + in_band % width, in_band / width * kCluster + rank);
   }
+};
+
+// The tiles of a cluster's blocks: first, first + step ...
+struct TileWalk {
+  int first, step, end;
+
+  __device__ __forceinline__ explicit TileWalk(const HopperMaps& maps)
+      : first(static_cast<int>(blockIdx.x) / kCluster),
+        step(static_cast<int>(gridDim.x) / kCluster),
+        end(maps.token_tiles * maps.row_tiles) {}
 };
 
 // Starts loading rows of a slab from `column` on. Rows of gate and up come eight by eight.
@@ -133,21 +149,31 @@ __device__ __forceinline__ void load_rows(const GemmRows<Shape>& rows, const rt:
   }
 }
 
+// This block's part of the tokens of a slab, for all blocks of the cluster.
+template <class Shape>
+__device__ __forceinline__ void load_tokens(const rt::TensorMap& map, int column, int first_token,
+                                            unsigned char* to, ptx::Barrier& full) {
+  constexpr int kPart = Shape::kTokens / kCluster;
+  constexpr unsigned kAll = (1u << kCluster) - 1;
+  const int first = static_cast<int>(ptx::cluster_rank()) * kPart;
+  ptx::tensor_load_to(kAll, to + first * kSlab, map, column, first_token + first, full);
+}
+
 // One thread: all tiles of the block, slab by slab.
 template <class Shape>
 __device__ __forceinline__ void load_tiles(const IntMatmul& a, const HopperMaps& maps,
                                            const HopperMemory<Shape>& memory, int slabs) {
   using Memory = HopperMemory<Shape>;
   Ring<Memory::kStages> ring;
-  const int tiles = maps.token_tiles * maps.row_tiles;
-  for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += static_cast<int>(gridDim.x)) {
+  const TileWalk walk(maps);
+  for (int tile = walk.first; tile < walk.end; tile += walk.step) {
     const GemmRows<Shape> rows = maps.rows<Shape>(a, tile);
     const int first_token = static_cast<int>(rows.first_token);
     for (int slab = 0; slab < slabs; ++slab, ring.next()) {
       ptx::Barrier& full = memory.full(ring.stage);
       ptx::barrier_wait(memory.empty(ring.stage), ring.parity ^ 1);
       ptx::barrier_expect(full, Memory::kStageBytes);
-      ptx::tensor_load(memory.tokens(ring.stage), maps.tokens, slab * kSlab, first_token, full);
+      load_tokens<Shape>(maps.tokens, slab * kSlab, first_token, memory.tokens(ring.stage), full);
       load_rows(rows, maps.low, slab * Memory::kLowColumns, Memory::kLowColumns,
                 memory.low(ring.stage), full);
       if constexpr (Shape::kBits == 3) {
@@ -203,8 +229,8 @@ __device__ __forceinline__ void load_scales(const IntMatmul& a, const HopperMaps
                                             int thread) {
   Ring<HopperMemory<Shape>::kStages> ring;
   const Grouping grouping(a);
-  const int tiles = maps.token_tiles * maps.row_tiles;
-  for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += static_cast<int>(gridDim.x)) {
+  const TileWalk walk(maps);
+  for (int tile = walk.first; tile < walk.end; tile += walk.step) {
     const GemmRows<Shape> rows = maps.rows<Shape>(a, tile);
     SlabScales<Shape> next;
     next.load(a, grouping, rows, 0, thread);
@@ -377,10 +403,11 @@ __device__ __forceinline__ void multiply_tiles(const IntMatmul& a, const HopperM
   const std::uint32_t flip = byte_flip(a.segments[0].weight);
   const auto release = [&](int stage) {
     __syncwarp();
-    if (tile.lane == 0) ptx::barrier_arrive(memory.empty(stage));
+    if (tile.lane >= kCluster) return;
+    ptx::barrier_arrive_at(memory.empty(stage), static_cast<unsigned>(tile.lane));
   };
-  const int tiles = maps.token_tiles * maps.row_tiles;
-  for (int i = static_cast<int>(blockIdx.x); i < tiles; i += static_cast<int>(gridDim.x)) {
+  const TileWalk walk(maps);
+  for (int i = walk.first; i < walk.end; i += walk.step) {
     const GemmRows<Shape> rows = maps.rows<Shape>(a, i);
     tile.start();
     int last = 0;  // stage that is being multiplied
@@ -389,7 +416,7 @@ __device__ __forceinline__ void multiply_tiles(const IntMatmul& a, const HopperM
       if constexpr (Shape::kThroughRegisters) tile.load_codes(memory, ring.stage, flip);
       tile.multiply(memory, ring.stage, !kGrouped && slab > 0);
       if constexpr (kGrouped || Shape::kThroughRegisters) {
-        ptx::wgmma_wait<0>();
+        ptx::wgmma_finish(tile.sums);
         if constexpr (kGrouped) tile.flush(a, rows, memory.groups(ring.stage), slab);
         release(ring.stage);
       } else {
@@ -399,7 +426,7 @@ __device__ __forceinline__ void multiply_tiles(const IntMatmul& a, const HopperM
       }
     }
     if constexpr (!kGrouped && !Shape::kThroughRegisters) {
-      ptx::wgmma_wait<0>();
+      ptx::wgmma_finish(tile.sums);
       release(last);
     }
     tile.finish_all(a, rows, memory.out(tile.warp));
@@ -414,7 +441,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     LEQ_DYNAMIC_SHARED(unsigned char, dynamic);
     const HopperMemory<Shape> memory(dynamic);
     if (threadIdx.x == 0) memory.init();
-    __syncthreads();
+    ptx::sync_cluster();
     const int slabs = static_cast<int>(padded_columns(a.columns) / kSlab);
     const int warp = static_cast<int>(threadIdx.x / 32);
     if (warp < 4) {
@@ -427,6 +454,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
       ptx::take_registers<224>();
       multiply_tiles<Shape, Sum>(a, maps, memory, slabs);
     }
+    // Other blocks reach this one's memory until they are through.
+    ptx::sync_cluster();
   } else {
     ptx::wrong_architecture();
   }

@@ -28,7 +28,8 @@ HopperMaps hopper_maps(const IntMatmul& a) {
   const int box_rows = paired ? 8 : Shape::kRows;
   const std::int64_t padded = padded_columns(a.columns);
   HopperMaps maps;
-  maps.tokens = rows_map(a.x.codes, a.tokens, padded, a.x.code_stride, Shape::kTokens, kSlab);
+  maps.tokens =
+      rows_map(a.x.codes, a.tokens, padded, a.x.code_stride, Shape::kTokens / kCluster, kSlab);
   maps.token_tiles = static_cast<int>((a.tokens + Shape::kTokens - 1) / Shape::kTokens);
   maps.row_tiles = 0;
   for (int i = 0; i < a.segment_count; ++i) {
@@ -43,6 +44,7 @@ HopperMaps hopper_maps(const IntMatmul& a) {
     if (paired && i > 0) continue;
     maps.row_tiles += static_cast<int>((segment.rows + rows_of_tile - 1) / rows_of_tile);
   }
+  maps.row_tiles = (maps.row_tiles + kCluster - 1) / kCluster;
   return maps;
 }
 
@@ -51,12 +53,12 @@ template <int bits, int group, int tokens, bool through_registers>
 void launch_wgmma(const IntMatmul& a, rt::Stream& stream) {
   using Shape = HopperShape<bits, group, tokens, through_registers>;
   const HopperMaps maps = hopper_maps<Shape>(a);
-  const int blocks =
-      std::min(maps.token_tiles * maps.row_tiles, rt::device_of(stream).multiprocessors);
+  const int clusters = std::min(maps.token_tiles * maps.row_tiles,
+                                std::max(rt::device_of(stream).multiprocessors / kCluster, 1));
   rt::run(
       stream,
-      {"int_gemm_wgmma", dim3(static_cast<unsigned>(blocks)), dim3(Shape::kThreads),
-       HopperMemory<Shape>::kBytes},
+      {"int_gemm_wgmma", dim3(static_cast<unsigned>(clusters * kCluster)), dim3(Shape::kThreads),
+       HopperMemory<Shape>::kBytes, static_cast<unsigned>(kCluster)},
       a.integers != nullptr ? int_gemm_wgmma<Shape, IntegerSum> : int_gemm_wgmma<Shape, ScaledSum>,
       a, maps);
 }

@@ -17,18 +17,29 @@ struct Launch {
   dim3 blocks;
   dim3 threads;
   std::size_t shared_bytes = 0;  // dynamic
+  unsigned cluster = 1;          // neighbouring blocks in x that run together, from 9.0 on
 };
 
 #ifdef __CUDACC__
 void before_launch(const Launch& launch, const void* kernel, Stream& stream);
 void after_launch(const Launch& launch);
+cudaLaunchAttribute cluster_attribute(const Launch& launch);
+cudaLaunchConfig_t launch_config(const Launch& launch, Stream& stream);
 cudaStream_t handle(Stream& stream);
 
 template <class... Parameters, class... Arguments>
 void run(Stream& stream, const Launch& launch, void (*kernel)(Parameters...),
          const Arguments&... arguments) {
   before_launch(launch, reinterpret_cast<const void*>(kernel), stream);
-  kernel<<<launch.blocks, launch.threads, launch.shared_bytes, handle(stream)>>>(arguments...);
+  if (launch.cluster == 1) {
+    kernel<<<launch.blocks, launch.threads, launch.shared_bytes, handle(stream)>>>(arguments...);
+  } else {
+    cudaLaunchAttribute cluster = cluster_attribute(launch);
+    cudaLaunchConfig_t config = launch_config(launch, stream);
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+    cudaLaunchKernelEx(&config, kernel, arguments...);
+  }
   after_launch(launch);
 }
 #else

@@ -45,6 +45,17 @@ __device__ __forceinline__ void wgmma_wait() {
 #endif
 }
 
+// Until all are done. Behind it `sums` is what they made of it: the compiler, which does not know
+// that they were written later than the instructions say, reads them no earlier.
+template <int count>
+__device__ __forceinline__ void wgmma_finish([[maybe_unused]] int (&sums)[count]) {
+  wgmma_wait<0>();
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#pragma unroll
+  for (int i = 0; i < count; ++i) asm volatile("" : "+r"(sums[i])::"memory");
+#endif
+}
+
 // D[64][N] (+)= A[64][32] B[N][32]^T, signed bytes, int32 sums; `add` false: D's old sums are not
 // looked at. w = warp % 4, g = lane / 4, t = lane % 4:
 //   d[i]: row 16 w + g + 8 (i / 2 % 2), column 8 (i / 4) + 2 t + i % 2

@@ -98,6 +98,21 @@ void synchronize(Stream& stream) {
   check(cudaStreamSynchronize(stream.handle), "work on the device failed");
 }
 
+EventOwner make_event(int device) {
+  check(cudaSetDevice(device), "cannot use the device");
+  EventOwner event(new Event);
+  check(cudaEventCreate(&event->handle), "cannot make an event");
+  return event;
+}
+
+void EventCloser::operator()(Event* event) const noexcept {
+  if (event->handle != nullptr) cudaEventDestroy(event->handle);
+  delete event;
+}
+
+void record(Event& event, Stream& stream) {
+  check(cudaEventRecord(event.handle, stream.handle), "event");
+}
 double seconds_between(const Event& from, const Event& to) {
   float milliseconds = 0;
   check(cudaEventElapsedTime(&milliseconds, from.handle, to.handle), "event");
@@ -181,6 +196,24 @@ void before_launch(const Launch& launch, const void* kernel, Stream& stream) {
 }
 
 void after_launch(const Launch& launch) { check(cudaGetLastError(), launch.kernel); }
+
+cudaLaunchAttribute cluster_attribute(const Launch& launch) {
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim.x = launch.cluster;
+  attribute.val.clusterDim.y = 1;
+  attribute.val.clusterDim.z = 1;
+  return attribute;
+}
+
+cudaLaunchConfig_t launch_config(const Launch& launch, Stream& stream) {
+  cudaLaunchConfig_t config = {};
+  config.gridDim = launch.blocks;
+  config.blockDim = launch.threads;
+  config.dynamicSmemBytes = launch.shared_bytes;
+  config.stream = stream.handle;
+  return config;
+}
 
 cudaStream_t handle(Stream& stream) { return stream.handle; }
 

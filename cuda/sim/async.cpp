@@ -12,12 +12,12 @@ namespace {
 constexpr std::uint32_t kDynamicAddress = 1024 + 128;
 constexpr unsigned char kPoison = 0xcd;
 
-// Where an address of shared memory lies on the host.
-unsigned char* host_of(std::uint32_t address) {
+// Where an address of shared memory of block `rank` of the cluster lies on the host.
+unsigned char* host_of(std::uint32_t address, unsigned rank) {
   if (address < kDynamicAddress || address - kDynamicAddress >= dynamic_shared_bytes()) {
     stop("an address outside of dynamic shared memory");
   }
-  return static_cast<unsigned char*>(dynamic_shared()) + (address - kDynamicAddress);
+  return static_cast<unsigned char*>(dynamic_shared_of(rank)) + (address - kDynamicAddress);
 }
 
 // 16-byte pieces change places within `span` bytes of a line of 128.
@@ -81,7 +81,7 @@ void read_row(std::uint64_t descriptor, unsigned row, std::int8_t (&bytes)[32]) 
   const auto of_eight_rows = static_cast<std::uint32_t>(descriptor >> 32 & 0x3fff) << 4;
   for (std::uint32_t piece = 0; piece < 2; ++piece) {
     const std::uint32_t at = start + row / 8 * of_eight_rows + row % 8 * 128 + piece * 16;
-    std::memcpy(bytes + piece * 16, host_of(swizzled_address(at, 128)), 16);
+    std::memcpy(bytes + piece * 16, host_of(swizzled_address(at, 128), cluster_rank()), 16);
   }
 }
 
@@ -160,19 +160,35 @@ bool AsyncWork::may_go_on(const void* barrier, unsigned parity) {
                      [barrier](const Load& load) { return load.barrier == barrier; });
 }
 
-void tensor_load(void* shared, const void* map, int column, int row, std::uint64_t* barrier) {
-  AsyncWork::Load load = {{}, shared, column, row, barrier};
+std::uint64_t* barrier_of(std::uint64_t* barrier, unsigned rank) {
+  require_running(rank);
+  return reinterpret_cast<std::uint64_t*>(host_of(shared_address(barrier), rank));
+}
+
+void tensor_load(void* shared, const void* map, int column, int row, std::uint64_t* barrier,
+                 unsigned ranks) {
+  AsyncWork::Load load = {};
   std::memcpy(&load.matrix, map, sizeof load.matrix);
-  if (shared_address(shared) % 128 != 0) stop("tensor load: to no multiple of 128 bytes");
-  release_key(key_of(barrier, read_state(barrier).parity));
-  if (schedule().copy_lands == CopyLands::at_issue) return AsyncWork::land(load);
-  async_work().loads_.push_back(load);
+  load.address = shared_address(shared);
+  load.column = column;
+  load.row = row;
+  if (load.address % 128 != 0) stop("tensor load: to no multiple of 128 bytes");
+  if (ranks == 0 || ranks >> cluster_blocks() != 0) stop("tensor load: to no block of the cluster");
+  for (load.rank = 0; load.rank < cluster_blocks(); ++load.rank) {
+    if ((ranks >> load.rank & 1) == 0) continue;
+    load.barrier = barrier_of(barrier, load.rank);
+    release_key(key_of(load.barrier, read_state(load.barrier).parity));
+    if (schedule().copy_lands == CopyLands::at_issue) {
+      AsyncWork::land(load);
+    } else {
+      async_work_of(load.rank).loads_.push_back(load);
+    }
+  }
 }
 
 void AsyncWork::land(const Load& load) {
   acquire_key(key_of(load.barrier, read_state(load.barrier).parity));
   const TiledBytes& from = load.matrix;
-  const std::uint32_t to = shared_address(load.shared);
   for (int r = 0; r < from.box_rows; ++r) {
     const std::int64_t row = load.row + r;
     for (int c = 0; c < from.box_columns; c += 16) {
@@ -182,8 +198,8 @@ void AsyncWork::land(const Load& load) {
         const std::int64_t bytes = std::min<std::int64_t>(16, from.columns - column);
         std::memcpy(piece, from.base + row * from.stride + column, static_cast<std::size_t>(bytes));
       }
-      const auto at = to + static_cast<std::uint32_t>(r * from.box_columns + c);
-      std::memcpy(host_of(swizzled_address(at, from.swizzle)), piece, 16);
+      const auto at = load.address + static_cast<std::uint32_t>(r * from.box_columns + c);
+      std::memcpy(host_of(swizzled_address(at, from.swizzle), load.rank), piece, 16);
     }
   }
   change(load.barrier, 0, -from.box_rows * from.box_columns);

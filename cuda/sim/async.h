@@ -19,6 +19,8 @@ void barrier_init(std::uint64_t* barrier, unsigned count);
 // Announces bytes, then arrives.
 void barrier_arrive(std::uint64_t* barrier, unsigned bytes);
 void barrier_wait(std::uint64_t* barrier, unsigned parity);
+// The barrier at the same place in the shared memory of block `rank` of the cluster.
+std::uint64_t* barrier_of(std::uint64_t* barrier, unsigned rank);
 
 // A matrix of bytes and the box of it that one load brings; what a TensorMap holds here.
 struct TiledBytes {
@@ -27,8 +29,10 @@ struct TiledBytes {
   int box_rows, box_columns;
   int swizzle;  // bytes: 0, 32, 64, 128
 };
-// `map`: a TiledBytes, read now.
-void tensor_load(void* shared, const void* map, int column, int row, std::uint64_t* barrier);
+// `map`: a TiledBytes, read now. To the same place of all blocks of the cluster that `ranks` names
+// by bits, each with the barrier at the same place.
+void tensor_load(void* shared, const void* map, int column, int row, std::uint64_t* barrier,
+                 unsigned ranks);
 
 // D[64][2 count] of a warpgroup, this thread's part (wgmma.h).
 struct MatrixProduct {
@@ -55,7 +59,7 @@ class AsyncWork {
  private:
   friend void barrier_wait(std::uint64_t* barrier, unsigned parity);
   friend void tensor_load(void* shared, const void* map, int column, int row,
-                          std::uint64_t* barrier);
+                          std::uint64_t* barrier, unsigned ranks);
   friend void matrix_fence();
   friend void matrix_multiply(const MatrixProduct& product);
   friend void matrix_commit();
@@ -63,7 +67,8 @@ class AsyncWork {
 
   struct Load {
     TiledBytes matrix;
-    void* shared;
+    unsigned rank;  // of the block where it goes
+    std::uint32_t address;
     int column, row;
     std::uint64_t* barrier;
   };

@@ -21,7 +21,7 @@ namespace {
 constexpr unsigned char kPoison = 0xcd;
 constexpr std::uint64_t kCanary = 0x5ca1ab1e0ddba11ull;
 
-enum class State : std::uint8_t { ready, at_block, at_warp, at_condition, ended };
+enum class State : std::uint8_t { ready, at_block, at_cluster, at_warp, at_condition, ended };
 
 struct Copy {
   void* shared;
@@ -66,7 +66,7 @@ struct Free {
   void operator()(void* data) const { std::free(data); }
 };
 
-// One OS thread's block at work.
+// One OS thread's block at work, or one of a cluster's blocks.
 struct Block {
   const Grid* grid = nullptr;
   const std::function<void()>* body = nullptr;
@@ -79,7 +79,7 @@ struct Block {
   char barrier_keys[4];
   char end_key = 0;
   Main main;
-  std::unique_ptr<Stacks> stacks;
+  Stacks* stacks = nullptr;
   std::unique_ptr<void, Free> dynamic;
   // Found and taken by fibres: plain arrays in memory of the OS thread, so that ThreadSanitizer
   // sees the kernel's own accesses alone.
@@ -91,7 +91,15 @@ struct Block {
   AsyncWork async;
 };
 
-thread_local Block* block = nullptr;
+// Blocks that run together: they reach each other's shared memory.
+struct Cluster {
+  std::vector<std::unique_ptr<Block>> blocks;
+  unsigned barriers = 0;
+  char barrier_keys[4];
+};
+
+thread_local Block* block = nullptr;  // whose fibre runs
+thread_local Cluster* cluster = nullptr;
 
 void* poisoned(std::size_t bytes, std::size_t alignment) {
   void* data = nullptr;
@@ -234,35 +242,73 @@ std::size_t count_of(State state) {
 [[noreturn]] void report_deadlock() {
   std::fprintf(stderr,
                "simt: %s: deadlock in block (%u,%u,%u): %zu threads ended, %zu at __syncthreads, "
-               "%zu in a collective of their warp, %zu at an mbarrier\n",
+               "%zu in a collective of their warp, %zu at an mbarrier, %zu at a barrier of the "
+               "cluster\n",
                block->grid->kernel, block->index.x, block->index.y, block->index.z,
                count_of(State::ended), count_of(State::at_block), count_of(State::at_warp),
-               count_of(State::at_condition));
+               count_of(State::at_condition), count_of(State::at_cluster));
   std::abort();
 }
 
-void run_block() {
-  start_block();
-  const std::size_t n = block->threads.size();
-  for (;;) {
-    bool ran = false;
-    for (const unsigned w : block->warp_order) ran = run_warp(w) || ran;
-    const std::size_t ended = count_of(State::ended), at_block = count_of(State::at_block);
-    if (ended == n) break;
-    if (ended + at_block == n) {
-      ++block->barriers;
-      for (Thread& thread : block->threads) {
-        if (thread.state == State::at_block) thread.state = State::ready;
-      }
-    } else if (!ran) {
-      report_deadlock();
-    }
+void let_go_on(State waits) {
+  for (Thread& thread : block->threads) {
+    if (thread.state == waits) thread.state = State::ready;
   }
+}
+
+// Runs the block until all its threads wait; behind a __syncthreads they can go on. True if
+// something happened.
+bool run_block() {
+  bool happened = false;
+  for (const unsigned w : block->warp_order) happened = run_warp(w) || happened;
+  const std::size_t waiting = count_of(State::at_block);
+  if (waiting > 0 && count_of(State::ended) + waiting == block->threads.size()) {
+    ++block->barriers;
+    let_go_on(State::at_block);
+    happened = true;
+  }
+  return happened;
+}
+
+void end_block() {
   acquire_key(&block->end_key);
-  for (unsigned i = 0; i < n; ++i) {
+  for (unsigned i = 0; i < block->threads.size(); ++i) {
     finish(block->threads[i].fibre);
     if (*block->stacks->canary(i) != kCanary) stop("a thread's stack overflowed");
   }
+}
+
+template <class Action>
+void for_each_block(Action action) {
+  for (const auto& each : cluster->blocks) {
+    block = each.get();
+    action();
+  }
+}
+
+void run_cluster() {
+  for_each_block(start_block);
+  for (;;) {
+    bool happened = false;
+    std::size_t threads = 0, ended = 0, waiting = 0;
+    for_each_block([&] {
+      happened = run_block() || happened;
+      threads += block->threads.size();
+      ended += count_of(State::ended);
+      waiting += count_of(State::at_cluster);
+    });
+    if (ended == threads) break;
+    if (waiting > 0 && ended + waiting == threads) {
+      ++cluster->barriers;
+      for_each_block([] { let_go_on(State::at_cluster); });
+    } else if (!happened) {
+      for (const auto& each : cluster->blocks) {
+        block = each.get();
+        if (count_of(State::ended) < block->threads.size()) report_deadlock();
+      }
+    }
+  }
+  for_each_block(end_block);
 }
 
 void require_launch(const Grid& grid) {
@@ -272,6 +318,9 @@ void require_launch(const Grid& grid) {
   if (grid.threads.z > 64) wrong = "a block has at most 64 threads in z";
   if (grid.blocks.count() == 0) wrong = "a grid has at least one block";
   if (grid.blocks.y > 65535 || grid.blocks.z > 65535) wrong = "at most 65,535 blocks in y and z";
+  if (grid.cluster == 0 || grid.cluster > 8 || grid.blocks.x % grid.cluster != 0) {
+    wrong = "a cluster has 1 to 8 blocks, and the blocks in x are a multiple of it";
+  }
   if (grid.shared_bytes > grid.shared_limit) wrong = "more shared memory than the architecture has";
   if (wrong == nullptr) return;
   std::fprintf(stderr, "simt: %s: launch refused: %s (%u,%u,%u blocks of %u,%u,%u, %zu bytes)\n",
@@ -292,30 +341,44 @@ Emulator& emulator() {
   return instance;
 }
 
-// All blocks that one OS thread takes of a grid.
-void run_blocks(const Grid& grid, const std::function<void()>& body, std::uint64_t seed,
-                const std::vector<unsigned>& blocks, std::int64_t first, std::int64_t step) {
-  thread_local std::unique_ptr<Stacks> stacks;  // kept: mapping them costs more than a small grid
-  Block mine;
-  mine.grid = &grid;
-  mine.body = &body;
-  mine.threads.resize(grid.threads.count());
-  mine.warps.resize((mine.threads.size() + kWarpLanes - 1) / kWarpLanes);
-  mine.lane_order = order(kWarpLanes, seed);
-  mine.warp_order = order(static_cast<unsigned>(mine.warps.size()), seed * 3);
-  mine.stacks = stacks ? std::move(stacks) : std::make_unique<Stacks>(kCanary);
-  block = &mine;
-  if (grid.shared_bytes > 0) mine.dynamic.reset(poisoned(grid.shared_bytes, 128));
-  mine.static_memory.reset(poisoned(kStaticLimit, 128));
-  begin(mine.main);
-  for (std::int64_t i = first; i < std::ssize(blocks); i += step) {
-    const unsigned at = blocks[static_cast<std::size_t>(i)];
-    mine.index = dim3(at % grid.blocks.x, at / grid.blocks.x % grid.blocks.y,
-                      at / (grid.blocks.x * grid.blocks.y));
-    run_block();
+std::unique_ptr<Block> make_block(const Grid& grid, const std::function<void()>& body,
+                                  std::uint64_t seed) {
+  auto made = std::make_unique<Block>();
+  made->grid = &grid;
+  made->body = &body;
+  made->threads.resize(grid.threads.count());
+  made->warps.resize((made->threads.size() + kWarpLanes - 1) / kWarpLanes);
+  made->lane_order = order(kWarpLanes, seed);
+  made->warp_order = order(static_cast<unsigned>(made->warps.size()), seed * 3);
+  if (grid.shared_bytes > 0) made->dynamic.reset(poisoned(grid.shared_bytes, 128));
+  made->static_memory.reset(poisoned(kStaticLimit, 128));
+  begin(made->main);
+  return made;
+}
+
+// All clusters that one OS thread takes of a grid; most are of one block.
+void run_clusters(const Grid& grid, const std::function<void()>& body, std::uint64_t seed,
+                  const std::vector<unsigned>& clusters, std::int64_t first, std::int64_t step) {
+  // Kept: mapping them costs more than a small grid.
+  thread_local std::vector<std::unique_ptr<Stacks>> stacks;
+  while (stacks.size() < grid.cluster) stacks.push_back(std::make_unique<Stacks>(kCanary));
+  Cluster mine;
+  cluster = &mine;
+  for (unsigned i = 0; i < grid.cluster; ++i) {
+    mine.blocks.push_back(make_block(grid, body, seed));
+    mine.blocks.back()->stacks = stacks[i].get();
   }
-  stacks = std::move(mine.stacks);
+  for (std::int64_t i = first; i < std::ssize(clusters); i += step) {
+    unsigned at = clusters[static_cast<std::size_t>(i)] * grid.cluster;
+    for_each_block([&] {
+      block->index = dim3(at % grid.blocks.x, at / grid.blocks.x % grid.blocks.y,
+                          at / (grid.blocks.x * grid.blocks.y));
+      ++at;
+    });
+    run_cluster();
+  }
   block = nullptr;
+  cluster = nullptr;
 }
 
 }  // namespace
@@ -337,11 +400,11 @@ void run_grid(const Grid& grid, const std::function<void()>& body) {
   const std::lock_guard hold(emulator().lock);
   ++emulator().launches[grid.code];
   const std::uint64_t seed = emulator().schedule.seed;
-  const auto blocks = order(static_cast<unsigned>(grid.blocks.count()), seed * 5);
+  const auto clusters = order(static_cast<unsigned>(grid.blocks.count() / grid.cluster), seed * 5);
   leq::ThreadPool& pool = *emulator().pool;
-  const auto tasks = std::min<std::int64_t>(pool.threads(), std::ssize(blocks));
+  const auto tasks = std::min<std::int64_t>(pool.threads(), std::ssize(clusters));
   pool.run(tasks,
-           [&](std::int64_t task, int) { run_blocks(grid, body, seed, blocks, task, tasks); });
+           [&](std::int64_t task, int) { run_clusters(grid, body, seed, clusters, task, tasks); });
 }
 
 SIMT_UNSEEN dim3 thread_index() { return block->threads[block->current].index; }
@@ -351,6 +414,12 @@ SIMT_UNSEEN dim3 grid_size() { return block->grid->blocks; }
 SIMT_UNSEEN unsigned thread_rank() { return block->current; }
 
 SIMT_UNSEEN void sync_block() { wait(State::at_block, &block->barrier_keys[block->barriers % 4]); }
+
+SIMT_UNSEEN void sync_cluster() {
+  wait(State::at_cluster, &cluster->barrier_keys[cluster->barriers % 4]);
+}
+SIMT_UNSEEN unsigned cluster_blocks() { return block->grid->cluster; }
+SIMT_UNSEEN unsigned cluster_rank() { return block->index.x % block->grid->cluster; }
 
 SIMT_UNSEEN const Slot* meet(Meeting kind, std::uint32_t mask, const Slot& mine) {
   const unsigned lane = block->current % kWarpLanes;
@@ -375,13 +444,23 @@ SIMT_UNSEEN void wait_until(bool (*holds)(const void* about, unsigned detail), c
 
 SIMT_UNSEEN std::uint32_t met_lanes() { return block->threads[block->current].met; }
 
-SIMT_UNSEEN void* dynamic_shared() {
+SIMT_UNSEEN void require_running(unsigned rank) {
+  if (rank >= cluster->blocks.size()) stop("a block that the cluster has not");
+  for (const Thread& thread : cluster->blocks[rank]->threads) {
+    if (thread.state != State::ended) return;
+  }
+  stop("shared memory of a block that has ended");
+}
+
+SIMT_UNSEEN void* dynamic_shared() { return dynamic_shared_of(cluster_rank()); }
+SIMT_UNSEEN void* dynamic_shared_of(unsigned rank) {
   if (block->grid->shared_bytes == 0) stop("a kernel with dynamic shared memory launched without");
-  return block->dynamic.get();
+  return cluster->blocks[rank]->dynamic.get();
 }
 
 SIMT_UNSEEN std::size_t dynamic_shared_bytes() { return block->grid->shared_bytes; }
 SIMT_UNSEEN AsyncWork& async_work() { return block->async; }
+SIMT_UNSEEN AsyncWork& async_work_of(unsigned rank) { return cluster->blocks[rank]->async; }
 
 SIMT_UNSEEN void* static_shared(const void* key, std::size_t bytes, std::size_t alignment) {
   Block& mine = *block;

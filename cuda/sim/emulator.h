@@ -36,6 +36,7 @@ struct Grid {
   dim3 threads;
   std::size_t shared_bytes = 0;         // dynamic, poisoned at the start of each block
   std::size_t shared_limit = 99 << 10;  // static and dynamic together, of the architecture
+  unsigned cluster = 1;                 // neighbouring blocks in x that run together
 };
 
 // Runs `body` once for each thread, the blocks spread over the pool of set_workers; returns when
@@ -67,6 +68,9 @@ struct Slot {
 };
 
 void sync_block();
+void sync_cluster();
+unsigned cluster_blocks();
+unsigned cluster_rank();  // of this block among them
 // Deposits `mine`, waits for the lanes of `mask` that have not ended, and gives what each of the 32
 // lanes brought; lanes that did not come show poison.
 const Slot* meet(Meeting kind, std::uint32_t mask, const Slot& mine);
@@ -78,6 +82,8 @@ void wait_until(bool (*holds)(const void* about, unsigned detail), const void* a
                 unsigned detail);
 
 void* dynamic_shared();
+void* dynamic_shared_of(unsigned rank);  // of a block of the cluster
+void require_running(unsigned rank);  // its shared memory is gone when all its threads have ended
 std::size_t dynamic_shared_bytes();
 // The block's variable of this call site; `key` is unique to it.
 void* static_shared(const void* key, std::size_t bytes, std::size_t alignment);
@@ -92,6 +98,7 @@ void copy_wait(unsigned groups_left);
 // What the block has under way of its own (async.h).
 class AsyncWork;
 AsyncWork& async_work();
+AsyncWork& async_work_of(unsigned rank);
 
 // Ends the program with a line that names kernel, block and thread.
 [[noreturn]] void stop(const char* what);

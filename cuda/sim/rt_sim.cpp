@@ -273,7 +273,8 @@ void fill_zero(void* device, std::size_t bytes, Stream& stream) {
 void enqueue(Stream& stream, const Launch& launch, const void* code, std::function<void()> thread) {
   const simt::Grid grid = {launch.kernel,       code,
                            launch.blocks,       launch.threads,
-                           launch.shared_bytes, emulated_device().shared_limit_bytes};
+                           launch.shared_bytes, emulated_device().shared_limit_bytes,
+                           launch.cluster};
   give(stream, [grid, thread = std::move(thread)] { simt::run_grid(grid, thread); });
 }
 

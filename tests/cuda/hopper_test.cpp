@@ -24,6 +24,8 @@ enum class Bug {
   ends_too_early,
   operand_overwritten,
   tile_misplaced,
+  ends_before_its_neighbour,
+  odd_grid,
 };
 
 using Bytes = std::vector<std::int8_t>;
@@ -220,6 +222,60 @@ TEST_P(LandingDeath, AStageThatIsReusedTooEarlyIsReported) {
 
 TEST_P(LandingDeath, AWrongParityIsADeadlock) {
   EXPECT_DEATH(run_add_rows(Bug::wrong_parity), "deadlock.* 65 at an mbarrier");
+}
+
+// --- clusters ---
+
+// Each block loads half of a row of 64 bytes for both and adds up the row that is there, kRounds
+// times; a stage is free when both blocks have read theirs.
+__global__ void share_rows(int* out, const LEQ_GRID_CONSTANT rt::TensorMap map, Bug bug) {
+  LEQ_DYNAMIC_SHARED(unsigned char, dynamic);
+  unsigned char* const row = aligned(dynamic);
+  auto* const barriers = reinterpret_cast<ptx::Barrier*>(row + 256);
+  ptx::Barrier &full = barriers[0], &empty = barriers[1];
+  const unsigned rank = ptx::cluster_rank();
+  if (threadIdx.x == 0) {
+    ptx::barrier_init(full, 1);
+    ptx::barrier_init(empty, 2);
+    ptx::fence_init();
+  }
+  ptx::sync_cluster();
+  int sum = 0;
+  for (unsigned i = 0; i < kRounds; ++i) {
+    if (threadIdx.x == 0) {
+      ptx::barrier_wait(empty, (i + 1) % 2);
+      ptx::barrier_expect(full, 256);
+      ptx::tensor_load_to(3, row + rank * 128, map, static_cast<int>(rank) * 128,
+                          static_cast<int>(i), full);
+    }
+    ptx::barrier_wait(full, i % 2);
+    for (unsigned k = threadIdx.x; k < 256; k += 32) sum += static_cast<std::int8_t>(row[k]);
+    __syncwarp();
+    if (threadIdx.x < 2) ptx::barrier_arrive_at(empty, threadIdx.x);
+  }
+  for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+  if (threadIdx.x == 0) out[blockIdx.x] = sum;
+  if (bug != Bug::ends_before_its_neighbour) ptx::sync_cluster();
+}
+
+std::vector<int> run_share_rows(Bug bug = Bug::none) {
+  const DeviceArray<std::int8_t> there(random_bytes(kRounds * 256, 7));
+  const DeviceArray<int> out(4);
+  rt::Launch launch = {"share_rows", dim3(bug == Bug::odd_grid ? 3 : 4), dim3(32), 2048, 2};
+  rt::run(test_stream(), launch, share_rows, out.data(),
+          map_of(there.data(), kRounds, 256, 1, 128, rt::Swizzle::none), bug);
+  return out.host();
+}
+
+TEST_P(Landing, ABlockLoadsForItsNeighbour) {
+  const Bytes rows = random_bytes(kRounds * 256, 7);
+  const int sum = std::accumulate(rows.begin(), rows.end(), 0);
+  EXPECT_EQ(run_share_rows(), std::vector<int>(4, sum));
+}
+
+TEST(ClusterDeath, WrongUseIsReported) {
+  EXPECT_DEATH(run_share_rows(Bug::ends_before_its_neighbour), "of a block that has ended");
+  EXPECT_DEATH(run_share_rows(Bug::odd_grid), "blocks in x are a multiple of it");
 }
 
 // --- the tensor cores ---
