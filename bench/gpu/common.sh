@@ -25,11 +25,12 @@ architecture() {
 try_configure() {
   name=$1 source=$2
   shift 2
+  mkdir -p "$build"
   generator="Unix Makefiles"
   command -v ninja > /dev/null && generator=Ninja
   cmake -S "$source" -B "$build/$name" -G "$generator" -DCMAKE_BUILD_TYPE=Release \
-    -DLEQ_CUDA_ARCHITECTURES="$(architecture)" "$@" > "$out/configure_$name.log" 2>&1 && return 0
-  say "not configured: $name: $(grep -m 1 -E 'not found|Could NOT|CMake Error' "$out/configure_$name.log")"
+    -DLEQ_CUDA_ARCHITECTURES="$(architecture)" "$@" > "$build/configure_$name.log" 2>&1 && return 0
+  say "not configured: $name: $(grep -m 1 -E 'not found|Could NOT|CMake Error' "$build/configure_$name.log")"
   rm -rf "${build:?}/$name"
   return 1
 }
