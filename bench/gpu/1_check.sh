@@ -36,7 +36,7 @@ if [ "$kind" = project ]; then
   timeout 300 ctest --test-dir "$built" -L gpu --output-on-failure > "$out/tests.log" 2>&1 || result=1
   grep -E 'Test +#|tests passed|FAILED|Failure|Skipped|NOT RUN' "$out/tests.log" >> "$report"
 else
-  echo "n/a: $(grep -m 1 -E 'not found' "$build/configure_project.log")" >> "$report"
+  echo "n/a: $(missing project)" >> "$report"
 fi
 
 # Small sizes: the tools make a kernel a hundred times slower.
