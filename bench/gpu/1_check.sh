@@ -7,7 +7,8 @@ report=$out/check.md
 {
   echo "# Check"
   echo
-  nvidia-smi --query-gpu=name,driver_version,memory.total,compute_cap --format=csv 2>&1
+  nvidia-smi --query-gpu=name,driver_version,memory.total,compute_cap --format=csv 2> /dev/null ||
+    echo "nvidia-smi: n/a"
   nvcc --version 2>&1 | tail -n 2 | head -n 1
   nproc | sed 's/$/ processors/'
   echo "commit $(git -C "$root" rev-parse --short HEAD 2> /dev/null || echo unknown)"
@@ -35,7 +36,7 @@ if [ "$kind" = project ]; then
   timeout 300 ctest --test-dir "$built" -L gpu --output-on-failure > "$out/tests.log" 2>&1 || result=1
   grep -E 'Test +#|tests passed|FAILED|Failure|Skipped|NOT RUN' "$out/tests.log" >> "$report"
 else
-  echo "n/a: $(grep -m 1 -E 'not found' "$out/configure_project.log")" >> "$report"
+  echo "n/a: $(missing project)" >> "$report"
 fi
 
 # Small sizes: the tools make a kernel a hundred times slower.

@@ -6,7 +6,7 @@
 . "$(dirname "$0")/common.sh"
 configure
 if [ "$kind" = programs ]; then
-  say "leq-bench needs the project's libraries: $(grep -m 1 'not found' "$out/configure_tools.log")"
+  say "leq-bench needs the project's libraries: $(missing tools)"
   exit 1
 fi
 make_targets leq-bench || exit 1

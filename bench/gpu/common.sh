@@ -21,15 +21,22 @@ architecture() {
   esac
 }
 
+# Why a configuration failed: the library to install, else CMake's own words.
+missing() {
+  grep -m 1 'not found: apt' "$build/configure_$1.log" 2> /dev/null ||
+    grep -m 1 -A 3 'CMake Error' "$build/configure_$1.log" 2> /dev/null | tail -n 2 | tr -d '\n'
+}
+
 # try_configure NAME SOURCE OPTIONS...
 try_configure() {
   name=$1 source=$2
   shift 2
+  mkdir -p "$build"
   generator="Unix Makefiles"
   command -v ninja > /dev/null && generator=Ninja
   cmake -S "$source" -B "$build/$name" -G "$generator" -DCMAKE_BUILD_TYPE=Release \
-    -DLEQ_CUDA_ARCHITECTURES="$(architecture)" "$@" > "$out/configure_$name.log" 2>&1 && return 0
-  say "not configured: $name: $(grep -m 1 -E 'not found|Could NOT|CMake Error' "$out/configure_$name.log")"
+    -DLEQ_CUDA_ARCHITECTURES="$(architecture)" "$@" > "$build/configure_$name.log" 2>&1 && return 0
+  say "not configured: $name: $(missing "$name")"
   rm -rf "${build:?}/$name"
   return 1
 }

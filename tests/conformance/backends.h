@@ -17,6 +17,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/cpu_backend.h"
 #include "base/random.h"
+#include "gpu_devices.h"
 #include "platform/make_backend.h"
 #include "tensor/pack.h"
 
@@ -31,16 +32,12 @@ inline void PrintTo(const BackendCase& item, std::ostream* out) { *out << item.n
 inline std::vector<BackendCase> all_backends() {
   std::vector<BackendCase> cases;
   for (const Isa isa : supported_isas()) {
-    std::string name = "cpu_" + std::string(isa_name(isa));
-    std::ranges::replace(name, '-', '_');
-    cases.push_back({name, [isa] { return make_cpu_backend({.threads = 2, .isa = isa}); }});
+    cases.push_back({test_name("cpu_" + std::string(isa_name(isa))),
+                     [isa] { return make_cpu_backend({.threads = 2, .isa = isa}); }});
   }
-  for (const std::string& line : list_devices()) {
-    const std::string device = line.substr(0, line.find(' '));
-    if (device != "sim" && !device.starts_with("cuda:")) continue;
-    std::string name = device;
-    std::ranges::replace(name, ':', '_');
-    cases.push_back({name, [device] { return make_backend({.device = device, .threads = 1}); }});
+  for (const std::string& device : gpu_devices()) {
+    cases.push_back(
+        {test_name(device), [device] { return make_backend({.device = device, .threads = 1}); }});
   }
   return cases;
 }
