@@ -1,74 +1,22 @@
-// Attention over pages of f32, f16 or int8 for any head size, group and window, in the order of
-// docs/numerics.md: spans of 512 positions, each with a softmax of its own, joined in ascending
-// order. Few rows: a block for each span, and a second kernel that joins them; many: a block takes
-// up to 16 queries that share a kv head through all spans.
+// Which attention runs, and the join of spans that tensor cores left in scratch.
 #include <algorithm>
 
-#include "cuda/attention_scores.cuh"
-#include "cuda/attention_values.cuh"
+#include "cuda/attention_launch.h"
+#include "cuda/attention_tile_scores.cuh"
 #include "cuda/run.h"
 
 namespace leq::LEQ_GPU {
 
 namespace {
 
-constexpr int kThreads = kAttentionThreads;
-constexpr int kMostQueries = 16;
+constexpr int kJoinThreads = 128;
+constexpr int kTensorDims = 256;  // the widest head
 
-// A finished query's numbers: to the output, or (split) with M and L to the span's record.
-template <int queries>
-__device__ __forceinline__ void store_queries(const Work<queries>& work,
-                                              const AttentionPlan& plan) {
-  const int dims = work.a.heads.head_dim;
-  for (int q = 0; q < work.block.queries(); ++q) {
-    const std::int64_t row = work.block.row + q / work.block.heads;
-    const std::int64_t head = work.block.head + q % work.block.heads;
-    const float* const out = work.out + q * work.layout.query_stride;
-    if (!plan.split) {
-      float* const to = work.a.out.values + row * work.a.out.stride + head * dims;
-      const float inverse = 1.0f / work.facts->total[q];
-      for (int c = static_cast<int>(threadIdx.x); c < dims; c += kThreads) to[c] = out[c] * inverse;
-      continue;
-    }
-    float* const record =
-        work.a.scratch + ((row * work.a.heads.heads + head) * plan.spans + blockIdx.z) * (dims + 2);
-    for (int c = static_cast<int>(threadIdx.x); c < dims; c += kThreads) record[c] = out[c];
-    if (threadIdx.x != 0) continue;
-    record[dims] = work.facts->largest[q];
-    record[dims + 1] = work.facts->total[q];
-  }
-}
-
-template <int queries>
-__global__ void __launch_bounds__(kThreads, 1)
-    attention_spans(const LEQ_GRID_CONSTANT AttentionArguments a,
-                    const LEQ_GRID_CONSTANT AttentionPlan plan) {
-  LEQ_BOUNDS(kThreads);
-  LEQ_DYNAMIC_SHARED(float, memory);
-  const QueryBlock block = query_block(a, plan);
-  if (block.rows == 0) return;
-  const Work<queries> work(a, block, plan.tile_positions, memory);
-  const Positions all = block.seen();
-  const int first = plan.split ? static_cast<int>(blockIdx.z) : all.first / kSpanTokens;
-  const int last = plan.split ? first + 1 : (all.last - 1) / kSpanTokens + 1;
-  const int last_seen = (all.last - 1) / kSpanTokens;
-  if (first < all.first / kSpanTokens || first > last_seen) return;
-  load_queries(work);
-  for (int index = first; index < last; ++index) {
-    const Positions span = {index * kSpanTokens, (index + 1) * kSpanTokens};
-    const Positions seen = {max(span.first, all.first), min(span.last, all.last)};
-    score_span(work, seen, plan.tile_positions);
-    softmax_span(work, span);
-    add_values(work, span, seen, plan.tile_positions);
-  }
-  store_queries(work, plan);
-}
-
-// Joins the spans of one (row, head).
-__global__ void __launch_bounds__(kThreads)
-    attention_join(const LEQ_GRID_CONSTANT AttentionArguments a,
-                   const LEQ_GRID_CONSTANT AttentionPlan plan) {
-  LEQ_BOUNDS(kThreads);
+// One (row, head): its spans in ascending order, as Joined (attention_tile_values.cuh) does.
+__global__ void __launch_bounds__(kJoinThreads)
+    attention_join_spans(const LEQ_GRID_CONSTANT AttentionArguments a,
+                         const LEQ_GRID_CONSTANT AttentionPlan plan) {
+  LEQ_BOUNDS(kJoinThreads);
   const int row = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y);
   const int dims = a.heads.head_dim;
   const AttentionRun& run = a.batch.runs[a.batch.row_runs[row]];
@@ -76,81 +24,51 @@ __global__ void __launch_bounds__(kThreads)
   const int begin = a.heads.window > 0 ? max(0, position + 1 - a.heads.window) : 0;
   const float* const records =
       a.scratch + (std::int64_t{row} * a.heads.heads + head) * plan.spans * (dims + 2);
-  for (int c = static_cast<int>(threadIdx.x); c < dims; c += kThreads) {
-    float out = 0, largest = 0, total = 0;
+  for (int c = static_cast<int>(threadIdx.x); c < dims; c += kJoinThreads) {
+    float out = 0, largest = kNothingSeen, total = 0;
     for (int span = begin / kSpanTokens; span <= position / kSpanTokens; ++span) {
       const float* const record = records + std::int64_t{span} * (dims + 2);
-      const float m = record[dims], joint = total == 0.0f ? m : fmaxf(largest, m);
-      const float keep = total == 0.0f ? 0.0f : device_exp(largest - joint);
-      const float take = device_exp(m - joint);
-      out = fmaf(record[c], take, out * keep);
-      total = fmaf(record[dims + 1], take, total * keep);
-      largest = joint;
+      const float most = record[dims];
+      const Join join(largest, most);
+      const float take = join.take(most);
+      out = fmaf(record[c], take, out * join.keep);
+      total = fmaf(record[dims + 1], take, total * join.keep);
+      largest = join.largest;
     }
     a.out.values[row * a.out.stride + std::int64_t{head} * dims + c] = out * (1.0f / total);
   }
 }
 
-// Fewer (row, kv head) pairs than this are cut into spans: about two blocks a multiprocessor.
-constexpr std::int64_t kSplitBelow = 264;
-// A block should leave room for several on a multiprocessor.
-constexpr int kModestBytes = 48 << 10;
-
-template <int queries>
-void launch(const AttentionArguments& a, AttentionPlan plan, rt::Stream& stream) {
-  int bytes = AttentionMemory(a, queries, plan.tile_positions).bytes();
-  while (bytes > kModestBytes && plan.tile_positions > 16) {
-    plan.tile_positions /= 2;
-    bytes = AttentionMemory(a, queries, plan.tile_positions).bytes();
-  }
-  // Every run may leave a block that is not full.
-  const std::int64_t blocks =
-      plan.block_rows == 1 ? a.batch.tokens : a.batch.tokens / plan.block_rows + a.batch.run_count;
-  rt::run(stream,
-          {"attention_spans",
-           dim3(static_cast<unsigned>(blocks),
-                static_cast<unsigned>(a.heads.kv_heads * plan.head_blocks),
-                static_cast<unsigned>(plan.split ? plan.spans : 1)),
-           dim3(kThreads), static_cast<std::size_t>(bytes)},
-          attention_spans<queries>, a, plan);
-  if (!plan.split) return;
-  rt::run(stream,
-          {"attention_join",
-           dim3(static_cast<unsigned>(a.batch.tokens), static_cast<unsigned>(a.heads.heads)),
-           dim3(kThreads), 0},
-          attention_join, a, plan);
-}
-
-int spans_of(std::int64_t end) { return static_cast<int>((end + kSpanTokens - 1) / kSpanTokens); }
-
-AttentionPlan plan_of(const AttentionArguments& a) {
-  AttentionPlan plan;
-  const int group = a.heads.heads / a.heads.kv_heads;
-  plan.block_heads = std::min(group, kMostQueries);
-  plan.head_blocks = (group + plan.block_heads - 1) / plan.block_heads;
-  plan.spans = spans_of(a.batch.end);
-  const bool few = a.batch.tokens * a.heads.kv_heads < kSplitBelow;
-  plan.split = few && plan.spans > 1;
-  if (!few && a.batch.longest_run > 1) plan.block_rows = kMostQueries / plan.block_heads;
-  return plan;
+bool on_tensor_cores(const AttentionArguments& a) {
+  return !a.exact && a.keys.type == a.values.type && a.keys.type != KvNumbers::f32 &&
+         a.heads.head_dim % 16 == 0 && a.heads.head_dim <= kTensorDims;
 }
 
 }  // namespace
 
 void launch_attention(const AttentionArguments& a, rt::Stream& stream) {
   if (a.batch.tokens <= 0) return;
-  const AttentionPlan plan = plan_of(a);
-  const int queries = plan.block_rows * plan.block_heads;
-  if (queries == 1) return launch<1>(a, plan, stream);
-  if (queries <= 2) return launch<2>(a, plan, stream);
-  if (queries <= 4) return launch<4>(a, plan, stream);
-  if (queries <= 8) return launch<8>(a, plan, stream);
-  launch<kMostQueries>(a, plan, stream);
+  if (!on_tensor_cores(a)) return launch_exact_attention(a, stream);
+  AttentionPlan plan;
+  plan.spans = spans_of(a.batch.end);
+  plan.split = plan.spans > 1 && a.batch.tokens * a.heads.heads <= kTensorSplit;
+  if (a.keys.type == KvNumbers::int8) {
+    launch_tensor_attention<KvNumbers::int8, KvNumbers::int8>(a, plan, stream);
+  } else {
+    launch_tensor_attention<KvNumbers::f16, KvNumbers::f16>(a, plan, stream);
+  }
+  if (!plan.split) return;
+  rt::run(stream,
+          {"attention_join_spans",
+           dim3(static_cast<unsigned>(a.batch.tokens), static_cast<unsigned>(a.heads.heads)),
+           dim3(kJoinThreads), 0},
+          attention_join_spans, a, plan);
 }
 
 std::size_t attention_scratch_bytes(std::int64_t tokens, const AttentionHeads& heads,
                                     std::int64_t context) {
-  const std::int64_t rows = std::min(tokens, (kSplitBelow - 1) / heads.kv_heads);
+  const std::int64_t rows =
+      std::min(tokens, std::max(kExactSplit / heads.kv_heads, kTensorSplit / heads.heads));
   return static_cast<std::size_t>(rows * heads.heads * spans_of(context) * (heads.head_dim + 2)) *
          sizeof(float);
 }

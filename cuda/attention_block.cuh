@@ -3,26 +3,16 @@
 // is one more branch here and where tiles are read (attention_scores.cuh, attention_values.cuh).
 #pragma once
 
+#include "cuda/attention_launch.h"
 #include "cuda/kv_page.cuh"
 
 namespace leq::LEQ_GPU {
 
-inline constexpr int kSpanTokens = 512;  // positions of one softmax step (docs/numerics.md)
 inline constexpr int kAttentionThreads = 128;
 
 constexpr int kv_bytes(KvNumbers type) {
   return type == KvNumbers::f32 ? 4 : type == KvNumbers::f16 ? 2 : 1;
 }
-
-// How launch_attention cuts the work.
-struct AttentionPlan {
-  int block_rows = 1;       // rows of one run in a block
-  int block_heads = 1;      // heads of a kv head in a block
-  int head_blocks = 1;      // blocks that the heads of a kv head make
-  bool split = false;       // a block for each span; else it walks all of them
-  int spans = 1;            // of the longest row, blocks in z with split
-  int tile_positions = 64;  // of keys or values in shared memory: 64, 32 or 16
-};
 
 struct Positions {
   int first = 0, last = 0;
@@ -47,11 +37,12 @@ struct QueryBlock {
   __device__ __forceinline__ Positions seen() const { return {seen_by(0).first, position + rows}; }
 };
 
-// Block x of the grid: its run, and its rows in it; rows 0 where there is none.
+// Block `at` of rows: its run, and its rows in it; rows 0 where there is none. Its heads are those
+// of block y of the grid.
 __device__ __forceinline__ QueryBlock query_block(const AttentionArguments& a,
-                                                  const AttentionPlan& plan) {
+                                                  const AttentionPlan& plan, int at) {
   QueryBlock block;
-  int at = static_cast<int>(blockIdx.x), run = 0;
+  int run = 0;
   if (plan.block_rows == 1) {
     run = a.batch.row_runs[at];
     at -= a.batch.runs[run].first_row;

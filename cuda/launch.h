@@ -282,13 +282,16 @@ void launch_rope_append(const RopeAppendArguments& a, rt::Stream& stream);
 // out [T][H d] = softmax(q k^T) v over the visible positions, read back from the pages. q is scaled
 // and rotated already. With int8 keys q is quantized per (token, head):
 //   score = s_q * fma(s, float(sum u q), m * float(sum q))
-// A row's numbers depend on its position and its sequence alone, never on the batch.
+// A row's numbers depend on its position and its sequence alone, never on the batch. On tensor
+// cores where all pages are f16 or all int8 and head_dim is a multiple of 16 up to 256: near the
+// written order (docs/cuda-kernels.md); else, and with `exact`, in it.
 struct AttentionArguments {
   FloatRows qkv, out;
   AttentionBatch batch;
   AttentionHeads heads;
   KvPages keys, values;
   float* scratch = nullptr;  // attention_scratch_bytes
+  bool exact = false;
 };
 void launch_attention(const AttentionArguments& a, rt::Stream& stream);
 // For batches of at most `tokens` rows and positions below `context`.

@@ -1,5 +1,5 @@
 // Attention over pages of random numbers: the batch, the pages in their device layout, and the
-// result by plain loops, once in the order of docs/numerics.md and once in double.
+// result by plain loops: in the order of docs/numerics.md, and in double.
 #pragma once
 
 #include <algorithm>
@@ -23,6 +23,7 @@ struct AttentionCase {
     int first_position, rows;
   };
   std::vector<Run> runs;
+  int loud = -1;  // position of keys ten times as large
 
   friend void PrintTo(const AttentionCase& c, std::ostream* out) {
     *out << c.heads << '/' << c.kv_heads << " heads of " << c.head_dim << ", types "
@@ -31,6 +32,11 @@ struct AttentionCase {
   }
   int group() const { return heads / kv_heads; }
   int width() const { return (heads + 2 * kv_heads) * head_dim; }
+};
+
+// Rows of one of the case's runs.
+struct AttentionPart {
+  int run, first_row, rows;
 };
 
 // One side of the cache: what lies in the pages, as numbers.
@@ -61,40 +67,62 @@ class AttentionData {
     for (float& x : qkv_) x = normal(random_);
   }
 
-  std::vector<float> run() const {
-    const DeviceArray<std::byte> keys(keys_.bytes), values(values_.bytes);
-    const DeviceArray<float> qkv(qkv_);
-    const DeviceArray<std::int32_t> table(table_);
-    const DeviceArray<float> out(static_cast<std::size_t>(rows_ * c_.heads * c_.head_dim));
+  // All runs in one batch.
+  std::vector<float> run(bool exact) const {
+    std::vector<AttentionPart> parts;
+    for (std::size_t i = 0; i < c_.runs.size(); ++i) {
+      parts.push_back({static_cast<int>(i), 0, c_.runs[i].rows});
+    }
+    return run(parts, exact);
+  }
+
+  // A batch of some rows.
+  std::vector<float> run(const std::vector<AttentionPart>& parts, bool exact) const {
     std::vector<AttentionRun> runs;
     std::vector<std::int32_t> row_runs;
+    std::vector<float> rows;
     AttentionArguments a;
-    for (std::size_t i = 0; i < c_.runs.size(); ++i) {
-      const auto& run = c_.runs[i];
-      runs.push_back({static_cast<std::int32_t>(row_runs.size()), run.rows, run.first_position,
-                      static_cast<std::int32_t>(i) * pages_of_run_});
-      row_runs.insert(row_runs.end(), static_cast<std::size_t>(run.rows),
-                      static_cast<std::int32_t>(i));
-      a.batch.longest_run = std::max<std::int64_t>(a.batch.longest_run, run.rows);
+    for (const AttentionPart& part : parts) {
+      const int first = c_.runs[static_cast<std::size_t>(part.run)].first_position + part.first_row;
+      row_runs.insert(row_runs.end(), static_cast<std::size_t>(part.rows),
+                      static_cast<std::int32_t>(runs.size()));
+      runs.push_back(
+          {static_cast<std::int32_t>(a.batch.tokens), part.rows, first, part.run * pages_of_run_});
+      const auto from = qkv_.begin() + (row_of(part.run) + part.first_row) * stride();
+      rows.insert(rows.end(), from, from + part.rows * stride());
+      a.batch.tokens += part.rows;
+      a.batch.longest_run = std::max<std::int64_t>(a.batch.longest_run, part.rows);
+      a.batch.end = std::max<std::int64_t>(a.batch.end, first + part.rows);
     }
+    const DeviceArray<std::byte> keys(keys_.bytes), values(values_.bytes);
+    const DeviceArray<float> qkv(rows);
+    const DeviceArray<std::int32_t> table(table_), row_runs_there(row_runs);
     const DeviceArray<AttentionRun> runs_there(runs);
-    const DeviceArray<std::int32_t> row_runs_there(row_runs);
+    const DeviceArray<float> out(static_cast<std::size_t>(a.batch.tokens * c_.heads * c_.head_dim));
     a.qkv = {qkv.data(), stride()};
     a.out = {out.data(), std::int64_t{c_.heads} * c_.head_dim};
-    a.batch.tokens = rows_;
     a.batch.runs = runs_there.data();
     a.batch.run_count = static_cast<int>(runs.size());
     a.batch.row_runs = row_runs_there.data();
     a.batch.pages = table.data();
-    a.batch.end = length_;
     a.heads = {c_.heads, c_.kv_heads, c_.head_dim, c_.window};
     a.keys = {keys.data(), keys_.page_bytes, c_.keys};
     a.values = {values.data(), values_.page_bytes, c_.values};
-    const DeviceArray<float> scratch(attention_scratch_bytes(rows_, a.heads, length_) /
+    a.exact = exact;
+    const DeviceArray<float> scratch(attention_scratch_bytes(a.batch.tokens, a.heads, a.batch.end) /
                                      sizeof(float));
     a.scratch = scratch.data();
     launch_attention(a, test_stream());
     return out.host();
+  }
+
+  // Numbers of one row.
+  std::int64_t out_width() const { return std::int64_t{c_.heads} * c_.head_dim; }
+  // The batch's row that a run begins with.
+  std::int64_t row_of(int run) const {
+    std::int64_t row = 0;
+    for (int i = 0; i < run; ++i) row += c_.runs[static_cast<std::size_t>(i)].rows;
+    return row;
   }
 
   // The result in the written order.
@@ -107,33 +135,59 @@ class AttentionData {
     return out;
   }
 
-  // The same by one softmax in double.
-  std::vector<double> in_double() const {
-    std::vector<double> out;
-    for_each_head([&](std::size_t run, int position, int head, const float* q) {
-      const int kv = head / c_.group(), first = first_seen(position), d = c_.head_dim;
-      std::vector<double> o(static_cast<std::size_t>(d));
-      double total = 0, largest = -1e300;
-      for (int j = first; j <= position; ++j) {
-        largest = std::max<double>(largest, score(run, j, kv, q));
-      }
-      for (int j = first; j <= position; ++j) {
-        const double p = std::exp(score(run, j, kv, q) - largest);
-        total += p;
-        for (int i = 0; i < d; ++i) {
-          const double u = values_.numbers[number_at(run, kv, j, i)];
-          const std::size_t at = position_at(run, kv, j);
-          const bool coded = c_.values == KvNumbers::int8;
-          o[static_cast<std::size_t>(i)] +=
-              p * (coded ? u * values_.scales[at] + values_.minima[at] : u);
-        }
-      }
-      for (double& x : o) out.push_back(x / total);
-    });
-    return out;
+  // By one softmax in double, and the mean of |v| by the same weights.
+  struct Near {
+    std::vector<double> out, size;
+  };
+  // q and values as they are.
+  Near in_double() const {
+    return softmax([](double x) { return x; });
+  }
+  // With the roundings of tensor cores but that of weights: q beside f16 keys, values from codes.
+  Near in_double_of_halves() const {
+    return softmax([](double x) { return f16_to_f32(f32_to_f16(static_cast<float>(x))); });
   }
 
  private:
+  template <class Round>
+  Near softmax(Round round) const {
+    Near near;
+    for_each_head([&](std::size_t run, int position, int head, const float* q) {
+      const int kv = head / c_.group(), first = first_seen(position), d = c_.head_dim;
+      std::vector<double> scores, o(static_cast<std::size_t>(d)), size(o.size());
+      for (int j = first; j <= position; ++j) scores.push_back(near_score(run, j, kv, q, round));
+      const double largest = *std::max_element(scores.begin(), scores.end());
+      double total = 0;
+      for (int j = first; j <= position; ++j) {
+        const double p = std::exp(scores[static_cast<std::size_t>(j - first)] - largest);
+        total += p;
+        for (std::size_t i = 0; i < o.size(); ++i) {
+          const double v = near_value(run, j, kv, static_cast<int>(i), round);
+          o[i] += p * v;
+          size[i] += p * std::abs(v);
+        }
+      }
+      for (const double x : o) near.out.push_back(x / total);
+      for (const double x : size) near.size.push_back(x / total);
+    });
+    return near;
+  }
+  template <class Round>
+  double near_score(std::size_t run, int j, int kv, const float* q, Round round) const {
+    if (c_.keys == KvNumbers::int8) return score(run, j, kv, q);
+    double sum = 0;
+    for (int i = 0; i < c_.head_dim; ++i)
+      sum += round(q[i]) * keys_.numbers[number_at(run, kv, j, i)];
+    return sum;
+  }
+  template <class Round>
+  double near_value(std::size_t run, int j, int kv, int i, Round round) const {
+    const double u = values_.numbers[number_at(run, kv, j, i)];
+    const std::size_t at = position_at(run, kv, j);
+    if (c_.values != KvNumbers::int8) return u;
+    return round(u * values_.scales[at] + values_.minima[at]);
+  }
+
   int stride() const { return c_.width() + 32; }
   int first_seen(int position) const {
     return c_.window > 0 ? std::max(0, position + 1 - c_.window) : 0;
@@ -185,6 +239,7 @@ class AttentionData {
 
   void fill_position(CacheSide& side, std::size_t run, int kv, int j, std::int64_t row_bytes) {
     std::normal_distribution<float> normal;
+    const float size = &side == &keys_ && j == c_.loud ? 10.0f : 1.0f;
     const int page =
         table_[run * static_cast<std::size_t>(pages_of_run_) + static_cast<std::size_t>(j / 64)];
     std::byte* const base = side.bytes.data() + page * side.page_bytes;
@@ -192,8 +247,8 @@ class AttentionData {
     const std::size_t at = position_at(run, kv, j);
     if (side.type == KvNumbers::int8) {
       auto* ends = reinterpret_cast<std::uint16_t*>(base + c_.kv_heads * 64 * row_bytes);
-      const std::uint16_t s = f32_to_f16(0.01f + 0.005f * std::abs(normal(random_)));
-      const std::uint16_t m = f32_to_f16(-1.5f + 0.2f * normal(random_));
+      const std::uint16_t s = f32_to_f16(size * (0.01f + 0.005f * std::abs(normal(random_))));
+      const std::uint16_t m = f32_to_f16(size * (-1.5f + 0.2f * normal(random_)));
       ends[kv * 64 + j % 64] = s;
       ends[(c_.kv_heads + kv) * 64 + j % 64] = m;
       side.scales[at] = f16_to_f32(s);
@@ -206,11 +261,11 @@ class AttentionData {
         number = code;
         std::memcpy(row + i, &code, 1);
       } else if (side.type == KvNumbers::f16) {
-        const std::uint16_t half = f32_to_f16(normal(random_));
+        const std::uint16_t half = f32_to_f16(size * normal(random_));
         number = f16_to_f32(half);
         std::memcpy(row + i * 2, &half, 2);
       } else {
-        number = normal(random_);
+        number = size * normal(random_);
         std::memcpy(row + i * 4, &number, 4);
       }
     }

@@ -1,0 +1,102 @@
+// Attention on tensor cores, on the emulator: near double for heads, groups, types, windows, runs
+// and places of the largest score, and to the bit the same however rows are batched.
+#include <gtest/gtest.h>
+
+#include "attention_case.h"
+#include "cuda/sim/emulator.h"
+
+namespace leq::LEQ_GPU {
+namespace {
+
+// Weights are rounded to f16, by at most 2^-11 of each, so an output is off by at most 2^-11 of the
+// weights' mean of |v|. A quarter more for sums in f32, exp2, and scores whose f32 sums differ.
+constexpr double kTolerance = 1.25 / 2048;
+
+constexpr KvNumbers kF16 = KvNumbers::f16, kInt8 = KvNumbers::int8;
+
+class TensorAttention : public testing::TestWithParam<AttentionCase> {
+ protected:
+  ~TensorAttention() override { simt::schedule() = {}; }
+};
+
+TEST_P(TensorAttention, IsNearDoubleUnderAnySchedule) {
+  const AttentionData data(GetParam());
+  const auto near = data.in_double_of_halves();
+  std::vector<float> before;
+  for (const simt::Schedule& schedule :
+       {simt::Schedule{}, simt::Schedule{9, simt::CopyLands::at_issue},
+        simt::Schedule{4, simt::CopyLands::at_wait}}) {
+    simt::schedule() = schedule;
+    const auto found = data.run(false);
+    ASSERT_EQ(found.size(), near.out.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      ASSERT_NEAR(found[i], near.out[i], kTolerance * near.size[i]) << "number " << i;
+    }
+    if (before.empty()) before = found;
+    ASSERT_EQ(found, before);
+  }
+}
+
+// Chunks of a run, whole runs, and last rows, as generation feeds them: all alone.
+TEST_P(TensorAttention, RowsDependOnTheirSequenceAlone) {
+  const AttentionCase& c = GetParam();
+  const AttentionData data(c);
+  const auto all = data.run(false);
+  for (int i = 0; i < static_cast<int>(c.runs.size()); ++i) {
+    const int rows = c.runs[static_cast<std::size_t>(i)].rows;
+    std::vector<AttentionPart> parts = {{i, 0, rows}, {i, rows - 1, 1}};
+    if (rows > 5) parts.insert(parts.end(), {{i, 0, 1}, {i, rows / 3, 3}, {i, rows / 2, rows / 2}});
+    for (const AttentionPart& part : parts) {
+      const auto alone = data.run({part}, false);
+      const auto from = all.begin() + (data.row_of(i) + part.first_row) * data.out_width();
+      ASSERT_EQ(alone, std::vector<float>(from, from + std::ssize(alone)))
+          << "run " << i << ", rows " << part.first_row << " + " << part.rows;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Generation, TensorAttention,
+    testing::Values(AttentionCase{kF16, kF16, 4, 4, 64, 0, {{0, 1}, {63, 1}, {64, 1}, {300, 1}}},
+                    AttentionCase{kInt8, kInt8, 8, 2, 128, 0, {{1100, 1}, {17, 1}}},
+                    AttentionCase{kInt8, kInt8, 5, 1, 96, 0, {{700, 1}}},
+                    AttentionCase{kF16, kF16, 10, 2, 128, 600, {{1400, 1}, {599, 1}, {600, 1}}},
+                    AttentionCase{kF16, kF16, 7, 1, 80, 0, {{530, 1}}},
+                    AttentionCase{kInt8, kInt8, 8, 1, 256, 0, {{600, 1}}},
+                    AttentionCase{kF16, kF16, 3, 1, 256, 0, {{130, 2}}},
+                    AttentionCase{kF16, kF16, 20, 1, 16, 0, {{70, 1}}}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Prompts, TensorAttention,
+    testing::Values(AttentionCase{kF16, kF16, 2, 2, 64, 0, {{0, 150}}},
+                    AttentionCase{kInt8, kInt8, 16, 2, 32, 0, {{450, 133}}},
+                    AttentionCase{kInt8, kInt8, 8, 2, 48, 100, {{470, 70}}},
+                    AttentionCase{kF16, kF16, 2, 2, 80, 30, {{0, 70}, {600, 5}, {64, 1}}},
+                    AttentionCase{kInt8, kInt8, 7, 1, 96, 0, {{500, 20}}},
+                    AttentionCase{kF16, kF16, 5, 1, 128, 0, {{30, 31}}},
+                    AttentionCase{kInt8, kInt8, 1, 1, 256, 0, {{30, 66}}}));
+
+INSTANTIATE_TEST_SUITE_P(
+    LargestScore, TensorAttention,
+    testing::Values(AttentionCase{kF16, kF16, 4, 1, 64, 0, {{1200, 1}, {1190, 20}}, 3},
+                    AttentionCase{kInt8, kInt8, 4, 1, 64, 0, {{1200, 1}, {1190, 20}}, 700},
+                    AttentionCase{kF16, kF16, 4, 1, 64, 0, {{1200, 1}, {1190, 20}}, 1189}));
+
+// A window that begins at every place in a page: 64 sequences, one position apart.
+AttentionCase every_start() {
+  AttentionCase c = {kInt8, kInt8, 2, 1, 16, 70, {}, -1};
+  for (int i = 0; i < 64; ++i) c.runs.push_back({500 + i, 1});
+  return c;
+}
+INSTANTIATE_TEST_SUITE_P(Window, TensorAttention, testing::Values(every_start()));
+
+// Many tokens are not cut into spans of blocks: three spans in one block, and in three.
+TEST(TensorAttentionSpans, JoinTheSameInOneBlockAndInMany) {
+  const AttentionData data({kInt8, kInt8, 32, 8, 16, 0, {{1000, 70}}});
+  const auto all = data.run(false);
+  const auto few = data.run({{0, 0, 60}}, false);
+  ASSERT_EQ(few, std::vector<float>(all.begin(), all.begin() + std::ssize(few)));
+}
+
+}  // namespace
+}  // namespace leq::LEQ_GPU
