@@ -64,16 +64,12 @@ class GptqBench {
     add("X^T X of 2048 tokens, f32", Peak::f32, kTokens * k * k,
         [this] { add_outer_products(x_, kTokens, shape_.columns, statistics_.hessian, pool_); });
     finish_statistics();
-    std::vector<double> factor;
-    add(
-        "factor, f64", Peak::f64, k * k * k / 3,
-        [&] { factor_lower(factor, shape_.columns, pool_); },
-        [&] {
-          factor = statistics_.hessian;
-          for (std::int64_t i = 0; i < shape_.columns; ++i)
-            factor[static_cast<std::size_t>(i * shape_.columns + i)] *= 1.01;
-        });
-    factor = {};
+    {
+      LowerMatrix factor(shape_.columns);
+      add(
+          "factor, f64", Peak::f64, k * k * k / 3, [&] { factor_lower(factor, pool_); },
+          [&] { damped_lower(factor); });
+    }
     const auto feedback = factor_hessian<float>(input_, pool_);
     require(feedback.has_value(), "--gptq: the random inputs have no factor");
     const Ranges ranges = plain_ranges(input_);
@@ -92,6 +88,14 @@ class GptqBench {
     for (std::int64_t i = 0; i < shape_.columns; ++i) {
       statistics_.square_sum.push_back(
           statistics_.hessian[static_cast<std::size_t>(i * shape_.columns + i)]);
+    }
+  }
+
+  void damped_lower(LowerMatrix& out) const {
+    for (std::int64_t i = 0; i < shape_.columns; ++i) {
+      const double* from = statistics_.hessian.data() + i * shape_.columns;
+      for (std::int64_t j = 0; j < i; ++j) out.at(i, j) = from[j];
+      out.at(i, i) = from[i] * 1.01;
     }
   }
 

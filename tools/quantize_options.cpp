@@ -111,7 +111,7 @@ std::vector<Option> calibration_flags() {
       {.name = "calibration",
        .kind = OptionKind::text,
        .value_name = "FILE",
-       .help = "plain text to calibrate on; default: a built-in text of a few pages",
+       .help = "plain text to calibrate on; default: a built-in text of 54 KB",
        .group = "Calibration"},
       {.name = "samples",
        .kind = OptionKind::integer,

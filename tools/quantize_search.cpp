@@ -5,7 +5,12 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
+#include "base/sha256.h"
 #include "base/text.h"
+#include "convert/hf_import.h"
+#include "quantize/partial_run.h"
+#include "quantize/quantize_blocks.h"
 #include "quantize_text.h"
 
 namespace leq {
@@ -36,6 +41,30 @@ void require_shared_folds(const Options& options, const CheckpointOptions& check
       !checkpoint.fold || !gptq || !checkpoint.true_sequential || !checkpoint.load_stats.empty(),
       "--search: with --smooth, ", checkpoint.method,
       " must not depend on the bits of the layers before; add --no-true-sequential");
+}
+
+// All that the candidates depend on, but for their bits.
+std::string candidate_identity(const fs::path& folder, const CheckpointOptions& options,
+                               std::int64_t group) {
+  const ImportedModel model = import_hf(folder);
+  const auto& [damping, act_order, descent_passes, refit_scales] = options.method_options;
+  Json statistics = Json::array();
+  for (const fs::path& path : options.load_stats) statistics.push_back(path.string());
+  const CalibrationRequest& text = options.calibration;
+  return Json({{"weights", weights_checksum(model.config, model.tensors)},
+               {"method", options.method},
+               {"method_options", {damping, act_order, descent_passes, refit_scales}},
+               {"act", act_choice_name(options.act)},
+               {"group", group},
+               {"fold", options.fold ? options.fold->name : ""},
+               {"rotation_seed", options.rewrites.rotation_seed.value_or(0)},
+               {"rotated", options.rewrites.rotation_seed.has_value()},
+               {"fold_attention_biases", options.rewrites.fold_attention_biases},
+               {"text", {sha256_hex(text.text), text.samples, text.length, text.seed}},
+               {"load_stats", std::move(statistics)},
+               {"true_sequential", options.true_sequential},
+               {"correct_bias", options.correct_bias}})
+      .dump();
 }
 
 // A finished file is used again where the run is resumed.
@@ -132,8 +161,7 @@ MixedSearchResult quantize_by_search(
     const std::function<void(std::int64_t, std::int64_t)>& progress) {
   fs::path work = output;
   work += ".search";
-  if (!checkpoint.resume) fs::remove_all(work);
-  fs::create_directories(work);
+  PartialRun kept(work, candidate_identity(folder, checkpoint, group), checkpoint.resume);
   std::int64_t file = 0;
   const auto share = [&](std::int64_t done, std::int64_t total) {
     progress(file * total + done, kChoices * total);
@@ -154,7 +182,7 @@ MixedSearchResult quantize_by_search(
     if (report) report(done, best);
   };
   MixedSearchResult result = search_mixed_model(request, output);
-  fs::remove_all(work);
+  kept.remove();
   return result;
 }
 

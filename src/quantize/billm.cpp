@@ -44,16 +44,17 @@ Feedback make_feedback(const MethodInput& input, std::string& note) {
           " input columns; calibrate, or use method nf4");
   double damping = input.options.damping;
   while (damping <= kMostDamping) {
-    Feedback feedback{n, input.statistics->hessian};
+    LowerMatrix l(n);
     for (std::int64_t i = 0; i < n; ++i) {
-      double& value = feedback.v[static_cast<std::size_t>(i * n + i)];
-      value = value == 0 ? 1 : value * (1 + damping);
+      const double* from = input.statistics->hessian.data() + i * n;
+      for (std::int64_t j = 0; j < i; ++j) l.at(i, j) = from[j];
+      l.at(i, i) = from[i] == 0 ? 1 : from[i] * (1 + damping);
     }
-    if (factor_lower(feedback.v, n, pool)) {
+    if (factor_lower(l, pool)) {
+      Feedback feedback{n, std::vector<double>(static_cast<std::size_t>(n * n))};
       for (std::int64_t i = 0; i < n; ++i) {
-        for (std::int64_t j = i + 1; j < n; ++j)
-          feedback.v[static_cast<std::size_t>(i * n + j)] =
-              feedback.v[static_cast<std::size_t>(j * n + i)];
+        for (std::int64_t j = 0; j <= i; ++j)
+          feedback.v[static_cast<std::size_t>(j * n + i)] = l.at(i, j);
       }
       return feedback;
     }

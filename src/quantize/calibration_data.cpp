@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "base/sha256.h"
+#include "quantize/calibration_text.h"
 
 namespace leq {
 namespace {
@@ -53,6 +54,13 @@ CalibrationData calibration_data(const CalibrationRequest& request, const Tokeni
                 " different windows instead of " + std::to_string(request.samples);
   }
   return data;
+}
+
+std::string_view built_in_calibration_text() {
+  static const std::string text = std::string(calibration_prose()) + "\n\n" +
+                                  std::string(calibration_articles()) + "\n\n" +
+                                  std::string(calibration_stories());
+  return text;
 }
 
 }  // namespace leq

@@ -35,7 +35,8 @@ struct CalibrationData {
 CalibrationData calibration_data(const CalibrationRequest& request, const Tokenizer& tokenizer,
                                  std::int64_t context);
 
-// A few pages of plain English, dialogue, lists, numbers and code, written for this project.
+// 54 KB of English for this project: prose, dialogue, lists, numbers and code, articles, and
+// stories that the storyteller of examples/ told.
 std::string_view built_in_calibration_text();
 // Two pages more, to judge by what was calibrated on the first.
 std::string_view built_in_heldout_text();

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "base/thread_pool.h"
+#include "quantize/lower_matrix.h"
 
 namespace leq {
 
@@ -15,10 +16,9 @@ namespace leq {
 void add_outer_products(std::span<const float> x, std::int64_t tokens, std::int64_t columns,
                         std::span<double> h, ThreadPool& pool);
 
-// Replaces the lower triangle of the symmetric a [n][n] by L with a = L^T L; what is left above the
-// diagonal has no meaning. False where `a` is not positive definite: a square of L's diagonal is
-// below 1e-10 of a's. Then `a` is spoilt.
-bool factor_lower(std::span<double> a, std::int64_t n, ThreadPool& pool);
+// Replaces the lower triangle of the symmetric a by L with a = L^T L. False where `a` is not
+// positive definite: a square of L's diagonal is below 1e-10 of a's. Then `a` is spoilt.
+bool factor_lower(LowerMatrix& a, ThreadPool& pool);
 
 // x := the solution of A x = x for one small positive definite a [n][n] (spoilt), in this thread.
 // False where `a` is not positive definite.

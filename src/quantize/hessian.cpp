@@ -46,32 +46,36 @@ std::vector<std::int32_t> column_order(const std::vector<double>& diagonal, bool
 
 // The lower triangle of H in the given order, its diagonal times 1 + damping.
 void gather_lower(const std::vector<double>& hessian, const std::vector<double>& diagonal,
-                  const std::vector<std::int32_t>& order, double damping, std::vector<double>& out,
+                  const std::vector<std::int32_t>& order, double damping, LowerMatrix& out,
                   ThreadPool& pool) {
   const std::int64_t n = std::ssize(order);
   pool.run(n, [&](std::int64_t i, int) {
     const double* from = hessian.data() + order[at(i)] * n;
-    double* to = out.data() + i * n;
-    to[i] = diagonal[at(order[at(i)])] * (1.0 + damping);
-    for (std::int64_t j = 0; j < i; ++j) to[j] = from[order[at(j)]];
+    for (std::int64_t panel = 0; panel <= i / LowerMatrix::kLanes; ++panel) {
+      double* const to = out.row(panel, i);
+      const std::int64_t first = panel * LowerMatrix::kLanes;
+      const std::int64_t last = std::min(i, first + LowerMatrix::kLanes);
+      for (std::int64_t j = first; j < last; ++j) to[j - first] = from[order[at(j)]];
+    }
+    out.at(i, i) = diagonal[at(order[at(i)])] * (1.0 + damping);
   });
 }
 
 // H = L^T L = A D A^T: A_ki = L_ik / L_ii.
 template <class Real>
-void split_factor(const std::vector<double>& l, Feedback<Real>& feedback, ThreadPool& pool) {
+void split_factor(const LowerMatrix& l, Feedback<Real>& feedback, ThreadPool& pool) {
   const std::int64_t n = std::ssize(feedback.order);
   std::vector<double> inverse(at(n));
   feedback.pivots.resize(at(n));
   for (std::int64_t i = 0; i < n; ++i) {
-    const double pivot = l[at(i * n + i)];
+    const double pivot = l.at(i, i);
     feedback.pivots[at(i)] = pivot * pivot;
     inverse[at(i)] = 1.0 / pivot;
   }
   feedback.factor = slice_columns<Real>(
       n, pool, [](std::int64_t i) { return i; },
       [&](std::int64_t k, std::int64_t i) {
-        return static_cast<Real>(l[at(i * n + k)] * inverse[at(i)]);
+        return static_cast<Real>(l.at(i, k) * inverse[at(i)]);
       });
 }
 
@@ -100,10 +104,10 @@ std::optional<Feedback<Real>> factor_hessian(const MethodInput& input, ThreadPoo
   const std::vector<double> diagonal = live_diagonal(input);
   Feedback<Real> feedback;
   feedback.order = column_order(diagonal, input.options.act_order);
-  std::vector<double> l(at(input.columns * input.columns));
+  LowerMatrix l(input.columns);
   for (double damping = input.options.damping;;) {
     gather_lower(input.statistics->hessian, diagonal, feedback.order, damping, l, pool);
-    if (factor_lower(l, input.columns, pool)) {
+    if (factor_lower(l, pool)) {
       feedback.damping = damping;
       split_factor(l, feedback, pool);
       return feedback;

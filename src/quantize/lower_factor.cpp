@@ -4,108 +4,90 @@
 #include <cmath>
 #include <vector>
 
-#include "base/error.h"
 #include "quantize/dense.h"
-#include "quantize/lanes.h"
+#include "quantize/lower_matrix.h"
 #include "quantize/tile_kernels.h"
 
 namespace leq {
 namespace {
 
-constexpr std::int64_t kLanes = kPanelLanes<double>;
+constexpr std::int64_t kLanes = LowerMatrix::kLanes;
 constexpr std::int64_t kBlockRows = 120;  // whole panels, whole tiles, at most kTileDepth
 constexpr std::int64_t kBlockPanels = kBlockRows / kLanes;
-constexpr std::int64_t kTaskPanels = 2;    // of rows to solve
-constexpr std::int64_t kUpdateRows = 48;  // of what is left, a task
+constexpr std::int64_t kPairRows = 2 * kBlockRows;
 constexpr double kSmallestPivot = 1e-10;
 
 static_assert(kBlockRows % kLanes == 0 && kBlockRows % kTileRows == 0 && kLanes % kTileRows == 0 &&
-              kBlockRows <= kTileDepth && kUpdateRows % kTileRows == 0);
+              kBlockRows <= kTileDepth);
+
+struct RowRange {
+  std::int64_t first = 0, last = 0;
+};
+
+// The block that holds a row: blocks begin at multiples of 120.
+std::int64_t block_start(std::int64_t row) { return row / kBlockRows * kBlockRows; }
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
+// Two blocks at a time: the later one is subtracted from the rows of the other, then both from all
+// rows above, which so pass through the caches half as often. Task 0 of either step goes on to
+// factor the corner that comes next, while other threads subtract from the rest.
 class LowerFactor {
  public:
-  LowerFactor(std::span<double> a, std::int64_t n, ThreadPool& pool)
-      : a_(a.data()),
-        n_(n),
-        pool_(pool),
-        kernels_(tile_kernels()),
-        panels_((n + kLanes - 1) / kLanes, kBlockRows),
-        triangles_(at(kBlockRows * kTileRows)) {
-    for (std::int64_t i = 0; i < n; ++i) diagonal_.push_back(a_[i * n + i]);
+  LowerFactor(LowerMatrix& a, ThreadPool& pool)
+      : a_(a), pool_(pool), kernels_(tile_kernels()), triangles_(at(kBlockRows * kTileRows)) {
+    for (std::int64_t i = 0; i < a.rows(); ++i) diagonal_.push_back(a.at(i, i));
   }
 
   bool run() {
-    for (std::int64_t first = (n_ - 1) / kBlockRows * kBlockRows; first >= 0; first -= kBlockRows) {
-      first_ = first;
-      count_ = std::min(kBlockRows, n_ - first);
-      if (!factor_corner()) return false;
-      const std::int64_t left = first / kLanes;
-      pool_.run((left + kTaskPanels - 1) / kTaskPanels, [&](std::int64_t task, int) {
-        const std::int64_t last = std::min(left, (task + 1) * kTaskPanels);
-        for (std::int64_t panel = task * kTaskPanels; panel < last; ++panel) solve_panel(panel);
-      });
-      subtract_block();
+    RowRange block = {block_start(a_.rows() - 1), a_.rows()};
+    std::int64_t unsubtracted = block.last;  // from the block's first row on
+    bool positive = factor_corner(block);
+    while (positive && block.first > 0) {
+      solve_left(block);
+      const RowRange next = {block.first - kBlockRows, block.first};
+      const bool whole_pair = next.last % kPairRows == 0;
+      const std::int64_t top = whole_pair ? 0 : next.first;
+      positive = subtract({block.first, unsubtracted}, {top, next.last});
+      if (whole_pair) unsubtracted = next.last;
+      block = next;
     }
-    return true;
+    return positive;
   }
 
  private:
-  // Rows of the block, in whole tiles: those behind the matrix are rows of the identity.
-  std::int64_t tile_rows() const { return (count_ + kTileRows - 1) / kTileRows * kTileRows; }
-
-  void read_panel(std::int64_t panel) {
-    const std::int64_t left = panel * kLanes, width = std::min(kLanes, n_ - left);
-    for (std::int64_t k = 0; k < tile_rows(); ++k) {
-      double* to = panels_.at(panel, k);
-      std::fill_n(to, kLanes, 0.0);
-      if (k < count_) {
-        std::copy_n(a_ + (first_ + k) * n_ + left, width, to);
-      } else if (first_ + k >= left && first_ + k < left + kLanes) {
-        to[first_ + k - left] = 1.0;
-      }
-    }
+  // Where column i of the rows from k on lies: the broadcast side of a product.
+  const double* column(std::int64_t i, std::int64_t k) const {
+    return a_.row(i / kLanes, k) + i % kLanes;
   }
 
-  void write_panel(std::int64_t panel) {
-    const std::int64_t left = panel * kLanes, width = std::min(kLanes, n_ - left);
-    for (std::int64_t k = 0; k < count_; ++k)
-      std::copy_n(panels_.at(panel, k), width, a_ + (first_ + k) * n_ + left);
-  }
-
-  // Where the column of the block's row k lies in the panels: the broadcast side of a product.
-  const double* column_of(std::int64_t k, std::int64_t depth) const {
-    return panels_.at((first_ + k) / kLanes, depth) + (first_ + k) % kLanes;
-  }
-
-  // Rows [row, row + 8) of a panel minus what the rows behind them explain.
-  void subtract_rows_behind(std::int64_t panel, std::int64_t row) {
+  // Rows [row, row + 8) of a panel minus what the rows behind them in the block explain.
+  void subtract_rows_behind(std::int64_t panel, std::int64_t row, std::int64_t block_end) {
     const std::int64_t behind = row + kTileRows;
-    if (behind == tile_rows()) return;
-    kernels_.add_product_f64({.a = column_of(row, behind),
+    if (behind == block_end) return;
+    kernels_.add_product_f64({.a = column(row, behind),
                               .a_stride = kLanes,
-                              .b = panels_.at(panel, behind),
-                              .depth = tile_rows() - behind,
-                              .c = panels_.at(panel, row),
+                              .b = a_.row(panel, behind),
+                              .depth = block_end - behind,
+                              .c = a_.row(panel, row),
                               .c_stride = kLanes,
                               .sign = -1});
   }
 
-  double* triangle(std::int64_t row) { return triangles_.data() + row * kTileRows; }
+  double* triangle(std::int64_t row) {
+    return triangles_.data() + (row - block_start(row)) * kTileRows;
+  }
 
   // The 8 x 8 corner of rows [row, row + 8), for the kernel that solves with it.
   bool factor_triangle(std::int64_t row) {
     double l[kTileRows][kTileRows] = {};
     for (std::int64_t k = 0; k < kTileRows; ++k) {
-      for (std::int64_t i = 0; i <= k; ++i) l[k][i] = column_of(row, row + k)[i];
+      for (std::int64_t i = 0; i <= k; ++i) l[k][i] = a_.at(row + k, row + i);
     }
     double* out = triangle(row);
     for (std::int64_t k = kTileRows - 1; k >= 0; --k) {
       const double square = l[k][k];
-      const bool inside = row + k < count_;
-      const double least = inside ? kSmallestPivot * diagonal_[at(first_ + row + k)] : 0.0;
-      if (!(square >= least && square > 0)) return false;
+      if (!(square >= kSmallestPivot * diagonal_[at(row + k)] && square > 0)) return false;
       const double inverse = 1.0 / std::sqrt(square);
       out[k * kTileRows + k] = inverse;
       for (std::int64_t i = 0; i < k; ++i) l[k][i] *= inverse;
@@ -117,66 +99,75 @@ class LowerFactor {
     return true;
   }
 
-  bool factor_corner() {
-    const std::int64_t panel = first_ / kLanes, panels = (count_ + kLanes - 1) / kLanes;
-    for (std::int64_t p = panel; p < panel + panels; ++p) read_panel(p);
-    for (std::int64_t row = tile_rows() - kTileRows; row >= 0; row -= kTileRows) {
-      const std::int64_t last = (first_ + row) / kLanes;
-      subtract_rows_behind(last, row);
+  void solve_rows(std::int64_t panel, std::int64_t row, std::int64_t block_end) {
+    subtract_rows_behind(panel, row, block_end);
+    kernels_.solve(triangle(row), a_.row(panel, row));
+  }
+
+  // A block's own columns.
+  bool factor_corner(RowRange block) {
+    for (std::int64_t row = block.last - kTileRows; row >= block.first; row -= kTileRows) {
+      const std::int64_t last = row / kLanes;
+      subtract_rows_behind(last, row, block.last);
       if (!factor_triangle(row)) return false;
-      for (std::int64_t p = panel; p <= last; ++p) {
-        if (p != last) subtract_rows_behind(p, row);
-        kernels_.solve(triangle(row), panels_.at(p, row));
-      }
+      kernels_.solve(triangle(row), a_.row(last, row));
+      for (std::int64_t panel = block.first / kLanes; panel < last; ++panel)
+        solve_rows(panel, row, block.last);
     }
-    for (std::int64_t p = panel; p < panel + panels; ++p) write_panel(p);
     return true;
   }
 
-  void solve_panel(std::int64_t panel) {
-    read_panel(panel);
-    for (std::int64_t row = tile_rows() - kTileRows; row >= 0; row -= kTileRows) {
-      subtract_rows_behind(panel, row);
-      kernels_.solve(triangle(row), panels_.at(panel, row));
-    }
-    write_panel(panel);
-  }
-
-  // a[j][i] -= the sum over the block's rows k of L[k][j] L[k][i], for i <= j < first.
-  void subtract_block() {
-    const std::int64_t tasks = (first_ + kUpdateRows - 1) / kUpdateRows;
-    pool_.run(tasks, [&](std::int64_t task, int) {
-      const std::int64_t first = (tasks - 1 - task) * kUpdateRows;  // long rows first
-      const std::int64_t last = std::min(first_, first + kUpdateRows);
-      TileProduct<double> tile = {.a_stride = kLanes, .depth = count_, .c_stride = n_, .sign = -1};
-      for (std::int64_t left = 0; left < last; left += kLanes) {
-        tile.b = panels_.at(left / kLanes, 0);
-        const std::int64_t from = std::max(first, left);
-        for (std::int64_t row = from; row < last; row += kTileRows) {
-          tile.a = panels_.at(row / kLanes, 0) + row % kLanes;
-          tile.next_a = tile.a + kTileRows;
-          tile.c = a_ + row * n_ + left;
-          kernels_.add_product_f64(tile);
-        }
-      }
+  // A block's columns left of its own.
+  void solve_left(RowRange block) {
+    pool_.run(block.first / kLanes, [&](std::int64_t panel, int) {
+      for (std::int64_t row = block.last - kTileRows; row >= block.first; row -= kTileRows)
+        solve_rows(panel, row, block.last);
     });
   }
 
-  double* a_;
-  std::int64_t n_;
+  // a[j][i] -= the sum over k in `depth` of L[k][j] L[k][i], for j in `rows` (whole blocks above
+  // depth) and i <= j; the last block of `rows` gets its corner factored.
+  bool subtract(RowRange depth, RowRange rows) {
+    std::vector<RowRange> squares;  // the rows and the columns where they begin
+    for (std::int64_t row = rows.last - kBlockRows; row >= rows.first; row -= kBlockRows) {
+      for (std::int64_t left = row; left >= 0; left -= kBlockRows) squares.push_back({row, left});
+    }
+    bool positive = true;
+    pool_.run(std::ssize(squares), [&](std::int64_t task, int) {
+      const auto [row, left] = squares[at(task)];
+      for (std::int64_t k = block_start(depth.last - 1); k >= depth.first; k -= kBlockRows)
+        subtract_square({k, std::min(depth.last, k + kBlockRows)}, row, left);
+      if (task == 0) positive = factor_corner({row, row + kBlockRows});
+    });
+    return positive;
+  }
+
+  // From [row, row + 120) x [left, left + 120), or what of it lies below the diagonal.
+  void subtract_square(RowRange depth, std::int64_t row, std::int64_t left) {
+    TileProduct<double> tile = {
+        .a_stride = kLanes, .depth = depth.last - depth.first, .c_stride = kLanes, .sign = -1};
+    for (std::int64_t panel = left / kLanes; panel < left / kLanes + kBlockPanels; ++panel) {
+      tile.b = a_.row(panel, depth.first);
+      for (std::int64_t j = std::max(row, panel * kLanes); j < row + kBlockRows; j += kTileRows) {
+        tile.a = column(j, depth.first);
+        tile.next_a = tile.a + kTileRows;
+        tile.c = a_.row(panel, j);
+        kernels_.add_product_f64(tile);
+      }
+    }
+  }
+
+  LowerMatrix& a_;
   ThreadPool& pool_;
   const TileKernels& kernels_;
   std::vector<double> diagonal_;
-  LanePanels<double> panels_;      // the block's rows
   std::vector<double> triangles_;  // [block / 8][8][8]
-  std::int64_t first_ = 0, count_ = 0;
 };
 
 }  // namespace
 
-bool factor_lower(std::span<double> a, std::int64_t n, ThreadPool& pool) {
-  require(std::ssize(a) == n * n, "factor: expected ", n, " squared values, found ", a.size());
-  return n == 0 || LowerFactor(a, n, pool).run();
+bool factor_lower(LowerMatrix& a, ThreadPool& pool) {
+  return a.size() == 0 || LowerFactor(a, pool).run();
 }
 
 }  // namespace leq

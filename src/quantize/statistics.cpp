@@ -47,13 +47,24 @@ void add_columns(InputStatistics& statistics, const WindowRows& rows, std::int64
   }
 }
 
-// Row t of all rows is a sample where t * samples / total goes up by one.
+// All rows are cut into `samples` runs of nearly one length; each gives one row, at a place that
+// the golden ratio moves on from run to run (row 0 of the first). At one fixed place, runs that
+// divide a window would never meet its first token, whose values are the largest in many models.
+bool is_sample(std::int64_t row, std::int64_t samples, std::int64_t total) {
+  constexpr std::uint32_t kGoldenShare = 2654435769u;  // of 2^32
+  const std::int64_t run = row * samples / total;
+  const std::int64_t first = (run * total + samples - 1) / samples;
+  const std::int64_t next = ((run + 1) * total + samples - 1) / samples;
+  const std::uint32_t place = static_cast<std::uint32_t>(run) * kGoldenShare;
+  return row == first + ((next - first) * static_cast<std::int64_t>(place) >> 32);
+}
+
 void add_samples(InputStatistics& statistics, const WindowRows& rows, std::int64_t wanted) {
   const std::int64_t tokens = std::ssize(rows.x) / rows.columns;
   const std::int64_t samples = std::min(wanted, rows.total);
   for (std::int64_t t = 0; t < tokens; ++t) {
     const std::int64_t row = rows.first + t;
-    if ((row + 1) * samples / rows.total == row * samples / rows.total) continue;
+    if (!is_sample(row, samples, rows.total)) continue;
     const auto from = rows.x.begin() + t * rows.columns;
     statistics.samples.insert(statistics.samples.end(), from, from + rows.columns);
   }

@@ -1,9 +1,9 @@
-// The text that calibration runs on where the user gives none.
-#include "quantize/calibration_data.h"
+// Stories, letters, dialogue, lists, numbers and code, for calibration.
+#include "quantize/calibration_text.h"
 
 namespace leq {
 
-std::string_view built_in_calibration_text() {
+std::string_view calibration_prose() {
   return "The ferry left at ten past six, before the bakery had opened its shutters. Marta "
          "stood at the rail with both hands around a paper cup and watched the lights of the "
          "harbour slide away. Nobody else had come on deck. Down below, two truck drivers were "

@@ -1,0 +1,120 @@
+// leq-quantize stopped in the middle, by Ctrl-C or at once, and told to go on: the file is the one
+// of a run that nobody stopped.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tools/process.h"
+#include "tools/tool_runner.h"
+
+namespace leq {
+namespace {
+
+namespace fs = std::filesystem;
+
+using test::Process;
+using test::read_bytes;
+using test::run_program;
+using test::ToolRun;
+using Words = std::vector<std::string>;
+
+constexpr int kInterrupted = 130, kKilled = 1000 + SIGKILL;
+const std::string kStoryteller = std::string(LEQ_SOURCE_DIR) + "/examples/storyteller";
+
+class QuantizeResume : public testing::Test {
+ protected:
+  Words words(const Words& flags) const {
+    Words all = {kStoryteller, "-o", file(), "--calibration", text_, "--samples", "16", "--length",
+                 "64",         "-t", "1"};
+    all.insert(all.end(), flags.begin(), flags.end());
+    return all;
+  }
+  std::string file() const { return (folder_ / "model.leq").string(); }
+
+  // What a run that is not stopped writes.
+  std::string whole(const Words& flags) const {
+    const ToolRun run = run_program("leq-quantize", words(flags));
+    EXPECT_EQ(run.status, 0) << run.err;
+    const std::string bytes = read_bytes(file());
+    fs::remove(file());
+    return bytes;
+  }
+
+  // Sends the signal as soon as OUTPUT + `sign` exists, and returns how the program ended.
+  int stop(const Words& flags, int signal, const std::string& sign, std::string* said = nullptr) {
+    Words command = words(flags);
+    command.insert(command.begin(), std::string(LEQ_TOOLS_DIR) + "/leq-quantize");
+    Process process(command, Process::Input::pipe);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!fs::exists(file() + sign) && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    process.signal(signal);
+    const int status = process.finish();
+    EXPECT_FALSE(fs::exists(file()));
+    if (said != nullptr) *said = process.err;
+    return status;
+  }
+
+  void expect_resumed(Words flags, const std::string& bytes) const {
+    flags.push_back("--resume");
+    const ToolRun run = run_program("leq-quantize", words(flags));
+    ASSERT_EQ(run.status, 0) << run.err;
+    EXPECT_TRUE(read_bytes(file()) == bytes) << flags[1];
+    // Nothing that was kept for the next run stays.
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / ""), fs::directory_iterator()), 2);
+    fs::remove(file());
+  }
+
+  test::TemporaryFolder folder_;
+  const std::string text_ =
+      folder_.write("text", read_bytes(kStoryteller + "/heldout.txt").substr(0, 4000));
+};
+
+TEST_F(QuantizeResume, CalibrationGoesOnBehindTheFinishedBlocks) {
+  for (const char* method : {"gptq", "smoothquant"}) {
+    const Words flags = {"--method", method};
+    const std::string bytes = whole(flags);
+    std::string said;
+    EXPECT_EQ(stop(flags, SIGINT, ".partial/block-00000.leq", &said), kInterrupted);
+    EXPECT_NE(said.find("--resume"), std::string::npos) << said;
+    Words again = flags;
+    again.push_back("--resume");
+    EXPECT_EQ(stop(again, SIGKILL, ".partial/block-00002.leq"), kKilled);
+    expect_resumed(flags, bytes);
+  }
+}
+
+TEST_F(QuantizeResume, EverySearchEndsWithTheSamePlan) {
+  for (const char* how : {"grid", "entropy", "greedy", "sens", "learned"}) {
+    const Words flags = {"--search",       how,  "--method", "rtn", "--target-bpw", "3.5",
+                         "--search-evals", "16", "--group",  "64"};
+    const std::string bytes = whole(flags);
+    // Between two candidates, then between two measurements.
+    std::string said;
+    EXPECT_EQ(stop(flags, SIGINT, ".search/int2-g64.leq", &said), kInterrupted);
+    EXPECT_NE(said.find("--resume"), std::string::npos) << said;
+    Words again = flags;
+    again.push_back("--resume");
+    EXPECT_EQ(stop(again, SIGKILL, ".search/log.json"), kKilled);
+    expect_resumed(flags, bytes);
+  }
+}
+
+TEST_F(QuantizeResume, ASearchDoesNotTakeCandidatesOfOtherFlags) {
+  Words flags = {"--search", "entropy", "--method", "rtn", "--target-bpw", "3.5", "--group", "64"};
+  EXPECT_EQ(stop(flags, SIGINT, ".search/int2-g64.leq"), kInterrupted);
+  flags[3] = "absmax";
+  flags.push_back("--resume");
+  const ToolRun run = run_program("leq-quantize", words(flags));
+  EXPECT_EQ(run.status, 1);
+  EXPECT_NE(run.err.find("other flags"), std::string::npos) << run.err;
+}
+
+}  // namespace
+}  // namespace leq
