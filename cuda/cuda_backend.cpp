@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,6 +12,8 @@
 #include "backend/checks.h"
 #include "base/error.h"
 #include "cuda/batch_lists.h"
+#include "cuda/device_sampler.h"
+#include "cuda/device_scales.h"
 #include "cuda/device_weights.h"
 #include "cuda/faults.h"
 #include "cuda/kv_portable.h"
@@ -51,7 +52,9 @@ class CudaBackend final : public Backend {
         staging_(device, stream_),
         lists_(staging_),
         faults_(device, stream_),
-        clock_(device, stream_) {}
+        clock_(device, stream_),
+        scales_(device, stream_),
+        sampler_(device, stream_, staging_) {}
 
   std::string name() const override { return name_ + " (" + rt::device_of(stream_).name + ")"; }
   std::string describe(const Linear& linear) const override {
@@ -204,12 +207,10 @@ class CudaBackend final : public Backend {
     a.beta = norm.beta;
     a.inv_smooth = out.consumer.inv_smooth;
     a.eps = norm.eps;
-    if (has_moving_scale(out)) {
-      launch_norm(a, stream_);
-      return quantize_step(out, tokens, "norm");
-    }
-    a.quantize = quantize_as(out, "norm");
+    const bool step = is_long_step(out, tokens);
+    if (!step) a.quantize = quantize_as(out, "norm");
     launch_norm(a, stream_);
+    if (step) quantize_step(out, tokens, "norm");
   }
 
   void linear(const Rows& x, std::int64_t tokens, const Linear& linear, Epilogue epilogue,
@@ -256,6 +257,20 @@ class CudaBackend final : public Backend {
     check_attention(qkv, batch, shape, out);
     attend(qkv, batch, shape, kv, out);
     finish(out, batch.tokens, "output of attention");
+  }
+
+  void sample(const Rows& logits, std::span<const SampleRequest> requests,
+              std::span<std::int32_t> drawn) override {
+    check_sample(logits, requests, drawn);
+    sampler_.launch(float_rows(logits), logits.width, requests);
+    synchronize();
+    std::ranges::copy(sampler_.drawn(), drawn.begin());
+    for (std::size_t i = 0; i < drawn.size(); ++i) {
+      if (drawn[i] >= 0) continue;
+      const float* row = logits.values + static_cast<std::int64_t>(i) * logits.value_stride;
+      const bool named = drawn[i] != kAllBanned;
+      fail_sampled(drawn[i], named ? number(row + bad_logit_of(drawn[i])) : 0);
+    }
   }
 
   void download(const Rows& x, std::int64_t tokens, std::span<float> out) override {
@@ -383,8 +398,10 @@ class CudaBackend final : public Backend {
     return a;
   }
 
-  static bool has_moving_scale(const Rows& out) {
-    return out.format.act == ActKind::online && !out.consumer.online->dynamic();
+  // One scale for all rows of a step: they are finished before it is known. A single row is a step
+  // that its kernel carries out.
+  static bool is_long_step(const Rows& out, std::int64_t tokens) {
+    return out.format.act == ActKind::online && tokens > 1;
   }
 
   // What a kernel that finishes rows of `out` does with them.
@@ -396,6 +413,7 @@ class CudaBackend final : public Backend {
       q.scale = out.consumer.act_scale;
       q.inverse = 1.0f / q.scale;
     }
+    if (out.format.act == ActKind::online) q.online = scales_.of(*out.consumer.online);
     q.fault = faults_.watch(site);
     return q;
   }
@@ -405,56 +423,30 @@ class CudaBackend final : public Backend {
     if (out.format.act == ActKind::none && out.consumer.inv_smooth == nullptr) return;
     const auto span = clock_.in(StepPart::quant, [&] { return 2 * moved_bytes(out, tokens); });
     QuantizeArguments a = {float_rows(out), tokens, out.width, out.consumer.inv_smooth, {}};
-    const bool moving = has_moving_scale(out);
-    if (!moving) a.quantize = quantize_as(out, site);
-    if (!moving || a.inv_smooth != nullptr) launch_quantize(a, stream_);
-    if (moving) quantize_step(out, tokens, site);
+    const bool step = is_long_step(out, tokens);
+    if (!step) a.quantize = quantize_as(out, site);
+    if (!step || a.inv_smooth != nullptr) launch_quantize(a, stream_);
+    if (step) quantize_step(out, tokens, site);
   }
 
-  // Act online: the step's largest number comes to the host, whose scale decides.
-  void quantize_step(Rows& out, std::int64_t tokens, std::string_view site) {
-    OnlineScale& online = *out.consumer.online;
-    reserve_step(tokens);
-    auto* largest = reinterpret_cast<float*>(scratch_.data());
-    launch_absmax({float_rows(out), tokens, out.width, largest}, stream_);
-    const std::vector<float> of_rows = numbers<float>(largest, tokens);
-    for (std::size_t t = 0; t < of_rows.size(); ++t) {
-      if (!std::isfinite(of_rows[t])) fail_not_finite(site, static_cast<std::int64_t>(t));
-    }
-    const float step_largest = *std::max_element(of_rows.begin(), of_rows.end());
-    const float range = online.begin(step_largest);
-    online.end(step_largest > range ? count_clipped(out, tokens, range) : 0,
-               static_cast<std::uint64_t>(tokens * out.width));
-    QuantizeArguments a = {float_rows(out), tokens, out.width, nullptr, {}};
-    a.quantize.out = code_rows(out);
-    a.quantize.scale = range / 127.0f;
-    a.quantize.inverse = 127.0f / range;
-    a.quantize.fault = faults_.watch(site);
-    launch_quantize(a, stream_);
-  }
-  std::uint64_t count_clipped(const Rows& out, std::int64_t tokens, float range) {
-    auto* counts = reinterpret_cast<std::int32_t*>(scratch_.data());
-    launch_clipped({float_rows(out), tokens, out.width, range, counts}, stream_);
-    const std::vector<std::int32_t> of_rows = numbers<std::int32_t>(counts, tokens);
-    return std::accumulate(of_rows.begin(), of_rows.end(), std::uint64_t{0});
+  // Act online, several rows.
+  void quantize_step(const Rows& out, std::int64_t tokens, std::string_view site) {
+    if (scratch_.size() < step_bytes(tokens)) scratch_ = Buffer(*this, step_bytes(tokens));
+    OnlineArguments a = {float_rows(out), tokens, out.width, quantize_as(out, site)};
+    a.largest = reinterpret_cast<float*>(scratch_.data());
+    a.clipped = reinterpret_cast<unsigned*>(a.largest + tokens);
+    launch_online(a, stream_);
   }
   static std::size_t step_bytes(std::int64_t tokens) {
-    return static_cast<std::size_t>(tokens) * sizeof(float);
-  }
-  void reserve_step(std::int64_t tokens) {
-    if (scratch_.size() < step_bytes(tokens)) scratch_ = Buffer(*this, step_bytes(tokens));
+    return static_cast<std::size_t>(tokens) * (sizeof(float) + sizeof(unsigned));
   }
 
-  // One number for each row, on the host. Waits.
-  template <class Number>
-  std::vector<Number> numbers(const Number* there, std::int64_t count) {
-    const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(Number);
-    if (landing_.size() < bytes) landing_ = Pinned(std::max(bytes, kDownloadBytes));
-    rt::copy_to_host(landing_.data(), there, bytes, stream_);
+  // One number of device memory. Waits.
+  float number(const float* there) {
+    if (landing_.size() < sizeof(float)) landing_ = Pinned(kDownloadBytes);
+    rt::copy_to_host(landing_.data(), there, sizeof(float), stream_);
     synchronize();
-    std::vector<Number> found(static_cast<std::size_t>(count));
-    std::memcpy(found.data(), landing_.data(), bytes);
-    return found;
+    return *reinterpret_cast<const float*>(landing_.data());
   }
 
   // angle = float(pos) * inv; float(cos(double(angle))) and sine, each times the attention factor
@@ -491,6 +483,8 @@ class CudaBackend final : public Backend {
   BatchLists lists_;
   Faults faults_;
   PartEvents clock_;
+  DeviceScales scales_;
+  DeviceSampler sampler_;
   Pinned landing_;  // rows on their way to the host
   Buffer scratch_;
 };

@@ -7,7 +7,7 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-constexpr unsigned long long kNone = ~0ull;
+constexpr unsigned long long kNone = kNoFault;
 
 }  // namespace
 

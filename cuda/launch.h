@@ -15,6 +15,7 @@ namespace leq::LEQ_GPU {
 
 // Where a kernel reports a row that is not finite: the smallest report of a step wins, so that
 // the first linear and row are named. Written as site << 32 | row by atomic minimum.
+inline constexpr unsigned long long kNoFault = ~0ull;
 struct Fault {
   unsigned long long* first = nullptr;
   std::uint32_t site = 0;
@@ -35,10 +36,13 @@ struct CodeRows {
   int sum_group = 0;  // columns of one sum, a multiple of 32
 };
 
+struct OnlineRecord;  // online.h
+
 // How rows become codes: s = absmax / 127 of each group, or one known scale.
 struct Quantize {
-  CodeRows out;                  // codes null: the rows stay f32
-  float scale = 0, inverse = 0;  // scale > 0: of all rows, codes = clip(rne(x * inverse))
+  CodeRows out;                    // codes null: the rows stay f32
+  float scale = 0, inverse = 0;    // scale > 0: of all rows, codes = clip(rne(x * inverse))
+  OnlineRecord* online = nullptr;  // act online of a step of one row: the scale moves with it
   Fault fault;
 };
 
@@ -65,23 +69,6 @@ struct QuantizeArguments {
   Quantize quantize;
 };
 void launch_quantize(const QuantizeArguments& a, rt::Stream& stream);
-
-// largest[t] = max |x[t]|, infinity or NaN where a row holds one; for act online.
-struct AbsmaxArguments {
-  FloatRows x;
-  std::int64_t tokens = 0, width = 0;
-  float* largest = nullptr;  // [T]
-};
-void launch_absmax(const AbsmaxArguments& a, rt::Stream& stream);
-
-// counts[t] = numbers of x[t] with |x| > range.
-struct ClippedArguments {
-  FloatRows x;
-  std::int64_t tokens = 0, width = 0;
-  float range = 0;
-  std::int32_t* counts = nullptr;  // [T]
-};
-void launch_clipped(const ClippedArguments& a, rt::Stream& stream);
 
 // --- weights ---
 

@@ -1,6 +1,6 @@
 // RMS norm or layer norm of rows, with their int8 codes: one block a row, which lies in shared
 // memory between the passes, so that it is read once.
-#include "cuda/quantize.cuh"
+#include "cuda/online.cuh"
 #include "cuda/run.h"
 
 namespace leq::LEQ_GPU {
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kThreads) norm_rows(const LEQ_GRID_CONSTANT No
   }
   if (a.quantize.out.codes == nullptr) return;
   __syncthreads();
-  quantize_row(row, token, a.width, a.quantize);
+  finish_row(row, token, a.width, a.quantize);
 }
 
 }  // namespace

@@ -4,12 +4,6 @@
 #include "cuda/layout.h"
 
 namespace leq::LEQ_GPU {
-namespace {
-
-constexpr std::size_t kRingBytes = std::size_t{4} << 20;
-
-}  // namespace
-
 Staging::Staging(int device, rt::Stream& stream)
     : stream_(stream), host_(kRingBytes), device_(device, kRingBytes) {}
 

@@ -12,6 +12,8 @@ namespace leq::LEQ_GPU {
 
 class Staging {
  public:
+  static constexpr std::size_t kRingBytes = std::size_t{4} << 20;
+
   Staging(int device, rt::Stream& stream);
 
   // `values` on the device, valid for operations that are launched before the ring comes round: the

@@ -13,6 +13,7 @@
 
 #include "backend/kv_types.h"
 #include "backend/online_scale.h"
+#include "backend/sample.h"
 #include "backend/step_parts.h"
 #include "tensor/weight_layout.h"
 
@@ -234,6 +235,11 @@ class Backend {
   virtual void attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
                          const KvLayer& kv, Rows& out) = 0;
 
+  // drawn[i] = the token of row i of `logits` [requests][V] (sample.h), the same on every device.
+  // Waits, and throws what synchronize throws; and Error for the first row of which every token is
+  // banned, or a logit is NaN or +infinity. The logits are as before.
+  virtual void sample(const Rows& logits, std::span<const SampleRequest> requests,
+                      std::span<std::int32_t> drawn) = 0;
   // The first `tokens` rows of x as f32 [tokens][W] on the host. Waits, and throws what
   // synchronize throws.
   virtual void download(const Rows& x, std::int64_t tokens, std::span<float> out) = 0;

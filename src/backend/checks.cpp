@@ -138,6 +138,25 @@ void check_download(const Rows& x, std::int64_t tokens, std::span<const float> o
           " numbers, the rows hold ", tokens * x.width);
 }
 
+void check_sample(const Rows& logits, std::span<const SampleRequest> requests,
+                  std::span<const std::int32_t> drawn) {
+  require(logits.values != nullptr && logits.width > 0 && logits.width <= kLargestVocabulary,
+          "sampler: logits of ", logits.width, " tokens, expected f32 values of 1 to ",
+          kLargestVocabulary);
+  require_capacity("sampler", std::ssize(requests), logits);
+  require(drawn.size() == requests.size(), "sampler: room for ", drawn.size(), " tokens of ",
+          requests.size(), " rows");
+  for (const SampleRequest& request : requests) {
+    std::int64_t before = -1;
+    for (const LogitChange& change : request.changes) {
+      require(change.id > before && change.id < logits.width && change.repeats >= 0,
+              "sampler: token ", change.id, " changed behind token ", before,
+              ", expected ascending ids below ", logits.width);
+      before = change.id;
+    }
+  }
+}
+
 void check_assign(std::span<const float> values, const Rows& x) {
   require(x.values != nullptr && std::ssize(values) % x.width == 0 &&
               std::ssize(values) / x.width <= x.capacity,
@@ -150,6 +169,12 @@ void check_consumer(std::string_view site, const Rows& out) {
           ": outputs quantized with act tensor need its scale, found ", out.consumer.act_scale);
   require(act != ActKind::online || (out.consumer.online != nullptr && out.values != nullptr), site,
           ": outputs quantized with act online need its scale and their f32 values");
+}
+
+void fail_sampled(std::int32_t drawn, float logit) {
+  require(drawn != kAllBanned, "sampler: every token is banned");
+  fail("sampler: the logit of token ", bad_logit_of(drawn), " is ", logit,
+       ": the model's weights or scales are damaged");
 }
 
 void fail_not_finite(std::string_view site, std::int64_t row) {

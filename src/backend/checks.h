@@ -28,11 +28,16 @@ void check_pages(const BatchView& batch);
 void check_rope(const RopeTable& rope, const AttentionShape& shape, std::int64_t end);
 void check_attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
                      const Rows& out);
+// Also that ids of changes ascend and are in the vocabulary.
+void check_sample(const Rows& logits, std::span<const SampleRequest> requests,
+                  std::span<const std::int32_t> drawn);
 void check_download(const Rows& x, std::int64_t tokens, std::span<const float> out);
 void check_assign(std::span<const float> values, const Rows& x);
 // out.consumer has what its act needs; `site` names the linear or operation that writes out.
 void check_consumer(std::string_view site, const Rows& out);
 
+// Ends with the Error of a row without a token; `logit`: the one that `drawn` names.
+[[noreturn]] void fail_sampled(std::int32_t drawn, float logit);
 // Ends with the Error of a row that cannot be quantized.
 [[noreturn]] void fail_not_finite(std::string_view site, std::int64_t row);
 

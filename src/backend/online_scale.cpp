@@ -1,8 +1,8 @@
 #include "backend/online_scale.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 
@@ -11,53 +11,35 @@ namespace leq {
 OnlineScale::OnlineScale(const OnlineOptions& options) : options_(options) {
   require(options.decay >= 0 && options.decay < 1, "online scale: decay ", options.decay,
           ": expected 0 <= decay < 1");
-  require(options.window >= 1 && options.window <= kLongestWindow, "online scale: window ",
-          options.window, ": expected 1 to ", kLongestWindow, " steps");
+  require(options.window >= 1 && options.window <= State::kLongestWindow, "online scale: window ",
+          options.window, ": expected 1 to ", State::kLongestWindow, " steps");
 }
 
-void OnlineScale::push(float largest) {
-  state_.window[state_.next] = largest;
-  const auto length = static_cast<std::uint32_t>(options_.window);
-  state_.next = (state_.next + 1) % length;
-  state_.recent = std::min(state_.recent + 1, length);
-}
-
-float OnlineScale::window_largest() const {
-  return *std::max_element(state_.window.begin(), state_.window.begin() + state_.recent);
-}
-
-// r = a r + (1 - a) w in double, rounded once: steady inputs keep r to the bit.
 float OnlineScale::begin(float largest) {
-  const bool first = state_.counters.steps == 0;
-  const bool safe = options_.mode == OnlineMode::safe;
-  const float before = first ? largest : state_.range;
-  push(largest);
-  state_.step_largest = largest;
-  const double decay = options_.decay;
-  const double mean = decay * static_cast<double>(state_.range) +
-                      (1.0 - decay) * static_cast<double>(window_largest());
-  state_.range = first ? largest : static_cast<float>(mean);
-  if (safe) state_.range = std::max(state_.range, largest);
-  return std::max(safe ? state_.range : before, kSmallestRange);
+  take_back();
+  return begin_step(state_, options_, largest);
 }
 
 void OnlineScale::end(std::uint64_t clipped, std::uint64_t values) {
-  OnlineCounters& counters = state_.counters;
-  const bool reset = static_cast<double>(clipped) > kResetShare * static_cast<double>(values);
-  if (reset) {
-    state_.range = std::max(state_.range, state_.step_largest);
-    state_.recent = state_.next = 0;
-    push(state_.step_largest);
-    ++counters.resets;
-  }
-  state_.reset_history = state_.reset_history << 1 | (reset ? 1u : 0u);
-  counters.dynamic = std::popcount(state_.reset_history) > kMostResets;
-  counters.clipped += clipped;
-  counters.values += values;
-  counters.smallest =
-      counters.steps == 0 ? state_.range : std::min(counters.smallest, state_.range);
-  counters.largest = std::max(counters.largest, state_.range);
-  ++counters.steps;
+  take_back();
+  end_step(state_, options_, clipped, values);
+}
+
+const OnlineScale::State& OnlineScale::save() const {
+  if (twin_ != nullptr) state_ = twin_->fetch();
+  return state_;
+}
+
+void OnlineScale::hand_over(std::unique_ptr<OnlineTwin> twin) {
+  take_back();
+  twin_ = std::move(twin);
+  twin_->store(state_);
+}
+
+void OnlineScale::take_back() {
+  if (twin_ == nullptr) return;
+  state_ = twin_->fetch();
+  twin_ = nullptr;
 }
 
 void OnlineScale::restore(const State& state) {
@@ -69,6 +51,7 @@ void OnlineScale::restore(const State& state) {
               (state.recent > 0 || state.counters.steps == 0),
           "online scale: the saved state does not belong to a window of ", length, " steps");
   state_ = state;
+  if (twin_ != nullptr) twin_->store(state);
 }
 
 }  // namespace leq

@@ -2,8 +2,11 @@
 // fast way up and a slow way down (docs/quantization.md; LLMEasyQuant, eq. 1 and 9, made sane).
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
+#include <memory>
 
 #include "tensor/weight_layout.h"
 
@@ -30,6 +33,33 @@ struct OnlineCounters {
   }
 };
 
+// All that a scale remembers: a copy put back gives the same ranges, bit for bit.
+struct OnlineState {
+  static constexpr int kLongestWindow = 64;
+
+  float range = 0;                                // r
+  float step_largest = 0;                         // m of the step between begin and end
+  std::uint32_t recent = 0;                       // entries of the window in use
+  std::uint32_t next = 0;                         // where the next one goes
+  std::uint64_t reset_history = 0;                // bit i: i steps ago was a reset
+  std::array<float, kLongestWindow> window = {};  // m of the last steps, a ring
+  OnlineCounters counters;
+};
+
+// The two halves of a step, as OnlineScale says below: compiled for GPUs too.
+constexpr float begin_step(OnlineState& state, const OnlineOptions& options, float largest);
+constexpr void end_step(OnlineState& state, const OnlineOptions& options, std::uint64_t clipped,
+                        std::uint64_t values);
+
+// The state where a backend's kernels carry out the steps. A backend must outlive the scales that
+// it has quantized with.
+class OnlineTwin {
+ public:
+  virtual ~OnlineTwin() = default;
+  virtual OnlineState fetch() = 0;                   // behind all operations so far; waits
+  virtual void store(const OnlineState& state) = 0;  // for the operations to come; waits
+};
+
 // One step = the rows of one batch. Around the quantization of a step with the largest |x| = m:
 //   r = begin(m);  s = r / 127, inv = 127 / r for all rows;  end(clipped, values)
 class OnlineScale {
@@ -39,13 +69,13 @@ class OnlineScale {
   // More resets than this within 64 steps: the inputs are not steady enough for one scale.
   static constexpr int kMostResets = 8;
   static constexpr float kSmallestRange = 1e-5f;  // eps0
-  static constexpr int kLongestWindow = 64;
+  using State = OnlineState;
 
   // Throws Error where an option is out of range.
   explicit OnlineScale(const OnlineOptions& options = {});
 
   // True: quantize by row, and leave begin and end alone.
-  bool dynamic() const { return state_.counters.dynamic; }
+  bool dynamic() const { return counters().dynamic; }
   // Range to quantize this step with, >= 1e-5. safe: never below `largest`. streaming: what the
   // steps before it say (the first step: `largest`). `largest` is finite and >= 0.
   float begin(float largest);
@@ -53,28 +83,66 @@ class OnlineScale {
   void end(std::uint64_t clipped, std::uint64_t values);
 
   const OnlineOptions& options() const { return options_; }
-  const OnlineCounters& counters() const { return state_.counters; }
-
-  // All that a scale remembers: a copy put back gives the same ranges, bit for bit.
-  struct State {
-    float range = 0;                                // r
-    float step_largest = 0;                         // m of the step between begin and end
-    std::uint32_t recent = 0;                       // entries of the window in use
-    std::uint32_t next = 0;                         // where the next one goes
-    std::uint64_t reset_history = 0;                // bit i: i steps ago was a reset
-    std::array<float, kLongestWindow> window = {};  // m of the last steps, a ring
-    OnlineCounters counters;
-  };
-  const State& save() const { return state_; }
+  // What is remembered now. Waits for the device where the steps are carried out there.
+  const OnlineCounters& counters() const { return save().counters; }
+  const State& save() const;
   // Throws Error where the state is none that save() gives for these options.
   void restore(const State& state);
 
- private:
-  void push(float largest);
-  float window_largest() const;
+  // From now on the state is the twin's; begin and end take it back.
+  void hand_over(std::unique_ptr<OnlineTwin> twin);
+  void take_back();
+  OnlineTwin* twin() const { return twin_.get(); }  // null: there is none
 
+ private:
   OnlineOptions options_;
-  State state_;
+  mutable State state_;  // with a twin: what was read last
+  std::unique_ptr<OnlineTwin> twin_;
 };
+
+constexpr void push_largest(OnlineState& state, const OnlineOptions& options, float largest) {
+  state.window[state.next] = largest;
+  const auto length = static_cast<std::uint32_t>(options.window);
+  state.next = (state.next + 1) % length;
+  state.recent = state.recent < length ? state.recent + 1 : length;
+}
+
+// r = a r + (1 - a) w in double, rounded once: steady inputs keep r to the bit.
+constexpr float begin_step(OnlineState& state, const OnlineOptions& options, float largest) {
+  const bool first = state.counters.steps == 0;
+  const bool safe = options.mode == OnlineMode::safe;
+  const float before = first ? largest : state.range;
+  push_largest(state, options, largest);
+  state.step_largest = largest;
+  float recent = 0;
+  for (std::uint32_t i = 0; i < state.recent; ++i) recent = std::max(recent, state.window[i]);
+  const double decay = options.decay;
+  const double mean =
+      decay * static_cast<double>(state.range) + (1.0 - decay) * static_cast<double>(recent);
+  state.range = first ? largest : static_cast<float>(mean);
+  if (safe) state.range = std::max(state.range, largest);
+  const float range = safe ? state.range : before;
+  return range > OnlineScale::kSmallestRange ? range : OnlineScale::kSmallestRange;
+}
+
+constexpr void end_step(OnlineState& state, const OnlineOptions& options, std::uint64_t clipped,
+                        std::uint64_t values) {
+  OnlineCounters& counters = state.counters;
+  const bool reset =
+      static_cast<double>(clipped) > OnlineScale::kResetShare * static_cast<double>(values);
+  if (reset) {
+    state.range = std::max(state.range, state.step_largest);
+    state.recent = state.next = 0;
+    push_largest(state, options, state.step_largest);
+    ++counters.resets;
+  }
+  state.reset_history = state.reset_history << 1 | (reset ? 1u : 0u);
+  counters.dynamic = std::popcount(state.reset_history) > OnlineScale::kMostResets;
+  counters.clipped += clipped;
+  counters.values += values;
+  counters.smallest = counters.steps == 0 ? state.range : std::min(counters.smallest, state.range);
+  counters.largest = std::max(counters.largest, state.range);
+  ++counters.steps;
+}
 
 }  // namespace leq

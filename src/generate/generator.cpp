@@ -115,48 +115,58 @@ std::int64_t Generator::keep_prefix(std::span<const Token> prompt) {
   return shared;
 }
 
-// The logits after the prompt; empty where the reply was interrupted before.
-std::span<const float> Generator::feed_prompt(const ReplyRequest& request, Reply& reply) {
+// The logits after the prompt, on the device; null where the reply was interrupted before.
+const Rows* Generator::feed_prompt(const ReplyRequest& request, Reply& reply) {
   const auto start = Clock::now();
   reply.cached_tokens = keep_prefix(request.prompt);
   std::span<const Token> rest = request.prompt.subspan(held_.size());
   const auto chunk = static_cast<std::size_t>(session_.limits().batch_tokens);
-  std::span<const float> logits;
+  const Rows* logits = nullptr;
   while (!rest.empty() && !is_interrupted(request)) {
     const auto part = rest.first(std::min(chunk, rest.size()));
-    logits = session_.feed(options_.sequence, part);
+    logits = &session_.advance(options_.sequence, part);
+    session_.transformer().backend().synchronize();  // an interruption waits for one chunk
     held_.insert(held_.end(), part.begin(), part.end());
     rest = rest.subspan(part.size());
     reply.fed_tokens += static_cast<std::int64_t>(part.size());
   }
   reply.prompt_seconds = seconds_since(start);
-  return rest.empty() ? logits : std::span<const float>();
+  return rest.empty() ? logits : nullptr;
+}
+
+// Only the token comes to the host.
+Token Generator::draw(const Rows& logits, std::span<const Token> context,
+                      const SamplePoint& point) {
+  const SampleRequest request = sampler_.request(context, point);
+  Token drawn = 0;
+  session_.transformer().backend().sample(logits, {&request, 1}, {&drawn, 1});
+  return drawn;
 }
 
 Reply Generator::generate(const ReplyRequest& request) {
   check_prompt(request.prompt);
   Reply reply;
-  const std::span<const float> logits = feed_prompt(request, reply);
+  const Rows* logits = feed_prompt(request, reply);
   const auto start = Clock::now();
   write(request, logits, reply);
   reply.reply_seconds = seconds_since(start);
   return reply;
 }
 
-void Generator::write(const ReplyRequest& request, std::span<const float> logits, Reply& reply) {
+void Generator::write(const ReplyRequest& request, const Rows* logits, Reply& reply) {
   std::vector<Token> all(request.prompt.begin(), request.prompt.end());
   ReplyText text(tokenizer_, request, reply);
   const auto check_limits = [&] {
     const auto count = static_cast<std::int64_t>(reply.tokens.size());
     const std::int64_t limit = request.stop.max_tokens;
-    if (logits.empty() || is_interrupted(request)) return StopReason::interrupted;
+    if (logits == nullptr || is_interrupted(request)) return StopReason::interrupted;
     if (limit >= 0 && count >= limit) return StopReason::token_limit;
     return std::ssize(all) < context() ? StopReason::none : StopReason::context_full;
   };
   const auto add_token = [&] {
     const SamplePoint point = {static_cast<std::uint32_t>(reply.tokens.size()), request.reply,
                                static_cast<std::uint32_t>(options_.sequence)};
-    const Token token = sampler_.sample(logits, all, point);
+    const Token token = draw(*logits, all, point);
     if (request.stop.is_end_token(token)) return StopReason::end_token;
     reply.tokens.push_back(token);
     all.push_back(token);
@@ -165,7 +175,7 @@ void Generator::write(const ReplyRequest& request, std::span<const float> logits
   for (reply.stopped = check_limits(); reply.stopped == StopReason::none;) {
     reply.stopped = add_token();
     if (reply.stopped != StopReason::none) break;
-    logits = session_.feed(options_.sequence, std::span(&all.back(), 1));
+    logits = &session_.advance(options_.sequence, std::span(&all.back(), 1));
     held_.push_back(all.back());
     ++reply.decoded_tokens;
   }

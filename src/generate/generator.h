@@ -75,8 +75,9 @@ class Generator {
 
  private:
   std::int64_t keep_prefix(std::span<const Token> prompt);
-  std::span<const float> feed_prompt(const ReplyRequest& request, Reply& reply);
-  void write(const ReplyRequest& request, std::span<const float> logits, Reply& reply);
+  const Rows* feed_prompt(const ReplyRequest& request, Reply& reply);
+  Token draw(const Rows& logits, std::span<const Token> context, const SamplePoint& point);
+  void write(const ReplyRequest& request, const Rows* logits, Reply& reply);
 
   Session& session_;
   const Tokenizer& tokenizer_;

@@ -1,6 +1,7 @@
-// From logits to the next token: penalties, top-k, top-p, min-p, temperature, then one draw whose
-// randomness is a pure function of the seed and of where in which reply the token stands. So the
-// same logits give the same token on every machine, at every batch size and in every order of work.
+// What a user says about sampling, made into what a backend needs to draw a token
+// (backend/sample.h): the penalised and the banned tokens, and a random number that is a pure
+// function of the seed and of where in which reply the token stands. So the same logits give the
+// same token on every device, at every batch size and in every order of work.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/sample.h"
 #include "tokenizer/tokenizer.h"
 
 namespace leq {
@@ -48,36 +50,22 @@ class Sampler {
   // of range and on banned ids outside of the vocabulary.
   Sampler(const SamplingSettings& settings, std::size_t vocabulary, std::span<const Token> banned);
 
-  // logits [vocabulary]; `context`: the tokens before this one, prompt and reply, of which the last
-  // repeat_last_n are penalised. Throws Error on a logit that is NaN or +infinity, and where every
-  // token is banned. Not thread-safe: a sampler for each sequence.
-  Token sample(std::span<const float> logits, std::span<const Token> context,
-               const SamplePoint& point);
+  // How to draw the token behind `context`, prompt and reply, of which the last repeat_last_n are
+  // penalised. Valid until the next call. Not thread-safe: a sampler for each sequence.
+  SampleRequest request(std::span<const Token> context, const SamplePoint& point);
 
   const SamplingSettings& settings() const { return settings_; }
 
  private:
-  struct Candidate {
-    Token id;
-    float logit;
-  };
-
-  void penalize(std::span<const Token> context);
-  Token largest() const;
-  void keep_top_k();
-  void keep_all_sorted();
-  void keep_top_p();
-  void keep_min_p();
-  Token draw(const SamplePoint& point) const;
+  void count_recent(std::span<const Token> context);
 
   SamplingSettings settings_;
-  std::vector<Token> banned_;
+  std::size_t vocabulary_;
+  std::vector<LogitChange> banned_;  // ids ascending, each once
   // Scratch, kept between calls.
-  std::vector<float> logits_;           // [vocabulary] after penalties, banned ids at -infinity
-  std::vector<std::uint64_t> keys_;     // ascending keys = (logit descending, id ascending)
-  std::vector<std::uint64_t> sorting_;  // the other half of the radix sort
   std::vector<Token> recent_;
-  std::vector<Candidate> survivors_;  // sorted by (logit descending, id ascending)
+  std::vector<LogitChange> repeated_;
+  std::vector<LogitChange> changes_;
 };
 
 }  // namespace leq

@@ -38,7 +38,8 @@ Session::Session(const ModelConfig& config, Weights weights, std::uint64_t weigh
           " with --act row");
 }
 
-std::span<const float> Session::feed(std::int32_t sequence, std::span<const Token> tokens) {
+const Rows& Session::advance(std::int32_t sequence, std::span<const Token> tokens) {
+  require(!tokens.empty(), "session: no tokens to feed");
   const auto chunk = static_cast<std::size_t>(limits_.batch_tokens);
   const Rows* logits = nullptr;
   for (std::size_t first = 0; first < tokens.size(); first += chunk) {
@@ -49,8 +50,13 @@ std::span<const float> Session::feed(std::int32_t sequence, std::span<const Toke
                last ? Batch::Want::last : Batch::Want::none);
     logits = &transformer_.forward(batch_, cache_);
   }
+  return *logits;
+}
+
+std::span<const float> Session::feed(std::int32_t sequence, std::span<const Token> tokens) {
+  const Rows& logits = advance(sequence, tokens);
   logits_.resize(static_cast<std::size_t>(transformer_.config().vocab));
-  if (logits != nullptr) transformer_.backend().download(*logits, 1, logits_);
+  transformer_.backend().download(logits, 1, logits_);
   return logits_;
 }
 

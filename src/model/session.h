@@ -34,8 +34,10 @@ class Session {
   const RunLimits& limits() const { return limits_; }
   const MemoryPlan& plan() const { return plan_; }
 
-  // Feeds tokens of one sequence in chunks of at most batch_tokens; returns the logits of the last
-  // token on the host, valid until the next call. `tokens` must not be empty.
+  // Feeds tokens of one sequence in chunks of at most batch_tokens; returns the logits [1, V] of
+  // the last token on the device, valid until the next call. `tokens` must not be empty.
+  const Rows& advance(std::int32_t sequence, std::span<const Token> tokens);
+  // The same logits on the host.
   std::span<const float> feed(std::int32_t sequence, std::span<const Token> tokens);
 
  private:

@@ -183,6 +183,46 @@ TEST_P(RowsConformance, MovingScalesSeeEachStep) {
   }
 }
 
+// A batch with a number that is not finite: the same error, and no scale learns from it, also not
+// from what would have come behind the bad row.
+TEST_P(RowsConformance, MovingScalesForgetABatchThatFails) {
+  const std::int64_t width = 160;
+  const Norm norm = {NormKind::rms,
+                     upload_vector(std::vector<float>(static_cast<std::size_t>(width), 1.0f)),
+                     nullptr, 1e-5f, width};
+  RowsFormat format;
+  format.act = ActKind::online;
+  Rows out = backend->allocate_rows(4, width, format);
+  for (const std::int64_t tokens : {std::int64_t{1}, std::int64_t{4}}) {
+    OnlineScale first, second;
+    const auto step = [&](const Rows& x) {
+      for (OnlineScale* scale : {&first, &second}) {
+        out.consumer.online = scale;
+        backend->norm(x, tokens, norm, out);
+      }
+      backend->synchronize();
+    };
+    auto numbers = test::random_numbers(4 * width, 7);
+    const Rows good = rows_of(numbers, width);
+    step(good);
+    numbers[static_cast<std::size_t>((tokens - 1) * width)] = std::nanf("");
+    const Rows bad = rows_of(numbers, width);
+    std::string found;
+    try {
+      step(bad);
+    } catch (const Error& error) {
+      found = error.what();
+    }
+    const std::string want = "norm, token " + std::to_string(tokens - 1) + " of the batch";
+    EXPECT_TRUE(found.starts_with(want)) << found;
+    EXPECT_EQ(first.counters().steps, 1u);
+    EXPECT_EQ(second.counters().steps, 1u);
+    step(good);  // works again
+    EXPECT_EQ(first.counters().steps, 2u);
+    EXPECT_EQ(second.counters().steps, 2u);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, RowsConformance, testing::ValuesIn(test::all_backends()),
                          test::case_name);
 

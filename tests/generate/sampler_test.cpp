@@ -19,6 +19,12 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
+// The token of one row of logits on the host.
+std::int32_t draw(Sampler sampler, const std::vector<float>& logits,
+                  const std::vector<Token>& context, const SamplePoint& point) {
+  return HostSampler().draw(logits, sampler.request(context, point));
+}
+
 SamplingSettings plain(float temperature = 1.0f) {
   return {.temperature = temperature, .top_k = 0, .top_p = 1, .min_p = 0};
 }
@@ -133,7 +139,7 @@ TEST(Sampler, DrawsWhatTheSlowReferenceDraws) {
     if (expected.margin < kTooNear) continue;
     ++compared;
     Sampler sampler(settings, vocabulary, banned);
-    ASSERT_EQ(sampler.sample(logits, context, point), expected.token) << "trial " << trial;
+    ASSERT_EQ(draw(sampler, logits, context, point), expected.token) << "trial " << trial;
   }
   EXPECT_GT(compared, kTrials * 9 / 10);
 }
@@ -149,7 +155,7 @@ TEST(Sampler, DrawsAsOftenAsTheProbabilitiesSay) {
   Sampler sampler(settings, kTokens, {});
   std::vector<int> seen(kTokens);
   for (std::uint32_t i = 0; i < kDraws; ++i) {
-    ++seen[static_cast<std::size_t>(sampler.sample(logits, {}, {.index = i}))];
+    ++seen[static_cast<std::size_t>(draw(sampler, logits, {}, {.index = i}))];
   }
   double total = 0;
   for (const float l : logits) total += std::exp(double{l} / kTemperature);
@@ -165,7 +171,7 @@ TEST(Sampler, TheRandomNumberIsTheFirstWordOfPhilox) {
   // 256 equal logits: the token is the first byte of Philox's published answer 6627e8d5.
   const std::vector<float> logits(256, 1.0f);
   Sampler sampler(plain(), 256, {});
-  EXPECT_EQ(sampler.sample(logits, {}, {}), 0x66);
+  EXPECT_EQ(draw(sampler, logits, {}, {}), 0x66);
 }
 
 TEST(Sampler, IndexReplySequenceAndSeedAllChangeTheDraw) {
@@ -174,18 +180,18 @@ TEST(Sampler, IndexReplySequenceAndSeedAllChangeTheDraw) {
   std::set<Token> seen;
   for (const SamplePoint point :
        {SamplePoint{0, 0, 0}, SamplePoint{1, 0, 0}, SamplePoint{0, 1, 0}, SamplePoint{0, 0, 1}}) {
-    seen.insert(Sampler(settings, 4096, {}).sample(logits, {}, point));
+    seen.insert(draw(Sampler(settings, 4096, {}), logits, {}, point));
   }
   settings.seed = 1ull << 32;  // the high half of the seed counts too
-  seen.insert(Sampler(settings, 4096, {}).sample(logits, {}, {}));
+  seen.insert(draw(Sampler(settings, 4096, {}), logits, {}, {}));
   EXPECT_EQ(seen.size(), 5u);
 }
 
 TEST(Sampler, TemperatureZeroTakesTheLowestIdOfTheLargestLogits) {
   const std::vector<float> logits = {1, 5, -2, 5, 5, 0};
   Sampler sampler(plain(0), logits.size(), {});
-  EXPECT_EQ(sampler.sample(logits, {}, {}), 1);
-  EXPECT_EQ(Sampler(plain(0), logits.size(), std::vector<Token>{1}).sample(logits, {}, {}), 3);
+  EXPECT_EQ(draw(sampler, logits, {}, {}), 1);
+  EXPECT_EQ(draw(Sampler(plain(0), logits.size(), std::vector<Token>{1}), logits, {}, {}), 3);
 }
 
 TEST(Sampler, TemperatureZeroIgnoresAllButThePenaltiesThatWereAskedFor) {
@@ -194,9 +200,9 @@ TEST(Sampler, TemperatureZeroIgnoresAllButThePenaltiesThatWereAskedFor) {
   auto settings = plain(0);
   settings.repeat_penalty = 2;
   settings.top_p = 0;
-  EXPECT_EQ(Sampler(settings, 3, {}).sample(logits, context, {}), 1);
+  EXPECT_EQ(draw(Sampler(settings, 3, {}), logits, context, {}), 1);
   settings.penalties_when_greedy = true;
-  EXPECT_EQ(Sampler(settings, 3, {}).sample(logits, context, {}), 2);
+  EXPECT_EQ(draw(Sampler(settings, 3, {}), logits, context, {}), 2);
 }
 
 TEST(Sampler, TopKOneAndTopPZeroTakeTheLowestIdOfTheLargestLogits) {
@@ -206,8 +212,8 @@ TEST(Sampler, TopKOneAndTopPZeroTakeTheLowestIdOfTheLargestLogits) {
   auto narrow = plain();
   narrow.top_p = 0;
   for (std::uint32_t i = 0; i < 50; ++i) {
-    EXPECT_EQ(Sampler(one, 4, {}).sample(logits, {}, {.index = i}), 0);
-    EXPECT_EQ(Sampler(narrow, 4, {}).sample(logits, {}, {.index = i}), 0);
+    EXPECT_EQ(draw(Sampler(one, 4, {}), logits, {}, {.index = i}), 0);
+    EXPECT_EQ(draw(Sampler(narrow, 4, {}), logits, {}, {.index = i}), 0);
   }
 }
 
@@ -216,7 +222,7 @@ std::set<Token> reachable(const SamplingSettings& settings, const std::vector<fl
                           const std::vector<Token>& banned = {}) {
   Sampler sampler(settings, logits.size(), banned);
   std::set<Token> seen;
-  for (std::uint32_t i = 0; i < 4000; ++i) seen.insert(sampler.sample(logits, {}, {.index = i}));
+  for (std::uint32_t i = 0; i < 4000; ++i) seen.insert(draw(sampler, logits, {}, {.index = i}));
   return seen;
 }
 
@@ -259,13 +265,13 @@ TEST(Sampler, PenaltiesLookAtTheLastTokensOnly) {
   settings.presence_penalty = 1;
   settings.repeat_last_n = 2;
   const std::vector<Token> context = {0, 1, 2, 1, 2};
-  EXPECT_EQ(Sampler(settings, 3, {}).sample(logits, context, {}), 0);
+  EXPECT_EQ(draw(Sampler(settings, 3, {}), logits, context, {}), 0);
   settings.repeat_last_n = 3;  // 2, 1, 2: still not token 0
-  EXPECT_EQ(Sampler(settings, 3, {}).sample(logits, context, {}), 0);
+  EXPECT_EQ(draw(Sampler(settings, 3, {}), logits, context, {}), 0);
   settings.repeat_last_n = -1;
   settings.presence_penalty = 0;
   settings.frequency_penalty = 1;  // once, twice, twice
-  EXPECT_EQ(Sampler(settings, 3, {}).sample(logits, context, {}), 0);
+  EXPECT_EQ(draw(Sampler(settings, 3, {}), logits, context, {}), 0);
 }
 
 TEST(Sampler, BannedAndImpossibleTokensAreNeverDrawn) {
@@ -281,21 +287,44 @@ TEST(Sampler, BannedAndImpossibleTokensAreNeverDrawn) {
   }
 }
 
-TEST(Sampler, RefusesLogitsThatAreNoNumbersAndVocabulariesThatAreAllBanned) {
+TEST(Sampler, NamesLogitsThatAreNoNumbersAndVocabulariesThatAreAllBanned) {
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), kInfinity}) {
     for (const float temperature : {0.0f, 1.0f}) {
-      Sampler sampler(plain(temperature), 3, {});
-      EXPECT_THROW(sampler.sample(std::vector<float>{0, bad, 1}, {}, {}), Error);
+      // Also where the token is banned, and the first of two.
+      for (const std::vector<Token>& banned : {std::vector<Token>{}, {1}}) {
+        const Sampler sampler(plain(temperature), 4, banned);
+        EXPECT_EQ(draw(sampler, {0, bad, 1, bad}, {}, {}), bad_logit_of(1));
+      }
     }
   }
-  const std::vector<Token> all = {0, 1, 2};
+  const std::vector<Token> all = {2, 0, 1, 0};
   for (const float temperature : {0.0f, 1.0f}) {
-    Sampler sampler(plain(temperature), 3, all);
-    EXPECT_THROW(sampler.sample(std::vector<float>{0, 1, 2}, {}, {}), Error);
+    EXPECT_EQ(draw(Sampler(plain(temperature), 3, all), {0, 1, 2}, {}, {}), kAllBanned);
+    const std::vector<float> impossible(3, -kInfinity);
+    EXPECT_EQ(draw(Sampler(plain(temperature), 3, {}), impossible, {}, {}), kAllBanned);
   }
   EXPECT_THROW(Sampler(plain(), 3, std::vector<Token>{3}), Error);
-  Sampler sampler(plain(), 3, {});
-  EXPECT_THROW(sampler.sample(std::vector<float>{0, 1}, {}, {}), Error);
+}
+
+TEST(Sampler, BannedTokensStayBannedWhateverTheirPenalty) {
+  auto settings = plain(0);
+  settings.penalties_when_greedy = true;
+  settings.presence_penalty = -100;  // a reward
+  const std::vector<Token> banned = {1};
+  EXPECT_EQ(draw(Sampler(settings, 3, banned), {1, 2, 3}, {1, 0}, {}), 0);
+}
+
+// Penalties that leave the range of floats: the largest float, or never.
+TEST(Sampler, ExtremePenaltiesGiveNumbers) {
+  auto settings = plain();
+  settings.repeat_penalty = 1e-30f;
+  EXPECT_EQ(draw(Sampler(settings, 3, {}), {1, 3e38f, 2}, {0, 1, 2}, {}), 1);
+  settings.repeat_penalty = 10;
+  settings.presence_penalty = -3e38f;
+  settings.frequency_penalty = -3e38f;
+  for (std::uint32_t i = 0; i < 200; ++i) {
+    EXPECT_NE(draw(Sampler(settings, 3, {}), {-3e38f, 1, 2}, {0, 0}, {.index = i}), 0);
+  }
 }
 
 TEST(Sampler, RefusesSettingsOutOfRangeByTheirFlag) {

@@ -209,6 +209,25 @@ class CpuBackend final : public Backend {
     cpu::attention(attention_context(), qkv, batch, shape, kv, out);
   }
 
+  void sample(const Rows& logits, std::span<const SampleRequest> requests,
+              std::span<std::int32_t> drawn) override {
+    check_sample(logits, requests, drawn);
+    const auto row = [&](std::int64_t i) {
+      return std::span<const float>(logits.values + i * logits.value_stride,
+                                    static_cast<std::size_t>(logits.width));
+    };
+    samplers_.resize(static_cast<std::size_t>(pool_.threads()));
+    pool_.run(std::ssize(requests), [&](std::int64_t i, int worker) {
+      drawn[static_cast<std::size_t>(i)] = samplers_[static_cast<std::size_t>(worker)].draw(
+          row(i), requests[static_cast<std::size_t>(i)]);
+    });
+    for (std::size_t i = 0; i < drawn.size(); ++i) {
+      if (drawn[i] >= 0) continue;
+      const auto named = static_cast<std::size_t>(bad_logit_of(drawn[i]));
+      fail_sampled(drawn[i], drawn[i] == kAllBanned ? 0 : row(static_cast<std::int64_t>(i))[named]);
+    }
+  }
+
   void download(const Rows& x, std::int64_t tokens, std::span<float> out) override {
     check_download(x, tokens, out);
     for (std::int64_t t = 0; t < tokens; ++t) {
@@ -264,6 +283,7 @@ class CpuBackend final : public Backend {
   Buffer linear_scratch_;
   Buffer attention_scratch_;
   std::vector<std::vector<float>> worker_rows_;
+  std::vector<HostSampler> samplers_;  // one for each thread
   PartClock clock_;
 };
 

@@ -1,0 +1,137 @@
+#include "backend/sample.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/float_math.h"
+
+namespace leq {
+namespace {
+
+// Sorts keys whose low halves ascend already by their high halves: three stable passes of 11 bits.
+// `other` is scratch.
+void radix_sort(std::vector<std::uint64_t>& keys, std::vector<std::uint64_t>& other) {
+  constexpr int kBits = 11;
+  constexpr std::uint64_t kMask = (1u << kBits) - 1;
+  other.resize(keys.size());
+  for (int shift = 32; shift < 64; shift += kBits) {
+    std::array<std::size_t, kMask + 1> places = {};
+    for (const std::uint64_t key : keys) ++places[key >> shift & kMask];
+    std::size_t start = 0;
+    for (std::size_t& place : places) {
+      const std::size_t count = place;
+      place = start;
+      start += count;
+    }
+    for (const std::uint64_t key : keys) other[places[key >> shift & kMask]++] = key;
+    keys.swap(other);
+  }
+}
+
+}  // namespace
+
+std::int32_t HostSampler::draw(std::span<const float> logits, const SampleRequest& request) {
+  const auto bad = std::ranges::find_if(logits, [](float l) { return !(l <= kLargestLogit); });
+  if (bad != logits.end()) return bad_logit_of(static_cast<std::int32_t>(bad - logits.begin()));
+  logits_.assign(logits.begin(), logits.end());
+  const SampleRule& rule = request.rule;
+  for (const LogitChange& change : request.changes) {
+    float& logit = logits_[static_cast<std::size_t>(change.id)];
+    logit = changed_logit(logit, rule, change.repeats);
+  }
+  if (rule.temperature == 0) return largest();
+  const auto k = static_cast<std::size_t>(rule.top_k);
+  if (k > 0 && k < logits_.size() / 2) {
+    keep_best(k);
+  } else {
+    keep_all_sorted();
+    if (k > 0) survivors_.resize(std::min(survivors_.size(), k));
+  }
+  if (survivors_.front().logit == kNoLogit) return kAllBanned;
+  if (rule.top_p < 1) keep_top_p(rule.top_p);
+  if (rule.min_p > 0) keep_min_p(rule.min_p);
+  return pick(rule);
+}
+
+std::int32_t HostSampler::largest() const {
+  const auto found = std::ranges::max_element(logits_);  // the first of equals
+  return *found == kNoLogit ? kAllBanned : static_cast<std::int32_t>(found - logits_.begin());
+}
+
+// One pass over the logits: a buffer of a few k candidates is cut back to the best k whenever it is
+// full, and what is worse than the k-th so far does not enter it.
+void HostSampler::keep_best(std::size_t k) {
+  const std::size_t capacity = std::max<std::size_t>(4 * k, 1024);
+  const auto cut = [&] {
+    if (keys_.size() <= k) return;
+    std::nth_element(keys_.begin(), keys_.begin() + static_cast<std::ptrdiff_t>(k) - 1,
+                     keys_.end());
+    keys_.resize(k);
+  };
+  std::uint64_t limit = ~std::uint64_t{0};
+  keys_.clear();
+  for (std::size_t i = 0; i < logits_.size(); ++i) {
+    const std::uint64_t key = sample_key(order_of(logits_[i]), static_cast<std::uint32_t>(i));
+    if (key >= limit) continue;
+    keys_.push_back(key);
+    if (keys_.size() < capacity) continue;
+    cut();
+    limit = keys_[k - 1];
+  }
+  cut();
+  std::sort(keys_.begin(), keys_.end());
+  list_survivors();
+}
+
+void HostSampler::keep_all_sorted() {
+  keys_.clear();
+  for (std::size_t i = 0; i < logits_.size(); ++i) {
+    keys_.push_back(sample_key(order_of(logits_[i]), static_cast<std::uint32_t>(i)));
+  }
+  radix_sort(keys_, sorting_);
+  list_survivors();
+}
+
+void HostSampler::list_survivors() {
+  survivors_.clear();
+  for (const std::uint64_t key : keys_) {
+    survivors_.push_back({static_cast<std::int32_t>(key & 0xffffffffu),
+                          logit_of(static_cast<std::uint32_t>(key >> 32))});
+  }
+}
+
+// The shortest prefix whose mass at temperature 1 is at least top_p of the survivors'.
+void HostSampler::keep_top_p(float top_p) {
+  const float largest = survivors_.front().logit;
+  const auto mass = [&](const Candidate& c) { return mass_of(leq_exp(c.logit - largest)); };
+  std::uint64_t total = 0;
+  for (const Candidate& c : survivors_) total += mass(c);
+  const std::uint64_t goal = top_p_goal(top_p, total);
+  std::uint64_t sum = 0;
+  std::size_t kept = 0;
+  do sum += mass(survivors_[kept++]);
+  while (sum < goal);
+  survivors_.resize(kept);
+}
+
+// Weights at temperature 1 relative to the first one's, which is 1 and always stays.
+void HostSampler::keep_min_p(float min_p) {
+  const float largest = survivors_.front().logit;
+  std::erase_if(survivors_, [&](const Candidate& c) { return leq_exp(c.logit - largest) < min_p; });
+}
+
+std::int32_t HostSampler::pick(const SampleRule& rule) const {
+  const float largest = survivors_.front().logit;
+  const auto mass = [&](const Candidate& c) {
+    return mass_of(leq_exp((c.logit - largest) / rule.temperature));
+  };
+  std::uint64_t total = 0;
+  for (const Candidate& c : survivors_) total += mass(c);
+  const std::uint64_t goal = draw_goal(rule.random, total);
+  std::uint64_t sum = 0;
+  const auto drawn = std::ranges::find_if(
+      survivors_, [&](const Candidate& c) { return (sum += mass(c)) >= goal; });
+  return drawn->id;  // there is one: the last sum is the total, the goal at most that
+}
+
+}  // namespace leq

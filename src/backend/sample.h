@@ -1,0 +1,110 @@
+// From one row of logits to its token: the arithmetic that every backend carries out. All that is
+// summed is an integer, so that no order of work changes a token (docs/sampling.md). The constexpr
+// functions are compiled for GPUs too.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+namespace leq {
+
+// What is done to one logit before anything else.
+struct LogitChange {
+  std::int32_t id = 0;
+  std::int32_t repeats = 0;  // times that the token is penalised for; 0: it is never drawn
+};
+
+// Ranges as in SamplingSettings (generate/sampler.h), which makes these.
+struct SampleRule {
+  float temperature = 1;   // 0: the token of the largest logit; top_k, top_p, min_p do nothing
+  std::int32_t top_k = 0;  // 0: all
+  float top_p = 1;
+  float min_p = 0;
+  float repeat_penalty = 1, presence_penalty = 0, frequency_penalty = 0;
+  std::uint32_t random = 0;  // the draw's random number is (random >> 8) / 2^24
+};
+struct SampleRequest {
+  SampleRule rule;
+  std::span<const LogitChange> changes;  // ids ascending, each once
+};
+
+// What is drawn where there is no token: nothing but banned ones, or a logit that is NaN or
+// +infinity, the first of which is named.
+inline constexpr std::int32_t kAllBanned = -1;
+constexpr std::int32_t bad_logit_of(std::int32_t id) { return -2 - id; }
+
+inline constexpr float kLargestLogit = std::numeric_limits<float>::max();
+inline constexpr float kNoLogit = -std::numeric_limits<float>::infinity();
+
+// l / repeat or l * repeat, then l - (count * frequency + presence), kept a number.
+constexpr float changed_logit(float logit, const SampleRule& rule, std::int32_t repeats) {
+  if (repeats == 0) return kNoLogit;
+  float l = logit > 0 ? logit / rule.repeat_penalty : logit * rule.repeat_penalty;
+  l -= static_cast<float>(repeats) * rule.frequency_penalty + rule.presence_penalty;
+  if (l > kLargestLogit) return kLargestLogit;
+  return l >= -kLargestLogit ? l : kNoLogit;
+}
+
+// A logit's place: ascending = from the largest logit down. Adding +0 turns -0 into +0, so that
+// both zeros are one logit.
+constexpr std::uint32_t order_of(float logit) {
+  const auto bits = std::bit_cast<std::uint32_t>(logit + 0.0f);
+  return (bits >> 31) != 0 ? bits : ~bits & 0x7fffffffu;
+}
+constexpr float logit_of(std::uint32_t order) {
+  return std::bit_cast<float>((order >> 31) != 0 ? order : ~order & 0x7fffffffu);
+}
+// Ascending keys = (logit descending, id ascending).
+constexpr std::uint64_t sample_key(std::uint32_t order, std::uint32_t id) {
+  return std::uint64_t{order} << 32 | id;
+}
+
+// A weight, exp of something <= 0, in units of 2^-40, rounded down: sums of 2^23 of them are exact.
+constexpr std::uint64_t mass_of(float weight) {
+  return static_cast<std::uint64_t>(weight * 0x1p40f);
+}
+inline constexpr std::int64_t kLargestVocabulary = std::int64_t{1} << 23;
+
+// The mass that the shortest prefix for top-p has at least: p * total in double, rounded up.
+constexpr std::uint64_t top_p_goal(float top_p, std::uint64_t total) {
+  const double share = static_cast<double>(top_p) * static_cast<double>(total);
+  const auto whole = static_cast<std::uint64_t>(share);
+  return whole + (static_cast<double>(whole) < share ? 1 : 0);
+}
+// The drawn token is the first whose prefix has at least this mass: more than r * total, with
+// r = (random >> 8) / 2^24, without rounding. At most `total`, which is not 0.
+constexpr std::uint64_t draw_goal(std::uint32_t random, std::uint64_t total) {
+  const std::uint64_t r = random >> 8, low = total & 0xffffffu;
+  return (total >> 24) * r + (low * r >> 24) + 1;
+}
+
+// Draws on the host; holds the scratch between rows. One for each thread.
+class HostSampler {
+ public:
+  // logits [V], ids of `request.changes` below V. The token, or what stands above for none.
+  std::int32_t draw(std::span<const float> logits, const SampleRequest& request);
+
+ private:
+  struct Candidate {
+    std::int32_t id;
+    float logit;
+  };
+
+  std::int32_t largest() const;
+  void keep_best(std::size_t k);
+  void keep_all_sorted();
+  void list_survivors();
+  void keep_top_p(float top_p);
+  void keep_min_p(float min_p);
+  std::int32_t pick(const SampleRule& rule) const;
+
+  std::vector<float> logits_;           // [V] after changes
+  std::vector<std::uint64_t> keys_;     // sample_key
+  std::vector<std::uint64_t> sorting_;  // the other half of the radix sort
+  std::vector<Candidate> survivors_;    // sorted by key
+};
+
+}  // namespace leq
