@@ -203,6 +203,31 @@ TEST(Attention, OneByOneGivesTheBitsOfOneChunk) {
   }
 }
 
+// A single row reads several heads at a time, of 11 the last two or three; a prompt one by one.
+TEST(Attention, HeadsReadTogetherGiveTheSameBits) {
+  const Isa isa = supported_isas().back();
+  for (const KvType type : kTypes) {
+    for (const ActKind act : {ActKind::none, ActKind::g128}) {
+      AttentionCase c;
+      c.heads = c.kv_heads = 11;
+      c.head_dim = 64;
+      c.key_type = c.value_type = type;
+      c.output = {act == ActKind::none, act, act == ActKind::g128, 0};
+      AttentionRun whole(c, {2, isa}, 1100);
+      whole.run(in_chunks(1100, 1100));
+      for (const int threads : {1, 2, 4}) {
+        AttentionRun steps(c, {threads, isa}, 1080);
+        Schedule schedule = in_chunks(1080, 1080);
+        for (int i = 0; i < 20; ++i) schedule.push_back({{0, 1}});
+        steps.run(schedule);
+        ASSERT_EQ(bits(whole.values(0)), bits(steps.values(0))) << describe(c) << " " << threads;
+        ASSERT_EQ(whole.codes(0), steps.codes(0)) << describe(c) << " " << threads << " threads";
+        ASSERT_EQ(bits(whole.scales(0)), bits(steps.scales(0))) << describe(c) << " " << threads;
+      }
+    }
+  }
+}
+
 TEST(Attention, BatchCompositionChangesNothing) {
   for (const KvType type : kTypes) {
     AttentionCase c;

@@ -7,6 +7,7 @@
 #include "backend/cpu/attention_plan.h"
 #include "backend/cpu/attention_span.h"
 #include "backend/cpu/first_bad_row.h"
+#include "backend/cpu/kv_layout.h"
 #include "backend/cpu/quantize_rows.h"
 #include "backend/cpu/row_blocks.h"
 #include "backend/cpu/rows_layout.h"
@@ -33,6 +34,7 @@ class Attention {
         plan_(plan_attention(context.pool.threads(), batch.tokens, shape, end_of(batch))),
         blocks_(cut_runs(batch, plan_.block_rows, BlockEnds::anywhere)) {
     require_scratch(plan_, context.scratch);
+    cut_units();
     shared_ = shared_scratch(plan_, context.scratch);
     values_ = out.values != nullptr ? out.values : shared_.values;
     value_stride_ = out.values != nullptr ? out.value_stride : width();
@@ -67,8 +69,28 @@ class Attention {
     return end;
   }
 
-  // A unit is one kv head of one block of rows.
-  std::int64_t units() const { return std::ssize(blocks_) * shape_.kv_heads; }
+  // A few kv heads of one block of rows.
+  struct Unit {
+    std::int64_t block = 0;
+    int kv_head = 0;
+    int heads = 0;
+  };
+
+  void cut_units() {
+    const std::size_t part = std::min(key_head_bytes(kv_.key_type, shape_.head_dim),
+                                      value_head_bytes(kv_.value_type, shape_.head_dim));
+    for (std::int64_t block = 0; block < std::ssize(blocks_); ++block) {
+      const auto most = static_cast<int>(heads_together(
+          plan_, shape_, std::ssize(blocks_), blocks_[static_cast<std::size_t>(block)].rows,
+          static_cast<std::int64_t>(part)));
+      for (int head = 0; head < shape_.kv_heads; head += most) {
+        units_.push_back({block, head, std::min(most, shape_.kv_heads - head)});
+      }
+    }
+  }
+
+  std::int64_t units() const { return std::ssize(units_); }
+  const Unit& unit_at(std::int64_t unit) const { return units_[static_cast<std::size_t>(unit)]; }
   std::int64_t width() const { return std::int64_t{shape_.heads} * shape_.head_dim; }
 
   HeadBlock head_of(std::int64_t unit) const {
@@ -78,8 +100,9 @@ class Attention {
             shape_,
             kv_,
             qkv_,
-            blocks_[static_cast<std::size_t>(unit / shape_.kv_heads)],
-            static_cast<int>(unit % shape_.kv_heads)};
+            blocks_[static_cast<std::size_t>(unit_at(unit).block)],
+            unit_at(unit).kv_head,
+            unit_at(unit).heads};
   }
 
   WorkerScratch scratch_of(int worker) const {
@@ -149,7 +172,7 @@ class Attention {
 
   // Queries of the units before this one.
   std::int64_t first_query(const HeadBlock& head) const {
-    return head.block.first_row * shape_.heads + std::int64_t{head.kv_head} * head.queries();
+    return head.block.first_row * shape_.heads + std::int64_t{head.kv_head} * head.head_queries();
   }
   float* totals_of(const HeadBlock& head) const {
     return shared_.totals + first_query(head) * plan_.record_floats;
@@ -163,8 +186,8 @@ class Attention {
   std::int32_t* pending_spans(std::int64_t unit) const {
     return shared_.counters + plan_.tokens * plan_.output_groups + unit;
   }
-  std::int32_t* pending_heads(std::int64_t unit) const {
-    return shared_.counters + unit / shape_.kv_heads * plan_.output_groups;
+  std::int32_t* pending_heads(std::int64_t block) const {
+    return shared_.counters + block * plan_.output_groups;
   }
 
   // A group of columns is quantized when the last kv head that writes to it is done; a row of one
@@ -182,7 +205,7 @@ class Attention {
     const std::int64_t head_columns = std::int64_t{plan_.group} * shape_.head_dim;
     const std::int64_t columns = group_columns();
     for (std::int64_t block = 0; block < std::ssize(blocks_); ++block) {
-      std::int32_t* pending = pending_heads(block * shape_.kv_heads);
+      std::int32_t* pending = pending_heads(block);
       for (std::int64_t first = 0; first < width(); first += columns) {
         const std::int64_t last = std::min(first + columns, width());
         const std::int64_t heads = (last - 1) / head_columns - first / head_columns + 1;
@@ -195,13 +218,16 @@ class Attention {
     finish_records(head, records, values_, value_stride_);
     const std::int64_t head_columns = std::int64_t{plan_.group} * shape_.head_dim;
     if (out_.consumer.inv_smooth != nullptr)
-      smooth(head, head.kv_head * head_columns, head_columns);
+      smooth(head, head.kv_head * head_columns, head.heads * head_columns);
     if (!quantizes_here()) return;
+    std::int32_t* const pending = pending_heads(unit_at(unit).block);
     const std::int64_t columns = group_columns();
-    const std::int64_t first = head.kv_head * head_columns / columns;
-    const std::int64_t last = ((head.kv_head + 1) * head_columns - 1) / columns;
-    for (std::int64_t group = first; group <= last; ++group) {
-      if (last_of(pending_heads(unit)[group])) quantize(head.block, group * columns, columns);
+    for (std::int64_t kv_head = head.kv_head; kv_head < head.kv_head + head.heads; ++kv_head) {
+      const std::int64_t first = kv_head * head_columns / columns;
+      const std::int64_t last = ((kv_head + 1) * head_columns - 1) / columns;
+      for (std::int64_t group = first; group <= last; ++group) {
+        if (last_of(pending[group])) quantize(head.block, group * columns, columns);
+      }
     }
   }
 
@@ -228,6 +254,7 @@ class Attention {
   Rows& out_;
   AttentionPlan plan_;
   std::vector<RowBlock> blocks_;
+  std::vector<Unit> units_;
   SharedScratch shared_;
   float* values_ = nullptr;
   std::int64_t value_stride_ = 0;

@@ -1,6 +1,6 @@
 // Attention over a paged cache on the CPU: rotation and appending, then softmax(q k^T) v by spans
-// of 512 positions (docs/numerics.md). Work is cut into (block of rows) x (kv head), and, where
-// rows are few, also into spans.
+// of 512 positions (docs/numerics.md). Work is cut into (block of rows) x (a few kv heads), and,
+// where rows are few, also into spans.
 #pragma once
 
 #include <cstddef>

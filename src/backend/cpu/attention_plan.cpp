@@ -12,7 +12,16 @@ namespace {
 // scores stay in the second-level cache.
 constexpr std::int64_t kBlockQueries = 48;
 constexpr std::int64_t kTasksPerThread = 4;
+// Memory is read at 35 GB/s in pieces of 4 KB, 45 of 8 KB and 49 of 16 KB where 50 is the most.
+constexpr std::int64_t kPieceBytes = 16 * 1024;
+constexpr std::int64_t kMostHeads = 4;  // that are read together
 constexpr std::int64_t kWaveSpans = 32;
+
+// Batches of fewer rows x kv heads than this are also cut by spans, because some of the heads are
+// read together: parts of 128 columns are long enough alone.
+std::int64_t fewest_units(int threads, const AttentionShape& shape) {
+  return kTasksPerThread * threads * (shape.head_dim < 128 ? kMostHeads : 1);
+}
 
 std::size_t lines(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -31,7 +40,7 @@ struct Cutter {
 };
 
 WorkerScratch cut_worker(const AttentionPlan& plan, const AttentionShape& shape, Cutter& cutter) {
-  const std::int64_t queries = plan.block_rows * plan.group;
+  const std::int64_t queries = plan.block_queries;
   const std::int64_t padded = (shape.head_dim + 3) / 4 * 4;
   WorkerScratch part;
   part.scores = cutter.take<float>(queries * kSpanTokens);
@@ -59,13 +68,16 @@ AttentionPlan plan_attention(int threads, std::int64_t tokens, const AttentionSh
   plan.record_floats = (shape.head_dim + 15) / 16 * 16 + 16;
   const std::int64_t width = std::int64_t{shape.heads} * shape.head_dim;
   plan.output_groups = (width + 127) / 128;
-  const std::int64_t spans = (context + kSpanTokens - 1) / kSpanTokens;
+  plan.spans = (context + kSpanTokens - 1) / kSpanTokens;
   const std::int64_t wanted = kTasksPerThread * threads;
-  plan.split = spans > 1 && threads > 1 && tokens * shape.kv_heads < wanted;
-  plan.wave_spans = std::min(spans, kWaveSpans);
+  plan.split =
+      plan.spans > 1 && threads > 1 && tokens * shape.kv_heads < fewest_units(threads, shape);
+  plan.wave_spans = std::min(plan.spans, kWaveSpans);
   const std::int64_t most = std::max<std::int64_t>(1, kBlockQueries / plan.group);
   const std::int64_t even = tokens * shape.kv_heads / wanted;
   plan.block_rows = plan.split ? most : std::clamp<std::int64_t>(even, 1, most);
+
+  plan.block_queries = most * plan.group;
 
   Cutter cutter;
   cut_worker(plan, shape, cutter);
@@ -82,6 +94,15 @@ AttentionPlan plan_attention(int threads, std::int64_t tokens, const AttentionSh
   }
   plan.counter_bytes = count(counters);
   return plan;
+}
+
+std::int64_t heads_together(const AttentionPlan& plan, const AttentionShape& shape,
+                            std::int64_t blocks, std::int64_t rows, std::int64_t part_bytes) {
+  const std::int64_t tasks = blocks * shape.kv_heads * (plan.split ? plan.spans : 1);
+  const std::int64_t most = std::min({kMostHeads, plan.block_queries / (rows * plan.group),
+                                      tasks / (kTasksPerThread * plan.threads)});
+  const std::int64_t wanted = (kPieceBytes + part_bytes - 1) / part_bytes;
+  return std::max<std::int64_t>(1, std::min(wanted, most));
 }
 
 void require_scratch(const AttentionPlan& plan, std::span<const std::byte> scratch) {
@@ -111,7 +132,7 @@ WorkerScratch worker_scratch(const AttentionPlan& plan, const AttentionShape& sh
 std::size_t attention_scratch_bytes(int threads, std::int64_t tokens, const AttentionShape& shape,
                                     std::int64_t context) {
   // The largest batch that is cut by spans may need more than the largest batch.
-  const std::int64_t few = (kTasksPerThread * threads - 1) / shape.kv_heads;
+  const std::int64_t few = (fewest_units(threads, shape) - 1) / shape.kv_heads;
   const std::size_t bytes = plan_attention(threads, tokens, shape, context).bytes();
   if (few < 1 || few >= tokens) return bytes;
   return std::max(bytes, plan_attention(threads, few, shape, context).bytes());

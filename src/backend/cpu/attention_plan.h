@@ -16,8 +16,10 @@ struct AttentionPlan {
   std::int64_t tokens = 0;
   int group = 0;                   // query heads of a kv head
   std::int64_t block_rows = 0;     // most rows of a block
+  std::int64_t block_queries = 0;  // most queries of a block's kv heads that are read together
   std::int64_t record_floats = 0;  // ceil16(d) + 16
   bool split = false;              // tasks are also cut by spans
+  std::int64_t spans = 0;          // that hold the context
   std::int64_t wave_spans = 0;     // split: spans whose partial records are held at once
   std::int64_t output_groups = 0;  // 128-column groups of the output, at least 1
 
@@ -48,7 +50,12 @@ struct SharedScratch {
 
 SharedScratch shared_scratch(const AttentionPlan& plan, std::span<std::byte> scratch);
 
-// One thread's part of the scratch, for blocks of at most Q queries.
+// How many neighbouring kv heads a block reads together: enough that their parts of a page, of
+// `part_bytes` each, make a long piece of memory, unless that leaves too few tasks.
+std::int64_t heads_together(const AttentionPlan& plan, const AttentionShape& shape,
+                            std::int64_t blocks, std::int64_t rows, std::int64_t part_bytes);
+
+// One thread's part of the scratch, for block_queries Q.
 struct WorkerScratch {
   float* scores = nullptr;          // [Q][512]
   float* span_records = nullptr;    // [Q][record]

@@ -48,11 +48,15 @@ struct Tile {
   int last = 0;
 };
 
-int tile_count(int queries) { return (queries + kQueryTile - 1) / kQueryTile; }
+// The queries of one kv head are cut evenly into tiles.
+int tile_count(const HeadBlock& head) {
+  return (head.head_queries() + kQueryTile - 1) / kQueryTile;
+}
 
-Tile tile_at(int queries, int tile) {
-  const int tiles = tile_count(queries);
-  return {tile * queries / tiles, (tile + 1) * queries / tiles};
+Tile tile_at(const HeadBlock& head, int kv_head, int tile) {
+  const int queries = head.head_queries(), tiles = tile_count(head);
+  const int first = kv_head * queries;
+  return {first + tile * queries / tiles, first + (tile + 1) * queries / tiles};
 }
 
 // A span at work: its pages and where they lie.
@@ -75,13 +79,14 @@ struct SpanWork {
     const std::int64_t first = span * (kSpanTokens / kPageTokens);
     return head.block.pages[static_cast<std::size_t>(first + page)];
   }
-  HeadPage keys(int page) const {
+  // Of kv head `kv_head` of the block's heads.
+  HeadPage keys(int page, int kv_head) const {
     return key_head(head.kv, page_index(page), head.shape.kv_heads, head.shape.head_dim,
-                    head.kv_head);
+                    head.kv_head + kv_head);
   }
-  HeadPage values(int page) const {
+  HeadPage values(int page, int kv_head) const {
     return value_head(head.kv, page_index(page), head.shape.kv_heads, head.shape.head_dim,
-                      head.kv_head);
+                      head.kv_head + kv_head);
   }
   float* scores(int query, int page) const {
     return scratch.scores + std::int64_t{query} * kSpanTokens + page * kPageTokens;
@@ -96,17 +101,17 @@ float& record_total(const HeadBlock& head, float* record) {
   return record[head.plan.record_floats - 15];
 }
 
-const float* query_at(const HeadBlock& head, int query) {
-  const int group = head.plan.group;
-  const std::int64_t row = head.block.first_row + query / group;
-  const std::int64_t column =
-      (std::int64_t{head.kv_head} * group + query % group) * head.shape.head_dim;
-  return head.qkv.values + row * head.qkv.value_stride + column;
+// Where a query's columns lie in the rows of a batch.
+std::int64_t query_offset(const HeadBlock& head, int query, std::int64_t stride) {
+  const int group = head.plan.group, of_head = query % head.head_queries();
+  const std::int64_t kv_head = head.kv_head + query / head.head_queries();
+  const std::int64_t row = head.block.first_row + of_head / group;
+  return row * stride + (kv_head * group + of_head % group) * head.shape.head_dim;
 }
 
 // Widens a page's numbers where that pays; returns them and their type.
 const void* widened(const SpanWork& work, KvType& type, const HeadPage& page, bool keys) {
-  if (work.head.queries() < kWideQueries || type == KvType::f32) return page.numbers;
+  if (work.head.head_queries() < kWideQueries || type == KvType::f32) return page.numbers;
   const std::int64_t count = std::int64_t{kPageTokens} * work.head.shape.head_dim;
   if (type == KvType::f16) {
     work.head.kernels.widen_f16(reinterpret_cast<const std::uint16_t*>(page.numbers), count,
@@ -134,28 +139,32 @@ struct NextPage {
 };
 
 // Memory needs 4 KB or more under way; more than 8 KB ahead measured no faster.
-int pages_ahead(std::size_t page_bytes) { return page_bytes <= 4096 ? 2 : 1; }
+int parts_ahead(std::size_t part_bytes) { return part_bytes <= 4096 ? 2 : 1; }
 
-// A span reads its pages of keys, then its pages of values; then the next span begins.
-NextPage values_ahead(const SpanWork& work, int page) {
+// A span reads its keys page by page, each kv head's part in turn, then its values; then the next
+// span begins.
+NextPage values_ahead(const SpanWork& work, int page, int kv_head) {
   const HeadBlock& head = work.head;
   const std::size_t bytes = value_head_bytes(head.kv.value_type, head.shape.head_dim);
-  const int next = page + pages_ahead(bytes);
-  if (next < work.last_page) return {work.values(next).numbers, bytes};
+  const int next = kv_head + parts_ahead(bytes);
+  const int next_page = page + next / head.heads, next_head = next % head.heads;
+  if (next_page < work.last_page) return {work.values(next_page, next_head).numbers, bytes};
   if (head.plan.split) return {};
-  const int key_page = kSpanTokens / kPageTokens + next - work.last_page;
+  const int key_page = kSpanTokens / kPageTokens + next_page - work.last_page;
   const std::int64_t position = work.span * kSpanTokens + key_page * kPageTokens;
   if (position >= head.block.end_position()) return {};
-  return {work.keys(key_page).numbers, key_head_bytes(head.kv.key_type, head.shape.head_dim)};
+  return {work.keys(key_page, next_head).numbers,
+          key_head_bytes(head.kv.key_type, head.shape.head_dim)};
 }
 
-NextPage keys_ahead(const SpanWork& work, int page) {
+NextPage keys_ahead(const SpanWork& work, int page, int kv_head) {
   const HeadBlock& head = work.head;
   const std::size_t bytes = key_head_bytes(head.kv.key_type, head.shape.head_dim);
-  const int next = page + pages_ahead(bytes);
-  if (next < work.last_page) return {work.keys(next).numbers, bytes};
-  const int value_page = std::min(work.first_page + next - work.last_page, work.last_page - 1);
-  return {work.values(value_page).numbers,
+  const int next = kv_head + parts_ahead(bytes);
+  const int next_page = page + next / head.heads, next_head = next % head.heads;
+  if (next_page < work.last_page) return {work.keys(next_page, next_head).numbers, bytes};
+  const int value_page = std::min(work.first_page + next_page - work.last_page, work.last_page - 1);
+  return {work.values(value_page, next_head).numbers,
           value_head_bytes(head.kv.value_type, head.shape.head_dim)};
 }
 
@@ -163,44 +172,46 @@ void prefetch(const std::uint16_t* numbers) {
   for (int line = 0; line < kPageTokens; line += 32) __builtin_prefetch(numbers + line, 0, 2);
 }
 
+void prefetch_scales(const HeadPage& page) {
+  prefetch(page.scales);
+  prefetch(page.minima);
+}
+
 // Scales and minima lie apart from the numbers: those of all the span's keys and values, at once.
 void prefetch_scales(const SpanWork& work) {
   const KvLayer& kv = work.head.kv;
   for (int page = work.first_page; page < work.last_page; ++page) {
-    if (kv.key_type == KvType::int8) {
-      const HeadPage keys = work.keys(page);
-      prefetch(keys.scales);
-      prefetch(keys.minima);
+    for (int h = 0; h < work.head.heads; ++h) {
+      if (kv.key_type == KvType::int8) prefetch_scales(work.keys(page, h));
     }
   }
   for (int page = work.first_page; page < work.last_page; ++page) {
-    if (kv.value_type == KvType::int8) {
-      const HeadPage values = work.values(page);
-      prefetch(values.scales);
-      prefetch(values.minima);
+    for (int h = 0; h < work.head.heads; ++h) {
+      if (kv.value_type == KvType::int8) prefetch_scales(work.values(page, h));
     }
   }
 }
 
-void score_page(const SpanWork& work, int page) {
+void score_page(const SpanWork& work, int page, int kv_head) {
   const HeadBlock& head = work.head;
-  const HeadPage keys = work.keys(page);
+  const HeadPage keys = work.keys(page, kv_head);
   KvType type = head.kv.key_type;
   ScoreTile tile;
   tile.keys = widened(work, type, keys, true);
   tile.scales = keys.scales;
   tile.minima = keys.minima;
   tile.dims = head.shape.head_dim;
-  const NextPage next = keys_ahead(work, page);
+  const NextPage next = keys_ahead(work, page, kv_head);
   const std::int64_t code_stride = (head.shape.head_dim + 3) / 4 * 4;
-  for (int t = 0; t < tile_count(head.queries()); ++t) {
-    const Tile queries = tile_at(head.queries(), t);
+  const int tiles = tile_count(head);
+  for (int t = 0; t < tiles; ++t) {
+    const Tile queries = tile_at(head, kv_head, t);
     const Columns columns = in_page(work.any(queries), page);
     if (columns.empty()) continue;
     tile.first_block = columns.first / kKeyBlock;
     tile.last_block = (columns.last + kKeyBlock - 1) / kKeyBlock;
     tile.queries = queries.last - queries.first;
-    tile.ahead = next.part(t, tile_count(head.queries()));
+    tile.ahead = next.part(t, tiles);
     for (int r = 0; r < tile.queries; ++r) {
       const int query = queries.first + r;
       tile.query[r] = work.scratch.queries[query];
@@ -214,7 +225,7 @@ void score_page(const SpanWork& work, int page) {
 }
 
 // Scores become probabilities, and for int8 values weights and the sums of p * m.
-void normalize_query(const SpanWork& work, int query) {
+void normalize_query(const SpanWork& work, int kv_head, int query) {
   const HeadBlock& head = work.head;
   float* record = work.record(query);
   std::memset(record, 0, static_cast<std::size_t>(head.plan.record_floats) * sizeof(float));
@@ -229,7 +240,7 @@ void normalize_query(const SpanWork& work, int query) {
   for (int page = work.first_page; page < work.last_page; ++page) {
     const Columns part = in_page(columns, page);
     if (part.empty()) continue;
-    const HeadPage values = work.values(page);
+    const HeadPage values = work.values(page, kv_head);
     head.kernels.weigh(work.scores(query, page), part.first, part.last, values.scales,
                        values.minima, lanes);
   }
@@ -268,17 +279,18 @@ void value_tile(const SpanWork& work, int page, Tile queries, KvType type, Value
   }
 }
 
-void value_page(const SpanWork& work, int page) {
+void value_page(const SpanWork& work, int page, int kv_head) {
   const HeadBlock& head = work.head;
-  const HeadPage values = work.values(page);
+  const HeadPage values = work.values(page, kv_head);
   KvType type = head.kv.value_type;
   ValueTile tile;
   tile.values = widened(work, type, values, false);
   tile.dims = head.shape.head_dim;
-  const NextPage next = values_ahead(work, page);
-  for (int t = 0; t < tile_count(head.queries()); ++t) {
-    tile.ahead = next.part(t, tile_count(head.queries()));
-    value_tile(work, page, tile_at(head.queries(), t), type, tile);
+  const NextPage next = values_ahead(work, page, kv_head);
+  const int tiles = tile_count(head);
+  for (int t = 0; t < tiles; ++t) {
+    tile.ahead = next.part(t, tiles);
+    value_tile(work, page, tile_at(head, kv_head, t), type, tile);
   }
 }
 
@@ -304,7 +316,7 @@ std::int64_t HeadBlock::last_span() const {
 
 bool prepare_queries(const HeadBlock& head, const WorkerScratch& scratch) {
   for (int query = 0; query < head.queries(); ++query) {
-    scratch.queries[query] = query_at(head, query);
+    scratch.queries[query] = head.qkv.values + query_offset(head, query, head.qkv.value_stride);
   }
   if (head.kv.key_type != KvType::int8) return true;
   const std::int64_t dims = head.shape.head_dim;
@@ -326,21 +338,29 @@ bool prepare_queries(const HeadBlock& head, const WorkerScratch& scratch) {
 void run_span(const HeadBlock& head, std::int64_t span, const WorkerScratch& scratch,
               float* records) {
   SpanWork work{head, scratch, span, records, 0, 0};
-  const int queries = head.queries(), group = head.plan.group;
-  for (int row = 0; row < head.block.rows; ++row) {
-    const Columns columns = visible(head, row, span);
-    std::fill_n(scratch.firsts + row * group, group, columns.first);
-    std::fill_n(scratch.lasts + row * group, group, columns.last);
+  const int queries = head.head_queries(), group = head.plan.group;
+  for (int h = 0; h < head.heads; ++h) {
+    for (int row = 0; row < head.block.rows; ++row) {
+      const Columns columns = visible(head, row, span);
+      std::fill_n(scratch.firsts + h * queries + row * group, group, columns.first);
+      std::fill_n(scratch.lasts + h * queries + row * group, group, columns.last);
+    }
   }
   const Columns any = work.any({0, queries});
   work.first_page = any.first / kPageTokens;
   work.last_page = (any.last + kPageTokens - 1) / kPageTokens;
   prefetch_scales(work);
-  for (int page = work.first_page; page < work.last_page; ++page) score_page(work, page);
-  for (int query = 0; query < queries; ++query) normalize_query(work, query);
-  for (int page = work.first_page; page < work.last_page; ++page) value_page(work, page);
+  for (int page = work.first_page; page < work.last_page; ++page) {
+    for (int h = 0; h < head.heads; ++h) score_page(work, page, h);
+  }
+  for (int h = 0; h < head.heads; ++h) {
+    for (int query = 0; query < queries; ++query) normalize_query(work, h, h * queries + query);
+  }
+  for (int page = work.first_page; page < work.last_page; ++page) {
+    for (int h = 0; h < head.heads; ++h) value_page(work, page, h);
+  }
   if (head.kv.value_type == KvType::int8) {
-    for (int query = 0; query < queries; ++query) add_minima(work, query);
+    for (int query = 0; query < head.queries(); ++query) add_minima(work, query);
   }
 }
 
@@ -369,12 +389,10 @@ void merge_records(const HeadBlock& head, const float* records, float* totals) {
 void finish_records(const HeadBlock& head, const float* totals, float* values,
                     std::int64_t value_stride) {
   const std::int64_t dims = head.shape.head_dim, size = head.plan.record_floats;
-  const int group = head.plan.group;
   for (int query = 0; query < head.queries(); ++query) {
     const float* total = totals + query * size;
-    const std::int64_t row = head.block.first_row + query / group;
-    const std::int64_t column = (std::int64_t{head.kv_head} * group + query % group) * dims;
-    head.kernels.scale(total, 1.0f / total[size - 15], dims, values + row * value_stride + column);
+    head.kernels.scale(total, 1.0f / total[size - 15], dims,
+                       values + query_offset(head, query, value_stride));
   }
 }
 

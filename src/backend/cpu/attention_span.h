@@ -1,4 +1,4 @@
-// One span of 512 positions for the queries of one kv head in a block of rows.
+// One span of 512 positions for the queries of a few neighbouring kv heads in a block of rows.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@
 
 namespace leq::cpu {
 
-// Query q of a block is head q % group of row q / group.
+// Heads whose parts of a page are small are read together, page by page, because memory is slow at
+// pieces of 4 KB far apart. Queries are numbered by kv head, then row, then head of the group.
 struct HeadBlock {
   const RowKernels& rows;
   const AttentionKernels& kernels;
@@ -20,9 +21,11 @@ struct HeadBlock {
   const KvLayer& kv;
   const Rows& qkv;
   RowBlock block;
-  int kv_head = 0;
+  int kv_head = 0;  // the first
+  int heads = 1;    // kv heads
 
-  int queries() const { return static_cast<int>(block.rows) * plan.group; }
+  int head_queries() const { return static_cast<int>(block.rows) * plan.group; }
+  int queries() const { return heads * head_queries(); }
   // Spans [first, last) hold every position that some row sees.
   std::int64_t first_span() const;
   std::int64_t last_span() const;
@@ -39,7 +42,7 @@ void run_span(const HeadBlock& head, std::int64_t span, const WorkerScratch& scr
 // totals[q] = totals[q] merged with records[q], the next span of query q.
 void merge_records(const HeadBlock& head, const float* records, float* totals);
 
-// Rows of the block, this kv head's columns: o * (1 / l).
+// Rows of the block, these kv heads' columns: o * (1 / l).
 void finish_records(const HeadBlock& head, const float* totals, float* values,
                     std::int64_t value_stride);
 

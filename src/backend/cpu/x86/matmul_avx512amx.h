@@ -186,7 +186,8 @@ inline __attribute__((always_inline)) void for_each_row(const TokenBlock& block,
   }
 }
 
-// Fetches the weights of the next piece into the L2 cache, some lines at each step of this one.
+// Fetches the weights of the next piece into the L2 cache, some lines at each step of this one: a
+// burst of all of them would stand still.
 class FetchAhead {
  public:
   FetchAhead(const std::uint8_t* next, std::int64_t bytes, std::int64_t steps)

@@ -181,7 +181,7 @@ void multiply_piece(const IntPanel& panel, const TokenBlock& block, const Piece&
   }
   const std::int64_t stride = panel.input_stride;
   const std::int64_t step = panel.group / S;
-  FetchAhead ahead(piece.next, piece.next_bytes, block.units() * 2);
+  FetchAhead ahead(piece.next, piece.next_bytes, block.units() * 2 * kSteps);
   for (std::int64_t unit = 0; unit < block.units(); ++unit) {
     const std::int64_t token[2] = {block.first(unit, 0), block.first(unit, 1)};
     const std::uint8_t* inputs = panel.inputs + piece.group * panel.group;
@@ -205,11 +205,11 @@ void multiply_piece(const IntPanel& panel, const TokenBlock& block, const Piece&
       const std::uint8_t* x0 = inputs + token[0] * stride;
       const std::uint8_t* x1 = inputs + token[1] * stride;
       const std::uint8_t* w = piece.codes + half * 128;
-      ahead.step();
       // What the very first step stores here is overwritten.
       std::int32_t* store = newer.groups == 0 ? now.sums : newer.sums + (G - 1) * kUnitNumbers;
 #pragma GCC unroll 4
       for (int i = 0; i < kSteps; ++i, x0 += step, x1 += step, w += step * 64) {
+        ahead.step();
         load_tiles(x0, x1, stride, w);
         if (i % S == 0) {
           store_and_begin<kSigns>(store);

@@ -14,7 +14,7 @@ void add_piece(const IntPanel& panel, const TokenBlock& block, std::int64_t firs
   const std::int64_t stride = panel.input_stride;
   const std::uint8_t* codes = panel.codes + first * 64;
   const std::uint8_t* inputs = panel.inputs + first;
-  FetchAhead ahead(codes + columns * 64, columns * 64, block.units() * 2);
+  FetchAhead ahead(codes + columns * 64, columns * 64, block.units() * 2 * (columns / 64));
   for (std::int64_t unit = 0; unit < block.units(); ++unit) {
     for (int half = 0; half < 2; ++half, sums += kUnitNumbers) {
       const std::uint8_t* w = codes + half * 128;
@@ -28,6 +28,7 @@ void add_piece(const IntPanel& panel, const TokenBlock& block, std::int64_t firs
         store_and_continue<kSigns>(before, sums);
       }
       for (std::int64_t k = 64; k < columns; k += 64) {
+        ahead.step();
         load_tiles(x0 + k, x1 + k, stride, w + k * 64);
         multiply_step<kSigns>();
       }
