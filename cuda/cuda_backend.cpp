@@ -261,6 +261,8 @@ class CudaBackend final : public Backend {
 
   void sample(const Rows& logits, std::span<const SampleRequest> requests,
               std::span<std::int32_t> drawn) override {
+    const auto span =
+        clock_.in(StepPart::sample, [&] { return moved_bytes(logits, std::ssize(requests)); });
     check_sample(logits, requests, drawn);
     sampler_.launch(float_rows(logits), logits.width, requests);
     synchronize();

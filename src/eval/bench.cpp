@@ -56,7 +56,7 @@ std::vector<double> time_bench_test(Session& session, const BenchTest& test, int
                                     const std::function<void(int)>& after_run) {
   require(runs > 0, "bench: nothing to run");
   constexpr int kWarmSteps = 5;  // a prompt, and enough for the generation path
-  BenchSteps steps(session, test);
+  BenchSteps steps(session, test, false);
   for (int step = 0; step < kWarmSteps && steps.next(); ++step) {
   }
   std::vector<double> seconds;

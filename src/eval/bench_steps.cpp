@@ -10,6 +10,10 @@ namespace {
 
 constexpr std::int64_t kTextPositions = 512;  // of the cache's content; deeper ones repeat them
 
+// What leq-run does where nobody says otherwise.
+constexpr SampleRule kUsualRule = {
+    .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .random = 1u << 31};
+
 std::vector<Token> random_tokens(std::int64_t count, std::int64_t vocab, std::uint64_t seed) {
   Random random(seed);
   std::vector<Token> tokens(static_cast<std::size_t>(count));
@@ -33,7 +37,7 @@ void fill_cache(Session& session, const BenchTest& test) {
 
 }  // namespace
 
-BenchSteps::BenchSteps(Session& session, const BenchTest& test)
+BenchSteps::BenchSteps(Session& session, const BenchTest& test, bool sampled)
     : session_(session),
       test_(test),
       tokens_(random_tokens(test.tokens(), session.transformer().config().vocab, 0)) {
@@ -41,6 +45,9 @@ BenchSteps::BenchSteps(Session& session, const BenchTest& test)
   require(test.sequences == 1 || test.prompt == 0, "bench: ", test.sequences,
           " sequences: expected no prompt, found ", test.prompt, " tokens");
   fill_cache(session, test);
+  if (!sampled) return;
+  requests_.assign(static_cast<std::size_t>(test.sequences), {kUsualRule, {}});
+  drawn_.resize(requests_.size());
 }
 
 void BenchSteps::rewind() {
@@ -54,7 +61,12 @@ bool BenchSteps::next() {
   if (done_ == tokens_.size()) return false;
   const auto prompt = static_cast<std::size_t>(test_.prompt);
   const auto step = done_ < prompt ? prompt : static_cast<std::size_t>(test_.sequences);
-  feed(std::span(tokens_).subspan(done_, step));
+  const Rows& logits = feed(std::span(tokens_).subspan(done_, step));
+  if (requests_.empty() || done_ < prompt) {
+    backend().synchronize();
+  } else {
+    backend().sample(logits, requests_, drawn_);
+  }
   done_ += step;
   return true;
 }
@@ -62,17 +74,13 @@ bool BenchSteps::next() {
 std::int64_t BenchSteps::count() const { return (test_.prompt > 0 ? 1 : 0) + test_.generated; }
 
 // Tokens of one sequence, or one of each.
-void BenchSteps::feed(std::span<const Token> tokens) {
-  if (test_.sequences == 1) {
-    session_.feed(0, tokens);
-    return;
-  }
+const Rows& BenchSteps::feed(std::span<const Token> tokens) {
+  if (test_.sequences == 1) return session_.advance(0, tokens);
   batch_.clear();
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     batch_.add(static_cast<std::int32_t>(i), &tokens[i], 1, Batch::Want::last);
   }
-  session_.transformer().forward(batch_, session_.cache());
-  backend().synchronize();
+  return session_.transformer().forward(batch_, session_.cache());
 }
 
 }  // namespace leq

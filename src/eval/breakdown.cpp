@@ -42,7 +42,7 @@ Breakdown break_down(Session& session, const BenchTest& test, int runs,
                      const std::function<void(int)>& after_run) {
   require(test.prompt == 0 || test.generated == 0, "--breakdown: expected a prompt or generation, ",
           "found ", bench_test_name(test), "; leave out -pg");
-  BenchSteps steps(session, test);
+  BenchSteps steps(session, test, true);
   run_once(steps, false);  // warm
   std::vector<Run> plain, parts;
   for (int run = 0; run < runs; ++run) {

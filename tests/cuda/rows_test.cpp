@@ -147,25 +147,5 @@ TEST(Quantize, TheFirstRowThatIsNotFiniteIsReported) {
   }
 }
 
-TEST(ActOnline, LargestAndClippedNumbersOfRowsAreCounted) {
-  const auto rows = random_floats(kTokens * kStride, 8);
-  const DeviceArray<float> x(rows), largest(kTokens);
-  const DeviceArray<std::int32_t> counts(kTokens);
-  constexpr float kRange = 1.5f;
-  launch_absmax({{x.data(), kStride}, kTokens, kWidth, largest.data()}, test_stream());
-  launch_clipped({{x.data(), kStride}, kTokens, kWidth, kRange, counts.data()}, test_stream());
-  for (int t = 0; t < kTokens; ++t) {
-    float want = 0;
-    int above = 0;
-    for (int k = 0; k < kWidth; ++k) {
-      want = std::max(want, std::abs(at(rows, t, k)));
-      above += std::abs(at(rows, t, k)) > kRange ? 1 : 0;
-    }
-    EXPECT_EQ(largest.host()[static_cast<std::size_t>(t)], want);
-    EXPECT_EQ(counts.host()[static_cast<std::size_t>(t)], above);
-    EXPECT_GT(above, 0);
-  }
-}
-
 }  // namespace
 }  // namespace leq::LEQ_GPU

@@ -49,8 +49,8 @@ TEST_F(BreakdownTest, PartsAreTheWholeStep) {
   EXPECT_NEAR(sum, found.step_seconds, 0.02 * found.step_seconds);
   EXPECT_LE(sum, found.step_seconds);
   EXPECT_GT(found.plain_seconds, 0);
-  for (const StepPart each :
-       {StepPart::load, StepPart::quant, StepPart::gemm, StepPart::attention, StepPart::sync}) {
+  for (const StepPart each : {StepPart::load, StepPart::quant, StepPart::gemm, StepPart::attention,
+                              StepPart::sync, StepPart::sample}) {
     EXPECT_GT(found.times[each].seconds, 0) << kStepPartNames[static_cast<std::size_t>(each)];
   }
   EXPECT_EQ(found.times[StepPart::comm].seconds, 0);
@@ -63,6 +63,7 @@ TEST_F(BreakdownTest, OperationsAndBytesAreThoseOfOneStep) {
   EXPECT_EQ(found.times[StepPart::quant].operations, 2 * kLayers + 1);
   EXPECT_EQ(found.times[StepPart::gemm].operations, 4 * kLayers + 1);
   EXPECT_EQ(found.times[StepPart::attention].operations, 2 * kLayers);
+  EXPECT_EQ(found.times[StepPart::sample].operations, 1);
   EXPECT_EQ(found.times[StepPart::gemm].bytes, weight_bytes_);
   // 768 int8 codes, 6 f16 sums, and an f32 scale of one row of the embedding.
   EXPECT_EQ(found.times[StepPart::load].bytes, 768u + 6 * 2 + 4);

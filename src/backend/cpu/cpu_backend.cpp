@@ -211,6 +211,8 @@ class CpuBackend final : public Backend {
 
   void sample(const Rows& logits, std::span<const SampleRequest> requests,
               std::span<std::int32_t> drawn) override {
+    const auto span =
+        clock_.in(StepPart::sample, [&] { return moved_bytes(logits, std::ssize(requests)); });
     check_sample(logits, requests, drawn);
     const auto row = [&](std::int64_t i) {
       return std::span<const float>(logits.values + i * logits.value_stride,

@@ -1,6 +1,8 @@
 // Every kernel of the backend was launched by these tests: the launches of each are printed behind
 // the last test, and a kernel of cuda/budgets.txt, which has all that nvcc compiles, with none is
 // a failure. Counted are instantiations: each number of bits, tile and grouping is a kernel.
+#include "launch_table.h"
+
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +34,7 @@ std::string kernel_name(std::string symbol) {
 }
 
 // Names of this program's functions by their addresses in its file.
-std::map<std::uintptr_t, std::set<std::string>> functions() {
+std::map<std::uintptr_t, std::set<std::string>> read_functions() {
   std::map<std::uintptr_t, std::set<std::string>> names;
   const std::string program = std::filesystem::canonical("/proc/self/exe");
   std::FILE* pipe = popen(("nm -C '" + program + "'").c_str(), "r");
@@ -60,7 +62,7 @@ std::set<std::string> compiled_kernels() {
 }
 
 std::map<std::string, std::uint64_t> launches_by_name() {
-  const auto names = functions();
+  static const auto names = read_functions();
   const auto main_file = [](const void* code) {
     Dl_info info;
     return dladdr(code, &info) == 0 ? 0 : reinterpret_cast<std::uintptr_t>(info.dli_fbase);
@@ -96,3 +98,9 @@ class LaunchTable : public testing::Environment {
 const auto* const table = testing::AddGlobalTestEnvironment(new LaunchTable);  // gtest's from here
 
 }  // namespace
+
+std::uint64_t launches_of(std::string_view kernels) {
+  std::uint64_t sum = 0;
+  for (const auto& [name, count] : launches_by_name()) sum += name.starts_with(kernels) ? count : 0;
+  return sum;
+}

@@ -3,9 +3,9 @@
 
 #include <numeric>
 
+#include "../device_memory.h"
 #include "cuda/rt.h"
 #include "cuda/sim/emulator.h"
-#include "../device_memory.h"
 
 namespace leq::LEQ_GPU {
 namespace {

@@ -1,9 +1,10 @@
 // Integer matmuls on the emulated wgmma and copy engine of compute capability 9.0: int32 sums
 // exactly, floats equal to the bit to the formulas of docs/numerics.md and so to int_gemm.
+#include "../int_matmul_case.h"
 #include "cuda/int_matmul.h"
 #include "cuda/sim/emulated_device.h"
 #include "cuda/sim/emulator.h"
-#include "int_matmul_case.h"
+#include "launch_table.h"
 
 namespace leq::LEQ_GPU {
 namespace {
@@ -26,24 +27,17 @@ class IntWgmmaTest : public testing::TestWithParam<IntCase> {
   rt::DeviceInfo before_;
 };
 
-std::uint64_t launches(const char* kernel) {
-  for (const simt::LaunchCount& count : simt::launch_counts()) {
-    if (count.kernel == kernel) return count.launches;
-  }
-  return 0;
-}
-
 TEST_P(IntWgmmaTest, IntegersAndValuesAreExact) {
   const IntCase& c = GetParam();
   const IntMatmulData data(c);
-  const std::uint64_t before = launches("int_gemm_wgmma");
+  const std::uint64_t before = launches_of("int_gemm_wgmma");
   for (const simt::Schedule& schedule :
        {simt::Schedule{}, simt::Schedule{6, simt::CopyLands::at_issue}}) {
     simt::schedule() = schedule;
     expect_exact_integers(c, data);
     expect_values(c);
   }
-  EXPECT_EQ(launches("int_gemm_wgmma") - before, 4u) << "another kernel ran";
+  EXPECT_EQ(launches_of("int_gemm_wgmma") - before, 4u) << "another kernel ran";
 }
 
 INSTANTIATE_TEST_SUITE_P(

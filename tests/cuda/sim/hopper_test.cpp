@@ -5,9 +5,9 @@
 #include <numeric>
 #include <random>
 
+#include "../device_memory.h"
 #include "cuda/run.h"
 #include "cuda/wgmma.h"
-#include "device_memory.h"
 
 namespace leq::LEQ_GPU {
 namespace {
