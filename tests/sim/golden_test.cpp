@@ -8,6 +8,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "cuda/sim/emulated_device.h"
+#include "cuda/sim/emulator.h"
 #include "format/safetensors.h"
 #include "model/session.h"
 #include "models_fixture.h"
@@ -136,6 +138,30 @@ TEST_P(SimGolden, EveryTypeAgreesWithTheCpu) {
     EXPECT_LT(found, kNear) << kind.type << " kv " << kv_type_name(kind.kv);
     RecordProperty(std::string(kind.type) + "-" + std::string(kv_type_name(kind.kv)),
                    std::to_string(found));
+  }
+}
+
+// The same sums and the same order: the architecture changes no bit.
+TEST_P(SimGolden, WgmmaGivesTheSameLogits) {
+  LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam());
+  auto ids = head_of(golden_of(folder).at("prompts")[0]);
+  for (std::size_t i = 0; ids.size() < kMostTokens; ++i) ids.push_back(ids[i]);
+  const auto wgmma_launches = [] {
+    const auto counts = simt::launch_counts();
+    const auto found = std::ranges::find(counts, "int_gemm_wgmma", &simt::LaunchCount::kernel);
+    return found == counts.end() ? 0 : found->launches;
+  };
+  const sim::rt::DeviceInfo usual = sim::rt::emulated_device();
+  for (const char* type : {"int8", "int4-g128", "uint8"}) {
+    Engine engine("sim", test::quantized(folder, type), KvType::f16);
+    const auto expected = engine.logits(ids, ids.size());
+    const auto before = wgmma_launches();
+    sim::rt::emulated_device().major = 9;
+    sim::rt::emulated_device().shared_limit_bytes = std::size_t{227} << 10;
+    const auto found = engine.logits(ids, ids.size());
+    sim::rt::emulated_device() = usual;
+    EXPECT_TRUE(found == expected) << type;
+    EXPECT_GT(wgmma_launches(), before) << type;
   }
 }
 
