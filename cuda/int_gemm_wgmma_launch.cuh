@@ -27,7 +27,7 @@ HopperMaps hopper_maps(const IntMatmul& a) {
   const int rows_of_tile = paired ? Shape::kRows / 2 : Shape::kRows;
   const int box_rows = paired ? 8 : Shape::kRows;
   const std::int64_t padded = padded_columns(a.columns);
-  HopperMaps maps;
+  HopperMaps maps = {};
   maps.tokens =
       rows_map(a.x.codes, a.tokens, padded, a.x.code_stride, Shape::kTokens / kCluster, kSlab);
   maps.token_tiles = static_cast<int>((a.tokens + Shape::kTokens - 1) / Shape::kTokens);
