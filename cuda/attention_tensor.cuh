@@ -118,14 +118,20 @@ struct TensorShapes {
     while (most > 1 && most * stage + others > room) --most;
     return most;
   }
-  static constexpr int kPromptTiles = dims <= 128 ? 2 : 1;
+  // 32 queries a warp share what they read of a tile, where registers have room for their outputs;
+  // else 16, and above 128 columns two warps share 16.
+  static constexpr int kPromptTiles = dims <= 64 ? 2 : 1;
+  static constexpr int kPromptColumns = dims <= 128 ? 1 : 2;
+  static constexpr int kPromptRows = 8 / (kPromptTiles * kPromptColumns);
   template <int stages>
-  using PromptOf = TensorShape<keys, values, dims, 4, 1, kPromptTiles, stages, 2>;
+  using PromptOf = TensorShape<keys, values, dims, kPromptRows, kPromptColumns, kPromptTiles,
+                               stages, kPromptTiles>;
   using Prompt = PromptOf<stages<PromptOf<1>>(2, kSharedEverywhere)>;
 
   static constexpr int kColumnWarps = dims == 96 ? 3 : 4;
   template <int stages>
-  using GenerationOf = TensorShape<keys, values, dims, 1, kColumnWarps, 1, stages, 3>;
+  using GenerationOf =
+      TensorShape<keys, values, dims, 1, kColumnWarps, 1, stages, dims <= 128 ? 3 : 2>;
   static constexpr int kFewStages = stages<GenerationOf<1>>(2, kSharedEverywhere);
   static constexpr int kMoreStages = stages<GenerationOf<1>>(3, kGenerationBytes);
   using Generation = GenerationOf<(kMoreStages > kFewStages ? kMoreStages : kFewStages)>;
