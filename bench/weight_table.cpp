@@ -14,8 +14,8 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "format/safetensors.h"
-#include "quantize/error.h"
-#include "quantize/method.h"
+#include "quantize/methods/error.h"
+#include "quantize/methods/method.h"
 #include "report/table.h"
 #include "tensor/weight_layout.h"
 

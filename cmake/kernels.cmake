@@ -9,14 +9,14 @@ set(cpu ${PROJECT_SOURCE_DIR}/src/backend/cpu)
 file(GLOB cpu_sources CONFIGURE_DEPENDS ${cpu}/*.cpp ${cpu}/${LEQ_PROCESSOR}/*.cpp)
 target_sources(leq_backend PRIVATE ${cpu_sources})
 
-set(quantize ${PROJECT_SOURCE_DIR}/src/quantize)
-file(GLOB quantize_sources CONFIGURE_DEPENDS ${quantize}/${LEQ_PROCESSOR}/*.cpp)
-target_sources(leq_quantize PRIVATE ${quantize_sources})
+set(algebra ${PROJECT_SOURCE_DIR}/src/quantize/linear_algebra)
+file(GLOB algebra_sources CONFIGURE_DEPENDS ${algebra}/${LEQ_PROCESSOR}/*.cpp)
+target_sources(leq_quantize PRIVATE ${algebra_sources})
 
 # leq_kernel_flags(NAME FLAGS...): of the files that end in _NAME.cpp
 function(leq_kernel_flags name)
   file(GLOB sources CONFIGURE_DEPENDS ${cpu}/${LEQ_PROCESSOR}/*_${name}.cpp
-    ${quantize}/${LEQ_PROCESSOR}/*_${name}.cpp)
+    ${algebra}/${LEQ_PROCESSOR}/*_${name}.cpp)
   set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS "${ARGN}")
 endfunction()
 

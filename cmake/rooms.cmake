@@ -19,10 +19,15 @@ if(LEQ_FUZZ)
   target_compile_options(leq_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
-# leq_room(NAME FOLDER [ROOMS ...] [LIBRARIES ...] [PRIVATE_LIBRARIES ...])
+# leq_room(NAME FOLDER [PARTS ...] [ROOMS ...] [LIBRARIES ...] [PRIVATE_LIBRARIES ...]): the sources
+# of the folder and of its parts, folders in it.
 function(leq_room name folder)
-  cmake_parse_arguments(ROOM "" "" "ROOMS;LIBRARIES;PRIVATE_LIBRARIES" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp)
+  cmake_parse_arguments(ROOM "" "" "PARTS;ROOMS;LIBRARIES;PRIVATE_LIBRARIES" ${ARGN})
+  set(patterns ${PROJECT_SOURCE_DIR}/${folder}/*.cpp)
+  foreach(part IN LISTS ROOM_PARTS)
+    list(APPEND patterns ${PROJECT_SOURCE_DIR}/${folder}/${part}/*.cpp)
+  endforeach()
+  file(GLOB sources CONFIGURE_DEPENDS ${patterns})
   list(TRANSFORM ROOM_ROOMS PREPEND leq_)
   if(sources)
     add_library(leq_${name} STATIC ${sources})

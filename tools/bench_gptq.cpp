@@ -8,9 +8,9 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "base/text.h"
-#include "quantize/dense.h"
-#include "quantize/gptq.h"
-#include "quantize/gptq_plus.h"
+#include "quantize/linear_algebra/dense.h"
+#include "quantize/methods/gptq.h"
+#include "quantize/methods/gptq_plus.h"
 
 namespace leq {
 namespace {

@@ -13,7 +13,7 @@
 #include "format/leq_copy.h"
 #include "model/session.h"
 #include "platform/make_backend.h"
-#include "quantize/fold_methods.h"
+#include "quantize/rewrites/fold_methods.h"
 #include "quantize_text.h"
 
 namespace leq {

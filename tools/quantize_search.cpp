@@ -9,7 +9,7 @@
 #include "base/sha256.h"
 #include "base/text.h"
 #include "convert/hf_import.h"
-#include "quantize/partial_run.h"
+#include "quantize/blocks/partial_run.h"
 #include "quantize/quantize_blocks.h"
 #include "quantize_text.h"
 

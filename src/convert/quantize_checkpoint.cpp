@@ -6,9 +6,9 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "quantize/fold_methods.h"
 #include "quantize/quantize_model.h"
-#include "quantize/rotation_search.h"
+#include "quantize/rewrites/fold_methods.h"
+#include "quantize/rewrites/rotation_search.h"
 #include "tokenizer/tokenizer.h"
 
 namespace leq {
@@ -157,8 +157,8 @@ CheckpointResult quantize_imported(
   }
   const auto report = [&](std::int64_t done, std::int64_t total) {
     if (!calibrated) progress(done, total);
-    require(!options.stop(), "interrupted; ", output.string(), " is not written",
-            calibrated ? ": give the same command with --resume to go on" : "");
+    require(!options.stop(), "interrupted; ", output.string(),
+            " is not written; the same command with --resume uses what was finished");
   };
   const QuantizeResult written = write_tensors(writer, model.tensors, write, report);
   for (const NamedBlob& table : tokenizer_tables(model.tokenizer)) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "convert/hf_import.h"
-#include "quantize/calibration_data.h"
+#include "quantize/calibration/calibration_data.h"
 #include "quantize/quantize_blocks.h"
 #include "quantize/tensor_plan.h"
 

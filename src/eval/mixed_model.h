@@ -14,7 +14,7 @@
 
 #include "base/thread_pool.h"
 #include "model/open_model.h"
-#include "quantize/bit_search.h"
+#include "quantize/search/bit_search.h"
 
 namespace leq {
 

@@ -12,13 +12,13 @@
 #include "format/leq_layout.h"
 #include "model/weights.h"
 #include "platform/make_backend.h"
-#include "quantize/act_rounding.h"
-#include "quantize/block_pass.h"
-#include "quantize/block_readers.h"
-#include "quantize/calibration_memory.h"
-#include "quantize/site.h"
-#include "quantize/statistics_file.h"
-#include "quantize/zeroquant.h"
+#include "quantize/blocks/block_pass.h"
+#include "quantize/blocks/block_readers.h"
+#include "quantize/calibration/calibration_memory.h"
+#include "quantize/calibration/statistics_file.h"
+#include "quantize/methods/zeroquant.h"
+#include "quantize/rewrites/act_rounding.h"
+#include "quantize/rewrites/site.h"
 
 namespace leq {
 namespace {

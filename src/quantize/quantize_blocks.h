@@ -18,12 +18,12 @@
 #include <string>
 #include <vector>
 
-#include "quantize/block_source.h"
-#include "quantize/block_tensors.h"
-#include "quantize/calibration_data.h"
-#include "quantize/fold.h"
-#include "quantize/partial_run.h"
-#include "quantize/statistics.h"
+#include "quantize/blocks/block_source.h"
+#include "quantize/blocks/block_tensors.h"
+#include "quantize/blocks/partial_run.h"
+#include "quantize/calibration/calibration_data.h"
+#include "quantize/calibration/statistics.h"
+#include "quantize/rewrites/fold.h"
 #include "quantize/tensor_plan.h"
 
 namespace leq {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "format/leq_writer.h"
-#include "quantize/partial_run.h"
+#include "quantize/blocks/partial_run.h"
 #include "quantize/tensor_plan.h"
 
 namespace leq {

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "quantize/act_rounding.h"
-#include "quantize/error.h"
+#include "quantize/methods/error.h"
+#include "quantize/rewrites/act_rounding.h"
 
 namespace leq {
 namespace {

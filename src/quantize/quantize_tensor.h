@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/thread_pool.h"
-#include "quantize/method.h"
+#include "quantize/methods/method.h"
 #include "quantize/tensor_plan.h"
 #include "tensor/pack.h"
 

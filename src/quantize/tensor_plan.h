@@ -11,7 +11,7 @@
 
 #include "model/model_config.h"
 #include "model/tensor_list.h"
-#include "quantize/method.h"
+#include "quantize/methods/method.h"
 #include "tensor/pack.h"
 
 namespace leq {

@@ -1,11 +1,11 @@
 // The fixed scale of int8 activations, against a sort of all values, and where it is not good
 // enough.
-#include "quantize/act_rounding.h"
+#include "quantize/rewrites/act_rounding.h"
 
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "quantize/histogram.h"
+#include "quantize/calibration/histogram.h"
 #include "synthetic_site.h"
 
 namespace leq {

@@ -1,4 +1,4 @@
-#include "quantize/awq.h"
+#include "quantize/rewrites/awq.h"
 
 #include <gtest/gtest.h>
 

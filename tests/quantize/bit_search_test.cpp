@@ -1,5 +1,5 @@
 // The bit search on toy problems small enough to try every assignment.
-#include "quantize/bit_search.h"
+#include "quantize/search/bit_search.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/random.h"
-#include "quantize/bit_search_knapsack.h"
+#include "quantize/search/bit_search_knapsack.h"
 #include "temporary_folder.h"
 
 namespace leq {

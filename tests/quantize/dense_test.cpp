@@ -1,4 +1,4 @@
-#include "quantize/dense.h"
+#include "quantize/linear_algebra/dense.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "quantize/sliced_matrix.h"
+#include "quantize/linear_algebra/sliced_matrix.h"
 
 namespace leq {
 namespace {

@@ -1,4 +1,4 @@
-#include "quantize/fit.h"
+#include "quantize/methods/fit.h"
 
 #include <gtest/gtest.h>
 

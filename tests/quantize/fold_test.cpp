@@ -1,6 +1,6 @@
 // Folds leave the function as it was: logits of the naive double transformer on the original
 // tensors against those on the rewritten ones.
-#include "quantize/fold.h"
+#include "quantize/rewrites/fold.h"
 
 #include <gtest/gtest.h>
 

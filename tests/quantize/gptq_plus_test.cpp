@@ -1,4 +1,4 @@
-#include "quantize/gptq_plus.h"
+#include "quantize/methods/gptq_plus.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/half.h"
-#include "quantize/descent.h"
-#include "quantize/gptq.h"
-#include "quantize/refit.h"
+#include "quantize/methods/descent.h"
+#include "quantize/methods/gptq.h"
+#include "quantize/methods/refit.h"
 #include "quantize/synthetic_layer.h"
 
 namespace leq {

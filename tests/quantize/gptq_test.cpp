@@ -1,4 +1,4 @@
-#include "quantize/gptq.h"
+#include "quantize/methods/gptq.h"
 
 #include <gtest/gtest.h>
 

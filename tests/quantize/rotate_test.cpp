@@ -1,6 +1,6 @@
 // Rotation leaves the function as it was: logits of the naive double transformer on the original
 // tensors against the engine's on the rotated ones.
-#include "quantize/rotate.h"
+#include "quantize/rewrites/rotate.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "format/leq_writer.h"
 #include "model/rotation.h"
-#include "quantize/fold.h"
+#include "quantize/rewrites/fold.h"
 #include "reference/random_models.h"
 #include "shared_data.h"
 #include "temporary_folder.h"

@@ -1,4 +1,4 @@
-#include "quantize/smoothquant.h"
+#include "quantize/rewrites/smoothquant.h"
 
 #include <gtest/gtest.h>
 

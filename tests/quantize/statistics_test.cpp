@@ -1,5 +1,5 @@
 // Which tokens calibration keeps as they are.
-#include "quantize/statistics.h"
+#include "quantize/calibration/statistics.h"
 
 #include <gtest/gtest.h>
 

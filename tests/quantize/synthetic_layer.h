@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "quantize/method.h"
+#include "quantize/methods/method.h"
 
 namespace leq {
 

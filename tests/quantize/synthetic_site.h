@@ -11,10 +11,10 @@
 
 #include "base/random.h"
 #include "base/thread_pool.h"
-#include "quantize/error.h"
-#include "quantize/method.h"
-#include "quantize/site.h"
-#include "quantize/statistics.h"
+#include "quantize/calibration/statistics.h"
+#include "quantize/methods/error.h"
+#include "quantize/methods/method.h"
+#include "quantize/rewrites/site.h"
 
 namespace leq::test {
 

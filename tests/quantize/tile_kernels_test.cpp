@@ -1,4 +1,4 @@
-#include "quantize/tile_kernels.h"
+#include "quantize/linear_algebra/tile_kernels.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "quantize/fit.h"
+#include "quantize/methods/fit.h"
 
 namespace leq {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <limits>
 
-#include "quantize/fit.h"
-#include "quantize/zeroquant.h"
+#include "quantize/methods/fit.h"
+#include "quantize/methods/zeroquant.h"
 #include "synthetic_site.h"
 
 namespace leq {

@@ -1,4 +1,4 @@
-#include "quantize/zeroquant_plus.h"
+#include "quantize/methods/zeroquant_plus.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "base/half.h"
-#include "quantize/error.h"
-#include "quantize/fit.h"
+#include "quantize/methods/error.h"
+#include "quantize/methods/fit.h"
 #include "quantize/synthetic_layer.h"
 
 namespace leq {

@@ -73,7 +73,7 @@ class QuantizeResume : public testing::Test {
 
   test::TemporaryFolder folder_;
   const std::string text_ =
-      folder_.write("text", read_bytes(kStoryteller + "/heldout.txt").substr(0, 4000));
+      folder_.write("text", read_bytes(kStoryteller + "/heldout.txt").substr(0, 2000));
 };
 
 TEST_F(QuantizeResume, CalibrationGoesOnBehindTheFinishedBlocks) {
@@ -92,8 +92,8 @@ TEST_F(QuantizeResume, CalibrationGoesOnBehindTheFinishedBlocks) {
 
 TEST_F(QuantizeResume, EverySearchEndsWithTheSamePlan) {
   for (const char* how : {"grid", "entropy", "greedy", "sens", "learned"}) {
-    const Words flags = {"--search",       how,  "--method", "rtn", "--target-bpw", "3.5",
-                         "--search-evals", "16", "--group",  "64"};
+    const Words flags = {"--search",       how,  "--target-bpw", "3.5",
+                         "--search-evals", "10", "--group",      "64"};
     const std::string bytes = whole(flags);
     // Between two candidates, then between two measurements.
     std::string said;

@@ -1,0 +1,73 @@
+#include "quantize/calibration/hidden_states.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace leq {
+
+HiddenStates::HiddenStates(std::int64_t windows, std::int64_t numbers,
+                           const std::filesystem::path& file)
+    : windows_(windows), numbers_(numbers), file_(file) {
+  if (file.empty()) {
+    memory_.resize(static_cast<std::size_t>(windows * numbers));
+    return;
+  }
+  descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  require(descriptor_ >= 0, file.string(), ": cannot be made: ", std::strerror(errno));
+  ::unlink(file.c_str());
+  const auto bytes = static_cast<off_t>(windows * numbers) * static_cast<off_t>(sizeof(float));
+  const int error = ::posix_fallocate(descriptor_, 0, bytes);
+  if (error == 0) return;
+  ::close(descriptor_);
+  fail(file.string(), ": no room for the ", bytes,
+       " bytes of the hidden states: ", std::strerror(error),
+       "; raise --max-ram or take fewer --samples");
+}
+
+HiddenStates::~HiddenStates() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void HiddenStates::read(std::int64_t window, std::span<float> out) const {
+  require(std::ssize(out) == numbers_, "hidden states: room for ", out.size(), " numbers of ",
+          numbers_);
+  if (descriptor_ < 0) {
+    std::copy_n(memory_.begin() + window * numbers_, numbers_, out.begin());
+    return;
+  }
+  auto bytes = std::as_writable_bytes(out);
+  auto offset = static_cast<off_t>(window) * static_cast<off_t>(bytes.size());
+  while (!bytes.empty()) {
+    const ssize_t got = ::pread(descriptor_, bytes.data(), bytes.size(), offset);
+    if (got < 0 && errno == EINTR) continue;
+    require(got > 0, file_.string(), ": cannot read: ", std::strerror(errno));
+    bytes = bytes.subspan(static_cast<std::size_t>(got));
+    offset += got;
+  }
+}
+
+void HiddenStates::write(std::int64_t window, std::span<const float> values) {
+  require(std::ssize(values) == numbers_, "hidden states: ", values.size(), " numbers, expected ",
+          numbers_);
+  if (descriptor_ < 0) {
+    std::copy(values.begin(), values.end(), memory_.begin() + window * numbers_);
+    return;
+  }
+  auto bytes = std::as_bytes(values);
+  auto offset = static_cast<off_t>(window) * static_cast<off_t>(bytes.size());
+  while (!bytes.empty()) {
+    const ssize_t put = ::pwrite(descriptor_, bytes.data(), bytes.size(), offset);
+    if (put < 0 && errno == EINTR) continue;
+    require(put > 0, file_.string(), ": cannot write: ", std::strerror(errno));
+    bytes = bytes.subspan(static_cast<std::size_t>(put));
+    offset += put;
+  }
+}
+
+}  // namespace leq

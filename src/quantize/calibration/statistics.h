@@ -1,0 +1,66 @@
+// What calibration keeps of the inputs X [T][K] of one linear: enough for every method, mergeable,
+// and independent of the order in which whole windows were seen.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "quantize/calibration/histogram.h"
+
+namespace leq {
+
+// Which statistics are gathered; each has a cost.
+struct StatisticsWanted {
+  bool hessian = false;     // K * K doubles
+  int sample_tokens = 512;  // rows of X kept as they are, spread evenly; 0 = none
+};
+
+struct InputStatistics {
+  std::int64_t columns = 0;          // K
+  std::int64_t tokens = 0;           // T
+  std::vector<float> absmax;         // [K] max |x|
+  std::vector<double> abs_sum;       // [K]
+  std::vector<double> sum;           // [K]
+  std::vector<double> square_sum;    // [K], the diagonal of X^T X
+  Histogram histogram;               // of |x| over all columns
+  std::vector<float> largest_token;  // [K] the row of X with the largest |x|
+  std::vector<double> hessian;       // [K][K] X^T X, both triangles; empty where not wanted
+  std::vector<float> samples;        // [sample_tokens][K]
+
+  std::int64_t sample_tokens() const { return columns == 0 ? 0 : std::ssize(samples) / columns; }
+};
+
+// statistics += rows x [T][K] of one window. `first` is the number of x's first row among all
+// `total` rows to come, by which samples are spread. Rows are added in order and columns shared out
+// among threads: the same numbers for any number of threads. Throws Error naming `name` where x
+// holds a value that is not finite, or K changes.
+struct WindowRows {
+  std::span<const float> x;  // [T][K]
+  std::int64_t columns = 0;  // K
+  std::int64_t first = 0;
+  std::int64_t total = 0;
+};
+void accumulate(InputStatistics& statistics, const WindowRows& rows, const StatisticsWanted& wanted,
+                std::string_view name, ThreadPool& pool);
+
+// Statistics of the inputs divided by scale [K]. The histogram is built anew from the samples, each
+// standing for the tokens between two of them, and from the largest value of each column, which a
+// sample may have missed.
+void divide_inputs(InputStatistics& statistics, std::span<const float> scale);
+
+// How far two halves of the data differ: mean over columns of |a - b| / (a + b), 0 = not at all,
+// for the largest magnitudes and for the mean squares.
+struct HalvesDifference {
+  double absmax = 0;
+  double square_mean = 0;
+};
+HalvesDifference compare_halves(const InputStatistics& first, const InputStatistics& second);
+
+// into += more, both of one K; samples are appended. Throws Error where K or what was gathered
+// differ.
+void merge(InputStatistics& into, const InputStatistics& more);
+
+}  // namespace leq

@@ -1,8 +1,0 @@
-// The one level of processors without kernels of their own.
-#include "quantize/tile_kernels.h"
-
-namespace leq {
-
-const TileKernels& tile_kernels(Isa) { return tile_kernels_portable(); }
-
-}  // namespace leq

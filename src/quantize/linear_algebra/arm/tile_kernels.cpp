@@ -1,0 +1,10 @@
+// Which tile kernels a level of aarch64 runs.
+#include "quantize/linear_algebra/tile_kernels.h"
+
+namespace leq {
+
+const TileKernels& tile_kernels(Isa isa) {
+  return isa == Isa::portable ? tile_kernels_portable() : tile_kernels_neon();
+}
+
+}  // namespace leq

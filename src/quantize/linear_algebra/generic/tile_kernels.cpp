@@ -1,0 +1,8 @@
+// The one level of processors without kernels of their own.
+#include "quantize/linear_algebra/tile_kernels.h"
+
+namespace leq {
+
+const TileKernels& tile_kernels(Isa) { return tile_kernels_portable(); }
+
+}  // namespace leq

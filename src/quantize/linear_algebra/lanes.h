@@ -1,0 +1,67 @@
+// Rows of a matrix side by side: the rows of a panel in the lanes of vectors, so that one
+// instruction works on one column of all of them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "quantize/linear_algebra/tile_kernels.h"
+
+namespace leq {
+
+// One column of a panel, on 64 bytes.
+template <class Real>
+struct alignas(64) LaneRow {
+  Real lanes[kPanelLanes<Real>] = {};
+};
+
+// [columns][lanes], panel after panel.
+template <class Real>
+class LanePanels {
+ public:
+  LanePanels() = default;
+  LanePanels(std::int64_t panels, std::int64_t columns)
+      : columns_(columns), rows_(static_cast<std::size_t>(panels * columns)) {}
+
+  std::int64_t columns() const { return columns_; }
+  Real* at(std::int64_t panel, std::int64_t column) {
+    return rows_[static_cast<std::size_t>(panel * columns_ + column)].lanes;
+  }
+  const Real* at(std::int64_t panel, std::int64_t column) const {
+    return rows_[static_cast<std::size_t>(panel * columns_ + column)].lanes;
+  }
+
+ private:
+  std::int64_t columns_ = 0;
+  std::vector<LaneRow<Real>> rows_;
+};
+
+inline constexpr std::int64_t kTurnedColumns = 16;  // so many at once stay in L1
+
+// to [columns][lanes] = the transpose of from [count][columns]; lanes from `count` on stay.
+template <class From, class To>
+void rows_to_lanes(const From* from, std::int64_t stride, std::int64_t count, std::int64_t columns,
+                   To* to, std::int64_t lanes) {
+  for (std::int64_t first = 0; first < columns; first += kTurnedColumns) {
+    const std::int64_t last = std::min(columns, first + kTurnedColumns);
+    for (std::int64_t row = 0; row < count; ++row) {
+      for (std::int64_t k = first; k < last; ++k)
+        to[k * lanes + row] = static_cast<To>(from[row * stride + k]);
+    }
+  }
+}
+
+// The way back.
+template <class Number>
+void lanes_to_rows(const Number* from, std::int64_t lanes, std::int64_t count, std::int64_t columns,
+                   Number* to, std::int64_t stride) {
+  for (std::int64_t first = 0; first < columns; first += kTurnedColumns) {
+    const std::int64_t last = std::min(columns, first + kTurnedColumns);
+    for (std::int64_t row = 0; row < count; ++row) {
+      for (std::int64_t k = first; k < last; ++k) to[row * stride + k] = from[k * lanes + row];
+    }
+  }
+}
+
+}  // namespace leq

@@ -1,0 +1,173 @@
+// The triangular factor A = L^T L of a positive definite matrix: Cholesky's algorithm from the last
+// row up, in blocks of 120 rows, of which each is solved for and then subtracted from what is left.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "quantize/linear_algebra/dense.h"
+#include "quantize/linear_algebra/lower_matrix.h"
+#include "quantize/linear_algebra/tile_kernels.h"
+
+namespace leq {
+namespace {
+
+constexpr std::int64_t kLanes = LowerMatrix::kLanes;
+constexpr std::int64_t kBlockRows = 120;  // whole panels, whole tiles, at most kTileDepth
+constexpr std::int64_t kBlockPanels = kBlockRows / kLanes;
+constexpr std::int64_t kPairRows = 2 * kBlockRows;
+constexpr double kSmallestPivot = 1e-10;
+
+static_assert(kBlockRows % kLanes == 0 && kBlockRows % kTileRows == 0 && kLanes % kTileRows == 0 &&
+              kBlockRows <= kTileDepth);
+
+struct RowRange {
+  std::int64_t first = 0, last = 0;
+};
+
+// The block that holds a row: blocks begin at multiples of 120.
+std::int64_t block_start(std::int64_t row) { return row / kBlockRows * kBlockRows; }
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+// Two blocks at a time: the later one is subtracted from the rows of the other, then both from all
+// rows above, which so pass through the caches half as often. Task 0 of either step goes on to
+// factor the corner that comes next, while other threads subtract from the rest.
+class LowerFactor {
+ public:
+  LowerFactor(LowerMatrix& a, ThreadPool& pool)
+      : a_(a), pool_(pool), kernels_(tile_kernels()), triangles_(at(kBlockRows * kTileRows)) {
+    for (std::int64_t i = 0; i < a.rows(); ++i) diagonal_.push_back(a.at(i, i));
+  }
+
+  bool run() {
+    RowRange block = {block_start(a_.rows() - 1), a_.rows()};
+    std::int64_t unsubtracted = block.last;  // from the block's first row on
+    bool positive = factor_corner(block);
+    while (positive && block.first > 0) {
+      solve_left(block);
+      const RowRange next = {block.first - kBlockRows, block.first};
+      const bool whole_pair = next.last % kPairRows == 0;
+      const std::int64_t top = whole_pair ? 0 : next.first;
+      positive = subtract({block.first, unsubtracted}, {top, next.last});
+      if (whole_pair) unsubtracted = next.last;
+      block = next;
+    }
+    return positive;
+  }
+
+ private:
+  // Where column i of the rows from k on lies: the broadcast side of a product.
+  const double* column(std::int64_t i, std::int64_t k) const {
+    return a_.row(i / kLanes, k) + i % kLanes;
+  }
+
+  // Rows [row, row + 8) of a panel minus what the rows behind them in the block explain.
+  void subtract_rows_behind(std::int64_t panel, std::int64_t row, std::int64_t block_end) {
+    const std::int64_t behind = row + kTileRows;
+    if (behind == block_end) return;
+    kernels_.add_product_f64({.a = column(row, behind),
+                              .a_stride = kLanes,
+                              .b = a_.row(panel, behind),
+                              .depth = block_end - behind,
+                              .c = a_.row(panel, row),
+                              .c_stride = kLanes,
+                              .sign = -1});
+  }
+
+  double* triangle(std::int64_t row) {
+    return triangles_.data() + (row - block_start(row)) * kTileRows;
+  }
+
+  // The 8 x 8 corner of rows [row, row + 8), for the kernel that solves with it.
+  bool factor_triangle(std::int64_t row) {
+    double l[kTileRows][kTileRows] = {};
+    for (std::int64_t k = 0; k < kTileRows; ++k) {
+      for (std::int64_t i = 0; i <= k; ++i) l[k][i] = a_.at(row + k, row + i);
+    }
+    double* out = triangle(row);
+    for (std::int64_t k = kTileRows - 1; k >= 0; --k) {
+      const double square = l[k][k];
+      if (!(square >= kSmallestPivot * diagonal_[at(row + k)] && square > 0)) return false;
+      const double inverse = 1.0 / std::sqrt(square);
+      out[k * kTileRows + k] = inverse;
+      for (std::int64_t i = 0; i < k; ++i) l[k][i] *= inverse;
+      for (std::int64_t i = 0; i < k; ++i) {
+        out[k * kTileRows + i] = -l[k][i];
+        for (std::int64_t j = 0; j <= i; ++j) l[i][j] -= l[k][i] * l[k][j];
+      }
+    }
+    return true;
+  }
+
+  void solve_rows(std::int64_t panel, std::int64_t row, std::int64_t block_end) {
+    subtract_rows_behind(panel, row, block_end);
+    kernels_.solve(triangle(row), a_.row(panel, row));
+  }
+
+  // A block's own columns.
+  bool factor_corner(RowRange block) {
+    for (std::int64_t row = block.last - kTileRows; row >= block.first; row -= kTileRows) {
+      const std::int64_t last = row / kLanes;
+      subtract_rows_behind(last, row, block.last);
+      if (!factor_triangle(row)) return false;
+      kernels_.solve(triangle(row), a_.row(last, row));
+      for (std::int64_t panel = block.first / kLanes; panel < last; ++panel)
+        solve_rows(panel, row, block.last);
+    }
+    return true;
+  }
+
+  // A block's columns left of its own.
+  void solve_left(RowRange block) {
+    pool_.run(block.first / kLanes, [&](std::int64_t panel, int) {
+      for (std::int64_t row = block.last - kTileRows; row >= block.first; row -= kTileRows)
+        solve_rows(panel, row, block.last);
+    });
+  }
+
+  // a[j][i] -= the sum over k in `depth` of L[k][j] L[k][i], for j in `rows` (whole blocks above
+  // depth) and i <= j; the last block of `rows` gets its corner factored.
+  bool subtract(RowRange depth, RowRange rows) {
+    std::vector<RowRange> squares;  // the rows and the columns where they begin
+    for (std::int64_t row = rows.last - kBlockRows; row >= rows.first; row -= kBlockRows) {
+      for (std::int64_t left = row; left >= 0; left -= kBlockRows) squares.push_back({row, left});
+    }
+    bool positive = true;
+    pool_.run(std::ssize(squares), [&](std::int64_t task, int) {
+      const auto [row, left] = squares[at(task)];
+      for (std::int64_t k = block_start(depth.last - 1); k >= depth.first; k -= kBlockRows)
+        subtract_square({k, std::min(depth.last, k + kBlockRows)}, row, left);
+      if (task == 0) positive = factor_corner({row, row + kBlockRows});
+    });
+    return positive;
+  }
+
+  // From [row, row + 120) x [left, left + 120), or what of it lies below the diagonal.
+  void subtract_square(RowRange depth, std::int64_t row, std::int64_t left) {
+    TileProduct<double> tile = {
+        .a_stride = kLanes, .depth = depth.last - depth.first, .c_stride = kLanes, .sign = -1};
+    for (std::int64_t panel = left / kLanes; panel < left / kLanes + kBlockPanels; ++panel) {
+      tile.b = a_.row(panel, depth.first);
+      for (std::int64_t j = std::max(row, panel * kLanes); j < row + kBlockRows; j += kTileRows) {
+        tile.a = column(j, depth.first);
+        tile.next_a = tile.a + kTileRows;
+        tile.c = a_.row(panel, j);
+        kernels_.add_product_f64(tile);
+      }
+    }
+  }
+
+  LowerMatrix& a_;
+  ThreadPool& pool_;
+  const TileKernels& kernels_;
+  std::vector<double> diagonal_;
+  std::vector<double> triangles_;  // [block / 8][8][8]
+};
+
+}  // namespace
+
+bool factor_lower(LowerMatrix& a, ThreadPool& pool) {
+  return a.size() == 0 || LowerFactor(a, pool).run();
+}
+
+}  // namespace leq

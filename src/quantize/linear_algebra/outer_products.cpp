@@ -1,0 +1,152 @@
+// X^T X: tokens are laid out in panels of 48 columns once, and tiles of the upper triangle are
+// products of those panels, which serve as either side.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "base/error.h"
+#include "base/huge_buffer.h"
+#include "quantize/linear_algebra/dense.h"
+#include "quantize/linear_algebra/lanes.h"
+#include "quantize/linear_algebra/tile_kernels.h"
+
+namespace leq {
+namespace {
+
+constexpr std::int64_t kShardTokens = 2048;
+constexpr std::int64_t kLanes = kPanelLanes<float>;
+constexpr std::int64_t kTilePanels = 8;  // a tile's f32 sums are 590 KB
+constexpr std::int64_t kTileColumns = kTilePanels * kLanes;
+
+// The tokens of a shard as [T / 128][panels][128][48].
+class PackedTokens {
+ public:
+  PackedTokens(std::int64_t most_tokens, std::int64_t columns)
+      : columns_(columns),
+        panels_((columns + kLanes - 1) / kLanes),
+        buffer_(static_cast<std::uint64_t>((most_tokens + kTileDepth - 1) / kTileDepth * panels_ *
+                                           kTileDepth) *
+                    kPanelBytes,
+                "X^T X") {}
+
+  std::int64_t panels() const { return panels_; }
+  std::int64_t tokens() const { return tokens_; }
+  const float* at(std::int64_t token, std::int64_t panel) const {
+    return reinterpret_cast<const float*>(buffer_.data()) + index(token, panel);
+  }
+
+  void take(const float* x, std::int64_t tokens, ThreadPool& pool) {
+    tokens_ = tokens;
+    pool.run((tokens + kTileDepth - 1) / kTileDepth, [&](std::int64_t task, int) {
+      const std::int64_t first = task * kTileDepth;
+      const std::int64_t last = std::min(tokens, first + kTileDepth);
+      for (std::int64_t token = first; token < last; ++token) take_row(x, token);
+    });
+  }
+
+ private:
+  std::int64_t index(std::int64_t token, std::int64_t panel) const {
+    const std::int64_t block = token / kTileDepth;
+    return ((block * panels_ + panel) * kTileDepth + token % kTileDepth) * kLanes;
+  }
+
+  void take_row(const float* x, std::int64_t token) {
+    const float* from = x + token * columns_;
+    float* const data = reinterpret_cast<float*>(buffer_.data());
+    std::int64_t panel = 0;
+    for (; (panel + 1) * kLanes <= columns_; ++panel)
+      std::memcpy(data + index(token, panel), from + panel * kLanes, kPanelBytes);
+    if (panel < panels_)
+      std::copy(from + panel * kLanes, from + columns_, data + index(token, panel));
+  }
+
+  std::int64_t columns_, panels_, tokens_ = 0;
+  HugeBuffer buffer_;
+};
+
+// Panels [row, ...) x [column, ...) with row <= column.
+struct ProductTile {
+  std::int64_t row = 0, column = 0;
+};
+
+// Off the diagonal first: those on it are half the work and fill up the end.
+std::vector<ProductTile> upper_tiles(std::int64_t panels) {
+  std::vector<ProductTile> tiles;
+  for (std::int64_t apart = panels - 1; apart >= 0; --apart) {
+    for (std::int64_t row = 0; row + apart < panels; ++row) {
+      if (row % kTilePanels == 0 && (row + apart) % kTilePanels == 0)
+        tiles.push_back({row, row + apart});
+    }
+  }
+  return tiles;
+}
+
+// sums [column panel][row] = the tile's f32 sums over the shard.
+void sum_tile(const PackedTokens& x, ProductTile at, LanePanels<float>& sums) {
+  const std::int64_t rows = std::min(kTilePanels, x.panels() - at.row);
+  const std::int64_t columns = std::min(kTilePanels, x.panels() - at.column);
+  const auto add = tile_kernels().add_product_f32;
+  for (std::int64_t token = 0; token < x.tokens(); token += kTileDepth) {
+    TileProduct<float> tile = {
+        .a_stride = kLanes, .depth = std::min(kTileDepth, x.tokens() - token), .c_stride = kLanes};
+    for (std::int64_t j = 0; j < columns; ++j) {
+      tile.b = x.at(token, at.column + j);
+      for (std::int64_t i = 0; i < rows && at.row + i <= at.column + j; ++i) {
+        for (std::int64_t row = 0; row < kLanes; row += kTileRows) {
+          tile.a = x.at(token, at.row + i) + row;
+          tile.next_a = tile.a + kTileRows;
+          tile.c = sums.at(j, i * kLanes + row);
+          add(tile);
+        }
+      }
+    }
+  }
+}
+
+// h += the tile, row by row, and the same below the diagonal, eight rows at a time: lines of memory
+// follow one another.
+void add_tile(const LanePanels<float>& sums, ProductTile at, std::int64_t columns, double* h) {
+  const std::int64_t top = at.row * kLanes, left = at.column * kLanes;
+  const std::int64_t bottom = std::min(columns, top + kTileColumns);
+  const std::int64_t right = std::min(columns, left + kTileColumns);
+  for (std::int64_t i = top; i < bottom; ++i) {
+    for (std::int64_t j = std::max(i, left); j < right;) {
+      const std::int64_t panel = (j - left) / kLanes,
+                         end = std::min(right, left + (panel + 1) * kLanes);
+      const float* const from = sums.at(panel, i - top) - left - panel * kLanes;
+      for (; j < end; ++j) h[i * columns + j] += static_cast<double>(from[j]);
+    }
+  }
+  for (std::int64_t j = left; j < right; j += kTileRows) {
+    const std::int64_t end = std::min(right, j + kTileRows);
+    const std::int64_t panel = (j - left) / kLanes;
+    for (std::int64_t i = top; i < std::min(bottom, end); ++i) {
+      const float* const from = sums.at(panel, i - top) - left - panel * kLanes;
+      for (std::int64_t row = std::max(j, i + 1); row < end; ++row)
+        h[row * columns + i] += static_cast<double>(from[row]);
+    }
+  }
+}
+
+}  // namespace
+
+void add_outer_products(std::span<const float> x, std::int64_t tokens, std::int64_t columns,
+                        std::span<double> h, ThreadPool& pool) {
+  require(std::ssize(x) == tokens * columns && std::ssize(h) == columns * columns,
+          "X^T X: expected ", tokens, " x ", columns, " inputs and ", columns,
+          " squared sums, found ", x.size(), " and ", h.size());
+  if (tokens == 0 || columns == 0) return;
+  PackedTokens packed(std::min(tokens, kShardTokens), columns);
+  const std::vector<ProductTile> tiles = upper_tiles(packed.panels());
+  for (std::int64_t first = 0; first < tokens; first += kShardTokens) {
+    packed.take(x.data() + first * columns, std::min(kShardTokens, tokens - first), pool);
+    pool.run(std::ssize(tiles), [&](std::int64_t task, int) {
+      const ProductTile at = tiles[static_cast<std::size_t>(task)];
+      LanePanels<float> sums(kTilePanels, kTileColumns);
+      sum_tile(packed, at, sums);
+      add_tile(sums, at, columns, h.data());
+    });
+  }
+}
+
+}  // namespace leq

@@ -1,0 +1,305 @@
+// Method billm (Huang et al. 2024, "braq"): one sign for each weight and one more bit, in blocks of
+// 128 columns. Columns that matter are binarized twice, the others in two parts by size; what a
+// block gets wrong is made good in the columns behind it. For research: at 3.1 bits a weight it is
+// no smaller than 3-bit codes and worse.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/half.h"
+#include "quantize/linear_algebra/dense.h"
+#include "quantize/methods/fit.h"
+#include "quantize/methods/method_table.h"
+
+namespace leq {
+namespace {
+
+constexpr std::int64_t kBlock = 128;  // columns that share their eight numbers
+constexpr std::int64_t kNumbers = 8;
+constexpr std::int64_t kTaskRows = 64;    // whose feedback is one product
+constexpr std::size_t kMostSalient = 49;  // columns of a block
+constexpr int kThresholds = 81;           // shares 0.10, 0.11 ... 0.90 of the small part
+constexpr double kMostDamping = 1.0;
+
+// H with a damped diagonal = V V^T, V upper triangular: the error of a row that is off by d is
+// sum_i (sum_{j<=i} d_j V_ji)^2, so that column i sees the errors of those before it.
+struct Feedback {
+  std::int64_t columns = 0;
+  std::vector<double> v;  // [K][K]
+  double at(std::int64_t i, std::int64_t j) const {
+    return v[static_cast<std::size_t>(i * columns + j)];
+  }
+};
+
+// H damped, an input that was always 0 with 1 on the diagonal. Damping grows tenfold where that is
+// not positive definite; at last only the diagonal is left, that is, no feedback.
+Feedback make_feedback(const MethodInput& input, std::string& note) {
+  const std::int64_t n = input.columns;
+  ThreadPool alone(1);
+  ThreadPool& pool = input.pool == nullptr ? alone : *input.pool;
+  require(input.statistics != nullptr && input.statistics->columns == n &&
+              std::ssize(input.statistics->hessian) == n * n,
+          input.name, ": method billm needs X^T X of ", n,
+          " input columns; calibrate, or use method nf4");
+  double damping = input.options.damping;
+  while (damping <= kMostDamping) {
+    LowerMatrix l(n);
+    for (std::int64_t i = 0; i < n; ++i) {
+      const double* from = input.statistics->hessian.data() + i * n;
+      for (std::int64_t j = 0; j < i; ++j) l.at(i, j) = from[j];
+      l.at(i, i) = from[i] == 0 ? 1 : from[i] * (1 + damping);
+    }
+    if (factor_lower(l, pool)) {
+      Feedback feedback{n, std::vector<double>(static_cast<std::size_t>(n * n))};
+      for (std::int64_t i = 0; i < n; ++i) {
+        for (std::int64_t j = 0; j <= i; ++j)
+          feedback.v[static_cast<std::size_t>(j * n + i)] = l.at(i, j);
+      }
+      return feedback;
+    }
+    note = "X^T X is nearly singular: damping raised";
+    damping = damping <= 0 ? 1e-3 : 10 * damping;
+  }
+  note = "X^T X has no factor: rounded without feedback";
+  Feedback feedback{n, std::vector<double>(static_cast<std::size_t>(n * n))};
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double value = input.statistics->hessian[static_cast<std::size_t>(i * n + i)];
+    feedback.v[static_cast<std::size_t>(i * n + i)] = value > 0 ? std::sqrt(value) : 1;
+  }
+  return feedback;
+}
+
+// Mean and mean distance from it: the best m and a of m + a sign(x - m), nearly.
+struct Binary {
+  double mean = 0, size = 0;
+
+  explicit Binary(std::span<const double> x) {
+    if (x.empty()) return;
+    const auto count = static_cast<double>(x.size());
+    mean = std::accumulate(x.begin(), x.end(), 0.0) / count;
+    for (const double value : x) size += std::fabs(value - mean);
+    size /= count;
+  }
+  double value(double x) const { return x >= mean ? mean + size : mean - size; }
+  double error(std::span<const double> x) const {
+    double total = 0;
+    for (const double number : x) total += (number - value(number)) * (number - value(number));
+    return total;
+  }
+};
+
+std::vector<double> residual(std::span<const double> x, const Binary& first) {
+  std::vector<double> rest;
+  for (const double value : x) rest.push_back(value - first.value(value));
+  return rest;
+}
+
+// Squared error of salient weights, binarized twice.
+double salient_error(std::span<const double> x) {
+  const auto rest = residual(x, Binary(x));
+  return Binary(rest).error(rest);
+}
+
+// A block of columns as the errors before it have left it, and how it is binarized.
+struct BlockWork {
+  std::int64_t rows = 0, first = 0, count = 0;  // columns [first, first + count)
+  std::vector<double> x;                        // [N][count]
+  std::vector<std::size_t> order = {};          // columns of the block by falling salience
+  std::size_t salient = 0;                      // so many of them
+  double threshold = 0;                         // |x| above it is large
+
+  std::span<const double> row(std::int64_t r) const {
+    return std::span(x).subspan(static_cast<std::size_t>(r * count),
+                                static_cast<std::size_t>(count));
+  }
+  // The numbers of row r in the columns order[from, to).
+  std::vector<double> pick(std::int64_t r, std::size_t from, std::size_t to) const {
+    std::vector<double> picked;
+    for (std::size_t i = from; i < to; ++i) picked.push_back(row(r)[order[i]]);
+    return picked;
+  }
+};
+
+// Index of the least sum over rows of `errors` [N][choices].
+std::size_t least_column(std::span<const double> errors, std::size_t choices) {
+  std::vector<double> totals(choices);
+  for (std::size_t i = 0; i < errors.size(); ++i) totals[i % choices] += errors[i];
+  return static_cast<std::size_t>(std::min_element(totals.begin(), totals.end()) - totals.begin());
+}
+
+// Salience of a column: sum over rows of x^2 V_kk^2. Of 1 to 49 columns, as many count as salient
+// as give the least error when the others share one mean and size.
+void choose_salient(BlockWork& work, const Feedback& feedback, ThreadPool* pool) {
+  std::vector<double> salience(static_cast<std::size_t>(work.count));
+  for (std::size_t i = 0; i < work.x.size(); ++i) {
+    const std::size_t k = i % salience.size();
+    const std::int64_t column = work.first + static_cast<std::int64_t>(k);
+    const double weighted = work.x[i] * feedback.at(column, column);
+    salience[k] += weighted * weighted;
+  }
+  work.order.resize(salience.size());
+  std::iota(work.order.begin(), work.order.end(), std::size_t{0});
+  std::stable_sort(work.order.begin(), work.order.end(),
+                   [&](std::size_t a, std::size_t b) { return salience[a] > salience[b]; });
+  const std::size_t choices = std::min(kMostSalient, salience.size() - 1);
+  if (choices == 0) return;
+  std::vector<double> errors(static_cast<std::size_t>(work.rows) * choices);
+  for_rows(pool, work.rows, [&](std::int64_t row) {
+    const std::vector<double> sorted = work.pick(row, 0, work.order.size());
+    for (std::size_t i = 0; i < choices; ++i) {
+      const auto strong = std::span(sorted).first(i + 1), weak = std::span(sorted).subspan(i + 1);
+      errors[static_cast<std::size_t>(row) * choices + i] =
+          salient_error(strong) + Binary(weak).error(weak);
+    }
+  });
+  work.salient = least_column(errors, choices) + 1;
+}
+
+struct TwoParts {
+  std::vector<double> small, large;
+  TwoParts(std::span<const double> x, double threshold) {
+    for (const double value : x) (std::fabs(value) > threshold ? large : small).push_back(value);
+  }
+};
+
+// The size that parts small from large weights of the columns that are not salient, of 81 quantiles
+// the one of least error.
+void choose_threshold(BlockWork& work, ThreadPool* pool) {
+  std::vector<double> sizes;
+  for (std::int64_t row = 0; row < work.rows; ++row) {
+    for (const double x : work.pick(row, work.salient, work.order.size())) {
+      sizes.push_back(std::fabs(x));
+    }
+  }
+  std::sort(sizes.begin(), sizes.end());
+  std::vector<double> thresholds;
+  for (int i = 0; i < kThresholds; ++i) {
+    const double share = 0.1 + 0.01 * i;
+    thresholds.push_back(
+        sizes[static_cast<std::size_t>(share * static_cast<double>(sizes.size() - 1))]);
+  }
+  std::vector<double> errors(static_cast<std::size_t>(work.rows) * thresholds.size());
+  for_rows(pool, work.rows, [&](std::int64_t row) {
+    const auto weak = work.pick(row, work.salient, work.order.size());
+    for (std::size_t i = 0; i < thresholds.size(); ++i) {
+      const TwoParts parts(weak, thresholds[i]);
+      errors[static_cast<std::size_t>(row) * thresholds.size() + i] =
+          Binary(parts.small).error(parts.small) + Binary(parts.large).error(parts.large);
+    }
+  });
+  work.threshold = thresholds[least_column(errors, thresholds.size())];
+}
+
+float half(double value) { return f16_to_f32(f32_to_f16(static_cast<float>(value))); }
+
+// One row of a block: its numbers in f16, and its codes for them.
+struct RowCodes {
+  float numbers[kNumbers] = {};
+  std::vector<std::int16_t> codes;
+  std::vector<double> values;  // what they stand for
+
+  RowCodes(const BlockWork& work, std::int64_t row)
+      : codes(work.order.size()), values(work.order.size()) {
+    const auto strong = work.pick(row, 0, work.salient);
+    const TwoParts parts(work.pick(row, work.salient, work.order.size()), work.threshold);
+    const Binary first = keep(0, Binary(strong));
+    const Binary levels[] = {first, keep(1, Binary(residual(strong, first))),
+                             keep(2, Binary(parts.small)), keep(3, Binary(parts.large))};
+    for (std::size_t i = 0; i < work.order.size(); ++i) {
+      const std::size_t k = work.order[i];
+      const double x = work.row(row)[k];
+      const double rest = x - levels[0].value(x);
+      const bool salient = i<work.salient, large = std::fabs(x)> work.threshold;
+      const bool second = salient ? rest >= levels[1].mean : large;
+      const Binary& main = levels[salient ? 0 : large ? 3 : 2];
+      codes[k] = static_cast<std::int16_t>((x >= main.mean ? 1 : 0) + (second ? 2 : 0));
+      values[k] = main.value(x) + (salient ? levels[1].value(rest) : 0);
+    }
+  }
+
+ private:
+  Binary keep(int part, Binary binary) {
+    binary.mean = static_cast<double>(numbers[2 * part] = half(binary.mean));
+    binary.size = static_cast<double>(numbers[2 * part + 1] = half(binary.size));
+    return binary;
+  }
+};
+
+// Errors d = W - Wq so far, [N][K].
+using Errors = std::vector<double>;
+
+// The block as it should be rounded: the numbers that, with the errors d made before it and none
+// behind it, make all e_i = sum_{j<=i} d_j V_ji of its columns 0.
+BlockWork start_block(const MethodInput& input, const Feedback& feedback, const Errors& errors,
+                      std::int64_t first) {
+  const std::int64_t columns = input.columns, count = std::min(kBlock, columns - first);
+  BlockWork work{input.rows, first, count, {}};
+  work.x.resize(static_cast<std::size_t>(input.rows * count));
+  for_rows(input.pool, (input.rows + kTaskRows - 1) / kTaskRows, [&](std::int64_t task) {
+    const std::int64_t begin = task * kTaskRows, end = std::min(begin + kTaskRows, input.rows);
+    double* const owed = work.x.data() + begin * count;  // [rows][count], later x
+    add_product({errors.data() + begin * columns, end - begin, first, columns},
+                {feedback.v.data() + first, first, count, columns},
+                Block<double>{owed, end - begin, count, count});
+    for (std::int64_t row = begin; row < end; ++row) {
+      double* const mine = work.x.data() + row * count;
+      for (std::int64_t i = 0; i < count; ++i) {
+        for (std::int64_t j = 0; j < i; ++j) mine[i] -= mine[j] * feedback.at(first + j, first + i);
+        mine[i] /= feedback.at(first + i, first + i);
+      }
+      const float* const weight = input.weight.data() + row * columns + first;
+      for (std::int64_t i = 0; i < count; ++i) mine[i] += static_cast<double>(weight[i]);
+    }
+  });
+  return work;
+}
+
+void store_block(const MethodInput& input, const BlockWork& work, ChosenCodes& chosen,
+                 Errors& errors) {
+  const std::int64_t groups = (input.columns + kBlock - 1) / kBlock;
+  for (std::size_t i = 0; i < work.salient; ++i) {
+    chosen.zeros[static_cast<std::size_t>(work.first) + work.order[i]] = 1;
+  }
+  for_rows(input.pool, input.rows, [&](std::int64_t row) {
+    const RowCodes found(work, row);
+    const std::int64_t at = row * input.columns + work.first;
+    std::copy(found.codes.begin(), found.codes.end(), chosen.codes.begin() + at);
+    std::copy_n(found.numbers, kNumbers,
+                chosen.scales.begin() + (row * groups + work.first / kBlock) * kNumbers);
+    for (std::size_t i = 0; i < found.values.size(); ++i) {
+      const auto to = static_cast<std::size_t>(at) + i;
+      errors[to] = static_cast<double>(input.weight[to]) - found.values[i];
+    }
+  });
+}
+
+MethodResult choose_billm(const MethodInput& input) {
+  require_finite(input);
+  MethodResult result;
+  const Feedback feedback = make_feedback(input, result.note);
+  const std::int64_t groups = (input.columns + kBlock - 1) / kBlock;
+  ChosenCodes& chosen = result.codes;
+  chosen.codes.resize(input.weight.size());
+  chosen.zeros.resize(static_cast<std::size_t>(input.columns));
+  chosen.scales.resize(static_cast<std::size_t>(input.rows * groups * kNumbers));
+  Errors errors(input.weight.size());
+  for (std::int64_t first = 0; first < input.columns; first += kBlock) {
+    BlockWork work = start_block(input, feedback, errors, first);
+    choose_salient(work, feedback, input.pool);
+    choose_threshold(work, input.pool);
+    store_block(input, work, chosen, errors);
+  }
+  return result;
+}
+
+bool supports_billm(const QuantScheme& scheme) { return scheme.kind == CodeKind::b1; }
+
+}  // namespace
+
+QuantMethod billm_method() {
+  return {"billm", "research: one or two signs a weight with error feedback (type b1)",
+          Needs::hessian, supports_billm, choose_billm};
+}
+
+}  // namespace leq

@@ -1,0 +1,26 @@
+// W - Q of chosen codes, and what it costs in the outputs. Rows lie in the lanes of panels.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "quantize/linear_algebra/lanes.h"
+#include "quantize/methods/fit.h"
+#include "quantize/methods/hessian.h"
+#include "quantize/methods/method.h"
+
+namespace leq {
+
+// [panels][K] w - scale * (code - zero) of `count` rows from `first` on; 0 in lanes without a row.
+LanePanels<float> code_errors(const MethodInput& input, const Ranges& ranges,
+                              std::span<const std::int16_t> codes, std::int64_t first,
+                              std::int64_t count);
+
+// d H d^T of every row d of W - Q: [N], products in f32, sums over a row in double.
+std::vector<double> row_losses(const MethodInput& input, const Ranges& ranges,
+                               std::span<const std::int16_t> codes, const Hessian& hessian,
+                               ThreadPool& pool);
+
+}  // namespace leq

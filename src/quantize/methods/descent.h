@@ -1,0 +1,21 @@
+// Coordinate descent over integer codes: every code moves to where the outputs' squared error is
+// least while all others stay, column by column, in a few passes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/thread_pool.h"
+#include "quantize/methods/fit.h"
+#include "quantize/methods/hessian.h"
+#include "quantize/methods/method.h"
+
+namespace leq {
+
+// Moves codes [N][K] in fixed ranges, in at most `passes` passes; returns the number of moves. With
+// g = H (w - q) the best move of code j is rne(g_j / (H_jj s)), clipped to the range of codes; none
+// makes a row's loss (w - q) H (w - q)^T larger. The same for any number of threads.
+std::int64_t descend(const MethodInput& input, const Ranges& ranges, const Hessian& hessian,
+                     int passes, std::span<std::int16_t> codes, ThreadPool& pool);
+
+}  // namespace leq

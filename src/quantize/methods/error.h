@@ -1,0 +1,45 @@
+// How far chosen codes are from the weight they stand for: in the weights themselves, and in the
+// outputs on the calibration tokens.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "quantize/calibration/statistics.h"
+#include "tensor/chosen_codes.h"
+#include "tensor/quant_scheme.h"
+
+namespace leq {
+
+// The numbers [N][K] that codes stand for, in f32 as the file's reader computes them:
+//   int: s * c; uint: s * (u - z); nf4: size * level[c]; b1: a mean plus or minus a size, of a
+//   salient column the sum of two such numbers.
+// Throws Error where the sizes do not fit rows, columns and scheme.
+std::vector<float> dequantize(const ChosenCodes& chosen, std::int64_t rows, std::int64_t columns,
+                              const QuantScheme& scheme);
+
+// Two weights [N][K] to compare; `found` is what came of `wanted`.
+struct WeightPair {
+  std::span<const float> wanted, found;
+  std::int64_t rows = 0;     // N
+  std::int64_t columns = 0;  // K
+  ThreadPool* pool = nullptr;
+};
+
+// All relative: 0 = no difference, 1 = as far off as a weight of zeros; 0 where both are 0.
+// ||W - Wq||^2 / ||W||^2.
+double weight_error(const WeightPair& pair);
+// sum h_k (W - Wq)_nk^2 / sum h_k W_nk^2, with h_k the mean square of input channel k.
+double diagonal_error(const WeightPair& pair, const InputStatistics& statistics);
+// tr[(W - Wq) H (W - Wq)^T] / tr[W H W^T]: the relative squared error of the outputs on the
+// calibration tokens. Throws Error without H.
+double proxy_error(const WeightPair& pair, const InputStatistics& statistics);
+
+// d H d^T for every row d of `rows` [N][K], H = statistics.hessian, or its diagonal where only that
+// is known: [N]. The squared error that weights off by d cause in the outputs, summed over tokens.
+std::vector<double> output_errors(std::span<const float> rows, const InputStatistics& statistics,
+                                  ThreadPool* pool);
+
+}  // namespace leq

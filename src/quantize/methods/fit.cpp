@@ -1,0 +1,295 @@
+#include "quantize/methods/fit.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "tensor/pack.h"
+
+namespace leq {
+namespace {
+
+constexpr int kCandidateSteps = 9;      // scales on each side of the plain one
+constexpr float kCandidateStep = 0.1f;  // in levels of the largest |x|
+constexpr int kZeroSteps = 2;           // zero points on each side of the plain one
+constexpr double kLeastGain = 1e-9;     // relative; smaller ones are rounding of the sums
+constexpr int kMovePasses = 32;
+
+// The first x of largest |x|.
+float peak(std::span<const float> x) {
+  float found = 0;
+  for (const float value : x) {
+    if (std::fabs(value) > std::fabs(found)) found = value;
+  }
+  return found;
+}
+
+int levels_below(int bits) { return 1 << (bits - 1); }
+
+// Sums over codes l from which their best scale and its gain follow: the weighted error is
+// sum w x^2 - gain.
+struct Sums {
+  double xl = 0, ll = 0;
+  double scale() const { return ll > 0 ? xl / ll : 0; }
+  double gain() const { return ll > 0 ? xl * xl / ll : 0; }
+};
+
+// One group in search of its scale.
+struct Search {
+  std::span<const float> x, w;
+  CodeLimits limits;
+  std::vector<float> codes = {};
+
+  // Sums of the codes clip(rne(inverse * x)). Four lanes, so that additions overlap.
+  Sums sums_of(float inverse) const {
+    constexpr std::size_t kLanes = 4;
+    const auto low = static_cast<float>(limits.low), high = static_cast<float>(limits.high);
+    constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23: adding it rounds to nearest even
+    std::array<double, kLanes> xl = {}, ll = {};
+    const auto add = [&](std::size_t i, std::size_t lane) {
+      float y = x[i] * inverse;
+      y = y < low ? low : y;
+      y = y > high ? high : y;
+      const float code = (y + kRounder) - kRounder;
+      const double weighted = static_cast<double>(w[i]) * static_cast<double>(code);
+      xl[lane] += weighted * static_cast<double>(x[i]);
+      ll[lane] += weighted * static_cast<double>(code);
+    };
+    std::size_t i = 0;
+    for (; i + kLanes <= x.size(); i += kLanes) {
+      for (std::size_t lane = 0; lane < kLanes; ++lane) add(i + lane, lane);
+    }
+    for (; i < x.size(); ++i) add(i, 0);
+    return {(xl[0] + xl[1]) + (xl[2] + xl[3]), (ll[0] + ll[1]) + (ll[2] + ll[3])};
+  }
+
+  void keep_codes(float inverse) {
+    codes.resize(x.size());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      codes[i] = static_cast<float>(nearest_code(x[i] * inverse, 1.0f, 0, limits));
+    }
+  }
+
+  // Moves single codes by one while the gain grows; the sums of the codes at the end.
+  Sums move_codes(Sums sums) {
+    bool moved = true;
+    for (int pass = 0; moved && pass < kMovePasses; ++pass) {
+      moved = false;
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        for (const float step : {-1.0f, 1.0f}) moved = try_move(sums, i, step) || moved;
+      }
+    }
+    return sums;
+  }
+
+ private:
+  bool try_move(Sums& sums, std::size_t i, float step) {
+    const float code = codes[i] + step;
+    if (code < static_cast<float>(limits.low) || code > static_cast<float>(limits.high)) {
+      return false;
+    }
+    const auto weight = static_cast<double>(w[i]);
+    const Sums next = {
+        sums.xl + weight * static_cast<double>(x[i]) * static_cast<double>(step),
+        sums.ll + weight * (2 * static_cast<double>(codes[i]) * static_cast<double>(step) + 1)};
+    if (next.gain() <= sums.gain() * (1 + kLeastGain)) return false;
+    codes[i] = code;
+    sums = next;
+    return true;
+  }
+};
+
+// The best of several inverse scales and limits for one group.
+struct Best {
+  float inverse = 0;
+  CodeLimits limits;
+  Sums sums;
+
+  void offer(const Search& search, float candidate) {
+    const Sums found = search.sums_of(candidate);
+    if (found.gain() > sums.gain()) *this = {candidate, search.limits, found};
+  }
+
+  // The scale after single moves of the codes.
+  float refine(Search& search) const {
+    search.limits = limits;
+    search.keep_codes(inverse);
+    return static_cast<float>(search.move_codes(sums).scale());
+  }
+};
+
+void check_finite_row(const MethodInput& input, std::int64_t row) {
+  const float* values = input.weight.data() + row * input.columns;
+  for (std::int64_t k = 0; k < input.columns; ++k) {
+    if (std::isfinite(values[k])) continue;
+    fail(input.name, ": value ", values[k], " at row ", row, ", column ", k,
+         " is not finite; the checkpoint is damaged, get it again");
+  }
+}
+
+// What decides whether a group has a scale at all: its largest |x|, or its range.
+float extent(std::span<const float> x, const QuantScheme& scheme) {
+  if (scheme.kind != CodeKind::uint_) return std::fabs(peak(x));
+  const auto [low, high] = std::minmax_element(x.begin(), x.end());
+  return std::max(0.0f, *high) - std::min(0.0f, *low);
+}
+
+void share_over_rows(Ranges& ranges, std::vector<float>& extents) {
+  const auto largest = std::max_element(extents.begin(), extents.end());
+  const float scale = ranges.scales[static_cast<std::size_t>(largest - extents.begin())];
+  std::fill(ranges.scales.begin(), ranges.scales.end(), scale);
+  std::fill(extents.begin(), extents.end(), float{*largest});
+}
+
+// Rounds the scales to the file's numbers and takes zero points with the rounded ones.
+void round_ranges(Ranges& ranges, const QuantScheme& scheme, std::vector<float>& extents,
+                  std::span<const float> lows) {
+  if (scheme.scaling == Scaling::tensor) share_over_rows(ranges, extents);
+  if (scheme.scaling == Scaling::group) {
+    ranges.scale_mul = round_group_scales(ranges.scales, extents);
+  }
+  ranges.divisors = ranges.scales;
+  for (std::size_t i = 0; i < extents.size(); ++i) {
+    if (extents[i] >= kSmallestAbsmax) continue;
+    ranges.scales[i] = ranges.scale_mul;
+    ranges.divisors[i] = std::numeric_limits<float>::infinity();
+  }
+  if (scheme.kind != CodeKind::uint_) return;
+  ranges.zeros.resize(lows.size());
+  for (std::size_t i = 0; i < lows.size(); ++i) {
+    const int zero = nearest_code(-lows[i], ranges.divisors[i], 0, ranges.limits);
+    ranges.zeros[i] = static_cast<std::uint8_t>(zero);
+  }
+}
+
+}  // namespace
+
+CodeLimits code_limits(const QuantScheme& scheme) {
+  if (scheme.kind == CodeKind::uint_) return {0, (1 << scheme.bits) - 1};
+  const int high = levels_below(scheme.bits) - 1;
+  return {scheme.bits == 8 ? -high : -high - 1, high};
+}
+
+Range fit_absmax(std::span<const float> x, std::span<const float>, int bits) {
+  return {std::fabs(peak(x)) / static_cast<float>(levels_below(bits) - 1), 0};
+}
+
+Range fit_signed(std::span<const float> x, std::span<const float> importance, int bits) {
+  if (bits == 8) return fit_absmax(x, importance, bits);
+  return {peak(x) / -static_cast<float>(levels_below(bits)), 0};
+}
+
+Range fit_minmax(std::span<const float> x, std::span<const float>, int bits) {
+  const auto [lowest, highest] = std::minmax_element(x.begin(), x.end());
+  const float low = std::min(0.0f, *lowest), high = std::max(0.0f, *highest);
+  return {(high - low) / static_cast<float>((1 << bits) - 1), low};
+}
+
+Range fit_weighted(std::span<const float> x, std::span<const float> importance, int bits) {
+  const float v = peak(x);
+  const Range plain = fit_signed(x, importance, bits);
+  if (std::fabs(v) < kSmallestAbsmax) return plain;
+  const QuantScheme scheme{CodeKind::int_, bits, Scaling::row, 0};
+  Search search{x, importance, code_limits(scheme)};
+  Best best;
+  const auto below = static_cast<float>(-search.limits.low);
+  const auto above = static_cast<float>(search.limits.high);
+  for (int i = -kCandidateSteps; i <= kCandidateSteps; ++i) {
+    const float shift = kCandidateStep * static_cast<float>(i);
+    if (bits < 8) best.offer(search, -(below + shift) / v);
+    best.offer(search, (above + shift) / v);
+  }
+  if (best.sums.gain() <= 0) return plain;
+  return {best.refine(search), 0};
+}
+
+Range fit_weighted_zero(std::span<const float> x, std::span<const float> importance, int bits) {
+  const Range plain = fit_minmax(x, importance, bits);
+  const int levels = (1 << bits) - 1;
+  if (plain.scale * static_cast<float>(levels) < kSmallestAbsmax) return plain;
+  const int middle = static_cast<int>(std::nearbyintf(-plain.low / plain.scale));
+  Search search{x, importance, {}};
+  Best best;
+  for (int zero = middle - kZeroSteps; zero <= middle + kZeroSteps; ++zero) {
+    if (zero < 0 || zero > levels) continue;
+    search.limits = {-zero, levels - zero};
+    for (int i = -kCandidateSteps; i <= kCandidateSteps; ++i) {
+      const float shift = kCandidateStep * static_cast<float>(i) / static_cast<float>(levels);
+      best.offer(search, (1 + shift) / plain.scale);
+    }
+  }
+  if (best.sums.gain() <= 0) return plain;
+  const float scale = best.refine(search);
+  return {scale, static_cast<float>(best.limits.low) * scale};
+}
+
+void require_finite(const MethodInput& input) {
+  require(
+      std::ssize(input.weight) == input.rows * input.columns && input.rows > 0 && input.columns > 0,
+      input.name, ": expected ", input.rows, " x ", input.columns, " values, found ",
+      input.weight.size());
+  for_rows(input.pool, input.rows, [&](std::int64_t row) { check_finite_row(input, row); });
+}
+
+Ranges choose_ranges(const MethodInput& input, RangeRule rule, std::span<const float> importance) {
+  require_finite(input);
+  const QuantScheme& scheme = input.scheme;
+  Ranges ranges;
+  ranges.limits = code_limits(scheme);
+  ranges.group = scheme.scaling == Scaling::group ? scheme.group : input.columns;
+  ranges.per_row = (input.columns + ranges.group - 1) / ranges.group;
+  const auto count = static_cast<std::size_t>(input.rows * ranges.per_row);
+  ranges.scales.resize(count);
+  std::vector<float> extents(count), lows(count);
+  const std::vector<float> ones(importance.empty() ? static_cast<std::size_t>(input.columns) : 0,
+                                1.0f);
+  const std::span<const float> weights = importance.empty() ? std::span(ones) : importance;
+  for_rows(input.pool, input.rows, [&](std::int64_t row) {
+    for (std::int64_t first = 0; first < input.columns; first += ranges.group) {
+      const auto size = static_cast<std::size_t>(std::min(ranges.group, input.columns - first));
+      const auto x =
+          input.weight.subspan(static_cast<std::size_t>(row * input.columns + first), size);
+      const Range range =
+          rule(x, weights.subspan(static_cast<std::size_t>(first), size), scheme.bits);
+      const std::size_t at = ranges.index(row, first);
+      ranges.scales[at] = range.scale;
+      lows[at] = range.low;
+      extents[at] = extent(x, scheme);
+    }
+  });
+  round_ranges(ranges, scheme, extents, lows);
+  return ranges;
+}
+
+ChosenCodes nearest_codes(const MethodInput& input, Ranges ranges) {
+  ChosenCodes chosen;
+  chosen.codes.resize(input.weight.size());
+  for_rows(input.pool, input.rows, [&](std::int64_t row) {
+    for (std::int64_t k = 0; k < input.columns; ++k) {
+      const auto i = static_cast<std::size_t>(row * input.columns + k);
+      const std::size_t at = ranges.index(row, k);
+      chosen.codes[i] = static_cast<std::int16_t>(
+          nearest_code(input.weight[i], ranges.divisors[at], ranges.zero(at), ranges.limits));
+    }
+  });
+  chosen.scales = std::move(ranges.scales);
+  chosen.zeros = std::move(ranges.zeros);
+  chosen.scale_mul = ranges.scale_mul;
+  return chosen;
+}
+
+std::vector<float> input_importance(const MethodInput& input) {
+  std::vector<float> importance;
+  if (input.statistics == nullptr || input.statistics->tokens == 0) return importance;
+  const auto& squares = input.statistics->square_sum;
+  require(std::ssize(squares) == input.columns, input.name, ": expected statistics of ",
+          input.columns, " columns, found ", squares.size());
+  const double largest = *std::max_element(squares.begin(), squares.end());
+  if (largest <= 0) return importance;
+  for (const double square : squares) importance.push_back(static_cast<float>(square / largest));
+  return importance;
+}
+
+}  // namespace leq

@@ -1,0 +1,65 @@
+// A quantization method: picks codes and scales of one weight. Methods are functions in a table
+// (methods.cpp); what they produce is stored in the few schemes of tensor/quant_scheme.h, and no
+// reader of a file can tell who chose its codes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "quantize/calibration/statistics.h"
+#include "tensor/chosen_codes.h"
+#include "tensor/quant_scheme.h"
+
+namespace leq {
+
+// What a method wants to know of a linear's inputs.
+enum class Needs : std::uint8_t {
+  nothing,
+  diagonal,  // mean squares of each input channel; weights of 1 where there are none
+  hessian,   // X^T X
+};
+
+struct MethodOptions {
+  double damping = 0.01;     // GPTQ: the diagonal grows by this share
+  bool act_order = true;     // GPTQ: columns by falling diagonal
+  int descent_passes = 3;    // GPTQ+, ZeroQuant+: coordinate descent
+  bool refit_scales = true;  // GPTQ+, ZeroQuant+: scales solved again for the codes found
+};
+
+// One weight W [N][K] and the inputs that it will meet.
+struct MethodInput {
+  std::string_view name;  // for errors
+  std::span<const float> weight;
+  std::int64_t rows = 0;     // N
+  std::int64_t columns = 0;  // K
+  QuantScheme scheme;        // an integer scheme, nf4 or b1
+  const InputStatistics* statistics = nullptr;
+  MethodOptions options;
+  ThreadPool* pool = nullptr;  // the result is the same for any number of threads
+};
+
+struct MethodResult {
+  ChosenCodes codes;
+  std::string note;  // what a user should know, such as a fallback; empty where all went well
+};
+
+struct QuantMethod {
+  std::string_view name;     // of --method
+  std::string_view summary;  // one line for --help
+  Needs needs = Needs::nothing;
+  bool (*supports)(const QuantScheme& scheme) = nullptr;
+  MethodResult (*choose)(const MethodInput& input) = nullptr;
+  bool teacher_inputs = false;  // statistics of the unquantized model, never true-sequential
+  bool adds_biases = false;     // where bias correction has none to correct
+};
+
+// All methods that choose codes, in the order of --help.
+std::span<const QuantMethod> quant_methods();
+// Throws Error listing the names where there is no such method.
+const QuantMethod& require_method(std::string_view name);
+
+}  // namespace leq

@@ -1,0 +1,18 @@
+// The methods that choose codes, each defined in the file of its name; methods.cpp lists them.
+#pragma once
+
+#include "quantize/methods/method.h"
+
+namespace leq {
+
+QuantMethod absmax_method();
+QuantMethod zeropoint_method();
+QuantMethod rtn_method();
+QuantMethod zeroquant_method();
+QuantMethod zeroquant_plus_method();
+QuantMethod gptq_method();
+QuantMethod gptq_plus_method();
+QuantMethod nf4_method();
+QuantMethod billm_method();
+
+}  // namespace leq

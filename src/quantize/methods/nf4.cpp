@@ -1,0 +1,24 @@
+// Method nf4: the nearest of sixteen levels, for blocks of 64 weights with one size.
+#include "tensor/nf4.h"
+
+#include "quantize/methods/fit.h"
+#include "quantize/methods/method_table.h"
+
+namespace leq {
+namespace {
+
+bool supports_nf4(const QuantScheme& scheme) { return scheme.kind == CodeKind::nf4; }
+
+MethodResult choose_nearest_levels(const MethodInput& input) {
+  require_finite(input);
+  return {choose_nf4(input.weight, input.rows, input.columns), ""};
+}
+
+}  // namespace
+
+QuantMethod nf4_method() {
+  return {"nf4", "the nearest of 16 levels of a normal distribution, blocks of 64 (type nf4)",
+          Needs::nothing, supports_nf4, choose_nearest_levels};
+}
+
+}  // namespace leq

@@ -1,0 +1,17 @@
+// The part of ZeroQuant (Yao et al. 2022) that corrects outputs without training.
+#pragma once
+
+#include <vector>
+
+#include "quantize/methods/error.h"
+
+namespace leq {
+
+// A symmetric type with a scale for each row or group of columns.
+bool supports_zeroquant(const QuantScheme& scheme);
+
+// What a bias gains so that outputs keep their mean on the calibration tokens:
+// b += (W - Wq) mean(x), [N]. Throws Error where the statistics have other columns or no tokens.
+std::vector<float> bias_correction(const WeightPair& pair, const InputStatistics& statistics);
+
+}  // namespace leq

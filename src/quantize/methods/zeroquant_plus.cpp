@@ -1,0 +1,59 @@
+#include "quantize/methods/zeroquant_plus.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "quantize/methods/code_errors.h"
+#include "quantize/methods/descent.h"
+#include "quantize/methods/method_table.h"
+#include "quantize/methods/refit.h"
+#include "quantize/methods/zeroquant.h"
+
+namespace leq {
+namespace {
+
+// An input that was always 0 has 1 in `hessian`, for descent and scales; in losses it counts
+// nothing.
+void forget_dead_inputs(const InputStatistics& statistics, Hessian& hessian) {
+  for (std::int64_t k = 0; k < hessian.columns; ++k) {
+    const auto i = static_cast<std::size_t>(k * (hessian.columns + 1));
+    if (statistics.hessian[i] == 0) hessian.values.at(k, k) = 0;
+  }
+}
+
+}  // namespace
+
+MethodResult choose_zeroquant_plus(const MethodInput& input) {
+  ThreadPool alone(1);
+  ThreadPool& pool = input.pool == nullptr ? alone : *input.pool;
+  const Ranges plain = choose_ranges(input, fit_signed);
+  ChosenCodes nearest = nearest_codes(input, plain);
+  Hessian hessian = prepare_hessian(input, 0, pool);
+  Ranges ranges = plain;
+  std::vector<std::int16_t> codes = nearest.codes;
+  descend(input, ranges, hessian, input.options.descent_passes, codes, pool);
+  if (input.options.refit_scales) refit_scales(input, codes, hessian, ranges, pool);
+  forget_dead_inputs(*input.statistics, hessian);
+  const std::vector<double> before = row_losses(input, plain, nearest.codes, hessian, pool);
+  const std::vector<double> after = row_losses(input, ranges, codes, hessian, pool);
+  for (std::int64_t row = 0; row < input.rows; ++row) {
+    if (!(after[static_cast<std::size_t>(row)] < before[static_cast<std::size_t>(row)])) continue;
+    const std::int64_t first = row * input.columns, group = row * plain.per_row;
+    std::copy_n(codes.begin() + first, input.columns, nearest.codes.begin() + first);
+    std::copy_n(ranges.scales.begin() + group, plain.per_row, nearest.scales.begin() + group);
+  }
+  return {std::move(nearest), ""};
+}
+
+QuantMethod zeroquant_plus_method() {
+  return {"zeroquant+",
+          "zeroquant with coordinate descent and scales solved again",
+          Needs::hessian,
+          supports_zeroquant,
+          choose_zeroquant_plus,
+          true,
+          true};
+}
+
+}  // namespace leq

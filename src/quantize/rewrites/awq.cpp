@@ -1,0 +1,196 @@
+#include "quantize/rewrites/awq.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/error.h"
+#include "quantize/methods/error.h"
+#include "quantize/methods/fit.h"
+
+namespace leq {
+namespace {
+
+constexpr double kSmallestScale = 1e-4;
+
+// mean over rows of |W_nj| / (largest of its group), and then over tied channels, [S].
+std::vector<double> weight_sizes(const Site& site, const QuantScheme& scheme) {
+  const std::int64_t group = scheme.scaling == Scaling::group ? scheme.group : site.columns;
+  std::vector<double> of_columns(static_cast<std::size_t>(site.columns));
+  double rows = 0;
+  for (const SiteWeight& consumer : site.consumers) {
+    rows += static_cast<double>(consumer.rows);
+    for (std::int64_t first = 0; first < std::ssize(consumer.values); first += site.columns) {
+      for (std::int64_t k = 0; k < site.columns; k += group) {
+        const auto x =
+            consumer.values.subspan(static_cast<std::size_t>(first + k),
+                                    static_cast<std::size_t>(std::min(group, site.columns - k)));
+        float largest = 0;
+        for (const float value : x) largest = std::max(largest, std::fabs(value));
+        if (largest == 0) continue;
+        for (std::size_t i = 0; i < x.size(); ++i) {
+          of_columns[static_cast<std::size_t>(k) + i] +=
+              static_cast<double>(std::fabs(x[i]) / largest);
+        }
+      }
+    }
+  }
+  std::vector<double> sizes(static_cast<std::size_t>(site.scales)), tied(sizes.size());
+  for (std::size_t k = 0; k < of_columns.size(); ++k) {
+    const auto at = static_cast<std::size_t>(site.scale_of[k]);
+    sizes[at] += of_columns[k] / rows;
+    tied[at] += 1;
+  }
+  for (std::size_t j = 0; j < sizes.size(); ++j) sizes[j] /= tied[j];
+  return sizes;
+}
+
+// mean |x| over tokens and tied channels, [S].
+std::vector<double> input_sizes(const Site& site) {
+  const InputStatistics& statistics = *site.statistics;
+  require(std::ssize(statistics.abs_sum) == site.columns && statistics.tokens > 0, site.name,
+          ": expected mean inputs of ", site.columns, " columns, found ", statistics.abs_sum.size(),
+          "; calibrate first");
+  std::vector<double> sizes(static_cast<std::size_t>(site.scales)), tied(sizes.size());
+  for (std::size_t k = 0; k < site.scale_of.size(); ++k) {
+    const auto at = static_cast<std::size_t>(site.scale_of[k]);
+    sizes[at] += statistics.abs_sum[k] / static_cast<double>(statistics.tokens);
+    tied[at] += 1;
+  }
+  for (std::size_t j = 0; j < sizes.size(); ++j) sizes[j] /= tied[j];
+  return sizes;
+}
+
+// Scales of one exponent; `weights` empty for the plain form.
+std::vector<float> awq_scales(std::span<const double> inputs, std::span<const double> weights,
+                              double exponent) {
+  std::vector<double> scales;
+  for (std::size_t j = 0; j < inputs.size(); ++j) {
+    double s = std::pow(inputs[j], exponent);
+    if (!weights.empty()) s /= std::pow(weights[j], 1 - exponent) + kSmallestScale;
+    scales.push_back(std::max(s, kSmallestScale));
+  }
+  const auto [least, largest] = std::minmax_element(scales.begin(), scales.end());
+  const double middle = std::sqrt(*least * *largest);
+  std::vector<float> rounded;
+  for (const double s : scales) {
+    const auto scale = static_cast<float>(s / middle);
+    rounded.push_back(std::isfinite(scale) && scale > 0 ? scale : 1.0f);
+  }
+  return rounded;
+}
+
+// Rows [0, N) of a weight, at most `count` of them, spread evenly.
+std::vector<float> some_rows(const SiteWeight& weight, std::int64_t columns, std::int64_t count) {
+  const std::int64_t taken = std::min(count, weight.rows);
+  std::vector<float> rows;
+  for (std::int64_t i = 0; i < taken; ++i) {
+    const auto from = weight.values.begin() + i * weight.rows / taken * columns;
+    rows.insert(rows.end(), from, from + columns);
+  }
+  return rows;
+}
+
+double sum(std::span<const double> values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+// W - Q(W diag(s)) diag(1 / s), [N][K]: how far off the weight is once its inputs are divided.
+std::vector<float> difference(std::span<const float> wanted, std::vector<float> rounded,
+                              std::span<const float> scale) {
+  for (std::size_t i = 0; i < rounded.size(); ++i) {
+    rounded[i] = wanted[i] - rounded[i] / scale[i % scale.size()];
+  }
+  return rounded;
+}
+
+// The consumers' rows that a search looks at, and the squared error of their outputs.
+struct Trial {
+  const Site& site;
+  const QuantScheme& scheme;
+  std::vector<std::vector<float>> weights;  // [consumers][some N][K]
+
+  Trial(const Site& of, const AwqOptions& options, std::int64_t rows)
+      : site(of), scheme(options.scheme) {
+    for (const SiteWeight& consumer : site.consumers) {
+      weights.push_back(some_rows(consumer, site.columns, rows));
+    }
+  }
+
+  double error(std::span<const float> scale) const {
+    const std::vector<float> of_columns = scales_of_columns(site, scale);
+    double total = 0;
+    for (std::size_t c = 0; c < weights.size(); ++c) {
+      const std::int64_t rows = std::ssize(weights[c]) / site.columns;
+      auto rounded = rounded_weight(site.consumers[c].name, scaled_columns(weights[c], of_columns),
+                                    rows, scheme, site.pool);
+      const auto off = difference(weights[c], std::move(rounded), of_columns);
+      total += sum(output_errors(off, *site.statistics, site.pool));
+    }
+    return total;
+  }
+
+  double energy() const {
+    double total = 0;
+    for (const auto& weight : weights) {
+      total += sum(output_errors(weight, *site.statistics, site.pool));
+    }
+    return total;
+  }
+};
+
+void try_exponents(const Trial& trial, const AwqOptions& options, AwqScales& best) {
+  const std::vector<double> inputs = input_sizes(trial.site);
+  const std::vector<double> weights = weight_sizes(trial.site, options.scheme);
+  double least = trial.error(best.scales);
+  for (const bool by_weights : {false, true}) {
+    for (int i = by_weights ? 0 : 1; i <= options.steps; ++i) {
+      const double exponent = static_cast<double>(i) / options.steps;
+      std::vector<float> scales =
+          awq_scales(inputs, by_weights ? weights : std::span<const double>(), exponent);
+      const double error = trial.error(scales);
+      if (error >= least) continue;
+      least = error;
+      best.scales = std::move(scales);
+      best.exponent = exponent;
+      best.by_weights = by_weights;
+    }
+  }
+}
+
+}  // namespace
+
+AwqScales search_awq_scales(const Site& site, const AwqOptions& options) {
+  AwqScales best;
+  best.scales.assign(static_cast<std::size_t>(site.scales), 1.0f);
+  const std::vector<float> none = best.scales;
+  try_exponents(Trial(site, options, options.search_rows), options, best);
+  std::int64_t most_rows = 0;
+  for (const SiteWeight& consumer : site.consumers) most_rows = std::max(most_rows, consumer.rows);
+  const Trial all(site, options, most_rows);
+  const double energy = all.energy();
+  best.plain_error = energy > 0 ? all.error(none) / energy : 0;
+  best.error = energy > 0 ? all.error(best.scales) / energy : 0;
+  if (best.error >= best.plain_error) {
+    return {none, 0, false, best.plain_error, best.plain_error};
+  }
+  return best;
+}
+
+AwqResult apply_awq(const Site& site, const AwqOptions& options) {
+  AwqResult result;
+  result.found = search_awq_scales(site, options);
+  const std::vector<float> scale = scales_of_columns(site, result.found.scales);
+  for (const SiteWeight& consumer : site.consumers) {
+    std::vector<float> scaled = scaled_columns(consumer.values, scale);
+    const bool clips = options.clip && consumer.name != "q" && consumer.name != "k";
+    if (clips) {
+      scaled = clip_weight({consumer.name, scaled, consumer.rows}, scale, options.scheme,
+                           *site.statistics, site.pool);
+    }
+    result.weights.push_back(std::move(scaled));
+  }
+  return result;
+}
+
+}  // namespace leq

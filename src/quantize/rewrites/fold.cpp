@@ -1,0 +1,134 @@
+#include "quantize/rewrites/fold.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "base/error.h"
+
+namespace leq {
+namespace {
+
+std::vector<std::int32_t> identity(std::int64_t count) {
+  std::vector<std::int32_t> scale_of(static_cast<std::size_t>(count));
+  std::iota(scale_of.begin(), scale_of.end(), 0);
+  return scale_of;
+}
+
+SmoothingSite plain_site(std::string name, Producer producer, std::string producer_part,
+                         std::vector<std::string> consumers, std::int64_t columns) {
+  return {std::move(name),   producer, std::move(producer_part), std::move(consumers), columns,
+          identity(columns), columns};
+}
+
+void scale_columns(Matrix& weight, const SmoothingSite& site, std::span<const float> scale) {
+  const auto columns = static_cast<std::size_t>(weight.columns);
+  for (std::size_t i = 0; i < weight.values.size(); ++i) {
+    const float s = scale[static_cast<std::size_t>(site.scale_of[i % columns])];
+    weight.values[i] = static_cast<float>(double{weight.values[i]} * double{s});
+  }
+}
+
+// Divides row r by scale[r]; a vector is taken as rows of one number.
+void divide_rows(Matrix& weight, std::span<const float> scale, const std::string& part) {
+  require(weight.values.size() % scale.size() == 0, "fold: ", part, " holds ", weight.values.size(),
+          " numbers, expected rows for ", scale.size(), " scales");
+  const std::size_t columns = weight.values.size() / scale.size();
+  for (std::size_t i = 0; i < weight.values.size(); ++i) {
+    weight.values[i] = static_cast<float>(double{weight.values[i]} / double{scale[i / columns]});
+  }
+}
+
+// What the engine multiplies the input of `consumer` with: 1 / s, times what is there already.
+void divide_at_run_time(BlockTensors& block, const std::string& consumer, const SmoothingSite& site,
+                        std::span<const float> scale) {
+  const std::string part = consumer + ".inv_smooth";
+  const auto columns = static_cast<std::size_t>(site.columns);
+  Matrix& inverse = block.parts[part];
+  if (inverse.values.empty()) inverse = {1, site.columns, std::vector<float>(columns, 1.0f)};
+  require(inverse.columns == site.columns, "fold: ", part, " holds ", inverse.columns,
+          " numbers, expected ", site.columns);
+  for (std::size_t k = 0; k < columns; ++k) {
+    const float s = scale[static_cast<std::size_t>(site.scale_of[k])];
+    inverse.values[k] = static_cast<float>(double{inverse.values[k]} / double{s});
+  }
+}
+
+void check_scales(const SmoothingSite& site, std::span<const float> scale) {
+  require(std::ssize(scale) == site.scales, "fold ", site.name, ": ", scale.size(),
+          " scales, expected ", site.scales);
+  for (std::size_t i = 0; i < scale.size(); ++i) {
+    require(std::isfinite(scale[i]) && scale[i] > 0, "fold ", site.name, ": scale ", i, " is ",
+            scale[i], ", expected a positive number");
+  }
+}
+
+}  // namespace
+
+std::vector<SmoothingSite> smoothing_sites(const ModelConfig& config) {
+  const std::int64_t d = config.head_dim;
+  const std::int64_t queries_per_kv = config.heads / config.kv_heads;
+  SmoothingSite values = plain_site("attention_out", Producer::rows, "v", {"o"}, config.heads * d);
+  for (std::int64_t k = 0; k < values.columns; ++k) {
+    const std::int64_t kv_head = k / d / queries_per_kv;
+    values.scale_of[static_cast<std::size_t>(k)] = static_cast<std::int32_t>(kv_head * d + k % d);
+  }
+  values.scales = config.kv_heads * d;
+  // up is a factor of SwiGLU's product, so it can take a scale; silu and GELU cannot.
+  return {
+      plain_site("attention_in", Producer::norm, "attention_norm", {"q", "k", "v"}, config.width),
+      values,
+      config.gated ? plain_site("mlp_in", Producer::norm, "mlp_norm", {"gate", "up"}, config.width)
+                   : plain_site("mlp_in", Producer::norm, "mlp_norm", {"up"}, config.width),
+      config.gated ? plain_site("mlp_out", Producer::rows, "up", {"down"}, config.hidden)
+                   : plain_site("mlp_out", Producer::run_time, "", {"down"}, config.hidden),
+  };
+}
+
+void fold_scales(BlockTensors& block, const SmoothingSite& site, std::span<const float> scale) {
+  check_scales(site, scale);
+  for (const std::string& part : site.consumers) {
+    require(block.at(part).columns == site.columns, "fold ", site.name, ": ", part, " has ",
+            block.at(part).columns, " columns, expected ", site.columns);
+  }
+  if (site.producer == Producer::run_time) {
+    for (const std::string& part : site.consumers) divide_at_run_time(block, part, site, scale);
+  } else {
+    const std::string bias = site.producer_part + ".bias";
+    divide_rows(block.at(site.producer_part), scale, site.producer_part);
+    if (block.has(bias)) divide_rows(block.at(bias), scale, bias);
+  }
+  for (const std::string& part : site.consumers) scale_columns(block.at(part), site, scale);
+}
+
+ModelConfig with_attention_biases_folded(ModelConfig config) {
+  config.output_bias = config.output_bias || config.qkv_bias;
+  return config;
+}
+
+void fold_attention_biases(BlockTensors& block, const ModelConfig& config) {
+  if (!block.has("v.bias")) return;
+  const Matrix& o = block.at("o");
+  Matrix& v_bias = block.at("v.bias");
+  const auto d = static_cast<std::size_t>(config.head_dim);
+  const auto queries_per_kv = static_cast<std::size_t>(config.heads / config.kv_heads);
+  const auto columns = static_cast<std::size_t>(o.columns);
+  if (!block.has("o.bias")) {
+    block.parts["o.bias"] = {1, o.rows, std::vector<float>(static_cast<std::size_t>(o.rows))};
+  }
+  Matrix& o_bias = block.at("o.bias");
+  for (std::size_t n = 0; n < o_bias.values.size(); ++n) {
+    double sum = o_bias.values[n];
+    for (std::size_t k = 0; k < columns; ++k) {
+      const std::size_t value = k / d / queries_per_kv * d + k % d;
+      sum += double{o.values[n * columns + k]} * double{v_bias.values[value]};
+    }
+    o_bias.values[n] = static_cast<float>(sum);
+  }
+  std::ranges::fill(v_bias.values, 0.0f);
+  // Without rotary positions a bias of k adds the same number to all scores of a query.
+  if (!config.rotary && !config.qk_norm) std::ranges::fill(block.at("k.bias").values, 0.0f);
+}
+
+}  // namespace leq

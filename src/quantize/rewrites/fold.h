@@ -1,0 +1,51 @@
+// Function-preserving rewrites of a block: inputs of linears are divided by s and the linears'
+// columns multiplied by it. What produces the inputs takes the division where it can, else the
+// linear carries inv_smooth and divides at run time.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/model_config.h"
+#include "quantize/blocks/block_tensors.h"
+
+namespace leq {
+
+enum class Producer : std::uint8_t {
+  norm,      // gain (and beta) of a norm
+  rows,      // the rows and the bias of a linear: v before o, up before down
+  run_time,  // nothing can take it: inv_smooth of the consumer (GELU before down)
+};
+
+// Linears that read one input, and what produces that input.
+struct SmoothingSite {
+  std::string name;  // "attention_in", "attention_out", "mlp_in", "mlp_out"
+  Producer producer = Producer::norm;
+  std::string producer_part;           // "attention_norm", "v", "up"; empty at run time
+  std::vector<std::string> consumers;  // {"q", "k", "v"}
+  std::int64_t columns = 0;            // K of the consumers
+  // Input channel -> index of its scale, [K]. The identity but behind grouped-query attention,
+  // where the query heads of one kv head share the scales of its v rows.
+  std::vector<std::int32_t> scale_of;
+  std::int64_t scales = 0;  // largest index + 1
+};
+
+// The sites of a block, in the order in which their inputs are computed.
+std::vector<SmoothingSite> smoothing_sites(const ModelConfig& config);
+
+// Divides the input of the site's consumers by scale[scale_of[k]] and multiplies their columns by
+// it: the block's function stays the same in exact arithmetic. `scale` [site.scales], each finite
+// and > 0. Products in double, rounded once.
+void fold_scales(BlockTensors& block, const SmoothingSite& site, std::span<const float> scale);
+
+// Attention weights add up to 1, so a bias of v passes through them unchanged:
+// o.bias += W_o repeat_kv(v.bias), v.bias = 0. Where there are no rotary positions the bias of k
+// moves all scores of a query alike and becomes 0 too. Exact; it keeps the biases out of the KV
+// cache. Does nothing to a block without q, k and v biases. A block without o.bias gets one: the
+// model's configuration is then that of with_attention_biases_folded.
+void fold_attention_biases(BlockTensors& block, const ModelConfig& config);
+ModelConfig with_attention_biases_folded(ModelConfig config);
+
+}  // namespace leq

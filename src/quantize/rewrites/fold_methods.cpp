@@ -1,0 +1,68 @@
+#include "quantize/rewrites/fold_methods.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "quantize/rewrites/awq.h"
+#include "quantize/rewrites/site.h"
+#include "quantize/rewrites/smoothquant.h"
+
+namespace leq {
+namespace {
+
+// Only what is rounded gains from a fold. The consumers' plan, that of the first for all.
+std::optional<TensorPlan> integer_plan(const FoldInput& input) {
+  const TensorPlan plan = input.plan(input.site.consumers.front());
+  if (!plan.scheme.is_integer()) return std::nullopt;
+  return plan;
+}
+
+Site site_of(const FoldInput& input) {
+  return make_site(input.site, input.block, input.statistics, &input.pool);
+}
+
+}  // namespace
+
+FoldMethod smoothing_fold(std::optional<double> alpha) {
+  FoldMethod fold;
+  fold.name = "smoothquant, alpha " + (alpha ? fixed(*alpha, 3) : std::string("searched"));
+  fold.choose = [alpha](const FoldInput& input) -> FoldChoice {
+    const auto plan = integer_plan(input);
+    if (!plan) return {};
+    if (alpha) return {smoothing_scales(site_of(input), *alpha)};
+    SmoothingOptions options;
+    options.weight = plan->scheme;
+    options.act = plan->act;
+    SmoothingChoice found = search_smoothing(site_of(input), options);
+    if (!found.alpha) return {};
+    return {std::move(found.scales)};
+  };
+  return fold;
+}
+
+FoldMethod equalizer_fold() {
+  FoldMethod fold;
+  fold.name = "equalizer";
+  fold.choose = [](const FoldInput& input) -> FoldChoice {
+    if (!integer_plan(input)) return {};
+    return {equalizer_scales(site_of(input))};
+  };
+  return fold;
+}
+
+FoldMethod awq_fold() {
+  FoldMethod fold;
+  fold.name = "awq";
+  fold.wants_hessian = true;
+  fold.choose = [](const FoldInput& input) -> FoldChoice {
+    const auto plan = integer_plan(input);
+    if (!plan) return {};
+    AwqOptions options;
+    options.scheme = plan->scheme;
+    AwqResult result = apply_awq(site_of(input), options);
+    return {std::move(result.found.scales), std::move(result.weights)};
+  };
+  return fold;
+}
+
+}  // namespace leq

@@ -1,0 +1,201 @@
+#include "quantize/rewrites/rotate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "model/rotation.h"
+
+namespace leq {
+namespace {
+
+// A matrix on its way through a rewrite; a bias is a column.
+struct Doubles {
+  std::size_t rows = 0, columns = 0;
+  std::vector<double> values;  // [rows][columns]
+
+  double* row(std::size_t r) { return values.data() + r * columns; }
+};
+
+// Q = diag(factors) H on the diagonal, again and again where there is more to turn; factors are
+// +-1 / sqrt(block).
+struct Turner {
+  std::vector<double> factors;
+  std::size_t block = 0;
+};
+
+Turner turner(std::uint64_t seed, RotationSpace space, std::int64_t size) {
+  const std::int64_t block = hadamard_block(size);
+  Turner by = {{}, static_cast<std::size_t>(block)};
+  for (const float sign : rotation_signs(seed, space, size)) {
+    by.factors.push_back(double{sign} / std::sqrt(static_cast<double>(block)));
+  }
+  return by;
+}
+
+// x <- H x in each block of `block` pieces, a piece being `length` numbers: sums and differences
+// of pieces at distances 1, 2, 4, ...
+void hadamard(std::span<double> x, std::size_t length, std::size_t block) {
+  for (std::size_t distance = 1; distance < block; distance *= 2) {
+    const std::size_t run = distance * length;
+    for (std::size_t first = 0; first < x.size(); first += 2 * run) {
+      double* a = x.data() + first;
+      double* b = a + run;
+      for (std::size_t k = 0; k < run; ++k) {
+        const double sum = a[k] + b[k], difference = a[k] - b[k];
+        a[k] = sum;
+        b[k] = difference;
+      }
+    }
+  }
+}
+
+// W <- W Q: every row is turned as the rows of the stream are.
+void turn_columns(Doubles& w, const Turner& by) {
+  const std::size_t period = by.factors.size();
+  for (std::size_t first = 0; first < w.values.size(); first += period) {
+    for (std::size_t k = 0; k < period; ++k) w.values[first + k] *= by.factors[k];
+    hadamard(std::span(w.values).subspan(first, period), 1, by.block);
+  }
+}
+
+// W <- Q^T W: what the linear puts out is turned.
+void turn_rows(Doubles& w, const Turner& by) {
+  for (std::size_t r = 0; r < w.rows; ++r) {
+    const double factor = by.factors[r % by.factors.size()];
+    for (std::size_t k = 0; k < w.columns; ++k) w.row(r)[k] *= factor;
+  }
+  hadamard(w.values, w.columns, by.block);
+}
+
+// Takes the mean over the outputs off each column: the linear puts out rows without a mean.
+void centre_rows(Doubles& w) {
+  std::vector<double> mean(w.columns);
+  for (std::size_t i = 0; i < w.values.size(); ++i) mean[i % w.columns] += w.values[i];
+  for (double& m : mean) m /= static_cast<double>(w.rows);
+  for (std::size_t i = 0; i < w.values.size(); ++i) w.values[i] -= mean[i % w.columns];
+}
+
+class BlockRotation {
+ public:
+  BlockRotation(BlockTensors& block, const ModelConfig& config, const Rotation& rotation)
+      : block_(block),
+        config_(config),
+        stream_(turner(rotation.seed, RotationSpace::residual, config.width)),
+        heads_(turner(rotation.seed, RotationSpace::head_values, config.head_dim)) {}
+
+  void run() {
+    for (const char* part : {"q", "k", "v"}) reading(part, "attention_norm");
+    neutral("attention_norm");
+    writing("o");
+    for (const char* part : {"gate", "up"}) {
+      if (block_.has(part)) reading(part, "mlp_norm");
+    }
+    neutral("mlp_norm");
+    writing("down");
+  }
+
+ private:
+  struct Linear {
+    Doubles weight;
+    Doubles bias;  // one column; empty where the linear has none
+  };
+
+  Linear take(const std::string& part) const {
+    const Matrix& weight = block_.at(part);
+    const auto rows = static_cast<std::size_t>(weight.rows);
+    Linear linear = {{rows,
+                      static_cast<std::size_t>(weight.columns),
+                      {weight.values.begin(), weight.values.end()}},
+                     {}};
+    if (block_.has(part + ".bias")) {
+      const Matrix& bias = block_.at(part + ".bias");
+      linear.bias = {rows, 1, {bias.values.begin(), bias.values.end()}};
+    } else if (config_.norm == NormKind::layer) {
+      linear.bias = {rows, 1, std::vector<double>(rows)};  // a beta will need it
+    }
+    return linear;
+  }
+
+  void put(const std::string& part, const Linear& linear) {
+    const auto narrowed = [](const Doubles& from) {
+      std::vector<float> values;
+      values.reserve(from.values.size());
+      for (const double value : from.values) values.push_back(static_cast<float>(value));
+      return values;
+    };
+    block_.at(part).values = narrowed(linear.weight);
+    if (linear.bias.rows == 0) return;
+    block_.parts[part + ".bias"] = {1, static_cast<std::int64_t>(linear.bias.rows),
+                                    narrowed(linear.bias)};
+  }
+
+  // A linear behind a norm: takes the norm's gain and beta, then reads the turned stream.
+  void reading(const std::string& part, const std::string& norm) {
+    Linear linear = take(part);
+    const std::vector<float>& gain = block_.at(norm).values;
+    const bool shifted = block_.has(norm + ".bias");
+    for (std::size_t r = 0; r < linear.weight.rows; ++r) {
+      double* row = linear.weight.row(r);
+      if (shifted) {
+        const std::vector<float>& beta = block_.at(norm + ".bias").values;
+        double sum = 0;
+        for (std::size_t k = 0; k < linear.weight.columns; ++k) sum += row[k] * double{beta[k]};
+        linear.bias.values[r] += sum;
+      }
+      for (std::size_t k = 0; k < linear.weight.columns; ++k) row[k] *= double{gain[k]};
+    }
+    turn_columns(linear.weight, stream_);
+    if (part == "v") {
+      turn_rows(linear.weight, heads_);
+      turn_rows(linear.bias, heads_);
+    }
+    put(part, linear);
+  }
+
+  // A linear whose outputs are added to the stream.
+  void writing(const std::string& part) {
+    Linear linear = take(part);
+    if (part == "o") turn_columns(linear.weight, heads_);
+    for (Doubles* w : {&linear.weight, &linear.bias}) {
+      if (w->rows == 0) continue;
+      if (config_.norm == NormKind::layer) centre_rows(*w);
+      turn_rows(*w, stream_);
+    }
+    put(part, linear);
+  }
+
+  void neutral(const std::string& norm) {
+    std::ranges::fill(block_.at(norm).values, 1.0f);
+    block_.parts.erase(norm + ".bias");
+  }
+
+  BlockTensors& block_;
+  const ModelConfig& config_;
+  Turner stream_, heads_;
+};
+
+}  // namespace
+
+ModelConfig rotated(const ModelConfig& config, std::uint64_t seed) {
+  require(config.rotation.block == 0, "rotate: the model is rotated already");
+  require(config.width % 2 == 0, "rotate: the width ", config.width,
+          " is odd, no Hadamard matrix fits it; leave --hadamard out");
+  ModelConfig to = config;
+  to.rotation = {seed, hadamard_block(config.width)};
+  if (config.norm == NormKind::layer) to.qkv_bias = to.output_bias = to.mlp_bias = true;
+  return to;
+}
+
+void rotate_block(BlockTensors& block, const ModelConfig& config, const Rotation& rotation) {
+  require(config.rotation.block == 0, "rotate: the block is rotated already");
+  require(rotation.block >= 2 && rotation.block == hadamard_block(config.width),
+          "rotate: blocks of ", rotation.block, " for the width ", config.width, ", expected ",
+          hadamard_block(config.width));
+  BlockRotation(block, config, rotation).run();
+}
+
+}  // namespace leq

@@ -1,0 +1,86 @@
+#include "quantize/rewrites/site.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "quantize/linear_algebra/dense.h"
+#include "quantize/methods/error.h"
+#include "quantize/methods/fit.h"
+
+namespace leq {
+namespace {
+
+constexpr std::int64_t kTaskRows = 64;  // rows of w that a thread takes at once
+
+}  // namespace
+
+Site make_site(const SmoothingSite& site, const BlockTensors& block,
+               const InputStatistics& statistics, ThreadPool* pool) {
+  Site made;
+  made.name = site.name;
+  made.columns = site.columns;
+  made.scale_of = site.scale_of;
+  made.scales = site.scales;
+  made.statistics = &statistics;
+  made.pool = pool;
+  require(statistics.columns == site.columns, site.name, ": expected statistics of ", site.columns,
+          " columns, found ", statistics.columns);
+  for (const std::string& part : site.consumers) {
+    const Matrix& weight = block.at(part);
+    require(weight.columns == site.columns, site.name, ": expected ", site.columns, " columns of ",
+            part, ", found ", weight.columns);
+    made.consumers.push_back({part, weight.values, weight.rows});
+  }
+  return made;
+}
+
+std::vector<float> scales_of_columns(const Site& site, std::span<const float> scale) {
+  require(std::ssize(scale) == site.scales, site.name, ": expected ", site.scales,
+          " scales, found ", scale.size());
+  std::vector<float> of_columns;
+  for (const std::int32_t at : site.scale_of) {
+    of_columns.push_back(scale[static_cast<std::size_t>(at)]);
+  }
+  return of_columns;
+}
+
+std::vector<float> scaled_columns(std::span<const float> weight, std::span<const float> scale) {
+  std::vector<float> scaled(weight.begin(), weight.end());
+  for (std::size_t i = 0; i < scaled.size(); ++i) scaled[i] *= scale[i % scale.size()];
+  return scaled;
+}
+
+std::vector<float> rounded_weight(std::string_view name, std::span<const float> weight,
+                                  std::int64_t rows, const QuantScheme& scheme, ThreadPool* pool) {
+  MethodInput input;
+  input.name = name;
+  input.weight = weight;
+  input.rows = rows;
+  input.columns = std::ssize(weight) / rows;
+  input.scheme = scheme;
+  input.pool = pool;
+  const RangeRule rule = scheme.kind == CodeKind::uint_ ? fit_minmax : fit_signed;
+  return dequantize(nearest_codes(input, choose_ranges(input, rule)), rows, input.columns, scheme);
+}
+
+std::vector<float> outputs(std::span<const float> x, std::span<const float> w, std::int64_t columns,
+                           ThreadPool* pool) {
+  const std::int64_t tokens = std::ssize(x) / columns, rows = std::ssize(w) / columns;
+  std::vector<float> turned(x.size());  // [K][T]
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    for (std::int64_t k = 0; k < columns; ++k) {
+      turned[static_cast<std::size_t>(k * tokens + t)] =
+          x[static_cast<std::size_t>(t * columns + k)];
+    }
+  }
+  std::vector<float> out(static_cast<std::size_t>(rows * tokens));
+  for_rows(pool, (rows + kTaskRows - 1) / kTaskRows, [&](std::int64_t task) {
+    const std::int64_t first = task * kTaskRows, count = std::min(kTaskRows, rows - first);
+    add_product({w.data() + first * columns, count, columns, columns},
+                {turned.data(), columns, tokens, tokens},
+                Block<float>{out.data() + first * tokens, count, tokens, tokens});
+  });
+  return out;
+}
+
+}  // namespace leq

@@ -1,0 +1,54 @@
+// One smoothing site with the weights that read its input: what the searches for scales of
+// SmoothQuant and AWQ work on.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "quantize/blocks/block_tensors.h"
+#include "quantize/calibration/statistics.h"
+#include "quantize/rewrites/fold.h"
+#include "tensor/quant_scheme.h"
+
+namespace leq {
+
+// A weight [N][K] that reads the site's input.
+struct SiteWeight {
+  std::string_view name;  // "q"
+  std::span<const float> values;
+  std::int64_t rows = 0;  // N
+};
+
+struct Site {
+  std::string_view name;  // for errors
+  std::vector<SiteWeight> consumers;
+  std::int64_t columns = 0;                     // K of all consumers
+  std::span<const std::int32_t> scale_of;       // [K], see SmoothingSite
+  std::int64_t scales = 0;                      // S
+  const InputStatistics* statistics = nullptr;  // of the shared input
+  ThreadPool* pool = nullptr;                   // results are the same for any number of threads
+};
+
+// A view of the block's tensors: both outlive it. Throws Error where shapes do not fit.
+Site make_site(const SmoothingSite& site, const BlockTensors& block,
+               const InputStatistics& statistics, ThreadPool* pool);
+
+// scale [S] -> one for each input channel, [K].
+std::vector<float> scales_of_columns(const Site& site, std::span<const float> scale);
+
+// W diag(scale) in f32, [N][K].
+std::vector<float> scaled_columns(std::span<const float> weight, std::span<const float> scale);
+
+// What the numbers of a weight become when stored in an integer scheme by their plain range
+// (methods absmax and zeropoint), [N][K].
+std::vector<float> rounded_weight(std::string_view name, std::span<const float> weight,
+                                  std::int64_t rows, const QuantScheme& scheme, ThreadPool* pool);
+
+// The outputs W X^T of w [N][K] for x [T][K], in f32: [N][T].
+std::vector<float> outputs(std::span<const float> x, std::span<const float> w, std::int64_t columns,
+                           ThreadPool* pool);
+
+}  // namespace leq

@@ -1,0 +1,54 @@
+// SmoothQuant (Xiao et al. 2023): moves the size of an input channel from the activations, which
+// are rounded with few scales, into the weights. Scales for one site, and the search for how far to
+// move; folding them is quantize/rewrites/fold.h.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "quantize/rewrites/site.h"
+#include "tensor/weight_layout.h"
+
+namespace leq {
+
+// The paper's settings: how weights and inputs share scales.
+struct SmoothingPreset {
+  std::string_view name;  // "o1"
+  std::string_view summary;
+  QuantScheme weight;
+  ActKind act = ActKind::row;
+};
+std::span<const SmoothingPreset> smoothing_presets();
+
+// s_j = clamp(a_j^alpha / w_j^(1 - alpha), 1e-5, 1e5), a_j = max |x_j|, w_j = max |W_nj| over all
+// consumers and over the channels that share the scale, both at least 1e-5; 1 where a_j is 0. [S]
+std::vector<float> smoothing_scales(const Site& site, double alpha);
+
+// s_j = 1 / w_j: what can be done without data, for comparison. [S]
+std::vector<float> equalizer_scales(const Site& site);
+
+struct SmoothingOptions {
+  QuantScheme weight{CodeKind::int_, 8, Scaling::row, 0};
+  ActKind act = ActKind::row;
+  std::vector<double> alphas = {0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9};  // ascending
+};
+
+// ||Y - Yq||^2 / ||Y||^2 over the sampled tokens and all consumers: Y = X W^T, Yq the same with
+// X / s and W diag(s) rounded. `scale` [S].
+double smoothed_error(const Site& site, const SmoothingOptions& options,
+                      std::span<const float> scale);
+
+struct SmoothingChoice {
+  std::optional<double> alpha;  // none: no scaling was better than any
+  std::vector<float> scales;    // [S], all 1 then
+  double error = 0;             // smoothed_error of the choice
+  double plain_error = 0;       // without scales
+};
+// The alpha of least error, the smaller one of equals; never worse than no scaling. Throws Error
+// without sampled tokens.
+SmoothingChoice search_smoothing(const Site& site, const SmoothingOptions& options);
+
+}  // namespace leq
