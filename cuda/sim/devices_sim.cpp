@@ -1,6 +1,6 @@
 #include "cuda/cuda_backend.h"
 #include "cuda/devices.h"
-#include "cuda/sim/emulated_device.h"
+#include "cuda/sim/emulated_memory.h"
 #include "cuda/sim/emulator.h"
 
 namespace leq::sim {

@@ -10,7 +10,7 @@
 #include <new>
 
 #include "cuda/run.h"
-#include "cuda/sim/emulated_device.h"
+#include "cuda/sim/emulated_memory.h"
 
 namespace leq::LEQ_GPU::rt {
 
@@ -48,15 +48,8 @@ Runtime& runtime() {
 
 const DeviceInfo& emulated_device() {
   // The smallest shared memory of the architectures that are built for (8.9, 12.0).
-  static const DeviceInfo info = {
-      .name = "emulated GPU",
-      .uuid = "GPU-00000000-0000-0000-0000-000000000000",
-      .major = 8,
-      .minor = 9,
-      .multiprocessors = 4,
-      .shared_limit_bytes = std::size_t{99} << 10,
-      .memory_bytes = std::size_t{64} << 30,
-  };
+  static const DeviceInfo info = {"emulated GPU",       8, 9, 4, std::size_t{99} << 10,
+                                  std::size_t{64} << 30};
   return info;
 }
 

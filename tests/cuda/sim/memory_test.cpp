@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
-#include "cuda/sim/emulated_device.h"
 #include "../device_memory.h"
+#include "base/error.h"
+#include "cuda/sim/emulated_memory.h"
 
 namespace leq::LEQ_GPU {
 namespace {

@@ -1,4 +1,4 @@
-// What can be set of the emulated device.
+// The memory of the emulated device can be set.
 #pragma once
 
 #include <cstddef>
