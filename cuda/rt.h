@@ -13,11 +13,11 @@ namespace leq::LEQ_GPU::rt {
 
 struct DeviceInfo {
   std::string name;          // "NVIDIA H200"
-  std::string uuid;          // "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", as nvidia-smi spells it
   int major = 0, minor = 0;  // compute capability
   int multiprocessors = 0;
   std::size_t shared_limit_bytes = 0;  // a block's largest shared memory
   std::size_t memory_bytes = 0;
+  std::string uuid;  // "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", as nvidia-smi spells it
 };
 // Empty where there is none; never throws.
 std::vector<DeviceInfo> devices();

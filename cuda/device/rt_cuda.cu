@@ -48,9 +48,9 @@ std::vector<DeviceInfo> find_devices() {
   for (int i = 0; i < count; ++i) {
     cudaDeviceProp properties;
     if (cudaGetDeviceProperties(&properties, i) != cudaSuccess) return {};
-    found.push_back({properties.name, uuid_text(properties.uuid), properties.major,
-                     properties.minor, properties.multiProcessorCount,
-                     properties.sharedMemPerBlockOptin, properties.totalGlobalMem});
+    found.push_back({properties.name, properties.major, properties.minor,
+                     properties.multiProcessorCount, properties.sharedMemPerBlockOptin,
+                     properties.totalGlobalMem, uuid_text(properties.uuid)});
   }
   return found;
 }

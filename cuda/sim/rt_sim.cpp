@@ -129,12 +129,12 @@ DeviceInfo& emulated_device() {
   // The smallest shared memory of the architectures that are built for (8.9, 12.0).
   static DeviceInfo info = {
       .name = "emulated GPU",
-      .uuid = "GPU-00000000-0000-0000-0000-000000000000",
       .major = 8,
       .minor = 9,
       .multiprocessors = 4,
       .shared_limit_bytes = std::size_t{99} << 10,
       .memory_bytes = std::size_t{64} << 30,
+      .uuid = "GPU-00000000-0000-0000-0000-000000000000",
   };
   return info;
 }
