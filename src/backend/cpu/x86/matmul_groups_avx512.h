@@ -173,9 +173,9 @@ constexpr PieceTile kTallTiles[] = {nullptr,
                                     nullptr,
                                     nullptr,
                                     nullptr,
-                                    piece_tile<6, 2, kUnsigned, kScales>,
-                                    piece_tile<7, 2, kUnsigned, kScales>,
-                                    piece_tile<8, 2, kUnsigned, kScales>,
+                                    nullptr,
+                                    nullptr,
+                                    nullptr,
                                     piece_tile<9, 2, kUnsigned, kScales>,
                                     piece_tile<10, 2, kUnsigned, kScales>,
                                     piece_tile<11, 2, kUnsigned, kScales>,
@@ -185,20 +185,17 @@ constexpr PieceTile kTallTiles[] = {nullptr,
 template <class Visit>
 inline __attribute__((always_inline)) void for_each_tile(const TokenBlock& block, PanelPiece piece,
                                                          Visit visit) {
-  if (block.tokens <= kWideTokens) {
-    piece.token = block.token;
-    piece.sums = block.sums;
-    visit(piece, block.tokens, 64);
-    return;
-  }
-  const std::int64_t tiles = (block.tokens + kTallTokens - 1) / kTallTokens;
+  const bool wide = block.tokens <= kFewTokens;
+  const std::int64_t most = wide ? kWideTokens : kTallTokens;
+  const int width = wide ? 64 : 32;
+  const std::int64_t tiles = (block.tokens + most - 1) / most;
   for (std::int64_t i = 0; i < tiles; ++i) {
     const std::int64_t first = block.tokens * i / tiles;
     const std::int64_t count = block.tokens * (i + 1) / tiles - first;
     piece.token = block.token + first;
-    for (piece.output = 0; piece.output < 64; piece.output += 32) {
+    for (piece.output = 0; piece.output < 64; piece.output += width) {
       piece.sums = block.sums + first * 64 + piece.output * count;
-      visit(piece, count, 32);
+      visit(piece, count, width);
     }
   }
 }

@@ -86,9 +86,9 @@ constexpr Tile kTall[] = {nullptr,
                           nullptr,
                           nullptr,
                           nullptr,
-                          tile<kUnsigned, 6, 2>,
-                          tile<kUnsigned, 7, 2>,
-                          tile<kUnsigned, 8, 2>,
+                          nullptr,
+                          nullptr,
+                          nullptr,
                           tile<kUnsigned, 9, 2>,
                           tile<kUnsigned, 10, 2>,
                           tile<kUnsigned, 11, 2>,
@@ -96,14 +96,16 @@ constexpr Tile kTall[] = {nullptr,
 
 template <bool kUnsigned>
 void run(const IntPanel& panel) {
-  if (panel.tokens <= kWideTokens) {
-    kWide<kUnsigned>[panel.tokens](panel, 0, 0);
-    return;
-  }
-  const std::int64_t tiles = (panel.tokens + kTallTokens - 1) / kTallTokens;
+  const bool wide = panel.tokens <= kFewTokens;
+  const std::int64_t most = wide ? kWideTokens : kTallTokens;
+  const std::int64_t tiles = (panel.tokens + most - 1) / most;
   for (std::int64_t i = 0; i < tiles; ++i) {
     const std::int64_t first = panel.tokens * i / tiles;
     const std::int64_t count = panel.tokens * (i + 1) / tiles - first;
+    if (wide) {
+      kWide<kUnsigned>[count](panel, first, 0);
+      continue;
+    }
     kTall<kUnsigned>[count](panel, first, 0);
     kTall<kUnsigned>[count](panel, first, 32);
   }
