@@ -29,6 +29,9 @@ class GpuGolden : public testing::TestWithParam<std::tuple<std::string, const ch
   std::string folder_name() const { return std::string("models/") + std::get<1>(GetParam()); }
 };
 
+// One model of each family: for what its variants need not show again.
+class GpuFamily : public GpuGolden {};
+
 Json golden_of(const std::filesystem::path& folder) {
   return parse_json(read_file(folder / "golden.json", 1 << 24), "golden.json");
 }
@@ -78,7 +81,7 @@ Token best_of(const Engine& engine, const std::vector<float>& logits, std::size_
   return static_cast<Token>(std::ranges::max_element(values) - values.begin());
 }
 
-TEST_P(GpuGolden, F32GreedyTextEqualsTransformersWhereItsMarginIsSure) {
+TEST_P(GpuFamily, F32GreedyTextEqualsTransformersWhereItsMarginIsSure) {
   LEQ_SHARED_OR_SKIP(folder, folder_name());
   const Json golden = golden_of(folder);
   Engine engine(device(), test::quantized(folder, "f32"), {KvType::f32, KvType::f32});
@@ -154,12 +157,13 @@ std::vector<float> logits_of_heads(Engine& engine, const std::vector<std::vector
 // Norms sum in an order of their own on a GPU, so now and then a code falls to the other side of a
 // half, and everything behind it is rounded anew; until then logits are the CPU's but for the last
 // bits. Anything wrong in a kernel would move all texts.
-TEST_P(GpuGolden, EveryTypeAgreesWithTheCpu) {
+TEST_P(GpuFamily, EveryTypeAgreesWithTheCpu) {
   constexpr float kLastBits = 2e-4f;  // of logits up to 30
   constexpr std::int64_t kHead = 4;
   LEQ_SHARED_OR_SKIP(folder, folder_name());
+  const Json golden = golden_of(folder);
   std::vector<std::vector<Token>> texts;
-  for (const auto& prompt : golden_of(folder).at("prompts")) {
+  for (const auto& prompt : golden.at("prompts")) {
     texts.push_back(prompt.at("ids").get<std::vector<Token>>());
   }
   for (const Kind& kind : kKinds) {
@@ -188,7 +192,7 @@ TEST_P(GpuGolden, EveryTypeAgreesWithTheCpu) {
 // Both are fed the CPU's greedy text. Where the GPU would go on with another token, the CPU's
 // logits of the two are nearer to each other than int8 has moved the logits of that row from f32:
 // a tie that rounding decides.
-TEST_P(GpuGolden, QuantizedGreedyTextsPartAtNearTiesAlone) {
+TEST_P(GpuFamily, QuantizedGreedyTextsPartAtNearTiesAlone) {
   constexpr int kSteps = 40;
   LEQ_SHARED_OR_SKIP(folder, folder_name());
   const auto file = test::quantized(folder, "int8");
@@ -219,16 +223,27 @@ TEST_P(GpuGolden, QuantizedGreedyTextsPartAtNearTiesAlone) {
   }
 }
 
+constexpr const char* kFamilies[] = {"storyteller", "gpt2-tiny", "mistral-tiny", "qwen2-tiny",
+                                     "qwen3-tiny"};
+constexpr const char* kVariants[] = {"storyteller-outliers", "gpt2-tiny-outliers",
+                                     "qwen2-tiny-kbias"};
+
+std::string case_name(const testing::TestParamInfo<GpuGolden::ParamType>& item) {
+  return test::test_name(std::get<0>(item.param) + "_" + std::get<1>(item.param));
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, GpuGolden,
                          testing::Combine(testing::ValuesIn(test::gpu_devices()),
-                                          testing::Values("storyteller", "storyteller-outliers",
-                                                          "gpt2-tiny", "gpt2-tiny-outliers",
-                                                          "mistral-tiny", "qwen2-tiny",
-                                                          "qwen2-tiny-kbias", "qwen3-tiny")),
-                         [](const auto& item) {
-                           return test::test_name(std::get<0>(item.param) + "_" +
-                                                  std::get<1>(item.param));
-                         });
+                                          testing::ValuesIn(kFamilies)),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(Variants, GpuGolden,
+                         testing::Combine(testing::ValuesIn(test::gpu_devices()),
+                                          testing::ValuesIn(kVariants)),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(Models, GpuFamily,
+                         testing::Combine(testing::ValuesIn(test::gpu_devices()),
+                                          testing::ValuesIn(kFamilies)),
+                         case_name);
 
 }  // namespace
 }  // namespace leq
