@@ -20,6 +20,7 @@
 #include "cuda/memory.h"
 #include "cuda/row_blocks.h"
 #include "cuda/staging.h"
+#include "cuda/step_graphs.h"
 
 namespace leq::LEQ_GPU {
 namespace {
@@ -47,7 +48,8 @@ class CudaBackend final : public Backend {
         memory_(device),
         staging_(device, stream_),
         lists_(staging_),
-        faults_(device, stream_) {}
+        faults_(device, stream_),
+        graphs_(device, stream_, staging_) {}
 
   std::string name() const override { return name_ + " (" + rt::device_of(stream_).name + ")"; }
   std::string describe(const Linear& linear) const override {
@@ -153,7 +155,7 @@ class CudaBackend final : public Backend {
 
   void gather_rows(const Rows& x, std::span<const std::int32_t> rows, Rows& out) override {
     check_gather(x, rows, out);
-    launch_gather({float_rows(x), float_rows(out), staging_.push(rows), std::ssize(rows), x.width},
+    launch_gather({float_rows(x), float_rows(out), on_device(rows), std::ssize(rows), x.width},
                   stream_);
   }
 
@@ -207,7 +209,7 @@ class CudaBackend final : public Backend {
     check_pages(batch);
     RopeAppendArguments a;
     a.qkv = float_rows(qkv);
-    a.batch = lists_.push(batch);
+    a.batch = on_device(batch);
     a.heads = heads_of(shape);
     if (shape.q_norm != nullptr) {
       a.q_gain = shape.q_norm->gain;
@@ -218,8 +220,8 @@ class CudaBackend final : public Backend {
       a.k_eps = shape.k_norm->eps;
     }
     if (shape.rotary) {
-      check_rope(rope, shape, a.batch.end);
-      fill_rope(rope, a.batch.end);
+      check_rope(rope, shape, end_of(batch));
+      fill_rope(rope, end_of(batch));
       a.table = reinterpret_cast<const float*>(rope.memory.data());
     }
     a.keys = pages_of(kv.keys, kv.key_page_bytes, kv.key_type);
@@ -234,7 +236,7 @@ class CudaBackend final : public Backend {
     AttentionArguments a;
     a.qkv = float_rows(qkv);
     a.out = float_rows(out);
-    a.batch = lists_.push(batch);
+    a.batch = on_device(batch);
     a.heads = heads_of(shape);
     a.keys = pages_of(kv.keys, kv.key_page_bytes, kv.key_type);
     a.values = pages_of(kv.values, kv.value_page_bytes, kv.value_type);
@@ -243,6 +245,17 @@ class CudaBackend final : public Backend {
     launch_attention(a, stream_);
     finish(out, batch.tokens, "output of attention");
   }
+
+  // Replayed operations do not look at pages and the rotary table, so both are looked at here.
+  void step(const Step& step, const std::function<void()>& operations) override {
+    check_pages(step.batch);
+    if (step.rope != nullptr) {
+      fill_rope(*step.rope, std::min(end_of(step.batch), step.rope->context));
+    }
+    graphs_.run(step, operations);
+  }
+  void record_steps(bool on) override { graphs_.enable(on); }
+  StepCounts step_counts() const override { return graphs_.counts(); }
 
   void download(const Rows& x, std::int64_t tokens, std::span<float> out) override {
     check_download(x, tokens, out);
@@ -268,9 +281,31 @@ class CudaBackend final : public Backend {
   }
 
  private:
-  std::byte* allocate(std::size_t bytes) override { return memory_.allocate(bytes, stream_); }
+  std::byte* allocate(std::size_t bytes) override {
+    std::byte* data = memory_.allocate(bytes, stream_);
+    graphs_.forget();
+    return data;
+  }
   void release(std::byte* data, std::size_t bytes) noexcept override {
+    graphs_.forget();
     memory_.release(data, bytes);
+  }
+
+  const std::int32_t* on_device(std::span<const std::int32_t> list) {
+    const std::int32_t* slot = graphs_.slot_of(list);
+    return slot != nullptr ? slot : staging_.push(list);
+  }
+  AttentionBatch on_device(const BatchView& batch) {
+    const AttentionBatch* of_step = graphs_.batch_of(batch);
+    return of_step != nullptr ? *of_step : lists_.push(batch);
+  }
+  // The largest position of the batch + 1.
+  static std::int64_t end_of(const BatchView& batch) {
+    std::int64_t end = 0;
+    for (const SequenceRun& run : batch.runs) {
+      end = std::max(end, run.first_position + run.rows);
+    }
+    return end;
   }
 
   // Norms and rotations keep a row of f32 in shared memory.
@@ -291,7 +326,7 @@ class CudaBackend final : public Backend {
       a.codes = code_weight(table);
     }
     a.width = table.columns;
-    a.ids = staging_.push(ids);
+    a.ids = on_device(ids);
     a.tokens = std::ssize(ids);
     a.x = float_rows(x);
     a.add = add;
@@ -425,7 +460,8 @@ class CudaBackend final : public Backend {
   Staging staging_;
   BatchLists lists_;
   Faults faults_;
-  Pinned landing_;  // rows on their way to the host
+  StepGraphs graphs_;  // outlives the buffer below
+  Pinned landing_;     // rows on their way to the host
   Buffer scratch_;
 };
 

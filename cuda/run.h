@@ -10,6 +10,11 @@
 
 namespace leq::LEQ_GPU::rt {
 
+// When a kernel begins. early: while the kernel in front of it still runs, where the hardware can.
+// All its threads call ptx::wait_for_predecessor before they read what other kernels write, write
+// anything, or end.
+enum class Start : std::uint8_t { in_order, early };
+
 // `kernel` names it in reports. More than 48 KB of dynamic shared memory is allowed up to
 // DeviceInfo::shared_limit_bytes.
 struct Launch {
@@ -17,19 +22,22 @@ struct Launch {
   dim3 blocks;
   dim3 threads;
   std::size_t shared_bytes = 0;  // dynamic
+  Start start = Start::in_order;
 };
 
 #ifdef __CUDACC__
-void before_launch(const Launch& launch, const void* kernel, Stream& stream);
-void after_launch(const Launch& launch);
-cudaStream_t handle(Stream& stream);
+// What cudaLaunchKernelEx wants; `attribute` must outlive its use.
+cudaLaunchConfig_t launch_config(const Launch& launch, const void* kernel, Stream& stream,
+                                 cudaLaunchAttribute& attribute);
+void check_launch(cudaError_t result, const Launch& launch);
 
 template <class... Parameters, class... Arguments>
 void run(Stream& stream, const Launch& launch, void (*kernel)(Parameters...),
          const Arguments&... arguments) {
-  before_launch(launch, reinterpret_cast<const void*>(kernel), stream);
-  kernel<<<launch.blocks, launch.threads, launch.shared_bytes, handle(stream)>>>(arguments...);
-  after_launch(launch);
+  cudaLaunchAttribute attribute;
+  const cudaLaunchConfig_t config =
+      launch_config(launch, reinterpret_cast<const void*>(kernel), stream, attribute);
+  check_launch(cudaLaunchKernelEx(&config, kernel, arguments...), launch);
 }
 #else
 void enqueue(Stream& stream, const Launch& launch, std::function<void()> thread);

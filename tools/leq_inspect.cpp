@@ -20,8 +20,8 @@ constexpr const char* kFit = "Memory plan (with --fit)";
 
 // The shared options that the memory plan depends on, under a heading of their own.
 std::vector<Option> fit_options() {
-  std::vector<Option> options =
-      model_options({"model", "threads-batch", "device", "gpu-layers", "mmap", "mlock", "verbose"});
+  std::vector<Option> options = model_options(
+      {"model", "threads-batch", "device", "gpu-layers", "graph", "mmap", "mlock", "verbose"});
   for (Option& option : options) option.group = kFit;
   return options;
 }

@@ -94,6 +94,11 @@ std::vector<Option> all_model_options() {
        .value_name = "N",
        .help = "0: the CPU; all: the GPU. A model runs on one device as a whole",
        .group = group},
+      {.name = "graph",
+       .fallback = "true",
+       .help = "on a GPU, launch the operations of each step of generation one by one, not as a "
+               "recorded graph: for comparing",
+       .group = group},
       {.name = "mmap",
        .fallback = "auto",
        .help =

@@ -9,8 +9,8 @@
 
 namespace leq {
 
-// -m -t -tb -c -b -ub -np -ctk -ctv -dev -ngl --mmap --no-mmap --mlock -v, less those `left_out` by
-// long name.
+// -m -t -tb -c -b -ub -np -ctk -ctv -dev -ngl --no-graph --mmap --no-mmap --mlock -v, less those
+// `left_out` by long name.
 std::vector<Option> model_options(std::initializer_list<std::string_view> left_out = {});
 
 }  // namespace leq

@@ -20,7 +20,7 @@ namespace {
 constexpr unsigned char kPoison = 0xcd;
 constexpr std::uint64_t kCanary = 0x5ca1ab1e0ddba11ull;
 
-enum class State : std::uint8_t { ready, at_block, at_warp, ended };
+enum class State : std::uint8_t { ready, at_block, at_warp, at_predecessor, ended };
 
 struct Copy {
   void* shared;
@@ -34,6 +34,7 @@ struct Thread {
   Meeting kind = Meeting::sync;
   std::uint32_t mask = 0;  // of the meeting it waits for
   std::uint32_t met = 0;   // lanes that came to the last one
+  bool waited = false;     // for the launch in front
   dim3 index;
   std::vector<Copy> copies;          // issued and not landed, oldest first
   std::vector<std::size_t> commits;  // ends of groups in `copies`
@@ -69,6 +70,8 @@ struct Block {
   unsigned barriers = 0;
   char barrier_keys[4];
   char end_key = 0;
+  bool predecessor_ended = true;
+  char predecessor_key = 0;
   Main main;
   std::unique_ptr<Stacks> stacks;
   std::unique_ptr<void, Free> dynamic;
@@ -112,7 +115,11 @@ SIMT_UNSEEN void wait(State state, const void* key) {
   acquire_key(key);
 }
 
-SIMT_UNSEEN void mark_ended() { block->threads[block->current].state = State::ended; }
+SIMT_UNSEEN void mark_ended() {
+  Thread& me = block->threads[block->current];
+  if (block->grid->early && !me.waited) stop("a thread ended before ptx::wait_for_predecessor");
+  me.state = State::ended;
+}
 
 void enter() {
   entered(block->main);
@@ -137,6 +144,7 @@ void start_block() {
     Thread& thread = block->threads[i];
     thread.state = State::ready;
     thread.met = 0;
+    thread.waited = false;
     thread.index = dim3(i % size.x, i / size.x % size.y, i / (size.x * size.y));
     thread.copies.clear();
     thread.commits.clear();
@@ -204,6 +212,12 @@ bool run_warp(unsigned w) {
   }
 }
 
+void let_go(State state) {
+  for (Thread& thread : block->threads) {
+    if (thread.state == state) thread.state = State::ready;
+  }
+}
+
 [[noreturn]] void report_deadlock(std::size_t ended, std::size_t at_block) {
   const std::size_t threads = block->threads.size();
   std::fprintf(stderr,
@@ -214,8 +228,8 @@ bool run_warp(unsigned w) {
   std::abort();
 }
 
+// Until all threads have ended, or all that can go on wait for the launch in front.
 void run_block() {
-  start_block();
   const std::size_t n = block->threads.size();
   for (;;) {
     bool ran = false;
@@ -229,11 +243,12 @@ void run_block() {
     if (ended == n) break;
     if (ended + at_block == n) {
       ++block->barriers;
-      for (Thread& thread : block->threads) {
-        if (thread.state == State::at_block) thread.state = State::ready;
-      }
+      let_go(State::at_block);
     } else if (!ran) {
-      report_deadlock(ended, at_block);
+      if (in(State::at_predecessor) == 0) report_deadlock(ended, at_block);
+      if (!block->predecessor_ended) return;
+      release_key(&block->predecessor_key);
+      let_go(State::at_predecessor);
     }
   }
   acquire_key(&block->end_key);
@@ -270,30 +285,55 @@ Emulator& emulator() {
   return instance;
 }
 
-// All blocks that one OS thread takes of a grid.
-void run_blocks(const Grid& grid, const std::function<void()>& body, std::uint64_t seed,
-                const std::vector<unsigned>& blocks, std::int64_t first, std::int64_t step) {
-  thread_local std::unique_ptr<Stacks> stacks;  // kept: mapping them costs more than a small grid
-  Block mine;
+// Stacks that no block uses: mapping them costs more than a small grid.
+thread_local std::vector<std::unique_ptr<Stacks>> free_stacks;
+
+std::unique_ptr<Stacks> take_stacks() {
+  if (free_stacks.empty()) return std::make_unique<Stacks>(kCanary);
+  std::unique_ptr<Stacks> stacks = std::move(free_stacks.back());
+  free_stacks.pop_back();
+  return stacks;
+}
+
+void set_up(Block& mine, const Grid& grid, const std::function<void()>& body, std::uint64_t seed) {
   mine.grid = &grid;
   mine.body = &body;
   mine.threads.resize(grid.threads.count());
   mine.warps.resize((mine.threads.size() + kWarpLanes - 1) / kWarpLanes);
   mine.lane_order = order(kWarpLanes, seed);
   mine.warp_order = order(static_cast<unsigned>(mine.warps.size()), seed * 3);
-  mine.stacks = stacks ? std::move(stacks) : std::make_unique<Stacks>(kCanary);
-  block = &mine;
+  mine.stacks = take_stacks();
   if (grid.shared_bytes > 0) mine.dynamic.reset(poisoned(grid.shared_bytes, 128));
   mine.static_memory.reset(poisoned(kStaticLimit, 128));
+}
+
+void take_down(Block& mine) { free_stacks.push_back(std::move(mine.stacks)); }
+
+// Block number `at` of the grid.
+void place(Block& mine, unsigned at) {
+  const dim3 blocks = mine.grid->blocks;
+  mine.index = dim3(at % blocks.x, at / blocks.x % blocks.y, at / (blocks.x * blocks.y));
+}
+
+// All blocks that one OS thread takes of a grid.
+void run_blocks(const Grid& grid, const std::function<void()>& body, std::uint64_t seed,
+                const std::vector<unsigned>& blocks, std::int64_t first, std::int64_t step) {
+  Block mine;
+  set_up(mine, grid, body, seed);
+  block = &mine;
   begin(mine.main);
   for (std::int64_t i = first; i < std::ssize(blocks); i += step) {
-    const unsigned at = blocks[static_cast<std::size_t>(i)];
-    mine.index = dim3(at % grid.blocks.x, at / grid.blocks.x % grid.blocks.y,
-                      at / (grid.blocks.x * grid.blocks.y));
+    place(mine, blocks[static_cast<std::size_t>(i)]);
+    start_block();
     run_block();
   }
-  stacks = std::move(mine.stacks);
+  take_down(mine);
   block = nullptr;
+}
+
+// In the order that the schedule's seed gives.
+std::vector<unsigned> blocks_of(const Grid& grid) {
+  return order(static_cast<unsigned>(grid.blocks.count()), emulator().schedule.seed * 5);
 }
 
 }  // namespace
@@ -312,12 +352,54 @@ std::vector<LaunchCount> launch_counts() {
   return counts;
 }
 
-void run_grid(const Grid& grid, const std::function<void()>& body) {
+struct EarlyBlock {
+  Grid grid;
+  std::function<void()> body;
+  unsigned at = 0;
+  Block state;
+};
+
+void EarlyBlockCloser::operator()(EarlyBlock* begun) const noexcept {
+  take_down(begun->state);
+  delete begun;
+}
+
+EarlyBlockOwner begin_early(const Grid& grid, const std::function<void()>& body) {
+  require_launch(grid);
+  EarlyBlockOwner begun(new EarlyBlock{grid, body, blocks_of(grid).front(), {}});
+  set_up(begun->state, begun->grid, begun->body, emulator().schedule.seed);
+  begun->state.predecessor_ended = false;
+  block = &begun->state;
+  place(*block, begun->at);
+  begin(block->main);
+  start_block();
+  run_block();
+  block = nullptr;
+  return begun;
+}
+
+namespace {
+
+void go_on(EarlyBlock& begun) {
+  block = &begun.state;
+  begin(block->main);
+  block->predecessor_ended = true;
+  run_block();
+  block = nullptr;
+}
+
+}  // namespace
+
+void run_grid(const Grid& grid, const std::function<void()>& body, EarlyBlockOwner begun) {
   require_launch(grid);
   const std::lock_guard hold(emulator().lock);
   ++emulator().launches[grid.kernel];
   const std::uint64_t seed = emulator().schedule.seed;
-  const auto blocks = order(static_cast<unsigned>(grid.blocks.count()), seed * 5);
+  std::vector<unsigned> blocks = blocks_of(grid);
+  if (begun != nullptr) {
+    go_on(*begun);
+    std::erase(blocks, begun->at);
+  }
   leq::ThreadPool& pool = *emulator().pool;
   const auto tasks = std::min<std::int64_t>(pool.threads(), std::ssize(blocks));
   pool.run(tasks,
@@ -331,6 +413,11 @@ SIMT_UNSEEN dim3 grid_size() { return block->grid->blocks; }
 SIMT_UNSEEN unsigned thread_rank() { return block->current; }
 
 SIMT_UNSEEN void sync_block() { wait(State::at_block, &block->barrier_keys[block->barriers % 4]); }
+
+SIMT_UNSEEN void wait_for_predecessor() {
+  block->threads[block->current].waited = true;
+  if (!block->predecessor_ended) wait(State::at_predecessor, &block->predecessor_key);
+}
 
 SIMT_UNSEEN const Slot* meet(Meeting kind, std::uint32_t mask, const Slot& mine) {
   const unsigned lane = block->current % kWarpLanes;

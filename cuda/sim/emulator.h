@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -35,13 +36,24 @@ struct Grid {
   dim3 threads;
   std::size_t shared_bytes = 0;         // dynamic, poisoned at the start of each block
   std::size_t shared_limit = 99 << 10;  // static and dynamic together, of the architecture
+  bool early = false;                   // may begin before the launch in front of it has ended
 };
+
+// One block of a grid with `early` that has gone as far as it can while the launch in front has not
+// run at all: up to wait_for_predecessor. What it reads before is old, what it writes is too early.
+struct EarlyBlock;
+struct EarlyBlockCloser {
+  void operator()(EarlyBlock* block) const noexcept;
+};
+using EarlyBlockOwner = std::unique_ptr<EarlyBlock, EarlyBlockCloser>;
+EarlyBlockOwner begin_early(const Grid& grid, const std::function<void()>& body);
 
 // Runs `body` once for each thread, the blocks spread over the pool of set_workers; returns when
 // all have ended. Aborts with a report on stderr where a launch is impossible (0 or > 1,024
-// threads, too much shared memory), where all threads of a block wait and none can go on, and where
-// lanes of one warp meet in different collectives.
-void run_grid(const Grid& grid, const std::function<void()>& body);
+// threads, too much shared memory), where all threads of a block wait and none can go on, where
+// lanes of one warp meet in different collectives, and where a thread of a grid with `early` ends
+// without wait_for_predecessor. `begun` goes on now, on the OS thread that began it.
+void run_grid(const Grid& grid, const std::function<void()>& body, EarlyBlockOwner begun = nullptr);
 void set_workers(int threads);  // 0 = one for each usable core
 
 // One report of launches so far, by kernel, sorted.
@@ -70,6 +82,7 @@ struct Slot {
 };
 
 void sync_block();
+void wait_for_predecessor();
 // Deposits `mine`, waits for the lanes of `mask` that have not ended, and gives what each of the 32
 // lanes brought; lanes that did not come show poison.
 const Slot* meet(Meeting kind, std::uint32_t mask, const Slot& mine);

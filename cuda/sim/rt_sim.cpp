@@ -5,13 +5,35 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <thread>
 
+#include "base/error.h"
 #include "cuda/run.h"
 
 namespace leq::LEQ_GPU::rt {
 
+namespace {
+
+// A copy or fill, or the threads of a kernel.
+struct Operation {
+  std::function<void()> body;
+  bool is_kernel = false;
+  simt::Grid grid;
+};
+
+}  // namespace
+
 struct Stream {
-  std::deque<std::function<void()>> operations;
+  std::deque<Operation> operations;
+  simt::EarlyBlockOwner begun;  // of the first operation
+  bool capturing = false;
+  std::thread::id capturer;
+  std::vector<Operation> captured;
+  const char* refused = nullptr;  // what the capturer did that CUDA does not allow
+};
+
+struct Graph {
+  std::vector<Operation> operations;
 };
 
 namespace {
@@ -38,10 +60,17 @@ const DeviceInfo& emulated_device() {
   return info;
 }
 
-void run_first(Stream& stream) {
-  const std::function<void()> operation = std::move(stream.operations.front());
+// A kernel that may begin early and stands behind a kernel has begun before that one runs.
+void run_first(Stream& stream, bool drains) {
+  const Operation operation = std::move(stream.operations.front());
   stream.operations.pop_front();
-  operation();
+  simt::EarlyBlockOwner begun = std::move(stream.begun);
+  if (!operation.is_kernel) return operation.body();
+  if (drains && !stream.operations.empty() && stream.operations.front().grid.early) {
+    stream.begun =
+        simt::begin_early(stream.operations.front().grid, stream.operations.front().body);
+  }
+  simt::run_grid(operation.grid, operation.body, std::move(begun));
 }
 
 // By the schedule's seed, some operations of other streams first: nothing orders them.
@@ -52,14 +81,30 @@ void run_others(const Stream& waited) {
   for (Stream* stream : all.streams) {
     all.random = (all.random + seed) * 6364136223846793005ull + 1442695040888963407ull;
     if (stream != &waited && !stream->operations.empty() && (all.random >> 62) != 0) {
-      run_first(*stream);
+      run_first(*stream, false);
     }
   }
 }
 
-void give(Stream& stream, std::function<void()> operation) {
+void give(Stream& stream, Operation operation) {
   const std::lock_guard hold(runtime().lock);
+  if (stream.capturing) return stream.captured.push_back(std::move(operation));
   stream.operations.push_back(std::move(operation));
+}
+
+// Whether this thread records: then `what` is not allowed, and the recording is worth nothing.
+bool refuse(const char* what) {
+  const std::lock_guard hold(runtime().lock);
+  bool refused = false;
+  for (Stream* stream : runtime().streams) {
+    if (!stream->capturing || stream->capturer != std::this_thread::get_id()) continue;
+    stream->refused = what;
+    refused = true;
+  }
+  return refused;
+}
+void require_no_capture(const char* what) {
+  require(!refuse(what), "emulated GPU: ", what, " while a stream records");
 }
 
 void* take(std::size_t bytes) {
@@ -92,7 +137,7 @@ void give_back(void* data) noexcept {
 
 void copy(void* to, const void* from, std::size_t bytes, Stream& stream) {
   if (bytes == 0) return;
-  give(stream, [=] { std::memcpy(to, from, bytes); });
+  give(stream, {[=] { std::memcpy(to, from, bytes); }, false, {}});
 }
 
 }  // namespace
@@ -115,25 +160,34 @@ void StreamCloser::operator()(Stream* stream) const noexcept {
 }
 
 void synchronize(Stream& stream) {
+  require_no_capture("a wait");
   const std::lock_guard hold(runtime().lock);
   while (!stream.operations.empty()) {
     run_others(stream);
-    run_first(stream);
+    run_first(stream, true);
   }
   free_released();
 }
 
-void* allocate(int, std::size_t bytes) { return take(bytes); }
+void* allocate(int, std::size_t bytes) {
+  require_no_capture("an allocation");
+  return take(bytes);
+}
 
 void release(int, void* data) noexcept {
-  if (data == nullptr) return;
+  if (data == nullptr || refuse("a release of memory")) return;
   const std::lock_guard hold(runtime().lock);
   for (Stream* stream : runtime().streams) synchronize(*stream);
   give_back(data);
 }
 
-void* allocate_pinned(std::size_t bytes) { return take(bytes); }
-void release_pinned(void* data) noexcept { give_back(data); }
+void* allocate_pinned(std::size_t bytes) {
+  require_no_capture("an allocation");
+  return take(bytes);
+}
+void release_pinned(void* data) noexcept {
+  if (!refuse("a release of memory")) give_back(data);
+}
 
 void copy_to_device(void* device, const void* pinned, std::size_t bytes, Stream& stream) {
   copy(device, pinned, bytes, stream);
@@ -146,13 +200,40 @@ void copy_on_device(void* to, const void* from, std::size_t bytes, Stream& strea
 }
 void fill_zero(void* device, std::size_t bytes, Stream& stream) {
   if (bytes == 0) return;
-  give(stream, [=] { std::memset(device, 0, bytes); });
+  give(stream, {[=] { std::memset(device, 0, bytes); }, false, {}});
 }
 
 void enqueue(Stream& stream, const Launch& launch, std::function<void()> thread) {
-  const simt::Grid grid = {launch.kernel, launch.blocks, launch.threads, launch.shared_bytes,
-                           emulated_device().shared_limit_bytes};
-  give(stream, [grid, thread = std::move(thread)] { simt::run_grid(grid, thread); });
+  give(stream, {std::move(thread),
+                true,
+                {launch.kernel, launch.blocks, launch.threads, launch.shared_bytes,
+                 emulated_device().shared_limit_bytes, launch.start == Start::early}});
+}
+
+void GraphCloser::operator()(Graph* graph) const noexcept { delete graph; }
+
+void begin_capture(Stream& stream) {
+  stream.capturing = true;
+  stream.capturer = std::this_thread::get_id();
+  stream.refused = nullptr;
+}
+
+GraphOwner end_capture(Stream& stream) {
+  GraphOwner graph(new Graph{std::move(stream.captured)});
+  drop_capture(stream);
+  require(stream.refused == nullptr, "emulated GPU: ", stream.refused, " while a stream records");
+  return graph;
+}
+
+void drop_capture(Stream& stream) noexcept {
+  stream.capturing = false;
+  stream.captured.clear();
+}
+
+bool is_capturing(const Stream& stream) { return stream.capturing; }
+
+void launch(const Graph& graph, Stream& stream) {
+  for (const Operation& operation : graph.operations) give(stream, operation);
 }
 
 }  // namespace leq::LEQ_GPU::rt
