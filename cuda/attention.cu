@@ -22,6 +22,8 @@ __global__ void __launch_bounds__(kJoinThreads)
   const AttentionRun& run = a.batch.runs[a.batch.row_runs[row]];
   const int position = run.first_position + row - run.first_row;
   const int begin = a.heads.window > 0 ? max(0, position + 1 - a.heads.window) : 0;
+  ptx::let_successor_start();
+  ptx::wait_for_predecessor();
   const float* const records =
       a.scratch + (std::int64_t{row} * a.heads.heads + head) * plan.spans * (dims + 2);
   for (int c = static_cast<int>(threadIdx.x); c < dims; c += kJoinThreads) {
@@ -61,7 +63,7 @@ void launch_attention(const AttentionArguments& a, rt::Stream& stream) {
   rt::run(stream,
           {"attention_join_spans",
            dim3(static_cast<unsigned>(a.batch.tokens), static_cast<unsigned>(a.heads.heads)),
-           dim3(kJoinThreads), 0},
+           dim3(kJoinThreads), 0, rt::Start::early},
           attention_join_spans, a, plan);
 }
 

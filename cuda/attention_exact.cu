@@ -47,6 +47,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   LEQ_BOUNDS(kThreads);
   LEQ_DYNAMIC_SHARED(float, memory);
   const QueryBlock block = query_block(a, plan, static_cast<int>(blockIdx.x));
+  ptx::wait_for_predecessor();
   if (block.rows == 0) return;
   const Work<queries> work(a, block, plan.tile_positions, memory);
   const Positions all = block.seen();
@@ -62,6 +63,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     softmax_span(work, span);
     add_values(work, span, seen, plan.tile_positions);
   }
+  ptx::let_successor_start();
   store_queries(work, plan);
 }
 
@@ -75,6 +77,8 @@ __global__ void __launch_bounds__(kThreads)
   const AttentionRun& run = a.batch.runs[a.batch.row_runs[row]];
   const int position = run.first_position + row - run.first_row;
   const int begin = a.heads.window > 0 ? max(0, position + 1 - a.heads.window) : 0;
+  ptx::let_successor_start();
+  ptx::wait_for_predecessor();
   const float* const records =
       a.scratch + (std::int64_t{row} * a.heads.heads + head) * plan.spans * (dims + 2);
   for (int c = static_cast<int>(threadIdx.x); c < dims; c += kThreads) {
@@ -110,13 +114,13 @@ void launch(const AttentionArguments& a, AttentionPlan plan, rt::Stream& stream)
            dim3(static_cast<unsigned>(blocks),
                 static_cast<unsigned>(a.heads.kv_heads * plan.head_blocks),
                 static_cast<unsigned>(plan.split ? plan.spans : 1)),
-           dim3(kThreads), static_cast<std::size_t>(bytes)},
+           dim3(kThreads), static_cast<std::size_t>(bytes), rt::Start::early},
           attention_spans<queries>, a, plan);
   if (!plan.split) return;
   rt::run(stream,
           {"attention_join",
            dim3(static_cast<unsigned>(a.batch.tokens), static_cast<unsigned>(a.heads.heads)),
-           dim3(kThreads), 0},
+           dim3(kThreads), 0, rt::Start::early},
           attention_join, a, plan);
 }
 

@@ -68,6 +68,8 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   // The rows that see most begin first.
   const unsigned at = plan.split ? blockIdx.x : gridDim.x - 1 - blockIdx.x;
   const QueryBlock found = query_block(a, plan, static_cast<int>(at));
+  ptx::let_successor_start();
+  ptx::wait_for_predecessor();
   if (found.rows == 0) return;
   Positions seen = found.seen();
   if (plan.split) {
@@ -153,7 +155,7 @@ void launch_tensor(const char* kernel, const AttentionArguments& a, AttentionPla
            dim3(static_cast<unsigned>(blocks),
                 static_cast<unsigned>(a.heads.kv_heads * plan.head_blocks),
                 static_cast<unsigned>(plan.split ? plan.spans : 1)),
-           dim3(Shape::kThreads), TileMemory<Shape>::kBytes},
+           dim3(Shape::kThreads), TileMemory<Shape>::kBytes, rt::Start::early},
           attention_tensor<Shape>, a, plan);
 }
 

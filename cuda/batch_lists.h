@@ -10,6 +10,12 @@
 
 namespace leq::LEQ_GPU {
 
+// A batch as it lies on the device: runs, the run of each row, `more`, pages.
+std::vector<std::int32_t> batch_numbers(const BatchView& batch,
+                                        std::span<const std::int32_t> more = {});
+// And as kernels see it there, with `more` numbers between.
+AttentionBatch batch_at(const std::int32_t* there, const BatchView& batch, std::int64_t more = 0);
+
 class BatchLists {
  public:
   explicit BatchLists(Staging& staging) : staging_(staging) {}
@@ -17,8 +23,8 @@ class BatchLists {
 
  private:
   Staging& staging_;
-  std::vector<std::int32_t> lists_;      // runs, then the run of each row, then pages
-  const std::int32_t* there_ = nullptr;  // lists_ on the device,
+  std::vector<std::int32_t> numbers_;
+  const std::int32_t* there_ = nullptr;  // numbers_ on the device,
   std::uint64_t round_ = 0;              // in this round of the ring
 };
 

@@ -23,6 +23,7 @@
 #include "cuda/part_events.h"
 #include "cuda/row_blocks.h"
 #include "cuda/staging.h"
+#include "cuda/step_graphs.h"
 #include "cuda/uploader.h"
 
 namespace leq::LEQ_GPU {
@@ -52,6 +53,7 @@ class CudaBackend final : public Backend {
         staging_(device, stream_),
         lists_(staging_),
         faults_(device, stream_),
+        graphs_(device, stream_, staging_),
         clock_(device, stream_),
         scales_(device, stream_),
         sampler_(device, stream_, staging_) {}
@@ -188,7 +190,7 @@ class CudaBackend final : public Backend {
 
   void gather_rows(const Rows& x, std::span<const std::int32_t> rows, Rows& out) override {
     check_gather(x, rows, out);
-    launch_gather({float_rows(x), float_rows(out), staging_.push(rows), std::ssize(rows), x.width},
+    launch_gather({float_rows(x), float_rows(out), on_device(rows), std::ssize(rows), x.width},
                   stream_);
   }
 
@@ -231,7 +233,7 @@ class CudaBackend final : public Backend {
     check_pages(batch);
     RopeAppendArguments a;
     a.qkv = float_rows(qkv);
-    a.batch = lists_.push(batch);
+    a.batch = on_device(batch);
     a.heads = heads_of(shape);
     if (shape.q_norm != nullptr) {
       a.q_gain = shape.q_norm->gain;
@@ -242,8 +244,8 @@ class CudaBackend final : public Backend {
       a.k_eps = shape.k_norm->eps;
     }
     if (shape.rotary) {
-      check_rope(rope, shape, a.batch.end);
-      fill_rope(rope, a.batch.end);
+      check_rope(rope, shape, end_of(batch));
+      fill_rope(rope, end_of(batch));
       a.table = reinterpret_cast<const float*>(rope.memory.data());
     }
     a.keys = pages_of(kv.keys, kv.key_page_bytes, kv.key_type);
@@ -274,6 +276,19 @@ class CudaBackend final : public Backend {
       fail_sampled(drawn[i], named ? number(row + bad_logit_of(drawn[i])) : 0);
     }
   }
+
+  // Replayed operations do not look at pages and the rotary table, so both are looked at here.
+  // Events between operations do not belong into a recording: a step that is timed is not replayed.
+  void step(const Step& step, const std::function<void()>& operations) override {
+    if (clock_.running()) return operations();
+    check_pages(step.batch);
+    if (step.rope != nullptr) {
+      fill_rope(*step.rope, std::min(end_of(step.batch), step.rope->context));
+    }
+    graphs_.run(step, operations);
+  }
+  void record_steps(bool on) override { graphs_.enable(on); }
+  StepCounts step_counts() const override { return graphs_.counts(); }
 
   void download(const Rows& x, std::int64_t tokens, std::span<float> out) override {
     check_download(x, tokens, out);
@@ -308,13 +323,35 @@ class CudaBackend final : public Backend {
   }
 
  private:
-  std::byte* allocate(std::size_t bytes) override { return memory_.allocate(bytes, stream_); }
+  std::byte* allocate(std::size_t bytes) override {
+    std::byte* data = memory_.allocate(bytes, stream_);
+    graphs_.forget();
+    return data;
+  }
   // Scratch alone keeps no plan's memory.
   void release(std::byte* data, std::size_t) noexcept override {
+    graphs_.forget();
     memory_.release(data);
     if (scratch_.size() > 0 && memory_.allocated() == Arena::aligned(scratch_.size())) {
       scratch_ = Buffer();
     }
+  }
+
+  const std::int32_t* on_device(std::span<const std::int32_t> list) {
+    const std::int32_t* slot = graphs_.slot_of(list);
+    return slot != nullptr ? slot : staging_.push(list);
+  }
+  AttentionBatch on_device(const BatchView& batch) {
+    const AttentionBatch* of_step = graphs_.batch_of(batch);
+    return of_step != nullptr ? *of_step : lists_.push(batch);
+  }
+  // The largest position of the batch + 1.
+  static std::int64_t end_of(const BatchView& batch) {
+    std::int64_t end = 0;
+    for (const SequenceRun& run : batch.runs) {
+      end = std::max(end, run.first_position + run.rows);
+    }
+    return end;
   }
 
   // Norms and rotations keep a row of f32 in shared memory.
@@ -336,7 +373,7 @@ class CudaBackend final : public Backend {
       a.codes = code_weight(table);
     }
     a.width = table.columns;
-    a.ids = staging_.push(ids);
+    a.ids = on_device(ids);
     a.tokens = std::ssize(ids);
     a.x = float_rows(x);
     a.add = add;
@@ -349,7 +386,7 @@ class CudaBackend final : public Backend {
     AttentionArguments a;
     a.qkv = float_rows(qkv);
     a.out = float_rows(out);
-    a.batch = lists_.push(batch);
+    a.batch = on_device(batch);
     a.heads = heads_of(shape);
     a.keys = pages_of(kv.keys, kv.key_page_bytes, kv.key_type);
     a.values = pages_of(kv.values, kv.value_page_bytes, kv.value_type);
@@ -484,6 +521,7 @@ class CudaBackend final : public Backend {
   Staging staging_;
   BatchLists lists_;
   Faults faults_;
+  StepGraphs graphs_;  // outlives the buffer below
   PartEvents clock_;
   DeviceScales scales_;
   DeviceSampler sampler_;

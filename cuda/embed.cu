@@ -9,6 +9,8 @@ constexpr int kThreads = 256;
 
 __global__ void __launch_bounds__(kThreads) embed_rows(const LEQ_GRID_CONSTANT EmbedArguments a) {
   LEQ_BOUNDS(kThreads);
+  ptx::let_successor_start();
+  ptx::wait_for_predecessor();
   const std::int64_t token = blockIdx.x, row = a.ids[token];
   float* x = a.x.values + token * a.x.stride;
   for (std::int64_t k = threadIdx.x; k < a.width; k += kThreads) {
@@ -21,6 +23,8 @@ __global__ void __launch_bounds__(kThreads) embed_rows(const LEQ_GRID_CONSTANT E
 
 __global__ void __launch_bounds__(kThreads) gather_rows(const LEQ_GRID_CONSTANT GatherArguments a) {
   LEQ_BOUNDS(kThreads);
+  ptx::let_successor_start();
+  ptx::wait_for_predecessor();
   const std::int64_t row = a.rows[blockIdx.x];
   const float* x = a.x.values + row * a.x.stride;
   float* out = a.out.values + blockIdx.x * a.out.stride;
@@ -31,14 +35,18 @@ __global__ void __launch_bounds__(kThreads) gather_rows(const LEQ_GRID_CONSTANT 
 
 void launch_embed(const EmbedArguments& a, rt::Stream& stream) {
   if (a.tokens <= 0) return;
-  rt::run(stream, {"embed_rows", dim3(static_cast<unsigned>(a.tokens)), dim3(kThreads)}, embed_rows,
-          a);
+  rt::run(
+      stream,
+      {"embed_rows", dim3(static_cast<unsigned>(a.tokens)), dim3(kThreads), 0, rt::Start::early},
+      embed_rows, a);
 }
 
 void launch_gather(const GatherArguments& a, rt::Stream& stream) {
   if (a.count <= 0) return;
-  rt::run(stream, {"gather_rows", dim3(static_cast<unsigned>(a.count)), dim3(kThreads)},
-          gather_rows, a);
+  rt::run(
+      stream,
+      {"gather_rows", dim3(static_cast<unsigned>(a.count)), dim3(kThreads), 0, rt::Start::early},
+      gather_rows, a);
 }
 
 }  // namespace leq::LEQ_GPU

@@ -20,21 +20,23 @@ Faults::Faults(int device, rt::Stream& stream)
 }
 
 Fault Faults::watch(std::string_view site) {
-  sites_.emplace_back(site);
-  return {reinterpret_cast<unsigned long long*>(word_.data()),
-          static_cast<std::uint32_t>(sites_.size() - 1)};
+  auto known = numbers_.find(site);
+  if (known == numbers_.end()) {
+    known = numbers_.emplace(site, static_cast<std::uint32_t>(sites_.size())).first;
+    sites_.emplace_back(site);
+  }
+  return {reinterpret_cast<unsigned long long*>(word_.data()), known->second};
 }
 
 void Faults::collect() { rt::copy_to_host(seen_.data(), word_.data(), sizeof(kNone), stream_); }
 
 void Faults::check() {
-  const std::vector<std::string> sites = std::exchange(sites_, {});
   auto& seen = *reinterpret_cast<unsigned long long*>(seen_.data());
   const unsigned long long found = std::exchange(seen, kNone);
   if (found == kNone) return;
   rt::copy_to_device(word_.data(), seen_.data(), sizeof(kNone), stream_);
   rt::synchronize(stream_);
-  fail_not_finite(sites[found >> 32], static_cast<std::int64_t>(found & 0xffffffffu));
+  fail_not_finite(sites_[found >> 32], static_cast<std::int64_t>(found & 0xffffffffu));
 }
 
 }  // namespace leq::LEQ_GPU

@@ -1,7 +1,10 @@
-// Rows that kernels found not to be finite, reported when the host waits: each operation has a
-// number and a name, and the earliest wins.
+// Rows that kernels found not to be finite, reported when the host waits: each name of an operation
+// has a number, in the order of first use and so of the forward pass, and the lowest wins. Numbers
+// stay: recorded steps hold them.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,8 +20,8 @@ class Faults {
 
   // For an operation that is about to be launched; `site` is a linear's name or like "norm".
   Fault watch(std::string_view site);
-  // Puts the word's way to the host on the stream; check() reads it behind a synchronize, throws
-  // Error naming site and row where there is one, and forgets all names.
+  // Puts the word's way to the host on the stream; check() reads it behind a synchronize and throws
+  // Error naming site and row where there is one.
   void collect();
   void check();
 
@@ -26,6 +29,7 @@ class Faults {
   rt::Stream& stream_;
   DeviceScratch word_;
   Pinned seen_;
+  std::map<std::string, std::uint32_t, std::less<>> numbers_;
   std::vector<std::string> sites_;
 };
 

@@ -15,7 +15,7 @@ void launch_tokens(const char* name, const Arguments& a, rt::Stream& stream) {
   const std::int64_t token_blocks = (a.tokens + tokens - 1) / tokens;
   rt::run(stream,
           {name, dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(token_blocks)),
-           dim3(kFloatWarps * 32), 0},
+           dim3(kFloatWarps * 32), 0, rt::Start::early},
           float_rows<Row, tokens, Arguments>, a);
 }
 

@@ -26,11 +26,14 @@ struct FloatRow {
     row = static_cast<const unsigned char*>(segment.weight.values) +
           (n * float_stride(columns) + q * 4) * kBytes;
   }
+  __device__ __forceinline__ const unsigned char* at(int index) const {
+    return row + std::int64_t{index} * (type == FloatType::f32 ? 64 : 32);
+  }
   __device__ __forceinline__ Piece load(int index) const {
     if constexpr (type == FloatType::f32) {
-      return *reinterpret_cast<const int4*>(row + std::int64_t{index} * 64);
+      return *reinterpret_cast<const int4*>(at(index));
     } else {
-      const int2 pairs = *reinterpret_cast<const int2*>(row + std::int64_t{index} * 32);
+      const int2 pairs = *reinterpret_cast<const int2*>(at(index));
       return {pairs.x, pairs.y, 0, 0};
     }
   }
@@ -76,8 +79,11 @@ struct CodeRow {
     first_group = n * (weight.group == 0 ? 1 : padded / weight.group);
     is_signed = bits == 8 && weight.zeros == nullptr;
   }
+  __device__ __forceinline__ const std::uint8_t* at(int index) const {
+    return low + std::int64_t{index} * 16;
+  }
   __device__ __forceinline__ Piece load(int index) const {
-    Piece piece = {*reinterpret_cast<const std::uint32_t*>(low + std::int64_t{index} * 16), 0};
+    Piece piece = {*reinterpret_cast<const std::uint32_t*>(at(index)), 0};
     if constexpr (bits == 3) {
       // 16 bytes hold the third bits of two pieces.
       piece.high = *reinterpret_cast<const std::uint32_t*>(high + std::int64_t{index / 2} * 16) >>
@@ -114,6 +120,22 @@ __device__ __forceinline__ float chain_total(const float (&lanes)[4]) {
   return (sums[0] + sums[2]) + (sums[1] + sums[3]);
 }
 
+// Pieces of a row. Behind the columns both weights and inputs are padded with zeros, up to 32.
+template <class Row>
+__device__ __forceinline__ int pieces_of(std::int64_t columns) {
+  const int blocks = static_cast<int>((columns + 15) / 16);
+  return (blocks + Row::kBlocks - 1) / Row::kBlocks;
+}
+
+// The first four pieces of row n, on their way while the kernel in front still runs.
+template <class Row, class Arguments, class Segment>
+__device__ __forceinline__ void prefetch_row(const Arguments& a, const Segment& segment,
+                                             std::int64_t n) {
+  const int q = static_cast<int>(threadIdx.x % 4);
+  const Row row(segment, min(n, segment.rows - 1), a.columns, q);
+  ptx::prefetch(row.at(min(q, pieces_of<Row>(a.columns) - 1)));
+}
+
 // y[t] of row n of a segment and the tokens from `first` on, in all four threads of the row.
 template <class Row, int tokens, class Arguments, class Segment>
 __device__ __forceinline__ void row_values(const Arguments& a, const Segment& segment,
@@ -127,9 +149,7 @@ __device__ __forceinline__ void row_values(const Arguments& a, const Segment& se
     x[t] = a.x.values + min(first + t, a.tokens - 1) * a.x.stride + q * 4;
   }
   float lanes[tokens][4] = {};
-  // Behind the columns both weights and inputs are padded with zeros, up to 32.
-  const int blocks = static_cast<int>((a.columns + 15) / 16);
-  const int pieces = (blocks + Row::kBlocks - 1) / Row::kBlocks;
+  const int blocks = static_cast<int>((a.columns + 15) / 16), pieces = pieces_of<Row>(a.columns);
   const auto multiply = [&](const typename Row::Piece& piece, int index) {
 #pragma unroll
     for (int block = 0; block < Row::kBlocks; ++block) {
@@ -181,8 +201,12 @@ __global__ void __launch_bounds__(kFloatWarps * 32, 1)
   const std::int64_t n = tile * kFloatRows + threadIdx.x / 4;
   const std::int64_t first = std::int64_t{blockIdx.y} * tokens;
   float y[tokens], up[tokens] = {};
+  prefetch_row<Row>(a, a.segments[segment], n);
+  if (paired) prefetch_row<Row>(a, a.segments[1], n);
+  ptx::wait_for_predecessor();
   row_values<Row>(a, a.segments[segment], n, first, y);
   if (paired) row_values<Row>(a, a.segments[1], n, first, up);
+  ptx::let_successor_start();
   if (n >= a.segments[segment].rows) return;
 #pragma unroll
   for (int t = 0; t < tokens; ++t) {

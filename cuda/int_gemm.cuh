@@ -87,12 +87,10 @@ struct GemmRows {
   }
 };
 
-// Starts copying one slab of the tile into a stage.
-template <class Shape, int bits, int group>
-__device__ __forceinline__ void load_slab(const IntMatmul& a, const GemmRows<Shape>& rows, int slab,
-                                          std::int64_t padded, unsigned char* stage) {
-  using Memory = GemmMemory<Shape, bits, group>;
-  constexpr int kChunks = Memory::kChunks;
+// Start copying one slab of the tile into a stage: the tokens' codes, and the weights'.
+template <class Shape>
+__device__ __forceinline__ void load_tokens(const IntMatmul& a, const GemmRows<Shape>& rows,
+                                            int slab, unsigned char* stage) {
   const int thread = static_cast<int>(threadIdx.x);
 #pragma unroll
   for (int i = thread; i < Shape::kTokens * 8; i += Shape::kThreads) {
@@ -103,6 +101,13 @@ __device__ __forceinline__ void load_slab(const IntMatmul& a, const GemmRows<Sha
                     a.x.codes + (valid ? token : 0) * a.x.code_stride + slab * kSlab + chunk * 16,
                     valid);
   }
+}
+template <class Shape, int bits, int group>
+__device__ __forceinline__ void load_codes(const IntMatmul& a, const GemmRows<Shape>& rows,
+                                           int slab, std::int64_t padded, unsigned char* stage) {
+  using Memory = GemmMemory<Shape, bits, group>;
+  constexpr int kChunks = Memory::kChunks;
+  const int thread = static_cast<int>(threadIdx.x);
   unsigned char* const low = stage + Memory::kTokenBytes;
 #pragma unroll
   for (int i = thread; i < Shape::kRows * kChunks; i += Shape::kThreads) {
@@ -397,14 +402,21 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   const GemmRows<Shape> rows(a);
   const std::uint32_t flip = byte_flip(a.segments[0].weight);
   const int slabs = grouping.columns / kSlab;
-  const auto load = [&](int slab) {
+  const auto stage_of = [&](int slab) {
+    return memory + slab % Shape::kStages * Memory::kStageBytes;
+  };
+  const auto load_weights = [&](int slab) {
     if (slab < slabs) {
-      load_slab<Shape, bits, group>(a, rows, slab, grouping.columns,
-                                    memory + slab % Shape::kStages * Memory::kStageBytes);
+      load_codes<Shape, bits, group>(a, rows, slab, grouping.columns, stage_of(slab));
     }
+  };
+  const auto load_inputs = [&](int slab) {
+    if (slab < slabs) load_tokens(a, rows, slab, stage_of(slab));
     ptx::cp_async_commit();
   };
-  for (int slab = 0; slab < Shape::kStages - 1; ++slab) load(slab);
+  for (int slab = 0; slab < Shape::kStages - 1; ++slab) load_weights(slab);
+  ptx::wait_for_predecessor();
+  for (int slab = 0; slab < Shape::kStages - 1; ++slab) load_inputs(slab);
   SlabGroups<Shape, bits, group> next;
   if constexpr (group > 0) {
     next.load(a, grouping, rows, 0);
@@ -416,17 +428,18 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     ptx::cp_async_wait<Shape::kStages - 2>();
     // Behind it the slab is there for all, and the stage of the slab before is free.
     __syncthreads();
-    load(slab + Shape::kStages - 1);
+    load_weights(slab + Shape::kStages - 1);
+    load_inputs(slab + Shape::kStages - 1);
     const bool more = group > 0 && slab + 1 < slabs;
     if constexpr (group > 0) {
       if (more) next.load(a, grouping, rows, slab + 1);
     }
-    multiply_slab<Shape, bits, group>(a, rows, memory + slab % Shape::kStages * Memory::kStageBytes,
-                                      groups[slab % 2], slab, flip, tile);
+    multiply_slab<Shape, bits, group>(a, rows, stage_of(slab), groups[slab % 2], slab, flip, tile);
     if constexpr (group > 0) {
       if (more) next.store(groups[(slab + 1) % 2]);
     }
   }
+  ptx::let_successor_start();
   tile.finish_all(a, rows);
 }
 

@@ -23,7 +23,7 @@ void launch_gemm(const IntMatmul& a, rt::Stream& stream) {
   const std::int64_t token_tiles = (a.tokens + Shape::kTokens - 1) / Shape::kTokens;
   rt::run(stream,
           {"int_gemm", dim3(static_cast<unsigned>(token_tiles), static_cast<unsigned>(tiles)),
-           dim3(Shape::kThreads), GemmMemory<Shape, bits, group>::kBytes},
+           dim3(Shape::kThreads), GemmMemory<Shape, bits, group>::kBytes, rt::Start::early},
           a.integers != nullptr ? int_gemm<Shape, bits, group, IntegerSum>
                                 : int_gemm<Shape, bits, group, ScaledSum>,
           a);

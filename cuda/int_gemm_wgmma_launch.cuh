@@ -58,7 +58,7 @@ void launch_wgmma(const IntMatmul& a, rt::Stream& stream) {
   rt::run(
       stream,
       {"int_gemm_wgmma", dim3(static_cast<unsigned>(clusters * kCluster)), dim3(Shape::kThreads),
-       HopperMemory<Shape>::kBytes, static_cast<unsigned>(kCluster)},
+       HopperMemory<Shape>::kBytes, rt::Start::in_order, static_cast<unsigned>(kCluster)},
       a.integers != nullptr ? int_gemm_wgmma<Shape, IntegerSum> : int_gemm_wgmma<Shape, ScaledSum>,
       a, maps);
 }

@@ -46,7 +46,7 @@ void launch(const IntMatmul& a, rt::Stream& stream) {
   const Choice choice = choose_tokens<bits>(a);
   rt::run(stream,
           {"int_gemv", dim3(static_cast<unsigned>(warps / kGemvWarps)), dim3(kGemvWarps * 32),
-           choice.shared_bytes},
+           choice.shared_bytes, rt::Start::early},
           choice.kernel, a);
 }
 

@@ -286,6 +286,20 @@ __device__ __forceinline__ float walk(const IntMatmul& a, const Grouping& groupi
   return f;
 }
 
+// A lane's first piece of each of its rows, on its way while the kernel in front still runs.
+template <int bits>
+__device__ __forceinline__ void prefetch_rows(const IntMatmul& a, const Grouping& grouping,
+                                              const GemvRows<bits>& rows) {
+  const int pieces = grouping.columns / Planes<bits>::kColumns;
+  const int index = min(static_cast<int>(threadIdx.x % 32), pieces - 1);
+  if (rows.row(0) >= rows.of(a, 0).rows) return;
+#pragma unroll
+  for (int r = 0; r < kGemvRows<bits>; ++r) {
+    ptx::prefetch(rows.of(a, r).weight.codes +
+                  piece_at<bits>(rows.row(r), grouping.columns, index));
+  }
+}
+
 // a.tokens <= tokens. `grouped`: scales of the weights or of the tokens belong to groups, which are
 // added in ascending order, as everywhere. `integers`: to a.integers, no floats.
 template <int bits, int tokens, bool grouped, bool integers>
@@ -299,10 +313,13 @@ __global__ void __launch_bounds__(kGemvWarps * 32, 2)
   }
   const Grouping grouping(a);
   const GemvRows<bits> rows(a);
+  prefetch_rows<bits>(a, grouping, rows);
+  ptx::wait_for_predecessor();
   const GemvItem<bits, tokens> item(a, rows);
   GemvTile<bits, tokens> tile;
   tile.start(0);
   float sum = walk<integers, bits, tokens, grouped>(a, grouping, rows, item, tile, waiting);
+  ptx::let_successor_start();
   if constexpr (!grouped) {
     int total = warp_totals(tile.sums);
     if (item.exists && a.x.sums != nullptr) {

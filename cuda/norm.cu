@@ -1,6 +1,7 @@
 // RMS norm or layer norm of rows, with their int8 codes: one block a row, which lies in shared
 // memory between the passes, so that it is read once.
 #include "cuda/online.cuh"
+#include "cuda/ptx.h"
 #include "cuda/run.h"
 
 namespace leq::LEQ_GPU {
@@ -32,6 +33,8 @@ __device__ Moments moments(const float* row, const NormArguments& a) {
 __global__ void __launch_bounds__(kThreads) norm_rows(const LEQ_GRID_CONSTANT NormArguments a) {
   LEQ_BOUNDS(kThreads);
   LEQ_DYNAMIC_SHARED(float, row);
+  ptx::let_successor_start();
+  ptx::wait_for_predecessor();
   const std::int64_t token = blockIdx.x;
   const float* x = a.x.values + token * a.x.stride;
   for (std::int64_t k = threadIdx.x; k < a.width; k += kThreads) row[k] = x[k];
@@ -54,7 +57,7 @@ void launch_norm(const NormArguments& a, rt::Stream& stream) {
   if (a.tokens <= 0) return;
   rt::run(stream,
           {"norm_rows", dim3(static_cast<unsigned>(a.tokens)), dim3(kThreads),
-           static_cast<std::size_t>(a.width) * sizeof(float)},
+           static_cast<std::size_t>(a.width) * sizeof(float), rt::Start::early},
           norm_rows, a);
 }
 

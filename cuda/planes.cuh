@@ -40,12 +40,17 @@ struct Piece {
   }
 };
 
+// Where piece `index` of a row lies in the low plane.
+template <int bits>
+__device__ __forceinline__ std::int64_t piece_at(std::int64_t row, int columns, int index) {
+  return row * columns * Planes<bits>::kLowBits / 8 + std::int64_t{index} * 16;
+}
+
 // Piece `index` of a row of `columns` columns, a multiple of 128.
 template <int bits>
 __device__ __forceinline__ Piece<bits> load_piece(const CodeWeight& weight, std::int64_t row,
                                                   int columns, int index) {
-  const std::int64_t first = row * columns * Planes<bits>::kLowBits / 8;
-  const uint4 words = ptx::load_once(weight.codes + first + std::int64_t{index} * 16);
+  const uint4 words = ptx::load_once(weight.codes + piece_at<bits>(row, columns, index));
   Piece<bits> piece = {{words.x, words.y, words.z, words.w}, {}};
   if constexpr (bits == 3) {
     // 16 bytes of the high plane hold the third bits of two pieces.

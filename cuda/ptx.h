@@ -140,6 +140,34 @@ __device__ __forceinline__ void cp_async_wait() {
 #endif
 }
 
+// A kernel that is launched with rt::Start::early: until the kernels in front of it have ended and
+// what they wrote is there. Nothing in any other kernel, or before compute capability 9.0.
+__device__ __forceinline__ void wait_for_predecessor() {
+#ifdef __CUDA_ARCH__
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+#elif !defined(__CUDACC__)
+  simt::wait_for_predecessor();
+#endif
+}
+// The next kernel may begin, where it is launched early, once all blocks have said so or ended.
+__device__ __forceinline__ void let_successor_start() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// The line of memory around this address is on its way into the second cache: for what a kernel
+// that begins early reads first. Nothing where there is no wait that it could go ahead of.
+__device__ __forceinline__ void prefetch(const void* global) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
+#else
+  static_cast<void>(global);
+#endif
+}
+
 // 16 bytes that are read once: not kept in the first cache, first to leave the second.
 __device__ __forceinline__ uint4 load_once(const void* global) {
 #ifdef __CUDA_ARCH__

@@ -1,5 +1,6 @@
 // Finished f32 rows to int8 codes, one block a row.
 #include "cuda/online.cuh"
+#include "cuda/ptx.h"
 #include "cuda/run.h"
 
 namespace leq::LEQ_GPU {
@@ -15,6 +16,8 @@ __device__ void smooth(float* row, const float* factors, std::int64_t width) {
 __global__ void __launch_bounds__(kThreads)
     quantize_rows(const LEQ_GRID_CONSTANT QuantizeArguments a) {
   LEQ_BOUNDS(kThreads);
+  ptx::let_successor_start();
+  ptx::wait_for_predecessor();
   float* row = a.x.values + blockIdx.x * a.x.stride;
   if (a.inv_smooth != nullptr) smooth(row, a.inv_smooth, a.width);
   if (a.quantize.out.codes != nullptr) finish_row(row, blockIdx.x, a.width, a.quantize);
@@ -24,8 +27,10 @@ __global__ void __launch_bounds__(kThreads)
 
 void launch_quantize(const QuantizeArguments& a, rt::Stream& stream) {
   if (a.tokens <= 0) return;
-  rt::run(stream, {"quantize_rows", dim3(static_cast<unsigned>(a.tokens)), dim3(kThreads)},
-          quantize_rows, a);
+  rt::run(
+      stream,
+      {"quantize_rows", dim3(static_cast<unsigned>(a.tokens)), dim3(kThreads), 0, rt::Start::early},
+      quantize_rows, a);
 }
 
 }  // namespace leq::LEQ_GPU

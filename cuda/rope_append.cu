@@ -90,6 +90,8 @@ __global__ void __launch_bounds__(kThreads)
     rope_append(const LEQ_GRID_CONSTANT RopeAppendArguments a, float query_factor) {
   LEQ_BOUNDS(kThreads);
   LEQ_DYNAMIC_SHARED(float, heads);
+  ptx::let_successor_start();
+  ptx::wait_for_predecessor();
   const AttentionHeads& shape = a.heads;
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int dims = shape.head_dim, row = static_cast<int>(blockIdx.x);
@@ -137,7 +139,7 @@ void launch_rope_append(const RopeAppendArguments& a, rt::Stream& stream) {
   rt::run(
       stream,
       {"rope_append", dim3(static_cast<unsigned>(a.batch.tokens), (heads + kWarps - 1) / kWarps),
-       dim3(kThreads), kWarps * dims * sizeof(float)},
+       dim3(kThreads), kWarps * dims * sizeof(float), rt::Start::early},
       rope_append, a, factor);
 }
 

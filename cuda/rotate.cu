@@ -1,5 +1,6 @@
 // The random-sign Hadamard rotation of the residual stream: one block a row, in shared memory.
 #include "cuda/launch.h"
+#include "cuda/ptx.h"
 #include "cuda/reduce.cuh"
 #include "cuda/run.h"
 
@@ -38,6 +39,8 @@ __device__ void hadamard(float* row, std::int64_t width, std::int64_t block) {
 __global__ void __launch_bounds__(kThreads) rotate_rows(const LEQ_GRID_CONSTANT RotateArguments a) {
   LEQ_BOUNDS(kThreads);
   LEQ_DYNAMIC_SHARED(float, row);
+  ptx::let_successor_start();
+  ptx::wait_for_predecessor();
   float* x = a.x.values + blockIdx.x * a.x.stride;
   for (std::int64_t k = threadIdx.x; k < a.width; k += kThreads) row[k] = x[k];
   __syncthreads();
@@ -60,7 +63,7 @@ void launch_rotate(const RotateArguments& a, rt::Stream& stream) {
   if (a.tokens <= 0) return;
   rt::run(stream,
           {"rotate_rows", dim3(static_cast<unsigned>(a.tokens)), dim3(kThreads),
-           static_cast<std::size_t>(a.width) * sizeof(float)},
+           static_cast<std::size_t>(a.width) * sizeof(float), rt::Start::early},
           rotate_rows, a);
 }
 

@@ -82,4 +82,19 @@ void copy_to_host(void* pinned, const void* device, std::size_t bytes, Stream& s
 void copy_on_device(void* to, const void* from, std::size_t bytes, Stream& stream);
 void fill_zero(void* device, std::size_t bytes, Stream& stream);
 
+// Launches and copies that a stream has recorded, to be run again as one. They keep the arguments
+// and the addresses that they were recorded with; what lies there is read when they run.
+struct Graph;
+struct GraphCloser {
+  void operator()(Graph* graph) const noexcept;
+};
+using GraphOwner = std::unique_ptr<Graph, GraphCloser>;
+// From now on work on the stream is recorded and does not run. This thread must neither wait for
+// the stream nor take or release memory before the end: it is refused, and so is the recording.
+void begin_capture(Stream& stream);
+GraphOwner end_capture(Stream& stream);  // throws Error where something was refused
+void drop_capture(Stream& stream) noexcept;
+bool is_capturing(const Stream& stream);
+void launch(const Graph& graph, Stream& stream);
+
 }  // namespace leq::LEQ_GPU::rt

@@ -4,11 +4,18 @@
 #include "cuda/rt.h"
 #include "cuda/simt.h"
 
-#ifndef __CUDACC__
+#ifdef __CUDACC__
+#include <array>
+#else
 #include <functional>
 #endif
 
 namespace leq::LEQ_GPU::rt {
+
+// When a kernel begins. early: while the kernel in front of it still runs, where the hardware can.
+// All its threads call ptx::wait_for_predecessor before they read what other kernels write, write
+// anything, or end.
+enum class Start : std::uint8_t { in_order, early };
 
 // `kernel` names it in reports. More than 48 KB of dynamic shared memory is allowed up to
 // DeviceInfo::shared_limit_bytes.
@@ -17,30 +24,24 @@ struct Launch {
   dim3 blocks;
   dim3 threads;
   std::size_t shared_bytes = 0;  // dynamic
-  unsigned cluster = 1;          // neighbouring blocks in x that run together, from 9.0 on
+  Start start = Start::in_order;
+  unsigned cluster = 1;  // neighbouring blocks in x that run together, from 9.0 on
 };
 
 #ifdef __CUDACC__
-void before_launch(const Launch& launch, const void* kernel, Stream& stream);
-void after_launch(const Launch& launch);
-cudaLaunchAttribute cluster_attribute(const Launch& launch);
-cudaLaunchConfig_t launch_config(const Launch& launch, Stream& stream);
-cudaStream_t handle(Stream& stream);
+// What cudaLaunchKernelEx wants; `attributes` must outlive its use.
+using LaunchAttributes = std::array<cudaLaunchAttribute, 2>;
+cudaLaunchConfig_t launch_config(const Launch& launch, const void* kernel, Stream& stream,
+                                 LaunchAttributes& attributes);
+void check_launch(cudaError_t result, const Launch& launch);
 
 template <class... Parameters, class... Arguments>
 void run(Stream& stream, const Launch& launch, void (*kernel)(Parameters...),
          const Arguments&... arguments) {
-  before_launch(launch, reinterpret_cast<const void*>(kernel), stream);
-  if (launch.cluster == 1) {
-    kernel<<<launch.blocks, launch.threads, launch.shared_bytes, handle(stream)>>>(arguments...);
-  } else {
-    cudaLaunchAttribute cluster = cluster_attribute(launch);
-    cudaLaunchConfig_t config = launch_config(launch, stream);
-    config.attrs = &cluster;
-    config.numAttrs = 1;
-    cudaLaunchKernelEx(&config, kernel, arguments...);
-  }
-  after_launch(launch);
+  LaunchAttributes attributes;
+  const cudaLaunchConfig_t config =
+      launch_config(launch, reinterpret_cast<const void*>(kernel), stream, attributes);
+  check_launch(cudaLaunchKernelEx(&config, kernel, arguments...), launch);
 }
 #else
 // `code` is the kernel's address, for the count of launches.

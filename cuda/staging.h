@@ -26,11 +26,18 @@ class Staging {
   const T* push(const std::vector<T>& values) {
     return push(std::span<const T>(values));
   }
+  // The same to a place of its own on the device.
+  template <class T>
+  void send(const std::vector<T>& values, std::byte* to) {
+    send_bytes(std::as_bytes(std::span(values)), to);
+  }
   // How often the ring has begun anew: what was pushed in another round is gone.
   std::uint64_t round() const { return round_; }
 
  private:
   const std::byte* push_bytes(std::span<const std::byte> bytes);
+  void send_bytes(std::span<const std::byte> bytes, std::byte* to);
+  std::size_t place(std::span<const std::byte> bytes);
 
   rt::Stream& stream_;
   Pinned host_;

@@ -22,7 +22,7 @@ constexpr const char* kFit = "Memory plan (with --fit)";
 // The shared options that the memory plan depends on, under a heading of their own.
 std::vector<Option> fit_options() {
   std::vector<Option> options =
-      model_options({"model", "threads-batch", "mmap", "mlock", "verbose"});
+      model_options({"model", "threads-batch", "graph", "mmap", "mlock", "verbose"});
   for (Option& option : options) option.group = kFit;
   return options;
 }

@@ -107,6 +107,13 @@ void report_start(const Run& run) {
   note("settings: " + settings);
 }
 
+void report_end(const Run& run, const RunTotals& totals) {
+  note(totals.line());
+  for (const auto& line : online_lines(*run.setup.session)) note(line);
+  if (!run.args.verbose) return;
+  for (const auto& line : step_lines(*run.setup.backend)) note(line);
+}
+
 void explain_stop(const Reply& reply, const Generator& generator) {
   if (reply.stopped == StopReason::context_full) {
     note("stopped: the context of " + with_commas(generator.context()) +
@@ -144,8 +151,7 @@ int complete(const Run& run, const std::string& prompt) {
   explain_stop(reply, run.generator);
   RunTotals totals;
   totals.add(reply);
-  note(totals.line());
-  for (const auto& line : online_lines(*run.setup.session)) note(line);
+  report_end(run, totals);
   return reply.stopped == StopReason::interrupted ? kInterruptedStatus : 0;
 }
 
@@ -167,8 +173,7 @@ int chat(const Run& run, const ChatTemplate& format, std::optional<std::string> 
                  .model_name = run.args.model.filename().string(),
                  .template_name = std::string(format.name())});
   loop.run();
-  note(totals.line());
-  for (const auto& line : online_lines(*run.setup.session)) note(line);
+  report_end(run, totals);
   return 0;
 }
 

@@ -81,6 +81,11 @@ std::vector<Option> all_model_options() {
        .value_name = "T",
        .help = "values in the KV cache, likewise",
        .group = group},
+      {.name = "graph",
+       .fallback = "true",
+       .help = "on a GPU, launch the operations of each step of generation one by one, not as a "
+               "recorded graph: for comparing",
+       .group = group},
       {.name = "mmap",
        .fallback = "auto",
        .help =

@@ -67,6 +67,7 @@ ModelSetup set_up_model(const Options& options, const AdjustLimits& adjust) {
   ModelSetup setup;
   setup.threads = resolve_threads(options);
   setup.backend = chosen_backend(options, setup.threads);
+  setup.backend->record_steps(options.flag("graph"));
   setup.model =
       std::make_unique<Model>(options.text("model"), load_options(options, adjust, *setup.backend));
   const Model& model = *setup.model;

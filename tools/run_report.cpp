@@ -115,6 +115,13 @@ std::vector<std::string> online_lines(Session& session) {
   return lines;
 }
 
+std::vector<std::string> step_lines(const Backend& backend) {
+  const StepCounts counts = backend.step_counts();
+  if (counts.recorded == 0) return {};
+  return {"steps: " + with_commas(counts.recorded) + " recorded as graphs, " +
+          with_commas(counts.replayed) + " replayed"};
+}
+
 void RunTotals::add(const Reply& reply) {
   fed_ += reply.fed_tokens;
   cached_ += reply.cached_tokens;

@@ -23,6 +23,9 @@ std::vector<std::string> plan_lines(const Model& model, Session& session);
 // one scale per token. Nothing where no linear has act online.
 std::vector<std::string> online_lines(Session& session);
 
+// What a device did with the steps of generation; empty where it records none.
+std::vector<std::string> step_lines(const Backend& backend);
+
 // Speeds over all replies of a run.
 class RunTotals {
  public:

@@ -2,7 +2,9 @@
 #include <nvtx3/nvToolsExt.h>
 
 #include <cstdlib>
+#include <mutex>
 #include <new>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "cuda/device_list.h"
@@ -185,36 +187,94 @@ void fill_zero(void* device, std::size_t bytes, Stream& stream) {
   check(cudaMemsetAsync(device, 0, bytes, stream.handle), "fill");
 }
 
+struct Graph {
+  cudaGraphExec_t handle = nullptr;
+};
+
+void GraphCloser::operator()(Graph* graph) const noexcept {
+  if (graph->handle != nullptr) cudaGraphExecDestroy(graph->handle);
+  delete graph;
+}
+
+void begin_capture(Stream& stream) {
+  check(cudaStreamBeginCapture(stream.handle, cudaStreamCaptureModeThreadLocal), "begin recording");
+}
+
+GraphOwner end_capture(Stream& stream) {
+  cudaGraph_t recorded = nullptr;
+  check(cudaStreamEndCapture(stream.handle, &recorded), "end recording");
+  GraphOwner graph(new Graph);
+  const cudaError_t made = cudaGraphInstantiate(&graph->handle, recorded, 0);
+  cudaGraphDestroy(recorded);
+  check(made, "make a graph of what was recorded");
+  return graph;
+}
+
+void drop_capture(Stream& stream) noexcept {
+  cudaGraph_t recorded = nullptr;
+  cudaStreamEndCapture(stream.handle, &recorded);
+  if (recorded != nullptr) cudaGraphDestroy(recorded);
+  cudaGetLastError();
+}
+
+bool is_capturing(const Stream& stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(stream.handle, &status), "ask whether a stream records");
+  return status != cudaStreamCaptureStatusNone;
+}
+
+void launch(const Graph& graph, Stream& stream) {
+  check(cudaGraphLaunch(graph.handle, stream.handle), "launch a graph");
+}
+
+namespace {
+
+// Whether the code that runs on this device waits for its predecessor: code for older chips, which
+// newer ones translate, does not, and must not begin early.
+bool waits_for_predecessor(const void* kernel) {
+  static std::mutex lock;
+  static std::unordered_map<const void*, bool> known;
+  const std::lock_guard hold(lock);
+  const auto found = known.find(kernel);
+  if (found != known.end()) return found->second;
+  cudaFuncAttributes attributes;
+  check(cudaFuncGetAttributes(&attributes, kernel), "ask for a kernel's code");
+  return known[kernel] = attributes.ptxVersion >= 90;
+}
+
+}  // namespace
+
 // Launches from this thread go to the stream's device.
-void before_launch(const Launch& launch, const void* kernel, Stream& stream) {
+cudaLaunchConfig_t launch_config(const Launch& launch, const void* kernel, Stream& stream,
+                                 LaunchAttributes& attributes) {
   constexpr std::size_t kWithoutAsking = 48 << 10;
   check(cudaSetDevice(stream.device), launch.kernel);
-  if (launch.shared_bytes <= kWithoutAsking) return;
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(launch.shared_bytes)),
-        launch.kernel);
-}
-
-void after_launch(const Launch& launch) { check(cudaGetLastError(), launch.kernel); }
-
-cudaLaunchAttribute cluster_attribute(const Launch& launch) {
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim.x = launch.cluster;
-  attribute.val.clusterDim.y = 1;
-  attribute.val.clusterDim.z = 1;
-  return attribute;
-}
-
-cudaLaunchConfig_t launch_config(const Launch& launch, Stream& stream) {
+  if (launch.shared_bytes > kWithoutAsking) {
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(launch.shared_bytes)),
+          launch.kernel);
+  }
   cudaLaunchConfig_t config = {};
   config.gridDim = launch.blocks;
   config.blockDim = launch.threads;
   config.dynamicSmemBytes = launch.shared_bytes;
   config.stream = stream.handle;
+  config.attrs = attributes.data();
+  if (launch.start == Start::early && waits_for_predecessor(kernel)) {
+    cudaLaunchAttribute& early = attributes[config.numAttrs++];
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (launch.cluster > 1) {
+    cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = launch.cluster;
+    cluster.val.clusterDim.y = 1;
+    cluster.val.clusterDim.z = 1;
+  }
   return config;
 }
 
-cudaStream_t handle(Stream& stream) { return stream.handle; }
+void check_launch(cudaError_t result, const Launch& launch) { check(result, launch.kernel); }
 
 }  // namespace leq::LEQ_GPU::rt

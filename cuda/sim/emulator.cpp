@@ -21,7 +21,15 @@ namespace {
 constexpr unsigned char kPoison = 0xcd;
 constexpr std::uint64_t kCanary = 0x5ca1ab1e0ddba11ull;
 
-enum class State : std::uint8_t { ready, at_block, at_cluster, at_warp, at_condition, ended };
+enum class State : std::uint8_t {
+  ready,
+  at_block,
+  at_cluster,
+  at_warp,
+  at_condition,
+  at_predecessor,
+  ended
+};
 
 struct Copy {
   void* shared;
@@ -42,6 +50,7 @@ struct Thread {
   Meeting kind = Meeting::sync;
   std::uint32_t mask = 0;  // of the meeting it waits for
   std::uint32_t met = 0;   // lanes that came to the last one
+  bool waited = false;     // for the launch in front
   dim3 index;
   std::vector<Copy> copies;          // issued and not landed, oldest first
   std::vector<std::size_t> commits;  // ends of groups in `copies`
@@ -79,7 +88,7 @@ struct Block {
   char barrier_keys[4];
   char end_key = 0;
   Main main;
-  Stacks* stacks = nullptr;
+  std::unique_ptr<Stacks> stacks;
   std::unique_ptr<void, Free> dynamic;
   // Found and taken by fibres: plain arrays in memory of the OS thread, so that ThreadSanitizer
   // sees the kernel's own accesses alone.
@@ -96,6 +105,8 @@ struct Cluster {
   std::vector<std::unique_ptr<Block>> blocks;
   unsigned barriers = 0;
   char barrier_keys[4];
+  bool predecessor_ended = true;
+  char predecessor_key = 0;
 };
 
 thread_local Block* block = nullptr;  // whose fibre runs
@@ -130,7 +141,11 @@ SIMT_UNSEEN void wait(State state, const void* key) {
   acquire_key(key);
 }
 
-SIMT_UNSEEN void mark_ended() { block->threads[block->current].state = State::ended; }
+SIMT_UNSEEN void mark_ended() {
+  Thread& me = block->threads[block->current];
+  if (block->grid->early && !me.waited) stop("a thread ended before ptx::wait_for_predecessor");
+  me.state = State::ended;
+}
 
 void enter() {
   entered(block->main);
@@ -156,6 +171,7 @@ void start_block() {
     Thread& thread = block->threads[i];
     thread.state = State::ready;
     thread.met = 0;
+    thread.waited = false;
     thread.index = dim3(i % size.x, i / size.x % size.y, i / (size.x * size.y));
     thread.copies.clear();
     thread.commits.clear();
@@ -286,21 +302,26 @@ void for_each_block(Action action) {
   }
 }
 
+// Until all threads have ended, or all that can go on wait for the launch in front.
 void run_cluster() {
-  for_each_block(start_block);
   for (;;) {
     bool happened = false;
-    std::size_t threads = 0, ended = 0, waiting = 0;
+    std::size_t threads = 0, ended = 0, waiting = 0, early = 0;
     for_each_block([&] {
       happened = run_block() || happened;
       threads += block->threads.size();
       ended += count_of(State::ended);
       waiting += count_of(State::at_cluster);
+      early += count_of(State::at_predecessor);
     });
     if (ended == threads) break;
     if (waiting > 0 && ended + waiting == threads) {
       ++cluster->barriers;
       for_each_block([] { let_go_on(State::at_cluster); });
+    } else if (!happened && early > 0) {
+      if (!cluster->predecessor_ended) return;
+      release_key(&cluster->predecessor_key);
+      for_each_block([] { let_go_on(State::at_predecessor); });
     } else if (!happened) {
       for (const auto& each : cluster->blocks) {
         block = each.get();
@@ -321,6 +342,7 @@ void require_launch(const Grid& grid) {
   if (grid.cluster == 0 || grid.cluster > 8 || grid.blocks.x % grid.cluster != 0) {
     wrong = "a cluster has 1 to 8 blocks, and the blocks in x are a multiple of it";
   }
+  if (grid.cluster > 1 && grid.early) wrong = "clusters do not begin early here";
   if (grid.shared_bytes > grid.shared_limit) wrong = "more shared memory than the architecture has";
   if (wrong == nullptr) return;
   std::fprintf(stderr, "simt: %s: launch refused: %s (%u,%u,%u blocks of %u,%u,%u, %zu bytes)\n",
@@ -341,8 +363,18 @@ Emulator& emulator() {
   return instance;
 }
 
-std::unique_ptr<Block> make_block(const Grid& grid, const std::function<void()>& body,
-                                  std::uint64_t seed) {
+// Stacks that no block uses: mapping them costs more than a small grid.
+thread_local std::vector<std::unique_ptr<Stacks>> free_stacks;
+
+std::unique_ptr<Stacks> take_stacks() {
+  if (free_stacks.empty()) return std::make_unique<Stacks>(kCanary);
+  std::unique_ptr<Stacks> stacks = std::move(free_stacks.back());
+  free_stacks.pop_back();
+  return stacks;
+}
+
+std::unique_ptr<Block> make_block(const Grid& grid, const std::function<void()>& body) {
+  const std::uint64_t seed = emulator().schedule.seed;
   auto made = std::make_unique<Block>();
   made->grid = &grid;
   made->body = &body;
@@ -350,35 +382,57 @@ std::unique_ptr<Block> make_block(const Grid& grid, const std::function<void()>&
   made->warps.resize((made->threads.size() + kWarpLanes - 1) / kWarpLanes);
   made->lane_order = order(kWarpLanes, seed);
   made->warp_order = order(static_cast<unsigned>(made->warps.size()), seed * 3);
+  made->stacks = take_stacks();
   if (grid.shared_bytes > 0) made->dynamic.reset(poisoned(grid.shared_bytes, 128));
   made->static_memory.reset(poisoned(kStaticLimit, 128));
-  begin(made->main);
   return made;
 }
 
-// All clusters that one OS thread takes of a grid; most are of one block.
-void run_clusters(const Grid& grid, const std::function<void()>& body, std::uint64_t seed,
-                  const std::vector<unsigned>& clusters, std::int64_t first, std::int64_t step) {
-  // Kept: mapping them costs more than a small grid.
-  thread_local std::vector<std::unique_ptr<Stacks>> stacks;
-  while (stacks.size() < grid.cluster) stacks.push_back(std::make_unique<Stacks>(kCanary));
-  Cluster mine;
-  cluster = &mine;
+// The blocks of one cluster at a time, at work on this OS thread.
+void set_up(Cluster& mine, const Grid& grid, const std::function<void()>& body) {
   for (unsigned i = 0; i < grid.cluster; ++i) {
-    mine.blocks.push_back(make_block(grid, body, seed));
-    mine.blocks.back()->stacks = stacks[i].get();
+    mine.blocks.push_back(make_block(grid, body));
+    begin(mine.blocks.back()->main);
   }
-  for (std::int64_t i = first; i < std::ssize(clusters); i += step) {
-    unsigned at = clusters[static_cast<std::size_t>(i)] * grid.cluster;
-    for_each_block([&] {
-      block->index = dim3(at % grid.blocks.x, at / grid.blocks.x % grid.blocks.y,
-                          at / (grid.blocks.x * grid.blocks.y));
-      ++at;
-    });
-    run_cluster();
-  }
+}
+
+void take_down(Cluster& mine) {
+  for (const auto& each : mine.blocks) free_stacks.push_back(std::move(each->stacks));
+}
+
+void start_cluster(const Grid& grid, unsigned number) {
+  unsigned at = number * grid.cluster;
+  for_each_block([&] {
+    block->index = dim3(at % grid.blocks.x, at / grid.blocks.x % grid.blocks.y,
+                        at / (grid.blocks.x * grid.blocks.y));
+    ++at;
+    start_block();
+  });
+}
+
+void leave_cluster() {
   block = nullptr;
   cluster = nullptr;
+}
+
+// All clusters that one OS thread takes of a grid; most are of one block.
+void run_clusters(const Grid& grid, const std::function<void()>& body,
+                  const std::vector<unsigned>& clusters, std::int64_t first, std::int64_t step) {
+  Cluster mine;
+  set_up(mine, grid, body);
+  cluster = &mine;
+  for (std::int64_t i = first; i < std::ssize(clusters); i += step) {
+    start_cluster(grid, clusters[static_cast<std::size_t>(i)]);
+    run_cluster();
+  }
+  take_down(mine);
+  leave_cluster();
+}
+
+// In the order that the schedule's seed gives.
+std::vector<unsigned> clusters_of(const Grid& grid) {
+  return order(static_cast<unsigned>(grid.blocks.count() / grid.cluster),
+               emulator().schedule.seed * 5);
 }
 
 }  // namespace
@@ -395,16 +449,54 @@ std::map<const void*, std::uint64_t> launch_counts() {
   return emulator().launches;
 }
 
-void run_grid(const Grid& grid, const std::function<void()>& body) {
+struct EarlyBlock {
+  Grid grid;
+  std::function<void()> body;
+  unsigned at = 0;
+  Cluster state;
+};
+
+void EarlyBlockCloser::operator()(EarlyBlock* begun) const noexcept {
+  take_down(begun->state);
+  delete begun;
+}
+
+EarlyBlockOwner begin_early(const Grid& grid, const std::function<void()>& body) {
+  require_launch(grid);
+  EarlyBlockOwner begun(new EarlyBlock{grid, body, clusters_of(grid).front(), {}});
+  set_up(begun->state, begun->grid, begun->body);
+  begun->state.predecessor_ended = false;
+  cluster = &begun->state;
+  start_cluster(begun->grid, begun->at);
+  run_cluster();
+  leave_cluster();
+  return begun;
+}
+
+namespace {
+
+void go_on(EarlyBlock& begun) {
+  cluster = &begun.state;
+  cluster->predecessor_ended = true;
+  for_each_block([] { begin(block->main); });
+  run_cluster();
+  leave_cluster();
+}
+
+}  // namespace
+
+void run_grid(const Grid& grid, const std::function<void()>& body, EarlyBlockOwner begun) {
   require_launch(grid);
   const std::lock_guard hold(emulator().lock);
   ++emulator().launches[grid.code];
-  const std::uint64_t seed = emulator().schedule.seed;
-  const auto clusters = order(static_cast<unsigned>(grid.blocks.count() / grid.cluster), seed * 5);
+  std::vector<unsigned> clusters = clusters_of(grid);
+  if (begun != nullptr) {
+    go_on(*begun);
+    std::erase(clusters, begun->at);
+  }
   leq::ThreadPool& pool = *emulator().pool;
   const auto tasks = std::min<std::int64_t>(pool.threads(), std::ssize(clusters));
-  pool.run(tasks,
-           [&](std::int64_t task, int) { run_clusters(grid, body, seed, clusters, task, tasks); });
+  pool.run(tasks, [&](std::int64_t task, int) { run_clusters(grid, body, clusters, task, tasks); });
 }
 
 SIMT_UNSEEN dim3 thread_index() { return block->threads[block->current].index; }
@@ -415,6 +507,10 @@ SIMT_UNSEEN unsigned thread_rank() { return block->current; }
 
 SIMT_UNSEEN void sync_block() { wait(State::at_block, &block->barrier_keys[block->barriers % 4]); }
 
+SIMT_UNSEEN void wait_for_predecessor() {
+  block->threads[block->current].waited = true;
+  if (!cluster->predecessor_ended) wait(State::at_predecessor, &cluster->predecessor_key);
+}
 SIMT_UNSEEN void sync_cluster() {
   wait(State::at_cluster, &cluster->barrier_keys[cluster->barriers % 4]);
 }

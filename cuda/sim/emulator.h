@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
@@ -37,13 +38,24 @@ struct Grid {
   std::size_t shared_bytes = 0;         // dynamic, poisoned at the start of each block
   std::size_t shared_limit = 99 << 10;  // static and dynamic together, of the architecture
   unsigned cluster = 1;                 // neighbouring blocks in x that run together
+  bool early = false;                   // may begin before the launch in front of it has ended
 };
+
+// One block of a grid with `early` that has gone as far as it can while the launch in front has not
+// run at all: up to wait_for_predecessor. What it reads before is old, what it writes is too early.
+struct EarlyBlock;
+struct EarlyBlockCloser {
+  void operator()(EarlyBlock* block) const noexcept;
+};
+using EarlyBlockOwner = std::unique_ptr<EarlyBlock, EarlyBlockCloser>;
+EarlyBlockOwner begin_early(const Grid& grid, const std::function<void()>& body);
 
 // Runs `body` once for each thread, the blocks spread over the pool of set_workers; returns when
 // all have ended. Aborts with a report on stderr where a launch is impossible (0 or > 1,024
-// threads, too much shared memory), where all threads of a block wait and none can go on, and where
-// lanes of one warp meet in different collectives.
-void run_grid(const Grid& grid, const std::function<void()>& body);
+// threads, too much shared memory), where all threads of a block wait and none can go on, where
+// lanes of one warp meet in different collectives, and where a thread of a grid with `early` ends
+// without wait_for_predecessor. `begun` goes on now, on the OS thread that began it.
+void run_grid(const Grid& grid, const std::function<void()>& body, EarlyBlockOwner begun = nullptr);
 void set_workers(int threads);  // 0 = one for each usable core
 
 // Launches so far, by the kernel's address: of a template each instantiation counts for itself.
@@ -71,6 +83,7 @@ void sync_block();
 void sync_cluster();
 unsigned cluster_blocks();
 unsigned cluster_rank();  // of this block among them
+void wait_for_predecessor();
 // Deposits `mine`, waits for the lanes of `mask` that have not ended, and gives what each of the 32
 // lanes brought; lanes that did not come show poison.
 const Slot* meet(Meeting kind, std::uint32_t mask, const Slot& mine);

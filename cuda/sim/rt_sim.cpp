@@ -8,14 +8,36 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <thread>
 
+#include "base/error.h"
 #include "cuda/run.h"
 #include "cuda/sim/emulated_device.h"
 
 namespace leq::LEQ_GPU::rt {
 
+namespace {
+
+// A copy or fill, or the threads of a kernel.
+struct Operation {
+  std::function<void()> body;
+  bool is_kernel = false;
+  simt::Grid grid;
+};
+
+}  // namespace
+
 struct Stream {
-  std::deque<std::function<void()>> operations;
+  std::deque<Operation> operations;
+  simt::EarlyBlockOwner begun;  // of the first operation
+  bool capturing = false;
+  std::thread::id capturer;
+  std::vector<Operation> captured;
+  const char* refused = nullptr;  // what the capturer did that CUDA does not allow
+};
+
+struct Graph {
+  std::vector<Operation> operations;
 };
 struct Event {
   std::uint64_t recorded = 0, reached = 0;  // how often the host recorded it, the stream got there
@@ -56,10 +78,17 @@ bool take_device_bytes(std::size_t bytes) {
   return true;
 }
 
-void run_first(Stream& stream) {
-  const std::function<void()> operation = std::move(stream.operations.front());
+// A kernel that may begin early and stands behind a kernel has begun before that one runs.
+void run_first(Stream& stream, bool drains) {
+  const Operation operation = std::move(stream.operations.front());
   stream.operations.pop_front();
-  operation();
+  simt::EarlyBlockOwner begun = std::move(stream.begun);
+  if (!operation.is_kernel) return operation.body();
+  if (drains && !stream.operations.empty() && stream.operations.front().grid.early) {
+    stream.begun =
+        simt::begin_early(stream.operations.front().grid, stream.operations.front().body);
+  }
+  simt::run_grid(operation.grid, operation.body, std::move(begun));
 }
 
 // By the schedule's seed, some operations of other streams first: nothing orders them.
@@ -70,14 +99,30 @@ void run_others(const Stream& waited) {
   for (Stream* stream : all.streams) {
     all.random = (all.random + seed) * 6364136223846793005ull + 1442695040888963407ull;
     if (stream != &waited && !stream->operations.empty() && (all.random >> 62) != 0) {
-      run_first(*stream);
+      run_first(*stream, false);
     }
   }
 }
 
-void give(Stream& stream, std::function<void()> operation) {
+void give(Stream& stream, Operation operation) {
   const std::lock_guard hold(runtime().lock);
+  if (stream.capturing) return stream.captured.push_back(std::move(operation));
   stream.operations.push_back(std::move(operation));
+}
+
+// Whether this thread records: then `what` is not allowed, and the recording is worth nothing.
+bool refuse(const char* what) {
+  const std::lock_guard hold(runtime().lock);
+  bool refused = false;
+  for (Stream* stream : runtime().streams) {
+    if (!stream->capturing || stream->capturer != std::this_thread::get_id()) continue;
+    stream->refused = what;
+    refused = true;
+  }
+  return refused;
+}
+void require_no_capture(const char* what) {
+  require(!refuse(what), "emulated GPU: ", what, " while a stream records");
 }
 
 void* take(std::size_t bytes) {
@@ -110,13 +155,13 @@ void give_back(void* data) noexcept {
 
 void copy(void* to, const void* from, std::size_t bytes, Stream& stream) {
   if (bytes == 0) return;
-  give(stream, [=] { std::memcpy(to, from, bytes); });
+  give(stream, {[=] { std::memcpy(to, from, bytes); }, false, {}});
 }
 
 // What lies before the mark was given to its stream before anything that waits for it, so this
 // ends.
 void run_until(const Event& event, std::uint64_t mark, Stream* stream) {
-  while (event.reached < mark) run_first(*stream);
+  while (event.reached < mark) run_first(*stream, false);
 }
 
 void synchronize_all() {
@@ -162,10 +207,11 @@ void StreamCloser::operator()(Stream* stream) const noexcept {
 }
 
 void synchronize(Stream& stream) {
+  require_no_capture("a wait");
   const std::lock_guard hold(runtime().lock);
   while (!stream.operations.empty()) {
     run_others(stream);
-    run_first(stream);
+    run_first(stream, true);
   }
   free_released();
 }
@@ -188,17 +234,20 @@ void EventCloser::operator()(Event* event) const noexcept {
 void record(Event& event, Stream& stream) {
   const std::lock_guard hold(runtime().lock);
   event.stream = &stream;
-  give(stream, [&event, mark = ++event.recorded] {
+  const auto reach = [&event, mark = ++event.recorded] {
     event.reached = mark;
     event.when = std::chrono::steady_clock::now();
-  });
+  };
+  give(stream, {reach, false, {}});
 }
 
 void wait(Stream& stream, Event& event) {
   const std::lock_guard hold(runtime().lock);
   if (event.recorded == 0 || event.stream == &stream) return;
-  give(stream,
-       [&event, mark = event.recorded, from = event.stream] { run_until(event, mark, from); });
+  const auto reach = [&event, mark = event.recorded, from = event.stream] {
+    run_until(event, mark, from);
+  };
+  give(stream, {reach, false, {}});
 }
 
 void synchronize(Event& event) {
@@ -214,6 +263,7 @@ void begin_range(const char*) {}
 void end_range() {}
 
 void* allocate(int, std::size_t bytes) {
+  require_no_capture("an allocation");
   if (!take_device_bytes(bytes)) return nullptr;
   void* data = take(bytes);
   const std::lock_guard hold(runtime().lock);
@@ -222,7 +272,7 @@ void* allocate(int, std::size_t bytes) {
 }
 
 void release(int, void* data) noexcept {
-  if (data == nullptr) return;
+  if (data == nullptr || refuse("a release of memory")) return;
   const std::lock_guard hold(runtime().lock);
   synchronize_all();
   const auto found = runtime().device.find(data);
@@ -253,8 +303,13 @@ void end_block(Region&, void* data) noexcept {
   give_back(data);
 }
 
-void* allocate_pinned(std::size_t bytes) { return take(bytes); }
-void release_pinned(void* data) noexcept { give_back(data); }
+void* allocate_pinned(std::size_t bytes) {
+  require_no_capture("an allocation");
+  return take(bytes);
+}
+void release_pinned(void* data) noexcept {
+  if (!refuse("a release of memory")) give_back(data);
+}
 
 void copy_to_device(void* device, const void* pinned, std::size_t bytes, Stream& stream) {
   copy(device, pinned, bytes, stream);
@@ -267,15 +322,41 @@ void copy_on_device(void* to, const void* from, std::size_t bytes, Stream& strea
 }
 void fill_zero(void* device, std::size_t bytes, Stream& stream) {
   if (bytes == 0) return;
-  give(stream, [=] { std::memset(device, 0, bytes); });
+  give(stream, {[=] { std::memset(device, 0, bytes); }, false, {}});
 }
 
 void enqueue(Stream& stream, const Launch& launch, const void* code, std::function<void()> thread) {
   const simt::Grid grid = {launch.kernel,       code,
                            launch.blocks,       launch.threads,
                            launch.shared_bytes, emulated_device().shared_limit_bytes,
-                           launch.cluster};
-  give(stream, [grid, thread = std::move(thread)] { simt::run_grid(grid, thread); });
+                           launch.cluster,      launch.start == Start::early};
+  give(stream, {std::move(thread), true, grid});
+}
+
+void GraphCloser::operator()(Graph* graph) const noexcept { delete graph; }
+
+void begin_capture(Stream& stream) {
+  stream.capturing = true;
+  stream.capturer = std::this_thread::get_id();
+  stream.refused = nullptr;
+}
+
+GraphOwner end_capture(Stream& stream) {
+  GraphOwner graph(new Graph{std::move(stream.captured)});
+  drop_capture(stream);
+  require(stream.refused == nullptr, "emulated GPU: ", stream.refused, " while a stream records");
+  return graph;
+}
+
+void drop_capture(Stream& stream) noexcept {
+  stream.capturing = false;
+  stream.captured.clear();
+}
+
+bool is_capturing(const Stream& stream) { return stream.capturing; }
+
+void launch(const Graph& graph, Stream& stream) {
+  for (const Operation& operation : graph.operations) give(stream, operation);
 }
 
 }  // namespace leq::LEQ_GPU::rt

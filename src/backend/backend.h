@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -155,6 +156,20 @@ struct UploadReport {
   double seconds = 0;
 };
 
+// What the operations of one step read of the host's memory, and whose step it is. Two steps of one
+// owner with lists of the same lengths are the same operations on the same blocks: only the numbers
+// in the lists and the batch's positions and pages differ.
+struct Step {
+  BatchView batch;
+  std::array<std::span<const std::int32_t>, 3> lists;  // ids, positions, rows with logits
+  RopeTable* rope = nullptr;                           // that the operations read
+  std::int64_t context = 0;                            // positions of one sequence at most
+  std::array<const void*, 2> owner = {};               // device memory of workspace and cache
+};
+struct StepCounts {
+  std::int64_t recorded = 0, replayed = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -240,6 +255,15 @@ class Backend {
   // banned, or a logit is NaN or +infinity. The logits are as before.
   virtual void sample(const Rows& logits, std::span<const SampleRequest> requests,
                       std::span<std::int32_t> drawn) = 0;
+
+  // Calls `operations`, which are calls of the operations above that read no lists but those of
+  // `step`. A device may record what they do for it, and not call them in later steps that are the
+  // same but for numbers.
+  virtual void step(const Step&, const std::function<void()>& operations) { operations(); }
+  // Whether to record, where a device does; on by default.
+  virtual void record_steps(bool) {}
+  virtual StepCounts step_counts() const { return {}; }
+
   // The first `tokens` rows of x as f32 [tokens][W] on the host. Waits, and throws what
   // synchronize throws.
   virtual void download(const Rows& x, std::int64_t tokens, std::span<float> out) = 0;

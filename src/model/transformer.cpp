@@ -32,6 +32,16 @@ RotationTable residual_rotation(const ModelConfig& config, Backend& backend) {
 const Rows& Transformer::forward(const Batch& batch, KvCache& cache) {
   check(batch, cache);
   append(batch, cache);
+  // An observer and act online look at each step's numbers on the host.
+  if (observer_ != nullptr || !work_.online().empty()) {
+    run(batch, cache);
+  } else {
+    backend_.step(step_of(batch, cache), [&] { run(batch, cache); });
+  }
+  return work_.logits;
+}
+
+void Transformer::run(const Batch& batch, const KvCache& cache) {
   backend_.embed(weights_.token_embedding, batch.tokens, work_.x);
   if (weights_.position_embedding) {
     backend_.add_embedded(*weights_.position_embedding, positions_, work_.x);
@@ -44,7 +54,6 @@ const Rows& Transformer::forward(const Batch& batch, KvCache& cache) {
     mlp_part(layer);
   }
   if (!batch.outputs.empty()) head_part(batch);
-  return work_.logits;
 }
 
 // x += O(attention(norm(x)))
@@ -168,6 +177,14 @@ void Transformer::check(const Batch& batch, const KvCache& cache) {
             " holds ", cache.length(sequence), " positions, ", rows, " more do not fit in ",
             limits_.context, "; raise -c or shorten the text");
   }
+}
+
+Step Transformer::step_of(const Batch& batch, const KvCache& cache) {
+  return {batch_,
+          {batch.tokens, positions_, batch.outputs},
+          config_.rotary ? &rope_ : nullptr,
+          limits_.context,
+          {work_.x.values, cache.layer(0).keys}};
 }
 
 // Takes positions for the batch in the cache and finds its runs of neighbouring rows.

@@ -51,6 +51,8 @@ class Transformer {
  private:
   void check(const Batch& batch, const KvCache& cache);
   void append(const Batch& batch, KvCache& cache);
+  Step step_of(const Batch& batch, const KvCache& cache);
+  void run(const Batch& batch, const KvCache& cache);
   void head_part(const Batch& batch);
   bool attention_part(std::int64_t layer, const KvLayer& kv);
   bool mlp_part(std::int64_t layer);

@@ -261,7 +261,8 @@ __global__ void share_rows(int* out, const LEQ_GRID_CONSTANT rt::TensorMap map, 
 std::vector<int> run_share_rows(Bug bug = Bug::none) {
   const DeviceArray<std::int8_t> there(random_bytes(kRounds * 256, 7));
   const DeviceArray<int> out(4);
-  rt::Launch launch = {"share_rows", dim3(bug == Bug::odd_grid ? 3 : 4), dim3(32), 2048, 2};
+  rt::Launch launch = {
+      "share_rows", dim3(bug == Bug::odd_grid ? 3 : 4), dim3(32), 2048, rt::Start::in_order, 2};
   rt::run(test_stream(), launch, share_rows, out.data(),
           map_of(there.data(), kRounds, 256, 1, 128, rt::Swizzle::none), bug);
   return out.host();

@@ -1,0 +1,179 @@
+// Trained models on the emulated GPU: steps that are recorded and replayed give the bits of the
+// same steps run one by one, whatever happens between them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "base/random.h"
+#include "model/session.h"
+#include "models_fixture.h"
+#include "platform/make_backend.h"
+#include "shared_data.h"
+
+namespace leq {
+namespace {
+
+struct Kind {
+  const char* model;
+  const char* type;
+  KvType kv;
+  std::int64_t context = 1024;
+};
+void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.model << " " << kind.type; }
+
+// One backend with all that is asked of it in one order; logits as they come.
+class Course {
+ public:
+  Course(const Kind& kind, const std::filesystem::path& file, bool record)
+      : kind_(kind), model_(file, {}), backend_(make_backend({"sim", 1})) {
+    backend_->record_steps(record);
+    new_session();
+  }
+
+  void new_session() {
+    RunLimits limits;
+    limits.key_type = limits.value_type = kind_.kv;
+    limits.sequences = 3;
+    limits.context = kind_.context * limits.sequences;
+    limits.output_tokens = 3;
+    limits.batch_tokens = 64;
+    session_.reset();
+    session_.emplace(model_, *backend_, resolve_limits(limits, model_.config()));
+  }
+  KvCache& cache() { return session_->cache(); }
+  StepCounts counts() const { return backend_->step_counts(); }
+
+  // Tokens that only the seed decides.
+  void prompt(std::int32_t sequence, int count) {
+    Batch batch;
+    const auto ids = tokens(count);
+    batch.add(sequence, ids.data(), count, Batch::Want::last);
+    feed(batch);
+  }
+  // One token for each sequence; logits of the last `outputs` of them.
+  void steps(int count, const std::vector<std::int32_t>& sequences, std::size_t outputs) {
+    for (int i = 0; i < count; ++i) {
+      Batch batch;
+      for (std::size_t s = 0; s < sequences.size(); ++s) {
+        const auto id = tokens(1);
+        const bool wanted = s + outputs >= sequences.size();
+        batch.add(sequences[s], id.data(), 1, wanted ? Batch::Want::last : Batch::Want::none);
+      }
+      feed(batch);
+    }
+  }
+  const std::vector<float>& logits() const { return logits_; }
+
+ private:
+  std::vector<Token> tokens(int count) {
+    std::vector<Token> ids;
+    for (int i = 0; i < count; ++i) {
+      const auto vocab = static_cast<std::uint32_t>(model_.config().vocab);
+      ids.push_back(static_cast<Token>(random_.below(vocab)));
+    }
+    return ids;
+  }
+  void feed(const Batch& batch) {
+    const Rows& rows = session_->transformer().forward(batch, cache());
+    if (batch.outputs.empty()) return;
+    const auto vocab = static_cast<std::size_t>(model_.config().vocab);
+    const std::size_t before = logits_.size();
+    logits_.resize(before + batch.outputs.size() * vocab);
+    backend_->download(rows, std::ssize(batch.outputs), std::span(logits_).subspan(before));
+  }
+
+  Kind kind_;
+  Random random_{11};
+  Model model_;
+  std::unique_ptr<Backend> backend_;
+  std::optional<Session> session_;
+  std::vector<float> logits_;
+};
+
+void all_that_happens(Course& course, std::int64_t context) {
+  course.prompt(0, 6);
+  course.steps(3, {0}, 1);
+  course.prompt(1, 3);
+  course.steps(3, {0, 1}, 2);  // a sequence more
+  course.steps(3, {1, 0}, 1);  // the other way round, one of them silent
+  course.cache().clear(0);     // its pages go to the next
+  course.steps(2, {1}, 1);
+  course.cache().fork(1, 2);
+  course.steps(3, {1, 2}, 2);
+  course.cache().clear(1);
+  course.prompt(1, 64 - 1);
+  course.steps(3, {1, 2}, 2);  // over the end of a page
+  course.cache().clear(2);
+  course.cache().truncate(1, 64);
+  if (context > 512) {  // over the end of a bucket of contexts
+    course.cache().repeat_pages(1, 509);
+    course.steps(7, {1}, 1);
+    course.cache().truncate(1, 64);
+  }
+  course.steps(1, {1}, 0);  // no logits
+  course.steps(2, {1}, 1);
+}
+
+class Steps : public testing::TestWithParam<Kind> {};
+
+TEST_P(Steps, ReplayedGiveTheBitsOfStepsRunOneByOne) {
+  LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam().model);
+  const auto file = test::quantized(folder, GetParam().type);
+  Course plain(GetParam(), file, false), recorded(GetParam(), file, true);
+  for (Course* course : {&plain, &recorded}) {
+    all_that_happens(*course, GetParam().context);
+    course->new_session();
+    course->prompt(0, 5);
+    course->steps(3, {0}, 1);
+  }
+  ASSERT_EQ(plain.logits().size(), recorded.logits().size());
+  EXPECT_EQ(std::memcmp(plain.logits().data(), recorded.logits().data(),
+                        plain.logits().size() * sizeof(float)),
+            0);
+  EXPECT_EQ(plain.counts().recorded, 0);
+  EXPECT_EQ(plain.counts().replayed, 0);
+  EXPECT_GE(recorded.counts().recorded, GetParam().context > 512 ? 5 : 4);
+  EXPECT_GE(recorded.counts().replayed, 10);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Steps,
+                         testing::Values(Kind{"storyteller", "int8", KvType::f16},
+                                         Kind{"gpt2-tiny", "f16", KvType::f32, 512},
+                                         Kind{"mistral-tiny", "int8-g128", KvType::f16},
+                                         Kind{"qwen2-tiny", "uint4-g64", KvType::int8},
+                                         Kind{"qwen3-tiny", "int4-g128", KvType::int8}),
+                         [](const auto& item) {
+                           std::string name = std::string(item.param.model) + "_" + item.param.type;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+// Two sessions at once on one device, their steps in turn: neither replays the other's.
+TEST(StepsOfTwoSessions, AreKeptApart) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const Model model(test::quantized(folder, "int8"), {});
+  const auto backend = make_backend({"sim", 1});
+  RunLimits limits;
+  limits.context = 128;
+  limits = resolve_limits(limits, model.config());
+  const auto feed = [](Session& session, Token token) {
+    const auto logits = session.feed(0, std::vector<Token>{token});
+    return std::vector<float>(logits.begin(), logits.end());
+  };
+  std::vector<std::vector<float>> alone;
+  {
+    Session session(model, *backend, limits);
+    for (Token i = 0; i < 5; ++i) alone.push_back(feed(session, 10 + i));
+  }
+  Session a(model, *backend, limits), b(model, *backend, limits);
+  for (Token i = 0; i < 5; ++i) {
+    EXPECT_EQ(feed(a, 10 + i), alone[static_cast<std::size_t>(i)]) << "step " << i;
+    feed(b, 500 - i);
+  }
+  EXPECT_EQ(backend->step_counts().recorded, 3);
+}
+
+}  // namespace
+}  // namespace leq
