@@ -125,7 +125,7 @@ const Kind kKinds[] = {
     {"uint8", kAuto, {kInt8, kInt8}},
     {"uint4-g64", kAuto, {kF16, kInt8}},
     {"uint3-g128", ActChoice::row, {kF16, kF16}},
-    {"uint2-g128", ActChoice::none, {kF16, kF16}},
+    {"uint2-g128", ActChoice::none, {kF32, kF32}},  // f16 rounds anew too, and 2 bits magnify it
 };
 
 // Logits [sequences][tokens + 1][V]: the heads of some texts in one batch, then a token of each.
