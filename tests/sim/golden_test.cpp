@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <string_view>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -118,22 +119,25 @@ struct Kind {
   KvType kv;
 };
 
-// Float sums are of another order than the CPU's, so a code may fall to the other side of a half;
-// a wrong scale, zero point or group is a thousand times as far.
+// Float sums are of another order than the CPU's, and attention over f16 and int8 pages is rounded
+// to f16. Where activations are quantized, a code may then fall to the other side of a half; a
+// wrong scale, zero point or group is far more.
 TEST_P(SimGolden, EveryTypeAgreesWithTheCpu) {
-  constexpr double kNear = 2e-5;
+  constexpr double kNear = 2e-5, kCodesDiffer = 5e-4;
   LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam());
   const auto ids = head_of(golden_of(folder).at("prompts")[0]);
   for (const Kind kind :
-       {Kind{"f16", KvType::f16}, Kind{"bf16", KvType::f16}, Kind{"int8", KvType::f16},
-        Kind{"int8", KvType::int8}, Kind{"int8-g128", KvType::int8}, Kind{"int4-g128", KvType::f16},
-        Kind{"int3-g64", KvType::f16}, Kind{"int2-g32", KvType::f32},
-        Kind{"uint4-g64", KvType::f16}, Kind{"uint8", KvType::int8}}) {
+       {Kind{"f16", KvType::f16}, Kind{"bf16", KvType::f16}, Kind{"f16", KvType::int8},
+        Kind{"int8", KvType::f16}, Kind{"int8", KvType::int8}, Kind{"int8-g128", KvType::int8},
+        Kind{"int4-g128", KvType::f16}, Kind{"int3-g64", KvType::f16},
+        Kind{"int2-g32", KvType::f32}, Kind{"uint4-g64", KvType::f16},
+        Kind{"uint8", KvType::int8}}) {
     const auto file = test::quantized(folder, kind.type);
     Engine cpu("cpu", file, kind.kv), sim("sim", file, kind.kv);
     const auto vocab = static_cast<std::size_t>(cpu.model.config().vocab);
     const double found = divergence(cpu.logits(ids, ids.size()), sim.logits(ids, 17), vocab);
-    EXPECT_LT(found, kNear) << kind.type << " kv " << kv_type_name(kind.kv);
+    const bool floats = std::string_view(kind.type).ends_with("f16") || kind.kv == KvType::f32;
+    EXPECT_LT(found, floats ? kNear : kCodesDiffer) << kind.type << " kv " << kv_type_name(kind.kv);
     RecordProperty(std::string(kind.type) + "-" + std::string(kv_type_name(kind.kv)),
                    std::to_string(found));
   }
