@@ -60,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(AttentionCase{kF16, kF16, 4, 4, 64, 0, {{0, 1}, {63, 1}, {64, 1}, {300, 1}}},
                     AttentionCase{kInt8, kInt8, 8, 2, 128, 0, {{1100, 1}, {17, 1}}},
                     AttentionCase{kInt8, kInt8, 5, 1, 96, 0, {{700, 1}}},
-                    AttentionCase{kF16, kF16, 10, 2, 128, 600, {{1400, 1}, {599, 1}, {600, 1}}},
+                    AttentionCase{kF16, kF16, 5, 1, 128, 600, {{1400, 1}, {599, 1}, {600, 1}}},
                     AttentionCase{kF16, kF16, 7, 1, 80, 0, {{530, 1}}},
                     AttentionCase{kInt8, kInt8, 8, 1, 256, 0, {{600, 1}}},
                     AttentionCase{kF16, kF16, 3, 1, 256, 0, {{130, 2}}},

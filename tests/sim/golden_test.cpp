@@ -154,11 +154,39 @@ std::vector<float> logits_of_heads(Engine& engine, const std::vector<std::vector
   return all;
 }
 
+// Mean over the rows of KL(want || found) in nats.
+double divergence(const std::vector<float>& want, const std::vector<float>& found,
+                  std::size_t vocab) {
+  const auto log_total = [&](const float* row) {
+    const double largest = *std::max_element(row, row + vocab);
+    double sum = 0;
+    for (std::size_t v = 0; v < vocab; ++v) sum += std::exp(row[v] - largest);
+    return largest + std::log(sum);
+  };
+  double sum = 0;
+  for (std::size_t at = 0; at < want.size(); at += vocab) {
+    const double of_want = log_total(&want[at]), of_found = log_total(&found[at]);
+    for (std::size_t v = at; v < at + vocab; ++v) {
+      const double p = want[v] - of_want, q = found[v] - of_found;
+      sum += std::exp(p) * (p - q);
+    }
+  }
+  return sum / static_cast<double>(want.size() / vocab);
+}
+
+// Attention over pages of f16 or int8 runs on tensor cores, which round its weights to f16.
+bool rounds_attention(const Kind& kind, int head_dim) {
+  return kind.kv.keys == kind.kv.values && kind.kv.keys != kF32 && head_dim % 16 == 0;
+}
+
 // Norms sum in an order of their own on a GPU, so now and then a code falls to the other side of a
 // half, and everything behind it is rounded anew; until then logits are the CPU's but for the last
-// bits. Anything wrong in a kernel would move all texts.
+// bits. Anything wrong in a kernel would move all texts. Where attention rounds too, codes fall
+// sooner: the texts' distributions stay far nearer to each other than a wrong scale, zero point or
+// group would leave them.
 TEST_P(GpuFamily, EveryTypeAgreesWithTheCpu) {
   constexpr float kLastBits = 2e-4f;  // of logits up to 30
+  constexpr double kRounded = 2e-3;
   constexpr std::int64_t kHead = 4;
   LEQ_SHARED_OR_SKIP(folder, folder_name());
   const Json golden = golden_of(folder);
@@ -185,7 +213,11 @@ TEST_P(GpuFamily, EveryTypeAgreesWithTheCpu) {
         std::string(kind.type) + ", act " + std::to_string(static_cast<int>(kind.act)) + ", kv " +
         std::string(kv_type_name(kind.kv.keys)) + "/" + std::string(kv_type_name(kind.kv.values));
     std::printf("%-32s %zu of %zu texts equal the CPU's\n", name.c_str(), equal, texts.size());
-    EXPECT_GE(2 * equal, texts.size()) << name;
+    if (rounds_attention(kind, static_cast<int>(cpu.model.config().head_dim))) {
+      EXPECT_LT(divergence(want, found, cpu.vocab()), kRounded) << name;
+    } else {
+      EXPECT_GE(2 * equal, texts.size()) << name;
+    }
   }
 }
 
