@@ -91,14 +91,17 @@ void run_first(Stream& stream, bool drains) {
   simt::run_grid(operation.grid, operation.body, std::move(begun));
 }
 
-// By the schedule's seed, some operations of other streams first: nothing orders them.
-void run_others(const Stream& waited) {
+std::uint64_t next_random() {
   Runtime& all = runtime();
-  const std::uint64_t seed = simt::schedule().seed;
-  if (seed == 0) return;
-  for (Stream* stream : all.streams) {
-    all.random = (all.random + seed) * 6364136223846793005ull + 1442695040888963407ull;
-    if (stream != &waited && !stream->operations.empty() && (all.random >> 62) != 0) {
+  all.random =
+      (all.random + simt::schedule().seed) * 6364136223846793005ull + 1442695040888963407ull;
+  return all.random;
+}
+
+// Some operations of other streams first: nothing orders them.
+void run_others(const Stream& waited) {
+  for (Stream* stream : runtime().streams) {
+    if (stream != &waited && !stream->operations.empty() && (next_random() >> 62) != 0) {
       run_first(*stream, false);
     }
   }
@@ -209,8 +212,10 @@ void StreamCloser::operator()(Stream* stream) const noexcept {
 void synchronize(Stream& stream) {
   require_no_capture("a wait");
   const std::lock_guard hold(runtime().lock);
+  // By the schedule's seed, other streams get on meanwhile or not.
+  const bool meanwhile = simt::schedule().seed != 0 && (next_random() >> 63) != 0;
   while (!stream.operations.empty()) {
-    run_others(stream);
+    if (meanwhile) run_others(stream);
     run_first(stream, true);
   }
   free_released();

@@ -74,6 +74,8 @@ INSTANTIATE_TEST_SUITE_P(
                     AttentionCase{kF16, kF16, 2, 2, 80, 30, {{0, 70}, {600, 5}, {64, 1}}},
                     AttentionCase{kInt8, kInt8, 7, 1, 96, 0, {{500, 20}}},
                     AttentionCase{kF16, kF16, 5, 1, 128, 0, {{30, 31}}},
+                    AttentionCase{kInt8, kInt8, 5, 1, 128, 0, {{30, 31}}},
+                    AttentionCase{kF16, kF16, 1, 1, 256, 0, {{30, 40}}},
                     AttentionCase{kInt8, kInt8, 1, 1, 256, 0, {{30, 66}}}));
 
 INSTANTIATE_TEST_SUITE_P(

@@ -140,8 +140,12 @@ std::vector<Token> some_ids(int count) {
 
 // The sums of norms have an order of their own on a GPU, so now and then a code falls to the other
 // side of a half. Until then logits differ in their last bits; behind it by what rounding to 2 or
-// 3 bits moves them, less than a hundredth of the largest as found.
+// 3 bits moves them, less than a hundredth of the largest as found. Attention over f16 or int8
+// pages alone runs on tensor cores and is rounded everywhere.
 constexpr double kLastBits = 1e-3, kRounded = 0.03;
+bool rounds_attention(const Shape& shape) {
+  return shape.kv.keys == shape.kv.values && shape.kv.keys != kF32;
+}
 
 TEST_P(GpuRandomModel, LogitsAreThoseOfTheCpu) {
   const auto ids = some_ids(75);
@@ -162,7 +166,9 @@ TEST_P(GpuRandomModel, LogitsAreThoseOfTheCpu) {
   std::printf("%zu of %zu rows equal, largest difference %.2e of logits up to %.1f\n", equal_rows,
               ids.size(), worst, largest);
   EXPECT_LT(worst, kRounded * largest);
-  EXPECT_GE(equal_rows, 4u);
+  if (!rounds_attention(shape())) {
+    EXPECT_GE(equal_rows, 4u);
+  }
   EXPECT_GT(largest, 0.1);
 }
 
