@@ -32,8 +32,7 @@ RotationTable residual_rotation(const ModelConfig& config, Backend& backend) {
 const Rows& Transformer::forward(const Batch& batch, KvCache& cache) {
   check(batch, cache);
   append(batch, cache);
-  // An observer and act online look at each step's numbers on the host.
-  if (observer_ != nullptr || !work_.online().empty()) {
+  if (observer_ != nullptr) {  // looks at each step's numbers on the host
     run(batch, cache);
   } else {
     backend_.step(step_of(batch, cache), [&] { run(batch, cache); });

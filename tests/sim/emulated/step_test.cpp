@@ -175,5 +175,31 @@ TEST(StepsOfTwoSessions, AreKeptApart) {
   EXPECT_EQ(backend->step_counts().recorded, 3);
 }
 
+// Moving scales lie on the device and follow the inputs there, in replayed steps too.
+TEST(StepsOfMovingScales, ReplayedGiveTheBitsOfStepsRunOneByOne) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const Model model(test::quantized(folder, "int8", ActChoice::online), {});
+  RunLimits limits;
+  limits.context = 128;
+  limits = resolve_limits(limits, model.config());
+  std::vector<std::vector<float>> plain;
+  for (const bool record : {false, true}) {
+    const auto backend = make_backend({"sim", 1});
+    backend->record_steps(record);
+    Session session(model, *backend, limits);
+    for (std::size_t i = 0; i < 8; ++i) {
+      const auto found = session.feed(0, std::vector<Token>{static_cast<Token>(10 + 37 * i)});
+      const std::vector<float> logits(found.begin(), found.end());
+      if (!record) {
+        plain.push_back(logits);
+      } else {
+        EXPECT_EQ(logits, plain[i]) << "step " << i;
+      }
+    }
+    EXPECT_EQ(backend->step_counts().replayed, record ? 6 : 0);
+    EXPECT_EQ(session.transformer().online()[0].scale.counters().steps, 8u);
+  }
+}
+
 }  // namespace
 }  // namespace leq
