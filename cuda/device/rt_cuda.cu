@@ -277,4 +277,6 @@ cudaLaunchConfig_t launch_config(const Launch& launch, const void* kernel, Strea
 
 void check_launch(cudaError_t result, const Launch& launch) { check(result, launch.kernel); }
 
+cudaStream_t handle(Stream& stream) { return stream.handle; }
+
 }  // namespace leq::LEQ_GPU::rt
