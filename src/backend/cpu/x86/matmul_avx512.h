@@ -17,6 +17,8 @@ namespace {
 // % of the speed of reading, both 97 % (2,048 to 65,536 and 512 to 4,096 bytes ahead measured).
 constexpr int kFarBytes = 4096;
 constexpr int kNearBytes = 1024;
+// Where many tokens use a line, the second fetch costs 2 % and gains nothing.
+constexpr int kTallBytes = 2048;
 
 // c += u8 x s8 quads. One instruction of inline assembly, because g++ 12 moves and spills the
 // accumulators around the intrinsic: 240 instead of 700 GOPS on one core.
@@ -35,6 +37,9 @@ inline __attribute__((always_inline)) __m512i broadcast_quad(const std::uint8_t*
 inline __attribute__((always_inline)) void fetch_ahead(const std::uint8_t* bytes) {
   _mm_prefetch(reinterpret_cast<const char*>(bytes + kFarBytes), _MM_HINT_T1);
   _mm_prefetch(reinterpret_cast<const char*>(bytes + kNearBytes), _MM_HINT_T0);
+}
+inline __attribute__((always_inline)) void fetch_for_many(const std::uint8_t* bytes) {
+  _mm_prefetch(reinterpret_cast<const char*>(bytes + kTallBytes), _MM_HINT_T0);
 }
 
 // -128 times sums of 8-bit codes: what the offset of the unsigned side adds too much.

@@ -126,7 +126,11 @@ void piece_tile(const IntPanel& panel, const PanelPiece& piece) {
 #pragma GCC unroll 4
         for (int j = 0; j < J; ++j) {
           weights[j] = _mm512_load_si512(w + 64 * j);
-          fetch_ahead(w + 64 * j);
+          if constexpr (J == 4) {
+            fetch_ahead(w + 64 * j);
+          } else {
+            fetch_for_many(w + 64 * j);
+          }
         }
 #pragma GCC unroll 12
         for (int m = 0; m < M; ++m) {
