@@ -226,7 +226,8 @@ TEST_F(Run, DevicesAreListedAndOthersRefusedWithAdvice) {
   EXPECT_EQ(listed.status, 0) << listed.err;
   EXPECT_TRUE(listed.out.starts_with("cpu  ")) << listed.out;
   expect_error(tell({"-p", "x", "-dev", "tpu"}), "--list-devices");
-  expect_error(tell({"-p", "x", "-dev", "cuda:-1"}), "expected cpu, cuda, cuda:N, cuda:GPU-UUID, sim");
+  expect_error(tell({"-p", "x", "-dev", "cuda:-1"}),
+               "expected cpu, cuda, cuda:N, cuda:GPU-UUID, sim");
   expect_error(tell({"-p", "x", "-dev", "cuda:99"}), "-dev cpu");
   expect_error(tell({"-p", "x", "-dev", "cpu", "-ngl", "99"}), "contradict");
   expect_error(tell({"-p", "x", "-ngl", "some"}), "0 (the CPU) or all (a GPU)");
