@@ -7,6 +7,10 @@
 
 namespace leq::LEQ_GPU {
 
+namespace {
+constexpr std::int64_t kPieceBytes = sizeof(std::uint16_t);
+}
+
 RowBytes row_bytes(std::int64_t capacity, std::int64_t width, const RowsFormat& format) {
   RowBytes layout;
   if (format.values) layout.value_stride = float_stride(width);
@@ -17,6 +21,10 @@ RowBytes row_bytes(std::int64_t capacity, std::int64_t width, const RowsFormat& 
     if (format.sum_group > 0) {
       layout.sum_stride = round_up_to(padded, format.sum_group) / format.sum_group;
     }
+  }
+  if (format.pieces > 0) {
+    layout.code_stride = padded_columns(width) * format.pieces * kPieceBytes;
+    layout.scale_stride = 2;
   }
   const auto part = [&](std::int64_t stride, std::int64_t size) {
     const std::size_t at = layout.bytes;
@@ -55,7 +63,11 @@ namespace {
 
 RowsFormat segment_format(const Linear& consumer, const WeightView& weight) {
   RowsFormat format;
-  if (consumer.act == ActKind::none) return format;
+  if (consumer.act == ActKind::none) {
+    const CodeKind kind = weight.scheme.kind;
+    if (kind != CodeKind::f32) format.pieces = kind == CodeKind::bf16 ? 3 : 2;
+    return format;
+  }
   require(weight.scheme.is_integer(), consumer.name, ": ", scheme_name(weight.scheme),
           " weights take f32 inputs, act ", act_name(consumer.act), " found");
   format.act = consumer.act;
@@ -76,6 +88,11 @@ RowsFormat rows_format(const Linear& consumer) {
             " and ", scheme_name(segment.weight.scheme));
   }
   return format;
+}
+
+PieceRows piece_rows(const Rows& rows) {
+  return {reinterpret_cast<std::uint16_t*>(rows.format.pieces > 0 ? rows.codes : nullptr),
+          rows.scales, rows.code_stride / kPieceBytes, rows.format.pieces};
 }
 
 FloatRows float_rows(const Rows& rows) { return {rows.values, rows.value_stride}; }

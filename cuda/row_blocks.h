@@ -15,11 +15,13 @@ RowBytes row_bytes(std::int64_t capacity, std::int64_t width, const RowsFormat& 
 Rows make_rows(std::int64_t capacity, std::int64_t width, const RowsFormat& format, Buffer memory);
 
 // What the matmuls want to read: values are always kept (kernels finish rows in f32 before they
-// become codes), codes signed, sums of codes where the weights are unsigned. Throws Error where the
-// linear's weights want different formats.
+// become codes or pieces), codes signed, sums of codes where the weights are unsigned, pieces where
+// tensor cores take f32 inputs. Throws Error where the linear's weights want different formats.
 RowsFormat rows_format(const Linear& consumer);
 
 FloatRows float_rows(const Rows& rows);
 CodeRows code_rows(const Rows& rows);
+// The rows' pieces lie where codes would.
+PieceRows piece_rows(const Rows& rows);
 
 }  // namespace leq::LEQ_GPU

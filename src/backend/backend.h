@@ -87,6 +87,7 @@ struct RowsFormat {
   ActKind act = ActKind::none;  // keep int8 codes with scales
   bool offset_codes = false;    // codes stored as q + 128 (consumers with int8 weights)
   int sum_group = 0;            // columns of one stored code sum (consumers with unsigned weights)
+  int pieces = 0;               // 16-bit floats that make a number (f32 inputs of tensor cores)
 
   bool operator==(const RowsFormat&) const = default;
 };
