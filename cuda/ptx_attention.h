@@ -68,28 +68,11 @@ __device__ __forceinline__ void mma_m16n8k16_bf16(float (&d)[4], const std::uint
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 #elif !defined(__CUDACC__)
-  struct Fragment {
-    std::uint32_t a[4], b[2];
+  const auto numbers = [](std::uint32_t both) {
+    return std::array{leq::bf16_to_f32(static_cast<std::uint16_t>(both)),
+                      leq::bf16_to_f32(static_cast<std::uint16_t>(both >> 16))};
   };
-  const Fragment mine = {{a[0], a[1], a[2], a[3]}, {b0, b1}};
-  const simt::Slot* all = simt::meet(simt::Meeting::mma, simt::kAllLanes, simt::slot_of(mine));
-  const auto number = [](std::uint32_t both, unsigned j) {
-    return bf16_to_f32(static_cast<std::uint16_t>(both >> 16 * j));
-  };
-  const unsigned g = simt::lane() / 4, t = simt::lane() % 4;
-  for (unsigned i = 0; i < 4; ++i) {
-    const unsigned row = g + 8 * (i / 2), column = 2 * t + i % 2;
-    float sum = d[i];
-    for (unsigned pair = 0; pair < 8; ++pair) {  // k = 2 pair + j
-      const auto& from_a = reinterpret_cast<const Fragment&>(all[row % 8 * 4 + pair % 4]);
-      const auto& from_b = reinterpret_cast<const Fragment&>(all[column * 4 + pair % 4]);
-      for (unsigned j = 0; j < 2; ++j) {
-        sum = std::fma(number(from_a.a[row / 8 + 2 * (pair / 4)], j), number(from_b.b[pair / 4], j),
-                       sum);
-      }
-    }
-    d[i] = sum;
-  }
+  simt::mma_m16n8(d, a, {b0, b1}, numbers, numbers);
 #endif
 }
 
