@@ -14,13 +14,13 @@ namespace leq::LEQ_GPU {
 template <class Weights>
 struct FloatShapes;
 template <>
-struct FloatShapes<HalfWeights<FloatType::f16>> {
+struct FloatShapes<HalfWeights<2>> {
   using Few = FloatGemvShape<1, 2>;
   using Middle = FloatGemmShape<64, 64, 2, 2, 32, 4>;
   using Large = FloatGemmShape<128, 128, 2, 4, 32, 4>;
 };
 template <>
-struct FloatShapes<HalfWeights<FloatType::bf16>> {
+struct FloatShapes<HalfWeights<3>> {
   using Few = FloatGemvShape<1, 2>;
   using Middle = FloatGemmShape<64, 64, 2, 2, 32, 4>;
   using Large = FloatGemmShape<128, 128, 2, 4, 32, 3>;
@@ -41,7 +41,7 @@ template <>
 struct FloatShapes<CodeWeights<3>> {
   using Few = FloatGemvShape<2, 4>;
   using Middle = FloatGemmShape<64, 64, 2, 2, 128, 2>;
-  using Large = FloatGemmShape<64, 128, 2, 2, 128, 2>;
+  using Large = FloatGemmShape<64, 128, 4, 2, 128, 2>;
 };
 template <>
 struct FloatShapes<CodeWeights<2>> : FloatShapes<CodeWeights<3>> {};

@@ -39,11 +39,12 @@ struct GroupNumbers {
   std::uint32_t offset;
 };
 
-template <FloatType type>
+// 16-bit floats: f16 meet inputs in 2 pieces, bf16 in 3.
+template <int pieces>
 struct HalfWeights {
   using Arguments = FloatMatmul;
   static constexpr bool kScaled = false;
-  static constexpr int kPieces = type == FloatType::f16 ? 2 : 3;
+  static constexpr int kPieces = pieces;
 
   // Rows x columns of the weights in shared memory.
   template <int rows, int columns>
@@ -84,7 +85,7 @@ struct HalfWeights {
 
   static __device__ __forceinline__ void multiply(float (&sums)[4], const std::uint32_t (&w)[4],
                                                   std::uint32_t x0, std::uint32_t x1) {
-    if constexpr (type == FloatType::f16) {
+    if constexpr (pieces == 2) {
       ptx::mma_m16n8k16_f16(sums, w, x0, x1);
     } else {
       ptx::mma_m16n8k16_bf16(sums, w, x0, x1);
