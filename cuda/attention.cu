@@ -1,45 +1,27 @@
 // Which attention runs, and the join of spans that tensor cores left in scratch.
 #include <algorithm>
 
-#include "cuda/attention_launch.h"
+#include "cuda/attention_join.cuh"
 #include "cuda/attention_tile_scores.cuh"
-#include "cuda/run.h"
 
 namespace leq::LEQ_GPU {
 
 namespace {
 
-constexpr int kJoinThreads = 128;
 constexpr int kTensorDims = 256;  // the widest head
 
-// One (row, head): its spans in ascending order, as Joined (attention_tile_values.cuh) does.
-__global__ void __launch_bounds__(kJoinThreads)
-    attention_join_spans(const LEQ_GRID_CONSTANT AttentionArguments a,
-                         const LEQ_GRID_CONSTANT AttentionPlan plan) {
-  LEQ_BOUNDS(kJoinThreads);
-  const int row = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y);
-  const int dims = a.heads.head_dim;
-  const AttentionRun& run = a.batch.runs[a.batch.row_runs[row]];
-  const int position = run.first_position + row - run.first_row;
-  const int begin = a.heads.window > 0 ? max(0, position + 1 - a.heads.window) : 0;
-  ptx::let_successor_start();
-  ptx::wait_for_predecessor();
-  const float* const records =
-      a.scratch + (std::int64_t{row} * a.heads.heads + head) * plan.spans * (dims + 2);
-  for (int c = static_cast<int>(threadIdx.x); c < dims; c += kJoinThreads) {
-    float out = 0, largest = kNothingSeen, total = 0;
-    for (int span = begin / kSpanTokens; span <= position / kSpanTokens; ++span) {
-      const float* const record = records + std::int64_t{span} * (dims + 2);
-      const float most = record[dims];
-      const Join join(largest, most);
-      const float take = join.take(most);
-      out = fmaf(record[c], take, out * join.keep);
-      total = fmaf(record[dims + 1], take, total * join.keep);
-      largest = join.largest;
-    }
-    a.out.values[row * a.out.stride + std::int64_t{head} * dims + c] = out * (1.0f / total);
+// As Joined (attention_tile_values.cuh) joins spans.
+struct TensorJoin {
+  static constexpr float kStart = kNothingSeen;
+  float largest, keep, take;
+
+  __device__ __forceinline__ TensorJoin(float before, float, float more) {
+    const Join join(before, more);
+    largest = join.largest;
+    keep = join.keep;
+    take = join.take(more);
   }
-}
+};
 
 bool on_tensor_cores(const AttentionArguments& a) {
   return !a.exact && a.keys.type == a.values.type && a.keys.type != KvNumbers::f32 &&
@@ -59,12 +41,7 @@ void launch_attention(const AttentionArguments& a, rt::Stream& stream) {
   } else {
     launch_tensor_attention<KvNumbers::f16, KvNumbers::f16>(a, plan, stream);
   }
-  if (!plan.split) return;
-  rt::run(stream,
-          {"attention_join_spans",
-           dim3(static_cast<unsigned>(a.batch.tokens), static_cast<unsigned>(a.heads.heads)),
-           dim3(kJoinThreads), 0, rt::Start::early},
-          attention_join_spans, a, plan);
+  if (plan.split) launch_attention_join<TensorJoin>(a, plan, stream);
 }
 
 std::size_t attention_scratch_bytes(std::int64_t tokens, const AttentionHeads& heads,

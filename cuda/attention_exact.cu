@@ -4,7 +4,7 @@
 // up to 16 queries that share a kv head through all spans.
 #include <algorithm>
 
-#include "cuda/attention_launch.h"
+#include "cuda/attention_join.cuh"
 #include "cuda/attention_scores.cuh"
 #include "cuda/attention_values.cuh"
 #include "cuda/run.h"
@@ -67,35 +67,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   store_queries(work, plan);
 }
 
-// Joins the spans of one (row, head).
-__global__ void __launch_bounds__(kThreads)
-    attention_join(const LEQ_GRID_CONSTANT AttentionArguments a,
-                   const LEQ_GRID_CONSTANT AttentionPlan plan) {
-  LEQ_BOUNDS(kThreads);
-  const int row = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y);
-  const int dims = a.heads.head_dim;
-  const AttentionRun& run = a.batch.runs[a.batch.row_runs[row]];
-  const int position = run.first_position + row - run.first_row;
-  const int begin = a.heads.window > 0 ? max(0, position + 1 - a.heads.window) : 0;
-  ptx::let_successor_start();
-  ptx::wait_for_predecessor();
-  const float* const records =
-      a.scratch + (std::int64_t{row} * a.heads.heads + head) * plan.spans * (dims + 2);
-  for (int c = static_cast<int>(threadIdx.x); c < dims; c += kThreads) {
-    float out = 0, largest = 0, total = 0;
-    for (int span = begin / kSpanTokens; span <= position / kSpanTokens; ++span) {
-      const float* const record = records + std::int64_t{span} * (dims + 2);
-      const float m = record[dims], joint = total == 0.0f ? m : fmaxf(largest, m);
-      const float keep = total == 0.0f ? 0.0f : device_exp(largest - joint);
-      const float take = device_exp(m - joint);
-      out = fmaf(record[c], take, out * keep);
-      total = fmaf(record[dims + 1], take, total * keep);
-      largest = joint;
-    }
-    a.out.values[row * a.out.stride + std::int64_t{head} * dims + c] = out * (1.0f / total);
-  }
-}
-
 // A block should leave room for several on a multiprocessor.
 constexpr int kModestBytes = 48 << 10;
 
@@ -116,12 +87,7 @@ void launch(const AttentionArguments& a, AttentionPlan plan, rt::Stream& stream)
                 static_cast<unsigned>(plan.split ? plan.spans : 1)),
            dim3(kThreads), static_cast<std::size_t>(bytes), rt::Start::early},
           attention_spans<queries>, a, plan);
-  if (!plan.split) return;
-  rt::run(stream,
-          {"attention_join",
-           dim3(static_cast<unsigned>(a.batch.tokens), static_cast<unsigned>(a.heads.heads)),
-           dim3(kThreads), 0, rt::Start::early},
-          attention_join, a, plan);
+  if (plan.split) launch_attention_join<ExactJoin>(a, plan, stream);
 }
 
 AttentionPlan plan_of(const AttentionArguments& a) {

@@ -172,8 +172,19 @@ __device__ __forceinline__ float weigh_query(const Work<queries>& work, int q, P
   return sixteen_total(total);
 }
 
-// A warp for each query: m and l of the span, and how it is joined with the spans before:
+// How a span with m joins those before it, with M and L, 0 where there is none:
 //   M' = max(M, m)   a = exp(M - M')   b = exp(m - M')   L = fma(l, b, L a)
+struct ExactJoin {
+  static constexpr float kStart = 0;
+  float largest, keep, take;  // M', a, b
+
+  __device__ __forceinline__ ExactJoin(float before, float total, float more)
+      : largest(total == 0.0f ? more : fmaxf(before, more)),
+        keep(total == 0.0f ? 0.0f : device_exp(before - largest)),
+        take(device_exp(more - largest)) {}
+};
+
+// A warp for each query: m and l of the span, and how it is joined with the spans before.
 template <int queries>
 __device__ __forceinline__ void softmax_span(const Work<queries>& work, Positions span) {
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -192,12 +203,11 @@ __device__ __forceinline__ void softmax_span(const Work<queries>& work, Position
     const float l = weigh_query(work, q, seen, m);
     if (lane != 0) continue;
     QueryFacts<queries>& facts = *work.facts;
-    const float before = facts.total[q];
-    const float joint = before == 0.0f ? m : fmaxf(facts.largest[q], m);
-    facts.keep[q] = before == 0.0f ? 0.0f : device_exp(facts.largest[q] - joint);
-    facts.take[q] = device_exp(m - joint);
-    facts.total[q] = fmaf(l, facts.take[q], before * facts.keep[q]);
-    facts.largest[q] = joint;
+    const ExactJoin join(facts.largest[q], facts.total[q], m);
+    facts.keep[q] = join.keep;
+    facts.take[q] = join.take;
+    facts.total[q] = fmaf(l, join.take, facts.total[q] * join.keep);
+    facts.largest[q] = join.largest;
   }
   __syncthreads();
 }

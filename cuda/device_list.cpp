@@ -70,18 +70,21 @@ int choose_device(std::string_view which, std::span<const rt::DeviceInfo> device
 }
 
 bool has_image(std::string_view images, int major, int minor) {
+  const bool needs_specific = major == 9;
   for (const auto item : split(images, " ")) {
     const auto parts = split(item, "-");
     const bool specific = parts[0].ends_with("a");
     const auto number = parse_int(parts[0].substr(0, parts[0].size() - (specific ? 1 : 0)));
-    if (!number) return true;  // "native", "all": CMake chose, the runtime will tell
+    if (!number) {  // "native", "all": CMake chose, no 90a; the runtime will tell
+      if (needs_specific) continue;
+      return true;
+    }
     const int chip = major * 10 + minor, image = static_cast<int>(*number);
     const bool machine_code = parts.size() < 2 || parts[1] == "real";
     const bool ptx = parts.size() < 2 || parts[1] == "virtual";
     const bool same_family = image / 10 == major && image % 10 <= minor;
-    if (specific ? image == chip : (machine_code && same_family) || (ptx && image <= chip)) {
-      return true;
-    }
+    const bool general = (machine_code && same_family) || (ptx && image <= chip);
+    if (specific ? image == chip : general && !needs_specific) return true;
   }
   return false;
 }

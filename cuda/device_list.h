@@ -33,7 +33,8 @@ int choose_device(std::string_view which, std::span<const rt::DeviceInfo> device
 
 // Whether code for `images` ("80-real 89-real 90a-real 80-virtual", CMake's words) runs on a
 // compute capability: machine code on that of its own major version and the same or a later minor
-// one, with `a` on that alone, PTX (`virtual`, or neither word) on all later ones.
+// one, with `a` on that alone, PTX (`virtual`, or neither word) on all later ones. On 9.0 kernels
+// are chosen that only 90a has.
 bool has_image(std::string_view images, int major, int minor);
 
 }  // namespace leq::LEQ_GPU

@@ -7,6 +7,7 @@
 
 #ifndef __CUDACC__
 #include "base/half.h"
+#include "cuda/sim/matrices.h"
 #endif
 
 namespace leq::LEQ_GPU::ptx {
@@ -70,25 +71,7 @@ __device__ __forceinline__ void mma_m16n8k32_s8(int (&d)[4], const std::uint32_t
       : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #elif !defined(__CUDACC__)
-  struct Fragment {
-    std::int8_t a[4][4], b[2][4];
-  } mine;
-  std::memcpy(mine.a, a, sizeof(mine.a));
-  std::memcpy(mine.b, b, sizeof(mine.b));
-  const simt::Slot* all = simt::meet(simt::Meeting::mma, simt::kAllLanes, simt::slot_of(mine));
-  const unsigned g = simt::lane() / 4, t = simt::lane() % 4;
-  for (unsigned i = 0; i < 4; ++i) {
-    const unsigned row = g + 8 * (i / 2), column = 2 * t + i % 2;
-    int sum = d[i];
-    for (unsigned quad = 0; quad < 8; ++quad) {  // k = 4 quad + j
-      const auto& from_a = reinterpret_cast<const Fragment&>(all[row % 8 * 4 + quad % 4]);
-      const auto& from_b = reinterpret_cast<const Fragment&>(all[column * 4 + quad % 4]);
-      for (unsigned j = 0; j < 4; ++j) {
-        sum += from_a.a[row / 8 + 2 * (quad / 4)][j] * from_b.b[quad / 4][j];
-      }
-    }
-    d[i] = sum;
-  }
+  simt::mma_m16n8(d, a, b, simt::bytes_of<std::int8_t>, simt::bytes_of<std::int8_t>);
 #endif
 }
 
@@ -102,13 +85,7 @@ __device__ __forceinline__ void ldmatrix_x4(std::uint32_t (&r)[4], const void* r
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(at));
 #elif !defined(__CUDACC__)
-  if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0) simt::stop("ldmatrix: unaligned address");
-  const simt::Slot* rows = simt::meet(simt::Meeting::ldmatrix, simt::kAllLanes, simt::slot_of(row));
-  const unsigned lane = simt::lane();
-  for (unsigned i = 0; i < 4; ++i) {
-    const auto* at = simt::value_of<const unsigned char*>(rows[i * 8 + lane / 4]);
-    std::memcpy(&r[i], at + lane % 4 * 4, 4);
-  }
+  simt::ldmatrix_x4<false>(r, row);
 #endif
 }
 

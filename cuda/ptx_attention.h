@@ -31,27 +31,7 @@ __device__ __forceinline__ void mma_m16n8k32_s8_u8(int (&d)[4], const std::uint3
       : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 #elif !defined(__CUDACC__)
-  struct Fragment {
-    std::int8_t a[4][4];
-    std::uint8_t b[2][4];
-  } mine;
-  std::memcpy(mine.a, a, sizeof(mine.a));
-  std::memcpy(mine.b[0], &b0, 4);
-  std::memcpy(mine.b[1], &b1, 4);
-  const simt::Slot* all = simt::meet(simt::Meeting::mma, simt::kAllLanes, simt::slot_of(mine));
-  const unsigned g = simt::lane() / 4, t = simt::lane() % 4;
-  for (unsigned i = 0; i < 4; ++i) {
-    const unsigned row = g + 8 * (i / 2), column = 2 * t + i % 2;
-    int sum = d[i];
-    for (unsigned quad = 0; quad < 8; ++quad) {  // k = 4 quad + j
-      const auto& from_a = reinterpret_cast<const Fragment&>(all[row % 8 * 4 + quad % 4]);
-      const auto& from_b = reinterpret_cast<const Fragment&>(all[column * 4 + quad % 4]);
-      for (unsigned j = 0; j < 4; ++j) {
-        sum += from_a.a[row / 8 + 2 * (quad / 4)][j] * from_b.b[quad / 4][j];
-      }
-    }
-    d[i] = sum;
-  }
+  simt::mma_m16n8(d, a, {b0, b1}, simt::bytes_of<std::int8_t>, simt::bytes_of<std::uint8_t>);
 #endif
 }
 
@@ -70,32 +50,11 @@ __device__ __forceinline__ void mma_m16n8k16_f16(float (&d)[4], const std::uint3
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 #elif !defined(__CUDACC__)
-  struct Fragment {
-    float a[4][2], b[2][2];
-  } mine;
-  const std::uint32_t b[2] = {b0, b1};
-  for (unsigned j = 0; j < 2; ++j) {
-    for (unsigned r = 0; r < 4; ++r) {
-      mine.a[r][j] = leq::f16_to_f32(static_cast<std::uint16_t>(a[r] >> 16 * j));
-    }
-    for (unsigned r = 0; r < 2; ++r) {
-      mine.b[r][j] = leq::f16_to_f32(static_cast<std::uint16_t>(b[r] >> 16 * j));
-    }
-  }
-  const simt::Slot* all = simt::meet(simt::Meeting::mma, simt::kAllLanes, simt::slot_of(mine));
-  const unsigned g = simt::lane() / 4, t = simt::lane() % 4;
-  for (unsigned i = 0; i < 4; ++i) {
-    const unsigned row = g + 8 * (i / 2), column = 2 * t + i % 2;
-    float sum = d[i];
-    for (unsigned pair = 0; pair < 8; ++pair) {  // k = 2 pair + j
-      const auto& from_a = reinterpret_cast<const Fragment&>(all[row % 8 * 4 + pair % 4]);
-      const auto& from_b = reinterpret_cast<const Fragment&>(all[column * 4 + pair % 4]);
-      for (unsigned j = 0; j < 2; ++j) {
-        sum = std::fma(from_a.a[row / 8 + 2 * (pair / 4)][j], from_b.b[pair / 4][j], sum);
-      }
-    }
-    d[i] = sum;
-  }
+  const auto halves = [](std::uint32_t both) {
+    return std::array{leq::f16_to_f32(static_cast<std::uint16_t>(both)),
+                      leq::f16_to_f32(static_cast<std::uint16_t>(both >> 16))};
+  };
+  simt::mma_m16n8(d, a, {b0, b1}, halves, halves);
 #endif
 }
 
@@ -108,17 +67,7 @@ __device__ __forceinline__ void ldmatrix_x4_trans(std::uint32_t (&r)[4], const v
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(at));
 #elif !defined(__CUDACC__)
-  if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0) simt::stop("ldmatrix: unaligned address");
-  const simt::Slot* rows = simt::meet(simt::Meeting::ldmatrix, simt::kAllLanes, simt::slot_of(row));
-  const unsigned lane = simt::lane();
-  for (unsigned i = 0; i < 4; ++i) {
-    std::uint16_t pair[2];
-    for (unsigned j = 0; j < 2; ++j) {
-      const auto* at = simt::value_of<const unsigned char*>(rows[i * 8 + lane % 4 * 2 + j]);
-      std::memcpy(&pair[j], at + lane / 4 * 2, 2);
-    }
-    std::memcpy(&r[i], pair, 4);
-  }
+  simt::ldmatrix_x4<true>(r, row);
 #endif
 }
 

@@ -11,6 +11,10 @@ if [ "$kind" = programs ]; then
 fi
 make_targets leq-bench || exit 1
 bench=$(program leq-bench)
+none=$("$bench" --list-devices | sed -n 's/^cuda  no device: //p')
+case ${DEVICE:-cuda} in
+  cuda*) [ -z "$none" ] || { echo "gpu: NOT RUN ($none)" | tee "$out/models.md"; exit 0; } ;;
+esac
 end=$(($(date +%s) + ${SECONDS_LEFT:-560}))
 report=$out/models.md
 errors=$out/models_errors.txt

@@ -39,7 +39,8 @@ std::unique_ptr<Backend> make_backend(std::string_view which, std::uint64_t memo
   require(has_image(LEQ_CUDA_IMAGES, device.major, device.minor), "-dev cuda:", which, ": ",
           device.name, " has compute capability ", device.major, ".", device.minor,
           ", this build has code for ", LEQ_CUDA_IMAGES, "; configure it with ",
-          "-DLEQ_CUDA_ARCHITECTURES=", device.major, device.minor, "-real (8.0 is the oldest)");
+          "-DLEQ_CUDA_ARCHITECTURES=", device.major, device.minor, device.major == 9 ? "a" : "",
+          "-real (8.0 is the oldest)");
   return make_device_backend(index, "cuda:" + std::to_string(index), memory_cap);
 }
 

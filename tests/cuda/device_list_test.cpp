@@ -74,6 +74,10 @@ TEST(DeviceList, CodeRunsOnItsOwnGenerationAndPtxOnLaterOnes) {
   EXPECT_FALSE(has_image("86-real", 8, 0));
   EXPECT_FALSE(has_image("86-real", 9, 0));
   EXPECT_FALSE(has_image("90a-real", 10, 0)) << "a is of one generation alone";
+  for (const char* images : {"90", "90-real 80-virtual", "native"}) {
+    EXPECT_FALSE(has_image(images, 9, 0)) << images << ": not the kernels of 9.0";
+  }
+  EXPECT_TRUE(has_image("80-real 90a", 9, 0));
   EXPECT_TRUE(has_image("90", 12, 0)) << "neither word is both";
   EXPECT_TRUE(has_image("native", 12, 0)) << "CMake's word for what is here";
 }

@@ -1,27 +1,11 @@
 // The kernels of ptx_conformance: one for each wrapper of ptx.h and for the words of CUDA whose
 // rounding or order the engine relies on.
-#include "tests/cuda/ptx/cases.h"
-
-#include <random>
-
 #include "cuda/float_math.cuh"
 #include "cuda/ptx.h"
-#include "cuda/run.h"
+#include "tests/cuda/ptx/run_case.cuh"
 
 namespace leq::LEQ_GPU {
 namespace {
-
-using Word = std::uint32_t;
-constexpr unsigned kThreads = 128, kBlocks = 64;
-
-// A kernel sees `in` [threads][kIn] and writes `out` [threads][kOut].
-constexpr unsigned kIn = 8, kOut = 8;
-using Kernel = void (*)(const Word* in, Word* out);
-
-__device__ unsigned thread() { return blockIdx.x * kThreads + threadIdx.x; }
-
-// NaN is NaN: which one is not promised.
-__device__ Word bits_of(float x) { return x != x ? 0x7fc00000u : __float_as_uint(x); }
 
 __global__ void dp4a_words(const Word* in, Word* out) {
   in += thread() * kIn;
@@ -147,41 +131,49 @@ __global__ void atomic_words(const Word* in, Word* out) {
   atomicMin(place + 2, mine);
 }
 
-template <Kernel kernel>
-std::vector<Word> run(unsigned seed) {
-  static const rt::StreamOwner stream = rt::make_stream(0);
-  std::mt19937 random(seed);
-  std::vector<Word> in(kBlocks * kThreads * kIn), out(kBlocks * kThreads * kOut);
-  for (Word& word : in) word = static_cast<Word>(random());
-  const std::size_t in_bytes = in.size() * sizeof(Word), out_bytes = out.size() * sizeof(Word);
-  auto* in_there = static_cast<Word*>(rt::allocate(0, in_bytes));
-  auto* out_there = static_cast<Word*>(rt::allocate(0, out_bytes));
-  rt::copy_to_device(in_there, in.data(), in_bytes, *stream);
-  rt::fill_zero(out_there, out_bytes, *stream);
-  rt::run(*stream, {"ptx_conformance", dim3(kBlocks), dim3(kThreads), 0}, kernel,
-          static_cast<const Word*>(in_there), out_there);
-  rt::copy_to_host(out.data(), out_there, out_bytes, *stream);
-  rt::synchronize(*stream);
-  rt::release(0, in_there);
-  rt::release(0, out_there);
-  return out;
+// Begun while the kernel in front of it runs: sees what that one wrote.
+__global__ void first_of_two(const Word* in, Word* out) {
+  ptx::let_successor_start();
+  ptx::wait_for_predecessor();
+  for (unsigned i = 0; i < kOut; ++i) out[thread() * kOut + i] = in[thread() * kIn + i] * 3 + i;
+}
+__global__ void second_of_two(const Word* in, Word* out) {
+  // Of another block of the first kernel.
+  const Word* const read = in + (kBlocks - 1 - blockIdx.x) * kThreads * kOut + threadIdx.x * kOut;
+  ptx::prefetch(read);
+  ptx::wait_for_predecessor();
+  for (unsigned i = 0; i < kOut; ++i) out[thread() * kOut + i] = read[i] ^ i;
+}
+std::vector<Word> run_early(unsigned seed) {
+  CaseMemory memory(seed);
+  const CaseMemory between(seed);
+  const rt::Launch launch = {"ptx_conformance", dim3(kBlocks), dim3(kThreads), 0, rt::Start::early};
+  rt::run(case_stream(), launch, first_of_two, memory.in(), between.out());
+  rt::run(case_stream(), launch, second_of_two, static_cast<const Word*>(between.out()),
+          memory.out());
+  return memory.result();
 }
 
 }  // namespace
 
 std::vector<PtxCase> ptx_cases() {
-  return {
+  std::vector<PtxCase> all = {
       {"dp4a, dp4a_u8s8", 8, run<dp4a_words>},
       {"f16_to_f32, f32_to_f16, bf16_to_f32", 8, run<half_numbers>},
       {"mma_m16n8k32_s8", 8, run<mma_bytes>},
       {"ldmatrix_x4", 8, run<matrix_loads>},
       {"cp_async16, commit, wait", 8, run<async_copies>},
       {"load_once", 2, run<loads_once>},
+      {"wait_for_predecessor, let_successor_start, prefetch", 2, run_early},
       {"shfl, ballot, any, all, popc", 8, run<warp_words>},
       {"f32 * + fma / sqrt, rounding", 32, run<float_operations>},
       {"exp, silu, gelu", 32, run<float_functions>},
       {"atomicAdd, atomicMax, atomicMin", 2, run<atomic_words>},
   };
+  for (const auto& more : {attention_cases(), hopper_cases()}) {
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return all;
 }
 
 }  // namespace leq::LEQ_GPU

@@ -12,6 +12,7 @@ struct PtxCase {
   const char* name;
   unsigned seeds;  // how many there are
   std::vector<std::uint32_t> (*run)(unsigned seed);
+  bool of_90 = false;  // instructions of compute capability 9.0 alone
 };
 
 namespace cuda {

@@ -1,0 +1,20 @@
+// Says why tests of label gpu did not run: the programs' tests have GPUs for parameters, and none
+// is left of them without one.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "platform/make_backend.h"
+
+namespace leq::test {
+namespace {
+
+TEST(CudaDevices, AreThereOrAReasonIs) {
+  const std::string none = "cuda  no device: ";
+  for (const std::string& line : list_devices()) {
+    if (line.starts_with(none)) GTEST_SKIP() << "gpu: NOT RUN (" << line.substr(none.size()) << ")";
+  }
+}
+
+}  // namespace
+}  // namespace leq::test
