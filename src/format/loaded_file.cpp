@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/huge_pages.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
 
@@ -19,6 +20,8 @@ namespace {
 
 constexpr std::size_t kReadBytes = 8u << 20;  // of one read: large, and enough of them to share
 constexpr int kReadThreads = 4;               // copying from the page cache is bound by memory
+constexpr std::size_t kMapBytes = 4u << 20;   // mapped ahead at a time: two huge pages
+constexpr std::size_t kSamples = 32;          // huge pages looked at before a mapping is kept
 constexpr std::uint64_t kMargin = 1'000'000'000;
 
 std::optional<std::uint64_t> first_number(const char* path) {
@@ -64,21 +67,45 @@ void read_part(int descriptor, std::byte* to, std::size_t first, std::size_t las
   }
 }
 
+// Calls part(first, last) for each `block` bytes of `size`, on several threads.
+template <typename Part>
+void for_each_part(std::size_t size, std::size_t block, const Part& part) {
+  const auto tasks = static_cast<std::int64_t>((size + block - 1) / block);
+  ThreadPool pool(static_cast<int>(std::min<std::int64_t>({kReadThreads, usable_cores(), tasks})));
+  pool.run(tasks, [&](std::int64_t task, int) {
+    const std::size_t first = static_cast<std::size_t>(task) * block;
+    part(first, std::min(first + block, size));
+  });
+}
+
 HugeBuffer read_whole(const std::filesystem::path& path, std::size_t size) {
   const Descriptor file(path);
   const std::string name = path.string();
   HugeBuffer buffer(size, name.c_str());
-  const auto tasks = static_cast<std::int64_t>((size + kReadBytes - 1) / kReadBytes);
-  ThreadPool pool(static_cast<int>(std::min<std::int64_t>({kReadThreads, usable_cores(), tasks})));
-  pool.run(tasks, [&](std::int64_t task, int) {
-    const std::size_t first = static_cast<std::size_t>(task) * kReadBytes;
-    read_part(file.get(), buffer.data(), first, std::min(first + kReadBytes, size), name);
+  for_each_part(size, kReadBytes, [&](std::size_t first, std::size_t last) {
+    read_part(file.get(), buffer.data(), first, last, name);
   });
   return buffer;
 }
 
-bool should_read(const LoadOptions& options, std::uint64_t size) {
-  if (options.mode != LoadMode::automatic) return options.mode == LoadMode::read;
+// Whether the page cache holds the file in huge pages, judged by a few of them. A file that was
+// written in whole huge pages (AtomicFile) or is read from disk through this mapping lies so, where
+// the file system can.
+bool lies_in_huge_pages(std::span<const std::byte> file) {
+  const std::size_t pages = file.size() / kHugePageBytes;
+  const std::size_t samples = std::min(pages, kSamples);
+  for (std::size_t i = 0; i < samples; ++i)
+    map_ahead(file.data() + pages * i / samples * kHugePageBytes, 1);
+  return samples > 0 && bytes_in_huge_pages(file.data()) >= samples * kHugePageBytes * 7 / 8;
+}
+
+void map_whole(std::span<const std::byte> file) {
+  for_each_part(file.size(), kMapBytes, [&](std::size_t first, std::size_t last) {
+    map_ahead(file.data() + first, last - first);
+  });
+}
+
+bool has_room(const LoadOptions& options, std::uint64_t size) {
   const auto available = available_memory();
   return available.has_value() && size <= *available &&
          options.memory_needed_beside <= *available - size &&
@@ -98,7 +125,11 @@ std::optional<std::uint64_t> available_memory() {
 LoadedFile::LoadedFile(const std::filesystem::path& path, const LoadOptions& options)
     : mapping_(path) {
   const std::size_t size = mapping_->bytes().size();
-  if (size > 0 && should_read(options, size)) {
+  ask_for_huge_pages(mapping_->bytes().data(), size);
+  const bool whole = options.mode == LoadMode::automatic && has_room(options, size);
+  if (whole && lies_in_huge_pages(mapping_->bytes())) {
+    map_whole(mapping_->bytes());
+  } else if (size > 0 && (whole || options.mode == LoadMode::read)) {
     mapping_.reset();
     buffer_ = read_whole(path, size);
   }

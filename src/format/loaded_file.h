@@ -19,9 +19,9 @@ std::optional<std::uint64_t> available_memory();
 
 class LoadedFile {
  public:
-  // Maps `path`; reads it into anonymous huge pages where the options say so, or where they leave
-  // it open and memory is there for the file, what is needed beside it, and 1 GB. Throws Error
-  // naming the path.
+  // Maps `path`; reads it into anonymous huge pages where the options say so. Where they leave it
+  // open and memory is there for the file, what is needed beside it, and 1 GB, the file is mapped
+  // as a whole if the page cache has it in huge pages, else read. Throws Error naming the path.
   LoadedFile(const std::filesystem::path& path, const LoadOptions& options);
 
   std::span<const std::byte> bytes() const;
