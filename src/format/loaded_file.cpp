@@ -18,10 +18,10 @@
 namespace leq {
 namespace {
 
-constexpr std::size_t kReadBytes = 8u << 20;  // of one read: large, and enough of them to share
-constexpr int kReadThreads = 4;               // copying from the page cache is bound by memory
-constexpr std::size_t kMapBytes = 4u << 20;   // mapped ahead at a time: two huge pages
-constexpr std::size_t kSamples = 32;          // huge pages looked at before a mapping is kept
+constexpr std::size_t kReadBytes = 8u << 20;   // of one read: large, and enough of them to share
+constexpr int kReadThreads = 4;                // copying from the page cache is bound by memory
+constexpr std::size_t kMapBytes = 4u << 20;    // mapped ahead at a time: two huge pages
+constexpr std::size_t kLookBytes = 64u << 20;  // mapped before the rest of a file is
 constexpr std::uint64_t kMargin = 1'000'000'000;
 
 std::optional<std::uint64_t> first_number(const char* path) {
@@ -88,21 +88,18 @@ HugeBuffer read_whole(const std::filesystem::path& path, std::size_t size) {
   return buffer;
 }
 
-// Whether the page cache holds the file in huge pages, judged by a few of them. A file that was
-// written in whole huge pages (AtomicFile) or is read from disk through this mapping lies so, where
-// the file system can.
-bool lies_in_huge_pages(std::span<const std::byte> file) {
-  const std::size_t pages = file.size() / kHugePageBytes;
-  const std::size_t samples = std::min(pages, kSamples);
-  for (std::size_t i = 0; i < samples; ++i)
-    map_ahead(file.data() + pages * i / samples * kHugePageBytes, 1);
-  return samples > 0 && bytes_in_huge_pages(file.data()) >= samples * kHugePageBytes * 7 / 8;
-}
-
-void map_whole(std::span<const std::byte> file) {
-  for_each_part(file.size(), kMapBytes, [&](std::size_t first, std::size_t last) {
-    map_ahead(file.data() + first, last - first);
-  });
+// Maps the file as a whole; false, after a look at its beginning or at all of it, where that gives
+// small pages. In huge pages lies what was written in blocks of 2 MB (AtomicFile) or is read from
+// disk through this mapping, in order, where the file system can.
+bool map_in_huge_pages(std::span<const std::byte> file) {
+  const auto map = [&](std::size_t bytes) {
+    for_each_part(bytes, kMapBytes, [&](std::size_t first, std::size_t last) {
+      map_ahead(file.data() + first, last - first);
+    });
+    return bytes_in_huge_pages(file.data()) >= bytes / 8 * 7;
+  };
+  const std::size_t look = std::min(kLookBytes, file.size() / kHugePageBytes * kHugePageBytes);
+  return look > 0 && map(look) && map(file.size());
 }
 
 bool has_room(const LoadOptions& options, std::uint64_t size) {
@@ -110,6 +107,12 @@ bool has_room(const LoadOptions& options, std::uint64_t size) {
   return available.has_value() && size <= *available &&
          options.memory_needed_beside <= *available - size &&
          *available - size - options.memory_needed_beside > kMargin;
+}
+
+bool should_read(const LoadOptions& options, std::span<const std::byte> mapping) {
+  if (mapping.empty() || options.mode == LoadMode::map) return false;
+  return options.mode == LoadMode::read ||
+         (has_room(options, mapping.size()) && !map_in_huge_pages(mapping));
 }
 
 }  // namespace
@@ -122,14 +125,13 @@ std::optional<std::uint64_t> available_memory() {
   return std::min(*available, *limit - std::min(*used, *limit));
 }
 
-LoadedFile::LoadedFile(const std::filesystem::path& path, const LoadOptions& options)
+LoadedFile::LoadedFile(const std::filesystem::path& path, const LoadOptions& options,
+                       const std::function<void(std::span<const std::byte>)>& check)
     : mapping_(path) {
   const std::size_t size = mapping_->bytes().size();
   ask_for_huge_pages(mapping_->bytes().data(), size);
-  const bool whole = options.mode == LoadMode::automatic && has_room(options, size);
-  if (whole && lies_in_huge_pages(mapping_->bytes())) {
-    map_whole(mapping_->bytes());
-  } else if (size > 0 && (whole || options.mode == LoadMode::read)) {
+  check(mapping_->bytes());
+  if (should_read(options, mapping_->bytes())) {
     mapping_.reset();
     buffer_ = read_whole(path, size);
   }
