@@ -63,8 +63,9 @@ class CudaBackend final : public Backend {
     const QuantScheme& scheme = linear.segments[0].weight.scheme;
     constexpr std::array<std::string_view, 5> kInputs = {
         "f32", "int8 rows", "int8 groups of 128", "int8 of one scale", "int8 of a moving scale"};
-    const char* kernel =
-        linear.act == ActKind::none ? describe_float_matmul() : describe_int_matmul(scheme.bits, 1);
+    const char* kernel = linear.act == ActKind::none
+                             ? describe_float_matmul(scheme.kind == CodeKind::f32)
+                             : describe_int_matmul(scheme.bits, 1);
     return name_ + " " + scheme_name(scheme) + " x " +
            std::string(kInputs[static_cast<std::size_t>(linear.act)]) +
            (linear.inv_smooth == nullptr ? ", " : " smoothed, ") + kernel;
@@ -104,7 +105,7 @@ class CudaBackend final : public Backend {
     return report;
   }
 
-  RowsFormat format_for(const Linear& consumer) const override { return rows_format(consumer); }
+  RowsFormat format_for(const Linear& consumer) const override { return input_format(consumer); }
   Rows allocate_rows(std::int64_t capacity, std::int64_t width, const RowsFormat& format) override {
     const RowsLayout layout = rows_layout(capacity, width, format);
     return make_rows(layout, capacity, width, format, Buffer(*this, layout.bytes));
@@ -215,6 +216,8 @@ class CudaBackend final : public Backend {
     if (tokens <= 0) return;
     check_linear_inputs(linear, x);
     check_linear_outputs(linear, tokens, x, epilogue, out);
+    require(x.format.pieces == input_format(linear).pieces, linear.name, ": expected inputs in ",
+            input_format(linear).pieces, " pieces, found ", x.format.pieces);
     require(out.values != nullptr, linear.name, ": the GPU keeps the f32 values of its outputs");
     multiply(x, tokens, linear, epilogue, out);
     finish(out, tokens, linear.name);
@@ -400,11 +403,12 @@ class CudaBackend final : public Backend {
       launch_int_matmul(a, stream_);
     } else if (scheme.is_float()) {
       auto a = matmul<FloatMatmul>(linear, tokens, epilogue, out);
-      a.x = float_rows(x);
+      a.values = float_rows(x);
+      a.x = piece_rows(x);
       launch_float_matmul(a, stream_);
     } else {
       auto a = matmul<WeightOnlyMatmul>(linear, tokens, epilogue, out);
-      a.x = float_rows(x);
+      a.x = piece_rows(x);
       launch_weight_only_matmul(a, stream_);
     }
   }
@@ -441,6 +445,7 @@ class CudaBackend final : public Backend {
   // What a kernel that finishes rows of `out` does with them.
   Quantize quantize_as(const Rows& out, std::string_view site) {
     Quantize q;
+    q.pieces = piece_rows(out);
     if (out.format.act == ActKind::none) return q;
     q.out = code_rows(out);
     if (out.format.act == ActKind::tensor) {
@@ -452,9 +457,12 @@ class CudaBackend final : public Backend {
     return q;
   }
 
-  // Rows whose f32 values are there: smoothed and quantized as their consumer wants them.
+  // Rows whose f32 values are there: smoothed, then codes or pieces as their consumer wants them.
   void finish(Rows& out, std::int64_t tokens, std::string_view site) {
-    if (out.format.act == ActKind::none && out.consumer.inv_smooth == nullptr) return;
+    if (out.format.act == ActKind::none && out.format.pieces == 0 &&
+        out.consumer.inv_smooth == nullptr) {
+      return;
+    }
     const auto span = clock_.in(StepPart::quant, [&] { return 2 * moved_bytes(out, tokens); });
     QuantizeArguments a = {float_rows(out), tokens, out.width, out.consumer.inv_smooth, {}};
     const bool step = is_long_step(out, tokens);

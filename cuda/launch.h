@@ -36,11 +36,24 @@ struct CodeRows {
   int sum_group = 0;  // columns of one sum, a multiple of 32
 };
 
+// f32 rows for tensor cores, each number cut into 16-bit floats: 2 of f16 or 3 of bf16. A number is
+// the sum of its pieces * scales[0] * scales[1], off by 2^-23 of itself or 2^-39 of the row's
+// largest at most. By 32 columns: [T][Kp/32][count][4][8]; places 8 t ... 8 t + 7 have columns 4 t
+// ... 4 t + 3 of the first 16 and of the second, as lane t of an mma wants them. Pads are 0.
+struct PieceRows {
+  std::uint16_t* pieces = nullptr;  // null: no one reads them
+  float* scales = nullptr;          // [T][2], powers of two
+  std::int64_t stride = 0;          // Kp * count
+  int count = 0;
+};
+
 struct OnlineRecord;  // online.h
 
-// How rows become codes: s = absmax / 127 of each group, or one known scale.
+// How finished rows become what their consumer reads. Codes: s = absmax / 127 of each group, or one
+// known scale.
 struct Quantize {
-  CodeRows out;                    // codes null: the rows stay f32
+  CodeRows out;  // codes null: none
+  PieceRows pieces;
   float scale = 0, inverse = 0;    // scale > 0: of all rows, codes = clip(rne(x * inverse))
   OnlineRecord* online = nullptr;  // act online of a step of one row: the scale moves with it
   Fault fault;
@@ -48,9 +61,9 @@ struct Quantize {
 
 enum class NormForm : std::uint8_t { rms, layer };
 
-// y = norm(x), times inv_smooth, as f32 and/or codes; one block a row.
+// y = norm(x), times inv_smooth, as f32 and/or codes or pieces; one block a row.
 struct NormArguments {
-  FloatRows x, out;  // out.values null: codes alone. May be x
+  FloatRows x, out;  // out.values null: not as f32. May be x
   std::int64_t tokens = 0, width = 0;
   NormForm form = NormForm::rms;
   const float* gain = nullptr;        // [W]
@@ -61,7 +74,7 @@ struct NormArguments {
 };
 void launch_norm(const NormArguments& a, rt::Stream& stream);
 
-// x *= inv_smooth (where there is one), then codes of x.
+// x *= inv_smooth (where there is one), then codes or pieces of x.
 struct QuantizeArguments {
   FloatRows x;
   std::int64_t tokens = 0, width = 0;
@@ -171,23 +184,26 @@ struct IntMatmul {
 };
 void launch_int_matmul(const IntMatmul& a, rt::Stream& stream);
 
-// f32 activations x floats, widened exactly.
+// f32 activations x floats. f32 weights: the chains of docs/numerics.md; 16-bit weights: near them,
+// on tensor cores, each output in one order whatever the number of tokens (float_gemm.cuh).
 struct FloatMatmul {
   FloatSegment segments[kMostSegments];
   int segment_count = 0;
   std::int64_t tokens = 0, columns = 0;
-  FloatRows x;
+  FloatRows values;  // for f32 weights
+  PieceRows x;       // for the others: 2 pieces for f16, 3 for bf16
   Finish finish = Finish::store;
   FloatRows out;
 };
 void launch_float_matmul(const FloatMatmul& a, rt::Stream& stream);
 
-// f32 activations x integer weights (act none): each weight is float(code - zero) * scale.
+// f32 activations x integer weights (act none): each weight is float(code - zero) * scale. On
+// tensor cores, as 16-bit floats are.
 struct WeightOnlyMatmul {
   CodeSegment segments[kMostSegments];
   int segment_count = 0;
   std::int64_t tokens = 0, columns = 0;
-  FloatRows x;
+  PieceRows x;  // 2 pieces
   Finish finish = Finish::store;
   FloatRows out;
 };
@@ -195,7 +211,7 @@ void launch_weight_only_matmul(const WeightOnlyMatmul& a, rt::Stream& stream);
 
 // Short names of the kernels that would run, for plans: "mma 128x128", "dp4a rows".
 const char* describe_int_matmul(int bits, std::int64_t tokens);
-const char* describe_float_matmul();
+const char* describe_float_matmul(bool f32_weights);
 
 // --- rows of the residual stream ---
 

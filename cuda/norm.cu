@@ -1,4 +1,4 @@
-// RMS norm or layer norm of rows, with their int8 codes: one block a row, which lies in shared
+// RMS norm or layer norm of rows, with their int8 codes or pieces: one block a row, which lies in shared
 // memory between the passes, so that it is read once.
 #include "cuda/online.cuh"
 #include "cuda/ptx.h"
@@ -46,7 +46,6 @@ __global__ void __launch_bounds__(kThreads) norm_rows(const LEQ_GRID_CONSTANT No
     row[k] = y;
     if (a.out.values != nullptr) a.out.values[token * a.out.stride + k] = y;
   }
-  if (a.quantize.out.codes == nullptr) return;
   __syncthreads();
   finish_row(row, token, a.width, a.quantize);
 }

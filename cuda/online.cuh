@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cuda/online.h"
+#include "cuda/pieces.cuh"
 #include "cuda/quantize.cuh"
 
 namespace leq::LEQ_GPU {
@@ -82,9 +83,11 @@ __device__ __forceinline__ void quantize_online(const float* row, std::int64_t w
   if (counts) end_online(q.online, step, static_cast<unsigned long long>(clipped), width);
 }
 
-// Codes of a finished row by whatever scale it has.
+// What the consumer of a finished row reads: its pieces, or its codes by whatever scale it has.
 __device__ __forceinline__ void finish_row(const float* row, std::int64_t token, std::int64_t width,
                                            const Quantize& q) {
+  if (q.pieces.pieces != nullptr) return cut_row(row, token, width, q.pieces);
+  if (q.out.codes == nullptr) return;
   if (q.online != nullptr) {
     quantize_online(row, width, q);
   } else {

@@ -1,4 +1,4 @@
-// The instructions of attention on the tensor cores, beside those of ptx.h and by the same rule:
+// The instructions of floats on the tensor cores, beside those of ptx.h and by the same rule:
 // PTX for nvcc, its meaning in plain C++ for the emulator. Two of them leave freedom to hardware
 // (the order of sums in an f16 mma, the last bits of exp2): there the emulator is only near.
 #pragma once
@@ -58,6 +58,24 @@ __device__ __forceinline__ void mma_m16n8k16_f16(float (&d)[4], const std::uint3
 #endif
 }
 
+// The same with bf16 in.
+__device__ __forceinline__ void mma_m16n8k16_bf16(float (&d)[4], const std::uint32_t (&a)[4],
+                                                  std::uint32_t b0, std::uint32_t b1) {
+#ifdef __CUDA_ARCH__
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#elif !defined(__CUDACC__)
+  const auto numbers = [](std::uint32_t both) {
+    return std::array{leq::bf16_to_f32(static_cast<std::uint16_t>(both)),
+                      leq::bf16_to_f32(static_cast<std::uint16_t>(both >> 16))};
+  };
+  simt::mma_m16n8(d, a, {b0, b1}, numbers, numbers);
+#endif
+}
+
 // ldmatrix_x4 with each matrix transposed: numbers at rows 2 (lane % 4) and the next, column
 // lane / 4.
 __device__ __forceinline__ void ldmatrix_x4_trans(std::uint32_t (&r)[4], const void* row) {
@@ -97,6 +115,19 @@ __device__ __forceinline__ std::uint32_t f16x2_of(float first, float second) {
   return both;
 #else
   return f32_to_f16(first) | static_cast<std::uint32_t>(f32_to_f16(second)) << 16;
+#endif
+}
+
+// Two bf16 likewise.
+__device__ __forceinline__ std::uint32_t bf16x2_of(float first, float second) {
+#ifdef __CUDA_ARCH__
+  std::uint32_t both;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
+  return both;
+#elif !defined(__CUDACC__)
+  return leq::f32_to_bf16(first) | static_cast<std::uint32_t>(leq::f32_to_bf16(second)) << 16;
+#else
+  return 0;
 #endif
 }
 

@@ -1,4 +1,4 @@
-// Finished f32 rows to int8 codes, one block a row.
+// Finished f32 rows to int8 codes or to pieces, one block a row.
 #include "cuda/online.cuh"
 #include "cuda/ptx.h"
 #include "cuda/run.h"
@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(kThreads)
   ptx::wait_for_predecessor();
   float* row = a.x.values + blockIdx.x * a.x.stride;
   if (a.inv_smooth != nullptr) smooth(row, a.inv_smooth, a.width);
-  if (a.quantize.out.codes != nullptr) finish_row(row, blockIdx.x, a.width, a.quantize);
+  finish_row(row, blockIdx.x, a.width, a.quantize);
 }
 
 }  // namespace

@@ -1,12 +1,44 @@
 #include "cuda/row_blocks.h"
 
+#include "base/error.h"
 #include "cuda/layout.h"
 
 namespace leq::LEQ_GPU {
 
+namespace {
+
+constexpr std::int64_t kPieceBytes = sizeof(std::uint16_t);
+
+// Three pieces of bf16 or two of f16 hold an f32 number; f32 weights take it as it is.
+int pieces_of(const WeightView& weight) {
+  if (weight.scheme.kind == CodeKind::f32) return 0;
+  return weight.scheme.kind == CodeKind::bf16 ? 3 : 2;
+}
+
+}  // namespace
+
 RowsLayout rows_layout(std::int64_t capacity, std::int64_t width, const RowsFormat& format) {
+  const std::int64_t code_bytes = format.pieces > 0 ? format.pieces * kPieceBytes : 1;
   return leq::rows_layout(capacity, width, format,
-                          {float_stride(width), padded_columns(width), 256});
+                          {float_stride(width), padded_columns(width) * code_bytes, 256});
+}
+
+RowsFormat input_format(const Linear& consumer) {
+  RowsFormat format = rows_format(consumer);
+  if (format.act != ActKind::none) return format;
+  format.pieces = pieces_of(consumer.segments[0].weight);
+  for (const LinearSegment& segment : consumer.parts()) {
+    require(pieces_of(segment.weight) == format.pieces, consumer.name,
+            ": expected weights that read one format of inputs, found ",
+            scheme_name(consumer.segments[0].weight.scheme), " and ",
+            scheme_name(segment.weight.scheme));
+  }
+  return format;
+}
+
+PieceRows piece_rows(const Rows& rows) {
+  return {reinterpret_cast<std::uint16_t*>(rows.format.pieces > 0 ? rows.codes : nullptr),
+          rows.scales, rows.code_stride / kPieceBytes, rows.format.pieces};
 }
 
 FloatRows float_rows(const Rows& rows) { return {rows.values, rows.value_stride}; }

@@ -10,6 +10,7 @@
 namespace leq::LEQ_GPU::bench {
 namespace {
 
+constexpr int kBelowOne = 0x3b;                            // largest byte of f16 numbers below 1
 constexpr std::size_t kBlockBytes = std::size_t{4} << 20;  // repeated over a larger memory
 
 std::size_t padded_code_bytes(const LinearShape& shape, int bits) {
@@ -89,13 +90,16 @@ IntLinear::IntLinear(const LinearShape& shape, int bits, int group, std::int64_t
       copy_bytes_(padded_code_bytes(shape, bits)),
       scale_bytes_(padded_scale_bytes(shape, group)),
       copies_(static_cast<int>(std::clamp<std::size_t>(bytes / weight_bytes(), 1, 64))),
-      codes_(copy_bytes_ * static_cast<std::size_t>(copies_), 255, stream),
+      codes_(copy_bytes_ * static_cast<std::size_t>(copies_), bits == 16 ? kBelowOne : 255, stream),
       scales_(Memory::filled(scale_bytes_ * static_cast<std::size_t>(copies_),
                              group == 0 ? 0x3c000000u : 0x20002000u, stream)),
       x_(static_cast<std::size_t>(tokens * padded_columns(shape.columns)), 255, stream),
       x_scales_(Memory::filled(static_cast<std::size_t>(tokens) * 4, 0x3c000000u, stream)),
       x_sums_(Memory::filled(
           static_cast<std::size_t>(tokens * (padded_columns(shape.columns) / 128)) * 4, 0, stream)),
+      pieces_(static_cast<std::size_t>(tokens * padded_columns(shape.columns)) * 4, kBelowOne,
+              stream),
+      piece_scales_(Memory::filled(static_cast<std::size_t>(tokens) * 8, 0x3f800000u, stream)),
       out_(Memory::filled(static_cast<std::size_t>(tokens * float_stride(shape.outputs())) * 4, 0,
                           stream)) {}
 
@@ -131,6 +135,39 @@ IntMatmul IntLinear::arguments(int copy) const {
   a.x.scale_stride = 1;
   a.x.sum_stride = padded / 128;
   a.x.sum_group = 128;
+  a.finish = shape_.finish;
+  a.out = {out_.as<float>(), float_stride(shape_.outputs())};
+  return a;
+}
+
+PieceRows IntLinear::pieces() const {
+  return {pieces_.as<std::uint16_t>(), piece_scales_.as<float>(),
+          padded_columns(shape_.columns) * 2, 2};
+}
+
+WeightOnlyMatmul IntLinear::weight_only(int copy) const {
+  const IntMatmul whole = arguments(copy);
+  WeightOnlyMatmul a;
+  std::copy_n(whole.segments, whole.segment_count, a.segments);
+  a.segment_count = whole.segment_count;
+  a.tokens = whole.tokens;
+  a.columns = whole.columns;
+  a.x = pieces();
+  a.finish = whole.finish;
+  a.out = whole.out;
+  return a;
+}
+
+FloatMatmul IntLinear::f16(int copy) const {
+  FloatMatmul a;
+  std::size_t at = copy_bytes_ * static_cast<std::size_t>(copy);
+  for (const int rows : shape_.rows) {
+    a.segments[a.segment_count++] = {{codes_.as<std::uint16_t>(at), FloatType::f16}, nullptr, rows};
+    at += static_cast<std::size_t>(padded_rows(rows) * padded_columns(shape_.columns)) * 2;
+  }
+  a.tokens = tokens_;
+  a.columns = shape_.columns;
+  a.x = pieces();
   a.finish = shape_.finish;
   a.out = {out_.as<float>(), float_stride(shape_.outputs())};
   return a;

@@ -47,24 +47,30 @@ struct LinearShape {
 // Those of llama-7b; `tiny`: a 32nd in each direction.
 std::vector<LinearShape> llama_linears(bool tiny);
 
-// Several copies of one linear of b bits, and rows of activations: inputs of launch_int_matmul.
+// Several copies of one linear of b bits, and rows of activations: inputs of launch_int_matmul and,
+// with 16 bits (f16) or weights alone quantized, of launch_float_matmul, launch_weight_only_matmul.
 class IntLinear {
  public:
-  // group 0: a scale for each row (8 bits alone). As many copies as fill about `bytes`.
+  // group 0: a scale for each row (8 bits alone), or none (16 bits). As many copies as fill about
+  // `bytes`.
   IntLinear(const LinearShape& shape, int bits, int group, std::int64_t tokens, std::size_t bytes,
             rt::Stream& stream);
 
   int copies() const { return copies_; }
   std::size_t weight_bytes() const { return copy_bytes_ + scale_bytes_; }  // of one copy
   IntMatmul arguments(int copy) const;
+  WeightOnlyMatmul weight_only(int copy) const;  // act none
+  FloatMatmul f16(int copy) const;
 
  private:
+  PieceRows pieces() const;
+
   LinearShape shape_;
   int bits_, group_;
   std::int64_t tokens_;
   std::size_t copy_bytes_, scale_bytes_;
   int copies_;
-  Memory codes_, scales_, x_, x_scales_, x_sums_, out_;
+  Memory codes_, scales_, x_, x_scales_, x_sums_, pieces_, piece_scales_, out_;
 };
 
 }  // namespace leq::LEQ_GPU::bench

@@ -12,8 +12,25 @@ namespace {
 struct Kind {
   const char* name;
   int bits, group;
+  bool f32_inputs = false;
 };
-constexpr Kind kKinds[] = {{"int8", 8, 0}, {"int8-g128", 8, 128}, {"int4-g128", 4, 128}};
+constexpr Kind kKinds[] = {{"int8", 8, 0},
+                           {"int8-g128", 8, 128},
+                           {"int4-g128", 4, 128},
+                           {"int4-g128, act none", 4, 128, true},
+                           {"f16", 16, 0, true}};
+
+void launch(const Kind& kind, const IntLinear& linear, rt::Stream& stream) {
+  if (kind.bits == 16) return launch_float_matmul(linear.f16(0), stream);
+  if (kind.f32_inputs) return launch_weight_only_matmul(linear.weight_only(0), stream);
+  launch_int_matmul(linear.arguments(0), stream);
+}
+
+// With f32 inputs each product is two of f16.
+std::string of_loop(const Options& options, const Kind& kind, double tops) {
+  return kind.f32_inputs ? share(options, "mma_f16_tflops", 2 * tops)
+                         : share(options, "mma_s8_tops", tops);
+}
 
 double tops(const LinearShape& shape, std::int64_t tokens, double us) {
   return us > 0 ? 2 * shape.products(tokens) / us * 1e-6 : 0;
@@ -29,15 +46,13 @@ void body(const Options& options, rt::Stream& stream) {
       const double library = library_gemm_us(tokens, shape.outputs(), shape.columns, stream);
       for (const Kind& kind : kKinds) {
         const IntLinear linear(shape, kind.bits, kind.group, tokens, 0, stream);
-        const double us =
-            microseconds(stream, 1, [&](int) { launch_int_matmul(linear.arguments(0), stream); });
+        const double us = microseconds(stream, 1, [&](int) { launch(kind, linear, stream); });
         const double done = tops(shape, tokens, us);
-        print_row({kind.name, shape.name,
-                   number(shape.outputs(), 0) + " x " + number(shape.columns, 0),
-                   number(static_cast<double>(tokens), 0), number(us, 1), number(done, 1),
-                   share(options, "mma_s8_tops", done), cell(library, 1),
-                   cell(tops(shape, tokens, library), 1),
-                   library > 0 ? number(100 * library / us, 1) + " %" : "n/a"});
+        print_row(
+            {kind.name, shape.name, number(shape.outputs(), 0) + " x " + number(shape.columns, 0),
+             number(static_cast<double>(tokens), 0), number(us, 1), number(done, 1),
+             of_loop(options, kind, done), cell(library, 1), cell(tops(shape, tokens, library), 1),
+             library > 0 ? number(100 * library / us, 1) + " %" : "n/a"});
       }
     }
   }

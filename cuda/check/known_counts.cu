@@ -1,6 +1,6 @@
 // Kernels with a known number of tensor-core instructions each: cuda/check_nvcc.sh counts them with
 // sass_counts.cpp on every architecture before it trusts the counts of others.
-#include "cuda/ptx.h"
+#include "cuda/ptx_attention.h"
 #include "cuda/wgmma.h"
 
 namespace leq::LEQ_GPU {
@@ -21,13 +21,17 @@ __global__ void counted_hmma_5(float* out, const std::uint32_t* in) {
   for (int i = 0; i < 4; ++i) a[i] = in[threadIdx.x + 32 * i];
   for (int i = 0; i < 2; ++i) b[i] = in[threadIdx.x + 32 * i + 128];
 #pragma unroll
-  for (int i = 0; i < 5; ++i) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-        "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-  }
+  for (int i = 0; i < 5; ++i) ptx::mma_m16n8k16_f16(sums, a, b[0], b[1]);
+  for (int i = 0; i < 4; ++i) out[threadIdx.x * 4 + i] = sums[i];
+}
+
+__global__ void counted_bmma_3(float* out, const std::uint32_t* in) {
+  float sums[4] = {};
+  std::uint32_t a[4];
+  for (int i = 0; i < 4; ++i) a[i] = in[threadIdx.x + 32 * i];
+  const std::uint32_t b[2] = {in[threadIdx.x + 128], in[threadIdx.x + 160]};
+#pragma unroll
+  for (int i = 0; i < 3; ++i) ptx::mma_m16n8k16_bf16(sums, a, b[0], b[1]);
   for (int i = 0; i < 4; ++i) out[threadIdx.x * 4 + i] = sums[i];
 }
 

@@ -34,6 +34,10 @@ RowsLayout rows_layout(std::int64_t capacity, std::int64_t width, const RowsForm
       layout.sum_stride = round_up(padded, format.sum_group) / format.sum_group;
     }
   }
+  if (format.pieces > 0) {
+    layout.code_stride = spacing.code_stride;
+    layout.scale_stride = 2;
+  }
   const auto part = [&](std::int64_t stride, std::int64_t size) {
     const std::size_t at = layout.bytes;
     layout.bytes += static_cast<std::size_t>(round_up(capacity * stride * size, spacing.alignment));

@@ -1,5 +1,5 @@
-// A block of activations in one piece of memory: values, codes, scales, sums of codes, in this
-// order. What devices share; how far rows lie apart is each one's own.
+// A block of activations in one piece of memory: values, codes or pieces, scales, sums of codes, in
+// this order. What devices share; how far rows lie apart is each one's own.
 #pragma once
 
 #include <cstddef>

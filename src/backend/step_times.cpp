@@ -15,8 +15,10 @@ std::uint64_t moved_bytes(const WeightView& table, std::size_t rows) {
 }
 
 std::uint64_t moved_bytes(const Rows& rows, std::int64_t tokens) {
-  const std::uint64_t row = (rows.values != nullptr ? sizeof(float) : 0) +
-                            (rows.codes != nullptr ? sizeof(std::uint8_t) : 0);
+  const int pieces = rows.format.pieces;
+  const std::size_t coded = pieces > 0 ? 2 * static_cast<std::size_t>(pieces) : 1;
+  const std::uint64_t row =
+      (rows.values != nullptr ? sizeof(float) : 0) + (rows.codes != nullptr ? coded : 0);
   return row * static_cast<std::uint64_t>(tokens * rows.width);
 }
 

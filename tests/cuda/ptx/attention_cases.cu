@@ -56,6 +56,30 @@ __global__ void mma_halves(const Word* in, Word* out) {
   out[thread() * kOut + 7] = bits_of(f[2]) ^ bits_of(f[3]) >> 1;
 }
 
+// The same for bf16, whose subnormals are multiples of 2^-133: times 2^60 they are f32 numbers.
+__global__ void mma_brain_floats(const Word* in, Word* out) {
+  in += thread() * kIn;
+  const auto brain_integers = [](Word word) {
+    const auto integer = [](Word bits) { return static_cast<float>(bits & 127u) - 64.0f; };
+    return ptx::bf16x2_of(integer(word), integer(word >> 16));
+  };
+  float d[4], e[4] = {};
+  Word a[4];
+  for (unsigned i = 0; i < 4; ++i) {
+    d[i] = static_cast<float>(static_cast<int>(in[i]) >> 16);
+    a[i] = brain_integers(in[i]);
+  }
+  ptx::mma_m16n8k16_bf16(d, a, brain_integers(in[4]), brain_integers(in[5]));
+  ptx::mma_m16n8k16_bf16(d, a, brain_integers(in[6]), brain_integers(in[7]));
+  for (unsigned i = 0; i < 4; ++i) a[i] = in[i] & 0x807f807fu;
+  ptx::mma_m16n8k16_bf16(e, a, 0x5d805d80u ^ (in[4] & 0x80008000u),
+                         0x5d805d80u ^ (in[5] & 0x80008000u));
+  for (unsigned i = 0; i < 4; ++i) {
+    out[thread() * kOut + i] = bits_of(d[i]);
+    out[thread() * kOut + 4 + i] = bits_of(e[i]);
+  }
+}
+
 // Rows of matrices that lie apart, each lane's address its own.
 __global__ void transposed_loads(const Word* in, Word* out) {
   LEQ_SHARED(uint4[2 * kThreads], rows);
@@ -99,6 +123,18 @@ __global__ void half_pairs(const Word* in, Word* out) {
   out[7] = halves_of(ptx::f16x2_fma(in[4], in[5], subnormals(in[6])));
 }
 
+__global__ void brain_float_pairs(const Word* in, Word* out) {
+  const auto one = [](Word half) { return (half & 0x7fffu) > 0x7f80u ? 0x7fc0u : half; };
+  for (unsigned i = 0; i < 4; ++i) {
+    // As it came, and halfway between two numbers.
+    const float x = __uint_as_float(in[thread() * kIn + i]);
+    const float half = __uint_as_float((__float_as_uint(x) & 0xffff0000u) | 0x8000u);
+    const Word both = ptx::bf16x2_of(x, half);
+    out[thread() * kOut + 2 * i] = one(both & 0xffffu);
+    out[thread() * kOut + 2 * i + 1] = one(both >> 16);
+  }
+}
+
 // 2^x in double, off by 2^-50 or less: for f = x - n the sum of (f ln 2)^k / k!.
 __device__ double exp2_of(double x) {
   const double n = x < 0 ? -static_cast<double>(static_cast<int>(0.5 - x))
@@ -133,9 +169,11 @@ std::vector<PtxCase> attention_cases() {
   return {
       {"mma_m16n8k32_s8_u8", 8, run<mma_signed_unsigned>},
       {"mma_m16n8k16_f16", 8, run<mma_halves>},
+      {"mma_m16n8k16_bf16", 8, run<mma_brain_floats>},
       {"ldmatrix_x4_trans", 8, run<transposed_loads>},
       {"select_bytes, opaque", 8, run<byte_words>},
       {"f16x2_of, f16x2_sub, f16x2_fma", 32, run<half_pairs>},
+      {"bf16x2_of", 8, run<brain_float_pairs>},
       {"exp2_near", 8, run<powers_of_two>},
   };
 }

@@ -1,0 +1,13 @@
+// Matmuls of f32 activations with weights of f16 and bf16.
+#include "cuda/float_gemm_launch.cuh"
+
+namespace leq::LEQ_GPU {
+
+void launch_float_gemm_f16(const FloatMatmul& a, FloatTile tile, rt::Stream& stream) {
+  launch_pieces<HalfWeights<FloatType::f16>>(a, tile, stream);
+}
+void launch_float_gemm_bf16(const FloatMatmul& a, FloatTile tile, rt::Stream& stream) {
+  launch_pieces<HalfWeights<FloatType::bf16>>(a, tile, stream);
+}
+
+}  // namespace leq::LEQ_GPU
