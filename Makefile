@@ -9,7 +9,7 @@ CHECK_PACKAGES = clang clang-tidy clang-format libclang-rt-14-dev
 FUZZ_SECONDS ?= 60
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: all deps check-deps arm-deps demo test check asan tsan portable aarch64 fuzz tidy nvcc bench format clean
+.PHONY: all cuda deps check-deps arm-deps demo test check asan tsan portable aarch64 fuzz tidy nvcc bench format clean
 
 all: build/release/tools/leq-run
 
@@ -25,6 +25,11 @@ check-deps: deps
 build/release/tools/leq-run: deps
 	cmake --preset release -DLEQ_TESTS=OFF
 	cmake --build build/release -j $(JOBS)
+
+# The same with the CUDA backend, for GPUs of compute capability 8.0 and newer; needs nvcc.
+cuda: deps
+	cmake --preset cuda -DLEQ_TESTS=OFF
+	cmake --build build/cuda -j $(JOBS)
 
 demo: build/release/tools/leq-run
 	@examples/storyteller/demo.sh build/release

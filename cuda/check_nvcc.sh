@@ -42,6 +42,11 @@ compile() {
     echo "nvcc: $1 does not compile"
     exit 1
   fi
+  # ptxas says it in passing when it has to wait after each wgmma, or cannot move registers.
+  if grep -E 'serialized|setmaxnreg' "$work/log"; then
+    echo "nvcc: $1 loses speed"
+    exit 1
+  fi
   for cubin in "$work"/keep/*.cubin; do
     # shellcheck disable=SC2086
     arch=$(expr "$cubin" : '.*\.compute_\([0-9a-z]*\)\.cubin' || echo $names)

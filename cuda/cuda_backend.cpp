@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "backend/checks.h"
+#include "backend/rope_rows.h"
 #include "base/error.h"
 #include "cuda/batch_lists.h"
 #include "cuda/device_sampler.h"
@@ -105,21 +105,16 @@ class CudaBackend final : public Backend {
     return report;
   }
 
-  RowsFormat format_for(const Linear& consumer) const override { return rows_format(consumer); }
+  RowsFormat format_for(const Linear& consumer) const override { return input_format(consumer); }
   Rows allocate_rows(std::int64_t capacity, std::int64_t width, const RowsFormat& format) override {
-    return make_rows(capacity, width, format,
-                     Buffer(*this, row_bytes(capacity, width, format).bytes));
+    const RowsLayout layout = rows_layout(capacity, width, format);
+    return make_rows(layout, capacity, width, format, Buffer(*this, layout.bytes));
   }
   std::size_t rows_bytes(std::int64_t capacity, std::int64_t width,
                          const RowsFormat& format) const override {
-    return row_bytes(capacity, width, format).bytes;
+    return rows_layout(capacity, width, format).bytes;
   }
 
-  RopeTable allocate_rope(std::span<const float> inv_freq, float attention_factor,
-                          std::int64_t context) override {
-    return {inv_freq, attention_factor, context, 0,
-            Buffer(*this, rope_bytes(std::ssize(inv_freq), context))};
-  }
   std::size_t rope_bytes(std::int64_t pairs, std::int64_t context) const override {
     return Arena::aligned(static_cast<std::size_t>(pairs * 2 * context) * sizeof(float));
   }
@@ -221,8 +216,8 @@ class CudaBackend final : public Backend {
     if (tokens <= 0) return;
     check_linear_inputs(linear, x);
     check_linear_outputs(linear, tokens, x, epilogue, out);
-    require(x.format.pieces == rows_format(linear).pieces, linear.name, ": expected inputs in ",
-            rows_format(linear).pieces, " pieces, found ", x.format.pieces);
+    require(x.format.pieces == input_format(linear).pieces, linear.name, ": expected inputs in ",
+            input_format(linear).pieces, " pieces, found ", x.format.pieces);
     require(out.values != nullptr, linear.name, ": the GPU keeps the f32 values of its outputs");
     multiply(x, tokens, linear, epilogue, out);
     finish(out, tokens, linear.name);
@@ -496,25 +491,15 @@ class CudaBackend final : public Backend {
     return *reinterpret_cast<const float*>(landing_.data());
   }
 
-  // angle = float(pos) * inv; float(cos(double(angle))) and sine, each times the attention factor
   void fill_rope(RopeTable& rope, std::int64_t end) {
-    const auto half = rope.inv_freq.size();
+    const auto numbers = static_cast<std::int64_t>(2 * rope.inv_freq.size());
     while (rope.filled < end) {
       const std::int64_t count = std::min(kRopePositions, rope.context - rope.filled);
-      std::vector<float> rows(static_cast<std::size_t>(count) * 2 * half);
-      for (std::size_t p = 0; p < static_cast<std::size_t>(count); ++p) {
-        for (std::size_t i = 0; i < half; ++i) {
-          const float angle =
-              static_cast<float>(rope.filled + static_cast<std::int64_t>(p)) * rope.inv_freq[i];
-          rows[p * 2 * half + i] =
-              static_cast<float>(std::cos(double{angle})) * rope.attention_factor;
-          rows[p * 2 * half + half + i] =
-              static_cast<float>(std::sin(double{angle})) * rope.attention_factor;
-        }
-      }
+      std::vector<float> rows(static_cast<std::size_t>(count * numbers));
+      fill_rope_rows(rope, rope.filled, count, rows.data());
       auto* table = reinterpret_cast<float*>(rope.memory.data());
-      rt::copy_on_device(table + rope.filled * 2 * static_cast<std::int64_t>(half),
-                         staging_.push(rows), rows.size() * sizeof(float), stream_);
+      rt::copy_on_device(table + rope.filled * numbers, staging_.push(rows),
+                         rows.size() * sizeof(float), stream_);
       rope.filled += count;
     }
   }

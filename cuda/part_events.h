@@ -15,7 +15,9 @@ class PartEvents {
  public:
   class Span {
    public:
-    Span(PartEvents* clock, StepPart part) : timed_(clock) {
+    template <class Bytes>
+    Span(PartEvents& clock, StepPart part, Bytes&& bytes)
+        : timed_(clock, clock.running_ ? &clock.times_ : nullptr, part, bytes) {
       rt::begin_range(kStepPartNames[static_cast<std::size_t>(part)].data());
     }
     ~Span() { rt::end_range(); }
@@ -36,11 +38,7 @@ class PartEvents {
   // `bytes` is called only while the clock runs.
   template <class Bytes>
   [[nodiscard]] Span in(StepPart part, Bytes&& bytes) {
-    if (!running_) return Span(nullptr, part);
-    turn_to(part);
-    times_[part].bytes += bytes();
-    ++times_[part].operations;
-    return Span(this, part);
+    return {*this, part, bytes};
   }
   void turn_to(StepPart part);
 

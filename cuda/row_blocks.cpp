@@ -1,91 +1,37 @@
 #include "cuda/row_blocks.h"
 
-#include <utility>
-
 #include "base/error.h"
 #include "cuda/layout.h"
 
 namespace leq::LEQ_GPU {
 
 namespace {
+
 constexpr std::int64_t kPieceBytes = sizeof(std::uint16_t);
-}
 
-RowBytes row_bytes(std::int64_t capacity, std::int64_t width, const RowsFormat& format) {
-  RowBytes layout;
-  if (format.values) layout.value_stride = float_stride(width);
-  if (format.act != ActKind::none) {
-    const std::int64_t padded = padded_columns(width);
-    layout.code_stride = padded;
-    layout.scale_stride = format.act == ActKind::g128 ? padded / 128 : 1;
-    if (format.sum_group > 0) {
-      layout.sum_stride = round_up_to(padded, format.sum_group) / format.sum_group;
-    }
-  }
-  if (format.pieces > 0) {
-    layout.code_stride = padded_columns(width) * format.pieces * kPieceBytes;
-    layout.scale_stride = 2;
-  }
-  const auto part = [&](std::int64_t stride, std::int64_t size) {
-    const std::size_t at = layout.bytes;
-    layout.bytes += static_cast<std::size_t>(round_up_to(capacity * stride * size, 256));
-    return at;
-  };
-  part(layout.value_stride, 4);
-  layout.codes_at = part(layout.code_stride, 1);
-  layout.scales_at = part(layout.scale_stride, 4);
-  layout.sums_at = part(layout.sum_stride, 4);
-  return layout;
-}
-
-Rows make_rows(std::int64_t capacity, std::int64_t width, const RowsFormat& format, Buffer memory) {
-  const RowBytes layout = row_bytes(capacity, width, format);
-  Rows rows;
-  rows.capacity = capacity;
-  rows.width = width;
-  rows.format = format;
-  rows.value_stride = layout.value_stride;
-  rows.code_stride = layout.code_stride;
-  rows.scale_stride = layout.scale_stride;
-  rows.sum_stride = layout.sum_stride;
-  std::byte* start = memory.data();
-  if (layout.value_stride > 0) rows.values = reinterpret_cast<float*>(start);
-  if (layout.code_stride > 0) {
-    rows.codes = reinterpret_cast<std::uint8_t*>(start + layout.codes_at);
-    rows.scales = reinterpret_cast<float*>(start + layout.scales_at);
-  }
-  if (layout.sum_stride > 0) rows.sums = reinterpret_cast<std::int32_t*>(start + layout.sums_at);
-  rows.memory = std::move(memory);
-  return rows;
-}
-
-namespace {
-
-RowsFormat segment_format(const Linear& consumer, const WeightView& weight) {
-  RowsFormat format;
-  if (consumer.act == ActKind::none) {
-    const CodeKind kind = weight.scheme.kind;
-    if (kind != CodeKind::f32) format.pieces = kind == CodeKind::bf16 ? 3 : 2;
-    return format;
-  }
-  require(weight.scheme.is_integer(), consumer.name, ": ", scheme_name(weight.scheme),
-          " weights take f32 inputs, act ", act_name(consumer.act), " found");
-  format.act = consumer.act;
-  if (weight.scheme.is_offset()) {
-    format.sum_group = static_cast<int>(sum_group(weight.scheme, consumer.act, consumer.inputs));
-  }
-  return format;
+// Three pieces of bf16 or two of f16 hold an f32 number; f32 weights take it as it is.
+int pieces_of(const WeightView& weight) {
+  if (weight.scheme.kind == CodeKind::f32) return 0;
+  return weight.scheme.kind == CodeKind::bf16 ? 3 : 2;
 }
 
 }  // namespace
 
-RowsFormat rows_format(const Linear& consumer) {
-  const WeightView& first = consumer.segments[0].weight;
-  const RowsFormat format = segment_format(consumer, first);
+RowsLayout rows_layout(std::int64_t capacity, std::int64_t width, const RowsFormat& format) {
+  const std::int64_t code_bytes = format.pieces > 0 ? format.pieces * kPieceBytes : 1;
+  return leq::rows_layout(capacity, width, format,
+                          {float_stride(width), padded_columns(width) * code_bytes, 256});
+}
+
+RowsFormat input_format(const Linear& consumer) {
+  RowsFormat format = rows_format(consumer);
+  if (format.act != ActKind::none) return format;
+  format.pieces = pieces_of(consumer.segments[0].weight);
   for (const LinearSegment& segment : consumer.parts()) {
-    require(segment_format(consumer, segment.weight) == format, consumer.name,
-            ": expected weights that read one format of inputs, found ", scheme_name(first.scheme),
-            " and ", scheme_name(segment.weight.scheme));
+    require(pieces_of(segment.weight) == format.pieces, consumer.name,
+            ": expected weights that read one format of inputs, found ",
+            scheme_name(consumer.segments[0].weight.scheme), " and ",
+            scheme_name(segment.weight.scheme));
   }
   return format;
 }

@@ -64,8 +64,8 @@ ToolSpec tool_spec() {
        .group = "Model"},
       {.name = "mmap",
        .fallback = "auto",
-       .help = "use the file where it is mapped, or read it into memory (default: read where "
-               "memory allows)",
+       .help = "use the file where it is mapped, or read it into memory (default: read where small "
+               "pages would slow it and memory allows)",
        .group = "Model"},
       numbers("n-prompt", "-p", "512", "prompt tokens; 0: no such test", 0, kMostTokens),
       numbers("n-gen", "-n", "128", "generated tokens; 0: no such test", 0, kMostTokens),

@@ -23,4 +23,10 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
   return *this;
 }
 
+RopeTable Backend::allocate_rope(std::span<const float> inv_freq, float attention_factor,
+                                 std::int64_t context) {
+  return {inv_freq, attention_factor, context, 0,
+          Buffer(*this, rope_bytes(std::ssize(inv_freq), context))};
+}
+
 }  // namespace leq

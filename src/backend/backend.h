@@ -205,8 +205,8 @@ class Backend {
                              const RowsFormat& format) = 0;
   virtual std::size_t rows_bytes(std::int64_t capacity, std::int64_t width,
                                  const RowsFormat& format) const = 0;
-  virtual RopeTable allocate_rope(std::span<const float> inv_freq, float attention_factor,
-                                  std::int64_t context) = 0;
+  RopeTable allocate_rope(std::span<const float> inv_freq, float attention_factor,
+                          std::int64_t context);
   virtual std::size_t rope_bytes(std::int64_t pairs, std::int64_t context) const = 0;
   // `factors` [W]; throws Error where the block is no power of two that divides W.
   virtual RotationTable allocate_rotation(std::span<const float> factors, std::int64_t block,

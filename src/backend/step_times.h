@@ -21,7 +21,15 @@ std::uint64_t moved_bytes(const BatchView& batch, const AttentionShape& shape, c
 template <class Clock>
 class PartSpan {
  public:
-  explicit PartSpan(Clock* clock) : clock_(clock) {}  // null: nothing is timed
+  // Counts an operation of the part in `times`; null: nothing is timed, and `bytes` not called.
+  template <class Bytes>
+  PartSpan(Clock& clock, StepTimes* times, StepPart part, Bytes&& bytes)
+      : clock_(times == nullptr ? nullptr : &clock) {
+    if (times == nullptr) return;
+    clock.turn_to(part);
+    (*times)[part].bytes += bytes();
+    ++(*times)[part].operations;
+  }
   ~PartSpan() {
     if (clock_ != nullptr) clock_->turn_to(StepPart::sync);
   }
@@ -40,11 +48,7 @@ class PartClock {
   // `bytes` is called only while the clock runs.
   template <class Bytes>
   [[nodiscard]] PartSpan<PartClock> in(StepPart part, Bytes&& bytes) {
-    if (!running_) return PartSpan<PartClock>(nullptr);
-    turn_to(part);
-    times_[part].bytes += bytes();
-    ++times_[part].operations;
-    return PartSpan<PartClock>(this);
+    return {*this, running_ ? &times_ : nullptr, part, bytes};
   }
   void turn_to(StepPart part);
 

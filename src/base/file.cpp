@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -13,6 +14,8 @@
 
 namespace leq {
 namespace {
+
+constexpr std::uint64_t kBlock = 2u << 20;  // of AtomicFile: a huge page
 
 // Opens for reading and returns {descriptor, size}; refuses what is no regular file.
 std::pair<int, std::uint64_t> open_regular(const std::filesystem::path& path) {
@@ -129,17 +132,29 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::append(std::span<const std::byte> bytes) {
-  write_all(descriptor_, bytes, size_, target_);
-  size_ += bytes.size();
+  while (!bytes.empty()) {
+    const auto part = bytes.first(std::min<std::size_t>(bytes.size(), kBlock - size_ % kBlock));
+    pending_.insert(pending_.end(), part.begin(), part.end());
+    size_ += part.size();
+    bytes = bytes.subspan(part.size());
+    if (size_ % kBlock == 0) write_pending();
+  }
+}
+
+void AtomicFile::write_pending() {
+  write_all(descriptor_, pending_, size_ - pending_.size(), target_);
+  pending_.clear();
 }
 
 void AtomicFile::overwrite(std::uint64_t offset, std::span<const std::byte> bytes) {
   require(offset <= size_ && bytes.size() <= size_ - offset, target_.string(), ": overwrite at ",
           offset, " of ", bytes.size(), " bytes reaches behind ", size_);
+  write_pending();
   write_all(descriptor_, bytes, offset, target_);
 }
 
 void AtomicFile::commit() {
+  write_pending();
   require(::fsync(descriptor_) == 0, target_.string(), ": cannot sync: ", std::strerror(errno));
   if (temporary_.empty()) {
     const std::string source = "/proc/self/fd/" + std::to_string(descriptor_);

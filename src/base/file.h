@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace leq {
 
@@ -37,6 +38,7 @@ std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes
 
 // A file that appears under its name only by commit(): written beside the target without a name
 // (O_TMPFILE) where the file system can, else under a temporary name that the destructor removes.
+// It is written in whole blocks of 2 MB, so that the page cache may hold it in huge pages.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path target);
@@ -52,10 +54,13 @@ class AtomicFile {
   void commit();
 
  private:
+  void write_pending();
+
   std::filesystem::path target_;
   std::filesystem::path temporary_;  // empty while the file has no name
   int descriptor_ = -1;
-  std::uint64_t size_ = 0;
+  std::uint64_t size_ = 0;          // with what is pending
+  std::vector<std::byte> pending_;  // the end of the file, not written yet
 };
 
 }  // namespace leq

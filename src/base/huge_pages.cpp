@@ -4,6 +4,11 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "base/text.h"
 
 namespace leq {
 namespace {
@@ -37,6 +42,31 @@ std::byte* map_huge_pages(std::size_t bytes) noexcept {
 
 void unmap_huge_pages(std::byte* data, std::size_t bytes) noexcept {
   ::munmap(data, rounded(bytes, kSmallPage));
+}
+
+void ask_for_huge_pages(const std::byte* data, std::size_t bytes) noexcept {
+  ::madvise(const_cast<std::byte*>(data), bytes, MADV_HUGEPAGE);
+}
+
+void map_ahead(const std::byte* data, std::size_t bytes) noexcept {
+  ::madvise(const_cast<std::byte*>(data), rounded(bytes, kSmallPage), MADV_POPULATE_READ);
+}
+
+std::size_t bytes_in_huge_pages(const std::byte* data) {
+  std::ostringstream address;
+  address << std::hex << reinterpret_cast<std::uintptr_t>(data) << '-';
+  std::ifstream maps("/proc/self/smaps");
+  std::string line;
+  while (std::getline(maps, line) && !line.starts_with(address.str())) continue;
+  while (std::getline(maps, line)) {
+    std::istringstream words(line);
+    std::string key, kilobytes;
+    words >> key >> kilobytes;
+    if (!key.ends_with(':')) break;  // the next mapping
+    if (key == "FilePmdMapped:")
+      return static_cast<std::size_t>(parse_int(kilobytes).value_or(0)) * 1024;
+  }
+  return 0;
 }
 
 }  // namespace leq

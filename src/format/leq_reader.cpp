@@ -72,12 +72,11 @@ struct LeqReader::State {
 LeqReader::LeqReader(const std::filesystem::path& path, const LoadOptions& options)
     : state_(std::make_unique<State>()) {
   state_->name = path.string();
-  {
-    // A wrong file is refused before its gigabytes are read.
-    const MappedFile first_look(path);
-    parse_preamble(first_look.bytes(), first_look.bytes().size(), state_->name);
-  }
-  state_->file = std::make_unique<LoadedFile>(path, options);
+  // A wrong file is refused before its gigabytes are read.
+  const auto check = [&](std::span<const std::byte> bytes) {
+    parse_preamble(bytes, bytes.size(), state_->name);
+  };
+  state_->file = std::make_unique<LoadedFile>(path, options, check);
   state_->bytes = state_->file->bytes();
   state_->open();
 }

@@ -38,7 +38,7 @@ struct StoredTensor {
 };
 
 enum class LoadMode : std::uint8_t {
-  automatic,  // read where memory allows, else map
+  automatic,  // map where that gives huge pages, else read where memory allows, else map
   map,        // mmap and use in place
   read,       // read into a buffer of huge pages
 };

@@ -11,14 +11,17 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/huge_pages.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
 
 namespace leq {
 namespace {
 
-constexpr std::size_t kReadBytes = 8u << 20;  // of one read: large, and enough of them to share
-constexpr int kReadThreads = 4;               // copying from the page cache is bound by memory
+constexpr std::size_t kReadBytes = 8u << 20;   // of one read: large, and enough of them to share
+constexpr int kReadThreads = 4;                // copying from the page cache is bound by memory
+constexpr std::size_t kMapBytes = 4u << 20;    // mapped ahead at a time: two huge pages
+constexpr std::size_t kLookBytes = 64u << 20;  // mapped before the rest of a file is
 constexpr std::uint64_t kMargin = 1'000'000'000;
 
 std::optional<std::uint64_t> first_number(const char* path) {
@@ -64,25 +67,52 @@ void read_part(int descriptor, std::byte* to, std::size_t first, std::size_t las
   }
 }
 
+// Calls part(first, last) for each `block` bytes of `size`, on several threads.
+template <typename Part>
+void for_each_part(std::size_t size, std::size_t block, const Part& part) {
+  const auto tasks = static_cast<std::int64_t>((size + block - 1) / block);
+  ThreadPool pool(static_cast<int>(std::min<std::int64_t>({kReadThreads, usable_cores(), tasks})));
+  pool.run(tasks, [&](std::int64_t task, int) {
+    const std::size_t first = static_cast<std::size_t>(task) * block;
+    part(first, std::min(first + block, size));
+  });
+}
+
 HugeBuffer read_whole(const std::filesystem::path& path, std::size_t size) {
   const Descriptor file(path);
   const std::string name = path.string();
   HugeBuffer buffer(size, name.c_str());
-  const auto tasks = static_cast<std::int64_t>((size + kReadBytes - 1) / kReadBytes);
-  ThreadPool pool(static_cast<int>(std::min<std::int64_t>({kReadThreads, usable_cores(), tasks})));
-  pool.run(tasks, [&](std::int64_t task, int) {
-    const std::size_t first = static_cast<std::size_t>(task) * kReadBytes;
-    read_part(file.get(), buffer.data(), first, std::min(first + kReadBytes, size), name);
+  for_each_part(size, kReadBytes, [&](std::size_t first, std::size_t last) {
+    read_part(file.get(), buffer.data(), first, last, name);
   });
   return buffer;
 }
 
-bool should_read(const LoadOptions& options, std::uint64_t size) {
-  if (options.mode != LoadMode::automatic) return options.mode == LoadMode::read;
+// Maps the file as a whole; false, after a look at its beginning or at all of it, where that gives
+// small pages. In huge pages lies what was written in blocks of 2 MB (AtomicFile) or is read from
+// disk through this mapping, in order, where the file system can.
+bool map_in_huge_pages(std::span<const std::byte> file) {
+  const auto map = [&](std::size_t bytes) {
+    for_each_part(bytes, kMapBytes, [&](std::size_t first, std::size_t last) {
+      map_ahead(file.data() + first, last - first);
+    });
+    return bytes_in_huge_pages(file.data()) >= bytes / 8 * 7;
+  };
+  const std::size_t look = std::min(kLookBytes, file.size() / kHugePageBytes * kHugePageBytes);
+  return look > 0 && map(look) && map(file.size());
+}
+
+bool has_room(const LoadOptions& options, std::uint64_t size) {
   const auto available = available_memory();
   return available.has_value() && size <= *available &&
          options.memory_needed_beside <= *available - size &&
          *available - size - options.memory_needed_beside > kMargin;
+}
+
+bool should_read(const LoadOptions& options, std::span<const std::byte> mapping) {
+  if (mapping.empty() || options.mode == LoadMode::map) return false;
+  return options.mode == LoadMode::read ||
+         (has_room(options, mapping.size()) && !map_in_huge_pages(mapping));
 }
 
 }  // namespace
@@ -95,10 +125,13 @@ std::optional<std::uint64_t> available_memory() {
   return std::min(*available, *limit - std::min(*used, *limit));
 }
 
-LoadedFile::LoadedFile(const std::filesystem::path& path, const LoadOptions& options)
+LoadedFile::LoadedFile(const std::filesystem::path& path, const LoadOptions& options,
+                       const std::function<void(std::span<const std::byte>)>& check)
     : mapping_(path) {
   const std::size_t size = mapping_->bytes().size();
-  if (size > 0 && should_read(options, size)) {
+  ask_for_huge_pages(mapping_->bytes().data(), size);
+  check(mapping_->bytes());
+  if (should_read(options, mapping_->bytes())) {
     mapping_.reset();
     buffer_ = read_whole(path, size);
   }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 
@@ -19,10 +20,12 @@ std::optional<std::uint64_t> available_memory();
 
 class LoadedFile {
  public:
-  // Maps `path`; reads it into anonymous huge pages where the options say so, or where they leave
-  // it open and memory is there for the file, what is needed beside it, and 1 GB. Throws Error
-  // naming the path.
-  LoadedFile(const std::filesystem::path& path, const LoadOptions& options);
+  // Maps `path`; reads it into anonymous huge pages where the options say so. Where they leave it
+  // open and memory is there for the file, what is needed beside it, and 1 GB, the file is mapped
+  // as a whole if the page cache has it in huge pages, else read. Throws Error naming the path, or
+  // what `check` throws, which sees the mapped bytes first.
+  LoadedFile(const std::filesystem::path& path, const LoadOptions& options,
+             const std::function<void(std::span<const std::byte>)>& check);
 
   std::span<const std::byte> bytes() const;
   bool mapped() const { return mapping_.has_value(); }

@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/huge_pages.h"
 #include "temporary_folder.h"
 
 namespace leq {
@@ -84,6 +85,42 @@ TEST(AtomicFile, AppearsOnlyAtCommit) {
   struct stat status = {};
   ASSERT_EQ(::stat(target.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0400u, 0400u);
+}
+
+TEST(AtomicFile, PiecesOfAnySizeArriveInOrder) {
+  const test::TemporaryFolder folder;
+  constexpr std::size_t kBlock = 2u << 20;  // what is written at a time
+  std::string expected;
+  AtomicFile file(folder.path() / "a");
+  for (const std::size_t piece : {kBlock - 1, std::size_t{1}, kBlock, std::size_t{3}, 2 * kBlock,
+                                  std::size_t{0}, kBlock + 5, std::size_t{7}}) {
+    std::string text(piece, '\0');
+    for (std::size_t i = 0; i < piece; ++i)
+      text[i] = static_cast<char>((expected.size() + i) % 251);
+    file.append(as_bytes(text));
+    expected += text;
+    if (piece == 3) {  // in the middle: over what is written and what is still pending
+      file.overwrite(expected.size() - 5, as_bytes("abcde"));
+      expected.replace(expected.size() - 5, 5, "abcde");
+    }
+    EXPECT_EQ(file.size(), expected.size());
+  }
+  file.commit();
+  EXPECT_TRUE(read_file(folder.path() / "a", 16u << 20) == expected);
+}
+
+TEST(AtomicFile, LiesInHugePagesWhereTheSystemHasThem) {
+  const test::TemporaryFolder folder;
+  AtomicFile file(folder.path() / "a");
+  const std::string piece(1'000'000, 'x');
+  for (int i = 0; i < 9; ++i) file.append(as_bytes(piece));
+  file.commit();
+  const MappedFile mapped(folder.path() / "a");
+  map_ahead(mapped.bytes().data(), mapped.bytes().size());
+  const std::size_t huge = bytes_in_huge_pages(mapped.bytes().data());
+  if (huge == 0) GTEST_SKIP() << "no huge pages in the page cache of this folder's file system";
+  EXPECT_EQ(huge, 4 * kHugePageBytes);
+  EXPECT_EQ(bytes_in_huge_pages(mapped.bytes().data() + 4096), 0u);  // no mapping begins there
 }
 
 TEST(AtomicFile, WithoutCommitNothingIsLeftAndAnOldFileStays) {

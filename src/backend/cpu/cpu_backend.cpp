@@ -61,19 +61,14 @@ class CpuBackend final : public Backend {
     return cpu::rows_format(consumer);
   }
   Rows allocate_rows(std::int64_t capacity, std::int64_t width, const RowsFormat& format) override {
-    const cpu::RowsLayout layout = cpu::rows_layout(capacity, width, format);
-    return cpu::make_rows(layout, capacity, width, format, Buffer(*this, layout.bytes));
+    const RowsLayout layout = cpu::rows_layout(capacity, width, format);
+    return make_rows(layout, capacity, width, format, Buffer(*this, layout.bytes));
   }
   std::size_t rows_bytes(std::int64_t capacity, std::int64_t width,
                          const RowsFormat& format) const override {
     return cpu::rows_layout(capacity, width, format).bytes;
   }
 
-  RopeTable allocate_rope(std::span<const float> inv_freq, float attention_factor,
-                          std::int64_t context) override {
-    return {inv_freq, attention_factor, context, 0,
-            Buffer(*this, rope_bytes(std::ssize(inv_freq), context))};
-  }
   std::size_t rope_bytes(std::int64_t pairs, std::int64_t context) const override {
     return static_cast<std::size_t>(pairs * 2 * context) * sizeof(float);
   }

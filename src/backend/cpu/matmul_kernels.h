@@ -50,7 +50,7 @@ struct IntPanel {
   std::byte* scratch = nullptr;  // kIntScratchBytes, 64-byte aligned
 };
 
-inline constexpr std::size_t kIntScratchBytes = 128 * 1024;
+inline constexpr std::size_t kIntScratchBytes = 224 * 1024;
 
 // y[t][n] = sum over k of weights[n][k] * x[t][k] (+ bias[n]), float weights row-major.
 struct FloatBlock {

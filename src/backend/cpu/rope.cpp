@@ -9,6 +9,7 @@
 #include "backend/cpu/first_bad_row.h"
 #include "backend/cpu/kv_layout.h"
 #include "backend/cpu/row_blocks.h"
+#include "backend/rope_rows.h"
 #include "base/error.h"
 
 namespace leq::cpu {
@@ -33,24 +34,14 @@ struct HeadTurn {
   }
 };
 
-// angle = float(pos) * inv; c, s = float(cos(double(angle))), float(sin(double(angle))), each times
-// the attention factor
 void fill_rope(ThreadPool& pool, RopeTable& rope, std::int64_t end) {
   if (end <= rope.filled) return;
-  const auto half = static_cast<std::int64_t>(rope.inv_freq.size());
+  const auto numbers = static_cast<std::int64_t>(2 * rope.inv_freq.size());
   auto* table = reinterpret_cast<float*>(rope.memory.data());
   const std::int64_t first = rope.filled;
   pool.run((end - first + 63) / 64, [&](std::int64_t task, int) {
     const std::int64_t begin = first + task * 64;
-    for (std::int64_t position = begin; position < std::min(begin + 64, end); ++position) {
-      float* row = table + position * half * 2;
-      for (std::int64_t i = 0; i < half; ++i) {
-        const float angle =
-            static_cast<float>(position) * rope.inv_freq[static_cast<std::size_t>(i)];
-        row[i] = static_cast<float>(std::cos(double{angle})) * rope.attention_factor;
-        row[half + i] = static_cast<float>(std::sin(double{angle})) * rope.attention_factor;
-      }
-    }
+    fill_rope_rows(rope, begin, std::min<std::int64_t>(64, end - begin), table + begin * numbers);
   });
   rope.filled = end;
 }

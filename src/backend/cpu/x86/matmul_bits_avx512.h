@@ -35,7 +35,7 @@ void bits_tile(const IntPanel& panel, const PanelPiece& piece) {
     const std::int64_t stop = k + panel.group < panel.columns ? k + panel.group : panel.columns;
     __m512i even[M][4];
     __m512i odd[M][4];
-    start<M, 4, true>(panel, piece, group, even);
+    start_from_zeros(panel, piece, group, even);
 #pragma GCC unroll 3
     for (int m = 0; m < M; ++m) {
 #pragma GCC unroll 4
@@ -59,8 +59,12 @@ void bits_tile(const IntPanel& panel, const PanelPiece& piece) {
         even[m][j] = _mm512_add_epi32(even[m][j], _mm512_srai_epi32(odd[m][j], Bits::kShift));
       }
     }
-    fold<M, 4, kScales>(panel, piece, group, even);
+    __m512 by_weight[4];
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) by_weight[j] = weight_scale(panel, group, 16 * j);
+    fold<M, 4, kScales>(panel, piece, group, by_weight, even, piece.sums);
   }
+  finish_tile(panel, piece, M, 64);
 }
 
 constexpr std::int64_t kPackedTokens = 3;
@@ -69,28 +73,24 @@ constexpr PieceTile kPackedTiles[] = {nullptr, bits_tile<Bits, 1, kScales>,
                                       bits_tile<Bits, 2, kScales>, bits_tile<Bits, 3, kScales>};
 
 template <class Bits>
-void run_packed(const IntPanel& panel, TokenBlock& block) {
-  block.tokens = panel.tokens;
-  clear(block.sums, panel.tokens * 64);
+void run_packed(const IntPanel& panel) {
   PanelPiece piece;
-  piece.sums = block.sums;
+  piece.sums = reinterpret_cast<float*>(panel.scratch);
+  clear(piece.sums, panel.tokens * 64);
   if (panel.groups_a_token_scale == 0) {
     kPackedTiles<Bits, Scales::weights>[panel.tokens](panel, piece);
   } else {
     kPackedTiles<Bits, Scales::both>[panel.tokens](panel, piece);
   }
-  finish_block(panel, block);
 }
 
 template <class Bits>
 void run_bits(const IntPanel& panel) {
   if (panel.tokens <= kPackedTokens) {
-    TokenBlock block;
-    block.sums = reinterpret_cast<float*>(panel.scratch);
-    run_packed<Bits>(panel, block);
+    run_packed<Bits>(panel);
     return;
   }
-  auto* const codes = reinterpret_cast<std::uint8_t*>(panel.scratch) + kBlockTokens * 64 * 4;
+  std::uint8_t* const codes = reinterpret_cast<GroupScratch*>(panel.scratch)->codes;
   run_blocks(panel, unsigned_piece_avx512vnni, [&](std::int64_t first, std::int64_t columns) {
     unpack<Bits>(panel, first, columns, NoZeros{}, codes);
     return codes;

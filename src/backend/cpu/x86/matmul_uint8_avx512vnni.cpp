@@ -5,15 +5,24 @@
 
 namespace leq::cpu {
 
+namespace {
+
+template <Start kStart>
+void run(const IntPanel& panel, const PanelPiece& piece, const TokenBlock& block) {
+  if (panel.groups_a_token_scale == 0) {
+    run_piece<kStart, Scales::weights>(panel, piece, block);
+  } else if (panel.group_scales == nullptr) {
+    run_piece<kStart, Scales::tokens>(panel, piece, block);
+  } else {
+    run_piece<kStart, Scales::both>(panel, piece, block);
+  }
+}
+
+}  // namespace
+
 void unsigned_piece_avx512vnni(const IntPanel& panel, const PanelPiece& piece,
                                const TokenBlock& block) noexcept {
-  if (panel.groups_a_token_scale == 0) {
-    run_piece<true, Scales::weights>(panel, piece, block);
-  } else if (panel.group_scales == nullptr) {
-    run_piece<true, Scales::tokens>(panel, piece, block);
-  } else {
-    run_piece<true, Scales::both>(panel, piece, block);
-  }
+  (panel.zeros == nullptr ? run<Start::tokens> : run<Start::zeros>)(panel, piece, block);
 }
 
 void uint8_groups_avx512vnni(const IntPanel& panel) noexcept {

@@ -1,0 +1,85 @@
+#include "backend/rows_layout.h"
+
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/error.h"
+
+namespace leq {
+namespace {
+
+RowsFormat segment_format(const Linear& consumer, const WeightView& weight) {
+  RowsFormat format;
+  if (consumer.act == ActKind::none) return format;
+  require(weight.scheme.is_integer(), consumer.name, ": ", scheme_name(weight.scheme),
+          " weights take f32 inputs, act ", act_name(consumer.act), " found");
+  format.act = consumer.act;
+  if (weight.scheme.is_offset()) {
+    format.sum_group = static_cast<int>(sum_group(weight.scheme, consumer.act, consumer.inputs));
+  }
+  return format;
+}
+
+}  // namespace
+
+RowsLayout rows_layout(std::int64_t capacity, std::int64_t width, const RowsFormat& format,
+                       const RowsSpacing& spacing) {
+  RowsLayout layout;
+  if (format.values) layout.value_stride = spacing.value_stride;
+  if (format.act != ActKind::none) {
+    const std::int64_t padded = round_up(width, kPaddedColumns);
+    layout.code_stride = spacing.code_stride;
+    layout.scale_stride = format.act == ActKind::g128 ? padded / 128 : 1;
+    if (format.sum_group > 0) {
+      layout.sum_stride = round_up(padded, format.sum_group) / format.sum_group;
+    }
+  }
+  if (format.pieces > 0) {
+    layout.code_stride = spacing.code_stride;
+    layout.scale_stride = 2;
+  }
+  const auto part = [&](std::int64_t stride, std::int64_t size) {
+    const std::size_t at = layout.bytes;
+    layout.bytes += static_cast<std::size_t>(round_up(capacity * stride * size, spacing.alignment));
+    return at;
+  };
+  part(layout.value_stride, 4);
+  layout.codes_at = part(layout.code_stride, 1);
+  layout.scales_at = part(layout.scale_stride, 4);
+  layout.sums_at = part(layout.sum_stride, 4);
+  return layout;
+}
+
+Rows make_rows(const RowsLayout& layout, std::int64_t capacity, std::int64_t width,
+               const RowsFormat& format, Buffer memory) {
+  Rows rows;
+  rows.capacity = capacity;
+  rows.width = width;
+  rows.format = format;
+  rows.value_stride = layout.value_stride;
+  rows.code_stride = layout.code_stride;
+  rows.scale_stride = layout.scale_stride;
+  rows.sum_stride = layout.sum_stride;
+  std::byte* start = memory.data();
+  if (layout.value_stride > 0) rows.values = reinterpret_cast<float*>(start);
+  if (layout.code_stride > 0) {
+    rows.codes = reinterpret_cast<std::uint8_t*>(start + layout.codes_at);
+    rows.scales = reinterpret_cast<float*>(start + layout.scales_at);
+  }
+  if (layout.sum_stride > 0) rows.sums = reinterpret_cast<std::int32_t*>(start + layout.sums_at);
+  rows.memory = std::move(memory);
+  return rows;
+}
+
+RowsFormat rows_format(const Linear& consumer) {
+  const WeightView& first = consumer.segments[0].weight;
+  const RowsFormat format = segment_format(consumer, first);
+  for (const LinearSegment& segment : consumer.parts()) {
+    require(segment_format(consumer, segment.weight) == format, consumer.name,
+            ": expected weights that read one format of inputs, found ", scheme_name(first.scheme),
+            " and ", scheme_name(segment.weight.scheme));
+  }
+  return format;
+}
+
+}  // namespace leq
