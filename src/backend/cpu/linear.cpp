@@ -33,7 +33,7 @@ constexpr std::int64_t kTokensAsReading = 16;
 // Fewer tokens than this are not cut further to keep all threads busy.
 constexpr std::int64_t kFewestTokens = 48;
 // Codes of a block of tokens stay in the L2 cache while panel after panel passes by: about this
-// many bytes, and whole tiles of the widest kernel.
+// many bytes, and whole tiles of the tallest kernel.
 constexpr std::int64_t kInputBytes = 1024 * 1024;
 constexpr std::int64_t kTokenUnit = 32;
 
@@ -129,9 +129,11 @@ void plan(Job& job) {
         job.tokens / kFewestTokens, 1, (4 * threads + job.unit_tasks - 1) / job.unit_tasks);
     job.block_tokens = (job.tokens + blocks - 1) / blocks;
   }
-  if (linear.act != ActKind::none) {
-    const std::int64_t fitting = kInputBytes / linear.inputs / kTokenUnit * kTokenUnit;
-    job.block_tokens = std::min(job.block_tokens, std::max(2 * kTokenUnit, fitting));
+  const std::int64_t fitting = std::max(2 * kTokenUnit, kInputBytes / linear.inputs);
+  if (linear.act != ActKind::none && job.block_tokens > fitting) {
+    const std::int64_t blocks = (job.tokens + fitting - 1) / fitting;  // about equal ones
+    const std::int64_t units = (job.tokens + blocks * kTokenUnit - 1) / (blocks * kTokenUnit);
+    job.block_tokens = units * kTokenUnit;
   }
 }
 
@@ -167,7 +169,8 @@ void finish_row(Job& job, const Unit& unit, std::int64_t token, float* values) {
   }
 }
 
-void run_unit(Job& job, const Unit& unit, std::int64_t token, std::int64_t tokens,
+// Tokens [token, token + tokens) of a unit; `next` is what this thread will probably do after it.
+void run_unit(Job& job, const Unit& unit, const Unit& next, std::int64_t token, std::int64_t tokens,
               std::byte* scratch) {
   auto* const tile = reinterpret_cast<float*>(scratch + kPanelScratchBytes);
   const bool straight = goes_straight(job, unit);
@@ -182,6 +185,10 @@ void run_unit(Job& job, const Unit& unit, std::int64_t token, std::int64_t token
       const Unit::Part& part = unit.parts[static_cast<std::size_t>(i)];
       task.segment = &job.linear.segments[static_cast<std::size_t>(part.segment)];
       task.panel = part.panel;
+      const bool last = i + 1 == unit.part_count;
+      const Unit::Part& after = last ? next.parts[0] : unit.parts[static_cast<std::size_t>(i + 1)];
+      task.next_segment = &job.linear.segments[static_cast<std::size_t>(after.segment)];
+      task.next_panel = after.panel;
       task.y = straight ? job.out.values + task.token * job.out.value_stride + unit.first
                         : tile + part.tile_column;
       task.y_stride = straight ? job.out.value_stride : kTileStride;
@@ -202,7 +209,10 @@ void run_task(Job& job, std::int64_t task, int worker) {
   const std::int64_t token = task / job.unit_tasks * job.block_tokens;
   const std::int64_t tokens = std::min(job.block_tokens, job.tokens - token);
   for (std::int64_t unit = first; unit < last; ++unit) {
-    run_unit(job, unit_at(job, unit), token, tokens, scratch);
+    // Threads take tasks in turn, more or less.
+    const std::int64_t others = (job.context.pool.threads() - 1) * job.units_per_task;
+    const std::int64_t next = unit + 1 < last ? unit + 1 : (unit + 1 + others) % job.units;
+    run_unit(job, unit_at(job, unit), unit_at(job, next), token, tokens, scratch);
   }
 }
 

@@ -36,6 +36,10 @@ struct IntPanel {
   int group = 0;                 // columns of one int32 sum: 32, 64, 128, or 0 = all
   int groups_a_token_scale = 0;  // groups that share a token scale; 0 = one scale for the row
 
+  // Codes that will be wanted next, which a kernel may fetch; or null and 0.
+  const std::uint8_t* next_codes = nullptr;
+  std::int64_t next_bytes = 0;
+
   // Tokens.
   std::int64_t tokens = 0;
   const std::uint8_t* inputs = nullptr;  // [tokens][input_stride]: q + 128 for int8 weights, else q

@@ -79,6 +79,14 @@ void point_at_codes(const PanelTask& task, IntPanel& panel) {
   panel.token_sum_stride = task.x->sum_stride;
 }
 
+void point_at_next(const PanelTask& task, IntPanel& panel) {
+  if (task.next_segment == nullptr) return;
+  const WeightView& weight = task.next_segment->weight;
+  const int bits = code_planes(weight.scheme, weight.rows, weight.columns).low_bits;
+  panel.next_codes = panel_plane(weight, task.next_panel, bits);
+  panel.next_bytes = kPanelRows * weight.columns * bits / 8;
+}
+
 void run_kernel(const MatmulKernels& kernels, const QuantScheme& scheme, const IntPanel& panel) {
   switch (scheme.bits) {
     case 2:
@@ -103,6 +111,7 @@ void multiply_ints(const MatmulKernels& kernels, const PanelTask& task) noexcept
   IntPanel panel;
   panel.group = static_cast<int>(int_group(weight));
   point_at_codes(task, panel);
+  point_at_next(task, panel);
   if (grouped(weight)) {
     panel.group_scales = panel_group_scales(weight, task.panel);
     panel.scale_mul = weight.scale_mul;

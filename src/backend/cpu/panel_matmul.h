@@ -18,6 +18,8 @@ inline constexpr std::size_t kPanelScratchBytes = kIntScratchBytes;
 struct PanelTask {
   const LinearSegment* segment = nullptr;
   std::int64_t panel = 0;
+  const LinearSegment* next_segment = nullptr;  // the panel that may be fetched meanwhile, or null
+  std::int64_t next_panel = 0;
   const Rows* x = nullptr;
   std::int64_t token = 0;  // first
   std::int64_t tokens = 0;

@@ -10,6 +10,15 @@
 #include "backend/cpu/matmul_kernels.h"
 
 namespace leq::cpu {
+
+// The panel that this thread will probably multiply next: each tile of many tokens fetches a part
+// of it into the second cache, because the first tile of a panel otherwise waits for memory.
+struct NextPanel {
+  const std::uint8_t* at = nullptr;  // what is not fetched yet
+  const std::uint8_t* end = nullptr;
+  const std::uint8_t* here = nullptr;
+};
+
 namespace {
 
 // How far ahead of the bytes in use a panel is fetched into the second and the first cache. The
@@ -40,6 +49,29 @@ inline __attribute__((always_inline)) void fetch_ahead(const std::uint8_t* bytes
 }
 inline __attribute__((always_inline)) void fetch_for_many(const std::uint8_t* bytes) {
   _mm_prefetch(reinterpret_cast<const char*>(bytes + kTallBytes), _MM_HINT_T0);
+}
+
+inline NextPanel next_panel(const IntPanel& panel) {
+  return {panel.next_codes, panel.next_codes + panel.next_bytes, panel.codes};
+}
+
+// `bytes` to fetch: of the next panel, or where that is done, lines that are here already.
+inline const std::uint8_t* take_ahead(NextPanel& next, std::int64_t bytes) {
+  if (next.end - next.at < bytes) return next.here;
+  next.at += bytes;
+  return next.at - bytes;
+}
+
+// The lines that M tokens x 32 outputs will be stored to.
+template <int M>
+inline __attribute__((always_inline)) void fetch_results(const IntPanel& panel, std::int64_t token,
+                                                         int output) {
+  const float* y = panel.y + token * panel.y_stride + output;
+#pragma GCC unroll 12
+  for (int m = 0; m < M; ++m) {
+    asm volatile("prefetchw %0" : : "m"(y[m * panel.y_stride]));
+    asm volatile("prefetchw %0" : : "m"(y[m * panel.y_stride + 16]));
+  }
 }
 
 // -128 times sums of 8-bit codes: what the offset of the unsigned side adds too much.

@@ -31,6 +31,7 @@ struct PanelPiece {
   float* sums = nullptr;                // [M][16 J] f32 sums: begun by a panel's first piece, kept
                                         // for the next one, finished by the last one
   const PieceTables* tables = nullptr;
+  const std::uint8_t* ahead = nullptr;         // 64 bytes for each 16 columns, to be fetched
   const std::int32_t* token_starts = nullptr;  // [groups][kTallTokens], see start_from_tokens()
 };
 
@@ -40,6 +41,7 @@ struct TokenBlock {
   std::int64_t tokens = 0;
   float* sums = nullptr;
   PieceTables* tables = nullptr;
+  NextPanel next;
 };
 
 // What lies in kIntScratchBytes.
@@ -53,7 +55,7 @@ static_assert(sizeof(GroupScratch) <= kIntScratchBytes);
 
 // All tiles of a piece of unsigned byte codes (matmul_uint8_avx512vnni.cpp).
 void unsigned_piece_avx512vnni(const IntPanel& panel, const PanelPiece& piece,
-                               const TokenBlock& block) noexcept;
+                               TokenBlock& block) noexcept;
 
 namespace {
 
@@ -221,8 +223,12 @@ void piece_tile(const IntPanel& panel, const PanelPiece& piece) {
   tile.weights = piece.codes + piece.output * 4;
   tile.inputs = panel.inputs + piece.token * panel.input_stride + piece.first;
   tile.stride = panel.input_stride;
+  tile.ahead = piece.ahead;
   float* const sums = piece.sums;
   if (piece.first == 0) clear(sums, M * J * 16);
+  if (J == 2 && piece.first + piece.columns == panel.columns) {
+    fetch_results<M>(panel, piece.token, piece.output);
+  }
   const float* scales = piece.tables->scales[0] + piece.output;
   const std::int32_t* starts =
       kStart == Start::tokens ? piece.token_starts : piece.tables->starts[0] + piece.output;
@@ -248,6 +254,7 @@ void piece_tile(const IntPanel& panel, const PanelPiece& piece) {
     starts += kNextStarts;
     tile.weights += tile.steps * 1024;
     tile.inputs += tile.steps * 16;
+    tile.ahead += tile.steps * 64;
     __m512 by_weight[J];
     if constexpr (kScales != Scales::tokens) {
 #pragma GCC unroll 4
@@ -313,7 +320,7 @@ inline void fill_token_starts(const IntPanel& panel, const PanelPiece& piece, st
 }
 
 template <Start kStart, Scales kScales>
-void run_piece(const IntPanel& panel, const PanelPiece& whole, const TokenBlock& block) {
+void run_piece(const IntPanel& panel, const PanelPiece& whole, TokenBlock& block) {
   PanelPiece piece = whole;
   fill_tables<kStart, kScales>(panel, piece, *block.tables);
   piece.tables = block.tables;
@@ -332,6 +339,7 @@ void run_piece(const IntPanel& panel, const PanelPiece& whole, const TokenBlock&
     }
     for (piece.output = 0; piece.output < 64; piece.output += width) {
       piece.sums = block.sums + first * 64 + piece.output * count;
+      piece.ahead = take_ahead(block.next, piece.columns * 4);
       (wide ? kWideTiles<kStart, kScales> : kTallTiles<kStart, kScales>)[count](panel, piece);
     }
   }
@@ -343,6 +351,7 @@ template <class RunPiece, class CodesOf>
 void run_blocks(const IntPanel& panel, RunPiece run_piece, CodesOf codes_of) {
   const std::int64_t blocks = (panel.tokens + kBlockTokens - 1) / kBlockTokens;
   TokenBlock block;
+  block.next = next_panel(panel);
   auto* const scratch = reinterpret_cast<GroupScratch*>(panel.scratch);
   block.sums = scratch->sums;
   block.tables = &scratch->tables;
@@ -360,8 +369,7 @@ void run_blocks(const IntPanel& panel, RunPiece run_piece, CodesOf codes_of) {
 }
 
 inline void run_byte_blocks(const IntPanel& panel,
-                            void (*run_piece)(const IntPanel&, const PanelPiece&,
-                                              const TokenBlock&)) {
+                            void (*run_piece)(const IntPanel&, const PanelPiece&, TokenBlock&)) {
   run_blocks(panel, run_piece,
              [&](std::int64_t first, std::int64_t) { return panel.codes + first * 64; });
 }

@@ -2,6 +2,7 @@
 // the whole row, held in registers from the first column to the last.
 #include "backend/cpu/matmul_kernel_tables.h"
 #include "backend/cpu/x86/matmul_avx512.h"
+#include "backend/cpu/x86/tall_tile_avx512.h"
 
 namespace leq::cpu {
 namespace {
@@ -74,6 +75,25 @@ void tile(const IntPanel& panel, std::int64_t token, int output) {
   }
 }
 
+// M tokens x 32 outputs of signed weights.
+template <int M>
+void tall_tile(const IntPanel& panel, std::int64_t token, int output, const std::uint8_t* ahead) {
+  fetch_results<M>(panel, token, output);
+  alignas(64) std::int32_t starts[32];
+  for (int j = 0; j < 32; j += 16) {
+    _mm512_store_si512(starts + j, start_value(_mm512_loadu_si512(panel.row_sums + output + j)));
+  }
+  const TallColumns columns = {panel.codes + output * 4, panel.inputs + token * panel.input_stride,
+                               panel.input_stride, panel.columns / 16, ahead};
+  __m512i c[M][2];
+  tall_sums<M, TallStart::outputs>(columns, starts, c);
+#pragma GCC unroll 12
+  for (int m = 0; m < M; ++m) {
+    finish(panel, token + m, output, _mm512_cvtepi32_ps(c[m][0]));
+    finish(panel, token + m, output + 16, _mm512_cvtepi32_ps(c[m][1]));
+  }
+}
+
 using Tile = void (*)(const IntPanel&, std::int64_t, int);
 template <bool kUnsigned>
 constexpr Tile kWide[] = {nullptr,
@@ -83,26 +103,22 @@ constexpr Tile kWide[] = {nullptr,
                           tile<kUnsigned, 4, 4>,
                           tile<kUnsigned, 5, 4>,
                           tile<kUnsigned, 6, 4>};
-template <bool kUnsigned>
-constexpr Tile kTall[] = {nullptr,
-                          nullptr,
-                          nullptr,
-                          nullptr,
-                          nullptr,
-                          nullptr,
-                          nullptr,
-                          nullptr,
-                          nullptr,
-                          tile<kUnsigned, 9, 2>,
-                          tile<kUnsigned, 10, 2>,
-                          tile<kUnsigned, 11, 2>,
-                          tile<kUnsigned, 12, 2>};
+using TallTile = void (*)(const IntPanel&, std::int64_t, int, const std::uint8_t*);
+template <int M>
+void unsigned_tall_tile(const IntPanel& panel, std::int64_t token, int output,
+                        const std::uint8_t*) {
+  tile<true, M, 2>(panel, token, output);
+}
+constexpr TallTile kTall[2][4] = {{tall_tile<9>, tall_tile<10>, tall_tile<11>, tall_tile<12>},
+                                  {unsigned_tall_tile<9>, unsigned_tall_tile<10>,
+                                   unsigned_tall_tile<11>, unsigned_tall_tile<12>}};
 
 template <bool kUnsigned>
 void run(const IntPanel& panel) {
   const bool wide = panel.tokens <= kFewTokens;
   const std::int64_t most = wide ? kWideTokens : kTallTokens;
   const std::int64_t tiles = (panel.tokens + most - 1) / most;
+  NextPanel next = next_panel(panel);
   for (std::int64_t i = 0; i < tiles; ++i) {
     const std::int64_t first = panel.tokens * i / tiles;
     const std::int64_t count = panel.tokens * (i + 1) / tiles - first;
@@ -110,8 +126,9 @@ void run(const IntPanel& panel) {
       kWide<kUnsigned>[count](panel, first, 0);
       continue;
     }
-    kTall<kUnsigned>[count](panel, first, 0);
-    kTall<kUnsigned>[count](panel, first, 32);
+    const TallTile tall = kTall[kUnsigned][count - 9];
+    tall(panel, first, 0, take_ahead(next, panel.columns * 4));
+    tall(panel, first, 32, take_ahead(next, panel.columns * 4));
   }
 }
 

@@ -8,7 +8,7 @@ namespace leq::cpu {
 namespace {
 
 template <Start kStart>
-void run(const IntPanel& panel, const PanelPiece& piece, const TokenBlock& block) {
+void run(const IntPanel& panel, const PanelPiece& piece, TokenBlock& block) {
   if (panel.groups_a_token_scale == 0) {
     run_piece<kStart, Scales::weights>(panel, piece, block);
   } else if (panel.group_scales == nullptr) {
@@ -21,7 +21,7 @@ void run(const IntPanel& panel, const PanelPiece& piece, const TokenBlock& block
 }  // namespace
 
 void unsigned_piece_avx512vnni(const IntPanel& panel, const PanelPiece& piece,
-                               const TokenBlock& block) noexcept {
+                               TokenBlock& block) noexcept {
   (panel.zeros == nullptr ? run<Start::tokens> : run<Start::zeros>)(panel, piece, block);
 }
 

@@ -4,6 +4,7 @@
 
 #include <immintrin.h>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace leq::cpu {
@@ -12,13 +13,15 @@ namespace {
 // Where sums start: each row at 32 numbers, or each number of a row at one of kTallTokens.
 enum class TallStart { outputs, tokens };
 
-// What a tile multiplies.
+// What a tile multiplies. The assembly below knows the places of the members.
 struct TallColumns {
   const std::uint8_t* weights = nullptr;  // [quads][256], of which 32 outputs x 4 are used
   const std::uint8_t* inputs = nullptr;   // [M][stride], from the first column on
   std::int64_t stride = 0;
-  std::int64_t steps = 0;  // of 16 columns, > 0
+  std::int64_t steps = 0;               // of 16 columns, > 0
+  const std::uint8_t* ahead = nullptr;  // one line of these is fetched into the second cache a step
 };
+static_assert(offsetof(TallColumns, ahead) == 32);
 
 // c [M][2 x 16] = starts + weights x inputs. Where sums start at outputs the inputs are unsigned
 // and the weights signed, else the other way round.
@@ -73,13 +76,15 @@ inline __attribute__((always_inline)) void tall_sums(const TallColumns& tile,
       "leq_start 9, %18, %19\n"
       "leq_start 10, %20, %21\n"
       "leq_start 11, %22, %23\n"
-      "movq %[inputs], %%rax\n"
-      "leaq (%[stride],%[stride],2), %%r9\n"
-      "leaq (%%rax,%%r9), %%rcx\n"
-      "leaq (%%rcx,%%r9), %%rdx\n"
-      "leaq (%%rdx,%%r9), %%r8\n"
-      "movq %[weights], %%r9\n"
-      "movq %[steps], %%r10\n"
+      "movq (%[tile]), %%r9\n"
+      "movq 8(%[tile]), %%rax\n"
+      "movq 16(%[tile]), %%r11\n"
+      "movq 24(%[tile]), %%r10\n"
+      "movq 32(%[tile]), %%rdi\n"
+      "leaq (%%r11,%%r11,2), %%r8\n"
+      "leaq (%%rax,%%r8), %%rcx\n"
+      "leaq (%%rcx,%%r8), %%rdx\n"
+      "addq %%rdx, %%r8\n"
       "1:\n"
       ".irp quad, 0, 1, 2, 3\n"
       "vmovdqa64 256*\\quad(%%r9), %%zmm29\n"
@@ -87,18 +92,20 @@ inline __attribute__((always_inline)) void tall_sums(const TallColumns& tile,
       "prefetcht0 256*\\quad+2048(%%r9)\n"
       "prefetcht0 256*\\quad+2112(%%r9)\n"
       "leq_dot 0, \"4*\\quad(%%rax)\", %0, %1\n"
-      "leq_dot 1, \"4*\\quad(%%rax,%[stride])\", %2, %3\n"
-      "leq_dot 2, \"4*\\quad(%%rax,%[stride],2)\", %4, %5\n"
+      "leq_dot 1, \"4*\\quad(%%rax,%%r11)\", %2, %3\n"
+      "leq_dot 2, \"4*\\quad(%%rax,%%r11,2)\", %4, %5\n"
       "leq_dot 3, \"4*\\quad(%%rcx)\", %6, %7\n"
-      "leq_dot 4, \"4*\\quad(%%rcx,%[stride])\", %8, %9\n"
-      "leq_dot 5, \"4*\\quad(%%rcx,%[stride],2)\", %10, %11\n"
+      "leq_dot 4, \"4*\\quad(%%rcx,%%r11)\", %8, %9\n"
+      "leq_dot 5, \"4*\\quad(%%rcx,%%r11,2)\", %10, %11\n"
       "leq_dot 6, \"4*\\quad(%%rdx)\", %12, %13\n"
-      "leq_dot 7, \"4*\\quad(%%rdx,%[stride])\", %14, %15\n"
-      "leq_dot 8, \"4*\\quad(%%rdx,%[stride],2)\", %16, %17\n"
+      "leq_dot 7, \"4*\\quad(%%rdx,%%r11)\", %14, %15\n"
+      "leq_dot 8, \"4*\\quad(%%rdx,%%r11,2)\", %16, %17\n"
       "leq_dot 9, \"4*\\quad(%%r8)\", %18, %19\n"
-      "leq_dot 10, \"4*\\quad(%%r8,%[stride])\", %20, %21\n"
-      "leq_dot 11, \"4*\\quad(%%r8,%[stride],2)\", %22, %23\n"
+      "leq_dot 10, \"4*\\quad(%%r8,%%r11)\", %20, %21\n"
+      "leq_dot 11, \"4*\\quad(%%r8,%%r11,2)\", %22, %23\n"
       ".endr\n"
+      "prefetcht1 (%%rdi)\n"
+      "addq $64, %%rdi\n"
       "addq $1024, %%r9\n"
       "addq $16, %%rax\n"
       "addq $16, %%rcx\n"
@@ -113,10 +120,10 @@ inline __attribute__((always_inline)) void tall_sums(const TallColumns& tile,
         "=&v"(c[5][0]), "=&v"(c[5][1]), "=&v"(c[6][0]), "=&v"(c[6][1]), "=&v"(c[7][0]),
         "=&v"(c[7][1]), "=&v"(c[8][0]), "=&v"(c[8][1]), "=&v"(c9[0]), "=&v"(c9[1]), "=&v"(c10[0]),
         "=&v"(c10[1]), "=&v"(c11[0]), "=&v"(c11[1])
-      : [weights] "r"(tile.weights), [inputs] "r"(tile.inputs), [stride] "r"(tile.stride),
-        [steps] "r"(tile.steps), [starts] "r"(starts),
+      : [tile] "r"(&tile), [starts] "r"(starts),
         [variant] "i"(2 * M + (kStart == TallStart::tokens ? 1 : 0))
-      : "memory", "cc", "rax", "rcx", "rdx", "r8", "r9", "r10", "xmm29", "xmm30", "xmm31");
+      : "memory", "cc", "rax", "rcx", "rdx", "rdi", "r8", "r9", "r10", "r11", "xmm29", "xmm30",
+        "xmm31");
 }
 
 }  // namespace
