@@ -25,11 +25,6 @@ ChosenCodes with_codes(const Ranges& ranges, const std::vector<std::int16_t>& co
   return {codes, ranges.scales, ranges.scale_mul, ranges.zeros};
 }
 
-ChosenCodes weighted_nearest(const MethodInput& input) {
-  const RangeRule rule = input.scheme.kind == CodeKind::uint_ ? fit_weighted_zero : fit_weighted;
-  return nearest_codes(input, choose_ranges(input, rule, input_importance(input)));
-}
-
 class GptqPlus : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Schemes, GptqPlus, testing::ValuesIn(kLayerSchemes), scheme_test_name);
 
@@ -42,7 +37,7 @@ TEST_P(GptqPlus, LosesNoMoreThanGptqAndGptqNoMoreThanTheNearestCodes) {
   const double plus = loss(choose_gptq_plus(input).codes);
   const double gptq = loss(choose_gptq(input).codes);
   EXPECT_LE(plus, gptq * kSame);
-  EXPECT_LE(gptq, loss(weighted_nearest(input)) * kSame);
+  EXPECT_LE(gptq, loss(nearest_codes(input, weighted_ranges(input))) * kSame);
   // On correlated inputs it gains; one scale for a whole tensor leaves codes alone to be improved.
   const double gain = input.scheme.scaling == Scaling::tensor ? 1.0 : 0.95;
   EXPECT_LT(plus, gain * gptq);
@@ -95,7 +90,7 @@ TEST(GptqPlus, EachPartLowersTheLossOnTokensNotSeen) {
       return proxy_loss(layer, codes, input.scheme, layer.held_out);
     };
     const double plain = loss(nearest_codes(input, plain_ranges(input)));
-    const double nearest = loss(weighted_nearest(input)) / plain;
+    const double nearest = loss(nearest_codes(input, weighted_ranges(input))) / plain;
     const double gptq = loss(choose_gptq(input).codes) / plain;
     const double plus = loss(choose_gptq_plus(input).codes) / plain;
     input.options.refit_scales = false;
@@ -146,7 +141,7 @@ TEST(GptqPlus, AnIndefiniteHessianFallsBackToTheNearestCodesWithANote) {
   const MethodInput input = input_of(layer, "int4-g32");
   const MethodResult found = choose_gptq_plus(input);
   EXPECT_NE(found.note.find("rounded to nearest"), std::string::npos) << found.note;
-  EXPECT_EQ(found.codes.codes, weighted_nearest(input).codes);
+  EXPECT_EQ(found.codes.codes, nearest_codes(input, weighted_ranges(input)).codes);
 }
 
 // Codes, ranges and H of a small layer to descend from.

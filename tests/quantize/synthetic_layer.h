@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -101,13 +102,14 @@ inline std::string scheme_test_name(const testing::TestParamInfo<const char*>& i
   return name;
 }
 
-// tr[(W - Q) H (W - Q)^T] by the definition, in double; Q from the codes as a reader computes it.
-inline double proxy_loss(const SyntheticLayer& layer, const ChosenCodes& chosen,
-                         const QuantScheme& scheme, const std::vector<double>& hessian) {
+// d H d^T of every row d of W - Q by the definition, in double; Q from the codes as a reader
+// computes it.
+inline std::vector<double> proxy_losses(const SyntheticLayer& layer, const ChosenCodes& chosen,
+                                        const QuantScheme& scheme,
+                                        const std::vector<double>& hessian) {
   const std::int64_t group = scheme.scaling == Scaling::group ? scheme.group : layer.columns;
   const std::int64_t groups = (layer.columns + group - 1) / group;
-  double loss = 0;
-  std::vector<double> d(static_cast<std::size_t>(layer.columns));
+  std::vector<double> losses, d(static_cast<std::size_t>(layer.columns));
   for (std::int64_t row = 0; row < layer.rows; ++row) {
     for (std::int64_t k = 0; k < layer.columns; ++k) {
       const auto i = static_cast<std::size_t>(row * layer.columns + k);
@@ -117,13 +119,22 @@ inline double proxy_loss(const SyntheticLayer& layer, const ChosenCodes& chosen,
           static_cast<double>(layer.weight[i]) -
           static_cast<double>(chosen.scales[range]) * (chosen.codes[i] - zero);
     }
+    double loss = 0;
     for (std::size_t k = 0; k < d.size(); ++k) {
       double sum = 0;
       for (std::size_t j = 0; j < d.size(); ++j) sum += hessian[k * d.size() + j] * d[j];
       loss += d[k] * sum;
     }
+    losses.push_back(loss);
   }
-  return loss;
+  return losses;
+}
+
+// tr[(W - Q) H (W - Q)^T].
+inline double proxy_loss(const SyntheticLayer& layer, const ChosenCodes& chosen,
+                         const QuantScheme& scheme, const std::vector<double>& hessian) {
+  const auto losses = proxy_losses(layer, chosen, scheme, hessian);
+  return std::accumulate(losses.begin(), losses.end(), 0.0);
 }
 
 }  // namespace leq

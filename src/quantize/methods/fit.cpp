@@ -292,4 +292,14 @@ std::vector<float> input_importance(const MethodInput& input) {
   return importance;
 }
 
+Ranges plain_ranges(const MethodInput& input) {
+  return choose_ranges(input, input.scheme.kind == CodeKind::uint_ ? fit_minmax : fit_signed);
+}
+
+Ranges weighted_ranges(const MethodInput& input) {
+  if (input.scheme.scaling == Scaling::tensor) return plain_ranges(input);
+  const RangeRule rule = input.scheme.kind == CodeKind::uint_ ? fit_weighted_zero : fit_weighted;
+  return choose_ranges(input, rule, input_importance(input));
+}
+
 }  // namespace leq

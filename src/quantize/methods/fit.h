@@ -77,6 +77,12 @@ void require_finite(const MethodInput& input);
 // value 0; Scaling::tensor has the scale of the row with the largest one.
 Ranges choose_ranges(const MethodInput& input, RangeRule rule,
                      std::span<const float> importance = {});
+// Ranges of least squared error, weighted by input_importance: those of method rtn. Plain ones
+// where one scale serves the whole tensor: a search over all its rows at once gains nothing at 8
+// bits.
+Ranges weighted_ranges(const MethodInput& input);
+// Ranges by the largest values (with a zero point: by both ends): fit_signed or fit_minmax.
+Ranges plain_ranges(const MethodInput& input);
 // The nearest code of every weight for these ranges.
 ChosenCodes nearest_codes(const MethodInput& input, Ranges ranges);
 

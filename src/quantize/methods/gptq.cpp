@@ -7,6 +7,7 @@
 #include "quantize/linear_algebra/lanes.h"
 #include "quantize/linear_algebra/sliced_matrix.h"
 #include "quantize/linear_algebra/tile_kernels.h"
+#include "quantize/methods/code_errors.h"
 #include "quantize/methods/lane_ranges.h"
 #include "quantize/methods/method_table.h"
 
@@ -146,8 +147,10 @@ template FeedbackCodes choose_with_feedback(const MethodInput&, const Ranges&,
 template FeedbackCodes choose_with_feedback(const MethodInput&, const Ranges&,
                                             const Feedback<double>&, ThreadPool&);
 
-Ranges plain_ranges(const MethodInput& input) {
-  return choose_ranges(input, input.scheme.kind == CodeKind::uint_ ? fit_minmax : fit_signed);
+RowChoice feedback_choice(const MethodInput& input, Ranges ranges, const Feedback<float>& feedback,
+                          ThreadPool& pool) {
+  FeedbackCodes found = choose_with_feedback(input, ranges, feedback, pool);
+  return {std::move(ranges), std::move(found.codes), std::move(found.losses)};
 }
 
 std::string damping_note(const MethodInput& input, const std::optional<Feedback<float>>& feedback) {
@@ -169,11 +172,21 @@ bool supports_gptq(const QuantScheme& scheme) {
 MethodResult choose_gptq(const MethodInput& input) {
   ThreadPool alone(1);
   ThreadPool& pool = input.pool == nullptr ? alone : *input.pool;
-  Ranges ranges = plain_ranges(input);
-  const auto feedback = factor_hessian<float>(input, pool);
-  ChosenCodes chosen = nearest_codes(input, ranges);
-  if (feedback) chosen.codes = choose_with_feedback(input, ranges, *feedback, pool).codes;
-  return {std::move(chosen), damping_note(input, feedback)};
+  Ranges plain = plain_ranges(input);
+  Ranges weighted = weighted_ranges(input);
+  RowChoice choice;
+  std::string note;
+  {
+    const auto feedback = factor_hessian<float>(input, pool);
+    note = damping_note(input, feedback);
+    if (!feedback) return {nearest_codes(input, weighted), note};
+    share_scale_mul(plain, weighted, input.scheme);
+    choice = feedback_choice(input, std::move(plain), *feedback, pool);
+  }
+  const Hessian hessian = loss_hessian(input, pool);
+  choice.losses = row_losses(input, choice.ranges, choice.codes, hessian, pool);
+  take_better_rows(nearest_choice(input, weighted, hessian, pool), input, choice);
+  return {chosen_codes(std::move(choice)), note};
 }
 
 QuantMethod gptq_method() {

@@ -11,6 +11,7 @@
 #include "quantize/methods/fit.h"
 #include "quantize/methods/hessian.h"
 #include "quantize/methods/method.h"
+#include "quantize/methods/row_choice.h"
 
 namespace leq {
 
@@ -25,15 +26,17 @@ template <class Real>
 FeedbackCodes choose_with_feedback(const MethodInput& input, const Ranges& ranges,
                                    const Feedback<Real>& feedback, ThreadPool& pool);
 
-// Ranges of the original weight by its largest values (with a zero point: by both ends).
-Ranges plain_ranges(const MethodInput& input);
+// The same with their losses.
+RowChoice feedback_choice(const MethodInput& input, Ranges ranges, const Feedback<float>& feedback,
+                          ThreadPool& pool);
 
 // What a user should know of how the factor came about; empty where all went well.
 std::string damping_note(const MethodInput& input, const std::optional<Feedback<float>>& feedback);
 
 bool supports_gptq(const QuantScheme& scheme);
 
-// Method "gptq": plain ranges, then feedback; round-to-nearest with a note where H has no factor.
+// Method "gptq": plain ranges, then feedback; a row that rtn's ranges and nearest codes serve
+// better takes those, as all do with a note where H has no factor.
 MethodResult choose_gptq(const MethodInput& input);
 
 }  // namespace leq

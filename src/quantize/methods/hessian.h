@@ -23,6 +23,11 @@ struct Hessian {
 // weight's width, or one that is not finite.
 Hessian prepare_hessian(const MethodInput& input, double damping, ThreadPool& pool);
 
+// An input that was always 0 gets 0 on the diagonal: in losses it counts nothing.
+void forget_dead_inputs(const InputStatistics& statistics, Hessian& hessian);
+// H for losses: without damping, dead inputs forgotten.
+Hessian loss_hessian(const MethodInput& input, ThreadPool& pool);
+
 // H (damped) = A D A^T, columns in the order in which a method rounds them; A upper triangular with
 // ones on the diagonal. With d_j = w_j - q_j the loss of a row is the sum over i of D_i e_i^2,
 // e_i = d_i + sum over j < i of d_j A_ji: column i sees the errors of those before it. This is

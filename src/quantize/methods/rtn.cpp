@@ -6,16 +6,14 @@
 namespace leq {
 namespace {
 
-// One scale for a whole tensor is left to absmax: a search over all its rows at once gains nothing
-// at 8 bits.
+// One scale for a whole tensor is left to absmax (weighted_ranges says why).
 bool supports_rtn(const QuantScheme& scheme) {
   return (scheme.kind == CodeKind::int_ || scheme.kind == CodeKind::uint_) &&
          scheme.scaling != Scaling::tensor;
 }
 
 MethodResult choose_rtn(const MethodInput& input) {
-  const RangeRule rule = input.scheme.kind == CodeKind::uint_ ? fit_weighted_zero : fit_weighted;
-  return {nearest_codes(input, choose_ranges(input, rule, input_importance(input))), ""};
+  return {nearest_codes(input, weighted_ranges(input)), ""};
 }
 
 }  // namespace

@@ -11,19 +11,6 @@
 #include "quantize/methods/zeroquant.h"
 
 namespace leq {
-namespace {
-
-// An input that was always 0 has 1 in `hessian`, for descent and scales; in losses it counts
-// nothing.
-void forget_dead_inputs(const InputStatistics& statistics, Hessian& hessian) {
-  for (std::int64_t k = 0; k < hessian.columns; ++k) {
-    const auto i = static_cast<std::size_t>(k * (hessian.columns + 1));
-    if (statistics.hessian[i] == 0) hessian.values.at(k, k) = 0;
-  }
-}
-
-}  // namespace
-
 MethodResult choose_zeroquant_plus(const MethodInput& input) {
   ThreadPool alone(1);
   ThreadPool& pool = input.pool == nullptr ? alone : *input.pool;

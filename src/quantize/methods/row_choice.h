@@ -1,0 +1,34 @@
+// Ranges and codes of a weight with what each row loses, to keep the best of several choices row by
+// row.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "quantize/methods/fit.h"
+#include "quantize/methods/hessian.h"
+#include "quantize/methods/method.h"
+
+namespace leq {
+
+struct RowChoice {
+  Ranges ranges;
+  std::vector<std::int16_t> codes;  // [N][K]
+  std::vector<double> losses;       // [N] d H d^T, d = w - q
+};
+
+// Scales of both as multiples of one scale_mul, so that rows of either fit in one tensor.
+void share_scale_mul(Ranges& left, Ranges& right, const QuantScheme& scheme);
+
+// The nearest codes in given ranges, losses under `hessian`.
+RowChoice nearest_choice(const MethodInput& input, const Ranges& ranges, const Hessian& hessian,
+                         ThreadPool& pool);
+
+// Rows of `other` where their loss is smaller; the whole where rows share one scale. The ranges of
+// both share one scale_mul, and their losses are of one H.
+void take_better_rows(const RowChoice& other, const MethodInput& input, RowChoice& choice);
+
+ChosenCodes chosen_codes(RowChoice choice);
+
+}  // namespace leq
