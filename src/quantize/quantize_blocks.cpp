@@ -439,6 +439,10 @@ void Pipeline::report() const {
                  " times as much");
   }
   if (loaded_) return;
+  if (std::ssize(options_.data.windows) < 2) {
+    options_.say("stability   not known from one window: give a longer text or more --samples");
+    return;
+  }
   options_.say("stability   halves of the calibration data differ by at most " +
                fixed(100 * halves_.absmax, 1) + " % in the largest inputs, " +
                fixed(100 * halves_.square_mean, 1) + " % in their mean squares");

@@ -48,10 +48,11 @@ CalibrationData calibration_data(const CalibrationRequest& request, const Tokeni
     window.insert(window.end(), ids.begin() + start, ids.begin() + start + own);
     data.windows.push_back(std::move(window));
   }
-  if (std::ssize(data.windows) < request.samples && data.note.empty()) {
-    data.note = data.source + " has " + std::to_string(tokens) +
-                " tokens: " + std::to_string(data.windows.size()) +
-                " different windows instead of " + std::to_string(request.samples);
+  if (std::ssize(data.windows) < request.samples) {
+    data.note += data.note.empty() ? data.source + " has " + std::to_string(tokens) + " tokens: "
+                                   : std::string(", and ");
+    data.note += std::to_string(data.windows.size()) + " different windows instead of " +
+                 std::to_string(request.samples);
   }
   return data;
 }
