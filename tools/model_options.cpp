@@ -88,9 +88,8 @@ std::vector<Option> all_model_options() {
        .group = group},
       {.name = "mmap",
        .fallback = "auto",
-       .help =
-           "use the file where it is mapped, or read it into memory (default: read where memory "
-           "allows)",
+       .help = "use the file where it is mapped, or read it into memory (default: read where small "
+               "pages would slow it and memory allows)",
        .group = group},
       {.name = "mlock", .help = "keep the model in memory", .group = group},
       {.name = "verbose",

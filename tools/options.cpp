@@ -93,7 +93,7 @@ class OptionParser {
     for (next_ = 0; next_ < words_.size();) take_word(tool);
     for (const auto& option : tool.options) {
       take_variable(option, environment);
-      take_default(option);
+      take_default(tool, option);
     }
     return std::move(result_);
   }
@@ -187,10 +187,10 @@ class OptionParser {
     }
   }
 
-  void take_default(const Option& option) {
+  void take_default(const ToolSpec& tool, const Option& option) {
     Options::Value& value = result_.values_[option.name];
     require(value.given || !option.required, "missing option ", join(option_words(option), ", "),
-            " ", option.value_name);
+            " ", option.value_name, "; see ", tool.name, " --help");
     const bool is_flag = option.kind == OptionKind::flag;
     if (value.given || option.fallback.empty() || (is_flag && option.fallback == "auto")) return;
     value.texts = {is_flag ? (option.fallback == "true" ? "1" : "0") : option.fallback};

@@ -15,7 +15,7 @@
 namespace leq {
 namespace {
 
-constexpr std::size_t kHelpColumns = 96;
+constexpr std::size_t kHelpColumns = 80;
 constexpr std::size_t kHelpIndent = 32;  // where the explanations begin
 
 Option help_option() {

@@ -25,7 +25,7 @@ std::pair<int, std::uint64_t> open_regular(const std::filesystem::path& path) {
   if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(descriptor);
     fail(path.string(), ": expected a regular file, found ",
-         S_ISDIR(status.st_mode) ? "a folder" : "something else");
+         S_ISDIR(status.st_mode) ? "a folder" : "a device or pipe");
   }
   return {descriptor, static_cast<std::uint64_t>(status.st_size)};
 }
@@ -116,6 +116,10 @@ AtomicFile::AtomicFile(std::filesystem::path target) : target_(std::move(target)
       target_.has_parent_path() ? target_.parent_path() : std::filesystem::path(".");
   require(!std::filesystem::is_directory(target_), target_.string(),
           ": is a folder, expected the name of a file to write");
+  require(!std::filesystem::exists(target_) || std::filesystem::is_regular_file(target_),
+          target_.string(), ": is a device or pipe, expected the name of a file to write");
+  require(std::filesystem::is_directory(folder), target_.string(),
+          ": cannot write there: ", folder.string(), " is no folder; make it first");
   descriptor_ = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0644);
   if (descriptor_ >= 0) return;
   temporary_ = target_;

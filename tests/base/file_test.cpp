@@ -123,6 +123,26 @@ TEST(AtomicFile, LiesInHugePagesWhereTheSystemHasThem) {
   EXPECT_EQ(bytes_in_huge_pages(mapped.bytes().data() + 4096), 0u);  // no mapping begins there
 }
 
+TEST(AtomicFile, RefusesWhatIsNoPlaceForAFile) {
+  const test::TemporaryFolder folder;
+  const auto message = [](const fs::path& target) -> std::string {
+    try {
+      AtomicFile file(target);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const std::string place = folder.path().string();
+  EXPECT_EQ(message(folder.path()), place + ": is a folder, expected the name of a file to write");
+  EXPECT_EQ(message(folder.path() / "no" / "a"),
+            place + "/no/a: cannot write there: " + place + "/no is no folder; make it first");
+  // A device would lose its place to the new file.
+  ASSERT_EQ(::mkfifo((folder.path() / "pipe").c_str(), 0600), 0);
+  EXPECT_EQ(message(folder.path() / "pipe"),
+            place + "/pipe: is a device or pipe, expected the name of a file to write");
+}
+
 TEST(AtomicFile, WithoutCommitNothingIsLeftAndAnOldFileStays) {
   const test::TemporaryFolder folder;
   const auto target = folder.path() / "model.leq";

@@ -77,8 +77,8 @@ class QuantizeResume : public testing::Test {
 };
 
 TEST_F(QuantizeResume, CalibrationGoesOnBehindTheFinishedBlocks) {
-  for (const char* method : {"gptq", "smoothquant"}) {
-    const Words flags = {"--method", method};
+  for (const Words& flags :
+       {Words{"--method", "gptq"}, Words{"--method", "smoothquant", "--smooth", "0.5"}}) {
     const std::string bytes = whole(flags);
     std::string said;
     EXPECT_EQ(stop(flags, SIGINT, ".partial/block-00000.leq", &said), kInterrupted);
@@ -92,8 +92,8 @@ TEST_F(QuantizeResume, CalibrationGoesOnBehindTheFinishedBlocks) {
 
 TEST_F(QuantizeResume, EverySearchEndsWithTheSamePlan) {
   for (const char* how : {"grid", "entropy", "greedy", "sens", "learned"}) {
-    const Words flags = {"--search",       how,  "--target-bpw", "3.5",
-                         "--search-evals", "10", "--group",      "64"};
+    const Words flags = {"--search",       how, "--target-bpw", "3.5",
+                         "--search-evals", "5", "--group",      "64"};
     const std::string bytes = whole(flags);
     // Between two candidates, then between two measurements.
     std::string said;

@@ -10,6 +10,23 @@
 #include "base/error.h"
 
 namespace leq {
+namespace {
+
+// One window to or from the file, by as many calls as that takes.
+template <typename Bytes, typename Transfer>
+void transfer_all(const std::filesystem::path& file, Bytes bytes, std::int64_t window,
+                  const char* what, const Transfer& transfer) {
+  auto offset = static_cast<off_t>(window) * static_cast<off_t>(bytes.size());
+  while (!bytes.empty()) {
+    const ssize_t done = transfer(bytes, offset);
+    if (done < 0 && errno == EINTR) continue;
+    require(done > 0, file.string(), ": cannot ", what, ": ", std::strerror(errno));
+    bytes = bytes.subspan(static_cast<std::size_t>(done));
+    offset += done;
+  }
+}
+
+}  // namespace
 
 HiddenStates::HiddenStates(std::int64_t windows, std::int64_t numbers,
                            const std::filesystem::path& file)
@@ -41,15 +58,9 @@ void HiddenStates::read(std::int64_t window, std::span<float> out) const {
     std::copy_n(memory_.begin() + window * numbers_, numbers_, out.begin());
     return;
   }
-  auto bytes = std::as_writable_bytes(out);
-  auto offset = static_cast<off_t>(window) * static_cast<off_t>(bytes.size());
-  while (!bytes.empty()) {
-    const ssize_t got = ::pread(descriptor_, bytes.data(), bytes.size(), offset);
-    if (got < 0 && errno == EINTR) continue;
-    require(got > 0, file_.string(), ": cannot read: ", std::strerror(errno));
-    bytes = bytes.subspan(static_cast<std::size_t>(got));
-    offset += got;
-  }
+  transfer_all(file_, std::as_writable_bytes(out), window, "read", [&](auto part, off_t offset) {
+    return ::pread(descriptor_, part.data(), part.size(), offset);
+  });
 }
 
 void HiddenStates::write(std::int64_t window, std::span<const float> values) {
@@ -59,15 +70,9 @@ void HiddenStates::write(std::int64_t window, std::span<const float> values) {
     std::copy(values.begin(), values.end(), memory_.begin() + window * numbers_);
     return;
   }
-  auto bytes = std::as_bytes(values);
-  auto offset = static_cast<off_t>(window) * static_cast<off_t>(bytes.size());
-  while (!bytes.empty()) {
-    const ssize_t put = ::pwrite(descriptor_, bytes.data(), bytes.size(), offset);
-    if (put < 0 && errno == EINTR) continue;
-    require(put > 0, file_.string(), ": cannot write: ", std::strerror(errno));
-    bytes = bytes.subspan(static_cast<std::size_t>(put));
-    offset += put;
-  }
+  transfer_all(file_, std::as_bytes(values), window, "write", [&](auto part, off_t offset) {
+    return ::pwrite(descriptor_, part.data(), part.size(), offset);
+  });
 }
 
 }  // namespace leq

@@ -10,6 +10,11 @@
 
 namespace leq {
 
+// What a task of a method takes: panels of rows, which share one reading of the factor or of H, by
+// blocks of columns.
+inline constexpr std::int64_t kTaskPanels = 2;
+inline constexpr std::int64_t kBlockColumns = kTileDepth;
+
 // One column of a panel, on 64 bytes.
 template <class Real>
 struct alignas(64) LaneRow {

@@ -9,9 +9,7 @@ namespace leq {
 namespace {
 
 constexpr std::int64_t kLanes = kPanelLanes<float>;
-constexpr std::int64_t kTaskPanels = 2;
 constexpr std::int64_t kTaskRows = kTaskPanels * kLanes;
-constexpr std::int64_t kBlockColumns = kTileDepth;
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 

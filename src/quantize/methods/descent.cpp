@@ -14,9 +14,7 @@ namespace leq {
 namespace {
 
 constexpr std::int64_t kLanes = kPanelLanes<float>;
-constexpr std::int64_t kTaskPanels = 2;
 constexpr std::int64_t kTaskRows = kTaskPanels * kLanes;
-constexpr std::int64_t kBlockColumns = kTileDepth;
 constexpr std::int64_t kStepColumns = kTileRows;
 // A move of one helps where |g / (H s)| > 0.5; f32 sums of g are off by far less than this margin.
 constexpr float kLeastMove = 0.501f;

@@ -14,8 +14,6 @@
 namespace leq {
 namespace {
 
-constexpr std::int64_t kTaskPanels = 2;  // of rows, which share one reading of the factor
-constexpr std::int64_t kBlockColumns = kTileDepth;
 constexpr std::int64_t kStepColumns =
     kTileRows;  // rounded one by one; the rest is products of matrices
 
