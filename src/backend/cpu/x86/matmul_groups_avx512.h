@@ -7,10 +7,12 @@
 
 namespace leq::cpu {
 
-// Columns of a panel that all tokens of a block pass through before the next: 64 rows of them and
-// the block's inputs stay in the L2 cache. A multiple of every group. In pieces of 512 columns,
-// which stay in the first cache, each tile brings its f32 sums from the second four times as often.
+// Columns of a panel that all tokens of a block pass through before the next, a multiple of every
+// group: 64 rows of them and the block's inputs stay in the L2 cache. In pieces of 512, which stay
+// in the first cache, each tile of many tokens brings its f32 sums from the second four times as
+// often; the sums of few tokens stay in the first as well.
 inline constexpr std::int64_t kPieceColumns = 2048;
+inline constexpr std::int64_t kFewTokensColumns = 512;
 inline constexpr std::int64_t kSmallestGroup = 32;
 inline constexpr std::int64_t kPieceGroups = kPieceColumns / kSmallestGroup;
 
@@ -349,6 +351,7 @@ void run_piece(const IntPanel& panel, const PanelPiece& whole, TokenBlock& block
 // a piece's byte codes, run_piece(panel, piece, block) adds them to the block's sums.
 template <class RunPiece, class CodesOf>
 void run_blocks(const IntPanel& panel, RunPiece run_piece, CodesOf codes_of) {
+  const std::int64_t columns = panel.tokens <= kFewTokens ? kFewTokensColumns : kPieceColumns;
   const std::int64_t blocks = (panel.tokens + kBlockTokens - 1) / kBlockTokens;
   TokenBlock block;
   block.next = next_panel(panel);
@@ -359,9 +362,9 @@ void run_blocks(const IntPanel& panel, RunPiece run_piece, CodesOf codes_of) {
     block.token = panel.tokens * b / blocks;
     block.tokens = panel.tokens * (b + 1) / blocks - block.token;
     PanelPiece piece;
-    for (std::int64_t k = 0; k < panel.columns; k += kPieceColumns) {
+    for (std::int64_t k = 0; k < panel.columns; k += columns) {
       piece.first = k;
-      piece.columns = panel.columns - k < kPieceColumns ? panel.columns - k : kPieceColumns;
+      piece.columns = panel.columns - k < columns ? panel.columns - k : columns;
       piece.codes = codes_of(k, piece.columns);
       run_piece(panel, piece, block);
     }
