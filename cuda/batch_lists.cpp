@@ -40,8 +40,8 @@ AttentionBatch batch_at(const std::int32_t* there, const BatchView& batch, std::
   made.pages = made.row_runs + batch.tokens + more;
   for (const SequenceRun& run : batch.runs) {
     made.longest_run = std::max(made.longest_run, run.rows);
-    made.end = std::max(made.end, run.first_position + run.rows);
   }
+  made.end = batch.end_position();
   return made;
 }
 

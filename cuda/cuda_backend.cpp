@@ -242,8 +242,8 @@ class CudaBackend final : public Backend {
       a.k_eps = shape.k_norm->eps;
     }
     if (shape.rotary) {
-      check_rope(rope, shape, end_of(batch));
-      fill_rope(rope, end_of(batch));
+      check_rope(rope, shape, batch.end_position());
+      fill_rope(rope, batch.end_position());
       a.table = reinterpret_cast<const float*>(rope.memory.data());
     }
     a.keys = pages_of(kv.keys, kv.key_page_bytes, kv.key_type);
@@ -281,7 +281,7 @@ class CudaBackend final : public Backend {
     if (clock_.running()) return operations();
     check_pages(step.batch);
     if (step.rope != nullptr) {
-      fill_rope(*step.rope, std::min(end_of(step.batch), step.rope->context));
+      fill_rope(*step.rope, std::min(step.batch.end_position(), step.rope->context));
     }
     graphs_.run(step, operations);
   }
@@ -344,14 +344,6 @@ class CudaBackend final : public Backend {
     return of_step != nullptr ? *of_step : lists_.push(batch);
   }
   // The largest position of the batch + 1.
-  static std::int64_t end_of(const BatchView& batch) {
-    std::int64_t end = 0;
-    for (const SequenceRun& run : batch.runs) {
-      end = std::max(end, run.first_position + run.rows);
-    }
-    return end;
-  }
-
   // Norms and rotations keep a row of f32 in shared memory.
   void require_shared_row(const char* what, std::int64_t width) const {
     const std::size_t room = rt::device_of(stream_).shared_limit_bytes - 1024;

@@ -109,8 +109,8 @@ void check_qkv(const Rows& qkv, const BatchView& batch, const AttentionShape& sh
 void check_pages(const BatchView& batch) {
   for (const SequenceRun& run : batch.runs) {
     const auto room = std::ssize(run.pages) * kPageTokens;
-    require(run.first_position + run.rows <= room, "attention: positions up to ",
-            run.first_position + run.rows, ", the pages hold ", room);
+    require(run.end_position() <= room, "attention: positions up to ", run.end_position(),
+            ", the pages hold ", room);
   }
 }
 

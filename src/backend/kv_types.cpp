@@ -38,4 +38,10 @@ KvType parse_kv_type(std::string_view name, std::string_view option) {
   fail(option, " ", name, ": expected f32, f16 or int8");
 }
 
+std::int64_t BatchView::end_position() const {
+  std::int64_t end = 0;
+  for (const SequenceRun& run : runs) end = std::max(end, run.end_position());
+  return end;
+}
+
 }  // namespace leq

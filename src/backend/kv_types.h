@@ -53,11 +53,16 @@ struct SequenceRun {
   std::int64_t rows = 0;
   std::int64_t first_position = 0;      // of the first row
   std::span<const std::int32_t> pages;  // pages[position / 64]: holds the run's own positions too
+
+  std::int64_t end_position() const { return first_position + rows; }
 };
 
 struct BatchView {
   std::int64_t tokens = 0;
   std::span<const SequenceRun> runs;  // cover rows 0..tokens-1 in order
+
+  // Behind the last position of any run; 0 without runs.
+  std::int64_t end_position() const;
 };
 
 }  // namespace leq

@@ -25,10 +25,9 @@ std::uint64_t moved_bytes(const Rows& rows, std::int64_t tokens) {
 std::uint64_t moved_bytes(const BatchView& batch, const AttentionShape& shape, const KvLayer& kv) {
   std::int64_t positions = 0;
   for (const SequenceRun& run : batch.runs) {
-    const std::int64_t end = run.first_position + run.rows;
     const std::int64_t first =
         shape.window == 0 ? 0 : std::max<std::int64_t>(run.first_position + 1 - shape.window, 0);
-    positions += end - first;
+    positions += run.end_position() - first;
   }
   return static_cast<std::uint64_t>(positions) * (kv.key_page_bytes + kv.value_page_bytes) /
          kPageTokens;

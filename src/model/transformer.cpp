@@ -197,8 +197,7 @@ void Transformer::append(const Batch& batch, KvCache& cache) {
     run.first_row = row;
     run.first_position = cache.length(sequence);
     while (row < tokens && batch.sequences[static_cast<std::size_t>(row)] == sequence) {
-      positions_[static_cast<std::size_t>(row)] =
-          static_cast<std::int32_t>(run.first_position + run.rows);
+      positions_[static_cast<std::size_t>(row)] = static_cast<std::int32_t>(run.end_position());
       ++run.rows;
       ++row;
     }

@@ -6,13 +6,7 @@ namespace leq {
 void encode_byte_bpe(const Model& model, std::string_view piece, ModelScratch& scratch,
                      std::vector<Token>& out) {
   const TokenizerTables& tables = model.tables;
-  if (tables.rules.ignore_merges && piece.size() <= tables.longest_piece_bytes) {
-    const std::uint32_t whole = tables.pieces.find(piece);
-    if (whole < tables.size()) {
-      out.push_back(static_cast<Token>(whole));
-      return;
-    }
-  }
+  if (tables.rules.ignore_merges && append_whole(tables, piece, out)) return;
   auto& symbols = scratch.symbols;
   symbols.clear();
   const Token unknown = tables.rules.unknown;

@@ -47,6 +47,9 @@ void encode_sentencepiece_bpe(const Model& model, std::string_view piece, ModelS
 void encode_unigram(const Model& model, std::string_view piece, ModelScratch& scratch,
                     std::vector<Token>& out);
 
+// The token of a pre-token that is a piece as a whole; false where none is.
+bool append_whole(const TokenizerTables& tables, std::string_view piece, std::vector<Token>& out);
+
 // A character (or an invalid byte) that is no piece: its bytes as <0xNN> tokens where the tokenizer
 // has them, else the unknown token, else nothing.
 void append_unknown(const Model& model, std::string_view character, std::size_t first,

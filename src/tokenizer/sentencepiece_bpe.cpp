@@ -49,6 +49,14 @@ void encode_word(const Model& model, std::string_view word, ModelScratch& scratc
 
 }  // namespace
 
+bool append_whole(const TokenizerTables& tables, std::string_view piece, std::vector<Token>& out) {
+  if (piece.size() > tables.longest_piece_bytes) return false;
+  const std::uint32_t whole = tables.pieces.find(piece);
+  if (whole >= tables.size()) return false;
+  out.push_back(static_cast<Token>(whole));
+  return true;
+}
+
 void append_unknown(const Model& model, std::string_view character, std::size_t first,
                     std::vector<Token>& out) {
   const TokenizerSpec& rules = model.tables.rules;
@@ -68,13 +76,7 @@ void append_unknown(const Model& model, std::string_view character, std::size_t 
 void encode_sentencepiece_bpe(const Model& model, std::string_view piece, ModelScratch& scratch,
                               std::vector<Token>& out) {
   const TokenizerTables& tables = model.tables;
-  if (tables.rules.ignore_merges && piece.size() <= tables.longest_piece_bytes) {
-    const std::uint32_t whole = tables.pieces.find(piece);
-    if (whole < tables.size()) {
-      out.push_back(static_cast<Token>(whole));
-      return;
-    }
-  }
+  if (tables.rules.ignore_merges && append_whole(tables, piece, out)) return;
   encode_word(model, piece, scratch, out);
 }
 

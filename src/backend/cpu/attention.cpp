@@ -31,7 +31,7 @@ class Attention {
         kv_(kv),
         qkv_(qkv),
         out_(out),
-        plan_(plan_attention(context.pool.threads(), batch.tokens, shape, end_of(batch))),
+        plan_(plan_attention(context.pool.threads(), batch.tokens, shape, batch.end_position())),
         blocks_(cut_runs(batch, plan_.block_rows, BlockEnds::anywhere)) {
     require_scratch(plan_, context.scratch);
     cut_units();
@@ -62,12 +62,6 @@ class Attention {
     std::int64_t span = 0;
     std::int64_t slot = 0;
   };
-
-  static std::int64_t end_of(const BatchView& batch) {
-    std::int64_t end = 0;
-    for (const SequenceRun& run : batch.runs) end = std::max(end, run.first_position + run.rows);
-    return end;
-  }
 
   // A few kv heads of one block of rows.
   struct Unit {

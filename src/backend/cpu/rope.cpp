@@ -135,8 +135,7 @@ void append_head(const HeadTurn& turn, const HeadRow& head, const KvLayer& kv,
 void rope_append(const AttentionContext& context, Rows& qkv, const BatchView& batch,
                  const AttentionShape& shape, RopeTable& rope, const KvLayer& kv) {
   check_pages(batch);
-  std::int64_t end = 0;
-  for (const SequenceRun& run : batch.runs) end = std::max(end, run.first_position + run.rows);
+  const std::int64_t end = batch.end_position();
   if (shape.rotary) {
     check_rope(rope, shape, end);
     fill_rope(context.pool, rope, end);
