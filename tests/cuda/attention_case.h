@@ -112,6 +112,7 @@ class AttentionData {
     const DeviceArray<float> scratch(attention_scratch_bytes(a.batch.tokens, a.heads, a.batch.end) /
                                      sizeof(float));
     a.scratch = scratch.data();
+    write_late({qkv.bytes(), keys.bytes(), values.bytes()});
     launch_attention(a, test_stream());
     return out.host();
   }

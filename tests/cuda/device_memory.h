@@ -1,7 +1,9 @@
 // Device memory of the emulator for tests: arrays that go there and come back.
 #pragma once
 
+#include <cstddef>
 #include <cstring>
+#include <initializer_list>
 #include <span>
 #include <vector>
 
@@ -29,6 +31,9 @@ class DeviceArray {
   DeviceArray& operator=(const DeviceArray&) = delete;
 
   T* data() const { return data_; }
+  std::span<std::byte> bytes() const {
+    return {reinterpret_cast<std::byte*>(data_), size_ * sizeof(T)};
+  }
   void zero() const { rt::fill_zero(data_, size_ * sizeof(T), test_stream()); }
   std::vector<T> host() const {
     std::vector<T> values(size_);
@@ -41,5 +46,9 @@ class DeviceArray {
   std::size_t size_;
   T* data_;
 };
+
+// On the emulator: what the arrays hold is poison until a kernel writes it that runs in front of
+// the next one, so that a kernel which begins early and reads them before its wait is wrong.
+void write_late(std::initializer_list<std::span<std::byte>> arrays);
 
 }  // namespace leq::LEQ_GPU

@@ -30,6 +30,7 @@ class Inputs {
   }
 
   int tokens() const { return tokens_; }
+  std::span<std::byte> bytes() const { return there_->bytes(); }
   FloatRows rows() const { return {there_->data(), stride()}; }
   float at(int token, int k) const {
     return numbers_[static_cast<std::size_t>(token * columns_ + k)];

@@ -42,6 +42,7 @@ TEST_P(FloatMatmulTest, EqualsTheChains) {
   const std::vector<float> before(static_cast<std::size_t>(c.tokens * stride), 0.25f);
   const DeviceArray<float> out(before);
   a.out = {out.data(), stride};
+  write_late({x.bytes(), out.bytes()});
   launch_float_matmul(a, test_stream());
   const auto found = out.host();
   const auto value = [&](int t, std::size_t s, int row) {

@@ -104,6 +104,7 @@ class IntMatmulData {
   using Launch = std::function<void(const IntMatmul& a, rt::Stream& stream)>;
 
   std::vector<float> run(const Launch& launch = launch_int_matmul) const {
+    write_inputs_late();
     launch(arguments(), test_stream());
     return out_->host();
   }
@@ -115,6 +116,7 @@ class IntMatmulData {
     IntMatmul a = arguments();
     a.integers = there.data();
     a.finish = Finish::store;
+    write_inputs_late();
     launch(a, test_stream());
     return there.host();
   }
@@ -284,6 +286,11 @@ class IntMatmulData {
     codes_there_ = std::make_unique<DeviceArray<std::int8_t>>(codes_);
     scales_there_ = std::make_unique<DeviceArray<float>>(scales_);
     sums_there_ = std::make_unique<DeviceArray<std::int32_t>>(sums_);
+  }
+
+  void write_inputs_late() const {
+    write_late(
+        {codes_there_->bytes(), scales_there_->bytes(), sums_there_->bytes(), out_->bytes()});
   }
 
   static constexpr float kScaleMul = 0x1p-9f;

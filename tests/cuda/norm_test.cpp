@@ -80,6 +80,7 @@ TEST_P(Norm, ValuesCodesScalesAndSumsAreThoseOfTheRow) {
                     shape.group,
                     shape.sum_group};
   a.quantize.fault = {fault.data(), 1};
+  write_late({x_there.bytes()});
   launch_norm(a, test_stream());
 
   const auto y = out.host();

@@ -146,6 +146,7 @@ class RopeAppend : public testing::TestWithParam<RopeCase> {
     a.keys = {keys.data(), page_bytes(c.keys), c.keys};
     a.values = {values.data(), page_bytes(c.values), c.values};
     a.fault = {fault.data(), 9};
+    write_late({qkv.bytes(), keys.bytes(), values.bytes()});
     launch_rope_append(a, test_stream());
     return {qkv.host(), keys.host(), values.host(), fault.host()[0]};
   }

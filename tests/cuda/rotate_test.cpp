@@ -19,6 +19,7 @@ constexpr double kTolerance = 1e-6;
 std::vector<float> rotated(const std::vector<float>& rows, const std::vector<float>& factors,
                            bool back, bool centred) {
   const DeviceArray<float> x(rows), factors_there(factors);
+  write_late({x.bytes()});
   launch_rotate({{x.data(), kWidth}, kTokens, kWidth, kBlock, factors_there.data(), back, centred},
                 test_stream());
   return x.host();

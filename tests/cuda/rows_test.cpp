@@ -39,6 +39,7 @@ void expect_embedding(EmbedArguments a, const Expected& expected) {
   a.x = {out.data(), kStride};
   for (const int times : {1, 2}) {
     a.add = times == 2;
+    write_late({out.bytes()});
     launch_embed(a, test_stream());
     const auto found = out.host();
     for (int t = 0; t < kTokens; ++t) {
@@ -85,6 +86,7 @@ TEST(Gather, RowsComeInTheOrderAskedFor) {
   const std::vector<std::int32_t> picked = {3, 3, 0};
   const DeviceArray<float> from(rows), to(static_cast<std::size_t>(3 * kStride));
   const DeviceArray<std::int32_t> picked_there(picked);
+  write_late({from.bytes()});
   launch_gather({{from.data(), kStride}, {to.data(), kStride}, picked_there.data(), 3, kWidth},
                 test_stream());
   const auto found = to.host();
@@ -113,6 +115,7 @@ TEST(Quantize, RowsAreSmoothedAndCodedWithTheKnownScale) {
   a.quantize.scale = 0.02f;
   a.quantize.inverse = 1.0f / 0.02f;
   a.quantize.fault = {fault.data(), 6};
+  write_late({x.bytes()});
   launch_quantize(a, test_stream());
   const auto found = codes.host();
   for (int t = 0; t < kTokens; ++t) {

@@ -144,6 +144,22 @@ TEST_P(EarlyStart, ShowsAReadBeforeTheWaitInAReplay) {
   EXPECT_NE(replayed(Bug::planted), right);
 }
 
+// Nothing changes that the kernel in front writes: poison shows the bug all the same.
+TEST_P(EarlyStart, ShowsAReadBeforeTheWaitOfNumbersThatStay) {
+  std::vector<int> numbers(kNumbers), twice;
+  std::iota(numbers.begin(), numbers.end(), 5);
+  for (const int number : numbers) twice.push_back(2 * number);
+  const DeviceArray<int> a(numbers), b(kNumbers);
+  const auto found = [&](Bug bug) {
+    write_late({a.bytes()});
+    rt::run(test_stream(), {"consume", dim3(kBlocks), dim3(kThreads), 0, rt::Start::early}, consume,
+            b.data(), static_cast<const int*>(a.data()), bug);
+    return b.host();
+  };
+  EXPECT_EQ(found(Bug::none), twice);
+  EXPECT_NE(found(Bug::planted), twice);
+}
+
 // Writes over what the kernel in front reads.
 __global__ void copy_through(int* out, const int* in, Bug) {
   ptx::wait_for_predecessor();
