@@ -76,12 +76,13 @@ enum class Scales { weights, tokens, both };
 inline __attribute__((always_inline)) void memory_barrier() { asm volatile("" ::: "memory"); }
 
 // f = fma(float(c), weight scale * token scale, f) for a tile's accumulators at the end of a group;
-// sums [M][16 J]. All stores come last: the processor's queue of stores that wait for their numbers
-// is shorter than a tile, and while it is full no products begin.
+// sums [M][16 J]. Of many, all stores come last: the processor's queue of stores that wait for their
+// numbers is shorter than a tile, and while it is full no products begin.
 template <int M, int J, Scales kScales>
 inline __attribute__((always_inline)) void fold(const IntPanel& panel, const PanelPiece& piece,
                                                 std::int64_t group, const __m512 (&by_weight)[J],
                                                 const __m512i (&c)[M][J], float* sums) {
+  constexpr bool kManySums = M * J > 12;
   const std::int64_t stride = panel.token_scale_stride;
   const float* token = panel.token_scales;
   if constexpr (kScales != Scales::weights) {
@@ -102,13 +103,13 @@ inline __attribute__((always_inline)) void fold(const IntPanel& panel, const Pan
                                 _mm512_load_ps(sums + (m * J + j) * 16));
     }
   }
-  memory_barrier();
+  if constexpr (kManySums) memory_barrier();
 #pragma GCC unroll 12
   for (int m = 0; m < M; ++m) {
 #pragma GCC unroll 4
     for (int j = 0; j < J; ++j) _mm512_store_ps(sums + (m * J + j) * 16, f[m][j]);
   }
-  memory_barrier();
+  if constexpr (kManySums) memory_barrier();
 }
 
 inline __attribute__((always_inline)) __m512i signed_start(const IntPanel& panel,
