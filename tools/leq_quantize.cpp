@@ -111,6 +111,7 @@ int quantize(const Options& options) {
   require(!options.positionals().empty(),
           "HF_DIR is missing: the folder with config.json and "
           "*.safetensors");
+  if (!searches(options)) require_no_search_flags(options);
   CheckpointOptions checkpoint = checkpoint_options(options);
   std::optional<GateText> judged;
   if (is_judged(options)) judged = gate_text(options);

@@ -126,6 +126,13 @@ std::vector<Option> search_flags() {
            .group = group}};
 }
 
+void require_no_search_flags(const Options& options) {
+  for (const Option& flag : search_flags()) {
+    require(!options.given(flag.name), "--", flag.name,
+            " needs a search for bits: --search or --recipe auto");
+  }
+}
+
 MixedSearch search_request(const Options& options, const CheckpointOptions& checkpoint) {
   require(!options.given("type") && !options.given("bits") && !options.given("tensor-type"),
           "--search chooses the types; leave out --type, --bits and --tensor-type");

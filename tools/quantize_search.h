@@ -13,6 +13,8 @@
 namespace leq {
 
 std::vector<Option> search_flags();
+// Throws Error where one of them is given without a search that it could steer.
+void require_no_search_flags(const Options& options);
 
 // What the flags ask for; the candidates, and the log where none is named, are set by
 // quantize_by_search, the base by the caller. Throws Error naming flags that do not go together.

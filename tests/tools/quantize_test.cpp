@@ -171,6 +171,7 @@ TEST_F(Quantize, RefusesFlagsThatContradictEachOther) {
   expect_error({"--smooth", "o3", "--act", "row"}, "--act");
   expect_error({"--smooth", "1.5"}, "alpha from 0 to 1");
   expect_error({"--search", "sens", "--type", "int8"}, "--type");
+  expect_error({"--recipe", "q4", "--target-bpw", "3"}, "--target-bpw needs a search");
   expect_error({"--method", "awq", "--search", "sens"}, "awq");
   expect_error({"--tensor-type", "nothing=int8"}, "fits no weight");
   expect_error({"--tensor-type", "("}, "REGEX=TYPE");
