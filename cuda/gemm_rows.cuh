@@ -51,4 +51,17 @@ struct GemmRows {
   }
 };
 
+// Blocks of a launch: tokens in x, so that those that share weights run side by side.
+template <class Shape, class Arguments>
+dim3 tiles_of(const Arguments& a) {
+  const bool paired = a.finish == Finish::swiglu;
+  const int rows_of_tile = paired ? Shape::kRows / 2 : Shape::kRows;
+  std::int64_t tiles = 0;
+  for (int i = 0; i < (paired ? 1 : a.segment_count); ++i) {
+    tiles += (a.segments[i].rows + rows_of_tile - 1) / rows_of_tile;
+  }
+  const std::int64_t token_tiles = (a.tokens + Shape::kTokens - 1) / Shape::kTokens;
+  return dim3(static_cast<unsigned>(token_tiles), static_cast<unsigned>(tiles));
+}
+
 }  // namespace leq::LEQ_GPU

@@ -14,16 +14,9 @@ using LargeTile = GemmShape<128, 128, 2, 4, 3>;
 
 template <class Shape, int bits, int group>
 void launch_gemm(const IntMatmul& a, rt::Stream& stream) {
-  const bool paired = a.finish == Finish::swiglu;
-  const int rows_of_tile = paired ? Shape::kRows / 2 : Shape::kRows;
-  std::int64_t tiles = 0;
-  for (int i = 0; i < (paired ? 1 : a.segment_count); ++i) {
-    tiles += (a.segments[i].rows + rows_of_tile - 1) / rows_of_tile;
-  }
-  const std::int64_t token_tiles = (a.tokens + Shape::kTokens - 1) / Shape::kTokens;
   rt::run(stream,
-          {"int_gemm", dim3(static_cast<unsigned>(token_tiles), static_cast<unsigned>(tiles)),
-           dim3(Shape::kThreads), GemmMemory<Shape, bits, group>::kBytes, rt::Start::early},
+          {"int_gemm", tiles_of<Shape>(a), dim3(Shape::kThreads),
+           GemmMemory<Shape, bits, group>::kBytes, rt::Start::early},
           a.integers != nullptr ? int_gemm<Shape, bits, group, IntegerSum>
                                 : int_gemm<Shape, bits, group, ScaledSum>,
           a);
