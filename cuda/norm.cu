@@ -1,5 +1,5 @@
-// RMS norm or layer norm of rows, with their int8 codes or pieces: one block a row, which lies in shared
-// memory between the passes, so that it is read once.
+// RMS norm or layer norm of rows, with their int8 codes or pieces: one block a row, which lies in
+// shared memory between the passes, so that it is read once.
 #include "cuda/online.cuh"
 #include "cuda/ptx.h"
 #include "cuda/run.h"

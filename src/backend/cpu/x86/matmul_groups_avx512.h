@@ -76,8 +76,8 @@ enum class Scales { weights, tokens, both };
 inline __attribute__((always_inline)) void memory_barrier() { asm volatile("" ::: "memory"); }
 
 // f = fma(float(c), weight scale * token scale, f) for a tile's accumulators at the end of a group;
-// sums [M][16 J]. Of many, all stores come last: the processor's queue of stores that wait for their
-// numbers is shorter than a tile, and while it is full no products begin.
+// sums [M][16 J]. Of many, all stores come last: the processor's queue of stores that wait for
+// their numbers is shorter than a tile, and while it is full no products begin.
 template <int M, int J, Scales kScales>
 inline __attribute__((always_inline)) void fold(const IntPanel& panel, const PanelPiece& piece,
                                                 std::int64_t group, const __m512 (&by_weight)[J],
