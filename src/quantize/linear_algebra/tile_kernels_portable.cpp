@@ -35,9 +35,8 @@ struct Portable {
       vector.lanes[i] = std::fma(left.lanes[i], right.lanes[i], sum.lanes[i]);
     return vector;
   }
+  static void prefetch(const Real*) {}
 };
-inline void prefetch(const void*) {}
-
 using F32 = Portable<float>;
 using F64 = Portable<double>;
 

@@ -6,8 +6,6 @@
 namespace leq {
 namespace {
 
-inline void prefetch(const void* line) { __builtin_prefetch(line); }
-
 struct F32 {
   using Real = float;
   using Vector = float32x4_t;
@@ -18,6 +16,7 @@ struct F32 {
   static Vector broadcast(float value) { return vdupq_n_f32(value); }
   static void store(float* to, Vector vector) { vst1q_f32(to, vector); }
   static Vector add(Vector left, Vector right, Vector sum) { return vfmaq_f32(sum, left, right); }
+  static void prefetch(const float* line) { __builtin_prefetch(line); }
 };
 
 struct F64 {
@@ -30,6 +29,7 @@ struct F64 {
   static Vector broadcast(double value) { return vdupq_n_f64(value); }
   static void store(double* to, Vector vector) { vst1q_f64(to, vector); }
   static Vector add(Vector left, Vector right, Vector sum) { return vfmaq_f64(sum, left, right); }
+  static void prefetch(const double* line) { __builtin_prefetch(line); }
 };
 
 #include "quantize/linear_algebra/tile_kernels.inc"

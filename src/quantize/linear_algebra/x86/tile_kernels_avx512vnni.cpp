@@ -6,10 +6,6 @@
 namespace leq {
 namespace {
 
-inline void prefetch(const void* line) {
-  _mm_prefetch(static_cast<const char*>(line), _MM_HINT_T0);
-}
-
 struct F32 {
   using Real = float;
   using Vector = __m512;
@@ -21,6 +17,9 @@ struct F32 {
   static void store(float* to, Vector vector) { _mm512_storeu_ps(to, vector); }
   static Vector add(Vector left, Vector right, Vector sum) {
     return _mm512_fmadd_ps(left, right, sum);
+  }
+  static void prefetch(const float* line) {
+    _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T0);
   }
 };
 
@@ -35,6 +34,9 @@ struct F64 {
   static void store(double* to, Vector vector) { _mm512_storeu_pd(to, vector); }
   static Vector add(Vector left, Vector right, Vector sum) {
     return _mm512_fmadd_pd(left, right, sum);
+  }
+  static void prefetch(const double* line) {
+    _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T0);
   }
 };
 
