@@ -11,31 +11,28 @@ namespace leq::LEQ_GPU {
 
 // Blocks: 8 tokens x 16 or 32 outputs; 64 x 64; 128 x 128, or 64 x 128 for codes whose 16 bytes are
 // more than 32 columns. At most 99 KB of shared memory, which an RTX 4090 has.
+struct SlabsOf32 {
+  using Middle = FloatGemmShape<64, 64, 2, 2, 32, 4>;
+  using Large = FloatGemmShape<128, 128, 2, 4, 32, 4>;
+};
 template <class Weights>
 struct FloatShapes;
 template <>
-struct FloatShapes<HalfWeights<2>> {
+struct FloatShapes<HalfWeights<2>> : SlabsOf32 {
   using Few = FloatGemvShape<1, 2>;
-  using Middle = FloatGemmShape<64, 64, 2, 2, 32, 4>;
-  using Large = FloatGemmShape<128, 128, 2, 4, 32, 4>;
 };
 template <>
-struct FloatShapes<HalfWeights<3>> {
+struct FloatShapes<HalfWeights<3>> : SlabsOf32 {
   using Few = FloatGemvShape<1, 2>;
-  using Middle = FloatGemmShape<64, 64, 2, 2, 32, 4>;
   using Large = FloatGemmShape<128, 128, 2, 4, 32, 3>;
 };
 template <>
-struct FloatShapes<CodeWeights<8>> {
+struct FloatShapes<CodeWeights<8>> : SlabsOf32 {
   using Few = FloatGemvShape<1, 4>;
-  using Middle = FloatGemmShape<64, 64, 2, 2, 32, 4>;
-  using Large = FloatGemmShape<128, 128, 2, 4, 32, 4>;
 };
 template <>
-struct FloatShapes<CodeWeights<4>> {
+struct FloatShapes<CodeWeights<4>> : SlabsOf32 {
   using Few = FloatGemvShape<2, 3>;
-  using Middle = FloatGemmShape<64, 64, 2, 2, 32, 4>;
-  using Large = FloatGemmShape<128, 128, 2, 4, 32, 4>;
 };
 template <>
 struct FloatShapes<CodeWeights<3>> {
