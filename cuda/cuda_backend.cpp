@@ -216,8 +216,9 @@ class CudaBackend final : public Backend {
     if (tokens <= 0) return;
     check_linear_inputs(linear, x);
     check_linear_outputs(linear, tokens, x, epilogue, out);
-    require(x.format.pieces == input_format(linear).pieces, linear.name, ": expected inputs in ",
-            input_format(linear).pieces, " pieces, found ", x.format.pieces);
+    const int pieces = input_format(linear).pieces;
+    require(x.format.pieces == pieces, linear.name, ": expected inputs in ", pieces,
+            " pieces, found ", x.format.pieces);
     require(out.values != nullptr, linear.name, ": the GPU keeps the f32 values of its outputs");
     multiply(x, tokens, linear, epilogue, out);
     finish(out, tokens, linear.name);

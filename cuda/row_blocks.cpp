@@ -1,6 +1,5 @@
 #include "cuda/row_blocks.h"
 
-#include "base/error.h"
 #include "cuda/layout.h"
 
 namespace leq::LEQ_GPU {
@@ -23,18 +22,7 @@ RowsLayout rows_layout(std::int64_t capacity, std::int64_t width, const RowsForm
                           {float_stride(width), padded_columns(width) * code_bytes, 256});
 }
 
-RowsFormat input_format(const Linear& consumer) {
-  RowsFormat format = rows_format(consumer);
-  if (format.act != ActKind::none) return format;
-  format.pieces = pieces_of(consumer.segments[0].weight);
-  for (const LinearSegment& segment : consumer.parts()) {
-    require(pieces_of(segment.weight) == format.pieces, consumer.name,
-            ": expected weights that read one format of inputs, found ",
-            scheme_name(consumer.segments[0].weight.scheme), " and ",
-            scheme_name(segment.weight.scheme));
-  }
-  return format;
-}
+RowsFormat input_format(const Linear& consumer) { return rows_format(consumer, pieces_of); }
 
 PieceRows piece_rows(const Rows& rows) {
   return {reinterpret_cast<std::uint16_t*>(rows.format.pieces > 0 ? rows.codes : nullptr),

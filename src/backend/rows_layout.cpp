@@ -8,9 +8,12 @@
 namespace leq {
 namespace {
 
-RowsFormat segment_format(const Linear& consumer, const WeightView& weight) {
+RowsFormat segment_format(const Linear& consumer, const WeightView& weight, PiecesOf pieces_of) {
   RowsFormat format;
-  if (consumer.act == ActKind::none) return format;
+  if (consumer.act == ActKind::none) {
+    if (pieces_of != nullptr) format.pieces = pieces_of(weight);
+    return format;
+  }
   require(weight.scheme.is_integer(), consumer.name, ": ", scheme_name(weight.scheme),
           " weights take f32 inputs, act ", act_name(consumer.act), " found");
   format.act = consumer.act;
@@ -71,11 +74,11 @@ Rows make_rows(const RowsLayout& layout, std::int64_t capacity, std::int64_t wid
   return rows;
 }
 
-RowsFormat rows_format(const Linear& consumer) {
+RowsFormat rows_format(const Linear& consumer, PiecesOf pieces_of) {
   const WeightView& first = consumer.segments[0].weight;
-  const RowsFormat format = segment_format(consumer, first);
+  const RowsFormat format = segment_format(consumer, first, pieces_of);
   for (const LinearSegment& segment : consumer.parts()) {
-    require(segment_format(consumer, segment.weight) == format, consumer.name,
+    require(segment_format(consumer, segment.weight, pieces_of) == format, consumer.name,
             ": expected weights that read one format of inputs, found ", scheme_name(first.scheme),
             " and ", scheme_name(segment.weight.scheme));
   }

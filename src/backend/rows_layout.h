@@ -27,8 +27,12 @@ RowsLayout rows_layout(std::int64_t capacity, std::int64_t width, const RowsForm
 Rows make_rows(const RowsLayout& layout, std::int64_t capacity, std::int64_t width,
                const RowsFormat& format, Buffer memory);
 
+// How many 16-bit floats a device makes of each f32 input of a weight; 0 where it takes f32.
+using PiecesOf = int (*)(const WeightView& weight);
+
 // What the consumer's weights want of their inputs: codes, and sums of codes where the weights are
-// unsigned; values are kept. Throws Error where they want different formats.
-RowsFormat rows_format(const Linear& consumer);
+// unsigned, or pieces of f32 inputs where the device has a rule for them; values are kept. Throws
+// Error where they want different formats.
+RowsFormat rows_format(const Linear& consumer, PiecesOf pieces_of = nullptr);
 
 }  // namespace leq

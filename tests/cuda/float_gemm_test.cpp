@@ -166,7 +166,7 @@ class FloatGemmTest : public testing::TestWithParam<PieceCase> {
   ~FloatGemmTest() override { simt::schedule() = {}; }
 };
 
-TEST_P(FloatGemmTest, IsNearToDouble) {
+TEST_P(FloatGemmTest, AgreesWithSumsInDouble) {
   const Problem problem(GetParam());
   Inputs x(GetParam().shape.tokens, GetParam().shape.columns);
   expect_near(GetParam(), problem, x, problem.run(x));
@@ -242,7 +242,7 @@ Inputs odd_inputs(int columns) {
 
 class OddRows : public testing::TestWithParam<PieceCase> {};
 
-TEST_P(OddRows, AreNearToDouble) {
+TEST_P(OddRows, AgreeWithSumsInDouble) {
   const Problem problem(GetParam());
   Inputs x = odd_inputs(GetParam().shape.columns);
   const auto found = problem.run(x);
