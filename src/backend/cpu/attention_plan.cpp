@@ -10,7 +10,7 @@ namespace {
 
 // Enough queries that a page of keys is loaded once for much arithmetic, few enough that their
 // scores stay in the second-level cache.
-constexpr std::int64_t kBlockQueries = 48;
+constexpr std::int64_t kBlockQueries = 96;
 constexpr std::int64_t kTasksPerThread = 4;
 // Memory is read at 35 GB/s in pieces of 4 KB, 45 of 8 KB and 49 of 16 KB where 50 is the most.
 constexpr std::int64_t kPieceBytes = 16 * 1024;

@@ -169,6 +169,15 @@ void finish_row(Job& job, const Unit& unit, std::int64_t token, float* values) {
   }
 }
 
+// Sums that `values` of a later row will be added to come from far away, a few lines of each row, so
+// they are fetched this many rows ahead.
+constexpr std::int64_t kRowsAhead = 16;
+
+void fetch_ahead(const Job& job, const Unit& unit, std::int64_t token) {
+  const float* const row = job.out.values + token * job.out.value_stride + unit.first;
+  for (std::int64_t i = 0; i < unit.columns; i += 16) __builtin_prefetch(row + i, 1);
+}
+
 // Tokens [token, token + tokens) of a unit; `next` is what this thread will probably do after it.
 void run_unit(Job& job, const Unit& unit, const Unit& next, std::int64_t token, std::int64_t tokens,
               std::byte* scratch) {
@@ -196,6 +205,9 @@ void run_unit(Job& job, const Unit& unit, const Unit& next, std::int64_t token, 
     }
     if (straight) continue;
     for (std::int64_t row = 0; row < task.tokens; ++row) {
+      if (job.epilogue == Epilogue::add && row + kRowsAhead < task.tokens) {
+        fetch_ahead(job, unit, task.token + row + kRowsAhead);
+      }
       finish_row(job, unit, task.token + row, tile + row * kTileStride);
     }
   }

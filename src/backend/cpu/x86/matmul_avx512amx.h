@@ -10,14 +10,16 @@ namespace {
 
 // Fewer tokens do not fill a tile.
 constexpr std::int64_t kTileTokens = 16;
-// A unit of work is 32 tokens x 32 outputs in tiles 0 to 3; 4 and 5 hold its inputs, 6 and 7 its
-// weights. Its sums lie in memory as [32 tokens][32 outputs].
+// Half a unit of work is 32 tokens x 32 outputs in tiles 0 to 3, of which 0 and 1 have the first
+// tokens, 0 and 2 the first outputs; 4 and 5 hold its inputs, 6 and 7 its weights. Its sums lie in
+// memory tile by tile, [4][16 tokens][16 outputs]: a load waits for all stores before it whose
+// addresses end in the same 12 bits, and the sums of a half are 4 KB, so each tile must keep away
+// from those that were stored just before.
 constexpr std::int64_t kUnitTokens = 32;
 constexpr std::int64_t kUnitOutputs = 32;
-constexpr std::int64_t kUnitNumbers = kUnitTokens * kUnitOutputs;
-// Tokens whose sums lie in scratch: [units of tokens][2][kUnitNumbers], four bytes each.
-constexpr std::int64_t kBlockTokens = 256;
-constexpr std::int64_t kBlockBytes = kBlockTokens * 64 * 4;
+constexpr std::int64_t kTileNumbers = 256;
+constexpr std::int64_t kHalfNumbers = 4 * kTileNumbers;
+constexpr std::int64_t kBlockTokens = 256;  // whose sums lie in scratch
 // Columns that all tokens of a block pass through before the next: their weights and the inputs of
 // one unit stay in the L1 cache.
 constexpr std::int64_t kPieceColumns = 256;
@@ -105,43 +107,47 @@ inline __attribute__((always_inline)) void multiply_step() {
 
 // The first step of new sums, which start from 0 or from `from`; the tiles' old sums go to `to`.
 // Tile by tile, so that one is stored while the others multiply: 21 instead of 30 ns for a step in
-// two.
-template <Signs kSigns>
-inline __attribute__((always_inline)) void store_and_begin(std::int32_t* to) {
-  _tile_stored(0, to, 128);
+// two. before(tile) comes before a tile is stored.
+template <Signs kSigns, class Before>
+inline __attribute__((always_inline)) void store_and_begin(std::int32_t* to, Before before) {
+  before(0);
+  _tile_stored(0, to, 64);
   _tile_zero(0);
   multiply_0<kSigns>();
-  _tile_stored(1, to + 16, 128);
+  before(1);
+  _tile_stored(1, to + kTileNumbers, 64);
   _tile_zero(1);
   multiply_1<kSigns>();
-  _tile_stored(2, to + 512, 128);
+  before(2);
+  _tile_stored(2, to + 2 * kTileNumbers, 64);
   _tile_zero(2);
   multiply_2<kSigns>();
-  _tile_stored(3, to + 528, 128);
+  before(3);
+  _tile_stored(3, to + 3 * kTileNumbers, 64);
   _tile_zero(3);
   multiply_3<kSigns>();
 }
 template <Signs kSigns>
 inline __attribute__((always_inline)) void store_and_continue(std::int32_t* to,
                                                               const std::int32_t* from) {
-  _tile_stored(0, to, 128);
-  _tile_loadd(0, from, 128);
+  _tile_stored(0, to, 64);
+  _tile_loadd(0, from, 64);
   multiply_0<kSigns>();
-  _tile_stored(1, to + 16, 128);
-  _tile_loadd(1, from + 16, 128);
+  _tile_stored(1, to + kTileNumbers, 64);
+  _tile_loadd(1, from + kTileNumbers, 64);
   multiply_1<kSigns>();
-  _tile_stored(2, to + 512, 128);
-  _tile_loadd(2, from + 512, 128);
+  _tile_stored(2, to + 2 * kTileNumbers, 64);
+  _tile_loadd(2, from + 2 * kTileNumbers, 64);
   multiply_2<kSigns>();
-  _tile_stored(3, to + 528, 128);
-  _tile_loadd(3, from + 528, 128);
+  _tile_stored(3, to + 3 * kTileNumbers, 64);
+  _tile_loadd(3, from + 3 * kTileNumbers, 64);
   multiply_3<kSigns>();
 }
 inline __attribute__((always_inline)) void store_sums(std::int32_t* to) {
-  _tile_stored(0, to, 128);
-  _tile_stored(1, to + 16, 128);
-  _tile_stored(2, to + 512, 128);
-  _tile_stored(3, to + 528, 128);
+  _tile_stored(0, to, 64);
+  _tile_stored(1, to + kTileNumbers, 64);
+  _tile_stored(2, to + 2 * kTileNumbers, 64);
+  _tile_stored(3, to + 3 * kTileNumbers, 64);
 }
 
 // Tokens [token, token + tokens) of a panel, at least 16.
@@ -170,19 +176,68 @@ inline __attribute__((always_inline)) void for_each_block(std::int64_t tokens, V
   }
 }
 
-// Calls visit(token, output) for each 16 outputs of a block, in the order in which their sums lie.
-template <class Visit>
-inline __attribute__((always_inline)) void for_each_row(const TokenBlock& block, Visit visit) {
-  for (std::int64_t unit = 0; unit < block.units(); ++unit) {
-    for (int output = 0; output < 64; output += kUnitOutputs) {
-      for (int tile = 0; tile < 2; ++tile) {
-        const std::int64_t first = block.first(unit, tile);
-        for (std::int64_t token = first; token < first + kTileTokens; ++token) {
-          visit(token, output);
-          visit(token, output + 16);
-        }
-      }
+// What a panel's finished sums are scaled with, and what is added: one for each of its outputs.
+struct alignas(64) FinishNumbers {
+  float scales[64];
+  float bias[64];
+};
+inline void read_finish_numbers(const IntPanel& panel, FinishNumbers& numbers) {
+  for (int output = 0; output < 64; output += 16) {
+    _mm512_store_ps(numbers.scales + output, panel.row_scales == nullptr
+                                                 ? _mm512_set1_ps(1.0f)
+                                                 : _mm512_loadu_ps(panel.row_scales + output));
+    if (panel.bias != nullptr) {
+      _mm512_store_ps(numbers.bias + output, _mm512_loadu_ps(panel.bias + output));
     }
+  }
+}
+
+// finish() for `count` rows of a half unit from `row` on: value(token, output, at) is the sum of 16
+// outputs, the `at`th of the half unit's numbers.
+template <class Value>
+inline __attribute__((always_inline)) void finish_rows(const IntPanel& panel,
+                                                       const FinishNumbers& numbers,
+                                                       const TokenBlock& block, std::int64_t half,
+                                                       std::int64_t row, std::int64_t count,
+                                                       Value value) {
+  const int output = static_cast<int>(half % 2 * kUnitOutputs);
+  const __m512 scale[2] = {_mm512_load_ps(numbers.scales + output),
+                           _mm512_load_ps(numbers.scales + output + 16)};
+  const std::int64_t end = row + count < kUnitTokens ? row + count : kUnitTokens;
+  const bool by_token = panel.groups_a_token_scale == 0;
+  const bool biased = panel.bias != nullptr;
+  const std::int64_t first[2] = {block.first(half / 2, 0), block.first(half / 2, 1)};
+  for (; row < end; ++row) {
+    const std::int64_t token = first[row / kTileTokens] + row % kTileTokens;
+    float* const y = panel.y + token * panel.y_stride + output;
+    const __m512 token_scale =
+        _mm512_set1_ps(by_token ? panel.token_scales[token * panel.token_scale_stride] : 1.0f);
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) {
+      const std::int64_t tile = row / kTileTokens * 2 + j;
+      const __m512 f = value(token, output + 16 * j, tile * kTileNumbers + row % kTileTokens * 16);
+      const __m512 by = _mm512_mul_ps(token_scale, scale[j]);
+      const __m512 sum =
+          biased ? _mm512_fmadd_ps(f, by, _mm512_load_ps(numbers.bias + output + 16 * j))
+                 : _mm512_mul_ps(f, by);
+      _mm512_storeu_ps(y + 16 * j, sum);
+    }
+  }
+}
+
+// The lines that rows [row, row + count) of a half unit will be stored to.
+inline __attribute__((always_inline)) void fetch_result_rows(const IntPanel& panel,
+                                                             const TokenBlock& block,
+                                                             std::int64_t half, std::int64_t row,
+                                                             std::int64_t count) {
+  const std::int64_t end = row + count < kUnitTokens ? row + count : kUnitTokens;
+  const float* const y = panel.y + half % 2 * kUnitOutputs;
+  const std::int64_t first[2] = {block.first(half / 2, 0), block.first(half / 2, 1)};
+  for (; row < end; ++row) {
+    const float* const at =
+        y + (first[row / kTileTokens] + row % kTileTokens) * panel.y_stride;
+    asm volatile("prefetchw %0" : : "m"(*at));
+    asm volatile("prefetchw %0" : : "m"(at[16]));
   }
 }
 

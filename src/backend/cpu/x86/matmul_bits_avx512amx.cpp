@@ -22,7 +22,7 @@ void run(const IntPanel& panel) {
   std::uint8_t* const codes = reinterpret_cast<GroupScratch*>(panel.scratch)->unpacked;
   run_groups<Signs::none_unsigned>(
       panel, [&](std::int64_t first, std::int64_t columns, Piece& piece) {
-        for (int g = 0; g < piece.groups; ++g) {
+        for (std::int64_t g = 0; g < piece.groups; ++g) {
           unpack<Bits>(panel, first + g * panel.group, panel.group,
                        byte_zeros(panel, piece.group + g), codes + g * panel.group * 64);
         }

@@ -1,7 +1,8 @@
-// Grouped matmuls with AMX: the int32 sums of one or two groups of a unit are stored, and folded
-// into its f32 sums while the tiles multiply the next unit. A group's sums leave the tiles in the
-// first step of the next group.
+// Grouped matmuls with AMX: the int32 sums of a group leave the tiles in the first step of the next
+// group, and are folded into f32 sums in the first step of the one after, while the tiles multiply.
 #pragma once
+
+#include <initializer_list>
 
 #include "backend/cpu/x86/matmul_avx512amx.h"
 
@@ -11,119 +12,94 @@ namespace {
 // Which sides have group scales.
 enum class Scales { weights, tokens, both };
 
-constexpr int kFoldGroups = 2;  // of a piece
+constexpr std::int64_t kSmallestGroup = 32;
+constexpr std::int64_t kPieceGroups = kPieceColumns / kSmallestGroup;
 
 // What the groups of a piece are folded with, for each of a panel's outputs.
 struct alignas(64) PieceNumbers {
-  float scales[kFoldGroups][64];
-  std::int32_t offsets[kFoldGroups][64];
+  float scales[kPieceGroups][64];
+  std::int32_t offsets[kPieceGroups][64];
 };
 
 // Scratch of a block.
 struct alignas(64) GroupScratch {
-  float folded[kBlockTokens / kUnitTokens][2][kUnitNumbers];
-  std::int32_t sums[2][kFoldGroups][kUnitNumbers];  // of this unit and of the one before
-  PieceNumbers numbers[2];                          // of this piece and of the one before
-  std::uint8_t unpacked[kPieceColumns * 64];        // for weights of fewer than 8 bits
+  float folded[kBlockTokens / kUnitTokens][2][kHalfNumbers];
+  std::int32_t sums[kHalfNumbers];            // of a group that is not folded yet
+  PieceNumbers numbers[2];                    // of this piece and of the one before
+  std::uint8_t unpacked[kPieceColumns * 64];  // for weights of fewer than 8 bits
 };
 static_assert(sizeof(GroupScratch) <= kIntScratchBytes);
 
-// Sums of a unit that wait to be folded.
-struct Waiting {
-  int groups = 0;                // 0: nothing waits
-  std::int32_t* sums = nullptr;  // [groups][kUnitNumbers]
-  float* folded = nullptr;       // [kUnitNumbers]
-  const PieceNumbers* numbers = nullptr;
-  int output = 0;  // first
-  // Of the first token of each tile: its scale in the first group, and the sum of its inputs there.
+// Where a group's sums for a half go, and what they are folded with.
+struct Fold {
+  float* folded = nullptr;            // [kHalfNumbers]; null: nothing waits
+  __mmask16 old = 0;                  // 0 for the first group, which begins the f32 sums
+  const float* scales = nullptr;      // of the weights, [32]
+  const std::int32_t* offsets = nullptr;
+  // Of the first token of each tile: its scale in the group, and the sum of its inputs there.
   const float* token_scales[2] = {nullptr, nullptr};
   const std::int32_t* token_sums[2] = {nullptr, nullptr};
-  std::int64_t second_scale = 0;  // from a token's scale in the first group to that in the second
 };
 
-// f = fma(float(c), weight scale * token scale, f) for R rows of a unit, all in one tile.
-template <Signs kSigns, Scales kScales, int G, int R>
-inline __attribute__((always_inline)) void fold_rows(const IntPanel& panel, const Waiting& waiting,
-                                                     int row) {
-  __m512 by_weight[G][2];
-  __m512i offset[G][2];
-#pragma GCC unroll 4
-  for (int i = 0; i < 2 * G; ++i) {
-    const int output = waiting.output + i % 2 * 16;
-    by_weight[i / 2][i % 2] = _mm512_load_ps(waiting.numbers->scales[i / 2] + output);
-    offset[i / 2][i % 2] = _mm512_load_si512(waiting.numbers->offsets[i / 2] + output);
-  }
-  const std::int32_t* sums = waiting.sums + row * kUnitOutputs;
-  float* folded = waiting.folded + row * kUnitOutputs;
-  const int tile = row / static_cast<int>(kTileTokens);
-  const std::int64_t token = row % kTileTokens;
-  const float* token_scales = waiting.token_scales[tile];
-  const std::int32_t* token_sums = waiting.token_sums[tile];
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-    __m512 f[2] = {_mm512_load_ps(folded), _mm512_load_ps(folded + 16)};
-#pragma GCC unroll 4
-    for (int i = 0; i < 2 * G; ++i) {
-      const int g = i / 2;
-      const int j = i % 2;
-      __m512i sum = _mm512_load_si512(sums + g * kUnitNumbers + 16 * j);
-      if constexpr (kSigns == Signs::input_unsigned) sum = _mm512_add_epi32(sum, offset[g][j]);
-      if constexpr (kSigns == Signs::weight_unsigned) {
-        // A zero point lies in the lower half of its lane, so this multiplies by the lower half of
-        // the token's sum, at most 128 * 127.
-        const int inputs = token_sums[(token + r) * panel.token_sum_stride + g];
-        sum = _mm512_add_epi32(sum, _mm512_madd_epi16(offset[g][j], _mm512_set1_epi32(-inputs)));
-      }
-      __m512 scale = by_weight[g][j];
-      if constexpr (kScales != Scales::weights) {
-        const std::int64_t at = (token + r) * panel.token_scale_stride;
-        const __m512 by_token =
-            _mm512_set1_ps(token_scales[at + (g == 0 ? 0 : waiting.second_scale)]);
-        scale = kScales == Scales::both ? _mm512_mul_ps(scale, by_token) : by_token;
-      }
-      f[j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, f[j]);
+// f = fma(float(c), weight scale * token scale, f) for one of a half's tiles of sums.
+template <Signs kSigns, Scales kScales>
+inline __attribute__((always_inline)) void fold_tile(const IntPanel& panel, const Fold& fold,
+                                                     const std::int32_t* sums, int tile) {
+  const __m512 by_weight = _mm512_load_ps(fold.scales + tile % 2 * 16);
+  const __m512i offset = _mm512_load_si512(fold.offsets + tile % 2 * 16);
+  const float* by_token = fold.token_scales[tile / 2];
+  const std::int32_t* token_sums = fold.token_sums[tile / 2];
+  // Read once: the stores below could change them, as far as the compiler knows.
+  const std::int64_t scale_stride = panel.token_scale_stride;
+  const std::int64_t sum_stride = panel.token_sum_stride;
+  const __mmask16 old = fold.old;
+  float* const folded = fold.folded + tile * kTileNumbers;
+  sums += tile * kTileNumbers;
+#pragma GCC unroll 16
+  for (int row = 0; row < kTileTokens; ++row) {
+    __m512i sum = _mm512_load_si512(sums + row * 16);
+    if constexpr (kSigns == Signs::input_unsigned) sum = _mm512_add_epi32(sum, offset);
+    if constexpr (kSigns == Signs::weight_unsigned) {
+      // A zero point lies in the lower half of its lane, so this multiplies by the lower half of
+      // the token's sum, at most 128 * 127.
+      sum = _mm512_add_epi32(sum, _mm512_madd_epi16(offset, _mm512_set1_epi32(-*token_sums)));
+      token_sums += sum_stride;
     }
-    _mm512_store_ps(folded, f[0]);
-    _mm512_store_ps(folded + 16, f[1]);
-    sums += kUnitOutputs;
-    folded += kUnitOutputs;
+    __m512 scale = by_weight;
+    if constexpr (kScales != Scales::weights) {
+      scale = _mm512_set1_ps(*by_token);
+      by_token += scale_stride;
+      if constexpr (kScales == Scales::both) scale = _mm512_mul_ps(by_weight, scale);
+    }
+    const __m512 f = _mm512_maskz_load_ps(old, folded + row * 16);
+    _mm512_store_ps(folded + row * 16, _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, f));
   }
 }
 
-// Rows [row, kUnitTokens).
-template <Signs kSigns, Scales kScales>
-void fold_rest(const IntPanel& panel, const Waiting& waiting, int row) {
-  for (; row < kUnitTokens; row += 4) {
-    if (waiting.groups == 1) fold_rows<kSigns, kScales, 1, 4>(panel, waiting, row);
-    if (waiting.groups == 2) fold_rows<kSigns, kScales, 2, 4>(panel, waiting, row);
-  }
-}
-
-// The last two units: sums of the newer one's last group are in the tiles, and rows of the older
-// one wait to be folded from `row` on. They change places by their pointers: a copy would have to
-// wait until all tiles before it are stored.
+// The last two groups: sums of the older one are in memory, those of the newer one in the tiles.
+// They change places by their pointers: a copy would have to wait until all tiles before it are
+// stored.
 struct Pipeline {
-  Waiting places[3];
-  Waiting* older = &places[0];
-  Waiting* newer = &places[1];
-  Waiting* now = &places[2];
-  int row = 0;
+  Fold places[3];
+  Fold* older = &places[0];
+  Fold* newer = &places[1];
+  Fold* now = &places[2];
 };
 
 template <Signs kSigns, Scales kScales>
-void drain(const IntPanel& panel, Pipeline& pipeline) {
-  Waiting& newer = *pipeline.newer;
-  fold_rest<kSigns, kScales>(panel, *pipeline.older, pipeline.row);
-  if (newer.groups > 0) store_sums(newer.sums + (newer.groups - 1) * kUnitNumbers);
-  fold_rest<kSigns, kScales>(panel, newer, 0);
-  pipeline.older->groups = newer.groups = 0;
+void drain(const IntPanel& panel, const Pipeline& pipeline, std::int32_t* sums) {
+  for (const Fold* fold : {pipeline.older, pipeline.newer}) {
+    if (fold == pipeline.newer) store_sums(sums);
+    if (fold->folded == nullptr) continue;
+    for (int tile = 0; tile < 4; ++tile) fold_tile<kSigns, kScales>(panel, *fold, sums, tile);
+  }
 }
 
-// One or two groups of a panel's columns.
+// Some groups of a panel's columns.
 struct Piece {
   const std::uint8_t* codes = nullptr;  // bytes of the first column, one code each
   std::int64_t group = 0;               // first
-  int groups = 0;
+  std::int64_t groups = 0;
   const std::uint8_t* next = nullptr;  // bytes that the next piece is made from
   std::int64_t next_bytes = 0;
 };
@@ -132,7 +108,7 @@ struct Piece {
 // * the weights' sum; unsigned weights a zero point, which a token's sum multiplies.
 template <Signs kSigns>
 void read_numbers(const IntPanel& panel, const Piece& piece, PieceNumbers& numbers) {
-  for (int g = 0; g < piece.groups; ++g) {
+  for (std::int64_t g = 0; g < piece.groups; ++g) {
     const std::int64_t group = piece.group + g;
     for (int output = 0; output < 64; output += 16) {
       if (panel.group_scales != nullptr) {
@@ -152,81 +128,56 @@ void read_numbers(const IntPanel& panel, const Piece& piece, PieceNumbers& numbe
   }
 }
 
-// The R rows of a unit that are folded in one step.
-template <Signs kSigns, Scales kScales, int G, int R>
-inline __attribute__((always_inline)) void fold_share(const IntPanel& panel, const Waiting& waiting,
-                                                      int share) {
-  if (waiting.groups == 0) return;
-  constexpr int kRows = R < 8 ? R : 8;
-#pragma GCC unroll 4
-  for (int row = 0; row < R; row += kRows) {
-    fold_rows<kSigns, kScales, G, kRows>(panel, waiting, share * R + row);
-  }
-}
-
-// Multiplies a piece of G groups of S steps for all units of a block.
-template <Signs kSigns, Scales kScales, int G, int S>
+// Multiplies a piece of groups of S steps for all units of a block.
+template <Signs kSigns, Scales kScales, int S>
 void multiply_piece(const IntPanel& panel, const TokenBlock& block, const Piece& piece,
                     Pipeline& pipeline) {
-  constexpr int kSteps = G * S;
-  constexpr int kRows = static_cast<int>(kUnitTokens) / kSteps;
-  if (pipeline.newer->groups != G) drain<kSigns, kScales>(panel, pipeline);
   auto& scratch = *reinterpret_cast<GroupScratch*>(panel.scratch);
-  PieceNumbers& numbers = scratch.numbers[piece.group / kFoldGroups % 2];
+  std::int32_t* const sums = scratch.sums;
+  PieceNumbers& numbers = scratch.numbers[piece.group / (kPieceColumns / panel.group) % 2];
   read_numbers<kSigns>(panel, piece, numbers);
-  std::int64_t scale = 0, next_scale = 0;  // of a token, in the piece's first and second group
-  if constexpr (kScales != Scales::weights) {
-    scale = piece.group / panel.groups_a_token_scale;
-    next_scale = (piece.group + 1) / panel.groups_a_token_scale;
-  }
   const std::int64_t stride = panel.input_stride;
   const std::int64_t step = panel.group / S;
-  FetchAhead ahead(piece.next, piece.next_bytes, block.units() * 2 * kSteps);
-  for (std::int64_t unit = 0; unit < block.units(); ++unit) {
-    const std::int64_t token[2] = {block.first(unit, 0), block.first(unit, 1)};
+  FetchAhead ahead(piece.next, piece.next_bytes, block.units() * 2 * piece.groups * S);
+  for (std::int64_t half = 0; half < block.units() * 2; ++half) {
+    const std::int64_t token[2] = {block.first(half / 2, 0), block.first(half / 2, 1)};
     const std::uint8_t* inputs = panel.inputs + piece.group * panel.group;
-    for (int half = 0; half < 2; ++half) {
-      Waiting& now = *pipeline.now;
-      const Waiting& newer = *pipeline.newer;
-      now.groups = G;
-      now.output = half * static_cast<int>(kUnitOutputs);
+    const std::uint8_t* x0 = inputs + token[0] * stride;
+    const std::uint8_t* x1 = inputs + token[1] * stride;
+    const std::uint8_t* w = piece.codes + half % 2 * 128;
+    const std::int64_t output = half % 2 * kUnitOutputs;
+    for (std::int64_t g = 0; g < piece.groups; ++g) {
+      Fold& now = *pipeline.now;
+      now.folded = scratch.folded[half / 2][half % 2];
+      now.old = piece.group + g == 0 ? __mmask16(0) : __mmask16(0xffff);
+      now.scales = numbers.scales[g] + output;
+      now.offsets = numbers.offsets[g] + output;
       for (int tile = 0; tile < 2; ++tile) {
-        now.token_scales[tile] =
-            panel.token_scales + token[tile] * panel.token_scale_stride + scale;
+        if constexpr (kScales != Scales::weights) {
+          now.token_scales[tile] = panel.token_scales + token[tile] * panel.token_scale_stride +
+                                   (piece.group + g) / panel.groups_a_token_scale;
+        }
         if constexpr (kSigns == Signs::weight_unsigned) {
           now.token_sums[tile] =
-              panel.token_sums + token[tile] * panel.token_sum_stride + piece.group;
+              panel.token_sums + token[tile] * panel.token_sum_stride + piece.group + g;
         }
       }
-      now.second_scale = next_scale - scale;
-      now.sums = scratch.sums[half][0];
-      now.folded = scratch.folded[unit][half];
-      now.numbers = &numbers;
-      const std::uint8_t* x0 = inputs + token[0] * stride;
-      const std::uint8_t* x1 = inputs + token[1] * stride;
-      const std::uint8_t* w = piece.codes + half * 128;
-      // What the very first step stores here is overwritten.
-      std::int32_t* store = newer.groups == 0 ? now.sums : newer.sums + (G - 1) * kUnitNumbers;
-#pragma GCC unroll 4
-      for (int i = 0; i < kSteps; ++i, x0 += step, x1 += step, w += step * 64) {
+      const Fold& older = *pipeline.older;
+      ahead.step();
+      load_tiles(x0, x1, stride, w);
+      store_and_begin<kSigns>(sums, [&](int tile) __attribute__((always_inline)) {
+        if (older.folded != nullptr) fold_tile<kSigns, kScales>(panel, older, sums, tile);
+      });
+      x0 += step, x1 += step, w += step * 64;
+#pragma GCC unroll 2
+      for (int i = 1; i < S; ++i, x0 += step, x1 += step, w += step * 64) {
         ahead.step();
         load_tiles(x0, x1, stride, w);
-        if (i % S == 0) {
-          store_and_begin<kSigns>(store);
-          store = now.sums + i / S * kUnitNumbers;
-        } else {
-          multiply_step<kSigns>();
-        }
-        if (i == 0) {
-          fold_share<kSigns, kScales, G, kRows>(panel, *pipeline.older, kSteps - 1);
-        } else {
-          fold_share<kSigns, kScales, G, kRows>(panel, newer, i - 1);
-        }
+        multiply_step<kSigns>();
       }
       pipeline.now = pipeline.older;
       pipeline.older = pipeline.newer;
       pipeline.newer = &now;
-      pipeline.row = (kSteps - 1) * kRows;
     }
   }
 }
@@ -235,33 +186,27 @@ void multiply_piece(const IntPanel& panel, const TokenBlock& block, const Piece&
 template <Signs kSigns, Scales kScales, class CodesOf>
 void run_scaled(const IntPanel& panel, CodesOf codes_of) {
   const std::int64_t groups = (panel.columns + panel.group - 1) / panel.group;
+  const std::int64_t most = kPieceColumns / panel.group;
   auto& scratch = *reinterpret_cast<GroupScratch*>(panel.scratch);
+  FinishNumbers finish;
+  read_finish_numbers(panel, finish);
   const Tiles tiles(panel.group < 64 ? panel.group : 64);
   for_each_block(panel.tokens, [&](const TokenBlock& block) {
-    float* folded = scratch.folded[0][0];
-    for (std::int64_t i = 0; i < block.units() * 2 * kUnitNumbers; i += 16) {
-      _mm512_store_ps(folded + i, _mm512_setzero_ps());
-    }
     Pipeline pipeline;
-    for (std::int64_t group = 0; group < groups; group += kFoldGroups) {
+    for (std::int64_t group = 0; group < groups; group += most) {
       Piece piece;
       piece.group = group;
-      piece.groups = groups - group < kFoldGroups ? 1 : kFoldGroups;
+      piece.groups = groups - group < most ? groups - group : most;
       codes_of(group * panel.group, piece.groups * panel.group, piece);
-      const bool long_groups = panel.group > 64;
-      if (piece.groups == 1) {
-        (long_groups ? multiply_piece<kSigns, kScales, 1, 2>
-                     : multiply_piece<kSigns, kScales, 1, 1>)(panel, block, piece, pipeline);
-      } else {
-        (long_groups ? multiply_piece<kSigns, kScales, 2, 2>
-                     : multiply_piece<kSigns, kScales, 2, 1>)(panel, block, piece, pipeline);
-      }
+      (panel.group > 64 ? multiply_piece<kSigns, kScales, 2>
+                        : multiply_piece<kSigns, kScales, 1>)(panel, block, piece, pipeline);
     }
-    drain<kSigns, kScales>(panel, pipeline);
-    for_each_row(block, [&](std::int64_t token, int output) {
-      finish(panel, token, output, _mm512_load_ps(folded));
-      folded += 16;
-    });
+    drain<kSigns, kScales>(panel, pipeline, scratch.sums);
+    const float* folded = scratch.folded[0][0];
+    for (std::int64_t half = 0; half < block.units() * 2; ++half, folded += kHalfNumbers) {
+      finish_rows(panel, finish, block, half, 0, kUnitTokens,
+                  [&](std::int64_t, int, std::int64_t at) { return _mm512_load_ps(folded + at); });
+    }
   });
 }
 

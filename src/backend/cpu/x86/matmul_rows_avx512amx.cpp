@@ -6,71 +6,98 @@
 namespace leq::cpu {
 namespace {
 
-// Adds columns [first, first + columns) to the sums of all units of a block. `before` is where the
-// sums belong that are in the tiles.
-template <Signs kSigns>
-void add_piece(const IntPanel& panel, const TokenBlock& block, std::int64_t first,
-               std::int64_t columns, std::int32_t* sums, std::int32_t*& before) {
-  const std::int64_t stride = panel.input_stride;
-  const std::uint8_t* codes = panel.codes + first * 64;
-  const std::uint8_t* inputs = panel.inputs + first;
-  FetchAhead ahead(codes + columns * 64, columns * 64, block.units() * 2 * (columns / 64));
-  for (std::int64_t unit = 0; unit < block.units(); ++unit) {
-    for (int half = 0; half < 2; ++half, sums += kUnitNumbers) {
-      const std::uint8_t* w = codes + half * 128;
-      const std::uint8_t* x0 = inputs + block.first(unit, 0) * stride;
-      const std::uint8_t* x1 = inputs + block.first(unit, 1) * stride;
-      ahead.step();
-      load_tiles(x0, x1, stride, w);
-      if (first == 0) {
-        store_and_begin<kSigns>(before);
-      } else {
-        store_and_continue<kSigns>(before, sums);
-      }
-      for (std::int64_t k = 64; k < columns; k += 64) {
+// A panel and a block of its tokens. Units are done in halves: half 2 u + h are the 32 tokens of
+// unit u and the outputs from 32 h on.
+template <bool kUnsigned>
+struct Block {
+  const IntPanel& panel;
+  const TokenBlock& tokens;
+  std::int32_t* const sums;  // [halves][kHalfNumbers]
+  const FinishNumbers& numbers;
+  std::int32_t* before;  // where the sums belong that are in the tiles
+
+  std::int64_t halves() const { return tokens.units() * 2; }
+
+  // Finishes rows of a half whose sums are in memory. They lack, for signed weights, which have
+  // inputs of q + 128, -128 * the weights' sum; for unsigned ones a zero point * the inputs' sum.
+  inline __attribute__((always_inline)) void finish(std::int64_t half, std::int64_t row,
+                                                    std::int64_t count) const {
+    const std::int32_t* const sum = sums + half * kHalfNumbers;
+    const int output = static_cast<int>(half % 2 * kUnitOutputs);
+    __m512i offset[2];
+    for (int j = 0; j < 2; ++j) {
+      offset[j] = kUnsigned
+                      ? zero_points(panel, 0, output + 16 * j)
+                      : start_value(_mm512_loadu_si512(panel.row_sums + output + 16 * j));
+    }
+    finish_rows(panel, numbers, tokens, half, row, count,
+                [&](std::int64_t token, int at_output, std::int64_t at) {
+                  __m512i lacking = offset[(at_output - output) / 16];
+                  if constexpr (kUnsigned) {
+                    const int inputs = panel.token_sums[token * panel.token_sum_stride];
+                    lacking = _mm512_mullo_epi32(lacking, _mm512_set1_epi32(-inputs));
+                  }
+                  return _mm512_cvtepi32_ps(
+                      _mm512_add_epi32(_mm512_load_si512(sum + at), lacking));
+                });
+  }
+
+  // Adds columns [first, first + columns) to the sums of all halves. Where they are the last ones,
+  // each step finishes a share of the half before the last one, while the tiles multiply.
+  template <bool kLast>
+  void add_piece(std::int64_t first, std::int64_t columns) {
+    constexpr Signs kSigns = kUnsigned ? Signs::weight_unsigned : Signs::input_unsigned;
+    const std::int64_t stride = panel.input_stride;
+    const std::uint8_t* codes = panel.codes + first * 64;
+    const std::uint8_t* inputs = panel.inputs + first;
+    const std::int64_t steps = columns / 64;
+    const std::int64_t share = (kUnitTokens + steps - 1) / steps;
+    FetchAhead ahead(codes + columns * 64, columns * 64, halves() * steps);
+    for (std::int64_t half = 0; half < halves(); ++half) {
+      const std::uint8_t* w = codes + half % 2 * 128;
+      const std::uint8_t* x0 = inputs + tokens.first(half / 2, 0) * stride;
+      const std::uint8_t* x1 = inputs + tokens.first(half / 2, 1) * stride;
+      std::int32_t* const now = sums + half * kHalfNumbers;
+      for (std::int64_t step = 0; step < steps; ++step) {
         ahead.step();
-        load_tiles(x0 + k, x1 + k, stride, w + k * 64);
-        multiply_step<kSigns>();
+        load_tiles(x0, x1, stride, w);
+        x0 += 64, x1 += 64, w += 64 * 64;
+        if (step > 0) {
+          multiply_step<kSigns>();
+        } else if (first == 0) {
+          store_and_begin<kSigns>(before, [](int) {});
+        } else {
+          store_and_continue<kSigns>(before, now);
+        }
+        if constexpr (kLast) {
+          fetch_result_rows(panel, tokens, half, step * share, share);
+          if (half >= 2) finish(half - 2, step * share, share);
+        }
       }
-      before = sums;
+      before = now;
     }
   }
-}
 
-// A finished sum of products and what it lacks: signed weights have inputs of q + 128, so -128 *
-// the weights' sum; unsigned weights a zero point, times the inputs' sum.
-template <bool kUnsigned>
-inline __attribute__((always_inline)) __m512i whole_sum(const IntPanel& panel, std::int64_t token,
-                                                        int output, const std::int32_t* sums) {
-  __m512i offset;
-  if constexpr (kUnsigned) {
-    const int sum = panel.token_sums[token * panel.token_sum_stride];
-    offset = _mm512_mullo_epi32(zero_points(panel, 0, output), _mm512_set1_epi32(-sum));
-  } else {
-    offset = start_value(_mm512_loadu_si512(panel.row_sums + output));
+  void run() {
+    const std::int64_t end = (panel.columns + 63) / 64 * 64;
+    std::int64_t k = 0;
+    for (; k + kPieceColumns < end; k += kPieceColumns) add_piece<false>(k, kPieceColumns);
+    add_piece<true>(k, end - k);
+    store_sums(before);
+    finish(halves() - 2, 0, kUnitTokens);
+    finish(halves() - 1, 0, kUnitTokens);
   }
-  return _mm512_add_epi32(_mm512_load_si512(sums), offset);
-}
+};
 
 template <bool kUnsigned>
 void run(const IntPanel& panel) {
-  constexpr Signs kSigns = kUnsigned ? Signs::weight_unsigned : Signs::input_unsigned;
   auto* const sums = reinterpret_cast<std::int32_t*>(panel.scratch);
+  FinishNumbers numbers;
+  read_finish_numbers(panel, numbers);
   const Tiles tiles(64);
   for_each_block(panel.tokens, [&](const TokenBlock& block) {
-    std::int32_t* before = sums;  // what the first step stores here is overwritten
-    const std::int64_t end = (panel.columns + 63) / 64 * 64;
-    for (std::int64_t k = 0; k < end; k += kPieceColumns) {
-      add_piece<kSigns>(panel, block, k, end - k < kPieceColumns ? end - k : kPieceColumns, sums,
-                        before);
-    }
-    store_sums(before);
-    const std::int32_t* sum = sums;
-    for_each_row(block, [&](std::int64_t token, int output) {
-      finish(panel, token, output,
-             _mm512_cvtepi32_ps(whole_sum<kUnsigned>(panel, token, output, sum)));
-      sum += 16;
-    });
+    // What the first step stores to the block's own sums is overwritten.
+    Block<kUnsigned>{panel, block, sums, numbers, sums}.run();
   });
 }
 
