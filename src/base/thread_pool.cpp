@@ -35,14 +35,17 @@ void futex_wake_all(std::atomic<std::uint32_t>& word) {
 
 }  // namespace
 
-// One parallel loop is one epoch. `work` packs the epoch's low 32 bits and the next task index, so
-// that a thread that wakes late can never take a task of a loop that has ended: its compare-and-swap
-// fails on the epoch.
+// One parallel loop is one epoch, whose tasks are cut into a share for each thread. A share packs the
+// epoch's low 32 bits and the index of its next task, so that a thread that wakes late can never
+// take a task of a loop that has ended: its compare-and-swap fails on the epoch.
 struct ThreadPool::State {
   std::vector<std::thread> workers;
   alignas(64) std::atomic<std::uint32_t> epoch{0};
   std::atomic<std::uint32_t> sleepers{0};
-  alignas(64) std::atomic<std::uint64_t> work{0};
+  struct alignas(64) Share {
+    std::atomic<std::uint64_t> next{0};
+  };
+  std::vector<Share> shares;
   alignas(64) std::atomic<std::int64_t> finished{0};
   std::atomic<std::int64_t> tasks{0};
   std::atomic<TaskFunction> function{nullptr};
@@ -51,23 +54,36 @@ struct ThreadPool::State {
   std::mutex error_mutex;
   std::exception_ptr error;
 
-  bool take(std::uint32_t current, std::int64_t total, std::int64_t& task) {
-    std::uint64_t seen = work.load(std::memory_order_acquire);
+  int threads() const { return static_cast<int>(shares.size()); }
+
+  // The next task of a share, if any is left.
+  bool take_of(int share, std::uint32_t current, std::int64_t total, std::int64_t& task) {
+    const std::int64_t end = total * (share + 1) / threads();
+    std::atomic<std::uint64_t>& next = shares[static_cast<std::size_t>(share)].next;
+    std::uint64_t seen = next.load(std::memory_order_acquire);
     for (;;) {
       const auto index = static_cast<std::int64_t>(seen & 0xffffffffu);
-      if (static_cast<std::uint32_t>(seen >> 32) != current || index >= total) return false;
-      if (work.compare_exchange_weak(seen, seen + 1, std::memory_order_acq_rel)) {
+      if (static_cast<std::uint32_t>(seen >> 32) != current || index >= end) return false;
+      if (next.compare_exchange_weak(seen, seen + 1, std::memory_order_acq_rel)) {
         task = index;
         return true;
       }
     }
   }
 
+  // A task of the worker's own share, or of the first one behind it that has any left.
+  bool take(int worker, std::uint32_t current, std::int64_t total, std::int64_t& task) {
+    for (int i = 0; i < threads(); ++i) {
+      if (take_of((worker + i) % threads(), current, total, task)) return true;
+    }
+    return false;
+  }
+
   void drain(std::uint32_t current, int worker) {
     const std::int64_t total = tasks.load(std::memory_order_acquire);
     const TaskFunction run = function.load(std::memory_order_acquire);
     void* const argument = context.load(std::memory_order_acquire);
-    for (std::int64_t task = 0; take(current, total, task);) {
+    for (std::int64_t task = 0; take(worker, current, total, task);) {
       try {
         run(argument, task, worker);
       } catch (...) {
@@ -108,6 +124,7 @@ struct ThreadPool::State {
 ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   if (threads == 0) threads = usable_cores();
   require(threads >= 1 && threads <= 1024, "threads: expected 1 to 1024, found ", threads);
+  state_->shares = std::vector<State::Share>(static_cast<std::size_t>(threads));
   for (int worker = 1; worker < threads; ++worker) {
     state_->workers.emplace_back([state = state_.get(), worker] { state->work_loop(worker); });
   }
@@ -130,12 +147,18 @@ void ThreadPool::run_tasks(std::int64_t tasks, TaskFunction function, void* cont
   const std::uint32_t next = state_->epoch.load(std::memory_order_relaxed) + 1;
   // Closed before the loop changes: who still looks at the last loop and sees new values in the
   // three lines below sees this index too, and takes nothing.
-  state_->work.store(static_cast<std::uint64_t>(next) << 32 | 0xffffffffu, std::memory_order_relaxed);
+  for (State::Share& share : state_->shares) {
+    share.next.store(static_cast<std::uint64_t>(next) << 32 | 0xffffffffu, std::memory_order_relaxed);
+  }
   state_->finished.store(0, std::memory_order_release);
   state_->function.store(function, std::memory_order_release);
   state_->context.store(context, std::memory_order_release);
   state_->tasks.store(tasks, std::memory_order_release);
-  state_->work.store(static_cast<std::uint64_t>(next) << 32, std::memory_order_release);
+  for (std::int64_t i = 0; i < threads(); ++i) {
+    const auto first = static_cast<std::uint64_t>(tasks * i / threads());
+    state_->shares[static_cast<std::size_t>(i)].next.store(
+        static_cast<std::uint64_t>(next) << 32 | first, std::memory_order_release);
+  }
   state_->announce(next);
   state_->drain(next, 0);
   for (int spin = 0; state_->finished.load(std::memory_order_acquire) < tasks; ++spin) {

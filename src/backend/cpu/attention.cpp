@@ -45,9 +45,7 @@ class Attention {
     if (plan_.split) {
       run_waves();
     } else {
-      // The last rows see most: they go first.
-      context_.pool.run(
-          units(), [this](std::int64_t task, int worker) { whole(units() - 1 - task, worker); });
+      context_.pool.run(units(), [this](std::int64_t unit, int worker) { whole(unit, worker); });
     }
     bad_.check("output of attention");
     if (quantized_unit(out_.format) == QuantizedUnit::rows) {
@@ -81,6 +79,11 @@ class Attention {
         units_.push_back({block, head, std::min(most, shape_.kv_heads - head)});
       }
     }
+    // A thread takes neighbouring tasks: a head's keys and values stay in its caches. The last rows
+    // see most, so they go first.
+    std::stable_sort(units_.begin(), units_.end(), [](const Unit& a, const Unit& b) {
+      return a.kv_head != b.kv_head ? a.kv_head < b.kv_head : a.block > b.block;
+    });
   }
 
   std::int64_t units() const { return std::ssize(units_); }

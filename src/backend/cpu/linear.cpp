@@ -221,9 +221,7 @@ void run_task(Job& job, std::int64_t task, int worker) {
   const std::int64_t token = task / job.unit_tasks * job.block_tokens;
   const std::int64_t tokens = std::min(job.block_tokens, job.tokens - token);
   for (std::int64_t unit = first; unit < last; ++unit) {
-    // Threads take tasks in turn, more or less.
-    const std::int64_t others = (job.context.pool.threads() - 1) * job.units_per_task;
-    const std::int64_t next = unit + 1 < last ? unit + 1 : (unit + 1 + others) % job.units;
+    const std::int64_t next = (unit + 1) % job.units;
     run_unit(job, unit_at(job, unit), unit_at(job, next), token, tokens, scratch);
   }
 }
