@@ -26,8 +26,8 @@ constexpr std::size_t kTileBytes =
 constexpr std::size_t kWorkerBytes = kPanelScratchBytes + kTileBytes;
 static_assert(kWorkerBytes % 64 == 0);
 
-// A task reads at least this much of the weights (about 15 us of one core's share of memory) ...
-constexpr std::int64_t kTaskBytes = 256 * 1024;
+// A task reads at least this much of the weights (about 4 us of one core's share of memory) ...
+constexpr std::int64_t kTaskBytes = 64 * 1024;
 // ... or, for many tokens, multiplies as long: this many tokens cost as much as reading a panel.
 constexpr std::int64_t kTokensAsReading = 16;
 // Fewer tokens than this are not cut further to keep all threads busy.
@@ -120,7 +120,7 @@ void plan(Job& job) {
   const std::int64_t threads = job.context.pool.threads();
   const std::int64_t cost = std::max<std::int64_t>(1, bytes / job.units) *
                             std::max<std::int64_t>(1, job.tokens / kTokensAsReading);
-  const std::int64_t most = std::max<std::int64_t>(1, job.units / (2 * threads));
+  const std::int64_t most = std::max<std::int64_t>(1, job.units / (4 * threads));
   job.units_per_task = std::clamp<std::int64_t>(kTaskBytes / cost, 1, most);
   job.unit_tasks = (job.units + job.units_per_task - 1) / job.units_per_task;
   job.block_tokens = job.tokens;
