@@ -35,9 +35,9 @@ void futex_wake_all(std::atomic<std::uint32_t>& word) {
 
 }  // namespace
 
-// One parallel loop is one epoch, whose tasks are cut into a share for each thread. A share packs the
-// epoch's low 32 bits and the index of its next task, so that a thread that wakes late can never
-// take a task of a loop that has ended: its compare-and-swap fails on the epoch.
+// One parallel loop is one epoch, whose tasks are cut into a share for each thread. A share packs
+// the epoch's low 32 bits and the index of its next task, so that a thread that wakes late can
+// never take a task of a loop that has ended: its compare-and-swap fails on the epoch.
 struct ThreadPool::State {
   std::vector<std::thread> workers;
   alignas(64) std::atomic<std::uint32_t> epoch{0};
@@ -148,7 +148,8 @@ void ThreadPool::run_tasks(std::int64_t tasks, TaskFunction function, void* cont
   // Closed before the loop changes: who still looks at the last loop and sees new values in the
   // three lines below sees this index too, and takes nothing.
   for (State::Share& share : state_->shares) {
-    share.next.store(static_cast<std::uint64_t>(next) << 32 | 0xffffffffu, std::memory_order_relaxed);
+    share.next.store(static_cast<std::uint64_t>(next) << 32 | 0xffffffffu,
+                     std::memory_order_relaxed);
   }
   state_->finished.store(0, std::memory_order_release);
   state_->function.store(function, std::memory_order_release);
@@ -162,8 +163,10 @@ void ThreadPool::run_tasks(std::int64_t tasks, TaskFunction function, void* cont
   state_->announce(next);
   state_->drain(next, 0);
   for (int spin = 0; state_->finished.load(std::memory_order_acquire) < tasks; ++spin) {
-    if (spin < kSpins) pause_briefly();
-    else std::this_thread::yield();  // a worker's core may belong to another process for a while
+    if (spin < kSpins)
+      pause_briefly();
+    else
+      std::this_thread::yield();  // a worker's core may belong to another process for a while
   }
   if (state_->error) std::rethrow_exception(std::exchange(state_->error, nullptr));
 }

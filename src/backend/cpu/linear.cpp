@@ -169,8 +169,8 @@ void finish_row(Job& job, const Unit& unit, std::int64_t token, float* values) {
   }
 }
 
-// Sums that `values` of a later row will be added to come from far away, a few lines of each row, so
-// they are fetched this many rows ahead.
+// Sums that `values` of a later row will be added to come from far away, a few lines of each row,
+// so they are fetched this many rows ahead.
 constexpr std::int64_t kRowsAhead = 16;
 
 void fetch_ahead(const Job& job, const Unit& unit, std::int64_t token) {

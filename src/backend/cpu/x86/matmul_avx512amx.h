@@ -88,27 +88,31 @@ inline __attribute__((always_inline)) void multiply_3() {
   if constexpr (kSigns == Signs::none_unsigned) _tile_dpbssd(3, 5, 7);
 }
 
+// T is 2, or 1 where a block has only the 16 tokens of tiles 0 and 1.
+template <int T>
 inline __attribute__((always_inline)) void load_tiles(const std::uint8_t* x0,
                                                       const std::uint8_t* x1, std::int64_t stride,
                                                       const std::uint8_t* w) {
   _tile_loadd(4, x0, stride);
   _tile_loadd(6, w, 256);
   _tile_loadd(7, w + 64, 256);
-  _tile_loadd(5, x1, stride);
+  if constexpr (T == 2) _tile_loadd(5, x1, stride);
 }
 
-template <Signs kSigns>
+template <Signs kSigns, int T>
 inline __attribute__((always_inline)) void multiply_step() {
   multiply_0<kSigns>();
   multiply_1<kSigns>();
-  multiply_2<kSigns>();
-  multiply_3<kSigns>();
+  if constexpr (T == 2) {
+    multiply_2<kSigns>();
+    multiply_3<kSigns>();
+  }
 }
 
 // The first step of new sums, which start from 0 or from `from`; the tiles' old sums go to `to`.
 // Tile by tile, so that one is stored while the others multiply: 21 instead of 30 ns for a step in
 // two. before(tile) comes before a tile is stored.
-template <Signs kSigns, class Before>
+template <Signs kSigns, int T, class Before>
 inline __attribute__((always_inline)) void store_and_begin(std::int32_t* to, Before before) {
   before(0);
   _tile_stored(0, to, 64);
@@ -118,16 +122,18 @@ inline __attribute__((always_inline)) void store_and_begin(std::int32_t* to, Bef
   _tile_stored(1, to + kTileNumbers, 64);
   _tile_zero(1);
   multiply_1<kSigns>();
-  before(2);
-  _tile_stored(2, to + 2 * kTileNumbers, 64);
-  _tile_zero(2);
-  multiply_2<kSigns>();
-  before(3);
-  _tile_stored(3, to + 3 * kTileNumbers, 64);
-  _tile_zero(3);
-  multiply_3<kSigns>();
+  if constexpr (T == 2) {
+    before(2);
+    _tile_stored(2, to + 2 * kTileNumbers, 64);
+    _tile_zero(2);
+    multiply_2<kSigns>();
+    before(3);
+    _tile_stored(3, to + 3 * kTileNumbers, 64);
+    _tile_zero(3);
+    multiply_3<kSigns>();
+  }
 }
-template <Signs kSigns>
+template <Signs kSigns, int T>
 inline __attribute__((always_inline)) void store_and_continue(std::int32_t* to,
                                                               const std::int32_t* from) {
   _tile_stored(0, to, 64);
@@ -136,12 +142,14 @@ inline __attribute__((always_inline)) void store_and_continue(std::int32_t* to,
   _tile_stored(1, to + kTileNumbers, 64);
   _tile_loadd(1, from + kTileNumbers, 64);
   multiply_1<kSigns>();
-  _tile_stored(2, to + 2 * kTileNumbers, 64);
-  _tile_loadd(2, from + 2 * kTileNumbers, 64);
-  multiply_2<kSigns>();
-  _tile_stored(3, to + 3 * kTileNumbers, 64);
-  _tile_loadd(3, from + 3 * kTileNumbers, 64);
-  multiply_3<kSigns>();
+  if constexpr (T == 2) {
+    _tile_stored(2, to + 2 * kTileNumbers, 64);
+    _tile_loadd(2, from + 2 * kTileNumbers, 64);
+    multiply_2<kSigns>();
+    _tile_stored(3, to + 3 * kTileNumbers, 64);
+    _tile_loadd(3, from + 3 * kTileNumbers, 64);
+    multiply_3<kSigns>();
+  }
 }
 inline __attribute__((always_inline)) void store_sums(std::int32_t* to) {
   _tile_stored(0, to, 64);
@@ -156,6 +164,10 @@ struct TokenBlock {
   std::int64_t tokens = 0;
 
   std::int64_t units() const { return (tokens + kUnitTokens - 1) / kUnitTokens; }
+  std::int64_t halves() const { return units() * 2; }
+  // Tiles of tokens in a half: 1 in a block of 16 tokens.
+  int tiles() const { return tokens == kTileTokens ? 1 : 2; }
+  std::int64_t half_rows() const { return tiles() * kTileTokens; }
   // First token of a unit's upper and lower tile. What would pass the end begins earlier: those
   // tokens are computed twice.
   std::int64_t first(std::int64_t unit, int tile) const {
@@ -203,7 +215,7 @@ inline __attribute__((always_inline)) void finish_rows(const IntPanel& panel,
   const int output = static_cast<int>(half % 2 * kUnitOutputs);
   const __m512 scale[2] = {_mm512_load_ps(numbers.scales + output),
                            _mm512_load_ps(numbers.scales + output + 16)};
-  const std::int64_t end = row + count < kUnitTokens ? row + count : kUnitTokens;
+  const std::int64_t end = row + count < block.half_rows() ? row + count : block.half_rows();
   const bool by_token = panel.groups_a_token_scale == 0;
   const bool biased = panel.bias != nullptr;
   const std::int64_t first[2] = {block.first(half / 2, 0), block.first(half / 2, 1)};
@@ -230,12 +242,11 @@ inline __attribute__((always_inline)) void fetch_result_rows(const IntPanel& pan
                                                              const TokenBlock& block,
                                                              std::int64_t half, std::int64_t row,
                                                              std::int64_t count) {
-  const std::int64_t end = row + count < kUnitTokens ? row + count : kUnitTokens;
+  const std::int64_t end = row + count < block.half_rows() ? row + count : block.half_rows();
   const float* const y = panel.y + half % 2 * kUnitOutputs;
   const std::int64_t first[2] = {block.first(half / 2, 0), block.first(half / 2, 1)};
   for (; row < end; ++row) {
-    const float* const at =
-        y + (first[row / kTileTokens] + row % kTileTokens) * panel.y_stride;
+    const float* const at = y + (first[row / kTileTokens] + row % kTileTokens) * panel.y_stride;
     asm volatile("prefetchw %0" : : "m"(*at));
     asm volatile("prefetchw %0" : : "m"(at[16]));
   }

@@ -32,9 +32,9 @@ static_assert(sizeof(GroupScratch) <= kIntScratchBytes);
 
 // Where a group's sums for a half go, and what they are folded with.
 struct Fold {
-  float* folded = nullptr;            // [kHalfNumbers]; null: nothing waits
-  __mmask16 old = 0;                  // 0 for the first group, which begins the f32 sums
-  const float* scales = nullptr;      // of the weights, [32]
+  float* folded = nullptr;        // [kHalfNumbers]; null: nothing waits
+  __mmask16 old = 0;              // 0 for the first group, which begins the f32 sums
+  const float* scales = nullptr;  // of the weights, [32]
   const std::int32_t* offsets = nullptr;
   // Of the first token of each tile: its scale in the group, and the sum of its inputs there.
   const float* token_scales[2] = {nullptr, nullptr};
@@ -87,11 +87,13 @@ struct Pipeline {
 };
 
 template <Signs kSigns, Scales kScales>
-void drain(const IntPanel& panel, const Pipeline& pipeline, std::int32_t* sums) {
+void drain(const IntPanel& panel, const TokenBlock& block, const Pipeline& pipeline,
+           std::int32_t* sums) {
   for (const Fold* fold : {pipeline.older, pipeline.newer}) {
     if (fold == pipeline.newer) store_sums(sums);
     if (fold->folded == nullptr) continue;
-    for (int tile = 0; tile < 4; ++tile) fold_tile<kSigns, kScales>(panel, *fold, sums, tile);
+    for (int tile = 0; tile < 2 * block.tiles(); ++tile)
+      fold_tile<kSigns, kScales>(panel, *fold, sums, tile);
   }
 }
 
@@ -129,7 +131,7 @@ void read_numbers(const IntPanel& panel, const Piece& piece, PieceNumbers& numbe
 }
 
 // Multiplies a piece of groups of S steps for all units of a block.
-template <Signs kSigns, Scales kScales, int S>
+template <Signs kSigns, Scales kScales, int S, int T>
 void multiply_piece(const IntPanel& panel, const TokenBlock& block, const Piece& piece,
                     Pipeline& pipeline) {
   auto& scratch = *reinterpret_cast<GroupScratch*>(panel.scratch);
@@ -138,8 +140,8 @@ void multiply_piece(const IntPanel& panel, const TokenBlock& block, const Piece&
   read_numbers<kSigns>(panel, piece, numbers);
   const std::int64_t stride = panel.input_stride;
   const std::int64_t step = panel.group / S;
-  FetchAhead ahead(piece.next, piece.next_bytes, block.units() * 2 * piece.groups * S);
-  for (std::int64_t half = 0; half < block.units() * 2; ++half) {
+  FetchAhead ahead(piece.next, piece.next_bytes, block.halves() * piece.groups * S);
+  for (std::int64_t half = 0; half < block.halves(); ++half) {
     const std::int64_t token[2] = {block.first(half / 2, 0), block.first(half / 2, 1)};
     const std::uint8_t* inputs = panel.inputs + piece.group * panel.group;
     const std::uint8_t* x0 = inputs + token[0] * stride;
@@ -164,16 +166,17 @@ void multiply_piece(const IntPanel& panel, const TokenBlock& block, const Piece&
       }
       const Fold& older = *pipeline.older;
       ahead.step();
-      load_tiles(x0, x1, stride, w);
-      store_and_begin<kSigns>(sums, [&](int tile) __attribute__((always_inline)) {
-        if (older.folded != nullptr) fold_tile<kSigns, kScales>(panel, older, sums, tile);
-      });
+      load_tiles<T>(x0, x1, stride, w);
+      store_and_begin<kSigns, T>(
+          sums, [&](int tile) __attribute__((always_inline)) {
+            if (older.folded != nullptr) fold_tile<kSigns, kScales>(panel, older, sums, tile);
+          });
       x0 += step, x1 += step, w += step * 64;
 #pragma GCC unroll 2
       for (int i = 1; i < S; ++i, x0 += step, x1 += step, w += step * 64) {
         ahead.step();
-        load_tiles(x0, x1, stride, w);
-        multiply_step<kSigns>();
+        load_tiles<T>(x0, x1, stride, w);
+        multiply_step<kSigns, T>();
       }
       pipeline.now = pipeline.older;
       pipeline.older = pipeline.newer;
@@ -198,12 +201,15 @@ void run_scaled(const IntPanel& panel, CodesOf codes_of) {
       piece.group = group;
       piece.groups = groups - group < most ? groups - group : most;
       codes_of(group * panel.group, piece.groups * panel.group, piece);
-      (panel.group > 64 ? multiply_piece<kSigns, kScales, 2>
-                        : multiply_piece<kSigns, kScales, 1>)(panel, block, piece, pipeline);
+      using Multiply = void (*)(const IntPanel&, const TokenBlock&, const Piece&, Pipeline&);
+      constexpr Multiply kMultiply[2][2] = {
+          {multiply_piece<kSigns, kScales, 1, 1>, multiply_piece<kSigns, kScales, 1, 2>},
+          {multiply_piece<kSigns, kScales, 2, 1>, multiply_piece<kSigns, kScales, 2, 2>}};
+      kMultiply[panel.group > 64][block.tiles() - 1](panel, block, piece, pipeline);
     }
-    drain<kSigns, kScales>(panel, pipeline, scratch.sums);
+    drain<kSigns, kScales>(panel, block, pipeline, scratch.sums);
     const float* folded = scratch.folded[0][0];
-    for (std::int64_t half = 0; half < block.units() * 2; ++half, folded += kHalfNumbers) {
+    for (std::int64_t half = 0; half < block.halves(); ++half, folded += kHalfNumbers) {
       finish_rows(panel, finish, block, half, 0, kUnitTokens,
                   [&](std::int64_t, int, std::int64_t at) { return _mm512_load_ps(folded + at); });
     }
