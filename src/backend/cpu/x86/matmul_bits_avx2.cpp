@@ -6,7 +6,6 @@
 namespace leq::cpu {
 namespace {
 
-constexpr int kPrefetchBytes = 2048;
 constexpr std::int64_t kNarrowColumns = 32;  // columns that 16-bit sums can hold
 
 // Bytes of the panel's planes at one column of one line of outputs.
@@ -77,6 +76,7 @@ inline __attribute__((always_inline)) void add_columns(const Planes& planes, con
 template <int kBits, int M, int V>
 void tile(const IntPanel& panel, std::int64_t token) {
   constexpr int kLow = kBits == 3 ? 2 : kBits;
+  NextPanel next(panel, token);
   for (std::int64_t output = 0; output < 64; output += 8 * V) {
     __m256 f[M][V];
     for (int m = 0; m < M; ++m) {
@@ -94,16 +94,7 @@ void tile(const IntPanel& panel, std::int64_t token) {
       for (; k < last; k += kNarrowColumns) {
         const Planes planes{panel.codes + k * 8 * kLow + output * 4,
                             panel.high_codes + (kBits == 3 ? k * 8 + output * 4 : 0)};
-        if (output == 0) {
-          for (int line = 0; line < 256 * kLow; line += 64) {
-            prefetch(planes.low + line + kPrefetchBytes);
-          }
-          if constexpr (kBits == 3) {
-            for (int line = 0; line < 256; line += 64) {
-              prefetch(planes.high + line + kPrefetchBytes / 2);
-            }
-          }
-        }
+        next.fetch(kLow * V / 2);
         add_columns<kBits, M, V>(planes, panel.inputs + token * panel.input_stride + k,
                                  panel.input_stride, c);
       }

@@ -6,8 +6,6 @@
 namespace leq::cpu {
 namespace {
 
-constexpr int kPrefetchBytes = 2048;
-
 // The sums of four int32 pairs each, in order: eight outputs.
 inline __m256i join_pairs(__m256i low, __m256i high) {
   return _mm256_permute4x64_epi64(_mm256_hadd_epi32(low, high), 0b11011000);
@@ -18,7 +16,7 @@ inline __m256i join_pairs(__m256i low, __m256i high) {
 template <bool kUnsigned, int M, int L>
 inline __attribute__((always_inline)) void sum_columns(const IntPanel& panel, std::int64_t token,
                                                        std::int64_t output, std::int64_t first,
-                                                       std::int64_t last,
+                                                       std::int64_t last, NextPanel& next,
                                                        __m256i (&sums)[M][L][2]) {
   __m256i c[M][L][4];
 #pragma GCC unroll 3
@@ -29,9 +27,7 @@ inline __attribute__((always_inline)) void sum_columns(const IntPanel& panel, st
   const std::uint8_t* w = panel.codes + first * 64 + output * 4;
   const std::uint8_t* x = panel.inputs + token * panel.input_stride + first;
   for (std::int64_t k = first; k < last; k += 4, w += 256, x += 4) {
-    if (output == 0) {
-      for (int line = 0; line < 256; line += 64) prefetch(w + line + kPrefetchBytes);
-    }
+    next.fetch(L);
     __m256i inputs[M];
 #pragma GCC unroll 3
     for (int m = 0; m < M; ++m) {
@@ -75,9 +71,10 @@ inline __m256i group_start(const IntPanel& panel, std::int64_t group, std::int64
 
 template <bool kUnsigned, int M, int L>
 void row_tile(const IntPanel& panel, std::int64_t token) {
+  NextPanel next(panel, token);
   for (std::int64_t output = 0; output < 64; output += 16 * L) {
     __m256i sums[M][L][2];
-    sum_columns<kUnsigned, M, L>(panel, token, output, 0, panel.columns, sums);
+    sum_columns<kUnsigned, M, L>(panel, token, output, 0, panel.columns, next, sums);
     for (int m = 0; m < M; ++m) {
       for (int i = 0; i < 2 * L; ++i) {
         const std::int64_t n = output + 8 * i;
@@ -92,6 +89,7 @@ void row_tile(const IntPanel& panel, std::int64_t token) {
 
 template <bool kUnsigned, int M, int L>
 void group_tile(const IntPanel& panel, std::int64_t token) {
+  NextPanel next(panel, token);
   for (std::int64_t output = 0; output < 64; output += 16 * L) {
     __m256 f[M][2 * L];
     for (int m = 0; m < M; ++m) {
@@ -101,7 +99,7 @@ void group_tile(const IntPanel& panel, std::int64_t token) {
     for (std::int64_t k = 0; k < panel.columns; k += panel.group, ++group) {
       const std::int64_t last = k + panel.group < panel.columns ? k + panel.group : panel.columns;
       __m256i sums[M][L][2];
-      sum_columns<kUnsigned, M, L>(panel, token, output, k, last, sums);
+      sum_columns<kUnsigned, M, L>(panel, token, output, k, last, next, sums);
       for (int m = 0; m < M; ++m) {
         for (int i = 0; i < 2 * L; ++i) {
           const std::int64_t n = output + 8 * i;
