@@ -1,6 +1,7 @@
-// A pool of threads for data-parallel loops over small tasks. The caller works too. Tasks are
-// taken one by one from a shared counter, so that a core that another process has taken slows
-// only the tasks it holds; waiting threads spin for a bounded time and then sleep.
+// A pool of threads for data-parallel loops over small tasks. The caller works too. Each thread has
+// a share of neighbouring tasks, so that what one loop leaves in a core's caches is there for the
+// next; who is done takes single tasks of the other shares, so that a core that another process has
+// taken slows only the task it holds. Waiting threads spin for a bounded time and then sleep.
 #pragma once
 
 #include <cstdint>

@@ -103,6 +103,25 @@ TEST(ThreadPool, UnevenTasksAreShared) {
   EXPECT_EQ(sum, 40 * 39 / 2);
 }
 
+TEST(ThreadPool, AThreadThatStandsStillKeepsOneTaskOfItsShare) {
+  for (const int threads : {2, 4}) {
+    ThreadPool pool(threads);
+    constexpr std::int64_t kTasks = 64;
+    std::atomic<std::int64_t> others = 0;
+    pool.run(kTasks, [&](std::int64_t task, int) {
+      if (task > 0) {
+        ++others;
+        return;
+      }
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+      while (others < kTasks - 1 && std::chrono::steady_clock::now() < deadline) {
+        std::this_thread::yield();
+      }
+      EXPECT_EQ(others, kTasks - 1);
+    });
+  }
+}
+
 TEST(ThreadPool, AnExceptionReachesTheCallerAfterAllTasksAndThePoolGoesOn) {
   for (const int threads : kThreads) {
     ThreadPool pool(threads);

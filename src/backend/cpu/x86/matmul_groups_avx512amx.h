@@ -92,8 +92,9 @@ void drain(const IntPanel& panel, const TokenBlock& block, const Pipeline& pipel
   for (const Fold* fold : {pipeline.older, pipeline.newer}) {
     if (fold == pipeline.newer) store_sums(sums);
     if (fold->folded == nullptr) continue;
-    for (int tile = 0; tile < 2 * block.tiles(); ++tile)
+    for (int tile = 0; tile < 2 * block.tiles(); ++tile) {
       fold_tile<kSigns, kScales>(panel, *fold, sums, tile);
+    }
   }
 }
 
@@ -130,7 +131,7 @@ void read_numbers(const IntPanel& panel, const Piece& piece, PieceNumbers& numbe
   }
 }
 
-// Multiplies a piece of groups of S steps for all units of a block.
+// Multiplies a piece of groups of S steps for all units of a block, T tiles of tokens at a time.
 template <Signs kSigns, Scales kScales, int S, int T>
 void multiply_piece(const IntPanel& panel, const TokenBlock& block, const Piece& piece,
                     Pipeline& pipeline) {

@@ -38,8 +38,9 @@ struct Block {
                 });
   }
 
-  // Adds columns [first, first + columns) to the sums of all halves. Where they are the last ones,
-  // each step finishes a share of the half before the last one, while the tiles multiply.
+  // Adds columns [first, first + columns) to the sums of all halves, T tiles of tokens at a time.
+  // Where they are the last columns, each step finishes a share of the half before the last one,
+  // while the tiles multiply.
   template <bool kLast, int T>
   void add_piece(std::int64_t first, std::int64_t columns) {
     constexpr Signs kSigns = kUnsigned ? Signs::weight_unsigned : Signs::input_unsigned;
