@@ -56,9 +56,14 @@ struct ThreadPool::State {
 
   int threads() const { return static_cast<int>(shares.size()); }
 
+  // Where a share of so many tasks begins; it ends where the next one does.
+  std::int64_t first_task(std::int64_t share, std::int64_t total) const {
+    return total * share / threads();
+  }
+
   // The next task of a share, if any is left.
   bool take_of(int share, std::uint32_t current, std::int64_t total, std::int64_t& task) {
-    const std::int64_t end = total * (share + 1) / threads();
+    const std::int64_t end = first_task(share + 1, total);
     std::atomic<std::uint64_t>& next = shares[static_cast<std::size_t>(share)].next;
     std::uint64_t seen = next.load(std::memory_order_acquire);
     for (;;) {
@@ -156,7 +161,7 @@ void ThreadPool::run_tasks(std::int64_t tasks, TaskFunction function, void* cont
   state_->context.store(context, std::memory_order_release);
   state_->tasks.store(tasks, std::memory_order_release);
   for (std::int64_t i = 0; i < threads(); ++i) {
-    const auto first = static_cast<std::uint64_t>(tasks * i / threads());
+    const auto first = static_cast<std::uint64_t>(state_->first_task(i, tasks));
     state_->shares[static_cast<std::size_t>(i)].next.store(
         static_cast<std::uint64_t>(next) << 32 | first, std::memory_order_release);
   }

@@ -81,7 +81,7 @@ class Attention {
     }
     // A thread takes neighbouring tasks: a head's keys and values stay in its caches. The last rows
     // see most, so they go first.
-    std::stable_sort(units_.begin(), units_.end(), [](const Unit& a, const Unit& b) {
+    std::sort(units_.begin(), units_.end(), [](const Unit& a, const Unit& b) {
       return a.kv_head != b.kv_head ? a.kv_head < b.kv_head : a.block > b.block;
     });
   }

@@ -220,9 +220,11 @@ void run_task(Job& job, std::int64_t task, int worker) {
   const std::int64_t last = std::min(first + job.units_per_task, job.units);
   const std::int64_t token = task / job.unit_tasks * job.block_tokens;
   const std::int64_t tokens = std::min(job.block_tokens, job.tokens - token);
-  for (std::int64_t unit = first; unit < last; ++unit) {
-    const std::int64_t next = (unit + 1) % job.units;
-    run_unit(job, unit_at(job, unit), unit_at(job, next), token, tokens, scratch);
+  Unit unit = unit_at(job, first);
+  for (std::int64_t index = first; index < last; ++index) {
+    const Unit next = unit_at(job, (index + 1) % job.units);
+    run_unit(job, unit, next, token, tokens, scratch);
+    unit = next;
   }
 }
 

@@ -204,8 +204,8 @@ inline void read_finish_numbers(const IntPanel& panel, FinishNumbers& numbers) {
   }
 }
 
-// finish() for `count` rows of a half unit from `row` on: value(token, output, at) is the sum of 16
-// outputs, the `at`th of the half unit's numbers.
+// finish() for `count` rows of a half unit from `row` on: value(token, j, at) is the sum of the
+// half's outputs from 16 j on, the `at`th of its numbers.
 template <class Value>
 inline __attribute__((always_inline)) void finish_rows(const IntPanel& panel,
                                                        const FinishNumbers& numbers,
@@ -227,7 +227,7 @@ inline __attribute__((always_inline)) void finish_rows(const IntPanel& panel,
 #pragma GCC unroll 2
     for (int j = 0; j < 2; ++j) {
       const std::int64_t tile = row / kTileTokens * 2 + j;
-      const __m512 f = value(token, output + 16 * j, tile * kTileNumbers + row % kTileTokens * 16);
+      const __m512 f = value(token, j, tile * kTileNumbers + row % kTileTokens * 16);
       const __m512 by = _mm512_mul_ps(token_scale, scale[j]);
       const __m512 sum =
           biased ? _mm512_fmadd_ps(f, by, _mm512_load_ps(numbers.bias + output + 16 * j))

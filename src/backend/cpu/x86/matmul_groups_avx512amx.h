@@ -2,8 +2,6 @@
 // group, and are folded into f32 sums in the first step of the one after, while the tiles multiply.
 #pragma once
 
-#include <initializer_list>
-
 #include "backend/cpu/x86/matmul_avx512amx.h"
 
 namespace leq::cpu {
@@ -89,13 +87,15 @@ struct Pipeline {
 template <Signs kSigns, Scales kScales>
 void drain(const IntPanel& panel, const TokenBlock& block, const Pipeline& pipeline,
            std::int32_t* sums) {
-  for (const Fold* fold : {pipeline.older, pipeline.newer}) {
-    if (fold == pipeline.newer) store_sums(sums);
-    if (fold->folded == nullptr) continue;
+  const auto fold = [&](const Fold& group) {
+    if (group.folded == nullptr) return;
     for (int tile = 0; tile < 2 * block.tiles(); ++tile) {
-      fold_tile<kSigns, kScales>(panel, *fold, sums, tile);
+      fold_tile<kSigns, kScales>(panel, group, sums, tile);
     }
-  }
+  };
+  fold(*pipeline.older);
+  store_sums(sums);
+  fold(*pipeline.newer);
 }
 
 // Some groups of a panel's columns.

@@ -28,8 +28,8 @@ struct Block {
                             : start_value(_mm512_loadu_si512(panel.row_sums + output + 16 * j));
     }
     finish_rows(panel, numbers, tokens, half, row, count,
-                [&](std::int64_t token, int at_output, std::int64_t at) {
-                  __m512i lacking = offset[(at_output - output) / 16];
+                [&](std::int64_t token, int j, std::int64_t at) {
+                  __m512i lacking = offset[j];
                   if constexpr (kUnsigned) {
                     const int inputs = panel.token_sums[token * panel.token_sum_stride];
                     lacking = _mm512_mullo_epi32(lacking, _mm512_set1_epi32(-inputs));
