@@ -73,7 +73,7 @@ tidy: check-deps
 	git ls-files 'src/*.cpp' 'models/*.cpp' 'tools/*.cpp' | grep -vE '/(cpu|x86|arm|generic)/' | xargs -P $(JOBS) -n 4 clang-tidy -p build/dev --quiet
 
 nvcc:
-	cuda/check_nvcc.sh --all
+	cuda/check/check_nvcc.sh --all
 
 bench: build/release/tools/leq-run
 	build/release/tools/leq-bench -m synthetic:tinyllama-1.1b:int8 -p 512 -n 64 -r 5

@@ -1,22 +1,25 @@
 # The CPU kernels: one file for each kernel and instruction set, each compiled with just the flags of
 # its set; chosen at run time (src/backend/cpu/kernel_levels.h). What belongs to one processor family
-# lies in a folder of its own (cmake/processor.cmake).
+# lies in a folder of its own, beside what it is a version of (cmake/processor.cmake).
 
-file(GLOB processor_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/base/${LEQ_PROCESSOR}/*.cpp)
-target_sources(leq_base PRIVATE ${processor_sources})
+# leq_processor_sources(ROOM FOLDERS...): adds FOLDER/FAMILY/*.cpp of each folder to the room.
+function(leq_processor_sources room)
+  foreach(folder IN LISTS ARGN)
+    file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${folder}/${LEQ_PROCESSOR}/*.cpp)
+    target_sources(leq_${room} PRIVATE ${sources})
+    set_property(GLOBAL APPEND PROPERTY leq_processor_sources ${sources})
+  endforeach()
+endfunction()
 
-set(cpu ${PROJECT_SOURCE_DIR}/src/backend/cpu)
-file(GLOB cpu_sources CONFIGURE_DEPENDS ${cpu}/*.cpp ${cpu}/${LEQ_PROCESSOR}/*.cpp)
-target_sources(leq_backend PRIVATE ${cpu_sources})
-
-set(algebra ${PROJECT_SOURCE_DIR}/src/quantize/linear_algebra)
-file(GLOB algebra_sources CONFIGURE_DEPENDS ${algebra}/${LEQ_PROCESSOR}/*.cpp)
-target_sources(leq_quantize PRIVATE ${algebra_sources})
+leq_processor_sources(base base)
+leq_processor_sources(backend backend/cpu backend/cpu/matmul backend/cpu/attention backend/cpu/rows)
+leq_processor_sources(quantize quantize/linear_algebra)
+leq_processor_sources(eval eval/limits)
 
 # leq_kernel_flags(NAME FLAGS...): of the files that end in _NAME.cpp
 function(leq_kernel_flags name)
-  file(GLOB sources CONFIGURE_DEPENDS ${cpu}/${LEQ_PROCESSOR}/*_${name}.cpp
-    ${algebra}/${LEQ_PROCESSOR}/*_${name}.cpp)
+  get_property(sources GLOBAL PROPERTY leq_processor_sources)
+  list(FILTER sources INCLUDE REGEX "_${name}\\.cpp$")
   set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS "${ARGN}")
 endfunction()
 

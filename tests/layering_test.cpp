@@ -1,11 +1,12 @@
-// The table of rooms (docs/architecture.md): a file may include its own room and rooms on lower lines;
-// rooms on one line are strangers to each other. No source file is longer than 600 lines.
+// The table of rooms (docs/architecture.md): a file may include its own room and rooms on lower
+// lines; rooms on one line are strangers to each other. No source file is longer than 600 lines.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
+#include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,10 +21,10 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMaxLines = 600;
 
 const std::map<std::string, int> kLines = {
-    {"base", 0},    {"tensor", 1},   {"report", 1},   {"format", 2},   {"tokenizer", 2},
-    {"comm", 2},    {"backend", 3},  {"cache", 4},    {"cuda", 4},     {"model", 5},
-    {"platform", 5}, {"generate", 6}, {"quantize", 6}, {"models", 6},  {"engine", 7},
-    {"eval", 7},    {"convert", 7},  {"server", 8},   {"tools", 9},    {"examples", 9}};
+    {"base", 0},     {"tensor", 1},   {"report", 1},   {"format", 2}, {"tokenizer", 2},
+    {"comm", 2},     {"backend", 3},  {"cache", 4},    {"cuda", 4},   {"model", 5},
+    {"platform", 5}, {"generate", 6}, {"quantize", 6}, {"models", 6}, {"engine", 7},
+    {"eval", 7},     {"convert", 7},  {"server", 8},   {"tools", 9},  {"examples", 9}};
 
 // Room of a path below the source folder, "" for files outside the rooms.
 std::string room_of(const fs::path& relative) {
@@ -68,8 +69,8 @@ std::string violation(const std::string& room, const fs::path& file, const std::
   const std::string other = room_of(target);
   if (other.empty() || other == room) return "";
   if (kLines.at(other) < kLines.at(room)) return "";
-  return file.string() + " (" + room + ", line " + std::to_string(kLines.at(room)) +
-         ") includes " + target + " (line " + std::to_string(kLines.at(other)) + ")";
+  return file.string() + " (" + room + ", line " + std::to_string(kLines.at(room)) + ") includes " +
+         target + " (line " + std::to_string(kLines.at(other)) + ")";
 }
 
 TEST(Layering, RoomsIncludeOnlyLowerRooms) {
@@ -85,6 +86,61 @@ TEST(Layering, RoomsIncludeOnlyLowerRooms) {
     }
   }
   EXPECT_GT(includes, 100) << "the test reads no sources";
+}
+
+using Folders = std::map<std::string, std::set<std::string>>;  // folder -> those it includes from
+
+// A way of includes from a folder back to it, "" where there is none.
+std::string ring(const Folders& folders) {
+  std::map<std::string, bool> finished;  // false: on the way that is being followed
+  std::vector<std::string> way;
+  std::string found;
+  const std::function<void(const std::string&)> follow = [&](const std::string& folder) {
+    if (!found.empty() || (finished.contains(folder) && finished[folder])) return;
+    way.push_back(folder);
+    if (finished.contains(folder)) {
+      way.erase(way.begin(), std::ranges::find(way, folder));
+      found = join(way, " -> ");
+      return;
+    }
+    finished[folder] = false;
+    if (const auto next = folders.find(folder); next != folders.end()) {
+      for (const std::string& other : next->second) follow(other);
+    }
+    finished[folder] = true;
+    way.pop_back();
+  };
+  for (const auto& [folder, others] : folders) follow(folder);
+  return found;
+}
+
+// The file that an include names: below src/, else below the project's folder; "" for others.
+std::string resolved(const std::string& target) {
+  for (const char* root : {"src/", ""}) {
+    if (fs::exists(fs::path(LEQ_SOURCE_DIR) / (root + target))) return root + target;
+  }
+  return "";
+}
+
+TEST(Layering, FoldersDoNotIncludeEachOtherInARing) {
+  Folders folders;
+  for (const fs::path& file : source_files()) {
+    if (room_of(file).empty()) continue;
+    for (const std::string& line : lines_of(file)) {
+      const std::string target = resolved(included(line));
+      if (target.empty()) continue;
+      const std::string from = file.parent_path().string();
+      const std::string to = fs::path(target).parent_path().string();
+      if (from != to) folders[from].insert(to);
+    }
+  }
+  EXPECT_GT(folders.size(), 30u) << "the test reads no sources";
+  EXPECT_EQ(ring(folders), "");
+}
+
+TEST(Layering, FindsARingOfFolders) {
+  EXPECT_EQ(ring({{"a", {"b"}}, {"b", {"c"}}, {"d", {"a"}}}), "");
+  EXPECT_EQ(ring({{"a", {"b"}}, {"b", {"c", "d"}}, {"d", {"b"}}}), "b -> d -> b");
 }
 
 TEST(Layering, FindsUpwardAndSidewaysIncludes) {

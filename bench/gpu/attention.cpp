@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "bench/gpu/data.h"
 #include "bench/gpu/timing.h"
-#include "cuda/layout.h"
+#include "cuda/kernels/layout.h"
 
 namespace leq::LEQ_GPU::bench {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "cuda/launch.h"
-#include "cuda/rt.h"
+#include "cuda/kernels/launch.h"
+#include "cuda/rt/rt.h"
 
 namespace leq::LEQ_GPU::bench {
 

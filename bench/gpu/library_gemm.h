@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "cuda/rt.h"
+#include "cuda/rt/rt.h"
 
 namespace leq::LEQ_GPU::bench {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/rt.h"
+#include "cuda/rt/rt.h"
 
 namespace leq::LEQ_GPU::bench {
 

@@ -1,7 +1,7 @@
-// Kernels with a known number of tensor-core instructions each: cuda/check_nvcc.sh counts them with
+// Kernels with a known number of tensor-core instructions each: cuda/check/check_nvcc.sh counts them with
 // sass_counts.cpp on every architecture before it trusts the counts of others.
-#include "cuda/ptx_attention.h"
-#include "cuda/wgmma.h"
+#include "cuda/words/ptx_attention.h"
+#include "cuda/words/wgmma.h"
 
 namespace leq::LEQ_GPU {
 

@@ -1,10 +1,10 @@
 #include <optional>
 
 #include "base/error.h"
-#include "cuda/cuda_backend.h"
-#include "cuda/device_list.h"
-#include "cuda/devices.h"
-#include "cuda/rt.h"
+#include "cuda/host/cuda_backend.h"
+#include "cuda/host/device_list.h"
+#include "cuda/host/devices.h"
+#include "cuda/rt/rt.h"
 
 namespace leq::cuda {
 namespace {

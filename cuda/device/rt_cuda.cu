@@ -7,8 +7,8 @@
 #include <unordered_map>
 
 #include "base/error.h"
-#include "cuda/device_list.h"
-#include "cuda/run.h"
+#include "cuda/host/device_list.h"
+#include "cuda/words/run.h"
 
 namespace leq::LEQ_GPU::rt {
 

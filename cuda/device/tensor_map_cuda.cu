@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "cuda/tensor_map.h"
+#include "cuda/rt/tensor_map.h"
 
 namespace leq::LEQ_GPU::rt {
 namespace {

@@ -13,8 +13,10 @@ void check_depth(std::string_view text, std::string_view source) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (in_string) {
-      if (c == '\\') ++i;
-      else if (c == '"') in_string = false;
+      if (c == '\\')
+        ++i;
+      else if (c == '"')
+        in_string = false;
     } else if (c == '"') {
       in_string = true;
     } else if (c == '{' || c == '[') {
@@ -45,7 +47,8 @@ void json_type_error(const Json& object, const char* key, std::string_view sourc
   if (!object.is_object()) fail(source, ": expected a JSON object, found ", object.type_name());
   const auto found = object.find(key);
   if (found == object.end()) fail(source, ": key \"", key, "\" is missing");
-  if (found->is_number()) fail(source, ": key \"", key, "\" has an unexpected value, ", found->dump());
+  if (found->is_number())
+    fail(source, ": key \"", key, "\" has an unexpected value, ", found->dump());
   fail(source, ": key \"", key, "\" has an unexpected type, found ", found->type_name());
 }
 

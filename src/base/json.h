@@ -18,7 +18,8 @@ inline constexpr int kMaxJsonDepth = 64;
 // Parses exactly one JSON value. Duplicate keys: the last wins. Throws Error naming `source`.
 Json parse_json(std::string_view text, std::string_view source);
 
-// object[key] as T; throws Error naming `source` and the key where it is absent, of another type, or does not fit.
+// object[key] as T; throws Error naming `source` and the key where it is absent, of another type,
+// or does not fit.
 template <class T>
 T json_get(const Json& object, const char* key, std::string_view source);
 // The same, or `fallback` where the key is absent or null.
@@ -36,9 +37,11 @@ T json_get(const Json& object, const char* key, std::string_view source) {
         if (found->is_boolean()) return found->template get<T>();
       } else if constexpr (std::is_integral_v<T>) {
         if (found->is_number_unsigned()) {
-          if (std::in_range<T>(found->template get<std::uint64_t>())) return found->template get<T>();
+          if (std::in_range<T>(found->template get<std::uint64_t>()))
+            return found->template get<T>();
         } else if (found->is_number_integer()) {
-          if (std::in_range<T>(found->template get<std::int64_t>())) return found->template get<T>();
+          if (std::in_range<T>(found->template get<std::int64_t>()))
+            return found->template get<T>();
         }
       } else if constexpr (std::is_floating_point_v<T>) {
         if (found->is_number()) return found->template get<T>();

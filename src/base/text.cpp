@@ -88,6 +88,15 @@ std::vector<std::string_view> split(std::string_view text, std::string_view sepa
   }
 }
 
+std::string join(std::span<const std::string> parts, std::string_view separator) {
+  std::string joined;
+  for (const std::string& part : parts) {
+    if (&part != parts.data()) joined += separator;
+    joined += part;
+  }
+  return joined;
+}
+
 std::string_view trim(std::string_view text) {
   constexpr std::string_view kSpace = " \t\n\r\f\v";
   const std::size_t first = text.find_first_not_of(kSpace);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,8 @@ char32_t decode_utf8(std::string_view text);
 void append_utf8(std::string& out, char32_t character);
 
 std::vector<std::string_view> split(std::string_view text, std::string_view separator);
+// {"a", "b"} -> "a, b"
+std::string join(std::span<const std::string> parts, std::string_view separator = ", ");
 std::string_view trim(std::string_view text);  // ASCII white space at both ends
 std::string replace_all(std::string_view text, std::string_view from, std::string_view to);
 

@@ -27,9 +27,12 @@ class ThreadPool {
   template <class Body>
   void run(std::int64_t tasks, Body&& body) {
     if (tasks <= 0) return;
-    run_tasks(tasks, [](void* context, std::int64_t task, int worker) {
-      (*static_cast<std::remove_reference_t<Body>*>(context))(task, worker);
-    }, const_cast<void*>(static_cast<const void*>(&body)));
+    run_tasks(
+        tasks,
+        [](void* context, std::int64_t task, int worker) {
+          (*static_cast<std::remove_reference_t<Body>*>(context))(task, worker);
+        },
+        const_cast<void*>(static_cast<const void*>(&body)));
   }
 
  private:

@@ -11,7 +11,7 @@
 #include "format/tensor_source.h"
 #include "model/model_config.h"
 #include "model/open_model.h"
-#include "quantize/tensor_plan.h"
+#include "quantize/methods/tensor_plan.h"
 #include "tensor/dtype.h"
 #include "tokenizer/spec.h"
 

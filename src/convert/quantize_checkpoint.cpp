@@ -6,9 +6,9 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "quantize/quantize_model.h"
+#include "quantize/pipeline/quantize_model.h"
+#include "quantize/pipeline/rotation_search.h"
 #include "quantize/rewrites/fold_methods.h"
-#include "quantize/rewrites/rotation_search.h"
 #include "tokenizer/tokenizer.h"
 
 namespace leq {

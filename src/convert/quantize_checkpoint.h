@@ -10,8 +10,8 @@
 
 #include "convert/hf_import.h"
 #include "quantize/calibration/calibration_data.h"
-#include "quantize/quantize_blocks.h"
-#include "quantize/tensor_plan.h"
+#include "quantize/methods/tensor_plan.h"
+#include "quantize/pipeline/quantize_blocks.h"
 
 namespace leq {
 

@@ -12,7 +12,7 @@
 #include "format/loaded_file.h"
 #include "model/open_model.h"
 #include "model/tensor_list.h"
-#include "quantize/quantize_model.h"
+#include "quantize/pipeline/quantize_model.h"
 
 namespace leq {
 namespace {

@@ -1,6 +1,6 @@
 // Attention kernels: each instruction set gives the portable kernel's bits, and the conversions are
 // right against the software f16 of base/half.h.
-#include "backend/cpu/attention_kernels.h"
+#include "backend/cpu/attention/attention_kernels.h"
 
 #include <gtest/gtest.h>
 

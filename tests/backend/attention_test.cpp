@@ -10,7 +10,7 @@
 
 #include "backend/attention_oracle.h"
 #include "backend/attention_run.h"
-#include "backend/cpu/attention_kernels.h"
+#include "backend/cpu/attention/attention_kernels.h"
 #include "base/cpu_features.h"
 #include "base/error.h"
 

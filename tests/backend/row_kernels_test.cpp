@@ -1,6 +1,6 @@
 // Row kernels: each instruction set gives the portable kernel's bits, and those bits are right
 // against sums in double.
-#include "backend/cpu/row_kernels.h"
+#include "backend/cpu/rows/row_kernels.h"
 
 #include <gtest/gtest.h>
 

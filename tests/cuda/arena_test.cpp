@@ -1,5 +1,5 @@
 // Blocks of a range: aligned, apart from each other, and reused when they are given back.
-#include "cuda/arena.h"
+#include "cuda/host/arena.h"
 
 #include <gtest/gtest.h>
 

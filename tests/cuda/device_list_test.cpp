@@ -1,5 +1,5 @@
 // Which GPU a user means, and what is said where none can be used.
-#include "cuda/device_list.h"
+#include "cuda/host/device_list.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "cuda/rt.h"
+#include "cuda/rt/rt.h"
 
 namespace leq::LEQ_GPU {
 

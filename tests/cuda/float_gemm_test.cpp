@@ -5,7 +5,7 @@
 #include <cstring>
 #include <optional>
 
-#include "cuda/float_matmul.h"
+#include "cuda/kernels/matmul/float_matmul.h"
 #include "cuda/sim/emulator.h"
 #include "float_matmul_case.h"
 

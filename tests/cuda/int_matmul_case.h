@@ -13,8 +13,8 @@
 
 #include "base/float_math.h"
 #include "base/half.h"
-#include "cuda/launch.h"
-#include "cuda/layout.h"
+#include "cuda/kernels/launch.h"
+#include "cuda/kernels/layout.h"
 #include "device_memory.h"
 
 namespace leq::LEQ_GPU {

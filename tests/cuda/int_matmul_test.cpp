@@ -2,7 +2,7 @@
 // of docs/numerics.md, under several schedules of lanes, warps, blocks and copies.
 #include "int_matmul_case.h"
 
-#include "cuda/int_matmul.h"
+#include "cuda/kernels/matmul/int_matmul.h"
 #include "cuda/sim/emulator.h"
 
 namespace leq::LEQ_GPU {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <random>
 
-#include "cuda/launch.h"
-#include "cuda/layout.h"
+#include "cuda/kernels/launch.h"
+#include "cuda/kernels/layout.h"
 #include "device_memory.h"
 
 namespace leq::LEQ_GPU {

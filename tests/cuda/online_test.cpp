@@ -6,8 +6,8 @@
 #include <cstring>
 #include <random>
 
-#include "cuda/device_scales.h"
-#include "cuda/layout.h"
+#include "cuda/host/device_scales.h"
+#include "cuda/kernels/layout.h"
 #include "cuda/sim/emulator.h"
 #include "device_memory.h"
 

@@ -7,8 +7,8 @@
 #include <random>
 
 #include "base/half.h"
-#include "cuda/launch.h"
-#include "cuda/layout.h"
+#include "cuda/kernels/launch.h"
+#include "cuda/kernels/layout.h"
 #include "device_memory.h"
 
 namespace leq::LEQ_GPU {

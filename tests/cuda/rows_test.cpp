@@ -6,8 +6,8 @@
 #include <limits>
 #include <random>
 
-#include "cuda/launch.h"
-#include "cuda/layout.h"
+#include "cuda/kernels/launch.h"
+#include "cuda/kernels/layout.h"
 #include "int_matmul_case.h"
 
 namespace leq::LEQ_GPU {

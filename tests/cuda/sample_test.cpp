@@ -7,8 +7,8 @@
 #include <numeric>
 #include <random>
 
-#include "cuda/device_sampler.h"
-#include "cuda/layout.h"
+#include "cuda/host/device_sampler.h"
+#include "cuda/kernels/layout.h"
 #include "cuda/sim/emulator.h"
 #include "device_memory.h"
 

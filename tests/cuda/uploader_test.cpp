@@ -1,11 +1,11 @@
 // What goes through the slots of an upload comes out on the device, whatever runs first.
-#include "cuda/uploader.h"
+#include "cuda/host/uploader.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "cuda/simt.h"
+#include "cuda/words/simt.h"
 #include "device_memory.h"
 
 namespace leq::LEQ_GPU {

@@ -12,7 +12,7 @@
 #include "model/session.h"
 #include "model/tensor_list.h"
 #include "platform/make_backend.h"
-#include "quantize/blocks/block_tensors.h"
+#include "quantize/rewrites/block_tensors.h"
 #include "reference/naive_transformer.h"
 #include "tensor/pack.h"
 

@@ -1,11 +1,11 @@
 // Command lines: spellings, values, ranges, environment, help and the errors a user reads.
-#include "options.h"
+#include "tools/common/options.h"
 
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "model_options.h"
-#include "option_words.h"
+#include "tools/common/model_options.h"
+#include "tools/common/option_words.h"
 
 namespace leq {
 namespace {

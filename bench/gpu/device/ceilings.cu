@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "bench/gpu/timing.h"
-#include "cuda/ptx.h"
-#include "cuda/run.h"
+#include "cuda/words/ptx.h"
+#include "cuda/words/run.h"
 
 namespace leq::LEQ_GPU::bench {
 namespace {

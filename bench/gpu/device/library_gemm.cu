@@ -8,7 +8,7 @@
 
 #include "bench/gpu/data.h"
 #include "bench/gpu/timing.h"
-#include "cuda/run.h"
+#include "cuda/words/run.h"
 
 namespace leq::LEQ_GPU::bench {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "bench/gpu/timing.h"
-#include "cuda/run.h"
+#include "cuda/words/run.h"
 
 namespace leq::LEQ_GPU::bench {
 namespace {

@@ -18,6 +18,5 @@ const KernelLevel& level(Isa isa) {
 const MatmulKernels& matmul_kernels(Isa isa) { return level(isa).matmul(); }
 const RowKernels& row_kernels(Isa isa) { return level(isa).rows(); }
 const AttentionKernels& attention_kernels(Isa isa) { return level(isa).attention(); }
-const LimitKernels& limit_kernels(Isa isa) { return level(isa).limits(); }
 
 }  // namespace leq::cpu

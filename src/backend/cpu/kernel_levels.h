@@ -4,10 +4,9 @@
 
 #include <span>
 
-#include "backend/cpu/attention_kernels.h"
-#include "backend/cpu/limit_kernels.h"
-#include "backend/cpu/matmul_kernels.h"
-#include "backend/cpu/row_kernels.h"
+#include "backend/cpu/attention/attention_kernels.h"
+#include "backend/cpu/matmul/matmul_kernels.h"
+#include "backend/cpu/rows/row_kernels.h"
 #include "base/cpu_features.h"
 
 namespace leq::cpu {
@@ -17,7 +16,6 @@ struct KernelLevel {
   const MatmulKernels& (*matmul)();
   const RowKernels& (*rows)();
   const AttentionKernels& (*attention)();
-  const LimitKernels& (*limits)();
 };
 
 // All levels that are built, whether this processor supports them or not.

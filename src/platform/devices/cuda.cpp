@@ -1,4 +1,4 @@
-#include "cuda/devices.h"
+#include "cuda/host/devices.h"
 #include "platform/gpu.h"
 
 namespace leq::platform {

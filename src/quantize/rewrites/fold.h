@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "model/model_config.h"
-#include "quantize/blocks/block_tensors.h"
+#include "quantize/rewrites/block_tensors.h"
 
 namespace leq {
 

@@ -1,11 +1,37 @@
 // The folds that --method and --smooth choose: SmoothQuant, AWQ, and the data-free equaliser.
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <string>
+#include <vector>
 
-#include "quantize/quantize_blocks.h"
+#include "base/thread_pool.h"
+#include "quantize/calibration/statistics.h"
+#include "quantize/methods/tensor_plan.h"
+#include "quantize/rewrites/block_tensors.h"
+#include "quantize/rewrites/fold.h"
 
 namespace leq {
+
+// A rewrite of the linears that read one input, chosen with what is known of that input.
+struct FoldInput {
+  const SmoothingSite& site;
+  const BlockTensors& block;
+  const InputStatistics& statistics;
+  std::function<TensorPlan(const std::string& part)> plan;  // of a consumer: "q"
+  ThreadPool& pool;
+};
+struct FoldChoice {
+  std::vector<float> scales;  // [site.scales] that the input is divided by; empty = leave it
+  // The consumers' weights from then on, where more is done to them than the multiplication.
+  std::vector<std::vector<float>> weights = {};
+};
+struct FoldMethod {
+  std::string name;  // "smoothquant, alpha searched"
+  bool wants_hessian = false;
+  std::function<FoldChoice(const FoldInput&)> choose;
+};
 
 // With one alpha for all sites; without: for each site the one of least error, none among them.
 FoldMethod smoothing_fold(std::optional<double> alpha);

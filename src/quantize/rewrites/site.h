@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "quantize/blocks/block_tensors.h"
 #include "quantize/calibration/statistics.h"
+#include "quantize/rewrites/block_tensors.h"
 #include "quantize/rewrites/fold.h"
 #include "tensor/quant_scheme.h"
 

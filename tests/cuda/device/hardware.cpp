@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "../device_memory.h"
-#include "cuda/rt.h"
+#include "cuda/rt/rt.h"
 #include "cuda/sim/emulator.h"
 
 simt::Schedule& simt::schedule() {

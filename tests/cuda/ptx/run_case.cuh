@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "cuda/run.h"
+#include "cuda/words/run.h"
 #include "tests/cuda/ptx/cases.h"
 
 namespace leq::LEQ_GPU {

@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "../device_memory.h"
-#include "cuda/ptx.h"
-#include "cuda/run.h"
+#include "cuda/words/ptx.h"
+#include "cuda/words/run.h"
 
 namespace leq::LEQ_GPU {
 namespace {

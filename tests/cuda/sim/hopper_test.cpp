@@ -6,8 +6,8 @@
 #include <random>
 
 #include "../device_memory.h"
-#include "cuda/run.h"
-#include "cuda/wgmma.h"
+#include "cuda/words/run.h"
+#include "cuda/words/wgmma.h"
 
 namespace leq::LEQ_GPU {
 namespace {

@@ -1,8 +1,8 @@
 // Integer matmuls on the emulated wgmma and copy engine of compute capability 9.0: int32 sums
 // exactly, floats equal to the bit to the formulas of docs/numerics.md and so to int_gemm.
 #include "../int_matmul_case.h"
-#include "cuda/int_matmul.h"
-#include "cuda/sim/emulated_device.h"
+#include "cuda/emulated/emulated_device.h"
+#include "cuda/kernels/matmul/int_matmul.h"
 #include "cuda/sim/emulator.h"
 #include "launch_table.h"
 

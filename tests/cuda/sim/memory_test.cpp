@@ -1,11 +1,11 @@
 // A plan's memory is taken once and cut into blocks; what does not fit is refused at the plan.
-#include "cuda/memory.h"
+#include "cuda/host/memory.h"
 
 #include <gtest/gtest.h>
 
 #include "../device_memory.h"
 #include "base/error.h"
-#include "cuda/sim/emulated_device.h"
+#include "cuda/emulated/emulated_device.h"
 
 namespace leq::LEQ_GPU {
 namespace {

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "../device_memory.h"
-#include "cuda/rt.h"
+#include "cuda/rt/rt.h"
 #include "cuda/sim/emulator.h"
 
 namespace leq::LEQ_GPU {

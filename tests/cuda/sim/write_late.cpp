@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "../device_memory.h"
-#include "cuda/run.h"
-#include "cuda/simt.h"
+#include "cuda/words/run.h"
+#include "cuda/words/simt.h"
 
 namespace leq::LEQ_GPU {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "cuda/sim/emulated_device.h"
+#include "cuda/emulated/emulated_device.h"
 #include "cuda/sim/emulator.h"
 #include "models_fixture.h"
 #include "shared_data.h"

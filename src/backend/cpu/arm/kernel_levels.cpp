@@ -4,20 +4,19 @@
 
 #include <array>
 
-#include "backend/cpu/attention_kernel_tables.h"
-#include "backend/cpu/matmul_kernel_tables.h"
-#include "backend/cpu/row_kernel_tables.h"
+#include "backend/cpu/attention/attention_kernel_tables.h"
+#include "backend/cpu/matmul/matmul_kernel_tables.h"
+#include "backend/cpu/rows/row_kernel_tables.h"
 
 namespace leq::cpu {
 
 std::span<const KernelLevel> kernel_levels() {
   static constexpr std::array kLevels = {
       KernelLevel{Isa::portable, matmul_kernels_portable, row_kernels_portable,
-                  attention_kernels_portable, limit_kernels_portable},
-      KernelLevel{Isa::neon, matmul_kernels_neon, row_kernels_neon, attention_kernels_portable,
-                  limit_kernels_neon},
+                  attention_kernels_portable},
+      KernelLevel{Isa::neon, matmul_kernels_neon, row_kernels_neon, attention_kernels_portable},
       KernelLevel{Isa::dotprod, matmul_kernels_dotprod, row_kernels_neon,
-                  attention_kernels_portable, limit_kernels_dotprod}};
+                  attention_kernels_portable}};
   return kLevels;
 }
 

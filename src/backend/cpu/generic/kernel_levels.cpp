@@ -3,16 +3,15 @@
 
 #include <array>
 
-#include "backend/cpu/attention_kernel_tables.h"
-#include "backend/cpu/matmul_kernel_tables.h"
-#include "backend/cpu/row_kernel_tables.h"
+#include "backend/cpu/attention/attention_kernel_tables.h"
+#include "backend/cpu/matmul/matmul_kernel_tables.h"
+#include "backend/cpu/rows/row_kernel_tables.h"
 
 namespace leq::cpu {
 
 std::span<const KernelLevel> kernel_levels() {
-  static constexpr std::array kLevels = {
-      KernelLevel{Isa::portable, matmul_kernels_portable, row_kernels_portable,
-                  attention_kernels_portable, limit_kernels_portable}};
+  static constexpr std::array kLevels = {KernelLevel{
+      Isa::portable, matmul_kernels_portable, row_kernels_portable, attention_kernels_portable}};
   return kLevels;
 }
 

@@ -3,26 +3,23 @@
 
 #include <array>
 
-#include "backend/cpu/attention_kernel_tables.h"
-#include "backend/cpu/matmul_kernel_tables.h"
-#include "backend/cpu/row_kernel_tables.h"
+#include "backend/cpu/attention/attention_kernel_tables.h"
+#include "backend/cpu/matmul/matmul_kernel_tables.h"
+#include "backend/cpu/rows/row_kernel_tables.h"
 
 namespace leq::cpu {
 
 std::span<const KernelLevel> kernel_levels() {
-  // x86-64-v3 has AVX2, whatever code runs on it: its limits are those of AVX2.
   static constexpr std::array kLevels = {
       KernelLevel{Isa::portable, matmul_kernels_portable, row_kernels_portable,
-                  attention_kernels_portable, limit_kernels_portable},
-      KernelLevel{Isa::portable_v3, matmul_kernels_v3, row_kernels_v3, attention_kernels_v3,
-                  limit_kernels_avx2},
-      KernelLevel{Isa::avx2, matmul_kernels_avx2, row_kernels_avx2, attention_kernels_avx2,
-                  limit_kernels_avx2},
+                  attention_kernels_portable},
+      KernelLevel{Isa::portable_v3, matmul_kernels_v3, row_kernels_v3, attention_kernels_v3},
+      KernelLevel{Isa::avx2, matmul_kernels_avx2, row_kernels_avx2, attention_kernels_avx2},
       KernelLevel{Isa::avx512vnni, matmul_kernels_avx512vnni, row_kernels_avx512vnni,
-                  attention_kernels_avx512vnni, limit_kernels_avx512vnni},
+                  attention_kernels_avx512vnni},
       // AMX multiplies integers; all else is AVX-512.
       KernelLevel{Isa::avx512amx, matmul_kernels_avx512amx, row_kernels_avx512vnni,
-                  attention_kernels_avx512vnni, limit_kernels_avx512amx}};
+                  attention_kernels_avx512vnni}};
   return kLevels;
 }
 

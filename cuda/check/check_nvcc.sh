@@ -1,0 +1,111 @@
+#!/bin/sh
+# Compiles every CUDA source with nvcc and holds what comes out against cuda/check/budgets.txt: no kernel
+# may spill, use more registers or another number of tensor-core instructions than its line there
+# says, or be missing from it. No GPU is needed. The programs for
+# machines with one (bench/gpu, tests/cuda/ptx) must compile too.
+#   cuda/check/check_nvcc.sh             check
+#   cuda/check/check_nvcc.sh --update    write what was found into budgets.txt
+#   --all: for every architecture, not only 80 and 90a. LEQ_NVCC_ARCHITECTURES: for these.
+set -eu
+cd "$(dirname "$0")/../.."
+if ! command -v nvcc > /dev/null; then
+  echo "nvcc: NOT RUN (no CUDA toolkit on PATH)"
+  exit 0
+fi
+names="80 90a"
+update=""
+for option in "$@"; do
+  case "$option" in
+    --all) names="80 86 89 90a 120" ;;
+    --update) update=yes ;;
+    *) echo "nvcc: unknown option $option; expected --all or --update"; exit 1 ;;
+  esac
+done
+names=${LEQ_NVCC_ARCHITECTURES:-$names}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+architectures=""
+for arch in $names; do
+  architectures="$architectures -gencode=arch=compute_$arch,code=sm_$arch"
+done
+"${CXX:-c++}" -std=c++20 -O1 cuda/check/sass_counts.cpp -o "$work/sass_counts"
+
+# compile SOURCE: the compiler's report and the counts, with names for people, behind $work/SOURCE.all
+compile() {
+  rm -rf "$work/keep"
+  mkdir "$work/keep"
+  # shellcheck disable=SC2086
+  if ! nvcc -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr -DLEQ_GPU=cuda -I. -Isrc \
+      $architectures -Xptxas -v --keep --keep-dir "$work/keep" -c "$1" -o "$work/object.o" \
+      2> "$work/log"; then
+    cat "$work/log"
+    echo "nvcc: $1 does not compile"
+    exit 1
+  fi
+  # ptxas says it in passing when it has to wait after each wgmma, or cannot move registers.
+  if grep -E 'serialized|setmaxnreg' "$work/log"; then
+    echo "nvcc: $1 loses speed"
+    exit 1
+  fi
+  for cubin in "$work"/keep/*.cubin; do
+    # shellcheck disable=SC2086
+    arch=$(expr "$cubin" : '.*\.compute_\([0-9a-z]*\)\.cubin' || echo $names)
+    "$work/sass_counts" "$arch" "$cubin" >> "$work/log"
+  done
+  c++filt < "$work/log"
+}
+
+# One line for each kernel and architecture: kernel, architecture, registers, bytes spilled,
+# tensor-core instructions.
+table() {
+  sed -E 's/\(anonymous namespace\)::|leq::cuda::|_GLOBAL__N__[0-9a-z_]+:://g' | awk '
+    function name(quoted) {
+      sub(/^void /, "", quoted); sub(/\([^()]*\)$/, "", quoted); gsub(/ /, "", quoted)
+      return quoted
+    }
+    { split($0, quoted, "\x27") }
+    /Compiling entry function/ { key = name(quoted[2]) " " quoted[4] }
+    /spill stores/ { spilled[key] = $5 + $9 }
+    /Used [0-9]+ registers/ {
+      match($0, /Used [0-9]+/); registers[key] = substr($0, RSTART + 5, RLENGTH - 5)
+    }
+    /^Tensor cores of/ { tensor[name(quoted[2]) " " quoted[4]] = $NF }
+    END { for (key in registers) print key, registers[key], spilled[key], tensor[key] }
+  ' | LC_ALL=C sort
+}
+
+compile cuda/check/known_counts.cu > "$work/known.all"
+table < "$work/known.all" | awk '
+  { split($1, part, "_"); expected = part[2] == "igmma" && $2 != "sm_90a" ? 0 : part[part[3] == "" ? 2 : 3] }
+  $5 != expected { print "nvcc: " $1 " " $2 ": counted " $5 " tensor-core instructions, expected " expected "; look at kTensorCores in cuda/check/sass_counts.cpp"; bad = 1 }
+  END { exit bad || NR == 0 }'
+for source in cuda/kernels/*/*.cu cuda/device/*.cu; do
+  compile "$source" >> "$work/all"
+done
+for source in bench/gpu/device/*.cu tests/cuda/ptx/*.cu; do
+  case $source in
+    *library_gemm*) [ -f "$(dirname "$(command -v nvcc)")/../include/cublasLt.h" ] || continue ;;
+  esac
+  # shellcheck disable=SC2086
+  nvcc -std=c++20 -fmad=false --expt-relaxed-constexpr -DLEQ_GPU=cuda -I. -Isrc $architectures \
+    -c "$source" -o "$work/object.o" || { echo "nvcc: $source does not compile"; exit 1; }
+done
+table < "$work/all" > "$work/found"
+if [ -n "$update" ]; then
+  { echo "# kernel, architecture, most registers, tensor-core instructions (none: 0)"
+    echo "# cuda/check/check_nvcc.sh --update --all writes it; spills are refused"
+    awk '{ print $1, $2, $3 ($5 > 0 ? " " $5 : "") }' "$work/found"; } > cuda/check/budgets.txt
+fi
+awk -v names="$names" '
+  BEGIN { split(names, list, " "); for (i in list) compiled["sm_" list[i]] = 1 }
+  FNR == NR { if ($0 !~ /^#/ && $2 in compiled) { budget[$1 " " $2] = $3; tensor[$1 " " $2] = $4 + 0 } next }
+  { key = $1 " " $2; seen[key] = 1 }
+  $4 > 0 { print "nvcc: " key " spills " $4 " bytes"; bad = 1 }
+  !(key in budget) { print "nvcc: " key " is not in cuda/check/budgets.txt (" $3 " registers, " $5 " tensor-core instructions)"; bad = 1; next }
+  $3 > budget[key] { print "nvcc: " key " uses " $3 " registers, the budget is " budget[key]; bad = 1 }
+  $5 != tensor[key] { print "nvcc: " key " has " $5 " tensor-core instructions, the budget says " tensor[key]; bad = 1 }
+  END {
+    for (key in budget) if (!(key in seen)) { print "nvcc: " key " of cuda/check/budgets.txt was not compiled"; bad = 1 }
+    exit bad
+  }' cuda/check/budgets.txt "$work/found"
+echo "nvcc: $(wc -l < "$work/found") kernels compiled, no spills, registers and tensor-core instructions as budgeted"

@@ -1,0 +1,14 @@
+#include "cuda/emulated/emulated_device.h"
+#include "cuda/host/cuda_backend.h"
+#include "cuda/host/devices.h"
+#include "cuda/sim/emulator.h"
+
+namespace leq::sim {
+
+std::unique_ptr<Backend> make_backend(int threads, std::uint64_t memory, std::uint64_t memory_cap) {
+  simt::set_workers(threads);
+  if (memory > 0) rt::set_emulated_memory(memory);
+  return make_device_backend(0, "sim", memory_cap);
+}
+
+}  // namespace leq::sim

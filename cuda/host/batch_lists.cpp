@@ -1,0 +1,58 @@
+#include "cuda/host/batch_lists.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace leq::LEQ_GPU {
+namespace {
+
+constexpr std::int64_t kRunInts = sizeof(AttentionRun) / sizeof(std::int32_t);
+
+}  // namespace
+
+std::vector<std::int32_t> batch_numbers(const BatchView& batch,
+                                        std::span<const std::int32_t> more) {
+  std::vector<std::int32_t> numbers;
+  std::int64_t pages = 0;
+  for (const SequenceRun& run : batch.runs) {
+    for (const std::int64_t field : {run.first_row, run.rows, run.first_position, pages}) {
+      numbers.push_back(static_cast<std::int32_t>(field));
+    }
+    pages += std::ssize(run.pages);
+  }
+  for (std::size_t i = 0; i < batch.runs.size(); ++i) {
+    numbers.insert(numbers.end(), static_cast<std::size_t>(batch.runs[i].rows),
+                   static_cast<std::int32_t>(i));
+  }
+  numbers.insert(numbers.end(), more.begin(), more.end());
+  for (const SequenceRun& run : batch.runs) {
+    numbers.insert(numbers.end(), run.pages.begin(), run.pages.end());
+  }
+  return numbers;
+}
+
+AttentionBatch batch_at(const std::int32_t* there, const BatchView& batch, std::int64_t more) {
+  AttentionBatch made;
+  made.tokens = batch.tokens;
+  made.runs = reinterpret_cast<const AttentionRun*>(there);
+  made.run_count = static_cast<int>(batch.runs.size());
+  made.row_runs = there + std::ssize(batch.runs) * kRunInts;
+  made.pages = made.row_runs + batch.tokens + more;
+  for (const SequenceRun& run : batch.runs) {
+    made.longest_run = std::max(made.longest_run, run.rows);
+  }
+  made.end = batch.end_position();
+  return made;
+}
+
+AttentionBatch BatchLists::push(const BatchView& batch) {
+  std::vector<std::int32_t> numbers = batch_numbers(batch);
+  if (there_ == nullptr || round_ != staging_.round() || numbers != numbers_) {
+    numbers_ = std::move(numbers);
+    there_ = staging_.push(numbers_);
+    round_ = staging_.round();
+  }
+  return batch_at(there_, batch);
+}
+
+}  // namespace leq::LEQ_GPU

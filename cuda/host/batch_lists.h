@@ -1,0 +1,31 @@
+// A batch's runs, rows and pages on the device: pushed once for all layers of a step.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "backend/backend.h"
+#include "cuda/host/staging.h"
+#include "cuda/kernels/launch.h"
+
+namespace leq::LEQ_GPU {
+
+// A batch as it lies on the device: runs, the run of each row, `more`, pages.
+std::vector<std::int32_t> batch_numbers(const BatchView& batch,
+                                        std::span<const std::int32_t> more = {});
+// And as kernels see it there, with `more` numbers between.
+AttentionBatch batch_at(const std::int32_t* there, const BatchView& batch, std::int64_t more = 0);
+
+class BatchLists {
+ public:
+  explicit BatchLists(Staging& staging) : staging_(staging) {}
+  AttentionBatch push(const BatchView& batch);
+
+ private:
+  Staging& staging_;
+  std::vector<std::int32_t> numbers_;
+  const std::int32_t* there_ = nullptr;  // numbers_ on the device,
+  std::uint64_t round_ = 0;              // in this round of the ring
+};
+
+}  // namespace leq::LEQ_GPU

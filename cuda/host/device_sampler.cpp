@@ -1,0 +1,82 @@
+#include "cuda/host/device_sampler.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace leq::LEQ_GPU {
+namespace {
+
+// Rows of one launch: memory for them is taken once, 2.6 MB, beside 2 MB for changed logits.
+constexpr std::size_t kMostRows = 64;
+
+template <class T>
+std::size_t append(std::vector<std::byte>& bytes, std::span<const T> values) {
+  const std::size_t at = bytes.size();
+  const auto raw = std::as_bytes(values);
+  bytes.insert(bytes.end(), raw.begin(), raw.end());
+  return at;
+}
+
+}  // namespace
+
+DeviceSampler::DeviceSampler(int device, rt::Stream& stream, Staging& staging)
+    : stream_(stream),
+      staging_(staging),
+      states_(device, kMostRows * sizeof(SampleState)),
+      candidates_(device, kMostRows * kMostCandidates * sizeof(unsigned long long)),
+      saved_(device, Staging::kRingBytes / sizeof(LogitChange) * sizeof(float)),
+      tokens_(device, kMostRows * sizeof(std::int32_t)) {}
+
+void DeviceSampler::launch(const FloatRows& logits, std::int64_t vocabulary,
+                           std::span<const SampleRequest> requests) {
+  const std::size_t bytes = requests.size() * sizeof(std::int32_t);
+  if (landing_.size() < bytes) landing_ = Pinned(std::max(bytes, kMostRows * sizeof(std::int32_t)));
+  landed_ = 0;
+  FloatRows rows = logits;
+  while (!requests.empty()) {
+    const auto part = requests.first(std::min(kMostRows, requests.size()));
+    launch_some(rows, vocabulary, part);
+    rt::copy_to_host(landing_.data() + landed_ * sizeof(std::int32_t), tokens_.data(),
+                     part.size() * sizeof(std::int32_t), stream_);
+    landed_ += part.size();
+    rows.values += std::ssize(part) * rows.stride;
+    requests = requests.subspan(part.size());
+  }
+}
+
+void DeviceSampler::launch_some(FloatRows logits, std::int64_t vocabulary,
+                                std::span<const SampleRequest> requests) {
+  SampleArguments a;
+  a.logits = logits;
+  a.vocabulary = vocabulary;
+  a.rows = static_cast<int>(requests.size());
+  lists_.clear();
+  for (const SampleRequest& request : requests) {
+    append(lists_, std::span(&request.rule, 1));
+    a.any_draw = a.any_draw || request.rule.temperature > 0;
+    a.any_change = a.any_change || !request.changes.empty();
+  }
+  std::vector<std::int32_t> ends = {0};
+  const std::size_t changes_at = lists_.size();
+  for (const SampleRequest& request : requests) {
+    append(lists_, request.changes);
+    ends.push_back(ends.back() + static_cast<std::int32_t>(request.changes.size()));
+  }
+  const std::size_t ends_at = append(lists_, std::span<const std::int32_t>(ends));
+  const std::byte* there = staging_.push(lists_);
+  a.rules = reinterpret_cast<const SampleRule*>(there);
+  a.changes = reinterpret_cast<const LogitChange*>(there + changes_at);
+  a.change_ends = reinterpret_cast<const std::int32_t*>(there + ends_at);
+  a.saved = reinterpret_cast<float*>(saved_.data());
+  a.states = reinterpret_cast<SampleState*>(states_.data());
+  a.candidates = reinterpret_cast<unsigned long long*>(candidates_.data());
+  a.drawn = reinterpret_cast<std::int32_t*>(tokens_.data());
+  rt::fill_zero(states_.data(), requests.size() * sizeof(SampleState), stream_);
+  launch_sample(a, stream_);
+}
+
+std::span<const std::int32_t> DeviceSampler::drawn() const {
+  return {reinterpret_cast<const std::int32_t*>(landing_.data()), landed_};
+}
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,82 @@
+#include "cuda/host/device_scales.h"
+
+#include <cstring>
+#include <memory>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace leq::LEQ_GPU {
+namespace {
+
+// Linears of a model: a few for each layer.
+constexpr std::size_t kMostScales = 1024;
+
+}  // namespace
+
+class DeviceScales::Twin final : public OnlineTwin {
+ public:
+  Twin(DeviceScales& scales, std::size_t slot, const OnlineOptions& options)
+      : scales_(scales), slot_(slot), options_(options) {}
+  ~Twin() override { scales_.free_.push_back(slot_); }
+
+  OnlineState fetch() override {
+    OnlineRecord record;
+    scales_.read(slot_, record);
+    return record.state;
+  }
+  void store(const OnlineState& state) override { scales_.write(slot_, {options_, state}); }
+
+  bool is_of(const DeviceScales& scales) const { return &scales == &scales_; }
+  std::size_t slot() const { return slot_; }
+
+ private:
+  DeviceScales& scales_;
+  std::size_t slot_;
+  OnlineOptions options_;
+};
+
+DeviceScales::DeviceScales(int device, rt::Stream& stream)
+    : stream_(stream),
+      copies_(rt::make_stream(device)),
+      records_(device, kMostScales * sizeof(OnlineRecord)),
+      landing_(sizeof(OnlineRecord)),
+      free_(kMostScales),
+      was_used_(kMostScales) {
+  std::iota(free_.rbegin(), free_.rend(), std::size_t{0});
+}
+
+OnlineRecord* DeviceScales::record(std::size_t slot) const {
+  return reinterpret_cast<OnlineRecord*>(records_.data()) + slot;
+}
+
+void DeviceScales::read(std::size_t slot, OnlineRecord& found) {
+  rt::synchronize(stream_);
+  rt::copy_to_host(landing_.data(), record(slot), sizeof(found), *copies_);
+  rt::synchronize(*copies_);
+  std::memcpy(&found, landing_.data(), sizeof(found));
+}
+
+void DeviceScales::write(std::size_t slot, const OnlineRecord& given) {
+  if (was_used_[slot]) rt::synchronize(stream_);
+  was_used_[slot] = true;
+  std::memcpy(landing_.data(), &given, sizeof(given));
+  rt::copy_to_device(record(slot), landing_.data(), sizeof(given), *copies_);
+  rt::synchronize(*copies_);
+}
+
+OnlineRecord* DeviceScales::of(OnlineScale& scale) {
+  const auto* twin = dynamic_cast<const Twin*>(scale.twin());
+  if (twin == nullptr || !twin->is_of(*this)) {
+    require(!free_.empty(), "GPU: more than ", kMostScales,
+            " linears have act online; quantize with --act row");
+    const std::size_t slot = free_.back();
+    free_.pop_back();
+    auto made = std::make_unique<Twin>(*this, slot, scale.options());
+    twin = made.get();
+    scale.hand_over(std::move(made));
+  }
+  return record(twin->slot());
+}
+
+}  // namespace leq::LEQ_GPU

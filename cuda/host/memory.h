@@ -1,0 +1,95 @@
+// Device memory: a plan's, taken at once and cut into blocks, and counted; and pinned host memory
+// with an owner.
+#pragma once
+
+#include <cstddef>
+#include <list>
+#include <map>
+#include <utility>
+
+#include "backend/backend.h"
+#include "cuda/host/arena.h"
+#include "cuda/rt/rt.h"
+
+namespace leq::LEQ_GPU {
+
+// What a backend hands out, and the most it had out at once.
+class Memory {
+ public:
+  // `cap`: the most that may be taken of the device; 0 = what is free, less 2 %.
+  Memory(int device, std::size_t cap) : device_(device), cap_(cap) {}
+
+  DeviceRoom room() const;
+  // Takes `bytes` for the blocks to come. Throws Error naming both sizes where the device has no
+  // room.
+  void plan(std::size_t bytes);
+  // Zeroed in order with the stream's work; what no plan holds is taken by itself. Null for 0
+  // bytes; throws as plan() does.
+  std::byte* allocate(std::size_t bytes, rt::Stream& stream);
+  // The end of what was planned last, not zeroed; null where that has no room.
+  std::byte* allocate_last(std::size_t bytes);
+  void release(std::byte* data) noexcept;
+  std::size_t allocated() const { return allocated_; }
+  std::size_t peak() const { return peak_; }
+
+ private:
+  struct Region {
+    rt::RegionOwner memory;
+    Arena arena;
+    std::size_t bytes;
+  };
+  struct Block {
+    std::list<Region>::iterator region;
+    std::size_t offset, bytes;
+  };
+  std::list<Region>::iterator add_region(std::size_t bytes);
+  std::byte* begin(std::list<Region>::iterator region, std::size_t offset, std::size_t bytes);
+
+  int device_;
+  std::size_t cap_;
+  std::list<Region> regions_;
+  std::map<std::byte*, Block> blocks_;
+  std::size_t taken_ = 0;  // by regions
+  std::size_t allocated_ = 0, peak_ = 0;
+};
+
+class Pinned {
+ public:
+  Pinned() = default;
+  explicit Pinned(std::size_t bytes)
+      : data_(static_cast<std::byte*>(rt::allocate_pinned(bytes))), size_(bytes) {}
+  ~Pinned() {
+    if (data_ != nullptr) rt::release_pinned(data_);
+  }
+  Pinned(Pinned&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  Pinned& operator=(Pinned&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+
+  std::byte* data() const { return data_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+// Scratch on the device with an owner, not counted: staging only.
+class DeviceScratch {
+ public:
+  DeviceScratch(int device, std::size_t bytes);
+  ~DeviceScratch() { rt::release(device_, data_); }
+  DeviceScratch(const DeviceScratch&) = delete;
+  DeviceScratch& operator=(const DeviceScratch&) = delete;
+
+  std::byte* data() const { return data_; }
+
+ private:
+  int device_;
+  std::byte* data_;
+};
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,57 @@
+// The parts of a step on a stream, timed by events between operations (step_parts.h); each
+// operation is a range for profilers too.
+#pragma once
+
+#include <chrono>
+#include <string_view>
+#include <vector>
+
+#include "backend/step_times.h"
+#include "cuda/rt/rt.h"
+
+namespace leq::LEQ_GPU {
+
+class PartEvents {
+ public:
+  class Span {
+   public:
+    template <class Bytes>
+    Span(PartEvents& clock, StepPart part, Bytes&& bytes)
+        : timed_(clock, clock.running_ ? &clock.times_ : nullptr, part, bytes) {
+      rt::begin_range(kStepPartNames[static_cast<std::size_t>(part)].data());
+    }
+    ~Span() { rt::end_range(); }
+    Span(const Span&) = delete;
+    Span& operator=(const Span&) = delete;
+
+   private:
+    PartSpan<PartEvents> timed_;
+  };
+
+  PartEvents(int device, rt::Stream& stream) : device_(device), stream_(stream) {}
+
+  bool running() const { return running_; }
+  // The stream must be idle: synchronized.
+  void start();
+  // Likewise. What the stream did not work is `sync`.
+  StepTimes stop();
+  // `bytes` is called only while the clock runs.
+  template <class Bytes>
+  [[nodiscard]] Span in(StepPart part, Bytes&& bytes) {
+    return {*this, part, bytes};
+  }
+  void turn_to(StepPart part);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  int device_;
+  rt::Stream& stream_;
+  bool running_ = false;
+  Clock::time_point start_;
+  std::vector<StepPart> parts_;         // part i begins at event i
+  std::vector<rt::EventOwner> events_;  // kept for the next time
+  StepTimes times_;
+};
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,105 @@
+#include "cuda/host/step_graphs.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace leq::LEQ_GPU {
+namespace {
+
+constexpr std::int64_t kMostRows = 64;
+constexpr std::size_t kSlotBytes = std::size_t{1} << 20;  // 64 rows of 250,000 positions
+// A graph of a large model takes about a megabyte.
+constexpr std::size_t kMostRecordings = 128;
+
+// Where the bucket of contexts ends that holds positions below `end`.
+std::int64_t bucket_end(std::int64_t end, std::int64_t context) {
+  std::int64_t bucket = 512;  // one span of attention
+  for (const std::int64_t next : {1 << 10, 4 << 10, 16 << 10}) {
+    if (bucket < end) bucket = next;
+  }
+  while (bucket < end) bucket *= 2;
+  return std::max(end, std::min(bucket, context));
+}
+
+}  // namespace
+
+StepGraphs::StepGraphs(int device, rt::Stream& stream, Staging& staging)
+    : stream_(stream), staging_(staging), slots_(device, kSlotBytes) {}
+
+// All that varies, as it lies in the slots: at places that the lengths of the step's lists decide.
+std::vector<std::int32_t> StepGraphs::numbers_of(const Step& step) {
+  std::vector<std::int32_t> lists;
+  for (const auto& list : step.lists) lists.insert(lists.end(), list.begin(), list.end());
+  return batch_numbers(step.batch, lists);
+}
+
+StepGraphs::Running StepGraphs::places_of(const Step& step) const {
+  std::int64_t listed = 0;
+  for (const auto& list : step.lists) listed += std::ssize(list);
+  const auto* there = reinterpret_cast<const std::int32_t*>(slots_.data());
+  Running running = {step, {}, batch_at(there, step.batch, listed)};
+  running.batch.end = bucket_end(running.batch.end, step.context);
+  const std::int32_t* slot = running.batch.row_runs + step.batch.tokens;
+  for (std::size_t i = 0; i < step.lists.size(); ++i) {
+    running.slots[i] = slot;
+    slot += step.lists[i].size();
+  }
+  return running;
+}
+
+rt::GraphOwner StepGraphs::record(const std::function<void()>& operations) {
+  rt::begin_capture(stream_);
+  try {
+    operations();
+  } catch (...) {
+    rt::drop_capture(stream_);
+    throw;
+  }
+  return rt::end_capture(stream_);
+}
+
+void StepGraphs::run(const Step& step, const std::function<void()>& operations) {
+  const std::int64_t tokens = step.batch.tokens;
+  const bool single_rows = tokens > 0 && std::ssize(step.batch.runs) == tokens;
+  if (!enabled_ || !single_rows || tokens > kMostRows) return operations();
+  const std::vector<std::int32_t> numbers = numbers_of(step);
+  if (numbers.size() * sizeof(std::int32_t) > kSlotBytes) return operations();
+  staging_.send(numbers, slots_.data());
+  struct Ending {
+    std::optional<Running>& running;
+    ~Ending() { running.reset(); }
+  } ending{running_};
+  running_.emplace(places_of(step));
+  const Kind kind = {step.owner, tokens, std::ssize(step.lists[2]), running_->batch.end};
+  auto found = recordings_.find(kind);
+  if (found == recordings_.end()) {
+    operations();
+    if (recordings_.size() == kMostRecordings) recordings_.clear();
+    recordings_.emplace(kind, nullptr);
+    return;
+  }
+  if (found->second == nullptr) {
+    found = recordings_.insert_or_assign(kind, record(operations)).first;
+    ++counts_.recorded;
+  } else {
+    ++counts_.replayed;
+  }
+  rt::launch(*found->second, stream_);
+}
+
+const std::int32_t* StepGraphs::slot_of(std::span<const std::int32_t> list) const {
+  if (!running_) return nullptr;
+  for (std::size_t i = 0; i < running_->slots.size(); ++i) {
+    const auto& named = running_->step.lists[i];
+    if (named.data() == list.data() && named.size() == list.size()) return running_->slots[i];
+  }
+  return nullptr;
+}
+
+const AttentionBatch* StepGraphs::batch_of(const BatchView& batch) const {
+  const bool same = running_ && running_->step.batch.runs.data() == batch.runs.data();
+  return same ? &running_->batch : nullptr;
+}
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,105 @@
+#include "cuda/host/uploader.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+namespace leq::LEQ_GPU {
+namespace {
+
+// Enough that a file's pages are read from several places at once, and to copy as fast as PCIe.
+constexpr int kMostThreads = 8;
+constexpr std::size_t kPieceBytes = std::size_t{1} << 20;  // that one thread copies at a time
+
+// Has the system read a mapped file's bytes while others are copied; for memory that is no file,
+// nothing.
+void read_ahead(const std::byte* from, std::size_t bytes) {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const std::uintptr_t before = reinterpret_cast<std::uintptr_t>(from) % page;
+  ::madvise(const_cast<std::byte*>(from - before), bytes + before, MADV_WILLNEED);
+}
+
+}  // namespace
+
+Uploader::Uploader(int device, rt::Stream& stream, std::byte* landing, std::size_t slot_bytes)
+    : device_(device),
+      stream_(stream),
+      copies_(rt::make_stream(device)),
+      pool_(std::min(kMostThreads, usable_cores())) {
+  for (Slot& slot : slots_) {
+    slot.copied = rt::make_event(device);
+    slot.relaid = rt::make_event(device);
+  }
+  if (landing != nullptr) {
+    use(landing, slot_bytes);
+  } else {
+    use_own(slot_bytes);
+  }
+}
+
+void Uploader::use(std::byte* landing, std::size_t slot_bytes) {
+  slot_bytes_ = slot_bytes;
+  for (std::size_t i = 0; i < kSlots; ++i) slots_[i].landing = landing + i * slot_bytes;
+}
+
+void Uploader::use_own(std::size_t slot_bytes) {
+  rt::synchronize(stream_);  // behind all copies: nothing reads the slots that there were
+  own_landing_.emplace(device_, kSlots * slot_bytes);
+  use(own_landing_->data(), slot_bytes);
+}
+
+void Uploader::fill(std::byte* to, const std::byte* from, std::size_t bytes) {
+  const std::size_t pieces = (bytes + kPieceBytes - 1) / kPieceBytes;
+  pool_.run(static_cast<std::int64_t>(pieces), [&](std::int64_t piece, int) {
+    const std::size_t first = static_cast<std::size_t>(piece) * kPieceBytes;
+    std::memcpy(to + first, from + first, std::min(kPieceBytes, bytes - first));
+  });
+}
+
+void Uploader::run(const void* from, std::int64_t units, std::int64_t unit_bytes,
+                   const Relay& relay) {
+  const auto unit = static_cast<std::size_t>(unit_bytes);
+  if (unit > slot_bytes_) use_own(unit);
+  const auto most = static_cast<std::int64_t>(slot_bytes_ / unit);
+  const auto* bytes = static_cast<const std::byte*>(from);
+  for (std::int64_t first = 0; first < units; first += most) {
+    const std::int64_t count = std::min(most, units - first);
+    const std::byte* chunk = bytes + static_cast<std::size_t>(first) * unit;
+    const std::size_t size = static_cast<std::size_t>(count) * unit;
+    const auto left = static_cast<std::size_t>(units - first - count) * unit;
+    if (left > 0) read_ahead(chunk + size, std::min(left, size));
+    send(chunk, size, [&](const std::byte* landed) { relay(landed, first, count); });
+  }
+}
+
+void Uploader::send(const std::byte* from, std::size_t bytes,
+                    const std::function<void(const std::byte*)>& relay) {
+  Slot& slot = slots_[next_++ % kSlots];
+  rt::synchronize(*slot.copied);
+  if (slot.host.size() < bytes) slot.host = Pinned(slot_bytes_);
+  fill(slot.host.data(), from, bytes);
+  rt::wait(*copies_, *slot.relaid);
+  rt::copy_to_device(slot.landing, slot.host.data(), bytes, *copies_);
+  rt::record(*slot.copied, *copies_);
+  rt::wait(stream_, *slot.copied);
+  relay(slot.landing);
+  rt::record(*slot.relaid, stream_);
+  bytes_ += bytes;
+}
+
+void Uploader::copy(const void* from, std::byte* to, std::int64_t bytes) {
+  run(from, bytes, 1, [&](const std::byte* landed, std::int64_t first, std::int64_t count) {
+    rt::copy_on_device(to + first, landed, static_cast<std::size_t>(count), stream_);
+  });
+}
+
+UploadReport Uploader::finish() {
+  rt::synchronize(stream_);  // behind all copies
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start_;
+  return {bytes_, took.count()};
+}
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,63 @@
+// The way of weights to the device: threads copy chunks of the host's bytes into pinned slots, a
+// stream of its own moves them into landing slots on the device, and kernels on the backend's
+// stream re-lay what has landed. The three go on at the same time; nothing waits but for its slot.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "backend/backend.h"
+#include "base/thread_pool.h"
+#include "cuda/host/memory.h"
+
+namespace leq::LEQ_GPU {
+
+class Uploader {
+ public:
+  static constexpr std::size_t kSlots = 4;
+  static constexpr std::size_t kSlotBytes = std::size_t{16} << 20;
+
+  // `landing`: kSlots * slot_bytes of the device's memory, or null for memory of its own.
+  Uploader(int device, rt::Stream& stream, std::byte* landing, std::size_t slot_bytes);
+
+  // Puts kernels on the backend's stream that read `count` units from `landed`.
+  using Relay =
+      std::function<void(const std::byte* landed, std::int64_t first, std::int64_t count)>;
+  // `units` of unit_bytes from the host. Returns once `from` has been read to its end.
+  void run(const void* from, std::int64_t units, std::int64_t unit_bytes, const Relay& relay);
+  // Plain bytes.
+  void copy(const void* from, std::byte* to, std::int64_t bytes);
+
+  // Waits until all has landed and been re-laid.
+  UploadReport finish();
+
+ private:
+  struct Slot {
+    Pinned host;
+    std::byte* landing = nullptr;
+    rt::EventOwner copied;  // the pinned bytes are free again, the landed ones are there
+    rt::EventOwner relaid;  // the landing slot is free again
+  };
+  void use(std::byte* landing, std::size_t slot_bytes);
+  void use_own(std::size_t slot_bytes);
+  void fill(std::byte* to, const std::byte* from, std::size_t bytes);
+  // One chunk through the next slot; `relay` puts kernels on the stream.
+  void send(const std::byte* from, std::size_t bytes,
+            const std::function<void(const std::byte* landed)>& relay);
+
+  int device_;
+  rt::Stream& stream_;
+  rt::StreamOwner copies_;
+  ThreadPool pool_;
+  std::optional<DeviceScratch> own_landing_;
+  std::array<Slot, kSlots> slots_;
+  std::size_t slot_bytes_ = 0;
+  std::size_t next_ = 0;  // slot
+  std::uint64_t bytes_ = 0;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,129 @@
+// What a block of the attention kernel works on: some queries that share a kv head, the positions
+// that they see, and tiles of keys or values on their way through shared memory. A new kind of page
+// is one more branch here and where tiles are read (attention_scores.cuh, attention_values.cuh).
+#pragma once
+
+#include "cuda/kernels/attention/attention_launch.h"
+#include "cuda/kernels/attention/kv_page.cuh"
+
+namespace leq::LEQ_GPU {
+
+inline constexpr int kAttentionThreads = 128;
+
+constexpr int kv_bytes(KvNumbers type) {
+  return type == KvNumbers::f32 ? 4 : type == KvNumbers::f16 ? 2 : 1;
+}
+
+struct Positions {
+  int first = 0, last = 0;
+
+  __device__ __forceinline__ bool empty() const { return first >= last; }
+  __device__ __forceinline__ bool holds(int j) const { return first <= j && j < last; }
+};
+
+// Rows of one run times heads of one kv head. Query q is row q / heads, head q % heads.
+struct QueryBlock {
+  int row = 0, rows = 0;  // of the batch
+  int position = 0;       // of the first row
+  int kv_head = 0, head = 0, heads = 0;
+  int window = 0;
+  const std::int32_t* pages = nullptr;
+
+  __device__ __forceinline__ int queries() const { return rows * heads; }
+  __device__ __forceinline__ Positions seen_by(int query) const {
+    const int at = position + query / heads;
+    return {window > 0 ? max(0, at + 1 - window) : 0, at + 1};
+  }
+  __device__ __forceinline__ Positions seen() const { return {seen_by(0).first, position + rows}; }
+};
+
+// Block `at` of rows: its run, and its rows in it; rows 0 where there is none. Its heads are those
+// of block y of the grid.
+__device__ __forceinline__ QueryBlock query_block(const AttentionArguments& a,
+                                                  const AttentionPlan& plan, int at) {
+  QueryBlock block;
+  int run = 0;
+  if (plan.block_rows == 1) {
+    run = a.batch.row_runs[at];
+    at -= a.batch.runs[run].first_row;
+  } else {
+    for (; run < a.batch.run_count; ++run) {
+      const int blocks = (a.batch.runs[run].rows + plan.block_rows - 1) / plan.block_rows;
+      if (at < blocks) break;
+      at -= blocks;
+    }
+    if (run == a.batch.run_count) return block;
+    at *= plan.block_rows;
+  }
+  const AttentionRun& found = a.batch.runs[run];
+  block.row = found.first_row + at;
+  block.rows = min(plan.block_rows, found.rows - at);
+  block.position = found.first_position + at;
+  block.pages = a.batch.pages + found.pages_at;
+  const int group = a.heads.heads / a.heads.kv_heads;
+  const int first = static_cast<int>(blockIdx.y) % plan.head_blocks * plan.block_heads;
+  block.kv_head = static_cast<int>(blockIdx.y) / plan.head_blocks;
+  block.head = block.kv_head * group + first;
+  block.heads = min(plan.block_heads, group - first);
+  block.window = a.heads.window;
+  return block;
+}
+
+// Keys or values of neighbouring positions in shared memory: rows of a page, 16 bytes apart more
+// than they are long, so that equal columns of eight rows lie in different banks.
+struct KvTiles {
+  const KvPages& pages;
+  const AttentionHeads& heads;
+  const QueryBlock& block;
+  unsigned char* memory;  // two tiles
+  int positions;          // of a tile, a divisor of 64
+  int row_bytes;
+
+  __device__ __forceinline__ KvTiles(const AttentionArguments& a, const KvPages& which,
+                                     const QueryBlock& queries, unsigned char* room, int count)
+      : pages(which),
+        heads(a.heads),
+        block(queries),
+        memory(room),
+        positions(count),
+        row_bytes(static_cast<int>(kv_row_bytes(a.heads.head_dim, kv_bytes(which.type)))) {}
+
+  __device__ __forceinline__ int stride() const { return row_bytes + 16; }
+  __device__ __forceinline__ KvHeadPage page_of(int position) const {
+    return kv_head_page(pages, block.pages[position / kKvPageTokens], heads, block.kv_head);
+  }
+  __device__ __forceinline__ const unsigned char* tile(int index) const {
+    return memory + index % 2 * positions * stride();
+  }
+
+  // Starts copying tile `index`: positions from index * positions on, all in one page.
+  __device__ __forceinline__ void load(int index) const {
+    const int first = index * positions, chunks = row_bytes / 16;
+    const std::byte* from =
+        page_of(first).numbers + std::int64_t{first % kKvPageTokens} * row_bytes;
+    unsigned char* to = memory + index % 2 * positions * stride();
+    for (int i = static_cast<int>(threadIdx.x); i < positions * chunks; i += kAttentionThreads) {
+      ptx::cp_async16(to + i / chunks * stride() + i % chunks * 16, from + std::int64_t{i} * 16,
+                      true);
+    }
+  }
+
+  // use(tile index, tile) for the tiles that hold the positions, each loaded while the one before
+  // is used.
+  template <class Use>
+  __device__ __forceinline__ void walk(Positions of, Use use) const {
+    const int first = of.first / positions, last = (of.last + positions - 1) / positions;
+    load(first);
+    ptx::cp_async_commit();
+    for (int index = first; index < last; ++index) {
+      if (index + 1 < last) load(index + 1);
+      ptx::cp_async_commit();
+      ptx::cp_async_wait<1>();
+      __syncthreads();
+      use(index, tile(index));
+      __syncthreads();
+    }
+  }
+};
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,10 @@
+// Attention on the tensor cores over int8 pages.
+#include "cuda/kernels/attention/attention_tensor.cuh"
+
+namespace leq::LEQ_GPU {
+
+template void launch_tensor_attention<KvNumbers::int8, KvNumbers::int8>(const AttentionArguments&,
+                                                                        const AttentionPlan&,
+                                                                        rt::Stream&);
+
+}  // namespace leq::LEQ_GPU

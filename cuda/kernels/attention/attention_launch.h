@@ -1,0 +1,37 @@
+// How attention is launched: by one of two kinds of kernels, exact ones in f32
+// (attention_exact.cu) and those on tensor cores (attention_tensor_*.cu), chosen in attention.cu.
+#pragma once
+
+#include "cuda/kernels/launch.h"
+
+namespace leq::LEQ_GPU {
+
+inline constexpr int kSpanTokens = 512;  // positions of one softmax step (docs/numerics.md)
+
+// How the work is cut.
+struct AttentionPlan {
+  int block_rows = 1;       // rows of one run in a block
+  int block_heads = 1;      // heads of a kv head in a block
+  int head_blocks = 1;      // blocks that the heads of a kv head make
+  bool split = false;       // a block for each span; else it walks all of them
+  int spans = 1;            // of the longest row, blocks in z with split
+  int tile_positions = 64;  // exact: of keys or values in shared memory, 64, 32 or 16
+};
+
+// So many or fewer are cut into spans: exact (row, kv head) pairs, about two blocks a
+// multiprocessor; (row, head) pairs on tensor cores, more, as spans there change no number.
+inline constexpr std::int64_t kExactSplit = 263, kTensorSplit = 2112;
+
+inline int spans_of(std::int64_t end) {
+  return static_cast<int>((end + kSpanTokens - 1) / kSpanTokens);
+}
+
+void launch_exact_attention(const AttentionArguments& a, rt::Stream& stream);
+
+// head_dim a multiple of 16 up to 256; both f16 or both int8. `plan` has split and spans. With
+// split it ends with records (o, m, l) of spans in scratch, [T][H][spans][d + 2].
+template <KvNumbers keys, KvNumbers values>
+void launch_tensor_attention(const AttentionArguments& a, const AttentionPlan& plan,
+                             rt::Stream& stream);
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,184 @@
+// Attention on the tensor cores: the kernel and its launch. A block has up to 128 queries that
+// share a kv head (a prompt) or up to 16 (generation), and walks tiles of 64 positions; each span
+// of 512 has a softmax of its own, and spans are joined in ascending order. What a query gets
+// depends on its position and its sequence alone (docs/cuda-kernels.md).
+#pragma once
+
+#include <algorithm>
+
+#include "cuda/kernels/attention/attention_launch.h"
+#include "cuda/kernels/attention/attention_tile_values.cuh"
+#include "cuda/words/run.h"
+
+namespace leq::LEQ_GPU {
+
+inline constexpr int kSpanTiles = kSpanTokens / kTile;
+
+// The span that ends with `tile` is joined with those before, or is a record of its own.
+template <class Shape>
+__device__ __forceinline__ void finish_span(const AttentionArguments& a, const AttentionPlan& plan,
+                                            const QueryBlock& block, bool first, bool last,
+                                            WarpRows<Shape>& warp, Joined<Shape>& joined) {
+  const int dims = a.heads.head_dim;
+#pragma unroll
+  for (int i = 0; i < Shape::kRowTiles; ++i) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float total = four_lane_sum(warp.total[i][half]);
+      const int query = warp.query(i, half);
+      const bool there = query < block.queries();
+      const std::int64_t row = block.row + query / block.heads;
+      const std::int64_t head = block.head + query % block.heads;
+      if (!plan.split) {
+        float* const out = a.out.values + row * a.out.stride + head * dims;
+        joined.add(warp, i, half, total, first, last, dims, there ? out : nullptr);
+      } else if (there) {
+        float* const record =
+            a.scratch + ((row * a.heads.heads + head) * plan.spans + blockIdx.z) * (dims + 2);
+        store_record(warp, i, half, total, dims, record);
+      }
+    }
+  }
+  warp.clear();
+}
+
+template <class Shape>
+__device__ __forceinline__ void use_tile(const QueryBlock& block, int tile,
+                                         const unsigned char* memory, const unsigned char* stage,
+                                         WarpRows<Shape>& warp) {
+  // Of the warp's first and last query: what all of them see, and what any of them sees.
+  const int last_query = min(warp.first_query + 16 * Shape::kRowTiles, block.queries()) - 1;
+  const Positions least = block.seen_by(warp.first_query), most = block.seen_by(last_query);
+  const int first = tile * kTile, last = first + kTile;
+  if (last <= least.first || first >= most.last) return;
+  TileScores<Shape> scores;
+  score_tile<Shape>(memory, stage, warp, scores);
+  if (first < most.first || last > least.last) hide_unseen(block, tile, warp, scores);
+  TileWeights<Shape> weights;
+  weigh_tile<Shape>(warp, scores, weights);
+  add_tile<Shape>(stage, weights, warp);
+}
+
+template <class Shape>
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
+    attention_tensor(const LEQ_GRID_CONSTANT AttentionArguments a,
+                     const LEQ_GRID_CONSTANT AttentionPlan plan) {
+  LEQ_BOUNDS(Shape::kThreads);
+  LEQ_DYNAMIC_SHARED(unsigned char, memory);
+  // The rows that see most begin first.
+  const unsigned at = plan.split ? blockIdx.x : gridDim.x - 1 - blockIdx.x;
+  const QueryBlock found = query_block(a, plan, static_cast<int>(at));
+  ptx::let_successor_start();
+  ptx::wait_for_predecessor();
+  if (found.rows == 0) return;
+  Positions seen = found.seen();
+  if (plan.split) {
+    const int span = static_cast<int>(blockIdx.z) * kSpanTokens;
+    seen = {max(seen.first, span), min(seen.last, span + kSpanTokens)};
+  }
+  if (seen.empty()) return;
+  // Registers are short: what is read now and then lies in shared memory.
+  auto& block = *reinterpret_cast<QueryBlock*>(memory + TileMemory<Shape>::kBlockAt);
+  if (threadIdx.x == 0) block = found;
+  __syncthreads();
+  TileLoader<Shape> loader(a, block, seen, memory);
+  for (int stage = 0; stage < Shape::kAhead; ++stage) loader.load_next();
+  load_queries<Shape>(a, block, memory);
+  WarpRows<Shape> warp;
+  Joined<Shape> joined;
+  const bool works = warp.first_query < block.queries();
+  const int first = seen.first / kTile, last = (seen.last - 1) / kTile;
+  for (int tile = first; tile <= last; ++tile) {
+    ptx::cp_async_wait<Shape::kAhead - 1>();
+    __syncthreads();
+    if (Shape::kStages > 1) loader.load_next();
+    loader.clear_unseen_ends(tile);
+    if (works) {
+      use_tile<Shape>(block, tile, memory, loader.stage(tile), warp);
+      if (tile == last || tile % kSpanTiles == kSpanTiles - 1) {
+        finish_span(a, plan, block, tile / kSpanTiles == first / kSpanTiles, tile == last, warp,
+                    joined);
+      }
+    }
+    if (Shape::kStages > 1) continue;
+    __syncthreads();
+    loader.load_next();
+  }
+}
+
+inline constexpr int kSharedEverywhere = 99 << 10;  // a block's memory on the smallest GPUs
+// Enough blocks of generation on a multiprocessor to keep its loads going.
+inline constexpr int kGenerationBytes = 56 << 10;
+
+template <KvNumbers keys, KvNumbers values, int dims>
+struct TensorShapes {
+  // Stages that fit beside the queries into `room`, at least one.
+  template <class OneStage>
+  static constexpr int stages(int most, int room) {
+    const int stage = TileMemory<OneStage>::kStageBytes;
+    const int others = TileMemory<OneStage>::kBytes - stage;
+    while (most > 1 && most * stage + others > room) --most;
+    return most;
+  }
+  // 32 queries a warp share what they read of a tile, where registers have room for their outputs;
+  // else 16, and above 128 columns two warps share 16.
+  static constexpr int kPromptTiles = dims <= 64 ? 2 : 1;
+  static constexpr int kPromptColumns = dims <= 128 ? 1 : 2;
+  static constexpr int kPromptRows = 8 / (kPromptTiles * kPromptColumns);
+  template <int stages>
+  using PromptOf = TensorShape<keys, values, dims, kPromptRows, kPromptColumns, kPromptTiles,
+                               stages, kPromptTiles>;
+  using Prompt = PromptOf<stages<PromptOf<1>>(2, kSharedEverywhere)>;
+
+  static constexpr int kColumnWarps = dims == 96 ? 3 : 4;
+  template <int stages>
+  using GenerationOf =
+      TensorShape<keys, values, dims, 1, kColumnWarps, 1, stages, dims <= 128 ? 3 : 2>;
+  static constexpr int kFewStages = stages<GenerationOf<1>>(2, kSharedEverywhere);
+  static constexpr int kMoreStages = stages<GenerationOf<1>>(3, kGenerationBytes);
+  using Generation = GenerationOf<(kMoreStages > kFewStages ? kMoreStages : kFewStages)>;
+};
+
+template <class Shape>
+void launch_tensor(const char* kernel, const AttentionArguments& a, AttentionPlan plan,
+                   rt::Stream& stream) {
+  const int group = a.heads.heads / a.heads.kv_heads;
+  plan.block_heads = std::min(group, Shape::kQueries);
+  plan.head_blocks = (group + plan.block_heads - 1) / plan.block_heads;
+  plan.block_rows = static_cast<int>(
+      std::min<std::int64_t>(Shape::kQueries / plan.block_heads, a.batch.longest_run));
+  // Every run may leave a block that is not full.
+  const std::int64_t blocks =
+      plan.block_rows == 1 ? a.batch.tokens : a.batch.tokens / plan.block_rows + a.batch.run_count;
+  rt::run(stream,
+          {kernel,
+           dim3(static_cast<unsigned>(blocks),
+                static_cast<unsigned>(a.heads.kv_heads * plan.head_blocks),
+                static_cast<unsigned>(plan.split ? plan.spans : 1)),
+           dim3(Shape::kThreads), TileMemory<Shape>::kBytes, rt::Start::early},
+          attention_tensor<Shape>, a, plan);
+}
+
+template <KvNumbers keys, KvNumbers values, int dims>
+void launch_tensor(const AttentionArguments& a, const AttentionPlan& plan, rt::Stream& stream) {
+  using Shapes = TensorShapes<keys, values, dims>;
+  // Half a block of a prompt's queries is worth its tiles.
+  const std::int64_t group = a.heads.heads / a.heads.kv_heads;
+  if (a.batch.longest_run * group > Shapes::Prompt::kQueries / 2) {
+    launch_tensor<typename Shapes::Prompt>("attention_prompt", a, plan, stream);
+  } else {
+    launch_tensor<typename Shapes::Generation>("attention_generation", a, plan, stream);
+  }
+}
+
+template <KvNumbers keys, KvNumbers values>
+void launch_tensor_attention(const AttentionArguments& a, const AttentionPlan& plan,
+                             rt::Stream& stream) {
+  const int dims = a.heads.head_dim;
+  if (dims <= 64) return launch_tensor<keys, values, 64>(a, plan, stream);
+  if (dims <= 96) return launch_tensor<keys, values, 96>(a, plan, stream);
+  if (dims <= 128) return launch_tensor<keys, values, 128>(a, plan, stream);
+  launch_tensor<keys, values, 256>(a, plan, stream);
+}
+
+}  // namespace leq::LEQ_GPU

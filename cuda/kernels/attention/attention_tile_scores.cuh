@@ -1,0 +1,254 @@
+// Attention on the tensor cores: what a warp does with a tile of 64 keys and values that lies in
+// shared memory, first half: scores and their softmax. A lane has rows g and g + 8 of 16, g = lane
+// / 4, and in each eight keys or columns two neighbours; the scores' sums are, packed to f16, an
+// operand of the product with values.
+#pragma once
+
+#include <cmath>
+
+#include "cuda/kernels/attention/attention_tiles.cuh"
+#include "cuda/words/float_math.cuh"
+
+namespace leq::LEQ_GPU {
+
+// Weights are exp(score - largest) * 2^12: small ones keep their bits in f16. The factor leaves
+// with the division by their sum.
+inline constexpr float kWeightBits = 12.0f;
+inline constexpr float kNothingSeen = -INFINITY;
+
+// Sums of int8 products begin at the bits of 1.5 * 2^23, so that their bits are those of a float,
+// where no sum reaches 2^22.
+template <class Shape>
+inline constexpr bool kSumsAreFloats = Shape::kDims <= 128;
+inline constexpr int kFloatBits = 0x4b400000;
+inline constexpr float kFloatOffset = 12582912.0f;
+
+template <class Shape>
+using TileScores = float[Shape::kRowTiles][kTile / 8][4];
+template <class Shape>
+using TileWeights = std::uint32_t[Shape::kRowTiles][kTile / 16][4];
+
+// What a warp knows of its queries.
+template <class Shape>
+struct WarpRows {
+  static constexpr int kTiles = Shape::kRowTiles;
+  int first_query, first_column;              // of the block
+  float out[kTiles][Shape::kColumns / 8][4];  // of the span: sums of weight * value
+  float largest[kTiles][2];                   // of the span's scores, times log2 e
+  float total[kTiles][2];                     // of the span's weights, those of this lane
+
+  __device__ __forceinline__ WarpRows() {
+    const int warp = static_cast<int>(threadIdx.x / 32);
+    first_query = warp % Shape::kRowWarps * 16 * kTiles;
+    first_column = warp / Shape::kRowWarps * Shape::kColumns;
+    clear();
+  }
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i) {
+      for (int half = 0; half < 2; ++half) {
+        largest[i][half] = kNothingSeen;
+        total[i][half] = 0.0f;
+      }
+#pragma unroll
+      for (int j = 0; j < Shape::kColumns / 8; ++j) {
+        for (int k = 0; k < 4; ++k) out[i][j][k] = 0.0f;
+      }
+    }
+  }
+  // The query of row g (half 0) or g + 8 (half 1) of 16.
+  __device__ __forceinline__ int query(int tile, int half) const {
+    return first_query + 16 * tile + 8 * half + static_cast<int>(threadIdx.x % 32) / 4;
+  }
+};
+
+__device__ __forceinline__ void multiply(int (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                                         std::uint32_t b1) {
+  ptx::mma_m16n8k32_s8_u8(d, a, b0, b1);
+}
+__device__ __forceinline__ void multiply(float (&d)[4], const std::uint32_t (&a)[4],
+                                         std::uint32_t b0, std::uint32_t b1) {
+  ptx::mma_m16n8k16_f16(d, a, b0, b1);
+}
+
+// Dot products of the warp's queries with the tile's keys: sums of f16 or of int8 products. Both
+// kinds of mma take 32 bytes of a row, and the same bytes in the same lanes.
+template <class Shape, class Sum>
+__device__ __forceinline__ void dot_products(const unsigned char* queries,
+                                             const unsigned char* keys, int first_query,
+                                             Sum (&sums)[Shape::kRowTiles][kTile / 8][4]) {
+  using Rows = typename TileMemory<Shape>::Keys;
+  const int lane = ptx::opaque(threadIdx.x % 32);
+#pragma unroll
+  for (int step = 0; step < Rows::kChunks / 2; ++step) {
+    std::uint32_t a[Shape::kRowTiles][4];
+#pragma unroll
+    for (int i = 0; i < Shape::kRowTiles; ++i) {
+      const int row = first_query + 16 * i + lane % 16;
+      ptx::ldmatrix_x4(a[i], queries + Rows::at(row, 2 * step + lane / 16));
+    }
+#pragma unroll
+    for (int j = 0; j < kTile / 8; j += 2) {
+      std::uint32_t b[4];
+      const int row = 8 * j + lane / 16 * 8 + lane % 8;
+      ptx::ldmatrix_x4(b, keys + Rows::at(row, 2 * step + lane / 8 % 2));
+#pragma unroll
+      for (int i = 0; i < Shape::kRowTiles; ++i) {
+        multiply(sums[i][j], a[i], b[0], b[1]);
+        multiply(sums[i][j + 1], a[i], b[2], b[3]);
+      }
+    }
+  }
+}
+
+__device__ __forceinline__ float2 two_halves(const std::uint16_t* at) {
+  const std::uint32_t both = *reinterpret_cast<const std::uint32_t*>(at);
+  return {ptx::f16_to_f32(static_cast<std::uint16_t>(both)),
+          ptx::f16_to_f32(static_cast<std::uint16_t>(both >> 16))};
+}
+
+// score = s_q * fma(s, float(sum u q), m * float(sum q)): the bits of the CPU
+template <class Shape>
+__device__ __forceinline__ void score_codes(const unsigned char* memory, const unsigned char* stage,
+                                            const WarpRows<Shape>& warp,
+                                            TileScores<Shape>& scores) {
+  using Memory = TileMemory<Shape>;
+  constexpr bool kFloats = kSumsAreFloats<Shape>;
+  int sums[Shape::kRowTiles][kTile / 8][4];
+#pragma unroll
+  for (int i = 0; i < Shape::kRowTiles; ++i) {
+#pragma unroll
+    for (int j = 0; j < kTile / 8; ++j) {
+      for (int k = 0; k < 4; ++k) sums[i][j][k] = kFloats ? kFloatBits : 0;
+    }
+  }
+  dot_products<Shape>(memory + Memory::kQueriesAt, stage, warp.first_query, sums);
+  float2 facts[Shape::kRowTiles][2];
+#pragma unroll
+  for (int i = 0; i < Shape::kRowTiles; ++i) {
+    for (int half = 0; half < 2; ++half) {
+      facts[i][half] =
+          reinterpret_cast<const float2*>(memory + Memory::kFactsAt)[warp.query(i, half)];
+    }
+  }
+  const auto* const ends =
+      reinterpret_cast<const std::uint16_t*>(stage + Memory::kKeyEndsAt) + threadIdx.x % 4 * 2;
+#pragma unroll
+  for (int j = 0; j < kTile / 8; ++j) {
+    const float2 scale = two_halves(ends + 8 * j), minimum = two_halves(ends + kTile + 8 * j);
+#pragma unroll
+    for (int i = 0; i < Shape::kRowTiles; ++i) {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        const float sum = kFloats ? __int_as_float(sums[i][j][k]) - kFloatOffset
+                                  : static_cast<float>(sums[i][j][k]);
+        const float low = (k % 2 == 0 ? minimum.x : minimum.y) * facts[i][k / 2].y;
+        scores[i][j][k] = facts[i][k / 2].x * fmaf(k % 2 == 0 ? scale.x : scale.y, sum, low);
+      }
+    }
+  }
+}
+
+template <class Shape>
+__device__ __forceinline__ void score_tile(const unsigned char* memory, const unsigned char* stage,
+                                           const WarpRows<Shape>& warp, TileScores<Shape>& scores) {
+  if constexpr (Shape::kKeys == KvNumbers::int8) {
+    score_codes<Shape>(memory, stage, warp, scores);
+  } else {
+#pragma unroll
+    for (int i = 0; i < Shape::kRowTiles; ++i) {
+#pragma unroll
+      for (int j = 0; j < kTile / 8; ++j) {
+        for (int k = 0; k < 4; ++k) scores[i][j][k] = 0.0f;
+      }
+    }
+    dot_products<Shape>(memory + TileMemory<Shape>::kQueriesAt, stage, warp.first_query, scores);
+  }
+}
+
+// Keys that a query does not see weigh nothing.
+template <class Shape>
+__device__ __forceinline__ void hide_unseen(const QueryBlock& block, int tile,
+                                            const WarpRows<Shape>& warp,
+                                            TileScores<Shape>& scores) {
+  const int first = tile * kTile + ptx::opaque(threadIdx.x % 4) * 2;
+#pragma unroll
+  for (int i = 0; i < Shape::kRowTiles; ++i) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const Positions seen = block.seen_by(warp.query(i, half));
+#pragma unroll
+      for (int j = 0; j < kTile / 8; ++j) {
+        for (int k = 0; k < 2; ++k) {
+          float& score = scores[i][j][2 * half + k];
+          if (!seen.holds(first + 8 * j + k)) score = kNothingSeen;
+        }
+      }
+    }
+  }
+}
+
+__device__ __forceinline__ float four_lane_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(kEveryLane, x, 1));
+  return fmaxf(x, __shfl_xor_sync(kEveryLane, x, 2));
+}
+__device__ __forceinline__ float four_lane_sum(float x) {
+  x += __shfl_xor_sync(kEveryLane, x, 1);
+  return x + __shfl_xor_sync(kEveryLane, x, 2);
+}
+
+// How sums under one largest score join sums under another: M' = max(M, m), a = 2^(M - M'),
+// b = 2^(m - M'). Where nothing was seen a, or b, is 0.
+struct Join {
+  float largest, reference, keep;  // M', M' or 0 where nothing was seen at all, a
+
+  __device__ __forceinline__ Join(float before, float more)
+      : largest(fmaxf(before, more)),
+        reference(largest == kNothingSeen ? 0.0f : largest),
+        keep(ptx::exp2_near(before - reference)) {}
+  __device__ __forceinline__ float take(float more) const {
+    return ptx::exp2_near(more - reference);
+  }
+};
+
+// Scores become weights, in f16 as operands; what was summed before is brought to the new largest
+// score.
+template <class Shape>
+__device__ __forceinline__ void weigh_tile(WarpRows<Shape>& warp, const TileScores<Shape>& scores,
+                                           TileWeights<Shape>& weights) {
+#pragma unroll
+  for (int i = 0; i < Shape::kRowTiles; ++i) {
+    float keep[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float most = kNothingSeen;
+#pragma unroll
+      for (int j = 0; j < kTile / 8; ++j) {
+        most = fmaxf(most, fmaxf(scores[i][j][2 * half], scores[i][j][2 * half + 1]));
+      }
+      const Join join(warp.largest[i][half], four_lane_max(most) * kLog2E);
+      const float shift = kWeightBits - join.reference;
+      keep[half] = join.keep;
+      warp.largest[i][half] = join.largest;
+      float total = warp.total[i][half] * keep[half];
+#pragma unroll
+      for (int j = 0; j < kTile / 8; ++j) {
+        const float first = ptx::exp2_near(fmaf(scores[i][j][2 * half], kLog2E, shift));
+        const float second = ptx::exp2_near(fmaf(scores[i][j][2 * half + 1], kLog2E, shift));
+        total += first;
+        total += second;
+        weights[i][j / 2][j % 2 * 2 + half] = ptx::f16x2_of(first, second);
+      }
+      warp.total[i][half] = total;
+    }
+    // Mostly no row of the warp found a larger score: times 1.
+    if (!__any_sync(kEveryLane, keep[0] != 1.0f || keep[1] != 1.0f)) continue;
+#pragma unroll
+    for (int j = 0; j < Shape::kColumns / 8; ++j) {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) warp.out[i][j][k] *= keep[k / 2];
+    }
+  }
+}
+
+}  // namespace leq::LEQ_GPU

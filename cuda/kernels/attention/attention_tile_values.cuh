@@ -1,0 +1,164 @@
+// The second half: weights times the tile's values, and what happens with the sums at the end of a
+// span.
+#pragma once
+
+#include "cuda/kernels/attention/attention_tile_scores.cuh"
+
+namespace leq::LEQ_GPU {
+
+// Values of 16 positions x 16 columns from 16-bit numbers: two operands of eight columns.
+template <class Shape>
+__device__ __forceinline__ void add_halves(const unsigned char* values,
+                                           const TileWeights<Shape>& weights,
+                                           WarpRows<Shape>& warp) {
+  using Rows = typename TileMemory<Shape>::Values;
+  const int lane = ptx::opaque(threadIdx.x % 32);
+  const int first_chunk = warp.first_column / 8 + lane / 16;
+#pragma unroll
+  for (int step = 0; step < kTile / 16; ++step) {
+#pragma unroll
+    for (int c = 0; c < Shape::kColumns / 16; ++c) {
+      std::uint32_t b[4];
+      ptx::ldmatrix_x4_trans(b, values + Rows::at(16 * step + lane % 16, first_chunk + 2 * c));
+#pragma unroll
+      for (int i = 0; i < Shape::kRowTiles; ++i) {
+        multiply(warp.out[i][2 * c], weights[i][step], b[0], b[1]);
+        multiply(warp.out[i][2 * c + 1], weights[i][step], b[2], b[3]);
+      }
+    }
+  }
+}
+
+// Scales and minima of a lane's positions: 2 t, 2 t + 1 of each eight in 32, as pairs of f16.
+struct PairEnds {
+  std::uint32_t scales[4], minima[4];
+
+  __device__ __forceinline__ PairEnds(const unsigned char* ends, int first, int lane) {
+    const auto* const at = reinterpret_cast<const std::uint32_t*>(ends) + first / 2 + lane % 4;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      scales[i] = at[4 * i];
+      minima[i] = at[kTile / 2 + 4 * i];
+    }
+  }
+  // Two codes of `word`, of its even (odd false) or odd column, as values: u is exact in f16, and
+  // fma(u, s, m) is rounded once. 0x6400 is 1024, whose last bit is 1.
+  __device__ __forceinline__ std::uint32_t value(std::uint32_t word, int which, bool odd) const {
+    constexpr std::uint32_t kOffset = 0x64006400u;
+    const std::uint32_t codes = ptx::select_bytes(word, kOffset, odd ? 0x5351u : 0x5250u);
+    return ptx::f16x2_fma(ptx::f16x2_sub(codes, kOffset), scales[which], minima[which]);
+  }
+};
+
+// Values of 32 positions x 16 columns from codes. Two codes of a position count as one 16-bit
+// number on the way through ldmatrix, so a lane gets them of columns 2 g and 2 g + 1: the even
+// columns are one operand, the odd ones another.
+template <class Shape>
+__device__ __forceinline__ void add_codes(const unsigned char* values, const unsigned char* ends,
+                                          const TileWeights<Shape>& weights,
+                                          WarpRows<Shape>& warp) {
+  using Rows = typename TileMemory<Shape>::Values;
+  const int lane = ptx::opaque(threadIdx.x % 32);
+#pragma unroll
+  for (int step = 0; step < kTile / 16; step += 2) {
+    const PairEnds pairs(ends, 16 * step, lane);
+#pragma unroll
+    for (int c = 0; c < Shape::kColumns / 16; ++c) {
+      std::uint32_t words[4];
+      ptx::ldmatrix_x4_trans(words,
+                             values + Rows::at(16 * step + lane, warp.first_column / 16 + c));
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        const int next = k / 2, odd = k % 2;
+        const std::uint32_t b0 = pairs.value(words[2 * next], 2 * next, odd != 0);
+        const std::uint32_t b1 = pairs.value(words[2 * next + 1], 2 * next + 1, odd != 0);
+#pragma unroll
+        for (int i = 0; i < Shape::kRowTiles; ++i) {
+          multiply(warp.out[i][2 * c + odd], weights[i][step + next], b0, b1);
+        }
+      }
+    }
+  }
+}
+
+template <class Shape>
+__device__ __forceinline__ void add_tile(const unsigned char* stage,
+                                         const TileWeights<Shape>& weights, WarpRows<Shape>& warp) {
+  using Memory = TileMemory<Shape>;
+  if constexpr (Shape::kValues == KvNumbers::int8) {
+    add_codes<Shape>(stage + Memory::kValuesAt, stage + Memory::kValueEndsAt, weights, warp);
+  } else {
+    add_halves<Shape>(stage + Memory::kValuesAt, weights, warp);
+  }
+}
+
+// Two neighbouring columns of the outputs that a lane holds: pair `index` of kColumns / 8.
+template <class Shape>
+struct ColumnPair {
+  int column;
+  int tile[2], slot[2];  // of WarpRows::out, without the row's half
+
+  __device__ __forceinline__ ColumnPair(int first_column, int index) {
+    const int lane = static_cast<int>(threadIdx.x % 4), c = index / 2, k = index % 2;
+    const bool coded = Shape::kValues == KvNumbers::int8;
+    column = first_column + 16 * c + (coded ? 4 * lane + 2 * k : 8 * k + 2 * lane);
+    tile[0] = coded ? 2 * c : index;
+    tile[1] = coded ? 2 * c + 1 : index;
+    slot[0] = coded ? k : 0;
+    slot[1] = coded ? k : 1;
+  }
+  __device__ __forceinline__ float2 of(const float (&out)[Shape::kColumns / 8][4], int half) const {
+    return {out[tile[0]][2 * half + slot[0]], out[tile[1]][2 * half + slot[1]]};
+  }
+};
+
+// A span's (o, m, l) to its record.
+template <class Shape>
+__device__ __forceinline__ void store_record(const WarpRows<Shape>& warp, int tile, int half,
+                                             float total, int dims, float* record) {
+#pragma unroll
+  for (int index = 0; index < Shape::kColumns / 8; ++index) {
+    const ColumnPair<Shape> pair(warp.first_column, index);
+    if (pair.column >= dims) continue;
+    *reinterpret_cast<float2*>(record + pair.column) = pair.of(warp.out[tile], half);
+  }
+  if (threadIdx.x % 4 != 0 || warp.first_column != 0) return;
+  record[dims] = warp.largest[tile][half];
+  record[dims + 1] = total;
+}
+
+// M and L of the spans so far; O lies in the rows of the output. Four lanes share 2 * kRowTiles
+// queries, and each keeps the numbers of one.
+template <class Shape>
+struct Joined {
+  float largest = kNothingSeen, total = 0.0f;
+  static_assert(Shape::kRowTiles <= 2);
+
+  // O = fma(o, b, O a), times 1 / L behind the last span. `more` is l; out is null where there is
+  // no such query.
+  __device__ __forceinline__ void add(const WarpRows<Shape>& warp, int tile, int half, float more,
+                                      bool first, bool last, int dims, float* out) {
+    const int lane = static_cast<int>(threadIdx.x % 32), owner = lane / 4 * 4 + 2 * tile + half;
+    const float most = warp.largest[tile][half];
+    const Join join(__shfl_sync(kEveryLane, largest, owner), most);
+    const float take = join.take(most);
+    const float sum = fmaf(more, take, __shfl_sync(kEveryLane, total, owner) * join.keep);
+    if (lane == owner) {
+      largest = join.largest;
+      total = sum;
+    }
+    if (out == nullptr) return;
+    const float factor = last ? 1.0f / sum : 1.0f;
+#pragma unroll
+    for (int index = 0; index < Shape::kColumns / 8; ++index) {
+      const ColumnPair<Shape> pair(warp.first_column, index);
+      if (pair.column >= dims) continue;
+      auto* const to = reinterpret_cast<float2*>(out + pair.column);
+      const float2 before = first ? float2{0.0f, 0.0f} : *to, o = pair.of(warp.out[tile], half);
+      *to = {fmaf(o.x, take, before.x * join.keep) * factor,
+             fmaf(o.y, take, before.y * join.keep) * factor};
+    }
+  }
+};
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,232 @@
+// Shared memory of attention on the tensor cores: a block's queries, and tiles of 64 keys and
+// values on their way. A tile is what one page holds of one kv head.
+#pragma once
+
+#include "cuda/kernels/attention/attention_block.cuh"
+#include "cuda/words/ptx_attention.h"
+#include "cuda/kernels/rows/quantize.cuh"
+
+namespace leq::LEQ_GPU {
+
+inline constexpr int kTile = kKvPageTokens;
+
+// How a block is cut. A warp owns 16 * row_tiles queries and dims / column_warps columns of their
+// outputs; warps that share queries compute the same scores. Numbers do not depend on it.
+template <KvNumbers keys, KvNumbers values, int dims, int row_warps, int column_warps,
+          int row_tiles, int stages, int blocks>
+struct TensorShape {
+  static constexpr KvNumbers kKeys = keys, kValues = values;
+  static constexpr int kDims = dims;  // head_dim and what it is padded to
+  static constexpr int kRowWarps = row_warps, kRowTiles = row_tiles, kStages = stages;
+  static constexpr int kAhead = stages > 1 ? stages - 1 : 1;  // tiles on their way
+  static constexpr int kColumns = dims / column_warps;        // of a warp
+  static constexpr int kThreads = 32 * row_warps * column_warps;
+  static constexpr int kQueries = 16 * row_tiles * row_warps;
+  static constexpr int kBlocks = blocks;  // that a multiprocessor should hold
+  static_assert(kColumns % 16 == 0 && dims % 32 == 0);
+};
+
+// Rows of 16-byte chunks such that a chunk of eight rows, which ldmatrix reads at once, lies in
+// different banks.
+template <int bytes>
+struct ChunkRows {
+  static constexpr int kChunks = bytes / 16;
+  static constexpr bool kSwizzled = kChunks % 8 == 0;  // else one chunk of padding
+  static constexpr int kStride = (kSwizzled ? kChunks : kChunks + 1) * 16;
+  static_assert(kChunks % 2 == 0);
+
+  static __device__ __forceinline__ int at(int row, int chunk) {
+    return row * kStride + (kSwizzled ? chunk ^ row % 8 : chunk) * 16;
+  }
+};
+
+template <class Shape>
+struct TileMemory {
+  using Keys = ChunkRows<Shape::kDims * kv_bytes(Shape::kKeys)>;
+  using Values = ChunkRows<Shape::kDims * kv_bytes(Shape::kValues)>;
+  // Scales, then minima of 64 positions.
+  static constexpr int kKeyEnds = Shape::kKeys == KvNumbers::int8 ? 4 * kTile : 0;
+  static constexpr int kValueEnds = Shape::kValues == KvNumbers::int8 ? 4 * kTile : 0;
+  // A stage: keys, values, and their ends.
+  static constexpr int kValuesAt = kTile * Keys::kStride;
+  static constexpr int kKeyEndsAt = kValuesAt + kTile * Values::kStride;
+  static constexpr int kValueEndsAt = kKeyEndsAt + kKeyEnds;
+  static constexpr int kStageBytes = kValueEndsAt + kValueEnds;
+  // Behind the stages: queries as keys are stored, with int8 their scale and sum of codes, and the
+  // block's QueryBlock.
+  static constexpr int kQueriesAt = Shape::kStages * kStageBytes;
+  static constexpr int kFactsAt = kQueriesAt + Shape::kQueries * Keys::kStride;
+  static constexpr int kBlockAt = kFactsAt + (kKeyEnds > 0 ? Shape::kQueries * 8 : 0);
+  static constexpr int kBytes = kBlockAt + static_cast<int>(sizeof(QueryBlock));
+};
+
+// Brings tiles of the positions `seen`, in order; rows of other positions, and columns past the
+// head, become 0.
+template <class Shape>
+class TileLoader {
+  using Memory = TileMemory<Shape>;
+
+ public:
+  __device__ __forceinline__ TileLoader(const AttentionArguments& a, const QueryBlock& block,
+                                        Positions seen, unsigned char* memory)
+      : a_(a),
+        block_(block),
+        seen_(seen),
+        memory_(memory),
+        next_(seen.first / kTile),
+        end_((seen.last + kTile - 1) / kTile),
+        page_(block.pages[next_]) {}
+
+  __device__ __forceinline__ unsigned char* stage(int tile) const {
+    return memory_ + tile % Shape::kStages * Memory::kStageBytes;
+  }
+
+  // Starts copying the next tile, if there is one, as one more group of copies.
+  __device__ __forceinline__ void load_next() {
+    if (next_ < end_) {
+      unsigned char* const to = stage(next_);
+      const KvHeadPage keys = kv_head_page(a_.keys, page_, a_.heads, block_.kv_head);
+      const KvHeadPage values = kv_head_page(a_.values, page_, a_.heads, block_.kv_head);
+      copy_rows<typename Memory::Keys>(to, keys);
+      copy_rows<typename Memory::Values>(to + Memory::kValuesAt, values);
+      if constexpr (Memory::kKeyEnds > 0) copy_ends(to + Memory::kKeyEndsAt, keys);
+      if constexpr (Memory::kValueEnds > 0) copy_ends(to + Memory::kValueEndsAt, values);
+      ++next_;
+      if (next_ < end_) page_ = block_.pages[next_];
+    }
+    ptx::cp_async_commit();
+  }
+
+  // Positions of a tile that arrived and that no query sees: what lies in their pages may be
+  // anything, and 0 times it need not be 0.
+  __device__ __forceinline__ void clear_unseen_ends(int tile) const {
+    if constexpr (Memory::kValueEnds > 0) {
+      if (seen_.first <= tile * kTile && tile * kTile + kTile <= seen_.last) return;
+      auto* const ends = reinterpret_cast<std::uint16_t*>(stage(tile) + Memory::kValueEndsAt);
+      for (int i = static_cast<int>(threadIdx.x); i < 2 * kTile; i += Shape::kThreads) {
+        if (!seen_.holds(tile * kTile + i % kTile)) ends[i] = 0;
+      }
+      __syncthreads();
+    }
+  }
+
+ private:
+  template <class Rows>
+  __device__ __forceinline__ void copy_rows(unsigned char* to, const KvHeadPage& page) const {
+    const int thread = ptx::opaque(threadIdx.x), row_bytes = static_cast<int>(page.row_bytes);
+    const auto copy = [&](int row, int chunk) {
+      const bool valid = chunk * 16 < row_bytes && seen_.holds(next_ * kTile + row);
+      ptx::cp_async16(to + Rows::at(row, chunk),
+                      page.numbers + (valid ? row * row_bytes + chunk * 16 : 0), valid);
+    };
+    if constexpr (Shape::kThreads % Rows::kChunks == 0) {
+      // A thread stays in its chunk.
+      constexpr int kRows = Shape::kThreads / Rows::kChunks;
+#pragma unroll
+      for (int row = 0; row < kTile; row += kRows) {
+        copy(row + thread / Rows::kChunks, thread % Rows::kChunks);
+      }
+    } else {
+#pragma unroll 2
+      for (int i = thread; i < kTile * Rows::kChunks; i += Shape::kThreads) {
+        copy(i / Rows::kChunks, i % Rows::kChunks);
+      }
+    }
+  }
+  __device__ __forceinline__ void copy_ends(unsigned char* to, const KvHeadPage& page) const {
+    const int i = static_cast<int>(threadIdx.x);
+    constexpr int kChunks = 2 * kTile / 16;
+    static_assert(Shape::kThreads >= 2 * kChunks);
+    if (i >= 2 * kChunks) return;
+    const std::uint16_t* const from = i < kChunks ? page.scales : page.minima;
+    ptx::cp_async16(to + i * 16, from + i % kChunks * 8, true);
+  }
+
+  const AttentionArguments& a_;
+  const QueryBlock& block_;
+  Positions seen_;
+  unsigned char* memory_;
+  int next_, end_, page_;
+};
+
+// A query in four lanes, each with four of every 16 columns.
+template <class Shape>
+using QueryPart = float4[Shape::kDims / 16];
+
+template <class Shape>
+__device__ __forceinline__ void store_halves(const QueryPart<Shape>& x, int query,
+                                             unsigned char* to) {
+  constexpr float kMost = 65504.0f;
+  const int part = static_cast<int>(threadIdx.x % 4);
+#pragma unroll
+  for (int i = 0; i < Shape::kDims / 16; ++i) {
+    const float numbers[4] = {x[i].x, x[i].y, x[i].z, x[i].w};
+    float kept[4];
+    for (int k = 0; k < 4; ++k) kept[k] = fminf(fmaxf(numbers[k], -kMost), kMost);
+    *reinterpret_cast<uint2*>(to + TileMemory<Shape>::Keys::at(query, 2 * i + part / 2) +
+                              part % 2 * 8) = {ptx::f16x2_of(kept[0], kept[1]),
+                                               ptx::f16x2_of(kept[2], kept[3])};
+  }
+}
+
+// Codes by the rule of docs/numerics.md. Returns their scale and their sum.
+template <class Shape>
+__device__ __forceinline__ float2 store_codes(const QueryPart<Shape>& x, int query,
+                                              unsigned char* to) {
+  const int part = static_cast<int>(threadIdx.x % 4);
+  unsigned largest = 0;
+#pragma unroll
+  for (int i = 0; i < Shape::kDims / 16; ++i) {
+    largest = max(largest, max(max(magnitude_bits(x[i].x), magnitude_bits(x[i].y)),
+                               max(magnitude_bits(x[i].z), magnitude_bits(x[i].w))));
+  }
+  for (int step = 1; step < 4; step *= 2) {
+    largest = max(largest, __shfl_xor_sync(kEveryLane, largest, step));
+  }
+  const StepSize step_of_query = step_size(largest);
+  int sum = 0;
+#pragma unroll
+  for (int i = 0; i < Shape::kDims / 16; ++i) {
+    const float numbers[4] = {x[i].x, x[i].y, x[i].z, x[i].w};
+    unsigned packed = 0;
+    for (int k = 0; k < 4; ++k) {
+      const int code = code_of(numbers[k], step_of_query.inverse);
+      packed |= (static_cast<unsigned>(code) & 0xffu) << 8 * k;
+      sum += code;
+    }
+    *reinterpret_cast<unsigned*>(to + TileMemory<Shape>::Keys::at(query, i) + part * 4) = packed;
+  }
+  for (int step = 1; step < 4; step *= 2) sum += __shfl_xor_sync(kEveryLane, sum, step);
+  return {step_of_query.scale, static_cast<float>(sum)};
+}
+
+// The block's queries as keys are stored: f16, or codes with their scale and sum. Columns past the
+// head, and queries that are not there, become 0.
+template <class Shape>
+__device__ __forceinline__ void load_queries(const AttentionArguments& a, const QueryBlock& block,
+                                             unsigned char* memory) {
+  const int part = static_cast<int>(threadIdx.x % 4), dims = a.heads.head_dim;
+  for (int query = static_cast<int>(threadIdx.x) / 4; query < Shape::kQueries;
+       query += Shape::kThreads / 4) {
+    const bool there = query < block.queries();
+    const std::int64_t row = block.row + query / block.heads;
+    const std::int64_t head = block.head + query % block.heads;
+    const float* const from = a.qkv.values + row * a.qkv.stride + head * dims;
+    QueryPart<Shape> x;
+#pragma unroll
+    for (int i = 0; i < Shape::kDims / 16; ++i) {
+      const int column = 16 * i + 4 * part;
+      x[i] = {0.0f, 0.0f, 0.0f, 0.0f};
+      if (there && column < dims) x[i] = *reinterpret_cast<const float4*>(from + column);
+    }
+    if constexpr (Shape::kKeys == KvNumbers::int8) {
+      const float2 facts = store_codes<Shape>(x, query, memory + TileMemory<Shape>::kQueriesAt);
+      if (part != 0) continue;
+      reinterpret_cast<float2*>(memory + TileMemory<Shape>::kFactsAt)[query] = facts;
+    } else {
+      store_halves<Shape>(x, query, memory + TileMemory<Shape>::kQueriesAt);
+    }
+  }
+}
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,304 @@
+// Every kernel of the backend from the host's side: plain arguments, pointers into device memory,
+// and one function each that puts the launch on a stream. T tokens, N outputs, K inputs, W width, H
+// heads, d head_dim; layouts in layout.h. Arguments are checked by the backend (cuda_backend.cpp),
+// not here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/rt/rt.h"
+
+namespace leq::LEQ_GPU {
+
+// --- activations ---
+
+// Where a kernel reports a row that is not finite: the smallest report of a step wins, so that
+// the first linear and row are named. Written as site << 32 | row by atomic minimum.
+inline constexpr unsigned long long kNoFault = ~0ull;
+struct Fault {
+  unsigned long long* first = nullptr;
+  std::uint32_t site = 0;
+};
+
+struct FloatRows {
+  float* values = nullptr;  // [T][stride]
+  std::int64_t stride = 0;
+};
+
+// int8 codes of rows, as a linear reads them.
+struct CodeRows {
+  std::int8_t* codes = nullptr;  // [T][code_stride]
+  float* scales = nullptr;       // [T][scale_stride]
+  std::int32_t* sums = nullptr;  // [T][sum_stride]: of sum_group columns; null where no one reads
+  std::int64_t code_stride = 0, scale_stride = 0, sum_stride = 0;
+  int group = 0;      // columns of one scale: 128, or 0 for the whole row
+  int sum_group = 0;  // columns of one sum, a multiple of 32
+};
+
+// f32 rows for tensor cores, each number cut into 16-bit floats: 2 of f16 or 3 of bf16. A number is
+// the sum of its pieces * scales[0] * scales[1], off by 2^-23 of itself or 2^-39 of the row's
+// largest at most. By 32 columns: [T][Kp/32][count][4][8]; places 8 t ... 8 t + 7 have columns 4 t
+// ... 4 t + 3 of the first 16 and of the second, as lane t of an mma wants them. Pads are 0.
+struct PieceRows {
+  std::uint16_t* pieces = nullptr;  // null: no one reads them
+  float* scales = nullptr;          // [T][2], powers of two
+  std::int64_t stride = 0;          // Kp * count
+  int count = 0;
+};
+
+struct OnlineRecord;  // online.h
+
+// How finished rows become what their consumer reads. Codes: s = absmax / 127 of each group, or one
+// known scale.
+struct Quantize {
+  CodeRows out;  // codes null: none
+  PieceRows pieces;
+  float scale = 0, inverse = 0;    // scale > 0: of all rows, codes = clip(rne(x * inverse))
+  OnlineRecord* online = nullptr;  // act online of a step of one row: the scale moves with it
+  Fault fault;
+};
+
+enum class NormForm : std::uint8_t { rms, layer };
+
+// y = norm(x), times inv_smooth, as f32 and/or codes or pieces; one block a row.
+struct NormArguments {
+  FloatRows x, out;  // out.values null: not as f32. May be x
+  std::int64_t tokens = 0, width = 0;
+  NormForm form = NormForm::rms;
+  const float* gain = nullptr;        // [W]
+  const float* beta = nullptr;        // [W], layer
+  const float* inv_smooth = nullptr;  // [W] or null
+  float eps = 0;
+  Quantize quantize;
+};
+void launch_norm(const NormArguments& a, rt::Stream& stream);
+
+// x *= inv_smooth (where there is one), then codes or pieces of x.
+struct QuantizeArguments {
+  FloatRows x;
+  std::int64_t tokens = 0, width = 0;
+  const float* inv_smooth = nullptr;
+  Quantize quantize;
+};
+void launch_quantize(const QuantizeArguments& a, rt::Stream& stream);
+
+// --- weights ---
+
+enum class FloatType : std::uint8_t { f32, f16, bf16 };
+
+// A stored weight [N][K] in device memory.
+struct FloatWeight {
+  const void* values = nullptr;  // [N][float_stride(K)]
+  FloatType type = FloatType::f32;
+};
+struct CodeWeight {
+  const std::uint8_t* codes = nullptr;  // low (or only) planes
+  const std::uint8_t* high = nullptr;   // 3 bits: planes of the third bit
+  int bits = 8;
+  int zero = 0;                                 // subtracted from each code where zeros is null
+  const std::uint8_t* zeros = nullptr;          // uint schemes
+  int group = 0;                                // columns of a scale; 0: the row
+  const float* row_scales = nullptr;            // group 0
+  const std::uint16_t* group_scales = nullptr;  // f16, times scale_mul
+  float scale_mul = 1;
+};
+
+// A stored weight from the file's panels (tensor/weight_layout.h), which lie on the device at
+// `from`, into planes at `to`. Every byte of `to` is written.
+struct UploadCodes {
+  const std::uint8_t* from = nullptr;
+  std::uint8_t* to = nullptr;
+  int bits = 8;  // of this plane: 8, 4, 2 or 1
+  std::int64_t padded_rows = 0, padded_columns = 0;
+};
+void launch_upload_codes(const UploadCodes& a, rt::Stream& stream);
+// [Np/64][G][64] -> [Np][G], elements of 1 or 2 bytes.
+struct UploadGroups {
+  const void* from = nullptr;
+  void* to = nullptr;
+  int element_bytes = 2;
+  std::int64_t padded_rows = 0, groups = 0;
+};
+void launch_upload_groups(const UploadGroups& a, rt::Stream& stream);
+// [N][K] -> [N][float_stride(K)], pads 0, elements of 2 or 4 bytes.
+struct UploadFloats {
+  const void* from = nullptr;
+  void* to = nullptr;
+  int element_bytes = 4;
+  std::int64_t rows = 0, columns = 0;
+};
+void launch_upload_floats(const UploadFloats& a, rt::Stream& stream);
+
+// x[t] = table[ids[t]] as f32, or += where `add`.
+struct EmbedArguments {
+  bool is_float = true;
+  FloatWeight floats;
+  CodeWeight codes;
+  std::int64_t width = 0;             // K
+  const std::int32_t* ids = nullptr;  // [T]
+  std::int64_t tokens = 0;
+  FloatRows x;
+  bool add = false;
+};
+void launch_embed(const EmbedArguments& a, rt::Stream& stream);
+
+// --- matmul ---
+
+// What happens to y = x W^T + bias.
+enum class Finish : std::uint8_t {
+  store,   // out = y
+  add,     // out = out + y
+  swiglu,  // two segments: out = silu(gate) * up, N / 2 columns
+  gelu,    // out = gelu_new(y)
+};
+
+inline constexpr int kMostSegments = 3;
+
+// One weight of up to three that share the input; outputs of segment i follow those of i - 1.
+struct CodeSegment {
+  CodeWeight weight;
+  const float* bias = nullptr;  // [rows] or null
+  std::int64_t rows = 0;
+};
+struct FloatSegment {
+  FloatWeight weight;
+  const float* bias = nullptr;
+  std::int64_t rows = 0;
+};
+
+// int8 activations x integer weights, exact int32 sums, then floats in the order of
+// docs/numerics.md: the codes' two groupings decide which of the four formulas. All segments have
+// equal bits, group, and zeros or none.
+struct IntMatmul {
+  CodeSegment segments[kMostSegments];
+  int segment_count = 0;
+  std::int64_t tokens = 0, columns = 0;  // T, K
+  CodeRows x;
+  Finish finish = Finish::store;
+  FloatRows out;
+  // Not null (tests): the integers instead of `out`, [G][T][N] with the outputs of all segments in
+  // a row: sum over a group's columns of (code - zero) * activation. G = 1, or the groups of the
+  // finer of the two groupings. finish is not looked at.
+  std::int32_t* integers = nullptr;
+};
+void launch_int_matmul(const IntMatmul& a, rt::Stream& stream);
+
+// f32 activations x floats. f32 weights: the chains of docs/numerics.md; 16-bit weights: near them,
+// on tensor cores, each output in one order whatever the number of tokens (float_gemm.cuh).
+struct FloatMatmul {
+  FloatSegment segments[kMostSegments];
+  int segment_count = 0;
+  std::int64_t tokens = 0, columns = 0;
+  FloatRows values;  // for f32 weights
+  PieceRows x;       // for the others: 2 pieces for f16, 3 for bf16
+  Finish finish = Finish::store;
+  FloatRows out;
+};
+void launch_float_matmul(const FloatMatmul& a, rt::Stream& stream);
+
+// f32 activations x integer weights (act none): each weight is float(code - zero) * scale. On
+// tensor cores, as 16-bit floats are.
+struct WeightOnlyMatmul {
+  CodeSegment segments[kMostSegments];
+  int segment_count = 0;
+  std::int64_t tokens = 0, columns = 0;
+  PieceRows x;  // 2 pieces
+  Finish finish = Finish::store;
+  FloatRows out;
+};
+void launch_weight_only_matmul(const WeightOnlyMatmul& a, rt::Stream& stream);
+
+// Short names of the kernels that would run, for plans: "mma 128x128", "dp4a rows".
+const char* describe_int_matmul(int bits, std::int64_t tokens);
+const char* describe_float_matmul(bool f32_weights);
+
+// --- rows of the residual stream ---
+
+// out[i] = x[rows[i]]
+struct GatherArguments {
+  FloatRows x, out;
+  const std::int32_t* rows = nullptr;  // [count]
+  std::int64_t count = 0, width = 0;
+};
+void launch_gather(const GatherArguments& a, rt::Stream& stream);
+
+// Random-sign Hadamard rotation in blocks of n columns, in or back (backend.h, RotationTable).
+struct RotateArguments {
+  FloatRows x;
+  std::int64_t tokens = 0, width = 0, block = 0;
+  const float* factors = nullptr;  // [W]
+  bool back = false;
+  bool centred = false;  // in: the row's mean is taken off first
+};
+void launch_rotate(const RotateArguments& a, rt::Stream& stream);
+
+// --- attention ---
+
+enum class KvNumbers : std::uint8_t { f32, f16, int8 };
+
+// Keys or values of one layer: page p lies at base + p * page_bytes.
+struct KvPages {
+  std::byte* base = nullptr;
+  std::int64_t page_bytes = 0;
+  KvNumbers type = KvNumbers::f16;
+};
+
+// Neighbouring rows of a batch that are consecutive positions of one sequence.
+struct AttentionRun {
+  std::int32_t first_row = 0, rows = 0;
+  std::int32_t first_position = 0;
+  std::int32_t pages_at = 0;  // pages[pages_at + position / 64] is the page of a position
+};
+
+// The batch on the device.
+struct AttentionBatch {
+  std::int64_t tokens = 0;
+  const AttentionRun* runs = nullptr;  // [run_count], in order, cover rows 0..T-1
+  int run_count = 0;
+  const std::int32_t* row_runs = nullptr;  // [T]: the run of each row
+  const std::int32_t* pages = nullptr;
+  std::int64_t longest_run = 0;  // rows
+  std::int64_t end = 0;          // at least the largest position + 1: results do not depend on it
+};
+
+struct AttentionHeads {
+  int heads = 0, kv_heads = 0, head_dim = 0;  // H, H_kv, d
+  int window = 0;                             // key j visible to i iff i - window < j <= i; 0: all
+};
+
+// q and k of qkv [T][(H + 2 H_kv) d]: norm of each head (gain null: none), rotation by the row's
+// position, q * 1/sqrt(d) in place; k and v into their pages.
+struct RopeAppendArguments {
+  FloatRows qkv;
+  AttentionBatch batch;
+  AttentionHeads heads;
+  const float* q_gain = nullptr;  // [d]
+  const float* k_gain = nullptr;
+  float q_eps = 0, k_eps = 0;
+  const float* table = nullptr;  // [positions][2][d/2] cosines, then sines; null: no rotation
+  KvPages keys, values;
+  Fault fault;
+};
+void launch_rope_append(const RopeAppendArguments& a, rt::Stream& stream);
+
+// out [T][H d] = softmax(q k^T) v over the visible positions, read back from the pages. q is scaled
+// and rotated already. With int8 keys q is quantized per (token, head):
+//   score = s_q * fma(s, float(sum u q), m * float(sum q))
+// A row's numbers depend on its position and its sequence alone, never on the batch. On tensor
+// cores where all pages are f16 or all int8 and head_dim is a multiple of 16 up to 256: near the
+// written order (docs/cuda-kernels.md); else, and with `exact`, in it.
+struct AttentionArguments {
+  FloatRows qkv, out;
+  AttentionBatch batch;
+  AttentionHeads heads;
+  KvPages keys, values;
+  float* scratch = nullptr;  // attention_scratch_bytes
+  bool exact = false;
+};
+void launch_attention(const AttentionArguments& a, rt::Stream& stream);
+// For batches of at most `tokens` rows and positions below `context`.
+std::size_t attention_scratch_bytes(std::int64_t tokens, const AttentionHeads& heads,
+                                    std::int64_t context);
+
+}  // namespace leq::LEQ_GPU

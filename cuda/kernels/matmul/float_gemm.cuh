@@ -1,0 +1,267 @@
+// Many tokens of f32 activations times 16-bit floats or codes on the tensor cores: a block computes
+// a tile of tokens x outputs, slab of columns by slab, which cp.async brings ahead. Each output is
+// one chain, the same as in float_gemv.cuh.
+#pragma once
+
+#include "cuda/kernels/matmul/float_weights.cuh"
+#include "cuda/kernels/matmul/matmul_finish.cuh"
+
+namespace leq::LEQ_GPU {
+
+// A tile of kTokens x kRows, cut between kDown x kAcross warps; slabs of kSlab columns. With swiglu
+// half of the rows are of gate and half of up, eight and eight in turn.
+template <int tokens, int rows, int warps_down, int warps_across, int slab, int stages>
+struct FloatGemmShape {
+  static constexpr int kTokens = tokens, kRows = rows, kSlab = slab, kStages = stages;
+  static constexpr int kAcross = warps_across, kThreads = 32 * warps_down * warps_across;
+  static constexpr int kRowTiles = rows / warps_down / 16;  // of a warp
+  static constexpr int kTokenTiles = tokens / warps_across / 8;
+  static_assert(kThreads >= rows && kBlockColumns % slab == 0);
+};
+
+// Pieces of tokens in shared memory: 64 bytes for each piece of 32 columns. A lane reads 16 of
+// them, and two neighbouring tokens' lie in different banks.
+template <int tokens, int columns, int count>
+struct PieceTile {
+  static constexpr int kUnits = columns / 32 * count;
+  static constexpr int kBytes = tokens * kUnits * 64;
+
+  static __device__ __forceinline__ int place(int token, int unit) {
+    return (token * kUnits + (kUnits % 2 == 0 ? unit ^ token % 2 : unit)) * 64;
+  }
+  static __device__ __forceinline__ void load(const PieceRows& x, std::int64_t first_token,
+                                              std::int64_t all_tokens, int column,
+                                              unsigned char* tile, int threads) {
+#pragma unroll
+    for (int i = static_cast<int>(threadIdx.x); i < tokens * kUnits * 4; i += threads) {
+      const int n = i / (kUnits * 4), unit = i / 4 % kUnits, chunk = i % 4;
+      const bool valid = first_token + n < all_tokens;
+      const std::int64_t at = (valid ? first_token + n : 0) * x.stride + column * count;
+      ptx::cp_async16(tile + place(n, unit) + chunk * 16, x.pieces + at + (unit * 4 + chunk) * 8,
+                      valid);
+    }
+  }
+  // Operand B of two steps for 8 tokens from `token` on.
+  static __device__ __forceinline__ void operand(const unsigned char* tile, int token, int block,
+                                                 uint4 (&x)[count]) {
+    const int lane = static_cast<int>(threadIdx.x % 32), own = token + lane / 4;
+#pragma unroll
+    for (int piece = 0; piece < count; ++piece) {
+      x[piece] =
+          *reinterpret_cast<const uint4*>(tile + place(own, block * count + piece) + lane % 4 * 16);
+    }
+  }
+};
+
+template <class Weights, class Shape>
+struct FloatGemmMemory {
+  using Pieces = PieceTile<Shape::kTokens, Shape::kSlab, Weights::kPieces>;
+  using Tile = typename Weights::template Tile<Shape::kRows, Shape::kSlab>;
+  static constexpr int kStageBytes = Pieces::kBytes + Tile::kBytes;
+  // Of the groups that begin at each 32 of 128 columns; two sets.
+  using Groups = GroupNumbers[kBlockColumns / 32][Shape::kRows];
+  static constexpr int kBytes =
+      Shape::kStages * kStageBytes + (Weights::kScaled ? 2 * static_cast<int>(sizeof(Groups)) : 0);
+};
+
+// The groups of 128 columns on their way from global to shared memory: a thread brings one row's.
+template <class Weights, class Shape>
+struct BlockGroups {
+  using Groups = typename FloatGemmMemory<Weights, Shape>::Groups;
+  GroupNumbers numbers[kBlockColumns / 32];
+
+  template <class Arguments, class Rows>
+  __device__ __forceinline__ void load(const Arguments& a, const Rows& rows, int block,
+                                       const Folding& folding) {
+    const int n = static_cast<int>(threadIdx.x), row = rows.first + rows.offset(n);
+    const auto& segment = rows.of(a, n);
+    const bool exists = n < Shape::kRows && row < segment.rows && block * kBlockColumns < a.columns;
+    int i = 0;
+#pragma unroll
+    for (int part = 0; part < kBlockColumns / 32; ++part) {
+      numbers[part] = {0.0f, 0};
+      if (!folding.begins_at(part * 32)) continue;
+      const std::int64_t at = folding.scale_at(row, block, i++);
+      if (!exists) continue;
+      const std::uint32_t stored = Weights::stored_group(segment.weight, at);
+      numbers[part] = Weights::group_numbers(segment.weight, stored);
+    }
+  }
+  __device__ __forceinline__ void store(Groups& to) const {
+    if (threadIdx.x >= Shape::kRows) return;
+#pragma unroll
+    for (int part = 0; part < kBlockColumns / 32; ++part) to[part][threadIdx.x] = numbers[part];
+  }
+};
+
+// The outputs of one warp. Number i of an mma tile: row lane / 4 + 8 (i / 2), token
+// 2 (lane % 4) + i % 2.
+template <class Weights, class Shape>
+struct FloatWarpTile {
+  using Memory = FloatGemmMemory<Weights, Shape>;
+  static constexpr int kRowTiles = Shape::kRowTiles, kTokenTiles = Shape::kTokenTiles;
+  float sums[kTokenTiles][kRowTiles][4] = {};
+  float totals[kTokenTiles][kRowTiles][4] = {};
+  std::uint32_t offsets[kRowTiles][2] = {};
+  int first_row, first_token;  // of the warp, in the block's tile
+
+  __device__ __forceinline__ FloatWarpTile() {
+    const int warp = static_cast<int>(threadIdx.x / 32);
+    first_row = warp / Shape::kAcross * kRowTiles * 16;
+    first_token = warp % Shape::kAcross * kTokenTiles * 8;
+  }
+  __device__ __forceinline__ int row(int m, int i) const {
+    return first_row + m * 16 + static_cast<int>(threadIdx.x % 32) / 4 + i / 2 * 8;
+  }
+  __device__ __forceinline__ int token(int n, int i) const {
+    return first_token + n * 8 + static_cast<int>(threadIdx.x % 4) * 2 + i % 2;
+  }
+
+  // The group at 32 columns `part` begins, and ends.
+  __device__ __forceinline__ void start(const typename Memory::Groups& groups, int part) {
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m) {
+      offsets[m][0] = groups[part][row(m, 0)].offset;
+      offsets[m][1] = groups[part][row(m, 2)].offset;
+    }
+  }
+
+  // Columns 32 block ... + 31 of a slab.
+  __device__ __forceinline__ void multiply(const unsigned char* stage, int block,
+                                           std::uint32_t flip) {
+    using Tile = typename Memory::Tile;
+    const unsigned char* const weights = stage + Memory::Pieces::kBytes;
+    std::uint32_t w[kRowTiles][2][4];
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m) {
+      load_operand<Weights, Tile>(weights, first_row + m * 16, block, flip, offsets[m], w[m]);
+    }
+#pragma unroll
+    for (int n = 0; n < kTokenTiles; ++n) {
+      uint4 x[Weights::kPieces];
+      Memory::Pieces::operand(stage, first_token + n * 8, block, x);
+      multiply_block<Weights>(sums[n], w, x);
+    }
+  }
+
+  __device__ __forceinline__ void fold(const typename Memory::Groups& groups, int part) {
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float scale = Weights::kScaled ? groups[part][row(m, half * 2)].scale : 1.0f;
+#pragma unroll
+        for (int n = 0; n < kTokenTiles; ++n) {
+#pragma unroll
+          for (int i = half * 2; i < half * 2 + 2; ++i) {
+            totals[n][m][i] = fmaf(sums[n][m][i], scale, totals[n][m][i]);
+            sums[n][m][i] = 0;
+          }
+        }
+      }
+    }
+  }
+
+  template <class Arguments, class Rows>
+  __device__ __forceinline__ void finish_all(const Arguments& a, const Rows& rows) const {
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m) {
+#pragma unroll
+      for (int n = 0; n < kTokenTiles; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          // With swiglu the second half of each 16 rows is up.
+          if (rows.paired && i >= 2) continue;
+          const int tile_row = row(m, i), offset = rows.offset(tile_row);
+          const int at = rows.first + offset;
+          const auto& segment = rows.of(a, tile_row);
+          const std::int64_t at_token = rows.first_token + token(n, i);
+          if (at_token >= a.tokens || at >= segment.rows) continue;
+          const float y = finished_total<Weights>(a.x, segment, at, at_token, totals[n][m][i]);
+          float up = 0;
+          if (rows.paired) {
+            up = finished_total<Weights>(a.x, a.segments[1], at, at_token,
+                                         totals[n][m][(i + 2) % 4]);
+          }
+          finish(a.finish, a.out, at_token, rows.column + offset, y, up);
+        }
+      }
+    }
+  }
+};
+
+// Multiplies one slab; `block`: its first 32 columns, counted from the row's start.
+template <class Weights, class Shape>
+__device__ __forceinline__ void multiply_slab(
+    FloatWarpTile<Weights, Shape>& tile, const unsigned char* stage,
+    const typename FloatGemmMemory<Weights, Shape>::Groups& groups, int block,
+    const Folding& folding, std::uint32_t flip) {
+#pragma unroll 1  // registers are short
+  for (int b = 0; b < Shape::kSlab / 32; ++b) {
+    const int column = (block + b) * 32 % kBlockColumns;
+    if constexpr (Weights::kScaled) {
+      if (folding.begins_at(column)) tile.start(groups, column / 32);
+    }
+    tile.multiply(stage, b, flip);
+    if (folding.begins_at(column + 32)) tile.fold(groups, (column & -folding.columns) / 32);
+  }
+}
+
+template <class Weights, class Shape>
+__global__ void __launch_bounds__(Shape::kThreads, 1)
+    float_gemm(const LEQ_GRID_CONSTANT typename Weights::Arguments a) {
+  LEQ_BOUNDS(Shape::kThreads);
+  using Memory = FloatGemmMemory<Weights, Shape>;
+  constexpr int kOfBlock = kBlockColumns / Shape::kSlab;  // slabs
+  LEQ_DYNAMIC_SHARED(unsigned char, memory);
+  auto* const groups =
+      reinterpret_cast<typename Memory::Groups*>(memory + Shape::kStages * Memory::kStageBytes);
+  const GemmRows<Shape, typename Weights::Arguments> rows(a);
+  const Folding folding = Weights::folding(a);
+  const std::uint32_t flip = Weights::flip(a);
+  const int slabs = static_cast<int>(padded_columns(a.columns)) / Shape::kSlab;
+  const auto stage_of = [&](int slab) {
+    return memory + slab % Shape::kStages * Memory::kStageBytes;
+  };
+  const auto load_weights = [&](int slab) {
+    if (slab >= slabs) return;
+    Memory::Tile::load(a, rows, slab * Shape::kSlab, stage_of(slab) + Memory::Pieces::kBytes,
+                       static_cast<int>(threadIdx.x), Shape::kThreads);
+  };
+  const auto load_inputs = [&](int slab) {
+    if (slab < slabs) {
+      Memory::Pieces::load(a.x, rows.first_token, a.tokens, slab * Shape::kSlab, stage_of(slab),
+                           Shape::kThreads);
+    }
+    ptx::cp_async_commit();
+  };
+  for (int slab = 0; slab < Shape::kStages - 1; ++slab) load_weights(slab);
+  BlockGroups<Weights, Shape> next;
+  if constexpr (Weights::kScaled) {
+    next.load(a, rows, 0, folding);
+    next.store(groups[0]);
+  }
+  ptx::wait_for_predecessor();
+  for (int slab = 0; slab < Shape::kStages - 1; ++slab) load_inputs(slab);
+  FloatWarpTile<Weights, Shape> tile;
+  for (int slab = 0; slab < slabs; ++slab) {
+    ptx::cp_async_wait<Shape::kStages - 2>();
+    // Behind it the slab is there for all, and the stage of the slab before is free.
+    __syncthreads();
+    load_weights(slab + Shape::kStages - 1);
+    load_inputs(slab + Shape::kStages - 1);
+    const int block = slab / kOfBlock, part = slab % kOfBlock;
+    if constexpr (Weights::kScaled) {
+      if (part == 0) next.load(a, rows, block + 1, folding);
+    }
+    multiply_slab<Weights, Shape>(tile, stage_of(slab), groups[block % 2],
+                                  slab * (Shape::kSlab / 32), folding, flip);
+    if constexpr (Weights::kScaled) {
+      if (part == kOfBlock - 1) next.store(groups[(block + 1) % 2]);
+    }
+  }
+  ptx::let_successor_start();
+  tile.finish_all(a, rows);
+}
+
+}  // namespace leq::LEQ_GPU

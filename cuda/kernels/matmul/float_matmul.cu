@@ -1,0 +1,74 @@
+// Matmuls of f32 activations: which kernel runs.
+#include "cuda/kernels/matmul/float_matmul.h"
+
+#include "cuda/kernels/matmul/float_rows.cuh"
+#include "cuda/words/run.h"
+
+namespace leq::LEQ_GPU {
+namespace {
+
+template <int tokens>
+void launch_tokens(const FloatMatmul& a, rt::Stream& stream) {
+  std::int64_t blocks = 0;
+  for (int i = 0; i < (a.finish == Finish::swiglu ? 1 : a.segment_count); ++i) {
+    blocks += (a.segments[i].rows + kFloatRows - 1) / kFloatRows;
+  }
+  const std::int64_t token_blocks = (a.tokens + tokens - 1) / tokens;
+  rt::run(stream,
+          {"float_rows", dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(token_blocks)),
+           dim3(kFloatWarps * 32), 0, rt::Start::early},
+          float_rows<tokens>, a);
+}
+
+void launch_rows(const FloatMatmul& a, rt::Stream& stream) {
+  if (a.tokens == 1) return launch_tokens<1>(a, stream);
+  if (a.tokens <= 4) return launch_tokens<4>(a, stream);
+  launch_tokens<8>(a, stream);
+}
+
+template <class Arguments>
+FloatTile tile_for(const Arguments& a) {
+  // Reading the weights twice, from the second cache, costs less than tiles that are mostly empty.
+  constexpr std::int64_t kFewTokens = 16;
+  // Large tiles read least, but there should be about one for each multiprocessor.
+  constexpr std::int64_t kEnoughTiles = 100;
+  if (a.tokens <= kFewTokens) return FloatTile::few;
+  std::int64_t outputs = 0;
+  for (int i = 0; i < a.segment_count; ++i) outputs += a.segments[i].rows;
+  const std::int64_t large = (a.tokens + 127) / 128 * ((outputs + 127) / 128);
+  return large < kEnoughTiles ? FloatTile::middle : FloatTile::large;
+}
+
+}  // namespace
+
+void launch_float_matmul(const FloatMatmul& a, rt::Stream& stream) {
+  if (a.tokens <= 0) return;
+  switch (a.segments[0].weight.type) {
+    case FloatType::f32:
+      return launch_rows(a, stream);
+    case FloatType::f16:
+      return launch_float_gemm_f16(a, tile_for(a), stream);
+    case FloatType::bf16:
+      return launch_float_gemm_bf16(a, tile_for(a), stream);
+  }
+}
+
+void launch_weight_only_matmul(const WeightOnlyMatmul& a, rt::Stream& stream) {
+  if (a.tokens <= 0) return;
+  switch (a.segments[0].weight.bits) {
+    case 2:
+      return launch_float_gemm_2(a, tile_for(a), stream);
+    case 3:
+      return launch_float_gemm_3(a, tile_for(a), stream);
+    case 4:
+      return launch_float_gemm_4(a, tile_for(a), stream);
+    default:
+      return launch_float_gemm_8(a, tile_for(a), stream);
+  }
+}
+
+const char* describe_float_matmul(bool f32_weights) {
+  return f32_weights ? "fma chains" : "mma of pieces";
+}
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,18 @@
+// The ways of a matmul of f32 activations with weights that tensor cores take, for float_matmul.cu.
+#pragma once
+
+#include "cuda/kernels/launch.h"
+
+namespace leq::LEQ_GPU {
+
+// Tokens x outputs of a block: 8 x 16 or 32, 64 x 64, 128 x 128 (64 x 128 for 3 and 2 bits). All
+// add in one order: the choice changes no bit.
+enum class FloatTile : std::uint8_t { few, middle, large };
+void launch_float_gemm_f16(const FloatMatmul& a, FloatTile tile, rt::Stream& stream);
+void launch_float_gemm_bf16(const FloatMatmul& a, FloatTile tile, rt::Stream& stream);
+void launch_float_gemm_8(const WeightOnlyMatmul& a, FloatTile tile, rt::Stream& stream);
+void launch_float_gemm_4(const WeightOnlyMatmul& a, FloatTile tile, rt::Stream& stream);
+void launch_float_gemm_3(const WeightOnlyMatmul& a, FloatTile tile, rt::Stream& stream);
+void launch_float_gemm_2(const WeightOnlyMatmul& a, FloatTile tile, rt::Stream& stream);
+
+}  // namespace leq::LEQ_GPU

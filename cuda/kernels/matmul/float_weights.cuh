@@ -1,0 +1,238 @@
+// Weights that meet f32 activations on tensor cores: 16-bit floats, and codes that become f16. A
+// tile of them lies in shared memory as it was stored; lanes turn it into operand A of an mma.
+#pragma once
+
+#include "cuda/kernels/matmul/gemm_rows.cuh"
+#include "cuda/kernels/layout.h"
+#include "cuda/kernels/matmul/planes.cuh"
+#include "cuda/words/ptx_attention.h"
+
+namespace leq::LEQ_GPU {
+
+// Columns of one f32 chain, whose sum is then added to the row's total: 128, or a group.
+inline constexpr int kBlockColumns = 128;
+
+// Four 16-bit floats of a row: columns 4 t ... 4 t + 3 of 16, t = lane % 4. The mma takes them for
+// columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9; pieces of activations stand in the same order.
+struct WeightQuad {
+  std::uint32_t first, second;
+};
+
+// Which columns make one f32 chain: a power of two, 32 to 128.
+struct Folding {
+  int columns = kBlockColumns;
+  int of_block = 1;  // in 128 columns
+  int of_row = 0;    // groups; 0: the row has one scale
+
+  __device__ __forceinline__ bool begins_at(int column) const {
+    return (column & (columns - 1)) == 0;
+  }
+  // Number of a scale: group `i` of a block of 128 columns.
+  __device__ __forceinline__ std::int64_t scale_at(int row, int block, int i) const {
+    return of_row == 0 ? row : std::int64_t{row} * of_row + block * of_block + i;
+  }
+};
+
+// What the codes of a row's group need: the f16 number 1024 + zero twice, and the scale.
+struct GroupNumbers {
+  float scale;
+  std::uint32_t offset;
+};
+
+// 16-bit floats: f16 meet inputs in 2 pieces, bf16 in 3.
+template <int pieces>
+struct HalfWeights {
+  using Arguments = FloatMatmul;
+  static constexpr bool kScaled = false;
+  static constexpr int kPieces = pieces;
+
+  // Rows x columns of the weights in shared memory.
+  template <int rows, int columns>
+  struct Tile {
+    static constexpr int kBytes = rows * columns * 2;
+
+    // 32 bytes, a run of 16 columns: four neighbouring rows' lie in different banks.
+    static __device__ __forceinline__ int place(int row, int run) {
+      constexpr int kRuns = columns / 16;
+      constexpr int kRowsOfLine = kRuns < 4 ? 4 / kRuns : 1;
+      return (row * kRuns + (run ^ row / kRowsOfLine % (kRuns < 4 ? kRuns : 4))) * 32;
+    }
+    // Starts copying columns from `column` on, by `threads` threads.
+    template <class Rows>
+    static __device__ __forceinline__ void load(const FloatMatmul& a, const Rows& tile_rows,
+                                                int column, unsigned char* tile, int thread,
+                                                int threads) {
+      constexpr int kChunks = columns / 8;
+      const std::int64_t stride = float_stride(a.columns);
+#pragma unroll
+      for (int i = thread; i < rows * kChunks; i += threads) {
+        const int n = i / kChunks, chunk = i % kChunks, k = column + chunk * 8;
+        const FloatSegment& segment = tile_rows.of(a, n);
+        const int row = tile_rows.first + tile_rows.offset(n);
+        const bool valid = row < segment.rows && k < stride;
+        const auto* values = static_cast<const std::uint16_t*>(segment.weight.values);
+        ptx::cp_async16(tile + place(n, chunk / 2) + chunk % 2 * 16,
+                        values + (valid ? row * stride + k : 0), valid);
+      }
+    }
+    static __device__ __forceinline__ WeightQuad quad(const unsigned char* tile, int row, int run,
+                                                      std::uint32_t, std::uint32_t) {
+      const auto both = *reinterpret_cast<const uint2*>(tile + place(row, run) +
+                                                        static_cast<int>(threadIdx.x % 4) * 8);
+      return {both.x, both.y};
+    }
+  };
+
+  static __device__ __forceinline__ void multiply(float (&sums)[4], const std::uint32_t (&w)[4],
+                                                  std::uint32_t x0, std::uint32_t x1) {
+    if constexpr (pieces == 2) {
+      ptx::mma_m16n8k16_f16(sums, w, x0, x1);
+    } else {
+      ptx::mma_m16n8k16_bf16(sums, w, x0, x1);
+    }
+  }
+  static __device__ __forceinline__ Folding folding(const FloatMatmul&) { return {}; }
+  static __device__ __forceinline__ std::uint32_t flip(const FloatMatmul&) { return 0; }
+  static __device__ __forceinline__ float row_scale(const FloatSegment&, std::int64_t) { return 1; }
+};
+
+template <int bits>
+struct CodeWeights {
+  using Arguments = WeightOnlyMatmul;
+  static constexpr bool kScaled = true;
+  static constexpr int kPieces = 2;
+
+  template <int rows, int columns>
+  struct Tile {
+    static constexpr int kChunks = columns * Planes<bits>::kLowBits / 128;  // of 16 bytes of a row
+    static constexpr int kLowBytes = rows * kChunks * 16;
+    static constexpr int kBytes = kLowBytes + (bits == 3 ? rows * 16 : 0);
+    static_assert(kChunks > 0 && (bits != 3 || columns == 128));
+
+    template <class Rows>
+    static __device__ __forceinline__ void load(const WeightOnlyMatmul& a, const Rows& tile_rows,
+                                                int column, unsigned char* tile, int thread,
+                                                int threads) {
+      const std::int64_t padded = padded_columns(a.columns);
+#pragma unroll
+      for (int i = thread; i < rows * kChunks; i += threads) {
+        const int n = i / kChunks, chunk = i % kChunks;
+        const CodeSegment& segment = tile_rows.of(a, n);
+        const int row = tile_rows.first + tile_rows.offset(n);
+        const bool valid = row < segment.rows;
+        const std::int64_t at =
+            ((valid ? row : 0) * padded + column) * Planes<bits>::kLowBits / 8 + chunk * 16;
+        ptx::cp_async16(tile + swizzled<kChunks>(n, chunk), segment.weight.codes + at, valid);
+      }
+      if constexpr (bits == 3) {
+        for (int n = thread; n < rows; n += threads) {
+          const CodeSegment& segment = tile_rows.of(a, n);
+          const int row = tile_rows.first + tile_rows.offset(n);
+          const bool valid = row < segment.rows;
+          ptx::cp_async16(tile + kLowBytes + n * 16,
+                          segment.weight.high + ((valid ? row : 0) * padded + column) / 8, valid);
+        }
+      }
+    }
+    // float(code - zero) of four codes, exact: f16 has all integers up to 2048.
+    static __device__ __forceinline__ WeightQuad quad(const unsigned char* tile, int row, int run,
+                                                      std::uint32_t flip, std::uint32_t offset) {
+      constexpr int kRuns = Planes<bits>::kRuns;
+      const int chunk = run / kRuns, word = static_cast<int>(threadIdx.x % 4) * 4;
+      const auto low =
+          *reinterpret_cast<const std::uint32_t*>(tile + swizzled<kChunks>(row, chunk) + word);
+      std::uint32_t high = 0;
+      if constexpr (bits == 3) {
+        high = *reinterpret_cast<const std::uint32_t*>(tile + kLowBytes + row * 16 + word) >>
+               chunk % 2 * 4;
+      }
+      constexpr std::uint32_t k1024 = 0x64646464u;  // high byte of the f16 numbers 1024 + code
+      const std::uint32_t codes = code_quad<bits>(low, high, run % kRuns, flip);
+      return {ptx::f16x2_sub(ptx::select_bytes(codes, k1024, 0x4140u), offset),
+              ptx::f16x2_sub(ptx::select_bytes(codes, k1024, 0x4342u), offset)};
+    }
+  };
+
+  static __device__ __forceinline__ void multiply(float (&sums)[4], const std::uint32_t (&w)[4],
+                                                  std::uint32_t x0, std::uint32_t x1) {
+    ptx::mma_m16n8k16_f16(sums, w, x0, x1);
+  }
+  static __device__ __forceinline__ Folding folding(const WeightOnlyMatmul& a) {
+    const int group = a.segments[0].weight.group;
+    if (group == 0) return {};
+    return {group, kBlockColumns / group, static_cast<int>(padded_columns(a.columns)) / group};
+  }
+  // Signed bytes q become q + 128.
+  static __device__ __forceinline__ bool is_signed(const CodeWeight& weight) {
+    return bits == 8 && weight.zeros == nullptr;
+  }
+  static __device__ __forceinline__ std::uint32_t flip(const WeightOnlyMatmul& a) {
+    return is_signed(a.segments[0].weight) ? 0x80808080u : 0u;
+  }
+  static __device__ __forceinline__ float row_scale(const CodeSegment& segment, std::int64_t row) {
+    return segment.weight.group == 0 ? segment.weight.row_scales[row] : 1.0f;
+  }
+
+  // The scale's bits and the zero point of group `at`.
+  static __device__ __forceinline__ std::uint32_t stored_group(const CodeWeight& weight,
+                                                               std::int64_t at) {
+    const std::uint32_t scale = weight.group == 0 ? 0 : weight.group_scales[at];
+    const int zero = weight.zeros != nullptr ? weight.zeros[at]
+                     : is_signed(weight)     ? 128 + weight.zero
+                                             : weight.zero;
+    return scale | static_cast<std::uint32_t>(zero) << 16;
+  }
+  static __device__ __forceinline__ GroupNumbers group_numbers(const CodeWeight& weight,
+                                                               std::uint32_t stored) {
+    const float scale = ptx::f16_to_f32(static_cast<std::uint16_t>(stored));
+    return {weight.group == 0 ? 1.0f : scale * weight.scale_mul,
+            (0x6400u + (stored >> 16)) * 0x10001u};
+  }
+};
+
+// Columns 32 block ... + 31 of 16 rows, as operand A of two steps.
+template <class Weights, class Tile>
+__device__ __forceinline__ void load_operand(const unsigned char* tile, int row, int block,
+                                             std::uint32_t flip, const std::uint32_t (&offsets)[2],
+                                             std::uint32_t (&w)[2][4]) {
+  const int own = row + static_cast<int>(threadIdx.x % 32) / 4;
+#pragma unroll
+  for (int step = 0; step < 2; ++step) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const WeightQuad quad =
+          Tile::quad(tile, own + half * 8, block * 2 + step, flip, offsets[half]);
+      w[step][half] = quad.first;
+      w[step][half + 2] = quad.second;
+    }
+  }
+}
+
+// Adds columns 32 block ... + 31 to the sums of 16 rows and 8 tokens each. The order of an output's
+// products: 16 columns by 16, of each the pieces from the largest to the smallest.
+template <class Weights, int row_tiles>
+__device__ __forceinline__ void multiply_block(float (&sums)[row_tiles][4],
+                                               const std::uint32_t (&w)[row_tiles][2][4],
+                                               const uint4 (&x)[Weights::kPieces]) {
+#pragma unroll
+  for (int step = 0; step < 2; ++step) {
+#pragma unroll
+    for (int piece = 0; piece < Weights::kPieces; ++piece) {
+      const std::uint32_t x0 = step == 0 ? x[piece].x : x[piece].z;
+      const std::uint32_t x1 = step == 0 ? x[piece].y : x[piece].w;
+#pragma unroll
+      for (int m = 0; m < row_tiles; ++m) Weights::multiply(sums[m], w[m][step], x0, x1);
+    }
+  }
+}
+
+// y of a row and token from what its columns added up to.
+template <class Weights, class Segment>
+__device__ __forceinline__ float finished_total(const PieceRows& x, const Segment& segment,
+                                                std::int64_t row, std::int64_t token, float total) {
+  const float* const scales = x.scales + token * 2;
+  const float y = total * Weights::row_scale(segment, row) * scales[0] * scales[1];
+  return segment.bias == nullptr ? y : y + segment.bias[row];
+}
+
+}  // namespace leq::LEQ_GPU

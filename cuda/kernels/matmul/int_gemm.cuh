@@ -1,0 +1,403 @@
+// Many tokens times a weight of 8, 4, 3 or 2 bits on the tensor cores (mma.m16n8k32): a block
+// computes a tile of tokens x outputs, slab of 128 columns by slab, which cp.async brings ahead
+// (docs/cuda.md).
+#pragma once
+
+#include "cuda/kernels/matmul/gemm_rows.cuh"
+#include "cuda/kernels/matmul/matmul_finish.cuh"
+#include "cuda/kernels/matmul/planes.cuh"
+
+namespace leq::LEQ_GPU {
+
+inline constexpr int kSlab = 128;  // columns
+
+// A tile of kTokens x kRows, cut between kWarpsDown x kWarpsAcross warps. With swiglu half of the
+// rows are of gate and half of up, eight and eight in turn.
+template <int tokens, int rows, int warps_down, int warps_across, int stages>
+struct GemmShape {
+  static constexpr int kTokens = tokens, kRows = rows, kStages = stages;
+  static constexpr int kDown = warps_down, kAcross = warps_across;
+  static constexpr int kThreads = 32 * warps_down * warps_across;
+  static constexpr int kMmaDown = tokens / warps_down / 16;  // of a warp
+  static constexpr int kMmaAcross = rows / warps_across / 8;
+  static_assert(kMmaDown >= 1 && kMmaAcross % 2 == 0 && kThreads >= rows && kThreads >= tokens);
+};
+
+// Shared memory of a kernel: stages of a slab's tokens and codes, then two sets of what the groups
+// of a slab need.
+template <class Shape, int bits, int group>
+struct GemmMemory {
+  static constexpr int kChunks = Planes<bits>::kLowBits;  // 16 bytes of a row's low plane in a slab
+  static constexpr int kTokenBytes = Shape::kTokens * kSlab;
+  static constexpr int kLowBytes = Shape::kRows * kChunks * 16;
+  static constexpr int kHighBytes = bits == 3 ? Shape::kRows * 16 : 0;
+  static constexpr int kStageBytes = kTokenBytes + kLowBytes + kHighBytes;
+  static constexpr int kGroups = group == 0 ? 0 : kSlab / group;
+  // Zero points and sums of at most 128 codes fit into 16 bits.
+  struct Groups {
+    float row_scale[kGroups > 0 ? kGroups : 1][Shape::kRows];
+    float token_scale[Shape::kTokens];
+    std::int16_t zero[kGroups > 0 ? kGroups : 1][Shape::kRows];
+    std::int16_t token_sum[kGroups > 0 ? kGroups : 1][Shape::kTokens];
+  };
+  static constexpr int kBytes =
+      Shape::kStages * kStageBytes + (group == 0 ? 0 : 2 * static_cast<int>(sizeof(Groups)));
+};
+
+// Start copying one slab of the tile into a stage: the tokens' codes, and the weights'.
+template <class Shape>
+__device__ __forceinline__ void load_tokens(const IntMatmul& a, const GemmRows<Shape>& rows,
+                                            int slab, unsigned char* stage) {
+  const int thread = static_cast<int>(threadIdx.x);
+#pragma unroll
+  for (int i = thread; i < Shape::kTokens * 8; i += Shape::kThreads) {
+    const int row = i / 8, chunk = i % 8;
+    const std::int64_t token = rows.first_token + row;
+    const bool valid = token < a.tokens;
+    ptx::cp_async16(stage + swizzled<8>(row, chunk),
+                    a.x.codes + (valid ? token : 0) * a.x.code_stride + slab * kSlab + chunk * 16,
+                    valid);
+  }
+}
+template <class Shape, int bits, int group>
+__device__ __forceinline__ void load_codes(const IntMatmul& a, const GemmRows<Shape>& rows,
+                                           int slab, std::int64_t padded, unsigned char* stage) {
+  using Memory = GemmMemory<Shape, bits, group>;
+  constexpr int kChunks = Memory::kChunks;
+  const int thread = static_cast<int>(threadIdx.x);
+  unsigned char* const low = stage + Memory::kTokenBytes;
+#pragma unroll
+  for (int i = thread; i < Shape::kRows * kChunks; i += Shape::kThreads) {
+    const int n = i / kChunks, chunk = i % kChunks;
+    const CodeSegment& segment = rows.of(a, n);
+    const int row = rows.first + rows.offset(n);
+    const bool valid = row < segment.rows;
+    const std::int64_t at = (valid ? row : 0) * (padded * Planes<bits>::kLowBits / 8);
+    ptx::cp_async16(low + swizzled<kChunks>(n, chunk),
+                    segment.weight.codes + at + (slab * kChunks + chunk) * 16, valid);
+  }
+  if constexpr (bits == 3) {
+    if (thread < Shape::kRows) {
+      const CodeSegment& segment = rows.of(a, thread);
+      const int row = rows.first + rows.offset(thread);
+      const bool valid = row < segment.rows;
+      const std::int64_t at = (valid ? row : 0) * (padded / 8);
+      ptx::cp_async16(low + Memory::kLowBytes + thread * 16, segment.weight.high + at + slab * 16,
+                      valid);
+    }
+  }
+}
+
+// The codes of a warp's rows in one slab, as they lie in memory: word t of each 16 bytes.
+template <class Shape, int bits>
+struct SlabCodes {
+  static constexpr int kChunks = Planes<bits>::kLowBits, kAcross = Shape::kMmaAcross;
+  // 8 bits: the two chunks of one step; fewer: all of the slab.
+  static constexpr int kHeld = bits == 8 ? 2 : kChunks;
+  std::uint32_t low[kAcross][kHeld];
+  std::uint32_t high[bits == 3 ? kAcross : 1];
+
+  // Chunks from `first` on; `row` is the warp's first in the tile.
+  __device__ __forceinline__ void load(const unsigned char* codes, int row, int first) {
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    constexpr int kTiles = 4 / kHeld;  // of eight rows in one ldmatrix
+#pragma unroll
+    for (int j = 0; j < kAcross; j += kTiles) {
+      const int n = row + (j + lane / 8 / kHeld) * 8 + lane % 8;
+      std::uint32_t words[4];
+      ptx::ldmatrix_x4(words, codes + swizzled<kChunks>(n, first + lane / 8 % kHeld));
+#pragma unroll
+      for (int i = 0; i < 4; ++i) low[j + i / kHeld][i % kHeld] = words[i];
+    }
+  }
+  __device__ __forceinline__ void load_high(const unsigned char* codes, int row) {
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    constexpr int kTiles = kAcross < 4 ? kAcross : 4;
+#pragma unroll
+    for (int j = 0; j < kAcross; j += kTiles) {
+      std::uint32_t words[4];
+      ptx::ldmatrix_x4(words, codes + (row + (j + lane / 8 % kTiles) * 8 + lane % 8) * 16);
+#pragma unroll
+      for (int i = 0; i < kTiles; ++i) high[j + i] = words[i];
+    }
+  }
+
+  // Columns 32 step ... of the slab: the second operand of the mma across j.
+  __device__ __forceinline__ void operand(int j, int step, std::uint32_t flip,
+                                          std::uint32_t (&b)[2]) const {
+    constexpr int kSteps = bits == 8 ? 1 : 4 / kChunks;  // in a chunk
+    if constexpr (bits == 8) {
+      b[0] = low[j][0] ^ flip;
+      b[1] = low[j][1] ^ flip;
+    } else {
+      const std::uint32_t thirds = bits == 3 ? high[j] >> step / 2 * 4 : 0;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        b[half] = code_quad<bits>(low[j][step / kSteps], thirds, step % kSteps * 2 + half, flip);
+      }
+    }
+  }
+};
+
+// Scales, zero points and sums of a slab's groups, on their way from global to shared memory: a
+// thread brings those of one row and of one token.
+template <class Shape, int bits, int group>
+struct SlabGroups {
+  using Memory = GemmMemory<Shape, bits, group>;
+  RowGroup row[Memory::kGroups];
+  float token_scale;
+  int token_sum[Memory::kGroups];
+
+  __device__ __forceinline__ void load(const IntMatmul& a, const Grouping& grouping,
+                                       const GemmRows<Shape>& rows, int slab) {
+    const int thread = static_cast<int>(threadIdx.x);
+    const CodeSegment& segment = rows.of(a, thread);
+    const int n = rows.first + rows.offset(thread);
+    const std::int64_t token = rows.first_token + thread;
+    const bool has_row = thread < Shape::kRows && n < segment.rows;
+    const bool has_token = thread < Shape::kTokens && token < a.tokens;
+    token_scale = has_token && a.x.group > 0 ? a.x.scales[token * a.x.scale_stride + slab] : 1.0f;
+#pragma unroll
+    for (int g = 0; g < Memory::kGroups; ++g) {
+      row[g] = {0.0f, 0};
+      if (has_row) row[g] = row_group(segment.weight, grouping, n, slab * kSlab + g * group);
+      token_sum[g] = 0;
+      if (has_token && a.x.sums != nullptr) {
+        token_sum[g] = a.x.sums[token * a.x.sum_stride + slab * Memory::kGroups + g];
+      }
+    }
+  }
+  __device__ __forceinline__ void store(typename Memory::Groups& to) const {
+    const int thread = static_cast<int>(threadIdx.x);
+    if (thread < Shape::kTokens) to.token_scale[thread] = token_scale;
+#pragma unroll
+    for (int g = 0; g < Memory::kGroups; ++g) {
+      if (thread < Shape::kRows) {
+        to.row_scale[g][thread] = row[g].scale;
+        to.zero[g][thread] = static_cast<std::int16_t>(row[g].zero);
+      }
+      if (thread < Shape::kTokens) {
+        to.token_sum[g][thread] = static_cast<std::int16_t>(token_sum[g]);
+      }
+    }
+  }
+};
+
+// The sums of one warp. Number i of an mma tile: token lane / 4 + 8 (i / 2), row
+// 2 (lane % 4) + i % 2.
+template <class Shape, int bits, int group, class Sum>
+struct WarpTile {
+  using Memory = GemmMemory<Shape, bits, group>;
+  static constexpr int kDown = Shape::kMmaDown, kAcross = Shape::kMmaAcross;
+  int sums[kDown][kAcross][4];
+  Sum totals[group == 0 ? 1 : kDown][group == 0 ? 1 : kAcross][4];
+  int first_token, first_row;  // of the warp, in the block's tile
+
+  __device__ __forceinline__ WarpTile() {
+    const int warp = static_cast<int>(threadIdx.x / 32);
+    first_token = warp / Shape::kAcross * kDown * 16;
+    first_row = warp % Shape::kAcross * kAcross * 8;
+  }
+  __device__ __forceinline__ int token(int down, int i) const {
+    return first_token + down * 16 + static_cast<int>(threadIdx.x % 32) / 4 + i / 2 * 8;
+  }
+  __device__ __forceinline__ int row(int across, int i) const {
+    return first_row + across * 8 + static_cast<int>(threadIdx.x % 4) * 2 + i % 2;
+  }
+
+  __device__ __forceinline__ void start(int value) {
+#pragma unroll
+    for (int down = 0; down < kDown; ++down) {
+#pragma unroll
+      for (int across = 0; across < kAcross; ++across) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sums[down][across][i] = value;
+      }
+    }
+  }
+
+  // One step of 32 columns.
+  __device__ __forceinline__ void multiply(const unsigned char* stage,
+                                           const SlabCodes<Shape, bits>& codes, int step,
+                                           std::uint32_t flip) {
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    std::uint32_t x[kDown][4];
+#pragma unroll
+    for (int down = 0; down < kDown; ++down) {
+      const int token_row = first_token + down * 16 + lane % 16;
+      ptx::ldmatrix_x4(x[down], stage + swizzled<8>(token_row, step * 2 + lane / 16));
+    }
+#pragma unroll
+    for (int across = 0; across < kAcross; ++across) {
+      std::uint32_t b[2];
+      codes.operand(across, step, flip, b);
+#pragma unroll
+      for (int down = 0; down < kDown; ++down) {
+        ptx::mma_m16n8k32_s8(sums[down][across], x[down], b);
+      }
+    }
+  }
+
+  // Group g of the slab is complete.
+  __device__ __forceinline__ void flush(const IntMatmul& a, const GemmRows<Shape>& rows,
+                                        const typename Memory::Groups& groups, int g, int slab) {
+#pragma unroll
+    for (int across = 0; across < kAcross; ++across) {
+#pragma unroll
+      for (int down = 0; down < kDown; ++down) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int n = row(across, i), t = token(down, i);
+          const int sum = sums[down][across][i] - groups.zero[g][n] * groups.token_sum[g][t];
+          if constexpr (Sum::kIntegers) {
+            store_integer(a, rows, slab * Memory::kGroups + g, n, t, sum);
+          } else {
+            totals[down][across][i].add(sum, groups.row_scale[g][n] * groups.token_scale[t]);
+          }
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void store_integer(const IntMatmul& a, const GemmRows<Shape>& rows,
+                                                std::int64_t at, int n, int t, int sum) const {
+    const std::int64_t token = rows.first_token + t;
+    if (token >= a.tokens || rows.first + n >= rows.of(a, n).rows) return;
+    a.integers[(at * a.tokens + token) * output_columns(a) + rows.column + n] = sum;
+  }
+
+  // y of number i: what the groups added up to, or the sum over the whole row.
+  __device__ __forceinline__ float value(const IntMatmul& a, const CodeSegment& segment, int n,
+                                         std::int64_t at_token, int down, int across, int i) const {
+    float sum;
+    if constexpr (group > 0) {
+      sum = totals[down][across][i].total;
+    } else {
+      sum = static_cast<float>(whole_sum(a, segment, n, at_token, down, across, i));
+    }
+    return finished_sum(a, segment, n, at_token, sum);
+  }
+  __device__ __forceinline__ int whole_sum(const IntMatmul& a, const CodeSegment& segment, int n,
+                                           std::int64_t at_token, int down, int across,
+                                           int i) const {
+    int sum = sums[down][across][i];
+    if (has_unsigned_bytes(segment.weight)) {
+      sum -= (segment.weight.zeros[n] - 128) * a.x.sums[at_token * a.x.sum_stride];
+    }
+    return sum;
+  }
+
+  __device__ __forceinline__ void finish_all(const IntMatmul& a,
+                                             const GemmRows<Shape>& rows) const {
+    // With swiglu the tiles across are of gate and of up in turn.
+    const int step = rows.paired ? 2 : 1;
+#pragma unroll
+    for (int across = 0; across < kAcross; ++across) {
+      if (across % step != 0) continue;
+#pragma unroll
+      for (int down = 0; down < kDown; ++down) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int tile_row = row(across, i), offset = rows.offset(tile_row);
+          const int n = rows.first + offset;
+          const CodeSegment& segment = rows.of(a, tile_row);
+          const std::int64_t at_token = rows.first_token + token(down, i);
+          if (at_token >= a.tokens || n >= segment.rows) continue;
+          if constexpr (Sum::kIntegers) {
+            if constexpr (group == 0) {
+              const int sum = whole_sum(a, segment, n, at_token, down, across, i);
+              store_integer(a, rows, 0, tile_row, token(down, i), sum);
+            }
+            continue;
+          }
+          const float y = value(a, segment, n, at_token, down, across, i);
+          float up = 0;
+          if (rows.paired) {
+            up = value(a, a.segments[1], n, at_token, down, (across + 1) % kAcross, i);
+          }
+          finish(a.finish, a.out, at_token, rows.column + offset, y, up);
+        }
+      }
+    }
+  }
+};
+
+// Multiplies one slab.
+template <class Shape, int bits, int group, class Sum>
+__device__ __forceinline__ void multiply_slab(
+    const IntMatmul& a, const GemmRows<Shape>& rows, const unsigned char* stage,
+    const typename GemmMemory<Shape, bits, group>::Groups& groups, int slab, std::uint32_t flip,
+    WarpTile<Shape, bits, group, Sum>& tile) {
+  using Memory = GemmMemory<Shape, bits, group>;
+  const unsigned char* const low = stage + Memory::kTokenBytes;
+  SlabCodes<Shape, bits> codes;
+  if constexpr (bits < 8) codes.load(low, tile.first_row, 0);
+  if constexpr (bits == 3) codes.load_high(low + Memory::kLowBytes, tile.first_row);
+#pragma unroll
+  for (int step = 0; step < 4; ++step) {
+    if constexpr (bits == 8) codes.load(low, tile.first_row, step * 2);
+    if (group > 0 && step * 32 % (group > 0 ? group : 1) == 0) tile.start(Sum::kStart);
+    tile.multiply(stage, codes, step, flip);
+    if constexpr (group > 0) {
+      if ((step + 1) * 32 % group == 0) {
+        tile.flush(a, rows, groups, step * 32 / group, slab);
+      }
+    }
+  }
+}
+
+// group: columns of one int32 sum, 0 = the row.
+template <class Shape, int bits, int group, class Sum>
+__global__ void __launch_bounds__(Shape::kThreads, 1)
+    int_gemm(const LEQ_GRID_CONSTANT IntMatmul a) {
+  LEQ_BOUNDS(Shape::kThreads);
+  using Memory = GemmMemory<Shape, bits, group>;
+  LEQ_DYNAMIC_SHARED(unsigned char, memory);
+  auto* const groups =
+      reinterpret_cast<typename Memory::Groups*>(memory + Shape::kStages * Memory::kStageBytes);
+  const Grouping grouping(a);
+  const GemmRows<Shape> rows(a);
+  const std::uint32_t flip = byte_flip(a.segments[0].weight);
+  const int slabs = grouping.columns / kSlab;
+  const auto stage_of = [&](int slab) {
+    return memory + slab % Shape::kStages * Memory::kStageBytes;
+  };
+  const auto load_weights = [&](int slab) {
+    if (slab < slabs) {
+      load_codes<Shape, bits, group>(a, rows, slab, grouping.columns, stage_of(slab));
+    }
+  };
+  const auto load_inputs = [&](int slab) {
+    if (slab < slabs) load_tokens(a, rows, slab, stage_of(slab));
+    ptx::cp_async_commit();
+  };
+  for (int slab = 0; slab < Shape::kStages - 1; ++slab) load_weights(slab);
+  ptx::wait_for_predecessor();
+  for (int slab = 0; slab < Shape::kStages - 1; ++slab) load_inputs(slab);
+  SlabGroups<Shape, bits, group> next;
+  if constexpr (group > 0) {
+    next.load(a, grouping, rows, 0);
+    next.store(groups[0]);
+  }
+  WarpTile<Shape, bits, group, Sum> tile;
+  tile.start(0);
+  for (int slab = 0; slab < slabs; ++slab) {
+    ptx::cp_async_wait<Shape::kStages - 2>();
+    // Behind it the slab is there for all, and the stage of the slab before is free.
+    __syncthreads();
+    load_weights(slab + Shape::kStages - 1);
+    load_inputs(slab + Shape::kStages - 1);
+    const bool more = group > 0 && slab + 1 < slabs;
+    if constexpr (group > 0) {
+      if (more) next.load(a, grouping, rows, slab + 1);
+    }
+    multiply_slab<Shape, bits, group>(a, rows, stage_of(slab), groups[slab % 2], slab, flip, tile);
+    if constexpr (group > 0) {
+      if (more) next.store(groups[(slab + 1) % 2]);
+    }
+  }
+  ptx::let_successor_start();
+  tile.finish_all(a, rows);
+}
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,43 @@
+// Launches a tensor-core matmul; for the files int_gemm_*.cu, one for each number of
+// bits so that they compile side by side. All tiles add in one order: the choice changes no bit.
+#pragma once
+
+#include "cuda/kernels/matmul/int_gemm.cuh"
+#include "cuda/kernels/matmul/int_matmul.h"
+#include "cuda/words/run.h"
+
+namespace leq::LEQ_GPU {
+
+using SmallTile = GemmShape<16, 64, 1, 4, 6>;
+using MiddleTile = GemmShape<64, 64, 2, 2, 4>;
+using LargeTile = GemmShape<128, 128, 2, 4, 3>;
+
+template <class Shape, int bits, int group>
+void launch_gemm(const IntMatmul& a, rt::Stream& stream) {
+  rt::run(stream,
+          {"int_gemm", tiles_of<Shape>(a), dim3(Shape::kThreads),
+           GemmMemory<Shape, bits, group>::kBytes, rt::Start::early},
+          a.integers != nullptr ? int_gemm<Shape, bits, group, IntegerSum>
+                                : int_gemm<Shape, bits, group, ScaledSum>,
+          a);
+}
+
+template <int bits, int group>
+void launch_tile(const IntMatmul& a, GemmTile tile, rt::Stream& stream) {
+  if (tile == GemmTile::small) return launch_gemm<SmallTile, bits, group>(a, stream);
+  if (tile == GemmTile::middle) return launch_gemm<MiddleTile, bits, group>(a, stream);
+  launch_gemm<LargeTile, bits, group>(a, stream);
+}
+
+template <int bits>
+void launch_bits(const IntMatmul& a, GemmTile tile, rt::Stream& stream) {
+  const int weights = a.segments[0].weight.group;
+  const int group = weights == 0 || (a.x.group > 0 && a.x.group < weights) ? a.x.group : weights;
+  if (group == 32) return launch_gemm<MiddleTile, bits, 32>(a, stream);
+  if (group == 64) return launch_gemm<MiddleTile, bits, 64>(a, stream);
+  if (group == 128) return launch_tile<bits, 128>(a, tile, stream);
+  // Codes below 8 bits have groups always.
+  if constexpr (bits == 8) launch_tile<bits, 0>(a, tile, stream);
+}
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,464 @@
+// Many tokens times a weight of 8, 4, 3 or 2 bits on compute capability 9.0 (wgmma): one warpgroup
+// fetches tiles by the copy engine, two others multiply them; a block walks over tiles of the
+// output. The sums and their order are those of int_gemm.cuh (docs/cuda-kernels.md).
+#pragma once
+
+#include "cuda/kernels/matmul/int_gemm.cuh"
+#include "cuda/words/wgmma.h"
+
+namespace leq::LEQ_GPU {
+
+// Blocks side by side that have rows of their own and the same tokens, of which each fetches a part
+// for both.
+inline constexpr int kCluster = 2;
+
+// A tile of 128 rows x `tokens`. The rows are operand A of wgmma, 64 for each warpgroup: signed
+// bytes as they lie in shared memory, other codes through registers, unpacked on the way.
+// group: columns of one int32 sum, 128, or 0 for the row.
+template <int bits, int group, int tokens, bool through_registers>
+struct HopperShape {
+  static constexpr int kBits = bits, kGroup = group, kTokens = tokens, kRows = 128;
+  static constexpr bool kThroughRegisters = through_registers;
+  // Signed bytes have no zero points.
+  static constexpr bool kHasZeros = through_registers;
+  static constexpr int kSums = tokens / 2;  // of a thread
+  static constexpr int kMultipliers = 2;    // warpgroups
+  static constexpr int kThreads = 128 * (1 + kMultipliers);
+  static constexpr int kScaleThreads = 64;  // of the fetching warpgroup
+  static_assert(group == 0 || (group == kSlab && tokens == kRows));
+  static_assert(bits == 8 || through_registers);
+};
+
+// Shared memory: stages of a slab's tokens and codes, what their groups need, the sums on their way
+// out, barriers.
+template <class Shape>
+struct HopperMemory {
+  static constexpr int kChunks = Planes<Shape::kBits>::kLowBits;  // of a row in a slab
+  static constexpr int kLowColumns = kChunks * 16;                // bytes
+  static constexpr int kTokenBytes = Shape::kTokens * kSlab;
+  static constexpr int kLowBytes = Shape::kRows * kLowColumns;
+  static constexpr int kHighBytes = Shape::kBits == 3 ? Shape::kRows * 16 : 0;
+  static constexpr int kStageBytes = kTokenBytes + kLowBytes + kHighBytes;
+  static_assert(kStageBytes % 1024 == 0, "where 128-byte order begins");
+
+  // Zero points and sums of 128 codes fit into 16 bits.
+  struct Groups {
+    float row_scale[Shape::kRows];
+    float token_scale[Shape::kTokens];
+    std::int16_t zero[Shape::kRows];
+    std::int16_t token_sum[Shape::kTokens];
+  };
+  static constexpr int kGroupBytes = Shape::kGroup == 0 ? 0 : static_cast<int>(sizeof(Groups));
+
+  // Of one warp: 32 tokens x 16 rows, in a distance that spreads both over the banks.
+  static constexpr int kOutTokens = 32, kOutRows = 16, kOutStride = 20;
+  static constexpr int kOutBytes = kOutTokens * kOutStride * 4 * 4 * Shape::kMultipliers;
+
+  static constexpr int kMostBytes = (227 << 10) - 1024 - kOutBytes - 256;
+  static constexpr int kFitting = kMostBytes / (kStageBytes + kGroupBytes);
+  static constexpr int kStages = kFitting < 8 ? kFitting : 8;
+  // 1,024 more: what rounding up to a multiple of it may take.
+  static constexpr int kBytes =
+      1024 + kStages * (kStageBytes + kGroupBytes) + kOutBytes + kStages * 16;
+
+  unsigned char* base;
+
+  __device__ __forceinline__ explicit HopperMemory(unsigned char* dynamic)
+      : base(dynamic + (1024 - ptx::shared_address(dynamic) % 1024) % 1024) {}
+  __device__ __forceinline__ unsigned char* tokens(int stage) const {
+    return base + stage * kStageBytes;
+  }
+  __device__ __forceinline__ unsigned char* low(int stage) const {
+    return tokens(stage) + kTokenBytes;
+  }
+  __device__ __forceinline__ unsigned char* high(int stage) const { return low(stage) + kLowBytes; }
+  __device__ __forceinline__ Groups& groups(int stage) const {
+    return reinterpret_cast<Groups*>(base + kStages * kStageBytes)[stage];
+  }
+  __device__ __forceinline__ int* out(int warp) const {
+    return reinterpret_cast<int*>(base + kStages * (kStageBytes + kGroupBytes)) +
+           warp * kOutTokens * kOutStride;
+  }
+  // A stage is full when its bytes and groups are there, empty when all warps of the cluster have
+  // read it.
+  __device__ __forceinline__ ptx::Barrier& full(int stage) const {
+    return reinterpret_cast<ptx::Barrier*>(base + kBytes - 1024 - kStages * 16)[stage];
+  }
+  __device__ __forceinline__ ptx::Barrier& empty(int stage) const { return full(kStages + stage); }
+
+  __device__ __forceinline__ void init() const {
+    for (int stage = 0; stage < kStages; ++stage) {
+      ptx::barrier_init(full(stage), 1 + (Shape::kGroup == 0 ? 0 : Shape::kScaleThreads));
+      ptx::barrier_init(empty(stage), 4 * Shape::kMultipliers * kCluster);
+    }
+    ptx::fence_init();
+  }
+};
+
+// The stage that comes next, and the parity of its barriers' phase in this round.
+template <int stages>
+struct Ring {
+  int stage = 0;
+  unsigned parity = 0;
+
+  __device__ __forceinline__ void next() {
+    if (++stage < stages) return;
+    stage = 0;
+    parity ^= 1;
+  }
+};
+
+// Where the copy engine finds the operands, and how the output is cut into tiles.
+struct HopperMaps {
+  rt::TensorMap tokens;
+  rt::TensorMap low[kMostSegments];
+  rt::TensorMap high[kMostSegments];  // 3 bits
+  int token_tiles, row_tiles;         // row_tiles: of a cluster
+
+  // Bands of 2,048 or 1,024 tokens, all rows for each, so that tiles at work at the same time share
+  // operands. Tiles of a cluster behind the last rows have none.
+  template <class Shape>
+  __device__ __forceinline__ GemmRows<Shape> rows(const IntMatmul& a, int tile) const {
+    constexpr int kBand = 8;
+    const int band = tile / (kBand * row_tiles) * kBand;
+    const int width = min(kBand, token_tiles - band);
+    const int in_band = tile - band * row_tiles;
+    const auto rank = static_cast<int>(ptx::cluster_rank());
+    return GemmRows<Shape>(a, band + in_band % width, in_band / width * kCluster + rank);
+  }
+};
+
+// The tiles of a cluster's blocks: first, first + step ...
+struct TileWalk {
+  int first, step, end;
+
+  __device__ __forceinline__ explicit TileWalk(const HopperMaps& maps)
+      : first(static_cast<int>(blockIdx.x) / kCluster),
+        step(static_cast<int>(gridDim.x) / kCluster),
+        end(maps.token_tiles * maps.row_tiles) {}
+};
+
+// Starts loading rows of a slab from `column` on. Rows of gate and up come eight by eight.
+template <class Shape>
+__device__ __forceinline__ void load_rows(const GemmRows<Shape>& rows, const rt::TensorMap* maps,
+                                          int column, int row_bytes, unsigned char* to,
+                                          ptx::Barrier& full) {
+  if (!rows.paired) return ptx::tensor_load(to, maps[rows.segment], column, rows.first, full);
+  for (int n = 0; n < Shape::kRows; n += 8) {
+    ptx::tensor_load(to + n * row_bytes, maps[n / 8 % 2], column, rows.first + n / 16 * 8, full);
+  }
+}
+
+// This block's part of the tokens of a slab, for all blocks of the cluster.
+template <class Shape>
+__device__ __forceinline__ void load_tokens(const rt::TensorMap& map, int column, int first_token,
+                                            unsigned char* to, ptx::Barrier& full) {
+  constexpr int kPart = Shape::kTokens / kCluster;
+  constexpr unsigned kAll = (1u << kCluster) - 1;
+  const int first = static_cast<int>(ptx::cluster_rank()) * kPart;
+  ptx::tensor_load_to(kAll, to + first * kSlab, map, column, first_token + first, full);
+}
+
+// One thread: all tiles of the block, slab by slab.
+template <class Shape>
+__device__ __forceinline__ void load_tiles(const IntMatmul& a, const HopperMaps& maps,
+                                           const HopperMemory<Shape>& memory, int slabs) {
+  using Memory = HopperMemory<Shape>;
+  Ring<Memory::kStages> ring;
+  const TileWalk walk(maps);
+  for (int tile = walk.first; tile < walk.end; tile += walk.step) {
+    const GemmRows<Shape> rows = maps.rows<Shape>(a, tile);
+    const int first_token = static_cast<int>(rows.first_token);
+    for (int slab = 0; slab < slabs; ++slab, ring.next()) {
+      ptx::Barrier& full = memory.full(ring.stage);
+      ptx::barrier_wait(memory.empty(ring.stage), ring.parity ^ 1);
+      ptx::barrier_expect(full, Memory::kStageBytes);
+      load_tokens<Shape>(maps.tokens, slab * kSlab, first_token, memory.tokens(ring.stage), full);
+      load_rows(rows, maps.low, slab * Memory::kLowColumns, Memory::kLowColumns,
+                memory.low(ring.stage), full);
+      if constexpr (Shape::kBits == 3) {
+        load_rows(rows, maps.high, slab * 16, 16, memory.high(ring.stage), full);
+      }
+    }
+  }
+}
+
+// Scales, zero points and sums of a slab on their way to shared memory: a thread brings those of
+// two rows and two tokens.
+template <class Shape>
+struct SlabScales {
+  static constexpr int kEach = Shape::kRows / Shape::kScaleThreads;
+  RowGroup row[kEach];
+  float token_scale[kEach];
+  int token_sum[kEach];
+
+  __device__ __forceinline__ void load(const IntMatmul& a, const Grouping& grouping,
+                                       const GemmRows<Shape>& rows, int slab, int thread) {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int at = thread + i * Shape::kScaleThreads;
+      const CodeSegment& segment = rows.of(a, at);
+      const int n = rows.first + rows.offset(at);
+      const std::int64_t token = rows.first_token + at;
+      row[i] = {0.0f, 0};
+      if (n < segment.rows) row[i] = row_group(segment.weight, grouping, n, slab * kSlab);
+      token_scale[i] = 1.0f;
+      token_sum[i] = 0;
+      if (token >= a.tokens) continue;
+      if (a.x.group > 0) token_scale[i] = a.x.scales[token * a.x.scale_stride + slab];
+      if (Shape::kHasZeros) token_sum[i] = a.x.sums[token * a.x.sum_stride + slab];
+    }
+  }
+  __device__ __forceinline__ void store(typename HopperMemory<Shape>::Groups& to,
+                                        int thread) const {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int at = thread + i * Shape::kScaleThreads;
+      to.row_scale[at] = row[i].scale;
+      to.token_scale[at] = token_scale[i];
+      to.zero[at] = static_cast<std::int16_t>(row[i].zero);
+      to.token_sum[at] = static_cast<std::int16_t>(token_sum[i]);
+    }
+  }
+};
+
+// The same slabs, by kScaleThreads threads.
+template <class Shape>
+__device__ __forceinline__ void load_scales(const IntMatmul& a, const HopperMaps& maps,
+                                            const HopperMemory<Shape>& memory, int slabs,
+                                            int thread) {
+  Ring<HopperMemory<Shape>::kStages> ring;
+  const Grouping grouping(a);
+  const TileWalk walk(maps);
+  for (int tile = walk.first; tile < walk.end; tile += walk.step) {
+    const GemmRows<Shape> rows = maps.rows<Shape>(a, tile);
+    SlabScales<Shape> next;
+    next.load(a, grouping, rows, 0, thread);
+    for (int slab = 0; slab < slabs; ++slab, ring.next()) {
+      ptx::barrier_wait(memory.empty(ring.stage), ring.parity ^ 1);
+      next.store(memory.groups(ring.stage), thread);
+      ptx::barrier_arrive(memory.full(ring.stage));
+      if (slab + 1 < slabs) next.load(a, grouping, rows, slab + 1, thread);
+    }
+  }
+}
+
+// The sums of one warpgroup: 64 rows x all tokens of the tile. Number i of a thread: row
+// lane / 4 + 8 (i / 2 % 2) of its warp's 16, token 8 (i / 4) + 2 (lane % 4) + i % 2.
+template <class Shape, class Sum>
+struct WarpgroupTile {
+  using Memory = HopperMemory<Shape>;
+  static constexpr bool kGrouped = Shape::kGroup != 0;
+  int sums[Shape::kSums];
+  float totals[kGrouped ? Shape::kSums : 1];
+  std::uint32_t codes[Shape::kThroughRegisters ? 4 : 1][4];  // operand A, of 32 columns each
+  int lane, warp;                                            // warp: of all that multiply
+
+  __device__ __forceinline__ WarpgroupTile()
+      : lane(static_cast<int>(threadIdx.x % 32)), warp(static_cast<int>(threadIdx.x / 32) - 4) {}
+
+  __device__ __forceinline__ int row(int i) const { return warp * 16 + lane / 4 + i / 2 % 2 * 8; }
+  __device__ __forceinline__ int token(int i) const { return i / 4 * 8 + lane % 4 * 2 + i % 2; }
+
+  __device__ __forceinline__ void start() {
+#pragma unroll
+    for (int i = 0; i < Shape::kSums; ++i) sums[i] = 0;
+    if constexpr (kGrouped) {
+#pragma unroll
+      for (int i = 0; i < Shape::kSums; ++i) totals[i] = 0;
+    }
+  }
+
+  // Codes of a slab from shared memory into the registers of operand A.
+  __device__ __forceinline__ void load_codes(const Memory& memory, int stage, std::uint32_t flip) {
+    constexpr int kBits = Shape::kBits, kChunks = Memory::kChunks;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int n = warp * 16 + lane / 4 + half * 8;
+      std::uint32_t low[kChunks], thirds = 0;
+#pragma unroll
+      for (int chunk = 0; chunk < kChunks; ++chunk) {
+        low[chunk] = word(memory.low(stage) + swizzled<kChunks>(n, chunk));
+      }
+      if constexpr (kBits == 3) thirds = word(memory.high(stage) + n * 16);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {  // 16 columns each
+        constexpr int kRuns = Planes<kBits>::kRuns;
+        codes[i / 2][half + i % 2 * 2] =
+            code_quad<kBits>(low[i / kRuns], thirds >> i / kRuns * kRuns, i % kRuns, flip);
+      }
+    }
+  }
+  __device__ __forceinline__ std::uint32_t word(const unsigned char* chunk) const {
+    return reinterpret_cast<const std::uint32_t*>(chunk)[lane % 4];
+  }
+
+  // Starts multiplying a slab; `add`: to the sums that are there.
+  __device__ __forceinline__ void multiply(const Memory& memory, int stage, bool add) {
+    const std::uint64_t b = ptx::matrix_operand(memory.tokens(stage));
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+      const std::uint64_t columns = ptx::next_columns(b, step);
+      if constexpr (Shape::kThroughRegisters) {
+        ptx::wgmma(sums, codes[step], columns, add || step > 0);
+      } else {
+        const unsigned char* const rows = memory.low(stage) + warp / 4 * (64 * kSlab);
+        const std::uint64_t mine = ptx::next_columns(ptx::matrix_operand(rows), step);
+        ptx::wgmma(sums, mine, columns, add || step > 0);
+      }
+    }
+    ptx::wgmma_commit();
+  }
+
+  // A group is complete.
+  __device__ __forceinline__ void flush(const IntMatmul& a, const GemmRows<Shape>& rows,
+                                        const typename Memory::Groups& groups, int slab) {
+    const float row_scale[2] = {groups.row_scale[row(0)], groups.row_scale[row(2)]};
+    const int zero[2] = {groups.zero[row(0)], groups.zero[row(2)]};
+#pragma unroll
+    for (int i = 0; i < Shape::kSums; ++i) {
+      int sum = sums[i];
+      if constexpr (Shape::kHasZeros) sum -= zero[i / 2 % 2] * groups.token_sum[token(i)];
+      if constexpr (Sum::kIntegers) {
+        store_integer(a, rows, slab, row(i), token(i), sum);
+      } else {
+        const float scale = row_scale[i / 2 % 2] * groups.token_scale[token(i)];
+        totals[i] = fmaf(static_cast<float>(sum), scale, totals[i]);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void store_integer(const IntMatmul& a, const GemmRows<Shape>& rows,
+                                                std::int64_t at, int n, int t, int sum) const {
+    const std::int64_t token = rows.first_token + t;
+    if (token >= a.tokens || rows.first + n >= rows.of(a, n).rows) return;
+    a.integers[(at * a.tokens + token) * output_columns(a) + rows.column + n] = sum;
+  }
+
+  // The tile's sums, 32 tokens at a time, through shared memory so that neighbouring lanes write
+  // neighbouring columns.
+  __device__ __forceinline__ void finish_all(const IntMatmul& a, const GemmRows<Shape>& rows,
+                                             int* out) const {
+#pragma unroll
+    for (int first = 0; first < Shape::kTokens; first += Memory::kOutTokens) {
+      __syncwarp();
+#pragma unroll
+      for (int i = 0; i < Memory::kOutTokens / 2; ++i) {
+        const int from = first / 2 + i;
+        const int bits = kGrouped ? __float_as_int(totals[kGrouped ? from : 0]) : sums[from];
+        out[token(i) * Memory::kOutStride + lane / 4 + i / 2 % 2 * 8] = bits;
+      }
+      __syncwarp();
+      finish_some(a, rows, first, out);
+    }
+  }
+
+  __device__ __forceinline__ void finish_some(const IntMatmul& a, const GemmRows<Shape>& rows,
+                                              int first, const int* out) const {
+    const int width = rows.paired ? 8 : Memory::kOutRows;  // 32 is a multiple: a lane keeps its row
+    const int column = lane % width;
+    const int tile_row = warp * 16 + column, n = rows.first + rows.offset(tile_row);
+    const CodeSegment& segment = rows.of(a, tile_row);
+    if (n >= segment.rows) return;
+    const RowFinish row_finish(segment, n), up_finish(rows.paired ? a.segments[1] : segment, n);
+#pragma unroll 1
+    for (int t = lane / width; t < Memory::kOutTokens; t += 32 / width) {
+      const std::int64_t token = rows.first_token + first + t;
+      if (token >= a.tokens) break;
+      const int* const at = out + t * Memory::kOutStride + column;
+      if constexpr (Sum::kIntegers) {
+        if (kGrouped) continue;
+        store_integer(a, rows, 0, tile_row, first + t, whole(a, segment, n, token, at[0]));
+        continue;
+      }
+      const float y = row_finish.value(a, token, number(a, segment, n, token, at[0]));
+      float up = 0;
+      if (rows.paired) up = up_finish.value(a, token, number(a, a.segments[1], n, token, at[8]));
+      finish(a.finish, a.out, token, rows.column + rows.offset(tile_row), y, up);
+    }
+  }
+  // What the columns added up to, from the bits of a total or a sum over the whole row.
+  __device__ __forceinline__ float number(const IntMatmul& a, const CodeSegment& segment, int n,
+                                          std::int64_t token, int bits) const {
+    if constexpr (kGrouped) return __int_as_float(bits);
+    return static_cast<float>(whole(a, segment, n, token, bits));
+  }
+  __device__ __forceinline__ int whole(const IntMatmul& a, const CodeSegment& segment, int n,
+                                       std::int64_t token, int sum) const {
+    if constexpr (Shape::kHasZeros) {
+      sum -= (segment.weight.zeros[n] - 128) * a.x.sums[token * a.x.sum_stride];
+    }
+    return sum;
+  }
+};
+
+// Two warpgroups: multiplies the slabs of all tiles of the block.
+template <class Shape, class Sum>
+__device__ __forceinline__ void multiply_tiles(const IntMatmul& a, const HopperMaps& maps,
+                                               const HopperMemory<Shape>& memory, int slabs) {
+  constexpr bool kGrouped = Shape::kGroup != 0;
+  Ring<HopperMemory<Shape>::kStages> ring;
+  WarpgroupTile<Shape, Sum> tile;
+  const std::uint32_t flip = byte_flip(a.segments[0].weight);
+  const auto release = [&](int stage) {
+    __syncwarp();
+    if (tile.lane >= kCluster) return;
+    ptx::barrier_arrive_at(memory.empty(stage), static_cast<unsigned>(tile.lane));
+  };
+  const TileWalk walk(maps);
+  for (int i = walk.first; i < walk.end; i += walk.step) {
+    const GemmRows<Shape> rows = maps.rows<Shape>(a, i);
+    tile.start();
+    int last = 0;  // stage that is being multiplied
+    for (int slab = 0; slab < slabs; ++slab, ring.next()) {
+      ptx::barrier_wait(memory.full(ring.stage), ring.parity);
+      if constexpr (Shape::kThroughRegisters) tile.load_codes(memory, ring.stage, flip);
+      tile.multiply(memory, ring.stage, !kGrouped && slab > 0);
+      if constexpr (kGrouped || Shape::kThroughRegisters) {
+        ptx::wgmma_finish(tile.sums);
+        if constexpr (kGrouped) tile.flush(a, rows, memory.groups(ring.stage), slab);
+        release(ring.stage);
+      } else {
+        ptx::wgmma_wait<1>();
+        if (slab > 0) release(last);
+        last = ring.stage;
+      }
+    }
+    if constexpr (!kGrouped && !Shape::kThroughRegisters) {
+      ptx::wgmma_finish(tile.sums);
+      release(last);
+    }
+    tile.finish_all(a, rows, memory.out(tile.warp));
+  }
+}
+
+template <class Shape, class Sum>
+__global__ void __launch_bounds__(Shape::kThreads, 1)
+    int_gemm_wgmma(const LEQ_GRID_CONSTANT IntMatmul a, const LEQ_GRID_CONSTANT HopperMaps maps) {
+  LEQ_BOUNDS(Shape::kThreads);
+  if constexpr (ptx::kHopper) {
+    LEQ_DYNAMIC_SHARED(unsigned char, dynamic);
+    const HopperMemory<Shape> memory(dynamic);
+    if (threadIdx.x == 0) memory.init();
+    ptx::sync_cluster();
+    const int slabs = static_cast<int>(padded_columns(a.columns) / kSlab);
+    const int warp = static_cast<int>(threadIdx.x / 32);
+    if (warp < 4) {
+      ptx::keep_registers<56>();
+      if (threadIdx.x == 0) load_tiles(a, maps, memory, slabs);
+      if (Shape::kGroup != 0 && warp >= 2) {
+        load_scales(a, maps, memory, slabs, static_cast<int>(threadIdx.x) - 64);
+      }
+    } else {
+      ptx::take_registers<224>();
+      multiply_tiles<Shape, Sum>(a, maps, memory, slabs);
+    }
+    // Other blocks reach this one's memory until they are through.
+    ptx::sync_cluster();
+  } else {
+    ptx::wrong_architecture();
+  }
+}
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,18 @@
+// Matmuls on wgmma with weights of 8 bits. Tiles of 256 tokens read least; with groups the sums
+// leave room for 128. uint8 becomes signed on its way through registers.
+#include "cuda/kernels/matmul/int_gemm_wgmma_launch.cuh"
+
+namespace leq::LEQ_GPU {
+
+void launch_int_wgmma_8(const IntMatmul& a, rt::Stream& stream) {
+  const bool grouped = a.segments[0].weight.group > 0 || a.x.group > 0;
+  if (a.segments[0].weight.zeros != nullptr) {
+    return grouped ? launch_wgmma<8, 128, 128, true>(a, stream)
+                   : launch_wgmma<8, 0, 128, true>(a, stream);
+  }
+  if (grouped) return launch_wgmma<8, 128, 128, false>(a, stream);
+  if (a.tokens <= 128) return launch_wgmma<8, 0, 128, false>(a, stream);
+  launch_wgmma<8, 0, 256, false>(a, stream);
+}
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,70 @@
+// The dot-product kernels for few tokens, by bits, tokens and grouping.
+#include "cuda/kernels/matmul/int_gemv.cuh"
+
+#include "cuda/kernels/matmul/int_matmul.h"
+#include "cuda/words/run.h"
+
+namespace leq::LEQ_GPU {
+namespace {
+
+struct Choice {
+  void (*kernel)(IntMatmul);
+  std::size_t shared_bytes;
+};
+
+template <int bits, int tokens>
+Choice choose_grouping(const IntMatmul& a) {
+  const bool integers = a.integers != nullptr;
+  if (a.segments[0].weight.group > 0 || a.x.group > 0) {
+    return {integers ? int_gemv<bits, tokens, true, true> : int_gemv<bits, tokens, true, false>,
+            kGemvWarps * sizeof(WaitingGroups<kGemvRows<bits> * tokens>)};
+  }
+  // Codes below 8 bits have groups always.
+  if constexpr (bits == 8) {
+    return {integers ? int_gemv<8, tokens, false, true> : int_gemv<8, tokens, false, false>, 0};
+  }
+  return {};
+}
+
+template <int bits>
+Choice choose_tokens(const IntMatmul& a) {
+  if (a.tokens == 1) return choose_grouping<bits, 1>(a);
+  if (a.tokens == 2) return choose_grouping<bits, 2>(a);
+  if constexpr (gemv_tokens(bits) > 4) {
+    if (a.tokens > 4) return choose_grouping<bits, 8>(a);
+  }
+  return choose_grouping<bits, 4>(a);
+}
+
+template <int bits>
+void launch(const IntMatmul& a, rt::Stream& stream) {
+  const bool paired = a.finish == Finish::swiglu;
+  int warps = 0;
+  for (int i = 0; i < (paired ? 1 : a.segment_count); ++i) {
+    warps += gemv_warps<bits>(a.segments[i].rows, paired);
+  }
+  const Choice choice = choose_tokens<bits>(a);
+  rt::run(stream,
+          {"int_gemv", dim3(static_cast<unsigned>(warps / kGemvWarps)), dim3(kGemvWarps * 32),
+           choice.shared_bytes, rt::Start::early},
+          choice.kernel, a);
+}
+
+}  // namespace
+
+int most_gemv_tokens(int bits) { return gemv_tokens(bits); }
+
+void launch_int_gemv(const IntMatmul& a, rt::Stream& stream) {
+  switch (a.segments[0].weight.bits) {
+    case 2:
+      return launch<2>(a, stream);
+    case 3:
+      return launch<3>(a, stream);
+    case 4:
+      return launch<4>(a, stream);
+    default:
+      return launch<8>(a, stream);
+  }
+}
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,342 @@
+// Few tokens (up to 8, up to 4 below 8 bits) times a weight of 8, 4, 3 or 2 bits by dp4a: each warp
+// owns some rows of the weight, and its lanes walk them in pieces of 16 bytes (docs/cuda.md).
+#pragma once
+
+#include "cuda/kernels/matmul/matmul_finish.cuh"
+#include "cuda/kernels/matmul/planes.cuh"
+#include "cuda/words/reduce.cuh"
+
+namespace leq::LEQ_GPU {
+
+inline constexpr int kGemvWarps = 8;
+template <int bits>
+inline constexpr int kGemvRows =
+    bits == 8 || bits == 3 ? 2 : 4;  // of a warp; they share the inputs
+// More tokens would not fit into registers, and are faster on the tensor cores.
+constexpr int gemv_tokens(int bits) { return bits == 8 ? 8 : 4; }
+
+// Warps that the rows of one weight take: whole blocks, a block never mixes weights. With swiglu a
+// warp has half of its rows in gate and half in up, and `rows` are those of one of them.
+template <int bits>
+constexpr int gemv_warps(std::int64_t rows, bool paired) {
+  const std::int64_t rows_of_block = kGemvRows<bits> * kGemvWarps / (paired ? 2 : 1);
+  return static_cast<int>((rows + rows_of_block - 1) / rows_of_block) * kGemvWarps;
+}
+
+// The rows of one warp, in two halves: neighbours, or with swiglu rows of gate and the same of up.
+// All of them have codes and scales: weights are padded to 64 rows.
+template <int bits>
+struct GemvRows {
+  static constexpr int kRows = kGemvRows<bits>, kHalf = kRows / 2;
+  int segment[2];
+  int first[2];
+  std::int64_t column;  // of the output, where the row first[0] goes
+
+  __device__ __forceinline__ explicit GemvRows(const IntMatmul& a) : segment{0, 0}, column(0) {
+    const bool paired = a.finish == Finish::swiglu;
+    int warp = static_cast<int>(blockIdx.x) * kGemvWarps + static_cast<int>(threadIdx.x / 32);
+    while (!paired && segment[0] + 1 < a.segment_count) {
+      const int warps = gemv_warps<bits>(a.segments[segment[0]].rows, false);
+      if (warp < warps) break;
+      warp -= warps;
+      column += a.segments[segment[0]].rows;
+      ++segment[0];
+    }
+    segment[1] = paired ? 1 : segment[0];
+    first[0] = warp * (paired ? kHalf : kRows);
+    first[1] = paired ? first[0] : first[0] + kHalf;
+    column += first[0];
+  }
+
+  __device__ __forceinline__ int row(int r) const { return first[r / kHalf] + r % kHalf; }
+  __device__ __forceinline__ const CodeSegment& of(const IntMatmul& a, int r) const {
+    return a.segments[segment[r / kHalf]];
+  }
+};
+
+// Totals over all lanes of `count` (a power of two, at most 32) numbers: lane l gets that of number
+// l % count. Halves are exchanged, so that it costs about as many shuffles as there are numbers.
+template <int count, class T>
+__device__ __forceinline__ T scattered_totals(const T (&values)[count]) {
+  if constexpr (count == 1) {
+    return values[0];
+  } else {
+    constexpr int kHalf = count / 2;
+    const bool upper = (threadIdx.x & kHalf) != 0;
+    T sums[kHalf];
+#pragma unroll
+    for (int i = 0; i < kHalf; ++i) {
+      const T keep = upper ? values[i + kHalf] : values[i];
+      const T give = upper ? values[i] : values[i + kHalf];
+      sums[i] = keep + __shfl_xor_sync(kEveryLane, give, kHalf);
+    }
+    return scattered_totals(sums);
+  }
+}
+template <int count, class T>
+__device__ __forceinline__ T warp_totals(const T (&values)[count]) {
+  T total = scattered_totals(values);
+#pragma unroll
+  for (int step = count; step < 32; step *= 2) {
+    total += __shfl_xor_sync(kEveryLane, total, step);
+  }
+  return total;
+}
+
+// Where each token's codes begin; behind the last token that one again.
+template <int tokens>
+struct TokenOffsets {
+  int bytes[tokens];
+
+  __device__ __forceinline__ explicit TokenOffsets(const IntMatmul& a) {
+#pragma unroll
+    for (int t = 0; t < tokens; ++t) {
+      bytes[t] = static_cast<int>(min(std::int64_t{t}, a.tokens - 1) * a.x.code_stride);
+    }
+  }
+};
+
+// int32 sums of kRows rows times some tokens.
+template <int bits, int tokens>
+struct GemvTile {
+  static constexpr int kRows = kGemvRows<bits>, kItems = kRows * tokens;
+  int sums[kItems];
+
+  __device__ __forceinline__ void start(int value) {
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) sums[i] = value;
+  }
+
+  // Adds the products of `runs` runs of 16 columns, from `first` on, of a piece.
+  template <int runs>
+  __device__ __forceinline__ void multiply(const Piece<bits> (&pieces)[kRows], int first,
+                                           const std::int8_t* inputs,
+                                           const TokenOffsets<tokens>& token_at,
+                                           std::uint32_t flip) {
+#pragma unroll
+    for (int run = first; run < first + runs; ++run) {
+#pragma unroll
+      for (int t = 0; t < tokens; ++t) {
+        const uint4 x = *reinterpret_cast<const uint4*>(inputs + token_at.bytes[t] + run * 16);
+        const std::uint32_t quads[4] = {x.x, x.y, x.z, x.w};
+#pragma unroll
+        for (int word = 0; word < 4; ++word) {
+#pragma unroll
+          for (int r = 0; r < kRows; ++r) {
+            const std::uint32_t codes = pieces[r].quad(run, word, flip);
+            sums[r * tokens + t] = ptx::dp4a(codes, quads[word], sums[r * tokens + t]);
+          }
+        }
+      }
+    }
+  }
+};
+
+// Groups of one warp that wait to be added up in ascending order: for each the sum of its code
+// products, and what that is multiplied by.
+inline constexpr int kWaitingGroups = 64;
+template <int items>
+struct WaitingGroups {
+  int sums[kWaitingGroups][items];
+  float scales[kWaitingGroups][items];
+};
+
+// Stores the sums of the groups that the warp has just walked: lanes that share a group add up
+// theirs. `column`: the lane's first of its group. Inactive lanes have nothing to store.
+template <int bits, int tokens>
+__device__ __forceinline__ void keep_groups(const IntMatmul& a, const Grouping& grouping,
+                                            const GemvRows<bits>& rows,
+                                            GemvTile<bits, tokens>& tile, int column, bool active,
+                                            WaitingGroups<kGemvRows<bits> * tokens>& waiting) {
+  const int lanes = grouping.group / Planes<bits>::kColumns;  // 0: a lane has several groups
+  for (int step = lanes / 2; step > 0; step /= 2) {
+#pragma unroll
+    for (int i = 0; i < tile.kItems; ++i) {
+      tile.sums[i] += __shfl_xor_sync(kEveryLane, tile.sums[i], step);
+    }
+  }
+  if (!active || column % grouping.group != 0) return;
+  const int group = column / grouping.group, slot = group % kWaitingGroups;
+  RowGroup row[kGemvRows<bits>];
+#pragma unroll
+  for (int r = 0; r < kGemvRows<bits>; ++r) {
+    row[r] = row_group(rows.of(a, r).weight, grouping, rows.row(r), column);
+  }
+#pragma unroll
+  for (int t = 0; t < tokens; ++t) {
+    const std::int64_t token = min(std::int64_t{t}, a.tokens - 1);
+    const float scale =
+        a.x.group > 0 ? a.x.scales[token * a.x.scale_stride + column / a.x.group] : 1.0f;
+    const int sum = a.x.sums != nullptr ? a.x.sums[token * a.x.sum_stride + group] : 0;
+#pragma unroll
+    for (int r = 0; r < kGemvRows<bits>; ++r) {
+      const int i = r * tokens + t;
+      waiting.sums[slot][i] = tile.sums[i] - row[r].zero * sum;
+      waiting.scales[slot][i] = row[r].scale * scale;
+    }
+  }
+}
+
+// The output that a lane finishes: number l % kItems of the warp's.
+template <int bits, int tokens>
+struct GemvItem {
+  static constexpr int kItems = kGemvRows<bits> * tokens;
+  int item, token, row;
+  bool upper;  // of the second half of the rows
+  bool exists;
+  std::int64_t column;
+  const CodeSegment& segment;
+
+  __device__ __forceinline__ GemvItem(const IntMatmul& a, const GemvRows<bits>& rows)
+      : item(static_cast<int>(threadIdx.x) % kItems),
+        token(item % tokens),
+        upper(item >= kItems / 2),
+        segment(a.segments[upper ? rows.segment[1] : rows.segment[0]]) {
+    row = (upper ? rows.first[1] : rows.first[0]) + item / tokens % rows.kHalf;
+    column = rows.column + item / tokens;
+    exists = threadIdx.x % 32 < kItems && row < segment.rows && token < a.tokens;
+  }
+};
+
+__device__ __forceinline__ void store_integer(const IntMatmul& a, int group, std::int64_t token,
+                                              std::int64_t column, int sum) {
+  a.integers[(group * a.tokens + token) * output_columns(a) + column] = sum;
+}
+
+// f = fma(float(sum), scale, f) for the waiting groups [first, last), in ascending order.
+template <bool integers, int bits, int tokens>
+__device__ __forceinline__ float add_groups(const IntMatmul& a, const GemvItem<bits, tokens>& item,
+                                            int first, int last,
+                                            const WaitingGroups<kGemvRows<bits> * tokens>& waiting,
+                                            float f) {
+  __syncwarp();
+  for (int group = first; group < last; ++group) {
+    const int slot = group % kWaitingGroups, sum = waiting.sums[slot][item.item];
+    if constexpr (integers) {
+      if (item.exists) store_integer(a, group, item.token, item.column, sum);
+    } else {
+      f = fmaf(static_cast<float>(sum), waiting.scales[slot][item.item], f);
+    }
+  }
+  __syncwarp();
+  return f;
+}
+
+// Multiplies a lane's piece group by group; 32 columns are the least group.
+template <int bits, int tokens>
+__device__ __forceinline__ void multiply_groups(const IntMatmul& a, const Grouping& grouping,
+                                                const GemvRows<bits>& rows,
+                                                GemvTile<bits, tokens>& tile,
+                                                const Piece<bits> (&loaded)[kGemvRows<bits>],
+                                                const TokenOffsets<tokens>& token_at,
+                                                std::uint32_t flip, int column, bool active,
+                                                WaitingGroups<kGemvRows<bits> * tokens>& waiting) {
+  using Layout = Planes<bits>;
+  constexpr int kRuns = Layout::kRuns < 2 ? 1 : 2;
+  tile.start(0);
+#pragma unroll
+  for (int run = 0; run < Layout::kRuns; run += kRuns) {
+    tile.template multiply<kRuns>(loaded, run, a.x.codes + column, token_at, flip);
+    const int end = (run + kRuns) * 16;
+    if (end < Layout::kColumns && end % grouping.group != 0) continue;
+    const int begin = max(0, end - grouping.group);
+    keep_groups(a, grouping, rows, tile, column + begin, active, waiting);
+    tile.start(0);
+  }
+}
+
+// Walks the columns of a warp's rows. Ungrouped: every lane's part of the sums stays in the tile.
+// Grouped: returns what the groups of this lane's item add up to.
+template <bool integers, int bits, int tokens, bool grouped>
+__device__ __forceinline__ float walk(const IntMatmul& a, const Grouping& grouping,
+                                      const GemvRows<bits>& rows,
+                                      const GemvItem<bits, tokens>& item,
+                                      GemvTile<bits, tokens>& tile,
+                                      WaitingGroups<kGemvRows<bits> * tokens>* waiting) {
+  using Layout = Planes<bits>;
+  [[maybe_unused]] constexpr int kUnrolled = kGemvRows<bits> * tokens <= 4 && !grouped ? 2 : 1;
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const TokenOffsets<tokens> token_at(a);
+  const std::uint32_t flip = byte_flip(a.segments[0].weight);
+  const bool exists = rows.row(0) < rows.of(a, 0).rows;
+  const int pieces = exists ? grouping.columns / Layout::kColumns : 0;
+  int added = 0;  // groups
+  float f = 0;
+#pragma unroll kUnrolled
+  for (int base = 0; base < pieces; base += 32) {
+    const bool active = base + lane < pieces;
+    if (!grouped && !active) break;
+    const int index = min(base + lane, pieces - 1), column = index * Layout::kColumns;
+    Piece<bits> loaded[kGemvRows<bits>];
+#pragma unroll
+    for (int r = 0; r < kGemvRows<bits>; ++r) {
+      loaded[r] = load_piece<bits>(rows.of(a, r).weight, rows.row(r), grouping.columns, index);
+    }
+    if constexpr (!grouped) {
+      tile.template multiply<Layout::kRuns>(loaded, 0, a.x.codes + column, token_at, flip);
+    } else {
+      multiply_groups(a, grouping, rows, tile, loaded, token_at, flip, column, active, *waiting);
+      const int walked = min(base + 32, pieces) * Layout::kColumns / grouping.group;
+      const int next = min(32 * Layout::kColumns, grouping.columns) / grouping.group;
+      if (walked + next - added <= kWaitingGroups && base + 32 < pieces) continue;
+      f = add_groups<integers>(a, item, added, walked, *waiting, f);
+      added = walked;
+    }
+  }
+  return f;
+}
+
+// A lane's first piece of each of its rows, on its way while the kernel in front still runs.
+template <int bits>
+__device__ __forceinline__ void prefetch_rows(const IntMatmul& a, const Grouping& grouping,
+                                              const GemvRows<bits>& rows) {
+  const int pieces = grouping.columns / Planes<bits>::kColumns;
+  const int index = min(static_cast<int>(threadIdx.x % 32), pieces - 1);
+  if (rows.row(0) >= rows.of(a, 0).rows) return;
+#pragma unroll
+  for (int r = 0; r < kGemvRows<bits>; ++r) {
+    ptx::prefetch(rows.of(a, r).weight.codes +
+                  piece_at<bits>(rows.row(r), grouping.columns, index));
+  }
+}
+
+// a.tokens <= tokens. `grouped`: scales of the weights or of the tokens belong to groups, which are
+// added in ascending order, as everywhere. `integers`: to a.integers, no floats.
+// 3 bits of 4 tokens spill where two blocks share a multiprocessor of 12.0.
+template <int bits, int tokens, bool grouped, bool integers>
+__global__ void __launch_bounds__(kGemvWarps * 32, bits == 3 && tokens == 4 ? 1 : 2)
+    int_gemv(const LEQ_GRID_CONSTANT IntMatmul a) {
+  LEQ_BOUNDS(kGemvWarps * 32);
+  WaitingGroups<kGemvRows<bits>* tokens>* waiting = nullptr;
+  if constexpr (grouped) {
+    LEQ_DYNAMIC_SHARED(WaitingGroups<kGemvRows<bits> * tokens>, groups);
+    waiting = groups + threadIdx.x / 32;
+  }
+  const Grouping grouping(a);
+  const GemvRows<bits> rows(a);
+  prefetch_rows<bits>(a, grouping, rows);
+  ptx::wait_for_predecessor();
+  const GemvItem<bits, tokens> item(a, rows);
+  GemvTile<bits, tokens> tile;
+  tile.start(0);
+  float sum = walk<integers, bits, tokens, grouped>(a, grouping, rows, item, tile, waiting);
+  ptx::let_successor_start();
+  if constexpr (!grouped) {
+    int total = warp_totals(tile.sums);
+    if (item.exists && a.x.sums != nullptr) {
+      total -= row_group(item.segment.weight, grouping, item.row, 0).zero *
+               a.x.sums[item.token * a.x.sum_stride];
+    }
+    if (integers && item.exists) store_integer(a, 0, item.token, item.column, total);
+    sum = static_cast<float>(total);
+  }
+  if constexpr (integers) return;
+  const bool paired = a.finish == Finish::swiglu;
+  const float y = item.exists ? finished_sum(a, item.segment, item.row, item.token, sum) : 0.0f;
+  const float up = __shfl_xor_sync(kEveryLane, y, item.kItems / 2);
+  if (item.exists && !(paired && item.upper)) {
+    finish(a.finish, a.out, item.token, item.column, y, up);
+  }
+}
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,71 @@
+// Integer matmuls: which kernel runs.
+#include "cuda/kernels/matmul/int_matmul.h"
+
+namespace leq::LEQ_GPU {
+namespace {
+
+std::int64_t outputs_of(const IntMatmul& a) {
+  std::int64_t outputs = 0;
+  for (int i = 0; i < a.segment_count; ++i) outputs += a.segments[i].rows;
+  return outputs;
+}
+
+// Large tiles read least, but there should be about one for each multiprocessor.
+GemmTile tile_for(const IntMatmul& a) {
+  constexpr std::int64_t kEnoughTiles = 100;
+  if (a.tokens <= 16) return GemmTile::small;
+  const std::int64_t large = (a.tokens + 127) / 128 * ((outputs_of(a) + 127) / 128);
+  return large < kEnoughTiles ? GemmTile::middle : GemmTile::large;
+}
+
+void launch_wgmma(const IntMatmul& a, rt::Stream& stream) {
+  switch (a.segments[0].weight.bits) {
+    case 2:
+      return launch_int_wgmma_2(a, stream);
+    case 3:
+      return launch_int_wgmma_3(a, stream);
+    case 4:
+      return launch_int_wgmma_4(a, stream);
+    default:
+      return launch_int_wgmma_8(a, stream);
+  }
+}
+
+void launch(const IntMatmul& a, rt::Stream& stream) {
+  const int bits = a.segments[0].weight.bits;
+  if (a.tokens <= most_gemv_tokens(bits)) return launch_int_gemv(a, stream);
+  if (has_int_wgmma(a, rt::device_of(stream))) return launch_wgmma(a, stream);
+  switch (bits) {
+    case 2:
+      return launch_int_gemm_2(a, tile_for(a), stream);
+    case 3:
+      return launch_int_gemm_3(a, tile_for(a), stream);
+    case 4:
+      return launch_int_gemm_4(a, tile_for(a), stream);
+    default:
+      return launch_int_gemm_8(a, tile_for(a), stream);
+  }
+}
+
+}  // namespace
+
+bool has_int_wgmma(const IntMatmul& a, const rt::DeviceInfo& device) {
+  constexpr std::int64_t kFewestTokens = 65;  // below, half of a tile of 128 would be empty
+  const int weights = a.segments[0].weight.group;
+  return device.major == 9 && a.tokens >= kFewestTokens && (weights == 0 || weights == 128) &&
+         (a.x.group == 0 || a.x.group == 128);
+}
+
+void launch_int_matmul(const IntMatmul& a, rt::Stream& stream) {
+  if (a.tokens <= 0) return;
+  if (a.integers == nullptr) return launch(a, stream);
+  IntMatmul plain = a;
+  plain.finish = Finish::store;
+  launch(plain, stream);
+}
+
+const char* describe_int_matmul(int bits, std::int64_t tokens) {
+  return tokens <= most_gemv_tokens(bits) ? "dp4a" : "mma";
+}
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,27 @@
+// The ways of an integer matmul, for int_matmul.cu, which chooses.
+#pragma once
+
+#include "cuda/kernels/launch.h"
+
+namespace leq::LEQ_GPU {
+
+// Tokens up to which the dot-product kernels run.
+int most_gemv_tokens(int bits);
+void launch_int_gemv(const IntMatmul& a, rt::Stream& stream);
+
+// Tokens x outputs of a block: 16 x 64, 64 x 64, 128 x 128. Groups of 32 and 64 columns have the
+// middle one alone. All add in one order: the choice changes no bit.
+enum class GemmTile : std::uint8_t { small, middle, large };
+void launch_int_gemm_8(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
+void launch_int_gemm_4(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
+void launch_int_gemm_3(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
+void launch_int_gemm_2(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
+
+// Compute capability 9.0 alone; sums over whole rows, or over groups of 128 columns. The same bits.
+bool has_int_wgmma(const IntMatmul& a, const rt::DeviceInfo& device);
+void launch_int_wgmma_8(const IntMatmul& a, rt::Stream& stream);
+void launch_int_wgmma_4(const IntMatmul& a, rt::Stream& stream);
+void launch_int_wgmma_3(const IntMatmul& a, rt::Stream& stream);
+void launch_int_wgmma_2(const IntMatmul& a, rt::Stream& stream);
+
+}  // namespace leq::LEQ_GPU

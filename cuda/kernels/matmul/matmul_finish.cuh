@@ -1,0 +1,115 @@
+// What matmuls share: how int32 sums of columns become floats, and what happens to y = x W^T + bias
+// on its way out (docs/numerics.md).
+#pragma once
+
+#include "cuda/words/float_math.cuh"
+#include "cuda/kernels/launch.h"
+#include "cuda/kernels/layout.h"
+#include "cuda/words/ptx.h"
+
+namespace leq::LEQ_GPU {
+
+// Columns that share scales, and so the columns of one int32 sum.
+struct Grouping {
+  int columns;       // Kp
+  int weight_group;  // 0: the row
+  int token_group;   // 0: the row
+  int group;         // the finer of the two; 0: neither is grouped
+
+  __device__ __forceinline__ explicit Grouping(const IntMatmul& a)
+      : columns(static_cast<int>(round_up_to(a.columns, 128))),
+        weight_group(a.segments[0].weight.group),
+        token_group(a.x.group),
+        group(weight_group == 0  ? token_group
+              : token_group == 0 ? weight_group
+                                 : min(weight_group, token_group)) {}
+};
+
+__device__ __forceinline__ std::int64_t output_columns(const IntMatmul& a) {
+  std::int64_t columns = 0;
+  for (int i = 0; i < a.segment_count; ++i) columns += a.segments[i].rows;
+  return columns;
+}
+
+// Unsigned bytes (uint8) become signed ones by their top bit: u - 128 less (zero - 128).
+__device__ __forceinline__ bool has_unsigned_bytes(const CodeWeight& weight) {
+  return weight.bits == 8 && weight.zeros != nullptr;
+}
+__device__ __forceinline__ std::uint32_t byte_flip(const CodeWeight& weight) {
+  return has_unsigned_bytes(weight) ? 0x80808080u : 0u;
+}
+
+// Scale and zero point of a row's codes from `column` on; the scale is 1 where it is the row's.
+struct RowGroup {
+  float scale;
+  int zero;
+};
+__device__ __forceinline__ RowGroup row_group(const CodeWeight& weight, const Grouping& grouping,
+                                              int row, int column) {
+  RowGroup group = {1.0f, weight.zero};
+  std::int64_t at = row;
+  if (grouping.weight_group > 0) {
+    at = std::int64_t{row} * (grouping.columns / grouping.weight_group) +
+         column / grouping.weight_group;
+    group.scale = ptx::f16_to_f32(weight.group_scales[at]) * weight.scale_mul;
+  }
+  if (weight.zeros != nullptr) {
+    group.zero = weight.zeros[at] - (has_unsigned_bytes(weight) ? 128 : 0);
+  }
+  return group;
+}
+
+// What a row brings to its y, read once. A scale that is a group's has been multiplied in.
+struct RowFinish {
+  float scale = 1;
+  float bias = 0;
+  bool has_bias = false;
+
+  __device__ __forceinline__ RowFinish(const CodeSegment& segment, int row) {
+    if (segment.weight.group == 0) scale = segment.weight.row_scales[row];
+    has_bias = segment.bias != nullptr;
+    if (has_bias) bias = segment.bias[row];
+  }
+  // y from what the columns added up to.
+  __device__ __forceinline__ float value(const IntMatmul& a, std::int64_t token, float sum) const {
+    const float token_scale = a.x.group == 0 ? a.x.scales[token * a.x.scale_stride] : 1.0f;
+    const float both = token_scale * scale;
+    return has_bias ? fmaf(sum, both, bias) : sum * both;
+  }
+};
+__device__ __forceinline__ float finished_sum(const IntMatmul& a, const CodeSegment& segment,
+                                              int row, std::int64_t token, float sum) {
+  return RowFinish(segment, row).value(a, token, sum);
+}
+
+// y to its place; with swiglu y is gate, and `up` stands beside it.
+__device__ __forceinline__ void finish(Finish how, const FloatRows& out, std::int64_t token,
+                                       std::int64_t column, float y, float up) {
+  float* const at = out.values + token * out.stride + column;
+  if (how == Finish::add) y = *at + y;
+  if (how == Finish::swiglu) y = device_silu(y) * up;
+  if (how == Finish::gelu) y = device_gelu(y);
+  *at = y;
+}
+
+// A group's int32 sum, less its zero point, on its way into y: scaled and added to an f32 chain. It
+// starts at the bits of 1.5 * 2^23 and so is, within +-2^22, the bits of that number plus the sum:
+// no conversion. 128 columns of bytes less their zero points reach 128 * 127 * (128 + 128) < 2^22.
+struct ScaledSum {
+  static constexpr bool kIntegers = false;
+  static constexpr int kStart = 0x4b400000;
+  float total = 0;
+
+  __device__ __forceinline__ void add(int bits, float scale) {
+    total = fmaf(__int_as_float(bits) - 12582912.0f, scale, total);
+  }
+};
+
+// For IntMatmul::integers: groups are stored instead.
+struct IntegerSum {
+  static constexpr bool kIntegers = true;
+  static constexpr int kStart = 0;
+  float total = 0;
+};
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,68 @@
+// Packed weight codes in registers: 16 bytes of a plane hold 128/b neighbouring columns of one row,
+// and one shift and mask of a word gives four of them, as dp4a and mma want them (layout.h).
+#pragma once
+
+#include "cuda/kernels/launch.h"
+#include "cuda/words/ptx.h"
+
+namespace leq::LEQ_GPU {
+
+// 3 bits are a plane of the low two and a plane of the third.
+template <int bits>
+struct Planes {
+  static constexpr int kLowBits = bits == 3 ? 2 : bits;
+  static constexpr int kColumns = 128 / kLowBits;  // of 16 bytes of the low plane
+  static constexpr int kRuns = 8 / kLowBits;       // of 16 columns in them
+  static constexpr std::uint32_t kMask =
+      kLowBits == 8 ? 0xffffffffu : ((1u << kLowBits) - 1u) * 0x01010101u;
+};
+
+// 8 bits: `flip` turns unsigned codes u into signed u - 128 (0x80808080), or nothing (0).
+// Columns 16 run + 4 word ... + 3 of 16 bytes, as four bytes. `high` is the word of the third bits,
+// shifted so that run 0 comes first.
+template <int bits>
+__device__ __forceinline__ std::uint32_t code_quad(std::uint32_t low, std::uint32_t high, int run,
+                                                   std::uint32_t flip) {
+  if constexpr (bits == 8) return low ^ flip;
+  const std::uint32_t quad = low >> (Planes<bits>::kLowBits * run) & Planes<bits>::kMask;
+  if constexpr (bits == 3) return quad | (high >> run & 0x01010101u) << 2;
+  return quad;
+}
+
+// 16 bytes of a row's low plane, and the third bits of the same columns.
+template <int bits>
+struct Piece {
+  std::uint32_t low[4];
+  std::uint32_t high[bits == 3 ? 4 : 1];
+
+  __device__ __forceinline__ std::uint32_t quad(int run, int word, std::uint32_t flip) const {
+    return code_quad<bits>(low[word], high[bits == 3 ? word : 0], run, flip);
+  }
+};
+
+// Where piece `index` of a row lies in the low plane.
+template <int bits>
+__device__ __forceinline__ std::int64_t piece_at(std::int64_t row, int columns, int index) {
+  return row * columns * Planes<bits>::kLowBits / 8 + std::int64_t{index} * 16;
+}
+
+// Piece `index` of a row of `columns` columns, a multiple of 128.
+template <int bits>
+__device__ __forceinline__ Piece<bits> load_piece(const CodeWeight& weight, std::int64_t row,
+                                                  int columns, int index) {
+  const uint4 words = ptx::load_once(weight.codes + piece_at<bits>(row, columns, index));
+  Piece<bits> piece = {{words.x, words.y, words.z, words.w}, {}};
+  if constexpr (bits == 3) {
+    // 16 bytes of the high plane hold the third bits of two pieces.
+    const std::uint8_t* const at = weight.high + row * columns / 8 + std::int64_t{index / 2} * 16;
+    const uint4 thirds = *reinterpret_cast<const uint4*>(at);
+    const int shift = index % 2 * 4;
+    piece.high[0] = thirds.x >> shift;
+    piece.high[1] = thirds.y >> shift;
+    piece.high[2] = thirds.z >> shift;
+    piece.high[3] = thirds.w >> shift;
+  }
+  return piece;
+}
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,36 @@
+// Finished f32 rows to int8 codes or to pieces, one block a row.
+#include "cuda/kernels/rows/online.cuh"
+#include "cuda/words/ptx.h"
+#include "cuda/words/run.h"
+
+namespace leq::LEQ_GPU {
+namespace {
+
+constexpr int kThreads = 256;
+
+__device__ void smooth(float* row, const float* factors, std::int64_t width) {
+  for (std::int64_t k = threadIdx.x; k < width; k += kThreads) row[k] = row[k] * factors[k];
+  __syncthreads();
+}
+
+__global__ void __launch_bounds__(kThreads)
+    quantize_rows(const LEQ_GRID_CONSTANT QuantizeArguments a) {
+  LEQ_BOUNDS(kThreads);
+  ptx::let_successor_start();
+  ptx::wait_for_predecessor();
+  float* row = a.x.values + blockIdx.x * a.x.stride;
+  if (a.inv_smooth != nullptr) smooth(row, a.inv_smooth, a.width);
+  finish_row(row, blockIdx.x, a.width, a.quantize);
+}
+
+}  // namespace
+
+void launch_quantize(const QuantizeArguments& a, rt::Stream& stream) {
+  if (a.tokens <= 0) return;
+  rt::run(
+      stream,
+      {"quantize_rows", dim3(static_cast<unsigned>(a.tokens)), dim3(kThreads), 0, rt::Start::early},
+      quantize_rows, a);
+}
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,122 @@
+// Rows to int8 codes by a whole block: the one quantizer arithmetic (docs/numerics.md) on the
+// device, shared by the kernels that finish rows.
+#pragma once
+
+#include "cuda/kernels/launch.h"
+#include "cuda/kernels/layout.h"
+#include "cuda/words/reduce.cuh"
+
+namespace leq::LEQ_GPU {
+
+inline constexpr float kSmallestAbsmax = 1e-12f;  // below it a group counts as zero
+
+// Magnitudes compare like their bits, and infinity and NaN lie above all numbers.
+__device__ __forceinline__ unsigned magnitude_bits(float x) {
+  return __float_as_uint(x) & 0x7fffffffu;
+}
+
+__device__ __forceinline__ void report_row(const Fault& fault, std::int64_t row) {
+  const unsigned long long found =
+      static_cast<unsigned long long>(fault.site) << 32 | static_cast<unsigned long long>(row);
+  atomicMin(fault.first, found);
+}
+
+struct StepSize {
+  float scale, inverse;
+};
+
+__device__ __forceinline__ StepSize step_size(unsigned absmax_bits) {
+  const float absmax = __uint_as_float(absmax_bits);
+  if (absmax < kSmallestAbsmax) return {1.0f, 0.0f};
+  return {absmax / 127.0f, 127.0f / absmax};
+}
+
+__device__ __forceinline__ int code_of(float x, float inverse) {
+  return __float2int_rn(fminf(fmaxf(x * inverse, -127.0f), 127.0f));
+}
+
+// Four columns of a row from k on; those past the width are 0.
+struct Quad {
+  float x[4];
+};
+__device__ __forceinline__ Quad load_quad(const float* row, std::int64_t k, std::int64_t width) {
+  Quad quad;
+  for (int i = 0; i < 4; ++i) quad.x[i] = k + i < width ? row[k + i] : 0.0f;
+  return quad;
+}
+__device__ __forceinline__ unsigned absmax_of(const Quad& quad) {
+  unsigned largest = 0;
+  for (int i = 0; i < 4; ++i) largest = max(largest, magnitude_bits(quad.x[i]));
+  return largest;
+}
+
+// Largest |x| of the row, as bits, in every thread.
+__device__ __forceinline__ unsigned row_absmax(const float* row, std::int64_t width) {
+  unsigned largest = 0;
+  for (std::int64_t k = threadIdx.x; k < width; k += blockDim.x) {
+    largest = max(largest, magnitude_bits(row[k]));
+  }
+  return block_max(largest);
+}
+
+// Sums of codes over 32, 64 or 128 neighbouring columns, four in each lane: the first lane of each
+// group has its sum.
+__device__ __forceinline__ int group_sum(int sum, int columns) {
+  for (int step = columns / 8; step > 0; step /= 2) sum += __shfl_xor_sync(kEveryLane, sum, step);
+  return sum;
+}
+
+// Codes, scales and sums of row `token`, whose numbers row[width] all threads of the block see.
+// Pads up to ceil128(width) get code 0. Rows that are not finite are reported and have no codes.
+__device__ __forceinline__ void quantize_row(const float* row, std::int64_t token,
+                                             std::int64_t width, const Quantize& q) {
+  const CodeRows& out = q.out;
+  const bool known = q.scale > 0, grouped = out.group == 128;
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+  StepSize step = {q.scale, q.inverse};
+  if (known || !grouped) {
+    const unsigned largest = row_absmax(row, width);
+    if (largest >= 0x7f800000u) {
+      if (threadIdx.x == 0) report_row(q.fault, token);
+      return;
+    }
+    if (!known) step = step_size(largest);
+    if (threadIdx.x == 0) out.scales[token * out.scale_stride] = step.scale;
+  }
+  int row_sum = 0;
+  for (std::int64_t first = warp * 128; first < padded_columns(width); first += warps * 128) {
+    const Quad quad = load_quad(row, first + lane * 4, width);
+    if (!known && grouped) {
+      const unsigned largest = warp_max(absmax_of(quad));
+      if (largest >= 0x7f800000u) {
+        if (lane == 0) report_row(q.fault, token);
+        continue;
+      }
+      step = step_size(largest);
+      if (lane == 0) out.scales[token * out.scale_stride + first / 128] = step.scale;
+    }
+    unsigned packed = 0;
+    int sum = 0;
+    for (int i = 0; i < 4; ++i) {
+      const int code = code_of(quad.x[i], step.inverse);
+      packed |= (static_cast<unsigned>(code) & 0xffu) << 8 * i;
+      sum += code;
+    }
+    *reinterpret_cast<unsigned*>(out.codes + token * out.code_stride + first + lane * 4) = packed;
+    if (out.sums == nullptr) continue;
+    if (out.sum_group > 128) {
+      row_sum += sum;
+      continue;
+    }
+    sum = group_sum(sum, out.sum_group);
+    const int lanes = out.sum_group / 4;
+    if (lane % lanes == 0) {
+      out.sums[token * out.sum_stride + first / out.sum_group + lane / lanes] = sum;
+    }
+  }
+  if (out.sums == nullptr || out.sum_group <= 128) return;
+  row_sum = block_sum(row_sum);
+  if (threadIdx.x == 0) out.sums[token * out.sum_stride] = row_sum;
+}
+
+}  // namespace leq::LEQ_GPU

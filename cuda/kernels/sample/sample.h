@@ -1,0 +1,43 @@
+// Sampling on the device from the host's side: rows of logits become tokens without leaving it. The
+// arithmetic is that of backend/sample.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/sample.h"
+#include "cuda/kernels/launch.h"
+
+namespace leq::LEQ_GPU {
+
+// Leading bits of a key that the first pass counts, in bins.
+inline constexpr int kSampleDigitBits = 11;
+inline constexpr int kSampleBins = 1 << kSampleDigitBits;
+// Tokens of a row that are kept in a list; rows with more are read again from their logits.
+inline constexpr unsigned kMostCandidates = 4096;
+
+// What the passes over one row know; zeros before the first.
+struct SampleState {
+  unsigned long long best;     // ~key of the best token, 0: every token is banned
+  unsigned long long dropped;  // mass of tokens that are no candidates, for top-p
+  unsigned bad;                // ~id of the first logit that is NaN or +infinity, 0: none
+  unsigned candidates;         // also those beyond kMostCandidates
+  unsigned bins[kSampleBins];  // tokens by the first digit of their keys, for top-k
+};
+
+struct SampleArguments {
+  FloatRows logits;  // [rows][V]; changed, and put back
+  std::int64_t vocabulary = 0;
+  int rows = 0;
+  const SampleRule* rules = nullptr;          // [rows]
+  const LogitChange* changes = nullptr;       // of all rows, one after the other
+  const std::int32_t* change_ends = nullptr;  // [rows + 1]: row r has [change_ends[r], [r + 1])
+  float* saved = nullptr;                     // [changes]: what the logits were
+  SampleState* states = nullptr;              // [rows]
+  unsigned long long* candidates = nullptr;   // [rows][kMostCandidates] keys, in any order
+  std::int32_t* drawn = nullptr;              // [rows], as HostSampler::draw gives them
+  bool any_change = false, any_draw = false;  // any_draw: some temperature is not 0
+};
+void launch_sample(const SampleArguments& a, rt::Stream& stream);
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,37 @@
+// The engine's exp, silu and gelu on the device: the written order of base/float_math.h, so the
+// bits of the CPU (compiled with -fmad=false, division and square root rounded to nearest).
+#pragma once
+
+#include "base/float_math.h"
+#include "cuda/words/simt.h"
+
+namespace leq::LEQ_GPU {
+
+__device__ __forceinline__ float device_exp(float x) {
+  constexpr float kToInteger = 0x1.8p23f;  // adding it rounds to an integer, ties to even
+  const float n = (x * kLog2E + kToInteger) - kToInteger;
+  float r = fmaf(-n, kLn2High, x);
+  r = fmaf(-n, kLn2Low, r);
+  float p = kExp6;
+  p = fmaf(p, r, kExp5);
+  p = fmaf(p, r, kExp4);
+  p = fmaf(p, r, kExp3);
+  p = fmaf(p, r, kExp2);
+  p = fmaf(p, r, 1.0f);
+  p = fmaf(p, r, 1.0f);
+  const bool inside = x >= kExpLowest && x <= kExpHighest;
+  const int exponent = inside ? static_cast<int>(n) + 127 : 127;
+  const float y = p * __uint_as_float(static_cast<unsigned>(exponent) << 23);
+  if (inside) return y;
+  if (x < kExpLowest) return 0.0f;
+  return x > kExpHighest ? __uint_as_float(0x7f800000u) : x + x;
+}
+
+__device__ __forceinline__ float device_silu(float x) { return x / (1.0f + device_exp(-x)); }
+
+__device__ __forceinline__ float device_gelu(float x) {
+  const float u = kGeluScale * fmaf(kGeluCubic * (x * x), x, x);
+  return x / (1.0f + device_exp(-2.0f * u));
+}
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,161 @@
+// The machine's own instructions that kernels use, each behind one function: PTX for nvcc, its
+// meaning in plain C++ for the emulator. A wrong modifier in the PTX shows on hardware only: the
+// host versions are what a conformance test there compares with, bit for bit.
+#pragma once
+
+#include "cuda/words/simt.h"
+
+#ifndef __CUDACC__
+#include "base/half.h"
+#include "cuda/sim/matrices.h"
+#endif
+
+namespace leq::LEQ_GPU::ptx {
+
+// sum of a's signed bytes times b's, plus c
+__device__ __forceinline__ int dp4a(std::uint32_t a, std::uint32_t b, int c) {
+  return __dp4a(static_cast<int>(a), static_cast<int>(b), c);
+}
+
+// a's bytes unsigned, b's signed
+__device__ __forceinline__ int dp4a_u8s8(std::uint32_t a, std::uint32_t b, int c) {
+#ifdef __CUDA_ARCH__
+  int sum;
+  asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
+  return sum;
+#else
+  for (int i = 0; i < 4; ++i) {
+    c += static_cast<int>(a >> 8 * i & 0xffu) * static_cast<std::int8_t>(b >> 8 * i);
+  }
+  return c;
+#endif
+}
+
+// f16 bits; exact, and to nearest even with overflow to infinity
+__device__ __forceinline__ float f16_to_f32(std::uint16_t half) {
+#ifdef __CUDA_ARCH__
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
+  return value;
+#elif !defined(__CUDACC__)
+  return leq::f16_to_f32(half);
+#else
+  return 0;
+#endif
+}
+__device__ __forceinline__ std::uint16_t f32_to_f16(float value) {
+#ifdef __CUDA_ARCH__
+  std::uint16_t half;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(value));
+  return half;
+#elif !defined(__CUDACC__)
+  return leq::f32_to_f16(value);
+#else
+  return 0;
+#endif
+}
+__device__ __forceinline__ float bf16_to_f32(std::uint16_t half) {
+  return __uint_as_float(static_cast<std::uint32_t>(half) << 16);
+}
+
+// D[16][8] += A[16][32] B[32][8], signed bytes, int32 sums. g = lane / 4, t = lane % 4:
+//   a[r] byte j: row g + 8 (r % 2), column 4t + j + 16 (r / 2)
+//   b[r] byte j: k = 4t + j + 16 r, column g
+//   d[i]:        row g + 8 (i / 2), column 2t + i % 2
+__device__ __forceinline__ void mma_m16n8k32_s8(int (&d)[4], const std::uint32_t (&a)[4],
+                                                const std::uint32_t (&b)[2]) {
+#ifdef __CUDA_ARCH__
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
+      "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#elif !defined(__CUDACC__)
+  simt::mma_m16n8(d, a, b, simt::bytes_of<std::int8_t>, simt::bytes_of<std::int8_t>);
+#endif
+}
+
+// Four 8 x 8 matrices of 16-bit numbers from shared memory: lane l gives the address of row l % 8
+// of matrix l / 8, and gets the two numbers at row lane / 4, columns 2 (lane % 4) of each.
+// Addresses are multiples of 16 bytes.
+__device__ __forceinline__ void ldmatrix_x4(std::uint32_t (&r)[4], const void* row) {
+#ifdef __CUDA_ARCH__
+  const auto at = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3},[%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(at));
+#elif !defined(__CUDACC__)
+  simt::ldmatrix_x4<false>(r, row);
+#endif
+}
+
+// Starts copying 16 bytes from global to shared memory, zeros where `valid` is false. They arrive
+// at any time until the thread waits for the group that they were committed in.
+__device__ __forceinline__ void cp_async16(void* shared, const void* global, bool valid) {
+#ifdef __CUDA_ARCH__
+  const auto at = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.cg.shared.global [%0],[%1],16,%2;" ::"r"(at), "l"(global),
+               "r"(valid ? 16 : 0));
+#elif !defined(__CUDACC__)
+  simt::copy_issue(shared, global, 16, valid ? 16 : 0);
+#endif
+}
+__device__ __forceinline__ void cp_async_commit() {
+#ifdef __CUDA_ARCH__
+  asm volatile("cp.async.commit_group;");
+#elif !defined(__CUDACC__)
+  simt::copy_commit();
+#endif
+}
+// Until at most `left` of this thread's groups are on their way.
+template <int left>
+__device__ __forceinline__ void cp_async_wait() {
+#ifdef __CUDA_ARCH__
+  asm volatile("cp.async.wait_group %0;" ::"n"(left));
+#elif !defined(__CUDACC__)
+  simt::copy_wait(left);
+#endif
+}
+
+// A kernel that is launched with rt::Start::early: until the kernels in front of it have ended and
+// what they wrote is there. Nothing in any other kernel, or before compute capability 9.0.
+__device__ __forceinline__ void wait_for_predecessor() {
+#ifdef __CUDA_ARCH__
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+#elif !defined(__CUDACC__)
+  simt::wait_for_predecessor();
+#endif
+}
+// The next kernel may begin, where it is launched early, once all blocks have said so or ended.
+__device__ __forceinline__ void let_successor_start() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// The line of memory around this address is on its way into the second cache: for what a kernel
+// that begins early reads first. Nothing where there is no wait that it could go ahead of.
+__device__ __forceinline__ void prefetch(const void* global) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
+#else
+  static_cast<void>(global);
+#endif
+}
+
+// 16 bytes that are read once: not kept in the first cache, first to leave the second.
+__device__ __forceinline__ uint4 load_once(const void* global) {
+#ifdef __CUDA_ARCH__
+  uint4 v;
+  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3},[%4];"
+      : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+      : "l"(global));
+  return v;
+#else
+  return *static_cast<const uint4*>(global);
+#endif
+}
+
+}  // namespace leq::LEQ_GPU::ptx

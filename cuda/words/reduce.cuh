@@ -1,0 +1,48 @@
+// Sums and maxima over a warp and over a block, in one fixed order for a given number of threads.
+#pragma once
+
+#include "cuda/words/simt.h"
+
+namespace leq::LEQ_GPU {
+
+inline constexpr unsigned kEveryLane = 0xffffffffu;
+
+template <class T>
+__device__ __forceinline__ T warp_sum(T value) {
+  for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(kEveryLane, value, step);
+  return value;
+}
+
+template <class T>
+__device__ __forceinline__ T warp_max(T value) {
+  for (int step = 16; step > 0; step /= 2) {
+    value = max(value, __shfl_xor_sync(kEveryLane, value, step));
+  }
+  return value;
+}
+
+// `combine` of all threads' values in every thread; blocks of whole warps. Ends with a barrier: the
+// next reduction may begin at once.
+template <class T, class WarpCombine>
+__device__ __forceinline__ T block_reduce(T value, WarpCombine combine) {
+  LEQ_SHARED(T[32], parts);
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+  value = combine(value);
+  if (lane == 0) parts[warp] = value;
+  __syncthreads();
+  value = combine(lane < warps ? parts[lane] : T(0));
+  __syncthreads();
+  return value;
+}
+
+// 0 is neutral in both: maxima are of numbers that are not negative.
+template <class T>
+__device__ __forceinline__ T block_sum(T value) {
+  return block_reduce(value, [](T v) { return warp_sum(v); });
+}
+template <class T>
+__device__ __forceinline__ T block_max(T value) {
+  return block_reduce(value, [](T v) { return warp_max(v); });
+}
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,268 @@
+#include "backend/cpu/attention/attention.h"
+
+#include <algorithm>
+#include <atomic>
+#include <vector>
+
+#include "backend/cpu/attention/attention_plan.h"
+#include "backend/cpu/attention/attention_span.h"
+#include "backend/cpu/attention/kv_layout.h"
+#include "backend/cpu/attention/row_blocks.h"
+#include "backend/cpu/rows/first_bad_row.h"
+#include "backend/cpu/rows/quantize_rows.h"
+#include "backend/cpu/rows/rows_layout.h"
+#include "base/error.h"
+
+namespace leq::cpu {
+namespace {
+
+// Takes one of what a counter still waits for; true for the last.
+bool last_of(std::int32_t& counter) {
+  return std::atomic_ref(counter).fetch_sub(1, std::memory_order_acq_rel) == 1;
+}
+
+// One call of attention().
+class Attention {
+ public:
+  Attention(const AttentionContext& context, const Rows& qkv, const BatchView& batch,
+            const AttentionShape& shape, const KvLayer& kv, Rows& out)
+      : context_(context),
+        shape_(shape),
+        kv_(kv),
+        qkv_(qkv),
+        out_(out),
+        plan_(plan_attention(context.pool.threads(), batch.tokens, shape, batch.end_position())),
+        blocks_(cut_runs(batch, plan_.block_rows, BlockEnds::anywhere)) {
+    require_scratch(plan_, context.scratch);
+    cut_units();
+    shared_ = shared_scratch(plan_, context.scratch);
+    values_ = out.values != nullptr ? out.values : shared_.values;
+    value_stride_ = out.values != nullptr ? out.value_stride : width();
+  }
+
+  void run() {
+    count_outputs();
+    if (plan_.split) {
+      run_waves();
+    } else {
+      context_.pool.run(units(), [this](std::int64_t unit, int worker) { whole(unit, worker); });
+    }
+    bad_.check("output of attention");
+    if (quantized_unit(out_.format) == QuantizedUnit::rows) {
+      quantize_step(context_.pool, context_.rows, plan_.tokens, "output of attention", out_);
+    }
+  }
+
+ private:
+  // A span of a unit, and which of the spans of this wave it is.
+  struct SpanTask {
+    std::int64_t unit = 0;
+    std::int64_t span = 0;
+    std::int64_t slot = 0;
+  };
+
+  // A few kv heads of one block of rows.
+  struct Unit {
+    std::int64_t block = 0;
+    int kv_head = 0;
+    int heads = 0;
+  };
+
+  void cut_units() {
+    const std::size_t part = std::min(key_head_bytes(kv_.key_type, shape_.head_dim),
+                                      value_head_bytes(kv_.value_type, shape_.head_dim));
+    for (std::int64_t block = 0; block < std::ssize(blocks_); ++block) {
+      const auto most = static_cast<int>(heads_together(
+          plan_, shape_, std::ssize(blocks_), blocks_[static_cast<std::size_t>(block)].rows,
+          static_cast<std::int64_t>(part)));
+      for (int head = 0; head < shape_.kv_heads; head += most) {
+        units_.push_back({block, head, std::min(most, shape_.kv_heads - head)});
+      }
+    }
+    // A thread takes neighbouring tasks: a head's keys and values stay in its caches. The last rows
+    // see most, so they go first.
+    std::sort(units_.begin(), units_.end(), [](const Unit& a, const Unit& b) {
+      return a.kv_head != b.kv_head ? a.kv_head < b.kv_head : a.block > b.block;
+    });
+  }
+
+  std::int64_t units() const { return std::ssize(units_); }
+  const Unit& unit_at(std::int64_t unit) const { return units_[static_cast<std::size_t>(unit)]; }
+  std::int64_t width() const { return std::int64_t{shape_.heads} * shape_.head_dim; }
+
+  HeadBlock head_of(std::int64_t unit) const {
+    return {context_.rows,
+            context_.kernels,
+            plan_,
+            shape_,
+            kv_,
+            qkv_,
+            blocks_[static_cast<std::size_t>(unit_at(unit).block)],
+            unit_at(unit).kv_head,
+            unit_at(unit).heads};
+  }
+
+  WorkerScratch scratch_of(int worker) const {
+    return worker_scratch(plan_, shape_, context_.scratch, worker);
+  }
+
+  void prepare(const HeadBlock& head, const WorkerScratch& scratch) {
+    if (!prepare_queries(head, scratch)) bad_.report(head.block.first_row);
+  }
+
+  // All spans of a unit, one after another.
+  void whole(std::int64_t unit, int worker) {
+    const HeadBlock head = head_of(unit);
+    const WorkerScratch scratch = scratch_of(worker);
+    prepare(head, scratch);
+    clear_records(head, scratch.records);
+    for (std::int64_t span = head.first_span(); span < head.last_span(); ++span) {
+      run_span(head, span, scratch, scratch.span_records);
+      merge_records(head, scratch.span_records, scratch.records);
+    }
+    finish(head, unit, scratch.records);
+  }
+
+  // Spans of all units at once, at most wave_spans of each: their records wait for the unit's last
+  // span, which merges them in ascending order.
+  void run_waves() {
+    for (std::int64_t unit = 0; unit < units(); ++unit) {
+      const HeadBlock head = head_of(unit);
+      clear_records(head, totals_of(head));
+    }
+    for (std::int64_t wave = 0;; ++wave) {
+      const std::vector<SpanTask> tasks = wave_tasks(wave);
+      if (tasks.empty()) return;
+      context_.pool.run(std::ssize(tasks), [&](std::int64_t task, int worker) {
+        one_span(tasks[static_cast<std::size_t>(task)], wave, worker);
+      });
+    }
+  }
+
+  std::vector<SpanTask> wave_tasks(std::int64_t wave) {
+    std::vector<SpanTask> tasks;
+    for (std::int64_t unit = 0; unit < units(); ++unit) {
+      const HeadBlock head = head_of(unit);
+      const std::int64_t first = head.first_span() + wave * plan_.wave_spans;
+      const std::int64_t last = std::min(first + plan_.wave_spans, head.last_span());
+      for (std::int64_t span = first; span < last; ++span) {
+        tasks.push_back({unit, span, span - first});
+      }
+      *pending_spans(unit) = static_cast<std::int32_t>(std::max<std::int64_t>(0, last - first));
+    }
+    return tasks;
+  }
+
+  void one_span(const SpanTask& task, std::int64_t wave, int worker) {
+    const HeadBlock head = head_of(task.unit);
+    const WorkerScratch scratch = scratch_of(worker);
+    prepare(head, scratch);
+    run_span(head, task.span, scratch, partial_of(head, task.slot));
+    if (!last_of(*pending_spans(task.unit))) return;
+    const std::int64_t first = head.first_span() + wave * plan_.wave_spans;
+    const std::int64_t last = std::min(first + plan_.wave_spans, head.last_span());
+    for (std::int64_t slot = 0; slot < last - first; ++slot) {
+      merge_records(head, partial_of(head, slot), totals_of(head));
+    }
+    if (last == head.last_span()) finish(head, task.unit, totals_of(head));
+  }
+
+  // Queries of the units before this one.
+  std::int64_t first_query(const HeadBlock& head) const {
+    return head.block.first_row * shape_.heads + std::int64_t{head.kv_head} * head.head_queries();
+  }
+  float* totals_of(const HeadBlock& head) const {
+    return shared_.totals + first_query(head) * plan_.record_floats;
+  }
+  float* partial_of(const HeadBlock& head, std::int64_t slot) const {
+    const std::int64_t records = first_query(head) * plan_.wave_spans + slot * head.queries();
+    return shared_.partials + records * plan_.record_floats;
+  }
+
+  // counters: [blocks][output groups], then [units] spans that are not done.
+  std::int32_t* pending_spans(std::int64_t unit) const {
+    return shared_.counters + plan_.tokens * plan_.output_groups + unit;
+  }
+  std::int32_t* pending_heads(std::int64_t block) const {
+    return shared_.counters + block * plan_.output_groups;
+  }
+
+  // A group of columns is quantized when the last kv head that writes to it is done; a row of one
+  // scale, when all are; rows of a common scale at the end of run().
+  bool quantizes_here() const {
+    const QuantizedUnit unit = quantized_unit(out_.format);
+    return unit == QuantizedUnit::columns_128 || unit == QuantizedUnit::row;
+  }
+  std::int64_t group_columns() const {
+    return quantized_unit(out_.format) == QuantizedUnit::columns_128 ? 128 : width();
+  }
+
+  void count_outputs() {
+    if (!quantizes_here()) return;
+    const std::int64_t head_columns = std::int64_t{plan_.group} * shape_.head_dim;
+    const std::int64_t columns = group_columns();
+    for (std::int64_t block = 0; block < std::ssize(blocks_); ++block) {
+      std::int32_t* pending = pending_heads(block);
+      for (std::int64_t first = 0; first < width(); first += columns) {
+        const std::int64_t last = std::min(first + columns, width());
+        const std::int64_t heads = (last - 1) / head_columns - first / head_columns + 1;
+        pending[first / columns] = static_cast<std::int32_t>(heads);
+      }
+    }
+  }
+
+  void finish(const HeadBlock& head, std::int64_t unit, const float* records) {
+    finish_records(head, records, values_, value_stride_);
+    const std::int64_t head_columns = std::int64_t{plan_.group} * shape_.head_dim;
+    if (out_.consumer.inv_smooth != nullptr)
+      smooth(head, head.kv_head * head_columns, head.heads * head_columns);
+    if (!quantizes_here()) return;
+    std::int32_t* const pending = pending_heads(unit_at(unit).block);
+    const std::int64_t columns = group_columns();
+    for (std::int64_t kv_head = head.kv_head; kv_head < head.kv_head + head.heads; ++kv_head) {
+      const std::int64_t first = kv_head * head_columns / columns;
+      const std::int64_t last = ((kv_head + 1) * head_columns - 1) / columns;
+      for (std::int64_t group = first; group <= last; ++group) {
+        if (last_of(pending[group])) quantize(head.block, group * columns, columns);
+      }
+    }
+  }
+
+  void smooth(const HeadBlock& head, std::int64_t first, std::int64_t columns) {
+    const RowBlock& block = head.block;
+    for (std::int64_t row = block.first_row; row < block.first_row + block.rows; ++row) {
+      context_.rows.multiply(out_.consumer.inv_smooth + first, columns,
+                             values_ + row * value_stride_ + first);
+    }
+  }
+
+  void quantize(const RowBlock& block, std::int64_t first, std::int64_t columns) {
+    const std::int64_t count = std::min(columns, width() - first);
+    for (std::int64_t row = block.first_row; row < block.first_row + block.rows; ++row) {
+      const float* x = values_ + row * value_stride_ + first;
+      if (!quantize_columns(context_.rows, x, row, first, count, out_)) bad_.report(row);
+    }
+  }
+
+  const AttentionContext& context_;
+  const AttentionShape& shape_;
+  const KvLayer& kv_;
+  const Rows& qkv_;
+  Rows& out_;
+  AttentionPlan plan_;
+  std::vector<RowBlock> blocks_;
+  std::vector<Unit> units_;
+  SharedScratch shared_;
+  float* values_ = nullptr;
+  std::int64_t value_stride_ = 0;
+  FirstBadRow bad_;
+};
+
+}  // namespace
+
+void attention(const AttentionContext& context, const Rows& qkv, const BatchView& batch,
+               const AttentionShape& shape, const KvLayer& kv, Rows& out) {
+  Attention(context, qkv, batch, shape, kv, out).run();
+}
+
+}  // namespace leq::cpu

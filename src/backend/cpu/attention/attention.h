@@ -1,0 +1,35 @@
+// Attention over a paged cache on the CPU: rotation and appending, then softmax(q k^T) v by spans
+// of 512 positions (docs/numerics.md). Work is cut into (block of rows) x (a few kv heads), and,
+// where rows are few, also into spans.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "backend/backend.h"
+#include "backend/cpu/attention/attention_kernels.h"
+#include "backend/cpu/rows/row_kernels.h"
+#include "base/thread_pool.h"
+
+namespace leq::cpu {
+
+struct AttentionContext {
+  ThreadPool& pool;
+  const RowKernels& rows;
+  const AttentionKernels& kernels;
+  std::span<std::byte> scratch;  // attention_scratch_bytes, 64-byte aligned
+};
+
+// Scratch for batches of at most `tokens` rows at positions below `context`; grows with both.
+std::size_t attention_scratch_bytes(int threads, std::int64_t tokens, const AttentionShape& shape,
+                                    std::int64_t context);
+
+// Backend::rope_append and Backend::attention. Throw Error for a row that is not finite, a position
+// beyond the table or the pages, and scratch reserved for less.
+void rope_append(const AttentionContext& context, Rows& qkv, const BatchView& batch,
+                 const AttentionShape& shape, RopeTable& rope, const KvLayer& kv);
+void attention(const AttentionContext& context, const Rows& qkv, const BatchView& batch,
+               const AttentionShape& shape, const KvLayer& kv, Rows& out);
+
+}  // namespace leq::cpu

@@ -1,0 +1,14 @@
+// The attention kernel tables that there are, one for each file of kernels. Call
+// attention_kernels(isa) instead.
+#pragma once
+
+#include "backend/cpu/attention/attention_kernels.h"
+
+namespace leq::cpu {
+
+const AttentionKernels& attention_kernels_portable();
+const AttentionKernels& attention_kernels_v3();
+const AttentionKernels& attention_kernels_avx2();
+const AttentionKernels& attention_kernels_avx512vnni();
+
+}  // namespace leq::cpu

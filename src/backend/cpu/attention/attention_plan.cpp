@@ -1,0 +1,141 @@
+#include "backend/cpu/attention/attention_plan.h"
+
+#include <algorithm>
+
+#include "backend/cpu/attention/attention.h"
+#include "base/error.h"
+
+namespace leq::cpu {
+namespace {
+
+// Enough queries that a page of keys is loaded once for much arithmetic, few enough that their
+// scores stay in the second-level cache.
+constexpr std::int64_t kBlockQueries = 96;
+constexpr std::int64_t kTasksPerThread = 4;
+// Memory is read at 35 GB/s in pieces of 4 KB, 45 of 8 KB and 49 of 16 KB where 50 is the most.
+constexpr std::int64_t kPieceBytes = 16 * 1024;
+constexpr std::int64_t kMostHeads = 4;  // that are read together
+constexpr std::int64_t kWaveSpans = 32;
+
+// Batches of fewer rows x kv heads than this are also cut by spans, because some of the heads are
+// read together: parts of 128 columns are long enough alone.
+std::int64_t fewest_units(int threads, const AttentionShape& shape) {
+  return kTasksPerThread * threads * (shape.head_dim < 128 ? kMostHeads : 1);
+}
+
+std::size_t lines(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Takes one part after another from a stretch of bytes.
+struct Cutter {
+  std::byte* next = nullptr;
+  std::size_t used = 0;
+
+  template <class T>
+  T* take(std::int64_t count) {
+    const std::size_t bytes = lines(static_cast<std::size_t>(count) * sizeof(T));
+    T* part = next == nullptr ? nullptr : reinterpret_cast<T*>(next + used);
+    used += bytes;
+    return part;
+  }
+};
+
+WorkerScratch cut_worker(const AttentionPlan& plan, const AttentionShape& shape, Cutter& cutter) {
+  const std::int64_t queries = plan.block_queries;
+  const std::int64_t padded = (shape.head_dim + 3) / 4 * 4;
+  WorkerScratch part;
+  part.scores = cutter.take<float>(queries * kSpanTokens);
+  part.span_records = cutter.take<float>(queries * plan.record_floats);
+  part.records = cutter.take<float>(queries * plan.record_floats);
+  part.wide = cutter.take<float>(std::int64_t{kPageTokens} * shape.head_dim);
+  part.lanes = cutter.take<float>(queries * kLaneCount);
+  part.code_scales = cutter.take<float>(queries);
+  part.code_sums = cutter.take<float>(queries);
+  part.queries = cutter.take<const float*>(queries);
+  part.firsts = cutter.take<std::int32_t>(queries);
+  part.lasts = cutter.take<std::int32_t>(queries);
+  part.codes = cutter.take<std::int8_t>(queries * padded);
+  return part;
+}
+
+}  // namespace
+
+AttentionPlan plan_attention(int threads, std::int64_t tokens, const AttentionShape& shape,
+                             std::int64_t context) {
+  AttentionPlan plan;
+  plan.threads = threads;
+  plan.tokens = tokens;
+  plan.group = shape.heads / shape.kv_heads;
+  plan.record_floats = (shape.head_dim + 15) / 16 * 16 + 16;
+  const std::int64_t width = std::int64_t{shape.heads} * shape.head_dim;
+  plan.output_groups = (width + 127) / 128;
+  plan.spans = (context + kSpanTokens - 1) / kSpanTokens;
+  const std::int64_t wanted = kTasksPerThread * threads;
+  plan.split =
+      plan.spans > 1 && threads > 1 && tokens * shape.kv_heads < fewest_units(threads, shape);
+  plan.wave_spans = std::min(plan.spans, kWaveSpans);
+  const std::int64_t most = std::max<std::int64_t>(1, kBlockQueries / plan.group);
+  const std::int64_t even = tokens * shape.kv_heads / wanted;
+  plan.block_rows = plan.split ? most : std::clamp<std::int64_t>(even, 1, most);
+
+  plan.block_queries = most * plan.group;
+
+  Cutter cutter;
+  cut_worker(plan, shape, cutter);
+  plan.worker_bytes = cutter.used;
+  const auto count = [](std::int64_t numbers) {
+    return lines(static_cast<std::size_t>(numbers) * sizeof(float));
+  };
+  plan.value_bytes = count(tokens * width);
+  std::int64_t counters = tokens * plan.output_groups;
+  if (plan.split) {
+    plan.total_bytes = count(tokens * shape.heads * plan.record_floats);
+    plan.partial_bytes = count(tokens * shape.heads * plan.wave_spans * plan.record_floats);
+    counters += tokens * shape.kv_heads;
+  }
+  plan.counter_bytes = count(counters);
+  return plan;
+}
+
+std::int64_t heads_together(const AttentionPlan& plan, const AttentionShape& shape,
+                            std::int64_t blocks, std::int64_t rows, std::int64_t part_bytes) {
+  const std::int64_t tasks = blocks * shape.kv_heads * (plan.split ? plan.spans : 1);
+  const std::int64_t most = std::min({kMostHeads, plan.block_queries / (rows * plan.group),
+                                      tasks / (kTasksPerThread * plan.threads)});
+  const std::int64_t wanted = (kPieceBytes + part_bytes - 1) / part_bytes;
+  return std::max<std::int64_t>(1, std::min(wanted, most));
+}
+
+void require_scratch(const AttentionPlan& plan, std::span<const std::byte> scratch) {
+  require(plan.bytes() <= scratch.size(), "attention: ", plan.tokens, " rows need ", plan.bytes(),
+          " bytes of scratch, ", scratch.size(), " are reserved; reserve for larger batches");
+}
+
+SharedScratch shared_scratch(const AttentionPlan& plan, std::span<std::byte> scratch) {
+  std::byte* next = scratch.data() + static_cast<std::size_t>(plan.threads) * plan.worker_bytes;
+  SharedScratch parts;
+  parts.partials = reinterpret_cast<float*>(next);
+  next += plan.partial_bytes;
+  parts.totals = reinterpret_cast<float*>(next);
+  next += plan.total_bytes;
+  parts.counters = reinterpret_cast<std::int32_t*>(next);
+  next += plan.counter_bytes;
+  parts.values = reinterpret_cast<float*>(next);
+  return parts;
+}
+
+WorkerScratch worker_scratch(const AttentionPlan& plan, const AttentionShape& shape,
+                             std::span<std::byte> scratch, int worker) {
+  Cutter cutter{scratch.data() + static_cast<std::size_t>(worker) * plan.worker_bytes, 0};
+  return cut_worker(plan, shape, cutter);
+}
+
+std::size_t attention_scratch_bytes(int threads, std::int64_t tokens, const AttentionShape& shape,
+                                    std::int64_t context) {
+  // The largest batch that is cut by spans may need more than the largest batch.
+  const std::int64_t few = (fewest_units(threads, shape) - 1) / shape.kv_heads;
+  const std::size_t bytes = plan_attention(threads, tokens, shape, context).bytes();
+  if (few < 1 || few >= tokens) return bytes;
+  return std::max(bytes, plan_attention(threads, few, shape, context).bytes());
+}
+
+}  // namespace leq::cpu

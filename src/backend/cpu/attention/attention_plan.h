@@ -1,0 +1,79 @@
+// How attention cuts a batch into tasks and what scratch that takes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "backend/backend.h"
+#include "backend/cpu/attention/attention_kernels.h"
+
+namespace leq::cpu {
+
+// A record holds what one query has summed so far: o[d], then m and l. l = 0: nothing yet.
+struct AttentionPlan {
+  int threads = 0;
+  std::int64_t tokens = 0;
+  int group = 0;                   // query heads of a kv head
+  std::int64_t block_rows = 0;     // most rows of a block
+  std::int64_t block_queries = 0;  // most queries of a block's kv heads that are read together
+  std::int64_t record_floats = 0;  // ceil16(d) + 16
+  bool split = false;              // tasks are also cut by spans
+  std::int64_t spans = 0;          // that hold the context
+  std::int64_t wave_spans = 0;     // split: spans whose partial records are held at once
+  std::int64_t output_groups = 0;  // 128-column groups of the output, at least 1
+
+  // Scratch, in this order, each part in whole 64-byte lines.
+  std::size_t worker_bytes = 0;   // one for each thread
+  std::size_t partial_bytes = 0;  // split: [tokens * H][wave_spans] records
+  std::size_t total_bytes = 0;    // split: [tokens * H] records
+  std::size_t counter_bytes = 0;  // i32 [tokens][output_groups], then split: [tokens * H_kv]
+  std::size_t value_bytes = 0;    // [tokens][H d] f32, for outputs that are kept as codes alone
+
+  std::size_t bytes() const {
+    return static_cast<std::size_t>(threads) * worker_bytes + partial_bytes + total_bytes +
+           counter_bytes + value_bytes;
+  }
+};
+
+// For a batch of `tokens` rows at positions below `context`.
+AttentionPlan plan_attention(int threads, std::int64_t tokens, const AttentionShape& shape,
+                             std::int64_t context);
+
+// The parts of the scratch that threads share.
+struct SharedScratch {
+  float* partials = nullptr;
+  float* totals = nullptr;
+  std::int32_t* counters = nullptr;
+  float* values = nullptr;
+};
+
+SharedScratch shared_scratch(const AttentionPlan& plan, std::span<std::byte> scratch);
+
+// How many neighbouring kv heads a block reads together: enough that their parts of a page, of
+// `part_bytes` each, make a long piece of memory, unless that leaves too few tasks.
+std::int64_t heads_together(const AttentionPlan& plan, const AttentionShape& shape,
+                            std::int64_t blocks, std::int64_t rows, std::int64_t part_bytes);
+
+// One thread's part of the scratch, for block_queries Q.
+struct WorkerScratch {
+  float* scores = nullptr;          // [Q][512]
+  float* span_records = nullptr;    // [Q][record]
+  float* records = nullptr;         // [Q][record]
+  float* wide = nullptr;            // [64][d]
+  float* lanes = nullptr;           // [Q][16]
+  float* code_scales = nullptr;     // [Q]
+  float* code_sums = nullptr;       // [Q]
+  const float** queries = nullptr;  // [Q] where each lies
+  std::int32_t* firsts = nullptr;   // [Q] columns [first, last) of the span that a query sees
+  std::int32_t* lasts = nullptr;    // [Q]
+  std::int8_t* codes = nullptr;     // [Q][ceil4(d)]
+};
+
+// Throws Error where the scratch was reserved for less.
+void require_scratch(const AttentionPlan& plan, std::span<const std::byte> scratch);
+
+WorkerScratch worker_scratch(const AttentionPlan& plan, const AttentionShape& shape,
+                             std::span<std::byte> scratch, int worker);
+
+}  // namespace leq::cpu

@@ -1,0 +1,396 @@
+// Attention kernels with 512-bit registers: a register holds one dimension of 16 keys, or 16
+// dimensions of one value; up to 6 queries share each load.
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cpu/attention/attention_kernel_tables.h"
+#include "backend/cpu/rows/x86/exp_avx512.h"
+
+namespace leq::cpu {
+namespace {
+
+__mmask16 low_lanes(std::int64_t n) {
+  return static_cast<__mmask16>(n >= 16 ? 0xffffu : (1u << n) - 1u);
+}
+
+__m512 load16(const float* x) { return _mm512_loadu_ps(x); }
+__m512 load16(const std::uint16_t* x) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
+}
+__m512 load16(const std::uint8_t* x) {
+  return _mm512_cvtepi32_ps(
+      _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x))));
+}
+__m512 load16(const float* x, __mmask16 mask) { return _mm512_maskz_loadu_ps(mask, x); }
+__m512 load16(const std::uint16_t* x, __mmask16 mask) {
+  return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, x));
+}
+__m512 load16(const std::uint8_t* x, __mmask16 mask) {
+  return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, x)));
+}
+
+// Prefetches lines evenly over the steps of a loop, into the second-level cache: the first level
+// has too few buffers for what memory can deliver.
+class Prefetcher {
+ public:
+  Prefetcher(const Ahead& ahead, std::int64_t steps)
+      : next_(reinterpret_cast<const char*>(ahead.lines)),
+        end_(next_ + ahead.count * 64),
+        step_bytes_(ahead.count == 0 ? 0 : (ahead.count + steps - 1) / steps * 64) {}
+
+  void step() {
+    if (step_bytes_ == 0) return;
+    for (const char* stop = next_ + step_bytes_; next_ < stop && next_ < end_; next_ += 64) {
+      _mm_prefetch(next_, _MM_HINT_T1);
+    }
+  }
+
+ private:
+  const char* next_;
+  const char* end_;
+  std::int64_t step_bytes_;
+};
+
+// Blocks [block, block + B) of 16 keys, R queries: one fma chain for each key.
+template <class Key, int R, int B>
+void float_blocks(const ScoreTile& tile, int block) noexcept {
+  const std::int64_t dims = tile.dims;
+  const Key* keys = static_cast<const Key*>(tile.keys) + block * dims * kKeyBlock;
+  const float* query[R];
+  __m512 sums[R][B];
+  for (int r = 0; r < R; ++r) {
+    query[r] = tile.query[r];
+    for (int b = 0; b < B; ++b) sums[r][b] = _mm512_setzero_ps();
+  }
+  Prefetcher ahead(tile.ahead, dims);
+  for (std::int64_t c = 0; c < dims; ++c) {
+    __m512 key[B];
+    for (int b = 0; b < B; ++b) {
+      key[b] = load16(keys + (b * dims + c) * kKeyBlock);
+    }
+    ahead.step();
+    for (int r = 0; r < R; ++r) {
+      const __m512 q = _mm512_set1_ps(query[r][c]);
+      for (int b = 0; b < B; ++b) sums[r][b] = _mm512_fmadd_ps(q, key[b], sums[r][b]);
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    for (int b = 0; b < B; ++b) {
+      _mm512_storeu_ps(tile.scores[r] + (block + b) * kKeyBlock, sums[r][b]);
+    }
+  }
+}
+
+// sum += the four products of u8 and s8 of each lane. Not the intrinsic: with many sums g++ 12
+// moves them to the stack and back around it.
+inline __attribute__((always_inline)) void dot4(__m512i& sum, __m512i unsigned_bytes,
+                                                __m512i signed_bytes) {
+  asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(unsigned_bytes), "v"(signed_bytes));
+}
+
+// score = s_q * fma(s, float(sum u q), m * float(sum q))
+template <int R, int B>
+void int8_blocks(const ScoreTile& tile, int block) noexcept {
+  const std::int64_t quads = (tile.dims + 3) / 4;
+  const auto* keys = static_cast<const std::uint8_t*>(tile.keys) + block * quads * 64;
+  const std::int8_t* codes[R];
+  __m512i sums[R][B];
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) {
+    codes[r] = tile.codes[r];
+#pragma GCC unroll 4
+    for (int b = 0; b < B; ++b) sums[r][b] = _mm512_setzero_si512();
+  }
+  Prefetcher ahead(tile.ahead, quads);
+  for (std::int64_t quad = 0; quad < quads; ++quad) {
+    __m512i key[B];
+#pragma GCC unroll 4
+    for (int b = 0; b < B; ++b) {
+      key[b] = _mm512_loadu_si512(keys + (b * quads + quad) * 64);
+    }
+    ahead.step();
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) {
+      std::int32_t four;
+      __builtin_memcpy(&four, codes[r] + quad * 4, sizeof four);
+      const __m512i q = _mm512_set1_epi32(four);
+#pragma GCC unroll 4
+      for (int b = 0; b < B; ++b) dot4(sums[r][b], key[b], q);
+    }
+  }
+#pragma GCC unroll 4
+  for (int b = 0; b < B; ++b) {
+    const __m512 scale = load16(tile.scales + (block + b) * kKeyBlock);
+    const __m512 minimum = load16(tile.minima + (block + b) * kKeyBlock);
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) {
+      const __m512 low = _mm512_mul_ps(minimum, _mm512_set1_ps(tile.code_sum[r]));
+      const __m512 value = _mm512_fmadd_ps(scale, _mm512_cvtepi32_ps(sums[r][b]), low);
+      _mm512_storeu_ps(tile.scores[r] + (block + b) * kKeyBlock,
+                       _mm512_mul_ps(_mm512_set1_ps(tile.code_scale[r]), value));
+    }
+  }
+}
+
+template <class Key, int R>
+void float_rows(const ScoreTile& tile) noexcept {
+  int block = tile.first_block;
+  for (; block + 4 <= tile.last_block; block += 4) float_blocks<Key, R, 4>(tile, block);
+  for (; block + 2 <= tile.last_block; block += 2) float_blocks<Key, R, 2>(tile, block);
+  for (; block < tile.last_block; ++block) float_blocks<Key, R, 1>(tile, block);
+}
+
+template <int R>
+void int8_rows(const ScoreTile& tile) noexcept {
+  int block = tile.first_block;
+  for (; block + 4 <= tile.last_block; block += 4) int8_blocks<R, 4>(tile, block);
+  for (; block < tile.last_block; ++block) int8_blocks<R, 1>(tile, block);
+}
+
+using ScoreRows = void (*)(const ScoreTile&) noexcept;
+
+template <class Key>
+void float_scores(const ScoreTile& tile) noexcept {
+  constexpr ScoreRows kRows[kQueryTile] = {float_rows<Key, 1>, float_rows<Key, 2>,
+                                           float_rows<Key, 3>, float_rows<Key, 4>,
+                                           float_rows<Key, 5>, float_rows<Key, 6>};
+  kRows[tile.queries - 1](tile);
+}
+
+void int8_scores(const ScoreTile& tile) noexcept {
+  constexpr ScoreRows kRows[kQueryTile] = {int8_rows<1>, int8_rows<2>, int8_rows<3>,
+                                           int8_rows<4>, int8_rows<5>, int8_rows<6>};
+  kRows[tile.queries - 1](tile);
+}
+
+// Columns [column, column + 16 D), R queries; the last register is masked.
+template <class Value, int R, int D>
+void value_columns(const ValueTile& tile, std::int64_t column, __mmask16 mask) noexcept {
+  const std::int64_t dims = tile.dims;
+  const Value* values = static_cast<const Value*>(tile.values) + column;
+  const float* weights[R];
+  __m512 sums[R][D];
+  for (int r = 0; r < R; ++r) {
+    weights[r] = tile.weights[r];
+    for (int i = 0; i < D; ++i) {
+      sums[r][i] = load16(tile.out[r] + column + i * 16, D == 1 ? mask : __mmask16(0xffffu));
+    }
+  }
+  Prefetcher ahead(column == 0 ? tile.ahead : Ahead{}, tile.last - tile.first);
+  for (std::int64_t j = tile.first; j < tile.last; ++j) {
+    const Value* at = values + j * dims;
+    ahead.step();
+    __m512 value[D];
+    for (int i = 0; i < D; ++i) {
+      value[i] = D == 1 ? load16(at, mask) : load16(at + i * 16);
+    }
+    for (int r = 0; r < R; ++r) {
+      const __m512 weight = _mm512_set1_ps(weights[r][j]);
+      for (int i = 0; i < D; ++i) sums[r][i] = _mm512_fmadd_ps(weight, value[i], sums[r][i]);
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    for (int i = 0; i < D; ++i) {
+      _mm512_mask_storeu_ps(tile.out[r] + column + i * 16, D == 1 ? mask : __mmask16(0xffffu),
+                            sums[r][i]);
+    }
+  }
+}
+
+template <class Value, int R>
+void value_rows(const ValueTile& tile) noexcept {
+  constexpr __mmask16 kAll = 0xffffu;
+  const std::int64_t dims = tile.dims;
+  std::int64_t column = 0;
+  if constexpr (R <= 3) {  // few chains: eight registers of columns hide the latency
+    for (; column + 128 <= dims; column += 128) value_columns<Value, R, 8>(tile, column, kAll);
+  }
+  for (; column + 64 <= dims; column += 64) value_columns<Value, R, 4>(tile, column, kAll);
+  for (; column + 32 <= dims; column += 32) value_columns<Value, R, 2>(tile, column, kAll);
+  for (; column < dims; column += 16) {
+    value_columns<Value, R, 1>(tile, column, low_lanes(dims - column));
+  }
+}
+
+template <class Value>
+void weighted_values(const ValueTile& tile) noexcept {
+  using Rows = void (*)(const ValueTile&) noexcept;
+  constexpr Rows kRows[kQueryTile] = {value_rows<Value, 1>, value_rows<Value, 2>,
+                                      value_rows<Value, 3>, value_rows<Value, 4>,
+                                      value_rows<Value, 5>, value_rows<Value, 6>};
+  kRows[tile.queries - 1](tile);
+}
+
+template <class Number>
+void widen(const Number* x, std::int64_t n, float* out) noexcept {
+  std::int64_t k = 0;
+  for (; k + 16 <= n; k += 16) _mm512_storeu_ps(out + k, load16(x + k));
+  if (k < n) {
+    const __mmask16 mask = low_lanes(n - k);
+    _mm512_mask_storeu_ps(out + k, mask, load16(x + k, mask));
+  }
+}
+
+float lane_total(const float* lanes) noexcept { return add_lanes(_mm512_loadu_ps(lanes)); }
+
+// The lanes of [block, block + 16) that lie in [first, last).
+__mmask16 visible_lanes(int block, int first, int last) {
+  const unsigned below = first > block ? (1u << (first - block)) - 1u : 0u;
+  return static_cast<__mmask16>(low_lanes(last - block) & ~below);
+}
+
+// The largest of columns [first, last); an order is not needed.
+float span_max(const float* scores, int first, int last) {
+  const __m512 lowest = _mm512_set1_ps(-__builtin_inff());
+  __m512 largest[2] = {lowest, lowest};
+  int block = first / 16 * 16;
+  const auto masked = [&](int at) {
+    const __mmask16 mask = visible_lanes(at, first, last);
+    largest[0] = _mm512_max_ps(largest[0], _mm512_mask_loadu_ps(lowest, mask, scores + at));
+  };
+  if (block < first) masked(block), block += 16;
+  for (; block + 32 <= last; block += 32) {
+    largest[0] = _mm512_max_ps(largest[0], _mm512_loadu_ps(scores + block));
+    largest[1] = _mm512_max_ps(largest[1], _mm512_loadu_ps(scores + block + 16));
+  }
+  for (; block < last; block += 16) masked(block);
+  return _mm512_reduce_max_ps(_mm512_max_ps(largest[0], largest[1]));
+}
+
+SpanSum softmax(float* scores, int first, int last) noexcept {
+  const float max = span_max(scores, first, last);
+  const __m512 maximum = _mm512_set1_ps(max);
+  __m512 lanes = _mm512_setzero_ps();
+  int block = first / 16 * 16;
+  const auto masked = [&](int at) {
+    const __mmask16 mask = visible_lanes(at, first, last);
+    const __m512 shifted = _mm512_sub_ps(_mm512_loadu_ps(scores + at), maximum);
+    const __m512 p = _mm512_maskz_mov_ps(mask, exp_lanes_below(shifted));
+    lanes = _mm512_add_ps(lanes, p);
+    _mm512_storeu_ps(scores + at, p);
+  };
+  if (block < first) masked(block), block += 16;
+  for (; block + 32 <= last; block += 32) {
+    const __m512 p0 = exp_lanes_below(_mm512_sub_ps(_mm512_loadu_ps(scores + block), maximum));
+    const __m512 p1 = exp_lanes_below(_mm512_sub_ps(_mm512_loadu_ps(scores + block + 16), maximum));
+    lanes = _mm512_add_ps(_mm512_add_ps(lanes, p0), p1);
+    _mm512_storeu_ps(scores + block, p0);
+    _mm512_storeu_ps(scores + block + 16, p1);
+  }
+  for (; block < last; block += 16) masked(block);
+  return {max, add_lanes(lanes)};
+}
+
+void weigh(float* p, int first, int last, const std::uint16_t* scales, const std::uint16_t* minima,
+           float* lanes) noexcept {
+  __m512 sums = _mm512_loadu_ps(lanes);
+  for (int block = first / 16 * 16; block < last; block += 16) {
+    const __mmask16 mask = visible_lanes(block, first, last);
+    const __m512 probability = _mm512_loadu_ps(p + block);
+    sums = _mm512_fmadd_ps(probability, load16(minima + block, mask), sums);
+    _mm512_mask_storeu_ps(p + block, mask,
+                          _mm512_mul_ps(probability, load16(scales + block, mask)));
+  }
+  _mm512_storeu_ps(lanes, sums);
+}
+
+template <class Step>
+void for_registers(std::int64_t n, Step step) {
+  std::int64_t k = 0;
+  for (; k + 16 <= n; k += 16) step(k, static_cast<__mmask16>(0xffffu));
+  if (k < n) step(k, low_lanes(n - k));
+}
+
+void merge(const float* part, float a, float b, std::int64_t n, float* total) noexcept {
+  const __m512 old_factor = _mm512_set1_ps(a);
+  const __m512 new_factor = _mm512_set1_ps(b);
+  for_registers(n, [=](std::int64_t k, __mmask16 mask) {
+    const __m512 scaled = _mm512_mul_ps(load16(total + k, mask), old_factor);
+    _mm512_mask_storeu_ps(total + k, mask,
+                          _mm512_fmadd_ps(load16(part + k, mask), new_factor, scaled));
+  });
+}
+
+void scale(const float* x, float factor, std::int64_t n, float* out) noexcept {
+  for_registers(n, [=](std::int64_t k, __mmask16 mask) {
+    _mm512_mask_storeu_ps(out + k, mask,
+                          _mm512_mul_ps(load16(x + k, mask), _mm512_set1_ps(factor)));
+  });
+}
+
+void shift(const float* x, float addend, std::int64_t n, float* out) noexcept {
+  for_registers(n, [=](std::int64_t k, __mmask16 mask) {
+    _mm512_mask_storeu_ps(out + k, mask,
+                          _mm512_add_ps(load16(x + k, mask), _mm512_set1_ps(addend)));
+  });
+}
+
+void rotate(const float* cosines, const float* sines, std::int64_t half, float* x) noexcept {
+  for_registers(half, [=](std::int64_t i, __mmask16 mask) {
+    const __m512 c = load16(cosines + i, mask), s = load16(sines + i, mask);
+    const __m512 x0 = load16(x + i, mask), x1 = load16(x + i + half, mask);
+    _mm512_mask_storeu_ps(x + i, mask, _mm512_fnmadd_ps(x1, s, _mm512_mul_ps(x0, c)));
+    _mm512_mask_storeu_ps(x + i + half, mask, _mm512_fmadd_ps(x0, s, _mm512_mul_ps(x1, c)));
+  });
+}
+
+__m512 clamped(__m512 x) {
+  const __m512 limit = _mm512_set1_ps(kLargestF16);
+  return _mm512_min_ps(_mm512_max_ps(x, _mm512_sub_ps(_mm512_setzero_ps(), limit)), limit);
+}
+
+void narrow(const float* x, std::int64_t n, std::uint16_t* out) noexcept {
+  for_registers(n, [=](std::int64_t k, __mmask16 mask) {
+    const __m256i half = _mm512_cvtps_ph(clamped(load16(x + k, mask)),
+                                         _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    _mm256_mask_storeu_epi16(out + k, mask, half);
+  });
+}
+
+// m = min rounded down, s = (max - m) / 255 rounded up, u = clip(rne((x - m) / s), 0, 255)
+void encode(const float* x, std::int64_t n, std::uint16_t& scale_out, std::uint16_t& minimum_out,
+            std::uint8_t* codes) noexcept {
+  __m512 low = _mm512_set1_ps(kLargestF16);
+  __m512 high = _mm512_set1_ps(-kLargestF16);
+  for_registers(n, [&](std::int64_t k, __mmask16 mask) {
+    const __m512 value = clamped(load16(x + k, mask));
+    low = _mm512_mask_min_ps(low, mask, low, value);
+    high = _mm512_mask_max_ps(high, mask, high, value);
+  });
+  minimum_out = _cvtss_sh(_mm512_reduce_min_ps(low) + 0.0f, _MM_FROUND_TO_NEG_INF);
+  const float m = _cvtsh_ss(minimum_out);
+  scale_out = _cvtss_sh(((_mm512_reduce_max_ps(high) - m) + 0.0f) / 255.0f, _MM_FROUND_TO_POS_INF);
+  const float s = _cvtsh_ss(scale_out);
+  const __m512 minimum = _mm512_set1_ps(m), divisor = _mm512_set1_ps(s == 0.0f ? 1.0f : s);
+  const __mmask16 any = s == 0.0f ? 0 : 0xffffu;
+  for_registers(n, [=](std::int64_t k, __mmask16 mask) {
+    const __m512 steps =
+        _mm512_div_ps(_mm512_sub_ps(clamped(load16(x + k, mask)), minimum), divisor);
+    const __m512i code =
+        _mm512_maskz_cvtps_epi32(any, _mm512_min_ps(steps, _mm512_set1_ps(255.0f)));
+    _mm512_mask_cvtepi32_storeu_epi8(codes + k, mask, code);
+  });
+}
+
+constexpr AttentionKernels kKernels = {
+    {float_scores<float>, float_scores<std::uint16_t>, int8_scores},
+    {weighted_values<float>, weighted_values<std::uint16_t>, weighted_values<std::uint8_t>},
+    widen<std::uint16_t>,
+    widen<std::uint8_t>,
+    softmax,
+    weigh,
+    lane_total,
+    merge,
+    scale,
+    shift,
+    rotate,
+    narrow,
+    encode};
+
+}  // namespace
+
+const AttentionKernels& attention_kernels_avx512vnni() { return kKernels; }
+
+}  // namespace leq::cpu

@@ -1,0 +1,213 @@
+// Integer matmuls with 128-bit registers: four outputs to a register, sixteen columns at a time. An
+// instruction set adds its own step from sixteen codes to four sums. All of it is in an unnamed
+// namespace: a file built for one instruction set lends nothing to another.
+//
+// Both sides are signed here. int8: the inputs' offset of 128 is taken off again, which flips their
+// top bit, so that no sums of codes are needed. uint8: 128 is taken off the codes in the same way
+// and put back into the zero point. Codes below 8 bits are non-negative as they are.
+#pragma once
+
+#include <arm_neon.h>
+
+#include <cstdint>
+
+#include "backend/cpu/matmul/matmul_kernels.h"
+
+namespace leq::cpu {
+namespace {
+
+// The kinds of codes: int8 is kSigned, the others (kBits = 8, 4, 3, 2) have zero points.
+template <int kBits_, bool kSigned_>
+struct Codes {
+  static constexpr int kBits = kBits_;
+  static constexpr bool kSigned = kSigned_;
+  static constexpr int kLow = kBits == 3 ? 2 : kBits;  // bits in the first plane
+  static constexpr int kQuads = 8 / kLow;              // of columns that share a byte there
+};
+
+// Bytes of the panel's planes at sixteen columns, from one output on.
+struct Planes {
+  const std::uint8_t* low;
+  const std::uint8_t* high;  // 3 bits
+  int8x16_t high_shift;      // 3 bits: from where the third bits of quad 0 lie to bit 2
+};
+
+template <class C>
+inline __attribute__((always_inline)) Planes planes_at(const IntPanel& panel, std::int64_t k,
+                                                       std::int64_t output) {
+  Planes planes{panel.codes + k * 8 * C::kLow + output * 4, nullptr, vdupq_n_s8(0)};
+  if constexpr (C::kBits == 3) {
+    planes.high = panel.high_codes + k / 32 * 256 + output * 4;
+    planes.high_shift = vdupq_n_s8(static_cast<std::int8_t>(2 - k / 4 % 8));
+  }
+  return planes;
+}
+
+// Codes of four outputs (register r of a tile) in the four columns of quad kQuad of 0..3.
+template <class C, int kQuad>
+inline __attribute__((always_inline)) int8x16_t codes_at(const Planes& planes, int r) {
+  constexpr int kShift = kQuad % C::kQuads * C::kLow;
+  uint8x16_t codes = vld1q_u8(planes.low + kQuad / C::kQuads * 256 + 16 * r);
+  if constexpr (C::kBits == 8) {
+    if constexpr (!C::kSigned) codes = veorq_u8(codes, vdupq_n_u8(128));
+    return vreinterpretq_s8_u8(codes);
+  }
+  if constexpr (kShift > 0) codes = vshrq_n_u8(codes, kShift > 0 ? kShift : 1);
+  if constexpr (kShift + C::kLow < 8) codes = vandq_u8(codes, vdupq_n_u8((1 << C::kLow) - 1));
+  if constexpr (C::kBits == 3) {
+    const int8x16_t shift = vsubq_s8(planes.high_shift, vdupq_n_s8(kQuad));
+    const uint8x16_t third = vshlq_u8(vld1q_u8(planes.high + 16 * r), shift);  // negative: right
+    codes = vorrq_u8(codes, vandq_u8(third, vdupq_n_u8(4)));
+  }
+  return vreinterpretq_s8_u8(codes);
+}
+
+// c[m][r] += codes * inputs of one quad: M tokens x R registers of four outputs.
+template <class C, class Step, int kQuad, int M, int R>
+inline __attribute__((always_inline)) void add_quad(const Planes& planes, const int8x16_t (&x)[M],
+                                                    int32x4_t (&c)[M][R]) {
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+    const int8x16_t codes = codes_at<C, kQuad>(planes, r);
+#pragma GCC unroll 4
+    for (int m = 0; m < M; ++m) c[m][r] = Step::template add<kQuad>(c[m][r], codes, x[m]);
+  }
+}
+
+// The columns [first, last), a multiple of sixteen, added to c.
+template <class C, class Step, int M, int R>
+inline __attribute__((always_inline)) void add_columns(const IntPanel& panel, std::int64_t token,
+                                                       std::int64_t output, std::int64_t first,
+                                                       std::int64_t last, int32x4_t (&c)[M][R]) {
+  const std::uint8_t* inputs = panel.inputs + token * panel.input_stride;
+  for (std::int64_t k = first; k < last; k += 16) {
+    int8x16_t x[M];
+#pragma GCC unroll 4
+    for (int m = 0; m < M; ++m) {
+      uint8x16_t bytes = vld1q_u8(inputs + m * panel.input_stride + k);
+      if constexpr (C::kSigned) bytes = veorq_u8(bytes, vdupq_n_u8(128));
+      x[m] = vreinterpretq_s8_u8(bytes);
+    }
+    const Planes planes = planes_at<C>(panel, k, output);
+    add_quad<C, Step, 0>(planes, x, c);
+    add_quad<C, Step, 1>(planes, x, c);
+    add_quad<C, Step, 2>(planes, x, c);
+    add_quad<C, Step, 3>(planes, x, c);
+  }
+}
+
+// Where the sums of four outputs of one token start: - zero point * sum of the token's codes.
+template <class C>
+inline int32x4_t start(const IntPanel& panel, std::int64_t token, std::int64_t output,
+                       std::int64_t group) {
+  if constexpr (C::kSigned) return vdupq_n_s32(0);
+  const std::int32_t sum = panel.token_sums[token * panel.token_sum_stride + group];
+  int32x4_t zeros = vdupq_n_s32(panel.zero);
+  if (panel.zeros != nullptr) {
+    std::uint32_t four;
+    __builtin_memcpy(&four, panel.zeros + group * panel.zero_stride + output, sizeof four);
+    const uint16x8_t wide = vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(four)));
+    zeros = vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(wide)));
+  }
+  return vmulq_n_s32(vsubq_s32(vdupq_n_s32(C::kBits == 8 ? 128 : 0), zeros), sum);
+}
+
+// y = fma(f, weight scale * token scale, bias) for four outputs of one token.
+inline void finish(const IntPanel& panel, std::int64_t token, std::int64_t output, float32x4_t f) {
+  float32x4_t scale = vdupq_n_f32(1.0f);
+  if (panel.groups_a_token_scale == 0) {
+    scale = vdupq_n_f32(panel.token_scales[token * panel.token_scale_stride]);
+  }
+  if (panel.row_scales != nullptr) scale = vmulq_f32(scale, vld1q_f32(panel.row_scales + output));
+  f = panel.bias != nullptr ? vfmaq_f32(vld1q_f32(panel.bias + output), f, scale)
+                            : vmulq_f32(f, scale);
+  vst1q_f32(panel.y + token * panel.y_stride + output, f);
+}
+
+// Weight scale times token scale of one group, for four outputs; a side without group scales has 1.
+inline float32x4_t group_scale(const IntPanel& panel, std::int64_t token, std::int64_t output,
+                               std::int64_t group) {
+  float32x4_t scale = vdupq_n_f32(1.0f);
+  if (panel.groups_a_token_scale != 0) {
+    scale = vdupq_n_f32(
+        panel.token_scales[token * panel.token_scale_stride + group / panel.groups_a_token_scale]);
+  }
+  if (panel.group_scales == nullptr) return scale;
+  const uint16x4_t halves = vld1_u16(panel.group_scales + group * 64 + output);
+  const float32x4_t wide = vcvt_f32_f16(vreinterpret_f16_u16(halves));
+  return vmulq_f32(vmulq_n_f32(wide, panel.scale_mul), scale);
+}
+
+template <class C, class Step, int M, int R>
+void row_tile(const IntPanel& panel, std::int64_t token) {
+  for (std::int64_t output = 0; output < 64; output += 4 * R) {
+    int32x4_t c[M][R];
+    for (int m = 0; m < M; ++m) {
+      for (int r = 0; r < R; ++r) c[m][r] = start<C>(panel, token + m, output + 4 * r, 0);
+    }
+    add_columns<C, Step>(panel, token, output, 0, panel.columns, c);
+    for (int m = 0; m < M; ++m) {
+      for (int r = 0; r < R; ++r) {
+        finish(panel, token + m, output + 4 * r, vcvtq_f32_s32(c[m][r]));
+      }
+    }
+  }
+}
+
+template <class C, class Step, int M, int R>
+void group_tile(const IntPanel& panel, std::int64_t token) {
+  for (std::int64_t output = 0; output < 64; output += 4 * R) {
+    float32x4_t f[M][R];
+    for (int m = 0; m < M; ++m) {
+      for (int r = 0; r < R; ++r) f[m][r] = vdupq_n_f32(0.0f);
+    }
+    std::int64_t group = 0;
+    for (std::int64_t k = 0; k < panel.columns; k += panel.group, ++group) {
+      const std::int64_t last = k + panel.group < panel.columns ? k + panel.group : panel.columns;
+      int32x4_t c[M][R];
+      for (int m = 0; m < M; ++m) {
+        for (int r = 0; r < R; ++r) c[m][r] = start<C>(panel, token + m, output + 4 * r, group);
+      }
+      add_columns<C, Step>(panel, token, output, k, last, c);
+      for (int m = 0; m < M; ++m) {
+        for (int r = 0; r < R; ++r) {
+          f[m][r] = vfmaq_f32(f[m][r], vcvtq_f32_s32(c[m][r]),
+                              group_scale(panel, token + m, output + 4 * r, group));
+        }
+      }
+    }
+    for (int m = 0; m < M; ++m) {
+      for (int r = 0; r < R; ++r) finish(panel, token + m, output + 4 * r, f[m][r]);
+    }
+  }
+}
+
+// Four tokens x 16 outputs, or one token x 64, whose codes are read in the order they lie in:
+// sixteen accumulators of the 32 registers.
+constexpr int kTokens = 4;
+using Tile = void (*)(const IntPanel&, std::int64_t);
+
+inline void run(const IntPanel& panel, const Tile (&tiles)[kTokens]) {
+  for (std::int64_t token = 0; token < panel.tokens; token += kTokens) {
+    const std::int64_t left = panel.tokens - token;
+    tiles[(left < kTokens ? left : kTokens) - 1](panel, token);
+  }
+}
+
+// Step::add<q>(c, codes, x): c[i] += the four products of codes[4 i ...] and x[4 q ...], i in 0..3.
+template <class C, class Step>
+void run_rows(const IntPanel& panel) {
+  static constexpr Tile kTiles[kTokens] = {row_tile<C, Step, 1, 16>, row_tile<C, Step, 2, 4>,
+                                           row_tile<C, Step, 3, 4>, row_tile<C, Step, 4, 4>};
+  run(panel, kTiles);
+}
+
+template <class C, class Step>
+void run_groups(const IntPanel& panel) {
+  static constexpr Tile kTiles[kTokens] = {group_tile<C, Step, 1, 16>, group_tile<C, Step, 2, 4>,
+                                           group_tile<C, Step, 3, 4>, group_tile<C, Step, 4, 4>};
+  run(panel, kTiles);
+}
+
+}  // namespace
+}  // namespace leq::cpu

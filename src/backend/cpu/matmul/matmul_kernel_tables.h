@@ -1,0 +1,67 @@
+// The matmul kernel tables that there are, and the kernels that the tables of an instruction set
+// collect from their files. Those of other processor families are declared and not built. Call
+// matmul_kernels(isa) instead.
+#pragma once
+
+#include "backend/cpu/matmul/matmul_kernels.h"
+
+namespace leq::cpu {
+
+const MatmulKernels& matmul_kernels_portable();
+const MatmulKernels& matmul_kernels_v3();
+const MatmulKernels& matmul_kernels_avx2();
+const MatmulKernels& matmul_kernels_avx512vnni();
+const MatmulKernels& matmul_kernels_avx512amx();
+const MatmulKernels& matmul_kernels_neon();
+const MatmulKernels& matmul_kernels_dotprod();
+
+void int8_rows_avx2(const IntPanel& panel) noexcept;
+void int8_groups_avx2(const IntPanel& panel) noexcept;
+void uint8_rows_avx2(const IntPanel& panel) noexcept;
+void uint8_groups_avx2(const IntPanel& panel) noexcept;
+void bits4_avx2(const IntPanel& panel) noexcept;
+void bits3_avx2(const IntPanel& panel) noexcept;
+void bits2_avx2(const IntPanel& panel) noexcept;
+void f32_avx2(const FloatBlock& block) noexcept;
+void f16_avx2(const FloatBlock& block) noexcept;
+void bf16_avx2(const FloatBlock& block) noexcept;
+
+void int8_rows_avx512vnni(const IntPanel& panel) noexcept;
+void int8_groups_avx512vnni(const IntPanel& panel) noexcept;
+void uint8_rows_avx512vnni(const IntPanel& panel) noexcept;
+void uint8_groups_avx512vnni(const IntPanel& panel) noexcept;
+void bits4_avx512vnni(const IntPanel& panel) noexcept;
+void bits3_avx512vnni(const IntPanel& panel) noexcept;
+void bits2_avx512vnni(const IntPanel& panel) noexcept;
+void f32_avx512vnni(const FloatBlock& block) noexcept;
+void f16_avx512vnni(const FloatBlock& block) noexcept;
+void bf16_avx512vnni(const FloatBlock& block) noexcept;
+
+void int8_rows_avx512amx(const IntPanel& panel) noexcept;
+void int8_groups_avx512amx(const IntPanel& panel) noexcept;
+void uint8_rows_avx512amx(const IntPanel& panel) noexcept;
+void uint8_groups_avx512amx(const IntPanel& panel) noexcept;
+void bits4_avx512amx(const IntPanel& panel) noexcept;
+void bits3_avx512amx(const IntPanel& panel) noexcept;
+void bits2_avx512amx(const IntPanel& panel) noexcept;
+
+void int8_rows_neon(const IntPanel& panel) noexcept;
+void int8_groups_neon(const IntPanel& panel) noexcept;
+void uint8_rows_neon(const IntPanel& panel) noexcept;
+void uint8_groups_neon(const IntPanel& panel) noexcept;
+void bits4_neon(const IntPanel& panel) noexcept;
+void bits3_neon(const IntPanel& panel) noexcept;
+void bits2_neon(const IntPanel& panel) noexcept;
+void f32_neon(const FloatBlock& block) noexcept;
+void f16_neon(const FloatBlock& block) noexcept;
+void bf16_neon(const FloatBlock& block) noexcept;
+
+void int8_rows_dotprod(const IntPanel& panel) noexcept;
+void int8_groups_dotprod(const IntPanel& panel) noexcept;
+void uint8_rows_dotprod(const IntPanel& panel) noexcept;
+void uint8_groups_dotprod(const IntPanel& panel) noexcept;
+void bits4_dotprod(const IntPanel& panel) noexcept;
+void bits3_dotprod(const IntPanel& panel) noexcept;
+void bits2_dotprod(const IntPanel& panel) noexcept;
+
+}  // namespace leq::cpu

@@ -1,0 +1,226 @@
+#include "backend/cpu/matmul/panel_matmul.h"
+
+#include <algorithm>
+
+#include "backend/checks.h"
+#include "base/error.h"
+#include "tensor/pack.h"
+
+namespace leq::cpu {
+namespace {
+
+constexpr std::int64_t kLanes = 16;
+// Weight-only matmuls: columns of a panel that are dequantized at once, and tokens whose lanes
+// wait.
+constexpr std::int64_t kDequantColumns = 256;
+constexpr std::int64_t kDequantTokens = 16;
+static_assert(kPanelRows * kDequantColumns * sizeof(float) +
+                  kDequantTokens * kPanelRows * kLanes * sizeof(float) <=
+              kPanelScratchBytes);
+
+std::int64_t panel_outputs(const PanelTask& task) {
+  return std::min(kPanelRows, task.segment->weight.rows - task.panel * kPanelRows);
+}
+
+// The bias of a panel's 64 outputs, or null: in place, or copied to `room` at the end of a weight.
+const float* panel_bias(const PanelTask& task, float (&room)[kPanelRows]) {
+  if (task.segment->bias == nullptr) return nullptr;
+  const float* bias = task.segment->bias + task.panel * kPanelRows;
+  const std::int64_t outputs = panel_outputs(task);
+  if (outputs == kPanelRows) return bias;
+  std::fill(std::copy_n(bias, outputs, room), room + kPanelRows, 0.0f);
+  return room;
+}
+
+const std::uint8_t* panel_plane(const WeightView& weight, std::int64_t panel, int bits) {
+  return reinterpret_cast<const std::uint8_t*>(weight.codes) +
+         panel_byte(bits, weight.padded_columns(), panel * kPanelRows, 0);
+}
+
+const std::uint16_t* panel_group_scales(const WeightView& weight, std::int64_t panel) {
+  const std::int64_t groups = weight.padded_columns() / weight.scheme.group;
+  return static_cast<const std::uint16_t*>(weight.scales) + panel * groups * kPanelRows;
+}
+
+bool grouped(const WeightView& weight) { return weight.scheme.scaling == Scaling::group; }
+
+// Columns of one int32 sum: 0 where neither side is grouped.
+std::int64_t int_group(const WeightView& weight) {
+  const std::int64_t by_weight = grouped(weight) ? weight.scheme.group : 0;
+  if (weight.act != ActKind::g128) return by_weight;
+  return by_weight == 0 ? 128 : std::min<std::int64_t>(by_weight, 128);
+}
+
+// Where the panel's codes and what is taken off unsigned ones lie.
+void point_at_codes(const PanelTask& task, IntPanel& panel) {
+  const WeightView& weight = task.segment->weight;
+  const CodePlanes planes = code_planes(weight.scheme, weight.rows, weight.columns);
+  panel.codes = panel_plane(weight, task.panel, planes.low_bits);
+  if (planes.high_bits > 0) {
+    panel.high_codes = panel_plane(weight, task.panel, planes.high_bits) + planes.high_at;
+  }
+  if (!weight.scheme.is_offset()) {
+    if (panel.group == 0) {
+      panel.row_sums = static_cast<const std::int32_t*>(weight.sums) + task.panel * kPanelRows;
+    } else {
+      const std::int64_t groups = weight.padded_columns() / panel.group;
+      panel.group_sums =
+          static_cast<const std::int16_t*>(weight.sums) + task.panel * groups * kPanelRows;
+    }
+    return;
+  }
+  panel.zero = weight.scheme.bias();
+  if (weight.scheme.kind == CodeKind::uint_) {
+    const std::int64_t groups = grouped(weight) ? weight.padded_columns() / weight.scheme.group : 1;
+    panel.zeros = weight.zeros + task.panel * groups * kPanelRows;
+    panel.zero_stride = grouped(weight) ? kPanelRows : 0;
+  }
+  panel.token_sums = task.x->sums + task.token * task.x->sum_stride;
+  panel.token_sum_stride = task.x->sum_stride;
+}
+
+void point_at_next(const PanelTask& task, IntPanel& panel) {
+  if (task.next_segment == nullptr) return;
+  const WeightView& weight = task.next_segment->weight;
+  const int bits = code_planes(weight.scheme, weight.rows, weight.columns).low_bits;
+  panel.next_codes = panel_plane(weight, task.next_panel, bits);
+  panel.next_bytes = kPanelRows * weight.columns * bits / 8;
+}
+
+void run_kernel(const MatmulKernels& kernels, const QuantScheme& scheme, const IntPanel& panel) {
+  switch (scheme.bits) {
+    case 2:
+      return kernels.bits2(panel);
+    case 3:
+      return kernels.bits3(panel);
+    case 4:
+      return kernels.bits4(panel);
+    default:
+      break;
+  }
+  if (scheme.kind == CodeKind::uint_) {
+    return (panel.group == 0 ? kernels.uint8_rows : kernels.uint8_groups)(panel);
+  }
+  (panel.group == 0 ? kernels.int8_rows : kernels.int8_groups)(panel);
+}
+
+void multiply_ints(const MatmulKernels& kernels, const PanelTask& task) noexcept {
+  const WeightView& weight = task.segment->weight;
+  const Rows& x = *task.x;
+  float bias_room[kPanelRows];
+  IntPanel panel;
+  panel.group = static_cast<int>(int_group(weight));
+  point_at_codes(task, panel);
+  point_at_next(task, panel);
+  if (grouped(weight)) {
+    panel.group_scales = panel_group_scales(weight, task.panel);
+    panel.scale_mul = weight.scale_mul;
+  } else {
+    panel.row_scales = static_cast<const float*>(weight.scales) + task.panel * kPanelRows;
+  }
+  panel.bias = panel_bias(task, bias_room);
+  panel.columns = (weight.columns + 15) / 16 * 16;
+  panel.groups_a_token_scale = weight.act == ActKind::g128 ? 128 / panel.group : 0;
+  panel.tokens = task.tokens;
+  panel.inputs = x.codes + task.token * x.code_stride;
+  panel.input_stride = x.code_stride;
+  panel.token_scales = x.scales + task.token * x.scale_stride;
+  panel.token_scale_stride = x.scale_stride;
+  panel.y = task.y;
+  panel.y_stride = task.y_stride;
+  panel.scratch = task.scratch;
+  run_kernel(kernels, weight.scheme, panel);
+}
+
+void multiply_floats(const MatmulKernels& kernels, const PanelTask& task) noexcept {
+  const WeightView& weight = task.segment->weight;
+  const CodeKind kind = weight.scheme.kind;
+  const std::int64_t first = task.panel * kPanelRows;
+  FloatBlock block;
+  block.weights = weight.codes + first * weight.columns * (kind == CodeKind::f32 ? 4 : 2);
+  block.weight_stride = weight.columns;
+  block.outputs = panel_outputs(task);
+  block.columns = weight.columns;
+  block.bias = task.segment->bias == nullptr ? nullptr : task.segment->bias + first;
+  block.tokens = task.tokens;
+  block.x = task.x->values + task.token * task.x->value_stride;
+  block.x_stride = task.x->value_stride;
+  block.y = task.y;
+  block.y_stride = task.y_stride;
+  if (kind == CodeKind::f32) {
+    kernels.f32(block);
+  } else {
+    (kind == CodeKind::f16 ? kernels.f16 : kernels.bf16)(block);
+  }
+}
+
+float total(const float* chain) {
+  float lanes[kLanes];
+  std::copy_n(chain, kLanes, lanes);
+  for (std::int64_t width = kLanes / 2; width >= 1; width /= 2) {
+    for (std::int64_t i = 0; i < width; ++i) lanes[i] = lanes[i] + lanes[i + width];
+  }
+  return lanes[0];
+}
+
+// Codes times f32 inputs (act none): a float chain over the dequantized weights, whose
+// lanes wait in scratch from one piece of the columns to the next.
+void multiply_dequantized(const MatmulKernels& kernels, const PanelTask& task) noexcept {
+  const WeightView& weight = task.segment->weight;
+  auto* const numbers = reinterpret_cast<float*>(task.scratch);
+  float* const lanes = numbers + kPanelRows * kDequantColumns;
+  const std::int64_t outputs = panel_outputs(task);
+  const float* bias =
+      task.segment->bias == nullptr ? nullptr : task.segment->bias + task.panel * kPanelRows;
+  for (std::int64_t token = 0; token < task.tokens; token += kDequantTokens) {
+    const std::int64_t tokens = std::min(kDequantTokens, task.tokens - token);
+    std::fill_n(lanes, tokens * outputs * kLanes, 0.0f);
+    for (std::int64_t k = 0; k < weight.columns; k += kDequantColumns) {
+      FloatBlock block;
+      block.columns = std::min(kDequantColumns, weight.columns - k);
+      for (std::int64_t n = 0; n < outputs; ++n) {
+        unpack_columns(weight, task.panel * kPanelRows + n, k,
+                       {numbers + n * kDequantColumns, static_cast<std::size_t>(block.columns)});
+      }
+      block.weights = numbers;
+      block.weight_stride = kDequantColumns;
+      block.outputs = outputs;
+      block.tokens = tokens;
+      block.x = task.x->values + (task.token + token) * task.x->value_stride + k;
+      block.x_stride = task.x->value_stride;
+      block.lanes = lanes;
+      kernels.f32(block);
+    }
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      for (std::int64_t n = 0; n < outputs; ++n) {
+        const float sum = total(lanes + (t * outputs + n) * kLanes);
+        task.y[(token + t) * task.y_stride + n] = bias == nullptr ? sum : sum + bias[n];
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void multiply_panel(const MatmulKernels& kernels, const PanelTask& task) noexcept {
+  const WeightView& weight = task.segment->weight;
+  if (weight.scheme.is_float()) {
+    multiply_floats(kernels, task);
+  } else if (weight.act == ActKind::none) {
+    multiply_dequantized(kernels, task);
+  } else {
+    multiply_ints(kernels, task);
+  }
+}
+
+void check_inputs(const Linear& linear, const Rows& x) {
+  check_linear_inputs(linear, x);
+  if (linear.act == ActKind::none) return;
+  for (const LinearSegment& segment : linear.parts()) {
+    const QuantScheme& scheme = segment.weight.scheme;
+    require(x.format.offset_codes != scheme.is_offset(), linear.name,
+            ": inputs have the wrong code offset for ", scheme_name(scheme), " weights");
+  }
+}
+
+}  // namespace leq::cpu

@@ -1,0 +1,273 @@
+// What the AMX matmul files share: how the eight tiles are used, and how a block of tokens is cut.
+// A panel lies in memory as the tiles of its weights want it: 16 outputs x 4 columns to a line of
+// 64 bytes, 256 bytes from one quad of columns to the next.
+#pragma once
+
+#include "backend/cpu/matmul/x86/matmul_avx512.h"
+
+namespace leq::cpu {
+namespace {
+
+// Fewer tokens do not fill a tile.
+constexpr std::int64_t kTileTokens = 16;
+// Half a unit of work is 32 tokens x 32 outputs in tiles 0 to 3, of which 0 and 1 have the first
+// tokens, 0 and 2 the first outputs; 4 and 5 hold its inputs, 6 and 7 its weights. Its sums lie in
+// memory tile by tile, [4][16 tokens][16 outputs]: a load waits for all stores before it whose
+// addresses end in the same 12 bits, and the sums of a half are 4 KB, so each tile must keep away
+// from those that were stored just before.
+constexpr std::int64_t kUnitTokens = 32;
+constexpr std::int64_t kUnitOutputs = 32;
+constexpr std::int64_t kTileNumbers = 256;
+constexpr std::int64_t kHalfNumbers = 4 * kTileNumbers;
+constexpr std::int64_t kBlockTokens = 256;  // whose sums lie in scratch
+// Columns that all tokens of a block pass through before the next: their weights and the inputs of
+// one unit stay in the L1 cache.
+constexpr std::int64_t kPieceColumns = 256;
+
+// The tiles of the calling thread, for as long as the object lives: all have 16 rows, of `columns`
+// bytes in the inputs and of 64 in the rest.
+class Tiles {
+ public:
+  explicit Tiles(std::int64_t columns) {
+    Layout layout;
+    for (int tile = 0; tile < 8; ++tile) {
+      layout.row_bytes[tile] = 64;
+      layout.rows[tile] = 16;
+    }
+    layout.row_bytes[4] = layout.row_bytes[5] = static_cast<std::uint16_t>(columns);
+    layout.rows[6] = layout.rows[7] = static_cast<std::uint8_t>(columns / 4);
+    asm volatile("ldtilecfg %0" : : "m"(layout));  // g++ 12's intrinsic names 8 of the 64 bytes
+  }
+  ~Tiles() { _tile_release(); }
+  Tiles(const Tiles&) = delete;
+  Tiles& operator=(const Tiles&) = delete;
+
+ private:
+  struct alignas(64) Layout {
+    std::uint8_t palette = 1;
+    std::uint8_t start_row = 0;
+    std::uint8_t reserved[14] = {};
+    std::uint16_t row_bytes[16] = {};
+    std::uint8_t rows[16] = {};
+  };
+  static_assert(sizeof(Layout) == 64);
+};
+
+// Keeps what was stored to memory before the tile loads that follow: g++ 12 does not know that they
+// read memory.
+inline __attribute__((always_inline)) void stored_for_tiles(const void* bytes) {
+  asm volatile("" : : "r"(bytes) : "memory");
+}
+
+// Signs of inputs and weights.
+enum class Signs { input_unsigned, weight_unsigned, none_unsigned };
+
+// Adds the products of a step to one of the four tiles of sums (tile numbers are literals).
+template <Signs kSigns>
+inline __attribute__((always_inline)) void multiply_0() {
+  if constexpr (kSigns == Signs::input_unsigned) _tile_dpbusd(0, 4, 6);
+  if constexpr (kSigns == Signs::weight_unsigned) _tile_dpbsud(0, 4, 6);
+  if constexpr (kSigns == Signs::none_unsigned) _tile_dpbssd(0, 4, 6);
+}
+template <Signs kSigns>
+inline __attribute__((always_inline)) void multiply_1() {
+  if constexpr (kSigns == Signs::input_unsigned) _tile_dpbusd(1, 4, 7);
+  if constexpr (kSigns == Signs::weight_unsigned) _tile_dpbsud(1, 4, 7);
+  if constexpr (kSigns == Signs::none_unsigned) _tile_dpbssd(1, 4, 7);
+}
+template <Signs kSigns>
+inline __attribute__((always_inline)) void multiply_2() {
+  if constexpr (kSigns == Signs::input_unsigned) _tile_dpbusd(2, 5, 6);
+  if constexpr (kSigns == Signs::weight_unsigned) _tile_dpbsud(2, 5, 6);
+  if constexpr (kSigns == Signs::none_unsigned) _tile_dpbssd(2, 5, 6);
+}
+template <Signs kSigns>
+inline __attribute__((always_inline)) void multiply_3() {
+  if constexpr (kSigns == Signs::input_unsigned) _tile_dpbusd(3, 5, 7);
+  if constexpr (kSigns == Signs::weight_unsigned) _tile_dpbsud(3, 5, 7);
+  if constexpr (kSigns == Signs::none_unsigned) _tile_dpbssd(3, 5, 7);
+}
+
+// T is 2, or 1 where a block has only the 16 tokens of tiles 0 and 1.
+template <int T>
+inline __attribute__((always_inline)) void load_tiles(const std::uint8_t* x0,
+                                                      const std::uint8_t* x1, std::int64_t stride,
+                                                      const std::uint8_t* w) {
+  _tile_loadd(4, x0, stride);
+  _tile_loadd(6, w, 256);
+  _tile_loadd(7, w + 64, 256);
+  if constexpr (T == 2) _tile_loadd(5, x1, stride);
+}
+
+template <Signs kSigns, int T>
+inline __attribute__((always_inline)) void multiply_step() {
+  multiply_0<kSigns>();
+  multiply_1<kSigns>();
+  if constexpr (T == 2) {
+    multiply_2<kSigns>();
+    multiply_3<kSigns>();
+  }
+}
+
+// The first step of new sums, which start from 0 or from `from`; the tiles' old sums go to `to`.
+// Tile by tile, so that one is stored while the others multiply: 21 instead of 30 ns for a step in
+// two. before(tile) comes before a tile is stored.
+template <Signs kSigns, int T, class Before>
+inline __attribute__((always_inline)) void store_and_begin(std::int32_t* to, Before before) {
+  before(0);
+  _tile_stored(0, to, 64);
+  _tile_zero(0);
+  multiply_0<kSigns>();
+  before(1);
+  _tile_stored(1, to + kTileNumbers, 64);
+  _tile_zero(1);
+  multiply_1<kSigns>();
+  if constexpr (T == 2) {
+    before(2);
+    _tile_stored(2, to + 2 * kTileNumbers, 64);
+    _tile_zero(2);
+    multiply_2<kSigns>();
+    before(3);
+    _tile_stored(3, to + 3 * kTileNumbers, 64);
+    _tile_zero(3);
+    multiply_3<kSigns>();
+  }
+}
+template <Signs kSigns, int T>
+inline __attribute__((always_inline)) void store_and_continue(std::int32_t* to,
+                                                              const std::int32_t* from) {
+  _tile_stored(0, to, 64);
+  _tile_loadd(0, from, 64);
+  multiply_0<kSigns>();
+  _tile_stored(1, to + kTileNumbers, 64);
+  _tile_loadd(1, from + kTileNumbers, 64);
+  multiply_1<kSigns>();
+  if constexpr (T == 2) {
+    _tile_stored(2, to + 2 * kTileNumbers, 64);
+    _tile_loadd(2, from + 2 * kTileNumbers, 64);
+    multiply_2<kSigns>();
+    _tile_stored(3, to + 3 * kTileNumbers, 64);
+    _tile_loadd(3, from + 3 * kTileNumbers, 64);
+    multiply_3<kSigns>();
+  }
+}
+inline __attribute__((always_inline)) void store_sums(std::int32_t* to) {
+  _tile_stored(0, to, 64);
+  _tile_stored(1, to + kTileNumbers, 64);
+  _tile_stored(2, to + 2 * kTileNumbers, 64);
+  _tile_stored(3, to + 3 * kTileNumbers, 64);
+}
+
+// Tokens [token, token + tokens) of a panel, at least 16.
+struct TokenBlock {
+  std::int64_t token = 0;
+  std::int64_t tokens = 0;
+
+  std::int64_t units() const { return (tokens + kUnitTokens - 1) / kUnitTokens; }
+  std::int64_t halves() const { return units() * 2; }
+  // Tiles of tokens in a half: 1 in a block of 16 tokens.
+  int tiles() const { return tokens == kTileTokens ? 1 : 2; }
+  std::int64_t half_rows() const { return tiles() * kTileTokens; }
+  // First token of a unit's upper and lower tile. What would pass the end begins earlier: those
+  // tokens are computed twice.
+  std::int64_t first(std::int64_t unit, int tile) const {
+    const std::int64_t wanted = unit * kUnitTokens + tile * kTileTokens;
+    return token + (wanted < tokens - kTileTokens ? wanted : tokens - kTileTokens);
+  }
+};
+
+// Calls visit(block) for blocks of nearly equal size.
+template <class Visit>
+inline __attribute__((always_inline)) void for_each_block(std::int64_t tokens, Visit visit) {
+  const std::int64_t blocks = (tokens + kBlockTokens - 1) / kBlockTokens;
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    TokenBlock block;
+    block.token = tokens * b / blocks;
+    block.tokens = tokens * (b + 1) / blocks - block.token;
+    visit(block);
+  }
+}
+
+// What a panel's finished sums are scaled with, and what is added: one for each of its outputs.
+struct alignas(64) FinishNumbers {
+  float scales[64];
+  float bias[64];
+};
+inline void read_finish_numbers(const IntPanel& panel, FinishNumbers& numbers) {
+  for (int output = 0; output < 64; output += 16) {
+    _mm512_store_ps(numbers.scales + output, panel.row_scales == nullptr
+                                                 ? _mm512_set1_ps(1.0f)
+                                                 : _mm512_loadu_ps(panel.row_scales + output));
+    if (panel.bias != nullptr) {
+      _mm512_store_ps(numbers.bias + output, _mm512_loadu_ps(panel.bias + output));
+    }
+  }
+}
+
+// finish() for `count` rows of a half unit from `row` on: value(token, j, at) is the sum of the
+// half's outputs from 16 j on, the `at`th of its numbers.
+template <class Value>
+inline __attribute__((always_inline)) void finish_rows(const IntPanel& panel,
+                                                       const FinishNumbers& numbers,
+                                                       const TokenBlock& block, std::int64_t half,
+                                                       std::int64_t row, std::int64_t count,
+                                                       Value value) {
+  const int output = static_cast<int>(half % 2 * kUnitOutputs);
+  const __m512 scale[2] = {_mm512_load_ps(numbers.scales + output),
+                           _mm512_load_ps(numbers.scales + output + 16)};
+  const std::int64_t end = row + count < block.half_rows() ? row + count : block.half_rows();
+  const bool by_token = panel.groups_a_token_scale == 0;
+  const bool biased = panel.bias != nullptr;
+  const std::int64_t first[2] = {block.first(half / 2, 0), block.first(half / 2, 1)};
+  for (; row < end; ++row) {
+    const std::int64_t token = first[row / kTileTokens] + row % kTileTokens;
+    float* const y = panel.y + token * panel.y_stride + output;
+    const __m512 token_scale =
+        _mm512_set1_ps(by_token ? panel.token_scales[token * panel.token_scale_stride] : 1.0f);
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) {
+      const std::int64_t tile = row / kTileTokens * 2 + j;
+      const __m512 f = value(token, j, tile * kTileNumbers + row % kTileTokens * 16);
+      const __m512 by = _mm512_mul_ps(token_scale, scale[j]);
+      const __m512 sum =
+          biased ? _mm512_fmadd_ps(f, by, _mm512_load_ps(numbers.bias + output + 16 * j))
+                 : _mm512_mul_ps(f, by);
+      _mm512_storeu_ps(y + 16 * j, sum);
+    }
+  }
+}
+
+// The lines that rows [row, row + count) of a half unit will be stored to.
+inline __attribute__((always_inline)) void fetch_result_rows(const IntPanel& panel,
+                                                             const TokenBlock& block,
+                                                             std::int64_t half, std::int64_t row,
+                                                             std::int64_t count) {
+  const std::int64_t end = row + count < block.half_rows() ? row + count : block.half_rows();
+  const float* const y = panel.y + half % 2 * kUnitOutputs;
+  const std::int64_t first[2] = {block.first(half / 2, 0), block.first(half / 2, 1)};
+  for (; row < end; ++row) {
+    const float* const at = y + (first[row / kTileTokens] + row % kTileTokens) * panel.y_stride;
+    asm volatile("prefetchw %0" : : "m"(*at));
+    asm volatile("prefetchw %0" : : "m"(at[16]));
+  }
+}
+
+// Fetches the weights of the next piece into the L2 cache, some lines at each step of this one: a
+// burst of all of them would stand still.
+class FetchAhead {
+ public:
+  FetchAhead(const std::uint8_t* next, std::int64_t bytes, std::int64_t steps)
+      : next_(next), lines_((bytes / 64 + steps - 1) / steps) {}
+  inline __attribute__((always_inline)) void step() {
+    for (std::int64_t line = 0; line < lines_; ++line, next_ += 64) {
+      _mm_prefetch(reinterpret_cast<const char*>(next_), _MM_HINT_T1);
+    }
+  }
+
+ private:
+  const std::uint8_t* next_;
+  std::int64_t lines_;
+};
+
+}  // namespace
+}  // namespace leq::cpu

@@ -1,0 +1,101 @@
+// Group-scaled weights of fewer than 8 bits times int8 activations. A few tokens take the codes
+// straight from the panel; more tokens share a piece of the panel unpacked to bytes.
+#pragma once
+
+#include "backend/cpu/matmul/x86/matmul_codes_avx512.h"
+#include "backend/cpu/matmul/x86/matmul_groups_avx512.h"
+
+namespace leq::cpu {
+namespace {
+
+template <class Bits, int kQuad, int M>
+inline __attribute__((always_inline)) void add_quad(const Planes& planes, const std::uint8_t* x,
+                                                    std::int64_t stride, __m512i (&even)[M][4],
+                                                    __m512i (&odd)[M][4]) {
+  prefetch_share<Bits, kQuad>(planes);
+  __m512i input[M];
+#pragma GCC unroll 3
+  for (int m = 0; m < M; ++m) input[m] = broadcast_quad(x + m * stride + 4 * kQuad);
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    const __m512i codes = Bits::template code<kQuad>(planes.low + 64 * j, planes.third + 64 * j);
+#pragma GCC unroll 3
+    for (int m = 0; m < M; ++m) dot((kQuad % 2 == 0 ? even : odd)[m][j], codes, input[m]);
+  }
+}
+
+// M tokens x 64 outputs. Codes of odd quads stay where they lie in their bytes, so their products
+// are 2^kShift times too large, exactly, until the end of the group.
+template <class Bits, int M, Scales kScales>
+void bits_tile(const IntPanel& panel, const PanelPiece& piece) {
+  const std::int64_t stride = panel.input_stride;
+  const std::uint8_t* x = panel.inputs + piece.token * stride;
+  std::int64_t group = 0;
+  for (std::int64_t k = 0; k < panel.columns; ++group) {
+    const std::int64_t stop = k + panel.group < panel.columns ? k + panel.group : panel.columns;
+    __m512i even[M][4];
+    __m512i odd[M][4];
+    start_from_zeros(panel, piece, group, even);
+#pragma GCC unroll 3
+    for (int m = 0; m < M; ++m) {
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) odd[m][j] = _mm512_setzero_si512();
+    }
+    for (; k < stop; k += kStepColumns, x += kStepColumns) {
+      const Planes planes = planes_at<Bits>(panel, k);
+      add_quad<Bits, 0>(planes, x, stride, even, odd);
+      add_quad<Bits, 1>(planes, x, stride, even, odd);
+      add_quad<Bits, 2>(planes, x, stride, even, odd);
+      add_quad<Bits, 3>(planes, x, stride, even, odd);
+      add_quad<Bits, 4>(planes, x, stride, even, odd);
+      add_quad<Bits, 5>(planes, x, stride, even, odd);
+      add_quad<Bits, 6>(planes, x, stride, even, odd);
+      add_quad<Bits, 7>(planes, x, stride, even, odd);
+    }
+#pragma GCC unroll 3
+    for (int m = 0; m < M; ++m) {
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) {
+        even[m][j] = _mm512_add_epi32(even[m][j], _mm512_srai_epi32(odd[m][j], Bits::kShift));
+      }
+    }
+    __m512 by_weight[4];
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) by_weight[j] = weight_scale(panel, group, 16 * j);
+    fold<M, 4, kScales>(panel, piece, group, by_weight, even, piece.sums);
+  }
+  finish_tile(panel, piece, M, 64);
+}
+
+constexpr std::int64_t kPackedTokens = 3;
+template <class Bits, Scales kScales>
+constexpr PieceTile kPackedTiles[] = {nullptr, bits_tile<Bits, 1, kScales>,
+                                      bits_tile<Bits, 2, kScales>, bits_tile<Bits, 3, kScales>};
+
+template <class Bits>
+void run_packed(const IntPanel& panel) {
+  PanelPiece piece;
+  piece.sums = reinterpret_cast<float*>(panel.scratch);
+  clear(piece.sums, panel.tokens * 64);
+  if (panel.groups_a_token_scale == 0) {
+    kPackedTiles<Bits, Scales::weights>[panel.tokens](panel, piece);
+  } else {
+    kPackedTiles<Bits, Scales::both>[panel.tokens](panel, piece);
+  }
+}
+
+template <class Bits>
+void run_bits(const IntPanel& panel) {
+  if (panel.tokens <= kPackedTokens) {
+    run_packed<Bits>(panel);
+    return;
+  }
+  std::uint8_t* const codes = reinterpret_cast<GroupScratch*>(panel.scratch)->codes;
+  run_blocks(panel, unsigned_piece_avx512vnni, [&](std::int64_t first, std::int64_t columns) {
+    unpack<Bits>(panel, first, columns, NoZeros{}, codes);
+    return codes;
+  });
+}
+
+}  // namespace
+}  // namespace leq::cpu

@@ -1,0 +1,232 @@
+// Grouped matmuls with AMX: the int32 sums of a group leave the tiles in the first step of the next
+// group, and are folded into f32 sums in the first step of the one after, while the tiles multiply.
+#pragma once
+
+#include "backend/cpu/matmul/x86/matmul_avx512amx.h"
+
+namespace leq::cpu {
+namespace {
+
+// Which sides have group scales.
+enum class Scales { weights, tokens, both };
+
+constexpr std::int64_t kSmallestGroup = 32;
+constexpr std::int64_t kPieceGroups = kPieceColumns / kSmallestGroup;
+
+// What the groups of a piece are folded with, for each of a panel's outputs.
+struct alignas(64) PieceNumbers {
+  float scales[kPieceGroups][64];
+  std::int32_t offsets[kPieceGroups][64];
+};
+
+// Scratch of a block.
+struct alignas(64) GroupScratch {
+  float folded[kBlockTokens / kUnitTokens][2][kHalfNumbers];
+  std::int32_t sums[kHalfNumbers];            // of a group that is not folded yet
+  PieceNumbers numbers[2];                    // of this piece and of the one before
+  std::uint8_t unpacked[kPieceColumns * 64];  // for weights of fewer than 8 bits
+};
+static_assert(sizeof(GroupScratch) <= kIntScratchBytes);
+
+// Where a group's sums for a half go, and what they are folded with.
+struct Fold {
+  float* folded = nullptr;        // [kHalfNumbers]; null: nothing waits
+  __mmask16 old = 0;              // 0 for the first group, which begins the f32 sums
+  const float* scales = nullptr;  // of the weights, [32]
+  const std::int32_t* offsets = nullptr;
+  // Of the first token of each tile: its scale in the group, and the sum of its inputs there.
+  const float* token_scales[2] = {nullptr, nullptr};
+  const std::int32_t* token_sums[2] = {nullptr, nullptr};
+};
+
+// f = fma(float(c), weight scale * token scale, f) for one of a half's tiles of sums.
+template <Signs kSigns, Scales kScales>
+inline __attribute__((always_inline)) void fold_tile(const IntPanel& panel, const Fold& fold,
+                                                     const std::int32_t* sums, int tile) {
+  const __m512 by_weight = _mm512_load_ps(fold.scales + tile % 2 * 16);
+  const __m512i offset = _mm512_load_si512(fold.offsets + tile % 2 * 16);
+  const float* by_token = fold.token_scales[tile / 2];
+  const std::int32_t* token_sums = fold.token_sums[tile / 2];
+  // Read once: the stores below could change them, as far as the compiler knows.
+  const std::int64_t scale_stride = panel.token_scale_stride;
+  const std::int64_t sum_stride = panel.token_sum_stride;
+  const __mmask16 old = fold.old;
+  float* const folded = fold.folded + tile * kTileNumbers;
+  sums += tile * kTileNumbers;
+#pragma GCC unroll 16
+  for (int row = 0; row < kTileTokens; ++row) {
+    __m512i sum = _mm512_load_si512(sums + row * 16);
+    if constexpr (kSigns == Signs::input_unsigned) sum = _mm512_add_epi32(sum, offset);
+    if constexpr (kSigns == Signs::weight_unsigned) {
+      // A zero point lies in the lower half of its lane, so this multiplies by the lower half of
+      // the token's sum, at most 128 * 127.
+      sum = _mm512_add_epi32(sum, _mm512_madd_epi16(offset, _mm512_set1_epi32(-*token_sums)));
+      token_sums += sum_stride;
+    }
+    __m512 scale = by_weight;
+    if constexpr (kScales != Scales::weights) {
+      scale = _mm512_set1_ps(*by_token);
+      by_token += scale_stride;
+      if constexpr (kScales == Scales::both) scale = _mm512_mul_ps(by_weight, scale);
+    }
+    const __m512 f = _mm512_maskz_load_ps(old, folded + row * 16);
+    _mm512_store_ps(folded + row * 16, _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, f));
+  }
+}
+
+// The last two groups: sums of the older one are in memory, those of the newer one in the tiles.
+// They change places by their pointers: a copy would have to wait until all tiles before it are
+// stored.
+struct Pipeline {
+  Fold places[3];
+  Fold* older = &places[0];
+  Fold* newer = &places[1];
+  Fold* now = &places[2];
+};
+
+template <Signs kSigns, Scales kScales>
+void drain(const IntPanel& panel, const TokenBlock& block, const Pipeline& pipeline,
+           std::int32_t* sums) {
+  const auto fold = [&](const Fold& group) {
+    if (group.folded == nullptr) return;
+    for (int tile = 0; tile < 2 * block.tiles(); ++tile) {
+      fold_tile<kSigns, kScales>(panel, group, sums, tile);
+    }
+  };
+  fold(*pipeline.older);
+  store_sums(sums);
+  fold(*pipeline.newer);
+}
+
+// Some groups of a panel's columns.
+struct Piece {
+  const std::uint8_t* codes = nullptr;  // bytes of the first column, one code each
+  std::int64_t group = 0;               // first
+  std::int64_t groups = 0;
+  const std::uint8_t* next = nullptr;  // bytes that the next piece is made from
+  std::int64_t next_bytes = 0;
+};
+
+// Scales, and what a group's sum of products lacks: signed weights have inputs of q + 128, so -128
+// * the weights' sum; unsigned weights a zero point, which a token's sum multiplies.
+template <Signs kSigns>
+void read_numbers(const IntPanel& panel, const Piece& piece, PieceNumbers& numbers) {
+  for (std::int64_t g = 0; g < piece.groups; ++g) {
+    const std::int64_t group = piece.group + g;
+    for (int output = 0; output < 64; output += 16) {
+      if (panel.group_scales != nullptr) {
+        const std::uint16_t* scales = panel.group_scales + group * 64 + output;
+        const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(scales));
+        _mm512_store_ps(numbers.scales[g] + output,
+                        _mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(panel.scale_mul)));
+      }
+      if constexpr (kSigns == Signs::input_unsigned) {
+        const std::int16_t* sums = panel.group_sums + group * 64 + output;
+        const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(sums));
+        _mm512_store_si512(numbers.offsets[g] + output, start_value(_mm512_cvtepi16_epi32(half)));
+      } else if constexpr (kSigns == Signs::weight_unsigned) {
+        _mm512_store_si512(numbers.offsets[g] + output, zero_points(panel, group, output));
+      }
+    }
+  }
+}
+
+// Multiplies a piece of groups of S steps for all units of a block, T tiles of tokens at a time.
+template <Signs kSigns, Scales kScales, int S, int T>
+void multiply_piece(const IntPanel& panel, const TokenBlock& block, const Piece& piece,
+                    Pipeline& pipeline) {
+  auto& scratch = *reinterpret_cast<GroupScratch*>(panel.scratch);
+  std::int32_t* const sums = scratch.sums;
+  PieceNumbers& numbers = scratch.numbers[piece.group / (kPieceColumns / panel.group) % 2];
+  read_numbers<kSigns>(panel, piece, numbers);
+  const std::int64_t stride = panel.input_stride;
+  const std::int64_t step = panel.group / S;
+  FetchAhead ahead(piece.next, piece.next_bytes, block.halves() * piece.groups * S);
+  for (std::int64_t half = 0; half < block.halves(); ++half) {
+    const std::int64_t token[2] = {block.first(half / 2, 0), block.first(half / 2, 1)};
+    const std::uint8_t* inputs = panel.inputs + piece.group * panel.group;
+    const std::uint8_t* x0 = inputs + token[0] * stride;
+    const std::uint8_t* x1 = inputs + token[1] * stride;
+    const std::uint8_t* w = piece.codes + half % 2 * 128;
+    const std::int64_t output = half % 2 * kUnitOutputs;
+    for (std::int64_t g = 0; g < piece.groups; ++g) {
+      Fold& now = *pipeline.now;
+      now.folded = scratch.folded[half / 2][half % 2];
+      now.old = piece.group + g == 0 ? __mmask16(0) : __mmask16(0xffff);
+      now.scales = numbers.scales[g] + output;
+      now.offsets = numbers.offsets[g] + output;
+      for (int tile = 0; tile < 2; ++tile) {
+        if constexpr (kScales != Scales::weights) {
+          now.token_scales[tile] = panel.token_scales + token[tile] * panel.token_scale_stride +
+                                   (piece.group + g) / panel.groups_a_token_scale;
+        }
+        if constexpr (kSigns == Signs::weight_unsigned) {
+          now.token_sums[tile] =
+              panel.token_sums + token[tile] * panel.token_sum_stride + piece.group + g;
+        }
+      }
+      const Fold& older = *pipeline.older;
+      ahead.step();
+      load_tiles<T>(x0, x1, stride, w);
+      store_and_begin<kSigns, T>(
+          sums, [&](int tile) __attribute__((always_inline)) {
+            if (older.folded != nullptr) fold_tile<kSigns, kScales>(panel, older, sums, tile);
+          });
+      x0 += step, x1 += step, w += step * 64;
+#pragma GCC unroll 2
+      for (int i = 1; i < S; ++i, x0 += step, x1 += step, w += step * 64) {
+        ahead.step();
+        load_tiles<T>(x0, x1, stride, w);
+        multiply_step<kSigns, T>();
+      }
+      pipeline.now = pipeline.older;
+      pipeline.older = pipeline.newer;
+      pipeline.newer = &now;
+    }
+  }
+}
+
+// A whole panel. codes_of(first column, columns, piece) fills in the piece's codes.
+template <Signs kSigns, Scales kScales, class CodesOf>
+void run_scaled(const IntPanel& panel, CodesOf codes_of) {
+  const std::int64_t groups = (panel.columns + panel.group - 1) / panel.group;
+  const std::int64_t most = kPieceColumns / panel.group;
+  auto& scratch = *reinterpret_cast<GroupScratch*>(panel.scratch);
+  FinishNumbers finish;
+  read_finish_numbers(panel, finish);
+  const Tiles tiles(panel.group < 64 ? panel.group : 64);
+  for_each_block(panel.tokens, [&](const TokenBlock& block) {
+    Pipeline pipeline;
+    for (std::int64_t group = 0; group < groups; group += most) {
+      Piece piece;
+      piece.group = group;
+      piece.groups = groups - group < most ? groups - group : most;
+      codes_of(group * panel.group, piece.groups * panel.group, piece);
+      using Multiply = void (*)(const IntPanel&, const TokenBlock&, const Piece&, Pipeline&);
+      constexpr Multiply kMultiply[2][2] = {
+          {multiply_piece<kSigns, kScales, 1, 1>, multiply_piece<kSigns, kScales, 1, 2>},
+          {multiply_piece<kSigns, kScales, 2, 1>, multiply_piece<kSigns, kScales, 2, 2>}};
+      kMultiply[panel.group > 64][block.tiles() - 1](panel, block, piece, pipeline);
+    }
+    drain<kSigns, kScales>(panel, block, pipeline, scratch.sums);
+    const float* folded = scratch.folded[0][0];
+    for (std::int64_t half = 0; half < block.halves(); ++half, folded += kHalfNumbers) {
+      finish_rows(panel, finish, block, half, 0, kUnitTokens,
+                  [&](std::int64_t, int, std::int64_t at) { return _mm512_load_ps(folded + at); });
+    }
+  });
+}
+
+template <Signs kSigns, class CodesOf>
+void run_groups(const IntPanel& panel, CodesOf codes_of) {
+  if (panel.groups_a_token_scale == 0) {
+    run_scaled<kSigns, Scales::weights>(panel, codes_of);
+  } else if (panel.group_scales == nullptr) {
+    run_scaled<kSigns, Scales::tokens>(panel, codes_of);
+  } else {
+    run_scaled<kSigns, Scales::both>(panel, codes_of);
+  }
+}
+
+}  // namespace
+}  // namespace leq::cpu

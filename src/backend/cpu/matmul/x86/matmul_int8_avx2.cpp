@@ -1,0 +1,144 @@
+// int8 and uint8 weights times int8 activations. Both sides are widened to 16 bits and multiplied
+// by vpmaddwd: the 8-bit vpmaddubsw would saturate.
+#include "backend/cpu/matmul/matmul_kernel_tables.h"
+#include "backend/cpu/matmul/x86/matmul_avx2.h"
+
+namespace leq::cpu {
+namespace {
+
+// The sums of four int32 pairs each, in order: eight outputs.
+inline __m256i join_pairs(__m256i low, __m256i high) {
+  return _mm256_permute4x64_epi64(_mm256_hadd_epi32(low, high), 0b11011000);
+}
+
+// Int32 sums over the columns [first, last): M tokens x L lines of 16 outputs, without the start
+// value. sums [M][L][2] of 8 outputs.
+template <bool kUnsigned, int M, int L>
+inline __attribute__((always_inline)) void sum_columns(const IntPanel& panel, std::int64_t token,
+                                                       std::int64_t output, std::int64_t first,
+                                                       std::int64_t last, NextPanel& next,
+                                                       __m256i (&sums)[M][L][2]) {
+  __m256i c[M][L][4];
+#pragma GCC unroll 3
+  for (int m = 0; m < M; ++m) {
+#pragma GCC unroll 8
+    for (int i = 0; i < 4 * L; ++i) c[m][i / 4][i % 4] = _mm256_setzero_si256();
+  }
+  const std::uint8_t* w = panel.codes + first * 64 + output * 4;
+  const std::uint8_t* x = panel.inputs + token * panel.input_stride + first;
+  for (std::int64_t k = first; k < last; k += 4, w += 256, x += 4) {
+    next.fetch(L);
+    __m256i inputs[M];
+#pragma GCC unroll 3
+    for (int m = 0; m < M; ++m) {
+      const __m128i quad = _mm_set1_epi32(load_quad(x + m * panel.input_stride));
+      inputs[m] = kUnsigned ? _mm256_cvtepi8_epi16(quad) : _mm256_cvtepu8_epi16(quad);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < 4 * L; ++i) {
+      const __m128i codes = _mm_load_si128(reinterpret_cast<const __m128i*>(w + 16 * i));
+      const __m256i weights = kUnsigned ? _mm256_cvtepu8_epi16(codes) : _mm256_cvtepi8_epi16(codes);
+#pragma GCC unroll 3
+      for (int m = 0; m < M; ++m) {
+        __m256i& sum = c[m][i / 4][i % 4];
+        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(weights, inputs[m]));
+      }
+    }
+  }
+#pragma GCC unroll 3
+  for (int m = 0; m < M; ++m) {
+#pragma GCC unroll 2
+    for (int l = 0; l < L; ++l) {
+      sums[m][l][0] = join_pairs(c[m][l][0], c[m][l][1]);
+      sums[m][l][1] = join_pairs(c[m][l][2], c[m][l][3]);
+    }
+  }
+}
+
+// -128 times 8 code sums: what the offset of the inputs adds too much.
+inline __m256i start_value(__m256i sums) {
+  return _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_slli_epi32(sums, 7));
+}
+inline __m256i row_start(const IntPanel& panel, std::int64_t output) {
+  const std::int32_t* sums = panel.row_sums + output;
+  return start_value(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(sums)));
+}
+inline __m256i group_start(const IntPanel& panel, std::int64_t group, std::int64_t output) {
+  const std::int16_t* sums = panel.group_sums + group * 64 + output;
+  return start_value(
+      _mm256_cvtepi16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(sums))));
+}
+
+template <bool kUnsigned, int M, int L>
+void row_tile(const IntPanel& panel, std::int64_t token) {
+  NextPanel next(panel, token);
+  for (std::int64_t output = 0; output < 64; output += 16 * L) {
+    __m256i sums[M][L][2];
+    sum_columns<kUnsigned, M, L>(panel, token, output, 0, panel.columns, next, sums);
+    for (int m = 0; m < M; ++m) {
+      for (int i = 0; i < 2 * L; ++i) {
+        const std::int64_t n = output + 8 * i;
+        const __m256i start =
+            kUnsigned ? unsigned_start(panel, token + m, n, 0) : row_start(panel, n);
+        const __m256i sum = _mm256_add_epi32(sums[m][i / 2][i % 2], start);
+        finish(panel, token + m, n, _mm256_cvtepi32_ps(sum));
+      }
+    }
+  }
+}
+
+template <bool kUnsigned, int M, int L>
+void group_tile(const IntPanel& panel, std::int64_t token) {
+  NextPanel next(panel, token);
+  for (std::int64_t output = 0; output < 64; output += 16 * L) {
+    __m256 f[M][2 * L];
+    for (int m = 0; m < M; ++m) {
+      for (int i = 0; i < 2 * L; ++i) f[m][i] = _mm256_setzero_ps();
+    }
+    std::int64_t group = 0;
+    for (std::int64_t k = 0; k < panel.columns; k += panel.group, ++group) {
+      const std::int64_t last = k + panel.group < panel.columns ? k + panel.group : panel.columns;
+      __m256i sums[M][L][2];
+      sum_columns<kUnsigned, M, L>(panel, token, output, k, last, next, sums);
+      for (int m = 0; m < M; ++m) {
+        for (int i = 0; i < 2 * L; ++i) {
+          const std::int64_t n = output + 8 * i;
+          const __m256i start =
+              kUnsigned ? unsigned_start(panel, token + m, n, group) : group_start(panel, group, n);
+          const __m256i sum = _mm256_add_epi32(sums[m][i / 2][i % 2], start);
+          f[m][i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum),
+                                    group_scale(panel, token + m, n, group), f[m][i]);
+        }
+      }
+    }
+    for (int m = 0; m < M; ++m) {
+      for (int i = 0; i < 2 * L; ++i) finish(panel, token + m, output + 8 * i, f[m][i]);
+    }
+  }
+}
+
+// One token takes 32 outputs at a time, more take 16: 8 to 12 accumulators.
+using Tile = void (*)(const IntPanel&, std::int64_t);
+constexpr int kTokens = 3;
+template <bool kUnsigned>
+constexpr Tile kRowTiles[kTokens] = {row_tile<kUnsigned, 1, 2>, row_tile<kUnsigned, 2, 1>,
+                                     row_tile<kUnsigned, 3, 1>};
+template <bool kUnsigned>
+constexpr Tile kGroupTiles[kTokens] = {group_tile<kUnsigned, 1, 2>, group_tile<kUnsigned, 2, 1>,
+                                       group_tile<kUnsigned, 3, 1>};
+
+void run(const IntPanel& panel, const Tile (&tiles)[kTokens]) {
+  for (std::int64_t token = 0; token < panel.tokens; token += kTokens) {
+    const std::int64_t left = panel.tokens - token;
+    tiles[(left < kTokens ? left : kTokens) - 1](panel, token);
+  }
+}
+
+}  // namespace
+
+void int8_rows_avx2(const IntPanel& panel) noexcept { run(panel, kRowTiles<false>); }
+void int8_groups_avx2(const IntPanel& panel) noexcept { run(panel, kGroupTiles<false>); }
+void uint8_rows_avx2(const IntPanel& panel) noexcept { run(panel, kRowTiles<true>); }
+void uint8_groups_avx2(const IntPanel& panel) noexcept { run(panel, kGroupTiles<true>); }
+
+}  // namespace leq::cpu

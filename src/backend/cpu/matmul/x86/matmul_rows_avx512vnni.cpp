@@ -1,0 +1,140 @@
+// int8 and uint8 weights times int8 activations where neither side is grouped: one int32 sum for
+// the whole row, held in registers from the first column to the last.
+#include "backend/cpu/matmul/matmul_kernel_tables.h"
+#include "backend/cpu/matmul/x86/matmul_avx512.h"
+#include "backend/cpu/matmul/x86/tall_tile_avx512.h"
+
+namespace leq::cpu {
+namespace {
+
+// Signed weights: -128 * their sums, since the inputs are q + 128. Unsigned ones: -zero point * the
+// inputs' sum.
+template <bool kUnsigned, int M, int J>
+inline __attribute__((always_inline)) void start(const IntPanel& panel, std::int64_t token,
+                                                 int output, __m512i (&c)[M][J]) {
+#pragma GCC unroll 4
+  for (int j = 0; j < J; ++j) {
+    __m512i value;
+    if constexpr (kUnsigned) {
+      value = zero_points(panel, 0, output + 16 * j);
+    } else {
+      value = start_value(_mm512_loadu_si512(panel.row_sums + output + 16 * j));
+    }
+#pragma GCC unroll 12
+    for (int m = 0; m < M; ++m) {
+      c[m][j] = value;
+      if constexpr (kUnsigned) {
+        const int sum = panel.token_sums[(token + m) * panel.token_sum_stride];
+        c[m][j] = _mm512_mullo_epi32(value, _mm512_set1_epi32(-sum));
+      }
+    }
+  }
+}
+
+// M tokens x 16 J outputs, from `token` and `output` on.
+template <bool kUnsigned, int M, int J>
+void tile(const IntPanel& panel, std::int64_t token, int output) {
+  __m512i c[M][J];
+  start<kUnsigned>(panel, token, output, c);
+  const std::uint8_t* w = panel.codes + output * 4;
+  const std::uint8_t* x = panel.inputs + token * panel.input_stride;
+  const std::int64_t stride = panel.input_stride;
+  for (std::int64_t k = 0; k < panel.columns; k += 16) {
+#pragma GCC unroll 4
+    for (int quad = 0; quad < 4; ++quad, w += 256, x += 4) {
+      __m512i weights[J];
+#pragma GCC unroll 4
+      for (int j = 0; j < J; ++j) {
+        weights[j] = _mm512_load_si512(w + 64 * j);
+        if constexpr (J == 4) {
+          fetch_ahead(w + 64 * j);
+        } else {
+          fetch_for_many(w + 64 * j);
+        }
+      }
+#pragma GCC unroll 12
+      for (int m = 0; m < M; ++m) {
+        const __m512i input = broadcast_quad(x + m * stride);
+#pragma GCC unroll 4
+        for (int j = 0; j < J; ++j) {
+          if constexpr (kUnsigned) {
+            dot(c[m][j], weights[j], input);
+          } else {
+            dot(c[m][j], input, weights[j]);
+          }
+        }
+      }
+    }
+  }
+#pragma GCC unroll 12
+  for (int m = 0; m < M; ++m) {
+#pragma GCC unroll 4
+    for (int j = 0; j < J; ++j) {
+      finish(panel, token + m, output + 16 * j, _mm512_cvtepi32_ps(c[m][j]));
+    }
+  }
+}
+
+// M tokens x 32 outputs of signed weights.
+template <int M>
+void tall_tile(const IntPanel& panel, std::int64_t token, int output, const std::uint8_t* ahead) {
+  fetch_results<M>(panel, token, output);
+  alignas(64) std::int32_t starts[32];
+  for (int j = 0; j < 32; j += 16) {
+    _mm512_store_si512(starts + j, start_value(_mm512_loadu_si512(panel.row_sums + output + j)));
+  }
+  const TallColumns columns = {panel.codes + output * 4, panel.inputs + token * panel.input_stride,
+                               panel.input_stride, panel.columns / 16, ahead};
+  __m512i c[M][2];
+  tall_sums<M, TallStart::outputs>(columns, starts, c);
+#pragma GCC unroll 12
+  for (int m = 0; m < M; ++m) {
+    finish(panel, token + m, output, _mm512_cvtepi32_ps(c[m][0]));
+    finish(panel, token + m, output + 16, _mm512_cvtepi32_ps(c[m][1]));
+  }
+}
+
+using Tile = void (*)(const IntPanel&, std::int64_t, int);
+template <bool kUnsigned>
+constexpr Tile kWide[] = {nullptr,
+                          tile<kUnsigned, 1, 4>,
+                          tile<kUnsigned, 2, 4>,
+                          tile<kUnsigned, 3, 4>,
+                          tile<kUnsigned, 4, 4>,
+                          tile<kUnsigned, 5, 4>,
+                          tile<kUnsigned, 6, 4>};
+using TallTile = void (*)(const IntPanel&, std::int64_t, int, const std::uint8_t*);
+template <int M>
+void unsigned_tall_tile(const IntPanel& panel, std::int64_t token, int output,
+                        const std::uint8_t*) {
+  tile<true, M, 2>(panel, token, output);
+}
+constexpr TallTile kTall[2][4] = {{tall_tile<9>, tall_tile<10>, tall_tile<11>, tall_tile<12>},
+                                  {unsigned_tall_tile<9>, unsigned_tall_tile<10>,
+                                   unsigned_tall_tile<11>, unsigned_tall_tile<12>}};
+
+template <bool kUnsigned>
+void run(const IntPanel& panel) {
+  const bool wide = panel.tokens <= kFewTokens;
+  const std::int64_t most = wide ? kWideTokens : kTallTokens;
+  const std::int64_t tiles = (panel.tokens + most - 1) / most;
+  NextPanel next = next_panel(panel);
+  for (std::int64_t i = 0; i < tiles; ++i) {
+    const std::int64_t first = panel.tokens * i / tiles;
+    const std::int64_t count = panel.tokens * (i + 1) / tiles - first;
+    if (wide) {
+      kWide<kUnsigned>[count](panel, first, 0);
+      continue;
+    }
+    const TallTile tall = kTall[kUnsigned][count - 9];
+    tall(panel, first, 0, take_ahead(next, panel.columns * 4));
+    tall(panel, first, 32, take_ahead(next, panel.columns * 4));
+  }
+}
+
+}  // namespace
+
+void int8_rows_avx512vnni(const IntPanel& panel) noexcept { run<false>(panel); }
+void uint8_rows_avx512vnni(const IntPanel& panel) noexcept { run<true>(panel); }
+
+}  // namespace leq::cpu

@@ -1,0 +1,32 @@
+// uint8 weights times int8 activations where the weights, the activations or both have group
+// scales; and the tiles that fewer bits use once they are unpacked to bytes.
+#include "backend/cpu/matmul/matmul_kernel_tables.h"
+#include "backend/cpu/matmul/x86/matmul_groups_avx512.h"
+
+namespace leq::cpu {
+
+namespace {
+
+template <Start kStart>
+void run(const IntPanel& panel, const PanelPiece& piece, TokenBlock& block) {
+  if (panel.groups_a_token_scale == 0) {
+    run_piece<kStart, Scales::weights>(panel, piece, block);
+  } else if (panel.group_scales == nullptr) {
+    run_piece<kStart, Scales::tokens>(panel, piece, block);
+  } else {
+    run_piece<kStart, Scales::both>(panel, piece, block);
+  }
+}
+
+}  // namespace
+
+void unsigned_piece_avx512vnni(const IntPanel& panel, const PanelPiece& piece,
+                               TokenBlock& block) noexcept {
+  (panel.zeros == nullptr ? run<Start::tokens> : run<Start::zeros>)(panel, piece, block);
+}
+
+void uint8_groups_avx512vnni(const IntPanel& panel) noexcept {
+  run_byte_blocks(panel, unsigned_piece_avx512vnni);
+}
+
+}  // namespace leq::cpu

@@ -1,0 +1,141 @@
+#include "backend/cpu/rows/quantize_rows.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+
+#include "backend/cpu/rows/first_bad_row.h"
+#include "base/error.h"
+
+namespace leq::cpu {
+namespace {
+
+constexpr float kSmallest = 1e-12f;  // below it a group counts as zero
+
+struct Target {
+  std::uint8_t* codes;  // of the whole row
+  float* scales;
+  std::int32_t* sums;
+  int offset;
+  int sum_group;
+};
+
+// x[count] at columns first..., with one scale.
+bool quantize_group(const RowKernels& kernels, const float* x, std::int64_t first,
+                    std::int64_t count, float& scale, const Target& target) {
+  const float largest = kernels.absmax(x, count);
+  if (!std::isfinite(largest)) return false;
+  std::uint8_t* codes = target.codes + first;
+  if (largest < kSmallest) {
+    scale = 1.0f;
+    std::memset(codes, target.offset, static_cast<std::size_t>(count));
+    return true;
+  }
+  scale = largest / 127.0f;
+  kernels.quantize(x, count, 127.0f / largest, target.offset, codes);
+  return true;
+}
+
+// The same with a scale that is known: s, and inv = 1 / s or 127 / r.
+bool quantize_fixed(const RowKernels& kernels, const float* x, std::int64_t first,
+                    std::int64_t count, float inv, const Target& target) {
+  if (!std::isfinite(kernels.absmax(x, count))) return false;
+  kernels.quantize(x, count, inv, target.offset, target.codes + first);
+  return true;
+}
+
+Target target_of(const Rows& out, std::int64_t row) {
+  return {out.codes + row * out.code_stride, out.scales + row * out.scale_stride,
+          out.sums + row * out.sum_stride, out.format.offset_codes ? 128 : 0, out.format.sum_group};
+}
+
+// Code sums of the columns [first, last), first at the beginning of a sum group.
+void store_sums(const RowKernels& kernels, std::int64_t first, std::int64_t last,
+                const Target& target) {
+  for (std::int64_t k = first; k < last; k += target.sum_group) {
+    const std::int64_t count = std::min<std::int64_t>(target.sum_group, last - k);
+    target.sums[k / target.sum_group] = kernels.code_sum(target.codes + k, count, target.offset);
+  }
+}
+
+// Pads behind the last column, and the sums of the columns [first, last).
+void finish_columns(const RowKernels& kernels, std::int64_t first, std::int64_t last,
+                    std::int64_t width, const Target& target) {
+  if (last == width) {
+    const std::int64_t padded = (width + kPaddedColumns - 1) / kPaddedColumns * kPaddedColumns;
+    std::memset(target.codes + last, target.offset, static_cast<std::size_t>(padded - last));
+    last = padded;
+  }
+  if (target.sum_group > 0) store_sums(kernels, first, last, target);
+}
+
+// Numbers of the step above the range; rows that hold none are not looked at twice.
+std::uint64_t count_clipped(ThreadPool& pool, std::int64_t tokens, float range, const Rows& out) {
+  std::atomic<std::uint64_t> clipped{0};
+  pool.run(tokens, [&](std::int64_t token, int) {
+    if (out.scales[token] <= range) return;
+    const float* x = out.values + token * out.value_stride;
+    const auto above = [range](float value) { return std::abs(value) > range; };
+    clipped += static_cast<std::uint64_t>(std::count_if(x, x + out.width, above));
+  });
+  return clipped;
+}
+
+void quantize_each_row(ThreadPool& pool, const RowKernels& kernels, std::int64_t tokens,
+                       std::string_view site, Rows& out) {
+  FirstBadRow bad;
+  pool.run(tokens, [&](std::int64_t token, int) {
+    const float* x = out.values + token * out.value_stride;
+    if (!quantize_columns(kernels, x, token, 0, out.width, out)) bad.report(token);
+  });
+  bad.check(site);
+}
+
+}  // namespace
+
+bool quantize_columns(const RowKernels& kernels, const float* x, std::int64_t row,
+                      std::int64_t first, std::int64_t count, Rows& out) noexcept {
+  const Target target = target_of(out, row);
+  if (out.format.act == ActKind::tensor) {
+    const float scale = out.consumer.act_scale;
+    if (!quantize_fixed(kernels, x, first, count, 1.0f / scale, target)) return false;
+    if (first == 0) *target.scales = scale;  // one writer a row
+    finish_columns(kernels, first, first + count, out.width, target);
+    return true;
+  }
+  const std::int64_t group = out.format.act == ActKind::g128 ? 128 : count;
+  for (std::int64_t k = 0; k < count; k += group) {
+    const std::int64_t columns = std::min(group, count - k);
+    float& scale = target.scales[out.format.act == ActKind::g128 ? (first + k) / 128 : 0];
+    if (!quantize_group(kernels, x + k, first + k, columns, scale, target)) return false;
+  }
+  finish_columns(kernels, first, first + count, out.width, target);
+  return true;
+}
+
+// The largest |x| of each row waits where its scale will be.
+void quantize_step(ThreadPool& pool, const RowKernels& kernels, std::int64_t tokens,
+                   std::string_view site, Rows& out) {
+  OnlineScale& online = *out.consumer.online;
+  if (online.dynamic()) return quantize_each_row(pool, kernels, tokens, site, out);
+  FirstBadRow bad;
+  pool.run(tokens, [&](std::int64_t token, int) {
+    out.scales[token] = kernels.absmax(out.values + token * out.value_stride, out.width);
+    if (!std::isfinite(out.scales[token])) bad.report(token);
+  });
+  bad.check(site);
+  const float range = online.begin(*std::max_element(out.scales, out.scales + tokens));
+  online.end(count_clipped(pool, tokens, range, out),
+             static_cast<std::uint64_t>(tokens * out.width));
+  const float scale = range / 127.0f, inv = 127.0f / range;
+  pool.run(tokens, [&](std::int64_t token, int) {
+    const Target target = target_of(out, token);
+    const float* x = out.values + token * out.value_stride;
+    kernels.quantize(x, out.width, inv, target.offset, target.codes);
+    *target.scales = scale;
+    finish_columns(kernels, 0, out.width, out.width, target);
+  });
+}
+
+}  // namespace leq::cpu

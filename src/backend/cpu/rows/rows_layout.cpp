@@ -1,0 +1,39 @@
+#include "backend/cpu/rows/rows_layout.h"
+
+#include "base/bytes.h"
+
+namespace leq::cpu {
+
+RowsLayout rows_layout(std::int64_t capacity, std::int64_t width, const RowsFormat& format) {
+  // Rows do not lie a multiple of 4096 bytes apart: equal columns would share one cache set.
+  return leq::rows_layout(capacity, width, format,
+                          {round_up(width, 16) + 16, round_up(width, kPaddedColumns) + 64, 64});
+}
+
+QuantizedUnit quantized_unit(const RowsFormat& format) {
+  switch (format.act) {
+    case ActKind::none:
+      return QuantizedUnit::nothing;
+    case ActKind::g128:
+      return QuantizedUnit::columns_128;
+    case ActKind::tensor:
+      return format.sum_group > kPaddedColumns ? QuantizedUnit::row : QuantizedUnit::columns_128;
+    case ActKind::row:
+      return QuantizedUnit::row;
+    case ActKind::online:
+      return QuantizedUnit::rows;
+  }
+  return QuantizedUnit::nothing;
+}
+
+// What is quantized when a whole row is there keeps its f32 numbers too; int8 weights want codes +
+// 128, unsigned ones the codes' sums.
+RowsFormat rows_format(const Linear& consumer) {
+  RowsFormat format = leq::rows_format(consumer);
+  if (format.act == ActKind::none) return format;
+  format.offset_codes = format.sum_group == 0;
+  format.values = quantized_unit(format) != QuantizedUnit::columns_128;
+  return format;
+}
+
+}  // namespace leq::cpu

@@ -1,0 +1,184 @@
+// Row kernels with 256-bit registers: two registers are the sixteen lanes of every sum.
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cpu/rows/row_kernel_tables.h"
+#include "backend/cpu/rows/x86/exp_avx2.h"
+
+namespace leq::cpu {
+namespace {
+
+constexpr std::int64_t kHalf = 8;  // lanes of a register
+
+// All ones in the lanes below n.
+__m256i tail_mask(std::int64_t n) {
+  const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), lane);
+}
+
+// One pass over n columns, each register with the mask of its columns that exist.
+template <class Step>
+void for_registers(std::int64_t n, Step step) {
+  const __m256i all = _mm256_set1_epi32(-1);
+  std::int64_t k = 0;
+  for (; k + kHalf <= n; k += kHalf) step(k, all);
+  if (k < n) step(k, tail_mask(n - k));
+}
+
+// Two registers at a time: step(k, mask, low or high half of the lanes); both halves of the last
+// sixteen columns are visited, the missing ones masked.
+template <class Step>
+void for_lanes(std::int64_t n, Step step) {
+  const __m256i all = _mm256_set1_epi32(-1);
+  std::int64_t k = 0;
+  for (; k + 2 * kHalf <= n; k += 2 * kHalf) {
+    step(k, all, 0);
+    step(k + kHalf, all, 1);
+  }
+  if (k < n) {
+    step(k, tail_mask(n - k), 0);
+    step(k + kHalf, tail_mask(n - k - kHalf), 1);
+  }
+}
+
+float reciprocal_root(float total, float eps, std::int64_t n) {
+  const float mean = total / static_cast<float>(n);
+  return 1.0f / __builtin_sqrtf(mean + eps);
+}
+
+void add(const float* y, std::int64_t n, float* x) noexcept {
+  for_registers(n, [=](std::int64_t k, __m256i mask) {
+    const __m256 total =
+        _mm256_add_ps(_mm256_maskload_ps(x + k, mask), _mm256_maskload_ps(y + k, mask));
+    _mm256_maskstore_ps(x + k, mask, total);
+  });
+}
+
+void multiply(const float* y, std::int64_t n, float* x) noexcept {
+  for_registers(n, [=](std::int64_t k, __m256i mask) {
+    const __m256 product =
+        _mm256_mul_ps(_mm256_maskload_ps(x + k, mask), _mm256_maskload_ps(y + k, mask));
+    _mm256_maskstore_ps(x + k, mask, product);
+  });
+}
+
+void rms_norm(const float* x, const float* gain, float eps, std::int64_t n, float* out) noexcept {
+  __m256 sums[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+  for_lanes(n, [&](std::int64_t k, __m256i mask, int half) {
+    const __m256 v = _mm256_maskload_ps(x + k, mask);
+    sums[half] = _mm256_fmadd_ps(v, v, sums[half]);
+  });
+  const __m256 r = _mm256_set1_ps(reciprocal_root(add_lanes(sums[0], sums[1]), eps, n));
+  for_registers(n, [=](std::int64_t k, __m256i mask) {
+    const __m256 v = _mm256_mul_ps(_mm256_maskload_ps(x + k, mask), r);
+    _mm256_maskstore_ps(out + k, mask, _mm256_mul_ps(v, _mm256_maskload_ps(gain + k, mask)));
+  });
+}
+
+void layer_norm(const float* x, const float* gain, const float* beta, float eps, std::int64_t n,
+                float* out) noexcept {
+  __m256 sums[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+  for_lanes(n, [&](std::int64_t k, __m256i mask, int half) {
+    sums[half] = _mm256_add_ps(sums[half], _mm256_maskload_ps(x + k, mask));
+  });
+  const __m256 mean = _mm256_set1_ps(add_lanes(sums[0], sums[1]) / static_cast<float>(n));
+  __m256 squares[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+  for_lanes(n, [&](std::int64_t k, __m256i mask, int half) {
+    const __m256 difference = _mm256_sub_ps(_mm256_maskload_ps(x + k, mask), mean);
+    const __m256 v = _mm256_and_ps(difference, _mm256_castsi256_ps(mask));
+    squares[half] = _mm256_fmadd_ps(v, v, squares[half]);
+  });
+  const __m256 r = _mm256_set1_ps(reciprocal_root(add_lanes(squares[0], squares[1]), eps, n));
+  for_registers(n, [=](std::int64_t k, __m256i mask) {
+    const __m256 difference = _mm256_sub_ps(_mm256_maskload_ps(x + k, mask), mean);
+    const __m256 scaled =
+        _mm256_mul_ps(_mm256_mul_ps(difference, r), _mm256_maskload_ps(gain + k, mask));
+    _mm256_maskstore_ps(out + k, mask, _mm256_add_ps(scaled, _mm256_maskload_ps(beta + k, mask)));
+  });
+}
+
+// x / (1 + exp(-x)), times up
+void swiglu(const float* gate, const float* up, std::int64_t n, float* out) noexcept {
+  const __m256 one = _mm256_set1_ps(1.0f);
+  const __m256 sign = _mm256_set1_ps(-0.0f);
+  for_registers(n, [=](std::int64_t k, __m256i mask) {
+    const __m256 v = _mm256_maskload_ps(gate + k, mask);
+    const __m256 silu = _mm256_div_ps(v, _mm256_add_ps(one, exp_lanes(_mm256_xor_ps(v, sign))));
+    _mm256_maskstore_ps(out + k, mask, _mm256_mul_ps(silu, _mm256_maskload_ps(up + k, mask)));
+  });
+}
+
+// x / (1 + exp(-2u)), u = scale * fma(cubic * (x * x), x, x)
+void gelu(const float* x, std::int64_t n, float* out) noexcept {
+  const __m256 one = _mm256_set1_ps(1.0f);
+  for_registers(n, [=](std::int64_t k, __m256i mask) {
+    const __m256 v = _mm256_maskload_ps(x + k, mask);
+    const __m256 cubic = _mm256_mul_ps(_mm256_set1_ps(kGeluCubic), _mm256_mul_ps(v, v));
+    const __m256 u = _mm256_mul_ps(_mm256_set1_ps(kGeluScale), _mm256_fmadd_ps(cubic, v, v));
+    const __m256 e = exp_lanes(_mm256_mul_ps(_mm256_set1_ps(-2.0f), u));
+    _mm256_maskstore_ps(out + k, mask, _mm256_div_ps(v, _mm256_add_ps(one, e)));
+  });
+}
+
+// Magnitudes compare like their bits, and infinity and NaN lie above all numbers.
+float absmax(const float* x, std::int64_t n) noexcept {
+  const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
+  __m256i largest = _mm256_setzero_si256();
+  for_registers(n, [&](std::int64_t k, __m256i mask) {
+    const __m256i bits = _mm256_castps_si256(_mm256_maskload_ps(x + k, mask));
+    largest = _mm256_max_epu32(largest, _mm256_and_si256(bits, magnitude));
+  });
+  alignas(32) std::uint32_t lane[8];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(lane), largest);
+  std::uint32_t most = 0;
+  for (const std::uint32_t value : lane) most = value > most ? value : most;
+  return __builtin_bit_cast(float, most);
+}
+
+void quantize(const float* x, std::int64_t n, float inv, int offset, std::uint8_t* codes) noexcept {
+  const __m256 factor = _mm256_set1_ps(inv);
+  const __m256 low = _mm256_set1_ps(-127.0f);
+  const __m256 high = _mm256_set1_ps(127.0f);
+  const __m256i shift = _mm256_set1_epi32(offset);
+  const __m256i first_bytes = _mm256_broadcastsi128_si256(
+      _mm_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1));
+  for_registers(n, [=](std::int64_t k, __m256i mask) {
+    const __m256 scaled = _mm256_mul_ps(_mm256_maskload_ps(x + k, mask), factor);
+    const __m256i code = _mm256_add_epi32(
+        _mm256_cvtps_epi32(_mm256_min_ps(_mm256_max_ps(scaled, low), high)), shift);
+    const __m256i bytes = _mm256_shuffle_epi8(code, first_bytes);
+    const auto lower = static_cast<std::uint32_t>(_mm256_extract_epi32(bytes, 0));
+    const auto upper = static_cast<std::uint32_t>(_mm256_extract_epi32(bytes, 4));
+    const std::uint64_t eight = std::uint64_t{upper} << 32 | lower;
+    const std::int64_t count = n - k < kHalf ? n - k : kHalf;
+    __builtin_memcpy(codes + k, &eight, static_cast<std::size_t>(count));
+  });
+}
+
+// Bytes as unsigned (signed + 128), summed by absolute differences to zero.
+std::int32_t code_sum(const std::uint8_t* codes, std::int64_t n, int offset) noexcept {
+  const __m256i flip = _mm256_set1_epi8(static_cast<char>(offset ^ 128));
+  const __m256i zero = _mm256_setzero_si256();
+  __m256i total = zero;
+  std::int64_t k = 0;
+  for (; k + 32 <= n; k += 32) {
+    const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + k));
+    total = _mm256_add_epi64(total, _mm256_sad_epu8(_mm256_xor_si256(bytes, flip), zero));
+  }
+  alignas(32) std::int64_t lane[4];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(lane), total);
+  std::int64_t sum = lane[0] + lane[1] + lane[2] + lane[3] - 128 * k;
+  for (; k < n; ++k) sum += static_cast<std::int8_t>(codes[k] ^ offset);
+  return static_cast<std::int32_t>(sum);
+}
+
+constexpr RowKernels kKernels = {add,  multiply, rms_norm, layer_norm, swiglu,
+                                 gelu, absmax,   quantize, code_sum};
+
+}  // namespace
+
+const RowKernels& row_kernels_avx2() { return kKernels; }
+
+}  // namespace leq::cpu

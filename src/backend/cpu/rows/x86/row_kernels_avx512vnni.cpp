@@ -1,0 +1,167 @@
+// Row kernels with 512-bit registers: one register is the sixteen lanes of every sum.
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cpu/rows/row_kernel_tables.h"
+#include "backend/cpu/rows/x86/exp_avx512.h"
+
+namespace leq::cpu {
+namespace {
+
+constexpr std::int64_t kLanes = 16;
+
+__mmask16 tail_mask(std::int64_t n) {
+  return static_cast<__mmask16>(n >= kLanes ? 0xffffu : (1u << n) - 1u);
+}
+
+// One pass over n columns: whole registers, then the masked rest.
+template <class Step>
+void for_registers(std::int64_t n, Step step) {
+  std::int64_t k = 0;
+  for (; k + kLanes <= n; k += kLanes) step(k, static_cast<__mmask16>(0xffffu));
+  if (k < n) step(k, tail_mask(n - k));
+}
+
+float reciprocal_root(float total, float eps, std::int64_t n) {
+  const float mean = total / static_cast<float>(n);
+  return 1.0f / __builtin_sqrtf(mean + eps);
+}
+
+void add(const float* y, std::int64_t n, float* x) noexcept {
+  for_registers(n, [=](std::int64_t k, __mmask16 mask) {
+    const __m512 total =
+        _mm512_add_ps(_mm512_maskz_loadu_ps(mask, x + k), _mm512_maskz_loadu_ps(mask, y + k));
+    _mm512_mask_storeu_ps(x + k, mask, total);
+  });
+}
+
+void multiply(const float* y, std::int64_t n, float* x) noexcept {
+  for_registers(n, [=](std::int64_t k, __mmask16 mask) {
+    const __m512 product =
+        _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x + k), _mm512_maskz_loadu_ps(mask, y + k));
+    _mm512_mask_storeu_ps(x + k, mask, product);
+  });
+}
+
+void rms_norm(const float* x, const float* gain, float eps, std::int64_t n, float* out) noexcept {
+  __m512 sums = _mm512_setzero_ps();
+  for_registers(n, [&](std::int64_t k, __mmask16 mask) {
+    const __m512 v = _mm512_maskz_loadu_ps(mask, x + k);
+    sums = _mm512_fmadd_ps(v, v, sums);
+  });
+  const __m512 r = _mm512_set1_ps(reciprocal_root(add_lanes(sums), eps, n));
+  for_registers(n, [=](std::int64_t k, __mmask16 mask) {
+    const __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x + k), r);
+    _mm512_mask_storeu_ps(out + k, mask, _mm512_mul_ps(v, _mm512_maskz_loadu_ps(mask, gain + k)));
+  });
+}
+
+void layer_norm(const float* x, const float* gain, const float* beta, float eps, std::int64_t n,
+                float* out) noexcept {
+  __m512 sums = _mm512_setzero_ps();
+  for_registers(n, [&](std::int64_t k, __mmask16 mask) {
+    sums = _mm512_add_ps(sums, _mm512_maskz_loadu_ps(mask, x + k));
+  });
+  const __m512 mean = _mm512_set1_ps(add_lanes(sums) / static_cast<float>(n));
+  __m512 squares = _mm512_setzero_ps();
+  for_registers(n, [&](std::int64_t k, __mmask16 mask) {
+    const __m512 v = _mm512_maskz_sub_ps(mask, _mm512_maskz_loadu_ps(mask, x + k), mean);
+    squares = _mm512_fmadd_ps(v, v, squares);
+  });
+  const __m512 r = _mm512_set1_ps(reciprocal_root(add_lanes(squares), eps, n));
+  for_registers(n, [=](std::int64_t k, __mmask16 mask) {
+    const __m512 difference = _mm512_sub_ps(_mm512_maskz_loadu_ps(mask, x + k), mean);
+    const __m512 scaled =
+        _mm512_mul_ps(_mm512_mul_ps(difference, r), _mm512_maskz_loadu_ps(mask, gain + k));
+    _mm512_mask_storeu_ps(out + k, mask,
+                          _mm512_add_ps(scaled, _mm512_maskz_loadu_ps(mask, beta + k)));
+  });
+}
+
+// x / (1 + exp(-x)), times up
+void swiglu(const float* gate, const float* up, std::int64_t n, float* out) noexcept {
+  const __m512 one = _mm512_set1_ps(1.0f);
+  const __m512 sign = _mm512_set1_ps(-0.0f);
+  for_registers(n, [=](std::int64_t k, __mmask16 mask) {
+    const __m512 v = _mm512_maskz_loadu_ps(mask, gate + k);
+    const __m512 silu = _mm512_div_ps(v, _mm512_add_ps(one, exp_lanes(_mm512_xor_ps(v, sign))));
+    _mm512_mask_storeu_ps(out + k, mask, _mm512_mul_ps(silu, _mm512_maskz_loadu_ps(mask, up + k)));
+  });
+}
+
+// x / (1 + exp(-2u)), u = scale * fma(cubic * (x * x), x, x)
+void gelu(const float* x, std::int64_t n, float* out) noexcept {
+  const __m512 one = _mm512_set1_ps(1.0f);
+  for_registers(n, [=](std::int64_t k, __mmask16 mask) {
+    const __m512 v = _mm512_maskz_loadu_ps(mask, x + k);
+    const __m512 cubic = _mm512_mul_ps(_mm512_set1_ps(kGeluCubic), _mm512_mul_ps(v, v));
+    const __m512 u = _mm512_mul_ps(_mm512_set1_ps(kGeluScale), _mm512_fmadd_ps(cubic, v, v));
+    const __m512 e = exp_lanes(_mm512_mul_ps(_mm512_set1_ps(-2.0f), u));
+    _mm512_mask_storeu_ps(out + k, mask, _mm512_div_ps(v, _mm512_add_ps(one, e)));
+  });
+}
+
+// Magnitudes compare like their bits, and infinity and NaN lie above all numbers.
+float absmax(const float* x, std::int64_t n) noexcept {
+  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+  __m512i largest = _mm512_setzero_si512();
+  for_registers(n, [&](std::int64_t k, __mmask16 mask) {
+    const __m512i bits = _mm512_maskz_loadu_epi32(mask, x + k);
+    largest = _mm512_max_epu32(largest, _mm512_and_si512(bits, magnitude));
+  });
+  return __builtin_bit_cast(float, _mm512_reduce_max_epu32(largest));
+}
+
+// Codes of 64 numbers leave in one store: what reads a line soon after four smaller stores waits
+// until these have reached the cache.
+void quantize(const float* x, std::int64_t n, float inv, int offset, std::uint8_t* codes) noexcept {
+  const __m512 factor = _mm512_set1_ps(inv);
+  const __m512 low = _mm512_set1_ps(-127.0f);
+  const __m512 high = _mm512_set1_ps(127.0f);
+  const auto rounded = [=](__m512 v) {
+    return _mm512_cvtps_epi32(_mm512_min_ps(_mm512_max_ps(_mm512_mul_ps(v, factor), low), high));
+  };
+  // Packing takes 16 bytes of each register in turn.
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  const __m512i shift = _mm512_set1_epi8(static_cast<char>(offset));
+  std::int64_t first = 0;
+  for (; first + 64 <= n; first += 64) {
+    const float* at = x + first;
+    const __m512i front =
+        _mm512_packs_epi32(rounded(_mm512_loadu_ps(at)), rounded(_mm512_loadu_ps(at + 16)));
+    const __m512i back =
+        _mm512_packs_epi32(rounded(_mm512_loadu_ps(at + 32)), rounded(_mm512_loadu_ps(at + 48)));
+    const __m512i all = _mm512_permutexvar_epi32(order, _mm512_packs_epi16(front, back));
+    _mm512_storeu_si512(codes + first, _mm512_add_epi8(all, shift));
+  }
+  for_registers(n - first, [=](std::int64_t k, __mmask16 mask) {
+    const __m512i code = rounded(_mm512_maskz_loadu_ps(mask, x + first + k));
+    _mm512_mask_cvtepi32_storeu_epi8(codes + first + k, mask,
+                                     _mm512_add_epi32(code, _mm512_set1_epi32(offset)));
+  });
+}
+
+// Signed bytes times unsigned ones; an offset of 128 is the top bit.
+std::int32_t code_sum(const std::uint8_t* codes, std::int64_t n, int offset) noexcept {
+  const __m512i ones = _mm512_set1_epi8(1);
+  const __m512i flip = _mm512_set1_epi8(static_cast<char>(offset));
+  __m512i total = _mm512_setzero_si512();
+  for (std::int64_t k = 0; k < n; k += 64) {
+    const std::uint64_t mask = n - k >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << (n - k)) - 1;
+    const __m512i signed_codes = _mm512_maskz_mov_epi8(
+        mask, _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, codes + k), flip));
+    total = _mm512_dpbusd_epi32(total, ones, signed_codes);
+  }
+  return _mm512_reduce_add_epi32(total);
+}
+
+constexpr RowKernels kKernels = {add,  multiply, rms_norm, layer_norm, swiglu,
+                                 gelu, absmax,   quantize, code_sum};
+
+}  // namespace
+
+const RowKernels& row_kernels_avx512vnni() { return kKernels; }
+
+}  // namespace leq::cpu

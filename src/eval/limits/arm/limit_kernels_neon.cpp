@@ -1,0 +1,35 @@
+// Limits of NEON: int8 products as smlal into 16 bits, f32 as fmla.
+#include <arm_neon.h>
+
+#include "eval/limits/arm/limit_floats.h"
+#include "eval/limits/limit_kernels.h"
+
+namespace leq::cpu {
+namespace {
+#include "eval/limits/limit_read.inc"
+
+std::int32_t int8_products(std::int64_t rounds) noexcept {
+  const int8x8_t x = vdup_n_s8(3);
+  const int8x8_t y = vdup_n_s8(-5);
+  int16x8_t sums[kChains];
+  for (auto& sum : sums) sum = vdupq_n_s16(0);
+  for (std::int64_t round = 0; round < rounds; ++round) {
+#pragma GCC unroll 16
+    for (auto& sum : sums) {
+      // Assembly, because equal products would be computed once.
+      asm volatile("smlal %0.8h, %1.8b, %2.8b" : "+w"(sum) : "w"(x), "w"(y));
+    }
+  }
+  for (int i = 1; i < kChains; ++i) sums[0] = vaddq_s16(sums[0], sums[i]);
+  return vgetq_lane_s16(sums[0], 0);
+}
+
+constexpr LimitKernels kKernels = {read_memory,       int8_products,     f32_products,
+                                   f64_products,      kChains * 8 * 2.0, kChains * 4 * 2.0,
+                                   kChains * 2 * 2.0, "smlal",           "fmla"};
+
+}  // namespace
+
+const LimitKernels& limit_kernels_neon() { return kKernels; }
+
+}  // namespace leq::cpu

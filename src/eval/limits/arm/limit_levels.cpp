@@ -1,0 +1,15 @@
+// The limits of aarch64.
+#include <array>
+
+#include "eval/limits/limit_kernels.h"
+
+namespace leq::cpu {
+
+std::span<const LimitLevel> limit_levels() {
+  static constexpr std::array kLevels = {LimitLevel{Isa::portable, limit_kernels_portable},
+                                         LimitLevel{Isa::neon, limit_kernels_neon},
+                                         LimitLevel{Isa::dotprod, limit_kernels_dotprod}};
+  return kLevels;
+}
+
+}  // namespace leq::cpu

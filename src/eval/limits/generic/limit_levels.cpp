@@ -1,0 +1,13 @@
+// The one limit of processors without kernels of their own.
+#include <array>
+
+#include "eval/limits/limit_kernels.h"
+
+namespace leq::cpu {
+
+std::span<const LimitLevel> limit_levels() {
+  static constexpr std::array kLevels = {LimitLevel{Isa::portable, limit_kernels_portable}};
+  return kLevels;
+}
+
+}  // namespace leq::cpu

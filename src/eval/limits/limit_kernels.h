@@ -1,0 +1,43 @@
+// Loops that do nothing but read or multiply, for each instruction set: what LimitMeter times.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/cpu_features.h"
+
+namespace leq::cpu {
+
+struct LimitKernels {
+  // Adds up 64-byte aligned memory; `bytes` is a multiple of 512.
+  std::uint64_t (*read)(const std::byte* data, std::size_t bytes) noexcept;
+  // `rounds` rounds of independent multiply-adds in registers; the result only keeps them alive.
+  std::int32_t (*int8)(std::int64_t rounds) noexcept;
+  float (*f32)(std::int64_t rounds) noexcept;
+  double (*f64)(std::int64_t rounds) noexcept;
+  double int8_operations = 0;  // of one round; a multiply and an add are two
+  double f32_operations = 0;
+  double f64_operations = 0;
+  const char* int8_name = "";
+  const char* f32_name = "";
+};
+
+struct LimitLevel {
+  Isa isa;
+  const LimitKernels& (*kernels)();
+};
+// All levels of this processor family: one list in each of limits/x86, limits/arm and
+// limits/generic, of which the build takes one.
+std::span<const LimitLevel> limit_levels();
+// The table of a level that this processor supports.
+const LimitKernels& limit_kernels(Isa isa);
+
+const LimitKernels& limit_kernels_portable();
+const LimitKernels& limit_kernels_avx2();
+const LimitKernels& limit_kernels_avx512vnni();
+const LimitKernels& limit_kernels_avx512amx();
+const LimitKernels& limit_kernels_neon();
+const LimitKernels& limit_kernels_dotprod();
+
+}  // namespace leq::cpu

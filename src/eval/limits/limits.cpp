@@ -1,0 +1,117 @@
+#include "eval/limits/limits.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <functional>
+
+#include "base/error.h"
+#include "eval/limits/limit_kernels.h"
+
+namespace leq::cpu {
+namespace {
+
+constexpr double kSeconds = 0.25;                                // of one measurement
+constexpr int kPasses = 4;                                       // at least
+constexpr std::uint64_t kLargestBlock = std::uint64_t{2} << 30;  // four times a large cache
+constexpr std::uint64_t kReadStep = 512;                         // a read kernel takes whole steps
+constexpr std::uint64_t kTaskBytes = std::uint64_t{1} << 20;
+
+double seconds_of(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// The shortest of the passes that fit in kSeconds.
+double best_seconds(const std::function<void()>& pass) {
+  double best = seconds_of(pass);  // also wakes the threads
+  double total = 0;
+  for (int i = 0; i < kPasses || total < kSeconds; ++i) {
+    const double took = seconds_of(pass);
+    best = std::min(best, took);
+    total += took;
+  }
+  return best;
+}
+
+// Operations a second of a kernel that does `operations` in one round, over all threads.
+double peak_gops(ThreadPool& pool, const std::function<void(std::int64_t rounds)>& kernel,
+                 double operations) {
+  // A pass is so short that it fits between two moments in which another process takes a core.
+  constexpr int kTasksEach = 2;
+  constexpr double kTaskSeconds = 2e-4;
+  std::int64_t rounds = 64;
+  while (seconds_of([&] { kernel(rounds); }) < kTaskSeconds) rounds *= 2;
+  const std::int64_t tasks = std::int64_t{kTasksEach} * pool.threads();
+  const double seconds =
+      best_seconds([&] { pool.run(tasks, [&](std::int64_t, int) { kernel(rounds); }); });
+  return operations * static_cast<double>(rounds) * static_cast<double>(tasks) / seconds / 1e9;
+}
+
+}  // namespace
+
+const LimitKernels& limit_kernels(Isa isa) {
+  for (const LimitLevel& level : limit_levels()) {
+    if (level.isa == isa) return level.kernels();
+  }
+  fail("instruction set ", isa_name(isa), ": not built for this processor family; try portable");
+}
+
+LimitMeter::LimitMeter(int threads, Isa isa) : pool_(threads), isa_(isa) {}
+
+double LimitMeter::read_gbps(std::uint64_t working_set_bytes) {
+  const std::uint64_t bytes =
+      std::clamp(working_set_bytes, kTaskBytes, kLargestBlock) / kReadStep * kReadStep;
+  const auto tasks = static_cast<std::int64_t>((bytes + kTaskBytes - 1) / kTaskBytes);
+  const auto part = [&](std::int64_t task) {
+    const std::uint64_t first = static_cast<std::uint64_t>(task) * kTaskBytes;
+    return std::pair(first, std::min(kTaskBytes, bytes - first));
+  };
+  if (block_.size() < bytes) {
+    block_ = HugeBuffer();
+    block_ = HugeBuffer(bytes, "measuring the speed of memory");
+    pool_.run(tasks, [&](std::int64_t task, int) {
+      const auto [first, count] = part(task);
+      std::memset(block_.data() + first, 1, count);
+    });
+  }
+  const auto read = limit_kernels(isa_).read;
+  std::atomic<std::uint64_t> sink = 0;
+  const double seconds = best_seconds([&] {
+    pool_.run(tasks, [&](std::int64_t task, int) {
+      const auto [first, count] = part(task);
+      sink += read(block_.data() + first, count);
+    });
+  });
+  return static_cast<double>(bytes) / seconds / 1e9;
+}
+
+double LimitMeter::int8_gops() {
+  const LimitKernels& kernels = limit_kernels(isa_);
+  std::atomic<std::int64_t> sink = 0;
+  return peak_gops(
+      pool_, [&](std::int64_t rounds) { sink += kernels.int8(rounds); }, kernels.int8_operations);
+}
+
+double LimitMeter::f32_gflops() {
+  const LimitKernels& kernels = limit_kernels(isa_);
+  std::atomic<std::int64_t> sink = 0;
+  return peak_gops(
+      pool_, [&](std::int64_t rounds) { sink += kernels.f32(rounds) > 0 ? 1 : 0; },
+      kernels.f32_operations);
+}
+
+double LimitMeter::f64_gflops() {
+  const LimitKernels& kernels = limit_kernels(isa_);
+  std::atomic<std::int64_t> sink = 0;
+  return peak_gops(
+      pool_, [&](std::int64_t rounds) { sink += kernels.f64(rounds) > 0 ? 1 : 0; },
+      kernels.f64_operations);
+}
+
+std::string LimitMeter::int8_name() const { return limit_kernels(isa_).int8_name; }
+std::string LimitMeter::f32_name() const { return limit_kernels(isa_).f32_name; }
+
+}  // namespace leq::cpu

@@ -1,0 +1,17 @@
+// The limits of x86-64. x86-64-v3 has AVX2, whatever code runs on it.
+#include <array>
+
+#include "eval/limits/limit_kernels.h"
+
+namespace leq::cpu {
+
+std::span<const LimitLevel> limit_levels() {
+  static constexpr std::array kLevels = {LimitLevel{Isa::portable, limit_kernels_portable},
+                                         LimitLevel{Isa::portable_v3, limit_kernels_avx2},
+                                         LimitLevel{Isa::avx2, limit_kernels_avx2},
+                                         LimitLevel{Isa::avx512vnni, limit_kernels_avx512vnni},
+                                         LimitLevel{Isa::avx512amx, limit_kernels_avx512amx}};
+  return kLevels;
+}
+
+}  // namespace leq::cpu

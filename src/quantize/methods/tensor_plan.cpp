@@ -1,0 +1,158 @@
+#include "quantize/methods/tensor_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <regex>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "model/weights.h"
+
+namespace leq {
+namespace {
+
+// What decides the format of a linear's input beside act: whether it comes with sums of codes, and
+// over how many columns.
+std::int64_t sums_of(const TensorPlan& plan, std::int64_t columns) {
+  return plan.scheme.is_offset() ? sum_group(plan.scheme, plan.act, columns) : 0;
+}
+
+struct ActWord {
+  ActChoice choice;
+  std::string_view name;
+  ActKind kind;  // of all block linears
+};
+constexpr std::array<ActWord, 6> kActWords = {{
+    {ActChoice::automatic, "auto", ActKind::none},
+    {ActChoice::none, "none", ActKind::none},
+    {ActChoice::row, "row", ActKind::row},
+    {ActChoice::g128, "g128", ActKind::g128},
+    {ActChoice::tensor, "tensor", ActKind::tensor},
+    {ActChoice::online, "online", ActKind::online},
+}};
+
+const ActWord& word_of(ActChoice choice) {
+  return *std::find_if(kActWords.begin(), kActWords.end(),
+                       [&](const ActWord& word) { return word.choice == choice; });
+}
+
+std::regex regex_of(const std::string& pattern) {
+  try {
+    return std::regex(pattern);
+  } catch (const std::regex_error& error) {
+    fail("--tensor-type: \"", printable(pattern), "\" is no regular expression (", error.what(),
+         ")");
+  }
+}
+
+// Later patterns win; each must fit something.
+std::map<std::string, QuantScheme> overridden(const PlanRequest& request,
+                                              const std::vector<TensorSpec>& specs) {
+  std::map<std::string, QuantScheme> schemes;
+  for (const TypeOverride& type : request.overrides) {
+    const std::regex pattern = regex_of(type.pattern);
+    bool used = false;
+    for (const TensorSpec& spec : specs) {
+      if (spec.role == TensorRole::vector || spec.role == TensorRole::position_embedding) continue;
+      if (!std::regex_search(spec.name, pattern)) continue;
+      schemes[spec.name] = type.scheme;
+      used = true;
+    }
+    require(used, "--tensor-type ", printable(type.pattern), "=", scheme_name(type.scheme),
+            ": fits no weight; names are like ", specs.back().name, " and layers.0.q");
+  }
+  return schemes;
+}
+
+}  // namespace
+
+std::optional<ActChoice> parse_act_choice(std::string_view name) {
+  for (const ActWord& word : kActWords) {
+    if (word.name == name) return word.choice;
+  }
+  return std::nullopt;
+}
+
+std::string_view act_choice_name(ActChoice choice) { return word_of(choice).name; }
+
+TensorPlan plan_tensor(TensorRole role, const QuantScheme& type, bool tied, ActChoice act) {
+  constexpr QuantScheme kF32 = {};
+  if (role == TensorRole::vector || role == TensorRole::position_embedding)
+    return {kF32, ActKind::none};
+  if (type.is_float()) return {type, ActKind::none};
+  const bool table = role == TensorRole::head || role == TensorRole::token_embedding;
+  const QuantScheme scheme = table ? QuantScheme{CodeKind::int_, 8, Scaling::row, 0} : type;
+  // nf4 and b1 weights take f32 inputs.
+  if (act == ActChoice::none || !scheme.is_integer()) return {scheme, ActKind::none};
+  const bool linear = is_block_linear(role);
+  if (linear && act != ActChoice::automatic) return {scheme, word_of(act).kind};
+  switch (role) {
+    case TensorRole::qkv:
+    case TensorRole::gate_up:
+      return {scheme, ActKind::row};
+    case TensorRole::token_embedding:
+      return {scheme, tied ? ActKind::g128 : ActKind::none};
+    default:
+      return {scheme, ActKind::g128};
+  }
+}
+
+bool is_block_linear(TensorRole role) {
+  return role == TensorRole::qkv || role == TensorRole::o || role == TensorRole::gate_up ||
+         role == TensorRole::down;
+}
+
+TensorPlanner make_planner(const PlanRequest& request, const ModelConfig& config) {
+  const std::vector<TensorSpec> specs = tensor_list(config);
+  const auto schemes = overridden(request, specs);
+  std::map<std::string, TensorPlan> plans;
+  for (const TensorSpec& spec : specs) {
+    const auto found = schemes.find(spec.name);
+    const QuantScheme& type = found == schemes.end() ? request.type : found->second;
+    TensorPlan plan = plan_tensor(spec.role, type, config.tied, request.act);
+    if (found != schemes.end()) {
+      plan.scheme = found->second;
+      if (!plan.scheme.is_integer()) plan.act = ActKind::none;
+    }
+    if (is_block_linear(spec.role) && !plan.scheme.is_float()) {
+      require(request.method == nullptr || request.method->supports(plan.scheme), "--method ",
+              request.method == nullptr ? "" : request.method->name, " does not choose codes of ",
+              scheme_name(plan.scheme), " (", spec.name, "); use another --type or --method");
+      plan.method = request.method;
+      plan.options = request.options;
+      plan.label = request.label;
+    }
+    plans[spec.name] = std::move(plan);
+  }
+  TensorPlanner planner = [plans = std::move(plans)](const std::string& name, TensorRole) {
+    const auto found = plans.find(name);
+    return found != plans.end() ? found->second
+                                : TensorPlan{};  // vectors that a rotation adds: f32
+  };
+  check_plan(config, planner);
+  return planner;
+}
+
+void check_plan(const ModelConfig& config, const TensorPlanner& plan) {
+  const TensorSpec* last = nullptr;
+  TensorPlan last_plan;
+  const std::vector<TensorSpec> specs = tensor_list(config);
+  for (const TensorSpec& spec : specs) {
+    if (spec.role != TensorRole::qkv && spec.role != TensorRole::gate_up) continue;
+    const TensorPlan now = plan(spec.name, spec.role);
+    const std::string layer = spec.name.substr(0, spec.name.rfind('.'));
+    if (last != nullptr && last->role == spec.role && last->name.starts_with(layer + ".")) {
+      require(now.act == last_plan.act &&
+                  sums_of(now, spec.shape[1]) == sums_of(last_plan, spec.shape[1]),
+              "tensors ", last->name, " (", scheme_name(last_plan.scheme), ", act ",
+              act_name(last_plan.act), ") and ", spec.name, " (", scheme_name(now.scheme), ", act ",
+              act_name(now.act),
+              ") share their input but want it in different formats; give both the same type");
+    }
+    last = &spec;
+    last_plan = now;
+  }
+}
+
+}  // namespace leq

@@ -1,0 +1,49 @@
+// Runs all calibration windows through one block and gathers statistics of its linears' inputs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "quantize/calibration/hidden_states.h"
+#include "quantize/calibration/statistics.h"
+#include "quantize/pipeline/block_run.h"
+
+namespace leq {
+
+// How much of a half a pass runs.
+enum class Extent : std::uint8_t {
+  none,
+  inputs,  // up to the last linear whose inputs are wanted
+  whole,
+};
+
+struct Pass {
+  Extent attention = Extent::whole;
+  Extent mlp = Extent::whole;
+  std::vector<Reader> readers = {};  // whose inputs are gathered
+  StatisticsWanted wanted = {};
+  bool keep = true;  // hidden states become what the halves that run whole make of them
+};
+
+struct PassResult {
+  std::map<Reader, InputStatistics> statistics;
+  // Between the first and the second half of the windows, worst over the readers.
+  HalvesDifference halves;
+};
+
+struct PassContext {
+  BlockRun& run;
+  HiddenStates& hidden;
+  Backend& backend;
+  ThreadPool& pool;
+  std::string block;                        // "layers.3", for errors
+  std::function<void()> on_window = [] {};  // after each window; may throw to end the pass
+};
+
+PassResult run_pass(const PassContext& context, const Pass& pass);
+
+}  // namespace leq

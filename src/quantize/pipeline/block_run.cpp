@@ -1,0 +1,88 @@
+#include "quantize/pipeline/block_run.h"
+
+#include "base/error.h"
+
+namespace leq {
+namespace {
+
+ModelConfig one_block(ModelConfig config, std::int64_t layer) {
+  config.windows = {config.window(layer)};
+  config.layers = 1;
+  config.vocab = 1;
+  config.tied = true;
+  if (!config.rotary) config.context = 1;  // rows of the learned positions
+  return config;
+}
+
+KvShape cache_shape(const ModelConfig& config, std::int64_t length) {
+  return {1,
+          static_cast<int>(config.kv_heads),
+          static_cast<int>(config.head_dim),
+          KvType::f32,
+          KvType::f32,
+          length,
+          1};
+}
+
+ForwardLimits forward_limits_of(std::int64_t length) { return {length, 1, length}; }
+
+StoredTensor stored(const std::string& name, const Shape& shape, const std::vector<float>& values) {
+  StoredTensor tensor;
+  tensor.name = name;
+  tensor.shape = shape;
+  tensor.view.rows = shape.size() == 2 ? shape[0] : 1;
+  tensor.view.columns = shape.back();
+  tensor.view.codes = reinterpret_cast<const std::byte*>(values.data());
+  return tensor;
+}
+
+}  // namespace
+
+BlockRun::BlockRun(const ModelConfig& config, std::int64_t layer, const BlockTensors& block,
+                   Backend& backend, std::int64_t length)
+    : zeros_(static_cast<std::size_t>(config.width)),
+      config_(one_block(config, layer)),
+      weights_(bind(block, backend)),
+      cache_(backend, cache_shape(config_, length)),
+      transformer_(config_, weights_, backend, forward_limits_of(length)) {}
+
+Weights BlockRun::bind(const BlockTensors& block, Backend& backend) {
+  for (const auto& [part, matrix] : block.parts) {
+    const std::string name = layer_tensor(0, part);
+    const Shape shape =
+        matrix.rows == 1 ? Shape{matrix.columns} : Shape{matrix.rows, matrix.columns};
+    tensors_[name] = stored(name, shape, matrix.values);
+  }
+  for (const char* name : {"token_embedding", "position_embedding"}) {
+    tensors_[name] = stored(name, {1, config_.width}, zeros_);
+  }
+  for (const char* name : {"final_norm", "final_norm.bias"}) {
+    tensors_[name] = stored(name, {config_.width}, zeros_);
+  }
+  const auto find = [&](std::string_view name) -> const StoredTensor* {
+    const auto found = tensors_.find(name);
+    return found == tensors_.end() ? nullptr : &found->second;
+  };
+  return bind_weights(find, "block", config_, backend);
+}
+
+bool BlockRun::run(BlockHalf half, std::span<float> hidden, Observer* observer) {
+  transformer_.observe(observer);
+  return transformer_.run_half(half, 0, hidden, cache_);
+}
+
+std::uint64_t BlockRun::bytes(const ModelConfig& config, const Backend& backend,
+                              std::int64_t length) {
+  const ModelConfig one = one_block(config, 0);
+  // Of the weights only the sizes of linears matter here; all of them take f32 rows.
+  Weights weights;
+  Block block;
+  block.qkv.inputs = block.gate_up.inputs = weights.head.inputs = one.width;
+  block.o.inputs = one.heads * one.head_dim;
+  block.down.inputs = one.hidden;
+  weights.blocks.push_back(block);
+  return Transformer::scratch_bytes(one, weights, backend, forward_limits_of(length)) +
+         KvCache::bytes(backend, cache_shape(one, length));
+}
+
+}  // namespace leq

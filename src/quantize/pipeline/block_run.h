@@ -1,0 +1,49 @@
+// Runs one block of a model alone, its f32 weights taken from BlockTensors, over stored hidden
+// states: the engine's own forward on a model of one block.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+
+#include "cache/kv_cache.h"
+#include "model/transformer.h"
+#include "quantize/rewrites/block_tensors.h"
+
+namespace leq {
+
+class BlockRun {
+ public:
+  // Sequences of at most `length` tokens. `block` and `backend` must outlive the run; values of the
+  // block's tensors may change between calls, their sizes not. Throws Error naming a tensor of
+  // the block that is missing or has a wrong shape.
+  BlockRun(const ModelConfig& config, std::int64_t layer, const BlockTensors& block,
+           Backend& backend, std::int64_t length);
+  BlockRun(const BlockRun&) = delete;
+  BlockRun& operator=(const BlockRun&) = delete;
+
+  // One half over the hidden states [T][W] of a sequence, in place. False where the observer wanted
+  // no more; the states are unchanged then.
+  bool run(BlockHalf half, std::span<float> hidden, Observer* observer);
+
+  std::int64_t tokens_of(std::size_t numbers) const {
+    return static_cast<std::int64_t>(numbers) / config_.width;
+  }
+
+  // What the constructor asks of the backend at most.
+  static std::uint64_t bytes(const ModelConfig& config, const Backend& backend,
+                             std::int64_t length);
+
+ private:
+  Weights bind(const BlockTensors& block, Backend& backend);
+
+  std::map<std::string, StoredTensor, std::less<>> tensors_;
+  std::vector<float> zeros_;  // stands for the tensors outside the block
+  ModelConfig config_;        // one block, one token
+  Weights weights_;
+  KvCache cache_;
+  Transformer transformer_;
+};
+
+}  // namespace leq

@@ -1,0 +1,123 @@
+#include "quantize/pipeline/block_source.h"
+
+#include <numeric>
+
+#include "base/error.h"
+#include "model/rotation.h"
+#include "model/weights.h"
+#include "quantize/rewrites/fold.h"
+#include "quantize/rewrites/rotate.h"
+
+namespace leq {
+namespace {
+
+// Turns the hidden states of windows [T][W] as the engine turns what comes out of the embedding.
+class StreamRotation {
+ public:
+  StreamRotation(const ModelConfig& config, std::int64_t tokens, Backend& backend)
+      : backend_(backend),
+        tokens_(tokens),
+        width_(config.width),
+        ids_(static_cast<std::size_t>(tokens)),
+        rows_(backend.allocate_rows(tokens, config.width, {})),
+        table_(backend.allocate_rotation(rotation_factors(config), config.rotation.block,
+                                         config.norm)) {
+    std::iota(ids_.begin(), ids_.end(), 0);
+  }
+
+  void turn(std::vector<float>& states) {
+    WeightView view;
+    view.rows = tokens_;
+    view.columns = width_;
+    view.codes = reinterpret_cast<const std::byte*>(states.data());
+    backend_.embed(view, ids_, rows_);
+    backend_.rotate(rows_, tokens_, table_, Turn::in);
+    backend_.download(rows_, tokens_, states);
+  }
+
+ private:
+  Backend& backend_;
+  std::int64_t tokens_, width_;
+  std::vector<std::int32_t> ids_;
+  Rows rows_;
+  RotationTable table_;
+};
+
+ModelConfig with_biases_folded(const ModelConfig& config, const BlockRewrites& rewrites) {
+  return rewrites.fold_attention_biases ? with_attention_biases_folded(config) : config;
+}
+
+}  // namespace
+
+ModelConfig rewritten_config(const ModelConfig& config, const BlockRewrites& rewrites) {
+  require(!rewrites.fold_attention_biases || config.qkv_bias,
+          "--fold-biases: the model has no biases of q, k and v; leave it out");
+  const ModelConfig folded = with_biases_folded(config, rewrites);
+  return rewrites.rotation_seed ? rotated(folded, *rewrites.rotation_seed) : folded;
+}
+
+std::vector<TensorSpec> block_specs(ModelConfig config) {
+  config.layers = 1;
+  std::vector<TensorSpec> specs;
+  const std::string front = layer_tensor(0, "");
+  for (TensorSpec& spec : tensor_list(config)) {
+    if (!spec.name.starts_with(front)) continue;
+    spec.name.erase(0, front.size());
+    specs.push_back(std::move(spec));
+  }
+  return specs;
+}
+
+Matrix matrix_of(const Shape& shape) {
+  Matrix matrix;
+  matrix.rows = shape.size() == 2 ? shape[0] : 1;
+  matrix.columns = shape.back();
+  matrix.values.resize(static_cast<std::size_t>(matrix.rows * matrix.columns));
+  return matrix;
+}
+
+BlockSource::BlockSource(const ModelConfig& config, std::span<const TensorInput> tensors,
+                         const BlockRewrites& rewrites)
+    : source_config_(config), rewrites_(rewrites), config_(rewritten_config(config, rewrites)) {
+  for (const TensorInput& tensor : tensors) tensors_[tensor.name] = &tensor;
+}
+
+BlockTensors BlockSource::load(std::int64_t layer) const {
+  BlockTensors block;
+  for (const TensorSpec& spec : block_specs(source_config_)) {
+    const TensorInput& tensor = *tensors_.at(layer_tensor(layer, spec.name));
+    Matrix matrix = matrix_of(tensor.shape);
+    tensor.read(0, tensor.shape.size() == 2 ? matrix.rows : matrix.columns, matrix.values);
+    if (tensor.drop) tensor.drop();
+    block.parts[spec.name] = std::move(matrix);
+  }
+  if (rewrites_.fold_attention_biases) fold_attention_biases(block, source_config_);
+  if (rewrites_.rotation_seed) {
+    rotate_block(block, with_biases_folded(source_config_, rewrites_), config_.rotation);
+  }
+  return block;
+}
+
+void BlockSource::embed(const CalibrationData& data, HiddenStates& hidden, Backend& backend) const {
+  const TensorInput& table = *tensors_.at("token_embedding");
+  const TensorInput* positions = config_.rotary ? nullptr : tensors_.at("position_embedding");
+  const auto width = static_cast<std::size_t>(config_.width);
+  std::vector<float> states(static_cast<std::size_t>(hidden.numbers())), place(width);
+  std::optional<StreamRotation> rotation;
+  if (rewrites_.rotation_seed) rotation.emplace(config_, data.length, backend);
+  for (std::int64_t window = 0; window < hidden.windows(); ++window) {
+    const auto& tokens = data.windows[static_cast<std::size_t>(window)];
+    for (std::size_t t = 0; t < tokens.size(); ++t) {
+      const std::span<float> row = std::span(states).subspan(t * width, width);
+      table.read(tokens[t], 1, row);
+      if (positions != nullptr) {
+        positions->read(static_cast<std::int64_t>(t), 1, place);
+        for (std::size_t i = 0; i < width; ++i) row[i] += place[i];
+      }
+    }
+    if (rotation) rotation->turn(states);
+    hidden.write(window, states);
+  }
+}
+
+}  // namespace leq

@@ -1,0 +1,55 @@
+// The unquantized blocks of a checkpoint, rewritten where that is asked for, and the hidden states
+// that enter the first of them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "model/model_config.h"
+#include "model/tensor_list.h"
+#include "quantize/calibration/calibration_data.h"
+#include "quantize/calibration/hidden_states.h"
+#include "quantize/methods/tensor_plan.h"
+#include "quantize/rewrites/block_tensors.h"
+
+namespace leq {
+
+// Rewrites of whole blocks that leave the model's function as it is, in this order.
+struct BlockRewrites {
+  bool fold_attention_biases = false;               // quantize/rewrites/fold.h
+  std::optional<std::uint64_t> rotation_seed = {};  // quantize/rewrites/rotate.h
+
+  bool any() const { return fold_attention_biases || rotation_seed.has_value(); }
+};
+// Throws Error where the model has no attention biases to fold, or as rotated() does.
+ModelConfig rewritten_config(const ModelConfig& config, const BlockRewrites& rewrites);
+
+// The tensors of a block in file order, their names without the layer.
+std::vector<TensorSpec> block_specs(ModelConfig config);
+// Zeros of a tensor's shape.
+Matrix matrix_of(const Shape& shape);
+
+class BlockSource {
+ public:
+  // `config` and `tensors` are those of the checkpoint and outlive the source.
+  BlockSource(const ModelConfig& config, std::span<const TensorInput> tensors,
+              const BlockRewrites& rewrites);
+
+  const ModelConfig& config() const { return config_; }  // of the blocks as they are loaded
+  BlockTensors load(std::int64_t layer) const;
+  // Writes the states of the first hidden.windows() windows, from the unquantized tables.
+  void embed(const CalibrationData& data, HiddenStates& hidden, Backend& backend) const;
+
+ private:
+  const ModelConfig& source_config_;
+  BlockRewrites rewrites_;
+  ModelConfig config_;
+  std::map<std::string, const TensorInput*> tensors_;
+};
+
+}  // namespace leq

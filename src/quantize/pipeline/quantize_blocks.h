@@ -1,0 +1,75 @@
+// Quantizes the blocks of a model with what calibration tells of their inputs: one block's f32
+// weights, its statistics and the hidden states of the windows are in memory, nothing else.
+//
+//   statistics once   (smoothquant, awq, rtn, zeroquant+, ...): one forward of the unquantized
+//   block gathers
+//                     the inputs of all its linears and moves the hidden states on
+//   true-sequential   (gptq): q, k, v; then o with inputs recomputed behind the quantized q, k, v;
+//                     then gate and up; then down; hidden states move on through the quantized
+//                     block (methods: GPTQ, Frantar et al. 2022)
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "quantize/calibration/calibration_data.h"
+#include "quantize/calibration/statistics.h"
+#include "quantize/methods/tensor_plan.h"
+#include "quantize/pipeline/block_source.h"
+#include "quantize/pipeline/partial_run.h"
+#include "quantize/rewrites/block_tensors.h"
+#include "quantize/rewrites/fold_methods.h"
+
+namespace leq {
+
+struct BlockOptions {
+  TensorPlanner plan;
+  std::optional<FoldMethod> fold = {};
+  BlockRewrites rewrites = {};  // of each block before all else
+  CalibrationData data;
+  std::vector<std::filesystem::path> load_stats = {};  // instead of a forward
+  std::filesystem::path save_stats = {};
+  bool true_sequential = true;  // with methods that want X^T X; never with saved or loaded
+                                // statistics, nor where a method has teacher_inputs
+  // b += (W - Wq) mean(x) where there is a bias; methods with adds_biases get those that lack.
+  bool correct_bias = true;
+  // act tensor: linears go by a scale for each token where the outputs of their block input err
+  // more than so many times as much behind a fixed scale; 0 = never.
+  double max_static_error = 0;
+  std::uint64_t max_ram = 0;  // bytes; 0 = no limit
+  int threads = 0;
+  std::filesystem::path partial;  // folder of finished blocks
+  bool resume = false;
+  std::function<bool()> stop = [] {
+    return false;
+  };  // asked often; true ends the run with an Error
+  std::function<void(std::int64_t done, std::int64_t total)> progress = [](auto, auto) {};
+  std::function<void(const std::string& line)> say = [](const auto&) {};
+};
+
+// The configuration of the model as it is written: rewritten, and with the biases that are added.
+ModelConfig written_config(const ModelConfig& config, const BlockOptions& options);
+
+// Whether the blocks are to be rewritten or want statistics; without, write_tensors does.
+bool wants_blocks(const ModelConfig& config, const BlockOptions& options);
+
+struct BlocksResult {
+  PartialRun partial;
+  nlohmann::json calibration;  // [{"text", "text_sha256", "samples", "length", "seed"}, ...]
+};
+
+// Of a few rows of the first and the last block: tells checkpoints of one shape apart.
+std::string weights_checksum(const ModelConfig& config, std::span<const TensorInput> tensors);
+
+// All blocks of `config`, whose tensors are among `tensors`, into the partial run returned. Throws
+// Error, and leaves the finished blocks for --resume.
+BlocksResult quantize_blocks(const ModelConfig& config, std::span<const TensorInput> tensors,
+                             const BlockOptions& options);
+
+}  // namespace leq

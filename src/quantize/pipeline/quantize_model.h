@@ -1,0 +1,36 @@
+// Writes the tensors of a model into a .leq file: those outside the blocks, and the blocks where no
+// calibration is wanted, are read, quantized and written one by one.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "format/leq_writer.h"
+#include "quantize/methods/tensor_plan.h"
+#include "quantize/pipeline/partial_run.h"
+
+namespace leq {
+
+struct WriteOptions {
+  TensorPlanner plan;
+  const PartialRun* blocks = nullptr;  // finished blocks, in place of quantizing theirs
+  int threads = 0;                     // 0 = one for each usable core
+};
+
+struct QuantizeResult {
+  std::uint64_t tensor_bytes = 0;
+  double worst_error = 0;  // relative squared error of weights
+  std::string worst_tensor;
+  double worst_loss = 0;  // the same of outputs on the calibration text, where there is one
+  std::string worst_loss_tensor;
+};
+
+// At no time is more than one tensor (of finished blocks: one block) in memory. `progress(done,
+// total)` counts tensors. Throws Error naming a value that is not finite.
+QuantizeResult write_tensors(LeqWriter& writer, std::span<const TensorInput> tensors,
+                             const WriteOptions& options,
+                             const std::function<void(std::int64_t, std::int64_t)>& progress);
+
+}  // namespace leq

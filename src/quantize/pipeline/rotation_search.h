@@ -1,0 +1,37 @@
+// Rotations differ by luck: tries the signs of several seeds and keeps those whose rounded weights
+// lose least.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "quantize/calibration/calibration_data.h"
+#include "quantize/methods/tensor_plan.h"
+#include "quantize/pipeline/block_source.h"
+
+namespace leq {
+
+struct RotationSearch {
+  std::uint64_t first_seed = 0;
+  int seeds = 8;                // first_seed, first_seed + 1, ...
+  BlockRewrites rewrites;       // beside the rotation
+  TensorPlanner plan;           // the types that weights are rounded to
+  const CalibrationData& data;  // its first windows are run
+  int threads = 0;
+  std::function<bool()> stop = [] { return false; };  // true ends the search with an Error
+};
+struct RotationChoice {
+  std::uint64_t seed = 0;
+  double loss = 0;
+  double worst_loss = 0;  // of the seeds tried
+};
+
+// Loss of a seed: the mean over all integer block linears of sum h_k (W - Wq)_nk^2 / sum h_k
+// W_nk^2, Wq the nearest codes of the rotated weight's plain ranges and h_k the mean square of its
+// input k behind the unquantized rotated blocks. The first of equals. Throws Error where no block
+// linear has an integer type.
+RotationChoice search_rotation(const ModelConfig& config, std::span<const TensorInput> tensors,
+                               const RotationSearch& search);
+
+}  // namespace leq

@@ -1,0 +1,73 @@
+// Statistics of a model's linear inputs in a file of their own, to be used again or joined with
+// those of another text.
+//
+//   preamble 64 bytes: magic, version, checksum of the identity, its size, number of records
+//   identity: JSON with the model's configuration and a checksum of its weights, and the text
+//   records: header {layer, reader, columns, tokens, samples, flags, bytes, checksum}, then
+//            absmax f32, abs_sum, sum, square_sum f64 [K], histogram u64, largest_token f32 [K],
+//            samples f32, X^T X f64 where it was gathered
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "model/model_config.h"
+#include "quantize/calibration/statistics.h"
+#include "quantize/pipeline/block_readers.h"
+
+namespace leq {
+
+// What statistics belong to.
+struct StatisticsIdentity {
+  ModelConfig config;
+  std::string weights;  // checksum of some of the model's weights
+  std::string text;     // name of the calibration text
+  std::string text_sha256;
+  std::int64_t samples = 0;
+  std::int64_t length = 0;
+  std::uint64_t seed = 0;
+  bool hessian = false;
+};
+
+// {"text", "text_sha256", "samples", "length", "seed"}: what a file says of its calibration.
+nlohmann::json calibration_json(const StatisticsIdentity& identity);
+
+// Writes record by record; the file appears complete or not at all.
+class StatisticsWriter {
+ public:
+  StatisticsWriter(const std::filesystem::path& path, const StatisticsIdentity& identity);
+  void add(std::int64_t layer, Reader reader, const InputStatistics& statistics);
+  void finish();
+
+ private:
+  AtomicFile file_;
+  std::string identity_;
+  std::uint64_t records_ = 0;
+};
+
+// One or more files, read on demand and merged; the order in which they are named does not matter.
+class StatisticsReader {
+ public:
+  // Throws Error naming the file: damaged, cut off, of another model than `config` with weights
+  // `weights`, without X^T X where `hessian` wants it, or the same windows twice.
+  StatisticsReader(std::span<const std::filesystem::path> paths, const ModelConfig& config,
+                   const std::string& weights, bool hessian);
+  ~StatisticsReader();
+
+  InputStatistics read(std::int64_t layer, Reader reader) const;
+  const std::vector<StatisticsIdentity>& identities() const { return identities_; }
+
+ private:
+  struct File;
+  std::vector<std::unique_ptr<File>> files_;
+  std::vector<StatisticsIdentity> identities_;
+  bool hessian_ = false;
+};
+
+}  // namespace leq

@@ -1,0 +1,58 @@
+#include "eval/limits/limits.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <map>
+
+#include "eval/limits/limit_kernels.h"
+
+namespace leq::cpu {
+namespace {
+
+TEST(LimitKernels, ReadEveryByte) {
+  HugeBuffer buffer(4096, "test");
+  auto* words = reinterpret_cast<std::uint64_t*>(buffer.data());
+  std::uint64_t want = 0;
+  for (std::size_t i = 0; i < 512; ++i) {
+    words[i] = i * 0x9e3779b97f4a7c15ull;
+    want += words[i];
+  }
+  for (const Isa isa : supported_isas()) {
+    EXPECT_EQ(limit_kernels(isa).read(buffer.data(), 4096), want) << isa_name(isa);
+  }
+}
+
+// Lanes of the register or tile that holds the sums: a lane adds up its share of the products.
+const std::map<Isa, int> kLanes = {{Isa::avx2, 8},
+                                   {Isa::avx512vnni, 16},
+                                   {Isa::avx512amx, 256},
+                                   {Isa::neon, 8},
+                                   {Isa::dotprod, 4}};
+
+TEST(LimitKernels, MultiplyAsOftenAsTheySay) {
+  for (const Isa isa : supported_isas()) {
+    if (!kLanes.contains(isa)) continue;  // portable code adds other numbers
+    const LimitKernels& kernels = limit_kernels(isa);
+    // Every product is -15. The result is one of the lanes, all chains added, and the operations
+    // count two a product.
+    EXPECT_EQ(kernels.int8(10),
+              -15 * 10 * static_cast<int>(kernels.int8_operations) / 2 / kLanes.at(isa))
+        << isa_name(isa);
+  }
+}
+
+TEST(LimitMeter, MeasuresSomethingOnEveryLevel) {
+  for (const Isa isa : supported_isas()) {
+    LimitMeter meter(1, isa);
+    EXPECT_GT(meter.read_gbps(8 << 20), 0.01) << isa_name(isa);
+    EXPECT_GT(meter.int8_gops(), 0.01) << isa_name(isa);
+    EXPECT_GT(meter.f32_gflops(), 0.001) << isa_name(isa);
+    EXPECT_GT(meter.f64_gflops(), 0.001) << isa_name(isa);
+    EXPECT_FALSE(meter.int8_name().empty());
+    EXPECT_FALSE(meter.f32_name().empty());
+  }
+}
+
+}  // namespace
+}  // namespace leq::cpu

@@ -1,0 +1,147 @@
+#include "tools/bench/gptq.h"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <optional>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "base/text.h"
+#include "quantize/linear_algebra/dense.h"
+#include "quantize/methods/gptq.h"
+#include "quantize/methods/gptq_plus.h"
+
+namespace leq {
+namespace {
+
+constexpr std::int64_t kTokens = 2048;  // of one measured X^T X
+constexpr std::int64_t kMostColumns = 32768;
+
+struct Shape {
+  std::int64_t rows = 0, columns = 0;
+};
+
+Shape parse_shape(const std::string& text) {
+  const auto parts = split(text, "x");
+  const std::int64_t rows = parse_int(parts[0]).value_or(0);
+  const std::int64_t columns = parts.size() == 1 ? rows : parse_int(parts[1]).value_or(0);
+  require(parts.size() <= 2 && rows > 0 && columns > 0 && rows <= kMostColumns &&
+              columns <= kMostColumns,
+          "--gptq: expected a width or ROWSxCOLUMNS up to ", kMostColumns,
+          " as in 4096 or 2048x5632, found '", printable(text), "'");
+  return {rows, columns};
+}
+
+double seconds_of(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+class GptqBench {
+ public:
+  GptqBench(Shape shape, int threads, int runs, cpu::LimitMeter& meter)
+      : shape_(shape), pool_(threads), runs_(runs), meter_(meter) {
+    Random random(1);
+    x_.resize(static_cast<std::size_t>(kTokens * shape.columns));
+    weight_.resize(static_cast<std::size_t>(shape.rows * shape.columns));
+    for (float& value : x_) value = random.normal();
+    for (float& value : weight_) value = 0.02f * random.normal();
+    statistics_.columns = shape.columns;
+    statistics_.hessian.resize(static_cast<std::size_t>(shape.columns * shape.columns));
+    input_ = {.name = "random",
+              .weight = weight_,
+              .rows = shape.rows,
+              .columns = shape.columns,
+              .scheme = *parse_scheme("int4-g128"),
+              .statistics = &statistics_,
+              .pool = &pool_};
+  }
+
+  std::vector<Row> rows() {
+    const auto k = static_cast<double>(shape_.columns), n = static_cast<double>(shape_.rows);
+    add("X^T X of 2048 tokens, f32", Peak::f32, kTokens * k * k,
+        [this] { add_outer_products(x_, kTokens, shape_.columns, statistics_.hessian, pool_); });
+    finish_statistics();
+    {
+      LowerMatrix factor(shape_.columns);
+      add(
+          "factor, f64", Peak::f64, k * k * k / 3, [&] { factor_lower(factor, pool_); },
+          [&] { damped_lower(factor); });
+    }
+    const auto feedback = factor_hessian<float>(input_, pool_);
+    require(feedback.has_value(), "--gptq: the random inputs have no factor");
+    const Ranges ranges = plain_ranges(input_);
+    add("codes with feedback, f32", Peak::f32, n * k * k,
+        [&] { choose_with_feedback(input_, ranges, *feedback, pool_); });
+    add("method gptq, int4-g128", Peak::none, 0, [this] { choose_gptq(input_); });
+    add("method gptq+, int4-g128", Peak::none, 0, [this] { choose_gptq_plus(input_); });
+    return std::move(rows_);
+  }
+
+ private:
+  enum class Peak { none, f32, f64 };
+
+  void finish_statistics() {
+    statistics_.tokens = kTokens;
+    for (std::int64_t i = 0; i < shape_.columns; ++i) {
+      statistics_.square_sum.push_back(
+          statistics_.hessian[static_cast<std::size_t>(i * shape_.columns + i)]);
+    }
+  }
+
+  void damped_lower(LowerMatrix& out) const {
+    for (std::int64_t i = 0; i < shape_.columns; ++i) {
+      const double* from = statistics_.hessian.data() + i * shape_.columns;
+      for (std::int64_t j = 0; j < i; ++j) out.at(i, j) = from[j];
+      out.at(i, i) = from[i] * 1.01;
+    }
+  }
+
+  double peak_gflops(Peak peak) {
+    return peak == Peak::f32 ? meter_.f32_gflops() : meter_.f64_gflops();
+  }
+
+  void add(
+      const char* work, Peak peak, double operations, const std::function<void()>& body,
+      const std::function<void()>& prepare = [] {}) {
+    double limit = peak == Peak::none ? 0 : peak_gflops(peak);
+    double seconds = 0;
+    for (int run = 0; run < runs_; ++run) {
+      prepare();
+      const double took = seconds_of(body);
+      seconds = run == 0 ? took : std::min(seconds, took);
+    }
+    Row row = {{"linear", std::to_string(shape_.rows) + " x " + std::to_string(shape_.columns)},
+               {"threads", pool_.threads()},
+               {"work", work},
+               {"seconds", Cell(seconds, 3)}};
+    if (peak != Peak::none) {
+      limit = std::max(limit, peak_gflops(peak));
+      const double speed = operations / seconds / 1e9;
+      row.emplace_back("gflops", Cell(speed, 1));
+      row.emplace_back("limit", Cell(limit, 1));
+      row.emplace_back("share", Cell(speed / limit, 3));
+    }
+    rows_.push_back(std::move(row));
+  }
+
+  Shape shape_;
+  ThreadPool pool_;
+  int runs_;
+  cpu::LimitMeter& meter_;
+  std::vector<float> x_, weight_;
+  InputStatistics statistics_;
+  MethodInput input_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace
+
+std::vector<Row> bench_gptq(const std::string& shape, int threads, int runs,
+                            cpu::LimitMeter& meter) {
+  return GptqBench(parse_shape(shape), threads, runs, meter).rows();
+}
+
+}  // namespace leq

@@ -1,0 +1,400 @@
+// leq-bench: tokens per second in llama-bench's rows, each beside the limit of this machine.
+#include <algorithm>
+#include <iostream>
+#include <map>
+#include <optional>
+
+#include "base/bytes.h"
+#include "base/cpu_features.h"
+#include "base/error.h"
+#include "base/progress.h"
+#include "base/text.h"
+#include "base/thread_pool.h"
+#include "eval/limits/limits.h"
+#include "tools/bench/breakdown.h"
+#include "tools/bench/gptq.h"
+#include "tools/bench/load.h"
+#include "tools/bench/model.h"
+#include "tools/bench/table.h"
+#include "tools/common/device_choice.h"
+#include "tools/common/model_options.h"
+
+namespace leq {
+namespace {
+
+Option numbers(const char* name, const char* spelling, const char* fallback, const char* help,
+               double minimum, double maximum) {
+  return {.name = name,
+          .spellings = spelling,
+          .kind = OptionKind::integers,
+          .value_name = "N,...",
+          .fallback = fallback,
+          .help = help,
+          .group = "Sweeps (every combination of comma lists is run)",
+          .minimum = minimum,
+          .maximum = maximum};
+}
+
+Option kv_types(const char* name, const char* spelling, const char* help) {
+  return {.name = name,
+          .spellings = spelling,
+          .kind = OptionKind::text,
+          .value_name = "T,...",
+          .help = help,
+          .group = "Sweeps (every combination of comma lists is run)"};
+}
+
+ToolSpec tool_spec() {
+  constexpr double kMostTokens = 1 << 24;
+  ToolSpec tool;
+  tool.name = "leq-bench";
+  tool.summary = "measures tokens per second and their share of what the machine can do";
+  tool.usage = {"-m model.leq [-p 512] [-n 128] [-d 0] [-t 2] [-r 5] [-o md|csv|json]",
+                "-m synthetic:llama-7b:int8[:layers=N]",
+                "-m synthetic:llama-7b:int4-g128 --write 7b.leq",
+                "--gptq 4096,2048x5632 [-t 2] [-r 3]"};
+  tool.options = {
+      {.name = "model",
+       .spellings = "-m",
+       .kind = OptionKind::list,
+       .value_name = "FILE",
+       .help = "a .leq file, or synthetic:SHAPE:TYPE with SHAPE gpt2-124m, llama-110m, "
+               "tinyllama-1.1b, llama-7b, llama-13b, mistral-7b or qwen3-14b; may be given several "
+               "times",
+       .group = "Model"},
+      {.name = "mmap",
+       .fallback = "auto",
+       .help = "use the file where it is mapped, or read it into memory (default: read where small "
+               "pages would slow it and memory allows)",
+       .group = "Model"},
+      numbers("n-prompt", "-p", "512", "prompt tokens; 0: no such test", 0, kMostTokens),
+      numbers("n-gen", "-n", "128", "generated tokens; 0: no such test", 0, kMostTokens),
+      {.name = "pg",
+       .spellings = "-pg",
+       .kind = OptionKind::list,
+       .value_name = "PP,TG",
+       .help = "a prompt and then generated tokens, as one test; may be given several times",
+       .group = "Sweeps (every combination of comma lists is run)"},
+      numbers("n-depth", "-d", "0", "positions in the KV cache before each test", 0, kMostTokens),
+      numbers("n-parallel", "-npl", "1",
+              "sequences that generate at the same time, one token of each in a step", 1, 4096),
+      numbers("threads", "-t", "0", "threads; 0: one for each usable core", 0, 1024),
+      numbers("batch-size", "-b", "2048", "most tokens in one step", 1, 65536),
+      numbers("ubatch-size", "-ub", "512", "the same; the smaller of the two counts", 1, 65536),
+      kv_types("cache-type-k", "-ctk",
+               "keys in the KV cache: f32, f16, int8 (default f32 for models of type f32, else "
+               "f16)"),
+      kv_types("cache-type-v", "-ctv", "values in the KV cache, likewise"),
+      {.name = "write",
+       .kind = OptionKind::text,
+       .value_name = "FILE",
+       .help = "no test: writes the synthetic model as a .leq file, to measure how files load",
+       .group = "Model"},
+      {.name = "load",
+       .help = "no test: seconds from opening each file to the logits of a first token, and the "
+               "memory that takes",
+       .group = "Model"},
+      {.name = "breakdown",
+       .help =
+           "milliseconds and bytes of a step by part (load, quant, gemm, attention, comm, sync, "
+           "sample) instead of tokens per second",
+       .group = "Output"},
+      {.name = "gptq",
+       .kind = OptionKind::text,
+       .value_name = "SHAPE,...",
+       .help = "no model: linear algebra and seconds of gptq and gptq+ for linears of these widths "
+               "or ROWSxCOLUMNS",
+       .group = "Sweeps (every combination of comma lists is run)"},
+      {.name = "repetitions",
+       .spellings = "-r",
+       .kind = OptionKind::integer,
+       .value_name = "N",
+       .fallback = "5",
+       .help = "timed runs of each test, after one that is not",
+       .group = "Output",
+       .minimum = 1,
+       .maximum = 10000},
+      {.name = "output",
+       .spellings = "-o",
+       .kind = OptionKind::text,
+       .value_name = "FORMAT",
+       .fallback = "md",
+       .help = "how rows are printed",
+       .group = "Output",
+       .choices = {"md", "csv", "json"}},
+  };
+  for (Option& option : device_options("Model")) tool.options.push_back(std::move(option));
+  tool.answers.push_back(list_devices_answer());
+  return tool;
+}
+
+std::vector<BenchTest> tests_of(const Options& options) {
+  std::vector<BenchTest> tests;
+  for (const std::int64_t depth : options.integers("n-depth")) {
+    for (const std::int64_t prompt : options.integers("n-prompt")) {
+      if (prompt > 0) tests.push_back({prompt, 0, depth});
+    }
+    for (const std::int64_t generated : options.integers("n-gen")) {
+      if (generated == 0) continue;
+      for (const std::int64_t sequences : options.integers("n-parallel")) {
+        tests.push_back({0, generated, depth, static_cast<int>(sequences)});
+      }
+    }
+    for (const std::string& pair : options.list("pg")) {
+      const auto parts = split(pair, ",");
+      const std::int64_t prompt = parts.size() == 2 ? parse_int(parts[0]).value_or(0) : 0;
+      const std::int64_t generated = parts.size() == 2 ? parse_int(parts[1]).value_or(0) : 0;
+      require(prompt > 0 && generated > 0,
+              "-pg: expected two numbers of at least 1 as in 512,128, ", "found '", printable(pair),
+              "'");
+      tests.push_back({prompt, generated, depth});
+    }
+  }
+  require(!tests.empty(), "-p 0 -n 0: no test is left; give -p, -n or -pg a number above 0");
+  return tests;
+}
+
+// One combination of what is not a test.
+struct Setting {
+  int threads = 0;
+  std::int64_t batch_tokens = 0;
+  std::optional<KvType> key_type, value_type;  // nullopt = the model's default
+};
+
+std::vector<std::optional<KvType>> kv_types_of(const Options& options, const char* name,
+                                               const char* flag) {
+  if (!options.has(name)) return {std::nullopt};
+  std::vector<std::optional<KvType>> types;
+  for (const auto type : split(options.text(name), ",")) {
+    types.push_back(parse_kv_type(trim(type), flag));
+  }
+  return types;
+}
+
+std::vector<Setting> settings_of(const Options& options) {
+  std::vector<Setting> settings;
+  for (const std::int64_t threads : options.integers("threads")) {
+    for (const std::int64_t batch : options.integers("batch-size")) {
+      for (const std::int64_t ubatch : options.integers("ubatch-size")) {
+        for (const auto keys : kv_types_of(options, "cache-type-k", "-ctk")) {
+          for (const auto values : kv_types_of(options, "cache-type-v", "-ctv")) {
+            const int count = threads > 0 ? static_cast<int>(threads) : usable_cores();
+            settings.push_back({count, std::min(batch, ubatch), keys, values});
+          }
+        }
+      }
+    }
+  }
+  return settings;
+}
+
+// Of each sequence.
+std::int64_t positions(const BenchTest& test) { return round_up(test.positions(), kPageTokens); }
+
+LoadMode load_mode(const Options& options) {
+  if (!options.has("mmap")) return LoadMode::automatic;
+  return options.flag("mmap") ? LoadMode::map : LoadMode::read;
+}
+
+class Bench {
+ public:
+  explicit Bench(const Options& options)
+      : options_(options),
+        tests_(tests_of(options)),
+        settings_(settings_of(options)),
+        runs_(static_cast<int>(options.integer("repetitions"))),
+        mode_(load_mode(options)),
+        breakdown_(options.flag("breakdown")),
+        for_people_(options.text("output") == "md") {
+    columns_.batch = options.given("batch-size") || options.given("ubatch-size");
+    columns_.kv_types = options.given("cache-type-k") || options.given("cache-type-v");
+  }
+
+  void run(const std::string& model_name) {
+    std::int64_t context = 0;
+    for (const BenchTest& test : tests_) context = std::max(context, positions(test));
+    const BenchModel model(model_name, mode_, context);
+    require(context <= round_up(model.config().context, kPageTokens), model_name, ": a test needs ",
+            context, " positions, the model has ", model.config().context, "; lower -d, -p or -n");
+    check_gpu_layers(options_, model.config().layers);
+    for (const Setting& setting : settings_) {
+      const auto backend = chosen_backend(options_, setting.threads);
+      for (const BenchTest& test : tests_) {
+        Session session = make_session(model, *backend, setting, test);
+        if (breakdown_) {
+          divide(model, session, test);
+        } else {
+          rows_.push_back(measure(model, model_name, session, setting, test));
+        }
+      }
+    }
+  }
+
+  Table table() const {
+    if (breakdown_) return parts_;
+    Table table;
+    for (const BenchRow& row : rows_) {
+      table.add(for_people_ ? people_row(row, columns_) : script_row(row, columns_));
+    }
+    return table;
+  }
+
+ private:
+  static Session make_session(const BenchModel& model, Backend& backend, const Setting& setting,
+                              const BenchTest& test) {
+    const KvType fallback = default_kv_type(model.scheme());
+    RunLimits limits;
+    limits.sequences = test.sequences;
+    limits.context = std::min(positions(test), model.config().context) * test.sequences;
+    limits.batch_tokens = std::max<std::int64_t>(setting.batch_tokens, test.sequences);
+    limits.output_tokens = test.sequences;
+    limits.key_type = setting.key_type.value_or(fallback);
+    limits.value_type = setting.value_type.value_or(fallback);
+    return model.make_session(backend, limits);
+  }
+
+  void divide(const BenchModel& model, Session& session, const BenchTest& test) {
+    Progress progress(model.name() + " " + model.scheme() + " " + bench_test_name(test), runs_);
+    const Breakdown breakdown =
+        break_down(session, test, runs_, [&](int done) { progress.update(done); });
+    add_breakdown({{"model", model.name() + " " + model.scheme()},
+                   {"backend", session.transformer().backend().name()},
+                   {"test", test_title(test)}},
+                  breakdown, for_people_, parts_);
+  }
+
+  BenchRow measure(const BenchModel& model, const std::string& typed, Session& session,
+                   const Setting& setting, const BenchTest& test) {
+    const BenchWork work = bench_work(session, test);
+    const bool floats = session.weights().blocks[0].qkv.act == ActKind::none;
+    const Backend& backend = session.transformer().backend();
+    const MachineLimits before = limits_now(backend, setting.threads, test, floats, work);
+    std::vector<double> seconds;
+    {
+      Progress progress(model.name() + " " + model.scheme() + " " + bench_test_name(test), runs_);
+      seconds = time_bench_test(session, test, runs_, [&](int done) { progress.update(done); });
+    }
+    // A limit is the best that was seen: neighbours on the machine can spoil one measurement.
+    MachineLimits machine = limits_now(backend, setting.threads, test, floats, work);
+    machine.read_gbps = std::max(machine.read_gbps, before.read_gbps);
+    machine.compute_gops = std::max(machine.compute_gops, before.compute_gops);
+    BenchRow row;
+    row.model = typed;
+    row.title = model.name() + " " + model.scheme();
+    row.scheme = model.scheme();
+    row.size_bytes = model.weight_bytes();
+    row.parameters = parameter_count(model.config());
+    row.backend = backend.name();
+    row.threads = setting.threads;
+    row.batch_tokens = setting.batch_tokens;
+    row.key_type = session.limits().key_type;
+    row.value_type = session.limits().value_type;
+    row.test = test;
+    row.runs = runs_;
+    row.bytes_per_token = work.bytes_per_token();
+    row.numbers = bench_numbers(test, work, seconds, machine);
+    return row;
+  }
+
+  // The limits that a test is held against; those of a GPU are not measured here.
+  MachineLimits limits_now(const Backend& backend, int threads, const BenchTest& test, bool floats,
+                           const BenchWork& work) {
+    if (backend.room()) return {};
+    cpu::LimitMeter& meter = meters_.try_emplace(threads, threads, chosen_isa()).first->second;
+    MachineLimits limits;
+    if (test.prompt > 0 || test.sequences > 1) {
+      limits.compute_gops = floats ? meter.f32_gflops() : meter.int8_gops();
+      limits.compute_kind = floats ? meter.f32_name() : meter.int8_name();
+    }
+    if (test.generated > 0) limits.read_gbps = meter.read_gbps(work.bytes_per_token());
+    return limits;
+  }
+
+  const Options& options_;
+  std::vector<BenchTest> tests_;
+  std::vector<Setting> settings_;
+  std::map<int, cpu::LimitMeter> meters_;  // by threads
+  int runs_;
+  LoadMode mode_;
+  bool breakdown_;
+  bool for_people_;
+  BenchColumns columns_;
+  std::vector<BenchRow> rows_;
+  Table parts_;  // --breakdown
+};
+
+void print(const Table& table, const std::string& format) {
+  if (format == "md") std::cerr << cpu_model_name() << '\n';
+  std::cout << (format == "md"    ? table.markdown()
+                : format == "csv" ? table.csv()
+                                  : table.json() + "\n");
+}
+
+Table gptq_table(const Options& options) {
+  Table table;
+  for (const std::int64_t threads : options.integers("threads")) {
+    const int count = threads > 0 ? static_cast<int>(threads) : usable_cores();
+    cpu::LimitMeter meter(count, chosen_isa());
+    for (const auto shape : split(options.text("gptq"), ",")) {
+      const auto rows = bench_gptq(std::string(trim(shape)), count,
+                                   static_cast<int>(options.integer("repetitions")), meter);
+      for (const Row& row : rows) table.add(row);
+    }
+  }
+  return table;
+}
+
+Table load_table(const Options& options) {
+  Table table;
+  for (const std::string& model : options.list("model")) {
+    require(!is_synthetic(model), "--load: expected a .leq file, found ", printable(model),
+            "; make one with --write FILE");
+    for (const std::int64_t threads : options.integers("threads")) {
+      const int count = threads > 0 ? static_cast<int>(threads) : usable_cores();
+      const int runs = static_cast<int>(options.integer("repetitions"));
+      table.add(bench_load(model, load_mode(options), count, runs));
+    }
+  }
+  return table;
+}
+
+void write_synthetic(const Options& options) {
+  const std::vector<std::string>& models = options.list("model");
+  require(models.size() == 1 && is_synthetic(models[0]), "--write: expected one -m ",
+          "synthetic:SHAPE:TYPE, found ", models.size(), " models, the first '",
+          printable(models[0]), "'");
+  ThreadPool pool(0);
+  const SyntheticModel model(parse_synthetic(models[0]), 0, pool);
+  const std::string& path = options.text("write");
+  std::cerr << path << ": " << human_bytes(model.write(path)) << '\n';
+}
+
+int run(const Options& options) {
+  const std::string& format = options.text("output");
+  if (options.has("gptq")) {
+    require(options.list("model").empty(), "--gptq: needs no model; leave out -m");
+    print(gptq_table(options), format);
+    return 0;
+  }
+  require(!options.list("model").empty(),
+          "-m: missing; give a .leq file or synthetic:SHAPE:TYPE, or --gptq SHAPE");
+  if (options.has("write")) {
+    write_synthetic(options);
+    return 0;
+  }
+  if (options.flag("load")) {
+    require(device_name(options) == "cpu", "--load: measures loading for the CPU; leave out -dev,",
+            " leq-run -v prints the speed of an upload");
+    print(load_table(options), format);
+    return 0;
+  }
+  Bench bench(options);
+  for (const std::string& model : options.list("model")) bench.run(model);
+  print(bench.table(), format);
+  return 0;
+}
+
+}  // namespace
+}  // namespace leq
+
+int main(int argc, char** argv) { return leq::run_tool(leq::tool_spec(), argc, argv, leq::run); }

@@ -1,0 +1,47 @@
+#include "tools/bench/model.h"
+
+#include <filesystem>
+
+#include "base/progress.h"
+#include "model/memory_fit.h"
+
+namespace leq {
+
+BenchModel::BenchModel(const std::string& name, LoadMode mode, std::int64_t context) {
+  if (is_synthetic(name)) {
+    const SyntheticSpec spec = parse_synthetic(name);
+    ThreadPool pool(0);
+    synthetic_.emplace(spec, context, pool);
+    name_ = "synthetic:" + spec.shape;
+    if (spec.layers > 0) name_ += ":layers=" + std::to_string(spec.layers);
+    scheme_ = scheme_name(spec.type);
+    return;
+  }
+  LoadOptions load;
+  load.mode = mode;
+  file_.emplace(name, load);
+  name_ = std::filesystem::path(name).filename().string();
+  scheme_ = file_->type();
+}
+
+const ModelConfig& BenchModel::config() const {
+  return file_ ? file_->config() : synthetic_->config();
+}
+
+std::uint64_t BenchModel::weight_bytes() const {
+  return file_ ? file_->file().file_bytes() : synthetic_->weight_bytes();
+}
+
+Session BenchModel::make_session(Backend& backend, const RunLimits& wanted) const {
+  if (file_) return Session(*file_, backend, fit_limits(wanted, *file_, backend).limits);
+  const auto find = [&](std::string_view tensor) { return synthetic_->find(tensor); };
+  RunLimits limits = resolve_limits(wanted, config());
+  if (const auto room = backend.room()) {
+    limits =
+        MemoryPlanner(find, name_, config(), weight_bytes(), backend).fit(wanted, *room).limits;
+  }
+  return Session(config(), load_weights(find, name_, config(), backend, limits), weight_bytes(),
+                 backend, limits);
+}
+
+}  // namespace leq

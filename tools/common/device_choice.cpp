@@ -1,0 +1,73 @@
+#include "tools/common/device_choice.h"
+
+#include <charconv>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace leq {
+namespace {
+
+constexpr std::int64_t kAllLayers = -1;
+
+// Layers that -ngl asks for on a GPU: 0, kAllLayers or a number.
+std::int64_t gpu_layers(const Options& options) {
+  const std::string& text = options.text("gpu-layers");
+  if (text == "all" || text == "-1") return kAllLayers;
+  std::int64_t layers = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), layers);
+  require(error == std::errc() && end == text.data() + text.size() && layers >= 0, "-ngl ",
+          printable(text), ": expected 0 (the CPU) or all (a GPU)");
+  return layers;
+}
+
+}  // namespace
+
+std::string device_name(const Options& options) {
+  std::string device = options.text("device");
+  if (!options.given("gpu-layers")) return device;
+  const bool on_gpu = gpu_layers(options) != 0;
+  if (!options.given("device")) return on_gpu ? "cuda:0" : "cpu";
+  require(on_gpu == (device != "cpu"), "-ngl ", printable(options.text("gpu-layers")), " and -dev ",
+          printable(device), " contradict each other; leave one out");
+  return device;
+}
+
+std::uint64_t memory_cap(const Options& options) {
+  if (!options.given("vram")) return 0;
+  const std::string& text = options.text("vram");
+  const auto bytes = parse_bytes(text);
+  require(bytes && *bytes > 0, "--vram ", printable(text), ": expected a size as 8G or 900M");
+  require(device_name(options) != "cpu", "--vram ", printable(text),
+          ": caps a GPU's memory; give -dev cuda or leave it out");
+  return *bytes;
+}
+
+std::unique_ptr<Backend> chosen_backend(const Options& options, int threads) {
+  const std::string device = device_name(options);
+  const std::uint64_t cap = memory_cap(options);
+  try {
+    return make_backend({.device = device, .threads = threads, .memory_cap = cap});
+  } catch (const Error& error) {
+    if (!options.given("gpu-layers")) throw;
+    fail("-ngl ", printable(options.text("gpu-layers")), ": ", error.what());
+  }
+}
+
+void check_gpu_layers(const Options& options, std::int64_t layers) {
+  if (!options.given("gpu-layers")) return;
+  const std::int64_t asked = gpu_layers(options);
+  require(asked == 0 || asked == kAllLayers || asked >= layers, "-ngl ", asked, ": the model has ",
+          layers, " layers, and all of them run on one device; use -ngl all for the GPU or -ngl 0",
+          " for the CPU");
+}
+
+Answer list_devices_answer() {
+  return {"list-devices", "print what -dev takes here and exit", [] {
+            std::string text;
+            for (const std::string& line : list_devices()) text += line + "\n";
+            return text;
+          }};
+}
+
+}  // namespace leq

@@ -1,0 +1,29 @@
+// From -dev, -ngl and --vram to a backend.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "platform/make_backend.h"
+#include "tools/common/options.h"
+
+namespace leq {
+
+// What -dev says, or where it does not, -ngl: 0 is the CPU, anything else the first GPU. Throws
+// Error where the two contradict each other.
+std::string device_name(const Options& options);
+
+// --vram in bytes; 0 where it is not given. Throws Error where it is no size or is given for a CPU.
+std::uint64_t memory_cap(const Options& options);
+
+// Throws Error naming the option where this build or this machine has no such device.
+std::unique_ptr<Backend> chosen_backend(const Options& options, int threads);
+
+// A model is on one device as a whole: throws Error where -ngl asks for some of its layers.
+void check_gpu_layers(const Options& options, std::int64_t layers);
+
+// --list-devices: what -dev takes here.
+Answer list_devices_answer();
+
+}  // namespace leq

@@ -1,0 +1,140 @@
+#include "tools/common/model_options.h"
+
+#include <algorithm>
+
+namespace leq {
+namespace {
+
+std::vector<Option> all_model_options() {
+  const std::string group = "Model";
+  return {
+      {.name = "model",
+       .spellings = "-m",
+       .kind = OptionKind::text,
+       .value_name = "FILE",
+       .help = "the model, a .leq file",
+       .group = group,
+       .required = true},
+      {.name = "threads",
+       .spellings = "-t",
+       .kind = OptionKind::integer,
+       .value_name = "N",
+       .fallback = "0",
+       .help = "threads; 0 or -1: one for each usable core",
+       .group = group,
+       .minimum = -1,
+       .maximum = 1024},
+      {.name = "threads-batch",
+       .spellings = "-tb",
+       .kind = OptionKind::integer,
+       .value_name = "N",
+       .help = "accepted if equal to -t: one pool of threads does all work",
+       .group = group,
+       .minimum = -1,
+       .maximum = 1024},
+      {.name = "ctx-size",
+       .spellings = "-c",
+       .kind = OptionKind::integer,
+       .value_name = "N",
+       .fallback = "0",
+       .help = "positions of all sequences together; 0: the model's, at most 8192",
+       .group = group,
+       .minimum = 0,
+       .maximum = 16777216},
+      {.name = "batch-size",
+       .spellings = "-b",
+       .kind = OptionKind::integer,
+       .value_name = "N",
+       .fallback = "2048",
+       .help = "most tokens in one step",
+       .group = group,
+       .minimum = 1,
+       .maximum = 65536},
+      {.name = "ubatch-size",
+       .spellings = "-ub",
+       .kind = OptionKind::integer,
+       .value_name = "N",
+       .fallback = "512",
+       .help = "the same; the smaller of the two counts",
+       .group = group,
+       .minimum = 1,
+       .maximum = 65536},
+      {.name = "parallel",
+       .spellings = "-np",
+       .kind = OptionKind::integer,
+       .value_name = "N",
+       .fallback = "1",
+       .help = "sequences at the same time",
+       .group = group,
+       .minimum = 1,
+       .maximum = 1024},
+      {.name = "cache-type-k",
+       .spellings = "-ctk",
+       .kind = OptionKind::text,
+       .value_name = "T",
+       .help = "keys in the KV cache: f32 | f16 | int8 (default f32 for models of type f32, else "
+               "f16)",
+       .group = group},
+      {.name = "cache-type-v",
+       .spellings = "-ctv",
+       .kind = OptionKind::text,
+       .value_name = "T",
+       .help = "values in the KV cache, likewise",
+       .group = group},
+      {.name = "graph",
+       .fallback = "true",
+       .help = "on a GPU, launch the operations of each step of generation one by one, not as a "
+               "recorded graph: for comparing",
+       .group = group},
+      {.name = "mmap",
+       .fallback = "auto",
+       .help = "use the file where it is mapped, or read it into memory (default: read where small "
+               "pages would slow it and memory allows)",
+       .group = group},
+      {.name = "mlock", .help = "keep the model in memory", .group = group},
+      {.name = "verbose",
+       .spellings = "-v",
+       .help = "print the plan: instruction set, kernels, KV cache, memory",
+       .group = group},
+  };
+}
+
+}  // namespace
+
+std::vector<Option> device_options(const std::string& group) {
+  return {
+      {.name = "device",
+       .spellings = "-dev",
+       .kind = OptionKind::text,
+       .value_name = "NAME",
+       .fallback = "cpu",
+       .help = "where to compute: cpu | cuda | cuda:N | cuda:GPU-UUID | sim (the CUDA kernels, "
+               "emulated)",
+       .group = group},
+      {.name = "gpu-layers",
+       .spellings = "-ngl --n-gpu-layers",
+       .kind = OptionKind::text,
+       .value_name = "N",
+       .help = "0: the CPU; all: the GPU. A model runs on one device as a whole",
+       .group = group},
+      {.name = "vram",
+       .kind = OptionKind::text,
+       .value_name = "SIZE",
+       .help = "take at most so much of the GPU's memory, as 8G or 900M (default: what is free, "
+               "less 2 %)",
+       .group = group},
+  };
+}
+
+std::vector<Option> model_options(std::initializer_list<std::string_view> left_out) {
+  std::vector<Option> options = all_model_options();
+  const auto before = std::ranges::find(options, "mmap", &Option::name);
+  const std::vector<Option> device = device_options("Model");
+  options.insert(before, device.begin(), device.end());
+  std::erase_if(options, [&](const Option& option) {
+    return std::ranges::find(left_out, option.name) != left_out.end();
+  });
+  return options;
+}
+
+}  // namespace leq

@@ -1,0 +1,112 @@
+#include "tools/inspect/fit.h"
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "base/thread_pool.h"
+#include "format/loaded_file.h"
+#include "model/memory_fit.h"
+#include "platform/make_backend.h"
+#include "report/table.h"
+
+namespace leq {
+namespace {
+
+bool is_cuda(std::string_view device) { return device.starts_with("cuda"); }
+
+std::unique_ptr<Backend> emulated_twin() {
+  try {
+    return make_backend({.device = "sim", .threads = 1});
+  } catch (const Error&) {
+    return nullptr;  // not in this build
+  }
+}
+
+std::unique_ptr<Backend> planning_backend(const FitDevice& wanted) {
+  if (is_cuda(wanted.device) && wanted.memory_cap > 0) {
+    if (auto twin = emulated_twin()) return twin;
+  }
+  try {
+    return make_backend({wanted.device, wanted.threads, wanted.memory_cap});
+  } catch (const Error& error) {
+    if (!is_cuda(wanted.device)) throw;
+    fail(error.what(), wanted.memory_cap == 0
+                           ? "; to plan for a GPU that is not here, say what it has: --vram 24G"
+                           : "; without a GPU a plan needs a build with -DLEQ_CUDA_SIM=ON");
+  }
+}
+
+std::string where(const FitReport& report) {
+  if (report.on_gpu()) return "on " + report.device;
+  return std::to_string(report.threads) + (report.threads == 1 ? " thread" : " threads");
+}
+
+// A cap stands for a GPU that may be elsewhere; else what is free here.
+std::optional<std::uint64_t> available_for(const FitDevice& wanted, const Backend& backend) {
+  if (const auto room = backend.room()) {
+    return wanted.memory_cap > 0 ? wanted.memory_cap : room->bytes;
+  }
+  return available_memory();
+}
+
+}  // namespace
+
+FitReport plan_fit(const Model& model, const RunLimits& wanted, const FitDevice& device) {
+  const auto backend = planning_backend(device);
+  const MemoryPlanner planner(model, *backend);
+  FitReport report;
+  report.device = device.device;
+  report.limits = resolve_limits(wanted, model.config());
+  report.threads = device.threads > 0 ? device.threads : usable_cores();
+  report.plan = planner.plan(report.limits);
+  report.available_bytes = available_for(device, *backend);
+  if (!report.available_bytes) return report;
+  report.largest_context =
+      planner.largest_context(wanted, model.config().context, *report.available_bytes);
+  return report;
+}
+
+std::string fit_text(const FitReport& report) {
+  const RunLimits& limits = report.limits;
+  std::string text =
+      "context " + with_commas(limits.context) + " (" + std::to_string(limits.sequences) +
+      (limits.sequences == 1 ? " sequence" : " sequences") + "), batch " +
+      std::to_string(limits.batch_tokens) + ", keys " + std::string(kv_type_name(limits.key_type)) +
+      ", values " + std::string(kv_type_name(limits.value_type)) + ", " + where(report) + "\n\n";
+  Table table;
+  const auto row = [&](const char* part, std::uint64_t bytes) {
+    table.add({{"memory", part},
+               {"size", human_bytes(bytes)},
+               {"bytes", with_commas(static_cast<std::int64_t>(bytes))}});
+  };
+  row(report.on_gpu() ? "weights (on the GPU)" : "weights (the file)", report.plan.weight_bytes);
+  row("KV cache", report.plan.kv_bytes);
+  row("scratch", report.plan.scratch_bytes);
+  row("total", report.plan.total());
+  text += table.text();
+  if (!report.available_bytes) return text;
+  const bool fits = report.plan.total() <= *report.available_bytes;
+  text += '\n' + human_bytes(*report.available_bytes) +
+          " are free: " + (fits ? "it fits" : "it does not fit") +
+          "; the largest context that does is " + with_commas(report.largest_context) + '\n';
+  return text;
+}
+
+Json fit_json(const FitReport& report) {
+  const RunLimits& limits = report.limits;
+  return {{"context", limits.context},
+          {"sequences", limits.sequences},
+          {"batch_tokens", limits.batch_tokens},
+          {"key_type", kv_type_name(limits.key_type)},
+          {"value_type", kv_type_name(limits.value_type)},
+          {"device", report.device},
+          {"threads", report.threads},
+          {"weight_bytes", report.plan.weight_bytes},
+          {"kv_bytes", report.plan.kv_bytes},
+          {"scratch_bytes", report.plan.scratch_bytes},
+          {"total_bytes", report.plan.total()},
+          {"available_bytes", report.available_bytes ? Json(*report.available_bytes) : Json()},
+          {"largest_context", report.largest_context}};
+}
+
+}  // namespace leq

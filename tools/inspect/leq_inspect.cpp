@@ -1,0 +1,132 @@
+// leq-inspect: what a .leq file holds, whether its bytes are whole, how much memory running it
+// takes; and token ids of a text.
+#include <chrono>
+#include <iostream>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/progress.h"
+#include "base/text.h"
+#include "tools/common/device_choice.h"
+#include "tools/common/model_options.h"
+#include "tools/common/options.h"
+#include "tools/inspect/fit.h"
+#include "tools/inspect/report.h"
+#include "tools/inspect/tokenize.h"
+
+namespace leq {
+namespace {
+
+constexpr const char* kFit = "Memory plan (with --fit)";
+
+// The shared options that the memory plan depends on, under a heading of their own.
+std::vector<Option> fit_options() {
+  std::vector<Option> options =
+      model_options({"model", "threads-batch", "graph", "mmap", "mlock", "verbose"});
+  for (Option& option : options) option.group = kFit;
+  return options;
+}
+
+ToolSpec tool_spec() {
+  ToolSpec tool;
+  tool.name = "leq-inspect";
+  tool.summary = "shows what a .leq file holds, plans memory, tokenizes text";
+  tool.usage = {"model.leq [--json | --verify]", "model.leq --fit [-dev cuda --vram 24G]",
+                "PATH --tokenize FILE"};
+  tool.max_positionals = 1;
+  const std::string group = "What to do";
+  tool.options = {
+      {.name = "json", .help = "print JSON", .group = group},
+      {.name = "verify", .help = "compare the checksum of every tensor", .group = group},
+      {.name = "fit", .help = "print the exact memory plan, from the header alone", .group = group},
+      {.name = "tokenize",
+       .kind = OptionKind::text,
+       .value_name = "FILE",
+       .help = "print the token ids of FILE (- is standard input) as a JSON array; PATH may also "
+               "be a model folder, or a tokenizer file or folder",
+       .group = group},
+      {.name = "bos", .help = "--tokenize: begin with the token of that kind", .group = group},
+      {.name = "special",
+       .fallback = "true",
+       .help = "--tokenize: take special tokens in the text as plain text",
+       .group = group},
+      {.name = "pretokenizer",
+       .kind = OptionKind::text,
+       .value_name = "NAME",
+       .help = "--tokenize: gpt-2, llama-3 or qwen2, for rank files that do not say theirs",
+       .group = group},
+  };
+  for (Option& option : fit_options()) tool.options.push_back(std::move(option));
+  tool.answers.push_back(list_devices_answer());
+  return tool;
+}
+
+RunLimits limits_of(const Options& options, const Model& model) {
+  const KvType fallback = default_kv_type(model.type());
+  const auto kv_type = [&](const char* name, const char* flag) {
+    return options.has(name) ? parse_kv_type(options.text(name), flag) : fallback;
+  };
+  RunLimits limits;
+  limits.context = options.integer("ctx-size");
+  limits.sequences = static_cast<int>(options.integer("parallel"));
+  limits.batch_tokens = std::min(options.integer("batch-size"), options.integer("ubatch-size"));
+  limits.key_type = kv_type("cache-type-k", "-ctk");
+  limits.value_type = kv_type("cache-type-v", "-ctv");
+  return limits;
+}
+
+FitDevice fit_device(const Options& options, const Model& model) {
+  check_gpu_layers(options, model.config().layers);
+  const auto threads = static_cast<int>(std::max<std::int64_t>(0, options.integer("threads")));
+  return {device_name(options), threads, memory_cap(options)};
+}
+
+// One line to `out` when all checksums agree.
+void verify(const Model& model, std::ostream& out) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto bytes = static_cast<std::int64_t>(model.file().file_bytes());
+  {
+    Progress progress("verify", bytes);
+    model.file().verify([&](std::uint64_t done, std::uint64_t total) {
+      progress.update(static_cast<std::int64_t>(done), "of " + human_bytes(total));
+    });
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  out << model.file().name() << ": all " << model.file().tensors().size() << " tensors are whole ("
+      << human_bytes(model.file().file_bytes()) << ", "
+      << fixed(static_cast<double>(bytes) / took.count() / 1e9, 2) << " GB/s)\n";
+}
+
+int run(const Options& options) {
+  require(options.positionals().size() == 1,
+          "a path must be given: leq-inspect model.leq; see leq-inspect --help");
+  const std::string& path = options.positionals().front();
+  if (options.has("tokenize")) {
+    EncodeOptions encode;
+    encode.parse_special = options.flag("special");
+    encode.add_bos = options.flag("bos");
+    const std::string pretokenizer =
+        options.has("pretokenizer") ? options.text("pretokenizer") : "";
+    std::cout << tokenize_file(path, options.text("tokenize"), pretokenizer, encode);
+    return 0;
+  }
+  LoadOptions load;
+  load.mode = LoadMode::map;  // files larger than memory are fine
+  const Model model(path, load);
+  const bool json = options.flag("json");
+  if (options.flag("verify")) verify(model, json ? std::cerr : std::cout);
+  if (options.flag("fit")) {
+    const FitReport report = plan_fit(model, limits_of(options, model), fit_device(options, model));
+    std::cout << (json ? fit_json(report).dump(2) + '\n' : fit_text(report));
+  } else if (json) {
+    std::cout << inspect_json(model).dump(2) << '\n';
+  } else if (!options.flag("verify")) {
+    std::cout << inspect_text(model);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace leq
+
+int main(int argc, char** argv) { return leq::run_tool(leq::tool_spec(), argc, argv, leq::run); }

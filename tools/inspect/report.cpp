@@ -1,0 +1,206 @@
+#include "tools/inspect/report.h"
+
+#include <array>
+#include <cstdio>
+#include <map>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "format/leq_layout.h"
+#include "report/table.h"
+
+namespace leq {
+namespace {
+
+std::string hex(std::uint64_t value) {
+  std::array<char, 17> text{};
+  std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(value));
+  return text.data();
+}
+
+std::int64_t numbers_in(const StoredTensor& tensor) {
+  return tensor.view.rows * tensor.view.columns;
+}
+
+double bits_each(std::uint64_t bytes, std::int64_t numbers) {
+  return static_cast<double>(bytes) * 8.0 / static_cast<double>(numbers);
+}
+
+// Tensors that are stored alike.
+struct Total {
+  std::int64_t tensors = 0;
+  std::int64_t numbers = 0;
+  std::uint64_t bytes = 0;
+};
+
+std::map<std::string, Total> totals_by_scheme(const Model& model) {
+  std::map<std::string, Total> totals;
+  for (const StoredTensor& tensor : model.file().tensors()) {
+    Total& total = totals[scheme_name(tensor.view.scheme)];
+    ++total.tensors;
+    total.numbers += numbers_in(tensor);
+    total.bytes += tensor.bytes();
+  }
+  return totals;
+}
+
+// Strings as they are, numbers with the digits of an f32, everything else as JSON.
+std::string plain(const Json& value) {
+  if (value.is_number_float()) {
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), "%.7g", value.get<double>());
+    return text.data();
+  }
+  return value.is_string() ? printable(value.get<std::string>(), 400) : value.dump();
+}
+
+// "  key  value" lines with the values below each other.
+std::string listing(const Json& object) {
+  std::size_t width = 0;
+  for (const auto& [key, value] : object.items()) width = std::max(width, key.size());
+  std::string text;
+  for (const auto& [key, value] : object.items()) {
+    text += "  " + printable(key) + std::string(width - key.size() + 2, ' ') + plain(value) + '\n';
+  }
+  return text;
+}
+
+// "row", "tensor 0.0123", "online safe"
+std::string act_text(const StoredTensor& tensor) {
+  std::string text(act_name(tensor.view.act));
+  if (tensor.view.act == ActKind::tensor) text.append(" ").append(plain(tensor.act_scale));
+  if (tensor.view.act == ActKind::online) {
+    text.append(" ").append(online_mode_name(tensor.online_mode));
+  }
+  return text;
+}
+
+std::string tensor_table(const Model& model) {
+  Table table;
+  for (const StoredTensor& tensor : model.file().tensors()) {
+    const bool exact = tensor.view.scheme.is_float();
+    table.add({{"tensor", printable(tensor.name)},
+               {"shape", shape_text(tensor.shape)},
+               {"scheme", scheme_name(tensor.view.scheme)},
+               {"act", act_text(tensor)},
+               {"bytes", with_commas(static_cast<std::int64_t>(tensor.bytes()))},
+               {"error", exact ? Cell() : Cell(tensor.error, 8)},
+               {"xxh3 of codes", hex(tensor.planes.front().xxh3)}});
+  }
+  return table.text();
+}
+
+std::string total_table(const Model& model) {
+  Table table;
+  Total all;
+  const auto row = [&](const std::string& name, const Total& total) {
+    table.add({{"scheme", name},
+               {"tensors", total.tensors},
+               {"numbers", with_commas(total.numbers)},
+               {"bytes", with_commas(static_cast<std::int64_t>(total.bytes))},
+               {"bits each", Cell(bits_each(total.bytes, total.numbers), 3)}});
+  };
+  for (const auto& [name, total] : totals_by_scheme(model)) {
+    row(name, total);
+    all.tensors += total.tensors;
+    all.numbers += total.numbers;
+    all.bytes += total.bytes;
+  }
+  row("all", all);
+  return table.text();
+}
+
+Json config_for_people(const ModelConfig& config) {
+  Json json = config_to_json(config);
+  if (config.rope_scaling.kind == RopeScalingKind::none) json["rope_scaling"] = "none";
+  if (config.windows.empty()) json["windows"] = "none";
+  return json;
+}
+
+std::string template_summary(const Model& model) {
+  if (model.chat_template().empty()) return "none";
+  return with_commas(static_cast<std::int64_t>(model.chat_template().size())) + " bytes";
+}
+
+Json tensor_json(const StoredTensor& tensor) {
+  Json planes = Json::object();
+  for (const StoredPlane& plane : tensor.planes) {
+    planes[plane.name] = {
+        {"offset", plane.offset}, {"bytes", plane.bytes}, {"xxh3", hex(plane.xxh3)}};
+  }
+  Json json = {{"name", tensor.name},
+               {"shape", tensor.shape},
+               {"scheme", scheme_name(tensor.view.scheme)},
+               {"act", act_name(tensor.view.act)},
+               {"bytes", tensor.bytes()},
+               {"method", tensor.method},
+               {"error", tensor.error},
+               {"planes", std::move(planes)}};
+  if (tensor.view.act == ActKind::tensor) json["act_scale"] = tensor.act_scale;
+  if (tensor.view.act == ActKind::online) json["online"] = online_mode_name(tensor.online_mode);
+  return json;
+}
+
+Json tokenizer_json(const Model& model) {
+  if (!model.has_tokenizer()) return nullptr;
+  const Tokenizer& tokenizer = model.tokenizer();
+  const auto id_or_null = [](Token id) { return id == kNoToken ? Json() : Json(id); };
+  return {{"summary", tokenizer.summary()},
+          {"size", tokenizer.size()},
+          {"bos", id_or_null(tokenizer.bos())},
+          {"eos", id_or_null(tokenizer.eos())},
+          {"add_bos", tokenizer.add_bos()}};
+}
+
+const Json& section(const Model& model, const char* key) {
+  static const Json none = Json::object();
+  const auto found = model.file().metadata().find(key);
+  return found == model.file().metadata().end() ? none : *found;
+}
+
+}  // namespace
+
+std::string inspect_text(const Model& model) {
+  const LeqReader& file = model.file();
+  std::string text = file.name() + ": " + human_bytes(file.file_bytes()) + " (" +
+                     with_commas(static_cast<std::int64_t>(file.file_bytes())) + " bytes)\n" +
+                     describe(model.config()) + '\n' + "type " + printable(model.type()) + ", " +
+                     with_commas(model.parameters()) + " parameters, " +
+                     fixed(model.bits_per_weight(), 3) + " bits per weight\n";
+  text += "\nconfig\n" + listing(config_for_people(model.config()));
+  text += "\ntokenizer\n  " + (model.has_tokenizer() ? model.tokenizer().summary() : "none") +
+          "\n  chat template  " + template_summary(model) + '\n';
+  text += "\ngeneration\n" + listing(generation_to_json(model.generation()));
+  text += "\nprovenance\n" + listing(section(model, "provenance"));
+  text += '\n' + tensor_table(model) + '\n' + total_table(model);
+  return text;
+}
+
+Json inspect_json(const Model& model) {
+  const LeqReader& file = model.file();
+  Json tensors = Json::array();
+  for (const StoredTensor& tensor : file.tensors()) tensors.push_back(tensor_json(tensor));
+  Json totals = Json::object();
+  for (const auto& [name, total] : totals_by_scheme(model)) {
+    totals[name] = {{"tensors", total.tensors},
+                    {"numbers", total.numbers},
+                    {"bytes", total.bytes},
+                    {"bits_each", bits_each(total.bytes, total.numbers)}};
+  }
+  return {{"file", file.name()},
+          {"file_bytes", file.file_bytes()},
+          {"format", std::to_string(kLeqMajor) + "." + std::to_string(kLeqMinor)},
+          {"description", describe(model.config())},
+          {"type", model.type()},
+          {"parameters", model.parameters()},
+          {"bits_per_weight", model.bits_per_weight()},
+          {"config", config_to_json(model.config())},
+          {"tokenizer", tokenizer_json(model)},
+          {"chat_template", model.chat_template()},
+          {"generation", generation_to_json(model.generation())},
+          {"provenance", section(model, "provenance")},
+          {"totals", std::move(totals)},
+          {"tensors", std::move(tensors)}};
+}
+
+}  // namespace leq

@@ -1,0 +1,277 @@
+// leq-perplexity: how well a model predicts a text, under a protocol that others can repeat.
+#include <iostream>
+#include <memory>
+#include <optional>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/progress.h"
+#include "base/text.h"
+#include "eval/divergence_report.h"
+#include "eval/measure_divergence.h"
+#include "eval/perplexity_report.h"
+#include "tools/common/model_options.h"
+#include "tools/common/model_setup.h"
+
+namespace leq {
+namespace {
+
+constexpr std::uint64_t kLargestReport = 1u << 20;
+
+ToolSpec tool_spec() {
+  const std::string group = "Measurement";
+  ToolSpec tool = {
+      .name = "leq-perplexity",
+      .summary = "measures the perplexity of a model on a text",
+      .usage = {"-m model.leq -f wiki.test.raw [options]",
+                "-m model.leq -f wiki.test.raw --against other.json",
+                "-m f32.leq -f wiki.test.raw --kl-divergence-base base.kl",
+                "-m model.leq -f wiki.test.raw --kl-divergence-base base.kl --kl-divergence"},
+      .options = {
+          {.name = "file",
+           .spellings = "-f",
+           .kind = OptionKind::text,
+           .value_name = "FILE",
+           .help = "the text, in UTF-8",
+           .group = group,
+           .required = true},
+          {.name = "protocol",
+           .kind = OptionKind::text,
+           .value_name = "P",
+           .fallback = "hf",
+           .help = "which windows are fed and which tokens count",
+           .group = group,
+           .choices = {"hf", "hf-stride", "llamacpp-512"}},
+          {.name = "window",
+           .spellings = "-c --ctx-size",
+           .kind = OptionKind::integer,
+           .value_name = "N",
+           .help = "tokens in a window (default: the model's context, at most 2048)",
+           .group = group,
+           .minimum = 2,
+           .maximum = 16777216},
+          {.name = "stride",
+           .spellings = "--ppl-stride",
+           .kind = OptionKind::integer,
+           .value_name = "N",
+           .help = "hf-stride: tokens from window to window (default 512, half of a window below "
+                   "1024)",
+           .group = group,
+           .minimum = 1,
+           .maximum = 16777216},
+          {.name = "chunks",
+           .kind = OptionKind::integer,
+           .value_name = "N",
+           .fallback = "0",
+           .help = "measure the first N windows only; 0: all",
+           .group = group,
+           .minimum = 0},
+          {.name = "join",
+           .kind = OptionKind::text,
+           .value_name = "RULE",
+           .help = "how rows become one text (default hf; none for llamacpp-512)",
+           .group = group,
+           .choices = {"hf", "none"}},
+          {.name = "output",
+           .spellings = "-o",
+           .kind = OptionKind::text,
+           .value_name = "FORMAT",
+           .fallback = "text",
+           .help = "what to print",
+           .group = group,
+           .choices = {"text", "json"}},
+          {.name = "against",
+           .kind = OptionKind::text,
+           .value_name = "FILE",
+           .help = "compare with an earlier run, a file with the output of -o json",
+           .group = group},
+          {.name = "kl-divergence-base",
+           .kind = OptionKind::text,
+           .value_name = "FILE",
+           .help = "write the model's distributions there; with --kl-divergence: read them",
+           .group = group},
+          {.name = "kl-divergence",
+           .help = "compare the model with the one that wrote --kl-divergence-base",
+           .group = group},
+      }};
+  for (auto& option : model_options({"ctx-size", "parallel"})) {
+    tool.options.push_back(std::move(option));
+  }
+  tool.answers.push_back(list_devices_answer());
+  return tool;
+}
+
+ProtocolRequest request_from(const Options& options) {
+  ProtocolRequest request;
+  request.protocol = options.text("protocol");
+  if (options.given("join")) request.join = options.text("join");
+  if (options.given("window")) request.window = options.integer("window");
+  if (options.given("stride")) request.stride = options.integer("stride");
+  request.chunks = options.integer("chunks");
+  return request;
+}
+
+// The longest window that a model takes: the positions that it was made for.
+std::int64_t longest_window(const Model& model) { return model.config().context; }
+
+void print_plan(const ModelSetup& setup) {
+  const Session& session = *setup.session;
+  std::cerr << "model: " << describe(setup.model->config()) << '\n'
+            << "file: " << (setup.model->file().mapped() ? "mapped" : "read into memory") << '\n'
+            << "backend: " << setup.backend->name() << '\n';
+  const Block& block = session.weights().blocks[0];
+  for (const Linear* linear : {&block.qkv, &block.o, &block.gate_up, &block.down}) {
+    std::cerr << linear->name << ": " << setup.backend->describe(*linear) << '\n';
+  }
+  const Linear& head = session.weights().head;
+  const MemoryPlan& plan = session.plan();
+  std::cerr << head.name << ": " << setup.backend->describe(head) << '\n'
+            << "KV cache: keys " << kv_type_name(session.limits().key_type) << ", values "
+            << kv_type_name(session.limits().value_type) << '\n'
+            << "memory: weights " << human_bytes(plan.weight_bytes) << ", KV cache "
+            << human_bytes(plan.kv_bytes) << ", scratch " << human_bytes(plan.scratch_bytes)
+            << '\n';
+}
+
+// Everything of a report that is known before the run.
+PerplexityReport start_report(const Options& options, const ModelSetup& setup,
+                              const EvaluationText& text, const ProtocolSettings& settings) {
+  PerplexityReport report;
+  report.model = std::filesystem::path(options.text("model")).filename().string();
+  report.type = setup.model->type();
+  report.key_type = kv_type_name(setup.session->limits().key_type);
+  report.value_type = kv_type_name(setup.session->limits().value_type);
+  report.bits_per_weight = setup.model->bits_per_weight();
+  report.vocab = setup.model->config().vocab;
+  report.settings = settings;
+  report.dataset = std::filesystem::path(options.text("file")).filename().string();
+  report.dataset_hash = text.dataset_hash;
+  report.text_sha256 = text.text_sha256;
+  return report;
+}
+
+// What one run found; the divergence only where it was asked for.
+struct Found {
+  PerplexityResult result;
+  std::optional<DivergenceResult> divergence;
+};
+
+Found measure(const Options& options, const ModelSetup& setup, const PerplexityRun& run,
+              const PerplexityReport& report, const DivergenceBaseReader* base) {
+  ThreadPool pool(setup.threads);
+  Session& session = *setup.session;
+  const auto key = [&] { return divergence_key(report, token_hash(run.tokens, run.window_bos)); };
+  if (base != nullptr) {
+    const Divergence found = measure_divergence(session, pool, run, *base, key());
+    return {found.perplexity(run.protocol), found.summarize(run.protocol)};
+  }
+  if (!options.given("kl-divergence-base")) return {measure_perplexity(session, pool, run), {}};
+  const std::string& path = options.text("kl-divergence-base");
+  const WrittenBase written = write_divergence_base(session, pool, run, path, key());
+  std::cerr << "wrote " << path << ", " << human_bytes(written.file_bytes) << '\n';
+  return {written.result, {}};
+}
+
+// Runs with a line of progress that shows what accumulates.
+Found measure_with_progress(const Options& options, const ModelSetup& setup, PerplexityRun run,
+                            const PerplexityReport& report, const DivergenceBaseReader* base) {
+  const Tokenizer& tokenizer = setup.model->tokenizer();
+  if (run.protocol == Protocol::llamacpp_512 && tokenizer.add_bos()) {
+    run.window_bos = tokenizer.bos();
+  }
+  Progress progress(base != nullptr ? "KL divergence" : "perplexity", std::ssize(run.windows));
+  run.progress = [&](std::int64_t done, double so_far) {
+    progress.update(done, base != nullptr ? "KL " + fixed(so_far, 6) : "PPL " + fixed(so_far, 4));
+  };
+  return measure(options, setup, run, report, base);
+}
+
+// Opens the base file of --kl-divergence before the model does any work.
+std::unique_ptr<DivergenceBaseReader> open_base(const Options& options) {
+  if (!options.given("kl-divergence") || !options.flag("kl-divergence")) return nullptr;
+  require(options.given("kl-divergence-base"),
+          "--kl-divergence: needs --kl-divergence-base FILE, which the base model wrote");
+  return std::make_unique<DivergenceBaseReader>(options.text("kl-divergence-base"));
+}
+
+// The run of --against.
+struct Against {
+  Json json;
+  EarlierRun run;
+};
+
+Row against_row(const PerplexityReport& report, const Against& against, const Found& found) {
+  Row row = comparison_row(report, against.run);
+  if (!found.divergence) return row;
+  const std::vector<double> windows =
+      earlier_window_kl(*found.divergence, against.json, against.run.source);
+  if (windows.empty()) {
+    std::cerr << against.run.source
+              << ": no KL divergence from the same base, so none to compare\n";
+    return row;
+  }
+  for (auto& cell : kl_comparison_row(*found.divergence, windows)) row.push_back(std::move(cell));
+  return row;
+}
+
+void print_report(const Options& options, const PerplexityReport& report,
+                  const std::optional<Against>& against, const Found& found,
+                  const DivergenceBaseReader* base) {
+  if (options.text("output") == "json") {
+    Row row = report_row(report);
+    if (found.divergence) {
+      for (auto& cell : divergence_row(*found.divergence)) row.push_back(std::move(cell));
+    }
+    if (against) {
+      for (auto& cell : against_row(report, *against, found)) row.push_back(std::move(cell));
+    }
+    std::cout << json_object(row);
+    return;
+  }
+  std::cout << report_text(report);
+  if (found.divergence) std::cout << '\n' << divergence_text(*found.divergence, base->key());
+  if (!against) return;
+  Table table;
+  table.add(against_row(report, *against, found));
+  std::cout << '\n' << table.text();
+}
+
+int perplexity(const Options& options) {
+  const ProtocolRequest request = request_from(options);
+  const std::unique_ptr<DivergenceBaseReader> base = open_base(options);
+  const ModelSetup setup = set_up_model(options, [&](const Model& model, RunLimits& limits) {
+    limits.context = resolve_protocol(request, longest_window(model)).window;
+    limits.output_tokens = kOutputRows;
+  });
+  const ProtocolSettings settings = resolve_protocol(request, longest_window(*setup.model));
+  const EvaluationText text = read_evaluation_text(options.text("file"), settings.join);
+  PerplexityReport report = start_report(options, setup, text, settings);
+  const std::vector<Token> tokens = encode_text(setup.model->tokenizer(), text.text);
+  const std::vector<Window> windows = plan_windows(settings, std::ssize(tokens));
+  report.tokens = std::ssize(tokens);
+  report.windows = std::ssize(windows);
+  for (const Window& window : windows) report.scored += window.scored();
+
+  std::optional<Against> against;
+  if (options.given("against")) {
+    const std::string& path = options.text("against");
+    Json json = parse_json(read_file(path, kLargestReport), path);
+    const EarlierRun run = require_same_measurement(report, json, path);
+    against = Against{std::move(json), run};
+  }
+  if (options.flag("verbose")) print_plan(setup);
+  const Found found = measure_with_progress(
+      options, setup, {.tokens = tokens, .windows = windows, .protocol = settings.protocol}, report,
+      base.get());
+  report.result = found.result;
+  print_report(options, report, against, found, base.get());
+  return 0;
+}
+
+}  // namespace
+}  // namespace leq
+
+int main(int argc, char** argv) {
+  return leq::run_tool(leq::tool_spec(), argc, argv, leq::perplexity);
+}

@@ -1,0 +1,343 @@
+#include "tools/quantize/options.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "quantize/rewrites/fold_methods.h"
+#include "quantize/rewrites/smoothquant.h"
+#include "tools/quantize/recipe.h"
+#include "tools/quantize/search.h"
+#include "tools/quantize/text.h"
+
+namespace leq {
+namespace {
+
+constexpr double kPresetAlpha = 0.5;   // of the paper
+constexpr double kMaxStaticError = 2;  // of o3: behind a fixed scale, times that by token
+
+std::vector<std::string> method_names() {
+  std::vector<std::string> names;
+  for (const CheckpointMethod& method : checkpoint_methods()) names.push_back(method.name);
+  return names;
+}
+
+std::string method_help() {
+  std::string help = "who picks the codes: ";
+  for (const CheckpointMethod& method : checkpoint_methods()) {
+    help += (help.ends_with(": ") ? "" : "; ") + method.name + " (" + method.summary + ")";
+  }
+  return help;
+}
+
+std::vector<Option> scheme_flags() {
+  return {
+      {.name = "type",
+       .kind = OptionKind::text,
+       .value_name = "TYPE",
+       .help = "how numbers are stored: f32, f16, bf16, int8 (one scale per row), int8-tensor, "
+               "int or uint of 8, 4, 3, 2 bits with -g32, -g64 or -g128 (one scale for so many "
+               "columns), nf4, b1; default int8, or what suits the method",
+       .group = "Quantization"},
+      {.name = "bits",
+       .kind = OptionKind::integer,
+       .value_name = "B",
+       .help = "instead of --type: bits of a weight, 8, 4, 3 or 2",
+       .group = "Quantization",
+       .minimum = 2,
+       .maximum = 8},
+      {.name = "group",
+       .kind = OptionKind::integer,
+       .value_name = "G",
+       .help = "with --bits: columns that share a scale, 32, 64 or 128; 0 = a row "
+               "(default: a row for 8 bits, 128 for fewer)",
+       .group = "Quantization",
+       .minimum = 0,
+       .maximum = 128},
+      {.name = "method",
+       .kind = OptionKind::text,
+       .value_name = "NAME",
+       .fallback = "absmax",
+       .help = method_help(),
+       .group = "Quantization",
+       .choices = method_names()},
+      {.name = "act",
+       .kind = OptionKind::text,
+       .value_name = "KIND",
+       .fallback = "auto",
+       .help = "inputs of quantized linears: auto (int8, per row or per 128 columns), row, g128, "
+               "tensor (one calibrated scale), online (one scale that follows the inputs), none "
+               "(weights only, slow)",
+       .group = "Quantization",
+       .choices = {"auto", "none", "row", "g128", "tensor", "online"}},
+      {.name = "smooth",
+       .kind = OptionKind::text,
+       .value_name = "HOW",
+       .help = "SmoothQuant's folds: none, search (the best alpha of each layer), a number from "
+               "0 to 1 (one alpha), o1, o2, o3 (the paper's settings), equalize (by weights "
+               "alone); default search with --method smoothquant, else none",
+       .group = "Quantization"},
+      {.name = "tensor-type",
+       .kind = OptionKind::list,
+       .value_name = "REGEX=TYPE",
+       .help = "another type for the tensors whose names fit, as layers\\.0\\.=int8; may be "
+               "given again, the last that fits wins",
+       .group = "Quantization"},
+      {.name = "hadamard",
+       .help = "rotate the residual stream and the heads by random Hadamard matrices (--seed), "
+               "exact in f32: outliers spread over all channels",
+       .group = "Quantization"},
+      {.name = "hadamard-seeds",
+       .kind = OptionKind::integer,
+       .value_name = "N",
+       .fallback = "1",
+       .help = "with --hadamard: the best of N rotations, from --seed on, by the loss of the "
+               "rounded weights; each costs a forward over 8 windows",
+       .group = "Quantization",
+       .minimum = 1,
+       .maximum = 1000},
+      {.name = "fold-biases",
+       .help = "move the bias of v behind attention into that of o, and drop that of k where "
+               "positions are learned: exact, and out of the quantized KV cache",
+       .group = "Quantization"}};
+}
+
+std::vector<Option> calibration_flags() {
+  return {
+      {.name = "calibration",
+       .kind = OptionKind::text,
+       .value_name = "FILE",
+       .help = "plain text to calibrate on; default: a built-in text of 54 KB",
+       .group = "Calibration"},
+      {.name = "samples",
+       .kind = OptionKind::integer,
+       .value_name = "N",
+       .fallback = "128",
+       .help = "windows of the text, at random places",
+       .group = "Calibration",
+       .minimum = 1,
+       .maximum = 1 << 20},
+      {.name = "length",
+       .kind = OptionKind::integer,
+       .value_name = "L",
+       .fallback = "512",
+       .help = "tokens of a window",
+       .group = "Calibration",
+       .minimum = 8,
+       .maximum = 1 << 20},
+      {.name = "seed",
+       .kind = OptionKind::integer,
+       .value_name = "S",
+       .fallback = "0",
+       .help = "chooses the windows",
+       .group = "Calibration",
+       .minimum = 0},
+      {.name = "max-ram",
+       .kind = OptionKind::text,
+       .value_name = "SIZE",
+       .help = "calibrate within so much memory (8G, 500M); what does not fit goes to disk, and "
+               "a run that cannot fit is refused before it starts",
+       .group = "Calibration"},
+      {.name = "save-stats",
+       .kind = OptionKind::text,
+       .value_name = "FILE",
+       .help = "keep what was learnt of the inputs",
+       .group = "Calibration"},
+      {.name = "load-stats",
+       .kind = OptionKind::list,
+       .value_name = "FILE[,FILE...]",
+       .help = "use kept statistics instead of running the model; several are joined",
+       .group = "Calibration"},
+      {.name = "true-sequential",
+       .fallback = "true",
+       .help = "gptq: inputs are recomputed behind what is quantized already",
+       .group = "Calibration"},
+      {.name = "bias-correction",
+       .fallback = "true",
+       .help = "biases take up the mean error of the rounded weights",
+       .group = "Calibration"},
+      {.name = "resume", .help = "go on with an interrupted run (OUTPUT.partial)", .group = "Run"},
+      {.name = "threads",
+       .spellings = "-t",
+       .kind = OptionKind::integer,
+       .value_name = "N",
+       .fallback = "0",
+       .help = "threads; 0 = one for each core. The file is the same for any number",
+       .group = "Run",
+       .minimum = 0,
+       .maximum = 1024},
+      {.name = "device",
+       .spellings = "-dev",
+       .kind = OptionKind::text,
+       .value_name = "NAME",
+       .fallback = "cpu",
+       .help = "where to compute: cpu alone. Calibration looks into memory that a GPU keeps to "
+               "itself",
+       .group = "Run"}};
+}
+
+std::uint64_t parse_size(const std::string& text) {
+  const auto bytes = parse_bytes(text);
+  require(bytes && *bytes > 0, "--max-ram ", printable(text), ": expected a size like 8G or 500M");
+  return *bytes;
+}
+
+// --bits and --group as a type; symmetric but for methods whose own type has zero points.
+std::string type_of_bits(const Options& options, const std::string& own_type) {
+  const std::int64_t bits = options.integer("bits");
+  require(bits == 8 || bits == 4 || bits == 3 || bits == 2, "--bits ", bits,
+          ": expected 8, 4, 3 or 2");
+  const std::int64_t group =
+      options.given("group") ? options.integer("group") : (bits == 8 ? 0 : 128);
+  std::string type = own_type.starts_with("uint") ? "uint" : "int";
+  type += std::to_string(bits);
+  if (group > 0) type += "-g" + std::to_string(group);
+  return type;
+}
+
+std::string chosen_type(const Options& options) {
+  const std::string& method = options.text("method");
+  std::string own;
+  for (const CheckpointMethod& known : checkpoint_methods()) {
+    if (known.name == method) own = known.type;
+  }
+  require(!options.given("type") || (!options.given("bits") && !options.given("group")), "--type ",
+          options.given("type") ? options.text("type") : "",
+          " says bits and group already; leave out --bits and --group");
+  const bool searches = options.given("search") || options.given("recipe");
+  require(!options.given("group") || options.given("bits") || searches,
+          "--group needs --bits or --search");
+  if (options.given("type")) return options.text("type");
+  return options.given("bits") ? type_of_bits(options, own) : own;
+}
+
+// --smooth and the folds it stands for. Presets also set type and act.
+void set_smoothing(const Options& options, CheckpointOptions& checkpoint) {
+  if (!options.given("smooth")) return;
+  const std::string& how = options.text("smooth");
+  require(checkpoint.method != "awq", "--method awq has folds of its own; leave out --smooth");
+  if (how == "none") {
+    require(checkpoint.method != "smoothquant",
+            "--method smoothquant --smooth none is --method "
+            "absmax; choose one");
+    return;
+  }
+  if (how == "search" || how == "equalize") {
+    checkpoint.fold = how == "search" ? smoothing_fold(std::nullopt) : equalizer_fold();
+    return;
+  }
+  for (const SmoothingPreset& preset : smoothing_presets()) {
+    if (preset.name != how) continue;
+    require(!options.given("type") && !options.given("bits") && !options.given("act"), "--smooth ",
+            how, " sets type ", scheme_name(preset.weight), " and act ", act_name(preset.act),
+            "; leave out --type, --bits and --act");
+    checkpoint.type = scheme_name(preset.weight);
+    checkpoint.act = *parse_act_choice(act_name(preset.act));
+    checkpoint.fold = smoothing_fold(kPresetAlpha);
+    if (preset.act == ActKind::tensor) checkpoint.max_static_error = kMaxStaticError;
+    return;
+  }
+  double alpha = 0;
+  const auto [end, error] = std::from_chars(how.data(), how.data() + how.size(), alpha);
+  require(error == std::errc() && end == how.data() + how.size() && alpha >= 0 && alpha <= 1,
+          "--smooth ", printable(how),
+          ": expected none, search, equalize, o1, o2, o3 or an alpha from 0 to 1");
+  checkpoint.fold = smoothing_fold(alpha);
+}
+
+void set_overrides(const Options& options, CheckpointOptions& checkpoint) {
+  for (const std::string& word : options.list("tensor-type")) {
+    const std::size_t equals = word.rfind('=');
+    require(equals != std::string::npos && equals > 0, "--tensor-type ", printable(word),
+            ": expected REGEX=TYPE, as layers\\.0\\.=int8");
+    checkpoint.overrides.push_back(
+        {word.substr(0, equals), require_scheme(word.substr(equals + 1), "--tensor-type")});
+  }
+}
+
+void set_calibration(const Options& options, CheckpointOptions& checkpoint) {
+  CalibrationRequest& calibration = checkpoint.calibration;
+  if (options.given("calibration")) {
+    calibration.source = options.text("calibration");
+    calibration.text = read_quantize_text(calibration.source);
+  }
+  calibration.samples = options.integer("samples");
+  calibration.length = options.integer("length");
+  calibration.seed = static_cast<std::uint64_t>(options.integer("seed"));
+  if (options.given("max-ram")) checkpoint.max_ram = parse_size(options.text("max-ram"));
+  if (options.given("save-stats")) checkpoint.save_stats = options.text("save-stats");
+  for (const std::string& names : options.list("load-stats")) {
+    for (std::size_t first = 0; first <= names.size();) {
+      const std::size_t end = std::min(names.find(',', first), names.size());
+      if (end > first) checkpoint.load_stats.emplace_back(names.substr(first, end - first));
+      first = end + 1;
+    }
+  }
+  for (const char* flag : {"calibration", "samples", "length", "seed", "save-stats"}) {
+    require(checkpoint.load_stats.empty() || !options.given(flag), "--", flag,
+            " and --load-stats: the statistics come from the file; leave one out");
+  }
+}
+
+}  // namespace
+
+const ToolSpec& quantize_tool() {
+  static const ToolSpec kTool = [] {
+    ToolSpec tool;
+    tool.name = "leq-quantize";
+    tool.summary = "Turns a Hugging Face checkpoint folder into a quantized .leq file.";
+    tool.usage = {"HF_DIR -o model.leq", "HF_DIR -o model.leq --recipe q4",
+                  "HF_DIR -o model.leq --type int4-g128",
+                  "HF_DIR -o model.leq --method gptq+ --bits 4 --group 64 --calibration text.txt",
+                  "HF_DIR -o model.leq --method gptq+ --search sens --target-bpw 4.25"};
+    tool.max_positionals = 1;
+    tool.options = {{.name = "output",
+                     .spellings = "-o",
+                     .kind = OptionKind::text,
+                     .value_name = "FILE",
+                     .help = "where to write; the file appears complete or not at all",
+                     .group = "Files",
+                     .required = true}};
+    for (auto& option : scheme_flags()) tool.options.push_back(std::move(option));
+    for (auto& option : recipe_flags()) tool.options.push_back(std::move(option));
+    for (auto& option : calibration_flags()) tool.options.push_back(std::move(option));
+    for (auto& option : search_flags()) tool.options.push_back(std::move(option));
+    return tool;
+  }();
+  return kTool;
+}
+
+CheckpointOptions checkpoint_options(const Options& options) {
+  const std::string& device = options.text("device");
+  require(device == "cpu", "-dev ", printable(device), ": leq-quantize computes on the CPU; leave",
+          " -dev out, and measure its file on a GPU with leq-perplexity -dev ", printable(device));
+  CheckpointOptions checkpoint;
+  checkpoint.method = options.text("method");
+  checkpoint.type = chosen_type(options);
+  checkpoint.act = *parse_act_choice(options.text("act"));
+  checkpoint.threads = static_cast<int>(options.integer("threads"));
+  checkpoint.true_sequential = options.flag("true-sequential");
+  checkpoint.correct_bias = options.flag("bias-correction");
+  checkpoint.resume = options.flag("resume");
+  set_smoothing(options, checkpoint);
+  set_overrides(options, checkpoint);
+  set_calibration(options, checkpoint);
+  if (options.flag("hadamard")) checkpoint.rewrites.rotation_seed = checkpoint.calibration.seed;
+  checkpoint.rotation_seeds = static_cast<int>(options.integer("hadamard-seeds"));
+  require(checkpoint.rotation_seeds == 1 || options.flag("hadamard"),
+          "--hadamard-seeds needs --hadamard");
+  checkpoint.rewrites.fold_attention_biases = options.flag("fold-biases");
+  if (options.given("recipe") && !options.positionals().empty()) {
+    apply_recipe(options, options.positionals().front(), checkpoint);
+  }
+  const bool floats = require_scheme(checkpoint.type, "--type").is_float();
+  require(!floats || checkpoint.method == "absmax" || !checkpoint.overrides.empty(), "--type ",
+          checkpoint.type, " has no codes to choose; leave out --method ", checkpoint.method);
+  return checkpoint;
+}
+
+}  // namespace leq

@@ -1,0 +1,68 @@
+// The conversation loop of leq-run: messages and commands in, replies out.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "generate/chat_session.h"
+#include "tools/run/line_reader.h"
+#include "tools/run/output.h"
+#include "tools/run/report.h"
+
+namespace leq::run {
+
+struct ChatLoopOptions {
+  std::optional<std::string> first_message;
+  bool single_turn = false;
+  bool multi_line = false;
+  bool verbose = false;
+  std::string model_name;
+  std::string template_name;
+};
+
+class ChatLoop {
+ public:
+  // All references must outlive the loop.
+  ChatLoop(ChatSession& session, Generator& generator, ReplyPrinter& printer, RunTotals& totals,
+           const ChatLoopOptions& options);
+
+  // Until /exit, the end of the input, or Ctrl-C twice. Errors of a turn are reported and the
+  // conversation goes on; with single_turn they are thrown.
+  void run();
+
+ private:
+  struct Command;
+  static const Command* find_command(std::string_view name);
+  static const std::vector<Command>& commands();
+
+  bool read_message(std::string& message);
+  bool handle(const std::string& message);
+  bool run_command(std::string_view line);
+  void turn(const std::function<Reply(const TextSink&, const std::atomic<bool>&)>& write);
+  void say(const std::string& message);
+  void greet();
+
+  void help(std::string_view);
+  void reset(std::string_view);
+  void system(std::string_view text);
+  void regenerate(std::string_view);
+  void save(std::string_view path);
+  void load(std::string_view path);
+  void leave(std::string_view);
+
+  ChatSession& session_;
+  Generator& generator_;
+  ReplyPrinter& printer_;
+  RunTotals& totals_;
+  ChatLoopOptions options_;
+  std::unique_ptr<LineReader> reader_;
+  bool leaving_ = false;
+  bool interrupted_once_ = false;
+};
+
+}  // namespace leq::run

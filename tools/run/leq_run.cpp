@@ -1,0 +1,211 @@
+// leq-run: completes a text or chats with a model.
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "generate/chat_session.h"
+#include "generate/generator.h"
+#include "tools/common/interrupt.h"
+#include "tools/common/model_setup.h"
+#include "tools/run/chat.h"
+#include "tools/run/options.h"
+#include "tools/run/output.h"
+#include "tools/run/prompt.h"
+#include "tools/run/report.h"
+
+#include <unistd.h>
+
+namespace leq::run {
+namespace {
+
+std::uint64_t random_seed() {
+  std::random_device device;
+  return device();  // 32 bits: easy to type again
+}
+
+// What the model says ends a text: its generation_config, else the tokenizer.
+std::vector<Token> end_tokens(const Model& model) {
+  std::vector<Token> tokens = model.generation().end_tokens;
+  const Token eos = model.tokenizer().eos();
+  if (tokens.empty() && eos != kNoToken) tokens.push_back(eos);
+  return tokens;
+}
+
+std::optional<std::string> given_prompt(const RunArgs& args) {
+  if (args.prompt) return args.prompt;
+  if (args.prompt_file) return read_prompt_file(*args.prompt_file);
+  // A pipe is a prompt, but in a chat its lines are messages.
+  if (args.mode != Mode::chat && isatty(STDIN_FILENO) == 0) return read_prompt_from_stdin();
+  return std::nullopt;
+}
+
+bool wants_chat(const RunArgs& args, const std::optional<std::string>& prompt, const Model& model) {
+  if (args.mode != Mode::automatic) return args.mode == Mode::chat;
+  const bool has_template = !model.chat_template().empty() || !args.chat_template.empty();
+  return !prompt && has_template;
+}
+
+ChatTemplate chat_template_of(const RunArgs& args, const Model& model) {
+  if (!args.chat_template.empty()) return ChatTemplate::by_name(args.chat_template);
+  if (model.chat_template().empty()) {
+    std::string names;
+    for (const auto name : ChatTemplate::names()) {
+      names += (names.empty() ? "" : ", ") + std::string(name);
+    }
+    fail(model.file().name(), ": the model has no chat template: name one with --chat-template (",
+         names, "), or give a prompt with -p");
+  }
+  return ChatTemplate::recognise(model.chat_template(), model.file().name());
+}
+
+// The reply's rules and the ids that are never sampled, from what ends a text in this run.
+struct Ending {
+  StopRules stop;
+  std::vector<Token> banned;
+};
+
+Ending ending_for(const RunArgs& args, const Model& model, const ChatTemplate* format) {
+  Ending ending;
+  ending.stop.end_tokens = end_tokens(model);
+  ending.stop.strings = args.stop_strings;
+  ending.stop.max_tokens = args.max_tokens;
+  if (args.ignore_eos) {
+    if (format != nullptr) format->add_stops(model.tokenizer(), ending.stop);
+    ending.banned = ending.stop.end_tokens;
+  }
+  return ending;
+}
+
+// A run with everything chosen.
+struct Run {
+  const RunArgs& args;
+  const ModelSetup& setup;
+  const SamplingChoice& sampling;
+  Generator& generator;
+  const StopRules& stop;
+
+  const Model& model() const { return *setup.model; }
+};
+
+// Printed once nothing can be refused any more, so that an error stands alone.
+void report_start(const Run& run) {
+  note(model_line(run.model()));
+  if (!run.setup.note.empty()) note(run.setup.note);
+  if (run.args.verbose) {
+    for (const auto& line : plan_lines(run.model(), *run.setup.session)) note(line);
+  }
+  std::string settings;
+  for (const auto& entry : run.sampling.notes) settings += (settings.empty() ? "" : ", ") + entry;
+  if (run.sampling.settings.temperature > 0) {
+    settings +=
+        ", seed " + std::to_string(run.sampling.settings.seed) + (run.args.seed ? "" : " (random)");
+  }
+  note("settings: " + settings);
+}
+
+void report_end(const Run& run, const RunTotals& totals) {
+  note(totals.line());
+  for (const auto& line : online_lines(*run.setup.session)) note(line);
+  if (!run.args.verbose) return;
+  for (const auto& line : step_lines(*run.setup.backend)) note(line);
+}
+
+void explain_stop(const Reply& reply, const Generator& generator) {
+  if (reply.stopped == StopReason::context_full) {
+    note("stopped: the context of " + with_commas(generator.context()) +
+         " positions is full; a larger -c holds more");
+  }
+}
+
+std::vector<Token> encode_prompt(const Run& run, const std::string& prompt) {
+  const Tokenizer& tokenizer = run.model().tokenizer();
+  std::vector<Token> ids = tokenizer.encode(
+      prompt, {.parse_special = run.args.parse_special, .add_bos = tokenizer.add_bos()});
+  require(!ids.empty(),
+          "the prompt is empty, and this model's tokenizer adds nothing to it: give some text "
+          "with -p");
+  run.generator.check_prompt(ids);
+  return ids;
+}
+
+int complete(const Run& run, const std::string& prompt) {
+  const std::vector<Token> ids = encode_prompt(run, prompt);
+  report_start(run);
+  if (ids.size() > 1 && ids[0] == run.model().tokenizer().bos() && ids[1] == ids[0]) {
+    note("the prompt begins with the token that is put in front anyway: it is there twice now");
+  }
+  ReplyPrinter printer(choose_colors(run.args.color));
+  if (run.args.display_prompt) printer.prompt(prompt);
+  const InterruptScope scope;
+  ReplyRequest request;
+  request.prompt = ids;
+  request.stop = run.stop;
+  request.on_text = [&](std::string_view text) { printer.reply(text); };
+  request.interrupted = &scope.flag();
+  const Reply reply = run.generator.generate(request);
+  printer.finish();
+  explain_stop(reply, run.generator);
+  RunTotals totals;
+  totals.add(reply);
+  report_end(run, totals);
+  return reply.stopped == StopReason::interrupted ? kInterruptedStatus : 0;
+}
+
+int chat(const Run& run, const ChatTemplate& format, std::optional<std::string> first) {
+  ChatSessionOptions options;
+  options.rendering = chat_options(run.model().tokenizer());
+  options.rendering.enable_thinking = run.args.thinking;
+  options.stop = run.stop;
+  ChatSession session(run.generator, run.model().tokenizer(), format, options);
+  if (run.args.system) session.set_system(*run.args.system);
+  report_start(run);
+  ReplyPrinter printer(choose_colors(run.args.color));
+  RunTotals totals;
+  ChatLoop loop(session, run.generator, printer, totals,
+                {.first_message = std::move(first),
+                 .single_turn = run.args.single_turn,
+                 .multi_line = run.args.multi_line,
+                 .verbose = run.args.verbose,
+                 .model_name = run.args.model.filename().string(),
+                 .template_name = std::string(format.name())});
+  loop.run();
+  report_end(run, totals);
+  return 0;
+}
+
+int run_with(const Options& options) {
+  const RunArgs args = read_args(options);
+  const std::optional<std::string> prompt = given_prompt(args);
+  watch_interrupts(choose_colors(args.color) == Colors::on ? kColorsOff : "");
+  const ModelSetup setup = set_up_model(options, [&](const Model&, RunLimits& limits) {
+    limits.context = options.integer("ctx-size");
+  });
+  const Model& model = *setup.model;
+  (void)model.tokenizer();  // its error names what to do
+  const bool chats = wants_chat(args, prompt, model);
+  require(chats || prompt,
+          "no prompt: give one with -p TEXT or -f FILE (this model has no chat "
+          "template, so there is no chat)");
+  std::optional<ChatTemplate> format;
+  if (chats) format = chat_template_of(args, model);
+  SamplingChoice choice = choose_sampling(args.sampling, model.generation());
+  choice.settings.seed = args.seed ? *args.seed : random_seed();
+  const Ending ending = ending_for(args, model, format ? &*format : nullptr);
+  Generator generator(*setup.session, model.tokenizer(),
+                      {.sampling = choice.settings, .banned = ending.banned});
+  const Run run = {args, setup, choice, generator, ending.stop};
+  return format ? chat(run, *format, prompt) : complete(run, *prompt);
+}
+
+}  // namespace
+}  // namespace leq::run
+
+int main(int argc, char** argv) {
+  leq::ToolSpec spec = leq::run::run_tool_spec();
+  spec.answers.push_back(leq::list_devices_answer());
+  return leq::run_tool(spec, argc, argv, leq::run::run_with);
+}

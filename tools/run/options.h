@@ -1,0 +1,50 @@
+// The flags of leq-run as a table, and as one struct the values that tools/model_setup does not
+// read.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "generate/settings.h"
+#include "tools/common/options.h"
+
+namespace leq::run {
+
+enum class Mode : std::uint8_t {
+  automatic,  // a chat where there is no prompt and the model has a template
+  completion,
+  chat,
+};
+
+struct RunArgs {
+  std::filesystem::path model;
+  Mode mode = Mode::automatic;
+  std::optional<std::string> prompt;  // -p, escapes processed
+  std::optional<std::filesystem::path> prompt_file;
+  std::optional<std::string> system;
+  bool single_turn = false;
+  bool multi_line = false;
+
+  std::int64_t max_tokens = -1;
+  std::vector<std::string> stop_strings;
+  bool ignore_eos = false;
+  bool parse_special = true;
+  bool display_prompt = true;
+  bool color = false;
+  bool verbose = false;
+  std::string chat_template;  // its name; empty: recognised from the model's
+  bool thinking = true;
+
+  GivenSampling sampling;
+  std::optional<std::uint64_t> seed;
+};
+
+ToolSpec run_tool_spec();
+
+// Throws Error where values contradict each other.
+RunArgs read_args(const Options& options);
+
+}  // namespace leq::run

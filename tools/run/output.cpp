@@ -1,0 +1,73 @@
+#include "tools/run/output.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace leq::run {
+namespace {
+
+constexpr std::string_view kDim = "\033[2m";
+constexpr std::string_view kGreen = "\033[32m";
+constexpr std::string_view kThinkBegins = "<think>";
+constexpr std::string_view kThinkEnds = "</think>";
+
+}  // namespace
+
+Colors choose_colors(bool wanted) {
+  return wanted && isatty(STDOUT_FILENO) == 1 ? Colors::on : Colors::off;
+}
+
+void ReplyPrinter::write(std::string_view text) {
+  if (text.empty()) return;
+  const bool written =
+      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  require(written, "stdout: cannot write: ", std::strerror(errno));
+  line_open_ = text.back() != '\n';
+}
+
+void ReplyPrinter::write_code(std::string_view code) {
+  if (colors_ == Colors::off) return;
+  const bool line_open = line_open_;
+  write(code);
+  line_open_ = line_open;
+}
+
+void ReplyPrinter::reply(std::string_view text) {
+  while (!text.empty()) {
+    const std::string_view tag = thinking_ ? kThinkEnds : kThinkBegins;
+    const std::size_t found = colors_ == Colors::on ? text.find(tag) : std::string_view::npos;
+    if (found == std::string_view::npos) return write(text);
+    // The tags themselves are dimmed too.
+    const std::size_t cut = thinking_ ? found + tag.size() : found;
+    write(text.substr(0, cut));
+    write_code(thinking_ ? kColorsOff : kDim);
+    if (!thinking_) write(tag);
+    text.remove_prefix(found + tag.size());
+    thinking_ = !thinking_;
+  }
+}
+
+void ReplyPrinter::prompt(std::string_view text) {
+  write_code(kGreen);
+  write(text);
+  write_code(kColorsOff);
+}
+
+void ReplyPrinter::end_line() {
+  if (line_open_) write("\n");
+}
+
+void ReplyPrinter::finish() {
+  write_code(kColorsOff);
+  thinking_ = false;
+  if (isatty(STDOUT_FILENO) == 1) end_line();
+}
+
+void note(const std::string& text) { std::fprintf(stderr, "leq-run: %s\n", text.c_str()); }
+
+}  // namespace leq::run
