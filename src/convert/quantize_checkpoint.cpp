@@ -4,6 +4,8 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "convert/hf_import.h"
+#include "model/tensor_list.h"
 #include "quantize/pipeline/quantize_model.h"
 #include "quantize/pipeline/rotation_search.h"
 #include "quantize/rewrites/fold_methods.h"
