@@ -4,6 +4,7 @@
 
 #include "format/leq_layout.h"
 #include "model/weights.h"
+#include "quantize/methods/zeroquant.h"
 #include "quantize/rewrites/act_rounding.h"
 #include "quantize/rewrites/site.h"
 

@@ -200,7 +200,7 @@ BlockTensors Pipeline::load_finished(const std::vector<BlockTensor>& tensors, st
   return block;
 }
 
-Pipeline::Statistics Pipeline::pass(std::int64_t layer, BlockRun& run, const Pass& pass) {
+Statistics Pipeline::pass(std::int64_t layer, BlockRun& run, const Pass& pass) {
   const PassContext context = {
       run, *hidden_, *backend_, pool_, "layers." + std::to_string(layer), [this] { step(1); }};
   PassResult result = run_pass(context, pass);
@@ -209,7 +209,7 @@ Pipeline::Statistics Pipeline::pass(std::int64_t layer, BlockRun& run, const Pas
   return std::move(result.statistics);
 }
 
-Pipeline::Statistics Pipeline::statistics_once(std::int64_t layer, const BlockTensors& block) {
+Statistics Pipeline::statistics_once(std::int64_t layer, const BlockTensors& block) {
   Statistics statistics;
   if (loaded_) {
     for (const Reader reader : kBlockReaders) statistics[reader] = reader_->read(layer, reader);
