@@ -10,7 +10,6 @@
 #include "format/leq_layout.h"
 #include "model/weights.h"
 #include "platform/make_backend.h"
-#include "quantize/methods/zeroquant.h"
 #include "quantize/pipeline/block_pass.h"
 #include "quantize/pipeline/block_readers.h"
 #include "quantize/pipeline/block_work.h"
