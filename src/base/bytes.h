@@ -57,17 +57,11 @@ inline std::span<const std::byte> as_bytes(std::string_view text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
 
-// A product or sum of sizes that came from a file: an error instead of a wrap.
+// A product of sizes that came from a file: an error instead of a wrap.
 inline std::uint64_t checked_multiply(std::uint64_t a, std::uint64_t b, std::string_view what) {
   std::uint64_t product = 0;
   require(!__builtin_mul_overflow(a, b, &product), what, ": ", a, " x ", b, " overflows 64 bits");
   return product;
-}
-
-inline std::uint64_t checked_add(std::uint64_t a, std::uint64_t b, std::string_view what) {
-  std::uint64_t sum = 0;
-  require(!__builtin_add_overflow(a, b, &sum), what, ": ", a, " + ", b, " overflows 64 bits");
-  return sum;
 }
 
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) {

@@ -1,11 +1,11 @@
 #include "convert/quantize_checkpoint.h"
 
-#include <map>
-
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "convert/hf_import.h"
+#include "model/tensor_list.h"
 #include "quantize/pipeline/quantize_model.h"
 #include "quantize/pipeline/rotation_search.h"
 #include "quantize/rewrites/fold_methods.h"
@@ -17,22 +17,6 @@ namespace {
 // Methods that rewrite weights and leave the codes to the nearest.
 constexpr const char* kSmoothQuant = "smoothquant";
 constexpr const char* kAwq = "awq";
-
-// Types that go with a method where the user names none; int8 for all others.
-const std::map<std::string, std::string, std::less<>> kOwnTypes = {{"zeropoint", "uint8"},
-                                                                   {"zeroquant", "int8-g128"},
-                                                                   {"zeroquant+", "int8-g128"},
-                                                                   {"rtn", "int4-g128"},
-                                                                   {"gptq", "int4-g128"},
-                                                                   {"gptq+", "int4-g128"},
-                                                                   {"awq", "uint4-g128"},
-                                                                   {"nf4", "nf4"},
-                                                                   {"billm", "b1"}};
-
-std::string type_of(std::string_view method) {
-  const auto own = kOwnTypes.find(method);
-  return own == kOwnTypes.end() ? "int8" : own->second;
-}
 
 BlockOptions block_options(const CheckpointOptions& options, const ImportedModel& model,
                            const std::filesystem::path& output) {
@@ -117,11 +101,10 @@ std::vector<CheckpointMethod> checkpoint_methods() {
   std::vector<CheckpointMethod> methods;
   for (const QuantMethod& method : quant_methods()) {
     methods.push_back(
-        {std::string(method.name), std::string(method.summary), type_of(method.name)});
+        {std::string(method.name), std::string(method.summary), std::string(method.own_type)});
   }
-  methods.push_back(
-      {kSmoothQuant, "sizes of input channels moved into the weights", type_of(kSmoothQuant)});
-  methods.push_back({kAwq, "channels that matter scaled up, groups clipped", type_of(kAwq)});
+  methods.push_back({kSmoothQuant, "sizes of input channels moved into the weights", "int8"});
+  methods.push_back({kAwq, "channels that matter scaled up, groups clipped", "uint4-g128"});
   return methods;
 }
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "convert/hf_import.h"
+#include "convert/imported_model.h"
 #include "quantize/calibration/calibration_data.h"
 #include "quantize/methods/tensor_plan.h"
 #include "quantize/pipeline/quantize_blocks.h"

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "eval/bench_steps.h"
+#include "model/tensor_list.h"
 
 namespace leq {
 namespace {

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/half.h"
 #include "base/random.h"
-#include "tensor/nf4.h"
+#include "tensor/code_formats.h"
 #include "tensor/plane_writer.h"
 
 namespace leq {
@@ -77,8 +77,7 @@ std::vector<std::byte> random_floats(CodeKind kind, std::int64_t columns) {
 // Standard deviation of numbers with random codes and a scale of 1. Zero points of uint are near
 // the middle.
 float code_deviation(const QuantScheme& scheme) {
-  if (scheme.kind == CodeKind::nf4) return 0.5f;
-  if (scheme.kind == CodeKind::b1) return 1.0f;
+  if (const CodeFormat* format = code_format(scheme.kind)) return format->deviation;
   const auto steps = static_cast<float>((1 << scheme.bits) - (has_free_bits(scheme) ? 0 : 1));
   return steps / std::sqrt(12.0f);
 }
@@ -114,17 +113,13 @@ class MatrixFiller {
 
   void panel(std::int64_t panel) const {
     put_codes(panel);
-    switch (view_.scheme.kind) {
-      case CodeKind::nf4:
-        put_nf4_sizes(panel);
-        break;
-      case CodeKind::b1:
-        put_b1_numbers(panel);
-        break;
-      default:
-        put_scales(panel);
-        if (zeros_ != nullptr) put_zeros(panel);
-        break;
+    if (const CodeFormat* format = code_format(view_.scheme.kind)) {
+      format->randomize(
+          {view_, panel, scale_, scales_, zeros_,
+           [&](std::int64_t i, std::uint32_t what) { return random(panel, i, what); }});
+    } else {
+      put_scales(panel);
+      if (zeros_ != nullptr) put_zeros(panel);
     }
     if (view_.rows - panel * 64 < 64) clear_pads(panel);
   }
@@ -167,34 +162,6 @@ class MatrixFiller {
       const std::uint32_t zero = below_middle + random(panel, i, 3) % 2;
       zeros_[panel * groups * 64 + i] = static_cast<std::byte>(pad ? 0 : zero);
     }
-  }
-
-  // Sizes from scale_ on, up to twice that.
-  void put_nf4_sizes(std::int64_t panel) const {
-    const std::int64_t blocks = view_.columns / kNf4Block;
-    for (std::int64_t i = 0; i < blocks * 64; ++i) {
-      const bool pad = panel * 64 + i % 64 >= view_.rows;
-      zeros_[panel * blocks * 64 + i] = static_cast<std::byte>(pad ? 0 : random(panel, i, 3) % 256);
-    }
-    const std::int64_t parts = (view_.columns + kNf4SizeColumns - 1) / kNf4SizeColumns;
-    const float pair[2] = {scale_ * 0.7f, scale_ * 0.6f / 255.0f};
-    for (std::int64_t i = 0; i < parts; ++i) {
-      std::memcpy(scales_ + (panel * parts + i) * 8, pair, sizeof pair);
-    }
-  }
-
-  // Means near 0, sizes near scale_; every sixteenth column is salient.
-  void put_b1_numbers(std::int64_t panel) const {
-    const std::int64_t blocks = view_.columns / kBlockColumns;
-    for (std::int64_t i = 0; i < blocks * 64 * 8; ++i) {
-      const bool pad = panel * 64 + i / 8 % 64 >= view_.rows;
-      const float spread = static_cast<float>(random(panel, i, 1)) * 0x1p-24f;
-      const float number = i % 2 == 0 ? 0.2f * (spread - 0.5f) : 0.5f + spread;
-      const std::uint16_t half = f32_to_f16(pad ? 0.0f : number * scale_ / view_.scale_mul);
-      std::memcpy(scales_ + (panel * blocks * 64 * 8 + i) * 2, &half, 2);
-    }
-    if (panel != 0) return;
-    for (std::int64_t i = 0; i < view_.columns / 8; ++i) zeros_[i] = std::byte(i % 2);
   }
 
   // The memory is zero before the first block of a panel adds to it.

@@ -222,29 +222,4 @@ std::string describe(const ModelConfig& config) {
   return text + (config.tied ? ", tied head" : "");
 }
 
-std::int64_t block_linear_parameters(const ModelConfig& config) {
-  const std::int64_t query = config.heads * config.head_dim;
-  const std::int64_t key = config.kv_heads * config.head_dim;
-  const std::int64_t mlp = (config.gated ? 3 : 2) * config.width * config.hidden;
-  return config.layers * (config.width * (2 * query + 2 * key) + mlp);
-}
-
-std::int64_t parameter_count(const ModelConfig& config) {
-  const std::int64_t query = config.heads * config.head_dim;
-  const std::int64_t key = config.kv_heads * config.head_dim;
-  const auto norm = [&](NormKind kind) {
-    return kind == NormKind::layer ? 2 * config.width : config.width;
-  };
-  std::int64_t per_layer = 2 * norm(config.block_norm());
-  if (config.qkv_bias) per_layer += query + 2 * key;
-  if (config.output_bias) per_layer += config.width;
-  if (config.mlp_bias) per_layer += (config.gated ? 2 : 1) * config.hidden + config.width;
-  if (config.qk_norm) per_layer += 2 * config.head_dim;
-  std::int64_t count =
-      block_linear_parameters(config) + config.layers * per_layer + norm(config.norm);
-  count += config.vocab * config.width * (config.tied ? 1 : 2);
-  if (!config.rotary) count += config.context * config.width;
-  return count;
-}
-
 }  // namespace leq

@@ -84,8 +84,4 @@ std::string_view rope_scaling_name(RopeScalingKind kind);
 // One line for people: "llama: 22 layers, width 2048, 32 heads / 4 KV heads of 64, ..."
 std::string describe(const ModelConfig& config);
 
-// Parameters of all 2-D tensors and vectors, and those of the block linears alone.
-std::int64_t parameter_count(const ModelConfig& config);
-std::int64_t block_linear_parameters(const ModelConfig& config);
-
 }  // namespace leq

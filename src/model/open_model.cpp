@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "model/tensor_list.h"
 
 namespace leq {
 namespace {

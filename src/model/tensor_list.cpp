@@ -1,5 +1,7 @@
 #include "model/tensor_list.h"
 
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include "model/weights.h"
@@ -62,8 +64,32 @@ class List {
   std::vector<TensorSpec> specs_;
 };
 
+std::int64_t parameters(const TensorSpec& spec) {
+  return std::accumulate(spec.shape.begin(), spec.shape.end(), std::int64_t{1},
+                         std::multiplies<>());
+}
+
 }  // namespace
 
 std::vector<TensorSpec> tensor_list(const ModelConfig& config) { return List(config).build(); }
+
+bool is_block_linear(TensorRole role) {
+  return role == TensorRole::qkv || role == TensorRole::o || role == TensorRole::gate_up ||
+         role == TensorRole::down;
+}
+
+std::int64_t parameter_count(const ModelConfig& config) {
+  std::int64_t count = 0;
+  for (const TensorSpec& spec : tensor_list(config)) count += parameters(spec);
+  return count;
+}
+
+std::int64_t block_linear_parameters(const ModelConfig& config) {
+  std::int64_t count = 0;
+  for (const TensorSpec& spec : tensor_list(config)) {
+    if (is_block_linear(spec.role)) count += parameters(spec);
+  }
+  return count;
+}
 
 }  // namespace leq

@@ -33,4 +33,11 @@ struct TensorSpec {
 // model/weights.h), which are bound where they are present.
 std::vector<TensorSpec> tensor_list(const ModelConfig& config);
 
+// Whether a tensor is one of a block's linears.
+bool is_block_linear(TensorRole role);
+
+// Parameters of all tensors of the list, and those of the block linears alone.
+std::int64_t parameter_count(const ModelConfig& config);
+std::int64_t block_linear_parameters(const ModelConfig& config);
+
 }  // namespace leq

@@ -8,8 +8,8 @@
 namespace leq {
 
 struct ChosenCodes {
-  // [N][K]. int: signed, [-127, 127] at 8 bits, else [-2^(b-1), 2^(b-1) - 1]; uint: [0, 2^b - 1];
-  // nf4: index of the level; b1: bit 0 the sign (1 = plus), bit 1 the second bit (of a salient
+  // [N][K]. int: signed, [-127, 127] at 8 bits, else [-2^(b-1), 2^(b-1) - 1]; uint: [0, 2^b - 1].
+  // nf4: index of the level. b1: bit 0 the sign (1 = plus), bit 1 the second bit (of a salient
   // column the sign of the residual, else 1 = the part of large values).
   std::vector<std::int16_t> codes;
   // row: [N]; tensor: [N], all equal; group: [N][ceil(K/g)], each exactly an f16 times scale_mul
@@ -21,6 +21,12 @@ struct ChosenCodes {
   // uint: a zero point for each scale; b1: [K], 1 where the column is salient; nf4:
   // [N][ceil(K/64)], the size of a block; else empty.
   std::vector<std::uint8_t> zeros;
+};
+
+// Numbers in `scales` and in `zeros`.
+struct ChosenCounts {
+  std::int64_t scales = 0;
+  std::int64_t zeros = 0;
 };
 
 }  // namespace leq

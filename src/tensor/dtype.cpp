@@ -18,11 +18,4 @@ std::string_view dtype_name(DType dtype) { return kTable[static_cast<std::size_t
 
 std::size_t dtype_bytes(DType dtype) { return kTable[static_cast<std::size_t>(dtype)].bytes; }
 
-std::optional<DType> parse_dtype(std::string_view name) {
-  for (std::size_t i = 0; i < kTable.size(); ++i) {
-    if (kTable[i].name == name) return static_cast<DType>(i);
-  }
-  return std::nullopt;
-}
-
 }  // namespace leq

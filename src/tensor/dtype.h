@@ -3,15 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 namespace leq {
 
 enum class DType : std::uint8_t { f32, f16, bf16, i8, u8, i16, i32 };
 
-std::string_view dtype_name(DType dtype);                 // "bf16"
-std::optional<DType> parse_dtype(std::string_view name);  // of dtype_name's spellings
+std::string_view dtype_name(DType dtype);  // "bf16"
 std::size_t dtype_bytes(DType dtype);
 
 }  // namespace leq

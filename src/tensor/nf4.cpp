@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "base/error.h"
-#include "tensor/pack.h"
+#include "tensor/code_formats.h"
+#include "tensor/plane_writer.h"
 
 namespace leq {
 namespace {
@@ -69,7 +71,94 @@ void choose_part(const Weights& weights, std::int64_t first_row, std::int64_t fi
   }
 }
 
+std::int64_t ceil_divided(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
+
+// First value and step of the sizes of 64 rows x 256 columns.
+const float* sizes_at(const float* scales, std::int64_t columns, std::int64_t row,
+                      std::int64_t column) {
+  const std::int64_t parts = ceil_divided(columns, kNf4SizeColumns);
+  return scales + (row / kPanelRows * parts + column / kNf4SizeColumns) * 2;
+}
+
+PlaneBytes planes(std::int64_t padded_rows, std::int64_t padded_columns) {
+  PlaneBytes bytes;
+  bytes.scales = static_cast<std::uint64_t>(padded_rows / kPanelRows *
+                                            ceil_divided(padded_columns, kNf4SizeColumns) * 2 * 4);
+  bytes.zeros = static_cast<std::uint64_t>(padded_rows * (padded_columns / kNf4Block));
+  return bytes;
+}
+
+ChosenCounts counts(std::int64_t rows, std::int64_t columns) {
+  return {ceil_divided(rows, kPanelRows) * ceil_divided(columns, kNf4SizeColumns) * 2,
+          rows * ceil_divided(columns, kNf4Block)};
+}
+
+void put(const ChosenCodes& chosen, PackedWeight& packed) {
+  PlaneWriter(packed).put_zeros(chosen.zeros, ceil_divided(packed.columns, kNf4Block));
+  // ceil(K/256) and ceil(Kp/256) are equal: Kp is a multiple of 128.
+  std::memcpy(packed.scales.data(), chosen.scales.data(), chosen.scales.size() * sizeof(float));
+}
+
+float size_at(const WeightView& weight, std::int64_t row, std::int64_t column) {
+  const float* sizes =
+      sizes_at(static_cast<const float*>(weight.scales), weight.columns, row, column);
+  const auto u = weight.zeros[group_index(weight.columns, kNf4Block, row, column)];
+  return std::fma(static_cast<float>(u), sizes[1], sizes[0]);
+}
+
+void unpack(const WeightView& weight, std::int64_t row, std::int64_t first,
+            std::span<const std::uint8_t> codes, std::span<float> out) {
+  const float size = size_at(weight, row, first);
+  for (std::size_t k = 0; k < out.size(); ++k) out[k] = kNf4Levels[codes[k] & 15] * size;
+}
+
+std::vector<float> dequantize(const ChosenCodes& chosen, std::int64_t rows, std::int64_t columns) {
+  const std::int64_t blocks = ceil_divided(columns, kNf4Block);
+  std::vector<float> values(chosen.codes.size());
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t k = 0; k < columns; ++k) {
+      const auto i = static_cast<std::size_t>(row * columns + k);
+      const float* sizes = sizes_at(chosen.scales.data(), columns, row, k);
+      const auto u = chosen.zeros[static_cast<std::size_t>(row * blocks + k / kNf4Block)];
+      const float size = std::fma(static_cast<float>(u), sizes[1], sizes[0]);
+      values[i] = size * kNf4Levels[static_cast<std::size_t>(chosen.codes[i])];
+    }
+  }
+  return values;
+}
+
+// Sizes from scale on, up to twice that.
+void randomize(const RandomNumbers& to) {
+  const std::int64_t sizes = to.view.columns / kNf4Block * kPanelRows;
+  for (std::int64_t i = 0; i < sizes; ++i) {
+    const std::uint32_t size = to.is_pad(i % kPanelRows) ? 0 : to.random(i, 3) % 256;
+    to.zeros[to.panel * sizes + i] = static_cast<std::byte>(size);
+  }
+  const std::int64_t parts = ceil_divided(to.view.columns, kNf4SizeColumns);
+  const float pair[2] = {to.scale * 0.7f, to.scale * 0.6f / 255.0f};
+  for (std::int64_t i = 0; i < parts; ++i) {
+    std::memcpy(to.scales + (to.panel * parts + i) * 8, pair, sizeof pair);
+  }
+}
+
 }  // namespace
+
+CodeFormat nf4_format() {
+  return {.kind = CodeKind::nf4,
+          .name = "nf4",
+          .bits = 4,
+          .group = kNf4Block,
+          .zero = kNf4Zero,
+          .deviation = 0.5f,
+          .planes = planes,
+          .counts = counts,
+          .nearest = choose_nf4,
+          .put = put,
+          .unpack = unpack,
+          .scale_at = size_at,
+          .dequantize = dequantize,
+          .randomize = randomize};
+}
 
 int nearest_nf4(float value) {
   const auto above = std::lower_bound(kMiddles.begin(), kMiddles.end(), static_cast<double>(value));

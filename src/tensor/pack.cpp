@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/half.h"
-#include "tensor/nf4.h"
+#include "tensor/code_formats.h"
 #include "tensor/plane_writer.h"
 #include "tensor/round_weight.h"
 
@@ -76,11 +76,11 @@ PackedWeight pack_weight(std::span<const float> values, std::int64_t rows, std::
   require(rows > 0 && columns > 0 && static_cast<std::int64_t>(values.size()) / columns == rows &&
               static_cast<std::int64_t>(values.size()) % columns == 0,
           name, ": expected ", rows, " x ", columns, " values, found ", values.size());
-  require(scheme.kind != CodeKind::b1, name,
-          ": type b1 has no nearest codes, they need a method; use --method billm");
-  if (scheme.kind == CodeKind::nf4) {
+  if (const CodeFormat* format = code_format(scheme.kind)) {
+    require(format->nearest != nullptr, name, ": type ", format->name,
+            " has no nearest codes, they need a method; use --method ", format->method);
     require_finite(matrix, 0, rows * columns);
-    return pack_codes(choose_nf4(values, rows, columns), rows, columns, scheme, act);
+    return pack_codes(format->nearest(values, rows, columns), rows, columns, scheme, act);
   }
   PackedWeight packed = empty_weight(scheme, act, rows, columns);
   if (scheme.is_float()) return pack_floats(matrix, std::move(packed));

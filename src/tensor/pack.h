@@ -1,5 +1,5 @@
 // Quantize, pack and unpack the rows of a weight: the specification in code. Plain loops in the
-// arithmetic of decisions.md 3; every kernel and device must read and produce these bytes.
+// arithmetic of docs/numerics.md; every kernel and device must read and produce these bytes.
 #pragma once
 
 #include <cstddef>
@@ -29,9 +29,9 @@ struct PackedWeight {
 inline constexpr float kSmallestAbsmax = 1e-12f;
 
 // Rounds `values` [rows][columns] f32 to the nearest codes and packs them: int by the largest |x|
-// (method absmax), uint by the range (method zeropoint), nf4 by its levels. Float schemes are
+// (method absmax), uint by the range (method zeropoint), others by their format. Float schemes are
 // narrowed to nearest even. Throws Error naming `name`, row and column of a value that is not
-// finite, or of one that f16 cannot hold; and for b1, whose codes need a method.
+// finite, or of one that f16 cannot hold; and for formats whose codes need a method.
 PackedWeight pack_weight(std::span<const float> values, std::int64_t rows, std::int64_t columns,
                          const QuantScheme& scheme, ActKind act, std::string_view name);
 
@@ -40,6 +40,9 @@ PackedWeight pack_weight(std::span<const float> values, std::int64_t rows, std::
 // fit the shape or a code is outside the scheme's range.
 PackedWeight pack_codes(const ChosenCodes& chosen, std::int64_t rows, std::int64_t columns,
                         const QuantScheme& scheme, ActKind act);
+
+// How many scales and zero points a scheme wants of a weight.
+ChosenCounts chosen_counts(const QuantScheme& scheme, std::int64_t rows, std::int64_t columns);
 
 // Rounds the group scales of a tensor to f16 times a power of two, in place; returns that power,
 // scale_mul = 2^(e - 15) with e the frexp exponent of the largest |s|. A group below
@@ -53,9 +56,9 @@ void unpack_row(const WeightView& weight, std::int64_t row, std::span<float> out
 void unpack_columns(const WeightView& weight, std::int64_t row, std::int64_t first,
                     std::span<float> out) noexcept;
 
-// One code, its scale as f32 and its zero point, for tests and tools. int: the signed number; uint,
-// nf4 and b1: the code as stored, see ChosenCodes. The scale of nf4 is the size of its block.
-// scale_at throws Error for b1, whose numbers unpack_row makes of eight each.
+// One code, its scale as f32 and its zero point, for tests and tools. int: the signed number; else
+// the code as stored, see ChosenCodes. scale_at throws Error for formats with more than one number
+// for a code (b1).
 int code_at(const WeightView& weight, std::int64_t row, std::int64_t column);
 float scale_at(const WeightView& weight, std::int64_t row, std::int64_t column);
 int zero_at(const WeightView& weight, std::int64_t row, std::int64_t column);  // 0 but for uint

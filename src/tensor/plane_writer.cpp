@@ -5,7 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/half.h"
-#include "tensor/nf4.h"
+#include "tensor/code_formats.h"
 
 namespace leq {
 namespace {
@@ -37,7 +37,12 @@ void put_bits(std::byte* out, const CodeBlock& codes, int bits, int from) {
 }  // namespace
 
 ZeroBytes zero_bytes(const QuantScheme& scheme) {
-  if (scheme.kind == CodeKind::nf4) return {kNf4Zero * 0x11, 0};
+  if (const CodeFormat* format = code_format(scheme.kind)) {
+    std::uint8_t low = 0;
+    for (int at = 0; at < 8; at += format->bits)
+      low = static_cast<std::uint8_t>(low | format->zero << at);
+    return {low, 0};
+  }
   switch (scheme.bias()) {
     case 8:
       return {0x88, 0};
@@ -84,9 +89,9 @@ PlaneWriter::PlaneWriter(PackedWeight& weight)
       sums_are_per_row_(sums_are_per_row(weight.scheme, weight.act)),
       planes_(code_planes(weight.scheme, weight.rows, weight.columns)) {}
 
-std::int64_t PlaneWriter::group_index(std::int64_t row, std::int64_t group) const {
-  const std::int64_t groups = padded_columns_ / weight_.scheme.group;
-  return (row / kPanelRows * groups + group) * kPanelRows + row % kPanelRows;
+std::int64_t PlaneWriter::place_of(std::int64_t row, std::int64_t group) const {
+  const std::int64_t columns = weight_.scheme.group;
+  return group_index(weight_.columns, columns, row, group * columns);
 }
 
 void PlaneWriter::put_scales(std::span<const float> scales, std::int64_t per_row) {
@@ -98,7 +103,7 @@ void PlaneWriter::put_scales(std::span<const float> scales, std::int64_t per_row
     for (std::int64_t group = 0; group < per_row; ++group) {
       const float scale = scales[static_cast<std::size_t>(row * per_row + group)];
       const std::uint16_t half = f32_to_f16(scale / weight_.scale_mul);
-      std::memcpy(weight_.scales.data() + group_index(row, group) * 2, &half, sizeof half);
+      std::memcpy(weight_.scales.data() + place_of(row, group) * 2, &half, sizeof half);
     }
   }
 }
@@ -107,7 +112,7 @@ void PlaneWriter::put_zeros(std::span<const std::uint8_t> zeros, std::int64_t pe
   const bool by_row = weight_.scheme.scaling != Scaling::group;
   for (std::int64_t row = 0; row < weight_.rows; ++row) {
     for (std::int64_t group = 0; group < per_row; ++group) {
-      const std::int64_t index = by_row ? row : group_index(row, group);
+      const std::int64_t index = by_row ? row : place_of(row, group);
       weight_.zeros[static_cast<std::size_t>(index)] =
           std::byte{zeros[static_cast<std::size_t>(row * per_row + group)]};
     }

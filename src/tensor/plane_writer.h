@@ -14,8 +14,8 @@ inline constexpr std::int64_t kBlockColumns = 128;  // a whole number of every g
 // all others as they are.
 using CodeBlock = std::array<std::uint8_t, kBlockColumns>;
 
-// All planes of a weight in memory, filled with what pads hold: codes of value 0, scales 1 (0 for
-// nf4 and b1), zero points and sums 0. int8-tensor becomes int8.
+// All planes of a weight in memory, filled with what pads hold: codes of value 0, scales 1 (0 where
+// a format has its own), zero points and sums 0. int8-tensor becomes int8.
 PackedWeight empty_weight(const QuantScheme& scheme, ActKind act, std::int64_t rows,
                           std::int64_t columns);
 
@@ -33,7 +33,7 @@ class PlaneWriter {
 
   // scales [rows][per_row] as f32, each exactly an f16 times scale_mul where they are of groups.
   void put_scales(std::span<const float> scales, std::int64_t per_row);
-  // Zero points of uint, or block sizes of nf4: [rows][per_row].
+  // Zero points, or what else is a byte for each group: [rows][per_row].
   void put_zeros(std::span<const std::uint8_t> zeros, std::int64_t per_row);
   // Codes of columns [first, first + 128) of a row, of value 0 behind the last column; adds the
   // sums of int8 codes. `first` is a multiple of 128; each block is put once.
@@ -41,7 +41,7 @@ class PlaneWriter {
 
  private:
   void put_sums(std::int64_t row, std::int64_t first, const CodeBlock& codes);
-  std::int64_t group_index(std::int64_t row, std::int64_t group) const;
+  std::int64_t place_of(std::int64_t row, std::int64_t group) const;
 
   PackedWeight& weight_;
   std::int64_t padded_columns_;

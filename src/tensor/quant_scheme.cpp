@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "tensor/code_formats.h"
 
 namespace leq {
 namespace {
@@ -14,8 +15,9 @@ std::optional<QuantScheme> parse_scheme(std::string_view name) {
   if (name == "f32") return QuantScheme{CodeKind::f32, 32, Scaling::none, 0};
   if (name == "f16") return QuantScheme{CodeKind::f16, 16, Scaling::none, 0};
   if (name == "bf16") return QuantScheme{CodeKind::bf16, 16, Scaling::none, 0};
-  if (name == "nf4") return QuantScheme{CodeKind::nf4, 4, Scaling::group, 64};
-  if (name == "b1") return QuantScheme{CodeKind::b1, 2, Scaling::group, 128};
+  for (const CodeFormat& format : code_formats()) {
+    if (name == format.name) return format.scheme();
+  }
   QuantScheme scheme{CodeKind::int_, 0, Scaling::row, 0};
   if (name.starts_with("uint")) {
     scheme.kind = CodeKind::uint_;
@@ -56,14 +58,10 @@ std::string scheme_name(const QuantScheme& scheme) {
       return "f16";
     case CodeKind::bf16:
       return "bf16";
-    case CodeKind::nf4:
-      return "nf4";
-    case CodeKind::b1:
-      return "b1";
-    case CodeKind::int_:
-    case CodeKind::uint_:
+    default:
       break;
   }
+  if (const CodeFormat* format = code_format(scheme.kind)) return std::string(format->name);
   std::string name = scheme.kind == CodeKind::int_ ? "int" : "uint";
   name += std::to_string(scheme.bits);
   if (scheme.scaling == Scaling::tensor) name += "-tensor";
@@ -73,9 +71,10 @@ std::string scheme_name(const QuantScheme& scheme) {
 
 std::vector<QuantScheme> all_schemes() {
   std::vector<QuantScheme> schemes;
-  for (const char* name : {"f32", "f16", "bf16", "int8", "int8-tensor", "uint8", "nf4", "b1"}) {
+  for (const char* name : {"f32", "f16", "bf16", "int8", "int8-tensor", "uint8"}) {
     schemes.push_back(*parse_scheme(name));
   }
+  for (const CodeFormat& format : code_formats()) schemes.push_back(format.scheme());
   for (const CodeKind kind : {CodeKind::int_, CodeKind::uint_}) {
     for (const int bits : {8, 4, 3, 2}) {
       for (const int group : kGroups) schemes.push_back({kind, bits, Scaling::group, group});
@@ -85,8 +84,12 @@ std::vector<QuantScheme> all_schemes() {
 }
 
 std::string_view scheme_grammar() {
-  return "f32, f16, bf16, int8, int8-tensor, uint8, nf4, b1, or one like int4-g128: "
-         "(int|uint)(8|4|3|2)-g(32|64|128)";
+  static const std::string kGrammar = [] {
+    std::string grammar = "f32, f16, bf16, int8, int8-tensor, uint8, ";
+    for (const CodeFormat& format : code_formats()) grammar += std::string(format.name) + ", ";
+    return grammar + "or one like int4-g128: (int|uint)(8|4|3|2)-g(32|64|128)";
+  }();
+  return kGrammar;
 }
 
 QuantScheme require_scheme(std::string_view name, std::string_view where) {

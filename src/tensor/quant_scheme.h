@@ -17,7 +17,7 @@ enum class CodeKind : std::uint8_t {
   int_,   // symmetric codes; 8 bits signed, fewer bits biased by 2^(bits-1)
   uint_,  // unsigned codes with a zero point for each scale
   nf4,    // index of one of 16 levels, times the largest value of 64 columns (tensor/nf4.h)
-  b1,     // a sign and a second bit, see unpack.cpp
+  b1,     // a sign and a second bit (tensor/b1.cpp)
 };
 
 enum class Scaling : std::uint8_t { none, row, group, tensor };

@@ -1,12 +1,11 @@
 // Reads stored weights back, one value at a time or by rows: the specification of what codes mean.
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
 
 #include "base/error.h"
 #include "base/half.h"
-#include "tensor/nf4.h"
+#include "tensor/code_formats.h"
 #include "tensor/pack.h"
 
 namespace leq {
@@ -56,9 +55,8 @@ void read_codes(const WeightView& weight, std::int64_t row, std::int64_t first, 
             out);
 }
 
-std::int64_t group_index(const WeightView& weight, std::int64_t row, std::int64_t column) {
-  const std::int64_t groups = weight.padded_columns() / weight.scheme.group;
-  return (row / kPanelRows * groups + column / weight.scheme.group) * kPanelRows + row % kPanelRows;
+std::int64_t place_of(const WeightView& weight, std::int64_t row, std::int64_t column) {
+  return group_index(weight.columns, weight.scheme.group, row, column);
 }
 
 float f16_at(const WeightView& weight, std::int64_t index) {
@@ -73,56 +71,13 @@ float f32_at(const WeightView& weight, std::int64_t index) {
   return value;
 }
 
-float nf4_size(const WeightView& weight, std::int64_t row, std::int64_t column) {
-  const std::int64_t parts = (weight.padded_columns() + kNf4SizeColumns - 1) / kNf4SizeColumns;
-  const std::int64_t part = row / kPanelRows * parts + column / kNf4SizeColumns;
-  const auto u = static_cast<float>(weight.zeros[group_index(weight, row, column)]);
-  return std::fma(u, f32_at(weight, part * 2 + 1), f32_at(weight, part * 2));
-}
-
-// The four values of ordinary and of salient columns: mean + or - size, for a salient column that
-// of the value plus that of its residual (BiLLM, Huang et al. 2024, section 3).
-struct B1Values {
-  float plain[4];
-  float salient[4];
-};
-B1Values b1_values(const WeightView& weight, std::int64_t row, std::int64_t column) {
-  float numbers[8];
-  for (std::int64_t i = 0; i < 8; ++i) {
-    numbers[i] = f16_at(weight, group_index(weight, row, column) * 8 + i);
-  }
-  const auto either = [&](int pair, int plus) {
-    return plus != 0 ? numbers[2 * pair] + numbers[2 * pair + 1]
-                     : numbers[2 * pair] - numbers[2 * pair + 1];
-  };
-  B1Values values;
-  for (int code = 0; code < 4; ++code) {
-    values.plain[code] = either(2 + (code >> 1), code & 1);
-    values.salient[code] = either(0, code & 1) + either(1, code >> 1);
-  }
-  return values;
-}
-
-void unpack_b1(const WeightView& weight, std::int64_t row, std::int64_t first, const Codes& codes,
-               std::span<float> out) {
-  const B1Values values = b1_values(weight, row, first);
-  for (std::size_t k = 0; k < out.size(); ++k) {
-    const auto column = first + static_cast<std::int64_t>(k);
-    const bool salient = (weight.zeros[column / 8] >> (column % 8) & 1) != 0;
-    out[k] = (salient ? values.salient : values.plain)[codes[k] & 3];
-  }
-}
-
 // Columns [first, first + out.size()) of a step.
 void unpack_step(const WeightView& weight, std::int64_t row, std::int64_t first,
                  std::span<float> out) {
   Codes codes;
   read_codes(weight, row, first, codes);
-  if (weight.scheme.kind == CodeKind::b1) {
-    unpack_b1(weight, row, first, codes, out);
-  } else if (weight.scheme.kind == CodeKind::nf4) {
-    const float size = nf4_size(weight, row, first);
-    for (std::size_t k = 0; k < out.size(); ++k) out[k] = kNf4Levels[codes[k] & 15] * size;
+  if (const CodeFormat* format = code_format(weight.scheme.kind)) {
+    format->unpack(weight, row, first, codes, out);
   } else if (!weight.scheme.is_offset()) {
     const float scale = scale_at(weight, row, first);
     for (std::size_t k = 0; k < out.size(); ++k) {
@@ -152,16 +107,18 @@ int code_at(const WeightView& weight, std::int64_t row, std::int64_t column) {
 
 float scale_at(const WeightView& weight, std::int64_t row, std::int64_t column) {
   if (weight.scheme.is_float()) return 1.0f;
-  if (weight.scheme.kind == CodeKind::nf4) return nf4_size(weight, row, column);
-  require(weight.scheme.kind != CodeKind::b1, "type b1 has eight numbers for a scale");
+  if (const CodeFormat* format = code_format(weight.scheme.kind)) {
+    require(format->scale_at != nullptr, "type ", format->name, " has several numbers for a scale");
+    return format->scale_at(weight, row, column);
+  }
   if (weight.scheme.scaling != Scaling::group) return f32_at(weight, row);
-  return f16_at(weight, group_index(weight, row, column));
+  return f16_at(weight, place_of(weight, row, column));
 }
 
 int zero_at(const WeightView& weight, std::int64_t row, std::int64_t column) {
   if (weight.scheme.kind != CodeKind::uint_) return 0;
   if (weight.scheme.scaling != Scaling::group) return weight.zeros[row];
-  return weight.zeros[group_index(weight, row, column)];
+  return weight.zeros[place_of(weight, row, column)];
 }
 
 void unpack_columns(const WeightView& weight, std::int64_t row, std::int64_t first,

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/bytes.h"
+#include "tensor/code_formats.h"
 
 namespace leq {
 namespace {
@@ -67,14 +68,11 @@ PlaneBytes plane_bytes(const QuantScheme& scheme, ActKind act, std::int64_t rows
       grouped ? padded_rows * (padded_columns / static_cast<std::uint64_t>(scheme.group))
               : padded_rows;
   bytes.codes = padded_rows * padded_columns / 8 * bits;
-  if (scheme.kind == CodeKind::nf4) {
-    bytes.scales = padded_rows / 64 * ((padded_columns + 255) / 256) * 2 * 4;
-    bytes.zeros = scales;
-    return bytes;
-  }
-  if (scheme.kind == CodeKind::b1) {
-    bytes.scales = scales * 8 * 2;
-    bytes.zeros = padded_columns / 8;
+  if (const CodeFormat* format = code_format(scheme.kind)) {
+    const PlaneBytes own =
+        format->planes(round_up(rows, kPanelRows), round_up(columns, kPaddedColumns));
+    bytes.scales = own.scales;
+    bytes.zeros = own.zeros;
     return bytes;
   }
   bytes.scales = scales * (grouped ? 2 : 4);

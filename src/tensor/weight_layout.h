@@ -69,6 +69,14 @@ inline std::int64_t panel_byte(int bits, std::int64_t padded_columns, std::int64
          column * bits / 8 * kPanelRows + row % kPanelRows * 4;
 }
 
+// Place of the number that `group` columns of a row share, in planes [Np/64][Kp/group][64].
+inline std::int64_t group_index(std::int64_t columns, std::int64_t group, std::int64_t row,
+                                std::int64_t column) {
+  const std::int64_t groups =
+      (columns + kPaddedColumns - 1) / kPaddedColumns * kPaddedColumns / group;
+  return (row / kPanelRows * groups + column / group) * kPanelRows + row % kPanelRows;
+}
+
 // Columns that one code sum covers: Kp for row-scaled weights with one scale a row (act row, tensor
 // or online), else the finer of the weight's and the activation's group.
 std::int64_t sum_group(const QuantScheme& scheme, ActKind act, std::int64_t columns);

@@ -29,8 +29,6 @@ TEST(ByteReader, ReadsLittleEndianAndNamesWhatIsMissing) {
 TEST(CheckedArithmetic, RefusesWhatWraps) {
   EXPECT_EQ(checked_multiply(1ull << 32, (1ull << 32) - 1, "x"), ((1ull << 32) - 1) << 32);
   EXPECT_THROW(checked_multiply(1ull << 32, 1ull << 32, "x"), Error);
-  EXPECT_EQ(checked_add(UINT64_MAX - 1, 1, "x"), UINT64_MAX);
-  EXPECT_THROW(checked_add(UINT64_MAX, 1, "x"), Error);
 }
 
 TEST(RoundUp, ReachesTheNextMultiple) {

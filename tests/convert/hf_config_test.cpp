@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "convert/hf_import.h"
+#include "model/tensor_list.h"
 #include "shared_data.h"
 
 namespace leq {

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "eval/synthetic_fill.h"
 #include "model/open_model.h"
+#include "model/tensor_list.h"
 #include "temporary_folder.h"
 #include "tensor/pack.h"
 

@@ -1,6 +1,7 @@
 #include "quantize/rewrites/smoothquant.h"
 
 #include <gtest/gtest.h>
+#include <limits>
 
 #include "base/error.h"
 #include "synthetic_site.h"
@@ -82,18 +83,17 @@ TEST(Smoothquant, TiedChannelsShareTheScaleOfTheLargest) {
   }
 }
 
-double error_at_alpha(const SyntheticSite& site, const SmoothingOptions& options, double alpha) {
-  return smoothed_error(site.view(), options, smoothing_scales(site.view(), alpha));
+double error_at_alpha(const SyntheticSite& site, double alpha, ThreadPool* pool = nullptr) {
+  const SmoothingChoice choice = search_smoothing(site.view(pool), {.alphas = {alpha}});
+  return choice.alpha ? choice.error : std::numeric_limits<double>::infinity();
 }
 
 TEST(Smoothquant, ErrorOverAlphaHasOneValleyAndIsFarBelowNone) {
   const SyntheticSite site = outlier_site();
-  const SmoothingOptions options;
-  const std::vector<float> ones(kColumns, 1.0f);
-  const double none = smoothed_error(site.view(), options, ones);
-  EXPECT_LT(error_at_alpha(site, options, 0.5), 0.35 * none);
+  const double none = search_smoothing(site.view(), {}).plain_error;
+  EXPECT_LT(error_at_alpha(site, 0.5), 0.35 * none);
   std::vector<double> errors;
-  for (int i = 0; i <= 10; ++i) errors.push_back(error_at_alpha(site, options, 0.1 * i));
+  for (int i = 0; i <= 10; ++i) errors.push_back(error_at_alpha(site, 0.1 * i));
   const auto lowest = std::min_element(errors.begin(), errors.end()) - errors.begin();
   EXPECT_GT(lowest, 2);
   EXPECT_LT(lowest, 9);
@@ -131,7 +131,7 @@ TEST(Smoothquant, ErrorIsThatOfTheRoundedSite) {
     }
   }
   ThreadPool pool(3);
-  EXPECT_NEAR(smoothed_error(site.view(&pool), {}, s), error / energy, 1e-3 * error / energy);
+  EXPECT_NEAR(error_at_alpha(site, 0.6, &pool), error / energy, 1e-3 * error / energy);
 }
 
 TEST(Smoothquant, SearchTakesTheLeastAndIsNeverWorseThanNothing) {

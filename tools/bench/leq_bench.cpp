@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "eval/limits/limits.h"
+#include "model/tensor_list.h"
 #include "tools/bench/breakdown.h"
 #include "tools/bench/gptq.h"
 #include "tools/bench/load.h"

@@ -19,13 +19,20 @@ MethodResult choose_zeropoint(const MethodInput& input) {
 }  // namespace
 
 QuantMethod absmax_method() {
-  return {"absmax", "nearest code, range from the largest |w|; no calibration (int types)",
-          Needs::nothing, supports_int, choose_absmax};
+  return {.name = "absmax",
+          .summary = "nearest code, range from the largest |w|; no calibration (int types)",
+          .needs = Needs::nothing,
+          .supports = supports_int,
+          .choose = choose_absmax};
 }
 
 QuantMethod zeropoint_method() {
-  return {"zeropoint", "nearest code, range from min to max; no calibration (uint types)",
-          Needs::nothing, supports_uint, choose_zeropoint};
+  return {.name = "zeropoint",
+          .summary = "nearest code, range from min to max; no calibration (uint types)",
+          .needs = Needs::nothing,
+          .supports = supports_uint,
+          .choose = choose_zeropoint,
+          .own_type = "uint8"};
 }
 
 }  // namespace leq

@@ -298,8 +298,12 @@ bool supports_billm(const QuantScheme& scheme) { return scheme.kind == CodeKind:
 }  // namespace
 
 QuantMethod billm_method() {
-  return {"billm", "research: one or two signs a weight with error feedback (type b1)",
-          Needs::hessian, supports_billm, choose_billm};
+  return {.name = "billm",
+          .summary = "research: one or two signs a weight with error feedback (type b1)",
+          .needs = Needs::hessian,
+          .supports = supports_billm,
+          .choose = choose_billm,
+          .own_type = "b1"};
 }
 
 }  // namespace leq

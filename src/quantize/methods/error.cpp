@@ -7,66 +7,19 @@
 #include "base/error.h"
 #include "quantize/linear_algebra/dense.h"
 #include "quantize/methods/fit.h"
-#include "tensor/nf4.h"
-#include "tensor/weight_layout.h"
+#include "tensor/code_formats.h"
 
 namespace leq {
 namespace {
 
-constexpr std::int64_t kBinaryGroup = 128;  // columns of b1 that share their eight numbers
-constexpr std::int64_t kBinaryNumbers = 8;
-
 void require_sizes(const ChosenCodes& chosen, std::int64_t rows, std::int64_t columns,
-                   std::int64_t scales, std::int64_t zeros) {
+                   const ChosenCounts& counts) {
   require(std::ssize(chosen.codes) == rows * columns, "dequantize: expected ", rows, " x ", columns,
           " codes, found ", chosen.codes.size());
-  require(std::ssize(chosen.scales) == scales, "dequantize: expected ", scales, " scales, found ",
-          chosen.scales.size());
-  require(std::ssize(chosen.zeros) == zeros, "dequantize: expected ", zeros, " zeros, found ",
-          chosen.zeros.size());
-}
-
-std::vector<float> dequantize_binary(const ChosenCodes& chosen, std::int64_t rows,
-                                     std::int64_t columns) {
-  const std::int64_t groups = (columns + kBinaryGroup - 1) / kBinaryGroup;
-  require_sizes(chosen, rows, columns, rows * groups * kBinaryNumbers, columns);
-  std::vector<float> values(chosen.codes.size());
-  for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::int64_t k = 0; k < columns; ++k) {
-      const auto i = static_cast<std::size_t>(row * columns + k);
-      const float* numbers =
-          chosen.scales.data() + (row * groups + k / kBinaryGroup) * kBinaryNumbers;
-      const bool first = (chosen.codes[i] & 1) != 0, second = (chosen.codes[i] & 2) != 0;
-      const auto level = [numbers](int part, bool plus) {
-        return plus ? numbers[2 * part] + numbers[2 * part + 1]
-                    : numbers[2 * part] - numbers[2 * part + 1];
-      };
-      const bool salient = chosen.zeros[static_cast<std::size_t>(k)] != 0;
-      values[i] = salient ? level(0, first) + level(1, second) : level(second ? 3 : 2, first);
-    }
-  }
-  return values;
-}
-
-std::int64_t ceil_divided(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
-
-std::vector<float> dequantize_levels(const ChosenCodes& chosen, std::int64_t rows,
-                                     std::int64_t columns) {
-  const std::int64_t blocks = ceil_divided(columns, kNf4Block);
-  const std::int64_t parts = ceil_divided(columns, kNf4SizeColumns);
-  require_sizes(chosen, rows, columns, ceil_divided(rows, kPanelRows) * parts * 2, rows * blocks);
-  std::vector<float> values(chosen.codes.size());
-  for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::int64_t k = 0; k < columns; ++k) {
-      const auto i = static_cast<std::size_t>(row * columns + k);
-      const float* first_and_step =
-          chosen.scales.data() + (row / kPanelRows * parts + k / kNf4SizeColumns) * 2;
-      const auto u = chosen.zeros[static_cast<std::size_t>(row * blocks + k / kNf4Block)];
-      const float size = std::fma(static_cast<float>(u), first_and_step[1], first_and_step[0]);
-      values[i] = size * kNf4Levels[static_cast<std::size_t>(chosen.codes[i])];
-    }
-  }
-  return values;
+  require(std::ssize(chosen.scales) == counts.scales, "dequantize: expected ", counts.scales,
+          " scales, found ", chosen.scales.size());
+  require(std::ssize(chosen.zeros) == counts.zeros, "dequantize: expected ", counts.zeros,
+          " zeros, found ", chosen.zeros.size());
 }
 
 double square(double value) { return value * value; }
@@ -115,12 +68,13 @@ void block_errors(std::span<const double> rows, std::span<const double> hessian,
 
 std::vector<float> dequantize(const ChosenCodes& chosen, std::int64_t rows, std::int64_t columns,
                               const QuantScheme& scheme) {
-  if (scheme.kind == CodeKind::b1) return dequantize_binary(chosen, rows, columns);
-  if (scheme.kind == CodeKind::nf4) return dequantize_levels(chosen, rows, columns);
+  require_sizes(chosen, rows, columns, chosen_counts(scheme, rows, columns));
+  if (const CodeFormat* format = code_format(scheme.kind)) {
+    return format->dequantize(chosen, rows, columns);
+  }
   const std::int64_t group = scheme.scaling == Scaling::group ? scheme.group : columns;
   const std::int64_t per_row = (columns + group - 1) / group;
   const bool has_zeros = scheme.kind == CodeKind::uint_;
-  require_sizes(chosen, rows, columns, rows * per_row, has_zeros ? rows * per_row : 0);
   std::vector<float> values(chosen.codes.size());
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t k = 0; k < columns; ++k) {

@@ -14,8 +14,7 @@
 namespace leq {
 
 // The numbers [N][K] that codes stand for, in f32 as the file's reader computes them:
-//   int: s * c; uint: s * (u - z); nf4: size * level[c]; b1: a mean plus or minus a size, of a
-//   salient column the sum of two such numbers.
+//   int: s * c; uint: s * (u - z); else by the scheme's format (tensor/code_formats.h).
 // Throws Error where the sizes do not fit rows, columns and scheme.
 std::vector<float> dequantize(const ChosenCodes& chosen, std::int64_t rows, std::int64_t columns,
                               const QuantScheme& scheme);

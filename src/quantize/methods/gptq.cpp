@@ -188,8 +188,12 @@ MethodResult choose_gptq(const MethodInput& input) {
 }
 
 QuantMethod gptq_method() {
-  return {"gptq", "rounding errors made good in later columns (int and uint types)", Needs::hessian,
-          supports_gptq, choose_gptq};
+  return {.name = "gptq",
+          .summary = "rounding errors made good in later columns (int and uint types)",
+          .needs = Needs::hessian,
+          .supports = supports_gptq,
+          .choose = choose_gptq,
+          .own_type = "int4-g128"};
 }
 
 }  // namespace leq

@@ -46,8 +46,12 @@ MethodResult choose_gptq_plus(const MethodInput& input) {
 }
 
 QuantMethod gptq_plus_method() {
-  return {"gptq+", "gptq with weighted ranges, coordinate descent and scales solved again",
-          Needs::hessian, supports_gptq, choose_gptq_plus};
+  return {.name = "gptq+",
+          .summary = "gptq with weighted ranges, coordinate descent and scales solved again",
+          .needs = Needs::hessian,
+          .supports = supports_gptq,
+          .choose = choose_gptq_plus,
+          .own_type = "int4-g128"};
 }
 
 }  // namespace leq

@@ -55,6 +55,7 @@ struct QuantMethod {
   MethodResult (*choose)(const MethodInput& input) = nullptr;
   bool teacher_inputs = false;  // statistics of the unquantized model, never true-sequential
   bool adds_biases = false;     // where bias correction has none to correct
+  std::string_view own_type = "int8";  // where the user names none
 };
 
 // All methods that choose codes, in the order of --help.

@@ -17,8 +17,12 @@ MethodResult choose_nearest_levels(const MethodInput& input) {
 }  // namespace
 
 QuantMethod nf4_method() {
-  return {"nf4", "the nearest of 16 levels of a normal distribution, blocks of 64 (type nf4)",
-          Needs::nothing, supports_nf4, choose_nearest_levels};
+  return {.name = "nf4",
+          .summary = "the nearest of 16 levels of a normal distribution, blocks of 64 (type nf4)",
+          .needs = Needs::nothing,
+          .supports = supports_nf4,
+          .choose = choose_nearest_levels,
+          .own_type = "nf4"};
 }
 
 }  // namespace leq

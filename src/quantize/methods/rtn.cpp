@@ -19,8 +19,13 @@ MethodResult choose_rtn(const MethodInput& input) {
 }  // namespace
 
 QuantMethod rtn_method() {
-  return {"rtn", "nearest code, range of least error weighted by the inputs (int and uint types)",
-          Needs::diagonal, supports_rtn, choose_rtn};
+  return {
+      .name = "rtn",
+      .summary = "nearest code, range of least error weighted by the inputs (int and uint types)",
+      .needs = Needs::diagonal,
+      .supports = supports_rtn,
+      .choose = choose_rtn,
+      .own_type = "int4-g128"};
 }
 
 }  // namespace leq

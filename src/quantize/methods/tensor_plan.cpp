@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "model/tensor_list.h"
 #include "model/weights.h"
 
 namespace leq {
@@ -96,11 +97,6 @@ TensorPlan plan_tensor(TensorRole role, const QuantScheme& type, bool tied, ActC
     default:
       return {scheme, ActKind::g128};
   }
-}
-
-bool is_block_linear(TensorRole role) {
-  return role == TensorRole::qkv || role == TensorRole::o || role == TensorRole::gate_up ||
-         role == TensorRole::down;
 }
 
 TensorPlanner make_planner(const PlanRequest& request, const ModelConfig& config) {

@@ -62,9 +62,6 @@ struct PlanRequest {
 // the method does not choose codes of a type; and as check_plan does.
 TensorPlanner make_planner(const PlanRequest& request, const ModelConfig& config);
 
-// Whether a tensor is one of a block's linears.
-bool is_block_linear(TensorRole role);
-
 // Linears that read one input want it in one format. Throws Error naming two that do not agree.
 void check_plan(const ModelConfig& config, const TensorPlanner& plan);
 

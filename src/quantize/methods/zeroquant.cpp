@@ -20,8 +20,12 @@ bool supports_zeroquant(const QuantScheme& scheme) {
 }
 
 QuantMethod zeroquant_method() {
-  return {"zeroquant", "groups of columns by the largest |w|; with --act row (int-g types)",
-          Needs::nothing, supports_zeroquant, choose_zeroquant};
+  return {.name = "zeroquant",
+          .summary = "groups of columns by the largest |w|; with --act row (int-g types)",
+          .needs = Needs::nothing,
+          .supports = supports_zeroquant,
+          .choose = choose_zeroquant,
+          .own_type = "int8-g128"};
 }
 
 std::vector<float> bias_correction(const WeightPair& pair, const InputStatistics& statistics) {

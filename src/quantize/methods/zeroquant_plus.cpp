@@ -34,13 +34,14 @@ MethodResult choose_zeroquant_plus(const MethodInput& input) {
 }
 
 QuantMethod zeroquant_plus_method() {
-  return {"zeroquant+",
-          "zeroquant with coordinate descent and scales solved again",
-          Needs::hessian,
-          supports_zeroquant,
-          choose_zeroquant_plus,
-          true,
-          true};
+  return {.name = "zeroquant+",
+          .summary = "zeroquant with coordinate descent and scales solved again",
+          .needs = Needs::hessian,
+          .supports = supports_zeroquant,
+          .choose = choose_zeroquant_plus,
+          .teacher_inputs = true,
+          .adds_biases = true,
+          .own_type = "int8-g128"};
 }
 
 }  // namespace leq

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <memory>
-#include <set>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -12,13 +10,11 @@
 #include "format/leq_layout.h"
 #include "model/weights.h"
 #include "platform/make_backend.h"
-#include "quantize/methods/zeroquant.h"
 #include "quantize/pipeline/block_pass.h"
 #include "quantize/pipeline/block_readers.h"
+#include "quantize/pipeline/block_work.h"
 #include "quantize/pipeline/calibration_memory.h"
 #include "quantize/pipeline/statistics_file.h"
-#include "quantize/rewrites/act_rounding.h"
-#include "quantize/rewrites/site.h"
 
 namespace leq {
 namespace {
@@ -48,13 +44,6 @@ Demands demands_of(const ModelConfig& config, const TensorPlanner& plan) {
   return all;
 }
 
-// nullptr where a fold has added the part.
-const TensorSpec* find_part(const std::vector<TensorSpec>& specs, const std::string& part) {
-  const auto found = std::find_if(specs.begin(), specs.end(),
-                                  [&](const TensorSpec& spec) { return spec.name == part; });
-  return found != specs.end() ? &*found : nullptr;
-}
-
 class Pipeline {
  public:
   Pipeline(const ModelConfig& config, std::span<const TensorInput> tensors,
@@ -79,8 +68,6 @@ class Pipeline {
   Json calibration() const;
 
  private:
-  using Statistics = std::map<Reader, InputStatistics>;
-
   StatisticsIdentity identity_of_data() const;
   void open_statistics();
   CalibrationMemory plan_memory();
@@ -90,17 +77,11 @@ class Pipeline {
   BlockTensors load_finished(const std::vector<BlockTensor>& tensors, std::int64_t layer);
   Statistics statistics_once(std::int64_t layer, const BlockTensors& block);
   void save(std::int64_t layer, const Statistics& statistics);
-  void fold(std::int64_t layer, BlockTensors& block, Statistics& statistics);
-  TensorPlan plan_of(std::int64_t layer, const std::string& part) const;
-  void judge_static_scale(std::int64_t layer, Reader reader, const BlockTensors& block,
-                          const InputStatistics& inputs);
   void count_acts(const std::vector<BlockTensor>& block);
   void report() const;
-  void quantize_sequentially(std::int64_t layer, BlockTensors& block);
-  void quantize_readers(std::int64_t layer, BlockTensors& block, const Statistics& statistics);
-  void quantize_part(std::int64_t layer, const std::string& part, BlockTensors& block,
-                     const InputStatistics* statistics);
-  std::vector<BlockTensor> finish(std::int64_t layer, const BlockTensors& block);
+  std::vector<BlockTensor> quantize_block(std::int64_t layer);
+  void quantize_sequentially(BlockWork& work);
+  void quantize_readers(BlockWork& work, const Statistics& statistics);
   Statistics pass(std::int64_t layer, BlockRun& run, const Pass& pass);
   void step(std::int64_t units);
 
@@ -118,9 +99,6 @@ class Pipeline {
   std::unique_ptr<StatisticsReader> reader_;
   std::unique_ptr<StatisticsWriter> writer_;
   std::unique_ptr<HiddenStates> hidden_;
-  std::map<std::string, QuantizedTensor> done_parts_;  // of the block in work
-  std::map<Reader, std::string> folds_;  // of the block in work: checksums of the scales
-  std::set<Reader> by_token_;  // of the block in work: inputs that a fixed scale does not suit
   std::int64_t linears_ = 0, linears_by_token_ = 0;  // planned with act tensor
   HalvesDifference halves_;
   std::int64_t done_ = 0, total_ = 0;  // units of progress
@@ -221,7 +199,7 @@ BlockTensors Pipeline::load_finished(const std::vector<BlockTensor>& tensors, st
   return block;
 }
 
-Pipeline::Statistics Pipeline::pass(std::int64_t layer, BlockRun& run, const Pass& pass) {
+Statistics Pipeline::pass(std::int64_t layer, BlockRun& run, const Pass& pass) {
   const PassContext context = {
       run, *hidden_, *backend_, pool_, "layers." + std::to_string(layer), [this] { step(1); }};
   PassResult result = run_pass(context, pass);
@@ -230,7 +208,7 @@ Pipeline::Statistics Pipeline::pass(std::int64_t layer, BlockRun& run, const Pas
   return std::move(result.statistics);
 }
 
-Pipeline::Statistics Pipeline::statistics_once(std::int64_t layer, const BlockTensors& block) {
+Statistics Pipeline::statistics_once(std::int64_t layer, const BlockTensors& block) {
   Statistics statistics;
   if (loaded_) {
     for (const Reader reader : kBlockReaders) statistics[reader] = reader_->read(layer, reader);
@@ -264,26 +242,6 @@ void Pipeline::pass_finished_block(std::int64_t layer, const PartialRun& partial
   save(layer, pass(layer, run, whole));
 }
 
-// Of a linear.
-TensorPlan Pipeline::plan_of(std::int64_t layer, const std::string& part) const {
-  TensorPlan plan = options_.plan(layer_tensor(layer, part), find_part(specs_, part)->role);
-  if (plan.act == ActKind::tensor && by_token_.contains(reader_of(part))) plan.act = ActKind::row;
-  return plan;
-}
-
-void Pipeline::judge_static_scale(std::int64_t layer, Reader reader, const BlockTensors& block,
-                                  const InputStatistics& inputs) {
-  if (options_.max_static_error == 0) return;
-  for (const SmoothingSite& site : smoothing_sites(config_)) {
-    if (reader_of(site.consumers.front()) != reader) continue;
-    const TensorPlan plan = plan_of(layer, site.consumers.front());
-    if (plan.act != ActKind::tensor || !plan.scheme.is_integer()) return;
-    const ActErrors errors =
-        act_errors(make_site(site, block, inputs, &pool_), plan.scheme, static_act_scale(inputs));
-    if (errors.fixed > options_.max_static_error * errors.by_token) by_token_.insert(reader);
-  }
-}
-
 void Pipeline::count_acts(const std::vector<BlockTensor>& block) {
   for (const BlockTensor& tensor : block) {
     const ActKind act = tensor.quantized.weight.act;
@@ -293,105 +251,42 @@ void Pipeline::count_acts(const std::vector<BlockTensor>& block) {
   }
 }
 
-void Pipeline::fold(std::int64_t layer, BlockTensors& block, Statistics& statistics) {
-  const auto plan = [&](const std::string& part) { return plan_of(layer, part); };
-  for (const SmoothingSite& site : smoothing_sites(config_)) {
-    InputStatistics& inputs = statistics.at(reader_of(site.consumers.front()));
-    const FoldChoice choice = options_.fold->choose({site, block, inputs, plan, pool_});
-    const std::vector<float>& scale = choice.scales;
-    if (scale.empty()) continue;
-    fold_scales(block, site, scale);
-    folds_[reader_of(site.consumers.front())] =
-        checksum_text(checksum(std::as_bytes(std::span(scale))));
-    for (std::size_t i = 0; i < choice.weights.size(); ++i) {
-      block.at(site.consumers[i]).values = choice.weights[i];
-    }
-    std::vector<float> of_column(static_cast<std::size_t>(site.columns));
-    for (std::size_t k = 0; k < of_column.size(); ++k) {
-      of_column[k] = scale[static_cast<std::size_t>(site.scale_of[k])];
-    }
-    divide_inputs(inputs, of_column);
-  }
-}
-
-void Pipeline::quantize_part(std::int64_t layer, const std::string& part, BlockTensors& block,
-                             const InputStatistics* statistics) {
-  const std::string name = layer_tensor(layer, part);
-  const TensorPlan plan = plan_of(layer, part);
-  Matrix& weight = block.at(part);
-  QuantizedTensor& result = done_parts_[part] =
-      quantize_values(weight.values, weight.rows, weight.columns, plan, statistics, name, pool_);
-  if (const auto found = folds_.find(reader_of(part)); found != folds_.end()) {
-    result.record.fold = found->second;
-  }
-  const std::string bias = part + ".bias";
-  const bool corrected = options_.correct_bias && statistics != nullptr && plan.method != nullptr &&
-                         !plan.scheme.is_float() && block.has(bias);
-  if (corrected || sequential_) {
-    std::vector<float> found(weight.values.size());
-    unpack_all(result.weight.view(), found, pool_);
-    if (corrected) {
-      const std::vector<float> gain =
-          bias_correction({weight.values, found, weight.rows, weight.columns, &pool_}, *statistics);
-      std::vector<float>& values = block.at(bias).values;
-      for (std::size_t n = 0; n < gain.size(); ++n) values[n] += gain[n];
-    }
-    // In place: a run of this block reads the values where they lie.
-    if (sequential_) std::copy(found.begin(), found.end(), weight.values.begin());
-  }
-  step(std::max<std::int64_t>(1, std::ssize(options_.data.windows) / 4));
-}
-
-void Pipeline::quantize_readers(std::int64_t layer, BlockTensors& block,
-                                const Statistics& statistics) {
+void Pipeline::quantize_readers(BlockWork& work, const Statistics& statistics) {
   for (const auto& [reader, inputs] : statistics) {
-    judge_static_scale(layer, reader, block, inputs);
+    work.judge_static_scale(reader, inputs);
     for (const std::string& part : parts_of(reader, config_)) {
-      quantize_part(layer, part, block, &inputs);
+      work.quantize(part, inputs);
+      step(std::max<std::int64_t>(1, std::ssize(options_.data.windows) / 4));
     }
   }
 }
 
-void Pipeline::quantize_sequentially(std::int64_t layer, BlockTensors& block) {
+void Pipeline::quantize_sequentially(BlockWork& work) {
   constexpr StatisticsWanted kWanted = {true, kSampleTokens};
-  BlockRun run(config_, layer, block, *backend_, options_.data.length);
+  const std::int64_t layer = work.layer();
+  BlockRun run(config_, layer, work.tensors(), *backend_, options_.data.length);
   const std::array<Pass, 4> stages = {{
       {Extent::inputs, Extent::none, {Reader::qkv}, kWanted, false},
       {Extent::inputs, Extent::none, {Reader::o}, kWanted, false},
       {Extent::whole, Extent::inputs, {Reader::gate_up}, kWanted, true},
       {Extent::none, Extent::inputs, {Reader::down}, kWanted, false},
   }};
-  for (const Pass& stage : stages) quantize_readers(layer, block, pass(layer, run, stage));
+  for (const Pass& stage : stages) quantize_readers(work, pass(layer, run, stage));
   pass(layer, run, {.attention = Extent::none});
 }
 
-std::vector<BlockTensor> Pipeline::finish(std::int64_t layer, const BlockTensors& block) {
-  std::vector<BlockTensor> tensors;
-  const auto add_vector = [&](const std::string& part) {
-    const Matrix& matrix = block.at(part);
-    const TensorSpec* spec = find_part(specs_, part);
-    const std::string name = layer_tensor(layer, part);
-    tensors.push_back(
-        {name, spec != nullptr ? spec->shape : Shape{matrix.columns},
-         quantize_values(matrix.values, matrix.rows, matrix.columns,
-                         options_.plan(name, TensorRole::vector), nullptr, name, pool_)});
-  };
-  for (const TensorSpec& spec : specs_) {
-    if (is_block_linear(spec.role)) {
-      tensors.push_back(
-          {layer_tensor(layer, spec.name), spec.shape, std::move(done_parts_.at(spec.name))});
-    } else {
-      add_vector(spec.name);
-    }
+std::vector<BlockTensor> Pipeline::quantize_block(std::int64_t layer) {
+  BlockWork work({config_, options_, specs_, pool_, sequential_}, layer, load(layer));
+  Statistics statistics;
+  if (!sequential_ || options_.fold) statistics = statistics_once(layer, work.tensors());
+  if (options_.fold) work.fold(statistics);
+  if (sequential_) {
+    statistics.clear();
+    quantize_sequentially(work);
+  } else {
+    quantize_readers(work, statistics);
   }
-  for (const auto& [part, matrix] : block.parts) {  // what folds have added: inv_smooth
-    if (find_part(specs_, part) == nullptr) add_vector(part);
-  }
-  done_parts_.clear();
-  by_token_.clear();
-  folds_.clear();
-  count_acts(tensors);
-  return tensors;
+  return work.finish();
 }
 
 PartialRun Pipeline::run() {
@@ -414,17 +309,9 @@ PartialRun Pipeline::run() {
       if (options_.max_static_error > 0) count_acts(partial.load(layer));
       continue;
     }
-    BlockTensors block = load(layer);
-    Statistics statistics;
-    if (!sequential_ || options_.fold) statistics = statistics_once(layer, block);
-    if (options_.fold) fold(layer, block, statistics);
-    if (sequential_) {
-      statistics.clear();
-      quantize_sequentially(layer, block);
-    } else {
-      quantize_readers(layer, block, statistics);
-    }
-    partial.save(finish(layer, block));
+    const std::vector<BlockTensor> finished = quantize_block(layer);
+    count_acts(finished);
+    partial.save(finished);
   }
   if (writer_) writer_->finish();
   report();

@@ -118,11 +118,6 @@ std::vector<float> equalizer_scales(const Site& site) {
   return scales;
 }
 
-double smoothed_error(const Site& site, const SmoothingOptions& options,
-                      std::span<const float> scale) {
-  return error_against(plain_outputs(site), site, options, scale);
-}
-
 SmoothingChoice search_smoothing(const Site& site, const SmoothingOptions& options) {
   const Outputs wanted = plain_outputs(site);
   SmoothingChoice choice;

@@ -36,16 +36,13 @@ struct SmoothingOptions {
   std::vector<double> alphas = {0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9};  // ascending
 };
 
-// ||Y - Yq||^2 / ||Y||^2 over the sampled tokens and all consumers: Y = X W^T, Yq the same with
-// X / s and W diag(s) rounded. `scale` [S].
-double smoothed_error(const Site& site, const SmoothingOptions& options,
-                      std::span<const float> scale);
-
 struct SmoothingChoice {
   std::optional<double> alpha;  // none: no scaling was better than any
   std::vector<float> scales;    // [S], all 1 then
-  double error = 0;             // smoothed_error of the choice
-  double plain_error = 0;       // without scales
+  // ||Y - Yq||^2 / ||Y||^2 over the sampled tokens and all consumers: Y = X W^T, Yq the same with
+  // X / s and W diag(s) rounded.
+  double error = 0;
+  double plain_error = 0;  // without scales
 };
 // The alpha of least error, the smaller one of equals; never worse than no scaling. Throws Error
 // without sampled tokens.

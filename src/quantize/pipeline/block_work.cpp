@@ -1,0 +1,112 @@
+#include "quantize/pipeline/block_work.h"
+
+#include <algorithm>
+
+#include "format/leq_layout.h"
+#include "model/weights.h"
+#include "quantize/methods/zeroquant.h"
+#include "quantize/rewrites/act_rounding.h"
+#include "quantize/rewrites/site.h"
+
+namespace leq {
+
+// nullptr where a fold has added the part.
+const TensorSpec* BlockWork::find_part(const std::string& part) const {
+  const auto found = std::ranges::find(context_.specs, part, &TensorSpec::name);
+  return found != context_.specs.end() ? &*found : nullptr;
+}
+
+// Of a linear.
+TensorPlan BlockWork::plan_of(const std::string& part) const {
+  TensorPlan plan = context_.options.plan(layer_tensor(layer_, part), find_part(part)->role);
+  if (plan.act == ActKind::tensor && by_token_.contains(reader_of(part))) plan.act = ActKind::row;
+  return plan;
+}
+
+void BlockWork::judge_static_scale(Reader reader, const InputStatistics& inputs) {
+  if (context_.options.max_static_error == 0) return;
+  for (const SmoothingSite& site : smoothing_sites(context_.config)) {
+    if (reader_of(site.consumers.front()) != reader) continue;
+    const TensorPlan plan = plan_of(site.consumers.front());
+    if (plan.act != ActKind::tensor || !plan.scheme.is_integer()) return;
+    const ActErrors errors = act_errors(make_site(site, block_, inputs, &context_.pool),
+                                        plan.scheme, static_act_scale(inputs));
+    if (errors.fixed > context_.options.max_static_error * errors.by_token)
+      by_token_.insert(reader);
+  }
+}
+
+void BlockWork::fold(Statistics& statistics) {
+  const auto plan = [&](const std::string& part) { return plan_of(part); };
+  for (const SmoothingSite& site : smoothing_sites(context_.config)) {
+    InputStatistics& inputs = statistics.at(reader_of(site.consumers.front()));
+    const FoldChoice choice =
+        context_.options.fold->choose({site, block_, inputs, plan, context_.pool});
+    const std::vector<float>& scale = choice.scales;
+    if (scale.empty()) continue;
+    fold_scales(block_, site, scale);
+    folds_[reader_of(site.consumers.front())] =
+        checksum_text(checksum(std::as_bytes(std::span(scale))));
+    for (std::size_t i = 0; i < choice.weights.size(); ++i) {
+      block_.at(site.consumers[i]).values = choice.weights[i];
+    }
+    std::vector<float> of_column(static_cast<std::size_t>(site.columns));
+    for (std::size_t k = 0; k < of_column.size(); ++k) {
+      of_column[k] = scale[static_cast<std::size_t>(site.scale_of[k])];
+    }
+    divide_inputs(inputs, of_column);
+  }
+}
+
+void BlockWork::quantize(const std::string& part, const InputStatistics& inputs) {
+  const std::string name = layer_tensor(layer_, part);
+  const TensorPlan plan = plan_of(part);
+  Matrix& weight = block_.at(part);
+  QuantizedTensor& result = done_[part] = quantize_values(
+      weight.values, weight.rows, weight.columns, plan, &inputs, name, context_.pool);
+  if (const auto found = folds_.find(reader_of(part)); found != folds_.end()) {
+    result.record.fold = found->second;
+  }
+  const std::string bias = part + ".bias";
+  const bool corrected = context_.options.correct_bias && plan.method != nullptr &&
+                         !plan.scheme.is_float() && block_.has(bias);
+  if (corrected || context_.sequential) {
+    std::vector<float> found(weight.values.size());
+    unpack_all(result.weight.view(), found, context_.pool);
+    if (corrected) {
+      const std::vector<float> gain = bias_correction(
+          {weight.values, found, weight.rows, weight.columns, &context_.pool}, inputs);
+      std::vector<float>& values = block_.at(bias).values;
+      for (std::size_t n = 0; n < gain.size(); ++n) values[n] += gain[n];
+    }
+    // In place: a run of this block reads the values where they lie.
+    if (context_.sequential) std::copy(found.begin(), found.end(), weight.values.begin());
+  }
+}
+
+std::vector<BlockTensor> BlockWork::finish() {
+  std::vector<BlockTensor> tensors;
+  const auto add_vector = [&](const std::string& part) {
+    const Matrix& matrix = block_.at(part);
+    const TensorSpec* spec = find_part(part);
+    const std::string name = layer_tensor(layer_, part);
+    tensors.push_back({name, spec != nullptr ? spec->shape : Shape{matrix.columns},
+                       quantize_values(matrix.values, matrix.rows, matrix.columns,
+                                       context_.options.plan(name, TensorRole::vector), nullptr,
+                                       name, context_.pool)});
+  };
+  for (const TensorSpec& spec : context_.specs) {
+    if (is_block_linear(spec.role)) {
+      tensors.push_back(
+          {layer_tensor(layer_, spec.name), spec.shape, std::move(done_.at(spec.name))});
+    } else {
+      add_vector(spec.name);
+    }
+  }
+  for (const auto& [part, matrix] : block_.parts) {  // what folds have added: inv_smooth
+    if (find_part(part) == nullptr) add_vector(part);
+  }
+  return tensors;
+}
+
+}  // namespace leq

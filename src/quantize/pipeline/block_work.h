@@ -1,0 +1,63 @@
+// One block on its way from f32 to its stored tensors: folded, judged and quantized part by part,
+// in the order that the run (quantize_blocks.cpp) chooses.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "model/tensor_list.h"
+#include "quantize/calibration/statistics.h"
+#include "quantize/pipeline/block_readers.h"
+#include "quantize/pipeline/partial_run.h"
+#include "quantize/pipeline/quantize_blocks.h"
+#include "quantize/pipeline/quantize_tensor.h"
+#include "quantize/rewrites/block_tensors.h"
+
+namespace leq {
+
+using Statistics = std::map<Reader, InputStatistics>;
+
+// What the blocks of a run share; all of it outlives them.
+struct BlockContext {
+  const ModelConfig& config;  // of the blocks as they are written
+  const BlockOptions& options;
+  const std::vector<TensorSpec>& specs;  // of one block
+  ThreadPool& pool;
+  bool sequential = false;  // what is quantized replaces the f32 weights at once
+};
+
+class BlockWork {
+ public:
+  BlockWork(const BlockContext& context, std::int64_t layer, BlockTensors tensors)
+      : context_(context), layer_(layer), block_(std::move(tensors)) {}
+
+  std::int64_t layer() const { return layer_; }
+  // As they are now; they stay where they are.
+  const BlockTensors& tensors() const { return block_; }
+
+  // Moves sizes of input channels by options.fold and divides what was seen of them.
+  void fold(Statistics& statistics);
+  // Act tensor: notes where a fixed scale does not suit an input.
+  void judge_static_scale(Reader reader, const InputStatistics& inputs);
+  // Chooses the codes of a linear, corrects its bias.
+  void quantize(const std::string& part, const InputStatistics& inputs);
+  // All tensors of the block, once each linear is quantized.
+  std::vector<BlockTensor> finish();
+
+ private:
+  TensorPlan plan_of(const std::string& part) const;
+  const TensorSpec* find_part(const std::string& part) const;
+
+  BlockContext context_;
+  std::int64_t layer_;
+  BlockTensors block_;
+  std::map<std::string, QuantizedTensor> done_;
+  std::map<Reader, std::string> folds_;  // checksums of the scales
+  std::set<Reader> by_token_;            // inputs that a fixed scale does not suit
+};
+
+}  // namespace leq
