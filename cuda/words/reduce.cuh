@@ -13,6 +13,14 @@ __device__ __forceinline__ T warp_sum(T value) {
   return value;
 }
 
+// The sum of the 256 lanes of a norm in every thread of a warp, of which thread t has lanes t,
+// t + 32, ... t + 224: lanes +128, +64, ... +1 (docs/numerics.md).
+__device__ __forceinline__ float norm_lanes_sum(const float (&parts)[8]) {
+  const float even = (parts[0] + parts[4]) + (parts[2] + parts[6]);
+  const float odd = (parts[1] + parts[5]) + (parts[3] + parts[7]);
+  return warp_sum(even + odd);
+}
+
 template <class T>
 __device__ __forceinline__ T warp_max(T value) {
   for (int step = 16; step > 0; step /= 2) {

@@ -11,13 +11,14 @@
 #include <vector>
 
 #include "base/random.h"
+#include "naive_norm.h"
 
 namespace leq::cpu {
 namespace {
 
 // Widths below, at and beyond one and two registers, and usual ones.
 constexpr std::int64_t kWidths[] = {1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 80, 100, 257, 2048};
-// A norm adds n values with 16 chains of roundings of 2^-24 each; rows here are at most 2048 wide.
+// A norm adds n values in 256 chains of roundings of 2^-24 each; rows here are at most 2048 wide.
 constexpr double kNormTolerance = 2e-6;
 
 std::vector<float> random_row(std::int64_t n, std::uint64_t seed, float scale = 3.0f) {
@@ -94,6 +95,23 @@ TEST(RowKernels, CodesAndTheirSumsAreEqual) {
         }
         ASSERT_EQ(have.code_sum(b.data(), n, offset), sum) << isa_name(isa) << " n=" << n;
       }
+    }
+  }
+}
+
+// Every width up to three blocks of lanes, so that each tail of each set of registers is seen.
+TEST(RowKernels, NormsHaveTheWrittenOrderAtEveryWidth) {
+  for (std::int64_t n = 1; n <= 3 * 256 + 17; ++n) {
+    const auto x = random_row(n, 21), gain = random_row(n, 22), beta = random_row(n, 23);
+    const auto rms = test::naive_rms_norm(x, gain, 1e-5f);
+    const auto layer = test::naive_layer_norm(x, gain, beta, 1e-5f);
+    for (const Isa isa : supported_isas()) {
+      const RowKernels& kernels = row_kernels(isa);
+      std::vector<float> found(x.size());
+      kernels.rms_norm(x.data(), gain.data(), 1e-5f, n, found.data());
+      expect_same_bits(found, rms, "rms", isa);
+      kernels.layer_norm(x.data(), gain.data(), beta.data(), 1e-5f, n, found.data());
+      expect_same_bits(found, layer, "layer", isa);
     }
   }
 }

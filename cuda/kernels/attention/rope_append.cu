@@ -27,13 +27,13 @@ __device__ std::uint16_t half_above(float x) {
 }
 
 __device__ void norm_head(float* x, int dims, const float* gain, float eps, unsigned lane) {
-  float squares = 0;
-  for (int k = static_cast<int>(lane); lane < 16 && k < dims; k += 16) {
-    squares = fmaf(x[k], x[k], squares);
+  float squares[8] = {};  // lanes of the sum: this thread's, 32 apart
+  for (int i = 0; i < 8; ++i) {
+    for (int k = static_cast<int>(lane) + 32 * i; k < dims; k += 256) {
+      squares[i] = fmaf(x[k], x[k], squares[i]);
+    }
   }
-  for (int step = 8; step > 0; step /= 2) squares += __shfl_xor_sync(kEveryLane, squares, step);
-  squares = __shfl_sync(kEveryLane, squares, 0);  // of lanes 0..15; the others summed nothing
-  const float r = 1.0f / sqrtf(squares / static_cast<float>(dims) + eps);
+  const float r = 1.0f / sqrtf(norm_lanes_sum(squares) / static_cast<float>(dims) + eps);
   for (int k = static_cast<int>(lane); k < dims; k += 32) x[k] = (x[k] * r) * gain[k];
   __syncwarp();
 }

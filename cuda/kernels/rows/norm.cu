@@ -7,9 +7,19 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 256;  // one for each lane of a norm's sums
 
-// Mean of squares, behind the mean for a layer norm: r = 1 / sqrt(that + eps).
+// The sum of all threads' lanes in every thread. The next one may begin after a barrier.
+__device__ float lanes_sum(float lane) {
+  LEQ_SHARED(float[kThreads], lanes);
+  lanes[threadIdx.x] = lane;
+  __syncthreads();
+  float parts[kThreads / 32];
+  for (unsigned i = 0; i < kThreads / 32; ++i) parts[i] = lanes[threadIdx.x % 32 + 32 * i];
+  return norm_lanes_sum(parts);
+}
+
+// Mean of squares, after the mean for a layer norm: r = 1 / sqrt(that + eps).
 struct Moments {
   float mean, r;
 };
@@ -20,14 +30,15 @@ __device__ Moments moments(const float* row, const NormArguments& a) {
   if (a.form == NormForm::layer) {
     float sum = 0;
     for (std::int64_t k = threadIdx.x; k < a.width; k += kThreads) sum += row[k];
-    mean = block_sum(sum) / n;
+    mean = lanes_sum(sum) / n;
+    __syncthreads();
   }
   float squares = 0;
   for (std::int64_t k = threadIdx.x; k < a.width; k += kThreads) {
     const float x = row[k] - mean;
     squares = fmaf(x, x, squares);
   }
-  return {mean, 1.0f / sqrtf(block_sum(squares) / n + a.eps)};
+  return {mean, 1.0f / sqrtf(lanes_sum(squares) / n + a.eps)};
 }
 
 __global__ void __launch_bounds__(kThreads) norm_rows(const LEQ_GRID_CONSTANT NormArguments a) {

@@ -1,6 +1,6 @@
 // Operations on single rows of f32, for each instruction set. All results are equal bit for bit
-// across instruction sets: the order of every sum is lane k % 16 with k ascending, then lanes +8,
-// +4, +2, +1 (docs/numerics.md). n > 0; pointers need no alignment unless said.
+// across instruction sets: a norm's sums run in lanes k % 256 with k ascending, then lanes +128,
+// +64, ... +1 (docs/numerics.md). n > 0; pointers need no alignment unless said.
 #pragma once
 
 #include <cstddef>

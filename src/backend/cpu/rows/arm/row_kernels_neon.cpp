@@ -1,5 +1,4 @@
-// Row kernels with 128-bit registers: four registers are the sixteen lanes of every sum. The last
-// columns are copied to a block of zeros first.
+// Row kernels with 128-bit registers. The last columns are copied to a block of zeros first.
 #include <arm_neon.h>
 
 #include <cstddef>
@@ -12,11 +11,11 @@ namespace leq::cpu {
 namespace {
 
 constexpr std::int64_t kWidth = 4;   // lanes of a register
-constexpr std::int64_t kLanes = 16;  // of a sum
+constexpr std::int64_t kBlock = 16;  // columns of a register of codes
 
-// The columns of x past n, fewer than kLanes, count as +0.
+// The columns of x past n, fewer than kBlock, count as +0.
 struct Tail {
-  alignas(16) float columns[kLanes] = {};
+  alignas(16) float columns[kBlock] = {};
   Tail(const float* x, std::int64_t n) {
     for (std::int64_t i = 0; i < n; ++i) columns[i] = x[i];
   }
@@ -38,43 +37,45 @@ void for_columns(const float* a, const float* b, std::int64_t n, float* out, Fun
   store(out + k, n - k, f(vld1q_f32(x.columns), vld1q_f32(y.columns)));
 }
 
-// sums[i] = f(sums[i], x) over sixteen columns at a time.
+// Four columns of x, of which the first `left` exist: f(x) there, +0 elsewhere.
 template <class Function>
-float sum_columns(const float* x, std::int64_t n, Function f) {
-  float32x4_t sums[4] = {vdupq_n_f32(0.0f), vdupq_n_f32(0.0f), vdupq_n_f32(0.0f),
-                         vdupq_n_f32(0.0f)};
-  std::int64_t k = 0;
-  for (; k + kLanes <= n; k += kLanes) {
-    for (int i = 0; i < 4; ++i) sums[i] = f(sums[i], vld1q_f32(x + k + 4 * i));
-  }
-  if (k < n) {
-    const Tail tail(x + k, n - k);
-    for (int i = 0; i < 4; ++i) sums[i] = f(sums[i], vld1q_f32(tail.columns + 4 * i));
-  }
-  return add_lanes(sums);
+float32x4_t last_columns(const float* x, std::int64_t left, Function f) {
+  if (left >= kWidth) return f(vld1q_f32(x));
+  const Tail tail(x, left);
+  float four[kWidth] = {};
+  store(four, left, f(vld1q_f32(tail.columns)));
+  return vld1q_f32(four);
 }
 
-// Columns past the last are no difference from the mean, but +0.
-float sum_of_squared_differences(const float* x, float mean, std::int64_t n) {
-  const std::int64_t whole = n / kLanes * kLanes;
-  float32x4_t sums[4] = {vdupq_n_f32(0.0f), vdupq_n_f32(0.0f), vdupq_n_f32(0.0f),
-                         vdupq_n_f32(0.0f)};
-  const float32x4_t means = vdupq_n_f32(mean);
-  for (std::int64_t k = 0; k < whole; k += kLanes) {
-    for (int i = 0; i < 4; ++i) {
-      const float32x4_t difference = vsubq_f32(vld1q_f32(x + k + 4 * i), means);
-      sums[i] = vfmaq_f32(sums[i], difference, difference);
+// The 256 lanes of a norm's sum are 64 registers, twice as many as there are: a quarter of the
+// lanes after the other, each in a pass over its own columns. sums[i] = add(sums[i], value(x)),
+// then lanes +128, +64, ... +1.
+template <class Value, class Add>
+float norm_sum(const float* x, std::int64_t n, Value value, Add add) {
+  constexpr int kRegisters = 64, kPass = 16;
+  float32x4_t lanes[kRegisters];
+  for (int pass = 0; pass < kRegisters; pass += kPass) {
+    float32x4_t sums[kPass];
+    for (float32x4_t& sum : sums) sum = vdupq_n_f32(0.0f);
+    std::int64_t k = pass * kWidth;
+    for (; k + kPass * kWidth <= n; k += kRegisters * kWidth) {
+#pragma GCC unroll 16
+      for (int i = 0; i < kPass; ++i) {
+        sums[i] = add(sums[i], value(vld1q_f32(x + k + i * kWidth)));
+      }
     }
-  }
-  if (whole < n) {
-    Tail tail(x + whole, n - whole);
-    for (std::int64_t i = 0; i < n - whole; ++i) tail.columns[i] -= mean;
-    for (int i = 0; i < 4; ++i) {
-      const float32x4_t difference = vld1q_f32(tail.columns + 4 * i);
-      sums[i] = vfmaq_f32(sums[i], difference, difference);
+#pragma GCC unroll 16
+    for (int i = 0; i < kPass; ++i) {
+      const std::int64_t left = n - k - i * kWidth;
+      if (left > 0) sums[i] = add(sums[i], last_columns(x + k + i * kWidth, left, value));
     }
+#pragma GCC unroll 16
+    for (int i = 0; i < kPass; ++i) lanes[pass + i] = sums[i];
   }
-  return add_lanes(sums);
+  for (int width = kRegisters / 2; width >= 4; width /= 2) {
+    for (int i = 0; i < width; ++i) lanes[i] = vaddq_f32(lanes[i], lanes[i + width]);
+  }
+  return add_lanes({lanes[0], lanes[1], lanes[2], lanes[3]});
 }
 
 float reciprocal_root(float total, float eps, std::int64_t n) {
@@ -90,20 +91,25 @@ void multiply(const float* y, std::int64_t n, float* x) noexcept {
   for_columns(x, y, n, x, [](float32x4_t a, float32x4_t b) { return vmulq_f32(a, b); });
 }
 
+float32x4_t add_square(float32x4_t sum, float32x4_t v) { return vfmaq_f32(sum, v, v); }
+
 void rms_norm(const float* x, const float* gain, float eps, std::int64_t n, float* out) noexcept {
-  const float total =
-      sum_columns(x, n, [](float32x4_t sum, float32x4_t v) { return vfmaq_f32(sum, v, v); });
-  const float r = reciprocal_root(total, eps, n);
+  const float squares = norm_sum(
+      x, n, [](float32x4_t v) { return v; }, add_square);
+  const float r = reciprocal_root(squares, eps, n);
   for_columns(x, gain, n, out,
               [r](float32x4_t v, float32x4_t g) { return vmulq_f32(vmulq_n_f32(v, r), g); });
 }
 
 void layer_norm(const float* x, const float* gain, const float* beta, float eps, std::int64_t n,
                 float* out) noexcept {
-  const float total =
-      sum_columns(x, n, [](float32x4_t sum, float32x4_t v) { return vaddq_f32(sum, v); });
+  const float total = norm_sum(
+      x, n, [](float32x4_t v) { return v; },
+      [](float32x4_t sum, float32x4_t v) { return vaddq_f32(sum, v); });
   const float mean = total / static_cast<float>(n);
-  const float r = reciprocal_root(sum_of_squared_differences(x, mean, n), eps, n);
+  const float squares = norm_sum(
+      x, n, [=](float32x4_t v) { return vsubq_f32(v, vdupq_n_f32(mean)); }, add_square);
+  const float r = reciprocal_root(squares, eps, n);
   for_columns(x, gain, n, out, [=](float32x4_t v, float32x4_t g) {
     return vmulq_f32(vmulq_n_f32(vsubq_f32(v, vdupq_n_f32(mean)), r), g);
   });
@@ -160,10 +166,10 @@ uint8x16_t codes_of(const float* x, float inv, int offset) {
 
 void quantize(const float* x, std::int64_t n, float inv, int offset, std::uint8_t* codes) noexcept {
   std::int64_t k = 0;
-  for (; k + kLanes <= n; k += kLanes) vst1q_u8(codes + k, codes_of(x + k, inv, offset));
+  for (; k + kBlock <= n; k += kBlock) vst1q_u8(codes + k, codes_of(x + k, inv, offset));
   if (k == n) return;
   const Tail tail(x + k, n - k);
-  std::uint8_t last[kLanes];
+  std::uint8_t last[kBlock];
   vst1q_u8(last, codes_of(tail.columns, inv, offset));
   for (std::int64_t i = 0; i < n - k; ++i) codes[k + i] = last[i];
 }
@@ -182,8 +188,15 @@ std::int32_t code_sum(const std::uint8_t* codes, std::int64_t n, int offset) noe
   return total;
 }
 
-constexpr RowKernels kKernels = {add,  multiply, rms_norm, layer_norm, swiglu,
-                                 gelu, absmax,   quantize, code_sum};
+constexpr RowKernels kKernels = {.add = add,
+                                 .multiply = multiply,
+                                 .rms_norm = rms_norm,
+                                 .layer_norm = layer_norm,
+                                 .swiglu = swiglu,
+                                 .gelu = gelu,
+                                 .absmax = absmax,
+                                 .quantize = quantize,
+                                 .code_sum = code_sum};
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Row kernels with 256-bit registers: two registers are the sixteen lanes of every sum.
+// Row kernels with 256-bit registers.
 #include <immintrin.h>
 
 #include <cstddef>
@@ -27,20 +27,61 @@ void for_registers(std::int64_t n, Step step) {
   if (k < n) step(k, tail_mask(n - k));
 }
 
-// Two registers at a time: step(k, mask, low or high half of the lanes); both halves of the last
-// sixteen columns are visited, the missing ones masked.
+// The 256 lanes of a norm's sum are 32 registers, twice as many as there are: a quarter of the
+// lanes after the other, each in a pass over its own columns.
+struct Quarter {
+  static constexpr int kRegisters = 8;
+  __m256 sums[kRegisters];
+};
+
+// step(sums of eight lanes, their columns, a mask of those that exist) in the 64 lanes from
+// `first`.
 template <class Step>
-void for_lanes(std::int64_t n, Step step) {
-  const __m256i all = _mm256_set1_epi32(-1);
-  std::int64_t k = 0;
-  for (; k + 2 * kHalf <= n; k += 2 * kHalf) {
-    step(k, all, 0);
-    step(k + kHalf, all, 1);
+Quarter sum_quarter(const float* x, std::int64_t first, std::int64_t n, Step step) {
+  constexpr std::int64_t kColumns = Quarter::kRegisters * kHalf;
+  __m256 sums[Quarter::kRegisters];
+#pragma GCC unroll 8
+  for (__m256& sum : sums) sum = _mm256_setzero_ps();
+  std::int64_t k = first;
+  for (; k + kColumns <= n; k += 4 * kColumns) {
+#pragma GCC unroll 8
+    for (int i = 0; i < Quarter::kRegisters; ++i) {
+      sums[i] = step(sums[i], _mm256_loadu_ps(x + k + i * kHalf), _mm256_set1_epi32(-1));
+    }
   }
-  if (k < n) {
-    step(k, tail_mask(n - k), 0);
-    step(k + kHalf, tail_mask(n - k - kHalf), 1);
+#pragma GCC unroll 8
+  for (int i = 0; i < Quarter::kRegisters; ++i) {
+    const std::int64_t left = n - k - i * kHalf;
+    if (left <= 0) break;
+    const __m256i mask = tail_mask(left);
+    sums[i] = step(sums[i], _mm256_maskload_ps(x + k + i * kHalf, mask), mask);
   }
+  return {{sums[0], sums[1], sums[2], sums[3], sums[4], sums[5], sums[6], sums[7]}};
+}
+
+Quarter operator+(const Quarter& a, const Quarter& b) {
+  Quarter both;
+#pragma GCC unroll 8
+  for (int i = 0; i < Quarter::kRegisters; ++i) both.sums[i] = _mm256_add_ps(a.sums[i], b.sums[i]);
+  return both;
+}
+
+// Lanes +128, +64, ... +1; quarters past the last column are +0 and left out.
+template <class Step>
+float norm_sum(const float* x, std::int64_t n, Step step) {
+  Quarter all = sum_quarter(x, 0, n, step);
+  if (n > 128) all = all + sum_quarter(x, 128, n, step);
+  if (n > 64) {
+    Quarter odd = sum_quarter(x, 64, n, step);
+    if (n > 192) odd = odd + sum_quarter(x, 192, n, step);
+    all = all + odd;
+  }
+  const auto& sums = all.sums;
+  const __m256 low =
+      _mm256_add_ps(_mm256_add_ps(sums[0], sums[4]), _mm256_add_ps(sums[2], sums[6]));
+  const __m256 high =
+      _mm256_add_ps(_mm256_add_ps(sums[1], sums[5]), _mm256_add_ps(sums[3], sums[7]));
+  return add_lanes(low, high);
 }
 
 float reciprocal_root(float total, float eps, std::int64_t n) {
@@ -65,12 +106,9 @@ void multiply(const float* y, std::int64_t n, float* x) noexcept {
 }
 
 void rms_norm(const float* x, const float* gain, float eps, std::int64_t n, float* out) noexcept {
-  __m256 sums[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-  for_lanes(n, [&](std::int64_t k, __m256i mask, int half) {
-    const __m256 v = _mm256_maskload_ps(x + k, mask);
-    sums[half] = _mm256_fmadd_ps(v, v, sums[half]);
-  });
-  const __m256 r = _mm256_set1_ps(reciprocal_root(add_lanes(sums[0], sums[1]), eps, n));
+  const float squares =
+      norm_sum(x, n, [](__m256 sum, __m256 v, __m256i) { return _mm256_fmadd_ps(v, v, sum); });
+  const __m256 r = _mm256_set1_ps(reciprocal_root(squares, eps, n));
   for_registers(n, [=](std::int64_t k, __m256i mask) {
     const __m256 v = _mm256_mul_ps(_mm256_maskload_ps(x + k, mask), r);
     _mm256_maskstore_ps(out + k, mask, _mm256_mul_ps(v, _mm256_maskload_ps(gain + k, mask)));
@@ -79,18 +117,14 @@ void rms_norm(const float* x, const float* gain, float eps, std::int64_t n, floa
 
 void layer_norm(const float* x, const float* gain, const float* beta, float eps, std::int64_t n,
                 float* out) noexcept {
-  __m256 sums[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-  for_lanes(n, [&](std::int64_t k, __m256i mask, int half) {
-    sums[half] = _mm256_add_ps(sums[half], _mm256_maskload_ps(x + k, mask));
+  const float total =
+      norm_sum(x, n, [](__m256 sum, __m256 v, __m256i) { return _mm256_add_ps(sum, v); });
+  const __m256 mean = _mm256_set1_ps(total / static_cast<float>(n));
+  const float squares = norm_sum(x, n, [mean](__m256 sum, __m256 v, __m256i mask) {
+    const __m256 difference = _mm256_and_ps(_mm256_sub_ps(v, mean), _mm256_castsi256_ps(mask));
+    return _mm256_fmadd_ps(difference, difference, sum);
   });
-  const __m256 mean = _mm256_set1_ps(add_lanes(sums[0], sums[1]) / static_cast<float>(n));
-  __m256 squares[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-  for_lanes(n, [&](std::int64_t k, __m256i mask, int half) {
-    const __m256 difference = _mm256_sub_ps(_mm256_maskload_ps(x + k, mask), mean);
-    const __m256 v = _mm256_and_ps(difference, _mm256_castsi256_ps(mask));
-    squares[half] = _mm256_fmadd_ps(v, v, squares[half]);
-  });
-  const __m256 r = _mm256_set1_ps(reciprocal_root(add_lanes(squares[0], squares[1]), eps, n));
+  const __m256 r = _mm256_set1_ps(reciprocal_root(squares, eps, n));
   for_registers(n, [=](std::int64_t k, __m256i mask) {
     const __m256 difference = _mm256_sub_ps(_mm256_maskload_ps(x + k, mask), mean);
     const __m256 scaled =
@@ -174,8 +208,15 @@ std::int32_t code_sum(const std::uint8_t* codes, std::int64_t n, int offset) noe
   return static_cast<std::int32_t>(sum);
 }
 
-constexpr RowKernels kKernels = {add,  multiply, rms_norm, layer_norm, swiglu,
-                                 gelu, absmax,   quantize, code_sum};
+constexpr RowKernels kKernels = {.add = add,
+                                 .multiply = multiply,
+                                 .rms_norm = rms_norm,
+                                 .layer_norm = layer_norm,
+                                 .swiglu = swiglu,
+                                 .gelu = gelu,
+                                 .absmax = absmax,
+                                 .quantize = quantize,
+                                 .code_sum = code_sum};
 
 }  // namespace
 

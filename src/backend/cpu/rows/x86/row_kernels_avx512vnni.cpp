@@ -1,4 +1,4 @@
-// Row kernels with 512-bit registers: one register is the sixteen lanes of every sum.
+// Row kernels with 512-bit registers: sixteen of them are the 256 lanes of a norm's sum.
 #include <immintrin.h>
 
 #include <cstddef>
@@ -24,6 +24,44 @@ void for_registers(std::int64_t n, Step step) {
   if (k < n) step(k, tail_mask(n - k));
 }
 
+constexpr int kNormRegisters = 16;
+
+// Lanes + 16 * kCount of a norm's n columns; where there are no more columns, they are +0.
+template <int kCount>
+void add_upper(std::int64_t n, __m512 (&sums)[kNormRegisters]) {
+  if (n <= kCount * kLanes) return;
+#pragma GCC unroll 8
+  for (int i = 0; i < kCount; ++i) sums[i] = _mm512_add_ps(sums[i], sums[i + kCount]);
+}
+
+// step(sums of sixteen lanes, their columns, a mask of those that exist) over a row, then lanes
+// +128, +64, ... +1.
+template <class Step>
+float norm_sum(const float* x, std::int64_t n, Step step) {
+  __m512 sums[kNormRegisters];
+#pragma GCC unroll 16
+  for (__m512& sum : sums) sum = _mm512_setzero_ps();
+  std::int64_t k = 0;
+  for (; k + kNormRegisters * kLanes <= n; k += kNormRegisters * kLanes) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kNormRegisters; ++i) {
+      sums[i] = step(sums[i], _mm512_loadu_ps(x + k + i * kLanes), static_cast<__mmask16>(0xffffu));
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < kNormRegisters; ++i) {
+    const std::int64_t left = n - k - i * kLanes;
+    if (left <= 0) break;
+    const __mmask16 mask = tail_mask(left);
+    sums[i] = step(sums[i], _mm512_maskz_loadu_ps(mask, x + k + i * kLanes), mask);
+  }
+  add_upper<8>(n, sums);
+  add_upper<4>(n, sums);
+  add_upper<2>(n, sums);
+  add_upper<1>(n, sums);
+  return add_lanes(sums[0]);
+}
+
 float reciprocal_root(float total, float eps, std::int64_t n) {
   const float mean = total / static_cast<float>(n);
   return 1.0f / __builtin_sqrtf(mean + eps);
@@ -46,12 +84,9 @@ void multiply(const float* y, std::int64_t n, float* x) noexcept {
 }
 
 void rms_norm(const float* x, const float* gain, float eps, std::int64_t n, float* out) noexcept {
-  __m512 sums = _mm512_setzero_ps();
-  for_registers(n, [&](std::int64_t k, __mmask16 mask) {
-    const __m512 v = _mm512_maskz_loadu_ps(mask, x + k);
-    sums = _mm512_fmadd_ps(v, v, sums);
-  });
-  const __m512 r = _mm512_set1_ps(reciprocal_root(add_lanes(sums), eps, n));
+  const float squares =
+      norm_sum(x, n, [](__m512 sum, __m512 v, __mmask16) { return _mm512_fmadd_ps(v, v, sum); });
+  const __m512 r = _mm512_set1_ps(reciprocal_root(squares, eps, n));
   for_registers(n, [=](std::int64_t k, __mmask16 mask) {
     const __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x + k), r);
     _mm512_mask_storeu_ps(out + k, mask, _mm512_mul_ps(v, _mm512_maskz_loadu_ps(mask, gain + k)));
@@ -60,17 +95,14 @@ void rms_norm(const float* x, const float* gain, float eps, std::int64_t n, floa
 
 void layer_norm(const float* x, const float* gain, const float* beta, float eps, std::int64_t n,
                 float* out) noexcept {
-  __m512 sums = _mm512_setzero_ps();
-  for_registers(n, [&](std::int64_t k, __mmask16 mask) {
-    sums = _mm512_add_ps(sums, _mm512_maskz_loadu_ps(mask, x + k));
+  const float total =
+      norm_sum(x, n, [](__m512 sum, __m512 v, __mmask16) { return _mm512_add_ps(sum, v); });
+  const __m512 mean = _mm512_set1_ps(total / static_cast<float>(n));
+  const float squares = norm_sum(x, n, [mean](__m512 sum, __m512 v, __mmask16 mask) {
+    const __m512 difference = _mm512_maskz_sub_ps(mask, v, mean);
+    return _mm512_fmadd_ps(difference, difference, sum);
   });
-  const __m512 mean = _mm512_set1_ps(add_lanes(sums) / static_cast<float>(n));
-  __m512 squares = _mm512_setzero_ps();
-  for_registers(n, [&](std::int64_t k, __mmask16 mask) {
-    const __m512 v = _mm512_maskz_sub_ps(mask, _mm512_maskz_loadu_ps(mask, x + k), mean);
-    squares = _mm512_fmadd_ps(v, v, squares);
-  });
-  const __m512 r = _mm512_set1_ps(reciprocal_root(add_lanes(squares), eps, n));
+  const __m512 r = _mm512_set1_ps(reciprocal_root(squares, eps, n));
   for_registers(n, [=](std::int64_t k, __mmask16 mask) {
     const __m512 difference = _mm512_sub_ps(_mm512_maskz_loadu_ps(mask, x + k), mean);
     const __m512 scaled =
@@ -157,8 +189,15 @@ std::int32_t code_sum(const std::uint8_t* codes, std::int64_t n, int offset) noe
   return _mm512_reduce_add_epi32(total);
 }
 
-constexpr RowKernels kKernels = {add,  multiply, rms_norm, layer_norm, swiglu,
-                                 gelu, absmax,   quantize, code_sum};
+constexpr RowKernels kKernels = {.add = add,
+                                 .multiply = multiply,
+                                 .rms_norm = rms_norm,
+                                 .layer_norm = layer_norm,
+                                 .swiglu = swiglu,
+                                 .gelu = gelu,
+                                 .absmax = absmax,
+                                 .quantize = quantize,
+                                 .code_sum = code_sum};
 
 }  // namespace
 
