@@ -34,7 +34,8 @@ struct Engine {
     RunLimits limits;
     limits.context = context;
     limits.batch_tokens = batch_tokens;
-    limits.sequences = limits.output_tokens = sequences;
+    limits.sequences = sequences;
+    limits.output_tokens = sequences;
     limits.key_type = limits.value_type = default_kv_type(model.type());
     return resolve_limits(limits, model.config());
   }
