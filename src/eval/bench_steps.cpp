@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/checks.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "model/sampling_settings.h"
@@ -70,6 +71,7 @@ bool BenchSteps::next() {
     backend().synchronize();
   } else {
     backend().sample(logits, requests_, drawn_);
+    require_drawn(backend(), logits, drawn_);
   }
   done_ += step;
   return true;

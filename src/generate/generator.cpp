@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "backend/checks.h"
 #include "base/error.h"
 
 namespace leq {
@@ -106,7 +107,9 @@ const Rows* Generator::feed_prompt(const ReplyRequest& request, FinishedReply& f
 std::string Generator::draw(const Rows& logits, Reply& reply) {
   const SampleRequest request = reply.request();
   Token drawn = 0;
-  session_.transformer().backend().sample(logits, {&request, 1}, {&drawn, 1});
+  Backend& backend = session_.transformer().backend();
+  backend.sample(logits, {&request, 1}, {&drawn, 1});
+  require_drawn(backend, logits, {&drawn, 1});
   return reply.take(drawn);
 }
 
