@@ -109,8 +109,9 @@ std::string Generator::draw(const Rows& logits, Reply& reply) {
   Token drawn = 0;
   Backend& backend = session_.transformer().backend();
   backend.sample(logits, {&request, 1}, {&drawn, 1});
-  require_drawn(backend, logits, {&drawn, 1});
-  return reply.take(drawn);
+  if (drawn >= 0) return reply.take(drawn);
+  reply.fail(undrawn_text(backend, logits, 0, drawn));
+  return {};
 }
 
 FinishedReply Generator::generate(const ReplyRequest& request) {

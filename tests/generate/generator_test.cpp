@@ -8,6 +8,7 @@
 #include <atomic>
 #include <fstream>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -326,6 +327,23 @@ TEST(Generator, RepliesWrittenSideBySideAreThoseWrittenAlone) {
     EXPECT_EQ(replies[i].text(), want.text);
     EXPECT_EQ(replies[i].stopped(), want.stopped);
   }
+}
+
+TEST(Generator, AReplyWithoutATokenIsAnErrorAndTheNextOneIsNot) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  Engine engine(folder, "int8");
+  const std::vector<Token> prompt = engine.encode(kPrompt);
+  std::vector<Token> all(static_cast<std::size_t>(engine.model.config().vocab));
+  std::iota(all.begin(), all.end(), 0);
+  Generator mute(engine.session, engine.model.tokenizer(), {.sampling = greedy(), .banned = all});
+  try {
+    generate(mute, prompt);
+    FAIL() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "sampler: every token is banned");
+  }
+  Generator generator(engine.session, engine.model.tokenizer(), {.sampling = greedy()});
+  EXPECT_EQ(generate(generator, prompt, at_most(3)).tokens.size(), 3u);
 }
 
 TEST(Generator, AnInterruptStopsBetweenTokens) {

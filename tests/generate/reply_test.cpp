@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 #include <vector>
 
+#include "backend/checks.h"
+#include "backend/cpu/cpu_backend.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "tokenizer/small_specs.h"
@@ -201,6 +204,44 @@ TEST(Reply, PenaltiesSeeThePromptAndTheReply) {
   EXPECT_EQ(penalised(), "abx");
   reply.take('b');
   EXPECT_EQ(penalised(), "abb");
+}
+
+// Three rows of one batch: one has no numbers, and ends its own reply alone.
+TEST(Reply, ABadRowEndsItsOwnReply) {
+  const auto backend = make_cpu_backend({.threads = 1});
+  const auto vocabulary = static_cast<std::int64_t>(bytes().size());
+  const auto at = [&](std::int64_t row, Token id) {
+    return static_cast<std::size_t>(row * vocabulary + id);
+  };
+  std::vector<float> numbers(static_cast<std::size_t>(3 * vocabulary), 0.0f);
+  numbers[at(0, 'x')] = 50;
+  numbers[at(1, 'q')] = std::numeric_limits<float>::infinity();
+  numbers[at(2, 'y')] = 50;
+  Rows logits = backend->allocate_rows(3, vocabulary, {});
+  backend->assign(numbers, logits);
+  std::vector<Reply> replies;
+  std::vector<SampleRequest> requests;
+  for (int i = 0; i < 3; ++i) replies.push_back(reply_to("a", at_most(2)));
+  for (Reply& reply : replies) requests.push_back(reply.request());
+  std::vector<std::int32_t> drawn(3);
+  backend->sample(logits, requests, drawn);
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (drawn[i] >= 0) {
+      replies[i].take(drawn[i]);
+    } else {
+      replies[i].fail(undrawn_text(*backend, logits, static_cast<std::int64_t>(i), drawn[i]));
+    }
+  }
+  EXPECT_EQ(replies[0].text(), "x");
+  EXPECT_EQ(replies[1].stopped(), StopReason::failed);
+  EXPECT_EQ(replies[1].error(),
+            "sampler: the logit of token 113 is inf: the model's weights or scales are damaged");
+  EXPECT_EQ(replies[2].text(), "y");
+  for (const std::size_t i : {0u, 2u}) {
+    EXPECT_EQ(replies[i].stopped(), StopReason::none);
+    replies[i].take('z');
+    EXPECT_EQ(replies[i].stopped(), StopReason::token_limit);
+  }
 }
 
 TEST(Reply, IsAValue) {
