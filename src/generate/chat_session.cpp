@@ -40,7 +40,8 @@ std::vector<Token> ChatSession::prompt_for(std::span<const ChatMessage> messages
   return tokenizer_.encode_parts(parts);
 }
 
-FinishedReply ChatSession::write(std::span<const ChatMessage> messages, const TextSink& on_text,
+// A turn: the reply to these messages, and the conversation with it.
+FinishedReply ChatSession::write(std::vector<ChatMessage> messages, const TextSink& on_text,
                                  const std::atomic<bool>& interrupted) {
   const std::vector<Token> prompt = prompt_for(messages);
   require(std::ssize(prompt) < generator_.context(), "the conversation has ", prompt.size(),
@@ -54,6 +55,9 @@ FinishedReply ChatSession::write(std::span<const ChatMessage> messages, const Te
   request.interrupted = &interrupted;
   FinishedReply reply = generator_.generate(request);
   ++state_.replies;
+  if (reply.stopped == StopReason::interrupted && reply.tokens.empty()) return reply;
+  messages.push_back({"assistant", reply.text});
+  state_.messages = std::move(messages);
   return reply;
 }
 
@@ -61,11 +65,7 @@ FinishedReply ChatSession::say(std::string_view message, const TextSink& on_text
                                const std::atomic<bool>& interrupted) {
   std::vector<ChatMessage> messages = state_.messages;
   messages.push_back({"user", std::string(message)});
-  FinishedReply reply = write(messages, on_text, interrupted);
-  if (reply.stopped == StopReason::interrupted && reply.tokens.empty()) return reply;
-  messages.push_back({"assistant", reply.text});
-  state_.messages = std::move(messages);
-  return reply;
+  return write(std::move(messages), on_text, interrupted);
 }
 
 FinishedReply ChatSession::regenerate(const TextSink& on_text,
@@ -74,11 +74,7 @@ FinishedReply ChatSession::regenerate(const TextSink& on_text,
   require(!messages.empty() && messages.back().role != "system",
           "there is no reply to write again: say something first");
   if (messages.back().role == "assistant") messages.pop_back();
-  FinishedReply reply = write(messages, on_text, interrupted);
-  if (reply.stopped == StopReason::interrupted && reply.tokens.empty()) return reply;
-  messages.push_back({"assistant", reply.text});
-  state_.messages = std::move(messages);
-  return reply;
+  return write(std::move(messages), on_text, interrupted);
 }
 
 void ChatSession::reset() {

@@ -54,7 +54,7 @@ class ChatSession {
 
  private:
   std::vector<Token> prompt_for(std::span<const ChatMessage> messages) const;
-  FinishedReply write(std::span<const ChatMessage> messages, const TextSink& on_text,
+  FinishedReply write(std::vector<ChatMessage> messages, const TextSink& on_text,
                       const std::atomic<bool>& interrupted);
 
   Generator& generator_;

@@ -32,7 +32,7 @@ class Sampler {
   // of range and on banned ids outside of the vocabulary.
   Sampler(const SamplingSettings& settings, std::size_t vocabulary, std::span<const Token> banned);
 
-  // How to draw the token behind `context`, prompt and reply, of which the last repeat_last_n are
+  // How to draw the token after `context`, prompt and reply, of which the last repeat_last_n are
   // penalised. Valid until the next call. Not thread-safe: a sampler for each sequence.
   SampleRequest request(std::span<const Token> context, const SamplePoint& point);
 
