@@ -81,7 +81,6 @@ TEST(SamplingSettings, EveryKnobHasAFieldOfItsOwn) {
   std::set<std::string> words;
   for (const SamplingKnob& changed : kSamplingKnobs) {
     SamplingSettings settings;
-    set_knob(settings, changed, 1);
     set_knob(settings, changed, changed.name == "top_k" ? 7 : 0.5);
     int differences = 0;
     for (const SamplingKnob& other : kSamplingKnobs) {
