@@ -18,7 +18,7 @@ void converse(const char* path) {
 
   const auto format = leq::ChatTemplate::recognise(model.chat_template(), path);
   leq::ChatSessionOptions options{.rendering = leq::chat_options(model.tokenizer())};
-  options.stop.end_tokens = model.generation().end_tokens;
+  options.stop.end_tokens = model.end_tokens();
   leq::ChatSession chat(generator, model.tokenizer(), format, options);
 
   const std::atomic<bool> interrupted = false;

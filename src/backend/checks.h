@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "backend/backend.h"
@@ -36,8 +37,12 @@ void check_assign(std::span<const float> values, const Rows& x);
 // out.consumer has what its act needs; `site` names the linear or operation that writes out.
 void check_consumer(std::string_view site, const Rows& out);
 
-// Ends with the Error of a row without a token; `logit`: the one that `drawn` names.
-[[noreturn]] void fail_sampled(std::int32_t drawn, float logit);
+// Why Backend::sample found no token for a row and reported `drawn`: every token is banned, or the
+// logit that is no number. Waits.
+std::string undrawn_text(Backend& backend, const Rows& logits, std::int64_t row,
+                         std::int32_t drawn);
+// Throws that as the Error of the first row without a token.
+void require_drawn(Backend& backend, const Rows& logits, std::span<const std::int32_t> drawn);
 // Ends with the Error of a row that cannot be quantized.
 [[noreturn]] void fail_not_finite(std::string_view site, std::int64_t row);
 

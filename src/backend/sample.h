@@ -17,7 +17,7 @@ struct LogitChange {
   std::int32_t repeats = 0;  // times that the token is penalised for; 0: it is never drawn
 };
 
-// Ranges as in SamplingSettings (generate/sampler.h), which makes these.
+// Ranges as in SamplingSettings (model/sampling_settings.h), from which these are made.
 struct SampleRule {
   float temperature = 1;   // 0: the token of the largest logit; top_k, top_p, min_p do nothing
   std::int32_t top_k = 0;  // 0: all

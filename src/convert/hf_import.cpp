@@ -153,33 +153,18 @@ std::vector<Token> token_list(const Json& json, const char* key, std::string_vie
   return ids;
 }
 
-// generation_config.json; end tokens also from config.json and the tokenizer where it names none.
-GenerationDefaults read_generation(const std::filesystem::path& folder, const Json& config,
-                                   Token tokenizer_eos) {
+// generation_config.json; end tokens also from config.json where it names none.
+GenerationDefaults read_generation(const std::filesystem::path& folder, const Json& config) {
   GenerationDefaults defaults;
   const auto path = folder / "generation_config.json";
   if (std::filesystem::exists(path)) {
     const std::string source = path.string();
     const Json json = parse_json(read_file(path, kMaxConfigBytes), source);
-    const auto number = [&](const char* key, std::optional<double>& value) {
-      const auto found = json.find(key);
-      if (found != json.end() && !found->is_null()) value = json_get<double>(json, key, source);
-    };
-    number("temperature", defaults.temperature);
-    number("top_p", defaults.top_p);
-    number("min_p", defaults.min_p);
-    number("repetition_penalty", defaults.repeat_penalty);
-    const auto top_k = json.find("top_k");
-    if (top_k != json.end() && !top_k->is_null()) {
-      defaults.top_k = json_get<std::int64_t>(json, "top_k", source);
-    }
+    defaults.sampling = sampling_from_json(json, &SamplingKnob::config_key, source);
     defaults.end_tokens = token_list(json, "eos_token_id", source);
   }
   if (defaults.end_tokens.empty()) {
     defaults.end_tokens = token_list(config, "eos_token_id", "config.json");
-  }
-  if (defaults.end_tokens.empty() && tokenizer_eos != kNoToken) {
-    defaults.end_tokens.push_back(tokenizer_eos);
   }
   return defaults;
 }
@@ -226,7 +211,7 @@ ImportedModel import_hf(const std::filesystem::path& folder) {
   model.has_tokenizer = true;
   model.tokenizer = std::move(tokenizer.spec);
   model.chat_template = std::move(tokenizer.chat_template);
-  model.generation = read_generation(folder, config, model.tokenizer.eos);
+  model.generation = read_generation(folder, config);
   std::erase_if(model.generation.end_tokens,
                 [&](Token id) { return id < 0 || id >= model.config.vocab; });
   model.dtype = exact_dtype(*model.source);

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "backend/checks.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "model/sampling_settings.h"
 
 namespace leq {
 namespace {
@@ -11,8 +13,11 @@ namespace {
 constexpr std::int64_t kTextPositions = 512;  // of the cache's content; deeper ones repeat them
 
 // What leq-run does where nobody says otherwise.
-constexpr SampleRule kUsualRule = {
-    .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .random = 1u << 31};
+SampleRule usual_rule() {
+  SampleRule rule = sample_rule(SamplingSettings{});
+  rule.random = 1u << 31;
+  return rule;
+}
 
 std::vector<Token> random_tokens(std::int64_t count, std::int64_t vocab, std::uint64_t seed) {
   Random random(seed);
@@ -46,7 +51,7 @@ BenchSteps::BenchSteps(Session& session, const BenchTest& test, bool sampled)
           " sequences: expected no prompt, found ", test.prompt, " tokens");
   fill_cache(session, test);
   if (!sampled) return;
-  requests_.assign(static_cast<std::size_t>(test.sequences), {kUsualRule, {}});
+  requests_.assign(static_cast<std::size_t>(test.sequences), {usual_rule(), {}});
   drawn_.resize(requests_.size());
 }
 
@@ -66,6 +71,7 @@ bool BenchSteps::next() {
     backend().synchronize();
   } else {
     backend().sample(logits, requests_, drawn_);
+    require_drawn(backend(), logits, drawn_);
   }
   done_ += step;
   return true;

@@ -21,16 +21,17 @@ constexpr std::array<std::string_view, 3> kRoles = {"system", "user", "assistant
 double shortest(float value) { return *parse_double(number_text(value)); }
 
 Json sampling_to_json(const SamplingSettings& s) {
-  return {{"seed", s.seed},
-          {"temp", shortest(s.temperature)},
-          {"top_k", s.top_k},
-          {"top_p", shortest(s.top_p)},
-          {"min_p", shortest(s.min_p)},
-          {"repeat_penalty", shortest(s.repeat_penalty)},
-          {"repeat_last_n", s.repeat_last_n},
-          {"presence_penalty", shortest(s.presence_penalty)},
-          {"frequency_penalty", shortest(s.frequency_penalty)},
-          {"penalties_when_greedy", s.penalties_when_greedy}};
+  Json json = {{"seed", s.seed}, {"penalties_when_greedy", s.penalties_when_greedy}};
+  for (const SamplingKnob& knob : kSamplingKnobs) {
+    Json& entry = json[std::string(knob_key(knob))];
+    const double value = knob_value(s, knob);
+    if (knob.is_whole()) {
+      entry = static_cast<std::int64_t>(value);
+    } else {
+      entry = shortest(static_cast<float>(value));
+    }
+  }
+  return json;
 }
 
 std::int64_t whole_number(const Json& object, const char* key, std::int64_t low, std::int64_t high,
@@ -49,25 +50,21 @@ const Json& member(const Json& object, const char* key, Json::value_t type,
 }
 
 SamplingSettings sampling_from_json(const Json& json, const std::string& source) {
-  constexpr std::int64_t kMost = 1'000'000'000;
-  const auto real = [&](const char* key) {
-    return static_cast<float>(json_get<double>(json, key, source));
-  };
   SamplingSettings s;
   s.seed = member(json, "seed", Json::value_t::number_unsigned, source).get<std::uint64_t>();
-  s.temperature = real("temp");
-  s.top_k = static_cast<int>(whole_number(json, "top_k", -1, kMost, source));
-  s.top_p = real("top_p");
-  s.min_p = real("min_p");
-  s.repeat_penalty = real("repeat_penalty");
-  s.repeat_last_n = static_cast<int>(whole_number(json, "repeat_last_n", -1, kMost, source));
-  s.presence_penalty = real("presence_penalty");
-  s.frequency_penalty = real("frequency_penalty");
   s.penalties_when_greedy = json_get<bool>(json, "penalties_when_greedy", source);
-  try {
-    check_settings(s);
-  } catch (const Error& error) {
-    fail(source, ": settings: ", error.what());
+  for (const SamplingKnob& knob : kSamplingKnobs) {
+    const std::string key(knob_key(knob));
+    const double value = knob.is_whole()
+                             ? static_cast<double>(whole_number(
+                                   json, key.c_str(), static_cast<std::int64_t>(knob.least),
+                                   static_cast<std::int64_t>(knob.most), source))
+                             : json_get<double>(json, key.c_str(), source);
+    try {
+      set_knob(s, knob, value);
+    } catch (const Error& error) {
+      fail(source, ": settings: ", error.what());
+    }
   }
   return s;
 }

@@ -40,8 +40,9 @@ std::vector<Token> ChatSession::prompt_for(std::span<const ChatMessage> messages
   return tokenizer_.encode_parts(parts);
 }
 
-Reply ChatSession::write(std::span<const ChatMessage> messages, const TextSink& on_text,
-                         const std::atomic<bool>& interrupted) {
+// A turn: the reply to these messages, and the conversation with it.
+FinishedReply ChatSession::write(std::vector<ChatMessage> messages, const TextSink& on_text,
+                                 const std::atomic<bool>& interrupted) {
   const std::vector<Token> prompt = prompt_for(messages);
   require(std::ssize(prompt) < generator_.context(), "the conversation has ", prompt.size(),
           " tokens, which leaves no room for a reply in a context of ", generator_.context(),
@@ -52,32 +53,28 @@ Reply ChatSession::write(std::span<const ChatMessage> messages, const TextSink& 
   request.reply = state_.replies;
   request.on_text = without_first_space(on_text);
   request.interrupted = &interrupted;
-  Reply reply = generator_.generate(request);
+  FinishedReply reply = generator_.generate(request);
   ++state_.replies;
-  return reply;
-}
-
-Reply ChatSession::say(std::string_view message, const TextSink& on_text,
-                       const std::atomic<bool>& interrupted) {
-  std::vector<ChatMessage> messages = state_.messages;
-  messages.push_back({"user", std::string(message)});
-  Reply reply = write(messages, on_text, interrupted);
   if (reply.stopped == StopReason::interrupted && reply.tokens.empty()) return reply;
   messages.push_back({"assistant", reply.text});
   state_.messages = std::move(messages);
   return reply;
 }
 
-Reply ChatSession::regenerate(const TextSink& on_text, const std::atomic<bool>& interrupted) {
+FinishedReply ChatSession::say(std::string_view message, const TextSink& on_text,
+                               const std::atomic<bool>& interrupted) {
+  std::vector<ChatMessage> messages = state_.messages;
+  messages.push_back({"user", std::string(message)});
+  return write(std::move(messages), on_text, interrupted);
+}
+
+FinishedReply ChatSession::regenerate(const TextSink& on_text,
+                                      const std::atomic<bool>& interrupted) {
   std::vector<ChatMessage> messages = state_.messages;
   require(!messages.empty() && messages.back().role != "system",
           "there is no reply to write again: say something first");
   if (messages.back().role == "assistant") messages.pop_back();
-  Reply reply = write(messages, on_text, interrupted);
-  if (reply.stopped == StopReason::interrupted && reply.tokens.empty()) return reply;
-  messages.push_back({"assistant", reply.text});
-  state_.messages = std::move(messages);
-  return reply;
+  return write(std::move(messages), on_text, interrupted);
 }
 
 void ChatSession::reset() {

@@ -36,10 +36,10 @@ class ChatSession {
   // One turn: adds the message and the reply to it. Where the reply cannot be written (the context
   // is too small), or is interrupted before its first token, the conversation is as it was before.
   // The text handed to `on_text` begins without white space.
-  Reply say(std::string_view message, const TextSink& on_text,
-            const std::atomic<bool>& interrupted);
+  FinishedReply say(std::string_view message, const TextSink& on_text,
+                    const std::atomic<bool>& interrupted);
   // Writes the last reply again, with its own random numbers. Throws Error where there is none.
-  Reply regenerate(const TextSink& on_text, const std::atomic<bool>& interrupted);
+  FinishedReply regenerate(const TextSink& on_text, const std::atomic<bool>& interrupted);
 
   // Forgets the messages and counts replies from 0 again; the system prompt stays.
   void reset();
@@ -54,8 +54,8 @@ class ChatSession {
 
  private:
   std::vector<Token> prompt_for(std::span<const ChatMessage> messages) const;
-  Reply write(std::span<const ChatMessage> messages, const TextSink& on_text,
-              const std::atomic<bool>& interrupted);
+  FinishedReply write(std::vector<ChatMessage> messages, const TextSink& on_text,
+                      const std::atomic<bool>& interrupted);
 
   Generator& generator_;
   const Tokenizer& tokenizer_;

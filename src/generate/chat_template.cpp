@@ -150,8 +150,6 @@ std::vector<std::string_view> ChatTemplate::names() {
 }
 
 std::string_view ChatTemplate::name() const { return format_->name; }
-bool ChatTemplate::can_think() const { return format_->thinking != Thinking::none; }
-
 std::vector<TextPart> ChatTemplate::render(std::span<const ChatMessage> messages,
                                            const ChatOptions& options) const {
   ChatOptions filled = options;

@@ -42,7 +42,6 @@ class ChatTemplate {
   std::string_view name() const;
   // The system prompt that a conversation without one gets; empty if none.
   const std::string& default_system() const { return default_system_; }
-  bool can_think() const;
 
   // The whole conversation. Special tokens are to be recognised in the template's own parts only.
   // Throws Error on an empty conversation, an unknown role, and an order the template refuses.

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "backend/checks.h"
 #include "base/error.h"
-#include "tokenizer/stream_decoder.h"
 
 namespace leq {
 namespace {
@@ -34,50 +34,13 @@ std::vector<Token> all_banned(Session& session, const Tokenizer& tokenizer,
   return banned;
 }
 
-// Tokens on their way to the caller: decoded, with stop strings taken out.
-class ReplyText {
- public:
-  ReplyText(const Tokenizer& tokenizer, const ReplyRequest& request, Reply& reply)
-      : decoder_(tokenizer, request.at_text_start),
-        finder_(request.stop.strings),
-        request_(request),
-        reply_(reply) {}
-
-  // True where this token completed a stop string.
-  bool push(Token token) {
-    emit(finder_.push(decoder_.push(token)));
-    return note_stop_string();
-  }
-  // Emits what was held back; true where that completed a stop string.
-  bool finish() {
-    emit(finder_.push(decoder_.finish()));
-    if (note_stop_string()) return true;
-    emit(finder_.finish());
-    return false;
-  }
-
- private:
-  void emit(std::string_view text) {
-    if (text.empty()) return;
-    reply_.text += text;
-    request_.on_text(text);
-  }
-  bool note_stop_string() {
-    if (finder_.found()) reply_.stop_string = finder_.found_string();
-    return finder_.found();
-  }
-
-  StreamDecoder decoder_;
-  StopStringFinder finder_;
-  const ReplyRequest& request_;
-  Reply& reply_;
-};
-
 }  // namespace
 
-double Reply::prompt_tokens_per_second() const { return rate(fed_tokens, prompt_seconds); }
+double FinishedReply::prompt_tokens_per_second() const { return rate(fed_tokens, prompt_seconds); }
 
-double Reply::reply_tokens_per_second() const { return rate(decoded_tokens, reply_seconds); }
+double FinishedReply::reply_tokens_per_second() const {
+  return rate(decoded_tokens, reply_seconds);
+}
 
 Generator::Generator(Session& session, const Tokenizer& tokenizer, const GeneratorOptions& options)
     : session_(session),
@@ -115,73 +78,79 @@ std::int64_t Generator::keep_prefix(std::span<const Token> prompt) {
   return shared;
 }
 
-// The logits after the prompt, on the device; null where the reply was interrupted before.
-const Rows* Generator::feed_prompt(const ReplyRequest& request, Reply& reply) {
+// The logits after the last of these tokens, on the device.
+const Rows& Generator::feed(std::span<const Token> tokens) {
+  const Rows& logits = session_.advance(options_.sequence, tokens);
+  held_.insert(held_.end(), tokens.begin(), tokens.end());
+  return logits;
+}
+
+// Null where the reply was interrupted before the prompt's end.
+const Rows* Generator::feed_prompt(const ReplyRequest& request, FinishedReply& finished) {
   const auto start = Clock::now();
-  reply.cached_tokens = keep_prefix(request.prompt);
+  finished.cached_tokens = keep_prefix(request.prompt);
   std::span<const Token> rest = request.prompt.subspan(held_.size());
   const auto chunk = static_cast<std::size_t>(session_.limits().batch_tokens);
   const Rows* logits = nullptr;
   while (!rest.empty() && !is_interrupted(request)) {
     const auto part = rest.first(std::min(chunk, rest.size()));
-    logits = &session_.advance(options_.sequence, part);
+    logits = &feed(part);
     session_.transformer().backend().synchronize();  // an interruption waits for one chunk
-    held_.insert(held_.end(), part.begin(), part.end());
     rest = rest.subspan(part.size());
-    reply.fed_tokens += static_cast<std::int64_t>(part.size());
+    finished.fed_tokens += std::ssize(part);
   }
-  reply.prompt_seconds = seconds_since(start);
+  finished.prompt_seconds = seconds_since(start);
   return rest.empty() ? logits : nullptr;
 }
 
-// Only the token comes to the host.
-Token Generator::draw(const Rows& logits, std::span<const Token> context,
-                      const SamplePoint& point) {
-  const SampleRequest request = sampler_.request(context, point);
+// Only the token comes to the host. Returns the text that it completes.
+std::string Generator::draw(const Rows& logits, Reply& reply) {
+  const SampleRequest request = reply.request();
   Token drawn = 0;
-  session_.transformer().backend().sample(logits, {&request, 1}, {&drawn, 1});
-  return drawn;
+  Backend& backend = session_.transformer().backend();
+  backend.sample(logits, {&request, 1}, {&drawn, 1});
+  if (drawn >= 0) return reply.take(drawn);
+  reply.fail(undrawn_text(backend, logits, 0, drawn));
+  return {};
 }
 
-Reply Generator::generate(const ReplyRequest& request) {
+FinishedReply Generator::generate(const ReplyRequest& request) {
   check_prompt(request.prompt);
-  Reply reply;
-  const Rows* logits = feed_prompt(request, reply);
+  Reply reply(tokenizer_, request.prompt, sampler_,
+              {.stop = request.stop,
+               .context = context(),
+               .number = request.reply,
+               .at_text_start = request.at_text_start});
+  FinishedReply finished;
+  const Rows* logits = feed_prompt(request, finished);
   const auto start = Clock::now();
-  write(request, logits, reply);
-  reply.reply_seconds = seconds_since(start);
-  return reply;
+  write(request, logits, reply, finished);
+  finished.reply_seconds = seconds_since(start);
+  finished.tokens.assign(reply.tokens().begin(), reply.tokens().end());
+  finished.text = reply.text();
+  finished.stopped = reply.stopped();
+  finished.stop_string = reply.stop_string();
+  return finished;
 }
 
-void Generator::write(const ReplyRequest& request, const Rows* logits, Reply& reply) {
-  std::vector<Token> all(request.prompt.begin(), request.prompt.end());
-  ReplyText text(tokenizer_, request, reply);
-  const auto check_limits = [&] {
-    const auto count = static_cast<std::int64_t>(reply.tokens.size());
-    const std::int64_t limit = request.stop.max_tokens;
-    if (logits == nullptr || is_interrupted(request)) return StopReason::interrupted;
-    if (limit >= 0 && count >= limit) return StopReason::token_limit;
-    return std::ssize(all) < context() ? StopReason::none : StopReason::context_full;
+void Generator::write(const ReplyRequest& request, const Rows* logits, Reply& reply,
+                      FinishedReply& finished) {
+  const auto show = [&](const std::string& text) {
+    if (!text.empty()) request.on_text(text);
   };
-  const auto add_token = [&] {
-    const SamplePoint point = {static_cast<std::uint32_t>(reply.tokens.size()), request.reply,
-                               static_cast<std::uint32_t>(options_.sequence)};
-    const Token token = draw(*logits, all, point);
-    if (request.stop.is_end_token(token)) return StopReason::end_token;
-    reply.tokens.push_back(token);
-    all.push_back(token);
-    return text.push(token) ? StopReason::stop_string : check_limits();
+  const auto goes_on = [&] {
+    if (logits == nullptr || is_interrupted(request)) reply.interrupt();
+    return reply.stopped() == StopReason::none;
   };
-  for (reply.stopped = check_limits(); reply.stopped == StopReason::none;) {
-    reply.stopped = add_token();
-    if (reply.stopped != StopReason::none) break;
-    logits = &session_.advance(options_.sequence, std::span(&all.back(), 1));
-    held_.push_back(all.back());
-    ++reply.decoded_tokens;
+  while (goes_on()) {
+    if (const auto taken = reply.context().subspan(held_.size()); !taken.empty()) {
+      logits = &feed(taken);
+      finished.decoded_tokens += std::ssize(taken);
+    }
+    show(draw(*logits, reply));
   }
-  if (reply.stopped != StopReason::stop_string && text.finish()) {
-    reply.stopped = StopReason::stop_string;
-  }
+  if (reply.stopped() == StopReason::failed) fail(reply.error());
+  show(reply.finish());
 }
 
 }  // namespace leq

@@ -1,5 +1,5 @@
-// From prompt tokens to a reply: feeds what the KV cache does not hold yet, samples token by token,
-// turns tokens into text as they come, and stops by the rules of generate/stop.h.
+// Writes one reply (generate/reply.h) after the other on one sequence of a session: feeds what the
+// KV cache does not hold yet, draws where the logits are, and hands out text as it comes.
 #pragma once
 
 #include <atomic>
@@ -10,8 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "generate/sampler.h"
-#include "generate/stop.h"
+#include "generate/reply.h"
 #include "model/session.h"
 #include "tokenizer/tokenizer.h"
 
@@ -23,15 +22,16 @@ using TextSink = std::function<void(std::string_view text)>;
 struct ReplyRequest {
   std::span<const Token> prompt;  // everything before the reply, from the text's start
   StopRules stop;
-  std::uint32_t reply = 0;     // its number, which the draws depend on (sampler.h)
-  bool at_text_start = false;  // drop the one space that some tokenizers put before a text
+  std::uint32_t reply = 0;     // its number (ReplyRules)
+  bool at_text_start = false;  // as in ReplyRules
   TextSink on_text = [](std::string_view) {};
   // Set by anyone at any time (a signal handler): the reply stops before its next token, or before
   // the next chunk of the prompt. Must outlive the call.
   const std::atomic<bool>* interrupted = nullptr;
 };
 
-struct Reply {
+// What became of a request.
+struct FinishedReply {
   std::vector<Token> tokens;  // without the end token
   std::string text;           // what on_text got, in one piece
   StopReason stopped = StopReason::none;
@@ -49,7 +49,7 @@ struct Reply {
 struct GeneratorOptions {
   SamplingSettings sampling = {};
   std::vector<Token> banned = {};  // never sampled, beside the ids that stand for no text
-  std::int32_t sequence = 0;       // in the session's KV cache
+  std::int32_t sequence = 0;       // in the session's KV cache; no reply depends on it
 };
 
 class Generator {
@@ -66,8 +66,9 @@ class Generator {
   void check_prompt(std::span<const Token> prompt) const;
 
   // Writes one reply. The longest beginning of the prompt that the KV cache holds is not fed again;
-  // the reply is the same with and without it. Throws Error as check_prompt does.
-  Reply generate(const ReplyRequest& request);
+  // the reply is the same with and without it. Throws Error as check_prompt does, and where logits
+  // are no numbers.
+  FinishedReply generate(const ReplyRequest& request);
 
   const SamplingSettings& sampling() const { return sampler_.settings(); }
   // Settings for the replies to come.
@@ -75,14 +76,16 @@ class Generator {
 
  private:
   std::int64_t keep_prefix(std::span<const Token> prompt);
-  const Rows* feed_prompt(const ReplyRequest& request, Reply& reply);
-  Token draw(const Rows& logits, std::span<const Token> context, const SamplePoint& point);
-  void write(const ReplyRequest& request, const Rows* logits, Reply& reply);
+  const Rows* feed_prompt(const ReplyRequest& request, FinishedReply& finished);
+  const Rows& feed(std::span<const Token> tokens);
+  std::string draw(const Rows& logits, Reply& reply);
+  void write(const ReplyRequest& request, const Rows* logits, Reply& reply,
+             FinishedReply& finished);
 
   Session& session_;
   const Tokenizer& tokenizer_;
   GeneratorOptions options_;
-  Sampler sampler_;
+  Sampler sampler_;          // that replies copy
   std::vector<Token> held_;  // what the KV cache holds for this sequence
 };
 

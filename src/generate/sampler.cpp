@@ -1,36 +1,12 @@
 #include "generate/sampler.h"
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 
 #include "base/error.h"
 #include "base/random.h"
 
 namespace leq {
-namespace {
-
-void check_range(bool inside, const char* flag, double found, const char* range) {
-  require(inside, flag, " is ", found, ", expected ", range);
-}
-
-}  // namespace
-
-void check_settings(const SamplingSettings& s) {
-  check_range(s.temperature >= 0 && std::isfinite(s.temperature), "--temp", s.temperature,
-              "0 (always the most probable token) or more");
-  check_range(s.top_k >= -1, "--top-k", s.top_k, "1 or more, or 0 for all tokens");
-  check_range(s.top_p >= 0 && s.top_p <= 1, "--top-p", s.top_p, "a number from 0 to 1 (off)");
-  check_range(s.min_p >= 0 && s.min_p <= 1, "--min-p", s.min_p, "a number from 0 (off) to 1");
-  check_range(s.repeat_penalty > 0 && std::isfinite(s.repeat_penalty), "--repeat-penalty",
-              s.repeat_penalty, "a number above 0, 1 for none");
-  check_range(s.repeat_last_n >= -1, "--repeat-last-n", s.repeat_last_n,
-              "0 (off) or more, or -1 for all tokens");
-  check_range(std::isfinite(s.presence_penalty), "--presence-penalty", s.presence_penalty,
-              "a finite number");
-  check_range(std::isfinite(s.frequency_penalty), "--frequency-penalty", s.frequency_penalty,
-              "a finite number");
-}
 
 std::vector<Token> ids_without_token(const Tokenizer& tokenizer, std::size_t vocabulary) {
   std::vector<Token> ids;
@@ -43,7 +19,7 @@ std::vector<Token> ids_without_token(const Tokenizer& tokenizer, std::size_t voc
 
 Sampler::Sampler(const SamplingSettings& settings, std::size_t vocabulary,
                  std::span<const Token> banned)
-    : settings_(settings), vocabulary_(vocabulary) {
+    : settings_(settings), rule_(sample_rule(settings)), vocabulary_(vocabulary) {
   check_settings(settings);
   require(vocabulary > 0, "sampler: the vocabulary is empty");
   std::vector<Token> ids(banned.begin(), banned.end());
@@ -64,17 +40,8 @@ SampleRequest Sampler::request(std::span<const Token> context, const SamplePoint
   std::set_union(banned_.begin(), banned_.end(), repeated_.begin(), repeated_.end(),
                  std::back_inserter(changes_),
                  [](const LogitChange& a, const LogitChange& b) { return a.id < b.id; });
-  SampleRequest request;
-  request.rule = {
-      .temperature = settings_.temperature,
-      .top_k = std::max(settings_.top_k, 0),
-      .top_p = settings_.top_p,
-      .min_p = settings_.min_p,
-      .repeat_penalty = settings_.repeat_penalty,
-      .presence_penalty = settings_.presence_penalty,
-      .frequency_penalty = settings_.frequency_penalty,
-      .random = philox(settings_.seed, {point.index, point.reply, point.sequence, 0})[0]};
-  request.changes = changes_;
+  SampleRequest request = {rule_, changes_};
+  request.rule.random = philox(settings_.seed, {point.index, point.reply, point.choice, 0})[0];
   return request;
 }
 

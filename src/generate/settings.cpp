@@ -8,23 +8,23 @@ namespace leq {
 namespace {
 
 std::string_view origin_name(SettingOrigin origin) {
-  constexpr std::array<std::string_view, 5> kNames = {"default", "model", "environment", "flag",
-                                                      "file"};
+  constexpr std::array<std::string_view, 4> kNames = {"default", "model", "environment", "flag"};
   return kNames[static_cast<std::size_t>(origin)];
 }
 
-struct Row {
-  std::string_view name;
-  const std::optional<GivenSetting>& given;
-  std::optional<double> model;
-  double fallback;
-  bool quiet;  // not worth a note while it is at its default
-};
+GivenSetting choose(const SamplingKnob& knob, const GivenSampling& given,
+                    const PerKnob<double>& model) {
+  if (const auto& setting = given[knob.name]) return *setting;
+  if (const auto& value = model[knob.name]) return {*value, SettingOrigin::model};
+  return {knob_value(SamplingSettings{}, knob), SettingOrigin::fallback};
+}
 
-GivenSetting choose(const Row& row) {
-  if (row.given) return *row.given;
-  if (row.model) return {*row.model, SettingOrigin::model};
-  return {row.fallback, SettingOrigin::fallback};
+// Whether the setting has an effect, or could have one and is expected to be told.
+bool is_worth_a_note(const SamplingKnob& knob, SettingOrigin origin, const SamplingSettings& all) {
+  const bool greedy = all.temperature == 0;
+  if (knob.role == KnobRole::temperature) return true;
+  if (knob.role == KnobRole::cut) return !greedy;
+  return origin != SettingOrigin::fallback && (!greedy || all.penalties_when_greedy);
 }
 
 }  // namespace
@@ -36,40 +36,19 @@ std::string number_text(double value) {
   return {text.data(), end.ptr};
 }
 
-SamplingChoice choose_sampling(const GivenSampling& given, const GenerationDefaults& model) {
+SamplingChoice choose_sampling(const GivenSampling& given, const PerKnob<double>& model) {
   SamplingChoice choice;
-  SamplingSettings& s = choice.settings;
-  const std::optional<double> none;
-  std::optional<double> model_top_k;
-  if (model.top_k) model_top_k = static_cast<double>(*model.top_k);
-  const auto take = [&](const Row& row) {
-    const GivenSetting chosen = choose(row);
-    if (!row.quiet || chosen.origin != SettingOrigin::fallback) {
-      choice.notes.push_back(std::string(row.name) + " " + number_text(chosen.value) + " (" +
-                             std::string(origin_name(chosen.origin)) + ")");
-    }
-    return chosen.value;
-  };
-  const auto real = [&](const Row& row) { return static_cast<float>(take(row)); };
-  const auto whole = [&](const Row& row) { return static_cast<int>(take(row)); };
-  s.temperature = real({"temp", given.temperature, model.temperature, s.temperature, false});
-  s.top_k = whole({"top-k", given.top_k, model_top_k, double(s.top_k), false});
-  s.top_p = real({"top-p", given.top_p, model.top_p, s.top_p, false});
-  s.min_p = real({"min-p", given.min_p, model.min_p, s.min_p, false});
-  if (s.temperature == 0) choice.notes.resize(1);  // the other three have no effect then
-  s.repeat_penalty =
-      real({"repeat-penalty", given.repeat_penalty, model.repeat_penalty, s.repeat_penalty, true});
-  s.repeat_last_n =
-      whole({"repeat-last-n", given.repeat_last_n, none, double(s.repeat_last_n), true});
-  s.presence_penalty =
-      real({"presence-penalty", given.presence_penalty, none, s.presence_penalty, true});
-  s.frequency_penalty =
-      real({"frequency-penalty", given.frequency_penalty, none, s.frequency_penalty, true});
-  s.penalties_when_greedy = given.repeat_penalty.has_value() ||
-                            given.presence_penalty.has_value() ||
-                            given.frequency_penalty.has_value();
-  if (s.temperature == 0 && !s.penalties_when_greedy) choice.notes.resize(1);
-  check_settings(s);
+  SamplingSettings& settings = choice.settings;
+  for (const SamplingKnob& knob : kSamplingKnobs) {
+    set_knob(settings, knob, choose(knob, given, model).value);
+    settings.penalties_when_greedy |= knob.role == KnobRole::penalty && given[knob.name];
+  }
+  for (const SamplingKnob& knob : kSamplingKnobs) {
+    const GivenSetting chosen = choose(knob, given, model);
+    if (!is_worth_a_note(knob, chosen.origin, settings)) continue;
+    choice.notes.push_back(knob_word(knob) + " " + number_text(chosen.value) + " (" +
+                           std::string(origin_name(chosen.origin)) + ")");
+  }
   return choice;
 }
 

@@ -7,12 +7,13 @@
 namespace leq {
 
 std::string_view describe(StopReason reason) {
-  constexpr std::array<std::string_view, 6> kTexts = {"still running",
+  constexpr std::array<std::string_view, 7> kTexts = {"still running",
                                                       "the model ended its reply",
                                                       "a stop string was written",
                                                       "the token limit is reached",
                                                       "the context is full",
-                                                      "interrupted"};
+                                                      "interrupted",
+                                                      "no token could be drawn"};
   return kTexts[static_cast<std::size_t>(reason)];
 }
 

@@ -19,6 +19,7 @@ enum class StopReason : std::uint8_t {
   token_limit,   // as many tokens as asked for
   context_full,  // no room for another position
   interrupted,   // the user or the caller asked for it
+  failed,        // no token could be drawn
 };
 
 // "the model ended its reply", for reports.

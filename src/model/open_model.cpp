@@ -7,13 +7,6 @@
 namespace leq {
 namespace {
 
-template <class T>
-void read_optional(const Json& json, const char* key, std::optional<T>& value,
-                   std::string_view source) {
-  const auto found = json.find(key);
-  if (found != json.end() && !found->is_null()) value = json_get<T>(json, key, source);
-}
-
 const Json& section(const LeqReader& file, const char* key) {
   const Json& metadata = file.metadata();
   const auto found = metadata.find(key);
@@ -26,22 +19,38 @@ const Json& section(const LeqReader& file, const char* key) {
 
 Json generation_to_json(const GenerationDefaults& defaults) {
   Json json = Json::object();
-  if (defaults.temperature) json["temperature"] = *defaults.temperature;
-  if (defaults.top_k) json["top_k"] = *defaults.top_k;
-  if (defaults.top_p) json["top_p"] = *defaults.top_p;
-  if (defaults.min_p) json["min_p"] = *defaults.min_p;
-  if (defaults.repeat_penalty) json["repeat_penalty"] = *defaults.repeat_penalty;
+  for (const SamplingKnob& knob : kSamplingKnobs) {
+    const auto value = defaults.sampling[knob.name];
+    if (!value) continue;
+    Json& entry = json[std::string(knob.name)];
+    if (knob.is_whole()) {
+      entry = static_cast<std::int64_t>(*value);
+    } else {
+      entry = *value;
+    }
+  }
   json["end_tokens"] = defaults.end_tokens;
   return json;
 }
 
+PerKnob<double> sampling_from_json(const Json& json, std::string_view SamplingKnob::*key,
+                                   std::string_view source) {
+  PerKnob<double> values;
+  for (const SamplingKnob& knob : kSamplingKnobs) {
+    if (knob.config_key.empty()) continue;
+    const std::string name(knob.*key);
+    const auto found = json.find(name);
+    if (found == json.end() || found->is_null()) continue;
+    values[knob.name] =
+        knob.is_whole() ? static_cast<double>(json_get<std::int64_t>(json, name.c_str(), source))
+                        : json_get<double>(json, name.c_str(), source);
+  }
+  return values;
+}
+
 GenerationDefaults generation_from_json(const Json& json, std::string_view source) {
   GenerationDefaults defaults;
-  read_optional(json, "temperature", defaults.temperature, source);
-  read_optional(json, "top_k", defaults.top_k, source);
-  read_optional(json, "top_p", defaults.top_p, source);
-  read_optional(json, "min_p", defaults.min_p, source);
-  read_optional(json, "repeat_penalty", defaults.repeat_penalty, source);
+  defaults.sampling = sampling_from_json(json, &SamplingKnob::name, source);
   const auto ends = json.find("end_tokens");
   if (ends == json.end()) return defaults;
   require(ends->is_array(), source, ": end_tokens: expected a list of ids");
@@ -70,6 +79,12 @@ const Tokenizer& Model::tokenizer() const {
   require(tokenizer_ != nullptr, file_.name(),
           ": the file carries no tokenizer; quantize it again from a folder that has one");
   return *tokenizer_;
+}
+
+std::vector<Token> Model::end_tokens() const {
+  std::vector<Token> tokens = generation_.end_tokens;
+  if (tokens.empty() && tokenizer().eos() != kNoToken) tokens.push_back(tokenizer().eos());
+  return tokens;
 }
 
 std::int64_t Model::parameters() const { return parameter_count(config_); }

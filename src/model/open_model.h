@@ -5,13 +5,13 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "format/leq_reader.h"
 #include "model/memory_plan.h"
 #include "model/model_config.h"
+#include "model/sampling_settings.h"
 #include "model/weights.h"
 #include "tokenizer/tokenizer.h"
 
@@ -19,10 +19,14 @@ namespace leq {
 
 // Sampling defaults and end tokens from generation_config.json; absent where the file has none.
 struct GenerationDefaults {
-  std::optional<double> temperature, top_p, min_p, repeat_penalty;
-  std::optional<std::int64_t> top_k;
+  PerKnob<double> sampling;  // not checked for their ranges
   std::vector<Token> end_tokens;
 };
+
+// The knobs that models may say, each under one of its names: the key in generation_config.json, or
+// its own. Throws Error naming `source` and the key of what is no number, or no whole one.
+PerKnob<double> sampling_from_json(const nlohmann::json& json, std::string_view SamplingKnob::*key,
+                                   std::string_view source);
 
 nlohmann::json generation_to_json(const GenerationDefaults& defaults);
 GenerationDefaults generation_from_json(const nlohmann::json& json, std::string_view source);
@@ -37,6 +41,8 @@ class Model {
   const Tokenizer& tokenizer() const;  // throws Error where the file carries none
   bool has_tokenizer() const { return tokenizer_ != nullptr; }
   const GenerationDefaults& generation() const { return generation_; }
+  // What ends a text: the generation defaults' end tokens, else the tokenizer's own.
+  std::vector<Token> end_tokens() const;
   const std::string& chat_template() const { return chat_template_; }
   const std::string& type() const { return type_; }  // "int8", as leq-quantize was told
   std::int64_t parameters() const;

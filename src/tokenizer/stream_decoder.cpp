@@ -38,10 +38,10 @@ std::size_t broken_length(std::string_view text) {
 }  // namespace
 
 StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, bool at_text_start)
-    : tokenizer_(tokenizer), drop_space_(at_text_start && tokenizer.strips_leading_space()) {}
+    : tokenizer_(&tokenizer), drop_space_(at_text_start && tokenizer.strips_leading_space()) {}
 
 std::string StreamDecoder::push(Token id) {
-  std::string bytes = tokenizer_.token_bytes(id);
+  std::string bytes = tokenizer_->token_bytes(id);
   if (drop_space_ && !bytes.empty()) {
     if (bytes.front() == ' ') bytes.erase(0, 1);
     drop_space_ = false;

@@ -21,7 +21,7 @@ class StreamDecoder {
   std::string finish();
 
  private:
-  const Tokenizer& tokenizer_;
+  const Tokenizer* tokenizer_;  // a decoder can be assigned
   std::string held_;
   bool drop_space_;
 };

@@ -44,8 +44,8 @@ struct Chat {
     options.stop.max_tokens = max_tokens;
     return options;
   }
-  Reply say(const std::string& text) { return session.say(text, kNoSink, kNotInterrupted); }
-  Reply regenerate() { return session.regenerate(kNoSink, kNotInterrupted); }
+  FinishedReply say(const std::string& text) { return session.say(text, kNoSink, kNotInterrupted); }
+  FinishedReply regenerate() { return session.regenerate(kNoSink, kNotInterrupted); }
 
   std::unique_ptr<Backend> backend;
   Model model;
@@ -63,11 +63,11 @@ TEST_P(ChatModels, ATurnKeepsTheCacheAndSaysWhatAFreshRunSays) {
   chat.say("Tell me a story about a fox.");
   const ChatState after_first = chat.session.state();
   ASSERT_EQ(after_first.messages.size(), 2u);
-  const Reply second = chat.say("And then?");
+  const FinishedReply second = chat.say("And then?");
   EXPECT_GT(second.cached_tokens, 5);
   Chat fresh(folder);
   fresh.session.restore(after_first);
-  const Reply alone = fresh.say("And then?");
+  const FinishedReply alone = fresh.say("And then?");
   EXPECT_EQ(alone.cached_tokens, 0);
   EXPECT_EQ(second.tokens, alone.tokens);
   EXPECT_EQ(chat.session.state().replies, 2u);
@@ -113,10 +113,10 @@ TEST(ChatSession, ResetBeginsTheSameConversationAgain) {
 TEST(ChatSession, TheSystemPromptIsPartOfThePrompt) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   Chat chat(folder);
-  const Reply without = chat.say("Hello!");
+  const FinishedReply without = chat.say("Hello!");
   chat.session.reset();
   chat.session.set_system("You are a storyteller.");
-  const Reply with = chat.say("Hello!");
+  const FinishedReply with = chat.say("Hello!");
   EXPECT_GT(with.cached_tokens + with.fed_tokens, without.cached_tokens + without.fed_tokens);
   chat.session.set_system("");
   EXPECT_EQ(chat.session.system(), "");
@@ -162,7 +162,7 @@ TEST(ChatSession, AnInterruptBeforeTheFirstTokenTakesTheMessageBack) {
   LEQ_SHARED_OR_SKIP(folder, "models/qwen2-tiny");
   Chat chat(folder);
   const std::atomic<bool> interrupted = true;
-  const Reply reply = chat.session.say("Hello!", kNoSink, interrupted);
+  const FinishedReply reply = chat.session.say("Hello!", kNoSink, interrupted);
   EXPECT_EQ(reply.stopped, StopReason::interrupted);
   EXPECT_TRUE(chat.session.state().messages.empty());
 }
@@ -171,7 +171,7 @@ TEST(ChatSession, TheFirstTextHasNoWhiteSpaceInFront) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   Chat chat(folder);
   std::string shown;
-  const Reply reply = chat.session.say(
+  const FinishedReply reply = chat.session.say(
       "Tell me a story.", [&](std::string_view text) { shown += text; }, kNotInterrupted);
   ASSERT_FALSE(shown.empty());
   EXPECT_NE(shown.front(), ' ');

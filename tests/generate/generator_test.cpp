@@ -8,6 +8,7 @@
 #include <atomic>
 #include <fstream>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -24,15 +25,18 @@ namespace {
 // A small model, opened, with one session.
 struct Engine {
   Engine(const std::filesystem::path& folder, const std::string& type, std::int64_t context = 0,
-         std::int64_t batch_tokens = 512)
+         std::int64_t batch_tokens = 512, int sequences = 1)
       : backend(make_backend({.device = "cpu", .threads = 1})),
         model(test::quantized(folder, type), {}),
-        session(model, *backend, limits(model, context, batch_tokens)) {}
+        session(model, *backend, limits(model, context, batch_tokens, sequences)) {}
 
-  static RunLimits limits(const Model& model, std::int64_t context, std::int64_t batch_tokens) {
+  static RunLimits limits(const Model& model, std::int64_t context, std::int64_t batch_tokens,
+                          int sequences) {
     RunLimits limits;
     limits.context = context;
     limits.batch_tokens = batch_tokens;
+    limits.sequences = sequences;
+    limits.output_tokens = sequences;
     limits.key_type = limits.value_type = default_kv_type(model.type());
     return resolve_limits(limits, model.config());
   }
@@ -58,8 +62,8 @@ SamplingSettings random_settings(std::uint64_t seed) {
   return settings;
 }
 
-Reply generate(Generator& generator, const std::vector<Token>& prompt, StopRules stop = {},
-               std::uint32_t number = 0) {
+FinishedReply generate(Generator& generator, const std::vector<Token>& prompt, StopRules stop = {},
+                       std::uint32_t number = 0) {
   ReplyRequest request;
   request.prompt = prompt;
   request.stop = std::move(stop);
@@ -95,7 +99,7 @@ TEST_P(GreedyText, EqualsTheGoldenWhereItsMarginsAreSure) {
     const auto expected = prompt["greedy_ids"].get<std::vector<Token>>();
     const auto sure = prompt["greedy_sure_tokens"].get<std::size_t>();
     if (ids.size() + sure > static_cast<std::size_t>(generator.context())) continue;
-    const Reply reply =
+    const FinishedReply reply =
         generate(generator, ids, at_most(static_cast<std::int64_t>(expected.size())));
     ASSERT_GE(reply.tokens.size(), sure);
     const std::vector<Token> first(reply.tokens.begin(),
@@ -127,7 +131,7 @@ TEST(Generator, StopStringsEndTheReplyAndAreLeftOut) {
   Engine engine(folder, "int8");
   Generator generator(engine.session, engine.model.tokenizer(), {.sampling = greedy()});
   const std::vector<Token> prompt = engine.encode(kPrompt);
-  const Reply whole = generate(generator, prompt, at_most(60));
+  const FinishedReply whole = generate(generator, prompt, at_most(60));
   // Stop in the middle of what it writes anyway, at a place that cuts words.
   const std::string stop = whole.text.substr(whole.text.size() / 2, 7);
   StopRules rules = at_most(60);
@@ -140,7 +144,7 @@ TEST(Generator, StopStringsEndTheReplyAndAreLeftOut) {
     EXPECT_FALSE(text.empty());
     streamed += text;
   };
-  const Reply stopped = generator.generate(request);
+  const FinishedReply stopped = generator.generate(request);
   EXPECT_EQ(stopped.stopped, StopReason::stop_string);
   EXPECT_EQ(stopped.stop_string, stop);
   EXPECT_EQ(stopped.text, whole.text.substr(0, whole.text.find(stop)));
@@ -153,11 +157,11 @@ TEST(Generator, AnEndTokenEndsTheReplyAndIsNoPartOfIt) {
   Engine engine(folder, "int8");
   Generator generator(engine.session, engine.model.tokenizer(), {.sampling = greedy()});
   const std::vector<Token> prompt = engine.encode(kPrompt);
-  const Reply whole = generate(generator, prompt, at_most(30));
+  const FinishedReply whole = generate(generator, prompt, at_most(30));
   StopRules rules = at_most(30);
   rules.end_tokens = {whole.tokens[12]};
   const auto first = std::ranges::find(whole.tokens, whole.tokens[12]) - whole.tokens.begin();
-  const Reply ended = generate(generator, prompt, rules);
+  const FinishedReply ended = generate(generator, prompt, rules);
   EXPECT_EQ(ended.stopped, StopReason::end_token);
   EXPECT_EQ(ended.tokens, std::vector<Token>(whole.tokens.begin(), whole.tokens.begin() + first));
 }
@@ -166,7 +170,7 @@ TEST(Generator, ZeroTokensAreNoTokens) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   Engine engine(folder, "int8");
   Generator generator(engine.session, engine.model.tokenizer(), {.sampling = greedy()});
-  const Reply reply = generate(generator, engine.encode(kPrompt), at_most(0));
+  const FinishedReply reply = generate(generator, engine.encode(kPrompt), at_most(0));
   EXPECT_EQ(reply.stopped, StopReason::token_limit);
   EXPECT_TRUE(reply.tokens.empty());
   EXPECT_TRUE(reply.text.empty());
@@ -179,7 +183,7 @@ TEST(Generator, PromptAndReplyFillTheContextExactly) {
   Generator generator(engine.session, engine.model.tokenizer(),
                       {.sampling = greedy(), .banned = {engine.model.tokenizer().eos()}});
   const std::vector<Token> prompt = engine.encode(kPrompt);
-  const Reply reply = generate(generator, prompt);
+  const FinishedReply reply = generate(generator, prompt);
   EXPECT_EQ(reply.stopped, StopReason::context_full);
   EXPECT_EQ(prompt.size() + reply.tokens.size(), static_cast<std::size_t>(kContext));
   // A larger context begins with the same reply.
@@ -206,17 +210,17 @@ TEST(Generator, AKeptCacheGivesTheReplyOfAFreshRun) {
   Generator generator(engine.session, engine.model.tokenizer(), {.sampling = random_settings(7)});
   const std::vector<Token> first = engine.encode(kPrompt);
   std::vector<Token> longer = first;
-  const Reply begun = generate(generator, first, at_most(20));
+  const FinishedReply begun = generate(generator, first, at_most(20));
   longer.insert(longer.end(), begun.tokens.begin(), begun.tokens.begin() + 10);
   longer.push_back(first[1]);  // not what the cache holds there
   const std::vector<std::vector<Token>> prompts = {longer, first, engine.encode("The king"),
                                                    longer};
   std::uint32_t number = 1;
   for (const auto& prompt : prompts) {
-    const Reply kept = generate(generator, prompt, at_most(20), number);
+    const FinishedReply kept = generate(generator, prompt, at_most(20), number);
     Engine fresh(folder, "int8");
     Generator alone(fresh.session, fresh.model.tokenizer(), {.sampling = random_settings(7)});
-    const Reply plain = generate(alone, prompt, at_most(20), number);
+    const FinishedReply plain = generate(alone, prompt, at_most(20), number);
     EXPECT_EQ(kept.tokens, plain.tokens) << number;
     EXPECT_EQ(kept.text, plain.text) << number;
     EXPECT_EQ(plain.cached_tokens, 0);
@@ -231,7 +235,7 @@ TEST(Generator, OnlyWhatTheCacheLacksIsFed) {
   Generator generator(engine.session, engine.model.tokenizer(), {.sampling = greedy()});
   const std::vector<Token> prompt = engine.encode(kPrompt);
   EXPECT_EQ(generate(generator, prompt, at_most(8)).fed_tokens, std::ssize(prompt));
-  const Reply again = generate(generator, prompt, at_most(8));
+  const FinishedReply again = generate(generator, prompt, at_most(8));
   EXPECT_EQ(again.fed_tokens, 1);  // the logits of the last token are wanted
   std::vector<Token> longer = prompt;
   longer.insert(longer.end(), again.tokens.begin(), again.tokens.end());
@@ -245,8 +249,8 @@ TEST(Generator, RepliesDifferByTheirNumberAndSeedAndBySomethingElseNever) {
   Engine engine(folder, "int8");
   Generator generator(engine.session, engine.model.tokenizer(), {.sampling = random_settings(1)});
   const std::vector<Token> prompt = engine.encode(kPrompt);
-  const Reply first = generate(generator, prompt, at_most(40), 0);
-  const Reply second = generate(generator, prompt, at_most(40), 1);
+  const FinishedReply first = generate(generator, prompt, at_most(40), 0);
+  const FinishedReply second = generate(generator, prompt, at_most(40), 1);
   EXPECT_NE(first.tokens, second.tokens);
   EXPECT_EQ(generate(generator, prompt, at_most(40), 0).tokens, first.tokens);
   EXPECT_EQ(generate(generator, prompt, at_most(40), 1).tokens, second.tokens);
@@ -256,19 +260,105 @@ TEST(Generator, RepliesDifferByTheirNumberAndSeedAndBySomethingElseNever) {
   EXPECT_EQ(generate(generator, prompt, at_most(40), 0).tokens, first.tokens);
 }
 
+TEST(Generator, TheSequenceInTheCacheChangesNoDraw) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  constexpr int kSequences = 3;
+  Engine engine(folder, "int8", 3 * 128, 512, kSequences);
+  const std::vector<Token> prompt = engine.encode(kPrompt);
+  std::vector<std::vector<Token>> replies;
+  for (std::int32_t sequence = 0; sequence < kSequences; ++sequence) {
+    Generator generator(engine.session, engine.model.tokenizer(),
+                        {.sampling = random_settings(1), .sequence = sequence});
+    replies.push_back(generate(generator, prompt, at_most(40)).tokens);
+  }
+  EXPECT_EQ(replies[1], replies[0]);
+  EXPECT_EQ(replies[2], replies[0]);
+}
+
+// Replies side by side, each a sequence of one batch: they begin one after the other, end when they
+// end, and the places in the batch change.
+std::vector<Reply> write_together(Engine& engine, std::vector<Reply> replies) {
+  Transformer& transformer = engine.session.transformer();
+  std::vector<std::size_t> held(replies.size());
+  for (std::size_t step = 0;; ++step) {
+    Batch batch;
+    std::vector<std::size_t> rows;
+    std::vector<SampleRequest> requests;
+    for (std::size_t i = 0; i < std::min(replies.size(), step + 1); ++i) {
+      if (replies[i].stopped() != StopReason::none) continue;
+      const auto rest = replies[i].context().subspan(held[i]);
+      batch.add(static_cast<std::int32_t>(i), rest.data(), std::ssize(rest), Batch::Want::last);
+      held[i] += rest.size();
+      rows.push_back(i);
+      requests.push_back(replies[i].request());
+    }
+    if (rows.empty()) return replies;
+    const Rows& logits = transformer.forward(batch, engine.session.cache());
+    std::vector<Token> drawn(rows.size());
+    transformer.backend().sample(logits, requests, drawn);
+    for (std::size_t row = 0; row < rows.size(); ++row) replies[rows[row]].take(drawn[row]);
+  }
+}
+
+TEST(Generator, RepliesWrittenSideBySideAreThoseWrittenAlone) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const std::vector<std::string> prompts = {"The king", kPrompt, "One day a fox"};
+  const std::vector<std::int64_t> limits = {25, 5, 40};
+  Engine engine(folder, "int8", 3 * 128, 512, 3);
+  Engine alone(folder, "int8");
+  const Tokenizer& tokenizer = engine.model.tokenizer();
+  const auto vocabulary = static_cast<std::size_t>(engine.model.config().vocab);
+  SamplingSettings sampling = random_settings(9);
+  sampling.frequency_penalty = 0.2f;
+  std::vector<Reply> replies;
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    replies.emplace_back(tokenizer, engine.encode(prompts[i]),
+                         Sampler(sampling, vocabulary, ids_without_token(tokenizer, vocabulary)),
+                         ReplyRules{.stop = at_most(limits[i]), .context = 128, .number = 4 + i});
+  }
+  replies = write_together(engine, std::move(replies));
+  Generator generator(alone.session, alone.model.tokenizer(), {.sampling = sampling});
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    const FinishedReply want =
+        generate(generator, alone.encode(prompts[i]), at_most(limits[i]), 4 + i);
+    EXPECT_EQ(std::vector<Token>(replies[i].tokens().begin(), replies[i].tokens().end()),
+              want.tokens);
+    replies[i].finish();
+    EXPECT_EQ(replies[i].text(), want.text);
+    EXPECT_EQ(replies[i].stopped(), want.stopped);
+  }
+}
+
+TEST(Generator, AReplyWithoutATokenIsAnErrorAndTheNextOneIsNot) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  Engine engine(folder, "int8");
+  const std::vector<Token> prompt = engine.encode(kPrompt);
+  std::vector<Token> all(static_cast<std::size_t>(engine.model.config().vocab));
+  std::iota(all.begin(), all.end(), 0);
+  Generator mute(engine.session, engine.model.tokenizer(), {.sampling = greedy(), .banned = all});
+  try {
+    generate(mute, prompt);
+    FAIL() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "sampler: every token is banned");
+  }
+  Generator generator(engine.session, engine.model.tokenizer(), {.sampling = greedy()});
+  EXPECT_EQ(generate(generator, prompt, at_most(3)).tokens.size(), 3u);
+}
+
 TEST(Generator, AnInterruptStopsBetweenTokens) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   Engine engine(folder, "int8");
   Generator generator(engine.session, engine.model.tokenizer(), {.sampling = greedy()});
   const std::vector<Token> prompt = engine.encode(kPrompt);
-  const Reply whole = generate(generator, prompt, at_most(20));
+  const FinishedReply whole = generate(generator, prompt, at_most(20));
   std::atomic<bool> interrupted = false;
   ReplyRequest request;
   request.prompt = prompt;
   request.interrupted = &interrupted;
   int pieces = 0;
   request.on_text = [&](std::string_view) { interrupted = ++pieces == 5; };
-  const Reply stopped = generator.generate(request);
+  const FinishedReply stopped = generator.generate(request);
   EXPECT_EQ(stopped.stopped, StopReason::interrupted);
   EXPECT_LT(stopped.tokens.size(), whole.tokens.size());
   EXPECT_TRUE(whole.text.starts_with(stopped.text));
@@ -286,7 +376,7 @@ TEST(Generator, AnInterruptStopsBetweenChunksOfThePrompt) {
   const std::vector<Token> prompt = engine.encode(kPrompt);
   request.prompt = prompt;
   request.interrupted = &interrupted;
-  const Reply reply = generator.generate(request);
+  const FinishedReply reply = generator.generate(request);
   EXPECT_EQ(reply.stopped, StopReason::interrupted);
   EXPECT_EQ(reply.fed_tokens, 0);
   EXPECT_TRUE(reply.tokens.empty());
@@ -311,7 +401,7 @@ TEST(Generator, TextPiecesNeverCutACharacter) {
     EXPECT_FALSE(first_invalid_utf8(text)) << printable(text);
     replaced += text.find("\xef\xbf\xbd") != std::string_view::npos;
   };
-  const Reply reply = generator.generate(request);
+  const FinishedReply reply = generator.generate(request);
   EXPECT_GT(reply.tokens.size(), 250u);
   EXPECT_GT(replaced, 0u);  // the run did meet bytes that are no character
 }

@@ -93,8 +93,7 @@ Drawn reference(const std::vector<float>& raw, const SamplingSettings& s,
   order.resize(kept);
   total = 0;
   for (const Token id : order) total += std::exp((logit(id) - top) / double{s.temperature});
-  const double r =
-      (philox(s.seed, {point.index, point.reply, point.sequence, 0})[0] >> 8) * 0x1p-24;
+  const double r = (philox(s.seed, {point.index, point.reply, point.choice, 0})[0] >> 8) * 0x1p-24;
   double sum = 0;
   for (const Token id : order) {
     sum += std::exp((logit(id) - top) / double{s.temperature});
@@ -174,7 +173,7 @@ TEST(Sampler, TheRandomNumberIsTheFirstWordOfPhilox) {
   EXPECT_EQ(draw(sampler, logits, {}, {}), 0x66);
 }
 
-TEST(Sampler, IndexReplySequenceAndSeedAllChangeTheDraw) {
+TEST(Sampler, IndexReplyChoiceAndSeedAllChangeTheDraw) {
   const std::vector<float> logits(4096, 0.0f);
   auto settings = plain();
   std::set<Token> seen;

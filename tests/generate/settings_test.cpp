@@ -28,10 +28,10 @@ TEST(Settings, DefaultsHoldWhereNothingIsGiven) {
 }
 
 TEST(Settings, TheModelsOwnWinOverDefaults) {
-  GenerationDefaults model;
-  model.temperature = 0.6;
-  model.top_k = 20;
-  model.repeat_penalty = 1.05;
+  PerKnob<double> model;
+  model["temperature"] = 0.6;
+  model["top_k"] = 20;
+  model["repeat_penalty"] = 1.05;
   const SamplingChoice choice = choose_sampling({}, model);
   EXPECT_EQ(choice.settings.temperature, 0.6f);
   EXPECT_EQ(choice.settings.top_k, 20);
@@ -43,12 +43,12 @@ TEST(Settings, TheModelsOwnWinOverDefaults) {
 }
 
 TEST(Settings, WhatTheUserGaveWinsOverTheModel) {
-  GenerationDefaults model;
-  model.temperature = 0.6;
-  model.repeat_penalty = 1.05;
+  PerKnob<double> model;
+  model["temperature"] = 0.6;
+  model["repeat_penalty"] = 1.05;
   GivenSampling given;
-  given.temperature = {0.0, SettingOrigin::flag};
-  given.repeat_penalty = {1.2, SettingOrigin::environment};
+  given["temperature"] = {0.0, SettingOrigin::flag};
+  given["repeat_penalty"] = {1.2, SettingOrigin::environment};
   const SamplingChoice choice = choose_sampling(given, model);
   EXPECT_EQ(choice.settings.temperature, 0.0f);
   EXPECT_EQ(choice.settings.repeat_penalty, 1.2f);
@@ -58,17 +58,17 @@ TEST(Settings, WhatTheUserGaveWinsOverTheModel) {
 }
 
 TEST(Settings, OnlyWhatHasAnEffectAtTemperatureZeroIsNoted) {
-  GenerationDefaults model;
-  model.top_p = 0.9;
-  model.repeat_penalty = 1.05;
+  PerKnob<double> model;
+  model["top_p"] = 0.9;
+  model["repeat_penalty"] = 1.05;
   GivenSampling given;
-  given.temperature = {0.0, SettingOrigin::flag};
+  given["temperature"] = {0.0, SettingOrigin::flag};
   EXPECT_EQ(choose_sampling(given, model).notes, std::vector<std::string>{"temp 0 (flag)"});
 }
 
 TEST(Settings, RefusesAModelsSettingOutOfRange) {
-  GenerationDefaults model;
-  model.top_p = 1.5;
+  PerKnob<double> model;
+  model["top_p"] = 1.5;
   EXPECT_THROW(choose_sampling({}, model), Error);
 }
 

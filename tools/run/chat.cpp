@@ -107,7 +107,7 @@ bool ChatLoop::run_command(std::string_view line) {
   const std::string_view name = line.substr(0, space);
   const auto found = std::ranges::find(commands(), name, &Command::name);
   require(found != commands().end(), "unknown command ", printable(name),
-          ": /help lists them; a message may begin with a slash behind a space");
+          ": /help lists them; a message may begin with a slash after a space");
   const std::string_view argument = trim(line.substr(space));
   require(!found->argument.empty() || argument.empty(), name, " takes no argument, found '",
           printable(argument), "'");
@@ -115,9 +115,11 @@ bool ChatLoop::run_command(std::string_view line) {
   return false;
 }
 
-void ChatLoop::turn(const std::function<Reply(const TextSink&, const std::atomic<bool>&)>& write) {
+void ChatLoop::turn(
+    const std::function<FinishedReply(const TextSink&, const std::atomic<bool>&)>& write) {
   const InterruptScope scope;
-  const Reply reply = write([&](std::string_view text) { printer_.reply(text); }, scope.flag());
+  const FinishedReply reply =
+      write([&](std::string_view text) { printer_.reply(text); }, scope.flag());
   printer_.finish();
   printer_.end_line();
   totals_.add(reply);

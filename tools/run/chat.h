@@ -37,13 +37,12 @@ class ChatLoop {
 
  private:
   struct Command;
-  static const Command* find_command(std::string_view name);
   static const std::vector<Command>& commands();
 
   bool read_message(std::string& message);
   bool handle(const std::string& message);
   bool run_command(std::string_view line);
-  void turn(const std::function<Reply(const TextSink&, const std::atomic<bool>&)>& write);
+  void turn(const std::function<FinishedReply(const TextSink&, const std::atomic<bool>&)>& write);
   void say(const std::string& message);
   void greet();
 

@@ -27,14 +27,6 @@ std::uint64_t random_seed() {
   return device();  // 32 bits: easy to type again
 }
 
-// What the model says ends a text: its generation_config, else the tokenizer.
-std::vector<Token> end_tokens(const Model& model) {
-  std::vector<Token> tokens = model.generation().end_tokens;
-  const Token eos = model.tokenizer().eos();
-  if (tokens.empty() && eos != kNoToken) tokens.push_back(eos);
-  return tokens;
-}
-
 std::optional<std::string> given_prompt(const RunArgs& args) {
   if (args.prompt) return args.prompt;
   if (args.prompt_file) return read_prompt_file(*args.prompt_file);
@@ -70,7 +62,7 @@ struct Ending {
 
 Ending ending_for(const RunArgs& args, const Model& model, const ChatTemplate* format) {
   Ending ending;
-  ending.stop.end_tokens = end_tokens(model);
+  ending.stop.end_tokens = model.end_tokens();
   ending.stop.strings = args.stop_strings;
   ending.stop.max_tokens = args.max_tokens;
   if (args.ignore_eos) {
@@ -114,7 +106,7 @@ void report_end(const Run& run, const RunTotals& totals) {
   for (const auto& line : step_lines(*run.setup.backend)) note(line);
 }
 
-void explain_stop(const Reply& reply, const Generator& generator) {
+void explain_stop(const FinishedReply& reply, const Generator& generator) {
   if (reply.stopped == StopReason::context_full) {
     note("stopped: the context of " + with_commas(generator.context()) +
          " positions is full; a larger -c holds more");
@@ -146,7 +138,7 @@ int complete(const Run& run, const std::string& prompt) {
   request.stop = run.stop;
   request.on_text = [&](std::string_view text) { printer.reply(text); };
   request.interrupted = &scope.flag();
-  const Reply reply = run.generator.generate(request);
+  const FinishedReply reply = run.generator.generate(request);
   printer.finish();
   explain_stop(reply, run.generator);
   RunTotals totals;
@@ -192,7 +184,7 @@ int run_with(const Options& options) {
           "template, so there is no chat)");
   std::optional<ChatTemplate> format;
   if (chats) format = chat_template_of(args, model);
-  SamplingChoice choice = choose_sampling(args.sampling, model.generation());
+  SamplingChoice choice = choose_sampling(args.sampling, model.generation().sampling);
   choice.settings.seed = args.seed ? *args.seed : random_seed();
   const Ending ending = ending_for(args, model, format ? &*format : nullptr);
   Generator generator(*setup.session, model.tokenizer(),

@@ -110,66 +110,50 @@ std::vector<Option> chat_options() {
   };
 }
 
-std::vector<Option> sampling_options() {
-  const auto real = [](std::string name, std::string value, std::string help) {
-    return Option{.name = std::move(name),
-                  .kind = Kind::real,
-                  .value_name = std::move(value),
-                  .help = std::move(help),
-                  .group = "Sampling"};
-  };
-  const auto whole = [](std::string name, std::string help, double minimum) {
-    return Option{.name = std::move(name),
-                  .kind = Kind::integer,
-                  .value_name = "N",
-                  .help = std::move(help),
-                  .group = "Sampling",
-                  .minimum = minimum,
-                  .maximum = 1e9};
-  };
-  std::vector<Option> options = {
-      {.name = "seed",
-       .spellings = "-s",
-       .kind = Kind::integer,
-       .value_name = "N",
-       .fallback = "-1",
-       .help = "of the random numbers, -1 = a new one, which is printed",
-       .group = "Sampling",
-       .minimum = -1,
-       .maximum = kMaxSeed},
-      real("temp", "T", "temperature, 0 = always the most probable token (model's, or 0.8)"),
-      whole("top-k", "keep the N most probable tokens, 0 = all (model's, or 40)", -1),
-      real("top-p", "P",
-           "keep the most probable tokens that make up P together (model's, or 0.95)"),
-      real("min-p", "P", "drop tokens less probable than P times the first (model's, or 0.05)"),
-      real("repeat-penalty", "X", "divide logits of the last tokens by X (model's, or 1)"),
-      whole("repeat-last-n", "how many last tokens the penalties see, -1 = all (64)", -1),
-      real("presence-penalty", "X", "subtract X from logits of the last tokens (0)"),
-      real("frequency-penalty", "X", "subtract X for each time that a token occurred (0)"),
-  };
-  options[1].spellings = "--temperature";
-  return options;
+// "keep the N most probable tokens, 0 = all (model's, or 40)"
+std::string knob_help(const SamplingKnob& knob) {
+  const std::string own = number_text(knob_value(SamplingSettings{}, knob));
+  return std::string(knob.help) + (knob.config_key.empty() ? " (" : " (model's, or ") + own + ")";
 }
 
-std::optional<GivenSetting> given_number(const Options& options, std::string_view name,
-                                         OptionKind kind) {
-  if (!options.given(name)) return std::nullopt;
-  const double value =
-      kind == Kind::integer ? static_cast<double>(options.integer(name)) : options.real(name);
-  const bool variable = options.from_environment(name);
-  return GivenSetting{value, variable ? SettingOrigin::environment : SettingOrigin::flag};
+// Numbers that are not whole are checked with the model's, by choose_sampling.
+Option knob_option(const SamplingKnob& knob) {
+  Option option = {.name = knob_word(knob),
+                   .kind = knob.is_whole() ? Kind::integer : Kind::real,
+                   .value_name = std::string(knob.value_name),
+                   .help = knob_help(knob),
+                   .group = "Sampling"};
+  if (!knob.short_name.empty()) option.spellings = "--" + std::string(knob.name);
+  if (knob.is_whole()) {
+    option.minimum = knob.least;
+    option.maximum = knob.most;
+  }
+  return option;
+}
+
+std::vector<Option> sampling_options() {
+  std::vector<Option> options = {{.name = "seed",
+                                  .spellings = "-s",
+                                  .kind = Kind::integer,
+                                  .value_name = "N",
+                                  .fallback = "-1",
+                                  .help = "of the random numbers, -1 = a new one, which is printed",
+                                  .group = "Sampling",
+                                  .minimum = -1,
+                                  .maximum = kMaxSeed}};
+  for (const SamplingKnob& knob : kSamplingKnobs) options.push_back(knob_option(knob));
+  return options;
 }
 
 GivenSampling read_sampling(const Options& options) {
   GivenSampling given;
-  given.temperature = given_number(options, "temp", Kind::real);
-  given.top_k = given_number(options, "top-k", Kind::integer);
-  given.top_p = given_number(options, "top-p", Kind::real);
-  given.min_p = given_number(options, "min-p", Kind::real);
-  given.repeat_penalty = given_number(options, "repeat-penalty", Kind::real);
-  given.repeat_last_n = given_number(options, "repeat-last-n", Kind::integer);
-  given.presence_penalty = given_number(options, "presence-penalty", Kind::real);
-  given.frequency_penalty = given_number(options, "frequency-penalty", Kind::real);
+  for (const SamplingKnob& knob : kSamplingKnobs) {
+    const std::string name = knob_word(knob);
+    if (!options.given(name)) continue;
+    given[knob.name] = {
+        knob.is_whole() ? static_cast<double>(options.integer(name)) : options.real(name),
+        options.from_environment(name) ? SettingOrigin::environment : SettingOrigin::flag};
+  }
   return given;
 }
 

@@ -122,7 +122,7 @@ std::vector<std::string> step_lines(const Backend& backend) {
           with_commas(counts.replayed) + " replayed"};
 }
 
-void RunTotals::add(const Reply& reply) {
+void RunTotals::add(const FinishedReply& reply) {
   fed_ += reply.fed_tokens;
   cached_ += reply.cached_tokens;
   written_ += static_cast<std::int64_t>(reply.tokens.size());

@@ -29,7 +29,7 @@ std::vector<std::string> step_lines(const Backend& backend);
 // Speeds over all replies of a run.
 class RunTotals {
  public:
-  void add(const Reply& reply);
+  void add(const FinishedReply& reply);
   // "prompt 24 tokens, 1234.5 tokens/s; reply 96 tokens, 234.5 tokens/s"
   std::string line() const;
 

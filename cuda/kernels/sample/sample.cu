@@ -86,8 +86,8 @@ __device__ unsigned last_digit(const SampleState& state, unsigned k) {
   return last;
 }
 
-// With top-k: all tokens whose first digit is no worse than the k-th one's. Without: those that
-// min-p may leave; top-p wants to know the mass of the others.
+// With top-k: all tokens whose first digit is no worse than the k-th one's. Without: those of
+// enough weight; top-p wants to know the mass of the others.
 __global__ void __launch_bounds__(kThreads)
     sample_candidates(const LEQ_GRID_CONSTANT SampleArguments a) {
   LEQ_BOUNDS(kThreads);
@@ -98,14 +98,12 @@ __global__ void __launch_bounds__(kThreads)
   if (rule.temperature == 0 || state.best == 0 || state.bad != 0) return;
   const bool by_k = keeps_k(rule);
   const unsigned last = by_k ? last_digit(state, static_cast<unsigned>(rule.top_k)) : 0;
-  // A little less than min-p, since exp is not monotone in its last bit: what is dropped lies
-  // behind all tokens that pass.
-  const float largest = logit_of_key(~state.best), min_p = 0.999f * rule.min_p;
+  const float largest = logit_of_key(~state.best), least = least_weight(rule);
   const std::int64_t first = blockIdx.x * kBlockTokens;
   const std::int64_t end = min(first + kBlockTokens, a.vocabulary);
   const auto is_candidate = [&](float logit) {
     if (by_k) return order_of(logit) >> (32 - kSampleDigitBits) <= last && logit > kNoLogit;
-    return logit > kNoLogit && device_exp(logit - largest) >= min_p;
+    return logit > kNoLogit && device_exp(logit - largest) >= least;
   };
   unsigned mine = 0;
   unsigned long long dropped = 0;

@@ -40,6 +40,13 @@ __device__ __forceinline__ Before block_before(unsigned long long value) {
   return before;
 }
 
+// Weights below this are left out of the list of candidates where no top-k makes one: a little less
+// than min-p, since exp is not monotone in its last bit, so that what is left out lies after all
+// tokens that pass.
+__device__ __forceinline__ float least_weight(const SampleRule& rule) {
+  return 0.999f * rule.min_p;
+}
+
 // A row's tokens that may be drawn, and what decides about them.
 struct SampleRow {
   SampleRule rule;

@@ -1,0 +1,67 @@
+#include "generate/reply.h"
+
+#include <utility>
+
+#include "base/error.h"
+
+namespace leq {
+
+Reply::Reply(const Tokenizer& tokenizer, std::span<const Token> prompt, const Sampler& sampler,
+             ReplyRules rules)
+    : prompt_tokens_(prompt.size()),
+      context_(prompt.begin(), prompt.end()),
+      sampler_(sampler),
+      rules_(std::move(rules)),
+      decoder_(tokenizer, rules_.at_text_start),
+      finder_(rules_.stop.strings),
+      stopped_(reached_limit()) {}
+
+SampleRequest Reply::request() {
+  return sampler_.request(
+      context_, {static_cast<std::uint32_t>(tokens().size()), rules_.number, rules_.choice});
+}
+
+std::string Reply::take(Token drawn) {
+  require(stopped_ == StopReason::none, "reply: a token after its end (", describe(stopped_), ")");
+  require(drawn >= 0, "reply: took ", drawn, ", which is no token");
+  if (rules_.stop.is_end_token(drawn)) {
+    stopped_ = StopReason::end_token;
+    return {};
+  }
+  context_.push_back(drawn);
+  std::string text = finder_.push(decoder_.push(drawn));
+  text_ += text;
+  stopped_ = finder_.found() ? StopReason::stop_string : reached_limit();
+  return text;
+}
+
+void Reply::fail(std::string error) {
+  stopped_ = StopReason::failed;
+  error_ = std::move(error);
+}
+
+void Reply::interrupt() {
+  const bool limited = stopped_ == StopReason::token_limit || stopped_ == StopReason::context_full;
+  if (limited || stopped_ == StopReason::none) stopped_ = StopReason::interrupted;
+}
+
+std::string Reply::finish() {
+  require(stopped_ != StopReason::none, "reply: finished while it goes on");
+  if (finder_.found()) return {};
+  std::string text = finder_.push(decoder_.finish());
+  if (finder_.found()) {
+    if (stopped_ != StopReason::failed) stopped_ = StopReason::stop_string;
+  } else {
+    text += finder_.finish();
+  }
+  text_ += text;
+  return text;
+}
+
+StopReason Reply::reached_limit() const {
+  const std::int64_t limit = rules_.stop.max_tokens;
+  if (limit >= 0 && std::ssize(tokens()) >= limit) return StopReason::token_limit;
+  return std::ssize(context_) < rules_.context ? StopReason::none : StopReason::context_full;
+}
+
+}  // namespace leq

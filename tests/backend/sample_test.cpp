@@ -1,0 +1,136 @@
+// The integers of sampling at their borders, by masses made by hand: a draw or a share that falls
+// exactly on a prefix's mass, cuts that keep all or one, weights that equal min-p.
+#include "backend/sample.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "base/float_math.h"
+#include "base/random.h"
+
+namespace leq {
+namespace {
+
+__extension__ using Wide = unsigned __int128;
+
+constexpr std::uint64_t kOne = std::uint64_t{1} << 40;  // the mass of the largest logit
+constexpr std::uint32_t kLast = ~0u;                    // draws the last token there is
+
+TEST(SampleGoals, ADrawIsTheFirstMassAboveItsShare) {
+  // r = 1/4 of 16: a prefix of 4 does not exceed it, one of 5 does.
+  constexpr std::uint32_t kQuarter = 1u << 30;
+  EXPECT_EQ(draw_goal(kQuarter, 16), 5u);
+  EXPECT_EQ(draw_goal(kQuarter - 1, 16), 4u);  // the step below a quarter
+  EXPECT_EQ(draw_goal(kQuarter, 17), 5u);      // 4.25
+  EXPECT_EQ(draw_goal(kQuarter, 4 * kOne), kOne + 1);
+  EXPECT_EQ(draw_goal(0, 1), 1u);
+  EXPECT_EQ(draw_goal(0, kOne), 1u);
+  EXPECT_EQ(draw_goal(kLast, 1), 1u);
+  EXPECT_EQ(draw_goal(kLast, std::uint64_t{1} << 24), std::uint64_t{1} << 24);
+  EXPECT_EQ(draw_goal(255, kOne), 1u);  // the low 8 bits do nothing
+  EXPECT_EQ(draw_goal(256, kOne), (kOne >> 24) + 1);
+}
+
+// The smallest whole number above r * total, in 128 bits.
+TEST(SampleGoals, EveryDrawIsExact) {
+  Random random(1);
+  for (int trial = 0; trial < 100000; ++trial) {
+    const std::uint64_t bits = std::uint64_t{random.bits()} << 32 | random.bits();
+    const std::uint64_t total = (bits >> (1 + random.below(63))) + 1;  // up to 2^63
+    std::uint32_t number = random.bits();
+    if (trial % 4 == 0) number = number >> 28 << 28;  // many exact shares
+    const Wide share = Wide{total} * (number >> 8);
+    const auto expected = static_cast<std::uint64_t>(share >> 24) + 1;
+    ASSERT_EQ(draw_goal(number, total), expected) << number << " of " << total;
+    ASSERT_LE(expected, total);
+  }
+  constexpr std::uint64_t kMost = kOne * static_cast<std::uint64_t>(kLargestVocabulary);
+  EXPECT_EQ(draw_goal(kLast, kMost), kMost - (kMost >> 24) + 1);
+}
+
+TEST(SampleGoals, TopPIsRoundedUpAndExactSharesStay) {
+  EXPECT_EQ(top_p_goal(0.5f, 16), 8u);
+  EXPECT_EQ(top_p_goal(0.5f, 17), 9u);
+  EXPECT_EQ(top_p_goal(std::nextafter(0.5f, 1.0f), 16), 9u);
+  EXPECT_EQ(top_p_goal(std::nextafter(0.5f, 0.0f), 16), 8u);
+  EXPECT_EQ(top_p_goal(0.25f, 4 * kOne), kOne);
+  EXPECT_EQ(top_p_goal(0, kOne), 0u);
+  EXPECT_EQ(top_p_goal(1, kOne), kOne);
+  EXPECT_EQ(top_p_goal(1, 4 * kOne + 1), 4 * kOne + 1);
+  EXPECT_EQ(top_p_goal(std::numeric_limits<float>::denorm_min(), kOne), 1u);
+}
+
+TEST(SampleMasses, AWeightCountsInUnitsRoundedDown) {
+  EXPECT_EQ(mass_of(1), kOne);
+  EXPECT_EQ(mass_of(0x1p-40f), 1u);
+  EXPECT_EQ(mass_of(0x1.fffffep-41f), 0u);
+  EXPECT_EQ(mass_of(0x1.8p-39f), 3u);
+  EXPECT_EQ(mass_of(0), 0u);
+}
+
+std::int32_t drawn(const std::vector<float>& logits, const SampleRule& rule) {
+  return HostSampler().draw(logits, {rule, {}});
+}
+
+// Four masses of a quarter each: r = 1/4 belongs to the second token.
+TEST(HostSampler, ADrawOnTheBorderOfTwoTokensTakesTheSecond) {
+  const std::vector<float> equal(4, 2.5f);
+  for (std::uint32_t i = 1; i < 4; ++i) {
+    const std::uint32_t border = i << 30;
+    const auto token = static_cast<std::int32_t>(i);
+    EXPECT_EQ(drawn(equal, {.random = border}), token);
+    EXPECT_EQ(drawn(equal, {.random = border - 1}), token - 1);
+    EXPECT_EQ(drawn(equal, {.random = border + 255}), token);
+  }
+  EXPECT_EQ(drawn(equal, {.random = 0}), 0);
+  EXPECT_EQ(drawn(equal, {.random = kLast}), 3);
+}
+
+TEST(HostSampler, TopPKeepsAnExactShareAndOneMoreAboveIt) {
+  const std::vector<float> equal(4, -1.0f);
+  for (int kept = 1; kept < 4; ++kept) {
+    const float share = static_cast<float>(kept) / 4;
+    EXPECT_EQ(drawn(equal, {.top_p = share, .random = kLast}), kept - 1);
+    EXPECT_EQ(drawn(equal, {.top_p = std::nextafter(share, 1.0f), .random = kLast}), kept);
+    EXPECT_EQ(drawn(equal, {.top_p = std::nextafter(share, 0.0f), .random = kLast}), kept - 1);
+  }
+  EXPECT_EQ(drawn(equal, {.top_p = 0, .random = kLast}), 0);
+  EXPECT_EQ(drawn(equal, {.top_p = 1, .random = kLast}), 3);
+}
+
+// Both ways to find the best k, and the border between them at half of the vocabulary.
+TEST(HostSampler, TopKKeepsExactlyK) {
+  for (const std::size_t vocabulary : {1u, 2u, 3u, 8u, 9u, 3000u}) {
+    const std::vector<float> equal(vocabulary, 0.0f);
+    for (std::size_t k = 1; k <= vocabulary + 1; k += vocabulary < 100 ? 1 : 499) {
+      const auto last = static_cast<std::int32_t>(std::min(k, vocabulary)) - 1;
+      EXPECT_EQ(drawn(equal, {.top_k = static_cast<std::int32_t>(k), .random = kLast}), last)
+          << k << " of " << vocabulary;
+    }
+    EXPECT_EQ(drawn(equal, {.top_k = 0, .random = kLast}),
+              static_cast<std::int32_t>(vocabulary) - 1);
+  }
+}
+
+TEST(HostSampler, MinPKeepsAWeightThatEqualsIt) {
+  const std::vector<float> logits = {3, 2};
+  const float weight = leq_exp(-1.0f);
+  EXPECT_EQ(drawn(logits, {.min_p = weight, .random = kLast}), 1);
+  EXPECT_EQ(drawn(logits, {.min_p = std::nextafter(weight, 1.0f), .random = kLast}), 0);
+  EXPECT_EQ(drawn(logits, {.min_p = 1, .random = kLast}), 0);
+}
+
+TEST(LogitChanges, ArePenaltiesOrNever) {
+  const SampleRule rule = {
+      .repeat_penalty = 2, .presence_penalty = 0.5f, .frequency_penalty = 0.25f};
+  EXPECT_EQ(changed_logit(4, rule, 0), kNoLogit);
+  EXPECT_EQ(changed_logit(4, rule, 1), 2 - 0.75f);
+  EXPECT_EQ(changed_logit(4, rule, 3), 2 - 1.25f);
+  EXPECT_EQ(changed_logit(-4, rule, 1), -8 - 0.75f);
+  EXPECT_EQ(changed_logit(0, rule, 1), -0.75f);
+}
+
+}  // namespace
+}  // namespace leq

@@ -1,0 +1,155 @@
+// The table of sampling settings: names, borders of ranges and their errors, what backends get of
+// them, and what models say in generation_config.json and in their files.
+#include "model/sampling_settings.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "model/open_model.h"
+
+namespace leq {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+const float kNan = std::nanf("");
+
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+const SamplingKnob& knob(std::string_view name) { return kSamplingKnobs[knob_index(name)]; }
+
+TEST(SamplingSettings, RangesHoldTheirBordersAndNothingBeyond) {
+  struct Case {
+    const char* name;
+    std::vector<double> allowed, refused;
+  };
+  const double most = std::numeric_limits<float>::max();
+  const std::vector<Case> cases = {
+      {"temperature", {0, 1e-40, most}, {-1e-40, kInfinity, kNan}},
+      {"top_k", {-1, 0, 1, 1e9}, {-2, 1e9 + 1, 1e300, kNan}},
+      {"top_p", {0, 1}, {-1e-40, 1.0000002, kNan}},
+      {"min_p", {0, 1}, {-1e-40, 1.0000002, kNan}},
+      {"repeat_penalty", {1e-40, most}, {0, -1, kInfinity, kNan}},
+      {"repeat_last_n", {-1, 0, 1e9}, {-2, 1e9 + 1, kNan}},
+      {"presence_penalty", {-most, 0, most}, {-kInfinity, kInfinity, kNan}},
+      {"frequency_penalty", {-most, 0, most}, {-kInfinity, kInfinity, kNan}},
+  };
+  EXPECT_EQ(cases.size(), kSamplingKnobs.size());
+  for (const Case& c : cases) {
+    for (const double value : c.allowed) {
+      SamplingSettings settings;
+      set_knob(settings, knob(c.name), value);
+      EXPECT_EQ(knob_value(settings, knob(c.name)), double{static_cast<float>(value)}) << c.name;
+      EXPECT_NO_THROW(check_settings(settings));
+    }
+    for (const double value : c.refused) {
+      SamplingSettings settings;
+      EXPECT_NE(error_of([&] { set_knob(settings, knob(c.name), value); }), "")
+          << c.name << " " << value;
+      EXPECT_EQ(knob_value(settings, knob(c.name)), knob_value({}, knob(c.name)));
+    }
+  }
+}
+
+TEST(SamplingSettings, ErrorsNameTheKnobTheValueAndTheRange) {
+  const auto refused = [](const char* name, double value) {
+    SamplingSettings settings;
+    return error_of([&] { set_knob(settings, knob(name), value); });
+  };
+  EXPECT_EQ(refused("temperature", -0.5),
+            "--temp is -0.5, expected 0 (always the most probable token) or more");
+  EXPECT_EQ(refused("top_p", 1.5), "--top-p is 1.5, expected a number from 0 to 1 (off)");
+  EXPECT_EQ(refused("repeat_last_n", -2),
+            "--repeat-last-n is -2, expected 0 (off) or more, or -1 for all tokens");
+}
+
+TEST(SamplingSettings, EveryKnobHasAFieldOfItsOwn) {
+  std::set<std::string> words;
+  for (const SamplingKnob& changed : kSamplingKnobs) {
+    SamplingSettings settings;
+    set_knob(settings, changed, changed.name == "top_k" ? 7 : 0.5);
+    int differences = 0;
+    for (const SamplingKnob& other : kSamplingKnobs) {
+      differences += knob_value(settings, other) != knob_value({}, other);
+    }
+    EXPECT_EQ(differences, 1) << changed.name;
+    words.insert(knob_word(changed));
+  }
+  EXPECT_EQ(words,
+            (std::set<std::string>{"temp", "top-k", "top-p", "min-p", "repeat-penalty",
+                                   "repeat-last-n", "presence-penalty", "frequency-penalty"}));
+  EXPECT_THROW(knob_index("top-k"), Error);
+}
+
+TEST(SamplingSettings, BackendsGetTheirRule) {
+  const SamplingSettings settings = {.temperature = 0.1f,
+                                     .top_k = 2,
+                                     .top_p = 0.3f,
+                                     .min_p = 0.4f,
+                                     .repeat_penalty = 5,
+                                     .presence_penalty = 6,
+                                     .frequency_penalty = 7};
+  const SampleRule rule = sample_rule(settings);
+  EXPECT_EQ(rule.temperature, 0.1f);
+  EXPECT_EQ(rule.top_k, 2);
+  EXPECT_EQ(rule.top_p, 0.3f);
+  EXPECT_EQ(rule.min_p, 0.4f);
+  EXPECT_EQ(rule.repeat_penalty, 5);
+  EXPECT_EQ(rule.presence_penalty, 6);
+  EXPECT_EQ(rule.frequency_penalty, 7);
+  EXPECT_EQ(sample_rule({.top_k = -1}).top_k, 0);
+}
+
+TEST(GenerationDefaults, AreReadBackFromAFile) {
+  GenerationDefaults defaults;
+  defaults.sampling["temperature"] = 0.7;
+  defaults.sampling["top_k"] = 20;
+  defaults.sampling["repeat_penalty"] = 1.05;
+  defaults.end_tokens = {2, 5};
+  const Json json = generation_to_json(defaults);
+  EXPECT_EQ(json.dump(),
+            R"({"end_tokens":[2,5],"repeat_penalty":1.05,"temperature":0.7,"top_k":20})");
+  const GenerationDefaults back = generation_from_json(json, "test");
+  EXPECT_EQ(back.sampling.values, defaults.sampling.values);
+  EXPECT_EQ(back.end_tokens, defaults.end_tokens);
+  EXPECT_EQ(generation_to_json({}).dump(), R"({"end_tokens":[]})");
+}
+
+TEST(GenerationDefaults, ComeFromGenerationConfigByItsNames) {
+  const Json json = Json::parse(R"({"temperature": 1, "top_k": 50, "top_p": null, "min_p": 0.1,
+      "repetition_penalty": 1.2, "repeat_penalty": 9, "presence_penalty": 3, "do_sample": true})");
+  const auto values = sampling_from_json(json, &SamplingKnob::config_key, "test");
+  EXPECT_EQ(values["temperature"], 1.0);
+  EXPECT_EQ(values["top_k"], 50.0);
+  EXPECT_EQ(values["top_p"], std::nullopt);
+  EXPECT_EQ(values["min_p"], 0.1);
+  EXPECT_EQ(values["repeat_penalty"], 1.2);
+  EXPECT_EQ(values["presence_penalty"], std::nullopt);  // models do not say it
+}
+
+TEST(GenerationDefaults, AreRefusedByTheirKey) {
+  for (const char* text : {R"({"temperature": "hot"})", R"({"top_k": 1.5})", R"({"top_k": "4"})",
+                           R"({"end_tokens": 2})", R"({"end_tokens": ["2"]})"}) {
+    const std::string key = std::string(text).substr(2, std::string(text).find(':') - 3);
+    const std::string error = error_of([&] { generation_from_json(Json::parse(text), "x.leq"); });
+    EXPECT_TRUE(error.starts_with("x.leq")) << error;
+    EXPECT_NE(error.find(key), std::string::npos) << error;
+  }
+}
+
+}  // namespace
+}  // namespace leq
