@@ -1,6 +1,6 @@
 # Everything a newcomer needs: `make demo`, `make test`. The work is done by CMake and ctest.
 JOBS ?= $(shell nproc)
-PACKAGES = build-essential cmake ninja-build pkg-config nlohmann-json3-dev libpcre2-dev \
+PACKAGES = build-essential cmake ninja-build pkg-config nlohmann-json3-dev libcxxopts-dev libpcre2-dev \
 	libutf8proc-dev libxxhash-dev libssl-dev libedit-dev libgtest-dev libbenchmark-dev \
 	libsentencepiece-dev
 ARM_PACKAGES = crossbuild-essential-arm64 qemu-user $(foreach library, libstdc++6 libpcre2-dev \

@@ -120,11 +120,11 @@ void add_row(Table& table, const fs::path& folder, const Variant& variant, const
   const auto tensors = open_safetensors(folder / "golden.safetensors");
   Engine engine(file, variant.kv);
   double error = 0;
-  std::string texts;
+  std::vector<std::string> texts;
   for (const auto& prompt : golden.at("prompts")) {
     error = std::max(error, largest_logit_error(engine, prompt, *tensors));
     if (!prompt.contains("greedy_ids")) continue;
-    texts += (texts.empty() ? "" : ", ") + greedy(engine, prompt);
+    texts.push_back(greedy(engine, prompt));
   }
   const double want = golden_perplexity(folder);
   const double ppl = stride_perplexity(engine, wiki);
@@ -136,7 +136,7 @@ void add_row(Table& table, const fs::path& folder, const Variant& variant, const
              {"PPL hf-stride", {ppl, 4}},
              {"golden (f32)", {want, 4}},
              {"change", fixed(100 * (ppl / want - 1), 3) + " %"},
-             {"greedy: first other token", texts}});
+             {"greedy: first other token", join(texts)}});
   std::cerr << name << ' ' << variant.type << ' ' << kv_type_name(variant.kv) << ": PPL "
             << fixed(ppl, 4) << '\n';
 }

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace leq {
 namespace {
@@ -23,9 +24,9 @@ Isa chosen_isa() {
   for (const Isa isa : isas) {
     if (isa_name(isa) == wanted) return isa;
   }
-  std::string offered;
-  for (const Isa isa : isas) offered += (offered.empty() ? "" : ", ") + std::string(isa_name(isa));
-  fail("LEQ_ISA=", wanted, ": this processor offers ", offered);
+  std::vector<std::string> offered;
+  for (const Isa isa : isas) offered.emplace_back(isa_name(isa));
+  fail("LEQ_ISA=", wanted, ": this processor offers ", join(offered));
 }
 
 std::string cpu_model_name() {

@@ -18,11 +18,9 @@ const Json* present(const Json& json, const char* key) {
 }
 
 std::string supported_families() {
-  std::string names;
-  for (const Family* family : families()) {
-    names += (names.empty() ? "" : ", ") + std::string(family->model_type);
-  }
-  return names;
+  std::vector<std::string> names;
+  for (const Family* family : families()) names.emplace_back(family->model_type);
+  return join(names);
 }
 
 const Family& family_of(const Json& json, std::string_view source) {

@@ -58,7 +58,7 @@ std::optional<std::string> bytes_of_printable(std::string_view text) {
 }
 
 void set_pretokenizer(TokenizerSpec& spec, std::string_view name) {
-  std::string names;
+  std::vector<std::string> names;
   for (const auto& known : kPreTokenizers) {
     if (known.name == name) {
       spec.normalizers.clear();
@@ -68,10 +68,10 @@ void set_pretokenizer(TokenizerSpec& spec, std::string_view name) {
       spec.pre_tokenizers = {step};
       return;
     }
-    names += (names.empty() ? "" : ", ") + std::string(known.name);
+    names.emplace_back(known.name);
   }
   fail(spec.source, ": pre-tokenizer \"", printable(name), "\" is not known, expected one of ",
-       names);
+       join(names));
 }
 
 void place_piece(TokenizerSpec& spec, Token id, std::string_view piece, TokenType type) {

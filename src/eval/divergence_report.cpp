@@ -35,13 +35,13 @@ constexpr std::array<NumberRow, 9> kNumbers = {{
 
 // Shortest decimals that read back as the same doubles, with spaces between.
 std::string numbers_text(std::span<const double> numbers) {
-  std::string text;
+  std::vector<std::string> texts;
   for (const double number : numbers) {
     std::array<char, 32> digits = {};
     const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
-    text += (text.empty() ? "" : " ") + std::string(digits.data(), end);
+    texts.emplace_back(digits.data(), end);
   }
-  return text;
+  return join(texts, " ");
 }
 
 }  // namespace

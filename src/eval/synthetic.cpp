@@ -41,12 +41,6 @@ constexpr std::array<PublishedShape, 7> kShapes = {{
 }};
 constexpr std::array<std::string_view, 4> kFamilyNames = {"gpt2", "llama", "mistral", "qwen3"};
 
-std::string join(const std::vector<std::string_view>& names) {
-  std::string text;
-  for (const auto name : names) text += (text.empty() ? "" : ", ") + std::string(name);
-  return text;
-}
-
 // A tensor with its planes at offsets from 0; the views get their addresses later.
 StoredTensor laid_out(const TensorSpec& tensor, const TensorPlan& plan, std::uint64_t& offset) {
   StoredTensor stored;
@@ -124,9 +118,9 @@ SyntheticSpec parse_synthetic(std::string_view model) {
   return spec;
 }
 
-std::vector<std::string_view> synthetic_shapes() {
-  std::vector<std::string_view> names;
-  for (const PublishedShape& shape : kShapes) names.push_back(shape.name);
+std::vector<std::string> synthetic_shapes() {
+  std::vector<std::string> names;
+  for (const PublishedShape& shape : kShapes) names.emplace_back(shape.name);
   return names;
 }
 

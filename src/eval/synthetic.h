@@ -27,7 +27,7 @@ bool is_synthetic(std::string_view model);
 SyntheticSpec parse_synthetic(std::string_view model);
 
 // "gpt2-124m", "llama-110m", ...
-std::vector<std::string_view> synthetic_shapes();
+std::vector<std::string> synthetic_shapes();
 // The published configuration of a shape; a smaller `layers` cuts it. Throws Error where the shape
 // is unknown or has fewer layers.
 ModelConfig synthetic_config(std::string_view shape, std::int64_t layers);

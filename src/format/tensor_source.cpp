@@ -49,11 +49,9 @@ void widen(const std::byte* bytes, std::span<float> out, Widen chunk) {
 }  // namespace
 
 std::string shape_text(const Shape& shape) {
-  std::string text = "[";
-  for (const std::int64_t size : shape) {
-    text += (text.size() > 1 ? ", " : "") + std::to_string(size);
-  }
-  return text + "]";
+  std::vector<std::string> sizes;
+  for (const std::int64_t size : shape) sizes.push_back(std::to_string(size));
+  return "[" + join(sizes) + "]";
 }
 
 void read_floats(const SourceTensor& tensor, std::int64_t first, std::span<float> out) {

@@ -22,11 +22,9 @@ const ChatFormat* find_format(std::string_view name) {
 }
 
 std::string all_names() {
-  std::string text;
-  for (const ChatFormat& format : chat_formats()) {
-    text += (text.empty() ? "" : ", ") + std::string(format.name);
-  }
-  return text;
+  std::vector<std::string> names;
+  for (const ChatFormat& format : chat_formats()) names.emplace_back(format.name);
+  return join(names);
 }
 
 // What a rule says about a template: the reason against it, or none.

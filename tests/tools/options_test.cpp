@@ -181,6 +181,25 @@ TEST(Options, UnknownWordsAreAnsweredWithTheNearestKnownOne) {
   EXPECT_EQ(error_of({"-phello"}), "unknown option -phello; see leq-sample --help");
 }
 
+// What the parser below would make of them: a list, a group of letters, a hexadecimal number.
+TEST(Options, ValuesAreNeverReadAsMoreThanText) {
+  EXPECT_EQ(parse({"-p", "a,b=c,,--d"}).text("prompt"), "a,b=c,,--d");
+  EXPECT_EQ(parse({"-p=--"}).text("prompt"), "--");
+  EXPECT_EQ(parse({"-r", "--", "x"}).list("reverse-prompt"), std::vector<std::string>{"--"});
+  EXPECT_EQ(parse({"a=b,c"}).positionals(), std::vector<std::string>{"a=b,c"});
+  EXPECT_EQ(parse({"--", "--prompt"}).positionals(), std::vector<std::string>{"--prompt"});
+  EXPECT_EQ(error_of({"-c", "0x10"}), "-c: expected a whole number in 0..16777216, found '0x10'");
+  EXPECT_EQ(error_of({"--escape=maybe"}),
+            "--escape: expected 1 | 0 (true | false, on | off, yes | no), found 'maybe'");
+  EXPECT_TRUE(parse({"--no-escape=0"}).flag("escape"));
+}
+
+TEST(Options, AHiddenOptionIsStillTaken) {
+  EXPECT_EQ(parse({"--threads-batch", "3"}).integer("threads-batch"), 3);
+  EXPECT_EQ(error_of({"--thread-batch", "3"}),
+            "unknown option --thread-batch; did you mean --threads-batch?");
+}
+
 TEST(Options, MissingModelIsNamed) {
   const ToolSpec tool = sample_tool();
   try {
@@ -200,6 +219,10 @@ TEST(Options, HelpNamesEveryWordInNarrowLines) {
   const ToolSpec tool = sample_tool();
   const std::string help = help_text(tool);
   for (const auto& option : tool.options) {
+    if (option.hidden) {
+      EXPECT_EQ(help.find("--" + option.name), std::string::npos) << option.name;
+      continue;
+    }
     EXPECT_NE(help.find("--" + (option.fallback == "true" ? "no-" + option.name : option.name)),
               std::string::npos)
         << option.name;

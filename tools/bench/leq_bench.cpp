@@ -13,7 +13,6 @@
 #include "eval/limits/limits.h"
 #include "model/tensor_list.h"
 #include "tools/bench/breakdown.h"
-#include "tools/bench/gptq.h"
 #include "tools/bench/load.h"
 #include "tools/bench/model.h"
 #include "tools/bench/table.h"
@@ -52,8 +51,7 @@ ToolSpec tool_spec() {
   tool.summary = "measures tokens per second and their share of what the machine can do";
   tool.usage = {"-m model.leq [-p 512] [-n 128] [-d 0] [-t 2] [-r 5] [-o md|csv|json]",
                 "-m synthetic:llama-7b:int8[:layers=N]",
-                "-m synthetic:llama-7b:int4-g128 --write 7b.leq",
-                "--gptq 4096,2048x5632 [-t 2] [-r 3]"};
+                "-m synthetic:llama-7b:int4-g128 --write 7b.leq"};
   tool.options = {
       {.name = "model",
        .spellings = "-m",
@@ -100,12 +98,6 @@ ToolSpec tool_spec() {
            "milliseconds and bytes of a step by part (load, quant, gemm, attention, comm, sync, "
            "sample) instead of tokens per second",
        .group = "Output"},
-      {.name = "gptq",
-       .kind = OptionKind::text,
-       .value_name = "SHAPE,...",
-       .help = "no model: linear algebra and seconds of gptq and gptq+ for linears of these widths "
-               "or ROWSxCOLUMNS",
-       .group = "Sweeps (every combination of comma lists is run)"},
       {.name = "repetitions",
        .spellings = "-r",
        .kind = OptionKind::integer,
@@ -331,20 +323,6 @@ void print(const Table& table, const std::string& format) {
                                   : table.json() + "\n");
 }
 
-Table gptq_table(const Options& options) {
-  Table table;
-  for (const std::int64_t threads : options.integers("threads")) {
-    const int count = threads > 0 ? static_cast<int>(threads) : usable_cores();
-    cpu::LimitMeter meter(count, chosen_isa());
-    for (const auto shape : split(options.text("gptq"), ",")) {
-      const auto rows = bench_gptq(std::string(trim(shape)), count,
-                                   static_cast<int>(options.integer("repetitions")), meter);
-      for (const Row& row : rows) table.add(row);
-    }
-  }
-  return table;
-}
-
 Table load_table(const Options& options) {
   Table table;
   for (const std::string& model : options.list("model")) {
@@ -372,13 +350,7 @@ void write_synthetic(const Options& options) {
 
 int run(const Options& options) {
   const std::string& format = options.text("output");
-  if (options.has("gptq")) {
-    require(options.list("model").empty(), "--gptq: needs no model; leave out -m");
-    print(gptq_table(options), format);
-    return 0;
-  }
-  require(!options.list("model").empty(),
-          "-m: missing; give a .leq file or synthetic:SHAPE:TYPE, or --gptq SHAPE");
+  require(!options.list("model").empty(),          "-m: missing; give a .leq file or synthetic:SHAPE:TYPE");
   if (options.has("write")) {
     write_synthetic(options);
     return 0;

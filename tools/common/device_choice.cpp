@@ -1,7 +1,5 @@
 #include "tools/common/device_choice.h"
 
-#include <charconv>
-
 #include "base/error.h"
 #include "base/text.h"
 
@@ -14,11 +12,10 @@ constexpr std::int64_t kAllLayers = -1;
 std::int64_t gpu_layers(const Options& options) {
   const std::string& text = options.text("gpu-layers");
   if (text == "all" || text == "-1") return kAllLayers;
-  std::int64_t layers = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), layers);
-  require(error == std::errc() && end == text.data() + text.size() && layers >= 0, "-ngl ",
-          printable(text), ": expected 0 (the CPU) or all (a GPU)");
-  return layers;
+  const auto layers = parse_int(text);
+  require(layers && *layers >= 0, "-ngl ", printable(text),
+          ": expected 0 (the CPU) or all (a GPU)");
+  return *layers;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "tools/common/option_words.h"
+#include "tools/common/parse_words.h"
 
 namespace leq {
 namespace {
@@ -31,12 +32,6 @@ void check_number(const Option& option, std::string_view text, const std::string
   const bool good = number && *number >= option.minimum && *number <= option.maximum;
   require(good, where, ": expected a ", whole ? "whole number" : "number", range_text(option),
           ", found '", printable(text), "'");
-}
-
-std::string join(const std::vector<std::string>& parts, std::string_view separator) {
-  std::string out;
-  for (const auto& part : parts) out += (out.empty() ? "" : std::string(separator)) + part;
-  return out;
 }
 
 // Checks one value as typed; `where` is the word or variable that it came from.
@@ -79,19 +74,20 @@ std::string variable_name(std::string_view option_name) {
 
 }  // namespace
 
-class OptionParser {
+// Fills Options from words, environment and defaults, each value checked.
+class OptionReader {
  public:
-  OptionParser(const ToolSpec& tool, std::span<const std::string> words) : words_(words) {
-    for (const auto& option : tool.options) {
+  Options read(const ToolSpec& tool, std::span<const std::string> words,
+               const Environment& environment) {
+    std::map<std::string, const Option*> table;
+    for (const Option& option : tool.options) {
+      table[option.name] = &option;
       result_.values_[option.name].kind = option.kind;
-      for (const auto& word : option_words(option)) table_.push_back({word, &option, false});
-      for (const auto& word : negated_words(option)) table_.push_back({word, &option, true});
     }
-  }
-
-  Options parse(const ToolSpec& tool, const Environment& environment) {
-    for (next_ = 0; next_ < words_.size();) take_word(tool);
-    for (const auto& option : tool.options) {
+    ParsedWords parsed = parse_words(tool, words);
+    for (const GivenOption& given : parsed.options) take_given(*table.at(given.name), given);
+    result_.positionals_ = std::move(parsed.positionals);
+    for (const Option& option : tool.options) {
       take_variable(option, environment);
       take_default(tool, option);
     }
@@ -99,74 +95,16 @@ class OptionParser {
   }
 
  private:
-  struct Entry {
-    std::string word;
-    const Option* option;
-    bool negated;
-  };
-
-  // The entry of a word as typed: without its "=value", and _ for - in long names.
-  const Entry* find(std::string word) const {
-    if (word.starts_with("--")) std::ranges::replace(word, '_', '-');
-    const auto found = std::ranges::find(table_, word, &Entry::word);
-    return found == table_.end() ? nullptr : &*found;
-  }
-
-  void take_word(const ToolSpec& tool) {
-    const std::string& word = words_[next_++];
-    if (word == "--") {
-      while (next_ < words_.size()) take_positional(tool, words_[next_++]);
-      return;
-    }
-    if (word.size() < 2 || word[0] != '-') return take_positional(tool, word);
-    const auto equals = word.find('=');
-    const std::string name = word.substr(0, equals);
-    if (const Entry* entry = find(name)) {
-      std::optional<std::string> value;
-      if (equals != std::string::npos) value = word.substr(equals + 1);
-      return take_option(*entry, name, std::move(value));
-    }
-    // "-t8": a number right behind a letter.
-    const Entry* letter = word[1] != '-' ? find(word.substr(0, 2)) : nullptr;
-    if (letter != nullptr && parse_double(word.substr(2))) {
-      return take_option(*letter, word.substr(0, 2), word.substr(2));
-    }
-    unknown(tool, name);
-  }
-
-  void take_positional(const ToolSpec& tool, const std::string& word) {
-    require(result_.positionals_.size() < tool.max_positionals, "unexpected argument '",
-            printable(word), "'; see ", tool.name, " --help");
-    result_.positionals_.push_back(word);
-  }
-
-  void take_option(const Entry& entry, const std::string& word, std::optional<std::string> text) {
-    const Option& option = *entry.option;
+  void take_given(const Option& option, const GivenOption& given) {
     Options::Value& value = result_.values_[option.name];
     value.given = true;
     if (option.kind == OptionKind::flag) {
-      const bool on = !text || parse_switch(*text, word);
-      value.texts = {on != entry.negated ? "1" : "0"};
+      value.texts = {parse_switch(given.value, given.word) != given.negated ? "1" : "0"};
       return;
     }
-    if (!text) {
-      require(next_ < words_.size(), word, ": a value (", option.value_name, ") must follow");
-      text = words_[next_++];
-      require(text->size() < 2 || find(*text) == nullptr, word, ": a value (", option.value_name,
-              ") must follow, found the option ", *text, "; if it is meant, write ", word, "=",
-              *text);
-    }
-    check_value(option, *text, word);
+    check_value(option, given.value, given.word);
     if (option.kind != OptionKind::list) value.texts.clear();
-    value.texts.push_back(*std::move(text));
-  }
-
-  [[noreturn]] void unknown(const ToolSpec& tool, const std::string& word) const {
-    std::vector<std::string> known;
-    for (const auto& entry : table_) known.push_back(entry.word);
-    const auto nearest = nearest_word(word, known);
-    fail("unknown option ", printable(word), nearest ? "; did you mean " + *nearest + "?" : "",
-         nearest ? "" : "; see " + tool.name + " --help");
+    value.texts.push_back(given.value);
   }
 
   void take_variable(const Option& option, const Environment& environment) {
@@ -196,15 +134,12 @@ class OptionParser {
     value.texts = {is_flag ? (option.fallback == "true" ? "1" : "0") : option.fallback};
   }
 
-  std::span<const std::string> words_;
-  std::size_t next_ = 0;
-  std::vector<Entry> table_;
   Options result_;
 };
 
 Options parse_options(const ToolSpec& tool, std::span<const std::string> words,
                       const Environment& environment) {
-  return OptionParser(tool, words).parse(tool, environment);
+  return OptionReader().read(tool, words, environment);
 }
 
 bool Options::given(std::string_view name) const {

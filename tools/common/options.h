@@ -38,6 +38,7 @@ struct Option {
   std::vector<std::string> choices = {};  // texts: the only values allowed, if any
   bool required = false;
   std::string negations = {};  // flags: other words for --no-name: "-no-cnv"
+  bool hidden = false;         // accepted, but not in the help
 };
 
 // A flag that is answered at once, like --version, whatever else is missing or wrong.
@@ -76,7 +77,7 @@ class Options {
   const std::vector<std::string>& positionals() const { return positionals_; }
 
  private:
-  friend class OptionParser;
+  friend class OptionReader;
   struct Value {
     OptionKind kind = OptionKind::flag;
     bool given = false;
@@ -97,7 +98,7 @@ using Environment = std::function<std::optional<std::string>(const std::string& 
 Options parse_options(const ToolSpec& tool, std::span<const std::string> words,
                       const Environment& environment);
 
-// --help: at most 96 columns, grouped in the order of first appearance.
+// --help: at most 80 columns, grouped in the order of first appearance.
 std::string help_text(const ToolSpec& tool);
 
 // The whole life of a tool: parses argv, answers --help and --version, runs `body` with the values

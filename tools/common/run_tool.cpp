@@ -34,7 +34,7 @@ std::string left_column(const Option& option) {
     for (auto& word : negated_words(option)) words.push_back(std::move(word));
   }
   std::string out = words[0].starts_with("--") ? "      " : "  ";
-  for (std::size_t i = 0; i < words.size(); ++i) out += (i == 0 ? "" : ", ") + words[i];
+  out += join(words);
   if (!option.value_name.empty()) out += " " + option.value_name;
   return out;
 }
@@ -42,9 +42,7 @@ std::string left_column(const Option& option) {
 std::string explanation(const Option& option) {
   std::string out = option.help;
   if (!option.choices.empty()) {
-    std::string choices;
-    for (const auto& choice : option.choices) choices += (choices.empty() ? "" : " | ") + choice;
-    out += ": " + choices;
+    out += ": " + join(option.choices, " | ");
   }
   const bool tell = option.kind != OptionKind::flag && !option.fallback.empty();
   return tell ? out + " (default " + option.fallback + ")" : out;
@@ -125,12 +123,13 @@ std::string help_text(const ToolSpec& tool) {
   for (const auto& line : tool.usage) out += "  " + tool.name + " " + line + "\n";
   std::vector<std::string> groups;
   for (const auto& option : whole.options) {
-    if (std::ranges::find(groups, option.group) == groups.end()) groups.push_back(option.group);
+    if (option.hidden || std::ranges::find(groups, option.group) != groups.end()) continue;
+    groups.push_back(option.group);
   }
   for (const auto& group : groups) {
     out += "\n" + group + ":\n";
     for (const auto& option : whole.options) {
-      if (option.group != group) continue;
+      if (option.hidden || option.group != group) continue;
       const std::string left = left_column(option);
       out += left + wrapped(explanation(option), kHelpIndent, left.size());
     }

@@ -44,12 +44,10 @@ bool wants_chat(const RunArgs& args, const std::optional<std::string>& prompt, c
 ChatTemplate chat_template_of(const RunArgs& args, const Model& model) {
   if (!args.chat_template.empty()) return ChatTemplate::by_name(args.chat_template);
   if (model.chat_template().empty()) {
-    std::string names;
-    for (const auto name : ChatTemplate::names()) {
-      names += (names.empty() ? "" : ", ") + std::string(name);
-    }
+    const auto known = ChatTemplate::names();
+    const std::vector<std::string> names(known.begin(), known.end());
     fail(model.file().name(), ": the model has no chat template: name one with --chat-template (",
-         names, "), or give a prompt with -p");
+         join(names), "), or give a prompt with -p");
   }
   return ChatTemplate::recognise(model.chat_template(), model.file().name());
 }
@@ -90,8 +88,7 @@ void report_start(const Run& run) {
   if (run.args.verbose) {
     for (const auto& line : plan_lines(run.model(), *run.setup.session)) note(line);
   }
-  std::string settings;
-  for (const auto& entry : run.sampling.notes) settings += (settings.empty() ? "" : ", ") + entry;
+  std::string settings = join(run.sampling.notes);
   if (run.sampling.settings.temperature > 0) {
     settings +=
         ", seed " + std::to_string(run.sampling.settings.seed) + (run.args.seed ? "" : " (random)");

@@ -15,12 +15,12 @@ std::span<const QuantMethod> quant_methods() {
 }
 
 const QuantMethod& require_method(std::string_view name) {
-  std::string names;
+  std::vector<std::string> names;
   for (const QuantMethod& method : quant_methods()) {
     if (method.name == name) return method;
-    names += (names.empty() ? "" : ", ") + std::string(method.name);
+    names.emplace_back(method.name);
   }
-  fail("unknown method \"", printable(name), "\"; use one of ", names);
+  fail("unknown method \"", printable(name), "\"; use one of ", join(names));
 }
 
 }  // namespace leq

@@ -1,16 +1,21 @@
-#include "tools/bench/gptq.h"
-
+// Speed of second-order quantization: its linear algebra beside the machine's peak, and whole
+// linears in seconds.
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <iostream>
 #include <optional>
 
+#include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "eval/limits/limits.h"
 #include "quantize/linear_algebra/dense.h"
 #include "quantize/methods/gptq.h"
 #include "quantize/methods/gptq_plus.h"
+#include "report/table.h"
+#include "tools/common/options.h"
 
 namespace leq {
 namespace {
@@ -28,7 +33,7 @@ Shape parse_shape(const std::string& text) {
   const std::int64_t columns = parts.size() == 1 ? rows : parse_int(parts[1]).value_or(0);
   require(parts.size() <= 2 && rows > 0 && columns > 0 && rows <= kMostColumns &&
               columns <= kMostColumns,
-          "--gptq: expected a width or ROWSxCOLUMNS up to ", kMostColumns,
+          "expected a width or ROWSxCOLUMNS up to ", kMostColumns,
           " as in 4096 or 2048x5632, found '", printable(text), "'");
   return {rows, columns};
 }
@@ -39,6 +44,9 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+// Rows of one linear of random weights: X^T X and the products that feed errors back beside the f32
+// peak, the factor beside the f64 peak, each measured before and after; gptq and gptq+ (int4-g128)
+// in seconds. The best of `runs`.
 class GptqBench {
  public:
   GptqBench(Shape shape, int threads, int runs, cpu::LimitMeter& meter)
@@ -71,7 +79,7 @@ class GptqBench {
           [&] { damped_lower(factor); });
     }
     const auto feedback = factor_hessian<float>(input_, pool_);
-    require(feedback.has_value(), "--gptq: the random inputs have no factor");
+    require(feedback.has_value(), "the random inputs have no factor");
     const Ranges ranges = plain_ranges(input_);
     add("codes with feedback, f32", Peak::f32, n * k * k,
         [&] { choose_with_feedback(input_, ranges, *feedback, pool_); });
@@ -137,11 +145,51 @@ class GptqBench {
   std::vector<Row> rows_;
 };
 
-}  // namespace
-
-std::vector<Row> bench_gptq(const std::string& shape, int threads, int runs,
-                            cpu::LimitMeter& meter) {
-  return GptqBench(parse_shape(shape), threads, runs, meter).rows();
+ToolSpec spec() {
+  ToolSpec tool;
+  tool.name = "gptq_bench";
+  tool.summary = "linear algebra and seconds of gptq and gptq+ for linears of random weights";
+  tool.usage = {"4096 2048x5632 [-t 2] [-r 3]"};
+  tool.max_positionals = 100;
+  tool.options = {{.name = "threads",
+                   .spellings = "-t",
+                   .kind = OptionKind::integers,
+                   .value_name = "N,...",
+                   .fallback = "0",
+                   .help = "threads; 0: one for each usable core",
+                   .group = "Options",
+                   .minimum = 0,
+                   .maximum = 1024},
+                  {.name = "repetitions",
+                   .spellings = "-r",
+                   .kind = OptionKind::integer,
+                   .value_name = "N",
+                   .fallback = "5",
+                   .help = "runs of each piece of work, of which the best counts",
+                   .group = "Options",
+                   .minimum = 1,
+                   .maximum = 10000}};
+  return tool;
 }
 
+int run(const Options& options) {
+  require(!options.positionals().empty(), "give widths of linears, or ROWSxCOLUMNS");
+  Table table;
+  for (const std::int64_t threads : options.integers("threads")) {
+    const int count = threads > 0 ? static_cast<int>(threads) : usable_cores();
+    cpu::LimitMeter meter(count, chosen_isa());
+    for (const std::string& shape : options.positionals()) {
+      GptqBench bench(parse_shape(shape), count, static_cast<int>(options.integer("repetitions")),
+                      meter);
+      for (const Row& row : bench.rows()) table.add(row);
+    }
+  }
+  std::cerr << cpu_model_name() << '\n';
+  std::cout << table.markdown();
+  return 0;
+}
+
+}  // namespace
 }  // namespace leq
+
+int main(int argc, char** argv) { return leq::run_tool(leq::spec(), argc, argv, leq::run); }

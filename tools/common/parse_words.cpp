@@ -1,0 +1,130 @@
+#include "tools/common/parse_words.h"
+
+#include <algorithm>
+#include <cxxopts.hpp>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "tools/common/option_words.h"
+
+namespace leq {
+namespace {
+
+// Puts words into cxxopts' terms.
+class Rewriter {
+ public:
+  Rewriter(const ToolSpec& tool, std::span<const std::string> words) : tool_(tool), words_(words) {
+    for (const Option& option : tool.options) {
+      for (const auto& word : option_words(option)) table_.push_back({word, &option, false});
+      for (const auto& word : negated_words(option)) table_.push_back({word, &option, true});
+    }
+    while (next_ < words_.size()) take(words_[next_++]);
+  }
+
+  // "--ctx-size=128" for each of options(), then the arguments after "--".
+  std::vector<std::string> words() const {
+    std::vector<std::string> all = rewritten_;
+    all.push_back("--");
+    all.insert(all.end(), arguments_.begin(), arguments_.end());
+    return all;
+  }
+  const std::vector<GivenOption>& options() const { return options_; }  // their values left out
+
+ private:
+  struct Entry {
+    std::string word;
+    const Option* option;
+    bool negated;
+  };
+
+  // The entry of a word without its "=value".
+  const Entry* find(std::string word) const {
+    if (word.starts_with("--")) std::ranges::replace(word, '_', '-');
+    const auto found = std::ranges::find(table_, word, &Entry::word);
+    return found == table_.end() ? nullptr : &*found;
+  }
+
+  void take(const std::string& word) {
+    if (word == "--") {
+      while (next_ < words_.size()) arguments_.push_back(words_[next_++]);
+    } else if (word.size() < 2 || word[0] != '-') {
+      arguments_.push_back(word);
+    } else {
+      take_option(word);
+    }
+  }
+
+  void take_option(const std::string& word) {
+    const auto equals = word.find('=');
+    const std::string name = word.substr(0, equals);
+    const Entry* letter = word[1] != '-' ? find(word.substr(0, 2)) : nullptr;
+    if (const Entry* entry = find(name)) {
+      add(*entry, name,
+          equals == std::string::npos ? following(*entry, name) : word.substr(equals + 1));
+    } else if (letter != nullptr && parse_double(word.substr(2))) {  // "-t8"
+      add(*letter, word.substr(0, 2), word.substr(2));
+    } else {
+      unknown(name);
+    }
+  }
+
+  void add(const Entry& entry, const std::string& word, const std::string& value) {
+    options_.push_back({entry.option->name, word, "", entry.negated});
+    rewritten_.push_back("--" + entry.option->name + "=" + value);
+  }
+
+  // The value of a word that has none in itself.
+  std::string following(const Entry& entry, const std::string& word) {
+    if (entry.option->kind == OptionKind::flag) return "1";
+    const std::string& what = entry.option->value_name;
+    require(next_ < words_.size(), word, ": a value (", what, ") must follow");
+    const std::string& value = words_[next_++];
+    require(value.size() < 2 || find(value) == nullptr, word, ": a value (", what,
+            ") must follow, found the option ", value, "; if it is meant, write ", word, "=",
+            value);
+    return value;
+  }
+
+  [[noreturn]] void unknown(const std::string& word) const {
+    std::vector<std::string> known;
+    for (const auto& entry : table_) known.push_back(entry.word);
+    const auto nearest = nearest_word(word, known);
+    fail("unknown option ", printable(word), nearest ? "; did you mean " + *nearest + "?" : "",
+         nearest ? "" : "; see " + tool_.name + " --help");
+  }
+
+  const ToolSpec& tool_;
+  std::span<const std::string> words_;
+  std::size_t next_ = 0;
+  std::vector<Entry> table_;
+  std::vector<std::string> rewritten_, arguments_;
+  std::vector<GivenOption> options_;
+};
+
+}  // namespace
+
+ParsedWords parse_words(const ToolSpec& tool, std::span<const std::string> words) {
+  const Rewriter rewriter(tool, words);
+  cxxopts::Options parser(tool.name);
+  for (const Option& option : tool.options) {
+    // Texts: cxxopts cuts lists at every comma, and its numbers may be hexadecimal.
+    parser.add_options()(option.name, option.help, cxxopts::value<std::string>());
+  }
+  const std::vector<std::string> rewritten = rewriter.words();
+  std::vector<const char*> argv = {tool.name.c_str()};
+  for (const std::string& word : rewritten) argv.push_back(word.c_str());
+  const auto parsed = parser.parse(static_cast<int>(argv.size()), argv.data());
+
+  ParsedWords result{rewriter.options(), parsed.unmatched()};
+  for (std::size_t i = 0; i < result.options.size(); ++i) {
+    result.options[i].value = parsed.arguments()[i].value();
+  }
+  require(result.positionals.size() <= tool.max_positionals, "unexpected argument '",
+          result.positionals.size() > tool.max_positionals
+              ? printable(result.positionals[tool.max_positionals])
+              : "",
+          "'; see ", tool.name, " --help");
+  return result;
+}
+
+}  // namespace leq
