@@ -28,14 +28,14 @@ enum class SystemPlace : std::uint8_t {
 
 enum class RoleOrder : std::uint8_t {
   any,
-  alternate,       // user, assistant, user, ... behind the system message
+  alternate,       // user, assistant, user, ... after the system message
   mistral_common,  // neighbours of one role are joined by an empty line; a reply is never empty
 };
 
 enum class Thinking : std::uint8_t {
   none,
   dropped,         // what a reply thought is left out when it is history
-  kept_after_ask,  // ... but stays behind the last question, as Qwen3's template does
+  kept_after_ask,  // ... but stays after the last question, as Qwen3's template does
 };
 
 struct ChatFormat {

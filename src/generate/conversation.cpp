@@ -178,7 +178,7 @@ void check_order(const ChatFormat& format, const std::vector<ChatMessage>& messa
     if (is_system || out_of_turn) {
       refuse(format, i, messages[i],
              format.order == RoleOrder::alternate
-                 ? "user, assistant, user, ... behind the system prompt"
+                 ? "user, assistant, user, ... after the system prompt"
                  : "a system prompt in the first message only");
     }
   }

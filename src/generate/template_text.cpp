@@ -22,7 +22,7 @@ struct Tag {
   bool trims_right = false;  // -%}
 };
 
-// Offset behind the string literal that starts at `at`.
+// Offset after the string literal that starts at `at`.
 std::size_t skip_literal(std::string_view text, std::size_t at) {
   const char quote = text[at++];
   while (at < text.size() && text[at] != quote) at += text[at] == '\\' ? 2 : 1;
@@ -123,7 +123,7 @@ std::string canonical_code(std::string_view code) {
 
 std::string canonical_inside(std::string_view inside) {
   std::string out;
-  std::size_t literal_end = std::string::npos;  // in `out`, behind the last literal
+  std::size_t literal_end = std::string::npos;  // in `out`, after the last literal
   for (std::size_t at = 0; at < inside.size();) {
     const std::size_t quote = std::min(inside.find_first_of("'\"", at), inside.size());
     out += canonical_code(inside.substr(at, quote - at));

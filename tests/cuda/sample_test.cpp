@@ -200,6 +200,27 @@ TEST_F(Sample, NamesTheFirstBadLogitAndRowsThatAreAllBanned) {
   }
 }
 
+// Draws and shares that fall exactly on the mass of a prefix, and the steps beside them.
+TEST_F(Sample, BordersOfMassesAreThoseOfTheHost) {
+  for (const int vocabulary : {4, 256, 8192}) {
+    const std::vector<float> equal(static_cast<std::size_t>(vocabulary), 1.5f);
+    Batch batch(vocabulary);
+    std::vector<std::int32_t> want;
+    for (const int part : {1, 2, 3}) {
+      const std::uint32_t border = static_cast<std::uint32_t>(part) << 30;
+      const std::int32_t first = part * (vocabulary / 4);  // of the tokens after this share
+      const float share = static_cast<float>(part) / 4;
+      batch.add(equal, {.random = border});
+      batch.add(equal, {.random = border - 1});
+      batch.add(equal, {.top_p = share, .random = ~0u});
+      batch.add(equal, {.top_p = std::nextafter(share, 1.0f), .random = ~0u});
+      batch.add(equal, {.top_k = first, .random = ~0u});
+      want.insert(want.end(), {first, first - 1, first - 1, first, first - 1});
+    }
+    EXPECT_EQ(batch.check(sampler), want) << vocabulary;
+  }
+}
+
 TEST_F(Sample, DrawsAsOftenAsTheProbabilitiesSay) {
   // Chi squared with 9 degrees of freedom is above 33.7 once in 10,000 seeds; the seed is fixed.
   constexpr int kTokens = 10, kLaunches = 40, kRows = 64;
