@@ -2,12 +2,14 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/sha256.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "convert/hf_import.h"
 #include "model/tensor_list.h"
 #include "quantize/pipeline/quantize_model.h"
 #include "quantize/pipeline/rotation_search.h"
+#include "quantize/pipeline/run_identity.h"
 #include "quantize/rewrites/fold_methods.h"
 #include "tokenizer/tokenizer.h"
 
@@ -20,7 +22,7 @@ constexpr const char* kAwq = "awq";
 
 BlockOptions block_options(const CheckpointOptions& options, const ImportedModel& model,
                            const std::filesystem::path& output) {
-  BlockOptions blocks;
+  BlockOptions blocks{options};
   const bool rewrites = options.method == kSmoothQuant || options.method == kAwq;
   PlanRequest request;
   request.type = require_scheme(options.type, "--type");
@@ -33,21 +35,9 @@ BlockOptions block_options(const CheckpointOptions& options, const ImportedModel
     request.method = &require_method(options.method);
   }
   blocks.plan = options.plan ? options.plan : make_planner(request, model.config);
-  blocks.fold = options.fold;
   if (!blocks.fold && options.method == kSmoothQuant) blocks.fold = smoothing_fold(std::nullopt);
   if (!blocks.fold && options.method == kAwq) blocks.fold = awq_fold();
-  blocks.rewrites = options.rewrites;
-  blocks.load_stats = options.load_stats;
-  blocks.save_stats = options.save_stats;
-  blocks.true_sequential = options.true_sequential;
-  blocks.correct_bias = options.correct_bias;
-  blocks.max_static_error = options.max_static_error;
-  blocks.max_ram = options.max_ram;
-  blocks.threads = options.threads;
   blocks.partial = output.string() + ".partial";
-  blocks.resume = options.resume;
-  blocks.stop = options.stop;
-  blocks.say = options.say;
   return blocks;
 }
 
@@ -106,6 +96,23 @@ std::vector<CheckpointMethod> checkpoint_methods() {
   methods.push_back({kSmoothQuant, "sizes of input channels moved into the weights", "int8"});
   methods.push_back({kAwq, "channels that matter scaled up, groups clipped", "uint4-g128"});
   return methods;
+}
+
+std::string checkpoint_identity(const ImportedModel& model, const CheckpointOptions& options) {
+  Json texts = Json::array();
+  for (const std::filesystem::path& path : options.load_stats) {
+    texts.push_back({{"statistics", path.string()}});
+  }
+  const CalibrationRequest& text = options.calibration;
+  if (texts.empty()) {
+    texts.push_back({{"text_sha256", sha256_hex(text.text)},
+                     {"samples", text.samples},
+                     {"length", text.length},
+                     {"seed", text.seed}});
+  }
+  const BlockOptions blocks = block_options(options, model, {});
+  return run_identity(written_config(model.config, blocks),
+                      weights_checksum(model.config, model.tensors), blocks, texts);
 }
 
 CheckpointResult quantize_checkpoint(

@@ -15,28 +15,16 @@
 
 namespace leq {
 
-struct CheckpointOptions {
+struct CheckpointOptions : RunOptions {
   std::string type = "int8";  // a scheme's name
   ActChoice act = ActChoice::automatic;
-  int threads = 0;                // 0 = one for each usable core
   std::string method = "absmax";  // of checkpoint_methods()
   MethodOptions method_options = {};
   std::vector<TypeOverride> overrides = {};
   // In place of the one that type, act, method and overrides make: a search's or a recipe's.
   TensorPlanner plan = {};
-  std::optional<FoldMethod> fold = {};  // in place of the method's own
-  BlockRewrites rewrites = {};
   int rotation_seeds = 1;  // with a rotation: the best of so many, from rewrites.rotation_seed
   CalibrationRequest calibration = {};
-  std::vector<std::filesystem::path> load_stats = {};
-  std::filesystem::path save_stats = {};
-  bool true_sequential = true;
-  bool correct_bias = true;
-  double max_static_error = 0;  // act tensor, see BlockOptions
-  std::uint64_t max_ram = 0;    // bytes; 0 = no limit
-  bool resume = false;
-  std::function<bool()> stop = [] { return false; };
-  std::function<void(const std::string& line)> say = [](const auto&) {};
 };
 
 struct CheckpointResult {
@@ -57,6 +45,10 @@ struct CheckpointMethod {
   std::string type;
 };
 std::vector<CheckpointMethod> checkpoint_methods();
+
+// What an interrupted run with these options is known by (quantize/pipeline/run_identity.h), the
+// text by what was asked for.
+std::string checkpoint_identity(const ImportedModel& model, const CheckpointOptions& options);
 
 // Writes `output` complete or not at all; a run with calibration keeps its finished blocks in
 // OUTPUT.partial until then. `progress(done, total)` counts steps. Throws Error as make_planner,

@@ -1,21 +1,15 @@
 // leq-quantize: a Hugging Face checkpoint folder to a quantized .leq file.
 #include <chrono>
 #include <cmath>
-#include <filesystem>
-#include <functional>
 #include <iostream>
 #include <memory>
-#include <optional>
 
 #include "base/error.h"
 #include "base/progress.h"
 #include "base/text.h"
 #include "tools/common/device_choice.h"
 #include "tools/common/interrupt.h"
-#include "tools/quantize/base.h"
 #include "tools/quantize/options.h"
-#include "tools/quantize/recipe.h"
-#include "tools/quantize/search.h"
 
 namespace leq {
 namespace {
@@ -40,99 +34,48 @@ void report(const CheckpointOptions& checkpoint, const CheckpointResult& result,
             << "next        leq-run -m " << output << " -p \"Once upon a time\"\n";
 }
 
-CheckpointResult quantize_with_progress(const Options& options, CheckpointOptions& checkpoint) {
-  std::unique_ptr<Progress> progress;
-  checkpoint.say = [&](const std::string& line) {
-    progress.reset();  // ends its line
-    std::cerr << line << '\n';
-  };
-  return quantize_checkpoint(options.positionals().front(), options.text("output"), checkpoint,
-                             [&](std::int64_t done, std::int64_t total) {
-                               if (!progress)
-                                 progress = std::make_unique<Progress>("quantize", total);
-                               progress->update(done);
-                             });
-}
+// A line for each piece of work, ended where something else is to be said.
+class WorkProgress {
+ public:
+  void update(std::string_view work, std::int64_t done, std::int64_t total,
+              const std::string& note) {
+    if (work != work_) end();
+    if (!line_) line_ = std::make_unique<Progress>(std::string(work), total);
+    work_ = work;
+    line_->update(done, note);
+  }
+  void end() { line_.reset(); }
 
-constexpr std::int64_t kSearchGroup = 128;  // columns that share a scale, unless --group is given
-
-// --search: prints the plan and why it was taken.
-void quantize_with_search(const Options& options, const CheckpointOptions& checkpoint,
-                          const std::function<std::filesystem::path()>& base) {
-  std::unique_ptr<Progress> files, measurements;
-  MixedSearch request = search_request(options, checkpoint);
-  request.base = base();
-  request.options.progress = [&](int done, double best) {
-    files.reset();
-    if (!measurements) {
-      measurements = std::make_unique<Progress>("search", request.options.evaluations);
-    }
-    measurements->update(done, "best " + fixed(best, 6));
-  };
-  const std::int64_t group = options.given("group") ? options.integer("group") : kSearchGroup;
-  const MixedSearchResult result =
-      quantize_by_search(options.positionals().front(), options.text("output"), checkpoint, request,
-                         group, [&](std::int64_t done, std::int64_t total) {
-                           if (!files) files = std::make_unique<Progress>("candidates", total);
-                           files->update(done);
-                         });
-  measurements.reset();
-  std::cerr << search_report(result) << "wrote " << options.text("output") << ", "
-            << human_bytes(result.file_bytes) << '\n';
-}
-
-bool searches(const Options& options) {
-  return options.given("search") ||
-         (options.given("recipe") && require_recipe(options.text("recipe")).searches);
-}
-
-// A recipe's result is judged, and that of --smooth o3, which some models do not bear; anything
-// else where it is asked for.
-bool is_judged(const Options& options) {
-  if (options.has("gate")) return options.flag("gate");
-  return options.given("recipe") || (options.given("smooth") && options.text("smooth") == "o3");
-}
-
-void judge(const Options& options, const GateText& text, const CheckpointOptions& checkpoint,
-           const std::filesystem::path& base) {
-  std::unique_ptr<Progress> progress;
-  const GateResult gate = run_gate(text, base, options.text("output"), checkpoint,
-                                   [&](std::int64_t done, std::int64_t total) {
-                                     if (!progress)
-                                       progress = std::make_unique<Progress>("gate", total);
-                                     progress->update(done);
-                                   });
-  progress.reset();
-  std::cerr << gate_report(
-      gate, options.given("recipe") ? &require_recipe(options.text("recipe")) : nullptr);
-}
+ private:
+  std::string work_;
+  std::unique_ptr<Progress> line_;
+};
 
 int quantize(const Options& options) {
-  require(!options.positionals().empty(),
-          "HF_DIR is missing: the folder with config.json and "
-          "*.safetensors");
-  if (!searches(options)) require_no_search_flags(options);
-  CheckpointOptions checkpoint = checkpoint_options(options);
-  std::optional<GateText> judged;
-  if (is_judged(options)) judged = gate_text(options);
+  QuantizeJob job = quantize_job(options);
   run::watch_interrupts("");
   const run::InterruptScope interrupt;
-  checkpoint.stop = [&] { return interrupt.interrupted(); };
   const auto start = std::chrono::steady_clock::now();
+  WorkProgress progress;
+  job.checkpoint.stop = [&] { return interrupt.interrupted(); };
+  job.checkpoint.say = [&](const std::string& line) {
+    progress.end();
+    std::cerr << line << '\n';
+  };
+  job.progress = [&](std::string_view work, std::int64_t done, std::int64_t total,
+                     const std::string& note) { progress.update(work, done, total, note); };
+  job.written = [&](const CheckpointResult& result) {
+    progress.end();
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    report(job.checkpoint, result, job.output.string(), seconds.count());
+  };
+  job.searched = [&](const MixedSearchResult& result) {
+    progress.end();
+    std::cerr << search_report(result) << "wrote " << job.output.string() << ", "
+              << human_bytes(result.file_bytes) << '\n';
+  };
   try {
-    std::optional<BaseFile> base;  // written where it is first needed
-    const auto base_path = [&] {
-      if (!base) base.emplace(options.positionals().front(), options.text("output"), checkpoint);
-      return base->path();
-    };
-    if (searches(options)) {
-      quantize_with_search(options, checkpoint, base_path);
-    } else {
-      const CheckpointResult result = quantize_with_progress(options, checkpoint);
-      const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-      report(checkpoint, result, options.text("output"), seconds.count());
-    }
-    if (judged) judge(options, *judged, checkpoint, base_path());
+    run_job(job);
   } catch (const Error& error) {
     if (!interrupt.interrupted()) throw;
     std::cerr << "\nleq-quantize: " << error.what() << '\n';

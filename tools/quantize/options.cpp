@@ -2,16 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <filesystem>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/text.h"
 #include "quantize/rewrites/fold_methods.h"
 #include "quantize/rewrites/smoothquant.h"
-#include "tools/quantize/recipe.h"
-#include "tools/quantize/search.h"
+#include "recipes/calibration_size.h"
+#include "tools/quantize/search_options.h"
 #include "tools/quantize/text.h"
 
 namespace leq {
@@ -27,11 +24,43 @@ std::vector<std::string> method_names() {
 }
 
 std::string method_help() {
-  std::string help = "who picks the codes: ";
+  std::vector<std::string> methods;
   for (const CheckpointMethod& method : checkpoint_methods()) {
-    help += (help.ends_with(": ") ? "" : "; ") + method.name + " (" + method.summary + ")";
+    methods.push_back(method.name + " (" + method.summary + ")");
   }
-  return help;
+  return "who picks the codes: " + join(methods, "; ");
+}
+
+// Flags that say what to do; where none is given it is kDefaultRecipe.
+constexpr std::array kChoosingFlags = {"recipe", "type",     "bits",           "group",
+                                       "method", "act",      "smooth",         "tensor-type",
+                                       "search", "hadamard", "hadamard-seeds", "fold-biases"};
+
+std::vector<Option> recipe_flags() {
+  std::vector<std::string> names, summaries;
+  for (const Recipe& recipe : recipes()) {
+    names.push_back(recipe.name);
+    summaries.push_back(recipe.name + " (" + recipe.summary + ")");
+  }
+  return {{.name = "recipe",
+           .kind = OptionKind::text,
+           .value_name = "NAME",
+           .help = "method, type and folds together: " + join(summaries, "; ") + "; default " +
+                   std::string(kDefaultRecipe) + " where no other flag says what to do",
+           .group = "Quantization",
+           .choices = names},
+          {.name = "gate",
+           .fallback = "auto",
+           .help = "measure KL divergence from the unquantized model on held-out text at the end, "
+                   "and keep it in the file (default: with a recipe and --smooth o3, where memory "
+                   "and disk allow; else one line from two windows if that takes less than a "
+                   "minute)",
+           .group = "Quantization"},
+          {.name = "heldout",
+           .kind = OptionKind::text,
+           .value_name = "FILE",
+           .help = "text of the gate, not the calibration text; default: built-in, two pages",
+           .group = "Quantization"}};
 }
 
 std::vector<Option> scheme_flags() {
@@ -117,7 +146,8 @@ std::vector<Option> calibration_flags() {
        .kind = OptionKind::integer,
        .value_name = "N",
        .fallback = "128",
-       .help = "windows of the text, at random places",
+       .help = "windows of the text, at random places; recipe q8 takes as many, from 8 on, as "
+               "this machine reads in 3 minutes",
        .group = "Calibration",
        .minimum = 1,
        .maximum = 1 << 20},
@@ -177,7 +207,8 @@ std::vector<Option> calibration_flags() {
        .fallback = "cpu",
        .help = "where to compute: cpu alone. Calibration looks into memory that a GPU keeps to "
                "itself",
-       .group = "Run"}};
+       .group = "Run",
+       .hidden = true}};
 }
 
 std::uint64_t parse_size(const std::string& text) {
@@ -241,12 +272,10 @@ void set_smoothing(const Options& options, CheckpointOptions& checkpoint) {
     if (preset.act == ActKind::tensor) checkpoint.max_static_error = kMaxStaticError;
     return;
   }
-  double alpha = 0;
-  const auto [end, error] = std::from_chars(how.data(), how.data() + how.size(), alpha);
-  require(error == std::errc() && end == how.data() + how.size() && alpha >= 0 && alpha <= 1,
-          "--smooth ", printable(how),
+  const auto alpha = parse_double(how);
+  require(alpha && *alpha >= 0 && *alpha <= 1, "--smooth ", printable(how),
           ": expected none, search, equalize, o1, o2, o3 or an alpha from 0 to 1");
-  checkpoint.fold = smoothing_fold(alpha);
+  checkpoint.fold = smoothing_fold(*alpha);
 }
 
 void set_overrides(const Options& options, CheckpointOptions& checkpoint) {
@@ -271,16 +300,62 @@ void set_calibration(const Options& options, CheckpointOptions& checkpoint) {
   if (options.given("max-ram")) checkpoint.max_ram = parse_size(options.text("max-ram"));
   if (options.given("save-stats")) checkpoint.save_stats = options.text("save-stats");
   for (const std::string& names : options.list("load-stats")) {
-    for (std::size_t first = 0; first <= names.size();) {
-      const std::size_t end = std::min(names.find(',', first), names.size());
-      if (end > first) checkpoint.load_stats.emplace_back(names.substr(first, end - first));
-      first = end + 1;
+    for (const auto name : split(names, ",")) {
+      if (!name.empty()) checkpoint.load_stats.emplace_back(name);
     }
   }
   for (const char* flag : {"calibration", "samples", "length", "seed", "save-stats"}) {
     require(checkpoint.load_stats.empty() || !options.given(flag), "--", flag,
             " and --load-stats: the statistics come from the file; leave one out");
   }
+}
+
+void set_recipe(const Options& options, QuantizeJob& job) {
+  const bool chosen =
+      std::ranges::any_of(kChoosingFlags, [&](const char* flag) { return options.given(flag); });
+  if (chosen && !options.given("recipe")) return;
+  job.recipe = &require_recipe(chosen ? options.text("recipe") : kDefaultRecipe);
+  for (const char* flag : {"method", "type", "bits", "act", "smooth", "search"}) {
+    require(!options.given(flag), "--recipe ", job.recipe->name, " and --", flag,
+            " say the same things; leave one of them out");
+  }
+  apply_recipe(*job.recipe, import_hf_config(job.folder), job.checkpoint);
+  job.fit_windows = job.recipe->few_windows_do && job.checkpoint.load_stats.empty() &&
+                    !options.given("samples") && !options.given("length");
+}
+
+// A recipe's result is judged, and that of --smooth o3, which some models do not bear; anything
+// else where it is asked for. Float types lose next to nothing, and a search has measured.
+Judging judging_of(const Options& options, const QuantizeJob& job) {
+  if (options.has("gate")) return options.flag("gate") ? Judging::gate_at_a_cost : Judging::none;
+  if (job.recipe != nullptr) return Judging::gate;
+  if (options.given("smooth") && options.text("smooth") == "o3") return Judging::gate;
+  const bool floats = require_scheme(job.checkpoint.type, "--type").is_float();
+  const bool exact = floats && job.checkpoint.overrides.empty();
+  return exact || job.search ? Judging::none : Judging::distance;
+}
+
+CheckpointOptions checkpoint_options(const Options& options) {
+  const std::string& device = options.text("device");
+  require(device == "cpu", "-dev ", printable(device), ": leq-quantize computes on the CPU; leave",
+          " -dev out, and measure its file on a GPU with leq-perplexity -dev ", printable(device));
+  CheckpointOptions checkpoint;
+  checkpoint.method = options.text("method");
+  checkpoint.type = chosen_type(options);
+  checkpoint.act = *parse_act_choice(options.text("act"));
+  checkpoint.threads = static_cast<int>(options.integer("threads"));
+  checkpoint.true_sequential = options.flag("true-sequential");
+  checkpoint.correct_bias = options.flag("bias-correction");
+  checkpoint.resume = options.flag("resume");
+  set_smoothing(options, checkpoint);
+  set_overrides(options, checkpoint);
+  set_calibration(options, checkpoint);
+  if (options.flag("hadamard")) checkpoint.rewrites.rotation_seed = checkpoint.calibration.seed;
+  checkpoint.rotation_seeds = static_cast<int>(options.integer("hadamard-seeds"));
+  require(checkpoint.rotation_seeds == 1 || options.flag("hadamard"),
+          "--hadamard-seeds needs --hadamard");
+  checkpoint.rewrites.fold_attention_biases = options.flag("fold-biases");
+  return checkpoint;
 }
 
 }  // namespace
@@ -311,33 +386,29 @@ const ToolSpec& quantize_tool() {
   return kTool;
 }
 
-CheckpointOptions checkpoint_options(const Options& options) {
-  const std::string& device = options.text("device");
-  require(device == "cpu", "-dev ", printable(device), ": leq-quantize computes on the CPU; leave",
-          " -dev out, and measure its file on a GPU with leq-perplexity -dev ", printable(device));
-  CheckpointOptions checkpoint;
-  checkpoint.method = options.text("method");
-  checkpoint.type = chosen_type(options);
-  checkpoint.act = *parse_act_choice(options.text("act"));
-  checkpoint.threads = static_cast<int>(options.integer("threads"));
-  checkpoint.true_sequential = options.flag("true-sequential");
-  checkpoint.correct_bias = options.flag("bias-correction");
-  checkpoint.resume = options.flag("resume");
-  set_smoothing(options, checkpoint);
-  set_overrides(options, checkpoint);
-  set_calibration(options, checkpoint);
-  if (options.flag("hadamard")) checkpoint.rewrites.rotation_seed = checkpoint.calibration.seed;
-  checkpoint.rotation_seeds = static_cast<int>(options.integer("hadamard-seeds"));
-  require(checkpoint.rotation_seeds == 1 || options.flag("hadamard"),
-          "--hadamard-seeds needs --hadamard");
-  checkpoint.rewrites.fold_attention_biases = options.flag("fold-biases");
-  if (options.given("recipe") && !options.positionals().empty()) {
-    apply_recipe(options, options.positionals().front(), checkpoint);
-  }
+QuantizeJob quantize_job(const Options& options) {
+  require(!options.positionals().empty(),
+          "HF_DIR is missing: the folder with config.json and *.safetensors");
+  QuantizeJob job;
+  job.folder = options.positionals().front();
+  job.output = options.text("output");
+  job.checkpoint = checkpoint_options(options);
+  set_recipe(options, job);
+  const CheckpointOptions& checkpoint = job.checkpoint;
   const bool floats = require_scheme(checkpoint.type, "--type").is_float();
   require(!floats || checkpoint.method == "absmax" || !checkpoint.overrides.empty(), "--type ",
           checkpoint.type, " has no codes to choose; leave out --method ", checkpoint.method);
-  return checkpoint;
+  if (options.given("search") || (job.recipe != nullptr && job.recipe->searches)) {
+    job.search = searched_bits(options, checkpoint);
+  } else {
+    require_no_search_flags(options);
+  }
+  job.judging = judging_of(options, job);
+  job.judged_by = built_in_gate_text();
+  if (options.given("heldout")) {
+    job.judged_by = {read_quantize_text(options.text("heldout")), options.text("heldout")};
+  }
+  return job;
 }
 
 }  // namespace leq

@@ -1,7 +1,7 @@
 // The flags of leq-quantize and what they mean together.
 #pragma once
 
-#include "convert/quantize_checkpoint.h"
+#include "recipes/quantize_job.h"
 #include "tools/common/options.h"
 
 namespace leq {
@@ -9,6 +9,6 @@ namespace leq {
 const ToolSpec& quantize_tool();
 
 // Throws Error naming the flags where two contradict each other or a value has no meaning.
-CheckpointOptions checkpoint_options(const Options& options);
+QuantizeJob quantize_job(const Options& options);
 
 }  // namespace leq

@@ -85,6 +85,12 @@ PartialRun::PartialRun(std::filesystem::path folder, const std::string& identity
   while (std::filesystem::exists(file_of(finished_))) ++finished_;
 }
 
+std::optional<std::string> PartialRun::identity_of(const std::filesystem::path& folder) {
+  const auto file = folder / kIdentityFile;
+  if (!std::filesystem::exists(file)) return std::nullopt;
+  return read_file(file, kMaxIdentityBytes);
+}
+
 std::filesystem::path PartialRun::file_of(std::int64_t layer) const {
   char name[32];
   std::snprintf(name, sizeof name, "block-%05lld.leq", static_cast<long long>(layer));

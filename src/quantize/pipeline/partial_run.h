@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,9 @@ class PartialRun {
   // lies in the folder from an earlier run is removed. `identity` says all that the blocks depend
   // on. Throws Error where the run in the folder was another one.
   PartialRun(std::filesystem::path folder, const std::string& identity, bool resume);
+
+  // Of the run that was interrupted in `folder`; nullopt where there is none.
+  static std::optional<std::string> identity_of(const std::filesystem::path& folder);
 
   const std::filesystem::path& folder() const { return folder_; }
   // Blocks [0, finished()) are there.

@@ -14,6 +14,7 @@
 #include "quantize/pipeline/block_readers.h"
 #include "quantize/pipeline/block_work.h"
 #include "quantize/pipeline/calibration_memory.h"
+#include "quantize/pipeline/run_identity.h"
 #include "quantize/pipeline/statistics_file.h"
 
 namespace leq {
@@ -56,10 +57,8 @@ class Pipeline {
         specs_(block_specs(config_)),
         weights_(weights_checksum(config, tensors)) {
     loaded_ = !options.load_stats.empty();
-    const Demands demands = demands_of(config_, options.plan);
-    needs_ = demands.needs;
-    sequential_ = needs_ == Needs::hessian && options.true_sequential && !loaded_ &&
-                  options.save_stats.empty() && !demands.teacher_inputs;
+    needs_ = demands_of(config_, options.plan).needs;
+    sequential_ = runs_sequentially(config_, options);
     const bool of_fold = options.fold && options.fold->wants_hessian;
     once_ = {of_fold || (needs_ == Needs::hessian && !sequential_), kSampleTokens};
   }
@@ -71,7 +70,6 @@ class Pipeline {
   StatisticsIdentity identity_of_data() const;
   void open_statistics();
   CalibrationMemory plan_memory();
-  std::string identity() const;
   void pass_finished_block(std::int64_t layer, const PartialRun& partial);
   BlockTensors load(std::int64_t layer) const;
   BlockTensors load_finished(const std::vector<BlockTensor>& tensors, std::int64_t layer);
@@ -109,29 +107,6 @@ void Pipeline::step(std::int64_t units) {
   options_.progress(std::min(done_, total_), total_);
   require(!options_.stop(), "interrupted; the finished blocks are kept in ",
           options_.partial.string(), ": give the same command with --resume to go on");
-}
-
-// All that the bytes of the blocks depend on.
-std::string Pipeline::identity() const {
-  Json json = {{"config", config_to_json(config_)},
-               {"weights", weights_},
-               {"sequential", sequential_},
-               {"correct_bias", options_.correct_bias},
-               {"max_static_error", options_.max_static_error},
-               {"fold", options_.fold ? options_.fold->name : ""}};
-  json["statistics"] = calibration();
-  for (const TensorSpec& spec : tensor_list(config_)) {
-    if (!is_block_linear(spec.role)) continue;
-    const TensorPlan plan = options_.plan(spec.name, spec.role);
-    json["plan"][spec.name] = {scheme_name(plan.scheme),
-                               act_name(plan.act),
-                               plan.method != nullptr ? plan.method->name : "absmax",
-                               plan.options.damping,
-                               plan.options.act_order,
-                               plan.options.descent_passes,
-                               plan.options.refit_scales};
-  }
-  return json.dump();
 }
 
 StatisticsIdentity Pipeline::identity_of_data() const {
@@ -292,7 +267,8 @@ std::vector<BlockTensor> Pipeline::quantize_block(std::int64_t layer) {
 PartialRun Pipeline::run() {
   open_statistics();
   const CalibrationMemory memory = plan_memory();  // may refuse: before anything is written
-  PartialRun partial(options_.partial, identity(), options_.resume);
+  PartialRun partial(options_.partial, run_identity(config_, weights_, options_, calibration()),
+                     options_.resume);
   if (partial.finished() > 0) {
     options_.say("resume      " + std::to_string(partial.finished()) + " of " +
                  std::to_string(config_.layers) + " blocks are done");
@@ -343,6 +319,12 @@ ModelConfig written_config(const ModelConfig& config, const BlockOptions& option
     written.qkv_bias = written.output_bias = written.mlp_bias = true;
   }
   return written;
+}
+
+bool runs_sequentially(const ModelConfig& config, const BlockOptions& options) {
+  const Demands demands = demands_of(config, options.plan);
+  return demands.needs == Needs::hessian && options.true_sequential && options.load_stats.empty() &&
+         options.save_stats.empty() && !demands.teacher_inputs;
 }
 
 bool wants_blocks(const ModelConfig& config, const BlockOptions& options) {

@@ -28,11 +28,10 @@
 
 namespace leq {
 
-struct BlockOptions {
-  TensorPlanner plan;
-  std::optional<FoldMethod> fold = {};
-  BlockRewrites rewrites = {};  // of each block before all else
-  CalibrationData data;
+// What a caller chooses beside types and methods.
+struct RunOptions {
+  std::optional<FoldMethod> fold = {};  // of a checkpoint: in place of its method's own
+  BlockRewrites rewrites = {};          // of each block before all else
   std::vector<std::filesystem::path> load_stats = {};  // instead of a forward
   std::filesystem::path save_stats = {};
   bool true_sequential = true;  // with methods that want X^T X; never with saved or loaded
@@ -43,18 +42,25 @@ struct BlockOptions {
   // more than so many times as much behind a fixed scale; 0 = never.
   double max_static_error = 0;
   std::uint64_t max_ram = 0;  // bytes; 0 = no limit
-  int threads = 0;
-  std::filesystem::path partial;  // folder of finished blocks
-  bool resume = false;
-  std::function<bool()> stop = [] {
-    return false;
-  };  // asked often; true ends the run with an Error
-  std::function<void(std::int64_t done, std::int64_t total)> progress = [](auto, auto) {};
+  int threads = 0;            // 0 = one for each usable core
+  bool resume = false;        // goes on with an interrupted run
+  // Asked often; true ends the run with an Error.
+  std::function<bool()> stop = [] { return false; };
   std::function<void(const std::string& line)> say = [](const auto&) {};
+};
+
+struct BlockOptions : RunOptions {
+  TensorPlanner plan = {};
+  CalibrationData data = {};
+  std::filesystem::path partial = {};  // folder of finished blocks
+  std::function<void(std::int64_t done, std::int64_t total)> progress = [](auto, auto) {};
 };
 
 // The configuration of the model as it is written: rewritten, and with the biases that are added.
 ModelConfig written_config(const ModelConfig& config, const BlockOptions& options);
+
+// Whether a linear is calibrated with what the quantized linears before it give.
+bool runs_sequentially(const ModelConfig& config, const BlockOptions& options);
 
 // Whether the blocks are to be rewritten or want statistics; without, write_tensors does.
 bool wants_blocks(const ModelConfig& config, const BlockOptions& options);

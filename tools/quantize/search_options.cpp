@@ -1,22 +1,10 @@
-#include "tools/quantize/search.h"
-
-#include <filesystem>
-#include <utility>
+#include "tools/quantize/search_options.h"
 
 #include "base/error.h"
-#include "base/file.h"
-#include "base/json.h"
-#include "base/sha256.h"
-#include "base/text.h"
-#include "convert/hf_import.h"
-#include "quantize/pipeline/partial_run.h"
-#include "quantize/pipeline/quantize_blocks.h"
 #include "tools/quantize/text.h"
 
 namespace leq {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr double kRecipeBits = 4.25;           // a weight of --recipe auto
 constexpr std::int64_t kManyEvaluations = 64;  // worth a learned policy
@@ -41,37 +29,6 @@ void require_shared_folds(const Options& options, const CheckpointOptions& check
       !checkpoint.fold || !gptq || !checkpoint.true_sequential || !checkpoint.load_stats.empty(),
       "--search: with --smooth, ", checkpoint.method,
       " must not depend on the bits of the layers before; add --no-true-sequential");
-}
-
-// All that the candidates depend on, but for their bits.
-std::string candidate_identity(const fs::path& folder, const CheckpointOptions& options,
-                               std::int64_t group) {
-  const ImportedModel model = import_hf(folder);
-  const auto& [damping, act_order, descent_passes, refit_scales] = options.method_options;
-  Json statistics = Json::array();
-  for (const fs::path& path : options.load_stats) statistics.push_back(path.string());
-  const CalibrationRequest& text = options.calibration;
-  return Json({{"weights", weights_checksum(model.config, model.tensors)},
-               {"method", options.method},
-               {"method_options", {damping, act_order, descent_passes, refit_scales}},
-               {"act", act_choice_name(options.act)},
-               {"group", group},
-               {"fold", options.fold ? options.fold->name : ""},
-               {"rotation_seed", options.rewrites.rotation_seed.value_or(0)},
-               {"rotated", options.rewrites.rotation_seed.has_value()},
-               {"fold_attention_biases", options.rewrites.fold_attention_biases},
-               {"text", {sha256_hex(text.text), text.samples, text.length, text.seed}},
-               {"load_stats", std::move(statistics)},
-               {"true_sequential", options.true_sequential},
-               {"correct_bias", options.correct_bias}})
-      .dump();
-}
-
-// A finished file is used again where the run is resumed.
-void make_file(const fs::path& folder, const fs::path& path, const CheckpointOptions& options,
-               const std::function<void(std::int64_t, std::int64_t)>& progress) {
-  if (options.resume && fs::exists(path)) return;
-  quantize_checkpoint(folder, path, options, progress);
 }
 
 }  // namespace
@@ -133,14 +90,15 @@ void require_no_search_flags(const Options& options) {
   }
 }
 
-MixedSearch search_request(const Options& options, const CheckpointOptions& checkpoint) {
+SearchedBits searched_bits(const Options& options, const CheckpointOptions& checkpoint) {
   require(!options.given("type") && !options.given("bits") && !options.given("tensor-type"),
           "--search chooses the types; leave out --type, --bits and --tensor-type");
   require_shared_folds(options, checkpoint);
   require(checkpoint.rotation_seeds == 1,
           "--search: --hadamard-seeds may choose another rotation for each width; name one by "
           "--seed");
-  MixedSearch request;
+  SearchedBits bits;
+  MixedSearch& request = bits.search;
   request.text = search_text(options, checkpoint);
   request.threads = checkpoint.threads;
   const bool many =
@@ -159,38 +117,8 @@ MixedSearch search_request(const Options& options, const CheckpointOptions& chec
   if (options.given("recipe") && !options.given("target-bpw") && !options.given("target-size")) {
     request.target_bpw = kRecipeBits;
   }
-  return request;
-}
-
-MixedSearchResult quantize_by_search(
-    const fs::path& folder, const fs::path& output, const CheckpointOptions& checkpoint,
-    MixedSearch request, std::int64_t group,
-    const std::function<void(std::int64_t, std::int64_t)>& progress) {
-  fs::path work = output;
-  work += ".search";
-  PartialRun kept(work, candidate_identity(folder, checkpoint, group), checkpoint.resume);
-  std::int64_t file = 0;
-  const auto share = [&](std::int64_t done, std::int64_t total) {
-    progress(file * total + done, kChoices * total);
-  };
-  request.base_file = work / "base.kl";
-  for (std::size_t c = 0; c < kChoices; ++c) {
-    CheckpointOptions candidate = checkpoint;
-    candidate.type = "int" + std::to_string(kSearchBits[c]);
-    if (c != kEightBits) candidate.type += "-g" + std::to_string(group);
-    request.candidates[c] = work / (candidate.type + ".leq");
-    make_file(folder, request.candidates[c], candidate, share);
-    ++file;
-  }
-  if (request.options.log.empty()) request.options.log = work / "log.json";
-  const auto report = request.options.progress;
-  request.options.progress = [&](int done, double best) {
-    require(!checkpoint.stop(), "interrupted; go on with --resume");
-    if (report) report(done, best);
-  };
-  MixedSearchResult result = search_mixed_model(request, output);
-  kept.remove();
-  return result;
+  if (options.given("group")) bits.group = options.integer("group");
+  return bits;
 }
 
 }  // namespace leq

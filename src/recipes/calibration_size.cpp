@@ -1,0 +1,63 @@
+#include "recipes/calibration_size.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+
+#include "base/error.h"
+#include "platform/make_backend.h"
+#include "quantize/pipeline/block_pass.h"
+#include "quantize/pipeline/block_readers.h"
+#include "quantize/pipeline/calibration_memory.h"
+
+namespace leq {
+namespace {
+
+constexpr int kSampleTokens = 512;         // as calibration keeps them
+constexpr std::int64_t kTimedWindows = 3;  // the first warms up
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+std::int64_t windows_within(double seconds, double seconds_of_window) {
+  std::int64_t windows = kMostWindows;
+  while (windows > kFewestWindows && static_cast<double>(windows) * seconds_of_window > seconds) {
+    windows /= 2;
+  }
+  return windows;
+}
+
+double measure_window_seconds(const ImportedModel& model, const CalibrationData& data,
+                              const RunOptions& options) {
+  const auto backend = make_backend({"cpu", options.threads});
+  ThreadPool pool(options.threads);
+  CalibrationShape shape;
+  shape.windows = std::min(kTimedWindows, std::ssize(data.windows));
+  shape.length = data.length;
+  shape.sample_tokens = kSampleTokens;
+  plan_calibration(model.config, shape, *backend, options.max_ram);
+
+  const BlockSource source(model.config, model.tensors, {});
+  HiddenStates hidden(shape.windows, data.length * model.config.width, {});
+  source.embed(data, hidden, *backend);
+  const BlockTensors block = source.load(0);
+  BlockRun run(model.config, 0, block, *backend, data.length);
+  double best = 0;
+  auto start = std::chrono::steady_clock::now();
+  int done = 0;
+  run_pass({run, hidden, *backend, pool, "layers.0",
+            [&] {
+              require(!options.stop(), "interrupted");
+              const double seconds = seconds_since(start);
+              best = done++ == 0 ? seconds : std::min(best, seconds);
+              start = std::chrono::steady_clock::now();
+            }},
+           {.readers = {kBlockReaders.begin(), kBlockReaders.end()},
+            .wanted = {.hessian = false, .sample_tokens = kSampleTokens}});
+  return best * static_cast<double>(model.config.layers);
+}
+
+}  // namespace leq

@@ -1,0 +1,154 @@
+#include "recipes/gate.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/sha256.h"
+#include "base/text.h"
+#include "eval/measure_divergence.h"
+#include "format/leq_copy.h"
+#include "format/loaded_file.h"
+#include "model/session.h"
+#include "platform/make_backend.h"
+#include "tensor/dtype.h"
+
+namespace leq {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kGateWindow = 512;
+constexpr double kFar = 0.05;                  // nats: worth another method
+constexpr double kBaseBytesPerSecond = 2.5e8;  // of reading a checkpoint and writing it as a file
+
+RunLimits gate_limits(const ModelConfig& config, std::int64_t window) {
+  RunLimits limits;
+  limits.context = window;
+  limits.output_tokens = kOutputRows;
+  limits.key_type = limits.value_type = KvType::f32;
+  return resolve_limits(limits, config);
+}
+
+ProtocolSettings gate_protocol(std::int64_t tokens, std::int64_t context, std::int64_t windows,
+                               const std::string& name) {
+  ProtocolSettings settings;
+  settings.join = Join::none;
+  settings.window = std::min({kGateWindow, tokens, context});
+  require(context >= kFewestGateTokens, "a context of ", context,
+          " positions is too short to judge by");
+  require(settings.window >= kFewestGateTokens, name, ": ", tokens,
+          " tokens are too few to judge by, give more");
+  settings.stride = settings.window;
+  settings.chunks = windows;
+  return settings;
+}
+
+Json gate_json(const GateResult& gate, const GateText& text) {
+  const DivergenceResult& result = gate.divergence;
+  return {{"text", fs::path(text.name).filename().string()},
+          {"text_sha256", sha256_hex(text.text)},
+          {"window", gate.window},
+          {"windows", result.windows},
+          {"kl_mean", result.kl_mean.value},
+          {"kl_mean_error", result.kl_mean.error},
+          {"same_top1", result.same_top1.value},
+          {"ppl", result.ppl.value},
+          {"ppl_base", result.ppl_base.value}};
+}
+
+std::string lack(std::uint64_t needed, std::uint64_t there, const char* of_what) {
+  if (needed <= there) return "";
+  return human_bytes(needed) + " of " + of_what + " are needed, " + human_bytes(there) +
+         " are there";
+}
+
+}  // namespace
+
+GateText built_in_gate_text() { return {std::string(built_in_heldout_text()), "built-in text"}; }
+
+GateResult compare_with_base(const GateText& text, const fs::path& base_file,
+                             const fs::path& output, std::int64_t windows,
+                             const RunOptions& options,
+                             const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  const auto backend = make_backend({.device = "cpu", .threads = options.threads});
+  ThreadPool pool(options.threads);
+  const Model base(base_file, {.mode = LoadMode::map});
+  const Model model(output, {.mode = LoadMode::map});
+  const std::vector<Token> tokens = encode_text(model.tokenizer(), text.text);
+  const ProtocolSettings settings =
+      gate_protocol(std::ssize(tokens), model.config().context, windows, text.name);
+  const std::vector<Window> planned = plan_windows(settings, std::ssize(tokens));
+  Session base_session(base, *backend, gate_limits(base.config(), settings.window));
+  Session session(model, *backend, gate_limits(model.config(), settings.window));
+  PerplexityRun run = {.tokens = tokens, .windows = planned};
+  run.progress = [&](std::int64_t done, double) {
+    require(!options.stop(), "interrupted");
+    progress(done, std::ssize(planned));
+  };
+  return {measure_divergence(base_session, session, pool, run).summarize(settings.protocol),
+          text.name, settings.window};
+}
+
+void keep_gate(const GateResult& gate, const GateText& text, const fs::path& output) {
+  const LeqReader written(output, {.mode = LoadMode::map});
+  write_copy(
+      output, written, [&](const std::string&) -> const LeqReader& { return written; },
+      [&](Json& metadata) { metadata["provenance"]["gate"] = gate_json(gate, text); });
+}
+
+std::string gate_report(const GateResult& gate, const Recipe* recipe) {
+  const DivergenceResult& result = gate.divergence;
+  std::string line = "gate        KL " + fixed(result.kl_mean.value, 5) + " +- " +
+                     fixed(result.kl_mean.error, 5) + " nats, same first choice " +
+                     fixed(100 * result.same_top1.value, 1) + " %, perplexity " +
+                     fixed(result.ppl.value, 3) + " (unquantized " +
+                     fixed(result.ppl_base.value, 3) + "), " + std::to_string(result.windows) +
+                     " windows of " + std::to_string(gate.window) + " tokens of " + gate.text;
+  if (recipe == nullptr) return line;
+  const bool passed = result.kl_mean.value <= recipe->kl_limit;
+  line += "\n            limit of " + recipe->name + ": " + fixed(recipe->kl_limit, 3) + " nats, ";
+  return line + (passed ? "passed" : "not passed: try " + recipe->advice);
+}
+
+std::string distance_report(const GateResult& distance) {
+  const DivergenceResult& result = distance.divergence;
+  const std::string line = "distance    KL " + fixed(result.kl_mean.value, 5) +
+                           " nats from the checkpoint, same first choice " +
+                           fixed(100 * result.same_top1.value, 1) + " %, " +
+                           std::to_string(result.windows) + " windows of " +
+                           std::to_string(distance.window) + " tokens of " + distance.text;
+  return result.kl_mean.value <= kFar ? line : line + ": far, the recipes q8 and q4 stay nearer";
+}
+
+GateRoom gate_room(const ImportedModel& model, const fs::path& output, std::uint64_t max_ram) {
+  constexpr std::uint64_t kFixed = 64 << 20;  // tables, activations
+  constexpr std::uint64_t kRowsOfLogits = 5;  // of both models, kept ones, doubles
+  const auto parameters = static_cast<std::uint64_t>(parameter_count(model.config));
+  GateRoom room;
+  // Panels of 64 rows and 128 columns are a little larger than the checkpoint.
+  room.disk_needed = parameters * dtype_bytes(model.dtype) * 21 / 20 + kFixed / 4;
+  std::error_code unknown;
+  const fs::space_info space =
+      fs::space(output.has_parent_path() ? output.parent_path() : ".", unknown);
+  room.disk_free = unknown ? 0 : space.available;
+  const auto logits = static_cast<std::uint64_t>(kGateWindow * model.config.vocab) * sizeof(float);
+  room.memory_needed = room.disk_needed + fs::file_size(output) + kRowsOfLogits * logits + kFixed;
+  room.memory_free = max_ram > 0 ? max_ram : available_memory().value_or(room.memory_needed);
+  return room;
+}
+
+std::string lack_of_disk(const GateRoom& room) {
+  return lack(room.disk_needed, room.disk_free, "disk");
+}
+std::string lack_of_memory(const GateRoom& room) {
+  return lack(room.memory_needed, room.memory_free, "memory");
+}
+
+double comparison_seconds(double seconds_of_window, std::int64_t windows,
+                          std::uint64_t base_bytes) {
+  return 2 * static_cast<double>(windows) * seconds_of_window +
+         static_cast<double>(base_bytes) / kBaseBytesPerSecond;
+}
+
+}  // namespace leq

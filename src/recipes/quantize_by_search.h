@@ -1,0 +1,29 @@
+// A checkpoint quantized with the bits that a search finds: candidates at 2, 3, 4 and 8 bits, the
+// search over them, and the file of the plan.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+
+#include "convert/quantize_checkpoint.h"
+#include "eval/mixed_search.h"
+
+namespace leq {
+
+struct SearchedBits {
+  // Its candidates, base and (where none is named) log are set by quantize_by_search.
+  MixedSearch search;
+  std::int64_t group = 128;  // columns that share a scale below 8 bits
+};
+
+// Quantizes with `checkpoint` at int8 and at 4, 3 and 2 bits, keeps the files in OUTPUT.search
+// while it works, and writes `output`; `base` is the unquantized model. With checkpoint.resume,
+// what an interrupted run left there is used again. `progress` as quantize_checkpoint, over all
+// files.
+MixedSearchResult quantize_by_search(
+    const ImportedModel& model, const std::filesystem::path& output,
+    const CheckpointOptions& checkpoint, const SearchedBits& bits,
+    const std::filesystem::path& base,
+    const std::function<void(std::int64_t, std::int64_t)>& progress);
+
+}  // namespace leq

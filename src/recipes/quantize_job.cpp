@@ -1,0 +1,126 @@
+#include "recipes/quantize_job.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "eval/perplexity.h"
+#include "quantize/pipeline/run_identity.h"
+#include "recipes/base_file.h"
+#include "recipes/calibration_size.h"
+#include "tensor/quant_scheme.h"
+#include "tokenizer/tokenizer.h"
+
+namespace leq {
+namespace {
+
+// The windows of a text that the speed of this machine is measured with.
+double seconds_of_window(const ImportedModel& model, CalibrationRequest request,
+                         const RunOptions& options) {
+  request.samples = 3;
+  const CalibrationData data =
+      calibration_data(request, Tokenizer(model.tokenizer), model.config.context);
+  return measure_window_seconds(model, data, options);
+}
+
+void fit_windows(const QuantizeJob& job, const ImportedModel& model,
+                 CheckpointOptions& checkpoint) {
+  const std::filesystem::path partial = job.output.string() + ".partial";
+  const auto kept = checkpoint.resume ? windows_of_interrupted_run(partial) : std::nullopt;
+  if (kept) {
+    checkpoint.calibration.samples = *kept;
+    return;
+  }
+  const double seconds = seconds_of_window(model, checkpoint.calibration, checkpoint);
+  const std::int64_t windows = windows_within(kCalibrationSeconds, seconds);
+  checkpoint.calibration.samples = windows;
+  checkpoint.say(windows_report(windows, checkpoint.calibration.length, seconds));
+}
+
+// Why a distance cannot be had in time or at all; empty where it can.
+std::string obstacle(const QuantizeJob& job, const ImportedModel& model, const GateRoom& room) {
+  const auto tokens = std::ssize(encode_text(Tokenizer(model.tokenizer), job.judged_by.text));
+  if (std::min(tokens, model.config.context) < kFewestGateTokens) {
+    return job.judged_by.name + " or the model's context is too short";
+  }
+  CalibrationRequest text;
+  text.text = job.judged_by.text;
+  text.source = job.judged_by.name;
+  const double window = seconds_of_window(model, text, job.checkpoint);
+  const double seconds = comparison_seconds(window, kDistanceWindows, room.disk_needed);
+  if (seconds <= kDistanceSeconds) return "";
+  return "it would take about " + fixed(seconds / 60, 1) + " min";
+}
+
+// Why it is not judged; empty where it is.
+std::string left_out(const QuantizeJob& job, const ImportedModel& model) {
+  const GateRoom room = gate_room(model, job.output, job.checkpoint.max_ram);
+  std::string why = lack_of_disk(room);
+  if (why.empty() && job.judging != Judging::gate_at_a_cost) why = lack_of_memory(room);
+  if (why.empty() && model.config.context < kFewestGateTokens) {
+    why = "a context of " + std::to_string(model.config.context) + " positions is too short";
+  }
+  if (why.empty() && job.judging == Judging::distance) why = obstacle(job, model, room);
+  return why;
+}
+
+std::optional<GateResult> judge(const QuantizeJob& job, const ImportedModel& model,
+                                BaseFile& base) {
+  if (job.judging == Judging::none) return std::nullopt;
+  const bool is_gate = job.judging != Judging::distance;
+  const auto& say = job.checkpoint.say;
+  if (const std::string why = left_out(job, model); !why.empty()) {
+    say((is_gate ? "gate        left out: " : "distance    left out: ") + why);
+    return std::nullopt;
+  }
+  const GateResult result = compare_with_base(
+      job.judged_by, base.path(), job.output, is_gate ? kGateWindows : kDistanceWindows,
+      job.checkpoint, [&](std::int64_t done, std::int64_t total) {
+        if (is_gate) job.progress("gate", done, total, "");
+      });
+  if (is_gate) keep_gate(result, job.judged_by, job.output);
+  say(is_gate ? gate_report(result, job.recipe) : distance_report(result));
+  return result;
+}
+
+void search(const QuantizeJob& job, const ImportedModel& model, const CheckpointOptions& checkpoint,
+            BaseFile& base) {
+  SearchedBits bits = *job.search;
+  bits.search.options.progress = [&](int done, double best) {
+    job.progress("search", done, bits.search.options.evaluations, "best " + fixed(best, 6));
+  };
+  job.searched(quantize_by_search(
+      model, job.output, checkpoint, bits, base.path(),
+      [&](std::int64_t done, std::int64_t total) { job.progress("candidates", done, total, ""); }));
+}
+
+}  // namespace
+
+std::string windows_report(std::int64_t windows, std::int64_t length, double seconds_of_window) {
+  return "calibration " + std::to_string(windows) + " windows of " + std::to_string(length) +
+         " tokens; one takes " + fixed(seconds_of_window, 2) + " s here, all of them about " +
+         fixed(static_cast<double>(windows) * seconds_of_window, 0) + " s";
+}
+
+std::optional<GateResult> run_job(const QuantizeJob& job) {
+  const ImportedModel model = import_hf(job.folder);
+  CheckpointOptions checkpoint = job.checkpoint;
+  if (job.fit_windows) fit_windows(job, model, checkpoint);
+  BaseFile base(model, job.output, job.checkpoint);
+  if (job.search) {
+    search(job, model, checkpoint, base);
+  } else {
+    job.written(quantize_imported(
+        model, job.output, checkpoint,
+        [&](std::int64_t done, std::int64_t total) { job.progress("quantize", done, total, ""); }));
+  }
+  try {
+    return judge(job, model, base);
+  } catch (const Error&) {
+    require(!checkpoint.stop(), "interrupted; ", job.output.string(),
+            " is complete, without its gate");
+    throw;
+  }
+}
+
+}  // namespace leq

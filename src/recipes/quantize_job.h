@@ -1,0 +1,52 @@
+// From a checkpoint folder to a quantized file that was judged, in one call: what leq-quantize
+// does.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "recipes/gate.h"
+#include "recipes/quantize_by_search.h"
+
+namespace leq {
+
+enum class Judging : std::uint8_t {
+  none,
+  distance,       // where it takes less than kDistanceSeconds
+  gate,           // where there is disk and memory for it
+  gate_at_a_cost  // as a gate, also where memory is short and files are read again and again
+};
+inline constexpr double kDistanceSeconds = 60;
+
+struct QuantizeJob {
+  std::filesystem::path folder;  // of the checkpoint
+  std::filesystem::path output;
+  CheckpointOptions checkpoint;    // with what apply_recipe sets
+  const Recipe* recipe = nullptr;  // whose limit the gate holds
+  bool fit_windows = false;        // checkpoint.calibration.samples by measured speed
+  std::optional<SearchedBits> search = {};
+  Judging judging = Judging::none;
+  GateText judged_by = {};
+
+  // `work`: "quantize", "candidates", "search", "gate"; `note` may be empty.
+  std::function<void(std::string_view work, std::int64_t done, std::int64_t total,
+                     const std::string& note)>
+      progress = [](auto, auto, auto, const auto&) {};
+  // The file is there and will be judged next.
+  std::function<void(const CheckpointResult&)> written = [](const auto&) {};
+  std::function<void(const MixedSearchResult&)> searched = [](const auto&) {};
+};
+
+// Lines about calibration, gate and distance, and why one of them is left out, go to
+// job.checkpoint.say. Throws Error as import_hf, quantize_imported and quantize_by_search do; the
+// file is complete where the error came after `written`. Returns what the gate found.
+std::optional<GateResult> run_job(const QuantizeJob& job);
+
+// "calibration 64 windows of 512 tokens; one takes 2.10 s here, all of them about 134 s"
+std::string windows_report(std::int64_t windows, std::int64_t length, double seconds_of_window);
+
+}  // namespace leq

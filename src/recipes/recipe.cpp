@@ -1,0 +1,96 @@
+#include "recipes/recipe.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "quantize/rewrites/fold_methods.h"
+
+namespace leq {
+namespace {
+
+// Narrow models have less to average over and large tables: finer groups in both.
+constexpr std::int64_t kNarrow = 2048;
+constexpr double kSharedAlpha = 0.5;
+
+void apply_q8(CheckpointOptions& checkpoint, bool narrow) {
+  checkpoint.method = "smoothquant";
+  checkpoint.type = "int8";
+  checkpoint.fold = smoothing_fold(std::nullopt);
+  if (!narrow) return;
+  checkpoint.overrides.insert(checkpoint.overrides.begin(),
+                              {"^(token_embedding|head)$", require_scheme("int8-g32", "q8")});
+}
+
+void apply_four_bits(CheckpointOptions& checkpoint, bool narrow) {
+  checkpoint.method = "gptq+";
+  checkpoint.type = narrow ? "int4-g64" : "int4-g128";
+}
+
+void apply_q4(CheckpointOptions& checkpoint, bool narrow) {
+  apply_four_bits(checkpoint, narrow);
+  checkpoint.fold = smoothing_fold(std::nullopt);
+}
+
+void apply_zeroquant_w48(CheckpointOptions& checkpoint, bool) {
+  checkpoint.method = "zeroquant";
+  checkpoint.type = "int8-g128";
+  checkpoint.act = ActChoice::row;
+  checkpoint.overrides.insert(
+      checkpoint.overrides.begin(),
+      {R"(^layers\.[0-9]+\.(gate|up|down)$)", require_scheme("int4-g128", "zeroquant-w48")});
+}
+
+// Units of one width stand beside units of another: neither folds nor what was seen of the inputs
+// may depend on the bits.
+void apply_auto(CheckpointOptions& checkpoint, bool narrow) {
+  apply_four_bits(checkpoint, narrow);
+  checkpoint.fold = smoothing_fold(kSharedAlpha);
+  checkpoint.true_sequential = false;
+}
+
+const std::array<Recipe, 4> kRecipes = {{
+    {.name = "q8",
+     .summary = "int8 weights and inputs, SmoothQuant with the best alpha of each layer",
+     .kl_limit = 0.005,
+     .advice = "type int8-g128 or f16, which lose less",
+     .apply = apply_q8,
+     .few_windows_do = true},
+    {.name = "q4",
+     .summary =
+         "4-bit weights by gptq+ behind SmoothQuant, groups of 128 (64 below a width of 2048)",
+     .kl_limit = 0.05,
+     .advice = "recipe auto with 5 bits per weight, or recipe q8",
+     .apply = apply_q4},
+    {.name = "zeroquant-w48",
+     .summary = "no calibration: 8-bit attention and 4-bit gate, up and down, groups of 128",
+     .kl_limit = 0.05,
+     .advice = "recipe q4, or recipe q8",
+     .apply = apply_zeroquant_w48},
+    {.name = "auto",
+     .summary = "2, 3, 4 or 8 bits for each layer by measured KL, 4.25 a weight unless told",
+     .kl_limit = 0.05,
+     .advice = "more bits per weight, or recipe q8",
+     .apply = apply_auto,
+     .searches = true},
+}};
+
+}  // namespace
+
+std::span<const Recipe> recipes() { return kRecipes; }
+
+const Recipe& require_recipe(std::string_view name) {
+  const auto found = std::ranges::find(kRecipes, name, &Recipe::name);
+  std::vector<std::string> names;
+  for (const Recipe& recipe : kRecipes) names.push_back(recipe.name);
+  require(found != kRecipes.end(), "recipe ", printable(name), ": expected one of ", join(names));
+  return *found;
+}
+
+void apply_recipe(const Recipe& recipe, const ModelConfig& config, CheckpointOptions& checkpoint) {
+  recipe.apply(checkpoint, config.width < kNarrow);
+}
+
+}  // namespace leq

@@ -1,0 +1,18 @@
+// The flags of leq-quantize that steer a search for bits.
+#pragma once
+
+#include <vector>
+
+#include "recipes/quantize_by_search.h"
+#include "tools/common/options.h"
+
+namespace leq {
+
+std::vector<Option> search_flags();
+// Throws Error where one of them is given without a search that it could steer.
+void require_no_search_flags(const Options& options);
+
+// Throws Error naming flags that do not go together.
+SearchedBits searched_bits(const Options& options, const CheckpointOptions& checkpoint);
+
+}  // namespace leq
