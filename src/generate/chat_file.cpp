@@ -67,7 +67,7 @@ SamplingSettings sampling_from_json(const Json& json, const std::string& source)
   try {
     check_settings(s);
   } catch (const Error& error) {
-    fail(source, ": settings: ", error.what());
+    fail(error.kind(), source, ": settings: ", error.marked());
   }
   return s;
 }

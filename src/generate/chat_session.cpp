@@ -45,7 +45,7 @@ Reply ChatSession::write(std::span<const ChatMessage> messages, const TextSink& 
   const std::vector<Token> prompt = prompt_for(messages);
   require(std::ssize(prompt) < generator_.context(), "the conversation has ", prompt.size(),
           " tokens, which leaves no room for a reply in a context of ", generator_.context(),
-          ": begin a new one, or start with a larger -c");
+          ": begin a new one, or start with a larger ", Setting{"context"});
   ReplyRequest request;
   request.prompt = prompt;
   request.stop = options_.stop;

@@ -10,25 +10,27 @@
 namespace leq {
 namespace {
 
-void check_range(bool inside, const char* flag, double found, const char* range) {
-  require(inside, flag, " is ", found, ", expected ", range);
+void check_range(bool inside, Setting setting, double found, const char* range) {
+  require(inside, setting, " is ", found, ", expected ", range);
 }
 
 }  // namespace
 
 void check_settings(const SamplingSettings& s) {
-  check_range(s.temperature >= 0 && std::isfinite(s.temperature), "--temp", s.temperature,
-              "0 (always the most probable token) or more");
-  check_range(s.top_k >= -1, "--top-k", s.top_k, "1 or more, or 0 for all tokens");
-  check_range(s.top_p >= 0 && s.top_p <= 1, "--top-p", s.top_p, "a number from 0 to 1 (off)");
-  check_range(s.min_p >= 0 && s.min_p <= 1, "--min-p", s.min_p, "a number from 0 (off) to 1");
-  check_range(s.repeat_penalty > 0 && std::isfinite(s.repeat_penalty), "--repeat-penalty",
+  check_range(s.temperature >= 0 && std::isfinite(s.temperature), Setting{"temperature"},
+              s.temperature, "0 (always the most probable token) or more");
+  check_range(s.top_k >= -1, Setting{"top_k"}, s.top_k, "1 or more, or 0 for all tokens");
+  check_range(s.top_p >= 0 && s.top_p <= 1, Setting{"top_p"}, s.top_p,
+              "a number from 0 to 1 (off)");
+  check_range(s.min_p >= 0 && s.min_p <= 1, Setting{"min_p"}, s.min_p,
+              "a number from 0 (off) to 1");
+  check_range(s.repeat_penalty > 0 && std::isfinite(s.repeat_penalty), Setting{"repeat_penalty"},
               s.repeat_penalty, "a number above 0, 1 for none");
-  check_range(s.repeat_last_n >= -1, "--repeat-last-n", s.repeat_last_n,
+  check_range(s.repeat_last_n >= -1, Setting{"repeat_last_n"}, s.repeat_last_n,
               "0 (off) or more, or -1 for all tokens");
-  check_range(std::isfinite(s.presence_penalty), "--presence-penalty", s.presence_penalty,
+  check_range(std::isfinite(s.presence_penalty), Setting{"presence_penalty"}, s.presence_penalty,
               "a finite number");
-  check_range(std::isfinite(s.frequency_penalty), "--frequency-penalty", s.frequency_penalty,
+  check_range(std::isfinite(s.frequency_penalty), Setting{"frequency_penalty"}, s.frequency_penalty,
               "a finite number");
 }
 
@@ -45,13 +47,13 @@ Sampler::Sampler(const SamplingSettings& settings, std::size_t vocabulary,
                  std::span<const Token> banned)
     : settings_(settings), vocabulary_(vocabulary) {
   check_settings(settings);
-  require(vocabulary > 0, "sampler: the vocabulary is empty");
+  ensure(vocabulary > 0, "sampler: the vocabulary is empty");
   std::vector<Token> ids(banned.begin(), banned.end());
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   for (const Token id : ids) {
-    require(id >= 0 && static_cast<std::size_t>(id) < vocabulary, "sampler: banned token ", id,
-            " is outside of the vocabulary of ", vocabulary);
+    ensure(id >= 0 && static_cast<std::size_t>(id) < vocabulary, "sampler: banned token ", id,
+           " is outside of the vocabulary of ", vocabulary);
     banned_.push_back({id, 0});
   }
 }
