@@ -26,7 +26,7 @@ Isa chosen_isa() {
   }
   std::vector<std::string> offered;
   for (const Isa isa : isas) offered.emplace_back(isa_name(isa));
-  fail("LEQ_ISA=", wanted, ": this processor offers ", join(offered));
+  fail(ErrorKind::bad_setting, "LEQ_ISA=", wanted, ": this processor offers ", join(offered));
 }
 
 std::string cpu_model_name() {

@@ -38,7 +38,8 @@ struct CheckpointResult {
   std::string worst_loss_tensor;
 };
 
-// What --method takes: who picks the codes, and which type goes with it unless told.
+// What CheckpointOptions::method takes: who picks the codes, and which type goes with it unless
+// told.
 struct CheckpointMethod {
   std::string name;
   std::string summary;

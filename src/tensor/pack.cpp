@@ -73,12 +73,13 @@ float round_group_scales(std::span<float> scales, std::span<const float> group_a
 PackedWeight pack_weight(std::span<const float> values, std::int64_t rows, std::int64_t columns,
                          const QuantScheme& scheme, ActKind act, std::string_view name) {
   const NamedMatrix matrix{values, rows, columns, name};
-  require(rows > 0 && columns > 0 && static_cast<std::int64_t>(values.size()) / columns == rows &&
-              static_cast<std::int64_t>(values.size()) % columns == 0,
-          name, ": expected ", rows, " x ", columns, " values, found ", values.size());
+  ensure(rows > 0 && columns > 0 && static_cast<std::int64_t>(values.size()) / columns == rows &&
+             static_cast<std::int64_t>(values.size()) % columns == 0,
+         name, ": expected ", rows, " x ", columns, " values, found ", values.size());
   if (const CodeFormat* format = code_format(scheme.kind)) {
-    require(format->nearest != nullptr, name, ": type ", format->name,
-            " has no nearest codes, they need a method; use --method ", format->method);
+    require(format->nearest != nullptr, ErrorKind::bad_setting, name, ": type ", format->name,
+            " has no nearest codes, they need a method; use ", Setting{"method"}, " ",
+            format->method);
     require_finite(matrix, 0, rows * columns);
     return pack_codes(format->nearest(values, rows, columns), rows, columns, scheme, act);
   }

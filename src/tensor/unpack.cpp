@@ -95,7 +95,7 @@ void unpack_step(const WeightView& weight, std::int64_t row, std::int64_t first,
 }  // namespace
 
 int code_at(const WeightView& weight, std::int64_t row, std::int64_t column) {
-  require(!weight.scheme.is_float(), "type ", scheme_name(weight.scheme), " has no codes");
+  ensure(!weight.scheme.is_float(), "type ", scheme_name(weight.scheme), " has no codes");
   Codes codes;
   read_codes(weight, row, column / kStep * kStep, codes);
   const std::uint8_t stored = codes[static_cast<std::size_t>(column % kStep)];
@@ -108,7 +108,7 @@ int code_at(const WeightView& weight, std::int64_t row, std::int64_t column) {
 float scale_at(const WeightView& weight, std::int64_t row, std::int64_t column) {
   if (weight.scheme.is_float()) return 1.0f;
   if (const CodeFormat* format = code_format(weight.scheme.kind)) {
-    require(format->scale_at != nullptr, "type ", format->name, " has several numbers for a scale");
+    ensure(format->scale_at != nullptr, "type ", format->name, " has several numbers for a scale");
     return format->scale_at(weight, row, column);
   }
   if (weight.scheme.scaling != Scaling::group) return f32_at(weight, row);
@@ -138,8 +138,8 @@ void unpack_columns(const WeightView& weight, std::int64_t row, std::int64_t fir
 }
 
 void unpack_row(const WeightView& weight, std::int64_t row, std::span<float> out) {
-  require(std::ssize(out) == weight.columns, "unpack: expected room for ", weight.columns,
-          " values, found ", out.size());
+  ensure(std::ssize(out) == weight.columns, "unpack: expected room for ", weight.columns,
+         " values, found ", out.size());
   unpack_columns(weight, row, 0, out);
 }
 

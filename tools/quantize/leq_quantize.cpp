@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "tools/common/device_choice.h"
 #include "tools/common/interrupt.h"
+#include "tools/common/setting_flags.h"
 #include "tools/quantize/options.h"
 
 namespace leq {
@@ -60,7 +61,7 @@ int quantize(const Options& options) {
   job.checkpoint.stop = [&] { return interrupt.interrupted(); };
   job.checkpoint.say = [&](const std::string& line) {
     progress.end();
-    std::cerr << line << '\n';
+    std::cerr << with_flags(line) << '\n';
   };
   job.progress = [&](std::string_view work, std::int64_t done, std::int64_t total,
                      const std::string& note) { progress.update(work, done, total, note); };
@@ -77,8 +78,8 @@ int quantize(const Options& options) {
   try {
     run_job(job);
   } catch (const Error& error) {
-    if (!interrupt.interrupted()) throw;
-    std::cerr << "\nleq-quantize: " << error.what() << '\n';
+    if (error.kind() != ErrorKind::interrupted) throw;
+    std::cerr << "\nleq-quantize: " << with_flags(error) << '\n';
     return run::kInterruptedStatus;
   }
   return 0;

@@ -21,7 +21,7 @@ bool supports_zeroquant(const QuantScheme& scheme) {
 
 QuantMethod zeroquant_method() {
   return {.name = "zeroquant",
-          .summary = "groups of columns by the largest |w|; with --act row (int-g types)",
+          .summary = "groups of columns by the largest |w|; with act row (int-g types)",
           .needs = Needs::nothing,
           .supports = supports_zeroquant,
           .choose = choose_zeroquant,
