@@ -50,7 +50,7 @@ double measure_window_seconds(const ImportedModel& model, const CalibrationData&
   int done = 0;
   run_pass({run, hidden, *backend, pool, "layers.0",
             [&] {
-              require(!options.stop(), "interrupted");
+              require(!options.stop(), ErrorKind::interrupted, "interrupted");
               const double seconds = seconds_since(start);
               best = done++ == 0 ? seconds : std::min(best, seconds);
               start = std::chrono::steady_clock::now();

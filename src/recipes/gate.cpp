@@ -83,7 +83,7 @@ GateResult compare_with_base(const GateText& text, const fs::path& base_file,
   Session session(model, *backend, gate_limits(model.config(), settings.window));
   PerplexityRun run = {.tokens = tokens, .windows = planned};
   run.progress = [&](std::int64_t done, double) {
-    require(!options.stop(), "interrupted");
+    require(!options.stop(), ErrorKind::interrupted, "interrupted");
     progress(done, std::ssize(planned));
   };
   return {measure_divergence(base_session, session, pool, run).summarize(settings.protocol),

@@ -45,7 +45,8 @@ MixedSearchResult quantize_by_search(
   }
   if (request.options.log.empty()) request.options.log = work / "log.json";
   request.options.progress = [&](int done, double best) {
-    require(!checkpoint.stop(), "interrupted; go on with --resume");
+    require(!checkpoint.stop(), ErrorKind::interrupted, "interrupted; go on with ",
+            Setting{"resume"});
     if (bits.search.options.progress) bits.search.options.progress(done, best);
   };
   MixedSearchResult result = search_mixed_model(request, output);

@@ -117,7 +117,7 @@ std::optional<GateResult> run_job(const QuantizeJob& job) {
   try {
     return judge(job, model, base);
   } catch (const Error&) {
-    require(!checkpoint.stop(), "interrupted; ", job.output.string(),
+    require(!checkpoint.stop(), ErrorKind::interrupted, "interrupted; ", job.output.string(),
             " is complete, without its gate");
     throw;
   }
