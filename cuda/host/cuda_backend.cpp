@@ -268,12 +268,6 @@ class CudaBackend final : public Backend {
     sampler_.launch(float_rows(logits), logits.width, requests);
     synchronize();
     std::ranges::copy(sampler_.drawn(), drawn.begin());
-    for (std::size_t i = 0; i < drawn.size(); ++i) {
-      if (drawn[i] >= 0) continue;
-      const float* row = logits.values + static_cast<std::int64_t>(i) * logits.value_stride;
-      const bool named = drawn[i] != kAllBanned;
-      fail_sampled(drawn[i], named ? number(row + bad_logit_of(drawn[i])) : 0);
-    }
   }
 
   // Replayed operations do not look at pages and the rotary table, so both are looked at here.
@@ -474,14 +468,6 @@ class CudaBackend final : public Backend {
   }
   static std::size_t step_bytes(std::int64_t tokens) {
     return static_cast<std::size_t>(tokens) * (sizeof(float) + sizeof(unsigned));
-  }
-
-  // One number of device memory. Waits.
-  float number(const float* there) {
-    if (landing_.size() < sizeof(float)) landing_ = Pinned(kDownloadBytes);
-    rt::copy_to_host(landing_.data(), there, sizeof(float), stream_);
-    synchronize();
-    return *reinterpret_cast<const float*>(landing_.data());
   }
 
   void fill_rope(RopeTable& rope, std::int64_t end) {

@@ -36,8 +36,9 @@ void check_assign(std::span<const float> values, const Rows& x);
 // out.consumer has what its act needs; `site` names the linear or operation that writes out.
 void check_consumer(std::string_view site, const Rows& out);
 
-// Ends with the Error of a row without a token; `logit`: the one that `drawn` names.
-[[noreturn]] void fail_sampled(std::int32_t drawn, float logit);
+// Throws the Error of the first row that Backend::sample found no token for: every token is banned,
+// or the logit that is no number. Waits then.
+void require_drawn(Backend& backend, const Rows& logits, std::span<const std::int32_t> drawn);
 // Ends with the Error of a row that cannot be quantized.
 [[noreturn]] void fail_not_finite(std::string_view site, std::int64_t row);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/checks.h"
 #include "base/error.h"
 #include "base/random.h"
 
@@ -66,6 +67,7 @@ bool BenchSteps::next() {
     backend().synchronize();
   } else {
     backend().sample(logits, requests_, drawn_);
+    require_drawn(backend(), logits, drawn_);
   }
   done_ += step;
   return true;

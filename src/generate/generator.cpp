@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "backend/checks.h"
 #include "base/error.h"
 #include "tokenizer/stream_decoder.h"
 
@@ -139,7 +140,9 @@ Token Generator::draw(const Rows& logits, std::span<const Token> context,
                       const SamplePoint& point) {
   const SampleRequest request = sampler_.request(context, point);
   Token drawn = 0;
-  session_.transformer().backend().sample(logits, {&request, 1}, {&drawn, 1});
+  Backend& backend = session_.transformer().backend();
+  backend.sample(logits, {&request, 1}, {&drawn, 1});
+  require_drawn(backend, logits, {&drawn, 1});
   return drawn;
 }
 

@@ -2,6 +2,7 @@
 #include <array>
 #include <limits>
 
+#include "backend/checks.h"
 #include "backends.h"
 #include "base/error.h"
 
@@ -15,6 +16,7 @@ std::string error_of(Backend& backend, const Rows& logits,
   std::vector<std::int32_t> drawn(requests.size());
   try {
     backend.sample(logits, requests, drawn);
+    require_drawn(backend, logits, drawn);
   } catch (const Error& error) {
     return error.what();
   }
@@ -45,6 +47,27 @@ TEST_P(SampleConformance, EveryRowOfABatchGetsItsOwnToken) {
   backend->sample(logits, requests, drawn);
   EXPECT_EQ(drawn, want);
   EXPECT_EQ(values_of(logits, kRows), numbers);  // as before
+}
+
+// A row without a token costs its neighbours nothing.
+TEST_P(SampleConformance, RowsTellWhyTheyHaveNoToken) {
+  std::vector<float> numbers = {0, 3, 1, 2, 9, 8, 7, 6, 0, 0, 0, 5, 1, 2, 3, 4, 2, 7, 1, 0};
+  numbers[2 * 4 + 1] = std::nanf("");
+  numbers[2 * 4 + 2] = std::numeric_limits<float>::infinity();
+  numbers[3 * 4 + 0] = std::numeric_limits<float>::infinity();
+  const Rows logits = rows_of(numbers, 4);
+  const std::vector<LogitChange> all = {{0, 0}, {1, 0}, {2, 0}, {3, 0}};
+  for (const float temperature : {0.0f, 1.0f}) {
+    SampleRequest request;
+    request.rule.temperature = temperature;
+    request.rule.top_k = 1;
+    std::vector<SampleRequest> requests(5, request);
+    requests[1].changes = all;
+    std::vector<std::int32_t> drawn(5);
+    backend->sample(logits, requests, drawn);
+    EXPECT_EQ(drawn,
+              (std::vector<std::int32_t>{1, kAllBanned, bad_logit_of(1), bad_logit_of(0), 1}));
+  }
 }
 
 TEST_P(SampleConformance, RowsWithoutATokenAreErrors) {

@@ -218,11 +218,6 @@ class CpuBackend final : public Backend {
       drawn[static_cast<std::size_t>(i)] = samplers_[static_cast<std::size_t>(worker)].draw(
           row(i), requests[static_cast<std::size_t>(i)]);
     });
-    for (std::size_t i = 0; i < drawn.size(); ++i) {
-      if (drawn[i] >= 0) continue;
-      const auto named = static_cast<std::size_t>(bad_logit_of(drawn[i]));
-      fail_sampled(drawn[i], drawn[i] == kAllBanned ? 0 : row(static_cast<std::int64_t>(i))[named]);
-    }
   }
 
   void download(const Rows& x, std::int64_t tokens, std::span<float> out) override {
