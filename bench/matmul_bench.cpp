@@ -1,4 +1,4 @@
-// Speed of Backend::linear on the CPU: int8 operations (2 per multiply-add) and bytes of weights
+// Speed of Operations::linear on the CPU: int8 operations (2 per multiply-add) and bytes of weights
 // per second, for prompt, batched and single-token shapes.
 #include <benchmark/benchmark.h>
 
@@ -71,7 +71,7 @@ void run_linear(benchmark::State& state, const std::string& scheme_text, ActKind
   linear.act = act;
   linear.name = "bench";
   Rows values = backend->allocate_rows(shape.tokens, shape.inputs, RowsFormat{});
-  Rows x = backend->allocate_rows(shape.tokens, shape.inputs, backend->format_for(linear));
+  Rows x = backend->allocate_rows(shape.tokens, shape.inputs, backend->layout().format_for(linear));
   Rows out = backend->allocate_rows(shape.tokens, shape.outputs, RowsFormat{});
   if (x.codes != nullptr)
     std::memset(x.codes, 77, static_cast<std::size_t>(shape.tokens * x.code_stride));

@@ -6,7 +6,8 @@
 #include "base/error.h"
 #include "bench/gpu/data.h"
 #include "bench/gpu/timing.h"
-#include "cuda/kernels/layout.h"
+#include "cuda/layout/attention_scratch.h"
+#include "cuda/layout/layout.h"
 
 namespace leq::LEQ_GPU::bench {
 namespace {
@@ -41,8 +42,8 @@ class Problem {
         keys_(bytes(sequences * pages_of_run_ * page_bytes_), 0x3b, stream),
         values_(bytes(sequences * pages_of_run_ * page_bytes_), 0x3b, stream),
         lists_(bytes(sequences * (pages_of_run_ + rows + 4) * 4), 0, stream),
-        scratch_(attention_scratch_bytes(sequences * rows,
-                                         {heads.heads, heads.kv_heads, kHeadDim, 0}, context) +
+        scratch_(attention_scratch_bytes(sequences * rows, heads.heads, heads.kv_heads, kHeadDim,
+                                         context) +
                      4,
                  0, stream) {
     std::vector<std::int32_t> lists(static_cast<std::size_t>(sequences * pages_of_run_));

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "base/error.h"
-#include "cuda/kernels/layout.h"
+#include "cuda/layout/layout.h"
 
 namespace leq::LEQ_GPU::bench {
 namespace {

@@ -6,11 +6,13 @@
 #include <map>
 #include <optional>
 
+#include "cuda/layout/layout.h"
+
 namespace leq::LEQ_GPU {
 
 class Arena {
  public:
-  static constexpr std::size_t kAlignment = 256;  // blocks begin and end at multiples
+  static constexpr std::size_t kAlignment = gpu::kBlockUnit;
   static constexpr std::size_t aligned(std::size_t bytes) {
     return (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }

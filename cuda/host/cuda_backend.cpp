@@ -2,29 +2,24 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "backend/checks.h"
-#include "backend/rope_rows.h"
 #include "base/error.h"
 #include "cuda/host/batch_lists.h"
+#include "cuda/host/device_memory.h"
 #include "cuda/host/device_sampler.h"
 #include "cuda/host/device_scales.h"
 #include "cuda/host/device_weights.h"
 #include "cuda/host/faults.h"
-#include "cuda/host/kv_portable.h"
-#include "cuda/host/memory.h"
 #include "cuda/host/part_events.h"
 #include "cuda/host/row_blocks.h"
 #include "cuda/host/staging.h"
 #include "cuda/host/step_graphs.h"
-#include "cuda/host/uploader.h"
 #include "cuda/kernels/launch.h"
-#include "cuda/kernels/layout.h"
+#include "cuda/layout/gpu_layout.h"
 
 namespace leq::LEQ_GPU {
 namespace {
@@ -45,11 +40,10 @@ KvPages pages_of(std::byte* base, std::size_t page_bytes, KvType type) {
 class CudaBackend final : public Backend {
  public:
   CudaBackend(int device, std::string name, std::size_t memory_cap)
-      : device_(device),
-        name_(std::move(name)),
+      : name_(std::move(name)),
         stream_owner_(rt::make_stream(device)),
         stream_(*stream_owner_),
-        memory_(device, memory_cap),
+        memory_(device, stream_, memory_cap),
         staging_(device, stream_),
         lists_(staging_),
         faults_(device, stream_),
@@ -61,103 +55,14 @@ class CudaBackend final : public Backend {
   std::string name() const override { return name_ + " (" + rt::device_of(stream_).name + ")"; }
   std::string describe(const Linear& linear) const override {
     const QuantScheme& scheme = linear.segments[0].weight.scheme;
-    constexpr std::array<std::string_view, 5> kInputs = {
-        "f32", "int8 rows", "int8 groups of 128", "int8 of one scale", "int8 of a moving scale"};
-    const char* kernel = linear.act == ActKind::none
-                             ? describe_float_matmul(scheme.kind == CodeKind::f32)
-                             : describe_int_matmul(scheme.bits, 1);
-    return name_ + " " + scheme_name(scheme) + " x " +
-           std::string(kInputs[static_cast<std::size_t>(linear.act)]) +
+    const char* kernel = is_coded(linear.act) ? describe_int_matmul(scheme.bits, 1)
+                                              : describe_float_matmul(scheme.kind == CodeKind::f32);
+    return name_ + " " + scheme_name(scheme) + " x " + std::string(act_inputs(linear.act)) +
            (linear.inv_smooth == nullptr ? ", " : " smoothed, ") + kernel;
   }
 
-  std::size_t allocated_bytes() const override { return memory_.allocated(); }
-  std::size_t peak_bytes() const override { return memory_.peak(); }
-
-  std::optional<DeviceRoom> room() const override { return memory_.room(); }
-  // What has landed lies at the end until all has: cache and activations come later.
-  void plan_memory(std::size_t weight_bytes, std::size_t other_bytes) override {
-    finish_uploads();
-    memory_.plan(weight_bytes + other_bytes);
-    const std::size_t slot =
-        std::min(Uploader::kSlotBytes,
-                 other_bytes / Uploader::kSlots / Arena::kAlignment * Arena::kAlignment);
-    upload_slots_ = memory_.allocate_last(Uploader::kSlots * slot);
-    uploader_.emplace(device_, stream_, upload_slots_, slot);
-  }
-  WeightView upload(const WeightView& weight, std::vector<Buffer>& owner) override {
-    const std::size_t bytes = weight_bytes(weight).bytes;
-    owner.emplace_back(*this, bytes);
-    if (uploader_) return upload_weight(weight, owner.back().data(), *uploader_, stream_);
-    Uploader alone(device_, stream_, nullptr, std::min(Uploader::kSlotBytes, bytes));
-    const WeightView there = upload_weight(weight, owner.back().data(), alone, stream_);
-    alone.finish();
-    return there;
-  }
-  std::size_t upload_bytes(const WeightView& weight) const override {
-    return weight_bytes(weight).bytes;
-  }
-  UploadReport finish_uploads() override {
-    if (!uploader_) return {};
-    const UploadReport report = uploader_->finish();
-    uploader_.reset();
-    memory_.release(std::exchange(upload_slots_, nullptr));
-    return report;
-  }
-
-  RowsFormat format_for(const Linear& consumer) const override { return input_format(consumer); }
-  Rows allocate_rows(std::int64_t capacity, std::int64_t width, const RowsFormat& format) override {
-    const RowsLayout layout = rows_layout(capacity, width, format);
-    return make_rows(layout, capacity, width, format, Buffer(*this, layout.bytes));
-  }
-  std::size_t rows_bytes(std::int64_t capacity, std::int64_t width,
-                         const RowsFormat& format) const override {
-    return rows_layout(capacity, width, format).bytes;
-  }
-
-  std::size_t rope_bytes(std::int64_t pairs, std::int64_t context) const override {
-    return Arena::aligned(static_cast<std::size_t>(pairs * 2 * context) * sizeof(float));
-  }
-  RotationTable allocate_rotation(std::span<const float> factors, std::int64_t block,
-                                  NormKind stream_norm) override {
-    const std::int64_t width = std::ssize(factors);
-    require_rotation(width, block);
-    require_shared_row("rotation", width);
-    RotationTable table = {width, block, stream_norm, Buffer(*this, rotation_bytes(width))};
-    rt::copy_on_device(table.memory.data(), staging_.push(factors), factors.size_bytes(), stream_);
-    return table;
-  }
-  std::size_t rotation_bytes(std::int64_t width) const override {
-    return Arena::aligned(static_cast<std::size_t>(width) * sizeof(float));
-  }
-
-  void reserve(std::int64_t tokens, const AttentionShape& shape, std::int64_t context) override {
-    const std::size_t bytes = reserve_bytes(tokens, shape, context);
-    if (bytes <= scratch_.size()) return;
-    scratch_ = Buffer();
-    scratch_ = Buffer(*this, bytes);
-  }
-  std::size_t reserve_bytes(std::int64_t tokens, const AttentionShape& shape,
-                            std::int64_t context) const override {
-    return Arena::aligned(
-        std::max(attention_scratch_bytes(tokens, heads_of(shape), context), step_bytes(tokens)));
-  }
-
-  std::size_t key_page_bytes(KvType type, int kv_heads, int head_dim) const override {
-    return kv_page_bytes(type, kv_heads, head_dim);
-  }
-  std::size_t value_page_bytes(KvType type, int kv_heads, int head_dim) const override {
-    return kv_page_bytes(type, kv_heads, head_dim);
-  }
-  void read_kv(const KvHead& head, std::span<std::byte> out) const override {
-    read_kv_head(head, out, stream_);
-  }
-  void write_kv(const KvHead& head, std::span<const std::byte> in) override {
-    write_kv_head(head, in, stream_);
-  }
-  void copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
-    rt::copy_on_device(to, from, bytes, stream_);
-  }
+  DeviceMemory& memory() override { return memory_; }
+  const Layout& layout() const override { return layout_; }
 
   void assign(std::span<const float> values, Rows& x) override {
     check_assign(values, x);
@@ -168,16 +73,18 @@ class CudaBackend final : public Backend {
     }
   }
 
-  void embed(const WeightView& table, std::span<const std::int32_t> ids, Rows& x) override {
-    gather_embedding(table, ids, x, false);
-  }
-  void add_embedded(const WeightView& table, std::span<const std::int32_t> ids, Rows& x) override {
-    gather_embedding(table, ids, x, true);
+  void embed(const Embedding& embedding, Rows& x) override {
+    const auto span = clock_.in(StepPart::load, [&] { return moved_bytes(embedding); });
+    check_embedding(embedding, x);
+    gather_table(embedding.tokens, embedding.ids, x, Gather::store);
+    if (embedding.positions == nullptr) return;
+    gather_table(*embedding.positions, embedding.at, x, Gather::add);
   }
 
   void rotate(Rows& x, std::int64_t tokens, const RotationTable& rotation, Turn turn) override {
     const auto span = clock_.in(StepPart::quant, [&] { return 2 * moved_bytes(x, tokens); });
     check_rotation(x, tokens, rotation);
+    require_shared_row("rotate", x.width);
     launch_rotate({float_rows(x), tokens, x.width, rotation.block,
                    reinterpret_cast<const float*>(rotation.memory.data()), turn == Turn::back,
                    rotation.stream_norm == NormKind::layer},
@@ -190,10 +97,11 @@ class CudaBackend final : public Backend {
                   stream_);
   }
 
-  void norm(const Rows& x, std::int64_t tokens, const Norm& norm, Rows& out) override {
+  void norm(const Rows& x, std::int64_t tokens, const Norm& norm, const RowsFor& target) override {
+    const Rows& out = target.rows;
     const auto span = clock_.in(StepPart::quant,
                                 [&] { return moved_bytes(x, tokens) + moved_bytes(out, tokens); });
-    check_norm(x, tokens, norm, out);
+    check_norm(x, tokens, norm, target);
     require_shared_row("norm", norm.width);
     NormArguments a;
     a.x = float_rows(x);
@@ -203,25 +111,26 @@ class CudaBackend final : public Backend {
     a.form = norm.kind == NormKind::rms ? NormForm::rms : NormForm::layer;
     a.gain = norm.gain;
     a.beta = norm.beta;
-    a.inv_smooth = out.consumer.inv_smooth;
+    a.inv_smooth = target.consumer.inv_smooth;
     a.eps = norm.eps;
     const bool step = is_long_step(out, tokens);
-    if (!step) a.quantize = quantize_as(out, "norm");
+    if (!step) a.quantize = quantize_as(target, "norm");
     launch_norm(a, stream_);
-    if (step) quantize_step(out, tokens, "norm");
+    if (step) quantize_step(target, tokens, "norm");
   }
 
   void linear(const Rows& x, std::int64_t tokens, const Linear& linear, Epilogue epilogue,
-              Rows& out) override {
+              const RowsFor& target) override {
+    const Rows& out = target.rows;
     if (tokens <= 0) return;
     check_linear_inputs(linear, x);
-    check_linear_outputs(linear, tokens, x, epilogue, out);
-    const int pieces = input_format(linear).pieces;
+    check_linear_outputs(linear, tokens, x, epilogue, target);
+    const int pieces = layout_.format_for(linear).pieces;
     ensure(x.format.pieces == pieces, linear.name, ": expected inputs in ", pieces,
            " pieces, found ", x.format.pieces);
     ensure(out.values != nullptr, linear.name, ": the GPU keeps the f32 values of its outputs");
     multiply(x, tokens, linear, epilogue, out);
-    finish(out, tokens, linear.name);
+    finish(target, tokens, linear.name);
   }
 
   void rope_append(Rows& qkv, const BatchView& batch, const AttentionShape& shape, RopeTable& rope,
@@ -254,9 +163,9 @@ class CudaBackend final : public Backend {
   }
 
   void attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
-                 const KvLayer& kv, Rows& out) override {
+                 const KvLayer& kv, const RowsFor& out) override {
     check_attention(qkv, batch, shape, out);
-    attend(qkv, batch, shape, kv, out);
+    attend(qkv, batch, shape, kv, out.rows);
     finish(out, batch.tokens, "output of attention");
   }
 
@@ -278,7 +187,11 @@ class CudaBackend final : public Backend {
     if (step.rope != nullptr) {
       fill_rope(*step.rope, std::min(step.batch.end_position(), step.rope->context));
     }
-    graphs_.run(step, operations);
+    forget_moved();
+    graphs_.run(step, [&] {
+      operations();
+      forget_moved();
+    });
   }
   void record_steps(bool on) override { graphs_.enable(on); }
   StepCounts step_counts() const override { return graphs_.counts(); }
@@ -316,18 +229,9 @@ class CudaBackend final : public Backend {
   }
 
  private:
-  std::byte* allocate(std::size_t bytes) override {
-    std::byte* data = memory_.allocate(bytes, stream_);
-    graphs_.forget();
-    return data;
-  }
-  // Scratch alone keeps no plan's memory.
-  void release(std::byte* data, std::size_t) noexcept override {
-    graphs_.forget();
-    memory_.release(data);
-    if (scratch_.size() > 0 && memory_.allocated() == Arena::aligned(scratch_.size())) {
-      scratch_ = Buffer();
-    }
+  // Recordings hold addresses.
+  void forget_moved() {
+    if (std::exchange(memory_changes_, memory_.changes()) != memory_.changes()) graphs_.forget();
   }
 
   const std::int32_t* on_device(std::span<const std::int32_t> list) {
@@ -338,7 +242,6 @@ class CudaBackend final : public Backend {
     const AttentionBatch* of_step = graphs_.batch_of(batch);
     return of_step != nullptr ? *of_step : lists_.push(batch);
   }
-  // The largest position of the batch + 1.
   // Norms and rotations keep a row of f32 in shared memory.
   void require_shared_row(const char* what, std::int64_t width) const {
     const std::size_t room = rt::device_of(stream_).shared_limit_bytes - 1024;
@@ -346,10 +249,9 @@ class CudaBackend final : public Backend {
             ", this GPU takes up to ", room / sizeof(float), "; use ", Setting{"device"}, " cpu");
   }
 
-  void gather_embedding(const WeightView& table, std::span<const std::int32_t> ids, Rows& x,
-                        bool add) {
-    const auto span = clock_.in(StepPart::load, [&] { return moved_bytes(table, ids.size()); });
-    check_embedding(table, ids, x);
+  enum class Gather : std::uint8_t { store, add };
+  void gather_table(const WeightView& table, std::span<const std::int32_t> ids, Rows& x,
+                    Gather gather) {
     EmbedArguments a;
     a.is_float = table.scheme.is_float();
     if (a.is_float) {
@@ -361,12 +263,12 @@ class CudaBackend final : public Backend {
     a.ids = on_device(ids);
     a.tokens = std::ssize(ids);
     a.x = float_rows(x);
-    a.add = add;
+    a.add = gather == Gather::add;
     launch_embed(a, stream_);
   }
 
   void attend(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
-              const KvLayer& kv, Rows& out) {
+              const KvLayer& kv, const Rows& out) {
     const auto span = clock_.in(StepPart::attention, [&] { return moved_bytes(batch, shape, kv); });
     AttentionArguments a;
     a.qkv = float_rows(qkv);
@@ -375,16 +277,16 @@ class CudaBackend final : public Backend {
     a.heads = heads_of(shape);
     a.keys = pages_of(kv.keys, kv.key_page_bytes, kv.key_type);
     a.values = pages_of(kv.values, kv.value_page_bytes, kv.value_type);
-    reserve(batch.tokens, shape, a.batch.end);
-    a.scratch = reinterpret_cast<float*>(scratch_.data());
+    const std::size_t scratch = layout_.scratch_bytes(batch.tokens, shape, a.batch.end);
+    a.scratch = reinterpret_cast<float*>(memory_.scratch(scratch).data());
     launch_attention(a, stream_);
   }
 
   void multiply(const Rows& x, std::int64_t tokens, const Linear& linear, Epilogue epilogue,
-                Rows& out) {
+                const Rows& out) {
     const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(linear); });
     const QuantScheme& scheme = linear.segments[0].weight.scheme;
-    if (linear.act != ActKind::none) {
+    if (is_coded(linear.act)) {
       auto a = matmul<IntMatmul>(linear, tokens, epilogue, out);
       a.x = code_rows(x);
       launch_int_matmul(a, stream_);
@@ -426,48 +328,45 @@ class CudaBackend final : public Backend {
   // One scale for all rows of a step: they are finished before it is known. A single row is a step
   // that its kernel carries out.
   static bool is_long_step(const Rows& out, std::int64_t tokens) {
-    return out.format.act == ActKind::online && tokens > 1;
+    return has_moving_scale(out.format.act) && tokens > 1;
   }
 
-  // What a kernel that finishes rows of `out` does with them.
-  Quantize quantize_as(const Rows& out, std::string_view site) {
+  // What a kernel that finishes rows of `target` does with them.
+  Quantize quantize_as(const RowsFor& target, std::string_view site) {
+    const Rows& out = target.rows;
     Quantize q;
     q.pieces = piece_rows(out);
-    if (out.format.act == ActKind::none) return q;
+    if (!is_coded(out.format.act)) return q;
     q.out = code_rows(out);
-    if (out.format.act == ActKind::tensor) {
-      q.scale = out.consumer.act_scale;
+    if (has_stored_scale(out.format.act)) {
+      q.scale = target.consumer.act_scale;
       q.inverse = 1.0f / q.scale;
     }
-    if (out.format.act == ActKind::online) q.online = scales_.of(*out.consumer.online);
+    if (has_moving_scale(out.format.act)) q.online = scales_.of(*target.consumer.online);
     q.fault = faults_.watch(site);
     return q;
   }
 
   // Rows whose f32 values are there: smoothed, then codes or pieces as their consumer wants them.
-  void finish(Rows& out, std::int64_t tokens, std::string_view site) {
-    if (out.format.act == ActKind::none && out.format.pieces == 0 &&
-        out.consumer.inv_smooth == nullptr) {
-      return;
-    }
+  void finish(const RowsFor& target, std::int64_t tokens, std::string_view site) {
+    const Rows& out = target.rows;
+    const float* factors = target.consumer.inv_smooth;
+    if (!is_coded(out.format.act) && out.format.pieces == 0 && factors == nullptr) return;
     const auto span = clock_.in(StepPart::quant, [&] { return 2 * moved_bytes(out, tokens); });
-    QuantizeArguments a = {float_rows(out), tokens, out.width, out.consumer.inv_smooth, {}};
+    QuantizeArguments a = {float_rows(out), tokens, out.width, factors, {}};
     const bool step = is_long_step(out, tokens);
-    if (!step) a.quantize = quantize_as(out, site);
+    if (!step) a.quantize = quantize_as(target, site);
     if (!step || a.inv_smooth != nullptr) launch_quantize(a, stream_);
-    if (step) quantize_step(out, tokens, site);
+    if (step) quantize_step(target, tokens, site);
   }
 
-  // Act online, several rows.
-  void quantize_step(const Rows& out, std::int64_t tokens, std::string_view site) {
-    if (scratch_.size() < step_bytes(tokens)) scratch_ = Buffer(*this, step_bytes(tokens));
-    OnlineArguments a = {float_rows(out), tokens, out.width, quantize_as(out, site)};
-    a.largest = reinterpret_cast<float*>(scratch_.data());
+  // A moving scale, several rows.
+  void quantize_step(const RowsFor& target, std::int64_t tokens, std::string_view site) {
+    const Rows& out = target.rows;
+    OnlineArguments a = {float_rows(out), tokens, out.width, quantize_as(target, site)};
+    a.largest = reinterpret_cast<float*>(memory_.scratch(step_scratch_bytes(tokens)).data());
     a.clipped = reinterpret_cast<unsigned*>(a.largest + tokens);
     launch_online(a, stream_);
-  }
-  static std::size_t step_bytes(std::int64_t tokens) {
-    return static_cast<std::size_t>(tokens) * (sizeof(float) + sizeof(unsigned));
   }
 
   void fill_rope(RopeTable& rope, std::int64_t end) {
@@ -483,22 +382,20 @@ class CudaBackend final : public Backend {
     }
   }
 
-  int device_;
   std::string name_;
   rt::StreamOwner stream_owner_;
   rt::Stream& stream_;
-  Memory memory_;                      // outlives the buffers below
-  std::optional<Uploader> uploader_;   // from plan_memory to finish_uploads
-  std::byte* upload_slots_ = nullptr;  // of it, on the device
+  GpuMemory memory_;
+  GpuLayout layout_;
+  std::uint64_t memory_changes_ = 0;
   Staging staging_;
   BatchLists lists_;
   Faults faults_;
-  StepGraphs graphs_;  // outlives the buffer below
+  StepGraphs graphs_;
   PartEvents clock_;
   DeviceScales scales_;
   DeviceSampler sampler_;
   Pinned landing_;  // rows on their way to the host
-  Buffer scratch_;
 };
 
 }  // namespace

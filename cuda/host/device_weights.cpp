@@ -1,20 +1,12 @@
 #include "cuda/host/device_weights.h"
 
-#include "base/error.h"
-#include "cuda/kernels/layout.h"
+#include "cuda/layout/weight_bytes.h"
 
 namespace leq::LEQ_GPU {
 namespace {
 
 constexpr std::int64_t kPanelRows = 64;
 
-std::int64_t element_bytes(const WeightView& weight) {
-  return weight.scheme.kind == CodeKind::f32 ? 4 : 2;
-}
-std::int64_t groups_of(const WeightView& weight) {
-  return weight.scheme.scaling == Scaling::group ? weight.padded_columns() / weight.scheme.group
-                                                 : 1;
-}
 bool is_grouped(const WeightView& weight) { return weight.scheme.scaling == Scaling::group; }
 
 // A panel takes as many bytes in the file as its rows do in the planes.
@@ -42,7 +34,7 @@ void upload_groups(Uploader& uploader, const void* from, int size, const WeightV
 
 void upload_floats(Uploader& uploader, const WeightView& weight, std::byte* to,
                    rt::Stream& stream) {
-  const std::int64_t size = element_bytes(weight);
+  const std::int64_t size = number_bytes(weight);
   const std::int64_t row = float_stride(weight.columns) * size;
   uploader.run(weight.codes, weight.rows, weight.columns * size,
                [&](const std::byte* there, std::int64_t first, std::int64_t count) {
@@ -71,25 +63,6 @@ void upload_codes(Uploader& uploader, const WeightView& weight, const WeightByte
 }
 
 }  // namespace
-
-WeightBytes weight_bytes(const WeightView& weight) {
-  const auto aligned = [](std::int64_t bytes) {
-    return static_cast<std::size_t>(round_up_to(bytes, 256));
-  };
-  require(weight.scheme.is_float() || weight.scheme.is_integer(), "weights of type ",
-          scheme_name(weight.scheme), " run on the CPU alone; use ", Setting{"device"},
-          " cpu, or quantize with ", Setting{"type"}, " int4 or another integer type");
-  WeightBytes at;
-  if (weight.scheme.is_float()) {
-    at.bytes = aligned(weight.rows * float_stride(weight.columns) * element_bytes(weight));
-    return at;
-  }
-  const std::int64_t groups = weight.padded_rows() * groups_of(weight);
-  at.scales_at = aligned(weight.padded_rows() * weight.padded_columns() * weight.scheme.bits / 8);
-  at.zeros_at = at.scales_at + aligned(groups * (is_grouped(weight) ? 2 : 4));
-  at.bytes = at.zeros_at + (weight.scheme.kind == CodeKind::uint_ ? aligned(groups) : 0);
-  return at;
-}
 
 WeightView upload_weight(const WeightView& weight, std::byte* to, Uploader& uploader,
                          rt::Stream& stream) {

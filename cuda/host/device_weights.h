@@ -2,22 +2,14 @@
 // them. A WeightView of a device points to the planes of layout.h; its sums are null.
 #pragma once
 
-#include "backend/backend.h"
 #include "cuda/host/uploader.h"
 #include "cuda/kernels/launch.h"
 #include "tensor/weight_layout.h"
 
 namespace leq::LEQ_GPU {
 
-// Where the parts of a weight lie in one block of device memory, and its size.
-struct WeightBytes {
-  std::size_t scales_at = 0, zeros_at = 0, bytes = 0;  // codes lie first
-};
-// Throws Error for the schemes that no kernel here reads (nf4, b1), naming one that is.
-WeightBytes weight_bytes(const WeightView& weight);
-
-// Copies `weight` from the host into `to` (weight_bytes, zeroed) and re-lays it, in order with the
-// stream's later work; the host's bytes have been read when it returns.
+// Copies `weight` from the host into `to` (gpu::weight_bytes, zeroed) and re-lays it, in order with
+// the stream's later work; the host's bytes have been read when it returns.
 WeightView upload_weight(const WeightView& weight, std::byte* to, Uploader& uploader,
                          rt::Stream& stream);
 

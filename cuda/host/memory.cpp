@@ -20,7 +20,7 @@ constexpr std::size_t kKeptBack = 50;  // one part in so many of a device: libra
 
 }  // namespace
 
-DeviceRoom Memory::room() const {
+DeviceRoom Regions::room() const {
   const rt::MemoryInfo memory = rt::memory_of(device_);
   const std::size_t kept_back = memory.total_bytes / kKeptBack;
   DeviceRoom room;
@@ -31,7 +31,7 @@ DeviceRoom Memory::room() const {
   return room;
 }
 
-std::list<Memory::Region>::iterator Memory::add_region(std::size_t bytes) {
+std::list<Regions::Region>::iterator Regions::add_region(std::size_t bytes) {
   const std::size_t size = Arena::aligned(bytes);
   rt::RegionOwner memory;
   if (bytes < kImpossible && (cap_ == 0 || size <= cap_ - std::min(cap_, taken_))) {
@@ -42,7 +42,7 @@ std::list<Memory::Region>::iterator Memory::add_region(std::size_t bytes) {
   return regions_.insert(regions_.end(), {std::move(memory), Arena(size), size});
 }
 
-void Memory::plan(std::size_t bytes) {
+void Regions::plan(std::size_t bytes) {
   std::erase_if(regions_, [&](const Region& region) {
     if (region.arena.empty()) taken_ -= region.bytes;
     return region.arena.empty();
@@ -50,16 +50,14 @@ void Memory::plan(std::size_t bytes) {
   if (bytes > 0) add_region(bytes);
 }
 
-std::byte* Memory::begin(std::list<Region>::iterator region, std::size_t offset,
-                         std::size_t bytes) {
+std::byte* Regions::begin(std::list<Region>::iterator region, std::size_t offset,
+                          std::size_t bytes) {
   auto* data = static_cast<std::byte*>(rt::begin_block(*region->memory, offset, bytes));
   blocks_[data] = {region, offset, bytes};
-  allocated_ += Arena::aligned(bytes);
-  peak_ = std::max(peak_, allocated_);
   return data;
 }
 
-std::byte* Memory::allocate(std::size_t bytes, rt::Stream& stream) {
+std::byte* Regions::allocate(std::size_t bytes, rt::Stream& stream) {
   if (bytes == 0) return nullptr;
   auto region = regions_.begin();
   std::optional<std::size_t> offset;
@@ -73,19 +71,18 @@ std::byte* Memory::allocate(std::size_t bytes, rt::Stream& stream) {
   return data;
 }
 
-std::byte* Memory::allocate_last(std::size_t bytes) {
+std::byte* Regions::allocate_last(std::size_t bytes) {
   if (regions_.empty() || bytes == 0) return nullptr;
   const auto region = std::prev(regions_.end());
   const auto offset = region->arena.take_last(bytes);
   return offset ? begin(region, *offset, bytes) : nullptr;
 }
 
-void Memory::release(std::byte* data) noexcept {
+void Regions::release(std::byte* data) noexcept {
   const auto found = blocks_.find(data);
   if (found == blocks_.end()) return;
   const Block block = found->second;
   blocks_.erase(found);
-  allocated_ -= Arena::aligned(block.bytes);
   rt::end_block(*block.region->memory, data);
   block.region->arena.give_back(block.offset);
   if (!block.region->arena.empty()) return;

@@ -1,5 +1,5 @@
-// Device memory: a plan's, taken at once and cut into blocks, and counted; and pinned host memory
-// with an owner.
+// What the backend takes of a device: a plan's memory, taken at once and cut into blocks; scratch;
+// and pinned host memory, each with an owner.
 #pragma once
 
 #include <cstddef>
@@ -7,17 +7,17 @@
 #include <map>
 #include <utility>
 
-#include "backend/backend.h"
+#include "backend/memory.h"
 #include "cuda/host/arena.h"
 #include "cuda/rt/rt.h"
 
 namespace leq::LEQ_GPU {
 
-// What a backend hands out, and the most it had out at once.
-class Memory {
+// Ranges of device memory, each cut into blocks.
+class Regions {
  public:
   // `cap`: the most that may be taken of the device; 0 = what is free, less 2 %.
-  Memory(int device, std::size_t cap) : device_(device), cap_(cap) {}
+  Regions(int device, std::size_t cap) : device_(device), cap_(cap) {}
 
   DeviceRoom room() const;
   // Takes `bytes` for the blocks to come. Throws Error naming both sizes where the device has no
@@ -29,8 +29,6 @@ class Memory {
   // The end of what was planned last, not zeroed; null where that has no room.
   std::byte* allocate_last(std::size_t bytes);
   void release(std::byte* data) noexcept;
-  std::size_t allocated() const { return allocated_; }
-  std::size_t peak() const { return peak_; }
 
  private:
   struct Region {
@@ -50,7 +48,6 @@ class Memory {
   std::list<Region> regions_;
   std::map<std::byte*, Block> blocks_;
   std::size_t taken_ = 0;  // by regions
-  std::size_t allocated_ = 0, peak_ = 0;
 };
 
 class Pinned {

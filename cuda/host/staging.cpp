@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "cuda/kernels/layout.h"
+#include "cuda/layout/layout.h"
 
 namespace leq::LEQ_GPU {
 Staging::Staging(int device, rt::Stream& stream)

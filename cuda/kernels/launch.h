@@ -1,15 +1,18 @@
 // Every kernel of the backend from the host's side: plain arguments, pointers into device memory,
 // and one function each that puts the launch on a stream. T tokens, N outputs, K inputs, W width, H
-// heads, d head_dim; layouts in layout.h. Arguments are checked by the backend (cuda_backend.cpp),
-// not here.
+// heads, d head_dim; layouts in cuda/layout/layout.h. Arguments are checked by the backend
+// (cuda_backend.cpp), not here.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "cuda/layout/layout.h"
 #include "cuda/rt/rt.h"
 
 namespace leq::LEQ_GPU {
+
+using namespace gpu;  // the formulas of cuda/layout, one for both halves
 
 // --- activations ---
 
@@ -223,7 +226,8 @@ struct GatherArguments {
 };
 void launch_gather(const GatherArguments& a, rt::Stream& stream);
 
-// Random-sign Hadamard rotation in blocks of n columns, in or back (backend.h, RotationTable).
+// Random-sign Hadamard rotation in blocks of n columns, in or back (backend/tables.h,
+// RotationTable).
 struct RotateArguments {
   FloatRows x;
   std::int64_t tokens = 0, width = 0, block = 0;
@@ -293,12 +297,9 @@ struct AttentionArguments {
   AttentionBatch batch;
   AttentionHeads heads;
   KvPages keys, values;
-  float* scratch = nullptr;  // attention_scratch_bytes
+  float* scratch = nullptr;  // attention_scratch_bytes (cuda/layout/attention_scratch.h)
   bool exact = false;
 };
 void launch_attention(const AttentionArguments& a, rt::Stream& stream);
-// For batches of at most `tokens` rows and positions below `context`.
-std::size_t attention_scratch_bytes(std::int64_t tokens, const AttentionHeads& heads,
-                                    std::int64_t context);
 
 }  // namespace leq::LEQ_GPU

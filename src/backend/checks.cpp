@@ -1,7 +1,6 @@
 #include "backend/checks.h"
 
 #include <algorithm>
-#include <bit>
 #include <string>
 #include <vector>
 
@@ -14,25 +13,26 @@ void require_capacity(std::string_view what, std::int64_t tokens, const Rows& ro
          rows.capacity);
 }
 
-void check_embedding(const WeightView& table, std::span<const std::int32_t> ids, const Rows& x) {
-  require_capacity("embed", std::ssize(ids), x);
-  ensure(x.values != nullptr && x.width == table.columns, "embed: expected f32 rows of ",
-         table.columns, ", found ", x.width);
-  for (const std::int32_t id : ids) {
-    ensure(id >= 0 && id < table.rows, "embed: id ", id, ", the table has ", table.rows, " rows");
-  }
+void check_embedding(const Embedding& embedding, const Rows& x) {
+  const auto check = [&](const WeightView& table, std::span<const std::int32_t> ids) {
+    require_capacity("embed", std::ssize(ids), x);
+    ensure(x.values != nullptr && x.width == table.columns, "embed: expected f32 rows of ",
+           table.columns, ", found ", x.width);
+    for (const std::int32_t id : ids) {
+      ensure(id >= 0 && id < table.rows, "embed: id ", id, ", the table has ", table.rows, " rows");
+    }
+  };
+  check(embedding.tokens, embedding.ids);
+  if (embedding.positions == nullptr) return;
+  check(*embedding.positions, embedding.at);
+  ensure(embedding.at.size() == embedding.ids.size(), "embed: ", embedding.at.size(),
+         " positions of ", embedding.ids.size(), " tokens");
 }
 
 void check_rotation(const Rows& x, std::int64_t tokens, const RotationTable& rotation) {
   ensure(x.values != nullptr && x.width == rotation.width, "rotate: expected f32 rows of ",
          rotation.width, ", found ", x.width);
   require_capacity("rotate", tokens, x);
-}
-
-void require_rotation(std::int64_t width, std::int64_t block) {
-  ensure(block >= 2 && std::has_single_bit(static_cast<std::uint64_t>(block)) && width % block == 0,
-         "rotation: expected a block that is a power of two and divides the width ", width,
-         ", found ", block);
 }
 
 void check_gather(const Rows& x, std::span<const std::int32_t> rows, const Rows& out) {
@@ -44,9 +44,10 @@ void check_gather(const Rows& x, std::span<const std::int32_t> rows, const Rows&
   }
 }
 
-void check_norm(const Rows& x, std::int64_t tokens, const Norm& norm, const Rows& out) {
-  ensure(x.width == norm.width && out.width == norm.width && x.values != nullptr,
-         "norm: expected f32 rows of width ", norm.width, ", found ", x.width, " and ", out.width);
+void check_norm(const Rows& x, std::int64_t tokens, const Norm& norm, const RowsFor& out) {
+  ensure(x.width == norm.width && out.rows.width == norm.width && x.values != nullptr,
+         "norm: expected f32 rows of width ", norm.width, ", found ", x.width, " and ",
+         out.rows.width);
   require_capacity("norm", tokens, out);
   check_consumer("norm", out);
 }
@@ -61,7 +62,7 @@ void check_linear_inputs(const Linear& linear, const Rows& x) {
            " columns, found ", weight.columns);
     ensure(weight.act == linear.act, linear.name, ": weights are packed for act ",
            act_name(weight.act), ", the linear has act ", act_name(linear.act));
-    if (linear.act == ActKind::none) {
+    if (!is_coded(linear.act)) {
       ensure(x.values != nullptr, linear.name, ": needs f32 inputs");
       continue;
     }
@@ -75,7 +76,8 @@ void check_linear_inputs(const Linear& linear, const Rows& x) {
 }
 
 void check_linear_outputs(const Linear& linear, std::int64_t tokens, const Rows& x,
-                          Epilogue epilogue, const Rows& out) {
+                          Epilogue epilogue, const RowsFor& target) {
+  const Rows& out = target.rows;
   const bool gated = epilogue == Epilogue::swiglu;
   ensure(tokens <= x.capacity && tokens <= out.capacity, linear.name, ": ", tokens,
          " rows, inputs have room for ", x.capacity, ", outputs for ", out.capacity);
@@ -88,11 +90,11 @@ void check_linear_outputs(const Linear& linear, std::int64_t tokens, const Rows&
   ensure(!gated || (linear.segment_count == 2 &&
                     linear.segments[0].weight.rows == linear.segments[1].weight.rows),
          linear.name, ": swiglu needs two weights of one shape");
-  check_consumer(linear.name, out);
-  ensure(out.format.act != ActKind::none || out.values != nullptr, linear.name,
+  check_consumer(linear.name, target);
+  ensure(is_coded(out.format.act) || out.values != nullptr, linear.name,
          ": outputs have neither values nor codes");
   ensure(epilogue != Epilogue::add ||
-             (out.format.act == ActKind::none && out.consumer.inv_smooth == nullptr),
+             (!is_coded(out.format.act) && target.consumer.inv_smooth == nullptr),
          linear.name, ": a residual cannot be quantized or smoothed");
 }
 
@@ -123,13 +125,14 @@ void check_rope(const RopeTable& rope, const AttentionShape& shape, std::int64_t
 }
 
 void check_attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
-                     const Rows& out) {
+                     const RowsFor& target) {
+  const Rows& out = target.rows;
   check_qkv(qkv, batch, shape);
   require_capacity("attention", batch.tokens, out);
   ensure(out.width == std::int64_t{shape.heads} * shape.head_dim,
          "attention: expected output rows of ", shape.heads, " x ", shape.head_dim, ", found ",
          out.width);
-  check_consumer("output of attention", out);
+  check_consumer("output of attention", target);
 }
 
 void check_download(const Rows& x, std::int64_t tokens, std::span<const float> out) {
@@ -164,12 +167,14 @@ void check_assign(std::span<const float> values, const Rows& x) {
          "assign: ", values.size(), " numbers, the rows hold ", x.capacity, " x ", x.width);
 }
 
-void check_consumer(std::string_view site, const Rows& out) {
-  const ActKind act = out.format.act;
-  ensure(act != ActKind::tensor || out.consumer.act_scale > 0, site,
-         ": outputs quantized with act tensor need its scale, found ", out.consumer.act_scale);
-  ensure(act != ActKind::online || (out.consumer.online != nullptr && out.values != nullptr), site,
-         ": outputs quantized with act online need its scale and their f32 values");
+void check_consumer(std::string_view site, const RowsFor& out) {
+  const ActKind act = out.rows.format.act;
+  ensure(!has_stored_scale(act) || out.consumer.act_scale > 0, site,
+         ": outputs quantized with act ", act_name(act), " need its scale, found ",
+         out.consumer.act_scale);
+  ensure(!has_moving_scale(act) || (out.consumer.online != nullptr && out.rows.values != nullptr),
+         site, ": outputs quantized with act ", act_name(act),
+         " need its scale and their f32 values");
 }
 
 std::string undrawn_text(Backend& backend, const Rows& logits, std::int64_t row,

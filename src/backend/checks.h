@@ -12,33 +12,31 @@
 namespace leq {
 
 void require_capacity(std::string_view what, std::int64_t tokens, const Rows& rows);
-void check_embedding(const WeightView& table, std::span<const std::int32_t> ids, const Rows& x);
+void check_embedding(const Embedding& embedding, const Rows& x);
 void check_rotation(const Rows& x, std::int64_t tokens, const RotationTable& rotation);
-// A block that is a power of two and divides the width.
-void require_rotation(std::int64_t width, std::int64_t block);
 void check_gather(const Rows& x, std::span<const std::int32_t> rows, const Rows& out);
-void check_norm(const Rows& x, std::int64_t tokens, const Norm& norm, const Rows& out);
+void check_norm(const Rows& x, std::int64_t tokens, const Norm& norm, const RowsFor& out);
 // Inputs and outputs of a linear, but for what a backend's own row formats add.
 void check_linear_inputs(const Linear& linear, const Rows& x);
 void check_linear_outputs(const Linear& linear, std::int64_t tokens, const Rows& x,
-                          Epilogue epilogue, const Rows& out);
+                          Epilogue epilogue, const RowsFor& out);
 void check_qkv(const Rows& qkv, const BatchView& batch, const AttentionShape& shape);
 // The pages of each run hold its positions.
 void check_pages(const BatchView& batch);
 // The table's positions and frequencies suffice for positions below `end`.
 void check_rope(const RopeTable& rope, const AttentionShape& shape, std::int64_t end);
 void check_attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
-                     const Rows& out);
+                     const RowsFor& out);
 // Also that ids of changes ascend and are in the vocabulary.
 void check_sample(const Rows& logits, std::span<const SampleRequest> requests,
                   std::span<const std::int32_t> drawn);
 void check_download(const Rows& x, std::int64_t tokens, std::span<const float> out);
 void check_assign(std::span<const float> values, const Rows& x);
-// out.consumer has what its act needs; `site` names the linear or operation that writes out.
-void check_consumer(std::string_view site, const Rows& out);
+// out.consumer has what its format needs; `site` names the linear or operation that writes out.
+void check_consumer(std::string_view site, const RowsFor& out);
 
-// Why Backend::sample found no token for a row and reported `drawn`: every token is banned, or the
-// logit that is no number. Waits.
+// Why Operations::sample found no token for a row and reported `drawn`: every token is banned, or
+// the logit that is no number. Waits.
 std::string undrawn_text(Backend& backend, const Rows& logits, std::int64_t row,
                          std::int32_t drawn);
 // Throws that as the Error of the first row without a token.

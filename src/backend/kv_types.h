@@ -38,14 +38,11 @@ struct KvLayer {
 // One kv head's keys or values in one page of a layer.
 enum class KvPart : std::uint8_t { keys, values };
 struct KvHead {
-  KvLayer layer;
   KvPart part = KvPart::keys;
-  std::int32_t page = 0;
+  KvType type = KvType::f16;
   int kv_heads = 0;  // of the layer
   int head_dim = 0;  // d
   int head = 0;
-
-  KvType type() const { return part == KvPart::keys ? layer.key_type : layer.value_type; }
 };
 
 // Neighbouring rows of a batch that are consecutive positions of one sequence.

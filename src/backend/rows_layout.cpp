@@ -1,7 +1,5 @@
 #include "backend/rows_layout.h"
 
-#include <utility>
-
 #include "base/bytes.h"
 #include "base/error.h"
 
@@ -10,7 +8,7 @@ namespace {
 
 RowsFormat segment_format(const Linear& consumer, const WeightView& weight, PiecesOf pieces_of) {
   RowsFormat format;
-  if (consumer.act == ActKind::none) {
+  if (!is_coded(consumer.act)) {
     if (pieces_of != nullptr) format.pieces = pieces_of(weight);
     return format;
   }
@@ -29,10 +27,11 @@ RowsLayout rows_layout(std::int64_t capacity, std::int64_t width, const RowsForm
                        const RowsSpacing& spacing) {
   RowsLayout layout;
   if (format.values) layout.value_stride = spacing.value_stride;
-  if (format.act != ActKind::none) {
+  if (is_coded(format.act)) {
     const std::int64_t padded = round_up(width, kPaddedColumns);
     layout.code_stride = spacing.code_stride;
-    layout.scale_stride = format.act == ActKind::g128 ? padded / 128 : 1;
+    const int columns = scale_columns(format.act);
+    layout.scale_stride = columns > 0 ? padded / columns : 1;
     if (format.sum_group > 0) {
       layout.sum_stride = round_up(padded, format.sum_group) / format.sum_group;
     }
@@ -53,24 +52,25 @@ RowsLayout rows_layout(std::int64_t capacity, std::int64_t width, const RowsForm
   return layout;
 }
 
-Rows make_rows(const RowsLayout& layout, std::int64_t capacity, std::int64_t width,
-               const RowsFormat& format, Buffer memory) {
+Rows allocate_rows(DeviceMemory& memory, const Layout& layout, std::int64_t capacity,
+                   std::int64_t width, const RowsFormat& format) {
+  const RowsLayout parts = layout.rows(capacity, width, format);
   Rows rows;
   rows.capacity = capacity;
   rows.width = width;
   rows.format = format;
-  rows.value_stride = layout.value_stride;
-  rows.code_stride = layout.code_stride;
-  rows.scale_stride = layout.scale_stride;
-  rows.sum_stride = layout.sum_stride;
-  std::byte* start = memory.data();
-  if (layout.value_stride > 0) rows.values = reinterpret_cast<float*>(start);
-  if (layout.code_stride > 0) {
-    rows.codes = reinterpret_cast<std::uint8_t*>(start + layout.codes_at);
-    rows.scales = reinterpret_cast<float*>(start + layout.scales_at);
+  rows.value_stride = parts.value_stride;
+  rows.code_stride = parts.code_stride;
+  rows.scale_stride = parts.scale_stride;
+  rows.sum_stride = parts.sum_stride;
+  rows.memory = Buffer(memory, parts.bytes);
+  std::byte* start = rows.memory.data();
+  if (parts.value_stride > 0) rows.values = reinterpret_cast<float*>(start);
+  if (parts.code_stride > 0) {
+    rows.codes = reinterpret_cast<std::uint8_t*>(start + parts.codes_at);
+    rows.scales = reinterpret_cast<float*>(start + parts.scales_at);
   }
-  if (layout.sum_stride > 0) rows.sums = reinterpret_cast<std::int32_t*>(start + layout.sums_at);
-  rows.memory = std::move(memory);
+  if (parts.sum_stride > 0) rows.sums = reinterpret_cast<std::int32_t*>(start + parts.sums_at);
   return rows;
 }
 

@@ -1,11 +1,10 @@
-// A block of activations in one piece of memory: values, codes or pieces, scales, sums of codes, in
-// this order. What devices share; how far rows lie apart is each one's own.
+// What the layouts of devices share: a block of activations by how far its rows lie apart, and the
+// format that a linear's weights want of their inputs.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
-#include "backend/backend.h"
+#include "backend/layout.h"
 
 namespace leq {
 
@@ -14,18 +13,8 @@ namespace leq {
 struct RowsSpacing {
   std::int64_t value_stride = 0, code_stride = 0, alignment = 0;
 };
-
-struct RowsLayout {
-  std::int64_t value_stride = 0, code_stride = 0, scale_stride = 0, sum_stride = 0;
-  std::size_t codes_at = 0, scales_at = 0, sums_at = 0;  // bytes from the start; values lie first
-  std::size_t bytes = 0;
-};
 RowsLayout rows_layout(std::int64_t capacity, std::int64_t width, const RowsFormat& format,
                        const RowsSpacing& spacing);
-
-// The block in `memory` of layout.bytes.
-Rows make_rows(const RowsLayout& layout, std::int64_t capacity, std::int64_t width,
-               const RowsFormat& format, Buffer memory);
 
 // How many 16-bit floats a device makes of each f32 input of a weight; 0 where it takes f32.
 using PiecesOf = int (*)(const WeightView& weight);

@@ -10,8 +10,13 @@ std::uint64_t moved_bytes(const Linear& linear) {
   return bytes;
 }
 
-std::uint64_t moved_bytes(const WeightView& table, std::size_t rows) {
-  return stored_bytes(table) * rows / static_cast<std::uint64_t>(table.padded_rows());
+std::uint64_t moved_bytes(const Embedding& embedding) {
+  const auto rows_of = [&](const WeightView& table) {
+    return stored_bytes(table) * embedding.ids.size() /
+           static_cast<std::uint64_t>(table.padded_rows());
+  };
+  return rows_of(embedding.tokens) +
+         (embedding.positions != nullptr ? rows_of(*embedding.positions) : 0);
 }
 
 std::uint64_t moved_bytes(const Rows& rows, std::int64_t tokens) {

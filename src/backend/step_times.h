@@ -12,7 +12,7 @@ namespace leq {
 
 // Bytes that an operation must read and write: weights once, caches by whole positions.
 std::uint64_t moved_bytes(const Linear& linear);
-std::uint64_t moved_bytes(const WeightView& table, std::size_t rows);
+std::uint64_t moved_bytes(const Embedding& embedding);
 std::uint64_t moved_bytes(const Rows& rows, std::int64_t tokens);
 // Keys and values of the positions that the batch's rows see.
 std::uint64_t moved_bytes(const BatchView& batch, const AttentionShape& shape, const KvLayer& kv);

@@ -16,25 +16,22 @@ std::int64_t page_count(const KvShape& shape) {
 
 }  // namespace
 
-KvCache::KvCache(Backend& backend, const KvShape& shape)
-    : backend_(backend),
+KvCache::KvCache(DeviceMemory& memory, const Layout& layout, const KvShape& shape)
+    : memory_(memory),
+      layout_(layout),
       shape_(shape),
-      key_page_bytes_(backend.key_page_bytes(shape.key_type, shape.kv_heads, shape.head_dim)),
-      value_page_bytes_(backend.value_page_bytes(shape.value_type, shape.kv_heads, shape.head_dim)),
+      key_page_bytes_(
+          layout.page_bytes(KvPart::keys, shape.key_type, shape.kv_heads, shape.head_dim)),
+      value_page_bytes_(
+          layout.page_bytes(KvPart::values, shape.value_type, shape.kv_heads, shape.head_dim)),
       page_count_(page_count(shape)),
-      keys_(backend, static_cast<std::size_t>(shape.layers * page_count_) * key_page_bytes_),
-      values_(backend, static_cast<std::size_t>(shape.layers * page_count_) * value_page_bytes_),
+      keys_(memory, static_cast<std::size_t>(shape.layers * page_count_) * key_page_bytes_),
+      values_(memory, static_cast<std::size_t>(shape.layers * page_count_) * value_page_bytes_),
       sequences_(static_cast<std::size_t>(shape.sequences)),
       references_(static_cast<std::size_t>(page_count_), 0) {
   for (std::int64_t page = page_count_; page-- > 0;) {
     free_.push_back(static_cast<std::int32_t>(page));
   }
-}
-
-std::size_t KvCache::bytes(const Backend& backend, const KvShape& shape) {
-  const auto pages = static_cast<std::size_t>(shape.layers * page_count(shape));
-  return pages * backend.key_page_bytes(shape.key_type, shape.kv_heads, shape.head_dim) +
-         pages * backend.value_page_bytes(shape.value_type, shape.kv_heads, shape.head_dim);
 }
 
 KvCache::Sequence& KvCache::at(std::int32_t sequence) {
@@ -54,13 +51,17 @@ std::span<const std::int32_t> KvCache::pages(std::int32_t sequence) const {
 }
 
 KvLayer KvCache::layer(std::int64_t layer) const {
-  const auto first_page = static_cast<std::size_t>(layer * page_count_);
   return {shape_.key_type,
           shape_.value_type,
-          keys_.data() + first_page * key_page_bytes_,
-          values_.data() + first_page * value_page_bytes_,
+          page_at(layer, KvPart::keys, 0),
+          page_at(layer, KvPart::values, 0),
           key_page_bytes_,
           value_page_bytes_};
+}
+
+std::byte* KvCache::page_at(std::int64_t layer, KvPart part, std::int32_t page) const {
+  const Buffer& all = part == KvPart::keys ? keys_ : values_;
+  return all.data() + static_cast<std::size_t>(layer * page_count_ + page) * page_bytes(part);
 }
 
 void KvCache::append(std::int32_t sequence, std::int64_t count) {
@@ -130,13 +131,10 @@ void KvCache::release_page(std::int32_t page) {
 }
 
 void KvCache::copy_page(std::int32_t from, std::int32_t to) {
-  for (std::int64_t i = 0; i < shape_.layers; ++i) {
-    const KvLayer kv = layer(i);
-    const auto source = static_cast<std::size_t>(from), target = static_cast<std::size_t>(to);
-    backend_.copy(kv.keys + target * key_page_bytes_, kv.keys + source * key_page_bytes_,
-                  key_page_bytes_);
-    backend_.copy(kv.values + target * value_page_bytes_, kv.values + source * value_page_bytes_,
-                  value_page_bytes_);
+  for (std::int64_t layer = 0; layer < shape_.layers; ++layer) {
+    for (const KvPart part : {KvPart::keys, KvPart::values}) {
+      memory_.copy(page_at(layer, part, to), page_at(layer, part, from), page_bytes(part));
+    }
   }
 }
 

@@ -8,7 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "backend/backend.h"
+#include "backend/layout.h"
+#include "backend/memory.h"
 
 namespace leq {
 
@@ -24,11 +25,9 @@ struct KvShape {
 
 class KvCache {
  public:
-  // Asks the backend for all memory at once. `backend` must outlive the cache.
-  KvCache(Backend& backend, const KvShape& shape);
+  // Asks for all memory at once. `memory` and its `layout` must outlive the cache.
+  KvCache(DeviceMemory& memory, const Layout& layout, const KvShape& shape);
 
-  // What the constructor asks for, exactly.
-  static std::size_t bytes(const Backend& backend, const KvShape& shape);
   const KvShape& shape() const { return shape_; }
 
   std::int64_t length(std::int32_t sequence) const;
@@ -70,7 +69,19 @@ class KvCache {
   void release_page(std::int32_t page);
   void copy_page(std::int32_t from, std::int32_t to);
 
-  Backend& backend_;
+  std::int32_t page_of(std::int32_t sequence, std::int64_t position) const {
+    return pages(sequence)[static_cast<std::size_t>(position / kPageTokens)];
+  }
+  std::byte* page_at(std::int64_t layer, KvPart part, std::int32_t page) const;
+  KvType type(KvPart part) const {
+    return part == KvPart::keys ? shape_.key_type : shape_.value_type;
+  }
+  std::size_t page_bytes(KvPart part) const {
+    return part == KvPart::keys ? key_page_bytes_ : value_page_bytes_;
+  }
+
+  DeviceMemory& memory_;
+  const Layout& layout_;
   KvShape shape_;
   std::size_t key_page_bytes_ = 0;
   std::size_t value_page_bytes_ = 0;

@@ -62,16 +62,11 @@ struct Pieces {
   }
 };
 
-// Every kv head of every layer in the order of saved sequences.
+// Keys and values of every layer in the order of saved sequences: each is kv_heads parts.
 template <class Visit>
-void each_head(const KvCache& cache, Visit visit) {
-  const KvShape& shape = cache.shape();
+void each_part(const KvShape& shape, Visit visit) {
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
-    for (const KvPart part : {KvPart::keys, KvPart::values}) {
-      for (int head = 0; head < shape.kv_heads; ++head) {
-        visit(KvHead{cache.layer(layer), part, 0, shape.kv_heads, shape.head_dim, head});
-      }
-    }
+    for (const KvPart part : {KvPart::keys, KvPart::values}) visit(layer, part);
   }
 }
 
@@ -86,7 +81,7 @@ bool all_finite(std::span<const std::byte> bytes, Widen widen) {
   return true;
 }
 
-// One head's bytes; attention would spread a NaN to every later token.
+// One head's bytes.
 bool finite(KvType type, std::span<const std::byte> bytes, std::size_t number_bytes) {
   if (type == KvType::f32) return all_finite<float>(bytes, [](float x) { return x; });
   const std::size_t codes = type == KvType::int8 ? number_bytes : 0;
@@ -124,27 +119,50 @@ std::int64_t checked_length(const KvCache& cache, std::span<const std::byte> byt
   return header.length;
 }
 
+// Attention would spread a NaN to every later token.
+void require_finite(const KvShape& shape, std::int64_t length, std::span<const std::byte> numbers,
+                    std::string_view source) {
+  std::size_t offset = 0;
+  each_part(shape, [&](std::int64_t, KvPart part) {
+    const KvType type = part == KvPart::keys ? shape.key_type : shape.value_type;
+    const Pieces pieces(type, shape.head_dim);
+    for (int head = 0; head < shape.kv_heads; ++head) {
+      const auto own = numbers.subspan(offset, pieces.bytes(length));
+      require(finite(type, own, static_cast<std::size_t>(length) * pieces.number), source,
+              ": numbers that are not finite at offset ", offset + sizeof(SavedHeader),
+              "; the file is damaged");
+      offset += own.size();
+    }
+  });
+}
+
 }  // namespace
 
+// A page comes to the host once, for all its heads.
 std::vector<std::byte> KvCache::save(std::int32_t sequence) const {
   const std::int64_t all = length(sequence);
   std::vector<std::byte> saved(static_cast<std::size_t>(saved_bytes(shape_, all)));
   const SavedHeader header = header_of(shape_, all);
   std::memcpy(saved.data(), &header, sizeof header);
   std::byte* target = saved.data() + sizeof header;
-  std::vector<std::byte> page;
-  each_head(*this, [&](KvHead head) {
-    const Pieces pieces(head.type(), shape_.head_dim);
-    page.resize(pieces.bytes(kPageTokens));
+  std::vector<std::byte> page, numbers;
+  each_part(shape_, [&](std::int64_t layer, KvPart part) {
+    const Pieces pieces(type(part), shape_.head_dim);
+    const std::size_t head_bytes = pieces.bytes(all);
+    page.resize(page_bytes(part));
+    numbers.resize(pieces.bytes(kPageTokens));
     for (std::int64_t first = 0; first < all; first += kPageTokens) {
-      head.page = pages(sequence)[static_cast<std::size_t>(first / kPageTokens)];
-      backend_.read_kv(head, page);
-      pieces.each(first, std::min<std::int64_t>(kPageTokens, all - first), all,
-                  [&](std::size_t to, std::size_t from, std::size_t bytes) {
-                    std::memcpy(target + to, page.data() + from, bytes);
-                  });
+      memory_.read(page_at(layer, part, page_of(sequence, first)), page);
+      for (int head = 0; head < shape_.kv_heads; ++head) {
+        layout_.read_kv({part, type(part), shape_.kv_heads, shape_.head_dim, head}, page, numbers);
+        std::byte* const to = target + static_cast<std::size_t>(head) * head_bytes;
+        pieces.each(first, std::min<std::int64_t>(kPageTokens, all - first), all,
+                    [&](std::size_t in_sequence, std::size_t in_page, std::size_t bytes) {
+                      std::memcpy(to + in_sequence, numbers.data() + in_page, bytes);
+                    });
+      }
     }
-    target += pieces.bytes(all);
+    target += static_cast<std::size_t>(shape_.kv_heads) * head_bytes;
   });
   return saved;
 }
@@ -152,30 +170,28 @@ std::vector<std::byte> KvCache::save(std::int32_t sequence) const {
 void KvCache::load(std::int32_t sequence, std::span<const std::byte> bytes,
                    std::string_view source) {
   const std::int64_t all = checked_length(*this, bytes, source);
-  std::size_t offset = sizeof(SavedHeader);
-  each_head(*this, [&](const KvHead& head) {
-    const Pieces pieces(head.type(), shape_.head_dim);
-    const auto part = bytes.subspan(offset, pieces.bytes(all));
-    require(finite(head.type(), part, static_cast<std::size_t>(all) * pieces.number), source,
-            ": numbers that are not finite at offset ", offset, "; the file is damaged");
-    offset += part.size();
-  });
+  require_finite(shape_, all, bytes.subspan(sizeof(SavedHeader)), source);
   clear(sequence);
   append(sequence, all);
   const std::byte* from = bytes.data() + sizeof(SavedHeader);
-  std::vector<std::byte> page;
-  each_head(*this, [&](KvHead head) {
-    const Pieces pieces(head.type(), shape_.head_dim);
+  std::vector<std::byte> page, numbers;
+  each_part(shape_, [&](std::int64_t layer, KvPart part) {
+    const Pieces pieces(type(part), shape_.head_dim);
+    const std::size_t head_bytes = pieces.bytes(all);
     for (std::int64_t first = 0; first < all; first += kPageTokens) {
-      page.assign(pieces.bytes(kPageTokens), std::byte{0});
-      pieces.each(first, std::min<std::int64_t>(kPageTokens, all - first), all,
-                  [&](std::size_t in_sequence, std::size_t in_page, std::size_t count) {
-                    std::memcpy(page.data() + in_page, from + in_sequence, count);
-                  });
-      head.page = pages(sequence)[static_cast<std::size_t>(first / kPageTokens)];
-      backend_.write_kv(head, page);
+      page.assign(page_bytes(part), std::byte{0});
+      for (int head = 0; head < shape_.kv_heads; ++head) {
+        numbers.assign(pieces.bytes(kPageTokens), std::byte{0});
+        const std::byte* const own = from + static_cast<std::size_t>(head) * head_bytes;
+        pieces.each(first, std::min<std::int64_t>(kPageTokens, all - first), all,
+                    [&](std::size_t in_sequence, std::size_t in_page, std::size_t count) {
+                      std::memcpy(numbers.data() + in_page, own + in_sequence, count);
+                    });
+        layout_.write_kv({part, type(part), shape_.kv_heads, shape_.head_dim, head}, page, numbers);
+      }
+      memory_.write(page_at(layer, part, page_of(sequence, first)), page);
     }
-    from += pieces.bytes(all);
+    from += static_cast<std::size_t>(shape_.kv_heads) * head_bytes;
   });
 }
 

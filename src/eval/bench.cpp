@@ -13,11 +13,12 @@ namespace {
 // Bytes of one page of keys and values over all layers, of those positions that `depth` shows.
 std::uint64_t cache_bytes(Session& session, std::int64_t depth) {
   const ModelConfig& config = session.transformer().config();
-  const Backend& backend = session.transformer().backend();
+  const Layout& layout = session.transformer().backend().layout();
   const auto heads = static_cast<int>(config.kv_heads);
   const auto width = static_cast<int>(config.head_dim);
-  const std::uint64_t page = backend.key_page_bytes(session.limits().key_type, heads, width) +
-                             backend.value_page_bytes(session.limits().value_type, heads, width);
+  const std::uint64_t page =
+      layout.page_bytes(KvPart::keys, session.limits().key_type, heads, width) +
+      layout.page_bytes(KvPart::values, session.limits().value_type, heads, width);
   std::uint64_t bytes = 0;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     const std::int64_t window = config.window(layer);

@@ -217,7 +217,7 @@ Weights MixedModel::bind(const Assignment& assignment, Backend& backend) const {
   const TensorFinder find = [&](std::string_view name) {
     return file_of(assignment, name).find(name);
   };
-  return bind_weights(find, "mixed model", files_.back()->config(), backend);
+  return bind_weights(find, "mixed model", files_.back()->config(), backend.memory());
 }
 
 std::uint64_t MixedModel::write(const std::filesystem::path& path, const Assignment& assignment,

@@ -76,8 +76,8 @@ WeightView read_view(const Json& entry, const Shape& shape, const std::string& w
   require(act.has_value(), where, ": unknown act \"", printable(act_text),
           "\", this leq knows none, row, g128, tensor and online; use a newer leq");
   view.act = *act;
-  require(view.act == ActKind::none || view.scheme.is_integer() || view.scheme.is_float(), where,
-          ": ", scheme_name(view.scheme), " weights take f32 inputs, act ", act_text, " found");
+  require(!is_coded(view.act) || view.scheme.is_integer() || view.scheme.is_float(), where, ": ",
+          scheme_name(view.scheme), " weights take f32 inputs, act ", act_text, " found");
   view.rows = shape.size() == 2 ? shape[0] : 1;
   view.columns = shape.back();
   view.scale_mul = json_get_or<float>(entry, "scale_mul", 1.0f, where);
@@ -89,18 +89,18 @@ WeightView read_view(const Json& entry, const Shape& shape, const std::string& w
 // The keys that only some acts have.
 void read_act_keys(const Json& entry, const std::string& where, StoredTensor& tensor) {
   const ActKind act = tensor.view.act;
-  require(act == ActKind::tensor || !entry.contains("act_scale"), where,
+  require(has_stored_scale(act) || !entry.contains("act_scale"), where,
           ": \"act_scale\" belongs to act tensor, found act ", act_name(act));
-  require(act == ActKind::online || !entry.contains("online"), where,
+  require(has_moving_scale(act) || !entry.contains("online"), where,
           ": \"online\" belongs to act online, found act ", act_name(act));
-  if (act == ActKind::tensor) {
+  if (has_stored_scale(act)) {
     const auto scale = json_get<double>(entry, "act_scale", where);
     require(scale >= double{kSmallestActScale} && scale <= double{kLargestActScale}, where,
             ": \"act_scale\" is ", scale, ", expected ", kSmallestActScale, " to ",
             kLargestActScale);
     tensor.act_scale = static_cast<float>(scale);
   }
-  if (act == ActKind::online) {
+  if (has_moving_scale(act)) {
     const auto text = json_get_or<std::string>(entry, "online", "safe", where);
     const auto mode = parse_online_mode(text);
     require(mode.has_value(), where, ": unknown online mode \"", printable(text),

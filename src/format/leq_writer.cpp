@@ -58,7 +58,7 @@ void LeqWriter::add_tensor(const std::string& name, const Shape& shape, const Pa
   ensure(shape == expected && (shape.size() == 2 || weight.rows == 1), where, ": shape ",
          shape_text(shape), ", but the weight is ", weight.rows, " x ", weight.columns);
   require(std::isfinite(facts.error), where, ": the quantization error is not finite");
-  const bool fixed = weight.act == ActKind::tensor;
+  const bool fixed = has_stored_scale(weight.act);
   ensure(!fixed || (facts.act_scale >= kSmallestActScale && facts.act_scale <= kLargestActScale),
          where, ": act tensor needs an act_scale from ", kSmallestActScale, " to ",
          kLargestActScale, ", found ", facts.act_scale);
@@ -77,7 +77,7 @@ void LeqWriter::add_tensor(const std::string& name, const Shape& shape, const Pa
                 {"planes", Json::object()}};
   if (weight.scheme.scaling == Scaling::group) entry["scale_mul"] = weight.scale_mul;
   if (fixed) entry["act_scale"] = facts.act_scale;
-  if (weight.act == ActKind::online) entry["online"] = online_mode_name(facts.online_mode);
+  if (has_moving_scale(weight.act)) entry["online"] = online_mode_name(facts.online_mode);
   for (const auto& [plane, content] : planes) {
     const auto& [stored, size] = content;
     ensure(stored->size() == size, where, ", plane ", plane, ": expected ", size, " bytes, found ",

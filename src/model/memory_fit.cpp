@@ -32,21 +32,22 @@ std::string plan_text(const MemoryPlan& plan) {
          " + scratch " + human_bytes(plan.scratch_bytes) + " = " + human_bytes(plan.total());
 }
 
-MemoryPlanner::MemoryPlanner(const Model& model, const Backend& backend)
+MemoryPlanner::MemoryPlanner(const Model& model, const Layout& layout)
     : MemoryPlanner([&](std::string_view name) { return model.file().find(name); },
-                    model.file().name(), model.config(), model.file().file_bytes(), backend) {}
+                    model.file().name(), model.config(), model.file().file_bytes(), layout) {}
 
 MemoryPlanner::MemoryPlanner(const TensorFinder& find, std::string source,
                              const ModelConfig& config, std::uint64_t weight_bytes,
-                             const Backend& backend)
+                             const Layout& layout)
     : source_(std::move(source)),
       config_(config),
-      backend_(backend),
+      layout_(layout),
       file_bytes_(weight_bytes),
-      weights_(plan_weights(find, source_, config, backend)) {}
+      memory_(layout),
+      weights_(bind_weights(find, source_, config, memory_)) {}
 
 MemoryPlan MemoryPlanner::plan(const RunLimits& resolved) const {
-  return plan_memory(file_bytes_, config_, weights_, backend_, resolved);
+  return plan_memory(file_bytes_, config_, weights_, layout_, resolved);
 }
 
 // Plans grow with the context, so halving finds the last that fits.
@@ -63,7 +64,8 @@ std::int64_t MemoryPlanner::largest_context(RunLimits limits, std::int64_t most,
   return fits * page;
 }
 
-FittedLimits MemoryPlanner::fit(const RunLimits& wanted, const DeviceRoom& room) const {
+FittedLimits MemoryPlanner::fit(const RunLimits& wanted, const DeviceRoom& room,
+                                std::string_view device) const {
   const RunLimits limits = resolve_limits(wanted, config_);
   const MemoryPlan whole = plan(limits);
   if (whole.total() <= room.bytes) return {limits, ""};
@@ -71,9 +73,9 @@ FittedLimits MemoryPlanner::fit(const RunLimits& wanted, const DeviceRoom& room)
       largest_context(wanted, limits.context / limits.sequences, room.bytes);
   const std::string found = plan_text(whole) + ", " + room_text(room) + "; ";
   const std::string context = with_commas(limits.context);
-  require(largest > 0, ErrorKind::no_memory, source_, ": does not fit on ", backend_.name(),
+  require(largest > 0, ErrorKind::no_memory, source_, ": does not fit on ", device,
           " with a context of ", context, ": ", found, "no context fits; ", advice(wanted));
-  require(wanted.context == 0, ErrorKind::no_memory, source_, ": does not fit on ", backend_.name(),
+  require(wanted.context == 0, ErrorKind::no_memory, source_, ": does not fit on ", device,
           " with a context of ", context, ": ", found, "the largest context that fits is ",
           with_commas(largest), ": use ", Setting{"context"}, " ", largest, "; ", advice(wanted));
   RunLimits cut = wanted;
@@ -83,10 +85,10 @@ FittedLimits MemoryPlanner::fit(const RunLimits& wanted, const DeviceRoom& room)
                                             advice(wanted)};
 }
 
-FittedLimits fit_limits(const RunLimits& wanted, const Model& model, const Backend& backend) {
-  const auto room = backend.room();
+FittedLimits fit_limits(const RunLimits& wanted, const Model& model, Backend& backend) {
+  const auto room = backend.memory().room();
   if (!room) return {resolve_limits(wanted, model.config()), ""};
-  return MemoryPlanner(model, backend).fit(wanted, *room);
+  return MemoryPlanner(model, backend.layout()).fit(wanted, *room, backend.name());
 }
 
 }  // namespace leq

@@ -5,7 +5,10 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
+#include "backend/backend.h"
+#include "backend/counting_memory.h"
 #include "model/memory_plan.h"
 #include "model/open_model.h"
 
@@ -19,33 +22,35 @@ struct FittedLimits {
   std::string note;  // one line for people where the context was cut, else empty; for spelled()
 };
 
-// Makes plans of one model on one backend; both, and what `find` finds, must outlive it.
+// Makes plans of one model on one device, which need not be here; the model, what `find` finds and
+// the layout must outlive it. Weights are counted once.
 class MemoryPlanner {
  public:
-  MemoryPlanner(const Model& model, const Backend& backend);
+  MemoryPlanner(const Model& model, const Layout& layout);
   // Weights from elsewhere (synthetic ones).
   MemoryPlanner(const TensorFinder& find, std::string source, const ModelConfig& config,
-                std::uint64_t weight_bytes, const Backend& backend);
+                std::uint64_t weight_bytes, const Layout& layout);
 
   MemoryPlan plan(const RunLimits& resolved) const;
   // Most positions of all sequences, in whole pages and up to `most` for each sequence, whose plan
   // takes at most `bytes`; 0 = not even one page.
   std::int64_t largest_context(RunLimits limits, std::int64_t most, std::uint64_t bytes) const;
   // Resolves the limits. Where the plan does not fit `room`, the default context is cut to what
-  // fits; a context that was asked for is refused: Error with the plan, the room, the largest
-  // context that fits and what to try.
-  FittedLimits fit(const RunLimits& wanted, const DeviceRoom& room) const;
+  // fits; a context that was asked for is refused: Error with the plan, the room of `device`, the
+  // largest context that fits and what to try.
+  FittedLimits fit(const RunLimits& wanted, const DeviceRoom& room, std::string_view device) const;
 
  private:
   std::string source_;
   const ModelConfig& config_;
-  const Backend& backend_;
+  const Layout& layout_;
   std::uint64_t file_bytes_;
+  CountingMemory memory_;  // of the weights
   Weights weights_;
 };
 
 // The same for a model on a backend; where the backend has no memory of its own, as resolve_limits
 // has it.
-FittedLimits fit_limits(const RunLimits& wanted, const Model& model, const Backend& backend);
+FittedLimits fit_limits(const RunLimits& wanted, const Model& model, Backend& backend);
 
 }  // namespace leq

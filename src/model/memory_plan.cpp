@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
+#include "backend/counting_memory.h"
 #include "base/error.h"
-#include "model/transformer.h"
+#include "model/workspace.h"
 
 namespace leq {
 namespace {
@@ -54,11 +55,14 @@ RunLimits resolve_limits(RunLimits limits, const ModelConfig& config) {
 }
 
 MemoryPlan plan_memory(std::uint64_t file_bytes, const ModelConfig& config, const Weights& weights,
-                       const Backend& backend, const RunLimits& limits) {
+                       const Layout& layout, const RunLimits& limits) {
+  CountingMemory memory(layout);
+  const KvCache cache(memory, layout, kv_shape(config, limits));
   MemoryPlan plan;
-  plan.weight_bytes = backend.room() ? weights.memory_bytes : file_bytes;
-  plan.kv_bytes = KvCache::bytes(backend, kv_shape(config, limits));
-  plan.scratch_bytes = Transformer::scratch_bytes(config, weights, backend, forward_limits(limits));
+  plan.weight_bytes = weights.memory_bytes > 0 ? weights.memory_bytes : file_bytes;
+  plan.kv_bytes = memory.allocated();
+  const Workspace work(config, weights, memory, layout, forward_limits(limits));
+  plan.scratch_bytes = memory.allocated() - plan.kv_bytes;
   return plan;
 }
 

@@ -1,11 +1,12 @@
 // Memory is planned, not discovered: the exact bytes of weights, KV cache and scratch from the
-// header alone. A test compares them with the engine's own peak.
+// header alone, by building what a session builds on memory that only counts. A test compares them
+// with the engine's own peak.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "backend/backend.h"
+#include "backend/layout.h"
 #include "cache/kv_cache.h"
 #include "model/model_config.h"
 #include "model/weights.h"
@@ -40,9 +41,9 @@ RunLimits resolve_limits(RunLimits limits, const ModelConfig& config);
 KvShape kv_shape(const ModelConfig& config, const RunLimits& limits);
 ForwardLimits forward_limits(const RunLimits& limits);
 
-// For resolved limits. One sequence may hold context / sequences positions. `weights` as bound or
-// planned for the backend.
+// For resolved limits. One sequence may hold context / sequences positions. `weights` as bound on
+// the device's memory, or on a CountingMemory of `layout`.
 MemoryPlan plan_memory(std::uint64_t file_bytes, const ModelConfig& config, const Weights& weights,
-                       const Backend& backend, const RunLimits& limits);
+                       const Layout& layout, const RunLimits& limits);
 
 }  // namespace leq

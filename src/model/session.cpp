@@ -10,12 +10,12 @@ namespace leq {
 
 Weights load_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
                      Backend& backend, const RunLimits& limits) {
-  if (backend.room()) {
-    const MemoryPlanner planner(find, std::string(source), config, 0, backend);
+  if (backend.memory().room()) {
+    const MemoryPlanner planner(find, std::string(source), config, 0, backend.layout());
     const MemoryPlan plan = planner.plan(limits);
-    backend.plan_memory(plan.weight_bytes, plan.kv_bytes + plan.scratch_bytes);
+    backend.memory().plan(plan.weight_bytes, plan.kv_bytes + plan.scratch_bytes);
   }
-  return bind_weights(find, source, config, backend);
+  return bind_weights(find, source, config, backend.memory());
 }
 
 Session::Session(const Model& model, Backend& backend, const RunLimits& limits)
@@ -28,8 +28,8 @@ Session::Session(const ModelConfig& config, Weights weights, std::uint64_t weigh
                  Backend& backend, const RunLimits& limits)
     : weights_(std::move(weights)),
       limits_(limits),
-      plan_(plan_memory(weight_bytes, config, weights_, backend, limits)),
-      cache_(backend, kv_shape(config, limits)),
+      plan_(plan_memory(weight_bytes, config, weights_, backend.layout(), limits)),
+      cache_(backend.memory(), backend.layout(), kv_shape(config, limits)),
       transformer_(config, weights_, backend, forward_limits(limits)) {
   const auto online = transformer_.online();
   require(online.empty() || limits.sequences == 1, Setting{"sequences"}, " ", limits.sequences,

@@ -14,7 +14,7 @@
 namespace leq {
 
 // Weights on `backend`, after it took the memory of the whole plan for these limits: a Session is
-// to follow. Throws Error as plan_memory of the backend and bind_weights do.
+// to follow. Throws Error as DeviceMemory::plan and bind_weights do.
 Weights load_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
                      Backend& backend, const RunLimits& limits);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,7 +12,6 @@
 #include "model/batch.h"
 #include "model/model_config.h"
 #include "model/observer.h"
-#include "model/rope.h"
 #include "model/weights.h"
 #include "model/workspace.h"
 
@@ -25,8 +25,9 @@ class Transformer {
 
   // One step over a batch: appends its tokens to their sequences in `cache` and returns the logits
   // [outputs, V] on the device, valid until the next call. Throws Error where the batch is larger
-  // than the limits, a token is no id of the model, or the context is full (the cache is unchanged
-  // then).
+  // than the limits, a token is no id of the model, the context is full, or a row is not finite.
+  // After an error cache and moving scales are as they were; a device that works behind the host's
+  // back tells of its rows later (Operations::synchronize), when both have moved on.
   const Rows& forward(const Batch& batch, KvCache& cache);
 
   // One half of one block over hidden states of a whole sequence, in place: `hidden` [T][W], T at
@@ -40,17 +41,17 @@ class Transformer {
   const ForwardLimits& limits() const { return limits_; }
   const ModelConfig& config() const { return config_; }
   Backend& backend() { return backend_; }
-  const std::string& rope_note() const { return frequencies_.note; }
-  // Linears with act online: their counters, and their states to save and to restore.
+  const std::string& rope_note() const { return work_.frequencies.note; }
+  // Linears with a moving scale: their counters, and their states to save and to restore.
   std::span<OnlineInput> online() { return work_.online(); }
-
-  // Bytes that the constructor asks of the backend, exactly, from the header alone.
-  static std::size_t scratch_bytes(const ModelConfig& config, const Weights& weights,
-                                   const Backend& backend, const ForwardLimits& limits);
 
  private:
   void check(const Batch& batch, const KvCache& cache);
+  Embedding embedding(const Batch& batch) const;
   void append(const Batch& batch, KvCache& cache);
+  void give_back(KvCache& cache);
+  // Calls `work`; where it throws, cache and moving scales are as before.
+  void undone_by_errors(KvCache& cache, const std::function<void()>& work);
   Step step_of(const Batch& batch, const KvCache& cache);
   void run(const Batch& batch, const KvCache& cache);
   void head_part(const Batch& batch);
@@ -62,15 +63,13 @@ class Transformer {
   const Weights& weights_;
   Backend& backend_;
   ForwardLimits limits_;
-  RopeFrequencies frequencies_;
-  RopeTable rope_;
-  RotationTable rotation_;  // block 0 where the stream is not rotated
   Workspace work_;
   Observer* observer_ = nullptr;
   // Of the forward in work:
   std::vector<SequenceRun> runs_;
   BatchView batch_;
   std::vector<std::int32_t> positions_;  // [T]
+  std::vector<OnlineState> online_before_;
 };
 
 }  // namespace leq

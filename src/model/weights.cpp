@@ -1,6 +1,5 @@
 #include "model/weights.h"
 
-#include <functional>
 #include <map>
 #include <utility>
 
@@ -13,11 +12,9 @@ namespace {
 // Binds tensors by name and checks their shapes against the configuration.
 class Binder {
  public:
-  // Brings a weight where it is computed with, and counts what that takes.
-  using Place = std::function<WeightView(const WeightView& weight, Weights& weights)>;
-
-  Binder(const TensorFinder& find, std::string_view source, const ModelConfig& config, Place place)
-      : find_(find), source_(source), config_(config), place_(std::move(place)) {}
+  Binder(const TensorFinder& find, std::string_view source, const ModelConfig& config,
+         DeviceMemory& memory)
+      : find_(find), source_(source), config_(config), memory_(memory) {}
 
   Weights bind() {
     Weights& weights = weights_;
@@ -72,21 +69,21 @@ class Binder {
   }
 
   // A tied table, and what q, k and v share, goes to the device once.
-  WeightView upload(const WeightView& weight) {
-    const auto [found, is_new] = uploaded_.try_emplace(weight.codes);
-    if (is_new) found->second = place_(weight, weights_);
+  WeightView place(const WeightView& weight) {
+    const auto [found, is_new] = placed_.try_emplace(weight.codes);
+    if (is_new) found->second = memory_.place(weight, weights_.memory);
     return found->second;
   }
 
   WeightView matrix(const std::string& name, std::int64_t rows, std::int64_t columns) {
-    return upload(tensor(name, {rows, columns}).view);
+    return place(tensor(name, {rows, columns}).view);
   }
 
   const float* vector(const std::string& name, std::int64_t size) {
     const StoredTensor& found = tensor(name, {size});
     require(found.view.scheme.kind == CodeKind::f32, source_, ": tensor ", name,
             ": expected f32, file has ", scheme_name(found.view.scheme));
-    return reinterpret_cast<const float*>(upload(found.view).codes);
+    return reinterpret_cast<const float*>(place(found.view).codes);
   }
 
   const float* optional_vector(const std::string& name, std::int64_t size) {
@@ -107,7 +104,7 @@ class Binder {
     for (const Part& part : parts) {
       LinearSegment& segment = linear.segments[static_cast<std::size_t>(linear.segment_count)];
       const StoredTensor& stored = tensor(part.name, {part.outputs, inputs});
-      segment.weight = upload(stored.view);
+      segment.weight = place(stored.view);
       if (biased) segment.bias = vector(part.name + ".bias", part.outputs);
       linear.outputs += part.outputs;
       const WeightView& first = linear.segments[0].weight;
@@ -138,9 +135,9 @@ class Binder {
   const TensorFinder& find_;
   std::string_view source_;
   const ModelConfig& config_;
-  Place place_;
+  DeviceMemory& memory_;
   Weights weights_;
-  std::map<const std::byte*, WeightView> uploaded_;
+  std::map<const std::byte*, WeightView> placed_;
 };
 
 }  // namespace
@@ -163,29 +160,18 @@ std::uint64_t Weights::bytes_per_token() const {
   return bytes;
 }
 
-Weights bind_weights(const LeqReader& file, const ModelConfig& config, Backend& backend) {
+Weights bind_weights(const LeqReader& file, const ModelConfig& config, DeviceMemory& memory) {
   const auto find = [&](std::string_view name) { return file.find(name); };
-  return bind_weights(find, file.name(), config, backend);
+  return bind_weights(find, file.name(), config, memory);
 }
 
 Weights bind_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
-                     Backend& backend) {
-  Weights weights = Binder(find, source, config, [&](const WeightView& weight, Weights& bound) {
-                      bound.memory_bytes += backend.upload_bytes(weight);
-                      return backend.upload(weight, bound.memory);
-                    }).bind();
-  weights.upload = backend.finish_uploads();
+                     DeviceMemory& memory) {
+  const std::size_t before = memory.allocated();
+  Weights weights = Binder(find, source, config, memory).bind();
+  weights.memory_bytes = memory.allocated() - before;
+  weights.upload = memory.finish_placing();
   return weights;
-}
-
-Weights plan_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
-                     const Backend& backend) {
-  return Binder(find, source, config,
-                [&](const WeightView& weight, Weights& bound) {
-                  bound.memory_bytes += backend.upload_bytes(weight);
-                  return weight;
-                })
-      .bind();
 }
 
 }  // namespace leq

@@ -8,7 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "backend/backend.h"
+#include "backend/decoder_parts.h"
+#include "backend/memory.h"
 #include "format/leq_reader.h"
 #include "model/model_config.h"
 
@@ -31,7 +32,7 @@ struct Weights {
   Norm final_norm;
   Linear head;                     // [V][W]
   std::vector<Buffer> memory;      // what the views point to, where the device has its own
-  std::uint64_t memory_bytes = 0;  // its size
+  std::uint64_t memory_bytes = 0;  // its size; 0 where the views borrow
   UploadReport upload;             // how it was filled
 
   // Codes, scales and sums of the block linears and the head: what one decoded token reads.
@@ -46,17 +47,14 @@ std::string layer_tensor(std::int64_t layer, std::string_view part);
 std::string inv_smooth_tensor(std::string_view linear);
 
 // Binds and checks every tensor that `config` calls for: present, shape, schemes that go together.
-// The views borrow from `file`. Throws Error naming the tensor, expected and found.
-Weights bind_weights(const LeqReader& file, const ModelConfig& config, Backend& backend);
+// Where `memory` has no place of its own for weights, the views borrow from `file`. Throws Error
+// naming the tensor, expected and found.
+Weights bind_weights(const LeqReader& file, const ModelConfig& config, DeviceMemory& memory);
 
 // Finds a stored tensor by name; nullptr where there is none.
 using TensorFinder = std::function<const StoredTensor*(std::string_view name)>;
 // The same for tensors from elsewhere (synthetic ones); `source` names them in errors.
 Weights bind_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
-                     Backend& backend);
-// Bound and checked in the same way, but nothing goes to the device: the views stay where they are,
-// and memory_bytes is what the device's copies would take. For memory plans.
-Weights plan_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
-                     const Backend& backend);
+                     DeviceMemory& memory);
 
 }  // namespace leq

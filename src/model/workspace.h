@@ -1,4 +1,5 @@
-// The blocks of activations that a forward pass works in, asked for once.
+// All that a forward pass takes of a device beside weights and cache, asked for once: blocks of
+// activations, tables, scratch.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +7,10 @@
 #include <span>
 #include <vector>
 
-#include "backend/backend.h"
+#include "backend/layout.h"
+#include "backend/tables.h"
 #include "model/model_config.h"
+#include "model/rope.h"
 #include "model/weights.h"
 
 namespace leq {
@@ -17,6 +20,8 @@ struct ForwardLimits {
   std::int64_t output_tokens = 1;   // rows with logits
   std::int64_t context = 0;         // positions of one sequence
 };
+
+AttentionShape attention_shape(const ModelConfig& config, const Block& block, std::int64_t layer);
 
 // Who reads a block of rows. Blocks that live at the same time have different readers.
 enum class Reader : std::uint8_t { qkv, o, gate_up, down, head };
@@ -29,22 +34,23 @@ struct OnlineInput {
 
 class Workspace {
  public:
-  Workspace(const ModelConfig& config, const Weights& weights, Backend& backend,
-            const ForwardLimits& limits);
+  // All of them must outlive the workspace.
+  Workspace(const ModelConfig& config, const Weights& weights, DeviceMemory& memory,
+            const Layout& layout, const ForwardLimits& limits);
 
-  Rows x;       // [T, W] the residual stream
-  Rows qkv;     // [T, (H + 2 H_kv) d]
-  Rows last;    // [outputs, W]
-  Rows logits;  // [outputs, V]
-  // The input block of a linear in the format that it reads, ready to be written for it; layers
-  // share the blocks of one format.
-  Rows& input_of(Reader reader, const Linear& linear);
-  // Linears with act online in the order of a forward pass: what they remember of their inputs.
+  const RopeFrequencies frequencies;  // that `rope` reads
+  RopeTable rope;
+  RotationTable rotation;  // block 0 where the stream is not rotated
+  Rows x;                  // [T, W] the residual stream
+  Rows qkv;                // [T, (H + 2 H_kv) d]
+  Rows last;               // [outputs, W]
+  Rows logits;             // [outputs, V]
+
+  // The input block of a linear in the format that it reads, and what the linear wants of it;
+  // layers share the blocks of one format.
+  RowsFor input_of(Reader reader, const Linear& linear);
+  // Linears with a moving scale in the order of a forward pass: what they remember of their inputs.
   std::span<OnlineInput> online() { return online_; }
-
-  // What the constructor asks of the backend, from the header alone.
-  static std::size_t bytes(const ModelConfig& config, const Weights& weights,
-                           const Backend& backend, const ForwardLimits& limits);
 
  private:
   struct Input {
@@ -52,7 +58,7 @@ class Workspace {
     RowsFormat format;
     Rows rows;
   };
-  const Backend& backend_;
+  const Layout& layout_;
   std::vector<Input> inputs_;
   std::vector<OnlineInput> online_;
 };

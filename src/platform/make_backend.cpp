@@ -1,8 +1,10 @@
 #include "platform/make_backend.h"
 
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/cpu_layout.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "cuda/layout/gpu_layout.h"
 #include "platform/gpu.h"
 
 namespace leq {
@@ -31,18 +33,35 @@ std::uint64_t sim_memory(std::string_view device) {
   return *bytes;
 }
 
+enum class Family : std::uint8_t { cpu, sim, cuda };
+
+Family family_of(std::string_view device) {
+  if (device == "cpu") return Family::cpu;
+  if (device == "sim" || device.starts_with("sim:")) return Family::sim;
+  if (device == "cuda" || device.starts_with("cuda:")) return Family::cuda;
+  fail_unknown(device);
+}
+
 }  // namespace
 
 std::unique_ptr<Backend> make_backend(const DeviceOptions& options) {
-  const std::string_view device = options.device;
-  if (device == "cpu") return make_cpu_backend({options.threads, chosen_isa()});
-  if (device == "sim" || device.starts_with("sim:")) {
-    return platform::make_sim(options.threads, sim_memory(device), options.memory_cap);
+  switch (family_of(options.device)) {
+    case Family::cpu:
+      return make_cpu_backend({options.threads, chosen_isa()});
+    case Family::sim:
+      return platform::make_sim(options.threads, sim_memory(options.device), options.memory_cap);
+    case Family::cuda:
+      return platform::make_cuda(cuda_choice(options.device), options.memory_cap);
   }
-  if (device == "cuda" || device.starts_with("cuda:")) {
-    return platform::make_cuda(cuda_choice(device), options.memory_cap);
-  }
-  fail_unknown(device);
+  fail_unknown(options.device);
+}
+
+std::unique_ptr<Layout> make_layout(const DeviceOptions& options) {
+  const Family family = family_of(options.device);
+  if (family == Family::cpu) return std::make_unique<CpuLayout>(options.threads);
+  if (family == Family::cuda) cuda_choice(options.device);  // a name at least
+  if (family == Family::sim) sim_memory(options.device);
+  return std::make_unique<gpu::GpuLayout>();
 }
 
 std::vector<std::string> list_devices() {

@@ -22,6 +22,10 @@ struct DeviceOptions {
 // Throws Error naming the device where this build or this machine has none of that name.
 std::unique_ptr<Backend> make_backend(const DeviceOptions& options);
 
+// The layout of a device's memory: it starts nothing, takes nothing, and needs neither the device
+// nor a build for it. Of `options` the cap plays no part. Throws Error where the name is none.
+std::unique_ptr<Layout> make_layout(const DeviceOptions& options);
+
 // One line for each device that make_backend takes here; where there is no GPU the reason.
 std::vector<std::string> list_devices();
 

@@ -1,51 +1,21 @@
 #include "tensor/weight_layout.h"
 
 #include <algorithm>
-#include <array>
 
 #include "base/bytes.h"
 #include "tensor/code_formats.h"
 
 namespace leq {
-namespace {
-
-constexpr std::array<std::string_view, 5> kActNames = {"none", "row", "g128", "tensor", "online"};
-
-constexpr std::array<std::string_view, 2> kOnlineModeNames = {"safe", "streaming"};
-
-template <class Kind, std::size_t n>
-std::optional<Kind> find_name(const std::array<std::string_view, n>& names, std::string_view name) {
-  for (std::size_t i = 0; i < n; ++i) {
-    if (names[i] == name) return static_cast<Kind>(i);
-  }
-  return std::nullopt;
-}
-
-}  // namespace
-
-std::string_view act_name(ActKind act) { return kActNames[static_cast<std::size_t>(act)]; }
-
-std::optional<ActKind> parse_act(std::string_view name) {
-  return find_name<ActKind>(kActNames, name);
-}
-
-std::string_view online_mode_name(OnlineMode mode) {
-  return kOnlineModeNames[static_cast<std::size_t>(mode)];
-}
-
-std::optional<OnlineMode> parse_online_mode(std::string_view name) {
-  return find_name<OnlineMode>(kOnlineModeNames, name);
-}
 
 std::int64_t sum_group(const QuantScheme& scheme, ActKind act, std::int64_t columns) {
   const std::int64_t all = round_up(columns, kPaddedColumns);
   const std::int64_t of_weight = scheme.scaling == Scaling::group ? scheme.group : all;
-  const std::int64_t of_act = act == ActKind::g128 ? 128 : all;
+  const std::int64_t of_act = scale_columns(act) > 0 ? scale_columns(act) : all;
   return std::min(of_weight, of_act);
 }
 
 bool sums_are_per_row(const QuantScheme& scheme, ActKind act) {
-  return scheme.scaling != Scaling::group && act != ActKind::none && act != ActKind::g128;
+  return scheme.scaling != Scaling::group && is_coded(act) && scale_columns(act) == 0;
 }
 
 CodePlanes code_planes(const QuantScheme& scheme, std::int64_t rows, std::int64_t columns) {
@@ -77,7 +47,7 @@ PlaneBytes plane_bytes(const QuantScheme& scheme, ActKind act, std::int64_t rows
   }
   bytes.scales = scales * (grouped ? 2 : 4);
   if (scheme.kind == CodeKind::uint_) bytes.zeros = scales;
-  if (!scheme.is_offset() && act != ActKind::none) {
+  if (!scheme.is_offset() && is_coded(act)) {
     const auto group = static_cast<std::uint64_t>(sum_group(scheme, act, columns));
     bytes.sums = sums_are_per_row(scheme, act) ? padded_rows * 4
                                                : padded_rows * (padded_columns / group) * 2;

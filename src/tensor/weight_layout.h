@@ -8,9 +8,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <string_view>
 
+#include "tensor/act_kind.h"
 #include "tensor/dtype.h"
 #include "tensor/quant_scheme.h"
 
@@ -18,23 +17,6 @@ namespace leq {
 
 inline constexpr std::int64_t kPanelRows = 64;
 inline constexpr std::int64_t kPaddedColumns = 128;
-
-// How the inputs of a linear are quantized: a property of the linear, never of batch or device.
-enum class ActKind : std::uint8_t {
-  none,    // f32 inputs
-  row,     // int8, one scale per row (token)
-  g128,    // int8, one scale per row and 128 columns
-  tensor,  // int8, one scale for all rows, stored in the file
-  online,  // int8, one scale for all rows, which follows the inputs from step to step
-};
-std::string_view act_name(ActKind act);  // "none", "row", "g128", "tensor", "online"
-std::optional<ActKind> parse_act(std::string_view name);
-
-// When the scale of act online learns of a step: before its numbers are quantized (no clipping), or
-// after (they could be quantized as they come; a few may be clipped).
-enum class OnlineMode : std::uint8_t { safe, streaming };
-std::string_view online_mode_name(OnlineMode mode);  // "safe", "streaming"
-std::optional<OnlineMode> parse_online_mode(std::string_view name);
 
 // Bytes of each plane; 0 where the scheme has no such plane.
 struct PlaneBytes {

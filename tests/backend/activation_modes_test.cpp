@@ -86,7 +86,7 @@ TEST(OneScale, ProductsAreExact) {
       const std::vector<float> want = test.products(x);
       for (const Isa isa : supported_isas()) {
         const auto backend = make_cpu_backend({.threads = 2, .isa = isa});
-        const Rows rows = x.rows(*backend, backend->format_for(test.linear), 0, kTokens);
+        const Rows rows = x.rows(*backend, backend->layout().format_for(test.linear), 0, kTokens);
         Rows out = backend->allocate_rows(kTokens, 120, {});
         backend->linear(rows, kTokens, test.linear, Epilogue::none, out);
         EXPECT_EQ(values_of(out), want) << scheme << " " << act_name(act) << isa_name(isa);
@@ -105,7 +105,8 @@ std::vector<RowsFormat> formats(ActKind act, std::int64_t width) {
 
 // Runs every producer of rows but attention, and hands each result to `check`.
 template <class Check>
-void for_producers(Backend& backend, std::int64_t width, Rows& out, Random& random, Check check) {
+void for_producers(Backend& backend, std::int64_t width, const RowsFor& out, Random& random,
+                   Check check) {
   const auto numbers = random_numbers(kTokens * width, random);
   const Rows x = input_rows(backend, numbers, width);
   const auto gain = random_numbers(width, random), beta = random_numbers(width, random);
@@ -117,8 +118,8 @@ void for_producers(Backend& backend, std::int64_t width, Rows& out, Random& rand
   const TestLinear plain("f32", ActKind::none, {width}, 96, false, random);
   const TestInputs codes(ActKind::row, kTokens, 96, random);
   const TestInputs floats(ActKind::none, kTokens, 96, random);
-  const Rows coded = codes.rows(backend, backend.format_for(gated.linear), 0, kTokens);
-  const Rows floating = floats.rows(backend, backend.format_for(plain.linear), 0, kTokens);
+  const Rows coded = codes.rows(backend, backend.layout().format_for(gated.linear), 0, kTokens);
+  const Rows floating = floats.rows(backend, backend.layout().format_for(plain.linear), 0, kTokens);
   backend.linear(coded, kTokens, gated.linear, Epilogue::swiglu, out);
   check("swiglu");
   backend.linear(floating, kTokens, plain.linear, Epilogue::gelu, out);
@@ -134,8 +135,7 @@ TEST(ActTensor, CodesAreValuesTimesTheInverseScale) {
         Random random(2);
         const auto backend = make_cpu_backend({.threads = 3, .isa = isa});
         Rows out = backend->allocate_rows(kTokens, width, format);
-        out.consumer.act_scale = kScale;
-        for_producers(*backend, width, out, random, [&](const char* what) {
+        for_producers(*backend, width, {out, {kScale}}, random, [&](const char* what) {
           SCOPED_TRACE(what);
           expect_codes(out, values_of(out), kScale, 1.0f / kScale);
         });
@@ -150,17 +150,16 @@ TEST(ActTensor, NeedsNoValuesWhereSumsCoverAtMost128Columns) {
   const TestLinear four("int4-g64", ActKind::tensor, {64}, 300, false, random);
   const auto backend = make_cpu_backend({.threads = 2, .isa = supported_isas().back()});
   for (const TestLinear* consumer : {&eight, &four}) {
-    RowsFormat format = backend->format_for(consumer->linear);
+    RowsFormat format = backend->layout().format_for(consumer->linear);
     EXPECT_FALSE(format.values);
     const TestLinear gated("int8", ActKind::row, {300, 300}, 96, true, random);
     const TestInputs x(ActKind::row, kTokens, 96, random);
-    const Rows rows = x.rows(*backend, backend->format_for(gated.linear), 0, kTokens);
+    const Rows rows = x.rows(*backend, backend->layout().format_for(gated.linear), 0, kTokens);
     Rows without = backend->allocate_rows(kTokens, 300, format);
     format.values = true;
     Rows with = backend->allocate_rows(kTokens, 300, format);
-    with.consumer.act_scale = without.consumer.act_scale = kScale;
-    backend->linear(rows, kTokens, gated.linear, Epilogue::swiglu, with);
-    backend->linear(rows, kTokens, gated.linear, Epilogue::swiglu, without);
+    backend->linear(rows, kTokens, gated.linear, Epilogue::swiglu, {with, {kScale}});
+    backend->linear(rows, kTokens, gated.linear, Epilogue::swiglu, {without, {kScale}});
     expect_codes(without, values_of(with), kScale, 1.0f / kScale);
   }
 }
@@ -174,10 +173,9 @@ TEST(ActTensor, IsTheNaiveProductOfRoundedInputs) {
   const std::vector<float> gain(static_cast<std::size_t>(k), 1.0f);
   const auto backend = make_cpu_backend({.threads = 2, .isa = supported_isas().back()});
   const Rows x = input_rows(*backend, numbers, k);
-  Rows in = backend->allocate_rows(kTokens, k, backend->format_for(test.linear));
-  in.consumer.act_scale = 1.0f / 64;
+  Rows in = backend->allocate_rows(kTokens, k, backend->layout().format_for(test.linear));
   Rows out = backend->allocate_rows(kTokens, 70, {});
-  backend->norm(x, kTokens, {NormKind::rms, gain.data(), nullptr, 0, k}, in);
+  backend->norm(x, kTokens, {NormKind::rms, gain.data(), nullptr, 0, k}, {in, {1.0f / 64}});
   backend->linear(in, kTokens, test.linear, Epilogue::none, out);
   for (std::int64_t t = 0; t < kTokens; ++t) {
     double square = 0;
@@ -208,8 +206,7 @@ TEST(ActOnline, WithoutMemoryItIsDynamicPerTensorToTheBit) {
         const auto backend = make_cpu_backend({.threads = 3, .isa = isa});
         OnlineScale online({.decay = 0, .window = 1});
         Rows out = backend->allocate_rows(kTokens, width, format);
-        out.consumer.online = &online;
-        for_producers(*backend, width, out, random, [&](const char* what) {
+        for_producers(*backend, width, {out, {0, &online}}, random, [&](const char* what) {
           SCOPED_TRACE(what);
           const auto values = values_of(out);
           float a = 0;
@@ -231,7 +228,7 @@ struct NormSteps {
     numbers = random_numbers(kTokens * width, random);
     x = input_rows(*backend, numbers, width);
   }
-  void run(float size, Rows& out) {
+  void run(float size, const RowsFor& out) {
     const std::vector<float> gain(static_cast<std::size_t>(width), size);
     backend->norm(x, kTokens, {NormKind::rms, gain.data(), nullptr, 1e-5f, width}, out);
   }
@@ -247,9 +244,9 @@ TEST(ActOnline, SafeModeDoesNotClipAStepUp) {
   NormSteps steps;
   OnlineScale online;
   Rows out = steps.rows(ActKind::online);
-  out.consumer.online = &online;
+  const RowsFor to = {out, {0, &online}};
   for (const float size : {1.0f, 1.0f, 30.0f, 1.0f, 2.0f}) {
-    steps.run(size, out);
+    steps.run(size, to);
     float a = 0;
     for (const float x : values_of(out)) a = std::max(a, std::abs(x));
     EXPECT_GE(out.scales[0] * 127.0f, a * (1 - 1e-6f));
@@ -261,17 +258,17 @@ TEST(ActOnline, StreamingCountsWhatItClips) {
   NormSteps steps;
   OnlineScale online({.mode = OnlineMode::streaming});
   Rows out = steps.rows(ActKind::online);
-  out.consumer.online = &online;
-  steps.run(1.0f, out);
+  const RowsFor to = {out, {0, &online}};
+  steps.run(1.0f, to);
   const float range = online.save().range;
-  steps.run(3.0f, out);
+  steps.run(3.0f, to);
   EXPECT_EQ(out.scales[0], range / 127.0f);
   std::uint64_t clipped = 0;
   for (const float x : values_of(out)) clipped += std::abs(x) > range ? 1 : 0;
   EXPECT_GT(clipped, 2u);
   EXPECT_EQ(online.counters().clipped, clipped);
   EXPECT_EQ(online.counters().resets, 1u);
-  steps.run(3.0f, out);
+  steps.run(3.0f, to);
   EXPECT_FLOAT_EQ(out.scales[0], 3.0f * range / 127.0f);
 }
 
@@ -279,12 +276,12 @@ TEST(ActOnline, UnsteadyInputsReturnToOneScaleForEachRow) {
   NormSteps steps;
   OnlineScale online({.mode = OnlineMode::streaming});
   Rows out = steps.rows(ActKind::online), want = steps.rows(ActKind::row);
-  out.consumer.online = &online;
+  const RowsFor to = {out, {0, &online}};
   float size = 1.0f;
-  for (int t = 0; t < 10; ++t) steps.run(size *= 8, out);
+  for (int t = 0; t < 10; ++t) steps.run(size *= 8, to);
   ASSERT_TRUE(online.dynamic());
   const OnlineCounters before = online.counters();
-  steps.run(0.5f, out);
+  steps.run(0.5f, to);
   steps.run(0.5f, want);
   for (std::int64_t t = 0; t < kTokens; ++t) {
     EXPECT_EQ(out.scales[t], want.scales[t]);
@@ -298,10 +295,10 @@ TEST(ActOnline, AValueThatIsNotFiniteLeavesTheScaleAlone) {
   NormSteps steps;
   OnlineScale online;
   Rows out = steps.rows(ActKind::online);
-  out.consumer.online = &online;
-  steps.run(1.0f, out);
+  const RowsFor to = {out, {0, &online}};
+  steps.run(1.0f, to);
   const float range = online.save().range;
-  EXPECT_THROW(steps.run(HUGE_VALF, out), Error);
+  EXPECT_THROW(steps.run(HUGE_VALF, to), Error);
   EXPECT_EQ(online.save().range, range);
   EXPECT_EQ(online.counters().steps, 1u);
 }
@@ -312,13 +309,12 @@ TEST(ActTensor, NamesTheRowOfAValueThatIsNotFinite) {
   TestInputs x(ActKind::none, kTokens, 64, random);
   x.numbers[4 * 64 + 3] = std::nanf("");
   const auto backend = make_cpu_backend({.threads = 2, .isa = supported_isas().back()});
-  const Rows rows = x.rows(*backend, backend->format_for(plain.linear), 0, kTokens);
+  const Rows rows = x.rows(*backend, backend->layout().format_for(plain.linear), 0, kTokens);
   Rows out = backend->allocate_rows(kTokens, 200, {false, ActKind::tensor, true, 0});
   EXPECT_THROW(backend->linear(rows, kTokens, plain.linear, Epilogue::gelu, out), Error)
       << "a scale is missing";
-  out.consumer.act_scale = kScale;
   try {
-    backend->linear(rows, kTokens, plain.linear, Epilogue::gelu, out);
+    backend->linear(rows, kTokens, plain.linear, Epilogue::gelu, {out, {kScale}});
     FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("token 4"), std::string::npos) << error.what();
@@ -336,7 +332,6 @@ TEST(InvSmooth, MultipliesFinishedRows) {
         const bool coded = act != ActKind::none;
         Rows plain = backend->allocate_rows(kTokens, width, {});
         Rows out = backend->allocate_rows(kTokens, width, {true, act, coded, 0});
-        out.consumer = {kScale, nullptr, smooth.data()};
         std::vector<std::vector<float>> want;
         for_producers(*backend, width, plain, random, [&](const char*) {
           want.push_back(values_of(plain));
@@ -345,17 +340,18 @@ TEST(InvSmooth, MultipliesFinishedRows) {
           }
         });
         std::size_t next = 0;
-        for_producers(*backend, width, out, again, [&](const char* what) {
-          const std::vector<float>& values = want[next++];
-          ASSERT_EQ(values_of(out), values) << what << " " << act_name(act) << isa_name(isa);
-          if (act == ActKind::tensor) expect_codes(out, values, kScale, 1.0f / kScale);
-          if (act == ActKind::row) {
-            float a = 0;
-            for (std::int64_t k = 0; k < width; ++k)
-              a = std::max(a, std::abs(values[static_cast<std::size_t>(k)]));
-            EXPECT_EQ(out.scales[0], a / 127.0f) << what;
-          }
-        });
+        for_producers(
+            *backend, width, {out, {kScale, nullptr, smooth.data()}}, again, [&](const char* what) {
+              const std::vector<float>& values = want[next++];
+              ASSERT_EQ(values_of(out), values) << what << " " << act_name(act) << isa_name(isa);
+              if (act == ActKind::tensor) expect_codes(out, values, kScale, 1.0f / kScale);
+              if (act == ActKind::row) {
+                float a = 0;
+                for (std::int64_t k = 0; k < width; ++k)
+                  a = std::max(a, std::abs(values[static_cast<std::size_t>(k)]));
+                EXPECT_EQ(out.scales[0], a / 127.0f) << what;
+              }
+            });
       }
     }
   }
@@ -366,11 +362,11 @@ TEST(InvSmooth, AResidualIsNotSmoothed) {
   const TestLinear test("f32", ActKind::none, {64}, 64, false, random);
   const TestInputs x(ActKind::none, 2, 64, random);
   const auto backend = make_cpu_backend({.threads = 1, .isa = supported_isas().back()});
-  const Rows rows = x.rows(*backend, backend->format_for(test.linear), 0, 2);
+  const Rows rows = x.rows(*backend, backend->layout().format_for(test.linear), 0, 2);
   const std::vector<float> ones(64, 1.0f);
   Rows out = backend->allocate_rows(2, 64, {});
-  out.consumer.inv_smooth = ones.data();
-  EXPECT_THROW(backend->linear(rows, 2, test.linear, Epilogue::add, out), Error);
+  const RowsFor smoothed = {out, {0, nullptr, ones.data()}};
+  EXPECT_THROW(backend->linear(rows, 2, test.linear, Epilogue::add, smoothed), Error);
 }
 
 }  // namespace

@@ -86,10 +86,9 @@ class AttentionRun {
         k_gain_(head_gain(c.head_dim, 2)),
         q_norm_{NormKind::rms, q_gain_.data(), nullptr, 1e-6f, c.head_dim},
         k_norm_{NormKind::rms, k_gain_.data(), nullptr, 1e-6f, c.head_dim},
-        rope_(backend_->allocate_rope(inv_freq_, 1.0f, kContext)),
+        rope_(make_rope(backend_->memory(), inv_freq_, 1.0f, kContext)),
         qkv_(backend_->allocate_rows(largest_batch, c.qkv_width(), {})),
         out_(backend_->allocate_rows(largest_batch, c.width(), c.output)) {
-    out_.consumer = c.consumer;
     shape_.heads = c.heads;
     shape_.kv_heads = c.kv_heads;
     shape_.head_dim = c.head_dim;
@@ -99,7 +98,7 @@ class AttentionRun {
       shape_.q_norm = &q_norm_;
       shape_.k_norm = &k_norm_;
     }
-    backend_->reserve(largest_batch, shape_, kContext);
+    backend_->memory().scratch(backend_->layout().scratch_bytes(largest_batch, shape_, kContext));
     take_pages();
   }
 
@@ -124,11 +123,11 @@ class AttentionRun {
     layer_.key_type = case_.key_type;
     layer_.value_type = case_.value_type;
     layer_.key_page_bytes =
-        backend_->key_page_bytes(case_.key_type, case_.kv_heads, case_.head_dim);
-    layer_.value_page_bytes =
-        backend_->value_page_bytes(case_.value_type, case_.kv_heads, case_.head_dim);
-    keys_ = Buffer(*backend_, layer_.key_page_bytes * kPages * kSequences);
-    values_memory_ = Buffer(*backend_, layer_.value_page_bytes * kPages * kSequences);
+        backend_->layout().page_bytes(KvPart::keys, case_.key_type, case_.kv_heads, case_.head_dim);
+    layer_.value_page_bytes = backend_->layout().page_bytes(KvPart::values, case_.value_type,
+                                                            case_.kv_heads, case_.head_dim);
+    keys_ = Buffer(backend_->memory(), layer_.key_page_bytes * kPages * kSequences);
+    values_memory_ = Buffer(backend_->memory(), layer_.value_page_bytes * kPages * kSequences);
     std::memset(keys_.data(), 0xff, keys_.size());  // NaN as f32 and as f16
     std::memset(values_memory_.data(), 0xff, values_memory_.size());
     layer_.keys = keys_.data();
@@ -159,7 +158,7 @@ class AttentionRun {
     }
     const BatchView batch{row, runs};
     backend_->rope_append(qkv_, batch, shape_, rope_, layer_);
-    backend_->attention(qkv_, batch, shape_, layer_, out_);
+    backend_->attention(qkv_, batch, shape_, layer_, {out_, case_.consumer});
     for (const SequenceRun& run : runs) collect(run);
   }
 

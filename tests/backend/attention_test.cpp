@@ -340,12 +340,14 @@ TEST(Attention, NamesTheRowThatIsNotFinite) {
   AttentionCase c;
   const auto backend = make_cpu_backend({2, supported_isas().back()});
   AttentionShape shape{c.heads, c.kv_heads, c.head_dim, 0, nullptr, nullptr, false};
-  backend->reserve(8, shape, 64);
+  backend->memory().scratch(backend->layout().scratch_bytes(8, shape, 64));
   Rows qkv = backend->allocate_rows(8, c.qkv_width(), {});
   qkv.values[5 * qkv.value_stride + 3] = std::nanf("");
-  RopeTable rope = backend->allocate_rope({}, 1.0f, 64);
-  Buffer keys(*backend, backend->key_page_bytes(KvType::f16, c.kv_heads, c.head_dim));
-  Buffer values(*backend, backend->value_page_bytes(KvType::f16, c.kv_heads, c.head_dim));
+  RopeTable rope = make_rope(backend->memory(), {}, 1.0f, 64);
+  Buffer keys(backend->memory(),
+              backend->layout().page_bytes(KvPart::keys, KvType::f16, c.kv_heads, c.head_dim));
+  Buffer values(backend->memory(),
+                backend->layout().page_bytes(KvPart::values, KvType::f16, c.kv_heads, c.head_dim));
   const KvLayer kv{KvType::f16,   KvType::f16, keys.data(),
                    values.data(), keys.size(), values.size()};
   const std::int32_t pages[] = {0};

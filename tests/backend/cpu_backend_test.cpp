@@ -27,11 +27,11 @@ std::vector<float> random_numbers(std::int64_t n, std::uint64_t seed) {
 
 TEST(CpuBackend, CountsWhatIsAskedForAndItsPeak) {
   const auto backend = make_cpu_backend({2, Isa::portable});
-  EXPECT_EQ(backend->allocated_bytes(), 0u);
+  EXPECT_EQ(backend->memory().allocated(), 0u);
   {
-    const Buffer small(*backend, 100);
-    Buffer large(*backend, std::size_t{5} << 20);
-    EXPECT_EQ(backend->allocated_bytes(), 100 + (std::size_t{5} << 20));
+    const Buffer small(backend->memory(), 100);
+    Buffer large(backend->memory(), std::size_t{5} << 20);
+    EXPECT_EQ(backend->memory().allocated(), 100 + (std::size_t{5} << 20));
     for (const Buffer* buffer : {&small, const_cast<const Buffer*>(&large)}) {
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer->data()) % 64, 0u);
       EXPECT_TRUE(std::all_of(buffer->data(), buffer->data() + buffer->size(),
@@ -39,22 +39,22 @@ TEST(CpuBackend, CountsWhatIsAskedForAndItsPeak) {
     }
     large.data()[large.size() - 1] = std::byte{1};
     Buffer moved = std::move(large);
-    EXPECT_EQ(backend->allocated_bytes(), 100 + (std::size_t{5} << 20));
+    EXPECT_EQ(backend->memory().allocated(), 100 + (std::size_t{5} << 20));
   }
-  EXPECT_EQ(backend->allocated_bytes(), 0u);
-  EXPECT_EQ(backend->peak_bytes(), 100 + (std::size_t{5} << 20));
-  EXPECT_EQ(Buffer(*backend, 0).data(), nullptr);
+  EXPECT_EQ(backend->memory().allocated(), 0u);
+  EXPECT_EQ(backend->memory().peak(), 100 + (std::size_t{5} << 20));
+  EXPECT_EQ(Buffer(backend->memory(), 0).data(), nullptr);
 }
 
 TEST(CpuBackend, MoreMemoryThanThereIsIsAnError) {
   const auto backend = make_cpu_backend({1, Isa::portable});
   try {
-    const Buffer buffer(*backend, std::size_t{1} << 60);
+    const Buffer buffer(backend->memory(), std::size_t{1} << 60);
     FAIL() << "2^60 bytes were given";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("memory"), std::string::npos);
   }
-  EXPECT_EQ(backend->allocated_bytes(), 0u);
+  EXPECT_EQ(backend->memory().allocated(), 0u);
 }
 
 TEST(CpuBackend, RowsTakeTheBytesThatWereAnnounced) {
@@ -64,9 +64,10 @@ TEST(CpuBackend, RowsTakeTheBytesThatWereAnnounced) {
       for (const int sum_group : {0, 32, 128}) {
         for (const std::int64_t width : {1, 100, 128, 2048, 5632}) {
           const RowsFormat format{values, act, sum_group == 0, sum_group};
-          const std::size_t before = backend->allocated_bytes();
+          const std::size_t before = backend->memory().allocated();
           const Rows rows = backend->allocate_rows(7, width, format);
-          EXPECT_EQ(backend->allocated_bytes() - before, backend->rows_bytes(7, width, format));
+          EXPECT_EQ(backend->memory().allocated() - before,
+                    backend->layout().rows(7, width, format).bytes);
           const std::int64_t padded = (width + 127) / 128 * 128;
           EXPECT_EQ(rows.values != nullptr, values);
           EXPECT_EQ(rows.code_stride, padded + 64);
@@ -85,11 +86,12 @@ TEST(CpuBackend, ReservesExactlyWhatItAnnounces) {
       for (const std::int64_t tokens : {1, 7, 512}) {
         for (const std::int64_t context : {64, 4096, 100000}) {
           const auto backend = make_cpu_backend({threads, Isa::portable});
-          backend->reserve(tokens, shape, context);
-          const std::size_t bytes = backend->reserve_bytes(tokens, shape, context);
-          EXPECT_EQ(backend->allocated_bytes(), bytes);
-          backend->reserve(std::min<std::int64_t>(tokens, 3), shape, context / 2);
-          EXPECT_EQ(backend->peak_bytes(), bytes) << "a smaller batch wants more";
+          backend->memory().scratch(backend->layout().scratch_bytes(tokens, shape, context));
+          const std::size_t bytes = backend->layout().scratch_bytes(tokens, shape, context);
+          EXPECT_EQ(backend->memory().allocated(), bytes);
+          backend->memory().scratch(backend->layout().scratch_bytes(
+              std::min<std::int64_t>(tokens, 3), shape, context / 2));
+          EXPECT_EQ(backend->memory().peak(), bytes) << "a smaller batch wants more";
         }
       }
     }
@@ -108,7 +110,7 @@ TEST(CpuBackend, EmbedsTheRowsOfEveryScheme) {
     const WeightView table = packed.view();
     const std::vector<std::int32_t> ids = {0, 69, 63, 64, 5, 5};
     Rows x = backend->allocate_rows(6, columns, {});
-    backend->embed(table, ids, x);
+    backend->embed({table, ids}, x);
     for (std::size_t t = 0; t < ids.size(); ++t) {
       for (std::int64_t k = 0; k < columns; ++k) {
         const float want =
@@ -125,14 +127,17 @@ TEST(CpuBackend, EmbedsTheRowsOfEveryScheme) {
       }
     }
     const std::vector<float> first(x.values, x.values + columns);
-    backend->add_embedded(table, std::vector<std::int32_t>{1}, x);
+    const std::vector<std::int32_t> one = {1}, beyond = {70}, negative = {-1};
     Rows second = backend->allocate_rows(1, columns, {});
-    backend->embed(table, std::vector<std::int32_t>{1}, second);
+    backend->embed({table, one}, second);
+    backend->embed({table, std::span(ids).first(1), &table, one}, x);
     for (std::int64_t k = 0; k < columns; ++k) {
       ASSERT_EQ(x.values[k], first[static_cast<std::size_t>(k)] + second.values[k]) << name;
     }
-    EXPECT_THROW(backend->embed(table, std::vector<std::int32_t>{70}, x), Error);
-    EXPECT_THROW(backend->embed(table, std::vector<std::int32_t>{-1}, x), Error);
+    EXPECT_THROW(backend->embed({table, beyond}, x), Error);
+    EXPECT_THROW(backend->embed({table, negative}, x), Error);
+    EXPECT_THROW(backend->embed({table, one, &table, beyond}, x), Error);
+    EXPECT_THROW(backend->embed({table, ids, &table, one}, x), Error);
   }
 }
 

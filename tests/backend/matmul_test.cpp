@@ -1,4 +1,4 @@
-// Backend::linear on the CPU: every scheme and instruction set against exact products.
+// Operations::linear on the CPU: every scheme and instruction set against exact products.
 #include <bit>
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ std::vector<float> run(Backend& backend, const Linear& linear, const TestInputs&
   std::vector<float> result;
   for (std::int64_t first = 0; first < x.tokens; first += batch) {
     const std::int64_t count = std::min(batch, x.tokens - first);
-    const Rows rows = x.rows(backend, backend.format_for(linear), first, count);
+    const Rows rows = x.rows(backend, backend.layout().format_for(linear), first, count);
     Rows out = backend.allocate_rows(count, width, RowsFormat{});
     std::fill(out.values, out.values + count * out.value_stride, before);
     backend.linear(rows, count, linear, epilogue, out);
@@ -328,7 +328,7 @@ TEST(Linear, QuantizesItsOutputAsTheConsumerWants) {
       const TestInputs x(ActKind::row, 9, 96, random);
       for (const Isa isa : supported_isas()) {
         const auto backend = make_cpu_backend({.threads = 3, .isa = isa});
-        const Rows rows = x.rows(*backend, backend->format_for(plain.linear), 0, 9);
+        const Rows rows = x.rows(*backend, backend->layout().format_for(plain.linear), 0, 9);
         Rows out = backend->allocate_rows(9, width, format);
         backend->linear(rows, 9, gated.linear, Epilogue::swiglu, out);
         expect_quantized(out, 9);
@@ -347,7 +347,7 @@ TEST(Linear, QuantizesWithoutKeepingValues) {
   const TestLinear gated("int4-g128", ActKind::row, {300, 300}, 256, false, random);
   const TestInputs x(ActKind::row, 5, 256, random);
   const auto backend = make_cpu_backend({.threads = 2, .isa = supported_isas().back()});
-  const Rows rows = x.rows(*backend, backend->format_for(gated.linear), 0, 5);
+  const Rows rows = x.rows(*backend, backend->layout().format_for(gated.linear), 0, 5);
   RowsFormat format{.values = true, .act = ActKind::g128, .offset_codes = true, .sum_group = 0};
   Rows with = backend->allocate_rows(5, 300, format);
   format.values = false;
@@ -369,7 +369,7 @@ TEST(Linear, NamesTheRowOfAValueThatIsNotFinite) {
     TestInputs x(ActKind::none, 6, 64, random);
     x.numbers[4 * 64 + 3] = std::numeric_limits<float>::infinity();
     const auto backend = make_cpu_backend({.threads = 2, .isa = supported_isas().back()});
-    const Rows rows = x.rows(*backend, backend->format_for(plain.linear), 0, 6);
+    const Rows rows = x.rows(*backend, backend->layout().format_for(plain.linear), 0, 6);
     const RowsFormat format{.values = true, .act = act, .offset_codes = true, .sum_group = 0};
     Rows out = backend->allocate_rows(6, 200, format);
     try {
@@ -393,9 +393,9 @@ TEST(Linear, RefusesInputsInAnotherFormat) {
   const Rows rows = x.rows(*backend, signed_codes, 0, 2);
   Rows out = backend->allocate_rows(2, 64, RowsFormat{});
   EXPECT_THROW(backend->linear(rows, 2, test.linear, Epilogue::none, out), Error);
-  const Rows narrow = backend->allocate_rows(2, 127, backend->format_for(test.linear));
+  const Rows narrow = backend->allocate_rows(2, 127, backend->layout().format_for(test.linear));
   EXPECT_THROW(backend->linear(narrow, 2, test.linear, Epilogue::none, out), Error);
-  const Rows right = x.rows(*backend, backend->format_for(test.linear), 0, 2);
+  const Rows right = x.rows(*backend, backend->layout().format_for(test.linear), 0, 2);
   Rows wide = backend->allocate_rows(2, 65, RowsFormat{});
   EXPECT_THROW(backend->linear(right, 2, test.linear, Epilogue::none, wide), Error);
 }

@@ -40,7 +40,7 @@ struct Bench {
 
   Bench(Isa isa, int threads, std::int64_t width, std::int64_t block, NormKind norm)
       : backend(make_cpu_backend({threads, isa})),
-        table(backend->allocate_rotation(factors_of(width, block, 4), block, norm)),
+        table(make_rotation(backend->memory(), factors_of(width, block, 4), block, norm)),
         rows(backend->allocate_rows(kTokens, width, {})) {
     Random random(9);
     for (std::int64_t t = 0; t < kTokens; ++t) {
@@ -155,9 +155,9 @@ TEST(Rotate, RefusesBlocksAndRowsThatDoNotFit) {
   const auto backend = make_cpu_backend({1, Isa::portable});
   const auto factors = factors_of(96, 32, 1);
   for (const std::int64_t block : {0, 1, 3, 24, 64, -32}) {
-    EXPECT_THROW(backend->allocate_rotation(factors, block, NormKind::rms), Error) << block;
+    EXPECT_THROW(make_rotation(backend->memory(), factors, block, NormKind::rms), Error) << block;
   }
-  const RotationTable table = backend->allocate_rotation(factors, 32, NormKind::rms);
+  const RotationTable table = make_rotation(backend->memory(), factors, 32, NormKind::rms);
   Rows rows = backend->allocate_rows(2, 128, {});
   EXPECT_THROW(backend->rotate(rows, 2, table, Turn::in), Error);
   Rows few = backend->allocate_rows(2, 96, {});

@@ -59,7 +59,7 @@ Linear linear_of(const WeightView& weight, const float* bias) {
 
 std::vector<float> run(Backend& backend, const Linear& linear, const std::vector<float>& x,
                        std::int64_t tokens) {
-  Rows in = backend.allocate_rows(tokens, linear.inputs, backend.format_for(linear));
+  Rows in = backend.allocate_rows(tokens, linear.inputs, backend.layout().format_for(linear));
   for (std::int64_t t = 0; t < tokens; ++t) {
     std::memcpy(in.values + t * in.value_stride, x.data() + t * linear.inputs,
                 static_cast<std::size_t>(linear.inputs) * sizeof(float));
@@ -104,7 +104,7 @@ TEST(WeightOnly, Nf4AndB1RefuseQuantizedInputs) {
     WeightView view = packed.view();
     view.act = ActKind::row;
     try {
-      backend->format_for(linear_of(view, nullptr));
+      backend->layout().format_for(linear_of(view, nullptr));
       FAIL() << "expected an error for " << name;
     } catch (const Error& error) {
       EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/counting_memory.h"
 #include "backend/cpu/cpu_backend.h"
 #include "base/error.h"
 #include "base/random.h"
@@ -97,7 +98,7 @@ TEST(KvCache, KeepsEverySequenceThroughRandomOperations) {
   constexpr int kSequences = 4;
   const auto backend = make_cpu_backend({1, Isa::portable});
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    KvCache cache(*backend, shape_of(1000, kSequences));
+    KvCache cache(backend->memory(), backend->layout(), shape_of(1000, kSequences));
     const std::int64_t all_pages = cache.free_pages();
     Sequences sequences(cache, kSequences);
     Random random(seed);
@@ -130,7 +131,7 @@ TEST(KvCache, KeepsEverySequenceThroughRandomOperations) {
 TEST(KvCache, HoldsTheWholeContextHoweverItIsShared) {
   const auto backend = make_cpu_backend({1, Isa::portable});
   for (const std::int64_t positions : {1, 63, 64, 65, 1000}) {
-    KvCache cache(*backend, shape_of(positions, 3));
+    KvCache cache(backend->memory(), backend->layout(), shape_of(positions, 3));
     const std::int64_t third = positions / 3;
     cache.append(0, third);
     cache.append(1, third);
@@ -141,7 +142,7 @@ TEST(KvCache, HoldsTheWholeContextHoweverItIsShared) {
 
 TEST(KvCache, AFullContextNamesTheSizes) {
   const auto backend = make_cpu_backend({1, Isa::portable});
-  KvCache cache(*backend, shape_of(128, 1));
+  KvCache cache(backend->memory(), backend->layout(), shape_of(128, 1));
   cache.append(0, 100);
   try {
     cache.append(0, 29);
@@ -159,7 +160,7 @@ TEST(KvCache, AFullContextNamesTheSizes) {
 
 TEST(KvCache, RefusesSequencesAndLengthsThatAreNotThere) {
   const auto backend = make_cpu_backend({1, Isa::portable});
-  KvCache cache(*backend, shape_of(128, 2));
+  KvCache cache(backend->memory(), backend->layout(), shape_of(128, 2));
   cache.append(1, 10);
   EXPECT_THROW(cache.append(2, 1), Error);
   EXPECT_THROW(cache.append(-1, 1), Error);
@@ -171,7 +172,7 @@ TEST(KvCache, RefusesSequencesAndLengthsThatAreNotThere) {
 
 TEST(KvCache, RepeatsItsOwnPagesInTurn) {
   const auto backend = make_cpu_backend({1, Isa::portable});
-  KvCache cache(*backend, shape_of(512, 2));
+  KvCache cache(backend->memory(), backend->layout(), shape_of(512, 2));
   Sequences sequences(cache, 2);
   sequences.append(0, 128);
   cache.repeat_pages(0, 300);
@@ -199,9 +200,15 @@ TEST(KvCache, BytesAreWhatIsAskedFor) {
     for (const KvType values : {KvType::f32, KvType::f16, KvType::int8}) {
       for (const int dim : {20, 22, 64, 128}) {
         const KvShape shape{5, 3, dim, keys, values, 700, 2};
-        const std::size_t before = backend->allocated_bytes();
-        const KvCache cache(*backend, shape);
-        EXPECT_EQ(backend->allocated_bytes() - before, KvCache::bytes(*backend, shape));
+        const std::size_t before = backend->memory().allocated();
+        const KvCache cache(backend->memory(), backend->layout(), shape);
+        CountingMemory counting(backend->layout());
+        const KvCache counted(counting, backend->layout(), shape);
+        EXPECT_EQ(backend->memory().allocated() - before, counting.allocated());
+        // 11 whole pages of the positions and a partial one more for the second sequence.
+        const std::size_t page = backend->layout().page_bytes(KvPart::keys, keys, 3, dim) +
+                                 backend->layout().page_bytes(KvPart::values, values, 3, dim);
+        EXPECT_EQ(counting.allocated(), 5u * 12 * page);
       }
     }
   }
@@ -210,11 +217,13 @@ TEST(KvCache, BytesAreWhatIsAskedFor) {
 // By the layout in docs/kv-cache.md: 64 positions of all kv heads, int8 with f16 s and m for each.
 TEST(KvCache, PageBytesFollowTheLayout) {
   const auto backend = make_cpu_backend({1, Isa::portable});
-  EXPECT_EQ(backend->key_page_bytes(KvType::f32, 3, 22), 3u * 64 * 22 * 4);
-  EXPECT_EQ(backend->key_page_bytes(KvType::f16, 3, 22), 3u * 64 * 22 * 2);
-  EXPECT_EQ(backend->key_page_bytes(KvType::int8, 3, 22), 3u * (64 * 24 + 64 * 2 * 2));
-  EXPECT_EQ(backend->value_page_bytes(KvType::int8, 3, 22), 3u * (64 * 22 + 64 * 2 * 2));
-  EXPECT_EQ(backend->value_page_bytes(KvType::f32, 1, 64), 64u * 64 * 4);
+  EXPECT_EQ(backend->layout().page_bytes(KvPart::keys, KvType::f32, 3, 22), 3u * 64 * 22 * 4);
+  EXPECT_EQ(backend->layout().page_bytes(KvPart::keys, KvType::f16, 3, 22), 3u * 64 * 22 * 2);
+  EXPECT_EQ(backend->layout().page_bytes(KvPart::keys, KvType::int8, 3, 22),
+            3u * (64 * 24 + 64 * 2 * 2));
+  EXPECT_EQ(backend->layout().page_bytes(KvPart::values, KvType::int8, 3, 22),
+            3u * (64 * 22 + 64 * 2 * 2));
+  EXPECT_EQ(backend->layout().page_bytes(KvPart::values, KvType::f32, 1, 64), 64u * 64 * 4);
 }
 
 }  // namespace

@@ -28,9 +28,9 @@ void feed(Backend& backend, KvCache& cache, std::int32_t sequence, std::int64_t 
   run.first_position = cache.length(sequence);
   cache.append(sequence, rows);
   run.pages = cache.pages(sequence);
-  backend.reserve(rows, attention, shape.positions);
+  backend.memory().scratch(backend.layout().scratch_bytes(rows, attention, shape.positions));
   Rows qkv = backend.allocate_rows(rows, std::int64_t{3} * shape.kv_heads * shape.head_dim, {});
-  RopeTable rope = backend.allocate_rope({}, 1.0f, shape.positions);
+  RopeTable rope = make_rope(backend.memory(), {}, 1.0f, shape.positions);
   Random random(seed);
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
     for (std::int64_t i = 0; i < rows * qkv.value_stride; ++i) qkv.values[i] = random.normal();
@@ -44,7 +44,7 @@ TEST(KvSaved, ComesBackByteForByteForAllTypes) {
     for (const KvType values : kTypes) {
       for (const int dim : {22, 64}) {
         for (const std::int64_t length : {1, 64, 150}) {
-          KvCache cache(*backend, {2, 3, dim, keys, values, 400, 2});
+          KvCache cache(backend->memory(), backend->layout(), {2, 3, dim, keys, values, 400, 2});
           feed(*backend, cache, 0, 17, 1);  // so that page numbers differ
           feed(*backend, cache, 1, length, 2);
           const auto saved = cache.save(1);
@@ -53,7 +53,7 @@ TEST(KvSaved, ComesBackByteForByteForAllTypes) {
           cache.load(1, saved, "test");
           EXPECT_EQ(cache.length(1), length);
           EXPECT_EQ(cache.save(1), saved);
-          KvCache other(*backend, {2, 3, dim, keys, values, 200, 1});
+          KvCache other(backend->memory(), backend->layout(), {2, 3, dim, keys, values, 200, 1});
           other.load(0, saved, "test");
           EXPECT_EQ(other.save(0), saved);
           EXPECT_EQ(cache.length(0), 3);
@@ -67,7 +67,7 @@ TEST(KvSaved, ComesBackByteForByteForAllTypes) {
 TEST(KvSaved, HoldsNumbersByHeadAndPosition) {
   const auto backend = make_cpu_backend({1, Isa::portable});
   const KvShape shape{1, 2, 4, KvType::f32, KvType::f16, 100, 1};
-  KvCache cache(*backend, shape);
+  KvCache cache(backend->memory(), backend->layout(), shape);
   feed(*backend, cache, 0, 70, 9);
   const auto saved = cache.save(0);
   Rows qkv = backend->allocate_rows(70, 24, {});
@@ -95,7 +95,7 @@ TEST(KvSaved, HoldsNumbersByHeadAndPosition) {
 TEST(KvSaved, RefusesEveryTruncatedPrefixAndForeignShapes) {
   const auto backend = make_cpu_backend({1, Isa::portable});
   const KvShape shape{1, 1, 4, KvType::f16, KvType::int8, 100, 1};
-  KvCache cache(*backend, shape);
+  KvCache cache(backend->memory(), backend->layout(), shape);
   feed(*backend, cache, 0, 5, 1);
   auto saved = cache.save(0);
   for (std::size_t size = 0; size < saved.size(); ++size) {
@@ -106,7 +106,7 @@ TEST(KvSaved, RefusesEveryTruncatedPrefixAndForeignShapes) {
                         KvShape{1, 1, 6, KvType::f16, KvType::int8, 100, 1},
                         KvShape{1, 1, 4, KvType::f16, KvType::f16, 100, 1},
                         KvShape{1, 1, 4, KvType::f16, KvType::int8, 4, 1}}) {
-    KvCache foreign(*backend, other);
+    KvCache foreign(backend->memory(), backend->layout(), other);
     EXPECT_THROW(foreign.load(0, saved, "test"), Error);
   }
   // Every bit of the header counts; NaN is refused.

@@ -29,19 +29,20 @@ class AttentionConformance : public test::Conformance {
       inv_freq_.push_back(
           1.0f / std::pow(kBase, static_cast<float>(2 * i) / static_cast<float>(c.head_dim)));
     }
-    rope_ = backend->allocate_rope(inv_freq_, 1.0f, length);
+    rope_ = make_rope(backend->memory(), inv_freq_, 1.0f, length);
     const std::int64_t pages = (length + 63) / 64;
     kv_.key_type = c.keys;
     kv_.value_type = c.values;
-    kv_.key_page_bytes = backend->key_page_bytes(c.keys, c.kv_heads, c.head_dim);
-    kv_.value_page_bytes = backend->value_page_bytes(c.values, c.kv_heads, c.head_dim);
-    keys_ = Buffer(*backend, static_cast<std::size_t>(pages) * kv_.key_page_bytes);
-    values_ = Buffer(*backend, static_cast<std::size_t>(pages) * kv_.value_page_bytes);
+    kv_.key_page_bytes = backend->layout().page_bytes(KvPart::keys, c.keys, c.kv_heads, c.head_dim);
+    kv_.value_page_bytes =
+        backend->layout().page_bytes(KvPart::values, c.values, c.kv_heads, c.head_dim);
+    keys_ = Buffer(backend->memory(), static_cast<std::size_t>(pages) * kv_.key_page_bytes);
+    values_ = Buffer(backend->memory(), static_cast<std::size_t>(pages) * kv_.value_page_bytes);
     kv_.keys = keys_.data();
     kv_.values = values_.data();
     pages_.resize(static_cast<std::size_t>(pages));
     std::iota(pages_.rbegin(), pages_.rend(), 0);
-    backend->reserve(length, shape_, length);
+    backend->memory().scratch(backend->layout().scratch_bytes(length, shape_, length));
   }
 
   // Outputs [length][H d] of rows qkv [length][(H + 2 H_kv) d].
@@ -114,6 +115,26 @@ class AttentionConformance : public test::Conformance {
   std::vector<float> inv_freq_;
   RopeTable rope_;
   KvLayer kv_;
+
+  // Of page 0, by way of the host.
+  KvHead head_of(KvPart part, int head) const {
+    return {part, part == KvPart::keys ? c_.keys : c_.values, c_.kv_heads, c_.head_dim, head};
+  }
+  std::vector<std::byte> first_page(KvPart part) {
+    const bool keys = part == KvPart::keys;
+    std::vector<std::byte> page(keys ? kv_.key_page_bytes : kv_.value_page_bytes);
+    backend->memory().read(keys ? kv_.keys : kv_.values, page);
+    return page;
+  }
+  void read_head(KvPart part, int head, std::span<std::byte> out) {
+    backend->layout().read_kv(head_of(part, head), first_page(part), out);
+  }
+  void write_head(KvPart part, int head, std::span<const std::byte> in) {
+    std::vector<std::byte> page = first_page(part);
+    backend->layout().write_kv(head_of(part, head), page, in);
+    backend->memory().write(part == KvPart::keys ? kv_.keys : kv_.values, page);
+  }
+
   Buffer keys_, values_;
   std::vector<std::int32_t> pages_;
 };
@@ -174,16 +195,16 @@ TEST_P(AttentionConformance, PortableHeadsComeBackFromAnotherCache) {
     for (const KvPart part : {KvPart::keys, KvPart::values}) {
       for (int head = 0; head < 2; ++head) {
         saved.emplace_back(bytes);
-        backend->read_kv({kv_, part, 0, 2, 20, head}, saved.back());
+        read_head(part, head, saved.back());
       }
     }
     start({4, 2, 20, 0, type, type, false}, 64);
     std::size_t next = 0;
     for (const KvPart part : {KvPart::keys, KvPart::values}) {
       for (int head = 0; head < 2; ++head) {
-        backend->write_kv({kv_, part, 0, 2, 20, head}, saved[next]);
+        write_head(part, head, saved[next]);
         std::vector<std::byte> again(bytes);
-        backend->read_kv({kv_, part, 0, 2, 20, head}, again);
+        read_head(part, head, again);
         ASSERT_EQ(again, saved[next++]);
       }
     }

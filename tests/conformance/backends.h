@@ -1,5 +1,5 @@
 // Every backend that this machine can run, for tests of what all of them promise; and their rows
-// and weights through the seam alone (backend/backend.h), so that no test looks into device memory.
+// and weights through the seam alone (src/backend), so that no test looks into device memory.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ class Conformance : public testing::TestWithParam<BackendCase> {
     view.rows = 1;
     view.columns = std::ssize(vectors_.back());
     view.codes = reinterpret_cast<const std::byte*>(vectors_.back().data());
-    return reinterpret_cast<const float*>(backend->upload(view, memory).codes);
+    return reinterpret_cast<const float*>(backend->memory().place(view, memory).codes);
   }
   // The planes as a file has them, 64-byte aligned, and kept for the same reason.
   WeightView upload_weight(const PackedWeight& packed) {
@@ -63,7 +63,7 @@ class Conformance : public testing::TestWithParam<BackendCase> {
     view.scales = aligned(packed.scales);
     view.zeros = reinterpret_cast<const std::uint8_t*>(aligned(packed.zeros));
     view.sums = aligned(packed.sums);
-    return backend->upload(view, memory);
+    return backend->memory().place(view, memory);
   }
   Rows rows_of(const std::vector<float>& values, std::int64_t width) {
     Rows rows = backend->allocate_rows(std::ssize(values) / width, width, {});

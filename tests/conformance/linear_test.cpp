@@ -88,9 +88,9 @@ class LinearConformance : public Conformance {
     Rows plain = backend->allocate_rows(tokens, linear.inputs, {});
     backend->norm(x, tokens, norm, plain);
     values = values_of(plain, tokens);
-    Rows coded = backend->allocate_rows(tokens, linear.inputs, backend->format_for(linear));
-    coded.consumer.act_scale = linear.act_scale;
-    backend->norm(x, tokens, norm, coded);
+    Rows coded =
+        backend->allocate_rows(tokens, linear.inputs, backend->layout().format_for(linear));
+    backend->norm(x, tokens, norm, {coded, {linear.act_scale}});
     return coded;
   }
 
@@ -222,10 +222,9 @@ TEST_P(LinearConformance, OutputsAreQuantizedAsTheirConsumerWants) {
     backend->linear(x, 4, first.linear, Epilogue::gelu, plain);
     auto want = values_of(plain, 4);
     for (std::size_t i = 0; i < want.size(); ++i) want[i] = want[i] * smooth[i % 200];
-    Rows coded = backend->allocate_rows(4, 200, backend->format_for(second));
-    coded.consumer.act_scale = kActScale;
-    coded.consumer.inv_smooth = upload_vector(smooth);
-    backend->linear(x, 4, first.linear, Epilogue::gelu, coded);
+    Rows coded = backend->allocate_rows(4, 200, backend->layout().format_for(second));
+    const RowsConsumer reader = {kActScale, nullptr, upload_vector(smooth)};
+    backend->linear(x, 4, first.linear, Epilogue::gelu, {coded, reader});
     Rows seen = backend->allocate_rows(4, 200, {});
     backend->linear(coded, 4, second, Epilogue::none, seen);
     const auto found = values_of(seen, 4);
@@ -248,7 +247,7 @@ TEST_P(LinearConformance, NamesTheLinearAndRowOfAValueThatIsNotFinite) {
   values[64 + 5] = INFINITY;
   const Rows x = rows_of(values, 64);
   Linear consumer = make({"int8", ActKind::g128, 3, 128, {64}}, false).linear;
-  Rows coded = backend->allocate_rows(3, 128, backend->format_for(consumer));
+  Rows coded = backend->allocate_rows(3, 128, backend->layout().format_for(consumer));
   try {
     backend->linear(x, 3, made.linear, Epilogue::none, coded);
     backend->synchronize();

@@ -17,17 +17,18 @@ TEST_P(RowsConformance, TakeTheBytesThatWereAnnounced) {
   consumer.segment_count = 1;
   consumer.segments[0].weight.scheme = require_scheme("int4-g64", "test");
   consumer.segments[0].weight.act = ActKind::g128;
-  const RowsFormat format = backend->format_for(consumer);
-  const std::size_t before = backend->allocated_bytes();
+  const RowsFormat format = backend->layout().format_for(consumer);
+  const std::size_t before = backend->memory().allocated();
   {
     const Rows rows = backend->allocate_rows(7, 300, format);
-    EXPECT_EQ(backend->allocated_bytes() - before, backend->rows_bytes(7, 300, format));
+    EXPECT_EQ(backend->memory().allocated() - before, backend->layout().rows(7, 300, format).bytes);
   }
-  EXPECT_EQ(backend->allocated_bytes(), before);
-  EXPECT_GE(backend->peak_bytes(), before + backend->rows_bytes(7, 300, format));
+  EXPECT_EQ(backend->memory().allocated(), before);
+  EXPECT_GE(backend->memory().peak(), before + backend->layout().rows(7, 300, format).bytes);
   const AttentionShape shape{8, 2, 32, 0, nullptr, nullptr, true};
-  backend->reserve(20, shape, 600);
-  EXPECT_EQ(backend->allocated_bytes() - before, backend->reserve_bytes(20, shape, 600));
+  backend->memory().scratch(backend->layout().scratch_bytes(20, shape, 600));
+  EXPECT_EQ(backend->memory().allocated() - before,
+            backend->layout().scratch_bytes(20, shape, 600));
 }
 
 TEST_P(RowsConformance, GoThereAndBack) {
@@ -55,8 +56,9 @@ TEST_P(RowsConformance, EmbeddingsAreTheRowsOfEveryScheme) {
     const WeightView table = upload_weight(packed);
     const std::vector<std::int32_t> ids = {0, 69, 63, 64, 5, 5};
     Rows x = backend->allocate_rows(6, columns, {});
-    backend->embed(table, ids, x);
-    backend->add_embedded(table, std::vector<std::int32_t>{1}, x);
+    backend->embed({table, ids}, x);
+    const std::vector<std::int32_t> one = {1}, beyond = {70};
+    backend->embed({table, std::span(ids).first(1), &table, one}, x);
     const auto found = values_of(x, 6);
     std::vector<float> row(static_cast<std::size_t>(columns)), second = row;
     unpack_row(packed.view(), 1, second);
@@ -67,7 +69,8 @@ TEST_P(RowsConformance, EmbeddingsAreTheRowsOfEveryScheme) {
             << name << " row " << ids[t] << " column " << k;
       }
     }
-    EXPECT_THROW(backend->embed(table, std::vector<std::int32_t>{70}, x), Error);
+    EXPECT_THROW(backend->embed({table, beyond}, x), Error);
+    EXPECT_THROW(backend->embed({table, ids, &table, one}, x), Error);
   }
 }
 
@@ -82,8 +85,7 @@ TEST_P(RowsConformance, NormsAgreeWithDouble) {
       const Norm norm = {kind, upload_vector(gain), upload_vector(beta), 1e-5f, width};
       const Rows in = rows_of(x, width);
       Rows out = backend->allocate_rows(3, width, {});
-      out.consumer.inv_smooth = upload_vector(smooth);
-      backend->norm(in, 3, norm, out);
+      backend->norm(in, 3, norm, {out, {0, nullptr, upload_vector(smooth)}});
       const auto found = values_of(out, 3);
       for (std::size_t t = 0; t < 3; ++t) {
         double mean = 0, squares = 0;
@@ -110,7 +112,7 @@ TEST_P(RowsConformance, RotationsAreTheMatrixOfSignsAndComeBack) {
   std::vector<float> factors(static_cast<std::size_t>(width));
   Random random(2);
   for (float& f : factors) f = (random.normal() < 0 ? -1.0f : 1.0f) / std::sqrt(32.0f);
-  const RotationTable rotation = backend->allocate_rotation(factors, block, NormKind::rms);
+  const RotationTable rotation = make_rotation(backend->memory(), factors, block, NormKind::rms);
   Rows rows = rows_of(x, width);
   backend->rotate(rows, 2, rotation, Turn::in);
   const auto turned = values_of(rows, 2);
@@ -162,13 +164,12 @@ TEST_P(RowsConformance, MovingScalesSeeEachStep) {
     format.act = ActKind::online;
     Rows out = backend->allocate_rows(4, width, format);
     Rows plain = backend->allocate_rows(4, width, {});
-    out.consumer.online = &scale;
     for (std::uint64_t step = 0; step < 6; ++step) {
       auto numbers = test::random_numbers(4 * width, step);
       if (step == 3) numbers[200] = 40;  // one outlier
       const Rows x = rows_of(numbers, width);
       backend->norm(x, 4, norm, plain);
-      backend->norm(x, 4, norm, out);
+      backend->norm(x, 4, norm, {out, {0, &scale}});
       backend->synchronize();
       float largest = 0;
       const auto values = values_of(plain, 4);
@@ -197,8 +198,7 @@ TEST_P(RowsConformance, MovingScalesForgetABatchThatFails) {
     OnlineScale first, second;
     const auto step = [&](const Rows& x) {
       for (OnlineScale* scale : {&first, &second}) {
-        out.consumer.online = scale;
-        backend->norm(x, tokens, norm, out);
+        backend->norm(x, tokens, norm, {out, {0, scale}});
       }
       backend->synchronize();
     };

@@ -21,7 +21,7 @@ class StepConformance : public test::Conformance {
     linear_.segments[0].weight.act = ActKind::row;
     norm_.gain = upload_vector(std::vector<float>(kWidth, 1.0f));
     norm_.width = kWidth;
-    RowsFormat format = backend->format_for(linear_);
+    RowsFormat format = backend->layout().format_for(linear_);
     format.values = true;
     out_ = backend->allocate_rows(2, kWidth, format);
   }
@@ -42,8 +42,7 @@ class StepConformance : public test::Conformance {
     step.owner = {x_.values, nullptr};
     backend->step(step, [&] {
       ++called_;
-      backend->embed(table_, ids_, x_);
-      backend->add_embedded(table_, positions_, x_);
+      backend->embed({table_, ids_, &table_, positions_}, x_);
       backend->gather_rows(x_, rows_, last_);
       backend->norm(x_, 2, norm_, out_);
     });

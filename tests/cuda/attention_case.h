@@ -11,7 +11,8 @@
 #include "base/float_math.h"
 #include "base/half.h"
 #include "cuda/kernels/launch.h"
-#include "cuda/kernels/layout.h"
+#include "cuda/layout/attention_scratch.h"
+#include "cuda/layout/layout.h"
 #include "device_memory.h"
 
 namespace leq::LEQ_GPU {
@@ -109,8 +110,9 @@ class AttentionData {
     a.keys = {keys.data(), keys_.page_bytes, c_.keys};
     a.values = {values.data(), values_.page_bytes, c_.values};
     a.exact = exact;
-    const DeviceArray<float> scratch(attention_scratch_bytes(a.batch.tokens, a.heads, a.batch.end) /
-                                     sizeof(float));
+    const DeviceArray<float> scratch(
+        attention_scratch_bytes(a.batch.tokens, c_.heads, c_.kv_heads, c_.head_dim, a.batch.end) /
+        sizeof(float));
     a.scratch = scratch.data();
     write_late({qkv.bytes(), keys.bytes(), values.bytes()});
     launch_attention(a, test_stream());

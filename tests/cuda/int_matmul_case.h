@@ -14,7 +14,7 @@
 #include "base/float_math.h"
 #include "base/half.h"
 #include "cuda/kernels/launch.h"
-#include "cuda/kernels/layout.h"
+#include "cuda/layout/layout.h"
 #include "device_memory.h"
 
 namespace leq::LEQ_GPU {

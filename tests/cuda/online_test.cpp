@@ -7,7 +7,7 @@
 #include <random>
 
 #include "cuda/host/device_scales.h"
-#include "cuda/kernels/layout.h"
+#include "cuda/layout/layout.h"
 #include "cuda/sim/emulator.h"
 #include "device_memory.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/half.h"
 #include "cuda/kernels/launch.h"
-#include "cuda/kernels/layout.h"
+#include "cuda/layout/layout.h"
 #include "device_memory.h"
 
 namespace leq::LEQ_GPU {

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "cuda/kernels/launch.h"
-#include "cuda/kernels/layout.h"
+#include "cuda/layout/layout.h"
 #include "device_memory.h"
 
 namespace leq::LEQ_GPU {

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "cuda/kernels/launch.h"
-#include "cuda/kernels/layout.h"
+#include "cuda/layout/layout.h"
 #include "int_matmul_case.h"
 
 namespace leq::LEQ_GPU {

@@ -58,7 +58,7 @@ class MixedModelTest : public ::testing::Test {
   }
   double ppl(const std::filesystem::path& path) const {
     const Model model(path, {});
-    return ppl(model, bind_weights(model.file(), model.config(), *backend_));
+    return ppl(model, bind_weights(model.file(), model.config(), backend_->memory()));
   }
 
   MixedSearch request() const {

@@ -312,7 +312,7 @@ TEST(ActivationModes, TheFilesScaleIsTheStepOfTheInputs) {
     const Storage storage = {.scheme = "int8", .act = ActKind::tensor, .act_scale = scale};
     const Model model(write_file(folder, "c.leq", source, storage), {});
     const auto backend = make_cpu_backend({1, supported_isas().back()});
-    const Weights weights = bind_weights(model.file(), model.config(), *backend);
+    const Weights weights = bind_weights(model.file(), model.config(), backend->memory());
     EXPECT_EQ(weights.blocks[1].down.act_scale, scale);
     EXPECT_EQ(weights.head.act_scale, scale);
     errors[scale] = relative_error(want, logits_of(model));
@@ -392,9 +392,9 @@ TEST(ActOnlineModel, RefusesMoreThanOneSequence) {
   const std::string early =
       error_of([&] { const Session session(model, *backend, limits_of(model, 2)); });
   EXPECT_NE(early.find("sequences 2"), std::string::npos) << early;
-  const Weights weights = bind_weights(model.file(), model.config(), *backend);
+  const Weights weights = bind_weights(model.file(), model.config(), backend->memory());
   const RunLimits limits = limits_of(model, 2);
-  KvCache cache(*backend, kv_shape(model.config(), limits));
+  KvCache cache(backend->memory(), backend->layout(), kv_shape(model.config(), limits));
   Transformer transformer(model.config(), weights, *backend, forward_limits(limits));
   const auto ids = some_ids();
   Batch batch;
@@ -414,7 +414,7 @@ TEST(ActivationModes, BindingRefusesWhatDoesNotGoTogether) {
   const auto backend = make_cpu_backend({1, supported_isas().back()});
   const auto bind_error = [&](const Source& source) {
     const Model model(write_file(folder, "m.leq", source, {"int8", ActKind::row}), {});
-    return error_of([&] { bind_weights(model.file(), model.config(), *backend); });
+    return error_of([&] { bind_weights(model.file(), model.config(), backend->memory()); });
   };
   Source source = llama_source();
   source.tensors["layers.0.q.inv_smooth"] = {{96}, TensorRole::vector, std::vector<float>(96, 1)};
@@ -438,10 +438,100 @@ TEST(ActivationModes, TheMemoryPlanStaysExact) {
       const auto backend = make_cpu_backend({2, supported_isas().back()});
       Session session(model, *backend, limits_of(model));
       feed(session, 0, kIds);
-      EXPECT_EQ(session.plan().kv_bytes + session.plan().scratch_bytes, backend->peak_bytes());
+      EXPECT_EQ(session.plan().kv_bytes + session.plan().scratch_bytes, backend->memory().peak());
       EXPECT_EQ(session.plan().weight_bytes, model.file().file_bytes());
     }
   }
+}
+
+// A model that can be broken and mended between two steps: the gain of layer 1's first norm.
+struct Breakable {
+  Breakable(const Model& of, int sequences)
+      : model(of),
+        backend(make_cpu_backend({2, supported_isas().back()})),
+        limits(limits_of(of, sequences)),
+        weights(bind_weights(of.file(), of.config(), backend->memory())),
+        cache(backend->memory(), backend->layout(), kv_shape(of.config(), limits)),
+        transformer(of.config(), weights, *backend, forward_limits(limits)),
+        gain(weights.blocks[1].attention_norm.gain),
+        broken(static_cast<std::size_t>(of.config().width), std::nanf("")) {}
+
+  std::vector<float> step(const Batch& batch) {
+    std::vector<float> logits(batch.outputs.size() * kVocab);
+    backend->download(transformer.forward(batch, cache), std::ssize(batch.outputs), logits);
+    return logits;
+  }
+  std::string failed_step(const Batch& batch) {
+    weights.blocks[1].attention_norm.gain = broken.data();
+    const std::string text = error_of([&] { transformer.forward(batch, cache); });
+    weights.blocks[1].attention_norm.gain = gain;
+    return text;
+  }
+
+  const Model& model;
+  std::unique_ptr<Backend> backend;
+  RunLimits limits;
+  Weights weights;
+  KvCache cache;
+  Transformer transformer;
+  const float* gain;
+  std::vector<float> broken;
+};
+
+// Neighbouring rows of the same sequence make several runs here.
+Batch later_batch(int sequences) {
+  const auto ids = some_ids();
+  Batch batch;
+  batch.add(0, ids.data() + 3, 2, Batch::Want::all);
+  if (sequences == 2) batch.add(1, ids.data() + 9, 5, Batch::Want::all);
+  batch.add(0, ids.data() + 5, 4, Batch::Want::all);
+  return batch;
+}
+
+TEST(ForwardThatFails, LeavesCacheAndMovingScalesAsTheyWere) {
+  const test::TemporaryFolder folder;
+  const auto ids = some_ids();
+  for (const ActKind act : {ActKind::row, ActKind::online}) {
+    const int sequences = act == ActKind::online ? 1 : 2;
+    const Model model(write_file(folder, "m.leq", llama_source(), {"int8", act}), {});
+    Breakable whole(model, sequences), tried(model, sequences);
+    Batch first;
+    first.add(0, ids.data(), 3, Batch::Want::last);
+    EXPECT_EQ(whole.step(first), tried.step(first));
+    const std::int64_t pages = tried.cache.free_pages();
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      const std::string text = tried.failed_step(later_batch(sequences));
+      EXPECT_NE(text.find("expected finite activations"), std::string::npos) << text;
+      EXPECT_EQ(tried.cache.length(0), 3);
+      if (sequences == 2) {
+        EXPECT_EQ(tried.cache.length(1), 0);
+      }
+      EXPECT_EQ(tried.cache.free_pages(), pages);
+    }
+    for (std::size_t i = 0; i < tried.transformer.online().size(); ++i) {
+      const OnlineState want = whole.transformer.online()[i].scale.save();
+      const OnlineState found = tried.transformer.online()[i].scale.save();
+      EXPECT_EQ(found.range, want.range) << i;
+      EXPECT_EQ(found.window, want.window) << i;
+      EXPECT_EQ(found.counters.steps, want.counters.steps) << i;
+    }
+    EXPECT_TRUE(same_bits(whole.step(later_batch(sequences)), tried.step(later_batch(sequences))))
+        << act_name(act);
+    EXPECT_EQ(tried.cache.length(0), 9);
+  }
+}
+
+TEST(ForwardThatFails, OfOneHalfLeavesTheCacheEmpty) {
+  const test::TemporaryFolder folder;
+  const Model model(write_file(folder, "m.leq", llama_source(), {"int8", ActKind::row}), {});
+  Breakable one(model, 1);
+  std::vector<float> hidden(4 * 96, 0.5f);
+  hidden[100] = std::nanf("");
+  EXPECT_NE(error_of([&] { one.transformer.run_half(BlockHalf::attention, 0, hidden, one.cache); }),
+            "");
+  EXPECT_EQ(one.cache.length(0), 0);
+  hidden[100] = 0.5f;
+  EXPECT_TRUE(one.transformer.run_half(BlockHalf::attention, 0, hidden, one.cache));
 }
 
 }  // namespace

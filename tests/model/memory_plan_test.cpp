@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "model/memory_fit.h"
 #include "model/session.h"
 #include "models_fixture.h"
 #include "platform/make_backend.h"
@@ -27,16 +28,42 @@ TEST_P(MemoryPlanOf, EqualsTheEnginesOwnPeakToTheByte) {
         limits.output_tokens = 3;
         limits.key_type = limits.value_type = kv;
         limits = resolve_limits(limits, model.config());
-        const std::size_t before = backend->allocated_bytes();
+        const std::size_t before = backend->memory().allocated();
         Session session(model, *backend, limits);
         std::vector<Token> ids(140, 5);
         session.feed(0, ids);
         session.feed(1, ids);
         EXPECT_EQ(session.plan().kv_bytes + session.plan().scratch_bytes,
-                  backend->peak_bytes() - before)
+                  backend->memory().peak() - before)
             << type << ", " << kv_type_name(kv) << ", " << threads << " threads";
         EXPECT_EQ(session.plan().weight_bytes, model.file().file_bytes());
       }
+    }
+  }
+}
+
+// Part by part, where the sum of two wrong ones cannot be right.
+TEST_P(MemoryPlanOf, EveryPartTakesWhatWasCountedWithoutABackend) {
+  LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam());
+  for (const char* type : {"f32", "int8", "int4-g128"}) {
+    for (const int threads : {1, 3}) {
+      const Model model(test::quantized(folder, type), {.mode = LoadMode::map});
+      RunLimits limits;
+      limits.context = 200;
+      limits.sequences = 2;
+      limits.batch_tokens = 33;
+      limits = resolve_limits(limits, model.config());
+      const auto layout = make_layout({"cpu", threads});
+      const MemoryPlan plan = MemoryPlanner(model, *layout).plan(limits);
+      const auto backend = make_backend({"cpu", threads});
+      const DeviceMemory& memory = backend->memory();
+      const Weights weights = bind_weights(model.file(), model.config(), backend->memory());
+      EXPECT_EQ(memory.allocated(), 0u) << "the file is borrowed";
+      const KvCache cache(backend->memory(), backend->layout(), kv_shape(model.config(), limits));
+      EXPECT_EQ(memory.allocated(), plan.kv_bytes) << type;
+      const Transformer transformer(model.config(), weights, *backend, forward_limits(limits));
+      EXPECT_EQ(memory.allocated() - plan.kv_bytes, plan.scratch_bytes) << type;
+      EXPECT_EQ(plan.weight_bytes, model.file().file_bytes());
     }
   }
 }

@@ -321,13 +321,13 @@ TEST(Calibration, KeepsToTheMemoryAllowed) {
 
   // Just below what everything in memory takes: the hidden states go to disk, the file is the same.
   const ImportedModel model = import_hf(source);
-  const auto backend = make_backend({"cpu", 1});
+  const auto layout = make_layout({"cpu", 1});
   const CalibrationShape shape = {.windows = 200,
                                   .length = 32,
                                   .together = false,
                                   .hessian_of_one = true,
                                   .sample_tokens = 512};
-  options.max_ram = plan_calibration(model.config, shape, *backend, 0).total() - 1;
+  options.max_ram = plan_calibration(model.config, shape, *layout, 0).total() - 1;
   bool on_disk = false;
   options.say = [&](const std::string& line) {
     on_disk |= line.find("on disk") != std::string::npos;
@@ -345,7 +345,7 @@ TEST(Calibration, A7BShapeFitsIn8GB) {
   config.hidden = 11008;
   config.vocab = 32000;
   config.context = 4096;
-  const auto backend = make_backend({"cpu", 2});
+  const auto layout = make_layout({"cpu", 2});
   const std::uint64_t limit = 8ull << 30;
   const CalibrationMemory gptq = plan_calibration(config,
                                                   {.windows = 128,
@@ -353,12 +353,12 @@ TEST(Calibration, A7BShapeFitsIn8GB) {
                                                    .together = false,
                                                    .hessian_of_one = true,
                                                    .sample_tokens = 512},
-                                                  *backend, limit);
+                                                  *layout, limit);
   EXPECT_LE(gptq.total(), limit);
   EXPECT_EQ(gptq.hidden + gptq.hidden_on_disk, 128ull * 2048 * 4096 * 4);
   EXPECT_NO_THROW(plan_calibration(
       config, {.windows = 128, .length = 512, .hessian_together = true, .sample_tokens = 512},
-      *backend, limit));
+      *layout, limit));
 }
 
 TEST(StatisticsFile, RefusesEveryDamage) {

@@ -130,7 +130,7 @@ TEST_P(RotationOf, TheMemoryPlanIsTheEnginesPeak) {
   limits = resolve_limits(limits, after.config);
   Session session(after.config, packed.bind(*backend), 0, *backend, limits);
   session.feed(0, test::random_ids(30, after.config.vocab));
-  EXPECT_EQ(session.plan().kv_bytes + session.plan().scratch_bytes, backend->peak_bytes());
+  EXPECT_EQ(session.plan().kv_bytes + session.plan().scratch_bytes, backend->memory().peak());
 }
 
 // The same through a file: configuration and requirement are written, and read back.

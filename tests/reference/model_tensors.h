@@ -98,7 +98,7 @@ class PackedModel {
       const auto found = stored_.find(name);
       return found == stored_.end() ? nullptr : &found->second;
     };
-    return bind_weights(find, "packed model", config_, backend);
+    return bind_weights(find, "packed model", config_, backend.memory());
   }
 
  private:

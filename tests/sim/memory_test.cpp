@@ -34,14 +34,21 @@ TEST_P(SimMemory, ThePlanIsExactForEveryTypeOfWeights) {
   for (const char* type : {"f32", "int8", "int4-g128", "uint3-g64"}) {
     const Model model(test::quantized(folder, type), {.mode = LoadMode::map});
     const RunLimits limits = limits_of(model, KvType::int8, 300);
-    const MemoryPlan planned = MemoryPlanner(model, *backend).plan(limits);
+    const auto layout = make_layout({.device = "cuda:3"});  // neither here nor built
+    const MemoryPlan planned = MemoryPlanner(model, *layout).plan(limits);
     const Session session(model, *backend, limits);
-    EXPECT_EQ(backend->allocated_bytes(), planned.total()) << type;
+    EXPECT_EQ(backend->memory().allocated(), planned.total()) << type;
     EXPECT_EQ(session.plan().total(), planned.total()) << type;
     EXPECT_EQ(session.plan().weight_bytes, session.weights().memory_bytes) << type;
     EXPECT_GT(session.weights().upload.bytes, 0u) << type;
+    std::uint64_t weights = 0;
+    for (const Buffer& block : session.weights().memory) weights += block.size();
+    EXPECT_EQ(weights, planned.weight_bytes) << type;
+    const std::size_t before = backend->memory().allocated();
+    const KvCache cache(backend->memory(), backend->layout(), kv_shape(model.config(), limits));
+    EXPECT_EQ(backend->memory().allocated() - before, planned.kv_bytes) << type;
   }
-  EXPECT_EQ(backend->allocated_bytes(), 0u) << "nothing outlives the sessions";
+  EXPECT_EQ(backend->memory().allocated(), 0u) << "nothing outlives the sessions";
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, SimMemory,
@@ -56,31 +63,31 @@ TEST(SimMemoryOf, ASecondSessionHasAllTheRoomOfTheFirst) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const Model model(test::quantized(folder, "int8"), {.mode = LoadMode::map});
   const auto backend = make_backend({.device = "sim", .threads = 1});
-  const std::uint64_t before = backend->room()->bytes;
+  const std::uint64_t before = backend->memory().room()->bytes;
   for (const std::int64_t context : {256, 1024, 64}) {
     Session session(model, *backend, limits_of(model, KvType::f16, context));
     session.feed(0, std::vector<Token>(2, 5));
-    EXPECT_EQ(backend->room()->bytes, before - session.plan().total());
+    EXPECT_EQ(backend->memory().room()->bytes, before - session.plan().total());
   }
-  EXPECT_EQ(backend->room()->bytes, before);
+  EXPECT_EQ(backend->memory().room()->bytes, before);
 }
 
 TEST(SimMemoryOf, TheLargestContextThatFitsIsTheLargest) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const Model model(test::quantized(folder, "int8"), {.mode = LoadMode::map});
   const auto backend = make_backend({.device = "sim", .threads = 1});
-  const MemoryPlanner planner(model, *backend);
+  const MemoryPlanner planner(model, backend->layout());
   for (const std::int64_t context : {64, 320, 960}) {
     const std::uint64_t room = planner.plan(limits_of(model, KvType::f16, context)).total();
     RunLimits wanted = limits_of(model, KvType::f16, context);
     EXPECT_EQ(planner.largest_context(wanted, 1024, room), context);
     EXPECT_EQ(planner.largest_context(wanted, 1024, room - 1), context - kPageTokens);
     wanted.context = 0;
-    const FittedLimits cut = planner.fit(wanted, {.bytes = room, .total = 2 * room});
+    const FittedLimits cut = planner.fit(wanted, {.bytes = room, .total = 2 * room}, "sim");
     EXPECT_EQ(cut.limits.context, context);
     EXPECT_NE(cut.note.find("cut to"), std::string::npos) << cut.note;
     wanted.context = 1024;
-    EXPECT_THROW(planner.fit(wanted, {.bytes = room, .total = 2 * room}), Error);
+    EXPECT_THROW(planner.fit(wanted, {.bytes = room, .total = 2 * room}, "sim"), Error);
   }
 }
 

@@ -58,7 +58,7 @@ std::uint64_t peak_of_a_full_run(const std::string& path, const FitCase& c) {
   for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<Token>(i * 7 % 90);
   for (int sequence = 0; sequence < c.sequences; ++sequence) session.feed(sequence, tokens);
   EXPECT_EQ(session.cache().length(c.sequences - 1), each);
-  return backend->peak_bytes();
+  return backend->memory().peak();
 }
 
 TEST(Fit, EqualsThePeakOfAFullRun) {
@@ -102,6 +102,54 @@ TEST(Fit, TellsPeopleThePlanAndTheLargestContext) {
   const Json plan = Json::parse(run_program("leq-inspect", {path, "--fit", "--json"}).out);
   EXPECT_EQ(plan.at("largest_context"), kSmallContext);
   EXPECT_EQ(plan.at("key_type"), "f16");
+}
+
+// Planes of int8 codes with a scale for each row, and vectors, as docs/cuda-kernels.md has them.
+std::uint64_t int8_bytes_on_a_gpu(std::uint64_t rows, std::uint64_t columns) {
+  const auto up = [](std::uint64_t count, std::uint64_t unit) {
+    return (count + unit - 1) / unit * unit;
+  };
+  if (rows == 1) return up(up(columns, 32) * 4, 256);
+  return up(up(rows, 64) * up(columns, 128), 256) + up(up(rows, 64) * 4, 256);
+}
+
+// In every build, with a GPU, with the emulated one, or with neither.
+TEST(Fit, PlansForAGpuThatIsNotHere) {
+  const TemporaryFolder folder;
+  const std::string path = make_small_model(folder, "llama", "int8");
+  const std::vector<std::string> words = {path, "--fit", "--json", "-dev", "cuda", "--vram", "24G"};
+  const ToolRun run = run_program("leq-inspect", words);
+  ASSERT_EQ(run.status, 0) << run.err;
+  const Json plan = Json::parse(run.out);
+  std::uint64_t block = 0;
+  for (const auto [rows, columns] : {std::pair{96, 96},
+                                     {32, 96},
+                                     {32, 96},
+                                     {96, 96},
+                                     {160, 96},
+                                     {160, 96},
+                                     {96, 160},
+                                     {1, 96},
+                                     {1, 96}}) {
+    block +=
+        int8_bytes_on_a_gpu(static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns));
+  }
+  EXPECT_EQ(plan.at("weight_bytes"),
+            2 * block + 2 * int8_bytes_on_a_gpu(101, 96) + int8_bytes_on_a_gpu(1, 96));
+  const std::uint64_t page = 2 * 64 * 16 * 2;  // kv heads, positions, f16
+  EXPECT_EQ(plan.at("kv_bytes"), 2u * 3 * 2 * page);
+  EXPECT_EQ(plan.at("largest_context"), kSmallContext);
+  EXPECT_EQ(plan.at("available_bytes"), std::uint64_t{24} << 30);
+  const auto some = words.begin() + 5;
+  const ToolRun bad = run_program("leq-inspect", {path, "--fit", "-dev", "gpu", "--vram", "24G"});
+  EXPECT_EQ(bad.status, 1);
+  EXPECT_NE(bad.err.find("-dev gpu: expected"), std::string::npos) << bad.err;
+  if (run_program("leq-inspect", {"--list-devices"}).out.find("\ncuda:0") != std::string::npos) {
+    GTEST_SKIP() << "a GPU is here: plans need no --vram";
+  }
+  const ToolRun without = run_program("leq-inspect", {words.begin(), some});
+  EXPECT_EQ(without.status, 1);
+  EXPECT_NE(without.err.find("--vram 24G"), std::string::npos) << without.err;
 }
 
 TEST(Fit, RefusesWhatTheModelCannotHold) {

@@ -78,10 +78,10 @@ TEST_F(Gpu, ThePlanIsWhatARunTakes) {
     limits.batch_tokens = 7;
     limits.key_type = limits.value_type = kv;
     Session session(model, *backend, resolve_limits(limits, model.config()));
-    EXPECT_EQ(backend->allocated_bytes(), session.plan().total());
+    EXPECT_EQ(backend->memory().allocated(), session.plan().total());
     session.feed(0, std::vector<Token>(15, 3));
     session.feed(1, std::vector<Token>(15, 4));
-    EXPECT_EQ(backend->peak_bytes(), session.plan().total()) << kv_type_name(kv);
+    EXPECT_EQ(backend->memory().peak(), session.plan().total()) << kv_type_name(kv);
     EXPECT_EQ(planned("total_bytes",
                       {"-c", "130", "-np", "2", "-b", "7", "-ctk", std::string(kv_type_name(kv)),
                        "-ctv", std::string(kv_type_name(kv))}),

@@ -259,7 +259,7 @@ class Bench {
   BenchRow measure(const BenchModel& model, const std::string& typed, Session& session,
                    const RunSetting& setting, const BenchTest& test) {
     const BenchWork work = bench_work(session, test);
-    const bool floats = session.weights().blocks[0].qkv.act == ActKind::none;
+    const bool floats = !is_coded(session.weights().blocks[0].qkv.act);
     const Backend& backend = session.transformer().backend();
     const MachineLimits before = limits_now(backend, setting.threads, test, floats, work);
     std::vector<double> seconds;
@@ -292,7 +292,7 @@ class Bench {
   // The limits that a test is held against; those of a GPU are not measured here.
   MachineLimits limits_now(const Backend& backend, int threads, const BenchTest& test, bool floats,
                            const BenchWork& work) {
-    if (backend.room()) return {};
+    if (backend.memory().room()) return {};
     cpu::LimitMeter& meter = meters_.try_emplace(threads, threads, chosen_isa()).first->second;
     MachineLimits limits;
     if (test.prompt > 0 || test.sequences > 1) {
@@ -350,7 +350,7 @@ void write_synthetic(const Options& options) {
 
 int run(const Options& options) {
   const std::string& format = options.text("output");
-  require(!options.list("model").empty(),          "-m: missing; give a .leq file or synthetic:SHAPE:TYPE");
+  require(!options.list("model").empty(), "-m: missing; give a .leq file or synthetic:SHAPE:TYPE");
   if (options.has("write")) {
     write_synthetic(options);
     return 0;

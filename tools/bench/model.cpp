@@ -36,9 +36,9 @@ Session BenchModel::make_session(Backend& backend, const RunLimits& wanted) cons
   if (file_) return Session(*file_, backend, fit_limits(wanted, *file_, backend).limits);
   const auto find = [&](std::string_view tensor) { return synthetic_->find(tensor); };
   RunLimits limits = resolve_limits(wanted, config());
-  if (const auto room = backend.room()) {
-    limits =
-        MemoryPlanner(find, name_, config(), weight_bytes(), backend).fit(wanted, *room).limits;
+  if (const auto room = backend.memory().room()) {
+    const MemoryPlanner planner(find, name_, config(), weight_bytes(), backend.layout());
+    limits = planner.fit(wanted, *room, backend.name()).limits;
   }
   return Session(config(), load_weights(find, name_, config(), backend, limits), weight_bytes(),
                  backend, limits);

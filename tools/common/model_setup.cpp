@@ -43,7 +43,7 @@ std::uint64_t memory_beside(const Options& options, const AdjustLimits& adjust, 
   const Model probe(options.text("model"), {.mode = LoadMode::map});
   const RunLimits wanted = wanted_limits(options, probe, adjust);
   const MemoryPlan plan =
-      MemoryPlanner(probe, backend).plan(resolve_limits(wanted, probe.config()));
+      MemoryPlanner(probe, backend.layout()).plan(resolve_limits(wanted, probe.config()));
   return plan.kv_bytes + plan.scratch_bytes;
 }
 
@@ -52,7 +52,7 @@ LoadOptions load_options(const Options& options, const AdjustLimits& adjust, Bac
   load.lock = options.flag("mlock");
   if (options.given("mmap")) {
     load.mode = options.flag("mmap") ? LoadMode::map : LoadMode::read;
-  } else if (backend.room()) {
+  } else if (backend.memory().room()) {
     load.mode = LoadMode::map;  // read once, on the way to the device
   } else {
     load.memory_needed_beside = memory_beside(options, adjust, backend);

@@ -12,56 +12,36 @@
 namespace leq {
 namespace {
 
-bool is_cuda(std::string_view device) { return device.starts_with("cuda"); }
-
-std::unique_ptr<Backend> emulated_twin() {
-  try {
-    return make_backend({.device = "sim", .threads = 1});
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::no_device) throw;
-    return nullptr;  // not in this build
-  }
-}
-
-std::unique_ptr<Backend> planning_backend(const FitDevice& wanted) {
-  if (is_cuda(wanted.device) && wanted.memory_cap > 0) {
-    if (auto twin = emulated_twin()) return twin;
-  }
-  try {
-    return make_backend({wanted.device, wanted.threads, wanted.memory_cap});
-  } catch (const Error& error) {
-    if (!is_cuda(wanted.device) || error.kind() != ErrorKind::no_device) throw;
-    fail(error.kind(), error.marked(),
-         wanted.memory_cap == 0
-             ? "; to plan for a GPU that is not here, say what it has: --vram 24G"
-             : "; without a GPU a plan needs a build with -DLEQ_CUDA_SIM=ON");
-  }
-}
-
 std::string where(const FitReport& report) {
   if (report.on_gpu()) return "on " + report.device;
   return std::to_string(report.threads) + (report.threads == 1 ? " thread" : " threads");
 }
 
-// A cap stands for a GPU that may be elsewhere; else what is free here.
-std::optional<std::uint64_t> available_for(const FitDevice& wanted, const Backend& backend) {
-  if (const auto room = backend.room()) {
-    return wanted.memory_cap > 0 ? wanted.memory_cap : room->bytes;
+// A cap stands for a GPU that may be elsewhere; else what is free on the device that is here.
+std::optional<std::uint64_t> available_for(const FitDevice& wanted) {
+  if (wanted.device == "cpu") return available_memory();
+  if (wanted.memory_cap > 0) return wanted.memory_cap;
+  try {
+    const auto backend = make_backend({wanted.device, wanted.threads});
+    return backend->memory().room()->bytes;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::no_device) throw;
+    fail(error.kind(), error.marked(),
+         "; to plan for a GPU that is not here, say what it has: --vram 24G");
   }
-  return available_memory();
 }
 
 }  // namespace
 
 FitReport plan_fit(const Model& model, const RunLimits& wanted, const FitDevice& device) {
-  const auto backend = planning_backend(device);
-  const MemoryPlanner planner(model, *backend);
+  const auto layout = make_layout({device.device, device.threads});
+  const MemoryPlanner planner(model, *layout);
   FitReport report;
   report.device = device.device;
   report.limits = resolve_limits(wanted, model.config());
   report.threads = device.threads > 0 ? device.threads : usable_cores();
   report.plan = planner.plan(report.limits);
-  report.available_bytes = available_for(device, *backend);
+  report.available_bytes = available_for(device);
   if (!report.available_bytes) return report;
   report.largest_context =
       planner.largest_context(wanted, model.config().context, *report.available_bytes);

@@ -22,16 +22,15 @@ struct FitReport {
   bool on_gpu() const { return device != "cpu"; }
 };
 
-// Where to plan for. A GPU need not be here: with a cap its emulated twin, which lays memory out in
-// the same way, answers for it.
+// Where to plan for. A GPU need not be here, nor a build for it: with a cap the layout of its
+// memory says all.
 struct FitDevice {
   std::string device = "cpu";
   int threads = 0;
   std::uint64_t memory_cap = 0;  // --vram
 };
 
-// Throws Error where the limits do not fit the model, and where nothing here can plan for the
-// device.
+// Throws Error where the limits do not fit the model, and where a device without a cap is not here.
 FitReport plan_fit(const Model& model, const RunLimits& limits, const FitDevice& device);
 std::string fit_text(const FitReport& report);
 nlohmann::json fit_json(const FitReport& report);

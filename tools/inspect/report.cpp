@@ -68,8 +68,8 @@ std::string listing(const Json& object) {
 // "row", "tensor 0.0123", "online safe"
 std::string act_text(const StoredTensor& tensor) {
   std::string text(act_name(tensor.view.act));
-  if (tensor.view.act == ActKind::tensor) text.append(" ").append(plain(tensor.act_scale));
-  if (tensor.view.act == ActKind::online) {
+  if (has_stored_scale(tensor.view.act)) text.append(" ").append(plain(tensor.act_scale));
+  if (has_moving_scale(tensor.view.act)) {
     text.append(" ").append(online_mode_name(tensor.online_mode));
   }
   return text;
@@ -136,8 +136,8 @@ Json tensor_json(const StoredTensor& tensor) {
                {"method", tensor.method},
                {"error", tensor.error},
                {"planes", std::move(planes)}};
-  if (tensor.view.act == ActKind::tensor) json["act_scale"] = tensor.act_scale;
-  if (tensor.view.act == ActKind::online) json["online"] = online_mode_name(tensor.online_mode);
+  if (has_stored_scale(tensor.view.act)) json["act_scale"] = tensor.act_scale;
+  if (has_moving_scale(tensor.view.act)) json["online"] = online_mode_name(tensor.online_mode);
   return json;
 }
 

@@ -44,12 +44,4 @@ void launch_attention(const AttentionArguments& a, rt::Stream& stream) {
   if (plan.split) launch_attention_join<TensorJoin>(a, plan, stream);
 }
 
-std::size_t attention_scratch_bytes(std::int64_t tokens, const AttentionHeads& heads,
-                                    std::int64_t context) {
-  const std::int64_t rows =
-      std::min(tokens, std::max(kExactSplit / heads.kv_heads, kTensorSplit / heads.heads));
-  return static_cast<std::size_t>(rows * heads.heads * spans_of(context) * (heads.head_dim + 2)) *
-         sizeof(float);
-}
-
 }  // namespace leq::LEQ_GPU

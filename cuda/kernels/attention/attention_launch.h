@@ -3,10 +3,9 @@
 #pragma once
 
 #include "cuda/kernels/launch.h"
+#include "cuda/layout/attention_scratch.h"
 
 namespace leq::LEQ_GPU {
-
-inline constexpr int kSpanTokens = 512;  // positions of one softmax step (docs/numerics.md)
 
 // How the work is cut.
 struct AttentionPlan {
@@ -17,14 +16,6 @@ struct AttentionPlan {
   int spans = 1;            // of the longest row, blocks in z with split
   int tile_positions = 64;  // exact: of keys or values in shared memory, 64, 32 or 16
 };
-
-// So many or fewer are cut into spans: exact (row, kv head) pairs, about two blocks a
-// multiprocessor; (row, head) pairs on tensor cores, more, as spans there change no number.
-inline constexpr std::int64_t kExactSplit = 263, kTensorSplit = 2112;
-
-inline int spans_of(std::int64_t end) {
-  return static_cast<int>((end + kSpanTokens - 1) / kSpanTokens);
-}
 
 void launch_exact_attention(const AttentionArguments& a, rt::Stream& stream);
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cuda/kernels/launch.h"
-#include "cuda/kernels/layout.h"
+#include "cuda/layout/layout.h"
 #include "cuda/words/ptx.h"
 
 namespace leq::LEQ_GPU {

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "cuda/kernels/matmul/gemm_rows.cuh"
-#include "cuda/kernels/layout.h"
 #include "cuda/kernels/matmul/planes.cuh"
+#include "cuda/layout/layout.h"
 #include "cuda/words/ptx_attention.h"
 
 namespace leq::LEQ_GPU {

@@ -2,9 +2,9 @@
 // on its way out (docs/numerics.md).
 #pragma once
 
-#include "cuda/words/float_math.cuh"
 #include "cuda/kernels/launch.h"
-#include "cuda/kernels/layout.h"
+#include "cuda/layout/layout.h"
+#include "cuda/words/float_math.cuh"
 #include "cuda/words/ptx.h"
 
 namespace leq::LEQ_GPU {

@@ -1,7 +1,7 @@
 // Stored weights from the file's panels into device planes (layout.h): bytes move, nothing is
 // rounded. Each thread writes one word of a plane, or one element.
 #include "cuda/kernels/launch.h"
-#include "cuda/kernels/layout.h"
+#include "cuda/layout/layout.h"
 #include "cuda/words/run.h"
 
 namespace leq::LEQ_GPU {

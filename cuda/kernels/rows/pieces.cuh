@@ -2,9 +2,9 @@
 #pragma once
 
 #include "cuda/kernels/launch.h"
-#include "cuda/kernels/layout.h"
-#include "cuda/words/ptx_attention.h"
 #include "cuda/kernels/rows/quantize.cuh"
+#include "cuda/layout/layout.h"
+#include "cuda/words/ptx_attention.h"
 
 namespace leq::LEQ_GPU {
 

@@ -1,16 +1,13 @@
 #include "backend/cpu/cpu_backend.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "backend/checks.h"
 #include "backend/cpu/attention/attention.h"
 #include "backend/cpu/attention/attention_kernels.h"
-#include "backend/cpu/attention/kv_layout.h"
-#include "backend/cpu/attention/kv_portable.h"
+#include "backend/cpu/cpu_layout.h"
 #include "backend/cpu/matmul/linear.h"
 #include "backend/cpu/matmul/matmul_kernels.h"
 #include "backend/cpu/memory.h"
@@ -21,7 +18,6 @@
 #include "backend/cpu/rows/row_kernels.h"
 #include "backend/cpu/rows/rows_layout.h"
 #include "backend/step_times.h"
-#include "base/error.h"
 #include "base/thread_pool.h"
 
 namespace leq {
@@ -35,6 +31,7 @@ class CpuBackend final : public Backend {
   explicit CpuBackend(const CpuOptions& options)
       : isa_(options.isa),
         pool_(options.threads),
+        layout_(pool_.threads()),
         rows_(cpu::row_kernels(options.isa)),
         attention_(cpu::attention_kernels(options.isa)),
         matmul_(cpu::matmul_kernels(options.isa)),
@@ -48,72 +45,9 @@ class CpuBackend final : public Backend {
     return cpu::describe_linear(matmul_, linear);
   }
 
-  std::size_t allocated_bytes() const override { return memory_.allocated(); }
-  std::size_t peak_bytes() const override { return memory_.peak(); }
+  DeviceMemory& memory() override { return memory_; }
+  const Layout& layout() const override { return layout_; }
 
-  std::optional<DeviceRoom> room() const override { return std::nullopt; }
-  void plan_memory(std::size_t, std::size_t) override {}
-  WeightView upload(const WeightView& weight, std::vector<Buffer>&) override { return weight; }
-  std::size_t upload_bytes(const WeightView&) const override { return 0; }
-  UploadReport finish_uploads() override { return {}; }
-
-  RowsFormat format_for(const Linear& consumer) const override {
-    return cpu::rows_format(consumer);
-  }
-  Rows allocate_rows(std::int64_t capacity, std::int64_t width, const RowsFormat& format) override {
-    const RowsLayout layout = cpu::rows_layout(capacity, width, format);
-    return make_rows(layout, capacity, width, format, Buffer(*this, layout.bytes));
-  }
-  std::size_t rows_bytes(std::int64_t capacity, std::int64_t width,
-                         const RowsFormat& format) const override {
-    return cpu::rows_layout(capacity, width, format).bytes;
-  }
-
-  std::size_t rope_bytes(std::int64_t pairs, std::int64_t context) const override {
-    return static_cast<std::size_t>(pairs * 2 * context) * sizeof(float);
-  }
-
-  RotationTable allocate_rotation(std::span<const float> factors, std::int64_t block,
-                                  NormKind stream_norm) override {
-    const std::int64_t width = std::ssize(factors);
-    require_rotation(width, block);
-    RotationTable table = {width, block, stream_norm, Buffer(*this, rotation_bytes(width))};
-    std::memcpy(table.memory.data(), factors.data(), factors.size_bytes());
-    return table;
-  }
-  std::size_t rotation_bytes(std::int64_t width) const override {
-    return static_cast<std::size_t>(width) * sizeof(float);
-  }
-
-  void reserve(std::int64_t tokens, const AttentionShape& shape, std::int64_t context) override {
-    reserve_linear();
-    const std::size_t bytes = attention_bytes(tokens, shape, context);
-    if (bytes <= attention_scratch_.size()) return;
-    attention_scratch_ = Buffer();
-    attention_scratch_ = Buffer(*this, bytes);
-  }
-  std::size_t reserve_bytes(std::int64_t tokens, const AttentionShape& shape,
-                            std::int64_t context) const override {
-    return cpu::linear_scratch_bytes(pool_.threads()) + attention_bytes(tokens, shape, context);
-  }
-
-  std::size_t key_page_bytes(KvType type, int kv_heads, int head_dim) const override {
-    return cpu::page_bytes(type, cpu::key_head_bytes(type, head_dim), kv_heads);
-  }
-  std::size_t value_page_bytes(KvType type, int kv_heads, int head_dim) const override {
-    return cpu::page_bytes(type, cpu::value_head_bytes(type, head_dim), kv_heads);
-  }
-
-  void read_kv(const KvHead& head, std::span<std::byte> out) const override {
-    cpu::read_kv(head, out);
-  }
-  void write_kv(const KvHead& head, std::span<const std::byte> in) override {
-    cpu::write_kv(head, in);
-  }
-
-  void copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
-    std::memcpy(to, from, bytes);
-  }
   void assign(std::span<const float> values, Rows& x) override {
     check_assign(values, x);
     for (std::int64_t t = 0; t < std::ssize(values) / x.width; ++t) {
@@ -121,22 +55,18 @@ class CpuBackend final : public Backend {
     }
   }
 
-  void embed(const WeightView& table, std::span<const std::int32_t> ids, Rows& x) override {
-    const auto span = clock_.in(StepPart::load, [&] { return moved_bytes(table, ids.size()); });
-    check_embedding(table, ids, x);
-    each_row(std::ssize(ids), [&](std::int64_t t, int) {
-      cpu::gather_row(table, ids[static_cast<std::size_t>(t)], x.values + t * x.value_stride);
-    });
-  }
-
-  void add_embedded(const WeightView& table, std::span<const std::int32_t> ids, Rows& x) override {
-    const auto span = clock_.in(StepPart::load, [&] { return moved_bytes(table, ids.size()); });
-    check_embedding(table, ids, x);
-    grow_worker_rows(x.width);
-    each_row(std::ssize(ids), [&](std::int64_t t, int worker) {
-      float* row = worker_row(worker);
-      cpu::gather_row(table, ids[static_cast<std::size_t>(t)], row);
-      rows_.add(row, x.width, x.values + t * x.value_stride);
+  void embed(const Embedding& embedding, Rows& x) override {
+    const auto span = clock_.in(StepPart::load, [&] { return moved_bytes(embedding); });
+    check_embedding(embedding, x);
+    if (embedding.positions != nullptr) grow_worker_rows(x.width);
+    each_row(std::ssize(embedding.ids), [&](std::int64_t t, int worker) {
+      const auto token = static_cast<std::size_t>(t);
+      float* row = x.values + t * x.value_stride;
+      cpu::gather_row(embedding.tokens, embedding.ids[token], row);
+      if (embedding.positions == nullptr) return;
+      float* position = worker_row(worker);
+      cpu::gather_row(*embedding.positions, embedding.at[token], position);
+      rows_.add(position, x.width, row);
     });
   }
 
@@ -156,10 +86,11 @@ class CpuBackend final : public Backend {
     }
   }
 
-  void norm(const Rows& x, std::int64_t tokens, const Norm& norm, Rows& out) override {
+  void norm(const Rows& x, std::int64_t tokens, const Norm& norm, const RowsFor& target) override {
+    Rows& out = target.rows;
     const auto span = clock_.in(StepPart::quant,
                                 [&] { return moved_bytes(x, tokens) + moved_bytes(out, tokens); });
-    check_norm(x, tokens, norm, out);
+    check_norm(x, tokens, norm, target);
     const cpu::QuantizedUnit unit = cpu::quantized_unit(out.format);
     if (out.values == nullptr) grow_worker_rows(out.width);
     cpu::FirstBadRow bad;
@@ -171,21 +102,22 @@ class CpuBackend final : public Backend {
       } else {
         rows_.layer_norm(in, norm.gain, norm.beta, norm.eps, norm.width, row);
       }
-      if (out.consumer.inv_smooth != nullptr) {
-        rows_.multiply(out.consumer.inv_smooth, out.width, row);
-      }
+      const float* factors = target.consumer.inv_smooth;
+      if (factors != nullptr) rows_.multiply(factors, out.width, row);
       if (unit == cpu::QuantizedUnit::nothing || unit == cpu::QuantizedUnit::rows) return;
-      if (!cpu::quantize_columns(rows_, row, t, 0, out.width, out)) bad.report(t);
+      if (!cpu::quantize_columns(rows_, row, t, 0, out.width, target)) bad.report(t);
     });
     bad.check("norm");
-    if (unit == cpu::QuantizedUnit::rows) cpu::quantize_step(pool_, rows_, tokens, "norm", out);
+    if (unit == cpu::QuantizedUnit::rows) {
+      cpu::quantize_step(pool_, rows_, tokens, "norm", target);
+    }
   }
 
   void linear(const Rows& x, std::int64_t tokens, const Linear& linear, Epilogue epilogue,
-              Rows& out) override {
+              const RowsFor& out) override {
     const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(linear); });
-    reserve_linear();
-    const std::span<std::byte> scratch(linear_scratch_.data(), linear_scratch_.size());
+    const std::size_t needed = layout_.linear_scratch_bytes();
+    const std::span<std::byte> scratch = memory_.scratch(needed).first(needed);
     cpu::run_linear({pool_, rows_, matmul_, scratch}, x, tokens, linear, epilogue, out);
   }
 
@@ -198,7 +130,7 @@ class CpuBackend final : public Backend {
   }
 
   void attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
-                 const KvLayer& kv, Rows& out) override {
+                 const KvLayer& kv, const RowsFor& out) override {
     const auto span = clock_.in(StepPart::attention, [&] { return moved_bytes(batch, shape, kv); });
     check_attention(qkv, batch, shape, out);
     cpu::attention(attention_context(), qkv, batch, shape, kv, out);
@@ -232,21 +164,11 @@ class CpuBackend final : public Backend {
   StepTimes stop_times() override { return clock_.stop(); }
 
  private:
-  std::byte* allocate(std::size_t bytes) override { return memory_.allocate(bytes); }
-  void release(std::byte* data, std::size_t bytes) noexcept override {
-    memory_.release(data, bytes);
-  }
-
-  std::size_t attention_bytes(std::int64_t tokens, const AttentionShape& shape,
-                              std::int64_t context) const {
-    return cpu::attention_scratch_bytes(pool_.threads(), tokens, shape, context);
-  }
+  // Attention has what follows the linears' part of the scratch.
   cpu::AttentionContext attention_context() {
-    return {pool_, rows_, attention_, {attention_scratch_.data(), attention_scratch_.size()}};
-  }
-  void reserve_linear() {
-    const std::size_t bytes = cpu::linear_scratch_bytes(pool_.threads());
-    if (linear_scratch_.size() < bytes) linear_scratch_ = Buffer(*this, bytes);
+    const std::span<std::byte> scratch = memory_.scratch(0);
+    const std::size_t linears = std::min(scratch.size(), layout_.linear_scratch_bytes());
+    return {pool_, rows_, attention_, scratch.subspan(linears)};
   }
 
   template <class Body>
@@ -266,14 +188,13 @@ class CpuBackend final : public Backend {
   }
   float* worker_row(int worker) { return worker_rows_[static_cast<std::size_t>(worker)].data(); }
 
-  cpu::Memory memory_;  // outlives the buffers below
+  cpu::Memory memory_;
   Isa isa_;
   ThreadPool pool_;
+  CpuLayout layout_;
   const cpu::RowKernels& rows_;
   const cpu::AttentionKernels& attention_;
   const cpu::MatmulKernels& matmul_;
-  Buffer linear_scratch_;
-  Buffer attention_scratch_;
   std::vector<std::vector<float>> worker_rows_;
   std::vector<HostSampler> samplers_;  // one for each thread
   PartClock clock_;

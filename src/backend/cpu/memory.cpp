@@ -1,6 +1,5 @@
 #include "backend/cpu/memory.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -24,27 +23,34 @@ std::byte* take_small(std::size_t bytes) {
 
 }  // namespace
 
-std::byte* Memory::allocate(std::size_t bytes) {
-  if (bytes == 0) return nullptr;
+std::byte* Memory::take(std::size_t bytes) {
   std::byte* data = nullptr;
   if (bytes < SIZE_MAX / 2)
     data = bytes >= kHugePageBytes ? map_huge_pages(bytes) : take_small(bytes);
   require(data != nullptr, ErrorKind::no_memory, "memory: cannot take ", human_bytes(bytes),
-          " beside the ", human_bytes(allocated_), " in use; try a smaller ", Setting{"context"},
+          " beside the ", human_bytes(allocated()), " in use; try a smaller ", Setting{"context"},
           ", or ", Setting{"key_type"}, " and ", Setting{"value_type"}, " of fewer bits");
-  allocated_ += bytes;
-  peak_ = std::max(peak_, allocated_);
   return data;
 }
 
-void Memory::release(std::byte* data, std::size_t bytes) noexcept {
-  if (data == nullptr) return;
-  allocated_ -= bytes;
+void Memory::give_back(std::byte* data, std::size_t bytes) noexcept {
   if (bytes >= kHugePageBytes) {
     unmap_huge_pages(data, bytes);
   } else {
     std::free(data);
   }
+}
+
+void Memory::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  std::memcpy(to, from, bytes);
+}
+
+void Memory::write(std::byte* to, std::span<const std::byte> from) {
+  std::memcpy(to, from.data(), from.size());
+}
+
+void Memory::read(const std::byte* from, std::span<std::byte> to) {
+  std::memcpy(to.data(), from, to.size());
 }
 
 }  // namespace leq::cpu

@@ -1,24 +1,29 @@
-// Counted host memory of the CPU backend.
+// Host memory of the CPU backend.
 #pragma once
 
-#include <cstddef>
+#include "backend/memory.h"
 
 namespace leq::cpu {
 
-class Memory {
+class Memory final : public DeviceMemory {
  public:
-  // 64-byte aligned and zeroed; nullptr for 0 bytes. From 2 MB on memory lies on huge pages and is
-  // taken from the system as it is first touched. Throws Error with the bytes asked for and held.
-  std::byte* allocate(std::size_t bytes);
-  void release(std::byte* data, std::size_t bytes) noexcept;
+  Memory() : DeviceMemory(1) {}
+  ~Memory() override { drop_scratch(); }
 
-  // Sums of what was asked for.
-  std::size_t allocated() const { return allocated_; }
-  std::size_t peak() const { return peak_; }
+  std::optional<DeviceRoom> room() const override { return std::nullopt; }
+  void plan(std::size_t, std::size_t) override {}
+  // Weights are used where they lie.
+  WeightView place(const WeightView& weight, std::vector<Buffer>&) override { return weight; }
+  UploadReport finish_placing() override { return {}; }
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
+  void write(std::byte* to, std::span<const std::byte> from) override;
+  void read(const std::byte* from, std::span<std::byte> to) override;
 
  private:
-  std::size_t allocated_ = 0;
-  std::size_t peak_ = 0;
+  // 64-byte aligned and zeroed. From 2 MB on memory lies on huge pages and is taken from the system
+  // as it is first touched.
+  std::byte* take(std::size_t bytes) override;
+  void give_back(std::byte* data, std::size_t bytes) noexcept override;
 };
 
 }  // namespace leq::cpu

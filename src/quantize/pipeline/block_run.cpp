@@ -1,5 +1,6 @@
 #include "quantize/pipeline/block_run.h"
 
+#include "backend/counting_memory.h"
 #include "base/error.h"
 
 namespace leq {
@@ -43,7 +44,7 @@ BlockRun::BlockRun(const ModelConfig& config, std::int64_t layer, const BlockTen
     : zeros_(static_cast<std::size_t>(config.width)),
       config_(one_block(config, layer)),
       weights_(bind(block, backend)),
-      cache_(backend, cache_shape(config_, length)),
+      cache_(backend.memory(), backend.layout(), cache_shape(config_, length)),
       transformer_(config_, weights_, backend, forward_limits_of(length)) {}
 
 Weights BlockRun::bind(const BlockTensors& block, Backend& backend) {
@@ -63,7 +64,7 @@ Weights BlockRun::bind(const BlockTensors& block, Backend& backend) {
     const auto found = tensors_.find(name);
     return found == tensors_.end() ? nullptr : &found->second;
   };
-  return bind_weights(find, "block", config_, backend);
+  return bind_weights(find, "block", config_, backend.memory());
 }
 
 bool BlockRun::run(BlockHalf half, std::span<float> hidden, Observer* observer) {
@@ -71,7 +72,7 @@ bool BlockRun::run(BlockHalf half, std::span<float> hidden, Observer* observer) 
   return transformer_.run_half(half, 0, hidden, cache_);
 }
 
-std::uint64_t BlockRun::bytes(const ModelConfig& config, const Backend& backend,
+std::uint64_t BlockRun::bytes(const ModelConfig& config, const Layout& layout,
                               std::int64_t length) {
   const ModelConfig one = one_block(config, 0);
   // Of the weights only the sizes of linears matter here; all of them take f32 rows.
@@ -81,8 +82,10 @@ std::uint64_t BlockRun::bytes(const ModelConfig& config, const Backend& backend,
   block.o.inputs = one.heads * one.head_dim;
   block.down.inputs = one.hidden;
   weights.blocks.push_back(block);
-  return Transformer::scratch_bytes(one, weights, backend, forward_limits_of(length)) +
-         KvCache::bytes(backend, cache_shape(one, length));
+  CountingMemory memory(layout);
+  const KvCache cache(memory, layout, cache_shape(one, length));
+  const Workspace work(one, weights, memory, layout, forward_limits_of(length));
+  return memory.allocated();
 }
 
 }  // namespace leq

@@ -32,8 +32,7 @@ class BlockRun {
   }
 
   // What the constructor asks of the backend at most.
-  static std::uint64_t bytes(const ModelConfig& config, const Backend& backend,
-                             std::int64_t length);
+  static std::uint64_t bytes(const ModelConfig& config, const Layout& layout, std::int64_t length);
 
  private:
   Weights bind(const BlockTensors& block, Backend& backend);

@@ -1,7 +1,5 @@
 #include "quantize/pipeline/block_source.h"
 
-#include <numeric>
-
 #include "base/error.h"
 #include "model/rotation.h"
 #include "model/weights.h"
@@ -17,28 +15,19 @@ class StreamRotation {
   StreamRotation(const ModelConfig& config, std::int64_t tokens, Backend& backend)
       : backend_(backend),
         tokens_(tokens),
-        width_(config.width),
-        ids_(static_cast<std::size_t>(tokens)),
         rows_(backend.allocate_rows(tokens, config.width, {})),
-        table_(backend.allocate_rotation(rotation_factors(config), config.rotation.block,
-                                         config.norm)) {
-    std::iota(ids_.begin(), ids_.end(), 0);
-  }
+        table_(make_rotation(backend.memory(), rotation_factors(config), config.rotation.block,
+                             config.norm)) {}
 
   void turn(std::vector<float>& states) {
-    WeightView view;
-    view.rows = tokens_;
-    view.columns = width_;
-    view.codes = reinterpret_cast<const std::byte*>(states.data());
-    backend_.embed(view, ids_, rows_);
+    backend_.assign(states, rows_);
     backend_.rotate(rows_, tokens_, table_, Turn::in);
     backend_.download(rows_, tokens_, states);
   }
 
  private:
   Backend& backend_;
-  std::int64_t tokens_, width_;
-  std::vector<std::int32_t> ids_;
+  std::int64_t tokens_;
   Rows rows_;
   RotationTable table_;
 };

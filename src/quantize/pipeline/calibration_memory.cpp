@@ -50,7 +50,7 @@ BlockSizes block_sizes(const ModelConfig& config) {
 }  // namespace
 
 CalibrationMemory plan_calibration(const ModelConfig& config, const CalibrationShape& shape,
-                                   const Backend& backend, std::uint64_t limit) {
+                                   const Layout& layout, std::uint64_t limit) {
   const std::array<std::int64_t, 4> inputs = {config.width, config.heads * config.head_dim,
                                               config.width, config.hidden};
   const std::int64_t widest = *std::max_element(inputs.begin(), inputs.end());
@@ -72,7 +72,7 @@ CalibrationMemory plan_calibration(const ModelConfig& config, const CalibrationS
     // X^T X lays the input out once more.
     const bool hessian = shape.hessian_of_one || shape.hessian_together;
     memory.forward =
-        BlockRun::bytes(config, backend, shape.length) + window + (hessian ? 2 * input : input);
+        BlockRun::bytes(config, layout, shape.length) + window + (hessian ? 2 * input : input);
     memory.hidden = window * static_cast<std::uint64_t>(shape.windows);
   }
   if (limit > 0 && memory.total() > limit) std::swap(memory.hidden, memory.hidden_on_disk);

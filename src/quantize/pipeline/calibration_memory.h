@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "backend/backend.h"
+#include "backend/layout.h"
 #include "model/model_config.h"
 
 namespace leq {
@@ -33,7 +33,7 @@ struct CalibrationMemory {
 // The need of a run that keeps to `limit` bytes (0 = no limit): hidden states go to disk where they
 // do not fit. Throws Error with all numbers where that is not enough.
 CalibrationMemory plan_calibration(const ModelConfig& config, const CalibrationShape& shape,
-                                   const Backend& backend, std::uint64_t limit);
+                                   const Layout& layout, std::uint64_t limit);
 
 // "block 810 MB, forward ..., 7.1 GB in all"
 std::string describe(const CalibrationMemory& memory);

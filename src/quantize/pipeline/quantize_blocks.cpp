@@ -148,7 +148,8 @@ CalibrationMemory Pipeline::plan_memory() {
   shape.hessian_together = once_.hessian;
   shape.hessian_of_one = needs_ == Needs::hessian;
   shape.sample_tokens = kSampleTokens;
-  const CalibrationMemory memory = plan_calibration(config_, shape, *backend_, options_.max_ram);
+  const CalibrationMemory memory =
+      plan_calibration(config_, shape, backend_->layout(), options_.max_ram);
   options_.say("memory      " + describe(memory));
   const std::int64_t passes = loaded_ ? 0 : sequential_ ? (options_.fold ? 6 : 5) : 1;
   total_ =

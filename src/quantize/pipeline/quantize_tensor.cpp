@@ -135,7 +135,7 @@ QuantizedTensor quantize_values(std::span<const float> values, std::int64_t rows
   if (!plan.label.empty()) result.record.method = plan.label;
   if (statistics != nullptr && !plan.scheme.is_float()) {
     record_loss(result, values, *statistics, pool);
-    if (plan.act == ActKind::tensor) {
+    if (has_stored_scale(plan.act)) {
       result.record.act_scale = static_act_scale(*statistics);
     }
   }

@@ -69,10 +69,10 @@ float static_act_scale(std::span<const float> values) {
 }
 
 void round_activations(std::span<float> x, std::int64_t columns, ActKind act) {
-  if (act == ActKind::none) return;
-  if (act == ActKind::tensor) return round_group(x, static_act_scale(x) * 127.0f);
-  if (act == ActKind::online) return round_group(x, absmax_of(x));
-  const std::int64_t group = act == ActKind::g128 ? 128 : columns;
+  if (!is_coded(act)) return;
+  if (has_stored_scale(act)) return round_group(x, static_act_scale(x) * 127.0f);
+  if (has_moving_scale(act)) return round_group(x, absmax_of(x));
+  const std::int64_t group = scale_columns(act) > 0 ? scale_columns(act) : columns;
   for (std::int64_t row = 0; row < std::ssize(x); row += columns) {
     for (std::int64_t k = 0; k < columns; k += group) {
       const auto part = x.subspan(static_cast<std::size_t>(row + k),

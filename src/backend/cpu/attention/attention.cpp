@@ -25,19 +25,20 @@ bool last_of(std::int32_t& counter) {
 class Attention {
  public:
   Attention(const AttentionContext& context, const Rows& qkv, const BatchView& batch,
-            const AttentionShape& shape, const KvLayer& kv, Rows& out)
+            const AttentionShape& shape, const KvLayer& kv, const RowsFor& target)
       : context_(context),
         shape_(shape),
         kv_(kv),
         qkv_(qkv),
-        out_(out),
+        target_(target),
+        out_(target.rows),
         plan_(plan_attention(context.pool.threads(), batch.tokens, shape, batch.end_position())),
         blocks_(cut_runs(batch, plan_.block_rows, BlockEnds::anywhere)) {
     require_scratch(plan_, context.scratch);
     cut_units();
     shared_ = shared_scratch(plan_, context.scratch);
-    values_ = out.values != nullptr ? out.values : shared_.values;
-    value_stride_ = out.values != nullptr ? out.value_stride : width();
+    values_ = out_.values != nullptr ? out_.values : shared_.values;
+    value_stride_ = out_.values != nullptr ? out_.value_stride : width();
   }
 
   void run() {
@@ -49,7 +50,7 @@ class Attention {
     }
     bad_.check("output of attention");
     if (quantized_unit(out_.format) == QuantizedUnit::rows) {
-      quantize_step(context_.pool, context_.rows, plan_.tokens, "output of attention", out_);
+      quantize_step(context_.pool, context_.rows, plan_.tokens, "output of attention", target_);
     }
   }
 
@@ -214,7 +215,7 @@ class Attention {
   void finish(const HeadBlock& head, std::int64_t unit, const float* records) {
     finish_records(head, records, values_, value_stride_);
     const std::int64_t head_columns = std::int64_t{plan_.group} * shape_.head_dim;
-    if (out_.consumer.inv_smooth != nullptr)
+    if (target_.consumer.inv_smooth != nullptr)
       smooth(head, head.kv_head * head_columns, head.heads * head_columns);
     if (!quantizes_here()) return;
     std::int32_t* const pending = pending_heads(unit_at(unit).block);
@@ -231,7 +232,7 @@ class Attention {
   void smooth(const HeadBlock& head, std::int64_t first, std::int64_t columns) {
     const RowBlock& block = head.block;
     for (std::int64_t row = block.first_row; row < block.first_row + block.rows; ++row) {
-      context_.rows.multiply(out_.consumer.inv_smooth + first, columns,
+      context_.rows.multiply(target_.consumer.inv_smooth + first, columns,
                              values_ + row * value_stride_ + first);
     }
   }
@@ -240,7 +241,7 @@ class Attention {
     const std::int64_t count = std::min(columns, width() - first);
     for (std::int64_t row = block.first_row; row < block.first_row + block.rows; ++row) {
       const float* x = values_ + row * value_stride_ + first;
-      if (!quantize_columns(context_.rows, x, row, first, count, out_)) bad_.report(row);
+      if (!quantize_columns(context_.rows, x, row, first, count, target_)) bad_.report(row);
     }
   }
 
@@ -248,7 +249,8 @@ class Attention {
   const AttentionShape& shape_;
   const KvLayer& kv_;
   const Rows& qkv_;
-  Rows& out_;
+  const RowsFor& target_;
+  const Rows& out_;  // of target_
   AttentionPlan plan_;
   std::vector<RowBlock> blocks_;
   std::vector<Unit> units_;
@@ -261,7 +263,7 @@ class Attention {
 }  // namespace
 
 void attention(const AttentionContext& context, const Rows& qkv, const BatchView& batch,
-               const AttentionShape& shape, const KvLayer& kv, Rows& out) {
+               const AttentionShape& shape, const KvLayer& kv, const RowsFor& out) {
   Attention(context, qkv, batch, shape, kv, out).run();
 }
 

@@ -33,6 +33,10 @@ inline std::size_t value_head_bytes(KvType type, int head_dim) {
          number_bytes(type);
 }
 
+inline std::size_t head_bytes(KvPart part, KvType type, int head_dim) {
+  return part == KvPart::keys ? key_head_bytes(type, head_dim) : value_head_bytes(type, head_dim);
+}
+
 // With the scales and minima of all heads.
 inline std::size_t page_bytes(KvType type, std::size_t head_bytes, int kv_heads) {
   const std::size_t ends = type == KvType::int8 ? 2 * kPageTokens * sizeof(std::uint16_t) : 0;

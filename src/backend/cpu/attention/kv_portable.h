@@ -1,4 +1,4 @@
-// Between the CPU's pages and the portable order of saved sequences (Backend::read_kv).
+// Between the CPU's pages and the portable order of saved sequences (Layout::read_kv).
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace leq::cpu {
 
-void read_kv(const KvHead& head, std::span<std::byte> out);
-void write_kv(const KvHead& head, std::span<const std::byte> in);
+void read_kv(const KvHead& head, std::span<const std::byte> page, std::span<std::byte> out);
+void write_kv(const KvHead& head, std::span<std::byte> page, std::span<const std::byte> in);
 
 }  // namespace leq::cpu

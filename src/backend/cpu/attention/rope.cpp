@@ -9,7 +9,7 @@
 #include "backend/cpu/attention/kv_layout.h"
 #include "backend/cpu/attention/row_blocks.h"
 #include "backend/cpu/rows/first_bad_row.h"
-#include "backend/rope_rows.h"
+#include "backend/tables.h"
 #include "base/error.h"
 
 namespace leq::cpu {

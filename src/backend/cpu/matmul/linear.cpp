@@ -58,7 +58,8 @@ struct Job {
   std::int64_t tokens;
   const Linear& linear;
   Epilogue epilogue;
-  Rows& out;
+  const RowsFor& target;
+  Rows& out;  // of target
   FirstBadRow bad_row = {};
   bool pairs = false;  // units of 128 columns
   std::int64_t units = 0;
@@ -130,7 +131,7 @@ void plan(Job& job) {
     job.block_tokens = (job.tokens + blocks - 1) / blocks;
   }
   const std::int64_t fitting = std::max(2 * kTokenUnit, kInputBytes / linear.inputs);
-  if (linear.act != ActKind::none && job.block_tokens > fitting) {
+  if (is_coded(linear.act) && job.block_tokens > fitting) {
     const std::int64_t blocks = (job.tokens + fitting - 1) / fitting;  // about equal ones
     const std::int64_t units = (job.tokens + blocks * kTokenUnit - 1) / (blocks * kTokenUnit);
     job.block_tokens = units * kTokenUnit;
@@ -140,7 +141,7 @@ void plan(Job& job) {
 // Tokens [token, token + tokens) of a unit go straight to out.
 bool goes_straight(const Job& job, const Unit& unit) {
   return job.epilogue == Epilogue::none && !job.pairs && unit.columns == kPanelRows &&
-         job.out.consumer.inv_smooth == nullptr;
+         job.target.consumer.inv_smooth == nullptr;
 }
 
 // One finished row of a unit: values [columns] (swiglu: gate, with up behind it) to out.
@@ -152,8 +153,8 @@ void finish_row(Job& job, const Unit& unit, std::int64_t token, float* values) {
   } else if (job.epilogue == Epilogue::gelu) {
     rows.gelu(values, unit.columns, values);
   }
-  if (out.consumer.inv_smooth != nullptr) {
-    rows.multiply(out.consumer.inv_smooth + unit.first, unit.columns, values);
+  if (const float* factors = job.target.consumer.inv_smooth; factors != nullptr) {
+    rows.multiply(factors + unit.first, unit.columns, values);
   }
   if (out.values != nullptr) {
     float* const to = out.values + token * out.value_stride + unit.first;
@@ -164,7 +165,7 @@ void finish_row(Job& job, const Unit& unit, std::int64_t token, float* values) {
     }
   }
   if (quantizes_groups(job) &&
-      !quantize_columns(rows, values, token, unit.first, unit.columns, out)) {
+      !quantize_columns(rows, values, token, unit.first, unit.columns, job.target)) {
     job.bad_row.report(token);
   }
 }
@@ -233,12 +234,12 @@ void quantize_whole_rows(Job& job) {
   Rows& out = job.out;
   const QuantizedUnit unit = quantized_unit(out.format);
   if (unit == QuantizedUnit::rows) {
-    quantize_step(job.context.pool, job.context.rows, job.tokens, job.linear.name, out);
+    quantize_step(job.context.pool, job.context.rows, job.tokens, job.linear.name, job.target);
   }
   if (unit != QuantizedUnit::row) return;
   job.context.pool.run(job.tokens, [&](std::int64_t token, int) {
     const float* values = out.values + token * out.value_stride;
-    if (!quantize_columns(job.context.rows, values, token, 0, out.width, out)) {
+    if (!quantize_columns(job.context.rows, values, token, 0, out.width, job.target)) {
       job.bad_row.report(token);
     }
   });
@@ -247,7 +248,7 @@ void quantize_whole_rows(Job& job) {
 void check_outputs(const Job& job) {
   const Linear& linear = job.linear;
   const Rows& out = job.out;
-  check_linear_outputs(linear, job.tokens, job.x, job.epilogue, out);
+  check_linear_outputs(linear, job.tokens, job.x, job.epilogue, job.target);
   ensure(job.epilogue == Epilogue::swiglu || !quantizes_groups(job) || linear.segment_count == 1,
          linear.name, ": outputs of several weights cannot be quantized by groups");
   ensure(quantized_unit(out.format) != QuantizedUnit::row || out.values != nullptr, linear.name,
@@ -263,9 +264,9 @@ std::size_t linear_scratch_bytes(int threads) {
 }
 
 void run_linear(const LinearContext& context, const Rows& x, std::int64_t tokens,
-                const Linear& linear, Epilogue epilogue, Rows& out) {
+                const Linear& linear, Epilogue epilogue, const RowsFor& out) {
   if (tokens <= 0) return;
-  Job job{context, x, tokens, linear, epilogue, out};
+  Job job{context, x, tokens, linear, epilogue, out, out.rows};
   check_inputs(linear, x);
   check_outputs(job);
   plan(job);
@@ -281,11 +282,9 @@ std::string describe_linear(const MatmulKernels& matmul, const Linear& linear) {
   const QuantScheme& scheme = linear.segments[0].weight.scheme;
   std::string text(isa_name(matmul.isa));
   text += " " + scheme_name(scheme);
-  constexpr std::array<std::string_view, 5> kInputs = {
-      "f32", "int8 rows", "int8 groups of 128", "int8 of one scale", "int8 of a moving scale"};
-  return text + " x " + std::string(kInputs[static_cast<std::size_t>(linear.act)]) +
+  return text + " x " + std::string(act_inputs(linear.act)) +
          (linear.inv_smooth == nullptr ? ", " : " smoothed, ") +
-         (linear.act == ActKind::none ? matmul.float_tile : matmul.int_tile);
+         (is_coded(linear.act) ? matmul.int_tile : matmul.float_tile);
 }
 
 }  // namespace leq::cpu

@@ -47,7 +47,7 @@ bool grouped(const WeightView& weight) { return weight.scheme.scaling == Scaling
 // Columns of one int32 sum: 0 where neither side is grouped.
 std::int64_t int_group(const WeightView& weight) {
   const std::int64_t by_weight = grouped(weight) ? weight.scheme.group : 0;
-  if (weight.act != ActKind::g128) return by_weight;
+  if (scale_columns(weight.act) == 0) return by_weight;
   return by_weight == 0 ? 128 : std::min<std::int64_t>(by_weight, 128);
 }
 
@@ -120,7 +120,8 @@ void multiply_ints(const MatmulKernels& kernels, const PanelTask& task) noexcept
   }
   panel.bias = panel_bias(task, bias_room);
   panel.columns = (weight.columns + 15) / 16 * 16;
-  panel.groups_a_token_scale = weight.act == ActKind::g128 ? 128 / panel.group : 0;
+  panel.groups_a_token_scale =
+      scale_columns(weight.act) > 0 ? scale_columns(weight.act) / panel.group : 0;
   panel.tokens = task.tokens;
   panel.inputs = x.codes + task.token * x.code_stride;
   panel.input_stride = x.code_stride;
@@ -206,7 +207,7 @@ void multiply_panel(const MatmulKernels& kernels, const PanelTask& task) noexcep
   const WeightView& weight = task.segment->weight;
   if (weight.scheme.is_float()) {
     multiply_floats(kernels, task);
-  } else if (weight.act == ActKind::none) {
+  } else if (!is_coded(weight.act)) {
     multiply_dequantized(kernels, task);
   } else {
     multiply_ints(kernels, task);
@@ -215,7 +216,7 @@ void multiply_panel(const MatmulKernels& kernels, const PanelTask& task) noexcep
 
 void check_inputs(const Linear& linear, const Rows& x) {
   check_linear_inputs(linear, x);
-  if (linear.act == ActKind::none) return;
+  if (!is_coded(linear.act)) return;
   for (const LinearSegment& segment : linear.parts()) {
     const QuantScheme& scheme = segment.weight.scheme;
     ensure(x.format.offset_codes != scheme.is_offset(), linear.name,

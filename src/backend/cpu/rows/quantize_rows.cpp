@@ -82,11 +82,12 @@ std::uint64_t count_clipped(ThreadPool& pool, std::int64_t tokens, float range, 
 }
 
 void quantize_each_row(ThreadPool& pool, const RowKernels& kernels, std::int64_t tokens,
-                       std::string_view site, Rows& out) {
+                       std::string_view site, const RowsFor& out) {
+  const Rows& rows = out.rows;
   FirstBadRow bad;
   pool.run(tokens, [&](std::int64_t token, int) {
-    const float* x = out.values + token * out.value_stride;
-    if (!quantize_columns(kernels, x, token, 0, out.width, out)) bad.report(token);
+    const float* x = rows.values + token * rows.value_stride;
+    if (!quantize_columns(kernels, x, token, 0, rows.width, out)) bad.report(token);
   });
   bad.check(site);
 }
@@ -94,46 +95,47 @@ void quantize_each_row(ThreadPool& pool, const RowKernels& kernels, std::int64_t
 }  // namespace
 
 bool quantize_columns(const RowKernels& kernels, const float* x, std::int64_t row,
-                      std::int64_t first, std::int64_t count, Rows& out) noexcept {
-  const Target target = target_of(out, row);
-  if (out.format.act == ActKind::tensor) {
+                      std::int64_t first, std::int64_t count, const RowsFor& out) noexcept {
+  const Target target = target_of(out.rows, row);
+  const ActKind act = out.rows.format.act;
+  if (has_stored_scale(act)) {
     const float scale = out.consumer.act_scale;
     if (!quantize_fixed(kernels, x, first, count, 1.0f / scale, target)) return false;
     if (first == 0) *target.scales = scale;  // one writer a row
-    finish_columns(kernels, first, first + count, out.width, target);
-    return true;
+  } else {
+    const std::int64_t group = scale_columns(act) > 0 ? scale_columns(act) : out.rows.width;
+    for (std::int64_t k = 0; k < count; k += group) {
+      const std::int64_t columns = std::min(group, count - k);
+      float& scale = target.scales[(first + k) / group];
+      if (!quantize_group(kernels, x + k, first + k, columns, scale, target)) return false;
+    }
   }
-  const std::int64_t group = out.format.act == ActKind::g128 ? 128 : count;
-  for (std::int64_t k = 0; k < count; k += group) {
-    const std::int64_t columns = std::min(group, count - k);
-    float& scale = target.scales[out.format.act == ActKind::g128 ? (first + k) / 128 : 0];
-    if (!quantize_group(kernels, x + k, first + k, columns, scale, target)) return false;
-  }
-  finish_columns(kernels, first, first + count, out.width, target);
+  finish_columns(kernels, first, first + count, out.rows.width, target);
   return true;
 }
 
 // The largest |x| of each row waits where its scale will be.
 void quantize_step(ThreadPool& pool, const RowKernels& kernels, std::int64_t tokens,
-                   std::string_view site, Rows& out) {
+                   std::string_view site, const RowsFor& out) {
+  const Rows& rows = out.rows;
   OnlineScale& online = *out.consumer.online;
   if (online.dynamic()) return quantize_each_row(pool, kernels, tokens, site, out);
   FirstBadRow bad;
   pool.run(tokens, [&](std::int64_t token, int) {
-    out.scales[token] = kernels.absmax(out.values + token * out.value_stride, out.width);
-    if (!std::isfinite(out.scales[token])) bad.report(token);
+    rows.scales[token] = kernels.absmax(rows.values + token * rows.value_stride, rows.width);
+    if (!std::isfinite(rows.scales[token])) bad.report(token);
   });
   bad.check(site);
-  const float range = online.begin(*std::max_element(out.scales, out.scales + tokens));
-  online.end(count_clipped(pool, tokens, range, out),
-             static_cast<std::uint64_t>(tokens * out.width));
+  const float range = online.begin(*std::max_element(rows.scales, rows.scales + tokens));
+  online.end(count_clipped(pool, tokens, range, rows),
+             static_cast<std::uint64_t>(tokens * rows.width));
   const float scale = range / 127.0f, inv = 127.0f / range;
   pool.run(tokens, [&](std::int64_t token, int) {
-    const Target target = target_of(out, token);
-    const float* x = out.values + token * out.value_stride;
-    kernels.quantize(x, out.width, inv, target.offset, target.codes);
+    const Target target = target_of(rows, token);
+    const float* x = rows.values + token * rows.value_stride;
+    kernels.quantize(x, rows.width, inv, target.offset, target.codes);
     *target.scales = scale;
-    finish_columns(kernels, 0, out.width, out.width, target);
+    finish_columns(kernels, 0, rows.width, rows.width, target);
   });
 }
 

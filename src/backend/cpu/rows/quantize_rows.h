@@ -5,23 +5,23 @@
 #include <cstdint>
 #include <string_view>
 
-#include "backend/backend.h"
 #include "backend/cpu/rows/row_kernels.h"
+#include "backend/rows.h"
 #include "base/thread_pool.h"
 
 namespace leq::cpu {
 
 // Codes, scale(s) and sums of row `row`, columns [first, first + count) with values x[count]; not
-// for act online. The whole row (first = 0, count = width), or where quantized_unit is columns_128
-// any whole groups of 128 columns (the last may be short). Pads up to ceil128(width) hold value 0.
-// Returns false where x is not finite.
+// for a moving scale. The whole row (first = 0, count = width), or where quantized_unit is
+// columns_128 any whole groups of 128 columns (the last may be short). Pads up to ceil128(width)
+// hold value 0. Returns false where x is not finite.
 bool quantize_columns(const RowKernels& kernels, const float* x, std::int64_t row,
-                      std::int64_t first, std::int64_t count, Rows& out) noexcept;
+                      std::int64_t first, std::int64_t count, const RowsFor& out) noexcept;
 
-// All rows of a step for act online, from out.values: one scale for all of them, or one for each
-// where the online scale gave up. Throws Error naming `site` and a row that is not finite; the
+// All rows of a step with a moving scale, from out.values: one scale for all of them, or one for
+// each where the online scale gave up. Throws Error naming `site` and a row that is not finite; the
 // online scale is as before then.
 void quantize_step(ThreadPool& pool, const RowKernels& kernels, std::int64_t tokens,
-                   std::string_view site, Rows& out);
+                   std::string_view site, const RowsFor& out);
 
 }  // namespace leq::cpu

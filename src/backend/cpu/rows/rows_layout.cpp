@@ -11,26 +11,18 @@ RowsLayout rows_layout(std::int64_t capacity, std::int64_t width, const RowsForm
 }
 
 QuantizedUnit quantized_unit(const RowsFormat& format) {
-  switch (format.act) {
-    case ActKind::none:
-      return QuantizedUnit::nothing;
-    case ActKind::g128:
-      return QuantizedUnit::columns_128;
-    case ActKind::tensor:
-      return format.sum_group > kPaddedColumns ? QuantizedUnit::row : QuantizedUnit::columns_128;
-    case ActKind::row:
-      return QuantizedUnit::row;
-    case ActKind::online:
-      return QuantizedUnit::rows;
-  }
-  return QuantizedUnit::nothing;
+  if (!is_coded(format.act)) return QuantizedUnit::nothing;
+  if (has_moving_scale(format.act)) return QuantizedUnit::rows;
+  const bool by_groups = scale_columns(format.act) > 0;
+  const bool known = has_stored_scale(format.act) && format.sum_group <= kPaddedColumns;
+  return by_groups || known ? QuantizedUnit::columns_128 : QuantizedUnit::row;
 }
 
 // What is quantized when a whole row is there keeps its f32 numbers too; int8 weights want codes +
 // 128, unsigned ones the codes' sums.
 RowsFormat rows_format(const Linear& consumer) {
   RowsFormat format = leq::rows_format(consumer);
-  if (format.act == ActKind::none) return format;
+  if (!is_coded(format.act)) return format;
   format.offset_codes = format.sum_group == 0;
   format.values = quantized_unit(format) != QuantizedUnit::columns_128;
   return format;

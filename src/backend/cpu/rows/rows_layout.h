@@ -9,8 +9,9 @@ namespace leq::cpu {
 
 RowsLayout rows_layout(std::int64_t capacity, std::int64_t width, const RowsFormat& format);
 
-// How much of a row has to be finished before it is quantized: nothing is ever quantized (act
-// none), any 128 columns (g128, and tensor but where a code sum covers more), the row, or all rows.
+// How much of a row has to be finished before it is quantized: nothing is ever quantized, any 128
+// columns (scales of groups; a stored scale, but where a code sum covers more), the row, or all
+// rows of the step (a moving scale).
 enum class QuantizedUnit : std::uint8_t { nothing, columns_128, row, rows };
 QuantizedUnit quantized_unit(const RowsFormat& format);
 

@@ -1,5 +1,5 @@
-// Where numbers lie in device memory. Weights, N rows (outputs), K columns (inputs), Np =
-// ceil64(N), Kp = ceil128(K), pads have value 0:
+// Where numbers lie in device memory: formulas that kernels, the host and plans share. Weights, N
+// rows (outputs), K columns (inputs), Np = ceil64(N), Kp = ceil128(K), pads have value 0:
 //   codes of b bits, 8, 4 or 2: planes [Np][Kp*b/8]. 16 bytes hold 128/b columns of a row: column
 //     k = 16 i + 4 j + y of them lies in byte 4 j + y, bits b*i and up. So (word j >> b*i) & mask
 //     is four neighbouring codes: an operand of dp4a, and a register of mma.m16n8k32. 3 bits: the
@@ -16,7 +16,10 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace leq::LEQ_GPU {
+namespace leq::gpu {
+
+// Blocks of device memory begin and end at multiples.
+inline constexpr std::size_t kBlockUnit = 256;
 
 constexpr std::int64_t round_up_to(std::int64_t count, std::int64_t unit) {
   return (count + unit - 1) / unit * unit;
@@ -41,4 +44,4 @@ constexpr std::int64_t kv_row_bytes(int head_dim, int number_bytes) {
   return round_up_to(std::int64_t{head_dim} * number_bytes, 16);
 }
 
-}  // namespace leq::LEQ_GPU
+}  // namespace leq::gpu

@@ -1,0 +1,37 @@
+// Device memory as the seam has it (backend/memory.h): blocks of planned regions, and the ways of
+// weights and bytes between host and device.
+#pragma once
+
+#include <optional>
+
+#include "cuda/host/memory.h"
+#include "cuda/host/uploader.h"
+
+namespace leq::LEQ_GPU {
+
+class GpuMemory final : public DeviceMemory {
+ public:
+  // `cap` as in Regions.
+  GpuMemory(int device, rt::Stream& stream, std::size_t cap);
+  ~GpuMemory() override;
+
+  std::optional<DeviceRoom> room() const override { return regions_.room(); }
+  void plan(std::size_t weight_bytes, std::size_t other_bytes) override;
+  WeightView place(const WeightView& weight, std::vector<Buffer>& owner) override;
+  UploadReport finish_placing() override;
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
+  void write(std::byte* to, std::span<const std::byte> from) override;
+  void read(const std::byte* from, std::span<std::byte> to) override;
+
+ private:
+  std::byte* take(std::size_t bytes) override;
+  void give_back(std::byte* data, std::size_t bytes) noexcept override;
+
+  int device_;
+  rt::Stream& stream_;
+  Regions regions_;
+  std::optional<Uploader> uploader_;   // from plan to finish_placing
+  std::byte* upload_slots_ = nullptr;  // of it, on the device: in the plan, at its end
+};
+
+}  // namespace leq::LEQ_GPU

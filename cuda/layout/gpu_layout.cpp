@@ -1,0 +1,62 @@
+#include "cuda/layout/gpu_layout.h"
+
+#include <algorithm>
+
+#include "backend/rows_layout.h"
+#include "cuda/layout/attention_scratch.h"
+#include "cuda/layout/kv_pages.h"
+#include "cuda/layout/layout.h"
+#include "cuda/layout/weight_bytes.h"
+
+namespace leq::gpu {
+namespace {
+
+constexpr std::int64_t kPieceBytes = sizeof(std::uint16_t);
+
+// Three pieces of bf16 or two of f16 hold an f32 number; f32 weights take it as it is.
+int pieces_of(const WeightView& weight) {
+  if (weight.scheme.kind == CodeKind::f32) return 0;
+  return weight.scheme.kind == CodeKind::bf16 ? 3 : 2;
+}
+
+}  // namespace
+
+GpuLayout::GpuLayout() : Layout(kBlockUnit) {}
+
+RowsFormat GpuLayout::format_for(const Linear& consumer) const {
+  return rows_format(consumer, pieces_of);
+}
+
+RowsLayout GpuLayout::rows(std::int64_t capacity, std::int64_t width,
+                           const RowsFormat& format) const {
+  const std::int64_t code_bytes = format.pieces > 0 ? format.pieces * kPieceBytes : 1;
+  return rows_layout(capacity, width, format,
+                     {float_stride(width), padded_columns(width) * code_bytes, kBlockUnit});
+}
+
+std::size_t GpuLayout::weight_bytes(const WeightView& weight) const {
+  return gpu::weight_bytes(weight).bytes;
+}
+
+std::size_t GpuLayout::page_bytes(KvPart, KvType type, int kv_heads, int head_dim) const {
+  return kv_page_bytes(type, kv_heads, head_dim);
+}
+
+std::size_t GpuLayout::scratch_bytes(std::int64_t tokens, const AttentionShape& shape,
+                                     std::int64_t context) const {
+  return std::max(
+      attention_scratch_bytes(tokens, shape.heads, shape.kv_heads, shape.head_dim, context),
+      step_scratch_bytes(tokens));
+}
+
+void GpuLayout::read_kv(const KvHead& head, std::span<const std::byte> page,
+                        std::span<std::byte> out) const {
+  read_kv_head(head, page, out);
+}
+
+void GpuLayout::write_kv(const KvHead& head, std::span<std::byte> page,
+                         std::span<const std::byte> in) const {
+  write_kv_head(head, page, in);
+}
+
+}  // namespace leq::gpu

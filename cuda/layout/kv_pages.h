@@ -1,0 +1,19 @@
+// Pages of keys and values between the device's layout and the portable order of saved sequences
+// (Layout::read_kv), both on the host.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "backend/kv_types.h"
+
+namespace leq::gpu {
+
+// Keys and values lie alike.
+std::size_t kv_page_bytes(KvType type, int kv_heads, int head_dim);
+
+// Throw Error where a span's size is not that of the page or of the head.
+void read_kv_head(const KvHead& head, std::span<const std::byte> page, std::span<std::byte> out);
+void write_kv_head(const KvHead& head, std::span<std::byte> page, std::span<const std::byte> in);
+
+}  // namespace leq::gpu

@@ -1,0 +1,44 @@
+#include "backend/cpu/cpu_layout.h"
+
+#include "backend/cpu/attention/attention.h"
+#include "backend/cpu/attention/kv_layout.h"
+#include "backend/cpu/attention/kv_portable.h"
+#include "backend/cpu/matmul/linear.h"
+#include "backend/cpu/rows/rows_layout.h"
+#include "base/thread_pool.h"
+
+namespace leq {
+
+CpuLayout::CpuLayout(int threads) : Layout(1), threads_(threads > 0 ? threads : usable_cores()) {}
+
+RowsFormat CpuLayout::format_for(const Linear& consumer) const {
+  return cpu::rows_format(consumer);
+}
+
+RowsLayout CpuLayout::rows(std::int64_t capacity, std::int64_t width,
+                           const RowsFormat& format) const {
+  return cpu::rows_layout(capacity, width, format);
+}
+
+std::size_t CpuLayout::page_bytes(KvPart part, KvType type, int kv_heads, int head_dim) const {
+  return cpu::page_bytes(type, cpu::head_bytes(part, type, head_dim), kv_heads);
+}
+
+std::size_t CpuLayout::scratch_bytes(std::int64_t tokens, const AttentionShape& shape,
+                                     std::int64_t context) const {
+  return linear_scratch_bytes() + cpu::attention_scratch_bytes(threads_, tokens, shape, context);
+}
+
+std::size_t CpuLayout::linear_scratch_bytes() const { return cpu::linear_scratch_bytes(threads_); }
+
+void CpuLayout::read_kv(const KvHead& head, std::span<const std::byte> page,
+                        std::span<std::byte> out) const {
+  cpu::read_kv(head, page, out);
+}
+
+void CpuLayout::write_kv(const KvHead& head, std::span<std::byte> page,
+                         std::span<const std::byte> in) const {
+  cpu::write_kv(head, page, in);
+}
+
+}  // namespace leq

@@ -1,0 +1,31 @@
+// Where the CPU backend puts things: no thread is started and nothing is taken to ask it.
+#pragma once
+
+#include "backend/layout.h"
+
+namespace leq {
+
+class CpuLayout final : public Layout {
+ public:
+  // Of a backend with so many threads: 0 = one for each usable core.
+  explicit CpuLayout(int threads);
+
+  RowsFormat format_for(const Linear& consumer) const override;
+  RowsLayout rows(std::int64_t capacity, std::int64_t width,
+                  const RowsFormat& format) const override;
+  std::size_t weight_bytes(const WeightView&) const override { return 0; }
+  std::size_t page_bytes(KvPart part, KvType type, int kv_heads, int head_dim) const override;
+  // Of all linears, then of attention.
+  std::size_t scratch_bytes(std::int64_t tokens, const AttentionShape& shape,
+                            std::int64_t context) const override;
+  std::size_t linear_scratch_bytes() const;
+  void read_kv(const KvHead& head, std::span<const std::byte> page,
+               std::span<std::byte> out) const override;
+  void write_kv(const KvHead& head, std::span<std::byte> page,
+                std::span<const std::byte> in) const override;
+
+ private:
+  int threads_;
+};
+
+}  // namespace leq

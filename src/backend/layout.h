@@ -1,0 +1,57 @@
+// Where a device puts things and how much they take: functions of sizes and formats that need no
+// device, so that a plan for one can be made where it is not.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "backend/decoder_parts.h"
+#include "backend/kv_types.h"
+#include "backend/rows.h"
+
+namespace leq {
+
+// A block of activations in one piece of memory: values, codes or pieces, scales, sums of codes.
+struct RowsLayout {
+  std::int64_t value_stride = 0, code_stride = 0, scale_stride = 0, sum_stride = 0;
+  std::size_t codes_at = 0, scales_at = 0, sums_at = 0;  // bytes from the start; values lie first
+  std::size_t bytes = 0;
+};
+
+class Layout {
+ public:
+  // Blocks of memory are taken in multiples of `block_unit` bytes.
+  explicit Layout(std::size_t block_unit) : block_unit_(block_unit) {}
+  virtual ~Layout() = default;
+
+  std::size_t block_unit() const { return block_unit_; }
+  // The format of rows that `consumer` reads.
+  virtual RowsFormat format_for(const Linear& consumer) const = 0;
+  virtual RowsLayout rows(std::int64_t capacity, std::int64_t width,
+                          const RowsFormat& format) const = 0;
+  // What DeviceMemory::place takes, exactly; 0 where weights are used where they lie. Throws Error
+  // for a scheme that the device does not run.
+  virtual std::size_t weight_bytes(const WeightView& weight) const = 0;
+  // One page of one layer: 64 positions of all kv heads.
+  virtual std::size_t page_bytes(KvPart part, KvType type, int kv_heads, int head_dim) const = 0;
+  // Scratch that the operations need for batches of at most `tokens` rows.
+  virtual std::size_t scratch_bytes(std::int64_t tokens, const AttentionShape& shape,
+                                    std::int64_t context) const = 0;
+
+  // A kv head's 64 positions in `page` (page_bytes, on the host), and in the portable order of
+  // saved sequences: numbers [64][d] of the cache's type, then for int8 f16 scales [64] and f16
+  // minima [64]; `out` and `in` hold exactly that. Of `page` only the head's own bytes are written.
+  virtual void read_kv(const KvHead& head, std::span<const std::byte> page,
+                       std::span<std::byte> out) const = 0;
+  virtual void write_kv(const KvHead& head, std::span<std::byte> page,
+                        std::span<const std::byte> in) const = 0;
+
+ private:
+  std::size_t block_unit_;
+};
+
+Rows allocate_rows(DeviceMemory& memory, const Layout& layout, std::int64_t capacity,
+                   std::int64_t width, const RowsFormat& format);
+
+}  // namespace leq

@@ -1,0 +1,39 @@
+#include "backend/tables.h"
+
+#include <bit>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace leq {
+
+RopeTable make_rope(DeviceMemory& memory, std::span<const float> inv_freq, float attention_factor,
+                    std::int64_t context) {
+  const auto numbers = inv_freq.size() * 2 * static_cast<std::size_t>(context);
+  return {inv_freq, attention_factor, context, 0, Buffer(memory, numbers * sizeof(float))};
+}
+
+void fill_rope_rows(const RopeTable& rope, std::int64_t first, std::int64_t count, float* rows) {
+  const auto half = std::ssize(rope.inv_freq);
+  for (std::int64_t position = first; position < first + count; ++position, rows += 2 * half) {
+    for (std::int64_t i = 0; i < half; ++i) {
+      const float angle = static_cast<float>(position) * rope.inv_freq[static_cast<std::size_t>(i)];
+      rows[i] = static_cast<float>(std::cos(double{angle})) * rope.attention_factor;
+      rows[half + i] = static_cast<float>(std::sin(double{angle})) * rope.attention_factor;
+    }
+  }
+}
+
+RotationTable make_rotation(DeviceMemory& memory, std::span<const float> factors,
+                            std::int64_t block, NormKind stream_norm) {
+  const std::int64_t width = std::ssize(factors);
+  require(
+      block >= 2 && std::has_single_bit(static_cast<std::uint64_t>(block)) && width % block == 0,
+      "rotation: expected a block that is a power of two and divides the width ", width, ", found ",
+      block);
+  RotationTable table = {width, block, stream_norm, Buffer(memory, factors.size_bytes())};
+  memory.write(table.memory.data(), std::as_bytes(factors));
+  return table;
+}
+
+}  // namespace leq

@@ -1,0 +1,41 @@
+// Tables that a model keeps in device memory beside its weights.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "backend/decoder_parts.h"
+#include "backend/memory.h"
+
+namespace leq {
+
+// Rotary embedding: pairs (i, i + d/2) turned by position * inv_freq[i]. The table of cosines and
+// sines is filled by the operations, as positions come into use.
+struct RopeTable {
+  std::span<const float> inv_freq;  // [d/2], scaled; empty where the model has no rotary embedding
+  float attention_factor = 1.0f;
+  std::int64_t context = 0;  // largest position + 1
+  std::int64_t filled = 0;
+  Buffer memory;  // [context][2][d/2] f32: cosines, then sines
+};
+RopeTable make_rope(DeviceMemory& memory, std::span<const float> inv_freq, float attention_factor,
+                    std::int64_t context);
+// `count` rows [2][d/2] of the table, from position `first` on, for devices to take in:
+// angle = float(pos) * inv; c, s = float(cos(double(angle))), float(sin(double(angle))), each times
+// the attention factor
+void fill_rope_rows(const RopeTable& rope, std::int64_t first, std::int64_t count, float* rows);
+
+// A random-sign Hadamard rotation of the residual stream, H the matrix of n x n signs: in each
+// block of n columns y = H (x * factor) with factor = +-1/sqrt(n). Its transpose is the way back.
+struct RotationTable {
+  std::int64_t width = 0;                // W
+  std::int64_t block = 0;                // n, a power of two that divides W; 0 = none
+  NormKind stream_norm = NormKind::rms;  // layer: the mean of a row is taken off on the way in
+  Buffer memory;                         // [W] f32: the factors
+};
+enum class Turn : std::uint8_t { in, back };
+// `factors` [W]; throws Error where the block is no power of two that divides W.
+RotationTable make_rotation(DeviceMemory& memory, std::span<const float> factors,
+                            std::int64_t block, NormKind stream_norm);
+
+}  // namespace leq
