@@ -1,4 +1,4 @@
-// What an interrupted run is known by, so that --resume goes on with that one and no other.
+// What an interrupted run is known by, so that a resumed run goes on with that one and no other.
 #pragma once
 
 #include <filesystem>
