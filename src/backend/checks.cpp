@@ -178,13 +178,14 @@ void check_consumer(std::string_view site, const RowsFor& out) {
           " need its scale and their f32 values");
 }
 
-void require_drawn(Backend& backend, const Rows& logits, std::span<const std::int32_t> drawn) {
+void require_drawn(Operations& operations, const Rows& logits,
+                   std::span<const std::int32_t> drawn) {
   const auto bad = std::ranges::find_if(drawn, [](std::int32_t id) { return id < 0; });
   if (bad == drawn.end()) return;
   require(*bad != kAllBanned, "sampler: every token is banned");
   const std::int64_t row = bad - drawn.begin(), id = bad_logit_of(*bad);
   std::vector<float> numbers(static_cast<std::size_t>((row + 1) * logits.width));
-  backend.download(logits, row + 1, numbers);
+  operations.download(logits, row + 1, numbers);
   fail("sampler: the logit of token ", id, " is ",
        numbers[static_cast<std::size_t>(row * logits.width + id)],
        ": the model's weights or scales are damaged");

@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "backend/backend.h"
+#include "backend/operations.h"
 
 namespace leq {
 
@@ -36,7 +36,7 @@ void check_consumer(std::string_view site, const RowsFor& out);
 
 // Throws the Error of the first row that Operations::sample found no token for: every token is
 // banned, or the logit that is no number. Waits then.
-void require_drawn(Backend& backend, const Rows& logits, std::span<const std::int32_t> drawn);
+void require_drawn(Operations& operations, const Rows& logits, std::span<const std::int32_t> drawn);
 // Ends with the Error of a row that cannot be quantized.
 [[noreturn]] void fail_not_finite(std::string_view site, std::int64_t row);
 
