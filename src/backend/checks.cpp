@@ -177,20 +177,21 @@ void check_consumer(std::string_view site, const RowsFor& out) {
          " need its scale and their f32 values");
 }
 
-std::string undrawn_text(Backend& backend, const Rows& logits, std::int64_t row,
+std::string undrawn_text(Operations& operations, const Rows& logits, std::int64_t row,
                          std::int32_t drawn) {
   if (drawn == kAllBanned) return "sampler: every token is banned";
   const std::int64_t id = bad_logit_of(drawn);
   std::vector<float> numbers(static_cast<std::size_t>((row + 1) * logits.width));
-  backend.download(logits, row + 1, numbers);
+  operations.download(logits, row + 1, numbers);
   const float logit = numbers[static_cast<std::size_t>(row * logits.width + id)];
   return "sampler: the logit of token " + std::to_string(id) + " is " + std::to_string(logit) +
          ": the model's weights or scales are damaged";
 }
 
-void require_drawn(Backend& backend, const Rows& logits, std::span<const std::int32_t> drawn) {
+void require_drawn(Operations& operations, const Rows& logits,
+                   std::span<const std::int32_t> drawn) {
   const auto bad = std::ranges::find_if(drawn, [](std::int32_t id) { return id < 0; });
-  if (bad != drawn.end()) fail(undrawn_text(backend, logits, bad - drawn.begin(), *bad));
+  if (bad != drawn.end()) fail(undrawn_text(operations, logits, bad - drawn.begin(), *bad));
 }
 
 void fail_not_finite(std::string_view site, std::int64_t row) {

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "backend/backend.h"
+#include "backend/operations.h"
 
 namespace leq {
 
@@ -37,10 +37,10 @@ void check_consumer(std::string_view site, const RowsFor& out);
 
 // Why Operations::sample found no token for a row and reported `drawn`: every token is banned, or
 // the logit that is no number. Waits.
-std::string undrawn_text(Backend& backend, const Rows& logits, std::int64_t row,
+std::string undrawn_text(Operations& operations, const Rows& logits, std::int64_t row,
                          std::int32_t drawn);
 // Throws that as the Error of the first row without a token.
-void require_drawn(Backend& backend, const Rows& logits, std::span<const std::int32_t> drawn);
+void require_drawn(Operations& operations, const Rows& logits, std::span<const std::int32_t> drawn);
 // Ends with the Error of a row that cannot be quantized.
 [[noreturn]] void fail_not_finite(std::string_view site, std::int64_t row);
 
