@@ -14,13 +14,10 @@
 namespace leq {
 namespace {
 
-// The windows of a text that the speed of this machine is measured with.
-double seconds_of_window(const ImportedModel& model, CalibrationRequest request,
-                         const RunOptions& options) {
-  request.samples = 3;
-  const CalibrationData data =
-      calibration_data(request, Tokenizer(model.tokenizer), model.config.context);
-  return measure_window_seconds(model, data, options);
+// The first windows of a text, which the speed of this machine is measured with.
+CalibrationData timed_windows(const ImportedModel& model, CalibrationRequest request) {
+  request.samples = kTimedWindows;
+  return calibration_data(request, Tokenizer(model.tokenizer), model.config.context);
 }
 
 void fit_windows(const QuantizeJob& job, const ImportedModel& model,
@@ -31,10 +28,11 @@ void fit_windows(const QuantizeJob& job, const ImportedModel& model,
     checkpoint.calibration.samples = *kept;
     return;
   }
-  const double seconds = seconds_of_window(model, checkpoint.calibration, checkpoint);
+  const CalibrationData data = timed_windows(model, checkpoint.calibration);
+  const double seconds = measure_window_seconds(model, data, checkpoint);
   const std::int64_t windows = windows_within(kCalibrationSeconds, seconds);
   checkpoint.calibration.samples = windows;
-  checkpoint.say(windows_report(windows, checkpoint.calibration.length, seconds));
+  checkpoint.say(windows_report(windows, data.length, seconds));
 }
 
 // Why a distance cannot be had in time or at all; empty where it can.
@@ -46,7 +44,7 @@ std::string obstacle(const QuantizeJob& job, const ImportedModel& model, const G
   CalibrationRequest text;
   text.text = job.judged_by.text;
   text.source = job.judged_by.name;
-  const double window = seconds_of_window(model, text, job.checkpoint);
+  const double window = measure_window_seconds(model, timed_windows(model, text), job.checkpoint);
   const double seconds = comparison_seconds(window, kDistanceWindows, room.disk_needed);
   if (seconds <= kDistanceSeconds) return "";
   return "it would take about " + fixed(seconds / 60, 1) + " min";
@@ -98,7 +96,8 @@ void search(const QuantizeJob& job, const ImportedModel& model, const Checkpoint
 
 std::string windows_report(std::int64_t windows, std::int64_t length, double seconds_of_window) {
   return "calibration " + std::to_string(windows) + " windows of " + std::to_string(length) +
-         " tokens; one takes " + fixed(seconds_of_window, 2) + " s here, all of them about " +
+         " tokens, as one takes " + fixed(seconds_of_window, 2) +
+         " s on this machine; all of them about " +
          fixed(static_cast<double>(windows) * seconds_of_window, 0) + " s";
 }
 
