@@ -4,11 +4,9 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "eval/perplexity.h"
 #include "quantize/pipeline/run_identity.h"
 #include "recipes/base_file.h"
 #include "recipes/calibration_size.h"
-#include "tensor/quant_scheme.h"
 #include "tokenizer/tokenizer.h"
 
 namespace leq {
@@ -37,14 +35,18 @@ void fit_windows(const QuantizeJob& job, const ImportedModel& model,
 
 // Why a distance cannot be had in time or at all; empty where it can.
 std::string obstacle(const QuantizeJob& job, const ImportedModel& model, const GateRoom& room) {
-  const auto tokens = std::ssize(encode_text(Tokenizer(model.tokenizer), job.judged_by.text));
-  if (std::min(tokens, model.config.context) < kFewestGateTokens) {
-    return job.judged_by.name + " or the model's context is too short";
+  const GateText& text = job.judged_by;
+  const Tokenizer tokenizer(model.tokenizer);
+  const auto tokens =
+      std::ssize(tokenizer.encode(text.text, {.parse_special = false, .add_bos = false}));
+  if (tokens < kFewestGateTokens) {
+    return text.name + " has " + std::to_string(tokens) + " tokens, too few";
   }
-  CalibrationRequest text;
-  text.text = job.judged_by.text;
-  text.source = job.judged_by.name;
-  const double window = measure_window_seconds(model, timed_windows(model, text), job.checkpoint);
+  CalibrationRequest request;
+  request.text = text.text;
+  request.source = text.name;
+  const double window =
+      measure_window_seconds(model, timed_windows(model, request), job.checkpoint);
   const double seconds = comparison_seconds(window, kDistanceWindows, room.disk_needed);
   if (seconds <= kDistanceSeconds) return "";
   return "it would take about " + fixed(seconds / 60, 1) + " min";
@@ -58,8 +60,13 @@ std::string left_out(const QuantizeJob& job, const ImportedModel& model) {
   if (why.empty() && model.config.context < kFewestGateTokens) {
     why = "a context of " + std::to_string(model.config.context) + " positions is too short";
   }
-  if (why.empty() && job.judging == Judging::distance) why = obstacle(job, model, room);
-  return why;
+  if (!why.empty() || job.judging != Judging::distance) return why;
+  try {
+    return obstacle(job, model, room);
+  } catch (const Error& error) {  // one block in f32 is more than the limit on memory
+    if (job.checkpoint.stop()) throw;
+    return error.what();
+  }
 }
 
 std::optional<GateResult> judge(const QuantizeJob& job, const ImportedModel& model,

@@ -144,8 +144,7 @@ TEST_F(Job, ATextTooShortToJudgeByIsNoReasonToFail) {
   job.judging = Judging::distance;
   job.judged_by = {"abc", "three letters"};
   EXPECT_FALSE(run_job(job).has_value());
-  EXPECT_TRUE(said("distance    left out: three letters or the model's context is too short"))
-      << said_;
+  EXPECT_TRUE(said("distance    left out: three letters has 3 tokens, too few")) << said_;
 }
 
 // The machine may be slower or faster by then: the windows are those of the interrupted run.
