@@ -21,13 +21,13 @@ rows=(
   "zeropoint uint8|--method zeropoint"
   "zeroquant int8-g128|--method zeroquant"
   "zeroquant+ int8-g128|--method zeroquant+"
-  "recipe zeroquant-w48|--recipe zeroquant-w48 --no-gate"
+  "recipe zeroquant-w48|--recipe zeroquant-w48"
   "zeroquant+ w48|--method zeroquant+ --act row --tensor-type (gate|up|down)$=int4-g128"
   "equalizer int8|--type int8 --smooth equalize"
   "smoothquant o3|--method smoothquant --smooth o3"
   "smoothquant 0.5|--method smoothquant --smooth 0.5"
   "smoothquant|--method smoothquant"
-  "recipe q8|--recipe q8 --no-gate"
+  "recipe q8|--recipe q8"
   "smoothquant + gptq+ int8|--method gptq+ --type int8 --smooth search"
   "hadamard int8|--type int8 --hadamard"
   "absmax int4-g64|--type int4-g64"
@@ -35,7 +35,7 @@ rows=(
   "awq int4-g64|--method awq --type int4-g64"
   "gptq int4-g64|--method gptq --type int4-g64"
   "gptq+ int4-g64|--method gptq+ --type int4-g64"
-  "recipe q4|--recipe q4 --no-gate"
+  "recipe q4|--recipe q4"
   "gptq+ uint4-g64|--method gptq+ --type uint4-g64"
   "nf4|--method nf4"
   "rtn int3-g64|--method rtn --type int3-g64"
@@ -65,7 +65,7 @@ for checkpoint in "$@"; do
     [[ $label = f32 || $label =~ ${ROWS:-.} ]] || continue
     read -r -a flags <<< "${row#*|}"
     if ! /usr/bin/time -f "%e %M" -o "$work/time" "$build/tools/leq-quantize" "$checkpoint" -o "$file" \
-         "${flags[@]}" "${calibration[@]}" 2> "$work/messages"; then
+         "${flags[@]}" "${calibration[@]}" --no-gate 2> "$work/messages"; then
       echo "| $label | $(tail -1 "$work/messages" | cut -c1-160) | | | | | | | |"
       continue
     fi

@@ -13,8 +13,7 @@
 namespace leq {
 namespace {
 
-constexpr int kSampleTokens = 512;         // as calibration keeps them
-constexpr std::int64_t kTimedWindows = 3;  // the first warms up
+constexpr int kSampleTokens = 512;  // as calibration keeps them
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -35,7 +34,7 @@ double measure_window_seconds(const ImportedModel& model, const CalibrationData&
   const auto backend = make_backend({"cpu", options.threads});
   ThreadPool pool(options.threads);
   CalibrationShape shape;
-  shape.windows = std::min(kTimedWindows, std::ssize(data.windows));
+  shape.windows = std::ssize(data.windows);
   shape.length = data.length;
   shape.sample_tokens = kSampleTokens;
   plan_calibration(model.config, shape, *backend, options.max_ram);

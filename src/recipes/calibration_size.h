@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "convert/hf_import.h"
 #include "quantize/calibration/calibration_data.h"
@@ -11,6 +10,7 @@
 namespace leq {
 
 inline constexpr double kCalibrationSeconds = 180;  // for the forward passes
+inline constexpr std::int64_t kTimedWindows = 3;    // the first warms up
 // What a few windows tell of the largest inputs is nearly all that many tell: KL divergence of q8
 // on the trained models differs by less than its error between 8 windows of 512 tokens and 128.
 inline constexpr std::int64_t kFewestWindows = 8;
@@ -22,8 +22,8 @@ inline constexpr std::int64_t kMostWindows = 128;
 std::int64_t windows_within(double seconds, double seconds_of_window);
 
 // Seconds that one window takes through all unquantized blocks on this machine: one block, timed
-// with the first windows of `data`, times the blocks. Throws Error as plan_calibration does where
-// options.max_ram is too little, and where options.stop is true.
+// with all windows of `data`, the fastest of which counts, times the number of blocks. Throws Error
+// as plan_calibration does where options.max_ram is too little, and where options.stop is true.
 double measure_window_seconds(const ImportedModel& model, const CalibrationData& data,
                               const RunOptions& options);
 

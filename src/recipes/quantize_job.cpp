@@ -4,23 +4,18 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "eval/perplexity.h"
 #include "quantize/pipeline/run_identity.h"
 #include "recipes/base_file.h"
 #include "recipes/calibration_size.h"
-#include "tensor/quant_scheme.h"
 #include "tokenizer/tokenizer.h"
 
 namespace leq {
 namespace {
 
-// The windows of a text that the speed of this machine is measured with.
-double seconds_of_window(const ImportedModel& model, CalibrationRequest request,
-                         const RunOptions& options) {
-  request.samples = 3;
-  const CalibrationData data =
-      calibration_data(request, Tokenizer(model.tokenizer), model.config.context);
-  return measure_window_seconds(model, data, options);
+// The first windows of a text, which the speed of this machine is measured with.
+CalibrationData timed_windows(const ImportedModel& model, CalibrationRequest request) {
+  request.samples = kTimedWindows;
+  return calibration_data(request, Tokenizer(model.tokenizer), model.config.context);
 }
 
 void fit_windows(const QuantizeJob& job, const ImportedModel& model,
@@ -31,22 +26,27 @@ void fit_windows(const QuantizeJob& job, const ImportedModel& model,
     checkpoint.calibration.samples = *kept;
     return;
   }
-  const double seconds = seconds_of_window(model, checkpoint.calibration, checkpoint);
+  const CalibrationData data = timed_windows(model, checkpoint.calibration);
+  const double seconds = measure_window_seconds(model, data, checkpoint);
   const std::int64_t windows = windows_within(kCalibrationSeconds, seconds);
   checkpoint.calibration.samples = windows;
-  checkpoint.say(windows_report(windows, checkpoint.calibration.length, seconds));
+  checkpoint.say(windows_report(windows, data.length, seconds));
 }
 
 // Why a distance cannot be had in time or at all; empty where it can.
 std::string obstacle(const QuantizeJob& job, const ImportedModel& model, const GateRoom& room) {
-  const auto tokens = std::ssize(encode_text(Tokenizer(model.tokenizer), job.judged_by.text));
-  if (std::min(tokens, model.config.context) < kFewestGateTokens) {
-    return job.judged_by.name + " or the model's context is too short";
+  const GateText& text = job.judged_by;
+  const Tokenizer tokenizer(model.tokenizer);
+  const auto tokens =
+      std::ssize(tokenizer.encode(text.text, {.parse_special = false, .add_bos = false}));
+  if (tokens < kFewestGateTokens) {
+    return text.name + " has " + std::to_string(tokens) + " tokens, too few";
   }
-  CalibrationRequest text;
-  text.text = job.judged_by.text;
-  text.source = job.judged_by.name;
-  const double window = seconds_of_window(model, text, job.checkpoint);
+  CalibrationRequest request;
+  request.text = text.text;
+  request.source = text.name;
+  const double window =
+      measure_window_seconds(model, timed_windows(model, request), job.checkpoint);
   const double seconds = comparison_seconds(window, kDistanceWindows, room.disk_needed);
   if (seconds <= kDistanceSeconds) return "";
   return "it would take about " + fixed(seconds / 60, 1) + " min";
@@ -60,8 +60,13 @@ std::string left_out(const QuantizeJob& job, const ImportedModel& model) {
   if (why.empty() && model.config.context < kFewestGateTokens) {
     why = "a context of " + std::to_string(model.config.context) + " positions is too short";
   }
-  if (why.empty() && job.judging == Judging::distance) why = obstacle(job, model, room);
-  return why;
+  if (!why.empty() || job.judging != Judging::distance) return why;
+  try {
+    return obstacle(job, model, room);
+  } catch (const Error& error) {  // one block in f32 is more than the limit on memory
+    if (job.checkpoint.stop()) throw;
+    return error.what();
+  }
 }
 
 std::optional<GateResult> judge(const QuantizeJob& job, const ImportedModel& model,
@@ -98,7 +103,8 @@ void search(const QuantizeJob& job, const ImportedModel& model, const Checkpoint
 
 std::string windows_report(std::int64_t windows, std::int64_t length, double seconds_of_window) {
   return "calibration " + std::to_string(windows) + " windows of " + std::to_string(length) +
-         " tokens; one takes " + fixed(seconds_of_window, 2) + " s here, all of them about " +
+         " tokens, as one takes " + fixed(seconds_of_window, 2) +
+         " s on this machine; all of them about " +
          fixed(static_cast<double>(windows) * seconds_of_window, 0) + " s";
 }
 

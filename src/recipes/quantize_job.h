@@ -46,7 +46,8 @@ struct QuantizeJob {
 // file is complete where the error came after `written`. Returns what the gate found.
 std::optional<GateResult> run_job(const QuantizeJob& job);
 
-// "calibration 64 windows of 512 tokens; one takes 2.10 s here, all of them about 134 s"
+// "calibration 64 windows of 512 tokens, as one takes 2.10 s on this machine; all of them about
+// 134 s"
 std::string windows_report(std::int64_t windows, std::int64_t length, double seconds_of_window);
 
 }  // namespace leq

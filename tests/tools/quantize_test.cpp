@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "shared_data.h"
 #include "tools/small_models.h"
 #include "tools/tool_runner.h"
 
@@ -66,6 +67,93 @@ TEST_F(Quantize, RecipesPassTheirGatesAndSayWhatTheyFound) {
     EXPECT_TRUE(left_beside().empty());
     EXPECT_EQ(run_program("leq-inspect", {file(), "--verify"}).status, 0);
   }
+}
+
+// No flag says what to do: recipe q8 with its gate.
+TEST_F(Quantize, TheSimplestCommandIsRecipeQ8) {
+  const ToolRun run = quantize({});
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_NE(run.err.find("limit of q8: 0.005 nats, passed"), std::string::npos) << run.err;
+  const std::string plain = test::read_bytes(file());
+  ASSERT_EQ(quantize({"--recipe", "q8"}).status, 0);
+  EXPECT_TRUE(test::read_bytes(file()) == plain);
+  EXPECT_EQ(quantize({"--no-gate"}).err.find("limit of"), std::string::npos);
+  EXPECT_EQ(inspected().at("provenance").at("method"), "smoothquant");
+}
+
+// Without --samples and --length the text is fitted to the machine.
+TEST_F(Quantize, TheSimplestCommandSaysHowMuchTextItTakes) {
+  const Json config = test::small_llama_config();
+  test::RandomCheckpoint checkpoint(folder_ / "checkpoint");
+  checkpoint.add_llama(config, {});
+  const std::string source = checkpoint.write(config).string();
+  for (const bool named : {false, true}) {
+    std::vector<std::string> words = {source, "-o", file(), "-t", "2"};
+    if (named) words.insert(words.end(), {"--recipe", "q8"});
+    const ToolRun run = run_program("leq-quantize", words);
+    ASSERT_EQ(run.status, 0) << run.err;
+    EXPECT_TRUE(run.err.starts_with("calibration 128 windows of 192 tokens, as one takes "))
+        << run.err;
+    EXPECT_NE(run.err.find("limit of q8: 0.005 nats"), std::string::npos) << run.err;
+  }
+}
+
+// A line of the form "distance    KL 0.00123 nats ..."; 0 where there is none.
+double distance(const std::string& text) {
+  const std::string before = "distance    KL ";
+  const std::size_t at = text.find(before);
+  return at == std::string::npos ? 0 : std::stod(text.substr(at + before.size()));
+}
+
+TEST_F(Quantize, OtherFlagsTellTheDistanceFromTheCheckpoint) {
+  const double eight = distance(quantize({"--type", "int8"}).err);
+  const double three = distance(quantize({"--type", "int3-g64"}).err);
+  EXPECT_GT(eight, 1e-5);
+  EXPECT_LT(eight, 0.005);
+  EXPECT_GT(three, 10 * eight);
+  EXPECT_TRUE(left_beside().empty());
+  for (const std::vector<std::string>& none :
+       {std::vector<std::string>{"--type", "int8", "--no-gate"}, {"--type", "f16"}}) {
+    EXPECT_EQ(quantize(none).err.find("distance"), std::string::npos);
+  }
+  const std::string short_of = quantize({"--type", "int8", "--max-ram", "1M"}).err;
+  EXPECT_NE(short_of.find("distance    left out: "), std::string::npos) << short_of;
+}
+
+// What made it the default: plain int8 fails where some channels are large.
+TEST_F(Quantize, TheSimplestCommandBearsOutliers) {
+  LEQ_SHARED_OR_SKIP(model, "models/storyteller-outliers");
+  const auto on_outliers = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {model.string(), "-o", file()});
+    flags.insert(flags.end(), kShort.begin(), kShort.end());
+    return run_program("leq-quantize", flags).err;
+  };
+  const std::string plain = on_outliers({"--type", "int8"});
+  EXPECT_GT(distance(plain), 1) << plain;
+  EXPECT_NE(plain.find("far, the recipes q8 and q4"), std::string::npos) << plain;
+  const std::string safe = on_outliers({});
+  EXPECT_NE(safe.find("limit of q8: 0.005 nats, passed"), std::string::npos) << safe;
+}
+
+TEST_F(Quantize, AFolderWithoutATokenizerIsRefusedBeforeAnyWork) {
+  const Json config = test::small_llama_config();
+  test::RandomCheckpoint checkpoint(folder_ / "checkpoint");
+  checkpoint.add_llama(config, {});
+  const std::string source = checkpoint.write(config).string();
+  std::filesystem::remove(source + "/vocab.json");
+  std::filesystem::remove(source + "/merges.txt");
+  const ToolRun run = run_program("leq-quantize", {source, "-o", file()});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_NE(run.err.find("tokenizer"), std::string::npos) << run.err;
+  EXPECT_EQ(std::ranges::count(run.err, '\n'), 1) << run.err;
+  EXPECT_FALSE(written());
+}
+
+TEST_F(Quantize, TheDeviceIsTakenAndNotOffered) {
+  EXPECT_EQ(run_program("leq-quantize", {"--help"}).out.find("-dev,"), std::string::npos);
+  EXPECT_EQ(quantize({"--type", "f16", "-dev", "cpu"}).status, 0);
+  std::filesystem::remove(file());
+  expect_error({"-dev", "cuda"}, "leq-quantize computes on the CPU");
 }
 
 TEST_F(Quantize, ASearchMixesBitsWithinItsTarget) {

@@ -1,0 +1,74 @@
+// How many windows of calibration text fit into a time, and how their time is measured.
+#include "recipes/calibration_size.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "shared_data.h"
+#include "tokenizer/tokenizer.h"
+
+namespace leq {
+namespace {
+
+TEST(CalibrationSize, TakesTheMostWindowsThatFitTheTime) {
+  // 180 s: 128 windows of 1.4 s, 64 of 2.8 s, ..., 8 of 22.5 s.
+  const std::vector<std::pair<double, std::int64_t>> cases = {
+      {0.001, 128}, {1.4, 128}, {1.41, 64}, {2.8, 64}, {2.82, 32}, {5.6, 32},
+      {5.7, 16},    {11.2, 16}, {11.3, 8},  {22.5, 8}, {22.6, 8},  {1e9, 8}};
+  for (const auto& [seconds, windows] : cases) EXPECT_EQ(windows_within(180, seconds), windows);
+}
+
+TEST(CalibrationSize, KeepsToTheTimeAndWastesNoneOfIt) {
+  for (double budget = 1; budget < 2000; budget *= 1.7) {
+    for (double seconds = 1e-4; seconds < 1e4; seconds *= 1.3) {
+      const std::int64_t windows = windows_within(budget, seconds);
+      EXPECT_TRUE(windows == 8 || windows == 16 || windows == 32 || windows == 64 || windows == 128)
+          << windows;
+      EXPECT_TRUE(windows == kFewestWindows || double(windows) * seconds <= budget);
+      EXPECT_TRUE(windows == kMostWindows || 2 * double(windows) * seconds > budget);
+    }
+  }
+}
+
+TEST(CalibrationSize, WhatCannotBeMeasuredIsFast) {
+  EXPECT_EQ(windows_within(180, 0), kMostWindows);
+  EXPECT_EQ(windows_within(180, -1), kMostWindows);
+}
+
+class WindowSeconds : public testing::Test {
+ protected:
+  WindowSeconds() : model_(import_hf(*test::shared_path("models/storyteller"))) {}
+
+  double measure(std::int64_t length, const RunOptions& options) const {
+    CalibrationRequest request;
+    request.samples = kTimedWindows;
+    request.length = length;
+    return measure_window_seconds(
+        model_, calibration_data(request, Tokenizer(model_.tokenizer), model_.config.context),
+        options);
+  }
+
+  ImportedModel model_;
+};
+
+// 18 times the work: what a busy machine does to one of them is less.
+TEST_F(WindowSeconds, GrowWithTheWindow) {
+  RunOptions options;
+  options.threads = 1;
+  const double brief = measure(16, options);
+  EXPECT_GT(brief, 0);
+  EXPECT_GT(measure(288, options), brief);
+}
+
+TEST_F(WindowSeconds, KeepToLimitsAndStops) {
+  RunOptions options;
+  options.threads = 1;
+  options.max_ram = 1 << 20;
+  EXPECT_THROW(measure(64, options), Error);
+  options.max_ram = 0;
+  options.stop = [] { return true; };
+  EXPECT_THROW(measure(64, options), Error);
+}
+
+}  // namespace
+}  // namespace leq

@@ -1,0 +1,83 @@
+// What is said of a quantized file, and when it is not measured.
+#include "recipes/gate.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "base/error.h"
+#include "shared_data.h"
+#include "temporary_folder.h"
+
+namespace leq {
+namespace {
+
+GateResult sample(double kl) {
+  GateResult gate;
+  gate.text = "tales";
+  gate.window = 512;
+  gate.divergence.kl_mean = {kl, 0.0001};
+  gate.divergence.same_top1 = {0.9751, 0};
+  gate.divergence.ppl = {10.5, 0};
+  gate.divergence.ppl_base = {10.25, 0};
+  gate.divergence.windows = 2;
+  return gate;
+}
+
+TEST(GateReport, HoldsTheNumberAgainstTheRecipesLimit) {
+  EXPECT_EQ(gate_report(sample(0.005), &require_recipe("q8")),
+            "gate        KL 0.00500 +- 0.00010 nats, same first choice 97.5 %, perplexity 10.500 "
+            "(unquantized 10.250), 2 windows of 512 tokens of tales\n"
+            "            limit of q8: 0.005 nats, passed");
+  const std::string failed = gate_report(sample(0.0051), &require_recipe("q8"));
+  EXPECT_EQ(failed.substr(failed.find('\n')),
+            "\n            limit of q8: 0.005 nats, not passed: try type int8-g128 or f16, which "
+            "lose less");
+  EXPECT_EQ(gate_report(sample(0.1), nullptr).find('\n'), std::string::npos);
+}
+
+TEST(DistanceReport, IsOneLineThatSaysWhereAnotherRecipeHelps) {
+  EXPECT_EQ(distance_report(sample(0.05)),
+            "distance    KL 0.05000 nats from the checkpoint, same first choice 97.5 %, 2 windows "
+            "of 512 tokens of tales");
+  EXPECT_EQ(distance_report(sample(2.08)),
+            "distance    KL 2.08000 nats from the checkpoint, same first choice 97.5 %, 2 windows "
+            "of 512 tokens of tales: far, the recipes q8 and q4 stay nearer");
+}
+
+TEST(GateRoom, NamesWhatIsMissing) {
+  GateRoom room = {.disk_needed = 100, .disk_free = 100, .memory_needed = 7, .memory_free = 7};
+  EXPECT_EQ(lack_of_disk(room), "");
+  EXPECT_EQ(lack_of_memory(room), "");
+  room.disk_free = 99;
+  room.memory_free = 6;
+  EXPECT_EQ(lack_of_disk(room), "100 B of disk are needed, 99 B are there");
+  EXPECT_EQ(lack_of_memory(room), "7 B of memory are needed, 6 B are there");
+}
+
+// The base file of a checkpoint, as it is, takes no more than was asked for.
+TEST(GateRoom, CoversTheFilesThatAComparisonMaps) {
+  const ImportedModel model = import_hf(*test::shared_path("models/storyteller"));
+  const test::TemporaryFolder folder;
+  CheckpointOptions exact;
+  exact.type = dtype_name(model.dtype);
+  exact.threads = 1;
+  const auto file = folder.path() / "base.leq";
+  const CheckpointResult base = quantize_imported(model, file, exact, [](auto, auto) {});
+  const GateRoom room = gate_room(model, file, 0);
+  EXPECT_GE(room.disk_needed, base.file_bytes);
+  EXPECT_LE(room.disk_needed, base.file_bytes + base.file_bytes / 5 + (32u << 20));
+  EXPECT_GE(room.memory_needed, 2 * base.file_bytes);
+  EXPECT_GT(room.disk_free, 0u);
+  EXPECT_EQ(gate_room(model, file, 12345).memory_free, 12345u);
+}
+
+TEST(Comparison, TakesTwoForwardPassesAndTheFileOfTheBase) {
+  EXPECT_DOUBLE_EQ(comparison_seconds(3, 2, 0), 12);
+  EXPECT_DOUBLE_EQ(comparison_seconds(0, 2, 500'000'000) * 2,
+                   comparison_seconds(0, 2, 1'000'000'000));
+  EXPECT_GT(comparison_seconds(0, 2, 13'000'000'000), 30);  // of 7B in bf16
+}
+
+}  // namespace
+}  // namespace leq

@@ -1,0 +1,190 @@
+// A checkpoint to a judged file in one call: what is measured, what is left out and why, and how an
+// interrupted run goes on.
+#include "recipes/quantize_job.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "format/leq_reader.h"
+#include "reference/random_checkpoint.h"
+#include "temporary_folder.h"
+
+namespace leq {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string bytes_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+class Job : public testing::Test {
+ protected:
+  // A model whose tokenizer knows 94 letters.
+  fs::path checkpoint(std::int64_t context) {
+    const Json config = {{"architectures", {"LlamaForCausalLM"}},
+                         {"model_type", "llama"},
+                         {"hidden_size", 64},
+                         {"num_hidden_layers", 3},
+                         {"num_attention_heads", 4},
+                         {"num_key_value_heads", 2},
+                         {"head_dim", 16},
+                         {"intermediate_size", 96},
+                         {"vocab_size", 101},
+                         {"max_position_embeddings", context},
+                         {"rms_norm_eps", 1e-5},
+                         {"hidden_act", "silu"},
+                         {"tie_word_embeddings", false},
+                         {"tokenizer_class", "GPT2Tokenizer"}};
+    test::RandomCheckpoint random(folder_.path() / "checkpoint");
+    random.add_llama(config, {});
+    return random.write(config);
+  }
+
+  QuantizeJob job_of(std::int64_t context) {
+    QuantizeJob job;
+    job.folder = checkpoint(context);
+    job.output = folder_.path() / "model.leq";
+    job.checkpoint.threads = 1;
+    job.checkpoint.say = [this](const std::string& line) { said_ += line + '\n'; };
+    job.judged_by = built_in_gate_text();
+    return job;
+  }
+  QuantizeJob recipe_job(std::int64_t context) {
+    QuantizeJob job = job_of(context);
+    job.recipe = &require_recipe(kDefaultRecipe);
+    apply_recipe(*job.recipe, import_hf_config(job.folder), job.checkpoint);
+    job.fit_windows = true;
+    job.judging = Judging::gate;
+    return job;
+  }
+  Json provenance() const {
+    return LeqReader(folder_.path() / "model.leq", {.mode = LoadMode::map})
+        .metadata()
+        .at("provenance");
+  }
+  bool said(const std::string& part) const { return said_.find(part) != std::string::npos; }
+  // Nothing but checkpoint and model is left.
+  void expect_tidy() const {
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), fs::directory_iterator()), 2);
+  }
+
+  test::TemporaryFolder folder_;
+  std::string said_;
+};
+
+TEST_F(Job, TheDefaultRecipeFitsItsTextAndKeepsItsGate) {
+  const auto gate = run_job(recipe_job(64));
+  ASSERT_TRUE(gate.has_value());
+  EXPECT_TRUE(said("calibration 128 windows of 64 tokens, as one takes ")) << said_;
+  EXPECT_TRUE(said("limit of q8: 0.005 nats, ")) << said_;
+  EXPECT_EQ(provenance().at("method"), "smoothquant");
+  EXPECT_EQ(provenance().at("calibration").at(0).at("samples"), 128);
+  EXPECT_EQ(provenance().at("gate").at("kl_mean"), gate->divergence.kl_mean.value);
+  EXPECT_EQ(gate->divergence.windows, 16);
+  expect_tidy();
+}
+
+TEST_F(Job, ADistanceIsALineAndNotKept) {
+  QuantizeJob job = job_of(64);
+  job.judging = Judging::distance;
+  const auto found = run_job(job);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->divergence.windows, 2);
+  EXPECT_GT(found->divergence.kl_mean.value, 0);
+  EXPECT_TRUE(said_.starts_with("distance    KL ")) << said_;
+  EXPECT_EQ(std::ranges::count(said_, '\n'), 1) << said_;
+  EXPECT_FALSE(provenance().contains("gate"));
+  expect_tidy();
+}
+
+// The unquantized file is no distance away from itself.
+TEST_F(Job, AFileOfTheCheckpointsOwnNumbersIsAtNoDistance) {
+  QuantizeJob job = job_of(64);
+  job.checkpoint.type = "f32";
+  job.judging = Judging::distance;
+  EXPECT_EQ(run_job(job)->divergence.kl_mean.value, 0);
+}
+
+TEST_F(Job, SaysWhyItIsNotJudged) {
+  for (const Judging judging : {Judging::gate, Judging::distance}) {
+    QuantizeJob job = job_of(64);
+    job.judging = judging;
+    job.checkpoint.max_ram = 1 << 20;
+    said_.clear();
+    EXPECT_FALSE(run_job(job).has_value());
+    EXPECT_TRUE(said("left out: ") && said("of memory are needed, 1.05 MB are there")) << said_;
+    EXPECT_EQ(std::ranges::count(said_, '\n'), 1) << said_;
+  }
+  QuantizeJob asked = job_of(64);
+  asked.judging = Judging::gate_at_a_cost;
+  asked.checkpoint.max_ram = 1 << 20;
+  EXPECT_TRUE(run_job(asked).has_value());
+  expect_tidy();
+}
+
+TEST_F(Job, AShortContextIsQuantizedAndNotJudged) {
+  for (const Judging judging : {Judging::gate, Judging::gate_at_a_cost, Judging::distance}) {
+    QuantizeJob job = recipe_job(8);
+    job.judging = judging;
+    said_.clear();
+    EXPECT_FALSE(run_job(job).has_value());
+    EXPECT_TRUE(said("left out: a context of 8 positions is too short")) << said_;
+    EXPECT_TRUE(fs::exists(job.output));
+  }
+}
+
+TEST_F(Job, ATextTooShortToJudgeByIsNoReasonToFail) {
+  QuantizeJob job = job_of(64);
+  job.judging = Judging::distance;
+  job.judged_by = {"abc", "three letters"};
+  EXPECT_FALSE(run_job(job).has_value());
+  EXPECT_TRUE(said("distance    left out: three letters has 3 tokens, too few")) << said_;
+}
+
+// The machine may be slower or faster by then: the windows are those of the interrupted run.
+TEST_F(Job, AResumedRunKeepsTheWindowsOfTheInterruptedOne) {
+  QuantizeJob job = recipe_job(64);
+  job.judging = Judging::none;
+  job.fit_windows = false;
+  job.checkpoint.calibration.samples = 12;  // no number that is chosen by speed
+  run_job(job);
+  const std::string whole = bytes_of(job.output);
+  fs::remove(job.output);
+
+  const fs::path block = job.output.string() + ".partial/block-00001.leq";
+  job.checkpoint.stop = [&] { return fs::exists(block); };
+  EXPECT_THROW(run_job(job), Error);
+  EXPECT_FALSE(fs::exists(job.output));
+  job.checkpoint.stop = [] { return false; };
+  job.checkpoint.resume = job.fit_windows = true;
+  job.checkpoint.calibration.samples = 128;
+  run_job(job);
+  EXPECT_TRUE(said("resume      2 of 3 blocks are done")) << said_;
+  EXPECT_FALSE(said("on this machine")) << said_;
+  EXPECT_TRUE(bytes_of(job.output) == whole);
+  expect_tidy();
+}
+
+TEST_F(Job, AnInterruptedGateLeavesTheFile) {
+  QuantizeJob job = recipe_job(64);
+  job.checkpoint.stop = [&] { return fs::exists(job.output.string() + ".base/base.leq"); };
+  try {
+    run_job(job);
+    FAIL() << "not interrupted";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "interrupted; " + job.output.string() + " is complete, without its gate");
+  }
+  EXPECT_TRUE(fs::exists(job.output));
+  EXPECT_FALSE(provenance().contains("gate"));
+  expect_tidy();
+}
+
+}  // namespace
+}  // namespace leq
