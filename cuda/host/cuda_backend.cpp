@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/checks.h"
+#include "backend/linear_text.h"
 #include "backend/rope_rows.h"
 #include "base/error.h"
 #include "cuda/host/batch_lists.h"
@@ -39,7 +40,7 @@ AttentionHeads heads_of(const AttentionShape& shape) {
 }
 
 KvPages pages_of(std::byte* base, std::size_t page_bytes, KvType type) {
-  return {base, static_cast<std::int64_t>(page_bytes), static_cast<KvNumbers>(type)};
+  return {base, static_cast<std::int64_t>(page_bytes), type};
 }
 
 class CudaBackend final : public Backend {
@@ -61,14 +62,10 @@ class CudaBackend final : public Backend {
   std::string name() const override { return name_ + " (" + rt::device_of(stream_).name + ")"; }
   std::string describe(const Linear& linear) const override {
     const QuantScheme& scheme = linear.segments[0].weight.scheme;
-    constexpr std::array<std::string_view, 5> kInputs = {
-        "f32", "int8 rows", "int8 groups of 128", "int8 of one scale", "int8 of a moving scale"};
     const char* kernel = linear.act == ActKind::none
                              ? describe_float_matmul(scheme.kind == CodeKind::f32)
                              : describe_int_matmul(scheme.bits, 1);
-    return name_ + " " + scheme_name(scheme) + " x " +
-           std::string(kInputs[static_cast<std::size_t>(linear.act)]) +
-           (linear.inv_smooth == nullptr ? ", " : " smoothed, ") + kernel;
+    return name_ + " " + linear_text(linear, kernel);
   }
 
   std::size_t allocated_bytes() const override { return memory_.allocated(); }
@@ -344,7 +341,6 @@ class CudaBackend final : public Backend {
     const AttentionBatch* of_step = graphs_.batch_of(batch);
     return of_step != nullptr ? *of_step : lists_.push(batch);
   }
-  // The largest position of the batch + 1.
   // Norms and rotations keep a row of f32 in shared memory.
   void require_shared_row(const char* what, std::int64_t width) const {
     const std::size_t room = rt::device_of(stream_).shared_limit_bytes - 1024;

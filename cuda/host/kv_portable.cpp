@@ -1,6 +1,5 @@
 #include "cuda/host/kv_portable.h"
 
-#include <array>
 #include <cstring>
 
 #include "base/error.h"
@@ -11,11 +10,9 @@ namespace leq::LEQ_GPU {
 namespace {
 
 constexpr std::size_t kEndBytes = kPageTokens * sizeof(std::uint16_t);  // scales or minima
-constexpr std::array<int, 3> kNumberBytes = {4, 2, 1};
 
 std::size_t row_bytes(KvType type, int head_dim) {
-  return static_cast<std::size_t>(
-      kv_row_bytes(head_dim, kNumberBytes[static_cast<std::size_t>(type)]));
+  return static_cast<std::size_t>(kv_row_bytes(head_dim, kv_scheme(type).bits / 8));
 }
 
 // Where a head's parts lie on the device, and their sizes there and in portable order.
@@ -34,10 +31,8 @@ HeadParts parts_of(const KvHead& head, std::size_t given) {
                         (keys ? head.layer.key_page_bytes : head.layer.value_page_bytes);
   HeadParts parts = {};
   parts.row = row_bytes(head.type(), head.head_dim);
-  parts.portable_row =
-      static_cast<std::size_t>(head.head_dim) *
-      static_cast<std::size_t>(kNumberBytes[static_cast<std::size_t>(head.type())]);
-  parts.coded = head.type() == KvType::int8;
+  parts.portable_row = kv_number_bytes(kv_scheme(head.type()), head.head_dim);
+  parts.coded = kv_coded(head.type());
   const auto heads = static_cast<std::size_t>(head.kv_heads);
   const auto index = static_cast<std::size_t>(head.head);
   parts.numbers = page + index * kPageTokens * parts.row;
@@ -51,7 +46,7 @@ HeadParts parts_of(const KvHead& head, std::size_t given) {
 }  // namespace
 
 std::size_t kv_page_bytes(KvType type, int kv_heads, int head_dim) {
-  const std::size_t ends = type == KvType::int8 ? 2 * kEndBytes : 0;
+  const std::size_t ends = kv_coded(type) ? 2 * kEndBytes : 0;
   return static_cast<std::size_t>(kv_heads) * (kPageTokens * row_bytes(type, head_dim) + ends);
 }
 

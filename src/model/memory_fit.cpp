@@ -1,5 +1,6 @@
 #include "model/memory_fit.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -17,8 +18,10 @@ std::string room_text(const DeviceRoom& room) {
 }
 
 std::string advice(const RunLimits& limits) {
-  const bool small_cache = limits.key_type == KvType::int8 && limits.value_type == KvType::int8;
-  return std::string(small_cache ? "" : "-ctk int8 -ctv int8, ") +
+  const KvScheme& least = *std::ranges::min_element(kKvSchemes, {}, &KvScheme::bits);
+  const bool small_cache = limits.key_type == least.type && limits.value_type == least.type;
+  const std::string name(least.name);
+  return (small_cache ? "" : "-ctk " + name + " -ctv " + name + ", ") +
          "a smaller -b or a smaller type of weights make room, -dev cpu uses the host's memory";
 }
 

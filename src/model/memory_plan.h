@@ -18,8 +18,8 @@ struct RunLimits {
   int sequences = 1;                // -np
   std::int64_t batch_tokens = 512;  // -b
   std::int64_t output_tokens = 1;
-  KvType key_type = KvType::f16;    // -ctk
-  KvType value_type = KvType::f16;  // -ctv
+  KvType key_type = kUsualKv;    // -ctk
+  KvType value_type = kUsualKv;  // -ctv
 };
 
 struct MemoryPlan {

@@ -9,6 +9,7 @@
 #include "backend/cpu/rows/first_bad_row.h"
 #include "backend/cpu/rows/quantize_rows.h"
 #include "backend/cpu/rows/rows_layout.h"
+#include "backend/linear_text.h"
 #include "base/error.h"
 
 namespace leq::cpu {
@@ -278,14 +279,8 @@ void run_linear(const LinearContext& context, const Rows& x, std::int64_t tokens
 }
 
 std::string describe_linear(const MatmulKernels& matmul, const Linear& linear) {
-  const QuantScheme& scheme = linear.segments[0].weight.scheme;
-  std::string text(isa_name(matmul.isa));
-  text += " " + scheme_name(scheme);
-  constexpr std::array<std::string_view, 5> kInputs = {
-      "f32", "int8 rows", "int8 groups of 128", "int8 of one scale", "int8 of a moving scale"};
-  return text + " x " + std::string(kInputs[static_cast<std::size_t>(linear.act)]) +
-         (linear.inv_smooth == nullptr ? ", " : " smoothed, ") +
-         (linear.act == ActKind::none ? matmul.float_tile : matmul.int_tile);
+  const char* tile = linear.act == ActKind::none ? matmul.float_tile : matmul.int_tile;
+  return std::string(isa_name(matmul.isa)) + " " + linear_text(linear, tile);
 }
 
 }  // namespace leq::cpu
