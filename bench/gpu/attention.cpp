@@ -22,10 +22,10 @@ constexpr int kHeadDim = 128;
 
 struct CacheType {
   const char* name;
-  KvNumbers numbers;
+  KvType numbers;
   int bytes;
 };
-constexpr CacheType kTypes[] = {{"f16", KvNumbers::f16, 2}, {"int8", KvNumbers::int8, 1}};
+constexpr CacheType kTypes[] = {{"f16", KvType::f16, 2}, {"int8", KvType::int8, 1}};
 
 // One layer: `sequences` runs of `rows` rows that end at position `context` - 1.
 class Problem {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/checks.h"
+#include "backend/linear_text.h"
 #include "base/error.h"
 #include "cuda/host/batch_lists.h"
 #include "cuda/host/device_memory.h"
@@ -34,7 +35,7 @@ AttentionHeads heads_of(const AttentionShape& shape) {
 }
 
 KvPages pages_of(std::byte* base, std::size_t page_bytes, KvType type) {
-  return {base, static_cast<std::int64_t>(page_bytes), static_cast<KvNumbers>(type)};
+  return {base, static_cast<std::int64_t>(page_bytes), type};
 }
 
 class CudaBackend final : public Backend {
@@ -57,8 +58,7 @@ class CudaBackend final : public Backend {
     const QuantScheme& scheme = linear.segments[0].weight.scheme;
     const char* kernel = is_coded(linear.act) ? describe_int_matmul(scheme.bits, 1)
                                               : describe_float_matmul(scheme.kind == CodeKind::f32);
-    return name_ + " " + scheme_name(scheme) + " x " + std::string(act_inputs(linear.act)) +
-           (linear.inv_smooth == nullptr ? ", " : " smoothed, ") + kernel;
+    return name_ + " " + linear_text(linear, kernel);
   }
 
   DeviceMemory& memory() override { return memory_; }

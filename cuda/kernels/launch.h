@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backend/kv_scheme.h"
 #include "cuda/layout/layout.h"
 #include "cuda/rt/rt.h"
 
@@ -239,13 +240,11 @@ void launch_rotate(const RotateArguments& a, rt::Stream& stream);
 
 // --- attention ---
 
-enum class KvNumbers : std::uint8_t { f32, f16, int8 };
-
 // Keys or values of one layer: page p lies at base + p * page_bytes.
 struct KvPages {
   std::byte* base = nullptr;
   std::int64_t page_bytes = 0;
-  KvNumbers type = KvNumbers::f16;
+  KvType type = kUsualKv;
 };
 
 // Neighbouring rows of a batch that are consecutive positions of one sequence.

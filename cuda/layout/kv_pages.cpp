@@ -1,6 +1,5 @@
 #include "cuda/layout/kv_pages.h"
 
-#include <array>
 #include <cstring>
 
 #include "base/error.h"
@@ -10,11 +9,9 @@ namespace leq::gpu {
 namespace {
 
 constexpr std::size_t kEndBytes = kPageTokens * sizeof(std::uint16_t);  // scales or minima
-constexpr std::array<int, 3> kNumberBytes = {4, 2, 1};
 
 std::size_t row_bytes(KvType type, int head_dim) {
-  return static_cast<std::size_t>(
-      kv_row_bytes(head_dim, kNumberBytes[static_cast<std::size_t>(type)]));
+  return static_cast<std::size_t>(kv_row_bytes(head_dim, kv_scheme(type).bits / 8));
 }
 
 // Where a head's parts lie in its page, and the sizes of its rows there and in portable order.
@@ -27,9 +24,8 @@ struct HeadParts {
 HeadParts parts_of(const KvHead& head, std::size_t page, std::size_t given) {
   HeadParts parts = {};
   parts.row = row_bytes(head.type, head.head_dim);
-  parts.portable_row = static_cast<std::size_t>(head.head_dim) *
-                       static_cast<std::size_t>(kNumberBytes[static_cast<std::size_t>(head.type)]);
-  parts.coded = head.type == KvType::int8;
+  parts.portable_row = kv_number_bytes(kv_scheme(head.type), head.head_dim);
+  parts.coded = kv_coded(head.type);
   const auto heads = static_cast<std::size_t>(head.kv_heads);
   const auto index = static_cast<std::size_t>(head.head);
   parts.numbers = index * kPageTokens * parts.row;
@@ -45,7 +41,7 @@ HeadParts parts_of(const KvHead& head, std::size_t page, std::size_t given) {
 }  // namespace
 
 std::size_t kv_page_bytes(KvType type, int kv_heads, int head_dim) {
-  const std::size_t ends = type == KvType::int8 ? 2 * kEndBytes : 0;
+  const std::size_t ends = kv_coded(type) ? 2 * kEndBytes : 0;
   return static_cast<std::size_t>(kv_heads) * (kPageTokens * row_bytes(type, head_dim) + ends);
 }
 

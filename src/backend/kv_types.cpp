@@ -1,41 +1,46 @@
 #include "backend/kv_types.h"
 
 #include <algorithm>
-#include <array>
 
 #include "base/error.h"
 
 namespace leq {
 namespace {
 
-constexpr std::array<std::string_view, 3> kNames = {"f32", "f16", "int8"};
-
-// What users of other engines type, and the closest type here.
-struct Alias {
-  std::string_view name;
-  std::string_view closest;
-};
-constexpr std::array<Alias, 8> kAliases = {{{"q8_0", "int8"},
-                                            {"q8", "int8"},
-                                            {"q5_1", "int8"},
-                                            {"q5_0", "int8"},
-                                            {"q4_1", "int8"},
-                                            {"q4_0", "int8"},
-                                            {"iq4_nl", "int8"},
-                                            {"bf16", "f16"}}};
+// "f32, f16 or int8"
+std::string expected_names() {
+  std::string names;
+  for (std::size_t i = 0; i < kKvSchemes.size(); ++i) {
+    names += i == 0 ? "" : i + 1 == kKvSchemes.size() ? " or " : ", ";
+    names += kKvSchemes[i].name;
+  }
+  return names;
+}
 
 }  // namespace
 
-std::string_view kv_type_name(KvType type) { return kNames[static_cast<std::size_t>(type)]; }
+std::string_view kv_type_name(KvType type) { return kv_scheme(type).name; }
+
+std::string kv_type_names(std::string_view separator) {
+  std::string names;
+  for (const KvScheme& scheme : kKvSchemes) {
+    if (!names.empty()) names += separator;
+    names += scheme.name;
+  }
+  return names;
+}
 
 KvType parse_kv_type(std::string_view name, Setting setting) {
-  const auto found = std::find(kNames.begin(), kNames.end(), name);
-  if (found != kNames.end()) return static_cast<KvType>(found - kNames.begin());
-  for (const Alias& alias : kAliases) {
-    require(alias.name != name, setting, " ", name, ": expected f32, f16 or int8; the closest is ",
-            alias.closest);
+  for (const KvScheme& scheme : kKvSchemes) {
+    if (scheme.name == name) return scheme.type;
   }
-  fail(setting, " ", name, ": expected f32, f16 or int8");
+  std::string closest;
+  for (const KvScheme& scheme : kKvSchemes) {
+    const bool alias =
+        !name.empty() && std::ranges::find(scheme.aliases, name) != scheme.aliases.end();
+    if (alias) closest = "; the closest is " + std::string(scheme.name);
+  }
+  fail(setting, " ", name, ": expected ", expected_names(), closest);
 }
 
 std::int64_t BatchView::end_position() const {

@@ -5,30 +5,28 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
+#include "backend/kv_scheme.h"
 #include "base/error.h"
 
 namespace leq {
 
-// How keys or values are stored. int8: u8 codes with one f16 (scale, minimum) per token and kv
-// head.
-enum class KvType : std::uint8_t { f32, f16, int8 };
-
 std::string_view kv_type_name(KvType type);
+// All of them, for help: "f32 | f16 | int8".
+std::string kv_type_names(std::string_view separator);
 // Of kv_type_name's spellings; throws Error naming the setting, with the closest type for the names
 // that users of other engines type ("q8_0").
 KvType parse_kv_type(std::string_view name, Setting setting);
-
-inline constexpr int kPageTokens = 64;
 
 // One layer of the cache. Page p lies at base + p * page_bytes. Layout inside a page is the
 // backend's; on the CPU (docs/kv-cache.md):
 //   float keys [H_kv][4][d][16], int8 keys [H_kv][4][ceil4(d)/4][16][4] then f16 s[H_kv][64],
 //   m[H_kv][64], values [H_kv][64][d] (int8: then f16 s[H_kv][64], m[H_kv][64])
 struct KvLayer {
-  KvType key_type = KvType::f16;
-  KvType value_type = KvType::f16;
+  KvType key_type = kUsualKv;
+  KvType value_type = kUsualKv;
   std::byte* keys = nullptr;
   std::byte* values = nullptr;
   std::size_t key_page_bytes = 0;
@@ -36,10 +34,9 @@ struct KvLayer {
 };
 
 // One kv head's keys or values in one page of a layer.
-enum class KvPart : std::uint8_t { keys, values };
 struct KvHead {
   KvPart part = KvPart::keys;
-  KvType type = KvType::f16;
+  KvType type = kUsualKv;
   int kv_heads = 0;  // of the layer
   int head_dim = 0;  // d
   int head = 0;

@@ -9,7 +9,9 @@
 namespace leq {
 
 // The levels of all families. Within one family they ascend: each may use everything below it.
-//   x86-64: portable, portable_v3, avx2, avx512vnni, avx512amx
+//   x86-64: portable, portable_v3 (the portable kernels built for x86-64-v3, for tests: avx2 is
+//   there
+//     wherever it is, and chosen instead), avx2, avx512vnni, avx512amx
 //   aarch64: portable, neon, dotprod
 //   others: portable
 enum class Isa { portable, portable_v3, avx2, avx512vnni, avx512amx, neon, dotprod };

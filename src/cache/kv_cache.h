@@ -17,8 +17,8 @@ struct KvShape {
   std::int64_t layers = 0;
   int kv_heads = 0;
   int head_dim = 0;
-  KvType key_type = KvType::f16;
-  KvType value_type = KvType::f16;
+  KvType key_type = kUsualKv;
+  KvType value_type = kUsualKv;
   std::int64_t positions = 0;  // in all sequences together
   int sequences = 1;
 };

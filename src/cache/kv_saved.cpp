@@ -35,31 +35,57 @@ SavedHeader header_of(const KvShape& shape, std::int64_t length) {
   return header;
 }
 
-// One kv head's part of a saved sequence and of a page: numbers, then for int8 scales and minima.
-struct Pieces {
-  std::size_t number = 0;  // bytes of one position's numbers
-  std::size_t ends = 0;    // bytes of one position's scale, and as many of its minimum
+// One kv head's part of a saved sequence and of a page: numbers, then scales and minima where the
+// scheme has them.
+class Pieces {
+ public:
+  Pieces(KvType type, KvPart part, int head_dim)
+      : scheme_(kv_scheme(type)), part_(part), head_dim_(head_dim) {}
 
-  Pieces(KvType type, int head_dim) {
-    constexpr std::array<std::size_t, 3> kBytes = {4, 2, 1};
-    number = static_cast<std::size_t>(head_dim) * kBytes[static_cast<std::size_t>(type)];
-    ends = type == KvType::int8 ? 2 : 0;
+  // Of the numbers of `positions`, and of their scales or minima.
+  std::size_t numbers(std::int64_t positions) const {
+    return static_cast<std::size_t>(positions) * kv_number_bytes(scheme_, head_dim_);
+  }
+  std::size_t ends(std::int64_t positions) const {
+    return kv_scale_count(scheme_, part_, head_dim_, positions) * sizeof(std::uint16_t);
   }
   std::size_t bytes(std::int64_t positions) const {
-    return static_cast<std::size_t>(positions) * (number + 2 * ends);
+    return numbers(positions) + 2 * ends(positions);
   }
   // Calls copy(offset among `all` positions, offset in the page, bytes) for `count` positions from
-  // `first` on.
+  // `first`, the first of a page, on.
   template <class Copy>
   void each(std::int64_t first, std::int64_t count, std::int64_t all, Copy copy) const {
-    const auto begin = static_cast<std::size_t>(first), some = static_cast<std::size_t>(count),
-               total = static_cast<std::size_t>(all);
-    copy(begin * number, std::size_t{0}, some * number);
-    if (ends == 0) return;
-    const std::size_t page = kPageTokens;
-    copy(total * number + begin * ends, page * number, some * ends);
-    copy(total * (number + ends) + begin * ends, page * (number + ends), some * ends);
+    copy(numbers(first), std::size_t{0}, numbers(count));
+    if (!scheme_.coded()) return;
+    const std::size_t of_page = ends(kPageTokens);
+    copy(numbers(all) + ends(first), numbers(kPageTokens), ends(count));
+    copy(numbers(all) + ends(all) + ends(first), numbers(kPageTokens) + of_page, ends(count));
   }
+  // Of `positions`; attention would spread a NaN to every later token.
+  bool finite(std::span<const std::byte> bytes, std::int64_t positions) const {
+    if (!scheme_.coded() && scheme_.bits == 32) {
+      return all_finite<float>(bytes, [](float x) { return x; });
+    }
+    const std::size_t codes = scheme_.coded() ? numbers(positions) : 0;
+    return all_finite<std::uint16_t>(bytes.subspan(codes), f16_to_f32);
+  }
+
+ private:
+  template <class Number, class Widen>
+  static bool all_finite(std::span<const std::byte> bytes, Widen widen) {
+    for (std::size_t at = 0; at < bytes.size(); at += sizeof(Number)) {
+      Number number;
+      std::memcpy(&number, bytes.data() + at, sizeof number);
+      const float value = widen(number);
+      if (!(value - value == 0.0f)) return false;
+    }
+    return true;
+  }
+
+  const KvScheme& scheme_;
+  KvPart part_;
+  int head_dim_;
 };
 
 // Keys and values of every layer in the order of saved sequences: each is kv_heads parts.
@@ -70,28 +96,11 @@ void each_part(const KvShape& shape, Visit visit) {
   }
 }
 
-template <class Number, class Widen>
-bool all_finite(std::span<const std::byte> bytes, Widen widen) {
-  for (std::size_t at = 0; at < bytes.size(); at += sizeof(Number)) {
-    Number number;
-    std::memcpy(&number, bytes.data() + at, sizeof number);
-    const float value = widen(number);
-    if (!(value - value == 0.0f)) return false;
-  }
-  return true;
-}
-
-// One head's bytes.
-bool finite(KvType type, std::span<const std::byte> bytes, std::size_t number_bytes) {
-  if (type == KvType::f32) return all_finite<float>(bytes, [](float x) { return x; });
-  const std::size_t codes = type == KvType::int8 ? number_bytes : 0;
-  return all_finite<std::uint16_t>(bytes.subspan(codes), f16_to_f32);
-}
-
 std::uint64_t saved_bytes(const KvShape& shape, std::int64_t length) {
   const auto heads = static_cast<std::uint64_t>(shape.layers * shape.kv_heads);
-  const std::uint64_t bytes = Pieces(shape.key_type, shape.head_dim).bytes(length) +
-                              Pieces(shape.value_type, shape.head_dim).bytes(length);
+  const std::uint64_t bytes =
+      Pieces(shape.key_type, KvPart::keys, shape.head_dim).bytes(length) +
+      Pieces(shape.value_type, KvPart::values, shape.head_dim).bytes(length);
   return sizeof(SavedHeader) + heads * bytes;
 }
 
@@ -110,8 +119,8 @@ std::int64_t checked_length(const KvCache& cache, std::span<const std::byte> byt
           want.head_dim);
   require(header.key_type == want.key_type && header.value_type == want.value_type, source,
           ": saved with other KV types; run with the ", Setting{"key_type"}, " and ",
-          Setting{"value_type"}, " of then (here ", kv_type_name(shape.key_type), " and ",
-          kv_type_name(shape.value_type), ")");
+          Setting{"value_type"}, " that it was saved with (here ", kv_type_name(shape.key_type),
+          " and ", kv_type_name(shape.value_type), ")");
   require(header.length >= 0 && header.length <= shape.positions, source, ": ", header.length,
           " positions, the context holds ", shape.positions, "; raise ", Setting{"context"});
   require(bytes.size() == saved_bytes(shape, header.length), source, ": expected ",
@@ -125,12 +134,11 @@ void require_finite(const KvShape& shape, std::int64_t length, std::span<const s
   std::size_t offset = 0;
   each_part(shape, [&](std::int64_t, KvPart part) {
     const KvType type = part == KvPart::keys ? shape.key_type : shape.value_type;
-    const Pieces pieces(type, shape.head_dim);
+    const Pieces pieces(type, part, shape.head_dim);
     for (int head = 0; head < shape.kv_heads; ++head) {
       const auto own = numbers.subspan(offset, pieces.bytes(length));
-      require(finite(type, own, static_cast<std::size_t>(length) * pieces.number), source,
-              ": numbers that are not finite at offset ", offset + sizeof(SavedHeader),
-              "; the file is damaged");
+      require(pieces.finite(own, length), source, ": numbers that are not finite at offset ",
+              offset + sizeof(SavedHeader), "; the file is damaged");
       offset += own.size();
     }
   });
@@ -147,7 +155,7 @@ std::vector<std::byte> KvCache::save(std::int32_t sequence) const {
   std::byte* target = saved.data() + sizeof header;
   std::vector<std::byte> page, numbers;
   each_part(shape_, [&](std::int64_t layer, KvPart part) {
-    const Pieces pieces(type(part), shape_.head_dim);
+    const Pieces pieces(type(part), part, shape_.head_dim);
     const std::size_t head_bytes = pieces.bytes(all);
     page.resize(page_bytes(part));
     numbers.resize(pieces.bytes(kPageTokens));
@@ -176,7 +184,7 @@ void KvCache::load(std::int32_t sequence, std::span<const std::byte> bytes,
   const std::byte* from = bytes.data() + sizeof(SavedHeader);
   std::vector<std::byte> page, numbers;
   each_part(shape_, [&](std::int64_t layer, KvPart part) {
-    const Pieces pieces(type(part), shape_.head_dim);
+    const Pieces pieces(type(part), part, shape_.head_dim);
     const std::size_t head_bytes = pieces.bytes(all);
     for (std::int64_t first = 0; first < all; first += kPageTokens) {
       page.assign(page_bytes(part), std::byte{0});

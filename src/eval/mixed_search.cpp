@@ -21,7 +21,7 @@ RunLimits limits_of(const MixedSearch& request, const ModelConfig& config) {
   RunLimits limits;
   limits.context = request.window;
   limits.output_tokens = kOutputRows;
-  limits.key_type = limits.value_type = KvType::f32;
+  limits.key_type = limits.value_type = kExactKv;
   return resolve_limits(limits, config);
 }
 

@@ -1,5 +1,6 @@
 #include "model/memory_fit.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -17,9 +18,11 @@ std::string room_text(const DeviceRoom& room) {
 }
 
 std::string advice(const RunLimits& limits) {
-  const bool small_cache = limits.key_type == KvType::int8 && limits.value_type == KvType::int8;
-  const std::string cache =
-      Setting{"key_type"}.marked() + " int8 " + Setting{"value_type"}.marked() + " int8, ";
+  const KvScheme& least = *std::ranges::min_element(kKvSchemes, {}, &KvScheme::bits);
+  const bool small_cache = limits.key_type == least.type && limits.value_type == least.type;
+  const std::string name(least.name);
+  const std::string cache = Setting{"key_type"}.marked() + " " + name + " " +
+                            Setting{"value_type"}.marked() + " " + name + ", ";
   return (small_cache ? "" : cache) + "a smaller " + Setting{"batch_tokens"}.marked() +
          " or a smaller type of weights make room, " + Setting{"device"}.marked() +
          " cpu uses the host's memory";

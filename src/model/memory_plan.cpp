@@ -32,7 +32,7 @@ void require_range(MessagePart what, std::int64_t value, std::int64_t low, std::
 }  // namespace
 
 KvType default_kv_type(std::string_view model_type) {
-  return model_type == "f32" ? KvType::f32 : KvType::f16;
+  return model_type == "f32" ? kExactKv : kUsualKv;
 }
 
 RunLimits resolve_limits(RunLimits limits, const ModelConfig& config) {

@@ -19,8 +19,8 @@ struct RunLimits {
   int sequences = 1;
   std::int64_t batch_tokens = 512;  // in one step
   std::int64_t output_tokens = 1;
-  KvType key_type = KvType::f16;
-  KvType value_type = KvType::f16;
+  KvType key_type = kUsualKv;
+  KvType value_type = kUsualKv;
 };
 
 struct MemoryPlan {

@@ -26,7 +26,7 @@ RunLimits gate_limits(const ModelConfig& config, std::int64_t window) {
   RunLimits limits;
   limits.context = window;
   limits.output_tokens = kOutputRows;
-  limits.key_type = limits.value_type = KvType::f32;
+  limits.key_type = limits.value_type = kExactKv;
   return resolve_limits(limits, config);
 }
 

@@ -9,12 +9,17 @@
 #include <cmath>
 #include <vector>
 
+#include "backend/kv_scheme.h"
 #include "base/cpu_features.h"
 #include "base/half.h"
 #include "base/random.h"
 
 namespace leq::cpu {
 namespace {
+
+const KvKernels& of_type(Isa isa, KvType type) {
+  return attention_kernels(isa).kv[static_cast<std::size_t>(type)];
+}
 
 TEST(AttentionKernels, WidenEveryF16) {
   std::vector<std::uint16_t> halves;
@@ -25,7 +30,7 @@ TEST(AttentionKernels, WidenEveryF16) {
   }
   for (const Isa isa : supported_isas()) {
     std::vector<float> wide(halves.size());
-    attention_kernels(isa).widen_f16(halves.data(), std::ssize(halves), wide.data());
+    of_type(isa, KvType::f16).widen(halves.data(), std::ssize(halves), wide.data());
     for (std::size_t i = 0; i < halves.size(); ++i) {
       ASSERT_EQ(std::bit_cast<std::uint32_t>(wide[i]),
                 std::bit_cast<std::uint32_t>(f16_to_f32(halves[i])))
@@ -52,7 +57,8 @@ TEST(AttentionKernels, NarrowToNearestEvenAndClamp) {
   const auto numbers = hard_numbers();
   for (const Isa isa : supported_isas()) {
     std::vector<std::uint16_t> halves(numbers.size());
-    attention_kernels(isa).narrow(numbers.data(), std::ssize(numbers), halves.data());
+    of_type(isa, KvType::f16)
+        .store(numbers.data(), std::ssize(numbers), halves.data(), nullptr, nullptr);
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       const float clamped = std::clamp(numbers[i], -65504.0f, 65504.0f);
       ASSERT_EQ(halves[i], f32_to_f16(clamped)) << isa_name(isa) << " " << numbers[i];
@@ -64,7 +70,7 @@ TEST(AttentionKernels, NarrowToNearestEvenAndClamp) {
 // largest, and every number is off by half a step at most.
 TEST(AttentionKernels, EncodeCoversEachRow) {
   Random random(9);
-  const AttentionKernels& portable = attention_kernels(Isa::portable);
+  const KvKernels& portable = of_type(Isa::portable, KvType::int8);
   for (int trial = 0; trial < 3000; ++trial) {
     const auto n = static_cast<std::int64_t>(1 + random.below(70));
     const float size = std::ldexp(1.0f, static_cast<int>(random.below(40)) - 24);
@@ -74,7 +80,7 @@ TEST(AttentionKernels, EncodeCoversEachRow) {
     if (trial % 7 == 0) std::fill(x.begin(), x.end(), x[0]);
     std::uint16_t scale = 0, minimum = 0;
     std::vector<std::uint8_t> codes(x.size());
-    portable.encode(x.data(), n, scale, minimum, codes.data());
+    portable.store(x.data(), n, codes.data(), &scale, &minimum);
     const double s = f16_to_f32(scale), m = f16_to_f32(minimum);
     double low = 65504, high = -65504;
     for (const float v : x) {
@@ -95,7 +101,7 @@ TEST(AttentionKernels, EncodeCoversEachRow) {
     for (const Isa isa : supported_isas()) {
       std::uint16_t other_scale = 0, other_minimum = 0;
       std::vector<std::uint8_t> other(x.size());
-      attention_kernels(isa).encode(x.data(), n, other_scale, other_minimum, other.data());
+      of_type(isa, KvType::int8).store(x.data(), n, other.data(), &other_scale, &other_minimum);
       ASSERT_EQ(scale, other_scale) << isa_name(isa) << " trial " << trial;
       ASSERT_EQ(minimum, other_minimum) << isa_name(isa) << " trial " << trial;
       ASSERT_EQ(codes, other) << isa_name(isa) << " trial " << trial;
@@ -108,7 +114,7 @@ TEST(AttentionKernels, ZeroRowsHaveCodesZero) {
   for (const Isa isa : supported_isas()) {
     std::uint16_t scale = 7, minimum = 7;
     std::vector<std::uint8_t> codes(5, 9);
-    attention_kernels(isa).encode(zeros.data(), 5, scale, minimum, codes.data());
+    of_type(isa, KvType::int8).store(zeros.data(), 5, codes.data(), &scale, &minimum);
     EXPECT_EQ(scale, 0);
     EXPECT_EQ(minimum, 0) << "the sign of zero depends on nothing";
     EXPECT_EQ(codes, std::vector<std::uint8_t>(5, 0));

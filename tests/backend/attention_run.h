@@ -27,6 +27,7 @@ struct AttentionCase {
   bool head_norms = false;
   RowsFormat output = {};
   RowsConsumer consumer;
+  std::int64_t context = 2048;
 
   std::int64_t width() const { return std::int64_t{heads} * head_dim; }
   std::int64_t qkv_width() const { return std::int64_t{heads + 2 * kv_heads} * head_dim; }
@@ -75,7 +76,6 @@ inline std::vector<float> head_gain(int head_dim, std::uint64_t seed) {
 
 class AttentionRun {
  public:
-  static constexpr std::int64_t kContext = 2048;
   static constexpr int kSequences = 3;
 
   AttentionRun(const AttentionCase& c, const CpuOptions& options, std::int64_t largest_batch)
@@ -86,7 +86,7 @@ class AttentionRun {
         k_gain_(head_gain(c.head_dim, 2)),
         q_norm_{NormKind::rms, q_gain_.data(), nullptr, 1e-6f, c.head_dim},
         k_norm_{NormKind::rms, k_gain_.data(), nullptr, 1e-6f, c.head_dim},
-        rope_(make_rope(backend_->memory(), inv_freq_, 1.0f, kContext)),
+        rope_(make_rope(backend_->memory(), inv_freq_, 1.0f, c.context)),
         qkv_(backend_->allocate_rows(largest_batch, c.qkv_width(), {})),
         out_(backend_->allocate_rows(largest_batch, c.width(), c.output)) {
     shape_.heads = c.heads;
@@ -98,7 +98,7 @@ class AttentionRun {
       shape_.q_norm = &q_norm_;
       shape_.k_norm = &k_norm_;
     }
-    backend_->memory().scratch(backend_->layout().scratch_bytes(largest_batch, shape_, kContext));
+    backend_->memory().scratch(backend_->layout().scratch_bytes(largest_batch, shape_, c.context));
     take_pages();
   }
 
@@ -119,22 +119,24 @@ class AttentionRun {
  private:
   // Page tables in no particular order, so that neighbours in a sequence are none in memory.
   void take_pages() {
-    constexpr std::int32_t kPages = kContext / kPageTokens;
+    const auto pages = static_cast<std::int32_t>(case_.context / kPageTokens);
     layer_.key_type = case_.key_type;
     layer_.value_type = case_.value_type;
     layer_.key_page_bytes =
         backend_->layout().page_bytes(KvPart::keys, case_.key_type, case_.kv_heads, case_.head_dim);
     layer_.value_page_bytes = backend_->layout().page_bytes(KvPart::values, case_.value_type,
                                                             case_.kv_heads, case_.head_dim);
-    keys_ = Buffer(backend_->memory(), layer_.key_page_bytes * kPages * kSequences);
-    values_memory_ = Buffer(backend_->memory(), layer_.value_page_bytes * kPages * kSequences);
+    keys_ = Buffer(backend_->memory(),
+                   layer_.key_page_bytes * static_cast<std::size_t>(pages) * kSequences);
+    values_memory_ = Buffer(backend_->memory(),
+                            layer_.value_page_bytes * static_cast<std::size_t>(pages) * kSequences);
     std::memset(keys_.data(), 0xff, keys_.size());  // NaN as f32 and as f16
     std::memset(values_memory_.data(), 0xff, values_memory_.size());
     layer_.keys = keys_.data();
     layer_.values = values_memory_.data();
-    for (std::int32_t page = 0; page < kPages; ++page) {
+    for (std::int32_t page = 0; page < pages; ++page) {
       for (int s = 0; s < kSequences; ++s) {
-        pages_[s].push_back((page * 7 % kPages) * kSequences + (s + page) % kSequences);
+        pages_[s].push_back((page * 7 % pages) * kSequences + (s + page) % kSequences);
       }
     }
   }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/attention_oracle.h"
@@ -113,6 +114,36 @@ TEST(Attention, FollowsTheWrittenOrderBitForBit) {
   }
 }
 
+// The oldest visible key is the first or the last of a block, a page or a span at some time:
+// windows begin at every position of two spans. One row at a time each row is a block of its own,
+// and in chunks blocks begin anywhere.
+TEST(Attention, WindowsBeginAtEveryPositionOfASpan) {
+  constexpr std::int64_t kLength = 1100;
+  const Isa isa = supported_isas().back();
+  for (const auto& [keys, values] :
+       {std::pair{KvType::f32, KvType::f32}, std::pair{KvType::f16, KvType::int8},
+        std::pair{KvType::int8, KvType::f16}}) {
+    for (const int window : {1, 70, 513}) {
+      for (const std::int64_t chunk : {1, 5, 64}) {
+        AttentionCase c;
+        c.heads = c.kv_heads = 1;
+        c.head_dim = 8;
+        c.key_type = keys;
+        c.value_type = values;
+        c.window = window;
+        AttentionRun run(c, {2, isa}, chunk);
+        run.run(in_chunks(kLength, chunk));
+        const SpanAttention written(c, run, 0);
+        for (std::int64_t t = 0; t < kLength; ++t) {
+          const float* have = run.values(0).data() + t * c.head_dim;
+          ASSERT_EQ(bits(written.output(t, 0)), bits({have, have + c.head_dim}))
+              << describe(c) << " position " << t << ", chunks of " << chunk;
+        }
+      }
+    }
+  }
+}
+
 // One case of the grid below: all cuts of the same sequence give the same bits.
 void expect_one_result(const AttentionCase& c, std::int64_t length,
                        const std::vector<std::int64_t>& chunks) {
@@ -199,6 +230,33 @@ TEST(Attention, OneByOneGivesTheBitsOfOneChunk) {
       for (int i = 0; i < 200; ++i) schedule.push_back({{0, 1}});
       steps.run(schedule);
       ASSERT_EQ(bits(whole.values(0)), bits(steps.values(0))) << describe(c);
+    }
+  }
+}
+
+// 32 spans are computed at a time: a row beyond 16,384 positions takes a second wave of them.
+TEST(Attention, WavesOfSpansAreJoinedInTheWrittenOrder) {
+  constexpr std::int64_t kFed = 16382, kSteps = 5;
+  AttentionCase c;
+  c.heads = 2;
+  c.kv_heads = 1;
+  c.head_dim = 4;
+  c.context = 17408;  // 34 spans
+  for (const int threads : {1, 4}) {
+    AttentionRun run(c, {threads, supported_isas().back()}, 512);
+    run.run(in_chunks(kFed, 512));
+    for (const std::int64_t more : {kSteps, std::int64_t{600}, kSteps}) {
+      const std::int64_t chunk = more == kSteps ? 1 : 300;
+      run.run(in_chunks(more, chunk));
+      const std::int64_t end = std::ssize(run.values(0)) / c.width();
+      const SpanAttention written(c, run, 0);
+      for (std::int64_t t = end - kSteps; t < end; ++t) {
+        for (int h = 0; h < c.heads; ++h) {
+          const float* have = run.values(0).data() + (t * c.heads + h) * c.head_dim;
+          ASSERT_EQ(bits(written.output(t, h)), bits({have, have + c.head_dim}))
+              << "position " << t << " head " << h << ", " << threads << " threads";
+        }
+      }
     }
   }
 }

@@ -92,6 +92,63 @@ TEST(KvSaved, HoldsNumbersByHeadAndPosition) {
   }
 }
 
+// The same of int8: after all codes of a head the scales of all positions, then their minima.
+TEST(KvSaved, HoldsCodesScalesAndMinimaByHeadAndPosition) {
+  constexpr std::size_t kDims = 6, kHeads = 2;
+  const auto backend = make_cpu_backend({1, Isa::portable});
+  for (const std::size_t length : {63, 64, 65, 130}) {
+    KvCache cache(*backend, {1, kHeads, kDims, KvType::int8, KvType::int8, 200, 1});
+    feed(*backend, cache, 0, static_cast<std::int64_t>(length), 9);
+    const auto saved = cache.save(0);
+    const std::size_t of_head = length * (kDims + 4);
+    ASSERT_EQ(saved.size(), 48 + 2 * kHeads * of_head);
+    const Rows shape = backend->allocate_rows(1, 3 * kHeads * kDims, {});
+    Random random(9);
+    std::vector<float> input(length * static_cast<std::size_t>(shape.value_stride));
+    for (float& x : input) x = random.normal();
+    for (std::size_t head = 0; head < 2 * kHeads; ++head) {  // of keys, then of values
+      const std::byte* const codes = saved.data() + 48 + head * of_head;
+      for (std::size_t t = 0; t < length; ++t) {
+        std::uint16_t scale = 0, minimum = 0;
+        std::memcpy(&scale, codes + length * kDims + t * 2, 2);
+        std::memcpy(&minimum, codes + length * (kDims + 2) + t * 2, 2);
+        const float s = f16_to_f32(scale), m = f16_to_f32(minimum);
+        for (std::size_t c = 0; c < kDims; ++c) {
+          const float want =
+              input[t * static_cast<std::size_t>(shape.value_stride) + (kHeads + head) * kDims + c];
+          const auto code = static_cast<float>(codes[t * kDims + c]);
+          ASSERT_NEAR(code * s + m, want, 0.51f * s) << "head " << head << " position " << t;
+        }
+      }
+    }
+  }
+}
+
+// A NaN anywhere, first and last numbers, scales and minima included.
+TEST(KvSaved, RefusesEveryNumberThatIsNotFinite) {
+  const auto backend = make_cpu_backend({1, Isa::portable});
+  for (const KvType type : kTypes) {
+    KvCache cache(*backend, {1, 2, 4, type, type, 100, 1});
+    feed(*backend, cache, 0, 70, 1);
+    const auto saved = cache.save(0);
+    const bool coded = type == KvType::int8;
+    const std::size_t size = type == KvType::f32 ? 4 : 2, of_head = (saved.size() - 48) / 4;
+    const std::size_t codes = coded ? 70 * 4 : 0;
+    for (std::size_t head = 0; head < 4; ++head) {
+      for (std::size_t at = codes; at < of_head; at += size) {
+        auto damaged = saved;
+        const std::uint32_t nan = size == 4 ? 0x7fc00000u : 0x7e00u;
+        std::memcpy(damaged.data() + 48 + head * of_head + at, &nan, size);
+        EXPECT_THROW(cache.load(0, damaged, "test"), Error) << "head " << head << " byte " << at;
+      }
+      if (!coded) continue;
+      auto other = saved;  // every code is a number
+      std::memset(other.data() + 48 + head * of_head, 0xff, codes);
+      EXPECT_NO_THROW(cache.load(0, other, "test"));
+    }
+  }
+}
+
 TEST(KvSaved, RefusesEveryTruncatedPrefixAndForeignShapes) {
   const auto backend = make_cpu_backend({1, Isa::portable});
   const KvShape shape{1, 1, 4, KvType::f16, KvType::int8, 100, 1};

@@ -18,7 +18,7 @@
 namespace leq::LEQ_GPU {
 
 struct AttentionCase {
-  KvNumbers keys = KvNumbers::f16, values = KvNumbers::f16;
+  KvType keys = KvType::f16, values = KvType::f16;
   int heads = 4, kv_heads = 4, head_dim = 64, window = 0;
   struct Run {
     int first_position, rows;
@@ -42,7 +42,7 @@ struct AttentionPart {
 
 // One side of the cache: what lies in the pages, as numbers.
 struct CacheSide {
-  KvNumbers type;
+  KvType type;
   std::vector<std::byte> bytes;
   std::int64_t page_bytes = 0;
   // [run][kv head][position][d], with int8 codes and [run][kv head][position] scales and minima.
@@ -177,7 +177,7 @@ class AttentionData {
   }
   template <class Round>
   double near_score(std::size_t run, int j, int kv, const float* q, Round round) const {
-    if (c_.keys == KvNumbers::int8) return score(run, j, kv, q);
+    if (c_.keys == KvType::int8) return score(run, j, kv, q);
     double sum = 0;
     for (int i = 0; i < c_.head_dim; ++i)
       sum += round(q[i]) * keys_.numbers[number_at(run, kv, j, i)];
@@ -187,7 +187,7 @@ class AttentionData {
   double near_value(std::size_t run, int j, int kv, int i, Round round) const {
     const double u = values_.numbers[number_at(run, kv, j, i)];
     const std::size_t at = position_at(run, kv, j);
-    if (c_.values != KvNumbers::int8) return u;
+    if (c_.values != KvType::int8) return u;
     return round(u * values_.scales[at] + values_.minima[at]);
   }
 
@@ -220,11 +220,11 @@ class AttentionData {
   }
 
   // Positions that no row of a run sees, and pads, hold bytes that are NaN as floats.
-  void make_side(KvNumbers type, CacheSide& side) {
+  void make_side(KvType type, CacheSide& side) {
     side.type = type;
-    const int d = c_.head_dim, bytes = type == KvNumbers::f32 ? 4 : type == KvNumbers::f16 ? 2 : 1;
+    const int d = c_.head_dim, bytes = type == KvType::f32 ? 4 : type == KvType::f16 ? 2 : 1;
     const std::int64_t row_bytes = kv_row_bytes(d, bytes);
-    side.page_bytes = c_.kv_heads * 64 * (row_bytes + (type == KvNumbers::int8 ? 4 : 0));
+    side.page_bytes = c_.kv_heads * 64 * (row_bytes + (type == KvType::int8 ? 4 : 0));
     side.bytes.resize(static_cast<std::size_t>(side.page_bytes * page_count_), std::byte{0xff});
     const std::size_t positions = position_at(c_.runs.size() - 1, c_.kv_heads - 1, length_ - 1) + 1;
     side.numbers.resize(positions * static_cast<std::size_t>(d));
@@ -248,7 +248,7 @@ class AttentionData {
     std::byte* const base = side.bytes.data() + page * side.page_bytes;
     std::byte* const row = base + (kv * 64 + j % 64) * row_bytes;
     const std::size_t at = position_at(run, kv, j);
-    if (side.type == KvNumbers::int8) {
+    if (side.type == KvType::int8) {
       auto* ends = reinterpret_cast<std::uint16_t*>(base + c_.kv_heads * 64 * row_bytes);
       const std::uint16_t s = f32_to_f16(size * (0.01f + 0.005f * std::abs(normal(random_))));
       const std::uint16_t m = f32_to_f16(size * (-1.5f + 0.2f * normal(random_)));
@@ -259,11 +259,11 @@ class AttentionData {
     }
     for (int i = 0; i < c_.head_dim; ++i) {
       float& number = side.numbers[number_at(run, kv, j, i)];
-      if (side.type == KvNumbers::int8) {
+      if (side.type == KvType::int8) {
         const auto code = static_cast<std::uint8_t>(random_() % 256);
         number = code;
         std::memcpy(row + i, &code, 1);
-      } else if (side.type == KvNumbers::f16) {
+      } else if (side.type == KvType::f16) {
         const std::uint16_t half = f32_to_f16(size * normal(random_));
         number = f16_to_f32(half);
         std::memcpy(row + i * 2, &half, 2);
@@ -276,7 +276,7 @@ class AttentionData {
 
   float score(std::size_t run, int j, int kv, const float* q) const {
     const int d = c_.head_dim;
-    if (c_.keys != KvNumbers::int8) {
+    if (c_.keys != KvType::int8) {
       float sum = 0;
       for (int i = 0; i < d; ++i) {
         sum = std::fma(q[i], keys_.numbers[number_at(run, kv, j, i)], sum);
@@ -308,7 +308,7 @@ class AttentionData {
   // Spans of 512 absolute positions, joined in ascending order.
   std::vector<float> ordered_head(std::size_t run, int position, int kv, const float* q) const {
     const auto d = static_cast<std::size_t>(c_.head_dim);
-    const bool coded = c_.values == KvNumbers::int8;
+    const bool coded = c_.values == KvType::int8;
     std::vector<float> out(d);
     float largest = 0, total = 0;
     bool started = false;

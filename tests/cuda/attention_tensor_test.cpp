@@ -12,7 +12,7 @@ namespace {
 // weights' mean of |v|. A quarter more for sums in f32, exp2, and scores whose f32 sums differ.
 constexpr double kTolerance = 1.25 / 2048;
 
-constexpr KvNumbers kF16 = KvNumbers::f16, kInt8 = KvNumbers::int8;
+constexpr KvType kF16 = KvType::f16, kInt8 = KvType::int8;
 
 class TensorAttention : public testing::TestWithParam<AttentionCase> {
  protected:
@@ -85,12 +85,15 @@ INSTANTIATE_TEST_SUITE_P(
                     AttentionCase{kF16, kF16, 4, 1, 64, 0, {{1200, 1}, {1190, 20}}, 1189}));
 
 // A window that begins at every place in a page: 64 sequences, one position apart.
-AttentionCase every_start() {
-  AttentionCase c = {kInt8, kInt8, 2, 1, 16, 70, {}, -1};
-  for (int i = 0; i < 64; ++i) c.runs.push_back({500 + i, 1});
+AttentionCase every_start(int window, int position) {
+  AttentionCase c = {kInt8, kInt8, 2, 1, 16, window, {}, -1};
+  for (int i = 0; i < 64; ++i) c.runs.push_back({position + i, 1});
   return c;
 }
-INSTANTIATE_TEST_SUITE_P(Window, TensorAttention, testing::Values(every_start()));
+// Within a span, from the end of one into the next, and two spans before the newest key.
+INSTANTIATE_TEST_SUITE_P(Window, TensorAttention,
+                         testing::Values(every_start(70, 500), every_start(70, 548),
+                                         every_start(600, 1080)));
 
 // Many rows are not cut into blocks for spans: two spans in one block, and in two.
 TEST(TensorAttentionSpans, JoinTheSameInOneBlockAndInMany) {

@@ -11,7 +11,7 @@ namespace {
 // f32 sums of up to 2,000 products, beside numbers of size 1; int8 codes and minima nearly cancel.
 constexpr double kTolerance = 1e-5;
 
-constexpr KvNumbers kF32 = KvNumbers::f32, kF16 = KvNumbers::f16, kInt8 = KvNumbers::int8;
+constexpr KvType kF32 = KvType::f32, kF16 = KvType::f16, kInt8 = KvType::int8;
 
 class AttentionTest : public testing::TestWithParam<AttentionCase> {
  protected:
@@ -62,12 +62,15 @@ INSTANTIATE_TEST_SUITE_P(
                     AttentionCase{kF16, kF16, 266, 266, 4, 0, {{520, 1}}}));
 
 // A window that begins at every place in a page: 64 sequences, one position apart.
-AttentionCase every_start() {
-  AttentionCase c = {kInt8, kF16, 2, 1, 16, 70, {}, -1};
-  for (int i = 0; i < 64; ++i) c.runs.push_back({500 + i, 1});
+AttentionCase every_start(int window, int position) {
+  AttentionCase c = {kInt8, kF16, 2, 1, 16, window, {}, -1};
+  for (int i = 0; i < 64; ++i) c.runs.push_back({position + i, 1});
   return c;
 }
-INSTANTIATE_TEST_SUITE_P(Window, AttentionTest, testing::Values(every_start()));
+// Within a span, from the end of one into the next, and two spans before the newest key.
+INSTANTIATE_TEST_SUITE_P(Window, AttentionTest,
+                         testing::Values(every_start(70, 500), every_start(70, 548),
+                                         every_start(600, 1080)));
 
 }  // namespace
 }  // namespace leq::LEQ_GPU

@@ -15,7 +15,7 @@ namespace leq::LEQ_GPU {
 namespace {
 
 struct RopeCase {
-  KvNumbers keys, values;
+  KvType keys, values;
   int heads, kv_heads, dims;
   bool normed, rotated;
 };
@@ -74,27 +74,27 @@ class RopeAppend : public testing::TestWithParam<RopeCase> {
     return x;
   }
 
-  static int number_bytes(KvNumbers type) {
-    return type == KvNumbers::f32 ? 4 : type == KvNumbers::f16 ? 2 : 1;
+  static int number_bytes(KvType type) {
+    return type == KvType::f32 ? 4 : type == KvType::f16 ? 2 : 1;
   }
-  std::int64_t page_bytes(KvNumbers type) const {
+  std::int64_t page_bytes(KvType type) const {
     const RopeCase& c = GetParam();
     return c.kv_heads * 64 *
-           (kv_row_bytes(c.dims, number_bytes(type)) + (type == KvNumbers::int8 ? 4 : 0));
+           (kv_row_bytes(c.dims, number_bytes(type)) + (type == KvType::int8 ? 4 : 0));
   }
 
   // A position of a head in pages, and how far it may be from what was appended.
   struct Stored {
     double value, tolerance;
   };
-  Stored stored(const std::vector<std::byte>& pages, KvNumbers type, int head, int position,
+  Stored stored(const std::vector<std::byte>& pages, KvType type, int head, int position,
                 int i) const {
     const RopeCase& c = GetParam();
     const std::int64_t row_bytes = kv_row_bytes(c.dims, number_bytes(type));
     const std::byte* page = pages.data() + (1 - position / 64) * page_bytes(type);  // table {1, 0}
     const std::byte* row = page + (head * 64 + position % 64) * row_bytes;
-    if (type == KvNumbers::f32) return {reinterpret_cast<const float*>(row)[i], kTolerance};
-    if (type == KvNumbers::f16) {
+    if (type == KvType::f32) return {reinterpret_cast<const float*>(row)[i], kTolerance};
+    if (type == KvType::f16) {
       const double value = f16_to_f32(reinterpret_cast<const std::uint16_t*>(row)[i]);
       return {value, std::abs(value) * 0x1p-11 + kTolerance};
     }
@@ -104,7 +104,7 @@ class RopeAppend : public testing::TestWithParam<RopeCase> {
     return {minimum + scale * static_cast<double>(row[i]), scale / 2 + kTolerance};
   }
 
-  void expect_pages(const std::vector<std::byte>& pages, KvNumbers type, int first_head) const {
+  void expect_pages(const std::vector<std::byte>& pages, KvType type, int first_head) const {
     const RopeCase& c = GetParam();
     for (int row = 0; row < kRows; ++row) {
       for (int head = 0; head < c.kv_heads; ++head) {
@@ -180,10 +180,10 @@ TEST_P(RopeAppend, ARowThatIsNotFiniteIsReported) {
 
 INSTANTIATE_TEST_SUITE_P(
     Shapes, RopeAppend,
-    testing::Values(RopeCase{KvNumbers::f32, KvNumbers::f16, 4, 4, 32, false, true},
-                    RopeCase{KvNumbers::f16, KvNumbers::int8, 8, 2, 80, true, true},
-                    RopeCase{KvNumbers::int8, KvNumbers::int8, 5, 1, 128, true, true},
-                    RopeCase{KvNumbers::int8, KvNumbers::f32, 3, 3, 20, false, false}));
+    testing::Values(RopeCase{KvType::f32, KvType::f16, 4, 4, 32, false, true},
+                    RopeCase{KvType::f16, KvType::int8, 8, 2, 80, true, true},
+                    RopeCase{KvType::int8, KvType::int8, 5, 1, 128, true, true},
+                    RopeCase{KvType::int8, KvType::f32, 3, 3, 20, false, false}));
 
 }  // namespace
 }  // namespace leq::LEQ_GPU

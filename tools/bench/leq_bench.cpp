@@ -35,12 +35,12 @@ Option numbers(const char* name, const char* spelling, const char* fallback, con
           .maximum = maximum};
 }
 
-Option kv_types(const char* name, const char* spelling, const char* help) {
+Option kv_types(const char* name, const char* spelling, std::string help) {
   return {.name = name,
           .spellings = spelling,
           .kind = OptionKind::text,
           .value_name = "T,...",
-          .help = help,
+          .help = std::move(help),
           .group = "Sweeps (every combination of comma lists is run)"};
 }
 
@@ -81,8 +81,8 @@ ToolSpec tool_spec() {
       numbers("batch-size", "-b", "2048", "most tokens in one step", 1, 65536),
       numbers("ubatch-size", "-ub", "512", "the same; the smaller of the two counts", 1, 65536),
       kv_types("cache-type-k", "-ctk",
-               "keys in the KV cache: f32, f16, int8 (default f32 for models of type f32, else "
-               "f16)"),
+               "keys in the KV cache: " + kv_type_names(", ") +
+                   " (default f32 for models of type f32, else f16)"),
       kv_types("cache-type-v", "-ctv", "values in the KV cache, likewise"),
       {.name = "write",
        .kind = OptionKind::text,

@@ -18,8 +18,8 @@ struct BenchRow {
   std::string backend;
   int threads = 0;
   std::int64_t batch_tokens = 0;
-  KvType key_type = KvType::f16;
-  KvType value_type = KvType::f16;
+  KvType key_type = kUsualKv;
+  KvType value_type = kUsualKv;
   BenchTest test;
   int runs = 0;
   std::uint64_t bytes_per_token = 0;

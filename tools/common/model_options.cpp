@@ -73,8 +73,8 @@ std::vector<Option> all_model_options() {
        .spellings = "-ctk",
        .kind = OptionKind::text,
        .value_name = "T",
-       .help = "keys in the KV cache: f32 | f16 | int8 (default f32 for models of type f32, else "
-               "f16)",
+       .help = "keys in the KV cache: " + kv_type_names(" | ") +
+               " (default f32 for models of type f32, else f16)",
        .group = group},
       {.name = "cache-type-v",
        .spellings = "-ctv",

@@ -24,7 +24,7 @@ struct TensorJoin {
 };
 
 bool on_tensor_cores(const AttentionArguments& a) {
-  return !a.exact && a.keys.type == a.values.type && a.keys.type != KvNumbers::f32 &&
+  return !a.exact && a.keys.type == a.values.type && a.keys.type != KvType::f32 &&
          a.heads.head_dim % 16 == 0 && a.heads.head_dim <= kTensorDims;
 }
 
@@ -36,10 +36,10 @@ void launch_attention(const AttentionArguments& a, rt::Stream& stream) {
   AttentionPlan plan;
   plan.spans = spans_of(a.batch.end);
   plan.split = plan.spans > 1 && a.batch.tokens * a.heads.heads <= kTensorSplit;
-  if (a.keys.type == KvNumbers::int8) {
-    launch_tensor_attention<KvNumbers::int8, KvNumbers::int8>(a, plan, stream);
+  if (a.keys.type == KvType::int8) {
+    launch_tensor_attention<KvType::int8, KvType::int8>(a, plan, stream);
   } else {
-    launch_tensor_attention<KvNumbers::f16, KvNumbers::f16>(a, plan, stream);
+    launch_tensor_attention<KvType::f16, KvType::f16>(a, plan, stream);
   }
   if (plan.split) launch_attention_join<TensorJoin>(a, plan, stream);
 }

@@ -10,10 +10,6 @@ namespace leq::LEQ_GPU {
 
 inline constexpr int kAttentionThreads = 128;
 
-constexpr int kv_bytes(KvNumbers type) {
-  return type == KvNumbers::f32 ? 4 : type == KvNumbers::f16 ? 2 : 1;
-}
-
 struct Positions {
   int first = 0, last = 0;
 
@@ -86,7 +82,8 @@ struct KvTiles {
         block(queries),
         memory(room),
         positions(count),
-        row_bytes(static_cast<int>(kv_row_bytes(a.heads.head_dim, kv_bytes(which.type)))) {}
+        row_bytes(
+            static_cast<int>(kv_row_bytes(a.heads.head_dim, stored_number_bytes(which.type)))) {}
 
   __device__ __forceinline__ int stride() const { return row_bytes + 16; }
   __device__ __forceinline__ KvHeadPage page_of(int position) const {

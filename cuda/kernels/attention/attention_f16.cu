@@ -3,8 +3,7 @@
 
 namespace leq::LEQ_GPU {
 
-template void launch_tensor_attention<KvNumbers::f16, KvNumbers::f16>(const AttentionArguments&,
-                                                                      const AttentionPlan&,
-                                                                      rt::Stream&);
+template void launch_tensor_attention<KvType::f16, KvType::f16>(const AttentionArguments&,
+                                                                const AttentionPlan&, rt::Stream&);
 
 }  // namespace leq::LEQ_GPU

@@ -3,8 +3,8 @@
 
 namespace leq::LEQ_GPU {
 
-template void launch_tensor_attention<KvNumbers::int8, KvNumbers::int8>(const AttentionArguments&,
-                                                                        const AttentionPlan&,
-                                                                        rt::Stream&);
+template void launch_tensor_attention<KvType::int8, KvType::int8>(const AttentionArguments&,
+                                                                  const AttentionPlan&,
+                                                                  rt::Stream&);
 
 }  // namespace leq::LEQ_GPU

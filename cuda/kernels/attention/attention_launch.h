@@ -21,7 +21,7 @@ void launch_exact_attention(const AttentionArguments& a, rt::Stream& stream);
 
 // head_dim a multiple of 16 up to 256; both f16 or both int8. `plan` has split and spans. With
 // split it ends with records (o, m, l) of spans in scratch, [T][H][spans][d + 2].
-template <KvNumbers keys, KvNumbers values>
+template <KvType keys, KvType values>
 void launch_tensor_attention(const AttentionArguments& a, const AttentionPlan& plan,
                              rt::Stream& stream);
 

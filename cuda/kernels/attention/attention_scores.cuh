@@ -7,9 +7,9 @@
 namespace leq::LEQ_GPU {
 
 // 16 bytes of a row of floats, from column c on.
-template <KvNumbers type>
+template <KvType type>
 struct Sixteen {
-  static constexpr int kCount = type == KvNumbers::f32 ? 4 : 8;
+  static constexpr int kCount = type == KvType::f32 ? 4 : 8;
   float numbers[kCount];
 
   __device__ __forceinline__ Sixteen(const unsigned char* row, int c) {
@@ -17,7 +17,7 @@ struct Sixteen {
     const std::uint32_t w[4] = {words.x, words.y, words.z, words.w};
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      if constexpr (type == KvNumbers::f32) {
+      if constexpr (type == KvType::f32) {
         numbers[i] = __uint_as_float(w[i]);
       } else {
         numbers[i] = ptx::f16_to_f32(static_cast<std::uint16_t>(w[i / 2] >> i % 2 * 16));
@@ -27,9 +27,9 @@ struct Sixteen {
 };
 
 // Number c as stored.
-template <KvNumbers type>
+template <KvType type>
 __device__ __forceinline__ float one_number(const unsigned char* row, int c) {
-  if constexpr (type == KvNumbers::f32) return reinterpret_cast<const float*>(row)[c];
+  if constexpr (type == KvType::f32) return reinterpret_cast<const float*>(row)[c];
   return ptx::f16_to_f32(reinterpret_cast<const std::uint16_t*>(row)[c]);
 }
 
@@ -48,7 +48,7 @@ struct ScoreShare {
 };
 
 // One fma chain for each key, columns ascending.
-template <int queries, KvNumbers type>
+template <int queries, KvType type>
 __device__ __forceinline__ void score_floats(const Work<queries>& work, int index, int positions,
                                              const unsigned char* row,
                                              const ScoreShare<queries>& share) {
@@ -129,11 +129,11 @@ __device__ __forceinline__ void score_span(const Work<queries>& work, Positions 
   keys.walk(seen, [&](int index, const unsigned char* tile) {
     const unsigned char* const row = tile + share.slot * keys.stride();
     switch (work.a.keys.type) {
-      case KvNumbers::f32:
-        return score_floats<queries, KvNumbers::f32>(work, index, positions, row, share);
-      case KvNumbers::f16:
-        return score_floats<queries, KvNumbers::f16>(work, index, positions, row, share);
-      case KvNumbers::int8:
+      case KvType::f32:
+        return score_floats<queries, KvType::f32>(work, index, positions, row, share);
+      case KvType::f16:
+        return score_floats<queries, KvType::f16>(work, index, positions, row, share);
+      case KvType::int8:
         return score_codes<queries>(work, keys, index, row, share);
     }
   });
@@ -155,7 +155,7 @@ __device__ __forceinline__ float weigh_query(const Work<queries>& work, int q, P
     p[j % kSpanTokens] = device_exp(p[j % kSpanTokens] - largest);
   }
   __syncwarp();
-  const bool coded = work.a.values.type == KvNumbers::int8;
+  const bool coded = stored_coded(work.a.values.type);
   const KvTiles values(work.a, work.a.values, work.block, nullptr, 1);
   float total = 0, shift = 0;
   for (int j = seen.first / 16 * 16 + lane; lane < 16 && j < seen.last; j += 16) {

@@ -110,7 +110,7 @@ inline constexpr int kSharedEverywhere = 99 << 10;  // a block's memory on the s
 // Enough blocks of generation on a multiprocessor to keep its loads going.
 inline constexpr int kGenerationBytes = 56 << 10;
 
-template <KvNumbers keys, KvNumbers values, int dims>
+template <KvType keys, KvType values, int dims>
 struct TensorShapes {
   // Stages that fit beside the queries into `room`, at least one.
   template <class OneStage>
@@ -159,7 +159,7 @@ void launch_tensor(const char* kernel, const AttentionArguments& a, AttentionPla
           attention_tensor<Shape>, a, plan);
 }
 
-template <KvNumbers keys, KvNumbers values, int dims>
+template <KvType keys, KvType values, int dims>
 void launch_tensor(const AttentionArguments& a, const AttentionPlan& plan, rt::Stream& stream) {
   using Shapes = TensorShapes<keys, values, dims>;
   // Half a block of a prompt's queries is worth its tiles.
@@ -171,7 +171,7 @@ void launch_tensor(const AttentionArguments& a, const AttentionPlan& plan, rt::S
   }
 }
 
-template <KvNumbers keys, KvNumbers values>
+template <KvType keys, KvType values>
 void launch_tensor_attention(const AttentionArguments& a, const AttentionPlan& plan,
                              rt::Stream& stream) {
   const int dims = a.heads.head_dim;

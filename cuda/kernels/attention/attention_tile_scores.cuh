@@ -152,7 +152,7 @@ __device__ __forceinline__ void score_codes(const unsigned char* memory, const u
 template <class Shape>
 __device__ __forceinline__ void score_tile(const unsigned char* memory, const unsigned char* stage,
                                            const WarpRows<Shape>& warp, TileScores<Shape>& scores) {
-  if constexpr (Shape::kKeys == KvNumbers::int8) {
+  if constexpr (stored_coded(Shape::kKeys)) {
     score_codes<Shape>(memory, stage, warp, scores);
   } else {
 #pragma unroll

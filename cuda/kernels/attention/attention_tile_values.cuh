@@ -85,7 +85,7 @@ template <class Shape>
 __device__ __forceinline__ void add_tile(const unsigned char* stage,
                                          const TileWeights<Shape>& weights, WarpRows<Shape>& warp) {
   using Memory = TileMemory<Shape>;
-  if constexpr (Shape::kValues == KvNumbers::int8) {
+  if constexpr (stored_coded(Shape::kValues)) {
     add_codes<Shape>(stage + Memory::kValuesAt, stage + Memory::kValueEndsAt, weights, warp);
   } else {
     add_halves<Shape>(stage + Memory::kValuesAt, weights, warp);
@@ -100,7 +100,7 @@ struct ColumnPair {
 
   __device__ __forceinline__ ColumnPair(int first_column, int index) {
     const int lane = static_cast<int>(threadIdx.x % 4), c = index / 2, k = index % 2;
-    const bool coded = Shape::kValues == KvNumbers::int8;
+    const bool coded = stored_coded(Shape::kValues);
     column = first_column + 16 * c + (coded ? 4 * lane + 2 * k : 8 * k + 2 * lane);
     tile[0] = coded ? 2 * c : index;
     tile[1] = coded ? 2 * c + 1 : index;

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "cuda/kernels/attention/attention_block.cuh"
-#include "cuda/words/ptx_attention.h"
 #include "cuda/kernels/rows/quantize.cuh"
+#include "cuda/words/ptx_attention.h"
 
 namespace leq::LEQ_GPU {
 
@@ -12,10 +12,10 @@ inline constexpr int kTile = kKvPageTokens;
 
 // How a block is cut. A warp owns 16 * row_tiles queries and dims / column_warps columns of their
 // outputs; warps that share queries compute the same scores. Numbers do not depend on it.
-template <KvNumbers keys, KvNumbers values, int dims, int row_warps, int column_warps,
-          int row_tiles, int stages, int blocks>
+template <KvType keys, KvType values, int dims, int row_warps, int column_warps, int row_tiles,
+          int stages, int blocks>
 struct TensorShape {
-  static constexpr KvNumbers kKeys = keys, kValues = values;
+  static constexpr KvType kKeys = keys, kValues = values;
   static constexpr int kDims = dims;  // head_dim and what it is padded to
   static constexpr int kRowWarps = row_warps, kRowTiles = row_tiles, kStages = stages;
   static constexpr int kAhead = stages > 1 ? stages - 1 : 1;  // tiles on their way
@@ -42,11 +42,11 @@ struct ChunkRows {
 
 template <class Shape>
 struct TileMemory {
-  using Keys = ChunkRows<Shape::kDims * kv_bytes(Shape::kKeys)>;
-  using Values = ChunkRows<Shape::kDims * kv_bytes(Shape::kValues)>;
+  using Keys = ChunkRows<Shape::kDims * stored_number_bytes(Shape::kKeys)>;
+  using Values = ChunkRows<Shape::kDims * stored_number_bytes(Shape::kValues)>;
   // Scales, then minima of 64 positions.
-  static constexpr int kKeyEnds = Shape::kKeys == KvNumbers::int8 ? 4 * kTile : 0;
-  static constexpr int kValueEnds = Shape::kValues == KvNumbers::int8 ? 4 * kTile : 0;
+  static constexpr int kKeyEnds = stored_coded(Shape::kKeys) ? 4 * kTile : 0;
+  static constexpr int kValueEnds = stored_coded(Shape::kValues) ? 4 * kTile : 0;
   // A stage: keys, values, and their ends.
   static constexpr int kValuesAt = kTile * Keys::kStride;
   static constexpr int kKeyEndsAt = kValuesAt + kTile * Values::kStride;
@@ -219,7 +219,7 @@ __device__ __forceinline__ void load_queries(const AttentionArguments& a, const 
       x[i] = {0.0f, 0.0f, 0.0f, 0.0f};
       if (there && column < dims) x[i] = *reinterpret_cast<const float4*>(from + column);
     }
-    if constexpr (Shape::kKeys == KvNumbers::int8) {
+    if constexpr (stored_coded(Shape::kKeys)) {
       const float2 facts = store_codes<Shape>(x, query, memory + TileMemory<Shape>::kQueriesAt);
       if (part != 0) continue;
       reinterpret_cast<float2*>(memory + TileMemory<Shape>::kFactsAt)[query] = facts;

@@ -6,10 +6,10 @@
 namespace leq::LEQ_GPU {
 
 // Numbers c and c + 1 as stored, c even.
-template <KvNumbers type>
+template <KvType type>
 __device__ __forceinline__ float2 two_numbers(const unsigned char* row, int c) {
-  if constexpr (type == KvNumbers::f32) return *reinterpret_cast<const float2*>(row + c * 4);
-  if constexpr (type == KvNumbers::f16) {
+  if constexpr (type == KvType::f32) return *reinterpret_cast<const float2*>(row + c * 4);
+  if constexpr (type == KvType::f16) {
     const std::uint32_t pair = *reinterpret_cast<const std::uint32_t*>(row + c * 2);
     return {ptx::f16_to_f32(static_cast<std::uint16_t>(pair)),
             ptx::f16_to_f32(static_cast<std::uint16_t>(pair >> 16))};
@@ -42,7 +42,7 @@ template <int queries>
 using ValueSums = float[2][queries];
 
 // o = fma(w, v, o) for the positions of a tile, ascending: all queries see all of it.
-template <int queries, KvNumbers type>
+template <int queries, KvType type>
 __device__ __forceinline__ void add_whole_tile(const Work<queries>& work, const KvTiles& values,
                                                int first, const unsigned char* tile,
                                                const ValueShare& share, ValueSums<queries>& sums) {
@@ -69,7 +69,7 @@ __device__ __forceinline__ void add_whole_tile(const Work<queries>& work, const 
 }
 
 // The same where some positions are not seen by some queries: they are skipped.
-template <int queries, KvNumbers type>
+template <int queries, KvType type>
 __device__ __forceinline__ void add_partial_tile(const Work<queries>& work, const KvTiles& values,
                                                  Positions span, int first,
                                                  const unsigned char* tile, const ValueShare& share,
@@ -89,7 +89,7 @@ __device__ __forceinline__ void add_partial_tile(const Work<queries>& work, cons
   }
 }
 
-template <int queries, KvNumbers type>
+template <int queries, KvType type>
 __device__ __forceinline__ void add_tile(const Work<queries>& work, const KvTiles& values,
                                          Positions span, int index, const unsigned char* tile,
                                          const ValueShare& share, ValueSums<queries>& sums) {
@@ -107,7 +107,7 @@ template <int queries>
 __device__ __forceinline__ void join_span(const Work<queries>& work, const ValueShare& share,
                                           const ValueSums<queries>& sums) {
   const QueryFacts<queries>& facts = *work.facts;
-  const bool coded = work.a.values.type == KvNumbers::int8;
+  const bool coded = stored_coded(work.a.values.type);
   if (!share.stores) return;
 #pragma unroll
   for (int i = 0; i < queries; ++i) {
@@ -131,12 +131,12 @@ __device__ __forceinline__ void add_values(const Work<queries>& work, Positions 
     ValueSums<queries> sums = {};
     values.walk(seen, [&](int index, const unsigned char* tile) {
       switch (work.a.values.type) {
-        case KvNumbers::f32:
-          return add_tile<queries, KvNumbers::f32>(work, values, span, index, tile, share, sums);
-        case KvNumbers::f16:
-          return add_tile<queries, KvNumbers::f16>(work, values, span, index, tile, share, sums);
-        case KvNumbers::int8:
-          return add_tile<queries, KvNumbers::int8>(work, values, span, index, tile, share, sums);
+        case KvType::f32:
+          return add_tile<queries, KvType::f32>(work, values, span, index, tile, share, sums);
+        case KvType::f16:
+          return add_tile<queries, KvType::f16>(work, values, span, index, tile, share, sums);
+        case KvType::int8:
+          return add_tile<queries, KvType::int8>(work, values, span, index, tile, share, sums);
       }
     });
     join_span(work, share, sums);

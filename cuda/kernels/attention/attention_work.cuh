@@ -17,8 +17,8 @@ struct AttentionMemory {
   __host__ __device__ AttentionMemory(const AttentionArguments& a, int queries, int positions) {
     const int dims = a.heads.head_dim;
     query_stride = static_cast<int>(round_up_to(dims, 16));
-    const int row = max(static_cast<int>(kv_row_bytes(dims, kv_bytes(a.keys.type))),
-                        static_cast<int>(kv_row_bytes(dims, kv_bytes(a.values.type))));
+    const int row = max(static_cast<int>(kv_row_bytes(dims, stored_number_bytes(a.keys.type))),
+                        static_cast<int>(kv_row_bytes(dims, stored_number_bytes(a.values.type))));
     tile_bytes = positions * (row + 16);
     floats = queries * (2 * query_stride + kSpanTokens) +
              static_cast<int>(round_up_to(queries * kQueryFacts, 4));
@@ -70,7 +70,7 @@ struct Work {
 template <int queries>
 __device__ __forceinline__ void load_queries(const Work<queries>& work) {
   const int lane = static_cast<int>(threadIdx.x % 32), dims = work.a.heads.head_dim;
-  const bool coded = work.a.keys.type == KvNumbers::int8;
+  const bool coded = stored_coded(work.a.keys.type);
   for (int q = static_cast<int>(threadIdx.x / 32); q < queries; q += kAttentionThreads / 32) {
     for (int c = lane; c < work.layout.query_stride; c += 32) {
       work.query[q * work.layout.query_stride + c] = 0;

@@ -8,11 +8,30 @@
 
 namespace leq::LEQ_GPU {
 
-__device__ __forceinline__ int kv_number_bytes(KvNumbers type) {
-  return type == KvNumbers::f32 ? 4 : type == KvNumbers::f16 ? 2 : 1;
+// A row of the table of schemes (backend/kv_scheme.h) for a type that is known at run time: rows
+// are compared in turn, since device code cannot index the table.
+template <std::size_t row = 0>
+constexpr int stored_number_bytes(KvType type) {
+  constexpr KvType kType = kKvSchemes[row].type;
+  constexpr int kBytes = kKvSchemes[row].bits / 8;
+  if constexpr (row + 1 == kKvSchemes.size()) {
+    return kBytes;
+  } else {
+    return type == kType ? kBytes : stored_number_bytes<row + 1>(type);
+  }
+}
+template <std::size_t row = 0>
+constexpr bool stored_coded(KvType type) {
+  constexpr KvType kType = kKvSchemes[row].type;
+  constexpr bool kCoded = kKvSchemes[row].coded();
+  if constexpr (row + 1 == kKvSchemes.size()) {
+    return kCoded && type == kType;
+  } else {
+    return (kCoded && type == kType) || stored_coded<row + 1>(type);
+  }
 }
 
-// One kv head in one page. Scales and minima are there for int8 only.
+// One kv head in one page. Scales and minima are there for codes only.
 struct KvHeadPage {
   std::byte* numbers = nullptr;     // [64][row_bytes]
   std::uint16_t* scales = nullptr;  // [64]
@@ -24,26 +43,15 @@ __device__ __forceinline__ KvHeadPage kv_head_page(const KvPages& pages, std::in
                                                    const AttentionHeads& heads, int head) {
   std::byte* const base = pages.base + page * pages.page_bytes;
   KvHeadPage found;
-  found.row_bytes = kv_row_bytes(heads.head_dim, kv_number_bytes(pages.type));
+  found.row_bytes = kv_row_bytes(heads.head_dim, stored_number_bytes(pages.type));
   found.numbers = base + head * kKvPageTokens * found.row_bytes;
-  if (pages.type == KvNumbers::int8) {
+  if (stored_coded(pages.type)) {
     auto* ends =
         reinterpret_cast<std::uint16_t*>(base + heads.kv_heads * kKvPageTokens * found.row_bytes);
     found.scales = ends + head * kKvPageTokens;
     found.minima = ends + (heads.kv_heads + head) * kKvPageTokens;
   }
   return found;
-}
-
-// Number c of position `slot` as stored: a float, or an int8 code as a float.
-__device__ __forceinline__ float kv_number(const KvHeadPage& page, KvNumbers type, int slot,
-                                           int c) {
-  const std::byte* row = page.numbers + slot * page.row_bytes;
-  if (type == KvNumbers::f32) return reinterpret_cast<const float*>(row)[c];
-  if (type == KvNumbers::f16) {
-    return ptx::f16_to_f32(reinterpret_cast<const std::uint16_t*>(row)[c]);
-  }
-  return static_cast<float>(reinterpret_cast<const std::uint8_t*>(row)[c]);
 }
 
 }  // namespace leq::LEQ_GPU

@@ -27,10 +27,12 @@ __device__ std::uint16_t half_above(float x) {
 }
 
 __device__ void norm_head(float* x, int dims, const float* gain, float eps, unsigned lane) {
-  float squares[8] = {};  // lanes of the sum: this thread's, 32 apart
-  for (int i = 0; i < 8; ++i) {
-    for (int k = static_cast<int>(lane) + 32 * i; k < dims; k += 256) {
-      squares[i] = fmaf(x[k], x[k], squares[i]);
+  float squares[8] = {};  // of lanes `lane`, 32 apart
+#pragma unroll 1
+  for (int first = static_cast<int>(lane); first < dims; first += 256) {
+    for (int i = 0; i < 8; ++i) {
+      const int k = first + 32 * i;
+      if (k < dims) squares[i] = fmaf(x[k], x[k], squares[i]);
     }
   }
   const float r = 1.0f / sqrtf(norm_lanes_sum(squares) / static_cast<float>(dims) + eps);
@@ -73,12 +75,12 @@ __device__ void store_codes(const float* x, int dims, const KvHeadPage& page, in
   page.minima[slot] = minimum;
 }
 
-__device__ void store_head(const float* x, int dims, KvNumbers type, const KvHeadPage& page,
-                           int slot, unsigned lane) {
-  if (type == KvNumbers::int8) return store_codes(x, dims, page, slot, lane);
+__device__ void store_head(const float* x, int dims, KvType type, const KvHeadPage& page, int slot,
+                           unsigned lane) {
+  if (stored_coded(type)) return store_codes(x, dims, page, slot, lane);
   std::byte* row = page.numbers + slot * page.row_bytes;
   for (int c = static_cast<int>(lane); c < dims; c += 32) {
-    if (type == KvNumbers::f32) {
+    if (type == KvType::f32) {
       reinterpret_cast<float*>(row)[c] = x[c];
     } else {
       reinterpret_cast<std::uint16_t*>(row)[c] = ptx::f32_to_f16(clamped(x[c]));

@@ -49,10 +49,15 @@ double f64_products(std::int64_t rounds) noexcept {
   return all;
 }
 
-constexpr LimitKernels kKernels = {
-    read_memory,   int8_products, f32_products, f64_products,
-    2.0 * kLanes,  2.0 * kLanes,  2.0 * kLanes, "portable int8 multiply-add",
-    "portable fma"};
+constexpr LimitKernels kKernels = {.read = read_memory,
+                                   .int8 = int8_products,
+                                   .f32 = f32_products,
+                                   .f64 = f64_products,
+                                   .int8_operations = 2.0 * kLanes,
+                                   .f32_operations = 2.0 * kLanes,
+                                   .f64_operations = 2.0 * kLanes,
+                                   .int8_name = "portable int8 multiply-add",
+                                   .f32_name = "portable fma"};
 
 }  // namespace
 

@@ -19,8 +19,8 @@ KvShape cache_shape(const ModelConfig& config, std::int64_t length) {
   return {1,
           static_cast<int>(config.kv_heads),
           static_cast<int>(config.head_dim),
-          KvType::f32,
-          KvType::f32,
+          kExactKv,
+          kExactKv,
           length,
           1};
 }

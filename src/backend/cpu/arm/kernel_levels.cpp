@@ -11,12 +11,18 @@
 namespace leq::cpu {
 
 std::span<const KernelLevel> kernel_levels() {
-  static constexpr std::array kLevels = {
-      KernelLevel{Isa::portable, matmul_kernels_portable, row_kernels_portable,
-                  attention_kernels_portable},
-      KernelLevel{Isa::neon, matmul_kernels_neon, row_kernels_neon, attention_kernels_portable},
-      KernelLevel{Isa::dotprod, matmul_kernels_dotprod, row_kernels_neon,
-                  attention_kernels_portable}};
+  static constexpr std::array kLevels = {KernelLevel{.isa = Isa::portable,
+                                                     .matmul = matmul_kernels_portable,
+                                                     .rows = row_kernels_portable,
+                                                     .attention = attention_kernels_portable},
+                                         KernelLevel{.isa = Isa::neon,
+                                                     .matmul = matmul_kernels_neon,
+                                                     .rows = row_kernels_neon,
+                                                     .attention = attention_kernels_portable},
+                                         KernelLevel{.isa = Isa::dotprod,
+                                                     .matmul = matmul_kernels_dotprod,
+                                                     .rows = row_kernels_neon,
+                                                     .attention = attention_kernels_portable}};
   return kLevels;
 }
 

@@ -57,13 +57,20 @@ struct SpanSum {
   float total = 0.0f;  // l
 };
 
+// What a KV scheme has of its own.
+struct KvKernels {
+  void (*scores)(const ScoreTile& tile) noexcept;
+  void (*values)(const ValueTile& tile) noexcept;
+  // out = float(number as stored); null where that is f32
+  void (*widen)(const void* numbers, std::int64_t n, float* out) noexcept;
+  // A key or value as it is stored, x finite. f16: of x clamped to +-65504, to nearest even. int8:
+  // u8 codes, value = fma(code, scale, minimum). Floats have no scale and minimum.
+  void (*store)(const float* x, std::int64_t n, void* numbers, std::uint16_t* scale,
+                std::uint16_t* minimum) noexcept;
+};
+
 struct AttentionKernels {
-  // By KvType: f32, f16, int8.
-  void (*scores[3])(const ScoreTile& tile) noexcept;
-  void (*values[3])(const ValueTile& tile) noexcept;
-  // out = float(x): f16 numbers, u8 codes
-  void (*widen_f16)(const std::uint16_t* x, std::int64_t n, float* out) noexcept;
-  void (*widen_u8)(const std::uint8_t* x, std::int64_t n, float* out) noexcept;
+  KvKernels kv[3];  // by KvType
   // Columns [first, last) of a span of 512: p = exp(s - m) in place. Other columns of the first and
   // the last block of 16 become 0. first < last.
   SpanSum (*softmax)(float* scores, int first, int last) noexcept;
@@ -81,11 +88,6 @@ struct AttentionKernels {
   void (*shift)(const float* x, float addend, std::int64_t n, float* out) noexcept;
   // Pairs (i, i + half): y0 = fma(-x1, s, x0 * c), y1 = fma(x0, s, x1 * c), in place
   void (*rotate)(const float* cosines, const float* sines, std::int64_t half, float* x) noexcept;
-  // f16 of x, clamped to +-65504, to nearest even; x finite
-  void (*narrow)(const float* x, std::int64_t n, std::uint16_t* out) noexcept;
-  // x as u8 codes: value = fma(code, scale, minimum); x finite
-  void (*encode)(const float* x, std::int64_t n, std::uint16_t& scale, std::uint16_t& minimum,
-                 std::uint8_t* codes) noexcept;
 };
 
 // The table of a level that this processor supports.

@@ -12,7 +12,7 @@
 namespace leq::cpu {
 namespace {
 
-// From so many queries on, a page of f16 or int8 numbers is widened once for all of them.
+// From so many queries on, a page of f16 numbers or codes is widened once for all of them.
 constexpr int kWideQueries = 13;
 
 // Columns of a span or page, [first, last).
@@ -110,19 +110,17 @@ std::int64_t query_offset(const HeadBlock& head, int query, std::int64_t stride)
   return row * stride + (kv_head * group + of_head % group) * head.shape.head_dim;
 }
 
+const KvKernels& kernels_of(const HeadBlock& head, KvType type) {
+  return head.kernels.kv[static_cast<std::size_t>(type)];
+}
+
 // Widens a page's numbers where that pays; returns them and their type.
 const void* widened(const SpanWork& work, KvType& type, const HeadPage& page, bool keys) {
-  if (work.head.head_queries() < kWideQueries || type == KvType::f32) return page.numbers;
-  const std::int64_t count = std::int64_t{kPageTokens} * work.head.shape.head_dim;
-  if (type == KvType::f16) {
-    work.head.kernels.widen_f16(reinterpret_cast<const std::uint16_t*>(page.numbers), count,
-                                work.scratch.wide);
-  } else {
-    if (keys) return page.numbers;  // int8 keys are multiplied as they are
-    work.head.kernels.widen_u8(reinterpret_cast<const std::uint8_t*>(page.numbers), count,
-                               work.scratch.wide);
-  }
-  type = KvType::f32;
+  const auto widen = kernels_of(work.head, type).widen;
+  if (work.head.head_queries() < kWideQueries || widen == nullptr) return page.numbers;
+  if (keys && kv_coded(type)) return page.numbers;  // multiplied as they are
+  widen(page.numbers, std::int64_t{kPageTokens} * work.head.shape.head_dim, work.scratch.wide);
+  type = kExactKv;
   return work.scratch.wide;
 }
 
@@ -183,12 +181,12 @@ void prefetch_scales(const SpanWork& work) {
   const KvLayer& kv = work.head.kv;
   for (int page = work.first_page; page < work.last_page; ++page) {
     for (int h = 0; h < work.head.heads; ++h) {
-      if (kv.key_type == KvType::int8) prefetch_scales(work.keys(page, h));
+      if (kv_coded(kv.key_type)) prefetch_scales(work.keys(page, h));
     }
   }
   for (int page = work.first_page; page < work.last_page; ++page) {
     for (int h = 0; h < work.head.heads; ++h) {
-      if (kv.value_type == KvType::int8) prefetch_scales(work.values(page, h));
+      if (kv_coded(kv.value_type)) prefetch_scales(work.values(page, h));
     }
   }
 }
@@ -221,11 +219,11 @@ void score_page(const SpanWork& work, int page, int kv_head) {
       tile.code_sum[r] = work.scratch.code_sums[query];
       tile.scores[r] = work.scores(query, page);
     }
-    head.kernels.scores[static_cast<std::size_t>(type)](tile);
+    kernels_of(head, type).scores(tile);
   }
 }
 
-// Scores become probabilities, and for int8 values weights and the sums of p * m.
+// Scores become probabilities, and for coded values weights and the sums of p * m.
 void normalize_query(const SpanWork& work, int kv_head, int query) {
   const HeadBlock& head = work.head;
   float* record = work.record(query);
@@ -235,7 +233,7 @@ void normalize_query(const SpanWork& work, int kv_head, int query) {
   const SpanSum sum = head.kernels.softmax(work.scores(query, 0), columns.first, columns.last);
   record_max(head, record) = sum.max;
   record_total(head, record) = sum.total;
-  if (head.kv.value_type != KvType::int8) return;
+  if (!kv_coded(head.kv.value_type)) return;
   float* lanes = work.scratch.lanes + std::int64_t{query} * kLaneCount;
   std::memset(lanes, 0, kLaneCount * sizeof(float));
   for (int page = work.first_page; page < work.last_page; ++page) {
@@ -258,7 +256,7 @@ void value_tile(const SpanWork& work, int page, Tile queries, KvType type, Value
       tile.weights[r] = work.scores(some.first + r, page);
       tile.out[r] = work.record(some.first + r);
     }
-    work.head.kernels.values[static_cast<std::size_t>(type)](tile);
+    kernels_of(work.head, type).values(tile);
     tile.ahead = {};
   };
   const Columns all = in_page(work.all(queries), page);
@@ -319,7 +317,7 @@ bool prepare_queries(const HeadBlock& head, const WorkerScratch& scratch) {
   for (int query = 0; query < head.queries(); ++query) {
     scratch.queries[query] = head.qkv.values + query_offset(head, query, head.qkv.value_stride);
   }
-  if (head.kv.key_type != KvType::int8) return true;
+  if (!kv_coded(head.kv.key_type)) return true;
   const std::int64_t dims = head.shape.head_dim;
   const std::int64_t stride = (dims + 3) / 4 * 4;
   for (int query = 0; query < head.queries(); ++query) {
@@ -360,7 +358,7 @@ void run_span(const HeadBlock& head, std::int64_t span, const WorkerScratch& scr
   for (int page = work.first_page; page < work.last_page; ++page) {
     for (int h = 0; h < head.heads; ++h) value_page(work, page, h);
   }
-  if (head.kv.value_type == KvType::int8) {
+  if (kv_coded(head.kv.value_type)) {
     for (int query = 0; query < head.queries(); ++query) add_minima(work, query);
   }
 }

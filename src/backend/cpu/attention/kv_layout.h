@@ -10,20 +10,26 @@
 
 namespace leq::cpu {
 
-// One kv head's part of a page. The scales and minima are there for int8 only.
+// One kv head's part of a page. The scales and minima are there for codes only.
 struct HeadPage {
   std::byte* numbers = nullptr;
   std::uint16_t* scales = nullptr;  // [64]
   std::uint16_t* minima = nullptr;  // [64]
+
+  std::uint16_t* scale(std::int64_t slot) const {
+    return scales == nullptr ? nullptr : scales + slot;
+  }
+  std::uint16_t* minimum(std::int64_t slot) const {
+    return minima == nullptr ? nullptr : minima + slot;
+  }
 };
 
 inline std::size_t number_bytes(KvType type) {
-  constexpr std::size_t kBytes[] = {4, 2, 1};
-  return kBytes[static_cast<std::size_t>(type)];
+  return static_cast<std::size_t>(kv_scheme(type).bits) / 8;
 }
 
 inline std::size_t key_head_bytes(KvType type, int head_dim) {
-  const int dims = type == KvType::int8 ? (head_dim + 3) / 4 * 4 : head_dim;
+  const int dims = kv_coded(type) ? (head_dim + 3) / 4 * 4 : head_dim;
   return static_cast<std::size_t>(kPageTokens) * static_cast<std::size_t>(dims) *
          number_bytes(type);
 }
@@ -39,7 +45,7 @@ inline std::size_t head_bytes(KvPart part, KvType type, int head_dim) {
 
 // With the scales and minima of all heads.
 inline std::size_t page_bytes(KvType type, std::size_t head_bytes, int kv_heads) {
-  const std::size_t ends = type == KvType::int8 ? 2 * kPageTokens * sizeof(std::uint16_t) : 0;
+  const std::size_t ends = kv_coded(type) ? 2 * kPageTokens * sizeof(std::uint16_t) : 0;
   return static_cast<std::size_t>(kv_heads) * (head_bytes + ends);
 }
 
@@ -47,7 +53,7 @@ inline HeadPage head_page(std::byte* page, KvType type, std::size_t head_bytes, 
                           int head) {
   const auto heads = static_cast<std::size_t>(kv_heads), index = static_cast<std::size_t>(head);
   HeadPage found{page + index * head_bytes, nullptr, nullptr};
-  if (type == KvType::int8) {
+  if (kv_coded(type)) {
     auto* scales = reinterpret_cast<std::uint16_t*>(page + heads * head_bytes);
     found.scales = scales + index * kPageTokens;
     found.minima = scales + (heads + index) * kPageTokens;

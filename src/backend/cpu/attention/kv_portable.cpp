@@ -22,7 +22,7 @@ std::size_t number_count(const KvHead& head) {
 }
 
 void require_sizes(const KvHead& head, std::size_t page, std::size_t bytes) {
-  const std::size_t ends = head.type == KvType::int8 ? 2 * kEndBytes : 0;
+  const std::size_t ends = kv_coded(head.type) ? 2 * kEndBytes : 0;
   const std::size_t want = number_count(head) * number_bytes(head.type) + ends;
   ensure(bytes == want, "KV cache: a page's head holds ", want, " bytes, ", bytes, " given");
   const std::size_t whole =
@@ -36,7 +36,7 @@ std::size_t place(const KvHead& head, int j, int c) {
   int at = j * d + c;
   if (head.part == KvPart::keys) {
     at = (block * d + c) * kKeyBlock + lane;
-    if (head.type == KvType::int8) {
+    if (kv_coded(head.type)) {
       at = ((block * ((d + 3) / 4) + c / 4) * kKeyBlock + lane) * 4 + c % 4;
     }
   }
@@ -63,7 +63,7 @@ void read_kv(const KvHead& head, std::span<const std::byte> from, std::span<std:
   each_number(head, [&](std::size_t in_page, std::size_t portable, std::size_t size) {
     std::memcpy(out.data() + portable, page.numbers + in_page, size);
   });
-  if (head.type != KvType::int8) return;
+  if (!kv_coded(head.type)) return;
   std::memcpy(out.data() + number_count(head), page.scales, kEndBytes);
   std::memcpy(out.data() + number_count(head) + kEndBytes, page.minima, kEndBytes);
 }
@@ -74,7 +74,7 @@ void write_kv(const KvHead& head, std::span<std::byte> to, std::span<const std::
   each_number(head, [&](std::size_t in_page, std::size_t portable, std::size_t size) {
     std::memcpy(page.numbers + in_page, in.data() + portable, size);
   });
-  if (head.type != KvType::int8) return;
+  if (!kv_coded(head.type)) return;
   std::memcpy(page.scales, in.data() + number_count(head), kEndBytes);
   std::memcpy(page.minima, in.data() + number_count(head) + kEndBytes, kEndBytes);
 }

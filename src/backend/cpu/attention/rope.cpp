@@ -46,7 +46,7 @@ void fill_rope(ThreadPool& pool, RopeTable& rope, std::int64_t end) {
   rope.filled = end;
 }
 
-// Dimension c of a float key lies 16 numbers behind dimension c - 1.
+// Dimension c of a float key lies 16 numbers after dimension c - 1.
 template <class Number>
 void spread_key(const Number* key, int dims, std::int64_t slot, std::byte* numbers) {
   auto* at =
@@ -62,33 +62,27 @@ void spread_key_codes(const std::uint8_t* codes, int dims, std::int64_t slot, st
   for (int c = 0; c < dims; ++c) at[c / 4 * 64 + c % 4] = codes[c];
 }
 
-// `wide` is scratch of d floats.
+const KvKernels& kernels_of(const AttentionKernels& kernels, KvType type) {
+  return kernels.kv[static_cast<std::size_t>(type)];
+}
+
+// `wide` is scratch of d floats: a key's numbers lie apart in its page.
 void store_key(const AttentionKernels& kernels, KvType type, const float* key, int dims,
                std::int64_t slot, const HeadPage& page, float* wide) {
-  auto* halves = reinterpret_cast<std::uint16_t*>(wide);
-  auto* codes = reinterpret_cast<std::uint8_t*>(wide);
-  if (type == KvType::f32) {
-    spread_key(key, dims, slot, page.numbers);
-  } else if (type == KvType::f16) {
-    kernels.narrow(key, dims, halves);
-    spread_key(halves, dims, slot, page.numbers);
+  kernels_of(kernels, type).store(key, dims, wide, page.scale(slot), page.minimum(slot));
+  if (kv_coded(type)) {
+    spread_key_codes(reinterpret_cast<const std::uint8_t*>(wide), dims, slot, page.numbers);
+  } else if (number_bytes(type) == sizeof(float)) {
+    spread_key(wide, dims, slot, page.numbers);
   } else {
-    kernels.encode(key, dims, page.scales[slot], page.minima[slot], codes);
-    spread_key_codes(codes, dims, slot, page.numbers);
+    spread_key(reinterpret_cast<const std::uint16_t*>(wide), dims, slot, page.numbers);
   }
 }
 
 void store_value(const AttentionKernels& kernels, KvType type, const float* value, int dims,
                  std::int64_t slot, const HeadPage& page) {
   std::byte* at = page.numbers + static_cast<std::size_t>(slot * dims) * number_bytes(type);
-  if (type == KvType::f32) {
-    std::copy_n(value, dims, reinterpret_cast<float*>(at));
-  } else if (type == KvType::f16) {
-    kernels.narrow(value, dims, reinterpret_cast<std::uint16_t*>(at));
-  } else {
-    kernels.encode(value, dims, page.scales[slot], page.minima[slot],
-                   reinterpret_cast<std::uint8_t*>(at));
-  }
+  kernels_of(kernels, type).store(value, dims, at, page.scale(slot), page.minimum(slot));
 }
 
 // The query heads, key and value of one kv head in one row.

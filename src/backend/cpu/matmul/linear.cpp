@@ -9,6 +9,7 @@
 #include "backend/cpu/rows/first_bad_row.h"
 #include "backend/cpu/rows/quantize_rows.h"
 #include "backend/cpu/rows/rows_layout.h"
+#include "backend/linear_text.h"
 #include "base/error.h"
 
 namespace leq::cpu {
@@ -279,12 +280,8 @@ void run_linear(const LinearContext& context, const Rows& x, std::int64_t tokens
 }
 
 std::string describe_linear(const MatmulKernels& matmul, const Linear& linear) {
-  const QuantScheme& scheme = linear.segments[0].weight.scheme;
-  std::string text(isa_name(matmul.isa));
-  text += " " + scheme_name(scheme);
-  return text + " x " + std::string(act_inputs(linear.act)) +
-         (linear.inv_smooth == nullptr ? ", " : " smoothed, ") +
-         (is_coded(linear.act) ? matmul.int_tile : matmul.float_tile);
+  const char* tile = is_coded(linear.act) ? matmul.int_tile : matmul.float_tile;
+  return std::string(isa_name(matmul.isa)) + " " + linear_text(linear, tile);
 }
 
 }  // namespace leq::cpu

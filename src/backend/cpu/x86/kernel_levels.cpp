@@ -10,16 +10,27 @@
 namespace leq::cpu {
 
 std::span<const KernelLevel> kernel_levels() {
-  static constexpr std::array kLevels = {
-      KernelLevel{Isa::portable, matmul_kernels_portable, row_kernels_portable,
-                  attention_kernels_portable},
-      KernelLevel{Isa::portable_v3, matmul_kernels_v3, row_kernels_v3, attention_kernels_v3},
-      KernelLevel{Isa::avx2, matmul_kernels_avx2, row_kernels_avx2, attention_kernels_avx2},
-      KernelLevel{Isa::avx512vnni, matmul_kernels_avx512vnni, row_kernels_avx512vnni,
-                  attention_kernels_avx512vnni},
-      // AMX multiplies integers; all else is AVX-512.
-      KernelLevel{Isa::avx512amx, matmul_kernels_avx512amx, row_kernels_avx512vnni,
-                  attention_kernels_avx512vnni}};
+  static constexpr std::array kLevels = {KernelLevel{.isa = Isa::portable,
+                                                     .matmul = matmul_kernels_portable,
+                                                     .rows = row_kernels_portable,
+                                                     .attention = attention_kernels_portable},
+                                         KernelLevel{.isa = Isa::portable_v3,
+                                                     .matmul = matmul_kernels_v3,
+                                                     .rows = row_kernels_v3,
+                                                     .attention = attention_kernels_v3},
+                                         KernelLevel{.isa = Isa::avx2,
+                                                     .matmul = matmul_kernels_avx2,
+                                                     .rows = row_kernels_avx2,
+                                                     .attention = attention_kernels_avx2},
+                                         KernelLevel{.isa = Isa::avx512vnni,
+                                                     .matmul = matmul_kernels_avx512vnni,
+                                                     .rows = row_kernels_avx512vnni,
+                                                     .attention = attention_kernels_avx512vnni},
+                                         // AMX multiplies integers; all else is AVX-512.
+                                         KernelLevel{.isa = Isa::avx512amx,
+                                                     .matmul = matmul_kernels_avx512amx,
+                                                     .rows = row_kernels_avx512vnni,
+                                                     .attention = attention_kernels_avx512vnni}};
   return kLevels;
 }
 

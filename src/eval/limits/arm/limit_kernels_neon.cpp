@@ -24,9 +24,15 @@ std::int32_t int8_products(std::int64_t rounds) noexcept {
   return vgetq_lane_s16(sums[0], 0);
 }
 
-constexpr LimitKernels kKernels = {read_memory,       int8_products,     f32_products,
-                                   f64_products,      kChains * 8 * 2.0, kChains * 4 * 2.0,
-                                   kChains * 2 * 2.0, "smlal",           "fmla"};
+constexpr LimitKernels kKernels = {.read = read_memory,
+                                   .int8 = int8_products,
+                                   .f32 = f32_products,
+                                   .f64 = f64_products,
+                                   .int8_operations = kChains * 8 * 2.0,
+                                   .f32_operations = kChains * 4 * 2.0,
+                                   .f64_operations = kChains * 2 * 2.0,
+                                   .int8_name = "smlal",
+                                   .f32_name = "fmla"};
 
 }  // namespace
 

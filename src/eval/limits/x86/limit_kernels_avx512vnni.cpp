@@ -125,9 +125,15 @@ double f64_products(std::int64_t rounds) noexcept {
   return _mm512_cvtsd_f64(sums[0]);
 }
 
-constexpr LimitKernels kKernels = {read_memory,       int8_products,      f32_products,
-                                   f64_products,      kChains * 64 * 2.0, kChains * 16 * 2.0,
-                                   kChains * 8 * 2.0, "vpdpbusd",         "vfmadd"};
+constexpr LimitKernels kKernels = {.read = read_memory,
+                                   .int8 = int8_products,
+                                   .f32 = f32_products,
+                                   .f64 = f64_products,
+                                   .int8_operations = kChains * 64 * 2.0,
+                                   .f32_operations = kChains * 16 * 2.0,
+                                   .f64_operations = kChains * 8 * 2.0,
+                                   .int8_name = "vpdpbusd",
+                                   .f32_name = "vfmadd"};
 
 }  // namespace
 

@@ -197,7 +197,8 @@ void for_registers(std::int64_t n, Step step) {
 void store_some(float* out, std::int64_t n, __m256 x) { _mm256_maskstore_ps(out, low_lanes(n), x); }
 
 template <class Number>
-void widen(const Number* x, std::int64_t n, float* out) noexcept {
+void widen(const void* numbers, std::int64_t n, float* out) noexcept {
+  const auto* x = static_cast<const Number*>(numbers);
   for_registers(n, [=](std::int64_t k, std::int64_t count) {
     store_some(out + k, count, load_some(x + k, count));
   });
@@ -283,7 +284,12 @@ __m256 clamped(__m256 x) {
   return _mm256_min_ps(above, _mm256_set1_ps(kLargestF16));
 }
 
-void narrow(const float* x, std::int64_t n, std::uint16_t* out) noexcept {
+void keep(const float* x, std::int64_t n, void* out, std::uint16_t*, std::uint16_t*) noexcept {
+  __builtin_memcpy(out, x, static_cast<std::size_t>(n) * sizeof(float));
+}
+
+void narrow(const float* x, std::int64_t n, void* halves, std::uint16_t*, std::uint16_t*) noexcept {
+  auto* out = static_cast<std::uint16_t*>(halves);
   for_registers(n, [=](std::int64_t k, std::int64_t count) {
     const __m128i half = _mm256_cvtps_ph(clamped(load_some(x + k, count)),
                                          _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
@@ -294,8 +300,9 @@ void narrow(const float* x, std::int64_t n, std::uint16_t* out) noexcept {
 }
 
 // m = min rounded down, s = (max - m) / 255 rounded up, u = clip(rne((x - m) / s), 0, 255)
-void encode(const float* x, std::int64_t n, std::uint16_t& scale_out, std::uint16_t& minimum_out,
-            std::uint8_t* codes) noexcept {
+void encode(const float* x, std::int64_t n, void* numbers, std::uint16_t* scale_out,
+            std::uint16_t* minimum_out) noexcept {
+  auto* codes = static_cast<std::uint8_t*>(numbers);
   float low = x[0], high = x[0];
   for (std::int64_t k = 1; k < n; ++k) {
     low = x[k] < low ? x[k] : low;
@@ -304,10 +311,10 @@ void encode(const float* x, std::int64_t n, std::uint16_t& scale_out, std::uint1
   const __m256 ends = clamped(_mm256_setr_ps(low, high, 0, 0, 0, 0, 0, 0));
   low = _mm256_cvtss_f32(ends);
   high = _mm256_cvtss_f32(_mm256_permute_ps(ends, 1));
-  minimum_out = _cvtss_sh(low + 0.0f, _MM_FROUND_TO_NEG_INF);
-  const float m = _cvtsh_ss(minimum_out);
-  scale_out = _cvtss_sh(((high - m) + 0.0f) / 255.0f, _MM_FROUND_TO_POS_INF);
-  const float s = _cvtsh_ss(scale_out);
+  *minimum_out = _cvtss_sh(low + 0.0f, _MM_FROUND_TO_NEG_INF);
+  const float m = _cvtsh_ss(*minimum_out);
+  *scale_out = _cvtss_sh(((high - m) + 0.0f) / 255.0f, _MM_FROUND_TO_POS_INF);
+  const float s = _cvtsh_ss(*scale_out);
   if (s == 0.0f) {
     __builtin_memset(codes, 0, static_cast<std::size_t>(n));
     return;
@@ -322,20 +329,25 @@ void encode(const float* x, std::int64_t n, std::uint16_t& scale_out, std::uint1
   });
 }
 
-constexpr AttentionKernels kKernels = {
-    {float_scores<float>, float_scores<std::uint16_t>, int8_scores},
-    {weighted_values<float>, weighted_values<std::uint16_t>, weighted_values<std::uint8_t>},
-    widen<std::uint16_t>,
-    widen<std::uint8_t>,
-    softmax,
-    weigh,
-    lane_total,
-    merge,
-    scale,
-    shift,
-    rotate,
-    narrow,
-    encode};
+constexpr AttentionKernels kKernels = {.kv = {{.scores = float_scores<float>,
+                                               .values = weighted_values<float>,
+                                               .widen = nullptr,
+                                               .store = keep},
+                                              {.scores = float_scores<std::uint16_t>,
+                                               .values = weighted_values<std::uint16_t>,
+                                               .widen = widen<std::uint16_t>,
+                                               .store = narrow},
+                                              {.scores = int8_scores,
+                                               .values = weighted_values<std::uint8_t>,
+                                               .widen = widen<std::uint8_t>,
+                                               .store = encode}},
+                                       .softmax = softmax,
+                                       .weigh = weigh,
+                                       .lane_total = lane_total,
+                                       .merge = merge,
+                                       .scale = scale,
+                                       .shift = shift,
+                                       .rotate = rotate};
 
 }  // namespace
 

@@ -224,7 +224,8 @@ void weighted_values(const ValueTile& tile) noexcept {
 }
 
 template <class Number>
-void widen(const Number* x, std::int64_t n, float* out) noexcept {
+void widen(const void* numbers, std::int64_t n, float* out) noexcept {
+  const auto* x = static_cast<const Number*>(numbers);
   std::int64_t k = 0;
   for (; k + 16 <= n; k += 16) _mm512_storeu_ps(out + k, load16(x + k));
   if (k < n) {
@@ -341,7 +342,12 @@ __m512 clamped(__m512 x) {
   return _mm512_min_ps(_mm512_max_ps(x, _mm512_sub_ps(_mm512_setzero_ps(), limit)), limit);
 }
 
-void narrow(const float* x, std::int64_t n, std::uint16_t* out) noexcept {
+void keep(const float* x, std::int64_t n, void* out, std::uint16_t*, std::uint16_t*) noexcept {
+  __builtin_memcpy(out, x, static_cast<std::size_t>(n) * sizeof(float));
+}
+
+void narrow(const float* x, std::int64_t n, void* halves, std::uint16_t*, std::uint16_t*) noexcept {
+  auto* out = static_cast<std::uint16_t*>(halves);
   for_registers(n, [=](std::int64_t k, __mmask16 mask) {
     const __m256i half = _mm512_cvtps_ph(clamped(load16(x + k, mask)),
                                          _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
@@ -350,8 +356,9 @@ void narrow(const float* x, std::int64_t n, std::uint16_t* out) noexcept {
 }
 
 // m = min rounded down, s = (max - m) / 255 rounded up, u = clip(rne((x - m) / s), 0, 255)
-void encode(const float* x, std::int64_t n, std::uint16_t& scale_out, std::uint16_t& minimum_out,
-            std::uint8_t* codes) noexcept {
+void encode(const float* x, std::int64_t n, void* numbers, std::uint16_t* scale_out,
+            std::uint16_t* minimum_out) noexcept {
+  auto* codes = static_cast<std::uint8_t*>(numbers);
   __m512 low = _mm512_set1_ps(kLargestF16);
   __m512 high = _mm512_set1_ps(-kLargestF16);
   for_registers(n, [&](std::int64_t k, __mmask16 mask) {
@@ -359,10 +366,10 @@ void encode(const float* x, std::int64_t n, std::uint16_t& scale_out, std::uint1
     low = _mm512_mask_min_ps(low, mask, low, value);
     high = _mm512_mask_max_ps(high, mask, high, value);
   });
-  minimum_out = _cvtss_sh(_mm512_reduce_min_ps(low) + 0.0f, _MM_FROUND_TO_NEG_INF);
-  const float m = _cvtsh_ss(minimum_out);
-  scale_out = _cvtss_sh(((_mm512_reduce_max_ps(high) - m) + 0.0f) / 255.0f, _MM_FROUND_TO_POS_INF);
-  const float s = _cvtsh_ss(scale_out);
+  *minimum_out = _cvtss_sh(_mm512_reduce_min_ps(low) + 0.0f, _MM_FROUND_TO_NEG_INF);
+  const float m = _cvtsh_ss(*minimum_out);
+  *scale_out = _cvtss_sh(((_mm512_reduce_max_ps(high) - m) + 0.0f) / 255.0f, _MM_FROUND_TO_POS_INF);
+  const float s = _cvtsh_ss(*scale_out);
   const __m512 minimum = _mm512_set1_ps(m), divisor = _mm512_set1_ps(s == 0.0f ? 1.0f : s);
   const __mmask16 any = s == 0.0f ? 0 : 0xffffu;
   for_registers(n, [=](std::int64_t k, __mmask16 mask) {
@@ -374,20 +381,25 @@ void encode(const float* x, std::int64_t n, std::uint16_t& scale_out, std::uint1
   });
 }
 
-constexpr AttentionKernels kKernels = {
-    {float_scores<float>, float_scores<std::uint16_t>, int8_scores},
-    {weighted_values<float>, weighted_values<std::uint16_t>, weighted_values<std::uint8_t>},
-    widen<std::uint16_t>,
-    widen<std::uint8_t>,
-    softmax,
-    weigh,
-    lane_total,
-    merge,
-    scale,
-    shift,
-    rotate,
-    narrow,
-    encode};
+constexpr AttentionKernels kKernels = {.kv = {{.scores = float_scores<float>,
+                                               .values = weighted_values<float>,
+                                               .widen = nullptr,
+                                               .store = keep},
+                                              {.scores = float_scores<std::uint16_t>,
+                                               .values = weighted_values<std::uint16_t>,
+                                               .widen = widen<std::uint16_t>,
+                                               .store = narrow},
+                                              {.scores = int8_scores,
+                                               .values = weighted_values<std::uint8_t>,
+                                               .widen = widen<std::uint8_t>,
+                                               .store = encode}},
+                                       .softmax = softmax,
+                                       .weigh = weigh,
+                                       .lane_total = lane_total,
+                                       .merge = merge,
+                                       .scale = scale,
+                                       .shift = shift,
+                                       .rotate = rotate};
 
 }  // namespace
 

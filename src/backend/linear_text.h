@@ -1,0 +1,14 @@
+// What a plan says about a linear, in the same words for every backend.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "backend/backend.h"
+
+namespace leq {
+
+// "int8 x int8 rows smoothed, 12x32"
+std::string linear_text(const Linear& linear, std::string_view kernel);
+
+}  // namespace leq
