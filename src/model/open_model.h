@@ -4,11 +4,12 @@
 
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
+
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "format/leq_reader.h"
 #include "model/memory_plan.h"
 #include "model/model_config.h"
@@ -24,8 +25,8 @@ struct GenerationDefaults {
   std::vector<Token> end_tokens;
 };
 
-nlohmann::json generation_to_json(const GenerationDefaults& defaults);
-GenerationDefaults generation_from_json(const nlohmann::json& json, std::string_view source);
+Json generation_to_json(const GenerationDefaults& defaults);
+GenerationDefaults generation_from_json(const Json& json, std::string_view source);
 
 class Model {
  public:

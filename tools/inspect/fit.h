@@ -2,10 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
+
 #include <optional>
 #include <string>
 
+#include "base/json.h"
 #include "model/open_model.h"
 
 namespace leq {
@@ -34,6 +35,6 @@ struct FitDevice {
 // device.
 FitReport plan_fit(const Model& model, const RunLimits& limits, const FitDevice& device);
 std::string fit_text(const FitReport& report);
-nlohmann::json fit_json(const FitReport& report);
+Json fit_json(const FitReport& report);
 
 }  // namespace leq
