@@ -12,7 +12,8 @@ list(FILTER sources EXCLUDE REGEX "/(x86|arm|generic)/[^/]+$")
 # What the objects are compiled with, and what is linked with them.
 set(leq_libraries Threads::Threads OpenSSL::Crypto leq_xxhash leq_pcre2 leq_utf8proc)
 
-add_library(leq_objects OBJECT ${sources} ${processor_sources})
+add_library(leq_objects OBJECT ${sources} ${processor_sources}
+  ${PROJECT_BINARY_DIR}/generated/quantize/calibration/texts.cpp)
 set_target_properties(leq_objects PROPERTIES POSITION_INDEPENDENT_CODE ON)
 target_include_directories(leq_objects PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}
   ${PROJECT_BINARY_DIR}/generated)
@@ -28,7 +29,7 @@ function(leq_library name type)
   target_compile_features(${name} INTERFACE cxx_std_20)
   target_include_directories(${name} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated>
-    $<INSTALL_INTERFACE:include/leq>)
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/leq>)
   target_link_libraries(${name} PRIVATE ${leq_libraries})
 endfunction()
 
