@@ -2,27 +2,22 @@
 # its set; chosen at run time (src/backend/cpu/kernel_levels.h). What belongs to one processor family
 # lies in a folder of its own, beside what it is a version of (cmake/processor.cmake).
 
-# leq_processor_sources(ROOM FOLDERS...): adds FOLDER/FAMILY/*.cpp of each folder to the room.
-function(leq_processor_sources room)
-  foreach(folder IN LISTS ARGN)
-    file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${folder}/${LEQ_PROCESSOR}/*.cpp)
-    target_sources(leq_${room} PRIVATE ${sources})
-    set_property(GLOBAL APPEND PROPERTY leq_processor_sources ${sources})
-  endforeach()
-endfunction()
+# A precompiled header is valid for one set of flags; and inline functions of the standard library must
+# not be compiled with the instructions of a kernel's set, or the linker may keep that copy for all.
+set_source_files_properties(${processor_sources} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
 
-leq_processor_sources(base base)
-leq_processor_sources(backend backend/cpu backend/cpu/matmul backend/cpu/attention backend/cpu/rows)
-leq_processor_sources(quantize quantize/linear_algebra)
-leq_processor_sources(eval eval/limits)
+# Loops over numbers that are compiled for every processor.
+set(number_sources ${sources})
+list(FILTER number_sources INCLUDE REGEX
+  "/src/(tensor|backend|quantize/(linear_algebra|methods|rewrites))/")
+set_source_files_properties(${number_sources} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>")
 
 # leq_kernel_flags(NAME FLAGS...): of the files that end in _NAME.cpp
 function(leq_kernel_flags name)
-  get_property(sources GLOBAL PROPERTY leq_processor_sources)
+  set(sources ${processor_sources})
   list(FILTER sources INCLUDE REGEX "_${name}\\.cpp$")
   set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS "${ARGN}")
 endfunction()
-
 if(LEQ_PROCESSOR STREQUAL "x86")
   leq_kernel_flags(v3 -march=x86-64-v3 -O3)
   leq_kernel_flags(avx2 -march=x86-64-v3 -O3)

@@ -1,10 +1,113 @@
 #include "base/json.h"
 
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <unordered_set>
+
 #include "base/error.h"
 #include "base/text.h"
 
 namespace leq {
 namespace {
+
+using Events = nlohmann::json_sax<nlohmann::json>;
+
+// Values are built from the parser's events.
+class Builder : public Events {
+ public:
+  Builder(Json& root, std::string_view text, std::string_view source)
+      : place_(&root), text_(text), source_(source) {}
+
+  bool null() override { return put(nullptr); }
+  bool boolean(bool value) override { return put(value); }
+  bool number_integer(number_integer_t value) override { return put(value); }
+  bool number_unsigned(number_unsigned_t value) override { return put(value); }
+  bool number_float(number_float_t value, const string_t&) override { return put(value); }
+  bool string(string_t& value) override { return put(std::move(value)); }
+  bool binary(binary_t&) override { return false; }  // no JSON has it
+  bool start_array(std::size_t) override { return open(Json::array()); }
+  bool start_object(std::size_t) override { return open(Json::object()); }
+  bool key(string_t& name) override {
+    place_ = &(*open_.back())[name];
+    return true;
+  }
+  bool end_array() override { return close(); }
+  bool end_object() override { return close(); }
+  bool parse_error(std::size_t offset, const std::string&,
+                   const nlohmann::detail::exception& error) override {
+    if (dynamic_cast<const nlohmann::json::parse_error*>(&error) != nullptr)
+      fail(source_, ": invalid JSON at offset ", offset, " of ", text_.size(), " bytes");
+    fail(source_, ": invalid JSON: ", printable(error.what()));
+  }
+
+ private:
+  // The value's place: the root, the member whose key was read, or the end of the open array.
+  Json& place() {
+    if (open_.empty() || !open_.back()->is_array()) return *place_;
+    open_.back()->push_back(nullptr);
+    return open_.back()->end()[-1];
+  }
+  bool put(Json value) {
+    place() = std::move(value);
+    return true;
+  }
+  bool open(Json value) {
+    Json& at = place();
+    at = std::move(value);
+    open_.push_back(
+        &at);  // stays where it is: nothing is added to what holds it until it is closed
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  Json* place_;
+  std::vector<Json*> open_;
+  std::string_view text_, source_;
+};
+
+// All events but keys and the ends of objects pass by.
+class KeyWatcher : public Events {
+ public:
+  explicit KeyWatcher(std::string_view source) : source_(source) {}
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_array(std::size_t) override { return true; }
+  bool end_array() override { return true; }
+  bool start_object(std::size_t) override {
+    require(keys_.size() < kMaxJsonDepth, source_, ": JSON nested deeper than ", kMaxJsonDepth);
+    keys_.emplace_back();
+    return true;
+  }
+  bool key(string_t& name) override {
+    require(keys_.back().insert(name).second, source_, ": the name \"", printable(name),
+            "\" stands twice");
+    require(keys_.back().size() <= kMaxJsonKeys, source_, ": more than ", kMaxJsonKeys,
+            " names in one JSON object");
+    return true;
+  }
+  bool end_object() override {
+    keys_.pop_back();
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
+    return false;
+  }
+
+ private:
+  std::string_view source_;
+  std::vector<std::unordered_set<std::string>> keys_;
+};
 
 // Checks nesting before the parser recurses or allocates.
 void check_depth(std::string_view text, std::string_view source) {
@@ -28,24 +131,212 @@ void check_depth(std::string_view text, std::string_view source) {
   }
 }
 
+void read_events(std::string_view text, Events& events) {
+  nlohmann::json::sax_parse(text.begin(), text.end(), &events);
+}
+
+nlohmann::json written(const Json& json) {
+  switch (json.type()) {
+    case Json::Type::null:
+      return nullptr;
+    case Json::Type::boolean:
+      return json.get<bool>();
+    case Json::Type::number_integer:
+      return json.get<std::int64_t>();
+    case Json::Type::number_unsigned:
+      return json.get<std::uint64_t>();
+    case Json::Type::number_float:
+      return json.get<double>();
+    case Json::Type::string:
+      return json.text();
+    case Json::Type::array: {
+      auto array = nlohmann::json::array();
+      for (const Json& element : json) array.push_back(written(element));
+      return array;
+    }
+    case Json::Type::object: {
+      auto object = nlohmann::json::object();
+      for (const auto& [name, member] : json.items()) object.emplace(name, written(member));
+      return object;
+    }
+  }
+  return nullptr;
+}
+
 }  // namespace
+
+Json::Json() = default;
+Json::Json(std::nullptr_t) {}
+Json::Json(std::string value) : value_(std::move(value)) {}
+Json::Json(std::string_view value) : value_(std::string(value)) {}
+Json::Json(Value value) : value_(std::move(value)) {}
+Json::Json(const Json& other) = default;
+Json::Json(Json&& other) noexcept : value_(std::exchange(other.value_, nullptr)) {}
+Json::~Json() = default;
+
+Json& Json::operator=(Json other) noexcept {
+  value_.swap(other.value_);
+  return *this;
+}
+
+Json::Json(std::initializer_list<Json> elements) {
+  const bool members = std::ranges::all_of(elements, [](const Json& element) {
+    return element.is_array() && element.size() == 2 && element[0].is_string();
+  });
+  *this = members ? object(elements) : array(elements);
+}
+
+Json Json::array(std::initializer_list<Json> elements) { return Json(Value(Array(elements))); }
+
+Json Json::object(std::initializer_list<Json> members) {
+  Object object;
+  for (const Json& member : members) object.emplace(member.at(0u).text(), member.at(1u));
+  return Json(Value(std::move(object)));
+}
+
+const char* Json::type_name() const {
+  constexpr std::array kNames{"null",   "boolean", "number", "number",
+                              "number", "string",  "array",  "object"};
+  return kNames[value_.index()];
+}
+
+void Json::type_error(const char* expected) const {
+  fail("JSON: expected ", expected, ", found ", type_name());
+}
+
+const std::string& Json::text() const {
+  if (const auto* text = std::get_if<std::string>(&value_)) return *text;
+  type_error("a string");
+}
+
+std::size_t Json::size() const {
+  if (const auto* array = std::get_if<Array>(&value_)) return array->size();
+  if (const auto* object = std::get_if<Object>(&value_)) return object->size();
+  return is_null() ? 0 : 1;
+}
+
+const Json* Json::begin() const {
+  if (const auto* array = std::get_if<Array>(&value_)) return array->data();
+  if (!is_null()) type_error("an array");
+  return nullptr;
+}
+
+const Json* Json::end() const {
+  const auto* array = std::get_if<Array>(&value_);
+  return array != nullptr ? array->data() + array->size() : nullptr;
+}
+
+Json* Json::begin() { return const_cast<Json*>(std::as_const(*this).begin()); }
+Json* Json::end() { return const_cast<Json*>(std::as_const(*this).end()); }
+
+void Json::push_back(Json element) {
+  if (is_null()) value_ = Array();
+  if (!is_array()) type_error("an array");
+  std::get<Array>(value_).push_back(std::move(element));
+}
+
+const Json::Object& Json::items() const {
+  static const Object none;
+  if (const auto* object = std::get_if<Object>(&value_)) return *object;
+  if (!is_null()) type_error("an object");
+  return none;
+}
+
+const Json* Json::find(std::string_view key) const {
+  if (const auto* object = std::get_if<Object>(&value_)) {
+    const auto found = object->find(key);
+    if (found != object->end()) return &found->second;
+  }
+  return end();
+}
+
+Json* Json::find(std::string_view key) { return const_cast<Json*>(std::as_const(*this).find(key)); }
+
+bool Json::contains(std::string_view key) const { return find(key) != end(); }
+
+std::string Json::value(std::string_view key, const char* fallback) const {
+  return value(key, std::string(fallback));
+}
+
+void Json::erase(std::string_view key) {
+  if (!is_object()) type_error("an object");
+  auto& object = std::get<Object>(value_);
+  if (const auto found = object.find(key); found != object.end()) object.erase(found);
+}
+
+void Json::update(const Json& members) {
+  for (const auto& [name, member] : members.items()) (*this)[name] = member;
+}
+
+const Json& Json::at(std::string_view key) const {
+  if (!is_object()) type_error("an object");
+  const Json* found = find(key);
+  require(found != end(), "JSON: key \"", printable(key), "\" is missing");
+  return *found;
+}
+
+const Json& Json::at(std::size_t index) const {
+  if (!is_array()) type_error("an array");
+  const auto& array = std::get<Array>(value_);
+  require(index < array.size(), "JSON: element ", index, " of an array of ", array.size());
+  return array[index];
+}
+
+Json& Json::at(std::string_view key) { return const_cast<Json&>(std::as_const(*this).at(key)); }
+Json& Json::at(std::size_t index) { return const_cast<Json&>(std::as_const(*this).at(index)); }
+
+Json& Json::operator[](std::string_view key) {
+  if (is_null()) value_ = Object();
+  if (!is_object()) type_error("an object");
+  auto& object = std::get<Object>(value_);
+  const auto found = object.lower_bound(key);
+  if (found != object.end() && found->first == key) return found->second;
+  return object.emplace_hint(found, key, Json())->second;
+}
+
+bool operator==(const Json& a, const Json& b) {
+  if (a.type() == b.type()) return a.value_ == b.value_;
+  if (!a.is_number() || !b.is_number()) return false;
+  if (a.is_number_float() || b.is_number_float()) return a.get<double>() == b.get<double>();
+  const auto negative = [](const Json& json) {
+    const auto* value = std::get_if<std::int64_t>(&json.value_);
+    return value != nullptr && *value < 0;
+  };
+  return !negative(a) && !negative(b) && a.get<std::uint64_t>() == b.get<std::uint64_t>();
+}
+
+std::string Json::dump(int indent, char filler) const {
+  try {
+    return written(*this).dump(indent, filler);
+  } catch (const nlohmann::json::exception& error) {
+    fail("JSON: ", printable(error.what()));
+  }
+}
+
+std::string Json::dump_any(int indent, char filler) const {
+  return written(*this).dump(indent, filler, false, nlohmann::json::error_handler_t::replace);
+}
+
+std::ostream& operator<<(std::ostream& out, const Json& json) { return out << json.dump_any(); }
 
 Json parse_json(std::string_view text, std::string_view source) {
   require(text.size() <= kMaxJsonBytes, source, ": JSON of ", text.size(), " bytes, at most ",
           kMaxJsonBytes, " are accepted");
   check_depth(text, source);
-  try {
-    return Json::parse(text.begin(), text.end());
-  } catch (const Json::parse_error& error) {
-    fail(source, ": invalid JSON at offset ", error.byte, " of ", text.size(), " bytes");
-  } catch (const Json::exception& error) {
-    fail(source, ": invalid JSON: ", printable(error.what()));
-  }
+  Json json;
+  Builder builder(json, text, source);
+  read_events(text, builder);
+  return json;
+}
+
+void require_unique_keys(std::string_view text, std::string_view source) {
+  KeyWatcher watcher(source);
+  read_events(text, watcher);
 }
 
 void json_type_error(const Json& object, const char* key, std::string_view source) {
   if (!object.is_object()) fail(source, ": expected a JSON object, found ", object.type_name());
-  const auto found = object.find(key);
+  const Json* found = object.find(key);
   if (found == object.end()) fail(source, ": key \"", key, "\" is missing");
   if (found->is_number())
     fail(source, ": key \"", key, "\" has an unexpected value, ", found->dump());

@@ -1,22 +1,199 @@
-// JSON from untrusted text: nlohmann-json behind limits on size and depth, with errors that name
-// the source and the offset. Include this in .cpp files only; headers use <nlohmann/json_fwd.hpp>.
+// JSON: values, and reading them from untrusted text behind limits on size and depth, with errors
+// that name the source and the offset. nlohmann-json reads and writes the text, in json.cpp alone:
+// its templates would cost every file that includes them two seconds of compiling.
 #pragma once
 
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
-#include <nlohmann/json.hpp>
+#include <functional>
+#include <initializer_list>
+#include <iosfwd>
+#include <map>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <variant>
+#include <vector>
 
 namespace leq {
 
-using Json = nlohmann::json;
+// A list of bytes is a list of numbers; what reads as text is text.
+template <class T>
+concept JsonText = std::convertible_to<const T&, std::string_view>;
+template <class T>
+concept JsonList = !JsonText<T> && requires(const T& list) {
+  list.begin();
+  list.end();
+};
+
+// Whole numbers keep their signs: what was stored as, or read without a minus, unsigned is of type
+// number_unsigned. Access to what is not there, or of another type, throws Error.
+class Json {
+ public:
+  enum class Type {
+    null,
+    boolean,
+    number_integer,
+    number_unsigned,
+    number_float,
+    string,
+    array,
+    object
+  };
+  using Array = std::vector<Json>;
+  using Object = std::map<std::string, Json, std::less<>>;
+
+  Json();
+  Json(std::nullptr_t);
+  template <std::same_as<bool> T>
+  Json(T value) : Json(Value(value)) {}
+  template <std::signed_integral T>
+  Json(T value) : Json(Value(static_cast<std::int64_t>(value))) {}
+  template <std::unsigned_integral T>
+  requires(!std::same_as<T, bool>) Json(T value) : Json(Value(static_cast<std::uint64_t>(value))) {}
+  template <std::floating_point T>
+  Json(T value) : Json(Value(static_cast<double>(value))) {}
+  Json(std::string value);
+  Json(std::string_view value);
+  template <JsonText T>
+  Json(const T& value) : Json(std::string_view(value)) {}
+  template <JsonList T>
+  requires(!std::same_as<T, Json>) Json(const T& list)
+      : Json(Value(Array(list.begin(), list.end()))) {}
+  template <class T>
+  Json(const std::map<std::string, T>& table) : Json(Value(Object(table.begin(), table.end()))) {}
+  // An object where every element is a pair that begins with a string, else an array.
+  Json(std::initializer_list<Json> elements);
+  static Json array(std::initializer_list<Json> elements = {});
+  static Json object(std::initializer_list<Json> members = {});
+
+  Json(const Json& other);
+  Json(Json&& other) noexcept;
+  Json& operator=(Json other) noexcept;
+  ~Json();
+
+  Type type() const { return static_cast<Type>(value_.index()); }
+  const char* type_name() const;
+  bool is_null() const { return type() == Type::null; }
+  bool is_boolean() const { return type() == Type::boolean; }
+  bool is_number_integer() const {
+    return type() == Type::number_integer || type() == Type::number_unsigned;
+  }
+  bool is_number_unsigned() const { return type() == Type::number_unsigned; }
+  bool is_number_float() const { return type() == Type::number_float; }
+  bool is_number() const { return is_number_integer() || is_number_float(); }
+  bool is_string() const { return type() == Type::string; }
+  bool is_array() const { return type() == Type::array; }
+  bool is_object() const { return type() == Type::object; }
+
+  // bool, numbers (converted), std::string, vectors of these.
+  template <class T>
+  T get() const;
+  const std::string& text() const;
+
+  std::size_t size() const;  // elements or members; 0 of null, else 1
+  bool empty() const { return size() == 0; }
+
+  // Elements of an array; null has none.
+  const Json* begin() const;
+  const Json* end() const;
+  Json* begin();
+  Json* end();
+  void push_back(Json element);  // null becomes an array
+
+  // Members of an object, by name; null has none.
+  const Object& items() const;
+  const Json* find(std::string_view key) const;  // end() where there is none, or no object
+  Json* find(std::string_view key);
+  bool contains(std::string_view key) const;
+  // The member as a T, or `fallback` where there is none.
+  template <class T>
+  T value(std::string_view key, T fallback) const {
+    return contains(key) ? at(key).get<T>() : fallback;
+  }
+  std::string value(std::string_view key, const char* fallback) const;
+  void erase(std::string_view key);
+  void update(const Json& members);
+
+  const Json& at(std::string_view key) const;
+  const Json& at(std::size_t index) const;
+  Json& at(std::string_view key);
+  Json& at(std::size_t index);
+  Json& operator[](std::string_view key);  // made where it is absent; null becomes an object
+  const Json& operator[](std::string_view key) const { return at(key); }
+  // Templates: 0 would be a null pointer to a name too.
+  template <std::integral T>
+  Json& operator[](T index) {
+    return at(static_cast<std::size_t>(index));
+  }
+  template <std::integral T>
+  const Json& operator[](T index) const {
+    return at(static_cast<std::size_t>(index));
+  }
+
+  // Numbers are equal by value, whatever their types.
+  friend bool operator==(const Json& a, const Json& b);
+
+  // Text, on one line unless `indent` is given. Bytes that are no UTF-8 throw Error.
+  std::string dump(int indent = -1, char filler = ' ') const;
+  // The same with U+FFFD for them.
+  std::string dump_any(int indent = -1, char filler = ' ') const;
+  friend std::ostream& operator<<(std::ostream& out, const Json& json);
+
+ private:
+  using Value = std::variant<std::nullptr_t, bool, std::int64_t, std::uint64_t, double, std::string,
+                             Array, Object>;
+
+  explicit Json(Value value);
+  [[noreturn]] void type_error(const char* expected) const;
+  template <class T>
+  T number() const;
+
+  Value value_;
+};
+
+template <class T>
+T Json::number() const {
+  if (const auto* value = std::get_if<std::int64_t>(&value_)) return static_cast<T>(*value);
+  if (const auto* value = std::get_if<std::uint64_t>(&value_)) return static_cast<T>(*value);
+  if (const auto* value = std::get_if<double>(&value_)) return static_cast<T>(*value);
+  type_error("a number");
+}
+
+template <class T>
+T Json::get() const {
+  if constexpr (std::is_same_v<T, Json>) {
+    return *this;
+  } else if constexpr (std::is_same_v<T, bool>) {
+    if (const auto* value = std::get_if<bool>(&value_)) return *value;
+    type_error("a boolean");
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    return number<T>();
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    return text();
+  } else {
+    if (!is_array()) type_error("an array");
+    T list;
+    for (const Json& element : *this) {
+      list.push_back(element.template get<typename T::value_type>());
+    }
+    return list;
+  }
+}
 
 inline constexpr std::uint64_t kMaxJsonBytes = 256ull << 20;
 inline constexpr int kMaxJsonDepth = 64;
+inline constexpr std::size_t kMaxJsonKeys = 1'000'000;  // of one object with unique keys
 
 // Parses exactly one JSON value. Duplicate keys: the last wins. Throws Error naming `source`.
 Json parse_json(std::string_view text, std::string_view source);
+
+// Refuses JSON in which an object has the same key twice: a table of tensors must not say two
+// things about one name. Reads `text` as far as it is JSON, without keeping it; parse_json judges
+// the rest. Throws Error naming `source` and the key.
+void require_unique_keys(std::string_view text, std::string_view source);
 
 // object[key] as T; throws Error naming `source` and the key where it is absent, of another type,
 // or does not fit.
@@ -30,24 +207,20 @@ T json_get_or(const Json& object, const char* key, T fallback, std::string_view 
 
 template <class T>
 T json_get(const Json& object, const char* key, std::string_view source) {
-  if (object.is_object()) {
-    const auto found = object.find(key);
-    if (found != object.end()) {
-      if constexpr (std::is_same_v<T, bool>) {
-        if (found->is_boolean()) return found->template get<T>();
-      } else if constexpr (std::is_integral_v<T>) {
-        if (found->is_number_unsigned()) {
-          if (std::in_range<T>(found->template get<std::uint64_t>()))
-            return found->template get<T>();
-        } else if (found->is_number_integer()) {
-          if (std::in_range<T>(found->template get<std::int64_t>()))
-            return found->template get<T>();
-        }
-      } else if constexpr (std::is_floating_point_v<T>) {
-        if (found->is_number()) return found->template get<T>();
-      } else {
-        if (found->is_string()) return found->template get<T>();
+  const Json* found = object.find(key);
+  if (object.is_object() && found != object.end()) {
+    if constexpr (std::is_same_v<T, bool>) {
+      if (found->is_boolean()) return found->template get<T>();
+    } else if constexpr (std::is_integral_v<T>) {
+      if (found->is_number_unsigned()) {
+        if (std::in_range<T>(found->template get<std::uint64_t>())) return found->template get<T>();
+      } else if (found->is_number_integer()) {
+        if (std::in_range<T>(found->template get<std::int64_t>())) return found->template get<T>();
       }
+    } else if constexpr (std::is_floating_point_v<T>) {
+      if (found->is_number()) return found->template get<T>();
+    } else {
+      if (found->is_string()) return found->template get<T>();
     }
   }
   json_type_error(object, key, source);
@@ -55,7 +228,7 @@ T json_get(const Json& object, const char* key, std::string_view source) {
 
 template <class T>
 T json_get_or(const Json& object, const char* key, T fallback, std::string_view source) {
-  const auto found = object.find(key);
+  const Json* found = object.find(key);
   if (found == object.end() || found->is_null()) return fallback;
   return json_get<T>(object, key, source);
 }

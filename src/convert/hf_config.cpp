@@ -33,7 +33,7 @@ const Family& family_of(const Json& json, std::string_view source) {
   require(names->is_array(), source, ": architectures: expected a list of names");
   for (const auto& name : *names) {
     require(name.is_string(), source, ": architectures: expected a list of names");
-    const auto& text = name.get_ref<const std::string&>();
+    const auto& text = name.text();
     const auto& known = family->architectures;
     require(std::find(known.begin(), known.end(), text) != known.end(), source, ": architecture \"",
             printable(text), "\" is not supported; expected ", known.front());

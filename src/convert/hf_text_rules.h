@@ -1,22 +1,22 @@
 // The text rules of a tokenizer.json: normalizer, pre_tokenizer, decoder and post_processor.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string_view>
 
+#include "base/json.h"
 #include "tokenizer/spec.h"
 
 namespace leq {
 
 // Each reads one member of a tokenizer.json into `spec`; null means none. Throws Error naming
 // `source` and the type that is not supported ("normalizer type NFKC").
-void read_normalizer(const nlohmann::json& json, std::string_view source, TokenizerSpec& spec);
+void read_normalizer(const Json& json, std::string_view source, TokenizerSpec& spec);
 
 // Sets spec.kind to byte_bpe where the chain ends in ByteLevel.
-void read_pre_tokenizer(const nlohmann::json& json, std::string_view source, TokenizerSpec& spec);
+void read_pre_tokenizer(const Json& json, std::string_view source, TokenizerSpec& spec);
 
 // Sets strip_leading_space.
-void read_decoder(const nlohmann::json& json, std::string_view source, TokenizerSpec& spec);
+void read_decoder(const Json& json, std::string_view source, TokenizerSpec& spec);
 
 // The tokens that a post_processor puts around a text; `present` is false for null.
 struct AroundText {
@@ -24,6 +24,6 @@ struct AroundText {
   Token front = kNoToken;
   Token back = kNoToken;
 };
-AroundText read_post_processor(const nlohmann::json& json, std::string_view source);
+AroundText read_post_processor(const Json& json, std::string_view source);
 
 }  // namespace leq

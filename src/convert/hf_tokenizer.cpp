@@ -40,9 +40,7 @@ Ids read_vocabulary(const Json& vocabulary, std::string_view source, TokenizerSp
           " pieces, at most ", kMaxPieces, " are accepted");
   Ids ids;
   ids.reserve(vocabulary.size());
-  for (const auto& entry : vocabulary.items()) {
-    const std::string& piece = entry.key();
-    const Json& value = entry.value();
+  for (const auto& [piece, value] : vocabulary.items()) {
     require(value.is_number_unsigned() && value.get<std::uint64_t>() < kMaxPieces, source,
             ": model vocab: the id of \"", printable(piece), "\" must be a whole number below ",
             kMaxPieces);
@@ -78,7 +76,7 @@ void read_merges(const Json& merges, const Ids& ids, std::string_view source, To
       left = merge[0].get<std::string>();
       right = merge[1].get<std::string>();
     } else {
-      const auto& line = merge.get_ref<const std::string&>();
+      const auto& line = merge.text();
       const std::size_t space = line.find(' ');
       require(space != std::string::npos && line.find(' ', space + 1) == std::string::npos, source,
               ": merge ", i, " \"", printable(line), "\" must be two pieces with a space between");

@@ -67,7 +67,7 @@ Json metadata_of(const ImportedModel& model, const CheckpointOptions& options,
   metadata["tokenizer"] = model.has_tokenizer;
   Json& provenance = metadata["provenance"];
   provenance = {
-      {"tool", std::string("leq-quantize ") + kVersion},
+      {"tool", std::string("leq-quantize ").append(kVersion)},
       {"source", model.folder},
       {"checkpoint", model.description},
       {"type", options.type},

@@ -77,11 +77,10 @@ Token checked_id(std::int64_t id, const std::string& source) {
 void read_added_decoder(const Json& json, const std::string& source, TokenizerConfig& config) {
   const auto found = json.find("added_tokens_decoder");
   if (found == json.end() || !found->is_object()) return;
-  for (const auto& entry : found->items()) {
-    const auto id = parse_int(entry.key());
-    require(id.has_value(), source, ": added_tokens_decoder: \"", printable(entry.key()),
-            "\" is no id");
-    AddedToken token = read_token(entry.value(), false, source);
+  for (const auto& [key, value] : found->items()) {
+    const auto id = parse_int(key);
+    require(id.has_value(), source, ": added_tokens_decoder: \"", printable(key), "\" is no id");
+    AddedToken token = read_token(value, false, source);
     token.id = checked_id(*id, source);
     config.added.push_back(std::move(token));
   }
@@ -94,12 +93,12 @@ void read_added_file(const std::filesystem::path& path, TokenizerConfig& config)
   if (!config.added.empty()) return;
   const std::string source = path.string();
   const Json json = read_object(path);
-  for (const auto& entry : json.items()) {
+  for (const auto& [key, value] : json.items()) {
     AddedToken token;
-    token.content = entry.key();
-    require(entry.value().is_number_integer(), source, ": the id of \"", printable(entry.key()),
+    token.content = key;
+    require(value.is_number_integer(), source, ": the id of \"", printable(key),
             "\" must be a whole number");
-    token.id = checked_id(entry.value().get<std::int64_t>(), source);
+    token.id = checked_id(value.get<std::int64_t>(), source);
     const auto is_same = [&](const AddedToken& other) { return other.content == token.content; };
     token.special = is_same(config.bos.token) || is_same(config.eos.token) ||
                     std::any_of(config.special.begin(), config.special.end(), is_same);

@@ -18,14 +18,12 @@ Ids read_vocabulary(const Json& json, std::string_view source, TokenizerSpec& sp
           ": expected an object of 1 to ", kMaxPieces, " pieces");
   Ids ids;
   ids.reserve(json.size());
-  for (const auto& entry : json.items()) {
-    const Json& value = entry.value();
+  for (const auto& [key, value] : json.items()) {
     require(value.is_number_unsigned() && value.get<std::uint64_t>() < kMaxPieces, source,
-            ": the id of \"", printable(entry.key()), "\" must be a whole number below ",
-            kMaxPieces);
+            ": the id of \"", printable(key), "\" must be a whole number below ", kMaxPieces);
     const auto id = value.get<Token>();
-    place_piece(spec, id, bytes_of_printable(entry.key()).value_or(entry.key()), TokenType::normal);
-    ids.emplace(entry.key(), id);
+    place_piece(spec, id, bytes_of_printable(key).value_or(key), TokenType::normal);
+    ids.emplace(key, id);
   }
   return ids;
 }

@@ -80,7 +80,7 @@ std::string key_text(const DivergenceKey& key) {
   for (const TextField& field : kTexts) json[field.name] = key.*field.value;
   for (const CountField& field : kCounts) json[field.name] = key.*field.value;
   for (const TextField& field : kAbout) json[field.name] = key.*field.value;
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json.dump_any();
 }
 
 DivergenceKey parse_key(std::string_view text, std::string_view source) {

@@ -1,12 +1,12 @@
 // A KL divergence as rows for people and programs.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "eval/divergence.h"
 #include "eval/divergence_base.h"
 #include "eval/perplexity_report.h"
@@ -24,7 +24,7 @@ Row divergence_row(const DivergenceResult& result);
 
 // The KL of the windows of an earlier run, whose JSON divergence_row has written; nothing where it
 // measured none or against another base. Throws Error naming `source` where the text is damaged.
-std::vector<double> earlier_window_kl(const DivergenceResult& result, const nlohmann::json& earlier,
+std::vector<double> earlier_window_kl(const DivergenceResult& result, const Json& earlier,
                                       std::string_view source);
 
 // The cells against_kl, kl_difference (this - earlier, by paired windows) and

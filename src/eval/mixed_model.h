@@ -7,11 +7,12 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
+
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "base/thread_pool.h"
 #include "model/open_model.h"
 #include "quantize/search/bit_search.h"
@@ -42,7 +43,7 @@ class MixedModel {
   // Writes the mixed file with metadata of the file of 8 bits, where `provenance` replaces or adds
   // keys of "provenance". Every checksum is verified on the way. Returns the size of the file.
   std::uint64_t write(const std::filesystem::path& path, const Assignment& assignment,
-                      const nlohmann::json& provenance) const;
+                      const Json& provenance) const;
 
  private:
   void add_units();

@@ -3,10 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
+
 #include <string>
 #include <string_view>
 
+#include "base/json.h"
 #include "eval/perplexity.h"
 #include "eval/protocol.h"
 #include "report/table.h"
@@ -48,7 +49,7 @@ struct EarlierRun {
 
 // Throws Error naming key and both values where the earlier run has another protocol, window,
 // stride, join, data set, text, tokens or number of windows; only the result may differ.
-EarlierRun require_same_measurement(const PerplexityReport& report, const nlohmann::json& earlier,
+EarlierRun require_same_measurement(const PerplexityReport& report, const Json& earlier,
                                     std::string_view source);
 
 // The cells against_ppl, ratio (this / earlier) and difference (this - earlier).

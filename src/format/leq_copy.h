@@ -5,9 +5,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
+
 #include <string>
 
+#include "base/json.h"
 #include "format/leq_reader.h"
 
 namespace leq {
@@ -19,7 +20,6 @@ using CopySource = std::function<const LeqReader&(const std::string& name)>;
 // from `source`, its blobs and requirements, and its metadata as `edit` leaves them. Returns the
 // size of the file.
 std::uint64_t write_copy(const std::filesystem::path& path, const LeqReader& like,
-                         const CopySource& source,
-                         const std::function<void(nlohmann::json& metadata)>& edit);
+                         const CopySource& source, const std::function<void(Json& metadata)>& edit);
 
 }  // namespace leq

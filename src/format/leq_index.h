@@ -2,11 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
+
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "format/leq_reader.h"
 
 namespace leq {
@@ -26,6 +27,6 @@ struct LeqIndex {
 // Takes the tables out of `json`, the parsed text of a file whose planes lie in [64, data_end).
 // Every plane and blob is aligned, inside, of the size that its scheme and shape ask for, and
 // overlaps no other. Throws Error naming `source` and the tensor.
-LeqIndex take_index(nlohmann::json& json, std::uint64_t data_end, std::string_view source);
+LeqIndex take_index(Json& json, std::uint64_t data_end, std::string_view source);
 
 }  // namespace leq

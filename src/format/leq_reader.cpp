@@ -12,7 +12,6 @@
 #include "format/leq_index.h"
 #include "format/leq_layout.h"
 #include "format/loaded_file.h"
-#include "format/unique_keys.h"
 
 namespace leq {
 namespace {

@@ -6,13 +6,14 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
+
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "format/tensor_source.h"
 #include "tensor/weight_layout.h"
 
@@ -61,7 +62,7 @@ class LeqReader {
   std::uint64_t file_bytes() const;
   bool mapped() const;  // false: read into memory
   // Everything of the JSON that is not a tensor or blob table: config, generation, provenance, ...
-  const nlohmann::json& metadata() const;
+  const Json& metadata() const;
   const std::vector<StoredTensor>& tensors() const;
   const StoredTensor* find(std::string_view name) const;
   std::optional<std::span<const std::byte>> blob(std::string_view name) const;
@@ -69,7 +70,7 @@ class LeqReader {
   std::span<const std::byte> bytes(const StoredPlane& plane) const;
   // All that the JSON says of a tensor, keys that this version does not read included. Throws Error
   // where there is no such tensor.
-  const nlohmann::json& entry(std::string_view name) const;
+  const Json& entry(std::string_view name) const;
 
   // Recomputes every checksum; `progress(done, total)` in bytes. Throws Error naming the first
   // tensor and plane (or blob) that differ, with both values.

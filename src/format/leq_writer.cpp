@@ -138,7 +138,7 @@ std::uint64_t LeqWriter::finish(const Json& metadata) {
   std::string text;
   try {
     text = json.dump();
-  } catch (const Json::exception&) {
+  } catch (const Error&) {
     fail(state_->name, ": the metadata hold text that is no valid UTF-8");
   }
   state_->align();

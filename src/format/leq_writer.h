@@ -3,10 +3,11 @@
 
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
+
 #include <span>
 #include <string>
 
+#include "base/json.h"
 #include "format/leq_reader.h"
 #include "format/tensor_source.h"
 #include "tensor/pack.h"
@@ -30,7 +31,7 @@ class LeqWriter {
   void add_tensor(const std::string& name, const Shape& shape, const PackedWeight& weight,
                   const TensorFacts& facts);
   // Adds keys to what the file says of a tensor that was added; those of add_tensor stay.
-  void describe(const std::string& name, const nlohmann::json& more);
+  void describe(const std::string& name, const Json& more);
   // Copies a tensor as another file stores it, with all that its JSON says of it.
   void copy_tensor(const LeqReader& from, const StoredTensor& tensor);
   void add_blob(const std::string& name, std::span<const std::byte> bytes);
@@ -38,7 +39,7 @@ class LeqWriter {
   void add_requirement(const std::string& feature);
   // Adds the JSON (metadata keys beside "tensors" and "blobs"), the preamble, syncs and renames.
   // Returns the size of the file.
-  std::uint64_t finish(const nlohmann::json& metadata);
+  std::uint64_t finish(const Json& metadata);
 
  private:
   struct State;

@@ -13,7 +13,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "format/unique_keys.h"
 
 namespace leq {
 namespace {

@@ -42,7 +42,7 @@ std::int64_t whole_number(const Json& object, const char* key, std::int64_t low,
   return value;
 }
 
-const Json& member(const Json& object, const char* key, Json::value_t type,
+const Json& member(const Json& object, const char* key, Json::Type type,
                    const std::string& source) {
   const auto found = object.find(key);
   if (found == object.end() || found->type() != type) json_type_error(object, key, source);
@@ -51,7 +51,7 @@ const Json& member(const Json& object, const char* key, Json::value_t type,
 
 SamplingSettings sampling_from_json(const Json& json, const std::string& source) {
   SamplingSettings s;
-  s.seed = member(json, "seed", Json::value_t::number_unsigned, source).get<std::uint64_t>();
+  s.seed = member(json, "seed", Json::Type::number_unsigned, source).get<std::uint64_t>();
   s.penalties_when_greedy = json_get<bool>(json, "penalties_when_greedy", source);
   for (const SamplingKnob& knob : kSamplingKnobs) {
     const std::string key(knob_key(knob));
@@ -116,10 +116,9 @@ ChatFile load_chat(const std::filesystem::path& path) {
   file.format = json_get<std::string>(json, "chat_template", source);
   file.chat.replies =
       static_cast<std::uint32_t>(whole_number(json, "replies", 0, 0xffffffff, source));
-  file.sampling =
-      sampling_from_json(member(json, "settings", Json::value_t::object, source), source);
+  file.sampling = sampling_from_json(member(json, "settings", Json::Type::object, source), source);
   file.chat.messages =
-      messages_from_json(member(json, "messages", Json::value_t::array, source), source);
+      messages_from_json(member(json, "messages", Json::Type::array, source), source);
   return file;
 }
 

@@ -3,12 +3,13 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
+
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "backend/backend.h"
+#include "base/json.h"
 
 namespace leq {
 
@@ -75,8 +76,8 @@ struct ModelConfig {
 
 // Both ways by name. The reader checks every field (ranges, products, even head_dim) and throws
 // Error naming `source`, field, value and range.
-nlohmann::json config_to_json(const ModelConfig& config);
-ModelConfig config_from_json(const nlohmann::json& json, std::string_view source);
+Json config_to_json(const ModelConfig& config);
+ModelConfig config_from_json(const Json& json, std::string_view source);
 // Throws Error where a field is out of range or fields contradict each other.
 void check_config(const ModelConfig& config, std::string_view source);
 

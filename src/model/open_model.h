@@ -4,10 +4,11 @@
 
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "format/leq_reader.h"
 #include "model/memory_plan.h"
 #include "model/model_config.h"
@@ -25,11 +26,11 @@ struct GenerationDefaults {
 
 // The knobs that models may say, each under one of its names: the key in generation_config.json, or
 // its own. Throws Error naming `source` and the key of what is no number, or no whole one.
-PerKnob<double> sampling_from_json(const nlohmann::json& json, std::string_view SamplingKnob::*key,
+PerKnob<double> sampling_from_json(const Json& json, std::string_view SamplingKnob::*key,
                                    std::string_view source);
 
-nlohmann::json generation_to_json(const GenerationDefaults& defaults);
-GenerationDefaults generation_from_json(const nlohmann::json& json, std::string_view source);
+Json generation_to_json(const GenerationDefaults& defaults);
+GenerationDefaults generation_from_json(const Json& json, std::string_view source);
 
 class Model {
  public:

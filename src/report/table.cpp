@@ -11,8 +11,6 @@
 namespace leq {
 namespace {
 
-using OrderedJson = nlohmann::ordered_json;
-
 // The shortest digits that read back as the same number.
 std::string exact(double value) {
   if (!std::isfinite(value)) return fixed(value, 0);
@@ -40,12 +38,10 @@ struct ForCsv {
 };
 
 struct ForJson {
-  OrderedJson operator()(std::monostate) const { return nullptr; }
-  OrderedJson operator()(const std::string& text) const { return text; }
-  OrderedJson operator()(std::int64_t number) const { return number; }
-  OrderedJson operator()(double number) const {
-    return std::isfinite(number) ? OrderedJson(number) : OrderedJson(nullptr);
-  }
+  std::string operator()(std::monostate) const { return "null"; }
+  std::string operator()(const std::string& text) const { return Json(text).dump_any(); }
+  std::string operator()(std::int64_t number) const { return Json(number).dump(); }
+  std::string operator()(double number) const { return Json(number).dump(); }  // null: not finite
 };
 
 std::string shown(const Cell& cell) { return std::visit(ForPeople{cell.decimals}, cell.value); }
@@ -70,9 +66,19 @@ std::string padded(const std::string& text, std::size_t width, bool to_the_right
   return to_the_right ? space + text : text + space;
 }
 
-std::string dump(const OrderedJson& json, int indent) {
-  return json.dump(indent, ' ', false, OrderedJson::error_handler_t::replace);
-}
+// An object whose members stand in the order of the columns, which Json would sort.
+class JsonObject {
+ public:
+  explicit JsonObject(std::string indent) : indent_(std::move(indent)) {}
+  void add(const std::string& name, const std::string& value) {
+    text_ +=
+        (text_.empty() ? "{\n" : ",\n") + indent_ + "  " + Json(name).dump_any() + ": " + value;
+  }
+  std::string text() const { return text_.empty() ? "{}" : text_ + '\n' + indent_ + '}'; }
+
+ private:
+  std::string indent_, text_;
+};
 
 // The cells of all rows as people see them, with what aligns them.
 struct Grid {
@@ -172,22 +178,21 @@ std::string Table::csv() const {
 }
 
 std::string Table::json() const {
-  OrderedJson array = OrderedJson::array();
+  std::string text;
   for (const auto& row : rows_) {
-    OrderedJson object = OrderedJson::object();
+    JsonObject object("  ");
     for (std::size_t i = 0; i < columns_.size(); ++i) {
-      object[columns_[i]] =
-          i < row.size() ? std::visit(ForJson{}, row[i].value) : OrderedJson(nullptr);
+      object.add(columns_[i], i < row.size() ? std::visit(ForJson{}, row[i].value) : "null");
     }
-    array.push_back(std::move(object));
+    text += (text.empty() ? "[\n  " : ",\n  ") + object.text();
   }
-  return dump(array, 2) + '\n';
+  return (text.empty() ? "[]" : text + "\n]") + '\n';
 }
 
 std::string json_object(const Row& row) {
-  OrderedJson object = OrderedJson::object();
-  for (const auto& [name, cell] : row) object[name] = std::visit(ForJson{}, cell.value);
-  return dump(object, 2) + '\n';
+  JsonObject object("");
+  for (const auto& [name, cell] : row) object.add(name, std::visit(ForJson{}, cell.value));
+  return object.text() + '\n';
 }
 
 }  // namespace leq

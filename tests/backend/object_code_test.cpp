@@ -57,7 +57,7 @@ std::vector<Loop> loops_of(const std::string& archive, const std::regex& product
 void expect_no_spills(const char* product, const char* function) {
   bool sanitized = false;
   const std::vector<Loop> loops =
-      loops_of(std::string(LEQ_BINARY_DIR) + "/libleq_backend.a", std::regex(product), sanitized);
+      loops_of(std::string(LEQ_BINARY_DIR) + "/libleq.a", std::regex(product), sanitized);
   if (sanitized) GTEST_SKIP() << "built with sanitizers, which use the stack";
   if (loops.empty()) GTEST_SKIP() << "no objdump, or no code of this level in this build";
   int checked = 0;

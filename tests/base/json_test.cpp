@@ -3,7 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 
@@ -75,6 +79,95 @@ TEST(JsonGet, RefusesNumbersThatDoNotFit) {
   EXPECT_NE(error_of([&] { json_get<std::int64_t>(json, "huge", "c"); }), "");
   EXPECT_EQ(json_get<int>(json, "minus", "c"), -1);
   EXPECT_NE(error_of([&] { json_get<std::uint64_t>(json, "minus", "c"); }), "");
+}
+
+// What nlohmann-json itself makes of the same text.
+TEST(Json, ReadsAndWritesAsNlohmann) {
+  for (const char* text : {"null",
+                           "true",
+                           "-0",
+                           "0",
+                           "18446744073709551615",
+                           "-9223372036854775808",
+                           "1.0",
+                           "-0.0",
+                           "1e300",
+                           "0.1",
+                           "123456789.125",
+                           "18446744073709551616",
+                           "\"\\u00e4\\ud83d\\ude00\\n\\\\\"",
+                           "[]",
+                           "{}",
+                           "[[],{},[[]]]",
+                           R"([1,-1,2.5,"x",null,[true,{"a":[{}]}]])",
+                           R"({"b":1,"a":{"z":[],"y":[{"k":[1,2,[3]]},4]},"":0})",
+                           R"({"a":{"x":1},"a":[2],"c":3})",
+                           "[{\"a\":1},{\"a\":[{\"b\":2},{\"b\":[3]}]},[4,[5]]]"}) {
+    const auto want = nlohmann::json::parse(text);
+    const Json json = parse_json(text, "t");
+    EXPECT_EQ(json.dump(), want.dump());
+    EXPECT_EQ(json.dump(2), want.dump(2));
+    EXPECT_EQ(json.dump_any(1), want.dump(1));
+    EXPECT_STREQ(json.type_name(), want.type_name());
+    EXPECT_EQ(json.size(), want.size());
+    EXPECT_EQ(json, parse_json(json.dump(), "again"));
+  }
+}
+
+TEST(Json, IsMadeOfValuesAsNlohmannIs) {
+  const std::vector<float> numbers = {0.1f, -2.0f};
+  const std::map<std::string, int> table = {{"x", 1}, {"w", 2}};
+  const char* text = "t";
+  const auto made = [&]<class J>(J whole) {
+    whole = {{"a", 1}, {"b", {1, 2u, 3.0}}, {"c", {{"d", nullptr}}}, {"pair", {"p", 2}}};
+    whole["list"] = numbers;
+    whole["table"] = table;
+    whole["text"] = text;
+    whole["letters"] = J::array({J::array({"a", "b"})});
+    whole["new"]["deep"] = true;
+    whole["grown"].push_back(std::string("one"));
+    whole["inf"] = std::numeric_limits<double>::infinity();
+    whole.update({{"a", 7}, {"z", J::object()}});
+    whole.erase("b");
+    return whole.dump();
+  };
+  EXPECT_EQ(made(Json()), made(nlohmann::json()));
+}
+
+TEST(Json, ComparesNumbersByValue) {
+  EXPECT_EQ(Json(3), Json(3u));
+  EXPECT_EQ(Json(3), Json(3.0));
+  EXPECT_EQ(Json(UINT64_MAX), Json(UINT64_MAX));
+  EXPECT_FALSE(Json(-1) == Json(UINT64_MAX));
+  EXPECT_FALSE(Json(1) == Json(true));
+  EXPECT_FALSE(Json("1") == Json(1));
+  EXPECT_EQ(Json({1, "a"}), parse_json("[1, \"a\"]", "t"));
+}
+
+TEST(Json, RefusesWhatIsNotThere) {
+  Json json = {{"list", {1, 2}}, {"text", "t"}};
+  const Json& fixed = json;
+  EXPECT_EQ(json["list"][1].get<int>(), 2);
+  EXPECT_EQ(json.value("text", "?"), "t");
+  EXPECT_EQ(json.value("absent", 5), 5);
+  EXPECT_EQ(fixed.find("absent"), fixed.end());
+  EXPECT_EQ(fixed["list"].find("key"), fixed["list"].end());
+  EXPECT_NE(error_of([&] { fixed["absent"]; }).find("\"absent\" is missing"), std::string::npos);
+  EXPECT_NE(error_of([&] { fixed["list"][2]; }).find("element 2 of an array of 2"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { json["text"].get<int>(); }).find("a number, found string"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { json["list"]["key"] = 1; }), "");
+  EXPECT_NE(error_of([&] { json["text"].push_back(1); }), "");
+  EXPECT_NE(error_of([&] { json["list"].items(); }), "");
+  EXPECT_NE(error_of([&] { json.begin(); }), "");
+  EXPECT_NE(error_of([&] { json["list"].get<bool>(); }), "");
+}
+
+TEST(Json, TextThatIsNoUtf8IsRefusedOrReplaced) {
+  const Json json = {{"a", "x\xffy"}};
+  EXPECT_NE(error_of([&] { json.dump(); }), "");
+  EXPECT_EQ(json.dump_any(), "{\"a\":\"x\uFFFDy\"}");
 }
 
 }  // namespace

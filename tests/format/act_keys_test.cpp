@@ -3,9 +3,9 @@
 
 #include <functional>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "format/leq_bytes.h"
 #include "format/leq_reader.h"
 #include "format/leq_writer.h"
@@ -14,7 +14,6 @@
 namespace leq {
 namespace {
 
-using nlohmann::json;
 using test::Bytes;
 
 PackedWeight packed(ActKind act) {
@@ -28,18 +27,18 @@ Bytes written(ActKind act, const TensorFacts& facts) {
   const auto path = folder.path() / "m.leq";
   LeqWriter writer(path);
   writer.add_tensor("w", {2, 10}, packed(act), facts);
-  writer.finish(json::object());
+  writer.finish(Json::object());
   return test::read_bytes(path);
 }
 
 // The same file with another JSON entry of "w".
-Bytes edited(const Bytes& file, const std::function<void(json&)>& edit) {
+Bytes edited(const Bytes& file, const std::function<void(Json&)>& edit) {
   const auto at = static_cast<std::ptrdiff_t>(test::get_u64(file, 16));
   std::string text;
   for (auto byte = file.begin() + at; byte != file.end(); ++byte) {
     text += static_cast<char>(*byte);
   }
-  json whole = json::parse(text);
+  Json whole = parse_json(text, "m.leq");
   edit(whole["tensors"]["w"]);
   return test::leq_file(whole.dump(), Bytes(file.begin() + 64, file.begin() + at));
 }
@@ -70,7 +69,7 @@ TEST(ActKeys, TheOnlineModeComesBackAndIsSafeWhereItIsNotSaid) {
   for (const OnlineMode mode : {OnlineMode::safe, OnlineMode::streaming}) {
     const Bytes bytes = written(ActKind::online, {.online_mode = mode});
     EXPECT_EQ(LeqReader(bytes, "m.leq").tensors()[0].online_mode, mode);
-    const Bytes silent = edited(bytes, [](json& entry) { entry.erase("online"); });
+    const Bytes silent = edited(bytes, [](Json& entry) { entry.erase("online"); });
     EXPECT_EQ(LeqReader(silent, "m.leq").tensors()[0].online_mode, OnlineMode::safe);
   }
 }
@@ -83,15 +82,15 @@ TEST(ActKeys, TheReaderNamesWhatIsWrong) {
     EXPECT_NE(text.find("tensor w"), std::string::npos) << text;
   };
   for (const double scale : {0.0, -0.1, 1e-21, 1e21, 1e300}) {
-    refuses(edited(fixed, [=](json& entry) { entry["act_scale"] = scale; }), "act_scale");
+    refuses(edited(fixed, [=](Json& entry) { entry["act_scale"] = scale; }), "act_scale");
   }
-  refuses(edited(fixed, [](json& entry) { entry["act_scale"] = "0.1"; }), "act_scale");
-  refuses(edited(fixed, [](json& entry) { entry.erase("act_scale"); }), "act_scale");
-  refuses(edited(fixed, [](json& entry) { entry["act"] = "row"; }), "belongs to act tensor");
-  refuses(edited(fixed, [](json& entry) { entry["online"] = "safe"; }), "belongs to act online");
-  refuses(edited(fixed, [](json& entry) { entry["act"] = "token"; }), "unknown act \"token\"");
+  refuses(edited(fixed, [](Json& entry) { entry["act_scale"] = "0.1"; }), "act_scale");
+  refuses(edited(fixed, [](Json& entry) { entry.erase("act_scale"); }), "act_scale");
+  refuses(edited(fixed, [](Json& entry) { entry["act"] = "row"; }), "belongs to act tensor");
+  refuses(edited(fixed, [](Json& entry) { entry["online"] = "safe"; }), "belongs to act online");
+  refuses(edited(fixed, [](Json& entry) { entry["act"] = "token"; }), "unknown act \"token\"");
   const Bytes online = written(ActKind::online, {});
-  refuses(edited(online, [](json& entry) { entry["online"] = "fast"; }), "\"fast\"");
+  refuses(edited(online, [](Json& entry) { entry["online"] = "fast"; }), "\"fast\"");
 }
 
 TEST(ActKeys, TheWriterRefusesAScaleThatNoReaderTakes) {

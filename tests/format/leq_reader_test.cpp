@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "format/leq_bytes.h"
 #include "format/leq_writer.h"
 #include "temporary_folder.h"
@@ -393,7 +394,7 @@ TEST(LeqReader, EveryLoadModeShowsTheSameBytes) {
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 1013);
   writer.add_tensor("w", {1500, 700}, pack_weight(values, 1500, 700, {}, ActKind::none, "w"), {});
   writer.add_blob("none", {});
-  writer.finish(json::object());
+  writer.finish(Json::object());
   for (const LoadMode mode : {LoadMode::automatic, LoadMode::map, LoadMode::read}) {
     const LeqReader reader(path, {mode, 0, false});
     if (mode != LoadMode::automatic) {

@@ -9,9 +9,9 @@
 
 #include <cmath>
 #include <csignal>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/random.h"
 #include "format/leq_bytes.h"
 #include "format/leq_reader.h"
@@ -19,8 +19,6 @@
 
 namespace leq {
 namespace {
-
-using nlohmann::json;
 
 std::vector<float> random_values(std::size_t count) {
   std::vector<float> values(count);
@@ -75,7 +73,7 @@ TEST(LeqWriter, ARequirementIsReadBackOrRefusedByName) {
   const auto write = [&](const std::vector<std::string>& features) {
     LeqWriter writer(path);
     for (const std::string& feature : features) writer.add_requirement(feature);
-    writer.finish(json::object());
+    writer.finish(Json::object());
   };
   write({"rotation"});
   EXPECT_NO_THROW(LeqReader(path, {LoadMode::map, 0, false}));
@@ -135,10 +133,10 @@ TEST(LeqWriter, RefusesWhatDoesNotFitTogether) {
   writer.add_tensor("v", {6}, vector, {});
   writer.add_blob("b", std::as_bytes(std::span(values)));
   EXPECT_THROW(writer.add_blob("b", {}), Error);
-  EXPECT_THROW(writer.finish(json::array()), Error);
+  EXPECT_THROW(writer.finish(Json::array()), Error);
   EXPECT_THROW(writer.finish({{"tensors", 1}}), Error);
   EXPECT_THROW(writer.finish({{"text", "\xff"}}), Error);
-  writer.finish(json::object());
+  writer.finish(Json::object());
   const LeqReader reader(folder.path() / "m.leq", {LoadMode::map, 0, false});
   EXPECT_EQ(reader.tensors().size(), 2u);
 }
@@ -205,7 +203,7 @@ TEST(LeqWriter, LeavesNothingOnAFullDiskAndSaysSo) {
       LeqWriter writer(folder.path() / "m.leq");
       const std::vector<float> values(20'000, 1.0f);
       writer.add_tensor("w", {20'000}, pack_weight(values, 1, 20'000, {}, ActKind::none, "w"), {});
-      writer.finish(json::object());
+      writer.finish(Json::object());
       ::_exit(1);
     } catch (const Error& error) {
       const std::string message = error.what();

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "models_fixture.h"
@@ -78,8 +79,7 @@ StopRules at_most(std::int64_t tokens) {
 }
 
 Json golden_of(const std::filesystem::path& folder) {
-  std::ifstream file(folder / "golden.json");
-  return Json::parse(file);
+  return parse_json(read_file(folder / "golden.json", kMaxJsonBytes), "golden.json");
 }
 
 class GreedyText : public testing::TestWithParam<const char*> {};

@@ -12,14 +12,15 @@ namespace {
 
 // A byte-level tokenizer.json of a few letters.
 Json small_json() {
-  Json json = Json::parse(R"({
+  Json json = parse_json(R"({
     "version": "1.0", "normalizer": null,
     "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
     "decoder": {"type": "ByteLevel"}, "post_processor": null,
     "added_tokens": [{"id": 8, "content": "<s>", "special": true, "normalized": false},
                      {"id": 9, "content": "</s>", "special": true, "normalized": false}],
     "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "Ġ": 3, "ab": 4, "abc": 5, "Ġab": 6,
-              "d": 7}, "merges": ["a b", "ab c", "Ġ ab"]}})");
+              "d": 7}, "merges": ["a b", "ab c", "Ġ ab"]}})",
+                         "tokenizer.json");
   return json;
 }
 
@@ -158,9 +159,10 @@ TEST(AddedTokens, NormalizedOnesAreMatchedBehindTheNormalizer) {
 }
 
 Json bos_template() {
-  return Json::parse(R"({"type": "TemplateProcessing",
+  return parse_json(R"({"type": "TemplateProcessing",
     "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A"}}],
-    "special_tokens": {"<s>": {"id": "<s>", "ids": [8], "tokens": ["<s>"]}}})");
+    "special_tokens": {"<s>": {"id": "<s>", "ids": [8], "tokens": ["<s>"]}}})",
+                    "template");
 }
 
 // add_bos_token where the key is present, else the post_processor, else the class's default.
@@ -198,9 +200,10 @@ TEST(TokenizerConfig, BosRules) {
 }
 
 TEST(TokenizerConfig, NamesTokens) {
-  const Json config = Json::parse(R"({"added_tokens_decoder": {
+  const Json config = parse_json(R"({"added_tokens_decoder": {
       "9": {"content": "</s>", "special": true}, "12": {"content": "<x>", "special": false}},
-      "eos_token": "</s>", "bos_token": "<new>", "additional_special_tokens": ["d", "<absent>"]})");
+      "eos_token": "</s>", "bos_token": "<new>", "additional_special_tokens": ["d", "<absent>"]})",
+                                 "config");
   const Tokenizer tokenizer = open_json(small_json(), config);
   EXPECT_EQ(tokenizer.size(), 14u);
   EXPECT_EQ(tokenizer.type(10), TokenType::unused);
@@ -233,7 +236,9 @@ TEST(TokenizerConfig, ChatTemplates) {
 TEST(HfTokenizer, WhatIsNotSupportedIsRefusedByName) {
   const auto with = [](const char* pointer, const char* value) {
     Json json = small_json();
-    json[Json::json_pointer(pointer)] = Json::parse(value);
+    Json* at = &json;
+    for (const auto name : split(std::string_view(pointer).substr(1), "/")) at = &(*at)[name];
+    *at = parse_json(value, "value");
     return json;
   };
   const std::vector<std::array<const char*, 3>> cases = {

@@ -77,7 +77,7 @@ TEST(Fit, EqualsThePeakOfAFullRun) {
     const std::string path = make_small_model(folder, c.family, c.type);
     const ToolRun run = run_program("leq-inspect", fit_words(path, c));
     ASSERT_EQ(run.status, 0) << run.err;
-    const Json plan = Json::parse(run.out);
+    const Json plan = parse_json(run.out, "output");
     const std::string what = std::string(c.family) + " " + c.type;
     EXPECT_EQ(plan.at("weight_bytes"), std::filesystem::file_size(path)) << what;
     EXPECT_EQ(
@@ -99,7 +99,7 @@ TEST(Fit, TellsPeopleThePlanAndTheLargestContext) {
   for (const char* part : {"context 192", "KV cache", "scratch", "total", "it fits", "keys f16"}) {
     EXPECT_NE(run.out.find(part), std::string::npos) << part << "\n" << run.out;
   }
-  const Json plan = Json::parse(run_program("leq-inspect", {path, "--fit", "--json"}).out);
+  const Json plan = parse_json(run_program("leq-inspect", {path, "--fit", "--json"}).out, "output");
   EXPECT_EQ(plan.at("largest_context"), kSmallContext);
   EXPECT_EQ(plan.at("key_type"), "f16");
 }

@@ -38,7 +38,7 @@ class Gpu : public testing::Test {
     const ToolRun run =
         run_program("leq-inspect", Words{model_, "--fit", "--json", "-dev", "sim"} + more);
     EXPECT_EQ(run.status, 0) << run.err;
-    return Json::parse(run.out).at(key).get<std::uint64_t>();
+    return parse_json(run.out, "output").at(key).get<std::uint64_t>();
   }
   ToolRun bench(const Words& more) const {
     return run_program("leq-bench", Words{"-m", model_, "-p", "0", "-n", "2", "-r", "1", "-t", "1",
@@ -94,8 +94,8 @@ TEST_F(Gpu, ACapOfThePlansBytesIsEnoughAndOneByteLessIsRefused) {
   const std::string most = std::to_string(total), less = std::to_string(total - 1);
   const ToolRun fits = bench({"-ub", "64", "--vram", most});
   EXPECT_EQ(fits.status, 0) << fits.err;
-  const Json row = Json::parse(fits.out).at(0);
-  EXPECT_GT(row.at("tps"), 0.0);
+  const Json row = parse_json(fits.out, "output").at(0);
+  EXPECT_GT(row.at("tps").get<double>(), 0.0);
   EXPECT_TRUE(row.at("share").is_null()) << "nothing was measured to hold it against";
   expect_error(bench({"-ub", "64", "--vram", less}),
                {"weights", "KV cache", "scratch", "--vram allows", "no context fits"});
@@ -129,9 +129,10 @@ TEST_F(Gpu, PlansForAGpuThatIsNotHere) {
   for (const char* part : {"on cuda", "weights (on the GPU)", "25.8 GB are free: it fits"}) {
     EXPECT_NE(fit.out.find(part), std::string::npos) << part << "\n" << fit.out;
   }
-  EXPECT_EQ(Json::parse(run_program("leq-inspect", words + Words{"--vram", "24G", "--json"}).out)
-                .at("total_bytes"),
-            planned("total_bytes", {"-c", "192"}));
+  EXPECT_EQ(
+      parse_json(run_program("leq-inspect", words + Words{"--vram", "24G", "--json"}).out, "output")
+          .at("total_bytes"),
+      planned("total_bytes", {"-c", "192"}));
   if (lists("cuda:0")) GTEST_SKIP() << "a GPU is here: plans need no --vram";
   expect_error(run_program("leq-inspect", words), {"--vram 24G"});
 }

@@ -14,7 +14,7 @@ namespace {
 Json inspect(const std::string& path) {
   const ToolRun run = run_program("leq-inspect", {path, "--json"});
   EXPECT_EQ(run.status, 0) << run.err;
-  return Json::parse(run.out);
+  return parse_json(run.out, "output");
 }
 
 TEST(Inspect, ListsEveryTensorWithTheChecksumsOfItsBytes) {
@@ -88,7 +88,8 @@ TEST(Inspect, VerifyAcceptsAWholeFileAndNamesADamagedTensor) {
   std::size_t offset = 0;
   const Json report = inspect(path);
   for (const Json& tensor : report.at("tensors")) {
-    if (tensor.at("name") == "layers.1.up") offset = tensor.at("planes").at("codes").at("offset");
+    if (tensor.at("name") == "layers.1.up")
+      offset = tensor.at("planes").at("codes").at("offset").get<std::size_t>();
   }
   ASSERT_GT(offset, 0u);
   bytes[offset + 100] = static_cast<char>(bytes[offset + 100] ^ 1);
@@ -118,10 +119,10 @@ TEST(InspectTokenize, PrintsIdsAsOneArrayFromEveryKindOfPath) {
     const ToolRun run = run_program("leq-inspect", {path, "--tokenize", text});
     EXPECT_EQ(run.status, 0) << path << run.err;
     EXPECT_EQ(std::count(run.out.begin(), run.out.end(), '\n'), 1);
-    EXPECT_EQ(Json::parse(run.out), Json({0, 1, 32, 57, 93})) << path;
+    EXPECT_EQ(parse_json(run.out, "output"), Json({0, 1, 32, 57, 93})) << path;
   }
   const ToolRun piped = run_program("leq-inspect", {model, "--tokenize", "-"}, "!\"AZ~");
-  EXPECT_EQ(Json::parse(piped.out), Json({0, 1, 32, 57, 93}));
+  EXPECT_EQ(parse_json(piped.out, "output"), Json({0, 1, 32, 57, 93}));
   EXPECT_EQ(run_program("leq-inspect", {model, "--tokenize", "-"}, "").out, "[]\n");
 }
 

@@ -42,7 +42,7 @@ class Quantize : public testing::Test {
   Json inspected() const {
     const ToolRun run = run_program("leq-inspect", {file(), "--json"});
     EXPECT_EQ(run.status, 0) << run.err;
-    return Json::parse(run.out);
+    return parse_json(run.out, "output");
   }
   void expect_error(const std::vector<std::string>& flags, const std::string& part) const {
     const ToolRun run = quantize(flags);

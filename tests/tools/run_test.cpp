@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "models_fixture.h"
 #include "shared_data.h"
@@ -69,8 +70,8 @@ class Run : public testing::Test {
 };
 
 TEST_F(Run, StandardOutputHoldsTheTextAlone) {
-  std::ifstream in(test::shared_path("models/storyteller").value() / "golden.json");
-  const Json golden = Json::parse(in);
+  const auto path = test::shared_path("models/storyteller").value() / "golden.json";
+  const Json golden = parse_json(read_file(path, kMaxJsonBytes), "golden.json");
   const Json& prompt = golden["prompts"][1];
   const auto text = prompt["text"].get<std::string>();
   const Finished whole = test::run({kTool, "-m", model("storyteller", "f32"), "-p", text, "-n",
@@ -266,8 +267,7 @@ TEST_F(Run, AChatOverAPipeAnswersLineByLine) {
   EXPECT_GE(std::ranges::count(chat.out, '\n'), 3) << chat.out;
   EXPECT_EQ(chat.out.find("> "), std::string::npos) << chat.out;
   EXPECT_NE(chat.err.find("unknown command /nonsense"), std::string::npos) << chat.err;
-  std::ifstream in(saved);
-  const Json json = Json::parse(in);
+  const Json json = parse_json(read_file(saved, kMaxJsonBytes), saved);
   ASSERT_EQ(json["messages"].size(), 4u);
   EXPECT_EQ(json["replies"], 3);
   EXPECT_EQ(json["messages"][2]["content"], "Tell me a story.");

@@ -2,10 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
+
 #include <optional>
 #include <string>
 
+#include "base/json.h"
 #include "model/open_model.h"
 
 namespace leq {
@@ -33,6 +34,6 @@ struct FitDevice {
 // Throws Error where the limits do not fit the model, and where a device without a cap is not here.
 FitReport plan_fit(const Model& model, const RunLimits& limits, const FitDevice& device);
 std::string fit_text(const FitReport& report);
-nlohmann::json fit_json(const FitReport& report);
+Json fit_json(const FitReport& report);
 
 }  // namespace leq

@@ -38,7 +38,7 @@ CalibrationData calibration_data(const CalibrationRequest& request, const Tokeni
 // 54 KB of English for this project: prose, dialogue, lists, numbers and code, articles, and
 // stories that the storyteller of examples/ told.
 std::string_view built_in_calibration_text();
-// Two pages more, to judge by what was calibrated on the first.
+// Two pages more, to judge by what was calibrated on the first; no sentence stands in both.
 std::string_view built_in_heldout_text();
 
 }  // namespace leq

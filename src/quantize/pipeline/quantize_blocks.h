@@ -12,12 +12,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json.hpp>
+
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "quantize/calibration/calibration_data.h"
 #include "quantize/calibration/statistics.h"
 #include "quantize/methods/tensor_plan.h"
@@ -68,7 +69,7 @@ bool wants_blocks(const ModelConfig& config, const BlockOptions& options);
 
 struct BlocksResult {
   PartialRun partial;
-  nlohmann::json calibration;  // [{"text", "text_sha256", "samples", "length", "seed"}, ...]
+  Json calibration;  // [{"text", "text_sha256", "samples", "length", "seed"}, ...]
 };
 
 // Of a few rows of the first and the last block: tells checkpoints of one shape apart.

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <filesystem>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
+#include "base/json.h"
 #include "quantize/pipeline/quantize_blocks.h"
 
 namespace leq {
@@ -14,7 +14,7 @@ namespace leq {
 // checksum of the checkpoint's, `texts` what is known of the inputs: as calibration_json, or
 // of the same form.
 std::string run_identity(const ModelConfig& config, const std::string& weights,
-                         const BlockOptions& options, const nlohmann::json& texts);
+                         const BlockOptions& options, const Json& texts);
 
 // Windows of the calibration text in the run that was interrupted in `folder` (OUTPUT.partial,
 // OUTPUT.search); nullopt where there is none.

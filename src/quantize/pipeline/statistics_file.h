@@ -11,12 +11,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
+
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "model/model_config.h"
 #include "quantize/calibration/statistics.h"
 #include "quantize/pipeline/block_readers.h"
@@ -36,7 +37,7 @@ struct StatisticsIdentity {
 };
 
 // {"text", "text_sha256", "samples", "length", "seed"}: what a file says of its calibration.
-nlohmann::json calibration_json(const StatisticsIdentity& identity);
+Json calibration_json(const StatisticsIdentity& identity);
 
 // Writes record by record; the file appears complete or not at all.
 class StatisticsWriter {

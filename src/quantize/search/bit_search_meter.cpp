@@ -178,7 +178,7 @@ void SearchMeter::write_log() const {
   log["measured"] = std::move(measured);
   log["alone"] = std::move(alone);
   AtomicFile file(options_.log);
-  file.append(as_bytes(log.dump(1, ' ', false, Json::error_handler_t::replace)));
+  file.append(as_bytes(log.dump_any(1)));
   file.commit();
 }
 

@@ -4,12 +4,13 @@
 
 #include <cstdint>
 #include <map>
-#include <nlohmann/json_fwd.hpp>
+
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "quantize/search/bit_search.h"
 
 namespace leq {
@@ -41,7 +42,7 @@ class SearchMeter {
 
  private:
   void read_log();
-  void read_log(const nlohmann::json& log, const std::string& source);
+  void read_log(const Json& log, const std::string& source);
   void write_log() const;
   void count();
 

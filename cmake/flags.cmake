@@ -1,0 +1,20 @@
+# The flags that the arithmetic depends on (no fused multiply-add that the source does not write, no
+# fast-math), warnings, and what a build asks for.
+
+# -Wno-restrict: g++ 12 sees overlaps in "text" + std::string at -O3 that are not there.
+add_library(leq_flags INTERFACE)
+target_compile_options(leq_flags INTERFACE -ffp-contract=off -fno-math-errno -Wall -Wextra -Wshadow
+  -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Wold-style-cast -Wno-psabi
+  -Wno-missing-field-initializers $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+if(LEQ_WERROR)
+  target_compile_options(leq_flags INTERFACE -Werror)
+endif()
+if(LEQ_SANITIZE)
+  # g++ 12 with sanitizers doubts its own std::regex.
+  target_compile_options(leq_flags INTERFACE -fsanitize=${LEQ_SANITIZE} -fno-omit-frame-pointer
+    -fno-sanitize-recover=all -Wno-maybe-uninitialized)
+  target_link_options(leq_flags INTERFACE -fsanitize=${LEQ_SANITIZE})
+endif()
+if(LEQ_FUZZ)
+  target_compile_options(leq_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()

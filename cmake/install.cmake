@@ -1,0 +1,29 @@
+# What `cmake --install` installs beside the tools: the library, its headers (all but those of the CPU
+# backend's own parts), and what find_package(leq) reads: targets leq::leq and, with LEQ_SHARED,
+# leq::leq_shared.
+include(CMakePackageConfigHelpers)
+
+set(LEQ_WITH_CUDA FALSE)
+if(TARGET leq_cuda)
+  set(LEQ_WITH_CUDA TRUE)
+endif()
+set(libraries leq)
+if(LEQ_SHARED)
+  list(APPEND libraries leq_shared)
+endif()
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/leq)
+install(TARGETS ${libraries} EXPORT leqTargets)
+install(EXPORT leqTargets NAMESPACE leq:: DESTINATION ${package})
+
+set(headers ${CMAKE_INSTALL_INCLUDEDIR}/leq)
+install(DIRECTORY src/ DESTINATION ${headers} FILES_MATCHING PATTERN "*.h"
+  PATTERN cpu EXCLUDE PATTERN x86 EXCLUDE PATTERN arm EXCLUDE PATTERN generic EXCLUDE)
+install(DIRECTORY models DESTINATION ${headers} FILES_MATCHING PATTERN "*.h")
+install(FILES ${PROJECT_BINARY_DIR}/generated/base/version.h DESTINATION ${headers}/base)
+
+configure_package_config_file(cmake/leqConfig.cmake.in ${PROJECT_BINARY_DIR}/leqConfig.cmake
+  INSTALL_DESTINATION ${package})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/leqConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/leqConfig.cmake ${PROJECT_BINARY_DIR}/leqConfigVersion.cmake
+  cmake/libraries.cmake DESTINATION ${package})

@@ -1,0 +1,40 @@
+# libleq: every room in one library (which room may include which is held by tests/layering_test.cpp).
+# Its objects are compiled once, as position-independent code, which costs nothing on 64-bit
+# processors; libleq.a has them and, with LEQ_SHARED, libleq.so.
+
+file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp
+  ${PROJECT_SOURCE_DIR}/models/*.cpp
+  ${PROJECT_SOURCE_DIR}/cuda/layout/*.cpp)  # where a GPU puts things: for plans, in every build
+list(FILTER sources EXCLUDE REGEX "/src/platform/devices/")  # cuda/CMakeLists.txt chooses
+set(processor_sources ${sources})
+list(FILTER processor_sources INCLUDE REGEX "/${LEQ_PROCESSOR}/[^/]+$")
+list(FILTER sources EXCLUDE REGEX "/(x86|arm|generic)/[^/]+$")
+
+# What the objects are compiled with, and what is linked with them.
+set(leq_libraries Threads::Threads OpenSSL::Crypto leq_xxhash leq_pcre2 leq_utf8proc)
+
+add_library(leq_objects OBJECT ${sources} ${processor_sources}
+  ${PROJECT_BINARY_DIR}/generated/quantize/calibration/texts.cpp)
+set_target_properties(leq_objects PROPERTIES POSITION_INDEPENDENT_CODE ON)
+target_include_directories(leq_objects PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}
+  ${PROJECT_BINARY_DIR}/generated)
+target_compile_options(leq_objects PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fno-semantic-interposition>)
+target_link_libraries(leq_objects PRIVATE leq_flags leq_json ${leq_libraries})
+target_precompile_headers(leq_objects PRIVATE ${PROJECT_SOURCE_DIR}/cmake/standard_headers.h)
+
+# leq_library(NAME TYPE): the objects as a library.
+function(leq_library name type)
+  add_library(${name} ${type} $<TARGET_OBJECTS:leq_objects>)
+  set_target_properties(${name} PROPERTIES OUTPUT_NAME leq LINKER_LANGUAGE CXX
+    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+  target_compile_features(${name} INTERFACE cxx_std_20)
+  target_include_directories(${name} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/leq>)
+  target_link_libraries(${name} PRIVATE ${leq_libraries})
+endfunction()
+
+leq_library(leq STATIC)
+if(LEQ_SHARED)
+  leq_library(leq_shared SHARED)
+endif()

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Installs into an empty folder, builds examples/ against it with find_package(leq) as another project
+# would, static and shared, and lets both tell the same story as the build's own leq-run.
+#   install_test.sh BUILD_FOLDER SOURCE_FOLDER
+set -euo pipefail
+build=$1
+source=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+cmake --install "$build" --prefix "$work/prefix" > /dev/null
+mkdir "$work/consumer"
+cp "$source/tests/install/CMakeLists.txt" "$source/examples/hello.cpp" \
+  "$source/examples/quantize_a_model.cpp" "$work/consumer"
+cmake -S "$work/consumer" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" > "$work/log" ||
+  { cat "$work/log"; exit 1; }
+cmake --build "$work/build"
+
+"$work/build/quantize" "$source/examples/storyteller" "$work/model.leq" int8 > /dev/null
+static=$("$work/build/hello" "$work/model.leq" "Once upon a time")
+shared=$("$work/build/hello_shared" "$work/model.leq" "Once upon a time")
+tool=$("$work/prefix/bin/leq-run" -m "$work/model.leq" -p "Once upon a time" -n 64 --temp 0 2> /dev/null)
+echo "$static"
+[ "${#static}" -gt 60 ] || { echo "install: no story was told"; exit 1; }
+[ "$static" = "$shared" ] || { echo "install: shared: $shared"; exit 1; }
+[ "$static" = "$tool" ] || { echo "install: leq-run: $tool"; exit 1; }
+readelf -d "$work/build/hello_shared" | grep -q 'NEEDED.*libleq\.so' ||
+  { echo "install: hello_shared is not linked with libleq.so"; exit 1; }
