@@ -114,6 +114,36 @@ TEST(Attention, FollowsTheWrittenOrderBitForBit) {
   }
 }
 
+// The rotary table is filled as positions come into use: by single rows, by one more than a whole
+// piece of it, and across two.
+TEST(Attention, AgreesWithDoubleHoweverTheTableIsFilled) {
+  for (const std::int64_t chunk : {1, 64, 65, 129}) {
+    AttentionCase c;
+    c.heads = c.kv_heads = 1;
+    c.head_dim = 8;
+    AttentionRun run(c, {2, supported_isas().back()}, chunk);
+    run.run(in_chunks(195, chunk));
+    expect_near_double(c, run, 195, 1);
+  }
+}
+
+// What is reserved for a batch is enough for every smaller one, also for those whose rows are cut
+// by spans.
+TEST(Attention, ScratchForABatchIsEnoughForSmallerOnes) {
+  for (const int kv_heads : {1, 2, 3, 5}) {
+    AttentionCase c;
+    c.heads = c.kv_heads = kv_heads;
+    c.head_dim = 4;
+    c.context = 4096;
+    const std::int64_t largest = 80;
+    AttentionRun run(c, {4, supported_isas().back()}, largest);
+    run.run(in_chunks(560, largest));
+    for (std::int64_t rows = 1; rows <= largest; rows += rows < 70 ? 1 : 5) {
+      ASSERT_NO_THROW(run.run({{{0, rows}}})) << kv_heads << " kv heads, " << rows << " rows";
+    }
+  }
+}
+
 // The oldest visible key is the first or the last of a block, a page or a span at some time:
 // windows begin at every position of two spans. One row at a time each row is a block of its own,
 // and in chunks blocks begin anywhere.
@@ -400,7 +430,6 @@ TEST(Attention, NamesTheRowThatIsNotFinite) {
   AttentionShape shape{c.heads, c.kv_heads, c.head_dim, 0, nullptr, nullptr, false};
   backend->memory().scratch(backend->layout().scratch_bytes(8, shape, 64));
   Rows qkv = backend->allocate_rows(8, c.qkv_width(), {});
-  qkv.values[5 * qkv.value_stride + 3] = std::nanf("");
   RopeTable rope = make_rope(backend->memory(), {}, 1.0f, 64);
   Buffer keys(backend->memory(),
               backend->layout().page_bytes(KvPart::keys, KvType::f16, c.kv_heads, c.head_dim));
@@ -412,11 +441,16 @@ TEST(Attention, NamesTheRowThatIsNotFinite) {
   SequenceRun run;
   run.rows = 8;
   run.pages = pages;
-  try {
-    backend->rope_append(qkv, {8, {&run, 1}}, shape, rope, kv);
-    FAIL() << "a NaN went into the cache";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("token 5"), std::string::npos) << error.what();
+  for (std::int64_t column = 0; column < c.qkv_width(); ++column) {
+    float& number = qkv.values[5 * qkv.value_stride + column];
+    number = std::nanf("");
+    try {
+      backend->rope_append(qkv, {8, {&run, 1}}, shape, rope, kv);
+      FAIL() << "a NaN in column " << column << " went into the cache";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("token 5"), std::string::npos) << error.what();
+    }
+    number = 1.0f;
   }
   run.first_position = 60;  // beyond the only page
   EXPECT_THROW(backend->rope_append(qkv, {8, {&run, 1}}, shape, rope, kv), Error);
