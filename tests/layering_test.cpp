@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "base/file.h"
 #include "base/text.h"
+#include "source_files.h"
 
 namespace leq {
 namespace {
@@ -35,22 +35,11 @@ std::string room_of(const fs::path& relative) {
 }
 
 std::vector<fs::path> source_files() {
-  std::vector<fs::path> files;
-  for (const char* folder : {"src", "cuda", "models", "tools", "examples", "tests", "bench"}) {
-    const fs::path root = fs::path(LEQ_SOURCE_DIR) / folder;
-    if (!fs::exists(root)) continue;
-    for (const auto& entry : fs::recursive_directory_iterator(root)) {
-      const auto end = entry.path().extension().string();
-      for (const char* known : {".h", ".cpp", ".inc", ".cu", ".cuh"}) {
-        if (end == known) files.push_back(fs::relative(entry.path(), LEQ_SOURCE_DIR));
-      }
-    }
-  }
-  return files;
+  return test::source_files({"src", "cuda", "models", "tools", "examples", "tests", "bench"});
 }
 
 std::vector<std::string> lines_of(const fs::path& relative) {
-  const std::string text = read_file(fs::path(LEQ_SOURCE_DIR) / relative, 64 << 20);
+  const std::string text = test::source_text(relative);
   std::vector<std::string> lines;
   for (const auto line : split(text, "\n")) lines.emplace_back(line);
   return lines;

@@ -32,15 +32,15 @@ std::vector<std::string> list_devices() {
 
 std::unique_ptr<Backend> make_backend(std::string_view which, std::uint64_t memory_cap) {
   const std::vector<rt::DeviceInfo> devices = rt::devices();
-  require(!devices.empty(), "-dev cuda:", which, ": no CUDA device: ", rt::why_no_device(),
-          "; use -dev cpu");
+  require(!devices.empty(), ErrorKind::no_device, Setting{"device"}, " cuda:", which,
+          ": no CUDA device: ", rt::why_no_device(), "; use ", Setting{"device"}, " cpu");
   const int index = choose_device(which, devices);
   const rt::DeviceInfo& device = devices[static_cast<std::size_t>(index)];
-  require(has_image(LEQ_CUDA_IMAGES, device.major, device.minor), "-dev cuda:", which, ": ",
-          device.name, " has compute capability ", device.major, ".", device.minor,
-          ", this build has code for ", LEQ_CUDA_IMAGES, "; configure it with ",
-          "-DLEQ_CUDA_ARCHITECTURES=", device.major, device.minor, device.major == 9 ? "a" : "",
-          "-real (8.0 is the oldest)");
+  require(has_image(LEQ_CUDA_IMAGES, device.major, device.minor), ErrorKind::no_device,
+          Setting{"device"}, " cuda:", which, ": ", device.name, " has compute capability ",
+          device.major, ".", device.minor, ", this build has code for ", LEQ_CUDA_IMAGES,
+          "; configure it with ", "-DLEQ_CUDA_ARCHITECTURES=", device.major, device.minor,
+          device.major == 9 ? "a" : "", "-real (8.0 is the oldest)");
   return make_device_backend(index, "cuda:" + std::to_string(index), memory_cap);
 }
 

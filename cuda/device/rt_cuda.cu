@@ -27,7 +27,9 @@ struct Region {
 namespace {
 
 void check(cudaError_t result, const char* what) {
-  if (result != cudaSuccess) fail("CUDA: ", what, ": ", cudaGetErrorString(result));
+  if (result == cudaSuccess) return;
+  fail(result == cudaErrorMemoryAllocation ? ErrorKind::no_memory : ErrorKind::no_device,
+       "CUDA: ", what, ": ", cudaGetErrorString(result));
 }
 
 // As nvidia-smi writes it.

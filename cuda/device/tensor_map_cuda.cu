@@ -23,6 +23,7 @@ Encode find_encode() {
   const cudaError_t result = cudaGetDriverEntryPoint(kName, &found, cudaEnableDefault, &status);
 #endif
   require(result == cudaSuccess && status == cudaDriverEntryPointSuccess && found != nullptr,
+          ErrorKind::no_device,
           "CUDA: the driver has no cuTensorMapEncodeTiled; it needs CUDA 12.0 or newer");
   return reinterpret_cast<Encode>(found);
 }
@@ -56,9 +57,9 @@ TensorMap make_tensor_map(const TiledBytes& matrix) {
       encode(&made, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, const_cast<void*>(matrix.base), sizes,
              strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(matrix.swizzle),
              CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  require(result == CUDA_SUCCESS, "CUDA: the driver refuses a tensor map: [", matrix.rows, "][",
-          matrix.columns, "], stride ", matrix.stride, ", box [", matrix.box_rows, "][",
-          matrix.box_columns, "], error ", static_cast<int>(result));
+  ensure(result == CUDA_SUCCESS, "CUDA: the driver refuses a tensor map: [", matrix.rows, "][",
+         matrix.columns, "], stride ", matrix.stride, ", box [", matrix.box_rows, "][",
+         matrix.box_columns, "], error ", static_cast<int>(result));
   TensorMap map;
   static_assert(sizeof map == sizeof made && alignof(TensorMap) >= alignof(CUtensorMap));
   std::memcpy(map.bytes, &made, sizeof map);

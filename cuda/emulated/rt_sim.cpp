@@ -125,7 +125,7 @@ bool refuse(const char* what) {
   return refused;
 }
 void require_no_capture(const char* what) {
-  require(!refuse(what), "emulated GPU: ", what, " while a stream records");
+  ensure(!refuse(what), "emulated GPU: ", what, " while a stream records");
 }
 
 void* take(std::size_t bytes) {
@@ -349,7 +349,7 @@ void begin_capture(Stream& stream) {
 GraphOwner end_capture(Stream& stream) {
   GraphOwner graph(new Graph{std::move(stream.captured)});
   drop_capture(stream);
-  require(stream.refused == nullptr, "emulated GPU: ", stream.refused, " while a stream records");
+  ensure(stream.refused == nullptr, "emulated GPU: ", stream.refused, " while a stream records");
   return graph;
 }
 

@@ -11,7 +11,7 @@ namespace leq::LEQ_GPU::rt {
 
 TensorMap make_tensor_map(const TiledBytes& matrix) {
   const auto expect = [](bool holds, const char* what, std::int64_t found) {
-    require(holds, "tensor map: ", what, ", found ", found);
+    ensure(holds, "tensor map: ", what, ", found ", found);
   };
   const auto base = reinterpret_cast<std::uintptr_t>(matrix.base);
   const int span = static_cast<int>(matrix.swizzle);

@@ -217,9 +217,9 @@ class CudaBackend final : public Backend {
     check_linear_inputs(linear, x);
     check_linear_outputs(linear, tokens, x, epilogue, out);
     const int pieces = input_format(linear).pieces;
-    require(x.format.pieces == pieces, linear.name, ": expected inputs in ", pieces,
-            " pieces, found ", x.format.pieces);
-    require(out.values != nullptr, linear.name, ": the GPU keeps the f32 values of its outputs");
+    ensure(x.format.pieces == pieces, linear.name, ": expected inputs in ", pieces,
+           " pieces, found ", x.format.pieces);
+    ensure(out.values != nullptr, linear.name, ": the GPU keeps the f32 values of its outputs");
     multiply(x, tokens, linear, epilogue, out);
     finish(out, tokens, linear.name);
   }
@@ -343,7 +343,7 @@ class CudaBackend final : public Backend {
   void require_shared_row(const char* what, std::int64_t width) const {
     const std::size_t room = rt::device_of(stream_).shared_limit_bytes - 1024;
     require(static_cast<std::size_t>(width) * sizeof(float) <= room, what, ": rows of ", width,
-            ", this GPU takes up to ", room / sizeof(float), "; use -dev cpu");
+            ", this GPU takes up to ", room / sizeof(float), "; use ", Setting{"device"}, " cpu");
   }
 
   void gather_embedding(const WeightView& table, std::span<const std::int32_t> ids, Rows& x,

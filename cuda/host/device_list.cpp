@@ -52,20 +52,22 @@ std::string explain_no_device(const DriverState& state) {
 
 int choose_device(std::string_view which, std::span<const rt::DeviceInfo> devices) {
   if (const auto number = parse_int(which)) {
-    require(*number >= 0 && *number < std::ssize(devices), "-dev cuda:", which,
-            ": expected cuda:0 to cuda:", devices.size() - 1, "; --list-devices shows them");
+    require(*number >= 0 && *number < std::ssize(devices), ErrorKind::no_device, Setting{"device"},
+            " cuda:", which, ": expected cuda:0 to cuda:", devices.size() - 1, "; ",
+            Setting{"list_devices"}, " shows them");
     return static_cast<int>(*number);
   }
   int found = -1;
   const std::string wanted = lower(which);
   for (std::size_t i = 0; i < devices.size(); ++i) {
     if (!lower(devices[i].uuid).starts_with(wanted)) continue;
-    require(found < 0, "-dev cuda:", printable(which), ": the UUIDs of cuda:", found,
+    require(found < 0, Setting{"device"}, " cuda:", printable(which), ": the UUIDs of cuda:", found,
             " and cuda:", i, " both begin so; write more of it");
     found = static_cast<int>(i);
   }
-  require(found >= 0, "-dev cuda:", printable(which), ": no visible GPU has a UUID that begins so;",
-          " --list-devices shows them, and CUDA_VISIBLE_DEVICES can hide some");
+  require(found >= 0, ErrorKind::no_device, Setting{"device"}, " cuda:", printable(which),
+          ": no visible GPU has a UUID that begins so; ", Setting{"list_devices"},
+          " shows them, and CUDA_VISIBLE_DEVICES can hide some");
   return found;
 }
 

@@ -69,7 +69,7 @@ OnlineRecord* DeviceScales::of(OnlineScale& scale) {
   const auto* twin = dynamic_cast<const Twin*>(scale.twin());
   if (twin == nullptr || !twin->is_of(*this)) {
     require(!free_.empty(), "GPU: more than ", kMostScales,
-            " linears have act online; quantize with --act row");
+            " linears have act online; quantize with ", Setting{"act"}, " row");
     const std::size_t slot = free_.back();
     free_.pop_back();
     auto made = std::make_unique<Twin>(*this, slot, scale.options());

@@ -77,8 +77,8 @@ WeightBytes weight_bytes(const WeightView& weight) {
     return static_cast<std::size_t>(round_up_to(bytes, 256));
   };
   require(weight.scheme.is_float() || weight.scheme.is_integer(), "weights of type ",
-          scheme_name(weight.scheme), " run on the CPU alone; use -dev cpu, or quantize with",
-          " --type int4 or another integer type");
+          scheme_name(weight.scheme), " run on the CPU alone; use ", Setting{"device"},
+          " cpu, or quantize with ", Setting{"type"}, " int4 or another integer type");
   WeightBytes at;
   if (weight.scheme.is_float()) {
     at.bytes = aligned(weight.rows * float_stride(weight.columns) * element_bytes(weight));

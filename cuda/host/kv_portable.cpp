@@ -44,7 +44,7 @@ HeadParts parts_of(const KvHead& head, std::size_t given) {
   parts.scales = page + heads * kPageTokens * parts.row + index * kEndBytes;
   parts.minima = parts.scales + heads * kEndBytes;
   const std::size_t want = kPageTokens * parts.portable_row + (parts.coded ? 2 * kEndBytes : 0);
-  require(given == want, "KV cache: a page's head holds ", want, " bytes, ", given, " given");
+  ensure(given == want, "KV cache: a page's head holds ", want, " bytes, ", given, " given");
   return parts;
 }
 

@@ -12,9 +12,10 @@ constexpr std::size_t kImpossible = std::size_t{1} << 48;
 constexpr std::size_t kKeptBack = 50;  // one part in so many of a device: libraries need some, too
 
 [[noreturn]] void fail_short(std::size_t bytes, std::size_t in_use) {
-  fail("GPU memory: cannot take ", human_bytes(bytes), " beside the ", human_bytes(in_use),
-       " in use; try a smaller context (-c) or KV type (-ctk, -ctv), a smaller type of weights, or",
-       " -dev cpu");
+  fail(ErrorKind::no_memory, "GPU memory: cannot take ", human_bytes(bytes), " beside the ",
+       human_bytes(in_use), " in use; try a smaller ", Setting{"context"}, ", ",
+       Setting{"key_type"}, " and ", Setting{"value_type"},
+       " of fewer bits, a smaller type of weights, or ", Setting{"device"}, " cpu");
 }
 
 }  // namespace

@@ -11,10 +11,11 @@ Staging::Staging(int device, rt::Stream& stream)
 
 // Where the bytes now lie in the ring. A recording would read that place when it is long reused.
 std::size_t Staging::place(std::span<const std::byte> bytes) {
-  require(!rt::is_capturing(stream_), "GPU: a recorded step reads a list that it did not name");
+  ensure(!rt::is_capturing(stream_), "GPU: a recorded step reads a list that it did not name");
   const auto room = static_cast<std::size_t>(round_up_to(std::ssize(bytes), 16));
-  require(room <= kRingBytes, "GPU: a batch's lists take ", bytes.size(), " bytes, room for ",
-          kRingBytes, "; use a smaller -b or -c");
+  require(room <= kRingBytes, ErrorKind::bad_setting, "GPU: a batch's lists take ", bytes.size(),
+          " bytes, room for ", kRingBytes, "; use a smaller ", Setting{"batch_tokens"}, " or ",
+          Setting{"context"});
   if (used_ + room > kRingBytes) {
     rt::synchronize(stream_);
     used_ = 0;

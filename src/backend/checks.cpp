@@ -10,167 +10,166 @@
 namespace leq {
 
 void require_capacity(std::string_view what, std::int64_t tokens, const Rows& rows) {
-  require(tokens >= 0 && tokens <= rows.capacity, what, ": ", tokens, " rows, room for ",
-          rows.capacity);
+  ensure(tokens >= 0 && tokens <= rows.capacity, what, ": ", tokens, " rows, room for ",
+         rows.capacity);
 }
 
 void check_embedding(const WeightView& table, std::span<const std::int32_t> ids, const Rows& x) {
   require_capacity("embed", std::ssize(ids), x);
-  require(x.values != nullptr && x.width == table.columns, "embed: expected f32 rows of ",
-          table.columns, ", found ", x.width);
+  ensure(x.values != nullptr && x.width == table.columns, "embed: expected f32 rows of ",
+         table.columns, ", found ", x.width);
   for (const std::int32_t id : ids) {
-    require(id >= 0 && id < table.rows, "embed: id ", id, ", the table has ", table.rows, " rows");
+    ensure(id >= 0 && id < table.rows, "embed: id ", id, ", the table has ", table.rows, " rows");
   }
 }
 
 void check_rotation(const Rows& x, std::int64_t tokens, const RotationTable& rotation) {
-  require(x.values != nullptr && x.width == rotation.width, "rotate: expected f32 rows of ",
-          rotation.width, ", found ", x.width);
+  ensure(x.values != nullptr && x.width == rotation.width, "rotate: expected f32 rows of ",
+         rotation.width, ", found ", x.width);
   require_capacity("rotate", tokens, x);
 }
 
 void require_rotation(std::int64_t width, std::int64_t block) {
-  require(
-      block >= 2 && std::has_single_bit(static_cast<std::uint64_t>(block)) && width % block == 0,
-      "rotation: expected a block that is a power of two and divides the width ", width, ", found ",
-      block);
+  ensure(block >= 2 && std::has_single_bit(static_cast<std::uint64_t>(block)) && width % block == 0,
+         "rotation: expected a block that is a power of two and divides the width ", width,
+         ", found ", block);
 }
 
 void check_gather(const Rows& x, std::span<const std::int32_t> rows, const Rows& out) {
-  require(x.width == out.width && x.values != nullptr && out.values != nullptr,
-          "gather rows: expected f32 rows of one width, found ", x.width, " and ", out.width);
+  ensure(x.width == out.width && x.values != nullptr && out.values != nullptr,
+         "gather rows: expected f32 rows of one width, found ", x.width, " and ", out.width);
   require_capacity("gather rows", std::ssize(rows), out);
   for (const std::int32_t row : rows) {
-    require(row >= 0 && row < x.capacity, "gather rows: row ", row, " of ", x.capacity);
+    ensure(row >= 0 && row < x.capacity, "gather rows: row ", row, " of ", x.capacity);
   }
 }
 
 void check_norm(const Rows& x, std::int64_t tokens, const Norm& norm, const Rows& out) {
-  require(x.width == norm.width && out.width == norm.width && x.values != nullptr,
-          "norm: expected f32 rows of width ", norm.width, ", found ", x.width, " and ", out.width);
+  ensure(x.width == norm.width && out.width == norm.width && x.values != nullptr,
+         "norm: expected f32 rows of width ", norm.width, ", found ", x.width, " and ", out.width);
   require_capacity("norm", tokens, out);
   check_consumer("norm", out);
 }
 
 void check_linear_inputs(const Linear& linear, const Rows& x) {
-  require(x.width == linear.inputs, linear.name, ": expected ", linear.inputs,
-          " input columns, found ", x.width);
+  ensure(x.width == linear.inputs, linear.name, ": expected ", linear.inputs,
+         " input columns, found ", x.width);
   for (const LinearSegment& segment : linear.parts()) {
     const WeightView& weight = segment.weight;
     const std::string scheme = scheme_name(weight.scheme);
-    require(weight.columns == linear.inputs, linear.name, ": expected weights with ", linear.inputs,
-            " columns, found ", weight.columns);
-    require(weight.act == linear.act, linear.name, ": weights are packed for act ",
-            act_name(weight.act), ", the linear has act ", act_name(linear.act));
+    ensure(weight.columns == linear.inputs, linear.name, ": expected weights with ", linear.inputs,
+           " columns, found ", weight.columns);
+    ensure(weight.act == linear.act, linear.name, ": weights are packed for act ",
+           act_name(weight.act), ", the linear has act ", act_name(linear.act));
     if (linear.act == ActKind::none) {
-      require(x.values != nullptr, linear.name, ": needs f32 inputs");
+      ensure(x.values != nullptr, linear.name, ": needs f32 inputs");
       continue;
     }
-    require(weight.scheme.is_integer() && x.format.act == linear.act, linear.name,
-            ": expected inputs with act ", act_name(linear.act), " for ", scheme,
-            " weights, found act ", act_name(x.format.act));
+    ensure(weight.scheme.is_integer() && x.format.act == linear.act, linear.name,
+           ": expected inputs with act ", act_name(linear.act), " for ", scheme,
+           " weights, found act ", act_name(x.format.act));
     const std::int64_t group = sum_group(weight.scheme, weight.act, weight.columns);
-    require(!weight.scheme.is_offset() || x.format.sum_group == group, linear.name,
-            ": expected input sums over ", group, " columns, found ", x.format.sum_group);
+    ensure(!weight.scheme.is_offset() || x.format.sum_group == group, linear.name,
+           ": expected input sums over ", group, " columns, found ", x.format.sum_group);
   }
 }
 
 void check_linear_outputs(const Linear& linear, std::int64_t tokens, const Rows& x,
                           Epilogue epilogue, const Rows& out) {
   const bool gated = epilogue == Epilogue::swiglu;
-  require(tokens <= x.capacity && tokens <= out.capacity, linear.name, ": ", tokens,
-          " rows, inputs have room for ", x.capacity, ", outputs for ", out.capacity);
+  ensure(tokens <= x.capacity && tokens <= out.capacity, linear.name, ": ", tokens,
+         " rows, inputs have room for ", x.capacity, ", outputs for ", out.capacity);
   std::int64_t outputs = 0;
   for (const LinearSegment& segment : linear.parts()) outputs += segment.weight.rows;
-  require(outputs == linear.outputs, linear.name, ": expected ", linear.outputs,
-          " outputs, weights have ", outputs);
-  require(out.width == (gated ? outputs / 2 : outputs), linear.name, ": ", outputs,
-          " outputs, found room for ", out.width);
-  require(!gated || (linear.segment_count == 2 &&
-                     linear.segments[0].weight.rows == linear.segments[1].weight.rows),
-          linear.name, ": swiglu needs two weights of one shape");
+  ensure(outputs == linear.outputs, linear.name, ": expected ", linear.outputs,
+         " outputs, weights have ", outputs);
+  ensure(out.width == (gated ? outputs / 2 : outputs), linear.name, ": ", outputs,
+         " outputs, found room for ", out.width);
+  ensure(!gated || (linear.segment_count == 2 &&
+                    linear.segments[0].weight.rows == linear.segments[1].weight.rows),
+         linear.name, ": swiglu needs two weights of one shape");
   check_consumer(linear.name, out);
-  require(out.format.act != ActKind::none || out.values != nullptr, linear.name,
-          ": outputs have neither values nor codes");
-  require(epilogue != Epilogue::add ||
-              (out.format.act == ActKind::none && out.consumer.inv_smooth == nullptr),
-          linear.name, ": a residual cannot be quantized or smoothed");
+  ensure(out.format.act != ActKind::none || out.values != nullptr, linear.name,
+         ": outputs have neither values nor codes");
+  ensure(epilogue != Epilogue::add ||
+             (out.format.act == ActKind::none && out.consumer.inv_smooth == nullptr),
+         linear.name, ": a residual cannot be quantized or smoothed");
 }
 
 void check_qkv(const Rows& qkv, const BatchView& batch, const AttentionShape& shape) {
-  require(shape.heads > 0 && shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0 &&
-              shape.head_dim > 0 && shape.head_dim % 2 == 0,
-          "attention: expected heads as a multiple of kv heads and an even head size, found ",
-          shape.heads, ", ", shape.kv_heads, " and ", shape.head_dim);
+  ensure(shape.heads > 0 && shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0 &&
+             shape.head_dim > 0 && shape.head_dim % 2 == 0,
+         "attention: expected heads as a multiple of kv heads and an even head size, found ",
+         shape.heads, ", ", shape.kv_heads, " and ", shape.head_dim);
   require_capacity("attention", batch.tokens, qkv);
   const std::int64_t heads = shape.heads + 2 * std::int64_t{shape.kv_heads};
-  require(qkv.values != nullptr && qkv.width == heads * shape.head_dim,
-          "attention: expected f32 rows of ", heads * shape.head_dim, ", found ", qkv.width);
+  ensure(qkv.values != nullptr && qkv.width == heads * shape.head_dim,
+         "attention: expected f32 rows of ", heads * shape.head_dim, ", found ", qkv.width);
 }
 
 void check_pages(const BatchView& batch) {
   for (const SequenceRun& run : batch.runs) {
     const auto room = std::ssize(run.pages) * kPageTokens;
-    require(run.end_position() <= room, "attention: positions up to ", run.end_position(),
-            ", the pages hold ", room);
+    ensure(run.end_position() <= room, "attention: positions up to ", run.end_position(),
+           ", the pages hold ", room);
   }
 }
 
 void check_rope(const RopeTable& rope, const AttentionShape& shape, std::int64_t end) {
-  require(std::ssize(rope.inv_freq) * 2 == shape.head_dim,
-          "rotary embedding: ", rope.inv_freq.size(), " frequencies for heads of ", shape.head_dim);
-  require(end <= rope.context, "rotary embedding: position ", end - 1, ", table holds ",
-          rope.context, "; raise -c");
+  ensure(std::ssize(rope.inv_freq) * 2 == shape.head_dim,
+         "rotary embedding: ", rope.inv_freq.size(), " frequencies for heads of ", shape.head_dim);
+  require(end <= rope.context, ErrorKind::bad_setting, "rotary embedding: position ", end - 1,
+          ", table holds ", rope.context, "; raise ", Setting{"context"});
 }
 
 void check_attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
                      const Rows& out) {
   check_qkv(qkv, batch, shape);
   require_capacity("attention", batch.tokens, out);
-  require(out.width == std::int64_t{shape.heads} * shape.head_dim,
-          "attention: expected output rows of ", shape.heads, " x ", shape.head_dim, ", found ",
-          out.width);
+  ensure(out.width == std::int64_t{shape.heads} * shape.head_dim,
+         "attention: expected output rows of ", shape.heads, " x ", shape.head_dim, ", found ",
+         out.width);
   check_consumer("output of attention", out);
 }
 
 void check_download(const Rows& x, std::int64_t tokens, std::span<const float> out) {
-  require(x.values != nullptr, "download: these rows are kept as codes alone");
+  ensure(x.values != nullptr, "download: these rows are kept as codes alone");
   require_capacity("download", tokens, x);
-  require(std::ssize(out) >= tokens * x.width, "download: room for ", out.size(),
-          " numbers, the rows hold ", tokens * x.width);
+  ensure(std::ssize(out) >= tokens * x.width, "download: room for ", out.size(),
+         " numbers, the rows hold ", tokens * x.width);
 }
 
 void check_sample(const Rows& logits, std::span<const SampleRequest> requests,
                   std::span<const std::int32_t> drawn) {
-  require(logits.values != nullptr && logits.width > 0 && logits.width <= kLargestVocabulary,
-          "sampler: logits of ", logits.width, " tokens, expected f32 values of 1 to ",
-          kLargestVocabulary);
+  ensure(logits.values != nullptr && logits.width > 0 && logits.width <= kLargestVocabulary,
+         "sampler: logits of ", logits.width, " tokens, expected f32 values of 1 to ",
+         kLargestVocabulary);
   require_capacity("sampler", std::ssize(requests), logits);
-  require(drawn.size() == requests.size(), "sampler: room for ", drawn.size(), " tokens of ",
-          requests.size(), " rows");
+  ensure(drawn.size() == requests.size(), "sampler: room for ", drawn.size(), " tokens of ",
+         requests.size(), " rows");
   for (const SampleRequest& request : requests) {
     std::int64_t before = -1;
     for (const LogitChange& change : request.changes) {
-      require(change.id > before && change.id < logits.width && change.repeats >= 0,
-              "sampler: token ", change.id, " changed behind token ", before,
-              ", expected ascending ids below ", logits.width);
+      ensure(change.id > before && change.id < logits.width && change.repeats >= 0,
+             "sampler: token ", change.id, " changed behind token ", before,
+             ", expected ascending ids below ", logits.width);
       before = change.id;
     }
   }
 }
 
 void check_assign(std::span<const float> values, const Rows& x) {
-  require(x.values != nullptr && std::ssize(values) % x.width == 0 &&
-              std::ssize(values) / x.width <= x.capacity,
-          "assign: ", values.size(), " numbers, the rows hold ", x.capacity, " x ", x.width);
+  ensure(x.values != nullptr && std::ssize(values) % x.width == 0 &&
+             std::ssize(values) / x.width <= x.capacity,
+         "assign: ", values.size(), " numbers, the rows hold ", x.capacity, " x ", x.width);
 }
 
 void check_consumer(std::string_view site, const Rows& out) {
   const ActKind act = out.format.act;
-  require(act != ActKind::tensor || out.consumer.act_scale > 0, site,
-          ": outputs quantized with act tensor need its scale, found ", out.consumer.act_scale);
-  require(act != ActKind::online || (out.consumer.online != nullptr && out.values != nullptr), site,
-          ": outputs quantized with act online need its scale and their f32 values");
+  ensure(act != ActKind::tensor || out.consumer.act_scale > 0, site,
+         ": outputs quantized with act tensor need its scale, found ", out.consumer.act_scale);
+  ensure(act != ActKind::online || (out.consumer.online != nullptr && out.values != nullptr), site,
+         ": outputs quantized with act online need its scale and their f32 values");
 }
 
 std::string undrawn_text(Backend& backend, const Rows& logits, std::int64_t row,
@@ -191,7 +190,8 @@ void require_drawn(Backend& backend, const Rows& logits, std::span<const std::in
 
 void fail_not_finite(std::string_view site, std::int64_t row) {
   fail(site, ", token ", row, " of the batch: expected finite activations, found NaN or infinity;",
-       " the weights may be damaged (leq-inspect --verify) or too large for this type");
+       " the weights may be damaged (leq-inspect ", Setting{"verify"},
+       ") or too large for this type");
 }
 
 }  // namespace leq

@@ -28,14 +28,14 @@ constexpr std::array<Alias, 8> kAliases = {{{"q8_0", "int8"},
 
 std::string_view kv_type_name(KvType type) { return kNames[static_cast<std::size_t>(type)]; }
 
-KvType parse_kv_type(std::string_view name, std::string_view option) {
+KvType parse_kv_type(std::string_view name, Setting setting) {
   const auto found = std::find(kNames.begin(), kNames.end(), name);
   if (found != kNames.end()) return static_cast<KvType>(found - kNames.begin());
   for (const Alias& alias : kAliases) {
-    require(alias.name != name, option, " ", name, ": expected f32, f16 or int8; the closest is ",
+    require(alias.name != name, setting, " ", name, ": expected f32, f16 or int8; the closest is ",
             alias.closest);
   }
-  fail(option, " ", name, ": expected f32, f16 or int8");
+  fail(setting, " ", name, ": expected f32, f16 or int8");
 }
 
 std::int64_t BatchView::end_position() const {

@@ -7,6 +7,8 @@
 #include <span>
 #include <string_view>
 
+#include "base/error.h"
+
 namespace leq {
 
 // How keys or values are stored. int8: u8 codes with one f16 (scale, minimum) per token and kv
@@ -14,9 +16,9 @@ namespace leq {
 enum class KvType : std::uint8_t { f32, f16, int8 };
 
 std::string_view kv_type_name(KvType type);
-// Of kv_type_name's spellings; throws Error naming the option, with the closest type for the names
+// Of kv_type_name's spellings; throws Error naming the setting, with the closest type for the names
 // that users of other engines type ("q8_0").
-KvType parse_kv_type(std::string_view name, std::string_view option);
+KvType parse_kv_type(std::string_view name, Setting setting);
 
 inline constexpr int kPageTokens = 64;
 

@@ -9,10 +9,11 @@
 namespace leq {
 
 OnlineScale::OnlineScale(const OnlineOptions& options) : options_(options) {
-  require(options.decay >= 0 && options.decay < 1, "online scale: decay ", options.decay,
-          ": expected 0 <= decay < 1");
-  require(options.window >= 1 && options.window <= State::kLongestWindow, "online scale: window ",
-          options.window, ": expected 1 to ", State::kLongestWindow, " steps");
+  require(options.decay >= 0 && options.decay < 1, ErrorKind::bad_setting, "online scale: decay ",
+          options.decay, ": expected 0 <= decay < 1");
+  require(options.window >= 1 && options.window <= State::kLongestWindow, ErrorKind::bad_setting,
+          "online scale: window ", options.window, ": expected 1 to ", State::kLongestWindow,
+          " steps");
 }
 
 float OnlineScale::begin(float largest) {

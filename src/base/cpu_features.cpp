@@ -25,7 +25,7 @@ Isa chosen_isa() {
   }
   std::string offered;
   for (const Isa isa : isas) offered += (offered.empty() ? "" : ", ") + std::string(isa_name(isa));
-  fail("LEQ_ISA=", wanted, ": this processor offers ", offered);
+  fail(ErrorKind::bad_setting, "LEQ_ISA=", wanted, ": this processor offers ", offered);
 }
 
 std::string cpu_model_name() {

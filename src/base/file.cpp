@@ -20,7 +20,7 @@ constexpr std::uint64_t kBlock = 2u << 20;  // of AtomicFile: a huge page
 // Opens for reading and returns {descriptor, size}; refuses what is no regular file.
 std::pair<int, std::uint64_t> open_regular(const std::filesystem::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  require(descriptor >= 0, path.string(), ": cannot open: ", std::strerror(errno));
+  require(descriptor >= 0, ErrorKind::io, path.string(), ": cannot open: ", std::strerror(errno));
   struct stat status = {};
   if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(descriptor);
@@ -36,7 +36,7 @@ void write_all(int descriptor, std::span<const std::byte> bytes, std::uint64_t o
     const ssize_t written =
         ::pwrite(descriptor, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (written < 0 && errno == EINTR) continue;
-    require(written > 0, target.string(), ": cannot write at offset ", offset, ": ",
+    require(written > 0, ErrorKind::io, target.string(), ": cannot write at offset ", offset, ": ",
             written < 0 ? std::strerror(errno) : "nothing was written",
             "; nothing is left behind, free some space or choose another folder");
     bytes = bytes.subspan(static_cast<std::size_t>(written));
@@ -53,7 +53,8 @@ MappedFile::MappedFile(const std::filesystem::path& path) : name_(path.string())
     void* mapping = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
     const int error = errno;
     ::close(descriptor);
-    require(mapping != MAP_FAILED, name_, ": cannot map ", size_, " bytes: ", std::strerror(error));
+    require(mapping != MAP_FAILED, ErrorKind::io, name_, ": cannot map ", size_,
+            " bytes: ", std::strerror(error));
     data_ = static_cast<const std::byte*>(mapping);
   } else {
     ::close(descriptor);
@@ -87,8 +88,9 @@ void MappedFile::drop(std::span<const std::byte> part) const {
 }
 
 void MappedFile::lock() const {
-  require(data_ == nullptr || ::mlock(data_, size_) == 0, name_, ": cannot lock ", size_,
-          " bytes in memory: ", std::strerror(errno), "; raise `ulimit -l` or drop --mlock");
+  require(data_ == nullptr || ::mlock(data_, size_) == 0, ErrorKind::no_memory, name_,
+          ": cannot lock ", size_, " bytes in memory: ", std::strerror(errno),
+          "; raise `ulimit -l` or drop ", Setting{"lock"});
 }
 
 std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes) {
@@ -107,18 +109,20 @@ std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes
     done += static_cast<std::size_t>(got);
   }
   ::close(descriptor);
-  require(done == text.size(), path.string(), ": read ", done, " of ", size, " bytes");
+  require(done == text.size(), ErrorKind::io, path.string(), ": read ", done, " of ", size,
+          " bytes");
   return text;
 }
 
 AtomicFile::AtomicFile(std::filesystem::path target) : target_(std::move(target)) {
   const auto folder =
       target_.has_parent_path() ? target_.parent_path() : std::filesystem::path(".");
-  require(!std::filesystem::is_directory(target_), target_.string(),
+  require(!std::filesystem::is_directory(target_), ErrorKind::io, target_.string(),
           ": is a folder, expected the name of a file to write");
   require(!std::filesystem::exists(target_) || std::filesystem::is_regular_file(target_),
-          target_.string(), ": is a device or pipe, expected the name of a file to write");
-  require(std::filesystem::is_directory(folder), target_.string(),
+          ErrorKind::io, target_.string(),
+          ": is a device or pipe, expected the name of a file to write");
+  require(std::filesystem::is_directory(folder), ErrorKind::io, target_.string(),
           ": cannot write there: ", folder.string(), " is no folder; make it first");
   descriptor_ = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0644);
   if (descriptor_ >= 0) return;
@@ -127,7 +131,8 @@ AtomicFile::AtomicFile(std::filesystem::path target) : target_(std::move(target)
   descriptor_ = ::open(temporary_.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0644);
   const int error = errno;
   if (descriptor_ < 0) temporary_.clear();
-  require(descriptor_ >= 0, target_.string(), ": cannot write there: ", std::strerror(error));
+  require(descriptor_ >= 0, ErrorKind::io, target_.string(),
+          ": cannot write there: ", std::strerror(error));
 }
 
 AtomicFile::~AtomicFile() {
@@ -151,15 +156,16 @@ void AtomicFile::write_pending() {
 }
 
 void AtomicFile::overwrite(std::uint64_t offset, std::span<const std::byte> bytes) {
-  require(offset <= size_ && bytes.size() <= size_ - offset, target_.string(), ": overwrite at ",
-          offset, " of ", bytes.size(), " bytes reaches behind ", size_);
+  ensure(offset <= size_ && bytes.size() <= size_ - offset, target_.string(), ": overwrite at ",
+         offset, " of ", bytes.size(), " bytes reaches behind ", size_);
   write_pending();
   write_all(descriptor_, bytes, offset, target_);
 }
 
 void AtomicFile::commit() {
   write_pending();
-  require(::fsync(descriptor_) == 0, target_.string(), ": cannot sync: ", std::strerror(errno));
+  require(::fsync(descriptor_) == 0, ErrorKind::io, target_.string(),
+          ": cannot sync: ", std::strerror(errno));
   if (temporary_.empty()) {
     const std::string source = "/proc/self/fd/" + std::to_string(descriptor_);
     const auto give_name = [&](const std::filesystem::path& name) {
@@ -169,10 +175,11 @@ void AtomicFile::commit() {
     auto named = target_;
     named += ".tmp" + std::to_string(::getpid());
     ::unlink(named.c_str());
-    require(give_name(named), named.string(), ": cannot name the file: ", std::strerror(errno));
+    require(give_name(named), ErrorKind::io, named.string(),
+            ": cannot name the file: ", std::strerror(errno));
     temporary_ = named;
   }
-  require(::rename(temporary_.c_str(), target_.c_str()) == 0, target_.string(),
+  require(::rename(temporary_.c_str(), target_.c_str()) == 0, ErrorKind::io, target_.string(),
           ": cannot rename into place: ", std::strerror(errno));
   temporary_.clear();
 }

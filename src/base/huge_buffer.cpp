@@ -11,9 +11,9 @@
 namespace leq {
 
 HugeBuffer::HugeBuffer(std::uint64_t bytes, const char* what) : size_(bytes) {
-  require(bytes > 0, what, ": cannot take 0 bytes of memory");
+  ensure(bytes > 0, what, ": cannot take 0 bytes of memory");
   data_ = map_huge_pages(static_cast<std::size_t>(bytes));
-  require(data_ != nullptr, what, ": cannot take ", human_bytes(bytes),
+  require(data_ != nullptr, ErrorKind::no_memory, what, ": cannot take ", human_bytes(bytes),
           " of memory: ", std::strerror(errno));
 }
 

@@ -128,7 +128,8 @@ struct ThreadPool::State {
 
 ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   if (threads == 0) threads = usable_cores();
-  require(threads >= 1 && threads <= 1024, "threads: expected 1 to 1024, found ", threads);
+  require(threads >= 1 && threads <= 1024, Setting{"threads"}, ": expected 1 to 1024, found ",
+          threads);
   state_->shares = std::vector<State::Share>(static_cast<std::size_t>(threads));
   for (int worker = 1; worker < threads; ++worker) {
     state_->workers.emplace_back([state = state_.get(), worker] { state->work_loop(worker); });
@@ -148,7 +149,7 @@ void ThreadPool::run_tasks(std::int64_t tasks, TaskFunction function, void* cont
     for (std::int64_t task = 0; task < tasks; ++task) function(context, task, 0);
     return;
   }
-  require(tasks < (std::int64_t{1} << 31), "thread pool: ", tasks, " tasks in one loop");
+  ensure(tasks < (std::int64_t{1} << 31), "thread pool: ", tasks, " tasks in one loop");
   const std::uint32_t next = state_->epoch.load(std::memory_order_relaxed) + 1;
   // Closed before the loop changes: who still looks at the last loop and sees new values in the
   // three lines below sees this index too, and takes nothing.

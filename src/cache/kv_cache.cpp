@@ -42,8 +42,8 @@ KvCache::Sequence& KvCache::at(std::int32_t sequence) {
 }
 
 const KvCache::Sequence& KvCache::at(std::int32_t sequence) const {
-  require(sequence >= 0 && sequence < shape_.sequences, "KV cache: sequence ", sequence,
-          ", there are ", shape_.sequences);
+  ensure(sequence >= 0 && sequence < shape_.sequences, "KV cache: sequence ", sequence,
+         ", there are ", shape_.sequences);
   return sequences_[static_cast<std::size_t>(sequence)];
 }
 
@@ -72,7 +72,8 @@ void KvCache::append(std::int32_t sequence, std::int64_t count) {
                       references_[static_cast<std::size_t>(target.pages.back())] > 1;
   require(missing + (shared ? 1 : 0) <= free_pages(), "context full: sequence ", sequence,
           " holds ", target.length, " positions, ", count, " more need ", missing, " pages of ",
-          kPageTokens, ", ", free_pages(), " of ", page_count_, " are free; raise -c");
+          kPageTokens, ", ", free_pages(), " of ", page_count_, " are free; raise ",
+          Setting{"context"});
   if (shared) {
     const std::int32_t own = take_page();
     copy_page(target.pages.back(), own);
@@ -85,8 +86,8 @@ void KvCache::append(std::int32_t sequence, std::int64_t count) {
 
 void KvCache::truncate(std::int32_t sequence, std::int64_t length) {
   Sequence& target = at(sequence);
-  require(length >= 0 && length <= target.length, "KV cache: truncate sequence ", sequence, " to ",
-          length, ", it holds ", target.length);
+  ensure(length >= 0 && length <= target.length, "KV cache: truncate sequence ", sequence, " to ",
+         length, ", it holds ", target.length);
   target.length = length;
   const auto keep = static_cast<std::size_t>((length + kPageTokens - 1) / kPageTokens);
   while (target.pages.size() > keep) {
@@ -106,9 +107,9 @@ void KvCache::fork(std::int32_t from, std::int32_t to) {
 
 void KvCache::repeat_pages(std::int32_t sequence, std::int64_t length) {
   const std::int64_t filled = at(sequence).length;
-  require(filled > 0 && filled % kPageTokens == 0 && length >= filled,
-          "KV cache: repeat the pages of sequence ", sequence, " up to ", length, ": it holds ",
-          filled, " positions, expected whole pages of ", kPageTokens, " and at most ", length);
+  ensure(filled > 0 && filled % kPageTokens == 0 && length >= filled,
+         "KV cache: repeat the pages of sequence ", sequence, " up to ", length, ": it holds ",
+         filled, " positions, expected whole pages of ", kPageTokens, " and at most ", length);
   append(sequence, length - filled);
   const std::vector<std::int32_t>& own = at(sequence).pages;
   const auto first = static_cast<std::size_t>(filled / kPageTokens);

@@ -114,10 +114,11 @@ std::int64_t checked_length(const KvCache& cache, std::span<const std::byte> byt
           header.head_dim, ", this model has ", want.layers, " of ", want.kv_heads, " x ",
           want.head_dim);
   require(header.key_type == want.key_type && header.value_type == want.value_type, source,
-          ": saved with other KV types; run with the -ctk and -ctv of then (here ",
-          kv_type_name(shape.key_type), " and ", kv_type_name(shape.value_type), ")");
+          ": saved with other KV types; run with the ", Setting{"key_type"}, " and ",
+          Setting{"value_type"}, " of then (here ", kv_type_name(shape.key_type), " and ",
+          kv_type_name(shape.value_type), ")");
   require(header.length >= 0 && header.length <= shape.positions, source, ": ", header.length,
-          " positions, the context holds ", shape.positions, "; raise -c");
+          " positions, the context holds ", shape.positions, "; raise ", Setting{"context"});
   require(bytes.size() == saved_bytes(shape, header.length), source, ": expected ",
           saved_bytes(shape, header.length), " bytes, found ", bytes.size());
   return header.length;

@@ -57,7 +57,7 @@ class TensorImporter {
     const auto& rules = family_.tensors;
     const auto found = std::find_if(rules.begin(), rules.end(),
                                     [&](const TensorRule& rule) { return rule.leq == pattern; });
-    require(found != rules.end(), place_, ": family ", family_.name, " has no tensor ", pattern);
+    ensure(found != rules.end(), place_, ": family ", family_.name, " has no tensor ", pattern);
     return *found;
   }
 

@@ -39,7 +39,7 @@ BlockOptions block_options(const CheckpointOptions& options, const ImportedModel
   BlockOptions blocks;
   const bool rewrites = options.method == kSmoothQuant || options.method == kAwq;
   PlanRequest request;
-  request.type = require_scheme(options.type, "--type");
+  request.type = require_scheme(options.type, Setting{"type"}.marked());
   request.act = options.act;
   request.options = options.method_options;
   request.overrides = options.overrides;
@@ -97,7 +97,8 @@ Json metadata_of(const ImportedModel& model, const CheckpointOptions& options,
       {"source", model.folder},
       {"checkpoint", model.description},
       {"type", options.type},
-      {"method", require_scheme(options.type, "--type").is_float() ? "none" : options.method},
+      {"method",
+       require_scheme(options.type, Setting{"type"}.marked()).is_float() ? "none" : options.method},
       {"act", act_choice_name(options.act)},
       {"worst_error", result.worst_error},
       {"worst_tensor", result.worst_tensor}};
@@ -138,8 +139,8 @@ CheckpointResult quantize_imported(
     const std::function<void(std::int64_t, std::int64_t)>& progress) {
   require(
       options.rotation_seeds == 1 || (options.rewrites.rotation_seed && options.load_stats.empty()),
-      "--hadamard-seeds: needs --hadamard, and a text to run the model on in the place of "
-      "--load-stats");
+      Setting{"rotation_seeds"}, ": needs ", Setting{"rotation_seed"},
+      ", and a text to run the model on in the place of ", Setting{"load_stats"});
   LeqWriter writer(output);
   BlockOptions blocks = block_options(options, model, output);
   WriteOptions write = {blocks.plan, nullptr, options.threads};
@@ -157,8 +158,9 @@ CheckpointResult quantize_imported(
   }
   const auto report = [&](std::int64_t done, std::int64_t total) {
     if (!calibrated) progress(done, total);
-    require(!options.stop(), "interrupted; ", output.string(),
-            " is not written; the same command with --resume uses what was finished");
+    require(!options.stop(), ErrorKind::interrupted, "interrupted; ", output.string(),
+            " is not written; the same command with ", Setting{"resume"},
+            " uses what was finished");
   };
   const QuantizeResult written = write_tensors(writer, model.tensors, write, report);
   for (const NamedBlob& table : tokenizer_tables(model.tokenizer)) {

@@ -36,6 +36,7 @@ struct CheckpointOptions {
   std::uint64_t max_ram = 0;    // bytes; 0 = no limit
   bool resume = false;
   std::function<bool()> stop = [] { return false; };
+  // Lines for people, with marked settings (BlockOptions::say).
   std::function<void(const std::string& line)> say = [](const auto&) {};
 };
 
@@ -50,7 +51,8 @@ struct CheckpointResult {
   std::string worst_loss_tensor;
 };
 
-// What --method takes: who picks the codes, and which type goes with it unless told.
+// What CheckpointOptions::method takes: who picks the codes, and which type goes with it unless
+// told.
 struct CheckpointMethod {
   std::string name;
   std::string summary;

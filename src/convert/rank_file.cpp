@@ -128,7 +128,8 @@ TokenizerSpec read_rank_file(std::string_view text, std::string_view source,
   }
   require(!pretokenizer.empty(), source, ": ", spec.pieces.size(),
           " ranks, expected 128000 (Llama-3) or 151643 (Qwen); name the pre-tokenizer of another "
-          "vocabulary with --pretokenizer");
+          "vocabulary with ",
+          Setting{"pretokenizer"});
   set_pretokenizer(spec, pretokenizer);
   return spec;
 }

@@ -159,7 +159,7 @@ std::vector<TokenizerFile> scan_folder(const std::filesystem::path& folder) {
     const auto format = tokenizer_format(as_text(file.bytes()));
     if (format != TokenizerFormat::none) found.push_back({at->path(), format});
   }
-  require(!error, folder.string(), ": cannot list the folder: ", error.message());
+  require(!error, ErrorKind::io, folder.string(), ": cannot list the folder: ", error.message());
   std::sort(found.begin(), found.end(),
             [](const auto& a, const auto& b) { return a.path < b.path; });
   return found;
@@ -219,7 +219,8 @@ TokenizerFormat tokenizer_format(std::string_view content) {
 TokenizerFiles find_tokenizer_files(const std::filesystem::path& path) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
-  require(std::filesystem::exists(status), path.string(), ": no such file or folder");
+  require(std::filesystem::exists(status), ErrorKind::io, path.string(),
+          ": no such file or folder");
   if (std::filesystem::is_directory(status)) return find_in_folder(path);
   const MappedFile file(path);
   const TokenizerFile self{path, tokenizer_format(as_text(file.bytes()))};

@@ -99,7 +99,7 @@ TokenizerSpec import_vocab_merges(const TokenizerFiles& files, TokenizerConfig& 
     const TokenizerClass* known = find_class(config.tokenizer_class);
     require(known != nullptr && !known->pretokenizer.empty(), files.main.path.string(),
             ": the pre-tokenizer of tokenizer_class ", printable(config.tokenizer_class),
-            " is not known; name one with --pretokenizer");
+            " is not known; name one with ", Setting{"pretokenizer"});
     pretokenizer = known->pretokenizer;
   }
   set_pretokenizer(spec, pretokenizer);

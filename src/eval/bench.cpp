@@ -54,7 +54,7 @@ BenchWork bench_work(Session& session, const BenchTest& test) {
 
 std::vector<double> time_bench_test(Session& session, const BenchTest& test, int runs,
                                     const std::function<void(int)>& after_run) {
-  require(runs > 0, "bench: nothing to run");
+  require(runs > 0, ErrorKind::bad_setting, "bench: nothing to run");
   constexpr int kWarmSteps = 5;  // a prompt, and enough for the generation path
   BenchSteps steps(session, test, false);
   for (int step = 0; step < kWarmSteps && steps.next(); ++step) {
@@ -74,7 +74,7 @@ std::vector<double> time_bench_test(Session& session, const BenchTest& test, int
 
 BenchNumbers bench_numbers(const BenchTest& test, const BenchWork& work,
                            const std::vector<double>& seconds, const MachineLimits& limits) {
-  require(!seconds.empty(), "bench: no runs");
+  ensure(!seconds.empty(), "bench: no runs");
   const auto [fastest, slowest] = std::minmax_element(seconds.begin(), seconds.end());
   const auto tokens = static_cast<double>(test.tokens());
   const double typical = median(seconds);

@@ -46,9 +46,9 @@ BenchSteps::BenchSteps(Session& session, const BenchTest& test, bool sampled)
     : session_(session),
       test_(test),
       tokens_(random_tokens(test.tokens(), session.transformer().config().vocab, 0)) {
-  require(test.tokens() > 0, "bench: nothing to run");
-  require(test.sequences == 1 || test.prompt == 0, "bench: ", test.sequences,
-          " sequences: expected no prompt, found ", test.prompt, " tokens");
+  require(test.tokens() > 0, ErrorKind::bad_setting, "bench: nothing to run");
+  ensure(test.sequences == 1 || test.prompt == 0, "bench: ", test.sequences,
+         " sequences: expected no prompt, found ", test.prompt, " tokens");
   fill_cache(session, test);
   if (!sampled) return;
   requests_.assign(static_cast<std::size_t>(test.sequences), {usual_rule(), {}});

@@ -40,8 +40,9 @@ const Run& median_run(std::vector<Run>& runs) {
 
 Breakdown break_down(Session& session, const BenchTest& test, int runs,
                      const std::function<void(int)>& after_run) {
-  require(test.prompt == 0 || test.generated == 0, "--breakdown: expected a prompt or generation, ",
-          "found ", bench_test_name(test), "; leave out -pg");
+  require(test.prompt == 0 || test.generated == 0, Setting{"breakdown"},
+          ": expected a prompt or generation, found ", bench_test_name(test), "; leave out ",
+          Setting{"prompt_and_generation"});
   BenchSteps steps(session, test, true);
   run_once(steps, false);  // warm
   std::vector<Run> plain, parts;

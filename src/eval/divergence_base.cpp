@@ -100,12 +100,11 @@ DivergenceKey parse_key(std::string_view text, std::string_view source) {
 
 Preamble parse_preamble(std::span<const std::byte> bytes, const std::string& name) {
   Preamble preamble = {};
-  require(bytes.size() >= sizeof(preamble), name, ": has ", bytes.size(),
-          " bytes, a file of --kl-divergence-base has at least ", sizeof(preamble));
+  require(bytes.size() >= sizeof(preamble), name, ": has ", bytes.size(), " bytes, a file of ",
+          Setting{"divergence_base"}, " has at least ", sizeof(preamble));
   std::memcpy(&preamble, bytes.data(), sizeof(preamble));
-  require(preamble.magic == kMagic, name,
-          ": is no file of --kl-divergence-base; write one with the base model and that option "
-          "alone");
+  require(preamble.magic == kMagic, name, ": is no file of ", Setting{"divergence_base"},
+          "; write one with the base model and that option alone");
   require(preamble.version == kVersion, name, ": is of version ", preamble.version,
           ", this program reads ", kVersion, "; write it again");
   require(preamble.xxh3 == preamble_checksum(preamble), name,
@@ -165,8 +164,8 @@ std::size_t DivergenceBaseWriter::row_bytes() const {
 
 double DivergenceBaseWriter::encode(std::span<const float> logits, std::int64_t target,
                                     std::span<std::byte> out) const {
-  require(std::ssize(logits) == state_->key.vocab && out.size() == row_bytes(),
-          "KL divergence: a row of ", logits.size(), " logits, expected ", state_->key.vocab);
+  ensure(std::ssize(logits) == state_->key.vocab && out.size() == row_bytes(),
+         "KL divergence: a row of ", logits.size(), " logits, expected ", state_->key.vocab);
   BaseDistribution base;
   fill_base(logits, target, base);
   const double highest = base.log_probs[static_cast<std::size_t>(base.top)];
@@ -192,16 +191,16 @@ double DivergenceBaseWriter::encode(std::span<const float> logits, std::int64_t 
 }
 
 void DivergenceBaseWriter::add_rows(std::span<const std::byte> rows) {
-  require(rows.size() % row_bytes() == 0, state_->name, ": ", rows.size(),
-          " bytes are no whole rows of ", row_bytes());
+  ensure(rows.size() % row_bytes() == 0, state_->name, ": ", rows.size(),
+         " bytes are no whole rows of ", row_bytes());
   state_->file.append(rows);
   state_->preamble.rows += rows.size() / row_bytes();
 }
 
 std::uint64_t DivergenceBaseWriter::finish() {
   Preamble& preamble = state_->preamble;
-  require(std::cmp_equal(preamble.rows, state_->key.scored), state_->name, ": got ", preamble.rows,
-          " rows, expected ", state_->key.scored);
+  ensure(std::cmp_equal(preamble.rows, state_->key.scored), state_->name, ": got ", preamble.rows,
+         " rows, expected ", state_->key.scored);
   preamble.file_bytes = state_->file.size();
   preamble.xxh3 = preamble_checksum(preamble);
   state_->file.overwrite(0, std::as_bytes(std::span(&preamble, 1)));
@@ -261,8 +260,8 @@ void DivergenceBaseReader::require_same(const DivergenceKey& run) const {
 }
 
 void DivergenceBaseReader::decode(std::int64_t index, BaseDistribution& out) const {
-  require(index >= 0 && index < state_->key.scored, state_->file.name(), ": row ", index, " of ",
-          state_->key.scored);
+  ensure(index >= 0 && index < state_->key.scored, state_->file.name(), ": row ", index, " of ",
+         state_->key.scored);
   const auto row = state_->row(index);
   RowHead head = {};
   std::memcpy(&head, row.data(), sizeof(head));

@@ -53,7 +53,7 @@ class Collector {
 
 WrittenBase write_divergence_base(Session& session, ThreadPool& pool, const PerplexityRun& run,
                                   const std::filesystem::path& path, const DivergenceKey& key) {
-  require(!run.windows.empty(), "perplexity: no window to measure");
+  ensure(!run.windows.empty(), "perplexity: no window to measure");
   DivergenceBaseWriter writer(path, key);
   WindowLogits logits(session, run.tokens, run.window_bos);
   const std::size_t row_bytes = writer.row_bytes();
@@ -81,7 +81,7 @@ WrittenBase write_divergence_base(Session& session, ThreadPool& pool, const Perp
 
 Divergence measure_divergence(Session& session, ThreadPool& pool, const PerplexityRun& run,
                               const DivergenceBaseReader& base, const DivergenceKey& key) {
-  require(!run.windows.empty(), "KL divergence: no window to measure");
+  ensure(!run.windows.empty(), "KL divergence: no window to measure");
   base.require_same(key);
   WindowLogits logits(session, run.tokens, run.window_bos);
   Collector collector(run);
@@ -98,7 +98,7 @@ Divergence measure_divergence(Session& session, ThreadPool& pool, const Perplexi
 
 Divergence measure_divergence(Session& base, Session& session, ThreadPool& pool,
                               const PerplexityRun& run) {
-  require(!run.windows.empty(), "KL divergence: no window to measure");
+  ensure(!run.windows.empty(), "KL divergence: no window to measure");
   WindowLogits base_logits(base, run.tokens, run.window_bos);
   WindowLogits logits(session, run.tokens, run.window_bos);
   const auto vocab = index(base.transformer().config().vocab);

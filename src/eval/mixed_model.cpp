@@ -212,8 +212,8 @@ std::string MixedModel::checksums() const {
 }
 
 Weights MixedModel::bind(const Assignment& assignment, Backend& backend) const {
-  require(assignment.size() == units_.size(), "search: a plan of ", assignment.size(),
-          " units, the model has ", units_.size());
+  ensure(assignment.size() == units_.size(), "search: a plan of ", assignment.size(),
+         " units, the model has ", units_.size());
   const TensorFinder find = [&](std::string_view name) {
     return file_of(assignment, name).find(name);
   };

@@ -106,12 +106,12 @@ Json provenance_of(const SearchProblem& problem, const SearchResult& result) {
 
 void set_target(const MixedSearch& request, const MixedModel& mixed, const SearchProblem& problem,
                 SearchOptions& options) {
-  require(request.target_bpw <= 0 || request.target_size == 0,
-          "--target-bpw and --target-size: give one of them");
+  require(request.target_bpw <= 0 || request.target_size == 0, Setting{"target_bpw"}, " and ",
+          Setting{"target_size"}, ": give one of them");
   if (request.target_bpw > 0) options.target_bytes = bytes_of_bpw(problem, request.target_bpw);
   if (request.target_size == 0) return;
   const std::uint64_t rest = mixed.rest_bytes();
-  require(request.target_size > rest, "--target-size ", request.target_size,
+  require(request.target_size > rest, Setting{"target_size"}, " ", request.target_size,
           ": embedding, head and norms alone take ", rest, " bytes; give more");
   options.target_bytes = request.target_size - rest;
 }

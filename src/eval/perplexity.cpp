@@ -67,7 +67,7 @@ PerplexityResult summarize(Protocol protocol, std::span<const std::vector<double
 }
 
 PerplexityResult measure_perplexity(Session& session, ThreadPool& pool, const PerplexityRun& run) {
-  require(!run.windows.empty(), "perplexity: no window to measure");
+  ensure(!run.windows.empty(), "perplexity: no window to measure");
   WindowLogits logits(session, run.tokens, run.window_bos);
   std::vector<std::vector<double>> nlls;
   double sum = 0, weight = 0;  // of means for hf, of tokens else

@@ -82,7 +82,8 @@ std::string join_check(const PerplexityReport& report) {
 
 EarlierRun require_same_measurement(const PerplexityReport& report, const Json& earlier,
                                     std::string_view source) {
-  require(earlier.is_object(), source, ": expected the object that leq-perplexity -o json writes");
+  require(earlier.is_object(), source, ": expected the object that leq-perplexity ",
+          Setting{"output"}, " json writes");
   const ProtocolSettings& settings = report.settings;
   require_equal(std::string(protocol_name(settings.protocol)), earlier, "protocol", source);
   require_equal(std::string(join_name(settings.join)), earlier, "join", source);

@@ -39,7 +39,7 @@ std::string report_text(const PerplexityReport& report);
 // "join check: ..." for GPT-2's vocabulary on the joined rows of wiki.test.raw, else "".
 std::string join_check(const PerplexityReport& report);
 
-// An earlier run, read from the file that `-o json` wrote.
+// An earlier run, read from the JSON file that leq-perplexity wrote.
 struct EarlierRun {
   double ppl = 0;
   double standard_error = 0;

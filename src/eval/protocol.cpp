@@ -32,36 +32,33 @@ const ProtocolRow& row_of(Protocol protocol) {
 
 const ProtocolRow& row_of(std::string_view name) {
   const auto* found = std::ranges::find(kProtocols, name, &ProtocolRow::name);
-  require(found != kProtocols.end(), "--protocol: expected hf | hf-stride | llamacpp-512, found '",
-          printable(name), "'");
+  require(found != kProtocols.end(), Setting{"protocol"},
+          ": expected hf | hf-stride | llamacpp-512, found '", printable(name), "'");
   return *found;
 }
 
 Join resolve_join(const ProtocolRequest& request, const ProtocolRow& row) {
   if (!request.join) return row.join;
   const bool hf = *request.join == "hf";
-  require(hf || *request.join == "none", "--join: expected hf | none, found '",
+  require(hf || *request.join == "none", Setting{"join"}, ": expected hf | none, found '",
           printable(*request.join), "'");
-  require(!hf || row.protocol != Protocol::llamacpp_512,
-          "--join hf: protocol llamacpp-512 takes the file as it is; leave --join out");
+  require(!hf || row.protocol != Protocol::llamacpp_512, Setting{"join"},
+          " hf: protocol llamacpp-512 takes the file as it is; leave ", Setting{"join"}, " out");
   return hf ? Join::hf : Join::none;
 }
 
 std::int64_t resolve_window(const ProtocolRequest& request, const ProtocolRow& row,
                             std::int64_t context) {
   if (row.protocol == Protocol::llamacpp_512) {
-    require(request.window.value_or(kLlamacppWindow) == kLlamacppWindow, "--window ",
-            request.window.value_or(0),
-            ": protocol llamacpp-512 has windows of 512; leave "
-            "--window out");
-    require(context >= kLlamacppWindow,
-            "--protocol llamacpp-512: needs windows of 512, the model "
-            "has a context of ",
-            context);
+    require(request.window.value_or(kLlamacppWindow) == kLlamacppWindow, Setting{"window"}, " ",
+            request.window.value_or(0), ": protocol llamacpp-512 has windows of 512; leave ",
+            Setting{"window"}, " out");
+    require(context >= kLlamacppWindow, Setting{"protocol"},
+            " llamacpp-512: needs windows of 512, the model has a context of ", context);
     return kLlamacppWindow;
   }
   const std::int64_t window = request.window.value_or(std::min(context, kLongestDefaultWindow));
-  require(window >= 2 && window <= context, "--window ", window,
+  require(window >= 2 && window <= context, Setting{"window"}, " ", window,
           ": expected 2 to the model's context of ", context);
   return window;
 }
@@ -69,14 +66,15 @@ std::int64_t resolve_window(const ProtocolRequest& request, const ProtocolRow& r
 std::int64_t resolve_stride(const ProtocolRequest& request, const ProtocolRow& row,
                             std::int64_t window) {
   if (row.protocol != Protocol::hf_stride) {
-    require(!request.stride || *request.stride == window, "--stride ", request.stride.value_or(0),
-            ": protocol ", row.name, " has none; use --protocol hf-stride");
+    require(!request.stride || *request.stride == window, Setting{"stride"}, " ",
+            request.stride.value_or(0), ": protocol ", row.name, " has none; use ",
+            Setting{"protocol"}, " hf-stride");
     return window;
   }
   const std::int64_t stride =
       request.stride.value_or(window < 2 * kDefaultStride ? window / 2 : kDefaultStride);
-  require(stride >= 1 && stride <= window, "--stride ", stride, ": expected 1 to the window of ",
-          window);
+  require(stride >= 1 && stride <= window, Setting{"stride"}, " ", stride,
+          ": expected 1 to the window of ", window);
   return stride;
 }
 
@@ -91,14 +89,15 @@ ProtocolSettings resolve_protocol(const ProtocolRequest& request, std::int64_t c
   settings.join = resolve_join(request, row);
   settings.window = resolve_window(request, row, context);
   settings.stride = resolve_stride(request, row, settings.window);
-  require(request.chunks >= 0, "--chunks ", request.chunks, ": expected 0 (all) or more");
+  require(request.chunks >= 0, Setting{"chunks"}, " ", request.chunks,
+          ": expected 0 (all) or more");
   settings.chunks = request.chunks;
   return settings;
 }
 
 std::vector<Window> plan_windows(const ProtocolSettings& settings, std::int64_t tokens) {
   require(tokens >= settings.window, "the text has ", tokens, " tokens, one window has ",
-          settings.window, "; take a longer text or a smaller --window");
+          settings.window, "; take a longer text or a smaller ", Setting{"window"});
   std::vector<Window> windows;
   std::int64_t scored_to = 0;  // tokens before it are scored already
   for (std::int64_t first = 0; scored_to < tokens; first += settings.stride) {

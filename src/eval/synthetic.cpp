@@ -171,8 +171,9 @@ SyntheticModel::SyntheticModel(const SyntheticSpec& spec, std::int64_t context, 
     tensors_.push_back(laid_out(tensor, plan, bytes));
   }
   const auto available = available_memory();
-  require(bytes < available.value_or(UINT64_MAX), name_, ": needs ", human_bytes(bytes),
-          " of memory, ", human_bytes(available.value_or(0)), " are free; cut it with :layers=N");
+  require(bytes < available.value_or(UINT64_MAX), ErrorKind::no_memory, name_, ": needs ",
+          human_bytes(bytes), " of memory, ", human_bytes(available.value_or(0)),
+          " are free; cut it with :layers=N");
   memory_ = HugeBuffer(bytes, name_.c_str());
   for (StoredTensor& tensor : tensors_) place(tensor, memory_.data());
   fill_random(tensors_, memory_.data(), pool);

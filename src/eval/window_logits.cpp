@@ -57,8 +57,8 @@ void WindowLogits::forward(std::int64_t begin, std::int64_t scored, std::int64_t
 void require_finite_logits(double value, const Window& window, std::int64_t scored_row) {
   require(std::isfinite(value), "token ", window.scored_from - 1 + scored_row,
           " of the text (window at ", window.first,
-          "): a logit is not finite; check the file with leq-inspect --verify, or try -ctk f32 "
-          "-ctv f32");
+          "): a logit is not finite; check the file with leq-inspect ", Setting{"verify"},
+          ", or try ", Setting{"key_type"}, " f32 ", Setting{"value_type"}, " f32");
 }
 
 }  // namespace leq

@@ -46,7 +46,7 @@ enum class LoadMode : std::uint8_t {
 struct LoadOptions {
   LoadMode mode = LoadMode::automatic;
   std::uint64_t memory_needed_beside = 0;  // KV cache and scratch, for `automatic`
-  bool lock = false;                       // keep in memory (--mlock)
+  bool lock = false;                       // keep in memory
 };
 
 class LeqReader {

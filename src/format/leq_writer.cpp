@@ -52,16 +52,16 @@ void LeqWriter::add_tensor(const std::string& name, const Shape& shape, const Pa
                            const TensorFacts& facts) {
   const std::string where = state_->name + ": tensor " + printable(name);
   require(!first_invalid_utf8(name), where, ": the name is no valid UTF-8");
-  require(!state_->tensors.contains(name), where, ": is added twice");
+  ensure(!state_->tensors.contains(name), where, ": is added twice");
   const Shape expected =
       shape.size() == 1 ? Shape{weight.columns} : Shape{weight.rows, weight.columns};
-  require(shape == expected && (shape.size() == 2 || weight.rows == 1), where, ": shape ",
-          shape_text(shape), ", but the weight is ", weight.rows, " x ", weight.columns);
+  ensure(shape == expected && (shape.size() == 2 || weight.rows == 1), where, ": shape ",
+         shape_text(shape), ", but the weight is ", weight.rows, " x ", weight.columns);
   require(std::isfinite(facts.error), where, ": the quantization error is not finite");
   const bool fixed = weight.act == ActKind::tensor;
-  require(!fixed || (facts.act_scale >= kSmallestActScale && facts.act_scale <= kLargestActScale),
-          where, ": act tensor needs an act_scale from ", kSmallestActScale, " to ",
-          kLargestActScale, ", found ", facts.act_scale);
+  ensure(!fixed || (facts.act_scale >= kSmallestActScale && facts.act_scale <= kLargestActScale),
+         where, ": act tensor needs an act_scale from ", kSmallestActScale, " to ",
+         kLargestActScale, ", found ", facts.act_scale);
   const PlaneBytes bytes = plane_bytes(weight.scheme, weight.act, weight.rows, weight.columns);
   const std::array<std::pair<const char*, std::pair<const std::vector<std::byte>*, std::uint64_t>>,
                    4>
@@ -80,16 +80,16 @@ void LeqWriter::add_tensor(const std::string& name, const Shape& shape, const Pa
   if (weight.act == ActKind::online) entry["online"] = online_mode_name(facts.online_mode);
   for (const auto& [plane, content] : planes) {
     const auto& [stored, size] = content;
-    require(stored->size() == size, where, ", plane ", plane, ": expected ", size, " bytes, found ",
-            stored->size());
+    ensure(stored->size() == size, where, ", plane ", plane, ": expected ", size, " bytes, found ",
+           stored->size());
     if (size > 0) entry["planes"][plane] = state_->append(*stored);
   }
   state_->tensors[name] = std::move(entry);
 }
 
 void LeqWriter::copy_tensor(const LeqReader& from, const StoredTensor& tensor) {
-  require(!state_->tensors.contains(tensor.name), state_->name, ": tensor ", printable(tensor.name),
-          ": is added twice");
+  ensure(!state_->tensors.contains(tensor.name), state_->name, ": tensor ", printable(tensor.name),
+         ": is added twice");
   Json entry = from.entry(tensor.name);
   entry["planes"] = Json::object();
   for (const StoredPlane& plane : tensor.planes) {
@@ -104,11 +104,11 @@ void LeqWriter::copy_tensor(const LeqReader& from, const StoredTensor& tensor) {
 
 void LeqWriter::describe(const std::string& name, const Json& more) {
   const auto entry = state_->tensors.find(name);
-  require(entry != state_->tensors.end(), state_->name, ": tensor ", printable(name),
-          ": is described before it is added");
+  ensure(entry != state_->tensors.end(), state_->name, ": tensor ", printable(name),
+         ": is described before it is added");
   for (const auto& [key, value] : more.items()) {
-    require(!entry->contains(key), state_->name, ": tensor ", printable(name), ": key \"",
-            printable(key), "\" is there already");
+    ensure(!entry->contains(key), state_->name, ": tensor ", printable(name), ": key \"",
+           printable(key), "\" is there already");
     (*entry)[key] = value;
   }
 }
@@ -116,8 +116,8 @@ void LeqWriter::describe(const std::string& name, const Json& more) {
 void LeqWriter::add_blob(const std::string& name, std::span<const std::byte> bytes) {
   require(!first_invalid_utf8(name), state_->name, ": blob ", printable(name),
           ": the name is no valid UTF-8");
-  require(!state_->blobs.contains(name), state_->name, ": blob ", printable(name),
-          " is added twice");
+  ensure(!state_->blobs.contains(name), state_->name, ": blob ", printable(name),
+         " is added twice");
   state_->blobs[name] = state_->append(bytes);
 }
 
@@ -126,10 +126,10 @@ void LeqWriter::add_requirement(const std::string& feature) {
 }
 
 std::uint64_t LeqWriter::finish(const Json& metadata) {
-  require(metadata.is_object(), state_->name, ": metadata should be a JSON object, found ",
-          metadata.type_name());
+  ensure(metadata.is_object(), state_->name, ": metadata should be a JSON object, found ",
+         metadata.type_name());
   for (const char* key : {"leq", "tensors", "blobs"}) {
-    require(!metadata.contains(key), state_->name, ": metadata may not have the key \"", key, "\"");
+    ensure(!metadata.contains(key), state_->name, ": metadata may not have the key \"", key, "\"");
   }
   Json json = metadata;
   json["leq"] = {{"requires", state_->requirements}};

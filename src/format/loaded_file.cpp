@@ -45,7 +45,7 @@ class Descriptor {
  public:
   explicit Descriptor(const std::filesystem::path& path)
       : value_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    require(value_ >= 0, path.string(), ": cannot open: ", std::strerror(errno));
+    require(value_ >= 0, ErrorKind::io, path.string(), ": cannot open: ", std::strerror(errno));
   }
   ~Descriptor() { ::close(value_); }
   Descriptor(const Descriptor&) = delete;
@@ -61,7 +61,7 @@ void read_part(int descriptor, std::byte* to, std::size_t first, std::size_t las
   while (first < last) {
     const ssize_t got = ::pread(descriptor, to + first, last - first, static_cast<off_t>(first));
     if (got < 0 && errno == EINTR) continue;
-    require(got > 0, name, ": cannot read at offset ", first, ": ",
+    require(got > 0, ErrorKind::io, name, ": cannot read at offset ", first, ": ",
             got < 0 ? std::strerror(errno) : "the file became shorter");
     first += static_cast<std::size_t>(got);
   }
@@ -139,8 +139,9 @@ LoadedFile::LoadedFile(const std::filesystem::path& path, const LoadOptions& opt
   if (mapping_) {
     mapping_->lock();
   } else {
-    require(::mlock(buffer_.data(), size) == 0, path.string(), ": cannot lock ", size,
-            " bytes in memory: ", std::strerror(errno), "; raise `ulimit -l` or drop --mlock");
+    require(::mlock(buffer_.data(), size) == 0, ErrorKind::no_memory, path.string(),
+            ": cannot lock ", size, " bytes in memory: ", std::strerror(errno),
+            "; raise `ulimit -l` or drop ", Setting{"lock"});
   }
 }
 

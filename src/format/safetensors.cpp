@@ -214,7 +214,7 @@ fs::path find_in_folder(const fs::path& folder) {
 }  // namespace
 
 std::unique_ptr<TensorSource> open_safetensors(const fs::path& path) {
-  require(fs::exists(path), path.string(), ": no such file or folder");
+  require(fs::exists(path), ErrorKind::io, path.string(), ": no such file or folder");
   const fs::path file = fs::is_directory(path) ? find_in_folder(path) : path;
   auto source = std::make_unique<SafetensorsSource>();
   if (file.extension() == ".json") {

@@ -66,9 +66,9 @@ void read_floats(const SourceTensor& tensor, std::int64_t first, std::span<float
   const std::size_t size = dtype_bytes(tensor.dtype);
   const std::size_t elements = tensor.bytes.size() / size;
   const auto start = static_cast<std::size_t>(first);
-  require(first >= 0 && start <= elements && out.size() <= elements - start, tensor.place,
-          ": tensor ", printable(tensor.name), " has ", elements, " values, ", out.size(),
-          " were asked for from ", first);
+  ensure(first >= 0 && start <= elements && out.size() <= elements - start, tensor.place,
+         ": tensor ", printable(tensor.name), " has ", elements, " values, ", out.size(),
+         " were asked for from ", first);
   if (out.empty()) return;
   const std::byte* bytes = tensor.bytes.data() + start * size;
   if (tensor.dtype == DType::f32) {

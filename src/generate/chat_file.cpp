@@ -63,7 +63,7 @@ SamplingSettings sampling_from_json(const Json& json, const std::string& source)
     try {
       set_knob(s, knob, value);
     } catch (const Error& error) {
-      fail(source, ": settings: ", error.what());
+      fail(error.kind(), source, ": settings: ", error.marked());
     }
   }
   return s;

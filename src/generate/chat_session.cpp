@@ -46,7 +46,7 @@ FinishedReply ChatSession::write(std::vector<ChatMessage> messages, const TextSi
   const std::vector<Token> prompt = prompt_for(messages);
   require(std::ssize(prompt) < generator_.context(), "the conversation has ", prompt.size(),
           " tokens, which leaves no room for a reply in a context of ", generator_.context(),
-          ": begin a new one, or start with a larger -c");
+          ": begin a new one, or start with a larger ", Setting{"context"});
   ReplyRequest request;
   request.prompt = prompt;
   request.stop = options_.stop;

@@ -85,7 +85,7 @@ Verdict judge(const ChatRule& rule, const TemplateText& text) {
 
 [[noreturn]] void refuse(std::string_view source, const std::string& reason) {
   fail(source, ": the chat template is not one that leq knows (", reason,
-       "); choose a format with --chat-template NAME: ", all_names());
+       "); choose a format with ", Setting{"chat_template"}, " NAME: ", all_names());
 }
 
 // "26 Jul 2024" of today, in local time and in English whatever the locale.
@@ -138,7 +138,7 @@ ChatTemplate ChatTemplate::recognise(std::string_view jinja, std::string_view so
 
 ChatTemplate ChatTemplate::by_name(std::string_view name) {
   const ChatFormat* format = find_format(name);
-  require(format != nullptr, "--chat-template: there is no format '", printable(name),
+  require(format != nullptr, Setting{"chat_template"}, ": there is no format '", printable(name),
           "', expected one of: ", all_names());
   return ChatTemplate(*format);
 }

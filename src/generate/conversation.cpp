@@ -136,9 +136,10 @@ void take_system(const ChatFormat& format, Conversation& conversation) {
     }
     std::erase_if(messages, [](const ChatMessage& m) { return m.role == "system"; });
   } else if (messages.front().role == "system") {
-    require(format.system_place != SystemPlace::refused, "chat template ", format.name,
-            ": it has no system prompt; say it in the first message, or choose another format with "
-            "--chat-template");
+    require(
+        format.system_place != SystemPlace::refused, "chat template ", format.name,
+        ": it has no system prompt; say it in the first message, or choose another format with ",
+        Setting{"chat_template"});
     conversation.system = messages.front().content;
     messages.erase(messages.begin());
   }

@@ -64,7 +64,7 @@ void Generator::check_prompt(std::span<const Token> prompt) const {
   }
   require(static_cast<std::int64_t>(prompt.size()) < context(), "the prompt has ", prompt.size(),
           " tokens, which leaves no room for a reply in a context of ", context(),
-          ": shorten it, or try a larger -c");
+          ": shorten it, or try a larger ", Setting{"context"});
 }
 
 // Cuts the KV cache back to what it shares with the prompt and returns that length. At least the

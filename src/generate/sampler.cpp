@@ -21,13 +21,13 @@ Sampler::Sampler(const SamplingSettings& settings, std::size_t vocabulary,
                  std::span<const Token> banned)
     : settings_(settings), rule_(sample_rule(settings)), vocabulary_(vocabulary) {
   check_settings(settings);
-  require(vocabulary > 0, "sampler: the vocabulary is empty");
+  ensure(vocabulary > 0, "sampler: the vocabulary is empty");
   std::vector<Token> ids(banned.begin(), banned.end());
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   for (const Token id : ids) {
-    require(id >= 0 && static_cast<std::size_t>(id) < vocabulary, "sampler: banned token ", id,
-            " is outside of the vocabulary of ", vocabulary);
+    ensure(id >= 0 && static_cast<std::size_t>(id) < vocabulary, "sampler: banned token ", id,
+           " is outside of the vocabulary of ", vocabulary);
     banned_.push_back({id, 0});
   }
 }

@@ -11,15 +11,18 @@ namespace {
 // "6.90 GB of the device's 8.20 GB are free for it"
 std::string room_text(const DeviceRoom& room) {
   if (room.cap > 0 && room.bytes >= room.cap) {
-    return "--vram allows " + human_bytes(room.cap);
+    return Setting{"memory_cap"}.marked() + " allows " + human_bytes(room.cap);
   }
   return human_bytes(room.bytes) + " of the device's " + human_bytes(room.total) + " are free";
 }
 
 std::string advice(const RunLimits& limits) {
   const bool small_cache = limits.key_type == KvType::int8 && limits.value_type == KvType::int8;
-  return std::string(small_cache ? "" : "-ctk int8 -ctv int8, ") +
-         "a smaller -b or a smaller type of weights make room, -dev cpu uses the host's memory";
+  const std::string cache =
+      Setting{"key_type"}.marked() + " int8 " + Setting{"value_type"}.marked() + " int8, ";
+  return (small_cache ? "" : cache) + "a smaller " + Setting{"batch_tokens"}.marked() +
+         " or a smaller type of weights make room, " + Setting{"device"}.marked() +
+         " cpu uses the host's memory";
 }
 
 }  // namespace
@@ -68,11 +71,11 @@ FittedLimits MemoryPlanner::fit(const RunLimits& wanted, const DeviceRoom& room)
       largest_context(wanted, limits.context / limits.sequences, room.bytes);
   const std::string found = plan_text(whole) + ", " + room_text(room) + "; ";
   const std::string context = with_commas(limits.context);
-  require(largest > 0, source_, ": does not fit on ", backend_.name(), " with a context of ",
-          context, ": ", found, "no context fits; ", advice(wanted));
-  require(wanted.context == 0, source_, ": does not fit on ", backend_.name(),
+  require(largest > 0, ErrorKind::no_memory, source_, ": does not fit on ", backend_.name(),
+          " with a context of ", context, ": ", found, "no context fits; ", advice(wanted));
+  require(wanted.context == 0, ErrorKind::no_memory, source_, ": does not fit on ", backend_.name(),
           " with a context of ", context, ": ", found, "the largest context that fits is ",
-          with_commas(largest), ": use -c ", largest, "; ", advice(wanted));
+          with_commas(largest), ": use ", Setting{"context"}, " ", largest, "; ", advice(wanted));
   RunLimits cut = wanted;
   cut.context = largest;
   return {resolve_limits(cut, config_), "context cut to " + with_commas(largest) + " of " +

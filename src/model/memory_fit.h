@@ -16,7 +16,7 @@ std::string plan_text(const MemoryPlan& plan);
 
 struct FittedLimits {
   RunLimits limits;  // resolved
-  std::string note;  // one line for people where the context was cut, else empty
+  std::string note;  // one line for people where the context was cut, else empty; for spelled()
 };
 
 // Makes plans of one model on one backend; both, and what `find` finds, must outlive it.

@@ -23,8 +23,9 @@ std::int64_t largest_context(const ModelConfig& config) {
   return config.context;
 }
 
-void require_range(const char* flag, std::int64_t value, std::int64_t low, std::int64_t high) {
-  require(value >= low && value <= high, flag, " ", value, ": expected ", low, " to ", high);
+void require_range(MessagePart what, std::int64_t value, std::int64_t low, std::int64_t high) {
+  require(value >= low && value <= high, ErrorKind::bad_setting, what, " ", value, ": expected ",
+          low, " to ", high);
 }
 
 }  // namespace
@@ -35,15 +36,17 @@ KvType default_kv_type(std::string_view model_type) {
 
 RunLimits resolve_limits(RunLimits limits, const ModelConfig& config) {
   const std::int64_t longest = largest_context(config);
-  require_range("-np", limits.sequences, 1, 4096);
+  require_range(Setting{"sequences"}, limits.sequences, 1, 4096);
   if (limits.context == 0)
     limits.context = std::min(config.context, kDefaultContext) * limits.sequences;
-  require(limits.context > 0 && limits.context / limits.sequences >= 1, "-c ", limits.context,
-          ": expected at least one position for each of ", limits.sequences, " sequences");
-  require(limits.context / limits.sequences <= longest, "-c ", limits.context, ": that is ",
-          limits.context / limits.sequences, " positions a sequence, the model has at most ",
-          longest, "; use -c ", longest * limits.sequences, " or less");
-  require_range("-b", limits.batch_tokens, 1, 1 << 16);
+  require(limits.context > 0 && limits.context / limits.sequences >= 1, Setting{"context"}, " ",
+          limits.context, ": expected at least one position for each of ", limits.sequences,
+          " sequences");
+  require(limits.context / limits.sequences <= longest, Setting{"context"}, " ", limits.context,
+          ": that is ", limits.context / limits.sequences,
+          " positions a sequence, the model has at most ", longest, "; use ", Setting{"context"},
+          " ", longest * limits.sequences, " or less");
+  require_range(Setting{"batch_tokens"}, limits.batch_tokens, 1, 1 << 16);
   limits.batch_tokens = std::min(limits.batch_tokens, limits.context);
   require_range("output rows", limits.output_tokens, 1, 1 << 16);
   limits.output_tokens = std::min(limits.output_tokens, limits.batch_tokens);

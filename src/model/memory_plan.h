@@ -14,12 +14,12 @@
 namespace leq {
 
 struct RunLimits {
-  std::int64_t context = 0;         // -c: positions in all sequences together; 0 = min(model, 8192)
-  int sequences = 1;                // -np
-  std::int64_t batch_tokens = 512;  // -b
+  std::int64_t context = 0;  // positions in all sequences together; 0 = min(model, 8192)
+  int sequences = 1;
+  std::int64_t batch_tokens = 512;  // in one step
   std::int64_t output_tokens = 1;
-  KvType key_type = KvType::f16;    // -ctk
-  KvType value_type = KvType::f16;  // -ctv
+  KvType key_type = KvType::f16;
+  KvType value_type = KvType::f16;
 };
 
 struct MemoryPlan {
@@ -33,7 +33,7 @@ struct MemoryPlan {
 KvType default_kv_type(std::string_view model_type);
 
 // Fills in the context (default min(model, 8192)) and checks all limits against the model. Throws
-// Error naming the flag, its value and the range.
+// Error naming the setting, its value and the range.
 RunLimits resolve_limits(RunLimits limits, const ModelConfig& config);
 
 // Sizes of the cache and of a forward pass under resolved limits.

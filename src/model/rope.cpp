@@ -9,7 +9,7 @@
 namespace leq {
 namespace {
 
-// 1 / base^(2i/d): the exponent and the power rounded to f32 one after another (decisions 5f).
+// 1 / base^(2i/d): the exponent and the power rounded to f32 one after another (docs/numerics.md).
 std::vector<float> plain_frequencies(std::int64_t head_dim, double base) {
   std::vector<float> inv_freq;
   for (std::int64_t i = 0; i < head_dim / 2; ++i) {

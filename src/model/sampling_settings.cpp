@@ -9,7 +9,7 @@ namespace {
 
 // NaN is outside.
 void check_range(const SamplingKnob& knob, double value) {
-  require(value >= knob.least && value <= knob.most, "--", knob_word(knob), " is ", value,
+  require(value >= knob.least && value <= knob.most, Setting{knob.name}, " is ", value,
           ", expected ", knob.range);
 }
 
@@ -22,7 +22,7 @@ struct Overloaded : Cases... {
 
 std::size_t knob_index(std::string_view name) {
   const auto found = std::ranges::find(kSamplingKnobs, name, &SamplingKnob::name);
-  require(found != kSamplingKnobs.end(), "no sampling setting is called ", name);
+  ensure(found != kSamplingKnobs.end(), "no sampling setting is called ", name);
   return static_cast<std::size_t>(found - kSamplingKnobs.begin());
 }
 

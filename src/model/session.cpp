@@ -32,14 +32,14 @@ Session::Session(const ModelConfig& config, Weights weights, std::uint64_t weigh
       cache_(backend, kv_shape(config, limits)),
       transformer_(config, weights_, backend, forward_limits(limits)) {
   const auto online = transformer_.online();
-  require(online.empty() || limits.sequences == 1, "-np ", limits.sequences, ": ",
-          online.empty() ? std::string() : online[0].linear->name,
-          " has act online, which remembers the inputs of one sequence; use -np 1, or quantize",
-          " with --act row");
+  require(online.empty() || limits.sequences == 1, Setting{"sequences"}, " ", limits.sequences,
+          ": ", online.empty() ? std::string() : online[0].linear->name,
+          " has act online, which remembers the inputs of one sequence; use ", Setting{"sequences"},
+          " 1, or quantize with ", Setting{"act"}, " row");
 }
 
 const Rows& Session::advance(std::int32_t sequence, std::span<const Token> tokens) {
-  require(!tokens.empty(), "session: no tokens to feed");
+  ensure(!tokens.empty(), "session: no tokens to feed");
   const auto chunk = static_cast<std::size_t>(limits_.batch_tokens);
   const Rows* logits = nullptr;
   for (std::size_t first = 0; first < tokens.size(); first += chunk) {

@@ -128,10 +128,10 @@ bool Transformer::goes_on(Reader reader, const Rows& input) {
 bool Transformer::run_half(BlockHalf half, std::int64_t layer, std::span<float> hidden,
                            KvCache& cache) {
   const std::int64_t tokens = std::ssize(hidden) / config_.width;
-  require(tokens > 0 && tokens <= limits_.batch_tokens && tokens <= limits_.context &&
-              tokens * config_.width == std::ssize(hidden),
-          "block: hidden states of ", hidden.size(), " numbers, expected 1 to ",
-          limits_.batch_tokens, " rows of ", config_.width);
+  ensure(tokens > 0 && tokens <= limits_.batch_tokens && tokens <= limits_.context &&
+             tokens * config_.width == std::ssize(hidden),
+         "block: hidden states of ", hidden.size(), " numbers, expected 1 to ",
+         limits_.batch_tokens, " rows of ", config_.width);
   Batch batch;
   batch.tokens.resize(static_cast<std::size_t>(tokens));
   std::iota(batch.tokens.begin(), batch.tokens.end(), 0);
@@ -147,25 +147,27 @@ bool Transformer::run_half(BlockHalf half, std::int64_t layer, std::span<float> 
 
 void Transformer::check(const Batch& batch, const KvCache& cache) {
   const auto tokens = std::ssize(batch.tokens);
-  require(tokens > 0, "forward: an empty batch");
-  require(tokens <= limits_.batch_tokens, "forward: ", tokens, " tokens in a batch, room for ",
-          limits_.batch_tokens);
-  require(std::ssize(batch.outputs) <= limits_.output_tokens, "forward: logits of ",
-          batch.outputs.size(), " rows wanted, room for ", limits_.output_tokens);
-  require(batch.sequences.size() == batch.tokens.size(), "forward: ", batch.sequences.size(),
-          " sequences for ", tokens, " tokens");
+  ensure(tokens > 0, "forward: an empty batch");
+  ensure(tokens <= limits_.batch_tokens, "forward: ", tokens, " tokens in a batch, room for ",
+         limits_.batch_tokens);
+  ensure(std::ssize(batch.outputs) <= limits_.output_tokens, "forward: logits of ",
+         batch.outputs.size(), " rows wanted, room for ", limits_.output_tokens);
+  ensure(batch.sequences.size() == batch.tokens.size(), "forward: ", batch.sequences.size(),
+         " sequences for ", tokens, " tokens");
   for (const std::int32_t token : batch.tokens) {
-    require(token >= 0 && token < config_.vocab, "forward: token id ", token, ", the model has ",
-            config_.vocab);
+    ensure(token >= 0 && token < config_.vocab, "forward: token id ", token, ", the model has ",
+           config_.vocab);
   }
   for (const std::int32_t row : batch.outputs) {
-    require(row >= 0 && row < tokens, "forward: output row ", row, " of ", tokens);
+    ensure(row >= 0 && row < tokens, "forward: output row ", row, " of ", tokens);
   }
   if (!work_.online().empty()) {
     for (const std::int32_t sequence : batch.sequences) {
-      require(sequence == batch.sequences[0], work_.online()[0].linear->name,
+      require(sequence == batch.sequences[0], ErrorKind::bad_setting,
+              work_.online()[0].linear->name,
               ": act online remembers the inputs of one sequence, the batch holds sequences ",
-              batch.sequences[0], " and ", sequence, "; use -np 1, or quantize with --act row");
+              batch.sequences[0], " and ", sequence, "; use ", Setting{"sequences"},
+              " 1, or quantize with ", Setting{"act"}, " row");
     }
   }
   for (std::size_t t = 0; t < batch.tokens.size(); ++t) {
@@ -174,7 +176,7 @@ void Transformer::check(const Batch& batch, const KvCache& cache) {
     if (t > 0 && batch.sequences[t - 1] == sequence) continue;
     require(cache.length(sequence) + rows <= limits_.context, "context full: sequence ", sequence,
             " holds ", cache.length(sequence), " positions, ", rows, " more do not fit in ",
-            limits_.context, "; raise -c or shorten the text");
+            limits_.context, "; raise ", Setting{"context"}, " or shorten the text");
   }
 }
 

@@ -82,7 +82,7 @@ Rows& Workspace::input_of(Reader reader, const Linear& linear) {
     }
     return input.rows;
   }
-  fail(linear.name, ": no block of activations in its format");
+  fail(ErrorKind::internal, linear.name, ": no block of activations in its format");
 }
 
 std::size_t Workspace::bytes(const ModelConfig& config, const Weights& weights,

@@ -9,8 +9,9 @@ namespace leq {
 namespace {
 
 [[noreturn]] void fail_unknown(std::string_view device) {
-  fail("-dev ", printable(device), ": expected cpu, cuda, cuda:N, cuda:GPU-UUID, sim or sim:SIZE;",
-       " --list-devices shows what there is");
+  fail(Setting{"device"}, " ", printable(device),
+       ": expected cpu, cuda, cuda:N, cuda:GPU-UUID, sim or sim:SIZE; ", Setting{"list_devices"},
+       " shows what there is");
 }
 
 // What follows "cuda:": a number or the start of a UUID.

@@ -77,8 +77,8 @@ int nearest_nf4(float value) {
 }
 
 ChosenCodes choose_nf4(std::span<const float> values, std::int64_t rows, std::int64_t columns) {
-  require(rows > 0 && columns > 0 && std::ssize(values) == rows * columns, "nf4: expected ", rows,
-          " x ", columns, " values, found ", values.size());
+  ensure(rows > 0 && columns > 0 && std::ssize(values) == rows * columns, "nf4: expected ", rows,
+         " x ", columns, " values, found ", values.size());
   const Weights weights{values.data(), rows, columns, (columns + kNf4Block - 1) / kNf4Block};
   constexpr std::int64_t kBlocks = kNf4SizeColumns / kNf4Block;
   const std::int64_t parts = (weights.blocks + kBlocks - 1) / kBlocks;

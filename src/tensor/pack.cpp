@@ -73,11 +73,11 @@ float round_group_scales(std::span<float> scales, std::span<const float> group_a
 PackedWeight pack_weight(std::span<const float> values, std::int64_t rows, std::int64_t columns,
                          const QuantScheme& scheme, ActKind act, std::string_view name) {
   const NamedMatrix matrix{values, rows, columns, name};
-  require(rows > 0 && columns > 0 && static_cast<std::int64_t>(values.size()) / columns == rows &&
-              static_cast<std::int64_t>(values.size()) % columns == 0,
-          name, ": expected ", rows, " x ", columns, " values, found ", values.size());
-  require(scheme.kind != CodeKind::b1, name,
-          ": type b1 has no nearest codes, they need a method; use --method billm");
+  ensure(rows > 0 && columns > 0 && static_cast<std::int64_t>(values.size()) / columns == rows &&
+             static_cast<std::int64_t>(values.size()) % columns == 0,
+         name, ": expected ", rows, " x ", columns, " values, found ", values.size());
+  require(scheme.kind != CodeKind::b1, ErrorKind::bad_setting, name,
+          ": type b1 has no nearest codes, they need a method; use ", Setting{"method"}, " billm");
   if (scheme.kind == CodeKind::nf4) {
     require_finite(matrix, 0, rows * columns);
     return pack_codes(choose_nf4(values, rows, columns), rows, columns, scheme, act);

@@ -1,5 +1,5 @@
 // Quantize, pack and unpack the rows of a weight: the specification in code. Plain loops in the
-// arithmetic of decisions.md 3; every kernel and device must read and produce these bytes.
+// arithmetic of docs/leq-format.md; every kernel and device must read and produce these bytes.
 #pragma once
 
 #include <cstddef>
@@ -24,9 +24,6 @@ struct PackedWeight {
 
   WeightView view() const;
 };
-
-// A group (row, tensor) whose largest |x| is below this has codes of value 0 and scale 1.
-inline constexpr float kSmallestAbsmax = 1e-12f;
 
 // Rounds `values` [rows][columns] f32 to the nearest codes and packs them: int by the largest |x|
 // (method absmax), uint by the range (method zeropoint), nf4 by its levels. Float schemes are

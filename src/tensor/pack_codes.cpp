@@ -50,23 +50,23 @@ Counts counts_of(const QuantScheme& scheme, const Shape2& shape) {
 }
 
 void check(const ChosenCodes& chosen, const Shape2& shape, const QuantScheme& scheme) {
-  require(!scheme.is_float(), "pack: type ", scheme_name(scheme), " has no codes");
-  require(
+  ensure(!scheme.is_float(), "pack: type ", scheme_name(scheme), " has no codes");
+  ensure(
       shape.rows > 0 && shape.columns > 0 && std::ssize(chosen.codes) == shape.rows * shape.columns,
       "pack: expected ", shape.rows, " x ", shape.columns, " codes, found ", chosen.codes.size());
   const Counts counts = counts_of(scheme, shape);
-  require(std::ssize(chosen.scales) == counts.scales, "pack: expected ", counts.scales,
-          " scales, found ", chosen.scales.size());
-  require(std::ssize(chosen.zeros) == counts.zeros, "pack: expected ", counts.zeros,
-          " zero points, found ", chosen.zeros.size());
+  ensure(std::ssize(chosen.scales) == counts.scales, "pack: expected ", counts.scales,
+         " scales, found ", chosen.scales.size());
+  ensure(std::ssize(chosen.zeros) == counts.zeros, "pack: expected ", counts.zeros,
+         " zero points, found ", chosen.zeros.size());
   const CodeRange range = code_range(scheme);
   const auto [low, high] = std::minmax_element(chosen.codes.begin(), chosen.codes.end());
-  require(*low >= range.low && *high <= range.high, "pack: ", scheme_name(scheme), " codes are ",
-          range.low, " to ", range.high, ", found ", *low, " to ", *high);
+  ensure(*low >= range.low && *high <= range.high, "pack: ", scheme_name(scheme), " codes are ",
+         range.low, " to ", range.high, ", found ", *low, " to ", *high);
   if (scheme.kind == CodeKind::uint_) {
     const int zero = *std::max_element(chosen.zeros.begin(), chosen.zeros.end());
-    require(zero <= range.high, "pack: ", scheme_name(scheme), " zero points are 0 to ", range.high,
-            ", found ", zero);
+    ensure(zero <= range.high, "pack: ", scheme_name(scheme), " zero points are 0 to ", range.high,
+           ", found ", zero);
   }
 }
 

@@ -1,5 +1,5 @@
 // How the numbers of a weight are stored: code kind, bits, and which numbers share a scale. Never
-// who chose the codes (that is a method). The names are those of --type and of the .leq file.
+// who chose the codes (that is a method). The names are those of settings and of the .leq file.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,10 @@
 #include <vector>
 
 namespace leq {
+
+// A group (row, block, tensor) of weights or of activations whose largest |x| is below this has
+// codes of value 0 and scale 1.
+inline constexpr float kSmallestAbsmax = 1e-12f;
 
 enum class CodeKind : std::uint8_t {
   f32,

@@ -140,7 +140,7 @@ void unpack_step(const WeightView& weight, std::int64_t row, std::int64_t first,
 }  // namespace
 
 int code_at(const WeightView& weight, std::int64_t row, std::int64_t column) {
-  require(!weight.scheme.is_float(), "type ", scheme_name(weight.scheme), " has no codes");
+  ensure(!weight.scheme.is_float(), "type ", scheme_name(weight.scheme), " has no codes");
   Codes codes;
   read_codes(weight, row, column / kStep * kStep, codes);
   const std::uint8_t stored = codes[static_cast<std::size_t>(column % kStep)];
@@ -153,7 +153,7 @@ int code_at(const WeightView& weight, std::int64_t row, std::int64_t column) {
 float scale_at(const WeightView& weight, std::int64_t row, std::int64_t column) {
   if (weight.scheme.is_float()) return 1.0f;
   if (weight.scheme.kind == CodeKind::nf4) return nf4_size(weight, row, column);
-  require(weight.scheme.kind != CodeKind::b1, "type b1 has eight numbers for a scale");
+  ensure(weight.scheme.kind != CodeKind::b1, "type b1 has eight numbers for a scale");
   if (weight.scheme.scaling != Scaling::group) return f32_at(weight, row);
   return f16_at(weight, group_index(weight, row, column));
 }
@@ -181,8 +181,8 @@ void unpack_columns(const WeightView& weight, std::int64_t row, std::int64_t fir
 }
 
 void unpack_row(const WeightView& weight, std::int64_t row, std::span<float> out) {
-  require(std::ssize(out) == weight.columns, "unpack: expected room for ", weight.columns,
-          " values, found ", out.size());
+  ensure(std::ssize(out) == weight.columns, "unpack: expected room for ", weight.columns,
+         " values, found ", out.size());
   unpack_columns(weight, row, 0, out);
 }
 

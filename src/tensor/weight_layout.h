@@ -1,6 +1,6 @@
-// Where the numbers of one stored weight [rows][columns] lie: the planes of decisions "file format"
-// (docs/leq-format.md) and their byte sizes. Floats lie row-major; integer codes lie in panels of
-// 64 output rows, columns in quads, so that one 64-byte load feeds 16 rows of a dot product:
+// Where the numbers of one stored weight [rows][columns] lie: the planes of docs/leq-format.md
+// and their byte sizes. Floats lie row-major; integer codes lie in panels of 64 output rows,
+// columns in quads, so that one 64-byte load feeds 16 rows of a dot product:
 //   byte  = panel * 64*Kp*bits/8 + (k/4) / (8/bits) * 256 + (row % 64) * 4 + k % 4
 //   shift = bits * ((k/4) % (8/bits))
 // Codes of 3 bits are a plane of their low two bits and, behind it, a plane of the third.

@@ -95,8 +95,8 @@ void compose(std::string_view text, std::string& out) {
     int last_boundary = 0;
     const auto count = utf8proc_decompose_char(character, parts.data(), parts.size(),
                                                UTF8PROC_DECOMPOSE, &last_boundary);
-    require(count > 0 && static_cast<std::size_t>(count) <= parts.size(),
-            "NFC: cannot decompose a character");
+    ensure(count > 0 && static_cast<std::size_t>(count) <= parts.size(),
+           "NFC: cannot decompose a character");
     characters.insert(characters.end(), parts.begin(), parts.begin() + count);
     i += length;
   }
@@ -104,7 +104,7 @@ void compose(std::string_view text, std::string& out) {
   const auto left =
       utf8proc_normalize_utf32(characters.data(), static_cast<utf8proc_ssize_t>(characters.size()),
                                static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
-  require(left >= 0, "NFC: cannot compose a text of ", text.size(), " bytes");
+  ensure(left >= 0, "NFC: cannot compose a text of ", text.size(), " bytes");
   for (utf8proc_ssize_t i = 0; i < left; ++i) {
     append_utf8(out, static_cast<char32_t>(characters[static_cast<std::size_t>(i)]));
   }

@@ -101,13 +101,14 @@ void PatternMatcher::StackDeleter::operator()(pcre2_real_jit_stack_8* stack) con
 
 PatternMatcher::PatternMatcher()
     : data_(pcre2_match_data_create(1, nullptr)), context_(pcre2_match_context_create(nullptr)) {
-  require(data_ != nullptr && context_ != nullptr, "out of memory for matching patterns");
+  require(data_ != nullptr && context_ != nullptr, ErrorKind::no_memory,
+          "out of memory for matching patterns");
 }
 PatternMatcher::~PatternMatcher() = default;
 
 void PatternMatcher::grow_stack() {
   stack_.reset(pcre2_jit_stack_create(64 << 10, kJitStackBytes, nullptr));
-  require(stack_ != nullptr, "out of memory for matching patterns");
+  require(stack_ != nullptr, ErrorKind::no_memory, "out of memory for matching patterns");
   pcre2_jit_stack_assign(context_.get(), nullptr, stack_.get());
 }
 

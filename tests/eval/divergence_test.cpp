@@ -306,7 +306,7 @@ TEST_F(DivergenceBase, EveryDamagedByteIsNoticed) {
     EXPECT_NE(refusal(damaged), "") << at;
   }
   EXPECT_NE(refusal("Once upon a time, there was no base file at all in this tiny file.")
-                .find("is no file of --kl-divergence-base"),
+                .find("is no file of divergence_base"),
             std::string::npos);
 }
 

@@ -46,19 +46,19 @@ TEST(Protocol, DefaultsFollowTheModelsContext) {
 
 TEST(Protocol, ContradictionsAreRefusedWithBothSides) {
   EXPECT_EQ(error_of({.window = 2048}, 1024),
-            "--window 2048: expected 2 to the model's context of 1024");
+            "window 2048: expected 2 to the model's context of 1024");
   EXPECT_EQ(error_of({.stride = 512}, 1024),
-            "--stride 512: protocol hf has none; use --protocol hf-stride");
+            "stride 512: protocol hf has none; use protocol hf-stride");
   EXPECT_EQ(error_of({.protocol = "hf-stride", .window = 100, .stride = 200}, 1024),
-            "--stride 200: expected 1 to the window of 100");
+            "stride 200: expected 1 to the window of 100");
   EXPECT_EQ(error_of({.protocol = "llamacpp-512", .window = 1024}, 1024),
-            "--window 1024: protocol llamacpp-512 has windows of 512; leave --window out");
+            "window 1024: protocol llamacpp-512 has windows of 512; leave window out");
   EXPECT_EQ(error_of({.protocol = "llamacpp-512", .join = "hf"}, 1024),
-            "--join hf: protocol llamacpp-512 takes the file as it is; leave --join out");
+            "join hf: protocol llamacpp-512 takes the file as it is; leave join out");
   EXPECT_EQ(error_of({.protocol = "llamacpp-512"}, 256),
-            "--protocol llamacpp-512: needs windows of 512, the model has a context of 256");
+            "protocol llamacpp-512: needs windows of 512, the model has a context of 256");
   EXPECT_EQ(error_of({.protocol = "hf2"}, 256),
-            "--protocol: expected hf | hf-stride | llamacpp-512, found 'hf2'");
+            "protocol: expected hf | hf-stride | llamacpp-512, found 'hf2'");
 }
 
 TEST(Windows, ShortTextsAreRefusedWithTheirLength) {
@@ -68,7 +68,7 @@ TEST(Windows, ShortTextsAreRefusedWithTheirLength) {
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
                  "the text has 511 tokens, one window has 512; take a longer text or a smaller "
-                 "--window");
+                 "window");
   }
   EXPECT_EQ(plan_windows(resolve_protocol({}, 512), 512).size(), 1u);
 }

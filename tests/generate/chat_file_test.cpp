@@ -108,7 +108,7 @@ TEST_F(ChatFileTest, NamesWhatIsWrong) {
       {"\"replies\": 4", "\"replies\": 4294967296", "replies"},
       {"\"replies\": 4", "\"replies\": \"4\"", "replies"},
       {"\"seed\": 18446744073709551615", "\"seed\": -1", "seed"},
-      {"\"temp\": 0.7", "\"temp\": -0.7", "--temp"},
+      {"\"temp\": 0.7", "\"temp\": -0.7", "temperature is -0.7"},
       {"\"top_k\": -1", "\"top_k\": 99999999999", "top_k"},
       {"\"role\": \"user\"", "\"role\": \"tool\"", "message 1"},
       {"\"role\": \"user\"", "\"role\": \"system\"", "message 1"},

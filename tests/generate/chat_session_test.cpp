@@ -144,7 +144,8 @@ TEST(ChatSession, AFullContextLeavesTheConversationAsItWas) {
     FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("64"), std::string::npos) << error.what();
-    EXPECT_NE(std::string(error.what()).find("-c"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("larger context"), std::string::npos) << error.what();
+    EXPECT_EQ(error.setting(), "context");
   }
   EXPECT_EQ(chat.session.state().messages.size(), before.messages.size());
   EXPECT_EQ(chat.session.state().replies, before.replies);

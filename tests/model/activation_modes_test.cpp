@@ -391,7 +391,7 @@ TEST(ActOnlineModel, RefusesMoreThanOneSequence) {
   const auto backend = make_cpu_backend({1, supported_isas().back()});
   const std::string early =
       error_of([&] { const Session session(model, *backend, limits_of(model, 2)); });
-  EXPECT_NE(early.find("-np 2"), std::string::npos) << early;
+  EXPECT_NE(early.find("sequences 2"), std::string::npos) << early;
   const Weights weights = bind_weights(model.file(), model.config(), *backend);
   const RunLimits limits = limits_of(model, 2);
   KvCache cache(*backend, kv_shape(model.config(), limits));
@@ -405,7 +405,7 @@ TEST(ActOnlineModel, RefusesMoreThanOneSequence) {
   batch.add(1, ids.data(), 3, Batch::Want::last);
   const std::string text = error_of([&] { transformer.forward(batch, cache); });
   EXPECT_NE(text.find("layers.0.qkv"), std::string::npos) << text;
-  EXPECT_NE(text.find("-np 1"), std::string::npos) << text;
+  EXPECT_NE(text.find("sequences 1"), std::string::npos) << text;
   EXPECT_EQ(cache.length(0), 3);
 }
 

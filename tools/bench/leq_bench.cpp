@@ -155,29 +155,29 @@ std::vector<BenchTest> tests_of(const Options& options) {
 }
 
 // One combination of what is not a test.
-struct Setting {
+struct RunSetting {
   int threads = 0;
   std::int64_t batch_tokens = 0;
   std::optional<KvType> key_type, value_type;  // nullopt = the model's default
 };
 
 std::vector<std::optional<KvType>> kv_types_of(const Options& options, const char* name,
-                                               const char* flag) {
+                                               Setting setting) {
   if (!options.has(name)) return {std::nullopt};
   std::vector<std::optional<KvType>> types;
   for (const auto type : split(options.text(name), ",")) {
-    types.push_back(parse_kv_type(trim(type), flag));
+    types.push_back(parse_kv_type(trim(type), setting));
   }
   return types;
 }
 
-std::vector<Setting> settings_of(const Options& options) {
-  std::vector<Setting> settings;
+std::vector<RunSetting> settings_of(const Options& options) {
+  std::vector<RunSetting> settings;
   for (const std::int64_t threads : options.integers("threads")) {
     for (const std::int64_t batch : options.integers("batch-size")) {
       for (const std::int64_t ubatch : options.integers("ubatch-size")) {
-        for (const auto keys : kv_types_of(options, "cache-type-k", "-ctk")) {
-          for (const auto values : kv_types_of(options, "cache-type-v", "-ctv")) {
+        for (const auto keys : kv_types_of(options, "cache-type-k", Setting{"key_type"})) {
+          for (const auto values : kv_types_of(options, "cache-type-v", Setting{"value_type"})) {
             const int count = threads > 0 ? static_cast<int>(threads) : usable_cores();
             settings.push_back({count, std::min(batch, ubatch), keys, values});
           }
@@ -217,7 +217,7 @@ class Bench {
     require(context <= round_up(model.config().context, kPageTokens), model_name, ": a test needs ",
             context, " positions, the model has ", model.config().context, "; lower -d, -p or -n");
     check_gpu_layers(options_, model.config().layers);
-    for (const Setting& setting : settings_) {
+    for (const RunSetting& setting : settings_) {
       const auto backend = chosen_backend(options_, setting.threads);
       for (const BenchTest& test : tests_) {
         Session session = make_session(model, *backend, setting, test);
@@ -240,7 +240,7 @@ class Bench {
   }
 
  private:
-  static Session make_session(const BenchModel& model, Backend& backend, const Setting& setting,
+  static Session make_session(const BenchModel& model, Backend& backend, const RunSetting& setting,
                               const BenchTest& test) {
     const KvType fallback = default_kv_type(model.scheme());
     RunLimits limits;
@@ -264,7 +264,7 @@ class Bench {
   }
 
   BenchRow measure(const BenchModel& model, const std::string& typed, Session& session,
-                   const Setting& setting, const BenchTest& test) {
+                   const RunSetting& setting, const BenchTest& test) {
     const BenchWork work = bench_work(session, test);
     const bool floats = session.weights().blocks[0].qkv.act == ActKind::none;
     const Backend& backend = session.transformer().backend();
@@ -312,7 +312,7 @@ class Bench {
 
   const Options& options_;
   std::vector<BenchTest> tests_;
-  std::vector<Setting> settings_;
+  std::vector<RunSetting> settings_;
   std::map<int, cpu::LimitMeter> meters_;  // by threads
   int runs_;
   LoadMode mode_;

@@ -49,8 +49,8 @@ std::unique_ptr<Backend> chosen_backend(const Options& options, int threads) {
   try {
     return make_backend({.device = device, .threads = threads, .memory_cap = cap});
   } catch (const Error& error) {
-    if (!options.given("gpu-layers")) throw;
-    fail("-ngl ", printable(options.text("gpu-layers")), ": ", error.what());
+    if (!options.given("gpu-layers") || error.kind() != ErrorKind::no_device) throw;
+    fail(error.kind(), "-ngl ", printable(options.text("gpu-layers")), ": ", error.marked());
   }
 }
 

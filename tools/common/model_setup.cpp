@@ -24,16 +24,15 @@ int resolve_threads(const Options& options) {
   return threads;
 }
 
-KvType kv_type(const Options& options, std::string_view name, std::string_view flag,
-               const Model& model) {
+KvType kv_type(const Options& options, std::string_view name, Setting setting, const Model& model) {
   if (!options.given(name)) return default_kv_type(model.type());
-  return parse_kv_type(options.text(name), flag);
+  return parse_kv_type(options.text(name), setting);
 }
 
 RunLimits wanted_limits(const Options& options, const Model& model, const AdjustLimits& adjust) {
   RunLimits limits;
-  limits.key_type = kv_type(options, "cache-type-k", "-ctk", model);
-  limits.value_type = kv_type(options, "cache-type-v", "-ctv", model);
+  limits.key_type = kv_type(options, "cache-type-k", Setting{"key_type"}, model);
+  limits.value_type = kv_type(options, "cache-type-v", Setting{"value_type"}, model);
   limits.batch_tokens = std::min(options.integer("batch-size"), options.integer("ubatch-size"));
   adjust(model, limits);
   return limits;

@@ -15,7 +15,7 @@ struct ModelSetup {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Model> model;
   std::unique_ptr<Session> session;
-  std::string note;  // for people: the context was cut to what a GPU holds; else empty
+  std::string note;  // for people: the context was cut to what a GPU holds; else empty; marked
 };
 
 // Adds what a tool needs (context, output rows, ...) to the limits that the options give, once the

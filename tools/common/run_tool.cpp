@@ -11,6 +11,7 @@
 #include "base/version.h"
 #include "tools/common/option_words.h"
 #include "tools/common/options.h"
+#include "tools/common/setting_flags.h"
 
 namespace leq {
 namespace {
@@ -153,6 +154,8 @@ int run_tool(const ToolSpec& tool, int argc, const char* const* argv,
     return status;
   } catch (const std::bad_alloc&) {
     return report(tool, "out of memory");
+  } catch (const Error& error) {
+    return report(tool, with_flags(error));
   } catch (const std::exception& error) {
     return report(tool, error.what());
   }

@@ -17,7 +17,8 @@ bool is_cuda(std::string_view device) { return device.starts_with("cuda"); }
 std::unique_ptr<Backend> emulated_twin() {
   try {
     return make_backend({.device = "sim", .threads = 1});
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::no_device) throw;
     return nullptr;  // not in this build
   }
 }
@@ -29,10 +30,11 @@ std::unique_ptr<Backend> planning_backend(const FitDevice& wanted) {
   try {
     return make_backend({wanted.device, wanted.threads, wanted.memory_cap});
   } catch (const Error& error) {
-    if (!is_cuda(wanted.device)) throw;
-    fail(error.what(), wanted.memory_cap == 0
-                           ? "; to plan for a GPU that is not here, say what it has: --vram 24G"
-                           : "; without a GPU a plan needs a build with -DLEQ_CUDA_SIM=ON");
+    if (!is_cuda(wanted.device) || error.kind() != ErrorKind::no_device) throw;
+    fail(error.kind(), error.marked(),
+         wanted.memory_cap == 0
+             ? "; to plan for a GPU that is not here, say what it has: --vram 24G"
+             : "; without a GPU a plan needs a build with -DLEQ_CUDA_SIM=ON");
   }
 }
 

@@ -63,15 +63,15 @@ ToolSpec tool_spec() {
 
 RunLimits limits_of(const Options& options, const Model& model) {
   const KvType fallback = default_kv_type(model.type());
-  const auto kv_type = [&](const char* name, const char* flag) {
-    return options.has(name) ? parse_kv_type(options.text(name), flag) : fallback;
+  const auto kv_type = [&](const char* name, Setting setting) {
+    return options.has(name) ? parse_kv_type(options.text(name), setting) : fallback;
   };
   RunLimits limits;
   limits.context = options.integer("ctx-size");
   limits.sequences = static_cast<int>(options.integer("parallel"));
   limits.batch_tokens = std::min(options.integer("batch-size"), options.integer("ubatch-size"));
-  limits.key_type = kv_type("cache-type-k", "-ctk");
-  limits.value_type = kv_type("cache-type-v", "-ctv");
+  limits.key_type = kv_type("cache-type-k", Setting{"key_type"});
+  limits.value_type = kv_type("cache-type-v", Setting{"value_type"});
   return limits;
 }
 

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "tools/common/device_choice.h"
 #include "tools/common/interrupt.h"
+#include "tools/common/setting_flags.h"
 #include "tools/quantize/base.h"
 #include "tools/quantize/options.h"
 #include "tools/quantize/recipe.h"
@@ -44,7 +45,7 @@ CheckpointResult quantize_with_progress(const Options& options, CheckpointOption
   std::unique_ptr<Progress> progress;
   checkpoint.say = [&](const std::string& line) {
     progress.reset();  // ends its line
-    std::cerr << line << '\n';
+    std::cerr << with_flags(line) << '\n';
   };
   return quantize_checkpoint(options.positionals().front(), options.text("output"), checkpoint,
                              [&](std::int64_t done, std::int64_t total) {
@@ -134,8 +135,8 @@ int quantize(const Options& options) {
     }
     if (judged) judge(options, *judged, checkpoint, base_path());
   } catch (const Error& error) {
-    if (!interrupt.interrupted()) throw;
-    std::cerr << "\nleq-quantize: " << error.what() << '\n';
+    if (error.kind() != ErrorKind::interrupted) throw;
+    std::cerr << "\nleq-quantize: " << with_flags(error) << '\n';
     return run::kInterruptedStatus;
   }
   return 0;

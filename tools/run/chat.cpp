@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "generate/chat_file.h"
 #include "tools/common/interrupt.h"
+#include "tools/common/setting_flags.h"
 #include "tools/run/prompt.h"
 
 namespace leq::run {
@@ -97,7 +98,7 @@ bool ChatLoop::handle(const std::string& message) {
   } catch (const Error& error) {
     if (options_.single_turn) throw;
     printer_.end_line();
-    std::fprintf(stderr, "leq-run: error: %s\n", error.what());
+    std::fprintf(stderr, "leq-run: error: %s\n", with_flags(error).c_str());
     return false;
   }
 }

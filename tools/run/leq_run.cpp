@@ -11,6 +11,7 @@
 #include "generate/generator.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/model_setup.h"
+#include "tools/common/setting_flags.h"
 #include "tools/run/chat.h"
 #include "tools/run/options.h"
 #include "tools/run/output.h"
@@ -86,7 +87,7 @@ struct Run {
 // Printed once nothing can be refused any more, so that an error stands alone.
 void report_start(const Run& run) {
   note(model_line(run.model()));
-  if (!run.setup.note.empty()) note(run.setup.note);
+  if (!run.setup.note.empty()) note(with_flags(run.setup.note));
   if (run.args.verbose) {
     for (const auto& line : plan_lines(run.model(), *run.setup.session)) note(line);
   }

@@ -5,10 +5,9 @@
 #include "cuda/kernels/launch.h"
 #include "cuda/kernels/layout.h"
 #include "cuda/words/reduce.cuh"
+#include "tensor/quant_scheme.h"
 
 namespace leq::LEQ_GPU {
-
-inline constexpr float kSmallestAbsmax = 1e-12f;  // below it a group counts as zero
 
 // Magnitudes compare like their bits, and infinity and NaN lie above all numbers.
 __device__ __forceinline__ unsigned magnitude_bits(float x) {

@@ -10,7 +10,8 @@ const KernelLevel& level(Isa isa) {
   for (const KernelLevel& one : kernel_levels()) {
     if (one.isa == isa) return one;
   }
-  fail("instruction set ", isa_name(isa), ": not built for this processor family; try portable");
+  fail(ErrorKind::bad_setting, "instruction set ", isa_name(isa),
+       ": not built for this processor family; try portable");
 }
 
 }  // namespace

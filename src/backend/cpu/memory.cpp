@@ -29,8 +29,9 @@ std::byte* Memory::allocate(std::size_t bytes) {
   std::byte* data = nullptr;
   if (bytes < SIZE_MAX / 2)
     data = bytes >= kHugePageBytes ? map_huge_pages(bytes) : take_small(bytes);
-  require(data != nullptr, "memory: cannot take ", human_bytes(bytes), " beside the ",
-          human_bytes(allocated_), " in use; try a smaller context (-c) or KV type (-ctk, -ctv)");
+  require(data != nullptr, ErrorKind::no_memory, "memory: cannot take ", human_bytes(bytes),
+          " beside the ", human_bytes(allocated_), " in use; try a smaller ", Setting{"context"},
+          ", or ", Setting{"key_type"}, " and ", Setting{"value_type"}, " of fewer bits");
   allocated_ += bytes;
   peak_ = std::max(peak_, allocated_);
   return data;

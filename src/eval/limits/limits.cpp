@@ -56,7 +56,8 @@ const LimitKernels& limit_kernels(Isa isa) {
   for (const LimitLevel& level : limit_levels()) {
     if (level.isa == isa) return level.kernels();
   }
-  fail("instruction set ", isa_name(isa), ": not built for this processor family; try portable");
+  fail(ErrorKind::bad_setting, "instruction set ", isa_name(isa),
+       ": not built for this processor family; try portable");
 }
 
 LimitMeter::LimitMeter(int threads, Isa isa) : pool_(threads), isa_(isa) {}

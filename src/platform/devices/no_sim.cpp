@@ -6,7 +6,8 @@ namespace leq::platform {
 std::vector<std::string> sim_lines() { return {}; }
 
 std::unique_ptr<Backend> make_sim(int, std::uint64_t, std::uint64_t) {
-  fail("-dev sim: this build has no emulated GPU; configure with -DLEQ_CUDA_SIM=ON on x86-64");
+  fail(ErrorKind::no_device, Setting{"device"},
+       " sim: this build has no emulated GPU; configure with -DLEQ_CUDA_SIM=ON on x86-64");
 }
 
 }  // namespace leq::platform

@@ -26,8 +26,8 @@ CalibrationData calibration_data(const CalibrationRequest& request, const Tokeni
   const std::vector<Token> ids = tokenizer.encode(text, {.parse_special = false, .add_bos = false});
   const auto tokens = std::ssize(ids);
   require(tokens >= kFewestTokens, data.source, ": ", tokens,
-          " tokens, calibration needs at least ", kFewestTokens,
-          "; give a longer text with --calibration");
+          " tokens, calibration needs at least ", kFewestTokens, "; give a longer text with ",
+          Setting{"calibration"});
   const std::int64_t front = tokenizer.add_bos() && tokenizer.bos() != kNoToken ? 1 : 0;
   data.length = std::min({request.length, context, tokens + front});
   if (data.length < request.length) {

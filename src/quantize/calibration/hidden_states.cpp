@@ -20,7 +20,7 @@ void transfer_all(const std::filesystem::path& file, Bytes bytes, std::int64_t w
   while (!bytes.empty()) {
     const ssize_t done = transfer(bytes, offset);
     if (done < 0 && errno == EINTR) continue;
-    require(done > 0, file.string(), ": cannot ", what, ": ", std::strerror(errno));
+    require(done > 0, ErrorKind::io, file.string(), ": cannot ", what, ": ", std::strerror(errno));
     bytes = bytes.subspan(static_cast<std::size_t>(done));
     offset += done;
   }
@@ -36,15 +36,16 @@ HiddenStates::HiddenStates(std::int64_t windows, std::int64_t numbers,
     return;
   }
   descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  require(descriptor_ >= 0, file.string(), ": cannot be made: ", std::strerror(errno));
+  require(descriptor_ >= 0, ErrorKind::io, file.string(),
+          ": cannot be made: ", std::strerror(errno));
   ::unlink(file.c_str());
   const auto bytes = static_cast<off_t>(windows * numbers) * static_cast<off_t>(sizeof(float));
   const int error = ::posix_fallocate(descriptor_, 0, bytes);
   if (error == 0) return;
   ::close(descriptor_);
-  fail(file.string(), ": no room for the ", bytes,
-       " bytes of the hidden states: ", std::strerror(error),
-       "; raise --max-ram or take fewer --samples");
+  fail(ErrorKind::io, file.string(), ": no room for the ", bytes,
+       " bytes of the hidden states: ", std::strerror(error), "; raise ", Setting{"max_ram"},
+       " or take fewer ", Setting{"samples"});
 }
 
 HiddenStates::~HiddenStates() {
@@ -52,8 +53,8 @@ HiddenStates::~HiddenStates() {
 }
 
 void HiddenStates::read(std::int64_t window, std::span<float> out) const {
-  require(std::ssize(out) == numbers_, "hidden states: room for ", out.size(), " numbers of ",
-          numbers_);
+  ensure(std::ssize(out) == numbers_, "hidden states: room for ", out.size(), " numbers of ",
+         numbers_);
   if (descriptor_ < 0) {
     std::copy_n(memory_.begin() + window * numbers_, numbers_, out.begin());
     return;
@@ -64,8 +65,8 @@ void HiddenStates::read(std::int64_t window, std::span<float> out) const {
 }
 
 void HiddenStates::write(std::int64_t window, std::span<const float> values) {
-  require(std::ssize(values) == numbers_, "hidden states: ", values.size(), " numbers, expected ",
-          numbers_);
+  ensure(std::ssize(values) == numbers_, "hidden states: ", values.size(), " numbers, expected ",
+         numbers_);
   if (descriptor_ < 0) {
     std::copy(values.begin(), values.end(), memory_.begin() + window * numbers_);
     return;

@@ -107,9 +107,9 @@ void accumulate(InputStatistics& statistics, const WindowRows& rows, const Stati
                 std::string_view name, ThreadPool& pool) {
   const std::int64_t columns = rows.columns;
   if (statistics.columns == 0) start(statistics, columns, wanted);
-  require(statistics.columns == columns && std::ssize(rows.x) % columns == 0,
-          "calibration: input of ", name, ": expected rows of ", statistics.columns, ", found ",
-          rows.x.size(), " numbers in rows of ", columns);
+  ensure(statistics.columns == columns && std::ssize(rows.x) % columns == 0,
+         "calibration: input of ", name, ": expected rows of ", statistics.columns, ", found ",
+         rows.x.size(), " numbers in rows of ", columns);
   require_finite(rows, name);
   const std::int64_t tokens = std::ssize(rows.x) / columns;
   std::vector<Histogram> histograms(static_cast<std::size_t>(pool.threads()));
@@ -127,8 +127,8 @@ void accumulate(InputStatistics& statistics, const WindowRows& rows, const Stati
 
 void divide_inputs(InputStatistics& statistics, std::span<const float> scale) {
   const auto columns = static_cast<std::size_t>(statistics.columns);
-  require(scale.size() == columns, "statistics: ", scale.size(), " scales for ", columns,
-          " columns");
+  ensure(scale.size() == columns, "statistics: ", scale.size(), " scales for ", columns,
+         " columns");
   statistics.histogram = {};
   for (std::size_t k = 0; k < columns; ++k) {
     const double s = static_cast<double>(scale[k]);
@@ -152,8 +152,8 @@ void divide_inputs(InputStatistics& statistics, std::span<const float> scale) {
 }
 
 HalvesDifference compare_halves(const InputStatistics& first, const InputStatistics& second) {
-  require(first.columns == second.columns && first.columns > 0, "statistics: halves of ",
-          first.columns, " and ", second.columns, " columns");
+  ensure(first.columns == second.columns && first.columns > 0, "statistics: halves of ",
+         first.columns, " and ", second.columns, " columns");
   HalvesDifference sum;
   for (std::size_t k = 0; k < first.absmax.size(); ++k) {
     sum.absmax +=
@@ -170,9 +170,9 @@ void merge(InputStatistics& into, const InputStatistics& more) {
     into = more;
     return;
   }
-  require(into.columns == more.columns, "statistics: inputs of ", into.columns, " columns and of ",
-          more.columns, " cannot be joined");
-  require(
+  ensure(into.columns == more.columns, "statistics: inputs of ", into.columns, " columns and of ",
+         more.columns, " cannot be joined");
+  ensure(
       into.hessian.empty() == more.hessian.empty() && into.samples.empty() == more.samples.empty(),
       "statistics: one part has X^T X or samples that the other lacks; gather both alike");
   for (std::size_t k = 0; k < into.absmax.size(); ++k) {

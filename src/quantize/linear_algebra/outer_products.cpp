@@ -132,9 +132,9 @@ void add_tile(const LanePanels<float>& sums, ProductTile at, std::int64_t column
 
 void add_outer_products(std::span<const float> x, std::int64_t tokens, std::int64_t columns,
                         std::span<double> h, ThreadPool& pool) {
-  require(std::ssize(x) == tokens * columns && std::ssize(h) == columns * columns,
-          "X^T X: expected ", tokens, " x ", columns, " inputs and ", columns,
-          " squared sums, found ", x.size(), " and ", h.size());
+  ensure(std::ssize(x) == tokens * columns && std::ssize(h) == columns * columns,
+         "X^T X: expected ", tokens, " x ", columns, " inputs and ", columns,
+         " squared sums, found ", x.size(), " and ", h.size());
   if (tokens == 0 || columns == 0) return;
   PackedTokens packed(std::min(tokens, kShardTokens), columns);
   const std::vector<ProductTile> tiles = upper_tiles(packed.panels());

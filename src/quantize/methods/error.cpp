@@ -18,12 +18,12 @@ constexpr std::int64_t kBinaryNumbers = 8;
 
 void require_sizes(const ChosenCodes& chosen, std::int64_t rows, std::int64_t columns,
                    std::int64_t scales, std::int64_t zeros) {
-  require(std::ssize(chosen.codes) == rows * columns, "dequantize: expected ", rows, " x ", columns,
-          " codes, found ", chosen.codes.size());
-  require(std::ssize(chosen.scales) == scales, "dequantize: expected ", scales, " scales, found ",
-          chosen.scales.size());
-  require(std::ssize(chosen.zeros) == zeros, "dequantize: expected ", zeros, " zeros, found ",
-          chosen.zeros.size());
+  ensure(std::ssize(chosen.codes) == rows * columns, "dequantize: expected ", rows, " x ", columns,
+         " codes, found ", chosen.codes.size());
+  ensure(std::ssize(chosen.scales) == scales, "dequantize: expected ", scales, " scales, found ",
+         chosen.scales.size());
+  ensure(std::ssize(chosen.zeros) == zeros, "dequantize: expected ", zeros, " zeros, found ",
+         chosen.zeros.size());
 }
 
 std::vector<float> dequantize_binary(const ChosenCodes& chosen, std::int64_t rows,
@@ -137,13 +137,13 @@ std::vector<float> dequantize(const ChosenCodes& chosen, std::int64_t rows, std:
 double weight_error(const WeightPair& pair) { return weighted_error(pair, {}); }
 
 double diagonal_error(const WeightPair& pair, const InputStatistics& statistics) {
-  require(std::ssize(statistics.square_sum) == pair.columns, "error: expected mean squares of ",
-          pair.columns, " columns, found ", statistics.square_sum.size());
+  ensure(std::ssize(statistics.square_sum) == pair.columns, "error: expected mean squares of ",
+         pair.columns, " columns, found ", statistics.square_sum.size());
   return weighted_error(pair, statistics.square_sum);
 }
 
 double proxy_error(const WeightPair& pair, const InputStatistics& statistics) {
-  require(!statistics.hessian.empty(), "error: the proxy loss needs X^T X; gather it");
+  ensure(!statistics.hessian.empty(), "error: the proxy loss needs X^T X; gather it");
   std::vector<float> difference(pair.wanted.size());
   for (std::size_t i = 0; i < difference.size(); ++i) {
     difference[i] = pair.wanted[i] - pair.found[i];
@@ -157,8 +157,8 @@ double proxy_error(const WeightPair& pair, const InputStatistics& statistics) {
 std::vector<double> output_errors(std::span<const float> rows, const InputStatistics& statistics,
                                   ThreadPool* pool) {
   const std::int64_t columns = statistics.columns;
-  require(columns > 0 && std::ssize(rows) % columns == 0, "error: expected rows of ", columns,
-          " columns, found ", rows.size(), " values");
+  ensure(columns > 0 && std::ssize(rows) % columns == 0, "error: expected rows of ", columns,
+         " columns, found ", rows.size(), " values");
   const std::int64_t count = std::ssize(rows) / columns;
   std::vector<double> errors(static_cast<std::size_t>(count));
   for_rows(pool, (count + kRowsAtOnce - 1) / kRowsAtOnce, [&](std::int64_t block) {

@@ -226,7 +226,7 @@ Range fit_weighted_zero(std::span<const float> x, std::span<const float> importa
 }
 
 void require_finite(const MethodInput& input) {
-  require(
+  ensure(
       std::ssize(input.weight) == input.rows * input.columns && input.rows > 0 && input.columns > 0,
       input.name, ": expected ", input.rows, " x ", input.columns, " values, found ",
       input.weight.size());
@@ -284,8 +284,8 @@ std::vector<float> input_importance(const MethodInput& input) {
   std::vector<float> importance;
   if (input.statistics == nullptr || input.statistics->tokens == 0) return importance;
   const auto& squares = input.statistics->square_sum;
-  require(std::ssize(squares) == input.columns, input.name, ": expected statistics of ",
-          input.columns, " columns, found ", squares.size());
+  ensure(std::ssize(squares) == input.columns, input.name, ": expected statistics of ",
+         input.columns, " columns, found ", squares.size());
   const double largest = *std::max_element(squares.begin(), squares.end());
   if (largest <= 0) return importance;
   for (const double square : squares) importance.push_back(static_cast<float>(square / largest));

@@ -59,7 +59,7 @@ struct Ranges {
   int zero(std::size_t at) const { return zeros.empty() ? 0 : zeros[at]; }
 };
 
-// code = clip(round_half_even(x / s) + z), an f32 division (decisions: one quantizer arithmetic).
+// code = clip(round_half_even(x / s) + z), an f32 division (docs/leq-format.md).
 // Clipping first is the same, because the limits are integers.
 inline int nearest_code(float x, float divisor, int zero, CodeLimits limits) {
   constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23: adding it rounds to nearest even

@@ -48,8 +48,8 @@ struct MethodResult {
 };
 
 struct QuantMethod {
-  std::string_view name;     // of --method
-  std::string_view summary;  // one line for --help
+  std::string_view name;     // as CheckpointOptions::method has it
+  std::string_view summary;  // one line for people
   Needs needs = Needs::nothing;
   bool (*supports)(const QuantScheme& scheme) = nullptr;
   MethodResult (*choose)(const MethodInput& input) = nullptr;
@@ -57,7 +57,7 @@ struct QuantMethod {
   bool adds_biases = false;     // where bias correction has none to correct
 };
 
-// All methods that choose codes, in the order of --help.
+// All methods that choose codes, in the order in which people should see them.
 std::span<const QuantMethod> quant_methods();
 // Throws Error listing the names where there is no such method.
 const QuantMethod& require_method(std::string_view name);

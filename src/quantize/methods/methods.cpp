@@ -20,7 +20,7 @@ const QuantMethod& require_method(std::string_view name) {
     if (method.name == name) return method;
     names += (names.empty() ? "" : ", ") + std::string(method.name);
   }
-  fail("unknown method \"", printable(name), "\"; use one of ", names);
+  fail(ErrorKind::bad_setting, "unknown method \"", printable(name), "\"; use one of ", names);
 }
 
 }  // namespace leq

@@ -41,8 +41,8 @@ std::regex regex_of(const std::string& pattern) {
   try {
     return std::regex(pattern);
   } catch (const std::regex_error& error) {
-    fail("--tensor-type: \"", printable(pattern), "\" is no regular expression (", error.what(),
-         ")");
+    fail(Setting{"overrides"}, ": \"", printable(pattern), "\" is no regular expression (",
+         error.what(), ")");
   }
 }
 
@@ -59,7 +59,7 @@ std::map<std::string, QuantScheme> overridden(const PlanRequest& request,
       schemes[spec.name] = type.scheme;
       used = true;
     }
-    require(used, "--tensor-type ", printable(type.pattern), "=", scheme_name(type.scheme),
+    require(used, Setting{"overrides"}, " ", printable(type.pattern), "=", scheme_name(type.scheme),
             ": fits no weight; names are like ", specs.back().name, " and layers.0.q");
   }
   return schemes;
@@ -116,9 +116,10 @@ TensorPlanner make_planner(const PlanRequest& request, const ModelConfig& config
       if (!plan.scheme.is_integer()) plan.act = ActKind::none;
     }
     if (is_block_linear(spec.role) && !plan.scheme.is_float()) {
-      require(request.method == nullptr || request.method->supports(plan.scheme), "--method ",
-              request.method == nullptr ? "" : request.method->name, " does not choose codes of ",
-              scheme_name(plan.scheme), " (", spec.name, "); use another --type or --method");
+      require(request.method == nullptr || request.method->supports(plan.scheme), Setting{"method"},
+              " ", request.method == nullptr ? "" : request.method->name,
+              " does not choose codes of ", scheme_name(plan.scheme), " (", spec.name,
+              "); use another ", Setting{"type"}, " or ", Setting{"method"});
       plan.method = request.method;
       plan.options = request.options;
       plan.label = request.label;
@@ -145,9 +146,9 @@ void check_plan(const ModelConfig& config, const TensorPlanner& plan) {
     if (last != nullptr && last->role == spec.role && last->name.starts_with(layer + ".")) {
       require(now.act == last_plan.act &&
                   sums_of(now, spec.shape[1]) == sums_of(last_plan, spec.shape[1]),
-              "tensors ", last->name, " (", scheme_name(last_plan.scheme), ", act ",
-              act_name(last_plan.act), ") and ", spec.name, " (", scheme_name(now.scheme), ", act ",
-              act_name(now.act),
+              ErrorKind::bad_setting, "tensors ", last->name, " (", scheme_name(last_plan.scheme),
+              ", act ", act_name(last_plan.act), ") and ", spec.name, " (", scheme_name(now.scheme),
+              ", act ", act_name(now.act),
               ") share their input but want it in different formats; give both the same type");
     }
     last = &spec;

@@ -20,7 +20,7 @@ bool supports_zeroquant(const QuantScheme& scheme) {
 }
 
 QuantMethod zeroquant_method() {
-  return {"zeroquant", "groups of columns by the largest |w|; with --act row (int-g types)",
+  return {"zeroquant", "groups of columns by the largest |w|; with act row (int-g types)",
           Needs::nothing, supports_zeroquant, choose_zeroquant};
 }
 

@@ -50,8 +50,8 @@ ModelConfig with_biases_folded(const ModelConfig& config, const BlockRewrites& r
 }  // namespace
 
 ModelConfig rewritten_config(const ModelConfig& config, const BlockRewrites& rewrites) {
-  require(!rewrites.fold_attention_biases || config.qkv_bias,
-          "--fold-biases: the model has no biases of q, k and v; leave it out");
+  require(!rewrites.fold_attention_biases || config.qkv_bias, Setting{"fold_attention_biases"},
+          ": the model has no biases of q, k and v; leave it out");
   const ModelConfig folded = with_biases_folded(config, rewrites);
   return rewrites.rotation_seed ? rotated(folded, *rewrites.rotation_seed) : folded;
 }

@@ -76,9 +76,9 @@ CalibrationMemory plan_calibration(const ModelConfig& config, const CalibrationS
     memory.hidden = window * static_cast<std::uint64_t>(shape.windows);
   }
   if (limit > 0 && memory.total() > limit) std::swap(memory.hidden, memory.hidden_on_disk);
-  require(limit == 0 || memory.total() <= limit, "--max-ram ", human_bytes(limit),
-          ": calibration needs ", describe(memory),
-          "; raise it, take a smaller --length, or another method");
+  require(limit == 0 || memory.total() <= limit, ErrorKind::no_memory, Setting{"max_ram"}, " ",
+          human_bytes(limit), ": calibration needs ", describe(memory),
+          "; raise it, take a smaller ", Setting{"length"}, ", or another method");
   return memory;
 }
 

@@ -80,8 +80,9 @@ PartialRun::PartialRun(std::filesystem::path folder, const std::string& identity
     return;
   }
   require(read_file(identity_file, kMaxIdentityBytes) == identity, folder_.string(),
-          ": the interrupted run had another model, text or other flags; give the same ones, or "
-          "leave out --resume to start anew");
+          ": the interrupted run had another model, text or other settings; give the same ones, or "
+          "leave out ",
+          Setting{"resume"}, " to start anew");
   while (std::filesystem::exists(file_of(finished_))) ++finished_;
 }
 

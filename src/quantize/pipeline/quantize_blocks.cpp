@@ -129,8 +129,9 @@ class Pipeline {
 void Pipeline::step(std::int64_t units) {
   done_ += units;
   options_.progress(std::min(done_, total_), total_);
-  require(!options_.stop(), "interrupted; the finished blocks are kept in ",
-          options_.partial.string(), ": give the same command with --resume to go on");
+  require(!options_.stop(), ErrorKind::interrupted, "interrupted; the finished blocks are kept in ",
+          options_.partial.string(), ": give the same command with ", Setting{"resume"},
+          " to go on");
 }
 
 // All that the bytes of the blocks depend on.
@@ -440,7 +441,8 @@ void Pipeline::report() const {
   }
   if (loaded_) return;
   if (std::ssize(options_.data.windows) < 2) {
-    options_.say("stability   not known from one window: give a longer text or more --samples");
+    options_.say("stability   not known from one window: give a longer text or more " +
+                 Setting{"samples"}.marked());
     return;
   }
   options_.say("stability   halves of the calibration data differ by at most " +

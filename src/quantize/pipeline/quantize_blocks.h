@@ -6,7 +6,7 @@
 //                     the inputs of all its linears and moves the hidden states on
 //   true-sequential   (gptq): q, k, v; then o with inputs recomputed behind the quantized q, k, v;
 //                     then gate and up; then down; hidden states move on through the quantized
-//                     block (methods: GPTQ, Frantar et al. 2022)
+//                     block (docs/quantization.md, gptq; Frantar et al. 2022)
 #pragma once
 
 #include <cstdint>
@@ -50,6 +50,7 @@ struct BlockOptions {
     return false;
   };  // asked often; true ends the run with an Error
   std::function<void(std::int64_t done, std::int64_t total)> progress = [](auto, auto) {};
+  // Lines for people; settings in them are marked, see spelled() in base/error.h.
   std::function<void(const std::string& line)> say = [](const auto&) {};
 };
 
@@ -68,7 +69,7 @@ struct BlocksResult {
 std::string weights_checksum(const ModelConfig& config, std::span<const TensorInput> tensors);
 
 // All blocks of `config`, whose tensors are among `tensors`, into the partial run returned. Throws
-// Error, and leaves the finished blocks for --resume.
+// Error, and leaves the finished blocks for a run that resumes.
 BlocksResult quantize_blocks(const ModelConfig& config, std::span<const TensorInput> tensors,
                              const BlockOptions& options);
 

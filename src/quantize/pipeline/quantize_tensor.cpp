@@ -168,8 +168,8 @@ QuantizedTensor quantize_input(const TensorInput& tensor, const TensorPlan& plan
 
 void unpack_all(const WeightView& weight, std::span<float> out, ThreadPool& pool) {
   const auto columns = static_cast<std::size_t>(weight.columns);
-  require(out.size() == static_cast<std::size_t>(weight.rows) * columns, "unpack: room for ",
-          out.size(), " numbers, the weight has ", weight.rows, " x ", weight.columns);
+  ensure(out.size() == static_cast<std::size_t>(weight.rows) * columns, "unpack: room for ",
+         out.size(), " numbers, the weight has ", weight.rows, " x ", weight.columns);
   pool.run((weight.rows + kTaskRows - 1) / kTaskRows, [&](std::int64_t task, int) {
     const std::int64_t last = std::min(weight.rows, (task + 1) * kTaskRows);
     for (std::int64_t row = task * kTaskRows; row < last; ++row) {

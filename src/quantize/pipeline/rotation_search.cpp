@@ -37,7 +37,8 @@ class SeedLoss {
     losses_ = 0;
     linears_ = 0;
     for (std::int64_t layer = 0; layer < config_.layers; ++layer) add(source, layer, hidden);
-    require(linears_ > 0, "--hadamard-seeds: no block linear is rounded, so all seeds are equal");
+    require(linears_ > 0, Setting{"rotation_seeds"},
+            ": no block linear is rounded, so all seeds are equal");
     return losses_ / static_cast<double>(linears_);
   }
 
@@ -47,7 +48,7 @@ class SeedLoss {
     BlockRun run(source.config(), layer, block, *backend_, search_.data.length);
     const PassContext context = {
         run, hidden, *backend_, pool_, "layers." + std::to_string(layer), [this] {
-          require(!search_.stop(), "interrupted");
+          require(!search_.stop(), ErrorKind::interrupted, "interrupted");
         }};
     const PassResult result =
         run_pass(context, {.readers = {kBlockReaders.begin(), kBlockReaders.end()},
@@ -77,7 +78,7 @@ class SeedLoss {
 
 RotationChoice search_rotation(const ModelConfig& config, std::span<const TensorInput> tensors,
                                const RotationSearch& search) {
-  require(search.seeds >= 1, "--hadamard-seeds ", search.seeds, ": expected at least 1");
+  require(search.seeds >= 1, Setting{"rotation_seeds"}, " ", search.seeds, ": expected at least 1");
   SeedLoss loss(config, tensors, search);
   RotationChoice best;
   for (int i = 0; i < search.seeds; ++i) {

@@ -182,11 +182,11 @@ StatisticsIdentity StatisticsReader::File::open() {
   const auto bytes = map.bytes();
   const std::string& name = map.name();
   Preamble preamble = {};
-  require(bytes.size() >= sizeof preamble, name, ": expected statistics of --save-stats, found ",
-          bytes.size(), " bytes");
+  require(bytes.size() >= sizeof preamble, name, ": expected statistics of ", Setting{"save_stats"},
+          ", found ", bytes.size(), " bytes");
   std::memcpy(&preamble, bytes.data(), sizeof preamble);
   require(preamble.magic == kMagic && preamble.version == kVersion2, name,
-          ": expected statistics of --save-stats, version 2; save them again");
+          ": expected statistics of ", Setting{"save_stats"}, ", version 2; save them again");
   require(preamble.identity_bytes <= bytes.size() - sizeof preamble, name,
           ": cut off; save the statistics again");
   const auto identity =

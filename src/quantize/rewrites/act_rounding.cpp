@@ -33,7 +33,7 @@ float scale_of(const Histogram& histogram, float absmax) {
   return best / 127.0f;
 }
 
-// int8 of one scale and back; codes as decisions "one quantizer arithmetic" has them.
+// int8 of one scale and back; codes as docs/numerics.md has them.
 void round_group(std::span<float> x, float absmax) {
   if (absmax < kSmallestAbsmax) {
     std::fill(x.begin(), x.end(), 0.0f);

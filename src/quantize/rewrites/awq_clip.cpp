@@ -134,9 +134,9 @@ std::vector<float> clip_weight(const SiteWeight& weight, std::span<const float> 
                                const QuantScheme& scheme, const InputStatistics& statistics,
                                ThreadPool* pool) {
   const std::int64_t columns = statistics.columns;
-  require(std::ssize(weight.values) == weight.rows * columns && std::ssize(scale) == columns,
-          weight.name, ": expected ", weight.rows, " x ", columns, " values and ", columns,
-          " scales, found ", weight.values.size(), " and ", scale.size());
+  ensure(std::ssize(weight.values) == weight.rows * columns && std::ssize(scale) == columns,
+         weight.name, ": expected ", weight.rows, " x ", columns, " values and ", columns,
+         " scales, found ", weight.values.size(), " and ", scale.size());
   MethodInput input;
   input.name = weight.name;
   input.weight = weight.values;

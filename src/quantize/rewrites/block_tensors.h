@@ -25,7 +25,7 @@ struct BlockTensors {
   bool has(std::string_view part) const { return parts.contains(part); }
   Matrix& at(std::string_view part) {
     const auto found = parts.find(part);
-    require(found != parts.end(), "block: no tensor ", part);
+    ensure(found != parts.end(), "block: no tensor ", part);
     return found->second;
   }
   const Matrix& at(std::string_view part) const {

@@ -32,8 +32,8 @@ void scale_columns(Matrix& weight, const SmoothingSite& site, std::span<const fl
 
 // Divides row r by scale[r]; a vector is taken as rows of one number.
 void divide_rows(Matrix& weight, std::span<const float> scale, const std::string& part) {
-  require(weight.values.size() % scale.size() == 0, "fold: ", part, " holds ", weight.values.size(),
-          " numbers, expected rows for ", scale.size(), " scales");
+  ensure(weight.values.size() % scale.size() == 0, "fold: ", part, " holds ", weight.values.size(),
+         " numbers, expected rows for ", scale.size(), " scales");
   const std::size_t columns = weight.values.size() / scale.size();
   for (std::size_t i = 0; i < weight.values.size(); ++i) {
     weight.values[i] = static_cast<float>(double{weight.values[i]} / double{scale[i / columns]});
@@ -47,8 +47,8 @@ void divide_at_run_time(BlockTensors& block, const std::string& consumer, const 
   const auto columns = static_cast<std::size_t>(site.columns);
   Matrix& inverse = block.parts[part];
   if (inverse.values.empty()) inverse = {1, site.columns, std::vector<float>(columns, 1.0f)};
-  require(inverse.columns == site.columns, "fold: ", part, " holds ", inverse.columns,
-          " numbers, expected ", site.columns);
+  ensure(inverse.columns == site.columns, "fold: ", part, " holds ", inverse.columns,
+         " numbers, expected ", site.columns);
   for (std::size_t k = 0; k < columns; ++k) {
     const float s = scale[static_cast<std::size_t>(site.scale_of[k])];
     inverse.values[k] = static_cast<float>(double{inverse.values[k]} / double{s});
@@ -56,11 +56,11 @@ void divide_at_run_time(BlockTensors& block, const std::string& consumer, const 
 }
 
 void check_scales(const SmoothingSite& site, std::span<const float> scale) {
-  require(std::ssize(scale) == site.scales, "fold ", site.name, ": ", scale.size(),
-          " scales, expected ", site.scales);
+  ensure(std::ssize(scale) == site.scales, "fold ", site.name, ": ", scale.size(),
+         " scales, expected ", site.scales);
   for (std::size_t i = 0; i < scale.size(); ++i) {
-    require(std::isfinite(scale[i]) && scale[i] > 0, "fold ", site.name, ": scale ", i, " is ",
-            scale[i], ", expected a positive number");
+    ensure(std::isfinite(scale[i]) && scale[i] > 0, "fold ", site.name, ": scale ", i, " is ",
+           scale[i], ", expected a positive number");
   }
 }
 
@@ -89,8 +89,8 @@ std::vector<SmoothingSite> smoothing_sites(const ModelConfig& config) {
 void fold_scales(BlockTensors& block, const SmoothingSite& site, std::span<const float> scale) {
   check_scales(site, scale);
   for (const std::string& part : site.consumers) {
-    require(block.at(part).columns == site.columns, "fold ", site.name, ": ", part, " has ",
-            block.at(part).columns, " columns, expected ", site.columns);
+    ensure(block.at(part).columns == site.columns, "fold ", site.name, ": ", part, " has ",
+           block.at(part).columns, " columns, expected ", site.columns);
   }
   if (site.producer == Producer::run_time) {
     for (const std::string& part : site.consumers) divide_at_run_time(block, part, site, scale);

@@ -1,4 +1,5 @@
-// The folds that --method and --smooth choose: SmoothQuant, AWQ, and the data-free equaliser.
+// The folds that a method has or that are chosen beside it: SmoothQuant, AWQ, and the data-free
+// equaliser.
 #pragma once
 
 #include <functional>

@@ -181,9 +181,9 @@ class BlockRotation {
 }  // namespace
 
 ModelConfig rotated(const ModelConfig& config, std::uint64_t seed) {
-  require(config.rotation.block == 0, "rotate: the model is rotated already");
-  require(config.width % 2 == 0, "rotate: the width ", config.width,
-          " is odd, no Hadamard matrix fits it; leave --hadamard out");
+  ensure(config.rotation.block == 0, "rotate: the model is rotated already");
+  require(config.width % 2 == 0, ErrorKind::bad_setting, "rotate: the width ", config.width,
+          " is odd, no Hadamard matrix fits it; leave ", Setting{"rotation_seed"}, " out");
   ModelConfig to = config;
   to.rotation = {seed, hadamard_block(config.width)};
   if (config.norm == NormKind::layer) to.qkv_bias = to.output_bias = to.mlp_bias = true;

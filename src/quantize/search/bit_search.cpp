@@ -29,22 +29,24 @@ constexpr std::array<StrategyRow, 5> kStrategies = {{
 constexpr int kFewestEvaluations = 5;  // the uniform points and one plan
 
 void check(const SearchProblem& problem, const SearchOptions& options) {
-  require(!problem.units.empty(), "search: the model has no unit to choose bits for");
+  ensure(!problem.units.empty(), "search: the model has no unit to choose bits for");
   for (const SearchUnit& unit : problem.units) {
-    require(unit.params > 0 && unit.bytes[0] > 0 && std::ranges::is_sorted(unit.bytes) &&
-                unit.bytes[0] < unit.bytes[kEightBits],
-            "search: unit ", unit.name, " has ", unit.params, " parameters in ", unit.bytes[0],
-            " to ", unit.bytes[kEightBits], " bytes; sizes must grow with the bits");
+    ensure(unit.params > 0 && unit.bytes[0] > 0 && std::ranges::is_sorted(unit.bytes) &&
+               unit.bytes[0] < unit.bytes[kEightBits],
+           "search: unit ", unit.name, " has ", unit.params, " parameters in ", unit.bytes[0],
+           " to ", unit.bytes[kEightBits], " bytes; sizes must grow with the bits");
   }
-  require(options.evaluations >= kFewestEvaluations, "--search-evals ", options.evaluations,
-          ": expected ", kFewestEvaluations, " or more (four uniform models and a plan)");
-  require(std::isfinite(options.lambda) && options.lambda >= 0, "search: lambda ", options.lambda,
-          ": expected 0 or more");
-  const std::uint64_t least = bytes_of(problem, Assignment(problem.units.size(), 0));
-  require(options.target_bytes.value_or(least) >= least,
+  require(options.evaluations >= kFewestEvaluations, Setting{"evaluations"}, " ",
+          options.evaluations, ": expected ", kFewestEvaluations,
+          " or more (four uniform models and a plan)");
+  require(std::isfinite(options.lambda) && options.lambda >= 0, ErrorKind::bad_setting,
+          "search: lambda ", options.lambda, ": expected 0 or more");
+  const Assignment all_at_2_bits(problem.units.size(), 0);
+  const std::uint64_t least = bytes_of(problem, all_at_2_bits);
+  require(options.target_bytes.value_or(least) >= least, ErrorKind::bad_setting,
           "search: ", options.target_bytes.value_or(0),
-          " bytes for the searched weights are too few: all at 2 bits take ", least,
-          "; raise --target-size or --target-bpw");
+          " bytes for the searched weights are too few: all at 2 bits take ", least, "; raise ",
+          Setting{"target_size"}, " or ", Setting{"target_bpw"});
 }
 
 // KL of a uniform model of `bytes` bytes; see run_search.
@@ -107,16 +109,14 @@ void accept(const SearchProblem& problem, SearchResult& result) {
 
 SearchStrategy parse_search_strategy(std::string_view name) {
   const auto* found = std::ranges::find(kStrategies, name, &StrategyRow::name);
-  require(found != kStrategies.end(),
-          "--search: expected grid | entropy | greedy | sens | learned, "
-          "found '",
-          printable(name), "'");
+  require(found != kStrategies.end(), Setting{"strategy"},
+          ": expected grid | entropy | greedy | sens | learned, found '", printable(name), "'");
   return found->strategy;
 }
 
 std::uint64_t bytes_of_bpw(const SearchProblem& problem, double bits_per_weight) {
-  require(std::isfinite(bits_per_weight) && bits_per_weight > 0, "--target-bpw ", bits_per_weight,
-          ": expected a positive number of bits");
+  require(std::isfinite(bits_per_weight) && bits_per_weight > 0, Setting{"target_bpw"}, " ",
+          bits_per_weight, ": expected a positive number of bits");
   double params = 0;
   for (const SearchUnit& unit : problem.units) params += static_cast<double>(unit.params);
   return static_cast<std::uint64_t>(params * bits_per_weight / 8);

@@ -120,7 +120,8 @@ void SearchMeter::read_log() {
   try {
     read_log(parse_json(read_file(options_.log, kLargestLog), source), source);
   } catch (const Error& error) {
-    fail(error.what(), "; the log of the search cannot be used: remove it or name another");
+    fail(error.kind(), error.marked(),
+         "; the log of the search cannot be used: remove it or name another");
   }
 }
 

@@ -100,7 +100,8 @@ TEST_F(MemoryTest, AnErrorNamesBothSizes) {
     FAIL() << "20 MB fit into 10";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("21.0 MB"), std::string::npos) << error.what();
-    EXPECT_NE(std::string(error.what()).find("-c"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("smaller context"), std::string::npos) << error.what();
+    EXPECT_EQ(error.kind(), ErrorKind::no_memory);
   }
 }
 

@@ -106,8 +106,8 @@ std::int64_t heads_together(const AttentionPlan& plan, const AttentionShape& sha
 }
 
 void require_scratch(const AttentionPlan& plan, std::span<const std::byte> scratch) {
-  require(plan.bytes() <= scratch.size(), "attention: ", plan.tokens, " rows need ", plan.bytes(),
-          " bytes of scratch, ", scratch.size(), " are reserved; reserve for larger batches");
+  ensure(plan.bytes() <= scratch.size(), "attention: ", plan.tokens, " rows need ", plan.bytes(),
+         " bytes of scratch, ", scratch.size(), " are reserved; reserve for larger batches");
 }
 
 SharedScratch shared_scratch(const AttentionPlan& plan, std::span<std::byte> scratch) {

@@ -7,6 +7,7 @@
 
 #include "backend/cpu/attention/kv_layout.h"
 #include "base/float_math.h"
+#include "tensor/quant_scheme.h"
 
 namespace leq::cpu {
 namespace {
@@ -327,7 +328,7 @@ bool prepare_queries(const HeadBlock& head, const WorkerScratch& scratch) {
     const float largest = head.rows.absmax(values, dims);
     if (!std::isfinite(largest)) return false;
     std::memset(codes, 0, static_cast<std::size_t>(stride));
-    const bool zero = largest < 1e-12f;
+    const bool zero = largest < kSmallestAbsmax;
     scratch.code_scales[query] = zero ? 1.0f : largest / 127.0f;
     if (!zero) head.rows.quantize(values, dims, 127.0f / largest, 0, codes);
     scratch.code_sums[query] = static_cast<float>(head.rows.code_sum(codes, dims, 0));

@@ -24,7 +24,7 @@ std::size_t number_count(const KvHead& head) {
 void require_size(const KvHead& head, std::size_t bytes) {
   const std::size_t ends = head.type() == KvType::int8 ? 2 * kEndBytes : 0;
   const std::size_t want = number_count(head) * number_bytes(head.type()) + ends;
-  require(bytes == want, "KV cache: a page's head holds ", want, " bytes, ", bytes, " given");
+  ensure(bytes == want, "KV cache: a page's head holds ", want, " bytes, ", bytes, " given");
 }
 
 // Where dimension c of position j lies, in numbers from the head's start.

@@ -248,12 +248,12 @@ void check_outputs(const Job& job) {
   const Linear& linear = job.linear;
   const Rows& out = job.out;
   check_linear_outputs(linear, job.tokens, job.x, job.epilogue, out);
-  require(job.epilogue == Epilogue::swiglu || !quantizes_groups(job) || linear.segment_count == 1,
-          linear.name, ": outputs of several weights cannot be quantized by groups");
-  require(quantized_unit(out.format) != QuantizedUnit::row || out.values != nullptr, linear.name,
-          ": outputs quantized by row need their f32 values kept");
-  require(job.context.scratch.size() >= linear_scratch_bytes(job.context.pool.threads()),
-          linear.name, ": scratch of ", job.context.scratch.size(), " bytes is too small");
+  ensure(job.epilogue == Epilogue::swiglu || !quantizes_groups(job) || linear.segment_count == 1,
+         linear.name, ": outputs of several weights cannot be quantized by groups");
+  ensure(quantized_unit(out.format) != QuantizedUnit::row || out.values != nullptr, linear.name,
+         ": outputs quantized by row need their f32 values kept");
+  ensure(job.context.scratch.size() >= linear_scratch_bytes(job.context.pool.threads()),
+         linear.name, ": scratch of ", job.context.scratch.size(), " bytes is too small");
 }
 
 }  // namespace

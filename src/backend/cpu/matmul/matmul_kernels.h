@@ -13,7 +13,8 @@ enum class Isa;
 
 namespace leq::cpu {
 
-// y[t][n] = sum of codes by the panel layout of tensor/weight_layout.h, scaled as decisions say:
+// y[t][n] = sum of codes by the panel layout of tensor/weight_layout.h, scaled as docs/numerics.md
+// says:
 //   f = 0; for each group: f = fma(float(sum of the group), weight scale * token scale, f)
 //   y = fma(f, weight scale * token scale, bias), a plain product where there is no bias
 // with each scale in the line it belongs to (a group's or the row's) and 1 in the other. Where

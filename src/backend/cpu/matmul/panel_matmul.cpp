@@ -218,8 +218,8 @@ void check_inputs(const Linear& linear, const Rows& x) {
   if (linear.act == ActKind::none) return;
   for (const LinearSegment& segment : linear.parts()) {
     const QuantScheme& scheme = segment.weight.scheme;
-    require(x.format.offset_codes != scheme.is_offset(), linear.name,
-            ": inputs have the wrong code offset for ", scheme_name(scheme), " weights");
+    ensure(x.format.offset_codes != scheme.is_offset(), linear.name,
+           ": inputs have the wrong code offset for ", scheme_name(scheme), " weights");
   }
 }
 

@@ -7,11 +7,10 @@
 
 #include "backend/cpu/rows/first_bad_row.h"
 #include "base/error.h"
+#include "tensor/quant_scheme.h"
 
 namespace leq::cpu {
 namespace {
-
-constexpr float kSmallest = 1e-12f;  // below it a group counts as zero
 
 struct Target {
   std::uint8_t* codes;  // of the whole row
@@ -27,7 +26,7 @@ bool quantize_group(const RowKernels& kernels, const float* x, std::int64_t firs
   const float largest = kernels.absmax(x, count);
   if (!std::isfinite(largest)) return false;
   std::uint8_t* codes = target.codes + first;
-  if (largest < kSmallest) {
+  if (largest < kSmallestAbsmax) {
     scale = 1.0f;
     std::memset(codes, target.offset, static_cast<std::size_t>(count));
     return true;

@@ -1,5 +1,5 @@
-// Quantizes finished f32 rows to int8 codes as their consumer wants them (decisions "one quantizer
-// arithmetic"): shared by norm, attention and the epilogues of linear.
+// Quantizes finished f32 rows to int8 codes as their consumer wants them (docs/numerics.md): shared
+// by norm, attention and the epilogues of linear.
 #pragma once
 
 #include <cstdint>

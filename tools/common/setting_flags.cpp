@@ -1,0 +1,68 @@
+#include "tools/common/setting_flags.h"
+
+#include <algorithm>
+
+#include "model/sampling_settings.h"
+
+namespace leq {
+namespace {
+
+constexpr SettingFlag kFlags[] = {
+    {"act", "--act"},
+    {"batch_tokens", "-b"},
+    {"breakdown", "--breakdown"},
+    {"calibration", "--calibration"},
+    {"chat_template", "--chat-template"},
+    {"chunks", "--chunks"},
+    {"context", "-c"},
+    {"device", "-dev"},
+    {"divergence_base", "--kl-divergence-base"},
+    {"evaluations", "--search-evals"},
+    {"fold_attention_biases", "--fold-biases"},
+    {"join", "--join"},
+    {"key_type", "-ctk"},
+    {"length", "--length"},
+    {"list_devices", "--list-devices"},
+    {"load_stats", "--load-stats"},
+    {"lock", "--mlock"},
+    {"max_ram", "--max-ram"},
+    {"memory_cap", "--vram"},
+    {"method", "--method"},
+    {"output", "-o"},
+    {"overrides", "--tensor-type"},
+    {"pretokenizer", "--pretokenizer"},
+    {"prompt_and_generation", "-pg"},
+    {"protocol", "--protocol"},
+    {"resume", "--resume"},
+    {"rotation_seed", "--hadamard"},
+    {"rotation_seeds", "--hadamard-seeds"},
+    {"samples", "--samples"},
+    {"save_stats", "--save-stats"},
+    {"sequences", "-np"},
+    {"strategy", "--search"},
+    {"stride", "--stride"},
+    {"target_bpw", "--target-bpw"},
+    {"target_size", "--target-size"},
+    {"threads", "-t"},
+    {"type", "--type"},
+    {"value_type", "-ctv"},
+    {"verify", "--verify"},
+    {"window", "--window"},
+};
+
+}  // namespace
+
+std::span<const SettingFlag> setting_flags() { return kFlags; }
+
+std::string flag_of(std::string_view setting) {
+  const auto* found = std::ranges::find(kFlags, setting, &SettingFlag::setting);
+  if (found != std::end(kFlags)) return std::string(found->flag);
+  const auto knob = std::ranges::find(kSamplingKnobs, setting, &SamplingKnob::name);
+  return knob != kSamplingKnobs.end() ? "--" + knob_word(*knob) : std::string(setting);
+}
+
+std::string with_flags(const Error& error) { return with_flags(error.marked()); }
+
+std::string with_flags(std::string_view marked) { return spelled(marked, flag_of); }
+
+}  // namespace leq
