@@ -252,9 +252,8 @@ class Backend {
                          const KvLayer& kv, Rows& out) = 0;
 
   // drawn[i] = the token of row i of `logits` [requests][V] (sample.h), the same on every device;
-  // below 0 where there is none: kAllBanned, or bad_logit_of the first logit that is NaN or
-  // +infinity. A row without a token is no error of the others. Waits, and throws what synchronize
-  // throws. The logits are as before.
+  // below 0 where there is none: kAllBanned, or bad_logit_of the first that is no number. Waits, and
+  // throws what synchronize throws. The logits are as before.
   virtual void sample(const Rows& logits, std::span<const SampleRequest> requests,
                       std::span<std::int32_t> drawn) = 0;
 
