@@ -22,8 +22,8 @@ SampleRequest Reply::request() {
 }
 
 std::string Reply::take(Token drawn) {
-  require(stopped_ == StopReason::none, "reply: a token after its end (", describe(stopped_), ")");
-  require(drawn >= 0, "reply: took ", drawn, ", which is no token");
+  ensure(stopped_ == StopReason::none, "reply: a token after its end (", describe(stopped_), ")");
+  ensure(drawn >= 0, "reply: took ", drawn, ", which is no token");
   if (rules_.stop.is_end_token(drawn)) {
     stopped_ = StopReason::end_token;
     return {};
@@ -46,7 +46,7 @@ void Reply::interrupt() {
 }
 
 std::string Reply::finish() {
-  require(stopped_ != StopReason::none, "reply: finished while it goes on");
+  ensure(stopped_ != StopReason::none, "reply: finished while it goes on");
   if (finder_.found()) return {};
   std::string text = finder_.push(decoder_.finish());
   if (finder_.found()) {

@@ -71,10 +71,10 @@ TEST(SamplingSettings, ErrorsNameTheKnobTheValueAndTheRange) {
     return error_of([&] { set_knob(settings, knob(name), value); });
   };
   EXPECT_EQ(refused("temperature", -0.5),
-            "--temp is -0.5, expected 0 (always the most probable token) or more");
-  EXPECT_EQ(refused("top_p", 1.5), "--top-p is 1.5, expected a number from 0 to 1 (off)");
+            "temperature is -0.5, expected 0 (always the most probable token) or more");
+  EXPECT_EQ(refused("top_p", 1.5), "top_p is 1.5, expected a number from 0 to 1 (off)");
   EXPECT_EQ(refused("repeat_last_n", -2),
-            "--repeat-last-n is -2, expected 0 (off) or more, or -1 for all tokens");
+            "repeat_last_n is -2, expected 0 (off) or more, or -1 for all tokens");
 }
 
 TEST(SamplingSettings, EveryKnobHasAFieldOfItsOwn) {

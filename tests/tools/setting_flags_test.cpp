@@ -10,6 +10,7 @@
 #include <string>
 
 #include "model/memory_plan.h"
+#include "model/sampling_settings.h"
 #include "platform/make_backend.h"
 #include "quantize/search/bit_search.h"
 #include "source_files.h"
@@ -63,6 +64,15 @@ TEST(SettingFlags, EveryEntryIsNamedAndIsAnOptionOfATool) {
     EXPECT_TRUE(named.contains(std::string(entry.setting))) << entry.setting;
     EXPECT_TRUE(flags.contains(std::string(entry.flag))) << entry.flag;
   }
+}
+
+TEST(SettingFlags, EverySettingOfSamplingIsAnOptionOfLeqRun) {
+  const auto flags = matches(run_program("leq-run", {"--help"}).out, R"((--[a-z-]+) [A-Z])");
+  for (const SamplingKnob& knob : kSamplingKnobs) {
+    EXPECT_TRUE(flags.contains(flag_of(knob.name))) << knob.name;
+  }
+  EXPECT_EQ(flag_of("temperature"), "--temp");
+  EXPECT_EQ(flag_of("top_k"), "--top-k");
 }
 
 TEST(SettingFlags, AreSortedAndNameEachSettingOnce) {

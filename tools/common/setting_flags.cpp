@@ -58,7 +58,9 @@ std::string flag_of(std::string_view setting) {
   const auto* knob = std::ranges::find(kSamplingKnobs, setting, &SamplingKnob::name);
   if (knob != kSamplingKnobs.end()) return "--" + knob_word(*knob);
   const auto* found = std::ranges::find(kFlags, setting, &SettingFlag::setting);
-  return std::string(found == std::end(kFlags) ? setting : found->flag);
+  if (found != std::end(kFlags)) return std::string(found->flag);
+  const auto knob = std::ranges::find(kSamplingKnobs, setting, &SamplingKnob::name);
+  return knob != kSamplingKnobs.end() ? "--" + knob_word(*knob) : std::string(setting);
 }
 
 std::string with_flags(const Error& error) { return with_flags(error.marked()); }

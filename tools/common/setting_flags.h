@@ -14,7 +14,8 @@ struct SettingFlag {
   std::string_view flag;     // as users type it
 };
 
-// All settings that messages of the library speak of, by name.
+// All settings that messages of the library speak of, by name; but for those of sampling, which are
+// a table themselves (model/sampling_settings.h).
 std::span<const SettingFlag> setting_flags();
 // The flag of a setting, its name where there is none.
 std::string flag_of(std::string_view setting);
