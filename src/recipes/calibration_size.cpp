@@ -37,7 +37,7 @@ double measure_window_seconds(const ImportedModel& model, const CalibrationData&
   shape.windows = std::ssize(data.windows);
   shape.length = data.length;
   shape.sample_tokens = kSampleTokens;
-  plan_calibration(model.config, shape, *backend, options.max_ram);
+  plan_calibration(model.config, shape, backend->layout(), options.max_ram);
 
   const BlockSource source(model.config, model.tensors, {});
   HiddenStates hidden(shape.windows, data.length * model.config.width, {});

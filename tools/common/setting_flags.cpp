@@ -55,8 +55,6 @@ constexpr SettingFlag kFlags[] = {
 std::span<const SettingFlag> setting_flags() { return kFlags; }
 
 std::string flag_of(std::string_view setting) {
-  const auto* knob = std::ranges::find(kSamplingKnobs, setting, &SamplingKnob::name);
-  if (knob != kSamplingKnobs.end()) return "--" + knob_word(*knob);
   const auto* found = std::ranges::find(kFlags, setting, &SettingFlag::setting);
   if (found != std::end(kFlags)) return std::string(found->flag);
   const auto knob = std::ranges::find(kSamplingKnobs, setting, &SamplingKnob::name);
