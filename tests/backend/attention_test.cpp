@@ -11,7 +11,9 @@
 
 #include "backend/attention_oracle.h"
 #include "backend/attention_run.h"
+#include "backend/cpu/attention/attention.h"
 #include "backend/cpu/attention/attention_kernels.h"
+#include "backend/cpu/attention/attention_plan.h"
 #include "base/cpu_features.h"
 #include "base/error.h"
 
@@ -128,18 +130,24 @@ TEST(Attention, AgreesWithDoubleHoweverTheTableIsFilled) {
 }
 
 // What is reserved for a batch is enough for every smaller one, also for those whose rows are cut
-// by spans.
+// by spans, up to the context's end.
 TEST(Attention, ScratchForABatchIsEnoughForSmallerOnes) {
-  for (const int kv_heads : {1, 2, 3, 5}) {
-    AttentionCase c;
-    c.heads = c.kv_heads = kv_heads;
-    c.head_dim = 4;
-    c.context = 4096;
-    const std::int64_t largest = 80;
-    AttentionRun run(c, {4, supported_isas().back()}, largest);
-    run.run(in_chunks(560, largest));
-    for (std::int64_t rows = 1; rows <= largest; rows += rows < 70 ? 1 : 5) {
-      ASSERT_NO_THROW(run.run({{{0, rows}}})) << kv_heads << " kv heads, " << rows << " rows";
+  for (const int threads : {1, 2, 3, 8}) {
+    for (const int kv_heads : {1, 2, 3, 5, 8}) {
+      for (const int head_dim : {4, 128}) {
+        for (const std::int64_t context : {512, 513, 20000}) {
+          const AttentionShape shape{kv_heads, kv_heads, head_dim, 0, nullptr, nullptr, false};
+          for (const std::int64_t largest : {1, 30, 31, 32, 33, 64, 200}) {
+            const std::size_t reserved =
+                cpu::attention_scratch_bytes(threads, largest, shape, context);
+            for (std::int64_t rows = 1; rows <= largest; ++rows) {
+              ASSERT_LE(cpu::plan_attention(threads, rows, shape, context).bytes(), reserved)
+                  << threads << " threads, " << kv_heads << " kv heads of " << head_dim << ", "
+                  << rows << " of " << largest << " rows, context " << context;
+            }
+          }
+        }
+      }
     }
   }
 }

@@ -220,16 +220,19 @@ TEST_P(AttentionConformance, PortableHeadsComeBackFromAnotherCache) {
   }
 }
 
+// In the first and the last column of every head of q, k and v.
 TEST_P(AttentionConformance, NamesTheRowThatIsNotFinite) {
   start({2, 1, 16, 0, KvType::f16, KvType::f16, false}, 10);
-  auto qkv = random_qkv(10);
-  qkv[7 * 64 + 40] = NAN;
-  try {
-    run(qkv, 10);
-    FAIL() << "NaN went into the cache";
-  } catch (const std::exception& error) {
-    EXPECT_NE(std::string(error.what()).find("input of attention, token 7"), std::string::npos)
-        << error.what();
+  for (const std::size_t column : {0, 15, 16, 31, 32, 40, 47, 48, 63}) {
+    auto qkv = random_qkv(10);
+    qkv[7 * 64 + column] = NAN;
+    try {
+      run(qkv, 10);
+      FAIL() << "NaN in column " << column << " went into the cache";
+    } catch (const std::exception& error) {
+      EXPECT_NE(std::string(error.what()).find("input of attention, token 7"), std::string::npos)
+          << error.what();
+    }
   }
 }
 

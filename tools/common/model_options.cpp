@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "backend/kv_types.h"
+
 namespace leq {
 namespace {
 
