@@ -112,6 +112,24 @@ bool Transformer::run_half(BlockHalf half, std::int64_t layer, std::span<float> 
   return whole;
 }
 
+namespace {
+
+// Positions for all rows of each sequence.
+void require_room(const Batch& batch, const KvCache& cache, std::int64_t context) {
+  std::map<std::int32_t, std::int64_t> rows_of;
+  for (const std::int32_t sequence : batch.sequences) ++rows_of[sequence];
+  for (std::size_t t = 0; t < batch.tokens.size(); ++t) {
+    const std::int32_t sequence = batch.sequences[t];
+    if (t > 0 && batch.sequences[t - 1] == sequence) continue;
+    const std::int64_t rows = rows_of[sequence];
+    require(cache.length(sequence) + rows <= context, "context full: sequence ", sequence,
+            " holds ", cache.length(sequence), " positions, ", rows, " more do not fit in ",
+            context, "; raise ", Setting{"context"}, " or shorten the text");
+  }
+}
+
+}  // namespace
+
 void Transformer::check(const Batch& batch, const KvCache& cache) {
   const auto tokens = std::ssize(batch.tokens);
   ensure(tokens > 0, "forward: an empty batch");
@@ -137,16 +155,7 @@ void Transformer::check(const Batch& batch, const KvCache& cache) {
               " 1, or quantize with ", Setting{"act"}, " row");
     }
   }
-  std::map<std::int32_t, std::int64_t> rows_of;
-  for (const std::int32_t sequence : batch.sequences) ++rows_of[sequence];
-  for (std::size_t t = 0; t < batch.tokens.size(); ++t) {
-    const std::int32_t sequence = batch.sequences[t];
-    if (t > 0 && batch.sequences[t - 1] == sequence) continue;
-    const std::int64_t rows = rows_of[sequence];
-    require(cache.length(sequence) + rows <= limits_.context, "context full: sequence ", sequence,
-            " holds ", cache.length(sequence), " positions, ", rows, " more do not fit in ",
-            limits_.context, "; raise ", Setting{"context"}, " or shorten the text");
-  }
+  require_room(batch, cache, limits_.context);
 }
 
 Step Transformer::step_of(const Batch& batch, const KvCache& cache) {

@@ -260,7 +260,7 @@ class Bench {
                    const RunSetting& setting, const BenchTest& test) {
     const BenchWork work = bench_work(session, test);
     const bool floats = !is_coded(session.weights().blocks[0].qkv.act);
-    const Backend& backend = session.transformer().backend();
+    Backend& backend = session.transformer().backend();
     const MachineLimits before = limits_now(backend, setting.threads, test, floats, work);
     std::vector<double> seconds;
     {
@@ -290,7 +290,7 @@ class Bench {
   }
 
   // The limits that a test is held against; those of a GPU are not measured here.
-  MachineLimits limits_now(const Backend& backend, int threads, const BenchTest& test, bool floats,
+  MachineLimits limits_now(Backend& backend, int threads, const BenchTest& test, bool floats,
                            const BenchWork& work) {
     if (backend.memory().room()) return {};
     cpu::LimitMeter& meter = meters_.try_emplace(threads, threads, chosen_isa()).first->second;
