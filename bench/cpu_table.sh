@@ -1,14 +1,14 @@
 #!/bin/bash
 # Every row of bench/results/cpu-*.md, in one go on an idle machine (about half an hour, 10 GB of
 # memory, 6 GB of disk): speed of leq beside the limits of the same run, and peers between the rows.
-#   bench/cpu_table.sh BUILD_DIR WORK_DIR [PART...]    PART: prompt behind generate file depth batch
+#   bench/cpu_table.sh BUILD_DIR WORK_DIR [PART...]    PART: prompt context generate file depth batch
 # PEERS, a folder, adds llama.cpp: PEERS/llama-bench, PEERS/llama-batched-bench, PEERS/ik-llama-bench
 # (ik_llama.cpp), each if it is there, and the GGUF files SHAPE-Q8_0.gguf and SHAPE-Q4_0.gguf.
 # RUNS (5), THREADS (2); QUIET, a command to run each row with.
 set -u
 bench=$1/tools/leq-bench work=$2
 shift 2
-parts=" ${*:-prompt behind generate file depth batch busy} "
+parts=" ${*:-prompt context generate file depth batch busy} "
 runs=${RUNS:-5} threads=${THREADS:-2} peers=${PEERS:-/nonexistent}
 mkdir -p "$work"
 
@@ -46,7 +46,7 @@ if part prompt "Prompts of 512 tokens"; then
     peer $file.gguf -p 512 -n 0
   done
 fi
-if part behind "Prompts of 512 tokens behind others"; then
+if part context "Prompts of 512 tokens after others"; then
   leq -m $middle:int8 -p 512 -n 0 -d 2048,8192,32256 -ctk f16,int8 -ctv f16,int8
 fi
 if part generate "Generation"; then

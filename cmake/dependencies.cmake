@@ -16,9 +16,7 @@ leq_require(LEQ_JSON_INCLUDE "nlohmann-json" nlohmann-json3-dev)
 add_library(leq_json INTERFACE)
 target_include_directories(leq_json SYSTEM INTERFACE ${LEQ_JSON_INCLUDE})
 
-# Its regular expressions would recurse over every letter of a long prompt.
 find_path(LEQ_CXXOPTS_INCLUDE cxxopts.hpp)
 leq_require(LEQ_CXXOPTS_INCLUDE "cxxopts" libcxxopts-dev)
 add_library(leq_cxxopts INTERFACE)
 target_include_directories(leq_cxxopts SYSTEM INTERFACE ${LEQ_CXXOPTS_INCLUDE})
-target_compile_definitions(leq_cxxopts INTERFACE CXXOPTS_NO_REGEX)

@@ -30,7 +30,7 @@ for arch in $names; do
 done
 "${CXX:-c++}" -std=c++20 -O1 cuda/check/sass_counts.cpp -o "$work/sass_counts"
 
-# compile SOURCE: the compiler's report and the counts, with names for people, behind $work/SOURCE.all
+# compile SOURCE: the compiler's report and the counts, with names for people, appended to $work/all
 compile() {
   rm -rf "$work/keep"
   mkdir "$work/keep"

@@ -78,7 +78,7 @@ bool take_device_bytes(std::size_t bytes) {
   return true;
 }
 
-// A kernel that may begin early and stands behind a kernel has begun before that one runs.
+// A kernel that may begin early and follows a kernel has begun before that one runs.
 void run_first(Stream& stream, bool drains) {
   const Operation operation = std::move(stream.operations.front());
   stream.operations.pop_front();

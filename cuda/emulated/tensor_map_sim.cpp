@@ -1,4 +1,4 @@
-// Tensor maps of the emulator: the arguments as they are, behind the driver's refusals
+// Tensor maps of the emulator: the arguments as they are, after the driver's refusals
 // (cuTensorMapEncodeTiled), and one of our own: rows of a swizzled box fill its span.
 #include "cuda/rt/tensor_map.h"
 

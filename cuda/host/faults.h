@@ -20,7 +20,7 @@ class Faults {
 
   // For an operation that is about to be launched; `site` is a linear's name or like "norm".
   Fault watch(std::string_view site);
-  // Puts the word's way to the host on the stream; check() reads it behind a synchronize and throws
+  // Puts the word's way to the host on the stream; check() reads it after a synchronize and throws
   // Error naming site and row where there is one.
   void collect();
   void check();

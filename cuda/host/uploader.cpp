@@ -46,7 +46,7 @@ void Uploader::use(std::byte* landing, std::size_t slot_bytes) {
 }
 
 void Uploader::use_own(std::size_t slot_bytes) {
-  rt::synchronize(stream_);  // behind all copies: nothing reads the slots that there were
+  rt::synchronize(stream_);  // after all copies: nothing reads the slots that there were
   own_landing_.emplace(device_, kSlots * slot_bytes);
   use(own_landing_->data(), slot_bytes);
 }
@@ -97,7 +97,7 @@ void Uploader::copy(const void* from, std::byte* to, std::int64_t bytes) {
 }
 
 UploadReport Uploader::finish() {
-  rt::synchronize(stream_);  // behind all copies
+  rt::synchronize(stream_);  // after all copies
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start_;
   return {bytes_, took.count()};
 }

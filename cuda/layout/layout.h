@@ -3,7 +3,7 @@
 //   codes of b bits, 8, 4 or 2: planes [Np][Kp*b/8]. 16 bytes hold 128/b columns of a row: column
 //     k = 16 i + 4 j + y of them lies in byte 4 j + y, bits b*i and up. So (word j >> b*i) & mask
 //     is four neighbouring codes: an operand of dp4a, and a register of mma.m16n8k32. 3 bits: the
-//     planes of the low two bits, and behind all of them those of the third (b = 1). 8 bits are
+//     planes of the low two bits, and after all of them those of the third (b = 1). 8 bits are
 //     signed; fewer are unsigned, the number is code - zero (2^(b-1) for int schemes).
 //   scales: row f32 [Np]; group f16 [Np][Kp/g], times scale_mul.   zeros (uint): u8, same shape.
 //   floats: [N][ceil32(K)].

@@ -144,7 +144,7 @@ void enter() {
   mark_ended();
   Fibre& fibre = block->threads[block->current].fibre;
   Main& main = block->main;
-  release_key(&block->end_key);  // nothing that ThreadSanitizer sees happens behind it
+  release_key(&block->end_key);  // nothing that ThreadSanitizer sees happens after it
   leave(fibre, main);
 }
 
@@ -261,7 +261,7 @@ void let_go_on(State waits) {
   }
 }
 
-// Runs the block until all its threads wait; behind a __syncthreads they can go on. True if
+// Runs the block until all its threads wait; after a __syncthreads they can go on. True if
 // something happened.
 bool run_block() {
   bool happened = false;

@@ -56,7 +56,7 @@ void entered(Main& main);  // first thing on a new fibre
 [[noreturn]] void leave(Fibre& fibre, Main& main);
 void finish(Fibre& fibre);
 
-// What happened before release is visible behind acquire: for ThreadSanitizer. A key for each
+// What happened before release is visible after acquire: for ThreadSanitizer. A key for each
 // generation of a barrier: with one key for all, the arrival of a fast warp at the next barrier
 // would order a slow warp that leaves this one, and hide a race.
 void release_key(const void* key);

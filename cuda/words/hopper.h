@@ -60,7 +60,7 @@ __device__ __forceinline__ void fence_init() {
 #endif
 }
 
-// What this thread wrote to shared memory before is there for the copy engine and wgmma behind it.
+// What this thread wrote to shared memory before is there for the copy engine and wgmma after it.
 __device__ __forceinline__ void fence_async() {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

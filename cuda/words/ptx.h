@@ -1,4 +1,4 @@
-// The machine's own instructions that kernels use, each behind one function: PTX for nvcc, its
+// The machine's own instructions that kernels use, each wrapped in one function: PTX for nvcc, its
 // meaning in plain C++ for the emulator. A wrong modifier in the PTX shows on hardware only: the
 // host versions are what a conformance test there compares with, bit for bit.
 #pragma once

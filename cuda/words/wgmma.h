@@ -7,7 +7,7 @@
 namespace leq::LEQ_GPU::ptx {
 
 // Where an operand [rows][32] of bytes lies: rows of 128 bytes in the order of Swizzle::bytes_128,
-// eight rows behind eight rows; `shared` is that of row 0 and column 32 i, i = 0 to 3, in a tile
+// eight rows after eight rows; `shared` is that of row 0 and column 32 i, i = 0 to 3, in a tile
 // that begins at a multiple of 1,024. Fields in units of 16 bytes: address, distance along k (not
 // looked at in this order), distance of eight rows; 1 at bit 62: 128-byte order.
 __device__ __forceinline__ std::uint64_t matrix_operand(const void* shared) {

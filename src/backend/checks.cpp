@@ -154,7 +154,7 @@ void check_sample(const Rows& logits, std::span<const SampleRequest> requests,
     std::int64_t before = -1;
     for (const LogitChange& change : request.changes) {
       ensure(change.id > before && change.id < logits.width && change.repeats >= 0,
-             "sampler: token ", change.id, " changed behind token ", before,
+             "sampler: token ", change.id, " changed after token ", before,
              ", expected ascending ids below ", logits.width);
       before = change.id;
     }

@@ -57,7 +57,7 @@ struct BatchView {
   std::int64_t tokens = 0;
   std::span<const SequenceRun> runs;  // cover rows 0..tokens-1 in order
 
-  // Behind the last position of any run; 0 without runs.
+  // After the last position of any run; 0 without runs.
   std::int64_t end_position() const;
 };
 

@@ -56,7 +56,7 @@ constexpr void end_step(OnlineState& state, const OnlineOptions& options, std::u
 class OnlineTwin {
  public:
   virtual ~OnlineTwin() = default;
-  virtual OnlineState fetch() = 0;                   // behind all operations so far; waits
+  virtual OnlineState fetch() = 0;                   // after all operations so far; waits
   virtual void store(const OnlineState& state) = 0;  // for the operations to come; waits
 };
 

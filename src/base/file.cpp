@@ -157,7 +157,7 @@ void AtomicFile::write_pending() {
 
 void AtomicFile::overwrite(std::uint64_t offset, std::span<const std::byte> bytes) {
   ensure(offset <= size_ && bytes.size() <= size_ - offset, target_.string(), ": overwrite at ",
-         offset, " of ", bytes.size(), " bytes reaches behind ", size_);
+         offset, " of ", bytes.size(), " bytes reaches past ", size_);
   write_pending();
   write_all(descriptor_, bytes, offset, target_);
 }

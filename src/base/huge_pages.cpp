@@ -30,7 +30,7 @@ std::byte* map_huge_pages(std::size_t bytes) noexcept {
   void* mapping = ::mmap(nullptr, wanted + kHugePageBytes, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) return nullptr;
-  // What lies before and behind the part that is used goes back.
+  // What lies before and after the part that is used goes back.
   auto* first = static_cast<std::byte*>(mapping);
   const auto address = reinterpret_cast<std::uintptr_t>(mapping);
   const std::size_t before = rounded(address, kHugePageBytes) - address;

@@ -1,4 +1,4 @@
-// JSON: values, and reading them from untrusted text behind limits on size and depth, with errors
+// JSON: values, and reading them from untrusted text with limits on size and depth, with errors
 // that name the source and the offset. nlohmann-json reads and writes the text, in json.cpp alone:
 // its templates would cost every file that includes them two seconds of compiling.
 #pragma once

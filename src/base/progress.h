@@ -15,7 +15,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // `done` of total; `note` stands behind the estimate ("ppl 12.34").
+  // `done` of total; `note` stands after the estimate ("ppl 12.34").
   void update(std::int64_t done, const std::string& note = "");
 
  private:

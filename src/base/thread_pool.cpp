@@ -76,7 +76,7 @@ struct ThreadPool::State {
     }
   }
 
-  // A task of the worker's own share, or of the first one behind it that has any left.
+  // A task of the worker's own share, or of the first one after it that has any left.
   bool take(int worker, std::uint32_t current, std::int64_t total, std::int64_t& task) {
     for (int i = 0; i < threads(); ++i) {
       if (take_of((worker + i) % threads(), current, total, task)) return true;

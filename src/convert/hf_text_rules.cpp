@@ -180,7 +180,7 @@ void read_pre_tokenizer(const Json& json, std::string_view source, TokenizerSpec
   each_step(json, "pretokenizers", source, [&](const Json& step) {
     const std::string type = type_of(step, source);
     require(spec.kind != TokenizerKind::byte_bpe, source, ": pre_tokenizer type ", printable(type),
-            " behind ByteLevel is not supported");
+            " after ByteLevel is not supported");
     for (const auto& reader : kPreTokenizerReaders) {
       if (reader.type == type) return reader.add(step, source, spec);
     }

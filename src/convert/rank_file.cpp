@@ -20,7 +20,7 @@ int base64_digit(char c) {
   return c == '/' ? 63 : -1;
 }
 
-// The 256 special tokens behind Llama-3's ranks, as Llama 3.1 to 3.3 name them.
+// The 256 special tokens after Llama-3's ranks, as Llama 3.1 to 3.3 name them.
 std::vector<std::string> llama3_special() {
   constexpr std::array<std::string_view, 11> kNamed = {"<|begin_of_text|>",
                                                        "<|end_of_text|>",

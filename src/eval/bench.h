@@ -1,5 +1,5 @@
 // Speed of a model: tokens per second of prompt and generation tests, the bytes and operations
-// behind them, and their share of what the machine can do.
+// after them, and their share of what the machine can do.
 #pragma once
 
 #include <cstdint>

@@ -62,7 +62,7 @@ std::vector<std::uint64_t> read_sizes(const Json& entry, const char* key, std::s
 }
 
 struct Placed {
-  std::uint64_t begin = 0;  // within the data behind the header
+  std::uint64_t begin = 0;  // within the data after the header
   std::uint64_t end = 0;
   SourceTensor tensor;
 };

@@ -36,7 +36,7 @@ class TensorSource {
 };
 
 // Elements [first, first + out.size()) of a float tensor widened to f32. Throws Error naming the
-// tensor where its dtype is not f32, f16 or bf16, or where the elements reach behind its end.
+// tensor where its dtype is not f32, f16 or bf16, or where the elements reach past its end.
 void read_floats(const SourceTensor& tensor, std::int64_t first, std::span<float> out);
 
 }  // namespace leq

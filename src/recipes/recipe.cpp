@@ -60,7 +60,7 @@ const std::array<Recipe, 4> kRecipes = {{
      .few_windows_do = true},
     {.name = "q4",
      .summary =
-         "4-bit weights by gptq+ behind SmoothQuant, groups of 128 (64 below a width of 2048)",
+         "4-bit weights by gptq+ after SmoothQuant, groups of 128 (64 below a width of 2048)",
      .kl_limit = 0.05,
      .advice = "recipe auto with 5 bits per weight, or recipe q8",
      .apply = apply_q4},

@@ -35,7 +35,7 @@ class PlaneWriter {
   void put_scales(std::span<const float> scales, std::int64_t per_row);
   // Zero points, or what else is a byte for each group: [rows][per_row].
   void put_zeros(std::span<const std::uint8_t> zeros, std::int64_t per_row);
-  // Codes of columns [first, first + 128) of a row, of value 0 behind the last column; adds the
+  // Codes of columns [first, first + 128) of a row, of value 0 after the last column; adds the
   // sums of int8 codes. `first` is a multiple of 128; each block is put once.
   void put_codes(std::int64_t row, std::int64_t first, const CodeBlock& codes);
 

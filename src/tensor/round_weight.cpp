@@ -163,7 +163,7 @@ RoundedScales choose_scales(const NamedMatrix& matrix, const QuantScheme& scheme
 
 void round_block(const NamedMatrix& matrix, const RoundedScales& scales, const QuantScheme& scheme,
                  std::int64_t row, std::int64_t first, CodeBlock& codes) {
-  std::array<float, kBlockColumns> x = {};  // columns behind the last are 0, and so their codes
+  std::array<float, kBlockColumns> x = {};  // columns after the last are 0, and so their codes
   const std::int64_t count = std::min(kBlockColumns, matrix.columns - first);
   std::memcpy(x.data(), matrix.at(row, first), static_cast<std::size_t>(count) * sizeof(float));
   for (std::int64_t i = 0; i < kBlockColumns; i += kChunk) {

@@ -40,7 +40,7 @@ struct RoundedScales {
 // Throws Error where a value is not finite.
 RoundedScales choose_scales(const NamedMatrix& matrix, const QuantScheme& scheme);
 
-// Stored codes of columns [first, first + 128) of a row, value 0 behind the last.
+// Stored codes of columns [first, first + 128) of a row, value 0 after the last.
 void round_block(const NamedMatrix& matrix, const RoundedScales& scales, const QuantScheme& scheme,
                  std::int64_t row, std::int64_t first, CodeBlock& codes);
 

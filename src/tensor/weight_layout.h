@@ -3,7 +3,7 @@
 // columns in quads, so that one 64-byte load feeds 16 rows of a dot product:
 //   byte  = panel * 64*Kp*bits/8 + (k/4) / (8/bits) * 256 + (row % 64) * 4 + k % 4
 //   shift = bits * ((k/4) % (8/bits))
-// Codes of 3 bits are a plane of their low two bits and, behind it, a plane of the third.
+// Codes of 3 bits are a plane of their low two bits and, after it, a plane of the third.
 #pragma once
 
 #include <cstddef>
@@ -44,7 +44,7 @@ struct CodePlanes {
 CodePlanes code_planes(const QuantScheme& scheme, std::int64_t rows, std::int64_t columns);
 
 // Byte of a plane of `bits` bits where the four columns from `column` on (a multiple of 32 / bits)
-// of a row begin; the next 32 / bits columns follow 256 bytes behind.
+// of a row begin; the next 32 / bits columns follow 256 bytes later.
 inline std::int64_t panel_byte(int bits, std::int64_t padded_columns, std::int64_t row,
                                std::int64_t column) {
   return row / kPanelRows * (kPanelRows * padded_columns * bits / 8) +

@@ -33,7 +33,7 @@ class SpecialScope {
     return after != ranges_.end() && after->begin <= begin && end <= after->end;
   }
   bool in_ranges() const { return !ranges_.empty(); }
-  // The first border of a range behind `at`, at most `limit`.
+  // The first border of a range after `at`, at most `limit`.
   std::size_t next_border(std::size_t at, std::size_t limit) const {
     for (const Range& range : ranges_) {
       if (range.begin > at) return std::min(range.begin, limit);

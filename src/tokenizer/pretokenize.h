@@ -19,7 +19,7 @@ class PreTokenizerChain {
   PreTokenizerChain(std::span<const PreTokenizer> steps, std::string_view source);
 
   struct Flags {
-    bool begins_segment = true;  // no: behind an invalid byte, nothing is put in front
+    bool begins_segment = true;  // no: after an invalid byte, nothing is put in front
     bool at_text_start = true;
   };
   // A function that takes a piece; the view lives during the call only.

@@ -65,7 +65,7 @@ class MergeTable {
   int bits_ = 0;
 };
 
-// Finds pieces; a view of the tables in the file. Symbols are the pieces [0, pieces) and behind
+// Finds pieces; a view of the tables in the file. Symbols are the pieces [0, pieces) and after
 // them characters that only occur inside longer pieces.
 class PieceTable {
  public:

@@ -82,7 +82,7 @@ class HeaderReader {
     return value;
   }
   void finish() {
-    require(reader_.left() == 0, source_, ": ", reader_.left(), " bytes behind the end");
+    require(reader_.left() == 0, source_, ": ", reader_.left(), " bytes after the end");
   }
 
  private:

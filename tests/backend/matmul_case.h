@@ -145,7 +145,7 @@ struct TestWeight {
     return zeros.as<std::uint8_t>()[row / 64 * groups * 64 + g * 64 + row % 64];
   }
 
-  // Codes of rows and columns behind the last hold any bits: their inputs are 0, and what comes out
+  // Codes of rows and columns past the last hold any bits: their inputs are 0, and what comes out
   // of such rows is not looked at. int8 pads are 0 as its sums say.
   void fill_codes(Random& random, Fill fill) {
     const std::int64_t np = up_to(n, 64);

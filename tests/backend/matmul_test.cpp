@@ -27,7 +27,7 @@ std::vector<std::string> integer_schemes() {
 const std::vector<std::string> kIntSchemes = integer_schemes();
 
 // Runs the linear over all tokens in batches of `batch`, into values [tokens][outputs]. `before` is
-// what the output rows hold at first; columns behind them must stay as they are.
+// what the output rows hold at first; columns after them must stay as they are.
 std::vector<float> run(Backend& backend, const Linear& linear, const TestInputs& x,
                        std::int64_t batch, Epilogue epilogue = Epilogue::none,
                        float before = 7.0f) {

@@ -80,7 +80,7 @@ TEST(RowKernels, CodesAndTheirSumsAreEqual) {
       const auto x = random_row(n, 7 + n);
       ASSERT_EQ(want.absmax(x.data(), n), have.absmax(x.data(), n));
       for (const int offset : {0, 128}) {
-        // One byte behind the row shows a store that goes too far.
+        // One byte after the row shows a store that goes too far.
         std::vector<std::uint8_t> a(x.size() + 1, 77), b(x.size() + 1, 77);
         want.quantize(x.data(), n, 40.0f, offset, a.data());
         have.quantize(x.data(), n, 40.0f, offset, b.data());

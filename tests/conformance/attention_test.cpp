@@ -64,7 +64,7 @@ class AttentionConformance : public test::Conformance {
     return out;
   }
 
-  // q, k or v of one head of one row behind norm and rotation, in double.
+  // q, k or v of one head of one row after norm and rotation, in double.
   std::vector<double> head(const std::vector<float>& qkv, std::int64_t row, int index) const {
     const auto d = static_cast<std::size_t>(c_.head_dim);
     const auto width = static_cast<std::size_t>(c_.heads + 2 * c_.kv_heads) * d;

@@ -132,7 +132,7 @@ TEST_P(RowsConformance, RotationsAreTheMatrixOfSignsAndComeBack) {
 
 // Act online: ranges and counters are those of the scale itself, fed with the rows' largest
 // numbers.
-// The clock sees what runs, and nothing before it starts or behind its stop.
+// The clock sees what runs, and nothing before it starts or after its stop.
 TEST_P(RowsConformance, TimesAreThoseOfTheOperationsBetween) {
   const float* gain = upload_vector(std::vector<float>(256, 1.0f));
   const Norm norm = {NormKind::rms, gain, nullptr, 1e-5f, 256};
@@ -185,7 +185,7 @@ TEST_P(RowsConformance, MovingScalesSeeEachStep) {
 }
 
 // A batch with a number that is not finite: the same error, and no scale learns from it, also not
-// from what would have come behind the bad row.
+// from what would have come after the bad row.
 TEST_P(RowsConformance, MovingScalesForgetABatchThatFails) {
   const std::int64_t width = 160;
   const Norm norm = {NormKind::rms,

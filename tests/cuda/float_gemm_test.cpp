@@ -153,7 +153,7 @@ void expect_near(const PieceCase& c, const Problem& problem, const Inputs& x,
             << "token " << t << ", segment " << s << ", row " << row;
       }
     }
-    // Columns behind the last are not written.
+    // Columns after the last are not written.
     for (; at < (t + 1) * problem.stride(); ++at) {
       ASSERT_EQ(found[static_cast<std::size_t>(at)], problem.before());
     }

@@ -340,7 +340,7 @@ inline void expect_values(const IntCase& c, IntMatmulData::Launch launch = launc
             << "token " << t << ", column " << column;
       }
     }
-    // Columns behind the last are not written.
+    // Columns after the last are not written.
     for (; column < data.out_stride(); ++column) ASSERT_EQ(found[at()], data.before(t, column));
   }
 }

@@ -50,7 +50,7 @@ class RopeAppend : public testing::TestWithParam<RopeCase> {
     return position * std::pow(10000.0, -2.0 * pair / GetParam().dims);
   }
 
-  // A head behind its norm and rotation. `index` counts q, then k, then v heads.
+  // A head after its norm and rotation. `index` counts q, then k, then v heads.
   std::vector<double> expected(int row, int index) const {
     const RopeCase& c = GetParam();
     const auto d = static_cast<std::size_t>(c.dims);

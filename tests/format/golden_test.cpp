@@ -58,7 +58,7 @@ TEST(GoldenLeq, MetadataAndBlobsAreThere) {
   }
 }
 
-// Sums lie behind the accessors of values: read them by their own rule.
+// Sums lie out of reach of the accessors of values: read them by their own rule.
 TEST(GoldenLeq, SumsOfCodesAreThose) {
   const LeqReader reader(golden_folder() / "v1-int8.leq", {LoadMode::map, 0, false});
   const auto& tensors = test::golden_files()[1].tensors;

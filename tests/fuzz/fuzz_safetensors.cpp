@@ -1,5 +1,5 @@
 // The safetensors reader on any bytes. The first byte of an input says what follows: 0 a whole
-// file, else that many data bytes stand behind the header that the rest holds.
+// file, else that many data bytes follow the header that the rest holds.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -39,7 +39,7 @@ const std::vector<std::string>& examples() {
   return all;
 }
 
-// Copies, so that each table is aligned as in a file and reads behind its end are seen.
+// Copies, so that each table is aligned as in a file and reads past its end are seen.
 std::vector<std::vector<std::byte>> cut_tables(std::span<const std::byte> input) {
   std::vector<std::vector<std::byte>> tables;
   while (input.size() >= 4 && tables.size() < kNames.size()) {

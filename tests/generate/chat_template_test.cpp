@@ -62,7 +62,7 @@ std::string model_template(const std::filesystem::path& folder) {
   return load_json(folder / "tokenizer_config.json")["chat_template"].get<std::string>();
 }
 
-// Tokenizers of LLaMA's kind put a space behind special tokens.
+// Tokenizers of LLaMA's kind put a space after special tokens.
 std::string without_spaces(std::string text) {
   std::erase(text, ' ');
   return text;
@@ -250,7 +250,7 @@ TEST(ChatTemplate, MistralsOwnSampleIsRendered) {
   }
 }
 
-// With tokenizer.model alone the tokenizer itself puts a space behind special tokens, so the
+// With tokenizer.model alone the tokenizer itself puts a space after special tokens, so the
 // formats without spaces are the ones that give Mistral's own ids.
 TEST(ChatTemplate, MistralsOwnSampleHasItsIds) {
   LEQ_SHARED_OR_SKIP(folder, "data/tokenizers/mistral");

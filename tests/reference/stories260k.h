@@ -27,7 +27,7 @@ class LegacyReader {
   bool at_end() const { return at_ == bytes_.size(); }
   std::string_view text(std::size_t size) {
     require(size <= bytes_.size() - at_, name_, ": ends at byte ", bytes_.size(), ", expected ",
-            size, " more behind ", at_);
+            size, " more after ", at_);
     at_ += size;
     return std::string_view(bytes_).substr(at_ - size, size);
   }

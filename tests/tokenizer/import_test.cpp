@@ -208,7 +208,7 @@ TEST(TokenizerConfig, NamesTokens) {
   EXPECT_EQ(tokenizer.size(), 14u);
   EXPECT_EQ(tokenizer.type(10), TokenType::unused);
   EXPECT_EQ(tokenizer.type(12), TokenType::user_defined);
-  EXPECT_EQ(tokenizer.bos(), 13);  // as transformers: behind the last
+  EXPECT_EQ(tokenizer.bos(), 13);  // as transformers: after the last
   EXPECT_EQ(tokenizer.type(7), TokenType::control);
   EXPECT_EQ(encode(tokenizer, "a<x>"), (Ids{0, 12}));
   EXPECT_FALSE(tokenizer.special_id("<absent>").has_value());
@@ -245,7 +245,7 @@ TEST(HfTokenizer, WhatIsNotSupportedIsRefusedByName) {
       {"/pre_tokenizer", R"({"type": "BertPreTokenizer"})", "pre_tokenizer type BertPreTokenizer"},
       {"/pre_tokenizer", R"({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"},
         {"type": "Digits"}]})",
-       "Digits behind ByteLevel"},
+       "Digits after ByteLevel"},
       {"/normalizer", R"({"type": "NFKC"})", "normalizer type NFKC"},
       {"/normalizer", R"({"type": "Replace", "pattern": {"Regex": " +"}, "content": ""})",
        "Replace with a Regex"},

@@ -67,7 +67,7 @@ TEST(Normalize, NfcEqualsUtf8proc) {
     const std::string text = random_unicode(random, random.below(40));
     EXPECT_EQ(nfc(text), nfc_oracle(text));
   }
-  // Every character behind others that it might compose with; none behind plane 2 decomposes.
+  // Every character after others that it might compose with; none past plane 2 decomposes.
   constexpr char32_t kLastDecomposed = 0x30000;
   for (char32_t c = 0; c < kLastDecomposed; ++c) {
     if (c >= 0xd800 && c < 0xe000) continue;

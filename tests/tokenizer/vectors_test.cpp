@@ -89,7 +89,7 @@ TEST(TokenizerVectors, QwenFromRanks) {
 }
 
 // The rendered text of mistral-common has U+2581 for spaces and shows the one that encoding puts
-// behind each special token.
+// after each special token.
 std::string mistral_text(std::string text, const Tokenizer& tokenizer) {
   for (const char* special : {"<s>", "</s>", "[INST]", "[/INST]"}) {
     if (!tokenizer.special_id(special)) continue;

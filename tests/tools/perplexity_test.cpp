@@ -25,7 +25,7 @@ class LeqPerplexity : public ::testing::Test {
     model_ = quantized(*found, "int8").string();
   }
 
-  // A run on two short windows, with further words behind.
+  // A run on two short windows, with further words after them.
   ToolRun run(std::vector<std::string> words) const {
     words.insert(words.begin(), {"-m", model_, "-t", "1", "--window", "64", "--chunks", "2"});
     if (std::ranges::find(words, "-f") == words.end()) {

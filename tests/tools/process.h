@@ -83,7 +83,7 @@ class Process {
   }
   void signal(int number) { ::kill(id_, number); }
 
-  // Reads until `text` comes on that stream, behind what earlier calls waited for; false at the end
+  // Reads until `text` comes on that stream, after what earlier calls waited for; false at the end
   // of the streams or after a minute.
   bool wait_for_output(const std::string& text) { return wait_for(text, out, out_seen_); }
   bool wait_for_error(const std::string& text) { return wait_for(text, err, err_seen_); }

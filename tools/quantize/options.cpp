@@ -14,8 +14,9 @@
 namespace leq {
 namespace {
 
-constexpr double kPresetAlpha = 0.5;   // of the paper
-constexpr double kMaxStaticError = 2;  // of o3: behind a fixed scale, times that by token
+constexpr double kPresetAlpha = 0.5;  // of the paper
+constexpr double kMaxStaticError =
+    2;  // of o3: with a fixed scale, in terms of that with one by token
 
 std::vector<std::string> method_names() {
   std::vector<std::string> names;
@@ -130,7 +131,7 @@ std::vector<Option> scheme_flags() {
        .minimum = 1,
        .maximum = 1000},
       {.name = "fold-biases",
-       .help = "move the bias of v behind attention into that of o, and drop that of k where "
+       .help = "move the bias of v past attention into that of o, and drop that of k where "
                "positions are learned: exact, and out of the quantized KV cache",
        .group = "Quantization"}};
 }
@@ -184,7 +185,7 @@ std::vector<Option> calibration_flags() {
        .group = "Calibration"},
       {.name = "true-sequential",
        .fallback = "true",
-       .help = "gptq: inputs are recomputed behind what is quantized already",
+       .help = "gptq: inputs are recomputed after what is quantized already",
        .group = "Calibration"},
       {.name = "bias-correction",
        .fallback = "true",

@@ -134,7 +134,7 @@ struct Joined {
   float largest = kNothingSeen, total = 0.0f;
   static_assert(Shape::kRowTiles <= 2);
 
-  // O = fma(o, b, O a), times 1 / L behind the last span. `more` is l; out is null where there is
+  // O = fma(o, b, O a), times 1 / L after the last span. `more` is l; out is null where there is
   // no such query.
   __device__ __forceinline__ void add(const WarpRows<Shape>& warp, int tile, int half, float more,
                                       bool first, bool last, int dims, float* out) {

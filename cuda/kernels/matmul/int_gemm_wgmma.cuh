@@ -116,7 +116,7 @@ struct HopperMaps {
   int token_tiles, row_tiles;         // row_tiles: of a cluster
 
   // Bands of 2,048 or 1,024 tokens, all rows for each, so that tiles at work at the same time share
-  // operands. Tiles of a cluster behind the last rows have none.
+  // operands. Tiles of a cluster past the last rows have none.
   template <class Shape>
   __device__ __forceinline__ GemmRows<Shape> rows(const IntMatmul& a, int tile) const {
     constexpr int kBand = 8;

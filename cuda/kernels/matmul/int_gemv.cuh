@@ -83,7 +83,7 @@ __device__ __forceinline__ T warp_totals(const T (&values)[count]) {
   return total;
 }
 
-// Where each token's codes begin; behind the last token that one again.
+// Where each token's codes begin; after the last token that one again.
 template <int tokens>
 struct TokenOffsets {
   int bytes[tokens];

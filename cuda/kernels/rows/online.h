@@ -16,7 +16,7 @@ struct OnlineRecord {
 };
 
 // Codes of finished f32 rows, with one scale for all of them or, where the scale gave up, one for
-// each. A step with a row that is not finite, and all steps behind it until the host has heard of
+// each. A step with a row that is not finite, and all steps after it until the host has heard of
 // it, leave the state as it is.
 struct OnlineArguments {
   FloatRows x;

@@ -10,7 +10,7 @@ namespace {
 constexpr int kThreads = 256;
 
 // The sum of a row in 16 lanes, k % 16, then lanes +8, +4, +2, +1: the CPU's order, so that the
-// codes behind a rotation are the CPU's. In every thread.
+// codes after a rotation are the CPU's. In every thread.
 __device__ float ordered_sum(const float* row, std::int64_t n) {
   LEQ_SHARED(float[1], total);
   if (threadIdx.x < 32) {

@@ -61,7 +61,7 @@ class LowerFactor {
     return a_.row(i / kLanes, k) + i % kLanes;
   }
 
-  // Rows [row, row + 8) of a panel minus what the rows behind them in the block explain.
+  // Rows [row, row + 8) of a panel minus what the rows after them in the block explain.
   void subtract_rows_behind(std::int64_t panel, std::int64_t row, std::int64_t block_end) {
     const std::int64_t behind = row + kTileRows;
     if (behind == block_end) return;

@@ -29,7 +29,7 @@ class LowerMatrix {
 
   double& at(std::int64_t i, std::int64_t j) { return row(j / kLanes, i)[j % kLanes]; }
   double at(std::int64_t i, std::int64_t j) const { return row(j / kLanes, i)[j % kLanes]; }
-  // [24] entries of row i, i >= 24 * panel; the following rows lie behind it. Those right of the
+  // [24] entries of row i, i >= 24 * panel; the following rows come after it. Those right of the
   // diagonal have no meaning.
   double* row(std::int64_t panel, std::int64_t i) {
     return reinterpret_cast<double*>(buffer_.data()) + index(panel, i);

@@ -1,6 +1,6 @@
 // Method billm (Huang et al. 2024, "braq"): one sign for each weight and one more bit, in blocks of
 // 128 columns. Columns that matter are binarized twice, the others in two parts by size; what a
-// block gets wrong is made good in the columns behind it. For research: at 3.1 bits a weight it is
+// block gets wrong is made good in the columns after it. For research: at 3.1 bits a weight it is
 // no smaller than 3-bit codes and worse.
 #include <algorithm>
 #include <cmath>
@@ -230,7 +230,7 @@ struct RowCodes {
 using Errors = std::vector<double>;
 
 // The block as it should be rounded: the numbers that, with the errors d made before it and none
-// behind it, make all e_i = sum_{j<=i} d_j V_ji of its columns 0.
+// after it, make all e_i = sum_{j<=i} d_j V_ji of its columns 0.
 BlockWork start_block(const MethodInput& input, const Feedback& feedback, const Errors& errors,
                       std::int64_t first) {
   const std::int64_t columns = input.columns, count = std::min(kBlock, columns - first);

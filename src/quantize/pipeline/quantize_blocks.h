@@ -4,7 +4,7 @@
 //   statistics once   (smoothquant, awq, rtn, zeroquant+, ...): one forward of the unquantized
 //   block gathers
 //                     the inputs of all its linears and moves the hidden states on
-//   true-sequential   (gptq): q, k, v; then o with inputs recomputed behind the quantized q, k, v;
+//   true-sequential   (gptq): q, k, v; then o with inputs recomputed after the quantized q, k, v;
 //                     then gate and up; then down; hidden states move on through the quantized
 //                     block (docs/quantization.md, gptq; Frantar et al. 2022)
 #pragma once
@@ -39,8 +39,8 @@ struct RunOptions {
                                 // statistics, nor where a method has teacher_inputs
   // b += (W - Wq) mean(x) where there is a bias; methods with adds_biases get those that lack.
   bool correct_bias = true;
-  // act tensor: linears go by a scale for each token where the outputs of their block input err
-  // more than so many times as much behind a fixed scale; 0 = never.
+  // act tensor: linears take a scale for each token where a fixed one makes the outputs of their
+  // input err more than this many times as much; 0 = never.
   double max_static_error = 0;
   std::uint64_t max_ram = 0;  // bytes; 0 = no limit
   int threads = 0;            // 0 = one for each usable core

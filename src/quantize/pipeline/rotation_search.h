@@ -29,7 +29,7 @@ struct RotationChoice {
 
 // Loss of a seed: the mean over all integer block linears of sum h_k (W - Wq)_nk^2 / sum h_k
 // W_nk^2, Wq the nearest codes of the rotated weight's plain ranges and h_k the mean square of its
-// input k behind the unquantized rotated blocks. The first of equals. Throws Error where no block
+// input k after the unquantized rotated blocks. The first of equals. Throws Error where no block
 // linear has an integer type.
 RotationChoice search_rotation(const ModelConfig& config, std::span<const TensorInput> tensors,
                                const RotationSearch& search);

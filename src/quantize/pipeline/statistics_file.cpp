@@ -34,7 +34,7 @@ struct RecordHeader {
   std::uint64_t layer, reader;
   std::uint64_t columns, tokens, samples;
   std::uint64_t hessian;  // 0 or 1
-  std::uint64_t bytes;    // behind the header
+  std::uint64_t bytes;    // after the header
   std::uint64_t xxh3;     // of header (0 here) and those bytes
 };
 
@@ -55,7 +55,7 @@ void each_array(Statistics& statistics, const Visit& visit) {
   visit(std::span(statistics.hessian));
 }
 
-// Of a record: its header with no checksum in it, then the bytes behind it.
+// Of a record: its header with no checksum in it, then the bytes after it.
 class RecordHash {
  public:
   explicit RecordHash(RecordHeader header) : state_(XXH3_createState(), XXH3_freeState) {
@@ -207,7 +207,7 @@ StatisticsIdentity StatisticsReader::File::open() {
     offset += sizeof header + static_cast<std::size_t>(header.bytes);
   }
   require(offset == bytes.size(), name, ": ", bytes.size() - offset,
-          " bytes behind the last record");
+          " bytes after the last record");
   return identity_from(identity, name);
 }
 

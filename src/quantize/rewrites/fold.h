@@ -26,7 +26,7 @@ struct SmoothingSite {
   std::string producer_part;           // "attention_norm", "v", "up"; empty at run time
   std::vector<std::string> consumers;  // {"q", "k", "v"}
   std::int64_t columns = 0;            // K of the consumers
-  // Input channel -> index of its scale, [K]. The identity but behind grouped-query attention,
+  // Input channel -> index of its scale, [K]. The identity but after grouped-query attention,
   // where the query heads of one kv head share the scales of its v rows.
   std::vector<std::int32_t> scale_of;
   std::int64_t scales = 0;  // largest index + 1

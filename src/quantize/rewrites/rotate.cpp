@@ -133,7 +133,7 @@ class BlockRotation {
                                     narrowed(linear.bias)};
   }
 
-  // A linear behind a norm: takes the norm's gain and beta, then reads the turned stream.
+  // A linear after a norm: takes the norm's gain and beta, then reads the turned stream.
   void reading(const std::string& part, const std::string& norm) {
     Linear linear = take(part);
     const std::vector<float>& gain = block_.at(norm).values;

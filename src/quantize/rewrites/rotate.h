@@ -1,6 +1,6 @@
 // Random Hadamard rotation of a model, folded into its weights (QuaRot, Ashkboos et al. 2024, "R1"
 // and "R2"): outlier channels are spread over all channels of a block, and the function stays the
-// same. Embedding and head stay as they are; the engine turns the stream behind the embedding and
+// same. Embedding and head stay as they are; the engine turns the stream after the embedding and
 // back before the final norm (ModelConfig::rotation).
 #pragma once
 
@@ -13,7 +13,7 @@ namespace leq {
 
 // The configuration of `config`'s model after rotation by the signs of `seed`: blocks of the
 // largest power of two that divides the width. The block norms of a LayerNorm model lose their
-// betas to the biases of the linears behind them, so all linears of its blocks have biases then; an
+// betas to the biases of the linears after them, so all linears of its blocks have biases then; an
 // RMSNorm has no beta, and its model gains no biases. Throws Error where the model is rotated
 // already or its width is odd.
 ModelConfig rotated(const ModelConfig& config, std::uint64_t seed);

@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Registers move from the first warpgroup to the others, which hold many numbers before and behind.
+// Registers move from the first warpgroup to the others, which hold many numbers before and after.
 constexpr unsigned kMoveThreads = 384;
 __global__ void __launch_bounds__(kMoveThreads, 1)
     moved_registers(const Word* in, Word* out, const LEQ_GRID_CONSTANT Maps) {

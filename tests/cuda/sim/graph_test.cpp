@@ -98,7 +98,7 @@ __global__ void consume(int* out, const int* in, Bug bug) {
 
 using Kernel = void (*)(int*, const int*, Bug);
 
-// `first` from a to b, then `second` from b to c, both early, behind a kernel that is not: c.
+// `first` from a to b, then `second` from b to c, both early, after a kernel that is not: c.
 std::vector<int> run_chain(Kernel first, Kernel second, Bug bug) {
   std::vector<int> numbers(kNumbers);
   std::iota(numbers.begin(), numbers.end(), 5);
@@ -190,8 +190,8 @@ TEST_P(EarlyStart, ShowsAWriteBeforeTheWait) {
   EXPECT_NE(copied(Bug::planted), numbers);
 }
 
-// A barrier in front of the wait, shared memory that stays over it, and a kernel behind that begins
-// before this one goes on.
+// A barrier in front of the wait, shared memory that stays over it, and a kernel after it that
+// begins before this one goes on.
 __global__ void keep_over_the_wait(int* out, const int* in, Bug) {
   LEQ_SHARED(int[kThreads], kept);
   kept[threadIdx.x] = static_cast<int>(threadIdx.x);

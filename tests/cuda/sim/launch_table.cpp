@@ -1,4 +1,4 @@
-// Every kernel of the backend was launched by these tests: the launches of each are printed behind
+// Every kernel of the backend was launched by these tests: the launches of each are printed after
 // the last test, and a kernel of cuda/check/budgets.txt, which has all that nvcc compiles, with
 // none is a failure. Counted are instantiations: each number of bits, tile and grouping is a
 // kernel.

@@ -145,7 +145,7 @@ bool goes_straight(const Job& job, const Unit& unit) {
          job.target.consumer.inv_smooth == nullptr;
 }
 
-// One finished row of a unit: values [columns] (swiglu: gate, with up behind it) to out.
+// One finished row of a unit: values [columns] (swiglu: gate, with up after it) to out.
 void finish_row(Job& job, const Unit& unit, std::int64_t token, float* values) {
   const RowKernels& rows = job.context.rows;
   Rows& out = job.out;

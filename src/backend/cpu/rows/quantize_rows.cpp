@@ -58,7 +58,7 @@ void store_sums(const RowKernels& kernels, std::int64_t first, std::int64_t last
   }
 }
 
-// Pads behind the last column, and the sums of the columns [first, last).
+// Pads after the last column, and the sums of the columns [first, last).
 void finish_columns(const RowKernels& kernels, std::int64_t first, std::int64_t last,
                     std::int64_t width, const Target& target) {
   if (last == width) {

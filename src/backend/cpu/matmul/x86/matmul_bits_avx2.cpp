@@ -44,7 +44,7 @@ inline __attribute__((always_inline)) void add_quad(const Planes& planes, const 
   }
 }
 
-// Sums of 32 columns, added to c: M tokens x 8 V outputs. Codes and inputs behind the last column
+// Sums of 32 columns, added to c: M tokens x 8 V outputs. Codes and inputs after the last column
 // exist, and the inputs are 0.
 template <int kBits, int M, int V>
 inline __attribute__((always_inline)) void add_columns(const Planes& planes, const std::uint8_t* x,
