@@ -82,7 +82,7 @@ TEST_P(GoldenPerplexity, F32EqualsTransformers) {
   LEQ_SHARED_OR_SKIP(golden_file, std::string("models/") + run.model + "/golden.json");
   const Json golden = golden_entry(golden_file, run.protocol);
   const bool joined_none = std::string(run.protocol).ends_with("join none");
-  const std::string dataset = golden.at("dataset");
+  const std::string dataset = golden.at("dataset").get<std::string>();
   LEQ_SHARED_OR_SKIP(file, joined_none ? "models/storyteller" : "data/wikitext-2/" + dataset);
   ProtocolRequest request;
   request.protocol = std::string(run.protocol).substr(0, std::string(run.protocol).find(','));
