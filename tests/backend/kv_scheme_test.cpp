@@ -14,7 +14,7 @@ namespace {
 
 std::string refusal(std::string_view name) {
   try {
-    parse_kv_type(name, "-ctk");
+    parse_kv_type(name, Setting{"key_type"});
   } catch (const Error& error) {
     return error.what();
   }
@@ -22,19 +22,19 @@ std::string refusal(std::string_view name) {
 }
 
 TEST(KvSchemes, AreFoundByName) {
-  EXPECT_EQ(parse_kv_type("f32", "-ctk"), KvType::f32);
-  EXPECT_EQ(parse_kv_type("f16", "-ctk"), KvType::f16);
-  EXPECT_EQ(parse_kv_type("int8", "-ctk"), KvType::int8);
+  EXPECT_EQ(parse_kv_type("f32", Setting{"key_type"}), KvType::f32);
+  EXPECT_EQ(parse_kv_type("f16", Setting{"key_type"}), KvType::f16);
+  EXPECT_EQ(parse_kv_type("int8", Setting{"key_type"}), KvType::int8);
   EXPECT_EQ(kv_type_name(KvType::int8), "int8");
   EXPECT_EQ(kv_type_names(" | "), "f32 | f16 | int8");
 }
 
 TEST(KvSchemes, NamesOfOtherEnginesAreAnsweredWithTheClosest) {
-  EXPECT_EQ(refusal("q8_0"), "-ctk q8_0: expected f32, f16 or int8; the closest is int8");
-  EXPECT_EQ(refusal("iq4_nl"), "-ctk iq4_nl: expected f32, f16 or int8; the closest is int8");
-  EXPECT_EQ(refusal("bf16"), "-ctk bf16: expected f32, f16 or int8; the closest is f16");
-  EXPECT_EQ(refusal("int9"), "-ctk int9: expected f32, f16 or int8");
-  EXPECT_EQ(refusal(""), "-ctk : expected f32, f16 or int8");
+  EXPECT_EQ(refusal("q8_0"), "key_type q8_0: expected f32, f16 or int8; the closest is int8");
+  EXPECT_EQ(refusal("iq4_nl"), "key_type iq4_nl: expected f32, f16 or int8; the closest is int8");
+  EXPECT_EQ(refusal("bf16"), "key_type bf16: expected f32, f16 or int8; the closest is f16");
+  EXPECT_EQ(refusal("int9"), "key_type int9: expected f32, f16 or int8");
+  EXPECT_EQ(refusal(""), "key_type : expected f32, f16 or int8");
 }
 
 TEST(KvSchemes, SizesFollowFromTheRow) {
