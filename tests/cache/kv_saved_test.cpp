@@ -97,7 +97,8 @@ TEST(KvSaved, HoldsCodesScalesAndMinimaByHeadAndPosition) {
   constexpr std::size_t kDims = 6, kHeads = 2;
   const auto backend = make_cpu_backend({1, Isa::portable});
   for (const std::size_t length : {63, 64, 65, 130}) {
-    KvCache cache(*backend, {1, kHeads, kDims, KvType::int8, KvType::int8, 200, 1});
+    KvCache cache(backend->memory(), backend->layout(),
+                  {1, kHeads, kDims, KvType::int8, KvType::int8, 200, 1});
     feed(*backend, cache, 0, static_cast<std::int64_t>(length), 9);
     const auto saved = cache.save(0);
     const std::size_t of_head = length * (kDims + 4);
@@ -128,7 +129,7 @@ TEST(KvSaved, HoldsCodesScalesAndMinimaByHeadAndPosition) {
 TEST(KvSaved, RefusesEveryNumberThatIsNotFinite) {
   const auto backend = make_cpu_backend({1, Isa::portable});
   for (const KvType type : kTypes) {
-    KvCache cache(*backend, {1, 2, 4, type, type, 100, 1});
+    KvCache cache(backend->memory(), backend->layout(), {1, 2, 4, type, type, 100, 1});
     feed(*backend, cache, 0, 70, 1);
     const auto saved = cache.save(0);
     const bool coded = type == KvType::int8;

@@ -34,7 +34,8 @@ std::filesystem::path scratch_folder() {
 // Quantizes `folder` to f32, runs `tokens` ids through engine and reference, compares all logits.
 void expect_same_function(const std::filesystem::path& folder, int tokens) {
   const auto file = folder / "model.leq";
-  quantize_checkpoint(folder, file, {"f32", ActChoice::automatic, 1}, [](auto, auto) {});
+  quantize_checkpoint(folder, file, {{.threads = 1}, "f32", ActChoice::automatic},
+                      [](auto, auto) {});
   const Model model(file, {});
   const auto backend = make_backend({"cpu", 2});
   RunLimits limits;

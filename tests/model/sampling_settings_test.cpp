@@ -130,8 +130,9 @@ TEST(GenerationDefaults, AreReadBackFromAFile) {
 }
 
 TEST(GenerationDefaults, ComeFromGenerationConfigByItsNames) {
-  const Json json = Json::parse(R"({"temperature": 1, "top_k": 50, "top_p": null, "min_p": 0.1,
-      "repetition_penalty": 1.2, "repeat_penalty": 9, "presence_penalty": 3, "do_sample": true})");
+  const Json json = parse_json(R"({"temperature": 1, "top_k": 50, "top_p": null, "min_p": 0.1,
+      "repetition_penalty": 1.2, "repeat_penalty": 9, "presence_penalty": 3, "do_sample": true})",
+                               "test");
   const auto values = sampling_from_json(json, &SamplingKnob::config_key, "test");
   EXPECT_EQ(values["temperature"], 1.0);
   EXPECT_EQ(values["top_k"], 50.0);
@@ -145,7 +146,8 @@ TEST(GenerationDefaults, AreRefusedByTheirKey) {
   for (const char* text : {R"({"temperature": "hot"})", R"({"top_k": 1.5})", R"({"top_k": "4"})",
                            R"({"end_tokens": 2})", R"({"end_tokens": ["2"]})"}) {
     const std::string key = std::string(text).substr(2, std::string(text).find(':') - 3);
-    const std::string error = error_of([&] { generation_from_json(Json::parse(text), "x.leq"); });
+    const std::string error =
+        error_of([&] { generation_from_json(parse_json(text, "text"), "x.leq"); });
     EXPECT_TRUE(error.starts_with("x.leq")) << error;
     EXPECT_NE(error.find(key), std::string::npos) << error;
   }

@@ -29,7 +29,8 @@ TEST(Stories260K, TellsItsPublishedStoryTokenByToken) {
   LEQ_SHARED_OR_SKIP(data, "data/weights/stories260K");
   const auto folder = convert(data);
   const auto file = folder / "model.leq";
-  quantize_checkpoint(folder, file, {"f32", ActChoice::automatic, 1}, [](auto, auto) {});
+  quantize_checkpoint(folder, file, {{.threads = 1}, "f32", ActChoice::automatic},
+                      [](auto, auto) {});
   const Json reference = parse_json(read_file(data / "reference.json", 1 << 24), "reference.json");
   // BOS and 200 tokens, whose text is the one that llama2.c's own test expects.
   const auto want =

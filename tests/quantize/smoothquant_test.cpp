@@ -83,8 +83,10 @@ TEST(Smoothquant, TiedChannelsShareTheScaleOfTheLargest) {
   }
 }
 
-double error_at_alpha(const SyntheticSite& site, double alpha, ThreadPool* pool = nullptr) {
-  const SmoothingChoice choice = search_smoothing(site.view(pool), {.alphas = {alpha}});
+double error_at_alpha(const SyntheticSite& site, double alpha, SmoothingOptions options = {},
+                      ThreadPool* pool = nullptr) {
+  options.alphas = {alpha};
+  const SmoothingChoice choice = search_smoothing(site.view(pool), options);
   return choice.alpha ? choice.error : std::numeric_limits<double>::infinity();
 }
 
@@ -131,7 +133,7 @@ TEST(Smoothquant, ErrorIsThatOfTheRoundedSite) {
     }
   }
   ThreadPool pool(3);
-  EXPECT_NEAR(error_at_alpha(site, 0.6, &pool), error / energy, 1e-3 * error / energy);
+  EXPECT_NEAR(error_at_alpha(site, 0.6, {}, &pool), error / energy, 1e-3 * error / energy);
 }
 
 TEST(Smoothquant, SearchTakesTheLeastAndIsNeverWorseThanNothing) {
@@ -145,7 +147,7 @@ TEST(Smoothquant, SearchTakesTheLeastAndIsNeverWorseThanNothing) {
     EXPECT_LT(choice.error, choice.plain_error) << preset.name;
     EXPECT_EQ(choice.scales, smoothing_scales(site.view(), *choice.alpha));
     for (const double alpha : options.alphas) {
-      EXPECT_LE(choice.error, error_at_alpha(site, options, alpha)) << preset.name;
+      EXPECT_LE(choice.error, error_at_alpha(site, alpha, options)) << preset.name;
     }
   }
 }

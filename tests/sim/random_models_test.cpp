@@ -111,8 +111,8 @@ std::filesystem::path write_model(const Shape& shape, const std::filesystem::pat
   test::RandomCheckpoint checkpoint(folder);
   checkpoint.add_llama(config, {.qkv_bias = shape.biased, .qk_norm = shape.head_norms});
   const auto file = folder / "model.leq";
-  quantize_checkpoint(checkpoint.write(config), file, {shape.type, ActChoice::automatic, 1},
-                      [](auto, auto) {});
+  quantize_checkpoint(checkpoint.write(config), file,
+                      {{.threads = 1}, shape.type, ActChoice::automatic}, [](auto, auto) {});
   return file;
 }
 
