@@ -74,8 +74,7 @@ class NormConformance : public test::Conformance {
   Rows normed(const RowsFormat& format) {
     const Rows in = rows_of(x_, norm_.width);
     Rows out = backend->allocate_rows(kTokens, norm_.width, format);
-    out.consumer.inv_smooth = inv_smooth_;
-    backend->norm(in, kTokens, norm_, out);
+    backend->norm(in, kTokens, norm_, {out, {.inv_smooth = inv_smooth_}});
     return out;
   }
 
@@ -93,7 +92,8 @@ class NormConformance : public test::Conformance {
     linear.segment_count = 1;
     linear.segments[0].weight = upload_weight(packed);
     Rows out = backend->allocate_rows(kTokens, kOutputs, {});
-    backend->linear(normed(backend->format_for(linear)), kTokens, linear, Epilogue::none, out);
+    backend->linear(normed(backend->layout().format_for(linear)), kTokens, linear, Epilogue::none,
+                    out);
     std::vector<float> want;
     for (std::size_t t = 0; t < kTokens; ++t) {
       const std::int64_t group = act == ActKind::g128 ? 128 : c.width;
@@ -152,12 +152,13 @@ TEST_P(NormConformance, HeadsHaveTheOrderOfRows) {
     const AttentionShape shape = {kHeads, 1, dims, 0, &q_norm, &k_norm, false};
     KvLayer kv;
     kv.key_type = kv.value_type = KvType::f32;
-    kv.key_page_bytes = backend->key_page_bytes(KvType::f32, 1, dims);
-    kv.value_page_bytes = backend->value_page_bytes(KvType::f32, 1, dims);
-    const Buffer keys(*backend, kv.key_page_bytes), values(*backend, kv.value_page_bytes);
+    kv.key_page_bytes = backend->layout().page_bytes(KvPart::keys, KvType::f32, 1, dims);
+    kv.value_page_bytes = backend->layout().page_bytes(KvPart::values, KvType::f32, 1, dims);
+    const Buffer keys(backend->memory(), kv.key_page_bytes);
+    const Buffer values(backend->memory(), kv.value_page_bytes);
     kv.keys = keys.data();
     kv.values = values.data();
-    backend->reserve(kTokens, shape, 64);
+    backend->memory().scratch(backend->layout().scratch_bytes(kTokens, shape, 64));
     const std::int64_t width = (kHeads + 2) * std::int64_t{dims};
     const auto numbers = hidden_states(kTokens * width, 3);
     Rows qkv = rows_of(numbers, width);
@@ -167,7 +168,9 @@ TEST_P(NormConformance, HeadsHaveTheOrderOfRows) {
     backend->rope_append(qkv, {kTokens, runs}, shape, no_rope, kv);
     const auto found = values_of(qkv, kTokens);
     std::vector<std::byte> saved(64 * d * sizeof(float));
-    backend->read_kv({kv, KvPart::keys, 0, 1, dims, 0}, saved);
+    std::vector<std::byte> page(kv.key_page_bytes);
+    backend->memory().read(kv.keys, page);
+    backend->layout().read_kv({KvPart::keys, KvType::f32, 1, dims, 0}, page, saved);
     const auto factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dims)));
     for (std::size_t t = 0; t < kTokens; ++t) {
       for (std::size_t head = 0; head <= kHeads; ++head) {

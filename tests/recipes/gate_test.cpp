@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "convert/hf_import.h"
 #include "shared_data.h"
 #include "temporary_folder.h"
 

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "convert/hf_import.h"
 #include "format/leq_reader.h"
 #include "reference/random_checkpoint.h"
 #include "temporary_folder.h"

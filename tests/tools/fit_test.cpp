@@ -120,17 +120,17 @@ TEST(Fit, PlansForAGpuThatIsNotHere) {
   const std::vector<std::string> words = {path, "--fit", "--json", "-dev", "cuda", "--vram", "24G"};
   const ToolRun run = run_program("leq-inspect", words);
   ASSERT_EQ(run.status, 0) << run.err;
-  const Json plan = Json::parse(run.out);
+  const Json plan = parse_json(run.out, "--fit --json");
   std::uint64_t block = 0;
-  for (const auto [rows, columns] : {std::pair{96, 96},
-                                     {32, 96},
-                                     {32, 96},
-                                     {96, 96},
-                                     {160, 96},
-                                     {160, 96},
-                                     {96, 160},
-                                     {1, 96},
-                                     {1, 96}}) {
+  for (const auto& [rows, columns] : {std::pair{96, 96},
+                                      {32, 96},
+                                      {32, 96},
+                                      {96, 96},
+                                      {160, 96},
+                                      {160, 96},
+                                      {96, 160},
+                                      {1, 96},
+                                      {1, 96}}) {
     block +=
         int8_bytes_on_a_gpu(static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns));
   }
