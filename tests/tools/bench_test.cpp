@@ -20,6 +20,8 @@ Json bench(std::vector<std::string> words) {
   return parse_json(run.out, "output");
 }
 
+double number(const Json& row, const char* key) { return row.at(key).get<double>(); }
+
 void expect_row_of_known_types(const Json& row) {
   const std::set<std::string> texts = {"model", "scheme", "test", "limit_kind"};
   const std::set<std::string> wholes = {"threads", "depth", "sequences", "runs", "bytes_per_token"};
@@ -47,8 +49,6 @@ void expect_row_of_known_types(const Json& row) {
   EXPECT_GT(number(row, "tps_min"), 0.0);
   EXPECT_GT(number(row, "share"), 0.0);
 }
-
-double number(const Json& row, const char* key) { return row.at(key).get<double>(); }
 
 // 2 x the parameters of the linears of one block of llama-110m, in billions.
 constexpr double kBlockGigaOps = 2.0 * (4.0 * 768 * 768 + 3.0 * 768 * 2048) / 1e9;
