@@ -7,7 +7,7 @@ add_library(leq_flags INTERFACE)
 target_compile_options(leq_flags INTERFACE -ffp-contract=off -fno-math-errno -Wall -Wextra -Wshadow
   -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Wold-style-cast -Wno-psabi
   -Wno-missing-field-initializers
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread>)
+  "$<$<CXX_COMPILER_ID:GNU>:-Wno-restrict;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread>")
 if(LEQ_WERROR)
   target_compile_options(leq_flags INTERFACE -Werror)
 endif()
