@@ -8,6 +8,11 @@ target_compile_options(leq_flags INTERFACE -ffp-contract=off -fno-math-errno -Wa
   -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Wold-style-cast -Wno-psabi
   -Wno-missing-field-initializers
   "$<$<CXX_COMPILER_ID:GNU>:-Wno-restrict;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread>")
+if(LEQ_SHARED)
+  # For all, so that all can use one precompiled header.
+  target_compile_options(leq_flags INTERFACE -fPIC
+    $<$<CXX_COMPILER_ID:GNU>:-fno-semantic-interposition>)
+endif()
 if(LEQ_WERROR)
   target_compile_options(leq_flags INTERFACE -Werror)
 endif()
