@@ -1,6 +1,5 @@
 # libleq: every room in one library (which room may include which is held by tests/layering_test.cpp).
-# Its objects are compiled once, as position-independent code, which costs nothing on 64-bit
-# processors; libleq.a has them and, with LEQ_SHARED, libleq.so.
+# Its objects are compiled once; libleq.a has them and, with LEQ_SHARED, libleq.so.
 
 file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp
   ${PROJECT_SOURCE_DIR}/models/*.cpp
@@ -15,10 +14,8 @@ set(leq_libraries Threads::Threads OpenSSL::Crypto leq_xxhash leq_pcre2 leq_utf8
 
 add_library(leq_objects OBJECT ${sources} ${processor_sources}
   ${PROJECT_BINARY_DIR}/generated/quantize/calibration/texts.cpp)
-set_target_properties(leq_objects PROPERTIES POSITION_INDEPENDENT_CODE ON)
 target_include_directories(leq_objects PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}
   ${PROJECT_BINARY_DIR}/generated)
-target_compile_options(leq_objects PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fno-semantic-interposition>)
 target_link_libraries(leq_objects PRIVATE leq_flags leq_json ${leq_libraries})
 target_precompile_headers(leq_objects PRIVATE ${PROJECT_SOURCE_DIR}/cmake/standard_headers.h)
 
