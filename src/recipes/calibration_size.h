@@ -14,7 +14,7 @@ inline constexpr std::int64_t kTimedWindows = 3;    // the first warms up
 // What a few windows tell of the largest inputs is nearly all that many tell: KL divergence of q8
 // on the trained models differs by less than its error between 8 windows of 512 tokens and 128.
 inline constexpr std::int64_t kFewestWindows = 8;
-inline constexpr std::int64_t kMostWindows = 128;
+inline constexpr std::int64_t kMostWindows = 32;
 
 // The largest power of two within both bounds whose windows take at most `seconds`, kFewestWindows
 // where even those take longer. Steps of two: a machine that is a little slower today writes the

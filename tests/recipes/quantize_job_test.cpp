@@ -82,10 +82,10 @@ class Job : public testing::Test {
 TEST_F(Job, TheDefaultRecipeFitsItsTextAndKeepsItsGate) {
   const auto gate = run_job(recipe_job(64));
   ASSERT_TRUE(gate.has_value());
-  EXPECT_TRUE(said("calibration 128 windows of 64 tokens, as one takes ")) << said_;
+  EXPECT_TRUE(said("calibration 32 windows of 64 tokens, as one takes ")) << said_;
   EXPECT_TRUE(said("limit of q8: 0.005 nats, ")) << said_;
   EXPECT_EQ(provenance().at("method"), "smoothquant");
-  EXPECT_EQ(provenance().at("calibration").at(0).at("samples"), 128);
+  EXPECT_EQ(provenance().at("calibration").at(0).at("samples"), 32);
   EXPECT_EQ(provenance().at("gate").at("kl_mean"), gate->divergence.kl_mean.value);
   EXPECT_EQ(gate->divergence.windows, 16);
   expect_tidy();
@@ -164,7 +164,7 @@ TEST_F(Job, AResumedRunKeepsTheWindowsOfTheInterruptedOne) {
   EXPECT_FALSE(fs::exists(job.output));
   job.checkpoint.stop = [] { return false; };
   job.checkpoint.resume = job.fit_windows = true;
-  job.checkpoint.calibration.samples = 128;
+  job.checkpoint.calibration.samples = 32;
   run_job(job);
   EXPECT_TRUE(said("resume      2 of 3 blocks are done")) << said_;
   EXPECT_FALSE(said("on this machine")) << said_;
