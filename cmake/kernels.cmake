@@ -9,7 +9,8 @@ set_source_files_properties(${processor_sources} PROPERTIES SKIP_PRECOMPILE_HEAD
 # Loops over numbers that are compiled for every processor. The precompiled header would bring its own
 # level of optimization with it.
 set(number_sources ${sources})
-list(FILTER number_sources INCLUDE REGEX "_portable\\.cpp$|/src/(tensor|quantize/linear_algebra)/")
+list(FILTER number_sources INCLUDE REGEX
+  "_portable\\.cpp$|/src/(tensor|backend/cpu|quantize/linear_algebra)/")
 set_source_files_properties(${number_sources} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
   COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>")
 
