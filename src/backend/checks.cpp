@@ -57,7 +57,6 @@ void check_linear_inputs(const Linear& linear, const Rows& x) {
          " input columns, found ", x.width);
   for (const LinearSegment& segment : linear.parts()) {
     const WeightView& weight = segment.weight;
-    const std::string scheme = scheme_name(weight.scheme);
     ensure(weight.columns == linear.inputs, linear.name, ": expected weights with ", linear.inputs,
            " columns, found ", weight.columns);
     ensure(weight.act == linear.act, linear.name, ": weights are packed for act ",
@@ -66,9 +65,11 @@ void check_linear_inputs(const Linear& linear, const Rows& x) {
       ensure(x.values != nullptr, linear.name, ": needs f32 inputs");
       continue;
     }
-    ensure(weight.scheme.is_integer() && x.format.act == linear.act, linear.name,
-           ": expected inputs with act ", act_name(linear.act), " for ", scheme,
-           " weights, found act ", act_name(x.format.act));
+    if (!weight.scheme.is_integer() || x.format.act != linear.act) [[unlikely]] {
+      // The name is made only here: this runs before every product.
+      fail(ErrorKind::internal, linear.name, ": expected inputs with act ", act_name(linear.act),
+           " for ", scheme_name(weight.scheme), " weights, found act ", act_name(x.format.act));
+    }
     const std::int64_t group = sum_group(weight.scheme, weight.act, weight.columns);
     ensure(!weight.scheme.is_offset() || x.format.sum_group == group, linear.name,
            ": expected input sums over ", group, " columns, found ", x.format.sum_group);
