@@ -13,8 +13,6 @@
 namespace leq {
 namespace {
 
-constexpr int kSampleTokens = 512;  // as calibration keeps them
-
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }

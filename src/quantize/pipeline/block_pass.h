@@ -14,6 +14,8 @@
 
 namespace leq {
 
+inline constexpr int kSampleTokens = 512;  // of an input, kept by calibration
+
 // How much of a half a pass runs.
 enum class Extent : std::uint8_t {
   none,

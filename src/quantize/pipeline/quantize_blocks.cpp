@@ -20,7 +20,6 @@
 namespace leq {
 namespace {
 
-constexpr int kSampleTokens = 512;
 constexpr std::int64_t kChecksumRows = 16;
 const std::vector<Reader> kAllReaders = {kBlockReaders.begin(), kBlockReaders.end()};
 
