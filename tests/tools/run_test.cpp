@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "models_fixture.h"
 #include "shared_data.h"
 #include "tools/process.h"
@@ -68,6 +69,11 @@ class Run : public testing::Test {
 
   fs::path folder_;
 };
+
+// The first message of a saved chat.
+std::string saved_message(const std::string& path) {
+  return parse_json(read_file(path, kMaxJsonBytes), path)["messages"][0]["content"].text();
+}
 
 TEST_F(Run, StandardOutputHoldsTheTextAlone) {
   const auto path = test::shared_path("models/storyteller").value() / "golden.json";
@@ -377,6 +383,19 @@ TEST_F(Run, SettingsCanBeChangedInAChat) {
   EXPECT_EQ(settings["penalties_when_greedy"], true);
 }
 
+TEST_F(Run, AChatThatCannotBeLoadedChangesNothing) {
+  const std::string saved = folder_ / "chat.json", after = folder_ / "after.json";
+  tell({"-cnv", "-n", "4", "-l", "5+1"}, "Hello!\n/save " + saved + "\n");
+  const std::string other =
+      file("other.json", replace_all(read_file(saved, kMaxJsonBytes), "5+1", "99999+1"));
+  const Finished chat =
+      tell({"-cnv", "-n", "4"}, "Hi.\n/load " + other + "\n/save " + after + "\n");
+  EXPECT_NE(chat.err.find("--logit-bias is for token 99999"), std::string::npos) << chat.err;
+  EXPECT_EQ(saved_message(after), "Hi.");
+  const Json settings = parse_json(read_file(after, kMaxJsonBytes), after)["settings"];
+  EXPECT_TRUE(settings["logit_bias"].empty());
+}
+
 TEST_F(Run, CommandErrorsDoNotEndAChat) {
   const Finished chat =
       tell({"-cnv", "-n", "4"}, "/load " + std::string(folder_ / "none.json") + "\n/load " +
@@ -400,11 +419,6 @@ TEST_F(Run, ATerminalHasAPromptAndHistory) {
   process.write("/exit\r");
   EXPECT_EQ(process.finish(), 0);
   EXPECT_NE(process.err.find("reply 12 tokens"), std::string::npos) << process.err;
-}
-
-// The first message of a saved chat.
-std::string saved_message(const std::string& path) {
-  return parse_json(read_file(path, kMaxJsonBytes), path)["messages"][0]["content"].text();
 }
 
 TEST_F(Run, WhatIsPastedOnATerminalIsOneMessage) {

@@ -215,8 +215,14 @@ void ChatLoop::load(std::string_view path) {
   require(!path.empty(), "/load: a file name must follow");
   ChatFile file = load_chat(path);
   const std::size_t count = file.chat.messages.size();
-  session_.restore(std::move(file.chat));
-  generator_.set_sampling(file.sampling);
+  const SamplingSettings before = generator_.sampling();
+  generator_.set_sampling(file.sampling);  // refuses biases for ids that this model lacks
+  try {
+    session_.restore(std::move(file.chat));
+  } catch (const Error&) {
+    generator_.set_sampling(before);
+    throw;
+  }
   note("loaded " + std::to_string(count) + " messages and their settings from " +
        std::string(path) +
        (file.model == options_.model_name ? "" : " (written with " + file.model + ")"));
