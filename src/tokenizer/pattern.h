@@ -1,4 +1,4 @@
-// A regular expression of a tokenizer, compiled by PCRE2 with JIT. Patterns are written for other
+// A regular expression, compiled by PCRE2 with JIT. Those of tokenizers are written for other
 // engines (Oniguruma, Rust regex); what means something else in PCRE2 is translated or refused.
 #pragma once
 
