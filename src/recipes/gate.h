@@ -1,6 +1,6 @@
 // What a quantized file costs: KL divergence from the unquantized model on a text that it was not
-// calibrated on. A gate takes 16 windows, holds them against a recipe's limit and is kept in the
-// file; a distance takes two, for a line.
+// calibrated on. A gate takes up to 16 windows, holds them against a recipe's limit and is kept in
+// the file; a distance takes two, for a line.
 #pragma once
 
 #include <cstdint>

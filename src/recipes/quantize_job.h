@@ -27,7 +27,8 @@ struct QuantizeJob {
   std::filesystem::path output;
   CheckpointOptions checkpoint;    // with what apply_recipe sets
   const Recipe* recipe = nullptr;  // whose limit the gate holds
-  bool fit_windows = false;        // checkpoint.calibration.samples by measured speed
+  // checkpoint.calibration.samples and the gate's windows by measured speed
+  bool fit_windows = false;
   std::optional<SearchedBits> search = {};
   Judging judging = Judging::none;
   GateText judged_by = {};
