@@ -13,6 +13,7 @@
 #include "eval/perplexity_report.h"
 #include "tools/common/model_options.h"
 #include "tools/common/model_setup.h"
+#include "tools/common/plan_lines.h"
 
 namespace leq {
 namespace {
@@ -114,25 +115,6 @@ ProtocolRequest request_from(const Options& options) {
 
 // The longest window that a model takes: the positions that it was made for.
 std::int64_t longest_window(const Model& model) { return model.config().context; }
-
-void print_plan(const ModelSetup& setup) {
-  const Session& session = *setup.session;
-  std::cerr << "model: " << describe(setup.model->config()) << '\n'
-            << "file: " << (setup.model->file().mapped() ? "mapped" : "read into memory") << '\n'
-            << "backend: " << setup.backend->name() << '\n';
-  const Block& block = session.weights().blocks[0];
-  for (const Linear* linear : {&block.qkv, &block.o, &block.gate_up, &block.down}) {
-    std::cerr << linear->name << ": " << setup.backend->describe(*linear) << '\n';
-  }
-  const Linear& head = session.weights().head;
-  const MemoryPlan& plan = session.plan();
-  std::cerr << head.name << ": " << setup.backend->describe(head) << '\n'
-            << "KV cache: keys " << kv_type_name(session.limits().key_type) << ", values "
-            << kv_type_name(session.limits().value_type) << '\n'
-            << "memory: weights " << human_bytes(plan.weight_bytes) << ", KV cache "
-            << human_bytes(plan.kv_bytes) << ", scratch " << human_bytes(plan.scratch_bytes)
-            << '\n';
-}
 
 // Everything of a report that is known before the run.
 PerplexityReport start_report(const Options& options, const ModelSetup& setup,
@@ -260,7 +242,11 @@ int perplexity(const Options& options) {
     const EarlierRun run = require_same_measurement(report, json, path);
     against = Against{std::move(json), run};
   }
-  if (options.flag("verbose")) print_plan(setup);
+  if (options.flag("verbose")) {
+    for (const std::string& line : plan_lines(*setup.model, *setup.session)) {
+      std::cerr << line << '\n';
+    }
+  }
   const Found found = measure_with_progress(
       options, setup, {.tokens = tokens, .windows = windows, .protocol = settings.protocol}, report,
       base.get());

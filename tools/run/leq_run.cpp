@@ -11,6 +11,7 @@
 #include "generate/generator.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/model_setup.h"
+#include "tools/common/plan_lines.h"
 #include "tools/common/setting_flags.h"
 #include "tools/run/chat.h"
 #include "tools/run/options.h"
