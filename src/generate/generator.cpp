@@ -1,19 +1,13 @@
 #include "generate/generator.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "backend/checks.h"
 #include "base/error.h"
+#include "base/stopwatch.h"
 
 namespace leq {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 double rate(std::int64_t count, double seconds) {
   return seconds > 0 ? static_cast<double>(count) / seconds : 0;
@@ -87,7 +81,7 @@ const Rows& Generator::feed(std::span<const Token> tokens) {
 
 // Null where the reply was interrupted before the prompt's end.
 const Rows* Generator::feed_prompt(const ReplyRequest& request, FinishedReply& finished) {
-  const auto start = Clock::now();
+  const Stopwatch watch;
   finished.cached_tokens = keep_prefix(request.prompt);
   std::span<const Token> rest = request.prompt.subspan(held_.size());
   const auto chunk = static_cast<std::size_t>(session_.limits().batch_tokens);
@@ -99,7 +93,7 @@ const Rows* Generator::feed_prompt(const ReplyRequest& request, FinishedReply& f
     rest = rest.subspan(part.size());
     finished.fed_tokens += std::ssize(part);
   }
-  finished.prompt_seconds = seconds_since(start);
+  finished.prompt_seconds = watch.seconds();
   return rest.empty() ? logits : nullptr;
 }
 
@@ -123,9 +117,9 @@ FinishedReply Generator::generate(const ReplyRequest& request) {
                .at_text_start = request.at_text_start});
   FinishedReply finished;
   const Rows* logits = feed_prompt(request, finished);
-  const auto start = Clock::now();
+  const Stopwatch watch;
   write(request, logits, reply, finished);
-  finished.reply_seconds = seconds_since(start);
+  finished.reply_seconds = watch.seconds();
   finished.tokens.assign(reply.tokens().begin(), reply.tokens().end());
   finished.text = reply.text();
   finished.stopped = reply.stopped();

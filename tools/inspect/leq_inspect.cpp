@@ -1,11 +1,11 @@
 // leq-inspect: what a .leq file holds, whether its bytes are whole, how much memory running it
 // takes; and token ids of a text.
-#include <chrono>
 #include <iostream>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/progress.h"
+#include "base/stopwatch.h"
 #include "base/text.h"
 #include "tools/common/device_choice.h"
 #include "tools/common/model_options.h"
@@ -83,7 +83,7 @@ FitDevice fit_device(const Options& options, const Model& model) {
 
 // One line to `out` when all checksums agree.
 void verify(const Model& model, std::ostream& out) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   const auto bytes = static_cast<std::int64_t>(model.file().file_bytes());
   {
     Progress progress("verify", bytes);
@@ -91,10 +91,10 @@ void verify(const Model& model, std::ostream& out) {
       progress.update(static_cast<std::int64_t>(done), "of " + human_bytes(total));
     });
   }
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  const double seconds = watch.seconds();
   out << model.file().name() << ": all " << model.file().tensors().size() << " tensors are whole ("
       << human_bytes(model.file().file_bytes()) << ", "
-      << fixed(static_cast<double>(bytes) / took.count() / 1e9, 2) << " GB/s)\n";
+      << fixed(static_cast<double>(bytes) / seconds / 1e9, 2) << " GB/s)\n";
 }
 
 int run(const Options& options) {
