@@ -36,6 +36,17 @@ double FinishedReply::reply_tokens_per_second() const {
   return rate(decoded_tokens, reply_seconds);
 }
 
+void check_prompt(std::span<const Token> prompt, std::size_t vocabulary, std::int64_t context) {
+  require(!prompt.empty(), "the prompt is empty: expected at least one token");
+  for (const Token id : prompt) {
+    require(id >= 0 && static_cast<std::size_t>(id) < vocabulary, "the prompt holds token ", id,
+            ", expected ids below the model's vocabulary of ", vocabulary);
+  }
+  require(std::ssize(prompt) < context, "the prompt has ", prompt.size(),
+          " tokens, which leaves no room for a reply in a context of ", context,
+          ": shorten it, or try a larger ", Setting{"context"});
+}
+
 Generator::Generator(Session& session, const Tokenizer& tokenizer, const GeneratorOptions& options)
     : session_(session),
       tokenizer_(tokenizer),
@@ -50,15 +61,7 @@ void Generator::set_sampling(const SamplingSettings& sampling) {
 std::int64_t Generator::context() const { return session_.transformer().limits().context; }
 
 void Generator::check_prompt(std::span<const Token> prompt) const {
-  require(!prompt.empty(), "the prompt is empty: expected at least one token");
-  const auto vocabulary = static_cast<Token>(vocabulary_of(session_));
-  for (const Token id : prompt) {
-    require(id >= 0 && id < vocabulary, "the prompt holds token ", id,
-            ", expected ids below the model's vocabulary of ", vocabulary);
-  }
-  require(static_cast<std::int64_t>(prompt.size()) < context(), "the prompt has ", prompt.size(),
-          " tokens, which leaves no room for a reply in a context of ", context(),
-          ": shorten it, or try a larger ", Setting{"context"});
+  leq::check_prompt(prompt, vocabulary_of(session_), context());
 }
 
 // Cuts the KV cache back to what it shares with the prompt and returns that length. At least the
