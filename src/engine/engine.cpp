@@ -296,6 +296,7 @@ void Engine::take(Active& active, const Feed& part, std::span<const Token> drawn
   if (!part.draws) return remember(active, false);
   if (fed > in_prompt) active.report.decoded_tokens += 1;
 
+  const std::size_t before = active.reply.tokens().size();
   std::int64_t right = 0;
   std::string text;
   for (std::size_t i = 0; i < drawn.size(); ++i) {
@@ -322,6 +323,9 @@ void Engine::take(Active& active, const Feed& part, std::span<const Token> drawn
   active.speculator.saw(std::min(part.drafts, right + 1), right);
   cache.truncate(active.sequence, std::min(fed + right, active.known()));
   const bool ended = active.reply.stopped() != StopReason::none;
+  if (const auto taken = active.reply.tokens().subspan(before); !taken.empty()) {
+    active.request.on_tokens(taken);
+  }
   if (!text.empty()) active.request.on_text(text);
   if (ended) return end(active);
   remember(active, false);

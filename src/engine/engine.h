@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,6 +57,8 @@ struct EngineRequest {
   int priority = 0;                    // larger goes first
   std::optional<double> seconds = {};  // from now; then it is interrupted
   TextSink on_text = [](std::string_view) {};
+  // What one step added to the reply, before its text.
+  std::function<void(std::span<const Token>)> on_tokens = [](std::span<const Token>) {};
   std::function<void(const EngineReply&)> on_end = [](const EngineReply&) {};
 };
 
