@@ -51,11 +51,13 @@ Generator::Generator(Session& session, const Tokenizer& tokenizer, const Generat
     : session_(session),
       tokenizer_(tokenizer),
       options_(options),
-      sampler_(options.sampling, vocabulary_of(session), all_banned(session, tokenizer, options)) {}
+      sampler_(options.sampling, vocabulary_of(session), all_banned(session, tokenizer, options),
+               tokenizer) {}
 
 void Generator::set_sampling(const SamplingSettings& sampling) {
+  sampler_ = Sampler(sampling, vocabulary_of(session_), all_banned(session_, tokenizer_, options_),
+                     tokenizer_);
   options_.sampling = sampling;
-  sampler_ = Sampler(sampling, vocabulary_of(session_), all_banned(session_, tokenizer_, options_));
 }
 
 std::int64_t Generator::context() const { return session_.transformer().limits().context; }

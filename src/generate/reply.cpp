@@ -34,6 +34,7 @@ std::string Reply::take(Token drawn) {
     return {};
   }
   context_.push_back(drawn);
+  sampler_.took();
   std::string text = finder_.push(decoder_.push(drawn));
   text_ += text;
   stopped_ = finder_.found() ? StopReason::stop_string : reached_limit();

@@ -36,7 +36,8 @@ class Reply {
   Reply(const Tokenizer& tokenizer, std::span<const Token> prompt, const Sampler& sampler,
         ReplyRules rules);
 
-  // How to draw the next token. Valid until the next call, and as long as the reply is.
+  // How to draw the next token. Valid until the next call, and as long as the reply stays where it
+  // is. (Mirostat looks at how probable a token was: there the draws come one after the other.)
   SampleRequest request() { return request({}); }
   // The same for the token after context() and `drafts`.
   SampleRequest request(std::span<const Token> drafts);

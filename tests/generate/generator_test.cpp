@@ -300,7 +300,9 @@ std::vector<Reply> write_together(Engine& engine, std::vector<Reply> replies) {
   }
 }
 
-TEST(Generator, RepliesWrittenSideBySideAreThoseWrittenAlone) {
+class SideBySide : public testing::TestWithParam<int> {};  // Mirostat's version
+
+TEST_P(SideBySide, RepliesAreThoseWrittenAlone) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const std::vector<std::string> prompts = {"The king", kPrompt, "One day a fox"};
   const std::vector<std::int64_t> limits = {25, 5, 40};
@@ -310,11 +312,18 @@ TEST(Generator, RepliesWrittenSideBySideAreThoseWrittenAlone) {
   const auto vocabulary = static_cast<std::size_t>(engine.model.config().vocab);
   SamplingSettings sampling = random_settings(9);
   sampling.frequency_penalty = 0.2f;
+  sampling.typical_p = 0.9f;
+  sampling.top_n_sigma = 4;
+  sampling.xtc_probability = 0.5f;
+  sampling.dry_multiplier = 0.8f;
+  sampling.logit_bias = {{20, 1.5f}, {21, kNoLogit}};
+  sampling.mirostat = GetParam();
   std::vector<Reply> replies;
   for (std::uint32_t i = 0; i < 3; ++i) {
-    replies.emplace_back(tokenizer, engine.encode(prompts[i]),
-                         Sampler(sampling, vocabulary, ids_without_token(tokenizer, vocabulary)),
-                         ReplyRules{.stop = at_most(limits[i]), .context = 128, .number = 4 + i});
+    replies.emplace_back(
+        tokenizer, engine.encode(prompts[i]),
+        Sampler(sampling, vocabulary, ids_without_token(tokenizer, vocabulary), tokenizer),
+        ReplyRules{.stop = at_most(limits[i]), .context = 128, .number = 4 + i});
   }
   replies = write_together(engine, std::move(replies));
   Generator generator(alone.session, alone.model.tokenizer(), {.sampling = sampling});
@@ -327,6 +336,25 @@ TEST(Generator, RepliesWrittenSideBySideAreThoseWrittenAlone) {
     EXPECT_EQ(replies[i].text(), want.text);
     EXPECT_EQ(replies[i].stopped(), want.stopped);
   }
+}
+
+INSTANTIATE_TEST_SUITE_P(Generator, SideBySide, testing::Values(0, 1, 2));
+
+// Mirostat's state is the reply's: the next one begins anew, and so does the same one again.
+TEST(Generator, MirostatBeginsAnewWithEachReply) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  Engine engine(folder, "int8");
+  SamplingSettings sampling = random_settings(1);
+  sampling.mirostat = 2;
+  sampling.mirostat_lr = 1;
+  Generator generator(engine.session, engine.model.tokenizer(), {.sampling = sampling});
+  const std::vector<Token> prompt = engine.encode(kPrompt);
+  const FinishedReply first = generate(generator, prompt, at_most(40), 0);
+  EXPECT_NE(generate(generator, prompt, at_most(40), 1).tokens, first.tokens);
+  EXPECT_EQ(generate(generator, prompt, at_most(40), 0).tokens, first.tokens);
+  // The first tokens are those of a shorter reply: nothing later counts.
+  const FinishedReply shorter = generate(generator, prompt, at_most(15), 0);
+  EXPECT_TRUE(std::ranges::equal(shorter.tokens, std::span(first.tokens).first(15)));
 }
 
 TEST(Generator, AReplyWithoutATokenIsAnErrorAndTheNextOneIsNot) {

@@ -18,7 +18,9 @@
 #include "tools/bench/table.h"
 #include "tools/bench/traffic.h"
 #include "tools/common/device_choice.h"
+#include "tools/common/llama_flags.h"
 #include "tools/common/model_options.h"
+#include "tools/common/model_path.h"
 
 namespace leq {
 namespace {
@@ -143,6 +145,7 @@ ToolSpec tool_spec() {
        .choices = {"md", "csv", "json"}},
   };
   for (Option& option : device_options("Model")) tool.options.push_back(std::move(option));
+  tool.foreign = llama_flags();
   tool.answers.push_back(list_devices_answer());
   return tool;
 }
@@ -273,7 +276,8 @@ class Bench {
   }
 
   void divide(const BenchModel& model, Session& session, const BenchTest& test) {
-    Progress progress(model.name() + " " + model.scheme() + " " + bench_test_name(test), runs_);
+    Progress progress(model.name() + " " + model.scheme() + " " + bench_test_name(test), runs_,
+                      "runs");
     const Breakdown breakdown =
         break_down(session, test, runs_, [&](int done) { progress.update(done); });
     add_breakdown({{"model", model.name() + " " + model.scheme()},
@@ -290,7 +294,8 @@ class Bench {
     const MachineLimits before = limits_now(backend, setting.threads, test, floats, work);
     std::vector<double> seconds;
     {
-      Progress progress(model.name() + " " + model.scheme() + " " + bench_test_name(test), runs_);
+      Progress progress(model.name() + " " + model.scheme() + " " + bench_test_name(test), runs_,
+                        "runs");
       seconds = time_bench_test(session, test, runs_, [&](int done) { progress.update(done); });
     }
     // A limit is the best that was seen: neighbours on the machine can spoil one measurement.
@@ -368,6 +373,7 @@ Table load_table(const Options& options) {
   for (const std::string& model : options.list("model")) {
     require(!is_synthetic(model), "--load: expected a .leq file, found ", printable(model),
             "; make one with --write FILE");
+    check_model_file("-m", model);
     for (const std::int64_t threads : options.integers("threads")) {
       const int count = threads > 0 ? static_cast<int>(threads) : usable_cores();
       const int runs = static_cast<int>(options.integer("repetitions"));

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "tools/common/device_choice.h"
 #include "tools/common/model_options.h"
+#include "tools/common/model_path.h"
 #include "tools/common/options.h"
 #include "tools/inspect/fit.h"
 #include "tools/inspect/report.h"
@@ -86,9 +87,9 @@ void verify(const Model& model, std::ostream& out) {
   const Stopwatch watch;
   const auto bytes = static_cast<std::int64_t>(model.file().file_bytes());
   {
-    Progress progress("verify", bytes);
-    model.file().verify([&](std::uint64_t done, std::uint64_t total) {
-      progress.update(static_cast<std::int64_t>(done), "of " + human_bytes(total));
+    Progress progress("verify", bytes, "bytes");
+    model.file().verify([&](std::uint64_t done, std::uint64_t) {
+      progress.update(static_cast<std::int64_t>(done));
     });
   }
   const double seconds = watch.seconds();
@@ -110,6 +111,7 @@ int run(const Options& options) {
     std::cout << tokenize_file(path, options.text("tokenize"), pretokenizer, encode);
     return 0;
   }
+  check_model_file("", path);
   LoadOptions load;
   load.mode = LoadMode::map;  // files larger than memory are fine
   const Model model(path, load);

@@ -11,6 +11,7 @@
 #include "eval/divergence_report.h"
 #include "eval/measure_divergence.h"
 #include "eval/perplexity_report.h"
+#include "tools/common/llama_flags.h"
 #include "tools/common/model_options.h"
 #include "tools/common/model_setup.h"
 #include "tools/common/plan_lines.h"
@@ -99,6 +100,7 @@ ToolSpec tool_spec() {
   for (auto& option : model_options({"ctx-size", "parallel"})) {
     tool.options.push_back(std::move(option));
   }
+  tool.foreign = llama_flags();
   tool.answers.push_back(list_devices_answer());
   return tool;
 }
@@ -162,7 +164,8 @@ Found measure_with_progress(const Options& options, const ModelSetup& setup, Per
   if (run.protocol == Protocol::llamacpp_512 && tokenizer.add_bos()) {
     run.window_bos = tokenizer.bos();
   }
-  Progress progress(base != nullptr ? "KL divergence" : "perplexity", std::ssize(run.windows));
+  Progress progress(base != nullptr ? "KL divergence" : "perplexity", std::ssize(run.windows),
+                    "windows");
   run.progress = [&](std::int64_t done, double so_far) {
     progress.update(done, base != nullptr ? "KL " + fixed(so_far, 6) : "PPL " + fixed(so_far, 4));
   };

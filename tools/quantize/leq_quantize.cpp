@@ -35,13 +35,17 @@ void report(const CheckpointOptions& checkpoint, const CheckpointResult& result,
             << "next        leq-run -m " << output << " -p \"Once upon a time\"\n";
 }
 
+std::string unit_of(std::string_view work) {
+  return work == "gate" ? "windows" : work == "search" ? "evaluations" : "steps";
+}
+
 // A line for each piece of work, ended where something else is to be said.
 class WorkProgress {
  public:
   void update(std::string_view work, std::int64_t done, std::int64_t total,
               const std::string& note) {
     if (work != work_) end();
-    if (!line_) line_ = std::make_unique<Progress>(std::string(work), total);
+    if (!line_) line_ = std::make_unique<Progress>(std::string(work), total, unit_of(work));
     work_ = work;
     line_->update(done, note);
   }

@@ -8,6 +8,7 @@
 #include "quantize/rewrites/fold_methods.h"
 #include "quantize/rewrites/smoothquant.h"
 #include "recipes/calibration_size.h"
+#include "tools/common/model_path.h"
 #include "tools/quantize/search_options.h"
 #include "tools/quantize/text.h"
 
@@ -392,6 +393,7 @@ QuantizeJob quantize_job(const Options& options) {
           "HF_DIR is missing: the folder with config.json and *.safetensors");
   QuantizeJob job;
   job.folder = options.positionals().front();
+  check_checkpoint_folder(job.folder.string());
   job.output = options.text("output");
   job.checkpoint = checkpoint_options(options);
   set_recipe(options, job);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "generate/chat_file.h"
+#include "generate/settings.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/setting_flags.h"
 #include "tools/run/prompt.h"
@@ -27,6 +28,7 @@ const std::vector<ChatLoop::Command>& ChatLoop::commands() {
       {"/system", "[TEXT]", "show the system prompt, or change it (\"\" for none)",
        &ChatLoop::system},
       {"/regen", "", "write the last reply again", &ChatLoop::regenerate},
+      {"/set", "[NAME VALUE]", "show the settings, or change one: /set temp 0.5", &ChatLoop::set},
       {"/save", "FILE", "save the conversation and its settings", &ChatLoop::save},
       {"/load", "FILE", "go on with a saved conversation", &ChatLoop::load},
       {"/exit", "", "leave; the end of the input (Ctrl-D) does the same", &ChatLoop::leave},
@@ -154,7 +156,7 @@ void ChatLoop::regenerate(std::string_view) {
 void ChatLoop::help(std::string_view) {
   for (const Command& command : commands()) {
     std::string left = "  " + std::string(command.name) + " " + std::string(command.argument);
-    left.resize(std::max<std::size_t>(left.size(), 18), ' ');
+    left.resize(std::max<std::size_t>(left.size(), 22), ' ');
     std::fprintf(stderr, "%s%s\n", left.c_str(), std::string(command.help).c_str());
   }
   std::fprintf(stderr, "%s",
@@ -176,6 +178,29 @@ void ChatLoop::system(std::string_view text) {
   check_utf8(text, "/system");
   session_.set_system(text == "\"\"" ? "" : text);
   note(text == "\"\"" ? "no system prompt from now on" : "system prompt changed");
+}
+
+void ChatLoop::set(std::string_view text) {
+  SamplingSettings settings = generator_.sampling();
+  if (text.empty()) {
+    std::vector<std::string> all;
+    for (const SamplingKnob& knob : kSamplingKnobs) {
+      all.push_back(knob_word(knob) + " " + number_text(knob_value(settings, knob)));
+    }
+    note(join(all) + ", seed " + std::to_string(settings.seed));
+    return;
+  }
+  const std::size_t space = std::min(text.find_first_of(" \t"), text.size());
+  const std::string_view name = text.substr(0, space), value = trim(text.substr(space));
+  const SamplingKnob* knob = find_knob(name);
+  require(knob != nullptr, "/set: no setting is called ", printable(name), ": /set shows them");
+  const auto number = parse_double(value);
+  require(number && (!knob->is_whole() || parse_int(value)), "/set ", printable(name),
+          ": expected ", knob->range, ", found '", printable(value), "'");
+  set_knob(settings, *knob, *number);
+  settings.penalties_when_greedy |= knob->role == KnobRole::penalty;  // asked for now
+  generator_.set_sampling(settings);
+  note(knob_word(*knob) + " is " + number_text(*number) + " from now on");
 }
 
 void ChatLoop::save(std::string_view path) {

@@ -50,6 +50,7 @@ class ChatLoop {
   void reset(std::string_view);
   void system(std::string_view text);
   void regenerate(std::string_view);
+  void set(std::string_view text);
   void save(std::string_view path);
   void load(std::string_view path);
   void leave(std::string_view);

@@ -91,6 +91,9 @@ void report_start(const Run& run) {
     for (const auto& line : plan_lines(run.model(), *run.setup.session)) note(line);
   }
   std::string settings = join(run.sampling.notes);
+  for (const LogitBias& bias : run.args.logit_bias) {
+    settings += ", logit-bias " + logit_bias_text(bias) + " (flag)";
+  }
   if (run.sampling.settings.temperature > 0) {
     settings +=
         ", seed " + std::to_string(run.sampling.settings.seed) + (run.args.seed ? "" : " (random)");
@@ -185,6 +188,8 @@ int run_with(const Options& options) {
   if (chats) format = chat_template_of(args, model);
   SamplingChoice choice = choose_sampling(args.sampling, model.generation().sampling);
   choice.settings.seed = args.seed ? *args.seed : random_seed();
+  choice.settings.logit_bias = args.logit_bias;
+  if (args.dry_breakers) choice.settings.dry_breakers = *args.dry_breakers;
   const Ending ending = ending_for(args, model, format ? &*format : nullptr);
   Generator generator(*setup.session, model.tokenizer(),
                       {.sampling = choice.settings, .banned = ending.banned});

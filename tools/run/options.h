@@ -39,6 +39,8 @@ struct RunArgs {
   bool thinking = true;
 
   GivenSampling sampling;
+  std::vector<LogitBias> logit_bias;
+  std::optional<std::vector<std::string>> dry_breakers;
   std::optional<std::uint64_t> seed;
 };
 
