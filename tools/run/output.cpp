@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace leq::run {
 namespace {
@@ -68,6 +69,8 @@ void ReplyPrinter::finish() {
   if (isatty(STDOUT_FILENO) == 1) end_line();
 }
 
-void note(const std::string& text) { std::fprintf(stderr, "leq-run: %s\n", text.c_str()); }
+void note(const std::string& text) {
+  std::fprintf(stderr, "leq-run: %s\n", printable(text, std::string::npos).c_str());
+}
 
 }  // namespace leq::run
