@@ -56,7 +56,7 @@ RequestId Engine::submit(EngineRequest request) {
   check_prompt(request.prompt, vocabulary, context());
   std::vector<Token> banned = ids_without_token(tokenizer_, vocabulary);
   banned.insert(banned.end(), request.banned.begin(), request.banned.end());
-  const Sampler sampler(request.sampling, vocabulary, banned);
+  const Sampler sampler(request.sampling, vocabulary, banned, tokenizer_);
   const RequestId id = next_id_++;
   Reply reply(tokenizer_, request.prompt, sampler,
               {.stop = request.stop,
@@ -173,6 +173,8 @@ PrefixCache::Found Engine::known_prefix(const Active& active, bool use) {
 }
 
 void Engine::guess(Active& active, Job& job, std::int64_t outputs) {
+  active.guesses.clear();
+  if (active.request.sampling.mirostat != 0) return;  // each draw waits for the one before
   // The reply's last token is drawn, never guessed.
   const std::int64_t most = std::min(active.reply.tokens_left() - 1, kMostGuesses);
   const auto guesses = active.speculator.guess(active.reply.context(), most, costs_, outputs);

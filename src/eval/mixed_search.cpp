@@ -48,7 +48,8 @@ class Yardstick {
     Session session(model, backend, limits_);
     write_divergence_base(session, pool_, run(), request.base_file, key_);
     base_ = std::make_unique<DivergenceBaseReader>(request.base_file);
-    std::filesystem::remove(request.base_file);  // stays readable until it is closed
+    std::error_code ignored;
+    std::filesystem::remove(request.base_file, ignored);  // stays readable until it is closed
   }
 
   // What KL depends on beside the models.

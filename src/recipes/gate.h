@@ -25,6 +25,9 @@ struct GateText {
 };
 GateText built_in_gate_text();
 
+// Throws Error where so many tokens of the text, or the model's context, are too few to judge by.
+void check_gate_text(const GateText& text, std::int64_t tokens, std::int64_t context);
+
 struct GateResult {
   DivergenceResult divergence;
   std::string text;  // its name for people

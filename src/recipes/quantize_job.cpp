@@ -1,8 +1,10 @@
 #include "recipes/quantize_job.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "quantize/pipeline/run_identity.h"
 #include "recipes/base_file.h"
@@ -101,6 +103,26 @@ void search(const QuantizeJob& job, const ImportedModel& model, const Checkpoint
       [&](std::int64_t done, std::int64_t total) { job.progress("candidates", done, total, ""); }));
 }
 
+// All that can be refused before the first weight is read.
+void check_job(const QuantizeJob& job, const ImportedModel& model) {
+  std::vector<std::filesystem::path> inputs = job.texts;
+  inputs.insert(inputs.end(), job.checkpoint.load_stats.begin(), job.checkpoint.load_stats.end());
+  check_outputs(model,
+                std::array{job.output, job.checkpoint.save_stats,
+                           job.search ? job.search->search.options.log : std::filesystem::path()},
+                inputs);
+  if (job.search) check_search(model, job.checkpoint, *job.search);
+  if (job.judging == Judging::none) return;
+  const GateText& text = job.judged_by;
+  require(
+      text.text != job.checkpoint.calibration.text, text.name,
+      ": is the text of the calibration, which says nothing about other texts; judge by another");
+  if (job.judging == Judging::distance || model.config.context < kFewestGateTokens) return;
+  const auto ids =
+      Tokenizer(model.tokenizer).encode(text.text, {.parse_special = false, .add_bos = false});
+  check_gate_text(text, std::ssize(ids), model.config.context);
+}
+
 }  // namespace
 
 std::string windows_report(std::int64_t windows, std::int64_t length, double seconds_of_window) {
@@ -111,11 +133,13 @@ std::string windows_report(std::int64_t windows, std::int64_t length, double sec
 }
 
 std::optional<GateResult> run_job(const QuantizeJob& job) {
+  check_output(job.output);
   const ImportedModel model = import_hf(job.folder);
+  check_job(job, model);
+  BaseFile base(model, job.output, job.checkpoint);
   CheckpointOptions checkpoint = job.checkpoint;
   const std::int64_t gate_windows =
       job.fit_windows ? fit_windows(job, model, checkpoint) : kGateWindows;
-  BaseFile base(model, job.output, job.checkpoint);
   if (job.search) {
     search(job, model, checkpoint, base);
   } else {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "recipes/gate.h"
 #include "recipes/quantize_by_search.h"
@@ -32,6 +33,7 @@ struct QuantizeJob {
   std::optional<SearchedBits> search = {};
   Judging judging = Judging::none;
   GateText judged_by = {};
+  std::vector<std::filesystem::path> texts = {};  // files that texts came from: never written
 
   // `work`: "quantize", "candidates", "search", "gate"; `note` may be empty.
   std::function<void(std::string_view work, std::int64_t done, std::int64_t total,

@@ -121,7 +121,7 @@ int run(const Options& options) {
     const FitReport report = plan_fit(model, limits_of(options, model), fit_device(options, model));
     std::cout << (json ? fit_json(report).dump(2) + '\n' : fit_text(report));
   } else if (json) {
-    std::cout << inspect_json(model).dump(2) << '\n';
+    std::cout << inspect_json(model);
   } else if (!options.flag("verify")) {
     std::cout << inspect_text(model);
   }

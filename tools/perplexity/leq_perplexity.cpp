@@ -1,4 +1,6 @@
 // leq-perplexity: how well a model predicts a text, under a protocol that others can repeat.
+#include <array>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -174,6 +176,12 @@ Found measure_with_progress(const Options& options, const ModelSetup& setup, Per
 
 // Opens the base file of --kl-divergence before the model does any work.
 std::unique_ptr<DivergenceBaseReader> open_base(const Options& options) {
+  if (options.given("kl-divergence-base") && !options.flag("kl-divergence")) {
+    const std::filesystem::path written = options.text("kl-divergence-base");
+    check_output(written);
+    require_no_input(
+        written, std::array<std::filesystem::path, 2>{options.text("model"), options.text("file")});
+  }
   if (!options.given("kl-divergence") || !options.flag("kl-divergence")) return nullptr;
   require(options.given("kl-divergence-base"),
           "--kl-divergence: needs --kl-divergence-base FILE, which the base model wrote");

@@ -19,9 +19,9 @@ std::string counted(std::int64_t tokens) {
 }  // namespace
 
 std::string model_line(const Model& model) {
-  return model.file().name() + ": " + model.config().family + ", " +
+  return model.file().name() + ": " + printable(model.config().family) + ", " +
          fixed(static_cast<double>(model.parameters()) / 1e6, 1) + " M parameters, " +
-         model.type() + ", " + fixed(model.bits_per_weight(), 2) + " bits per weight";
+         printable(model.type()) + ", " + fixed(model.bits_per_weight(), 2) + " bits per weight";
 }
 
 std::vector<std::string> online_lines(Session& session) {
