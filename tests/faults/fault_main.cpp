@@ -1,5 +1,6 @@
 // Makes the calls of whole runs fail, one at a time (docs/hostile-input.md):
 //   fault_cases [--chosen K] [--seed S] [--case NAME] [--jobs J] [--tools FOLDER]
+//               [--strict]
 // A run with a fault ends as one without, or with status 1 and one line; a run that was killed can
 // be resumed and writes the same file; of two writers of one file one is refused.
 #include <unistd.h>
@@ -33,30 +34,33 @@ struct Arguments {
   std::string only;
   unsigned jobs = 2;
   fs::path tools = LEQ_TOOLS_DIR, preload = LEQ_FAULT_LIBRARY;
+  bool strict = false;  // known failures fail
 };
 
 Arguments read_arguments(int argc, char** argv) {
   Arguments arguments;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    if (i + 1 >= argc) throw std::runtime_error(word + ": a value is missing");
-    const std::string value = argv[++i];
+    const auto value = [&] {
+      if (i + 1 >= argc) throw std::runtime_error(word + ": a value is missing");
+      return std::string(argv[++i]);
+    };
     if (word == "--chosen")
-      arguments.chosen = std::stoull(value);
+      arguments.chosen = std::stoull(value());
     else if (word == "--seed")
-      arguments.seed = std::stoull(value);
+      arguments.seed = std::stoull(value());
     else if (word == "--case")
-      arguments.only = value;
+      arguments.only = value();
     else if (word == "--jobs")
-      arguments.jobs = static_cast<unsigned>(std::stoul(value));
+      arguments.jobs = static_cast<unsigned>(std::stoul(value()));
     else if (word == "--tools")
-      arguments.tools = value;
-    else if (word == "--preload")
-      arguments.preload = value;
+      arguments.tools = value();
+    else if (word == "--strict")
+      arguments.strict = true;
     else
       throw std::runtime_error(word +
                                ": expected --chosen, --seed, --case, --jobs, --tools or "
-                               "--preload");
+                               "--strict");
   }
   return arguments;
 }
@@ -362,7 +366,8 @@ const KnownFault* known_of(const FaultCase& one, const Verdict& verdict, const s
   return nullptr;
 }
 
-int run_cases(const Run& run, const std::vector<FaultCase>& cases, unsigned jobs, bool keep) {
+int run_cases(const Run& run, const std::vector<FaultCase>& cases, const Arguments& arguments) {
+  const bool keep = !arguments.only.empty();
   std::mutex mutex;
   std::map<std::string, std::vector<Failed>> failures;
   std::map<const KnownFault*, std::size_t> known_seen;
@@ -380,7 +385,8 @@ int run_cases(const Run& run, const std::vector<FaultCase>& cases, unsigned jobs
       const std::lock_guard lock(mutex);
       ++runs[std::string(call_name(cases[i].fault.call))];
       if (failed.verdict) continue;
-      if (const KnownFault* known = known_of(cases[i], failed.verdict, failed.said)) {
+      const KnownFault* known = known_of(cases[i], failed.verdict, failed.said);
+      if (known != nullptr && !arguments.strict) {
         ++known_seen[known];
         continue;
       }
@@ -388,7 +394,7 @@ int run_cases(const Run& run, const std::vector<FaultCase>& cases, unsigned jobs
     }
   };
   std::vector<std::thread> threads;
-  for (unsigned i = 1; i < jobs; ++i) threads.emplace_back(work);
+  for (unsigned i = 1; i < arguments.jobs; ++i) threads.emplace_back(work);
   work();
   for (std::thread& thread : threads) thread.join();
   std::size_t count = 0;
@@ -445,7 +451,7 @@ int main_of(int argc, char** argv) {
   } else {
     cases = choose(std::move(cases), arguments.chosen, arguments.seed);
   }
-  const int status = run_cases(run, cases, arguments.jobs, one);
+  const int status = run_cases(run, cases, arguments);
   if (!one) fs::remove_all(pattern);
   return status;
 }

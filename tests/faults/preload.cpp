@@ -13,6 +13,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include <pthread.h>
 
@@ -97,6 +98,16 @@ ssize_t transferred(Call call, bool changes, int descriptor, std::size_t size, c
   return result;
 }
 
+// OpenSSL reads through null where its own tables cannot be made: nothing that a caller can help.
+bool is_beyond_help(void* const* frames, int count) {
+  for (int i = kOwnFrames; i < count; ++i) {
+    Dl_info info = {};
+    if (::dladdr(frames[i], &info) == 0 || info.dli_fname == nullptr) continue;
+    if (std::strstr(info.dli_fname, "libcrypto") != nullptr) return true;
+  }
+  return false;
+}
+
 // True for the first call from a chain of callers.
 bool new_site() {
   void* frames[kFrames];
@@ -109,7 +120,7 @@ bool new_site() {
   if (hash == 0) hash = 1;
   for (std::size_t i = hash % kSites, probes = 0; probes < kSites; ++probes, i = (i + 1) % kSites) {
     std::uint64_t empty = 0;
-    if (g_sites[i].compare_exchange_strong(empty, hash)) return true;
+    if (g_sites[i].compare_exchange_strong(empty, hash)) return !is_beyond_help(frames, count);
     if (empty == hash) return false;
   }
   return false;
