@@ -9,7 +9,7 @@ CHECK_PACKAGES = clang clang-tidy clang-format libclang-rt-14-dev
 FUZZ_SECONDS ?= 60
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: all install cuda deps check-deps arm-deps demo test check asan tsan portable aarch64 fuzz tidy nvcc bench format clean
+.PHONY: all install cuda deps check-deps arm-deps demo test check asan tsan portable aarch64 fuzz tidy nvcc hostile bench format clean
 
 all: build/release/tools/leq-run
 
@@ -47,8 +47,8 @@ test: deps
 	ctest --test-dir build/dev --output-on-failure -j $(JOBS)
 
 # The long checks: sanitizers, the portable kernels alone, 64-bit ARM, fuzzing, clang-tidy, every
-# CUDA source for every architecture.
-check: check-deps asan tsan portable aarch64 fuzz tidy nvcc
+every CUDA
+check: check-deps asan tsan portable aarch64 fuzz tidy nvcc hostile
 
 asan tsan portable: check-deps
 	cmake --preset $@
@@ -81,6 +81,12 @@ tidy: check-deps
 
 nvcc:
 	cuda/check/check_nvcc.sh --all
+
+# Every case of hostile input and of failing calls (docs/hostile-input.md).
+hostile: deps
+	cmake --preset dev
+	cmake --build build/dev -j $(JOBS) --target hostile_cases fault_cases
+	ctest --test-dir build/dev --output-on-failure -C long -L '^(hostile|faults)-all$$'
 
 bench: build/release/tools/leq-run
 	build/release/tools/leq-bench -m synthetic:tinyllama-1.1b:int8 -p 512 -n 64 -r 5

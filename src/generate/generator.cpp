@@ -1,19 +1,13 @@
 #include "generate/generator.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "backend/checks.h"
 #include "base/error.h"
+#include "base/stopwatch.h"
 
 namespace leq {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 double rate(std::int64_t count, double seconds) {
   return seconds > 0 ? static_cast<double>(count) / seconds : 0;
@@ -42,6 +36,17 @@ double FinishedReply::reply_tokens_per_second() const {
   return rate(decoded_tokens, reply_seconds);
 }
 
+void check_prompt(std::span<const Token> prompt, std::size_t vocabulary, std::int64_t context) {
+  require(!prompt.empty(), "the prompt is empty: expected at least one token");
+  for (const Token id : prompt) {
+    require(id >= 0 && static_cast<std::size_t>(id) < vocabulary, "the prompt holds token ", id,
+            ", expected ids below the model's vocabulary of ", vocabulary);
+  }
+  require(std::ssize(prompt) < context, "the prompt has ", prompt.size(),
+          " tokens, which leaves no room for a reply in a context of ", context,
+          ": shorten it, or try a larger ", Setting{"context"});
+}
+
 Generator::Generator(Session& session, const Tokenizer& tokenizer, const GeneratorOptions& options)
     : session_(session),
       tokenizer_(tokenizer),
@@ -58,15 +63,7 @@ void Generator::set_sampling(const SamplingSettings& sampling) {
 std::int64_t Generator::context() const { return session_.transformer().limits().context; }
 
 void Generator::check_prompt(std::span<const Token> prompt) const {
-  require(!prompt.empty(), "the prompt is empty: expected at least one token");
-  const auto vocabulary = static_cast<Token>(vocabulary_of(session_));
-  for (const Token id : prompt) {
-    require(id >= 0 && id < vocabulary, "the prompt holds token ", id,
-            ", expected ids below the model's vocabulary of ", vocabulary);
-  }
-  require(static_cast<std::int64_t>(prompt.size()) < context(), "the prompt has ", prompt.size(),
-          " tokens, which leaves no room for a reply in a context of ", context(),
-          ": shorten it, or try a larger ", Setting{"context"});
+  leq::check_prompt(prompt, vocabulary_of(session_), context());
 }
 
 // Cuts the KV cache back to what it shares with the prompt and returns that length. At least the
@@ -89,7 +86,7 @@ const Rows& Generator::feed(std::span<const Token> tokens) {
 
 // Null where the reply was interrupted before the prompt's end.
 const Rows* Generator::feed_prompt(const ReplyRequest& request, FinishedReply& finished) {
-  const auto start = Clock::now();
+  const Stopwatch watch;
   finished.cached_tokens = keep_prefix(request.prompt);
   std::span<const Token> rest = request.prompt.subspan(held_.size());
   const auto chunk = static_cast<std::size_t>(session_.limits().batch_tokens);
@@ -101,7 +98,7 @@ const Rows* Generator::feed_prompt(const ReplyRequest& request, FinishedReply& f
     rest = rest.subspan(part.size());
     finished.fed_tokens += std::ssize(part);
   }
-  finished.prompt_seconds = seconds_since(start);
+  finished.prompt_seconds = watch.seconds();
   return rest.empty() ? logits : nullptr;
 }
 
@@ -125,9 +122,9 @@ FinishedReply Generator::generate(const ReplyRequest& request) {
                .at_text_start = request.at_text_start});
   FinishedReply finished;
   const Rows* logits = feed_prompt(request, finished);
-  const auto start = Clock::now();
+  const Stopwatch watch;
   write(request, logits, reply, finished);
-  finished.reply_seconds = seconds_since(start);
+  finished.reply_seconds = watch.seconds();
   finished.tokens.assign(reply.tokens().begin(), reply.tokens().end());
   finished.text = reply.text();
   finished.stopped = reply.stopped();

@@ -46,6 +46,10 @@ struct FinishedReply {
   double reply_tokens_per_second() const;  // 0 where no token was decoded
 };
 
+// Throws Error where the prompt is empty, holds an id beyond `vocabulary`, or leaves no room for a
+// reply in `context` positions.
+void check_prompt(std::span<const Token> prompt, std::size_t vocabulary, std::int64_t context);
+
 struct GeneratorOptions {
   SamplingSettings sampling = {};
   std::vector<Token> banned = {};  // never sampled, beside the ids that stand for no text
@@ -61,9 +65,7 @@ class Generator {
   // Positions that a prompt and its reply may take together.
   std::int64_t context() const;
 
-  // Throws Error where the prompt is empty, holds an id that the model has not, or leaves no room
-  // for a reply.
-  void check_prompt(std::span<const Token> prompt) const;
+  void check_prompt(std::span<const Token> prompt) const;  // as the function above
 
   // Writes one reply. The longest beginning of the prompt that the KV cache holds is not fed again;
   // the reply is the same with and without it. Throws Error as check_prompt does, and where logits

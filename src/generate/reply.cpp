@@ -1,5 +1,6 @@
 #include "generate/reply.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -16,9 +17,13 @@ Reply::Reply(const Tokenizer& tokenizer, std::span<const Token> prompt, const Sa
       finder_(rules_.stop.strings),
       stopped_(reached_limit()) {}
 
-SampleRequest Reply::request() {
-  return sampler_.request(
+SampleRequest Reply::request(std::span<const Token> drafts) {
+  const std::size_t known = context_.size();
+  context_.insert(context_.end(), drafts.begin(), drafts.end());
+  const SampleRequest request = sampler_.request(
       context_, {static_cast<std::uint32_t>(tokens().size()), rules_.number, rules_.choice});
+  context_.resize(known);
+  return request;
 }
 
 std::string Reply::take(Token drawn) {
@@ -57,6 +62,12 @@ std::string Reply::finish() {
   }
   text_ += text;
   return text;
+}
+
+std::int64_t Reply::tokens_left() const {
+  const std::int64_t room = rules_.context - std::ssize(context_);
+  const std::int64_t limit = rules_.stop.max_tokens;
+  return limit < 0 ? room : std::min(room, limit - std::ssize(tokens()));
 }
 
 StopReason Reply::reached_limit() const {

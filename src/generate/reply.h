@@ -38,7 +38,9 @@ class Reply {
 
   // How to draw the next token. Valid until the next call, and as long as the reply stays where it
   // is. (Mirostat looks at how probable a token was: there the draws come one after the other.)
-  SampleRequest request();
+  SampleRequest request() { return request({}); }
+  // The same for the token after context() and `drafts`.
+  SampleRequest request(std::span<const Token> drafts);
 
   // The next token, as it was drawn. Returns the text that is certain now: often none, never half
   // a character. Where the reply goes on, the token is the last of context(), which is to be fed
@@ -61,6 +63,7 @@ class Reply {
   std::span<const Token> context() const { return context_; }
   std::span<const Token> tokens() const { return context().subspan(prompt_tokens_); }
   const std::string& text() const { return text_; }  // all that was returned
+  std::int64_t tokens_left() const;                  // that it may still take
 
  private:
   StopReason reached_limit() const;

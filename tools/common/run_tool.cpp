@@ -3,13 +3,18 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <new>
 #include <optional>
+#include <stdexcept>
 
 #include "base/error.h"
+#include "base/mapping_watch.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "tools/common/completion.h"
 #include "tools/common/manual.h"
@@ -70,8 +75,23 @@ int run_checked(const ToolSpec& tool, std::span<const std::string> words,
 int report(const ToolSpec& tool, std::string message) {
   std::ranges::replace(message, '\n', ' ');
   std::cout.flush();
-  std::cerr << tool.name << ": error: " << message << '\n';
+  std::cerr << tool.name << ": error: " << printable(message, std::string::npos) << '\n';
   return 1;
+}
+
+// Takes no memory, as there is none.
+int report_no_memory(const ToolSpec& tool) {
+  std::fflush(stdout);
+  std::fprintf(stderr,
+               "%s: error: out of memory; close other programs, raise `ulimit -v`, or try a "
+               "smaller model, context or batch\n",
+               tool.name.c_str());
+  return 1;
+}
+
+// What the system says of a path, without the library's words.
+std::string text_of(const std::filesystem::filesystem_error& error) {
+  return error.path1().string() + ": " + error.code().message();
 }
 
 }  // namespace
@@ -79,6 +99,8 @@ int report(const ToolSpec& tool, std::string message) {
 int run_tool(const ToolSpec& tool, int argc, const char* const* argv,
              const std::function<int(const Options&)>& body) {
   std::signal(SIGPIPE, SIG_DFL);  // a reader that goes away ends the tool without a word
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is an error of write()
+  watch_mappings(tool.name);
   const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   try {
     const int status = run_checked(tool, words, body);
@@ -86,9 +108,13 @@ int run_tool(const ToolSpec& tool, int argc, const char* const* argv,
     require(std::cout.good(), "stdout: cannot write all of the output (is the disk full?)");
     return status;
   } catch (const std::bad_alloc&) {
-    return report(tool, "out of memory");
+    return report_no_memory(tool);
+  } catch (const std::length_error&) {  // more than any memory
+    return report_no_memory(tool);
   } catch (const Error& error) {
     return report(tool, with_flags(error));
+  } catch (const std::filesystem::filesystem_error& error) {
+    return report(tool, text_of(error));
   } catch (const std::exception& error) {
     return report(tool, error.what());
   }

@@ -1,11 +1,11 @@
 // leq-quantize: a Hugging Face checkpoint folder to a quantized .leq file.
-#include <chrono>
 #include <cmath>
 #include <iostream>
 #include <memory>
 
 #include "base/error.h"
 #include "base/progress.h"
+#include "base/stopwatch.h"
 #include "base/text.h"
 #include "tools/common/device_choice.h"
 #include "tools/common/interrupt.h"
@@ -60,7 +60,7 @@ int quantize(const Options& options) {
   QuantizeJob job = quantize_job(options);
   run::watch_interrupts("");
   const run::InterruptScope interrupt;
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   WorkProgress progress;
   job.checkpoint.stop = [&] { return interrupt.interrupted(); };
   job.checkpoint.say = [&](const std::string& line) {
@@ -71,8 +71,7 @@ int quantize(const Options& options) {
                      const std::string& note) { progress.update(work, done, total, note); };
   job.written = [&](const CheckpointResult& result) {
     progress.end();
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    report(job.checkpoint, result, job.output.string(), seconds.count());
+    report(job.checkpoint, result, job.output.string(), watch.seconds());
   };
   job.searched = [&](const MixedSearchResult& result) {
     progress.end();

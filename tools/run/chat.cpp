@@ -1,10 +1,12 @@
 #include "tools/run/chat.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "generate/chat_file.h"
 #include "generate/settings.h"
@@ -98,9 +100,11 @@ bool ChatLoop::handle(const std::string& message) {
     say(message);
     return true;
   } catch (const Error& error) {
-    if (options_.single_turn) throw;
     printer_.end_line();
-    std::fprintf(stderr, "leq-run: error: %s\n", with_flags(error).c_str());
+    // What follows in a pipe was written for a conversation without the error.
+    if (options_.single_turn || !reader_->is_terminal()) throw;
+    std::fprintf(stderr, "leq-run: error: %s\n",
+                 printable(with_flags(error), std::string::npos).c_str());
     return false;
   }
 }
@@ -205,8 +209,9 @@ void ChatLoop::set(std::string_view text) {
 
 void ChatLoop::save(std::string_view path) {
   require(!path.empty(), "/save: a file name must follow");
-  save_chat(path,
-            {options_.model_name, options_.template_name, session_.state(), generator_.sampling()});
+  require_no_input(path, std::array{options_.model});
+  save_chat(path, {options_.model.filename().string(), options_.template_name, session_.state(),
+                   generator_.sampling()});
   note("saved " + std::to_string(session_.state().messages.size()) + " messages to " +
        std::string(path));
 }
@@ -225,7 +230,8 @@ void ChatLoop::load(std::string_view path) {
   }
   note("loaded " + std::to_string(count) + " messages and their settings from " +
        std::string(path) +
-       (file.model == options_.model_name ? "" : " (written with " + file.model + ")"));
+       (file.model == options_.model.filename().string() ? ""
+                                                         : " (written with " + file.model + ")"));
 }
 
 void ChatLoop::leave(std::string_view) { leaving_ = true; }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -21,7 +22,7 @@ struct ChatLoopOptions {
   bool single_turn = false;
   bool multi_line = false;
   bool verbose = false;
-  std::string model_name;
+  std::filesystem::path model;
   std::string template_name;
 };
 
@@ -31,8 +32,8 @@ class ChatLoop {
   ChatLoop(ChatSession& session, Generator& generator, ReplyPrinter& printer, RunTotals& totals,
            const ChatLoopOptions& options);
 
-  // Until /exit, the end of the input, or Ctrl-C twice. Errors of a turn are reported and the
-  // conversation goes on; with single_turn they are thrown.
+  // Until /exit, the end of the input, or Ctrl-C twice. On a terminal errors of a turn are reported
+  // and the conversation goes on; from a pipe, and with single_turn, they are thrown.
   void run();
 
  private:

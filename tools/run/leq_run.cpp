@@ -11,6 +11,7 @@
 #include "generate/generator.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/model_setup.h"
+#include "tools/common/plan_lines.h"
 #include "tools/common/setting_flags.h"
 #include "tools/run/chat.h"
 #include "tools/run/options.h"
@@ -119,8 +120,9 @@ std::vector<Token> encode_prompt(const Run& run, const std::string& prompt) {
   std::vector<Token> ids = tokenizer.encode(
       prompt, {.parse_special = run.args.parse_special, .add_bos = tokenizer.add_bos()});
   require(!ids.empty(),
-          "the prompt is empty, and this model's tokenizer adds nothing to it: give some text "
-          "with -p");
+          prompt.empty() ? "the prompt is empty, and this model's tokenizer adds nothing to it"
+                         : "this model's tokenizer makes no tokens of the prompt",
+          ": give some other text with -p");
   run.generator.check_prompt(ids);
   return ids;
 }
@@ -163,7 +165,7 @@ int chat(const Run& run, const ChatTemplate& format, std::optional<std::string> 
                  .single_turn = run.args.single_turn,
                  .multi_line = run.args.multi_line,
                  .verbose = run.args.verbose,
-                 .model_name = run.args.model.filename().string(),
+                 .model = run.args.model,
                  .template_name = std::string(format.name())});
   loop.run();
   report_end(run, totals);

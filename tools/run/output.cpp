@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace leq::run {
 namespace {
@@ -80,6 +81,8 @@ void ReplyPrinter::finish() {
   }
 }
 
-void note(const std::string& text) { std::fprintf(stderr, "leq-run: %s\n", text.c_str()); }
+void note(const std::string& text) {
+  std::fprintf(stderr, "leq-run: %s\n", printable(text, std::string::npos).c_str());
+}
 
 }  // namespace leq::run

@@ -1,0 +1,469 @@
+// Makes the calls of whole runs fail, one at a time (docs/hostile-input.md):
+//   fault_cases [--chosen K] [--seed S] [--case NAME] [--jobs J] [--tools FOLDER]
+//               [--strict]
+// A run with a fault ends as one without, or with status 1 and one line; a run that was killed can
+// be resumed and writes the same file; of two writers of one file one is refused.
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+
+#include "faults/known_faults.h"
+#include "faults/scenario.h"
+#include "hostile/dice.h"
+#include "hostile/judge.h"
+
+namespace leq::faults {
+namespace {
+
+namespace fs = std::filesystem;
+using hostile::Verdict;
+
+struct Arguments {
+  std::size_t chosen = 0;
+  std::uint64_t seed = 1;
+  std::string only;
+  unsigned jobs = 2;
+  fs::path tools = LEQ_TOOLS_DIR, preload = LEQ_FAULT_LIBRARY;
+  bool strict = false;  // known failures fail
+};
+
+Arguments read_arguments(int argc, char** argv) {
+  Arguments arguments;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const auto value = [&] {
+      if (i + 1 >= argc) throw std::runtime_error(word + ": a value is missing");
+      return std::string(argv[++i]);
+    };
+    if (word == "--chosen")
+      arguments.chosen = std::stoull(value());
+    else if (word == "--seed")
+      arguments.seed = std::stoull(value());
+    else if (word == "--case")
+      arguments.only = value();
+    else if (word == "--jobs")
+      arguments.jobs = static_cast<unsigned>(std::stoul(value()));
+    else if (word == "--tools")
+      arguments.tools = value();
+    else if (word == "--strict")
+      arguments.strict = true;
+    else
+      throw std::runtime_error(word +
+                               ": expected --chosen, --seed, --case, --jobs, --tools or "
+                               "--strict");
+  }
+  return arguments;
+}
+
+enum class Kind : std::uint8_t { fault, crash, two_writers };
+
+struct FaultCase {
+  std::string name;  // "calibrate/write/ENOSPC/12"
+  Kind kind = Kind::fault;
+  const Scenario* scenario = nullptr;
+  Fault fault;
+};
+
+// What can happen to a kind of call.
+struct Failure {
+  Call call;
+  How how;
+  int error;
+  const char* name;
+};
+constexpr Failure kFailures[] = {
+    {Call::open, How::error, EMFILE, "EMFILE"},
+    {Call::open, How::error, EACCES, "EACCES"},
+    {Call::open, How::error, EINTR, "EINTR"},
+    {Call::read, How::error, EIO, "EIO"},
+    {Call::read, How::error, EINTR, "EINTR"},
+    {Call::read, How::shortened, 0, "short"},
+    {Call::write, How::error, ENOSPC, "ENOSPC"},
+    {Call::write, How::error, EIO, "EIO"},
+    {Call::write, How::error, EINTR, "EINTR"},
+    {Call::write, How::shortened, 0, "short"},
+    {Call::sync, How::error, EIO, "EIO"},
+    {Call::rename, How::error, EACCES, "EACCES"},
+    {Call::link, How::error, EPERM, "EPERM"},
+    {Call::link, How::error, EDQUOT, "EDQUOT"},
+    {Call::truncate, How::error, EIO, "EIO"},
+    {Call::map, How::error, ENOMEM, "ENOMEM"},
+    {Call::lock, How::error, ENOLCK, "ENOLCK"},
+    {Call::close, How::error, EIO, "EIO"},
+    {Call::make_folder, How::error, ENOSPC, "ENOSPC"},
+    {Call::remove, How::error, EACCES, "EACCES"},
+    {Call::thread, How::error, EAGAIN, "EAGAIN"},
+    {Call::allocate_site, How::error, ENOMEM, "ENOMEM"},
+};
+
+const char* call_name(Call call) { return kCallNames[static_cast<std::size_t>(call)]; }
+
+class Run {
+ public:
+  Run(const Arguments& arguments, fs::path folder) : folder_(std::move(folder)) {
+    place_.tools.folder = arguments.tools;
+    place_.preload = arguments.preload;
+    place_.samples = folder_ / "samples";
+    make_samples(place_.tools, place_.samples);
+    for (const Scenario& scenario : scenarios()) {
+      whole_[scenario.name] = count(scenario);
+      if (scenario.before_its_last_step.empty()) continue;
+      Scenario almost = scenario;
+      almost.words = scenario.before_its_last_step;
+      almost_[scenario.name] = count(almost);
+    }
+  }
+
+  std::vector<FaultCase> all() const {
+    std::vector<FaultCase> cases;
+    for (const Scenario& scenario : scenarios()) {
+      const std::vector<std::uint64_t>& counts = whole_.at(scenario.name).counts;
+      const auto add = [&](Kind kind, Call call, How how, int error, const char* name) {
+        for (std::uint64_t n = 1; n <= counts[static_cast<std::size_t>(call)]; ++n) {
+          cases.push_back(
+              {scenario.name + "/" + call_name(call) + "/" + name + "/" + std::to_string(n),
+               kind,
+               &scenario,
+               {call, how, error, n}});
+        }
+      };
+      for (const Failure& failure : kFailures) {
+        add(Kind::fault, failure.call, failure.how, failure.error, failure.name);
+      }
+      if (scenario.resumable) {
+        add(Kind::crash, Call::change, How::kill, 0, "kill");
+        add(Kind::crash, Call::change, How::kill_after, 0, "kill_after");
+        add(Kind::two_writers, Call::change, How::wait, 0, "two_writers");
+      }
+    }
+    return cases;
+  }
+
+  Verdict run(const FaultCase& one, std::string& said) const {
+    const fs::path place = place_of(one);
+    prepare(place_, *one.scenario, place);
+    switch (one.kind) {
+      case Kind::fault:
+        return run_fault(one, place, said);
+      case Kind::crash:
+        return run_crash(one, place, said);
+      case Kind::two_writers:
+        return run_two_writers(one, place, said);
+    }
+    return {};
+  }
+
+  fs::path place_of(const FaultCase& one) const {
+    std::string name = one.name;
+    std::replace(name.begin(), name.end(), '/', '-');
+    std::replace(name.begin(), name.end(), ' ', '-');
+    return folder_ / name;
+  }
+  const Place& place() const { return place_; }
+
+ private:
+  Outcome count(const Scenario& scenario) const {
+    const fs::path place = folder_ / "whole";
+    prepare(place_, scenario, place);
+    Block block(place / "notes", {});
+    Outcome outcome = run_scenario(place_, scenario, place, &block);
+    if (outcome.ended.status != 0) {
+      throw std::runtime_error(scenario.name + " fails without a fault: " + outcome.ended.err);
+    }
+    for (std::size_t i = 0; i < scenario.outputs.size(); ++i) {
+      if (!outcome.there[i])
+        throw std::runtime_error(scenario.name + " wrote no " + scenario.outputs[i]);
+    }
+    return outcome;
+  }
+
+  // An output is there as a whole, as it was before, or not at all.
+  Verdict judge_outputs(const Scenario& scenario, const Outcome& outcome,
+                        const std::vector<std::string>& before) const {
+    const Outcome& whole = whole_.at(scenario.name);
+    const auto earlier = almost_.find(scenario.name);
+    for (std::size_t i = 0; i < scenario.outputs.size(); ++i) {
+      const std::string& found = outcome.files[i];
+      const bool as_it_was = !before[i].empty() && found == before[i];
+      const bool almost = earlier != almost_.end() && found == earlier->second.files[i];
+      if (outcome.there[i] && found != whole.files[i] && !as_it_was && !almost) {
+        return {"half", scenario.outputs[i] + " is neither whole nor as it was"};
+      }
+    }
+    return {};
+  }
+
+  std::vector<std::string> before(const Scenario& scenario, const fs::path& place) const {
+    std::vector<std::string> contents;
+    for (const std::string& output : scenario.outputs) {
+      contents.push_back(hostile::read_bytes(place / "work" / output));
+    }
+    return contents;
+  }
+
+  // What an interrupted run keeps for --resume is named by the message that tells of it.
+  static void forget_kept(Outcome& outcome, const Scenario& scenario) {
+    if (!scenario.resumable || outcome.ended.err.find("--resume") == std::string::npos) return;
+    std::erase_if(outcome.changed.made, [](const std::string& path) {
+      return path.find(".leq.partial") != std::string::npos ||
+             path.find(".leq.search") != std::string::npos;
+    });
+  }
+
+  Verdict run_fault(const FaultCase& one, const fs::path& place, std::string& said) const {
+    const Scenario& scenario = *one.scenario;
+    const Outcome& whole = whole_.at(scenario.name);
+    const auto contents = before(scenario, place);
+    Block block(place / "notes", one.fault);
+    Outcome outcome = run_scenario(place_, scenario, place, &block);
+    said = outcome.ended.err;
+    if (Verdict verdict = judge_outputs(scenario, outcome, contents); !verdict) return verdict;
+    hostile::Expectation expectation;
+    expectation.outputs = scenario.outputs;
+    expectation.talk = hostile::Talk::around;
+    forget_kept(outcome, scenario);
+    // A whole output may stand where what came after it failed.
+    for (const std::string& output : scenario.outputs) {
+      std::erase(outcome.changed.made, output);
+      std::erase(outcome.changed.changed, output);
+    }
+    if (one.fault.call == Call::remove) outcome.changed.made.clear();  // it could not
+    if (Verdict verdict = judge(scenario.tool, outcome.ended, outcome.changed, expectation);
+        !verdict) {
+      return verdict;
+    }
+    if (outcome.ended.status != 0) {
+      const bool passing = one.fault.how == How::shortened ||
+                           (one.fault.error == EINTR &&
+                            (one.fault.call == Call::read || one.fault.call == Call::write));
+      if (passing) return {"refused", "what a second try would have done ended the run"};
+      return {};
+    }
+    for (std::size_t i = 0; i < scenario.outputs.size(); ++i) {
+      if (!outcome.there[i] || outcome.files[i] != whole.files[i]) {
+        return {"lost", "status 0, but " + scenario.outputs[i] + " is not what it should be"};
+      }
+    }
+    if (scenario.same_out && outcome.ended.out != whole.ended.out) {
+      return {"lost", "status 0, but stdout is not what it should be"};
+    }
+    return {};
+  }
+
+  Verdict run_crash(const FaultCase& one, const fs::path& place, std::string& said) const {
+    const Scenario& scenario = *one.scenario;
+    const auto contents = before(scenario, place);
+    {
+      Block block(place / "notes", one.fault);
+      const Outcome killed = run_scenario(place_, scenario, place, &block);
+      said = killed.ended.err;
+      if (killed.reached && killed.ended.signal != SIGKILL) {
+        return {"alive", "the run was not killed"};
+      }
+      if (Verdict verdict = judge_outputs(scenario, killed, contents); !verdict) return verdict;
+    }
+    const Outcome resumed = run_scenario(place_, scenario, place, nullptr, {"--resume"});
+    said += resumed.ended.err;
+    if (resumed.ended.status != 0) return {"resume", "cannot be resumed"};
+    const Outcome& whole = whole_.at(scenario.name);
+    for (std::size_t i = 0; i < scenario.outputs.size(); ++i) {
+      if (!resumed.there[i] || resumed.files[i] != whole.files[i]) {
+        return {"resume", scenario.outputs[i] + " differs from that of an uninterrupted run"};
+      }
+    }
+    std::string left;
+    for (const auto& [path, what] : hostile::state_of(place / "work")) {
+      const bool known = std::any_of(
+          scenario.copies.begin(), scenario.copies.end(),
+          [&](const auto& copy) { return path == copy || path.starts_with(copy + "/"); });
+      const bool output = std::find(scenario.outputs.begin(), scenario.outputs.end(), path) !=
+                          scenario.outputs.end();
+      if (!known && !output) left += " " + path;
+    }
+    if (!left.empty()) return {"litter", "left after --resume:" + left};
+    return {};
+  }
+
+  // A second run with other settings on the same output, while the first waits in a call.
+  Verdict run_two_writers(const FaultCase& one, const fs::path& place, std::string& said) const {
+    const Scenario& scenario = *one.scenario;
+    fs::create_directories(place / "notes2");
+    Block block(place / "notes", one.fault);
+    Outcome first;
+    std::atomic<bool> ended = false;
+    std::thread runner([&] {
+      first = run_scenario(place_, scenario, place, &block);
+      ended = true;
+    });
+    while (block.get().reached == 0 && !ended) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    hostile::Command command;
+    command.words = {place_.tools.path(scenario.tool)};
+    command.words.insert(command.words.end(), scenario.words.begin(), scenario.words.end());
+    command.words.insert(command.words.end(), {"--seed", "7"});
+    command.folder = place / "work";
+    const hostile::Ended second = run_child(command, {.seconds = 30}, place / "notes2");
+    block.get().go = 1;
+    runner.join();
+    said = "first: " + first.ended.err + "second: " + second.err;
+    if (first.ended.status != 0) {
+      return {"writers", "the first writer failed, status " + std::to_string(first.ended.status)};
+    }
+    if (second.status != 1 || second.err.find(": error: ") == std::string::npos) {
+      return {"writers",
+              "the second writer was not refused, status " + std::to_string(second.status)};
+    }
+    const Outcome& whole = whole_.at(scenario.name);
+    for (std::size_t i = 0; i < scenario.outputs.size(); ++i) {
+      if (first.files[i] != whole.files[i]) {
+        return {"writers", scenario.outputs[i] + " is not what one writer alone makes"};
+      }
+    }
+    return {};
+  }
+
+  fs::path folder_;
+  Place place_;
+  std::map<std::string, Outcome> whole_, almost_;
+};
+
+std::string short_text(const std::string& text) {
+  std::string line = text.size() > 400 ? "..." + text.substr(text.size() - 400) : text;
+  for (char& c : line) {
+    if (c == '\n') c = '|';
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  return line;
+}
+
+// The case's name less its number.
+std::string group_of(const FaultCase& one) { return one.name.substr(0, one.name.rfind('/')); }
+
+struct Failed {
+  std::string name;
+  Verdict verdict;
+  std::string said;
+};
+
+const KnownFault* known_of(const FaultCase& one, const Verdict& verdict, const std::string& said) {
+  for (const KnownFault& known : known_faults()) {
+    const bool text = said.find(known.text) != std::string::npos;
+    if (one.name.find(known.name) != std::string::npos && verdict.rule == known.rule && text) {
+      return &known;
+    }
+  }
+  return nullptr;
+}
+
+int run_cases(const Run& run, const std::vector<FaultCase>& cases, const Arguments& arguments) {
+  const bool keep = !arguments.only.empty();
+  std::mutex mutex;
+  std::map<std::string, std::vector<Failed>> failures;
+  std::map<const KnownFault*, std::size_t> known_seen;
+  std::map<std::string, std::size_t> runs;
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < cases.size(); i = next++) {
+      Failed failed = {cases[i].name, {}, {}};
+      try {
+        failed.verdict = run.run(cases[i], failed.said);
+      } catch (const std::exception& error) {
+        failed.verdict = {"broken", error.what()};
+      }
+      if (!keep) fs::remove_all(run.place_of(cases[i]));
+      const std::lock_guard lock(mutex);
+      ++runs[std::string(call_name(cases[i].fault.call))];
+      if (failed.verdict) continue;
+      const KnownFault* known = known_of(cases[i], failed.verdict, failed.said);
+      if (known != nullptr && !arguments.strict) {
+        ++known_seen[known];
+        continue;
+      }
+      failures[group_of(cases[i]) + ": " + failed.verdict.rule].push_back(std::move(failed));
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 1; i < arguments.jobs; ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  std::size_t count = 0;
+  for (const auto& [group, all] : failures) {
+    count += all.size();
+    std::printf("\n%zu x %s\n", all.size(), group.c_str());
+    for (std::size_t i = 0; i < std::min<std::size_t>(all.size(), 3); ++i) {
+      std::printf("  %s: %s\n    said: %s\n", all[i].name.c_str(), all[i].verdict.text.c_str(),
+                  short_text(all[i].said).c_str());
+    }
+  }
+  for (const auto& [known, seen] : known_seen) {
+    std::printf("KNOWN FAILURE, %zu cases: %s %s: %s\n", seen, std::string(known->name).c_str(),
+                std::string(known->rule).c_str(), std::string(known->why).c_str());
+  }
+  for (const auto& [call, number] : runs) std::printf("%s: %zu  ", call.c_str(), number);
+  std::printf("\n%zu cases, %zu FAILED\n", cases.size(), count);
+  return count == 0 ? 0 : 1;
+}
+
+// Every kind of call in every run gets its turn before any gets a second one.
+std::vector<FaultCase> choose(std::vector<FaultCase> cases, std::size_t count, std::uint64_t seed) {
+  if (count == 0 || count >= cases.size()) return cases;
+  hostile::Dice dice(seed, 0);
+  for (std::size_t i = 0; i + 1 < cases.size(); ++i) {
+    std::swap(cases[i], cases[i + dice.below(cases.size() - i)]);
+  }
+  std::map<std::string, std::size_t> turn;
+  std::vector<std::pair<std::size_t, std::size_t>> order;
+  for (std::size_t i = 0; i < cases.size(); ++i) order.push_back({turn[group_of(cases[i])]++, i});
+  std::sort(order.begin(), order.end());
+  std::vector<FaultCase> chosen;
+  for (std::size_t i = 0; i < count; ++i) chosen.push_back(cases[order[i].second]);
+  return chosen;
+}
+
+int main_of(int argc, char** argv) {
+  const Arguments arguments = read_arguments(argc, argv);
+  if (std::strlen(LEQ_SANITIZE) > 0) {
+    std::printf("faults: NOT RUN, a sanitizer wraps the same calls\n");
+    return 0;
+  }
+  std::string pattern = (fs::temp_directory_path() / "leq-faults-XXXXXX").string();
+  if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
+  const Run run(arguments, pattern);
+  std::vector<FaultCase> cases = run.all();
+  const bool one = !arguments.only.empty();
+  if (one) {
+    std::erase_if(cases, [&](const FaultCase& each) { return each.name != arguments.only; });
+    if (cases.empty()) throw std::runtime_error(arguments.only + ": no case has this name");
+    std::printf("%s\nfolder: %s\n",
+                command_text(run.place(), *cases[0].scenario, run.place_of(cases[0])).c_str(),
+                run.place_of(cases[0]).c_str());
+  } else {
+    cases = choose(std::move(cases), arguments.chosen, arguments.seed);
+  }
+  const int status = run_cases(run, cases, arguments);
+  if (!one) fs::remove_all(pattern);
+  return status;
+}
+
+}  // namespace
+}  // namespace leq::faults
+
+int main(int argc, char** argv) {
+  try {
+    return leq::faults::main_of(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "fault_cases: %s\n", error.what());
+    return 2;
+  }
+}

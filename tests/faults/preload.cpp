@@ -1,0 +1,339 @@
+// A library for LD_PRELOAD, of the tests alone: it counts the calls of a program to the system and
+// makes one of them fail, as a block in shared memory says. It looks at calls from main() on.
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include <pthread.h>
+
+#include "faults/fault_block.h"
+
+extern "C" {
+void* __libc_malloc(std::size_t);
+void* __libc_calloc(std::size_t, std::size_t);
+void* __libc_realloc(void*, std::size_t);
+void* __libc_memalign(std::size_t, std::size_t);
+}
+
+namespace leq::faults {
+namespace {
+
+FaultBlock* g_block = nullptr;
+std::atomic<bool> g_armed = false;
+__thread bool t_inside = false;  // backtrace() may allocate
+
+constexpr int kFrames = 10, kOwnFrames = 2;
+constexpr std::size_t kSites = 1 << 15;
+std::atomic<std::uint64_t> g_sites[kSites];
+
+std::atomic<std::uint64_t>& count_of(Call call) {
+  return g_block->counts[static_cast<std::size_t>(call)];
+}
+
+// True where this is the call that fails.
+bool is_the_one(Call call) {
+  const std::uint64_t number = ++count_of(call);
+  return g_block->call == static_cast<std::uint32_t>(call) && number == g_block->at;
+}
+
+How how() { return static_cast<How>(g_block->how); }
+
+void meet() {
+  g_block->reached = 1;
+  if (how() == How::kill) ::kill(::getpid(), SIGKILL);
+  while (how() == How::wait && g_block->go == 0) ::usleep(1000);
+}
+
+struct Decision {
+  bool fails = false, shortened = false, kills_after = false;
+};
+
+Decision decide(Call call, bool changes) {
+  Decision decision;
+  if (!g_armed || t_inside) return decision;
+  const bool one = is_the_one(call);
+  const bool change = changes && is_the_one(Call::change);
+  if (!one && !change) return decision;
+  meet();
+  decision.fails = how() == How::error;
+  decision.shortened = how() == How::shortened;
+  decision.kills_after = how() == How::kill_after;
+  if (decision.fails) errno = g_block->error;
+  return decision;
+}
+
+template <class Function>
+Function* next(const char* name) {
+  return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
+}
+
+// Does `real()` unless it is to fail; what a failed call returns is `failed`.
+template <class Result, class Real>
+Result guarded(Call call, bool changes, Result failed, const Real& real) {
+  const Decision decision = decide(call, changes);
+  if (decision.fails) return failed;
+  const Result result = real();
+  if (decision.kills_after) ::kill(::getpid(), SIGKILL);
+  return result;
+}
+
+template <class Real>
+ssize_t transferred(Call call, bool changes, int descriptor, std::size_t size, const Real& real) {
+  if (descriptor == STDERR_FILENO) return real(size);  // where errors are told
+  const Decision decision = decide(call, changes);
+  if (decision.fails) return -1;
+  const ssize_t result = real(decision.shortened && size > 1 ? size / 2 : size);
+  if (decision.kills_after) ::kill(::getpid(), SIGKILL);
+  return result;
+}
+
+// OpenSSL reads through null where its own tables cannot be made: nothing that a caller can help.
+bool is_beyond_help(void* const* frames, int count) {
+  for (int i = kOwnFrames; i < count; ++i) {
+    Dl_info info = {};
+    if (::dladdr(frames[i], &info) == 0 || info.dli_fname == nullptr) continue;
+    if (std::strstr(info.dli_fname, "libcrypto") != nullptr) return true;
+  }
+  return false;
+}
+
+// True for the first call from a chain of callers.
+bool new_site() {
+  void* frames[kFrames];
+  const int count = ::backtrace(frames, kFrames);
+  std::uint64_t hash = 0x9e3779b97f4a7c15u;
+  for (int i = kOwnFrames; i < count; ++i) {
+    hash = (hash ^ reinterpret_cast<std::uint64_t>(frames[i])) * 0xd1342543de82ef95u;
+    hash ^= hash >> 29;
+  }
+  if (hash == 0) hash = 1;
+  for (std::size_t i = hash % kSites, probes = 0; probes < kSites; ++probes, i = (i + 1) % kSites) {
+    std::uint64_t empty = 0;
+    if (g_sites[i].compare_exchange_strong(empty, hash)) return !is_beyond_help(frames, count);
+    if (empty == hash) return false;
+  }
+  return false;
+}
+
+bool allocation_fails() {
+  if (!g_armed || t_inside) return false;
+  t_inside = true;
+  bool one = is_the_one(Call::allocate);
+  if (new_site()) one |= is_the_one(Call::allocate_site);
+  t_inside = false;
+  if (!one) return false;
+  meet();
+  errno = ENOMEM;
+  return how() == How::error;
+}
+
+__attribute__((constructor)) void map_block() {
+  const char* path = std::getenv(kBlockVariable);
+  if (path == nullptr) return;
+  const int descriptor =
+      static_cast<int>(next<int(const char*, int, ...)>("open")(path, O_RDWR | O_CLOEXEC));
+  if (descriptor < 0) std::abort();
+  void* mapped = next<decltype(::mmap)>("mmap")(nullptr, sizeof(FaultBlock), PROT_READ | PROT_WRITE,
+                                                MAP_SHARED, descriptor, 0);
+  if (mapped == MAP_FAILED) std::abort();
+  next<decltype(::close)>("close")(descriptor);
+  g_block = static_cast<FaultBlock*>(mapped);
+  void* frames[kFrames];
+  ::backtrace(frames, kFrames);  // loads what it needs
+}
+
+using Main = int (*)(int, char**, char**);
+Main g_main = nullptr;
+
+int armed_main(int argc, char** argv, char** environment) {
+  g_armed = g_block != nullptr;
+  return g_main(argc, argv, environment);
+}
+
+int opened(int folder, const char* path, int flags, mode_t mode) {
+  const bool creates = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
+  return guarded(Call::open, creates, -1, [&] {
+    static const auto real = next<int(int, const char*, int, ...)>("openat");
+    return real(folder, path, flags, mode);
+  });
+}
+
+mode_t mode_of(int flags, va_list list) {
+  return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(list, mode_t) : 0;
+}
+
+}  // namespace
+}  // namespace leq::faults
+
+using namespace leq::faults;
+
+extern "C" {
+
+int __libc_start_main(Main main, int argc, char** argv, void (*init)(), void (*fini)(),
+                      void (*rtld_fini)(), void* stack_end) {
+  g_main = main;
+  using Start = int(Main, int, char**, void (*)(), void (*)(), void (*)(), void*);
+  return next<Start>("__libc_start_main")(armed_main, argc, argv, init, fini, rtld_fini, stack_end);
+}
+
+int open(const char* path, int flags, ...) {
+  va_list list;
+  va_start(list, flags);
+  const mode_t mode = mode_of(flags, list);
+  va_end(list);
+  return opened(AT_FDCWD, path, flags, mode);
+}
+int open64(const char* path, int flags, ...) {
+  va_list list;
+  va_start(list, flags);
+  const mode_t mode = mode_of(flags, list);
+  va_end(list);
+  return opened(AT_FDCWD, path, flags, mode);
+}
+int openat(int folder, const char* path, int flags, ...) {
+  va_list list;
+  va_start(list, flags);
+  const mode_t mode = mode_of(flags, list);
+  va_end(list);
+  return opened(folder, path, flags, mode);
+}
+int openat64(int folder, const char* path, int flags, ...) {
+  va_list list;
+  va_start(list, flags);
+  const mode_t mode = mode_of(flags, list);
+  va_end(list);
+  return opened(folder, path, flags, mode);
+}
+
+ssize_t read(int descriptor, void* to, size_t size) {
+  static const auto real = next<ssize_t(int, void*, size_t)>("read");
+  return transferred(Call::read, false, descriptor, size,
+                     [&](size_t some) { return real(descriptor, to, some); });
+}
+ssize_t pread(int descriptor, void* to, size_t size, off_t offset) {
+  static const auto real = next<ssize_t(int, void*, size_t, off_t)>("pread");
+  return transferred(Call::read, false, descriptor, size,
+                     [&](size_t some) { return real(descriptor, to, some, offset); });
+}
+ssize_t pread64(int descriptor, void* to, size_t size, off64_t offset) {
+  return pread(descriptor, to, size, offset);
+}
+ssize_t write(int descriptor, const void* from, size_t size) {
+  static const auto real = next<ssize_t(int, const void*, size_t)>("write");
+  return transferred(Call::write, true, descriptor, size,
+                     [&](size_t some) { return real(descriptor, from, some); });
+}
+ssize_t pwrite(int descriptor, const void* from, size_t size, off_t offset) {
+  static const auto real = next<ssize_t(int, const void*, size_t, off_t)>("pwrite");
+  return transferred(Call::write, true, descriptor, size,
+                     [&](size_t some) { return real(descriptor, from, some, offset); });
+}
+ssize_t pwrite64(int descriptor, const void* from, size_t size, off64_t offset) {
+  return pwrite(descriptor, from, size, offset);
+}
+
+int fsync(int descriptor) {
+  static const auto real = next<int(int)>("fsync");
+  return guarded(Call::sync, true, -1, [&] { return real(descriptor); });
+}
+int fdatasync(int descriptor) {
+  static const auto real = next<int(int)>("fdatasync");
+  return guarded(Call::sync, true, -1, [&] { return real(descriptor); });
+}
+int rename(const char* from, const char* to) {
+  static const auto real = next<int(const char*, const char*)>("rename");
+  return guarded(Call::rename, true, -1, [&] { return real(from, to); });
+}
+int linkat(int from_folder, const char* from, int to_folder, const char* to, int flags) {
+  static const auto real = next<int(int, const char*, int, const char*, int)>("linkat");
+  return guarded(Call::link, true, -1,
+                 [&] { return real(from_folder, from, to_folder, to, flags); });
+}
+int ftruncate(int descriptor, off_t size) {
+  static const auto real = next<int(int, off_t)>("ftruncate");
+  return guarded(Call::truncate, true, -1, [&] { return real(descriptor, size); });
+}
+int ftruncate64(int descriptor, off64_t size) { return ftruncate(descriptor, size); }
+
+void* mmap(void* at, size_t size, int protection, int flags, int descriptor, off_t offset) {
+  static const auto real = next<void*(void*, size_t, int, int, int, off_t)>("mmap");
+  return guarded(Call::map, false, MAP_FAILED,
+                 [&] { return real(at, size, protection, flags, descriptor, offset); });
+}
+void* mmap64(void* at, size_t size, int protection, int flags, int descriptor, off64_t offset) {
+  return mmap(at, size, protection, flags, descriptor, offset);
+}
+int flock(int descriptor, int operation) {
+  static const auto real = next<int(int, int)>("flock");
+  return guarded(Call::lock, false, -1, [&] { return real(descriptor, operation); });
+}
+// Closed all the same, as the kernel does.
+int close(int descriptor) {
+  static const auto real = next<int(int)>("close");
+  const Decision decision = decide(Call::close, false);
+  const int error = errno;
+  const int result = real(descriptor);
+  if (!decision.fails) return result;
+  errno = error;
+  return -1;
+}
+int mkdir(const char* path, mode_t mode) {
+  static const auto real = next<int(const char*, mode_t)>("mkdir");
+  return guarded(Call::make_folder, true, -1, [&] { return real(path, mode); });
+}
+int unlink(const char* path) {
+  static const auto real = next<int(const char*)>("unlink");
+  return guarded(Call::remove, true, -1, [&] { return real(path); });
+}
+int unlinkat(int folder, const char* path, int flags) {
+  static const auto real = next<int(int, const char*, int)>("unlinkat");
+  return guarded(Call::remove, true, -1, [&] { return real(folder, path, flags); });
+}
+int rmdir(const char* path) {
+  static const auto real = next<int(const char*)>("rmdir");
+  return guarded(Call::remove, true, -1, [&] { return real(path); });
+}
+int remove(const char* path) {
+  static const auto real = next<int(const char*)>("remove");
+  return guarded(Call::remove, true, -1, [&] { return real(path); });
+}
+
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*),
+                   void* argument) {
+  using Create = int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  static const auto real = next<Create>("pthread_create");
+  const int error = g_block == nullptr ? 0 : g_block->error;
+  return guarded(Call::thread, false, error,
+                 [&] { return real(thread, attributes, run, argument); });
+}
+
+void* malloc(size_t size) { return allocation_fails() ? nullptr : __libc_malloc(size); }
+void* calloc(size_t count, size_t size) {
+  return allocation_fails() ? nullptr : __libc_calloc(count, size);
+}
+void* realloc(void* old, size_t size) {
+  return allocation_fails() ? nullptr : __libc_realloc(old, size);
+}
+void* aligned_alloc(size_t alignment, size_t size) {
+  return allocation_fails() ? nullptr : __libc_memalign(alignment, size);
+}
+int posix_memalign(void** to, size_t alignment, size_t size) {
+  if (allocation_fails()) return ENOMEM;
+  void* got = __libc_memalign(alignment, size);
+  if (got == nullptr) return ENOMEM;
+  *to = got;
+  return 0;
+}
+
+}  // extern "C"

@@ -1,0 +1,285 @@
+#include "hostile/samples.h"
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "hostile/child.h"
+#include "hostile/folder_state.h"
+#include "reference/random_checkpoint.h"
+#include "tokenizer/protobuf_writer.h"
+
+namespace leq::hostile {
+namespace {
+
+namespace fs = std::filesystem;
+using Ordered = nlohmann::ordered_json;
+
+constexpr const char* kChatMl =
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] "
+    "+ '<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ "
+    "'<|im_start|>assistant\\n' }}{% endif %}";
+
+Json llama_config() {
+  return {{"architectures", {"LlamaForCausalLM"}},
+          {"model_type", "llama"},
+          {"hidden_size", 32},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", 2},
+          {"num_key_value_heads", 1},
+          {"head_dim", 16},
+          {"intermediate_size", 48},
+          {"vocab_size", 97},
+          {"max_position_embeddings", 512},
+          {"rms_norm_eps", 1e-5},
+          {"rope_theta", 10000.0},
+          {"rope_scaling", nullptr},
+          {"hidden_act", "silu"},
+          {"bos_token_id", 94},
+          {"eos_token_id", 95},
+          {"tie_word_embeddings", false},
+          {"torch_dtype", "float32"}};
+}
+
+Json gpt2_config() {
+  return {{"architectures", {"GPT2LMHeadModel"}},
+          {"model_type", "gpt2"},
+          {"n_embd", 32},
+          {"n_layer", 1},
+          {"n_head", 2},
+          {"n_positions", 48},
+          {"vocab_size", 97},
+          {"layer_norm_epsilon", 1e-5},
+          {"activation_function", "gelu_new"}};
+}
+
+const std::vector<std::string>& special_tokens() {
+  static const std::vector<std::string> kTokens = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
+  return kTokens;
+}
+
+std::string generation_config() {
+  const Ordered json = {{"bos_token_id", 94},
+                        {"eos_token_id", {94, 96}},
+                        {"do_sample", true},
+                        {"temperature", 0.7},
+                        {"top_k", 20},
+                        {"top_p", 0.9},
+                        {"repetition_penalty", 1.1}};
+  return json.dump(2);
+}
+
+std::string tokenizer_config(const std::string& chat_template) {
+  Ordered decoder = Ordered::object();
+  for (std::size_t i = 0; i < special_tokens().size(); ++i) {
+    decoder[std::to_string(94 + i)] = {{"content", special_tokens()[i]},
+                                       {"special", true},
+                                       {"lstrip", false},
+                                       {"rstrip", false},
+                                       {"single_word", false},
+                                       {"normalized", false}};
+  }
+  Ordered json = {{"tokenizer_class", "Qwen2Tokenizer"},
+                  {"add_bos_token", false},
+                  {"bos_token", "<|endoftext|>"},
+                  {"eos_token", "<|im_end|>"},
+                  {"model_max_length", 64},
+                  {"added_tokens_decoder", decoder}};
+  if (!chat_template.empty()) json["chat_template"] = chat_template;
+  return json.dump(2);
+}
+
+std::string tokenizer_json() {
+  Ordered vocab = Ordered::object();
+  for (int i = 0; i < 90; ++i) vocab[std::string(1, static_cast<char>('!' + i))] = i;
+  vocab["Ġ"] = 90;
+  vocab["th"] = 91;
+  vocab["the"] = 92;
+  vocab["Ġthe"] = 93;
+  Ordered added = Ordered::array();
+  for (std::size_t i = 0; i < special_tokens().size(); ++i) {
+    added.push_back({{"id", 94 + i},
+                     {"content", special_tokens()[i]},
+                     {"special", true},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false}});
+  }
+  const Ordered bytes = {{"type", "ByteLevel"},
+                         {"add_prefix_space", false},
+                         {"trim_offsets", true},
+                         {"use_regex", false}};
+  const Ordered cut = {{"type", "Split"},
+                       {"pattern", {{"Regex", "\\p{N}{1,3}| ?\\p{L}+| ?[^\\s\\p{L}\\p{N}]+|\\s+"}}},
+                       {"behavior", "Isolated"},
+                       {"invert", false}};
+  const Ordered json = {{"version", "1.0"},
+                        {"added_tokens", added},
+                        {"normalizer", {{"type", "NFC"}}},
+                        {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {cut, bytes}}}},
+                        {"post_processor", bytes},
+                        {"decoder", bytes},
+                        {"model",
+                         {{"type", "BPE"},
+                          {"dropout", nullptr},
+                          {"unk_token", nullptr},
+                          {"byte_fallback", false},
+                          {"vocab", vocab},
+                          {"merges", {"t h", "th e", "Ġ the"}}}}};
+  return json.dump(1);
+}
+
+std::string sentencepiece_model() {
+  test::ProtobufWriter model = test::start_sp_model(2);
+  float score = 0;
+  for (const char* piece : {"th", "the", "▁the", "▁"}) {
+    test::add_sp_piece(model, piece, score -= 1, test::SpType::normal);
+  }
+  for (char letter = '!'; letter <= 'z'; ++letter) {
+    test::add_sp_piece(model, std::string(1, letter), score -= 1, test::SpType::normal);
+  }
+  return model.out;
+}
+
+// Splits model.safetensors into two shards with their index.
+void shard(const fs::path& folder) {
+  const std::string bytes = read_bytes(folder / "model.safetensors");
+  std::uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, bytes.data(), 8);
+  const Ordered header = Ordered::parse(bytes.substr(8, header_bytes));
+  Ordered headers[2] = {Ordered::object(), Ordered::object()}, map = Ordered::object();
+  std::string data[2];
+  std::size_t count = 0;
+  for (const auto& [name, tensor] : header.items()) {
+    const std::size_t part = 2 * count++ < header.size() ? 0 : 1;
+    const std::size_t first = tensor["data_offsets"][0], last = tensor["data_offsets"][1];
+    Ordered moved = tensor;
+    moved["data_offsets"] = {data[part].size(), data[part].size() + last - first};
+    data[part] += bytes.substr(8 + header_bytes + first, last - first);
+    headers[part][name] = moved;
+    map[name] = "model-0000" + std::to_string(part + 1) + "-of-00002.safetensors";
+  }
+  for (int part = 0; part < 2; ++part) {
+    const std::string text = headers[part].dump();
+    const std::uint64_t size = text.size();
+    write_bytes(folder / ("model-0000" + std::to_string(part + 1) + "-of-00002.safetensors"),
+                std::string(reinterpret_cast<const char*>(&size), 8) + text + data[part]);
+  }
+  const Ordered index = {{"metadata", {{"total_size", data[0].size() + data[1].size()}}},
+                         {"weight_map", map}};
+  write_bytes(folder / "model.safetensors.index.json", index.dump(1));
+  fs::remove(folder / "model.safetensors");
+}
+
+void make_checkpoint(const fs::path& folder, const Json& config) {
+  test::RandomCheckpoint checkpoint(folder);
+  if (config.contains("n_embd")) {
+    checkpoint.add_gpt2(config, "transformer.");
+  } else {
+    checkpoint.add_llama(config, {});
+  }
+  checkpoint.write(config);
+}
+
+std::string text_of(std::size_t words, std::uint32_t seed) {
+  std::string text;
+  for (std::size_t i = 0; i < words; ++i) {
+    text += i % 3 == 0 ? "the" : "";
+    for (int letters = 0; letters < 4; ++letters) {
+      seed = seed * 1664525u + 1013904223u;
+      text += static_cast<char>('a' + (seed >> 24) % 26);
+    }
+    text += i % 11 == 10 ? "\n" : " ";
+  }
+  return text;
+}
+
+class Maker {
+ public:
+  Maker(const Tools& tools, const fs::path& folder) : tools_(tools), folder_(folder) {
+    fs::create_directories(folder_ / "notes");
+  }
+  ~Maker() { fs::remove_all(folder_ / "notes"); }
+  Maker(const Maker&) = delete;
+  Maker& operator=(const Maker&) = delete;
+
+  // Returns what it printed.
+  std::string run(const std::string& tool, const std::vector<std::string>& words,
+                  const std::string& input = "") const {
+    Command command;
+    command.words = {tools_.path(tool)};
+    command.words.insert(command.words.end(), words.begin(), words.end());
+    command.folder = folder_;
+    command.standard_input = input.empty() ? Stdin::nothing : Stdin::text;
+    command.input = input;
+    const Ended ended = run_child(command, {.seconds = 120}, folder_ / "notes");
+    if (ended.status != 0) {
+      throw std::runtime_error("making the samples: " + shell_text(command) + ": " + ended.err);
+    }
+    return ended.out;
+  }
+
+ private:
+  const Tools& tools_;
+  const fs::path& folder_;
+};
+
+}  // namespace
+
+const std::vector<std::string>& model_types() {
+  static const std::vector<std::string> kTypes = {"f32",       "f16",      "bf16",     "int8",
+                                                  "int8-g32",  "int4-g32", "int3-g64", "uint4-g128",
+                                                  "uint2-g32", "nf4",      "b1"};
+  return kTypes;
+}
+
+void make_samples(const Tools& tools, const fs::path& folder) {
+  make_checkpoint(folder / "llama", llama_config());
+  write_bytes(folder / "llama/generation_config.json", generation_config());
+  write_bytes(folder / "llama/tokenizer_config.json", tokenizer_config(kChatMl));
+  make_checkpoint(folder / "gpt2", gpt2_config());
+  make_checkpoint(folder / "sharded", llama_config());
+  shard(folder / "sharded");
+  make_checkpoint(folder / "spm", llama_config());
+  for (const char* name : {"sharded", "spm"}) {
+    fs::remove(folder / name / "vocab.json");
+    fs::remove(folder / name / "merges.txt");
+  }
+  write_bytes(folder / "sharded/generation_config.json", generation_config());
+  write_bytes(folder / "sharded/tokenizer.json", tokenizer_json());
+  write_bytes(folder / "sharded/tokenizer_config.json", tokenizer_config(""));
+  write_bytes(folder / "sharded/chat_template.jinja", kChatMl);
+  write_bytes(folder / "spm/tokenizer.model", sentencepiece_model());
+  write_bytes(folder / "text.txt", text_of(400, 1));
+  write_bytes(folder / "other.txt", text_of(400, 2));
+
+  const Maker maker(tools, folder);
+  for (const std::string& type : model_types()) {
+    std::vector<std::string> words = {"sharded", "-o", type + ".leq", "-t", "1", "--no-gate"};
+    if (type == "b1") {
+      words.insert(words.end(), {"--method", "billm", "--samples", "1", "--length", "8"});
+    } else {
+      words.insert(words.end(), {"--type", type});
+    }
+    maker.run("leq-quantize", words);
+  }
+  for (const char* odd : {"gpt2", "spm"}) {
+    maker.run("leq-quantize", {odd, "-o", std::string(odd) + ".leq", "--type", "int8", "--method",
+                               "absmax", "-t", "1", "--no-gate"});
+  }
+  maker.run("leq-quantize",
+            {"sharded", "-o", "smooth.leq", "--method", "smoothquant", "--samples", "2", "--length",
+             "16", "--save-stats", "stats.bin", "-t", "1", "--no-gate"});
+  maker.run("leq-perplexity", {"-m", "f32.leq", "-f", "text.txt", "--join", "none", "-c", "16",
+                               "--chunks", "2", "-t", "1", "--kl-divergence-base", "base.kl"});
+  write_bytes(folder / "earlier.json",
+              maker.run("leq-perplexity", {"-m", "f32.leq", "-f", "text.txt", "--join", "none",
+                                           "-c", "16", "--chunks", "2", "-t", "1", "-o", "json"}));
+  maker.run("leq-run", {"-m", "int8.leq", "-cnv", "-n", "2", "--seed", "1", "-t", "1"},
+            "hello\n/save chat.json\n/exit\n");
+}
+
+}  // namespace leq::hostile
