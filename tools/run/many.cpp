@@ -110,7 +110,6 @@ int complete_many(const RunArgs& args, const Model& model, Session& session,
   const std::vector<Prompt> prompts = read_prompts(args, tokenizer);
   Engine engine(session, tokenizer, options);
   InOrder printer(args, prompts);
-  RunTotals totals;
   bool failed = false;
   std::vector<RequestId> ids;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
@@ -120,7 +119,6 @@ int complete_many(const RunArgs& args, const Model& model, Session& session,
     request.banned = shared.banned;
     request.stop = shared.stop;
     request.on_end = [&, i](const EngineReply& reply) {
-      totals.add(reply);
       failed = failed || reply.error.has_value();
       printer.add(i, reply);
     };
@@ -137,13 +135,14 @@ int complete_many(const RunArgs& args, const Model& model, Session& session,
     if (!scope.interrupted()) continue;
     for (const RequestId id : ids) engine.cancel(id);
   } while (engine.step());
-  note(totals.line());
-  const auto written = static_cast<double>(engine.counts().reply_tokens);
-  note(with_commas(std::ssize(prompts)) + " replies in " + fixed(watch.seconds(), 1) +
-       " s: " + fixed(written / watch.seconds(), 1) + " tokens/s together, " +
-       with_commas(engine.counts().cached_tokens) + " of the prompts' tokens shared");
+  const EngineCounts& counts = engine.counts();
+  const double seconds = watch.seconds();
+  note(with_commas(std::ssize(prompts)) + " replies in " + fixed(seconds, 1) + " s: prompts " +
+       with_commas(counts.prompt_tokens) + " tokens (" + with_commas(counts.cached_tokens) +
+       " more were shared), replies " + with_commas(counts.reply_tokens) + " tokens, " +
+       fixed(static_cast<double>(counts.reply_tokens) / seconds, 1) + " tokens/s together");
   if (args.verbose) {
-    for (const auto& line : guess_lines(engine.counts())) note(line);
+    for (const auto& line : guess_lines(counts)) note(line);
   }
   if (scope.interrupted()) return kInterruptedStatus;
   return failed ? 1 : 0;
