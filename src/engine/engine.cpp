@@ -10,8 +10,6 @@
 namespace leq {
 namespace {
 
-constexpr std::int64_t kMostGuesses = 16;
-
 std::int64_t pages_for(std::int64_t positions) {
   return (positions + kPageTokens - 1) / kPageTokens;
 }
@@ -240,7 +238,7 @@ void Engine::run(std::vector<Feed> parts) {
   try {
     logits = &transformer.forward(batch_, session_.cache());
   } catch (const Error& error) {
-    if (parts.size() == 1) return fail(parts, error.what());
+    if (parts.size() == 1) return fail(parts, error);
     for (const Feed& part : parts) run({part});
     return;
   }
@@ -248,7 +246,7 @@ void Engine::run(std::vector<Feed> parts) {
     draw(parts, *logits);
     if (batch_.outputs.empty()) transformer.backend().synchronize();
   } catch (const Error& error) {  // of the device
-    return fail(parts, error.what());
+    return fail(parts, error);
   }
   std::int64_t row = 0;
   for (const Feed& part : parts) {
@@ -259,10 +257,11 @@ void Engine::run(std::vector<Feed> parts) {
   }
 }
 
-void Engine::fail(const std::vector<Feed>& parts, const std::string& error) {
+void Engine::fail(const std::vector<Feed>& parts, const Error& error) {
   for (const Feed& part : parts) {
     Active& active = *active_.at(part.id);
-    active.reply.fail(error);
+    active.report.error = error;
+    active.reply.fail(error.what());
     end(active);
   }
 }
@@ -351,7 +350,9 @@ void Engine::end(Active& active) {
   report.text = active.reply.text();
   report.stopped = active.reply.stopped();
   report.stop_string = active.reply.stop_string();
-  report.error = active.reply.error();
+  if (report.stopped == StopReason::failed && !report.error) {
+    report.error = Error(active.reply.error());
+  }
   report.reply_seconds = report.first_token_seconds > 0
                              ? active.since_submission.seconds() - report.first_token_seconds
                              : 0;

@@ -18,16 +18,20 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "base/stopwatch.h"
 #include "engine/prefix_cache.h"
 #include "engine/scheduler.h"
 #include "engine/speculation.h"
 #include "engine/step_costs.h"
-#include "generate/generator.h"
 #include "generate/reply.h"
 #include "model/session.h"
 
 namespace leq {
+
+// Of one reply in one step. Each takes a row of logits, RunLimits::output_tokens beside the one
+// that every sequence needs.
+inline constexpr std::int64_t kMostGuesses = 16;
 
 struct EngineOptions {
   bool reuse_prefixes = true;
@@ -39,7 +43,7 @@ struct EngineOptions {
 
 struct EngineReply : FinishedReply {
   RequestId id = 0;
-  std::string error;               // where it failed
+  std::optional<Error> error;      // where it failed
   double waiting_seconds = 0;      // before it had a sequence
   double first_token_seconds = 0;  // from its submission; 0 where there was none
   std::int64_t guessed_tokens = 0, right_guesses = 0;
@@ -107,7 +111,7 @@ class Engine {
   void evict(Active& active);
   void make_pages(const std::vector<Feed>& parts);
   void run(std::vector<Feed> parts);
-  void fail(const std::vector<Feed>& parts, const std::string& error);
+  void fail(const std::vector<Feed>& parts, const Error& error);
   void draw(const std::vector<Feed>& parts, const Rows& logits);
   void take(Active& active, const Feed& part, std::span<const Token> drawn, const Rows& logits,
             std::int64_t first_row);

@@ -47,7 +47,7 @@ struct Feed {
 
 struct StepPlan {
   std::vector<RequestId> evicted;  // give up sequence and pages, before the others are fed
-  std::vector<Feed> feeds;     // those that were waiting take a sequence first
+  std::vector<Feed> feeds;         // those that were waiting take a sequence first
 };
 
 // Waiting jobs gain a priority for each so many steps: nobody waits forever.

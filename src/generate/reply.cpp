@@ -6,6 +6,30 @@
 #include "base/error.h"
 
 namespace leq {
+namespace {
+
+double rate(std::int64_t count, double seconds) {
+  return seconds > 0 ? static_cast<double>(count) / seconds : 0;
+}
+
+}  // namespace
+
+void check_prompt(std::span<const Token> prompt, std::size_t vocabulary, std::int64_t context) {
+  require(!prompt.empty(), "the prompt is empty: expected at least one token");
+  for (const Token id : prompt) {
+    require(id >= 0 && static_cast<std::size_t>(id) < vocabulary, "the prompt holds token ", id,
+            ", expected ids below the model's vocabulary of ", vocabulary);
+  }
+  require(std::ssize(prompt) < context, "the prompt has ", prompt.size(),
+          " tokens, which leaves no room for a reply in a context of ", context,
+          ": shorten it, or try a larger ", Setting{"context"});
+}
+
+double FinishedReply::prompt_tokens_per_second() const { return rate(fed_tokens, prompt_seconds); }
+
+double FinishedReply::reply_tokens_per_second() const {
+  return rate(decoded_tokens, reply_seconds);
+}
 
 Reply::Reply(const Tokenizer& tokenizer, std::span<const Token> prompt, const Sampler& sampler,
              ReplyRules rules)

@@ -1,6 +1,6 @@
 // One reply while it is written, token by token, as a value that knows no device, no KV cache and
 // no clock: how its next token is drawn, what a drawn token adds to the text, and what ends it.
-// Who has the logits drives it, one reply at a time (generate/generator.cpp) or many:
+// Who has the logits drives it, as the room engine does with many at once:
 //
 //   while (reply.stopped() == StopReason::none) {
 //     ... feed what the KV cache lacks of reply.context() ...
@@ -11,8 +11,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "generate/sampler.h"
@@ -21,6 +23,13 @@
 
 namespace leq {
 
+// Throws Error where the prompt is empty, holds an id beyond `vocabulary`, or leaves no room for a
+// reply in `context` positions.
+void check_prompt(std::span<const Token> prompt, std::size_t vocabulary, std::int64_t context);
+
+// Takes the reply's text piece by piece; a piece is never empty and never ends inside a character.
+using TextSink = std::function<void(std::string_view text)>;
+
 struct ReplyRules {
   StopRules stop;
   std::int64_t context = 0;  // positions that prompt and reply may take together
@@ -28,6 +37,22 @@ struct ReplyRules {
   std::uint32_t number = 0;
   std::uint32_t choice = 0;
   bool at_text_start = false;  // drop the one space that some tokenizers put before a text
+};
+
+// What became of a request.
+struct FinishedReply {
+  std::vector<Token> tokens;  // without the end token
+  std::string text;           // what on_text got, in one piece
+  StopReason stopped = StopReason::none;
+  std::string stop_string;          // the one that was found
+  std::int64_t cached_tokens = 0;   // of the prompt, found in the KV cache
+  std::int64_t fed_tokens = 0;      // of the prompt, fed now
+  double prompt_seconds = 0;        // of feeding them
+  std::int64_t decoded_tokens = 0;  // of the reply, fed to get at the next
+  double reply_seconds = 0;         // from the first sampled token on
+
+  double prompt_tokens_per_second() const;
+  double reply_tokens_per_second() const;  // 0 where no token was decoded
 };
 
 class Reply {

@@ -29,6 +29,19 @@ void write_text(const fs::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
+// In a child process: drops what root may do beyond others, then prints the error of `body` and
+// ends with status 1, or with 3 where there is none.
+[[noreturn]] void end_with_error_of(const std::function<void()>& body) {
+  if (::getuid() == 0 && ::setuid(65534) != 0) std::_Exit(2);
+  try {
+    body();
+    std::_Exit(3);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    std::_Exit(1);
+  }
+}
+
 TEST(MappedFile, ShowsTheBytesAndSurvivesAMove) {
   const test::TemporaryFolder folder;
   write_text(folder.path() / "a", "hello");
@@ -108,14 +121,7 @@ TEST(MappedFile, LockingBeyondTheLimitSaysSo) {
     const MappedFile file(folder.path() / "a");
     const rlimit none = {.rlim_cur = 0, .rlim_max = 0};
     if (::setrlimit(RLIMIT_MEMLOCK, &none) != 0) std::_Exit(2);
-    if (::getuid() == 0 && ::setuid(65534) != 0) std::_Exit(2);  // root has no limit
-    try {
-      file.lock();
-      std::_Exit(3);
-    } catch (const Error& error) {
-      std::fprintf(stderr, "%s\n", error.what());
-      std::_Exit(1);
-    }
+    end_with_error_of([&] { file.lock(); });
   };
   EXPECT_EXIT(child(), testing::ExitedWithCode(1),
               "bytes in memory: (Cannot allocate memory|Operation not permitted)");
@@ -247,17 +253,8 @@ TEST(AtomicFile, RefusesLinksAndLeavesWhatTheyLeadTo) {
 TEST(AtomicFile, RefusesAFolderThatLetsNobodyWrite) {
   const test::TemporaryFolder folder;
   ASSERT_EQ(::chmod(folder.path().c_str(), 0555), 0);
-  const auto child = [&] {
-    if (::getuid() == 0 && ::setuid(65534) != 0) std::_Exit(2);  // root may write anywhere
-    try {
-      check_output(folder.path() / "model.leq");
-      std::_Exit(3);
-    } catch (const Error& error) {
-      std::fprintf(stderr, "%s\n", error.what());
-      std::_Exit(1);
-    }
-  };
-  EXPECT_EXIT(child(), testing::ExitedWithCode(1), "cannot write there: Permission denied; choose");
+  EXPECT_EXIT(end_with_error_of([&] { check_output(folder.path() / "model.leq"); }),
+              testing::ExitedWithCode(1), "cannot write there: Permission denied");
   ASSERT_EQ(::chmod(folder.path().c_str(), 0755), 0);
 }
 
@@ -291,19 +288,12 @@ TEST(AtomicFile, SaysWhyAFileCannotBeReplaced) {
   write_text(sticky / "a", "another's");
   ASSERT_EQ(::chmod(folder.path().c_str(), 0755), 0);
   ASSERT_EQ(::chmod(sticky.c_str(), 01777), 0);
-  const auto child = [&] {
-    if (::setuid(65534) != 0) std::_Exit(2);
-    try {
-      AtomicFile file(sticky / "a");
-      file.append(as_bytes("mine"));
-      file.commit();
-      std::_Exit(3);
-    } catch (const Error& error) {
-      std::fprintf(stderr, "%s\n", error.what());
-      std::_Exit(1);
-    }
+  const auto replace = [&] {
+    AtomicFile file(sticky / "a");
+    file.append(as_bytes("mine"));
+    file.commit();
   };
-  EXPECT_EXIT(child(), testing::ExitedWithCode(1),
+  EXPECT_EXIT(end_with_error_of(replace), testing::ExitedWithCode(1),
               "cannot rename into place: Operation not permitted");
 }
 

@@ -79,7 +79,7 @@ class Engines : public testing::TestWithParam<KvType> {
     return all;
   }
 
-  // One after the other, each from an empty cache.
+  // One after the other, each from an empty cache, token by token: no engine.
   static std::vector<std::vector<Token>> alone(const Model& model, Backend& backend,
                                                RunLimits limits,
                                                const std::vector<Wanted>& requests) {
@@ -87,14 +87,22 @@ class Engines : public testing::TestWithParam<KvType> {
     limits.output_tokens = 1;
     std::vector<std::vector<Token>> replies;
     const auto session = session_of(model, backend, limits);
+    const auto vocabulary = static_cast<std::size_t>(model.config().vocab);
+    HostSampler host;
     for (const Wanted& wanted : requests) {
       session->cache().clear(0);
-      Generator generator(*session, model.tokenizer(), {.sampling = wanted.sampling});
       StopRules stop;
       stop.max_tokens = wanted.tokens;
-      replies.push_back(
-          generator.generate({.prompt = wanted.prompt, .stop = stop, .reply = wanted.reply})
-              .tokens);
+      const Sampler sampler(wanted.sampling, vocabulary,
+                            ids_without_token(model.tokenizer(), vocabulary));
+      Reply reply(model.tokenizer(), wanted.prompt, sampler,
+                  {.stop = stop, .context = limits.context, .number = wanted.reply});
+      for (std::size_t fed = 0; reply.stopped() == StopReason::none;) {
+        const auto rest = reply.context().subspan(fed);
+        fed += rest.size();
+        reply.take(host.draw(session->feed(0, rest), reply.request()));
+      }
+      replies.emplace_back(reply.tokens().begin(), reply.tokens().end());
     }
     return replies;
   }

@@ -185,8 +185,11 @@ TEST(GenerationDefaults, ComeFromGenerationConfigByItsNames) {
 }
 
 TEST(GenerationDefaults, AreRefusedByTheirKey) {
-  for (const char* text : {R"({"temperature": "hot"})", R"({"top_k": 1.5})", R"({"top_k": "4"})",
-                           R"({"end_tokens": 2})", R"({"end_tokens": ["2"]})"}) {
+  for (const char* text :
+       {R"({"temperature": "hot"})", R"({"top_k": 1.5})", R"({"top_k": "4"})",
+        R"({"end_tokens": 2})", R"({"end_tokens": ["2"]})", R"({"end_tokens": [4294967298]})",
+        R"({"end_tokens": [18446744073709551615]})", R"({"top_k": 1000000000000})",
+        R"({"top_p": 1.5})", R"({"min_p": -0.1})"}) {
     const std::string key = std::string(text).substr(2, std::string(text).find(':') - 3);
     const std::string error =
         error_of([&] { generation_from_json(parse_json(text, "text"), "x.leq"); });

@@ -265,6 +265,20 @@ TEST_F(Paths, ATextMayBeAPipe) {
   EXPECT_EQ(stdin_text.out, reply) << stdin_text.err;
 }
 
+TEST_F(Paths, AModelThatIsTruncatedWhileItRunsEndsTheRunInOneLine) {
+  const std::string leq = model();
+  Process process({tool("leq-run"), "-m", leq, "--mmap", "-p", "Once", "-n", "900", "-c", "1024",
+                   "--ignore-eos", "-t", "1"},
+                  Process::Input::pipe);
+  ASSERT_TRUE(process.wait_for_output(" ")) << process.err;
+  fs::resize_file(leq, 4096);
+  EXPECT_EQ(process.finish(), 1);
+  EXPECT_NE(process.err.find("leq-run: error: " + leq + ": cannot read at offset"),
+            std::string::npos)
+      << process.err;
+  EXPECT_NE(process.err.find("the file became shorter"), std::string::npos) << process.err;
+}
+
 TEST_F(Paths, ThreadsThatCannotStartAreAnErrorInOneLine) {
   const test::Finished run = test::run(
       {"/bin/sh", "-c",

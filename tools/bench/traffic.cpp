@@ -70,7 +70,7 @@ EngineRequest request_of(const Traffic& traffic, std::int64_t vocabulary, double
     last = now;
   };
   request.on_end = [](const EngineReply& reply) {
-    require(reply.stopped != StopReason::failed, ErrorKind::internal, reply.error);
+    if (reply.error) throw *reply.error;
   };
   return request;
 }

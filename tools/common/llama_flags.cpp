@@ -37,8 +37,6 @@ std::vector<ForeignOption> told_flags() {
        "does nothing: a full context ends the reply; a larger -c holds more"},
       {"-kvo --kv-offload -nkvo --no-kv-offload", kTold,
        "does nothing: the KV cache lies where the model is (-dev)"},
-      {"-np --parallel", kTold,
-       "does nothing: one sequence at a time here; leq-bench -npl measures several", 1},
       {"--check-tensors", kTold, "does nothing: leq-inspect --verify checks a file"},
       {"-C --cpu-mask -Cr --cpu-range -Cb --cpu-mask-batch -Crb --cpu-range-batch", kTold,
        "does nothing: taskset chooses processors", 1},

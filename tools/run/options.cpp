@@ -119,6 +119,27 @@ std::vector<Option> chat_options() {
   };
 }
 
+std::vector<Option> many_options() {
+  return {
+      {.name = "output",
+       .spellings = "-o",
+       .kind = Kind::text,
+       .value_name = "FORMAT",
+       .fallback = "text",
+       .help = "with -np and -f: how the replies are printed; jsonl = one JSON object in each line",
+       .group = "Many prompts",
+       .choices = {"text", "jsonl"}},
+      {.name = "speculate",
+       .kind = Kind::text,
+       .value_name = "HOW",
+       .fallback = "auto",
+       .help = "guess at tokens that came before in prompt or reply and check several in one step, "
+               "where that is faster; changes no token",
+       .group = "Many prompts",
+       .choices = {"auto", "ngram", "off"}},
+  };
+}
+
 // "keep the N most probable tokens, 0 = all (model's, or 40)"
 std::string knob_help(const SamplingKnob& knob) {
   const std::string own = number_text(knob_value(SamplingSettings{}, knob));
@@ -259,8 +280,8 @@ ToolSpec run_tool_spec() {
   spec.foreign = llama_flags();
   spec.usage = {"-m model.leq -p \"Once upon a time\"", "-m model.leq -f prompt.txt -n 200",
                 "-m model.leq                           (a chat)"};
-  for (const auto& group : {model_options({"parallel"}), text_options(), spelling_options(),
-                            chat_options(), sampling_options()}) {
+  for (const auto& group : {model_options({}), text_options(), spelling_options(), chat_options(),
+                            many_options(), sampling_options()}) {
     spec.options.insert(spec.options.end(), group.begin(), group.end());
   }
   return spec;
@@ -275,6 +296,13 @@ RunArgs read_args(const Options& options) {
   args.multi_line = options.flag("multiline-input");
   if (options.given("chat-template")) args.chat_template = options.text("chat-template");
   args.thinking = options.text("enable-thinking") == "on";
+  args.jsonl = options.text("output") == "jsonl";
+  args.many = args.jsonl || options.integer("parallel") > 1;
+  args.speculate = options.text("speculate") != "off";
+  require(!args.many || args.prompt_file, options.given("parallel") ? "-np" : "-o jsonl",
+          ": is for many prompts at once, one in each line of -f FILE (- for standard input)");
+  require(!args.many || args.mode != Mode::chat,
+          "-np and -cnv contradict each other: leave one out");
   args.sampling = read_sampling(options);
   read_lists(options, args);
   const std::int64_t seed = options.integer("seed");

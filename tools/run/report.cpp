@@ -54,6 +54,13 @@ std::vector<std::string> step_lines(const Backend& backend) {
           with_commas(counts.replayed) + " replayed"};
 }
 
+std::vector<std::string> guess_lines(const EngineCounts& counts) {
+  if (counts.guessed_tokens == 0) return {};
+  return {"guesses: " + with_commas(counts.right_guesses) + " of " +
+          with_commas(counts.guessed_tokens) + " right; " + with_commas(counts.reply_tokens) +
+          " tokens in " + with_commas(counts.steps) + " steps"};
+}
+
 void RunTotals::add(const FinishedReply& reply) {
   fed_ += reply.fed_tokens;
   cached_ += reply.cached_tokens;

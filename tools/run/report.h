@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "generate/generator.h"
+#include "engine/generator.h"
 #include "model/open_model.h"
 #include "model/session.h"
 
@@ -21,6 +21,9 @@ std::vector<std::string> online_lines(Session& session);
 
 // What a device did with the steps of generation; empty where it records none.
 std::vector<std::string> step_lines(const Backend& backend);
+
+// How many tokens were guessed; empty where none was.
+std::vector<std::string> guess_lines(const EngineCounts& counts);
 
 // Speeds over all replies of a run.
 class RunTotals {
