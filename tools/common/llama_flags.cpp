@@ -139,7 +139,7 @@ std::vector<ForeignOption> refused_flags() {
        "--no-mmproj-offload --image --audio --video --image-min-tokens --image-max-tokens",
        kRefused, kText},
       {"-o --output --output-file", kRefused,
-       "the reply alone goes to standard output: write > FILE"},
+       "what was asked for goes to standard output, and nothing else: write > FILE"},
       {"--log-file --log-prompts-dir", kRefused,
        "what is no reply goes to standard error: write 2> FILE"},
       {"--prompt-cache --prompt-cache-all --prompt-cache-ro --session", kRefused,
