@@ -1,6 +1,7 @@
 // Help, version and the outer shell of every tool: errors in one shape and quiet ends.
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <iostream>
@@ -157,6 +158,16 @@ int run_tool(const ToolSpec& tool, int argc, const char* const* argv,
     return report(tool, with_flags(error));
   } catch (const std::exception& error) {
     return report(tool, error.what());
+  }
+}
+
+int run_tool(const char* name, ToolSpec (*spec)(), int argc, const char* const* argv,
+             int (*body)(const Options&)) noexcept {
+  try {
+    return run_tool(spec(), argc, argv, body);
+  } catch (const std::exception&) {  // run_tool has told of all others
+    std::fprintf(stderr, "%s: error: out of memory\n", name);
+    return 1;
   }
 }
 
