@@ -9,7 +9,7 @@ CHECK_PACKAGES = clang clang-tidy clang-format libclang-rt-14-dev
 FUZZ_SECONDS ?= 60
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: all cuda deps check-deps arm-deps demo test check asan tsan portable aarch64 fuzz tidy nvcc hostile bench format clean
+.PHONY: all install cuda deps check-deps arm-deps demo test check asan tsan portable aarch64 fuzz tidy nvcc hostile bench format clean
 
 all: build/release/tools/leq-run
 
@@ -30,6 +30,12 @@ build/release/tools/leq-run: deps
 cuda: deps
 	cmake --preset cuda
 	cmake --build build/cuda -j $(JOBS)
+
+# Tools, manual pages, completions, library and headers: make install PREFIX=/usr/local
+PREFIX ?= $(HOME)/.local
+install: all
+	cmake --install build/release --prefix $(PREFIX) > /dev/null
+	@echo "installed into $(PREFIX)"
 
 demo: build/release/tools/leq-run
 	@examples/storyteller/demo.sh build/release

@@ -1,7 +1,6 @@
 // Speed of second-order quantization: its linear algebra beside the machine's peak, and whole
 // linears in seconds.
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <iostream>
 #include <optional>
@@ -9,6 +8,7 @@
 #include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "base/stopwatch.h"
 #include "base/text.h"
 #include "eval/limits/limits.h"
 #include "quantize/linear_algebra/dense.h"
@@ -39,9 +39,9 @@ Shape parse_shape(const std::string& text) {
 }
 
 double seconds_of(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return watch.seconds();
 }
 
 // Rows of one linear of random weights: X^T X and the products that feed errors back beside the f32

@@ -4,7 +4,7 @@
 #include <iostream>
 #include <string>
 
-#include "generate/chat_session.h"
+#include "engine/chat_session.h"
 #include "model/session.h"
 #include "platform/make_backend.h"
 

@@ -2,7 +2,7 @@
 #include <exception>
 #include <iostream>
 
-#include "generate/generator.h"
+#include "engine/generator.h"
 #include "model/session.h"
 #include "platform/make_backend.h"
 

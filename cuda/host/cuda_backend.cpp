@@ -177,6 +177,11 @@ class CudaBackend final : public Backend {
     sampler_.launch(float_rows(logits), logits.width, requests);
     synchronize();
     std::ranges::copy(sampler_.drawn(), drawn.begin());
+    for (std::size_t row = 0; row < requests.size(); ++row) {
+      if (!draws_on_host(requests[row].rule)) continue;
+      drawn[row] =
+          host_sampler_.draw(row_on_host(logits, static_cast<std::int64_t>(row)), requests[row]);
+    }
   }
 
   // Replayed operations do not look at pages and the rotary table, so both are looked at here.
@@ -360,6 +365,15 @@ class CudaBackend final : public Backend {
     if (step) quantize_step(target, tokens, site);
   }
 
+  // One row of numbers; valid until the next call or download.
+  std::span<const float> row_on_host(const Rows& x, std::int64_t row) {
+    const auto bytes = static_cast<std::size_t>(x.width) * sizeof(float);
+    if (landing_.size() < bytes) landing_ = Pinned(std::max(bytes, kDownloadBytes));
+    rt::copy_to_host(landing_.data(), x.values + row * x.value_stride, bytes, stream_);
+    synchronize();
+    return {reinterpret_cast<const float*>(landing_.data()), static_cast<std::size_t>(x.width)};
+  }
+
   // A moving scale, several rows.
   void quantize_step(const RowsFor& target, std::int64_t tokens, std::string_view site) {
     const Rows& out = target.rows;
@@ -395,6 +409,7 @@ class CudaBackend final : public Backend {
   PartEvents clock_;
   DeviceScales scales_;
   DeviceSampler sampler_;
+  HostSampler host_sampler_;
   Pinned landing_;  // rows on their way to the host
 };
 

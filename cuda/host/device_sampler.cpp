@@ -52,8 +52,10 @@ void DeviceSampler::launch_some(FloatRows logits, std::int64_t vocabulary,
   a.rows = static_cast<int>(requests.size());
   lists_.clear();
   for (const SampleRequest& request : requests) {
-    append(lists_, std::span(&request.rule, 1));
-    a.any_draw = a.any_draw || request.rule.temperature > 0;
+    SampleRule rule = request.rule;
+    if (draws_on_host(rule)) rule.temperature = 0;
+    append(lists_, std::span<const SampleRule>(&rule, 1));
+    a.any_draw = a.any_draw || rule.temperature > 0;
     a.any_change = a.any_change || !request.changes.empty();
   }
   std::vector<std::int32_t> ends = {0};

@@ -16,7 +16,8 @@ class DeviceSampler {
   DeviceSampler(int device, rt::Stream& stream, Staging& staging);
 
   // Puts the draws of rows 0... of `logits` [T][V] on the stream, and the way of their tokens to
-  // the host. Throws Error where the requests' changes do not fit into the staging ring.
+  // the host. Rows with a cut that is the host's alone (draws_on_host) get their likeliest token.
+  // Throws Error where the requests' changes do not fit into the staging ring.
   void launch(const FloatRows& logits, std::int64_t vocabulary,
               std::span<const SampleRequest> requests);
   // The tokens of the last launch, once the stream has been synchronized; as HostSampler::draw

@@ -157,6 +157,9 @@ void check_sample(const Rows& logits, std::span<const SampleRequest> requests,
       ensure(change.id > before && change.id < logits.width && change.repeats >= 0,
              "sampler: token ", change.id, " changed after token ", before,
              ", expected ascending ids below ", logits.width);
+      ensure(change.bias <= kLargestLogit && change.minus >= 0 && change.minus <= kLargestLogit,
+             "sampler: the logit of token ", change.id, " changed by ", change.bias, " and -",
+             change.minus, ", expected numbers");
       before = change.id;
     }
   }

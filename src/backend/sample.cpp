@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "backend/sample_cuts.h"
 #include "base/float_math.h"
 
 namespace leq {
@@ -37,9 +38,15 @@ std::int32_t HostSampler::draw(std::span<const float> logits, const SampleReques
   const SampleRule& rule = request.rule;
   for (const LogitChange& change : request.changes) {
     float& logit = logits_[static_cast<std::size_t>(change.id)];
-    logit = changed_logit(logit, rule, change.repeats);
+    logit = changed_logit(logit, rule, change);
   }
   if (rule.temperature == 0) return largest();
+  if (rule.mirostat != 0) {
+    keep_all_sorted();
+    if (survivors_.front().logit == kNoLogit) return kAllBanned;
+    return draw_mirostat(survivors_, rule, request.surprise);
+  }
+  if (rule.top_n_sigma > 0) keep_top_n_sigma(logits_, rule.top_n_sigma);
   const auto k = static_cast<std::size_t>(rule.top_k);
   if (k > 0 && k < logits_.size() / 2) {
     keep_best(k);
@@ -48,8 +55,10 @@ std::int32_t HostSampler::draw(std::span<const float> logits, const SampleReques
     if (k > 0) survivors_.resize(std::min(survivors_.size(), k));
   }
   if (survivors_.front().logit == kNoLogit) return kAllBanned;
+  if (rule.typical_p < 1) keep_typical(survivors_, rule.typical_p);
   if (rule.top_p < 1) keep_top_p(rule.top_p);
   if (rule.min_p > 0) keep_min_p(rule.min_p);
+  if (rule.xtc_probability > 0) leave_out_top(survivors_, rule);
   return pick(rule);
 }
 
@@ -103,9 +112,9 @@ void HostSampler::list_survivors() {
 // The shortest prefix whose mass at temperature 1 is at least top_p of the survivors'.
 void HostSampler::keep_top_p(float top_p) {
   const float largest = survivors_.front().logit;
-  const auto mass = [&](const Candidate& c) { return mass_of(leq_exp(c.logit - largest)); };
+  const auto mass = [&](const SampleCandidate& c) { return mass_of(leq_exp(c.logit - largest)); };
   std::uint64_t total = 0;
-  for (const Candidate& c : survivors_) total += mass(c);
+  for (const SampleCandidate& c : survivors_) total += mass(c);
   const std::uint64_t goal = top_p_goal(top_p, total);
   std::uint64_t sum = 0;
   std::size_t kept = 0;
@@ -117,20 +126,21 @@ void HostSampler::keep_top_p(float top_p) {
 // Weights at temperature 1 relative to the first one's, which is 1 and always stays.
 void HostSampler::keep_min_p(float min_p) {
   const float largest = survivors_.front().logit;
-  std::erase_if(survivors_, [&](const Candidate& c) { return leq_exp(c.logit - largest) < min_p; });
+  std::erase_if(survivors_,
+                [&](const SampleCandidate& c) { return leq_exp(c.logit - largest) < min_p; });
 }
 
 std::int32_t HostSampler::pick(const SampleRule& rule) const {
   const float largest = survivors_.front().logit;
-  const auto mass = [&](const Candidate& c) {
+  const auto mass = [&](const SampleCandidate& c) {
     return mass_of(leq_exp((c.logit - largest) / rule.temperature));
   };
   std::uint64_t total = 0;
-  for (const Candidate& c : survivors_) total += mass(c);
+  for (const SampleCandidate& c : survivors_) total += mass(c);
   const std::uint64_t goal = draw_goal(rule.random, total);
   std::uint64_t sum = 0;
   const auto drawn = std::ranges::find_if(
-      survivors_, [&](const Candidate& c) { return (sum += mass(c)) >= goal; });
+      survivors_, [&](const SampleCandidate& c) { return (sum += mass(c)) >= goal; });
   return drawn->id;  // there is one: the last sum is the total, the goal at most that
 }
 

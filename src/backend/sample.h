@@ -11,11 +11,19 @@
 
 namespace leq {
 
-// What is done to one logit before anything else.
+inline constexpr float kLargestLogit = std::numeric_limits<float>::max();
+inline constexpr float kNoLogit = -std::numeric_limits<float>::infinity();
+
+// What is done to one logit before anything else: `bias` first, penalties, then `minus`.
 struct LogitChange {
   std::int32_t id = 0;
-  std::int32_t repeats = 0;  // times that the token is penalised for; 0: it is never drawn
+  std::int32_t repeats = 0;  // times that the rule's penalties count for it; 0: they do not act
+  float bias = 0;            // is added; kNoLogit: the token is never drawn
+  float minus = 0;           // is subtracted; 0 or more
+
+  bool operator==(const LogitChange&) const = default;
 };
+constexpr LogitChange banned_token(std::int32_t id) { return {id, 0, kNoLogit, 0}; }
 
 // Ranges as in SamplingSettings (model/sampling_settings.h), from which these are made.
 struct SampleRule {
@@ -25,10 +33,28 @@ struct SampleRule {
   float min_p = 0;
   float repeat_penalty = 1, presence_penalty = 0, frequency_penalty = 0;
   std::uint32_t random = 0;  // the draw's random number is (random >> 8) / 2^24
+
+  // Cuts that only the host makes: a row with one of them is downloaded by other devices.
+  float top_n_sigma = 0;       // 0 or less: off
+  float typical_p = 1;         // 1: off
+  float xtc_probability = 0;   // 0: off
+  float xtc_threshold = 0.1f;  // above 0.5: off
+  std::uint32_t coin = 0;      // XTC's random number, as `random`
+  std::int32_t mirostat = 0;   // 1 or 2: its version, in place of all cuts; 0: off
+  double mirostat_mu = 0;      // the largest surprise that it allows, in bits
 };
+constexpr bool draws_on_host(const SampleRule& rule) {
+  const bool xtc = rule.xtc_probability > 0 && rule.xtc_threshold <= 0.5f;
+  return rule.temperature > 0 &&
+         (rule.top_n_sigma > 0 || rule.typical_p < 1 || xtc || rule.mirostat != 0);
+}
+
 struct SampleRequest {
   SampleRule rule;
   std::span<const LogitChange> changes;  // ids ascending, each once
+  // Where mirostat draws: set to the token's surprise in bits, minus the logarithm of the
+  // probability with which it was drawn. May be null.
+  double* surprise = nullptr;
 };
 
 // What is drawn where there is no token: nothing but banned ones, or a logit that is NaN or
@@ -36,16 +62,21 @@ struct SampleRequest {
 inline constexpr std::int32_t kAllBanned = -1;
 constexpr std::int32_t bad_logit_of(std::int32_t id) { return -2 - id; }
 
-inline constexpr float kLargestLogit = std::numeric_limits<float>::max();
-inline constexpr float kNoLogit = -std::numeric_limits<float>::infinity();
-
-// l / repeat or l * repeat, then l - (count * frequency + presence), kept a number.
-constexpr float changed_logit(float logit, const SampleRule& rule, std::int32_t repeats) {
-  if (repeats == 0) return kNoLogit;
-  float l = logit > 0 ? logit / rule.repeat_penalty : logit * rule.repeat_penalty;
-  l -= static_cast<float>(repeats) * rule.frequency_penalty + rule.presence_penalty;
+// The largest float where it is more, kNoLogit where it is less than any.
+constexpr float kept_a_logit(float l) {
   if (l > kLargestLogit) return kLargestLogit;
   return l >= -kLargestLogit ? l : kNoLogit;
+}
+// l + bias; where it repeats l / repeat or l * repeat, then l - (count * frequency + presence);
+// l - minus. Kept a logit after each.
+constexpr float changed_logit(float logit, const SampleRule& rule, const LogitChange& change) {
+  float l = kept_a_logit(logit + change.bias);
+  if (change.repeats > 0 && l != kNoLogit) {
+    l = l > 0 ? l / rule.repeat_penalty : l * rule.repeat_penalty;
+    l -= static_cast<float>(change.repeats) * rule.frequency_penalty + rule.presence_penalty;
+    l = kept_a_logit(l);
+  }
+  return kept_a_logit(l - change.minus);
 }
 
 // A logit's place: ascending = from the largest logit down. Adding +0 turns -0 into +0, so that
@@ -81,6 +112,12 @@ constexpr std::uint64_t draw_goal(std::uint32_t random, std::uint64_t total) {
   return (total >> 24) * r + (low * r >> 24) + 1;
 }
 
+// A token that may be drawn. Lists of them are sorted by key.
+struct SampleCandidate {
+  std::int32_t id;
+  float logit;
+};
+
 // Draws on the host; holds the scratch between rows. One for each thread.
 class HostSampler {
  public:
@@ -88,11 +125,6 @@ class HostSampler {
   std::int32_t draw(std::span<const float> logits, const SampleRequest& request);
 
  private:
-  struct Candidate {
-    std::int32_t id;
-    float logit;
-  };
-
   std::int32_t largest() const;
   void keep_best(std::size_t k);
   void keep_all_sorted();
@@ -104,7 +136,7 @@ class HostSampler {
   std::vector<float> logits_;           // [V] after changes
   std::vector<std::uint64_t> keys_;     // sample_key
   std::vector<std::uint64_t> sorting_;  // the other half of the radix sort
-  std::vector<Candidate> survivors_;    // sorted by key
+  std::vector<SampleCandidate> survivors_;
 };
 
 }  // namespace leq

@@ -11,34 +11,120 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/mapping_watch.h"
 
 namespace leq {
 namespace {
 
 constexpr std::uint64_t kBlock = 2u << 20;  // of AtomicFile: a huge page
 
-// Opens for reading and returns {descriptor, size}; refuses what is no regular file.
-std::pair<int, std::uint64_t> open_regular(const std::filesystem::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  require(descriptor >= 0, ErrorKind::io, path.string(), ": cannot open: ", std::strerror(errno));
-  struct stat status = {};
-  if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
-    ::close(descriptor);
-    fail(path.string(), ": expected a regular file, found ",
-         S_ISDIR(status.st_mode) ? "a folder" : "a device or pipe");
+namespace fs = std::filesystem;
+
+const char* kind_name(fs::file_type type) {
+  switch (type) {
+    case fs::file_type::directory:
+      return "a folder";
+    case fs::file_type::fifo:
+      return "a pipe";
+    case fs::file_type::socket:
+      return "a socket";
+    default:
+      return "a device";
   }
-  return {descriptor, static_cast<std::uint64_t>(status.st_size)};
+}
+
+const char* kind_name(mode_t mode) {
+  if (S_ISDIR(mode)) return kind_name(fs::file_type::directory);
+  if (S_ISFIFO(mode)) return kind_name(fs::file_type::fifo);
+  return kind_name(S_ISSOCK(mode) ? fs::file_type::socket : fs::file_type::unknown);
+}
+
+// A descriptor with one owner.
+class OpenFile {
+ public:
+  // O_NONBLOCK: who asks for a regular file does not wait for the other end of a pipe.
+  OpenFile(const fs::path& path, int flags) : value_(::open(path.c_str(), flags | O_CLOEXEC)) {
+    require(value_ >= 0, ErrorKind::io, path.string(), ": cannot open: ", std::strerror(errno));
+    if (::fstat(value_, &status_) == 0) return;
+    ::close(value_);
+    fail(ErrorKind::io, path.string(), ": cannot be looked at");
+  }
+  ~OpenFile() { ::close(value_); }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+
+  int get() const { return value_; }
+  std::uint64_t size() const { return static_cast<std::uint64_t>(status_.st_size); }
+  mode_t mode() const { return status_.st_mode; }
+
+ private:
+  int value_;
+  struct stat status_ = {};
+};
+
+OpenFile open_regular(const fs::path& path) { return {path, O_RDONLY | O_NONBLOCK | O_NOCTTY}; }
+
+void require_regular(const OpenFile& file, const fs::path& path) {
+  require(S_ISREG(file.mode()), path.string(), ": expected a regular file, found ",
+          kind_name(file.mode()));
+}
+
+void require_size(std::uint64_t size, std::uint64_t max_bytes, const fs::path& path) {
+  require(size <= max_bytes, path.string(), ": has ", size, " bytes, at most ", max_bytes,
+          " are accepted here");
+}
+
+// At most `room` bytes from where the file stands.
+std::size_t read_some(const OpenFile& file, char* to, std::size_t room, const fs::path& path) {
+  for (;;) {
+    const ssize_t got = ::read(file.get(), to, room);
+    if (got < 0 && errno == EINTR) continue;
+    require(got >= 0, ErrorKind::io, path.string(), ": cannot read: ", std::strerror(errno));
+    return static_cast<std::size_t>(got);
+  }
+}
+
+std::string read_regular(const OpenFile& file, const fs::path& path, std::uint64_t max_bytes) {
+  require_size(file.size(), max_bytes, path);
+  std::string text(static_cast<std::size_t>(file.size()), '\0');
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const std::size_t got = read_some(file, text.data() + done, text.size() - done, path);
+    if (got == 0) break;
+    done += got;
+  }
+  require(done == text.size(), ErrorKind::io, path.string(), ": read ", done, " of ", text.size(),
+          " bytes");
+  return text;
+}
+
+std::string read_to_end(const OpenFile& file, const fs::path& path, std::uint64_t max_bytes) {
+  constexpr std::size_t kStep = 64u << 10;
+  std::string text;
+  for (;;) {
+    const std::size_t before = text.size();
+    text.resize(before + kStep);
+    const std::size_t got = read_some(file, text.data() + before, kStep, path);
+    text.resize(before + got);
+    if (got == 0) return text;
+    require(text.size() <= max_bytes, path.string(), ": has more than the ", max_bytes,
+            " bytes that are accepted here");
+  }
+}
+
+fs::path folder_of(const fs::path& file) {
+  return file.has_parent_path() ? file.parent_path() : fs::path(".");
 }
 
 void write_all(int descriptor, std::span<const std::byte> bytes, std::uint64_t offset,
-               const std::filesystem::path& target) {
+               const fs::path& target) {
   while (!bytes.empty()) {
     const ssize_t written =
         ::pwrite(descriptor, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (written < 0 && errno == EINTR) continue;
     require(written > 0, ErrorKind::io, target.string(), ": cannot write at offset ", offset, ": ",
             written < 0 ? std::strerror(errno) : "nothing was written",
-            "; nothing is left behind, free some space or choose another folder");
+            "; free some space or choose another folder");
     bytes = bytes.subspan(static_cast<std::size_t>(written));
     offset += static_cast<std::uint64_t>(written);
   }
@@ -46,23 +132,30 @@ void write_all(int descriptor, std::span<const std::byte> bytes, std::uint64_t o
 
 }  // namespace
 
-MappedFile::MappedFile(const std::filesystem::path& path) : name_(path.string()) {
-  const auto [descriptor, size] = open_regular(path);
-  size_ = static_cast<std::size_t>(size);
-  if (size_ > 0) {
-    void* mapping = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    const int error = errno;
-    ::close(descriptor);
-    require(mapping != MAP_FAILED, ErrorKind::io, name_, ": cannot map ", size_,
-            " bytes: ", std::strerror(error));
-    data_ = static_cast<const std::byte*>(mapping);
-  } else {
-    ::close(descriptor);
-  }
+bool file_exists(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  require(fs::status_known(status), ErrorKind::io, path.string(),
+          ": cannot be looked at: ", error.message());
+  return fs::exists(status);
+}
+
+MappedFile::MappedFile(const fs::path& path) : name_(path.string()) {
+  const OpenFile file = open_regular(path);
+  require_regular(file, path);
+  size_ = static_cast<std::size_t>(file.size());
+  if (size_ == 0) return;
+  void* mapping = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  require(mapping != MAP_FAILED, ErrorKind::io, name_, ": cannot map ", size_,
+          " bytes: ", std::strerror(errno));
+  data_ = static_cast<const std::byte*>(mapping);
+  name_mapping(data_, size_, name_);
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (data_ == nullptr) return;
+  forget_mapping(data_);
+  ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
@@ -88,51 +181,67 @@ void MappedFile::drop(std::span<const std::byte> part) const {
 }
 
 void MappedFile::lock() const {
-  require(data_ == nullptr || ::mlock(data_, size_) == 0, ErrorKind::no_memory, name_,
-          ": cannot lock ", size_, " bytes in memory: ", std::strerror(errno),
-          "; raise `ulimit -l` or drop ", Setting{"lock"});
+  if (data_ == nullptr || ::mlock(data_, size_) == 0) return;
+  fail(ErrorKind::no_memory, name_, ": cannot lock ", size_,
+       " bytes in memory: ", std::strerror(errno), "; raise `ulimit -l` or drop ", Setting{"lock"});
 }
 
-std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes) {
-  const auto [descriptor, size] = open_regular(path);
-  if (size > max_bytes) {
-    ::close(descriptor);
-    fail(path.string(), ": has ", size, " bytes, at most ", max_bytes, " are accepted here");
-  }
-  std::string text(static_cast<std::size_t>(size), '\0');
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t got =
-        ::pread(descriptor, text.data() + done, text.size() - done, static_cast<off_t>(done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break;
-    done += static_cast<std::size_t>(got);
-  }
-  ::close(descriptor);
-  require(done == text.size(), ErrorKind::io, path.string(), ": read ", done, " of ", size,
-          " bytes");
-  return text;
+std::string read_file(const fs::path& path, std::uint64_t max_bytes) {
+  const OpenFile file = open_regular(path);
+  require_regular(file, path);
+  return read_regular(file, path, max_bytes);
 }
 
-AtomicFile::AtomicFile(std::filesystem::path target) : target_(std::move(target)) {
-  const auto folder =
-      target_.has_parent_path() ? target_.parent_path() : std::filesystem::path(".");
-  require(!std::filesystem::is_directory(target_), ErrorKind::io, target_.string(),
-          ": is a folder, expected the name of a file to write");
-  require(!std::filesystem::exists(target_) || std::filesystem::is_regular_file(target_),
-          ErrorKind::io, target_.string(),
-          ": is a device or pipe, expected the name of a file to write");
-  require(std::filesystem::is_directory(folder), ErrorKind::io, target_.string(),
+std::string read_text_file(const fs::path& path, std::uint64_t max_bytes) {
+  const OpenFile file(path, O_RDONLY | O_NOCTTY);
+  require(!S_ISDIR(file.mode()), path.string(), ": expected a text, found a folder");
+  if (S_ISREG(file.mode())) return read_regular(file, path, max_bytes);
+  return read_to_end(file, path, max_bytes);
+}
+
+void check_output(const fs::path& target) {
+  require(!target.empty(), "the name of the file to write is empty");
+  const std::string name = target.string();
+  require(target.has_filename(), ErrorKind::io, name,
+          ": is the name of a folder, expected that of a file to write");
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(target, error);
+  require(fs::status_known(status), ErrorKind::io, name, ": cannot write there: ", error.message());
+  if (fs::is_symlink(status)) {
+    const fs::path end = fs::read_symlink(target, error);
+    fail(ErrorKind::io, name, ": is a link to ", end.string(),
+         ", expected the name of a new file or of a regular one; name the file itself, or remove "
+         "the link");
+  }
+  require(!fs::exists(status) || fs::is_regular_file(status), ErrorKind::io, name, ": is ",
+          kind_name(status.type()), ", expected the name of a file to write");
+  const fs::path folder = folder_of(target);
+  require(fs::is_directory(folder, error), ErrorKind::io, name,
           ": cannot write there: ", folder.string(), " is no folder; make it first");
-  descriptor_ = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0644);
+  if (::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) == 0) return;
+  fail(ErrorKind::io, name, ": cannot write there: ", std::strerror(errno),
+       "; choose another folder");
+}
+
+void require_no_input(const fs::path& target, std::span<const fs::path> inputs) {
+  for (const fs::path& input : inputs) {
+    std::error_code error;  // what is not there is not the same
+    require(!fs::equivalent(target, input, error), target.string(), ": is read here",
+            target == input ? "" : " as " + input.string(),
+            "; choose another name for what is written");
+  }
+}
+
+AtomicFile::AtomicFile(fs::path target) : target_(std::move(target)) {
+  check_output(target_);
+  descriptor_ = ::open(folder_of(target_).c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0644);
   if (descriptor_ >= 0) return;
   temporary_ = target_;
   temporary_ += ".tmp" + std::to_string(::getpid());
   descriptor_ = ::open(temporary_.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0644);
-  const int error = errno;
-  if (descriptor_ < 0) temporary_.clear();
-  require(descriptor_ >= 0, ErrorKind::io, target_.string(),
-          ": cannot write there: ", std::strerror(error));
+  if (descriptor_ >= 0) return;
+  temporary_.clear();
+  fail(ErrorKind::io, target_.string(), ": cannot write there: ", std::strerror(errno));
 }
 
 AtomicFile::~AtomicFile() {
@@ -163,24 +272,25 @@ void AtomicFile::overwrite(std::uint64_t offset, std::span<const std::byte> byte
 }
 
 void AtomicFile::commit() {
+  const std::string name = target_.string();
   write_pending();
-  require(::fsync(descriptor_) == 0, ErrorKind::io, target_.string(),
-          ": cannot sync: ", std::strerror(errno));
+  if (::fsync(descriptor_) != 0) fail(ErrorKind::io, name, ": cannot sync: ", std::strerror(errno));
+  check_output(target_);  // hours may have passed
   if (temporary_.empty()) {
     const std::string source = "/proc/self/fd/" + std::to_string(descriptor_);
-    const auto give_name = [&](const std::filesystem::path& name) {
-      return ::linkat(AT_FDCWD, source.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
+    const auto give_name = [&](const fs::path& path) {
+      return ::linkat(AT_FDCWD, source.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0;
     };
     if (give_name(target_)) return;  // the usual case: no such file yet, and nothing to clean up
     auto named = target_;
     named += ".tmp" + std::to_string(::getpid());
     ::unlink(named.c_str());
-    require(give_name(named), ErrorKind::io, named.string(),
-            ": cannot name the file: ", std::strerror(errno));
+    if (!give_name(named))
+      fail(ErrorKind::io, named.string(), ": cannot name the file: ", std::strerror(errno));
     temporary_ = named;
   }
-  require(::rename(temporary_.c_str(), target_.c_str()) == 0, ErrorKind::io, target_.string(),
-          ": cannot rename into place: ", std::strerror(errno));
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0)
+    fail(ErrorKind::io, name, ": cannot rename into place: ", std::strerror(errno));
   temporary_.clear();
 }
 

@@ -10,7 +10,12 @@
 
 namespace leq {
 
-// A read-only memory mapping of a whole file. Move-only; the bytes live as long as the object.
+// Whether something has this name, links followed. Throws Error where the system does not say.
+bool file_exists(const std::filesystem::path& path);
+
+// A read-only memory mapping of a whole regular file; anything else is refused without waiting for
+// it. Move-only; the bytes live as long as the object. Where the file becomes shorter meanwhile,
+// a program that called watch_mappings (base/mapping_watch.h) ends with an error.
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path);
@@ -33,14 +38,25 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-// Reads a whole file of at most `max_bytes`; errors name the path and the limit.
+// Reads a whole regular file of at most `max_bytes`; errors name the path and the limit.
 std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes);
+// The same for texts that people give: pipes, /dev/stdin and terminals too are read to their end.
+std::string read_text_file(const std::filesystem::path& path, std::uint64_t max_bytes);
+
+// Throws Error where `target` cannot be written: it has no name, is a folder, a device or a pipe;
+// is a link, which a new file would replace and not follow; or its folder is not there or lets
+// nobody write. What can be told before hours of work.
+void check_output(const std::filesystem::path& target);
+// Throws Error naming both where `target` is one of `inputs`, by whatever name or link.
+void require_no_input(const std::filesystem::path& target,
+                      std::span<const std::filesystem::path> inputs);
 
 // A file that appears under its name only by commit(): written beside the target without a name
 // (O_TMPFILE) where the file system can, else under a temporary name that the destructor removes.
 // It is written in whole blocks of 2 MB, so that the page cache may hold it in huge pages.
 class AtomicFile {
  public:
+  // Throws Error as check_output does.
   explicit AtomicFile(std::filesystem::path target);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;

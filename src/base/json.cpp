@@ -4,7 +4,6 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <ostream>
-#include <unordered_set>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -17,8 +16,8 @@ using Events = nlohmann::json_sax<nlohmann::json>;
 // Values are built from the parser's events.
 class Builder : public Events {
  public:
-  Builder(Json& root, std::string_view text, std::string_view source)
-      : place_(&root), text_(text), source_(source) {}
+  Builder(Json& root, std::string_view text, std::string_view source, std::uint64_t max_values)
+      : place_(&root), text_(text), source_(source), max_values_(max_values) {}
 
   bool null() override { return put(nullptr); }
   bool boolean(bool value) override { return put(value); }
@@ -30,21 +29,26 @@ class Builder : public Events {
   bool start_array(std::size_t) override { return open(Json::array()); }
   bool start_object(std::size_t) override { return open(Json::object()); }
   bool key(string_t& name) override {
-    place_ = &(*open_.back())[name];
+    Json& object = *open_.back();
+    const std::size_t before = object.size();
+    place_ = &object[name];
+    require(object.size() > before, source_, ": the name \"", printable(name), "\" stands twice");
     return true;
   }
   bool end_array() override { return close(); }
   bool end_object() override { return close(); }
   bool parse_error(std::size_t offset, const std::string&,
                    const nlohmann::detail::exception& error) override {
-    if (dynamic_cast<const nlohmann::json::parse_error*>(&error) != nullptr)
-      fail(source_, ": invalid JSON at offset ", offset, " of ", text_.size(), " bytes");
-    fail(source_, ": invalid JSON: ", printable(error.what()));
+    const bool syntax = dynamic_cast<const nlohmann::json::parse_error*>(&error) != nullptr;
+    fail(source_, ": invalid JSON at offset ", offset, " of ", text_.size(), " bytes",
+         syntax ? "" : ": a number that is too large");
   }
 
  private:
   // The value's place: the root, the member whose key was read, or the end of the open array.
   Json& place() {
+    require(++values_ <= max_values_, source_, ": JSON of more than ", max_values_,
+            " values; no such file needs so many, it may be damaged");
     if (open_.empty() || !open_.back()->is_array()) return *place_;
     open_.back()->push_back(nullptr);
     return open_.back()->end()[-1];
@@ -68,49 +72,13 @@ class Builder : public Events {
   Json* place_;
   std::vector<Json*> open_;
   std::string_view text_, source_;
+  std::uint64_t max_values_;
+  std::uint64_t values_ = 0;
 };
 
-// All events but keys and the ends of objects pass by.
-class KeyWatcher : public Events {
- public:
-  explicit KeyWatcher(std::string_view source) : source_(source) {}
-
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool start_array(std::size_t) override { return true; }
-  bool end_array() override { return true; }
-  bool start_object(std::size_t) override {
-    require(keys_.size() < kMaxJsonDepth, source_, ": JSON nested deeper than ", kMaxJsonDepth);
-    keys_.emplace_back();
-    return true;
-  }
-  bool key(string_t& name) override {
-    require(keys_.back().insert(name).second, source_, ": the name \"", printable(name),
-            "\" stands twice");
-    require(keys_.back().size() <= kMaxJsonKeys, source_, ": more than ", kMaxJsonKeys,
-            " names in one JSON object");
-    return true;
-  }
-  bool end_object() override {
-    keys_.pop_back();
-    return true;
-  }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
-    return false;
-  }
-
- private:
-  std::string_view source_;
-  std::vector<std::unordered_set<std::string>> keys_;
-};
-
-// Checks nesting before the parser recurses or allocates.
-void check_depth(std::string_view text, std::string_view source) {
+// Checks nesting before the parser recurses or allocates, and that no text ends in its middle: the
+// parser takes a NUL for the end.
+void check_shape(std::string_view text, std::string_view source) {
   int depth = 0;
   bool in_string = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -127,12 +95,11 @@ void check_depth(std::string_view text, std::string_view source) {
               " at offset ", i);
     } else if (c == '}' || c == ']') {
       --depth;
+    } else {
+      require(c != '\0', source, ": invalid JSON at offset ", i, " of ", text.size(),
+              " bytes: a byte 0");
     }
   }
-}
-
-void read_events(std::string_view text, Events& events) {
-  nlohmann::json::sax_parse(text.begin(), text.end(), &events);
 }
 
 nlohmann::json written(const Json& json) {
@@ -308,8 +275,8 @@ bool operator==(const Json& a, const Json& b) {
 std::string Json::dump(int indent, char filler) const {
   try {
     return written(*this).dump(indent, filler);
-  } catch (const nlohmann::json::exception& error) {
-    fail("JSON: ", printable(error.what()));
+  } catch (const nlohmann::json::exception&) {
+    fail("JSON: holds text that is no valid UTF-8");
   }
 }
 
@@ -319,19 +286,14 @@ std::string Json::dump_any(int indent, char filler) const {
 
 std::ostream& operator<<(std::ostream& out, const Json& json) { return out << json.dump_any(); }
 
-Json parse_json(std::string_view text, std::string_view source) {
-  require(text.size() <= kMaxJsonBytes, source, ": JSON of ", text.size(), " bytes, at most ",
-          kMaxJsonBytes, " are accepted");
-  check_depth(text, source);
+Json parse_json(std::string_view text, std::string_view source, const JsonLimits& limits) {
+  require(text.size() <= limits.bytes, source, ": JSON of ", text.size(), " bytes, at most ",
+          limits.bytes, " are accepted");
+  check_shape(text, source);
   Json json;
-  Builder builder(json, text, source);
-  read_events(text, builder);
+  Builder builder(json, text, source, limits.values);
+  nlohmann::json::sax_parse(text.begin(), text.end(), static_cast<Events*>(&builder));
   return json;
-}
-
-void require_unique_keys(std::string_view text, std::string_view source) {
-  KeyWatcher watcher(source);
-  read_events(text, watcher);
 }
 
 void json_type_error(const Json& object, const char* key, std::string_view source) {

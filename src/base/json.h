@@ -185,15 +185,18 @@ T Json::get() const {
 
 inline constexpr std::uint64_t kMaxJsonBytes = 256ull << 20;
 inline constexpr int kMaxJsonDepth = 64;
-inline constexpr std::size_t kMaxJsonKeys = 1'000'000;  // of one object with unique keys
 
-// Parses exactly one JSON value. Duplicate keys: the last wins. Throws Error naming `source`.
-Json parse_json(std::string_view text, std::string_view source);
+// What one text may hold: a value takes some fifty bytes of memory however short it is written.
+struct JsonLimits {
+  std::uint64_t bytes = kMaxJsonBytes;  // of the text
+  std::uint64_t values = 8'000'000;     // arrays and objects too: three for a merge of a pair
+};
+// Headers, which only name and place what lies in a file.
+inline constexpr JsonLimits kHeaderLimits = {.bytes = 100'000'000, .values = 2'000'000};
 
-// Refuses JSON in which an object has the same key twice: a table of tensors must not say two
-// things about one name. Reads `text` as far as it is JSON, without keeping it; parse_json judges
-// the rest. Throws Error naming `source` and the key.
-void require_unique_keys(std::string_view text, std::string_view source);
+// Parses exactly one JSON value. An object that has a key twice is refused: it would say two things
+// about one name. Throws Error naming `source`, and the offset or the key.
+Json parse_json(std::string_view text, std::string_view source, const JsonLimits& limits = {});
 
 // object[key] as T; throws Error naming `source` and the key where it is absent, of another type,
 // or does not fit.

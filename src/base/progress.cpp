@@ -21,10 +21,31 @@ std::string human_seconds(double seconds) {
   return std::to_string(whole / 3600) + " h " + std::to_string(whole % 3600 / 60) + " min";
 }
 
+// "747 of 5,952 steps", "1.20 GB of 3.50 GB"
+std::string share_text(std::int64_t done, std::int64_t total, const std::string& unit) {
+  if (unit == "bytes") {
+    return human_bytes(static_cast<std::uint64_t>(done)) + " of " +
+           human_bytes(static_cast<std::uint64_t>(total));
+  }
+  return with_commas(done) + " of " + with_commas(total) + " " + unit;
+}
+
 }  // namespace
 
-Progress::Progress(std::string what, std::int64_t total)
+std::string progress_text(const std::string& what, std::int64_t done, std::int64_t total,
+                          const std::string& unit, double seconds, const std::string& note) {
+  std::string line = what + ": " + share_text(done, total, unit);
+  constexpr double kTooEarly = 1;
+  if (done > 0 && done < total && seconds >= kTooEarly) {
+    const double left = seconds * static_cast<double>(total - done) / static_cast<double>(done);
+    line += ", " + human_seconds(left) + " left";
+  }
+  return note.empty() ? line : line + ", " + note;
+}
+
+Progress::Progress(std::string what, std::int64_t total, std::string unit)
     : what_(std::move(what)),
+      unit_(std::move(unit)),
       total_(total),
       terminal_(::isatty(STDERR_FILENO) != 0),
       start_(std::chrono::steady_clock::now()),
@@ -40,14 +61,7 @@ void Progress::update(std::int64_t done, const std::string& note) {
   if (now - last_ < interval && !(terminal_ && drawn_ && done == total_)) return;
   last_ = now;
   const double elapsed = std::chrono::duration<double>(now - start_).count();
-  std::string line = what_ + ": " + std::to_string(done) + "/" + std::to_string(total_);
-  if (done > 0 && done < total_) {
-    line +=
-        ", " +
-        human_seconds(elapsed * static_cast<double>(total_ - done) / static_cast<double>(done)) +
-        " left";
-  }
-  if (!note.empty()) line += ", " + note;
+  const std::string line = progress_text(what_, done, total_, unit_, elapsed, note);
   if (terminal_) {
     std::cerr << '\r' << line << "\x1b[K" << std::flush;
   } else {

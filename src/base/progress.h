@@ -8,9 +8,15 @@
 
 namespace leq {
 
+// "quantize: 747 of 5,952 steps, 2 min 10 s left, ppl 12.34". No time where nothing is done yet or
+// all is, nor in the first second, of which nothing can be told.
+std::string progress_text(const std::string& what, std::int64_t done, std::int64_t total,
+                          const std::string& unit, double seconds, const std::string& note);
+
 class Progress {
  public:
-  Progress(std::string what, std::int64_t total);
+  // `unit`: what is counted, in the plural: "windows"; "bytes" are written as MB and GB.
+  Progress(std::string what, std::int64_t total, std::string unit);
   ~Progress();  // ends the line
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -19,7 +25,7 @@ class Progress {
   void update(std::int64_t done, const std::string& note = "");
 
  private:
-  std::string what_;
+  std::string what_, unit_;
   std::int64_t total_;
   bool terminal_;
   bool drawn_ = false;

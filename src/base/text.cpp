@@ -181,19 +181,31 @@ std::optional<double> parse_double(std::string_view text) {
   return value;
 }
 
+namespace {
+
+// What a terminal or a reader takes for an order: controls (C0, DEL, C1), line and paragraph
+// separators, and marks that turn the direction of what stands behind them.
+bool is_order(char32_t c) {
+  return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x200e || c == 0x200f ||
+         (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+}
+
+}  // namespace
+
 std::string printable(std::string_view text, std::size_t limit) {
   constexpr std::string_view kHex = "0123456789abcdef";
   std::string out;
   for (std::size_t i = 0; i < text.size();) {
     if (out.size() >= limit) return out + "...";
     const std::size_t length = utf8_length(text.substr(i));
-    const auto byte = static_cast<unsigned char>(text[i]);
-    if (length == 0 || byte < 0x20 || byte == 0x7f) {
-      out += std::string("\\x") + kHex[byte >> 4] + kHex[byte & 15];
-      i += 1;
-    } else {
+    if (length > 0 && !is_order(decode_utf8(text.substr(i)))) {
       out += text.substr(i, length);
       i += length;
+      continue;
+    }
+    for (const std::size_t end = i + std::max<std::size_t>(length, 1); i < end; ++i) {
+      const auto byte = static_cast<unsigned char>(text[i]);
+      out += std::string("\\x") + kHex[byte >> 4] + kHex[byte & 15];
     }
   }
   return out;

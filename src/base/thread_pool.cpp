@@ -119,6 +119,12 @@ struct ThreadPool::State {
     }
   }
 
+  void end_workers() {
+    stop.store(true, std::memory_order_release);
+    announce(epoch.load() + 1);
+    for (std::thread& worker : workers) worker.join();
+  }
+
   // Publishes a new epoch and wakes whoever sleeps.
   void announce(std::uint32_t next) {
     epoch.store(next, std::memory_order_seq_cst);
@@ -131,16 +137,20 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   require(threads >= 1 && threads <= 1024, Setting{"threads"}, ": expected 1 to 1024, found ",
           threads);
   state_->shares = std::vector<State::Share>(static_cast<std::size_t>(threads));
-  for (int worker = 1; worker < threads; ++worker) {
-    state_->workers.emplace_back([state = state_.get(), worker] { state->work_loop(worker); });
+  try {
+    for (int worker = 1; worker < threads; ++worker) {
+      state_->workers.emplace_back([state = state_.get(), worker] { state->work_loop(worker); });
+    }
+  } catch (const std::exception& error) {  // of the system, or no memory for the list
+    const auto started = state_->workers.size() + 1;
+    state_->end_workers();
+    fail(ErrorKind::no_memory, Setting{"threads"}, ": expected ", threads, ", the system lets ",
+         started, " run (", error.what(), "); ask for fewer, or raise its limits on memory and ",
+         "processes");
   }
 }
 
-ThreadPool::~ThreadPool() {
-  state_->stop.store(true, std::memory_order_release);
-  state_->announce(state_->epoch.load() + 1);
-  for (auto& worker : state_->workers) worker.join();
-}
+ThreadPool::~ThreadPool() { state_->end_workers(); }
 
 int ThreadPool::threads() const { return static_cast<int>(state_->workers.size()) + 1; }
 

@@ -13,7 +13,8 @@ namespace leq {
 
 class ThreadPool {
  public:
-  // threads >= 1, the caller's included; 0 = one for each core that this process may use.
+  // threads >= 1, the caller's included; 0 = one for each core that this process may use. Throws
+  // Error of kind no_memory saying how many run where the system lets no more.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

@@ -9,7 +9,7 @@ namespace leq {
 namespace {
 
 // Every sequence may end in a partial page of its own.
-std::int64_t page_count(const KvShape& shape) {
+std::int64_t pages_of(const KvShape& shape) {
   const std::int64_t whole = (shape.positions + kPageTokens - 1) / kPageTokens;
   return whole + shape.sequences - 1;
 }
@@ -24,7 +24,7 @@ KvCache::KvCache(DeviceMemory& memory, const Layout& layout, const KvShape& shap
           layout.page_bytes(KvPart::keys, shape.key_type, shape.kv_heads, shape.head_dim)),
       value_page_bytes_(
           layout.page_bytes(KvPart::values, shape.value_type, shape.kv_heads, shape.head_dim)),
-      page_count_(page_count(shape)),
+      page_count_(pages_of(shape)),
       keys_(memory, static_cast<std::size_t>(shape.layers * page_count_) * key_page_bytes_),
       values_(memory, static_cast<std::size_t>(shape.layers * page_count_) * value_page_bytes_),
       sequences_(static_cast<std::size_t>(shape.sequences)),
@@ -78,7 +78,7 @@ void KvCache::append(std::int32_t sequence, std::int64_t count) {
   if (shared) {
     const std::int32_t own = take_page();
     copy_page(target.pages.back(), own);
-    release_page(target.pages.back());
+    release(target.pages.back());
     target.pages.back() = own;
   }
   for (std::int64_t i = 0; i < missing; ++i) target.pages.push_back(take_page());
@@ -92,18 +92,34 @@ void KvCache::truncate(std::int32_t sequence, std::int64_t length) {
   target.length = length;
   const auto keep = static_cast<std::size_t>((length + kPageTokens - 1) / kPageTokens);
   while (target.pages.size() > keep) {
-    release_page(target.pages.back());
+    release(target.pages.back());
     target.pages.pop_back();
   }
 }
 
 void KvCache::fork(std::int32_t from, std::int32_t to) {
   if (from == to) return;
-  const Sequence& source = at(from);
   clear(to);
-  Sequence& target = at(to);
-  target = source;
-  for (const std::int32_t page : target.pages) ++references_[static_cast<std::size_t>(page)];
+  const Sequence& source = at(from);
+  adopt(to, source.pages, source.length);
+}
+
+void KvCache::adopt(std::int32_t sequence, std::span<const std::int32_t> pages,
+                    std::int64_t length) {
+  Sequence& target = at(sequence);
+  const std::int64_t needed = (length + kPageTokens - 1) / kPageTokens;
+  ensure(target.length == 0 && std::ssize(pages) == needed, "KV cache: sequence ", sequence, " of ",
+         target.length, " positions cannot begin with ", length, " on ", pages.size(), " pages");
+  for (const std::int32_t page : pages) hold(page);
+  target.pages.assign(pages.begin(), pages.end());
+  target.length = length;
+}
+
+void KvCache::replace_page(std::int32_t sequence, std::int64_t index, std::int32_t page) {
+  std::int32_t& place = at(sequence).pages.at(static_cast<std::size_t>(index));
+  hold(page);
+  release(place);
+  place = page;
 }
 
 void KvCache::repeat_pages(std::int32_t sequence, std::int64_t length) {
@@ -126,7 +142,8 @@ std::int32_t KvCache::take_page() {
   return page;
 }
 
-void KvCache::release_page(std::int32_t page) {
+void KvCache::release(std::int32_t page) {
+  ensure(holders(page) > 0, "KV cache: page ", page, " is released and nobody holds it");
   if (--references_[static_cast<std::size_t>(page)] == 0) free_.push_back(page);
 }
 

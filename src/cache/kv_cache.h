@@ -39,6 +39,10 @@ class KvCache {
   // `to` becomes a copy of `from`: pages are shared until one of the two appends to the last.
   void fork(std::int32_t from, std::int32_t to);
   void clear(std::int32_t sequence) { truncate(sequence, 0); }
+  // An empty sequence begins with `length` positions on these pages, shared as by fork().
+  void adopt(std::int32_t sequence, std::span<const std::int32_t> pages, std::int64_t length);
+  // The sequence's page at `index` is given up for one that holds the same keys and values.
+  void replace_page(std::int32_t sequence, std::int64_t index, std::int32_t page);
   // Extends a sequence of whole pages to `length` positions with copies of its own pages, in turn:
   // a deep cache without a long prompt, for measuring speed. Throws Error as append() does, and for
   // a sequence that is empty, ends within a page or is longer.
@@ -56,6 +60,12 @@ class KvCache {
   // pages[position / 64] of a sequence, valid until the next change of it.
   std::span<const std::int32_t> pages(std::int32_t sequence) const;
   KvLayer layer(std::int64_t layer) const;
+
+  // A page stays what it is for as long as somebody holds it: a sequence, or who called hold().
+  void hold(std::int32_t page) { ++references_[static_cast<std::size_t>(page)]; }
+  void release(std::int32_t page);
+  int holders(std::int32_t page) const { return references_[static_cast<std::size_t>(page)]; }
+  std::int64_t page_count() const { return page_count_; }
   std::int64_t free_pages() const { return static_cast<std::int64_t>(free_.size()); }
 
  private:
@@ -66,7 +76,6 @@ class KvCache {
   Sequence& at(std::int32_t sequence);
   const Sequence& at(std::int32_t sequence) const;
   std::int32_t take_page();
-  void release_page(std::int32_t page);
   void copy_page(std::int32_t from, std::int32_t to);
 
   std::int32_t page_of(std::int32_t sequence, std::int64_t position) const {

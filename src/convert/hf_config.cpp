@@ -1,5 +1,6 @@
 // config.json of Hugging Face checkpoints, as transformers 4 and 5 write it, to ModelConfig.
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -154,6 +155,26 @@ void read_windows(const Json& json, const Family& family, ModelConfig& config,
   }
 }
 
+// What config.json calls a field of leq's.
+std::string config_key(const ConfigKeys& keys, std::string_view name) {
+  struct Named {
+    std::string_view name;
+    const char* ConfigKeys::*key;
+  };
+  constexpr std::array<Named, 9> kNamed = {{{"width", &ConfigKeys::width},
+                                            {"layers", &ConfigKeys::layers},
+                                            {"heads", &ConfigKeys::heads},
+                                            {"kv_heads", &ConfigKeys::kv_heads},
+                                            {"head_dim", &ConfigKeys::head_dim},
+                                            {"hidden", &ConfigKeys::hidden},
+                                            {"vocab", &ConfigKeys::vocab},
+                                            {"context", &ConfigKeys::context},
+                                            {"norm_eps", &ConfigKeys::norm_eps}}};
+  const auto found = std::ranges::find(kNamed, name, &Named::name);
+  const bool known = found != kNamed.end() && keys.*found->key != nullptr;
+  return known ? keys.*found->key : std::string(name);
+}
+
 }  // namespace
 
 ModelConfig import_hf_config(std::string_view json_text, std::string_view source) {
@@ -199,7 +220,7 @@ ModelConfig import_hf_config(std::string_view json_text, std::string_view source
   config.tied = json_get_or<bool>(json, "tie_word_embeddings", family.tied_by_default, source);
   if (config.rotary) read_rope(json, config, source);
   read_windows(json, family, config, source);
-  check_config(config, source);
+  check_config(config, source, [&](std::string_view name) { return config_key(keys, name); });
   return config;
 }
 

@@ -1,6 +1,8 @@
 #include "convert/hf_import.h"
 
 #include <algorithm>
+#include <array>
+#include <fstream>
 #include <set>
 
 #include "base/error.h"
@@ -8,6 +10,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "convert/tokenizer_import.h"
+#include "format/leq_layout.h"
 #include "format/safetensors.h"
 #include "model/tensor_list.h"
 #include "models/family.h"
@@ -146,10 +149,8 @@ std::vector<Token> token_list(const Json& json, const char* key, std::string_vie
   const auto found = json.find(key);
   if (found == json.end() || found->is_null()) return ids;
   const Json list = found->is_array() ? *found : Json::array({*found});
-  for (const auto& id : list) {
-    require(id.is_number_integer(), source, ": ", key, ": expected an id or a list of ids");
-    ids.push_back(id.get<Token>());
-  }
+  const std::string place = std::string(source) + ": " + key;
+  for (const auto& id : list) ids.push_back(token_from_json(id, place));
   return ids;
 }
 
@@ -157,7 +158,7 @@ std::vector<Token> token_list(const Json& json, const char* key, std::string_vie
 GenerationDefaults read_generation(const std::filesystem::path& folder, const Json& config) {
   GenerationDefaults defaults;
   const auto path = folder / "generation_config.json";
-  if (std::filesystem::exists(path)) {
+  if (file_exists(path)) {
     const std::string source = path.string();
     const Json json = parse_json(read_file(path, kMaxConfigBytes), source);
     defaults.sampling = sampling_from_json(json, &SamplingKnob::config_key, source);
@@ -170,7 +171,7 @@ GenerationDefaults read_generation(const std::filesystem::path& folder, const Js
 }
 
 std::string read_config(const std::filesystem::path& folder) {
-  require(std::filesystem::exists(folder / "config.json"), folder.string(),
+  require(file_exists(folder / "config.json"), folder.string(),
           ": is no checkpoint folder; one holds config.json, *.safetensors and tokenizer.json or "
           "tokenizer.model");
   return read_file(folder / "config.json", kMaxConfigBytes);
@@ -184,6 +185,23 @@ DType exact_dtype(const TensorSource& source) {
   };
   if (holds(DType::f32) || holds(DType::f16) == holds(DType::bf16)) return DType::f32;
   return holds(DType::f16) ? DType::f16 : DType::bf16;
+}
+
+// What lies in the folder of a checkpoint, but for .leq files, which were written there.
+std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error)) {
+    std::error_code unknown;
+    if (!at->is_regular_file(unknown)) continue;
+    std::array<char, kLeqMagic.size()> magic = {};
+    std::ifstream file(at->path(), std::ios::binary);
+    const bool written = file.read(magic.data(), magic.size()) && magic == kLeqMagic;
+    if (!written) files.push_back(at->path());
+  }
+  require(!error, ErrorKind::io, folder.string(), ": cannot be listed: ", error.message());
+  return files;
 }
 
 }  // namespace
@@ -219,6 +237,7 @@ ImportedModel import_hf(const std::filesystem::path& folder) {
       std::string(family.architectures.front()) + ", " + std::string(dtype_name(model.dtype));
   model.folder = folder.filename().empty() ? folder.parent_path().filename().string()
                                            : folder.filename().string();
+  model.files = files_in(folder);
   return model;
 }
 

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "convert/tokenizer_parts.h"
+#include "tokenizer/normalize.h"
 
 namespace leq {
 namespace {
@@ -126,6 +127,7 @@ HfTokenizer read_hf_tokenizer(std::string_view text, std::string_view source) {
   const Json& model = member_or_null(json, "model");
   check_model(model, source);
   read_normalizer(member_or_null(json, "normalizer"), source, spec);
+  check_normalizers(spec.normalizers, source);
   read_pre_tokenizer(member_or_null(json, "pre_tokenizer"), source, spec);
   const Ids ids = read_vocabulary(member_or_null(model, "vocab"), source, spec);
   read_merges(member_or_null(model, "merges"), ids, source, spec);

@@ -1,6 +1,7 @@
 // A checkpoint as conversion sees it, wherever it came from.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,10 +22,11 @@ struct ImportedModel {
   TokenizerSpec tokenizer;
   std::string chat_template;
   GenerationDefaults generation;
-  std::unique_ptr<TensorSource> source;  // what the tensors read from
-  DType dtype = DType::f32;              // holds every number exactly: f32 where tensors differ
-  std::string description;               // "LlamaForCausalLM, bf16"
-  std::string folder;                    // its name, for provenance
+  std::unique_ptr<TensorSource> source;      // what the tensors read from
+  DType dtype = DType::f32;                  // holds every number exactly: f32 where tensors differ
+  std::string description;                   // "LlamaForCausalLM, bf16"
+  std::string folder;                        // its name, for provenance
+  std::vector<std::filesystem::path> files;  // what lies in it and no output may replace
 };
 
 }  // namespace leq

@@ -1,6 +1,11 @@
 #include "convert/quantize_checkpoint.h"
 
+#include <array>
+#include <set>
+#include <system_error>
+
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/sha256.h"
 #include "base/text.h"
@@ -86,7 +91,74 @@ Json metadata_of(const ImportedModel& model, const CheckpointOptions& options,
   return metadata;
 }
 
+struct ModelToWrite {
+  const ImportedModel& model;
+  const CheckpointOptions& options;
+  const BlockOptions& blocks;
+  const WriteOptions& write;
+};
+
+// The file, once its blocks are quantized where they were to be calibrated.
+CheckpointResult write_model(const ModelToWrite& what, LeqWriter& writer,
+                             const std::filesystem::path& output, const BlocksResult* calibrated,
+                             const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  const ImportedModel& model = what.model;
+  const auto report = [&](std::int64_t done, std::int64_t total) {
+    if (calibrated == nullptr) progress(done, total);
+    require(!what.options.stop(), ErrorKind::interrupted, "interrupted; ", output.string(),
+            " is not written; the same command with ", Setting{"resume"},
+            " uses what was finished");
+  };
+  const QuantizeResult written = write_tensors(writer, model.tensors, what.write, report);
+  for (const NamedBlob& table : tokenizer_tables(model.tokenizer)) {
+    writer.add_blob(table.name, table.bytes);
+  }
+  // A reader that does not know rotations would compute nonsense.
+  if (what.blocks.rewrites.rotation_seed) writer.add_requirement("rotation");
+  CheckpointResult result;
+  result.description = model.description;
+  result.parameters = parameter_count(model.config);
+  result.bits_per_weight =
+      static_cast<double>(written.tensor_bytes) * 8.0 / static_cast<double>(result.parameters);
+  result.worst_error = written.worst_error;
+  result.worst_tensor = written.worst_tensor;
+  result.worst_loss = written.worst_loss;
+  result.worst_loss_tensor = written.worst_loss_tensor;
+  Json metadata = metadata_of(model, what.options, what.blocks, result);
+  if (calibrated != nullptr) metadata["provenance"]["calibration"] = calibrated->calibration;
+  result.file_bytes = writer.finish(metadata);
+  return result;
+}
+
 }  // namespace
+
+void check_outputs(const ImportedModel& model, std::span<const std::filesystem::path> outputs,
+                   std::span<const std::filesystem::path> inputs) {
+  std::set<std::filesystem::path> seen;
+  for (const std::filesystem::path& output : outputs) {
+    if (output.empty()) continue;
+    check_output(output);
+    require_no_input(output, model.files);
+    require_no_input(output, inputs);
+    std::error_code error;
+    const bool is_new = seen.insert(std::filesystem::weakly_canonical(output, error)).second;
+    require(error || is_new, output.string(), ": would be written twice; choose another name");
+  }
+}
+
+LeastBytes least_bytes(const ImportedModel& model, const CheckpointOptions& options) {
+  const BlockOptions blocks = block_options(options, model, {});
+  LeastBytes least;
+  for (const TensorSpec& spec : tensor_list(model.config)) {
+    const TensorPlan plan = blocks.plan(spec.name, spec.role);
+    const std::int64_t rows = spec.shape.size() == 2 ? spec.shape[0] : 1;
+    const PlaneBytes bytes = plane_bytes(plan.scheme, plan.act, rows, spec.shape.back());
+    const std::uint64_t sum = bytes.codes + bytes.scales + bytes.zeros + bytes.sums;
+    least.all += sum;
+    if (is_block_linear(spec.role)) least.block_linears += sum;
+  }
+  return least;
+}
 
 std::vector<CheckpointMethod> checkpoint_methods() {
   std::vector<CheckpointMethod> methods;
@@ -131,6 +203,8 @@ CheckpointResult quantize_imported(
       options.rotation_seeds == 1 || (options.rewrites.rotation_seed && options.load_stats.empty()),
       Setting{"rotation_seeds"}, ": needs ", Setting{"rotation_seed"},
       ", and a text to run the model on in the place of ", Setting{"load_stats"});
+  check_output(output);
+  check_outputs(model, std::array{output, options.save_stats}, options.load_stats);
   LeqWriter writer(output);
   BlockOptions blocks = block_options(options, model, output);
   WriteOptions write = {blocks.plan, nullptr, options.threads};
@@ -146,30 +220,14 @@ CheckpointResult quantize_imported(
     calibrated = quantize_blocks(model.config, model.tensors, blocks);
     write.blocks = &calibrated->partial;
   }
-  const auto report = [&](std::int64_t done, std::int64_t total) {
-    if (!calibrated) progress(done, total);
-    require(!options.stop(), ErrorKind::interrupted, "interrupted; ", output.string(),
-            " is not written; the same command with ", Setting{"resume"},
-            " uses what was finished");
-  };
-  const QuantizeResult written = write_tensors(writer, model.tensors, write, report);
-  for (const NamedBlob& table : tokenizer_tables(model.tokenizer)) {
-    writer.add_blob(table.name, table.bytes);
-  }
-  // A reader that does not know rotations would compute nonsense.
-  if (blocks.rewrites.rotation_seed) writer.add_requirement("rotation");
   CheckpointResult result;
-  result.description = model.description;
-  result.parameters = parameter_count(model.config);
-  result.bits_per_weight =
-      static_cast<double>(written.tensor_bytes) * 8.0 / static_cast<double>(result.parameters);
-  result.worst_error = written.worst_error;
-  result.worst_tensor = written.worst_tensor;
-  result.worst_loss = written.worst_loss;
-  result.worst_loss_tensor = written.worst_loss_tensor;
-  Json metadata = metadata_of(model, options, blocks, result);
-  if (calibrated) metadata["provenance"]["calibration"] = calibrated->calibration;
-  result.file_bytes = writer.finish(metadata);
+  try {
+    result = write_model({model, options, blocks, write}, writer, output,
+                         calibrated ? &*calibrated : nullptr, progress);
+  } catch (const Error& error) {
+    if (calibrated) calibrated->partial.tell_kept(error, options.say);
+    throw;
+  }
   if (calibrated) calibrated->partial.remove();
   return result;
 }

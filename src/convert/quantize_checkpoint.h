@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,20 @@ std::vector<CheckpointMethod> checkpoint_methods();
 // What an interrupted run with these options is known by (quantize/pipeline/run_identity.h), the
 // text by what was asked for.
 std::string checkpoint_identity(const ImportedModel& model, const CheckpointOptions& options);
+
+// Throws Error where one of these files cannot be written, is named twice, or would replace one
+// that is read: a file of the checkpoint, or one of `inputs`. What can be told before any work;
+// quantize_imported calls it for its own. Empty paths are passed over.
+void check_outputs(const ImportedModel& model, std::span<const std::filesystem::path> outputs,
+                   std::span<const std::filesystem::path> inputs);
+
+// The least that all tensors take in a file with these options, in bytes, and those of the block
+// linears alone.
+struct LeastBytes {
+  std::uint64_t all = 0;
+  std::uint64_t block_linears = 0;
+};
+LeastBytes least_bytes(const ImportedModel& model, const CheckpointOptions& options);
 
 // Writes `output` complete or not at all; a run with calibration keeps its finished blocks in
 // OUTPUT.partial until then. `progress(done, total)` counts steps. Throws Error as make_planner,

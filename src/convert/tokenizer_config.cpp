@@ -1,7 +1,6 @@
 #include "convert/tokenizer_config.h"
 
 #include <algorithm>
-#include <system_error>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -15,8 +14,7 @@ namespace {
 constexpr std::uint64_t kMaxConfigBytes = 64ull << 20;
 
 std::optional<std::string> read_if_there(const std::filesystem::path& path) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return std::nullopt;
+  if (!file_exists(path)) return std::nullopt;
   return read_file(path, kMaxConfigBytes);
 }
 
@@ -148,7 +146,10 @@ TokenizerConfig read_tokenizer_config(const std::filesystem::path& folder) {
   const auto json_path = folder / "chat_template.json";
   const std::string other = read_template(read_object(json_path), json_path.string());
   if (!other.empty()) config.chat_template = other;
-  if (auto jinja = read_if_there(folder / "chat_template.jinja")) {
+  const auto jinja_path = folder / "chat_template.jinja";
+  if (auto jinja = read_if_there(jinja_path)) {
+    const auto bad = first_invalid_utf8(*jinja);
+    require(!bad, jinja_path.string(), ": no valid UTF-8 at byte ", bad.value_or(0));
     config.chat_template = std::move(*jinja);
   }
   return config;

@@ -196,6 +196,11 @@ TokenizerFiles with_merges(const TokenizerFile& vocabulary, const std::vector<To
 
 TokenizerFiles find_in_folder(const std::filesystem::path& folder) {
   const auto all = scan_folder(folder);
+  // Where it is there it is meant, even if it does not look like one: its reader says what is
+  // wrong.
+  if (const auto json = folder / "tokenizer.json"; file_exists(json)) {
+    return {{json, TokenizerFormat::tokenizer_json}, {}};
+  }
   if (const auto json = choose(all, {TokenizerFormat::tokenizer_json})) return {*json, {}};
   const auto model = choose(all, {TokenizerFormat::sentencepiece, TokenizerFormat::ranks});
   if (model) return {*model, {}};
@@ -219,8 +224,7 @@ TokenizerFormat tokenizer_format(std::string_view content) {
 TokenizerFiles find_tokenizer_files(const std::filesystem::path& path) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
-  require(std::filesystem::exists(status), ErrorKind::io, path.string(),
-          ": no such file or folder");
+  require(file_exists(path), ErrorKind::io, path.string(), ": no such file or folder");
   if (std::filesystem::is_directory(status)) return find_in_folder(path);
   const MappedFile file(path);
   const TokenizerFile self{path, tokenizer_format(as_text(file.bytes()))};

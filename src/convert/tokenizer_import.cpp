@@ -15,6 +15,7 @@
 #include "convert/tokenizer_files.h"
 #include "convert/tokenizer_parts.h"
 #include "convert/vocab_merges.h"
+#include "tokenizer/pretokenize.h"
 
 namespace leq {
 namespace {
@@ -140,6 +141,8 @@ ImportedTokenizer import_tokenizer(const std::filesystem::path& path,
   apply_tokenizer_config(config, imported.spec);
   if (imported.spec.bos == kNoToken) imported.spec.add_bos = false;
   if (imported.spec.eos == kNoToken) imported.spec.add_eos = false;
+  // Patterns are compiled, and refused, when a tokenizer is opened: here by the name of the file.
+  const PreTokenizerChain checked(imported.spec.pre_tokenizers, files.main.path.string());
   imported.spec.source = files.main.path.filename().string();
   imported.chat_template = config.chat_template;
   return imported;

@@ -106,7 +106,9 @@ void add_token(TokenizerSpec& spec, AddedToken token, std::string_view content) 
   if (token.id == spec.unknown) type = TokenType::unknown;
   place_piece(spec, token.id, content, type);
   std::string buffer;
-  token.content = token.normalized ? normalize(spec.normalizers, content, true, buffer) : content;
+  const NormalizeOptions whole = {
+      .prepend = true, .max_bytes = longest_normalized(content.size()), .source = spec.source};
+  token.content = token.normalized ? normalize(spec.normalizers, content, whole, buffer) : content;
   spec.added.push_back(std::move(token));
 }
 

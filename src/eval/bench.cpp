@@ -1,9 +1,9 @@
 #include "eval/bench.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "eval/bench_steps.h"
 #include "model/tensor_list.h"
 
@@ -64,11 +64,10 @@ std::vector<double> time_bench_test(Session& session, const BenchTest& test, int
   std::vector<double> seconds;
   for (int run = 0; run < runs; ++run) {
     steps.rewind();
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     while (steps.next()) {
     }
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    seconds.push_back(took.count());
+    seconds.push_back(watch.seconds());
     after_run(run + 1);
   }
   return seconds;

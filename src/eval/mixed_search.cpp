@@ -1,13 +1,13 @@
 #include "eval/mixed_search.h"
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/sha256.h"
+#include "base/stopwatch.h"
 #include "base/text.h"
 #include "eval/measure_divergence.h"
 #include "model/session.h"
@@ -48,7 +48,8 @@ class Yardstick {
     Session session(model, backend, limits_);
     write_divergence_base(session, pool_, run(), request.base_file, key_);
     base_ = std::make_unique<DivergenceBaseReader>(request.base_file);
-    std::filesystem::remove(request.base_file);  // stays readable until it is closed
+    std::error_code ignored;
+    std::filesystem::remove(request.base_file, ignored);  // stays readable until it is closed
   }
 
   // What KL depends on beside the models.
@@ -120,7 +121,7 @@ void set_target(const MixedSearch& request, const MixedModel& mixed, const Searc
 
 MixedSearchResult search_mixed_model(const MixedSearch& asked,
                                      const std::filesystem::path& output) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   MixedSearch request = asked;
   if (request.base_file.empty()) {
     request.base_file = output;
@@ -148,7 +149,7 @@ MixedSearchResult search_mixed_model(const MixedSearch& asked,
   result.units = problem.units;
   result.file_bytes =
       mixed.write(output, result.search.chosen.assignment, provenance_of(problem, result.search));
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.seconds = watch.seconds();
   return result;
 }
 

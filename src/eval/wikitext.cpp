@@ -50,7 +50,7 @@ std::string join_rows(std::string_view raw) {
 EvaluationText read_evaluation_text(const std::filesystem::path& path, Join join) {
   EvaluationText out;
   out.join = join;
-  std::string raw = read_file(path, kLargestFile);
+  std::string raw = read_text_file(path, kLargestFile);
   require(!raw.empty(), path.string(), ": the file is empty; a text to measure is needed");
   if (const auto offset = first_invalid_utf8(raw)) {
     fail(path.string(), ": invalid UTF-8 at offset ", *offset, " (byte ",

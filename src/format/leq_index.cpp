@@ -80,9 +80,16 @@ WeightView read_view(const Json& entry, const Shape& shape, const std::string& w
           scheme_name(view.scheme), " weights take f32 inputs, act ", act_text, " found");
   view.rows = shape.size() == 2 ? shape[0] : 1;
   view.columns = shape.back();
-  view.scale_mul = json_get_or<float>(entry, "scale_mul", 1.0f, where);
-  require(std::isfinite(view.scale_mul) && view.scale_mul > 0, where,
-          ": \"scale_mul\" should be a positive number");
+  const bool grouped = view.scheme.scaling == Scaling::group;
+  require(grouped || !entry.contains("scale_mul"), where,
+          ": \"scale_mul\" belongs to schemes with groups, found ", scheme_name(view.scheme));
+  if (!grouped) return view;
+  const auto scale_mul = json_get<double>(entry, "scale_mul", where);
+  int exponent = 0;
+  const double stored = static_cast<double>(static_cast<float>(scale_mul));
+  require(std::isfinite(stored) && stored == scale_mul && std::frexp(stored, &exponent) == 0.5,
+          where, ": \"scale_mul\" is ", scale_mul, ", expected a power of two, as f32 holds it");
+  view.scale_mul = static_cast<float>(scale_mul);
   return view;
 }
 

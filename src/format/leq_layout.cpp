@@ -29,8 +29,8 @@ LeqPreamble parse_preamble(std::span<const std::byte> bytes, std::uint64_t file_
               preamble.json_bytes == file_bytes - preamble.json_offset,
           source, ": the JSON should end the file, found offset ", preamble.json_offset, " and ",
           preamble.json_bytes, " bytes in a file of ", file_bytes);
-  require(preamble.json_bytes <= kMaxJsonBytes, source, ": JSON of ", preamble.json_bytes,
-          " bytes, at most ", kMaxJsonBytes, " are accepted");
+  require(preamble.json_bytes <= kHeaderLimits.bytes, source, ": JSON of ", preamble.json_bytes,
+          " bytes, at most ", kHeaderLimits.bytes, " are accepted");
   return preamble;
 }
 

@@ -57,8 +57,7 @@ struct LeqReader::State {
     require(hash == preamble.json_xxh3, name, ": checksum of the JSON at offset ",
             preamble.json_offset, ": expected ", checksum_text(preamble.json_xxh3), ", found ",
             checksum_text(hash), "; the file is damaged, copy or convert it again");
-    require_unique_keys(as_text(json), name);
-    metadata = parse_json(as_text(json), name);
+    metadata = parse_json(as_text(json), name, kHeaderLimits);
     if (metadata.is_object()) entries = metadata.value("tensors", Json::object());
     index = take_index(metadata, preamble.json_offset, name);
     for (std::size_t i = 0; i < index.tensors.size(); ++i) {
@@ -110,7 +109,9 @@ std::optional<std::span<const std::byte>> LeqReader::blob(std::string_view name)
   const auto found = state_->blobs.find(name);
   if (found == state_->blobs.end()) return std::nullopt;
   const StoredBlob& blob = state_->index.blobs[found->second];
-  return state_->bytes.subspan(blob.offset, blob.bytes);
+  const auto bytes = state_->bytes.subspan(blob.offset, blob.bytes);
+  require_checksum("blob " + printable(name), blob.offset, blob.xxh3, checksum(bytes));
+  return bytes;
 }
 
 std::vector<std::string> LeqReader::blob_names() const {
@@ -127,6 +128,13 @@ const Json& LeqReader::entry(std::string_view name) const {
   const auto found = state_->entries.find(name);
   require(found != state_->entries.end(), state_->name, ": has no tensor ", printable(name));
   return *found;
+}
+
+void LeqReader::require_checksum(const std::string& what, std::uint64_t offset,
+                                 std::uint64_t expected, std::uint64_t found) const {
+  require(found == expected, name(), ": ", what, " at offset ", offset, ": checksum ",
+          checksum_text(expected), " expected, found ", checksum_text(found),
+          "; the file is damaged, copy or convert it again");
 }
 
 void LeqReader::verify(const std::function<void(std::uint64_t, std::uint64_t)>& progress) const {
@@ -146,10 +154,7 @@ void LeqReader::verify(const std::function<void(std::uint64_t, std::uint64_t)>& 
       done += count;
       progress(done, total);
     }
-    const std::uint64_t found = XXH3_64bits_digest(hash.get());
-    require(found == expected, name(), ": ", what, " at offset ", offset, ": checksum ",
-            checksum_text(expected), " expected, found ", checksum_text(found),
-            "; the file is damaged, copy or convert it again");
+    require_checksum(what, offset, expected, XXH3_64bits_digest(hash.get()));
   };
   for (const StoredTensor& tensor : tensors()) {
     for (const StoredPlane& plane : tensor.planes) {

@@ -1,5 +1,5 @@
-// Opens a .leq file: checks it whole (but for plane checksums, see verify) and serves tensors and
-// blobs in place.
+// Opens a .leq file: checks it whole (but for the planes' checksums, see verify) and serves tensors
+// and blobs in place.
 #pragma once
 
 #include <cstdint>
@@ -65,6 +65,7 @@ class LeqReader {
   const Json& metadata() const;
   const std::vector<StoredTensor>& tensors() const;
   const StoredTensor* find(std::string_view name) const;
+  // nullopt where there is no such blob. Throws Error where its checksum differs.
   std::optional<std::span<const std::byte>> blob(std::string_view name) const;
   std::vector<std::string> blob_names() const;  // in the order of their bytes
   std::span<const std::byte> bytes(const StoredPlane& plane) const;
@@ -77,6 +78,9 @@ class LeqReader {
   void verify(const std::function<void(std::uint64_t, std::uint64_t)>& progress) const;
 
  private:
+  void require_checksum(const std::string& what, std::uint64_t offset, std::uint64_t expected,
+                        std::uint64_t found) const;
+
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -44,7 +44,7 @@ std::optional<std::uint64_t> system_available() {
 class Descriptor {
  public:
   explicit Descriptor(const std::filesystem::path& path)
-      : value_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+      : value_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     require(value_ >= 0, ErrorKind::io, path.string(), ": cannot open: ", std::strerror(errno));
   }
   ~Descriptor() { ::close(value_); }
@@ -67,11 +67,21 @@ void read_part(int descriptor, std::byte* to, std::size_t first, std::size_t las
   }
 }
 
+// Fewer threads read the same bytes.
+ThreadPool reading_pool(int threads) {
+  try {
+    return ThreadPool(threads);
+  } catch (const Error&) {
+    return ThreadPool(1);
+  }
+}
+
 // Calls part(first, last) for each `block` bytes of `size`, on several threads.
 template <typename Part>
 void for_each_part(std::size_t size, std::size_t block, const Part& part) {
   const auto tasks = static_cast<std::int64_t>((size + block - 1) / block);
-  ThreadPool pool(static_cast<int>(std::min<std::int64_t>({kReadThreads, usable_cores(), tasks})));
+  ThreadPool pool =
+      reading_pool(static_cast<int>(std::min<std::int64_t>({kReadThreads, usable_cores(), tasks})));
   pool.run(tasks, [&](std::int64_t task, int) {
     const std::size_t first = static_cast<std::size_t>(task) * block;
     part(first, std::min(first + block, size));
@@ -138,10 +148,10 @@ LoadedFile::LoadedFile(const std::filesystem::path& path, const LoadOptions& opt
   if (!options.lock) return;
   if (mapping_) {
     mapping_->lock();
-  } else {
-    require(::mlock(buffer_.data(), size) == 0, ErrorKind::no_memory, path.string(),
-            ": cannot lock ", size, " bytes in memory: ", std::strerror(errno),
-            "; raise `ulimit -l` or drop ", Setting{"lock"});
+  } else if (::mlock(buffer_.data(), size) != 0) {
+    fail(ErrorKind::no_memory, path.string(), ": cannot lock ", size,
+         " bytes in memory: ", std::strerror(errno), "; raise `ulimit -l` or drop ",
+         Setting{"lock"});
   }
 }
 

@@ -19,7 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the reference implementation
+// The limit of the reference implementation.
+constexpr std::uint64_t kMaxHeaderBytes = kHeaderLimits.bytes;
 
 // Types of the safetensors format; those without a DType can be listed, not read.
 struct FileType {
@@ -108,8 +109,7 @@ std::vector<SourceTensor> read_tensors(std::span<const std::byte> bytes, std::st
   const std::string_view text = as_text(reader.take(header_bytes, "the header"));
   const std::size_t data_offset = reader.offset();
   const auto data = bytes.subspan(data_offset);
-  require_unique_keys(text, source);
-  const Json header = parse_json(text, source);
+  const Json header = parse_json(text, source, kHeaderLimits);
   require(header.is_object(), source, ": the header should be a JSON object, found ",
           header.type_name());
   std::vector<Placed> all;
@@ -186,7 +186,7 @@ void add_shards(SafetensorsSource& source, const fs::path& index_path) {
             ": tensor ", printable(tensor), " names the file \"", printable(shard),
             "\", expected a file beside the index");
     if (!shards.insert(shard).second) continue;
-    require(fs::exists(index_path.parent_path() / shard), place, ": tensor ", printable(tensor),
+    require(file_exists(index_path.parent_path() / shard), place, ": tensor ", printable(tensor),
             " lies in ", printable(shard), ", which is not in the folder; download that file too");
   }
   for (const std::string& shard : shards) source.add_file(index_path.parent_path() / shard);
@@ -201,10 +201,10 @@ void add_shards(SafetensorsSource& source, const fs::path& index_path) {
 
 fs::path find_in_folder(const fs::path& folder) {
   for (const char* name : {"model.safetensors.index.json", "model.safetensors"}) {
-    if (fs::exists(folder / name)) return folder / name;
+    if (file_exists(folder / name)) return folder / name;
   }
-  const bool has_pickle = fs::exists(folder / "pytorch_model.bin") ||
-                          fs::exists(folder / "pytorch_model.bin.index.json");
+  const bool has_pickle = file_exists(folder / "pytorch_model.bin") ||
+                          file_exists(folder / "pytorch_model.bin.index.json");
   fail(folder.string(), ": no model.safetensors and no model.safetensors.index.json here",
        has_pickle ? "; pytorch_model.bin is not read, convert it to safetensors first"
                   : "; give the folder of a downloaded checkpoint");
@@ -213,8 +213,9 @@ fs::path find_in_folder(const fs::path& folder) {
 }  // namespace
 
 std::unique_ptr<TensorSource> open_safetensors(const fs::path& path) {
-  require(fs::exists(path), ErrorKind::io, path.string(), ": no such file or folder");
-  const fs::path file = fs::is_directory(path) ? find_in_folder(path) : path;
+  require(file_exists(path), ErrorKind::io, path.string(), ": no such file or folder");
+  std::error_code error;
+  const fs::path file = fs::is_directory(path, error) ? find_in_folder(path) : path;
   auto source = std::make_unique<SafetensorsSource>();
   if (file.extension() == ".json") {
     add_shards(*source, file);

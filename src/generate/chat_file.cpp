@@ -31,6 +31,9 @@ Json sampling_to_json(const SamplingSettings& s) {
       entry = shortest(static_cast<float>(value));
     }
   }
+  Json& biases = json["logit_bias"] = Json::array();
+  for (const LogitBias& bias : s.logit_bias) biases.push_back(logit_bias_text(bias));
+  json["dry_sequence_breakers"] = s.dry_breakers;
   return json;
 }
 
@@ -49,12 +52,25 @@ const Json& member(const Json& object, const char* key, Json::Type type,
   return *found;
 }
 
+// `fallback` where there is no such list, in a chat of an earlier version.
+std::vector<std::string> texts_or(const Json& object, const char* key,
+                                  std::vector<std::string> fallback, const std::string& source) {
+  if (!object.contains(key)) return fallback;
+  std::vector<std::string> texts;
+  for (const Json& text : member(object, key, Json::Type::array, source)) {
+    if (!text.is_string()) json_type_error(object, key, source);
+    texts.push_back(text.text());
+  }
+  return texts;
+}
+
 SamplingSettings sampling_from_json(const Json& json, const std::string& source) {
   SamplingSettings s;
   s.seed = member(json, "seed", Json::Type::number_unsigned, source).get<std::uint64_t>();
   s.penalties_when_greedy = json_get<bool>(json, "penalties_when_greedy", source);
   for (const SamplingKnob& knob : kSamplingKnobs) {
     const std::string key(knob_key(knob));
+    if (knob.is_later && !json.contains(key)) continue;
     const double value = knob.is_whole()
                              ? static_cast<double>(whole_number(
                                    json, key.c_str(), static_cast<std::int64_t>(knob.least),
@@ -65,6 +81,14 @@ SamplingSettings sampling_from_json(const Json& json, const std::string& source)
     } catch (const Error& error) {
       fail(error.kind(), source, ": settings: ", error.marked());
     }
+  }
+  const std::vector<std::string> biases = texts_or(json, "logit_bias", {}, source);
+  s.dry_breakers = texts_or(json, "dry_sequence_breakers", s.dry_breakers, source);
+  try {
+    for (const std::string& bias : biases) s.logit_bias.push_back(parse_logit_bias(bias));
+    check_settings(s);
+  } catch (const Error& error) {
+    fail(error.kind(), source, ": settings: ", error.marked());
   }
   return s;
 }

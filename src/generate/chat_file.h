@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "generate/chat_session.h"
+#include "engine/chat_session.h"
 
 namespace leq {
 

@@ -1,10 +1,35 @@
 #include "generate/reply.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
 
 namespace leq {
+namespace {
+
+double rate(std::int64_t count, double seconds) {
+  return seconds > 0 ? static_cast<double>(count) / seconds : 0;
+}
+
+}  // namespace
+
+void check_prompt(std::span<const Token> prompt, std::size_t vocabulary, std::int64_t context) {
+  require(!prompt.empty(), "the prompt is empty: expected at least one token");
+  for (const Token id : prompt) {
+    require(id >= 0 && static_cast<std::size_t>(id) < vocabulary, "the prompt holds token ", id,
+            ", expected ids below the model's vocabulary of ", vocabulary);
+  }
+  require(std::ssize(prompt) < context, "the prompt has ", prompt.size(),
+          " tokens, which leaves no room for a reply in a context of ", context,
+          ": shorten it, or try a larger ", Setting{"context"});
+}
+
+double FinishedReply::prompt_tokens_per_second() const { return rate(fed_tokens, prompt_seconds); }
+
+double FinishedReply::reply_tokens_per_second() const {
+  return rate(decoded_tokens, reply_seconds);
+}
 
 Reply::Reply(const Tokenizer& tokenizer, std::span<const Token> prompt, const Sampler& sampler,
              ReplyRules rules)
@@ -16,9 +41,13 @@ Reply::Reply(const Tokenizer& tokenizer, std::span<const Token> prompt, const Sa
       finder_(rules_.stop.strings),
       stopped_(reached_limit()) {}
 
-SampleRequest Reply::request() {
-  return sampler_.request(
+SampleRequest Reply::request(std::span<const Token> drafts) {
+  const std::size_t known = context_.size();
+  context_.insert(context_.end(), drafts.begin(), drafts.end());
+  const SampleRequest request = sampler_.request(
       context_, {static_cast<std::uint32_t>(tokens().size()), rules_.number, rules_.choice});
+  context_.resize(known);
+  return request;
 }
 
 std::string Reply::take(Token drawn) {
@@ -29,6 +58,7 @@ std::string Reply::take(Token drawn) {
     return {};
   }
   context_.push_back(drawn);
+  sampler_.took();
   std::string text = finder_.push(decoder_.push(drawn));
   text_ += text;
   stopped_ = finder_.found() ? StopReason::stop_string : reached_limit();
@@ -56,6 +86,12 @@ std::string Reply::finish() {
   }
   text_ += text;
   return text;
+}
+
+std::int64_t Reply::tokens_left() const {
+  const std::int64_t room = rules_.context - std::ssize(context_);
+  const std::int64_t limit = rules_.stop.max_tokens;
+  return limit < 0 ? room : std::min(room, limit - std::ssize(tokens()));
 }
 
 StopReason Reply::reached_limit() const {

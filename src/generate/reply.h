@@ -1,6 +1,6 @@
 // One reply while it is written, token by token, as a value that knows no device, no KV cache and
 // no clock: how its next token is drawn, what a drawn token adds to the text, and what ends it.
-// Who has the logits drives it, one reply at a time (generate/generator.cpp) or many:
+// Who has the logits drives it, as the room engine does with many at once:
 //
 //   while (reply.stopped() == StopReason::none) {
 //     ... feed what the KV cache lacks of reply.context() ...
@@ -11,8 +11,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "generate/sampler.h"
@@ -20,6 +22,13 @@
 #include "tokenizer/stream_decoder.h"
 
 namespace leq {
+
+// Throws Error where the prompt is empty, holds an id beyond `vocabulary`, or leaves no room for a
+// reply in `context` positions.
+void check_prompt(std::span<const Token> prompt, std::size_t vocabulary, std::int64_t context);
+
+// Takes the reply's text piece by piece; a piece is never empty and never ends inside a character.
+using TextSink = std::function<void(std::string_view text)>;
 
 struct ReplyRules {
   StopRules stop;
@@ -30,14 +39,33 @@ struct ReplyRules {
   bool at_text_start = false;  // drop the one space that some tokenizers put before a text
 };
 
+// What became of a request.
+struct FinishedReply {
+  std::vector<Token> tokens;  // without the end token
+  std::string text;           // what on_text got, in one piece
+  StopReason stopped = StopReason::none;
+  std::string stop_string;          // the one that was found
+  std::int64_t cached_tokens = 0;   // of the prompt, found in the KV cache
+  std::int64_t fed_tokens = 0;      // of the prompt, fed now
+  double prompt_seconds = 0;        // of feeding them
+  std::int64_t decoded_tokens = 0;  // of the reply, fed to get at the next
+  double reply_seconds = 0;         // from the first sampled token on
+
+  double prompt_tokens_per_second() const;
+  double reply_tokens_per_second() const;  // 0 where no token was decoded
+};
+
 class Reply {
  public:
   // `tokenizer` must outlive the reply. The reply draws by a copy of `sampler`.
   Reply(const Tokenizer& tokenizer, std::span<const Token> prompt, const Sampler& sampler,
         ReplyRules rules);
 
-  // How to draw the next token. Valid until the next call, and as long as the reply is.
-  SampleRequest request();
+  // How to draw the next token. Valid until the next call, and as long as the reply stays where it
+  // is. (Mirostat looks at how probable a token was: there the draws come one after the other.)
+  SampleRequest request() { return request({}); }
+  // The same for the token after context() and `drafts`.
+  SampleRequest request(std::span<const Token> drafts);
 
   // The next token, as it was drawn. Returns the text that is certain now: often none, never half
   // a character. Where the reply goes on, the token is the last of context(), which is to be fed
@@ -60,6 +88,7 @@ class Reply {
   std::span<const Token> context() const { return context_; }
   std::span<const Token> tokens() const { return context().subspan(prompt_tokens_); }
   const std::string& text() const { return text_; }  // all that was returned
+  std::int64_t tokens_left() const;                  // that it may still take
 
  private:
   StopReason reached_limit() const;

@@ -1,7 +1,7 @@
 #include "generate/sampler.h"
 
 #include <algorithm>
-#include <iterator>
+#include <utility>
 
 #include "base/error.h"
 #include "base/random.h"
@@ -17,36 +17,100 @@ std::vector<Token> ids_without_token(const Tokenizer& tokenizer, std::size_t voc
   return ids;
 }
 
+namespace {
+
+constexpr double kNoSurprise = -1;  // surprises are 0 or more
+
+std::shared_ptr<const DryBreakers> breakers_of(const SamplingSettings& settings,
+                                               const Tokenizer& tokenizer) {
+  if (!uses_dry(settings)) return nullptr;
+  return std::make_shared<const DryBreakers>(tokenizer, settings.dry_breakers);
+}
+
+}  // namespace
+
 Sampler::Sampler(const SamplingSettings& settings, std::size_t vocabulary,
-                 std::span<const Token> banned)
-    : settings_(settings), rule_(sample_rule(settings)), vocabulary_(vocabulary) {
+                 std::span<const Token> banned, const Tokenizer& tokenizer)
+    : Sampler(settings, vocabulary, banned, breakers_of(settings, tokenizer)) {}
+
+Sampler::Sampler(const SamplingSettings& settings, std::size_t vocabulary,
+                 std::span<const Token> banned, std::shared_ptr<const DryBreakers> breakers)
+    : settings_(settings),
+      rule_(sample_rule(settings)),
+      vocabulary_(vocabulary),
+      breakers_(breakers ? std::move(breakers) : std::make_shared<const DryBreakers>()),
+      surprise_(kNoSurprise) {
   check_settings(settings);
   ensure(vocabulary > 0, "sampler: the vocabulary is empty");
-  std::vector<Token> ids(banned.begin(), banned.end());
-  std::sort(ids.begin(), ids.end());
-  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-  for (const Token id : ids) {
+  rule_.mirostat_mu = 2 * double{settings.mirostat_ent};
+  for (const LogitBias& bias : settings.logit_bias) {
+    require(static_cast<std::size_t>(bias.id) < vocabulary, Setting{"logit_bias"}, " is for token ",
+            bias.id, ", expected an id below the model's vocabulary of ", vocabulary);
+    fixed_.push_back({.id = bias.id, .bias = bias.bias});
+  }
+  for (const Token id : banned) {
     ensure(id >= 0 && static_cast<std::size_t>(id) < vocabulary, "sampler: banned token ", id,
            " is outside of the vocabulary of ", vocabulary);
-    banned_.push_back({id, 0});
+    fixed_.push_back(banned_token(id));
   }
+  // Of several for one token the last bias counts, and a ban more than any.
+  std::ranges::stable_sort(fixed_, {}, &LogitChange::id);
+  std::vector<LogitChange> once;
+  for (const LogitChange& change : fixed_) {
+    if (once.empty() || once.back().id != change.id) {
+      once.push_back(change);
+    } else {
+      once.back() = change;
+    }
+  }
+  fixed_ = std::move(once);
 }
 
 SampleRequest Sampler::request(std::span<const Token> context, const SamplePoint& point) {
-  const bool greedy = settings_.temperature == 0;
-  repeated_.clear();
-  if (!greedy || settings_.penalties_when_greedy) count_recent(context);
-  changes_.clear();  // where a token is in both, banned_ wins: it comes first
-  std::set_union(banned_.begin(), banned_.end(), repeated_.begin(), repeated_.end(),
-                 std::back_inserter(changes_),
-                 [](const LogitChange& a, const LogitChange& b) { return a.id < b.id; });
-  SampleRequest request = {rule_, changes_};
-  request.rule.random = philox(settings_.seed, {point.index, point.reply, point.choice, 0})[0];
+  changes_.assign(fixed_.begin(), fixed_.end());
+  if (settings_.temperature > 0 || settings_.penalties_when_greedy) {
+    count_recent(context);
+    merge(repeated_);
+    if (uses_dry(settings_)) merge(dry_.changes(context, settings_, *breakers_, vocabulary_));
+  }
+  surprise_ = kNoSurprise;
+  SampleRequest request = {rule_, changes_, rule_.mirostat != 0 ? &surprise_ : nullptr};
+  const PhiloxCounter words = philox(settings_.seed, {point.index, point.reply, point.choice, 0});
+  request.rule.random = words[0];
+  request.rule.coin = words[1];
   return request;
+}
+
+void Sampler::took() {
+  if (surprise_ < 0) return;
+  rule_.mirostat_mu -= double{settings_.mirostat_lr} * (surprise_ - double{settings_.mirostat_ent});
+  surprise_ = kNoSurprise;
+}
+
+// Adds changes, ids ascending, to changes_; what is done to one token stands in one place.
+void Sampler::merge(std::span<const LogitChange> more) {
+  if (more.empty()) return;
+  merged_.clear();
+  auto old = changes_.begin();
+  for (const LogitChange& change : more) {
+    while (old != changes_.end() && old->id < change.id) merged_.push_back(*old++);
+    if (old == changes_.end() || old->id != change.id) {
+      merged_.push_back(change);
+      continue;
+    }
+    merged_.push_back({.id = change.id,
+                       .repeats = old->repeats + change.repeats,
+                       .bias = old->bias + change.bias,
+                       .minus = old->minus + change.minus});
+    ++old;
+  }
+  merged_.insert(merged_.end(), old, changes_.end());
+  changes_.swap(merged_);
 }
 
 // The last tokens of the context, each once with how often it occurs.
 void Sampler::count_recent(std::span<const Token> context) {
+  repeated_.clear();
   const bool none = settings_.repeat_penalty == 1 && settings_.presence_penalty == 0 &&
                     settings_.frequency_penalty == 0;
   if (none) return;
@@ -56,7 +120,7 @@ void Sampler::count_recent(std::span<const Token> context) {
   std::sort(recent_.begin(), recent_.end());
   for (const Token id : recent_) {
     if (id < 0 || static_cast<std::size_t>(id) >= vocabulary_) continue;
-    if (repeated_.empty() || repeated_.back().id != id) repeated_.push_back({id, 0});
+    if (repeated_.empty() || repeated_.back().id != id) repeated_.push_back({.id = id});
     ++repeated_.back().repeats;
   }
 }

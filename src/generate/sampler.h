@@ -6,10 +6,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "backend/sample.h"
+#include "generate/dry.h"
 #include "model/sampling_settings.h"
 #include "tokenizer/tokenizer.h"
 
@@ -28,27 +30,41 @@ std::vector<Token> ids_without_token(const Tokenizer& tokenizer, std::size_t voc
 
 class Sampler {
  public:
-  // `vocabulary`: the number of logits; `banned` ids are never drawn. Throws Error on settings out
-  // of range and on banned ids outside of the vocabulary.
-  Sampler(const SamplingSettings& settings, std::size_t vocabulary, std::span<const Token> banned);
+  // `vocabulary`: the number of logits; `banned` ids are never drawn; `breakers`: of the settings'
+  // dry_breakers, null for none. Throws Error on settings out of range and on ids outside of the
+  // vocabulary.
+  Sampler(const SamplingSettings& settings, std::size_t vocabulary, std::span<const Token> banned,
+          std::shared_ptr<const DryBreakers> breakers = nullptr);
+  // The same with the breakers of this tokenizer, where the settings have use for them.
+  Sampler(const SamplingSettings& settings, std::size_t vocabulary, std::span<const Token> banned,
+          const Tokenizer& tokenizer);
 
   // How to draw the token after `context`, prompt and reply, of which the last repeat_last_n are
-  // penalised. Valid until the next call. Not thread-safe: a sampler for each sequence.
+  // penalised. Valid until the next call, and as long as the sampler is. Not thread-safe: a sampler
+  // for each sequence.
   SampleRequest request(std::span<const Token> context, const SamplePoint& point);
+  // The token drawn by the last request is the reply's: Mirostat follows its surprise. Its mu is a
+  // function of the reply's tokens so far and of their logits.
+  void took();
 
   const SamplingSettings& settings() const { return settings_; }
 
  private:
   void count_recent(std::span<const Token> context);
+  void merge(std::span<const LogitChange> more);
 
   SamplingSettings settings_;
-  SampleRule rule_;  // but for the random number
+  SampleRule rule_;  // but for the random numbers
   std::size_t vocabulary_;
-  std::vector<LogitChange> banned_;  // ids ascending, each once
+  std::shared_ptr<const DryBreakers> breakers_;
+  std::vector<LogitChange> fixed_;  // banned tokens and biases; ids ascending, each once
+  double surprise_;                 // of the last draw, where Mirostat made it; or negative
   // Scratch, kept between calls.
   std::vector<Token> recent_;
   std::vector<LogitChange> repeated_;
+  DryPenalty dry_;
   std::vector<LogitChange> changes_;
+  std::vector<LogitChange> merged_;
 };
 
 }  // namespace leq

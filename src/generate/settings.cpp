@@ -23,8 +23,13 @@ GivenSetting choose(const SamplingKnob& knob, const GivenSampling& given,
 bool is_worth_a_note(const SamplingKnob& knob, SettingOrigin origin, const SamplingSettings& all) {
   const bool greedy = all.temperature == 0;
   if (knob.role == KnobRole::temperature) return true;
+  const bool is_cut = knob.role == KnobRole::cut || knob.role == KnobRole::extra_cut;
+  if (is_cut && all.mirostat != 0 && knob.name != "mirostat") return false;  // it replaces them
   if (knob.role == KnobRole::cut) return !greedy;
-  return origin != SettingOrigin::fallback && (!greedy || all.penalties_when_greedy);
+  if (origin == SettingOrigin::fallback) return false;
+  const bool is_off = knob_value(all, knob) == knob_value(SamplingSettings{}, knob);
+  if (is_cut && is_off && origin == SettingOrigin::model) return false;  // many files say it
+  return !greedy || (all.penalties_when_greedy && !is_cut);
 }
 
 }  // namespace

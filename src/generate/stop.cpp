@@ -17,6 +17,12 @@ std::string_view describe(StopReason reason) {
   return kTexts[static_cast<std::size_t>(reason)];
 }
 
+std::string_view stop_name(StopReason reason) {
+  constexpr std::array<std::string_view, 7> kNames = {
+      "none", "end_token", "stop_string", "token_limit", "context_full", "interrupted", "failed"};
+  return kNames[static_cast<std::size_t>(reason)];
+}
+
 bool StopRules::is_end_token(Token id) const {
   return std::find(end_tokens.begin(), end_tokens.end(), id) != end_tokens.end();
 }

@@ -24,6 +24,8 @@ enum class StopReason : std::uint8_t {
 
 // "the model ended its reply", for reports.
 std::string_view describe(StopReason reason);
+// "end_token", for programs.
+std::string_view stop_name(StopReason reason);
 
 struct StopRules {
   std::vector<Token> end_tokens;     // several: generation_config's and the chat template's

@@ -43,10 +43,13 @@ RunLimits resolve_limits(RunLimits limits, const ModelConfig& config) {
   require(limits.context > 0 && limits.context / limits.sequences >= 1, Setting{"context"}, " ",
           limits.context, ": expected at least one position for each of ", limits.sequences,
           " sequences");
-  require(limits.context / limits.sequences <= longest, Setting{"context"}, " ", limits.context,
-          ": that is ", limits.context / limits.sequences,
-          " positions a sequence, the model has at most ", longest, "; use ", Setting{"context"},
-          " ", longest * limits.sequences, " or less");
+  if (limits.sequence_context == 0) {
+    limits.sequence_context = limits.context / limits.sequences;
+    require(limits.sequence_context <= longest, Setting{"context"}, " ", limits.context,
+            ": that is ", limits.sequence_context, " positions a sequence, the model has at most ",
+            longest, "; use ", Setting{"context"}, " ", longest * limits.sequences, " or less");
+  }
+  limits.sequence_context = std::min({limits.sequence_context, limits.context, longest});
   require_range(Setting{"batch_tokens"}, limits.batch_tokens, 1, 1 << 16);
   limits.batch_tokens = std::min(limits.batch_tokens, limits.context);
   require_range("output rows", limits.output_tokens, 1, 1 << 16);
@@ -79,7 +82,9 @@ KvShape kv_shape(const ModelConfig& config, const RunLimits& limits) {
 }
 
 ForwardLimits forward_limits(const RunLimits& limits) {
-  return {limits.batch_tokens, limits.output_tokens, limits.context / limits.sequences};
+  const std::int64_t context =
+      limits.sequence_context > 0 ? limits.sequence_context : limits.context / limits.sequences;
+  return {limits.batch_tokens, limits.output_tokens, context};
 }
 
 }  // namespace leq

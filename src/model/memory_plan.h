@@ -17,6 +17,9 @@ namespace leq {
 struct RunLimits {
   std::int64_t context = 0;  // positions in all sequences together; 0 = min(model, 8192)
   int sequences = 1;
+  // Positions in one sequence; 0 = an equal share. More than a share: sequences take what they
+  // need.
+  std::int64_t sequence_context = 0;
   std::int64_t batch_tokens = 512;  // in one step
   std::int64_t output_tokens = 1;
   KvType key_type = kUsualKv;

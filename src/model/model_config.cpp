@@ -175,20 +175,20 @@ ModelConfig config_from_json(const Json& json, std::string_view source) {
   return config;
 }
 
-void check_config(const ModelConfig& config, std::string_view source) {
+void check_config(const ModelConfig& config, std::string_view source, const FieldSpeller& spell) {
   for (const auto& field : kCounts) {
     const std::int64_t value = config.*field.member;
-    require(value >= 1 && value <= field.largest, source, ": ", field.name, " = ", value,
+    require(value >= 1 && value <= field.largest, source, ": ", spell(field.name), " = ", value,
             ": expected 1 to ", field.largest);
   }
-  require(config.head_dim % 2 == 0, source, ": head_dim = ", config.head_dim,
+  require(config.head_dim % 2 == 0, source, ": ", spell("head_dim"), " = ", config.head_dim,
           ": expected an even number");
   require(config.heads % config.kv_heads == 0, source, ": ", config.heads,
           " heads are no multiple of ", config.kv_heads, " KV heads");
   require(config.heads * config.head_dim <= 1 << 22, source, ": ", config.heads, " heads of ",
           config.head_dim, " are too wide");
   require(std::isfinite(config.norm_eps) && config.norm_eps >= 0 && config.norm_eps < 1, source,
-          ": norm_eps = ", config.norm_eps, ": expected 0 to 1");
+          ": ", spell("norm_eps"), " = ", config.norm_eps, ": expected 0 to 1");
   require(std::isfinite(config.rope_theta) && config.rope_theta >= 1, source,
           ": rope_theta = ", config.rope_theta, ": expected at least 1");
   require(config.windows.empty() || std::ssize(config.windows) == config.layers, source,
@@ -198,12 +198,12 @@ void check_config(const ModelConfig& config, std::string_view source) {
 }
 
 std::string describe(const ModelConfig& config) {
-  std::string text = config.family + ": " + std::to_string(config.layers) + " layers, width " +
-                     std::to_string(config.width) + ", " + std::to_string(config.heads) +
-                     " heads / " + std::to_string(config.kv_heads) + " KV heads of " +
-                     std::to_string(config.head_dim) + ", MLP " + std::to_string(config.hidden) +
-                     ", vocabulary " + std::to_string(config.vocab) + ", context " +
-                     std::to_string(config.context);
+  std::string text = printable(config.family) + ": " + std::to_string(config.layers) +
+                     " layers, width " + std::to_string(config.width) + ", " +
+                     std::to_string(config.heads) + " heads / " + std::to_string(config.kv_heads) +
+                     " KV heads of " + std::to_string(config.head_dim) + ", MLP " +
+                     std::to_string(config.hidden) + ", vocabulary " +
+                     std::to_string(config.vocab) + ", context " + std::to_string(config.context);
   if (config.rope_scaling.kind != RopeScalingKind::none) {
     text += ", rope " + std::string(rope_scaling_name(config.rope_scaling.kind));
   }

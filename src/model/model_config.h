@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include <string>
 #include <string_view>
@@ -78,8 +79,13 @@ struct ModelConfig {
 // Error naming `source`, field, value and range.
 Json config_to_json(const ModelConfig& config);
 ModelConfig config_from_json(const Json& json, std::string_view source);
-// Throws Error where a field is out of range or fields contradict each other.
-void check_config(const ModelConfig& config, std::string_view source);
+// How another file calls the field that config_to_json writes under `name`.
+using FieldSpeller = std::function<std::string(std::string_view name)>;
+// Throws Error where a field is out of range or fields contradict each other, with the names that
+// fields have in `source`.
+void check_config(
+    const ModelConfig& config, std::string_view source,
+    const FieldSpeller& spell = [](std::string_view name) { return std::string(name); });
 
 std::string_view rope_scaling_name(RopeScalingKind kind);
 // One line for people: "llama: 22 layers, width 2048, 32 heads / 4 KV heads of 64, ..."

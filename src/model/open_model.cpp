@@ -41,11 +41,23 @@ PerKnob<double> sampling_from_json(const Json& json, std::string_view SamplingKn
     const std::string name(knob.*key);
     const auto found = json.find(name);
     if (found == json.end() || found->is_null()) continue;
-    values[knob.name] =
+    const double value =
         knob.is_whole() ? static_cast<double>(json_get<std::int64_t>(json, name.c_str(), source))
                         : json_get<double>(json, name.c_str(), source);
+    require(value >= knob.least && value <= knob.most, source, ": ", name, " = ", found->dump(),
+            ": expected ", knob.range);
+    values[knob.name] = value;
   }
   return values;
+}
+
+Token token_from_json(const Json& json, std::string_view source) {
+  require(json.is_number_integer(), source, ": expected the id of a token, found ",
+          json.type_name());
+  const auto id = json.get<std::int64_t>();
+  const bool wraps = json.is_number_unsigned() && id < 0;
+  require(!wraps && std::in_range<Token>(id), source, ": no token has the id ", json.dump());
+  return static_cast<Token>(id);
 }
 
 GenerationDefaults generation_from_json(const Json& json, std::string_view source) {
@@ -53,17 +65,20 @@ GenerationDefaults generation_from_json(const Json& json, std::string_view sourc
   defaults.sampling = sampling_from_json(json, &SamplingKnob::name, source);
   const auto ends = json.find("end_tokens");
   if (ends == json.end()) return defaults;
-  require(ends->is_array(), source, ": end_tokens: expected a list of ids");
-  for (const auto& id : *ends) {
-    require(id.is_number_integer(), source, ": end_tokens: expected whole numbers");
-    defaults.end_tokens.push_back(id.get<Token>());
-  }
+  const std::string place = std::string(source) + ": end_tokens";
+  require(ends->is_array(), place, ": expected a list of ids");
+  for (const auto& id : *ends) defaults.end_tokens.push_back(token_from_json(id, place));
   return defaults;
 }
 
 Model::Model(const std::filesystem::path& path, const LoadOptions& options) : file_(path, options) {
   config_ = config_from_json(section(file_, "config"), file_.name() + ": config");
+  check_tensors(file_, config_);
   generation_ = generation_from_json(section(file_, "generation"), file_.name() + ": generation");
+  for (const Token id : generation_.end_tokens) {
+    require(id >= 0 && id < config_.vocab, file_.name(), ": generation: end token ", id,
+            ": expected an id from 0 to ", config_.vocab - 1);
+  }
   const Json& metadata = file_.metadata();
   chat_template_ = json_get_or<std::string>(metadata, "chat_template", "", file_.name());
   type_ = json_get<std::string>(section(file_, "provenance"), "type", file_.name());

@@ -20,14 +20,18 @@ namespace leq {
 
 // Sampling defaults and end tokens from generation_config.json; absent where the file has none.
 struct GenerationDefaults {
-  PerKnob<double> sampling;  // not checked for their ranges
+  PerKnob<double> sampling;  // each in its range
   std::vector<Token> end_tokens;
 };
 
 // The knobs that models may say, each under one of its names: the key in generation_config.json, or
-// its own. Throws Error naming `source` and the key of what is no number, or no whole one.
+// its own. Throws Error naming `source` and the key of what is no number, no whole one, or out of
+// its range.
 PerKnob<double> sampling_from_json(const Json& json, std::string_view SamplingKnob::*key,
                                    std::string_view source);
+
+// The id of a token; throws Error naming `source` where it is none that fits.
+Token token_from_json(const Json& json, std::string_view source);
 
 Json generation_to_json(const GenerationDefaults& defaults);
 GenerationDefaults generation_from_json(const Json& json, std::string_view source);

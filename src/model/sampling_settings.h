@@ -2,7 +2,8 @@
 // From the table come flags and their help, ranges and their errors, what is read from a model's
 // generation_config and kept in its .leq file, what a saved chat holds, and the rule by which a
 // backend draws. So a new knob is a field and a row here, and its arithmetic: a field of SampleRule
-// and a step in backend/sample.cpp and cuda/kernels/sample/sample_select.cuh.
+// and a step in backend/sample.cpp, and in cuda/kernels/sample/sample_select.cuh or a word in
+// draws_on_host().
 #pragma once
 
 #include <array>
@@ -13,10 +14,19 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "backend/sample.h"
 
 namespace leq {
+
+// What is added to one token's logit; kNoLogit: it is never drawn.
+struct LogitBias {
+  std::int32_t id = 0;
+  float bias = 0;
+
+  bool operator==(const LogitBias&) const = default;
+};
 
 // The defaults are those of a run that neither flags nor the model's generation_config change.
 struct SamplingSettings {
@@ -28,6 +38,20 @@ struct SamplingSettings {
   int repeat_last_n = 64;       // how many of the last tokens are penalised; 0: none, -1: all
   float presence_penalty = 0.0f;   // subtracted once from each token that occurred
   float frequency_penalty = 0.0f;  // subtracted for each time that it occurred
+  float typical_p = 1.0f;          // keeps the most typical tokens with this share; 1: all
+  float top_n_sigma = 0.0f;        // drops logits so many deviations below the first; 0 or -1: none
+  float xtc_probability = 0.0f;    // how often the most probable tokens are left out; 0: never
+  float xtc_threshold = 0.1f;      // those of this probability, but the last; above 0.5: none
+  float dry_multiplier = 0.0f;     // what a repeated sequence costs; 0: nothing
+  float dry_base = 1.75f;          // how the cost grows with each token of the sequence
+  int dry_allowed_length = 2;      // the longest sequence that costs only the multiplier
+  int dry_penalty_last_n = -1;     // where sequences are looked for; 0: nowhere, -1: everywhere
+  int mirostat = 0;                // its version, 1 or 2, in place of the cuts; 0: off
+  float mirostat_lr = 0.1f;        // how fast it follows
+  float mirostat_ent = 5.0f;       // the surprise that it aims at, in bits
+  std::vector<LogitBias> logit_bias = {};  // acts at temperature 0 too
+  // Texts over which no repeated sequence reaches.
+  std::vector<std::string> dry_breakers = {"\n", ":", "\"", "*"};
   // At temperature 0 penalties act only where the user asked for them, not where a model's
   // generation_config has some.
   bool penalties_when_greedy = false;
@@ -36,9 +60,10 @@ struct SamplingSettings {
 
 enum class KnobRole : std::uint8_t {
   temperature,
-  cut,            // leaves out improbable tokens, which changes nothing at temperature 0
-  penalty,        // off by default; at temperature 0 it acts where the user asks for it
-  penalty_reach,  // of all penalties
+  cut,        // leaves out improbable tokens, which changes nothing at temperature 0
+  extra_cut,  // a cut that is off by default
+  penalty,    // off by default; at temperature 0 it acts where the user asks for it
+  detail,     // of penalties or extra cuts
 };
 
 struct SamplingKnob {
@@ -53,6 +78,7 @@ struct SamplingKnob {
   std::string_view help = {};
   std::string_view config_key = {};  // in generation_config.json; empty: models do not say it
   std::string_view short_name = {};  // what people write, where it is not the name
+  bool is_later = false;             // chats that were saved before it was there lack it
 
   bool is_whole() const { return field.index() == 1; }
 };
@@ -112,7 +138,7 @@ inline constexpr std::array kSamplingKnobs = {
                  .config_key = "repetition_penalty"},
     SamplingKnob{.name = "repeat_last_n",
                  .field = &SamplingSettings::repeat_last_n,
-                 .role = KnobRole::penalty_reach,
+                 .role = KnobRole::detail,
                  .least = -1,
                  .most = kMostTokens,
                  .range = "0 (off) or more, or -1 for all tokens",
@@ -136,10 +162,121 @@ inline constexpr std::array kSamplingKnobs = {
                  .range = "a finite number",
                  .value_name = "X",
                  .help = "subtract X for each time that a token occurred"},
+    SamplingKnob{.name = "typical_p",
+                 .field = &SamplingSettings::typical_p,
+                 .rule = &SampleRule::typical_p,
+                 .role = KnobRole::extra_cut,
+                 .least = 0,
+                 .most = 1,
+                 .range = "a number from 0 to 1 (off)",
+                 .value_name = "P",
+                 .help = "keep the most typical tokens that make up P together",
+                 .config_key = "typical_p",
+                 .short_name = "typical",
+                 .is_later = true},
+    SamplingKnob{.name = "top_n_sigma",
+                 .field = &SamplingSettings::top_n_sigma,
+                 .rule = &SampleRule::top_n_sigma,
+                 .role = KnobRole::extra_cut,
+                 .least = -1,
+                 .most = kMostFinite,
+                 .range = "a number above 0, or 0 or -1 for off",
+                 .value_name = "N",
+                 .help = "keep logits within N standard deviations of the largest, 0 = off",
+                 .short_name = "top_nsigma",
+                 .is_later = true},
+    SamplingKnob{.name = "xtc_probability",
+                 .field = &SamplingSettings::xtc_probability,
+                 .rule = &SampleRule::xtc_probability,
+                 .role = KnobRole::extra_cut,
+                 .least = 0,
+                 .most = 1,
+                 .range = "a number from 0 (off) to 1",
+                 .value_name = "P",
+                 .help = "leave out the most probable tokens in this share of the draws",
+                 .is_later = true},
+    SamplingKnob{.name = "xtc_threshold",
+                 .field = &SamplingSettings::xtc_threshold,
+                 .rule = &SampleRule::xtc_threshold,
+                 .role = KnobRole::detail,
+                 .least = 0,
+                 .most = 1,
+                 .range = "a number from 0 to 1, above 0.5 for off",
+                 .value_name = "P",
+                 .help = "they are the tokens of probability P and more, but for the last one",
+                 .is_later = true},
+    SamplingKnob{.name = "dry_multiplier",
+                 .field = &SamplingSettings::dry_multiplier,
+                 .role = KnobRole::penalty,
+                 .least = 0,
+                 .most = kMostFinite,
+                 .range = "0 (off) or more",
+                 .value_name = "X",
+                 .help = "subtract X * base^(length - allowed) from what would repeat a sequence",
+                 .is_later = true},
+    SamplingKnob{.name = "dry_base",
+                 .field = &SamplingSettings::dry_base,
+                 .role = KnobRole::detail,
+                 .least = 1,
+                 .most = kMostFinite,
+                 .range = "a number of 1 or more",
+                 .value_name = "X",
+                 .help = "its base",
+                 .is_later = true},
+    SamplingKnob{.name = "dry_allowed_length",
+                 .field = &SamplingSettings::dry_allowed_length,
+                 .role = KnobRole::detail,
+                 .least = 0,
+                 .most = kMostTokens,
+                 .range = "0 or more",
+                 .value_name = "N",
+                 .help = "sequences shorter than N tokens may repeat",
+                 .is_later = true},
+    SamplingKnob{.name = "dry_penalty_last_n",
+                 .field = &SamplingSettings::dry_penalty_last_n,
+                 .role = KnobRole::detail,
+                 .least = -1,
+                 .most = kMostTokens,
+                 .range = "0 (off) or more, or -1 for all tokens",
+                 .value_name = "N",
+                 .help = "how many last tokens are searched for sequences, -1 = all",
+                 .is_later = true},
+    SamplingKnob{
+        .name = "mirostat",
+        .field = &SamplingSettings::mirostat,
+        .rule = &SampleRule::mirostat,
+        .role = KnobRole::extra_cut,
+        .least = 0,
+        .most = 2,
+        .range = "0 (off), 1 or 2",
+        .value_name = "N",
+        .help = "hold the surprise of the tokens, by Mirostat 1 or 2, in place of all cuts",
+        .is_later = true},
+    SamplingKnob{.name = "mirostat_lr",
+                 .field = &SamplingSettings::mirostat_lr,
+                 .role = KnobRole::detail,
+                 .least = 0,
+                 .most = kMostFinite,
+                 .range = "0 or more",
+                 .value_name = "X",
+                 .help = "how fast Mirostat follows, eta",
+                 .is_later = true},
+    SamplingKnob{.name = "mirostat_ent",
+                 .field = &SamplingSettings::mirostat_ent,
+                 .role = KnobRole::detail,
+                 .least = 0,
+                 .most = kMostFinite,
+                 .range = "0 or more",
+                 .value_name = "X",
+                 .help = "the surprise that Mirostat aims at, tau, in bits",
+                 .is_later = true},
 };
 
 // The knob's place in the table. Throws Error where there is none of this name.
 std::size_t knob_index(std::string_view name);
+
+// By its name or as people write it, with dashes or underscores; null where there is none.
+const SamplingKnob* find_knob(std::string_view word);
 
 // As people write it, in a settings line or as an option: "top-k", "temp".
 std::string knob_word(const SamplingKnob& knob);
@@ -149,6 +286,11 @@ std::string_view knob_key(const SamplingKnob& knob);
 double knob_value(const SamplingSettings& settings, const SamplingKnob& knob);
 // Throws Error naming the knob and its range where the value is out of it, or is no number.
 void set_knob(SamplingSettings& settings, const SamplingKnob& knob, double value);
+
+// "15043+1", "29905-inf": a token, a sign and what is added to its logit. Throws Error naming the
+// setting where it is anything else.
+LogitBias parse_logit_bias(std::string_view text);
+std::string logit_bias_text(const LogitBias& bias);
 
 // Throws Error as set_knob does.
 void check_settings(const SamplingSettings& settings);

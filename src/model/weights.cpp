@@ -1,10 +1,12 @@
 #include "model/weights.h"
 
 #include <map>
+#include <set>
 #include <utility>
 
 #include "backend/step_times.h"
 #include "base/error.h"
+#include "base/text.h"
 
 namespace leq {
 namespace {
@@ -62,7 +64,8 @@ class Binder {
 
   const StoredTensor& tensor(const std::string& name, const Shape& shape) {
     const StoredTensor* found = find_(name);
-    require(found != nullptr, source_, ": tensor ", name, " is missing");
+    require(found != nullptr, source_, ": tensor ", name, " is missing, which the configuration ",
+            "calls for");
     require(found->shape == shape, source_, ": tensor ", name, ": expected shape ",
             shape_text(shape), ", file has ", shape_text(found->shape));
     return *found;
@@ -140,6 +143,23 @@ class Binder {
   std::map<const std::byte*, WeightView> placed_;
 };
 
+// Where weights are only looked at: views stay as they are, and nothing is taken.
+class NoMemory final : public DeviceMemory {
+ public:
+  NoMemory() : DeviceMemory(1) {}
+  std::optional<DeviceRoom> room() const override { return std::nullopt; }
+  void plan(std::size_t, std::size_t) override {}
+  WeightView place(const WeightView& weight, std::vector<Buffer>&) override { return weight; }
+  UploadReport finish_placing() override { return {}; }
+  void copy(std::byte*, const std::byte*, std::size_t) override {}
+  void write(std::byte*, std::span<const std::byte>) override {}
+  void read(const std::byte*, std::span<std::byte>) override {}
+
+ private:
+  std::byte* take(std::size_t) override { fail(ErrorKind::internal, "weights take memory"); }
+  void give_back(std::byte*, std::size_t) noexcept override {}
+};
+
 }  // namespace
 
 std::string layer_tensor(std::int64_t layer, std::string_view part) {
@@ -172,6 +192,22 @@ Weights bind_weights(const TensorFinder& find, std::string_view source, const Mo
   weights.memory_bytes = memory.allocated() - before;
   weights.upload = memory.finish_placing();
   return weights;
+}
+
+void check_tensors(const LeqReader& file, const ModelConfig& config) {
+  std::set<const StoredTensor*> used;
+  const auto find = [&](std::string_view name) {
+    const StoredTensor* found = file.find(name);
+    used.insert(found);
+    return found;
+  };
+  NoMemory memory;
+  bind_weights(find, file.name(), config, memory);
+  for (const StoredTensor& tensor : file.tensors()) {
+    require(used.contains(&tensor), file.name(), ": tensor ", printable(tensor.name), " ",
+            shape_text(tensor.shape), " has no place in a model of this configuration; the file ",
+            "was changed, convert the model again");
+  }
 }
 
 }  // namespace leq

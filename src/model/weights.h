@@ -51,6 +51,10 @@ std::string inv_smooth_tensor(std::string_view linear);
 // naming the tensor, expected and found.
 Weights bind_weights(const LeqReader& file, const ModelConfig& config, DeviceMemory& memory);
 
+// Throws Error where `file` does not hold exactly what `config` calls for: as bind_weights, and
+// where a tensor is left over, which means another configuration than the one it was made with.
+void check_tensors(const LeqReader& file, const ModelConfig& config);
+
 // Finds a stored tensor by name; nullptr where there is none.
 using TensorFinder = std::function<const StoredTensor*(std::string_view name)>;
 // The same for tensors from elsewhere (synthetic ones); `source` names them in errors.

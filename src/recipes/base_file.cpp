@@ -8,7 +8,7 @@ BaseFile::BaseFile(const ImportedModel& model, const std::filesystem::path& outp
                    const RunOptions& options)
     : model_(model),
       folder_(output.string() + ".base"),
-      path_(folder_ / "base.leq"),
+      path_(folder_.path() / "base.leq"),
       options_(options) {}
 
 const std::filesystem::path& BaseFile::path() {
@@ -17,7 +17,6 @@ const std::filesystem::path& BaseFile::path() {
   exact.type = dtype_name(model_.dtype);
   exact.threads = options_.threads;
   exact.stop = options_.stop;
-  std::filesystem::create_directories(folder_);
   quantize_imported(model_, path_, exact, [](auto, auto) {});
   written_ = true;
   return path_;
@@ -26,7 +25,6 @@ const std::filesystem::path& BaseFile::path() {
 BaseFile::~BaseFile() {
   std::error_code ignored;
   std::filesystem::remove(path_, ignored);
-  std::filesystem::remove(folder_, ignored);  // where nothing else lies in it
 }
 
 }  // namespace leq

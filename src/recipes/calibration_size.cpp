@@ -1,27 +1,20 @@
 #include "recipes/calibration_size.h"
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "platform/make_backend.h"
 #include "quantize/pipeline/block_pass.h"
 #include "quantize/pipeline/block_readers.h"
 #include "quantize/pipeline/calibration_memory.h"
 
 namespace leq {
-namespace {
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-}  // namespace
-
-std::int64_t windows_within(double seconds, double seconds_of_window) {
-  std::int64_t windows = kMostWindows;
-  while (windows > kFewestWindows && static_cast<double>(windows) * seconds_of_window > seconds) {
+std::int64_t windows_within(double seconds, double seconds_of_window, WindowBounds bounds) {
+  std::int64_t windows = bounds.most;
+  while (windows > bounds.fewest && static_cast<double>(windows) * seconds_of_window > seconds) {
     windows /= 2;
   }
   return windows;
@@ -43,14 +36,14 @@ double measure_window_seconds(const ImportedModel& model, const CalibrationData&
   const BlockTensors block = source.load(0);
   BlockRun run(model.config, 0, block, *backend, data.length);
   double best = 0;
-  auto start = std::chrono::steady_clock::now();
+  Stopwatch watch;
   int done = 0;
   run_pass({run, hidden, *backend, pool, "layers.0",
             [&] {
               require(!options.stop(), ErrorKind::interrupted, "interrupted");
-              const double seconds = seconds_since(start);
+              const double seconds = watch.seconds();
               best = done++ == 0 ? seconds : std::min(best, seconds);
-              start = std::chrono::steady_clock::now();
+              watch.restart();
             }},
            {.readers = {kBlockReaders.begin(), kBlockReaders.end()},
             .wanted = {.hessian = false, .sample_tokens = kSampleTokens}});

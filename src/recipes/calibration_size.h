@@ -1,4 +1,5 @@
-// How much calibration text fits into the time that a user of defaults is willing to wait.
+// How much text to calibrate on and to judge by fits into the time that a user of defaults is
+// willing to wait.
 #pragma once
 
 #include <cstdint>
@@ -6,20 +7,27 @@
 #include "convert/hf_import.h"
 #include "quantize/calibration/calibration_data.h"
 #include "quantize/pipeline/quantize_blocks.h"
+#include "recipes/gate.h"
 
 namespace leq {
 
-inline constexpr double kCalibrationSeconds = 180;  // for the forward passes
+inline constexpr double kCalibrationSeconds = 180;  // for its forward passes
 inline constexpr std::int64_t kTimedWindows = 3;    // the first warms up
+inline constexpr double kGateSeconds = 90;          // for those of both models
+
+struct WindowBounds {
+  std::int64_t fewest, most;  // the fewest times a power of two
+};
 // What a few windows tell of the largest inputs is nearly all that many tell: KL divergence of q8
 // on the trained models differs by less than its error between 8 windows of 512 tokens and 128.
-inline constexpr std::int64_t kFewestWindows = 8;
-inline constexpr std::int64_t kMostWindows = 32;
+inline constexpr WindowBounds kCalibrationWindows = {8, 32};
+// A window's mean KL is that of hundreds of tokens, and the gate prints its error.
+inline constexpr WindowBounds kFittedGateWindows = {kDistanceWindows, kGateWindows};
 
-// The largest power of two within both bounds whose windows take at most `seconds`, kFewestWindows
-// where even those take longer. Steps of two: a machine that is a little slower today writes the
-// same file. `seconds_of_window` <= 0 (too fast to be measured): kMostWindows.
-std::int64_t windows_within(double seconds, double seconds_of_window);
+// The fewest windows, doubled for as long as they take at most `seconds` and are not the most.
+// Steps of two: a machine that is a little slower today writes the same file. `seconds_of_window`
+// <= 0 (too fast to be measured): the most.
+std::int64_t windows_within(double seconds, double seconds_of_window, WindowBounds bounds);
 
 // Seconds that one window takes through all unquantized blocks on this machine: one block, timed
 // with all windows of `data`, the fastest of which counts, times the number of blocks. Throws Error

@@ -31,14 +31,11 @@ RunLimits gate_limits(const ModelConfig& config, std::int64_t window) {
 }
 
 ProtocolSettings gate_protocol(std::int64_t tokens, std::int64_t context, std::int64_t windows,
-                               const std::string& name) {
+                               const GateText& text) {
+  check_gate_text(text, tokens, context);
   ProtocolSettings settings;
   settings.join = Join::none;
   settings.window = std::min({kGateWindow, tokens, context});
-  require(context >= kFewestGateTokens, "a context of ", context,
-          " positions is too short to judge by");
-  require(settings.window >= kFewestGateTokens, name, ": ", tokens,
-          " tokens are too few to judge by, give more");
   settings.stride = settings.window;
   settings.chunks = windows;
   return settings;
@@ -65,6 +62,13 @@ std::string lack(std::uint64_t needed, std::uint64_t there, const char* of_what)
 
 }  // namespace
 
+void check_gate_text(const GateText& text, std::int64_t tokens, std::int64_t context) {
+  require(context >= kFewestGateTokens, "a context of ", context,
+          " positions is too short to judge by");
+  require(tokens >= kFewestGateTokens, text.name, ": ", tokens,
+          " tokens are too few to judge by, give more");
+}
+
 GateText built_in_gate_text() { return {std::string(built_in_heldout_text()), "built-in text"}; }
 
 GateResult compare_with_base(const GateText& text, const fs::path& base_file,
@@ -77,7 +81,7 @@ GateResult compare_with_base(const GateText& text, const fs::path& base_file,
   const Model model(output, {.mode = LoadMode::map});
   const std::vector<Token> tokens = encode_text(model.tokenizer(), text.text);
   const ProtocolSettings settings =
-      gate_protocol(std::ssize(tokens), model.config().context, windows, text.name);
+      gate_protocol(std::ssize(tokens), model.config().context, windows, text);
   const std::vector<Window> planned = plan_windows(settings, std::ssize(tokens));
   Session base_session(base, *backend, gate_limits(base.config(), settings.window));
   Session session(model, *backend, gate_limits(model.config(), settings.window));
@@ -132,8 +136,10 @@ GateRoom gate_room(const ImportedModel& model, const fs::path& output, std::uint
   const fs::space_info space =
       fs::space(output.has_parent_path() ? output.parent_path() : ".", unknown);
   room.disk_free = unknown ? 0 : space.available;
+  const std::uint64_t size = fs::file_size(output, unknown);
+  const std::uint64_t written = unknown ? 0 : size;
   const auto logits = static_cast<std::uint64_t>(kGateWindow * model.config.vocab) * sizeof(float);
-  room.memory_needed = room.disk_needed + fs::file_size(output) + kRowsOfLogits * logits + kFixed;
+  room.memory_needed = room.disk_needed + written + kRowsOfLogits * logits + kFixed;
   room.memory_free = max_ram > 0 ? max_ram : available_memory().value_or(room.memory_needed);
   return room;
 }

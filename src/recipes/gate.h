@@ -1,6 +1,6 @@
 // What a quantized file costs: KL divergence from the unquantized model on a text that it was not
-// calibrated on. A gate takes 16 windows, holds them against a recipe's limit and is kept in the
-// file; a distance takes two, for a line.
+// calibrated on. A gate takes up to 16 windows, holds them against a recipe's limit and is kept in
+// the file; a distance takes two, for a line.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,9 @@ struct GateText {
   std::string name;  // for people
 };
 GateText built_in_gate_text();
+
+// Throws Error where so many tokens of the text, or the model's context, are too few to judge by.
+void check_gate_text(const GateText& text, std::int64_t tokens, std::int64_t context);
 
 struct GateResult {
   DivergenceResult divergence;

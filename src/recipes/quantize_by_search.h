@@ -16,6 +16,11 @@ struct SearchedBits {
   std::int64_t group = 128;  // columns that share a scale below 8 bits
 };
 
+// Throws Error where no plan can keep the target of `bits`, or its log cannot be read or written:
+// what can be told before any work; quantize_by_search calls it.
+void check_search(const ImportedModel& model, const CheckpointOptions& checkpoint,
+                  const SearchedBits& bits);
+
 // Quantizes with `checkpoint` at int8 and at 4, 3 and 2 bits, keeps the files in OUTPUT.search
 // while it works, and writes `output`; `base` is the unquantized model. With checkpoint.resume,
 // what an interrupted run left there is used again. `progress` as quantize_checkpoint, over all

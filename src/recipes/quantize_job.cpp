@@ -1,8 +1,10 @@
 #include "recipes/quantize_job.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "quantize/pipeline/run_identity.h"
 #include "recipes/base_file.h"
@@ -18,19 +20,21 @@ CalibrationData timed_windows(const ImportedModel& model, CalibrationRequest req
   return calibration_data(request, Tokenizer(model.tokenizer), model.config.context);
 }
 
-void fit_windows(const QuantizeJob& job, const ImportedModel& model,
-                 CheckpointOptions& checkpoint) {
+// Sets how many windows to calibrate on; returns how many to judge by.
+std::int64_t fit_windows(const QuantizeJob& job, const ImportedModel& model,
+                         CheckpointOptions& checkpoint) {
+  const CalibrationData data = timed_windows(model, checkpoint.calibration);
+  const double seconds = measure_window_seconds(model, data, checkpoint);
   const std::filesystem::path partial = job.output.string() + ".partial";
   const auto kept = checkpoint.resume ? windows_of_interrupted_run(partial) : std::nullopt;
   if (kept) {
     checkpoint.calibration.samples = *kept;
-    return;
+  } else {
+    const std::int64_t windows = windows_within(kCalibrationSeconds, seconds, kCalibrationWindows);
+    checkpoint.calibration.samples = windows;
+    checkpoint.say(windows_report(windows, data.length, seconds));
   }
-  const CalibrationData data = timed_windows(model, checkpoint.calibration);
-  const double seconds = measure_window_seconds(model, data, checkpoint);
-  const std::int64_t windows = windows_within(kCalibrationSeconds, seconds);
-  checkpoint.calibration.samples = windows;
-  checkpoint.say(windows_report(windows, data.length, seconds));
+  return windows_within(kGateSeconds, comparison_seconds(seconds, 1, 0), kFittedGateWindows);
 }
 
 // Why a distance cannot be had in time or at all; empty where it can.
@@ -70,7 +74,7 @@ std::string left_out(const QuantizeJob& job, const ImportedModel& model) {
 }
 
 std::optional<GateResult> judge(const QuantizeJob& job, const ImportedModel& model,
-                                BaseFile& base) {
+                                std::int64_t gate_windows, BaseFile& base) {
   if (job.judging == Judging::none) return std::nullopt;
   const bool is_gate = job.judging != Judging::distance;
   const auto& say = job.checkpoint.say;
@@ -79,7 +83,7 @@ std::optional<GateResult> judge(const QuantizeJob& job, const ImportedModel& mod
     return std::nullopt;
   }
   const GateResult result = compare_with_base(
-      job.judged_by, base.path(), job.output, is_gate ? kGateWindows : kDistanceWindows,
+      job.judged_by, base.path(), job.output, is_gate ? gate_windows : kDistanceWindows,
       job.checkpoint, [&](std::int64_t done, std::int64_t total) {
         if (is_gate) job.progress("gate", done, total, "");
       });
@@ -99,6 +103,26 @@ void search(const QuantizeJob& job, const ImportedModel& model, const Checkpoint
       [&](std::int64_t done, std::int64_t total) { job.progress("candidates", done, total, ""); }));
 }
 
+// All that can be refused before the first weight is read.
+void check_job(const QuantizeJob& job, const ImportedModel& model) {
+  std::vector<std::filesystem::path> inputs = job.texts;
+  inputs.insert(inputs.end(), job.checkpoint.load_stats.begin(), job.checkpoint.load_stats.end());
+  check_outputs(model,
+                std::array{job.output, job.checkpoint.save_stats,
+                           job.search ? job.search->search.options.log : std::filesystem::path()},
+                inputs);
+  if (job.search) check_search(model, job.checkpoint, *job.search);
+  if (job.judging == Judging::none) return;
+  const GateText& text = job.judged_by;
+  require(
+      text.text != job.checkpoint.calibration.text, text.name,
+      ": is the text of the calibration, which says nothing about other texts; judge by another");
+  if (job.judging == Judging::distance || model.config.context < kFewestGateTokens) return;
+  const auto ids =
+      Tokenizer(model.tokenizer).encode(text.text, {.parse_special = false, .add_bos = false});
+  check_gate_text(text, std::ssize(ids), model.config.context);
+}
+
 }  // namespace
 
 std::string windows_report(std::int64_t windows, std::int64_t length, double seconds_of_window) {
@@ -109,10 +133,13 @@ std::string windows_report(std::int64_t windows, std::int64_t length, double sec
 }
 
 std::optional<GateResult> run_job(const QuantizeJob& job) {
+  check_output(job.output);
   const ImportedModel model = import_hf(job.folder);
-  CheckpointOptions checkpoint = job.checkpoint;
-  if (job.fit_windows) fit_windows(job, model, checkpoint);
+  check_job(job, model);
   BaseFile base(model, job.output, job.checkpoint);
+  CheckpointOptions checkpoint = job.checkpoint;
+  const std::int64_t gate_windows =
+      job.fit_windows ? fit_windows(job, model, checkpoint) : kGateWindows;
   if (job.search) {
     search(job, model, checkpoint, base);
   } else {
@@ -121,7 +148,7 @@ std::optional<GateResult> run_job(const QuantizeJob& job) {
         [&](std::int64_t done, std::int64_t total) { job.progress("quantize", done, total, ""); }));
   }
   try {
-    return judge(job, model, base);
+    return judge(job, model, gate_windows, base);
   } catch (const Error&) {
     require(!checkpoint.stop(), ErrorKind::interrupted, "interrupted; ", job.output.string(),
             " is complete, without its gate");

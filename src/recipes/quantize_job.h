@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "recipes/gate.h"
 #include "recipes/quantize_by_search.h"
@@ -27,10 +28,12 @@ struct QuantizeJob {
   std::filesystem::path output;
   CheckpointOptions checkpoint;    // with what apply_recipe sets
   const Recipe* recipe = nullptr;  // whose limit the gate holds
-  bool fit_windows = false;        // checkpoint.calibration.samples by measured speed
+  // checkpoint.calibration.samples and the gate's windows by measured speed
+  bool fit_windows = false;
   std::optional<SearchedBits> search = {};
   Judging judging = Judging::none;
   GateText judged_by = {};
+  std::vector<std::filesystem::path> texts = {};  // files that texts came from: never written
 
   // `work`: "quantize", "candidates", "search", "gate"; `note` may be empty.
   std::function<void(std::string_view work, std::int64_t done, std::int64_t total,

@@ -22,7 +22,9 @@ std::string exact(double value) {
 struct ForPeople {
   int decimals;
   std::string operator()(std::monostate) const { return ""; }
-  std::string operator()(const std::string& text) const { return text; }
+  std::string operator()(const std::string& text) const {
+    return printable(replace_all(text, "\n", " "), std::string::npos);
+  }
   std::string operator()(std::int64_t number) const { return std::to_string(number); }
   std::string operator()(double number) const { return fixed(number, decimals); }
 };

@@ -110,6 +110,30 @@ void compose(std::string_view text, std::string& out) {
   }
 }
 
+// Occurrences that replace_all finds.
+std::size_t count_of(std::string_view pattern, std::string_view text) {
+  if (pattern.empty()) return 0;
+  std::size_t count = 0;
+  for (std::size_t at = 0; (at = text.find(pattern, at)) != std::string_view::npos; ++count) {
+    at += pattern.size();
+  }
+  return count;
+}
+
+std::string name_of(const Normalizer& step) {
+  switch (step.kind) {
+    case Normalizer::Kind::nfc:
+      return "NFC";
+    case Normalizer::Kind::prepend:
+      return "prepend \"" + printable(step.content, 20) + "\"";
+    case Normalizer::Kind::replace:
+      return "replace \"" + printable(step.pattern, 20) + "\" by \"" + printable(step.content, 20) +
+             "\"";
+    default:
+      return "collapse spaces";
+  }
+}
+
 }  // namespace
 
 std::string nfc(std::string_view text) {
@@ -132,24 +156,35 @@ std::string nfc(std::string_view text) {
   return out;
 }
 
-std::string_view normalize(std::span<const Normalizer> steps, std::string_view text, bool prepend,
-                           std::string& buffer) {
-  for (const Normalizer& step : steps) {
+std::string_view normalize(std::span<const Normalizer> steps, std::string_view text,
+                           const NormalizeOptions& options, std::string& buffer) {
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const Normalizer& step = steps[i];
+    const auto require_length = [&](std::size_t bytes) {
+      require(bytes <= options.max_bytes, options.source, ": normalizer ", i + 1, " of ",
+              steps.size(), ", ", name_of(step), ", makes the text longer than the ",
+              options.max_bytes, " bytes that are accepted; no tokenizer needs that");
+    };
     std::string out;
     switch (step.kind) {
       case Normalizer::Kind::nfc:
         if (find_troubled(text, 0).at == text.size()) continue;
         out = nfc(text);
+        require_length(out.size());
         break;
       case Normalizer::Kind::prepend:
-        if (text.empty() || !prepend) continue;
+        if (text.empty() || !options.prepend) continue;
+        require_length(step.content.size() + text.size());
         out.reserve(step.content.size() + text.size());
         out.append(step.content).append(text);
         break;
-      case Normalizer::Kind::replace:
-        if (step.pattern.empty() || text.find(step.pattern) == std::string_view::npos) continue;
+      case Normalizer::Kind::replace: {
+        const std::size_t found = count_of(step.pattern, text);
+        if (found == 0) continue;
+        require_length(text.size() - found * step.pattern.size() + found * step.content.size());
         out = replace_all(text, step.pattern, step.content);
         break;
+      }
       case Normalizer::Kind::collapse_spaces:
         collapse_spaces(text, out);
         break;
@@ -158,6 +193,18 @@ std::string_view normalize(std::span<const Normalizer> steps, std::string_view t
     text = buffer;
   }
   return text;
+}
+
+void check_normalizers(std::span<const Normalizer> steps, std::string_view source) {
+  constexpr std::size_t kProbeBytes = 16u << 10;
+  for (const Normalizer& step : steps) {
+    if (step.kind != Normalizer::Kind::replace || step.pattern.empty()) continue;
+    std::string probe, buffer;
+    while (probe.size() < kProbeBytes) probe += step.pattern;
+    normalize(steps, probe,
+              {.prepend = true, .max_bytes = longest_normalized(probe.size()), .source = source},
+              buffer);
+  }
 }
 
 }  // namespace leq

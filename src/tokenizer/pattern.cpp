@@ -3,7 +3,10 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -22,9 +25,97 @@ std::string pcre2_message(int code) {
   return reinterpret_cast<const char*>(buffer.data());
 }
 
+// The length of a pattern with its counted repeats written out: "(ab{3}){10}" is 40 long. Classes
+// and escapes count as one.
+class WrittenOut {
+ public:
+  explicit WrittenOut(std::string_view pattern) : pattern_(pattern) {}
+
+  std::uint64_t length() {
+    while (at_ < pattern_.size()) {
+      const char c = pattern_[at_];
+      if (c == '\\') {
+        skip_escape();
+      } else if (c == '[') {
+        skip_class();
+      } else if (c == '(') {
+        open_.push_back(0);
+        ++at_;
+        continue;
+      } else if (c == ')' && open_.size() > 1) {
+        atom_ = open_.back();
+        open_.pop_back();
+        ++at_;
+      } else {
+        ++at_;
+        atom_ = 1;
+      }
+      open_.back() = limited(open_.back() + limited(atom_ * count()));
+    }
+    std::uint64_t sum = 0;
+    for (const std::uint64_t part : open_) sum = limited(sum + part);
+    return sum;
+  }
+
+ private:
+  // No product of two of them wraps.
+  static std::uint64_t limited(std::uint64_t length) {
+    return std::min<std::uint64_t>(length, kMaxWrittenOut + 1);
+  }
+
+  void skip_to(char end) {
+    while (at_ < pattern_.size() && pattern_[at_] != end) ++at_;
+    at_ = std::min(at_ + 1, pattern_.size());
+  }
+
+  // \d, \p{L}, \x{85}
+  void skip_escape() {
+    const char letter = at_ + 1 < pattern_.size() ? pattern_[at_ + 1] : '\0';
+    at_ = std::min(at_ + 2, pattern_.size());
+    const bool named = std::string_view("pPxoNgku").find(letter) != std::string_view::npos;
+    if (named && at_ < pattern_.size() && pattern_[at_] == '{') skip_to('}');
+    atom_ = 1;
+  }
+
+  void skip_class() {
+    ++at_;
+    if (at_ < pattern_.size() && pattern_[at_] == '^') ++at_;
+    if (at_ < pattern_.size() && pattern_[at_] == ']') ++at_;
+    while (at_ < pattern_.size() && pattern_[at_] != ']') {
+      at_ += pattern_[at_] == '\\' ? 2 : 1;
+    }
+    at_ = std::min(at_ + 1, pattern_.size());
+    atom_ = 1;
+  }
+
+  // Of "{3}", "{1,3}" or "{2,}" here, which is passed; 1 where there is none.
+  std::uint64_t count() {
+    if (at_ >= pattern_.size() || pattern_[at_] != '{') return 1;
+    const std::size_t end = pattern_.find('}', at_);
+    if (end == std::string_view::npos) return 1;
+    std::uint64_t largest = 0;
+    for (const auto word : split(pattern_.substr(at_ + 1, end - at_ - 1), ",")) {
+      const auto number = parse_int(trim(word));
+      if (!number && !trim(word).empty()) return 1;  // these braces are characters
+      largest = std::max(largest,
+                         static_cast<std::uint64_t>(std::max<std::int64_t>(number.value_or(0), 0)));
+    }
+    at_ = end + 1;
+    return limited(largest);
+  }
+
+  std::string_view pattern_;
+  std::size_t at_ = 0;
+  std::uint64_t atom_ = 1;
+  std::vector<std::uint64_t> open_ = {0};  // lengths of the groups that are open, outermost first
+};
+
 }  // namespace
 
 std::string pcre2_pattern(std::string_view pattern, std::string_view source) {
+  require(WrittenOut(pattern).length() <= kMaxWrittenOut, source, ": pattern \"",
+          printable(pattern), "\" repeats too much: with its counts written out it is longer than ",
+          kMaxWrittenOut);
   std::string out;
   bool in_class = false;
   std::size_t class_start = 0;

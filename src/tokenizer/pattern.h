@@ -1,4 +1,4 @@
-// A regular expression of a tokenizer, compiled by PCRE2 with JIT. Patterns are written for other
+// A regular expression, compiled by PCRE2 with JIT. Those of tokenizers are written for other
 // engines (Oniguruma, Rust regex); what means something else in PCRE2 is translated or refused.
 #pragma once
 
@@ -67,7 +67,9 @@ class PatternMatcher {
 };
 
 // The pattern as PCRE2 is to read it: \s is Unicode's White_Space, as in the other engines. Throws
-// Error on constructs that PCRE2 would silently read differently.
+// Error on constructs that PCRE2 would silently read differently, and where the pattern is longer
+// than kMaxWrittenOut with its counted repeats written out: every place of a text may cost as many
+// steps.
 std::string pcre2_pattern(std::string_view pattern, std::string_view source);
 // A pattern that matches exactly `literal`.
 std::string quoted_pattern(std::string_view literal);

@@ -119,6 +119,7 @@ struct TokenizerSpec {
 inline constexpr std::size_t kMaxPieces = 1u << 20;
 inline constexpr std::size_t kMaxPieceBytes = 4096;
 inline constexpr std::size_t kMaxPatternBytes = 16384;
+inline constexpr std::uint64_t kMaxWrittenOut = 20000;  // of a pattern: (ab{3}){10} is 40 long
 inline constexpr std::size_t kMaxAddedTokens = 1u << 15;
 inline constexpr std::size_t kMaxTextSteps = 64;                // normalizers, pre-tokenizers
 inline constexpr std::string_view kSpaceMark = "\xe2\x96\x81";  // U+2581

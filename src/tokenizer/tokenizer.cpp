@@ -57,6 +57,7 @@ Alphabet make_alphabet(const TokenizerTables& tables) {
 }
 
 struct Tokenizer::State {
+  std::string source;            // for errors
   std::vector<NamedBlob> owned;  // the tables of a tokenizer that was made from a spec
   TokenizerTables tables;
   Alphabet alphabet;
@@ -65,8 +66,9 @@ struct Tokenizer::State {
   PreTokenizerChain chain;
   std::map<std::string, Token, std::less<>> special_ids;
 
-  State(TokenizerTables opened, std::string_view source)
-      : tables(std::move(opened)),
+  State(TokenizerTables opened, std::string_view file)
+      : source(file),
+        tables(std::move(opened)),
         alphabet(make_alphabet(tables)),
         raw_added(tables.rules.added, false),
         normalized_added(tables.rules.added, true),
@@ -106,6 +108,7 @@ class EncodeRun {
         model_{state.tables, state.alphabet},
         text_(text),
         scope_(scope),
+        room_(longest_normalized(text.size())),
         cache_(text.size()),
         encode_(kEncoders[static_cast<std::size_t>(state.tables.rules.kind)]) {
     out_.reserve(text.size() / 3 + 8);
@@ -163,8 +166,10 @@ class EncodeRun {
   }
 
   void stretch(std::string_view text, PreTokenizerChain::Flags flags) {
-    const std::string_view normal =
-        normalize(state_.tables.rules.normalizers, text, flags.begins_segment, buffer_);
+    const std::string_view normal = normalize(
+        state_.tables.rules.normalizers, text,
+        {.prepend = flags.begins_segment, .max_bytes = room_, .source = state_.source}, buffer_);
+    room_ -= normal.size();
     const auto sink = [&](std::string_view piece, Token token) {
       if (token != kNoToken)
         out_.push_back(token);
@@ -203,6 +208,7 @@ class EncodeRun {
   Model model_;
   std::string_view text_;
   SpecialScope scope_;
+  std::size_t room_;  // bytes that the stretches to come may have together once normalized
   WordCache cache_;
   EncodePiece encode_;
   ModelScratch scratch_;
@@ -299,7 +305,7 @@ std::string Tokenizer::summary() const {
   const auto special = std::count(tables.types.begin(), tables.types.end(), TokenType::control);
   std::string out(kKindNames[static_cast<std::size_t>(tables.rules.kind)]);
   out += ", " + with_commas(static_cast<std::int64_t>(size())) + " pieces, " +
-         with_commas(special) + " special, from " + tables.rules.source;
+         with_commas(special) + " special, from " + printable(tables.rules.source);
   if (tables.rules.kind == TokenizerKind::byte_bpe) {
     const auto& bytes = state_->alphabet.bytes;
     const auto missing = std::count(bytes.begin(), bytes.end(), kEmptySlot);

@@ -125,11 +125,27 @@ TEST(HostSampler, MinPKeepsAWeightThatEqualsIt) {
 TEST(LogitChanges, ArePenaltiesOrNever) {
   const SampleRule rule = {
       .repeat_penalty = 2, .presence_penalty = 0.5f, .frequency_penalty = 0.25f};
-  EXPECT_EQ(changed_logit(4, rule, 0), kNoLogit);
-  EXPECT_EQ(changed_logit(4, rule, 1), 2 - 0.75f);
-  EXPECT_EQ(changed_logit(4, rule, 3), 2 - 1.25f);
-  EXPECT_EQ(changed_logit(-4, rule, 1), -8 - 0.75f);
-  EXPECT_EQ(changed_logit(0, rule, 1), -0.75f);
+  const auto changed = [&](float logit, int repeats) {
+    return changed_logit(logit, rule, {.id = 7, .repeats = repeats});
+  };
+  EXPECT_EQ(changed_logit(4, rule, banned_token(7)), kNoLogit);
+  EXPECT_EQ(changed(4, 0), 4);
+  EXPECT_EQ(changed(4, 1), 2 - 0.75f);
+  EXPECT_EQ(changed(4, 3), 2 - 1.25f);
+  EXPECT_EQ(changed(-4, 1), -8 - 0.75f);
+  EXPECT_EQ(changed(0, 1), -0.75f);
+}
+
+TEST(LogitChanges, AddABiasFirstAndSubtractLast) {
+  const SampleRule rule = {.repeat_penalty = 2};
+  // -1 + 5 is above 0, so it is divided.
+  EXPECT_EQ(changed_logit(-1, rule, {.repeats = 1, .bias = 5, .minus = 0.5f}), 1.5f);
+  EXPECT_EQ(changed_logit(-1, rule, {.bias = 5, .minus = 0.5f}), 3.5f);
+  EXPECT_EQ(changed_logit(3e38f, rule, {.bias = 3e38f}), kLargestLogit);
+  EXPECT_EQ(changed_logit(3e38f, rule, {.bias = 3e38f, .minus = kLargestLogit}), 0);
+  EXPECT_EQ(changed_logit(-3e38f, rule, {.minus = 3e38f}), kNoLogit);
+  EXPECT_EQ(changed_logit(kNoLogit, rule, {.repeats = 3, .bias = 5, .minus = 1}), kNoLogit);
+  EXPECT_EQ(changed_logit(5, {.presence_penalty = -9}, {.repeats = 1, .bias = kNoLogit}), kNoLogit);
 }
 
 }  // namespace

@@ -3,14 +3,21 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <fstream>
+#include <functional>
+#include <thread>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/huge_pages.h"
+#include "base/mapping_watch.h"
 #include "temporary_folder.h"
 
 namespace leq {
@@ -20,6 +27,19 @@ namespace fs = std::filesystem;
 
 void write_text(const fs::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
+}
+
+// In a child process: drops what root may do beyond others, then prints the error of `body` and
+// ends with status 1, or with 3 where there is none.
+[[noreturn]] void end_with_error_of(const std::function<void()>& body) {
+  if (::getuid() == 0 && ::setuid(65534) != 0) std::_Exit(2);
+  try {
+    body();
+    std::_Exit(3);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    std::_Exit(1);
+  }
 }
 
 TEST(MappedFile, ShowsTheBytesAndSurvivesAMove) {
@@ -64,6 +84,63 @@ TEST(ReadFile, HoldsToItsLimit) {
   }
   EXPECT_THROW(read_file(folder.path() / "b", 4), Error);
   EXPECT_THROW(read_file(folder.path(), 4), Error);
+}
+
+// Without waiting for who may never write.
+TEST(ReadFile, RefusesAPipeAndATextMayBeOne) {
+  const test::TemporaryFolder folder;
+  const fs::path pipe = folder.path() / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const auto& read : std::vector<std::function<void()>>{[&] { read_file(pipe, 100); },
+                                                             [&] { MappedFile{pipe}; }}) {
+    try {
+      read();
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()),
+                pipe.string() + ": expected a regular file, found a pipe");
+    }
+  }
+  const std::string text(200'000, 't');  // more than a pipe holds
+  std::thread writer([&] { write_text(pipe, text); });
+  EXPECT_TRUE(read_text_file(pipe, text.size()) == text);
+  writer.join();
+  EXPECT_THROW(read_text_file("/dev/zero", 1000), Error);
+  EXPECT_EQ(read_text_file("/dev/null", 1000), "");
+  EXPECT_THROW(read_text_file(folder.path(), 1000), Error);
+  write_text(folder.path() / "a", "12345");
+  EXPECT_EQ(read_text_file(folder.path() / "a", 5), "12345");
+  EXPECT_THROW(read_text_file(folder.path() / "a", 4), Error);
+}
+
+// The reason comes from the call that failed, not from one before it.
+TEST(MappedFile, LockingBeyondTheLimitSaysSo) {
+  const test::TemporaryFolder folder;
+  write_text(folder.path() / "a", std::string(1 << 20, 'x'));
+  const auto child = [&] {
+    const MappedFile file(folder.path() / "a");
+    const rlimit none = {.rlim_cur = 0, .rlim_max = 0};
+    if (::setrlimit(RLIMIT_MEMLOCK, &none) != 0) std::_Exit(2);
+    end_with_error_of([&] { file.lock(); });
+  };
+  EXPECT_EXIT(child(), testing::ExitedWithCode(1),
+              "bytes in memory: (Cannot allocate memory|Operation not permitted)");
+}
+
+TEST(MappedFile, AFileThatBecomesShorterEndsTheProgramInOneLine) {
+  const test::TemporaryFolder folder;
+  const fs::path path = folder.path() / "model.leq";
+  write_text(path, std::string(1 << 20, 'x'));
+  const auto child = [&] {
+    watch_mappings("leq-test");
+    const MappedFile file(path);
+    fs::resize_file(path, 4096);
+    volatile std::byte last = file.bytes()[(1 << 20) - 1];
+    static_cast<void>(last);
+  };
+  EXPECT_EXIT(
+      child(), testing::ExitedWithCode(1),
+      "^leq-test: error: .*model.leq: cannot read at offset 1048575: the file became shorter");
 }
 
 TEST(AtomicFile, AppearsOnlyAtCommit) {
@@ -140,7 +217,84 @@ TEST(AtomicFile, RefusesWhatIsNoPlaceForAFile) {
   // A device would lose its place to the new file.
   ASSERT_EQ(::mkfifo((folder.path() / "pipe").c_str(), 0600), 0);
   EXPECT_EQ(message(folder.path() / "pipe"),
-            place + "/pipe: is a device or pipe, expected the name of a file to write");
+            place + "/pipe: is a pipe, expected the name of a file to write");
+  EXPECT_EQ(message("/dev/null"), "/dev/null: is a device, expected the name of a file to write");
+  EXPECT_EQ(message(""), "the name of the file to write is empty");
+  EXPECT_EQ(message(folder.path() / "a" / ""),
+            place + "/a/: is the name of a folder, expected that of a file to write");
+  EXPECT_NE(message(folder.path() / std::string(300, 'n')).find("File name too long"),
+            std::string::npos);
+}
+
+// A rename would put the new file in the place of the link.
+TEST(AtomicFile, RefusesLinksAndLeavesWhatTheyLeadTo) {
+  const test::TemporaryFolder folder;
+  write_text(folder.path() / "real", "old");
+  fs::create_symlink("real", folder.path() / "link");
+  fs::create_symlink("nowhere", folder.path() / "dangling");
+  for (const char* name : {"link", "dangling"}) {
+    try {
+      AtomicFile file(folder.path() / name);
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("is a link to "), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_EQ(read_file(folder.path() / "real", 100), "old");
+  // One that appears while the file is written stays too.
+  AtomicFile file(folder.path() / "new");
+  file.append(as_bytes("new"));
+  fs::create_symlink("real", folder.path() / "new");
+  EXPECT_THROW(file.commit(), Error);
+  EXPECT_EQ(read_file(folder.path() / "real", 100), "old");
+  EXPECT_TRUE(fs::is_symlink(folder.path() / "new"));
+}
+
+TEST(AtomicFile, RefusesAFolderThatLetsNobodyWrite) {
+  const test::TemporaryFolder folder;
+  ASSERT_EQ(::chmod(folder.path().c_str(), 0555), 0);
+  EXPECT_EXIT(end_with_error_of([&] { check_output(folder.path() / "model.leq"); }),
+              testing::ExitedWithCode(1), "cannot write there: Permission denied");
+  ASSERT_EQ(::chmod(folder.path().c_str(), 0755), 0);
+}
+
+TEST(RequireNoInput, KnowsAFileByAnyName) {
+  const test::TemporaryFolder folder;
+  const fs::path input = folder.path() / "model.safetensors";
+  write_text(input, "weights");
+  fs::create_hard_link(input, folder.path() / "hard");
+  fs::create_symlink(input, folder.path() / "soft");
+  write_text(folder.path() / "other", "weights");
+  const std::vector<fs::path> inputs = {folder.path() / "absent", input};
+  for (const char* name : {"model.safetensors", "hard", "soft", "./hard"}) {
+    try {
+      require_no_input(folder.path() / name, inputs);
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(": is read here"), std::string::npos)
+          << error.what();
+    }
+  }
+  EXPECT_NO_THROW(require_no_input(folder.path() / "other", inputs));
+  EXPECT_NO_THROW(require_no_input(folder.path() / "new", inputs));
+}
+
+// A file of another owner in a folder like /tmp: the reason is that of the rename.
+TEST(AtomicFile, SaysWhyAFileCannotBeReplaced) {
+  const test::TemporaryFolder folder;
+  if (::getuid() != 0) GTEST_SKIP() << "needs two users, and so to be root";
+  const fs::path sticky = folder.path() / "sticky";
+  fs::create_directory(sticky);
+  write_text(sticky / "a", "another's");
+  ASSERT_EQ(::chmod(folder.path().c_str(), 0755), 0);
+  ASSERT_EQ(::chmod(sticky.c_str(), 01777), 0);
+  const auto replace = [&] {
+    AtomicFile file(sticky / "a");
+    file.append(as_bytes("mine"));
+    file.commit();
+  };
+  EXPECT_EXIT(end_with_error_of(replace), testing::ExitedWithCode(1),
+              "cannot rename into place: Operation not permitted");
 }
 
 TEST(AtomicFile, WithoutCommitNothingIsLeftAndAnOldFileStays) {

@@ -51,6 +51,45 @@ TEST(ParseJson, NamesSourceAndOffset) {
   EXPECT_NE(parse_error_of("[1, 2, x]").find("offset 8"), std::string::npos);
 }
 
+// A value takes memory however short it is written.
+TEST(ParseJson, LimitsValuesAndBytes) {
+  std::string many = "[0";
+  for (int i = 0; i < 98; ++i) many += i % 2 == 0 ? ",[]" : ",{}";
+  many += "]";
+  EXPECT_EQ(error_of([&] { parse_json(many, "c", {.values = 100}); }), "");
+  EXPECT_NE(error_of([&] { parse_json(many, "c", {.values = 99}); }).find("more than 99 values"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { parse_json(many, "c", {.bytes = 100}); }).find("at most 100"),
+            std::string::npos);
+  std::string bomb = "[";
+  for (int i = 0; i < 3'000'000; ++i) bomb += "[],";
+  EXPECT_NE(error_of([&] { parse_json(bomb + "[]]", "c", kHeaderLimits); }).find("2000000 values"),
+            std::string::npos);
+}
+
+TEST(ParseJson, RefusesANameThatStandsTwice) {
+  EXPECT_EQ(parse_error_of(R"({"a": {"b": 1}, "b": [{"a": 1}, {"a": 2}]})"), "");
+  for (const char* bad : {R"({"a": 1, "a": 1})", R"({"x": [{"a": 1, "b": 2, "a": 3}]})",
+                          R"({"a": {}, "\u0061": 1})"}) {
+    EXPECT_EQ(parse_error_of(bad), "config.json: the name \"a\" stands twice") << bad;
+  }
+}
+
+TEST(ParseJson, AZeroByteDoesNotEndTheText) {
+  using namespace std::string_literals;
+  EXPECT_EQ(parse_error_of("{}\0garbage"s),
+            "config.json: invalid JSON at offset 2 of 10 bytes: a byte 0");
+  for (const std::string& bad : {"[1\0]"s, "\0"s, "{}\0"s, "\"\0\""s}) {
+    EXPECT_NE(parse_error_of(bad), "") << bad.size();
+  }
+}
+
+TEST(ParseJson, SpeaksItsOwnWords) {
+  const std::string message = parse_error_of("{\"a\": 1e999}");
+  EXPECT_EQ(message,
+            "config.json: invalid JSON at offset 11 of 12 bytes: a number that is too large");
+}
+
 TEST(JsonGet, ChecksPresenceAndType) {
   const Json json = parse_json(R"({"n": 3, "x": 1.5, "s": "t", "b": true, "z": null})", "c");
   EXPECT_EQ(json_get<int>(json, "n", "c"), 3);
@@ -101,7 +140,7 @@ TEST(Json, ReadsAndWritesAsNlohmann) {
                            "[[],{},[[]]]",
                            R"([1,-1,2.5,"x",null,[true,{"a":[{}]}]])",
                            R"({"b":1,"a":{"z":[],"y":[{"k":[1,2,[3]]},4]},"":0})",
-                           R"({"a":{"x":1},"a":[2],"c":3})",
+                           R"({"a":{"x":1},"b":[2],"c":3})",
                            "[{\"a\":1},{\"a\":[{\"b\":2},{\"b\":[3]}]},[4,[5]]]"}) {
     const auto want = nlohmann::json::parse(text);
     const Json json = parse_json(text, "t");

@@ -11,10 +11,23 @@ namespace {
 TEST(Progress, ShortWorkPrintsNothingWhereStderrIsNoTerminal) {
   testing::internal::CaptureStderr();
   {
-    Progress progress("packing", 200);
+    Progress progress("packing", 200, "rows");
     for (std::int64_t done = 1; done <= 200; ++done) progress.update(done, "note");
   }
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+TEST(Progress, TellsTheUnitAndTheTimeLeft) {
+  EXPECT_EQ(progress_text("quantize", 747, 5952, "steps", 60, ""),
+            "quantize: 747 of 5,952 steps, 6 min 58 s left");
+  EXPECT_EQ(progress_text("perplexity", 1, 4, "windows", 20, "ppl 12.34"),
+            "perplexity: 1 of 4 windows, 1 min 0 s left, ppl 12.34");
+  EXPECT_EQ(progress_text("x", 1, 100, "steps", 0.5, ""), "x: 1 of 100 steps");
+  EXPECT_EQ(progress_text("x", 0, 100, "steps", 50, ""), "x: 0 of 100 steps");
+  EXPECT_EQ(progress_text("x", 100, 100, "steps", 50, "done"), "x: 100 of 100 steps, done");
+  EXPECT_EQ(progress_text("x", 1, 3, "steps", 3600, ""), "x: 1 of 3 steps, 2 h 0 min left");
+  EXPECT_EQ(progress_text("verify", 1'500'000'000, 3'000'000'000, "bytes", 9, ""),
+            "verify: 1.50 GB of 3.00 GB, 9 s left");
 }
 
 }  // namespace

@@ -2,9 +2,13 @@
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <numeric>
 #include <stdexcept>
 #include <thread>
@@ -141,6 +145,23 @@ TEST(ThreadPool, AnExceptionReachesTheCallerAfterAllTasksAndThePoolGoesOn) {
       EXPECT_EQ(runs, 20);
     }
   }
+}
+
+TEST(ThreadPool, AThreadThatCannotStartIsAnError) {
+  const auto child = [&] {
+    const rlimit none = {.rlim_cur = 1, .rlim_max = 1};
+    if (::setrlimit(RLIMIT_NPROC, &none) != 0) std::_Exit(2);
+    if (::getuid() == 0 && ::setuid(65534) != 0) std::_Exit(2);  // root has no limit
+    try {
+      const ThreadPool pool(8);
+      std::_Exit(3);
+    } catch (const Error& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      std::_Exit(error.kind() == ErrorKind::no_memory ? 1 : 4);
+    }
+  };
+  EXPECT_EXIT(child(), testing::ExitedWithCode(1),
+              "^threads: expected 8, the system lets [1-7] run");
 }
 
 TEST(ThreadPool, RefusesCountsOutOfRange) {

@@ -27,7 +27,8 @@ TEST_P(SampleConformance, EveryRowOfABatchGetsItsOwnToken) {
   constexpr std::int64_t kVocabulary = 300, kRows = 70;
   const auto numbers = test::random_numbers(kRows * kVocabulary, 1);
   const Rows logits = rows_of(numbers, kVocabulary);
-  const std::vector<LogitChange> changes = {{3, 0}, {4, 1}, {299, 3}};
+  const std::vector<LogitChange> changes = {
+      banned_token(3), {4, 1}, {.id = 7, .bias = 1.5f, .minus = 0.25f}, {299, 3}};
   std::vector<SampleRequest> requests;
   std::vector<std::int32_t> drawn(kRows), want;
   Random random(2);
@@ -49,6 +50,38 @@ TEST_P(SampleConformance, EveryRowOfABatchGetsItsOwnToken) {
   EXPECT_EQ(values_of(logits, kRows), numbers);  // as before
 }
 
+// Each cut that only the host makes, beside rows that the device draws itself.
+TEST_P(SampleConformance, RowsWithTheHostsCutsGetTheHostsToken) {
+  constexpr std::int64_t kVocabulary = 5000, kRows = 70;
+  const auto numbers = test::random_numbers(kRows * kVocabulary, 3);
+  const Rows logits = rows_of(numbers, kVocabulary);
+  const std::vector<LogitChange> changes = {banned_token(3), {.id = 7, .bias = 9, .minus = 2}};
+  std::vector<SampleRequest> requests(kRows);
+  std::vector<std::int32_t> drawn(kRows), want;
+  std::vector<double> surprises(kRows), wanted_surprises(kRows);
+  Random random(4);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    SampleRule& rule = requests[i].rule;
+    rule.top_k = i % 2 == 0 ? 0 : 40;
+    rule.random = random.bits();
+    rule.coin = random.bits();
+    if (i % 7 == 1) rule.typical_p = 0.7f;
+    if (i % 7 == 2) rule.top_n_sigma = 1.5f;
+    if (i % 7 == 3) rule.xtc_probability = 0.5f, rule.xtc_threshold = 0.001f;
+    if (i % 7 >= 4) rule.mirostat = i % 7 == 4 ? 1 : 2, rule.mirostat_mu = 6;
+    if (i % 7 == 6) rule.temperature = 0;
+    if (i % 3 == 0) requests[i].changes = changes;
+    requests[i].surprise = &wanted_surprises[i];
+    want.push_back(
+        HostSampler().draw(std::span(numbers).subspan(i * kVocabulary, kVocabulary), requests[i]));
+    requests[i].surprise = &surprises[i];
+  }
+  backend->sample(logits, requests, drawn);
+  EXPECT_EQ(drawn, want);
+  EXPECT_EQ(surprises, wanted_surprises);
+  EXPECT_EQ(values_of(logits, kRows), numbers);
+}
+
 // A row without a token costs its neighbours nothing.
 TEST_P(SampleConformance, RowsTellWhyTheyHaveNoToken) {
   std::vector<float> numbers = {0, 3, 1, 2, 9, 8, 7, 6, 0, 0, 0, 5, 1, 2, 3, 4, 2, 7, 1, 0};
@@ -56,7 +89,8 @@ TEST_P(SampleConformance, RowsTellWhyTheyHaveNoToken) {
   numbers[2 * 4 + 2] = std::numeric_limits<float>::infinity();
   numbers[3 * 4 + 0] = std::numeric_limits<float>::infinity();
   const Rows logits = rows_of(numbers, 4);
-  const std::vector<LogitChange> all = {{0, 0}, {1, 0}, {2, 0}, {3, 0}};
+  const std::vector<LogitChange> all = {banned_token(0), banned_token(1), banned_token(2),
+                                        banned_token(3)};
   for (const float temperature : {0.0f, 1.0f}) {
     SampleRequest request;
     request.rule.temperature = temperature;
@@ -76,7 +110,8 @@ TEST_P(SampleConformance, RowsWithoutATokenAreErrors) {
   numbers[2 * 5 + 3] = std::nanf("");
   numbers[3 * 5 + 1] = infinity;
   const Rows logits = rows_of(numbers, 5);
-  const std::vector<LogitChange> all = {{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}};
+  const std::vector<LogitChange> all = {banned_token(0), banned_token(1), banned_token(2),
+                                        banned_token(3), banned_token(4)};
   std::vector<SampleRequest> requests(4);
   EXPECT_EQ(error_of(*backend, logits, std::span(requests).first(2)), "");
   const std::string bad = error_of(*backend, logits, requests);
@@ -84,8 +119,10 @@ TEST_P(SampleConformance, RowsWithoutATokenAreErrors) {
   requests[1].rule.temperature = 0;
   requests[1].changes = all;
   EXPECT_EQ(error_of(*backend, logits, requests), "sampler: every token is banned");
-  const std::vector<LogitChange> twice = {{1, 0}, {1, 1}}, beyond = {{5, 0}};
-  for (const auto& changes : {twice, beyond}) {
+  const std::vector<LogitChange> twice = {{1, 0}, {1, 1}}, beyond = {{5, 0}},
+                                 nan = {{.id = 1, .bias = std::nanf("")}},
+                                 more = {{.id = 1, .minus = -1}};
+  for (const auto& changes : {twice, beyond, nan, more}) {
     requests[0].changes = changes;
     EXPECT_NE(error_of(*backend, logits, std::span(requests).first(1)), "");
   }

@@ -145,6 +145,11 @@ TEST(HfConfig, RefusesShapesThatContradictThemselves) {
   EXPECT_NE(with("head_dim", 63).find("even"), std::string::npos);
   EXPECT_NE(with("hidden_size", "2048"), "");
   EXPECT_NE(with("num_hidden_layers", -1), "");
+  // By the names of the file, not by those of the field that it becomes.
+  EXPECT_EQ(with("intermediate_size", 0),
+            "config.json: intermediate_size = 0: expected 1 to 4194304");
+  EXPECT_EQ(with("vocab_size", 0), "config.json: vocab_size = 0: expected 1 to 16777216");
+  EXPECT_NE(with("rms_norm_eps", 2).find("config.json: rms_norm_eps = 2"), std::string::npos);
   EXPECT_NE(with("vocab_size", 1ll << 40), "");
   EXPECT_NE(with("rms_norm_eps", nullptr), "");
 }

@@ -74,7 +74,13 @@ std::vector<LogitChange> random_changes(Numbers& random, int vocabulary) {
   for (int id = 0; id < vocabulary; ++id) {
     if (below(random, one_in) != 0 || (kind == 7 && id == stays))
       continue;  // 7: all but one banned
-    changes.push_back({id, kind == 7 ? 0 : below(random, 4)});
+    const int repeats = below(random, 4);
+    if (kind == 7 || repeats == 0) {
+      changes.push_back(banned_token(id));
+    } else {
+      changes.push_back({id, repeats});
+    }
+    if (kind == 6) changes.back() = {id, repeats, uniform(random) - 0.5f, uniform(random)};
   }
   return changes;
 }
@@ -168,9 +174,9 @@ TEST_F(Sample, RowsWithoutAnyLimitUseTheWholeVocabulary) {
       rule.top_p = top_p;
       rule.top_k = top_k;
       rule.random = static_cast<std::uint32_t>(random());
-      batch.add(row, rule, {{1, 0}, {7, 2}});
+      batch.add(row, rule, {banned_token(1), {7, 2}});
       std::ranges::fill(row, 2.0f);
-      batch.add(row, rule, {{1, 0}, {7, 2}});
+      batch.add(row, rule, {banned_token(1), {7, 2}});
     }
   }
   const auto drawn = batch.check(sampler);
@@ -187,12 +193,12 @@ TEST_F(Sample, NamesTheFirstBadLogitAndRowsThatAreAllBanned) {
     row[4999] = kInfinity;
     row[4500] = nan;
     batch.add(row, rule);
-    batch.add(row, rule, {{4500, 0}});  // banned, and still reported
+    batch.add(row, rule, {banned_token(4500)});  // banned, and still reported
     std::ranges::fill(row, -kInfinity);
     batch.add(row, rule);
     std::ranges::fill(row, 1.0f);
     std::vector<LogitChange> all(5000);
-    for (std::int32_t id = 0; id < 5000; ++id) all[static_cast<std::size_t>(id)] = {id, 0};
+    for (std::int32_t id = 0; id < 5000; ++id) all[static_cast<std::size_t>(id)] = banned_token(id);
     batch.add(row, rule, all);
     EXPECT_EQ(batch.check(sampler),
               (std::vector<std::int32_t>{bad_logit_of(4500), bad_logit_of(4500), kAllBanned,

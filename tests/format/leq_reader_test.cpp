@@ -109,6 +109,24 @@ TEST(LeqReader, RejectsEveryTruncatedPrefix) {
   EXPECT_NE(error_of(longer), "");
 }
 
+// Without it, or with another one than a power of two, codes mean other weights.
+TEST(LeqReader, GroupsNeedTheirScaleMul) {
+  const Bytes whole = file_of_scheme("int4-g64", ActKind::row);
+  const auto with = [&](const json& value) {
+    return error_after(whole, [&](json& f) { f["tensors"]["w"]["scale_mul"] = value; });
+  };
+  EXPECT_NE(error_after(whole, [](json& f) { f["tensors"]["w"].erase("scale_mul"); })
+                .find("\"scale_mul\" is missing"),
+            std::string::npos);
+  for (const json& bad : {json(nullptr), json(0), json(3), json(0.3), json(-2), json(1e300),
+                          json(1e-300), json("2")}) {
+    EXPECT_NE(with(bad).find("scale_mul"), std::string::npos) << bad;
+  }
+  for (const json& good : {json(1), json(0.5), json(1048576), json(7.62939453125e-06)}) {
+    EXPECT_EQ(with(good), "") << good;
+  }
+}
+
 // What a caller can see of a file, without the bytes of planes.
 std::string summary(const LeqReader& reader) {
   std::string text = reader.metadata().dump();
@@ -183,6 +201,9 @@ json good_json() {
   const auto range = [&](int offset, int bytes) {
     return json{{"offset", offset}, {"bytes", bytes}, {"xxh3", any}};
   };
+  const Bytes zeros(5);
+  json blob = range(8832, 5);
+  blob["xxh3"] = test::hash_text(zeros.data(), zeros.size());
   return {{"leq", {{"requires", json::array()}}},
           {"tensors",
            {{"norm",
@@ -198,7 +219,7 @@ json good_json() {
                {{"codes", range(128, 8192)},
                 {"scales", range(8320, 256)},
                 {"sums", range(8576, 256)}}}}}}},
-          {"blobs", {{"tokenizer", range(8832, 5)}}}};
+          {"blobs", {{"tokenizer", blob}}}};
 }
 Bytes with_json(const std::string& text) { return test::leq_file(text, Bytes(8832)); }
 
@@ -224,6 +245,20 @@ TEST(LeqReader, OpensAFileBuiltByHandAndIgnoresUnknownKeys) {
   EXPECT_EQ(view.scales, bytes.data() + 8320);
   EXPECT_EQ(view.sums, bytes.data() + 8576);
   EXPECT_EQ(view.zeros, nullptr);
+}
+
+TEST(LeqReader, ABlobIsComparedWithItsChecksumWhenItIsRead) {
+  Bytes bytes = with_json(good_json().dump());
+  bytes[8834] = std::byte{1};
+  const LeqReader reader(bytes, "m.leq");
+  try {
+    (void)reader.blob("tokenizer");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("m.leq: blob tokenizer at offset 8832: checksum"),
+              std::string::npos)
+        << error.what();
+  }
 }
 
 struct Hostile {
@@ -285,8 +320,8 @@ TEST(LeqReader, RefusesHostileTablesByName) {
          f["tensors"]["w"]["shape"] = {65, 3};
        },
        "plane codes"},
-      {"scale_mul", [](json& f) { f["tensors"]["w"]["scale_mul"] = 0; }, "scale_mul"},
-      {"scale_mul huge", [](json& f) { f["tensors"]["w"]["scale_mul"] = 1e300; }, "scale_mul"},
+      {"scale_mul without groups", [](json& f) { f["tensors"]["w"]["scale_mul"] = 1; },
+       "scale_mul"},
       {"tensor no object", [](json& f) { f["tensors"]["w"] = 1; }, "tensor w"},
       {"no planes", [](json& f) { f["tensors"]["w"].erase("planes"); }, "planes"},
       {"plane absent", [](json& f) { f["tensors"]["w"]["planes"].erase("sums"); }, "sums"},
@@ -339,11 +374,11 @@ TEST(LeqReader, RefusesNamesThatStandTwice) {
 
 TEST(LeqReader, RefusesTooManyTensors) {
   std::string text = R"({"leq":{"requires":[]},"tensors":{},"blobs":{)";
-  for (int i = 0; i <= 1'000'000; ++i) {
+  for (int i = 0; i <= 2'000'000; ++i) {
     if (i > 0) text += ',';
     text += '"' + std::to_string(i) + "\":0";
   }
-  EXPECT_NE(error_of(test::leq_file(text + "}}", {})).find("more than 1000000 names"),
+  EXPECT_NE(error_of(test::leq_file(text + "}}", {})).find("more than 2000000 values"),
             std::string::npos);
 }
 

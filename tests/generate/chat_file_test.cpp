@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <string>
 
 #include "base/error.h"
@@ -15,6 +16,8 @@ namespace leq {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 class ChatFileTest : public testing::Test {
  protected:
@@ -39,6 +42,10 @@ class ChatFileTest : public testing::Test {
     file.sampling.frequency_penalty = 0.1f;
     file.sampling.penalties_when_greedy = true;
     file.sampling.seed = 18446744073709551615ull;
+    file.sampling.mirostat = 2;
+    file.sampling.typical_p = 0.9f;
+    file.sampling.logit_bias = {{5, -kInfinity}, {7, 0.1f}};
+    file.sampling.dry_breakers = {"\n", "snow\u2603"};
     return file;
   }
   void write(const std::string& text) const { std::ofstream(path_) << text; }
@@ -81,6 +88,25 @@ TEST_F(ChatFileTest, ReadsBackWhatItWrote) {
   EXPECT_EQ(back.sampling.frequency_penalty, 0.1f);
   EXPECT_TRUE(back.sampling.penalties_when_greedy);
   EXPECT_EQ(back.sampling.seed, 18446744073709551615ull);
+  EXPECT_EQ(back.sampling.mirostat, 2);
+  EXPECT_EQ(back.sampling.typical_p, 0.9f);
+  EXPECT_EQ(back.sampling.logit_bias, file.sampling.logit_bias);
+  EXPECT_EQ(back.sampling.dry_breakers, file.sampling.dry_breakers);
+}
+
+// As the first version wrote it, without what came later.
+TEST_F(ChatFileTest, ReadsAChatOfTheFirstVersion) {
+  write(R"({"leq_chat": 1, "model": "small.leq", "chat_template": "chatml", "replies": 1,
+      "messages": [{"role": "user", "content": "Hi."}],
+      "settings": {"frequency_penalty": 0.0, "min_p": 0.05, "penalties_when_greedy": false,
+        "presence_penalty": 0.0, "repeat_last_n": 64, "repeat_penalty": 1.0, "seed": 7,
+        "temp": 0.7, "top_k": 40, "top_p": 0.95}})");
+  const ChatFile back = load_chat(path_);
+  EXPECT_EQ(back.sampling.temperature, 0.7f);
+  EXPECT_EQ(back.sampling.mirostat, 0);
+  EXPECT_EQ(back.sampling.typical_p, 1);
+  EXPECT_TRUE(back.sampling.logit_bias.empty());
+  EXPECT_EQ(back.sampling.dry_breakers, SamplingSettings().dry_breakers);
 }
 
 TEST_F(ChatFileTest, NumbersArePlainToRead) {
@@ -109,6 +135,11 @@ TEST_F(ChatFileTest, NamesWhatIsWrong) {
       {"\"replies\": 4", "\"replies\": \"4\"", "replies"},
       {"\"seed\": 18446744073709551615", "\"seed\": -1", "seed"},
       {"\"temp\": 0.7", "\"temp\": -0.7", "temperature is -0.7"},
+      {"\"temp\": 0.7", "\"heat\": 0.7", "temp"},
+      {"\"5-inf\"", "\"5\"", "logit_bias is '5'"},
+      {"\"5-inf\"", "5", "logit_bias"},
+      {"\"\\n\"", "\"\"", "dry_sequence_breaker has 0 bytes"},
+      {"\"mirostat\": 2", "\"mirostat\": 3", "mirostat"},
       {"\"top_k\": -1", "\"top_k\": 99999999999", "top_k"},
       {"\"role\": \"user\"", "\"role\": \"tool\"", "message 1"},
       {"\"role\": \"user\"", "\"role\": \"system\"", "message 1"},

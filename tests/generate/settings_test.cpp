@@ -66,6 +66,30 @@ TEST(Settings, OnlyWhatHasAnEffectAtTemperatureZeroIsNoted) {
   EXPECT_EQ(choose_sampling(given, model).notes, std::vector<std::string>{"temp 0 (flag)"});
 }
 
+TEST(Settings, WhatIsOffByDefaultIsNotedWhereItIsGiven) {
+  GivenSampling given;
+  given["typical_p"] = {0.5, SettingOrigin::flag};
+  given["dry_multiplier"] = {0.8, SettingOrigin::flag};
+  EXPECT_EQ(choose_sampling(given, {}).notes.size(), 6u);
+  EXPECT_TRUE(has_note(choose_sampling(given, {}), "typical 0.5 (flag)"));
+  EXPECT_TRUE(has_note(choose_sampling(given, {}), "dry-multiplier 0.8 (flag)"));
+  PerKnob<double> model;
+  model["typical_p"] = 1;
+  EXPECT_EQ(choose_sampling({}, model).notes.size(), 4u);
+  given["temperature"] = {0.0, SettingOrigin::flag};
+  EXPECT_EQ(choose_sampling(given, {}).notes,
+            (std::vector<std::string>{"temp 0 (flag)", "dry-multiplier 0.8 (flag)"}));
+}
+
+TEST(Settings, MirostatStandsInPlaceOfTheCuts) {
+  GivenSampling given;
+  given["mirostat"] = {2, SettingOrigin::flag};
+  given["mirostat_ent"] = {4, SettingOrigin::flag};
+  EXPECT_EQ(choose_sampling(given, {}).notes,
+            (std::vector<std::string>{"temp 0.8 (default)", "mirostat 2 (flag)",
+                                      "mirostat-ent 4 (flag)"}));
+}
+
 TEST(Settings, RefusesAModelsSettingOutOfRange) {
   PerKnob<double> model;
   model["top_p"] = 1.5;

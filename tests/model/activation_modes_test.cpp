@@ -413,8 +413,11 @@ TEST(ActivationModes, BindingRefusesWhatDoesNotGoTogether) {
   const test::TemporaryFolder folder;
   const auto backend = make_cpu_backend({1, supported_isas().back()});
   const auto bind_error = [&](const Source& source) {
-    const Model model(write_file(folder, "m.leq", source, {"int8", ActKind::row}), {});
-    return error_of([&] { bind_weights(model.file(), model.config(), backend->memory()); });
+    const auto path = write_file(folder, "m.leq", source, {"int8", ActKind::row});
+    return error_of([&] {
+      const Model model(path, {});
+      bind_weights(model.file(), model.config(), backend->memory());
+    });
   };
   Source source = llama_source();
   source.tensors["layers.0.q.inv_smooth"] = {{96}, TensorRole::vector, std::vector<float>(96, 1)};

@@ -47,6 +47,17 @@ TEST(SamplingSettings, RangesHoldTheirBordersAndNothingBeyond) {
       {"repeat_last_n", {-1, 0, 1e9}, {-2, 1e9 + 1, kNan}},
       {"presence_penalty", {-most, 0, most}, {-kInfinity, kInfinity, kNan}},
       {"frequency_penalty", {-most, 0, most}, {-kInfinity, kInfinity, kNan}},
+      {"typical_p", {0, 1}, {-1e-40, 1.0000002, kNan}},
+      {"top_n_sigma", {-1, 0, 1.5, most}, {-1.1, kInfinity, kNan}},
+      {"xtc_probability", {0, 1}, {-1e-40, 1.0000002, kNan}},
+      {"xtc_threshold", {0, 1}, {-1e-40, 1.0000002, kNan}},
+      {"dry_multiplier", {0, most}, {-1e-40, kInfinity, kNan}},
+      {"dry_base", {1, most}, {0.99, kInfinity, kNan}},
+      {"dry_allowed_length", {0, 1e9}, {-1, 1e9 + 1, kNan}},
+      {"dry_penalty_last_n", {-1, 0, 1e9}, {-2, 1e9 + 1, kNan}},
+      {"mirostat", {0, 1, 2}, {-1, 3, kNan}},
+      {"mirostat_lr", {0, most}, {-1e-40, kInfinity, kNan}},
+      {"mirostat_ent", {0, most}, {-1e-40, kInfinity, kNan}},
   };
   EXPECT_EQ(cases.size(), kSamplingKnobs.size());
   for (const Case& c : cases) {
@@ -81,7 +92,8 @@ TEST(SamplingSettings, EveryKnobHasAFieldOfItsOwn) {
   std::set<std::string> words;
   for (const SamplingKnob& changed : kSamplingKnobs) {
     SamplingSettings settings;
-    set_knob(settings, changed, changed.name == "top_k" ? 7 : 0.5);
+    const double other_value = changed.name == "dry_base" ? 3 : changed.is_whole() ? 1 : 0.5;
+    set_knob(settings, changed, other_value);
     int differences = 0;
     for (const SamplingKnob& other : kSamplingKnobs) {
       differences += knob_value(settings, other) != knob_value({}, other);
@@ -90,9 +102,17 @@ TEST(SamplingSettings, EveryKnobHasAFieldOfItsOwn) {
     words.insert(knob_word(changed));
   }
   EXPECT_EQ(words,
-            (std::set<std::string>{"temp", "top-k", "top-p", "min-p", "repeat-penalty",
-                                   "repeat-last-n", "presence-penalty", "frequency-penalty"}));
+            (std::set<std::string>{
+                "temp", "top-k", "top-p", "min-p", "repeat-penalty", "repeat-last-n",
+                "presence-penalty", "frequency-penalty", "typical", "top-nsigma", "xtc-probability",
+                "xtc-threshold", "dry-multiplier", "dry-base", "dry-allowed-length",
+                "dry-penalty-last-n", "mirostat", "mirostat-lr", "mirostat-ent"}));
   EXPECT_THROW(knob_index("top-k"), Error);
+  for (const char* word : {"temp", "temperature"}) EXPECT_EQ(find_knob(word), &knob("temperature"));
+  for (const char* word : {"typical", "typical-p", "typical_p"}) {
+    EXPECT_EQ(find_knob(word), &knob("typical_p"));
+  }
+  EXPECT_EQ(find_knob("tmp"), nullptr);
 }
 
 TEST(SamplingSettings, BackendsGetTheirRule) {
@@ -114,6 +134,26 @@ TEST(SamplingSettings, BackendsGetTheirRule) {
   EXPECT_EQ(sample_rule({.top_k = -1}).top_k, 0);
 }
 
+TEST(LogitBias, IsATokenASignAndANumber) {
+  EXPECT_EQ(parse_logit_bias("15043+1"), (LogitBias{15043, 1}));
+  EXPECT_EQ(parse_logit_bias("15043-1.5"), (LogitBias{15043, -1.5f}));
+  EXPECT_EQ(parse_logit_bias("0-inf"), (LogitBias{0, -kInfinity}));
+  EXPECT_EQ(parse_logit_bias("7+1e-3"), (LogitBias{7, 1e-3f}));
+  for (const char* text : {"", "5", "+1", "5+", "5-", "5+inf", "5++1", "5+-1", "5--1", "5+1e99",
+                           "x+1", "-1+1", "5+1x", "99999999999+1", "5-nan", "5+nan", "1.5+1"}) {
+    EXPECT_TRUE(error_of([&] { parse_logit_bias(text); }).starts_with("logit_bias is '")) << text;
+  }
+}
+
+TEST(LogitBias, IsWrittenAsItIsRead) {
+  for (const char* text : {"15043+1", "29905-inf", "3-0.25", "3+1e+20", "0+0"}) {
+    EXPECT_EQ(parse_logit_bias(logit_bias_text(parse_logit_bias(text))), parse_logit_bias(text));
+  }
+  EXPECT_EQ(logit_bias_text({3, -0.25f}), "3-0.25");
+  EXPECT_EQ(logit_bias_text({3, 2}), "3+2");
+  EXPECT_EQ(logit_bias_text({3, -kInfinity}), "3-inf");
+}
+
 TEST(GenerationDefaults, AreReadBackFromAFile) {
   GenerationDefaults defaults;
   defaults.sampling["temperature"] = 0.7;
@@ -131,7 +171,8 @@ TEST(GenerationDefaults, AreReadBackFromAFile) {
 
 TEST(GenerationDefaults, ComeFromGenerationConfigByItsNames) {
   const Json json = parse_json(R"({"temperature": 1, "top_k": 50, "top_p": null, "min_p": 0.1,
-      "repetition_penalty": 1.2, "repeat_penalty": 9, "presence_penalty": 3, "do_sample": true})",
+      "repetition_penalty": 1.2, "repeat_penalty": 9, "presence_penalty": 3, "do_sample": true,
+      "typical_p": 0.9})",
                                "test");
   const auto values = sampling_from_json(json, &SamplingKnob::config_key, "test");
   EXPECT_EQ(values["temperature"], 1.0);
@@ -140,11 +181,15 @@ TEST(GenerationDefaults, ComeFromGenerationConfigByItsNames) {
   EXPECT_EQ(values["min_p"], 0.1);
   EXPECT_EQ(values["repeat_penalty"], 1.2);
   EXPECT_EQ(values["presence_penalty"], std::nullopt);  // models do not say it
+  EXPECT_EQ(values["typical_p"], 0.9);
 }
 
 TEST(GenerationDefaults, AreRefusedByTheirKey) {
-  for (const char* text : {R"({"temperature": "hot"})", R"({"top_k": 1.5})", R"({"top_k": "4"})",
-                           R"({"end_tokens": 2})", R"({"end_tokens": ["2"]})"}) {
+  for (const char* text :
+       {R"({"temperature": "hot"})", R"({"top_k": 1.5})", R"({"top_k": "4"})",
+        R"({"end_tokens": 2})", R"({"end_tokens": ["2"]})", R"({"end_tokens": [4294967298]})",
+        R"({"end_tokens": [18446744073709551615]})", R"({"top_k": 1000000000000})",
+        R"({"top_p": 1.5})", R"({"min_p": -0.1})"}) {
     const std::string key = std::string(text).substr(2, std::string(text).find(':') - 3);
     const std::string error =
         error_of([&] { generation_from_json(parse_json(text, "text"), "x.leq"); });

@@ -136,6 +136,41 @@ TEST(Smoothquant, ErrorIsThatOfTheRoundedSite) {
   EXPECT_NEAR(error_at_alpha(site, 0.6, {}, &pool), error / energy, 1e-3 * error / energy);
 }
 
+// Each row of `weight` so many times, one after the other.
+std::vector<float> rows_repeated(const std::vector<float>& weight, int times) {
+  std::vector<float> repeated;
+  for (std::size_t n = 0; n < weight.size(); n += kColumns) {
+    const auto row = weight.begin() + static_cast<std::ptrdiff_t>(n);
+    for (int i = 0; i < times; ++i) repeated.insert(repeated.end(), row, row + kColumns);
+  }
+  return repeated;
+}
+
+TEST(Smoothquant, SomeRowsStandForAWeightOfMany) {
+  const auto x = inputs_with_outliers(54, 32);
+  const auto many = normals(56, kSearchRows * kColumns), few = normals(57, 16 * kColumns, 4.0f);
+  const auto tall =
+      search_smoothing(synthetic_site({rows_repeated(many, 3), few}, x, kColumns).view(), {});
+  const auto whole =
+      search_smoothing(synthetic_site({many, many, many, few}, x, kColumns).view(), {});
+  EXPECT_EQ(tall.alpha, whole.alpha);
+  EXPECT_EQ(tall.scales, whole.scales);
+  EXPECT_NEAR(tall.error, whole.error, 1e-9 * whole.error);
+  EXPECT_NEAR(tall.plain_error, whole.plain_error, 1e-9 * whole.plain_error);
+}
+
+TEST(Smoothquant, AScaleForTheTensorSeesAllRows) {
+  auto weight = normals(58, (kSearchRows + 1) * kColumns);
+  weight[kSearchRows / 2 * kColumns + 5] = 100;  // in the row that a search would leave out
+  SmoothingOptions options;
+  options.act = ActKind::none;
+  const auto x = normals(59, 32 * kColumns);
+  const auto by_row = search_smoothing(synthetic_site({weight}, x, kColumns).view(), options);
+  options.weight.scaling = Scaling::tensor;
+  const auto by_tensor = search_smoothing(synthetic_site({weight}, x, kColumns).view(), options);
+  EXPECT_GT(by_tensor.plain_error, 100 * by_row.plain_error);
+}
+
 TEST(Smoothquant, SearchTakesTheLeastAndIsNeverWorseThanNothing) {
   const SyntheticSite site = outlier_site();
   for (const SmoothingPreset& preset : smoothing_presets()) {

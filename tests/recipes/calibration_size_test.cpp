@@ -14,23 +14,25 @@ TEST(CalibrationSize, TakesTheMostWindowsThatFitTheTime) {
   // 180 s: 32 windows of 5.6 s, 16 of 11.2 s, 8 of 22.5 s.
   const std::vector<std::pair<double, std::int64_t>> cases = {
       {0.001, 32}, {5.6, 32}, {5.7, 16}, {11.2, 16}, {11.3, 8}, {22.5, 8}, {22.6, 8}, {1e9, 8}};
-  for (const auto& [seconds, windows] : cases) EXPECT_EQ(windows_within(180, seconds), windows);
+  for (const auto& [seconds, windows] : cases) {
+    EXPECT_EQ(windows_within(180, seconds, kCalibrationWindows), windows);
+  }
 }
 
 TEST(CalibrationSize, KeepsToTheTimeAndWastesNoneOfIt) {
   for (double budget = 1; budget < 2000; budget *= 1.7) {
     for (double seconds = 1e-4; seconds < 1e4; seconds *= 1.3) {
-      const std::int64_t windows = windows_within(budget, seconds);
+      const std::int64_t windows = windows_within(budget, seconds, {8, 32});
       EXPECT_TRUE(windows == 8 || windows == 16 || windows == 32) << windows;
-      EXPECT_TRUE(windows == kFewestWindows || double(windows) * seconds <= budget);
-      EXPECT_TRUE(windows == kMostWindows || 2 * double(windows) * seconds > budget);
+      EXPECT_TRUE(windows == 8 || double(windows) * seconds <= budget);
+      EXPECT_TRUE(windows == 32 || 2 * double(windows) * seconds > budget);
     }
   }
 }
 
 TEST(CalibrationSize, WhatCannotBeMeasuredIsFast) {
-  EXPECT_EQ(windows_within(180, 0), kMostWindows);
-  EXPECT_EQ(windows_within(180, -1), kMostWindows);
+  EXPECT_EQ(windows_within(180, 0, kCalibrationWindows), 32);
+  EXPECT_EQ(windows_within(180, -1, kFittedGateWindows), 16);
 }
 
 class WindowSeconds : public testing::Test {

@@ -313,6 +313,55 @@ TEST(TokenizerFiles, JsonWinsOverModelOverVocabulary) {
   EXPECT_THROW((void)import_tokenizer(folder.path() / "absent"), Error);
 }
 
+// Another file beside it may be another tokenizer.
+TEST(TokenizerFiles, ABrokenTokenizerJsonIsNotPassedOver) {
+  const FolderOf folder;
+  folder.write("tokenizer.model", start_sp_model(1).out);
+  folder.write("vocab.json", R"({"a": 0, "b": 1, "ab": 2})");
+  folder.write("merges.txt", "#version: 0.2\na b\n");
+  const std::string good = small_json().dump();
+  for (const std::string& bad : {good.substr(0, good.size() / 2), std::string(), std::string("{}"),
+                                 std::string("<html>"), good.substr(1)}) {
+    folder.write("tokenizer.json", bad);
+    expect_refused(folder, "tokenizer.json: ");
+  }
+  folder.write("tokenizer.json", good);
+  EXPECT_EQ(import_tokenizer(folder.path()).spec.source, "tokenizer.json");
+}
+
+TEST(TokenizerFiles, ATemplateThatIsNoUtf8IsRefusedByItsName) {
+  const FolderOf folder;
+  folder.write("tokenizer.json", small_json().dump());
+  folder.write("chat_template.jinja", "{{ messages }}\xff");
+  expect_refused(folder, "chat_template.jinja: no valid UTF-8 at byte 14");
+}
+
+TEST(TokenizerFiles, NormalizersThatLengthenWithoutBoundAreRefused) {
+  const FolderOf folder;
+  Json json = small_json();
+  Json step = {{"type", "Replace"}, {"pattern", {{"String", "e"}}}, {"content", "ee"}};
+  Json steps = Json::array();
+  for (int i = 0; i < 30; ++i) steps.push_back(step);
+  json["normalizer"] = {{"type", "Sequence"}, {"normalizers", steps}};
+  folder.write("tokenizer.json", json.dump());
+  expect_refused(folder, "of 30, replace \"e\" by \"ee\", makes the text longer");
+}
+
+TEST(TokenizerFiles, PatternsThatRepeatTooMuchAreRefused) {
+  const FolderOf folder;
+  Json json = small_json();
+  json["pre_tokenizer"] = {
+      {"type", "Sequence"},
+      {"pretokenizers",
+       Json::array({{{"type", "Split"},
+                     {"pattern", {{"Regex", "(a{1000}){1000}"}}},
+                     {"behavior", "Isolated"},
+                     {"invert", false}},
+                    {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}})}};
+  folder.write("tokenizer.json", json.dump());
+  expect_refused(folder, "tokenizer.json: pattern \"(a{1000}){1000}\" repeats too much");
+}
+
 TEST(VocabMerges, ClassesAndLines) {
   const FolderOf folder;
   folder.write("vocab.json", R"({"a": 0, "b": 1, "ab": 2, "1": 3})");

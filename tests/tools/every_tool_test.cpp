@@ -2,9 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
+#include <set>
 #include <string>
 
 #include "base/version.h"
+#include "tools/process.h"
 #include "tools/tool_runner.h"
 
 namespace leq::test {
@@ -59,6 +62,41 @@ TEST(EveryTool, NamesAFileThatIsNotThere) {
     std::vector<std::string> words = {"/no/such/model.leq"};
     if (tool == "leq-bench") words.insert(words.begin(), "-m");
     expect_one_line_error(run_program(tool, words), tool, "/no/such/model.leq");
+  }
+}
+
+// Long names of a tool's options as variables: {"CTX_SIZE", ...}.
+std::set<std::string> variables_of(const std::string& tool) {
+  std::set<std::string> names;
+  for (std::string word : words_in_help(run_program(tool, {"--help"}).out)) {
+    if (!word.starts_with("--")) continue;
+    for (char& c : word) c = c == '-' ? '_' : static_cast<char>(std::toupper(c));
+    names.insert(word.substr(2));
+  }
+  return names;
+}
+
+// A variable that one tool reads is nobody's slip where another one runs.
+TEST(EveryTool, IsSilentAboutVariablesOfTheOthers) {
+  std::set<std::string> all;
+  for (const std::string tool : kTools) all.merge(variables_of(tool));
+  EXPECT_GT(all.size(), 80u);
+  for (const std::string tool : kTools) {
+    const std::set<std::string> own = variables_of(tool);
+    std::vector<std::string> environment = {"LEQ_ARG_VERBSOE=1"};
+    for (const std::string& name : all) {
+      if (!own.contains(name)) environment.push_back("LEQ_ARG_" + name + "=1");
+    }
+    std::vector<std::string> words = {std::string(LEQ_TOOLS_DIR) + "/" + tool};
+    if (tool == "leq-inspect" || tool == "leq-quantize") words.emplace_back("/no/such");
+    if (tool == "leq-quantize") words.insert(words.end(), {"-o", "/no/such.leq"});
+    if (tool != "leq-inspect" && tool != "leq-quantize") words.insert(words.end(), {"-m", "/no"});
+    if (tool == "leq-perplexity") words.insert(words.end(), {"-f", "/no"});
+    const Finished finished = run(words, "x", environment);
+    const bool verbose = own.contains("VERBOSE");
+    EXPECT_EQ(std::ranges::count(finished.err, '\n'), verbose ? 2 : 1) << finished.err;
+    EXPECT_EQ(finished.err.find("did you mean LEQ_ARG_VERBOSE?") != std::string::npos, verbose)
+        << finished.err;
   }
 }
 

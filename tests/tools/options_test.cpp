@@ -155,6 +155,32 @@ TEST(Options, FlagsWinOverVariablesAndVariablesOverDefaults) {
             "'perhaps'");
 }
 
+TEST(Options, AVariableMayHaveAnyLongNameOfItsOption) {
+  EXPECT_DOUBLE_EQ(parse({}, {{"LEQ_ARG_TEMPERATURE", "0.25"}}).real("temp"), 0.25);
+  EXPECT_EQ(parse({}, {{"LEQ_ARG_N_PREDICT", "3"}}).integer("predict"), 3);
+  EXPECT_EQ(parse({}, {{"LEQ_ARG_N_GPU_LAYERS", "0"}}).text("gpu-layers"), "0");
+  // The name itself comes before the others, and both before the default.
+  EXPECT_DOUBLE_EQ(
+      parse({}, {{"LEQ_ARG_TEMPERATURE", "0.25"}, {"LEQ_ARG_TEMP", "0.5"}}).real("temp"), 0.5);
+  EXPECT_TRUE(parse({}, {{"LEQ_ARG_TEMPERATURE", "1"}}).from_environment("temp"));
+  EXPECT_EQ(error_of({}, {{"LEQ_ARG_TEMPERATURE", "hot"}}),
+            "LEQ_ARG_TEMPERATURE: expected a number in 0..100, found 'hot'");
+}
+
+TEST(Options, MisspeltVariablesAreTold) {
+  const auto told = [](std::vector<std::string> variables) {
+    return misspelt_variables(sample_tool(), variables);
+  };
+  EXPECT_EQ(told({"LEQ_ARG_TMEP"}),
+            std::vector<std::string>{
+                "LEQ_ARG_TMEP is no variable of leq-sample: did you mean LEQ_ARG_TEMP?"});
+  EXPECT_EQ(told({"LEQ_ARG_CTX"}).at(0).substr(0, 12), "LEQ_ARG_CTX ");
+  EXPECT_TRUE(told({"LEQ_ARG_TEMP", "LEQ_ARG_TEMPERATURE", "LEQ_ARG_NO_ESCAPE", "LEQ_ARG_N_PREDICT",
+                    "LEQ_ARG_HELP", "LEQ_ARG_VERSION", "TMEP", "PATH", "LEQ_ARGTEMP"})
+                  .empty());
+  EXPECT_TRUE(told({"LEQ_ARG_ENTIRELY_OTHER"}).empty());  // another tool's, perhaps
+}
+
 TEST(Options, ErrorsNameWordValueAndRange) {
   EXPECT_EQ(error_of({"--temp", "-1"}), "--temp: expected a number in 0..100, found '-1'");
   EXPECT_EQ(error_of({"--temp", "nan"}), "--temp: expected a number in 0..100, found 'nan'");

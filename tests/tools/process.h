@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pty.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <utmp.h>
@@ -82,6 +83,11 @@ class Process {
     output_ = -1;
   }
   void signal(int number) { ::kill(id_, number); }
+  // Of a terminal; its programs are told by a signal.
+  void resize(unsigned short rows, unsigned short columns) {
+    const winsize size = {rows, columns, 0, 0};
+    check(ioctl(input_, TIOCSWINSZ, &size), "TIOCSWINSZ");
+  }
 
   // Reads until `text` comes on that stream, after what earlier calls waited for; false at the end
   // of the streams or after a minute.

@@ -263,7 +263,7 @@ TEST_F(Quantize, RefusesFlagsThatContradictEachOther) {
   expect_error({"--method", "awq", "--search", "sens"}, "awq");
   expect_error({"--tensor-type", "nothing=int8"}, "fits no weight");
   expect_error({"--tensor-type", "("}, "REGEX=TYPE");
-  expect_error({"--tensor-type", "(=int8"}, "regular expression");
+  expect_error({"--tensor-type", "(=int8"}, "is refused at offset 1");
   expect_error({"--max-ram", "lots"}, "8G");
   expect_error({"--method", "gptq", "--max-ram", "1M"}, "--max-ram");
   expect_error({"--calibration", "/nowhere/text"}, "/nowhere/text");

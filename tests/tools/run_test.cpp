@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "models_fixture.h"
 #include "shared_data.h"
 #include "tools/process.h"
@@ -69,6 +70,11 @@ class Run : public testing::Test {
   fs::path folder_;
 };
 
+// The first message of a saved chat.
+std::string saved_message(const std::string& path) {
+  return parse_json(read_file(path, kMaxJsonBytes), path)["messages"][0]["content"].text();
+}
+
 TEST_F(Run, StandardOutputHoldsTheTextAlone) {
   const auto path = test::shared_path("models/storyteller").value() / "golden.json";
   const Json golden = parse_json(read_file(path, kMaxJsonBytes), "golden.json");
@@ -116,6 +122,48 @@ TEST_F(Run, FlagsWinOverVariablesWhichWinOverTheModel) {
             std::string::npos);
   command.insert(command.end(), {"--temp", "0.5"});
   EXPECT_NE(test::run(command, "", environment).err.find("temp 0.5 (flag)"), std::string::npos);
+}
+
+TEST_F(Run, SamplersAreReachableByTheirFlags) {
+  const auto story_of = [&](std::vector<std::string> words) {
+    std::vector<std::string> command = {
+        kTool, "-m", model("storyteller"), "-p", "Once upon", "-n", "60", "-s", "7"};
+    command.insert(command.end(), words.begin(), words.end());
+    return test::run(command);
+  };
+  const std::string plain = story_of({}).out;
+  const std::vector<std::vector<std::string>> cases = {
+      {"--typical-p", "0.3"},
+      {"--xtc-probability", "1", "--xtc-threshold", "0.05"},
+      {"--dry-multiplier", "50", "--dry-allowed-length", "1", "--dry-sequence-breaker", "none"},
+      {"--mirostat", "1", "--mirostat-ent", "6"},
+      {"--mirostat", "2", "--mirostat-ent", "2", "--mirostat-lr", "0.5"},
+      {"--top-n-sigma", "0.5"}};
+  for (const auto& words : cases) {
+    const Finished finished = story_of(words);
+    EXPECT_EQ(finished.status, 0) << finished.err;
+    EXPECT_NE(finished.out, plain) << words[0];
+    EXPECT_EQ(finished.out, story_of(words).out) << words[0];
+  }
+  // A token that is never drawn: that of the greedy continuation's first.
+  const Finished told = tell({"-p", "Once upon", "-n", "1", "--no-display-prompt"});
+  const std::string tokenize = "printf '%s' 'Once upon" + told.out +
+                               "' | " LEQ_TOOLS_DIR "/leq-inspect " + model("storyteller") +
+                               " --tokenize -";
+  const Finished ids = test::run({"/bin/sh", "-c", tokenize});
+  ASSERT_EQ(ids.status, 0) << ids.err;
+  const Json list = parse_json(ids.out, "ids");
+  const auto last = list[list.size() - 1].get<std::int64_t>();
+  const Finished banned = tell({"-p", "Once upon", "-n", "1", "--no-display-prompt", "--logit-bias",
+                                std::to_string(last) + "-inf"});
+  EXPECT_NE(banned.out, told.out);
+  EXPECT_NE(banned.err.find("logit-bias " + std::to_string(last) + "-inf (flag)"),
+            std::string::npos)
+      << banned.err;
+  expect_error(tell({"-p", "x", "-l", "5"}), "--logit-bias is '5'");
+  expect_error(tell({"-p", "x", "-l", "4096+1"}), "below the model's vocabulary of 4096");
+  expect_error(tell({"-p", "x", "--dry-sequence-breaker", "", "--dry-multiplier", "1"}),
+               "--dry-sequence-breaker has 0 bytes");
 }
 
 TEST_F(Run, ASeedRepeatsARun) {
@@ -192,6 +240,36 @@ TEST_F(Run, PromptsThatCannotBeUsedAreRefused) {
   expect_error(test::run({kTool, "-m", model("mistral-tiny"), "-sys", "x", "-p", "y"}), "system");
 }
 
+TEST_F(Run, WhatFollowsTheTextHasALineOfItsOwn) {
+  const Finished both =
+      test::run({"/bin/sh", "-c",
+                 kTool + " -m " + model("storyteller") + " -p Once --temp 0 -n 4 -t 1 2>&1"});
+  EXPECT_NE(both.out.find("\nleq-run: prompt "), std::string::npos) << both.out;
+  const Finished apart = tell({"-p", "Once", "-n", "4"});
+  EXPECT_FALSE(apart.out.ends_with("\n"));
+  EXPECT_EQ(apart.err.find("\n\n"), std::string::npos) << apart.err;
+}
+
+// Standard output is the terminal here, standard error a file.
+TEST_F(Run, TheFlagForColoursWinsOverNoColorAndItsVariableDoesNot) {
+  const auto coloured = [&](const std::string& environment, const std::string& words) {
+    const std::string inner = environment + " " + kTool + " -m " + model("storyteller") +
+                              " -p Once --temp 0 -n 2 -t 1 " + words + " 2> /dev/null";
+    const Finished finished =
+        test::run({"/bin/sh", "-c", "script -qec \"" + inner + "\" /dev/null < /dev/null"});
+    return finished.out.find("\033[32m") != std::string::npos;
+  };
+  if (test::run({"/bin/sh", "-c", "command -v script"}).status != 0) {
+    GTEST_SKIP() << "script(1) is not installed";
+  }
+  EXPECT_FALSE(coloured("", ""));
+  EXPECT_TRUE(coloured("", "--color"));
+  EXPECT_TRUE(coloured("NO_COLOR=1", "--color"));
+  EXPECT_TRUE(coloured("LEQ_ARG_COLOR=1", ""));
+  EXPECT_FALSE(coloured("NO_COLOR=1 LEQ_ARG_COLOR=1", ""));
+  EXPECT_TRUE(coloured("NO_COLOR= LEQ_ARG_COLOR=1", ""));
+}
+
 TEST_F(Run, AFullDiskIsAnError) {
   Process process(
       {"/bin/sh", "-c", kTool + " -m " + model("storyteller") + " -p Once -n 4 > /dev/full"},
@@ -260,13 +338,12 @@ TEST_F(Run, ASingleTurnIsTheTemplatesCompletion) {
 
 TEST_F(Run, AChatOverAPipeAnswersLineByLine) {
   const std::string saved = folder_ / "chat.json";
-  const Finished chat = tell({"-cnv", "-n", "12", "-s", "3"},
-                             "Hello!\nTell me a story.\n/regen\n/system\n/nonsense\n/save " +
-                                 saved + "\n/exit\nnever read\n");
+  const Finished chat =
+      tell({"-cnv", "-n", "12", "-s", "3"},
+           "Hello!\nTell me a story.\n/regen\n/system\n/save " + saved + "\n/exit\nnever read\n");
   EXPECT_EQ(chat.status, 0);
   EXPECT_GE(std::ranges::count(chat.out, '\n'), 3) << chat.out;
   EXPECT_EQ(chat.out.find("> "), std::string::npos) << chat.out;
-  EXPECT_NE(chat.err.find("unknown command /nonsense"), std::string::npos) << chat.err;
   const Json json = parse_json(read_file(saved, kMaxJsonBytes), saved);
   ASSERT_EQ(json["messages"].size(), 4u);
   EXPECT_EQ(json["replies"], 3);
@@ -286,17 +363,81 @@ TEST_F(Run, LinesAreJoinedByBackslashesOrInMultiLineInputUntilOne) {
   EXPECT_EQ(std::ranges::count(tell({"-cnv", "-n", "1"}, "Tell me\na story.\n").out, '\n'), 2);
 }
 
-TEST_F(Run, CommandErrorsDoNotEndAChat) {
+TEST_F(Run, SettingsCanBeChangedInAChat) {
+  const std::string saved = folder_ / "chat.json";
   const Finished chat =
-      tell({"-cnv", "-n", "4"}, "/load " + std::string(folder_ / "none.json") + "\n/load " +
-                                    file("bad.json", "{\"leq_chat\": 1}") +
-                                    "\n/regen\n/save /nowhere/chat.json\nHello!\n");
-  EXPECT_EQ(chat.status, 0);
-  EXPECT_NE(chat.err.find("none.json"), std::string::npos) << chat.err;
-  EXPECT_NE(chat.err.find("bad.json"), std::string::npos) << chat.err;
-  EXPECT_NE(chat.err.find("no reply to write again"), std::string::npos) << chat.err;
-  EXPECT_NE(chat.err.find("/nowhere"), std::string::npos) << chat.err;
-  EXPECT_FALSE(chat.out.empty());
+      tell({"-cnv", "-n", "4"},
+           "/set\n/set top-k 5\n/set typical 0.5\n/set repeat_penalty 1.1\nHello!\n/save " + saved +
+               "\n");
+  EXPECT_NE(chat.err.find("temp 0, top-k 40,"), std::string::npos) << chat.err;
+  EXPECT_NE(chat.err.find("typical is 0.5 from now on"), std::string::npos) << chat.err;
+  const Json settings = parse_json(read_file(saved, kMaxJsonBytes), saved)["settings"];
+  EXPECT_EQ(settings["top_k"], 5);
+  EXPECT_EQ(settings["typical"], 0.5);
+  EXPECT_EQ(settings["penalties_when_greedy"], true);
+  for (const auto& [line, refused] :
+       std::vector<std::pair<std::string, std::string>>{{"heat 1", "no setting is called heat"},
+                                                        {"temp", "/set temp: expected 0 "},
+                                                        {"top-k 1.5", "expected 1 or more"},
+                                                        {"top-p 2", "--top-p is 2, expected"}}) {
+    const Finished failed = tell({"-cnv", "-n", "4"}, "/set " + line + "\nHello!\n");
+    EXPECT_EQ(failed.status, 1);
+    EXPECT_NE(failed.err.find(refused), std::string::npos) << refused << failed.err;
+    EXPECT_EQ(failed.out, "");
+  }
+}
+
+TEST_F(Run, AChatThatCannotBeLoadedChangesNothing) {
+  const std::string saved = folder_ / "chat.json", after = folder_ / "after.json";
+  tell({"-cnv", "-n", "4", "-l", "5+1"}, "Hello!\n/save " + saved + "\n");
+  const std::string other =
+      file("other.json", replace_all(read_file(saved, kMaxJsonBytes), "5+1", "99999+1"));
+  Process process(story({"-n", "4"}), Process::Input::terminal, {"TERM=xterm"});
+  ASSERT_TRUE(process.wait_for_error("> ")) << process.err;
+  process.write("Hi.\r");
+  ASSERT_TRUE(process.wait_for_output("\n")) << process.err;
+  process.write("/load " + other + "\r");
+  ASSERT_TRUE(process.wait_for_error("--logit-bias is for token 99999")) << process.err;
+  process.write("/save " + after + "\r/exit\r");
+  EXPECT_EQ(process.finish(), 0);
+  EXPECT_EQ(saved_message(after), "Hi.");
+  const Json settings = parse_json(read_file(after, kMaxJsonBytes), after)["settings"];
+  EXPECT_TRUE(settings["logit_bias"].empty());
+}
+
+// What follows in a pipe was written for a conversation without the error.
+TEST_F(Run, AnErrorEndsAChatOverAPipe) {
+  const std::string good = folder_ / "chat.json";
+  struct Case {
+    std::string line, expected;
+  };
+  for (const Case& item :
+       {Case{"/load " + std::string(folder_ / "none.json"), "none.json"},
+        Case{"/load " + file("bad.json", "{\"leq_chat\": 1}"), "bad.json"},
+        Case{"/regen", "no reply to write again"}, Case{"/nonsense", "unknown command /nonsense"},
+        Case{"/save /nowhere/chat.json", "/nowhere"}, Case{"\xff", "is not UTF-8"}}) {
+    const Finished chat = tell({"-cnv", "-n", "4"}, item.line + "\nHello!\n/save " + good + "\n");
+    EXPECT_EQ(chat.status, 1) << item.line;
+    EXPECT_NE(chat.err.find("leq-run: error: "), std::string::npos) << chat.err;
+    EXPECT_NE(chat.err.find(item.expected), std::string::npos) << chat.err;
+    EXPECT_EQ(chat.out, "") << item.line;
+    EXPECT_FALSE(fs::exists(good)) << item.line;
+  }
+}
+
+TEST_F(Run, CommandErrorsDoNotEndAChatOnATerminal) {
+  Process process(story({"-n", "4"}), Process::Input::terminal, {"TERM=xterm"});
+  ASSERT_TRUE(process.wait_for_error("> ")) << process.err;
+  process.write("/load " + std::string(folder_ / "none.json") + "\r");
+  ASSERT_TRUE(process.wait_for_error("No such file")) << process.err;
+  ASSERT_TRUE(process.wait_for_error("> ")) << process.err;
+  process.write("/regen\r");
+  ASSERT_TRUE(process.wait_for_error("no reply to write again")) << process.err;
+  ASSERT_TRUE(process.wait_for_error("> ")) << process.err;
+  process.write("Hello!\r");
+  ASSERT_TRUE(process.wait_for_output("\n")) << process.err;
+  process.write("/exit\r");
+  EXPECT_EQ(process.finish(), 0);
 }
 
 TEST_F(Run, ATerminalHasAPromptAndHistory) {
@@ -309,6 +450,67 @@ TEST_F(Run, ATerminalHasAPromptAndHistory) {
   process.write("/exit\r");
   EXPECT_EQ(process.finish(), 0);
   EXPECT_NE(process.err.find("reply 12 tokens"), std::string::npos) << process.err;
+}
+
+TEST_F(Run, WhatIsPastedOnATerminalIsOneMessage) {
+  const std::string saved = folder_ / "chat.json";
+  Process process(story({"-n", "4"}), Process::Input::terminal, {"TERM=xterm"});
+  ASSERT_TRUE(process.wait_for_error("\033[?2004h")) << process.err;  // marks, please
+  ASSERT_TRUE(process.wait_for_error("> ")) << process.err;
+  process.write("Say: \033[200~one\rtwo\t2\r\001\xc3\xa9 three\r\033[201~\r");
+  ASSERT_TRUE(process.wait_for_output("\n")) << process.err;
+  ASSERT_TRUE(process.wait_for_error("\033[?2004l")) << process.err;  // not while it writes
+  process.write("/save " + saved + "\r/exit\r");
+  EXPECT_EQ(process.finish(), 0);
+  EXPECT_NE(process.err.find("reply 4 tokens"), std::string::npos) << process.err;
+  EXPECT_EQ(saved_message(saved), "Say: one\ntwo\t2\n\xc3\xa9 three");
+}
+
+TEST_F(Run, ADumbTerminalGetsNoCodes) {
+  Process process(story({"-n", "4"}), Process::Input::terminal, {"TERM=dumb"});
+  ASSERT_TRUE(process.wait_for_error("> ")) << process.err;
+  process.write("/exit\r");
+  EXPECT_EQ(process.finish(), 0);
+  EXPECT_EQ(process.err.find("\033[?"), std::string::npos) << process.err;
+}
+
+TEST_F(Run, TwoCtrlCInABurstLeave) {
+  Process process(story({"-n", "4"}), Process::Input::terminal, {"TERM=xterm"});
+  ASSERT_TRUE(process.wait_for_error("> ")) << process.err;
+  process.write("\003\003");
+  EXPECT_EQ(process.finish(), 0);
+  EXPECT_NE(process.err.find("again"), std::string::npos) << process.err;
+}
+
+TEST_F(Run, ALineIsDrawnAgainWhereItComesBackToTheForeground) {
+  Process process(story({"-n", "4"}), Process::Input::terminal, {"TERM=xterm"});
+  ASSERT_TRUE(process.wait_for_error("> ")) << process.err;
+  process.write("half a message");
+  ASSERT_TRUE(process.wait_for_error("message")) << process.err;
+  process.signal(SIGSTOP);
+  process.signal(SIGCONT);
+  ASSERT_TRUE(process.wait_for_error("\033[?2004h")) << process.err;
+  ASSERT_TRUE(process.wait_for_error("> half a message")) << process.err;
+  process.write("\032");  // Ctrl-Z, which a program without a shell outlives
+  ASSERT_TRUE(process.wait_for_error("^Z")) << process.err;
+  ASSERT_TRUE(process.wait_for_error("> half a message")) << process.err;
+  process.write("\003/exit\r");
+  EXPECT_EQ(process.finish(), 0);
+}
+
+// A line of two rows that needs four where the terminal becomes narrower: the prompt's row is three
+// above the cursor's.
+TEST_F(Run, AWrappedLineIsDrawnAgainWhereTheSizeChanges) {
+  Process process(story({"-n", "4"}), Process::Input::terminal, {"TERM=xterm"});
+  process.resize(24, 40);
+  ASSERT_TRUE(process.wait_for_error("> ")) << process.err;
+  process.write("0123456789 0123456789 0123456789 0123456789 0123456789 012345END");
+  ASSERT_TRUE(process.wait_for_error("END")) << process.err;
+  process.resize(24, 20);
+  ASSERT_TRUE(process.wait_for_error("\033[3A\r\033[J")) << process.err;
+  ASSERT_TRUE(process.wait_for_error("> 0123456789 012345")) << process.err;
+  process.write("\003/exit\r");
+  EXPECT_EQ(process.finish(), 0);
 }
 
 TEST_F(Run, CtrlCOnATerminalStopsTheReplyAndTwiceLeaves) {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace leq::test {
 
@@ -83,6 +84,19 @@ inline ToolRun run_program(const std::string& tool, const std::vector<std::strin
   ::wait4(child, &status, 0, &used);
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_bytes(out), read_bytes(err),
           static_cast<std::uint64_t>(used.ru_maxrss) * 1024};
+}
+
+// The words of options that a help shows: "-c", "--ctx-size".
+inline std::vector<std::string> words_in_help(const std::string& help) {
+  std::vector<std::string> words;
+  for (const auto line : split(help, "\n")) {
+    if (!line.starts_with("  -") && !line.starts_with("      --")) continue;
+    const std::string_view left = trim(line);
+    for (const auto part : split(left.substr(0, left.find("  ")), ", ")) {
+      words.emplace_back(part.substr(0, part.find(' ')));
+    }
+  }
+  return words;
 }
 
 }  // namespace leq::test

@@ -16,8 +16,11 @@
 #include "tools/bench/load.h"
 #include "tools/bench/model.h"
 #include "tools/bench/table.h"
+#include "tools/bench/traffic.h"
 #include "tools/common/device_choice.h"
+#include "tools/common/llama_flags.h"
 #include "tools/common/model_options.h"
+#include "tools/common/model_path.h"
 
 namespace leq {
 namespace {
@@ -93,6 +96,31 @@ ToolSpec tool_spec() {
        .help = "no test: seconds from opening each file to the logits of a first token, and the "
                "memory that takes",
        .group = "Model"},
+      {.name = "arrivals",
+       .kind = OptionKind::real,
+       .value_name = "RATE",
+       .help =
+           "no test: requests of -p and -n tokens that arrive at random, so many a second (0: all "
+           "at once), written by -npl sequences of the engine; prints times to tokens",
+       .group = "Traffic",
+       .minimum = 0,
+       .maximum = 1e6},
+      {.name = "requests",
+       .kind = OptionKind::integer,
+       .value_name = "N",
+       .fallback = "64",
+       .help = "how many of them",
+       .group = "Traffic",
+       .minimum = 1,
+       .maximum = 1e6},
+      {.name = "seed",
+       .kind = OptionKind::integer,
+       .value_name = "N",
+       .fallback = "1",
+       .help = "of prompts and arrivals",
+       .group = "Traffic",
+       .minimum = 0,
+       .maximum = 1e9},
       {.name = "breakdown",
        .help =
            "milliseconds and bytes of a step by part (load, quant, gemm, attention, comm, sync, "
@@ -117,6 +145,7 @@ ToolSpec tool_spec() {
        .choices = {"md", "csv", "json"}},
   };
   for (Option& option : device_options("Model")) tool.options.push_back(std::move(option));
+  tool.foreign = llama_flags();
   tool.answers.push_back(list_devices_answer());
   return tool;
 }
@@ -247,7 +276,8 @@ class Bench {
   }
 
   void divide(const BenchModel& model, Session& session, const BenchTest& test) {
-    Progress progress(model.name() + " " + model.scheme() + " " + bench_test_name(test), runs_);
+    Progress progress(model.name() + " " + model.scheme() + " " + bench_test_name(test), runs_,
+                      "runs");
     const Breakdown breakdown =
         break_down(session, test, runs_, [&](int done) { progress.update(done); });
     add_breakdown({{"model", model.name() + " " + model.scheme()},
@@ -264,7 +294,8 @@ class Bench {
     const MachineLimits before = limits_now(backend, setting.threads, test, floats, work);
     std::vector<double> seconds;
     {
-      Progress progress(model.name() + " " + model.scheme() + " " + bench_test_name(test), runs_);
+      Progress progress(model.name() + " " + model.scheme() + " " + bench_test_name(test), runs_,
+                        "runs");
       seconds = time_bench_test(session, test, runs_, [&](int done) { progress.update(done); });
     }
     // A limit is the best that was seen: neighbours on the machine can spoil one measurement.
@@ -323,15 +354,54 @@ void print(const Table& table, const std::string& format) {
                                   : table.json() + "\n");
 }
 
+Session traffic_session(const BenchModel& model, Backend& backend, const RunSetting& setting,
+                        std::int64_t sequences, std::int64_t each) {
+  constexpr std::int64_t kGuessedRows = 16;
+  const KvType fallback = default_kv_type(model.scheme());
+  RunLimits limits;
+  limits.sequences = static_cast<int>(sequences);
+  limits.context = each * sequences;
+  limits.batch_tokens = std::max(setting.batch_tokens, sequences);
+  limits.output_tokens = sequences + kGuessedRows;
+  limits.key_type = setting.key_type.value_or(fallback);
+  limits.value_type = setting.value_type.value_or(fallback);
+  return model.make_session(backend, limits);
+}
+
 Table load_table(const Options& options) {
   Table table;
   for (const std::string& model : options.list("model")) {
     require(!is_synthetic(model), "--load: expected a .leq file, found ", printable(model),
             "; make one with --write FILE");
+    check_model_file("-m", model);
     for (const std::int64_t threads : options.integers("threads")) {
       const int count = threads > 0 ? static_cast<int>(threads) : usable_cores();
       const int runs = static_cast<int>(options.integer("repetitions"));
       table.add(bench_load(model, load_mode(options), count, runs));
+    }
+  }
+  return table;
+}
+
+// A row for each combination of sequences, prompts and replies.
+Table traffic_table(const Options& options) {
+  Table table;
+  for (const std::string& name : options.list("model")) {
+    for (const RunSetting& setting : settings_of(options)) {
+      for (const std::int64_t sequences : options.integers("n-parallel")) {
+        for (const std::int64_t prompt : options.integers("n-prompt")) {
+          for (const std::int64_t reply : options.integers("n-gen")) {
+            require(prompt > 0 && reply > 0, "--arrivals: -p and -n must be 1 or more");
+            const Traffic traffic = {options.real("arrivals"), options.integer("requests"), prompt,
+                                     reply, static_cast<std::uint64_t>(options.integer("seed"))};
+            const std::int64_t each = round_up(prompt + reply + 1, kPageTokens);
+            const BenchModel model(name, load_mode(options), each);
+            const auto backend = chosen_backend(options, setting.threads);
+            Session session = traffic_session(model, *backend, setting, sequences, each);
+            table.add(bench_traffic(model, session, traffic));
+          }
+        }
+      }
     }
   }
   return table;
@@ -359,6 +429,10 @@ int run(const Options& options) {
     require(device_name(options) == "cpu", "--load: measures loading for the CPU; leave out -dev,",
             " leq-run -v prints the speed of an upload");
     print(load_table(options), format);
+    return 0;
+  }
+  if (options.given("arrivals")) {
+    print(traffic_table(options), format);
     return 0;
   }
   Bench bench(options);

@@ -3,21 +3,15 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <vector>
 
+#include "base/stopwatch.h"
 #include "model/session.h"
 #include "platform/make_backend.h"
 
 namespace leq {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // The upper one of the two in the middle.
 double median(std::vector<double> values) {
@@ -40,16 +34,16 @@ Row bench_load(const std::string& path, LoadMode mode, int threads, int runs) {
   std::uint64_t file_bytes = 0, plan_bytes = 0;
   for (int run = 0; run < runs; ++run) {
     const auto backend = make_backend({"cpu", threads});
-    const Clock::time_point start = Clock::now();
+    const Stopwatch watch;
     const Model model(path, LoadOptions{.mode = mode});
-    load_seconds.push_back(seconds_since(start));
+    load_seconds.push_back(watch.seconds());
     RunLimits limits;
     limits.context = std::min(kPositions, model.config().context);
     limits.key_type = limits.value_type = default_kv_type(model.type());
     Session session(model, *backend, resolve_limits(limits, model.config()));
     const Token token = 1;
     session.feed(0, {&token, 1});
-    first_token_seconds.push_back(seconds_since(start));
+    first_token_seconds.push_back(watch.seconds());
     file_bytes = model.file().file_bytes();
     plan_bytes = session.plan().total();
   }

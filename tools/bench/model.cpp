@@ -4,6 +4,7 @@
 
 #include "base/progress.h"
 #include "model/memory_fit.h"
+#include "tools/common/model_path.h"
 
 namespace leq {
 
@@ -17,6 +18,7 @@ BenchModel::BenchModel(const std::string& name, LoadMode mode, std::int64_t cont
     scheme_ = scheme_name(spec.type);
     return;
   }
+  check_model_file("-m", name);
   LoadOptions load;
   load.mode = mode;
   file_.emplace(name, load);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "model/memory_fit.h"
+#include "tools/common/model_path.h"
 
 namespace leq {
 namespace {
@@ -63,6 +64,7 @@ LoadOptions load_options(const Options& options, const AdjustLimits& adjust, Bac
 }  // namespace
 
 ModelSetup set_up_model(const Options& options, const AdjustLimits& adjust) {
+  check_model_file("-m", options.text("model"));
   ModelSetup setup;
   setup.threads = resolve_threads(options);
   setup.backend = chosen_backend(options, setup.threads);

@@ -66,12 +66,48 @@ bool parse_switch(const std::string& text, const std::string& where) {
   fail(where, ": expected 1 | 0 (true | false, on | off, yes | no), found '", printable(text), "'");
 }
 
-std::string variable_name(std::string_view option_name) {
-  std::string out = "LEQ_ARG_";
-  for (const char c : option_name) {
+constexpr std::string_view kVariablePrefix = "LEQ_ARG_";
+
+std::string variable_name(std::string_view long_word) {
+  std::string out(kVariablePrefix);
+  for (const char c : long_word.substr(2)) {
     out += c == '-' ? '_' : c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
   }
   return out;
+}
+
+// Of the long ones among these words.
+std::vector<std::string> variables_of(const std::vector<std::string>& words) {
+  std::vector<std::string> names;
+  for (const std::string& word : words) {
+    if (word.starts_with("--")) names.push_back(variable_name(word));
+  }
+  return names;
+}
+
+std::string bare_variable(std::string_view name) {
+  return std::string(name.substr(kVariablePrefix.size()));
+}
+std::vector<std::string> bare_variables(const std::vector<std::string>& names) {
+  std::vector<std::string> bare;
+  for (const std::string& name : names) bare.push_back(bare_variable(name));
+  return bare;
+}
+
+// Options of one tool that look like slips of another's; a test finds them.
+constexpr std::string_view kOfOtherTools[] = {
+    "LEQ_ARG_LOAD", "LEQ_ARG_N_PARALLEL", "LEQ_ARG_PARALLEL", "LEQ_ARG_PROMPT", "LEQ_ARG_N_PROMPT"};
+
+// A variable that is set.
+struct SetVariable {
+  std::string name, text;
+};
+std::optional<SetVariable> first_set(const std::vector<std::string>& names,
+                                     const Environment& environment) {
+  for (const std::string& name : names) {
+    if (auto text = environment(name)) return SetVariable{name, std::move(*text)};
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -89,6 +125,7 @@ class OptionReader {
     ParsedWords parsed = parse_words(tool, words);
     for (const GivenOption& given : parsed.options) take_given(*table.at(given.name), given);
     result_.positionals_ = std::move(parsed.positionals);
+    result_.notes_ = std::move(parsed.notes);
     for (const Option& option : tool.options) {
       take_variable(option, environment);
       take_default(tool, option);
@@ -112,19 +149,17 @@ class OptionReader {
   void take_variable(const Option& option, const Environment& environment) {
     Options::Value& value = result_.values_[option.name];
     if (value.given) return;
-    const std::string variable = variable_name(option.name);
-    const std::string opposite = variable_name("no-" + option.name);
     const bool is_flag = option.kind == OptionKind::flag;
-    if (const auto text = environment(variable)) {
-      if (!is_flag) check_value(option, *text, variable);
-      value.texts = {is_flag ? (parse_switch(*text, variable) ? "1" : "0") : *text};
-      value.given = true;
-      value.from_environment = true;
-    } else if (const auto negated = is_flag ? environment(opposite) : std::nullopt) {
-      value.texts = {parse_switch(*negated, opposite) ? "0" : "1"};
-      value.given = true;
-      value.from_environment = true;
+    if (const auto set = first_set(variables_of(option_words(option)), environment)) {
+      if (!is_flag) check_value(option, set->text, set->name);
+      value.texts = {is_flag ? (parse_switch(set->text, set->name) ? "1" : "0") : set->text};
+    } else if (const auto no = first_set(variables_of(negated_words(option)), environment)) {
+      value.texts = {parse_switch(no->text, no->name) ? "0" : "1"};
+    } else {
+      return;
     }
+    value.given = true;
+    value.from_environment = true;
   }
 
   void take_default(const ToolSpec& tool, const Option& option) {
@@ -142,6 +177,32 @@ class OptionReader {
 Options parse_options(const ToolSpec& tool, std::span<const std::string> words,
                       const Environment& environment) {
   return OptionReader().read(tool, words, environment);
+}
+
+std::vector<std::string> misspelt_variables(const ToolSpec& tool,
+                                            std::span<const std::string> variables) {
+  const auto variables_of_all = [](std::span<const Option> options) {
+    std::vector<std::string> names;
+    for (const Option& option : options) {
+      for (auto& name : variables_of(option_words(option))) names.push_back(std::move(name));
+      for (auto& name : variables_of(negated_words(option))) names.push_back(std::move(name));
+    }
+    return names;
+  };
+  const std::vector<std::string> known = variables_of_all(all_options(tool));
+  const std::vector<std::string> meant = variables_of_all(tool.options);
+  std::vector<std::string> lines;
+  for (const std::string& variable : variables) {
+    if (!variable.starts_with(kVariablePrefix)) continue;
+    if (std::ranges::find(known, variable) != known.end()) continue;
+    if (std::ranges::find(kOfOtherTools, variable) != std::end(kOfOtherTools)) continue;
+    // Without what they have in common, which would make all of them alike.
+    const auto nearest = nearest_word(bare_variable(variable), bare_variables(meant));
+    if (!nearest) continue;  // another tool's, as likely as not
+    lines.push_back(printable(variable) + " is no variable of " + tool.name + ": did you mean " +
+                    std::string(kVariablePrefix) + *nearest + "?");
+  }
+  return lines;
 }
 
 bool Options::given(std::string_view name) const {

@@ -39,6 +39,23 @@ struct Option {
   bool required = false;
   std::string negations = {};  // flags: other words for --no-name: "-no-cnv"
   bool hidden = false;         // accepted, but not in the help
+  // Flags: the next word is the value where it is on, off or auto, which is on.
+  bool value_may_follow = false;
+};
+
+enum class ForeignUse : std::uint8_t {
+  silent,   // nothing would be different
+  told,     // it does nothing here, which `text` explains in a line
+  refused,  // it asks for what is not here; `text` says what to do
+};
+
+// Words that people know from another program and that are no options here.
+struct ForeignOption {
+  std::string words = {};  // separated by spaces
+  ForeignUse use = ForeignUse::silent;
+  std::string_view text = {};
+  int values = 0;                 // that follow it
+  bool value_may_follow = false;  // as above
 };
 
 // A flag that is answered at once, like --version, whatever else is missing or wrong.
@@ -56,6 +73,7 @@ struct ToolSpec {
   std::vector<Option> options = {};
   std::size_t max_positionals = 0;
   std::vector<Answer> answers = {};
+  std::span<const ForeignOption> foreign = {};
 };
 
 // The checked values of one command line.
@@ -75,6 +93,8 @@ class Options {
   const std::vector<std::string>& list(std::string_view name) const;  // empty where not given
   std::vector<std::int64_t> integers(std::string_view name) const;
   const std::vector<std::string>& positionals() const { return positionals_; }
+  // Lines for people: words that do nothing here.
+  const std::vector<std::string>& notes() const { return notes_; }
 
  private:
   friend class OptionReader;
@@ -88,21 +108,32 @@ class Options {
 
   std::map<std::string, Value, std::less<>> values_;
   std::vector<std::string> positionals_;
+  std::vector<std::string> notes_;
 };
 
 // Value of an environment variable, nullopt where it is not set.
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 
-// `words` without the program's name. A flag wins over its variable LEQ_ARG_<NAME>, which wins over
-// the default. Throws Error naming the word (or variable), the value, and what is allowed.
+// `words` without the program's name. A flag wins over its variable, LEQ_ARG_<NAME> by any of its
+// long names, which wins over the default. Throws Error naming the word (or variable), the value,
+// and what is allowed.
 Options parse_options(const ToolSpec& tool, std::span<const std::string> words,
                       const Environment& environment);
+
+// Of `variables`, names of an environment, a line for each LEQ_ARG_* that is none of the tool's but
+// much like one.
+std::vector<std::string> misspelt_variables(const ToolSpec& tool,
+                                            std::span<const std::string> variables);
+
+// The tool's own options and what every tool has: --help, --version ...
+std::vector<Option> all_options(const ToolSpec& tool);
 
 // --help: at most 80 columns, grouped in the order of first appearance.
 std::string help_text(const ToolSpec& tool);
 
-// The whole life of a tool: parses argv, answers --help and --version, runs `body` with the values
-// and returns its exit status. Errors go to stderr as "leq-run: error: ...", exit status 1.
+// The whole life of a tool: parses argv, answers --help, --version, --man and --completion, runs
+// `body` with the values and returns its exit status. Errors go to stderr as "leq-run: error: ...",
+// exit status 1.
 int run_tool(const ToolSpec& tool, int argc, const char* const* argv,
              const std::function<int(const Options&)>& body);
 

@@ -29,6 +29,7 @@ class Rewriter {
     return all;
   }
   const std::vector<GivenOption>& options() const { return options_; }  // their values left out
+  const std::vector<std::string>& notes() const { return notes_; }
 
  private:
   struct Entry {
@@ -63,9 +64,40 @@ class Rewriter {
           equals == std::string::npos ? following(*entry, name) : word.substr(equals + 1));
     } else if (letter != nullptr && parse_double(word.substr(2))) {  // "-t8"
       add(*letter, word.substr(0, 2), word.substr(2));
+    } else if (const ForeignOption* foreign = find_foreign(name)) {
+      take_foreign(*foreign, name, equals != std::string::npos);
     } else {
       unknown(name);
     }
+  }
+
+  const ForeignOption* find_foreign(std::string word) const {
+    if (word.starts_with("--")) std::ranges::replace(word, '_', '-');
+    const auto found = std::ranges::find_if(tool_.foreign, [&](const ForeignOption& foreign) {
+      const auto words = split(foreign.words, " ");
+      return std::ranges::find(words, word) != words.end();
+    });
+    return found == tool_.foreign.end() ? nullptr : &*found;
+  }
+
+  void take_foreign(const ForeignOption& foreign, const std::string& word, bool has_value) {
+    require(foreign.use != ForeignUse::refused, word, ": ", foreign.text);
+    if (foreign.use == ForeignUse::told) notes_.push_back(word + ": " + std::string(foreign.text));
+    if (has_value) return;
+    for (int i = 0; i < foreign.values; ++i) {
+      require(next_ < words_.size(), word, ": a value must follow");
+      ++next_;
+    }
+    if (foreign.value_may_follow) take_switch();
+  }
+
+  // "on", "off" or "auto", where it is the next word.
+  std::optional<std::string> take_switch() {
+    if (next_ == words_.size()) return std::nullopt;
+    const std::string& word = words_[next_];
+    if (word != "on" && word != "off" && word != "auto") return std::nullopt;
+    ++next_;
+    return word;
   }
 
   void add(const Entry& entry, const std::string& word, const std::string& value) {
@@ -75,7 +107,10 @@ class Rewriter {
 
   // The value of a word that has none in itself.
   std::string following(const Entry& entry, const std::string& word) {
-    if (entry.option->kind == OptionKind::flag) return "1";
+    if (entry.option->kind == OptionKind::flag) {
+      const auto value = entry.option->value_may_follow ? take_switch() : std::nullopt;
+      return value == "off" ? "0" : "1";
+    }
     const std::string& what = entry.option->value_name;
     require(next_ < words_.size(), word, ": a value (", what, ") must follow");
     const std::string& value = words_[next_++];
@@ -99,6 +134,7 @@ class Rewriter {
   std::vector<Entry> table_;
   std::vector<std::string> rewritten_, arguments_;
   std::vector<GivenOption> options_;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace
@@ -115,7 +151,7 @@ ParsedWords parse_words(const ToolSpec& tool, std::span<const std::string> words
   for (const std::string& word : rewritten) argv.push_back(word.c_str());
   const auto parsed = parser.parse(static_cast<int>(argv.size()), argv.data());
 
-  ParsedWords result{rewriter.options(), parsed.unmatched()};
+  ParsedWords result{rewriter.options(), parsed.unmatched(), rewriter.notes()};
   for (std::size_t i = 0; i < result.options.size(); ++i) {
     result.options[i].value = parsed.arguments()[i].value();
   }

@@ -20,10 +20,11 @@ struct GivenOption {
 struct ParsedWords {
   std::vector<GivenOption> options;  // in the order of the words, repeated ones too
   std::vector<std::string> positionals;
+  std::vector<std::string> notes;  // of foreign words that do nothing here
 };
 
-// Throws Error naming a word that is unknown (and the nearest that is known), lacks its value, or
-// is one argument too many.
+// Throws Error naming a word that is unknown (and the nearest that is known), foreign and refused,
+// lacks its value, or is one argument too many.
 ParsedWords parse_words(const ToolSpec& tool, std::span<const std::string> words);
 
 }  // namespace leq

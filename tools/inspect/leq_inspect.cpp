@@ -1,14 +1,15 @@
 // leq-inspect: what a .leq file holds, whether its bytes are whole, how much memory running it
 // takes; and token ids of a text.
-#include <chrono>
 #include <iostream>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/progress.h"
+#include "base/stopwatch.h"
 #include "base/text.h"
 #include "tools/common/device_choice.h"
 #include "tools/common/model_options.h"
+#include "tools/common/model_path.h"
 #include "tools/common/options.h"
 #include "tools/inspect/fit.h"
 #include "tools/inspect/report.h"
@@ -83,18 +84,18 @@ FitDevice fit_device(const Options& options, const Model& model) {
 
 // One line to `out` when all checksums agree.
 void verify(const Model& model, std::ostream& out) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   const auto bytes = static_cast<std::int64_t>(model.file().file_bytes());
   {
-    Progress progress("verify", bytes);
-    model.file().verify([&](std::uint64_t done, std::uint64_t total) {
-      progress.update(static_cast<std::int64_t>(done), "of " + human_bytes(total));
+    Progress progress("verify", bytes, "bytes");
+    model.file().verify([&](std::uint64_t done, std::uint64_t) {
+      progress.update(static_cast<std::int64_t>(done));
     });
   }
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  const double seconds = watch.seconds();
   out << model.file().name() << ": all " << model.file().tensors().size() << " tensors are whole ("
       << human_bytes(model.file().file_bytes()) << ", "
-      << fixed(static_cast<double>(bytes) / took.count() / 1e9, 2) << " GB/s)\n";
+      << fixed(static_cast<double>(bytes) / seconds / 1e9, 2) << " GB/s)\n";
 }
 
 int run(const Options& options) {
@@ -110,6 +111,7 @@ int run(const Options& options) {
     std::cout << tokenize_file(path, options.text("tokenize"), pretokenizer, encode);
     return 0;
   }
+  check_model_file("", path);
   LoadOptions load;
   load.mode = LoadMode::map;  // files larger than memory are fine
   const Model model(path, load);
@@ -119,7 +121,7 @@ int run(const Options& options) {
     const FitReport report = plan_fit(model, limits_of(options, model), fit_device(options, model));
     std::cout << (json ? fit_json(report).dump(2) + '\n' : fit_text(report));
   } else if (json) {
-    std::cout << inspect_json(model).dump(2) << '\n';
+    std::cout << inspect_json(model);
   } else if (!options.flag("verify")) {
     std::cout << inspect_text(model);
   }

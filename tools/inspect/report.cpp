@@ -51,7 +51,26 @@ std::string plain(const Json& value) {
     std::snprintf(text.data(), text.size(), "%.7g", value.get<double>());
     return text.data();
   }
-  return value.is_string() ? printable(value.get<std::string>(), 400) : value.dump();
+  return printable(value.is_string() ? value.get<std::string>() : value.dump(), 400);
+}
+
+// JSON for a terminal: what would give it orders as \u009b, which JSON itself leaves as it is.
+std::string terminal_json(std::string_view json) {
+  std::string out;
+  for (std::size_t i = 0; i < json.size();) {
+    const std::size_t length = std::max<std::size_t>(utf8_length(json.substr(i)), 1);
+    const std::string_view character = json.substr(i, length);
+    if (character == "\n" || printable(character) == character) {
+      out += character;
+    } else {
+      std::array<char, 16> text{};
+      std::snprintf(text.data(), text.size(), "\\u%04x",
+                    static_cast<unsigned>(decode_utf8(character)));
+      out += text.data();
+    }
+    i += length;
+  }
+  return out;
 }
 
 // "  key  value" lines with the values below each other.
@@ -176,7 +195,7 @@ std::string inspect_text(const Model& model) {
   return text;
 }
 
-Json inspect_json(const Model& model) {
+std::string inspect_json(const Model& model) {
   const LeqReader& file = model.file();
   Json tensors = Json::array();
   for (const StoredTensor& tensor : file.tensors()) tensors.push_back(tensor_json(tensor));
@@ -187,20 +206,21 @@ Json inspect_json(const Model& model) {
                     {"bytes", total.bytes},
                     {"bits_each", bits_each(total.bytes, total.numbers)}};
   }
-  return {{"file", file.name()},
-          {"file_bytes", file.file_bytes()},
-          {"format", std::to_string(kLeqMajor) + "." + std::to_string(kLeqMinor)},
-          {"description", describe(model.config())},
-          {"type", model.type()},
-          {"parameters", model.parameters()},
-          {"bits_per_weight", model.bits_per_weight()},
-          {"config", config_to_json(model.config())},
-          {"tokenizer", tokenizer_json(model)},
-          {"chat_template", model.chat_template()},
-          {"generation", generation_to_json(model.generation())},
-          {"provenance", section(model, "provenance")},
-          {"totals", std::move(totals)},
-          {"tensors", std::move(tensors)}};
+  const Json json = {{"file", file.name()},
+                     {"file_bytes", file.file_bytes()},
+                     {"format", std::to_string(kLeqMajor) + "." + std::to_string(kLeqMinor)},
+                     {"description", describe(model.config())},
+                     {"type", model.type()},
+                     {"parameters", model.parameters()},
+                     {"bits_per_weight", model.bits_per_weight()},
+                     {"config", config_to_json(model.config())},
+                     {"tokenizer", tokenizer_json(model)},
+                     {"chat_template", model.chat_template()},
+                     {"generation", generation_to_json(model.generation())},
+                     {"provenance", section(model, "provenance")},
+                     {"totals", std::move(totals)},
+                     {"tensors", std::move(tensors)}};
+  return terminal_json(json.dump(2)) + '\n';
 }
 
 }  // namespace leq

@@ -3,13 +3,13 @@
 
 #include <string>
 
-#include "base/json.h"
 #include "model/open_model.h"
 
 namespace leq {
 
 // Several lines: configuration, tokenizer, provenance, a table of tensors, totals by scheme.
 std::string inspect_text(const Model& model);
-Json inspect_json(const Model& model);
+// One JSON value on several lines, safe for a terminal.
+std::string inspect_json(const Model& model);
 
 }  // namespace leq

@@ -20,13 +20,15 @@ constexpr std::uint64_t kMaxTextBytes = std::uint64_t{4} << 30;
 
 bool is_leq_file(const std::filesystem::path& path) {
   if (path.extension() == ".leq") return true;
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(path, none)) return false;  // a pipe would be waited for
   std::array<char, kLeqMagic.size()> magic{};
   std::ifstream file(path, std::ios::binary);
   return file.read(magic.data(), magic.size()) && magic == kLeqMagic;
 }
 
 std::string read_text(const std::string& path) {
-  if (path != "-") return read_file(path, kMaxTextBytes);
+  if (path != "-") return read_text_file(path, kMaxTextBytes);
   std::string text(std::istreambuf_iterator<char>(std::cin), {});
   require(!std::cin.bad(), "standard input: cannot read");
   return text;

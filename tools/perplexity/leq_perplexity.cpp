@@ -1,4 +1,6 @@
 // leq-perplexity: how well a model predicts a text, under a protocol that others can repeat.
+#include <array>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -11,8 +13,10 @@
 #include "eval/divergence_report.h"
 #include "eval/measure_divergence.h"
 #include "eval/perplexity_report.h"
+#include "tools/common/llama_flags.h"
 #include "tools/common/model_options.h"
 #include "tools/common/model_setup.h"
+#include "tools/common/plan_lines.h"
 
 namespace leq {
 namespace {
@@ -98,6 +102,7 @@ ToolSpec tool_spec() {
   for (auto& option : model_options({"ctx-size", "parallel"})) {
     tool.options.push_back(std::move(option));
   }
+  tool.foreign = llama_flags();
   tool.answers.push_back(list_devices_answer());
   return tool;
 }
@@ -114,25 +119,6 @@ ProtocolRequest request_from(const Options& options) {
 
 // The longest window that a model takes: the positions that it was made for.
 std::int64_t longest_window(const Model& model) { return model.config().context; }
-
-void print_plan(const ModelSetup& setup) {
-  const Session& session = *setup.session;
-  std::cerr << "model: " << describe(setup.model->config()) << '\n'
-            << "file: " << (setup.model->file().mapped() ? "mapped" : "read into memory") << '\n'
-            << "backend: " << setup.backend->name() << '\n';
-  const Block& block = session.weights().blocks[0];
-  for (const Linear* linear : {&block.qkv, &block.o, &block.gate_up, &block.down}) {
-    std::cerr << linear->name << ": " << setup.backend->describe(*linear) << '\n';
-  }
-  const Linear& head = session.weights().head;
-  const MemoryPlan& plan = session.plan();
-  std::cerr << head.name << ": " << setup.backend->describe(head) << '\n'
-            << "KV cache: keys " << kv_type_name(session.limits().key_type) << ", values "
-            << kv_type_name(session.limits().value_type) << '\n'
-            << "memory: weights " << human_bytes(plan.weight_bytes) << ", KV cache "
-            << human_bytes(plan.kv_bytes) << ", scratch " << human_bytes(plan.scratch_bytes)
-            << '\n';
-}
 
 // Everything of a report that is known before the run.
 PerplexityReport start_report(const Options& options, const ModelSetup& setup,
@@ -180,7 +166,8 @@ Found measure_with_progress(const Options& options, const ModelSetup& setup, Per
   if (run.protocol == Protocol::llamacpp_512 && tokenizer.add_bos()) {
     run.window_bos = tokenizer.bos();
   }
-  Progress progress(base != nullptr ? "KL divergence" : "perplexity", std::ssize(run.windows));
+  Progress progress(base != nullptr ? "KL divergence" : "perplexity", std::ssize(run.windows),
+                    "windows");
   run.progress = [&](std::int64_t done, double so_far) {
     progress.update(done, base != nullptr ? "KL " + fixed(so_far, 6) : "PPL " + fixed(so_far, 4));
   };
@@ -189,6 +176,12 @@ Found measure_with_progress(const Options& options, const ModelSetup& setup, Per
 
 // Opens the base file of --kl-divergence before the model does any work.
 std::unique_ptr<DivergenceBaseReader> open_base(const Options& options) {
+  if (options.given("kl-divergence-base") && !options.flag("kl-divergence")) {
+    const std::filesystem::path written = options.text("kl-divergence-base");
+    check_output(written);
+    require_no_input(
+        written, std::array<std::filesystem::path, 2>{options.text("model"), options.text("file")});
+  }
   if (!options.given("kl-divergence") || !options.flag("kl-divergence")) return nullptr;
   require(options.given("kl-divergence-base"),
           "--kl-divergence: needs --kl-divergence-base FILE, which the base model wrote");
@@ -261,7 +254,11 @@ int perplexity(const Options& options) {
     const EarlierRun run = require_same_measurement(report, json, path);
     against = Against{std::move(json), run};
   }
-  if (options.flag("verbose")) print_plan(setup);
+  if (options.flag("verbose")) {
+    for (const std::string& line : plan_lines(*setup.model, *setup.session)) {
+      std::cerr << line << '\n';
+    }
+  }
   const Found found = measure_with_progress(
       options, setup, {.tokens = tokens, .windows = windows, .protocol = settings.protocol}, report,
       base.get());

@@ -1,11 +1,11 @@
 // leq-quantize: a Hugging Face checkpoint folder to a quantized .leq file.
-#include <chrono>
 #include <cmath>
 #include <iostream>
 #include <memory>
 
 #include "base/error.h"
 #include "base/progress.h"
+#include "base/stopwatch.h"
 #include "base/text.h"
 #include "tools/common/device_choice.h"
 #include "tools/common/interrupt.h"
@@ -35,13 +35,17 @@ void report(const CheckpointOptions& checkpoint, const CheckpointResult& result,
             << "next        leq-run -m " << output << " -p \"Once upon a time\"\n";
 }
 
+std::string unit_of(std::string_view work) {
+  return work == "gate" ? "windows" : work == "search" ? "evaluations" : "steps";
+}
+
 // A line for each piece of work, ended where something else is to be said.
 class WorkProgress {
  public:
   void update(std::string_view work, std::int64_t done, std::int64_t total,
               const std::string& note) {
     if (work != work_) end();
-    if (!line_) line_ = std::make_unique<Progress>(std::string(work), total);
+    if (!line_) line_ = std::make_unique<Progress>(std::string(work), total, unit_of(work));
     work_ = work;
     line_->update(done, note);
   }
@@ -62,7 +66,7 @@ int quantize(const Options& options) {
   QuantizeJob job = quantize_job(options);
   run::watch_interrupts("");
   const run::InterruptScope interrupt;
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   WorkProgress progress;
   job.checkpoint.stop = [&] { return interrupt.interrupted(); };
   job.checkpoint.say = [&](const std::string& line) {
@@ -73,8 +77,7 @@ int quantize(const Options& options) {
                      const std::string& note) { progress.update(work, done, total, note); };
   job.written = [&](const CheckpointResult& result) {
     progress.end();
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    report(job.checkpoint, result, job.output.string(), seconds.count());
+    report(job.checkpoint, result, job.output.string(), watch.seconds());
   };
   job.searched = [&](const MixedSearchResult& result) {
     progress.end();

@@ -4,10 +4,12 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "quantize/rewrites/fold_methods.h"
 #include "quantize/rewrites/smoothquant.h"
 #include "recipes/calibration_size.h"
+#include "tools/common/model_path.h"
 #include "tools/quantize/search_options.h"
 #include "tools/quantize/text.h"
 
@@ -305,6 +307,8 @@ void set_calibration(const Options& options, CheckpointOptions& checkpoint) {
       if (!name.empty()) checkpoint.load_stats.emplace_back(name);
     }
   }
+  require(!options.given("load-stats") || !checkpoint.load_stats.empty(),
+          "--load-stats: expected names of files, found none");
   for (const char* flag : {"calibration", "samples", "length", "seed", "save-stats"}) {
     require(checkpoint.load_stats.empty() || !options.given(flag), "--", flag,
             " and --load-stats: the statistics come from the file; leave one out");
@@ -392,7 +396,13 @@ QuantizeJob quantize_job(const Options& options) {
           "HF_DIR is missing: the folder with config.json and *.safetensors");
   QuantizeJob job;
   job.folder = options.positionals().front();
+  check_checkpoint_folder(job.folder.string());
   job.output = options.text("output");
+  require(!job.output.empty(), "-o: expected the name of a file to write, found nothing");
+  check_output(job.output);
+  for (const char* flag : {"calibration", "heldout", "search-text"}) {
+    if (options.given(flag)) job.texts.emplace_back(options.text(flag));
+  }
   job.checkpoint = checkpoint_options(options);
   set_recipe(options, job);
   const CheckpointOptions& checkpoint = job.checkpoint;

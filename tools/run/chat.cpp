@@ -1,12 +1,15 @@
 #include "tools/run/chat.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "generate/chat_file.h"
+#include "generate/settings.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/setting_flags.h"
 #include "tools/run/prompt.h"
@@ -27,6 +30,7 @@ const std::vector<ChatLoop::Command>& ChatLoop::commands() {
       {"/system", "[TEXT]", "show the system prompt, or change it (\"\" for none)",
        &ChatLoop::system},
       {"/regen", "", "write the last reply again", &ChatLoop::regenerate},
+      {"/set", "[NAME VALUE]", "show the settings, or change one: /set temp 0.5", &ChatLoop::set},
       {"/save", "FILE", "save the conversation and its settings", &ChatLoop::save},
       {"/load", "FILE", "go on with a saved conversation", &ChatLoop::load},
       {"/exit", "", "leave; the end of the input (Ctrl-D) does the same", &ChatLoop::leave},
@@ -96,9 +100,11 @@ bool ChatLoop::handle(const std::string& message) {
     say(message);
     return true;
   } catch (const Error& error) {
-    if (options_.single_turn) throw;
     printer_.end_line();
-    std::fprintf(stderr, "leq-run: error: %s\n", with_flags(error).c_str());
+    // What follows in a pipe was written for a conversation without the error.
+    if (options_.single_turn || !reader_->is_terminal()) throw;
+    std::fprintf(stderr, "leq-run: error: %s\n",
+                 printable(with_flags(error), std::string::npos).c_str());
     return false;
   }
 }
@@ -154,7 +160,7 @@ void ChatLoop::regenerate(std::string_view) {
 void ChatLoop::help(std::string_view) {
   for (const Command& command : commands()) {
     std::string left = "  " + std::string(command.name) + " " + std::string(command.argument);
-    left.resize(std::max<std::size_t>(left.size(), 18), ' ');
+    left.resize(std::max<std::size_t>(left.size(), 22), ' ');
     std::fprintf(stderr, "%s%s\n", left.c_str(), std::string(command.help).c_str());
   }
   std::fprintf(stderr, "%s",
@@ -178,10 +184,34 @@ void ChatLoop::system(std::string_view text) {
   note(text == "\"\"" ? "no system prompt from now on" : "system prompt changed");
 }
 
+void ChatLoop::set(std::string_view text) {
+  SamplingSettings settings = generator_.sampling();
+  if (text.empty()) {
+    std::vector<std::string> all;
+    for (const SamplingKnob& knob : kSamplingKnobs) {
+      all.push_back(knob_word(knob) + " " + number_text(knob_value(settings, knob)));
+    }
+    note(join(all) + ", seed " + std::to_string(settings.seed));
+    return;
+  }
+  const std::size_t space = std::min(text.find_first_of(" \t"), text.size());
+  const std::string_view name = text.substr(0, space), value = trim(text.substr(space));
+  const SamplingKnob* knob = find_knob(name);
+  require(knob != nullptr, "/set: no setting is called ", printable(name), ": /set shows them");
+  const auto number = parse_double(value);
+  require(number && (!knob->is_whole() || parse_int(value)), "/set ", printable(name),
+          ": expected ", knob->range, ", found '", printable(value), "'");
+  set_knob(settings, *knob, *number);
+  settings.penalties_when_greedy |= knob->role == KnobRole::penalty;  // asked for now
+  generator_.set_sampling(settings);
+  note(knob_word(*knob) + " is " + number_text(*number) + " from now on");
+}
+
 void ChatLoop::save(std::string_view path) {
   require(!path.empty(), "/save: a file name must follow");
-  save_chat(path,
-            {options_.model_name, options_.template_name, session_.state(), generator_.sampling()});
+  require_no_input(path, std::array{options_.model});
+  save_chat(path, {options_.model.filename().string(), options_.template_name, session_.state(),
+                   generator_.sampling()});
   note("saved " + std::to_string(session_.state().messages.size()) + " messages to " +
        std::string(path));
 }
@@ -190,11 +220,18 @@ void ChatLoop::load(std::string_view path) {
   require(!path.empty(), "/load: a file name must follow");
   ChatFile file = load_chat(path);
   const std::size_t count = file.chat.messages.size();
-  session_.restore(std::move(file.chat));
-  generator_.set_sampling(file.sampling);
+  const SamplingSettings before = generator_.sampling();
+  generator_.set_sampling(file.sampling);  // refuses biases for ids that this model lacks
+  try {
+    session_.restore(std::move(file.chat));
+  } catch (const Error&) {
+    generator_.set_sampling(before);
+    throw;
+  }
   note("loaded " + std::to_string(count) + " messages and their settings from " +
        std::string(path) +
-       (file.model == options_.model_name ? "" : " (written with " + file.model + ")"));
+       (file.model == options_.model.filename().string() ? ""
+                                                         : " (written with " + file.model + ")"));
 }
 
 void ChatLoop::leave(std::string_view) { leaving_ = true; }

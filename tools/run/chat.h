@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -9,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "generate/chat_session.h"
+#include "engine/chat_session.h"
 #include "tools/run/line_reader.h"
 #include "tools/run/output.h"
 #include "tools/run/report.h"
@@ -21,7 +22,7 @@ struct ChatLoopOptions {
   bool single_turn = false;
   bool multi_line = false;
   bool verbose = false;
-  std::string model_name;
+  std::filesystem::path model;
   std::string template_name;
 };
 
@@ -31,8 +32,8 @@ class ChatLoop {
   ChatLoop(ChatSession& session, Generator& generator, ReplyPrinter& printer, RunTotals& totals,
            const ChatLoopOptions& options);
 
-  // Until /exit, the end of the input, or Ctrl-C twice. Errors of a turn are reported and the
-  // conversation goes on; with single_turn they are thrown.
+  // Until /exit, the end of the input, or Ctrl-C twice. On a terminal errors of a turn are reported
+  // and the conversation goes on; from a pipe, and with single_turn, they are thrown.
   void run();
 
  private:
@@ -50,6 +51,7 @@ class ChatLoop {
   void reset(std::string_view);
   void system(std::string_view text);
   void regenerate(std::string_view);
+  void set(std::string_view text);
   void save(std::string_view path);
   void load(std::string_view path);
   void leave(std::string_view);

@@ -1,18 +1,21 @@
 // leq-run: completes a text or chats with a model.
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
 
 #include "base/error.h"
 #include "base/text.h"
-#include "generate/chat_session.h"
-#include "generate/generator.h"
+#include "engine/chat_session.h"
+#include "engine/generator.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/model_setup.h"
+#include "tools/common/plan_lines.h"
 #include "tools/common/setting_flags.h"
 #include "tools/run/chat.h"
+#include "tools/run/many.h"
 #include "tools/run/options.h"
 #include "tools/run/output.h"
 #include "tools/run/prompt.h"
@@ -83,16 +86,18 @@ struct Run {
 };
 
 // Printed once nothing can be refused any more, so that an error stands alone.
-void report_start(const Run& run) {
-  note(model_line(run.model()));
-  if (!run.setup.note.empty()) note(with_flags(run.setup.note));
-  if (run.args.verbose) {
-    for (const auto& line : plan_lines(run.model(), *run.setup.session)) note(line);
+void report_start(const RunArgs& args, const ModelSetup& setup, const SamplingChoice& sampling) {
+  note(model_line(*setup.model));
+  if (!setup.note.empty()) note(with_flags(setup.note));
+  if (args.verbose) {
+    for (const auto& line : plan_lines(*setup.model, *setup.session)) note(line);
   }
-  std::string settings = join(run.sampling.notes);
-  if (run.sampling.settings.temperature > 0) {
-    settings +=
-        ", seed " + std::to_string(run.sampling.settings.seed) + (run.args.seed ? "" : " (random)");
+  std::string settings = join(sampling.notes);
+  for (const LogitBias& bias : args.logit_bias) {
+    settings += ", logit-bias " + logit_bias_text(bias) + " (flag)";
+  }
+  if (sampling.settings.temperature > 0) {
+    settings += ", seed " + std::to_string(sampling.settings.seed) + (args.seed ? "" : " (random)");
   }
   note("settings: " + settings);
 }
@@ -102,6 +107,7 @@ void report_end(const Run& run, const RunTotals& totals) {
   for (const auto& line : online_lines(*run.setup.session)) note(line);
   if (!run.args.verbose) return;
   for (const auto& line : step_lines(*run.setup.backend)) note(line);
+  for (const auto& line : guess_lines(run.generator.counts())) note(line);
 }
 
 void explain_stop(const FinishedReply& reply, const Generator& generator) {
@@ -116,15 +122,16 @@ std::vector<Token> encode_prompt(const Run& run, const std::string& prompt) {
   std::vector<Token> ids = tokenizer.encode(
       prompt, {.parse_special = run.args.parse_special, .add_bos = tokenizer.add_bos()});
   require(!ids.empty(),
-          "the prompt is empty, and this model's tokenizer adds nothing to it: give some text "
-          "with -p");
+          prompt.empty() ? "the prompt is empty, and this model's tokenizer adds nothing to it"
+                         : "this model's tokenizer makes no tokens of the prompt",
+          ": give some other text with -p");
   run.generator.check_prompt(ids);
   return ids;
 }
 
 int complete(const Run& run, const std::string& prompt) {
   const std::vector<Token> ids = encode_prompt(run, prompt);
-  report_start(run);
+  report_start(run.args, run.setup, run.sampling);
   if (ids.size() > 1 && ids[0] == run.model().tokenizer().bos() && ids[1] == ids[0]) {
     note("the prompt begins with the token that is put in front anyway: it is there twice now");
   }
@@ -152,7 +159,7 @@ int chat(const Run& run, const ChatTemplate& format, std::optional<std::string> 
   options.stop = run.stop;
   ChatSession session(run.generator, run.model().tokenizer(), format, options);
   if (run.args.system) session.set_system(*run.args.system);
-  report_start(run);
+  report_start(run.args, run.setup, run.sampling);
   ReplyPrinter printer(choose_colors(run.args.color));
   RunTotals totals;
   ChatLoop loop(session, run.generator, printer, totals,
@@ -160,7 +167,7 @@ int chat(const Run& run, const ChatTemplate& format, std::optional<std::string> 
                  .single_turn = run.args.single_turn,
                  .multi_line = run.args.multi_line,
                  .verbose = run.args.verbose,
-                 .model_name = run.args.model.filename().string(),
+                 .model = run.args.model,
                  .template_name = std::string(format.name())});
   loop.run();
   report_end(run, totals);
@@ -175,24 +182,35 @@ ToolSpec tool_spec() {
 
 int run_with(const Options& options) {
   const RunArgs args = read_args(options);
-  const std::optional<std::string> prompt = given_prompt(args);
+  const std::optional<std::string> prompt = args.many ? std::nullopt : given_prompt(args);
   watch_interrupts(choose_colors(args.color) == Colors::on ? kColorsOff : "");
   const ModelSetup setup = set_up_model(options, [&](const Model&, RunLimits& limits) {
     limits.context = options.integer("ctx-size");
+    limits.sequences = static_cast<int>(options.integer("parallel"));
+    if (args.many) limits.sequence_context = std::numeric_limits<std::int64_t>::max();
+    limits.output_tokens = limits.sequences + (args.speculate ? kMostGuesses : 0);
   });
   const Model& model = *setup.model;
   (void)model.tokenizer();  // its error names what to do
-  const bool chats = wants_chat(args, prompt, model);
-  require(chats || prompt,
+  const bool chats = !args.many && wants_chat(args, prompt, model);
+  require(chats || prompt || args.many,
           "no prompt: give one with -p TEXT or -f FILE (this model has no chat "
           "template, so there is no chat)");
   std::optional<ChatTemplate> format;
   if (chats) format = chat_template_of(args, model);
   SamplingChoice choice = choose_sampling(args.sampling, model.generation().sampling);
   choice.settings.seed = args.seed ? *args.seed : random_seed();
+  choice.settings.logit_bias = args.logit_bias;
+  if (args.dry_breakers) choice.settings.dry_breakers = *args.dry_breakers;
   const Ending ending = ending_for(args, model, format ? &*format : nullptr);
+  const EngineOptions engine = {.speculate = args.speculate};
+  if (args.many) {
+    const SharedRequest shared = {choice.settings, ending.banned, ending.stop};
+    return complete_many(args, model, *setup.session, shared, engine,
+                         [&] { report_start(args, setup, choice); });
+  }
   Generator generator(*setup.session, model.tokenizer(),
-                      {.sampling = choice.settings, .banned = ending.banned});
+                      {.sampling = choice.settings, .banned = ending.banned, .engine = engine});
   const Run run = {args, setup, choice, generator, ending.stop};
   return format ? chat(run, *format, prompt) : complete(run, *prompt);
 }

@@ -1,9 +1,11 @@
 #include "tools/run/options.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "tools/common/llama_flags.h"
 #include "tools/common/model_options.h"
 #include "tools/run/prompt.h"
 
@@ -37,7 +39,7 @@ std::vector<Option> text_options() {
        .fallback = "-1",
        .help = "most tokens of a reply, -1 = until the context is full",
        .group = "Text",
-       .minimum = -1,
+       .minimum = -2,  // llama.cpp's word for the same
        .maximum = kMaxCount},
       {.name = "reverse-prompt",
        .spellings = "-r",
@@ -68,7 +70,8 @@ std::vector<Option> spelling_options() {
       {.name = "color",
        .spellings = "-co",
        .help = "colours, where standard output is a terminal; thinking is dimmed",
-       .group = "Text"},
+       .group = "Text",
+       .value_may_follow = true},
   };
 }
 
@@ -91,6 +94,12 @@ std::vector<Option> chat_options() {
        .value_name = "TEXT",
        .help = "chat with this system prompt",
        .group = "Chat"},
+      {.name = "system-prompt-file",
+       .spellings = "-sysf",
+       .kind = Kind::text,
+       .value_name = "FILE",
+       .help = "read the system prompt from a file; one newline at its end is left out",
+       .group = "Chat"},
       {.name = "multiline-input",
        .spellings = "-mli",
        .help = "a message goes on over several lines until one ends with a backslash",
@@ -110,10 +119,37 @@ std::vector<Option> chat_options() {
   };
 }
 
+std::vector<Option> many_options() {
+  return {
+      {.name = "output",
+       .spellings = "-o",
+       .kind = Kind::text,
+       .value_name = "FORMAT",
+       .fallback = "text",
+       .help = "with -np and -f: how the replies are printed; jsonl = one JSON object in each line",
+       .group = "Many prompts",
+       .choices = {"text", "jsonl"}},
+      {.name = "speculate",
+       .kind = Kind::text,
+       .value_name = "HOW",
+       .fallback = "auto",
+       .help = "guess at tokens that came before in prompt or reply and check several in one step, "
+               "where that is faster; changes no token",
+       .group = "Many prompts",
+       .choices = {"auto", "ngram", "off"}},
+  };
+}
+
 // "keep the N most probable tokens, 0 = all (model's, or 40)"
 std::string knob_help(const SamplingKnob& knob) {
   const std::string own = number_text(knob_value(SamplingSettings{}, knob));
   return std::string(knob.help) + (knob.config_key.empty() ? " (" : " (model's, or ") + own + ")";
+}
+
+std::string with_dashes(std::string_view name) {
+  std::string word(name);
+  std::ranges::replace(word, '_', '-');
+  return word;
 }
 
 // Numbers that are not whole are checked with the model's, by choose_sampling.
@@ -123,7 +159,7 @@ Option knob_option(const SamplingKnob& knob) {
                    .value_name = std::string(knob.value_name),
                    .help = knob_help(knob),
                    .group = "Sampling"};
-  if (!knob.short_name.empty()) option.spellings = "--" + std::string(knob.name);
+  if (!knob.short_name.empty()) option.spellings = "--" + with_dashes(knob.name);
   if (knob.is_whole()) {
     option.minimum = knob.least;
     option.maximum = knob.most;
@@ -142,6 +178,19 @@ std::vector<Option> sampling_options() {
                                   .minimum = -1,
                                   .maximum = kMaxSeed}};
   for (const SamplingKnob& knob : kSamplingKnobs) options.push_back(knob_option(knob));
+  options.push_back({.name = "dry-sequence-breaker",
+                     .kind = Kind::list,
+                     .value_name = "TEXT",
+                     .help = "no sequence reaches over TEXT; may be given several times, in place "
+                             "of newline, colon, quotation mark and asterisk; none = no text",
+                     .group = "Sampling"});
+  options.push_back({.name = "logit-bias",
+                     .spellings = "-l",
+                     .kind = Kind::list,
+                     .value_name = "ID+BIAS",
+                     .help = "add to a token's logit, as 15043+1, or 29905-inf for never; may be "
+                             "given several times",
+                     .group = "Sampling"});
   return options;
 }
 
@@ -157,32 +206,64 @@ GivenSampling read_sampling(const Options& options) {
   return given;
 }
 
+// Escapes processed where they are to be; checked.
+std::string text_of(const Options& options, const std::string& text, std::string_view option) {
+  std::string out = options.flag("escape") ? process_escapes(text) : text;
+  check_utf8(out, option);
+  return out;
+}
+
+// NO_COLOR, as no-color.org has it: the flag wins over it, LEQ_ARG_COLOR does not.
+bool asks_for_no_color() {
+  const char* value = std::getenv("NO_COLOR");
+  return value != nullptr && *value != '\0';
+}
+
+// "none" alone, or among others, is no text, as llama.cpp has it.
+void read_lists(const Options& options, RunArgs& args) {
+  for (const auto& bias : options.list("logit-bias")) {
+    args.logit_bias.push_back(parse_logit_bias(bias));
+  }
+  if (!options.given("dry-sequence-breaker")) return;
+  args.dry_breakers.emplace();
+  for (const auto& text : options.list("dry-sequence-breaker")) {
+    if (text == "none") {
+      args.dry_breakers->clear();
+    } else {
+      args.dry_breakers->push_back(text_of(options, text, "--dry-sequence-breaker"));
+    }
+  }
+}
+
 void read_text(const Options& options, RunArgs& args) {
-  const auto text_of = [&](const std::string& text, std::string_view option) {
-    std::string out = options.flag("escape") ? process_escapes(text) : text;
-    check_utf8(out, option);
-    return out;
-  };
   require(!options.given("prompt") || !options.given("file"),
           "-p and -f both give a prompt: use one of them");
-  if (options.given("prompt")) args.prompt = text_of(options.text("prompt"), "-p");
+  if (options.given("prompt")) args.prompt = text_of(options, options.text("prompt"), "-p");
   if (options.given("file")) args.prompt_file = options.text("file");
-  if (options.given("system-prompt")) args.system = text_of(options.text("system-prompt"), "-sys");
+  require(!options.given("system-prompt") || !options.given("system-prompt-file"),
+          "-sys and -sysf both give a system prompt: use one of them");
+  if (options.given("system-prompt")) {
+    args.system = text_of(options, options.text("system-prompt"), "-sys");
+  }
+  if (options.given("system-prompt-file")) {
+    args.system = read_prompt_file(options.text("system-prompt-file"));
+  }
   for (const auto& stop : options.list("reverse-prompt")) {
     require(!stop.empty(), "-r: expected some text, found none");
-    args.stop_strings.push_back(text_of(stop, "-r"));
+    args.stop_strings.push_back(text_of(options, stop, "-r"));
   }
-  args.max_tokens = options.integer("n-predict");
+  args.max_tokens = std::max<std::int64_t>(options.integer("n-predict"), -1);
   args.ignore_eos = options.flag("ignore-eos");
   args.parse_special = options.flag("special");
   args.display_prompt = options.flag("display-prompt");
-  args.color = options.flag("color");
+  args.color = options.flag("color") && !(options.from_environment("color") && asks_for_no_color());
   args.verbose = options.flag("verbose");
 }
 
 // -st and -sys mean nothing outside of a chat, so they start one.
 Mode read_mode(const Options& options) {
-  const bool chat_words = options.flag("single-turn") || options.given("system-prompt");
+  const bool system = options.given("system-prompt") || options.given("system-prompt-file");
+  const bool chat_words = options.flag("single-turn") || system;
   if (!options.has("conversation")) return chat_words ? Mode::chat : Mode::automatic;
   const bool chat = options.flag("conversation");
   require(chat || !chat_words, "-no-cnv and ", options.flag("single-turn") ? "-st" : "-sys",
@@ -196,10 +277,11 @@ ToolSpec run_tool_spec() {
   ToolSpec spec;
   spec.name = "leq-run";
   spec.summary = "completes a text or chats with a model";
+  spec.foreign = llama_flags();
   spec.usage = {"-m model.leq -p \"Once upon a time\"", "-m model.leq -f prompt.txt -n 200",
                 "-m model.leq                           (a chat)"};
-  for (const auto& group : {model_options({"parallel"}), text_options(), spelling_options(),
-                            chat_options(), sampling_options()}) {
+  for (const auto& group : {model_options({}), text_options(), spelling_options(), chat_options(),
+                            many_options(), sampling_options()}) {
     spec.options.insert(spec.options.end(), group.begin(), group.end());
   }
   return spec;
@@ -214,7 +296,15 @@ RunArgs read_args(const Options& options) {
   args.multi_line = options.flag("multiline-input");
   if (options.given("chat-template")) args.chat_template = options.text("chat-template");
   args.thinking = options.text("enable-thinking") == "on";
+  args.jsonl = options.text("output") == "jsonl";
+  args.many = args.jsonl || options.integer("parallel") > 1;
+  args.speculate = options.text("speculate") != "off";
+  require(!args.many || args.prompt_file, options.given("parallel") ? "-np" : "-o jsonl",
+          ": is for many prompts at once, one in each line of -f FILE (- for standard input)");
+  require(!args.many || args.mode != Mode::chat,
+          "-np and -cnv contradict each other: leave one out");
   args.sampling = read_sampling(options);
+  read_lists(options, args);
   const std::int64_t seed = options.integer("seed");
   if (seed >= 0) args.seed = static_cast<std::uint64_t>(seed);
   return args;

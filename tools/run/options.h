@@ -38,7 +38,13 @@ struct RunArgs {
   std::string chat_template;  // its name; empty: recognised from the model's
   bool thinking = true;
 
+  bool many = false;   // the prompt file holds a prompt in each line
+  bool jsonl = false;  // their replies as JSON, one a line
+  bool speculate = true;
+
   GivenSampling sampling;
+  std::vector<LogitBias> logit_bias;
+  std::optional<std::vector<std::string>> dry_breakers;
   std::optional<std::uint64_t> seed;
 };
 

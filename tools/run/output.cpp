@@ -1,5 +1,6 @@
 #include "tools/run/output.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -7,6 +8,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace leq::run {
 namespace {
@@ -15,6 +17,13 @@ constexpr std::string_view kDim = "\033[2m";
 constexpr std::string_view kGreen = "\033[32m";
 constexpr std::string_view kThinkBegins = "<think>";
 constexpr std::string_view kThinkEnds = "</think>";
+
+// Standard output goes where standard error goes: 2>&1.
+bool is_one_stream() {
+  struct stat out = {}, err = {};
+  return fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 &&
+         out.st_dev == err.st_dev && out.st_ino == err.st_ino;
+}
 
 }  // namespace
 
@@ -65,9 +74,15 @@ void ReplyPrinter::end_line() {
 void ReplyPrinter::finish() {
   write_code(kColorsOff);
   thinking_ = false;
-  if (isatty(STDOUT_FILENO) == 1) end_line();
+  if (isatty(STDOUT_FILENO) == 1) {
+    end_line();
+  } else if (line_open_ && (is_one_stream() || isatty(STDERR_FILENO) == 1)) {
+    std::fputc('\n', stderr);  // the text itself ends as the model ended it
+  }
 }
 
-void note(const std::string& text) { std::fprintf(stderr, "leq-run: %s\n", text.c_str()); }
+void note(const std::string& text) {
+  std::fprintf(stderr, "leq-run: %s\n", printable(text, std::string::npos).c_str());
+}
 
 }  // namespace leq::run

@@ -26,8 +26,7 @@ class ReplyPrinter {
   void prompt(std::string_view text);
   // Ends the last line where it is not ended yet.
   void end_line();
-  // Colours back to normal, on a terminal also the end of the line, so that what follows begins on
-  // its own line.
+  // Colours back to normal, and what follows begins on its own line where both are seen together.
   void finish();
 
  private:

@@ -72,7 +72,7 @@ void check_utf8(std::string_view text, std::string_view what) {
 
 std::string read_prompt_file(const std::filesystem::path& path) {
   if (path == "-") return read_prompt_from_stdin();
-  return checked_prompt(read_file(path, kMaxPromptBytes), path.string());
+  return checked_prompt(read_text_file(path, kMaxPromptBytes), path.string());
 }
 
 std::string read_prompt_from_stdin() {

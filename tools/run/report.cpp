@@ -1,57 +1,11 @@
 #include "tools/run/report.h"
 
 #include <algorithm>
-#include <array>
-#include <map>
-#include <utility>
 
 #include "base/text.h"
 
 namespace leq::run {
 namespace {
-
-// Kernels by class of linear, classes in the order of the forward pass; layers that differ get a
-// line each.
-std::vector<std::string> kernel_lines(const Weights& weights, const Backend& backend) {
-  struct Class {
-    std::string name;
-    Linear Block::*member;
-  };
-  const std::array<Class, 4> classes = {Class{"qkv", &Block::qkv}, Class{"o", &Block::o},
-                                        Class{"gate_up", &Block::gate_up},
-                                        Class{"down", &Block::down}};
-  std::vector<std::string> lines;
-  for (const auto& [name, member] : classes) {
-    std::vector<std::pair<std::string, std::size_t>> kernels;
-    for (const Block& block : weights.blocks) {
-      const std::string kernel = backend.describe(block.*member);
-      const auto known = std::ranges::find(kernels, kernel, &decltype(kernels)::value_type::first);
-      if (known == kernels.end()) {
-        kernels.emplace_back(kernel, 1);
-      } else {
-        ++known->second;
-      }
-    }
-    for (const auto& [kernel, layers] : kernels) {
-      const bool some = layers < weights.blocks.size();
-      lines.push_back(name + ": " + kernel +
-                      (some ? " (" + std::to_string(layers) + " layers)" : ""));
-    }
-  }
-  lines.push_back("head: " + backend.describe(weights.head));
-  return lines;
-}
-
-// "mapped, used in place", "mapped, uploaded 3.50 GB in 0.42 s (8.3 GB/s)"
-std::string load_text(const Model& model, const Weights& weights) {
-  const bool mapped = model.file().mapped();
-  const UploadReport& upload = weights.upload;
-  if (upload.bytes == 0) return mapped ? "mapped, used in place" : "read into memory";
-  const double speed = static_cast<double>(upload.bytes) / std::max(upload.seconds, 1e-9) / 1e9;
-  return std::string(mapped ? "mapped" : "read into memory") + ", uploaded " +
-         human_bytes(upload.bytes) + " in " + fixed(upload.seconds, 2) + " s (" +
-         fixed(speed, speed < 1 ? 3 : 1) + " GB/s)";
-}
 
 std::string speed(std::int64_t tokens, double seconds) {
   if (tokens == 0 || seconds <= 0) return "";
@@ -65,31 +19,9 @@ std::string counted(std::int64_t tokens) {
 }  // namespace
 
 std::string model_line(const Model& model) {
-  return model.file().name() + ": " + model.config().family + ", " +
+  return model.file().name() + ": " + printable(model.config().family) + ", " +
          fixed(static_cast<double>(model.parameters()) / 1e6, 1) + " M parameters, " +
-         model.type() + ", " + fixed(model.bits_per_weight(), 2) + " bits per weight";
-}
-
-std::vector<std::string> plan_lines(const Model& model, Session& session) {
-  const Backend& backend = session.transformer().backend();
-  const RunLimits& limits = session.limits();
-  const MemoryPlan& plan = session.plan();
-  std::vector<std::string> lines = {"model: " + describe(model.config())};
-  lines.push_back("device: " + backend.name());
-  for (auto& line : kernel_lines(session.weights(), backend)) lines.push_back(std::move(line));
-  lines.push_back("context: " + with_commas(limits.context) + " positions, prompt chunks of " +
-                  with_commas(limits.batch_tokens));
-  if (!session.transformer().rope_note().empty()) {
-    lines.push_back("rope: " + session.transformer().rope_note());
-  }
-  lines.push_back("kv cache: keys " + std::string(kv_type_name(limits.key_type)) + ", values " +
-                  std::string(kv_type_name(limits.value_type)) + ", " + human_bytes(plan.kv_bytes));
-  lines.push_back("memory: weights " + human_bytes(plan.weight_bytes) + ", kv cache " +
-                  human_bytes(plan.kv_bytes) + ", scratch " + human_bytes(plan.scratch_bytes) +
-                  ", total " + human_bytes(plan.total()));
-  lines.push_back("load: " + load_text(model, session.weights()));
-  if (model.has_tokenizer()) lines.push_back("tokenizer: " + model.tokenizer().summary());
-  return lines;
+         printable(model.type()) + ", " + fixed(model.bits_per_weight(), 2) + " bits per weight";
 }
 
 std::vector<std::string> online_lines(Session& session) {
@@ -120,6 +52,13 @@ std::vector<std::string> step_lines(const Backend& backend) {
   if (counts.recorded == 0) return {};
   return {"steps: " + with_commas(counts.recorded) + " recorded as graphs, " +
           with_commas(counts.replayed) + " replayed"};
+}
+
+std::vector<std::string> guess_lines(const EngineCounts& counts) {
+  if (counts.guessed_tokens == 0) return {};
+  return {"guesses: " + with_commas(counts.right_guesses) + " of " +
+          with_commas(counts.guessed_tokens) + " right; " + with_commas(counts.reply_tokens) +
+          " tokens in " + with_commas(counts.steps) + " steps"};
 }
 
 void RunTotals::add(const FinishedReply& reply) {

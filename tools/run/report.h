@@ -1,12 +1,12 @@
-// What leq-run says about a run on standard error: the plan, the settings, and the speeds at the
-// end.
+// What leq-run says about a run on standard error beside its plan (tools/common/plan_lines.h): the
+// model, and counts and speeds at the end.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "generate/generator.h"
+#include "engine/generator.h"
 #include "model/open_model.h"
 #include "model/session.h"
 
@@ -15,16 +15,15 @@ namespace leq::run {
 // "storyteller.leq: llama, 5.5 M parameters, int8, 8.01 bits per weight"
 std::string model_line(const Model& model);
 
-// The plan: device, kernel of each class of linear, KV cache, memory, how the file was loaded. One
-// line an entry.
-std::vector<std::string> plan_lines(const Model& model, Session& session);
-
 // What the moving scales of act online did: a summary, and a line for each linear that went back to
 // one scale per token. Nothing where no linear has act online.
 std::vector<std::string> online_lines(Session& session);
 
 // What a device did with the steps of generation; empty where it records none.
 std::vector<std::string> step_lines(const Backend& backend);
+
+// How many tokens were guessed; empty where none was.
+std::vector<std::string> guess_lines(const EngineCounts& counts);
 
 // Speeds over all replies of a run.
 class RunTotals {

@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kThreads)
     const float logit = logits[change.id];
     a.saved[i] = logit;
     // What is no logit stays, for the next pass to find.
-    if (logit <= kLargestLogit) logits[change.id] = changed_logit(logit, rule, change.repeats);
+    if (logit <= kLargestLogit) logits[change.id] = changed_logit(logit, rule, change);
   }
 }
 

@@ -1,5 +1,6 @@
 // Sampling on the device from the host's side: rows of logits become tokens without leaving it. The
-// arithmetic is that of backend/sample.h.
+// arithmetic is that of backend/sample.h, but for the cuts of draws_on_host(), which are the
+// host's.
 #pragma once
 
 #include <cstddef>

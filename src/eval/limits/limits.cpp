@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstring>
 #include <functional>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "eval/limits/limit_kernels.h"
 
 namespace leq::cpu {
@@ -19,9 +19,9 @@ constexpr std::uint64_t kReadStep = 512;                         // a read kerne
 constexpr std::uint64_t kTaskBytes = std::uint64_t{1} << 20;
 
 double seconds_of(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return watch.seconds();
 }
 
 // The shortest of the passes that fit in kSeconds.

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <regex>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "model/tensor_list.h"
 #include "model/weights.h"
+#include "tokenizer/pattern.h"
 
 namespace leq {
 namespace {
@@ -38,25 +38,18 @@ const ActWord& word_of(ActChoice choice) {
                        [&](const ActWord& word) { return word.choice == choice; });
 }
 
-std::regex regex_of(const std::string& pattern) {
-  try {
-    return std::regex(pattern);
-  } catch (const std::regex_error& error) {
-    fail(Setting{"overrides"}, ": \"", printable(pattern), "\" is no regular expression (",
-         error.what(), ")");
-  }
-}
-
 // Later patterns win; each must fit something.
 std::map<std::string, QuantScheme> overridden(const PlanRequest& request,
                                               const std::vector<TensorSpec>& specs) {
   std::map<std::string, QuantScheme> schemes;
+  PatternMatcher matcher;
+  PatternMatch match;
   for (const TypeOverride& type : request.overrides) {
-    const std::regex pattern = regex_of(type.pattern);
+    const Pattern pattern(type.pattern, Setting{"overrides"}.marked());
     bool used = false;
     for (const TensorSpec& spec : specs) {
       if (spec.role == TensorRole::vector || spec.role == TensorRole::position_embedding) continue;
-      if (!std::regex_search(spec.name, pattern)) continue;
+      if (!matcher.find(pattern, spec.name, 0, match)) continue;
       schemes[spec.name] = type.scheme;
       used = true;
     }

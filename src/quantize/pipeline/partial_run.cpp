@@ -1,7 +1,8 @@
 #include "quantize/pipeline/partial_run.h"
 
+#include <algorithm>
 #include <cstdio>
-#include <fstream>
+#include <exception>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -65,37 +66,59 @@ void write_identity(const std::filesystem::path& path, const std::string& identi
 
 }  // namespace
 
-PartialRun::PartialRun(std::filesystem::path folder, const std::string& identity, bool resume)
-    : folder_(std::move(folder)) {
-  const auto identity_file = folder_ / kIdentityFile;
-  if (!resume || !std::filesystem::exists(identity_file)) {
-    require(!std::filesystem::exists(folder_) || std::filesystem::is_empty(folder_) ||
-                std::filesystem::exists(identity_file),
-            folder_.string(),
-            ": is no folder of an interrupted run, but that is where one is "
-            "kept; move it away");
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-    write_identity(identity_file, identity);
+PartialRun::PartialRun(std::filesystem::path folder, const std::string& identity, bool resume,
+                       const Say& say)
+    : work_(std::move(folder)) {
+  const auto identity_file = work_.path() / kIdentityFile;
+  const std::string name = work_.path().string();
+  const auto lying = work_.names();
+  const bool has_run = std::ranges::find(lying, kIdentityFile) != lying.end();
+  require(has_run || lying.empty(), name,
+          ": is no folder of an interrupted run, but that is where one is "
+          "kept; move it away");
+  if (has_run && resume) {
+    require(read_file(identity_file, kMaxIdentityBytes) == identity, name,
+            ": the interrupted run had another model, text or other flags; give the same ones, or "
+            "leave out ",
+            Setting{"resume"}, " to start anew");
+    while (file_exists(file_of(finished_))) ++finished_;
     return;
   }
-  require(read_file(identity_file, kMaxIdentityBytes) == identity, folder_.string(),
-          ": the interrupted run had another model, text or other flags; give the same ones, or "
-          "leave out ",
-          Setting{"resume"}, " to start anew");
-  while (std::filesystem::exists(file_of(finished_))) ++finished_;
+  if (holds_work()) {
+    say("anew        what an interrupted run left in " + name + " is removed; " +
+        Setting{"resume"}.marked() + " would have gone on with it");
+  }
+  work_.clear();
+  write_identity(identity_file, identity);
+}
+
+PartialRun::~PartialRun() {
+  try {
+    if (!folder().empty() && !holds_work()) work_.clear();
+  } catch (const std::exception&) {  // it stays, as after any run that is cut off
+  }
+}
+
+bool PartialRun::holds_work() const {
+  return std::ranges::any_of(work_.names(), [](const auto& name) { return name != kIdentityFile; });
+}
+
+void PartialRun::tell_kept(const Error& error, const Say& say) const {
+  if (error.kind() == ErrorKind::interrupted || !holds_work()) return;
+  say("kept        what is finished stays in " + folder().string() + ": the same command with " +
+      Setting{"resume"}.marked() + " goes on with it");
 }
 
 std::optional<std::string> PartialRun::identity_of(const std::filesystem::path& folder) {
   const auto file = folder / kIdentityFile;
-  if (!std::filesystem::exists(file)) return std::nullopt;
+  if (!file_exists(file)) return std::nullopt;
   return read_file(file, kMaxIdentityBytes);
 }
 
 std::filesystem::path PartialRun::file_of(std::int64_t layer) const {
   char name[32];
   std::snprintf(name, sizeof name, "block-%05lld.leq", static_cast<long long>(layer));
-  return folder_ / name;
+  return work_.path() / name;
 }
 
 void PartialRun::save(const std::vector<BlockTensor>& block) {
@@ -127,6 +150,6 @@ std::vector<BlockTensor> PartialRun::load(std::int64_t layer) const {
   return block;
 }
 
-void PartialRun::remove() { std::filesystem::remove_all(folder_); }
+void PartialRun::remove() { work_.clear(); }
 
 }  // namespace leq

@@ -3,10 +3,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/error.h"
+#include "base/work_folder.h"
 #include "format/leq_reader.h"
 #include "quantize/pipeline/quantize_tensor.h"
 
@@ -21,26 +24,38 @@ struct BlockTensor {
 
 class PartialRun {
  public:
+  using Say = std::function<void(const std::string& line)>;
+
   // Goes on with the run in `folder` where `resume` and there is one; else starts anew, and what
-  // lies in the folder from an earlier run is removed. `identity` says all that the blocks depend
-  // on. Throws Error where the run in the folder was another one.
-  PartialRun(std::filesystem::path folder, const std::string& identity, bool resume);
+  // lies in the folder from an earlier run is removed, which `say` hears. `identity` says all that
+  // the blocks depend on. Throws Error where the run in the folder was another one, or still goes
+  // on.
+  PartialRun(std::filesystem::path folder, const std::string& identity, bool resume,
+             const Say& say);
+  ~PartialRun();  // removes the folder where nothing was finished in it
+  PartialRun(PartialRun&&) noexcept = default;
+  PartialRun& operator=(PartialRun&&) noexcept = default;
 
   // Of the run that was interrupted in `folder`; nullopt where there is none.
   static std::optional<std::string> identity_of(const std::filesystem::path& folder);
 
-  const std::filesystem::path& folder() const { return folder_; }
+  const std::filesystem::path& folder() const { return work_.path(); }
   // Blocks [0, finished()) are there.
   std::int64_t finished() const { return finished_; }
   void save(const std::vector<BlockTensor>& block);  // block number finished()
   // A finished block, its checksums checked.
   std::vector<BlockTensor> load(std::int64_t layer) const;
-  void remove();  // the folder, at the end
+  // Says what stays for a run that resumes, where `error` ends this one and does not say so itself.
+  void tell_kept(const Error& error, const Say& say) const;
+  // All that was kept, at the end; the folder goes with this object.
+  void remove();
 
  private:
   std::filesystem::path file_of(std::int64_t layer) const;
 
-  std::filesystem::path folder_;
+  bool holds_work() const;  // beside the identity
+
+  WorkFolder work_;
   std::int64_t finished_ = 0;
 };
 

@@ -80,6 +80,7 @@ class Pipeline {
   void quantize_sequentially(BlockWork& work);
   void quantize_readers(BlockWork& work, const Statistics& statistics);
   Statistics pass(std::int64_t layer, BlockRun& run, const Pass& pass);
+  void quantize_all(PartialRun& partial);
   void step(std::int64_t units);
 
   const BlockSource source_;
@@ -265,11 +266,24 @@ std::vector<BlockTensor> Pipeline::quantize_block(std::int64_t layer) {
   return work.finish();
 }
 
+void Pipeline::quantize_all(PartialRun& partial) {
+  for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
+    if (layer < partial.finished()) {
+      pass_finished_block(layer, partial);
+      if (options_.max_static_error > 0) count_acts(partial.load(layer));
+      continue;
+    }
+    const std::vector<BlockTensor> finished = quantize_block(layer);
+    count_acts(finished);
+    partial.save(finished);
+  }
+}
+
 PartialRun Pipeline::run() {
   open_statistics();
   const CalibrationMemory memory = plan_memory();  // may refuse: before anything is written
   PartialRun partial(options_.partial, run_identity(config_, weights_, options_, calibration()),
-                     options_.resume);
+                     options_.resume, options_.say);
   if (partial.finished() > 0) {
     options_.say("resume      " + std::to_string(partial.finished()) + " of " +
                  std::to_string(config_.layers) + " blocks are done");
@@ -280,15 +294,11 @@ PartialRun Pipeline::run() {
         memory.hidden_on_disk > 0 ? partial.folder() / "hidden" : std::filesystem::path());
     source_.embed(options_.data, *hidden_, *backend_);
   }
-  for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
-    if (layer < partial.finished()) {
-      pass_finished_block(layer, partial);
-      if (options_.max_static_error > 0) count_acts(partial.load(layer));
-      continue;
-    }
-    const std::vector<BlockTensor> finished = quantize_block(layer);
-    count_acts(finished);
-    partial.save(finished);
+  try {
+    quantize_all(partial);
+  } catch (const Error& error) {
+    partial.tell_kept(error, options_.say);
+    throw;
   }
   if (writer_) writer_->finish();
   report();

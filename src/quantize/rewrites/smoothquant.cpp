@@ -14,15 +14,19 @@ constexpr double kLargestScale = 1e5;
 
 // max |W_nj| over consumers, rows and tied channels, [S].
 std::vector<double> weight_peaks(const Site& site) {
-  std::vector<double> peaks(static_cast<std::size_t>(site.scales));
+  std::vector<float> of_column(static_cast<std::size_t>(site.columns));
   for (const SiteWeight& consumer : site.consumers) {
-    for (std::int64_t i = 0; i < std::ssize(consumer.values); ++i) {
-      const auto value =
-          static_cast<double>(std::fabs(consumer.values[static_cast<std::size_t>(i)]));
-      const auto at = site.scale_of[static_cast<std::size_t>(i % site.columns)];
-      double& peak = peaks[static_cast<std::size_t>(at)];
-      peak = std::max(peak, value);
+    for (std::int64_t n = 0; n < consumer.rows; ++n) {
+      const float* row = consumer.values.data() + n * site.columns;
+      for (std::size_t k = 0; k < of_column.size(); ++k) {
+        of_column[k] = std::max(of_column[k], std::fabs(row[k]));
+      }
     }
+  }
+  std::vector<double> peaks(static_cast<std::size_t>(site.scales));
+  for (std::size_t k = 0; k < of_column.size(); ++k) {
+    double& peak = peaks[static_cast<std::size_t>(site.scale_of[k])];
+    peak = std::max(peak, static_cast<double>(of_column[k]));
   }
   return peaks;
 }
@@ -39,50 +43,100 @@ std::vector<double> input_peaks(const Site& site) {
   return peaks;
 }
 
+// The largest of inputs and of weights for each scale, [S] both.
+struct Peaks {
+  std::vector<double> inputs, weights;
+};
+
+Peaks peaks_of(const Site& site) { return {input_peaks(site), weight_peaks(site)}; }
+
 float clamped(double scale) {
   return static_cast<float>(std::clamp(scale, 1 / kLargestScale, kLargestScale));
 }
 
-struct Outputs {
-  std::vector<std::vector<float>> plain;  // [consumers][N][T]
+std::vector<float> scales_at(const Peaks& peaks, double alpha) {
+  std::vector<float> scales(peaks.inputs.size(), 1.0f);
+  for (std::size_t j = 0; j < scales.size(); ++j) {
+    if (peaks.inputs[j] == 0) continue;
+    const double a = std::max(peaks.inputs[j], kSmallestPeak);
+    const double w = std::max(peaks.weights[j], kSmallestPeak);
+    scales[j] = clamped(std::pow(a, alpha) / std::pow(w, 1 - alpha));
+  }
+  return scales;
+}
+
+// What the search compares: of a weight with more than kSearchRows rows, that many in even steps.
+// A row's error is its own unless one scale serves the tensor.
+struct SearchedWeight {
+  std::string_view name;
+  std::vector<float> picked;      // empty: all rows
+  std::span<const float> values;  // [R][K]
+  std::int64_t rows = 0;          // R
+  double weight = 1;              // N / R, for how many rows each stands
+  std::vector<float> outputs;     // without rounding, [R][T]
+};
+
+SearchedWeight searched_rows(const Site& site, const SiteWeight& consumer, bool all) {
+  SearchedWeight searched{.name = consumer.name, .rows = consumer.rows};
+  searched.values = consumer.values;
+  if (!all && consumer.rows > kSearchRows) {
+    searched.rows = kSearchRows;
+    searched.weight = static_cast<double>(consumer.rows) / kSearchRows;
+    for (std::int64_t i = 0; i < kSearchRows; ++i) {
+      const std::int64_t row = (2 * i + 1) * consumer.rows / (2 * kSearchRows);
+      const auto begin = consumer.values.begin() + row * site.columns;
+      searched.picked.insert(searched.picked.end(), begin, begin + site.columns);
+    }
+    searched.values = searched.picked;
+  }
+  searched.outputs = outputs(site.statistics->samples, searched.values, site.columns, site.pool);
+  return searched;
+}
+
+struct Searched {
+  std::vector<SearchedWeight> weights;
   double energy = 0;
 };
 
-Outputs plain_outputs(const Site& site) {
+Searched searched_weights(const Site& site, const SmoothingOptions& options) {
   require(site.statistics->sample_tokens() > 0 && site.statistics->columns == site.columns,
           site.name, ": the search for scales needs sampled tokens of ", site.columns,
           " columns; calibrate with some");
-  Outputs result;
+  Searched result;
+  result.weights.reserve(site.consumers.size());  // their views stay where they are
   for (const SiteWeight& consumer : site.consumers) {
-    result.plain.push_back(
-        outputs(site.statistics->samples, consumer.values, site.columns, site.pool));
-    for (const float y : result.plain.back()) {
-      result.energy += static_cast<double>(y) * static_cast<double>(y);
-    }
+    result.weights.push_back(
+        searched_rows(site, consumer, options.weight.scaling == Scaling::tensor));
+    const SearchedWeight& searched = result.weights.back();
+    double energy = 0;
+    for (const float y : searched.outputs)
+      energy += static_cast<double>(y) * static_cast<double>(y);
+    result.energy += searched.weight * energy;
   }
   return result;
 }
 
-double error_against(const Outputs& wanted, const Site& site, const SmoothingOptions& options,
+double error_against(const Searched& wanted, const Site& site, const SmoothingOptions& options,
                      std::span<const float> scale) {
   const std::vector<float> of_columns = scales_of_columns(site, scale);
   std::vector<float> x = site.statistics->samples;
   for (std::size_t i = 0; i < x.size(); ++i) x[i] /= of_columns[i % of_columns.size()];
   round_activations(x, site.columns, options.act);
-  double error = 0;
-  for (std::size_t c = 0; c < site.consumers.size(); ++c) {
-    const SiteWeight& consumer = site.consumers[c];
-    const auto scaled = scaled_columns(consumer.values, of_columns);
+  double total = 0;
+  for (const SearchedWeight& searched : wanted.weights) {
+    const auto scaled = scaled_columns(searched.values, of_columns);
     const auto weight =
-        rounded_weight(consumer.name, scaled, consumer.rows, options.weight, site.pool);
+        rounded_weight(searched.name, scaled, searched.rows, options.weight, site.pool);
     const auto found = outputs(x, weight, site.columns, site.pool);
+    double error = 0;
     for (std::size_t i = 0; i < found.size(); ++i) {
       const double difference =
-          static_cast<double>(wanted.plain[c][i]) - static_cast<double>(found[i]);
+          static_cast<double>(searched.outputs[i]) - static_cast<double>(found[i]);
       error += difference * difference;
     }
+    total += searched.weight * error;
   }
-  return wanted.energy > 0 ? error / wanted.energy : 0;
+  return wanted.energy > 0 ? total / wanted.energy : 0;
 }
 
 }  // namespace
@@ -100,14 +154,7 @@ std::span<const SmoothingPreset> smoothing_presets() {
 }
 
 std::vector<float> smoothing_scales(const Site& site, double alpha) {
-  const std::vector<double> inputs = input_peaks(site), weights = weight_peaks(site);
-  std::vector<float> scales(inputs.size(), 1.0f);
-  for (std::size_t j = 0; j < scales.size(); ++j) {
-    if (inputs[j] == 0) continue;
-    const double a = std::max(inputs[j], kSmallestPeak), w = std::max(weights[j], kSmallestPeak);
-    scales[j] = clamped(std::pow(a, alpha) / std::pow(w, 1 - alpha));
-  }
-  return scales;
+  return scales_at(peaks_of(site), alpha);
 }
 
 std::vector<float> equalizer_scales(const Site& site) {
@@ -119,13 +166,14 @@ std::vector<float> equalizer_scales(const Site& site) {
 }
 
 SmoothingChoice search_smoothing(const Site& site, const SmoothingOptions& options) {
-  const Outputs wanted = plain_outputs(site);
+  const Searched wanted = searched_weights(site, options);
+  const Peaks peaks = peaks_of(site);
   SmoothingChoice choice;
   choice.scales.assign(static_cast<std::size_t>(site.scales), 1.0f);
   choice.plain_error = error_against(wanted, site, options, choice.scales);
   choice.error = choice.plain_error;
   for (const double alpha : options.alphas) {
-    std::vector<float> scales = smoothing_scales(site, alpha);
+    std::vector<float> scales = scales_at(peaks, alpha);
     const double error = error_against(wanted, site, options, scales);
     if (error >= choice.error) continue;
     choice.error = error;

@@ -30,6 +30,10 @@ std::vector<float> smoothing_scales(const Site& site, double alpha);
 // s_j = 1 / w_j: what can be done without data, for comparison. [S]
 std::vector<float> equalizer_scales(const Site& site);
 
+// Rows of a weight that a search compares, in even steps: enough to tell which alpha is best, and
+// on a model of 7B a sixth of the work. A tensor with one scale for all its rows is compared whole.
+inline constexpr std::int64_t kSearchRows = 1024;
+
 struct SmoothingOptions {
   QuantScheme weight{CodeKind::int_, 8, Scaling::row, 0};
   ActKind act = ActKind::row;
@@ -39,8 +43,8 @@ struct SmoothingOptions {
 struct SmoothingChoice {
   std::optional<double> alpha;  // none: no scaling was better than any
   std::vector<float> scales;    // [S], all 1 then
-  // ||Y - Yq||^2 / ||Y||^2 over the sampled tokens and all consumers: Y = X W^T, Yq the same with
-  // X / s and W diag(s) rounded.
+  // ||Y - Yq||^2 / ||Y||^2 over the sampled tokens and the compared rows of all consumers, each
+  // consumer by all its rows: Y = X W^T, Yq the same with X / s and W diag(s) rounded.
   double error = 0;
   double plain_error = 0;  // without scales
 };

@@ -90,6 +90,9 @@ struct SearchResult {
   int evaluations = 0;
 };
 
+// Throws Error where `log` is not empty and cannot be written, or is there and no search wrote it.
+void check_search_log(const std::filesystem::path& log);
+
 // Measures the uniform points, then searches. The same problem, options and seed give the same
 // answer, also where a log lets it begin in the middle.
 //

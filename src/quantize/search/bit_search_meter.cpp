@@ -42,12 +42,28 @@ double kl_of(const Json& entry, const std::string& source) {
   return kl;
 }
 
+// Opens the log and gives it to `use`; an error of either says what to do about it.
+void use_log(const std::filesystem::path& path,
+             const std::function<void(const Json& log, const std::string& source)>& use) {
+  const std::string source = path.string();
+  try {
+    const Json log = parse_json(read_file(path, kLargestLog), source);
+    const auto version = json_get<std::int64_t>(log, "version", source);
+    require(version == kLogVersion, source, ": is of version ", version, ", this program reads ",
+            kLogVersion);
+    use(log, source);
+  } catch (const Error& error) {
+    fail(error.kind(), error.marked(),
+         "; the log of the search cannot be used: remove it or name another");
+  }
+}
+
 }  // namespace
 
 SearchMeter::SearchMeter(const SearchProblem& problem, const SearchOptions& options)
     : problem_(problem), options_(options) {
   for (const SearchUnit& unit : problem.units) params_ += unit.params;
-  if (!options.log.empty() && std::filesystem::exists(options.log)) read_log();
+  if (!options.log.empty() && file_exists(options.log)) read_log();
 }
 
 double SearchMeter::price() const {
@@ -116,19 +132,17 @@ std::optional<double> SearchMeter::measure_alone(std::size_t unit, int choice) {
 }
 
 void SearchMeter::read_log() {
-  const std::string source = options_.log.string();
-  try {
-    read_log(parse_json(read_file(options_.log, kLargestLog), source), source);
-  } catch (const Error& error) {
-    fail(error.kind(), error.marked(),
-         "; the log of the search cannot be used: remove it or name another");
-  }
+  use_log(options_.log,
+          [this](const Json& log, const std::string& source) { read_log(log, source); });
+}
+
+void check_search_log(const std::filesystem::path& log) {
+  if (log.empty()) return;
+  check_output(log);
+  if (file_exists(log)) use_log(log, [](const Json&, const std::string&) {});
 }
 
 void SearchMeter::read_log(const Json& log, const std::string& source) {
-  const auto version = json_get<std::int64_t>(log, "version", source);
-  require(version == kLogVersion, source, ": is of version ", version, ", this program reads ",
-          kLogVersion);
   const std::string identity = json_get<std::string>(log, "identity", source);
   require(identity == problem_.identity, source, ": was made for ", identity, ", this search is ",
           problem_.identity);

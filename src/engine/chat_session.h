@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/generator.h"
 #include "generate/chat_template.h"
-#include "generate/generator.h"
 
 namespace leq {
 

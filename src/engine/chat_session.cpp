@@ -1,4 +1,4 @@
-#include "generate/chat_session.h"
+#include "engine/chat_session.h"
 
 #include <utility>
 

@@ -1,5 +1,5 @@
 // Conversations: turns, replies written again, the KV cache across turns, refused prompts.
-#include "generate/chat_session.h"
+#include "engine/chat_session.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Replies of small trained models: the greedy text of their goldens, stop rules, the KV cache kept
 // between prompts, interruption.
-#include "generate/generator.h"
+#include "engine/generator.h"
 
 #include <gtest/gtest.h>
 
@@ -24,9 +24,9 @@ namespace leq {
 namespace {
 
 // A small model, opened, with one session.
-struct Engine {
-  Engine(const std::filesystem::path& folder, const std::string& type, std::int64_t context = 0,
-         std::int64_t batch_tokens = 512, int sequences = 1)
+struct SmallModel {
+  SmallModel(const std::filesystem::path& folder, const std::string& type, std::int64_t context = 0,
+             std::int64_t batch_tokens = 512, int sequences = 1)
       : backend(make_backend({.device = "cpu", .threads = 1})),
         model(test::quantized(folder, type), {}),
         session(model, *backend, limits(model, context, batch_tokens, sequences)) {}
@@ -86,7 +86,7 @@ class GreedyText : public testing::TestWithParam<const char*> {};
 
 TEST_P(GreedyText, EqualsTheGoldenWhereItsMarginsAreSure) {
   LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam());
-  Engine engine(folder, "f32");
+  SmallModel engine(folder, "f32");
   // The goldens ban end tokens.
   const GeneratorOptions options = {.sampling = greedy(),
                                     .banned = engine.model.generation().end_tokens};
@@ -128,7 +128,7 @@ const std::string kPrompt = "Once upon a time, there was a little girl who lived
 
 TEST(Generator, StopStringsEndTheReplyAndAreLeftOut) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
-  Engine engine(folder, "int8");
+  SmallModel engine(folder, "int8");
   Generator generator(engine.session, engine.model.tokenizer(), {.sampling = greedy()});
   const std::vector<Token> prompt = engine.encode(kPrompt);
   const FinishedReply whole = generate(generator, prompt, at_most(60));
@@ -154,7 +154,7 @@ TEST(Generator, StopStringsEndTheReplyAndAreLeftOut) {
 
 TEST(Generator, AnEndTokenEndsTheReplyAndIsNoPartOfIt) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
-  Engine engine(folder, "int8");
+  SmallModel engine(folder, "int8");
   Generator generator(engine.session, engine.model.tokenizer(), {.sampling = greedy()});
   const std::vector<Token> prompt = engine.encode(kPrompt);
   const FinishedReply whole = generate(generator, prompt, at_most(30));
@@ -168,7 +168,7 @@ TEST(Generator, AnEndTokenEndsTheReplyAndIsNoPartOfIt) {
 
 TEST(Generator, ZeroTokensAreNoTokens) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
-  Engine engine(folder, "int8");
+  SmallModel engine(folder, "int8");
   Generator generator(engine.session, engine.model.tokenizer(), {.sampling = greedy()});
   const FinishedReply reply = generate(generator, engine.encode(kPrompt), at_most(0));
   EXPECT_EQ(reply.stopped, StopReason::token_limit);
@@ -179,7 +179,7 @@ TEST(Generator, ZeroTokensAreNoTokens) {
 TEST(Generator, PromptAndReplyFillTheContextExactly) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   constexpr std::int64_t kContext = 40;
-  Engine engine(folder, "int8", kContext);
+  SmallModel engine(folder, "int8", kContext);
   Generator generator(engine.session, engine.model.tokenizer(),
                       {.sampling = greedy(), .banned = {engine.model.tokenizer().eos()}});
   const std::vector<Token> prompt = engine.encode(kPrompt);
@@ -187,7 +187,7 @@ TEST(Generator, PromptAndReplyFillTheContextExactly) {
   EXPECT_EQ(reply.stopped, StopReason::context_full);
   EXPECT_EQ(prompt.size() + reply.tokens.size(), static_cast<std::size_t>(kContext));
   // A larger context begins with the same reply.
-  Engine larger(folder, "int8", 4 * kContext);
+  SmallModel larger(folder, "int8", 4 * kContext);
   Generator longer(larger.session, larger.model.tokenizer(),
                    {.sampling = greedy(), .banned = {larger.model.tokenizer().eos()}});
   EXPECT_EQ(generate(longer, prompt, at_most(std::ssize(reply.tokens))).tokens, reply.tokens);
@@ -195,7 +195,7 @@ TEST(Generator, PromptAndReplyFillTheContextExactly) {
 
 TEST(Generator, RefusesPromptsThatItCannotGoOnFrom) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
-  Engine engine(folder, "int8", 16);
+  SmallModel engine(folder, "int8", 16);
   Generator generator(engine.session, engine.model.tokenizer(), {.sampling = greedy()});
   EXPECT_THROW(generate(generator, {}), Error);
   EXPECT_THROW(generate(generator, std::vector<Token>(16, 5)), Error);
@@ -206,7 +206,7 @@ TEST(Generator, RefusesPromptsThatItCannotGoOnFrom) {
 
 TEST(Generator, AKeptCacheGivesTheReplyOfAFreshRun) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
-  Engine engine(folder, "int8", 0, 16);
+  SmallModel engine(folder, "int8", 0, 16);
   Generator generator(engine.session, engine.model.tokenizer(), {.sampling = random_settings(7)});
   const std::vector<Token> first = engine.encode(kPrompt);
   std::vector<Token> longer = first;
@@ -218,7 +218,7 @@ TEST(Generator, AKeptCacheGivesTheReplyOfAFreshRun) {
   std::uint32_t number = 1;
   for (const auto& prompt : prompts) {
     const FinishedReply kept = generate(generator, prompt, at_most(20), number);
-    Engine fresh(folder, "int8");
+    SmallModel fresh(folder, "int8");
     Generator alone(fresh.session, fresh.model.tokenizer(), {.sampling = random_settings(7)});
     const FinishedReply plain = generate(alone, prompt, at_most(20), number);
     EXPECT_EQ(kept.tokens, plain.tokens) << number;
@@ -231,7 +231,7 @@ TEST(Generator, AKeptCacheGivesTheReplyOfAFreshRun) {
 
 TEST(Generator, OnlyWhatTheCacheLacksIsFed) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
-  Engine engine(folder, "int8");
+  SmallModel engine(folder, "int8");
   Generator generator(engine.session, engine.model.tokenizer(), {.sampling = greedy()});
   const std::vector<Token> prompt = engine.encode(kPrompt);
   EXPECT_EQ(generate(generator, prompt, at_most(8)).fed_tokens, std::ssize(prompt));
@@ -246,7 +246,7 @@ TEST(Generator, OnlyWhatTheCacheLacksIsFed) {
 
 TEST(Generator, RepliesDifferByTheirNumberAndSeedAndBySomethingElseNever) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
-  Engine engine(folder, "int8");
+  SmallModel engine(folder, "int8");
   Generator generator(engine.session, engine.model.tokenizer(), {.sampling = random_settings(1)});
   const std::vector<Token> prompt = engine.encode(kPrompt);
   const FinishedReply first = generate(generator, prompt, at_most(40), 0);
@@ -260,24 +260,9 @@ TEST(Generator, RepliesDifferByTheirNumberAndSeedAndBySomethingElseNever) {
   EXPECT_EQ(generate(generator, prompt, at_most(40), 0).tokens, first.tokens);
 }
 
-TEST(Generator, TheSequenceInTheCacheChangesNoDraw) {
-  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
-  constexpr int kSequences = 3;
-  Engine engine(folder, "int8", 3 * 128, 512, kSequences);
-  const std::vector<Token> prompt = engine.encode(kPrompt);
-  std::vector<std::vector<Token>> replies;
-  for (std::int32_t sequence = 0; sequence < kSequences; ++sequence) {
-    Generator generator(engine.session, engine.model.tokenizer(),
-                        {.sampling = random_settings(1), .sequence = sequence});
-    replies.push_back(generate(generator, prompt, at_most(40)).tokens);
-  }
-  EXPECT_EQ(replies[1], replies[0]);
-  EXPECT_EQ(replies[2], replies[0]);
-}
-
 // Replies side by side, each a sequence of one batch: they begin one after the other, end when they
 // end, and the places in the batch change.
-std::vector<Reply> write_together(Engine& engine, std::vector<Reply> replies) {
+std::vector<Reply> write_together(SmallModel& engine, std::vector<Reply> replies) {
   Transformer& transformer = engine.session.transformer();
   std::vector<std::size_t> held(replies.size());
   for (std::size_t step = 0;; ++step) {
@@ -300,21 +285,30 @@ std::vector<Reply> write_together(Engine& engine, std::vector<Reply> replies) {
   }
 }
 
-TEST(Generator, RepliesWrittenSideBySideAreThoseWrittenAlone) {
+class SideBySide : public testing::TestWithParam<int> {};  // Mirostat's version
+
+TEST_P(SideBySide, RepliesAreThoseWrittenAlone) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const std::vector<std::string> prompts = {"The king", kPrompt, "One day a fox"};
   const std::vector<std::int64_t> limits = {25, 5, 40};
-  Engine engine(folder, "int8", 3 * 128, 512, 3);
-  Engine alone(folder, "int8");
+  SmallModel engine(folder, "int8", 3 * 128, 512, 3);
+  SmallModel alone(folder, "int8");
   const Tokenizer& tokenizer = engine.model.tokenizer();
   const auto vocabulary = static_cast<std::size_t>(engine.model.config().vocab);
   SamplingSettings sampling = random_settings(9);
   sampling.frequency_penalty = 0.2f;
+  sampling.typical_p = 0.9f;
+  sampling.top_n_sigma = 4;
+  sampling.xtc_probability = 0.5f;
+  sampling.dry_multiplier = 0.8f;
+  sampling.logit_bias = {{20, 1.5f}, {21, kNoLogit}};
+  sampling.mirostat = GetParam();
   std::vector<Reply> replies;
   for (std::uint32_t i = 0; i < 3; ++i) {
-    replies.emplace_back(tokenizer, engine.encode(prompts[i]),
-                         Sampler(sampling, vocabulary, ids_without_token(tokenizer, vocabulary)),
-                         ReplyRules{.stop = at_most(limits[i]), .context = 128, .number = 4 + i});
+    replies.emplace_back(
+        tokenizer, engine.encode(prompts[i]),
+        Sampler(sampling, vocabulary, ids_without_token(tokenizer, vocabulary), tokenizer),
+        ReplyRules{.stop = at_most(limits[i]), .context = 128, .number = 4 + i});
   }
   replies = write_together(engine, std::move(replies));
   Generator generator(alone.session, alone.model.tokenizer(), {.sampling = sampling});
@@ -329,9 +323,28 @@ TEST(Generator, RepliesWrittenSideBySideAreThoseWrittenAlone) {
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(Generator, SideBySide, testing::Values(0, 1, 2));
+
+// Mirostat's state is the reply's: the next one begins anew, and so does the same one again.
+TEST(Generator, MirostatBeginsAnewWithEachReply) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  SmallModel engine(folder, "int8");
+  SamplingSettings sampling = random_settings(1);
+  sampling.mirostat = 2;
+  sampling.mirostat_lr = 1;
+  Generator generator(engine.session, engine.model.tokenizer(), {.sampling = sampling});
+  const std::vector<Token> prompt = engine.encode(kPrompt);
+  const FinishedReply first = generate(generator, prompt, at_most(40), 0);
+  EXPECT_NE(generate(generator, prompt, at_most(40), 1).tokens, first.tokens);
+  EXPECT_EQ(generate(generator, prompt, at_most(40), 0).tokens, first.tokens);
+  // The first tokens are those of a shorter reply: nothing later counts.
+  const FinishedReply shorter = generate(generator, prompt, at_most(15), 0);
+  EXPECT_TRUE(std::ranges::equal(shorter.tokens, std::span(first.tokens).first(15)));
+}
+
 TEST(Generator, AReplyWithoutATokenIsAnErrorAndTheNextOneIsNot) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
-  Engine engine(folder, "int8");
+  SmallModel engine(folder, "int8");
   const std::vector<Token> prompt = engine.encode(kPrompt);
   std::vector<Token> all(static_cast<std::size_t>(engine.model.config().vocab));
   std::iota(all.begin(), all.end(), 0);
@@ -348,7 +361,7 @@ TEST(Generator, AReplyWithoutATokenIsAnErrorAndTheNextOneIsNot) {
 
 TEST(Generator, AnInterruptStopsBetweenTokens) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
-  Engine engine(folder, "int8");
+  SmallModel engine(folder, "int8");
   Generator generator(engine.session, engine.model.tokenizer(), {.sampling = greedy()});
   const std::vector<Token> prompt = engine.encode(kPrompt);
   const FinishedReply whole = generate(generator, prompt, at_most(20));
@@ -369,7 +382,7 @@ TEST(Generator, AnInterruptStopsBetweenTokens) {
 
 TEST(Generator, AnInterruptStopsBetweenChunksOfThePrompt) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
-  Engine engine(folder, "int8", 0, 4);
+  SmallModel engine(folder, "int8", 0, 4);
   Generator generator(engine.session, engine.model.tokenizer(), {.sampling = greedy()});
   const std::atomic<bool> interrupted = true;
   ReplyRequest request;
@@ -384,7 +397,7 @@ TEST(Generator, AnInterruptStopsBetweenChunksOfThePrompt) {
 
 TEST(Generator, TextPiecesNeverCutACharacter) {
   LEQ_SHARED_OR_SKIP(folder, "models/qwen2-tiny");
-  Engine engine(folder, "f32");
+  SmallModel engine(folder, "f32");
   // Very hot, so that byte tokens come in any order.
   SamplingSettings wild = random_settings(3);
   wild.temperature = 50.0f;

@@ -1,0 +1,150 @@
+#include "backend/sample_cuts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "base/fixed_log.h"
+#include "base/float_math.h"
+
+namespace leq {
+namespace {
+
+__extension__ using Wide = unsigned __int128;
+
+constexpr std::size_t kMirostatTokens = 100;  // version 1 looks at the most probable of them
+
+// Masses of the candidates at this temperature, and their sum.
+struct Masses {
+  std::vector<std::uint64_t> of;
+  std::uint64_t total = 0;
+};
+Masses masses(const std::vector<SampleCandidate>& candidates, float temperature) {
+  Masses all;
+  all.of.reserve(candidates.size());
+  const float largest = candidates.front().logit;
+  for (const SampleCandidate& c : candidates) {
+    all.of.push_back(mass_of(leq_exp((c.logit - largest) / temperature)));
+    all.total += all.of.back();
+  }
+  return all;
+}
+
+// How far a logit lies below the largest, in units of 2^-16, rounded down; at most 2^15.
+constexpr double kDistanceUnit = 0x1p-16;
+std::uint64_t whole_distance(float largest, float logit) {
+  return static_cast<std::uint64_t>(std::min(largest - logit, 0x1p15f) * 0x1p16f);
+}
+
+// How many of the best tokens version 1 keeps: the exponent of a Zipf distribution is estimated,
+// then how many of its tokens have an expected surprise of mu.
+std::size_t mirostat_count(const std::vector<SampleCandidate>& candidates, const SampleRule& rule) {
+  double both = 0, squares = 0;
+  for (std::size_t i = 0; i + 1 < candidates.size() && i + 1 < kMirostatTokens; ++i) {
+    if (candidates[i + 1].logit == kNoLogit) break;
+    const double t = fixed_log2(static_cast<double>(i + 2) / static_cast<double>(i + 1));
+    const double step =
+        (double{candidates[i].logit} - double{candidates[i + 1].logit}) / double{rule.temperature};
+    both = std::fma(t, step, both);
+    squares = std::fma(t, t, squares);
+  }
+  if (both <= 0) return candidates.size();  // all alike, or one alone
+  constexpr double kLog2E = 0x1.71547652b82fep+0;
+  const double s = both * kLog2E / squares;  // steps are natural logarithms, t is of base 2
+  const double epsilon = s - 1, log_count = fixed_log2(static_cast<double>(candidates.size()));
+  constexpr double kNearOne = 1e-9;  // there the quotient is 1 / ln n
+  const double quotient = std::abs(epsilon) < kNearOne
+                              ? kLog2E / log_count
+                              : epsilon / (1 - fixed_exp2(-epsilon * log_count));
+  const double count = fixed_exp2((rule.mirostat_mu + fixed_log2(quotient)) / s);
+  return static_cast<std::size_t>(std::clamp(count, 1.0, static_cast<double>(candidates.size())));
+}
+
+}  // namespace
+
+void keep_top_n_sigma(std::vector<float>& logits, float n) {
+  const float largest = *std::ranges::max_element(logits);
+  if (largest == kNoLogit) return;
+  Wide count = 0, sum = 0, squares = 0;
+  for (const float logit : logits) {
+    if (logit == kNoLogit) continue;
+    const std::uint64_t distance = whole_distance(largest, logit);
+    ++count;
+    sum += distance;
+    squares += Wide{distance} * distance;
+  }
+  // n^2 times the variance, without rounding: squares are below 2^85, counts below 2^23.
+  const Wide variance = count * squares - sum * sum;
+  const double sigma =
+      std::sqrt(static_cast<double>(variance)) / static_cast<double>(count) * kDistanceUnit;
+  const double most = double{n} * sigma;
+  for (float& logit : logits) {
+    if (double{largest} - double{logit} > most) logit = kNoLogit;
+  }
+}
+
+void keep_typical(std::vector<SampleCandidate>& candidates, float share) {
+  const Masses all = masses(candidates, 1);
+  const float largest = candidates.front().logit;
+  // Surprise less its expectation is a logit's distance less the expected distance.
+  Wide sum = 0;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    sum += Wide{all.of[i]} * whole_distance(largest, candidates[i].logit);
+  }
+  const double expected = static_cast<double>(sum) / static_cast<double>(all.total) * kDistanceUnit;
+  const auto score = [&](std::size_t i) {
+    return std::abs((double{largest} - double{candidates[i].logit}) - expected);
+  };
+  std::vector<std::size_t> order(candidates.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, score);
+  const std::uint64_t goal = top_p_goal(share, all.total);
+  std::uint64_t reached = 0;
+  std::size_t kept = 0;
+  do reached += all.of[order[kept++]];
+  while (reached < goal);
+  order.resize(kept);
+  std::ranges::sort(order);
+  std::vector<SampleCandidate> typical;
+  typical.reserve(kept);
+  for (const std::size_t i : order) typical.push_back(candidates[i]);
+  candidates = std::move(typical);
+}
+
+void leave_out_top(std::vector<SampleCandidate>& candidates, const SampleRule& rule) {
+  constexpr float kMostThreshold = 0.5f;  // no two tokens are above
+  const bool falls = static_cast<float>(rule.coin >> 8) * 0x1p-24f < rule.xtc_probability;
+  if (!falls || rule.xtc_threshold > kMostThreshold) return;
+  const Masses all = masses(candidates, 1);
+  const std::uint64_t least = std::max<std::uint64_t>(top_p_goal(rule.xtc_threshold, all.total), 1);
+  std::size_t above = 0;
+  while (above < all.of.size() && all.of[above] >= least) ++above;
+  if (above < 2) return;
+  candidates.erase(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(above - 1));
+}
+
+std::int32_t draw_mirostat(std::vector<SampleCandidate>& candidates, const SampleRule& rule,
+                           double* surprise) {
+  const Masses all = masses(candidates, rule.temperature);
+  std::size_t kept = 1;
+  if (rule.mirostat == 1) {
+    kept = mirostat_count(candidates, rule);
+  } else {
+    // log2(total / mass) <= mu
+    const double least = static_cast<double>(all.total) * fixed_exp2(-rule.mirostat_mu);
+    while (kept < all.of.size() && static_cast<double>(all.of[kept]) >= least) ++kept;
+  }
+  const auto end = all.of.begin() + static_cast<std::ptrdiff_t>(kept);
+  const std::uint64_t total = std::accumulate(all.of.begin(), end, std::uint64_t{0});
+  const std::uint64_t goal = draw_goal(rule.random, total);
+  std::uint64_t sum = all.of[0];
+  std::size_t drawn = 0;
+  while (sum < goal) sum += all.of[++drawn];
+  if (surprise != nullptr) {
+    *surprise = fixed_log2(static_cast<double>(total) / static_cast<double>(all.of[drawn]));
+  }
+  return candidates[drawn].id;
+}
+
+}  // namespace leq

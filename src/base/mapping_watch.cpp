@@ -1,0 +1,94 @@
+#include "base/mapping_watch.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <mutex>
+
+#include "base/text.h"
+
+namespace leq {
+namespace {
+
+// What the handler reads is atomic; a slot is free where `begin` is 0.
+struct Slot {
+  std::atomic<std::uintptr_t> begin{0};
+  std::atomic<std::uintptr_t> end{0};
+  std::atomic<const char*> name{nullptr};
+  std::unique_ptr<std::string> owned;
+};
+
+std::array<Slot, 1024> slots;
+std::mutex changes;  // of the slots, never taken by the handler
+std::array<char, 64> program_name = {};
+
+// Only write(2) and arithmetic: nothing else is safe in a handler.
+void say(const char* text) {
+  const ssize_t ignored = ::write(STDERR_FILENO, text, std::strlen(text));
+  static_cast<void>(ignored);
+}
+
+void say_number(std::uintptr_t value) {
+  std::array<char, 24> digits = {};
+  std::size_t at = digits.size() - 1;
+  do {
+    digits[--at] = static_cast<char>('0' + value % 10);
+    value /= 10;
+  } while (value != 0);
+  say(&digits[at]);
+}
+
+void on_lost_page(int number, siginfo_t* info, void*) {
+  const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
+  for (const Slot& slot : slots) {
+    const std::uintptr_t begin = slot.begin.load();
+    if (begin == 0 || address < begin || address >= slot.end.load()) continue;
+    say(program_name.data());
+    say(": error: ");
+    say(slot.name.load());
+    say(": cannot read at offset ");
+    say_number(address - begin);
+    say(": the file became shorter, or its disk failed, while it was in use; start again with a "
+        "whole file\n");
+    ::_exit(1);
+  }
+  std::signal(number, SIG_DFL);  // the same access comes again, and ends the program
+}
+
+}  // namespace
+
+void watch_mappings(std::string_view program) {
+  const std::size_t size = std::min(program.size(), program_name.size() - 1);
+  std::copy_n(program.begin(), size, program_name.begin());
+  program_name[size] = '\0';
+  struct sigaction action = {};
+  action.sa_sigaction = on_lost_page;
+  action.sa_flags = SA_SIGINFO;
+  ::sigaction(SIGBUS, &action, nullptr);
+}
+
+void name_mapping(const std::byte* data, std::size_t size, const std::string& file) {
+  const std::lock_guard lock(changes);
+  const auto free = std::ranges::find_if(slots, [](const Slot& slot) { return slot.begin == 0; });
+  if (free == slots.end()) return;
+  free->owned = std::make_unique<std::string>(printable(file, 1000));
+  free->name = free->owned->c_str();
+  free->end = reinterpret_cast<std::uintptr_t>(data) + size;
+  free->begin = reinterpret_cast<std::uintptr_t>(data);
+}
+
+void forget_mapping(const std::byte* data) noexcept {
+  const std::lock_guard lock(changes);
+  const auto begin = reinterpret_cast<std::uintptr_t>(data);
+  const auto known =
+      std::ranges::find_if(slots, [&](const Slot& slot) { return slot.begin == begin; });
+  if (known != slots.end()) known->begin = 0;
+}
+
+}  // namespace leq

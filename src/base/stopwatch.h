@@ -1,0 +1,20 @@
+// How long something took.
+#pragma once
+
+#include <chrono>
+
+namespace leq {
+
+class Stopwatch {
+ public:
+  // Since it was made or restarted.
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  void restart() { start_ = std::chrono::steady_clock::now(); }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace leq

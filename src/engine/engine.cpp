@@ -1,0 +1,374 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "backend/checks.h"
+#include "base/error.h"
+
+namespace leq {
+namespace {
+
+std::int64_t pages_for(std::int64_t positions) {
+  return (positions + kPageTokens - 1) / kPageTokens;
+}
+
+}  // namespace
+
+// A request from its submission to its end.
+struct Engine::Active {
+  RequestId id = 0;
+  EngineRequest request;
+  Reply reply;
+  Speculator speculator;
+  std::vector<Token> guesses;
+  std::int32_t sequence = -1;   // in the cache; -1: it waits
+  std::int64_t waited = 0;      // steps
+  std::int64_t kept_pages = 0;  // whole ones that the prefix cache knows
+  bool cancelled = false;
+  EngineReply report;
+  Stopwatch since_submission, since_prompt;
+
+  std::int64_t known() const { return std::ssize(reply.context()); }
+  bool running() const { return sequence >= 0; }
+};
+
+Engine::Engine(Session& session, const Tokenizer& tokenizer, const EngineOptions& options)
+    : session_(session),
+      tokenizer_(tokenizer),
+      options_(options),
+      prefixes_(session.cache()),
+      taken_(static_cast<std::size_t>(session.limits().sequences), false) {
+  if (!session.transformer().online().empty()) options_.reuse_prefixes = options_.speculate = false;
+}
+
+Engine::~Engine() {
+  for (const auto& [id, active] : active_) {
+    if (active->running()) session_.cache().clear(active->sequence);
+  }
+}
+
+RequestId Engine::submit(EngineRequest request) {
+  const auto vocabulary = static_cast<std::size_t>(session_.transformer().config().vocab);
+  check_prompt(request.prompt, vocabulary, context());
+  std::vector<Token> banned = ids_without_token(tokenizer_, vocabulary);
+  banned.insert(banned.end(), request.banned.begin(), request.banned.end());
+  const Sampler sampler(request.sampling, vocabulary, banned, tokenizer_);
+  const RequestId id = next_id_++;
+  Reply reply(tokenizer_, request.prompt, sampler,
+              {.stop = request.stop,
+               .context = context(),
+               .number = request.reply,
+               .choice = request.choice,
+               .at_text_start = request.at_text_start});
+  active_[id] = std::make_unique<Active>(id, std::move(request), std::move(reply));
+  active_[id]->report.id = id;
+  return id;
+}
+
+void Engine::cancel(RequestId id) {
+  const auto found = active_.find(id);
+  if (found != active_.end()) found->second->cancelled = true;
+}
+
+std::size_t Engine::running() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(active_, [](const auto& one) { return one.second->running(); }));
+}
+std::size_t Engine::waiting() const { return active_.size() - running(); }
+
+bool Engine::step() {
+  end_overdue();
+  if (active_.empty()) return false;
+  const std::vector<Job> all = jobs();
+  const RunLimits& limits = session_.limits();
+  StepRoom room;
+  room.sequences = limits.sequences;
+  room.tokens = limits.batch_tokens;
+  room.outputs = limits.output_tokens;
+  room.pages = session_.cache().free_pages() + prefixes_.idle_pages();
+  room.prompt_tokens =
+      costs_.prompt_tokens_within(options_.prompt_patience, static_cast<std::int64_t>(running()));
+  const StepPlan plan = plan_step(all, room);
+  for (const RequestId id : plan.evicted) evict(*active_.at(id));
+  for (const Feed& part : plan.feeds) {
+    if (Active& active = *active_.at(part.id); !active.running()) admit(active);
+  }
+  for (const auto& [id, active] : active_) {
+    if (!active->running()) ++active->waited;
+  }
+  make_pages(plan.feeds);
+  const Stopwatch watch;
+  run(plan.feeds);
+  std::int64_t outputs = 0, prompt_tokens = 0;
+  for (const Feed& part : plan.feeds) {
+    outputs += part.draws ? 1 + part.drafts : 0;
+    prompt_tokens += part.tokens - (part.draws ? 1 : 0);
+  }
+  costs_.saw(outputs, prompt_tokens, watch.seconds());
+  ++counts_.steps;
+  return true;
+}
+
+// Those whose time is over, or whom nobody wants any more; and those that ended at their prompt.
+void Engine::end_overdue() {
+  std::vector<Active*> ending;
+  for (const auto& [id, active] : active_) {
+    const auto& seconds = active->request.seconds;
+    const bool late = seconds && active->since_submission.seconds() > *seconds;
+    if (late || active->cancelled) active->reply.interrupt();
+    if (active->reply.stopped() != StopReason::none) ending.push_back(active.get());
+  }
+  for (Active* active : ending) end(*active);
+}
+
+std::vector<Job> Engine::jobs() {
+  std::vector<Job> all;
+  for (const auto& [id, active] : active_) all.push_back(job_of(*active));
+  const auto writes = [](const Job& job) { return job.running && job.known - job.fed == 1; };
+  const std::int64_t outputs = std::ranges::count_if(all, writes);
+  for (Job& job : all) {
+    if (writes(job) && options_.speculate) guess(*active_.at(job.id), job, outputs);
+  }
+  return all;
+}
+
+Job Engine::job_of(Active& active) {
+  Job job;
+  job.id = active.id;
+  job.priority = active.request.priority;
+  job.waited = active.waited;
+  job.running = active.running();
+  job.known = active.known();
+  const KvCache& cache = session_.cache();
+  if (!job.running) {
+    job.fed = known_prefix(active, false).tokens;
+    job.shares_last_page = job.fed % kPageTokens != 0;
+    return job;
+  }
+  job.fed = cache.length(active.sequence);
+  const auto pages = cache.pages(active.sequence);
+  for (const std::int32_t page : pages) {
+    if (cache.holders(page) - (prefixes_.holds(page) ? 1 : 0) == 1) ++job.own_pages;
+  }
+  job.shares_last_page = job.fed % kPageTokens != 0 && cache.holders(pages.back()) > 1;
+  return job;
+}
+
+// At least its last token is fed, since its logits are wanted.
+PrefixCache::Found Engine::known_prefix(const Active& active, bool use) {
+  if (!options_.reuse_prefixes) return {};
+  const auto tokens = active.reply.context().first(static_cast<std::size_t>(active.known() - 1));
+  PrefixCache::Found found = prefixes_.find(tokens, use);
+  // A page that is used in part is copied, which takes one more.
+  if (pages_for(active.known()) == session_.cache().page_count() &&
+      found.tokens % kPageTokens != 0) {
+    found.tokens -= found.tokens % kPageTokens;
+    found.pages.pop_back();
+  }
+  return found;
+}
+
+void Engine::guess(Active& active, Job& job, std::int64_t outputs) {
+  active.guesses.clear();
+  if (active.request.sampling.mirostat != 0) return;  // each draw waits for the one before
+  // The reply's last token is drawn, never guessed.
+  const std::int64_t most = std::min(active.reply.tokens_left() - 1, kMostGuesses);
+  const auto guesses = active.speculator.guess(active.reply.context(), most, costs_, outputs);
+  active.guesses.assign(guesses.begin(), guesses.end());
+  job.drafts = std::ssize(guesses);
+}
+
+void Engine::admit(Active& active) {
+  const auto free = std::ranges::find(taken_, false);
+  ensure(free != taken_.end(), "engine: a request without a sequence");
+  *free = true;
+  active.sequence = static_cast<std::int32_t>(free - taken_.begin());
+  if (active.report.evictions == 0) {
+    active.report.waiting_seconds = active.since_submission.seconds();
+    active.since_prompt.restart();
+  }
+  const PrefixCache::Found found = known_prefix(active, true);
+  active.kept_pages = found.tokens / kPageTokens;
+  session_.cache().adopt(active.sequence, found.pages, found.tokens);
+  if (active.report.evictions == 0) active.report.cached_tokens = found.tokens;
+  counts_.cached_tokens += found.tokens;
+}
+
+void Engine::evict(Active& active) {
+  remember(active, true);
+  leave(active);
+  ++active.report.evictions;
+  ++counts_.evictions;
+}
+
+// What the parts will append must be free: the oldest of what is kept for others goes.
+void Engine::make_pages(const std::vector<Feed>& parts) {
+  const KvCache& cache = session_.cache();
+  std::int64_t needed = 0;
+  for (const Feed& part : parts) {
+    const std::int32_t sequence = active_.at(part.id)->sequence;
+    const std::int64_t length = cache.length(sequence);
+    const auto pages = cache.pages(sequence);
+    needed += pages_for(length + part.tokens + part.drafts) - std::ssize(pages);
+    if (length % kPageTokens != 0 && cache.holders(pages.back()) > 1) ++needed;
+  }
+  prefixes_.make_free(needed);
+}
+
+// Feeds the parts and draws. Where a batch fails, its parts are tried one by one, so that only
+// those that cannot be fed fail.
+void Engine::run(std::vector<Feed> parts) {
+  batch_.clear();
+  std::vector<Token> tokens;
+  for (const Feed& part : parts) {
+    const Active& active = *active_.at(part.id);
+    const auto fed = static_cast<std::size_t>(session_.cache().length(active.sequence));
+    const auto known = active.reply.context().subspan(fed, static_cast<std::size_t>(part.tokens));
+    const std::int64_t silent = part.tokens - (part.draws ? 1 : 0);
+    batch_.add(active.sequence, known.data(), silent, Batch::Want::none);
+    if (!part.draws) continue;
+    tokens.assign(1, known.back());
+    tokens.insert(tokens.end(), active.guesses.begin(), active.guesses.begin() + part.drafts);
+    batch_.add(active.sequence, tokens.data(), std::ssize(tokens), Batch::Want::all);
+  }
+  Transformer& transformer = session_.transformer();
+  const Rows* logits = nullptr;
+  try {
+    logits = &transformer.forward(batch_, session_.cache());
+  } catch (const Error& error) {
+    if (parts.size() == 1) return fail(parts, error);
+    for (const Feed& part : parts) run({part});
+    return;
+  }
+  try {
+    draw(parts, *logits);
+    if (batch_.outputs.empty()) transformer.backend().synchronize();
+  } catch (const Error& error) {  // of the device
+    return fail(parts, error);
+  }
+  std::int64_t row = 0;
+  for (const Feed& part : parts) {
+    const std::int64_t rows = part.draws ? 1 + part.drafts : 0;
+    take(*active_.at(part.id), part, {drawn_.begin() + row, drawn_.begin() + row + rows}, *logits,
+         row);
+    row += rows;
+  }
+}
+
+void Engine::fail(const std::vector<Feed>& parts, const Error& error) {
+  for (const Feed& part : parts) {
+    Active& active = *active_.at(part.id);
+    active.report.error = error;
+    active.reply.fail(error.what());
+    end(active);
+  }
+}
+
+// One token for each row of logits: those after the guesses hold only where these are right.
+void Engine::draw(const std::vector<Feed>& parts, const Rows& logits) {
+  requests_.clear();
+  changes_.clear();
+  changes_.reserve(batch_.outputs.size());  // requests point into it
+  for (const Feed& part : parts) {
+    if (!part.draws) continue;
+    Active& active = *active_.at(part.id);
+    const std::span<const Token> guesses = active.guesses;
+    for (std::int64_t i = 0; i <= part.drafts; ++i) {
+      SampleRequest request = active.reply.request(guesses.first(static_cast<std::size_t>(i)));
+      changes_.emplace_back(request.changes.begin(), request.changes.end());
+      request.changes = changes_.back();
+      requests_.push_back(request);
+    }
+  }
+  drawn_.resize(requests_.size());
+  if (!requests_.empty()) session_.transformer().backend().sample(logits, requests_, drawn_);
+}
+
+// The reply takes its draws for as long as the guesses before them were right.
+void Engine::take(Active& active, const Feed& part, std::span<const Token> drawn,
+                  const Rows& logits, std::int64_t first_row) {
+  KvCache& cache = session_.cache();
+  const std::int64_t in_prompt = std::ssize(active.request.prompt);
+  const std::int64_t fed = cache.length(active.sequence) - part.drafts;
+  if (fed <= in_prompt) active.report.fed_tokens += part.tokens;
+  counts_.prompt_tokens += part.tokens - (part.draws && fed > in_prompt ? 1 : 0);
+  if (!part.draws) return remember(active, false);
+  if (fed > in_prompt) active.report.decoded_tokens += 1;
+
+  const std::size_t before = active.reply.tokens().size();
+  std::int64_t right = 0;
+  std::string text;
+  for (std::size_t i = 0; i < drawn.size(); ++i) {
+    if (drawn[i] < 0) {
+      active.reply.fail(undrawn_text(session_.transformer().backend(), logits,
+                                     first_row + static_cast<std::int64_t>(i), drawn[i]));
+      break;
+    }
+    if (active.reply.tokens().empty()) {
+      active.report.prompt_seconds = active.since_prompt.seconds();
+      active.report.first_token_seconds = active.since_submission.seconds();
+    }
+    text += active.reply.take(drawn[i]);
+    ++counts_.reply_tokens;
+    const bool guessed = i < static_cast<std::size_t>(part.drafts) && active.guesses[i] == drawn[i];
+    if (guessed) ++right;
+    if (!guessed || active.reply.stopped() != StopReason::none) break;
+  }
+  active.report.decoded_tokens += right;
+  active.report.guessed_tokens += part.drafts;
+  active.report.right_guesses += right;
+  counts_.guessed_tokens += part.drafts;
+  counts_.right_guesses += right;
+  active.speculator.saw(std::min(part.drafts, right + 1), right);
+  cache.truncate(active.sequence, std::min(fed + right, active.known()));
+  const bool ended = active.reply.stopped() != StopReason::none;
+  if (const auto taken = active.reply.tokens().subspan(before); !taken.empty()) {
+    active.request.on_tokens(taken);
+  }
+  if (!text.empty()) active.request.on_text(text);
+  if (ended) return end(active);
+  remember(active, false);
+}
+
+void Engine::remember(Active& active, bool last_too) {
+  if (!options_.reuse_prefixes) return;
+  const std::int64_t length = session_.cache().length(active.sequence);
+  if (!last_too && length / kPageTokens == active.kept_pages) return;
+  active.kept_pages = length / kPageTokens;
+  prefixes_.keep(active.sequence, active.reply.context().first(static_cast<std::size_t>(length)),
+                 last_too);
+}
+
+void Engine::end(Active& active) {
+  if (active.reply.stopped() != StopReason::failed) {
+    if (const std::string rest = active.reply.finish(); !rest.empty()) active.request.on_text(rest);
+  }
+  EngineReply& report = active.report;
+  report.tokens.assign(active.reply.tokens().begin(), active.reply.tokens().end());
+  report.text = active.reply.text();
+  report.stopped = active.reply.stopped();
+  report.stop_string = active.reply.stop_string();
+  if (report.stopped == StopReason::failed && !report.error) {
+    report.error = Error(active.reply.error());
+  }
+  report.reply_seconds = report.first_token_seconds > 0
+                             ? active.since_submission.seconds() - report.first_token_seconds
+                             : 0;
+  if (active.running()) {
+    remember(active, true);
+    leave(active);
+  }
+  const std::unique_ptr<Active> ended = std::move(active_.at(active.id));
+  active_.erase(ended->id);
+  ended->request.on_end(ended->report);
+}
+
+void Engine::leave(Active& active) {
+  session_.cache().clear(active.sequence);
+  taken_[static_cast<std::size_t>(active.sequence)] = false;
+  active.sequence = -1;
+}
+
+}  // namespace leq

@@ -1,0 +1,138 @@
+// Many replies at once on one session: requests join a running batch, prompts are fed in chunks
+// between the tokens of others, pages of past prompts are used again, and guessed tokens are
+// checked several at a time. All of it is about time: a reply is a pure function of the file, the
+// KV types, its tokens, its settings and its seed, whoever else is there (docs/engine.md).
+//
+//   Engine engine(session, tokenizer, {});
+//   engine.submit({.prompt = tokens, .on_end = [](const EngineReply& reply) { ... }});
+//   while (engine.step()) {}
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/stopwatch.h"
+#include "engine/prefix_cache.h"
+#include "engine/scheduler.h"
+#include "engine/speculation.h"
+#include "engine/step_costs.h"
+#include "generate/reply.h"
+#include "model/session.h"
+
+namespace leq {
+
+// Of one reply in one step. Each takes a row of logits, RunLimits::output_tokens beside the one
+// that every sequence needs.
+inline constexpr std::int64_t kMostGuesses = 16;
+
+struct EngineOptions {
+  bool reuse_prefixes = true;
+  bool speculate = true;
+  // A step in which others wait for their next token takes at most so many times as long for the
+  // sake of a prompt.
+  double prompt_patience = 1.8;
+};
+
+struct EngineReply : FinishedReply {
+  RequestId id = 0;
+  std::optional<Error> error;      // where it failed
+  double waiting_seconds = 0;      // before it had a sequence
+  double first_token_seconds = 0;  // from its submission; 0 where there was none
+  std::int64_t guessed_tokens = 0, right_guesses = 0;
+  int evictions = 0;  // times that its pages went to others and were made again
+};
+
+struct EngineRequest {
+  std::vector<Token> prompt;  // everything before the reply, from the text's start
+  SamplingSettings sampling = {};
+  std::vector<Token> banned = {};  // never drawn, beside the ids that stand for no text
+  StopRules stop = {};
+  std::uint32_t reply = 0;   // its number, and
+  std::uint32_t choice = 0;  // which of several to one request: its draws depend on both
+  bool at_text_start = false;
+  int priority = 0;                    // larger goes first
+  std::optional<double> seconds = {};  // from now; then it is interrupted
+  TextSink on_text = [](std::string_view) {};
+  // What one step added to the reply, before its text.
+  std::function<void(std::span<const Token>)> on_tokens = [](std::span<const Token>) {};
+  std::function<void(const EngineReply&)> on_end = [](const EngineReply&) {};
+};
+
+struct EngineCounts {
+  std::int64_t steps = 0, prompt_tokens = 0, cached_tokens = 0, reply_tokens = 0;
+  std::int64_t guessed_tokens = 0, right_guesses = 0, evictions = 0;
+};
+
+class Engine {
+ public:
+  // `session` and `tokenizer` must outlive the engine, and nobody else may use the session's cache.
+  // Where the model has act online, whose scales remember earlier steps, nothing is guessed or used
+  // again.
+  Engine(Session& session, const Tokenizer& tokenizer, const EngineOptions& options);
+  ~Engine();
+
+  // Positions that a prompt and its reply may take together.
+  std::int64_t context() const { return session_.transformer().limits().context; }
+
+  // Throws Error where the prompt is empty, holds an id that the model has not, leaves no room for
+  // a reply, or settings are out of range.
+  RequestId submit(EngineRequest request);
+  // Ends it before its next token, as interrupted. Does nothing where it has ended.
+  void cancel(RequestId id);
+
+  // One step over a batch; false where there is nothing to do. Calls what the requests gave for
+  // their texts and ends: these may submit and cancel. An error of the device that no single
+  // request is to blame for ends all that took part.
+  bool step();
+
+  std::size_t waiting() const;
+  std::size_t running() const;
+  const EngineCounts& counts() const { return counts_; }
+  const StepCosts& costs() const { return costs_; }
+  const PrefixCache& prefixes() const { return prefixes_; }
+
+ private:
+  struct Active;
+
+  std::vector<Job> jobs();
+  Job job_of(Active& active);
+  PrefixCache::Found known_prefix(const Active& active, bool use);
+  void guess(Active& active, Job& job, std::int64_t outputs);
+  void end_overdue();
+  void admit(Active& active);
+  void evict(Active& active);
+  void make_pages(const std::vector<Feed>& parts);
+  void run(std::vector<Feed> parts);
+  void fail(const std::vector<Feed>& parts, const Error& error);
+  void draw(const std::vector<Feed>& parts, const Rows& logits);
+  void take(Active& active, const Feed& part, std::span<const Token> drawn, const Rows& logits,
+            std::int64_t first_row);
+  void remember(Active& active, bool last_too);
+  void end(Active& active);
+  void leave(Active& active);
+
+  Session& session_;
+  const Tokenizer& tokenizer_;
+  EngineOptions options_;
+  PrefixCache prefixes_;
+  StepCosts costs_;
+  EngineCounts counts_;
+  RequestId next_id_ = 0;
+  std::map<RequestId, std::unique_ptr<Active>> active_;
+  std::vector<bool> taken_;  // by sequence
+  // Of the step in work:
+  Batch batch_;
+  std::vector<std::vector<LogitChange>> changes_;
+  std::vector<SampleRequest> requests_;
+  std::vector<Token> drawn_;
+};
+
+}  // namespace leq

@@ -1,0 +1,145 @@
+#include "engine/prefix_cache.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "format/leq_layout.h"
+
+namespace leq {
+namespace {
+
+std::uint64_t hash_of(std::span<const Token> tokens) { return checksum(std::as_bytes(tokens)); }
+
+std::int64_t common_prefix(std::span<const Token> a, std::span<const Token> b) {
+  return std::ranges::mismatch(a, b).in1 - a.begin();
+}
+
+}  // namespace
+
+PrefixCache::~PrefixCache() {
+  for (const Node& node : nodes_) {
+    if (node.page >= 0) cache_.release(node.page);
+  }
+}
+
+PrefixCache::Found PrefixCache::find(std::span<const Token> tokens, bool use) {
+  if (use) ++clock_;
+  Found found;
+  std::size_t node = 0;
+  const auto take = [&](std::size_t child, std::int64_t count) {
+    found.pages.push_back(nodes_[child].page);
+    found.tokens += count;
+    if (use) nodes_[child].used = clock_;
+  };
+  while (std::ssize(tokens) >= kPageTokens) {
+    const std::size_t child = child_of(node, tokens.first(kPageTokens));
+    if (child == 0) break;
+    take(child, kPageTokens);
+    tokens = tokens.subspan(kPageTokens);
+    node = child;
+  }
+  std::size_t best = 0;
+  std::int64_t most = 0;
+  for (const std::size_t child : nodes_[node].children) {
+    const std::int64_t common = common_prefix(nodes_[child].tokens, tokens);
+    if (common <= most) continue;
+    most = common;
+    best = child;
+  }
+  if (most > 0) take(best, most);
+  return found;
+}
+
+void PrefixCache::keep(std::int32_t sequence, std::span<const Token> tokens, bool last_too) {
+  ensure(std::ssize(tokens) <= cache_.length(sequence), "prefix cache: ", tokens.size(),
+         " tokens of sequence ", sequence, ", which holds ", cache_.length(sequence));
+  ++clock_;
+  std::size_t node = 0;
+  std::int64_t index = 0;
+  for (; (index + 1) * kPageTokens <= std::ssize(tokens); ++index) {
+    const auto part = tokens.subspan(static_cast<std::size_t>(index * kPageTokens), kPageTokens);
+    const std::int32_t page = cache_.pages(sequence)[static_cast<std::size_t>(index)];
+    std::size_t child = child_of(node, part);
+    if (child == 0) {
+      child = add(node, part, page);
+    } else if (nodes_[child].page != page) {
+      cache_.replace_page(sequence, index, nodes_[child].page);
+    }
+    nodes_[child].used = clock_;
+    node = child;
+  }
+  const auto rest = tokens.subspan(static_cast<std::size_t>(index * kPageTokens));
+  if (!last_too || rest.empty()) return;
+  keep_partial(node, rest, cache_.pages(sequence)[static_cast<std::size_t>(index)]);
+}
+
+// One page for the longest of those that begin alike.
+void PrefixCache::keep_partial(std::size_t parent, std::span<const Token> tokens,
+                               std::int32_t page) {
+  for (const std::size_t child : nodes_[parent].children) {
+    const Node& known = nodes_[child];
+    const std::int64_t common = common_prefix(known.tokens, tokens);
+    if (common == std::ssize(tokens)) return;
+    if (common == std::ssize(known.tokens)) {  // fewer than a page: nobody comes after it
+      drop(child);
+      break;
+    }
+  }
+  nodes_[add(parent, tokens, page)].used = clock_;
+}
+
+bool PrefixCache::holds(std::int32_t page) const {
+  return static_cast<std::size_t>(page) < held_.size() && held_[static_cast<std::size_t>(page)];
+}
+
+std::int64_t PrefixCache::idle_pages() const {
+  return std::ranges::count_if(nodes_, [&](const Node& node) { return is_idle(node); });
+}
+
+void PrefixCache::make_free(std::int64_t pages) {
+  while (cache_.free_pages() < pages) {
+    std::size_t oldest = 0;
+    for (std::size_t i = 1; i < nodes_.size(); ++i) {
+      const Node& node = nodes_[i];
+      if (!is_idle(node) || !node.children.empty()) continue;
+      if (oldest == 0 || node.used < nodes_[oldest].used) oldest = i;
+    }
+    if (oldest == 0) return;
+    drop(oldest);
+  }
+}
+
+std::size_t PrefixCache::child_of(std::size_t parent, std::span<const Token> tokens) const {
+  const std::uint64_t hash = hash_of(tokens);
+  for (const std::size_t child : nodes_[parent].children) {
+    const Node& node = nodes_[child];
+    if (node.hash == hash && std::ranges::equal(node.tokens, tokens)) return child;
+  }
+  return 0;
+}
+
+std::size_t PrefixCache::add(std::size_t parent, std::span<const Token> tokens, std::int32_t page) {
+  cache_.hold(page);
+  held_.resize(static_cast<std::size_t>(cache_.page_count()));
+  held_[static_cast<std::size_t>(page)] = true;
+  std::size_t node = nodes_.size();
+  if (free_nodes_.empty()) {
+    nodes_.emplace_back();
+  } else {
+    node = free_nodes_.back();
+    free_nodes_.pop_back();
+  }
+  nodes_[node] = {parent, page, {tokens.begin(), tokens.end()}, hash_of(tokens), clock_, {}};
+  nodes_[parent].children.push_back(node);
+  return node;
+}
+
+void PrefixCache::drop(std::size_t node) {
+  cache_.release(nodes_[node].page);
+  held_[static_cast<std::size_t>(nodes_[node].page)] = false;
+  std::erase(nodes_[nodes_[node].parent].children, node);
+  nodes_[node] = {};
+  free_nodes_.push_back(node);
+}
+
+}  // namespace leq

@@ -1,0 +1,68 @@
+// Pages of the KV cache that outlive the requests that filled them: who begins with the same tokens
+// begins with their pages. A key or value is a function of its token and of those before it, so a
+// page found here is what feeding would have made.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cache/kv_cache.h"
+#include "tokenizer/spec.h"
+
+namespace leq {
+
+class PrefixCache {
+ public:
+  // `cache` must outlive it.
+  explicit PrefixCache(KvCache& cache) : cache_(cache) {}
+  ~PrefixCache();
+  PrefixCache(const PrefixCache&) = delete;
+  PrefixCache& operator=(const PrefixCache&) = delete;
+
+  struct Found {
+    std::vector<std::int32_t> pages;
+    std::int64_t tokens = 0;  // the last page may be used in part
+  };
+  // The longest beginning of `tokens` that is there. It counts as used now where `use` is set.
+  Found find(std::span<const Token> tokens, bool use);
+
+  // The sequence holds `tokens` from its start; what is whole of its pages is kept, and with
+  // `last_too` the partial one at its end, to which nobody may add without a copy. Where a page is
+  // kept already, the sequence takes that one for its own.
+  void keep(std::int32_t sequence, std::span<const Token> tokens, bool last_too);
+
+  bool holds(std::int32_t page) const;
+  // Pages that nobody else holds.
+  std::int64_t idle_pages() const;
+  // Gives up idle pages, those that were not used for longest first, until so many are free or none
+  // is left.
+  void make_free(std::int64_t pages);
+
+ private:
+  // A page; its tokens come after those of its parents. The first node is the root, without a page.
+  struct Node {
+    std::size_t parent = 0;
+    std::int32_t page = -1;
+    std::vector<Token> tokens;  // at most kPageTokens; fewer only without children
+    std::uint64_t hash = 0;     // of them
+    std::uint64_t used = 0;     // the clock then
+    std::vector<std::size_t> children;
+  };
+
+  // The child with just these tokens; 0 for none.
+  std::size_t child_of(std::size_t parent, std::span<const Token> tokens) const;
+  std::size_t add(std::size_t parent, std::span<const Token> tokens, std::int32_t page);
+  void keep_partial(std::size_t parent, std::span<const Token> tokens, std::int32_t page);
+  void drop(std::size_t node);
+  bool is_idle(const Node& node) const { return node.page >= 0 && cache_.holders(node.page) == 1; }
+
+  KvCache& cache_;
+  std::vector<Node> nodes_ = std::vector<Node>(1);
+  std::vector<std::size_t> free_nodes_;
+  std::vector<bool> held_;  // by page
+  std::uint64_t clock_ = 0;
+};
+
+}  // namespace leq

@@ -1,0 +1,166 @@
+#include "engine/scheduler.h"
+
+#include <algorithm>
+
+#include "backend/kv_scheme.h"
+#include "base/error.h"
+
+namespace leq {
+namespace {
+
+std::int64_t pages_for(std::int64_t positions) {
+  return (positions + kPageTokens - 1) / kPageTokens;
+}
+
+bool goes_first(const Job* a, const Job* b) {
+  const auto urgency = [](const Job& job) { return job.priority + job.waited / kPatienceSteps; };
+  const std::int64_t of_a = urgency(*a), of_b = urgency(*b);
+  return of_a != of_b ? of_a > of_b : a->id < b->id;
+}
+
+bool writes(const Job& job) { return job.known - job.fed == 1; }
+
+class Planner {
+ public:
+  Planner(std::span<const Job> jobs, const StepRoom& room)
+      : tokens_(room.tokens), outputs_(room.outputs), pages_(room.pages), room_(room) {
+    for (const Job& job : jobs) (job.running ? running_ : waiting_).push_back(&job);
+    std::ranges::sort(running_, goes_first);
+    std::ranges::sort(waiting_, goes_first);
+  }
+
+  StepPlan plan() {
+    feed_writers();
+    feed_prompts();
+    admit();
+    add_drafts();
+    ensure(!plan_.feeds.empty() || !plan_.evicted.empty() || (running_.empty() && waiting_.empty()),
+           "scheduler: nobody fits into ", room_.pages, " pages");
+    return std::move(plan_);
+  }
+
+ private:
+  void feed_writers() {
+    for (std::size_t i = 0; i < running_.size() && tokens_ > 0 && outputs_ > 0; ++i) {
+      const Job& job = *running_[i];
+      if (!writes(job) || !make_room(i, new_pages(job, 1))) continue;
+      feed(job, 1);
+      someone_writes_ = true;
+    }
+  }
+
+  void feed_prompts() {
+    prompt_tokens_ = tokens_;
+    if (someone_writes_) {
+      prompt_tokens_ = std::min(tokens_, std::max<std::int64_t>(1, room_.prompt_tokens));
+    }
+    for (std::size_t i = 0; i < running_.size() && prompt_tokens_ > 0; ++i) {
+      const Job& job = *running_[i];
+      const std::int64_t chunk = writes(job) ? 0 : chunk_of(job);
+      if (chunk == 0 || !make_room(i, new_pages(job, chunk))) continue;
+      feed(job, chunk);
+      prompt_tokens_ -= chunk;
+    }
+  }
+
+  // Strictly in order, each with pages for all its known tokens and the next: who waits first is
+  // not passed by smaller ones.
+  void admit() {
+    if (pages_ran_out_) return;
+    std::int64_t reserved = 0;  // for what those in work have still to be fed
+    for (const Job* job : running_) {
+      reserved += pages_for(job->known + 1) - pages_for(job->fed + tokens_of(*job));
+    }
+    auto in_work = static_cast<int>(running_.size());
+    for (const Job* job : waiting_) {
+      const std::int64_t chunk = chunk_of(*job);
+      if (in_work >= room_.sequences || chunk == 0) return;
+      const std::int64_t copied = job->shares_last_page ? 1 : 0;
+      const std::int64_t now = pages_for(job->fed + chunk) + copied;
+      const std::int64_t in_all = pages_for(job->known + 1) + copied;
+      if (now > pages_ || (in_work > 0 && in_all > pages_ - reserved)) return;
+      feed(*job, chunk);
+      prompt_tokens_ -= chunk;
+      pages_ -= now;
+      reserved += in_all - now;
+      ++in_work;
+    }
+  }
+
+  // Drafts take what nobody else wanted and push nobody out.
+  void add_drafts() {
+    if (pages_ran_out_) return;
+    for (const Job* job : running_) {
+      Feed* feed = feed_of(*job);
+      if (feed == nullptr || !feed->draws) continue;
+      const std::int64_t length = job->fed + feed->tokens;
+      const std::int64_t fitting = (pages_for(length) + pages_) * kPageTokens - length;
+      feed->drafts = std::min({job->drafts, tokens_, outputs_, fitting});
+      tokens_ -= feed->drafts;
+      outputs_ -= feed->drafts;
+      pages_ -= pages_for(length + feed->drafts) - pages_for(length);
+    }
+  }
+
+  // Where no row of logits is left, the last token waits for the next step.
+  std::int64_t chunk_of(const Job& job) const {
+    const std::int64_t rest = job.known - job.fed;
+    const std::int64_t chunk = std::min({rest, prompt_tokens_, tokens_});
+    return chunk == rest && outputs_ == 0 ? chunk - 1 : chunk;
+  }
+
+  static std::int64_t new_pages(const Job& job, std::int64_t tokens) {
+    return pages_for(job.fed + tokens) - pages_for(job.fed) + (job.shares_last_page ? 1 : 0);
+  }
+
+  Feed* feed_of(const Job& job) {
+    const auto feed = std::ranges::find(plan_.feeds, job.id, &Feed::id);
+    return feed == plan_.feeds.end() ? nullptr : &*feed;
+  }
+  std::int64_t tokens_of(const Job& job) {
+    const Feed* feed = feed_of(job);
+    return feed == nullptr ? 0 : feed->tokens;
+  }
+
+  // Takes pages for running_[i], if need be from the last of those after it that have no feed in
+  // this step. False where that is not enough: it keeps what it has and takes no feed.
+  bool make_room(std::size_t i, std::int64_t pages) {
+    for (std::size_t last = running_.size(); pages > pages_ && --last > i;) {
+      const Job& victim = *running_[last];
+      if (feed_of(victim) != nullptr) continue;
+      pages_ += victim.own_pages;
+      plan_.evicted.push_back(victim.id);
+      running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(last));
+      pages_ran_out_ = true;
+    }
+    if (pages > pages_) {
+      pages_ran_out_ = true;
+      return false;
+    }
+    pages_ -= pages;
+    return true;
+  }
+
+  void feed(const Job& job, std::int64_t tokens) {
+    const bool draws = job.fed + tokens == job.known;
+    plan_.feeds.push_back({job.id, tokens, 0, draws});
+    tokens_ -= tokens;
+    if (draws) --outputs_;
+  }
+
+  std::int64_t tokens_, outputs_, pages_;  // left
+  std::int64_t prompt_tokens_ = 0;
+  bool someone_writes_ = false;
+  bool pages_ran_out_ = false;
+  const StepRoom& room_;
+  std::vector<const Job*> running_, waiting_;  // in order
+  StepPlan plan_;
+};
+
+}  // namespace
+
+StepPlan plan_step(std::span<const Job> jobs, const StepRoom& room) {
+  return Planner(jobs, room).plan();
+}
+
+}  // namespace leq

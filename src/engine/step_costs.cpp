@@ -1,0 +1,66 @@
+#include "engine/step_costs.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace leq {
+namespace {
+
+constexpr double kNewShare = 0.2;  // of the last value in a moving mean
+constexpr double kOutlier = 4;     // a step that the machine was busy during
+constexpr std::int64_t kSure = 3;  // times seen before outliers are left out
+
+}  // namespace
+
+void StepCosts::Seen::add(double value) {
+  if (times >= kSure && value > kOutlier * seconds) value = kOutlier * seconds;
+  ++times;
+  const double share = std::max(kNewShare, 1.0 / static_cast<double>(times));
+  seconds += share * (value - seconds);
+}
+
+namespace {
+
+// The size class of a number of rows, and the rows that it stands for.
+std::size_t size_of(std::int64_t rows) {
+  return static_cast<std::size_t>(
+      std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(rows, 1) - 1)));
+}
+double rows_of(std::size_t size) { return static_cast<double>(std::int64_t{1} << size); }
+
+}  // namespace
+
+void StepCosts::saw(std::int64_t outputs, std::int64_t prompt_tokens, double seconds) {
+  if (prompt_tokens == 0) {
+    of_size_[std::min(size_of(outputs), kSizes - 1)].add(seconds);
+    return;
+  }
+  // Small additions drown in the noise of the step.
+  if (prompt_tokens < kFewest / 2) return;
+  const double alone = outputs > 0 ? this->seconds(outputs) : 0;
+  prompt_token_.add(std::max(0.0, seconds - alone) / static_cast<double>(prompt_tokens));
+}
+
+double StepCosts::seconds(std::int64_t outputs) const {
+  const std::size_t size = std::min(size_of(outputs), kSizes - 1);
+  if (of_size_[size].times > 0) return of_size_[size].seconds;
+  std::size_t below = size, above = size;
+  while (below > 0 && of_size_[below].times == 0) --below;
+  while (above + 1 < kSizes && of_size_[above].times == 0) ++above;
+  const bool has_below = of_size_[below].times > 0, has_above = of_size_[above].times > 0;
+  if (has_below && has_above) {
+    const double along = (rows_of(size) - rows_of(below)) / (rows_of(above) - rows_of(below));
+    return std::lerp(of_size_[below].seconds, of_size_[above].seconds, along);
+  }
+  if (has_below) return of_size_[below].seconds;
+  return has_above ? of_size_[above].seconds : 0;
+}
+
+std::int64_t StepCosts::prompt_tokens_within(double factor, std::int64_t outputs) const {
+  const double room = (factor - 1) * seconds(outputs);
+  if (room <= 0 || prompt_token_.times == 0 || prompt_token_.seconds <= 0) return kFewest;
+  return std::max(kFewest, static_cast<std::int64_t>(std::min(room / prompt_token_.seconds, 1e9)));
+}
+
+}  // namespace leq

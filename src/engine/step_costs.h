@@ -1,0 +1,37 @@
+// What steps cost on this machine, learned from the steps themselves. It decides how much a step
+// takes in and how far ahead is guessed: speed, never a token.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace leq {
+
+class StepCosts {
+ public:
+  // A step of so many rows that want logits (those who write, and their drafts) and so many other
+  // tokens of prompts.
+  void saw(std::int64_t outputs, std::int64_t prompt_tokens, double seconds);
+
+  // Seconds of a step without prompts: learned where such steps were seen, else in proportion
+  // between those that were, and taken as free beyond them, so that they are tried. 0 where nothing
+  // is known.
+  double seconds(std::int64_t outputs) const;
+
+  // Tokens of prompts that may join `outputs` rows so that the step takes at most `factor` times as
+  // long as without them; kFewest at least, and while nothing is known.
+  std::int64_t prompt_tokens_within(double factor, std::int64_t outputs) const;
+  static constexpr std::int64_t kFewest = 16;
+
+ private:
+  struct Seen {
+    double seconds = 0;  // moving mean
+    std::int64_t times = 0;
+    void add(double value);
+  };
+  static constexpr std::size_t kSizes = 14;  // 1, 2, 3-4, 5-8, 9-16 ... rows
+  std::array<Seen, kSizes> of_size_ = {};
+  Seen prompt_token_;
+};
+
+}  // namespace leq

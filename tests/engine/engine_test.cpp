@@ -1,0 +1,254 @@
+// Replies of the engine against those of one request at a time on a session of its own: the same
+// tokens whoever else is there, in whatever chunks, with pages used again, taken away and made
+// again, and with guesses.
+#include "engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "models_fixture.h"
+#include "platform/make_backend.h"
+#include "shared_data.h"
+
+namespace leq {
+namespace {
+
+struct Wanted {
+  std::vector<Token> prompt;
+  SamplingSettings sampling;
+  std::int64_t tokens = 0;
+  std::uint32_t reply = 0, choice = 0;
+};
+
+std::unique_ptr<Session> session_of(const Model& model, Backend& backend, RunLimits limits) {
+  return std::make_unique<Session>(model, backend, resolve_limits(limits, model.config()));
+}
+
+class Engines : public testing::TestWithParam<KvType> {
+ protected:
+  static std::int64_t below(Random& random, std::int64_t n) {
+    return static_cast<std::int64_t>(random.uniform() * static_cast<double>(n)) % n;
+  }
+
+  RunLimits limits(std::int64_t context, int sequences, std::int64_t batch) const {
+    RunLimits limits;
+    limits.context = context;
+    limits.sequences = sequences;
+    limits.sequence_context = context;
+    limits.batch_tokens = batch;
+    limits.output_tokens = std::max<std::int64_t>(sequences, batch / 2);
+    limits.key_type = limits.value_type = GetParam();
+    return limits;
+  }
+
+  // The prompts of a chat that grows, of its neighbours, and of strangers; some repeat themselves,
+  // so that there is something to guess.
+  std::vector<Wanted> requests(const Model& model, std::uint64_t seed, int count) const {
+    Random random(seed);
+    const std::string text =
+        "Once upon a time there was a little cat. The cat liked to play. Once upon a time there "
+        "was ";
+    const std::vector<Token> shared =
+        model.tokenizer().encode(text + text + text, {.add_bos = model.tokenizer().add_bos()});
+    std::vector<Wanted> all;
+    for (int i = 0; i < count; ++i) {
+      Wanted wanted;
+      const auto size = static_cast<std::ptrdiff_t>(1 + below(random, std::ssize(shared)));
+      wanted.prompt.assign(shared.begin(), shared.begin() + size);
+      for (std::int64_t more = below(random, 8); more > 0; --more) {
+        wanted.prompt.push_back(
+            static_cast<Token>(300 + below(random, model.config().vocab - 300)));
+      }
+      wanted.sampling.temperature = i % 3 == 0 ? 0.0f : 0.2f * static_cast<float>(i % 5);
+      wanted.sampling.repeat_penalty = i % 4 == 3 ? 1.1f : 1.0f;
+      wanted.sampling.seed = static_cast<std::uint64_t>(i % 3);
+      wanted.tokens = 1 + below(random, 120);
+      wanted.reply = static_cast<std::uint32_t>(i % 2);
+      all.push_back(wanted);
+    }
+    return all;
+  }
+
+  // One after the other, each from an empty cache, token by token: no engine.
+  static std::vector<std::vector<Token>> alone(const Model& model, Backend& backend,
+                                               RunLimits limits,
+                                               const std::vector<Wanted>& requests) {
+    limits.sequences = 1;
+    limits.output_tokens = 1;
+    std::vector<std::vector<Token>> replies;
+    const auto session = session_of(model, backend, limits);
+    const auto vocabulary = static_cast<std::size_t>(model.config().vocab);
+    HostSampler host;
+    for (const Wanted& wanted : requests) {
+      session->cache().clear(0);
+      StopRules stop;
+      stop.max_tokens = wanted.tokens;
+      const Sampler sampler(wanted.sampling, vocabulary,
+                            ids_without_token(model.tokenizer(), vocabulary));
+      Reply reply(model.tokenizer(), wanted.prompt, sampler,
+                  {.stop = stop, .context = limits.context, .number = wanted.reply});
+      for (std::size_t fed = 0; reply.stopped() == StopReason::none;) {
+        const auto rest = reply.context().subspan(fed);
+        fed += rest.size();
+        reply.take(host.draw(session->feed(0, rest), reply.request()));
+      }
+      replies.emplace_back(reply.tokens().begin(), reply.tokens().end());
+    }
+    return replies;
+  }
+
+  static RequestId submit(Engine& engine, const Wanted& wanted, EngineReply& reply) {
+    EngineRequest request;
+    request.prompt = wanted.prompt;
+    request.sampling = wanted.sampling;
+    request.stop.max_tokens = wanted.tokens;
+    request.reply = wanted.reply;
+    request.on_end = [&reply](const EngineReply& ended) { reply = ended; };
+    return engine.submit(std::move(request));
+  }
+};
+
+// All at once: neighbours, chunks, arrival, prefixes, evictions, guesses, temperature.
+TEST_P(Engines, RepliesAreThoseOfARequestAlone) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const Model model(test::quantized(folder, "int8"), {});
+  const auto backend = make_backend({.device = "cpu", .threads = 2});
+  const std::vector<Wanted> wanted = requests(model, 1, 24);
+  const auto expected = alone(model, *backend, limits(320, 1, 512), wanted);
+  struct Mix {
+    std::int64_t context;
+    int sequences;
+    std::int64_t batch;
+    bool reuse, speculate;
+  };
+  const std::vector<Mix> mixes = {{4096, 24, 512, false, false}, {4096, 24, 512, true, true},
+                                  {320, 1, 7, true, true},       {320, 6, 64, true, true},
+                                  {320, 3, 33, false, true},     {640, 8, 40, true, false}};
+  EngineCounts all;
+  for (const Mix& mix : mixes) {
+    RunLimits given = limits(mix.context, mix.sequences, mix.batch);
+    given.sequence_context = 320;
+    const auto session = session_of(model, *backend, given);
+    Engine engine(*session, model.tokenizer(),
+                  {.reuse_prefixes = mix.reuse, .speculate = mix.speculate});
+    std::vector<EngineReply> replies(wanted.size());
+    Random random(static_cast<std::uint64_t>(mix.batch));
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      submit(engine, wanted[i], replies[i]);
+      for (std::int64_t steps = below(random, 6); steps > 0; --steps) engine.step();
+    }
+    while (engine.step()) {
+    }
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      EXPECT_EQ(replies[i].tokens, expected[i])
+          << "request " << i << " of " << mix.context << ", " << mix.sequences << ", " << mix.batch;
+    }
+    const EngineCounts& counts = engine.counts();
+    EXPECT_EQ(counts.cached_tokens > 0, mix.reuse);
+    EXPECT_EQ(counts.right_guesses > 0, mix.speculate);
+    all.evictions += counts.evictions;
+    // Nothing is held but what the next may begin with.
+    EXPECT_EQ(session->cache().free_pages() + engine.prefixes().idle_pages(),
+              session->cache().page_count());
+    EXPECT_EQ(engine.running() + engine.waiting(), 0u);
+  }
+  EXPECT_GT(all.evictions, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kv, Engines, testing::Values(KvType::f16, KvType::int8));
+
+class EngineRequests : public Engines {};
+INSTANTIATE_TEST_SUITE_P(Kv, EngineRequests, testing::Values(KvType::f16));
+
+TEST_P(EngineRequests, ThePromptIsFedOnce) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const Model model(test::quantized(folder, "int8"), {});
+  const auto backend = make_backend({.device = "cpu", .threads = 2});
+  const auto session = session_of(model, *backend, limits(1024, 2, 512));
+  Engine engine(*session, model.tokenizer(), {});
+  Wanted wanted = requests(model, 2, 1)[0];
+  wanted.prompt.resize(150, 301);
+  wanted.tokens = 10;
+  EngineReply first, second, longer;
+  submit(engine, wanted, first);
+  while (engine.step()) {
+  }
+  submit(engine, wanted, second);
+  while (engine.step()) {
+  }
+  EXPECT_EQ(first.fed_tokens, 150);
+  EXPECT_EQ(second.cached_tokens, 149);
+  EXPECT_EQ(second.fed_tokens, 1);
+  EXPECT_EQ(first.tokens, second.tokens);
+  // The next turn: prompt, reply and a question.
+  wanted.prompt.insert(wanted.prompt.end(), second.tokens.begin(), second.tokens.end());
+  wanted.prompt.push_back(320);
+  submit(engine, wanted, longer);
+  while (engine.step()) {
+  }
+  EXPECT_GE(longer.cached_tokens, 158);  // all but the last drawn token, which was not fed
+  EXPECT_LE(longer.fed_tokens, 3);
+}
+
+TEST_P(EngineRequests, EndsAreTold) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const Model model(test::quantized(folder, "int8"), {});
+  const auto backend = make_backend({.device = "cpu", .threads = 2});
+  const auto session = session_of(model, *backend, limits(256, 2, 64));
+  Engine engine(*session, model.tokenizer(), {});
+  const auto wanted = requests(model, 3, 4);
+  std::vector<EngineReply> replies(4);
+  std::vector<RequestId> ids;
+  for (std::size_t i = 0; i < 4; ++i) {
+    Wanted one = wanted[i];
+    one.prompt.resize(20, 301);
+    one.tokens = i == 3 ? 0 : 200;
+    ids.push_back(submit(engine, one, replies[i]));
+  }
+  for (int i = 0; i < 5; ++i) engine.step();
+  engine.cancel(ids[0]);
+  engine.cancel(ids[2]);  // is still waiting
+  while (engine.step()) {
+  }
+  EXPECT_EQ(replies[0].stopped, StopReason::interrupted);
+  EXPECT_GT(replies[0].tokens.size(), 0u);
+  EXPECT_EQ(replies[2].stopped, StopReason::interrupted);
+  EXPECT_TRUE(replies[2].tokens.empty());
+  EXPECT_EQ(replies[3].stopped, StopReason::token_limit);
+  EXPECT_TRUE(replies[1].stopped == StopReason::token_limit ||
+              replies[1].stopped == StopReason::end_token);
+
+  EngineRequest hasty;
+  hasty.prompt = wanted[0].prompt;
+  hasty.seconds = 0;
+  EngineReply reply;
+  hasty.on_end = [&](const EngineReply& ended) { reply = ended; };
+  engine.submit(hasty);
+  while (engine.step()) {
+  }
+  EXPECT_EQ(reply.stopped, StopReason::interrupted);
+}
+
+TEST_P(EngineRequests, WhatCannotBeWrittenIsRefusedAtOnce) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const Model model(test::quantized(folder, "int8"), {});
+  const auto backend = make_backend({.device = "cpu", .threads = 1});
+  const auto session = session_of(model, *backend, limits(128, 2, 64));
+  Engine engine(*session, model.tokenizer(), {});
+  EXPECT_THROW(engine.submit({}), Error);
+  EXPECT_THROW(engine.submit({.prompt = {99999999}}), Error);
+  EXPECT_THROW(engine.submit({.prompt = std::vector<Token>(128, 5)}), Error);
+  SamplingSettings settings;
+  settings.top_p = 7;
+  EXPECT_THROW(engine.submit({.prompt = {5}, .sampling = settings}), Error);
+  EXPECT_FALSE(engine.step());
+}
+
+}  // namespace
+}  // namespace leq

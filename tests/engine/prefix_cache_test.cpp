@@ -1,0 +1,139 @@
+// The prefix cache against a plain list of what was kept: random prompts, kept, found, taken again
+// and given up, with pages that say which tokens they hold.
+#include "engine/prefix_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "backend/counting_memory.h"
+#include "backend/cpu/cpu_backend.h"
+#include "base/random.h"
+#include "platform/make_backend.h"
+
+namespace leq {
+namespace {
+
+class Prefixes : public testing::Test {
+ protected:
+  static constexpr int kSequences = 4;
+  Prefixes()
+      : backend_(make_backend({.device = "cpu", .threads = 1})),
+        cache_(backend_->memory(), backend_->layout(),
+               {1, 1, 2, KvType::f32, KvType::f32, 20 * kPageTokens, kSequences}),
+        prefixes_(cache_) {}
+
+  // Feeds what is not found; true contents: each position's first float is a digest of its prefix.
+  std::int64_t feed(std::int32_t sequence, const std::vector<Token>& tokens) {
+    cache_.clear(sequence);
+    const auto found = prefixes_.find(std::span(tokens).first(tokens.size() - 1), true);
+    cache_.adopt(sequence, found.pages, found.tokens);
+    const std::int64_t rest = std::ssize(tokens) - found.tokens;
+    prefixes_.make_free(rest / kPageTokens + 2);
+    cache_.append(sequence, rest);
+    float digest = 1;
+    for (std::int64_t i = 0; i < std::ssize(tokens); ++i) {
+      digest = digest * 3 + static_cast<float>(tokens[static_cast<std::size_t>(i)] + 1);
+      digest -= 65536.0f * static_cast<float>(static_cast<int>(digest / 65536.0f));
+      float& place = *slot(sequence, i);
+      if (i < found.tokens) {
+        EXPECT_EQ(place, digest) << "position " << i;
+      } else {
+        place = digest;
+      }
+    }
+    return found.tokens;
+  }
+
+  float* slot(std::int32_t sequence, std::int64_t position) {
+    const KvLayer kv = cache_.layer(0);
+    const auto page = static_cast<std::size_t>(
+        cache_.pages(sequence)[static_cast<std::size_t>(position / kPageTokens)]);
+    return reinterpret_cast<float*>(kv.keys + page * kv.key_page_bytes) + position % kPageTokens;
+  }
+
+  std::unique_ptr<Backend> backend_;
+  KvCache cache_;
+  PrefixCache prefixes_;
+};
+
+std::vector<Token> counting(std::int64_t count, Token first = 0) {
+  std::vector<Token> tokens;
+  for (std::int64_t i = 0; i < count; ++i) tokens.push_back(first + static_cast<Token>(i % 1000));
+  return tokens;
+}
+
+TEST_F(Prefixes, TheLongestBeginningIsFound) {
+  const auto long_one = counting(200);
+  EXPECT_EQ(feed(0, long_one), 0);
+  prefixes_.keep(0, long_one, false);
+  auto other = counting(150);
+  other.resize(180, 7);
+  EXPECT_EQ(feed(1, other), 150);     // 128 whole, 22 of the third page
+  EXPECT_EQ(feed(1, long_one), 192);  // the partial page at the end was not kept
+  prefixes_.keep(1, long_one, true);
+  EXPECT_EQ(feed(2, long_one), 199);
+  EXPECT_EQ(feed(2, counting(100, 5)), 0);
+  EXPECT_EQ(feed(2, counting(1)), 0);
+}
+
+TEST_F(Prefixes, WhoComputedTheSameTwiceSharesOnePage) {
+  const auto tokens = counting(128);
+  feed(0, tokens);
+  feed(1, tokens);
+  prefixes_.keep(0, tokens, false);
+  const std::int64_t before = cache_.free_pages();
+  prefixes_.keep(1, tokens, false);
+  EXPECT_EQ(cache_.free_pages(), before + 2);
+  EXPECT_TRUE(std::ranges::equal(cache_.pages(0), cache_.pages(1)));
+}
+
+TEST_F(Prefixes, TheOldestGoesFirstAndLeavesBeforeRoots) {
+  feed(0, counting(128, 0));
+  prefixes_.keep(0, counting(128, 0), false);
+  feed(1, counting(128, 500));
+  prefixes_.keep(1, counting(128, 500), false);
+  for (const std::int32_t sequence : {0, 1}) cache_.clear(sequence);
+  EXPECT_EQ(prefixes_.idle_pages(), 4);
+  prefixes_.find(counting(128, 0), true);
+  prefixes_.make_free(cache_.free_pages() + 1);
+  EXPECT_EQ(prefixes_.find(counting(128, 0), false).tokens, 128);
+  EXPECT_EQ(prefixes_.find(counting(128, 500), false).tokens, 64);
+  prefixes_.make_free(cache_.free_pages() + 100);
+  EXPECT_EQ(prefixes_.idle_pages(), 0);
+  EXPECT_EQ(cache_.free_pages(), cache_.page_count());
+}
+
+TEST_F(Prefixes, PagesInUseAreNotGivenUp) {
+  feed(0, counting(128));
+  prefixes_.keep(0, counting(128), false);
+  prefixes_.make_free(cache_.page_count());
+  EXPECT_EQ(prefixes_.find(counting(128), false).tokens, 128);
+}
+
+TEST_F(Prefixes, RandomLivesFindOnlyWhatIsTrue) {
+  Random random(11);
+  const auto below = [&](std::int64_t n) {
+    return static_cast<std::int64_t>(random.uniform() * static_cast<double>(n)) % n;
+  };
+  std::int64_t found = 0;
+  for (int turn = 0; turn < 3000; ++turn) {
+    // Few different beginnings, cut anywhere: pages are shared, split and refilled.
+    auto tokens = counting(1 + below(250), static_cast<Token>(below(3)));
+    for (std::int64_t i = below(4); i > 0; --i) {
+      tokens[static_cast<std::size_t>(below(std::ssize(tokens)))] = static_cast<Token>(below(5));
+    }
+    const auto sequence = static_cast<std::int32_t>(below(kSequences));
+    found += feed(sequence, tokens);
+    if (below(3) > 0) prefixes_.keep(sequence, tokens, below(2) == 0);
+    if (below(2) == 0) cache_.clear(sequence);
+    ASSERT_FALSE(HasFailure()) << "turn " << turn;
+  }
+  EXPECT_GT(found, 10'000);
+  for (std::int32_t sequence = 0; sequence < kSequences; ++sequence) cache_.clear(sequence);
+  EXPECT_EQ(cache_.free_pages() + prefixes_.idle_pages(), cache_.page_count());
+}
+
+}  // namespace
+}  // namespace leq

@@ -1,0 +1,266 @@
+// The scheduler without a model: random schedules against the rules that its header gives, and
+// small ones by hand.
+#include "engine/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "backend/kv_scheme.h"
+#include "base/random.h"
+
+namespace leq {
+namespace {
+
+std::int64_t pages_for(std::int64_t positions) {
+  return (positions + kPageTokens - 1) / kPageTokens;
+}
+
+const Feed* feed_of(const StepPlan& plan, RequestId id) {
+  const auto found = std::ranges::find(plan.feeds, id, &Feed::id);
+  return found == plan.feeds.end() ? nullptr : &*found;
+}
+
+// A request of a simulated engine: its prompt is fed, then it writes `reply` tokens.
+struct Simulated {
+  Job job;
+  std::int64_t end = 0;  // known tokens when it is done
+};
+
+class Simulation {
+ public:
+  Simulation(std::uint64_t seed, StepRoom room, std::int64_t pool)
+      : random_(seed), room_(room), pool_(pool) {}
+
+  void add(int priority, std::int64_t prompt, std::int64_t reply) {
+    Simulated one;
+    one.job.id = next_id_++;
+    one.job.priority = priority;
+    one.job.known = prompt;
+    one.end = prompt + reply;
+    all_[one.job.id] = one;
+  }
+
+  bool done() const { return all_.empty(); }
+
+  void step() {
+    std::vector<Job> jobs;
+    for (auto& [id, one] : all_) {
+      one.job.drafts = std::min<std::int64_t>(below(5), one.end - one.job.known);
+      one.job.own_pages = one.job.running ? pages_for(one.job.fed) : 0;
+      jobs.push_back(one.job);
+    }
+    for (std::size_t i = jobs.size(); i > 1; --i)
+      std::swap(jobs[i - 1], jobs[static_cast<std::size_t>(below(static_cast<std::int64_t>(i)))]);
+    StepRoom room = room_;
+    room.pages = pool_ - held();
+    const StepPlan plan = plan_step(jobs, room);
+    check_and_apply(plan, room);
+  }
+
+  std::int64_t below(std::int64_t n) {
+    return static_cast<std::int64_t>(random_.uniform() * static_cast<double>(n)) % n;
+  }
+
+ private:
+  std::int64_t held() const {
+    std::int64_t pages = 0;
+    for (const auto& [id, one] : all_) pages += one.job.running ? pages_for(one.job.fed) : 0;
+    return pages;
+  }
+
+  void check_and_apply(const StepPlan& plan, const StepRoom& room) {
+    ASSERT_TRUE(!plan.feeds.empty() || !plan.evicted.empty());
+    std::int64_t tokens = 0, outputs = 0, prompt_tokens = 0;
+    bool someone_writes = false;
+    std::set<RequestId> seen;
+    for (const RequestId id : plan.evicted) {
+      Simulated& one = all_.at(id);
+      ASSERT_TRUE(one.job.running && seen.insert(id).second);
+      one.job.running = false;
+      one.job.fed = 0;
+    }
+    for (const Feed& feed : plan.feeds) {
+      ASSERT_TRUE(seen.insert(feed.id).second);
+      Simulated& one = all_.at(feed.id);
+      Job& job = one.job;
+      ASSERT_GE(feed.tokens, 1);
+      ASSERT_LE(feed.tokens, job.known - job.fed);
+      ASSERT_EQ(feed.draws, feed.tokens == job.known - job.fed);
+      ASSERT_LE(feed.drafts, feed.draws ? job.drafts : 0);
+      if (job.running && job.known - job.fed == 1) {
+        someone_writes = true;
+      } else {
+        prompt_tokens += feed.tokens;
+      }
+      tokens += feed.tokens + feed.drafts;
+      if (feed.draws) outputs += 1 + feed.drafts;
+    }
+    // Who writes takes feed, unless it wants a page and there is none.
+    for (const auto& [id, one] : all_) {
+      const bool writes = one.job.running && one.job.known - one.job.fed == 1;
+      ASSERT_TRUE(!writes || feed_of(plan, id) != nullptr || one.job.fed % kPageTokens == 0);
+    }
+    for (auto& [id, one] : all_) {
+      const Feed* feed = feed_of(plan, id);
+      if (feed == nullptr) {
+        if (!one.job.running) ++one.job.waited;
+        continue;
+      }
+      one.job.running = true;
+      one.job.fed += feed->tokens;
+      // Some of the drafts are right.
+      if (feed->draws) {
+        const std::int64_t kept = below(feed->drafts + 1);
+        one.job.fed += kept;
+        one.job.known += kept + 1;
+      }
+    }
+    ASSERT_LE(tokens, room.tokens);
+    ASSERT_LE(outputs, room.outputs);
+    if (someone_writes) {
+      ASSERT_LE(prompt_tokens, std::max<std::int64_t>(1, room.prompt_tokens));
+    }
+    ASSERT_LE(held(), pool_);
+    ASSERT_LE(std::ranges::count_if(all_, [](const auto& one) { return one.second.job.running; }),
+              room.sequences);
+    std::erase_if(all_, [](const auto& one) { return one.second.job.known >= one.second.end; });
+  }
+
+  Random random_;
+  StepRoom room_;
+  std::int64_t pool_;
+  RequestId next_id_ = 0;
+  std::map<RequestId, Simulated> all_;
+};
+
+// Whatever arrives and in whatever order, everyone is served, and in steps that a plain bound on
+// the work gives: nobody waits forever, no page is lost.
+TEST(Scheduler, RandomSchedulesKeepTheirBudgetsAndEnd) {
+  for (std::uint64_t seed = 0; seed < 100'000; ++seed) {
+    Random random(seed);
+    const auto below = [&](std::int64_t n) {
+      return static_cast<std::int64_t>(random.uniform() * static_cast<double>(n)) % n;
+    };
+    StepRoom room;
+    room.sequences = static_cast<int>(1 + below(4));
+    room.tokens = room.sequences + below(200);
+    room.prompt_tokens = 1 + below(room.tokens);
+    room.outputs = room.sequences + below(6);
+    const std::int64_t pool = 1 + below(6);
+    Simulation simulation(seed, room, pool);
+    const std::int64_t requests = 1 + below(6);
+    std::int64_t work = 0;
+    for (std::int64_t i = 0; i < requests; ++i) {
+      const std::int64_t prompt = 1 + below(pool * kPageTokens - 1);
+      const std::int64_t reply = 1 + below(std::min<std::int64_t>(20, pool * kPageTokens - prompt));
+      simulation.add(static_cast<int>(below(3)), prompt, reply);
+      work += prompt + reply;
+      for (std::int64_t step = below(4); step > 0 && !simulation.done(); --step) {
+        simulation.step();
+        ASSERT_FALSE(HasFatalFailure()) << "seed " << seed;
+      }
+    }
+    // Every eviction repeats at most one request's work, and somebody finishes between evictions of
+    // one and the same.
+    const std::int64_t bound = (requests + 1) * (work + requests) + 10;
+    std::int64_t steps = 0;
+    for (; !simulation.done() && steps <= bound; ++steps) {
+      simulation.step();
+      ASSERT_FALSE(HasFatalFailure()) << "seed " << seed;
+    }
+    ASSERT_LE(steps, bound) << "seed " << seed;
+  }
+}
+
+Job prompt_of(RequestId id, std::int64_t tokens) {
+  Job job;
+  job.id = id;
+  job.known = tokens;
+  return job;
+}
+
+Job writer_of(RequestId id, std::int64_t known) {
+  Job job = prompt_of(id, known);
+  job.running = true;
+  job.fed = known - 1;
+  job.own_pages = pages_for(job.fed);
+  return job;
+}
+
+TEST(Scheduler, PromptsShareAStepWithThoseWhoWrite) {
+  const std::vector<Job> jobs = {writer_of(0, 100), prompt_of(1, 2048), writer_of(2, 30)};
+  const StepPlan plan = plan_step(
+      jobs, {.sequences = 4, .tokens = 512, .prompt_tokens = 48, .outputs = 4, .pages = 100});
+  ASSERT_EQ(plan.feeds.size(), 3u);
+  EXPECT_EQ(feed_of(plan, 0)->tokens, 1);
+  EXPECT_TRUE(feed_of(plan, 2)->draws);
+  EXPECT_EQ(feed_of(plan, 1)->tokens, 48);
+  EXPECT_FALSE(feed_of(plan, 1)->draws);
+  // Nobody waits for a token: the whole step is the prompt's.
+  EXPECT_EQ(plan_step(std::vector{jobs[1]}, {.tokens = 512, .prompt_tokens = 48, .pages = 100})
+                .feeds[0]
+                .tokens,
+            512);
+}
+
+TEST(Scheduler, TheFirstToComeIsNotPassedBySmallerOnes) {
+  const std::vector<Job> jobs = {writer_of(0, 65), prompt_of(1, 600), prompt_of(2, 10)};
+  const StepPlan plan = plan_step(
+      jobs, {.sequences = 4, .tokens = 512, .prompt_tokens = 512, .outputs = 4, .pages = 9});
+  EXPECT_EQ(feed_of(plan, 1), nullptr);  // wants 10 pages for itself, beside the writer's
+  EXPECT_EQ(feed_of(plan, 2), nullptr);
+  Job urgent = jobs[2];
+  urgent.priority = 1;
+  const StepPlan other =
+      plan_step(std::vector{jobs[0], jobs[1], urgent},
+                {.sequences = 4, .tokens = 512, .prompt_tokens = 512, .outputs = 4, .pages = 9});
+  EXPECT_NE(feed_of(other, 2), nullptr);
+}
+
+TEST(Scheduler, PatienceEndsInAPriority) {
+  Job patient = prompt_of(0, 8), urgent = prompt_of(1, 8);
+  urgent.priority = 2;
+  const StepRoom room = {.sequences = 1, .tokens = 64, .outputs = 1, .pages = 4};
+  EXPECT_EQ(plan_step(std::vector{patient, urgent}, room).feeds[0].id, 1);
+  patient.waited = 2 * kPatienceSteps;
+  EXPECT_EQ(plan_step(std::vector{patient, urgent}, room).feeds[0].id, 0);
+}
+
+TEST(Scheduler, WhoCameLastGivesUpItsPages) {
+  const std::vector<Job> jobs = {writer_of(0, 65), writer_of(1, 65), writer_of(2, 200)};
+  const StepPlan plan = plan_step(jobs, {.sequences = 3, .tokens = 64, .outputs = 3, .pages = 1});
+  EXPECT_EQ(plan.evicted, std::vector<RequestId>{2});
+  EXPECT_NE(feed_of(plan, 0), nullptr);
+  EXPECT_NE(feed_of(plan, 1), nullptr);
+}
+
+TEST(Scheduler, DraftsTakeOnlyWhatIsLeft) {
+  Job first = writer_of(0, 64), second = writer_of(1, 60);
+  first.drafts = second.drafts = 8;
+  // One more row than the writers need.
+  StepPlan plan = plan_step(std::vector{first, second},
+                            {.sequences = 2, .tokens = 64, .outputs = 3, .pages = 4});
+  EXPECT_EQ(feed_of(plan, 0)->drafts, 1);
+  EXPECT_EQ(feed_of(plan, 1)->drafts, 0);
+  // Page borders: 64 are held, no page is free; positions 60 to 64 of the other are there.
+  plan = plan_step(std::vector{first, second},
+                   {.sequences = 2, .tokens = 64, .outputs = 64, .pages = 0});
+  EXPECT_EQ(feed_of(plan, 0)->drafts, 0);
+  EXPECT_EQ(feed_of(plan, 1)->drafts, 4);
+}
+
+TEST(Scheduler, ASharedLastPageIsCounted) {
+  Job job = writer_of(0, 60);
+  job.shares_last_page = true;
+  Job other = writer_of(1, 60);
+  const StepPlan plan =
+      plan_step(std::vector{job, other}, {.sequences = 2, .tokens = 64, .outputs = 2, .pages = 0});
+  EXPECT_EQ(plan.evicted, std::vector<RequestId>{1});
+  EXPECT_NE(feed_of(plan, 0), nullptr);
+}
+
+}  // namespace
+}  // namespace leq

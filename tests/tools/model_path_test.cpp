@@ -1,0 +1,128 @@
+// What is answered where a model is meant: the next command to type.
+#include "tools/common/model_path.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "tools/tool_runner.h"
+
+namespace leq::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ModelPath : public testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_directories(folder_ / "Tiny-1B");
+    folder_.write("Tiny-1B/config.json", "{}");
+    folder_.write("Tiny-1B/model.safetensors", "x");
+    fs::create_directories(folder_ / "empty");
+    folder_.write("b.leq", "x");
+    folder_.write("a.leq", "x");
+    folder_.write("x.gguf", "x");
+    fs::create_directories(folder_ / "it's here");
+    folder_.write("it's here/config.json", "{}");
+    before_ = fs::current_path();
+    fs::current_path(folder_ / "");
+  }
+  void TearDown() override { fs::current_path(before_); }
+
+  static std::string model(const std::string& path) {
+    return told([&] { check_model_file("-m", path); });
+  }
+  static std::string checkpoint(const std::string& path) {
+    return told([&] { check_checkpoint_folder(path); });
+  }
+  template <class Call>
+  static std::string told(Call call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  TemporaryFolder folder_;
+  fs::path before_;
+};
+
+TEST_F(ModelPath, AFileIsLeftToItsReader) {
+  EXPECT_EQ(model("a.leq"), "");
+  EXPECT_EQ(model("Tiny-1B/config.json"), "");
+  EXPECT_EQ(checkpoint("Tiny-1B"), "");
+  EXPECT_EQ(checkpoint("empty"), "");
+}
+
+TEST_F(ModelPath, ACheckpointIsQuantizedFirst) {
+  const std::string want =
+      "is a checkpoint folder, and a .leq file is what runs: `leq-quantize Tiny-1B -o Tiny-1B.leq` "
+      "makes one";
+  EXPECT_EQ(model("Tiny-1B"), "-m Tiny-1B: " + want);
+  EXPECT_EQ(model("Tiny-1B/"), "-m Tiny-1B/: " + want);
+  EXPECT_EQ(model("Tiny-1B/model.safetensors"),
+            "-m Tiny-1B/model.safetensors: is a part of a checkpoint, and a .leq file is what "
+            "runs: `leq-quantize Tiny-1B -o Tiny-1B.leq` makes one of the folder");
+  EXPECT_NE(model("empty").find("is a folder without config.json"), std::string::npos);
+  EXPECT_NE(model("x.gguf").find("GGUF files are not read"), std::string::npos);
+}
+
+TEST_F(ModelPath, CommandsCanBePastedIntoAShell) {
+  EXPECT_NE(model("it's here").find("`leq-quantize 'it'\\''s here' -o 'it'\\''s here.leq'`"),
+            std::string::npos)
+      << model("it's here");
+}
+
+TEST_F(ModelPath, ANameOfTheHubIsDownloadedFirst) {
+  EXPECT_EQ(model("Qwen/Qwen3-0.6B"),
+            "-m Qwen/Qwen3-0.6B: no such file; for the model of that name on the Hugging Face hub: "
+            "`hf download Qwen/Qwen3-0.6B --local-dir Qwen3-0.6B`, then "
+            "`leq-quantize Qwen3-0.6B -o Qwen3-0.6B.leq`");
+  EXPECT_TRUE(checkpoint("Qwen/Qwen3-0.6B").starts_with("Qwen/Qwen3-0.6B: no such file; for the"));
+  // A folder that is there, a file's name and other paths are none.
+  for (const char* path : {"Tiny-1B/other", "Qwen/x.leq", "./x", "/no/x", "a/b/c", "~/x"}) {
+    EXPECT_EQ(model(path).find("hf download"), std::string::npos) << path;
+    EXPECT_NE(model(path).find("no such file or folder"), std::string::npos) << path;
+  }
+}
+
+TEST_F(ModelPath, AWrongNameIsAnsweredWithTheFilesThatAreThere) {
+  EXPECT_EQ(model("c.leq"), "-m c.leq: no such file or folder; . has a.leq, b.leq");
+  folder_.write("c1.leq", "x");
+  folder_.write("d.leq", "x");
+  EXPECT_EQ(model("c.leq"), "-m c.leq: no such file or folder; . has a.leq, b.leq, c1.leq, ...");
+  EXPECT_EQ(model("empty/c.leq"), "-m empty/c.leq: no such file or folder");
+}
+
+TEST_F(ModelPath, OneFileOfACheckpointIsNoCheckpoint) {
+  EXPECT_EQ(checkpoint("Tiny-1B/model.safetensors"),
+            "Tiny-1B/model.safetensors: is one file of a checkpoint, expected the folder: "
+            "`leq-quantize Tiny-1B -o Tiny-1B.leq`");
+  EXPECT_NE(checkpoint("a.leq").find("is quantized already: `leq-run -m a.leq`"),
+            std::string::npos);
+  EXPECT_NE(checkpoint("x.gguf").find("is a file, expected a checkpoint folder"),
+            std::string::npos);
+}
+
+TEST_F(ModelPath, IsToldByEveryTool) {
+  const std::string tiny = (folder_ / "Tiny-1B").string();
+  for (const std::string tool : {"leq-run", "leq-perplexity", "leq-bench", "leq-inspect"}) {
+    std::vector<std::string> words = {"-m", tiny};
+    if (tool == "leq-inspect") words = {tiny};
+    if (tool == "leq-perplexity") words.insert(words.end(), {"-f", "a.leq"});
+    if (tool == "leq-run") words.insert(words.end(), {"-p", "x"});
+    const ToolRun refused = run_program(tool, words);
+    EXPECT_EQ(refused.status, 1) << tool;
+    EXPECT_NE(refused.err.find("`leq-quantize " + tiny + " -o Tiny-1B.leq`"), std::string::npos)
+        << refused.err;
+  }
+  EXPECT_NE(run_program("leq-quantize", {tiny + "/model.safetensors", "-o", "y.leq"})
+                .err.find("expected the folder"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace leq::test

@@ -1,0 +1,17 @@
+// What shells need to complete a tool's command lines, from its table of options.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/common/options.h"
+
+namespace leq {
+
+std::vector<std::string> completion_shells();  // bash, zsh, fish
+
+// The script for one of these shells.
+std::string completion_script(const ToolSpec& tool, std::string_view shell);
+
+}  // namespace leq

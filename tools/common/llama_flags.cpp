@@ -1,0 +1,165 @@
+#include "tools/common/llama_flags.h"
+
+#include <vector>
+
+namespace leq {
+namespace {
+
+constexpr auto kTold = ForeignUse::told;
+constexpr auto kRefused = ForeignUse::refused;
+
+// What would make no difference: leq does it anyway, has no use for it, or tells no more or less.
+std::vector<ForeignOption> silent_flags() {
+  return {
+      {.words = "-fa --flash-attn", .value_may_follow = true},
+      {.words = "-i --interactive -if --interactive-first"},
+      {.words = "--jinja --no-jinja --simple-io --offline"},
+      {.words = "--warmup --no-warmup"},
+      {.words = "--perf --no-perf --show-timings --no-show-timings"},
+      {.words = "--log-disable --log-prefix --no-log-prefix --log-timestamps --no-log-timestamps"},
+      {.words = "--log-colors", .value_may_follow = true},
+      {.words = "--repack -nr --no-repack --no-host --op-offload --no-op-offload"},
+      {.words = "-dt --defrag-thold", .values = 1},
+      {.words = "--swa-full -kvu --kv-unified --no-context-shift"},
+      {.words = "-ctxcp --ctx-checkpoints --swa-checkpoints -cram --cache-ram", .values = 1},
+      {.words = "-fit --fit", .value_may_follow = true},
+      {.words = "-dio --direct-io -ndio --no-direct-io"},
+      {.words = "-bs --backend-sampling --penalize-nl --no-penalize-nl"},
+      {.words = "--no-mmproj --no-mmproj-auto --mmproj-auto"},
+  };
+}
+
+std::vector<ForeignOption> told_flags() {
+  return {
+      {"--keep", kTold, "does nothing: a full context ends the reply, and no token is thrown away",
+       1},
+      {"--context-shift", kTold,
+       "does nothing: a full context ends the reply; a larger -c holds more"},
+      {"-kvo --kv-offload -nkvo --no-kv-offload", kTold,
+       "does nothing: the KV cache lies where the model is (-dev)"},
+      {"--check-tensors", kTold, "does nothing: leq-inspect --verify checks a file"},
+      {"-C --cpu-mask -Cr --cpu-range -Cb --cpu-mask-batch -Crb --cpu-range-batch", kTold,
+       "does nothing: taskset chooses processors", 1},
+      {"--cpu-strict --cpu-strict-batch --poll --poll-batch", kTold,
+       "does nothing: the threads of -t wait as they are", 1},
+      {"--prio --prio-batch", kTold, "does nothing: nice and chrt set a priority", 1},
+      {"--numa", kTold, "does nothing: numactl places threads and memory", 1},
+      {"-lm --load-mode", kTold, "does nothing: --mmap, --no-mmap and --mlock choose", 1},
+      {"-lv --verbosity --log-verbosity", kTold, "does nothing: -v prints the plan", 1},
+      {"--log-verbose", kTold, "does nothing: -v prints the plan"},
+      {"--verbose-prompt", kTold,
+       "does nothing: leq-inspect --tokenize shows the tokens of a text"},
+      {"-sp", kTold, "does nothing: special tokens of a reply are never printed"},
+      {"-fitt --fit-target -fitc --fit-ctx", kTold,
+       "does nothing: --vram caps what is taken of a GPU", 1},
+      {"--reasoning-format", kTold, "does nothing: thoughts are printed as the model writes them",
+       1},
+  };
+}
+
+std::vector<ForeignOption> refused_flags() {
+  constexpr std::string_view kOneDevice =
+      "a model runs on one device as a whole; -dev cuda:1 chooses it, --list-devices shows them";
+  constexpr std::string_view kNoDownload =
+      "leq downloads nothing: get the checkpoint with `hf download USER/MODEL --local-dir MODEL`, "
+      "then `leq-quantize MODEL -o model.leq`, and run that with -m";
+  constexpr std::string_view kNoDraft =
+      "there are no draft models here; leave it out, the text is the same without one";
+  constexpr std::string_view kGrammar =
+      "there are no grammars here: ask for the format in the prompt, and end the reply with -r";
+  constexpr std::string_view kLora =
+      "there are no adapters here: merge it into the checkpoint (peft's merge_and_unload), and "
+      "quantize that";
+  constexpr std::string_view kRope =
+      "positions are scaled as the checkpoint says: change rope_scaling or rope_theta in its "
+      "config.json, and quantize it again";
+  constexpr std::string_view kText = "leq reads and writes text alone";
+  constexpr std::string_view kTemplate =
+      "chat templates are recognised, not run: --chat-template NAME chooses one";
+  return {
+      {"-sm --split-mode -ts --tensor-split -mg --main-gpu", kRefused, kOneDevice},
+      {"-ot --override-tensor -cmoe --cpu-moe -ncmoe --n-cpu-moe --rpc", kRefused, kOneDevice},
+      {"-hf -hfr --hf-repo -hff --hf-file -hft --hf-token -mu --model-url -dr --docker-repo",
+       kRefused, kNoDownload},
+      {"--gpt-oss-20b-default --gpt-oss-120b-default --vision-gemma-4b-default "
+       "--vision-gemma-12b-default",
+       kRefused, kNoDownload},
+      {"-cl --cache-list", kRefused, "there is no cache of models: ls *.leq"},
+      {"-md --model-draft --spec-draft-model --draft --draft-n --draft-max --draft-min "
+       "--draft-n-min --draft-p-min --draft-p-split --spec-draft-n-max --spec-draft-n-min "
+       "--spec-draft-p-min --spec-draft-p-split --spec-type --spec-default",
+       kRefused, kNoDraft},
+      {"-td --threads-draft --spec-draft-threads -tbd --threads-batch-draft "
+       "--spec-draft-threads-batch -ngld --gpu-layers-draft --n-gpu-layers-draft --spec-draft-ngl "
+       "-devd --device-draft --spec-draft-device -ctkd --cache-type-k-draft --spec-draft-type-k "
+       "-ctvd --cache-type-v-draft --spec-draft-type-v -cd --ctx-size-draft -hfd -hfrd "
+       "--hf-repo-draft --spec-draft-hf -otd --override-tensor-draft "
+       "--spec-draft-override-tensor -cmoed --cpu-moe-draft --spec-draft-cpu-moe -ncmoed "
+       "--n-cpu-moe-draft --spec-draft-n-cpu-moe --spec-draft-ncmoe",
+       kRefused, kNoDraft},
+      {"-Cd --cpu-mask-draft --spec-draft-cpu-mask -Crd --cpu-range-draft --spec-draft-cpu-range "
+       "--cpu-strict-draft --spec-draft-cpu-strict --prio-draft --spec-draft-prio --poll-draft "
+       "--spec-draft-poll -Cbd --cpu-mask-batch-draft --spec-draft-cpu-mask-batch "
+       "--cpu-strict-batch-draft --spec-draft-cpu-strict-batch --prio-batch-draft "
+       "--spec-draft-prio-batch --poll-batch-draft --spec-draft-poll-batch "
+       "--spec-draft-backend-sampling --no-spec-draft-backend-sampling",
+       kRefused, kNoDraft},
+      {"--spec-ngram-mod-n-min --spec-ngram-mod-n-max --spec-ngram-mod-n-match "
+       "--spec-ngram-simple-size-n --spec-ngram-simple-size-m --spec-ngram-simple-min-hits "
+       "--spec-ngram-map-k-size-n --spec-ngram-map-k-size-m --spec-ngram-map-k-min-hits "
+       "--spec-ngram-map-k4v-size-n --spec-ngram-map-k4v-size-m --spec-ngram-map-k4v-min-hits "
+       "-lcs --lookup-cache-static -lcd --lookup-cache-dynamic",
+       kRefused, kNoDraft},
+      {"--grammar --grammar-file -j --json-schema -jf --json-schema-file", kRefused, kGrammar},
+      {"--lora --lora-scaled", kRefused, kLora},
+      {"--control-vector --control-vector-scaled --control-vector-layer-range", kRefused,
+       "there are no control vectors here: say in -sys what they are to do"},
+      {"--rope-scaling --rope-scale --rope-freq-base --rope-freq-scale --yarn-orig-ctx "
+       "--yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast -gan --grp-attn-n "
+       "-gaw --grp-attn-w",
+       kRefused, kRope},
+      {"--override-kv", kRefused,
+       "a file says of its model what the checkpoint says: change its config.json, and quantize it "
+       "again"},
+      {"--samplers --sampler-seq --sampling-seq", kRefused,
+       "the order of the steps is fixed; each is switched off by its own value, as --top-k 0, "
+       "--top-p 1, --min-p 0"},
+      {"--dynatemp-range --dynatemp-exp --adaptive-target --adaptive-decay", kRefused,
+       "the temperature is one number here: --temp, or --mirostat 2, which follows the text"},
+      {"--tfs --tfs-z", kRefused, "there is no tail-free sampling here: --min-p or --typical"},
+      {"-bf --binary-file", kRefused, "a prompt is text: -f FILE reads one"},
+      {"--in-prefix --in-suffix --in-prefix-bos", kRefused,
+       "the chat template writes what stands around a message: -cnv, --chat-template NAME"},
+      {"--chat-template-file --chat-template-kwargs --skip-chat-parsing --no-skip-chat-parsing",
+       kRefused, kTemplate},
+      {"-rea --reasoning --reasoning-budget --reasoning-effort --reasoning-budget-message "
+       "--reasoning-preserve --no-reasoning-preserve",
+       kRefused, "--enable-thinking on|off says whether the model thinks before it answers"},
+      {"-mm --mmproj -mmu --mmproj-url -mmdev --mmproj-device --mmproj-offload "
+       "--no-mmproj-offload --image --audio --video --image-min-tokens --image-max-tokens",
+       kRefused, kText},
+      {"-o --output --output-file", kRefused,
+       "the reply alone goes to standard output: write > FILE"},
+      {"--log-file --log-prompts-dir", kRefused,
+       "what is no reply goes to standard error: write 2> FILE"},
+      {"--prompt-cache --prompt-cache-all --prompt-cache-ro --session", kRefused,
+       "in a chat /save FILE and /load FILE keep a conversation"},
+      {"--server-base", kRefused, "there is no server here: the model of -m runs in this program"},
+      {"--completion-bash", kRefused, "write --completion bash"},
+  };
+}
+
+}  // namespace
+
+std::span<const ForeignOption> llama_flags() {
+  static const std::vector<ForeignOption> kAll = [] {
+    std::vector<ForeignOption> all = silent_flags();
+    for (const auto& more : {told_flags(), refused_flags()}) {
+      all.insert(all.end(), more.begin(), more.end());
+    }
+    return all;
+  }();
+  return kAll;
+}
+
+}  // namespace leq

@@ -1,0 +1,122 @@
+#include "tools/common/model_path.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace leq {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Names that need no quoting in a shell, as those of the hub; others are put into apostrophes.
+bool is_plain(char c) {
+  const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  return letter || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.' || c == '/';
+}
+std::string typed(const fs::path& path) {
+  const std::string text = printable(path.string(), 4096);
+  if (std::ranges::all_of(text, is_plain) && !text.starts_with('-')) return text;
+  return "'" + replace_all(text, "'", "'\\''") + "'";
+}
+
+fs::path without_slash(const fs::path& path) {
+  return path.has_filename() ? path : path.parent_path();
+}
+
+// "models/Qwen" -> "Qwen.leq"; "." has no name.
+std::string file_for(const fs::path& folder) {
+  const fs::path name = without_slash(folder).filename();
+  const bool nameless = name.empty() || name == "." || name == "..";
+  return typed(nameless ? fs::path("model.leq") : fs::path(name.string() + ".leq"));
+}
+
+// "Qwen/Qwen3-0.6B": two parts of the hub's letters, and nothing here is called so.
+bool is_hub_name(const std::string& path) {
+  const auto slash = path.find('/');
+  if (slash == std::string::npos || slash == 0 || slash + 1 == path.size()) return false;
+  const bool one = path.find('/', slash + 1) == std::string::npos;
+  std::error_code ignored;
+  return one && path[0] != '.' && path[0] != '~' && std::ranges::all_of(path, is_plain) &&
+         !path.ends_with(".leq") && !fs::exists(path.substr(0, slash), ignored);
+}
+
+std::string quantize_command(const fs::path& folder) {
+  return "`leq-quantize " + typed(without_slash(folder)) + " -o " + file_for(folder) + "`";
+}
+
+bool is_checkpoint(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / "config.json", ignored);
+}
+
+// Up to three .leq files of a folder, for one whose name is wrong.
+std::string files_beside(const fs::path& path) {
+  constexpr std::size_t kMostFiles = 3;
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().extension() == ".leq")
+      names.push_back(printable(it->path().filename().string()));
+  }
+  if (names.empty()) return "";
+  std::ranges::sort(names);
+  const bool more = names.size() > kMostFiles;
+  names.resize(std::min(names.size(), kMostFiles));
+  return "; " + folder.string() + " has " + join(names) + (more ? ", ..." : "");
+}
+
+[[noreturn]] void fail_missing(const std::string& place, const std::string& path, bool runs) {
+  require(!is_hub_name(path), place, ": no such file; for the model of that name on the Hugging ",
+          "Face hub: `hf download ", path, " --local-dir ", fs::path(path).filename().string(),
+          "`, then ", quantize_command(fs::path(path).filename()));
+  fail(ErrorKind::io, place, ": no such file or folder", runs ? files_beside(path) : "");
+}
+
+}  // namespace
+
+void check_model_file(const std::string& word, const std::string& path) {
+  const std::string place = word + (word.empty() ? "" : " ") + printable(path, 4096);
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found) fail_missing(place, path, true);
+  if (status.type() == fs::file_type::directory) {
+    require(!is_checkpoint(path), place,
+            ": is a checkpoint folder, and a .leq file is what runs: ", quantize_command(path),
+            " makes one");
+    fail(place, ": is a folder without config.json, expected a .leq file");
+  }
+  const fs::path parent = fs::path(path).parent_path();
+  const std::string extension = fs::path(path).extension().string();
+  require(extension != ".safetensors" && extension != ".bin" && extension != ".pth", place,
+          ": is a part of a checkpoint, and a .leq file is what runs: ",
+          quantize_command(parent.empty() ? fs::path(".") : parent), " makes one of the folder");
+  require(extension != ".gguf", place,
+          ": GGUF files are not read: get the model's own checkpoint, config.json and ",
+          "*.safetensors (`hf download USER/MODEL --local-dir MODEL`), then ",
+          "`leq-quantize MODEL -o model.leq`");
+}
+
+void check_checkpoint_folder(const std::string& path) {
+  const std::string place = printable(path, 4096);
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found) fail_missing(place, path, false);
+  if (status.type() == fs::file_type::directory || error) return;
+  const std::string extension = fs::path(path).extension().string();
+  const fs::path parent = fs::path(path).parent_path();
+  const fs::path folder = parent.empty() ? fs::path(".") : parent;
+  require(extension != ".leq", place, ": is quantized already: `leq-run -m ", typed(path),
+          "` runs it, and its checkpoint folder can be quantized otherwise");
+  require(!is_checkpoint(folder), place,
+          ": is one file of a checkpoint, expected the folder: ", quantize_command(folder));
+  fail(place, ": is a file, expected a checkpoint folder with config.json, *.safetensors and ",
+       "tokenizer.json or tokenizer.model");
+}
+
+}  // namespace leq

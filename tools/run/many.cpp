@@ -1,0 +1,152 @@
+#include "tools/run/many.h"
+
+#include <iostream>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/progress.h"
+#include "base/text.h"
+#include "tools/common/interrupt.h"
+#include "tools/common/setting_flags.h"
+#include "tools/run/output.h"
+#include "tools/run/prompt.h"
+#include "tools/run/report.h"
+
+namespace leq::run {
+namespace {
+
+struct Prompt {
+  std::string text;
+  std::string where;  // "prompts.txt:3"
+  std::vector<Token> ids;
+};
+
+// A line is a prompt; one that begins with a brace is an object with the key "prompt", as in JSONL
+// files, for prompts of several lines.
+std::string prompt_of(std::string_view line, const std::string& where) {
+  if (!line.starts_with('{')) return std::string(line);
+  const Json object = parse_json(line, where);
+  require(object.is_object() && object.contains("prompt") && object.at("prompt").is_string(), where,
+          ": expected {\"prompt\": \"...\"} or a line of plain text");
+  return object.at("prompt").text();
+}
+
+std::vector<Prompt> read_prompts(const RunArgs& args, const Tokenizer& tokenizer) {
+  const std::string all = read_prompt_file(*args.prompt_file);
+  const std::string name =
+      *args.prompt_file == "-" ? "standard input" : printable(args.prompt_file->string());
+  std::vector<Prompt> prompts;
+  std::int64_t number = 0;
+  for (const std::string_view line : split(all, "\n")) {
+    ++number;
+    if (trim(line).empty()) continue;
+    Prompt prompt;
+    prompt.where = name + ":" + std::to_string(number);
+    prompt.text = prompt_of(line, prompt.where);
+    prompt.ids = tokenizer.encode(
+        prompt.text, {.parse_special = args.parse_special, .add_bos = tokenizer.add_bos()});
+    prompts.push_back(std::move(prompt));
+  }
+  require(!prompts.empty(), name, ": expected a prompt in each line, found none");
+  return prompts;
+}
+
+std::string json_line(std::size_t index, const Prompt& prompt, const EngineReply& reply) {
+  Json line = {{"index", static_cast<std::int64_t>(index)},
+               {"prompt", prompt.text},
+               {"text", reply.text},
+               {"stop", std::string(stop_name(reply.stopped))},
+               {"prompt_tokens", std::ssize(prompt.ids)},
+               {"cached_tokens", reply.cached_tokens},
+               {"tokens", std::ssize(reply.tokens)},
+               {"first_token_seconds", reply.first_token_seconds},
+               {"prompt_tokens_per_second", reply.prompt_tokens_per_second()},
+               {"tokens_per_second", reply.reply_tokens_per_second()}};
+  if (reply.error) line["error"] = with_flags(reply.error->marked());
+  return line.dump() + "\n";
+}
+
+// Prints replies in the order of their prompts, whichever ends first.
+class InOrder {
+ public:
+  InOrder(const RunArgs& args, const std::vector<Prompt>& prompts)
+      : args_(args), prompts_(prompts) {}
+
+  void add(std::size_t index, const EngineReply& reply) {
+    texts_[index] = text_of(index, reply);
+    for (auto next = texts_.find(printed_); next != texts_.end(); next = texts_.find(printed_)) {
+      std::cout << next->second << std::flush;
+      require(std::cout.good(), ErrorKind::io, "standard output cannot be written");
+      texts_.erase(next);
+      ++printed_;
+    }
+  }
+
+ private:
+  std::string text_of(std::size_t index, const EngineReply& reply) const {
+    const Prompt& prompt = prompts_[index];
+    if (args_.jsonl) return json_line(index, prompt, reply);
+    const std::string before = index > 0 ? "\n" : "";
+    const std::string failed =
+        reply.error ? " [" + with_flags(reply.error->marked()) + "]" : std::string();
+    return before + (args_.display_prompt ? prompt.text : "") + reply.text + failed + "\n";
+  }
+
+  const RunArgs& args_;
+  const std::vector<Prompt>& prompts_;
+  std::map<std::size_t, std::string> texts_;
+  std::size_t printed_ = 0;
+};
+
+}  // namespace
+
+int complete_many(const RunArgs& args, const Model& model, Session& session,
+                  const SharedRequest& shared, const EngineOptions& options,
+                  const std::function<void()>& begin) {
+  const Tokenizer& tokenizer = model.tokenizer();
+  const std::vector<Prompt> prompts = read_prompts(args, tokenizer);
+  Engine engine(session, tokenizer, options);
+  InOrder printer(args, prompts);
+  RunTotals totals;
+  bool failed = false;
+  std::vector<RequestId> ids;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    EngineRequest request;
+    request.prompt = prompts[i].ids;
+    request.sampling = shared.sampling;
+    request.banned = shared.banned;
+    request.stop = shared.stop;
+    request.on_end = [&, i](const EngineReply& reply) {
+      totals.add(reply);
+      failed = failed || reply.error.has_value();
+      printer.add(i, reply);
+    };
+    try {
+      ids.push_back(engine.submit(std::move(request)));
+    } catch (const Error& error) {
+      throw Error(prompts[i].where + ": " + error.marked(), error.kind());
+    }
+  }
+  begin();
+  const InterruptScope scope;
+  const Stopwatch watch;
+  do {
+    if (!scope.interrupted()) continue;
+    for (const RequestId id : ids) engine.cancel(id);
+  } while (engine.step());
+  note(totals.line());
+  const auto written = static_cast<double>(engine.counts().reply_tokens);
+  note(with_commas(std::ssize(prompts)) + " replies in " + fixed(watch.seconds(), 1) +
+       " s: " + fixed(written / watch.seconds(), 1) + " tokens/s together, " +
+       with_commas(engine.counts().cached_tokens) + " of the prompts' tokens shared");
+  if (args.verbose) {
+    for (const auto& line : guess_lines(engine.counts())) note(line);
+  }
+  if (scope.interrupted()) return kInterruptedStatus;
+  return failed ? 1 : 0;
+}
+
+}  // namespace leq::run

@@ -1,0 +1,293 @@
+#include "tools/run/terminal_reader.h"
+
+#include <histedit.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <clocale>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cwchar>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "tools/common/interrupt.h"
+
+namespace leq::run {
+namespace {
+
+// A signal between a look at its flag and poll() would be noticed only with the next key.
+constexpr int kLookAgainMs = 100;
+// A terminal at its end (Ctrl-D on an empty line in some modes) is ready without characters.
+constexpr int kLooksAtTheEnd = 3;
+
+// Read as bytes, one for each time that they are typed: two signals in a burst would be one.
+constexpr char kCtrlC = '\003', kCtrlZ = '\032', kCtrlBackslash = '\034';
+
+constexpr std::string_view kPasteEnds = "\033[201~";
+
+// What a signal handler may touch: lock-free atomics.
+std::atomic<bool> g_resized = false, g_continued = false;
+
+// While a line is read, a new size and a return to the foreground are noted.
+class SignalScope {
+ public:
+  SignalScope() {
+    struct sigaction action = {};
+    action.sa_handler = [](int number) { (number == SIGWINCH ? g_resized : g_continued) = true; };
+    g_resized = g_continued = false;
+    sigaction(SIGWINCH, &action, &resized_before_);
+    sigaction(SIGCONT, &action, &continued_before_);
+  }
+  ~SignalScope() {
+    sigaction(SIGWINCH, &resized_before_, nullptr);
+    sigaction(SIGCONT, &continued_before_, nullptr);
+  }
+  SignalScope(const SignalScope&) = delete;
+  SignalScope& operator=(const SignalScope&) = delete;
+
+ private:
+  struct sigaction resized_before_ = {}, continued_before_ = {};
+};
+
+std::size_t columns_now() {
+  winsize size = {};
+  constexpr std::size_t kUnknown = 80;
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUnknown;
+}
+
+// How many rows below its first one the end of this text stands, on a terminal that wraps it.
+std::size_t rows_below(const std::string& text, std::size_t columns) {
+  std::size_t row = 0, column = 0;
+  std::mbstate_t state = {};
+  for (std::size_t at = 0; at < text.size();) {
+    wchar_t letter = 0;
+    const std::size_t used = std::mbrtowc(&letter, text.data() + at, text.size() - at, &state);
+    if (used == 0 || used > text.size()) break;
+    at += used;
+    if (letter == L'\n') {
+      ++row;
+      column = 0;
+      continue;
+    }
+    const auto width = static_cast<std::size_t>(std::max(wcwidth(letter), 0));
+    if (column + width > columns) {
+      ++row;
+      column = 0;
+    }
+    column += width;
+  }
+  return row + (column >= columns ? 1 : 0);
+}
+
+// Lines end as they do in messages; what would not be shown is left out.
+std::string pasted_text(std::string text) {
+  text = replace_all(replace_all(std::move(text), "\r\n", "\n"), "\r", "\n");
+  std::erase_if(text, [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f;
+  });
+  while (const auto bad = first_invalid_utf8(text)) text.erase(*bad, 1);
+  return text;
+}
+
+class TerminalReader : public LineReader {
+ public:
+  TerminalReader() {
+    // libedit asks the locale for the character set; numbers keep the C locale's form.
+    if (std::setlocale(LC_CTYPE, "") == nullptr || MB_CUR_MAX == 1) {
+      std::setlocale(LC_CTYPE, "C.UTF-8");
+    }
+    const char* terminal = std::getenv("TERM");
+    knows_codes_ = terminal != nullptr && std::string_view(terminal) != "dumb";
+    edit_.reset(el_init("leq-run", stdin, stderr, stderr));
+    history_.reset(history_init());
+    require(edit_ != nullptr && history_ != nullptr, "libedit: cannot set up line editing");
+    HistEvent event;
+    constexpr int kHistoryLines = 1000;
+    history(history_.get(), &event, H_SETSIZE, kHistoryLines);
+    el_set(edit_.get(), EL_CLIENTDATA, this);
+    el_set(edit_.get(), EL_EDITOR, "emacs");
+    el_set(edit_.get(), EL_HIST, history, history_.get());
+    el_set(edit_.get(), EL_PROMPT, &TerminalReader::prompt);
+    el_set(edit_.get(), EL_GETCFN, &TerminalReader::next_character);
+    el_set(edit_.get(), EL_SETTY, "-d", "-isig", nullptr);
+    el_set(edit_.get(), EL_ADDFN, "leq-paste", "insert what is pasted", &TerminalReader::paste);
+    el_set(edit_.get(), EL_BIND, "\\e[200~", "leq-paste", nullptr);
+  }
+
+  Line read(const std::string& prompt) override {
+    prompt_ = prompt;
+    el_resize(edit_.get());
+    const InterruptScope scope;
+    const SignalScope signals;
+    interrupts_ = &scope;
+    interrupted_ = false;
+    take_terminal();
+    int count = 0;
+    const char* text = el_gets(edit_.get(), &count);
+    interrupts_ = nullptr;
+    mark_pastes(false);
+    if (interrupted_ || scope.interrupted()) {
+      std::fputs("^C\n", stderr);
+      const LineInfo* typed = el_line(edit_.get());
+      return {std::string(typed->buffer, typed->lastchar), LineEnd::interrupted};
+    }
+    if (text == nullptr || count <= 0) {
+      std::fputs("\n", stderr);
+      return {"", LineEnd::end_of_input};
+    }
+    Line line = {std::string(text, static_cast<std::size_t>(count)), LineEnd::line};
+    while (line.text.ends_with('\n') || line.text.ends_with('\r')) line.text.pop_back();
+    remember(line.text);
+    return line;
+  }
+  bool is_terminal() const override { return true; }
+
+ private:
+  static TerminalReader& self(EditLine* edit) {
+    void* data = nullptr;
+    el_get(edit, EL_CLIENTDATA, &data);
+    return *static_cast<TerminalReader*>(data);
+  }
+  static char* prompt(EditLine* edit) { return self(edit).prompt_.data(); }
+
+  // Whether the terminal puts marks around what is pasted.
+  void mark_pastes(bool on) const {
+    if (!knows_codes_) return;
+    std::fputs(on ? "\033[?2004h" : "\033[?2004l", stderr);
+    std::fflush(stderr);
+  }
+
+  // Before the prompt shows: el_gets sets the terminal only after it, and keys typed in between
+  // would be the terminal's own line, which Ctrl-C throws away. Cooked first: libedit sets no mode
+  // that it believes to be set.
+  void take_terminal() {
+    el_set(edit_.get(), EL_PREP_TERM, 0);
+    el_set(edit_.get(), EL_PREP_TERM, 1);
+    mark_pastes(true);
+  }
+
+  // Prompt and line anew from where the cursor is.
+  void redraw() { el_set(edit_.get(), EL_REFRESH); }
+
+  // Terminals wrap their lines anew, so the prompt's row is where the new width has it.
+  void follow_size() {
+    if (knows_codes_) {
+      const LineInfo* typed = el_line(edit_.get());
+      const std::string before = prompt_ + std::string(typed->buffer, typed->cursor);
+      const std::size_t rows = rows_below(before, columns_now());
+      if (rows > 0) std::fprintf(stderr, "\033[%zuA", rows);
+      std::fputs("\r\033[J", stderr);
+    }
+    el_resize(edit_.get());
+    redraw();
+  }
+
+  // Ctrl-Z, as the terminal does it outside of the line.
+  void suspend() {
+    mark_pastes(false);
+    el_set(edit_.get(), EL_PREP_TERM, 0);
+    std::fputs("^Z\n", stderr);
+    kill(0, SIGTSTP);
+    come_back();
+  }
+
+  // The shell has had the terminal, and has left the cursor on a line of its own.
+  void come_back() {
+    g_continued = false;
+    take_terminal();
+    redraw();
+  }
+
+  // One byte of the terminal: 1; at its end 0, after Ctrl-C or an error -1.
+  int next_byte(char& byte) {
+    int empty_looks = 0;
+    while (true) {
+      pollfd waiting = {STDIN_FILENO, POLLIN, 0};
+      const int ready = poll(&waiting, 1, kLookAgainMs);
+      if (interrupts_->interrupted()) return -1;
+      if (g_continued) come_back();
+      if (g_resized.exchange(false)) follow_size();
+      if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
+      int typed = 0;
+      const bool at_end = (waiting.revents & POLLHUP) != 0;
+      if (!at_end && ioctl(STDIN_FILENO, FIONREAD, &typed) == 0 && typed == 0 &&
+          ++empty_looks < kLooksAtTheEnd) {
+        continue;
+      }
+      return static_cast<int>(::read(STDIN_FILENO, &byte, 1));
+    }
+  }
+
+  // libedit's own reader would go on waiting after Ctrl-C.
+  static int next_character(EditLine* edit, wchar_t* character) {
+    TerminalReader& reader = self(edit);
+    std::mbstate_t state = {};
+    while (true) {
+      char byte = 0;
+      const int got = reader.next_byte(byte);
+      if (got <= 0) return got;
+      if (byte == kCtrlC) {
+        reader.interrupted_ = true;
+        return -1;
+      }
+      if (byte == kCtrlZ) {
+        reader.suspend();
+        continue;
+      }
+      if (byte == kCtrlBackslash) {
+        el_set(edit, EL_PREP_TERM, 0);
+        std::raise(SIGQUIT);
+      }
+      const std::size_t used = std::mbrtowc(character, &byte, 1, &state);
+      if (used == static_cast<std::size_t>(-2)) continue;  // inside a character
+      if (used != static_cast<std::size_t>(-1)) return 1;
+      state = {};  // a stray byte: leave it out
+    }
+  }
+
+  static unsigned char paste(EditLine* edit, wint_t) {
+    TerminalReader& reader = self(edit);
+    std::string text;
+    while (!text.ends_with(kPasteEnds)) {
+      char byte = 0;
+      const int got = reader.next_byte(byte);
+      reader.interrupted_ = got > 0 && byte == kCtrlC;
+      if (got <= 0 || reader.interrupted_) return CC_EOF;
+      text += byte;
+    }
+    text.resize(text.size() - kPasteEnds.size());
+    el_insertstr(edit, pasted_text(std::move(text)).c_str());
+    return CC_REFRESH;
+  }
+
+  void remember(const std::string& text) {
+    if (text.empty()) return;
+    HistEvent event;
+    history(history_.get(), &event, H_ENTER, text.c_str());
+  }
+
+  struct Close {
+    void operator()(EditLine* edit) const { el_end(edit); }
+    void operator()(History* history) const { history_end(history); }
+  };
+  std::unique_ptr<History, Close> history_;
+  std::unique_ptr<EditLine, Close> edit_;
+  std::string prompt_;
+  bool knows_codes_ = false;
+  bool interrupted_ = false;
+  const InterruptScope* interrupts_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<LineReader> make_terminal_reader() { return std::make_unique<TerminalReader>(); }
+
+}  // namespace leq::run
