@@ -6,13 +6,14 @@ namespace leq::faults {
 
 std::span<const KnownFault> known_faults() {
   static const std::vector<KnownFault> kKnown = {
-      {"two_writers", "writers", "", "two writers of one output do not know of each other"},
-      {"", "litter", "", "finished blocks of a run that failed stay without a word"},
-      {"", "internal", "filesystem error", "a library's own words"},
-      {"chat/", "lost", "", "a piped chat ends with status 0 after errors"},
-      {"/thread/", "signal", "", "a thread that cannot start ends the tool"},
-      {"/allocate_site/", "signal", "bad_alloc", "memory is out before or after the tool's shell"},
-      {"/kill", "resume", "is no folder of an interrupted run", "killed while it removes its own"}};
+      {"", "litter", "cannot lock this folder", "the new folder stays where it cannot be locked"},
+      {"", "litter", "cannot open this folder", "the new folder stays where it cannot be opened"},
+      {"", "litter", "cannot be removed", "what cannot be removed stays without a word"},
+      {"", "litter", "kept.bin", "finished blocks stay without a word if statistics are not kept"},
+      {"", "litter", "out of memory", "finished blocks stay without a word if memory is out"},
+      {"/allocate_site/", "signal", "without an active exception",
+       "the standard library's directory iterator cannot tell that memory is out"},
+      {"/kill", "litter", "", "OUTPUT.tmpPID of a run killed between naming and placing it"}};
   return kKnown;
 }
 

@@ -444,4 +444,6 @@ int run(const Options& options) {
 }  // namespace
 }  // namespace leq
 
-int main(int argc, char** argv) { return leq::run_tool(leq::tool_spec(), argc, argv, leq::run); }
+int main(int argc, char** argv) {
+  return leq::run_tool("leq-bench", leq::tool_spec, argc, argv, leq::run);
+}

@@ -131,4 +131,6 @@ int run(const Options& options) {
 }  // namespace
 }  // namespace leq
 
-int main(int argc, char** argv) { return leq::run_tool(leq::tool_spec(), argc, argv, leq::run); }
+int main(int argc, char** argv) {
+  return leq::run_tool("leq-inspect", leq::tool_spec, argc, argv, leq::run);
+}
