@@ -94,7 +94,7 @@ class Engines : public testing::TestWithParam<KvType> {
       StopRules stop;
       stop.max_tokens = wanted.tokens;
       const Sampler sampler(wanted.sampling, vocabulary,
-                            ids_without_token(model.tokenizer(), vocabulary));
+                            ids_without_token(model.tokenizer(), vocabulary), model.tokenizer());
       Reply reply(model.tokenizer(), wanted.prompt, sampler,
                   {.stop = stop, .context = limits.context, .number = wanted.reply});
       for (std::size_t fed = 0; reply.stopped() == StopReason::none;) {
