@@ -431,6 +431,9 @@ int run(const Options& options) {
     print(load_table(options), format);
     return 0;
   }
+  for (const std::string& model : options.list("model")) {
+    if (!is_synthetic(model)) check_model_file("-m", model);  // before the others are measured
+  }
   if (options.given("arrivals")) {
     print(traffic_table(options), format);
     return 0;

@@ -126,7 +126,10 @@ int run(const Options& options) {
   const bool json = options.flag("json");
   if (options.flag("verify")) verify(model, json ? std::cerr : std::cout);
   if (options.flag("fit")) {
-    const FitReport report = plan_fit(model, limits_of(options, model), fit_device(options, model));
+    FitReport report;
+    naming_gpu_layers(options, [&] {
+      report = plan_fit(model, limits_of(options, model), fit_device(options, model));
+    });
     std::cout << (json ? fit_json(report).dump(2) + '\n' : fit_text(report));
   } else if (json) {
     std::cout << inspect_json(model);
