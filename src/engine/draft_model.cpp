@@ -153,8 +153,10 @@ void DraftModel::guess(std::span<Writer> writers) {
     costs_.saw(std::ssize(drafting), std::exchange(others, 0), watch.seconds());
     std::size_t row = 0;
     std::erase_if(drafting, [&](Writer* writer) {
-      const Token drawn = drawn_[row++];
+      Token drawn = drawn_[row++];
       if (drawn < 0) return true;
+      const std::size_t index = writer->guesses.size();
+      if (index < writer->script.size()) drawn = writer->script[index];
       writer->guesses.push_back(drawn);
       return std::ssize(writer->guesses) >= writer->most || writer->reply->ends_with(drawn);
     });

@@ -46,6 +46,7 @@ class DraftModel {
     std::int32_t sequence = 0;
     Reply* reply = nullptr;
     std::int64_t most = 0;            // guesses
+    std::vector<Token> script = {};   // taken for the first draws, for measuring
     std::vector<Token> guesses = {};  // after the call; fewer, or none, where it cannot follow
   };
   void guess(std::span<Writer> writers);

@@ -6,6 +6,7 @@
 
 #include "backend/checks.h"
 #include "base/error.h"
+#include "base/random.h"
 
 namespace leq {
 namespace {
@@ -251,7 +252,7 @@ void Engine::guess(const std::vector<Job*>& writers) {
     Active& active = *active_.at(writers[i]->id);
     active.kind = counts[i].drafted ? kDrafted : found[i].kind;
     if (counts[i].drafted) {
-      drafting.push_back({active.sequence, &active.reply, counts[i].guesses});
+      drafting.push_back({active.sequence, &active.reply, counts[i].guesses, script_of(active)});
       continue;
     }
     const auto first = found[i].tokens.first(static_cast<std::size_t>(counts[i].guesses));
@@ -264,6 +265,21 @@ void Engine::guess(const std::vector<Job*>& writers) {
     if (counts[i].drafted) active.guesses = std::move((drafted++)->guesses);
     writers[i]->drafts = std::ssize(active.guesses);
   }
+}
+
+// What a replayed reply has the draft model guess: its own tokens, each of which is taken for
+// another so often as to make the share.
+std::vector<Token> Engine::script_of(const Active& active) const {
+  const Replay& replay = active.request.replay;
+  const std::size_t known = active.reply.tokens().size();
+  std::vector<Token> script;
+  for (std::size_t i = known; i < replay.tokens.size() && i < known + kMostGuesses; ++i) {
+    const double dice = Random(i).uniform();
+    const std::int64_t vocabulary = session_.transformer().config().vocab;
+    const Token other = static_cast<Token>((replay.tokens[i] + 1) % vocabulary);
+    script.push_back(dice < replay.draft_share ? replay.tokens[i] : other);
+  }
+  return script;
 }
 
 std::int64_t Engine::most_guesses() const {
@@ -406,18 +422,21 @@ void Engine::take(Active& active, const Feed& part, std::span<const Token> drawn
   std::int64_t right = 0;
   std::string text;
   for (std::size_t i = 0; i < drawn.size(); ++i) {
-    if (drawn[i] < 0) {
+    const std::size_t place = active.reply.tokens().size();
+    const std::vector<Token>& replayed = active.request.replay.tokens;
+    const Token next = place < replayed.size() ? replayed[place] : drawn[i];
+    if (next < 0) {
       active.reply.fail(undrawn_text(session_.transformer().backend(), logits,
-                                     first_row + static_cast<std::int64_t>(i), drawn[i]));
+                                     first_row + static_cast<std::int64_t>(i), next));
       break;
     }
     if (active.reply.tokens().empty()) {
       active.report.prompt_seconds = active.since_prompt.seconds();
       active.report.first_token_seconds = active.since_submission.seconds();
     }
-    text += active.reply.take(drawn[i]);
+    text += active.reply.take(next);
     ++counts_.reply_tokens;
-    const bool guessed = i < static_cast<std::size_t>(part.drafts) && active.guesses[i] == drawn[i];
+    const bool guessed = i < static_cast<std::size_t>(part.drafts) && active.guesses[i] == next;
     if (guessed) ++right;
     if (!guessed || active.reply.stopped() != StopReason::none) break;
   }

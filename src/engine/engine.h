@@ -59,6 +59,14 @@ struct EngineReply : FinishedReply {
   int evictions = 0;  // times that its pages went to others and were made again
 };
 
+// For measuring: a reply that is known before. The model is fed and draws as ever, and what it
+// draws is taken for these tokens, for as long as there are any.
+struct Replay {
+  std::vector<Token> tokens;
+  // What is taken for the draft model's guesses: this share of them is right.
+  double draft_share = 0;
+};
+
 struct EngineRequest {
   std::vector<Token> prompt;  // everything before the reply, from the text's start
   SamplingSettings sampling = {};
@@ -69,6 +77,7 @@ struct EngineRequest {
   bool at_text_start = false;
   int priority = 0;                    // larger goes first
   std::optional<double> seconds = {};  // from now; then it is interrupted
+  Replay replay = {};
   TextSink on_text = [](std::string_view) {};
   // What one step added to the reply, before its text.
   std::function<void(std::span<const Token>)> on_tokens = [](std::span<const Token>) {};
@@ -128,6 +137,7 @@ class Engine {
   Job job_of(Active& active);
   PrefixCache::Found known_prefix(const Active& active, bool use);
   void guess(const std::vector<Job*>& writers);
+  std::vector<Token> script_of(const Active& active) const;
   std::int64_t most_guesses() const;
   void follow_prompts(const std::vector<Feed>& parts);
   void end_overdue();
