@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/random.h"
+
 namespace leq {
 namespace {
 
@@ -127,6 +129,43 @@ TEST(StepCosts, PromptsTakeWhatTheyMay) {
   }
   EXPECT_NEAR(static_cast<double>(costs.prompt_tokens_within(2, 4)), 50, 2);
   EXPECT_NEAR(static_cast<double>(costs.prompt_tokens_within(3, 3)), 100, 3);
+}
+
+// A first step that took long, in the only size that is tried or in the one that is left out, is
+// not believed forever.
+TEST(StepCosts, WhatWasSeenLongAgoIsTriedAgain) {
+  StepCosts costs;
+  for (int i = 0; i < 5; ++i) costs.saw(1, 0, 0.01);
+  costs.saw(8, 0, 0.2);
+  const double before = costs.seconds(8);
+  for (int i = 0; i < 1000; ++i) costs.saw(1, 0, 0.01);
+  EXPECT_LT(costs.seconds(8), 0.5 * before);
+  costs.saw(8, 0, 0.02);
+  costs.saw(8, 0, 0.02);
+  EXPECT_NEAR(costs.seconds(8), 0.02, 0.002);
+}
+
+TEST(StepCosts, ANoisyMachineChangesAllAlike) {
+  // Steps take as long as they must or up to twice as long.
+  Random random(3);
+  StepCosts costs;
+  for (int i = 0; i < 400; ++i) {
+    costs.saw(1, 0, 0.01 * (1 + random.uniform()));
+    costs.saw(2, 0, 0.015 * (1 + random.uniform()));
+  }
+  const double ratio = costs.seconds(2) / costs.seconds(1);
+  EXPECT_GT(ratio, 1.3);
+  EXPECT_LT(ratio, 1.7);
+  EXPECT_LT(costs.seconds(1), 0.0145);
+}
+
+TEST(StepCosts, MoreRowsTakeNoLess) {
+  StepCosts costs;
+  for (int i = 0; i < 5; ++i) {
+    costs.saw(1, 0, 0.03);
+    costs.saw(4, 0, 0.02);
+  }
+  EXPECT_LE(costs.seconds(1), costs.seconds(4));
 }
 
 TEST(StepCosts, OneBusyMomentIsNotBelieved) {
