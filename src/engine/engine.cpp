@@ -6,6 +6,7 @@
 
 #include "backend/checks.h"
 #include "base/error.h"
+#include "base/random.h"
 
 namespace leq {
 namespace {
@@ -21,8 +22,10 @@ struct Engine::Active {
   RequestId id = 0;
   EngineRequest request;
   Reply reply;
-  Speculator speculator;
-  std::vector<Token> guesses;
+  NgramProposer proposer = {};
+  GuessRecord record = {};
+  std::vector<Token> guesses = {};
+  GuessKind kind = 0;           // of the guesses
   std::int32_t sequence = -1;   // in the cache; -1: it waits
   std::int64_t waited = 0;      // steps
   std::int64_t kept_pages = 0;  // whole ones that the prefix cache knows
@@ -41,6 +44,10 @@ Engine::Engine(Session& session, const Tokenizer& tokenizer, const EngineOptions
       prefixes_(session.cache()),
       taken_(static_cast<std::size_t>(session.limits().sequences), false) {
   if (!session.transformer().online().empty()) options_.reuse_prefixes = options_.speculate = false;
+  if (options_.draft == nullptr || !options_.speculate) return;
+  ensure(options_.draft->limits().sequences >= session.limits().sequences,
+         "engine: a draft model with fewer sequences");
+  draft_.emplace(*options_.draft, session.transformer().config().vocab);
 }
 
 Engine::~Engine() {
@@ -70,6 +77,53 @@ RequestId Engine::submit(EngineRequest request) {
 void Engine::cancel(RequestId id) {
   const auto found = active_.find(id);
   if (found != active_.end()) found->second->cancelled = true;
+}
+
+const Error* Engine::draft_error() const {
+  return draft_ && draft_->error() ? &*draft_->error() : nullptr;
+}
+
+std::int32_t Engine::idle_sequence() const {
+  const auto free = std::ranges::find(taken_, false);
+  require(free != taken_.end(), "saved prompts: all ", taken_.size(),
+          " sequences are in use; try again when a reply has ended, or with more ",
+          Setting{"sequences"});
+  return static_cast<std::int32_t>(free - taken_.begin());
+}
+
+SavedPrompt Engine::save_prompt(std::span<const Token> tokens) {
+  KvCache& cache = session_.cache();
+  SavedPrompt prompt;
+  if (!options_.reuse_prefixes) return prompt;
+  const std::int32_t sequence = idle_sequence();
+  const PrefixCache::Found found = prefixes_.find(tokens, false);
+  cache.adopt(sequence, found.pages, found.tokens);
+  prompt.tokens.assign(tokens.begin(), tokens.begin() + found.tokens);
+  prompt.kv = cache.save(sequence);
+  cache.clear(sequence);
+  return prompt;
+}
+
+bool Engine::load_prompt(const SavedPrompt& prompt, std::string_view source) {
+  if (!options_.reuse_prefixes) return false;
+  KvCache& cache = session_.cache();
+  const auto length = std::ssize(prompt.tokens);
+  const std::int64_t vocabulary = session_.transformer().config().vocab;
+  for (const Token id : prompt.tokens) {
+    require(id >= 0 && id < vocabulary, source, ": token ", id, ", expected ids below ", vocabulary,
+            "; the file is damaged, remove it");
+  }
+  const std::int32_t sequence = idle_sequence();
+  prefixes_.make_free(pages_for(length));
+  if (length > cache.shape().positions || cache.free_pages() < pages_for(length)) return false;
+  cache.load(sequence, prompt.kv, source);
+  const bool agrees = cache.length(sequence) == length;
+  if (agrees) prefixes_.keep(sequence, prompt.tokens, true);
+  const std::int64_t found = cache.length(sequence);
+  cache.clear(sequence);
+  require(agrees, source, ": ", length, " tokens with keys and values of ", found,
+          "; the file is damaged, remove it");
+  return true;
 }
 
 std::size_t Engine::running() const {
@@ -108,6 +162,7 @@ bool Engine::step() {
   }
   costs_.saw(outputs, prompt_tokens, watch.seconds());
   ++counts_.steps;
+  follow_prompts(plan.feeds);
   return true;
 }
 
@@ -126,11 +181,12 @@ void Engine::end_overdue() {
 std::vector<Job> Engine::jobs() {
   std::vector<Job> all;
   for (const auto& [id, active] : active_) all.push_back(job_of(*active));
-  const auto writes = [](const Job& job) { return job.running && job.known - job.fed == 1; };
-  const std::int64_t outputs = std::ranges::count_if(all, writes);
+  if (!options_.speculate) return all;
+  std::vector<Job*> writers;
   for (Job& job : all) {
-    if (writes(job) && options_.speculate) guess(*active_.at(job.id), job, outputs);
+    if (job.running && job.known - job.fed == 1) writers.push_back(&job);
   }
+  guess(writers);
   return all;
 }
 
@@ -170,14 +226,79 @@ PrefixCache::Found Engine::known_prefix(const Active& active, bool use) {
   return found;
 }
 
-void Engine::guess(Active& active, Job& job, std::int64_t outputs) {
-  active.guesses.clear();
-  if (active.request.sampling.mirostat != 0) return;  // each draw waits for the one before
-  // The reply's last token is drawn, never guessed.
-  const std::int64_t most = std::min(active.reply.tokens_left() - 1, kMostGuesses);
-  const auto guesses = active.speculator.guess(active.reply.context(), most, costs_, outputs);
-  active.guesses.assign(guesses.begin(), guesses.end());
-  job.drafts = std::ssize(guesses);
+// What was found in each text, or what the draft model makes, as plan_guesses weighs them.
+void Engine::guess(const std::vector<Job*>& writers) {
+  std::vector<GuessOffer> offers;
+  std::vector<NgramProposer::Proposal> found;
+  for (const Job* job : writers) {
+    Active& active = *active_.at(job->id);
+    active.guesses.clear();
+    // Mirostat's draws wait for each other. A reply's last token is drawn, never guessed.
+    const std::int64_t left = active.reply.tokens_left() - 1;
+    const std::int64_t most = active.request.sampling.mirostat != 0
+                                  ? 0
+                                  : std::clamp<std::int64_t>(left, 0, most_guesses());
+    found.push_back(active.proposer.propose(active.reply.context(), most));
+    const bool drafts = draft_ && !draft_->error();
+    offers.push_back({std::ssize(found.back().tokens), active.record.right_share(found.back().kind),
+                      drafts ? most : 0, active.record.right_share(kDrafted)});
+  }
+  const std::vector<GuessCount> counts =
+      options_.fixed_guesses > 0
+          ? fixed_guesses(offers, options_.fixed_guesses)
+          : plan_guesses(offers, costs_, draft_ ? draft_->costs() : StepCosts());
+  std::vector<DraftModel::Writer> drafting;
+  for (std::size_t i = 0; i < writers.size(); ++i) {
+    Active& active = *active_.at(writers[i]->id);
+    active.kind = counts[i].drafted ? kDrafted : found[i].kind;
+    if (counts[i].drafted) {
+      drafting.push_back({active.sequence, &active.reply, counts[i].guesses, script_of(active)});
+      continue;
+    }
+    const auto first = found[i].tokens.first(static_cast<std::size_t>(counts[i].guesses));
+    active.guesses.assign(first.begin(), first.end());
+  }
+  if (!drafting.empty()) draft_->guess(drafting);
+  auto drafted = drafting.begin();
+  for (std::size_t i = 0; i < writers.size(); ++i) {
+    Active& active = *active_.at(writers[i]->id);
+    if (counts[i].drafted) active.guesses = std::move((drafted++)->guesses);
+    writers[i]->drafts = std::ssize(active.guesses);
+  }
+}
+
+// What a replayed reply has the draft model guess: its own tokens, each of which is taken for
+// another so often as to make the share.
+std::vector<Token> Engine::script_of(const Active& active) const {
+  const Replay& replay = active.request.replay;
+  const std::size_t known = active.reply.tokens().size();
+  std::vector<Token> script;
+  for (std::size_t i = known; i < replay.tokens.size() && i < known + kMostGuesses; ++i) {
+    const double dice = Random(i).uniform();
+    const std::int64_t vocabulary = session_.transformer().config().vocab;
+    const Token other = static_cast<Token>((replay.tokens[i] + 1) % vocabulary);
+    script.push_back(dice < replay.draft_share ? replay.tokens[i] : other);
+  }
+  return script;
+}
+
+std::int64_t Engine::most_guesses() const {
+  return std::clamp<std::int64_t>(options_.most_guesses, 0, kMostGuesses);
+}
+
+// The draft model reads prompts as they are fed, not when it is to guess what follows them.
+void Engine::follow_prompts(const std::vector<Feed>& parts) {
+  if (!draft_) return;
+  std::vector<DraftModel::Reader> readers;
+  for (const Feed& part : parts) {
+    const auto found = active_.find(part.id);
+    if (part.tokens == 1 || found == active_.end()) continue;
+    const Active& active = *found->second;
+    if (!active.running() || active.request.sampling.mirostat != 0) continue;
+    const auto length = static_cast<std::size_t>(session_.cache().length(active.sequence));
+    readers.push_back({active.sequence, active.reply.context().first(length)});
+  }
+  draft_->follow(readers);
 }
 
 void Engine::admit(Active& active) {
@@ -301,18 +422,21 @@ void Engine::take(Active& active, const Feed& part, std::span<const Token> drawn
   std::int64_t right = 0;
   std::string text;
   for (std::size_t i = 0; i < drawn.size(); ++i) {
-    if (drawn[i] < 0) {
+    const std::size_t place = active.reply.tokens().size();
+    const std::vector<Token>& replayed = active.request.replay.tokens;
+    const Token next = place < replayed.size() ? replayed[place] : drawn[i];
+    if (next < 0) {
       active.reply.fail(undrawn_text(session_.transformer().backend(), logits,
-                                     first_row + static_cast<std::int64_t>(i), drawn[i]));
+                                     first_row + static_cast<std::int64_t>(i), next));
       break;
     }
     if (active.reply.tokens().empty()) {
       active.report.prompt_seconds = active.since_prompt.seconds();
       active.report.first_token_seconds = active.since_submission.seconds();
     }
-    text += active.reply.take(drawn[i]);
+    text += active.reply.take(next);
     ++counts_.reply_tokens;
-    const bool guessed = i < static_cast<std::size_t>(part.drafts) && active.guesses[i] == drawn[i];
+    const bool guessed = i < static_cast<std::size_t>(part.drafts) && active.guesses[i] == next;
     if (guessed) ++right;
     if (!guessed || active.reply.stopped() != StopReason::none) break;
   }
@@ -321,7 +445,15 @@ void Engine::take(Active& active, const Feed& part, std::span<const Token> drawn
   active.report.right_guesses += right;
   counts_.guessed_tokens += part.drafts;
   counts_.right_guesses += right;
-  active.speculator.saw(std::min(part.drafts, right + 1), right);
+  if (active.kind == kDrafted) {
+    counts_.drafted_tokens += part.drafts;
+    counts_.right_drafts += right;
+  }
+  if (part.drafts > 0) {
+    active.record.saw(active.kind, std::min(part.drafts, right + 1), right);
+  } else {
+    active.record.saw_none();
+  }
   cache.truncate(active.sequence, std::min(fed + right, active.known()));
   const bool ended = active.reply.stopped() != StopReason::none;
   if (const auto taken = active.reply.tokens().subspan(before); !taken.empty()) {
@@ -366,6 +498,7 @@ void Engine::end(Active& active) {
 }
 
 void Engine::leave(Active& active) {
+  if (draft_) draft_->leave(active.sequence);
   session_.cache().clear(active.sequence);
   taken_[static_cast<std::size_t>(active.sequence)] = false;
   active.sequence = -1;

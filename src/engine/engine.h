@@ -20,7 +20,9 @@
 
 #include "base/error.h"
 #include "base/stopwatch.h"
+#include "engine/draft_model.h"
 #include "engine/prefix_cache.h"
+#include "engine/prompt_file.h"
 #include "engine/scheduler.h"
 #include "engine/speculation.h"
 #include "engine/step_costs.h"
@@ -36,6 +38,13 @@ inline constexpr std::int64_t kMostGuesses = 16;
 struct EngineOptions {
   bool reuse_prefixes = true;
   bool speculate = true;
+  // A small model with the same vocabulary (require_same_vocabulary), which guesses too. Its limits
+  // are those of draft_limits; it must outlive the engine, and nobody else may use its cache.
+  Session* draft = nullptr;
+  std::int64_t most_guesses = kMostGuesses;  // of one reply in one step, at most so many
+  // Not 0: so many guesses are made wherever they can be, by the draft model where there is one,
+  // whether they pay or not. For measuring what they cost.
+  std::int64_t fixed_guesses = 0;
   // A step in which others wait for their next token takes at most so many times as long for the
   // sake of a prompt.
   double prompt_patience = 1.8;
@@ -50,6 +59,14 @@ struct EngineReply : FinishedReply {
   int evictions = 0;  // times that its pages went to others and were made again
 };
 
+// For measuring: a reply that is known before. The model is fed and draws as ever, and what it
+// draws is taken for these tokens, for as long as there are any.
+struct Replay {
+  std::vector<Token> tokens;
+  // What is taken for the draft model's guesses: this share of them is right.
+  double draft_share = 0;
+};
+
 struct EngineRequest {
   std::vector<Token> prompt;  // everything before the reply, from the text's start
   SamplingSettings sampling = {};
@@ -60,6 +77,7 @@ struct EngineRequest {
   bool at_text_start = false;
   int priority = 0;                    // larger goes first
   std::optional<double> seconds = {};  // from now; then it is interrupted
+  Replay replay = {};
   TextSink on_text = [](std::string_view) {};
   // What one step added to the reply, before its text.
   std::function<void(std::span<const Token>)> on_tokens = [](std::span<const Token>) {};
@@ -69,6 +87,7 @@ struct EngineRequest {
 struct EngineCounts {
   std::int64_t steps = 0, prompt_tokens = 0, cached_tokens = 0, reply_tokens = 0;
   std::int64_t guessed_tokens = 0, right_guesses = 0, evictions = 0;
+  std::int64_t drafted_tokens = 0, right_drafts = 0;  // of the guesses, those of a draft model
 };
 
 class Engine {
@@ -93,11 +112,23 @@ class Engine {
   // request is to blame for ends all that took part.
   bool step();
 
+  // Keys and values of the longest beginning of `tokens` that is kept, to be loaded by an engine of
+  // the same model elsewhere: those of a request's prompt and reply after its end, but for the last
+  // token, which was not fed. `owner` is for the caller to set. Throws Error where all
+  // sequences are in use, and where the device fails.
+  SavedPrompt save_prompt(std::span<const Token> tokens);
+  // From now on requests may begin with its pages; nothing changes but their time. False where it
+  // does not fit beside what is in work. Throws Error naming `source` where tokens or numbers are
+  // not this model's, and as save_prompt does.
+  bool load_prompt(const SavedPrompt& prompt, std::string_view source);
+
   std::size_t waiting() const;
   std::size_t running() const;
   const EngineCounts& counts() const { return counts_; }
   const StepCosts& costs() const { return costs_; }
   const PrefixCache& prefixes() const { return prefixes_; }
+  // Why a draft model guesses no more, where it failed; null else.
+  const Error* draft_error() const;
 
  private:
   struct Active;
@@ -105,7 +136,10 @@ class Engine {
   std::vector<Job> jobs();
   Job job_of(Active& active);
   PrefixCache::Found known_prefix(const Active& active, bool use);
-  void guess(Active& active, Job& job, std::int64_t outputs);
+  void guess(const std::vector<Job*>& writers);
+  std::vector<Token> script_of(const Active& active) const;
+  std::int64_t most_guesses() const;
+  void follow_prompts(const std::vector<Feed>& parts);
   void end_overdue();
   void admit(Active& active);
   void evict(Active& active);
@@ -115,6 +149,7 @@ class Engine {
   void draw(const std::vector<Feed>& parts, const Rows& logits);
   void take(Active& active, const Feed& part, std::span<const Token> drawn, const Rows& logits,
             std::int64_t first_row);
+  std::int32_t idle_sequence() const;
   void remember(Active& active, bool last_too);
   void end(Active& active);
   void leave(Active& active);
@@ -123,6 +158,7 @@ class Engine {
   const Tokenizer& tokenizer_;
   EngineOptions options_;
   PrefixCache prefixes_;
+  std::optional<DraftModel> draft_;
   StepCosts costs_;
   EngineCounts counts_;
   RequestId next_id_ = 0;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "engine/engine.h"
@@ -48,6 +49,12 @@ class Generator {
   // Settings for the replies to come.
   void set_sampling(const SamplingSettings& sampling);
   const EngineCounts& counts() const { return engine_.counts(); }
+  // As those of Engine.
+  SavedPrompt save_prompt(std::span<const Token> tokens) { return engine_.save_prompt(tokens); }
+  bool load_prompt(const SavedPrompt& prompt, std::string_view source) {
+    return engine_.load_prompt(prompt, source);
+  }
+  const Error* draft_error() const { return engine_.draft_error(); }
 
  private:
   Session& session_;

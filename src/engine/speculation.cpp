@@ -1,6 +1,8 @@
 #include "engine/speculation.h"
 
 #include <algorithm>
+#include <functional>
+#include <utility>
 
 #include "format/leq_layout.h"
 
@@ -8,9 +10,10 @@ namespace leq {
 namespace {
 
 constexpr double kNewShare = 0.08;  // of the last guess in the moving mean
-constexpr double kForgets =
-    0.005;  // towards what is expected, with each token that was not guessed
-constexpr double kLeastGain = 1.02;  // what a guess that pays gives
+// Towards what is expected, with each token that nobody guessed at. Where guesses are wrong, one in
+// some 40 tokens is tried.
+constexpr double kForgets = 0.0025;
+constexpr double kLeastGain = 1.02;  // that guesses which pay give
 
 }  // namespace
 
@@ -35,39 +38,101 @@ NgramProposer::Proposal NgramProposer::propose(std::span<const Token> context, s
   return {};
 }
 
-std::span<const Token> Speculator::guess(std::span<const Token> context, std::int64_t most,
-                                         const StepCosts& costs, std::int64_t outputs) {
-  const auto [tokens, kind] = proposer_.propose(context, std::max<std::int64_t>(most, 0));
-  kind_ = kind;
-  const std::int64_t count =
-      guesses_that_pay(right_share_[kind], costs, outputs, std::ssize(tokens));
-  return tokens.first(static_cast<std::size_t>(count));
-}
-
-void Speculator::saw(std::int64_t checked, std::int64_t right) {
-  double& share = right_share_[kind_];
+void GuessRecord::saw(GuessKind kind, std::int64_t checked, std::int64_t right) {
+  double& share = right_share_[kind];
   for (std::int64_t i = 0; i < checked; ++i) {
     share += kNewShare * ((i < right ? 1.0 : 0.0) - share);
   }
-  if (checked > 0) return;
-  for (double& kind : right_share_) kind += kForgets * (kExpected - kind);
 }
 
-std::int64_t guesses_that_pay(double share, const StepCosts& costs, std::int64_t outputs,
-                              std::int64_t most) {
-  const double alone = costs.seconds(outputs);
-  if (alone <= 0) return 0;  // nothing is known yet
-  std::int64_t best = 0;
-  double best_rate = kLeastGain / alone, tokens = 1, likely = 1;
-  for (std::int64_t k = 1; k <= most; ++k) {
-    likely *= share;
-    tokens += likely;
-    const double rate = tokens / costs.seconds(outputs + k);
-    if (rate <= best_rate) continue;
-    best_rate = rate;
-    best = k;
+void GuessRecord::saw_none() {
+  for (double& share : right_share_) share += kForgets * (kExpected - share);
+}
+
+namespace {
+
+// A guess that may be made: the n-th of a writer is worth its share to the power of n.
+struct Candidate {
+  double likely = 0;
+  std::size_t writer = 0;
+};
+
+// Tokens that `most` guesses are expected to give.
+double expected_tokens(double share, std::int64_t most) {
+  double likely = 1, tokens = 0;
+  for (std::int64_t i = 0; i < most; ++i) tokens += likely *= share;
+  return tokens;
+}
+
+struct RatedPlan {
+  double rate = 0;  // tokens in a second
+  std::vector<GuessCount> counts;
+};
+
+// The best plan in which a draft model makes up to `drafts` guesses for each writer that gets more
+// from it than from what was found. What a step costs depends on its rows alone, so that of all
+// guesses the likeliest are taken, as many as pay.
+RatedPlan plan_with(std::span<const GuessOffer> offers, const StepCosts& costs,
+                    const StepCosts& draft, std::int64_t drafts) {
+  RatedPlan plan;
+  plan.counts.resize(offers.size());
+  std::vector<Candidate> candidates;
+  std::int64_t drafting = 0;
+  for (std::size_t i = 0; i < offers.size(); ++i) {
+    const GuessOffer& offer = offers[i];
+    const std::int64_t made = std::min(drafts, offer.draft);
+    const bool drafted =
+        expected_tokens(offer.draft_share, made) > expected_tokens(offer.found_share, offer.found);
+    plan.counts[i].drafted = drafted;
+    drafting += drafted ? 1 : 0;
+    double likely = 1;
+    for (std::int64_t k = 0; k < (drafted ? made : offer.found); ++k) {
+      candidates.push_back({likely *= drafted ? offer.draft_share : offer.found_share, i});
+    }
   }
-  return best;
+  std::ranges::stable_sort(candidates, std::ranges::greater(), &Candidate::likely);
+  const double drafting_seconds = static_cast<double>(drafts) * draft.seconds(drafting);
+  const std::int64_t writers = std::ssize(offers);
+  auto tokens = static_cast<double>(writers);
+  std::size_t best = 0;
+  for (std::size_t k = 0; k < candidates.size(); ++k) {
+    tokens += candidates[k].likely;
+    const double seconds =
+        costs.seconds(writers + static_cast<std::int64_t>(k) + 1) + drafting_seconds;
+    if (tokens / seconds <= plan.rate) continue;
+    plan.rate = tokens / seconds;
+    best = k + 1;
+  }
+  for (std::size_t k = 0; k < best; ++k) ++plan.counts[candidates[k].writer].guesses;
+  return plan;
+}
+
+}  // namespace
+
+std::vector<GuessCount> plan_guesses(std::span<const GuessOffer> offers, const StepCosts& costs,
+                                     const StepCosts& draft) {
+  RatedPlan best;
+  best.counts.resize(offers.size());
+  const double alone = costs.seconds(std::ssize(offers));
+  if (alone <= 0) return best.counts;  // nothing is known yet
+  best.rate = kLeastGain * static_cast<double>(offers.size()) / alone;
+  std::int64_t most = 0;
+  for (const GuessOffer& offer : offers) most = std::max(most, offer.draft);
+  for (std::int64_t drafts = 0; drafts <= most; ++drafts) {
+    RatedPlan plan = plan_with(offers, costs, draft, drafts);
+    if (plan.rate > best.rate) best = std::move(plan);
+  }
+  for (GuessCount& count : best.counts) count.drafted = count.drafted && count.guesses > 0;
+  return best.counts;
+}
+
+std::vector<GuessCount> fixed_guesses(std::span<const GuessOffer> offers, std::int64_t guesses) {
+  std::vector<GuessCount> counts;
+  for (const GuessOffer& offer : offers) {
+    const bool drafted = offer.draft > 0;
+    counts.push_back({std::min(guesses, drafted ? offer.draft : offer.found), drafted});
+  }
+  return counts;
 }
 
 }  // namespace leq

@@ -1,9 +1,11 @@
 // Guesses at the tokens that come next. The model is asked about several of them in one step, which
 // costs little more than one token; its own draws decide which are right, so a guess changes how
-// long a reply takes and nothing else.
+// long a reply takes and nothing else. They are found earlier in the text, or a draft model makes
+// them (draft_model.h).
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <unordered_map>
@@ -31,26 +33,47 @@ class NgramProposer {
   std::size_t seen_ = 0;
 };
 
-// The guesses of one reply: how many are worth their time is learned from those before.
-class Speculator {
+// How guesses were made: found by an agreement of kLengths[kind] tokens, or by a draft model.
+using GuessKind = std::size_t;
+inline constexpr GuessKind kDrafted = NgramProposer::kLengths.size();
+
+// How often the guesses of one reply are right, learned from those before.
+class GuessRecord {
  public:
-  // At most `most` guesses at what follows `context`, for a step of `outputs` rows without them.
-  std::span<const Token> guess(std::span<const Token> context, std::int64_t most,
-                               const StepCosts& costs, std::int64_t outputs);
+  double right_share(GuessKind kind) const { return right_share_[kind]; }
   // Of the last guesses so many were checked, and so many right.
-  void saw(std::int64_t checked, std::int64_t right);
+  void saw(GuessKind kind, std::int64_t checked, std::int64_t right);
+  // A token came that nobody guessed at: what was wrong once may be right again.
+  void saw_none();
 
  private:
   static constexpr double kExpected = 0.6;
-  NgramProposer proposer_;
-  std::array<double, NgramProposer::kLengths.size()> right_share_ = {kExpected, kExpected,
-                                                                     kExpected, kExpected};
-  std::size_t kind_ = 0;  // of the last guesses
+  std::array<double, kDrafted + 1> right_share_ = {kExpected, kExpected, kExpected, kExpected,
+                                                   kExpected};
 };
 
-// The number of guesses, at most `most`, that gives most tokens in a second, where each is right as
-// often as `share` says and the step has `outputs` rows without them.
-std::int64_t guesses_that_pay(double share, const StepCosts& costs, std::int64_t outputs,
-                              std::int64_t most);
+// What can be guessed for one of those who write. Zeros: nothing.
+struct GuessOffer {
+  std::int64_t found = 0;  // guesses that were found in the text
+  double found_share = 0;  // so often such a guess is right where those before it were
+  std::int64_t draft = 0;  // guesses that a draft model may make at most
+  double draft_share = 0;
+};
+
+struct GuessCount {
+  std::int64_t guesses = 0;
+  bool drafted = false;
+
+  bool operator==(const GuessCount&) const = default;
+};
+
+// How many guesses each of those who write gets, one of `offers` each, so that all together get
+// most tokens in a second. `draft`: what a draft model's own steps cost, a row for each writer that
+// it guesses for.
+std::vector<GuessCount> plan_guesses(std::span<const GuessOffer> offers, const StepCosts& costs,
+                                     const StepCosts& draft);
+
+// So many guesses for each, or as many as there can be: drafted where a draft model makes any.
+std::vector<GuessCount> fixed_guesses(std::span<const GuessOffer> offers, std::int64_t guesses);
 
 }  // namespace leq

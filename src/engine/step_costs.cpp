@@ -7,16 +7,28 @@
 namespace leq {
 namespace {
 
-constexpr double kNewShare = 0.2;  // of the last value in a moving mean
-constexpr double kOutlier = 4;     // a step that the machine was busy during
-constexpr std::int64_t kSure = 3;  // times seen before outliers are left out
+// Of the last value in a moving mean. A busy machine makes steps longer, never shorter: what is
+// less than the mean tells more.
+constexpr double kLessShare = 0.3;
+constexpr double kMoreShare = 0.05;
+constexpr double kOutlier = 4;  // a step that the machine was busy during
+// With each step of another size a cost is believed less: it shrinks until steps of its size are
+// taken, and it is measured, again.
+constexpr double kFades = 0.999;
+constexpr double kForgotten = 0.5;  // then it is learned anew
+constexpr std::int64_t kSure = 3;   // times seen before outliers are left out
 
 }  // namespace
 
 void StepCosts::Seen::add(double value) {
+  if (belief < kForgotten) times = 0;
+  belief = 1;
   if (times >= kSure && value > kOutlier * seconds) value = kOutlier * seconds;
   ++times;
-  const double share = std::max(kNewShare, 1.0 / static_cast<double>(times));
+  // The first steps of a size touch memory for the first time.
+  const double usual = value < seconds ? kLessShare : kMoreShare;
+  const double share = times <= kSure && value < seconds ? 1 : usual;
+  if (times == 1) seconds = value;
   seconds += share * (value - seconds);
 }
 
@@ -33,7 +45,11 @@ double rows_of(std::size_t size) { return static_cast<double>(std::int64_t{1} <<
 
 void StepCosts::saw(std::int64_t outputs, std::int64_t prompt_tokens, double seconds) {
   if (prompt_tokens == 0) {
-    of_size_[std::min(size_of(outputs), kSizes - 1)].add(seconds);
+    const std::size_t size = std::min(size_of(outputs), kSizes - 1);
+    of_size_[size].add(seconds);
+    for (std::size_t other = 0; other < kSizes; ++other) {
+      if (other != size) of_size_[other].belief *= kFades;
+    }
     return;
   }
   // Small additions drown in the noise of the step.
@@ -44,17 +60,24 @@ void StepCosts::saw(std::int64_t outputs, std::int64_t prompt_tokens, double sec
 
 double StepCosts::seconds(std::int64_t outputs) const {
   const std::size_t size = std::min(size_of(outputs), kSizes - 1);
-  if (of_size_[size].times > 0) return of_size_[size].seconds;
+  if (of_size_[size].times > 0) {
+    // A step of fewer rows takes no longer than one of more.
+    double least = of_size_[size].believed();
+    for (std::size_t above = size + 1; above < kSizes; ++above) {
+      if (of_size_[above].times > 0) least = std::min(least, of_size_[above].believed());
+    }
+    return least;
+  }
   std::size_t below = size, above = size;
   while (below > 0 && of_size_[below].times == 0) --below;
   while (above + 1 < kSizes && of_size_[above].times == 0) ++above;
   const bool has_below = of_size_[below].times > 0, has_above = of_size_[above].times > 0;
   if (has_below && has_above) {
     const double along = (rows_of(size) - rows_of(below)) / (rows_of(above) - rows_of(below));
-    return std::lerp(of_size_[below].seconds, of_size_[above].seconds, along);
+    return std::lerp(of_size_[below].believed(), of_size_[above].believed(), along);
   }
-  if (has_below) return of_size_[below].seconds;
-  return has_above ? of_size_[above].seconds : 0;
+  if (has_below) return of_size_[below].believed();
+  return has_above ? of_size_[above].believed() : 0;
 }
 
 std::int64_t StepCosts::prompt_tokens_within(double factor, std::int64_t outputs) const {

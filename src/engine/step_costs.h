@@ -14,8 +14,8 @@ class StepCosts {
   void saw(std::int64_t outputs, std::int64_t prompt_tokens, double seconds);
 
   // Seconds of a step without prompts: learned where such steps were seen, else in proportion
-  // between those that were, and taken as free beyond them, so that they are tried. 0 where nothing
-  // is known.
+  // between those that were, and taken as free beyond them, so that they are tried. What was not
+  // seen for long is taken as less, so that it is tried again. 0 where nothing is known.
   double seconds(std::int64_t outputs) const;
 
   // Tokens of prompts that may join `outputs` rows so that the step takes at most `factor` times as
@@ -26,7 +26,9 @@ class StepCosts {
  private:
   struct Seen {
     double seconds = 0;  // moving mean
+    double belief = 1;   // falls while steps of other sizes are taken
     std::int64_t times = 0;
+    double believed() const { return belief * seconds; }
     void add(double value);
   };
   static constexpr std::size_t kSizes = 14;  // 1, 2, 3-4, 5-8, 9-16 ... rows

@@ -47,13 +47,14 @@ struct LeqReader::State {
   Json metadata;
   Json entries;  // of the tensors, by name
   LeqIndex index;
+  std::uint64_t fingerprint = 0;
   std::unordered_map<std::string_view, std::size_t> tensors;  // keys lie in index
   std::unordered_map<std::string_view, std::size_t> blobs;
 
   void open() {
     const LeqPreamble preamble = parse_preamble(bytes, bytes.size(), name);
     const auto json = bytes.subspan(preamble.json_offset, preamble.json_bytes);
-    const std::uint64_t hash = checksum(json);
+    const std::uint64_t hash = fingerprint = checksum(json);
     require(hash == preamble.json_xxh3, name, ": checksum of the JSON at offset ",
             preamble.json_offset, ": expected ", checksum_text(preamble.json_xxh3), ", found ",
             checksum_text(hash), "; the file is damaged, copy or convert it again");
@@ -95,6 +96,8 @@ const std::string& LeqReader::name() const { return state_->name; }
 std::uint64_t LeqReader::file_bytes() const { return state_->bytes.size(); }
 
 bool LeqReader::mapped() const { return state_->file != nullptr && state_->file->mapped(); }
+
+std::uint64_t LeqReader::fingerprint() const { return state_->fingerprint; }
 
 const Json& LeqReader::metadata() const { return state_->metadata; }
 

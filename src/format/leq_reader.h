@@ -61,6 +61,8 @@ class LeqReader {
   const std::string& name() const;
   std::uint64_t file_bytes() const;
   bool mapped() const;  // false: read into memory
+  // Of all that the file is, the checksum of its JSON, which holds those of everything else.
+  std::uint64_t fingerprint() const;
   // Everything of the JSON that is not a tensor or blob table: config, generation, provenance, ...
   const Json& metadata() const;
   const std::vector<StoredTensor>& tensors() const;

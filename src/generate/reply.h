@@ -81,6 +81,9 @@ class Reply {
   // string.
   std::string finish();
 
+  // Whether this token, if it is the next, ends the reply as an end token does.
+  bool ends_with(Token next) const { return rules_.stop.is_end_token(next); }
+
   StopReason stopped() const { return stopped_; }
   const std::string& error() const { return error_; }  // where it failed
   std::string_view stop_string() const { return finder_.found_string(); }

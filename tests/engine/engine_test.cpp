@@ -165,6 +165,68 @@ TEST_P(Engines, RepliesAreThoseOfARequestAlone) {
   EXPECT_GT(all.evictions, 0);
 }
 
+// The same with a draft model: one that is the same model draws what is drawn, always; another
+// with its vocabulary guesses wrong as well.
+TEST_P(Engines, DraftsChangeNoReply) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const Model model(test::quantized(folder, "int8"), {});
+  const Model coarse(test::quantized(folder, "int2-g64"), {});
+  const auto backend = make_backend({.device = "cpu", .threads = 2});
+  const std::vector<Wanted> wanted = requests(model, 1, 24);
+  const auto expected = alone(model, *backend, limits(320, 1, 512), wanted);
+  struct Mix {
+    std::int64_t context;
+    int sequences;
+    std::int64_t batch;
+    std::int64_t fixed;  // guesses; 0: as many as pay
+    const Model* draft;
+  };
+  const std::vector<Mix> mixes = {{4096, 24, 512, 3, &model}, {320, 1, 7, 4, &model},
+                                  {320, 6, 64, 2, &model},    {4096, 8, 512, 0, &coarse},
+                                  {640, 6, 64, 5, &coarse},   {320, 3, 33, 16, &coarse}};
+  EngineCounts all;
+  for (const Mix& mix : mixes) {
+    RunLimits given = limits(mix.context, mix.sequences, mix.batch);
+    given.sequence_context = 320;
+    const auto session = session_of(model, *backend, given);
+    Session draft(*mix.draft, *backend, draft_limits(session->limits(), mix.draft->config()));
+    Engine engine(*session, model.tokenizer(), {.draft = &draft, .fixed_guesses = mix.fixed});
+    std::vector<EngineReply> replies(wanted.size());
+    Random random(static_cast<std::uint64_t>(mix.batch));
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      submit(engine, wanted[i], replies[i]);
+      for (std::int64_t steps = below(random, 6); steps > 0; --steps) engine.step();
+    }
+    while (engine.step()) {
+    }
+    const EngineCounts& counts = engine.counts();
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      EXPECT_EQ(replies[i].tokens, expected[i])
+          << "request " << i << " of " << mix.context << ", " << mix.sequences << ", " << mix.batch;
+    }
+    EXPECT_EQ(engine.draft_error(), nullptr);
+    if (mix.fixed > 0) {
+      EXPECT_GT(counts.drafted_tokens, 0);
+    }
+    if (mix.draft == &model) {
+      EXPECT_EQ(counts.right_drafts, counts.drafted_tokens);
+    } else {
+      all.drafted_tokens += counts.drafted_tokens;
+      all.right_drafts += counts.right_drafts;
+    }
+    all.evictions += counts.evictions;
+    // Nothing is held but what the next may begin with.
+    EXPECT_EQ(session->cache().free_pages() + engine.prefixes().idle_pages(),
+              session->cache().page_count());
+    for (int sequence = 0; sequence < mix.sequences; ++sequence) {
+      EXPECT_EQ(draft.cache().length(sequence), 0);
+    }
+  }
+  EXPECT_GT(all.evictions, 0);
+  EXPECT_GT(all.right_drafts, 0);
+  EXPECT_LT(all.right_drafts, all.drafted_tokens);
+}
+
 INSTANTIATE_TEST_SUITE_P(Kv, Engines, testing::Values(KvType::f16, KvType::int8));
 
 class EngineRequests : public Engines {};

@@ -40,6 +40,7 @@ class Simulation {
     one.job.priority = priority;
     one.job.known = prompt;
     one.end = prompt + reply;
+    one.job.waited = below(4) * kPatienceSteps;
     all_[one.job.id] = one;
   }
 
@@ -71,8 +72,47 @@ class Simulation {
     return pages;
   }
 
+  // Who comes in has room for all it knows and the next token, beside all who are in work, unless
+  // it is alone; and nobody who waits goes before it.
+  void check_admissions(const StepPlan& plan) {
+    std::int64_t in_work = 0, wanted = 0;
+    bool admits = false;
+    const auto urgency = [](const Job& job) { return job.priority + job.waited / kPatienceSteps; };
+    for (const auto& [id, one] : all_) {
+      const Job& job = one.job;
+      const bool comes = !job.running && feed_of(plan, id) != nullptr;
+      const bool stays = job.running && std::ranges::count(plan.evicted, id) == 0;
+      if (!comes && !stays) continue;
+      ++in_work;
+      wanted += pages_for(job.known + 1);
+      admits = admits || comes;
+      if (!comes) continue;
+      for (const auto& [other_id, other] : all_) {
+        if (other.job.running || feed_of(plan, other_id) != nullptr) continue;
+        const std::int64_t of_other = urgency(other.job), own = urgency(job);
+        ASSERT_TRUE(of_other < own || (of_other == own && other_id > id));
+      }
+    }
+    if (admits && in_work > 1) {
+      ASSERT_LE(wanted, pool_);
+    }
+  }
+
+  // All that is planned, drafts that turn out wrong too, fits into the pages that are free then.
+  void check_pages(const StepPlan& plan, const StepRoom& room) {
+    std::int64_t free = room.pages;
+    for (const RequestId id : plan.evicted) free += all_.at(id).job.own_pages;
+    for (const Feed& feed : plan.feeds) {
+      const std::int64_t fed = all_.at(feed.id).job.fed;
+      free -= pages_for(fed + feed.tokens + feed.drafts) - pages_for(fed);
+    }
+    ASSERT_GE(free, 0);
+  }
+
   void check_and_apply(const StepPlan& plan, const StepRoom& room) {
     ASSERT_TRUE(!plan.feeds.empty() || !plan.evicted.empty());
+    ASSERT_NO_FATAL_FAILURE(check_admissions(plan));
+    ASSERT_NO_FATAL_FAILURE(check_pages(plan, room));
     std::int64_t tokens = 0, outputs = 0, prompt_tokens = 0;
     bool someone_writes = false;
     std::set<RequestId> seen;

@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+
 namespace leq {
 namespace {
 
@@ -36,48 +41,83 @@ TEST(NgramProposer, ARunThatGoesOnIsGuessedToItsEnd) {
   EXPECT_EQ(proposed(proposer, context, 8), std::vector<Token>{4});
 }
 
-TEST(GuessesThatPay, FollowTheCostOfSteps) {
-  StepCosts flat, steep;
-  for (int i = 0; i < 5; ++i) {
-    for (const std::int64_t rows : {1, 2, 4, 8, 16, 32}) {
-      flat.saw(rows, 0, 1.0);
-      steep.saw(rows, 0, static_cast<double>(rows));
-    }
-  }
-  EXPECT_EQ(guesses_that_pay(0.9, flat, 1, 16), 16);
-  EXPECT_EQ(guesses_that_pay(0.9, steep, 1, 16), 0);
-  EXPECT_EQ(guesses_that_pay(0.001, flat, 1, 16), 0);
-  EXPECT_EQ(guesses_that_pay(0.9, StepCosts(), 1, 16), 0);  // nothing is known
-}
-
-TEST(GuessesThatPay, AreThoseWithTheMostTokensInASecond) {
+// Steps of so many rows take so many seconds.
+StepCosts costs_of(const std::vector<std::pair<std::int64_t, double>>& seen) {
   StepCosts costs;
   for (int i = 0; i < 9; ++i) {
-    costs.saw(1, 0, 1.0);
-    costs.saw(2, 0, 1.0);
-    costs.saw(4, 0, 1.1);
-    costs.saw(8, 0, 2.5);
-    costs.saw(16, 0, 5.0);
+    for (const auto& [rows, seconds] : seen) costs.saw(rows, 0, seconds);
   }
+  return costs;
+}
+
+// Of one writer for whom so many guesses were found.
+GuessCount found_guesses(double share, std::int64_t most, const StepCosts& costs) {
+  const GuessOffer offer = {.found = most, .found_share = share};
+  return plan_guesses({{offer}}, costs, {})[0];
+}
+
+TEST(PlanGuesses, FollowsTheCostOfSteps) {
+  const StepCosts flat = costs_of({{1, 1}, {2, 1}, {4, 1}, {8, 1}, {16, 1}, {32, 1}});
+  const StepCosts steep = costs_of({{1, 1}, {2, 2}, {4, 4}, {8, 8}, {16, 16}, {32, 32}});
+  EXPECT_EQ(found_guesses(0.9, 16, flat).guesses, 16);
+  EXPECT_EQ(found_guesses(0.9, 16, steep).guesses, 0);
+  EXPECT_EQ(found_guesses(0.001, 16, flat).guesses, 0);
+  EXPECT_EQ(found_guesses(0.9, 16, StepCosts()).guesses, 0);  // nothing is known
+  EXPECT_EQ(found_guesses(0.9, 0, flat).guesses, 0);
+  EXPECT_TRUE(plan_guesses({}, flat, flat).empty());
+}
+
+const std::vector<std::pair<std::int64_t, double>> kRising = {
+    {1, 1.0}, {2, 1.0}, {4, 1.1}, {8, 2.5}, {16, 5.0}};
+
+TEST(PlanGuesses, TakesTheNumberWithTheMostTokensInASecond) {
   // 1 + 0.8 + 0.64 + 0.512 tokens in 1.1; with 4 more at most 4.16 in 2.5.
-  EXPECT_EQ(guesses_that_pay(0.8, costs, 1, 15), 3);
+  EXPECT_EQ(found_guesses(0.8, 15, costs_of(kRising)).guesses, 3);
 }
 
-TEST(Speculator, StopsGuessingWhatIsWrongAndTriesAgain) {
-  StepCosts costs;
-  for (int i = 0; i < 9; ++i) {
-    costs.saw(1, 0, 1.0);
-    costs.saw(2, 0, 1.3);
-    costs.saw(4, 0, 2.0);
-    costs.saw(16, 0, 6.0);
-  }
-  const std::vector<Token> context = {1, 2, 3, 4, 5, 1, 2};
-  Speculator speculator;
-  ASSERT_GT(speculator.guess(context, 8, costs, 1).size(), 0u);
-  for (int i = 0; i < 40; ++i) speculator.saw(1, 0);
-  EXPECT_EQ(speculator.guess(context, 8, costs, 1).size(), 0u);
-  for (int i = 0; i < 400; ++i) speculator.saw(0, 0);
-  EXPECT_GT(speculator.guess(context, 8, costs, 1).size(), 0u);
+TEST(PlanGuesses, TheLikeliestOfAllWritersComeFirst) {
+  const std::vector<GuessOffer> offers = {
+      {.found = 9, .found_share = 0.5}, {.found = 9, .found_share = 0.9}, {}};
+  // Four rows: one guess beside the three writers, for who has the likeliest.
+  const std::vector<GuessCount> counts = plan_guesses(offers, costs_of(kRising), {});
+  EXPECT_EQ(counts[0].guesses, 0);
+  EXPECT_EQ(counts[1].guesses, 1);
+  EXPECT_EQ(counts[2].guesses, 0);
+}
+
+TEST(PlanGuesses, DraftsArePaidFor) {
+  const StepCosts costs = costs_of({{1, 1}, {2, 1}, {4, 1}, {8, 1}, {16, 1}, {32, 1}});
+  const GuessOffer offer = {.draft = 16, .draft_share = 0.6};
+  // k drafts at 0.1 each: (1 + 0.6 + ... + 0.6^k) / (1 + 0.1 k) is largest at 3, where it is 1.67.
+  EXPECT_EQ(plan_guesses({{offer}}, costs, costs_of({{1, 0.1}}))[0], (GuessCount{3, true}));
+  EXPECT_EQ(plan_guesses({{offer}}, costs, costs_of({{1, 0.7}}))[0], (GuessCount{0, false}));
+}
+
+TEST(PlanGuesses, WhatWasFoundIsFree) {
+  const StepCosts costs = costs_of({{1, 1}, {2, 1}, {4, 1}, {8, 1}, {16, 1}, {32, 1}});
+  const StepCosts draft = costs_of({{1, 0.02}, {2, 0.02}});
+  GuessOffer offer = {.found = 8, .found_share = 0.8, .draft = 16, .draft_share = 0.8};
+  EXPECT_EQ(plan_guesses({{offer}}, costs, draft)[0], (GuessCount{8, false}));
+  offer.found_share = 0.1;
+  EXPECT_TRUE(plan_guesses({{offer}}, costs, draft)[0].drafted);
+  // Each of two writers has what is better for it.
+  GuessOffer other = offer;
+  other.found_share = 0.95;
+  const auto both = plan_guesses({{offer, other}}, costs, draft);
+  EXPECT_TRUE(both[0].drafted && both[0].guesses > 0);
+  EXPECT_EQ(both[1], (GuessCount{8, false}));
+}
+
+TEST(GuessRecord, WhatIsWrongIsLeftAndTriedAgain) {
+  const StepCosts costs = costs_of({{1, 1.0}, {2, 1.3}, {4, 2.0}, {16, 6.0}});
+  GuessRecord record;
+  const auto guesses = [&] { return found_guesses(record.right_share(2), 8, costs).guesses; };
+  ASSERT_GT(guesses(), 0);
+  for (int i = 0; i < 40; ++i) record.saw(2, 1, 0);
+  EXPECT_EQ(guesses(), 0);
+  EXPECT_GT(found_guesses(record.right_share(kDrafted), 8, costs).guesses, 0);  // another kind
+  for (int i = 0; i < 400; ++i) record.saw_none();
+  EXPECT_GT(guesses(), 0);
 }
 
 TEST(StepCosts, PromptsTakeWhatTheyMay) {
@@ -89,6 +129,43 @@ TEST(StepCosts, PromptsTakeWhatTheyMay) {
   }
   EXPECT_NEAR(static_cast<double>(costs.prompt_tokens_within(2, 4)), 50, 2);
   EXPECT_NEAR(static_cast<double>(costs.prompt_tokens_within(3, 3)), 100, 3);
+}
+
+// A first step that took long, in the only size that is tried or in the one that is left out, is
+// not believed forever.
+TEST(StepCosts, WhatWasSeenLongAgoIsTriedAgain) {
+  StepCosts costs;
+  for (int i = 0; i < 5; ++i) costs.saw(1, 0, 0.01);
+  costs.saw(8, 0, 0.2);
+  const double before = costs.seconds(8);
+  for (int i = 0; i < 1000; ++i) costs.saw(1, 0, 0.01);
+  EXPECT_LT(costs.seconds(8), 0.5 * before);
+  costs.saw(8, 0, 0.02);
+  costs.saw(8, 0, 0.02);
+  EXPECT_NEAR(costs.seconds(8), 0.02, 0.002);
+}
+
+TEST(StepCosts, ANoisyMachineChangesAllAlike) {
+  // Steps take as long as they must or up to twice as long.
+  Random random(3);
+  StepCosts costs;
+  for (int i = 0; i < 400; ++i) {
+    costs.saw(1, 0, 0.01 * (1 + random.uniform()));
+    costs.saw(2, 0, 0.015 * (1 + random.uniform()));
+  }
+  const double ratio = costs.seconds(2) / costs.seconds(1);
+  EXPECT_GT(ratio, 1.3);
+  EXPECT_LT(ratio, 1.7);
+  EXPECT_LT(costs.seconds(1), 0.0145);
+}
+
+TEST(StepCosts, MoreRowsTakeNoLess) {
+  StepCosts costs;
+  for (int i = 0; i < 5; ++i) {
+    costs.saw(1, 0, 0.03);
+    costs.saw(4, 0, 0.02);
+  }
+  EXPECT_LE(costs.seconds(1), costs.seconds(4));
 }
 
 TEST(StepCosts, OneBusyMomentIsNotBelieved) {

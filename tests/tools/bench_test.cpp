@@ -209,5 +209,31 @@ TEST(Bench, RefusesWhatItCannotRun) {
   EXPECT_NE(error_of({"-m", path, "-ctv", "q8_0"}).find("int8"), std::string::npos);
 }
 
+// A replayed text: no reply depends on the weights, and a draft model is right as often as told.
+TEST(BenchSpeculate, ReplayedRepliesHaveTheRightGuessesThatTheyAreTold) {
+  const std::string text = std::string(LEQ_SOURCE_DIR) + "/docs/engine.md";
+  const auto rows_with = [&](const std::string& accept) {
+    return bench({"--speculate", "-m", "synthetic:gpt2-124m:int8:layers=2", "-md",
+                  "synthetic:gpt2-124m:int8:layers=1", "--replay", text, "-p", "64", "-n", "48",
+                  "-r", "1", "--accept", accept, "--draft-max", "3"});
+  };
+  const Json rows = rows_with("1");
+  ASSERT_EQ(rows.size(), 13u);  // three modes, nine sizes of steps, a draft's own step
+  EXPECT_EQ(rows[0].at("guesses").get<std::string>(), "off");
+  EXPECT_EQ(number(rows[0], "gain"), 1.0);
+  EXPECT_NEAR(number(rows[0], "tokens_per_step"), 1, 0.05);
+  for (const Json& row : rows) {
+    const bool timed = row.at("tokens_per_second").is_number();
+    EXPECT_TRUE(timed || row.at("step_ms").is_number()) << row.dump();
+  }
+  // Drafts are tried at least where nothing is known of their cost.
+  EXPECT_EQ(number(rows[2], "right_drafts_share"), 1.0);
+  EXPECT_EQ(number(rows_with("0")[2], "right_drafts_share"), 0.0);
+  const ToolRun without =
+      run_program("leq-bench", {"--speculate", "-m", "synthetic:gpt2-124m:int8"});
+  EXPECT_EQ(without.status, 1);
+  EXPECT_NE(without.err.find("--replay FILE"), std::string::npos) << without.err;
+}
+
 }  // namespace
 }  // namespace leq::test

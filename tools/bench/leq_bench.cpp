@@ -2,19 +2,24 @@
 #include <algorithm>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <optional>
 
 #include "base/bytes.h"
 #include "base/cpu_features.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/progress.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
+#include "engine/draft_model.h"
+#include "engine/engine.h"
 #include "eval/limits/limits.h"
 #include "model/tensor_list.h"
 #include "tools/bench/breakdown.h"
 #include "tools/bench/load.h"
 #include "tools/bench/model.h"
+#include "tools/bench/speculate.h"
 #include "tools/bench/table.h"
 #include "tools/bench/traffic.h"
 #include "tools/common/device_choice.h"
@@ -105,6 +110,45 @@ ToolSpec tool_spec() {
        .group = "Traffic",
        .minimum = 0,
        .maximum = 1e6},
+      {.name = "speculate",
+       .help = "no test: replies of -n tokens without guesses, with guesses found in the text, and "
+               "with those of a draft model, and what a step of several tokens costs",
+       .group = "Guesses"},
+      {.name = "model-draft",
+       .spellings = "-md --spec-draft-model",
+       .kind = OptionKind::text,
+       .value_name = "FILE",
+       .help = "a small model that guesses; a .leq file or synthetic:SHAPE:TYPE",
+       .group = "Guesses"},
+      {.name = "draft-max",
+       .spellings = "--draft --draft-n --spec-draft-n-max",
+       .kind = OptionKind::integer,
+       .value_name = "N",
+       .fallback = "16",
+       .help = "most guesses in one step",
+       .group = "Guesses",
+       .minimum = 1,
+       .maximum = 1024},
+      {.name = "file",
+       .spellings = "-f",
+       .kind = OptionKind::text,
+       .value_name = "FILE",
+       .help = "the text that replies go on with, in place of three built-in ones",
+       .group = "Guesses"},
+      {.name = "replay",
+       .kind = OptionKind::text,
+       .value_name = "FILE",
+       .help = "the last -n tokens of FILE are taken for the reply, whatever the model draws: the "
+               "speed on a real text, also of synthetic models",
+       .group = "Guesses"},
+      {.name = "accept",
+       .kind = OptionKind::real,
+       .value_name = "SHARE",
+       .fallback = "0.6",
+       .help = "with --replay: so many of the draft model's guesses are right",
+       .group = "Guesses",
+       .minimum = 0,
+       .maximum = 1},
       {.name = "requests",
        .kind = OptionKind::integer,
        .value_name = "N",
@@ -407,6 +451,81 @@ Table traffic_table(const Options& options) {
   return table;
 }
 
+// The text of -f or --replay as the model's tokens.
+std::vector<Token> tokens_of(const std::string& path, const BenchModel& model) {
+  constexpr std::uint64_t kMostBytes = 16 << 20;
+  const std::string text = read_text_file(path, kMostBytes);
+  const Tokenizer* tokenizer = model.tokenizer();
+  if (tokenizer == nullptr) return numbered_words(text, model.config().vocab);
+  return tokenizer->encode(text, {.add_bos = tokenizer->add_bos()});
+}
+
+SpeculationTest speculation_of(const Options& options, const BenchModel& model) {
+  SpeculationTest test;
+  test.reply = options.integers("n-gen")[0];
+  test.most_guesses = std::min(options.integer("draft-max"), kMostGuesses);
+  test.draft_share = options.real("accept");
+  test.runs = static_cast<int>(options.integer("repetitions"));
+  test.seed = static_cast<std::uint64_t>(options.integer("seed"));
+  require(test.reply > 1, "-n ", test.reply, ": expected replies of 2 tokens or more");
+  if (options.given("replay")) {
+    const std::string& path = options.text("replay");
+    SpeculationText text = {path, tokens_of(path, model), {}};
+    require(std::ssize(text.prompt) > test.reply, "--replay ", printable(path), ": it has ",
+            text.prompt.size(), " tokens, expected more than the ", test.reply,
+            " of the reply; lower -n");
+    const auto reply = text.prompt.end() - test.reply;
+    text.replayed.assign(reply, text.prompt.end());
+    text.prompt.erase(reply, text.prompt.end());
+    const std::int64_t most = options.integers("n-prompt")[0];
+    if (std::ssize(text.prompt) > most && most > 0) {
+      text.prompt.erase(text.prompt.begin(), text.prompt.end() - most);
+    }
+    test.texts = {text};
+    return test;
+  }
+  require(model.tokenizer() != nullptr, "--speculate: ", model.name(),
+          " has no tokenizer and writes no text: give one with --replay FILE");
+  if (options.given("file")) {
+    test.texts = {{options.text("file"), tokens_of(options.text("file"), model), {}}};
+  } else {
+    test.texts = built_in_texts(*model.tokenizer());
+  }
+  return test;
+}
+
+Table speculation_table(const Options& options) {
+  Table table;
+  for (const std::string& name : options.list("model")) {
+    for (const RunSetting& setting : settings_of(options)) {
+      constexpr std::int64_t kSyntheticContext = 8192;
+      const BenchModel model(name, load_mode(options), kSyntheticContext);
+      const SpeculationTest test = speculation_of(options, model);
+      const KvType fallback = default_kv_type(model.scheme());
+      RunLimits limits;
+      limits.batch_tokens = setting.batch_tokens;
+      limits.key_type = setting.key_type.value_or(fallback);
+      limits.value_type = setting.value_type.value_or(fallback);
+      const auto backend = chosen_backend(options, setting.threads);
+      Session session = model.make_session(*backend, speculation_limits(test, limits));
+      std::optional<BenchModel> draft;
+      std::unique_ptr<Session> draft_session;  // built in place: its parts refer to each other
+      if (options.given("model-draft")) {
+        draft.emplace(options.text("model-draft"), load_mode(options), kSyntheticContext);
+        if (model.tokenizer() != nullptr && draft->tokenizer() != nullptr) {
+          require_same_vocabulary(*model.tokenizer(), model.name(), *draft->tokenizer(),
+                                  draft->name());
+        }
+        draft_session.reset(new Session(
+            draft->make_session(*backend, draft_limits(session.limits(), draft->config()))));
+      }
+      bench_speculation(model, session, draft ? draft->name() + " " + draft->scheme() : "",
+                        draft_session.get(), test, table);
+    }
+  }
+  return table;
+}
+
 void write_synthetic(const Options& options) {
   const std::vector<std::string>& models = options.list("model");
   require(models.size() == 1 && is_synthetic(models[0]), "--write: expected one -m ",
@@ -437,6 +556,13 @@ int run(const Options& options) {
   if (options.given("arrivals")) {
     print(traffic_table(options), format);
     return 0;
+  }
+  if (options.flag("speculate")) {
+    print(speculation_table(options), format);
+    return 0;
+  }
+  for (const char* flag : {"model-draft", "file", "replay"}) {
+    require(!options.given(flag), "--", flag, ": is for --speculate, which is not there");
   }
   Bench bench(options);
   for (const std::string& model : options.list("model")) bench.run(model);

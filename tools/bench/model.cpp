@@ -46,4 +46,17 @@ Session BenchModel::make_session(Backend& backend, const RunLimits& wanted) cons
                  backend, limits);
 }
 
+const Tokenizer* BenchModel::tokenizer() const {
+  return file_ && file_->has_tokenizer() ? &file_->tokenizer() : nullptr;
+}
+
+Tokenizer numbered_tokens(std::int64_t vocabulary) {
+  TokenizerSpec spec;
+  spec.merge_order = MergeOrder::by_id;
+  for (std::int64_t i = 0; i < vocabulary; ++i) spec.pieces.push_back(std::to_string(i) + " ");
+  spec.types.assign(spec.pieces.size(), TokenType::normal);
+  spec.source = "numbers";
+  return Tokenizer(spec);
+}
+
 }  // namespace leq

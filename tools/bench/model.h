@@ -20,6 +20,7 @@ class BenchModel {
   const std::string& scheme() const { return scheme_; }  // "int8"
   const ModelConfig& config() const;
   std::uint64_t weight_bytes() const;
+  const Tokenizer* tokenizer() const;  // null where there is none
   // Throws Error where a GPU has no room for the limits.
   Session make_session(Backend& backend, const RunLimits& wanted) const;
 
@@ -29,5 +30,8 @@ class BenchModel {
   std::optional<Model> file_;
   std::optional<SyntheticModel> synthetic_;
 };
+
+// A text for each id of a model without a tokenizer: nobody reads it.
+Tokenizer numbered_tokens(std::int64_t vocabulary);
 
 }  // namespace leq

@@ -15,16 +15,6 @@
 namespace leq {
 namespace {
 
-// A text for each id of a model without a tokenizer: nobody reads it.
-Tokenizer numbered_tokens(std::int64_t vocabulary) {
-  TokenizerSpec spec;
-  spec.merge_order = MergeOrder::by_id;
-  for (std::int64_t i = 0; i < vocabulary; ++i) spec.pieces.push_back(std::to_string(i) + " ");
-  spec.types.assign(spec.pieces.size(), TokenType::normal);
-  spec.source = "numbers";
-  return Tokenizer(spec);
-}
-
 // The smallest value that so large a share of the values does not exceed.
 double percentile(std::vector<double>& values, double share) {
   if (values.empty()) return 0;

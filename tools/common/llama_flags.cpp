@@ -52,6 +52,13 @@ std::vector<ForeignOption> told_flags() {
       {"-sp", kTold, "does nothing: special tokens of a reply are never printed"},
       {"-fitt --fit-target -fitc --fit-ctx", kTold,
        "does nothing: --vram caps what is taken of a GPU", 1},
+      {"--draft-min --draft-n-min --draft-p-min --draft-p-split --spec-draft-n-min "
+       "--spec-draft-p-min --spec-draft-p-split",
+       kTold, "does nothing: as many tokens are guessed as pay; --draft-max bounds them", 1},
+      {"-td --threads-draft --spec-draft-threads -tbd --threads-batch-draft "
+       "--spec-draft-threads-batch -ngld --gpu-layers-draft --n-gpu-layers-draft --spec-draft-ngl "
+       "-cd --ctx-size-draft",
+       kTold, "does nothing: a draft model runs where the model does, with its context", 1},
       {"--reasoning-format", kTold, "does nothing: thoughts are printed as the model writes them",
        1},
   };
@@ -64,7 +71,7 @@ std::vector<ForeignOption> refused_flags() {
       "leq downloads nothing: get the checkpoint with `hf download USER/MODEL --local-dir MODEL`, "
       "then `leq-quantize MODEL -o model.leq`, and run that with -m";
   constexpr std::string_view kNoDraft =
-      "there are no draft models here; leave it out, the text is the same without one";
+      "-md FILE names a draft model, and the text is the same without one: leave this out";
   constexpr std::string_view kGrammar =
       "there are no grammars here: ask for the format in the prompt, and end the reply with -r";
   constexpr std::string_view kLora =
@@ -85,14 +92,11 @@ std::vector<ForeignOption> refused_flags() {
        "--vision-gemma-12b-default",
        kRefused, kNoDownload},
       {"-cl --cache-list", kRefused, "there is no cache of models: ls *.leq"},
-      {"-md --model-draft --spec-draft-model --draft --draft-n --draft-max --draft-min "
-       "--draft-n-min --draft-p-min --draft-p-split --spec-draft-n-max --spec-draft-n-min "
-       "--spec-draft-p-min --spec-draft-p-split --spec-type --spec-default",
-       kRefused, kNoDraft},
-      {"-td --threads-draft --spec-draft-threads -tbd --threads-batch-draft "
-       "--spec-draft-threads-batch -ngld --gpu-layers-draft --n-gpu-layers-draft --spec-draft-ngl "
-       "-devd --device-draft --spec-draft-device -ctkd --cache-type-k-draft --spec-draft-type-k "
-       "-ctvd --cache-type-v-draft --spec-draft-type-v -cd --ctx-size-draft -hfd -hfrd "
+      {"-md --model-draft --spec-draft-model --draft --draft-n --draft-max --spec-draft-n-max",
+       kRefused, "no reply is written here: leq-run and leq-bench take draft models"},
+      {"--spec-type --spec-default", kRefused, kNoDraft},
+      {"-devd --device-draft --spec-draft-device -ctkd --cache-type-k-draft --spec-draft-type-k "
+       "-ctvd --cache-type-v-draft --spec-draft-type-v -hfd -hfrd "
        "--hf-repo-draft --spec-draft-hf -otd --override-tensor-draft "
        "--spec-draft-override-tensor -cmoed --cpu-moe-draft --spec-draft-cpu-moe -ncmoed "
        "--n-cpu-moe-draft --spec-draft-n-cpu-moe --spec-draft-ncmoe",
@@ -142,8 +146,9 @@ std::vector<ForeignOption> refused_flags() {
        "what was asked for goes to standard output, and nothing else: write > FILE"},
       {"--log-file --log-prompts-dir", kRefused,
        "what is no reply goes to standard error: write 2> FILE"},
-      {"--prompt-cache --prompt-cache-all --prompt-cache-ro --session", kRefused,
-       "in a chat /save FILE and /load FILE keep a conversation"},
+      {"--prompt-cache --session", kRefused,
+       "leq-run --prompt-cache FILE keeps a prompt; in a chat /save FILE keeps a conversation"},
+      {"--prompt-cache-all --prompt-cache-ro", kRefused, "leq-run --prompt-cache FILE takes it"},
       {"--server-base", kRefused, "there is no server here: the model of -m runs in this program"},
       {"--completion-bash", kRefused, "write --completion bash"},
   };

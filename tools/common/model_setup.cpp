@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/thread_pool.h"
+#include "engine/draft_model.h"
 #include "model/memory_fit.h"
 #include "tools/common/model_path.h"
 
@@ -48,7 +50,30 @@ std::uint64_t memory_beside(const Options& options, const AdjustLimits& adjust, 
   return plan.kv_bytes + plan.scratch_bytes;
 }
 
-LoadOptions load_options(const Options& options, const AdjustLimits& adjust, Backend& backend) {
+// Of a draft model beside a model with these limits.
+std::uint64_t draft_bytes(const Model& draft, const RunLimits& limits, Backend& backend) {
+  return MemoryPlanner(draft, backend.layout()).plan(draft_limits(limits, draft.config())).total();
+}
+
+// As fit_limits, with room for the draft model.
+FittedLimits fit_both(const RunLimits& wanted, const Model& model, const Model& draft,
+                      Backend& backend) {
+  const RunLimits whole = resolve_limits(wanted, model.config());
+  std::optional<DeviceRoom> room = backend.memory().room();
+  if (!room) return {whole, ""};
+  const std::uint64_t taken = draft_bytes(draft, whole, backend);
+  room->bytes -= std::min(room->bytes, taken);
+  try {
+    return MemoryPlanner(model, backend.layout()).fit(wanted, *room, backend.name());
+  } catch (const Error& error) {
+    throw Error(std::string(error.marked()) + "; -md: the draft model takes " + human_bytes(taken) +
+                    " more",
+                error.kind());
+  }
+}
+
+LoadOptions load_options(const Options& options, const AdjustLimits& adjust, Backend& backend,
+                         std::uint64_t draft_bytes) {
   LoadOptions load;
   load.lock = options.flag("mlock");
   if (options.given("mmap")) {
@@ -56,26 +81,44 @@ LoadOptions load_options(const Options& options, const AdjustLimits& adjust, Bac
   } else if (backend.memory().room()) {
     load.mode = LoadMode::map;  // read once, on the way to the device
   } else {
-    load.memory_needed_beside = memory_beside(options, adjust, backend);
+    load.memory_needed_beside = memory_beside(options, adjust, backend) + draft_bytes;
   }
   return load;
 }
 
 }  // namespace
 
-ModelSetup set_up_model(const Options& options, const AdjustLimits& adjust) {
+ModelSetup set_up_model(const Options& options, const AdjustLimits& adjust,
+                        const std::optional<std::filesystem::path>& draft) {
   check_model_file("-m", options.text("model"));
   ModelSetup setup;
   setup.threads = resolve_threads(options);
   setup.backend = chosen_backend(options, setup.threads);
   setup.backend->record_steps(options.flag("graph"));
-  setup.model =
-      std::make_unique<Model>(options.text("model"), load_options(options, adjust, *setup.backend));
+  std::uint64_t beside = 0;
+  if (draft) {
+    check_model_file("-md", *draft);
+    setup.draft_model = std::make_unique<Model>(*draft, LoadOptions{});
+    beside = setup.draft_model->file().file_bytes();
+  }
+  setup.model = std::make_unique<Model>(options.text("model"),
+                                        load_options(options, adjust, *setup.backend, beside));
   const Model& model = *setup.model;
   check_gpu_layers(options, model.config().layers);
-  FittedLimits fitted = fit_limits(wanted_limits(options, model, adjust), model, *setup.backend);
+  const RunLimits wanted = wanted_limits(options, model, adjust);
+  if (draft) {
+    require_same_vocabulary(model.tokenizer(), model.file().name(), setup.draft_model->tokenizer(),
+                            setup.draft_model->file().name());
+  }
+  FittedLimits fitted = draft ? fit_both(wanted, model, *setup.draft_model, *setup.backend)
+                              : fit_limits(wanted, model, *setup.backend);
   setup.note = std::move(fitted.note);
   setup.session = std::make_unique<Session>(model, *setup.backend, fitted.limits);
+  if (draft) {
+    setup.draft_session =
+        std::make_unique<Session>(*setup.draft_model, *setup.backend,
+                                  draft_limits(fitted.limits, setup.draft_model->config()));
+  }
   return setup;
 }
 

@@ -1,8 +1,10 @@
 // From the common options to a model that is ready to run: backend, opened file, session.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "model/session.h"
@@ -15,6 +17,9 @@ struct ModelSetup {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Model> model;
   std::unique_ptr<Session> session;
+  // A draft model beside it, where there is one.
+  std::unique_ptr<Model> draft_model;
+  std::unique_ptr<Session> draft_session;
   std::string note;  // for people: the context was cut to what a GPU holds; else empty; marked
 };
 
@@ -22,6 +27,8 @@ struct ModelSetup {
 // model is known.
 using AdjustLimits = std::function<void(const Model& model, RunLimits& limits)>;
 
-// For the options of model_options(). Throws Error naming the option or the file.
-ModelSetup set_up_model(const Options& options, const AdjustLimits& adjust);
+// For the options of model_options(); `draft`: the file of a draft model (-md). Memory is planned
+// for both before either is loaded. Throws Error naming the option or the file.
+ModelSetup set_up_model(const Options& options, const AdjustLimits& adjust,
+                        const std::optional<std::filesystem::path>& draft = {});
 }  // namespace leq

@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -88,6 +90,7 @@ struct Run {
 // Printed once nothing can be refused any more, so that an error stands alone.
 void report_start(const RunArgs& args, const ModelSetup& setup, const SamplingChoice& sampling) {
   note(model_line(*setup.model));
+  if (setup.draft_model) note("draft " + model_line(*setup.draft_model));
   if (!setup.note.empty()) note(with_flags(setup.note));
   if (args.verbose) {
     for (const auto& line : plan_lines(*setup.model, *setup.session)) note(line);
@@ -105,6 +108,7 @@ void report_start(const RunArgs& args, const ModelSetup& setup, const SamplingCh
 void report_end(const Run& run, const RunTotals& totals) {
   note(totals.line());
   for (const auto& line : online_lines(*run.setup.session)) note(line);
+  if (const Error* error = run.generator.draft_error()) note(draft_error_line(*error));
   if (!run.args.verbose) return;
   for (const auto& line : step_lines(*run.setup.backend)) note(line);
   for (const auto& line : guess_lines(run.generator.counts())) note(line);
@@ -135,6 +139,9 @@ int complete(const Run& run, const std::string& prompt) {
   if (ids.size() > 1 && ids[0] == run.model().tokenizer().bos() && ids[1] == ids[0]) {
     note("the prompt begins with the token that is put in front anyway: it is there twice now");
   }
+  const std::optional<PromptCacheFile>& cache = run.args.prompt_cache;
+  const PromptOwner owner = prompt_owner(run.model(), *run.setup.session);
+  const std::int64_t known = cache ? load_prompt_cache(*cache, owner, run.generator, ids) : 0;
   ReplyPrinter printer(choose_colors(run.args.color));
   if (run.args.display_prompt) printer.prompt(prompt);
   const InterruptScope scope;
@@ -145,6 +152,11 @@ int complete(const Run& run, const std::string& prompt) {
   request.interrupted = &scope.flag();
   const FinishedReply reply = run.generator.generate(request);
   printer.finish();
+  if (cache) {
+    std::vector<Token> tokens = ids;
+    if (cache->with_reply) tokens.insert(tokens.end(), reply.tokens.begin(), reply.tokens.end());
+    save_prompt_cache(*cache, owner, run.generator, tokens, known);
+  }
   explain_stop(reply, run.generator);
   RunTotals totals;
   totals.add(reply);
@@ -184,15 +196,22 @@ int run_with(const Options& options) {
   const RunArgs args = read_args(options);
   const std::optional<std::string> prompt = args.many ? std::nullopt : given_prompt(args);
   watch_interrupts(choose_colors(args.color) == Colors::on ? kColorsOff : "");
-  const ModelSetup setup = set_up_model(options, [&](const Model&, RunLimits& limits) {
+  const auto adjust = [&](const Model&, RunLimits& limits) {
     limits.context = options.integer("ctx-size");
     limits.sequences = static_cast<int>(options.integer("parallel"));
     if (args.many) limits.sequence_context = std::numeric_limits<std::int64_t>::max();
-    limits.output_tokens = limits.sequences + (args.speculate ? kMostGuesses : 0);
-  });
+    // A draft model guesses for several at once.
+    const int guessing = args.draft_model ? std::min(limits.sequences, 4) : 1;
+    limits.output_tokens = limits.sequences + (args.speculate ? guessing * kMostGuesses : 0);
+  };
+  const ModelSetup setup = set_up_model(options, adjust, args.draft_model);
   const Model& model = *setup.model;
   (void)model.tokenizer();  // its error names what to do
   const bool chats = !args.many && wants_chat(args, prompt, model);
+  require(
+      !chats || !args.prompt_cache,
+      "--prompt-cache: keeps the prompt of a completion, give one with -p TEXT or -f FILE; in a "
+      "chat /save FILE keeps the conversation");
   require(chats || prompt || args.many,
           "no prompt: give one with -p TEXT or -f FILE (this model has no chat "
           "template, so there is no chat)");
@@ -203,7 +222,9 @@ int run_with(const Options& options) {
   choice.settings.logit_bias = args.logit_bias;
   if (args.dry_breakers) choice.settings.dry_breakers = *args.dry_breakers;
   const Ending ending = ending_for(args, model, format ? &*format : nullptr);
-  const EngineOptions engine = {.speculate = args.speculate};
+  const EngineOptions engine = {.speculate = args.speculate,
+                                .draft = setup.draft_session.get(),
+                                .most_guesses = args.most_guesses};
   if (args.many) {
     const SharedRequest shared = {choice.settings, ending.banned, ending.stop};
     return complete_many(args, model, *setup.session, shared, engine,

@@ -141,6 +141,7 @@ int complete_many(const RunArgs& args, const Model& model, Session& session,
        with_commas(counts.prompt_tokens) + " tokens (" + with_commas(counts.cached_tokens) +
        " more were shared), replies " + with_commas(counts.reply_tokens) + " tokens, " +
        fixed(static_cast<double>(counts.reply_tokens) / seconds, 1) + " tokens/s together");
+  if (const Error* error = engine.draft_error()) note(draft_error_line(*error));
   if (args.verbose) {
     for (const auto& line : guess_lines(counts)) note(line);
   }

@@ -119,6 +119,21 @@ std::vector<Option> chat_options() {
   };
 }
 
+std::vector<Option> prompt_cache_options() {
+  return {
+      {.name = "prompt-cache",
+       .kind = Kind::text,
+       .value_name = "FILE",
+       .help = "keep the prompt's keys and values in FILE, and begin with what it holds of the "
+               "prompt; for completions, changes no token",
+       .group = "Text"},
+      {.name = "prompt-cache-all", .help = "with --prompt-cache: the reply's too", .group = "Text"},
+      {.name = "prompt-cache-ro",
+       .help = "with --prompt-cache: read FILE and do not write it",
+       .group = "Text"},
+  };
+}
+
 std::vector<Option> many_options() {
   return {
       {.name = "output",
@@ -137,6 +152,21 @@ std::vector<Option> many_options() {
                "where that is faster; changes no token",
        .group = "Many prompts",
        .choices = {"auto", "ngram", "off"}},
+      {.name = "model-draft",
+       .spellings = "-md --spec-draft-model",
+       .kind = Kind::text,
+       .value_name = "FILE",
+       .help = "a small model with the same vocabulary, which guesses tokens too; changes none",
+       .group = "Many prompts"},
+      {.name = "draft-max",
+       .spellings = "--draft --draft-n --spec-draft-n-max",
+       .kind = Kind::integer,
+       .value_name = "N",
+       .fallback = "16",
+       .help = "most guesses in one step; 16 is the largest number that counts",
+       .group = "Many prompts",
+       .minimum = 0,
+       .maximum = 1024},
   };
 }
 
@@ -280,8 +310,9 @@ ToolSpec run_tool_spec() {
   spec.foreign = llama_flags();
   spec.usage = {"-m model.leq -p \"Once upon a time\"", "-m model.leq -f prompt.txt -n 200",
                 "-m model.leq                           (a chat)"};
-  for (const auto& group : {model_options({}), text_options(), spelling_options(), chat_options(),
-                            many_options(), sampling_options()}) {
+  for (const auto& group :
+       {model_options({}), text_options(), spelling_options(), prompt_cache_options(),
+        chat_options(), many_options(), sampling_options()}) {
     spec.options.insert(spec.options.end(), group.begin(), group.end());
   }
   return spec;
@@ -298,11 +329,29 @@ RunArgs read_args(const Options& options) {
   args.thinking = options.text("enable-thinking") == "on";
   args.jsonl = options.text("output") == "jsonl";
   args.many = args.jsonl || options.integer("parallel") > 1;
-  args.speculate = options.text("speculate") != "off";
+  args.most_guesses = options.integer("draft-max");
+  const std::string& speculate = options.text("speculate");
+  args.speculate = speculate != "off" && args.most_guesses > 0;
+  if (options.given("model-draft")) {
+    require(speculate == "auto", "-md and --speculate ", speculate,
+            " contradict each other: leave one out");
+    if (args.speculate) args.draft_model = options.text("model-draft");
+  }
   require(!args.many || args.prompt_file, options.given("parallel") ? "-np" : "-o jsonl",
           ": is for many prompts at once, one in each line of -f FILE (- for standard input)");
   require(!args.many || args.mode != Mode::chat,
           "-np and -cnv contradict each other: leave one out");
+  if (options.given("prompt-cache")) {
+    args.prompt_cache = {options.text("prompt-cache"), options.flag("prompt-cache-all"),
+                         options.flag("prompt-cache-ro")};
+  }
+  for (const char* flag : {"prompt-cache-all", "prompt-cache-ro"}) {
+    require(args.prompt_cache || !options.flag(flag), "--", flag,
+            ": says how --prompt-cache FILE is used, and there is none");
+  }
+  require(!args.prompt_cache || (!args.many && args.mode != Mode::chat),
+          "--prompt-cache: keeps the prompt of one completion; leave out ",
+          args.many ? "-np" : "-cnv, -st and -sys", " (in a chat /save FILE keeps a conversation)");
   args.sampling = read_sampling(options);
   read_lists(options, args);
   const std::int64_t seed = options.integer("seed");

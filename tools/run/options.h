@@ -10,6 +10,7 @@
 
 #include "generate/settings.h"
 #include "tools/common/options.h"
+#include "tools/run/prompt_cache.h"
 
 namespace leq::run {
 
@@ -41,6 +42,10 @@ struct RunArgs {
   bool many = false;   // the prompt file holds a prompt in each line
   bool jsonl = false;  // their replies as JSON, one a line
   bool speculate = true;
+  std::optional<std::filesystem::path> draft_model;
+  std::int64_t most_guesses = 0;  // in one step
+
+  std::optional<PromptCacheFile> prompt_cache;
 
   GivenSampling sampling;
   std::vector<LogitBias> logit_bias;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "tools/common/setting_flags.h"
 
 namespace leq::run {
 namespace {
@@ -56,9 +57,18 @@ std::vector<std::string> step_lines(const Backend& backend) {
 
 std::vector<std::string> guess_lines(const EngineCounts& counts) {
   if (counts.guessed_tokens == 0) return {};
+  const std::string drafted =
+      counts.drafted_tokens == 0 ? ""
+                                 : ", " + with_commas(counts.right_drafts) + " of " +
+                                       with_commas(counts.drafted_tokens) + " of the draft model's";
   return {"guesses: " + with_commas(counts.right_guesses) + " of " +
-          with_commas(counts.guessed_tokens) + " right; " + with_commas(counts.reply_tokens) +
-          " tokens in " + with_commas(counts.steps) + " steps"};
+          with_commas(counts.guessed_tokens) + " right" + drafted + "; " +
+          with_commas(counts.reply_tokens) + " tokens in " + with_commas(counts.steps) + " steps"};
+}
+
+std::string draft_error_line(const Error& error) {
+  return "the draft model failed and guessed no more (the text is the same): " +
+         with_flags(error.marked());
 }
 
 void RunTotals::add(const FinishedReply& reply) {

@@ -25,6 +25,9 @@ std::vector<std::string> step_lines(const Backend& backend);
 // How many tokens were guessed; empty where none was.
 std::vector<std::string> guess_lines(const EngineCounts& counts);
 
+// For a draft model that failed.
+std::string draft_error_line(const Error& error);
+
 // Speeds over all replies of a run.
 class RunTotals {
  public:

@@ -1,0 +1,218 @@
+#include "engine/draft_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/stopwatch.h"
+#include "base/text.h"
+
+namespace leq {
+namespace {
+
+std::int64_t pages_for(std::int64_t positions) {
+  return (positions + kPageTokens - 1) / kPageTokens;
+}
+
+std::string piece_of(const Tokenizer& tokenizer, Token id) {
+  return static_cast<std::size_t>(id) < tokenizer.size() ? tokenizer.decode({{id}}, true)
+                                                         : std::string();
+}
+
+}  // namespace
+
+void require_same_vocabulary(const Tokenizer& tokenizer, std::string_view model,
+                             const Tokenizer& draft_tokenizer, std::string_view draft) {
+  const std::size_t ids = std::max(tokenizer.size(), draft_tokenizer.size());
+  for (std::size_t i = 0; i < ids; ++i) {
+    const auto id = static_cast<Token>(i);
+    const std::string piece = piece_of(tokenizer, id), other = piece_of(draft_tokenizer, id);
+    require(piece == other, draft, ": token ", id, " is '", printable(other), "', in ", model,
+            " it is '", printable(piece),
+            "'; a draft model needs the same vocabulary: take a smaller model of the same family");
+  }
+}
+
+RunLimits draft_limits(const RunLimits& limits, const ModelConfig& draft) {
+  RunLimits own = limits;
+  const std::int64_t each =
+      limits.sequence_context > 0 ? limits.sequence_context : limits.context / limits.sequences;
+  own.sequence_context = std::min(each, draft.context);
+  own.context = std::min(limits.context, draft.context * limits.sequences);
+  own.output_tokens = limits.sequences;
+  return resolve_limits(own, draft);
+}
+
+DraftModel::DraftModel(Session& session, std::int64_t vocabulary)
+    : session_(session),
+      vocabulary_(vocabulary),
+      prefixes_(session.cache()),
+      fed_(static_cast<std::size_t>(session.limits().sequences)) {
+  const auto online = session.transformer().online();
+  require(online.empty(), "the draft model: ", online.empty() ? "" : online[0].linear->name,
+          " has act online, which remembers wrong guesses; quantize it with ", Setting{"act"},
+          " row");
+}
+
+// The sequence's cache becomes a beginning of `tokens`, the longest that is there and leaves one to
+// feed.
+void DraftModel::begin(std::int32_t sequence, std::span<const Token> tokens) {
+  std::vector<Token>& held = fed(sequence);
+  const std::span<const Token> all = tokens.first(tokens.size() - 1);
+  const auto common = std::ranges::mismatch(held, all).in1 - held.begin();
+  held.resize(static_cast<std::size_t>(common));
+  session_.cache().truncate(sequence, common);
+  if (common > 0) return;
+  const PrefixCache::Found found = prefixes_.find(all, true);
+  session_.cache().adopt(sequence, found.pages, found.tokens);
+  held.assign(all.begin(), all.begin() + found.tokens);
+}
+
+// nullopt where the sequence cannot be fed: no page is free, a token is none of this model's, or
+// the text is longer than it reaches.
+std::optional<DraftModel::Part> DraftModel::part_of(std::int32_t sequence,
+                                                    std::span<const Token> tokens,
+                                                    std::int64_t more, std::int64_t room) {
+  const std::int64_t most = session_.transformer().limits().context;
+  if (tokens.empty() || std::ssize(tokens) + more > most) return std::nullopt;
+  begin(sequence, tokens);
+  const KvCache& cache = session_.cache();
+  const std::int64_t length = cache.length(sequence);
+  const std::int64_t missing = std::ssize(tokens) - length;
+  const std::int64_t feed = std::min(missing, room);
+  if (feed == 0) return std::nullopt;
+  const auto next =
+      tokens.subspan(static_cast<std::size_t>(length), static_cast<std::size_t>(feed));
+  const std::int64_t vocabulary = session_.transformer().config().vocab;
+  if (std::ranges::any_of(next, [&](Token id) { return id >= vocabulary; })) return std::nullopt;
+  const auto pages = cache.pages(sequence);
+  const bool copied = length % kPageTokens != 0 && cache.holders(pages.back()) > 1;
+  const std::int64_t needed =
+      pages_for(length + feed + more) - std::ssize(pages) + (copied ? 1 : 0);
+  prefixes_.make_free(pages_ + needed);
+  if (cache.free_pages() < pages_ + needed) return std::nullopt;
+  pages_ += needed;
+  return Part{sequence, next, feed, feed == missing};
+}
+
+// Feeds the parts; those that are whole have a row of logits where `want` says so.
+bool DraftModel::forward(std::span<const Part> parts, Batch::Want want) {
+  batch_.clear();
+  for (const Part& part : parts) {
+    batch_.add(part.sequence, part.tokens.data(), part.feed, part.whole ? want : Batch::Want::none);
+  }
+  try {
+    logits_ = &session_.transformer().forward(batch_, session_.cache());
+  } catch (const Error& error) {
+    give_up(error);
+    return false;
+  }
+  for (const Part& part : parts) {
+    std::vector<Token>& held = fed(part.sequence);
+    const std::size_t before = held.size();
+    held.insert(held.end(), part.tokens.begin(), part.tokens.end());
+    if (held.size() / kPageTokens > before / kPageTokens) {
+      prefixes_.keep(part.sequence, held, false);
+    }
+  }
+  return true;
+}
+
+void DraftModel::follow(std::span<const Reader> readers) {
+  if (error_) return;
+  pages_ = 0;
+  std::int64_t room = session_.limits().batch_tokens;
+  std::vector<Part> parts;
+  for (const Reader& reader : readers) {
+    const auto part = part_of(reader.sequence, reader.tokens, 0, room);
+    if (!part) continue;
+    room -= part->feed;
+    parts.push_back(*part);
+  }
+  if (!parts.empty()) forward(parts, Batch::Want::none);
+}
+
+void DraftModel::guess(std::span<Writer> writers) {
+  if (error_) return;
+  pages_ = 0;
+  std::int64_t room = session_.limits().batch_tokens;
+  std::vector<Part> parts;
+  std::vector<Writer*> drafting;
+  for (Writer& writer : writers) {
+    if (writer.most == 0) continue;
+    const auto part = part_of(writer.sequence, writer.reply->context(), writer.most, room);
+    if (!part) continue;
+    room -= part->feed;
+    parts.push_back(*part);
+    if (part->whole) drafting.push_back(&writer);
+  }
+  if (parts.empty()) return;
+  std::int64_t others = session_.limits().batch_tokens - room - std::ssize(drafting);
+  for (;;) {
+    const Stopwatch watch;
+    if (!forward(parts, Batch::Want::last) || !draw(drafting)) return;
+    costs_.saw(std::ssize(drafting), std::exchange(others, 0), watch.seconds());
+    std::size_t row = 0;
+    std::erase_if(drafting, [&](Writer* writer) {
+      Token drawn = drawn_[row++];
+      if (drawn < 0) return true;
+      const std::size_t index = writer->guesses.size();
+      if (index < writer->script.size()) drawn = writer->script[index];
+      writer->guesses.push_back(drawn);
+      return std::ssize(writer->guesses) >= writer->most || writer->reply->ends_with(drawn);
+    });
+    if (drafting.empty()) return;
+    parts.clear();
+    for (const Writer* writer : drafting) {
+      parts.push_back({writer->sequence, std::span(writer->guesses).last(1), 1, true});
+    }
+  }
+}
+
+// A draw for each row of logits, as the reply's own would be.
+bool DraftModel::draw(std::span<Writer* const> writers) {
+  const std::int64_t own = session_.transformer().config().vocab;
+  requests_.clear();
+  changes_.assign(writers.size(), {});
+  for (std::size_t i = 0; i < writers.size(); ++i) {
+    SampleRequest request = writers[i]->reply->request(writers[i]->guesses);
+    if (own != vocabulary_) {
+      for (const LogitChange& change : request.changes) {
+        if (change.id < own) changes_[i].push_back(change);
+      }
+      for (std::int64_t id = vocabulary_; id < own; ++id) {
+        changes_[i].push_back(banned_token(static_cast<std::int32_t>(id)));
+      }
+      request.changes = changes_[i];
+    }
+    requests_.push_back(request);
+  }
+  drawn_.resize(requests_.size());
+  try {
+    Backend& backend = session_.transformer().backend();
+    if (requests_.empty()) {
+      backend.synchronize();
+    } else {
+      backend.sample(*logits_, requests_, drawn_);
+    }
+  } catch (const Error& error) {
+    give_up(error);
+    return false;
+  }
+  return true;
+}
+
+void DraftModel::leave(std::int32_t sequence) {
+  prefixes_.keep(sequence, fed(sequence), true);
+  session_.cache().clear(sequence);
+  fed(sequence).clear();
+}
+
+void DraftModel::give_up(const Error& error) {
+  error_ = error;
+  for (std::size_t i = 0; i < fed_.size(); ++i) {
+    session_.cache().clear(static_cast<std::int32_t>(i));
+    fed_[i].clear();
+  }
+}
+
+}  // namespace leq

@@ -1,0 +1,51 @@
+// A prompt that was fed, kept in a file: its tokens with their keys and values, and whose they are.
+// Written whole or not at all; checked whole when it is read.
+//
+//   8 bytes   "LEQPRM01"
+//   u64       XXH3-64 of all that follows
+//   u64       the model: LeqReader::fingerprint()
+//   u32 u32   types of keys and of values
+//   u64 u64   number of tokens; bytes of keys and values
+//   i32 ...   the tokens
+//   ...       keys and values, as KvCache::save has them
+//
+// Numbers are little-endian. Neither a context's size nor a device shows in it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "backend/kv_types.h"
+#include "tokenizer/spec.h"
+
+namespace leq {
+
+// Whose keys and values: those of another model or of other types are of no use.
+struct PromptOwner {
+  std::uint64_t model = 0;  // LeqReader::fingerprint()
+  KvType key_type = kUsualKv;
+  KvType value_type = kUsualKv;
+
+  bool operator==(const PromptOwner&) const = default;
+};
+
+struct SavedPrompt {
+  PromptOwner owner;
+  std::vector<Token> tokens;
+  std::vector<std::byte> kv;  // of all of them, as KvCache::save has it
+};
+
+std::vector<std::byte> prompt_file_bytes(const SavedPrompt& prompt);
+// Throws Error naming `source` where the bytes are no such file, are cut off or damaged. What `kv`
+// holds is checked where it is loaded.
+SavedPrompt parse_prompt_file(std::span<const std::byte> bytes, std::string_view source);
+
+// Throw Error where the file cannot be written, or as parse_prompt_file does.
+void write_prompt_file(const std::filesystem::path& path, const SavedPrompt& prompt);
+SavedPrompt read_prompt_file(const std::filesystem::path& path);
+
+}  // namespace leq

@@ -1,0 +1,135 @@
+// What a draft model's cache holds, and vocabularies that differ.
+#include "engine/draft_model.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models_fixture.h"
+#include "platform/make_backend.h"
+#include "shared_data.h"
+
+namespace leq {
+namespace {
+
+TokenizerSpec spec_of(std::vector<std::string> pieces) {
+  TokenizerSpec spec;
+  spec.merge_order = MergeOrder::by_id;
+  spec.pieces = std::move(pieces);
+  spec.types.assign(spec.pieces.size(), TokenType::normal);
+  spec.source = "test";
+  return spec;
+}
+
+std::string difference(std::vector<std::string> model, std::vector<std::string> draft) {
+  try {
+    require_same_vocabulary(Tokenizer(spec_of(std::move(model))), "big.leq",
+                            Tokenizer(spec_of(std::move(draft))), "small.leq");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(SameVocabulary, TheFirstDifferenceIsNamed) {
+  EXPECT_EQ(difference({"a", "b"}, {"a", "b"}), "");
+  const std::string other = difference({"a", "b", "c"}, {"a", "x", "y"});
+  EXPECT_NE(other.find("small.leq: token 1 is 'x', in big.leq it is 'b'"), std::string::npos)
+      << other;
+  const std::string fewer = difference({"a", "b", "c"}, {"a", "b"});
+  EXPECT_NE(fewer.find("token 2 is '', in big.leq it is 'c'"), std::string::npos) << fewer;
+}
+
+class Drafts : public testing::Test {
+ protected:
+  void SetUp() override {
+    LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+    model_.emplace(test::quantized(folder, "int8"), LoadOptions{});
+    backend_ = make_backend({.device = "cpu", .threads = 1});
+    RunLimits limits;
+    limits.context = 256;
+    limits.sequences = 2;
+    limits.sequence_context = 256;
+    limits.batch_tokens = 64;
+    limits = resolve_limits(limits, model_->config());
+    session_.emplace(*model_, *backend_, draft_limits(limits, model_->config()));
+    drafts_.emplace(*session_, model_->config().vocab);
+  }
+
+  Reply reply_to(std::vector<Token> prompt) const {
+    SamplingSettings settings;
+    settings.temperature = 0;
+    const auto vocabulary = static_cast<std::size_t>(model_->config().vocab);
+    return {model_->tokenizer(), prompt, Sampler(settings, vocabulary, {}), {.context = 256}};
+  }
+  static std::vector<Token> prompt(std::int64_t count) {
+    std::vector<Token> tokens;
+    for (std::int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<Token>(300 + i % 97));
+    return tokens;
+  }
+  std::vector<Token> guessed(std::int32_t sequence, Reply& reply, std::int64_t most) {
+    std::vector<DraftModel::Writer> writers = {{sequence, &reply, most}};
+    drafts_->guess(writers);
+    return writers[0].guesses;
+  }
+
+  std::optional<Model> model_;
+  std::unique_ptr<Backend> backend_;
+  std::optional<Session> session_;
+  std::optional<DraftModel> drafts_;
+};
+
+TEST_F(Drafts, WrongGuessesAreForgotten) {
+  Reply reply = reply_to(prompt(20));
+  const std::vector<Token> first = guessed(0, reply, 5);
+  ASSERT_EQ(first.size(), 5u);
+  EXPECT_EQ(session_->cache().length(0), 24);  // the last guess is not fed
+  Reply wrong = reply_to(prompt(20));
+  wrong.take(first[0]);
+  const Token other = first[1] == 305 ? 306 : 305;
+  wrong.take(other);
+  const std::vector<Token> second = guessed(0, wrong, 2);
+  Reply fresh = reply_to(prompt(20));
+  fresh.take(first[0]);
+  fresh.take(other);
+  EXPECT_EQ(guessed(1, fresh, 2), second);
+  EXPECT_EQ(session_->cache().length(0), 23);
+}
+
+TEST_F(Drafts, LongTextsAreReadInSteps) {
+  Reply reply = reply_to(prompt(150));
+  EXPECT_TRUE(guessed(0, reply, 3).empty());  // 64 tokens in a step
+  EXPECT_TRUE(guessed(0, reply, 3).empty());
+  const std::vector<Token> guesses = guessed(0, reply, 3);
+  EXPECT_EQ(guesses.size(), 3u);
+  const std::vector<Token> all = prompt(150);
+  const std::vector<DraftModel::Reader> readers = {{1, std::span(all).first(64)}};
+  drafts_->follow(readers);
+  EXPECT_EQ(session_->cache().length(1), 64);
+  drafts_->leave(0);
+  drafts_->leave(1);
+  // Who begins alike begins with its pages.
+  EXPECT_EQ(guessed(1, reply, 3), guesses);
+}
+
+TEST_F(Drafts, WhoDoesNotFitIsNotGuessedFor) {
+  Reply reply = reply_to(prompt(250));
+  for (int i = 0; i < 6; ++i) EXPECT_TRUE(guessed(0, reply, 8).empty());  // 258 of 256
+  Reply first = reply_to(prompt(190));
+  std::size_t of_first = 0, of_second = 0;
+  for (int i = 0; i < 4; ++i) of_first += guessed(0, first, 2).size();
+  EXPECT_GT(of_first, 0u);
+  std::vector<Token> stranger(120, 301);
+  Reply other = reply_to(stranger);
+  for (int i = 0; i < 4; ++i) of_second += guessed(1, other, 20).size();
+  EXPECT_EQ(of_second, 0u);  // 3 pages are needed, 2 are left
+  EXPECT_FALSE(drafts_->error().has_value());
+  drafts_->leave(0);
+  EXPECT_GT(guessed(1, other, 2).size(), 0u);
+}
+
+}  // namespace
+}  // namespace leq

@@ -1,0 +1,57 @@
+// Saved prompts on any bytes. The first byte of an input says what follows: 0 a whole file, else
+// what a file holds after its checksum, which is put in front (or it would keep the fuzzer out).
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/prompt_file.h"
+#include "format/leq_layout.h"
+#include "fuzz/seeded.h"
+
+namespace {
+
+std::string text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+const std::vector<std::string>& examples() {
+  static const std::vector<std::string> all = [] {
+    leq::SavedPrompt prompt;
+    prompt.tokens = {1, 2, 3};
+    prompt.kv.resize(20);
+    const std::vector<std::byte> bytes = leq::prompt_file_bytes(prompt);
+    return std::vector<std::string>{std::string(1, '\0') + text_of(bytes),
+                                    "\x01" + text_of(std::span(bytes).subspan(16))};
+  }();
+  return all;
+}
+
+}  // namespace
+
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
+                                               std::size_t max_size, unsigned seed) {
+  return leq::test::mutate_seeded(examples(), data, size, max_size, seed);
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const auto input = std::as_bytes(std::span(data + 1, size - 1));
+  std::vector<std::byte> bytes;
+  if (data[0] != 0) {
+    const std::uint64_t sum = leq::checksum(input);
+    bytes.resize(16);
+    std::memcpy(bytes.data(), "LEQPRM01", 8);
+    std::memcpy(bytes.data() + 8, &sum, sizeof sum);
+  }
+  bytes.insert(bytes.end(), input.begin(), input.end());
+  try {
+    // What is read is all that there is.
+    if (leq::prompt_file_bytes(leq::parse_prompt_file(bytes, "fuzz")) != bytes) std::abort();
+  } catch (const leq::Error&) {
+  }
+  return 0;
+}

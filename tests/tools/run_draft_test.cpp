@@ -1,0 +1,124 @@
+// leq-run with a draft model and with prompts kept in files: the text is the one without.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "models_fixture.h"
+#include "shared_data.h"
+#include "tools/process.h"
+
+namespace leq {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Finished;
+
+class RunDraft : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = fs::path(testing::TempDir()) / (std::string("leq_run_draft_") + test->name());
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    const auto shared = test::shared_path("models/storyteller");
+    const auto other = test::shared_path("models/qwen3-tiny");
+    if (!shared || !other) GTEST_SKIP() << "shared/models is not here";
+    model_ = test::quantized(*shared, "int8");
+    coarse_ = test::quantized(*shared, "int4-g64");
+    stranger_ = test::quantized(*other, "int8");
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  Finished run(const std::vector<std::string>& words) const { return run_with(model_, words); }
+  static Finished run_with(const std::string& model, const std::vector<std::string>& words) {
+    std::vector<std::string> command = {LEQ_TOOLS_DIR "/leq-run", "-m", model, "-t", "1"};
+    command.insert(command.end(), {"-p", "Once upon a time there was a little cat and a dog"});
+    command.insert(command.end(), {"-s", "5", "-n", "60"});
+    command.insert(command.end(), words.begin(), words.end());
+    return test::run(command, "");
+  }
+  static bool says(const Finished& run, const std::string& text) {
+    return run.err.find(text) != std::string::npos;
+  }
+
+  fs::path folder_;
+  std::string model_, coarse_, stranger_;
+};
+
+TEST_F(RunDraft, ADraftModelChangesNoToken) {
+  const Finished plain = run({"--speculate", "off"});
+  ASSERT_EQ(plain.status, 0) << plain.err;
+  for (const std::string& draft : {coarse_, model_}) {
+    const Finished with = run({"-md", draft, "--draft-max", "4", "-v"});
+    EXPECT_EQ(with.status, 0) << with.err;
+    EXPECT_EQ(with.out, plain.out);
+    EXPECT_TRUE(says(with, "draft " + draft)) << with.err;
+    EXPECT_TRUE(says(with, "of the draft model's")) << with.err;
+  }
+  EXPECT_EQ(run({"-md", coarse_, "--draft-max", "0"}).out, plain.out);
+}
+
+TEST_F(RunDraft, WhatCannotDraftIsRefused) {
+  const Finished stranger = run({"-md", stranger_});
+  EXPECT_EQ(stranger.status, 1);
+  EXPECT_TRUE(says(stranger, "a draft model needs the same vocabulary")) << stranger.err;
+  const Finished missing = run({"-md", folder_ / "none.leq"});
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_TRUE(says(missing, "-md")) << missing.err;
+  const Finished both = run({"-md", coarse_, "--speculate", "off"});
+  EXPECT_TRUE(says(both, "-md and --speculate off contradict each other")) << both.err;
+}
+
+TEST_F(RunDraft, APromptIsKeptInAFile) {
+  const std::string file = folder_ / "prompt.cache";
+  const Finished plain = run({});
+  ASSERT_EQ(plain.status, 0) << plain.err;
+  const Finished first = run({"--prompt-cache", file});
+  EXPECT_EQ(first.out, plain.out);
+  ASSERT_TRUE(fs::exists(file));
+  const auto size = fs::file_size(file);
+  const Finished second = run({"--prompt-cache", file, "--prompt-cache-ro"});
+  EXPECT_EQ(second.out, plain.out);
+  EXPECT_TRUE(says(second, "prompt 1 token (")) << second.err;
+  EXPECT_EQ(run({"--prompt-cache", file, "--prompt-cache-all"}).out, plain.out);
+  EXPECT_GT(fs::file_size(file), size);
+}
+
+TEST_F(RunDraft, AFileOfAnotherRunIsToldAndLeftOut) {
+  const std::string file = folder_ / "prompt.cache";
+  ASSERT_EQ(run({"--prompt-cache", file}).status, 0);
+  const auto size = fs::file_size(file);
+  const auto expect_told = [&](const std::string& model, std::vector<std::string> words,
+                               const std::string& text) {
+    const Finished plain = run_with(model, words);
+    words.insert(words.end(), {"--prompt-cache", file, "--prompt-cache-ro"});
+    const Finished with = run_with(model, words);
+    EXPECT_EQ(with.status, 0) << with.err;
+    EXPECT_EQ(with.out, plain.out);
+    EXPECT_TRUE(says(with, text)) << with.err;
+    EXPECT_EQ(fs::file_size(file), size);
+  };
+  expect_told(coarse_, {}, "another model");
+  expect_told(model_, {"-ctk", "int8"}, "other KV types");
+}
+
+TEST_F(RunDraft, ADamagedFileIsRefused) {
+  const std::string file = folder_ / "prompt.cache";
+  ASSERT_EQ(run({"--prompt-cache", file}).status, 0);
+  fs::resize_file(file, fs::file_size(file) - 1);
+  const Finished cut = run({"--prompt-cache", file});
+  EXPECT_EQ(cut.status, 1);
+  EXPECT_EQ(cut.out, "");
+  EXPECT_TRUE(says(cut, "prompt.cache: keys and values at offset")) << cut.err;
+  std::ofstream(file) << "a letter";
+  EXPECT_EQ(run({"--prompt-cache", file}).status, 1);
+  EXPECT_EQ(fs::file_size(file), 8u);  // not written over
+  EXPECT_EQ(run({"--prompt-cache-ro"}).status, 1);
+  EXPECT_EQ(run({"--prompt-cache", file, "-cnv"}).status, 1);
+}
+
+}  // namespace
+}  // namespace leq
