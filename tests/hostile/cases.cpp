@@ -39,7 +39,8 @@ bool any_text(const Target& target) { return target.layout == Layout::text; }
 Expect expect_of_place(Place place, const Target& target) {
   switch (place) {
     case Place::link:
-      return Expect::accepted;
+      // A whole text may be too long for a prompt.
+      return any_text(target) ? Expect::either : Expect::accepted;
     case Place::no_right:
       return modes_hold() ? Expect::refused : Expect::either;
     case Place::missing:

@@ -67,10 +67,15 @@ std::vector<Reader> checkpoint_readers(const std::string& folder) {
           quantize({"--method", "gptq", "--type", "int4-g32", "--samples", "1", "--length", "8"})};
 }
 
-const Words kCheckpointFiles = {"config.json",   "safetensors",
-                                "tokenizer",     "vocab.json",
-                                "merges.txt",    "generation_config.json",
-                                "chat_template", "the checkpoint is damaged"};
+const Words kCheckpointFiles = {"config.json",
+                                "safetensors",
+                                "tokenizer",
+                                "vocab.json",
+                                "merges.txt",
+                                "generation_config.json",
+                                "chat_template",
+                                "the checkpoint is damaged",
+                                "the checkpoint computes numbers that are not finite"};
 
 Target checkpoint_target(const std::string& kind, const std::string& folder,
                          const std::string& file, Layout layout, const Words& required,

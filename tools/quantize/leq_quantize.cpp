@@ -15,6 +15,8 @@
 namespace leq {
 namespace {
 
+constexpr std::size_t kMostPathBytes = 4096;
+
 void report(const CheckpointOptions& checkpoint, const CheckpointResult& result,
             const std::string& output, double seconds) {
   std::cerr << "source      " << result.description << ", " << with_commas(result.parameters)
@@ -30,9 +32,10 @@ void report(const CheckpointOptions& checkpoint, const CheckpointResult& result,
     std::cerr << "worst error " << fixed(100 * std::sqrt(result.worst_error), 2)
               << " % of the weights' norm, in " << result.worst_tensor << '\n';
   }
-  std::cerr << "wrote       " << output << ", " << human_bytes(result.file_bytes) << " in "
+  const std::string name = printable(output, kMostPathBytes);
+  std::cerr << "wrote       " << name << ", " << human_bytes(result.file_bytes) << " in "
             << fixed(seconds, 1) << " s\n"
-            << "next        leq-run -m " << output << " -p \"Once upon a time\"\n";
+            << "next        leq-run -m " << name << " -p \"Once upon a time\"\n";
 }
 
 std::string unit_of(std::string_view work) {
@@ -81,8 +84,8 @@ int quantize(const Options& options) {
   };
   job.searched = [&](const MixedSearchResult& result) {
     progress.end();
-    std::cerr << search_report(result) << "wrote " << job.output.string() << ", "
-              << human_bytes(result.file_bytes) << '\n';
+    std::cerr << search_report(result) << "wrote " << printable(job.output.string(), kMostPathBytes)
+              << ", " << human_bytes(result.file_bytes) << '\n';
   };
   try {
     run_job(job);
