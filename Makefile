@@ -9,9 +9,9 @@ CHECK_PACKAGES = clang clang-tidy clang-format libclang-rt-14-dev
 FUZZ_SECONDS ?= 60
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: all install cuda deps check-deps arm-deps demo test check asan tsan portable aarch64 fuzz tidy nvcc hostile bench format clean
+.PHONY: all release install cuda deps check-deps arm-deps demo test check asan tsan portable aarch64 fuzz tidy nvcc hostile bench format clean
 
-all: build/release/tools/leq-run
+all: release
 
 deps:
 	@missing=$$(for p in $(PACKAGES); do dpkg-query -W -f='$${Status}\n' $$p 2>/dev/null | grep -q '^install ok' || echo $$p; done); \
@@ -22,7 +22,7 @@ check-deps: deps
 	@missing=$$(for p in $(CHECK_PACKAGES); do dpkg-query -W -f='$${Status}\n' $$p 2>/dev/null | grep -q '^install ok' || echo $$p; done); \
 	if [ -n "$$missing" ]; then DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -q -y --no-install-recommends $$missing; fi
 
-build/release/tools/leq-run: deps
+release: deps
 	cmake --preset release
 	cmake --build build/release -j $(JOBS)
 
@@ -37,7 +37,7 @@ install: all
 	cmake --install build/release --prefix $(PREFIX) > /dev/null
 	@echo "installed into $(PREFIX)"
 
-demo: build/release/tools/leq-run
+demo: release
 	@examples/storyteller/demo.sh build/release
 
 # Optimized build with warnings as errors, then every test.
@@ -47,7 +47,7 @@ test: deps
 	ctest --test-dir build/dev --output-on-failure -j $(JOBS)
 
 # The long checks: sanitizers, the portable kernels alone, 64-bit ARM, fuzzing, clang-tidy, every
-every CUDA
+# CUDA source for every architecture, all hostile files and faults.
 check: check-deps asan tsan portable aarch64 fuzz tidy nvcc hostile
 
 asan tsan portable: check-deps
@@ -88,7 +88,7 @@ hostile: deps
 	cmake --build build/dev -j $(JOBS) --target hostile_cases fault_cases
 	ctest --test-dir build/dev --output-on-failure -C long -L '^(hostile|faults)-all$$'
 
-bench: build/release/tools/leq-run
+bench: release
 	build/release/tools/leq-bench -m synthetic:tinyllama-1.1b:int8 -p 512 -n 64 -r 5
 	build/release/tools/leq-bench -m synthetic:tinyllama-1.1b:int4-g128 -p 512 -n 64 -r 5
 

@@ -1,5 +1,6 @@
 #include "base/file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -8,6 +9,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -138,6 +141,23 @@ bool file_exists(const fs::path& path) {
   require(fs::status_known(status), ErrorKind::io, path.string(),
           ": cannot be looked at: ", error.message());
   return fs::exists(status);
+}
+
+// Not by the standard library's iterator, which ends the program where memory is out.
+std::vector<std::string> file_names(const fs::path& folder) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> listing(::opendir(folder.c_str()), &::closedir);
+  require(listing != nullptr, ErrorKind::io, folder.string(),
+          ": cannot be listed: ", std::strerror(errno));
+  std::vector<std::string> names;
+  errno = 0;
+  while (const dirent* entry = ::readdir(listing.get())) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+    errno = 0;
+  }
+  require(errno == 0, ErrorKind::io, folder.string(), ": cannot be listed: ", std::strerror(errno));
+  std::ranges::sort(names);
+  return names;
 }
 
 MappedFile::MappedFile(const fs::path& path) : name_(path.string()) {

@@ -13,6 +13,10 @@ namespace leq {
 // Whether something has this name, links followed. Throws Error where the system does not say.
 bool file_exists(const std::filesystem::path& path);
 
+// The names of all that lies in a folder, sorted. Throws Error naming the folder where it cannot be
+// listed.
+std::vector<std::string> file_names(const std::filesystem::path& folder);
+
 // A read-only memory mapping of a whole regular file; anything else is refused without waiting for
 // it. Move-only; the bytes live as long as the object. Where the file becomes shorter meanwhile,
 // a program that called watch_mappings (base/mapping_watch.h) ends with an error.

@@ -6,7 +6,6 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -15,6 +14,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 
 namespace leq {
@@ -57,11 +57,18 @@ bool is_there(int descriptor, const fs::path& path) {
 // The locked folder, or nullopt where it vanished meanwhile.
 std::optional<int> try_lock(const fs::path& path) {
   const std::string name = path.string();
-  if (::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST)
+  const bool made = ::mkdir(path.c_str(), 0777) == 0;
+  if (!made && errno != EEXIST)
     fail(ErrorKind::io, name, ": cannot make this folder: ", std::strerror(errno));
+  const auto remove_if_made = [&] {
+    const int error = errno;
+    if (made) ::rmdir(path.c_str());
+    errno = error;
+  };
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (descriptor < 0) {
     if (errno == ENOENT) return std::nullopt;
+    remove_if_made();
     const bool other = errno == ENOTDIR || errno == ELOOP;
     fail(ErrorKind::io, name,
          other ? ": expected a folder or nothing of this name; move it away"
@@ -74,6 +81,7 @@ std::optional<int> try_lock(const fs::path& path) {
     return std::nullopt;
   }
   const int error = errno;
+  if (error != EWOULDBLOCK) remove_if_made();
   const std::string owner = owner_of(descriptor);
   ::close(descriptor);
   require(error != EWOULDBLOCK, ErrorKind::io, name, ": another run", owner,
@@ -109,16 +117,7 @@ WorkFolder& WorkFolder::operator=(WorkFolder&& other) noexcept {
   return *this;
 }
 
-std::vector<std::string> WorkFolder::names() const {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator at(path_, error), end; !error && at != end; at.increment(error)) {
-    names.push_back(at->path().filename().string());
-  }
-  require(!error, ErrorKind::io, path_.string(), ": cannot be listed: ", error.message());
-  std::ranges::sort(names);
-  return names;
-}
+std::vector<std::string> WorkFolder::names() const { return file_names(path_); }
 
 void WorkFolder::clear() const {
   for (const std::string& name : names()) {

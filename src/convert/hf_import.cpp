@@ -190,17 +190,15 @@ DType exact_dtype(const TensorSource& source) {
 // What lies in the folder of a checkpoint, but for .leq files, which were written there.
 std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files;
-  std::error_code error;
-  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
-       at.increment(error)) {
+  for (const std::string& name : file_names(folder)) {
+    const std::filesystem::path path = folder / name;
     std::error_code unknown;
-    if (!at->is_regular_file(unknown)) continue;
+    if (!std::filesystem::is_regular_file(path, unknown)) continue;
     std::array<char, kLeqMagic.size()> magic = {};
-    std::ifstream file(at->path(), std::ios::binary);
+    std::ifstream file(path, std::ios::binary);
     const bool written = file.read(magic.data(), magic.size()) && magic == kLeqMagic;
-    if (!written) files.push_back(at->path());
+    if (!written) files.push_back(path);
   }
-  require(!error, ErrorKind::io, folder.string(), ": cannot be listed: ", error.message());
   return files;
 }
 

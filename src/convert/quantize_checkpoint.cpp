@@ -224,7 +224,7 @@ CheckpointResult quantize_imported(
   try {
     result = write_model({model, options, blocks, write}, writer, output,
                          calibrated ? &*calibrated : nullptr, progress);
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     if (calibrated) calibrated->partial.tell_kept(error, options.say);
     throw;
   }

@@ -147,21 +147,18 @@ constexpr std::array<UsualNames, 5> kUsualNames = {{
 
 std::vector<TokenizerFile> scan_folder(const std::filesystem::path& folder) {
   std::vector<TokenizerFile> found;
-  std::error_code error;
-  std::size_t files = 0;
-  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
-       at.increment(error)) {
-    require(++files <= kMaxFolderFiles, folder.string(), ": more than ", kMaxFolderFiles,
-            " files; give the tokenizer file itself");
+  const std::vector<std::string> names = file_names(folder);
+  require(names.size() <= kMaxFolderFiles, folder.string(), ": ", names.size(), " files, at most ",
+          kMaxFolderFiles, " are looked at; give the tokenizer file itself");
+  for (const std::string& name : names) {
+    const std::filesystem::path path = folder / name;
+    std::error_code unknown;
     // added_tokens.json looks like a vocabulary, but only adds to one.
-    if (!at->is_regular_file(error) || at->path().filename() == "added_tokens.json") continue;
-    const MappedFile file(at->path());
+    if (!std::filesystem::is_regular_file(path, unknown) || name == "added_tokens.json") continue;
+    const MappedFile file(path);
     const auto format = tokenizer_format(as_text(file.bytes()));
-    if (format != TokenizerFormat::none) found.push_back({at->path(), format});
+    if (format != TokenizerFormat::none) found.push_back({path, format});
   }
-  require(!error, ErrorKind::io, folder.string(), ": cannot list the folder: ", error.message());
-  std::sort(found.begin(), found.end(),
-            [](const auto& a, const auto& b) { return a.path < b.path; });
   return found;
 }
 

@@ -35,6 +35,9 @@ TokenizerSpec read_vocab_merges(std::string_view vocabulary, std::string_view vo
   TokenizerSpec spec;
   spec.source = vocabulary_name;
   const Ids ids = read_vocabulary(parse_json(vocabulary, vocabulary_name), vocabulary_name, spec);
+  if (const auto offset = first_invalid_utf8(merges)) {
+    fail(merges_name, ": byte ", *offset, " is no UTF-8; get the file again");
+  }
   std::size_t line_number = 0;
   const auto id_of = [&](std::string_view piece) {
     const auto found = ids.find(std::string(piece));

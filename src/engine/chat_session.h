@@ -10,17 +10,10 @@
 #include <vector>
 
 #include "engine/generator.h"
+#include "generate/chat_file.h"
 #include "generate/chat_template.h"
 
 namespace leq {
-
-// What a conversation is made of; enough to go on with it elsewhere.
-struct ChatState {
-  std::vector<ChatMessage> messages;  // the system prompt first, where there is one
-  std::uint32_t replies = 0;          // written so far, the ones written again included
-
-  bool operator==(const ChatState&) const = default;
-};
 
 struct ChatSessionOptions {
   ChatOptions rendering;

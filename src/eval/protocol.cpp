@@ -95,8 +95,9 @@ ProtocolSettings resolve_protocol(const ProtocolRequest& request, std::int64_t c
   return settings;
 }
 
-std::vector<Window> plan_windows(const ProtocolSettings& settings, std::int64_t tokens) {
-  require(tokens >= settings.window, "the text has ", tokens, " tokens, one window has ",
+std::vector<Window> plan_windows(const ProtocolSettings& settings, std::int64_t tokens,
+                                 std::string_view text) {
+  require(tokens >= settings.window, text, " has ", tokens, " tokens, one window has ",
           settings.window, "; take a longer text or a smaller ", Setting{"window"});
   std::vector<Window> windows;
   std::int64_t scored_to = 0;  // tokens before it are scored already

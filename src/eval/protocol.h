@@ -50,8 +50,10 @@ struct Window {
   std::int64_t scored() const { return first + count - scored_from; }
 };
 
-// The windows of a text of `tokens` tokens. Throws Error where it is shorter than one.
-std::vector<Window> plan_windows(const ProtocolSettings& settings, std::int64_t tokens);
+// The windows of a text of `tokens` tokens. Throws Error naming `text` where it is shorter than
+// one.
+std::vector<Window> plan_windows(const ProtocolSettings& settings, std::int64_t tokens,
+                                 std::string_view text = "the text");
 
 // "hf: windows of 1024 tokens side by side, rows joined by hf"
 std::string describe(const ProtocolSettings& settings);

@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <new>
 #include <unordered_map>
 
 #include "base/bytes.h"
@@ -145,6 +146,7 @@ void LeqReader::verify(const std::function<void(std::uint64_t, std::uint64_t)>& 
   for (const StoredBlob& blob : state_->index.blobs) total += blob.bytes;
   std::uint64_t done = 0;
   const std::unique_ptr<XXH3_state_t, HashStateDeleter> hash(XXH3_createState());
+  if (!hash) throw std::bad_alloc();
   const auto check = [&](const std::string& what, std::uint64_t offset, std::uint64_t bytes,
                          std::uint64_t expected) {
     constexpr std::uint64_t kStep = 16u << 20;

@@ -1,12 +1,23 @@
 // A conversation in a JSON file, written whole or not at all and checked whole when it is read.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
-#include "engine/chat_session.h"
+#include "generate/chat_template.h"
+#include "model/sampling_settings.h"
 
 namespace leq {
+
+// What a conversation is made of; enough to go on with it elsewhere.
+struct ChatState {
+  std::vector<ChatMessage> messages;  // the system prompt first, where there is one
+  std::uint32_t replies = 0;          // written so far, the ones written again included
+
+  bool operator==(const ChatState&) const = default;
+};
 
 struct ChatFile {
   std::string model;   // file name of the model, for people

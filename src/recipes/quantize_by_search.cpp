@@ -89,7 +89,7 @@ MixedSearchResult quantize_by_search(
         search_in(kept.folder(), {model, output, checkpoint, bits, base, progress});
     kept.remove();
     return result;
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     kept.tell_kept(error, checkpoint.say);
     throw;
   }

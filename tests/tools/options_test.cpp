@@ -189,6 +189,7 @@ TEST(Options, ErrorsNameWordValueAndRange) {
   EXPECT_EQ(error_of({"-n", "99999999999999999999"}),
             "-n: expected a whole number of at least -1, found '99999999999999999999'");
   EXPECT_EQ(error_of({"-o", "xml"}), "-o: expected text | json, found 'xml'");
+  EXPECT_EQ(error_of({"-m", ""}), "-m: expected the name of a file, found nothing");
   EXPECT_EQ(error_of({"-p"}), "-p: a value (TEXT) must follow");
   EXPECT_EQ(error_of({"-p", "-n", "3"}),
             "-p: a value (TEXT) must follow, found the option -n; if it is meant, write -p=-n");

@@ -550,6 +550,9 @@ int run(const Options& options) {
     print(load_table(options), format);
     return 0;
   }
+  for (const std::string& model : options.list("model")) {
+    if (!is_synthetic(model)) check_model_file("-m", model);  // before the others are measured
+  }
   if (options.given("arrivals")) {
     print(traffic_table(options), format);
     return 0;
@@ -570,4 +573,6 @@ int run(const Options& options) {
 }  // namespace
 }  // namespace leq
 
-int main(int argc, char** argv) { return leq::run_tool(leq::tool_spec(), argc, argv, leq::run); }
+int main(int argc, char** argv) {
+  return leq::run_tool("leq-bench", leq::tool_spec, argc, argv, leq::run);
+}

@@ -41,10 +41,16 @@ std::uint64_t memory_cap(const Options& options) {
 }
 
 std::unique_ptr<Backend> chosen_backend(const Options& options, int threads) {
-  const std::string device = device_name(options);
-  const std::uint64_t cap = memory_cap(options);
+  const std::string name = device_name(options);
+  const DeviceOptions device = {name, threads, memory_cap(options)};
+  std::unique_ptr<Backend> backend;
+  naming_gpu_layers(options, [&] { backend = make_backend(device); });
+  return backend;
+}
+
+void naming_gpu_layers(const Options& options, const std::function<void()>& work) {
   try {
-    return make_backend({.device = device, .threads = threads, .memory_cap = cap});
+    work();
   } catch (const Error& error) {
     if (!options.given("gpu-layers") || error.kind() != ErrorKind::no_device) throw;
     fail(error.kind(), "-ngl ", printable(options.text("gpu-layers")), ": ", error.marked());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -19,6 +20,9 @@ std::uint64_t memory_cap(const Options& options);
 
 // Throws Error naming the option where this build or this machine has no such device.
 std::unique_ptr<Backend> chosen_backend(const Options& options, int threads);
+
+// Calls `work`; where that finds no device and -ngl was what asked for it, the error names -ngl.
+void naming_gpu_layers(const Options& options, const std::function<void()>& work);
 
 // A model is on one device as a whole: throws Error where -ngl asks for some of its layers.
 void check_gpu_layers(const Options& options, std::int64_t layers);

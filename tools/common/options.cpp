@@ -45,6 +45,8 @@ void check_value(const Option& option, const std::string& text, const std::strin
       return;
     case OptionKind::text:
     case OptionKind::list:
+      require(!text.empty() || !option.value_name.starts_with("FILE"), where,
+              ": expected the name of a file, found nothing");
       require(
           option.choices.empty() || std::ranges::find(option.choices, text) != option.choices.end(),
           where, ": expected ", join(option.choices, " | "), ", found '", printable(text), "'");

@@ -137,4 +137,8 @@ std::string help_text(const ToolSpec& tool);
 int run_tool(const ToolSpec& tool, int argc, const char* const* argv,
              const std::function<int(const Options&)>& body);
 
+// The same for main(): where there is no memory even for the table or for an error, it says so.
+int run_tool(const char* name, ToolSpec (*spec)(), int argc, const char* const* argv,
+             int (*body)(const Options&)) noexcept;
+
 }  // namespace leq

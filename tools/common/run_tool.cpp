@@ -120,4 +120,14 @@ int run_tool(const ToolSpec& tool, int argc, const char* const* argv,
   }
 }
 
+int run_tool(const char* name, ToolSpec (*spec)(), int argc, const char* const* argv,
+             int (*body)(const Options&)) noexcept {
+  try {
+    return run_tool(spec(), argc, argv, body);
+  } catch (const std::exception&) {  // run_tool has told of all others
+    std::fprintf(stderr, "%s: error: out of memory\n", name);
+    return 1;
+  }
+}
+
 }  // namespace leq

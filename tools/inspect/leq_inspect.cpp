@@ -7,6 +7,7 @@
 #include "base/progress.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
+#include "engine/engine.h"
 #include "tools/common/device_choice.h"
 #include "tools/common/model_options.h"
 #include "tools/common/model_path.h"
@@ -24,6 +25,12 @@ constexpr const char* kFit = "Memory plan (with --fit)";
 std::vector<Option> fit_options() {
   std::vector<Option> options =
       model_options({"model", "threads-batch", "graph", "mmap", "mlock", "verbose"});
+  options.push_back({.name = "speculate",
+                     .kind = OptionKind::text,
+                     .value_name = "HOW",
+                     .fallback = "auto",
+                     .help = "leq-run's: guessed tokens take rows of logits",
+                     .choices = {"auto", "ngram", "off"}});
   for (Option& option : options) option.group = kFit;
   return options;
 }
@@ -70,6 +77,7 @@ RunLimits limits_of(const Options& options, const Model& model) {
   RunLimits limits;
   limits.context = options.integer("ctx-size");
   limits.sequences = static_cast<int>(options.integer("parallel"));
+  limits.output_tokens = limits.sequences + (options.text("speculate") == "off" ? 0 : kMostGuesses);
   limits.batch_tokens = std::min(options.integer("batch-size"), options.integer("ubatch-size"));
   limits.key_type = kv_type("cache-type-k", Setting{"key_type"});
   limits.value_type = kv_type("cache-type-v", Setting{"value_type"});
@@ -118,7 +126,10 @@ int run(const Options& options) {
   const bool json = options.flag("json");
   if (options.flag("verify")) verify(model, json ? std::cerr : std::cout);
   if (options.flag("fit")) {
-    const FitReport report = plan_fit(model, limits_of(options, model), fit_device(options, model));
+    FitReport report;
+    naming_gpu_layers(options, [&] {
+      report = plan_fit(model, limits_of(options, model), fit_device(options, model));
+    });
     std::cout << (json ? fit_json(report).dump(2) + '\n' : fit_text(report));
   } else if (json) {
     std::cout << inspect_json(model);
@@ -131,4 +142,6 @@ int run(const Options& options) {
 }  // namespace
 }  // namespace leq
 
-int main(int argc, char** argv) { return leq::run_tool(leq::tool_spec(), argc, argv, leq::run); }
+int main(int argc, char** argv) {
+  return leq::run_tool("leq-inspect", leq::tool_spec, argc, argv, leq::run);
+}

@@ -241,7 +241,8 @@ int perplexity(const Options& options) {
   const EvaluationText text = read_evaluation_text(options.text("file"), settings.join);
   PerplexityReport report = start_report(options, setup, text, settings);
   const std::vector<Token> tokens = encode_text(setup.model->tokenizer(), text.text);
-  const std::vector<Window> windows = plan_windows(settings, std::ssize(tokens));
+  const std::vector<Window> windows =
+      plan_windows(settings, std::ssize(tokens), options.text("file"));
   report.tokens = std::ssize(tokens);
   report.windows = std::ssize(windows);
   for (const Window& window : windows) report.scored += window.scored();
@@ -270,5 +271,5 @@ int perplexity(const Options& options) {
 }  // namespace leq
 
 int main(int argc, char** argv) {
-  return leq::run_tool(leq::tool_spec(), argc, argv, leq::perplexity);
+  return leq::run_tool("leq-perplexity", leq::tool_spec, argc, argv, leq::perplexity);
 }

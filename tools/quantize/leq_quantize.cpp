@@ -56,6 +56,12 @@ class WorkProgress {
   std::unique_ptr<Progress> line_;
 };
 
+ToolSpec tool_spec() {
+  ToolSpec tool = quantize_tool();
+  tool.answers.push_back(list_devices_answer());
+  return tool;
+}
+
 int quantize(const Options& options) {
   QuantizeJob job = quantize_job(options);
   run::watch_interrupts("");
@@ -92,7 +98,5 @@ int quantize(const Options& options) {
 }  // namespace leq
 
 int main(int argc, char** argv) {
-  leq::ToolSpec tool = leq::quantize_tool();
-  tool.answers.push_back(leq::list_devices_answer());
-  return leq::run_tool(tool, argc, argv, leq::quantize);
+  return leq::run_tool("leq-quantize", leq::tool_spec, argc, argv, leq::quantize);
 }

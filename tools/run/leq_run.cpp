@@ -186,6 +186,12 @@ int chat(const Run& run, const ChatTemplate& format, std::optional<std::string> 
   return 0;
 }
 
+ToolSpec tool_spec() {
+  ToolSpec spec = run_tool_spec();
+  spec.answers.push_back(list_devices_answer());
+  return spec;
+}
+
 int run_with(const Options& options) {
   const RunArgs args = read_args(options);
   const std::optional<std::string> prompt = args.many ? std::nullopt : given_prompt(args);
@@ -234,7 +240,5 @@ int run_with(const Options& options) {
 }  // namespace leq::run
 
 int main(int argc, char** argv) {
-  leq::ToolSpec spec = leq::run::run_tool_spec();
-  spec.answers.push_back(leq::list_devices_answer());
-  return leq::run_tool(spec, argc, argv, leq::run::run_with);
+  return leq::run_tool("leq-run", leq::run::tool_spec, argc, argv, leq::run::run_with);
 }

@@ -103,8 +103,9 @@ bool PartialRun::holds_work() const {
   return std::ranges::any_of(work_.names(), [](const auto& name) { return name != kIdentityFile; });
 }
 
-void PartialRun::tell_kept(const Error& error, const Say& say) const {
-  if (error.kind() == ErrorKind::interrupted || !holds_work()) return;
+void PartialRun::tell_kept(const std::exception& error, const Say& say) const {
+  const auto* known = dynamic_cast<const Error*>(&error);
+  if ((known != nullptr && known->kind() == ErrorKind::interrupted) || !holds_work()) return;
   say("kept        what is finished stays in " + folder().string() + ": the same command with " +
       Setting{"resume"}.marked() + " goes on with it");
 }

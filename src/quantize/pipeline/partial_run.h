@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -46,7 +47,7 @@ class PartialRun {
   // A finished block, its checksums checked.
   std::vector<BlockTensor> load(std::int64_t layer) const;
   // Says what stays for a run that resumes, where `error` ends this one and does not say so itself.
-  void tell_kept(const Error& error, const Say& say) const;
+  void tell_kept(const std::exception& error, const Say& say) const;
   // All that was kept, at the end; the folder goes with this object.
   void remove();
 

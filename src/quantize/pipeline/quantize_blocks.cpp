@@ -296,11 +296,11 @@ PartialRun Pipeline::run() {
   }
   try {
     quantize_all(partial);
-  } catch (const Error& error) {
+    if (writer_) writer_->finish();
+  } catch (const std::exception& error) {
     partial.tell_kept(error, options_.say);
     throw;
   }
-  if (writer_) writer_->finish();
   report();
   return partial;
 }

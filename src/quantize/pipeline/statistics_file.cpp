@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <new>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -59,6 +60,7 @@ void each_array(Statistics& statistics, const Visit& visit) {
 class RecordHash {
  public:
   explicit RecordHash(RecordHeader header) : state_(XXH3_createState(), XXH3_freeState) {
+    if (!state_) throw std::bad_alloc();
     header.xxh3 = 0;
     XXH3_64bits_reset(state_.get());
     add(std::as_bytes(std::span(&header, 1)));
