@@ -102,33 +102,79 @@ void check_shape(std::string_view text, std::string_view source) {
   }
 }
 
-nlohmann::json written(const Json& json) {
-  switch (json.type()) {
-    case Json::Type::null:
-      return nullptr;
-    case Json::Type::boolean:
-      return json.get<bool>();
-    case Json::Type::number_integer:
-      return json.get<std::int64_t>();
-    case Json::Type::number_unsigned:
-      return json.get<std::uint64_t>();
-    case Json::Type::number_float:
-      return json.get<double>();
-    case Json::Type::string:
-      return json.text();
-    case Json::Type::array: {
-      auto array = nlohmann::json::array();
-      for (const Json& element : json) array.push_back(written(element));
-      return array;
-    }
-    case Json::Type::object: {
-      auto object = nlohmann::json::object();
-      for (const auto& [name, member] : json.items()) object.emplace(name, written(member));
-      return object;
+// Writes containers itself and leaves numbers and texts to nlohmann, whose containers take memory
+// even when they are destroyed.
+class JsonWriter {
+ public:
+  JsonWriter(int indent, char filler, nlohmann::json::error_handler_t bad_text)
+      : indent_(indent), filler_(filler), bad_text_(bad_text) {}
+
+  std::string write(const Json& json) {
+    add(json, 0);
+    return std::move(out_);
+  }
+
+ private:
+  void add(const Json& json, int depth) {
+    switch (json.type()) {
+      case Json::Type::null:
+        out_ += "null";
+        return;
+      case Json::Type::boolean:
+        out_ += json.get<bool>() ? "true" : "false";
+        return;
+      case Json::Type::number_integer:
+        return add_leaf(json.get<std::int64_t>());
+      case Json::Type::number_unsigned:
+        return add_leaf(json.get<std::uint64_t>());
+      case Json::Type::number_float:
+        return add_leaf(json.get<double>());
+      case Json::Type::string:
+        return add_leaf(json.text());
+      case Json::Type::array:
+        out_ += '[';
+        for (const Json& element : json) {
+          begin_line(&element != json.begin(), depth + 1);
+          add(element, depth + 1);
+        }
+        return close(']', json.size() > 0, depth);
+      case Json::Type::object:
+        add_members(json, depth);
+        return;
     }
   }
-  return nullptr;
-}
+
+  void add_members(const Json& json, int depth) {
+    out_ += '{';
+    bool more = false;
+    for (const auto& [name, member] : json.items()) {
+      begin_line(more, depth + 1);
+      more = true;
+      add_leaf(name);
+      out_ += indent_ >= 0 ? ": " : ":";
+      add(member, depth + 1);
+    }
+    close('}', more, depth);
+  }
+
+  void add_leaf(const nlohmann::json& leaf) { out_ += leaf.dump(-1, ' ', false, bad_text_); }
+
+  void begin_line(bool more, int depth) {
+    if (more) out_ += ',';
+    if (indent_ < 0) return;
+    out_ += '\n';
+    out_.append(static_cast<std::size_t>(indent_ * depth), filler_);
+  }
+  void close(char bracket, bool filled, int depth) {
+    if (filled) begin_line(false, depth);
+    out_ += bracket;
+  }
+
+  int indent_;
+  char filler_;
+  nlohmann::json::error_handler_t bad_text_;
+  std::string out_;
+};
 
 }  // namespace
 
@@ -274,14 +320,14 @@ bool operator==(const Json& a, const Json& b) {
 
 std::string Json::dump(int indent, char filler) const {
   try {
-    return written(*this).dump(indent, filler);
+    return JsonWriter(indent, filler, nlohmann::json::error_handler_t::strict).write(*this);
   } catch (const nlohmann::json::exception&) {
     fail("JSON: holds text that is no valid UTF-8");
   }
 }
 
 std::string Json::dump_any(int indent, char filler) const {
-  return written(*this).dump(indent, filler, false, nlohmann::json::error_handler_t::replace);
+  return JsonWriter(indent, filler, nlohmann::json::error_handler_t::replace).write(*this);
 }
 
 std::ostream& operator<<(std::ostream& out, const Json& json) { return out << json.dump_any(); }
