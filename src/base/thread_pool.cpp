@@ -9,6 +9,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -144,9 +145,10 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   } catch (const std::exception& error) {  // of the system, or no memory for the list
     const auto started = state_->workers.size() + 1;
     state_->end_workers();
+    const bool no_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
     fail(ErrorKind::no_memory, Setting{"threads"}, ": expected ", threads, ", the system lets ",
-         started, " run (", error.what(), "); ask for fewer, or raise its limits on memory and ",
-         "processes");
+         started, " run (", no_memory ? "out of memory" : error.what(),
+         "); ask for fewer, or raise its limits on memory and ", "processes");
   }
 }
 

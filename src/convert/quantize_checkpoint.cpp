@@ -224,11 +224,11 @@ CheckpointResult quantize_imported(
   try {
     result = write_model({model, options, blocks, write}, writer, output,
                          calibrated ? &*calibrated : nullptr, progress);
+    if (calibrated) calibrated->partial.remove();
   } catch (const std::exception& error) {
-    if (calibrated) calibrated->partial.tell_kept(error, options.say);
+    if (calibrated) calibrated->partial.tell_kept(error);
     throw;
   }
-  if (calibrated) calibrated->partial.remove();
   return result;
 }
 

@@ -90,7 +90,7 @@ MixedSearchResult quantize_by_search(
     kept.remove();
     return result;
   } catch (const std::exception& error) {
-    kept.tell_kept(error, checkpoint.say);
+    kept.tell_kept(error);
     throw;
   }
 }

@@ -68,7 +68,7 @@ void write_identity(const std::filesystem::path& path, const std::string& identi
 
 PartialRun::PartialRun(std::filesystem::path folder, const std::string& identity, bool resume,
                        const Say& say)
-    : work_(std::move(folder)) {
+    : work_(std::move(folder)), say_(say) {
   const auto identity_file = work_.path() / kIdentityFile;
   const std::string name = work_.path().string();
   const auto lying = work_.names();
@@ -94,7 +94,9 @@ PartialRun::PartialRun(std::filesystem::path folder, const std::string& identity
 
 PartialRun::~PartialRun() {
   try {
-    if (!folder().empty() && !holds_work()) work_.clear();
+    if (folder().empty()) return;
+    if (!holds_work()) work_.clear();
+    if (!told_) tell_kept(Error("", ErrorKind::internal));
   } catch (const std::exception&) {  // it stays, as after any run that is cut off
   }
 }
@@ -103,10 +105,11 @@ bool PartialRun::holds_work() const {
   return std::ranges::any_of(work_.names(), [](const auto& name) { return name != kIdentityFile; });
 }
 
-void PartialRun::tell_kept(const std::exception& error, const Say& say) const {
+void PartialRun::tell_kept(const std::exception& error) {
+  told_ = true;
   const auto* known = dynamic_cast<const Error*>(&error);
   if ((known != nullptr && known->kind() == ErrorKind::interrupted) || !holds_work()) return;
-  say("kept        what is finished stays in " + folder().string() + ": the same command with " +
+  say_("kept        what is finished stays in " + folder().string() + ": the same command with " +
       Setting{"resume"}.marked() + " goes on with it");
 }
 

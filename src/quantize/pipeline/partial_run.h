@@ -47,7 +47,7 @@ class PartialRun {
   // A finished block, its checksums checked.
   std::vector<BlockTensor> load(std::int64_t layer) const;
   // Says what stays for a run that resumes, where `error` ends this one and does not say so itself.
-  void tell_kept(const std::exception& error, const Say& say) const;
+  void tell_kept(const std::exception& error);
   // All that was kept, at the end; the folder goes with this object.
   void remove();
 
@@ -57,6 +57,8 @@ class PartialRun {
   bool holds_work() const;  // beside the identity
 
   WorkFolder work_;
+  Say say_;
+  bool told_ = false;  // what stays
   std::int64_t finished_ = 0;
 };
 

@@ -297,11 +297,11 @@ PartialRun Pipeline::run() {
   try {
     quantize_all(partial);
     if (writer_) writer_->finish();
+    report();
   } catch (const std::exception& error) {
-    partial.tell_kept(error, options_.say);
+    partial.tell_kept(error);
     throw;
   }
-  report();
   return partial;
 }
 
