@@ -5,13 +5,10 @@
 
 #include "base/stopwatch.h"
 #include "base/text.h"
+#include "engine/scheduler.h"
 
 namespace leq {
 namespace {
-
-std::int64_t pages_for(std::int64_t positions) {
-  return (positions + kPageTokens - 1) / kPageTokens;
-}
 
 std::string piece_of(const Tokenizer& tokenizer, Token id) {
   return static_cast<std::size_t>(id) < tokenizer.size() ? tokenizer.decode({{id}}, true)

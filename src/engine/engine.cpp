@@ -9,14 +9,6 @@
 #include "base/random.h"
 
 namespace leq {
-namespace {
-
-std::int64_t pages_for(std::int64_t positions) {
-  return (positions + kPageTokens - 1) / kPageTokens;
-}
-
-}  // namespace
-
 // A request from its submission to its end.
 struct Engine::Active {
   RequestId id = 0;
@@ -42,6 +34,8 @@ Engine::Engine(Session& session, const Tokenizer& tokenizer, const EngineOptions
       tokenizer_(tokenizer),
       options_(options),
       prefixes_(session.cache()),
+      without_text_(ids_without_token(
+          tokenizer, static_cast<std::size_t>(session.transformer().config().vocab))),
       taken_(static_cast<std::size_t>(session.limits().sequences), false) {
   if (!session.transformer().online().empty()) options_.reuse_prefixes = options_.speculate = false;
   if (options_.draft == nullptr || !options_.speculate) return;
@@ -59,7 +53,7 @@ Engine::~Engine() {
 RequestId Engine::submit(EngineRequest request) {
   const auto vocabulary = static_cast<std::size_t>(session_.transformer().config().vocab);
   check_prompt(request.prompt, vocabulary, context());
-  std::vector<Token> banned = ids_without_token(tokenizer_, vocabulary);
+  std::vector<Token> banned = without_text_;
   banned.insert(banned.end(), request.banned.begin(), request.banned.end());
   const Sampler sampler(request.sampling, vocabulary, banned, tokenizer_);
   const RequestId id = next_id_++;
@@ -180,7 +174,8 @@ void Engine::end_overdue() {
 
 std::vector<Job> Engine::jobs() {
   std::vector<Job> all;
-  for (const auto& [id, active] : active_) all.push_back(job_of(*active));
+  const bool may_join = std::ranges::find(taken_, false) != taken_.end();
+  for (const auto& [id, active] : active_) all.push_back(job_of(*active, may_join));
   if (!options_.speculate) return all;
   std::vector<Job*> writers;
   for (Job& job : all) {
@@ -190,7 +185,7 @@ std::vector<Job> Engine::jobs() {
   return all;
 }
 
-Job Engine::job_of(Active& active) {
+Job Engine::job_of(Active& active, bool may_join) {
   Job job;
   job.id = active.id;
   job.priority = active.request.priority;
@@ -199,6 +194,7 @@ Job Engine::job_of(Active& active) {
   job.known = active.known();
   const KvCache& cache = session_.cache();
   if (!job.running) {
+    if (!may_join) return job;  // a long queue is not looked up in vain, step by step
     job.fed = known_prefix(active, false).tokens;
     job.shares_last_page = job.fed % kPageTokens != 0;
     return job;

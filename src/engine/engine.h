@@ -134,7 +134,7 @@ class Engine {
   struct Active;
 
   std::vector<Job> jobs();
-  Job job_of(Active& active);
+  Job job_of(Active& active, bool may_join);
   PrefixCache::Found known_prefix(const Active& active, bool use);
   void guess(const std::vector<Job*>& writers);
   std::vector<Token> script_of(const Active& active) const;
@@ -163,7 +163,8 @@ class Engine {
   EngineCounts counts_;
   RequestId next_id_ = 0;
   std::map<RequestId, std::unique_ptr<Active>> active_;
-  std::vector<bool> taken_;  // by sequence
+  std::vector<Token> without_text_;  // ids that are never drawn
+  std::vector<bool> taken_;          // by sequence
   // Of the step in work:
   Batch batch_;
   std::vector<std::vector<LogitChange>> changes_;

@@ -2,15 +2,10 @@
 
 #include <algorithm>
 
-#include "backend/kv_scheme.h"
 #include "base/error.h"
 
 namespace leq {
 namespace {
-
-std::int64_t pages_for(std::int64_t positions) {
-  return (positions + kPageTokens - 1) / kPageTokens;
-}
 
 bool goes_first(const Job* a, const Job* b) {
   const auto urgency = [](const Job& job) { return job.priority + job.waited / kPatienceSteps; };

@@ -11,7 +11,13 @@
 #include <span>
 #include <vector>
 
+#include "backend/kv_scheme.h"
+
 namespace leq {
+
+constexpr std::int64_t pages_for(std::int64_t positions) {
+  return (positions + kPageTokens - 1) / kPageTokens;
+}
 
 using RequestId = std::int64_t;  // ascending by arrival
 

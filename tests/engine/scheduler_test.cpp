@@ -14,7 +14,7 @@
 namespace leq {
 namespace {
 
-std::int64_t pages_for(std::int64_t positions) {
+std::int64_t pages_of(std::int64_t positions) {
   return (positions + kPageTokens - 1) / kPageTokens;
 }
 
@@ -50,7 +50,7 @@ class Simulation {
     std::vector<Job> jobs;
     for (auto& [id, one] : all_) {
       one.job.drafts = std::min<std::int64_t>(below(5), one.end - one.job.known);
-      one.job.own_pages = one.job.running ? pages_for(one.job.fed) : 0;
+      one.job.own_pages = one.job.running ? pages_of(one.job.fed) : 0;
       jobs.push_back(one.job);
     }
     for (std::size_t i = jobs.size(); i > 1; --i)
@@ -68,7 +68,7 @@ class Simulation {
  private:
   std::int64_t held() const {
     std::int64_t pages = 0;
-    for (const auto& [id, one] : all_) pages += one.job.running ? pages_for(one.job.fed) : 0;
+    for (const auto& [id, one] : all_) pages += one.job.running ? pages_of(one.job.fed) : 0;
     return pages;
   }
 
@@ -84,7 +84,7 @@ class Simulation {
       const bool stays = job.running && std::ranges::count(plan.evicted, id) == 0;
       if (!comes && !stays) continue;
       ++in_work;
-      wanted += pages_for(job.known + 1);
+      wanted += pages_of(job.known + 1);
       admits = admits || comes;
       if (!comes) continue;
       for (const auto& [other_id, other] : all_) {
@@ -104,7 +104,7 @@ class Simulation {
     for (const RequestId id : plan.evicted) free += all_.at(id).job.own_pages;
     for (const Feed& feed : plan.feeds) {
       const std::int64_t fed = all_.at(feed.id).job.fed;
-      free -= pages_for(fed + feed.tokens + feed.drafts) - pages_for(fed);
+      free -= pages_of(fed + feed.tokens + feed.drafts) - pages_of(fed);
     }
     ASSERT_GE(free, 0);
   }
@@ -226,7 +226,7 @@ Job writer_of(RequestId id, std::int64_t known) {
   Job job = prompt_of(id, known);
   job.running = true;
   job.fed = known - 1;
-  job.own_pages = pages_for(job.fed);
+  job.own_pages = pages_of(job.fed);
   return job;
 }
 
