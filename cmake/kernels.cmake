@@ -14,12 +14,17 @@ list(FILTER number_sources INCLUDE REGEX
 set_source_files_properties(${number_sources} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
   COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>")
 
-# What reads a checkpoint's small files, sets out the work and reports on it: a quarter less to compile
-# (so are the tools). At -O1 g++ 12 takes a std::variant's empty text for an uninitialized one.
+# What reads small files, sets out the work and reports on it: a quarter less to compile (so are the
+# tools). At -O1 g++ 12 takes a std::variant's empty text for an uninitialized one.
 set(leq_once_flags "$<$<CONFIG:Release>:-O1;-Wno-maybe-uninitialized>")
+set(once_folders "models|src/(convert|platform|recipes|report|quantize/(pipeline|search))")
+set(once_files "src/quantize/methods/tensor_plan|src/format/(leq_(copy|index|layout)|safetensors)"
+  "src/model/(memory_plan|model_config|open_model|tensor_list|weights)"
+  "src/generate/(chat_[a-z]+|conversation|settings)|src/engine/(chat_session|generator|prompt_file)"
+  "src/eval/([a-z_]*report|bench[a-z_]*|breakdown|mixed_[a-z]+|protocol|wikitext)")
+list(JOIN once_files "|" once_files)
 set(once_sources ${sources})
-list(FILTER once_sources INCLUDE REGEX
-  "/(models|src/(convert|report|quantize/(pipeline|search)))/|/tensor_plan\\.cpp$")
+list(FILTER once_sources INCLUDE REGEX "/(${once_folders})/|/(${once_files})\\.cpp$")
 set_source_files_properties(${once_sources} PROPERTIES COMPILE_OPTIONS "${leq_once_flags}")
 
 # leq_kernel_flags(NAME FLAGS...): of the files that end in _NAME.cpp
