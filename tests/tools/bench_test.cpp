@@ -220,21 +220,20 @@ TEST(BenchTraffic, CountsEveryTokenAndALongPromptThatComesLater) {
                                           "-t",         "1",
                                           "-o",         "json"};
   const Json alone = bench(words)[0];
-  EXPECT_EQ(alone["requests"], 3);
+  EXPECT_EQ(number(alone, "requests"), 3);
   EXPECT_FALSE(alone.contains("late_prompt"));
-  EXPECT_GE(alone["first_token_ms_p99"].get<double>(), alone["first_token_ms_p50"].get<double>());
-  EXPECT_GE(alone["next_token_ms_p99"].get<double>(), alone["next_token_ms_p50"].get<double>());
+  EXPECT_GE(number(alone, "first_token_ms_p99"), number(alone, "first_token_ms_p50"));
+  EXPECT_GE(number(alone, "next_token_ms_p99"), number(alone, "next_token_ms_p50"));
   // Each prompt is read whole: 3 of 16, and the long one.
   const auto prompt_tokens = [](const Json& row) {
-    return row["prompt_tokens_per_second"].get<double>() / row["tokens_per_second"].get<double>() *
-           (3 * 8);
+    return number(row, "prompt_tokens_per_second") / number(row, "tokens_per_second") * (3 * 8);
   };
   EXPECT_NEAR(prompt_tokens(alone), 3 * 16, 1e-6);
   std::vector<std::string> late = words;
   late.insert(late.end(), {"--late-prompt", "200"});
   const Json row = bench(late)[0];
-  EXPECT_EQ(row["late_prompt"], 200);
-  EXPECT_GT(row["late_first_token_ms"].get<double>(), 0);
+  EXPECT_EQ(number(row, "late_prompt"), 200);
+  EXPECT_GT(number(row, "late_first_token_ms"), 0);
   EXPECT_NEAR(prompt_tokens(row), 3 * 16 + 200, 1e-6);
 }
 
