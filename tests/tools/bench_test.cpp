@@ -221,7 +221,7 @@ TEST(BenchTraffic, CountsEveryTokenAndALongPromptThatComesLater) {
                                           "-o",         "json"};
   const Json alone = bench(words)[0];
   EXPECT_EQ(number(alone, "requests"), 3);
-  EXPECT_FALSE(alone.contains("late_prompt"));
+  EXPECT_FALSE(alone.contains("long_prompt"));
   EXPECT_GE(number(alone, "first_token_ms_p99"), number(alone, "first_token_ms_p50"));
   EXPECT_GE(number(alone, "next_token_ms_p99"), number(alone, "next_token_ms_p50"));
   // Each prompt is read whole: 3 of 16, and the long one.
@@ -230,10 +230,10 @@ TEST(BenchTraffic, CountsEveryTokenAndALongPromptThatComesLater) {
   };
   EXPECT_NEAR(prompt_tokens(alone), 3 * 16, 1e-6);
   std::vector<std::string> late = words;
-  late.insert(late.end(), {"--late-prompt", "200"});
+  late.insert(late.end(), {"--long-prompt", "200"});
   const Json row = bench(late)[0];
-  EXPECT_EQ(number(row, "late_prompt"), 200);
-  EXPECT_GT(number(row, "late_first_token_ms"), 0);
+  EXPECT_EQ(number(row, "long_prompt"), 200);
+  EXPECT_GT(number(row, "long_first_token_ms"), 0);
   EXPECT_NEAR(prompt_tokens(row), 3 * 16 + 200, 1e-6);
 }
 

@@ -157,7 +157,7 @@ ToolSpec tool_spec() {
        .group = "Traffic",
        .minimum = 1,
        .maximum = 1e6},
-      {.name = "late-prompt",
+      {.name = "long-prompt",
        .kind = OptionKind::integer,
        .value_name = "N",
        .fallback = "0",
@@ -449,10 +449,10 @@ Table traffic_table(const Options& options) {
                                      .requests = options.integer("requests"),
                                      .prompt = prompt,
                                      .reply = reply,
-                                     .late_prompt = options.integer("late-prompt"),
+                                     .long_prompt = options.integer("long-prompt"),
                                      .seed = static_cast<std::uint64_t>(options.integer("seed"))};
             const std::int64_t each =
-                round_up(std::max(prompt, traffic.late_prompt) + reply + 1, kPageTokens);
+                round_up(std::max(prompt, traffic.long_prompt) + reply + 1, kPageTokens);
             const BenchModel model(name, load_mode(options), each);
             const auto backend = chosen_backend(options, setting.threads);
             Session session = traffic_session(model, *backend, setting, sequences, each);

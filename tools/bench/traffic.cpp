@@ -83,13 +83,13 @@ Row bench_traffic(const BenchModel& model, Session& session, const Traffic& traf
   const auto submit = [&](std::int64_t prompt, double arrival, Measured& into) {
     engine.submit(request_of(prompt, traffic.reply, vocabulary, arrival, clock, random, into));
   };
-  bool late_is_due = traffic.late_prompt > 0;
+  bool late_is_due = traffic.long_prompt > 0;
   for (std::size_t next = 0; next < times.size() || engine.running() + engine.waiting() > 0;) {
     for (; next < times.size() && times[next] <= clock.seconds(); ++next) {
       submit(traffic.prompt, times[next], measured);
     }
     if (late_is_due && 4 * measured.tokens >= traffic.requests * traffic.reply) {
-      submit(traffic.late_prompt, clock.seconds(), late);
+      submit(traffic.long_prompt, clock.seconds(), late);
       late_is_due = false;
     }
     if (engine.step() || next == times.size()) continue;
@@ -113,9 +113,9 @@ Row bench_traffic(const BenchModel& model, Session& session, const Traffic& traf
       {"next_token_ms_p99", milliseconds(measured.next, 0.99)},
       {"guesses_right", counts.right_guesses},
       {"evictions", counts.evictions}};
-  if (traffic.late_prompt > 0) {
-    row.push_back({"late_prompt", traffic.late_prompt});
-    row.push_back({"late_first_token_ms", milliseconds(late.first, 0.5)});
+  if (traffic.long_prompt > 0) {
+    row.push_back({"long_prompt", traffic.long_prompt});
+    row.push_back({"long_first_token_ms", milliseconds(late.first, 0.5)});
   }
   return row;
 }

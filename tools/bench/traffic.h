@@ -14,7 +14,7 @@ struct Traffic {
   std::int64_t prompt = 512;  // tokens, drawn at random: no two prompts share a beginning
   std::int64_t reply = 128;
   // Not 0: a request with a prompt of so many tokens comes when a quarter of all tokens is written.
-  std::int64_t late_prompt = 0;
+  std::int64_t long_prompt = 0;
   std::uint64_t seed = 1;
 };
 
