@@ -136,8 +136,9 @@ bool Engine::step() {
   room.tokens = limits.batch_tokens;
   room.outputs = limits.output_tokens;
   room.pages = session_.cache().free_pages() + prefixes_.idle_pages();
-  room.prompt_tokens =
-      costs_.prompt_tokens_within(options_.prompt_patience, static_cast<std::int64_t>(running()));
+  const auto writers = std::ranges::count_if(
+      all, [](const Job& job) { return job.running && job.known - job.fed == 1; });
+  room.prompt_tokens = costs_.prompt_tokens_within(options_.prompt_patience, writers);
   const StepPlan plan = plan_step(all, room);
   for (const RequestId id : plan.evicted) evict(*active_.at(id));
   for (const Feed& part : plan.feeds) {

@@ -17,6 +17,8 @@ constexpr double kOutlier = 4;  // a step that the machine was busy during
 constexpr double kFades = 0.999;
 constexpr double kForgotten = 0.5;  // then it is learned anew
 constexpr std::int64_t kSure = 3;   // times seen before outliers are left out
+// Somebody waits for a token in a mixed step: too long is as bad as too short.
+constexpr double kMixedShare = 0.25;
 
 }  // namespace
 
@@ -53,9 +55,11 @@ void StepCosts::saw(std::int64_t outputs, std::int64_t prompt_tokens, double sec
     return;
   }
   // Small additions drown in the noise of the step.
-  if (prompt_tokens < kFewest / 2) return;
-  const double alone = outputs > 0 ? this->seconds(outputs) : 0;
-  prompt_token_.add(std::max(0.0, seconds - alone) / static_cast<double>(prompt_tokens));
+  if (outputs == 0 || prompt_tokens < kFewest / 2) return;
+  const double each =
+      std::max(0.0, seconds - this->seconds(outputs)) / static_cast<double>(prompt_tokens);
+  mixed_token_ = mixed_tokens_ == 0 ? each : std::lerp(mixed_token_, each, kMixedShare);
+  mixed_tokens_ = prompt_tokens;
 }
 
 double StepCosts::seconds(std::int64_t outputs) const {
@@ -82,8 +86,10 @@ double StepCosts::seconds(std::int64_t outputs) const {
 
 std::int64_t StepCosts::prompt_tokens_within(double factor, std::int64_t outputs) const {
   const double room = (factor - 1) * seconds(outputs);
-  if (room <= 0 || prompt_token_.times == 0 || prompt_token_.seconds <= 0) return kFewest;
-  return std::max(kFewest, static_cast<std::int64_t>(std::min(room / prompt_token_.seconds, 1e9)));
+  if (room <= 0) return kFewest;
+  const std::int64_t most = std::max(kFewest, 2 * mixed_tokens_);
+  if (room >= mixed_token_ * static_cast<double>(most)) return most;
+  return std::max(kFewest, static_cast<std::int64_t>(room / mixed_token_));
 }
 
 }  // namespace leq

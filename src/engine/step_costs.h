@@ -19,7 +19,9 @@ class StepCosts {
   double seconds(std::int64_t outputs) const;
 
   // Tokens of prompts that may join `outputs` rows so that the step takes at most `factor` times as
-  // long as without them; kFewest at least, and while nothing is known.
+  // long as without them, by what such mixed steps cost: kFewest while nothing is known and at
+  // least, and at most twice as many as the last time, since more rows cost more than in
+  // proportion.
   std::int64_t prompt_tokens_within(double factor, std::int64_t outputs) const;
   static constexpr std::int64_t kFewest = 16;
 
@@ -33,7 +35,8 @@ class StepCosts {
   };
   static constexpr std::size_t kSizes = 14;  // 1, 2, 3-4, 5-8, 9-16 ... rows
   std::array<Seen, kSizes> of_size_ = {};
-  Seen prompt_token_;
+  double mixed_token_ = 0;         // seconds, a moving mean
+  std::int64_t mixed_tokens_ = 0;  // of the last mixed step
 };
 
 }  // namespace leq

@@ -131,6 +131,27 @@ TEST(StepCosts, PromptsTakeWhatTheyMay) {
   EXPECT_NEAR(static_cast<double>(costs.prompt_tokens_within(3, 3)), 100, 3);
 }
 
+// A machine where a few rows cost more each than a prompt's many, and more the longer the text:
+// what prompts cost alone says too little of what they cost beside others.
+TEST(StepCosts, OthersNeverWaitMuchLongerThanTheyMay) {
+  StepCosts costs;
+  costs.saw(0, 512, 512 * 0.0005);
+  for (int i = 0; i < 5; ++i) costs.saw(15, 0, 0.050);
+  std::int64_t last = StepCosts::kFewest;
+  for (int step = 0; step < 200; ++step) {
+    const std::int64_t tokens = costs.prompt_tokens_within(1.8, 15);
+    EXPECT_LE(tokens, std::max(StepCosts::kFewest, 2 * last)) << step;
+    const double seconds = 0.050 + 0.004 + static_cast<double>(tokens) * (0.0010 + 0.000003 * step);
+    EXPECT_LT(seconds, 0.050 * 1.9) << step;
+    if (step > 10) {
+      EXPECT_GT(seconds, 0.050 * 1.65) << step;
+    }
+    costs.saw(15, tokens, seconds);
+    if (step % 20 == 0) costs.saw(0, 512, 512 * 0.0005);
+    last = tokens;
+  }
+}
+
 // A first step that took long, in the only size that is tried or in the one that is left out, is
 // not believed forever.
 TEST(StepCosts, WhatWasSeenLongAgoIsTriedAgain) {
