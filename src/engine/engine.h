@@ -48,7 +48,7 @@ struct EngineOptions {
   std::int64_t fixed_guesses = 0;
   // A step in which others wait for their next token takes at most so many times as long for the
   // sake of a prompt.
-  double prompt_patience = 1.8;
+  double prompt_patience = 1.5;
 };
 
 struct EngineReply : FinishedReply {
