@@ -1,5 +1,5 @@
-// A conversation as the text a chat model was trained on. The model's own Jinja template is
-// recognised, not run: it is one of the formats leq knows, or it is refused by name.
+// A conversation as the text a chat model was trained on: by the model's own Jinja template, which
+// is run (generate/jinja), or by a format that leq knows by its name.
 #pragma once
 
 #include <span>
@@ -7,16 +7,26 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json_tree.h"
 #include "generate/stop.h"
 #include "tokenizer/tokenizer.h"
 
 namespace leq {
 
 struct ChatFormat;
+class JinjaTemplate;
 
 struct ChatMessage {
   std::string role;  // "system", "user" or "assistant"
   std::string content;
+};
+
+// A conversation as clients of the OpenAI API write it. Parts of a message that are lists of
+// {"type": "text"} are joined; arguments of tool calls may be JSON in a text, or an object.
+struct ChatRequest {
+  JsonNode messages;        // an array of {"role", "content", "tool_calls", ...}
+  JsonNode tools = {};      // an array of {"type": "function", "function": {...}}, or nothing
+  JsonNode variables = {};  // an object of what else a template may ask for, or nothing
 };
 
 struct ChatOptions {
@@ -34,6 +44,9 @@ class ChatTemplate {
  public:
   // The format of a model's own template. Throws Error naming `source` and what is not known in it.
   static ChatTemplate recognise(std::string_view jinja, std::string_view source);
+  // A model's own template. Throws Error naming `source`, the line and what is no Jinja there, or a
+  // construct that is not supported.
+  static ChatTemplate of_model(std::string_view jinja, std::string_view source);
   // A format by its name; throws Error with the names that exist.
   static ChatTemplate by_name(std::string_view name);
   // All names, in the order of docs/chat-templates.md.
@@ -47,6 +60,9 @@ class ChatTemplate {
   // Throws Error on an empty conversation, an unknown role, and an order the template refuses.
   std::vector<TextPart> render(std::span<const ChatMessage> messages,
                                const ChatOptions& options) const;
+  // The same with tools and whatever else the template knows. Throws Error too where a named format
+  // is asked for tools.
+  std::vector<TextPart> render(const ChatRequest& request, const ChatOptions& options) const;
 
   // Adds what ends a reply: the format's end token, or its text where the tokenizer has no such
   // token.
