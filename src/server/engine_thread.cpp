@@ -90,6 +90,7 @@ void EngineThread::loop(Engine& engine) {
 
 // Nobody waits for what does not come.
 void EngineThread::end_all(const std::string& why) {
+  for (Letter& letter : outbox_) letter.mailbox->put(std::move(letter.news));
   for (const auto& [id, writing] : writing_) {
     EngineReply reply;
     reply.id = id;
@@ -217,13 +218,13 @@ EngineRequest EngineThread::connected(EngineRequest request, const EngineCall& c
     totals_.reply_decoded += reply.decoded_tokens;
     writing->news.end = reply;
     writing->news.reply = writing->index;
-    writing->mailbox->put(std::exchange(writing->news, {}));
+    outbox_.push_back({writing->mailbox, std::exchange(writing->news, {})});
     writing_.erase(reply.id);
   };
   return request;
 }
 
-// After a step: its news go out, its numbers are seen.
+// After a step: its numbers are seen, then its news go out.
 void EngineThread::publish(const Engine& engine) {
   EngineStatus status = totals_;
   status.counts = engine.counts();
@@ -237,10 +238,14 @@ void EngineThread::publish(const Engine& engine) {
         {id, writing->prompt_tokens, writing->reply_tokens, writing->since.seconds()});
     if (writing->news.text.empty() && writing->news.tokens.empty()) continue;
     writing->news.reply = writing->index;
-    writing->mailbox->put(std::exchange(writing->news, {}));
+    outbox_.push_back({writing->mailbox, std::exchange(writing->news, {})});
   }
-  const std::lock_guard lock(mutex_);
-  status_ = std::move(status);
+  {
+    const std::lock_guard lock(mutex_);
+    status_ = std::move(status);
+  }
+  for (Letter& letter : outbox_) letter.mailbox->put(std::move(letter.news));
+  outbox_.clear();
 }
 
 EngineStatus EngineThread::status() const {

@@ -123,6 +123,11 @@ class EngineThread {
   Session* session_ = nullptr;
   EngineStatus totals_;
   std::map<RequestId, std::shared_ptr<Writing>> writing_;
+  struct Letter {
+    std::shared_ptr<Mailbox> mailbox;
+    ReplyNews news;
+  };
+  std::vector<Letter> outbox_;  // of the step in work
   std::thread thread_;
 };
 

@@ -32,6 +32,7 @@ namespace {
 
 constexpr int kTickMilliseconds = 200;      // how often deadlines are looked at
 constexpr double kFarewellSeconds = 2;      // for a client to take its last reply
+constexpr double kLastSeconds = 0.3;        // the same where the server ends
 constexpr int kMostReads = 16;              // of one connection at a time
 constexpr std::size_t kReadBytes = 32 << 10;
 constexpr std::size_t kAlwaysHeld = 64 << 10;  // of a request, whatever others hold
@@ -381,7 +382,7 @@ void HttpServer::Lobby::end_overdue() {
     const Guest& who = guest->second;
     const double seconds = who.since.seconds();
     if (who.is_leaving) {
-      if (seconds > kFarewellSeconds) drop(guest);
+      if (seconds > (ending_ ? kLastSeconds : kFarewellSeconds)) drop(guest);
     } else if (stopping_) {
       drop(guest);
     } else if (who.reader.started() && seconds > options_.request_seconds) {
