@@ -2,6 +2,9 @@
 // is run (generate/jinja), or by a format that leq knows by its name.
 #pragma once
 
+#include <ctime>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,7 +37,8 @@ struct ChatOptions {
   std::string eos;
   bool ask_for_reply = true;    // ends where the model's next reply begins
   bool enable_thinking = true;  // false: formats that can think are told not to
-  std::string date;  // "26 Jul 2024", for formats with a date; empty: the format's or today
+  std::string date;  // "26 Jul 2024", for templates with a date; empty: the template's or today
+  std::optional<std::tm> now = {};  // what templates take for today; nullopt: local time
 };
 
 // Options with the texts of the tokenizer's own BOS and EOS.
@@ -42,8 +46,6 @@ ChatOptions chat_options(const Tokenizer& tokenizer);
 
 class ChatTemplate {
  public:
-  // The format of a model's own template. Throws Error naming `source` and what is not known in it.
-  static ChatTemplate recognise(std::string_view jinja, std::string_view source);
   // A model's own template. Throws Error naming `source`, the line and what is no Jinja there, or a
   // construct that is not supported.
   static ChatTemplate of_model(std::string_view jinja, std::string_view source);
@@ -52,27 +54,25 @@ class ChatTemplate {
   // All names, in the order of docs/chat-templates.md.
   static std::vector<std::string_view> names();
 
-  std::string_view name() const;
-  // The system prompt that a conversation without one gets; empty if none.
-  const std::string& default_system() const { return default_system_; }
+  std::string_view name() const;  // "the model's own" where it has none
 
   // The whole conversation. Special tokens are to be recognised in the template's own parts only.
-  // Throws Error on an empty conversation, an unknown role, and an order the template refuses.
+  // Throws Error on an empty conversation, and on what the template refuses.
   std::vector<TextPart> render(std::span<const ChatMessage> messages,
                                const ChatOptions& options) const;
   // The same with tools and whatever else the template knows. Throws Error too where a named format
   // is asked for tools.
   std::vector<TextPart> render(const ChatRequest& request, const ChatOptions& options) const;
 
-  // Adds what ends a reply: the format's end token, or its text where the tokenizer has no such
-  // token.
+  // Adds what ends a reply: the special token that the template writes behind one, or the named
+  // format's, as text where the tokenizer has no such token.
   void add_stops(const Tokenizer& tokenizer, StopRules& rules) const;
 
  private:
-  explicit ChatTemplate(const ChatFormat& format);
+  ChatTemplate() = default;
 
-  const ChatFormat* format_;
-  std::string default_system_;
+  const ChatFormat* format_ = nullptr;
+  std::shared_ptr<const JinjaTemplate> jinja_;  // one of both
 };
 
 // The parts as one text, to be read by people.
