@@ -11,13 +11,12 @@ namespace {
 
 constexpr std::size_t kShownBytes = 60;
 
-// A name that an error's mark can carry; a request's own names always are.
-std::string marked_name(std::string_view name) { return Setting{name}.marked(); }
-
 }  // namespace
 
+std::string marked_field(std::string_view name) { return Setting{name}.marked(); }
+
 void field_error(std::string_view name, std::string_view what) {
-  throw Error(marked_name(name) + ": " + std::string(what), ErrorKind::bad_setting);
+  throw Error(marked_field(name) + ": " + std::string(what), ErrorKind::bad_setting);
 }
 
 void field_error(std::string_view name, std::string_view expected, JsonNode found) {

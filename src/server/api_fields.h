@@ -25,6 +25,9 @@ JsonNode given_field(JsonNode object, std::string_view name);
 // An object or nothing.
 JsonNode object_field(JsonNode object, std::string_view name);
 
+// A member's name for the beginning of an error's text, which is about it then.
+std::string marked_field(std::string_view name);
+
 // Throws the error of a member: "max_tokens: expected ..., found ...".
 [[noreturn]] void field_error(std::string_view name, std::string_view expected, JsonNode found);
 [[noreturn]] void field_error(std::string_view name, std::string_view what);

@@ -24,8 +24,7 @@ struct KnobAlias {
   std::string_view alias, name;
 };
 constexpr std::array kAliases = {KnobAlias{"mirostat_tau", "mirostat_ent"},
-                                 KnobAlias{"mirostat_eta", "mirostat_lr"},
-                                 KnobAlias{"typical_p", "typical_p"}};
+                                 KnobAlias{"mirostat_eta", "mirostat_lr"}};
 
 void read_knob(JsonNode body, std::string_view member, const SamplingKnob& knob,
                SamplingSettings& sampling) {
@@ -83,9 +82,7 @@ SamplingSettings read_sampling(JsonNode body, const ApiModel& model, bool& has_s
     read_knob(body, knob.name, knob, sampling);
   }
   for (const KnobAlias& alias : kAliases) {
-    if (alias.alias != alias.name) {
-      read_knob(body, alias.alias, kSamplingKnobs[knob_index(alias.name)], sampling);
-    }
+    read_knob(body, alias.alias, kSamplingKnobs[knob_index(alias.name)], sampling);
   }
   for (const LogitBias& bias : read_biases(body, model.vocabulary)) {
     sampling.logit_bias.push_back(bias);
@@ -115,10 +112,10 @@ StopRules read_stop(JsonNode body, const ApiModel& model) {
 // A text is a schema's source; the schema itself may be an object.
 std::shared_ptr<const Grammar> read_format(JsonNode body) {
   if (const JsonNode schema = given_field(body, "json_schema")) {
-    return Grammar::from_json_schema(schema, "json_schema");
+    return Grammar::from_json_schema(schema, marked_field("json_schema"));
   }
   if (const auto gbnf = text_field(body, "grammar"); gbnf && !gbnf->empty()) {
-    return Grammar::from_gbnf(*gbnf, "grammar");
+    return Grammar::from_gbnf(*gbnf, marked_field("grammar"));
   }
   const JsonNode format = object_field(body, "response_format");
   if (!format) return nullptr;
@@ -126,7 +123,7 @@ std::shared_ptr<const Grammar> read_format(JsonNode body) {
   if (type == "text") return nullptr;
   if (type == "json_object") {
     const JsonNode schema = object_field(format, "schema");
-    return schema ? Grammar::from_json_schema(schema, "response_format")
+    return schema ? Grammar::from_json_schema(schema, marked_field("response_format"))
                   : Grammar::any_json_object();
   }
   if (type != "json_schema") {
@@ -135,7 +132,7 @@ std::shared_ptr<const Grammar> read_format(JsonNode body) {
   const JsonNode named = object_field(format, "json_schema");
   const JsonNode schema = given_field(named ? named : format, "schema");
   if (!schema) field_error("response_format", "a json_schema with a schema", format);
-  return Grammar::from_json_schema(schema, "response_format");
+  return Grammar::from_json_schema(schema, marked_field("response_format"));
 }
 
 // The number of tokens in "logprobs" (completions, "n_probs"), or "top_logprobs" beside a true
@@ -188,7 +185,7 @@ void read_chat(JsonNode body, const ApiModel& model, GenerationCall& call) {
   call.use = ReplyUse::read;
   if (choice.use == ToolChoice::Use::forced) {
     if (call.grammar) field_error("response_format", "contradicts tool_choice: leave one out");
-    call.grammar = Grammar::from_json_schema(choice.schema, "tools");
+    call.grammar = Grammar::from_json_schema(choice.schema, marked_field("tools"));
     call.use = ReplyUse::forced;
   } else if (call.grammar) {
     call.use = ReplyUse::plain;

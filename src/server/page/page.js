@@ -546,6 +546,9 @@ $('stop').addEventListener('click', stop);
 $('new').addEventListener('click', startConversation);
 $('menu').addEventListener('click', openMenu);
 $('close-menu').addEventListener('click', closeMenu);
+document.querySelector('main').addEventListener('click', (event) => {
+  if (event.target.id !== 'menu') closeMenu();
+});
 $('theme').addEventListener('click', turnTheme);
 $('settings-button').addEventListener('click', openSettings);
 $('settings').addEventListener('close', closeSettings);
