@@ -71,6 +71,9 @@ Server::Server(const Model& model, Session& session, const ServerOptions& option
       model_(api_model(model, options, chat_ ? &*chat_ : nullptr)),
       engine_(session, model.tokenizer(), options.engine, most_requests(session, options)),
       api_(model_, model, session.limits(), engine_, api_options(model, options)) {
+  require(session.transformer().online().empty() || session.limits().sequences == 1,
+          Setting{"sequences"}, ' ', session.limits().sequences,
+          ": this model's activations remember one sequence; use ", Setting{"sequences"}, " 1");
   HttpOptions http = options.http;
   http.workers = static_cast<int>(most_requests(session, options) + kQuickWorkers);
   http_ = std::make_unique<HttpServer>(
