@@ -2,9 +2,9 @@
 JOBS ?= $(shell nproc)
 PACKAGES = build-essential cmake ninja-build pkg-config nlohmann-json3-dev libcxxopts-dev libpcre2-dev \
 	libutf8proc-dev libxxhash-dev libssl-dev libedit-dev libgtest-dev libbenchmark-dev \
-	libsentencepiece-dev
+	libsentencepiece-dev libcpp-httplib-dev
 ARM_PACKAGES = crossbuild-essential-arm64 qemu-user $(foreach library, libstdc++6 libpcre2-dev \
-	libutf8proc-dev libxxhash-dev libssl-dev libedit-dev libgtest-dev,$(library):arm64)
+	libutf8proc-dev libxxhash-dev libssl-dev libedit-dev libgtest-dev libcpp-httplib-dev,$(library):arm64)
 CHECK_PACKAGES = clang clang-tidy clang-format libclang-rt-14-dev
 FUZZ_SECONDS ?= 60
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)

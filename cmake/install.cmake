@@ -1,5 +1,5 @@
 # What `cmake --install` installs beside the tools: the library, its headers (all but those of the CPU
-# backend's own parts), and what find_package(leq) reads: targets leq::leq and, with LEQ_SHARED,
+# backend's own parts and of the server), and what find_package(leq) reads: targets leq::leq and, with LEQ_SHARED,
 # leq::leq_shared.
 include(CMakePackageConfigHelpers)
 
@@ -17,7 +17,7 @@ install(EXPORT leqTargets NAMESPACE leq:: DESTINATION ${package})
 
 set(headers ${CMAKE_INSTALL_INCLUDEDIR}/leq)
 install(DIRECTORY src/ DESTINATION ${headers} FILES_MATCHING PATTERN "*.h"
-  PATTERN cpu EXCLUDE PATTERN x86 EXCLUDE PATTERN arm EXCLUDE PATTERN generic EXCLUDE)
+  PATTERN cpu EXCLUDE PATTERN x86 EXCLUDE PATTERN arm EXCLUDE PATTERN generic EXCLUDE PATTERN server EXCLUDE)
 install(DIRECTORY models DESTINATION ${headers} FILES_MATCHING PATTERN "*.h")
 install(FILES ${PROJECT_BINARY_DIR}/generated/base/version.h DESTINATION ${headers}/base)
 

@@ -120,6 +120,43 @@ bool Engine::load_prompt(const SavedPrompt& prompt, std::string_view source) {
   return true;
 }
 
+std::vector<float> Engine::embed(std::span<const Token> tokens) {
+  const auto width = static_cast<std::size_t>(session_.transformer().config().width);
+  check_prompt(tokens, static_cast<std::size_t>(session_.transformer().config().vocab),
+               context() + 1);  // no room for a reply is needed
+  require(session_.transformer().online().empty(), ErrorKind::bad_input,
+          "embeddings: this model's activations remember earlier steps, which a text must not change;"
+          " quantize it with ",
+          Setting{"act"}, " row");
+  KvCache& cache = session_.cache();
+  const std::int32_t sequence = idle_sequence();
+  prefixes_.make_free(pages_for(std::ssize(tokens)));
+  const auto chunk =
+      static_cast<std::size_t>(std::min(session_.limits().batch_tokens, session_.limits().output_tokens));
+  std::vector<double> sums(width, 0.0);
+  std::vector<float> rows;
+  try {
+    for (std::size_t first = 0; first < tokens.size(); first += chunk) {
+      const auto part = tokens.subspan(first, std::min(chunk, tokens.size() - first));
+      batch_.clear();
+      batch_.add(sequence, part.data(), std::ssize(part), Batch::Want::all);
+      const Rows& hidden = session_.transformer().hidden(batch_, cache);
+      rows.resize(part.size() * width);
+      session_.transformer().backend().download(hidden, std::ssize(part), rows);
+      for (std::size_t i = 0; i < rows.size(); ++i) sums[i % width] += double{rows[i]};
+    }
+  } catch (...) {
+    cache.clear(sequence);
+    throw;
+  }
+  cache.clear(sequence);
+  std::vector<float> mean;
+  for (const double sum : sums) {
+    mean.push_back(static_cast<float>(sum / static_cast<double>(tokens.size())));
+  }
+  return mean;
+}
+
 std::size_t Engine::running() const {
   return static_cast<std::size_t>(
       std::ranges::count_if(active_, [](const auto& one) { return one.second->running(); }));
@@ -357,6 +394,7 @@ void Engine::run(std::vector<Feed> parts) {
   }
   try {
     draw(parts, *logits);
+    fetch_logits(parts, *logits);
     if (batch_.outputs.empty()) transformer.backend().synchronize();
   } catch (const Error& error) {  // of the device
     return fail(parts, error);
@@ -397,6 +435,31 @@ void Engine::draw(const std::vector<Feed>& parts, const Rows& logits) {
   }
   drawn_.resize(requests_.size());
   if (!requests_.empty()) session_.transformer().backend().sample(logits, requests_, drawn_);
+}
+
+// The step's logits on the host, where somebody wants to know how probable its tokens were.
+void Engine::fetch_logits(const std::vector<Feed>& parts, const Rows& logits) {
+  const bool wanted = std::ranges::any_of(parts, [&](const Feed& part) {
+    return part.draws && active_.at(part.id)->request.on_logprobs;
+  });
+  if (!wanted) return;
+  const auto vocabulary = static_cast<std::size_t>(session_.transformer().config().vocab);
+  raw_logits_.resize(batch_.outputs.size() * vocabulary);
+  session_.transformer().backend().download(logits, std::ssize(batch_.outputs), raw_logits_);
+}
+
+// Row i of the part's logits gave the i-th of the taken tokens.
+void Engine::report_logprobs(const Active& active, std::span<const Token> taken,
+                             std::int64_t first_row) {
+  if (!active.request.on_logprobs) return;
+  const auto vocabulary = static_cast<std::size_t>(session_.transformer().config().vocab);
+  std::vector<TokenLogprobs> reported;
+  for (std::size_t i = 0; i < taken.size(); ++i) {
+    const std::size_t row = static_cast<std::size_t>(first_row) + i;
+    const auto logits = std::span(raw_logits_).subspan(row * vocabulary, vocabulary);
+    reported.push_back(token_logprobs(logits, taken[i], active.request.top_logprobs));
+  }
+  active.request.on_logprobs(reported);
 }
 
 // The reply takes its draws for as long as the guesses before them were right.
@@ -449,6 +512,7 @@ void Engine::take(Active& active, const Feed& part, std::span<const Token> drawn
   cache.truncate(active.sequence, std::min(fed + right, active.known()));
   const bool ended = active.reply.stopped() != StopReason::none;
   if (const auto taken = active.reply.tokens().subspan(before); !taken.empty()) {
+    report_logprobs(active, taken, first_row);
     active.request.on_tokens(taken);
   }
   if (!text.empty()) active.request.on_text(text);

@@ -21,6 +21,7 @@
 #include "base/error.h"
 #include "base/stopwatch.h"
 #include "engine/draft_model.h"
+#include "engine/logprobs.h"
 #include "engine/prefix_cache.h"
 #include "engine/prompt_file.h"
 #include "engine/scheduler.h"
@@ -86,6 +87,11 @@ struct EngineRequest {
   TextSink on_text = [](std::string_view) {};
   // What one step added to the reply, before its text.
   std::function<void(std::span<const Token>)> on_tokens = [](std::span<const Token>) {};
+  // Where it is given: the same tokens with their log probabilities and those of the `top_logprobs`
+  // most probable ones, by the raw logits, whatever the settings make of these. Called before
+  // on_tokens.
+  std::function<void(std::span<const TokenLogprobs>)> on_logprobs = {};
+  int top_logprobs = 0;
   std::function<void(const EngineReply&)> on_end = [](const EngineReply&) {};
 };
 
@@ -127,6 +133,10 @@ class Engine {
   // not this model's, and as save_prompt does.
   bool load_prompt(const SavedPrompt& prompt, std::string_view source);
 
+  // The mean over the tokens of the normed last hidden states [W]; what is in work waits meanwhile.
+  // Throws Error as submit and save_prompt do.
+  std::vector<float> embed(std::span<const Token> tokens);
+
   std::size_t waiting() const;
   std::size_t running() const;
   const EngineCounts& counts() const { return counts_; }
@@ -152,6 +162,8 @@ class Engine {
   void run(std::vector<Feed> parts);
   void fail(const std::vector<Feed>& parts, const Error& error);
   void draw(const std::vector<Feed>& parts, const Rows& logits);
+  void fetch_logits(const std::vector<Feed>& parts, const Rows& logits);
+  void report_logprobs(const Active& active, std::span<const Token> taken, std::int64_t first_row);
   void take(Active& active, const Feed& part, std::span<const Token> drawn, const Rows& logits,
             std::int64_t first_row);
   std::int32_t idle_sequence() const;
@@ -175,6 +187,7 @@ class Engine {
   std::vector<std::vector<LogitChange>> changes_;
   std::vector<SampleRequest> requests_;
   std::vector<Token> drawn_;
+  std::vector<float> raw_logits_;  // [outputs][V] on the host, where somebody wants logprobs
 };
 
 }  // namespace leq

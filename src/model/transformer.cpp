@@ -23,7 +23,25 @@ const Rows& Transformer::forward(const Batch& batch, KvCache& cache) {
   return work_.logits;
 }
 
+// Not recorded: it is rare, and steps that are recorded end with logits.
+const Rows& Transformer::hidden(const Batch& batch, KvCache& cache) {
+  check(batch, cache);
+  undone_by_errors(cache, [&] {
+    append(batch, cache);
+    blocks(batch, cache);
+    gather_outputs(batch);
+    backend_.norm(work_.last, std::ssize(batch.outputs), weights_.final_norm, work_.last);
+  });
+  return work_.last;
+}
+
 void Transformer::run(const Batch& batch, const KvCache& cache) {
+  blocks(batch, cache);
+  if (!batch.outputs.empty()) head_part(batch);
+}
+
+// x = the hidden states after all blocks
+void Transformer::blocks(const Batch& batch, const KvCache& cache) {
   backend_.embed(embedding(batch), work_.x);
   if (work_.rotation.block > 0) {
     backend_.rotate(work_.x, std::ssize(batch.tokens), work_.rotation, Turn::in);
@@ -32,7 +50,6 @@ void Transformer::run(const Batch& batch, const KvCache& cache) {
     attention_part(layer, cache.layer(layer));
     mlp_part(layer);
   }
-  if (!batch.outputs.empty()) head_part(batch);
 }
 
 // x += O(attention(norm(x)))
@@ -69,12 +86,17 @@ bool Transformer::mlp_part(std::int64_t layer) {
 void Transformer::head_part(const Batch& batch) {
   const auto outputs = std::ssize(batch.outputs);
   const RowsFor head_in = work_.input_of(Reader::head, weights_.head);  // [outputs, W]
-  backend_.gather_rows(work_.x, batch.outputs, work_.last);
-  if (work_.rotation.block > 0) {
-    backend_.rotate(work_.last, outputs, work_.rotation, Turn::back);
-  }
+  gather_outputs(batch);
   backend_.norm(work_.last, outputs, weights_.final_norm, head_in);
   backend_.linear(head_in, outputs, weights_.head, Epilogue::none, work_.logits);
+}
+
+// last = rows of x that want logits, out of the rotated stream
+void Transformer::gather_outputs(const Batch& batch) {
+  backend_.gather_rows(work_.x, batch.outputs, work_.last);
+  if (work_.rotation.block > 0) {
+    backend_.rotate(work_.last, std::ssize(batch.outputs), work_.rotation, Turn::back);
+  }
 }
 
 Transformer::Transformer(const ModelConfig& config, const Weights& weights, Backend& backend,

@@ -30,6 +30,9 @@ class Transformer {
   // back tells of its rows later (Operations::synchronize), when both have moved on.
   const Rows& forward(const Batch& batch, KvCache& cache);
 
+  // The same, but returns what the head would read: the normed last hidden states [outputs, W].
+  const Rows& hidden(const Batch& batch, KvCache& cache);
+
   // One half of one block over hidden states of a whole sequence, in place: `hidden` [T][W], T at
   // most batch_tokens. `cache` must be empty and holds the sequence's keys and values while the
   // attention half runs. Returns false where the observer wanted no more; `hidden` is unchanged
@@ -54,7 +57,9 @@ class Transformer {
   void undone_by_errors(KvCache& cache, const std::function<void()>& work);
   Step step_of(const Batch& batch, const KvCache& cache);
   void run(const Batch& batch, const KvCache& cache);
+  void blocks(const Batch& batch, const KvCache& cache);
   void head_part(const Batch& batch);
+  void gather_outputs(const Batch& batch);
   bool attention_part(std::int64_t layer, const KvLayer& kv);
   bool mlp_part(std::int64_t layer);
   bool goes_on(Reader reader, const Rows& input);

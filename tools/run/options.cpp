@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "tools/common/llama_flags.h"
 #include "tools/common/model_options.h"
+#include "tools/common/reply_options.h"
 #include "tools/run/prompt.h"
 
 namespace leq::run {
@@ -15,7 +16,6 @@ namespace {
 using Kind = OptionKind;
 
 constexpr double kMaxCount = 1ull << 40;
-constexpr double kMaxSeed = 9007199254740992.0;  // 2^53, exact in a double
 
 std::vector<Option> text_options() {
   return {
@@ -144,70 +144,11 @@ std::vector<Option> many_options() {
        .help = "with -np and -f: how the replies are printed; jsonl = one JSON object in each line",
        .group = "Many prompts",
        .choices = {"text", "jsonl"}},
-      {.name = "speculate",
-       .kind = Kind::text,
-       .value_name = "HOW",
-       .fallback = "auto",
-       .help = "guess at tokens that came before in prompt or reply and check several in one step, "
-               "where that is faster; changes no token",
-       .group = "Many prompts",
-       .choices = {"auto", "ngram", "off"}},
-      {.name = "model-draft",
-       .spellings = "-md --spec-draft-model",
-       .kind = Kind::text,
-       .value_name = "FILE",
-       .help = "a small model with the same vocabulary, which guesses tokens too; changes none",
-       .group = "Many prompts"},
-      {.name = "draft-max",
-       .spellings = "--draft --draft-n --spec-draft-n-max",
-       .kind = Kind::integer,
-       .value_name = "N",
-       .fallback = "16",
-       .help = "most guesses in one step; 16 is the largest number that counts",
-       .group = "Many prompts",
-       .minimum = 0,
-       .maximum = 1024},
   };
 }
 
-// "keep the N most probable tokens, 0 = all (model's, or 40)"
-std::string knob_help(const SamplingKnob& knob) {
-  const std::string own = number_text(knob_value(SamplingSettings{}, knob));
-  return std::string(knob.help) + (knob.config_key.empty() ? " (" : " (model's, or ") + own + ")";
-}
-
-std::string with_dashes(std::string_view name) {
-  std::string word(name);
-  std::ranges::replace(word, '_', '-');
-  return word;
-}
-
-// Numbers that are not whole are checked with the model's, by choose_sampling.
-Option knob_option(const SamplingKnob& knob) {
-  Option option = {.name = knob_word(knob),
-                   .kind = knob.is_whole() ? Kind::integer : Kind::real,
-                   .value_name = std::string(knob.value_name),
-                   .help = knob_help(knob),
-                   .group = "Sampling"};
-  if (!knob.short_name.empty()) option.spellings = "--" + with_dashes(knob.name);
-  if (knob.is_whole()) {
-    option.minimum = knob.least;
-    option.maximum = knob.most;
-  }
-  return option;
-}
-
-std::vector<Option> sampling_options() {
-  std::vector<Option> options = {{.name = "seed",
-                                  .spellings = "-s",
-                                  .kind = Kind::integer,
-                                  .value_name = "N",
-                                  .fallback = "-1",
-                                  .help = "of the random numbers, -1 = a new one, which is printed",
-                                  .group = "Sampling",
-                                  .minimum = -1,
-                                  .maximum = kMaxSeed}};
-  for (const SamplingKnob& knob : kSamplingKnobs) options.push_back(knob_option(knob));
+std::vector<Option> list_options() {
+  std::vector<Option> options;
   options.push_back({.name = "dry-sequence-breaker",
                      .kind = Kind::list,
                      .value_name = "TEXT",
@@ -222,18 +163,6 @@ std::vector<Option> sampling_options() {
                              "given several times",
                      .group = "Sampling"});
   return options;
-}
-
-GivenSampling read_sampling(const Options& options) {
-  GivenSampling given;
-  for (const SamplingKnob& knob : kSamplingKnobs) {
-    const std::string name = knob_word(knob);
-    if (!options.given(name)) continue;
-    given[knob.name] = {
-        knob.is_whole() ? static_cast<double>(options.integer(name)) : options.real(name),
-        options.from_environment(name) ? SettingOrigin::environment : SettingOrigin::flag};
-  }
-  return given;
 }
 
 // Escapes processed where they are to be; checked.
@@ -312,7 +241,8 @@ ToolSpec run_tool_spec() {
                 "-m model.leq                           (a chat)"};
   for (const auto& group :
        {model_options({}), text_options(), spelling_options(), prompt_cache_options(),
-        chat_options(), many_options(), sampling_options()}) {
+        chat_options(), many_options(),
+        speculation_options("Many prompts"), sampling_options(), list_options()}) {
     spec.options.insert(spec.options.end(), group.begin(), group.end());
   }
   return spec;

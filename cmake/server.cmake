@@ -1,0 +1,16 @@
+# libleq_server: the room src/server, beside libleq because nothing else needs TLS; and the page, whose
+# three files become one text in the program.
+
+file(GLOB server_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/server/*.cpp)
+foreach(part frame:page.html style:page.css script:page.js)
+  string(REGEX MATCH "^(.*):(.*)$" _ ${part})
+  set(file ${PROJECT_SOURCE_DIR}/src/server/page/${CMAKE_MATCH_2})
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  file(READ ${file} page_${CMAKE_MATCH_1})
+endforeach()
+configure_file(src/server/page_texts.cpp.in generated/server/page_texts.cpp @ONLY)
+
+find_package(OpenSSL REQUIRED COMPONENTS SSL Crypto)
+add_library(leq_server STATIC ${server_sources} ${PROJECT_BINARY_DIR}/generated/server/page_texts.cpp)
+target_link_libraries(leq_server PUBLIC leq PRIVATE OpenSSL::SSL Threads::Threads leq_flags)
+target_precompile_headers(leq_server REUSE_FROM leq_objects)

@@ -1,0 +1,151 @@
+#include "server/api.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/json_tree.h"
+#include "server/api_error.h"
+#include "server/generation.h"
+#include "server/page.h"
+
+namespace leq {
+namespace {
+
+constexpr std::string_view kSource = "the body";
+
+// Headers that the reply to a page of an allowed site has too.
+class SiteExchange : public HttpExchange {
+ public:
+  SiteExchange(HttpExchange& inner, HttpHeaders headers)
+      : inner_(inner), headers_(std::move(headers)) {
+    headers_.emplace_back("X-Content-Type-Options", "nosniff");
+  }
+  const HttpRequest& request() const override { return inner_.request(); }
+  void reply(const HttpReply& reply) override { inner_.reply(with_headers(reply)); }
+  bool begin_stream(const HttpReply& head) override {
+    begun_ = true;
+    return inner_.begin_stream(with_headers(head));
+  }
+  bool write(std::string_view piece) override { return inner_.write(piece); }
+  bool end_stream() override { return inner_.end_stream(); }
+  bool client_is_there() override { return inner_.client_is_there(); }
+  bool begun() const { return begun_; }
+
+ private:
+  HttpReply with_headers(HttpReply reply) const {
+    reply.headers.insert(reply.headers.end(), headers_.begin(), headers_.end());
+    return reply;
+  }
+  HttpExchange& inner_;
+  HttpHeaders headers_;
+  bool begun_ = false;
+};
+
+}  // namespace
+
+struct Api::Route {
+  std::string_view method, path;
+  void (Api::*answer)(HttpExchange&) const;
+  bool needs_key = true;
+};
+
+std::span<const Api::Route> Api::routes() {
+  static constexpr std::array kRoutes = {
+      Route{"GET", "/", &Api::page, false},
+      Route{"GET", "/health", &Api::health, false},
+      Route{"GET", "/v1/health", &Api::health, false},
+      Route{"GET", "/v1/models", &Api::models},
+      Route{"GET", "/models", &Api::models},
+      Route{"POST", "/v1/chat/completions", &Api::chat},
+      Route{"POST", "/chat/completions", &Api::chat},
+      Route{"POST", "/v1/completions", &Api::completions},
+      Route{"POST", "/completion", &Api::native},
+      Route{"POST", "/completions", &Api::native},
+      Route{"POST", "/v1/embeddings", &Api::embeddings},
+      Route{"POST", "/embeddings", &Api::embeddings},
+      Route{"POST", "/tokenize", &Api::tokenize},
+      Route{"POST", "/detokenize", &Api::detokenize},
+      Route{"POST", "/apply-template", &Api::apply_template},
+      Route{"POST", "/v1/chat/completions/input_tokens", &Api::count_tokens},
+      Route{"GET", "/props", &Api::props},
+      Route{"GET", "/slots", &Api::slots},
+      Route{"GET", "/metrics", &Api::metrics},
+  };
+  return kRoutes;
+}
+
+Api::Api(const ApiModel& model, const Model& facts, const RunLimits& limits, EngineThread& engine,
+         const ApiOptions& options)
+    : model_(model), facts_(facts), limits_(limits), engine_(engine), options_(options) {}
+
+const Api::Route& Api::route_of(const HttpRequest& request) const {
+  const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
+  // /v1/models/NAME is answered as /v1/models: there is one.
+  const bool one_model = request.path == "/v1/models/" + model_.name;
+  const std::string_view path = one_model ? std::string_view("/v1/models") : request.path;
+  bool is_path = false;
+  for (const Route& route : routes()) {
+    if (route.path != path) continue;
+    if (route.method == method) return route;
+    is_path = true;
+  }
+  if (is_path) {
+    throw ApiError(405, request.path + " is not answered to " + request.method,
+                   "method_not_allowed");
+  }
+  throw ApiError(404, "there is nothing under " + request.path + "; docs/server.md lists all paths",
+                 "not_found");
+}
+
+void Api::answer(HttpExchange& exchange) const {
+  SiteExchange site(exchange, site_headers(exchange.request(), options_.access));
+  try {
+    answer_checked(site);
+  } catch (const std::exception& error) {
+    if (site.begun()) throw;
+    site.reply(error_reply(error));
+  }
+}
+
+void Api::answer_checked(HttpExchange& exchange) const {
+  const HttpRequest& request = exchange.request();
+  check_site(request, options_.access);
+  if (request.method == "OPTIONS") {
+    return exchange.reply(preflight_reply(request, options_.access));
+  }
+  const Route& route = route_of(request);
+  if (route.needs_key) check_key(request, options_.access);
+  (this->*route.answer)(exchange);
+}
+
+void Api::send(HttpExchange& exchange, const Json& json) const {
+  HttpReply reply;
+  reply.body = json.dump_any();
+  exchange.reply(reply);
+}
+
+void Api::page(HttpExchange& exchange) const {
+  if (!options_.with_page) throw ApiError(404, "there is no page here", "not_found");
+  HttpReply reply;
+  reply.type = "text/html; charset=utf-8";
+  reply.body = page_html();
+  reply.headers = {{"Content-Security-Policy", std::string(page_policy())},
+                   {"X-Frame-Options", "DENY"},
+                   {"Referrer-Policy", "no-referrer"},
+                   {"Cache-Control", "no-cache"}};
+  exchange.reply(reply);
+}
+
+void Api::generate(HttpExchange& exchange, CallStyle style) const {
+  const JsonTree body = parse_json_tree(exchange.request().body, kSource, kBodyLimits);
+  answer_generation(exchange, read_generation_call(style, body.root(), model_), model_, engine_,
+                    options_.most_seconds);
+}
+
+HttpReply api_fault_reply(const HttpFault& fault) {
+  return error_reply(fault.status, fault.text, "", "");
+}
+
+}  // namespace leq

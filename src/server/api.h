@@ -1,0 +1,70 @@
+// What the server answers: a table of paths, each with its function (docs/server.md).
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "model/session.h"
+#include "server/access.h"
+#include "server/engine_thread.h"
+#include "server/generation_call.h"
+#include "server/http_server.h"
+
+namespace leq {
+
+struct ApiOptions {
+  AccessRules access;
+  std::optional<double> most_seconds;  // that a reply may take
+  bool with_page = true;
+  bool with_metrics = true;
+  bool with_slots = true;
+  std::string chat_template;  // its text or name, for /props
+};
+
+class Api {
+ public:
+  // All must outlive it. `facts`: of the model, for its clients.
+  Api(const ApiModel& model, const Model& facts, const RunLimits& limits, EngineThread& engine,
+      const ApiOptions& options);
+
+  // The handler of an HttpServer: answers, whatever is asked. Thread-safe.
+  void answer(HttpExchange& exchange) const;
+
+  const ApiOptions& options() const { return options_; }
+
+ private:
+  struct Route;
+  static std::span<const Route> routes();
+  const Route& route_of(const HttpRequest& request) const;
+  void answer_checked(HttpExchange& exchange) const;
+
+  void page(HttpExchange& exchange) const;
+  void health(HttpExchange& exchange) const;
+  void models(HttpExchange& exchange) const;
+  void props(HttpExchange& exchange) const;
+  void slots(HttpExchange& exchange) const;
+  void metrics(HttpExchange& exchange) const;
+  void chat(HttpExchange& exchange) const { generate(exchange, CallStyle::chat); }
+  void completions(HttpExchange& exchange) const { generate(exchange, CallStyle::text); }
+  void native(HttpExchange& exchange) const { generate(exchange, CallStyle::native); }
+  void generate(HttpExchange& exchange, CallStyle style) const;
+  void embeddings(HttpExchange& exchange) const;
+  void tokenize(HttpExchange& exchange) const;
+  void detokenize(HttpExchange& exchange) const;
+  void apply_template(HttpExchange& exchange) const;
+  void count_tokens(HttpExchange& exchange) const;
+
+  void send(HttpExchange& exchange, const Json& json) const;
+
+  const ApiModel& model_;
+  const Model& facts_;
+  RunLimits limits_;
+  EngineThread& engine_;
+  ApiOptions options_;
+};
+
+// For what is no request: the same JSON as for what is a bad one.
+HttpReply api_fault_reply(const HttpFault& fault);
+
+}  // namespace leq

@@ -1,0 +1,77 @@
+#include "server/api_error.h"
+
+#include <new>
+
+#include "base/json.h"
+#include "server/engine_thread.h"
+
+namespace leq {
+namespace {
+
+constexpr std::string_view kRetrySeconds = "2";
+
+std::string_view error_type(int status) {
+  if (status == 401) return "authentication_error";
+  if (status == 404) return "not_found_error";
+  if (status == 503) return "unavailable_error";
+  return status < 500 ? "invalid_request_error" : "server_error";
+}
+
+int status_of(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::bad_input:
+    case ErrorKind::bad_setting:
+      return 400;
+    case ErrorKind::no_memory:
+    case ErrorKind::interrupted:
+      return 503;
+    case ErrorKind::no_device:
+    case ErrorKind::io:
+    case ErrorKind::internal:
+      break;
+  }
+  return 500;
+}
+
+Json text_or_null(std::string_view text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+}  // namespace
+
+std::string error_json(int status, std::string_view message, std::string_view param,
+                       std::string_view code) {
+  const Json error = {{"message", message},
+                      {"type", error_type(status)},
+                      {"param", text_or_null(param)},
+                      {"code", text_or_null(code)}};
+  return Json::object({{"error", error}}).dump_any();
+}
+
+HttpReply error_reply(int status, std::string_view message, std::string_view param,
+                      std::string_view code) {
+  HttpReply reply;
+  reply.status = status;
+  reply.body = error_json(status, message, param, code);
+  if (status == 503) reply.headers.emplace_back("Retry-After", kRetrySeconds);
+  if (status == 401) reply.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return reply;
+}
+
+HttpReply error_reply(const std::exception& error) {
+  if (const auto* api = dynamic_cast<const ApiError*>(&error)) {
+    return error_reply(api->status(), api->what(), "", api->code());
+  }
+  if (const auto* busy = dynamic_cast<const Busy*>(&error)) {
+    return error_reply(503, busy->what(), "", "queue_full");
+  }
+  if (const auto* known = dynamic_cast<const Error*>(&error)) {
+    const bool setting = known->kind() == ErrorKind::bad_setting;
+    return error_reply(status_of(known->kind()), known->what(), setting ? known->setting() : "",
+                       "");
+  }
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
+    return error_reply(503, "out of memory", "", "");
+  }
+  return error_reply(500, error.what(), "", "");
+}
+
+}  // namespace leq

@@ -1,0 +1,35 @@
+// The members of a request's JSON object, each with its type and range: what is not as it should be
+// is an error that names the member. null is as good as absent.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json_tree.h"
+
+namespace leq {
+
+// Throw Error where the member is there and is no such value.
+std::optional<double> number_field(JsonNode object, std::string_view name);
+std::optional<std::int64_t> whole_field(JsonNode object, std::string_view name, std::int64_t least,
+                                        std::int64_t most);
+bool flag_field(JsonNode object, std::string_view name);  // false where it is absent
+std::optional<std::string> text_field(JsonNode object, std::string_view name);
+// A text, or an array of at most `most` texts.
+std::vector<std::string> texts_field(JsonNode object, std::string_view name, std::size_t most);
+// The member, or nothing where it is absent or null.
+JsonNode given_field(JsonNode object, std::string_view name);
+// An object or nothing.
+JsonNode object_field(JsonNode object, std::string_view name);
+
+// A member's name for the beginning of an error's text, which is about it then.
+std::string marked_field(std::string_view name);
+
+// Throws the error of a member: "max_tokens: expected ..., found ...".
+[[noreturn]] void field_error(std::string_view name, std::string_view expected, JsonNode found);
+[[noreturn]] void field_error(std::string_view name, std::string_view what);
+
+}  // namespace leq

@@ -1,0 +1,269 @@
+#include "server/engine_thread.h"
+
+#include <chrono>
+#include <exception>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+
+namespace leq {
+
+void Mailbox::put(ReplyNews news) {
+  {
+    const std::lock_guard lock(mutex_);
+    news_.push_back(std::move(news));
+  }
+  came_.notify_one();
+}
+
+std::vector<ReplyNews> Mailbox::take(double seconds) {
+  std::unique_lock lock(mutex_);
+  came_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return !news_.empty(); });
+  return std::exchange(news_, {});
+}
+
+struct EngineThread::Task {
+  std::function<void(Engine&)> work;
+  bool done = false;
+  std::exception_ptr error;
+};
+
+struct EngineThread::Writing {
+  std::shared_ptr<Mailbox> mailbox;
+  std::size_t index = 0;
+  std::int64_t prompt_tokens = 0, reply_tokens = 0;
+  Stopwatch since = {};
+  ReplyNews news = {};  // of the step in work
+};
+
+EngineThread::EngineThread(Session& session, const Tokenizer& tokenizer,
+                           const EngineOptions& options, std::size_t most_requests)
+    : most_requests_(most_requests),
+      context_(session.transformer().limits().context),
+      session_(&session) {
+  try {
+    thread_ = std::thread([this, &session, &tokenizer, options] {
+      run(session, tokenizer, options);
+    });
+  } catch (const std::system_error& error) {
+    fail(ErrorKind::no_memory, "cannot start the engine's thread: ", error.what());
+  }
+}
+
+EngineThread::~EngineThread() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void EngineThread::run(Session& session, const Tokenizer& tokenizer, const EngineOptions& options) {
+  try {
+    Engine engine(session, tokenizer, options);
+    loop(engine);
+    end_all("the server stops");
+  } catch (const std::exception& error) {
+    end_all(error.what());
+  }
+}
+
+void EngineThread::loop(Engine& engine) {
+  publish(engine);
+  while (true) {
+    do_tasks(engine);
+    const bool worked = engine.step();
+    publish(engine);
+    if (worked) {
+      const std::lock_guard lock(mutex_);
+      if (stopping_) return;
+      continue;
+    }
+    std::unique_lock lock(mutex_);
+    changed_.notify_all();  // who drains
+    changed_.wait(lock, [&] { return stopping_ || !tasks_.empty(); });
+    if (stopping_) return;
+  }
+}
+
+// Nobody waits for what does not come.
+void EngineThread::end_all(const std::string& why) {
+  for (Letter& letter : outbox_) letter.mailbox->put(std::move(letter.news));
+  for (const auto& [id, writing] : writing_) {
+    EngineReply reply;
+    reply.id = id;
+    reply.stopped = StopReason::failed;
+    reply.error = Error(why, ErrorKind::interrupted);
+    writing->mailbox->put({.reply = writing->index, .end = std::move(reply)});
+  }
+  const std::lock_guard lock(mutex_);
+  writing_.clear();
+  status_.running = status_.waiting = 0;
+  if (!stopping_) failure_ = why;
+  stopping_ = true;
+  for (const auto& task : tasks_) {
+    task->error = std::make_exception_ptr(Error(why, ErrorKind::interrupted));
+    task->done = true;
+  }
+  tasks_.clear();
+  changed_.notify_all();
+}
+
+void EngineThread::do_tasks(Engine& engine) {
+  std::deque<std::shared_ptr<Task>> tasks;
+  {
+    const std::lock_guard lock(mutex_);
+    tasks.swap(tasks_);
+  }
+  if (tasks.empty()) return;
+  for (const auto& task : tasks) {
+    try {
+      task->work(engine);
+    } catch (...) {
+      task->error = std::current_exception();
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  for (const auto& task : tasks) task->done = true;
+  changed_.notify_all();
+}
+
+void EngineThread::between_steps(const std::function<void(Engine&)>& work) {
+  const auto task = std::make_shared<Task>();
+  task->work = work;
+  std::unique_lock lock(mutex_);
+  require(!stopping_, ErrorKind::interrupted, "the server stops", failure_ ? ": " : "",
+          failure_.value_or(""));
+  tasks_.push_back(task);
+  changed_.notify_all();
+  changed_.wait(lock, [&] { return task->done; });
+  lock.unlock();
+  if (task->error) std::rethrow_exception(task->error);
+}
+
+std::vector<RequestId> EngineThread::submit(EngineCall call) {
+  std::vector<RequestId> ids;
+  between_steps([&](Engine& engine) { ids = start(engine, call); });
+  return ids;
+}
+
+void EngineThread::cancel(const std::vector<RequestId>& ids) {
+  try {
+    between_steps([&](Engine& engine) {
+      for (const RequestId id : ids) engine.cancel(id);
+    });
+  } catch (const Error&) {  // the thread has ended, and all replies with it
+  }
+}
+
+void EngineThread::cancel_all() {
+  std::vector<RequestId> ids;
+  for (const RunningRequest& request : status().in_work) ids.push_back(request.id);
+  cancel(ids);
+}
+
+std::vector<RequestId> EngineThread::start(Engine& engine, EngineCall& call) {
+  const bool draining = [&] {
+    const std::lock_guard lock(mutex_);
+    return draining_;
+  }();
+  const std::size_t wanted = call.requests.size();
+  if (draining || writing_.size() + wanted > most_requests_) {
+    ++totals_.refused;
+    if (draining) throw Busy("the server stops", ErrorKind::interrupted);
+    throw Busy(std::to_string(writing_.size()) + " replies are being written or waited for, and " +
+                   std::to_string(wanted) + " more do not fit in the queue of " +
+                   std::to_string(most_requests_) + "; try again later",
+               ErrorKind::bad_input);
+  }
+  std::vector<RequestId> ids;
+  try {
+    for (std::size_t i = 0; i < wanted; ++i) {
+      const auto writing = std::make_shared<Writing>();
+      ids.push_back(engine.submit(connected(std::move(call.requests[i]), call, i, writing)));
+      writing_[ids.back()] = writing;
+    }
+  } catch (const Error&) {
+    for (const RequestId id : ids) engine.cancel(id);
+    throw;
+  }
+  totals_.requests += static_cast<std::int64_t>(wanted);
+  return ids;
+}
+
+// Its news go to the mailbox once for each step: a step's tokens come before its text.
+EngineRequest EngineThread::connected(EngineRequest request, const EngineCall& call,
+                                      std::size_t index, const std::shared_ptr<Writing>& writing) {
+  writing->mailbox = call.mailbox;
+  writing->index = index;
+  writing->prompt_tokens = std::ssize(request.prompt);
+  if (call.wants_logprobs) {
+    request.on_logprobs = [writing](std::span<const TokenLogprobs> tokens) {
+      writing->news.logprobs.assign(tokens.begin(), tokens.end());
+    };
+  }
+  request.on_tokens = [writing](std::span<const Token> tokens) {
+    writing->reply_tokens += std::ssize(tokens);
+    writing->news.tokens.assign(tokens.begin(), tokens.end());
+  };
+  request.on_text = [writing](std::string_view text) { writing->news.text += text; };
+  request.on_end = [this, writing](const EngineReply& reply) {
+    totals_.failed += reply.stopped == StopReason::failed ? 1 : 0;
+    totals_.cancelled += reply.stopped == StopReason::interrupted ? 1 : 0;
+    totals_.prompt_seconds += reply.prompt_seconds;
+    totals_.prompt_fed += reply.fed_tokens;
+    totals_.reply_seconds += reply.reply_seconds;
+    totals_.reply_decoded += reply.decoded_tokens;
+    writing->news.end = reply;
+    writing->news.reply = writing->index;
+    outbox_.push_back({writing->mailbox, std::exchange(writing->news, {})});
+    writing_.erase(reply.id);
+  };
+  return request;
+}
+
+// After a step: its numbers are seen, then its news go out.
+void EngineThread::publish(const Engine& engine) {
+  EngineStatus status = totals_;
+  status.counts = engine.counts();
+  status.running = engine.running();
+  status.waiting = engine.waiting();
+  status.free_pages = session_->cache().free_pages();
+  status.pages = session_->cache().page_count();
+  status.idle_pages = engine.prefixes().idle_pages();
+  for (const auto& [id, writing] : writing_) {
+    status.in_work.push_back(
+        {id, writing->prompt_tokens, writing->reply_tokens, writing->since.seconds()});
+    if (writing->news.text.empty() && writing->news.tokens.empty()) continue;
+    writing->news.reply = writing->index;
+    outbox_.push_back({writing->mailbox, std::exchange(writing->news, {})});
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    status_ = std::move(status);
+  }
+  for (Letter& letter : outbox_) letter.mailbox->put(std::move(letter.news));
+  outbox_.clear();
+}
+
+EngineStatus EngineThread::status() const {
+  const std::lock_guard lock(mutex_);
+  return status_;
+}
+
+std::optional<std::string> EngineThread::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+bool EngineThread::drain(double seconds) {
+  std::unique_lock lock(mutex_);
+  draining_ = true;
+  return changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] {
+    return stopping_ || (tasks_.empty() && status_.running + status_.waiting == 0);
+  });
+}
+
+}  // namespace leq

@@ -1,0 +1,261 @@
+#include "server/generation.h"
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+#include <utility>
+
+#include "base/error.h"
+#include "server/api_error.h"
+#include "server/reply_writer.h"
+
+namespace leq {
+namespace {
+
+// How often a thread that waits for a reply looks whether somebody waits for it.
+constexpr double kLookSeconds = 0.1;
+
+std::uint64_t random_bits() {
+  std::random_device device;
+  return std::uint64_t{device()} << 32 | device();
+}
+
+std::string event(std::string_view json) { return "data: " + std::string(json) + "\n\n"; }
+
+// One call's replies while they are written.
+class Generation {
+ public:
+  Generation(HttpExchange& exchange, GenerationCall call, const ApiModel& model,
+             EngineThread& engine)
+      : exchange_(exchange),
+        call_(std::move(call)),
+        model_(model),
+        engine_(engine),
+        writer_(call_, model, random_id(),
+                std::chrono::duration_cast<std::chrono::seconds>(
+                    std::chrono::system_clock::now().time_since_epoch())
+                    .count()) {}
+
+  void answer(std::optional<double> most_seconds);
+
+ private:
+  EngineCall engine_call(std::optional<double> most_seconds) const;
+  void make_choices();
+  bool begin_stream();
+  bool echo();
+  bool take(ReplyNews news);
+  ChoicePiece read(std::size_t index, const ReplyNews& news);
+  bool add(Choice& choice, const ChoicePiece& piece);
+  bool finish(Choice& choice);
+  void read_forced_call(Choice& choice, ChoicePiece& piece) const;
+  bool write(std::string_view json) { return exchange_.write(event(json)); }
+
+  HttpExchange& exchange_;
+  const GenerationCall call_;
+  const ApiModel& model_;
+  EngineThread& engine_;
+  ReplyWriter writer_;
+  std::vector<Choice> choices_;
+  std::vector<ReplyReader> readers_;  // one for each choice of a chat
+  std::vector<std::string> held_;     // texts of forced calls, whole at their ends
+  std::size_t ended_ = 0;
+  std::optional<Error> error_;
+};
+
+EngineCall Generation::engine_call(std::optional<double> most_seconds) const {
+  EngineCall wanted;
+  wanted.wants_logprobs = call_.top_logprobs >= 0;
+  SamplingSettings sampling = call_.sampling;
+  if (!call_.has_seed) sampling.seed = random_bits();
+  for (const std::vector<Token>& prompt : call_.prompts) {
+    for (std::uint32_t choice = 0; choice < call_.choices; ++choice) {
+      EngineRequest request;
+      request.prompt = prompt;
+      request.sampling = sampling;
+      request.banned = call_.banned;
+      request.stop = call_.stop;
+      request.choice = choice;
+      request.grammar = call_.grammar;
+      request.shown = call_.shown;
+      request.seconds = most_seconds;
+      request.top_logprobs = std::max(call_.top_logprobs, 0);
+      wanted.requests.push_back(std::move(request));
+    }
+  }
+  return wanted;
+}
+
+void Generation::make_choices() {
+  for (std::size_t prompt = 0; prompt < call_.prompts.size(); ++prompt) {
+    for (std::uint32_t i = 0; i < call_.choices; ++i) {
+      Choice choice;
+      choice.index = choices_.size();
+      choice.prompt = prompt;
+      if (call_.use == ReplyUse::read) {
+        readers_.emplace_back(model_.style, call_.prompt_texts[prompt], call_.with_tools);
+      }
+      choices_.push_back(std::move(choice));
+    }
+  }
+  held_.resize(choices_.size());
+}
+
+void Generation::answer(std::optional<double> most_seconds) {
+  make_choices();
+  EngineCall wanted = engine_call(most_seconds);
+  const std::shared_ptr<Mailbox> mailbox = wanted.mailbox;
+  const std::vector<RequestId> ids = engine_.submit(std::move(wanted));
+  bool is_heard = (!call_.stream || begin_stream()) && echo();
+  while (is_heard && ended_ < choices_.size() && !error_) {
+    for (ReplyNews& news : mailbox->take(kLookSeconds)) {
+      is_heard = is_heard && take(std::move(news));
+    }
+    is_heard = is_heard && exchange_.client_is_there();
+  }
+  if (ended_ < choices_.size()) engine_.cancel(ids);
+  if (!is_heard) {
+    if (call_.stream) return;
+    throw ApiError(503, "the client went away", "");  // nobody reads it
+  }
+  if (error_ && !call_.stream) throw *error_;
+  if (!call_.stream) {
+    HttpReply reply;
+    reply.body = writer_.whole(choices_);
+    return exchange_.reply(reply);
+  }
+  if (error_) {
+    write(error_json(500, error_->what(), "", ""));
+  } else if (writer_.tells_usage()) {
+    write(writer_.usage(choices_));
+  }
+  if (writer_.tells_done()) write("[DONE]");
+  exchange_.end_stream();
+}
+
+bool Generation::begin_stream() {
+  HttpReply head;
+  head.type = "text/event-stream";
+  head.headers = {{"Cache-Control", "no-cache"}};
+  if (!exchange_.begin_stream(head)) return false;
+  if (call_.style != CallStyle::chat) return true;
+  return std::ranges::all_of(choices_,
+                             [&](const Choice& choice) { return write(writer_.begin(choice)); });
+}
+
+// The prompts in front of their replies.
+bool Generation::echo() {
+  if (!call_.echo) return true;
+  return std::ranges::all_of(choices_, [&](Choice& choice) {
+    ChoicePiece piece;
+    piece.content = model_.tokenizer.decode(call_.prompts[choice.prompt], false);
+    return add(choice, piece);
+  });
+}
+
+bool Generation::take(ReplyNews news) {
+  Choice& choice = choices_[news.reply];
+  const ChoicePiece piece = read(news.reply, news);
+  if (!add(choice, piece)) return false;
+  if (!news.end) return true;
+  choice.end = std::move(*news.end);
+  ++ended_;
+  if (choice.end.stopped == StopReason::failed) {
+    error_ = choice.end.error ? *choice.end.error : Error("the reply failed");
+    return true;
+  }
+  return finish(choice);
+}
+
+// What a step's text adds, in the parts that clients are told.
+ChoicePiece Generation::read(std::size_t index, const ReplyNews& news) {
+  ChoicePiece piece;
+  piece.logprobs = news.logprobs;
+  piece.tokens = news.tokens;
+  if (call_.use == ReplyUse::forced) {
+    held_[index] += news.text;
+  } else if (call_.use == ReplyUse::plain) {
+    piece.content = news.text;
+  } else {
+    ReplyPiece parts = readers_[index].push(news.text);
+    piece.thoughts = std::move(parts.thoughts);
+    piece.content = std::move(parts.content);
+    piece.calls = std::move(parts.calls);
+  }
+  return piece;
+}
+
+// To the choice, and to who reads a stream.
+bool Generation::add(Choice& choice, const ChoicePiece& piece) {
+  choice.thoughts += piece.thoughts;
+  choice.content += piece.content;
+  for (const ToolCallPiece& call : piece.calls) {
+    if (call.index >= choice.calls.size()) {
+      choice.calls.resize(call.index + 1);
+      choice.calls.back().id = "call_" + random_id();
+    }
+    choice.calls[call.index].name += call.name;
+    choice.calls[call.index].arguments += call.arguments;
+  }
+  choice.tokens.insert(choice.tokens.end(), piece.tokens.begin(), piece.tokens.end());
+  choice.logprobs.insert(choice.logprobs.end(), piece.logprobs.begin(), piece.logprobs.end());
+  const bool has_text = !piece.content.empty() || !piece.thoughts.empty() || !piece.calls.empty();
+  const bool has_more = has_text || (call_.top_logprobs >= 0 && !piece.logprobs.empty());
+  const bool sent = !call_.stream || !has_more || write(writer_.more(choice, piece));
+  for (const TokenLogprobs& token : piece.logprobs) {
+    choice.logprob_bytes += std::ssize(model_.tokenizer.token_bytes(token.id));
+  }
+  return sent;
+}
+
+bool Generation::finish(Choice& choice) {
+  ChoicePiece rest;
+  if (call_.use == ReplyUse::read) {
+    ReplyPiece parts = readers_[choice.index].finish();
+    rest.thoughts = std::move(parts.thoughts);
+    rest.content = std::move(parts.content);
+    rest.calls = std::move(parts.calls);
+  } else if (call_.use == ReplyUse::forced) {
+    read_forced_call(choice, rest);
+  }
+  if (!add(choice, rest)) return false;
+  return !call_.stream || write(writer_.end(choice));
+}
+
+// One that broke off is content, so that nothing is lost.
+void Generation::read_forced_call(Choice& choice, ChoicePiece& piece) const {
+  const std::string& text = held_[choice.index];
+  try {
+    const JsonTree tree = parse_json_tree(text, "the call", kBodyLimits);
+    piece.calls.push_back({.index = 0,
+                           .name = tree.root().find("name").text(),
+                           .arguments = tree.root().find("arguments").dump()});
+  } catch (const Error&) {
+    piece.content = text;
+  }
+}
+
+}  // namespace
+
+std::string random_id() {
+  constexpr std::string_view kLetters =
+      "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  std::random_device device;
+  std::string id;
+  for (int i = 0; i < 24; ++i) id += kLetters[device() % kLetters.size()];
+  return id;
+}
+
+void answer_generation(HttpExchange& exchange, GenerationCall call, const ApiModel& model,
+                       EngineThread& engine, std::optional<double> most_seconds) {
+  for (const std::vector<Token>& prompt : call.prompts) {
+    if (std::ssize(prompt) < engine.context()) continue;
+    throw ApiError(400,
+                   "the prompt has " + std::to_string(prompt.size()) +
+                       " tokens, which leaves no room for a reply in a context of " +
+                       std::to_string(engine.context()),
+                   "context_length_exceeded");
+  }
+  Generation(exchange, std::move(call), model, engine).answer(most_seconds);
+}
+
+}  // namespace leq

@@ -1,0 +1,82 @@
+// A request to write something, taken from the JSON of a client: a pure function of it and of what
+// the server was started with.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json_tree.h"
+#include "engine/engine.h"
+#include "generate/chat_template.h"
+#include "generate/tool_calls.h"
+#include "model/sampling_settings.h"
+
+namespace leq {
+
+// Most bytes and values of a body's JSON: beside what HTTP allows, what it may take of memory.
+inline constexpr JsonLimits kBodyLimits = {.bytes = 64 << 20, .values = 1'000'000};
+
+// What a client's JSON is read against. Everything must outlive it.
+struct ApiModel {
+  const Tokenizer& tokenizer;
+  std::size_t vocabulary = 0;
+  std::string name;                    // as clients see it
+  const ChatTemplate* chat = nullptr;  // null: no chats
+  ReplyStyle style = {};               // how its replies call tools
+  ChatOptions rendering = {};
+  SamplingSettings sampling = {};  // where a request says nothing; the seed is drawn
+  bool has_seed = false;           // ... or is this one
+  StopRules stop = {};             // for all replies, with the limit where a request has none
+  std::int64_t most_choices = 16;  // replies that one request may ask for
+  std::int64_t most_logprobs = 20;
+};
+
+enum class CallStyle : std::uint8_t {
+  chat,    // /v1/chat/completions
+  text,    // /v1/completions
+  native,  // /completion, as llama-server has it
+};
+
+// How a reply's text becomes content and calls of tools.
+enum class ReplyUse : std::uint8_t {
+  plain,   // it is the content
+  read,    // content, thoughts and calls are told apart in it (tool_calls.h)
+  forced,  // it is one call as {"name", "arguments"}: the client asked for a call
+};
+
+struct GenerationCall {
+  CallStyle style = CallStyle::chat;
+  std::vector<std::vector<Token>> prompts;  // each gets `choices` replies
+  std::vector<std::string> prompt_texts;    // of chats: the end of the rendered conversation
+  std::uint32_t choices = 1;
+  SamplingSettings sampling;
+  bool has_seed = false;
+  StopRules stop;
+  std::vector<Token> banned, shown;
+  std::shared_ptr<const Grammar> grammar;
+  ReplyUse use = ReplyUse::plain;
+  bool with_tools = false;
+  int top_logprobs = -1;  // below 0: none are wanted
+  bool stream = false;
+  bool include_usage = false;
+  bool echo = false;
+  bool return_tokens = false;
+};
+
+// Throws Error naming the member at fault.
+GenerationCall read_generation_call(CallStyle style, JsonNode body, const ApiModel& model);
+
+// The conversation of a body as text parts; "messages", "tools" and what the template asks for.
+std::vector<TextPart> render_chat(JsonNode body, const ApiModel& model);
+
+// The prompts of "prompt" or "input": a text, ids, texts and ids mixed, or several of these.
+// Special tokens in texts are recognised; `with_bos`: as the tokenizer puts it in front.
+std::vector<std::vector<Token>> read_prompts(JsonNode body, std::string_view name,
+                                             const ApiModel& model, bool with_bos);
+
+}  // namespace leq

@@ -1,0 +1,53 @@
+#include "server/http_exchange.h"
+
+#include <string>
+
+#include "base/error.h"
+
+namespace leq {
+namespace {
+
+HttpHeaders headers_of(const HttpReply& reply) {
+  HttpHeaders headers = reply.headers;
+  if (!reply.type.empty()) headers.emplace_back("Content-Type", reply.type);
+  return headers;
+}
+
+}  // namespace
+
+bool SocketExchange::send(std::string_view text) {
+  if (is_sound_) is_sound_ = connection_.write_all(text, patience_);
+  return is_sound_;
+}
+
+void SocketExchange::reply(const HttpReply& reply) {
+  ensure(!begun_, "http: a second reply to one request");
+  begun_ = ended_ = true;
+  const bool has_body = reply.status != 204;
+  const HttpBody body = {has_body ? HttpBody::Framing::length : HttpBody::Framing::none,
+                         reply.body.size()};
+  std::string text = response_head(reply.status, headers_of(reply), body, keep_alive_);
+  if (has_body && request_.method != "HEAD") text += reply.body;
+  send(text);
+}
+
+bool SocketExchange::begin_stream(const HttpReply& head) {
+  ensure(!begun_, "http: a second reply to one request");
+  begun_ = true;
+  if (!request_.takes_chunks) keep_alive_ = false;
+  const HttpBody body = {request_.takes_chunks ? HttpBody::Framing::chunks : HttpBody::Framing::none};
+  return send(response_head(head.status, headers_of(head), body, keep_alive_));
+}
+
+bool SocketExchange::write(std::string_view piece) {
+  if (piece.empty()) return is_sound_;  // an empty chunk would be the end
+  return send(request_.takes_chunks ? http_chunk(piece) : std::string(piece));
+}
+
+bool SocketExchange::end_stream() {
+  if (request_.takes_chunks) send(http_chunk(""));
+  ended_ = true;
+  return is_sound_;
+}
+
+}  // namespace leq

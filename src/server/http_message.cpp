@@ -1,0 +1,267 @@
+#include "server/http_message.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+
+#include "base/text.h"
+
+namespace leq {
+namespace {
+
+constexpr std::uint64_t kMostChunkDigits = 8;
+
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+std::string lower_case(std::string_view text) {
+  std::string out(text);
+  std::ranges::transform(out, out.begin(), lower);
+  return out;
+}
+
+// Letters of header names and methods, as RFC 9110 has tokens.
+bool is_token(std::string_view text) {
+  return !text.empty() && std::ranges::all_of(text, [](char c) {
+    return (c >= '0' && c <= '9') || (lower(c) >= 'a' && lower(c) <= 'z') ||
+           std::strchr("!#$%&'*+-.^_`|~", c) != nullptr;
+  });
+}
+
+bool is_value(std::string_view text) {
+  return std::ranges::all_of(text, [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return c == '\t' || (byte >= 0x20 && byte != 0x7f);
+  });
+}
+
+template <class Number>
+std::optional<Number> whole_number(std::string_view text, int base) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
+  if (error != std::errc{} || end != text.data() + text.size() || text.empty()) return std::nullopt;
+  return number;
+}
+
+// %41 becomes A; what is no escape stays as it is.
+std::string without_percents(std::string_view text, char plus) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '%' && i + 2 < text.size()) {
+      if (const auto byte = whole_number<unsigned char>(text.substr(i + 1, 2), 16)) {
+        out += static_cast<char>(*byte);
+        i += 2;
+        continue;
+      }
+    }
+    out += text[i] == '+' ? plus : text[i];
+  }
+  return out;
+}
+
+struct StatusName {
+  int status;
+  std::string_view name;
+};
+constexpr StatusName kStatusNames[] = {
+    {200, "OK"},
+    {204, "No Content"},
+    {400, "Bad Request"},
+    {401, "Unauthorized"},
+    {403, "Forbidden"},
+    {404, "Not Found"},
+    {405, "Method Not Allowed"},
+    {408, "Request Timeout"},
+    {411, "Length Required"},
+    {413, "Content Too Large"},
+    {415, "Unsupported Media Type"},
+    {429, "Too Many Requests"},
+    {431, "Request Header Fields Too Large"},
+    {500, "Internal Server Error"},
+    {501, "Not Implemented"},
+    {503, "Service Unavailable"},
+    {505, "HTTP Version Not Supported"},
+};
+
+}  // namespace
+
+std::string_view HttpRequest::header(std::string_view name) const {
+  const auto found = std::ranges::find(headers, name, &HttpHeaders::value_type::first);
+  return found != headers.end() ? std::string_view(found->second) : std::string_view();
+}
+
+std::string HttpRequest::query_value(std::string_view name) const {
+  for (const std::string_view part : split(query, "&")) {
+    const std::size_t equals = part.find('=');
+    if (without_percents(part.substr(0, equals), ' ') != name) continue;
+    return equals == std::string_view::npos ? "" : without_percents(part.substr(equals + 1), ' ');
+  }
+  return "";
+}
+
+void HttpReader::fail(int status, std::string text) {
+  if (!fault_) fault_ = HttpFault{status, std::move(text)};
+}
+
+std::size_t HttpReader::push(std::string_view bytes) {
+  std::size_t used = 0;
+  while (used < bytes.size() && !complete() && !fault_) {
+    const std::string_view rest = bytes.substr(used);
+    if (part_ == Part::body || part_ == Part::chunk) {
+      const std::size_t taken = static_cast<std::size_t>(std::min<std::uint64_t>(left_, rest.size()));
+      request_.body.append(rest.substr(0, taken));
+      left_ -= taken;
+      used += taken;
+      if (left_ == 0) part_ = part_ == Part::body ? Part::complete : Part::chunk_end;
+      continue;
+    }
+    const std::size_t newline = rest.find('\n');
+    const std::size_t taken = newline == std::string_view::npos ? rest.size() : newline + 1;
+    head_bytes_ += taken;
+    if (head_bytes_ > limits_.head_bytes) {
+      fail(431, "request line and headers of more than " + std::to_string(limits_.head_bytes) +
+                    " bytes");
+      break;
+    }
+    line_.append(rest.substr(0, taken));
+    used += taken;
+    if (newline == std::string_view::npos) break;
+    line_.pop_back();
+    if (line_.ends_with('\r')) line_.pop_back();
+    take_line(line_);
+    line_.clear();
+  }
+  bytes_ += used;
+  return used;
+}
+
+void HttpReader::take_line(std::string_view line) {
+  switch (part_) {
+    case Part::request_line:
+      if (!line.empty()) take_request_line(line);  // empty lines before a request are allowed
+      return;
+    case Part::header:
+      return line.empty() ? end_head() : take_header(line);
+    case Part::chunk_size:
+      return take_chunk_size(line);
+    case Part::chunk_end:
+      if (!line.empty()) fail(400, "a chunk that is longer than it says");
+      part_ = Part::chunk_size;
+      head_bytes_ = 0;  // as many chunks as the body may hold
+      return;
+    case Part::trailer:
+      if (line.empty()) part_ = Part::complete;
+      return;
+    case Part::body:
+    case Part::chunk:
+    case Part::complete:
+      return;
+  }
+}
+
+void HttpReader::take_request_line(std::string_view line) {
+  const auto words = split(line, " ");
+  if (words.size() != 3 || !is_token(words[0]) || !words[1].starts_with('/') ||
+      !is_value(words[1])) {
+    return fail(400, "expected a request line as \"GET /health HTTP/1.1\"");
+  }
+  if (words[2] != "HTTP/1.1" && words[2] != "HTTP/1.0") {
+    return fail(505, "expected HTTP/1.1 or HTTP/1.0");
+  }
+  request_.method = words[0];
+  const std::size_t mark = words[1].find('?');
+  request_.path = without_percents(words[1].substr(0, mark), '+');
+  if (mark != std::string_view::npos) request_.query = words[1].substr(mark + 1);
+  request_.keep_alive = request_.takes_chunks = words[2] == "HTTP/1.1";
+  part_ = Part::header;
+}
+
+void HttpReader::take_header(std::string_view line) {
+  const std::size_t colon = line.find(':');
+  if (colon == std::string_view::npos || !is_token(line.substr(0, colon)) ||
+      !is_value(line.substr(colon + 1))) {
+    return fail(400, "a header that is no \"name: value\"");
+  }
+  if (request_.headers.size() == limits_.headers) {
+    return fail(431, "more than " + std::to_string(limits_.headers) + " headers");
+  }
+  const std::string name = lower_case(line.substr(0, colon));
+  const bool once = name == "host" || name == "content-length" || name == "transfer-encoding";
+  if (once && std::ranges::find(request_.headers, name, &HttpHeaders::value_type::first) !=
+                  request_.headers.end()) {
+    return fail(400, "the header " + name + " stands twice");
+  }
+  request_.headers.emplace_back(name, trim(line.substr(colon + 1)));
+}
+
+void HttpReader::end_head() {
+  const std::string connection = lower_case(request_.header("connection"));
+  if (connection.find("close") != std::string::npos) request_.keep_alive = false;
+  const std::string_view length = request_.header("content-length");
+  const std::string encoding = lower_case(request_.header("transfer-encoding"));
+  wants_continue_ = lower_case(request_.header("expect")) == "100-continue";
+  if (!encoding.empty()) {
+    if (encoding != "chunked") return fail(501, "the only transfer encoding here is chunked");
+    if (!length.empty()) return fail(400, "content-length and transfer-encoding contradict");
+    head_bytes_ = 0;
+    part_ = Part::chunk_size;
+    return;
+  }
+  if (length.empty()) {
+    part_ = Part::complete;
+    return;
+  }
+  const auto bytes = whole_number<std::uint64_t>(length, 10);
+  if (!bytes) return fail(400, "content-length is no whole number");
+  if (*bytes > limits_.body_bytes) {
+    return fail(413, "a body of " + std::to_string(*bytes) + " bytes; the limit is " +
+                         std::to_string(limits_.body_bytes));
+  }
+  left_ = *bytes;
+  part_ = left_ > 0 ? Part::body : Part::complete;
+}
+
+void HttpReader::take_chunk_size(std::string_view line) {
+  const std::string_view digits = trim(line.substr(0, line.find(';')));
+  const auto bytes = whole_number<std::uint64_t>(digits, 16);
+  if (!bytes || digits.size() > kMostChunkDigits) return fail(400, "a chunk without a size");
+  if (*bytes > limits_.body_bytes - request_.body.size()) {
+    return fail(413, "a body of more than " + std::to_string(limits_.body_bytes) + " bytes");
+  }
+  left_ = *bytes;
+  part_ = left_ > 0 ? Part::chunk : Part::trailer;
+}
+
+bool HttpReader::take_wish_to_continue() {
+  const bool waits = part_ == Part::body || part_ == Part::chunk_size;
+  return waits && std::exchange(wants_continue_, false);
+}
+
+std::string_view status_name(int status) {
+  const auto* found = std::ranges::find(kStatusNames, status, &StatusName::status);
+  return found != std::end(kStatusNames) ? found->name : std::string_view();
+}
+
+std::string response_head(int status, const HttpHeaders& headers, const HttpBody& body,
+                          bool keep_alive) {
+  std::string head =
+      "HTTP/1.1 " + std::to_string(status) + ' ' + std::string(status_name(status)) + "\r\n";
+  for (const auto& [name, value] : headers) head += name + ": " + value + "\r\n";
+  if (body.framing == HttpBody::Framing::chunks) head += "Transfer-Encoding: chunked\r\n";
+  if (body.framing == HttpBody::Framing::length) {
+    head += "Content-Length: " + std::to_string(body.bytes) + "\r\n";
+  }
+  head += keep_alive ? "Connection: keep-alive\r\n\r\n" : "Connection: close\r\n\r\n";
+  return head;
+}
+
+std::string http_chunk(std::string_view text) {
+  char digits[2 * sizeof text.size()];
+  const auto end = std::to_chars(digits, digits + sizeof digits, text.size(), 16).ptr;
+  std::string chunk(digits, end);
+  chunk += "\r\n";
+  chunk += text;
+  chunk += "\r\n";
+  return chunk;
+}
+
+}  // namespace leq

@@ -1,0 +1,441 @@
+#include "server/http_server.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "base/stopwatch.h"
+#include "server/connection.h"
+#include "server/http_exchange.h"
+
+namespace leq {
+namespace {
+
+constexpr int kTickMilliseconds = 200;      // how often deadlines are looked at
+constexpr double kFarewellSeconds = 2;      // for a client to take its last reply
+constexpr double kLastSeconds = 0.3;        // the same where the server ends
+constexpr int kMostReads = 16;              // of one connection at a time
+constexpr std::size_t kReadBytes = 32 << 10;
+constexpr std::size_t kAlwaysHeld = 64 << 10;  // of a request, whatever others hold
+
+struct Descriptor {
+  int number = -1;
+  explicit Descriptor(int opened) : number(opened) {}
+  ~Descriptor() { reset(); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  void reset() {
+    if (number >= 0) close(number);
+    number = -1;
+  }
+};
+
+std::string address_text(const HttpOptions& options) {
+  return options.host + " port " + std::to_string(options.port);
+}
+
+int listening_socket(const HttpOptions& options) {
+  addrinfo wanted = {};
+  wanted.ai_socktype = SOCK_STREAM;
+  wanted.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo* list = nullptr;
+  const int looked_up = getaddrinfo(options.host.c_str(), std::to_string(options.port).c_str(),
+                                    &wanted, &list);
+  require(looked_up == 0, Setting{"host"}, ' ', options.host, ": no such address (",
+          gai_strerror(looked_up), ")");
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(list, freeaddrinfo);
+  int error = 0;
+  for (const addrinfo* one = list; one != nullptr; one = one->ai_next) {
+    const int type = one->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC;
+    const int opened = socket(one->ai_family, type, one->ai_protocol);
+    const int on = 1;
+    if (opened >= 0) setsockopt(opened, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (opened >= 0 && bind(opened, one->ai_addr, one->ai_addrlen) == 0 &&
+        listen(opened, SOMAXCONN) == 0) {
+      return opened;
+    }
+    error = errno;
+    if (opened >= 0) close(opened);
+  }
+  fail(ErrorKind::io, address_text(options), ": cannot listen there: ", std::strerror(error),
+       "; choose another ", Setting{"port"}, " or ", Setting{"host"});
+}
+
+}  // namespace
+
+class HttpServer::Lobby {
+ public:
+  Lobby(const HttpOptions& options, HttpHandler handler, HttpFaultReply fault_reply);
+  ~Lobby() { stop(); }
+  Lobby(const Lobby&) = delete;
+  Lobby& operator=(const Lobby&) = delete;
+
+  int port() const;
+  void stop();
+  Counts counts() const {
+    return {connections_.load(), waiting_.load(), answering_.load()};
+  }
+
+ private:
+  // Who waits in the lobby.
+  struct Guest {
+    std::unique_ptr<Connection> connection;
+    HttpReader reader;
+    Stopwatch since = {};     // it came, was answered, or began its request
+    bool is_new = true;       // has sent no whole request yet
+    bool is_leaving = false;  // was told why; what it still sends is not read
+    std::uint64_t held = 0;   // bytes of its request
+  };
+  // On the way between lobby and workers.
+  struct Visit {
+    std::unique_ptr<Connection> connection;
+    HttpRequest request;
+    std::string rest;  // came after the request
+    bool is_leaving = false;
+  };
+  using Guests = std::map<int, Guest>;
+
+  void run();
+  void watch(int descriptor, std::uint32_t events, int how);
+  void accept_all();
+  void accept_one(int descriptor);
+  void take_returned();
+  void welcome(Visit visit);
+  void receive(Guests::iterator guest);
+  bool feed(Guests::iterator guest, std::string_view bytes);
+  void hand_over(Guests::iterator guest, std::string_view rest);
+  void refuse(Guests::iterator guest, const HttpFault& fault);
+  void say_goodbye(Guest& guest);
+  void count_held(Guest& guest);
+  void drop(Guests::iterator guest);
+  bool drop_oldest();
+  void end_overdue();
+  void work();
+  void answer(Visit visit);
+  void wake() const;
+
+  HttpOptions options_;
+  HttpHandler handler_;
+  HttpFaultReply fault_reply_;
+  std::optional<TlsContext> tls_;
+  Descriptor listening_, epoll_, wakener_;
+  Guests guests_;  // of the lobby's thread alone, as held_
+  std::uint64_t held_ = 0;
+  std::atomic<std::int64_t> connections_{0}, waiting_{0}, answering_{0};
+  std::atomic<bool> stopping_{false}, ending_{false};
+  std::mutex mutex_;
+  std::condition_variable is_ready_;
+  std::deque<Visit> ready_, returned_;
+  std::thread thread_;
+  std::vector<std::thread> workers_;
+};
+
+HttpServer::Lobby::Lobby(const HttpOptions& options, HttpHandler handler,
+                         HttpFaultReply fault_reply)
+    : options_(options),
+      handler_(std::move(handler)),
+      fault_reply_(std::move(fault_reply)),
+      listening_(listening_socket(options)),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      wakener_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  if (!options.certificate.empty()) tls_.emplace(options.certificate, options.key);
+  require(epoll_.number >= 0 && wakener_.number >= 0, ErrorKind::io,
+          "cannot wait for connections: ", std::strerror(errno));
+  watch(listening_.number, EPOLLIN, EPOLL_CTL_ADD);
+  watch(wakener_.number, EPOLLIN, EPOLL_CTL_ADD);
+  try {
+    thread_ = std::thread([this] { run(); });
+    for (int i = 0; i < options.workers; ++i) workers_.emplace_back([this] { work(); });
+  } catch (const std::system_error& error) {
+    stop();
+    fail(ErrorKind::no_memory, "cannot start a thread of the server: ", error.what());
+  }
+}
+
+int HttpServer::Lobby::port() const {
+  sockaddr_storage address = {};
+  socklen_t size = sizeof address;
+  getsockname(listening_.number, reinterpret_cast<sockaddr*>(&address), &size);
+  return address.ss_family == AF_INET6
+             ? ntohs(reinterpret_cast<const sockaddr_in6*>(&address)->sin6_port)
+             : ntohs(reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
+}
+
+void HttpServer::Lobby::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake();
+  is_ready_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+  workers_.clear();
+  ending_ = true;
+  wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+void HttpServer::Lobby::wake() const {
+  const std::uint64_t one = 1;
+  // Full is as good: it wakes all the same.
+  (void)!write(wakener_.number, &one, sizeof one);
+}
+
+void HttpServer::Lobby::watch(int descriptor, std::uint32_t events, int how) {
+  epoll_event event = {};
+  event.events = events;
+  event.data.fd = descriptor;
+  epoll_ctl(epoll_.number, how, descriptor, &event);
+}
+
+void HttpServer::Lobby::run() {
+  std::array<epoll_event, 64> events;
+  Stopwatch tick;
+  while (true) {
+    const int count = epoll_wait(epoll_.number, events.data(), static_cast<int>(events.size()),
+                                 kTickMilliseconds);
+    if (stopping_ && listening_.number >= 0) listening_.reset();
+    for (int i = 0; i < count; ++i) {
+      const int descriptor = events[static_cast<std::size_t>(i)].data.fd;
+      if (descriptor == listening_.number) {
+        accept_all();
+      } else if (descriptor == wakener_.number) {
+        take_returned();
+      } else if (const auto guest = guests_.find(descriptor); guest != guests_.end()) {
+        receive(guest);
+      }
+    }
+    const bool last = ending_;
+    if (last || tick.seconds() * 1000 >= kTickMilliseconds) {
+      end_overdue();
+      tick.restart();
+    }
+    waiting_ = std::ssize(guests_);
+    if (last && guests_.empty()) return;
+  }
+}
+
+void HttpServer::Lobby::accept_all() {
+  for (int i = 0; i < kMostReads; ++i) {
+    const int accepted =
+        accept4(listening_.number, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (accepted >= 0) {
+      accept_one(accepted);
+      continue;
+    }
+    // No descriptors left: somebody who waits gives one up.
+    const bool full = errno == EMFILE || errno == ENFILE;
+    if (full && !drop_oldest()) usleep(kTickMilliseconds * 100);
+    if (!full) return;
+  }
+}
+
+void HttpServer::Lobby::accept_one(int descriptor) {
+  const int on = 1;
+  setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  if (connections_ >= options_.connections) drop_oldest();
+  Visit visit;
+  visit.connection = std::make_unique<Connection>(descriptor, tls_ ? &*tls_ : nullptr);
+  ++connections_;
+  const bool full = connections_ > options_.connections;
+  const auto guest = guests_.emplace(descriptor, Guest{std::move(visit.connection),
+                                                       HttpReader(options_.limits)}).first;
+  watch(descriptor, EPOLLIN, EPOLL_CTL_ADD);
+  if (full) refuse(guest, {503, "too many connections"});
+}
+
+void HttpServer::Lobby::take_returned() {
+  std::uint64_t count = 0;
+  (void)!read(wakener_.number, &count, sizeof count);
+  std::deque<Visit> back;
+  {
+    const std::lock_guard lock(mutex_);
+    back.swap(returned_);
+  }
+  for (Visit& visit : back) welcome(std::move(visit));
+}
+
+// Back from a worker. What came with the request before is looked at first; TLS may hold more.
+void HttpServer::Lobby::welcome(Visit visit) {
+  const int descriptor = visit.connection->descriptor();
+  Guest back = {std::move(visit.connection), HttpReader(options_.limits)};
+  back.is_new = false;
+  const auto guest = guests_.emplace(descriptor, std::move(back)).first;
+  watch(descriptor, EPOLLIN, EPOLL_CTL_ADD);
+  if (visit.is_leaving) return say_goodbye(guest->second);
+  if (feed(guest, visit.rest)) receive(guest);
+}
+
+void HttpServer::Lobby::receive(Guests::iterator guest) {
+  std::array<char, kReadBytes> room;
+  for (int i = 0; i < kMostReads; ++i) {
+    const auto moved = guest->second.connection->read(room.data(), room.size());
+    if (moved.outcome == Connection::Outcome::ended) return drop(guest);
+    if (moved.outcome != Connection::Outcome::some) {
+      const bool writes = moved.outcome == Connection::Outcome::wait_write;
+      return watch(guest->first, writes ? EPOLLOUT : EPOLLIN, EPOLL_CTL_MOD);
+    }
+    if (guest->second.is_leaving) continue;
+    if (!feed(guest, {room.data(), moved.bytes})) return;
+  }
+}
+
+// False where the guest is no longer one who sends a request.
+bool HttpServer::Lobby::feed(Guests::iterator guest, std::string_view bytes) {
+  Guest& from = guest->second;
+  if (!bytes.empty() && !from.reader.started() && !from.is_new) from.since.restart();
+  const std::size_t used = from.reader.push(bytes);
+  count_held(from);
+  if (from.reader.fault()) {
+    refuse(guest, *from.reader.fault());
+    return false;
+  }
+  if (from.reader.complete()) {
+    hand_over(guest, bytes.substr(used));
+    return false;
+  }
+  if (held_ > options_.held_bytes && from.held > kAlwaysHeld) {
+    refuse(guest, {503, "too many large requests at once"});
+    return false;
+  }
+  if (from.reader.take_wish_to_continue()) {
+    from.connection->write("HTTP/1.1 100 Continue\r\n\r\n");
+  }
+  return true;
+}
+
+void HttpServer::Lobby::count_held(Guest& guest) {
+  const std::uint64_t held = guest.reader.held_bytes();
+  held_ = held_ - guest.held + held;
+  guest.held = held;
+}
+
+void HttpServer::Lobby::hand_over(Guests::iterator guest, std::string_view rest) {
+  held_ -= guest->second.held;
+  epoll_ctl(epoll_.number, EPOLL_CTL_DEL, guest->first, nullptr);
+  Visit visit = {std::move(guest->second.connection), guest->second.reader.take(),
+                 std::string(rest)};
+  guests_.erase(guest);
+  {
+    const std::lock_guard lock(mutex_);
+    ready_.push_back(std::move(visit));
+  }
+  is_ready_.notify_one();
+}
+
+void HttpServer::Lobby::refuse(Guests::iterator guest, const HttpFault& fault) {
+  Guest& refused = guest->second;
+  const HttpReply reply = fault_reply_(fault);
+  HttpHeaders headers = reply.headers;
+  headers.emplace_back("Content-Type", reply.type);
+  const HttpBody body = {HttpBody::Framing::length, reply.body.size()};
+  // One try: who does not take it at once does without.
+  refused.connection->write(response_head(reply.status, headers, body, false) + reply.body);
+  say_goodbye(refused);
+}
+
+// Closing at once would take back what was sent, where the client sent more than was read.
+void HttpServer::Lobby::say_goodbye(Guest& guest) {
+  guest.connection->end_writing();
+  guest.is_leaving = true;
+  held_ -= std::exchange(guest.held, 0);
+  guest.reader = HttpReader(options_.limits);
+  guest.since.restart();
+}
+
+void HttpServer::Lobby::drop(Guests::iterator guest) {
+  held_ -= guest->second.held;
+  guests_.erase(guest);  // its descriptor leaves epoll as it is closed
+  --connections_;
+}
+
+bool HttpServer::Lobby::drop_oldest() {
+  const auto oldest = std::ranges::max_element(
+      guests_, {}, [](const auto& guest) { return guest.second.since.seconds(); });
+  if (oldest == guests_.end()) return false;
+  drop(oldest);
+  return true;
+}
+
+void HttpServer::Lobby::end_overdue() {
+  for (auto next = guests_.begin(); next != guests_.end();) {
+    const auto guest = next++;
+    const Guest& who = guest->second;
+    const double seconds = who.since.seconds();
+    if (who.is_leaving) {
+      if (seconds > (ending_ ? kLastSeconds : kFarewellSeconds)) drop(guest);
+    } else if (stopping_) {
+      drop(guest);
+    } else if (who.reader.started() && seconds > options_.request_seconds) {
+      refuse(guest, {408, "the request did not arrive in time"});
+    } else if (seconds > (who.is_new ? options_.request_seconds : options_.idle_seconds)) {
+      drop(guest);
+    }
+  }
+}
+
+void HttpServer::Lobby::work() {
+  while (true) {
+    Visit visit;
+    {
+      std::unique_lock lock(mutex_);
+      is_ready_.wait(lock, [&] { return stopping_ || !ready_.empty(); });
+      if (ready_.empty()) return;
+      visit = std::move(ready_.front());
+      ready_.pop_front();
+    }
+    ++answering_;
+    answer(std::move(visit));
+    --answering_;
+  }
+}
+
+void HttpServer::Lobby::answer(Visit visit) {
+  SocketExchange exchange(*visit.connection, std::move(visit.request), options_);
+  if (stopping_) exchange.close_after();
+  try {
+    handler_(exchange);
+    if (!exchange.begun()) exchange.reply(fault_reply_({500, "no answer"}));
+  } catch (const std::exception& error) {
+    exchange.close_after();
+    if (!exchange.begun()) exchange.reply(fault_reply_({500, error.what()}));
+  }
+  if (!exchange.is_sound()) {
+    --connections_;
+    return;
+  }
+  visit.is_leaving = !exchange.may_go_on();
+  {
+    const std::lock_guard lock(mutex_);
+    returned_.push_back({std::move(visit.connection), {}, std::move(visit.rest), visit.is_leaving});
+  }
+  wake();
+}
+
+HttpServer::HttpServer(const HttpOptions& options, HttpHandler handler, HttpFaultReply fault_reply)
+    : lobby_(std::make_unique<Lobby>(options, std::move(handler), std::move(fault_reply))) {}
+HttpServer::~HttpServer() = default;
+int HttpServer::port() const { return lobby_->port(); }
+void HttpServer::stop() { lobby_->stop(); }
+HttpServer::Counts HttpServer::counts() const { return lobby_->counts(); }
+
+}  // namespace leq

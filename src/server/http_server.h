@@ -1,0 +1,81 @@
+// An HTTP server on one address. A connection waits for its next request in one thread that serves
+// all of them (the lobby), and takes a worker only once the request is there whole: whoever sends
+// slowly, or nothing, costs a socket and nobody's time.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "server/http_message.h"
+
+namespace leq {
+
+struct HttpOptions {
+  std::string host = "127.0.0.1";  // a name or an address
+  int port = 8080;                 // 0: any that is free
+  int workers = 16;                // requests that are answered at once
+  int connections = 1024;          // beyond them the one that has waited longest goes
+  HttpLimits limits;
+  std::uint64_t held_bytes = 256 << 20;  // of requests that are not there whole yet, together
+  double request_seconds = 30;           // from a request's first byte to its last
+  double idle_seconds = 60;              // between two requests
+  double write_seconds = 30;             // in which a client takes nothing of its reply
+  std::filesystem::path certificate, key;  // PEM; empty: no TLS
+};
+
+struct HttpReply {
+  int status = 200;
+  std::string type = "application/json";
+  std::string body;
+  HttpHeaders headers;
+};
+
+// A request, and the way to answer it once, by reply() or as a stream.
+class HttpExchange {
+ public:
+  virtual ~HttpExchange() = default;
+
+  virtual const HttpRequest& request() const = 0;
+  virtual void reply(const HttpReply& reply) = 0;
+  // `head`'s body comes piece by piece: each is sent at once. False where the client is gone.
+  virtual bool begin_stream(const HttpReply& head) = 0;
+  virtual bool write(std::string_view piece) = 0;
+  virtual bool end_stream() = 0;
+  // False once nobody waits for the answer.
+  virtual bool client_is_there() = 0;
+};
+
+// Called by several threads at once. What it throws is answered with status 500.
+using HttpHandler = std::function<void(HttpExchange& exchange)>;
+// What is answered where there is no request for the handler: its status and text.
+using HttpFaultReply = std::function<HttpReply(const HttpFault& fault)>;
+
+class HttpServer {
+ public:
+  // Takes the address. Throws Error naming it where that is not possible.
+  HttpServer(const HttpOptions& options, HttpHandler handler, HttpFaultReply fault_reply);
+  // As stop().
+  ~HttpServer();
+
+  int port() const;
+  // Takes no new connections and reads no more requests; returns when those that were read are
+  // answered.
+  void stop();
+
+  // Now: all connections; those that wait for a request or send one; requests being answered.
+  struct Counts {
+    std::int64_t connections = 0, waiting = 0, answering = 0;
+  };
+  Counts counts() const;
+
+ private:
+  class Lobby;
+  std::unique_ptr<Lobby> lobby_;
+};
+
+}  // namespace leq

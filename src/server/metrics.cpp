@@ -1,0 +1,72 @@
+#include "server/metrics.h"
+
+#include <array>
+#include <charconv>
+#include <string_view>
+
+namespace leq {
+namespace {
+
+// The shortest text of a number that reads back as the same, in any locale.
+std::string number(double value) {
+  std::array<char, 32> room;
+  return {room.data(), std::to_chars(room.data(), room.data() + room.size(), value).ptr};
+}
+
+double rate(std::int64_t tokens, double seconds) {
+  return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+}
+
+double share(std::int64_t part, std::int64_t whole) {
+  return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
+}
+
+struct Metric {
+  std::string_view name, type, help;
+  double value;
+};
+
+}  // namespace
+
+std::string metrics_text(const EngineStatus& status) {
+  const EngineCounts& counts = status.counts;
+  const auto whole = [](auto count) { return static_cast<double>(count); };
+  const std::int64_t used = status.pages - status.free_pages - status.idle_pages;
+  const Metric metrics[] = {
+      {"prompt_tokens_total", "counter", "tokens of prompts fed", whole(counts.prompt_tokens)},
+      {"prompt_tokens_cached_total", "counter", "tokens of prompts that were there already",
+       whole(counts.cached_tokens)},
+      {"tokens_predicted_total", "counter", "tokens of replies", whole(counts.reply_tokens)},
+      {"prompt_seconds_total", "counter", "time of feeding prompts", status.prompt_seconds},
+      {"tokens_predicted_seconds_total", "counter", "time of writing replies",
+       status.reply_seconds},
+      {"n_decode_total", "counter", "steps of the engine", whole(counts.steps)},
+      {"requests_total", "counter", "replies asked for", whole(status.requests)},
+      {"requests_refused_total", "counter", "calls refused while the queue was full",
+       whole(status.refused)},
+      {"requests_failed_total", "counter", "replies that failed", whole(status.failed)},
+      {"requests_cancelled_total", "counter", "replies that nobody waited for any more",
+       whole(status.cancelled)},
+      {"evictions_total", "counter", "times that a reply gave up its pages",
+       whole(counts.evictions)},
+      {"guessed_tokens_total", "counter", "tokens guessed ahead", whole(counts.guessed_tokens)},
+      {"right_guesses_total", "counter", "of them right", whole(counts.right_guesses)},
+      {"prompt_tokens_seconds", "gauge", "tokens of prompts in a second, mean over replies",
+       rate(status.prompt_fed, status.prompt_seconds)},
+      {"predicted_tokens_seconds", "gauge", "tokens of replies in a second, mean over replies",
+       rate(status.reply_decoded, status.reply_seconds)},
+      {"kv_cache_usage_ratio", "gauge", "share of the KV cache's pages in use",
+       share(used, status.pages)},
+      {"requests_processing", "gauge", "replies being written", whole(status.running)},
+      {"requests_deferred", "gauge", "replies that wait for a sequence", whole(status.waiting)},
+  };
+  std::string text;
+  for (const Metric& metric : metrics) {
+    const std::string name = "leq:" + std::string(metric.name);
+    text += "# HELP " + name + ' ' + std::string(metric.help) + "\n# TYPE " + name + ' ' +
+            std::string(metric.type) + '\n' + name + ' ' + number(metric.value) + '\n';
+  }
+  return text;
+}
+
+}  // namespace leq

@@ -1,0 +1,12 @@
+// The three files of src/server/page as CMake put them into the program (cmake/server.cmake).
+#pragma once
+
+#include <string_view>
+
+namespace leq {
+
+std::string_view page_frame_text();
+std::string_view page_style_text();
+std::string_view page_script_text();
+
+}  // namespace leq

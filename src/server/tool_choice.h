@@ -1,0 +1,25 @@
+// Which tools a model may or must call, from "tools" and "tool_choice" of a request.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/json_tree.h"
+
+namespace leq {
+
+struct ToolChoice {
+  enum class Use : std::uint8_t {
+    none,    // there are none, or they are not to be called
+    free,    // the model decides
+    forced,  // the reply is a call
+  };
+  Use use = Use::none;
+  // Of a forced call: {"name": one of the tools, "arguments": by its parameters}.
+  std::string schema = {};
+};
+
+// Throws Error naming the member at fault.
+ToolChoice read_tool_choice(JsonNode body);
+
+}  // namespace leq

@@ -1,0 +1,70 @@
+// Any bytes as the body of a request: what is to be written, or an Error. The first byte of an input
+// chooses the path.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "fuzz/seeded.h"
+#include "server/generation_call.h"
+#include "tokenizer/small_specs.h"
+
+namespace {
+
+const std::vector<std::string>& examples() {
+  static const std::vector<std::string> all = {
+      std::string(1, '\0') +
+          R"({"messages":[{"role":"user","content":"a"}],"temperature":0.5,"n":2,"stop":["x"],)"
+          R"("logit_bias":{"1":-1},"logprobs":true,"top_logprobs":2,"stream":true,"seed":-1,)"
+          R"("stream_options":{"include_usage":true}})",
+      std::string(1, '\0') +
+          R"({"messages":[{"role":"user","content":[{"type":"text","text":"a"}]}],"tool_choice":)"
+          R"("required","tools":[{"type":"function","function":{"name":"f","parameters":{"type":)"
+          R"("object","properties":{"a":{"type":"integer"}}}}}]})",
+      "\x01" R"({"prompt":["a",[1,2]],"max_tokens":3,"echo":true,"logprobs":null})",
+      "\x02" R"({"prompt":[1,"a"],"n_predict":3,"json_schema":{"type":"object"},"n_probs":1})",
+      "\x01" R"({"prompt":"a","response_format":{"type":"json_schema","json_schema":{"schema":{}}}})",
+  };
+  return all;
+}
+
+struct World {
+  leq::Tokenizer tokenizer{leq::test::small_specs().front()};
+  leq::ChatTemplate chat = leq::ChatTemplate::by_name("chatml");
+  leq::ApiModel model = {.tokenizer = tokenizer};
+
+  World() {
+    model.vocabulary = tokenizer.size();
+    model.chat = &chat;
+    model.rendering = leq::chat_options(tokenizer);
+  }
+};
+
+}  // namespace
+
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
+                                               std::size_t max_size, unsigned seed) {
+  return leq::test::mutate_seeded(examples(), data, size, max_size, seed);
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const World world;
+  if (size == 0) return 0;
+  const std::string_view text(reinterpret_cast<const char*>(data + 1), size - 1);
+  try {
+    const leq::JsonTree tree = leq::parse_json_tree(text, "fuzz", leq::kBodyLimits);
+    const auto style = static_cast<leq::CallStyle>(data[0] % 3);
+    const leq::GenerationCall call = leq::read_generation_call(style, tree.root(), world.model);
+    if (call.prompts.empty() || call.choices == 0) std::abort();
+    for (const auto& prompt : call.prompts) {
+      for (const leq::Token id : prompt) {
+        if (id < 0 || static_cast<std::size_t>(id) >= world.model.vocabulary) std::abort();
+      }
+    }
+  } catch (const leq::Error&) {
+  }
+  return 0;
+}

@@ -1,0 +1,255 @@
+"""The page in a headless Chromium, driven over the WebDriver protocol: page_test.py TOOLS [SHOTS]
+
+SHOTS: a folder for screenshots. Skipped where chromium or chromedriver is not there.
+"""
+
+import base64
+import json
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+from served import Served, check, skip
+
+ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
+ENTER, ESCAPE, TAB = "\ue007", "\ue00c", "\ue004"
+
+HOSTILE = """# Title
+<img src=x onerror="window.hacked=1"> <script>window.hacked=1</script> **bold** *em* `a<b>`
+- one
+- two
+  1. inner
+
+| a | b |
+|---|---|
+| 1 | <b>2</b> |
+
+```html
+<script>window.hacked=1</script>
+```
+[bad](javascript:window.hacked=1) [good](https://example.org/x) > not a quote"""
+
+
+class Browser:
+    def __init__(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.profile = tempfile.TemporaryDirectory(prefix="leq-page-")
+        self.driver = subprocess.Popen(["chromedriver", f"--port={self.port}"],
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        options = {"binary": shutil.which("chromium"),
+                   "args": ["--headless=new", "--no-sandbox", "--disable-gpu",
+                            "--disable-dev-shm-usage", f"--user-data-dir={self.profile.name}"]}
+        wanted = {"browserName": "chrome", "goog:chromeOptions": options,
+                  "goog:loggingPrefs": {"browser": "ALL"}}
+        for _ in range(100):
+            try:
+                self.session = self.ask("POST", "/session",
+                                        {"capabilities": {"alwaysMatch": wanted}})["sessionId"]
+                return
+            except OSError:
+                time.sleep(0.1)
+        raise RuntimeError("chromedriver does not answer")
+
+    def close(self):
+        try:
+            self.command("DELETE", "")
+        finally:
+            self.driver.terminate()
+            self.driver.wait()
+            self.profile.cleanup()
+
+    def ask(self, method, path, body=None):
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}", method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)["value"]
+
+    def command(self, method, path, body=None):
+        return self.ask(method, f"/session/{self.session}{path}", body)
+
+    def open(self, url):
+        self.command("POST", "/url", {"url": url})
+
+    def run(self, script, *arguments):
+        return self.command("POST", "/execute/sync", {"script": script, "args": list(arguments)})
+
+    def keys(self, text, selector="#input"):
+        found = self.command("POST", "/element", {"using": "css selector", "value": selector})
+        self.command("POST", f"/element/{found[ELEMENT]}/value", {"text": text})
+
+    def press(self, *keys):
+        actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
+        self.command("POST", "/actions",
+                     {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]})
+
+    def chord(self, held, key):
+        actions = [{"type": "keyDown", "value": held}, {"type": "keyDown", "value": key},
+                   {"type": "keyUp", "value": key}, {"type": "keyUp", "value": held}]
+        self.command("POST", "/actions",
+                     {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]})
+
+    def click(self, selector):
+        self.run("document.querySelector(arguments[0]).click()", selector)
+
+    def size(self, width, height):
+        self.command("POST", "/window/rect", {"width": width, "height": height})
+
+    def wait(self, script, what, seconds=30):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if self.run("return " + script):
+                print("ok", what)
+                return
+            time.sleep(0.05)
+        raise AssertionError(what + ": " + self.run("return document.body.innerText"))
+
+    def shoot(self, folder, name):
+        if folder:
+            picture = base64.b64decode(self.command("GET", "/screenshot"))
+            (pathlib.Path(folder) / (name + ".png")).write_bytes(picture)
+
+
+def texts(browser):
+    return browser.run("return [...document.querySelectorAll('article .body')].map(b => b.innerText)")
+
+
+REPLIED = "document.querySelectorAll('article.assistant').length == %d && document.getElementById('stop').hidden"
+
+
+def converse(browser, shots):
+    browser.wait("document.getElementById('model').textContent == 'storyteller'", "the model's name")
+    browser.keys("Tell me a story about a small dragon." + ENTER)
+    browser.wait(REPLIED % 1, "a reply")
+    first = texts(browser)
+    check(first[0] == "Tell me a story about a small dragon." and len(first[1]) > 20, "its text")
+    browser.wait("/tokens\\/s/.test(document.getElementById('speed').textContent)", "tokens/s")
+    check("complete" in browser.run("return document.getElementById('status').textContent"),
+          "screen readers are told")
+    browser.keys("And then?" + ENTER)
+    browser.wait(REPLIED % 2, "a second reply")
+    browser.shoot(shots, "light")
+    browser.command("POST", "/refresh", {})
+    browser.wait("document.querySelectorAll('#conversations li').length == 2", "kept conversations")
+    browser.click("#conversations li:nth-child(2) .open")
+    check(texts(browser)[:2] == first, "the same after a reload")
+
+
+def change(browser):
+    browser.run("state.settings = {temperature: 0, max_tokens: 12}; kept.write('settings', state.settings)")
+    browser.run("[...document.querySelectorAll('.actions button')].filter(b => b.textContent == 'Edit')[1].click()")
+    check(browser.run("return document.getElementById('input').value") == "And then?", "a message to edit")
+    browser.press(" ", "x", ENTER)
+    browser.wait(REPLIED % 2, "a reply to the edited message")
+    written = texts(browser)[-1]
+    check(texts(browser)[2] == "And then? x", "the edited message")
+    browser.run("[...document.querySelectorAll('.actions button')].at(-1).click()")
+    browser.wait("!document.getElementById('stop').hidden || " + REPLIED % 2, "the reply written again")
+    browser.wait(REPLIED % 2, "it is there")
+    check(texts(browser)[-1] == written, "the same at temperature 0")
+
+
+def stop(browser):
+    browser.run("document.getElementById('input').value = 'Stop me.';"
+                "document.getElementById('send').click(); document.getElementById('stop').click();")
+    browser.wait("document.getElementById('stop').hidden", "stopped")
+    check(texts(browser)[-1] == "Stop me.", "and nothing was added")
+
+
+def escape(browser):
+    browser.run("state.current.messages = [{role: 'user', content: arguments[0]},"
+                "{role: 'assistant', content: arguments[0], thoughts: arguments[0]}]; showAll();", HOSTILE)
+    counts = browser.run(
+        "const n = (s) => document.querySelectorAll('article.assistant ' + s).length;"
+        "return [window.hacked || 0, document.querySelectorAll('#messages img, #messages script').length,"
+        " n('.body > h2'), n('.body > ul > li'), n('.body > ul ol li'), n('.body > .table td'),"
+        " n('.body > pre code'), n('.body strong') > 0, n('.body em') > 0, n('details')]")
+    check(counts == [0, 0, 1, 2, 1, 2, 1, True, True, 1], f"markdown as nodes, no markup: {counts}")
+    links = browser.run("return [...document.querySelectorAll('article.assistant .body > p a')].map(a => a.href + ' ' + a.rel)")
+    check(links == ["https://example.org/x noopener noreferrer nofollow"], f"only safe links: {links}")
+
+
+def reach(browser):
+    nameless = browser.run("""
+        const named = (e) => e.getAttribute('aria-label') || e.textContent.trim() || e.labels?.length;
+        return [...document.querySelectorAll('button, input, textarea, a')].filter(e => !named(e)).map(e => e.outerHTML)""")
+    check(nameless == [], f"everything has a name: {nameless}")
+    browser.chord("\ue00a", "n")
+    browser.wait("document.activeElement.id == 'input' && document.querySelectorAll('article').length == 0",
+                 "Alt+N begins a conversation")
+    browser.click("#settings-button")
+    browser.wait("document.getElementById('settings').open", "settings open")
+    browser.press(ESCAPE)
+    browser.wait("!document.getElementById('settings').open", "Escape closes them")
+    browser.run("document.getElementById('settings-button').click();"
+                "document.querySelector('[name=top_k]').value = '7';"
+                "document.querySelector('dialog button.primary').click()")
+    browser.wait("kept.read('settings', {}).top_k == 7", "settings are kept")
+
+
+def look(browser, shots):
+    browser.click("#conversations li:last-child .open")
+    background = "return getComputedStyle(document.body).backgroundColor"
+    light = browser.run(background)
+    browser.click("#theme")
+    check(browser.run(background) != light, "dark is another colour")
+    browser.shoot(shots, "dark")
+    browser.size(390, 844)
+    check(browser.run("return document.documentElement.scrollWidth <= innerWidth"), "it fits a phone")
+    hidden = "getComputedStyle(document.getElementById('sidebar')).visibility == 'hidden'"
+    browser.wait(hidden, "no sidebar on a phone")
+    browser.shoot(shots, "phone")
+    browser.click("#menu")
+    browser.wait("!(" + hidden + ")", "a menu in its place")
+    browser.shoot(shots, "phone-menu")
+    browser.click("#theme")
+    browser.press(ESCAPE)
+
+
+def locked(tools):
+    with Served(tools, "--api-key", "sesame") as served:
+        browser = Browser()
+        try:
+            browser.open(served.url)
+            browser.wait("document.getElementById('settings').open", "a key is asked for")
+            browser.keys("sesame", "[name=key]")
+            browser.click("dialog button.primary")
+            browser.wait("document.getElementById('model').textContent == 'storyteller'", "and taken")
+        finally:
+            browser.close()
+
+
+def main():
+    tools, shots = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
+    for program in ("chromium", "chromedriver"):
+        if not shutil.which(program):
+            skip(f"{program} is not installed: apt install chromium chromium-driver")
+    with Served(tools, "-n", "120", "-s", "3") as served:
+        browser = Browser()
+        try:
+            browser.size(1200, 800)
+            browser.open(served.url)
+            converse(browser, shots)
+            change(browser)
+            stop(browser)
+            escape(browser)
+            reach(browser)
+            look(browser, shots)
+            log = [entry for entry in browser.command("POST", "/se/log", {"type": "browser"})
+                   if entry["level"] in ("SEVERE", "WARNING")]
+            check(log == [], f"no errors and nothing that the policy refused: {log}")
+        finally:
+            browser.close()
+    locked(tools)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+// leq-server as a program: what it says, how it ends, that it comes back.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <memory>
+
+#include "server/raw_client.h"
+#include "tools/process.h"
+#include "tools/tool_runner.h"
+
+namespace leq::test {
+namespace {
+
+const TemporaryFolder& folder() {
+  static const TemporaryFolder made;
+  return made;
+}
+
+const std::string& story_file() {
+  static const std::string path = [] {
+    const std::string made = (folder() / "story.leq").string();
+    const ToolRun run = run_program(
+        "leq-quantize", {std::string(LEQ_SOURCE_DIR) + "/examples/storyteller", "-o", made,
+                         "--type", "int8", "--method", "rtn"});
+    require(run.status == 0, run.err);
+    return made;
+  }();
+  return path;
+}
+
+struct Running {
+  std::unique_ptr<Process> process;
+  int port = 0;
+};
+
+Running start(std::vector<std::string> words) {
+  words.insert(words.begin(), {std::string(LEQ_TOOLS_DIR) + "/leq-server", "-m", story_file()});
+  Running running = {std::make_unique<Process>(words, Process::Input::pipe)};
+  constexpr std::string_view kAddress = "listening on http://127.0.0.1:";
+  EXPECT_TRUE(running.process->wait_for_error(std::string(kAddress)));
+  EXPECT_TRUE(running.process->wait_for_error("\n"));
+  const std::string& said = running.process->err;
+  running.port = std::atoi(said.c_str() + said.find(kAddress) + kAddress.size());
+  return running;
+}
+
+std::string health(int port) {
+  RawClient client(port);
+  client.send(plain_request("GET", "/health"));
+  return client.read_all(10);
+}
+
+TEST(LeqServer, EndsWithStatus0WhereItIsToldTo) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    const Running running = start({"--port", "0"});
+    EXPECT_NE(health(running.port).find(R"({"status":"ok"})"), std::string::npos);
+    running.process->signal(signal);
+    EXPECT_EQ(running.process->finish(), 0) << running.process->err;
+    EXPECT_NE(running.process->err.find("leq-server: stopped\n"), std::string::npos);
+    EXPECT_EQ(running.process->out, "");
+  }
+}
+
+TEST(LeqServer, ComesBackOnItsPortAfterItWasKilled) {
+  Running first = start({"--port", "0"});
+  RawClient left_over(first.port);
+  left_over.send("GET / HT");
+  first.process->signal(SIGKILL);
+  EXPECT_EQ(first.process->finish(), 1000 + SIGKILL);
+  const Running second = start({"--port", std::to_string(first.port)});
+  EXPECT_EQ(second.port, first.port);
+  EXPECT_NE(health(second.port).find("ok"), std::string::npos);
+}
+
+TEST(LeqServer, FinishesAStreamBeforeItEnds) {
+  const Running running = start({"--port", "0"});
+  RawClient client(running.port);
+  client.send(plain_request(
+      "POST", "/v1/completions",
+      R"({"prompt":"Once","ignore_eos":true,"max_tokens":400,"stream":true,"seed":4})"));
+  client.read_until("data: ");
+  running.process->signal(SIGTERM);
+  EXPECT_NE(client.read_all().find("data: [DONE]"), std::string::npos);
+  EXPECT_EQ(running.process->finish(), 0);
+}
+
+void expect_error(const std::vector<std::string>& words, const std::string& part) {
+  std::vector<std::string> all = {"-m", story_file()};
+  all.insert(all.end(), words.begin(), words.end());
+  const ToolRun run = run_program("leq-server", all);
+  EXPECT_EQ(run.status, 1);
+  EXPECT_TRUE(run.err.starts_with("leq-server: error: ")) << run.err;
+  EXPECT_NE(run.err.find(part), std::string::npos) << run.err;
+}
+
+TEST(LeqServer, SaysWhatItCannotDo) {
+  const Running running = start({"--port", "0"});
+  expect_error({"--port", std::to_string(running.port)}, "choose another --port or --host");
+  expect_error({"--host", "no such host"}, "--host no such host: no such address");
+  expect_error({"--ssl-cert-file", "/no"}, "belong together");
+  expect_error({"--ssl-cert-file", "/no", "--ssl-key-file", "/no"}, "expected a certificate");
+  expect_error({"--api-key-file", "/no/such"}, "/no/such");
+  expect_error({"--max-body", "much"}, "--max-body much");
+  expect_error({"--chat-template", "nothing"}, "nothing");
+  expect_error({"--temp", "-1"}, "--temp");
+}
+
+}  // namespace
+}  // namespace leq::test

@@ -1,0 +1,255 @@
+#include "tools/server/options.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "tools/common/llama_flags.h"
+#include "tools/common/model_options.h"
+#include "tools/common/reply_options.h"
+
+namespace leq::server_tool {
+namespace {
+
+using Kind = OptionKind;
+
+constexpr double kMostSeconds = 1e6;
+constexpr std::uint64_t kMostKeyBytes = 1 << 20;
+
+std::vector<Option> address_options() {
+  const std::string group = "Server";
+  return {
+      {.name = "host",
+       .kind = Kind::text,
+       .value_name = "ADDRESS",
+       .fallback = "127.0.0.1",
+       .help = "where to listen; 0.0.0.0: everywhere, which wants --api-key",
+       .group = group},
+      {.name = "port",
+       .kind = Kind::integer,
+       .value_name = "N",
+       .fallback = "8080",
+       .help = "the port; 0: any that is free, which is printed",
+       .group = group,
+       .minimum = 0,
+       .maximum = 65535},
+      {.name = "alias",
+       .spellings = "-a",
+       .kind = Kind::text,
+       .value_name = "NAME",
+       .help = "the model's name for clients (default: the file's)",
+       .group = group},
+      {.name = "ssl-cert-file",
+       .kind = Kind::text,
+       .value_name = "FILE",
+       .help = "a certificate in PEM format: HTTPS in place of HTTP",
+       .group = group},
+      {.name = "ssl-key-file",
+       .kind = Kind::text,
+       .value_name = "FILE",
+       .help = "its private key",
+       .group = group},
+      {.name = "webui", .fallback = "true", .help = "no page to chat with under /", .group = group},
+      {.name = "metrics",
+       .fallback = "true",
+       .help = "no numbers for Prometheus under /metrics",
+       .group = group},
+      {.name = "slots", .fallback = "true", .help = "no list of replies under /slots",
+       .group = group},
+  };
+}
+
+std::vector<Option> access_options() {
+  const std::string group = "Access";
+  return {
+      {.name = "api-key",
+       .kind = Kind::list,
+       .value_name = "KEY",
+       .help = "who asks must send this key; may be given several times",
+       .group = group},
+      {.name = "api-key-file",
+       .kind = Kind::text,
+       .value_name = "FILE",
+       .help = "keys from a file, one in each line",
+       .group = group},
+      {.name = "cors-origin",
+       .kind = Kind::list,
+       .value_name = "ORIGIN",
+       .help = "pages of this site may ask too, as https://example.org; * = all; may be given "
+               "several times",
+       .group = group},
+      {.name = "allow-host",
+       .kind = Kind::list,
+       .value_name = "NAME",
+       .help = "another name under which browsers know this server, where it listens for this "
+               "machine alone",
+       .group = group},
+  };
+}
+
+std::vector<Option> limit_options() {
+  const std::string group = "Limits";
+  return {
+      {.name = "max-queue",
+       .kind = Kind::integer,
+       .value_name = "N",
+       .fallback = "64",
+       .help = "most replies that wait for one of the -np sequences; more are refused",
+       .group = group,
+       .minimum = 0,
+       .maximum = 4096},
+      {.name = "max-connections",
+       .kind = Kind::integer,
+       .value_name = "N",
+       .fallback = "1024",
+       .help = "most connections; beyond them the one that has waited longest is closed",
+       .group = group,
+       .minimum = 1,
+       .maximum = 65536},
+      {.name = "max-body",
+       .kind = Kind::text,
+       .value_name = "SIZE",
+       .fallback = "16M",
+       .help = "largest request",
+       .group = group},
+      {.name = "timeout",
+       .spellings = "-to",
+       .kind = Kind::real,
+       .value_name = "SECONDS",
+       .fallback = "30",
+       .help = "in which a request must arrive, and in which a client must take something of its "
+               "reply",
+       .group = group,
+       .minimum = 0.1,
+       .maximum = kMostSeconds},
+      {.name = "reply-timeout",
+       .kind = Kind::real,
+       .value_name = "SECONDS",
+       .fallback = "0",
+       .help = "a reply ends after so long; 0: never",
+       .group = group,
+       .minimum = 0,
+       .maximum = kMostSeconds},
+      {.name = "drain",
+       .kind = Kind::real,
+       .value_name = "SECONDS",
+       .fallback = "30",
+       .help = "how long replies may go on after SIGTERM or Ctrl-C",
+       .group = group,
+       .minimum = 0,
+       .maximum = kMostSeconds},
+  };
+}
+
+std::vector<Option> reply_options() {
+  const std::string group = "Replies";
+  return {
+      {.name = "n-predict",
+       .spellings = "-n --predict",
+       .kind = Kind::integer,
+       .value_name = "N",
+       .fallback = "-1",
+       .help = "most tokens of a reply where a request does not say; -1 = until the context is full",
+       .group = group,
+       .minimum = -1,
+       .maximum = 1e9},
+      {.name = "chat-template",
+       .kind = Kind::text,
+       .value_name = "NAME",
+       .help = "use this template, not the one that the model brings",
+       .group = group},
+      {.name = "enable-thinking",
+       .kind = Kind::text,
+       .value_name = "on|off",
+       .fallback = "on",
+       .help = "let models that can think before they answer do so",
+       .group = group,
+       .choices = {"on", "off"}},
+  };
+}
+
+// Two of the options that all tools have mean a little more here.
+std::vector<Option> adapted(std::vector<Option> options) {
+  for (Option& option : options) {
+    if (option.name == "parallel") option.fallback = "4";
+    if (option.name == "seed") {
+      option.help = "of the random numbers where a request has none, -1 = a new one each time";
+    }
+  }
+  return options;
+}
+
+std::vector<std::string> read_keys(const Options& options) {
+  std::vector<std::string> keys = options.list("api-key");
+  if (options.given("api-key-file")) {
+    const std::string text = read_text_file(options.text("api-key-file"), kMostKeyBytes);
+    for (const std::string_view line : split(text, "\n")) {
+      if (!trim(line).empty()) keys.emplace_back(trim(line));
+    }
+    require(!keys.empty(), "--api-key-file ", options.text("api-key-file"),
+            ": expected a key in each line, found none");
+  }
+  for (const std::string& key : keys) require(!key.empty(), "--api-key: expected a key, found none");
+  return keys;
+}
+
+void read_http(const Options& options, HttpOptions& http) {
+  http.host = options.text("host");
+  http.port = static_cast<int>(options.integer("port"));
+  http.connections = static_cast<int>(options.integer("max-connections"));
+  http.request_seconds = http.write_seconds = options.real("timeout");
+  const auto body = parse_bytes(options.text("max-body"));
+  require(body && *body > 0, "--max-body ", options.text("max-body"),
+          ": expected a size as 16M or 512k");
+  http.limits.body_bytes = *body;
+  require(options.given("ssl-cert-file") == options.given("ssl-key-file"),
+          "--ssl-cert-file and --ssl-key-file belong together: give both");
+  if (options.given("ssl-cert-file")) {
+    http.certificate = options.text("ssl-cert-file");
+    http.key = options.text("ssl-key-file");
+  }
+}
+
+}  // namespace
+
+ToolSpec server_tool_spec() {
+  ToolSpec spec;
+  spec.name = "leq-server";
+  spec.summary = "answers the OpenAI API with a model, and serves a page to chat with";
+  spec.foreign = llama_flags();
+  spec.usage = {"-m model.leq", "-m model.leq -np 8 -c 32768 --host 0.0.0.0 --api-key KEY"};
+  for (const auto& group :
+       {adapted(model_options({})), address_options(), access_options(), limit_options(),
+        reply_options(), speculation_options("Replies"), adapted(sampling_options())}) {
+    spec.options.insert(spec.options.end(), group.begin(), group.end());
+  }
+  return spec;
+}
+
+ServerOptions read_server_options(const Options& options) {
+  ServerOptions server;
+  read_http(options, server.http);
+  server.access.keys = read_keys(options);
+  server.access.origins = options.list("cors-origin");
+  server.access.hosts = local_names(server.http.host);
+  if (!server.access.hosts.empty()) {
+    const auto& more = options.list("allow-host");
+    server.access.hosts.insert(server.access.hosts.end(), more.begin(), more.end());
+  }
+  if (options.given("alias")) server.name = options.text("alias");
+  if (options.given("chat-template")) server.chat_template = options.text("chat-template");
+  server.enable_thinking = options.text("enable-thinking") == "on";
+  server.max_tokens = options.integer("n-predict");
+  server.most_waiting = static_cast<std::size_t>(options.integer("max-queue"));
+  if (options.real("reply-timeout") > 0) server.most_seconds = options.real("reply-timeout");
+  server.with_page = options.flag("webui");
+  server.with_metrics = options.flag("metrics");
+  server.with_slots = options.flag("slots");
+  const std::int64_t seed = options.integer("seed");
+  if (seed >= 0) server.seed = static_cast<std::uint64_t>(seed);
+  return server;
+}
+
+}  // namespace leq::server_tool
