@@ -124,15 +124,16 @@ std::vector<float> Engine::embed(std::span<const Token> tokens) {
   const auto width = static_cast<std::size_t>(session_.transformer().config().width);
   check_prompt(tokens, static_cast<std::size_t>(session_.transformer().config().vocab),
                context() + 1);  // no room for a reply is needed
-  require(session_.transformer().online().empty(), ErrorKind::bad_input,
-          "embeddings: this model's activations remember earlier steps, which a text must not change;"
-          " quantize it with ",
-          Setting{"act"}, " row");
+  require(
+      session_.transformer().online().empty(), ErrorKind::bad_input,
+      "embeddings: this model's activations remember earlier steps, which a text must not change;"
+      " quantize it with ",
+      Setting{"act"}, " row");
   KvCache& cache = session_.cache();
   const std::int32_t sequence = idle_sequence();
   prefixes_.make_free(pages_for(std::ssize(tokens)));
-  const auto chunk =
-      static_cast<std::size_t>(std::min(session_.limits().batch_tokens, session_.limits().output_tokens));
+  const auto chunk = static_cast<std::size_t>(
+      std::min(session_.limits().batch_tokens, session_.limits().output_tokens));
   std::vector<double> sums(width, 0.0);
   std::vector<float> rows;
   try {
@@ -268,7 +269,7 @@ void Engine::guess(const std::vector<Job*>& writers) {
     active.guesses.clear();
     // Mirostat's draws wait for each other. A reply's last token is drawn, never guessed.
     const std::int64_t left = active.reply.tokens_left() - 1;
-    const std::int64_t most = active.request.sampling.mirostat != 0
+    const std::int64_t most = active.request.sampling.mirostat != 0 || guess_expected(active)
                                   ? 0
                                   : std::clamp<std::int64_t>(left, 0, most_guesses());
     found.push_back(active.proposer.propose(active.reply.context(), most));
@@ -283,6 +284,7 @@ void Engine::guess(const std::vector<Job*>& writers) {
   std::vector<DraftModel::Writer> drafting;
   for (std::size_t i = 0; i < writers.size(); ++i) {
     Active& active = *active_.at(writers[i]->id);
+    if (!active.guesses.empty()) continue;  // expected
     active.kind = counts[i].drafted ? kDrafted : found[i].kind;
     if (counts[i].drafted) {
       drafting.push_back({active.sequence, &active.reply, counts[i].guesses, script_of(active)});
@@ -298,6 +300,25 @@ void Engine::guess(const std::vector<Job*>& writers) {
     if (counts[i].drafted) active.guesses = std::move((drafted++)->guesses);
     writers[i]->drafts = std::ssize(active.guesses);
   }
+}
+
+// Whether there are guesses at a reply that is expected, as long as it is what was expected.
+bool Engine::guess_expected(Active& active) const {
+  const std::vector<Token>& expected = active.request.expected;
+  const std::span<const Token> written = active.reply.tokens();
+  if (active.request.sampling.mirostat != 0 || expected.size() <= written.size() ||
+      !std::ranges::equal(written, std::span(expected).first(written.size()))) {
+    return false;
+  }
+  const RunLimits& limits = session_.limits();
+  const std::int64_t room =
+      std::min({active.reply.tokens_left(), limits.output_tokens, limits.batch_tokens}) - 1;
+  const auto next = std::span(expected).subspan(written.size());
+  const auto count =
+      std::min(next.size(), static_cast<std::size_t>(std::max<std::int64_t>(room, 0)));
+  active.guesses.assign(next.begin(), next.begin() + static_cast<std::ptrdiff_t>(count));
+  active.kind = kExpected;
+  return !active.guesses.empty();
 }
 
 // What a replayed reply has the draft model guess: its own tokens, each of which is taken for
@@ -440,7 +461,8 @@ void Engine::draw(const std::vector<Feed>& parts, const Rows& logits) {
 // The step's logits on the host, where somebody wants to know how probable its tokens were.
 void Engine::fetch_logits(const std::vector<Feed>& parts, const Rows& logits) {
   const bool wanted = std::ranges::any_of(parts, [&](const Feed& part) {
-    return part.draws && active_.at(part.id)->request.on_logprobs;
+    const EngineRequest& request = active_.at(part.id)->request;
+    return part.draws && (request.on_logprobs || request.on_logits);
   });
   if (!wanted) return;
   const auto vocabulary = static_cast<std::size_t>(session_.transformer().config().vocab);
@@ -451,8 +473,13 @@ void Engine::fetch_logits(const std::vector<Feed>& parts, const Rows& logits) {
 // Row i of the part's logits gave the i-th of the taken tokens.
 void Engine::report_logprobs(const Active& active, std::span<const Token> taken,
                              std::int64_t first_row) {
-  if (!active.request.on_logprobs) return;
   const auto vocabulary = static_cast<std::size_t>(session_.transformer().config().vocab);
+  if (active.request.on_logits) {
+    const auto first = static_cast<std::size_t>(first_row) * vocabulary;
+    active.request.on_logits(taken,
+                             std::span(raw_logits_).subspan(first, taken.size() * vocabulary));
+  }
+  if (!active.request.on_logprobs) return;
   std::vector<TokenLogprobs> reported;
   for (std::size_t i = 0; i < taken.size(); ++i) {
     const std::size_t row = static_cast<std::size_t>(first_row) + i;

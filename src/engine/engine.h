@@ -84,6 +84,9 @@ struct EngineRequest {
   int priority = 0;                    // larger goes first
   std::optional<double> seconds = {};  // from now; then it is interrupted
   Replay replay = {};
+  // What the reply may turn out to be: guessed before all else, and as much of it as a step has
+  // room for. Like any guess it changes no token.
+  std::vector<Token> expected = {};
   TextSink on_text = [](std::string_view) {};
   // What one step added to the reply, before its text.
   std::function<void(std::span<const Token>)> on_tokens = [](std::span<const Token>) {};
@@ -92,6 +95,8 @@ struct EngineRequest {
   // on_tokens.
   std::function<void(std::span<const TokenLogprobs>)> on_logprobs = {};
   int top_logprobs = 0;
+  // Where it is given: the same tokens and the raw logits [tokens][V] by which they were drawn.
+  std::function<void(std::span<const Token>, std::span<const float>)> on_logits = {};
   std::function<void(const EngineReply&)> on_end = [](const EngineReply&) {};
 };
 
@@ -154,6 +159,7 @@ class Engine {
   void guess(const std::vector<Job*>& writers);
   std::vector<Token> script_of(const Active& active) const;
   std::int64_t most_guesses() const;
+  bool guess_expected(Active& active) const;
   void follow_prompts(const std::vector<Feed>& parts);
   void end_overdue();
   void admit(Active& active);

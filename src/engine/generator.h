@@ -18,6 +18,8 @@ struct ReplyRequest {
   std::uint32_t reply = 0;     // its number (ReplyRules)
   bool at_text_start = false;  // as in ReplyRules
   TextSink on_text = [](std::string_view) {};
+  // As that of EngineRequest.
+  std::function<void(std::span<const Token>, std::span<const float>)> on_logits = {};
   // Set by anyone at any time (a signal handler): the reply stops before its next token, or before
   // the next chunk of the prompt. Must outlive the call.
   const std::atomic<bool>* interrupted = nullptr;

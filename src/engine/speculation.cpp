@@ -46,7 +46,7 @@ void GuessRecord::saw(GuessKind kind, std::int64_t checked, std::int64_t right) 
 }
 
 void GuessRecord::saw_none() {
-  for (double& share : right_share_) share += kForgets * (kExpected - share);
+  for (double& share : right_share_) share += kForgets * (kFirstShare - share);
 }
 
 namespace {

@@ -33,9 +33,12 @@ class NgramProposer {
   std::size_t seen_ = 0;
 };
 
-// How guesses were made: found by an agreement of kLengths[kind] tokens, or by a draft model.
+// How guesses were made: found by an agreement of kLengths[kind] tokens, by a draft model, or by
+// who asked (EngineRequest::expected).
 using GuessKind = std::size_t;
 inline constexpr GuessKind kDrafted = NgramProposer::kLengths.size();
+inline constexpr GuessKind kExpected = kDrafted + 1;
+inline constexpr std::size_t kGuessKinds = kExpected + 1;
 
 // How often the guesses of one reply are right, learned from those before.
 class GuessRecord {
@@ -47,9 +50,9 @@ class GuessRecord {
   void saw_none();
 
  private:
-  static constexpr double kExpected = 0.6;
-  std::array<double, kDrafted + 1> right_share_ = {kExpected, kExpected, kExpected, kExpected,
-                                                   kExpected};
+  static constexpr double kFirstShare = 0.6;
+  std::array<double, kGuessKinds> right_share_ = {kFirstShare, kFirstShare, kFirstShare,
+                                                  kFirstShare, kFirstShare, kFirstShare};
 };
 
 // What can be guessed for one of those who write. Zeros: nothing.

@@ -163,6 +163,16 @@ std::vector<Target> make_targets() {
                     .talk = Talk::around}},
        .required = {"/leq_chat", "/messages", "/settings", "/replies", "/model", "/chat_template"},
        .weight = 8});
+  all.push_back({.kind = "receipt",
+                 .copies = {"int8.leq", "receipt.json"},
+                 .file = "receipt.json",
+                 .layout = Layout::json,
+                 .readers = {{.tool = "leq-inspect",
+                              .words = {"int8.leq", "--check-receipt", "receipt.json", "-t", "1"}}},
+                 .required = {"/leq_receipt", "/model", "/version", "/fingerprint", "/keys",
+                              "/values", "/settings", "/banned", "/end_tokens", "/prompt",
+                              "/tokens", "/ended", "/digests"},
+                 .weight = 6});
   all.push_back(
       {.kind = "earlier run",
        .copies = {"int8.leq", "text.txt", "earlier.json"},

@@ -280,6 +280,8 @@ void make_samples(const Tools& tools, const fs::path& folder) {
                                            "-c", "16", "--chunks", "2", "-t", "1", "-o", "json"}));
   maker.run("leq-run", {"-m", "int8.leq", "-cnv", "-n", "2", "--seed", "1", "-t", "1"},
             "hello\n/save chat.json\n/exit\n");
+  maker.run("leq-run", {"-m", "int8.leq", "-p", "hello", "-n", "20", "--seed", "1", "-t", "1",
+                        "--receipt", "receipt.json"});
 }
 
 }  // namespace leq::hostile

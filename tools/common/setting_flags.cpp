@@ -37,6 +37,7 @@ constexpr SettingFlag kFlags[] = {
     {"pretokenizer", "--pretokenizer"},
     {"prompt_and_generation", "-pg"},
     {"protocol", "--protocol"},
+    {"receipt", "--receipt"},
     {"resume", "--resume"},
     {"rotation_seed", "--hadamard"},
     {"rotation_seeds", "--hadamard-seeds"},

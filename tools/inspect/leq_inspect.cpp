@@ -13,6 +13,7 @@
 #include "tools/common/model_path.h"
 #include "tools/common/options.h"
 #include "tools/inspect/fit.h"
+#include "tools/inspect/receipt.h"
 #include "tools/inspect/report.h"
 #include "tools/inspect/tokenize.h"
 
@@ -40,7 +41,7 @@ ToolSpec tool_spec() {
   tool.name = "leq-inspect";
   tool.summary = "shows what a .leq file holds, plans memory, tokenizes text";
   tool.usage = {"model.leq [--json | --verify]", "model.leq --fit [-dev cuda --vram 24G]",
-                "PATH --tokenize FILE"};
+                "PATH --tokenize FILE", "model.leq --check-receipt FILE"};
   tool.max_positionals = 1;
   const std::string group = "What to do";
   tool.options = {
@@ -52,6 +53,13 @@ ToolSpec tool_spec() {
        .value_name = "FILE",
        .help = "print the token ids of FILE (- is standard input) as a JSON array; PATH may also "
                "be a model folder, or a tokenizer file or folder",
+       .group = group},
+      {.name = "check-receipt",
+       .kind = OptionKind::text,
+       .value_name = "FILE",
+       .help =
+           "write the reply of a receipt (leq-run --receipt) again, and say the first token that "
+           "is another",
        .group = group},
       {.name = "bos", .help = "--tokenize: begin with the token of that kind", .group = group},
       {.name = "special",
@@ -120,6 +128,10 @@ int run(const Options& options) {
     return 0;
   }
   check_model_file("", path);
+  if (options.has("check-receipt")) {
+    std::cout << check_receipt_file(options.text("check-receipt"), path, options);
+    return 0;
+  }
   LoadOptions load;
   load.mode = LoadMode::map;  // files larger than memory are fine
   const Model model(path, load);

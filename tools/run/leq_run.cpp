@@ -9,9 +9,12 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
+#include "base/version.h"
 #include "engine/chat_session.h"
 #include "engine/generator.h"
+#include "engine/receipt.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/model_setup.h"
 #include "tools/common/plan_lines.h"
@@ -82,7 +85,7 @@ struct Run {
   const ModelSetup& setup;
   const SamplingChoice& sampling;
   Generator& generator;
-  const StopRules& stop;
+  const Ending& ending;
 
   const Model& model() const { return *setup.model; }
 };
@@ -133,12 +136,35 @@ std::vector<Token> encode_prompt(const Run& run, const std::string& prompt) {
   return ids;
 }
 
+// What can be known before the work.
+void check_receipt_output(const Run& run) {
+  require(run.setup.session->transformer().online().empty(),
+          "--receipt: this model's activations remember how a prompt was fed (act online), so that "
+          "its replies cannot be written again; quantize it with --act row");
+  check_output(*run.args.receipt);
+}
+
+Receipt receipt_of(const Run& run, std::span<const Token> prompt, const FinishedReply& reply,
+                   const std::vector<std::uint64_t>& digests) {
+  return {.model = run.args.model.filename().string(),
+          .version = kVersion,
+          .owner = prompt_owner(run.model(), *run.setup.session),
+          .prompt = {prompt.begin(), prompt.end()},
+          .sampling = run.generator.sampling(),
+          .banned = run.ending.banned,
+          .end_tokens = run.ending.stop.end_tokens,
+          .tokens = reply.tokens,
+          .ended = reply.stopped == StopReason::end_token,
+          .digests = digests};
+}
+
 int complete(const Run& run, const std::string& prompt) {
   const std::vector<Token> ids = encode_prompt(run, prompt);
   report_start(run.args, run.setup, run.sampling);
   if (ids.size() > 1 && ids[0] == run.model().tokenizer().bos() && ids[1] == ids[0]) {
     note("the prompt begins with the token that is put in front anyway: it is there twice now");
   }
+  if (run.args.receipt) check_receipt_output(run);
   const std::optional<PromptCacheFile>& cache = run.args.prompt_cache;
   const PromptOwner owner = prompt_owner(run.model(), *run.setup.session);
   const std::int64_t known = cache ? load_prompt_cache(*cache, owner, run.generator, ids) : 0;
@@ -147,11 +173,20 @@ int complete(const Run& run, const std::string& prompt) {
   const InterruptScope scope;
   ReplyRequest request;
   request.prompt = ids;
-  request.stop = run.stop;
+  request.stop = run.ending.stop;
   request.on_text = [&](std::string_view text) { printer.reply(text); };
   request.interrupted = &scope.flag();
+  LogitDigests digests;
+  if (run.args.receipt) {
+    request.on_logits = [&](std::span<const Token> taken, std::span<const float> logits) {
+      digests.add(taken.size(), logits);
+    };
+  }
   const FinishedReply reply = run.generator.generate(request);
   printer.finish();
+  if (run.args.receipt) {
+    write_receipt(*run.args.receipt, receipt_of(run, ids, reply, digests.values()));
+  }
   if (cache) {
     std::vector<Token> tokens = ids;
     if (cache->with_reply) tokens.insert(tokens.end(), reply.tokens.begin(), reply.tokens.end());
@@ -168,7 +203,7 @@ int chat(const Run& run, const ChatTemplate& format, std::optional<std::string> 
   ChatSessionOptions options;
   options.rendering = chat_options(run.model().tokenizer());
   options.rendering.enable_thinking = run.args.thinking;
-  options.stop = run.stop;
+  options.stop = run.ending.stop;
   ChatSession session(run.generator, run.model().tokenizer(), format, options);
   if (run.args.system) session.set_system(*run.args.system);
   report_start(run.args, run.setup, run.sampling);
@@ -232,7 +267,7 @@ int run_with(const Options& options) {
   }
   Generator generator(*setup.session, model.tokenizer(),
                       {.sampling = choice.settings, .banned = ending.banned, .engine = engine});
-  const Run run = {args, setup, choice, generator, ending.stop};
+  const Run run = {args, setup, choice, generator, ending};
   return format ? chat(run, *format, prompt) : complete(run, *prompt);
 }
 

@@ -131,6 +131,12 @@ std::vector<Option> prompt_cache_options() {
       {.name = "prompt-cache-ro",
        .help = "with --prompt-cache: read FILE and do not write it",
        .group = "Text"},
+      {.name = "receipt",
+       .kind = Kind::text,
+       .value_name = "FILE",
+       .help = "write all that the reply depends on, its tokens and digests of its logits to FILE; "
+               "leq-inspect --check-receipt writes it again, on any processor; for completions",
+       .group = "Text"},
   };
 }
 
@@ -241,8 +247,8 @@ ToolSpec run_tool_spec() {
                 "-m model.leq                           (a chat)"};
   for (const auto& group :
        {model_options({}), text_options(), spelling_options(), prompt_cache_options(),
-        chat_options(), many_options(),
-        speculation_options("Many prompts"), sampling_options(), list_options()}) {
+        chat_options(), many_options(), speculation_options("Many prompts"), sampling_options(),
+        list_options()}) {
     spec.options.insert(spec.options.end(), group.begin(), group.end());
   }
   return spec;
@@ -282,6 +288,10 @@ RunArgs read_args(const Options& options) {
   require(!args.prompt_cache || (!args.many && args.mode != Mode::chat),
           "--prompt-cache: keeps the prompt of one completion; leave out ",
           args.many ? "-np" : "-cnv, -st and -sys", " (in a chat /save FILE keeps a conversation)");
+  if (options.given("receipt")) args.receipt = options.text("receipt");
+  require(!args.receipt || (!args.many && args.mode != Mode::chat),
+          "--receipt: tells of one completion; leave out ",
+          args.many ? "-np" : "-cnv, -st and -sys");
   args.sampling = read_sampling(options);
   read_lists(options, args);
   const std::int64_t seed = options.integer("seed");

@@ -46,6 +46,7 @@ struct RunArgs {
   std::int64_t most_guesses = 0;  // in one step
 
   std::optional<PromptCacheFile> prompt_cache;
+  std::optional<std::filesystem::path> receipt;
 
   GivenSampling sampling;
   std::vector<LogitBias> logit_bias;

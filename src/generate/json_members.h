@@ -1,0 +1,28 @@
+// Members of JSON files that people may have changed: of the right type and in range, or an Error
+// that names the file and the member.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/error.h"
+#include "base/json.h"
+
+namespace leq {
+
+inline const Json& json_member(const Json& object, const char* key, Json::Type type,
+                               const std::string& source) {
+  const auto found = object.find(key);
+  if (found == object.end() || found->type() != type) json_type_error(object, key, source);
+  return *found;
+}
+
+inline std::int64_t json_whole(const Json& object, const char* key, std::int64_t low,
+                               std::int64_t high, const std::string& source) {
+  const auto value = json_get<std::int64_t>(object, key, source);
+  require(value >= low && value <= high, source, ": '", key, "' is ", value,
+          ", expected a number from ", low, " to ", high);
+  return value;
+}
+
+}  // namespace leq
