@@ -359,6 +359,9 @@ const std::vector<SchemaCase>& schema_cases() {
        {R"({"head":1,"tail":null})",
         R"({"head":1,"tail":{"head":2,"tail":{"head":3,"tail":null}}})"},
        {R"({"head":1})", R"({"head":1,"tail":{"head":2}})"}},
+      {R"({"properties": {"a": {"properties": {"b": {"properties": {"c": {"properties": {"d": {"type": "null"}}}}, "required": ["c"]}}}, "e": {"properties": {"f": {"const": 1}}}}})",
+       {R"({"a":{"b":{"c":{"d":null}}},"e":{"f":1}})", "{}", R"({"a":{},"e":{}})"},
+       {R"({"a":{"b":{}}})", R"({"b":{}})"}},
       {R"({"type": "array", "items": {"$ref": "#"}})", {"[]", "[[],[[]]]"}, {"[1]"}},
   };
   return kCases;

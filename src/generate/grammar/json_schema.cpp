@@ -431,7 +431,7 @@ class SchemaReader {
   Expr object_of(const std::vector<Property>& all, JsonNode more, Others others) {
     GrammarBuilder& b = builder_;
     const Step step(*this, "properties");
-    const std::string prefix = "members " + std::to_string(builder_.rules()) + " ";
+    const std::string prefix = "members " + std::to_string(objects_++) + " ";
     // By how many properties are behind, and whether one has been written.
     const auto rule_at = [&](std::size_t i, bool any) {
       return b.rule(prefix + std::to_string(i) + (any ? " more" : ""));
@@ -543,6 +543,7 @@ class SchemaReader {
   JsonParts parts_;
   std::string place_ = "#";
   std::vector<Waiting> waiting_;
+  std::size_t objects_ = 0;  // so far
   std::set<std::int32_t> asked_;
   mutable std::map<std::string, std::map<std::string_view, JsonNode>> members_;  // by place
 };
