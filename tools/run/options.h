@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "generate/grammar/grammar.h"
 #include "generate/settings.h"
 #include "tools/common/options.h"
 #include "tools/run/prompt_cache.h"
@@ -47,6 +49,7 @@ struct RunArgs {
 
   std::optional<PromptCacheFile> prompt_cache;
   std::optional<std::filesystem::path> receipt;
+  std::shared_ptr<const Grammar> grammar;  // what a reply may be; null: anything
 
   GivenSampling sampling;
   std::vector<LogitBias> logit_bias;
