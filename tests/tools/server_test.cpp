@@ -105,5 +105,13 @@ TEST(LeqServer, SaysWhatItCannotDo) {
   expect_error({"--temp", "-1"}, "--temp");
 }
 
+TEST(LeqServer, KnowsTheFlagsOfLlamaServer) {
+  const Running running = start({"--port", "0", "--threads-http", "8", "-cb", "--props"});
+  EXPECT_NE(running.process->err.find("--threads-http: does nothing"), std::string::npos)
+      << running.process->err;
+  expect_error({"--slot-save-path", "x"}, "leq-run --prompt-cache FILE");
+  expect_error({"--rerank"}, "no ranking");
+}
+
 }  // namespace
 }  // namespace leq::test

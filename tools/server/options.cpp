@@ -6,9 +6,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "tools/common/llama_flags.h"
 #include "tools/common/model_options.h"
 #include "tools/common/reply_options.h"
+#include "tools/server/llama_server_flags.h"
 
 namespace leq::server_tool {
 namespace {
@@ -218,7 +218,7 @@ ToolSpec server_tool_spec() {
   ToolSpec spec;
   spec.name = "leq-server";
   spec.summary = "answers the OpenAI API with a model, and serves a page to chat with";
-  spec.foreign = llama_flags();
+  spec.foreign = llama_server_flags();
   spec.usage = {"-m model.leq", "-m model.leq -np 8 -c 32768 --host 0.0.0.0 --api-key KEY"};
   for (const auto& group :
        {adapted(model_options({})), address_options(), access_options(), limit_options(),
