@@ -178,7 +178,7 @@ class CudaBackend final : public Backend {
     synchronize();
     std::ranges::copy(sampler_.drawn(), drawn.begin());
     for (std::size_t row = 0; row < requests.size(); ++row) {
-      if (!draws_on_host(requests[row].rule)) continue;
+      if (!draws_on_host(requests[row])) continue;
       drawn[row] =
           host_sampler_.draw(row_on_host(logits, static_cast<std::int64_t>(row)), requests[row]);
     }

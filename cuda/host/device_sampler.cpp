@@ -53,7 +53,7 @@ void DeviceSampler::launch_some(FloatRows logits, std::int64_t vocabulary,
   lists_.clear();
   for (const SampleRequest& request : requests) {
     SampleRule rule = request.rule;
-    if (draws_on_host(rule)) rule.temperature = 0;
+    if (draws_on_host(request)) rule.temperature = 0;
     append(lists_, std::span<const SampleRule>(&rule, 1));
     a.any_draw = a.any_draw || rule.temperature > 0;
     a.any_change = a.any_change || !request.changes.empty();

@@ -152,6 +152,8 @@ void check_sample(const Rows& logits, std::span<const SampleRequest> requests,
   ensure(drawn.size() == requests.size(), "sampler: room for ", drawn.size(), " tokens of ",
          requests.size(), " rows");
   for (const SampleRequest& request : requests) {
+    ensure(request.allowed.empty() || std::ssize(request.allowed) == (logits.width + 63) / 64,
+           "sampler: ", request.allowed.size(), " words of allowed tokens for ", logits.width);
     std::int64_t before = -1;
     for (const LogitChange& change : request.changes) {
       ensure(change.id > before && change.id < logits.width && change.repeats >= 0,

@@ -40,6 +40,7 @@ std::int32_t HostSampler::draw(std::span<const float> logits, const SampleReques
     float& logit = logits_[static_cast<std::size_t>(change.id)];
     logit = changed_logit(logit, rule, change);
   }
+  if (!request.allowed.empty()) ban_all_but(request.allowed);
   if (rule.temperature == 0) return largest();
   if (rule.mirostat != 0) {
     keep_all_sorted();
@@ -60,6 +61,12 @@ std::int32_t HostSampler::draw(std::span<const float> logits, const SampleReques
   if (rule.min_p > 0) keep_min_p(rule.min_p);
   if (rule.xtc_probability > 0) leave_out_top(survivors_, rule);
   return pick(rule);
+}
+
+void HostSampler::ban_all_but(std::span<const std::uint64_t> allowed) {
+  for (std::size_t i = 0; i < logits_.size(); ++i) {
+    if ((allowed[i / 64] >> i % 64 & 1) == 0) logits_[i] = kNoLogit;
+  }
 }
 
 std::int32_t HostSampler::largest() const {

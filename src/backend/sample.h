@@ -131,6 +131,7 @@ class HostSampler {
   std::int32_t draw(std::span<const float> logits, const SampleRequest& request);
 
  private:
+  void ban_all_but(std::span<const std::uint64_t> allowed);
   std::int32_t largest() const;
   void keep_best(std::size_t k);
   void keep_all_sorted();

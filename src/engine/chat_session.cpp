@@ -50,6 +50,7 @@ FinishedReply ChatSession::write(std::vector<ChatMessage> messages, const TextSi
   ReplyRequest request;
   request.prompt = prompt;
   request.stop = options_.stop;
+  request.grammar = options_.grammar;
   request.reply = state_.replies;
   request.on_text = without_first_space(on_text);
   request.interrupted = &interrupted;

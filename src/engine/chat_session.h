@@ -17,7 +17,8 @@ namespace leq {
 
 struct ChatSessionOptions {
   ChatOptions rendering;
-  StopRules stop;  // the template's own end of a reply is added
+  StopRules stop;                                    // the template's own end of a reply is added
+  std::shared_ptr<const Grammar> grammar = nullptr;  // what each reply may be
 };
 
 class ChatSession {

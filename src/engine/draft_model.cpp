@@ -170,6 +170,7 @@ bool DraftModel::draw(std::span<Writer* const> writers) {
   const std::int64_t own = session_.transformer().config().vocab;
   requests_.clear();
   changes_.assign(writers.size(), {});
+  masks_.assign(writers.size(), {});
   for (std::size_t i = 0; i < writers.size(); ++i) {
     SampleRequest request = writers[i]->reply->request(writers[i]->guesses);
     if (own != vocabulary_) {
@@ -180,6 +181,11 @@ bool DraftModel::draw(std::span<Writer* const> writers) {
         changes_[i].push_back(banned_token(static_cast<std::int32_t>(id)));
       }
       request.changes = changes_[i];
+      if (!request.allowed.empty()) {
+        masks_[i].assign(request.allowed.begin(), request.allowed.end());
+        masks_[i].resize(static_cast<std::size_t>(own + 63) / 64);
+        request.allowed = masks_[i];
+      }
     }
     requests_.push_back(request);
   }

@@ -88,6 +88,7 @@ class DraftModel {
   Batch batch_;
   const Rows* logits_ = nullptr;
   std::vector<std::vector<LogitChange>> changes_;
+  std::vector<std::vector<std::uint64_t>> masks_;
   std::vector<SampleRequest> requests_;
   std::vector<Token> drawn_;
 };

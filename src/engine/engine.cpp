@@ -7,6 +7,7 @@
 #include "backend/checks.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "engine/grammar_cache.h"
 
 namespace leq {
 // A request from its submission to its end.
@@ -36,7 +37,9 @@ Engine::Engine(Session& session, const Tokenizer& tokenizer, const EngineOptions
       prefixes_(session.cache()),
       without_text_(ids_without_token(
           tokenizer, static_cast<std::size_t>(session.transformer().config().vocab))),
-      taken_(static_cast<std::size_t>(session.limits().sequences), false) {
+      taken_(static_cast<std::size_t>(session.limits().sequences), false),
+      grammars_(std::make_unique<GrammarCache>(
+          tokenizer, static_cast<std::size_t>(session.transformer().config().vocab))) {
   if (!session.transformer().online().empty()) options_.reuse_prefixes = options_.speculate = false;
   if (options_.draft == nullptr || !options_.speculate) return;
   ensure(options_.draft->limits().sequences >= session.limits().sequences,
@@ -62,7 +65,9 @@ RequestId Engine::submit(EngineRequest request) {
                .context = context(),
                .number = request.reply,
                .choice = request.choice,
-               .at_text_start = request.at_text_start});
+               .at_text_start = request.at_text_start,
+               .grammar = grammars_->matcher_of(request.grammar),
+               .shown = request.shown});
   active_[id] = std::make_unique<Active>(id, std::move(request), std::move(reply));
   active_[id]->report.id = id;
   return id;
@@ -425,7 +430,9 @@ void Engine::fail(const std::vector<Feed>& parts, const Error& error) {
 void Engine::draw(const std::vector<Feed>& parts, const Rows& logits) {
   requests_.clear();
   changes_.clear();
-  changes_.reserve(batch_.outputs.size());  // requests point into it
+  masks_.clear();
+  changes_.reserve(batch_.outputs.size());  // requests point into them
+  masks_.reserve(batch_.outputs.size());
   for (const Feed& part : parts) {
     if (!part.draws) continue;
     Active& active = *active_.at(part.id);
@@ -434,6 +441,8 @@ void Engine::draw(const std::vector<Feed>& parts, const Rows& logits) {
       SampleRequest request = active.reply.request(guesses.first(static_cast<std::size_t>(i)));
       changes_.emplace_back(request.changes.begin(), request.changes.end());
       request.changes = changes_.back();
+      masks_.emplace_back(request.allowed.begin(), request.allowed.end());
+      request.allowed = masks_.back();
       requests_.push_back(request);
     }
   }
@@ -485,8 +494,12 @@ void Engine::take(Active& active, const Feed& part, std::span<const Token> drawn
     const std::vector<Token>& replayed = active.request.replay.tokens;
     const Token next = place < replayed.size() ? replayed[place] : drawn[i];
     if (next < 0) {
-      active.reply.fail(undrawn_text(session_.transformer().backend(), logits,
-                                     first_row + static_cast<std::int64_t>(i), next));
+      std::string why = active.reply.grammar_error();
+      if (why.empty()) {
+        why = undrawn_text(session_.transformer().backend(), logits,
+                           first_row + static_cast<std::int64_t>(i), next);
+      }
+      active.reply.fail(std::move(why));
       break;
     }
     if (active.reply.tokens().empty()) {

@@ -101,6 +101,8 @@ struct EngineCounts {
   std::int64_t drafted_tokens = 0, right_drafts = 0;  // of the guesses, those of a draft model
 };
 
+class GrammarCache;
+
 class Engine {
  public:
   // `session` and `tokenizer` must outlive the engine, and nobody else may use the session's cache.
@@ -182,9 +184,11 @@ class Engine {
   std::map<RequestId, std::unique_ptr<Active>> active_;
   std::vector<Token> without_text_;  // ids that are never drawn
   std::vector<bool> taken_;          // by sequence
+  std::unique_ptr<GrammarCache> grammars_;
   // Of the step in work:
   Batch batch_;
   std::vector<std::vector<LogitChange>> changes_;
+  std::vector<std::vector<std::uint64_t>> masks_;
   std::vector<SampleRequest> requests_;
   std::vector<Token> drawn_;
   std::vector<float> raw_logits_;  // [outputs][V] on the host, where somebody wants logprobs

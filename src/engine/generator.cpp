@@ -38,6 +38,7 @@ FinishedReply Generator::generate(const ReplyRequest& request) {
   asked.stop = request.stop;
   asked.reply = request.reply;
   asked.at_text_start = request.at_text_start;
+  asked.grammar = request.grammar;
   asked.on_text = request.on_text;
   asked.on_end = [&](const EngineReply& reply) { ended = reply; };
   const RequestId id = engine_.submit(std::move(asked));

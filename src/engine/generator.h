@@ -15,8 +15,9 @@ namespace leq {
 struct ReplyRequest {
   std::span<const Token> prompt;  // everything before the reply, from the text's start
   StopRules stop;
-  std::uint32_t reply = 0;     // its number (ReplyRules)
-  bool at_text_start = false;  // as in ReplyRules
+  std::uint32_t reply = 0;                           // its number (ReplyRules)
+  bool at_text_start = false;                        // as in ReplyRules
+  std::shared_ptr<const Grammar> grammar = nullptr;  // as in EngineRequest
   TextSink on_text = [](std::string_view) {};
   // Set by anyone at any time (a signal handler): the reply stops before its next token, or before
   // the next chunk of the prompt. Must outlive the call.

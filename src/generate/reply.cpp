@@ -33,21 +33,59 @@ double FinishedReply::reply_tokens_per_second() const {
 
 Reply::Reply(const Tokenizer& tokenizer, std::span<const Token> prompt, const Sampler& sampler,
              ReplyRules rules)
-    : prompt_tokens_(prompt.size()),
+    : tokenizer_(&tokenizer),
+      prompt_tokens_(prompt.size()),
       context_(prompt.begin(), prompt.end()),
       sampler_(sampler),
       rules_(std::move(rules)),
       decoder_(tokenizer, rules_.at_text_start),
       finder_(rules_.stop.strings),
-      stopped_(reached_limit()) {}
+      stopped_(reached_limit()) {
+  if (!rules_.grammar) return;
+  grammar_state_ = rules_.grammar->start();
+  const bool is_whole = rules_.grammar->must_end(grammar_state_);
+  if (stopped_ == StopReason::none && is_whole) stopped_ = StopReason::end_token;
+}
 
 SampleRequest Reply::request(std::span<const Token> drafts) {
+  const std::span<const std::uint64_t> mask = allowed(drafts);
   const std::size_t known = context_.size();
   context_.insert(context_.end(), drafts.begin(), drafts.end());
-  const SampleRequest request = sampler_.request(
+  SampleRequest request = sampler_.request(
       context_, {static_cast<std::uint32_t>(tokens().size()), rules_.number, rules_.choice});
   context_.resize(known);
+  request.allowed = mask;
   return request;
+}
+
+// Fails closed: a grammar that cannot say allows nothing.
+std::span<const std::uint64_t> Reply::allowed(std::span<const Token> drafts) {
+  if (!rules_.grammar) return {};
+  GrammarMatcher& grammar = *rules_.grammar;
+  allowed_.assign(grammar.words(), 0);
+  try {
+    GrammarState state = grammar_state_;
+    for (const Token draft : drafts) {
+      if (state != kOutOfGrammar) state = grammar.after(state, draft);
+    }
+    if (state == kOutOfGrammar) return {};  // these guesses are wrong: nobody will take the draw
+    grammar.allow(state, allowed_);
+    if (!grammar.may_end(state)) return allowed_;
+    for (const Token end : rules_.stop.end_tokens) {
+      const auto id = static_cast<std::size_t>(end);
+      if (end >= 0 && id / 64 < allowed_.size()) allowed_[id / 64] |= std::uint64_t{1} << id % 64;
+    }
+  } catch (const Error& error) {
+    grammar_error_ = error.what();
+    std::ranges::fill(allowed_, 0);
+  }
+  return allowed_;
+}
+
+// A special token adds nothing to a text, unless it is one of those to be shown.
+std::string Reply::decoded(Token token) {
+  if (std::ranges::find(rules_.shown, token) == rules_.shown.end()) return decoder_.push(token);
+  return decoder_.finish() + tokenizer_->decode(std::span(&token, 1), true);
 }
 
 std::string Reply::take(Token drawn) {
@@ -59,10 +97,24 @@ std::string Reply::take(Token drawn) {
   }
   context_.push_back(drawn);
   sampler_.took();
-  std::string text = finder_.push(decoder_.push(drawn));
+  std::string text = finder_.push(decoded(drawn));
   text_ += text;
   stopped_ = finder_.found() ? StopReason::stop_string : reached_limit();
+  if (rules_.grammar) follow_grammar(drawn);
   return text;
+}
+
+void Reply::follow_grammar(Token drawn) {
+  GrammarMatcher& grammar = *rules_.grammar;
+  try {
+    grammar_state_ = grammar.after(grammar_state_, drawn);
+  } catch (const Error& error) {
+    return fail(error.what());
+  }
+  if (grammar_state_ == kOutOfGrammar) return fail("the reply has left its grammar");
+  if (stopped_ == StopReason::none && grammar.must_end(grammar_state_)) {
+    stopped_ = StopReason::end_token;
+  }
 }
 
 void Reply::fail(std::string error) {

@@ -12,11 +12,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "generate/grammar/matcher.h"
 #include "generate/sampler.h"
 #include "generate/stop.h"
 #include "tokenizer/stream_decoder.h"
@@ -37,6 +39,9 @@ struct ReplyRules {
   std::uint32_t number = 0;
   std::uint32_t choice = 0;
   bool at_text_start = false;  // drop the one space that some tokenizers put before a text
+  // What the reply may be; null: anything. One thread uses a matcher at a time.
+  std::shared_ptr<GrammarMatcher> grammar = nullptr;
+  std::vector<Token> shown = {};  // special tokens whose texts are part of the reply's
 };
 
 // What became of a request.
@@ -61,7 +66,8 @@ class Reply {
   Reply(const Tokenizer& tokenizer, std::span<const Token> prompt, const Sampler& sampler,
         ReplyRules rules);
 
-  // How to draw the next token. Valid until the next call, and as long as the reply stays where it
+  // How to draw the next token: under a grammar one that it allows, or an end token where a whole
+  // text stands. Valid until the next call, and as long as the reply stays where it
   // is. (Mirostat looks at how probable a token was: there the draws come one after the other.)
   SampleRequest request() { return request({}); }
   // The same for the token after context() and `drafts`.
@@ -86,6 +92,8 @@ class Reply {
 
   StopReason stopped() const { return stopped_; }
   const std::string& error() const { return error_; }  // where it failed
+  // Why the grammar allows no token at all, where it is so ambiguous that it cannot say.
+  const std::string& grammar_error() const { return grammar_error_; }
   std::string_view stop_string() const { return finder_.found_string(); }
   // Prompt and reply. An end token is no part of it.
   std::span<const Token> context() const { return context_; }
@@ -95,7 +103,11 @@ class Reply {
 
  private:
   StopReason reached_limit() const;
+  std::span<const std::uint64_t> allowed(std::span<const Token> drafts);
+  std::string decoded(Token token);
+  void follow_grammar(Token drawn);
 
+  const Tokenizer* tokenizer_;
   std::size_t prompt_tokens_;
   std::vector<Token> context_;
   Sampler sampler_;
@@ -105,6 +117,9 @@ class Reply {
   std::string text_;
   StopReason stopped_;
   std::string error_;
+  GrammarState grammar_state_ = kOutOfGrammar;  // of the reply so far
+  std::vector<std::uint64_t> allowed_;          // of the last request
+  std::string grammar_error_;
 };
 
 }  // namespace leq

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json_tree.h"
+#include "generate/call_head.h"
 #include "tokenizer/tokenizer.h"
 
 namespace leq {
@@ -55,8 +57,10 @@ struct ReplyPiece {
 class ReplyReader {
  public:
   // `prompt`: the end of the rendered conversation, which may have begun the thoughts; `with_tools`
-  // false: what looks like a call is content.
-  ReplyReader(const ReplyStyle& style, std::string_view prompt, bool with_tools);
+  // false: what looks like a call is content. `tools`: as in ChatRequest, must outlive the reader;
+  // the xml style writes every argument as a text, of which their schemas tell what it is.
+  ReplyReader(const ReplyStyle& style, std::string_view prompt, bool with_tools,
+              JsonNode tools = {});
 
   ReplyPiece push(std::string_view text);
   // What was held back. A call that broke off before its name was known, or that is none, comes out
@@ -66,8 +70,57 @@ class ReplyReader {
   std::size_t calls() const { return calls_; }  // begun so far
 
  private:
+  enum class Place : std::uint8_t {
+    start,  // nothing but white space yet
+    thoughts,
+    content,
+    head,        // behind a mark, before a call's arguments
+    arguments,   // of JSON, up to its end
+    parameters,  // of the xml style
+    tail,        // behind arguments, up to the end of the call
+    between,     // calls that one mark stands for
+  };
+
+  // Each takes what it can from held_ and says whether there is more to do now.
+  bool step();
+  bool read_start();
+  bool read_thoughts();
+  bool read_content();
+  bool read_head();
+  bool read_json_head();
+  bool read_mistral_head();
+  bool read_deepseek_head();
+  bool read_xml_head();
+  bool read_python_head();
+  bool read_arguments();
+  bool read_parameters();
+  bool read_tail();
+  bool read_between();
+
+  bool waits_for(std::string_view mark) const;
+  bool skip(std::string_view mark);
+  void skip_space();
+  bool give_up();
+  void begin_call(std::string_view name, std::size_t drop);
+  void add_arguments(std::string_view text);
+  void say(std::string_view text);
+  std::string_view mark() const;
+  std::string argument_value(std::string_view key, std::string_view text) const;
+
   ReplyStyle style_;
+  JsonNode tools_;
+  Place place_ = Place::start;
+  std::string held_;
+  std::string opened_;  // the mark that was read before the head
+  std::string space_;   // white space that is content only where more content follows
+  std::string name_;    // of the call in work
+  bool ended_ = false;
+  bool python_ = false;
+  JsonDepth depth_, rest_;
+  bool any_parameter_ = false;
+  bool thought_ = false, any_thought_ = false;
   std::size_t calls_ = 0;
+  ReplyPiece out_;
 };
 
 }  // namespace leq

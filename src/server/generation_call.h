@@ -61,6 +61,7 @@ struct GenerationCall {
   std::shared_ptr<const Grammar> grammar;
   ReplyUse use = ReplyUse::plain;
   bool with_tools = false;
+  JsonNode tools = {};  // of the body, which must live as long as the call
   int top_logprobs = -1;  // below 0: none are wanted
   bool stream = false;
   bool include_usage = false;
@@ -68,7 +69,7 @@ struct GenerationCall {
   bool return_tokens = false;
 };
 
-// Throws Error naming the member at fault.
+// Throws Error naming the member at fault. `body` must live as long as the call.
 GenerationCall read_generation_call(CallStyle style, JsonNode body, const ApiModel& model);
 
 // The conversation of a body as text parts; "messages", "tools" and what the template asks for.

@@ -50,6 +50,49 @@ TEST_P(SampleConformance, EveryRowOfABatchGetsItsOwnToken) {
   EXPECT_EQ(values_of(logits, kRows), numbers);  // as before
 }
 
+// Under a grammar: only what is allowed is drawn, greedily and at random, on every device.
+TEST_P(SampleConformance, OnlyAllowedTokensAreDrawn) {
+  constexpr std::int64_t kVocabulary = 5001, kRows = 60;
+  const auto numbers = test::random_numbers(kRows * kVocabulary, 9);
+  const Rows logits = rows_of(numbers, kVocabulary);
+  std::vector<std::vector<std::uint64_t>> masks;
+  std::vector<SampleRequest> requests(kRows);
+  std::vector<std::int32_t> drawn(kRows);
+  Random random(4);
+  for (std::size_t i = 0; i < kRows; ++i) {
+    masks.emplace_back((kVocabulary + 63) / 64);
+    for (int n = 0; n < 1 + static_cast<int>(i) % 7; ++n) {
+      const auto id = random.bits() % kVocabulary;
+      masks.back()[id / 64] |= std::uint64_t{1} << id % 64;
+    }
+  }
+  for (std::size_t i = 0; i < kRows; ++i) {
+    if (i % 4 != 3) requests[i].allowed = masks[i];
+    requests[i].rule.temperature = i % 2 == 0 ? 0.0f : 0.8f;
+    requests[i].rule.top_k = i % 3 == 0 ? 40 : 0;
+    requests[i].rule.min_p = i % 5 == 0 ? 0.1f : 0.0f;
+    requests[i].rule.random = random.bits();
+  }
+  backend->sample(logits, requests, drawn);
+  for (std::size_t i = 0; i < kRows; ++i) {
+    ASSERT_GE(drawn[i], 0);
+    const auto id = static_cast<std::size_t>(drawn[i]);
+    if (i % 4 == 3) continue;
+    EXPECT_TRUE((masks[i][id / 64] >> id % 64 & 1) != 0) << i;
+    if (requests[i].rule.temperature > 0) continue;
+    for (std::size_t other = 0; other < kVocabulary; ++other) {  // the largest of the allowed
+      if ((masks[i][other / 64] >> other % 64 & 1) == 0) continue;
+      EXPECT_LE(numbers[i * kVocabulary + other], numbers[i * kVocabulary + id]);
+    }
+  }
+  const std::vector<std::uint64_t> none((kVocabulary + 63) / 64);
+  requests.resize(1);
+  requests[0].allowed = none;
+  drawn.resize(1);
+  backend->sample(logits, requests, drawn);
+  EXPECT_EQ(drawn[0], kAllBanned);
+}
+
 // Each cut that only the host makes, beside rows that the device draws itself.
 TEST_P(SampleConformance, RowsWithTheHostsCutsGetTheHostsToken) {
   constexpr std::int64_t kVocabulary = 5000, kRows = 70;

@@ -1,5 +1,7 @@
 #include "hostile/readers.h"
 
+#include <tuple>
+
 #include "hostile/samples.h"
 
 namespace leq::hostile {
@@ -135,6 +137,19 @@ std::vector<Target> make_targets() {
       tokenizer_target("tokenizer.model", "spm", "tokenizer.model", Layout::bytes, {}, 8));
   all.push_back(
       checkpoint_target("chat_template", "sharded", "chat_template.jinja", Layout::text, {}, 4));
+  for (const auto& [kind, file, flag] :
+       {std::tuple("grammar", "list.gbnf", "--grammar-file"),
+        std::tuple("schema", "schema.json", "--json-schema-file")}) {
+    all.push_back({.kind = kind,
+                   .copies = {"int8.leq", file},
+                   .file = file,
+                   .layout = std::string(file).ends_with("json") ? Layout::json : Layout::text,
+                   .readers = {{.tool = "leq-run",
+                                .words = {"-m", "int8.leq", "-p", "the", "-n", "3", "-s", "1", "-t",
+                                          "1", flag, file}}},
+                   .also_named = {"grammar: ", "sampler: every token is banned"},
+                   .weight = 4});
+  }
   all.push_back({.kind = "kl base",
                  .copies = {"int8.leq", "text.txt", "base.kl"},
                  .file = "base.kl",

@@ -254,6 +254,16 @@ void make_samples(const Tools& tools, const fs::path& folder) {
   write_bytes(folder / "sharded/chat_template.jinja", kChatMl);
   write_bytes(folder / "spm/tokenizer.model", sentencepiece_model());
   write_bytes(folder / "text.txt", text_of(400, 1));
+  write_bytes(
+      folder / "list.gbnf",
+      "# a list\nroot ::= \"[\" (item (\",\" item){0,3})? \"]\"\nitem ::= [a-z\\x41]+ | \"\\\"\" "
+      "[^\"\\n]* \"\\\"\"\n");
+  write_bytes(
+      folder / "schema.json",
+      R"({"type": "object", "properties": {"a": {"type": "integer", "minimum": -3, "maximum": 12},
+              "b": {"anyOf": [{"$ref": "#/$defs/s"}, {"enum": [null, 1, "x"]}]}, "c": {"type": "array",
+              "items": {"type": "string", "pattern": "^[a-z]{1,3}$"}, "maxItems": 2}},
+              "required": ["a"], "$defs": {"s": {"type": "string", "maxLength": 3}}})");
   write_bytes(folder / "other.txt", text_of(400, 2));
 
   const Maker maker(tools, folder);

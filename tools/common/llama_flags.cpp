@@ -73,7 +73,7 @@ std::vector<ForeignOption> refused_flags() {
   constexpr std::string_view kNoDraft =
       "-md FILE names a draft model, and the text is the same without one: leave this out";
   constexpr std::string_view kGrammar =
-      "there are no grammars here: ask for the format in the prompt, and end the reply with -r";
+      "no reply is written here: leq-run takes grammars and schemas";
   constexpr std::string_view kLora =
       "there are no adapters here: merge it into the checkpoint (peft's merge_and_unload), and "
       "quantize that";

@@ -148,6 +148,7 @@ int complete(const Run& run, const std::string& prompt) {
   ReplyRequest request;
   request.prompt = ids;
   request.stop = run.stop;
+  request.grammar = run.args.grammar;
   request.on_text = [&](std::string_view text) { printer.reply(text); };
   request.interrupted = &scope.flag();
   const FinishedReply reply = run.generator.generate(request);
@@ -169,6 +170,7 @@ int chat(const Run& run, const ChatTemplate& format, std::optional<std::string> 
   options.rendering = chat_options(run.model().tokenizer());
   options.rendering.enable_thinking = run.args.thinking;
   options.stop = run.stop;
+  options.grammar = run.args.grammar;
   ChatSession session(run.generator, run.model().tokenizer(), format, options);
   if (run.args.system) session.set_system(*run.args.system);
   report_start(run.args, run.setup, run.sampling);
@@ -226,7 +228,7 @@ int run_with(const Options& options) {
                                 .draft = setup.draft_session.get(),
                                 .most_guesses = args.most_guesses};
   if (args.many) {
-    const SharedRequest shared = {choice.settings, ending.banned, ending.stop};
+    const SharedRequest shared = {choice.settings, ending.banned, ending.stop, args.grammar};
     return complete_many(args, model, *setup.session, shared, engine,
                          [&] { report_start(args, setup, choice); });
   }

@@ -118,6 +118,7 @@ int complete_many(const RunArgs& args, const Model& model, Session& session,
     request.sampling = shared.sampling;
     request.banned = shared.banned;
     request.stop = shared.stop;
+    request.grammar = shared.grammar;
     request.on_end = [&, i](const EngineReply& reply) {
       failed = failed || reply.error.has_value();
       printer.add(i, reply);

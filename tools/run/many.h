@@ -15,6 +15,7 @@ struct SharedRequest {
   SamplingSettings sampling;
   std::vector<Token> banned;
   StopRules stop;
+  std::shared_ptr<const Grammar> grammar;
 };
 
 // Completes the prompts of args.prompt_file and prints the replies in its order, as text or as

@@ -8,6 +8,7 @@
 #include "tools/common/llama_flags.h"
 #include "tools/common/model_options.h"
 #include "tools/common/reply_options.h"
+#include "tools/run/grammar.h"
 #include "tools/run/prompt.h"
 
 namespace leq::run {
@@ -240,8 +241,8 @@ ToolSpec run_tool_spec() {
   spec.usage = {"-m model.leq -p \"Once upon a time\"", "-m model.leq -f prompt.txt -n 200",
                 "-m model.leq                           (a chat)"};
   for (const auto& group :
-       {model_options({}), text_options(), spelling_options(), prompt_cache_options(),
-        chat_options(), many_options(),
+       {model_options({}), text_options(), spelling_options(), grammar_options(),
+        prompt_cache_options(), chat_options(), many_options(),
         speculation_options("Many prompts"), sampling_options(), list_options()}) {
     spec.options.insert(spec.options.end(), group.begin(), group.end());
   }
@@ -257,6 +258,7 @@ RunArgs read_args(const Options& options) {
   args.multi_line = options.flag("multiline-input");
   if (options.given("chat-template")) args.chat_template = options.text("chat-template");
   args.thinking = options.text("enable-thinking") == "on";
+  args.grammar = read_grammar(options);
   args.jsonl = options.text("output") == "jsonl";
   args.many = args.jsonl || options.integer("parallel") > 1;
   args.most_guesses = options.integer("draft-max");

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "generate/grammar/grammar.h"
 #include "generate/settings.h"
 #include "tools/common/options.h"
 #include "tools/run/prompt_cache.h"
@@ -46,6 +48,7 @@ struct RunArgs {
   std::int64_t most_guesses = 0;  // in one step
 
   std::optional<PromptCacheFile> prompt_cache;
+  std::shared_ptr<const Grammar> grammar;  // what a reply may be; null: anything
 
   GivenSampling sampling;
   std::vector<LogitBias> logit_bias;

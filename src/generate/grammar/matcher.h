@@ -30,6 +30,7 @@ class GrammarMatcher {
   GrammarMatcher(const GrammarMatcher&) = delete;
   GrammarMatcher& operator=(const GrammarMatcher&) = delete;
 
+  std::size_t words() const;  // of a mask: ceil(V / 64)
   GrammarState start() const;
   // After one more token (kOutOfGrammar for one without text), or bytes. Throws Error where a
   // grammar is so ambiguous that its states take more than they may.

@@ -1,0 +1,89 @@
+// A grammar at work on bytes. What has been read is a state: the set of all stacks of places that
+// a reader may be at. Stacks share their lower parts and equal ones are one, so are states, and
+// what follows a state by a byte is looked up once.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "generate/grammar/grammar.h"
+
+namespace leq {
+
+class GrammarAutomaton {
+ public:
+  using State = std::int32_t;
+  using Stack = std::int32_t;
+  static constexpr State kDead = -1;
+
+  explicit GrammarAutomaton(std::shared_ptr<const Grammar> grammar);
+
+  State start() const { return start_; }
+  // Throws Error where stacks or states become more than they may be.
+  State next(State state, std::uint8_t byte) {
+    const std::size_t at = static_cast<std::size_t>(state) * classes_ + class_of_[byte];
+    const State known = next_[at];
+    return known != kUnknownState ? known : find_next(state, byte);
+  }
+  State after(State state, std::string_view bytes);
+
+  bool may_end(State state) const { return info(state).may_end; }
+  // Whether it has come to the end of its first place's rule, reading from local_start.
+  bool leaves(State state) const { return info(state).leaves; }
+  bool reads_on(State state) const { return !info(state).tops.empty(); }
+
+  // The stacks that read on, ids ascending.
+  const std::vector<Stack>& tops(State state) const { return info(state).tops; }
+  std::int32_t place_of(Stack stack) const { return node(stack).place; }
+  // What is below: the state after the stack's top rule has ended.
+  State below(Stack stack);
+  // A state that knows this place of a rule and nothing of what is below it.
+  State local_start(std::int32_t place);
+
+ private:
+  static constexpr State kUnknownState = -2;
+  static constexpr Stack kEnd = 0;        // below everything: the text is whole
+  static constexpr Stack kElsewhere = 1;  // what a local walk does not know
+
+  struct StackNode {
+    std::int32_t place = -1;
+    Stack below = kEnd;
+  };
+  struct Info {
+    std::vector<Stack> tops;
+    bool may_end = false, leaves = false;
+  };
+
+  const StackNode& node(Stack stack) const { return stacks_[static_cast<std::size_t>(stack)]; }
+  const Info& info(State state) const { return states_[static_cast<std::size_t>(state)]; }
+  Stack stack_of(std::int32_t place, Stack below);
+  State find_next(State state, std::uint8_t byte);
+  // The state of all that is reached from open_ without reading.
+  State close();
+  State state_of(Info info);
+  bool only_ends(std::int32_t place) const { return only_ends_[static_cast<std::size_t>(place)]; }
+
+  std::shared_ptr<const Grammar> grammar_;
+  std::vector<bool> only_ends_;  // by place: nothing else can come in its rule
+  std::array<std::uint16_t, 256> class_of_ = {};
+  std::size_t classes_ = 0;
+  std::vector<StackNode> stacks_;
+  std::unordered_map<std::uint64_t, Stack> stack_ids_;
+  std::vector<Info> states_;
+  std::unordered_multimap<std::uint64_t, State> state_ids_;  // by checksum
+  std::vector<State> next_;                                  // [states, classes]
+  std::unordered_map<Stack, State> below_;
+  std::unordered_map<std::int32_t, State> local_;
+  State start_ = kDead;
+  std::size_t kept_ = 0;  // elements of all tops
+  // Of close():
+  std::vector<Stack> open_;
+  std::vector<std::uint32_t> seen_;  // by stack, the turn that saw it
+  std::uint32_t turn_ = 0;
+};
+
+}  // namespace leq

@@ -1,0 +1,95 @@
+// Puts a grammar together out of expressions, and makes the automaton of it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "generate/grammar/grammar.h"
+
+namespace leq {
+
+// Characters first..last, by code points.
+struct CharRange {
+  char32_t first = 0, last = 0;
+};
+inline constexpr char32_t kLastCharacter = 0x10ffff;
+// All characters that are in none of these.
+std::vector<CharRange> inverted(std::vector<CharRange> ranges);
+
+class GrammarBuilder {
+ public:
+  using Expr = std::uint32_t;  // an expression, by its place
+  static constexpr std::int64_t kNoLimit = -1;
+
+  // `source` names the grammar in errors.
+  explicit GrammarBuilder(std::string_view source);
+
+  Expr text(std::string_view bytes);
+  Expr chars(std::span<const CharRange> ranges);
+  Expr chars(std::initializer_list<CharRange> ranges) {
+    return chars(std::span(ranges.begin(), ranges.size()));
+  }
+  Expr sequence(std::vector<Expr> parts);
+  Expr choice(std::vector<Expr> parts);
+  Expr repeat(Expr part, std::int64_t least, std::int64_t most);
+  Expr optional(Expr part) { return repeat(part, 0, 1); }
+  Expr call(std::int32_t rule);
+  Expr nothing() { return sequence({}); }
+
+  // The rule of this name, made where there is none yet; it must be defined once in the end.
+  std::int32_t rule(std::string_view name);
+  void define(std::int32_t rule, Expr expression);
+  bool is_defined(std::int32_t rule) const {
+    return rules_[static_cast<std::size_t>(rule)].defined;
+  }
+  std::size_t rules() const { return rules_.size(); }
+
+  // Throws Error on rules that are not defined, on left recursion, on more places than there may
+  // be, and where no text fits at all.
+  std::shared_ptr<const Grammar> finish(std::int32_t root);
+
+ private:
+  enum class Kind : std::uint8_t { text, chars, sequence, choice, repeat, call };
+  struct Node {
+    Kind kind = Kind::text;
+    std::uint32_t depth = 1;
+    std::int64_t least = 0, most = 0;
+    std::int32_t rule = 0;
+    std::string bytes = {};
+    std::vector<CharRange> ranges = {};
+    std::vector<Expr> parts = {};
+  };
+  struct Rule {
+    std::string name;
+    Expr expression = 0;
+    bool defined = false;
+  };
+
+  Expr add(Node node);
+  std::int32_t place();
+  Grammar::Place& at(std::int32_t place) { return places_[static_cast<std::size_t>(place)]; }
+  // Makes the expression lead from one place to another.
+  void lay(Expr expression, std::int32_t from, std::int32_t to);
+  void lay_chars(std::span<const CharRange> ranges, std::int32_t from, std::int32_t to);
+  void lay_range(CharRange range, std::int32_t from, std::int32_t to);
+  void lay_repeat(const Node& node, std::int32_t from, std::int32_t to);
+  void drop_dead_ends(std::int32_t root);
+  void refuse_left_recursion();
+  // `begins`: by rule, those that it may begin with.
+  void refuse_rings(const std::vector<std::vector<std::int32_t>>& begins);
+
+  std::string source_;
+  std::vector<Node> nodes_;
+  std::vector<Rule> rules_;
+  std::map<std::string, std::int32_t, std::less<>> names_;
+  std::vector<Grammar::Place> places_;
+  std::vector<std::int32_t> starts_;
+};
+
+}  // namespace leq

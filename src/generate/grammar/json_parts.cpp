@@ -1,0 +1,327 @@
+#include "generate/grammar/json_parts.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "base/text.h"
+
+namespace leq {
+namespace {
+
+constexpr std::int64_t kMostDigits = 20;
+
+std::string hex4(char32_t c) {
+  std::string out = "\\u";
+  for (int shift = 12; shift >= 0; shift -= 4) out += "0123456789abcdef"[c >> shift & 15];
+  return out;
+}
+
+// How JSON writes a character that it cannot write as it is; empty for all others.
+std::string escape_of(char32_t c) {
+  switch (c) {
+    case '"':
+      return "\\\"";
+    case '\\':
+      return "\\\\";
+    case '\b':
+      return "\\b";
+    case '\f':
+      return "\\f";
+    case '\n':
+      return "\\n";
+    case '\r':
+      return "\\r";
+    case '\t':
+      return "\\t";
+    default:
+      return c < 0x20 ? hex4(c) : std::string();
+  }
+}
+
+// Characters that a JSON string holds as they are.
+const std::vector<CharRange> kPlain = {{0x20, 0x21}, {0x23, 0x5b}, {0x5d, kLastCharacter}};
+
+std::vector<CharRange> common(const std::vector<CharRange>& a, const std::vector<CharRange>& b) {
+  std::vector<CharRange> both;
+  for (const CharRange& x : a) {
+    for (const CharRange& y : b) {
+      const CharRange part = {std::max(x.first, y.first), std::min(x.last, y.last)};
+      if (part.first <= part.last) both.push_back(part);
+    }
+  }
+  return both;
+}
+
+}  // namespace
+
+JsonParts::Expr JsonParts::rule(std::string_view name, Expr (JsonParts::*make)()) {
+  const std::int32_t id = builder_.rule(name);
+  // Named first: a value holds values.
+  if (made_.insert(id).second) builder_.define(id, (this->*make)());
+  return builder_.call(id);
+}
+
+JsonParts::Expr JsonParts::space() { return rule("json space", &JsonParts::make_space); }
+JsonParts::Expr JsonParts::character() {
+  return rule("json character", &JsonParts::make_character);
+}
+JsonParts::Expr JsonParts::string() { return rule("json string", &JsonParts::make_string); }
+JsonParts::Expr JsonParts::value() { return rule("json value", &JsonParts::make_value); }
+JsonParts::Expr JsonParts::object() { return rule("json object", &JsonParts::make_object); }
+JsonParts::Expr JsonParts::array() { return rule("json array", &JsonParts::make_array); }
+
+JsonParts::Expr JsonParts::make_space() {
+  GrammarBuilder& b = builder_;
+  return b.choice(
+      {b.nothing(), b.text(" "),
+       b.sequence({b.text("\n"), b.repeat(b.chars({{' ', ' '}, {'\t', '\t'}}), 0, 20)})});
+}
+
+// A pair of surrogates is one character, half of one is none.
+JsonParts::Expr JsonParts::make_character() {
+  GrammarBuilder& b = builder_;
+  const Expr hex = b.chars({{'0', '9'}, {'a', 'f'}, {'A', 'F'}});
+  const Expr d = b.chars({{'d', 'd'}, {'D', 'D'}});
+  const Expr no_d = b.chars({{'0', '9'}, {'a', 'c'}, {'A', 'C'}, {'e', 'f'}, {'E', 'F'}});
+  const Expr plain_code = b.choice(
+      {b.sequence({no_d, hex, hex, hex}), b.sequence({d, b.chars({{'0', '7'}}), hex, hex})});
+  const Expr pair = b.sequence({d, b.chars({{'8', '9'}, {'a', 'b'}, {'A', 'B'}}), hex, hex,
+                                b.text("\\u"), d, b.chars({{'c', 'f'}, {'C', 'F'}}), hex, hex});
+  const Expr code = b.sequence({b.text("u"), b.choice({plain_code, pair})});
+  const Expr named = b.chars({{'"', '"'},
+                              {'\\', '\\'},
+                              {'/', '/'},
+                              {'b', 'b'},
+                              {'f', 'f'},
+                              {'n', 'n'},
+                              {'r', 'r'},
+                              {'t', 't'}});
+  return b.choice({b.chars(kPlain), b.sequence({b.text("\\"), b.choice({named, code})})});
+}
+
+JsonParts::Expr JsonParts::make_string() {
+  GrammarBuilder& b = builder_;
+  return b.sequence(
+      {b.text("\""), b.repeat(character(), 0, GrammarBuilder::kNoLimit), b.text("\"")});
+}
+
+JsonParts::Expr JsonParts::make_value() {
+  return builder_.choice({object(), array(), string(), number(), boolean(), null()});
+}
+
+JsonParts::Expr JsonParts::make_object() {
+  GrammarBuilder& b = builder_;
+  const Expr member = b.sequence({string(), b.text(":"), space(), value()});
+  const Expr more =
+      b.repeat(b.sequence({b.text(","), space(), member}), 0, GrammarBuilder::kNoLimit);
+  return b.sequence(
+      {b.text("{"), space(), b.optional(b.sequence({member, more, space()})), b.text("}")});
+}
+
+JsonParts::Expr JsonParts::make_array() {
+  GrammarBuilder& b = builder_;
+  const Expr more =
+      b.repeat(b.sequence({b.text(","), space(), value()}), 0, GrammarBuilder::kNoLimit);
+  return b.sequence(
+      {b.text("["), space(), b.optional(b.sequence({value(), more, space()})), b.text("]")});
+}
+
+JsonParts::Expr JsonParts::integer() { return integer_in(std::nullopt, std::nullopt); }
+
+JsonParts::Expr JsonParts::number() {
+  GrammarBuilder& b = builder_;
+  const Expr fraction = b.sequence({b.text("."), b.repeat(digit('0', '9'), 1, kMostDigits)});
+  const Expr exponent =
+      b.sequence({b.chars({{'e', 'e'}, {'E', 'E'}}), b.optional(b.chars({{'+', '+'}, {'-', '-'}})),
+                  b.repeat(digit('0', '9'), 1, 2)});
+  return b.sequence(
+      {b.optional(b.text("-")), natural_from(0), b.optional(fraction), b.optional(exponent)});
+}
+
+JsonParts::Expr JsonParts::digit(char first, char last) {
+  return builder_.chars({{static_cast<char32_t>(first), static_cast<char32_t>(last)}});
+}
+
+// Numbers of as many digits as both bounds have, from one to the other.
+JsonParts::Expr JsonParts::same_length(std::string_view least, std::string_view most) {
+  GrammarBuilder& b = builder_;
+  if (least.empty()) return b.nothing();
+  const auto rest = static_cast<std::int64_t>(least.size()) - 1;
+  if (least[0] == most[0]) {
+    return b.sequence({b.text(least.substr(0, 1)), same_length(least.substr(1), most.substr(1))});
+  }
+  const std::string nines(static_cast<std::size_t>(rest), '9');
+  const std::string zeros(static_cast<std::size_t>(rest), '0');
+  std::vector<Expr> ways = {
+      b.sequence({b.text(least.substr(0, 1)), same_length(least.substr(1), nines)}),
+      b.sequence({b.text(most.substr(0, 1)), same_length(zeros, most.substr(1))})};
+  if (least[0] + 1 < most[0]) {
+    ways.push_back(
+        b.sequence({digit(static_cast<char>(least[0] + 1), static_cast<char>(most[0] - 1)),
+                    b.repeat(digit('0', '9'), rest, rest)}));
+  }
+  return b.choice(std::move(ways));
+}
+
+JsonParts::Expr JsonParts::natural_in(std::uint64_t least, std::uint64_t most) {
+  std::vector<Expr> ways;
+  const std::string last = std::to_string(most);
+  std::string from = std::to_string(least);
+  while (from.size() < last.size()) {
+    ways.push_back(same_length(from, std::string(from.size(), '9')));
+    from = "1" + std::string(from.size(), '0');
+  }
+  ways.push_back(same_length(from, last));
+  return builder_.choice(std::move(ways));
+}
+
+JsonParts::Expr JsonParts::natural_from(std::uint64_t least) {
+  GrammarBuilder& b = builder_;
+  const std::string from = std::to_string(least);
+  const auto digits = static_cast<std::int64_t>(from.size());
+  const Expr longer =
+      b.sequence({digit('1', '9'), b.repeat(digit('0', '9'), digits, kMostDigits - 1)});
+  const Expr same = same_length(from, std::string(from.size(), '9'));
+  return digits < kMostDigits ? b.choice({same, longer}) : same;
+}
+
+JsonParts::Expr JsonParts::integer_in(std::optional<std::int64_t> least,
+                                      std::optional<std::int64_t> most) {
+  GrammarBuilder& b = builder_;
+  const auto size_of = [](std::int64_t value) {
+    return value < 0 ? ~static_cast<std::uint64_t>(value) + 1 : static_cast<std::uint64_t>(value);
+  };
+  std::vector<Expr> ways;
+  if (!most || *most >= 0) {
+    const std::uint64_t from = least && *least > 0 ? size_of(*least) : 0;
+    ways.push_back(most ? natural_in(from, size_of(*most)) : natural_from(from));
+  }
+  if (!least || *least < 0) {
+    const std::uint64_t from = most && *most < 0 ? size_of(*most) : 1;
+    ways.push_back(
+        b.sequence({b.text("-"), least ? natural_in(from, size_of(*least)) : natural_from(from)}));
+  }
+  return b.choice(std::move(ways));
+}
+
+// A size from `least` to `most`: whole numbers below `most` with any fraction, and `most` itself.
+JsonParts::Expr JsonParts::size_in(std::uint64_t least, std::optional<std::uint64_t> most) {
+  GrammarBuilder& b = builder_;
+  const Expr fraction =
+      b.optional(b.sequence({b.text("."), b.repeat(digit('0', '9'), 1, kMostDigits)}));
+  if (!most) return b.sequence({natural_from(least), fraction});
+  const Expr nothing_more =
+      b.optional(b.sequence({b.text("."), b.repeat(b.text("0"), 1, kMostDigits)}));
+  std::vector<Expr> ways = {b.sequence({b.text(std::to_string(*most)), nothing_more})};
+  if (least < *most) ways.push_back(b.sequence({natural_in(least, *most - 1), fraction}));
+  return b.choice(std::move(ways));
+}
+
+JsonParts::Expr JsonParts::number_in(std::optional<std::int64_t> least,
+                                     std::optional<std::int64_t> most) {
+  GrammarBuilder& b = builder_;
+  const auto size_of = [](std::optional<std::int64_t> value) -> std::optional<std::uint64_t> {
+    if (!value) return std::nullopt;
+    return static_cast<std::uint64_t>(*value < 0 ? -*value : *value);
+  };
+  std::vector<Expr> ways;
+  if (!most || *most >= 0)
+    ways.push_back(size_in(least && *least > 0 ? *size_of(least) : 0, size_of(most)));
+  if (!least || *least < 0) {
+    ways.push_back(
+        b.sequence({b.text("-"), size_in(most && *most < 0 ? *size_of(most) : 0, size_of(least))}));
+  }
+  return b.choice(std::move(ways));
+}
+
+JsonParts::Expr JsonParts::written(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t length = std::max<std::size_t>(utf8_length(text), 1);
+    const std::string escape = escape_of(length > 1 ? 0xfffd : static_cast<unsigned char>(text[0]));
+    out += escape.empty() ? std::string(text.substr(0, length)) : escape;
+    text.remove_prefix(length);
+  }
+  return builder_.text(out);
+}
+
+JsonParts::Expr JsonParts::written_chars(std::vector<CharRange> ranges) {
+  std::vector<Expr> ways = {builder_.chars(common(ranges, kPlain))};
+  for (char32_t c = 0; c < 0x60; ++c) {
+    const bool wanted = std::ranges::any_of(
+        ranges, [&](const CharRange& r) { return c >= r.first && c <= r.last; });
+    if (wanted && !escape_of(c).empty()) ways.push_back(builder_.text(escape_of(c)));
+  }
+  return builder_.choice(std::move(ways));
+}
+
+// Along the tree of the taken names: what leaves it is free, and so is what ends within it where no
+// name does.
+JsonParts::Expr JsonParts::string_but(std::vector<std::string_view> taken) {
+  struct Branch {
+    std::map<char32_t, std::size_t> next;
+    bool ends = false;
+    std::size_t above = 0;
+    char32_t by = 0;
+  };
+  std::vector<Branch> tree(1);
+  for (std::string_view name : taken) {
+    std::size_t at = 0;
+    while (!name.empty()) {
+      const std::size_t length = std::max<std::size_t>(utf8_length(name), 1);
+      const char32_t c = utf8_length(name) > 0 ? decode_utf8(name) : 0xfffd;
+      name.remove_prefix(length);
+      const auto known = tree[at].next.find(c);
+      if (known != tree[at].next.end()) {
+        at = known->second;
+        continue;
+      }
+      tree[at].next.emplace(c, tree.size());
+      tree.push_back({.above = at, .by = c});
+      at = tree.size() - 1;
+    }
+    tree[at].ends = true;
+  }
+  GrammarBuilder& b = builder_;
+  const std::string prefix = "json key " + std::to_string(builder_.rules()) + " ";
+  const auto rule_of = [&](std::size_t i) { return b.rule(prefix + std::to_string(i)); };
+  const Expr plain = b.repeat(b.chars(kPlain), 0, GrammarBuilder::kNoLimit);
+  for (std::size_t i = 0; i < tree.size(); ++i) {
+    std::vector<CharRange> on;
+    std::vector<Expr> ways;
+    for (const auto& [c, next] : tree[i].next) {
+      on.push_back({c, c});
+      if (escape_of(c).empty())
+        ways.push_back(b.sequence({b.chars({{c, c}}), b.call(rule_of(next))}));
+    }
+    ways.push_back(b.sequence({b.chars(common(inverted(on), kPlain)), plain}));
+    if (!tree[i].ends) ways.push_back(b.nothing());
+    b.define(rule_of(i), b.choice(std::move(ways)));
+  }
+  return b.sequence({b.text("\""), b.call(rule_of(0)), b.text("\"")});
+}
+
+std::string_view format_pattern(std::string_view format) {
+  // Days that there are: 29 February in leap years alone. Years 1000 to 2999.
+  static const std::string kLeap =
+      "(?:[12][0-9](?:0[48]|[2468][048]|[13579][26])|(?:1[26]|2[048])00)";
+  static const std::string kDate =
+      "(?:[12][0-9]{3}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|["
+      "12]"
+      "[0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))|" +
+      kLeap + "-02-29)";
+  static const std::string kTime =
+      "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,9})?(?:Z|[+-](?:[01][0-9]|2[0-3]):["
+      "0-5]"
+      "[0-9])";
+  static const std::map<std::string, std::string, std::less<>> kPatterns = {
+      {"date", "^" + kDate + "$"},
+      {"time", "^" + kTime + "$"},
+      {"date-time", "^" + kDate + "T" + kTime + "$"},
+      {"uuid", "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"}};
+  const auto found = kPatterns.find(format);
+  return found == kPatterns.end() ? std::string_view() : std::string_view(found->second);
+}
+
+}  // namespace leq

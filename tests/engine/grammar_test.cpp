@@ -1,0 +1,145 @@
+// Replies under a grammar: they are what it allows, whatever is guessed and whoever else is there.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "engine/engine.h"
+#include "models_fixture.h"
+#include "platform/make_backend.h"
+#include "shared_data.h"
+
+namespace leq {
+namespace {
+
+constexpr const char* kSchema =
+    R"({"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "kind":
+    {"enum": ["cat", "dog"]}, "ages": {"type": "array", "items": {"type": "integer", "minimum": 0,
+    "maximum": 99}, "minItems": 2, "maxItems": 4}}, "required": ["name", "kind", "ages"]})";
+
+class EngineGrammar : public testing::Test {
+ protected:
+  EngineGrammar()
+      : model(test::quantized(*test::shared_path("models/storyteller"), "int8"), {}),
+        backend(make_backend({.device = "cpu"})) {}
+
+  // Replies by the seed of their request, of all together.
+  std::map<std::uint64_t, EngineReply> replies(const std::vector<EngineRequest>& requests,
+                                               const EngineOptions& options) {
+    RunLimits limits;
+    limits.context = 256;
+    limits.sequences = 4;
+    limits.output_tokens = 40;
+    Session session(model, *backend, resolve_limits(limits, model.config()));
+    Engine engine(session, model.tokenizer(), options);
+    std::map<std::uint64_t, EngineReply> found;
+    for (EngineRequest request : requests) {
+      const std::uint64_t seed = request.sampling.seed;
+      request.on_end = [&found, seed](const EngineReply& reply) { found[seed] = reply; };
+      engine.submit(std::move(request));
+    }
+    while (engine.step()) {
+    }
+    return found;
+  }
+
+  EngineRequest request(std::uint64_t seed, std::shared_ptr<const Grammar> grammar) const {
+    EngineRequest made;
+    made.prompt = model.tokenizer().encode("Once upon a time there was a cat. Once upon a time",
+                                           {.add_bos = true});
+    made.sampling.seed = seed;
+    made.sampling.temperature = seed % 3 == 0 ? 0.0f : 0.9f;
+    made.sampling.mirostat = seed % 5 == 4 ? 2 : 0;
+    made.sampling.xtc_probability = seed % 5 == 2 ? 0.5f : 0.0f;
+    made.sampling.repeat_penalty = seed % 2 == 0 ? 1.1f : 1.0f;
+    made.stop.end_tokens = model.end_tokens();
+    made.stop.max_tokens = 200;
+    made.grammar = std::move(grammar);
+    return made;
+  }
+
+  Model model;
+  std::unique_ptr<Backend> backend;
+};
+
+TEST_F(EngineGrammar, RepliesAreWhatTheSchemaAcceptsWithGuessesAndWithout) {
+  const auto grammar = Grammar::from_json_schema(kSchema, "schema");
+  std::vector<EngineRequest> requests;
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    requests.push_back(request(seed, seed == 7 ? nullptr : grammar));
+  }
+  const auto plain = replies(requests, {.speculate = false});
+  const auto guessed = replies(requests, {.fixed_guesses = 6});
+  ASSERT_EQ(plain.size(), requests.size());
+  for (const auto& [seed, reply] : plain) {
+    EXPECT_EQ(reply.tokens, guessed.at(seed).tokens) << seed;
+    if (seed == 7) continue;
+    ASSERT_EQ(reply.stopped, StopReason::end_token) << reply.text;
+    const Json json = parse_json(reply.text, "reply");
+    EXPECT_LE(json["name"].text().size(), 48u);
+    EXPECT_TRUE(json["kind"].text() == "cat" || json["kind"].text() == "dog");
+    EXPECT_GE(json["ages"].size(), 2u);
+    EXPECT_LE(json["ages"].size(), 4u);
+    for (const Json& age : json["ages"]) EXPECT_LE(age.get<int>(), 99);
+  }
+  // One at a time they are the same.
+  for (const EngineRequest& one : requests) {
+    const auto alone = replies({one}, {});
+    EXPECT_EQ(alone.begin()->second.tokens, plain.at(alone.begin()->first).tokens);
+  }
+}
+
+TEST_F(EngineGrammar, EndsWhereTheTextIsWholeAndFailsWhereNothingIsAllowed) {
+  const auto end = [&](const char* gbnf, auto change) {
+    EngineRequest one = request(3, Grammar::from_gbnf(gbnf, "g"));
+    change(one);
+    return replies({one}, {}).at(3);
+  };
+  const auto as_is = [](EngineRequest&) {};
+  const EngineReply whole = end("root ::= \" yes\" | \" no\"", as_is);
+  EXPECT_EQ(whole.stopped, StopReason::end_token);
+  EXPECT_TRUE(whole.text == " yes" || whole.text == " no") << whole.text;
+  EXPECT_EQ(end("root ::= \"\"", as_is).text, "");
+  // Without an end token a text goes on for as long as it may.
+  const EngineReply open = end("root ::= [a-z]+", [](EngineRequest& one) {
+    one.stop.end_tokens.clear();
+    one.stop.max_tokens = 20;
+  });
+  EXPECT_EQ(open.stopped, StopReason::token_limit);
+  EXPECT_EQ(open.tokens.size(), 20u);
+  EXPECT_EQ(open.text.find_first_not_of("abcdefghijklmnopqrstuvwxyz"), std::string::npos);
+  // What is banned is not allowed by a grammar either.
+  const EngineReply stuck = end("root ::= \"q\"", [&](EngineRequest& one) {
+    for (Token id = 0; id < static_cast<Token>(model.tokenizer().size()); ++id) {
+      if (model.tokenizer().token_bytes(id) == "q") one.banned.push_back(id);
+    }
+  });
+  EXPECT_EQ(stuck.stopped, StopReason::failed);
+  // Nor does one that is too ambiguous allow anything: the others go on.
+  EngineRequest bad =
+      request(1, Grammar::from_gbnf("root ::= [a-z] root \"a\" | [a-z] root \"b\" | \"z\"", "g"));
+  const auto both = replies({bad, request(2, Grammar::from_json_schema(kSchema, "s"))}, {});
+  EXPECT_EQ(both.at(1).stopped, StopReason::failed);
+  EXPECT_NE(std::string(both.at(1).error->what()).find("grammar: "), std::string::npos);
+  EXPECT_EQ(both.at(2).stopped, StopReason::end_token);
+}
+
+TEST_F(EngineGrammar, ShownSpecialTokensArePartOfTheText) {
+  EngineRequest one = request(3, nullptr);
+  const Token eos = model.tokenizer().eos();
+  one.stop.end_tokens.clear();
+  one.stop.max_tokens = 3;
+  one.replay.tokens = {eos, eos, eos};
+  EXPECT_EQ(replies({one}, {}).at(3).text, "");
+  one.shown = {eos};
+  const std::string text = model.tokenizer().decode(std::span(&eos, 1), true);
+  ASSERT_FALSE(text.empty());
+  EXPECT_EQ(replies({one}, {}).at(3).text, text + text + text);
+}
+
+}  // namespace
+}  // namespace leq
