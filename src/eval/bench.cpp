@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/median.h"
 #include "base/stopwatch.h"
 #include "eval/bench_steps.h"
 #include "model/tensor_list.h"
@@ -26,12 +27,6 @@ std::uint64_t cache_bytes(Session& session, std::int64_t depth) {
     bytes += page * static_cast<std::uint64_t>(visible) / kPageTokens;
   }
   return bytes;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
 }  // namespace
