@@ -129,15 +129,16 @@ std::vector<float> Engine::embed(std::span<const Token> tokens) {
   const auto width = static_cast<std::size_t>(session_.transformer().config().width);
   check_prompt(tokens, static_cast<std::size_t>(session_.transformer().config().vocab),
                context() + 1);  // no room for a reply is needed
-  require(session_.transformer().online().empty(), ErrorKind::bad_input,
-          "embeddings: this model's activations remember earlier steps, which a text must not change;"
-          " quantize it with ",
-          Setting{"act"}, " row");
+  require(
+      session_.transformer().online().empty(), ErrorKind::bad_input,
+      "embeddings: this model's activations remember earlier steps, which a text must not change;"
+      " quantize it with ",
+      Setting{"act"}, " row");
   KvCache& cache = session_.cache();
   const std::int32_t sequence = idle_sequence();
   prefixes_.make_free(pages_for(std::ssize(tokens)));
-  const auto chunk =
-      static_cast<std::size_t>(std::min(session_.limits().batch_tokens, session_.limits().output_tokens));
+  const auto chunk = static_cast<std::size_t>(
+      std::min(session_.limits().batch_tokens, session_.limits().output_tokens));
   std::vector<double> sums(width, 0.0);
   std::vector<float> rows;
   try {

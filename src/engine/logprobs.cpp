@@ -26,7 +26,8 @@ TokenLogprobs token_logprobs(std::span<const float> logits, Token id, int top) {
     return x != y ? x > y : a < b;
   });
   for (std::ptrdiff_t i = 0; i < count; ++i) {
-    result.top.push_back({ids[static_cast<std::size_t>(i)], logprob(ids[static_cast<std::size_t>(i)])});
+    result.top.push_back(
+        {ids[static_cast<std::size_t>(i)], logprob(ids[static_cast<std::size_t>(i)])});
   }
   return result;
 }

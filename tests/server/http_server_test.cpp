@@ -41,7 +41,9 @@ void answer(HttpExchange& exchange) {
   exchange.reply(reply);
 }
 
-HttpReply fault_reply(const HttpFault& fault) { return {.status = fault.status, .body = fault.text}; }
+HttpReply fault_reply(const HttpFault& fault) {
+  return {.status = fault.status, .body = fault.text};
+}
 
 HttpOptions any_port() {
   HttpOptions options;
@@ -219,7 +221,8 @@ TEST(HttpServer, NamesAnAddressThatIsNotToBeHad) {
 
 // A certificate that signs itself, made here.
 void write_certificate(const std::string& certificate, const std::string& key) {
-  const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> pair(EVP_EC_gen("P-256"), EVP_PKEY_free);
+  const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> pair(EVP_EC_gen("P-256"),
+                                                                 EVP_PKEY_free);
   const std::unique_ptr<X509, decltype(&X509_free)> x509(X509_new(), X509_free);
   X509_gmtime_adj(X509_getm_notBefore(x509.get()), 0);
   X509_gmtime_adj(X509_getm_notAfter(x509.get()), 3600);

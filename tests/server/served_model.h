@@ -17,8 +17,8 @@
 namespace leq::test {
 
 inline const Model& story_model() {
-  static const Model model(
-      quantized(std::string(LEQ_SOURCE_DIR) + "/examples/storyteller", "int8"), {});
+  static const Model model(quantized(std::string(LEQ_SOURCE_DIR) + "/examples/storyteller", "int8"),
+                           {});
   return model;
 }
 

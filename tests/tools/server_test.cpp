@@ -19,9 +19,9 @@ const TemporaryFolder& folder() {
 const std::string& story_file() {
   static const std::string path = [] {
     const std::string made = (folder() / "story.leq").string();
-    const ToolRun run = run_program(
-        "leq-quantize", {std::string(LEQ_SOURCE_DIR) + "/examples/storyteller", "-o", made,
-                         "--type", "int8", "--method", "rtn"});
+    const ToolRun run =
+        run_program("leq-quantize", {std::string(LEQ_SOURCE_DIR) + "/examples/storyteller", "-o",
+                                     made, "--type", "int8", "--method", "rtn"});
     require(run.status == 0, run.err);
     return made;
   }();

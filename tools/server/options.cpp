@@ -56,7 +56,9 @@ std::vector<Option> address_options() {
        .fallback = "true",
        .help = "no numbers for Prometheus under /metrics",
        .group = group},
-      {.name = "slots", .fallback = "true", .help = "no list of replies under /slots",
+      {.name = "slots",
+       .fallback = "true",
+       .help = "no list of replies under /slots",
        .group = group},
   };
 }
@@ -151,7 +153,8 @@ std::vector<Option> reply_options() {
        .kind = Kind::integer,
        .value_name = "N",
        .fallback = "-1",
-       .help = "most tokens of a reply where a request does not say; -1 = until the context is full",
+       .help =
+           "most tokens of a reply where a request does not say; -1 = until the context is full",
        .group = group,
        .minimum = -1,
        .maximum = 1e9},
@@ -191,7 +194,8 @@ std::vector<std::string> read_keys(const Options& options) {
     require(!keys.empty(), "--api-key-file ", options.text("api-key-file"),
             ": expected a key in each line, found none");
   }
-  for (const std::string& key : keys) require(!key.empty(), "--api-key: expected a key, found none");
+  for (const std::string& key : keys)
+    require(!key.empty(), "--api-key: expected a key, found none");
   return keys;
 }
 
