@@ -81,7 +81,8 @@ Api::Api(const ApiModel& model, const Model& facts, const RunLimits& limits, Eng
     : model_(model), facts_(facts), limits_(limits), engine_(engine), options_(options) {}
 
 const Api::Route& Api::route_of(const HttpRequest& request) const {
-  const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
+  const std::string_view method =
+      request.method == "HEAD" ? "GET" : std::string_view(request.method);
   // /v1/models/NAME is answered as /v1/models: there is one.
   const bool one_model = request.path == "/v1/models/" + model_.name;
   const std::string_view path = one_model ? std::string_view("/v1/models") : request.path;

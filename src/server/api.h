@@ -31,8 +31,6 @@ class Api {
   // The handler of an HttpServer: answers, whatever is asked. Thread-safe.
   void answer(HttpExchange& exchange) const;
 
-  const ApiOptions& options() const { return options_; }
-
  private:
   struct Route;
   static std::span<const Route> routes();

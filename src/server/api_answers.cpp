@@ -61,14 +61,10 @@ void Api::health(HttpExchange& exchange) const {
 
 void Api::models(HttpExchange& exchange) const {
   const ModelConfig& config = facts_.config();
-  const Json meta = {{"n_vocab", config.vocab},
-                     {"n_ctx_train", config.context},
-                     {"n_ctx", engine_.context()},
-                     {"n_embd", config.width},
-                     {"n_params", facts_.parameters()},
-                     {"size", facts_.file().file_bytes()},
-                     {"type", facts_.type()},
-                     {"family", config.family}};
+  const Json meta = {{"n_vocab", config.vocab},         {"n_ctx_train", config.context},
+                     {"n_ctx", engine_.context()},      {"n_embd", config.width},
+                     {"n_params", facts_.parameters()}, {"size", facts_.file().file_bytes()},
+                     {"type", facts_.type()},           {"family", config.family}};
   const Json one = {{"id", model_.name},
                     {"object", "model"},
                     {"created", now_seconds()},
@@ -142,9 +138,8 @@ void Api::embeddings(HttpExchange& exchange) const {
     normalize(numbers);
     tokens += prompt.size();
     Json embedding = format == "base64" ? Json(base64_numbers(numbers)) : Json(numbers);
-    data.push_back({{"object", "embedding"},
-                    {"index", data.size()},
-                    {"embedding", std::move(embedding)}});
+    data.push_back(
+        {{"object", "embedding"}, {"index", data.size()}, {"embedding", std::move(embedding)}});
     if (!exchange.client_is_there()) return;
   }
   send(exchange, {{"object", "list"},

@@ -49,8 +49,9 @@ std::optional<std::int64_t> whole_field(JsonNode object, std::string_view name, 
   if (!found) return std::nullopt;
   const auto value = found.is_number() ? found.whole() : std::nullopt;
   if (!value || *value < least || *value > most) {
-    field_error(name, "a whole number from " + std::to_string(least) + " to " +
-                          std::to_string(most), found);
+    field_error(name,
+                "a whole number from " + std::to_string(least) + " to " + std::to_string(most),
+                found);
   }
   return value;
 }
@@ -73,8 +74,8 @@ std::vector<std::string> texts_field(JsonNode object, std::string_view name, std
   const JsonNode found = given_field(object, name);
   if (!found) return {};
   if (found.is_string()) return {found.text()};
-  const std::string expected = "a string or an array of at most " + std::to_string(most) +
-                               " strings";
+  const std::string expected =
+      "a string or an array of at most " + std::to_string(most) + " strings";
   if (!found.is_array() || found.size() > most) field_error(name, expected, found);
   std::vector<std::string> texts;
   for (JsonNode one = found.first(); one; one = one.next()) {

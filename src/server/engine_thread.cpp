@@ -43,9 +43,8 @@ EngineThread::EngineThread(Session& session, const Tokenizer& tokenizer,
       context_(session.transformer().limits().context),
       session_(&session) {
   try {
-    thread_ = std::thread([this, &session, &tokenizer, options] {
-      run(session, tokenizer, options);
-    });
+    thread_ =
+        std::thread([this, &session, &tokenizer, options] { run(session, tokenizer, options); });
   } catch (const std::system_error& error) {
     fail(ErrorKind::no_memory, "cannot start the engine's thread: ", error.what());
   }

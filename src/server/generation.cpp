@@ -92,7 +92,8 @@ void Generation::make_choices() {
       choice.index = choices_.size();
       choice.prompt = prompt;
       if (call_.use == ReplyUse::read) {
-        readers_.emplace_back(model_.style, call_.prompt_texts[prompt], call_.with_tools);
+        readers_.emplace_back(model_.style, call_.prompt_texts[prompt], call_.with_tools,
+                              call_.tools);
       }
       choices_.push_back(std::move(choice));
     }

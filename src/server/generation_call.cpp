@@ -182,6 +182,7 @@ void read_chat(JsonNode body, const ApiModel& model, GenerationCall& call) {
   model.chat->add_stops(model.tokenizer, call.stop);
   const ToolChoice choice = read_tool_choice(body);
   call.with_tools = choice.use != ToolChoice::Use::none;
+  if (call.with_tools) call.tools = body.find("tools");
   call.use = ReplyUse::read;
   if (choice.use == ToolChoice::Use::forced) {
     if (call.grammar) field_error("response_format", "contradicts tool_choice: leave one out");

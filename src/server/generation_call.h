@@ -19,7 +19,7 @@
 namespace leq {
 
 // Most bytes and values of a body's JSON: beside what HTTP allows, what it may take of memory.
-inline constexpr JsonLimits kBodyLimits = {.bytes = 64 << 20, .values = 1'000'000};
+inline constexpr JsonLimits kBodyLimits = {.bytes = 64 << 20, .values = 300'000};
 
 // What a client's JSON is read against. Everything must outlive it.
 struct ApiModel {
@@ -61,6 +61,7 @@ struct GenerationCall {
   std::shared_ptr<const Grammar> grammar;
   ReplyUse use = ReplyUse::plain;
   bool with_tools = false;
+  JsonNode tools = {};    // of the body, which must live as long as the call
   int top_logprobs = -1;  // below 0: none are wanted
   bool stream = false;
   bool include_usage = false;
@@ -68,7 +69,7 @@ struct GenerationCall {
   bool return_tokens = false;
 };
 
-// Throws Error naming the member at fault.
+// Throws Error naming the member at fault. `body` must live as long as the call.
 GenerationCall read_generation_call(CallStyle style, JsonNode body, const ApiModel& model);
 
 // The conversation of a body as text parts; "messages", "tools" and what the template asks for.

@@ -35,7 +35,8 @@ bool SocketExchange::begin_stream(const HttpReply& head) {
   ensure(!begun_, "http: a second reply to one request");
   begun_ = true;
   if (!request_.takes_chunks) keep_alive_ = false;
-  const HttpBody body = {request_.takes_chunks ? HttpBody::Framing::chunks : HttpBody::Framing::none};
+  const HttpBody body = {request_.takes_chunks ? HttpBody::Framing::chunks
+                                               : HttpBody::Framing::none};
   return send(response_head(head.status, headers_of(head), body, keep_alive_));
 }
 

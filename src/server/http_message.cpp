@@ -9,7 +9,7 @@
 namespace leq {
 namespace {
 
-constexpr std::uint64_t kMostChunkDigits = 8;
+constexpr std::size_t kMostChunkDigits = 8;
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
@@ -43,7 +43,7 @@ std::optional<Number> whole_number(std::string_view text, int base) {
 }
 
 // %41 becomes A; what is no escape stays as it is.
-std::string without_percents(std::string_view text, char plus) {
+std::string without_percents(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '%' && i + 2 < text.size()) {
@@ -53,7 +53,7 @@ std::string without_percents(std::string_view text, char plus) {
         continue;
       }
     }
-    out += text[i] == '+' ? plus : text[i];
+    out += text[i];
   }
   return out;
 }
@@ -89,15 +89,6 @@ std::string_view HttpRequest::header(std::string_view name) const {
   return found != headers.end() ? std::string_view(found->second) : std::string_view();
 }
 
-std::string HttpRequest::query_value(std::string_view name) const {
-  for (const std::string_view part : split(query, "&")) {
-    const std::size_t equals = part.find('=');
-    if (without_percents(part.substr(0, equals), ' ') != name) continue;
-    return equals == std::string_view::npos ? "" : without_percents(part.substr(equals + 1), ' ');
-  }
-  return "";
-}
-
 void HttpReader::fail(int status, std::string text) {
   if (!fault_) fault_ = HttpFault{status, std::move(text)};
 }
@@ -107,7 +98,8 @@ std::size_t HttpReader::push(std::string_view bytes) {
   while (used < bytes.size() && !complete() && !fault_) {
     const std::string_view rest = bytes.substr(used);
     if (part_ == Part::body || part_ == Part::chunk) {
-      const std::size_t taken = static_cast<std::size_t>(std::min<std::uint64_t>(left_, rest.size()));
+      const std::size_t taken =
+          static_cast<std::size_t>(std::min<std::uint64_t>(left_, rest.size()));
       request_.body.append(rest.substr(0, taken));
       left_ -= taken;
       used += taken;
@@ -168,9 +160,7 @@ void HttpReader::take_request_line(std::string_view line) {
     return fail(505, "expected HTTP/1.1 or HTTP/1.0");
   }
   request_.method = words[0];
-  const std::size_t mark = words[1].find('?');
-  request_.path = without_percents(words[1].substr(0, mark), '+');
-  if (mark != std::string_view::npos) request_.query = words[1].substr(mark + 1);
+  request_.path = without_percents(words[1].substr(0, words[1].find('?')));
   request_.keep_alive = request_.takes_chunks = words[2] == "HTTP/1.1";
   part_ = Part::header;
 }

@@ -16,8 +16,7 @@ using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
   std::string method;   // "GET"
-  std::string path;     // percent signs resolved, without the query: "/v1/models"
-  std::string query;    // as it was sent, without its question mark
+  std::string path;     // percent signs resolved, without what a question mark begins
   HttpHeaders headers;  // names in lower case
   std::string body;     // chunks joined
   bool keep_alive = true;
@@ -25,8 +24,6 @@ struct HttpRequest {
 
   // The first one's value; empty where there is none. `name` in lower case.
   std::string_view header(std::string_view name) const;
-  // The value of a name in the query, percent signs resolved; empty where there is none.
-  std::string query_value(std::string_view name) const;
 };
 
 struct HttpLimits {
@@ -60,8 +57,16 @@ class HttpReader {
   HttpRequest take() { return std::move(request_); }
 
  private:
-  enum class Part : std::uint8_t { request_line, header, body, chunk_size, chunk, chunk_end, trailer,
-                                   complete };
+  enum class Part : std::uint8_t {
+    request_line,
+    header,
+    body,
+    chunk_size,
+    chunk,
+    chunk_end,
+    trailer,
+    complete
+  };
 
   void take_line(std::string_view line);
   void take_request_line(std::string_view line);

@@ -30,10 +30,10 @@
 namespace leq {
 namespace {
 
-constexpr int kTickMilliseconds = 200;      // how often deadlines are looked at
-constexpr double kFarewellSeconds = 2;      // for a client to take its last reply
-constexpr double kLastSeconds = 0.3;        // the same where the server ends
-constexpr int kMostReads = 16;              // of one connection at a time
+constexpr int kTickMilliseconds = 200;  // how often deadlines are looked at
+constexpr double kFarewellSeconds = 2;  // for a client to take its last reply
+constexpr double kLastSeconds = 0.3;    // the same where the server ends
+constexpr int kMostReads = 16;          // of one connection at a time
 constexpr std::size_t kReadBytes = 32 << 10;
 constexpr std::size_t kAlwaysHeld = 64 << 10;  // of a request, whatever others hold
 
@@ -58,8 +58,8 @@ int listening_socket(const HttpOptions& options) {
   wanted.ai_socktype = SOCK_STREAM;
   wanted.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   addrinfo* list = nullptr;
-  const int looked_up = getaddrinfo(options.host.c_str(), std::to_string(options.port).c_str(),
-                                    &wanted, &list);
+  const int looked_up =
+      getaddrinfo(options.host.c_str(), std::to_string(options.port).c_str(), &wanted, &list);
   require(looked_up == 0, Setting{"host"}, ' ', options.host, ": no such address (",
           gai_strerror(looked_up), ")");
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(list, freeaddrinfo);
@@ -91,9 +91,7 @@ class HttpServer::Lobby {
 
   int port() const;
   void stop();
-  Counts counts() const {
-    return {connections_.load(), waiting_.load(), answering_.load()};
-  }
+  Counts counts() const { return {connections_.load(), waiting_.load(), answering_.load()}; }
 
  private:
   // Who waits in the lobby.
@@ -236,8 +234,7 @@ void HttpServer::Lobby::run() {
 
 void HttpServer::Lobby::accept_all() {
   for (int i = 0; i < kMostReads; ++i) {
-    const int accepted =
-        accept4(listening_.number, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    const int accepted = accept4(listening_.number, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (accepted >= 0) {
       accept_one(accepted);
       continue;
@@ -257,8 +254,9 @@ void HttpServer::Lobby::accept_one(int descriptor) {
   visit.connection = std::make_unique<Connection>(descriptor, tls_ ? &*tls_ : nullptr);
   ++connections_;
   const bool full = connections_ > options_.connections;
-  const auto guest = guests_.emplace(descriptor, Guest{std::move(visit.connection),
-                                                       HttpReader(options_.limits)}).first;
+  const auto guest =
+      guests_.emplace(descriptor, Guest{std::move(visit.connection), HttpReader(options_.limits)})
+          .first;
   watch(descriptor, EPOLLIN, EPOLL_CTL_ADD);
   if (full) refuse(guest, {503, "too many connections"});
 }

@@ -21,10 +21,10 @@ struct HttpOptions {
   int workers = 16;                // requests that are answered at once
   int connections = 1024;          // beyond them the one that has waited longest goes
   HttpLimits limits;
-  std::uint64_t held_bytes = 256 << 20;  // of requests that are not there whole yet, together
-  double request_seconds = 30;           // from a request's first byte to its last
-  double idle_seconds = 60;              // between two requests
-  double write_seconds = 30;             // in which a client takes nothing of its reply
+  std::uint64_t held_bytes = 256 << 20;    // of requests that are not there whole yet, together
+  double request_seconds = 30;             // from a request's first byte to its last
+  double idle_seconds = 60;                // between two requests
+  double write_seconds = 30;               // in which a client takes nothing of its reply
   std::filesystem::path certificate, key;  // PEM; empty: no TLS
 };
 

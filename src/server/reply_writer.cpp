@@ -65,8 +65,8 @@ ReplyWriter::ReplyWriter(const GenerationCall& call, const ApiModel& model, std:
 
 Json ReplyWriter::frame(bool chunk) const {
   const bool chat = call_.style == CallStyle::chat;
-  const char* object = chat ? (chunk ? "chat.completion.chunk" : "chat.completion")
-                            : "text_completion";
+  const char* object =
+      chat ? (chunk ? "chat.completion.chunk" : "chat.completion") : "text_completion";
   return {{"id", (chat ? "chatcmpl-" : "cmpl-") + id_},
           {"object", object},
           {"created", created_},
@@ -132,7 +132,9 @@ std::string ReplyWriter::begin(const Choice& choice) const {
 std::string ReplyWriter::more(const Choice& choice, const ChoicePiece& piece) const {
   const bool probable = call_.top_logprobs >= 0 && !piece.logprobs.empty();
   if (call_.style == CallStyle::native) {
-    Json json = {{"index", choice.index}, {"content", piece.content}, {"stop", false},
+    Json json = {{"index", choice.index},
+                 {"content", piece.content},
+                 {"stop", false},
                  {"tokens", piece.tokens}};
     if (probable) json["completion_probabilities"] = logprobs_json(piece.logprobs, 0);
     return json.dump_any();

@@ -42,8 +42,7 @@ ApiOptions api_options(const Model& model, const ServerOptions& options) {
   api.with_page = options.with_page;
   api.with_metrics = options.with_metrics;
   api.with_slots = options.with_slots;
-  api.chat_template =
-      options.chat_template.empty() ? model.chat_template() : options.chat_template;
+  api.chat_template = options.chat_template.empty() ? model.chat_template() : options.chat_template;
   return api;
 }
 

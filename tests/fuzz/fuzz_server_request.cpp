@@ -1,5 +1,5 @@
-// Any bytes as the body of a request: what is to be written, or an Error. The first byte of an input
-// chooses the path.
+// Any bytes as the body of a request: what is to be written, or an Error. The first byte of an
+// input chooses the path.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -24,9 +24,12 @@ const std::vector<std::string>& examples() {
           R"({"messages":[{"role":"user","content":[{"type":"text","text":"a"}]}],"tool_choice":)"
           R"("required","tools":[{"type":"function","function":{"name":"f","parameters":{"type":)"
           R"("object","properties":{"a":{"type":"integer"}}}}}]})",
-      "\x01" R"({"prompt":["a",[1,2]],"max_tokens":3,"echo":true,"logprobs":null})",
-      "\x02" R"({"prompt":[1,"a"],"n_predict":3,"json_schema":{"type":"object"},"n_probs":1})",
-      "\x01" R"({"prompt":"a","response_format":{"type":"json_schema","json_schema":{"schema":{}}}})",
+      "\x01"
+      R"({"prompt":["a",[1,2]],"max_tokens":3,"echo":true,"logprobs":null})",
+      "\x02"
+      R"({"prompt":[1,"a"],"n_predict":3,"json_schema":{"type":"object"},"n_probs":1})",
+      "\x01"
+      R"({"prompt":"a","response_format":{"type":"json_schema","json_schema":{"schema":{}}}})",
   };
   return all;
 }

@@ -4,9 +4,14 @@
 
 #include <gtest/gtest.h>
 #include <httplib.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
+#include <cstdio>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,6 +19,7 @@
 #include "base/error.h"
 #include "base/stopwatch.h"
 #include "server/raw_client.h"
+#include "temporary_folder.h"
 
 namespace leq::test {
 namespace {
@@ -35,7 +41,9 @@ void answer(HttpExchange& exchange) {
   exchange.reply(reply);
 }
 
-HttpReply fault_reply(const HttpFault& fault) { return {.status = fault.status, .body = fault.text}; }
+HttpReply fault_reply(const HttpFault& fault) {
+  return {.status = fault.status, .body = fault.text};
+}
 
 HttpOptions any_port() {
   HttpOptions options;
@@ -209,6 +217,62 @@ TEST(HttpServer, NamesAnAddressThatIsNotToBeHad) {
     EXPECT_EQ(error.kind(), ErrorKind::io);
     EXPECT_NE(std::string(error.what()).find("cannot listen"), std::string::npos) << error.what();
   }
+}
+
+// A certificate that signs itself, made here.
+void write_certificate(const std::string& certificate, const std::string& key) {
+  const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> pair(EVP_EC_gen("P-256"),
+                                                                 EVP_PKEY_free);
+  const std::unique_ptr<X509, decltype(&X509_free)> x509(X509_new(), X509_free);
+  X509_gmtime_adj(X509_getm_notBefore(x509.get()), 0);
+  X509_gmtime_adj(X509_getm_notAfter(x509.get()), 3600);
+  X509_set_pubkey(x509.get(), pair.get());
+  X509_NAME* name = X509_get_subject_name(x509.get());
+  const unsigned char host[] = "localhost";
+  X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, host, -1, -1, 0);
+  X509_set_issuer_name(x509.get(), name);
+  X509_sign(x509.get(), pair.get(), EVP_sha256());
+  std::FILE* file = std::fopen(certificate.c_str(), "w");
+  PEM_write_X509(file, x509.get());
+  std::fclose(file);
+  file = std::fopen(key.c_str(), "w");
+  PEM_write_PrivateKey(file, pair.get(), nullptr, nullptr, 0, nullptr, nullptr);
+  std::fclose(file);
+}
+
+TEST(HttpServer, SpeaksTlsWhereItHasACertificate) {
+  std::signal(SIGPIPE, SIG_IGN);  // as the tool does
+  const TemporaryFolder folder;
+  HttpOptions options = any_port();
+  options.certificate = folder.path() / "cert.pem";
+  options.key = folder.path() / "key.pem";
+  write_certificate(options.certificate, options.key);
+  HttpServer server(options, answer, fault_reply);
+  RawClient plain(server.port()), silent(server.port());
+  plain.send(plain_request("GET", "/plain"));
+  httplib::SSLClient client("127.0.0.1", server.port());
+  client.enable_server_certificate_verification(false);
+  client.set_keep_alive(true);
+  for (int i = 0; i < 5; ++i) {
+    const std::string body(static_cast<std::size_t>(i) * 300'000, 'x');
+    const auto posted = client.Post("/echo", body, "text/plain");
+    ASSERT_TRUE(posted) << to_string(posted.error());
+    EXPECT_EQ(posted->body, "POST /echo " + body);
+    const auto streamed = client.Get("/stream");
+    ASSERT_TRUE(streamed);
+    EXPECT_EQ(streamed->body, stream_text());
+  }
+  EXPECT_EQ(plain.read_all(5).find("200 OK"), std::string::npos);
+}
+
+TEST(HttpServer, RefusesAKeyThatIsAnothers) {
+  const TemporaryFolder folder;
+  HttpOptions options = any_port();
+  options.certificate = folder.path() / "cert.pem";
+  options.key = folder.path() / "other.pem";
+  write_certificate(options.certificate, folder.path() / "key.pem");
+  write_certificate(folder.path() / "unused.pem", options.key);
+  EXPECT_THROW(HttpServer(options, answer, fault_reply), Error);
 }
 
 }  // namespace

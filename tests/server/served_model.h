@@ -17,8 +17,8 @@
 namespace leq::test {
 
 inline const Model& story_model() {
-  static const Model model(
-      quantized(std::string(LEQ_SOURCE_DIR) + "/examples/storyteller", "int8"), {});
+  static const Model model(quantized(std::string(LEQ_SOURCE_DIR) + "/examples/storyteller", "int8"),
+                           {});
   return model;
 }
 
@@ -56,6 +56,7 @@ class ServedModel {
   httplib::Client client() const {
     httplib::Client client("127.0.0.1", port());
     client.set_read_timeout(60);
+    client.set_tcp_nodelay(true);  // it sends head and body apart, which would wait for each other
     return client;
   }
   // The reply to a POST: its status and JSON (null where it is none).

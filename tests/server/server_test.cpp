@@ -13,7 +13,8 @@
 namespace leq::test {
 namespace {
 
-const Json kQuestion = Json::array({Json::object({{"role", "user"}, {"content", "Tell a story."}})});
+const Json kQuestion =
+    Json::array({Json::object({{"role", "user"}, {"content", "Tell a story."}})});
 
 Json chat_body(std::uint64_t seed, int tokens) {
   return {{"messages", kQuestion}, {"seed", seed}, {"max_tokens", tokens}, {"temperature", 1.0}};
@@ -125,10 +126,11 @@ TEST(Server, WritesTheSameAloneAndAmongThirtyTwo) {
   const ServedModel served(8, options);
   std::vector<std::string> alone(32), together(32);
   const auto ask = [&](std::size_t i) {
-    const Json body = {{"prompt", i % 4 == 0 ? "Once upon a time" : "The little cat " + std::string(i, 'a')},
-                       {"seed", i},
-                       {"max_tokens", 20 + i},
-                       {"temperature", i % 3 == 0 ? 0.0 : 0.9}};
+    const Json body = {
+        {"prompt", i % 4 == 0 ? "Once upon a time" : "The little cat " + std::string(i, 'a')},
+        {"seed", i},
+        {"max_tokens", 20 + i},
+        {"temperature", i % 3 == 0 ? 0.0 : 0.9}};
     const auto answer = served.post("/v1/completions", body);
     return answer.status == 200 ? answer.json["choices"][0]["text"].text() : answer.body;
   };
@@ -150,8 +152,7 @@ TEST(Server, WritesSeveralChoices) {
   ASSERT_EQ(answer.status, 200) << answer.body;
   ASSERT_EQ(answer.json["choices"].size(), 3u);
   for (std::uint32_t i = 0; i < 3; ++i) {
-    const EngineReply expected =
-        alone.write(question_tokens(), sampling_of(3), stop_rules(30), i);
+    const EngineReply expected = alone.write(question_tokens(), sampling_of(3), stop_rules(30), i);
     EXPECT_EQ(answer.json["choices"][i]["message"]["content"].text(), expected.text) << i;
     EXPECT_EQ(answer.json["choices"][i]["index"].get<std::uint32_t>(), i);
   }
@@ -181,7 +182,8 @@ TEST(Server, TellsHowProbableTokensWere) {
                         tokenizer.token_bytes(static_cast<Token>(id)));
     }
     const Token drawn = reply.tokens[i];
-    EXPECT_NEAR(list[i]["logprob"].get<double>(), -best[static_cast<std::size_t>(drawn)].first, 1e-4);
+    EXPECT_NEAR(list[i]["logprob"].get<double>(), -best[static_cast<std::size_t>(drawn)].first,
+                1e-4);
     EXPECT_EQ(list[i]["token"].text(), tokenizer.token_bytes(drawn));
     std::sort(best.begin(), best.end());
     ASSERT_EQ(list[i]["top_logprobs"].size(), 5u);
@@ -200,10 +202,13 @@ TEST(Server, EndsAtStopStringsAndObeysBiases) {
   const std::string text = served.post("/v1/completions", body).json["choices"][0]["text"].text();
   body["stop"] = Json::array({"never there", text.substr(20, 4)});
   const auto stopped = served.post("/v1/completions", body);
-  EXPECT_EQ(stopped.json["choices"][0]["text"].text(), text.substr(0, text.find(text.substr(20, 4))));
+  EXPECT_EQ(stopped.json["choices"][0]["text"].text(),
+            text.substr(0, text.find(text.substr(20, 4))));
   EXPECT_EQ(stopped.json["choices"][0]["finish_reason"].text(), "stop");
   body.erase("stop");
-  const Json native = {{"prompt", "Once upon a time"}, {"temperature", 0.0}, {"n_predict", 1},
+  const Json native = {{"prompt", "Once upon a time"},
+                       {"temperature", 0.0},
+                       {"n_predict", 1},
                        {"return_tokens", true}};
   const Token first = served.post("/completion", native).json["tokens"][0].get<Token>();
   body["logit_bias"] = Json::object({{std::to_string(first), -100}});
@@ -274,7 +279,8 @@ TEST(Server, LetsInWhoHasAKey) {
   options.access.keys = {"first", "second key"};
   const ServedModel served(1, options);
   const std::string body = R"({"content":"x"})";
-  for (const char* wrong : {"", "Bearer ", "Bearer first1", "Bearer firs", "first", "Basic first"}) {
+  for (const char* wrong :
+       {"", "Bearer ", "Bearer first1", "Bearer firs", "first", "Basic first"}) {
     const auto answer = served.post("/tokenize", body, {{"Authorization", wrong}});
     EXPECT_EQ(answer.status, 401) << wrong;
     EXPECT_EQ(answer.json["error"]["code"].text(), "invalid_api_key");
@@ -298,7 +304,8 @@ TEST(Server, KeepsOtherSitesOut) {
   EXPECT_EQ(foreign.status, 403);
   EXPECT_FALSE(foreign.headers.contains("Access-Control-Allow-Origin"));
   const std::string own = "127.0.0.1:" + std::to_string(served.port());
-  EXPECT_EQ(served.post("/tokenize", body, {{"Host", own}, {"Origin", "http://" + own}}).status, 200);
+  EXPECT_EQ(served.post("/tokenize", body, {{"Host", own}, {"Origin", "http://" + own}}).status,
+            200);
   ServerOptions options = story_options();
   options.access.origins = {"https://friend.example"};
   const ServedModel open(1, options);
@@ -342,8 +349,7 @@ TEST(Server, EmbedsTexts) {
     EXPECT_NEAR(numbers[i], mean[i] / std::sqrt(mean_length), 1e-6) << i;
   }
   const auto many = served.post(
-      "/v1/embeddings",
-      Json{{"input", Json::array({"A little cat.", std::string(600, 'x')})}});
+      "/v1/embeddings", Json{{"input", Json::array({"A little cat.", std::string(600, 'x')})}});
   EXPECT_EQ(many.json["data"].size(), 2u);
   EXPECT_EQ(many.json["data"][0]["embedding"], one.json["data"][0]["embedding"]);
 }
@@ -376,8 +382,8 @@ TEST(Server, TellsWhatItIsAndWhatItDoes) {
   const std::string metrics = served.get("/metrics").body;
   EXPECT_NE(metrics.find("\nleq:requests_total 1\n"), std::string::npos) << metrics;
   EXPECT_NE(metrics.find("\nleq:tokens_predicted_total 7\n"), std::string::npos) << metrics;
-  const auto native =
-      served.post("/completion", Json{{"prompt", "Once"}, {"n_predict", 4}, {"return_tokens", true}});
+  const auto native = served.post(
+      "/completion", Json{{"prompt", "Once"}, {"n_predict", 4}, {"return_tokens", true}});
   EXPECT_EQ(native.json["tokens"].size(), 4u);
   EXPECT_EQ(native.json["stop_type"].text(), "limit");
 }
@@ -429,8 +435,10 @@ TEST(Server, FinishesItsStreamsBeforeItStops) {
   RawClient client(served.port());
   const std::string body =
       R"({"prompt":"Once","ignore_eos":true,"max_tokens":300,"stream":true,"seed":4})";
-  client.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-              "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+  client.send(
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+      "Content-Length: " +
+      std::to_string(body.size()) + "\r\n\r\n" + body);
   client.read_until("data: ");
   served.server().stop(60);
   EXPECT_NE(client.read_all().find("data: [DONE]"), std::string::npos);
@@ -440,8 +448,10 @@ TEST(Server, InterruptsWhatTakesTooLongToStop) {
   ServedModel served(1);
   RawClient client(served.port());
   const std::string body = R"({"prompt":"Once","ignore_eos":true,"max_tokens":1000,"stream":true})";
-  client.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-              "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+  client.send(
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+      "Content-Length: " +
+      std::to_string(body.size()) + "\r\n\r\n" + body);
   client.read_until("data: ");
   const Stopwatch watch;
   served.server().stop(0);

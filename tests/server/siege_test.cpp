@@ -66,7 +66,7 @@ std::string hostile(const std::string& good, Random& random) {
 
 TEST(Siege, LeavesTheServerServing) {
   constexpr const char* kPaths[] = {"/v1/chat/completions", "/v1/completions", "/completion",
-                                    "/v1/embeddings", "/tokenize", "/detokenize",
+                                    "/v1/embeddings",       "/tokenize",       "/detokenize",
                                     "/apply-template"};
   const int slow_count = count_of("LEQ_SLOW_CONNECTIONS", 200);
   const int body_count = count_of("LEQ_HOSTILE_BODIES", 600);
@@ -102,6 +102,7 @@ TEST(Siege, LeavesTheServerServing) {
     refused += answer->status == 400 ? 1 : 0;
     if (i % 50 == 0) slow[static_cast<std::size_t>(i / 50) % slow.size()].send("n");
   }
+  RecordProperty("refused", refused);
   EXPECT_GT(refused, body_count / 2);
   EXPECT_GE(served.server().connections().waiting, slow_count);
   EXPECT_EQ(served.post("/v1/chat/completions", question).json["choices"], expected);

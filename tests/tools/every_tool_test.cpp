@@ -13,8 +13,8 @@
 namespace leq::test {
 namespace {
 
-constexpr const char* kTools[] = {"leq-quantize", "leq-run", "leq-perplexity", "leq-inspect",
-                                  "leq-bench", "leq-server"};
+constexpr const char* kTools[] = {"leq-quantize", "leq-run",   "leq-perplexity",
+                                  "leq-inspect",  "leq-bench", "leq-server"};
 
 void expect_one_line_error(const ToolRun& run, const std::string& tool, const std::string& part) {
   EXPECT_EQ(run.status, 1);

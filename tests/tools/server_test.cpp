@@ -19,9 +19,9 @@ const TemporaryFolder& folder() {
 const std::string& story_file() {
   static const std::string path = [] {
     const std::string made = (folder() / "story.leq").string();
-    const ToolRun run = run_program(
-        "leq-quantize", {std::string(LEQ_SOURCE_DIR) + "/examples/storyteller", "-o", made,
-                         "--type", "int8", "--method", "rtn"});
+    const ToolRun run =
+        run_program("leq-quantize", {std::string(LEQ_SOURCE_DIR) + "/examples/storyteller", "-o",
+                                     made, "--type", "int8", "--method", "rtn"});
     require(run.status == 0, run.err);
     return made;
   }();
@@ -103,6 +103,14 @@ TEST(LeqServer, SaysWhatItCannotDo) {
   expect_error({"--max-body", "much"}, "--max-body much");
   expect_error({"--chat-template", "nothing"}, "nothing");
   expect_error({"--temp", "-1"}, "--temp");
+}
+
+TEST(LeqServer, KnowsTheFlagsOfLlamaServer) {
+  const Running running = start({"--port", "0", "--threads-http", "8", "-cb", "--props"});
+  EXPECT_NE(running.process->err.find("--threads-http: does nothing"), std::string::npos)
+      << running.process->err;
+  expect_error({"--slot-save-path", "x"}, "leq-run --prompt-cache FILE");
+  expect_error({"--rerank"}, "no ranking");
 }
 
 }  // namespace

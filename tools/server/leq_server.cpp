@@ -60,8 +60,7 @@ void raise_descriptor_limit() {
 void finish_options(const Options& options, const ModelSetup& setup, ServerOptions& server) {
   server.sampling =
       choose_sampling(read_sampling(options), setup.model->generation().sampling).settings;
-  server.engine.speculate =
-      options.text("speculate") != "off" && options.integer("draft-max") > 0;
+  server.engine.speculate = options.text("speculate") != "off" && options.integer("draft-max") > 0;
   server.engine.most_guesses = options.integer("draft-max");
   server.engine.draft = setup.draft_session.get();
 }
@@ -103,8 +102,8 @@ int run_with(const Options& options) {
   std::optional<std::filesystem::path> draft;
   if (options.given("model-draft")) draft = options.text("model-draft");
   const ModelSetup setup = set_up_model(
-      options,
-      [&](const Model&, RunLimits& limits) { limits = wanted_limits(options, limits); }, draft);
+      options, [&](const Model&, RunLimits& limits) { limits = wanted_limits(options, limits); },
+      draft);
   finish_options(options, setup, wanted);
   raise_descriptor_limit();
   watch_signals();

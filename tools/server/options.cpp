@@ -6,9 +6,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "tools/common/llama_flags.h"
 #include "tools/common/model_options.h"
 #include "tools/common/reply_options.h"
+#include "tools/server/llama_server_flags.h"
 
 namespace leq::server_tool {
 namespace {
@@ -56,7 +56,9 @@ std::vector<Option> address_options() {
        .fallback = "true",
        .help = "no numbers for Prometheus under /metrics",
        .group = group},
-      {.name = "slots", .fallback = "true", .help = "no list of replies under /slots",
+      {.name = "slots",
+       .fallback = "true",
+       .help = "no list of replies under /slots",
        .group = group},
   };
 }
@@ -151,7 +153,8 @@ std::vector<Option> reply_options() {
        .kind = Kind::integer,
        .value_name = "N",
        .fallback = "-1",
-       .help = "most tokens of a reply where a request does not say; -1 = until the context is full",
+       .help =
+           "most tokens of a reply where a request does not say; -1 = until the context is full",
        .group = group,
        .minimum = -1,
        .maximum = 1e9},
@@ -191,7 +194,8 @@ std::vector<std::string> read_keys(const Options& options) {
     require(!keys.empty(), "--api-key-file ", options.text("api-key-file"),
             ": expected a key in each line, found none");
   }
-  for (const std::string& key : keys) require(!key.empty(), "--api-key: expected a key, found none");
+  for (const std::string& key : keys)
+    require(!key.empty(), "--api-key: expected a key, found none");
   return keys;
 }
 
@@ -218,7 +222,7 @@ ToolSpec server_tool_spec() {
   ToolSpec spec;
   spec.name = "leq-server";
   spec.summary = "answers the OpenAI API with a model, and serves a page to chat with";
-  spec.foreign = llama_flags();
+  spec.foreign = llama_server_flags();
   spec.usage = {"-m model.leq", "-m model.leq -np 8 -c 32768 --host 0.0.0.0 --api-key KEY"};
   for (const auto& group :
        {adapted(model_options({})), address_options(), access_options(), limit_options(),

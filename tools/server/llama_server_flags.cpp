@@ -1,0 +1,47 @@
+#include "tools/server/llama_server_flags.h"
+
+#include <vector>
+
+#include "tools/common/llama_flags.h"
+
+namespace leq::server_tool {
+namespace {
+
+constexpr auto kTold = ForeignUse::told;
+constexpr auto kRefused = ForeignUse::refused;
+
+std::vector<ForeignOption> own_flags() {
+  return {
+      {.words = "-cb --cont-batching -nocb --no-cont-batching"},
+      {.words = "--embedding --embeddings --cache-prompt --no-cache-prompt --props"},
+      {.words = "--prefill-assistant --no-prefill-assistant"},
+      {"--threads-http", kTold, "does nothing: replies have a thread each, all who wait have one",
+       1},
+      {"--cache-reuse -sps --slot-prompt-similarity", kTold,
+       "does nothing: a prompt begins with the pages of the longest beginning that is there", 1},
+      {"--sleep-idle-seconds", kTold, "does nothing: the model stays where it is", 1},
+      {"--pooling", kRefused, "an embedding is the mean over a text's tokens: leave this out", 1},
+      {"--rerank --reranking", kRefused, "there is no ranking here"},
+      {"--path --api-prefix --media-path --webui-config --webui-config-file", kRefused,
+       "the page and the paths are as docs/server.md has them; a proxy in front can change them",
+       1},
+      {"--slot-save-path", kRefused,
+       "the server keeps no prompts in files; leq-run --prompt-cache FILE does", 1},
+      {"--models-dir --models-max --models-preset", kRefused,
+       "one server has one model: start another on another --port", 1},
+  };
+}
+
+}  // namespace
+
+std::span<const ForeignOption> llama_server_flags() {
+  static const std::vector<ForeignOption> kAll = [] {
+    std::vector<ForeignOption> all = own_flags();
+    const auto common = llama_flags();
+    all.insert(all.end(), common.begin(), common.end());
+    return all;
+  }();
+  return kAll;
+}
+
+}  // namespace leq::server_tool

@@ -1,0 +1,12 @@
+// Flags of llama-server that are no options here, beside those of all its tools.
+#pragma once
+
+#include <span>
+
+#include "tools/common/options.h"
+
+namespace leq::server_tool {
+
+std::span<const ForeignOption> llama_server_flags();
+
+}  // namespace leq::server_tool
