@@ -322,7 +322,7 @@ bool Engine::guess_expected(Active& active) const {
   const auto count =
       std::min(next.size(), static_cast<std::size_t>(std::max<std::int64_t>(room, 0)));
   active.guesses.assign(next.begin(), next.begin() + static_cast<std::ptrdiff_t>(count));
-  active.kind = kExpected;
+  active.kind = kExpectedReply;
   return !active.guesses.empty();
 }
 

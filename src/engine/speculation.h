@@ -37,8 +37,8 @@ class NgramProposer {
 // who asked (EngineRequest::expected).
 using GuessKind = std::size_t;
 inline constexpr GuessKind kDrafted = NgramProposer::kLengths.size();
-inline constexpr GuessKind kExpected = kDrafted + 1;
-inline constexpr std::size_t kGuessKinds = kExpected + 1;
+inline constexpr GuessKind kExpectedReply = kDrafted + 1;
+inline constexpr std::size_t kGuessKinds = kExpectedReply + 1;
 
 // How often the guesses of one reply are right, learned from those before.
 class GuessRecord {

@@ -120,5 +120,38 @@ TEST_F(RunDraft, ADamagedFileIsRefused) {
   EXPECT_EQ(run({"--prompt-cache", file, "-cnv"}).status, 1);
 }
 
+// Written with guesses of a draft model, checked without it.
+TEST_F(RunDraft, AReceiptIsCheckedByAnotherRun) {
+  const std::string receipt = (folder_ / "r.json").string();
+  const Finished written = run({"-md", coarse_, "--receipt", receipt});
+  ASSERT_EQ(written.status, 0) << written.err;
+  const auto check = [&](const std::string& model, const std::string& file) {
+    return test::run({LEQ_TOOLS_DIR "/leq-inspect", model, "--check-receipt", file, "-t", "1"}, "");
+  };
+  const Finished same = check(model_, receipt);
+  EXPECT_EQ(same.status, 0) << same.err;
+  EXPECT_NE(same.out.find("the same 60 tokens"), std::string::npos) << same.out;
+  const Finished stranger = check(coarse_, receipt);
+  EXPECT_EQ(stranger.status, 1);
+  EXPECT_TRUE(says(stranger, "of another model")) << stranger.err;
+
+  std::ifstream in(receipt);
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  text.replace(text.find("\"seed\":5"), 8, "\"seed\":6");
+  const std::string other = (folder_ / "other.json").string();
+  std::ofstream(other) << text;
+  const Finished changed = check(model_, other);
+  EXPECT_EQ(changed.status, 1);
+  EXPECT_TRUE(says(changed, "in the receipt, and")) << changed.err;
+
+  const auto bytes = fs::file_size(model_);
+  const Finished over = run({"--receipt", model_});
+  EXPECT_EQ(over.status, 1);
+  EXPECT_EQ(over.out, "");
+  EXPECT_EQ(fs::file_size(model_), bytes);
+  EXPECT_EQ(run({"--receipt", receipt, "-cnv"}).status, 1);
+  EXPECT_EQ(run({"--receipt", receipt, "--grammar", "root ::= \"a\""}).status, 1);
+}
+
 }  // namespace
 }  // namespace leq

@@ -142,6 +142,11 @@ void check_receipt_output(const Run& run) {
           "--receipt: this model's activations remember how a prompt was fed (act online), so that "
           "its replies cannot be written again; quantize it with --act row");
   check_output(*run.args.receipt);
+  std::vector<std::filesystem::path> others = {run.args.model};
+  if (run.args.prompt_file) others.push_back(*run.args.prompt_file);
+  if (run.args.draft_model) others.push_back(*run.args.draft_model);
+  if (run.args.prompt_cache) others.push_back(run.args.prompt_cache->path);
+  require_no_input(*run.args.receipt, others);
 }
 
 Receipt receipt_of(const Run& run, std::span<const Token> prompt, const FinishedReply& reply,
