@@ -24,14 +24,9 @@ TEST(LimitKernels, ReadEveryByte) {
 }
 
 // Lanes of the register or tile that holds the sums: a lane adds up its share of the products.
-const std::map<Isa, int> kLanes = {{Isa::avx2, 8},
-                                   {Isa::avxvnni, 8},
-                                   {Isa::avx512, 16},
-                                   {Isa::avx512vnni, 16},
-                                   {Isa::avx512amx, 256},
-                                   {Isa::neon, 8},
-                                   {Isa::dotprod, 4},
-                                   {Isa::i8mm, 4}};
+const std::map<Isa, int> kLanes = {{Isa::avx2, 8},        {Isa::avxvnni, 8},     {Isa::avx512, 16},
+                                   {Isa::avx512vnni, 16}, {Isa::avx512amx, 256}, {Isa::neon, 8},
+                                   {Isa::dotprod, 4},     {Isa::i8mm, 4}};
 
 TEST(LimitKernels, MultiplyAsOftenAsTheySay) {
   for (const Isa isa : supported_isas()) {

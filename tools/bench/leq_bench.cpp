@@ -376,8 +376,7 @@ class Bench {
       limits.compute_kind = bits == 0 ? meter.f32_name() : meter.int_name(bits);
     }
     if (test.sequences > 1) {
-      limits.head_gops =
-          work.head_bits == 0 ? meter.f32_gflops() : meter.int_gops(work.head_bits);
+      limits.head_gops = work.head_bits == 0 ? meter.f32_gflops() : meter.int_gops(work.head_bits);
     }
     if (test.generated > 0) limits.read_gbps = meter.read_gbps(work.bytes_per_token());
     return limits;

@@ -8,8 +8,8 @@ namespace leq::cpu {
 namespace {
 #include "eval/limits/limit_read.inc"
 
-// Two instructions a cycle, four or five cycles each. Products are assembly, because equal ones would
-// be computed once, and because g++ 12 would keep sums in memory.
+// Two instructions a cycle, four or five cycles each. Products are assembly, because equal ones
+// would be computed once, and because g++ 12 would keep sums in memory.
 constexpr int kChains = 12;
 constexpr int kCodeChains = 6;  // of sums in 16 bits and as many in 32
 constexpr int kInNarrow = 8;
@@ -33,8 +33,8 @@ std::int32_t int8_products(std::int64_t rounds) noexcept {
   return _mm256_extract_epi32(sums[0], 0);
 }
 
-// Products of pairs of bytes: eight sums in 16 bits, which codes of at most 15 cannot overflow, before
-// they are widened.
+// Products of pairs of bytes: eight sums in 16 bits, which codes of at most 15 cannot overflow,
+// before they are widened.
 std::int32_t code_products(std::int64_t rounds) noexcept {
   const __m256i x = _mm256_set1_epi8(3);
   const __m256i y = _mm256_set1_epi8(-5);

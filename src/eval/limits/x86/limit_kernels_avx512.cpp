@@ -1,5 +1,5 @@
-// Limits of AVX-512 without VNNI: integer products as on AVX2, 512 bits wide. What leq multiplies in
-// f32 there it multiplies as on AVX2.
+// Limits of AVX-512 without VNNI: integer products as on AVX2, 512 bits wide. What leq multiplies
+// in f32 there it multiplies as on AVX2.
 #include <immintrin.h>
 
 #include "eval/limits/limit_kernels.h"
@@ -30,8 +30,8 @@ std::int32_t int8_products(std::int64_t rounds) noexcept {
   return _mm_cvtsi128_si32(_mm512_castsi512_si128(sums[0]));
 }
 
-// Products of pairs of bytes: eight sums in 16 bits, which codes of at most 15 cannot overflow, before
-// they are widened.
+// Products of pairs of bytes: eight sums in 16 bits, which codes of at most 15 cannot overflow,
+// before they are widened.
 std::int32_t code_products(std::int64_t rounds) noexcept {
   const __m512i x = _mm512_set1_epi8(3);
   const __m512i y = _mm512_set1_epi8(-5);

@@ -37,7 +37,9 @@ struct Lanes256 {
                        : _mm256_srli_epi16(x, kPlaces > 0 ? 0 : -kPlaces);
   }
   static inline Ints high_signed(Ints x) { return _mm256_srai_epi16(x, 8); }
-  static inline Ints twice(Ints x) { return either(x, _mm256_slli_epi32(x, 16)); }  // 16-bit numbers
+  static inline Ints twice(Ints x) {
+    return either(x, _mm256_slli_epi32(x, 16));
+  }  // 16-bit numbers
   static inline Ints sub16(Ints a, Ints b) { return _mm256_sub_epi16(a, b); }
   static inline Ints add32(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
   static inline Ints sub32(Ints a, Ints b) { return _mm256_sub_epi32(a, b); }

@@ -11,7 +11,7 @@ namespace leq::cpu {
 namespace {
 
 constexpr std::int64_t kFewestTokens = 5;
-constexpr std::int64_t kBlockTokens = 128;
+constexpr std::int64_t kBlockTokens = 96;
 constexpr std::int64_t kPieceGroups = kPieceColumns / 32;
 
 // Where the int32 sums start: at 0; at -128 * the weights' sums, since the inputs are q + 128; or
@@ -26,7 +26,10 @@ struct BlockScratch {
   alignas(64) std::uint8_t codes[64 * kPieceColumns * 2];
   alignas(64) std::uint8_t inputs[kBlockTokens * (2 * kPieceColumns + 64)];
   alignas(64) float scales[kPieceGroups][64];         // of the weights
-  alignas(64) std::int32_t starts[kPieceGroups][64];  // -128 * sums, or zero points
+  alignas(64) std::int32_t starts[kPieceGroups][64];  // -128 * sums, or -zero points
+  // Of the inputs: in rows these lie too far apart.
+  alignas(64) float token_scales[kPieceGroups][kBlockTokens];
+  alignas(64) std::int32_t token_sums[kPieceGroups][kBlockTokens];
 };
 static_assert(sizeof(BlockScratch) <= kIntScratchBytes);
 
@@ -34,6 +37,7 @@ struct Tile {
   Walk walk;
   const Piece* piece = nullptr;
   std::int64_t token = 0;
+  std::int64_t first = 0;  // the same, counted from the block's first token
   int output = 0;
   float* sums = nullptr;
   const BlockScratch* tables = nullptr;
@@ -51,50 +55,47 @@ inline typename L::Ints row_start(const IntPanel& panel, std::int64_t token, int
   return L::mul32(L::from_u8(panel.zeros + output), L::repeat32(-sum));
 }
 
-// c + start value of a group; a zero point lies in the lower half of its lane, so that a sum of at
-// most 128 * 127 is multiplied by its lower half.
-template <class L, Start kStart>
-inline __attribute__((always_inline)) typename L::Ints started(typename L::Ints c,
-                                                               const std::int32_t* starts,
-                                                               const std::int32_t* token_sum) {
-  if constexpr (kStart == Start::none) return c;
-  if constexpr (kStart == Start::weights) return L::add32(c, L::load(starts));
-  return L::sub32(c, L::products16(L::load(starts), L::repeat_quad(token_sum)));
+// Where the sums of a group start, for M tokens x a strip. A zero point lies in the lower half of
+// its lane, negated, so that this multiplies by the lower half of a sum of at most 128 * 127.
+template <class L, Start kStart, int M>
+inline __attribute__((always_inline)) void start_group(const Tile& tile, std::int64_t g,
+                                                       typename L::Ints (&c)[M][2]) {
+  const std::int32_t* starts = tile.tables->starts[g] + tile.output;
+  const std::int32_t* token_sums = tile.tables->token_sums[g] + tile.first;
+#pragma GCC unroll 12
+  for (int m = 0; m < M; ++m) {
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) {
+      if constexpr (kStart == Start::none) {
+        c[m][j] = L::repeat32(0);
+      } else if constexpr (kStart == Start::weights) {
+        c[m][j] = L::load(starts + j * L::kOutputs);
+      } else {
+        c[m][j] = L::products16(L::load(starts + j * L::kOutputs), L::repeat_quad(token_sums + m));
+      }
+    }
+  }
 }
 
 // f = fma(float(sum), weight scale * token scale, f) for a tile at the end of group `g` of a piece.
-template <class L, Start kStart, Scales kScales, int M>
-inline __attribute__((always_inline)) void fold(const IntPanel& panel, const Tile& tile,
-                                                std::int64_t g,
-                                                const typename L::Ints (&c)[M][2]) {
-  const std::int64_t group = tile.piece->first / panel.group + g;
+template <class L, Scales kScales, int M>
+inline __attribute__((always_inline)) void fold(const Tile& tile, std::int64_t g,
+                                                const typename L::Ints (&c)[M][2], float* sums) {
   const float* by_weight = tile.tables->scales[g] + tile.output;
-  const std::int32_t* starts = tile.tables->starts[g] + tile.output;
-  const std::int32_t* token_sum = nullptr;
-  if constexpr (kStart == Start::zeros) {
-    token_sum = panel.token_sums + tile.token * panel.token_sum_stride + group;
-  }
-  const float* by_token = panel.token_scales;
-  if constexpr (kScales != Scales::weights) {
-    by_token += tile.token * panel.token_scale_stride + group / panel.groups_a_token_scale;
-  }
+  const float* by_token = tile.tables->token_scales[g] + tile.first;
 #pragma GCC unroll 12
   for (int m = 0; m < M; ++m) {
 #pragma GCC unroll 2
     for (int j = 0; j < 2; ++j) {
       typename L::Floats scale;
       if constexpr (kScales == Scales::weights) scale = L::load_floats(by_weight + j * L::kOutputs);
-      if constexpr (kScales == Scales::tokens) scale = L::repeat(*by_token);
+      if constexpr (kScales == Scales::tokens) scale = L::repeat(by_token[m]);
       if constexpr (kScales == Scales::both) {
-        scale = L::mul(L::load_floats(by_weight + j * L::kOutputs), L::repeat(*by_token));
+        scale = L::mul(L::load_floats(by_weight + j * L::kOutputs), L::repeat(by_token[m]));
       }
-      float* const f = tile.sums + (2 * m + j) * L::kOutputs;
-      const auto sum = L::to_floats(started<L, kStart>(c[m][j], starts + j * L::kOutputs,
-                                                       token_sum));
-      L::store_floats(f, L::fma(sum, scale, L::load_floats(f)));
+      float* const f = sums + (2 * m + j) * L::kOutputs;
+      L::store_floats(f, L::fma(L::to_floats(c[m][j]), scale, L::load_floats(f)));
     }
-    if constexpr (kStart == Start::zeros) token_sum += panel.token_sum_stride;
-    if constexpr (kScales != Scales::weights) by_token += panel.token_scale_stride;
   }
 }
 
@@ -153,14 +154,17 @@ void piece_tile(const IntPanel& panel, const Tile& tile) {
   Walk walk = tile.walk;
   typename L::Ints c[M][2];
   if constexpr (kScales == Scales::rows) {
-    Products::template sum<M>(walk, tile.piece->columns, c);
+    start_group<L, Start::none>(tile, 0, c);
+    Products::add(walk, tile.piece->columns, c);
     add_sums<L>(tile.sums, c);
   } else {
-    const std::int64_t columns = tile.piece->columns;
-    for (std::int64_t k = 0, g = 0; k < columns; k += panel.group, ++g) {
-      const std::int64_t left = columns - k;
-      Products::template sum<M>(walk, panel.group < left ? panel.group : left, c);
-      fold<L, kStart, kScales>(panel, tile, g, c);
+    const std::int64_t group = panel.group;
+    float* const sums = tile.sums;
+    std::int64_t left = tile.piece->columns;
+    for (std::int64_t g = 0; left > 0; left -= group, ++g) {
+      start_group<L, kStart>(tile, g, c);
+      Products::add(walk, group < left ? group : left, c);
+      fold<L, kScales>(tile, g, c, sums);
     }
   }
 }
@@ -185,14 +189,34 @@ void fill_tables(const IntPanel& panel, const Piece& piece, BlockScratch& scratc
         const auto scale = L::from_f16(panel.group_scales + (first + g) * 64 + output);
         L::store_floats(scratch.scales[g] + output, L::mul(scale, L::repeat(panel.scale_mul)));
       }
-      auto start = L::repeat32(panel.zero);
       if constexpr (kStart == Start::weights) {
         const auto sums = L::from_i16(panel.group_sums + (first + g) * 64 + output);
-        start = L::sub32(L::repeat32(0), L::times_128(sums));
-      } else if (kStart == Start::zeros && panel.zeros != nullptr) {
-        start = L::from_u8(panel.zeros + (first + g) * panel.zero_stride + output);
+        L::store(scratch.starts[g] + output, L::sub32(L::repeat32(0), L::times_128(sums)));
+      } else if constexpr (kStart == Start::zeros) {
+        const std::uint8_t* zeros = panel.zeros + (first + g) * panel.zero_stride + output;
+        const auto zero = panel.zeros == nullptr ? L::repeat32(panel.zero) : L::from_u8(zeros);
+        L::store(scratch.starts[g] + output, L::sub16(L::repeat32(0), zero));
       }
-      L::store(scratch.starts[g] + output, start);
+    }
+  }
+}
+
+template <Start kStart, Scales kScales>
+void fill_token_tables(const IntPanel& panel, const Piece& piece, BlockScratch& scratch) {
+  if constexpr (kScales == Scales::rows) return;
+  const std::int64_t first = piece.first / panel.group;
+  const std::int64_t groups = (piece.columns + panel.group - 1) / panel.group;
+  for (std::int64_t t = 0; t < piece.tokens; ++t) {
+    const std::int64_t token = piece.token + t;
+    for (std::int64_t g = 0; g < groups; ++g) {
+      if constexpr (kScales != Scales::weights) {
+        const float* scales = panel.token_scales + token * panel.token_scale_stride;
+        scratch.token_scales[g][t] = scales[(first + g) / panel.groups_a_token_scale];
+      }
+      if constexpr (kStart == Start::zeros) {
+        const std::int32_t* sums = panel.token_sums + token * panel.token_sum_stride;
+        scratch.token_sums[g][t] = sums[first + g];
+      }
     }
   }
 }
@@ -229,6 +253,7 @@ void run_piece(const IntPanel& panel, const Piece& piece, BlockScratch& scratch)
   using L = typename Products::Lanes;
   constexpr int kStripOutputs = 2 * L::kOutputs;
   fill_tables<L, kStart, kScales>(panel, piece, scratch);
+  fill_token_tables<kStart, kScales>(panel, piece, scratch);
   const std::uint8_t* const codes = Products::codes_of(panel, piece, scratch.codes);
   const PieceInputs inputs = Products::inputs_of(panel, piece, scratch.inputs);
   BytesAhead ahead = bytes_ahead<Products>(panel, piece, codes);
@@ -241,6 +266,7 @@ void run_piece(const IntPanel& panel, const Piece& piece, BlockScratch& scratch)
     for (std::int64_t i = 0; i < tiles; ++i) {
       const std::int64_t first = piece.tokens * i / tiles;
       const std::int64_t count = piece.tokens * (i + 1) / tiles - first;
+      tile.first = first;
       tile.token = piece.token + first;
       tile.sums = scratch.sums + tile.output * piece.tokens + first * kStripOutputs;
       tile.walk.codes = codes + tile.output / kStripOutputs * Products::kStripBytes;

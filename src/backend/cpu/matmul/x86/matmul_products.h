@@ -1,11 +1,11 @@
 // How tiles of many tokens multiply where there are no 512-bit dot products (the argument Products
 // of matmul_blocks.h):
 //   kTokens               of the largest tile; its outputs are a strip, two registers
-//   kStepColumns          columns that sum() takes at once
+//   kStepColumns          columns that add() takes at once
 //   kCodeBits             of the panel's plane at `codes`
-//   codes_of(), inputs_of()   codes and inputs of a piece of the columns as sum() takes them
+//   codes_of(), inputs_of()   codes and inputs of a piece of the columns as add() takes them
 //   kStripBytes           from the codes of a strip to those of the next one
-//   sum()                 int32 sums over columns, exact
+//   add()                 adds int32 sums over columns, exact
 #pragma once
 
 #include <immintrin.h>
@@ -20,7 +20,7 @@ namespace {
 
 // Columns that all tokens of a block pass through before the next: a strip of their codes stays in
 // the first cache. A multiple of every group.
-constexpr std::int64_t kPieceColumns = 256;
+constexpr std::int64_t kPieceColumns = 512;
 constexpr std::int64_t kQuads = kPieceColumns / 4;
 
 struct Piece {
@@ -47,15 +47,18 @@ inline __attribute__((always_inline)) void fetch_line(Walk& walk) {
   walk.ahead += 64;
 }
 
-template <class Lanes, int M>
-inline __attribute__((always_inline)) void clear(typename Lanes::Ints (&c)[M][2]) {
-#pragma GCC unroll 12
-  for (int m = 0; m < M; ++m) c[m][0] = c[m][1] = Lanes::repeat32(0);
-}
-
-// Inputs as they lie in the block of rows.
-inline PieceInputs byte_inputs(const IntPanel& panel, const Piece& piece) {
-  return {panel.inputs + piece.token * panel.input_stride + piece.first, panel.input_stride};
+// The bytes of a piece's inputs, side by side: where they lie in rows they are far apart, and tiles
+// wait for them.
+inline PieceInputs near_inputs(const IntPanel& panel, const Piece& piece, std::uint8_t* room) {
+  constexpr std::int64_t kStride = kPieceColumns + 64;
+  const std::uint8_t* from = panel.inputs + piece.token * panel.input_stride + piece.first;
+  for (std::int64_t t = 0; t < piece.tokens; ++t, from += panel.input_stride) {
+    for (std::int64_t k = 0; k < piece.columns; k += 32) {
+      const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + k));
+      _mm256_store_si256(reinterpret_cast<__m256i*>(room + t * kStride + k), bytes);
+    }
+  }
+  return {room, kStride};
 }
 
 // Any 8-bit codes by vpmaddwd, which multiplies two pairs of 16 bits: codes less their zero points
@@ -83,8 +86,8 @@ struct WordProducts {
     const Ints low = L::repeat16(0xff);
     for (int output = 0; output < 64; output += L::kOutputs) {
       const int register_of_strip = output / L::kOutputs % 2;
-      std::uint8_t* to = room + output / (2 * L::kOutputs) * kStripBytes +
-                         register_of_strip * L::kBytes;
+      std::uint8_t* to =
+          room + output / (2 * L::kOutputs) * kStripBytes + register_of_strip * L::kBytes;
       for (std::int64_t k = 0; k < piece.columns; k += 4, to += kQuadBytes) {
         const Ints bytes = L::load(panel.codes + (piece.first + k) * 64 + output * 4);
         Ints even, odd;
@@ -106,14 +109,13 @@ struct WordProducts {
   // The inputs of signed codes are q + 128; here they become q again.
   static PieceInputs inputs_of(const IntPanel& panel, const Piece& piece, std::uint8_t* room) {
     constexpr std::int64_t kStride = 2 * kPieceColumns + 64;
-    const PieceInputs bytes = byte_inputs(panel, piece);
+    const std::uint8_t* from = panel.inputs + piece.token * panel.input_stride + piece.first;
     const __m128i flip = _mm_set1_epi8(kUnsigned ? 0 : -128);
     const __m128i order = _mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
-    for (std::int64_t t = 0; t < piece.tokens; ++t) {
-      const std::uint8_t* from = bytes.bytes + t * bytes.stride;
+    for (std::int64_t t = 0; t < piece.tokens; ++t, from += panel.input_stride) {
       for (std::int64_t k = 0; k < piece.columns; k += 16) {
-        const __m128i codes = _mm_xor_si128(
-            _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + k)), flip);
+        const __m128i codes =
+            _mm_xor_si128(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + k)), flip);
         const __m256i words = _mm256_cvtepi8_epi16(_mm_shuffle_epi8(codes, order));
         _mm256_store_si256(reinterpret_cast<__m256i*>(room + t * kStride + 2 * k), words);
       }
@@ -123,10 +125,10 @@ struct WordProducts {
   static constexpr int kInputBytes = 2;
 
   template <int M>
-  static inline __attribute__((always_inline)) void sum(Walk& walk, std::int64_t columns,
+  static inline __attribute__((always_inline)) void add(Walk& walk, std::int64_t columns,
                                                         Ints (&c)[M][2]) {
-    clear<L>(c);
-    for (std::int64_t k = 0; k < columns; k += kStepColumns) {
+    std::int64_t left = columns;
+    do {
       fetch_line(walk);
 #pragma GCC unroll 8
       for (int pair = 0; pair < kStepColumns / 2; ++pair) {
@@ -140,7 +142,8 @@ struct WordProducts {
       }
       walk.codes += kStepColumns / 4 * kQuadBytes;
       walk.inputs += kStepColumns * kInputBytes;
-    }
+      left -= kStepColumns;
+    } while (left > 0);
   }
 };
 
@@ -180,8 +183,8 @@ struct UnpackedCodes {
   static const std::uint8_t* codes_of(const IntPanel& panel, const Piece& piece,
                                       std::uint8_t* room) {
     for (int output = 0; output < 64; output += L::kOutputs) {
-      std::uint8_t* to = room + output / (2 * L::kOutputs) * kStripBytes +
-                         output / L::kOutputs % 2 * L::kBytes;
+      std::uint8_t* to =
+          room + output / (2 * L::kOutputs) * kStripBytes + output / L::kOutputs % 2 * L::kBytes;
       for (std::int64_t k = piece.first; k < piece.first + piece.columns; k += 32) {
         unpack(panel.codes + k * 8 * kLow + output * 4,
                kBits == 3 ? panel.high_codes + k * 8 + output * 4 : nullptr, to);
@@ -201,16 +204,16 @@ struct NarrowProducts : UnpackedCodes<L, kBits> {
   static constexpr int kTokens = kMostTokens;
   static constexpr int kStepColumns = 32;
 
-  static PieceInputs inputs_of(const IntPanel& panel, const Piece& piece, std::uint8_t*) {
-    return byte_inputs(panel, piece);
+  static PieceInputs inputs_of(const IntPanel& panel, const Piece& piece, std::uint8_t* room) {
+    return near_inputs(panel, piece, room);
   }
 
   template <int M>
-  static inline __attribute__((always_inline)) void sum(Walk& walk, std::int64_t columns,
+  static inline __attribute__((always_inline)) void add(Walk& walk, std::int64_t columns,
                                                         Ints (&c)[M][2]) {
-    clear<L>(c);
     const Ints ones = L::repeat16(1);
-    for (std::int64_t k = 0; k < columns; k += kStepColumns) {
+    std::int64_t left = columns;
+    do {
       fetch_line(walk);
       Ints narrow[M][2];
 #pragma GCC unroll 8
@@ -234,7 +237,8 @@ struct NarrowProducts : UnpackedCodes<L, kBits> {
       }
       walk.codes += 8 * 2 * L::kBytes;
       walk.inputs += kStepColumns;
-    }
+      left -= kStepColumns;
+    } while (left > 0);
   }
 };
 
@@ -261,15 +265,15 @@ struct DotProducts : Source {
   static constexpr int kTokens = kMostTokens;
   static constexpr int kStepColumns = 16;
 
-  static PieceInputs inputs_of(const IntPanel& panel, const Piece& piece, std::uint8_t*) {
-    return byte_inputs(panel, piece);
+  static PieceInputs inputs_of(const IntPanel& panel, const Piece& piece, std::uint8_t* room) {
+    return near_inputs(panel, piece, room);
   }
 
   template <int M>
-  static inline __attribute__((always_inline)) void sum(Walk& walk, std::int64_t columns,
+  static inline __attribute__((always_inline)) void add(Walk& walk, std::int64_t columns,
                                                         Ints (&c)[M][2]) {
-    clear<L>(c);
-    for (std::int64_t k = 0; k < columns; k += kStepColumns) {
+    std::int64_t left = columns;
+    do {
       fetch_line(walk);
 #pragma GCC unroll 4
       for (int quad = 0; quad < 4; ++quad) {
@@ -289,7 +293,8 @@ struct DotProducts : Source {
       }
       walk.codes += 4 * Source::kQuadBytes;
       walk.inputs += kStepColumns;
-    }
+      left -= kStepColumns;
+    } while (left > 0);
   }
 };
 
