@@ -37,7 +37,10 @@ install: all
 	cmake --install build/release --prefix $(PREFIX) > /dev/null
 	@echo "installed into $(PREFIX)"
 
-demo: release
+# Builds the tools that it runs; `make` builds the others.
+demo: deps
+	cmake --preset release
+	cmake --build build/release -j $(JOBS) --target leq-quantize leq-run leq-perplexity
 	@examples/storyteller/demo.sh build/release
 
 # Optimized build with warnings as errors, then every test.

@@ -16,7 +16,7 @@ void converse(const char* path) {
   leq::Session session(model, *backend, leq::resolve_limits({}, model.config()));
   leq::Generator generator(session, model.tokenizer(), {});
 
-  const auto format = leq::ChatTemplate::recognise(model.chat_template(), path);
+  const auto format = leq::ChatTemplate::of_model(model.chat_template(), path);
   leq::ChatSessionOptions options{.rendering = leq::chat_options(model.tokenizer())};
   options.stop.end_tokens = model.end_tokens();
   leq::ChatSession chat(generator, model.tokenizer(), format, options);

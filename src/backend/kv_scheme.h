@@ -15,6 +15,9 @@ namespace leq {
 enum class KvType : std::uint8_t { f32, f16, int8 };
 
 inline constexpr int kPageTokens = 64;
+constexpr std::int64_t pages_for(std::int64_t positions) {
+  return (positions + kPageTokens - 1) / kPageTokens;
+}
 
 enum class KvPart : std::uint8_t { keys, values };
 

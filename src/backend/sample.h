@@ -55,7 +55,13 @@ struct SampleRequest {
   // Where mirostat draws: set to the token's surprise in bits, minus the logarithm of the
   // probability with which it was drawn. May be null.
   double* surprise = nullptr;
+  // Bit i % 64 of word i / 64, [ceil(V / 64)]: whether token i may be drawn. Empty: all may. What
+  // may not is as if it were banned.
+  std::span<const std::uint64_t> allowed = {};
 };
+constexpr bool draws_on_host(const SampleRequest& request) {
+  return draws_on_host(request.rule) || !request.allowed.empty();
+}
 
 // What is drawn where there is no token: nothing but banned ones, or a logit that is NaN or
 // +infinity, the first of which is named.

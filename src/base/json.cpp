@@ -6,33 +6,30 @@
 #include <ostream>
 
 #include "base/error.h"
+#include "base/json_events.h"
 #include "base/text.h"
 
 namespace leq {
 namespace {
 
-using Events = nlohmann::json_sax<nlohmann::json>;
-
-// Values are built from the parser's events.
-class Builder : public Events {
+// The library's parser, told on to who listens.
+class Parser : public nlohmann::json_sax<nlohmann::json> {
  public:
-  Builder(Json& root, std::string_view text, std::string_view source, std::uint64_t max_values)
-      : place_(&root), text_(text), source_(source), max_values_(max_values) {}
+  Parser(JsonEvents& events, std::string_view text, std::string_view source,
+         std::uint64_t max_values)
+      : events_(events), text_(text), source_(source), max_values_(max_values) {}
 
-  bool null() override { return put(nullptr); }
-  bool boolean(bool value) override { return put(value); }
-  bool number_integer(number_integer_t value) override { return put(value); }
-  bool number_unsigned(number_unsigned_t value) override { return put(value); }
-  bool number_float(number_float_t value, const string_t&) override { return put(value); }
-  bool string(string_t& value) override { return put(std::move(value)); }
+  bool null() override { return leaf(nullptr); }
+  bool boolean(bool value) override { return leaf(value); }
+  bool number_integer(number_integer_t value) override { return leaf(value); }
+  bool number_unsigned(number_unsigned_t value) override { return leaf(value); }
+  bool number_float(number_float_t value, const string_t&) override { return leaf(value); }
+  bool string(string_t& value) override { return leaf(std::move(value)); }
   bool binary(binary_t&) override { return false; }  // no JSON has it
-  bool start_array(std::size_t) override { return open(Json::array()); }
-  bool start_object(std::size_t) override { return open(Json::object()); }
+  bool start_array(std::size_t) override { return open(Json::Type::array); }
+  bool start_object(std::size_t) override { return open(Json::Type::object); }
   bool key(string_t& name) override {
-    Json& object = *open_.back();
-    const std::size_t before = object.size();
-    place_ = &object[name];
-    require(object.size() > before, source_, ": the name \"", printable(name), "\" stands twice");
+    events_.key(std::move(name));
     return true;
   }
   bool end_array() override { return close(); }
@@ -45,35 +42,61 @@ class Builder : public Events {
   }
 
  private:
-  // The value's place: the root, the member whose key was read, or the end of the open array.
-  Json& place() {
+  void count() {
     require(++values_ <= max_values_, source_, ": JSON of more than ", max_values_,
             " values; no such file needs so many, it may be damaged");
+  }
+  bool leaf(Json value) {
+    count();
+    events_.leaf(std::move(value));
+    return true;
+  }
+  bool open(Json::Type type) {
+    count();
+    events_.open(type);
+    return true;
+  }
+  bool close() {
+    events_.close();
+    return true;
+  }
+
+  JsonEvents& events_;
+  std::string_view text_, source_;
+  std::uint64_t max_values_;
+  std::uint64_t values_ = 0;
+};
+
+class Builder : public JsonEvents {
+ public:
+  Builder(Json& root, std::string_view source) : place_(&root), source_(source) {}
+
+  void leaf(Json value) override { place() = std::move(value); }
+  void open(Json::Type type) override {
+    Json& at = place();
+    at = type == Json::Type::array ? Json::array() : Json::object();
+    // It stays where it is: nothing is added to what holds it until it is closed.
+    open_.push_back(&at);
+  }
+  void key(std::string name) override {
+    Json& object = *open_.back();
+    const std::size_t before = object.size();
+    place_ = &object[name];
+    require(object.size() > before, source_, ": the name \"", printable(name), "\" stands twice");
+  }
+  void close() override { open_.pop_back(); }
+
+ private:
+  // The value's place: the root, the member whose key was read, or the end of the open array.
+  Json& place() {
     if (open_.empty() || !open_.back()->is_array()) return *place_;
     open_.back()->push_back(nullptr);
     return open_.back()->end()[-1];
   }
-  bool put(Json value) {
-    place() = std::move(value);
-    return true;
-  }
-  bool open(Json value) {
-    Json& at = place();
-    at = std::move(value);
-    open_.push_back(
-        &at);  // stays where it is: nothing is added to what holds it until it is closed
-    return true;
-  }
-  bool close() {
-    open_.pop_back();
-    return true;
-  }
 
   Json* place_;
   std::vector<Json*> open_;
-  std::string_view text_, source_;
-  std::uint64_t max_values_;
-  std::uint64_t values_ = 0;
+  std::string_view source_;
 };
 
 // Checks nesting before the parser recurses or allocates, and that no text ends in its middle: the
@@ -332,13 +355,19 @@ std::string Json::dump_any(int indent, char filler) const {
 
 std::ostream& operator<<(std::ostream& out, const Json& json) { return out << json.dump_any(); }
 
-Json parse_json(std::string_view text, std::string_view source, const JsonLimits& limits) {
+void read_json(std::string_view text, std::string_view source, const JsonLimits& limits,
+               JsonEvents& events) {
   require(text.size() <= limits.bytes, source, ": JSON of ", text.size(), " bytes, at most ",
           limits.bytes, " are accepted");
   check_shape(text, source);
+  Parser parser(events, text, source, limits.values);
+  nlohmann::json::sax_parse(text.begin(), text.end(), &parser);
+}
+
+Json parse_json(std::string_view text, std::string_view source, const JsonLimits& limits) {
   Json json;
-  Builder builder(json, text, source, limits.values);
-  nlohmann::json::sax_parse(text.begin(), text.end(), static_cast<Events*>(&builder));
+  Builder builder(json, source);
+  read_json(text, source, limits, builder);
   return json;
 }
 

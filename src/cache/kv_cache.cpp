@@ -10,8 +10,7 @@ namespace {
 
 // Every sequence may end in a partial page of its own.
 std::int64_t pages_of(const KvShape& shape) {
-  const std::int64_t whole = (shape.positions + kPageTokens - 1) / kPageTokens;
-  return whole + shape.sequences - 1;
+  return pages_for(shape.positions) + shape.sequences - 1;
 }
 
 }  // namespace
@@ -64,24 +63,32 @@ std::byte* KvCache::page_at(std::int64_t layer, KvPart part, std::int32_t page) 
   return all.data() + static_cast<std::size_t>(layer * page_count_ + page) * page_bytes(part);
 }
 
+bool KvCache::shares_last_page(std::int32_t sequence) const {
+  const Sequence& source = at(sequence);
+  return source.length % kPageTokens != 0 && holders(source.pages.back()) > 1;
+}
+
+std::int64_t KvCache::pages_to_append(std::int32_t sequence, std::int64_t count) const {
+  const Sequence& source = at(sequence);
+  return pages_for(source.length + count) - std::ssize(source.pages) +
+         (shares_last_page(sequence) ? 1 : 0);
+}
+
 void KvCache::append(std::int32_t sequence, std::int64_t count) {
   Sequence& target = at(sequence);
-  const std::int64_t wanted = (target.length + count + kPageTokens - 1) / kPageTokens;
-  const std::int64_t missing = wanted - std::ssize(target.pages);
-  // The last partial page may be shared with a fork: it becomes this sequence's own.
-  const bool shared = target.length % kPageTokens != 0 &&
-                      references_[static_cast<std::size_t>(target.pages.back())] > 1;
-  require(missing + (shared ? 1 : 0) <= free_pages(), "context full: sequence ", sequence,
-          " holds ", target.length, " positions, ", count, " more need ", missing, " pages of ",
-          kPageTokens, ", ", free_pages(), " of ", page_count_, " are free; raise ",
-          Setting{"context"});
-  if (shared) {
+  const std::int64_t needed = pages_to_append(sequence, count);
+  require(needed <= free_pages(), "context full: sequence ", sequence, " holds ", target.length,
+          " positions, ", count, " more need ", needed, " pages of ", kPageTokens, ", ",
+          free_pages(), " of ", page_count_, " are free; raise ", Setting{"context"});
+  if (shares_last_page(sequence)) {
     const std::int32_t own = take_page();
     copy_page(target.pages.back(), own);
     release(target.pages.back());
     target.pages.back() = own;
   }
-  for (std::int64_t i = 0; i < missing; ++i) target.pages.push_back(take_page());
+  while (std::ssize(target.pages) < pages_for(target.length + count)) {
+    target.pages.push_back(take_page());
+  }
   target.length += count;
 }
 
@@ -90,7 +97,7 @@ void KvCache::truncate(std::int32_t sequence, std::int64_t length) {
   ensure(length >= 0 && length <= target.length, "KV cache: truncate sequence ", sequence, " to ",
          length, ", it holds ", target.length);
   target.length = length;
-  const auto keep = static_cast<std::size_t>((length + kPageTokens - 1) / kPageTokens);
+  const auto keep = static_cast<std::size_t>(pages_for(length));
   while (target.pages.size() > keep) {
     release(target.pages.back());
     target.pages.pop_back();
@@ -107,9 +114,9 @@ void KvCache::fork(std::int32_t from, std::int32_t to) {
 void KvCache::adopt(std::int32_t sequence, std::span<const std::int32_t> pages,
                     std::int64_t length) {
   Sequence& target = at(sequence);
-  const std::int64_t needed = (length + kPageTokens - 1) / kPageTokens;
-  ensure(target.length == 0 && std::ssize(pages) == needed, "KV cache: sequence ", sequence, " of ",
-         target.length, " positions cannot begin with ", length, " on ", pages.size(), " pages");
+  ensure(target.length == 0 && std::ssize(pages) == pages_for(length), "KV cache: sequence ",
+         sequence, " of ", target.length, " positions cannot begin with ", length, " on ",
+         pages.size(), " pages");
   for (const std::int32_t page : pages) hold(page);
   target.pages.assign(pages.begin(), pages.end());
   target.length = length;

@@ -31,6 +31,10 @@ class KvCache {
   const KvShape& shape() const { return shape_; }
 
   std::int64_t length(std::int32_t sequence) const;
+  // Whether its last page is partial and somebody else holds it: it is copied when it grows.
+  bool shares_last_page(std::int32_t sequence) const;
+  // Free pages that append() takes.
+  std::int64_t pages_to_append(std::int32_t sequence, std::int64_t count) const;
   // Makes room for the next `count` positions of a sequence. Throws Error naming the sizes where no
   // page is free; the cache is unchanged then.
   void append(std::int32_t sequence, std::int64_t count);

@@ -81,10 +81,7 @@ std::optional<DraftModel::Part> DraftModel::part_of(std::int32_t sequence,
       tokens.subspan(static_cast<std::size_t>(length), static_cast<std::size_t>(feed));
   const std::int64_t vocabulary = session_.transformer().config().vocab;
   if (std::ranges::any_of(next, [&](Token id) { return id >= vocabulary; })) return std::nullopt;
-  const auto pages = cache.pages(sequence);
-  const bool copied = length % kPageTokens != 0 && cache.holders(pages.back()) > 1;
-  const std::int64_t needed =
-      pages_for(length + feed + more) - std::ssize(pages) + (copied ? 1 : 0);
+  const std::int64_t needed = cache.pages_to_append(sequence, feed + more);
   prefixes_.make_free(pages_ + needed);
   if (cache.free_pages() < pages_ + needed) return std::nullopt;
   pages_ += needed;

@@ -200,11 +200,10 @@ Job Engine::job_of(Active& active, bool may_join) {
     return job;
   }
   job.fed = cache.length(active.sequence);
-  const auto pages = cache.pages(active.sequence);
-  for (const std::int32_t page : pages) {
+  for (const std::int32_t page : cache.pages(active.sequence)) {
     if (cache.holders(page) - (prefixes_.holds(page) ? 1 : 0) == 1) ++job.own_pages;
   }
-  job.shares_last_page = job.fed % kPageTokens != 0 && cache.holders(pages.back()) > 1;
+  job.shares_last_page = cache.shares_last_page(active.sequence);
   return job;
 }
 
@@ -325,11 +324,7 @@ void Engine::make_pages(const std::vector<Feed>& parts) {
   const KvCache& cache = session_.cache();
   std::int64_t needed = 0;
   for (const Feed& part : parts) {
-    const std::int32_t sequence = active_.at(part.id)->sequence;
-    const std::int64_t length = cache.length(sequence);
-    const auto pages = cache.pages(sequence);
-    needed += pages_for(length + part.tokens + part.drafts) - std::ssize(pages);
-    if (length % kPageTokens != 0 && cache.holders(pages.back()) > 1) ++needed;
+    needed += cache.pages_to_append(active_.at(part.id)->sequence, part.tokens + part.drafts);
   }
   prefixes_.make_free(needed);
 }

@@ -26,6 +26,7 @@
 #include "engine/scheduler.h"
 #include "engine/speculation.h"
 #include "engine/step_costs.h"
+#include "generate/grammar/grammar.h"
 #include "generate/reply.h"
 #include "model/session.h"
 
@@ -75,6 +76,10 @@ struct EngineRequest {
   std::uint32_t reply = 0;   // its number, and
   std::uint32_t choice = 0;  // which of several to one request: its draws depend on both
   bool at_text_start = false;
+  // What the reply may be; null: anything. It ends as if the model had ended it where nothing can
+  // follow.
+  std::shared_ptr<const Grammar> grammar = nullptr;
+  std::vector<Token> shown = {};       // special tokens that are part of the text (tool_calls.h)
   int priority = 0;                    // larger goes first
   std::optional<double> seconds = {};  // from now; then it is interrupted
   Replay replay = {};

@@ -15,10 +15,6 @@
 
 namespace leq {
 
-constexpr std::int64_t pages_for(std::int64_t positions) {
-  return (positions + kPageTokens - 1) / kPageTokens;
-}
-
 using RequestId = std::int64_t;  // ascending by arrival
 
 // What is known of a request before a step.

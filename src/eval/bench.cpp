@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/median.h"
 #include "base/stopwatch.h"
 #include "eval/bench_steps.h"
 #include "model/tensor_list.h"
@@ -34,12 +35,6 @@ int code_bits(const Linear& linear) {
   int bits = 8;
   for (const LinearSegment& part : linear.parts()) bits = std::min(bits, part.weight.scheme.bits);
   return bits;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "eval/measure_divergence.h"
 #include "model/session.h"
-#include "platform/make_backend.h"
+#include "platform/workers.h"
 #include "report/table.h"
 
 namespace leq {
@@ -28,8 +28,8 @@ RunLimits limits_of(const MixedSearch& request, const ModelConfig& config) {
 // The text cut into windows, and how the base model sees it.
 class Yardstick {
  public:
-  Yardstick(const MixedSearch& request, const Model& model, Backend& backend, ThreadPool& pool)
-      : pool_(pool), limits_(limits_of(request, model.config())) {
+  Yardstick(const MixedSearch& request, const Model& model, Workers& workers)
+      : workers_(workers), limits_(limits_of(request, model.config())) {
     ProtocolSettings settings;
     settings.join = Join::none;
     settings.window = settings.stride = request.window;
@@ -45,8 +45,8 @@ class Yardstick {
     key_.windows = std::ssize(windows_);
     for (const Window& window : windows_) key_.scored += window.scored();
     key_.vocab = model.config().vocab;
-    Session session(model, backend, limits_);
-    write_divergence_base(session, pool_, run(), request.base_file, key_);
+    Session session(model, *workers_.backend, limits_);
+    write_divergence_base(session, workers_.pool, run(), request.base_file, key_);
     base_ = std::make_unique<DivergenceBaseReader>(request.base_file);
     std::error_code ignored;
     std::filesystem::remove(request.base_file, ignored);  // stays readable until it is closed
@@ -58,17 +58,17 @@ class Yardstick {
            std::to_string(key_.windows);
   }
 
-  Divergence measure(const MixedModel& mixed, const Assignment& assignment,
-                     Backend& backend) const {
+  Divergence measure(const MixedModel& mixed, const Assignment& assignment) const {
+    Backend& backend = *workers_.backend;
     Session session(mixed.model().config(), mixed.bind(assignment, backend),
                     mixed.bytes(assignment), backend, limits_);
-    return measure_divergence(session, pool_, run(), *base_, key_);
+    return measure_divergence(session, workers_.pool, run(), *base_, key_);
   }
 
  private:
   PerplexityRun run() const { return {.tokens = tokens_, .windows = windows_}; }
 
-  ThreadPool& pool_;
+  Workers& workers_;
   RunLimits limits_;
   std::vector<Token> tokens_;
   std::vector<Window> windows_;
@@ -127,19 +127,18 @@ MixedSearchResult search_mixed_model(const MixedSearch& asked,
     request.base_file = output;
     request.base_file += ".base.kl";
   }
-  const auto backend = make_backend({.device = "cpu", .threads = request.threads});
-  ThreadPool pool(request.threads);
+  Workers workers(request.threads);
   MixedModel mixed(request.candidates);
   const Model base(request.base, {.mode = LoadMode::map});
-  const Yardstick yardstick(request, base, *backend, pool);
+  const Yardstick yardstick(request, base, workers);
 
-  mixed.measure_weights(pool);
+  mixed.measure_weights(workers.pool);
   SearchProblem problem;
   problem.units = mixed.units();
   problem.identity =
       sha256_hex(mixed.checksums() + checksums_of(base) + ' ' + yardstick.identity());
   problem.evaluate = [&](const Assignment& assignment) {
-    const Divergence found = yardstick.measure(mixed, assignment, *backend);
+    const Divergence found = yardstick.measure(mixed, assignment);
     return found.summarize(Protocol::hf).kl_mean.value;
   };
   set_target(request, mixed, problem, request.options);

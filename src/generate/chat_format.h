@@ -1,12 +1,9 @@
-// How a chat template writes a conversation, as data: one row for each format, and rules by which
-// the text of a model's own template is recognised as one of them.
+// How the named formats write a conversation, as data: one row for each of them.
 #pragma once
 
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
-#include <vector>
 
 namespace leq {
 
@@ -51,30 +48,10 @@ struct ChatFormat {
   bool drops_empty_system = false;
   RoleOrder order = RoleOrder::any;
   Thinking thinking = Thinking::none;
-  std::string_view default_system = {};  // unless the template's text has another
-  std::string_view default_date = {};    // for {date}; empty: today
-};
-
-// A template's text is of `format` if it has all `required` parts, which are whole tags in any
-// spelling, and none of the `forbidden` ones, in canonical spelling (template_text.h).
-struct ChatRule {
-  std::string_view format;
-  std::vector<std::string_view> required;
-  std::vector<std::string_view> forbidden;
-  bool closed = false;  // nothing else may be printed than what `required` prints
-  // The default system prompt stands in a string literal between these, in canonical spelling.
-  std::string_view default_from = {};
-  std::string_view default_to = {};
-};
-
-// Something by which a template of another family shows itself.
-struct ForeignMark {
-  std::string_view mark;
-  std::string_view family;
+  std::string_view default_system = {};
+  std::string_view default_date = {};  // for {date}; empty: today
 };
 
 std::span<const ChatFormat> chat_formats();
-std::span<const ChatRule> chat_rules();
-std::span<const ForeignMark> foreign_marks();
 
 }  // namespace leq

@@ -178,35 +178,8 @@ constexpr ChatFormat kFormats[] = {
      .order = RoleOrder::mistral_common},
 };
 
-constexpr ForeignMark kForeignMarks[] = {
-    {"<|im_sep|>", "Phi-4"},
-    {"<start_of_turn>", "Gemma"},
-    {"<|START_OF_TURN_TOKEN|>", "Command-R"},
-    {"<｜User｜>", "DeepSeek-R1"},
-    {"<|channel|>", "gpt-oss"},
-    {"<|start_of_role|>", "Granite"},
-    {"[gMASK]", "ChatGLM"},
-    {"<|role_start|>", "Megrez"},
-    {"<|message_sep|>", "GigaChat"},
-    {"<|end_of_turn|>", "OpenChat"},
-    {"json_to_python_type", "Hermes with tools"},
-    {"<|im_start|>assistant\\n<think>\\n", "QwQ, which always thinks"},
-    {"functools[", "Firefunction"},
-    {"Reasoning Mode:", "SmolLM3"},
-    {"<function=", "Qwen with XML tool calls"},
-    {"<IMPORTANT>", "Qwen with XML tool calls"},
-    {"[THINK]", "Mistral with reasoning"},
-    {"[IMG]", "Mistral with images"},
-    {"### Instruction", "Alpaca-like"},
-    {"<|user|>", "Phi-3 or Zephyr"},
-    {"USER: ", "Vicuna"},
-    {"User: ", "a plain User: / Assistant: format"},
-    {"Human: ", "a plain Human: / Assistant: format"},
-};
-
 }  // namespace
 
 std::span<const ChatFormat> chat_formats() { return kFormats; }
-std::span<const ForeignMark> foreign_marks() { return kForeignMarks; }
 
 }  // namespace leq

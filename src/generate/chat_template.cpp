@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <ctime>
-#include <optional>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "generate/chat_format.h"
 #include "generate/conversation.h"
-#include "generate/template_text.h"
+#include "generate/jinja/template.h"
 
 namespace leq {
 namespace {
@@ -27,76 +25,84 @@ std::string all_names() {
   return join(names);
 }
 
-// What a rule says about a template: the reason against it, or none.
-struct Verdict {
-  bool has_required = false;
-  std::string refused;  // what the template has and the format has not; empty: it is the format
-  std::string default_system;
-};
-
-// The literal between the rule's two marks, in canonical spelling.
-std::optional<std::string_view> find_default(const ChatRule& rule, std::string_view text) {
-  const std::size_t from = text.find(rule.default_from);
-  if (from == std::string_view::npos) return std::nullopt;
-  text.remove_prefix(from + rule.default_from.size());
-  const std::size_t to = text.find(rule.default_to);
-  if (to == std::string_view::npos) return std::nullopt;
-  const std::string_view literal = text.substr(0, to);
-  for (std::size_t i = 0; i < literal.size(); ++i) {
-    if (literal[i] == '\\') {
-      ++i;
-    } else if (literal[i] == '\'') {
-      return std::nullopt;  // more than one literal
-    }
-  }
-  return literal;
-}
-
-Verdict judge(const ChatRule& rule, const TemplateText& text) {
-  Verdict verdict;
-  std::string allowed;  // all that may be printed
-  for (const std::string_view part : rule.required) {
-    const TemplateText required = canonical_template(part);
-    if (text.canonical.find(required.canonical) == std::string::npos) return verdict;
-    allowed += required.canonical;
-  }
-  if (!rule.default_from.empty()) {
-    const auto literal = find_default(rule, text.canonical);
-    if (!literal) return verdict;
-    verdict.default_system = unescape_literal(*literal);
-    const std::size_t output = rule.default_from.rfind("{{");
-    if (output != std::string_view::npos) {
-      allowed += std::string(rule.default_from.substr(output)) + std::string(*literal) +
-                 std::string(rule.default_to);
-    }
-  }
-  verdict.has_required = true;
-  for (const std::string_view part : rule.forbidden) {
-    if (text.canonical.find(part) != std::string::npos) verdict.refused = part;
-  }
-  for (const std::string& output : text.outputs) {
-    if (rule.closed && allowed.find(output) == std::string::npos) verdict.refused = output;
-  }
-  if (text.prints_plain_text) verdict.refused = "text outside of its tags";
-  return verdict;
-}
-
-[[noreturn]] void refuse(std::string_view source, const std::string& reason) {
-  fail(source, ": the chat template is not one that leq knows (", reason,
-       "); choose a format with ", Setting{"chat_template"}, " NAME: ", all_names());
-}
-
-// "26 Jul 2024" of today, in local time and in English whatever the locale.
-std::string today() {
-  constexpr std::array<std::string_view, 12> kMonths = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
-                                                        "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+std::tm local_time() {
   const std::time_t now = std::time(nullptr);
   std::tm local = {};
   localtime_r(&now, &local);
-  const std::string day = std::to_string(local.tm_mday);
-  return (day.size() == 1 ? "0" : "") + day + " " +
-         std::string(kMonths[static_cast<std::size_t>(local.tm_mon)]) + " " +
-         std::to_string(local.tm_year + 1900);
+  return local;
+}
+
+// "26 Jul 2024", in English whatever the locale.
+std::string date_text(const std::tm& day) {
+  constexpr std::array<std::string_view, 12> kMonths = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                                        "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+  const std::string number = std::to_string(day.tm_mday);
+  return (number.size() == 1 ? "0" : "") + number + " " +
+         std::string(kMonths[static_cast<std::size_t>(day.tm_mon)]) + " " +
+         std::to_string(day.tm_year + 1900);
+}
+
+JsonTree tree_of(std::span<const ChatMessage> messages) {
+  Json list = Json::array();
+  for (const ChatMessage& message : messages) {
+    list.push_back({{"role", message.role}, {"content", message.content}});
+  }
+  return parse_json_tree(list.dump_any(), "the conversation");
+}
+
+// What a named format can write of a conversation.
+std::vector<ChatMessage> plain_messages(JsonNode messages, std::string_view format) {
+  std::vector<ChatMessage> plain;
+  for (JsonNode message = messages.first(); message; message = message.next()) {
+    const JsonNode role = message.find("role"), content = message.find("content");
+    const std::string place =
+        "chat template " + std::string(format) + ": message " + std::to_string(plain.size());
+    require(role.is_string(), place, ": expected a role");
+    require(!message.find("tool_calls") && role.text() != "tool", place,
+            ": this format knows no tools, the model's own template may");
+    std::string text;
+    if (content.is_array()) {
+      for (JsonNode part = content.first(); part; part = part.next()) {
+        const JsonNode words = part.find("text");
+        require(words.is_string(), place, ": a part that is no text");
+        text += (text.empty() ? "" : "\n") + words.text();
+      }
+    } else {
+      require(content.is_string(), place, ": expected content that is text");
+      text = content.text();
+    }
+    plain.push_back({role.text(), std::move(text)});
+  }
+  return plain;
+}
+
+bool has_calls(JsonNode messages) {
+  for (JsonNode message = messages.first(); message; message = message.next()) {
+    if (message.find("tool_calls").size() > 0) return true;
+  }
+  return false;
+}
+
+// The special token that stands behind a reply in its history; nullopt where it cannot be told.
+std::optional<Token> token_behind_reply(const ChatTemplate& chat, const Tokenizer& tokenizer) {
+  constexpr std::string_view kReply = "leq";
+  const std::vector<ChatMessage> probe = {{"user", "?"}, {"assistant", std::string(kReply)}};
+  ChatOptions options = chat_options(tokenizer);
+  options.ask_for_reply = false;
+  std::vector<TextPart> parts;
+  try {
+    parts = chat.render(probe, options);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  const auto reply = std::find_if(parts.rbegin(), parts.rend(), [&](const TextPart& part) {
+    return !part.special && part.text == kReply;
+  });
+  if (reply == parts.rend() || reply == parts.rbegin()) return std::nullopt;
+  for (const Token id : tokenizer.encode(std::prev(reply)->text, {})) {
+    if (tokenizer.type(id) == TokenType::control) return id;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -111,34 +117,19 @@ ChatOptions chat_options(const Tokenizer& tokenizer) {
   return options;
 }
 
-ChatTemplate::ChatTemplate(const ChatFormat& format)
-    : format_(&format), default_system_(format.default_system) {}
-
-ChatTemplate ChatTemplate::recognise(std::string_view jinja, std::string_view source) {
-  const TemplateText text = canonical_template(jinja);
-  std::string like;
-  for (const ChatRule& rule : chat_rules()) {
-    const Verdict verdict = judge(rule, text);
-    if (!verdict.has_required) continue;
-    if (verdict.refused.empty()) {
-      ChatTemplate found = by_name(rule.format);
-      if (!rule.default_from.empty()) found.default_system_ = verdict.default_system;
-      return found;
-    }
-    like = "it is like " + std::string(rule.format) + ", but has " + printable(verdict.refused);
-  }
-  for (const ForeignMark& foreign : foreign_marks()) {
-    if (jinja.find(foreign.mark) == std::string_view::npos) continue;
-    refuse(source, std::string(foreign.family) + ", by its " + printable(foreign.mark));
-  }
-  refuse(source, like.empty() ? "its text matches no format" : like);
+ChatTemplate ChatTemplate::of_model(std::string_view jinja, std::string_view source) {
+  ChatTemplate chat;
+  chat.jinja_ = std::make_shared<const JinjaTemplate>(jinja, source);
+  return chat;
 }
 
 ChatTemplate ChatTemplate::by_name(std::string_view name) {
   const ChatFormat* format = find_format(name);
   require(format != nullptr, Setting{"chat_template"}, ": there is no format '", printable(name),
           "', expected one of: ", all_names());
-  return ChatTemplate(*format);
+  ChatTemplate chat;
+  chat.format_ = format;
+  return chat;
 }
 
 std::vector<std::string_view> ChatTemplate::names() {
@@ -147,17 +138,58 @@ std::vector<std::string_view> ChatTemplate::names() {
   return names;
 }
 
-std::string_view ChatTemplate::name() const { return format_->name; }
+std::string_view ChatTemplate::name() const {
+  return format_ != nullptr ? format_->name : "the model's own";
+}
+
 std::vector<TextPart> ChatTemplate::render(std::span<const ChatMessage> messages,
                                            const ChatOptions& options) const {
+  if (format_ == nullptr) {
+    const JsonTree tree = tree_of(messages);
+    return render(ChatRequest{.messages = tree.root()}, options);
+  }
   ChatOptions filled = options;
   if (filled.date.empty()) filled.date = format_->default_date;
-  if (filled.date.empty()) filled.date = today();
-  return render_conversation(*format_, default_system_, messages, filled);
+  if (filled.date.empty()) filled.date = date_text(options.now.value_or(local_time()));
+  return render_conversation(*format_, messages, filled);
+}
+
+std::vector<TextPart> ChatTemplate::render(const ChatRequest& request,
+                                           const ChatOptions& options) const {
+  require(request.messages.size() > 0, "the conversation is empty");
+  if (format_ != nullptr) {
+    require(request.tools.size() == 0, "chat template ", format_->name,
+            ": this format knows no tools, the model's own template may");
+    return render(plain_messages(request.messages, format_->name), options);
+  }
+  JinjaInput input = {.messages = request.messages,
+                      .tools = request.tools,
+                      .variables = request.variables,
+                      .bos = options.bos,
+                      .eos = options.eos,
+                      .date = options.date,
+                      .add_generation_prompt = options.ask_for_reply,
+                      .enable_thinking = options.enable_thinking,
+                      .now = options.now.value_or(local_time())};
+  if (!has_calls(request.messages)) return jinja_->render(input);
+  try {
+    return jinja_->render(input);
+  } catch (const Error& error) {
+    // Some templates add the arguments of earlier calls to a text.
+    input.arguments = ToolArguments::texts;
+    try {
+      return jinja_->render(input);
+    } catch (const Error&) {
+      throw error;  // the usual way fails for a reason of its own
+    }
+  }
 }
 
 void ChatTemplate::add_stops(const Tokenizer& tokenizer, StopRules& rules) const {
-  if (format_->end == "{eos}") {
+  if (format_ == nullptr) {
+    const auto id = token_behind_reply(*this, tokenizer);
+    if (id && !rules.is_end_token(*id)) rules.end_tokens.push_back(*id);
+  } else if (format_->end == "{eos}") {
     if (tokenizer.eos() != kNoToken) rules.end_tokens.push_back(tokenizer.eos());
   } else if (const auto id = tokenizer.special_id(format_->end)) {
     rules.end_tokens.push_back(*id);

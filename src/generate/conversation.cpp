@@ -185,8 +185,7 @@ void check_order(const ChatFormat& format, const std::vector<ChatMessage>& messa
   }
 }
 
-Conversation arrange(const ChatFormat& format, std::string_view default_system,
-                     std::span<const ChatMessage> messages) {
+Conversation arrange(const ChatFormat& format, std::span<const ChatMessage> messages) {
   require(!messages.empty(), "chat template ", format.name, ": the conversation is empty");
   Conversation conversation;
   conversation.messages.assign(messages.begin(), messages.end());
@@ -196,6 +195,7 @@ Conversation arrange(const ChatFormat& format, std::string_view default_system,
       refuse(format, i, messages[i], "system, user or assistant");
     }
   }
+  const std::string_view default_system = format.default_system;
   const bool has_system = messages.front().role == "system";
   const bool needs_system =
       format.system_place == SystemPlace::first_always || !default_system.empty();
@@ -286,10 +286,10 @@ void write_reply(const ChatFormat& format, const Conversation& conversation, std
 
 std::string_view trim_unicode(std::string_view text) { return trim_right(trim_left(text)); }
 
-std::vector<TextPart> render_conversation(const ChatFormat& format, std::string_view default_system,
+std::vector<TextPart> render_conversation(const ChatFormat& format,
                                           std::span<const ChatMessage> messages,
                                           const ChatOptions& options) {
-  const Conversation conversation = arrange(format, default_system, messages);
+  const Conversation conversation = arrange(format, messages);
   const auto host = system_host(format, conversation);
   Writer writer(format, options);
   writer.mark(format.start);

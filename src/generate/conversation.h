@@ -12,7 +12,7 @@
 namespace leq {
 
 // `options.date` is filled in. Throws Error on an order of roles that the format refuses.
-std::vector<TextPart> render_conversation(const ChatFormat& format, std::string_view default_system,
+std::vector<TextPart> render_conversation(const ChatFormat& format,
                                           std::span<const ChatMessage> messages,
                                           const ChatOptions& options);
 

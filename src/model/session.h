@@ -28,6 +28,9 @@ class Session {
   Session(const ModelConfig& config, Weights weights, std::uint64_t weight_bytes, Backend& backend,
           const RunLimits& limits);
 
+  // Stays where it is: its transformer and cache point into it.
+  Session(Session&&) = delete;
+
   KvCache& cache() { return cache_; }
   Transformer& transformer() { return transformer_; }
   const Weights& weights() const { return weights_; }

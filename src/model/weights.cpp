@@ -7,58 +7,45 @@
 #include "backend/step_times.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "model/tensor_list.h"
 
 namespace leq {
 namespace {
 
-// Binds tensors by name and checks their shapes against the configuration.
+// Binds tensors by name and checks their shapes against those that the configuration calls for.
 class Binder {
  public:
   Binder(const TensorFinder& find, std::string_view source, const ModelConfig& config,
          DeviceMemory& memory)
-      : find_(find), source_(source), config_(config), memory_(memory) {}
+      : find_(find), source_(source), config_(config), memory_(memory) {
+    for (TensorSpec& spec : tensor_list(config)) shapes_[spec.name] = std::move(spec.shape);
+  }
 
   Weights bind() {
     Weights& weights = weights_;
-    const std::int64_t width = config_.width;
-    weights.token_embedding = matrix("token_embedding", config_.vocab, width);
-    if (!config_.rotary) {
-      weights.position_embedding = matrix("position_embedding", config_.context, width);
-    }
+    weights.token_embedding = matrix("token_embedding");
+    if (!config_.rotary) weights.position_embedding = matrix("position_embedding");
     for (std::int64_t i = 0; i < config_.layers; ++i) weights.blocks.push_back(block(i));
-    weights.final_norm = norm("final_norm", width, config_.norm);
-    weights.head =
-        linear("head", {{config_.tied ? "token_embedding" : "head", config_.vocab}}, width, false);
+    weights.final_norm = norm("final_norm", config_.norm);
+    weights.head = linear("head", {config_.tied ? "token_embedding" : "head"});
     return std::move(weights_);
   }
 
  private:
-  struct Part {
-    std::string name;
-    std::int64_t outputs;
-  };
-
   Block block(std::int64_t i) {
     const auto at = [&](std::string_view part) { return layer_tensor(i, part); };
-    const std::int64_t query = config_.heads * config_.head_dim;
-    const std::int64_t key = config_.kv_heads * config_.head_dim;
     Block block;
-    block.attention_norm = norm(at("attention_norm"), config_.width, config_.block_norm());
-    block.qkv = linear(at("qkv"), {{at("q"), query}, {at("k"), key}, {at("v"), key}}, config_.width,
-                       config_.qkv_bias);
+    block.attention_norm = norm(at("attention_norm"), config_.block_norm());
+    block.qkv = linear(at("qkv"), {at("q"), at("k"), at("v")});
     if (config_.qk_norm) {
-      block.q_norm = norm(at("q_norm"), config_.head_dim, config_.norm);
-      block.k_norm = norm(at("k_norm"), config_.head_dim, config_.norm);
+      block.q_norm = norm(at("q_norm"), config_.norm);
+      block.k_norm = norm(at("k_norm"), config_.norm);
     }
-    block.o = linear(at("o"), {{at("o"), config_.width}}, query, config_.output_bias);
-    block.mlp_norm = norm(at("mlp_norm"), config_.width, config_.block_norm());
-    std::vector<Part> gate_up;
-    if (config_.gated) gate_up.push_back({at("gate"), config_.hidden});
-    gate_up.push_back({at("up"), config_.hidden});
-    block.gate_up =
-        linear(at(config_.gated ? "gate_up" : "up"), gate_up, config_.width, config_.mlp_bias);
-    block.down =
-        linear(at("down"), {{at("down"), config_.width}}, config_.hidden, config_.mlp_bias);
+    block.o = linear(at("o"), {at("o")});
+    block.mlp_norm = norm(at("mlp_norm"), config_.block_norm());
+    block.gate_up = config_.gated ? linear(at("gate_up"), {at("gate"), at("up")})
+                                  : linear(at("up"), {at("up")});
+    block.down = linear(at("down"), {at("down")});
     return block;
   }
 
@@ -78,53 +65,52 @@ class Binder {
     return found->second;
   }
 
-  WeightView matrix(const std::string& name, std::int64_t rows, std::int64_t columns) {
-    return place(tensor(name, {rows, columns}).view);
-  }
+  WeightView matrix(const std::string& name) { return place(tensor(name, shapes_.at(name)).view); }
 
-  const float* vector(const std::string& name, std::int64_t size) {
-    const StoredTensor& found = tensor(name, {size});
+  const float* vector(const std::string& name, const Shape& shape) {
+    const StoredTensor& found = tensor(name, shape);
     require(found.view.scheme.kind == CodeKind::f32, source_, ": tensor ", name,
             ": expected f32, file has ", scheme_name(found.view.scheme));
     return reinterpret_cast<const float*>(place(found.view).codes);
   }
 
-  const float* optional_vector(const std::string& name, std::int64_t size) {
-    return find_(name) == nullptr ? nullptr : vector(name, size);
+  // nullptr where the configuration calls for none.
+  const float* bias(const std::string& of) {
+    const auto found = shapes_.find(of + ".bias");
+    return found == shapes_.end() ? nullptr : vector(found->first, found->second);
   }
 
-  Norm norm(const std::string& name, std::int64_t width, NormKind kind) {
-    const bool layer = kind == NormKind::layer;
-    return {kind, vector(name, width), layer ? vector(name + ".bias", width) : nullptr,
-            config_.norm_eps, width};
+  Norm norm(const std::string& name, NormKind kind) {
+    const Shape& shape = shapes_.at(name);  // [width]
+    return {kind, vector(name, shape), bias(name), config_.norm_eps, shape[0]};
   }
 
-  Linear linear(const std::string& name, const std::vector<Part>& parts, std::int64_t inputs,
-                bool biased) {
+  Linear linear(const std::string& name, const std::vector<std::string>& parts) {
     Linear linear;
     linear.name = name;
-    linear.inputs = inputs;
-    for (const Part& part : parts) {
+    linear.inputs = shapes_.at(parts[0])[1];
+    for (const std::string& part : parts) {
       LinearSegment& segment = linear.segments[static_cast<std::size_t>(linear.segment_count)];
-      const StoredTensor& stored = tensor(part.name, {part.outputs, inputs});
+      const Shape& shape = shapes_.at(part);  // [outputs][inputs]
+      const StoredTensor& stored = tensor(part, shape);
       segment.weight = place(stored.view);
-      if (biased) segment.bias = vector(part.name + ".bias", part.outputs);
-      linear.outputs += part.outputs;
+      segment.bias = bias(part);
+      linear.outputs += shape[0];
+      const std::string smooth = inv_smooth_tensor(part);
       const WeightView& first = linear.segments[0].weight;
       if (linear.segment_count++ == 0) {
         linear.act = stored.view.act;
         linear.act_scale = stored.act_scale;
         linear.online_mode = stored.online_mode;
-        linear.inv_smooth = optional_vector(inv_smooth_tensor(part.name), inputs);
+        if (find_(smooth) != nullptr) linear.inv_smooth = vector(smooth, {linear.inputs});
         continue;
       }
       require(segment.weight.act == first.act && format(segment.weight) == format(first) &&
                   stored.act_scale == linear.act_scale && stored.online_mode == linear.online_mode,
-              source_, ": tensors ", parts[0].name, " and ", part.name,
+              source_, ": tensors ", parts[0], " and ", part,
               " share their input but want it in different formats");
-      require(find_(inv_smooth_tensor(part.name)) == nullptr, source_, ": tensor ",
-              inv_smooth_tensor(part.name), ": ", part.name, " shares its input, expected ",
-              inv_smooth_tensor(parts[0].name));
+      require(find_(smooth) == nullptr, source_, ": tensor ", smooth, ": ", part,
+              " shares its input, expected ", inv_smooth_tensor(parts[0]));
     }
     return linear;
   }
@@ -139,6 +125,7 @@ class Binder {
   std::string_view source_;
   const ModelConfig& config_;
   DeviceMemory& memory_;
+  std::map<std::string, Shape> shapes_;  // tensor_list's
   Weights weights_;
   std::map<const std::byte*, WeightView> placed_;
 };

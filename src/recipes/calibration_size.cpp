@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/stopwatch.h"
-#include "platform/make_backend.h"
+#include "platform/workers.h"
 #include "quantize/pipeline/block_pass.h"
 #include "quantize/pipeline/block_readers.h"
 #include "quantize/pipeline/calibration_memory.h"
@@ -22,23 +22,23 @@ std::int64_t windows_within(double seconds, double seconds_of_window, WindowBoun
 
 double measure_window_seconds(const ImportedModel& model, const CalibrationData& data,
                               const RunOptions& options) {
-  const auto backend = make_backend({"cpu", options.threads});
-  ThreadPool pool(options.threads);
+  Workers workers(options.threads);
+  Backend& backend = *workers.backend;
   CalibrationShape shape;
   shape.windows = std::ssize(data.windows);
   shape.length = data.length;
   shape.sample_tokens = kSampleTokens;
-  plan_calibration(model.config, shape, backend->layout(), options.max_ram);
+  plan_calibration(model.config, shape, backend.layout(), options.max_ram);
 
   const BlockSource source(model.config, model.tensors, {});
   HiddenStates hidden(shape.windows, data.length * model.config.width, {});
-  source.embed(data, hidden, *backend);
+  source.embed(data, hidden, backend);
   const BlockTensors block = source.load(0);
-  BlockRun run(model.config, 0, block, *backend, data.length);
+  BlockRun run(model.config, 0, block, backend, data.length);
   double best = 0;
   Stopwatch watch;
   int done = 0;
-  run_pass({run, hidden, *backend, pool, "layers.0",
+  run_pass({run, hidden, backend, workers.pool, "layers.0",
             [&] {
               require(!options.stop(), ErrorKind::interrupted, "interrupted");
               const double seconds = watch.seconds();

@@ -10,7 +10,7 @@
 #include "format/leq_copy.h"
 #include "format/loaded_file.h"
 #include "model/session.h"
-#include "platform/make_backend.h"
+#include "platform/workers.h"
 #include "tensor/dtype.h"
 
 namespace leq {
@@ -75,22 +75,21 @@ GateResult compare_with_base(const GateText& text, const fs::path& base_file,
                              const fs::path& output, std::int64_t windows,
                              const RunOptions& options,
                              const std::function<void(std::int64_t, std::int64_t)>& progress) {
-  const auto backend = make_backend({.device = "cpu", .threads = options.threads});
-  ThreadPool pool(options.threads);
+  Workers workers(options.threads);
   const Model base(base_file, {.mode = LoadMode::map});
   const Model model(output, {.mode = LoadMode::map});
   const std::vector<Token> tokens = encode_text(model.tokenizer(), text.text);
   const ProtocolSettings settings =
       gate_protocol(std::ssize(tokens), model.config().context, windows, text);
   const std::vector<Window> planned = plan_windows(settings, std::ssize(tokens));
-  Session base_session(base, *backend, gate_limits(base.config(), settings.window));
-  Session session(model, *backend, gate_limits(model.config(), settings.window));
+  Session base_session(base, *workers.backend, gate_limits(base.config(), settings.window));
+  Session session(model, *workers.backend, gate_limits(model.config(), settings.window));
   PerplexityRun run = {.tokens = tokens, .windows = planned};
   run.progress = [&](std::int64_t done, double) {
     require(!options.stop(), ErrorKind::interrupted, "interrupted");
     progress(done, std::ssize(planned));
   };
-  return {measure_divergence(base_session, session, pool, run).summarize(settings.protocol),
+  return {measure_divergence(base_session, session, workers.pool, run).summarize(settings.protocol),
           text.name, settings.window};
 }
 

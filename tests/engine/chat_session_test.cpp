@@ -24,7 +24,7 @@ struct Chat {
         model(test::quantized(folder, "int8"), {}),
         run(model, *backend, limits(model, context)),
         generator(run, model.tokenizer(), {.sampling = settings()}),
-        format(ChatTemplate::recognise(model.chat_template(), "test")),
+        format(ChatTemplate::of_model(model.chat_template(), "test")),
         session(generator, model.tokenizer(), format, options(model, max_tokens)) {}
 
   static RunLimits limits(const Model& model, std::int64_t context) {

@@ -1,4 +1,4 @@
-// Chat templates: recognised or refused, rendered as Jinja renders them, and never letting a
+// Chat templates, models' own and named ones: rendered as Jinja renders them, and never letting a
 // message form a special token.
 #include "generate/chat_template.h"
 
@@ -54,10 +54,6 @@ std::string error_of(Action&& action) {
   return {};
 }
 
-std::string refusal(std::string_view jinja) {
-  return error_of([&] { ChatTemplate::recognise(jinja, "model"); });
-}
-
 std::string model_template(const std::filesystem::path& folder) {
   return load_json(folder / "tokenizer_config.json")["chat_template"].get<std::string>();
 }
@@ -72,7 +68,7 @@ class TrainedModelChats : public testing::TestWithParam<const char*> {};
 
 TEST_P(TrainedModelChats, EqualTheGoldens) {
   LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam());
-  const auto chat = ChatTemplate::recognise(model_template(folder), GetParam());
+  const auto chat = ChatTemplate::of_model(model_template(folder), GetParam());
   const Tokenizer tokenizer(import_tokenizer(folder).spec);
   const Json golden = load_json(folder / "golden.json");
   ASSERT_GE(golden["chat"].size(), 4u);
@@ -112,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(Models, TrainedModelChats,
 
 TEST(ChatTemplate, AMessageNeverFormsASpecialToken) {
   LEQ_SHARED_OR_SKIP(folder, "models/qwen3-tiny");
-  const auto chat = ChatTemplate::recognise(model_template(folder), "qwen3-tiny");
+  const auto chat = ChatTemplate::of_model(model_template(folder), "qwen3-tiny");
   const Tokenizer tokenizer(import_tokenizer(folder).spec);
   const Token end = tokenizer.special_id("<|im_end|>").value();
   const Token start = tokenizer.special_id("<|im_start|>").value();
@@ -129,104 +125,79 @@ TEST(ChatTemplate, AMessageNeverFormsASpecialToken) {
   }
 }
 
-TEST(ChatTemplate, ThirdPartyVectorsAreRenderedOrRefused) {
+// Where the vectors are llama.cpp's own answer and not what Jinja gives: it puts the system prompt
+// into a user's message where the template has no place for it, or leaves a BOS out.
+const std::set<std::string> kNotJinja = {
+    "mistralai/Mistral-7B-Instruct-v0.2 (NOTE: Old pre-v1 without a system prompt)",
+    "mlabonne/AlphaMonarch-7B",
+    "google/gemma-7b-it",
+    "OrionStarAI/Orion-14B-Chat",
+    "Phi-3-mini",
+    "Phi-3-medium",
+    "ChatGLM3"};
+
+TEST(ChatTemplate, ThirdPartyVectorsAreRendered) {
   LEQ_SHARED_OR_SKIP(file, "data/chat/vectors_llama_cpp_2025-02.json");
   const Json vectors = load_json(file);
   const auto messages = messages_of(vectors["messages"]);
-  std::set<std::string> known;
+  std::size_t equal = 0;
   for (const Json& entry : vectors["cases"]) {
     const auto name = entry["name"].get<std::string>();
-    const auto jinja = entry["template_str"].get<std::string>();
-    if (!refusal(jinja).empty()) continue;
-    const auto chat = ChatTemplate::recognise(jinja, name);
-    known.insert(std::string(chat.name()));
+    const auto chat = ChatTemplate::of_model(entry["template_str"].get<std::string>(), name);
+    if (!entry["supported_with_jinja"].get<bool>() || kNotJinja.contains(name)) continue;
     const auto options =
         options_with(entry["bos_token"].get<std::string>(), entry["eos_token"].get<std::string>());
-    if (chat.name() == "mistral-v0.2") {  // its vector gives the system prompt to a user by hand
-      EXPECT_THROW(chat.render(messages, options), Error);
-      continue;
-    }
-    EXPECT_EQ(render(chat, messages, options), entry["expected_output_jinja"].get<std::string>())
+    const auto jinja = entry["expected_output_jinja"].get<std::string>();
+    EXPECT_EQ(render(chat, messages, options),
+              jinja.empty() ? entry["expected_output"].get<std::string>() : jinja)
         << name;
+    ++equal;
   }
-  EXPECT_EQ(known, (std::set<std::string>{"chatml", "llama3", "mistral-v0.2", "mistral-v1",
-                                          "mistral-v3", "mistral-v3-tekken", "mistral-v7"}));
+  EXPECT_EQ(equal, 22u);
 }
 
-// What each template of real models is taken for; a text in quotes must be in the refusal.
-const std::map<std::string, std::string> kRealTemplates = {
-    {"HuggingFaceTB-SmolLM3-3B", "'SmolLM3"},
-    {"Mistral-Small-3.2-24B-Instruct-2506", "'Mistral with images"},
-    {"NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use", "'Hermes with tools"},
-    {"NousResearch-Hermes-3-Llama-3.1-8B-tool_use", "'Hermes with tools"},
-    {"Qwen-QwQ-32B", "'QwQ"},
+// The named format of some real templates.
+const std::map<std::string, std::string> kFormatOf = {
     {"Qwen-Qwen2.5-7B-Instruct", "qwen2.5"},
     {"Qwen-Qwen3-0.6B", "qwen3"},
-    {"Qwen3-Coder", "'Qwen with XML tool calls"},
-    {"Qwen3.5-4B", "'Qwen with XML tool calls"},
-    {"deepseek-ai-DeepSeek-R1-Distill-Llama-8B", "'DeepSeek-R1"},
-    {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "'DeepSeek-R1"},
-    {"fireworks-ai-llama-3-firefunction-v2", "'Firefunction"},
-    {"google-gemma-2-2b-it", "'Gemma"},
-    {"llama-cpp-deepseek-r1", "'DeepSeek-R1"},
-    {"llama-cpp-rwkv-world", "'a plain User: / Assistant: format"},
     {"meta-llama-Llama-3.1-8B-Instruct", "llama3.1"},
     {"meta-llama-Llama-3.2-3B-Instruct", "llama3.2"},
     {"meta-llama-Llama-3.3-70B-Instruct", "llama3.1"},
-    {"microsoft-Phi-3.5-mini-instruct", "'Phi-3"},
     {"mistral-common-v1", "mistral-v1-common"},
     {"mistral-common-v2", "mistral-v3-common"},
     {"mistral-common-v3", "mistral-v3-common"},
     {"mistral-common-v7", "mistral-v7-common"},
     {"mistral-common-v11", "mistral-v7-common"},
     {"mistral-common-v13", "mistral-v7-common"},
-    {"mistralai-Ministral-3-14B-Reasoning-2512", "'Mistral with reasoning"},
     {"mistralai-Mistral-Nemo-Instruct-2407", "mistral-v3-tekken"},
-    {"openai-gpt-oss-120b", "'gpt-oss"},
-    {"unsloth-mistral-Devstral-Small-2507", "'Mistral with images"},
 };
 
-TEST(ChatTemplate, RealTemplatesAreRecognisedOrRefusedByName) {
-  LEQ_SHARED_OR_SKIP(folder, "data/chat/templates");
-  std::size_t seen = 0;
-  for (const auto& [file, expected] : kRealTemplates) {
-    const auto path = folder / (file + ".jinja");
-    if (!std::filesystem::exists(path)) continue;
-    ++seen;
-    const std::string jinja = read_file(path, 1 << 20);
-    const std::string error = refusal(jinja);
-    if (expected.starts_with('\'')) {
-      EXPECT_NE(error.find(expected.substr(1)), std::string::npos) << file << ": " << error;
-      EXPECT_NE(error.find("chat_template"), std::string::npos) << file;
-    } else {
-      ASSERT_EQ(error, "") << file;
-      EXPECT_EQ(ChatTemplate::recognise(jinja, file).name(), expected) << file;
-    }
-  }
-  EXPECT_EQ(seen, kRealTemplates.size());
-}
-
-// Our own conversations as Jinja renders them with the real templates (null: the template refuses).
-TEST(ChatTemplate, RendersAsJinjaDoes) {
+// Our own conversations as Jinja renders them with the real templates (null: the template refuses):
+// by the template itself, and by the named format that stands for it.
+TEST(ChatTemplate, NamedFormatsRenderAsTheTemplatesTheyAreNamedFor) {
   LEQ_SHARED_OR_SKIP(folder, "data/chat/templates");
   const Json golden =
       load_json(std::filesystem::path(LEQ_SOURCE_DIR) / "tests/generate/chat_renderings.json");
   for (const Json& entry : golden["templates"]) {
     const auto file = entry["file"].get<std::string>();
-    const auto chat = ChatTemplate::recognise(read_file(folder / file, 1 << 20), file);
+    const std::string& format = kFormatOf.at(std::filesystem::path(file).stem().string());
+    const auto own = ChatTemplate::of_model(read_file(folder / file, 1 << 20), file);
+    const auto named = ChatTemplate::by_name(format);
     for (std::size_t i = 0; i < golden["conversations"].size(); ++i) {
       const Json& conversation = golden["conversations"][i];
       ChatOptions options = kPlain;
       options.enable_thinking = conversation.value("enable_thinking", true);
       options.ask_for_reply = conversation.value("ask_for_reply", true);
-      if (chat.name() == "llama3.2") options.date = "05 Mar 2025";
+      if (format == "llama3.2") options.date = "05 Mar 2025";
       const auto messages = messages_of(conversation["messages"]);
       const Json& expected = entry["texts"][i];
-      if (expected.is_null()) {
-        EXPECT_THROW(chat.render(messages, options), Error) << file << " conversation " << i;
-      } else {
-        EXPECT_EQ(render(chat, messages, options), expected.get<std::string>())
-            << file << " conversation " << i;
+      for (const ChatTemplate* chat : {&own, &named}) {
+        if (expected.is_null()) {
+          EXPECT_THROW(chat->render(messages, options), Error) << file << " conversation " << i;
+        } else {
+          EXPECT_EQ(render(*chat, messages, options), expected.get<std::string>())
+              << file << " conversation " << i << " by " << chat->name();
+        }
       }
     }
   }
@@ -266,52 +237,6 @@ TEST(ChatTemplate, MistralsOwnSampleHasItsIds) {
       EXPECT_EQ(tokenizer.encode_parts(parts), expected) << file << " " << name;
     }
   }
-}
-
-constexpr std::string_view kChatMl =
-    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] "
-    "+ "
-    "'<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' "
-    "}}{% endif %}";
-
-std::string changed(std::string_view text, std::string_view from, std::string_view to) {
-  std::string result(text);
-  const std::size_t at = result.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return result.replace(at, from.size(), to);
-}
-
-TEST(ChatTemplate, ASmallChangeOfATemplateIsNotTakenForTheTemplate) {
-  EXPECT_EQ(refusal(kChatMl), "");
-  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
-           {"'\\n' + message", "' ' + message"},
-           {"<|im_end|>", "<|end|>"},
-           {"message['content']", "message['content'].upper()"},
-           {"{% for message in messages %}", "{{ bos_token }}{% for message in messages %}"},
-           {"{% endfor %}", "{% endfor %}Answer: "},
-           {"assistant\\n' }}", "assistant\\n<think>\\n' }}"},
-           {"{% for message in messages %}",
-            "{% set messages = messages[1:] %}{% for message in messages %}"},
-           {"{% if add_generation_prompt %}", "{% if add_generation_prompt and x %}"}}) {
-    EXPECT_NE(refusal(changed(kChatMl, from, to)), "") << to;
-  }
-}
-
-TEST(ChatTemplate, TheDefaultSystemPromptIsReadOutOfTheTemplate) {
-  const std::string jinja = changed(
-      kChatMl, "{{'<|im_start|>' +",
-      "{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\nIt\\'s a "
-      "\"test\".\\nBe kind.<|im_end|>\\n' }}{% endif %}{{'<|im_start|>' +");
-  const auto chat = ChatTemplate::recognise(jinja, "model");
-  EXPECT_EQ(chat.name(), "chatml");
-  EXPECT_EQ(chat.default_system(), "It's a \"test\".\nBe kind.");
-  EXPECT_EQ(
-      render(chat, {{"user", "Hi"}}),
-      "<|im_start|>system\nIt's a \"test\".\nBe kind.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
-      "<|im_start|>assistant\n");
-  EXPECT_EQ(render(chat, {{"system", "S"}, {"user", "Hi"}}),
-            "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
-            "<|im_start|>assistant\n");
 }
 
 TEST(ChatTemplate, EveryNameRendersAndSaysHowAReplyEnds) {
@@ -388,6 +313,27 @@ TEST(ChatTemplate, DatesAreTheTemplatesOrTheCallersOrToday) {
   EXPECT_EQ(today[2], ' ');
   EXPECT_EQ(today[6], ' ');
   EXPECT_GE(today.substr(7), "2024");
+}
+
+TEST(ChatTemplate, AReplyEndsWithTheTokenThatTheModelsTemplateWritesBehindIt) {
+  for (const auto& [model, end] :
+       {std::pair("qwen3-tiny", "<|im_end|>"), std::pair("mistral-tiny", "</s>"),
+        std::pair("storyteller", "</s>")}) {
+    const auto folder = test::shared_path(std::string("models/") + model);
+    if (!folder) continue;
+    const Tokenizer tokenizer(import_tokenizer(*folder).spec);
+    StopRules rules;
+    ChatTemplate::of_model(model_template(*folder), model).add_stops(tokenizer, rules);
+    ASSERT_EQ(rules.end_tokens.size(), 1u) << model;
+    EXPECT_EQ(tokenizer.decode(rules.end_tokens, true), end) << model;
+    EXPECT_TRUE(rules.strings.empty());
+  }
+  // A template that writes nothing behind a reply says nothing.
+  LEQ_SHARED_OR_SKIP(folder, "models/qwen3-tiny");
+  const Tokenizer tokenizer(import_tokenizer(folder).spec);
+  StopRules rules;
+  ChatTemplate::of_model("{{ messages[1].content }}", "plain").add_stops(tokenizer, rules);
+  EXPECT_TRUE(rules.end_tokens.empty());
 }
 
 TEST(ChatTemplate, AReplyEndsWithTheFormatsTokenOrItsText) {

@@ -309,6 +309,24 @@ TEST(Calibration, LinearsThatAFixedScaleDoesNotSuitTakeOneForEachToken) {
   EXPECT_NE(said.find(" 14 of 14 linears"), std::string::npos) << said;
 }
 
+TEST(Calibration, AFileSaysHowItsScalesMove) {
+  const test::TemporaryFolder folder;
+  const auto source = make_checkpoint(families()[0], folder.path() / "hf");
+  const auto output = folder.path() / "model.leq";
+  for (const std::string_view method : {"absmax", "smoothquant"}) {
+    for (const ActChoice act : {ActChoice::online, ActChoice::streaming}) {
+      CheckpointOptions options = small_run(std::string(method), "int8");
+      options.act = act;
+      run_bytes(source, output, options);
+      EXPECT_EQ(linear_acts(output), std::vector<ActKind>(14, ActKind::online));
+      const OnlineMode want = act == ActChoice::online ? OnlineMode::safe : OnlineMode::streaming;
+      const LeqReader reader(output, {.mode = LoadMode::map});
+      EXPECT_EQ(reader.find("layers.0.q")->online_mode, want) << method;
+      EXPECT_EQ(reader.find("layers.1.down")->online_mode, want) << method;
+    }
+  }
+}
+
 TEST(Calibration, KeepsToTheMemoryAllowed) {
   const test::TemporaryFolder folder;
   const auto source = make_checkpoint(families()[0], folder.path() / "hf");

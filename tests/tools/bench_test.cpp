@@ -210,6 +210,33 @@ TEST(Bench, RefusesWhatItCannotRun) {
 }
 
 // A replayed text: no reply depends on the weights, and a draft model is right as often as told.
+TEST(BenchTraffic, CountsEveryTokenAndALongPromptThatComesLater) {
+  const std::vector<std::string> words = {"-m",         "synthetic:gpt2-124m:int8:layers=1",
+                                          "--arrivals", "0",
+                                          "--requests", "3",
+                                          "-npl",       "2",
+                                          "-p",         "16",
+                                          "-n",         "8",
+                                          "-t",         "1",
+                                          "-o",         "json"};
+  const Json alone = bench(words)[0];
+  EXPECT_EQ(number(alone, "requests"), 3);
+  EXPECT_FALSE(alone.contains("long_prompt"));
+  EXPECT_GE(number(alone, "first_token_ms_p99"), number(alone, "first_token_ms_p50"));
+  EXPECT_GE(number(alone, "next_token_ms_p99"), number(alone, "next_token_ms_p50"));
+  // Each prompt is read whole: 3 of 16, and the long one.
+  const auto prompt_tokens = [](const Json& row) {
+    return number(row, "prompt_tokens_per_second") / number(row, "tokens_per_second") * (3 * 8);
+  };
+  EXPECT_NEAR(prompt_tokens(alone), 3 * 16, 1e-6);
+  std::vector<std::string> late = words;
+  late.insert(late.end(), {"--long-prompt", "200"});
+  const Json row = bench(late)[0];
+  EXPECT_EQ(number(row, "long_prompt"), 200);
+  EXPECT_GT(number(row, "long_first_token_ms"), 0);
+  EXPECT_NEAR(prompt_tokens(row), 3 * 16 + 200, 1e-6);
+}
+
 TEST(BenchSpeculate, ReplayedRepliesHaveTheRightGuessesThatTheyAreTold) {
   const std::string text = std::string(LEQ_SOURCE_DIR) + "/docs/engine.md";
   const auto rows_with = [&](const std::string& accept) {

@@ -157,6 +157,15 @@ ToolSpec tool_spec() {
        .group = "Traffic",
        .minimum = 1,
        .maximum = 1e6},
+      {.name = "long-prompt",
+       .kind = OptionKind::integer,
+       .value_name = "N",
+       .fallback = "0",
+       .help = "one more request, with a prompt of N tokens, comes when a quarter of all tokens is "
+               "written: what that does to the others",
+       .group = "Traffic",
+       .minimum = 0,
+       .maximum = 1e6},
       {.name = "seed",
        .kind = OptionKind::integer,
        .value_name = "N",
@@ -440,9 +449,14 @@ Table traffic_table(const Options& options) {
         for (const std::int64_t prompt : options.integers("n-prompt")) {
           for (const std::int64_t reply : options.integers("n-gen")) {
             require(prompt > 0 && reply > 0, "--arrivals: -p and -n must be 1 or more");
-            const Traffic traffic = {options.real("arrivals"), options.integer("requests"), prompt,
-                                     reply, static_cast<std::uint64_t>(options.integer("seed"))};
-            const std::int64_t each = round_up(prompt + reply + 1, kPageTokens);
+            const Traffic traffic = {.per_second = options.real("arrivals"),
+                                     .requests = options.integer("requests"),
+                                     .prompt = prompt,
+                                     .reply = reply,
+                                     .long_prompt = options.integer("long-prompt"),
+                                     .seed = static_cast<std::uint64_t>(options.integer("seed"))};
+            const std::int64_t each =
+                round_up(std::max(prompt, traffic.long_prompt) + reply + 1, kPageTokens);
             const BenchModel model(name, load_mode(options), each);
             const auto backend = chosen_backend(options, setting.threads);
             Session session = traffic_session(model, *backend, setting, sequences, each);

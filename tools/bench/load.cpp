@@ -2,23 +2,16 @@
 
 #include <sys/resource.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "base/median.h"
 #include "base/stopwatch.h"
 #include "model/session.h"
 #include "platform/make_backend.h"
 
 namespace leq {
 namespace {
-
-// The upper one of the two in the middle.
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 std::int64_t peak_resident_bytes() {
   rusage usage = {};

@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/median.h"
 #include "base/progress.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
@@ -52,12 +53,6 @@ struct Measured {
   std::vector<double> rates;  // tokens in a second
   EngineCounts counts;
 };
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 Cell share(std::int64_t part, std::int64_t whole) {
   if (whole == 0) return {};

@@ -39,13 +39,14 @@ struct Measured {
   std::int64_t tokens = 0;
 };
 
-EngineRequest request_of(const Traffic& traffic, std::int64_t vocabulary, double arrival,
-                         const Stopwatch& clock, Random& random, Measured& measured) {
+EngineRequest request_of(std::int64_t prompt, std::int64_t reply, std::int64_t vocabulary,
+                         double arrival, const Stopwatch& clock, Random& random,
+                         Measured& measured) {
   EngineRequest request;
-  for (std::int64_t i = 0; i < traffic.prompt; ++i) {
+  for (std::int64_t i = 0; i < prompt; ++i) {
     request.prompt.push_back(static_cast<Token>(random.bits() % vocabulary));
   }
-  request.stop.max_tokens = traffic.reply;
+  request.stop.max_tokens = reply;
   request.sampling.seed = random.bits();
   request.on_tokens = [&measured, &clock, arrival,
                        last = -1.0](std::span<const Token> tokens) mutable {
@@ -59,8 +60,8 @@ EngineRequest request_of(const Traffic& traffic, std::int64_t vocabulary, double
     measured.tokens += std::ssize(tokens);
     last = now;
   };
-  request.on_end = [](const EngineReply& reply) {
-    if (reply.error) throw *reply.error;
+  request.on_end = [](const EngineReply& ended) {
+    if (ended.error) throw *ended.error;
   };
   return request;
 }
@@ -77,18 +78,26 @@ Row bench_traffic(const BenchModel& model, Session& session, const Traffic& traf
   Engine engine(session, tokenizer, {});
   Random random(traffic.seed);
   const std::vector<double> times = arrivals(traffic, random);
-  Measured measured;
+  Measured measured, late;
   const Stopwatch clock;
+  const auto submit = [&](std::int64_t prompt, double arrival, Measured& into) {
+    engine.submit(request_of(prompt, traffic.reply, vocabulary, arrival, clock, random, into));
+  };
+  bool late_is_due = traffic.long_prompt > 0;
   for (std::size_t next = 0; next < times.size() || engine.running() + engine.waiting() > 0;) {
     for (; next < times.size() && times[next] <= clock.seconds(); ++next) {
-      engine.submit(request_of(traffic, vocabulary, times[next], clock, random, measured));
+      submit(traffic.prompt, times[next], measured);
+    }
+    if (late_is_due && 4 * measured.tokens >= traffic.requests * traffic.reply) {
+      submit(traffic.long_prompt, clock.seconds(), late);
+      late_is_due = false;
     }
     if (engine.step() || next == times.size()) continue;
     std::this_thread::sleep_for(std::chrono::duration<double>(times[next] - clock.seconds()));
   }
   const double seconds = clock.seconds();
   const EngineCounts& counts = engine.counts();
-  return {
+  Row row = {
       {"model", model.name() + " " + model.scheme()},
       {"arrivals_per_second", Cell(traffic.per_second, 2)},
       {"requests", traffic.requests},
@@ -104,6 +113,11 @@ Row bench_traffic(const BenchModel& model, Session& session, const Traffic& traf
       {"next_token_ms_p99", milliseconds(measured.next, 0.99)},
       {"guesses_right", counts.right_guesses},
       {"evictions", counts.evictions}};
+  if (traffic.long_prompt > 0) {
+    row.push_back({"long_prompt", traffic.long_prompt});
+    row.push_back({"long_first_token_ms", milliseconds(late.first, 0.5)});
+  }
+  return row;
 }
 
 }  // namespace leq

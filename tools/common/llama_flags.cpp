@@ -82,7 +82,7 @@ std::vector<ForeignOption> refused_flags() {
       "config.json, and quantize it again";
   constexpr std::string_view kText = "leq reads and writes text alone";
   constexpr std::string_view kTemplate =
-      "chat templates are recognised, not run: --chat-template NAME chooses one";
+      "the model's own chat template is run: --chat-template NAME takes a named format instead";
   return {
       {"-sm --split-mode -ts --tensor-split -mg --main-gpu", kRefused, kOneDevice},
       {"-ot --override-tensor -cmoe --cpu-moe -ncmoe --n-cpu-moe --rpc", kRefused, kOneDevice},

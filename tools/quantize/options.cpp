@@ -102,10 +102,10 @@ std::vector<Option> scheme_flags() {
        .value_name = "KIND",
        .fallback = "auto",
        .help = "inputs of quantized linears: auto (int8, per row or per 128 columns), row, g128, "
-               "tensor (one calibrated scale), online (one scale that follows the inputs), none "
-               "(weights only, slow)",
+               "tensor (one calibrated scale), online (one scale that follows the inputs), "
+               "streaming (online, one step behind), none (weights only, slow)",
        .group = "Quantization",
-       .choices = {"auto", "none", "row", "g128", "tensor", "online"}},
+       .choices = {"auto", "none", "row", "g128", "tensor", "online", "streaming"}},
       {.name = "smooth",
        .kind = OptionKind::text,
        .value_name = "HOW",

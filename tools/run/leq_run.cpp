@@ -55,7 +55,7 @@ ChatTemplate chat_template_of(const RunArgs& args, const Model& model) {
     fail(model.file().name(), ": the model has no chat template: name one with --chat-template (",
          join(names), "), or give a prompt with -p");
   }
-  return ChatTemplate::recognise(model.chat_template(), model.file().name());
+  return ChatTemplate::of_model(model.chat_template(), model.file().name());
 }
 
 // The reply's rules and the ids that are never sampled, from what ends a text in this run.

@@ -36,7 +36,7 @@ struct RunArgs {
   bool display_prompt = true;
   bool color = false;
   bool verbose = false;
-  std::string chat_template;  // its name; empty: recognised from the model's
+  std::string chat_template;  // its name; empty: the model's own
   bool thinking = true;
 
   bool many = false;   // the prompt file holds a prompt in each line

@@ -23,14 +23,16 @@ struct ActWord {
   ActChoice choice;
   std::string_view name;
   ActKind kind;  // of all block linears
+  OnlineMode online_mode = OnlineMode::safe;
 };
-constexpr std::array<ActWord, 6> kActWords = {{
+constexpr std::array<ActWord, 7> kActWords = {{
     {ActChoice::automatic, "auto", ActKind::none},
     {ActChoice::none, "none", ActKind::none},
     {ActChoice::row, "row", ActKind::row},
     {ActChoice::g128, "g128", ActKind::g128},
     {ActChoice::tensor, "tensor", ActKind::tensor},
     {ActChoice::online, "online", ActKind::online},
+    {ActChoice::streaming, "streaming", ActKind::online, OnlineMode::streaming},
 }};
 
 const ActWord& word_of(ActChoice choice) {
@@ -80,7 +82,9 @@ TensorPlan plan_tensor(TensorRole role, const QuantScheme& type, bool tied, ActC
   // nf4 and b1 weights take f32 inputs.
   if (act == ActChoice::none || !scheme.is_integer()) return {scheme, ActKind::none};
   const bool linear = is_block_linear(role);
-  if (linear && act != ActChoice::automatic) return {scheme, word_of(act).kind};
+  if (linear && act != ActChoice::automatic) {
+    return {scheme, word_of(act).kind, word_of(act).online_mode};
+  }
   switch (role) {
     case TensorRole::qkv:
     case TensorRole::gate_up:

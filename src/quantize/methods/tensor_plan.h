@@ -20,7 +20,8 @@ namespace leq {
 struct TensorPlan {
   QuantScheme scheme;
   ActKind act = ActKind::none;
-  const QuantMethod* method = nullptr;  // nullptr: the nearest codes (absmax)
+  OnlineMode online_mode = OnlineMode::safe;  // act online
+  const QuantMethod* method = nullptr;        // nullptr: the nearest codes (absmax)
   MethodOptions options = {};
   std::string label = {};  // the method as a file names it, where not by its own name: "awq"
 };
@@ -35,6 +36,7 @@ enum class ActChoice : std::uint8_t {
   g128,
   tensor,
   online,
+  streaming,  // online, with a scale that learns of a step after it
 };
 std::optional<ActChoice> parse_act_choice(std::string_view name);  // "auto", "none", "row", ...
 std::string_view act_choice_name(ActChoice choice);

@@ -48,6 +48,7 @@ TensorRecord record_of(const StoredTensor& tensor, const Json& records, const st
   record.method = tensor.method;
   record.error = tensor.error;
   record.act_scale = tensor.act_scale;
+  record.online_mode = tensor.online_mode;
   require(records.is_object() && records.contains(tensor.name), where, ": no record of tensor ",
           tensor.name);
   const Json& json = records[tensor.name];
@@ -110,7 +111,7 @@ void PartialRun::tell_kept(const std::exception& error) {
   const auto* known = dynamic_cast<const Error*>(&error);
   if ((known != nullptr && known->kind() == ErrorKind::interrupted) || !holds_work()) return;
   say_("kept        what is finished stays in " + folder().string() + ": the same command with " +
-      Setting{"resume"}.marked() + " goes on with it");
+       Setting{"resume"}.marked() + " goes on with it");
 }
 
 std::optional<std::string> PartialRun::identity_of(const std::filesystem::path& folder) {
@@ -130,9 +131,7 @@ void PartialRun::save(const std::vector<BlockTensor>& block) {
   Json records = Json::object();
   for (const BlockTensor& tensor : block) {
     const TensorRecord& record = tensor.quantized.record;
-    writer.add_tensor(
-        tensor.name, tensor.shape, tensor.quantized.weight,
-        {.method = record.method, .error = record.error, .act_scale = record.act_scale});
+    writer.add_tensor(tensor.name, tensor.shape, tensor.quantized.weight, facts_of(record));
     records[tensor.name] = record_json(record);
   }
   writer.finish({{"records", std::move(records)}});

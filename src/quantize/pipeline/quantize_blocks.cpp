@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "format/leq_layout.h"
 #include "model/weights.h"
-#include "platform/make_backend.h"
+#include "platform/workers.h"
 #include "quantize/pipeline/block_pass.h"
 #include "quantize/pipeline/block_readers.h"
 #include "quantize/pipeline/block_work.h"
@@ -51,8 +51,7 @@ class Pipeline {
       : source_(config, tensors, options.rewrites),
         config_(written_config(config, options)),
         options_(options),
-        backend_(make_backend({"cpu", options.threads})),
-        pool_(options.threads),
+        workers_(options.threads),
         specs_(block_specs(config_)),
         weights_(weights_checksum(config, tensors)) {
     loaded_ = !options.load_stats.empty();
@@ -86,8 +85,7 @@ class Pipeline {
   const BlockSource source_;
   const ModelConfig config_;  // of the blocks as they are written
   const BlockOptions& options_;
-  std::unique_ptr<Backend> backend_;
-  ThreadPool pool_;
+  Workers workers_;
   Needs needs_ = Needs::nothing;
   std::vector<TensorSpec> specs_;  // of one block
   std::string weights_;            // checksum
@@ -149,7 +147,7 @@ CalibrationMemory Pipeline::plan_memory() {
   shape.hessian_of_one = needs_ == Needs::hessian;
   shape.sample_tokens = kSampleTokens;
   const CalibrationMemory memory =
-      plan_calibration(config_, shape, backend_->layout(), options_.max_ram);
+      plan_calibration(config_, shape, workers_.backend->layout(), options_.max_ram);
   options_.say("memory      " + describe(memory));
   const std::int64_t passes = loaded_ ? 0 : sequential_ ? (options_.fold ? 6 : 5) : 1;
   total_ =
@@ -170,7 +168,7 @@ BlockTensors Pipeline::load_finished(const std::vector<BlockTensor>& tensors, st
   const std::size_t front = layer_tensor(layer, "").size();
   for (const BlockTensor& tensor : tensors) {
     Matrix matrix = matrix_of(tensor.shape);
-    unpack_all(tensor.quantized.weight.view(), matrix.values, pool_);
+    unpack_all(tensor.quantized.weight.view(), matrix.values, workers_.pool);
     block.parts[tensor.name.substr(front)] = std::move(matrix);
   }
   return block;
@@ -178,7 +176,9 @@ BlockTensors Pipeline::load_finished(const std::vector<BlockTensor>& tensors, st
 
 Statistics Pipeline::pass(std::int64_t layer, BlockRun& run, const Pass& pass) {
   const PassContext context = {
-      run, *hidden_, *backend_, pool_, "layers." + std::to_string(layer), [this] { step(1); }};
+      run, *hidden_, *workers_.backend, workers_.pool, "layers." + std::to_string(layer), [this] {
+        step(1);
+      }};
   PassResult result = run_pass(context, pass);
   halves_.absmax = std::max(halves_.absmax, result.halves.absmax);
   halves_.square_mean = std::max(halves_.square_mean, result.halves.square_mean);
@@ -191,7 +191,7 @@ Statistics Pipeline::statistics_once(std::int64_t layer, const BlockTensors& blo
     for (const Reader reader : kBlockReaders) statistics[reader] = reader_->read(layer, reader);
     return statistics;
   }
-  BlockRun run(config_, layer, block, *backend_, options_.data.length);
+  BlockRun run(config_, layer, block, *workers_.backend, options_.data.length);
   const Pass once = {.mlp = sequential_ ? Extent::inputs : Extent::whole,
                      .readers = kAllReaders,
                      .wanted = once_,
@@ -210,7 +210,7 @@ void Pipeline::save(std::int64_t layer, const Statistics& statistics) {
 void Pipeline::pass_finished_block(std::int64_t layer, const PartialRun& partial) {
   if (loaded_) return;
   const BlockTensors block = sequential_ ? load_finished(partial.load(layer), layer) : load(layer);
-  BlockRun run(config_, layer, block, *backend_, options_.data.length);
+  BlockRun run(config_, layer, block, *workers_.backend, options_.data.length);
   Pass whole;
   if (writer_) {
     whole.readers = kAllReaders;
@@ -241,7 +241,7 @@ void Pipeline::quantize_readers(BlockWork& work, const Statistics& statistics) {
 void Pipeline::quantize_sequentially(BlockWork& work) {
   constexpr StatisticsWanted kWanted = {true, kSampleTokens};
   const std::int64_t layer = work.layer();
-  BlockRun run(config_, layer, work.tensors(), *backend_, options_.data.length);
+  BlockRun run(config_, layer, work.tensors(), *workers_.backend, options_.data.length);
   const std::array<Pass, 4> stages = {{
       {Extent::inputs, Extent::none, {Reader::qkv}, kWanted, false},
       {Extent::inputs, Extent::none, {Reader::o}, kWanted, false},
@@ -253,7 +253,7 @@ void Pipeline::quantize_sequentially(BlockWork& work) {
 }
 
 std::vector<BlockTensor> Pipeline::quantize_block(std::int64_t layer) {
-  BlockWork work({config_, options_, specs_, pool_, sequential_}, layer, load(layer));
+  BlockWork work({config_, options_, specs_, workers_.pool, sequential_}, layer, load(layer));
   Statistics statistics;
   if (!sequential_ || options_.fold) statistics = statistics_once(layer, work.tensors());
   if (options_.fold) work.fold(statistics);
@@ -292,7 +292,7 @@ PartialRun Pipeline::run() {
     hidden_ = std::make_unique<HiddenStates>(
         std::ssize(options_.data.windows), options_.data.length * config_.width,
         memory.hidden_on_disk > 0 ? partial.folder() / "hidden" : std::filesystem::path());
-    source_.embed(options_.data, *hidden_, *backend_);
+    source_.embed(options_.data, *hidden_, *workers_.backend);
   }
   try {
     quantize_all(partial);

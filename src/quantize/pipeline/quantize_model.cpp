@@ -16,9 +16,7 @@ class Adder {
   void add(const std::string& name, const Shape& shape, const QuantizedTensor& tensor) {
     const TensorRecord& record = tensor.record;
     const PackedWeight& weight = tensor.weight;
-    writer_.add_tensor(
-        name, shape, weight,
-        {.method = record.method, .error = record.error, .act_scale = record.act_scale});
+    writer_.add_tensor(name, shape, weight, facts_of(record));
     Json more = Json::object();
     if (record.loss) more[record.loss_of_hessian ? "loss" : "diagonal_loss"] = *record.loss;
     if (!record.note.empty()) more["note"] = record.note;

@@ -94,6 +94,7 @@ QuantizedTensor nearest_codes_of(const RowReader& read, std::int64_t rows, std::
   QuantizedTensor result;
   result.weight = join(parts, rows);
   result.record.method = plan.scheme.is_float() ? "none" : "absmax";
+  result.record.online_mode = plan.online_mode;
   result.record.error = energy > 0 ? error / energy : 0;
   return result;
 }
@@ -109,6 +110,13 @@ void record_loss(QuantizedTensor& result, std::span<const float> values,
 }
 
 }  // namespace
+
+TensorFacts facts_of(const TensorRecord& record) {
+  return {.method = record.method,
+          .error = record.error,
+          .act_scale = record.act_scale,
+          .online_mode = record.online_mode};
+}
 
 QuantizedTensor quantize_values(std::span<const float> values, std::int64_t rows,
                                 std::int64_t columns, const TensorPlan& plan,
@@ -129,6 +137,7 @@ QuantizedTensor quantize_values(std::span<const float> values, std::int64_t rows
     measure(packed, values);
     result.weight = std::move(packed.weight);
     result.record.method = plan.method->name;
+    result.record.online_mode = plan.online_mode;
     result.record.error = packed.energy > 0 ? packed.error / packed.energy : 0;
     result.record.note = chosen.note;
   }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/thread_pool.h"
+#include "format/leq_writer.h"
 #include "quantize/methods/method.h"
 #include "quantize/methods/tensor_plan.h"
 #include "tensor/pack.h"
@@ -20,10 +21,14 @@ struct TensorRecord {
   std::optional<double> loss = {};  // the same of the outputs on the calibration inputs: with
                                     // X^T X where it was gathered, else with its diagonal
   bool loss_of_hessian = false;
-  float act_scale = 0;    // act tensor: the step between two codes of the inputs
-  std::string note = {};  // of the method: a fallback, say
+  float act_scale = 0;  // act tensor: the step between two codes of the inputs
+  OnlineMode online_mode = OnlineMode::safe;  // act online
+  std::string note = {};                      // of the method: a fallback, say
   std::string fold = {};  // checksum of the scales that its inputs are divided by; empty: none
 };
+
+// As a file names it.
+TensorFacts facts_of(const TensorRecord& record);
 
 struct QuantizedTensor {
   PackedWeight weight;

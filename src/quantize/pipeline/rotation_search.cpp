@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "model/weights.h"
-#include "platform/make_backend.h"
+#include "platform/workers.h"
 #include "quantize/methods/error.h"
 #include "quantize/pipeline/block_pass.h"
 #include "quantize/pipeline/block_readers.h"
@@ -21,11 +21,7 @@ class SeedLoss {
  public:
   SeedLoss(const ModelConfig& config, std::span<const TensorInput> tensors,
            const RotationSearch& search)
-      : config_(config),
-        tensors_(tensors),
-        search_(search),
-        backend_(make_backend({"cpu", search.threads})),
-        pool_(search.threads) {}
+      : config_(config), tensors_(tensors), search_(search), workers_(search.threads) {}
 
   double of(std::uint64_t seed) {
     BlockRewrites rewrites = search_.rewrites;
@@ -33,7 +29,7 @@ class SeedLoss {
     const BlockSource source(config_, tensors_, rewrites);
     HiddenStates hidden(std::min(kWindows, std::ssize(search_.data.windows)),
                         search_.data.length * config_.width, {});
-    source.embed(search_.data, hidden, *backend_);
+    source.embed(search_.data, hidden, *workers_.backend);
     losses_ = 0;
     linears_ = 0;
     for (std::int64_t layer = 0; layer < config_.layers; ++layer) add(source, layer, hidden);
@@ -45,9 +41,9 @@ class SeedLoss {
  private:
   void add(const BlockSource& source, std::int64_t layer, HiddenStates& hidden) {
     const BlockTensors block = source.load(layer);
-    BlockRun run(source.config(), layer, block, *backend_, search_.data.length);
+    BlockRun run(source.config(), layer, block, *workers_.backend, search_.data.length);
     const PassContext context = {
-        run, hidden, *backend_, pool_, "layers." + std::to_string(layer), [this] {
+        run, hidden, *workers_.backend, workers_.pool, "layers." + std::to_string(layer), [this] {
           require(!search_.stop(), ErrorKind::interrupted, "interrupted");
         }};
     const PassResult result =
@@ -58,9 +54,11 @@ class SeedLoss {
       const QuantScheme scheme = search_.plan(layer_tensor(layer, spec.name), spec.role).scheme;
       if (!scheme.is_integer()) continue;
       const Matrix& weight = block.at(spec.name);
-      const auto rounded = rounded_weight(spec.name, weight.values, weight.rows, scheme, &pool_);
-      losses_ += diagonal_error({weight.values, rounded, weight.rows, weight.columns, &pool_},
-                                result.statistics.at(reader_of(spec.name)));
+      const auto rounded =
+          rounded_weight(spec.name, weight.values, weight.rows, scheme, &workers_.pool);
+      losses_ +=
+          diagonal_error({weight.values, rounded, weight.rows, weight.columns, &workers_.pool},
+                         result.statistics.at(reader_of(spec.name)));
       ++linears_;
     }
   }
@@ -68,8 +66,7 @@ class SeedLoss {
   const ModelConfig& config_;
   std::span<const TensorInput> tensors_;
   const RotationSearch& search_;
-  std::unique_ptr<Backend> backend_;
-  ThreadPool pool_;
+  Workers workers_;
   double losses_ = 0;
   std::int64_t linears_ = 0;
 };

@@ -1,0 +1,27 @@
+// The parser under parse_json: what it reads is told value by value, to whoever builds something
+// of it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+
+namespace leq {
+
+class JsonEvents {
+ public:
+  virtual ~JsonEvents() = default;
+  virtual void leaf(Json value) = 0;
+  virtual void open(Json::Type type) = 0;  // array or object
+  virtual void key(std::string name) = 0;
+  virtual void close() = 0;
+};
+
+// Reads exactly one value. Throws Error naming `source` and the offset on what is no JSON, and
+// where it is longer, deeper, or has more values than it may. Names that stand twice in an object
+// are told as they come.
+void read_json(std::string_view text, std::string_view source, const JsonLimits& limits,
+               JsonEvents& events);
+
+}  // namespace leq

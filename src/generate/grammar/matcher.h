@@ -1,0 +1,51 @@
+// A grammar on a vocabulary: which tokens may come next. States are numbers that are copied,
+// advanced over guessed tokens and dropped; a matcher serves all replies under its grammar, one
+// thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "generate/grammar/grammar.h"
+#include "tokenizer/tokenizer.h"
+
+namespace leq {
+
+// The bytes of all tokens as a tree. Built once for a model; immutable.
+class TokenTrie;
+std::shared_ptr<const TokenTrie> make_token_trie(const Tokenizer& tokenizer,
+                                                 std::size_t vocabulary);
+
+// What has been written so far: any value of one matcher may be given to it again at any time.
+using GrammarState = std::int32_t;
+inline constexpr GrammarState kOutOfGrammar = -1;  // no text of the grammar begins so
+
+class GrammarMatcher {
+ public:
+  GrammarMatcher(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> tokens);
+  ~GrammarMatcher();
+  GrammarMatcher(const GrammarMatcher&) = delete;
+  GrammarMatcher& operator=(const GrammarMatcher&) = delete;
+
+  GrammarState start() const;
+  // After one more token (kOutOfGrammar for one without text), or bytes. Throws Error where a
+  // grammar is so ambiguous that its states take more than they may.
+  GrammarState after(GrammarState state, Token token);
+  GrammarState after(GrammarState state, std::string_view bytes);
+
+  bool may_end(GrammarState state) const;   // a whole text
+  bool must_end(GrammarState state) const;  // ... that nothing can follow
+
+  // Sets the bits, [ceil(V / 64)], of exactly the tokens that may come next and clears all others.
+  // Tokens without text, end tokens among them, are never set.
+  void allow(GrammarState state, std::span<std::uint64_t> tokens);
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace leq

@@ -1,0 +1,98 @@
+// One rendering in work: its values, its limits, and the line that errors name; and what filters,
+// tests, methods and operators do, each in a file of its own.
+#pragma once
+
+#include <cstdint>
+#include <ctime>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "generate/jinja/value.h"
+
+namespace leq::jinja {
+
+inline constexpr std::int64_t kMostSteps = 20'000'000;
+inline constexpr std::size_t kMostOutputBytes = std::size_t{64} << 20;
+inline constexpr int kMostCalls = 60;        // of macros within macros
+inline constexpr int kMostValueDepth = 100;  // of lists within lists
+
+struct Context {
+  std::string_view source;
+  std::uint32_t line = 1;
+  std::int64_t steps = 0;
+  Heap heap;
+  std::tm now = {};
+
+  // Errors of a template: what it says is wrong, in its line.
+  template <class... Parts>
+  [[noreturn]] void wrong(const Parts&... parts) const {
+    fail(source, ": chat template, line ", line, ": ", parts...);
+  }
+  void step(std::int64_t count = 1) {
+    steps += count;
+    if (steps > kMostSteps) wrong("takes more than ", kMostSteps, " steps");
+  }
+  void check_depth(int depth) const {
+    if (depth > kMostValueDepth) wrong("a value nested deeper than ", kMostValueDepth);
+  }
+  // Fails where the value is undefined: it cannot be used so.
+  const Value& defined(const Value& value) const;
+  std::string_view text_of(const Value& value, std::string_view what) const;
+  std::int64_t whole_of(const Value& value, std::string_view what) const;
+};
+
+struct Arguments {
+  std::vector<Value> values;
+  std::vector<std::pair<std::string_view, Value>> named;
+
+  // The i-th, or the one of this name; nullopt where there is none.
+  std::optional<Value> get(std::size_t i, std::string_view name) const;
+  // Fails where there are more, or others than these names.
+  void check(const Context& context, std::string_view callee, std::size_t most,
+             std::initializer_list<std::string_view> names = {}) const;
+};
+
+// strftime, in English whatever the locale.
+std::string time_text(const Context& context, std::string_view format);
+
+// python_text.cpp: str(), repr() and json.dumps() of Python.
+Text to_text(Context& context, const Value& value);
+std::string repr(Context& context, const Value& value);
+struct JsonStyle {
+  std::optional<std::string> indent;  // of one level
+  bool ascii = false, sorted = false;
+  std::string comma = ", ", colon = ": ";
+};
+std::string to_json(Context& context, const Value& value, const JsonStyle& style);
+
+// operators.cpp
+Value binary(Context& context, std::string_view sign, const Value& a, const Value& b);
+bool compare(Context& context, std::string_view sign, const Value& a, const Value& b);
+bool less(Context& context, const Value& a, const Value& b);
+Value attribute(Context& context, const Value& value, std::string_view name);
+Value item(Context& context, const Value& value, const Value& index);
+Value slice(Context& context, const Value& value, const Value& from, const Value& to,
+            const Value& step);
+std::int64_t length(Context& context, const Value& value);
+// What a loop over it sees.
+std::vector<Value> elements(Context& context, const Value& value);
+
+// Throws Error where there is no such filter, test or method, or its arguments are wrong.
+Value apply_filter(Context& context, std::string_view name, const Value& value,
+                   const Arguments& arguments);
+bool apply_test(Context& context, std::string_view name, const Value& value,
+                const Arguments& arguments);
+// nullopt: values of this type have no such method.
+std::optional<Value> method_of(Context& context, const Value& self, std::string_view name);
+Value call_method(Context& context, const BoundMethod& method, const Arguments& arguments);
+std::string changed_case(std::string_view text, std::string_view how);  // upper, lower, ...
+// For sort, min, unique: texts without regard to case where so asked.
+Value sort_key(Context& context, const Value& value, bool with_case);
+// a.b.0
+Value path_attribute(Context& context, Value value, const Value& path);
+
+}  // namespace leq::jinja

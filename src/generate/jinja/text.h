@@ -1,0 +1,62 @@
+// A text that knows which of its bytes a template's author wrote, and which came with the
+// conversation: only the former may form special tokens. Whatever is cut out of a text, or put
+// together of texts, keeps this; what is made anew of one (upper case, JSON) is the conversation's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace leq::jinja {
+
+class Text {
+ public:
+  Text() = default;
+  // The template's own words.
+  static Text own(std::string_view bytes) { return Text(bytes, '\1'); }
+  // Anything else.
+  static Text foreign(std::string_view bytes) { return Text(bytes, '\0'); }
+
+  std::string_view bytes() const { return bytes_; }
+  std::size_t size() const { return bytes_.size(); }
+  bool empty() const { return bytes_.empty(); }
+  bool is_own(std::size_t at) const { return own_[at] != '\0'; }
+
+  Text slice(std::size_t from, std::size_t length) const;
+  void append(const Text& other);
+  bool operator==(const Text& other) const { return bytes_ == other.bytes_; }
+
+  // Markup: what |safe gives. Text that is added to it is escaped.
+  bool safe = false;
+
+ private:
+  Text(std::string_view bytes, char own) : bytes_(bytes), own_(bytes.size(), own) {}
+
+  std::string bytes_;
+  std::string own_;  // as long as bytes_
+};
+
+enum class Ends : std::uint8_t { both, left, right };
+// Without white space, Unicode's as Python sees it, or without any of these characters.
+Text stripped(const Text& text, Ends ends);
+Text stripped(const Text& text, Ends ends, std::string_view characters);
+// The white space that a text of bytes begins with, in bytes.
+std::size_t leading_space(std::string_view bytes);
+std::size_t trailing_space(std::string_view bytes);
+
+// At most `most` times, from the left; all where it is negative. `from` is not empty.
+std::vector<Text> split(const Text& text, std::string_view separator, std::int64_t most);
+std::vector<Text> split_right(const Text& text, std::string_view separator, std::int64_t most);
+// At white space, without empty pieces.
+std::vector<Text> split_space(const Text& text, std::int64_t most);
+std::vector<Text> split_lines(const Text& text, bool keep_ends);
+Text replaced(const Text& text, const Text& from, const Text& to, std::int64_t most);
+Text escaped(const Text& text);  // for HTML
+
+// Characters, by code points; a byte that is no UTF-8 is one.
+std::size_t count_characters(std::string_view bytes);
+std::vector<std::size_t> character_starts(std::string_view bytes);  // and the end
+
+}  // namespace leq::jinja
