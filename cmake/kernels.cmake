@@ -42,7 +42,10 @@ endfunction()
 if(LEQ_PROCESSOR STREQUAL "x86")
   leq_kernel_flags(v3 -march=x86-64-v3 -O3)
   leq_kernel_flags(avx2 -march=x86-64-v3 -O3)
+  leq_kernel_flags(avxvnni -march=x86-64-v3 -mavxvnni -O3)
   # g++ 12's own AVX-512 header reads a value that it leaves undefined on purpose: no warning for it.
+  leq_kernel_flags(avx512 -march=x86-64-v4 -mprefer-vector-width=512 -O3
+    -Wno-uninitialized -Wno-maybe-uninitialized)
   leq_kernel_flags(avx512vnni -march=x86-64-v4 -mavx512vnni -mprefer-vector-width=512 -O3
     -Wno-uninitialized -Wno-maybe-uninitialized)
   leq_kernel_flags(avx512amx -march=x86-64-v4 -mavx512vnni -mamx-tile -mamx-int8
@@ -52,4 +55,5 @@ elseif(LEQ_PROCESSOR STREQUAL "arm")
   # until they do not fit.
   leq_kernel_flags(neon -O3 -fno-schedule-insns)
   leq_kernel_flags(dotprod -march=armv8.2-a+dotprod -O3 -fno-schedule-insns)
+  leq_kernel_flags(i8mm -march=armv8.2-a+dotprod+i8mm -O3 -fno-schedule-insns)
 endif()

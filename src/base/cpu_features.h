@@ -8,20 +8,32 @@
 
 namespace leq {
 
-// The levels of all families. Within one family they ascend: each may use everything below it.
+// The levels of all families. Within one family they ascend: each is as fast as those below it, and
+// may use what they use, but that avx512 does without avxvnni.
 //   x86-64: portable, portable_v3 (the portable kernels built for x86-64-v3, for tests: avx2 is
-//   there
-//     wherever it is, and chosen instead), avx2, avx512vnni, avx512amx
-//   aarch64: portable, neon, dotprod
+//     there wherever it is, and chosen instead), avx2, avxvnni (256 bits), avx512 (without VNNI:
+//     never chosen by itself), avx512vnni, avx512amx
+//   aarch64: portable, neon, dotprod, i8mm
 //   others: portable
-enum class Isa { portable, portable_v3, avx2, avx512vnni, avx512amx, neon, dotprod };
+enum class Isa {
+  portable,
+  portable_v3,
+  avx2,
+  avxvnni,
+  avx512,
+  avx512vnni,
+  avx512amx,
+  neon,
+  dotprod,
+  i8mm
+};
 
 std::string_view isa_name(Isa isa);
 
 // What the processor and the operating system support, ascending; never empty.
 std::vector<Isa> supported_isas();
 
-// The best supported level, narrowed by the environment variable LEQ_ISA (a name of isa_name).
+// The best supported level (but avx512), narrowed by the environment variable LEQ_ISA (a name of isa_name).
 // Throws Error where LEQ_ISA names an unknown level or one that this processor lacks.
 Isa chosen_isa();
 

@@ -29,8 +29,8 @@ void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t while_equal) {
             nullptr, nullptr, 0);
 }
 
-void futex_wake_all(std::atomic<std::uint32_t>& word) {
-  ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAKE_PRIVATE, 1 << 30,
+void futex_wake(std::atomic<std::uint32_t>& word, int waiters) {
+  ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAKE_PRIVATE, waiters,
             nullptr, nullptr, 0);
 }
 
@@ -41,6 +41,8 @@ void futex_wake_all(std::atomic<std::uint32_t>& word) {
 // never take a task of a loop that has ended: its compare-and-swap fails on the epoch.
 struct ThreadPool::State {
   std::vector<std::thread> workers;
+  int worker_count = 0;        // that there will be
+  int cores = usable_cores();  // of which the caller has one
   alignas(64) std::atomic<std::uint32_t> epoch{0};
   std::atomic<std::uint32_t> sleepers{0};
   struct alignas(64) Share {
@@ -100,11 +102,19 @@ struct ThreadPool::State {
     }
   }
 
+  // Workers that are awake beyond one for each core left to them; negative: so many more may be. A
+  // worker that waits must not spin on a core that another one could work on, and whoever is not
+  // awake is not missed: others take its share.
+  int surplus() const {
+    const auto asleep = static_cast<int>(sleepers.load(std::memory_order_seq_cst));
+    return worker_count - asleep - std::max(1, cores - 1);
+  }
+
   void work_loop(int worker) {
     std::uint32_t seen = 0;
     for (;;) {
       std::uint32_t now = epoch.load(std::memory_order_acquire);
-      for (int spin = 0; now == seen && spin < kSpins; ++spin) {
+      for (int spin = 0; now == seen && spin < kSpins && surplus() <= 0; ++spin) {
         pause_briefly();
         now = epoch.load(std::memory_order_acquire);
       }
@@ -122,14 +132,17 @@ struct ThreadPool::State {
 
   void end_workers() {
     stop.store(true, std::memory_order_release);
-    announce(epoch.load() + 1);
+    epoch.store(epoch.load() + 1, std::memory_order_seq_cst);
+    futex_wake(epoch, worker_count);
     for (std::thread& worker : workers) worker.join();
   }
 
-  // Publishes a new epoch and wakes whoever sleeps.
+  // Publishes a new epoch and wakes who sleeps, as far as there are cores for them.
   void announce(std::uint32_t next) {
     epoch.store(next, std::memory_order_seq_cst);
-    if (sleepers.load(std::memory_order_seq_cst) > 0) futex_wake_all(epoch);
+    if (sleepers.load(std::memory_order_seq_cst) == 0) return;
+    const int room = -surplus();
+    if (room > 0) futex_wake(epoch, room);
   }
 };
 
@@ -138,6 +151,7 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   require(threads >= 1 && threads <= 1024, Setting{"threads"}, ": expected 1 to 1024, found ",
           threads);
   state_->shares = std::vector<State::Share>(static_cast<std::size_t>(threads));
+  state_->worker_count = threads - 1;
   try {
     for (int worker = 1; worker < threads; ++worker) {
       state_->workers.emplace_back([state = state_.get(), worker] { state->work_loop(worker); });

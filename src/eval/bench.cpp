@@ -29,6 +29,14 @@ std::uint64_t cache_bytes(Session& session, std::int64_t depth) {
   return bytes;
 }
 
+// Of the codes that are multiplied as such.
+int code_bits(const Linear& linear) {
+  if (!is_coded(linear.act)) return 0;
+  int bits = 8;
+  for (const LinearSegment& part : linear.parts()) bits = std::min(bits, part.weight.scheme.bits);
+  return bits;
+}
+
 }  // namespace
 
 std::string bench_test_name(const BenchTest& test) {
@@ -45,6 +53,14 @@ BenchWork bench_work(Session& session, const BenchTest& test) {
   work.kv_bytes = cache_bytes(session, test.depth) * static_cast<std::uint64_t>(test.sequences);
   work.block_operations = 2.0 * static_cast<double>(block_linear_parameters(config));
   work.head_operations = 2.0 * static_cast<double>(config.vocab * config.width);
+  const Weights& weights = session.weights();
+  work.block_bits = code_bits(weights.blocks[0].qkv);
+  for (const Block& block : weights.blocks) {
+    for (const Linear* linear : {&block.qkv, &block.o, &block.gate_up, &block.down}) {
+      work.block_bits = std::min(work.block_bits, code_bits(*linear));
+    }
+  }
+  work.head_bits = code_bits(weights.head);
   work.batch_tokens = session.limits().batch_tokens;
   return work;
 }
@@ -86,8 +102,9 @@ BenchNumbers bench_numbers(const BenchTest& test, const BenchWork& work,
           : static_cast<double>(test.prompt) * work.block_operations / 1e9 / limits.compute_gops;
   double generated_seconds = test.generated == 0 ? 0 : generated_bytes / 1e9 / limits.read_gbps;
   if (test.sequences > 1) {
-    generated_seconds +=
-        tokens * (work.block_operations + work.head_operations) / 1e9 / limits.compute_gops;
+    const double head_gops = limits.head_gops > 0 ? limits.head_gops : limits.compute_gops;
+    generated_seconds += tokens * work.block_operations / 1e9 / limits.compute_gops;
+    generated_seconds += tokens * work.head_operations / 1e9 / head_gops;
   }
 
   BenchNumbers numbers;

@@ -29,6 +29,7 @@ struct MachineLimits {
   double read_gbps = 0;      // of memory, all threads, at the working set of a test
   double compute_gops = 0;   // int8 dot products, or f32 multiply-adds for float types
   std::string compute_kind;  // "vpdpbusd"
+  double head_gops = 0;      // of the head's products, where they are others; else 0
 };
 
 // What a test must at least read and compute.
@@ -38,6 +39,8 @@ struct BenchWork {
   double block_operations = 0;      // for one token: 2 x parameters of the block linears
   std::int64_t batch_tokens = 512;  // prompt tokens that share one reading of the weights
   double head_operations = 0;       // for one token: 2 x parameters of the head
+  int block_bits = 0;  // fewest of the block linears' codes; 0: floats are multiplied
+  int head_bits = 0;
   // Of one step: a token of each sequence.
   std::uint64_t bytes_per_token() const { return weight_bytes + kv_bytes; }
 };

@@ -1,4 +1,4 @@
-// The AVX-512 and AMX matmul loops as the compiler wrote them: an accumulator that moves to the
+// The matmul loops of x86-64 as the compiler wrote them: an accumulator that moves to the
 // stack inside a loop costs up to half the speed, and no other test would see it.
 #include <gtest/gtest.h>
 
@@ -21,9 +21,10 @@ bool contains(const std::string& text, const char* part) {
   return text.find(part) != std::string::npos;
 }
 
-// The functions of an archive in which `product` matches an instruction. `sanitized` tells whether
-// any of them calls a sanitizer.
-std::vector<Loop> loops_of(const std::string& archive, const std::regex& product, bool& sanitized) {
+// The functions of an archive in which `product` matches an instruction; `sums` is the kind of
+// register that holds their sums. `sanitized` tells whether any of them calls a sanitizer.
+std::vector<Loop> loops_of(const std::string& archive, const std::regex& product, const char* sums,
+                           bool& sanitized) {
   std::vector<Loop> loops;
   const std::string command = "objdump -d -C --no-show-raw-insn '" + archive + "' 2>/dev/null";
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
@@ -40,13 +41,13 @@ std::vector<Loop> loops_of(const std::string& archive, const std::regex& product
     } else if (contains(text, "__asan_") || contains(text, "__tsan_") ||
                contains(text, "__ubsan_")) {
       sanitized = true;
-    } else if ((contains(text, "vpdpbusd") || contains(text, "tdpb")) &&
+    } else if ((contains(text, "vpdpbusd") || contains(text, "tdpb") || contains(text, "vpmadd")) &&
                std::regex_search(text, product)) {
       if (!inside) loops.push_back({function});
       loops.back().spills += inside ? pending : 0;
       inside = true;
       pending = 0;
-    } else if (inside && contains(text, "zmm") &&
+    } else if (inside && contains(text, sums) &&
                (contains(text, "(%rsp)") || contains(text, "(%rbp)"))) {
       ++pending;
     }
@@ -54,10 +55,10 @@ std::vector<Loop> loops_of(const std::string& archive, const std::regex& product
   return loops;
 }
 
-void expect_no_spills(const char* product, const char* function) {
+void expect_no_spills(const char* product, const char* function, const char* sums = "zmm") {
   bool sanitized = false;
   const std::vector<Loop> loops =
-      loops_of(std::string(LEQ_BINARY_DIR) + "/libleq.a", std::regex(product), sanitized);
+      loops_of(std::string(LEQ_BINARY_DIR) + "/libleq.a", std::regex(product), sums, sanitized);
   if (sanitized) GTEST_SKIP() << "built with sanitizers, which use the stack";
   if (loops.empty()) GTEST_SKIP() << "no objdump, or no code of this level in this build";
   int checked = 0;
@@ -73,6 +74,11 @@ void expect_no_spills(const char* product, const char* function) {
 // 24 and masks besides, and are left out.)
 TEST(ObjectCode, KeepsVnniSumsInRegisters) {
   expect_no_spills("vpdpbusd.*zmm", "::(piece_)?tile<|bits_tile<.*Bits., [12],");
+}
+
+// Tiles of many tokens on AVX2: 12 of 16 registers, and all others besides.
+TEST(ObjectCode, KeepsSumsOfWordsInRegisters) {
+  expect_no_spills("vpmaddwd.*ymm", "::piece_tile<.*WordProducts", "ymm");
 }
 
 // Here the registers hold what is folded while the tiles multiply.

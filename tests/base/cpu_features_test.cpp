@@ -46,10 +46,13 @@ TEST(CpuFeatures, TheVariableChoosesAnySupportedLevel) {
     IsaVariable::set(std::string(isa_name(isa)));
     EXPECT_EQ(chosen_isa(), isa);
   }
+  // The best one, but avx512 only where it is asked for.
+  auto isas = supported_isas();
+  std::erase(isas, Isa::avx512);
   IsaVariable::set("");
-  EXPECT_EQ(chosen_isa(), supported_isas().back());
+  EXPECT_EQ(chosen_isa(), isas.back());
   ::unsetenv("LEQ_ISA");
-  EXPECT_EQ(chosen_isa(), supported_isas().back());
+  EXPECT_EQ(chosen_isa(), isas.back());
 }
 
 TEST(CpuFeatures, AnUnknownLevelIsAnErrorThatListsTheKnownOnes) {

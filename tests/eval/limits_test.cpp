@@ -24,11 +24,9 @@ TEST(LimitKernels, ReadEveryByte) {
 }
 
 // Lanes of the register or tile that holds the sums: a lane adds up its share of the products.
-const std::map<Isa, int> kLanes = {{Isa::avx2, 8},
-                                   {Isa::avx512vnni, 16},
-                                   {Isa::avx512amx, 256},
-                                   {Isa::neon, 8},
-                                   {Isa::dotprod, 4}};
+const std::map<Isa, int> kLanes = {{Isa::avx2, 8},        {Isa::avxvnni, 8},     {Isa::avx512, 16},
+                                   {Isa::avx512vnni, 16}, {Isa::avx512amx, 256}, {Isa::neon, 8},
+                                   {Isa::dotprod, 4},     {Isa::i8mm, 4}};
 
 TEST(LimitKernels, MultiplyAsOftenAsTheySay) {
   for (const Isa isa : supported_isas()) {
@@ -39,6 +37,10 @@ TEST(LimitKernels, MultiplyAsOftenAsTheySay) {
     EXPECT_EQ(kernels.int8(10),
               -15 * 10 * static_cast<int>(kernels.int8_operations) / 2 / kLanes.at(isa))
         << isa_name(isa);
+    if (kernels.codes == nullptr) continue;
+    EXPECT_EQ(kernels.codes(10),
+              -15 * 10 * static_cast<int>(kernels.codes_operations) / 2 / kLanes.at(isa))
+        << isa_name(isa);
   }
 }
 
@@ -46,10 +48,12 @@ TEST(LimitMeter, MeasuresSomethingOnEveryLevel) {
   for (const Isa isa : supported_isas()) {
     LimitMeter meter(1, isa);
     EXPECT_GT(meter.read_gbps(8 << 20), 0.01) << isa_name(isa);
-    EXPECT_GT(meter.int8_gops(), 0.01) << isa_name(isa);
+    for (const int bits : {4, 8}) {
+      EXPECT_GT(meter.int_gops(bits), 0.01) << isa_name(isa);
+      EXPECT_FALSE(meter.int_name(bits).empty());
+    }
     EXPECT_GT(meter.f32_gflops(), 0.001) << isa_name(isa);
     EXPECT_GT(meter.f64_gflops(), 0.001) << isa_name(isa);
-    EXPECT_FALSE(meter.int8_name().empty());
     EXPECT_FALSE(meter.f32_name().empty());
   }
 }

@@ -342,9 +342,8 @@ class Bench {
   BenchRow measure(const BenchModel& model, const std::string& typed, Session& session,
                    const RunSetting& setting, const BenchTest& test) {
     const BenchWork work = bench_work(session, test);
-    const bool floats = !is_coded(session.weights().blocks[0].qkv.act);
     Backend& backend = session.transformer().backend();
-    const MachineLimits before = limits_now(backend, setting.threads, test, floats, work);
+    const MachineLimits before = limits_now(backend, setting.threads, test, work);
     std::vector<double> seconds;
     {
       Progress progress(model.name() + " " + model.scheme() + " " + bench_test_name(test), runs_,
@@ -352,9 +351,10 @@ class Bench {
       seconds = time_bench_test(session, test, runs_, [&](int done) { progress.update(done); });
     }
     // A limit is the best that was seen: neighbours on the machine can spoil one measurement.
-    MachineLimits machine = limits_now(backend, setting.threads, test, floats, work);
+    MachineLimits machine = limits_now(backend, setting.threads, test, work);
     machine.read_gbps = std::max(machine.read_gbps, before.read_gbps);
     machine.compute_gops = std::max(machine.compute_gops, before.compute_gops);
+    machine.head_gops = std::max(machine.head_gops, before.head_gops);
     BenchRow row;
     row.model = typed;
     row.title = model.name() + " " + model.scheme();
@@ -374,14 +374,18 @@ class Bench {
   }
 
   // The limits that a test is held against; those of a GPU are not measured here.
-  MachineLimits limits_now(Backend& backend, int threads, const BenchTest& test, bool floats,
+  MachineLimits limits_now(Backend& backend, int threads, const BenchTest& test,
                            const BenchWork& work) {
     if (backend.memory().room()) return {};
     cpu::LimitMeter& meter = meters_.try_emplace(threads, threads, chosen_isa()).first->second;
     MachineLimits limits;
     if (test.prompt > 0 || test.sequences > 1) {
-      limits.compute_gops = floats ? meter.f32_gflops() : meter.int8_gops();
-      limits.compute_kind = floats ? meter.f32_name() : meter.int8_name();
+      const int bits = work.block_bits;
+      limits.compute_gops = bits == 0 ? meter.f32_gflops() : meter.int_gops(bits);
+      limits.compute_kind = bits == 0 ? meter.f32_name() : meter.int_name(bits);
+    }
+    if (test.sequences > 1) {
+      limits.head_gops = work.head_bits == 0 ? meter.f32_gflops() : meter.int_gops(work.head_bits);
     }
     if (test.generated > 0) limits.read_gbps = meter.read_gbps(work.bytes_per_token());
     return limits;

@@ -9,6 +9,9 @@ namespace leq {
 std::vector<Isa> supported_isas() {
   std::vector<Isa> isas = {Isa::portable, Isa::neon};  // every aarch64 processor has NEON
   if ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0) isas.push_back(Isa::dotprod);
+  if (isas.back() == Isa::dotprod && (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0) {
+    isas.push_back(Isa::i8mm);
+  }
   return isas;
 }
 

@@ -19,11 +19,19 @@ bool has_v3() {
          __builtin_cpu_supports("bmi2");
 }
 
-bool has_avx512vnni() {
+bool has_avxvnni() {  // of the same kind
+  constexpr unsigned kAvxVnni = 1u << 4;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return has_v3() && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kAvxVnni) != 0;
+}
+
+bool has_v4() {
   return has_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vnni");
+         __builtin_cpu_supports("avx512cd");
 }
+
+bool has_avx512vnni() { return has_v4() && __builtin_cpu_supports("avx512vnni"); }
 
 // Asks Linux to let this process use AMX's tiles, for all its threads; it answers the same however
 // often it is asked. Refused where the kernel is too old or a signal stack is too small for them.
@@ -45,6 +53,8 @@ bool has_avx512amx() {
 std::vector<Isa> supported_isas() {
   std::vector<Isa> isas = {Isa::portable};
   if (has_v3()) isas.insert(isas.end(), {Isa::portable_v3, Isa::avx2});
+  if (has_avxvnni()) isas.push_back(Isa::avxvnni);
+  if (has_v4()) isas.push_back(Isa::avx512);
   if (has_avx512vnni()) isas.push_back(Isa::avx512vnni);
   if (has_avx512amx()) isas.push_back(Isa::avx512amx);
   return isas;

@@ -50,6 +50,10 @@ double peak_gops(ThreadPool& pool, const std::function<void(std::int64_t rounds)
   return operations * static_cast<double>(rounds) * static_cast<double>(tasks) / seconds / 1e9;
 }
 
+bool multiplies_as_codes(const LimitKernels& kernels, int bits) {
+  return bits <= 4 && kernels.codes != nullptr;
+}
+
 }  // namespace
 
 const LimitKernels& limit_kernels(Isa isa) {
@@ -89,11 +93,14 @@ double LimitMeter::read_gbps(std::uint64_t working_set_bytes) {
   return static_cast<double>(bytes) / seconds / 1e9;
 }
 
-double LimitMeter::int8_gops() {
+double LimitMeter::int_gops(int bits) {
   const LimitKernels& kernels = limit_kernels(isa_);
+  const bool as_codes = multiplies_as_codes(kernels, bits);
+  const auto products = as_codes ? kernels.codes : kernels.int8;
   std::atomic<std::int64_t> sink = 0;
   return peak_gops(
-      pool_, [&](std::int64_t rounds) { sink += kernels.int8(rounds); }, kernels.int8_operations);
+      pool_, [&](std::int64_t rounds) { sink += products(rounds); },
+      as_codes ? kernels.codes_operations : kernels.int8_operations);
 }
 
 double LimitMeter::f32_gflops() {
@@ -112,7 +119,10 @@ double LimitMeter::f64_gflops() {
       kernels.f64_operations);
 }
 
-std::string LimitMeter::int8_name() const { return limit_kernels(isa_).int8_name; }
+std::string LimitMeter::int_name(int bits) const {
+  const LimitKernels& kernels = limit_kernels(isa_);
+  return multiplies_as_codes(kernels, bits) ? kernels.codes_name : kernels.int8_name;
+}
 std::string LimitMeter::f32_name() const { return limit_kernels(isa_).f32_name; }
 
 }  // namespace leq::cpu

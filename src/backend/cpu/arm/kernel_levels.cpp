@@ -22,6 +22,10 @@ std::span<const KernelLevel> kernel_levels() {
                                          KernelLevel{.isa = Isa::dotprod,
                                                      .matmul = matmul_kernels_dotprod,
                                                      .rows = row_kernels_neon,
+                                                     .attention = attention_kernels_portable},
+                                         KernelLevel{.isa = Isa::i8mm,
+                                                     .matmul = matmul_kernels_i8mm,
+                                                     .rows = row_kernels_neon,
                                                      .attention = attention_kernels_portable}};
   return kLevels;
 }

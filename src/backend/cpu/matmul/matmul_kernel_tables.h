@@ -10,11 +10,15 @@ namespace leq::cpu {
 const MatmulKernels& matmul_kernels_portable();
 const MatmulKernels& matmul_kernels_v3();
 const MatmulKernels& matmul_kernels_avx2();
+const MatmulKernels& matmul_kernels_avxvnni();
+const MatmulKernels& matmul_kernels_avx512();
 const MatmulKernels& matmul_kernels_avx512vnni();
 const MatmulKernels& matmul_kernels_avx512amx();
 const MatmulKernels& matmul_kernels_neon();
 const MatmulKernels& matmul_kernels_dotprod();
+const MatmulKernels& matmul_kernels_i8mm();
 
+// For few tokens: more take matmul_blocks.h.
 void int8_rows_avx2(const IntPanel& panel) noexcept;
 void int8_groups_avx2(const IntPanel& panel) noexcept;
 void uint8_rows_avx2(const IntPanel& panel) noexcept;

@@ -9,6 +9,8 @@ std::span<const LimitLevel> limit_levels() {
   static constexpr std::array kLevels = {LimitLevel{Isa::portable, limit_kernels_portable},
                                          LimitLevel{Isa::portable_v3, limit_kernels_avx2},
                                          LimitLevel{Isa::avx2, limit_kernels_avx2},
+                                         LimitLevel{Isa::avxvnni, limit_kernels_avxvnni},
+                                         LimitLevel{Isa::avx512, limit_kernels_avx512},
                                          LimitLevel{Isa::avx512vnni, limit_kernels_avx512vnni},
                                          LimitLevel{Isa::avx512amx, limit_kernels_avx512amx}};
   return kLevels;

@@ -74,27 +74,31 @@ inline __attribute__((always_inline)) void add_quad(const Planes& planes, const 
   }
 }
 
-// The columns [first, last), a multiple of sixteen, added to c.
-template <class C, class Step, int M, int R>
-inline __attribute__((always_inline)) void add_columns(const IntPanel& panel, std::int64_t token,
-                                                       std::int64_t output, std::int64_t first,
-                                                       std::int64_t last, int32x4_t (&c)[M][R]) {
-  const std::uint8_t* inputs = panel.inputs + token * panel.input_stride;
-  for (std::int64_t k = first; k < last; k += 16) {
-    int8x16_t x[M];
+// The columns [first, last), a multiple of sixteen, added to c. An instruction set whose step is of
+// another kind has its own version of this.
+template <class C, class Step>
+struct Columns {
+  template <int M, int R>
+  static inline __attribute__((always_inline)) void add(const IntPanel& panel, std::int64_t token,
+                                                        std::int64_t output, std::int64_t first,
+                                                        std::int64_t last, int32x4_t (&c)[M][R]) {
+    const std::uint8_t* inputs = panel.inputs + token * panel.input_stride;
+    for (std::int64_t k = first; k < last; k += 16) {
+      int8x16_t x[M];
 #pragma GCC unroll 4
-    for (int m = 0; m < M; ++m) {
-      uint8x16_t bytes = vld1q_u8(inputs + m * panel.input_stride + k);
-      if constexpr (C::kSigned) bytes = veorq_u8(bytes, vdupq_n_u8(128));
-      x[m] = vreinterpretq_s8_u8(bytes);
+      for (int m = 0; m < M; ++m) {
+        uint8x16_t bytes = vld1q_u8(inputs + m * panel.input_stride + k);
+        if constexpr (C::kSigned) bytes = veorq_u8(bytes, vdupq_n_u8(128));
+        x[m] = vreinterpretq_s8_u8(bytes);
+      }
+      const Planes planes = planes_at<C>(panel, k, output);
+      add_quad<C, Step, 0>(planes, x, c);
+      add_quad<C, Step, 1>(planes, x, c);
+      add_quad<C, Step, 2>(planes, x, c);
+      add_quad<C, Step, 3>(planes, x, c);
     }
-    const Planes planes = planes_at<C>(panel, k, output);
-    add_quad<C, Step, 0>(planes, x, c);
-    add_quad<C, Step, 1>(planes, x, c);
-    add_quad<C, Step, 2>(planes, x, c);
-    add_quad<C, Step, 3>(planes, x, c);
   }
-}
+};
 
 // Where the sums of four outputs of one token start: - zero point * sum of the token's codes.
 template <class C>
@@ -145,7 +149,7 @@ void row_tile(const IntPanel& panel, std::int64_t token) {
     for (int m = 0; m < M; ++m) {
       for (int r = 0; r < R; ++r) c[m][r] = start<C>(panel, token + m, output + 4 * r, 0);
     }
-    add_columns<C, Step>(panel, token, output, 0, panel.columns, c);
+    Columns<C, Step>::add(panel, token, output, 0, panel.columns, c);
     for (int m = 0; m < M; ++m) {
       for (int r = 0; r < R; ++r) {
         finish(panel, token + m, output + 4 * r, vcvtq_f32_s32(c[m][r]));
@@ -168,7 +172,7 @@ void group_tile(const IntPanel& panel, std::int64_t token) {
       for (int m = 0; m < M; ++m) {
         for (int r = 0; r < R; ++r) c[m][r] = start<C>(panel, token + m, output + 4 * r, group);
       }
-      add_columns<C, Step>(panel, token, output, k, last, c);
+      Columns<C, Step>::add(panel, token, output, k, last, c);
       for (int m = 0; m < M; ++m) {
         for (int r = 0; r < R; ++r) {
           f[m][r] = vfmaq_f32(f[m][r], vcvtq_f32_s32(c[m][r]),

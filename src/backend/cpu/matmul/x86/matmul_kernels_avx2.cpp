@@ -1,23 +1,27 @@
-// The table of the AVX2 matmul kernels.
-#include "backend/cpu/matmul/matmul_kernel_tables.h"
+// The table of the AVX2 matmul kernels. Many tokens multiply 8-bit codes by vpmaddwd, because
+// vpmaddubsw would saturate, and fewer bits by vpmaddubsw.
+#include "backend/cpu/matmul/x86/lanes_avx2.h"
+#include "backend/cpu/matmul/x86/matmul_blocks.h"
 #include "base/cpu_features.h"
 
 namespace leq::cpu {
+namespace {
+
+constexpr int kTokens = 6;  // 12 sums of 16 registers
+
+struct Avx2 {
+  using Signed = WordProducts<Lanes256, kTokens, false>;
+  using Bytes = WordProducts<Lanes256, kTokens, true>;
+  template <int kBits>
+  using Bits = NarrowProducts<Lanes256, kTokens, kBits>;
+  static constexpr Start kSigned = Start::none;
+  static constexpr Start kBytes = Start::none;
+};
+
+}  // namespace
 
 const MatmulKernels& matmul_kernels_avx2() {
-  static constexpr MatmulKernels kKernels = {.isa = Isa::avx2,
-                                             .int8_rows = int8_rows_avx2,
-                                             .int8_groups = int8_groups_avx2,
-                                             .uint8_rows = uint8_rows_avx2,
-                                             .uint8_groups = uint8_groups_avx2,
-                                             .bits4 = bits4_avx2,
-                                             .bits3 = bits3_avx2,
-                                             .bits2 = bits2_avx2,
-                                             .f32 = f32_avx2,
-                                             .f16 = f16_avx2,
-                                             .bf16 = bf16_avx2,
-                                             .int_tile = "3x16",
-                                             .float_tile = "3x2"};
+  static constexpr MatmulKernels kKernels = block_kernels<Avx2>(Isa::avx2, "6x16");
   return kKernels;
 }
 

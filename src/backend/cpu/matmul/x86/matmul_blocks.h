@@ -1,0 +1,352 @@
+// A panel times many tokens for the levels without 512-bit dot products: blocks of tokens pass
+// through pieces of the columns, whose codes and inputs are first written as the tiles' instruction
+// takes them (matmul_products.h). Fewer tokens wait for memory and do not pay for that: all these
+// levels run the kernels of AVX2 for them.
+#pragma once
+
+#include "backend/cpu/matmul/matmul_kernel_tables.h"
+#include "backend/cpu/matmul/x86/matmul_products.h"
+
+namespace leq::cpu {
+namespace {
+
+constexpr std::int64_t kFewestTokens = 5;
+constexpr std::int64_t kBlockTokens = 96;
+constexpr std::int64_t kPieceGroups = kPieceColumns / 32;
+
+// Where the int32 sums start: at 0; at -128 * the weights' sums, since the inputs are q + 128; or
+// at -zero point * the inputs' sums.
+enum class Start { none, weights, zeros };
+// Which sides have group scales; rows: neither, and one int32 sum runs over all columns.
+enum class Scales { rows, weights, tokens, both };
+
+// What lies in kIntScratchBytes.
+struct BlockScratch {
+  alignas(64) float sums[kBlockTokens * 64];  // by tiles: [tokens][outputs of a strip]
+  alignas(64) std::uint8_t codes[64 * kPieceColumns * 2];
+  alignas(64) std::uint8_t inputs[kBlockTokens * (2 * kPieceColumns + 64)];
+  alignas(64) float scales[kPieceGroups][64];         // of the weights
+  alignas(64) std::int32_t starts[kPieceGroups][64];  // -128 * sums, or -zero points
+  // Of the inputs: in rows these lie too far apart.
+  alignas(64) float token_scales[kPieceGroups][kBlockTokens];
+  alignas(64) std::int32_t token_sums[kPieceGroups][kBlockTokens];
+};
+static_assert(sizeof(BlockScratch) <= kIntScratchBytes);
+
+struct Tile {
+  Walk walk;
+  const Piece* piece = nullptr;
+  std::int64_t token = 0;
+  std::int64_t first = 0;  // the same, counted from the block's first token
+  int output = 0;
+  float* sums = nullptr;
+  const BlockScratch* tables = nullptr;
+};
+
+// The int32 start values of row sums, which may be too large for the products of 16 bits below.
+template <class L, Start kStart>
+inline typename L::Ints row_start(const IntPanel& panel, std::int64_t token, int output) {
+  if constexpr (kStart == Start::none) return L::repeat32(0);
+  if constexpr (kStart == Start::weights) {
+    return L::sub32(L::repeat32(0), L::times_128(L::from_i32(panel.row_sums + output)));
+  }
+  const int sum = panel.token_sums[token * panel.token_sum_stride];
+  if (panel.zeros == nullptr) return L::repeat32(-panel.zero * sum);
+  return L::mul32(L::from_u8(panel.zeros + output), L::repeat32(-sum));
+}
+
+// Where the sums of a group start, for M tokens x a strip. A zero point lies in the lower half of
+// its lane, negated, so that this multiplies by the lower half of a sum of at most 128 * 127.
+template <class L, Start kStart, int M>
+inline __attribute__((always_inline)) void start_group(const Tile& tile, std::int64_t g,
+                                                       typename L::Ints (&c)[M][2]) {
+  const std::int32_t* starts = tile.tables->starts[g] + tile.output;
+  const std::int32_t* token_sums = tile.tables->token_sums[g] + tile.first;
+#pragma GCC unroll 12
+  for (int m = 0; m < M; ++m) {
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) {
+      if constexpr (kStart == Start::none) {
+        c[m][j] = L::repeat32(0);
+      } else if constexpr (kStart == Start::weights) {
+        c[m][j] = L::load(starts + j * L::kOutputs);
+      } else {
+        c[m][j] = L::products16(L::load(starts + j * L::kOutputs), L::repeat_quad(token_sums + m));
+      }
+    }
+  }
+}
+
+// f = fma(float(sum), weight scale * token scale, f) for a tile at the end of group `g` of a piece.
+template <class L, Scales kScales, int M>
+inline __attribute__((always_inline)) void fold(const Tile& tile, std::int64_t g,
+                                                const typename L::Ints (&c)[M][2], float* sums) {
+  const float* by_weight = tile.tables->scales[g] + tile.output;
+  const float* by_token = tile.tables->token_scales[g] + tile.first;
+#pragma GCC unroll 12
+  for (int m = 0; m < M; ++m) {
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) {
+      typename L::Floats scale;
+      if constexpr (kScales == Scales::weights) scale = L::load_floats(by_weight + j * L::kOutputs);
+      if constexpr (kScales == Scales::tokens) scale = L::repeat(by_token[m]);
+      if constexpr (kScales == Scales::both) {
+        scale = L::mul(L::load_floats(by_weight + j * L::kOutputs), L::repeat(by_token[m]));
+      }
+      float* const f = sums + (2 * m + j) * L::kOutputs;
+      L::store_floats(f, L::fma(L::to_floats(c[m][j]), scale, L::load_floats(f)));
+    }
+  }
+}
+
+template <class L, int M>
+inline __attribute__((always_inline)) void add_sums(float* sums,
+                                                    const typename L::Ints (&c)[M][2]) {
+#pragma GCC unroll 12
+  for (int m = 0; m < M; ++m) {
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j, sums += L::kOutputs) {
+      L::store(sums, L::add32(L::load(sums), c[m][j]));
+    }
+  }
+}
+
+template <class L, Start kStart, Scales kScales>
+void begin_sums(const IntPanel& panel, const Tile& tile, std::int64_t tokens) {
+  float* sums = tile.sums;
+  for (std::int64_t m = 0; m < tokens; ++m) {
+    for (int j = 0; j < 2; ++j, sums += L::kOutputs) {
+      constexpr Start kHere = kScales == Scales::rows ? kStart : Start::none;
+      L::store(sums, row_start<L, kHere>(panel, tile.token + m, tile.output + j * L::kOutputs));
+    }
+  }
+}
+
+// y = fma(f, weight scale * token scale, bias), scales of groups left out.
+template <class L, Scales kScales>
+void finish_sums(const IntPanel& panel, const Tile& tile, std::int64_t tokens) {
+  const float* sums = tile.sums;
+  for (std::int64_t m = 0; m < tokens; ++m) {
+    const std::int64_t token = tile.token + m;
+    for (int j = 0; j < 2; ++j, sums += L::kOutputs) {
+      const int output = tile.output + j * L::kOutputs;
+      typename L::Floats f;
+      if constexpr (kScales == Scales::rows) f = L::to_floats(L::load(sums));
+      if constexpr (kScales != Scales::rows) f = L::load_floats(sums);
+      auto scale = L::repeat(1.0f);
+      if constexpr (kScales == Scales::rows || kScales == Scales::weights) {
+        scale = L::repeat(panel.token_scales[token * panel.token_scale_stride]);
+      }
+      if constexpr (kScales == Scales::rows || kScales == Scales::tokens) {
+        scale = L::mul(scale, L::load_floats(panel.row_scales + output));
+      }
+      f = panel.bias != nullptr ? L::fma(f, scale, L::load_floats(panel.bias + output))
+                                : L::mul(f, scale);
+      L::store_floats(panel.y + token * panel.y_stride + output, f);
+    }
+  }
+}
+
+// M tokens x a strip over one piece.
+template <class Products, Start kStart, Scales kScales, int M>
+void piece_tile(const IntPanel& panel, const Tile& tile) {
+  using L = typename Products::Lanes;
+  Walk walk = tile.walk;
+  typename L::Ints c[M][2];
+  if constexpr (kScales == Scales::rows) {
+    start_group<L, Start::none>(tile, 0, c);
+    Products::add(walk, tile.piece->columns, c);
+    add_sums<L>(tile.sums, c);
+  } else {
+    const std::int64_t group = panel.group;
+    float* const sums = tile.sums;
+    std::int64_t left = tile.piece->columns;
+    for (std::int64_t g = 0; left > 0; left -= group, ++g) {
+      start_group<L, kStart>(tile, g, c);
+      Products::add(walk, group < left ? group : left, c);
+      fold<L, kScales>(tile, g, c, sums);
+    }
+  }
+}
+
+// The tile of so many tokens; kFewestTokens and more are cut into tiles of at least 3.
+using PieceTile = void (*)(const IntPanel&, const Tile&);
+template <class Products, Start kStart, Scales kScales, int M = 3>
+PieceTile tile_of(std::int64_t tokens) {
+  if constexpr (M < Products::kTokens) {
+    if (tokens > M) return tile_of<Products, kStart, kScales, M + 1>(tokens);
+  }
+  return piece_tile<Products, kStart, kScales, M>;
+}
+
+template <class L, Start kStart, Scales kScales>
+void fill_tables(const IntPanel& panel, const Piece& piece, BlockScratch& scratch) {
+  if constexpr (kScales == Scales::rows) return;
+  const std::int64_t first = piece.first / panel.group;
+  for (std::int64_t k = 0, g = 0; k < piece.columns; k += panel.group, ++g) {
+    for (int output = 0; output < 64; output += L::kOutputs) {
+      if constexpr (kScales != Scales::tokens) {
+        const auto scale = L::from_f16(panel.group_scales + (first + g) * 64 + output);
+        L::store_floats(scratch.scales[g] + output, L::mul(scale, L::repeat(panel.scale_mul)));
+      }
+      if constexpr (kStart == Start::weights) {
+        const auto sums = L::from_i16(panel.group_sums + (first + g) * 64 + output);
+        L::store(scratch.starts[g] + output, L::sub32(L::repeat32(0), L::times_128(sums)));
+      } else if constexpr (kStart == Start::zeros) {
+        const std::uint8_t* zeros = panel.zeros + (first + g) * panel.zero_stride + output;
+        const auto zero = panel.zeros == nullptr ? L::repeat32(panel.zero) : L::from_u8(zeros);
+        L::store(scratch.starts[g] + output, L::sub16(L::repeat32(0), zero));
+      }
+    }
+  }
+}
+
+template <Start kStart, Scales kScales>
+void fill_token_tables(const IntPanel& panel, const Piece& piece, BlockScratch& scratch) {
+  if constexpr (kScales == Scales::rows) return;
+  const std::int64_t first = piece.first / panel.group;
+  const std::int64_t groups = (piece.columns + panel.group - 1) / panel.group;
+  for (std::int64_t t = 0; t < piece.tokens; ++t) {
+    const std::int64_t token = piece.token + t;
+    for (std::int64_t g = 0; g < groups; ++g) {
+      if constexpr (kScales != Scales::weights) {
+        const float* scales = panel.token_scales + token * panel.token_scale_stride;
+        scratch.token_scales[g][t] = scales[(first + g) / panel.groups_a_token_scale];
+      }
+      if constexpr (kStart == Start::zeros) {
+        const std::int32_t* sums = panel.token_sums + token * panel.token_sum_stride;
+        scratch.token_sums[g][t] = sums[first + g];
+      }
+    }
+  }
+}
+
+// Bytes that the tiles of a piece fetch into the second cache meanwhile: those of the piece that
+// comes next, of this panel or the next one.
+struct BytesAhead {
+  const std::uint8_t* at = nullptr;
+  const std::uint8_t* end = nullptr;
+  const std::uint8_t* here = nullptr;  // fetched where there is nothing left
+
+  const std::uint8_t* take(std::int64_t bytes) {
+    if (end - at < bytes) return here;
+    at += bytes;
+    return at - bytes;
+  }
+};
+template <class Products>
+BytesAhead bytes_ahead(const IntPanel& panel, const Piece& piece, const std::uint8_t* here) {
+  const std::int64_t next = piece.first + piece.columns;
+  constexpr std::int64_t kColumnBytes = 8 * Products::kCodeBits;
+  if (next < panel.columns) {
+    const std::int64_t left = panel.columns - next;
+    const std::uint8_t* at = panel.codes + next * kColumnBytes;
+    return {at, at + (left < kPieceColumns ? left : kPieceColumns) * kColumnBytes, here};
+  }
+  const std::int64_t most = kPieceColumns * kColumnBytes;
+  const std::int64_t bytes = panel.next_bytes < most ? panel.next_bytes : most;
+  return {panel.next_codes, panel.next_codes + bytes, here};
+}
+
+template <class Products, Start kStart, Scales kScales>
+void run_piece(const IntPanel& panel, const Piece& piece, BlockScratch& scratch) {
+  using L = typename Products::Lanes;
+  constexpr int kStripOutputs = 2 * L::kOutputs;
+  fill_tables<L, kStart, kScales>(panel, piece, scratch);
+  fill_token_tables<kStart, kScales>(panel, piece, scratch);
+  const std::uint8_t* const codes = Products::codes_of(panel, piece, scratch.codes);
+  const PieceInputs inputs = Products::inputs_of(panel, piece, scratch.inputs);
+  BytesAhead ahead = bytes_ahead<Products>(panel, piece, codes);
+  const std::int64_t tiles = (piece.tokens + Products::kTokens - 1) / Products::kTokens;
+  Tile tile;
+  tile.piece = &piece;
+  tile.tables = &scratch;
+  tile.walk.stride = inputs.stride;
+  for (tile.output = 0; tile.output < 64; tile.output += kStripOutputs) {
+    for (std::int64_t i = 0; i < tiles; ++i) {
+      const std::int64_t first = piece.tokens * i / tiles;
+      const std::int64_t count = piece.tokens * (i + 1) / tiles - first;
+      tile.first = first;
+      tile.token = piece.token + first;
+      tile.sums = scratch.sums + tile.output * piece.tokens + first * kStripOutputs;
+      tile.walk.codes = codes + tile.output / kStripOutputs * Products::kStripBytes;
+      tile.walk.inputs = inputs.bytes + first * inputs.stride;
+      tile.walk.ahead = ahead.take(piece.columns / Products::kStepColumns * 64);
+      if (piece.first == 0) begin_sums<L, kStart, kScales>(panel, tile, count);
+      tile_of<Products, kStart, kScales>(count)(panel, tile);
+      if (piece.first + piece.columns == panel.columns) finish_sums<L, kScales>(panel, tile, count);
+    }
+  }
+}
+
+template <class Products, Start kStart, Scales kScales>
+void run_blocks(const IntPanel& panel) {
+  const std::int64_t blocks = (panel.tokens + kBlockTokens - 1) / kBlockTokens;
+  Piece piece;
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    piece.token = panel.tokens * b / blocks;
+    piece.tokens = panel.tokens * (b + 1) / blocks - piece.token;
+    for (piece.first = 0; piece.first < panel.columns; piece.first += kPieceColumns) {
+      const std::int64_t left = panel.columns - piece.first;
+      piece.columns = left < kPieceColumns ? left : kPieceColumns;
+      run_piece<Products, kStart, kScales>(panel, piece,
+                                           *reinterpret_cast<BlockScratch*>(panel.scratch));
+    }
+  }
+}
+
+// Of weights and tokens with any scales but both by row.
+template <class Products, Start kStart>
+void run_group_blocks(const IntPanel& panel) {
+  if (panel.groups_a_token_scale == 0) {
+    run_blocks<Products, kStart, Scales::weights>(panel);
+  } else if (panel.group_scales == nullptr) {
+    run_blocks<Products, kStart, Scales::tokens>(panel);
+  } else {
+    run_blocks<Products, kStart, Scales::both>(panel);
+  }
+}
+
+// Fewer than 8 bits are always grouped.
+template <class Products>
+void run_bit_blocks(const IntPanel& panel) {
+  if (panel.groups_a_token_scale == 0) {
+    run_blocks<Products, Start::zeros, Scales::weights>(panel);
+  } else {
+    run_blocks<Products, Start::zeros, Scales::both>(panel);
+  }
+}
+
+template <void (*kFew)(const IntPanel&) noexcept, void (*kMany)(const IntPanel&)>
+void few_or_many(const IntPanel& panel) noexcept {
+  (panel.tokens < kFewestTokens ? kFew : kMany)(panel);
+}
+
+// The table of a level:
+//   Signed, Bytes, Bits<kBits>   products of int8, uint8 and fewer bits
+//   kSigned, kBytes              where the sums of the first two start
+template <class Level>
+constexpr MatmulKernels block_kernels(Isa isa, const char* tile) {
+  using Signed = typename Level::Signed;
+  using Bytes = typename Level::Bytes;
+  constexpr Start kSigned = Level::kSigned;
+  constexpr Start kBytes = Level::kBytes;
+  MatmulKernels kernels;
+  kernels.isa = isa;
+  kernels.int8_rows = few_or_many<int8_rows_avx2, run_blocks<Signed, kSigned, Scales::rows>>;
+  kernels.int8_groups = few_or_many<int8_groups_avx2, run_group_blocks<Signed, kSigned>>;
+  kernels.uint8_rows = few_or_many<uint8_rows_avx2, run_blocks<Bytes, kBytes, Scales::rows>>;
+  kernels.uint8_groups = few_or_many<uint8_groups_avx2, run_group_blocks<Bytes, kBytes>>;
+  kernels.bits4 = few_or_many<bits4_avx2, run_bit_blocks<typename Level::template Bits<4>>>;
+  kernels.bits3 = few_or_many<bits3_avx2, run_bit_blocks<typename Level::template Bits<3>>>;
+  kernels.bits2 = few_or_many<bits2_avx2, run_bit_blocks<typename Level::template Bits<2>>>;
+  kernels.f32 = f32_avx2;
+  kernels.f16 = f16_avx2;
+  kernels.bf16 = bf16_avx2;
+  kernels.int_tile = tile;
+  kernels.float_tile = "3x2";
+  return kernels;
+}
+
+}  // namespace
+}  // namespace leq::cpu

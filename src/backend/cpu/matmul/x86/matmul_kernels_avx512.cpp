@@ -1,0 +1,26 @@
+// AVX-512 without VNNI: as AVX2, but many tokens are multiplied in registers of 512 bits.
+#include "backend/cpu/matmul/x86/lanes_avx512.h"
+#include "backend/cpu/matmul/x86/matmul_blocks.h"
+#include "base/cpu_features.h"
+
+namespace leq::cpu {
+namespace {
+
+struct Avx512 {
+  // 24 sums of 32 registers; or 12, and 12 of 16 bits.
+  using Signed = WordProducts<Lanes512, 12, false>;
+  using Bytes = WordProducts<Lanes512, 12, true>;
+  template <int kBits>
+  using Bits = NarrowProducts<Lanes512, 6, kBits>;
+  static constexpr Start kSigned = Start::none;
+  static constexpr Start kBytes = Start::none;
+};
+
+}  // namespace
+
+const MatmulKernels& matmul_kernels_avx512() {
+  static constexpr MatmulKernels kKernels = block_kernels<Avx512>(Isa::avx512, "12x32");
+  return kKernels;
+}
+
+}  // namespace leq::cpu

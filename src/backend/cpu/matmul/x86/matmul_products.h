@@ -1,0 +1,302 @@
+// How tiles of many tokens multiply where there are no 512-bit dot products (the argument Products
+// of matmul_blocks.h):
+//   kTokens               of the largest tile; its outputs are a strip, two registers
+//   kStepColumns          columns that add() takes at once
+//   kCodeBits             of the panel's plane at `codes`
+//   codes_of(), inputs_of()   codes and inputs of a piece of the columns as add() takes them
+//   kStripBytes           from the codes of a strip to those of the next one
+//   add()                 adds int32 sums over columns, exact
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cpu/matmul/matmul_kernels.h"
+
+namespace leq::cpu {
+namespace {
+
+// Columns that all tokens of a block pass through before the next: a strip of their codes stays in
+// the first cache. A multiple of every group.
+constexpr std::int64_t kPieceColumns = 512;
+constexpr std::int64_t kQuads = kPieceColumns / 4;
+
+struct Piece {
+  std::int64_t first = 0;  // column
+  std::int64_t columns = 0;
+  std::int64_t token = 0;  // first of the block
+  std::int64_t tokens = 0;
+};
+struct PieceInputs {
+  const std::uint8_t* bytes = nullptr;  // of the block's first token
+  std::int64_t stride = 0;
+};
+
+// Where a tile is on its way through the columns.
+struct Walk {
+  const std::uint8_t* codes = nullptr;
+  const std::uint8_t* inputs = nullptr;
+  std::int64_t stride = 0;              // of the inputs
+  const std::uint8_t* ahead = nullptr;  // a line for each step, to be fetched
+};
+
+inline __attribute__((always_inline)) void fetch_line(Walk& walk) {
+  _mm_prefetch(reinterpret_cast<const char*>(walk.ahead), _MM_HINT_T1);
+  walk.ahead += 64;
+}
+
+// The bytes of a piece's inputs, side by side: where they lie in rows they are far apart, and tiles
+// wait for them.
+inline PieceInputs near_inputs(const IntPanel& panel, const Piece& piece, std::uint8_t* room) {
+  constexpr std::int64_t kStride = kPieceColumns + 64;
+  const std::uint8_t* from = panel.inputs + piece.token * panel.input_stride + piece.first;
+  for (std::int64_t t = 0; t < piece.tokens; ++t, from += panel.input_stride) {
+    for (std::int64_t k = 0; k < piece.columns; k += 32) {
+      const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + k));
+      _mm256_store_si256(reinterpret_cast<__m256i*>(room + t * kStride + k), bytes);
+    }
+  }
+  return {room, kStride};
+}
+
+// Any 8-bit codes by vpmaddwd, which multiplies two pairs of 16 bits: codes less their zero points
+// and inputs are widened, so that no sum starts anywhere but at 0. Numbers of four columns lie in
+// the order 0, 2, 1, 3, because shifts widen the even bytes and the odd ones.
+template <class L, int kMostTokens, bool kUnsigned>
+struct WordProducts {
+  using Lanes = L;
+  using Ints = typename L::Ints;
+  static constexpr int kTokens = kMostTokens;
+  static constexpr int kStepColumns = 16;
+  static constexpr int kQuadBytes = 4 * L::kBytes;
+  static constexpr std::int64_t kStripBytes = kQuads * kQuadBytes;
+  static constexpr std::int64_t kCodeBits = 8;
+
+  static inline Ints zeros_of(const IntPanel& panel, std::int64_t column, int output) {
+    if constexpr (!kUnsigned) return L::repeat32(0);
+    if (panel.zeros == nullptr) return L::repeat16(panel.zero);
+    const std::int64_t group = panel.group == 0 ? 0 : column / panel.group;
+    return L::twice(L::from_u8(panel.zeros + group * panel.zero_stride + output));
+  }
+
+  static const std::uint8_t* codes_of(const IntPanel& panel, const Piece& piece,
+                                      std::uint8_t* room) {
+    const Ints low = L::repeat16(0xff);
+    for (int output = 0; output < 64; output += L::kOutputs) {
+      const int register_of_strip = output / L::kOutputs % 2;
+      std::uint8_t* to =
+          room + output / (2 * L::kOutputs) * kStripBytes + register_of_strip * L::kBytes;
+      for (std::int64_t k = 0; k < piece.columns; k += 4, to += kQuadBytes) {
+        const Ints bytes = L::load(panel.codes + (piece.first + k) * 64 + output * 4);
+        Ints even, odd;
+        if constexpr (kUnsigned) {
+          const Ints zeros = zeros_of(panel, piece.first + k, output);
+          even = L::sub16(L::both(bytes, low), zeros);
+          odd = L::sub16(L::template shifted<-8>(bytes), zeros);
+        } else {
+          even = L::high_signed(L::template shifted<8>(bytes));
+          odd = L::high_signed(bytes);
+        }
+        L::store(to, even);
+        L::store(to + 2 * L::kBytes, odd);
+      }
+    }
+    return room;
+  }
+
+  // The inputs of signed codes are q + 128; here they become q again.
+  static PieceInputs inputs_of(const IntPanel& panel, const Piece& piece, std::uint8_t* room) {
+    constexpr std::int64_t kStride = 2 * kPieceColumns + 64;
+    const std::uint8_t* from = panel.inputs + piece.token * panel.input_stride + piece.first;
+    const __m128i flip = _mm_set1_epi8(kUnsigned ? 0 : -128);
+    const __m128i order = _mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
+    for (std::int64_t t = 0; t < piece.tokens; ++t, from += panel.input_stride) {
+      for (std::int64_t k = 0; k < piece.columns; k += 16) {
+        const __m128i codes =
+            _mm_xor_si128(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + k)), flip);
+        const __m256i words = _mm256_cvtepi8_epi16(_mm_shuffle_epi8(codes, order));
+        _mm256_store_si256(reinterpret_cast<__m256i*>(room + t * kStride + 2 * k), words);
+      }
+    }
+    return {room, kStride};
+  }
+  static constexpr int kInputBytes = 2;
+
+  template <int M>
+  static inline __attribute__((always_inline)) void add(Walk& walk, std::int64_t columns,
+                                                        Ints (&c)[M][2]) {
+    std::int64_t left = columns;
+    do {
+      fetch_line(walk);
+#pragma GCC unroll 8
+      for (int pair = 0; pair < kStepColumns / 2; ++pair) {
+        const Ints w0 = L::load(walk.codes + pair * 2 * L::kBytes);
+        const Ints w1 = L::load(walk.codes + pair * 2 * L::kBytes + L::kBytes);
+#pragma GCC unroll 12
+        for (int m = 0; m < M; ++m) {
+          const std::uint8_t* input = walk.inputs + m * walk.stride + pair * 4;
+          L::add_words(c[m][0], c[m][1], w0, w1, input);
+        }
+      }
+      walk.codes += kStepColumns / 4 * kQuadBytes;
+      walk.inputs += kStepColumns * kInputBytes;
+      left -= kStepColumns;
+    } while (left > 0);
+  }
+};
+
+// Codes of fewer than 8 bits, one to a byte: quad kQuad of the 32 columns at `low` and `high`.
+template <class L, int kBits, int kQuad>
+inline __attribute__((always_inline)) typename L::Ints narrow_codes(const std::uint8_t* low,
+                                                                    const std::uint8_t* high) {
+  using Ints = typename L::Ints;
+  constexpr int kLow = kBits == 3 ? 2 : kBits;
+  constexpr int kQuadsOfByte = 8 / kLow;
+  const Ints bytes = L::load(low + kQuad / kQuadsOfByte * 256);
+  const Ints codes = L::both(L::template shifted<-(kQuad % kQuadsOfByte) * kLow>(bytes),
+                             L::repeat8((1 << kLow) - 1));
+  if constexpr (kBits != 3) return codes;
+  const Ints third = L::template shifted<2 - kQuad>(L::load(high));
+  return L::either(codes, L::both(third, L::repeat8(4)));
+}
+
+// Codes of fewer than 8 bits in bytes, for those who multiply bytes.
+template <class L, int kBits>
+struct UnpackedCodes {
+  static constexpr int kLow = kBits == 3 ? 2 : kBits;
+  static constexpr int kQuadBytes = 2 * L::kBytes;
+  static constexpr std::int64_t kStripBytes = kQuads * kQuadBytes;
+  static constexpr std::int64_t kCodeBits = kLow;
+
+  template <int kQuad = 0>
+  static inline __attribute__((always_inline)) void unpack(const std::uint8_t* low,
+                                                           const std::uint8_t* high,
+                                                           std::uint8_t* to) {
+    if constexpr (kQuad < 8) {
+      L::store(to + kQuad * kQuadBytes, narrow_codes<L, kBits, kQuad>(low, high));
+      unpack<kQuad + 1>(low, high, to);
+    }
+  }
+
+  static const std::uint8_t* codes_of(const IntPanel& panel, const Piece& piece,
+                                      std::uint8_t* room) {
+    for (int output = 0; output < 64; output += L::kOutputs) {
+      std::uint8_t* to =
+          room + output / (2 * L::kOutputs) * kStripBytes + output / L::kOutputs % 2 * L::kBytes;
+      for (std::int64_t k = piece.first; k < piece.first + piece.columns; k += 32) {
+        unpack(panel.codes + k * 8 * kLow + output * 4,
+               kBits == 3 ? panel.high_codes + k * 8 + output * 4 : nullptr, to);
+        to += 8 * kQuadBytes;
+      }
+    }
+    return room;
+  }
+};
+
+// Codes of at most 4 bits by vpmaddubsw, which adds pairs of products to 16 bits. It is exact: a
+// pair is at most 2 * 15 * 127 = 3,810, so that 8 of them (32 columns) fit.
+template <class L, int kMostTokens, int kBits>
+struct NarrowProducts : UnpackedCodes<L, kBits> {
+  using Lanes = L;
+  using Ints = typename L::Ints;
+  static constexpr int kTokens = kMostTokens;
+  static constexpr int kStepColumns = 32;
+
+  static PieceInputs inputs_of(const IntPanel& panel, const Piece& piece, std::uint8_t* room) {
+    return near_inputs(panel, piece, room);
+  }
+
+  template <int M>
+  static inline __attribute__((always_inline)) void add(Walk& walk, std::int64_t columns,
+                                                        Ints (&c)[M][2]) {
+    const Ints ones = L::repeat16(1);
+    std::int64_t left = columns;
+    do {
+      fetch_line(walk);
+      Ints narrow[M][2];
+#pragma GCC unroll 8
+      for (int quad = 0; quad < 8; ++quad) {
+        const Ints w0 = L::load(walk.codes + quad * 2 * L::kBytes);
+        const Ints w1 = L::load(walk.codes + quad * 2 * L::kBytes + L::kBytes);
+#pragma GCC unroll 12
+        for (int m = 0; m < M; ++m) {
+          const std::uint8_t* input = walk.inputs + m * walk.stride + quad * 4;
+          if (quad == 0) {
+            L::begin_bytes(narrow[m][0], narrow[m][1], w0, w1, input);
+          } else {
+            L::add_bytes(narrow[m][0], narrow[m][1], w0, w1, input);
+          }
+        }
+      }
+#pragma GCC unroll 12
+      for (int m = 0; m < M; ++m) {
+        c[m][0] = L::add32(c[m][0], L::products16(narrow[m][0], ones));
+        c[m][1] = L::add32(c[m][1], L::products16(narrow[m][1], ones));
+      }
+      walk.codes += 8 * 2 * L::kBytes;
+      walk.inputs += kStepColumns;
+      left -= kStepColumns;
+    } while (left > 0);
+  }
+};
+
+// Codes as they lie in the panel.
+template <class L>
+struct PanelCodes {
+  static constexpr int kQuadBytes = 256;
+  static constexpr std::int64_t kStripBytes = 2 * L::kBytes;
+  static constexpr std::int64_t kCodeBits = 8;
+
+  static const std::uint8_t* codes_of(const IntPanel& panel, const Piece& piece, std::uint8_t*) {
+    return panel.codes + piece.first * 64;
+  }
+};
+
+// Which side of a product of bytes is the unsigned one.
+enum class Unsigned { codes, inputs };
+
+// Codes of any Source by vpdpbusd, which multiplies four pairs of bytes.
+template <class L, int kMostTokens, class Source, Unsigned kSide>
+struct DotProducts : Source {
+  using Lanes = L;
+  using Ints = typename L::Ints;
+  static constexpr int kTokens = kMostTokens;
+  static constexpr int kStepColumns = 16;
+
+  static PieceInputs inputs_of(const IntPanel& panel, const Piece& piece, std::uint8_t* room) {
+    return near_inputs(panel, piece, room);
+  }
+
+  template <int M>
+  static inline __attribute__((always_inline)) void add(Walk& walk, std::int64_t columns,
+                                                        Ints (&c)[M][2]) {
+    std::int64_t left = columns;
+    do {
+      fetch_line(walk);
+#pragma GCC unroll 4
+      for (int quad = 0; quad < 4; ++quad) {
+        const Ints w0 = L::load(walk.codes + quad * Source::kQuadBytes);
+        const Ints w1 = L::load(walk.codes + quad * Source::kQuadBytes + L::kBytes);
+#pragma GCC unroll 6
+        for (int m = 0; m < M; ++m) {
+          const Ints input = L::repeat_quad(walk.inputs + m * walk.stride + quad * 4);
+          if constexpr (kSide == Unsigned::codes) {
+            L::dot(c[m][0], w0, input);
+            L::dot(c[m][1], w1, input);
+          } else {
+            L::dot(c[m][0], input, w0);
+            L::dot(c[m][1], input, w1);
+          }
+        }
+      }
+      walk.codes += 4 * Source::kQuadBytes;
+      walk.inputs += kStepColumns;
+      left -= kStepColumns;
+    } while (left > 0);
+  }
+};
+
+}  // namespace
+}  // namespace leq::cpu
