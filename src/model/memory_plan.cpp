@@ -52,6 +52,8 @@ RunLimits resolve_limits(RunLimits limits, const ModelConfig& config) {
   limits.sequence_context = std::min({limits.sequence_context, limits.context, longest});
   require_range(Setting{"batch_tokens"}, limits.batch_tokens, 1, 1 << 16);
   limits.batch_tokens = std::min(limits.batch_tokens, limits.context);
+  if (limits.kv_sinks) require_range(Setting{"kv_sinks"}, *limits.kv_sinks, 0, kPageTokens);
+  if (limits.kv_recent) require_range(Setting{"kv_recent"}, *limits.kv_recent, 0, 1 << 20);
   require_range("output rows", limits.output_tokens, 1, 1 << 16);
   limits.output_tokens = std::min(limits.output_tokens, limits.batch_tokens);
   return limits;
@@ -78,6 +80,10 @@ KvShape kv_shape(const ModelConfig& config, const RunLimits& limits) {
   shape.value_type = limits.value_type;
   shape.positions = limits.context;
   shape.sequences = limits.sequences;
+  shape.batch_tokens = limits.batch_tokens;
+  shape.zones = kv_zones(limits.key_type, limits.value_type);
+  if (limits.kv_sinks) shape.zones->sinks = *limits.kv_sinks;
+  if (limits.kv_recent) shape.zones->recent = *limits.kv_recent;
   return shape;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "backend/layout.h"
@@ -24,6 +25,9 @@ struct RunLimits {
   std::int64_t output_tokens = 1;
   KvType key_type = kUsualKv;
   KvType value_type = kUsualKv;
+  // Positions that stay in f16 beside the codes of types that make whole blocks; nullopt: as the
+  // types have it.
+  std::optional<int> kv_sinks = {}, kv_recent = {};
 };
 
 struct MemoryPlan {
