@@ -152,7 +152,9 @@ double rms_error(const AttentionCase& c, std::int64_t length) {
 
 TEST(PackedAttention, ComesCloseToAttentionInDouble) {
   const auto error = [](KvType keys, KvType values) {
-    return rms_error(case_of(keys, values, 64), 200);
+    AttentionCase c = case_of(keys, values, 64);
+    c.recent = c.sinks = 0;  // codes wherever a block is whole
+    return rms_error(c, 200);
   };
   const double f16 = error(KvType::f16, KvType::f16);
   for (const auto& [eight, four, two] :

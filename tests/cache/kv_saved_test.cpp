@@ -48,7 +48,7 @@ TEST(KvSaved, ComesBackByteForByteForAllTypes) {
           feed(*backend, cache, 0, 17, 1);  // so that page numbers differ
           feed(*backend, cache, 1, length, 2);
           const auto saved = cache.save(1);
-          cache.truncate(0, 3);
+          (void)cache.truncate(0, 3);
           feed(*backend, cache, 1, 30, 3);
           cache.load(1, saved, "test");
           EXPECT_EQ(cache.length(1), length);
