@@ -53,7 +53,7 @@ PrefixCache::Found PrefixCache::find(std::span<const Token> tokens, bool use) {
 
 void PrefixCache::cut(Found& found, std::int64_t tokens) const {
   found.tokens = cache_.reach(found.pages, std::min(found.tokens, tokens));
-  found.pages.resize(static_cast<std::size_t>((found.tokens + kPageTokens - 1) / kPageTokens));
+  found.pages.resize(static_cast<std::size_t>(pages_for(found.tokens)));
 }
 
 void PrefixCache::keep(std::int32_t sequence, std::span<const Token> tokens, bool last_too) {
