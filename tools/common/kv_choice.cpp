@@ -85,6 +85,20 @@ std::string kv_text(const RunLimits& limits) {
          std::to_string(zones.recent) + "; blocks of " + std::to_string(zones.block) + ")";
 }
 
+std::string wide_keys_text(const KvShape& shape) {
+  std::vector<std::string> layers;
+  for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
+    if (shape.type(layer, KvPart::keys) != shape.key_type) layers.push_back(std::to_string(layer));
+  }
+  if (layers.empty()) return "";
+  std::string text = layers.size() == 1 ? "layer " : "layers ";
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    text += i == 0 ? "" : i + 1 == layers.size() ? " and " : ", ";
+    text += layers[i];
+  }
+  return text + ": keys " + std::string(kv_type_name(kUsualKv)) + ", their biases are large";
+}
+
 std::string kv_label(KvType type, const RunLimits& limits) {
   std::string label(kv_type_name(type));
   if (!kv_scheme(type).blocked()) return label;

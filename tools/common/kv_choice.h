@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backend/kv_types.h"
+#include "cache/kv_cache.h"
 #include "model/memory_plan.h"
 #include "tools/common/options.h"
 
@@ -18,6 +19,8 @@ void choose_kv(const Options& options, KvType fallback, RunLimits& limits);
 
 // "keys simq4, values simq4 (f16: the first 4 and the newest 32; blocks of 32)"
 std::string kv_text(const RunLimits& limits);
+// "layers 0 and 27: keys f16, their biases are large"; empty where all layers are alike.
+std::string wide_keys_text(const KvShape& shape);
 // "simq4 s4 r32 b32", "int8": for reports that are compared.
 std::string kv_label(KvType type, const RunLimits& limits);
 
