@@ -1,8 +1,8 @@
 // Which layers store keys in a wider type than the one asked for.
 //
-// A bias of a key that is far larger than the key itself turns with the position (RoPE): what codes
-// of a token or of a block of positions would have to span is the bias, not the key (Qwen 2.5 has
-// such biases in its first and last layers).
+// A bias that is far larger than the key turns with the position (RoPE). Codes along a token would
+// have to span the bias instead of the key, codes along a channel how far it turns within a block.
+// (Qwen 2.5 has such biases in its first and last layers.)
 #pragma once
 
 #include <span>
@@ -13,9 +13,9 @@
 
 namespace leq {
 
-// Whether some |bias| is above 8 times the median one and above 8: keys without bias are a few in
-// size.
-bool large_key_bias(std::span<const float> bias);
+// Whether some |bias|, times the part of it that codes would have to span, is above 8 times the
+// median bias and above 8: keys without bias are a few in size. `parts` is as long as `bias`.
+bool large_key_bias(std::span<const float> bias, std::span<const float> parts);
 
 // [layers] types of keys where some layer has to differ from `wanted`; empty where none has. Biases
 // are read: `weights` lie on the host.
