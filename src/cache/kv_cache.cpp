@@ -164,8 +164,8 @@ void KvCache::grow(std::int32_t sequence, std::int64_t count, std::int64_t copie
   while (std::ssize(target.pages) < pages_for(target.length)) {
     target.pages.push_back(take_page());
     const std::int64_t end = std::ssize(target.pages) * kPageTokens;
-    const bool first = target.pages.size() == 1;
-    if (zones_.copies() && (first || end > copied_from)) give_copy(target.pages.back());
+    const bool sinks = target.pages.size() == 1 && zones_.sinks > 0;
+    if (zones_.copies() && (sinks || end > copied_from)) give_copy(target.pages.back());
   }
 }
 
@@ -313,7 +313,9 @@ void KvCache::repeat_pages(std::int32_t sequence, std::int64_t length) {
   for (std::size_t page = first; page < own.size(); ++page) {
     const std::int32_t from = own[page % (zones_.copies() ? coded : first)];
     copy_page(from, own[page]);
-    if (copies_.has(own[page]) && copies_.has(from)) copy_copies(from, own[page]);
+    if (!copies_.has(own[page])) continue;
+    ensure(copies_.has(from), "KV cache: page ", page % coded, " to repeat has no f16 copy");
+    copy_copies(from, own[page]);
   }
   at(sequence).settled = length;
 }

@@ -60,11 +60,13 @@ SavedHeader header_of(const KvShape& shape, std::int64_t length, const KvZones& 
 struct SavedParts {
   std::int64_t length = 0, coded = 0, copies_from = 0, first_copies = 0;
 
-  std::int64_t copies() const { return first_copies + length - copies_from; }
+  std::int64_t copies() const {
+    return first_copies + std::max<std::int64_t>(0, length - copies_from);
+  }
 };
 
 SavedParts parts_of(const KvZones& zones, std::int64_t length, std::int64_t copies_from) {
-  SavedParts parts = {length, zones.sealed(length), std::min(copies_from, length), 0};
+  SavedParts parts = {length, zones.sealed(length), copies_from, 0};
   if (zones.sinks > 0 && copies_from > 0) parts.first_copies = std::min<std::int64_t>(length, kPageTokens);
   return parts;
 }
