@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/rows_layout.h"
+#include "base/error.h"
 #include "cuda/layout/attention_scratch.h"
 #include "cuda/layout/kv_pages.h"
 #include "cuda/layout/layout.h"
@@ -38,7 +39,11 @@ std::size_t GpuLayout::weight_bytes(const WeightView& weight) const {
   return gpu::weight_bytes(weight).bytes;
 }
 
-std::size_t GpuLayout::page_bytes(KvPart, KvType type, int kv_heads, int head_dim) const {
+std::size_t GpuLayout::page_bytes(KvPart part, KvType type, int kv_heads, int head_dim) const {
+  const Setting setting{part == KvPart::keys ? "key_type" : "value_type"};
+  require(!kv_packed(type), ErrorKind::bad_setting, setting, " ", kv_type_name(type),
+          ": this type runs on the CPU only; use ", setting, " int8 or f16, or ", Setting{"device"},
+          " cpu");
   return kv_page_bytes(type, kv_heads, head_dim);
 }
 

@@ -12,7 +12,18 @@
 namespace leq {
 
 // A saved sequence names its schemes by these numbers.
-enum class KvType : std::uint8_t { f32, f16, int8 };
+enum class KvType : std::uint8_t {
+  f32,
+  f16,
+  int8,
+  int4,
+  simq8,
+  simq4,
+  simq2,
+  simq8_b64,
+  simq4_b64,
+  simq2_b64
+};
 
 inline constexpr int kPageTokens = 64;
 constexpr std::int64_t pages_for(std::int64_t positions) {
@@ -37,12 +48,36 @@ struct KvScheme {
   int block = 0;                                 // along channels
   int recent = 0;                                // newest positions that are kept in f16 too
   int sinks = 0;                                 // first positions, likewise
+  bool packed = false;                           // several codes share a byte or a word of memory
+  bool rotated = false;                          // by a Hadamard matrix within each head
   std::array<std::string_view, 7> aliases = {};  // of other engines: this one is the closest
 
   constexpr bool coded() const { return keys != KvAlong::nothing; }
+  // Codes are made of whole blocks, and f16 copies stand in for them until then.
+  constexpr bool blocked() const { return block > 0; }
 };
 
-inline constexpr std::array<KvScheme, 3> kKvSchemes = {
+// Keys along channels in blocks, values along tokens: SimQuant.
+constexpr KvScheme simquant(KvType type, std::string_view name, int bits, int group, int recent,
+                            int block) {
+  return {.type = type,
+          .name = name,
+          .bits = bits,
+          .keys = KvAlong::channel,
+          .values = KvAlong::token,
+          .group = group,
+          .block = block,
+          .recent = recent,
+          .sinks = 4,
+          .packed = true};
+}
+
+constexpr KvScheme with_aliases(KvScheme scheme, std::array<std::string_view, 7> aliases) {
+  scheme.aliases = aliases;
+  return scheme;
+}
+
+inline constexpr std::array<KvScheme, 10> kKvSchemes = {
     {{.type = KvType::f32, .name = "f32", .bits = 32},
      {.type = KvType::f16, .name = "f16", .bits = 16, .aliases = {"bf16"}},
      {.type = KvType::int8,
@@ -50,7 +85,21 @@ inline constexpr std::array<KvScheme, 3> kKvSchemes = {
       .bits = 8,
       .keys = KvAlong::token,
       .values = KvAlong::token,
-      .aliases = {"q8_0", "q8", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"}}}};
+      .aliases = {"q8_0", "q8", "q6_0", "q5_1", "q5_0"}},
+     {.type = KvType::int4,
+      .name = "int4",
+      .bits = 4,
+      .keys = KvAlong::token,
+      .values = KvAlong::token,
+      .packed = true,
+      .rotated = true},
+     simquant(KvType::simq8, "simq8", 8, 0, 32, 32),
+     with_aliases(simquant(KvType::simq4, "simq4", 4, 64, 32, 32),
+                  {"q4_1", "q4_0", "q4", "iq4_nl", "simq", "kivi4"}),
+     with_aliases(simquant(KvType::simq2, "simq2", 2, 32, 128, 32), {"q2", "q2_k", "kivi2"}),
+     simquant(KvType::simq8_b64, "simq8-b64", 8, 0, 32, 64),
+     simquant(KvType::simq4_b64, "simq4-b64", 4, 64, 32, 64),
+     simquant(KvType::simq2_b64, "simq2-b64", 2, 32, 128, 64)}};
 
 constexpr bool rows_follow_types() {
   for (std::size_t i = 0; i < kKvSchemes.size(); ++i) {
@@ -60,14 +109,6 @@ constexpr bool rows_follow_types() {
 }
 static_assert(rows_follow_types());
 
-constexpr bool keeps_f16_copies() {
-  for (const KvScheme& scheme : kKvSchemes) {
-    if (scheme.recent > 0 || scheme.sinks > 0) return true;
-  }
-  return false;
-}
-static_assert(!keeps_f16_copies(), "no cache keeps f16 copies beside codes yet");
-
 inline constexpr KvType kExactKv = KvType::f32;  // what a model computed, unrounded
 inline constexpr KvType kUsualKv = KvType::f16;
 
@@ -75,10 +116,16 @@ constexpr const KvScheme& kv_scheme(KvType type) {
   return kKvSchemes[static_cast<std::size_t>(type)];
 }
 constexpr bool kv_coded(KvType type) { return kv_scheme(type).coded(); }
+constexpr bool kv_packed(KvType type) { return kv_scheme(type).packed; }
 
 // Bytes of one position's numbers of a head, without scales, where they lie without gaps.
 constexpr std::size_t kv_number_bytes(const KvScheme& scheme, int head_dim) {
   return (static_cast<std::size_t>(head_dim) * static_cast<std::size_t>(scheme.bits) + 7) / 8;
+}
+
+// Groups of channels of a position that have a scale and a minimum each.
+constexpr int kv_groups(const KvScheme& scheme, int head_dim) {
+  return scheme.group == 0 ? 1 : (head_dim + scheme.group - 1) / scheme.group;
 }
 
 // Scales of a head's first `positions`, and as many minima.
@@ -88,10 +135,40 @@ constexpr std::size_t kv_scale_count(const KvScheme& scheme, KvPart part, int he
   const auto dims = static_cast<std::int64_t>(head_dim);
   std::int64_t count = 0;
   if (along == KvAlong::token) {
-    count = positions * (scheme.group == 0 ? 1 : (dims + scheme.group - 1) / scheme.group);
+    count = positions * kv_groups(scheme, head_dim);
   }
   if (along == KvAlong::channel) count = (positions + scheme.block - 1) / scheme.block * dims;
   return static_cast<std::size_t>(count);
+}
+
+// Where f16 copies stand in for codes (docs/kv-cache.md): at the first positions, and in blocks that
+// end among the newest. What a query reads of a position depends on the two positions alone.
+struct KvZones {
+  int sinks = 0;   // S
+  int recent = 0;  // R
+  int block = 0;   // B, which kPageTokens is a multiple of; 0: there are no copies
+
+  constexpr bool copies() const { return block > 0; }
+  // The query at `position` reads codes of positions [S, closed_for(position)), f16 of all others.
+  constexpr std::int64_t closed_for(std::int64_t position) const {
+    return whole_blocks(position + 1 - recent);
+  }
+  // After positions [0, length) were appended, codes of [0, sealed(length)) are there.
+  constexpr std::int64_t sealed(std::int64_t length) const { return whole_blocks(length - recent); }
+
+  bool operator==(const KvZones&) const = default;
+
+ private:
+  constexpr std::int64_t whole_blocks(std::int64_t positions) const {
+    return block == 0 || positions < 0 ? 0 : positions / block * block;
+  }
+};
+
+// Both sides of a cache share their zones: of the schemes' own numbers the largest.
+constexpr KvZones kv_zones(KvType keys, KvType values) {
+  const KvScheme &k = kv_scheme(keys), &v = kv_scheme(values);
+  const auto larger = [](int a, int b) { return a > b ? a : b; };
+  return {larger(k.sinks, v.sinks), larger(k.recent, v.recent), larger(k.block, v.block)};
 }
 
 }  // namespace leq

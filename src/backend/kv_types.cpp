@@ -43,6 +43,17 @@ KvType parse_kv_type(std::string_view name, Setting setting) {
   fail(setting, " ", name, ": expected ", expected_names(), closest);
 }
 
+KvType with_kv_block(KvType type, std::int64_t block, Setting setting) {
+  const KvScheme& wanted = kv_scheme(type);
+  if (!wanted.blocked()) return type;
+  for (const KvScheme& scheme : kKvSchemes) {
+    if (scheme.keys == wanted.keys && scheme.bits == wanted.bits && scheme.block == block) {
+      return scheme.type;
+    }
+  }
+  fail(ErrorKind::bad_setting, setting, " ", block, ": expected 32 or 64");
+}
+
 std::int64_t BatchView::end_position() const {
   std::int64_t end = 0;
   for (const SequenceRun& run : runs) end = std::max(end, run.end_position());

@@ -16,6 +16,9 @@ namespace leq {
 std::string_view kv_type_name(KvType type);
 // All of them, for help: "f32 | f16 | int8".
 std::string kv_type_names(std::string_view separator);
+// The same scheme with blocks of `block` positions; throws Error naming the setting where there is
+// none.
+KvType with_kv_block(KvType type, std::int64_t block, Setting setting);
 // Of kv_type_name's spellings; throws Error naming the setting, with the closest type for the names
 // that users of other engines type ("q8_0").
 KvType parse_kv_type(std::string_view name, Setting setting);
@@ -24,6 +27,8 @@ KvType parse_kv_type(std::string_view name, Setting setting);
 // backend's; on the CPU (docs/kv-cache.md):
 //   float keys [H_kv][4][d][16], int8 keys [H_kv][4][ceil4(d)/4][16][4] then f16 s[H_kv][64],
 //   m[H_kv][64], values [H_kv][64][d] (int8: then f16 s[H_kv][64], m[H_kv][64])
+// Sides whose codes are made of whole blocks have f16 copies of some pages beside them: that of
+// page p is page copies[p] of key_copies or value_copies, in the layout of f16; -1 = none.
 struct KvLayer {
   KvType key_type = kUsualKv;
   KvType value_type = kUsualKv;
@@ -31,6 +36,11 @@ struct KvLayer {
   std::byte* values = nullptr;
   std::size_t key_page_bytes = 0;
   std::size_t value_page_bytes = 0;
+  KvZones zones = {};
+  std::byte* key_copies = nullptr;  // null: this side has none
+  std::byte* value_copies = nullptr;
+  std::size_t copy_page_bytes = 0;
+  std::span<const std::int32_t> copies = {};
 };
 
 // One kv head's keys or values in one page of a layer.

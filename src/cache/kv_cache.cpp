@@ -13,21 +13,69 @@ std::int64_t pages_of(const KvShape& shape) {
   return pages_for(shape.positions) + shape.sequences - 1;
 }
 
+KvZones zones_of(const KvShape& shape) {
+  const KvZones zones = shape.zones.value_or(kv_zones(shape.key_type, shape.value_type));
+  ensure(!zones.copies() || (zones.sinks >= 0 && zones.sinks <= kPageTokens && zones.recent >= 0 &&
+                             kPageTokens % zones.block == 0),
+         "KV cache: zones of ", zones.sinks, " sinks, ", zones.recent, " newest positions, blocks of ",
+         zones.block);
+  return zones;
+}
+
+// What a sequence may still read or be cut back to.
+std::int64_t kept_positions(const KvZones& zones) {
+  return zones.recent + zones.block + KvCache::kRewind;
+}
+
+// Enough for all that all sequences keep while one step appends.
+std::int64_t copies_of(const KvShape& shape, const KvZones& zones) {
+  if (!zones.copies()) return 0;
+  const std::int64_t of_sequence =
+      pages_for(kept_positions(zones)) + (zones.sinks > 0 ? 3 : 2);
+  const std::int64_t all =
+      of_sequence * shape.sequences + pages_for(shape.batch_tokens);
+  return std::min(all, pages_of(shape));
+}
+
 }  // namespace
+
+KvType KvShape::type(std::int64_t layer, KvPart part) const {
+  if (part == KvPart::values) return value_type;
+  return layer_key_types.empty() ? key_type : layer_key_types.at(static_cast<std::size_t>(layer));
+}
 
 KvCache::KvCache(DeviceMemory& memory, const Layout& layout, const KvShape& shape)
     : memory_(memory),
       layout_(layout),
       shape_(shape),
-      key_page_bytes_(
-          layout.page_bytes(KvPart::keys, shape.key_type, shape.kv_heads, shape.head_dim)),
-      value_page_bytes_(
-          layout.page_bytes(KvPart::values, shape.value_type, shape.kv_heads, shape.head_dim)),
+      zones_(zones_of(shape)),
       page_count_(pages_of(shape)),
-      keys_(memory, static_cast<std::size_t>(shape.layers * page_count_) * key_page_bytes_),
-      values_(memory, static_cast<std::size_t>(shape.layers * page_count_) * value_page_bytes_),
+      copies_(page_count_, copies_of(shape, zones_)),
       sequences_(static_cast<std::size_t>(shape.sequences)),
-      references_(static_cast<std::size_t>(page_count_), 0) {
+      references_(static_cast<std::size_t>(page_count_), 0),
+      sealed_(static_cast<std::size_t>(page_count_), 0) {
+  if (zones_.copies()) {
+    copy_page_bytes_ =
+        layout.page_bytes(KvPart::keys, KvType::f16, shape.kv_heads, shape.head_dim);
+  }
+  std::size_t ends[2] = {}, copies_end = 0;
+  for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
+    for (const KvPart part : {KvPart::keys, KvPart::values}) {
+      Side side;
+      side.type = shape.type(layer, part);
+      side.page_bytes = layout.page_bytes(part, side.type, shape.kv_heads, shape.head_dim);
+      std::size_t& end = ends[part == KvPart::keys ? 0 : 1];
+      side.pages_at = end;
+      end += static_cast<std::size_t>(page_count_) * side.page_bytes;
+      side.copied = kv_scheme(side.type).blocked();
+      side.copies_at = copies_end;
+      if (side.copied) copies_end += static_cast<std::size_t>(copies_.count()) * copy_page_bytes_;
+      sides_.push_back(side);
+    }
+  }
+  keys_ = Buffer(memory, ends[0]);
+  values_ = Buffer(memory, ends[1]);
+  if (copies_end > 0) copied_ = Buffer(memory, copies_end);
   for (std::int64_t page = page_count_; page-- > 0;) {
     free_.push_back(static_cast<std::int32_t>(page));
   }
@@ -50,17 +98,30 @@ std::span<const std::int32_t> KvCache::pages(std::int32_t sequence) const {
 }
 
 KvLayer KvCache::layer(std::int64_t layer) const {
-  return {shape_.key_type,
-          shape_.value_type,
-          page_at(layer, KvPart::keys, 0),
-          page_at(layer, KvPart::values, 0),
-          key_page_bytes_,
-          value_page_bytes_};
+  const Side &keys = side(layer, KvPart::keys), &values = side(layer, KvPart::values);
+  KvLayer view = {keys.type,
+                  values.type,
+                  page_at(layer, KvPart::keys, 0),
+                  page_at(layer, KvPart::values, 0),
+                  keys.page_bytes,
+                  values.page_bytes};
+  view.zones = zones_;
+  if (keys.copied) view.key_copies = copy_at(layer, KvPart::keys, 0);
+  if (values.copied) view.value_copies = copy_at(layer, KvPart::values, 0);
+  view.copy_page_bytes = copy_page_bytes_;
+  view.copies = copies_.table();
+  return view;
 }
 
 std::byte* KvCache::page_at(std::int64_t layer, KvPart part, std::int32_t page) const {
   const Buffer& all = part == KvPart::keys ? keys_ : values_;
-  return all.data() + static_cast<std::size_t>(layer * page_count_ + page) * page_bytes(part);
+  const Side& own = side(layer, part);
+  return all.data() + own.pages_at + static_cast<std::size_t>(page) * own.page_bytes;
+}
+
+std::byte* KvCache::copy_at(std::int64_t layer, KvPart part, std::int32_t copy) const {
+  return copied_.data() + side(layer, part).copies_at +
+         static_cast<std::size_t>(copy) * copy_page_bytes_;
 }
 
 bool KvCache::shares_last_page(std::int32_t sequence) const {
@@ -74,34 +135,129 @@ std::int64_t KvCache::pages_to_append(std::int32_t sequence, std::int64_t count)
          (shares_last_page(sequence) ? 1 : 0);
 }
 
-void KvCache::append(std::int32_t sequence, std::int64_t count) {
+void KvCache::append(std::int32_t sequence, std::int64_t count) { grow(sequence, count, 0); }
+
+void KvCache::grow(std::int32_t sequence, std::int64_t count, std::int64_t copied_from) {
   Sequence& target = at(sequence);
   const std::int64_t needed = pages_to_append(sequence, count);
+  const std::int64_t in_last = target.length % kPageTokens;
   require(needed <= free_pages(), "context full: sequence ", sequence, " holds ", target.length,
           " positions, ", count, " more need ", needed, " pages of ", kPageTokens, ", ",
           free_pages(), " of ", page_count_, " are free; raise ", Setting{"context"});
   if (shares_last_page(sequence)) {
-    const std::int32_t own = take_page();
-    copy_page(target.pages.back(), own);
-    release(target.pages.back());
+    const std::int32_t own = take_page(), before = target.pages.back();
+    copy_page(before, own);
     target.pages.back() = own;
+    if (copies_.has(before)) {
+      give_copy(own);  // may be the very one that nobody else needed
+      if (copies_.has(before)) copy_copies(before, own);
+    }
+    release(before);
   }
-  while (std::ssize(target.pages) < pages_for(target.length + count)) {
-    target.pages.push_back(take_page());
+  if (in_last != 0 && zones_.copies()) {
+    const std::int32_t last = target.pages.back();
+    std::uint8_t& sealed = sealed_[static_cast<std::size_t>(last)];
+    sealed = std::min(sealed, static_cast<std::uint8_t>(in_last / zones_.block));
+    if (!copies_.has(last)) give_copy(last);
   }
   target.length += count;
+  while (std::ssize(target.pages) < pages_for(target.length)) {
+    target.pages.push_back(take_page());
+    const std::int64_t end = std::ssize(target.pages) * kPageTokens;
+    const bool sinks = target.pages.size() == 1 && zones_.sinks > 0;
+    if (zones_.copies() && (sinks || end > copied_from)) give_copy(target.pages.back());
+  }
 }
 
-void KvCache::truncate(std::int32_t sequence, std::int64_t length) {
+// The first of the positions whose copies a sequence keeps.
+std::int64_t KvCache::oldest_kept(const Sequence& sequence) const {
+  return std::max<std::int64_t>(0, sequence.settled - kept_positions(zones_)) / kPageTokens;
+}
+
+// Pages whose copies some sequence keeps.
+std::vector<bool> KvCache::pages_in_use() const {
+  std::vector<bool> used(static_cast<std::size_t>(page_count_), false);
+  for (const Sequence& sequence : sequences_) {
+    for (std::size_t i = 0; i < sequence.pages.size(); ++i) {
+      const bool kept = std::cmp_greater_equal(i, oldest_kept(sequence));
+      const bool first = i == 0 && zones_.sinks > 0;
+      if (kept || first) used[static_cast<std::size_t>(sequence.pages[i])] = true;
+    }
+  }
+  return used;
+}
+
+void KvCache::give_copy(std::int32_t page) {
+  if (copies_.none_free()) {
+    const bool found = copies_.take_back(pages_in_use());
+    ensure(found, "KV cache: all ", copies_.count(), " f16 copies of pages are in use");
+  }
+  copies_.give(page);
+}
+
+void KvCache::settle() {
+  if (!zones_.copies()) return;
+  for (Sequence& sequence : sequences_) {
+    if (sequence.settled == sequence.length) continue;
+    const std::int64_t first = zones_.sealed(sequence.settled) / kPageTokens;
+    const std::int64_t sealed = zones_.sealed(sequence.length);
+    for (std::int64_t page = first; page * kPageTokens < sealed; ++page) {
+      const std::int64_t blocks =
+          std::min<std::int64_t>(kPageTokens, sealed - page * kPageTokens) / zones_.block;
+      const auto index = static_cast<std::size_t>(sequence.pages[static_cast<std::size_t>(page)]);
+      sealed_[index] = std::max(sealed_[index], static_cast<std::uint8_t>(blocks));
+    }
+    sequence.settled = sequence.length;
+  }
+}
+
+std::int64_t KvCache::truncate(std::int32_t sequence, std::int64_t length) {
   Sequence& target = at(sequence);
   ensure(length >= 0 && length <= target.length, "KV cache: truncate sequence ", sequence, " to ",
          length, ", it holds ", target.length);
+  // What the step at work began with is there: only it may be unfinished.
+  if (length != target.settled && !reaches(target.pages, length)) length = 0;
   target.length = length;
+  target.settled = std::min(target.settled, length);
   const auto keep = static_cast<std::size_t>(pages_for(length));
   while (target.pages.size() > keep) {
     release(target.pages.back());
     target.pages.pop_back();
   }
+  return length;
+}
+
+// Codes of all that the next query reads as codes, or copies to make them of.
+bool KvCache::codes_reach(std::span<const std::int32_t> pages, std::int64_t length) const {
+  const std::int64_t closed = zones_.closed_for(length);
+  for (std::int64_t first = 0; first < closed; first += kPageTokens) {
+    const std::int32_t page = pages[static_cast<std::size_t>(first / kPageTokens)];
+    const std::int64_t blocks = std::min<std::int64_t>(kPageTokens, closed - first) / zones_.block;
+    if (sealed_[static_cast<std::size_t>(page)] < blocks && !copies_.has(page)) return false;
+  }
+  return true;
+}
+
+// Copies of all that the next query reads as f16.
+bool KvCache::copies_reach(std::span<const std::int32_t> pages, std::int64_t length) const {
+  if (zones_.sinks > 0 && length > 0 && !copies_.has(pages[0])) return false;
+  const std::int64_t open = zones_.closed_for(length);
+  for (std::int64_t page = open / kPageTokens; page * kPageTokens < length; ++page) {
+    if (!copies_.has(pages[static_cast<std::size_t>(page)])) return false;
+  }
+  return true;
+}
+
+bool KvCache::reaches(std::span<const std::int32_t> pages, std::int64_t length) const {
+  return !zones_.copies() || (codes_reach(pages, length) && copies_reach(pages, length));
+}
+
+std::int64_t KvCache::reach(std::span<const std::int32_t> pages, std::int64_t length) const {
+  if (!zones_.copies()) return length;
+  while (length > 0 && !reaches(pages, length)) {
+    length = std::max<std::int64_t>(0, (length - 1) / zones_.block * zones_.block);
+  }
+  return length;
 }
 
 void KvCache::fork(std::int32_t from, std::int32_t to) {
@@ -117,13 +273,25 @@ void KvCache::adopt(std::int32_t sequence, std::span<const std::int32_t> pages,
   ensure(target.length == 0 && std::ssize(pages) == pages_for(length), "KV cache: sequence ",
          sequence, " of ", target.length, " positions cannot begin with ", length, " on ",
          pages.size(), " pages");
-  for (const std::int32_t page : pages) hold(page);
+  ensure(reaches(pages, length), "KV cache: sequence ", sequence, " cannot begin with ", length,
+         " positions: their pages reach ", reach(pages, length));
+  for (const std::int32_t page : pages) {
+    hold(page);
+    if (copies_.has(page)) copies_.touch(page);
+  }
   target.pages.assign(pages.begin(), pages.end());
-  target.length = length;
+  target.length = target.settled = length;
 }
 
 void KvCache::replace_page(std::int32_t sequence, std::int64_t index, std::int32_t page) {
   std::int32_t& place = at(sequence).pages.at(static_cast<std::size_t>(index));
+  if (copies_.has(place) && !copies_.has(page)) {
+    if (holders(place) > 1) return;
+    copies_.move(place, page);
+  }
+  if (sealed_[static_cast<std::size_t>(place)] > sealed_[static_cast<std::size_t>(page)]) {
+    copy_page(place, page);
+  }
   hold(page);
   release(place);
   place = page;
@@ -134,32 +302,53 @@ void KvCache::repeat_pages(std::int32_t sequence, std::int64_t length) {
   ensure(filled > 0 && filled % kPageTokens == 0 && length >= filled,
          "KV cache: repeat the pages of sequence ", sequence, " up to ", length, ": it holds ",
          filled, " positions, expected whole pages of ", kPageTokens, " and at most ", length);
-  append(sequence, length - filled);
+  settle();
+  grow(sequence, length - filled, length - kept_positions(zones_));
   const std::vector<std::int32_t>& own = at(sequence).pages;
   const auto first = static_cast<std::size_t>(filled / kPageTokens);
+  // Pages whose codes are all there come first.
+  const auto coded = static_cast<std::size_t>(zones_.sealed(filled) / kPageTokens);
+  ensure(!zones_.copies() || coded > 0, "KV cache: repeat the pages of sequence ", sequence, ": of ",
+         filled, " positions no page is coded");
   for (std::size_t page = first; page < own.size(); ++page) {
-    copy_page(own[page % first], own[page]);
+    const std::int32_t from = own[page % (zones_.copies() ? coded : first)];
+    copy_page(from, own[page]);
+    if (!copies_.has(own[page])) continue;
+    ensure(copies_.has(from), "KV cache: page ", page % coded, " to repeat has no f16 copy");
+    copy_copies(from, own[page]);
   }
+  at(sequence).settled = length;
 }
 
 std::int32_t KvCache::take_page() {
   const std::int32_t page = free_.back();
   free_.pop_back();
   references_[static_cast<std::size_t>(page)] = 1;
+  sealed_[static_cast<std::size_t>(page)] = 0;
   return page;
 }
 
 void KvCache::release(std::int32_t page) {
   ensure(holders(page) > 0, "KV cache: page ", page, " is released and nobody holds it");
-  if (--references_[static_cast<std::size_t>(page)] == 0) free_.push_back(page);
+  if (--references_[static_cast<std::size_t>(page)] > 0) return;
+  copies_.drop(page);
+  free_.push_back(page);
 }
 
 void KvCache::copy_page(std::int32_t from, std::int32_t to) {
-  for (std::int64_t layer = 0; layer < shape_.layers; ++layer) {
-    for (const KvPart part : {KvPart::keys, KvPart::values}) {
-      memory_.copy(page_at(layer, part, to), page_at(layer, part, from), page_bytes(part));
-    }
-  }
+  each_side([&](std::int64_t layer, KvPart part, const Side& own) {
+    memory_.copy(page_at(layer, part, to), page_at(layer, part, from), own.page_bytes);
+  });
+  sealed_[static_cast<std::size_t>(to)] = sealed_[static_cast<std::size_t>(from)];
+}
+
+// The f16 copies of one page become those of another; both have some.
+void KvCache::copy_copies(std::int32_t from, std::int32_t to) {
+  each_side([&](std::int64_t layer, KvPart part, const Side& own) {
+    if (!own.copied) return;
+    memory_.copy(copy_at(layer, part, copies_.of(to)), copy_at(layer, part, copies_.of(from)),
+                 copy_page_bytes_);
+  });
 }
 
 }  // namespace leq

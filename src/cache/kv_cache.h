@@ -1,15 +1,21 @@
 // Past keys and values: pages of 64 positions, a page table for each sequence, shared by all
 // layers. The only owner of what attention reads back.
+//
+// Where codes are made of whole blocks (KvScheme::blocked), pages have f16 copies beside them: all
+// that the sequences still read or may have to code, and others for as long as nobody needs the
+// room. A page whose codes and copies do not suffice for a length is found out by reach().
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "backend/layout.h"
 #include "backend/memory.h"
+#include "cache/kv_copies.h"
 
 namespace leq {
 
@@ -21,6 +27,11 @@ struct KvShape {
   KvType value_type = kUsualKv;
   std::int64_t positions = 0;  // in all sequences together
   int sequences = 1;
+  std::optional<KvZones> zones = {};       // nullopt: of the types
+  std::int64_t batch_tokens = 512;         // most positions that one step appends
+  std::vector<KvType> layer_key_types = {};  // [layers]; empty: key_type in all
+
+  KvType type(std::int64_t layer, KvPart part) const;
 };
 
 class KvCache {
@@ -38,23 +49,29 @@ class KvCache {
   // Makes room for the next `count` positions of a sequence. Throws Error naming the sizes where no
   // page is free; the cache is unchanged then.
   void append(std::int32_t sequence, std::int64_t count);
-  // Forgets all positions from `length` on.
-  void truncate(std::int32_t sequence, std::int64_t length);
+  // All that was appended has been computed: before the next step appends.
+  void settle();
+  // Forgets all positions from `length` on; returns how many are left: `length`, or 0 where f16
+  // copies are missing that the next query would read (the sequence is empty then). As many as a
+  // step appended and kRewind more are always there.
+  [[nodiscard]] std::int64_t truncate(std::int32_t sequence, std::int64_t length);
   // `to` becomes a copy of `from`: pages are shared until one of the two appends to the last.
   void fork(std::int32_t from, std::int32_t to);
-  void clear(std::int32_t sequence) { truncate(sequence, 0); }
-  // An empty sequence begins with `length` positions on these pages, shared as by fork().
+  void clear(std::int32_t sequence) { (void)truncate(sequence, 0); }
+  // The most of the first `length` positions on these pages that a sequence can begin with.
+  std::int64_t reach(std::span<const std::int32_t> pages, std::int64_t length) const;
+  // An empty sequence begins with `length` positions on these pages, shared as by fork(). They must
+  // reach so far.
   void adopt(std::int32_t sequence, std::span<const std::int32_t> pages, std::int64_t length);
-  // The sequence's page at `index` is given up for one that holds the same keys and values.
+  // The sequence's page at `index` is given up for one that holds the same keys and values, which
+  // gets what codes and copies it lacks; where it cannot, nothing happens.
   void replace_page(std::int32_t sequence, std::int64_t index, std::int32_t page);
   // Extends a sequence of whole pages to `length` positions with copies of its own pages, in turn:
   // a deep cache without a long prompt, for measuring speed. Throws Error as append() does, and for
   // a sequence that is empty, ends within a page or is longer.
   void repeat_pages(std::int32_t sequence, std::int64_t length);
 
-  // A sequence as bytes that no device's layout shows in: a header with shape, types and length;
-  // then for each layer, keys and values, and kv head: numbers [length][d], for int8 f16 scales
-  // [length] and f16 minima [length].
+  // A sequence as bytes that no device's layout shows in (docs/kv-cache.md).
   std::vector<std::byte> save(std::int32_t sequence) const;
   // The sequence becomes the saved one. Throws Error naming `source` where the bytes are no saved
   // sequence of this shape and these types or hold numbers that are not finite (the cache is
@@ -71,39 +88,71 @@ class KvCache {
   int holders(std::int32_t page) const { return references_[static_cast<std::size_t>(page)]; }
   std::int64_t page_count() const { return page_count_; }
   std::int64_t free_pages() const { return static_cast<std::int64_t>(free_.size()); }
+  const KvZones& zones() const { return zones_; }
+  // Pages with f16 copies, and how many there may be.
+  std::int64_t copied_pages() const { return copies_.taken(); }
+  std::int64_t copy_count() const { return copies_.count(); }
+
+  static constexpr std::int64_t kRewind = 512;
 
  private:
   struct Sequence {
     std::vector<std::int32_t> pages;
     std::int64_t length = 0;
+    std::int64_t settled = 0;  // positions before the step at work
+  };
+  // One side of a layer: where its pages lie, and the f16 copies of those that have some.
+  struct Side {
+    KvType type = kUsualKv;
+    std::size_t page_bytes = 0, pages_at = 0;
+    bool copied = false;
+    std::size_t copies_at = 0;
   };
   Sequence& at(std::int32_t sequence);
   const Sequence& at(std::int32_t sequence) const;
   std::int32_t take_page();
   void copy_page(std::int32_t from, std::int32_t to);
+  void copy_copies(std::int32_t from, std::int32_t to);
+  // Room for `count` more positions; new pages from `copied_from` on get copies.
+  void grow(std::int32_t sequence, std::int64_t count, std::int64_t copied_from);
+  std::int64_t oldest_kept(const Sequence& sequence) const;
+  std::vector<bool> pages_in_use() const;
+  void give_copy(std::int32_t page);
+  bool codes_reach(std::span<const std::int32_t> pages, std::int64_t length) const;
+  bool copies_reach(std::span<const std::int32_t> pages, std::int64_t length) const;
+  std::int64_t saved_copies_from(std::int32_t sequence) const;
+  bool reaches(std::span<const std::int32_t> pages, std::int64_t length) const;
 
   std::int32_t page_of(std::int32_t sequence, std::int64_t position) const {
     return pages(sequence)[static_cast<std::size_t>(position / kPageTokens)];
   }
-  std::byte* page_at(std::int64_t layer, KvPart part, std::int32_t page) const;
-  KvType type(KvPart part) const {
-    return part == KvPart::keys ? shape_.key_type : shape_.value_type;
+  const Side& side(std::int64_t layer, KvPart part) const {
+    return sides_[static_cast<std::size_t>(2 * layer + (part == KvPart::keys ? 0 : 1))];
   }
-  std::size_t page_bytes(KvPart part) const {
-    return part == KvPart::keys ? key_page_bytes_ : value_page_bytes_;
+  std::byte* page_at(std::int64_t layer, KvPart part, std::int32_t page) const;
+  std::byte* copy_at(std::int64_t layer, KvPart part, std::int32_t copy) const;
+  template <class Visit>
+  void each_side(Visit visit) const {
+    for (std::int64_t layer = 0; layer < shape_.layers; ++layer) {
+      for (const KvPart part : {KvPart::keys, KvPart::values}) visit(layer, part, side(layer, part));
+    }
   }
 
   DeviceMemory& memory_;
   const Layout& layout_;
   KvShape shape_;
-  std::size_t key_page_bytes_ = 0;
-  std::size_t value_page_bytes_ = 0;
+  KvZones zones_;
   std::int64_t page_count_ = 0;
-  Buffer keys_;    // [layers][pages][key_page_bytes]
-  Buffer values_;  // [layers][pages][value_page_bytes]
+  KvCopies copies_;
+  std::size_t copy_page_bytes_ = 0;
+  std::vector<Side> sides_;  // [layers][keys, values]
+  Buffer keys_;              // for each layer [pages][page bytes]
+  Buffer values_;
+  Buffer copied_;  // for each side with copies [copies][copy_page_bytes]
   std::vector<Sequence> sequences_;
   std::vector<std::int32_t> free_;        // a stack
   std::vector<std::int32_t> references_;  // [pages] sequences that hold a page
+  std::vector<std::uint8_t> sealed_;      // [pages] blocks from its start whose codes are there
 };
 
 }  // namespace leq

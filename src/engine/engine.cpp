@@ -259,8 +259,8 @@ PrefixCache::Found Engine::known_prefix(const Active& active, bool use) {
   // A page that is used in part is copied, which takes one more.
   if (pages_for(active.known()) == session_.cache().page_count() &&
       found.tokens % kPageTokens != 0) {
-    found.tokens -= found.tokens % kPageTokens;
-    found.pages.pop_back();
+    prefixes_.cut(found, found.tokens - found.tokens % kPageTokens);
+    if (found.tokens % kPageTokens != 0) found = {};
   }
   return found;
 }
@@ -549,7 +549,7 @@ void Engine::take(Active& active, const Feed& part, std::span<const Token> drawn
   } else {
     active.record.saw_none();
   }
-  cache.truncate(active.sequence, std::min(fed + right, active.known()));
+  (void)cache.truncate(active.sequence, std::min(fed + right, active.known()));
   const bool ended = active.reply.stopped() != StopReason::none;
   if (const auto taken = active.reply.tokens().subspan(before); !taken.empty()) {
     report_logprobs(active, taken, first_row);

@@ -47,7 +47,13 @@ PrefixCache::Found PrefixCache::find(std::span<const Token> tokens, bool use) {
     best = child;
   }
   if (most > 0) take(best, most);
+  cut(found, found.tokens);
   return found;
+}
+
+void PrefixCache::cut(Found& found, std::int64_t tokens) const {
+  found.tokens = cache_.reach(found.pages, std::min(found.tokens, tokens));
+  found.pages.resize(static_cast<std::size_t>(pages_for(found.tokens)));
 }
 
 void PrefixCache::keep(std::int32_t sequence, std::span<const Token> tokens, bool last_too) {

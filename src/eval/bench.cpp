@@ -11,20 +11,25 @@
 namespace leq {
 namespace {
 
-// Bytes of one page of keys and values over all layers, of those positions that `depth` shows.
+// Bytes of keys and values of all layers that the query at `depth` reads: codes, and f16 copies
+// where it reads those.
 std::uint64_t cache_bytes(Session& session, std::int64_t depth) {
   const ModelConfig& config = session.transformer().config();
-  const Layout& layout = session.transformer().backend().layout();
-  const auto heads = static_cast<int>(config.kv_heads);
-  const auto width = static_cast<int>(config.head_dim);
-  const std::uint64_t page =
-      layout.page_bytes(KvPart::keys, session.limits().key_type, heads, width) +
-      layout.page_bytes(KvPart::values, session.limits().value_type, heads, width);
+  const KvZones& zones = session.cache().zones();
   std::uint64_t bytes = 0;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     const std::int64_t window = config.window(layer);
     const std::int64_t visible = window == 0 ? depth : std::min(depth, window);
-    bytes += page * static_cast<std::uint64_t>(visible) / kPageTokens;
+    const std::int64_t first = std::max<std::int64_t>(depth - visible, zones.sinks);
+    const std::int64_t closed = std::max<std::int64_t>(0, zones.closed_for(depth) - first);
+    const KvLayer kv = session.cache().layer(layer);
+    const auto side = [&](std::size_t page_bytes, bool copied) {
+      const std::int64_t coded = copied ? closed : visible;
+      bytes += page_bytes * static_cast<std::uint64_t>(coded) / kPageTokens;
+      bytes += kv.copy_page_bytes * static_cast<std::uint64_t>(visible - coded) / kPageTokens;
+    };
+    side(kv.key_page_bytes, kv.key_copies != nullptr);
+    side(kv.value_page_bytes, kv.value_copies != nullptr);
   }
   return bytes;
 }

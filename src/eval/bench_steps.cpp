@@ -28,16 +28,14 @@ std::vector<Token> random_tokens(std::int64_t count, std::int64_t vocab, std::ui
   return tokens;
 }
 
-// Positions [0, depth) of all sequences.
-void fill_cache(Session& session, const BenchTest& test) {
+// Positions [0, depth) of a sequence.
+void fill_cache(Session& session, const BenchTest& test, std::int32_t sequence) {
   const std::int64_t vocab = session.transformer().config().vocab;
-  for (std::int32_t sequence = 0; sequence < test.sequences; ++sequence) {
-    session.cache().truncate(sequence, 0);
-    if (test.depth == 0) continue;
-    const std::int64_t fed = std::min(test.depth, kTextPositions);
-    session.feed(sequence, random_tokens(fed, vocab, 1 + static_cast<std::uint64_t>(sequence)));
-    if (fed < test.depth) session.cache().repeat_pages(sequence, test.depth);
-  }
+  session.cache().clear(sequence);
+  if (test.depth == 0) return;
+  const std::int64_t fed = std::min(test.depth, kTextPositions);
+  session.feed(sequence, random_tokens(fed, vocab, 1 + static_cast<std::uint64_t>(sequence)));
+  if (fed < test.depth) session.cache().repeat_pages(sequence, test.depth);
 }
 
 }  // namespace
@@ -49,7 +47,9 @@ BenchSteps::BenchSteps(Session& session, const BenchTest& test, bool sampled)
   require(test.tokens() > 0, ErrorKind::bad_setting, "bench: nothing to run");
   ensure(test.sequences == 1 || test.prompt == 0, "bench: ", test.sequences,
          " sequences: expected no prompt, found ", test.prompt, " tokens");
-  fill_cache(session, test);
+  for (std::int32_t sequence = 0; sequence < test.sequences; ++sequence) {
+    fill_cache(session, test, sequence);
+  }
   if (!sampled) return;
   requests_.assign(static_cast<std::size_t>(test.sequences), {usual_rule(), {}});
   drawn_.resize(requests_.size());
@@ -58,7 +58,8 @@ BenchSteps::BenchSteps(Session& session, const BenchTest& test, bool sampled)
 void BenchSteps::rewind() {
   done_ = 0;
   for (std::int32_t sequence = 0; sequence < test_.sequences; ++sequence) {
-    session_.cache().truncate(sequence, test_.depth);
+    const bool kept = session_.cache().truncate(sequence, test_.depth) == test_.depth;
+    if (!kept) fill_cache(session_, test_, sequence);
   }
 }
 

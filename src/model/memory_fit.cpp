@@ -18,8 +18,10 @@ std::string room_text(const DeviceRoom& room) {
 }
 
 std::string advice(const RunLimits& limits) {
-  const KvScheme& least = *std::ranges::min_element(kKvSchemes, {}, &KvScheme::bits);
-  const bool small_cache = limits.key_type == least.type && limits.value_type == least.type;
+  // What every device reads.
+  const KvScheme& least = kv_scheme(KvType::int8);
+  const auto small = [&](KvType type) { return kv_scheme(type).bits <= least.bits; };
+  const bool small_cache = small(limits.key_type) && small(limits.value_type);
   const std::string name(least.name);
   const std::string cache = Setting{"key_type"}.marked() + " " + name + " " +
                             Setting{"value_type"}.marked() + " " + name + ", ";

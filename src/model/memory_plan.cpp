@@ -4,6 +4,7 @@
 
 #include "backend/counting_memory.h"
 #include "base/error.h"
+#include "model/kv_layers.h"
 #include "model/workspace.h"
 
 namespace leq {
@@ -52,6 +53,8 @@ RunLimits resolve_limits(RunLimits limits, const ModelConfig& config) {
   limits.sequence_context = std::min({limits.sequence_context, limits.context, longest});
   require_range(Setting{"batch_tokens"}, limits.batch_tokens, 1, 1 << 16);
   limits.batch_tokens = std::min(limits.batch_tokens, limits.context);
+  if (limits.kv_sinks) require_range(Setting{"kv_sinks"}, *limits.kv_sinks, 0, kPageTokens);
+  if (limits.kv_recent) require_range(Setting{"kv_recent"}, *limits.kv_recent, 0, 1 << 20);
   require_range("output rows", limits.output_tokens, 1, 1 << 16);
   limits.output_tokens = std::min(limits.output_tokens, limits.batch_tokens);
   return limits;
@@ -60,7 +63,7 @@ RunLimits resolve_limits(RunLimits limits, const ModelConfig& config) {
 MemoryPlan plan_memory(std::uint64_t file_bytes, const ModelConfig& config, const Weights& weights,
                        const Layout& layout, const RunLimits& limits) {
   CountingMemory memory(layout);
-  const KvCache cache(memory, layout, kv_shape(config, limits));
+  const KvCache cache(memory, layout, kv_shape(config, weights, layout, limits));
   MemoryPlan plan;
   plan.weight_bytes = weights.memory_bytes > 0 ? weights.memory_bytes : file_bytes;
   plan.kv_bytes = memory.allocated();
@@ -78,6 +81,19 @@ KvShape kv_shape(const ModelConfig& config, const RunLimits& limits) {
   shape.value_type = limits.value_type;
   shape.positions = limits.context;
   shape.sequences = limits.sequences;
+  shape.batch_tokens = limits.batch_tokens;
+  shape.zones = kv_zones(limits.key_type, limits.value_type);
+  if (limits.kv_sinks) shape.zones->sinks = *limits.kv_sinks;
+  if (limits.kv_recent) shape.zones->recent = *limits.kv_recent;
+  return shape;
+}
+
+KvShape kv_shape(const ModelConfig& config, const Weights& weights, const Layout& layout,
+                 const RunLimits& limits) {
+  KvShape shape = kv_shape(config, limits);
+  // Before biases are read, which only the host can.
+  (void)layout.page_bytes(KvPart::keys, shape.key_type, shape.kv_heads, shape.head_dim);
+  shape.layer_key_types = layer_key_types(config, weights, shape.key_type);
   return shape;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "backend/layout.h"
@@ -24,6 +25,9 @@ struct RunLimits {
   std::int64_t output_tokens = 1;
   KvType key_type = kUsualKv;
   KvType value_type = kUsualKv;
+  // Positions that stay in f16 beside the codes of types that make whole blocks; nullopt: as the
+  // types have it.
+  std::optional<int> kv_sinks = {}, kv_recent = {};
 };
 
 struct MemoryPlan {
@@ -42,6 +46,10 @@ RunLimits resolve_limits(RunLimits limits, const ModelConfig& config);
 
 // Sizes of the cache and of a forward pass under resolved limits.
 KvShape kv_shape(const ModelConfig& config, const RunLimits& limits);
+// With wider keys in layers that need them (kv_layers.h). Throws Error for a type of the cache that
+// the device does not run.
+KvShape kv_shape(const ModelConfig& config, const Weights& weights, const Layout& layout,
+                 const RunLimits& limits);
 ForwardLimits forward_limits(const RunLimits& limits);
 
 // For resolved limits. One sequence may hold context / sequences positions. `weights` as bound on

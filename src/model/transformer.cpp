@@ -20,6 +20,7 @@ const Rows& Transformer::forward(const Batch& batch, KvCache& cache) {
       backend_.step(step_of(batch, cache), [&] { run(batch, cache); });
     }
   });
+  cache.settle();
   return work_.logits;
 }
 
@@ -210,7 +211,7 @@ void Transformer::undone_by_errors(KvCache& cache, const std::function<void()>& 
 
 void Transformer::give_back(KvCache& cache) {
   for (const SequenceRun& run : std::views::reverse(runs_)) {
-    cache.truncate(run.sequence, run.first_position);
+    (void)cache.truncate(run.sequence, run.first_position);
   }
   if (online_before_.size() != work_.online().size()) return;
   for (std::size_t i = 0; i < online_before_.size(); ++i) {

@@ -28,7 +28,14 @@ struct AttentionCase {
   RowsFormat output = {};
   RowsConsumer consumer;
   std::int64_t context = 2048;
+  int sinks = -1, recent = -1;  // below 0: as the types have them
 
+  KvZones zones() const {
+    KvZones zones = kv_zones(key_type, value_type);
+    if (sinks >= 0) zones.sinks = sinks;
+    if (recent >= 0) zones.recent = recent;
+    return zones;
+  }
   std::int64_t width() const { return std::int64_t{heads} * head_dim; }
   std::int64_t qkv_width() const { return std::int64_t{heads + 2 * kv_heads} * head_dim; }
 };
@@ -134,11 +141,29 @@ class AttentionRun {
     std::memset(values_memory_.data(), 0xff, values_memory_.size());
     layer_.keys = keys_.data();
     layer_.values = values_memory_.data();
+    take_copies(pages);
     for (std::int32_t page = 0; page < pages; ++page) {
       for (int s = 0; s < kSequences; ++s) {
         pages_[s].push_back((page * 7 % pages) * kSequences + (s + page) % kSequences);
       }
     }
+  }
+
+  // Every page has its copy, somewhere else than the page.
+  void take_copies(std::int32_t pages) {
+    layer_.zones = case_.zones();
+    if (!layer_.zones.copies()) return;
+    layer_.copy_page_bytes =
+        backend_->layout().page_bytes(KvPart::keys, KvType::f16, case_.kv_heads, case_.head_dim);
+    const std::int32_t count = pages * kSequences;
+    for (std::int32_t page = 0; page < count; ++page) copies_.push_back(count - 1 - page);
+    for (Buffer* memory : {&key_copies_, &value_copies_}) {
+      *memory = Buffer(backend_->memory(), layer_.copy_page_bytes * static_cast<std::size_t>(count));
+      std::memset(memory->data(), 0xff, memory->size());
+    }
+    layer_.key_copies = key_copies_.data();
+    layer_.value_copies = value_copies_.data();
+    layer_.copies = copies_;
   }
 
   void step(const std::vector<Part>& parts) {
@@ -188,7 +213,8 @@ class AttentionRun {
   Norm q_norm_, k_norm_;
   RopeTable rope_;
   Rows qkv_, out_;
-  Buffer keys_, values_memory_;
+  Buffer keys_, values_memory_, key_copies_, value_copies_;
+  std::vector<std::int32_t> copies_;
   KvLayer layer_;
   std::vector<std::int32_t> pages_[kSequences];
   std::int64_t lengths_[kSequences] = {};

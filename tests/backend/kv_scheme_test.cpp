@@ -26,15 +26,46 @@ TEST(KvSchemes, AreFoundByName) {
   EXPECT_EQ(parse_kv_type("f16", Setting{"key_type"}), KvType::f16);
   EXPECT_EQ(parse_kv_type("int8", Setting{"key_type"}), KvType::int8);
   EXPECT_EQ(kv_type_name(KvType::int8), "int8");
-  EXPECT_EQ(kv_type_names(" | "), "f32 | f16 | int8");
+  EXPECT_EQ(kv_type_names(" | "),
+            "f32 | f16 | int8 | int4 | simq8 | simq4 | simq2 | simq8-b64 | simq4-b64 | simq2-b64");
+  EXPECT_EQ(parse_kv_type("simq4-b64", Setting{"key_type"}), KvType::simq4_b64);
 }
 
 TEST(KvSchemes, NamesOfOtherEnginesAreAnsweredWithTheClosest) {
-  EXPECT_EQ(refusal("q8_0"), "key_type q8_0: expected f32, f16 or int8; the closest is int8");
-  EXPECT_EQ(refusal("iq4_nl"), "key_type iq4_nl: expected f32, f16 or int8; the closest is int8");
-  EXPECT_EQ(refusal("bf16"), "key_type bf16: expected f32, f16 or int8; the closest is f16");
-  EXPECT_EQ(refusal("int9"), "key_type int9: expected f32, f16 or int8");
-  EXPECT_EQ(refusal(""), "key_type : expected f32, f16 or int8");
+  const std::string expected =
+      ": expected f32, f16, int8, int4, simq8, simq4, simq2, simq8-b64, simq4-b64 or simq2-b64";
+  EXPECT_EQ(refusal("q8_0"), "key_type q8_0" + expected + "; the closest is int8");
+  EXPECT_EQ(refusal("q4_0"), "key_type q4_0" + expected + "; the closest is simq4");
+  EXPECT_EQ(refusal("iq4_nl"), "key_type iq4_nl" + expected + "; the closest is simq4");
+  EXPECT_EQ(refusal("bf16"), "key_type bf16" + expected + "; the closest is f16");
+  EXPECT_EQ(refusal("int9"), "key_type int9" + expected);
+  EXPECT_EQ(refusal(""), "key_type " + expected);
+}
+
+TEST(KvSchemes, ABlockOfAnotherSizeIsAnotherRow) {
+  EXPECT_EQ(with_kv_block(KvType::simq4, 64, Setting{"kv_block"}), KvType::simq4_b64);
+  EXPECT_EQ(with_kv_block(KvType::simq4_b64, 32, Setting{"kv_block"}), KvType::simq4);
+  EXPECT_EQ(with_kv_block(KvType::simq2, 32, Setting{"kv_block"}), KvType::simq2);
+  EXPECT_EQ(with_kv_block(KvType::f16, 64, Setting{"kv_block"}), KvType::f16);
+  EXPECT_THROW((void)with_kv_block(KvType::simq8, 48, Setting{"kv_block"}), Error);
+}
+
+// Decision 6: query i reads key j as f16 where j < S or j's block ends after i + 1 - R.
+TEST(KvSchemes, ZonesFollowTheRuleOfPositions) {
+  for (const KvZones zones : {KvZones{4, 32, 32}, KvZones{0, 0, 32}, KvZones{3, 7, 64}}) {
+    for (std::int64_t i = 0; i < 300; ++i) {
+      for (std::int64_t j = 0; j <= i; ++j) {
+        const std::int64_t end = (j / zones.block + 1) * zones.block;
+        const bool open = end > i + 1 - zones.recent;
+        ASSERT_EQ(j >= zones.closed_for(i), open) << "query " << i << " key " << j;
+      }
+      // What query i reads as codes is there once position i was appended.
+      ASSERT_EQ(zones.sealed(i + 1), zones.closed_for(i));
+    }
+  }
+  EXPECT_FALSE(kv_zones(KvType::f16, KvType::int8).copies());
+  EXPECT_EQ(kv_zones(KvType::simq4, KvType::simq2), (KvZones{4, 128, 32}));
+  EXPECT_EQ(kv_zones(KvType::int8, KvType::simq4_b64), (KvZones{4, 32, 64}));
 }
 
 TEST(KvSchemes, SizesFollowFromTheRow) {

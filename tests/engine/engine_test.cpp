@@ -227,7 +227,9 @@ TEST_P(Engines, DraftsChangeNoReply) {
   EXPECT_LT(all.right_drafts, all.drafted_tokens);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kv, Engines, testing::Values(KvType::f16, KvType::int8));
+INSTANTIATE_TEST_SUITE_P(Kv, Engines,
+                         testing::Values(KvType::f16, KvType::int8, KvType::int4, KvType::simq4,
+                                         KvType::simq2_b64));
 
 class EngineRequests : public Engines {};
 INSTANTIATE_TEST_SUITE_P(Kv, EngineRequests, testing::Values(KvType::f16));

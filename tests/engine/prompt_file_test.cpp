@@ -174,7 +174,8 @@ TEST_P(SavedPrompts, WhatIsNotOfThisModelIsRefused) {
   EXPECT_GT(reply(first, prompt_).cached_tokens, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kv, SavedPrompts, testing::Values(KvType::f16, KvType::int8));
+INSTANTIATE_TEST_SUITE_P(Kv, SavedPrompts,
+                         testing::Values(KvType::f16, KvType::int8, KvType::simq4));
 
 }  // namespace
 }  // namespace leq

@@ -360,7 +360,7 @@ TEST(ActOnlineModel, SavedStatesGiveTheSameBitsAgain) {
   }
   const auto want = feed(session, 20, 25);
   const auto again = [&] {
-    session.cache().truncate(0, 20);
+    (void)session.cache().truncate(0, 20);
     return feed(session, 20, 25);
   };
   const auto restore = [&](float factor) {

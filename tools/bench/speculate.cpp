@@ -109,7 +109,7 @@ double step_seconds(Session& session, const std::vector<Token>& prompt, std::int
     const Stopwatch watch;
     transformer.backend().sample(transformer.forward(batch, cache), requests, drawn);
     if (run >= 0) seconds.push_back(watch.seconds());
-    cache.truncate(0, std::ssize(prompt));
+    (void)cache.truncate(0, std::ssize(prompt));
   }
   cache.clear(0);
   return median(seconds);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backend/kv_types.h"
+#include "tools/common/kv_choice.h"
 
 namespace leq {
 namespace {
@@ -71,19 +71,6 @@ std::vector<Option> all_model_options() {
        .group = group,
        .minimum = 1,
        .maximum = 1024},
-      {.name = "cache-type-k",
-       .spellings = "-ctk",
-       .kind = OptionKind::text,
-       .value_name = "T",
-       .help = "keys in the KV cache: " + kv_type_names(" | ") +
-               " (default f32 for models of type f32, else f16)",
-       .group = group},
-      {.name = "cache-type-v",
-       .spellings = "-ctv",
-       .kind = OptionKind::text,
-       .value_name = "T",
-       .help = "values in the KV cache, likewise",
-       .group = group},
       {.name = "graph",
        .fallback = "true",
        .help = "on a GPU, launch the operations of each step of generation one by one, not as a "
@@ -134,6 +121,9 @@ std::vector<Option> model_options(std::initializer_list<std::string_view> left_o
   const auto before = std::ranges::find(options, "mmap", &Option::name);
   const std::vector<Option> device = device_options("Model");
   options.insert(before, device.begin(), device.end());
+  const auto after_sequences = std::ranges::find(options, "graph", &Option::name);
+  const std::vector<Option> cache = kv_options("Model");
+  options.insert(after_sequences, cache.begin(), cache.end());
   std::erase_if(options, [&](const Option& option) {
     return std::ranges::find(left_out, option.name) != left_out.end();
   });

@@ -8,6 +8,7 @@
 #include "base/thread_pool.h"
 #include "engine/draft_model.h"
 #include "model/memory_fit.h"
+#include "tools/common/kv_choice.h"
 #include "tools/common/model_path.h"
 
 namespace leq {
@@ -27,15 +28,9 @@ int resolve_threads(const Options& options) {
   return threads;
 }
 
-KvType kv_type(const Options& options, std::string_view name, Setting setting, const Model& model) {
-  if (!options.given(name)) return default_kv_type(model.type());
-  return parse_kv_type(options.text(name), setting);
-}
-
 RunLimits wanted_limits(const Options& options, const Model& model, const AdjustLimits& adjust) {
   RunLimits limits;
-  limits.key_type = kv_type(options, "cache-type-k", Setting{"key_type"}, model);
-  limits.value_type = kv_type(options, "cache-type-v", Setting{"value_type"}, model);
+  choose_kv(options, default_kv_type(model.type()), limits);
   limits.batch_tokens = std::min(options.integer("batch-size"), options.integer("ubatch-size"));
   adjust(model, limits);
   return limits;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "tools/common/kv_choice.h"
 
 namespace leq {
 namespace {
@@ -66,8 +67,10 @@ std::vector<std::string> plan_lines(const Model& model, Session& session) {
   if (!session.transformer().rope_note().empty()) {
     lines.push_back("rope: " + session.transformer().rope_note());
   }
-  lines.push_back("kv cache: keys " + std::string(kv_type_name(limits.key_type)) + ", values " +
-                  std::string(kv_type_name(limits.value_type)) + ", " + human_bytes(plan.kv_bytes));
+  lines.push_back("kv cache: " + kv_text(limits) + ", " + human_bytes(plan.kv_bytes));
+  if (std::string wide = wide_keys_text(session.cache().shape()); !wide.empty()) {
+    lines.push_back("kv cache: " + std::move(wide));
+  }
   lines.push_back("memory: weights " + human_bytes(plan.weight_bytes) + ", kv cache " +
                   human_bytes(plan.kv_bytes) + ", scratch " + human_bytes(plan.scratch_bytes) +
                   ", total " + human_bytes(plan.total()));

@@ -1,3 +1,4 @@
+#include "tools/common/kv_choice.h"
 #include "tools/inspect/fit.h"
 
 #include "base/error.h"
@@ -53,8 +54,7 @@ std::string fit_text(const FitReport& report) {
   std::string text =
       "context " + with_commas(limits.context) + " (" + std::to_string(limits.sequences) +
       (limits.sequences == 1 ? " sequence" : " sequences") + "), batch " +
-      std::to_string(limits.batch_tokens) + ", keys " + std::string(kv_type_name(limits.key_type)) +
-      ", values " + std::string(kv_type_name(limits.value_type)) + ", " + where(report) + "\n\n";
+      std::to_string(limits.batch_tokens) + ", " + kv_text(limits) + ", " + where(report) + "\n\n";
   Table table;
   const auto row = [&](const char* part, std::uint64_t bytes) {
     table.add({{"memory", part},

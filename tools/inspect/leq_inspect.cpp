@@ -8,6 +8,7 @@
 #include "base/stopwatch.h"
 #include "base/text.h"
 #include "engine/engine.h"
+#include "tools/common/kv_choice.h"
 #include "tools/common/device_choice.h"
 #include "tools/common/model_options.h"
 #include "tools/common/model_path.h"
@@ -78,17 +79,12 @@ ToolSpec tool_spec() {
 }
 
 RunLimits limits_of(const Options& options, const Model& model) {
-  const KvType fallback = default_kv_type(model.type());
-  const auto kv_type = [&](const char* name, Setting setting) {
-    return options.has(name) ? parse_kv_type(options.text(name), setting) : fallback;
-  };
   RunLimits limits;
   limits.context = options.integer("ctx-size");
   limits.sequences = static_cast<int>(options.integer("parallel"));
   limits.output_tokens = limits.sequences + (options.text("speculate") == "off" ? 0 : kMostGuesses);
   limits.batch_tokens = std::min(options.integer("batch-size"), options.integer("ubatch-size"));
-  limits.key_type = kv_type("cache-type-k", Setting{"key_type"});
-  limits.value_type = kv_type("cache-type-v", Setting{"value_type"});
+  choose_kv(options, default_kv_type(model.type()), limits);
   return limits;
 }
 

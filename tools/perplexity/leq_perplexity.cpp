@@ -13,6 +13,7 @@
 #include "eval/divergence_report.h"
 #include "eval/measure_divergence.h"
 #include "eval/perplexity_report.h"
+#include "tools/common/kv_choice.h"
 #include "tools/common/llama_flags.h"
 #include "tools/common/model_options.h"
 #include "tools/common/model_setup.h"
@@ -126,8 +127,8 @@ PerplexityReport start_report(const Options& options, const ModelSetup& setup,
   PerplexityReport report;
   report.model = std::filesystem::path(options.text("model")).filename().string();
   report.type = setup.model->type();
-  report.key_type = kv_type_name(setup.session->limits().key_type);
-  report.value_type = kv_type_name(setup.session->limits().value_type);
+  report.key_type = kv_label(setup.session->limits().key_type, setup.session->limits());
+  report.value_type = kv_label(setup.session->limits().value_type, setup.session->limits());
   report.bits_per_weight = setup.model->bits_per_weight();
   report.vocab = setup.model->config().vocab;
   report.settings = settings;

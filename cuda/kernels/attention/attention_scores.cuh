@@ -135,6 +135,8 @@ __device__ __forceinline__ void score_span(const Work<queries>& work, Positions 
         return score_floats<queries, KvType::f16>(work, index, positions, row, share);
       case KvType::int8:
         return score_codes<queries>(work, keys, index, row, share);
+      default:  // packed codes, which the layout refuses
+        return;
     }
   });
 }

@@ -137,6 +137,8 @@ __device__ __forceinline__ void add_values(const Work<queries>& work, Positions 
           return add_tile<queries, KvType::f16>(work, values, span, index, tile, share, sums);
         case KvType::int8:
           return add_tile<queries, KvType::int8>(work, values, span, index, tile, share, sums);
+        default:  // packed codes, which the layout refuses
+          return;
       }
     });
     join_span(work, share, sums);

@@ -34,6 +34,7 @@ class CpuBackend final : public Backend {
         layout_(pool_.threads()),
         rows_(cpu::row_kernels(options.isa)),
         attention_(cpu::attention_kernels(options.isa)),
+        packed_(cpu::packed_kernels(options.isa)),
         matmul_(cpu::matmul_kernels(options.isa)),
         worker_rows_(static_cast<std::size_t>(pool_.threads())) {}
 
@@ -168,7 +169,7 @@ class CpuBackend final : public Backend {
   cpu::AttentionContext attention_context() {
     const std::span<std::byte> scratch = memory_.scratch(0);
     const std::size_t linears = std::min(scratch.size(), layout_.linear_scratch_bytes());
-    return {pool_, rows_, attention_, scratch.subspan(linears)};
+    return {pool_, rows_, attention_, packed_, scratch.subspan(linears)};
   }
 
   template <class Body>
@@ -194,6 +195,7 @@ class CpuBackend final : public Backend {
   CpuLayout layout_;
   const cpu::RowKernels& rows_;
   const cpu::AttentionKernels& attention_;
+  const cpu::PackedKernels& packed_;
   const cpu::MatmulKernels& matmul_;
   std::vector<std::vector<float>> worker_rows_;
   std::vector<HostSampler> samplers_;  // one for each thread

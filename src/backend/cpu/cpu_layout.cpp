@@ -21,7 +21,7 @@ RowsLayout CpuLayout::rows(std::int64_t capacity, std::int64_t width,
 }
 
 std::size_t CpuLayout::page_bytes(KvPart part, KvType type, int kv_heads, int head_dim) const {
-  return cpu::page_bytes(type, cpu::head_bytes(part, type, head_dim), kv_heads);
+  return cpu::page_bytes(part, type, kv_heads, head_dim);
 }
 
 std::size_t CpuLayout::scratch_bytes(std::int64_t tokens, const AttentionShape& shape,

@@ -19,5 +19,6 @@ const KernelLevel& level(Isa isa) {
 const MatmulKernels& matmul_kernels(Isa isa) { return level(isa).matmul(); }
 const RowKernels& row_kernels(Isa isa) { return level(isa).rows(); }
 const AttentionKernels& attention_kernels(Isa isa) { return level(isa).attention(); }
+const PackedKernels& packed_kernels(Isa isa) { return level(isa).packed(); }
 
 }  // namespace leq::cpu

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "backend/cpu/attention/attention_kernels.h"
+#include "backend/cpu/attention/packed_kernels.h"
 #include "backend/cpu/matmul/matmul_kernels.h"
 #include "backend/cpu/rows/row_kernels.h"
 #include "base/cpu_features.h"
@@ -16,6 +17,7 @@ struct KernelLevel {
   const MatmulKernels& (*matmul)();
   const RowKernels& (*rows)();
   const AttentionKernels& (*attention)();
+  const PackedKernels& (*packed)();
 };
 
 // All levels that are built, whether this processor supports them or not.

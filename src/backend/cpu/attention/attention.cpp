@@ -94,6 +94,7 @@ class Attention {
   HeadBlock head_of(std::int64_t unit) const {
     return {context_.rows,
             context_.kernels,
+            context_.packed,
             plan_,
             shape_,
             kv_,

@@ -9,6 +9,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/attention/attention_kernels.h"
+#include "backend/cpu/attention/packed_kernels.h"
 #include "backend/cpu/rows/row_kernels.h"
 #include "base/thread_pool.h"
 
@@ -18,6 +19,7 @@ struct AttentionContext {
   ThreadPool& pool;
   const RowKernels& rows;
   const AttentionKernels& kernels;
+  const PackedKernels& packed;
   std::span<std::byte> scratch;  // attention_scratch_bytes, 64-byte aligned
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "backend/cpu/attention/attention_kernels.h"
+#include "backend/cpu/attention/packed_kernels.h"
 
 namespace leq::cpu {
 
@@ -10,5 +11,10 @@ const AttentionKernels& attention_kernels_portable();
 const AttentionKernels& attention_kernels_v3();
 const AttentionKernels& attention_kernels_avx2();
 const AttentionKernels& attention_kernels_avx512vnni();
+
+const PackedKernels& packed_kernels_portable();
+const PackedKernels& packed_kernels_v3();
+const PackedKernels& packed_kernels_avx2();
+const PackedKernels& packed_kernels_avx512vnni();
 
 }  // namespace leq::cpu

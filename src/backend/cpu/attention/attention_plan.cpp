@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/cpu/attention/attention.h"
+#include "backend/cpu/attention/packed_kernels.h"
 #include "base/error.h"
 
 namespace leq::cpu {
@@ -39,6 +40,13 @@ struct Cutter {
   }
 };
 
+// Of the values' channels, in any scheme.
+std::int64_t most_groups(const AttentionShape& shape) {
+  int most = 1;
+  for (const KvScheme& scheme : kKvSchemes) most = std::max(most, kv_groups(scheme, shape.head_dim));
+  return most;
+}
+
 WorkerScratch cut_worker(const AttentionPlan& plan, const AttentionShape& shape, Cutter& cutter) {
   const std::int64_t queries = plan.block_queries;
   const std::int64_t padded = (shape.head_dim + 3) / 4 * 4;
@@ -47,7 +55,10 @@ WorkerScratch cut_worker(const AttentionPlan& plan, const AttentionShape& shape,
   part.span_records = cutter.take<float>(queries * plan.record_floats);
   part.records = cutter.take<float>(queries * plan.record_floats);
   part.wide = cutter.take<float>(std::int64_t{kPageTokens} * shape.head_dim);
-  part.lanes = cutter.take<float>(queries * kLaneCount);
+  part.lanes = cutter.take<float>(queries * most_groups(shape) * kLaneCount);
+  part.folded = cutter.take<float>(std::int64_t{2} * kQueryTile * shape.head_dim);
+  part.weights = cutter.take<float>(std::int64_t{kQueryTile} * most_groups(shape) * kPageTokens);
+  part.starts = cutter.take<float>(queries * kSpanBlocks);
   part.code_scales = cutter.take<float>(queries);
   part.code_sums = cutter.take<float>(queries);
   part.queries = cutter.take<const float*>(queries);

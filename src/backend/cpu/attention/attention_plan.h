@@ -61,7 +61,10 @@ struct WorkerScratch {
   float* span_records = nullptr;    // [Q][record]
   float* records = nullptr;         // [Q][record]
   float* wide = nullptr;            // [64][d]
-  float* lanes = nullptr;           // [Q][16]
+  float* lanes = nullptr;           // [Q][value groups][16]
+  float* folded = nullptr;          // [6][2][d] queries times scales of keys
+  float* weights = nullptr;         // [6][value groups][64]
+  float* starts = nullptr;          // [Q][16] what scores of a block of the span's keys begin with
   float* code_scales = nullptr;     // [Q]
   float* code_sums = nullptr;       // [Q]
   const float** queries = nullptr;  // [Q] where each lies

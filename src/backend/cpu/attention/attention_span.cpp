@@ -5,7 +5,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "backend/cpu/attention/kv_layout.h"
+#include "backend/cpu/attention/attention_packed.h"
+#include "backend/cpu/attention/attention_work.h"
 #include "base/float_math.h"
 #include "tensor/quant_scheme.h"
 
@@ -14,15 +15,6 @@ namespace {
 
 // From so many queries on, a page of f16 numbers or codes is widened once for all of them.
 constexpr int kWideQueries = 13;
-
-// Columns of a span or page, [first, last).
-struct Columns {
-  int first = 0;
-  int last = 0;
-
-  bool empty() const { return first >= last; }
-  bool operator==(const Columns&) const = default;
-};
 
 // What row `row` of the block sees of a span. Both ends grow with the row.
 Columns visible(const HeadBlock& head, std::int64_t row, std::int64_t span) {
@@ -35,65 +27,6 @@ Columns visible(const HeadBlock& head, std::int64_t row, std::int64_t span) {
   };
   return {within(oldest), within(position + 1)};
 }
-
-// The part of a span's columns that lies in its page, as the page's columns.
-Columns in_page(Columns columns, int page) {
-  const int base = page * kPageTokens;
-  return {std::clamp(columns.first - base, 0, kPageTokens),
-          std::clamp(columns.last - base, 0, kPageTokens)};
-}
-
-// Queries [first, last) that share loads.
-struct Tile {
-  int first = 0;
-  int last = 0;
-};
-
-// The queries of one kv head are cut evenly into tiles.
-int tile_count(const HeadBlock& head) {
-  return (head.head_queries() + kQueryTile - 1) / kQueryTile;
-}
-
-Tile tile_at(const HeadBlock& head, int kv_head, int tile) {
-  const int queries = head.head_queries(), tiles = tile_count(head);
-  const int first = kv_head * queries;
-  return {first + tile * queries / tiles, first + (tile + 1) * queries / tiles};
-}
-
-// A span at work: its pages and where they lie.
-struct SpanWork {
-  const HeadBlock& head;
-  const WorkerScratch& scratch;
-  std::int64_t span;
-  float* records;
-  int first_page, last_page;  // in the span, that some row sees
-
-  Columns of_query(int query) const { return {scratch.firsts[query], scratch.lasts[query]}; }
-  // Columns that any, or that all queries of a tile see.
-  Columns any(Tile tile) const {
-    return {scratch.firsts[tile.first], scratch.lasts[tile.last - 1]};
-  }
-  Columns all(Tile tile) const {
-    return {scratch.firsts[tile.last - 1], scratch.lasts[tile.first]};
-  }
-  std::int32_t page_index(int page) const {
-    const std::int64_t first = span * (kSpanTokens / kPageTokens);
-    return head.block.pages[static_cast<std::size_t>(first + page)];
-  }
-  // Of kv head `kv_head` of the block's heads.
-  HeadPage keys(int page, int kv_head) const {
-    return key_head(head.kv, page_index(page), head.shape.kv_heads, head.shape.head_dim,
-                    head.kv_head + kv_head);
-  }
-  HeadPage values(int page, int kv_head) const {
-    return value_head(head.kv, page_index(page), head.shape.kv_heads, head.shape.head_dim,
-                      head.kv_head + kv_head);
-  }
-  float* scores(int query, int page) const {
-    return scratch.scores + std::int64_t{query} * kSpanTokens + page * kPageTokens;
-  }
-  float* record(int query) const { return records + query * head.plan.record_floats; }
-};
 
 float& record_max(const HeadBlock& head, float* record) {
   return record[head.plan.record_floats - 16];
@@ -193,6 +126,10 @@ void prefetch_scales(const SpanWork& work) {
 
 void score_page(const SpanWork& work, int page, int kv_head) {
   const HeadBlock& head = work.head;
+  if (kv_packed(head.kv.key_type)) {
+    const NextPage next = keys_ahead(work, page, kv_head);
+    return score_packed_page(work, page, kv_head, next.part(0, 1));
+  }
   const HeadPage keys = work.keys(page, kv_head);
   KvType type = head.kv.key_type;
   ScoreTile tile;
@@ -233,7 +170,7 @@ void normalize_query(const SpanWork& work, int kv_head, int query) {
   const SpanSum sum = head.kernels.softmax(work.scores(query, 0), columns.first, columns.last);
   record_max(head, record) = sum.max;
   record_total(head, record) = sum.total;
-  if (!kv_coded(head.kv.value_type)) return;
+  if (!kv_coded(head.kv.value_type) || kv_packed(head.kv.value_type)) return;
   float* lanes = work.scratch.lanes + std::int64_t{query} * kLaneCount;
   std::memset(lanes, 0, kLaneCount * sizeof(float));
   for (int page = work.first_page; page < work.last_page; ++page) {
@@ -245,10 +182,8 @@ void normalize_query(const SpanWork& work, int kv_head, int query) {
   }
 }
 
-// Queries of a tile one by one where they do not see the same columns, together in between.
 void value_tile(const SpanWork& work, int page, Tile queries, KvType type, ValueTile tile) {
-  const auto run = [&](Tile some, Columns columns) {
-    if (columns.empty()) return;
+  each_view(work, page, queries, {0, kPageTokens}, [&](Tile some, Columns columns) {
     tile.first = columns.first;
     tile.last = columns.last;
     tile.queries = some.last - some.first;
@@ -258,28 +193,15 @@ void value_tile(const SpanWork& work, int page, Tile queries, KvType type, Value
     }
     kernels_of(work.head, type).values(tile);
     tile.ahead = {};
-  };
-  const Columns all = in_page(work.all(queries), page);
-  if (all == in_page(work.any(queries), page)) {
-    run(queries, all);
-    return;
-  }
-  for (int query = queries.first; query < queries.last; ++query) {
-    Columns before = in_page(work.of_query(query), page);
-    if (!all.empty()) before.last = std::min(before.last, all.first);
-    run({query, query + 1}, before);
-  }
-  if (all.empty()) return;
-  run(queries, all);
-  for (int query = queries.first; query < queries.last; ++query) {
-    Columns after = in_page(work.of_query(query), page);
-    after.first = std::max(after.first, all.last);
-    run({query, query + 1}, after);
-  }
+  });
 }
 
 void value_page(const SpanWork& work, int page, int kv_head) {
   const HeadBlock& head = work.head;
+  if (kv_packed(head.kv.value_type)) {
+    const NextPage next = values_ahead(work, page, kv_head);
+    return value_packed_page(work, page, kv_head, next.part(0, 1));
+  }
   const HeadPage values = work.values(page, kv_head);
   KvType type = head.kv.value_type;
   ValueTile tile;
@@ -317,7 +239,7 @@ bool prepare_queries(const HeadBlock& head, const WorkerScratch& scratch) {
   for (int query = 0; query < head.queries(); ++query) {
     scratch.queries[query] = head.qkv.values + query_offset(head, query, head.qkv.value_stride);
   }
-  if (!kv_coded(head.kv.key_type)) return true;
+  if (!kv_coded(head.kv.key_type) || kv_packed(head.kv.key_type)) return true;
   const std::int64_t dims = head.shape.head_dim;
   const std::int64_t stride = (dims + 3) / 4 * 4;
   for (int query = 0; query < head.queries(); ++query) {
@@ -349,6 +271,7 @@ void run_span(const HeadBlock& head, std::int64_t span, const WorkerScratch& scr
   work.first_page = any.first / kPageTokens;
   work.last_page = (any.last + kPageTokens - 1) / kPageTokens;
   prefetch_scales(work);
+  begin_packed_span(work);
   for (int page = work.first_page; page < work.last_page; ++page) {
     for (int h = 0; h < head.heads; ++h) score_page(work, page, h);
   }
@@ -358,7 +281,9 @@ void run_span(const HeadBlock& head, std::int64_t span, const WorkerScratch& scr
   for (int page = work.first_page; page < work.last_page; ++page) {
     for (int h = 0; h < head.heads; ++h) value_page(work, page, h);
   }
-  if (kv_coded(head.kv.value_type)) {
+  if (kv_packed(head.kv.value_type)) {
+    add_packed_minima(work);
+  } else if (kv_coded(head.kv.value_type)) {
     for (int query = 0; query < head.queries(); ++query) add_minima(work, query);
   }
 }
@@ -390,8 +315,9 @@ void finish_records(const HeadBlock& head, const float* totals, float* values,
   const std::int64_t dims = head.shape.head_dim, size = head.plan.record_floats;
   for (int query = 0; query < head.queries(); ++query) {
     const float* total = totals + query * size;
-    head.kernels.scale(total, 1.0f / total[size - 15], dims,
-                       values + query_offset(head, query, value_stride));
+    float* out = values + query_offset(head, query, value_stride);
+    head.kernels.scale(total, 1.0f / total[size - 15], dims, out);
+    if (kv_scheme(head.kv.value_type).rotated) rotate_head(head.packed, out, head.shape.head_dim);
   }
 }
 

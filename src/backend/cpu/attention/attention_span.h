@@ -6,6 +6,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/attention/attention_kernels.h"
 #include "backend/cpu/attention/attention_plan.h"
+#include "backend/cpu/attention/packed_kernels.h"
 #include "backend/cpu/attention/row_blocks.h"
 #include "backend/cpu/rows/row_kernels.h"
 
@@ -16,6 +17,7 @@ namespace leq::cpu {
 struct HeadBlock {
   const RowKernels& rows;
   const AttentionKernels& kernels;
+  const PackedKernels& packed;
   const AttentionPlan& plan;
   const AttentionShape& shape;
   const KvLayer& kv;

@@ -2,11 +2,15 @@
 // pages.
 #include <algorithm>
 #include <cmath>
+#include <compare>
+#include <vector>
 
 #include "backend/checks.h"
 #include "backend/cpu/attention/attention.h"
 #include "backend/cpu/attention/attention_plan.h"
+#include "backend/cpu/attention/attention_packed.h"
 #include "backend/cpu/attention/kv_layout.h"
+#include "backend/cpu/attention/kv_store.h"
 #include "backend/cpu/attention/row_blocks.h"
 #include "backend/cpu/rows/first_bad_row.h"
 #include "backend/tables.h"
@@ -46,45 +50,6 @@ void fill_rope(ThreadPool& pool, RopeTable& rope, std::int64_t end) {
   rope.filled = end;
 }
 
-// Dimension c of a float key lies 16 numbers after dimension c - 1.
-template <class Number>
-void spread_key(const Number* key, int dims, std::int64_t slot, std::byte* numbers) {
-  auto* at =
-      reinterpret_cast<Number*>(numbers) + slot / kKeyBlock * dims * kKeyBlock + slot % kKeyBlock;
-  for (int c = 0; c < dims; ++c) at[c * kKeyBlock] = key[c];
-}
-
-// Dimensions lie in quads, 64 bytes apart.
-void spread_key_codes(const std::uint8_t* codes, int dims, std::int64_t slot, std::byte* numbers) {
-  const int quads = (dims + 3) / 4;
-  auto* at = reinterpret_cast<std::uint8_t*>(numbers) + slot / kKeyBlock * quads * 64 +
-             slot % kKeyBlock * 4;
-  for (int c = 0; c < dims; ++c) at[c / 4 * 64 + c % 4] = codes[c];
-}
-
-const KvKernels& kernels_of(const AttentionKernels& kernels, KvType type) {
-  return kernels.kv[static_cast<std::size_t>(type)];
-}
-
-// `wide` is scratch of d floats: a key's numbers lie apart in its page.
-void store_key(const AttentionKernels& kernels, KvType type, const float* key, int dims,
-               std::int64_t slot, const HeadPage& page, float* wide) {
-  kernels_of(kernels, type).store(key, dims, wide, page.scale(slot), page.minimum(slot));
-  if (kv_coded(type)) {
-    spread_key_codes(reinterpret_cast<const std::uint8_t*>(wide), dims, slot, page.numbers);
-  } else if (number_bytes(type) == sizeof(float)) {
-    spread_key(wide, dims, slot, page.numbers);
-  } else {
-    spread_key(reinterpret_cast<const std::uint16_t*>(wide), dims, slot, page.numbers);
-  }
-}
-
-void store_value(const AttentionKernels& kernels, KvType type, const float* value, int dims,
-                 std::int64_t slot, const HeadPage& page) {
-  std::byte* at = page.numbers + static_cast<std::size_t>(slot * dims) * number_bytes(type);
-  kernels_of(kernels, type).store(value, dims, at, page.scale(slot), page.minimum(slot));
-}
-
 // The query heads, key and value of one kv head in one row.
 struct HeadRow {
   float* query = nullptr;  // [group][d]
@@ -105,23 +70,103 @@ bool finite(const RowKernels& rows, const HeadRow& head, int group, int dims) {
          std::isfinite(rows.absmax(head.key, dims)) && std::isfinite(rows.absmax(head.value, dims));
 }
 
+// Where a side's numbers are written: its page, or where codes are made of whole blocks the copy.
+HeadPage written_page(const KvLayer& kv, KvPart part, std::int32_t page,
+                      const AttentionShape& shape, int kv_head) {
+  const KvType type = part == KvPart::keys ? kv.key_type : kv.value_type;
+  if (kv_scheme(type).blocked()) {
+    return copied_head(kv, part, page, shape.kv_heads, shape.head_dim, kv_head);
+  }
+  return part == KvPart::keys ? key_head(kv, page, shape.kv_heads, shape.head_dim, kv_head)
+                              : value_head(kv, page, shape.kv_heads, shape.head_dim, kv_head);
+}
+
 // One kv head of one row.
 void append_head(const HeadTurn& turn, const HeadRow& head, const KvLayer& kv,
                  std::int32_t page_index, std::int64_t slot, int kv_head, float* wide) {
   const AttentionShape& shape = turn.shape;
   const int dims = shape.head_dim, group = shape.heads / shape.kv_heads;
   const AttentionKernels& kernels = turn.context.kernels;
+  const PackedKernels& packed = turn.context.packed;
+  const bool rotated_keys = kv_scheme(kv.key_type).rotated;
   const auto factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dims)));
   for (int g = 0; g < group; ++g) {
     float* query = head.query + g * dims;
     turn.apply(query, shape.q_norm);
     kernels.scale(query, factor, dims, query);
+    if (rotated_keys) rotate_head(packed, query, dims);
   }
   turn.apply(head.key, shape.k_norm);
-  store_key(kernels, kv.key_type, head.key, dims, slot,
-            key_head(kv, page_index, shape.kv_heads, dims, kv_head), wide);
-  store_value(kernels, kv.value_type, head.value, dims, slot,
-              value_head(kv, page_index, shape.kv_heads, dims, kv_head));
+  if (rotated_keys) rotate_head(packed, head.key, dims);
+  if (kv_scheme(kv.value_type).rotated) rotate_head(packed, head.value, dims);
+  const StoreKernels stores = {kernels, packed};
+  store_key(stores, kv.key_type, head.key, dims, slot,
+            written_page(kv, KvPart::keys, page_index, shape, kv_head), wide);
+  store_value(stores, kv.value_type, head.value, dims, slot,
+              written_page(kv, KvPart::values, page_index, shape, kv_head));
+}
+
+// Slots of a page whose blocks a run closes.
+struct ClosedPage {
+  std::int32_t page = 0;
+  int first = 0, last = 0;
+  int sinks = 0;
+
+  auto operator<=>(const ClosedPage&) const = default;
+};
+
+// Each page once, though several runs may share it; those without copies were coded before.
+std::vector<ClosedPage> closed_pages(const BatchView& batch, const KvLayer& kv) {
+  std::vector<ClosedPage> pages;
+  for (const SequenceRun& run : batch.runs) {
+    std::int64_t at = kv.zones.sealed(run.first_position);
+    const std::int64_t end = kv.zones.sealed(run.end_position());
+    while (at < end) {
+      const std::int64_t base = at / kPageTokens * kPageTokens;
+      const std::int64_t last = std::min(end, base + kPageTokens);
+      const std::int32_t page = run.pages[static_cast<std::size_t>(at / kPageTokens)];
+      if (kv.copies[static_cast<std::size_t>(page)] >= 0) {
+        pages.push_back({page, static_cast<int>(at - base), static_cast<int>(last - base),
+                         base == 0 ? kv.zones.sinks : 0});
+      }
+      at = last;
+    }
+  }
+  std::ranges::sort(pages);
+  std::vector<ClosedPage> merged;
+  for (const ClosedPage& one : pages) {
+    if (merged.empty() || merged.back().page != one.page) {
+      merged.push_back(one);
+    } else {
+      merged.back().last = std::max(merged.back().last, one.last);
+    }
+  }
+  return merged;
+}
+
+// Blocks that end before the newest positions become codes, for good.
+void seal_pages(const AttentionContext& context, const AttentionPlan& plan, const BatchView& batch,
+                const AttentionShape& shape, const KvLayer& kv) {
+  const std::vector<ClosedPage> pages = closed_pages(batch, kv);
+  const StoreKernels kernels = {context.kernels, context.packed};
+  context.pool.run(std::ssize(pages) * shape.kv_heads, [&](std::int64_t task, int worker) {
+    const ClosedPage& closed = pages[static_cast<std::size_t>(task / shape.kv_heads)];
+    const auto kv_head = static_cast<int>(task % shape.kv_heads);
+    float* wide = worker_scratch(plan, shape, context.scratch, worker).wide;
+    const auto copy = [&](KvPart part) {
+      return copied_head(kv, part, closed.page, shape.kv_heads, shape.head_dim, kv_head);
+    };
+    SealWork work = {kv.key_type, shape.head_dim, closed.first, closed.last, closed.sinks};
+    if (kv_scheme(kv.key_type).blocked()) {
+      seal_keys(kernels, work, copy(KvPart::keys),
+                key_head(kv, closed.page, shape.kv_heads, shape.head_dim, kv_head), wide);
+    }
+    work.type = kv.value_type;
+    if (kv_scheme(kv.value_type).blocked()) {
+      seal_values(kernels, work, copy(KvPart::values),
+                  value_head(kv, closed.page, shape.kv_heads, shape.head_dim, kv_head), wide);
+    }
+  });
 }
 
 }  // namespace
@@ -138,7 +183,9 @@ void rope_append(const AttentionContext& context, Rows& qkv, const BatchView& ba
   const int dims = shape.head_dim, group = shape.heads / shape.kv_heads;
   const AttentionPlan plan = plan_attention(context.pool.threads(), batch.tokens, shape, end);
   require_scratch(plan, context.scratch);
-  const auto chunks = cut_runs(batch, kChunkRows, BlockEnds::aligned);
+  // Codes of keys share bytes over a page.
+  const bool packed = kv_packed(kv.key_type);
+  const auto chunks = cut_runs(batch, packed ? kPageTokens : kChunkRows, BlockEnds::aligned);
   FirstBadRow bad;
 
   const auto append = [&](std::int64_t chunk, int kv_head, int worker) {
@@ -172,6 +219,7 @@ void rope_append(const AttentionContext& context, Rows& qkv, const BatchView& ba
     });
   }
   bad.check("input of attention");
+  if (kv.zones.copies()) seal_pages(context, plan, batch, shape, kv);
 }
 
 }  // namespace leq::cpu

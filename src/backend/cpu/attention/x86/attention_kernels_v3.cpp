@@ -4,6 +4,7 @@
 
 namespace leq::cpu {
 namespace {
+#include "backend/cpu/attention/half_lanes.inc"
 #include "backend/cpu/attention/attention_kernels.inc"
 }  // namespace
 

@@ -1,0 +1,120 @@
+// What the parts of one span's work share: which queries see which columns, and where things lie.
+#pragma once
+
+#include <algorithm>
+
+#include "backend/cpu/attention/attention_span.h"
+#include "backend/cpu/attention/kv_layout.h"
+
+namespace leq::cpu {
+
+// Columns of a span or page, [first, last).
+struct Columns {
+  int first = 0;
+  int last = 0;
+
+  bool empty() const { return first >= last; }
+  bool operator==(const Columns&) const = default;
+};
+
+// The part of a span's columns that lies in its page, as the page's columns.
+inline Columns in_page(Columns columns, int page) {
+  const int base = page * kPageTokens;
+  return {std::clamp(columns.first - base, 0, kPageTokens),
+          std::clamp(columns.last - base, 0, kPageTokens)};
+}
+
+// Queries [first, last) that share loads.
+struct Tile {
+  int first = 0;
+  int last = 0;
+};
+
+// The queries of one kv head are cut evenly into tiles.
+inline int tile_count(const HeadBlock& head) {
+  return (head.head_queries() + kQueryTile - 1) / kQueryTile;
+}
+
+inline Tile tile_at(const HeadBlock& head, int kv_head, int tile) {
+  const int queries = head.head_queries(), tiles = tile_count(head);
+  const int first = kv_head * queries;
+  return {first + tile * queries / tiles, first + (tile + 1) * queries / tiles};
+}
+
+// A span at work: its pages and where they lie.
+struct SpanWork {
+  const HeadBlock& head;
+  const WorkerScratch& scratch;
+  std::int64_t span;
+  float* records;
+  int first_page, last_page;  // in the span, that some row sees
+
+  Columns of_query(int query) const { return {scratch.firsts[query], scratch.lasts[query]}; }
+  // Columns that any, or that all queries of a tile see.
+  Columns any(Tile tile) const {
+    return {scratch.firsts[tile.first], scratch.lasts[tile.last - 1]};
+  }
+  Columns all(Tile tile) const {
+    return {scratch.firsts[tile.last - 1], scratch.lasts[tile.first]};
+  }
+  std::int32_t page_index(int page) const {
+    const std::int64_t first = span * (kSpanTokens / kPageTokens);
+    return head.block.pages[static_cast<std::size_t>(first + page)];
+  }
+  // Of kv head `kv_head` of the block's heads.
+  HeadPage keys(int page, int kv_head) const {
+    return key_head(head.kv, page_index(page), head.shape.kv_heads, head.shape.head_dim,
+                    head.kv_head + kv_head);
+  }
+  HeadPage values(int page, int kv_head) const {
+    return value_head(head.kv, page_index(page), head.shape.kv_heads, head.shape.head_dim,
+                      head.kv_head + kv_head);
+  }
+  HeadPage copy(KvPart part, int page, int kv_head) const {
+    return copied_head(head.kv, part, page_index(page), head.shape.kv_heads, head.shape.head_dim,
+                       head.kv_head + kv_head);
+  }
+  // Of a query's row, and of the first column of a page.
+  std::int64_t position_of(int query) const {
+    return head.block.first_position + query % head.head_queries() / head.plan.group;
+  }
+  std::int64_t page_position(int page) const {
+    return span * kSpanTokens + std::int64_t{page} * kPageTokens;
+  }
+  float* scores(int query, int page) const {
+    return scratch.scores + std::int64_t{query} * kSpanTokens + page * kPageTokens;
+  }
+  float* record(int query) const { return records + query * head.plan.record_floats; }
+};
+
+// Calls run(some queries, their columns) for what a tile sees of `limit` in a page: queries one by
+// one where they do not see the same columns, together in between. Each query's columns ascend.
+template <class Run>
+void each_view(const SpanWork& work, int page, Tile queries, Columns limit, Run run_some) {
+  const auto clipped = [&](Columns columns) {
+    const Columns part = in_page(columns, page);
+    return Columns{std::max(part.first, limit.first), std::min(part.last, limit.last)};
+  };
+  const auto run = [&](Tile some, Columns columns) {
+    if (!columns.empty()) run_some(some, columns);
+  };
+  const Columns all = clipped(work.all(queries));
+  if (all == clipped(work.any(queries))) {
+    run(queries, all);
+    return;
+  }
+  for (int query = queries.first; query < queries.last; ++query) {
+    Columns before = clipped(work.of_query(query));
+    if (!all.empty()) before.last = std::min(before.last, all.first);
+    run({query, query + 1}, before);
+  }
+  if (all.empty()) return;
+  run(queries, all);
+  for (int query = queries.first; query < queries.last; ++query) {
+    Columns after = clipped(work.of_query(query));
+    after.first = std::max(after.first, all.last);
+    run({query, query + 1}, after);
+  }
+}
+
+}  // namespace leq::cpu

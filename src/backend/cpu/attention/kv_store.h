@@ -1,0 +1,38 @@
+// The way of keys and values into the CPU's pages: by token, or as f16 copies whose blocks become
+// codes once they are closed.
+#pragma once
+
+#include <cstdint>
+
+#include "backend/cpu/attention/attention_kernels.h"
+#include "backend/cpu/attention/kv_layout.h"
+#include "backend/cpu/attention/packed_kernels.h"
+
+namespace leq::cpu {
+
+struct StoreKernels {
+  const AttentionKernels& attention;
+  const PackedKernels& packed;
+};
+
+// One position of one kv head, `slot` of its page. Where the scheme makes whole blocks, `page` is
+// that of the f16 copies. `wide` is scratch of d floats.
+void store_key(const StoreKernels& kernels, KvType type, const float* key, int dims,
+               std::int64_t slot, const HeadPage& page, float* wide);
+void store_value(const StoreKernels& kernels, KvType type, const float* value, int dims,
+                 std::int64_t slot, const HeadPage& page);
+
+// Slots [first, last) of a page, in whole blocks: codes of its f16 copies. The first `sinks` slots
+// have no say in the keys' scales. `wide` is scratch of 64 d floats.
+struct SealWork {
+  KvType type = KvType::simq4;
+  int dims = 0;
+  int first = 0, last = 0;
+  int sinks = 0;
+};
+void seal_keys(const StoreKernels& kernels, const SealWork& work, const HeadPage& copy,
+               const HeadPage& page, float* wide);
+void seal_values(const StoreKernels& kernels, const SealWork& work, const HeadPage& copy,
+                 const HeadPage& page, float* wide);
+
+}  // namespace leq::cpu

@@ -1,0 +1,69 @@
+// The inner loops over packed codes of the cache (kv_layout.h), for each instruction set. All results
+// are equal bit for bit across instruction sets (docs/numerics.md). Plain data only.
+#pragma once
+
+#include <cstdint>
+
+#include "backend/cpu/attention/attention_kernels.h"
+
+namespace leq::cpu {
+
+// Scores of some queries against 16-key blocks of one page of one kv head: for each key the chain
+// f = fma(query[c], float(code of (key, c)), f), c ascending, from f = start. Each half of a page
+// has queries and starts of its own.
+struct PackedScoreTile {
+  int queries = 0;
+  int dims = 0;                            // d
+  const float* query[kQueryTile][2] = {};  // [d] for keys 0-31 and 32-63
+  float start[kQueryTile][2] = {};
+  const std::uint8_t* keys = nullptr;   // of the head in its page
+  int first_block = 0, last_block = 0;  // blocks of 16 keys [first, last)
+  Ahead ahead;
+  float* scores[kQueryTile] = {};  // [64], this page's columns
+};
+
+// out[q][c] = fma(weight of position j and c's group, float(code of (j, c)), out[q][c]), j ascending
+// in [first, last).
+struct PackedValueTile {
+  int queries = 0;
+  int dims = 0;                           // d
+  int group = 0;                          // channels that share a weight: a multiple of 16, or d
+  const float* weights[kQueryTile] = {};  // [groups][64], this page's columns
+  const std::uint8_t* values = nullptr;   // of the head in its page
+  std::int64_t row_bytes = 0;
+  int first = 0, last = 0;  // positions in the page
+  Ahead ahead;
+  float* out[kQueryTile] = {};  // [d]
+};
+
+inline constexpr int kPageColumns = 64;  // positions of a page
+inline constexpr int kSpanBlocks = 16;  // of 32 keys, at most, in a span
+inline constexpr int kMostChains = kSpanBlocks;  // of one call of PackedKernels::chains
+
+struct PackedKernels {
+  // By number of bits: packed_index.
+  void (*scores[3])(const PackedScoreTile& tile) noexcept;
+  void (*values[3])(const PackedValueTile& tile) noexcept;
+  // z[i] = the chain fma(query[c], rows[i][c], z), c ascending from +0; rows are f16, count <= 16.
+  void (*chains)(const float* query, const std::uint16_t* const* rows, int count, int dims,
+                 float* z) noexcept;
+  // out = query * scale, f16 scales
+  void (*fold)(const float* query, const std::uint16_t* scales, int dims, float* out) noexcept;
+  // scores[j] = fma(scale of j, scores[j], minimum of j * sum), j in [first, last)
+  void (*rescale)(float* scores, int first, int last, const std::uint16_t* scales,
+                  const std::uint16_t* minima, float sum) noexcept;
+  // Codes of x[0..n), each below 2^bits: m = min rounded down, s = (max - m) / (2^bits - 1) rounded
+  // up, u = clip(rne((x - m) / s)); the first `skipped` have code 0 and no say in m and s. x finite.
+  void (*encode)(const float* x, int n, int skipped, int bits, std::uint8_t* codes,
+                 std::uint16_t* scale, std::uint16_t* minimum) noexcept;
+  // x = H x / sqrt(n) for blocks of n = 2^k numbers, in place: H of signs in natural order, steps
+  // of strides 1, 2, 4, ..., then one product with float(1 / sqrt(double(n))).
+  void (*rotate)(float* x, int count, int n, float root) noexcept;
+};
+
+// The table of a level that this processor supports.
+const PackedKernels& packed_kernels(Isa isa);
+
+constexpr int packed_index(int bits) { return bits == 8 ? 0 : bits == 4 ? 1 : 2; }
+
+}  // namespace leq::cpu

@@ -1,0 +1,170 @@
+// Kernels of packed codes with 256-bit registers: two hold what a 512-bit one would; up to 3 queries
+// share them at a time.
+#include "backend/cpu/attention/packed_kernels.h"
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cpu/attention/attention_kernel_tables.h"
+#include "base/float_math.h"
+
+namespace leq::cpu {
+namespace {
+#include "backend/cpu/attention/half_lanes.inc"
+#include "backend/cpu/attention/packed_kernels.inc"
+
+constexpr int kRowsAtOnce = 3;
+
+// Floats of the codes in the low bits of each lane.
+template <int bits>
+__m256 low_codes(__m256i lanes) {
+  return _mm256_cvtepi32_ps(_mm256_and_si256(lanes, _mm256_set1_epi32((1 << bits) - 1)));
+}
+
+__m256i bytes8(const std::uint8_t* at) {
+  return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(at)));
+}
+
+// 16 keys, queries [first, first + R).
+template <int bits, int R>
+void score_some(const PackedScoreTile& tile, int block, int first) noexcept {
+  constexpr int kBlocks = 8 / bits;
+  const std::uint8_t* row = tile.keys + std::int64_t{block / kBlocks} * tile.dims * 16;
+  const __m128i shift = _mm_cvtsi32_si128(block % kBlocks * bits);
+  __m256 sums[R][2];
+  const float* query[R];
+  for (int r = 0; r < R; ++r) {
+    query[r] = tile.query[first + r][block / 2];
+    sums[r][0] = sums[r][1] = _mm256_set1_ps(tile.start[first + r][block / 2]);
+  }
+  for (std::int64_t c = 0; c < tile.dims; ++c, row += 16) {
+    const __m256 key0 = low_codes<bits>(_mm256_srl_epi32(bytes8(row), shift));
+    const __m256 key1 = low_codes<bits>(_mm256_srl_epi32(bytes8(row + 8), shift));
+    for (int r = 0; r < R; ++r) {
+      const __m256 q = _mm256_set1_ps(query[r][c]);
+      sums[r][0] = _mm256_fmadd_ps(q, key0, sums[r][0]);
+      sums[r][1] = _mm256_fmadd_ps(q, key1, sums[r][1]);
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    _mm256_storeu_ps(tile.scores[first + r] + block * kKeyBlock, sums[r][0]);
+    _mm256_storeu_ps(tile.scores[first + r] + block * kKeyBlock + 8, sums[r][1]);
+  }
+}
+
+template <int bits>
+void wide_scores(const PackedScoreTile& tile) noexcept {
+  for (int block = tile.first_block; block < tile.last_block; ++block) {
+    int first = 0;
+    for (; first + kRowsAtOnce <= tile.queries; first += kRowsAtOnce) {
+      score_some<bits, kRowsAtOnce>(tile, block, first);
+    }
+    for (; first < tile.queries; ++first) score_some<bits, 1>(tile, block, first);
+  }
+}
+
+// Eight of 16 channels' codes, one in each lane.
+template <int bits>
+__m256 channels8(const std::uint8_t* at, int half) {
+  if constexpr (bits == 8) return low_codes<8>(bytes8(at + half * 8));
+  const int low = half * 16;
+  if constexpr (bits == 4) {
+    std::int64_t both;
+    __builtin_memcpy(&both, at, sizeof both);
+    const __m256i digits = _mm256_setr_epi32(low, low, low + 4, low + 4, low + 8, low + 8, low + 12,
+                                             low + 12);
+    return low_codes<4>(_mm256_srlv_epi32(_mm256_set1_epi64x(both), digits));
+  }
+  std::int32_t all;
+  __builtin_memcpy(&all, at, sizeof all);
+  const __m256i digits = _mm256_setr_epi32(low, low + 2, low + 4, low + 6, low + 8, low + 10,
+                                           low + 12, low + 14);
+  return low_codes<2>(_mm256_srlv_epi32(_mm256_set1_epi32(all), digits));
+}
+
+// 16 D channels from `column` on, which go to `out`, queries [first, first + R).
+template <int bits, int R, int D>
+void value_some(const PackedValueTile& tile, int column, int first, float* const* out) noexcept {
+  const std::uint8_t* values = tile.values + column / 16 * 2 * bits;
+  __m256 sums[R][D][2];
+  std::int64_t group[D];
+  for (int i = 0; i < D; ++i) {
+    group[i] = (column + i * 16) / tile.group * kPageColumns;
+    for (int r = 0; r < R; ++r) {
+      sums[r][i][0] = _mm256_loadu_ps(out[r] + i * 16);
+      sums[r][i][1] = _mm256_loadu_ps(out[r] + i * 16 + 8);
+    }
+  }
+  for (std::int64_t j = tile.first; j < tile.last; ++j) {
+    const std::uint8_t* at = values + j * tile.row_bytes;
+    for (int i = 0; i < D; ++i) {
+      const __m256 value0 = channels8<bits>(at + i * 2 * bits, 0);
+      const __m256 value1 = channels8<bits>(at + i * 2 * bits, 1);
+      for (int r = 0; r < R; ++r) {
+        const __m256 weight = _mm256_set1_ps(tile.weights[first + r][group[i] + j]);
+        sums[r][i][0] = _mm256_fmadd_ps(weight, value0, sums[r][i][0]);
+        sums[r][i][1] = _mm256_fmadd_ps(weight, value1, sums[r][i][1]);
+      }
+    }
+  }
+  for (int i = 0; i < D; ++i) {
+    for (int r = 0; r < R; ++r) {
+      _mm256_storeu_ps(out[r] + i * 16, sums[r][i][0]);
+      _mm256_storeu_ps(out[r] + i * 16 + 8, sums[r][i][1]);
+    }
+  }
+}
+
+template <int bits, int R>
+void value_rows(const PackedValueTile& tile, int first) noexcept {
+  constexpr int kRegisters = R == 1 ? 4 : 2;
+  float* out[R];
+  const auto place = [&](int at) {
+    for (int r = 0; r < R; ++r) out[r] = tile.out[first + r] + at;
+  };
+  int column = 0;
+  for (; column + 16 * kRegisters <= tile.dims; column += 16 * kRegisters) {
+    place(column);
+    value_some<bits, R, kRegisters>(tile, column, first, out);
+  }
+  for (; column + 16 <= tile.dims; column += 16) {
+    place(column);
+    value_some<bits, R, 1>(tile, column, first, out);
+  }
+  if (column == tile.dims) return;
+  const int rest = tile.dims - column;  // fewer than 16: beside the rows
+  float room[R][16];
+  for (int r = 0; r < R; ++r) {
+    for (int i = 0; i < 16; ++i) room[r][i] = i < rest ? tile.out[first + r][column + i] : 0.0f;
+    out[r] = room[r];
+  }
+  value_some<bits, R, 1>(tile, column, first, out);
+  for (int r = 0; r < R; ++r) {
+    for (int i = 0; i < rest; ++i) tile.out[first + r][column + i] = room[r][i];
+  }
+}
+
+template <int bits>
+void wide_values(const PackedValueTile& tile) noexcept {
+  int first = 0;
+  for (; first + kRowsAtOnce <= tile.queries; first += kRowsAtOnce) {
+    value_rows<bits, kRowsAtOnce>(tile, first);
+  }
+  for (; first < tile.queries; ++first) value_rows<bits, 1>(tile, first);
+}
+
+constexpr PackedKernels kWide = {.scores = {wide_scores<8>, wide_scores<4>, wide_scores<2>},
+                                 .values = {wide_values<8>, wide_values<4>, wide_values<2>},
+                                 .chains = chains,
+                                 .fold = fold,
+                                 .rescale = rescale,
+                                 .encode = encode_packed,
+                                 .rotate = rotate_head};
+
+}  // namespace
+
+const PackedKernels& packed_kernels_avx2() { return kWide; }
+
+}  // namespace leq::cpu

@@ -1,0 +1,71 @@
+// Saved sequences of the KV cache on any bytes: refused, or taken in and saved again as they were.
+// The first byte of an input chooses the types of the cache.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/cpu_backend.h"
+#include "base/error.h"
+#include "cache/kv_cache.h"
+#include "fuzz/seeded.h"
+
+namespace {
+
+constexpr std::array kTypes = {leq::KvType::f16, leq::KvType::int8, leq::KvType::int4,
+                               leq::KvType::simq4, leq::KvType::simq2_b64};
+
+struct Cache {
+  std::unique_ptr<leq::Backend> backend = leq::make_cpu_backend({1, leq::Isa::portable});
+  leq::KvCache cache;
+
+  explicit Cache(leq::KvType type)
+      : cache(backend->memory(), backend->layout(), {1, 1, 4, type, type, 256, 1}) {}
+};
+
+Cache& cache_of(std::size_t choice) {
+  static std::array<std::unique_ptr<Cache>, kTypes.size()> all;
+  std::unique_ptr<Cache>& one = all[choice % kTypes.size()];
+  if (!one) one = std::make_unique<Cache>(kTypes[choice % kTypes.size()]);
+  return *one;
+}
+
+const std::vector<std::string>& examples() {
+  static const std::vector<std::string> all = [] {
+    std::vector<std::string> texts;
+    for (std::size_t i = 0; i < kTypes.size(); ++i) {
+      leq::KvCache& cache = cache_of(i).cache;
+      for (const std::int64_t length : {3, 100, 250}) {
+        cache.clear(0);
+        cache.append(0, length);
+        cache.settle();
+        const std::vector<std::byte> saved = cache.save(0);
+        texts.push_back(std::string(1, static_cast<char>(i)) +
+                        std::string(reinterpret_cast<const char*>(saved.data()), saved.size()));
+      }
+    }
+    return texts;
+  }();
+  return all;
+}
+
+}  // namespace
+
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
+                                               std::size_t max_size, unsigned seed) {
+  return leq::test::mutate_seeded(examples(), data, size, max_size, seed);
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  leq::KvCache& cache = cache_of(data[0]).cache;
+  try {
+    cache.load(0, std::as_bytes(std::span(data + 1, size - 1)), "fuzz");
+    if (cache.length(0) > 0 && cache.save(0).empty()) std::abort();
+  } catch (const leq::Error&) {
+  }
+  return 0;
+}

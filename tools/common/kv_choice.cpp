@@ -1,0 +1,110 @@
+#include "tools/common/kv_choice.h"
+
+#include "base/error.h"
+
+namespace leq {
+namespace {
+
+std::optional<int> number_of(const Options& options, std::string_view name) {
+  if (!options.given(name)) return std::nullopt;
+  return static_cast<int>(options.integer(name));
+}
+
+KvZones zones_of(const RunLimits& limits) {
+  KvZones zones = kv_zones(limits.key_type, limits.value_type);
+  if (limits.kv_sinks) zones.sinks = *limits.kv_sinks;
+  if (limits.kv_recent) zones.recent = *limits.kv_recent;
+  return zones;
+}
+
+}  // namespace
+
+std::vector<Option> kv_options(const std::string& group) {
+  return {{.name = "cache-type-k",
+           .spellings = "-ctk",
+           .kind = OptionKind::text,
+           .value_name = "T",
+           .help = "keys in the KV cache: " + kv_type_names(" | ") +
+                   " (default f32 for models of type f32, else f16)",
+           .group = group},
+          {.name = "cache-type-v",
+           .spellings = "-ctv",
+           .kind = OptionKind::text,
+           .value_name = "T",
+           .help = "values in the KV cache, likewise",
+           .group = group},
+          {.name = "kv-sink",
+           .kind = OptionKind::integer,
+           .value_name = "N",
+           .help = "simq types: the first N positions stay in f16 (default 4)",
+           .group = group,
+           .minimum = 0,
+           .maximum = kPageTokens},
+          {.name = "kv-residual",
+           .kind = OptionKind::integer,
+           .value_name = "N",
+           .help = "simq types: the newest N positions are read in f16 (default 32; simq2 128)",
+           .group = group,
+           .minimum = 0,
+           .maximum = 1 << 20},
+          {.name = "kv-block",
+           .kind = OptionKind::integer,
+           .value_name = "N",
+           .help = "simq types: positions whose keys share scales, 32 or 64 (default 32)",
+           .group = group,
+           .minimum = 32,
+           .maximum = 64}};
+}
+
+void choose_kv(const Options& options, KvType fallback, RunLimits& limits) {
+  const auto type = [&](std::string_view name, Setting setting) {
+    const KvType named =
+        options.given(name) ? parse_kv_type(options.text(name), setting) : fallback;
+    if (!options.given("kv-block")) return named;
+    return with_kv_block(named, options.integer("kv-block"), Setting{"kv_block"});
+  };
+  limits.key_type = type("cache-type-k", Setting{"key_type"});
+  limits.value_type = type("cache-type-v", Setting{"value_type"});
+  limits.kv_sinks = number_of(options, "kv-sink");
+  limits.kv_recent = number_of(options, "kv-residual");
+  const bool blocked = zones_of(limits).copies();
+  for (const char* name : {"kv-sink", "kv-residual", "kv-block"}) {
+    require(blocked || !options.given(name), ErrorKind::bad_setting, "--", name,
+            ": types ", kv_type_name(limits.key_type), " and ", kv_type_name(limits.value_type),
+            " have no blocks; use it with ", Setting{"key_type"}, " or ", Setting{"value_type"},
+            " simq8, simq4 or simq2");
+  }
+}
+
+std::string kv_text(const RunLimits& limits) {
+  std::string text = "keys " + std::string(kv_type_name(limits.key_type)) + ", values " +
+                     std::string(kv_type_name(limits.value_type));
+  const KvZones zones = zones_of(limits);
+  if (!zones.copies()) return text;
+  return text + " (f16: the first " + std::to_string(zones.sinks) + " and the newest " +
+         std::to_string(zones.recent) + "; blocks of " + std::to_string(zones.block) + ")";
+}
+
+std::string wide_keys_text(const KvShape& shape) {
+  std::vector<std::string> layers;
+  for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
+    if (shape.type(layer, KvPart::keys) != shape.key_type) layers.push_back(std::to_string(layer));
+  }
+  if (layers.empty()) return "";
+  std::string text = layers.size() == 1 ? "layer " : "layers ";
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    text += i == 0 ? "" : i + 1 == layers.size() ? " and " : ", ";
+    text += layers[i];
+  }
+  return text + ": keys " + std::string(kv_type_name(kUsualKv)) + ", their biases are large";
+}
+
+std::string kv_label(KvType type, const RunLimits& limits) {
+  std::string label(kv_type_name(type));
+  if (!kv_scheme(type).blocked()) return label;
+  const KvZones zones = zones_of(limits);
+  return label + " s" + std::to_string(zones.sinks) + " r" + std::to_string(zones.recent) + " b" +
+         std::to_string(zones.block);
+}
+
+}  // namespace leq

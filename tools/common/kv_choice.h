@@ -1,0 +1,27 @@
+// The options of the KV cache: types of keys and values, and what stays in f16 beside codes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "backend/kv_types.h"
+#include "cache/kv_cache.h"
+#include "model/memory_plan.h"
+#include "tools/common/options.h"
+
+namespace leq {
+
+std::vector<Option> kv_options(const std::string& group);
+
+// Types and zones of `limits` as the options have them, `fallback` where they name no type. Throws
+// Error for numbers that no chosen type has a use for.
+void choose_kv(const Options& options, KvType fallback, RunLimits& limits);
+
+// "keys simq4, values simq4 (f16: the first 4 and the newest 32; blocks of 32)"
+std::string kv_text(const RunLimits& limits);
+// "layers 0 and 27: keys f16, their biases are large"; empty where all layers are alike.
+std::string wide_keys_text(const KvShape& shape);
+// "simq4 s4 r32 b32", "int8": for reports that are compared.
+std::string kv_label(KvType type, const RunLimits& limits);
+
+}  // namespace leq
