@@ -56,6 +56,14 @@ KvType kv_type_of(const Json& object, const char* key, const std::string& source
   }
 }
 
+Json optional_json(const std::optional<int>& number) { return number ? Json(*number) : Json(); }
+
+std::optional<int> optional_number(const Json& object, const char* key, const std::string& source) {
+  constexpr std::int64_t kMost = 1 << 20;
+  if (object.contains(key) && object.at(key).is_null()) return std::nullopt;
+  return static_cast<int>(json_whole(object, key, 0, kMost, source));
+}
+
 }  // namespace
 
 std::uint64_t logits_digest(std::span<const float> logits) {
@@ -79,6 +87,8 @@ std::string receipt_text(const Receipt& receipt) {
                      {"fingerprint", hex_text(receipt.owner.model)},
                      {"keys", std::string(kv_type_name(receipt.owner.key_type))},
                      {"values", std::string(kv_type_name(receipt.owner.value_type))},
+                     {"kv_sinks", optional_json(receipt.kv_sinks)},
+                     {"kv_recent", optional_json(receipt.kv_recent)},
                      {"settings", sampling_to_json(receipt.sampling)},
                      {"banned", receipt.banned},
                      {"end_tokens", receipt.end_tokens},
@@ -102,6 +112,8 @@ Receipt parse_receipt(std::string_view text, const std::string& source) {
   receipt.owner = {
       hex_value(json_get<std::string>(json, "fingerprint", source), "fingerprint", source),
       kv_type_of(json, "keys", source), kv_type_of(json, "values", source)};
+  receipt.kv_sinks = optional_number(json, "kv_sinks", source);
+  receipt.kv_recent = optional_number(json, "kv_recent", source);
   receipt.sampling =
       sampling_from_json(json_member(json, "settings", Json::Type::object, source), source);
   receipt.banned = tokens_of(json, "banned", source);
@@ -139,6 +151,8 @@ RunLimits receipt_limits(const Receipt& receipt, RunLimits limits) {
   limits.batch_tokens = std::max(limits.batch_tokens, limits.output_tokens);
   limits.key_type = receipt.owner.key_type;
   limits.value_type = receipt.owner.value_type;
+  limits.kv_sinks = receipt.kv_sinks;
+  limits.kv_recent = receipt.kv_recent;
   return limits;
 }
 

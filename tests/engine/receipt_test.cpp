@@ -161,16 +161,20 @@ TEST(Receipt, AShortOneIsOneStep) {
 }
 
 TEST(Receipt, ReadsBackAsItWasWritten) {
-  const Receipt receipt = written(warm(), KvType::int8, KvType::f16, supported_isas().back());
+  Receipt receipt = written(warm(), KvType::int8, KvType::f16, supported_isas().back());
+  receipt.kv_recent = 64;
   const test::TemporaryFolder folder;
   write_receipt(folder.path() / "r.json", receipt);
   const Receipt back = read_receipt(folder.path() / "r.json");
   EXPECT_EQ(receipt_text(back), receipt_text(receipt));
   EXPECT_EQ(back.owner, receipt.owner);
+  EXPECT_EQ(back.kv_sinks, std::nullopt);
+  EXPECT_EQ(back.kv_recent, 64);
   EXPECT_EQ(back.tokens, receipt.tokens);
   EXPECT_EQ(back.digests, receipt.digests);
   EXPECT_EQ(back.sampling.dry_multiplier, receipt.sampling.dry_multiplier);
-  EXPECT_EQ(checked(back), std::nullopt);
+  receipt.kv_recent = {};
+  EXPECT_EQ(checked(receipt), std::nullopt);
 }
 
 std::string error_of(const std::string& text) {

@@ -185,8 +185,8 @@ std::vector<Target> make_targets() {
                  .readers = {{.tool = "leq-inspect",
                               .words = {"int8.leq", "--check-receipt", "receipt.json", "-t", "1"}}},
                  .required = {"/leq_receipt", "/model", "/version", "/fingerprint", "/keys",
-                              "/values", "/settings", "/banned", "/end_tokens", "/prompt",
-                              "/tokens", "/ended", "/digests"},
+                              "/values", "/kv_sinks", "/kv_recent", "/settings", "/banned",
+                              "/end_tokens", "/prompt", "/tokens", "/ended", "/digests"},
                  .weight = 6});
   all.push_back(
       {.kind = "earlier run",

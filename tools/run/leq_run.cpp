@@ -154,6 +154,8 @@ Receipt receipt_of(const Run& run, std::span<const Token> prompt, const Finished
   return {.model = run.args.model.filename().string(),
           .version = kVersion,
           .owner = prompt_owner(run.model(), *run.setup.session),
+          .kv_sinks = run.setup.session->limits().kv_sinks,
+          .kv_recent = run.setup.session->limits().kv_recent,
           .prompt = {prompt.begin(), prompt.end()},
           .sampling = run.generator.sampling(),
           .banned = run.ending.banned,
