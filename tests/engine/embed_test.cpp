@@ -1,0 +1,100 @@
+// Embeddings: the hidden states that the head reads. With them and the checkpoint's own embedding
+// table, which is the storyteller's head too, the test makes the logits that a naive transformer in
+// double precision has.
+#include <gtest/gtest.h>
+
+#include "engine/engine.h"
+#include "models_fixture.h"
+#include "platform/make_backend.h"
+#include "reference/model_tensors.h"
+
+namespace leq {
+namespace {
+
+constexpr double kTolerance = 2e-3;  // f32 against double; logits are up to 20
+
+std::unique_ptr<Session> session_of(const Model& model, Backend& backend, std::int64_t batch) {
+  RunLimits limits;
+  limits.context = 256;
+  limits.sequences = 2;
+  limits.sequence_context = 256;
+  limits.batch_tokens = limits.output_tokens = batch;
+  return std::make_unique<Session>(model, backend, resolve_limits(limits, model.config()));
+}
+
+class Embeddings : public testing::Test {
+ protected:
+  Embeddings()
+      : folder_(std::string(LEQ_SOURCE_DIR) + "/examples/storyteller"),
+        model_(test::quantized(folder_, "f32"), {}),
+        backend_(make_backend({.device = "cpu", .threads = 2})),
+        ids_(model_.tokenizer().encode("Once upon a time a fox met a crow.", {.add_bos = true})) {}
+
+  std::filesystem::path folder_;
+  Model model_;
+  std::unique_ptr<Backend> backend_;
+  std::vector<Token> ids_;
+};
+
+TEST_F(Embeddings, AreWhatTheHeadReads) {
+  const test::ModelTensors tensors = test::read_tensors(import_hf(folder_));
+  const test::Logits expected = test::naive_logits(tensors, ids_);
+  const Matrix* table = tensors.find("token_embedding");
+  ASSERT_NE(table, nullptr);
+  const auto session = session_of(model_, *backend_, 64);
+  Batch batch;
+  batch.add(0, ids_.data(), std::ssize(ids_), Batch::Want::all);
+  const auto width = static_cast<std::size_t>(model_.config().width);
+  std::vector<float> rows(ids_.size() * width);
+  backend_->download(session->transformer().hidden(batch, session->cache()), std::ssize(ids_),
+                     rows);
+  for (std::size_t t = 0; t < ids_.size(); ++t) {
+    for (std::size_t v = 0; v < expected[t].size(); v += 7) {
+      double logit = 0;
+      for (std::size_t k = 0; k < width; ++k) {
+        logit += double{rows[t * width + k]} * double{table->values[v * width + k]};
+      }
+      ASSERT_NEAR(logit, expected[t][v], kTolerance) << "position " << t << ", token " << v;
+    }
+  }
+}
+
+TEST_F(Embeddings, DoNotDependOnChunksOrOnWhatElseIsWritten) {
+  const auto whole = session_of(model_, *backend_, 64);
+  Engine engine(*whole, model_.tokenizer(), {});
+  const std::vector<float> expected = engine.embed(ids_);
+  const auto cut = session_of(model_, *backend_, 3);
+  Engine other(*cut, model_.tokenizer(), {});
+  EngineReply ended;
+  EngineRequest request;
+  request.prompt = ids_;
+  request.sampling.temperature = 0;
+  request.stop.max_tokens = 12;
+  request.on_end = [&](const EngineReply& reply) { ended = reply; };
+  EngineRequest alone = request;
+  engine.submit(std::move(alone));
+  while (engine.step()) {
+  }
+  const std::vector<Token> reply = ended.tokens;
+  other.submit(std::move(request));
+  for (int i = 0; i < 8; ++i) other.step();
+  EXPECT_EQ(other.embed(ids_), expected);
+  while (other.step()) {
+  }
+  EXPECT_EQ(ended.tokens, reply);
+}
+
+TEST_F(Embeddings, RefuseWhatIsNoText) {
+  const auto session = session_of(model_, *backend_, 64);
+  Engine engine(*session, model_.tokenizer(), {});
+  const std::int64_t free = session->cache().free_pages();
+  EXPECT_THROW(engine.embed({}), Error);
+  EXPECT_THROW(engine.embed(std::vector<Token>{-1}), Error);
+  EXPECT_THROW(engine.embed(std::vector<Token>(257, 5)), Error);
+  EXPECT_EQ(engine.embed(std::vector<Token>(256, 5)).size(),
+            static_cast<std::size_t>(model_.config().width));
+  EXPECT_EQ(session->cache().free_pages(), free);
+}
+
+}  // namespace
+}  // namespace leq
