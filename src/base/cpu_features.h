@@ -33,8 +33,8 @@ std::string_view isa_name(Isa isa);
 // What the processor and the operating system support, ascending; never empty.
 std::vector<Isa> supported_isas();
 
-// The best supported level (but avx512), narrowed by the environment variable LEQ_ISA (a name of isa_name).
-// Throws Error where LEQ_ISA names an unknown level or one that this processor lacks.
+// The best supported level (but avx512), narrowed by the environment variable LEQ_ISA (a name of
+// isa_name). Throws Error where LEQ_ISA names an unknown level or one that this processor lacks.
 Isa chosen_isa();
 
 // Tells the processor that the calling thread waits in a loop, for a few dozen cycles.

@@ -39,7 +39,7 @@ struct BenchWork {
   double block_operations = 0;      // for one token: 2 x parameters of the block linears
   std::int64_t batch_tokens = 512;  // prompt tokens that share one reading of the weights
   double head_operations = 0;       // for one token: 2 x parameters of the head
-  int block_bits = 0;  // fewest of the block linears' codes; 0: floats are multiplied
+  int block_bits = 0;               // fewest of the block linears' codes; 0: floats are multiplied
   int head_bits = 0;
   // Of one step: a token of each sequence.
   std::uint64_t bytes_per_token() const { return weight_bytes + kv_bytes; }

@@ -19,8 +19,8 @@ class LimitMeter {
   // Reading a block of `working_set_bytes` (at most 2 GB of it) over and over, all threads: GB/s of
   // the level of memory that holds it. Throws Error where memory is short.
   double read_gbps(std::uint64_t working_set_bytes);
-  // Multiplies and adds of products into int32, of f32 and of f64, from registers: operations / 1e9.
-  // Integer products are those of codes of `bits` (8, or at most 4) with int8.
+  // Multiplies and adds of products into int32, of f32 and of f64, from registers: operations /
+  // 1e9. Integer products are those of codes of `bits` (8, or at most 4) with int8.
   double int_gops(int bits);
   double f32_gflops();
   double f64_gflops();
