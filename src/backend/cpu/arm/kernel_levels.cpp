@@ -15,17 +15,17 @@ std::span<const KernelLevel> kernel_levels() {
                                                      .matmul = matmul_kernels_portable,
                                                      .rows = row_kernels_portable,
                                                      .attention = attention_kernels_portable,
-                     .packed = packed_kernels_portable},
+                                                     .packed = packed_kernels_portable},
                                          KernelLevel{.isa = Isa::neon,
                                                      .matmul = matmul_kernels_neon,
                                                      .rows = row_kernels_neon,
                                                      .attention = attention_kernels_portable,
-                     .packed = packed_kernels_portable},
+                                                     .packed = packed_kernels_portable},
                                          KernelLevel{.isa = Isa::dotprod,
                                                      .matmul = matmul_kernels_dotprod,
                                                      .rows = row_kernels_neon,
                                                      .attention = attention_kernels_portable,
-                     .packed = packed_kernels_portable}};
+                                                     .packed = packed_kernels_portable}};
   return kLevels;
 }
 

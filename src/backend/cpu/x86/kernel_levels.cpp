@@ -14,28 +14,28 @@ std::span<const KernelLevel> kernel_levels() {
                                                      .matmul = matmul_kernels_portable,
                                                      .rows = row_kernels_portable,
                                                      .attention = attention_kernels_portable,
-                     .packed = packed_kernels_portable},
+                                                     .packed = packed_kernels_portable},
                                          KernelLevel{.isa = Isa::portable_v3,
                                                      .matmul = matmul_kernels_v3,
                                                      .rows = row_kernels_v3,
                                                      .attention = attention_kernels_v3,
-                     .packed = packed_kernels_v3},
+                                                     .packed = packed_kernels_v3},
                                          KernelLevel{.isa = Isa::avx2,
                                                      .matmul = matmul_kernels_avx2,
                                                      .rows = row_kernels_avx2,
                                                      .attention = attention_kernels_avx2,
-                     .packed = packed_kernels_avx2},
+                                                     .packed = packed_kernels_avx2},
                                          KernelLevel{.isa = Isa::avx512vnni,
                                                      .matmul = matmul_kernels_avx512vnni,
                                                      .rows = row_kernels_avx512vnni,
                                                      .attention = attention_kernels_avx512vnni,
-                     .packed = packed_kernels_avx512vnni},
+                                                     .packed = packed_kernels_avx512vnni},
                                          // AMX multiplies integers; all else is AVX-512.
                                          KernelLevel{.isa = Isa::avx512amx,
                                                      .matmul = matmul_kernels_avx512amx,
                                                      .rows = row_kernels_avx512vnni,
                                                      .attention = attention_kernels_avx512vnni,
-                     .packed = packed_kernels_avx512vnni}};
+                                                     .packed = packed_kernels_avx512vnni}};
   return kLevels;
 }
 
