@@ -141,8 +141,8 @@ constexpr std::size_t kv_scale_count(const KvScheme& scheme, KvPart part, int he
   return static_cast<std::size_t>(count);
 }
 
-// Where f16 copies stand in for codes (docs/kv-cache.md): at the first positions, and in blocks that
-// end among the newest. What a query reads of a position depends on the two positions alone.
+// Where f16 copies stand in for codes (docs/kv-cache.md): at the first positions, and in blocks
+// that end among the newest. What a query reads of a position depends on the two positions alone.
 struct KvZones {
   int sinks = 0;   // S
   int recent = 0;  // R

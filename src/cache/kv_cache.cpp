@@ -17,8 +17,8 @@ KvZones zones_of(const KvShape& shape) {
   const KvZones zones = shape.zones.value_or(kv_zones(shape.key_type, shape.value_type));
   ensure(!zones.copies() || (zones.sinks >= 0 && zones.sinks <= kPageTokens && zones.recent >= 0 &&
                              kPageTokens % zones.block == 0),
-         "KV cache: zones of ", zones.sinks, " sinks, ", zones.recent, " newest positions, blocks of ",
-         zones.block);
+         "KV cache: zones of ", zones.sinks, " sinks, ", zones.recent,
+         " newest positions, blocks of ", zones.block);
   return zones;
 }
 
@@ -30,10 +30,8 @@ std::int64_t kept_positions(const KvZones& zones) {
 // Enough for all that all sequences keep while one step appends.
 std::int64_t copies_of(const KvShape& shape, const KvZones& zones) {
   if (!zones.copies()) return 0;
-  const std::int64_t of_sequence =
-      pages_for(kept_positions(zones)) + (zones.sinks > 0 ? 3 : 2);
-  const std::int64_t all =
-      of_sequence * shape.sequences + pages_for(shape.batch_tokens);
+  const std::int64_t of_sequence = pages_for(kept_positions(zones)) + (zones.sinks > 0 ? 3 : 2);
+  const std::int64_t all = of_sequence * shape.sequences + pages_for(shape.batch_tokens);
   return std::min(all, pages_of(shape));
 }
 
@@ -55,8 +53,7 @@ KvCache::KvCache(DeviceMemory& memory, const Layout& layout, const KvShape& shap
       references_(static_cast<std::size_t>(page_count_), 0),
       sealed_(static_cast<std::size_t>(page_count_), 0) {
   if (zones_.copies()) {
-    copy_page_bytes_ =
-        layout.page_bytes(KvPart::keys, KvType::f16, shape.kv_heads, shape.head_dim);
+    copy_page_bytes_ = layout.page_bytes(KvPart::keys, KvType::f16, shape.kv_heads, shape.head_dim);
   }
   std::size_t ends[2] = {}, copies_end = 0;
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
@@ -308,8 +305,8 @@ void KvCache::repeat_pages(std::int32_t sequence, std::int64_t length) {
   const auto first = static_cast<std::size_t>(filled / kPageTokens);
   // Pages whose codes are all there come first.
   const auto coded = static_cast<std::size_t>(zones_.sealed(filled) / kPageTokens);
-  ensure(!zones_.copies() || coded > 0, "KV cache: repeat the pages of sequence ", sequence, ": of ",
-         filled, " positions no page is coded");
+  ensure(!zones_.copies() || coded > 0, "KV cache: repeat the pages of sequence ", sequence,
+         ": of ", filled, " positions no page is coded");
   for (std::size_t page = first; page < own.size(); ++page) {
     const std::int32_t from = own[page % (zones_.copies() ? coded : first)];
     copy_page(from, own[page]);

@@ -27,8 +27,8 @@ struct KvShape {
   KvType value_type = kUsualKv;
   std::int64_t positions = 0;  // in all sequences together
   int sequences = 1;
-  std::optional<KvZones> zones = {};       // nullopt: of the types
-  std::int64_t batch_tokens = 512;         // most positions that one step appends
+  std::optional<KvZones> zones = {};         // nullopt: of the types
+  std::int64_t batch_tokens = 512;           // most positions that one step appends
   std::vector<KvType> layer_key_types = {};  // [layers]; empty: key_type in all
 
   KvType type(std::int64_t layer, KvPart part) const;
@@ -134,7 +134,8 @@ class KvCache {
   template <class Visit>
   void each_side(Visit visit) const {
     for (std::int64_t layer = 0; layer < shape_.layers; ++layer) {
-      for (const KvPart part : {KvPart::keys, KvPart::values}) visit(layer, part, side(layer, part));
+      for (const KvPart part : {KvPart::keys, KvPart::values})
+        visit(layer, part, side(layer, part));
     }
   }
 

@@ -38,7 +38,8 @@ std::int32_t layer_types_of(const KvShape& shape) {
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
     const KvType type = shape.type(layer, KvPart::keys);
     if (type == shape.key_type && hash == 0) continue;
-    hash = (hash ^ static_cast<std::uint32_t>(layer * 256 + static_cast<int>(type) + 1)) * 16777619u;
+    hash =
+        (hash ^ static_cast<std::uint32_t>(layer * 256 + static_cast<int>(type) + 1)) * 16777619u;
   }
   return static_cast<std::int32_t>(hash & 0x7fffffffu);
 }
@@ -67,7 +68,8 @@ struct SavedParts {
 
 SavedParts parts_of(const KvZones& zones, std::int64_t length, std::int64_t copies_from) {
   SavedParts parts = {length, zones.sealed(length), copies_from, 0};
-  if (zones.sinks > 0 && copies_from > 0) parts.first_copies = std::min<std::int64_t>(length, kPageTokens);
+  if (zones.sinks > 0 && copies_from > 0)
+    parts.first_copies = std::min<std::int64_t>(length, kPageTokens);
   return parts;
 }
 
@@ -110,9 +112,8 @@ class Pieces {
   }
   // Where copies of positions from `first` on lie in the saved part.
   std::size_t copies_at(std::int64_t first) const {
-    const std::int64_t before = first < saved_.copies_from
-                                    ? first
-                                    : saved_.first_copies + first - saved_.copies_from;
+    const std::int64_t before =
+        first < saved_.copies_from ? first : saved_.first_copies + first - saved_.copies_from;
     return coded_bytes(positions()) + copy_bytes(before);
   }
   // Attention would spread a NaN to every later token.
@@ -189,8 +190,7 @@ Opened open_saved(const KvCache& cache, std::span<const std::byte> bytes, std::s
   const KvZones& zones = cache.zones();
   ByteReader reader(bytes, source);
   const auto header = reader.read<SavedHeader>("the header of a saved sequence");
-  require(header.magic == kMagic || header.magic == kCopiesMagic, source,
-          ": not a saved sequence");
+  require(header.magic == kMagic || header.magic == kCopiesMagic, source, ": not a saved sequence");
   const SavedHeader want = header_of(shape, header.length, zones);
   require(header.layers == want.layers && header.kv_heads == want.kv_heads &&
               header.head_dim == want.head_dim,
@@ -288,10 +288,9 @@ std::vector<std::byte> KvCache::save(std::int32_t sequence) const {
       memory_.read(copy_at(layer, part, copies_.of(page_of(sequence, first))), page);
       for (int head = 0; head < shape_.kv_heads; ++head) {
         layout_.read_kv(head_of(KvType::f16, head), page, numbers);
-        std::memcpy(target + static_cast<std::size_t>(head) * pieces.bytes() +
-                        pieces.copies_at(first),
-                    numbers.data(),
-                    pieces.copy_bytes(std::min<std::int64_t>(kPageTokens, all - first)));
+        std::memcpy(
+            target + static_cast<std::size_t>(head) * pieces.bytes() + pieces.copies_at(first),
+            numbers.data(), pieces.copy_bytes(std::min<std::int64_t>(kPageTokens, all - first)));
       }
     }
     target += static_cast<std::size_t>(shape_.kv_heads) * pieces.bytes();
@@ -333,9 +332,10 @@ void KvCache::load(std::int32_t sequence, std::span<const std::byte> bytes,
       page.assign(copy_page_bytes_, std::byte{0});
       for (int head = 0; head < shape_.kv_heads; ++head) {
         numbers.assign(pieces.copy_bytes(kPageTokens), std::byte{0});
-        std::memcpy(numbers.data(),
-                    from + static_cast<std::size_t>(head) * pieces.bytes() + pieces.copies_at(first),
-                    pieces.copy_bytes(std::min<std::int64_t>(kPageTokens, all - first)));
+        std::memcpy(
+            numbers.data(),
+            from + static_cast<std::size_t>(head) * pieces.bytes() + pieces.copies_at(first),
+            pieces.copy_bytes(std::min<std::int64_t>(kPageTokens, all - first)));
         layout_.write_kv(head_of(KvType::f16, head), page, numbers);
       }
       memory_.write(copy_at(layer, part, copies_.of(page_of(sequence, first))), page);

@@ -55,8 +55,8 @@ DraftModel::DraftModel(Session& session, std::int64_t vocabulary)
 void DraftModel::begin(std::int32_t sequence, std::span<const Token> tokens) {
   std::vector<Token>& held = fed(sequence);
   const std::span<const Token> all = tokens.first(tokens.size() - 1);
-  const std::int64_t common = session_.cache().truncate(
-      sequence, std::ranges::mismatch(held, all).in1 - held.begin());
+  const std::int64_t common =
+      session_.cache().truncate(sequence, std::ranges::mismatch(held, all).in1 - held.begin());
   held.resize(static_cast<std::size_t>(common));
   if (common > 0) return;
   const PrefixCache::Found found = prefixes_.find(all, true);

@@ -25,8 +25,8 @@ class PrefixCache {
     std::vector<std::int32_t> pages;
     std::int64_t tokens = 0;  // the last page may be used in part
   };
-  // The longest beginning of `tokens` that is there and that a sequence can begin with. It counts as
-  // used now where `use` is set.
+  // The longest beginning of `tokens` that is there and that a sequence can begin with. It counts
+  // as used now where `use` is set.
   Found find(std::span<const Token> tokens, bool use);
 
   // Cuts what was found to at most `tokens`, and to what a sequence can begin with.

@@ -29,7 +29,8 @@ Session::Session(const ModelConfig& config, Weights weights, std::uint64_t weigh
     : weights_(std::move(weights)),
       limits_(limits),
       plan_(plan_memory(weight_bytes, config, weights_, backend.layout(), limits)),
-      cache_(backend.memory(), backend.layout(), kv_shape(config, weights_, backend.layout(), limits)),
+      cache_(backend.memory(), backend.layout(),
+             kv_shape(config, weights_, backend.layout(), limits)),
       transformer_(config, weights_, backend, forward_limits(limits)) {
   const auto online = transformer_.online();
   require(online.empty() || limits.sequences == 1, Setting{"sequences"}, " ", limits.sequences,

@@ -61,17 +61,19 @@ TEST(PackedAttention, FollowsTheWrittenOrderBitForBit) {
   for (const KvType type : kPacked) {
     pairs.insert(pairs.end(), {{type, type}, {type, KvType::f16}, {KvType::f16, type}});
   }
-  pairs.insert(pairs.end(), {{KvType::simq8, KvType::simq2}, {KvType::simq4, KvType::simq4_b64},
-                             {KvType::simq4_b64, KvType::int4}, {KvType::int4, KvType::simq2}});
+  pairs.insert(pairs.end(), {{KvType::simq8, KvType::simq2},
+                             {KvType::simq4, KvType::simq4_b64},
+                             {KvType::simq4_b64, KvType::int4},
+                             {KvType::int4, KvType::simq2}});
   for (const auto& [keys, values] : pairs) {
     for (const int window : {0, 530}) {
       AttentionCase c = case_of(keys, values, 22);
       c.window = window;
       AttentionRun run(c, {1, supported_isas().back()}, 1100);
       run.run(in_chunks(1100, 400));
-      expect_written_order(
-          c, run, {0,  1,  3,  4,  15,  16,  31,  32,  62,  63,   64,   65,  95,
-                   96, 97, 127, 128, 160, 191, 511, 512, 513, 700, 1023, 1024, 1099});
+      expect_written_order(c, run,
+                           {0,  1,  3,   4,   15,  16,  31,  32,  62,  63,  64,   65,   95,
+                            96, 97, 127, 128, 160, 191, 511, 512, 513, 700, 1023, 1024, 1099});
     }
   }
 }
@@ -111,7 +113,8 @@ TEST(PackedAttention, AgreesWithDoubleOverWhatTheCodesStandFor) {
             const int n = dim & -dim;
             for (int i = 0; i < dim; ++i) {
               for (int j = i / n * n; j < i / n * n + n; ++j) {
-                const double sign = std::popcount(static_cast<unsigned>(i % n & j % n)) % 2 ? -1 : 1;
+                const double sign =
+                    std::popcount(static_cast<unsigned>(i % n & j % n)) % 2 ? -1 : 1;
                 turned[static_cast<std::size_t>(i)] +=
                     sign / std::sqrt(n) * want[static_cast<std::size_t>(j)];
               }
@@ -140,9 +143,9 @@ double rms_error(const AttentionCase& c, std::int64_t length) {
     for (int h = 0; h < c.heads; ++h) {
       const auto want = naive.output(t, h);
       for (int i = 0; i < c.head_dim; ++i, ++count) {
-        const double off = double{run.values(0)[static_cast<std::size_t>(
-                               (t * c.heads + h) * c.head_dim + i)]} -
-                           want[static_cast<std::size_t>(i)];
+        const double off =
+            double{run.values(0)[static_cast<std::size_t>((t * c.heads + h) * c.head_dim + i)]} -
+            want[static_cast<std::size_t>(i)];
         squares += off * off;
       }
     }
@@ -193,7 +196,8 @@ TEST(PackedAttention, EveryCodeIsWithinHalfAStepOfItsNumber) {
             continue;
           }
           ++codes;
-          ASSERT_LE(std::abs(k - key), 0.501 * double{oracle.key_scale(j, head, i)} + 1e-6) << describe(c);
+          ASSERT_LE(std::abs(k - key), 0.501 * double{oracle.key_scale(j, head, i)} + 1e-6)
+              << describe(c);
           ASSERT_LE(std::abs(v - value), 0.501 * double{oracle.value_scale(j, head, i)} + 1e-6)
               << describe(c);
         }

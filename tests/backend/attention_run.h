@@ -158,7 +158,8 @@ class AttentionRun {
     const std::int32_t count = pages * kSequences;
     for (std::int32_t page = 0; page < count; ++page) copies_.push_back(count - 1 - page);
     for (Buffer* memory : {&key_copies_, &value_copies_}) {
-      *memory = Buffer(backend_->memory(), layer_.copy_page_bytes * static_cast<std::size_t>(count));
+      *memory =
+          Buffer(backend_->memory(), layer_.copy_page_bytes * static_cast<std::size_t>(count));
       std::memset(memory->data(), 0xff, memory->size());
     }
     layer_.key_copies = key_copies_.data();

@@ -190,7 +190,8 @@ class PackedAttention {
       for (int stride = 1; stride < n; stride *= 2) {
         for (int i = 0; i < n; ++i) {
           if ((i & stride) != 0) continue;
-          float &a = x[static_cast<std::size_t>(at + i)], &b = x[static_cast<std::size_t>(at + i + stride)];
+          float &a = x[static_cast<std::size_t>(at + i)],
+                &b = x[static_cast<std::size_t>(at + i + stride)];
           const float sum = a + b, difference = a - b;
           a = sum;
           b = difference;
@@ -228,8 +229,8 @@ class PackedAttention {
       base = (s.keys ? kv.key_copies : kv.value_copies) + copy * kv.copy_page_bytes;
     }
     const std::int64_t slot = j % 64, d = c_.head_dim;
-    const std::int64_t index = s.keys ? ((head * 4 + slot / 16) * d + i) * 16 + slot % 16
-                                      : (head * 64 + slot) * d + i;
+    const std::int64_t index =
+        s.keys ? ((head * 4 + slot / 16) * d + i) * 16 + slot % 16 : (head * 64 + slot) * d + i;
     return f16_to_f32(reinterpret_cast<const std::uint16_t*>(base)[index]);
   }
   int code(const Side& s, std::int64_t j, int head, int i) const {
@@ -245,16 +246,17 @@ class PackedAttention {
     if (b == 8) return unit[c];
     if (b == 2) return (unit[0] | unit[1] << 8 | unit[2] << 16 | unit[3] << 24) >> (2 * c) & 3;
     const std::uint8_t* word = unit + c % 2 * 4;
-    return static_cast<int>((word[0] | word[1] << 8 | word[2] << 16 |
-                             static_cast<std::uint32_t>(word[3]) << 24) >>
-                                (c / 2 * 4) &
-                            15u);
+    return static_cast<int>(
+        (word[0] | word[1] << 8 | word[2] << 16 | static_cast<std::uint32_t>(word[3]) << 24) >>
+            (c / 2 * 4) &
+        15u);
   }
   // Scale or minimum of a number: along tokens or along channels.
   float ends(const Side& s, std::int64_t j, int head, int i, bool by_token,
              bool minimum = false) const {
     const std::int64_t slot = j % 64;
-    const auto* all = reinterpret_cast<const std::uint16_t*>(page(s, j) + c_.kv_heads * s.head_bytes);
+    const auto* all =
+        reinterpret_cast<const std::uint16_t*>(page(s, j) + c_.kv_heads * s.head_bytes);
     const std::int64_t first = (minimum ? c_.kv_heads + head : head) * s.end_count;
     const std::int64_t at = by_token ? i / s.group * 64 + slot : slot / s.block * c_.head_dim + i;
     return f16_to_f32(all[first + at]);

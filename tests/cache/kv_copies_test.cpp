@@ -1,6 +1,6 @@
 // The f16 copies of a cache whose codes are made of whole blocks, against a naive one: whatever was
-// forked, cut, given up or begun again, the next query finds just what it is to read, and a sequence
-// that says it reaches so far does.
+// forked, cut, given up or begun again, the next query finds just what it is to read, and a
+// sequence that says it reaches so far does.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -28,7 +28,8 @@ KvShape shape_of(std::int64_t positions, int sequences, KvType type) {
 // when its block is closed. Numbers are a function of the text before them.
 class Copies {
  public:
-  Copies(KvCache& cache, int sequences) : cache_(cache), texts_(static_cast<std::size_t>(sequences)) {}
+  Copies(KvCache& cache, int sequences)
+      : cache_(cache), texts_(static_cast<std::size_t>(sequences)) {}
 
   std::vector<float>& text(std::int32_t s) { return texts_[static_cast<std::size_t>(s)]; }
 
@@ -70,7 +71,8 @@ class Copies {
           // A block that the next query closes itself is coded from the copies first.
           const bool coded = at < cache_.zones().sealed(length);
           ASSERT_TRUE(code && coded ? true : copied) << "position " << at << " of " << length;
-          const float found = code && coded ? *stored(layer, s, at, keys) : *copy(layer, s, at, keys);
+          const float found =
+              code && coded ? *stored(layer, s, at, keys) : *copy(layer, s, at, keys);
           ASSERT_EQ(found, number(s, at, layer, keys))
               << "position " << at << " of " << length << (code ? " code" : " copy");
         }
@@ -238,7 +240,8 @@ TEST(KvCopies, APageIsReplacedByOneThatHasAllOfIt) {
   // The same text in a sequence that went on: both blocks are coded.
   for (std::int64_t layer = 0; layer < kLayers; ++layer) {
     const KvLayer kv = cache.layer(layer);
-    const auto from = static_cast<std::size_t>(early), to = static_cast<std::size_t>(cache.pages(1)[0]);
+    const auto from = static_cast<std::size_t>(early),
+               to = static_cast<std::size_t>(cache.pages(1)[0]);
     for (const auto& [bytes, size, a, b] :
          {std::tuple{kv.key_copies, kv.copy_page_bytes, kv.copies[from], kv.copies[to]},
           std::tuple{kv.value_copies, kv.copy_page_bytes, kv.copies[from], kv.copies[to]}}) {

@@ -125,27 +125,23 @@ TEST_P(Invariance, LongContextsMergeSpansInOneOrder) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, Invariance,
-                         ::testing::Values(Case{"storyteller", "f32", KvType::f32},
-                                           Case{"storyteller", "int8", KvType::f16},
-                                           Case{"gpt2-tiny", "int8", KvType::int8},
-                                           Case{"gpt2-tiny", "f16", KvType::f16},
-                                           Case{"mistral-tiny", "int4-g128", KvType::f16},
-                                           Case{"mistral-tiny", "int8-g128", KvType::int8},
-                                           Case{"qwen2-tiny", "bf16", KvType::f32},
-                                           Case{"qwen2-tiny", "int4-g128", KvType::int8},
-                                           Case{"qwen3-tiny", "int8", KvType::f16},
-                                           Case{"qwen2-tiny", "int8", KvType::int4},
-                                           Case{"storyteller", "int8", KvType::simq4},
-                                           Case{"mistral-tiny", "f32", KvType::simq8_b64},
-                                           Case{"gpt2-tiny", "int4-g128", KvType::simq2}),
-                         [](const auto& item) {
-                           std::string name = std::string(item.param.model) + "_" +
-                                              item.param.type + "_" +
-                                              std::string(kv_type_name(item.param.kv));
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Cases, Invariance,
+    ::testing::Values(
+        Case{"storyteller", "f32", KvType::f32}, Case{"storyteller", "int8", KvType::f16},
+        Case{"gpt2-tiny", "int8", KvType::int8}, Case{"gpt2-tiny", "f16", KvType::f16},
+        Case{"mistral-tiny", "int4-g128", KvType::f16},
+        Case{"mistral-tiny", "int8-g128", KvType::int8}, Case{"qwen2-tiny", "bf16", KvType::f32},
+        Case{"qwen2-tiny", "int4-g128", KvType::int8}, Case{"qwen3-tiny", "int8", KvType::f16},
+        Case{"qwen2-tiny", "int8", KvType::int4}, Case{"storyteller", "int8", KvType::simq4},
+        Case{"mistral-tiny", "f32", KvType::simq8_b64},
+        Case{"gpt2-tiny", "int4-g128", KvType::simq2}),
+    [](const auto& item) {
+      std::string name = std::string(item.param.model) + "_" + item.param.type + "_" +
+                         std::string(kv_type_name(item.param.kv));
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
 
 }  // namespace
 }  // namespace leq

@@ -119,7 +119,12 @@ TEST(SettingFlags, MessagesOfTheLibraryTellFlagsToUsersOfTools) {
             "-dev tpu: expected cpu, cuda, cuda:N, cuda:GPU-UUID, sim or sim:SIZE; --list-devices "
             "shows what there is");
   EXPECT_EQ(told([] { parse_kv_type("q8_0", Setting{"value_type"}); }),
-            "-ctv q8_0: expected f32, f16 or int8; the closest is int8");
+            "-ctv q8_0: expected " +
+                kv_type_names(", ").replace(kv_type_names(", ").rfind(", "), 2, " or ") +
+                "; the closest is int8");
+  EXPECT_EQ(limits({.kv_sinks = 65}), "--kv-sink 65: expected 0 to 64");
+  EXPECT_EQ(told([] { (void)with_kv_block(KvType::simq4, 48, Setting{"kv_block"}); }),
+            "--kv-block 48: expected 32 or 64");
   EXPECT_EQ(told([] { parse_search_strategy("luck"); }),
             "--search: expected grid | entropy | greedy | sens | learned, found 'luck'");
   EXPECT_TRUE(told([] {

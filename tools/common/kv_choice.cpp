@@ -69,8 +69,8 @@ void choose_kv(const Options& options, KvType fallback, RunLimits& limits) {
   limits.kv_recent = number_of(options, "kv-residual");
   const bool blocked = zones_of(limits).copies();
   for (const char* name : {"kv-sink", "kv-residual", "kv-block"}) {
-    require(blocked || !options.given(name), ErrorKind::bad_setting, "--", name,
-            ": types ", kv_type_name(limits.key_type), " and ", kv_type_name(limits.value_type),
+    require(blocked || !options.given(name), ErrorKind::bad_setting, "--", name, ": types ",
+            kv_type_name(limits.key_type), " and ", kv_type_name(limits.value_type),
             " have no blocks; use it with ", Setting{"key_type"}, " or ", Setting{"value_type"},
             " simq8, simq4 or simq2");
   }

@@ -1,5 +1,5 @@
-#include "tools/common/kv_choice.h"
 #include "tools/inspect/fit.h"
+#include "tools/common/kv_choice.h"
 
 #include "base/error.h"
 #include "base/json.h"

@@ -85,8 +85,8 @@ void score_closed(const SpanWork& work, int page, int kv_head, Tile queries, Col
         head.packed.fold(work.scratch.queries[query], keys.scales + block * dims, dims, folded);
       }
       tile.query[r][half] = folded;
-      tile.start[r][half] = work.scratch.starts[query * kSpanBlocks +
-                                                page * kPageTokens / scheme.block + block];
+      tile.start[r][half] =
+          work.scratch.starts[query * kSpanBlocks + page * kPageTokens / scheme.block + block];
     }
   }
   head.packed.scores[packed_index(scheme.bits)](tile);
@@ -111,7 +111,8 @@ void score_blocks(const SpanWork& work, int page, int kv_head, Tile queries, Ahe
       if (!own.empty()) score_sinks(work, page, kv_head, coded, own);
     }
     if (open.first < open.last) {
-      score_copies(work, page, kv_head, open, {std::max(first, any.first), std::min(last, any.last)},
+      score_copies(work, page, kv_head, open,
+                   {std::max(first, any.first), std::min(last, any.last)},
                    [&](int r) { return work.scores(open.first + r, page); });
     }
     first = last;
@@ -228,9 +229,8 @@ void value_blocks(const SpanWork& work, int page, int kv_head, Tile queries, Ahe
   const Columns sinks = sinks_in(work, page);
   const auto copies = [&](Tile some, Columns limit) {
     if (some.first == some.last || limit.empty()) return;
-    each_view(work, page, some, limit, [&](Tile view, Columns columns) {
-      add_copies(work, page, kv_head, view, columns);
-    });
+    each_view(work, page, some, limit,
+              [&](Tile view, Columns columns) { add_copies(work, page, kv_head, view, columns); });
   };
   copies(queries, sinks);
   const int block = work.head.kv.zones.block;
@@ -303,8 +303,7 @@ void add_packed_minima(const SpanWork& work) {
   for (int query = 0; query < head.queries(); ++query) {
     if (work.of_query(query).empty()) continue;
     for (int group = 0; group < groups; ++group) {
-      const float z =
-          head.kernels.lane_total(lanes_of(work, query, groups) + group * kLaneCount);
+      const float z = head.kernels.lane_total(lanes_of(work, query, groups) + group * kLaneCount);
       float* out = work.record(query) + group * width;
       head.kernels.shift(out, z, std::min(width, dims - group * width), out);
     }

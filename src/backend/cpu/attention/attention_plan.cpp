@@ -43,7 +43,8 @@ struct Cutter {
 // Of the values' channels, in any scheme.
 std::int64_t most_groups(const AttentionShape& shape) {
   int most = 1;
-  for (const KvScheme& scheme : kKvSchemes) most = std::max(most, kv_groups(scheme, shape.head_dim));
+  for (const KvScheme& scheme : kKvSchemes)
+    most = std::max(most, kv_groups(scheme, shape.head_dim));
   return most;
 }
 

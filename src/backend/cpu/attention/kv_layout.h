@@ -1,11 +1,11 @@
 // Where one kv head's keys and values lie inside a page of the CPU (docs/kv-cache.md):
 //   keys [H_kv][4][d][16], int8 [H_kv][4][ceil4(d)/4][16][4]; values [H_kv][64][d];
 //   int8 pages end with f16 scales [H_kv][64] and f16 minima [H_kv][64].
-// Packed codes of b bits: keys [H_kv][64 / P][d][16 bytes] with P = 128 / b, where byte i holds keys
-// i, i + 16, ... of the P, lowest bits first; values [H_kv][64][ceil16(d) / 16][2 b bytes], where
-// 2-bit channel i of the 16 has bits 2 i and 2 i + 1, and 4-bit channel i is digit i / 2 of 32-bit
-// word i % 2: one shift for each lane puts channel i there. Pages end with f16 scales and minima likewise:
-// along channels [H_kv][64 / block][d], along tokens [H_kv][groups][64].
+// Packed codes of b bits: keys [H_kv][64 / P][d][16 bytes] with P = 128 / b, where byte i holds
+// keys i, i + 16, ... of the P, lowest bits first; values [H_kv][64][ceil16(d) / 16][2 b bytes],
+// where 2-bit channel i of the 16 has bits 2 i and 2 i + 1, and 4-bit channel i is digit i / 2 of
+// 32-bit word i % 2: one shift for each lane puts channel i there. Pages end with f16 scales and
+// minima likewise: along channels [H_kv][64 / block][d], along tokens [H_kv][groups][64].
 #pragma once
 
 #include <cstddef>

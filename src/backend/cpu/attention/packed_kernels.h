@@ -1,5 +1,5 @@
-// The inner loops over packed codes of the cache (kv_layout.h), for each instruction set. All results
-// are equal bit for bit across instruction sets (docs/numerics.md). Plain data only.
+// The inner loops over packed codes of the cache (kv_layout.h), for each instruction set. All
+// results are equal bit for bit across instruction sets (docs/numerics.md). Plain data only.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct PackedScoreTile {
   float* scores[kQueryTile] = {};  // [64], this page's columns
 };
 
-// out[q][c] = fma(weight of position j and c's group, float(code of (j, c)), out[q][c]), j ascending
-// in [first, last).
+// out[q][c] = fma(weight of position j and c's group, float(code of (j, c)), out[q][c]), j
+// ascending in [first, last).
 struct PackedValueTile {
   int queries = 0;
   int dims = 0;                           // d
@@ -36,8 +36,8 @@ struct PackedValueTile {
   float* out[kQueryTile] = {};  // [d]
 };
 
-inline constexpr int kPageColumns = 64;  // positions of a page
-inline constexpr int kSpanBlocks = 16;  // of 32 keys, at most, in a span
+inline constexpr int kPageColumns = 64;          // positions of a page
+inline constexpr int kSpanBlocks = 16;           // of 32 keys, at most, in a span
 inline constexpr int kMostChains = kSpanBlocks;  // of one call of PackedKernels::chains
 
 struct PackedKernels {
@@ -53,7 +53,8 @@ struct PackedKernels {
   void (*rescale)(float* scores, int first, int last, const std::uint16_t* scales,
                   const std::uint16_t* minima, float sum) noexcept;
   // Codes of x[0..n), each below 2^bits: m = min rounded down, s = (max - m) / (2^bits - 1) rounded
-  // up, u = clip(rne((x - m) / s)); the first `skipped` have code 0 and no say in m and s. x finite.
+  // up, u = clip(rne((x - m) / s)); the first `skipped` have code 0 and no say in m and s. x
+  // finite.
   void (*encode)(const float* x, int n, int skipped, int bits, std::uint8_t* codes,
                  std::uint16_t* scale, std::uint16_t* minimum) noexcept;
   // x = H x / sqrt(n) for blocks of n = 2^k numbers, in place: H of signs in natural order, steps

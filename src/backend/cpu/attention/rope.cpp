@@ -7,8 +7,8 @@
 
 #include "backend/checks.h"
 #include "backend/cpu/attention/attention.h"
-#include "backend/cpu/attention/attention_plan.h"
 #include "backend/cpu/attention/attention_packed.h"
+#include "backend/cpu/attention/attention_plan.h"
 #include "backend/cpu/attention/kv_layout.h"
 #include "backend/cpu/attention/kv_store.h"
 #include "backend/cpu/attention/row_blocks.h"

@@ -10,9 +10,9 @@
 namespace leq::cpu {
 
 std::span<const KernelLevel> kernel_levels() {
-  static constexpr std::array kLevels = {KernelLevel{
-      Isa::portable, matmul_kernels_portable, row_kernels_portable, attention_kernels_portable,
-      packed_kernels_portable}};
+  static constexpr std::array kLevels = {
+      KernelLevel{Isa::portable, matmul_kernels_portable, row_kernels_portable,
+                  attention_kernels_portable, packed_kernels_portable}};
   return kLevels;
 }
 

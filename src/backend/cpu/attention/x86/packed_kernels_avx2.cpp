@@ -1,5 +1,5 @@
-// Kernels of packed codes with 256-bit registers: two hold what a 512-bit one would; up to 3 queries
-// share them at a time.
+// Kernels of packed codes with 256-bit registers: two hold what a 512-bit one would; up to 3
+// queries share them at a time.
 #include "backend/cpu/attention/packed_kernels.h"
 
 #include <immintrin.h>
@@ -73,14 +73,14 @@ __m256 channels8(const std::uint8_t* at, int half) {
   if constexpr (bits == 4) {
     std::int64_t both;
     __builtin_memcpy(&both, at, sizeof both);
-    const __m256i digits = _mm256_setr_epi32(low, low, low + 4, low + 4, low + 8, low + 8, low + 12,
-                                             low + 12);
+    const __m256i digits =
+        _mm256_setr_epi32(low, low, low + 4, low + 4, low + 8, low + 8, low + 12, low + 12);
     return low_codes<4>(_mm256_srlv_epi32(_mm256_set1_epi64x(both), digits));
   }
   std::int32_t all;
   __builtin_memcpy(&all, at, sizeof all);
-  const __m256i digits = _mm256_setr_epi32(low, low + 2, low + 4, low + 6, low + 8, low + 10,
-                                           low + 12, low + 14);
+  const __m256i digits =
+      _mm256_setr_epi32(low, low + 2, low + 4, low + 6, low + 8, low + 10, low + 12, low + 14);
   return low_codes<2>(_mm256_srlv_epi32(_mm256_set1_epi32(all), digits));
 }
 

@@ -1,5 +1,5 @@
-// Kernels of packed codes with 512-bit registers: codes become floats by a shift for each lane and a
-// look-up among sixteen numbers; up to 6 queries share them.
+// Kernels of packed codes with 512-bit registers: codes become floats by a shift for each lane and
+// a look-up among sixteen numbers; up to 6 queries share them.
 #include "backend/cpu/attention/packed_kernels.h"
 
 #include <immintrin.h>
@@ -44,9 +44,9 @@ class Prefetcher {
 template <int bits>
 __m512 low_codes(__m512i lanes) {
   if constexpr (bits == 8) return _mm512_cvtepi32_ps(lanes);
-  const __m512 numbers =
-      bits == 4 ? _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
-                : _mm512_setr_ps(0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3);
+  const __m512 numbers = bits == 4
+                             ? _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+                             : _mm512_setr_ps(0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3);
   return _mm512_permutexvar_ps(lanes, numbers);
 }
 
@@ -79,7 +79,9 @@ void score_some(const PackedScoreTile& tile, int block) noexcept {
 #pragma GCC unroll 4
     for (int b = 0; b < B; ++b) {
       const __m512i lanes = bytes16(rows[b] + c * 16);
-      key[b] = low_codes<bits>(bits == 8 ? lanes : _mm512_srl_epi32(lanes, _mm_cvtsi32_si128(static_cast<int>(shift[b]))));
+      key[b] = low_codes<bits>(
+          bits == 8 ? lanes
+                    : _mm512_srl_epi32(lanes, _mm_cvtsi32_si128(static_cast<int>(shift[b]))));
     }
     ahead.step();
 #pragma GCC unroll 6
@@ -130,7 +132,8 @@ __m512 channels16(const std::uint8_t* at) {
   }
   std::int32_t all;
   __builtin_memcpy(&all, at, sizeof all);
-  const __m512i digits = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  const __m512i digits =
+      _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   return low_codes<2>(_mm512_srlv_epi32(_mm512_set1_epi32(all), digits));
 }
 
