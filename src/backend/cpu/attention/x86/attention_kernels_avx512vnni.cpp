@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "backend/cpu/attention/attention_kernel_tables.h"
+#include "backend/cpu/attention/x86/prefetcher.h"
 #include "backend/cpu/rows/x86/exp_avx512.h"
 
 namespace leq::cpu {
@@ -30,28 +31,6 @@ __m512 load16(const std::uint16_t* x, __mmask16 mask) {
 __m512 load16(const std::uint8_t* x, __mmask16 mask) {
   return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, x)));
 }
-
-// Prefetches lines evenly over the steps of a loop, into the second-level cache: the first level
-// has too few buffers for what memory can deliver.
-class Prefetcher {
- public:
-  Prefetcher(const Ahead& ahead, std::int64_t steps)
-      : next_(reinterpret_cast<const char*>(ahead.lines)),
-        end_(next_ + ahead.count * 64),
-        step_bytes_(ahead.count == 0 ? 0 : (ahead.count + steps - 1) / steps * 64) {}
-
-  void step() {
-    if (step_bytes_ == 0) return;
-    for (const char* stop = next_ + step_bytes_; next_ < stop && next_ < end_; next_ += 64) {
-      _mm_prefetch(next_, _MM_HINT_T1);
-    }
-  }
-
- private:
-  const char* next_;
-  const char* end_;
-  std::int64_t step_bytes_;
-};
 
 // Blocks [block, block + B) of 16 keys, R queries: one fma chain for each key.
 template <class Key, int R, int B>

@@ -5,7 +5,6 @@
 namespace leq::cpu {
 namespace {
 #include "backend/cpu/attention/attention_kernels.inc"
-#include "backend/cpu/attention/half_lanes.inc"
 }  // namespace
 
 const AttentionKernels& attention_kernels_v3() { return kKernels; }

@@ -12,7 +12,6 @@
 
 namespace leq::cpu {
 namespace {
-#include "backend/cpu/attention/half_lanes.inc"
 #include "backend/cpu/attention/packed_kernels.inc"
 
 constexpr int kRowsAtOnce = 3;

@@ -8,37 +8,16 @@
 #include <cstdint>
 
 #include "backend/cpu/attention/attention_kernel_tables.h"
+#include "backend/cpu/attention/x86/prefetcher.h"
 #include "base/float_math.h"
 
 namespace leq::cpu {
 namespace {
-#include "backend/cpu/attention/half_lanes.inc"
 #include "backend/cpu/attention/packed_kernels.inc"
 
 __mmask16 low_lanes(std::int64_t n) {
   return static_cast<__mmask16>(n >= 16 ? 0xffffu : (1u << n) - 1u);
 }
-
-// Prefetches lines evenly over the steps of a loop, into the second-level cache.
-class Prefetcher {
- public:
-  Prefetcher(const Ahead& ahead, std::int64_t steps)
-      : next_(reinterpret_cast<const char*>(ahead.lines)),
-        end_(next_ + ahead.count * 64),
-        step_bytes_(ahead.count == 0 ? 0 : (ahead.count + steps - 1) / steps * 64) {}
-
-  void step() {
-    if (step_bytes_ == 0) return;
-    for (const char* stop = next_ + step_bytes_; next_ < stop && next_ < end_; next_ += 64) {
-      _mm_prefetch(next_, _MM_HINT_T1);
-    }
-  }
-
- private:
-  const char* next_;
-  const char* end_;
-  std::int64_t step_bytes_;
-};
 
 // Floats of the codes in the low bits of each lane; a look-up sees four bits.
 template <int bits>

@@ -5,7 +5,6 @@
 
 namespace leq::cpu {
 namespace {
-#include "backend/cpu/attention/half_lanes.inc"
 #include "backend/cpu/attention/packed_kernels.inc"
 }  // namespace
 
