@@ -167,7 +167,7 @@ TEST(LlamaFlags, AdviceIsAboutTheWordThatWasTyped) {
     EXPECT_EQ(answer.find("did you mean"), std::string::npos) << answer;
   }
   EXPECT_NE(answer_to("-hf").find("hf download"), std::string::npos);
-  EXPECT_NE(answer_to("--grammar").find("leq-run takes grammars"), std::string::npos);
+  EXPECT_NE(answer_to("--lora").find("no adapters"), std::string::npos);
 }
 
 }  // namespace
