@@ -112,9 +112,8 @@ void Reply::follow_grammar(Token drawn) {
     return fail(error.what());
   }
   if (grammar_state_ == kOutOfGrammar) return fail("the reply has left its grammar");
-  if (stopped_ == StopReason::none && grammar.must_end(grammar_state_)) {
-    stopped_ = StopReason::end_token;
-  }
+  const bool found_string = stopped_ == StopReason::stop_string;
+  if (!found_string && grammar.must_end(grammar_state_)) stopped_ = StopReason::end_token;
 }
 
 void Reply::fail(std::string error) {

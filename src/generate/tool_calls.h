@@ -18,7 +18,7 @@ namespace leq {
 
 enum class ToolCallStyle : std::uint8_t {
   none,
-  hermes,    // <tool_call>{"name": ..., "arguments": {...}}</tool_call>: Hermes, Qwen, SmolLM3
+  hermes,    // <tool_call>{"name": ..., "arguments": {...}}</tool_call>: Hermes, Qwen
   xml,       // <tool_call><function=NAME><parameter=KEY>...: Qwen3-Coder, Qwen3.5
   llama3,    // {"name": ..., "parameters": {...}}, or <|python_tag|>NAME.call(KEY="...")
   mistral,   // [TOOL_CALLS][{"name": ..., "arguments": {...}}], or [TOOL_CALLS]NAME[ARGS]{...}

@@ -31,7 +31,7 @@ class EngineGrammar : public testing::Test {
   std::map<std::uint64_t, EngineReply> replies(const std::vector<EngineRequest>& requests,
                                                const EngineOptions& options) {
     RunLimits limits;
-    limits.context = 256;
+    limits.context = limits.sequence_context = 256;
     limits.sequences = 4;
     limits.output_tokens = 40;
     Session session(model, *backend, resolve_limits(limits, model.config()));

