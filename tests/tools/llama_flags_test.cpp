@@ -168,6 +168,8 @@ TEST(LlamaFlags, AdviceIsAboutTheWordThatWasTyped) {
   }
   EXPECT_NE(answer_to("-hf").find("hf download"), std::string::npos);
   EXPECT_NE(answer_to("--lora").find("no adapters"), std::string::npos);
+  const std::string advice = test::run_program("leq-bench", {"--grammar"}).err;
+  EXPECT_NE(advice.find("leq-run takes grammars"), std::string::npos) << advice;
 }
 
 }  // namespace

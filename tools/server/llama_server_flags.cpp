@@ -20,6 +20,8 @@ std::vector<ForeignOption> own_flags() {
       {"--cache-reuse -sps --slot-prompt-similarity", kTold,
        "does nothing: a prompt begins with the pages of the longest beginning that is there", 1},
       {"--sleep-idle-seconds", kTold, "does nothing: the model stays where it is", 1},
+      {"--grammar --grammar-file -j --json-schema -jf --json-schema-file", kRefused,
+       "each request says it: response_format, json_schema or grammar"},
       {"--pooling", kRefused, "an embedding is the mean over a text's tokens: leave this out", 1},
       {"--rerank --reranking", kRefused, "there is no ranking here"},
       {"--path --api-prefix --media-path --webui-config --webui-config-file", kRefused,
