@@ -204,6 +204,17 @@ TEST(PackedAttention, EveryCodeIsWithinHalfAStepOfItsNumber) {
       }
     }
     EXPECT_GT(codes, c.kv_heads * c.head_dim * 30);
+    // Sinks have no say in the first block's scales.
+    const KvScheme& scheme = kv_scheme(type);
+    for (int i = 0; i < c.head_dim; ++i) {
+      double low = 1e9, high = -1e9;
+      for (std::int64_t j = scheme.sinks; j < scheme.block; ++j) {
+        low = std::min(low, oracle.copied_key(j, 0, i));
+        high = std::max(high, oracle.copied_key(j, 0, i));
+      }
+      const double step = (high - low) / ((1 << scheme.bits) - 1);
+      EXPECT_LE(double{oracle.key_scale(scheme.sinks, 0, i)}, step * 1.002 + 1e-4) << describe(c);
+    }
   }
 }
 
