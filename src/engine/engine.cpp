@@ -429,11 +429,10 @@ void Engine::draw(const std::vector<Feed>& parts, const Rows& logits) {
   if (!requests_.empty()) session_.transformer().backend().sample(logits, requests_, drawn_);
 }
 
-// The step's logits on the host, where somebody wants to know how probable its tokens were.
+// The step's logits on the host, where somebody wants them.
 void Engine::fetch_logits(const std::vector<Feed>& parts, const Rows& logits) {
   const bool wanted = std::ranges::any_of(parts, [&](const Feed& part) {
-    const EngineRequest& request = active_.at(part.id)->request;
-    return part.draws && (request.on_logprobs || request.on_logits);
+    return part.draws && active_.at(part.id)->request.on_logits;
   });
   if (!wanted) return;
   const auto vocabulary = static_cast<std::size_t>(session_.transformer().config().vocab);
@@ -442,22 +441,12 @@ void Engine::fetch_logits(const std::vector<Feed>& parts, const Rows& logits) {
 }
 
 // Row i of the part's logits gave the i-th of the taken tokens.
-void Engine::report_logprobs(const Active& active, std::span<const Token> taken,
-                             std::int64_t first_row) {
+void Engine::report_logits(const Active& active, std::span<const Token> taken,
+                           std::int64_t first_row) {
+  if (!active.request.on_logits) return;
   const auto vocabulary = static_cast<std::size_t>(session_.transformer().config().vocab);
-  if (active.request.on_logits) {
-    const auto first = static_cast<std::size_t>(first_row) * vocabulary;
-    active.request.on_logits(taken,
-                             std::span(raw_logits_).subspan(first, taken.size() * vocabulary));
-  }
-  if (!active.request.on_logprobs) return;
-  std::vector<TokenLogprobs> reported;
-  for (std::size_t i = 0; i < taken.size(); ++i) {
-    const std::size_t row = static_cast<std::size_t>(first_row) + i;
-    const auto logits = std::span(raw_logits_).subspan(row * vocabulary, vocabulary);
-    reported.push_back(token_logprobs(logits, taken[i], active.request.top_logprobs));
-  }
-  active.request.on_logprobs(reported);
+  const auto first = static_cast<std::size_t>(first_row) * vocabulary;
+  active.request.on_logits(taken, std::span(raw_logits_).subspan(first, taken.size() * vocabulary));
 }
 
 // The reply takes its draws for as long as the guesses before them were right.
@@ -514,7 +503,7 @@ void Engine::take(Active& active, const Feed& part, std::span<const Token> drawn
   (void)cache.truncate(active.sequence, std::min(fed + right, active.known()));
   const bool ended = active.reply.stopped() != StopReason::none;
   if (const auto taken = active.reply.tokens().subspan(before); !taken.empty()) {
-    report_logprobs(active, taken, first_row);
+    report_logits(active, taken, first_row);
     active.request.on_tokens(taken);
   }
   if (!text.empty()) active.request.on_text(text);

@@ -21,7 +21,6 @@
 #include "base/error.h"
 #include "base/stopwatch.h"
 #include "engine/draft_model.h"
-#include "engine/logprobs.h"
 #include "engine/prefix_cache.h"
 #include "engine/prompt_file.h"
 #include "engine/scheduler.h"
@@ -90,12 +89,8 @@ struct EngineRequest {
   TextSink on_text = [](std::string_view) {};
   // What one step added to the reply, before its text.
   std::function<void(std::span<const Token>)> on_tokens = [](std::span<const Token>) {};
-  // Where it is given: the same tokens with their log probabilities and those of the `top_logprobs`
-  // most probable ones, by the raw logits, whatever the settings make of these. Called before
-  // on_tokens.
-  std::function<void(std::span<const TokenLogprobs>)> on_logprobs = {};
-  int top_logprobs = 0;
-  // Where it is given: the same tokens and the raw logits [tokens][V] by which they were drawn.
+  // Where it is given: the same tokens and the raw logits [tokens][V] by which they were drawn,
+  // whatever the settings make of these (logprobs.h, receipt.h). Called before on_tokens.
   std::function<void(std::span<const Token>, std::span<const float>)> on_logits = {};
   std::function<void(const EngineReply&)> on_end = [](const EngineReply&) {};
 };
@@ -171,7 +166,7 @@ class Engine {
   void fail(const std::vector<Feed>& parts, const Error& error);
   void draw(const std::vector<Feed>& parts, const Rows& logits);
   void fetch_logits(const std::vector<Feed>& parts, const Rows& logits);
-  void report_logprobs(const Active& active, std::span<const Token> taken, std::int64_t first_row);
+  void report_logits(const Active& active, std::span<const Token> taken, std::int64_t first_row);
   void take(Active& active, const Feed& part, std::span<const Token> drawn, const Rows& logits,
             std::int64_t first_row);
   std::int32_t idle_sequence() const;
@@ -197,7 +192,7 @@ class Engine {
   std::vector<std::vector<std::uint64_t>> masks_;
   std::vector<SampleRequest> requests_;
   std::vector<Token> drawn_;
-  std::vector<float> raw_logits_;  // [outputs][V] on the host, where somebody wants logprobs
+  std::vector<float> raw_logits_;  // [outputs][V] on the host, where somebody wants them
 };
 
 }  // namespace leq

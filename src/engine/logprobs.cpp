@@ -32,4 +32,14 @@ TokenLogprobs token_logprobs(std::span<const float> logits, Token id, int top) {
   return result;
 }
 
+std::vector<TokenLogprobs> token_logprobs(std::span<const Token> tokens,
+                                          std::span<const float> logits, int top) {
+  std::vector<TokenLogprobs> all;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const std::size_t vocabulary = logits.size() / tokens.size();
+    all.push_back(token_logprobs(logits.subspan(i * vocabulary, vocabulary), tokens[i], top));
+  }
+  return all;
+}
+
 }  // namespace leq

@@ -20,5 +20,8 @@ struct TokenLogprobs : TokenLogprob {
 
 // logits [V], `id` below V, `top` in [0, V].
 TokenLogprobs token_logprobs(std::span<const float> logits, Token id, int top);
+// Of what EngineRequest::on_logits is told: `logits` [tokens][V].
+std::vector<TokenLogprobs> token_logprobs(std::span<const Token> tokens,
+                                          std::span<const float> logits, int top);
 
 }  // namespace leq

@@ -198,9 +198,10 @@ EngineRequest EngineThread::connected(EngineRequest request, const EngineCall& c
   writing->mailbox = call.mailbox;
   writing->index = index;
   writing->prompt_tokens = std::ssize(request.prompt);
-  if (call.wants_logprobs) {
-    request.on_logprobs = [writing](std::span<const TokenLogprobs> tokens) {
-      writing->news.logprobs.assign(tokens.begin(), tokens.end());
+  if (call.top_logprobs) {
+    request.on_logits = [writing, top = *call.top_logprobs](std::span<const Token> tokens,
+                                                            std::span<const float> logits) {
+      writing->news.logprobs = token_logprobs(tokens, logits, top);
     };
   }
   request.on_tokens = [writing](std::span<const Token> tokens) {

@@ -17,6 +17,7 @@
 
 #include "base/stopwatch.h"
 #include "engine/engine.h"
+#include "engine/logprobs.h"
 
 namespace leq {
 
@@ -44,8 +45,8 @@ class Mailbox {
 
 // What a call asks for: its replies are told apart by their place in `requests`.
 struct EngineCall {
-  std::vector<EngineRequest> requests;  // their sinks are set by EngineThread
-  bool wants_logprobs = false;
+  std::vector<EngineRequest> requests;   // their sinks are set by EngineThread
+  std::optional<int> top_logprobs = {};  // of each token; nullopt: none are wanted
   std::shared_ptr<Mailbox> mailbox = std::make_shared<Mailbox>();
 };
 

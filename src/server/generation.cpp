@@ -64,7 +64,7 @@ class Generation {
 
 EngineCall Generation::engine_call(std::optional<double> most_seconds) const {
   EngineCall wanted;
-  wanted.wants_logprobs = call_.top_logprobs >= 0;
+  if (call_.top_logprobs >= 0) wanted.top_logprobs = call_.top_logprobs;
   SamplingSettings sampling = call_.sampling;
   if (!call_.has_seed) sampling.seed = random_bits();
   for (const std::vector<Token>& prompt : call_.prompts) {
@@ -78,7 +78,6 @@ EngineCall Generation::engine_call(std::optional<double> most_seconds) const {
       request.grammar = call_.grammar;
       request.shown = call_.shown;
       request.seconds = most_seconds;
-      request.top_logprobs = std::max(call_.top_logprobs, 0);
       wanted.requests.push_back(std::move(request));
     }
   }
