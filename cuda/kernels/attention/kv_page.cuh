@@ -8,13 +8,17 @@
 
 namespace leq::LEQ_GPU {
 
+// What a GPU stores are the first rows of the table of schemes: those that are not packed.
+inline constexpr std::size_t kStoredSchemes = 3;
+static_assert(!kKvSchemes[kStoredSchemes - 1].packed && kKvSchemes[kStoredSchemes].packed);
+
 // A row of the table of schemes (backend/kv_scheme.h) for a type that is known at run time: rows
 // are compared in turn, since device code cannot index the table.
 template <std::size_t row = 0>
 constexpr int stored_number_bytes(KvType type) {
   constexpr KvType kType = kKvSchemes[row].type;
   constexpr int kBytes = kKvSchemes[row].bits / 8;
-  if constexpr (row + 1 == kKvSchemes.size()) {
+  if constexpr (row + 1 == kStoredSchemes) {
     return kBytes;
   } else {
     return type == kType ? kBytes : stored_number_bytes<row + 1>(type);
@@ -24,7 +28,7 @@ template <std::size_t row = 0>
 constexpr bool stored_coded(KvType type) {
   constexpr KvType kType = kKvSchemes[row].type;
   constexpr bool kCoded = kKvSchemes[row].coded();
-  if constexpr (row + 1 == kKvSchemes.size()) {
+  if constexpr (row + 1 == kStoredSchemes) {
     return kCoded && type == kType;
   } else {
     return (kCoded && type == kType) || stored_coded<row + 1>(type);
