@@ -53,6 +53,10 @@ Engine::~Engine() {
   }
 }
 
+void Engine::check_grammar(const std::shared_ptr<const Grammar>& grammar) {
+  (void)grammars_->matcher_of(grammar);
+}
+
 RequestId Engine::submit(EngineRequest request) {
   const auto vocabulary = static_cast<std::size_t>(session_.transformer().config().vocab);
   check_prompt(request.prompt, vocabulary, context());

@@ -1,7 +1,6 @@
 // The outer shell of every tool: answers, errors in one shape and quiet ends.
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -72,8 +71,7 @@ int run_checked(const ToolSpec& tool, std::span<const std::string> words,
   return body(options);
 }
 
-int report(const ToolSpec& tool, std::string message) {
-  std::ranges::replace(message, '\n', ' ');
+int report(const ToolSpec& tool, const std::string& message) {
   std::cout.flush();
   std::cerr << tool.name << ": error: " << printable(message, std::string::npos) << '\n';
   return 1;
