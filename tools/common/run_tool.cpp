@@ -103,7 +103,8 @@ int run_tool(const ToolSpec& tool, int argc, const char* const* argv,
   try {
     const int status = run_checked(tool, words, body);
     std::cout.flush();
-    require(std::cout.good(), "stdout: cannot write all of the output (is the disk full?)");
+    require(std::cout.good() && std::ferror(stdout) == 0,
+            "stdout: cannot write all of the output (is the disk full?)");
     return status;
   } catch (const std::bad_alloc&) {
     return report_no_memory(tool);
