@@ -53,7 +53,8 @@ Target model_target(const std::string& type, int weight) {
                        "/tensors/*/planes", "/config/layers", "/config/width", "/config/heads",
                        "/config/kv_heads", "/config/head_dim", "/config/vocab", "/config/hidden",
                        "/leq/requires", "/blobs/*/offset", "/blobs/*/bytes"},
-          .also_named = {"the weights may be damaged", "weights or scales are damaged"},
+          .also_named = {"the weights may be damaged", "weights or scales are damaged",
+                         "the model's context of"},
           .weight = weight};
 }
 
