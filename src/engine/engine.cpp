@@ -72,7 +72,7 @@ RequestId Engine::submit(EngineRequest request) {
                .at_text_start = request.at_text_start,
                .grammar = grammars_->matcher_of(request.grammar),
                .shown = request.shown});
-  active_[id] = std::make_unique<Active>(id, std::move(request), std::move(reply));
+  active_[id] = std::make_unique<Active>(Active{id, std::move(request), std::move(reply)});
   active_[id]->report.id = id;
   return id;
 }
