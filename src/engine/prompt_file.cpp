@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 
+#include "backend/kv_scheme.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -24,6 +25,12 @@ struct Header {
 };
 static_assert(sizeof(Header) == 48);
 constexpr std::size_t kUnchecked = offsetof(Header, model);  // bytes that the sum leaves out
+
+KvType kv_type_of(std::uint32_t number, std::string_view source) {
+  require(number < kKvSchemes.size(), source, ": KV type ", number, ", expected less than ",
+          kKvSchemes.size(), "; the file is damaged or of a newer version, remove it");
+  return static_cast<KvType>(number);
+}
 
 }  // namespace
 
@@ -58,8 +65,8 @@ SavedPrompt parse_prompt_file(std::span<const std::byte> bytes, std::string_view
   require(found == header.xxh3, source, ": checksum: expected ", checksum_text(header.xxh3),
           ", found ", checksum_text(found), "; the file is damaged, remove it");
   SavedPrompt prompt;
-  prompt.owner = {header.model, static_cast<KvType>(header.key_type),
-                  static_cast<KvType>(header.value_type)};
+  prompt.owner = {header.model, kv_type_of(header.key_type, source),
+                  kv_type_of(header.value_type, source)};
   prompt.tokens.resize(static_cast<std::size_t>(header.tokens));
   if (!tokens.empty()) std::memcpy(prompt.tokens.data(), tokens.data(), tokens.size());
   prompt.kv.assign(kv.begin(), kv.end());

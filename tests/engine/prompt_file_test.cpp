@@ -62,6 +62,19 @@ TEST(PromptFile, HasTheBytesThatItsPageSays) {
   EXPECT_EQ(number(69, 1), 7u);
 }
 
+// A type that no one has, or that is one only in its lowest byte, under the right checksum.
+TEST(PromptFile, UnknownKvTypesAreRefused) {
+  for (const std::size_t offset : {24, 28}) {
+    for (const std::uint32_t type : {10u, 200u, 256u, 0x80000001u}) {
+      std::vector<std::byte> bytes = prompt_file_bytes(small_prompt());
+      std::memcpy(bytes.data() + offset, &type, sizeof type);
+      const std::uint64_t sum = checksum(std::span(bytes).subspan(16));
+      std::memcpy(bytes.data() + 8, &sum, sizeof sum);
+      EXPECT_THROW(parse_prompt_file(bytes, "typed"), Error) << offset << " " << type;
+    }
+  }
+}
+
 TEST(PromptFile, EveryBeginningAndEveryFlippedBitIsRefused) {
   const std::vector<std::byte> whole = prompt_file_bytes(small_prompt());
   ASSERT_NO_THROW(parse_prompt_file(whole, "whole"));
