@@ -38,7 +38,7 @@ std::uint64_t random_seed() {
 
 std::optional<std::string> given_prompt(const RunArgs& args) {
   if (args.prompt) return args.prompt;
-  if (args.prompt_file) return read_prompt_file(*args.prompt_file);
+  if (args.prompt_file) return read_prompt_text(*args.prompt_file);
   // A pipe is a prompt, but in a chat its lines are messages.
   if (args.mode != Mode::chat && isatty(STDIN_FILENO) == 0) return read_prompt_from_stdin();
   return std::nullopt;
