@@ -3,7 +3,7 @@
 # unnamed namespaces too. -DLEQ_BY_FOLDER=OFF compiles each file for itself, for quick changes, as the
 # presets asan, tsan, portable and fuzz do: a file includes what it uses all the same.
 
-# Files with names that others of their folder have.
+# Files with names that others of their folder have: regular expressions.
 set(leq_files_apart
   src/generate/jinja/filters src/generate/jinja/methods src/generate/jinja/tests
   src/generate/jinja/text src/generate/grammar/gbnf src/generate/grammar/pattern
@@ -11,15 +11,10 @@ set(leq_files_apart
   src/quantize/methods/gptq src/quantize/methods/refit src/quantize/methods/row_choice
   src/convert/vocab_merges src/eval/window_logits
   tests/backend/attention_test tests/backend/rotate_test tests/base/json_test
-  tests/cache/kv_copies_test tests/cuda/attention_test tests/cuda/norm_test tests/cuda/rotate_test
-  tests/cuda/rows_test tests/format/leq_reader_test tests/generate/chat_template_test
+  tests/cache/kv_copies_test tests/cuda/[a-z0-9_/]+ tests/format/leq_reader_test tests/generate/chat_template_test
   tests/generate/reply_test tests/generate/sampler_test tests/generate/sampler_cuts_test
   tests/model/invariance_test tests/model/sampling_settings_test
-  tests/quantize/awq_test tests/quantize/dense_test tests/quantize/fit_test tests/quantize/fold_test
-  tests/quantize/gptq_plus_test tests/quantize/gptq_test tests/quantize/nf4_test
-  tests/quantize/rotate_test tests/quantize/smoothquant_test tests/quantize/tile_kernels_test
-  tests/quantize/weighted_ranges_test tests/quantize/zeroquant_plus_test
-  tests/server/http_server_test tests/sim/random_models_test
+  tests/quantize/[a-z0-9_]+ tests/server/http_server_test tests/sim/random_models_test
   tests/tools/manual_test tests/tools/options_test tests/tools/quantize_resume_test
   tests/tools/quantize_test tests/tools/run_test)
 list(JOIN leq_files_apart "|" leq_files_apart)
