@@ -40,7 +40,8 @@ constexpr std::array<PublishedShape, 8> kShapes = {{
     {"qwen2.5-1.5b", Family::qwen2, 28, 1536, 12, 2, 128, 8960, 151936, 32768, 1e6, 1e-6f, true},
     {"qwen3-14b", Family::qwen3, 40, 5120, 40, 8, 128, 17408, 151936, 40960, 1e6, 1e-6f, false},
 }};
-constexpr std::array<std::string_view, 5> kFamilyNames = {"gpt2", "llama", "mistral", "qwen2", "qwen3"};
+constexpr std::array<std::string_view, 5> kFamilyNames = {"gpt2", "llama", "mistral", "qwen2",
+                                                          "qwen3"};
 
 // A tensor with its planes at offsets from 0; the views get their addresses later.
 StoredTensor laid_out(const TensorSpec& tensor, const TensorPlan& plan, std::uint64_t& offset) {

@@ -48,9 +48,9 @@ class SyntheticModel {
   std::uint64_t weight_bytes() const { return memory_.size(); }
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
   const StoredTensor* find(std::string_view name) const;  // nullptr where there is none
-  // The model as a .leq file, for measuring how files load; with a tokenizer, whose ids may be fewer
-  // than the model's, it can be served too. Returns the file's size. Throws Error as LeqWriter does,
-  // and where the model has not all of the tokenizer's ids.
+  // The model as a .leq file, for measuring how files load; with a tokenizer, whose ids may be
+  // fewer than the model's, it can be served too. Returns the file's size. Throws Error as
+  // LeqWriter does, and where the model has not all of the tokenizer's ids.
   std::uint64_t write(const std::filesystem::path& path,
                       const std::optional<TokenizerSpec>& tokenizer = std::nullopt) const;
 

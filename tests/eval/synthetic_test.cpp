@@ -35,8 +35,8 @@ SyntheticModel small_model(const char* type, int threads) {
 // Parameter counts that the publishers state.
 TEST(Synthetic, CountsParametersAsPublished) {
   const std::map<std::string, std::int64_t> published = {
-      {"gpt2-124m", 124439808},  {"llama-110m", 109529856},  {"tinyllama-1.1b", 1100048384},
-      {"llama-7b", 6738415616},  {"llama-13b", 13015864320}, {"mistral-7b", 7241732096},
+      {"gpt2-124m", 124439808},     {"llama-110m", 109529856},  {"tinyllama-1.1b", 1100048384},
+      {"llama-7b", 6738415616},     {"llama-13b", 13015864320}, {"mistral-7b", 7241732096},
       {"qwen2.5-1.5b", 1543714304}, {"qwen3-14b", 14768307200}};
   ASSERT_EQ(published.size(), synthetic_shapes().size());
   for (const auto& [shape, count] : published) {
@@ -222,7 +222,8 @@ TEST(Synthetic, GetsATokenizerToBeServedWith) {
   const Model file(path, LoadOptions{});
   const Tokenizer expected(spec);
   EXPECT_EQ(file.tokenizer().size(), spec.pieces.size());
-  EXPECT_EQ(file.tokenizer().encode("Once upon a time", {}), expected.encode("Once upon a time", {}));
+  EXPECT_EQ(file.tokenizer().encode("Once upon a time", {}),
+            expected.encode("Once upon a time", {}));
   TokenizerSpec larger = spec;
   larger.pieces.resize(static_cast<std::size_t>(made.config().vocab) + 1);
   EXPECT_THROW(made.write(path, larger), Error);

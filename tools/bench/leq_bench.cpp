@@ -575,7 +575,8 @@ int run(const Options& options) {
     write_synthetic(options);
     return 0;
   }
-  require(!options.given("write-tokenizer"), "--write-tokenizer: is for --write, which is not there");
+  require(!options.given("write-tokenizer"),
+          "--write-tokenizer: is for --write, which is not there");
   if (options.flag("load")) {
     require(device_name(options) == "cpu", "--load: measures loading for the CPU; leave out -dev,",
             " leq-run -v prints the speed of an upload");
