@@ -23,6 +23,14 @@ std::optional<std::string_view> name_at(std::string_view text, std::size_t begin
   return text.substr(begin + 1, end - begin - 1);
 }
 
+// what() ends at a NUL: one that stands in a name or a text from outside is written out.
+std::string without_nul(std::string text) {
+  for (auto at = text.find('\0'); at != std::string::npos; at = text.find('\0', at)) {
+    text.replace(at, 1, "\\x00");
+  }
+  return text;
+}
+
 std::string own_name(std::string_view name) { return std::string(name); }
 
 // Room for any 64-bit integer and any number of six digits.
@@ -61,7 +69,7 @@ std::string spelled(std::string_view marked, SettingSpeller speller) {
 std::string spelled(std::string_view marked) { return spelled(marked, own_name); }
 
 Error::Error(const std::string& marked, ErrorKind kind)
-    : std::runtime_error(spelled(marked)), marked_(marked), kind_(kind) {}
+    : std::runtime_error(spelled(without_nul(marked))), marked_(without_nul(marked)), kind_(kind) {}
 
 std::string Error::setting() const {
   const std::string_view text = marked();

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <string_view>
 #include <utility>
 
@@ -106,7 +107,12 @@ std::string read_to_end(const OpenFile& file, const fs::path& path, std::uint64_
   std::string text;
   for (;;) {
     const std::size_t before = text.size();
-    text.resize(before + kStep);
+    try {
+      text.resize(before + kStep);
+    } catch (const std::bad_alloc&) {
+      fail(ErrorKind::no_memory, path.string(), ": does not fit into memory after ", before,
+           " bytes; is it a text that ends?");
+    }
     const std::size_t got = read_some(file, text.data() + before, kStep, path);
     text.resize(before + got);
     if (got == 0) return text;

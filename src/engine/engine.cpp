@@ -53,6 +53,10 @@ Engine::~Engine() {
   }
 }
 
+void Engine::check_grammar(const std::shared_ptr<const Grammar>& grammar) {
+  (void)grammars_->matcher_of(grammar);
+}
+
 RequestId Engine::submit(EngineRequest request) {
   const auto vocabulary = static_cast<std::size_t>(session_.transformer().config().vocab);
   check_prompt(request.prompt, vocabulary, context());
@@ -68,7 +72,7 @@ RequestId Engine::submit(EngineRequest request) {
                .at_text_start = request.at_text_start,
                .grammar = grammars_->matcher_of(request.grammar),
                .shown = request.shown});
-  active_[id] = std::make_unique<Active>(id, std::move(request), std::move(reply));
+  active_[id] = std::make_unique<Active>(Active{id, std::move(request), std::move(reply)});
   active_[id]->report.id = id;
   return id;
 }

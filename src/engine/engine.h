@@ -114,8 +114,10 @@ class Engine {
   // Positions that a prompt and its reply may take together.
   std::int64_t context() const { return session_.transformer().limits().context; }
 
-  // Throws Error where the prompt is empty, holds an id that the model has not, leaves no room for
-  // a reply, or settings are out of range.
+  // Throws Error where no text of the grammar can be written with the model's tokens. Null is fine.
+  void check_grammar(const std::shared_ptr<const Grammar>& grammar);
+  // Throws Error as check_grammar does, and where the prompt is empty, holds an id that the model
+  // has not, leaves no room for a reply, or settings are out of range.
   RequestId submit(EngineRequest request);
   // Ends it before its next token, as interrupted. Does nothing where it has ended.
   void cancel(RequestId id);

@@ -42,10 +42,13 @@ class Generator {
   std::int64_t context() const { return engine_.context(); }
 
   void check_prompt(std::span<const Token> prompt) const;  // as that of generate/reply.h
+  void check_grammar(const std::shared_ptr<const Grammar>& grammar) {  // as that of Engine
+    engine_.check_grammar(grammar);
+  }
 
   // Writes one reply. The longest beginning of the prompt that the KV cache holds is not fed again;
-  // the reply is the same with and without it. Throws Error as check_prompt does, where logits are
-  // no numbers, and where the device fails.
+  // the reply is the same with and without it. Throws Error as check_prompt and check_grammar do,
+  // where logits are no numbers, and where the device fails.
   FinishedReply generate(const ReplyRequest& request);
 
   const SamplingSettings& sampling() const { return options_.sampling; }

@@ -17,7 +17,7 @@ class GrammarCache {
   GrammarCache(const Tokenizer& tokenizer, std::size_t vocabulary)
       : tokenizer_(tokenizer), vocabulary_(vocabulary) {}
 
-  // Null for null.
+  // Null for null. Throws Error as GrammarMatcher does.
   std::shared_ptr<GrammarMatcher> matcher_of(const std::shared_ptr<const Grammar>& grammar);
 
  private:

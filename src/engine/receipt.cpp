@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "backend/kv_scheme.h"
 #include "backend/kv_types.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -19,6 +20,7 @@ namespace {
 
 constexpr std::int64_t kVersion = 1;
 constexpr std::uint64_t kMaxFileBytes = 64ull << 20;
+constexpr std::int64_t kMostRecent = 1 << 20;
 // Beyond so many rows a step takes in proportion to them.
 constexpr std::int64_t kCheckedTokens = 256;
 
@@ -58,10 +60,10 @@ KvType kv_type_of(const Json& object, const char* key, const std::string& source
 
 Json optional_json(const std::optional<int>& number) { return number ? Json(*number) : Json(); }
 
-std::optional<int> optional_number(const Json& object, const char* key, const std::string& source) {
-  constexpr std::int64_t kMost = 1 << 20;
+std::optional<int> optional_number(const Json& object, const char* key, std::int64_t most,
+                                   const std::string& source) {
   if (object.contains(key) && object.at(key).is_null()) return std::nullopt;
-  return static_cast<int>(json_whole(object, key, 0, kMost, source));
+  return static_cast<int>(json_whole(object, key, 0, most, source));
 }
 
 }  // namespace
@@ -112,8 +114,8 @@ Receipt parse_receipt(std::string_view text, const std::string& source) {
   receipt.owner = {
       hex_value(json_get<std::string>(json, "fingerprint", source), "fingerprint", source),
       kv_type_of(json, "keys", source), kv_type_of(json, "values", source)};
-  receipt.kv_sinks = optional_number(json, "kv_sinks", source);
-  receipt.kv_recent = optional_number(json, "kv_recent", source);
+  receipt.kv_sinks = optional_number(json, "kv_sinks", kPageTokens, source);
+  receipt.kv_recent = optional_number(json, "kv_recent", kMostRecent, source);
   receipt.sampling =
       sampling_from_json(json_member(json, "settings", Json::Type::object, source), source);
   receipt.banned = tokens_of(json, "banned", source);

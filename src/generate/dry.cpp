@@ -118,8 +118,8 @@ std::span<const LogitChange> DryPenalty::changes(std::span<const Token> context,
   std::ranges::sort(changes_, [](const LogitChange& a, const LogitChange& b) {
     return a.id != b.id ? a.id < b.id : a.minus > b.minus;
   });
-  const auto rest = std::ranges::unique(changes_, {}, &LogitChange::id);
-  changes_.erase(rest.begin(), rest.end());
+  const auto same_id = [](const LogitChange& a, const LogitChange& b) { return a.id == b.id; };
+  changes_.erase(std::unique(changes_.begin(), changes_.end(), same_id), changes_.end());
   return changes_;
 }
 

@@ -61,25 +61,40 @@ SampleRequest Reply::request(std::span<const Token> drafts) {
 // Fails closed: a grammar that cannot say allows nothing.
 std::span<const std::uint64_t> Reply::allowed(std::span<const Token> drafts) {
   if (!rules_.grammar) return {};
-  GrammarMatcher& grammar = *rules_.grammar;
-  allowed_.assign(grammar.words(), 0);
   try {
     GrammarState state = grammar_state_;
     for (const Token draft : drafts) {
-      if (state != kOutOfGrammar) state = grammar.after(state, draft);
+      if (state != kOutOfGrammar) state = rules_.grammar->after(state, draft);
     }
     if (state == kOutOfGrammar) return {};  // these guesses are wrong: nobody will take the draw
-    grammar.allow(state, allowed_);
-    if (!grammar.may_end(state)) return allowed_;
-    for (const Token end : rules_.stop.end_tokens) {
-      const auto id = static_cast<std::size_t>(end);
-      if (end >= 0 && id / 64 < allowed_.size()) allowed_[id / 64] |= std::uint64_t{1} << id % 64;
-    }
-  } catch (const Error& error) {
-    grammar_error_ = error.what();
-    std::ranges::fill(allowed_, 0);
+    allow_after(state);
+  } catch (const Error&) {  // grammar_error() says which
+    allowed_.assign(rules_.grammar->words(), 0);
   }
   return allowed_;
+}
+
+void Reply::allow_after(GrammarState state) {
+  GrammarMatcher& grammar = *rules_.grammar;
+  allowed_.assign(grammar.words(), 0);
+  grammar.allow(state, allowed_);
+  if (!grammar.may_end(state)) return;
+  for (const Token end : rules_.stop.end_tokens) {
+    const auto id = static_cast<std::size_t>(end);
+    if (end >= 0 && id / 64 < allowed_.size()) allowed_[id / 64] |= std::uint64_t{1} << id % 64;
+  }
+}
+
+std::string Reply::grammar_error() {
+  if (!rules_.grammar) return {};
+  try {
+    allow_after(grammar_state_);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  if (std::ranges::any_of(allowed_, [](std::uint64_t word) { return word != 0; })) return {};
+  return "grammar: none of this model's tokens goes on with a text that it allows, behind " +
+         std::to_string(tokens().size()) + " tokens of the reply";
 }
 
 // A special token adds nothing to a text, unless it is one of those to be shown.

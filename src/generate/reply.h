@@ -92,8 +92,9 @@ class Reply {
 
   StopReason stopped() const { return stopped_; }
   const std::string& error() const { return error_; }  // where it failed
-  // Why the grammar allows no token at all, where it is so ambiguous that it cannot say.
-  const std::string& grammar_error() const { return grammar_error_; }
+  // Why no token could be drawn, where the grammar is the reason: none of the model's goes on with
+  // it, or it is so ambiguous that it cannot say. "" otherwise.
+  std::string grammar_error();
   std::string_view stop_string() const { return finder_.found_string(); }
   // Prompt and reply. An end token is no part of it.
   std::span<const Token> context() const { return context_; }
@@ -104,6 +105,7 @@ class Reply {
  private:
   StopReason reached_limit() const;
   std::span<const std::uint64_t> allowed(std::span<const Token> drafts);
+  void allow_after(GrammarState state);
   std::string decoded(Token token);
   void follow_grammar(Token drawn);
 
@@ -119,7 +121,6 @@ class Reply {
   std::string error_;
   GrammarState grammar_state_ = kOutOfGrammar;  // of the reply so far
   std::vector<std::uint64_t> allowed_;          // of the last request
-  std::string grammar_error_;
 };
 
 }  // namespace leq

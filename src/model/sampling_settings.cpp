@@ -23,6 +23,8 @@ template <class... Cases>
 struct Overloaded : Cases... {
   using Cases::operator()...;
 };
+template <class... Cases>
+Overloaded(Cases...) -> Overloaded<Cases...>;  // clang makes no guide for an aggregate yet
 
 }  // namespace
 

@@ -3,7 +3,6 @@
 #include <functional>
 #include <map>
 #include <numeric>
-#include <ranges>
 
 #include "base/error.h"
 
@@ -210,8 +209,8 @@ void Transformer::undone_by_errors(KvCache& cache, const std::function<void()>& 
 }
 
 void Transformer::give_back(KvCache& cache) {
-  for (const SequenceRun& run : std::views::reverse(runs_)) {
-    (void)cache.truncate(run.sequence, run.first_position);
+  for (auto run = runs_.rbegin(); run != runs_.rend(); ++run) {
+    (void)cache.truncate(run->sequence, run->first_position);
   }
   if (online_before_.size() != work_.online().size()) return;
   for (std::size_t i = 0; i < online_before_.size(); ++i) {

@@ -151,6 +151,13 @@ TEST(Error, TextsThatOnlyLookLikeMarksStayAsTheyAre) {
                "act");
 }
 
+TEST(Error, ANulInATextEndsNoMessage) {
+  const Error error(std::string("a\0b\0", 4) + Setting{"context"}.marked() + " c");
+  EXPECT_STREQ(error.what(), "a\\x00b\\x00context c");
+  EXPECT_EQ(spelled(error.marked(), [](std::string_view) { return std::string("-c"); }),
+            "a\\x00b\\x00-c c");
+}
+
 TEST(Error, CopiesSayTheSame) {
   const Error first = error_of(ErrorKind::no_memory, Setting{"max_ram"}, " 1 GB");
   Error second("another");

@@ -205,6 +205,7 @@ TEST(Receipt, RefusesWhatIsNone) {
   EXPECT_NE(with("tokens", Json::array({-1})).find("'tokens'"), std::string::npos);
   EXPECT_NE(with("tokens", Json::array({1, "a"})).find("'tokens'"), std::string::npos);
   EXPECT_NE(with("digests", Json::array()).find("'digests'"), std::string::npos);
+  EXPECT_NE(with("kv_sinks", 65).find("'kv_sinks'"), std::string::npos) << with("kv_sinks", 65);
   EXPECT_NE(with("ended", 1).find("\"ended\""), std::string::npos);
   EXPECT_NE(with("settings", Json::array()).find("\"settings\""), std::string::npos);
 }

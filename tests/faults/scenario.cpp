@@ -68,6 +68,12 @@ std::vector<Scenario> make_scenarios() {
                  .copies = {"int8.leq"},
                  .outputs = {"kept.json"},
                  .input = "hello\n/save kept.json\n/exit\n"});
+  all.push_back({.name = "receipt",
+                 .tool = "leq-run",
+                 .words = {"-m", "int8.leq", "-p", "the", "-n", "3", "-s", "1", "-t", "1",
+                           "--prompt-cache", "kept.cache", "--receipt", "kept.json"},
+                 .copies = {"int8.leq"},
+                 .outputs = {"kept.cache", "kept.json"}});
   all.push_back({.name = "inspect",
                  .tool = "leq-inspect",
                  .words = {"int8.leq", "--json"},

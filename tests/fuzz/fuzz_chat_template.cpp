@@ -1,10 +1,43 @@
 // A model's chat template: any bytes render a conversation, or an Error.
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
+#include "fuzz/seeded.h"
 #include "generate/chat_template.h"
+
+namespace {
+
+const std::vector<std::string>& examples() {
+  static const std::vector<std::string> all = {
+      "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + "
+      "message.content | trim + '<|im_end|>'}}{% endfor %}{%- if add_generation_prompt %}x{% endif "
+      "%}",
+      "{%- macro show(a, b=2) -%}{{ a ~ b }}{%- endmacro -%}{% set ns = namespace(n=0, l=[1, 2]) %}"
+      "{% for m in messages if m.role != 'system' %}{% set ns.n = ns.n + loop.index0 * 2 %}"
+      "{{ show(m.content.split('</think>')[-1].lstrip('\\n'), b=loop.last) }}{% endfor %}{{ ns.n "
+      "}}",
+      "{% if tools is defined and tools %}{% for t in tools %}{{ t | tojson(indent=2) }}"
+      "{% endfor %}{% elif not messages %}{{ raise_exception('no') }}{% else %}-{% endif %}",
+      "{{ messages[::-1][0].content[1:] | upper | replace('U', 'v') | default('d') | length }}"
+      "{{ (messages | selectattr('role', 'equalto', 'user') | map(attribute='content') | list)[0] "
+      "}}"
+      "{{ 'a' in ['a'] and 7 // 2 ** 2 % 3 == 1 if true else none }}",
+      "{# note #}{% for k, v in {'a': 1, 'b': [2.5]}.items() %}{{ k }}={{ v }}{% else %}{% endfor "
+      "%}"
+      "{% set x %}t{% endset %}{{ x | join(',') }}{% filter upper %}f{% endfilter %}"};
+  return all;
+}
+
+}  // namespace
+
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
+                                               std::size_t max_size, unsigned seed) {
+  return leq::test::mutate_seeded(examples(), data, size, max_size, seed);
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const leq::JsonTree conversation = leq::parse_json_tree(

@@ -1,10 +1,43 @@
 // A grammar: any bytes are GBNF, or a JSON schema, whose automaton reads some text, or an Error.
+// The first byte of an input chooses which, and along which bytes it is read.
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
+#include "fuzz/seeded.h"
 #include "generate/grammar/automaton.h"
+
+namespace {
+
+const std::vector<std::string>& examples() {
+  static const std::vector<std::string> all = {
+      "\x01root ::= \"[\" (item (\",\" item){0,3})? \"]\" # a list\nitem ::= [a-z\\x41]+ | "
+      "\"\\\"\" "
+      "[^\"\\n]* \"\\\"\" | . \"\\u00e9\"",
+      "\x01root ::= a | b{2,} | (c | \"\")*\na ::= \"x\" root \"y\"\nb ::= \"\\\\\" | [^a-z]\nc "
+      "::= "
+      "\"z\"",
+      R"( {"type":"object","properties":{"a":{"type":"integer","minimum":-3,"maximum":12},"b":)"
+      R"({"anyOf":[{"$ref":"#/$defs/s"},{"enum":[null,1,"x"]}]},"c":{"type":"array","items":)"
+      R"({"type":"string","pattern":"^[a-z]{1,3}$"},"maxItems":2}},"required":["a"],"$defs":)"
+      R"({"s":{"type":"string","maxLength":3}}})",
+      R"( {"oneOf":[{"type":"string","format":"date-time"},{"type":"number"},{"const":{"k":[]}}]})",
+      R"( {"allOf":[{"type":"object","properties":{"a":{"type":"string","minLength":1}}},)"
+      R"({"type":"object","required":["a"],"additionalProperties":{"type":"boolean"}}]})",
+      R"( {"$ref":"#/$defs/n","$defs":{"n":{"type":["object","null"],"properties":{"next":)"
+      R"({"$ref":"#/$defs/n"}}},"t":{"prefixItems":[true,{"type":"integer"}],"minItems":1}}})"};
+  return all;
+}
+
+}  // namespace
+
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
+                                               std::size_t max_size, unsigned seed) {
+  return leq::test::mutate_seeded(examples(), data, size, max_size, seed);
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 2) return 0;

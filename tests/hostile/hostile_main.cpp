@@ -169,9 +169,12 @@ class Run {
       seconds = std::max(seconds, run_child(command, {.seconds = 60}, notes).seconds);
     }
     limits_.seconds = kSeconds * std::max(1.0, seconds / kSecondsOfASample);
+    limits_.address_space = kAddressSpace;
     // AddressSanitizer reserves terabytes.
-    limits_.address_space = std::strlen(LEQ_SANITIZE) > 0 ? 0 : kAddressSpace;
-    std::printf("a valid run takes %.3f s; each case may take %.0f s\n", seconds, limits_.seconds);
+    const bool may_have_none = std::strlen(LEQ_SANITIZE) > 0 || arguments_.tools != LEQ_TOOLS_DIR;
+    if (may_have_none && run_child(command, limits_, notes).status != 0) limits_.address_space = 0;
+    std::printf("a valid run takes %.3f s; each case may take %.0f s%s\n", seconds, limits_.seconds,
+                limits_.address_space == 0 ? " and any address space (sanitizers)" : "");
   }
 
   Arguments arguments_;

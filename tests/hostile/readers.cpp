@@ -1,6 +1,8 @@
 #include "hostile/readers.h"
 
+#include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "hostile/samples.h"
 
@@ -51,7 +53,8 @@ Target model_target(const std::string& type, int weight) {
                        "/tensors/*/planes", "/config/layers", "/config/width", "/config/heads",
                        "/config/kv_heads", "/config/head_dim", "/config/vocab", "/config/hidden",
                        "/leq/requires", "/blobs/*/offset", "/blobs/*/bytes"},
-          .also_named = {"the weights may be damaged", "weights or scales are damaged"},
+          .also_named = {"the weights may be damaged", "weights or scales are damaged",
+                         "the model's context of"},
           .weight = weight};
 }
 
@@ -110,8 +113,13 @@ Target tokenizer_target(const std::string& kind, const std::string& folder, cons
 std::vector<Target> make_targets() {
   std::vector<Target> all;
   for (const std::string& type : model_types()) all.push_back(model_target(type, 3));
-  all.push_back(model_target("gpt2", 3));
-  all.push_back(model_target("spm", 4));
+  for (const auto& [model, weight] : {std::pair("gpt2", 3), std::pair("spm", 4)}) {
+    all.push_back(model_target(model, weight));
+    // These have no chat template.
+    std::erase_if(all.back().readers, [](const Reader& reader) {
+      return std::ranges::find(reader.words, "-cnv") != reader.words.end();
+    });
+  }
   all.push_back(model_target("smooth", 4));
   all.push_back(
       checkpoint_target("config.json", "llama", "config.json", Layout::json, kConfigKeys, 12));
@@ -147,7 +155,7 @@ std::vector<Target> make_targets() {
                    .readers = {{.tool = "leq-run",
                                 .words = {"-m", "int8.leq", "-p", "the", "-n", "3", "-s", "1", "-t",
                                           "1", flag, file}}},
-                   .also_named = {"grammar: ", "sampler: every token is banned"},
+                   .also_named = {"grammar: "},
                    .weight = 4});
   }
   all.push_back({.kind = "kl base",

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <utility>
 
 #include "hostile/child.h"
 #include "hostile/folder_state.h"
@@ -94,6 +95,11 @@ std::string tokenizer_config(const std::string& chat_template) {
 std::string tokenizer_json() {
   Ordered vocab = Ordered::object();
   for (int i = 0; i < 90; ++i) vocab[std::string(1, static_cast<char>('!' + i))] = i;
+  // What JSON is written with, for schemas.
+  for (const auto& [rare, brace] : {std::pair("%", "{"), std::pair("&", "}")}) {
+    vocab[brace] = vocab[rare];
+    vocab.erase(rare);
+  }
   vocab["Ġ"] = 90;
   vocab["th"] = 91;
   vocab["the"] = 92;

@@ -284,6 +284,7 @@ class WordsCase {
       what_ += words_.back() + " ";
       if (!chosen.takes_value) continue;
       words_.push_back(means_work(base_.tool, chosen) ? "1" : plain_value(dice_));
+      names_.push_back(words_.back() + ": ");
       what_ += words_.back() + " ";
     }
     name_all();

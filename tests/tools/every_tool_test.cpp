@@ -8,6 +8,7 @@
 
 #include "base/version.h"
 #include "tools/process.h"
+#include "tools/small_models.h"
 #include "tools/tool_runner.h"
 
 namespace leq::test {
@@ -97,6 +98,33 @@ TEST(EveryTool, IsSilentAboutVariablesOfTheOthers) {
     EXPECT_EQ(std::ranges::count(finished.err, '\n'), verbose ? 2 : 1) << finished.err;
     EXPECT_EQ(finished.err.find("did you mean LEQ_ARG_VERBOSE?") != std::string::npos, verbose)
         << finished.err;
+  }
+}
+
+// What a tool prints is its result: where it cannot be written the run has failed.
+TEST(EveryTool, AFullDiskUnderTheOutputIsAnError) {
+  const TemporaryFolder folder;
+  const std::string model = make_small_model(folder, "llama", "int8");
+  const std::string text = folder.write("text.txt", std::string(20'000, 'e'));
+  std::vector<std::pair<std::string, std::string>> runs = {
+      {"leq-inspect", model},
+      {"leq-inspect", model + " --json"},
+      {"leq-inspect", model + " --verify"},
+      {"leq-inspect", model + " --tokenize " + text},
+      {"leq-perplexity", "-t 1 -m " + model + " --join none -c 16 --chunks 1 -f " + text},
+      {"leq-bench", "-t 1 -p 4 -n 2 -r 1 -m " + model},
+      {"leq-bench", "-t 1 -p 4 -n 2 -r 1 -o json -m " + model}};
+  for (const char* tool : kTools) {
+    for (const char* words : {"--help", "--version", "--man", "--completion bash"}) {
+      runs.emplace_back(tool, words);
+    }
+  }
+  for (const auto& [tool, words] : runs) {
+    const std::string command = LEQ_TOOLS_DIR "/" + tool + " " + words;
+    const Finished full = run({"/bin/sh", "-c", command + " > /dev/full"});
+    EXPECT_EQ(full.status, 1) << command;
+    EXPECT_NE(full.err.find(tool + ": error: stdout: "), std::string::npos) << command << full.err;
+    EXPECT_EQ(full.err.find(": error: "), full.err.rfind(": error: ")) << full.err;
   }
 }
 

@@ -1,6 +1,7 @@
 // leq-run with a draft model and with prompts kept in files: the text is the one without.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -113,9 +114,13 @@ TEST_F(RunDraft, ADamagedFileIsRefused) {
   EXPECT_EQ(cut.status, 1);
   EXPECT_EQ(cut.out, "");
   EXPECT_TRUE(says(cut, "prompt.cache: keys and values at offset")) << cut.err;
+  EXPECT_EQ(std::ranges::count(cut.err, '\n'), 1) << cut.err;  // before anything is told
   std::ofstream(file) << "a letter";
   EXPECT_EQ(run({"--prompt-cache", file}).status, 1);
   EXPECT_EQ(fs::file_size(file), 8u);  // not written over
+  const Finished longest = run({"--prompt-cache", std::string(5'000, 'a')});
+  EXPECT_EQ(longest.status, 1);
+  EXPECT_EQ(std::ranges::count(longest.err, '\n'), 1) << longest.err;
   EXPECT_EQ(run({"--prompt-cache-ro"}).status, 1);
   EXPECT_EQ(run({"--prompt-cache", file, "-cnv"}).status, 1);
 }

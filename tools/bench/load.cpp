@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/median.h"
+#include "base/progress.h"
 #include "base/stopwatch.h"
 #include "model/session.h"
 #include "platform/make_backend.h"
@@ -25,7 +26,9 @@ Row bench_load(const std::string& path, LoadMode mode, int threads, int runs) {
   constexpr std::int64_t kPositions = 512;
   std::vector<double> load_seconds, first_token_seconds;
   std::uint64_t file_bytes = 0, plan_bytes = 0;
+  Progress progress("loading", runs, "runs");
   for (int run = 0; run < runs; ++run) {
+    progress.update(run);
     const auto backend = make_backend({"cpu", threads});
     const Stopwatch watch;
     const Model model(path, LoadOptions{.mode = mode});

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/progress.h"
 #include "base/random.h"
 #include "base/stopwatch.h"
 #include "engine/engine.h"
@@ -83,6 +84,7 @@ Row bench_traffic(const BenchModel& model, Session& session, const Traffic& traf
   const auto submit = [&](std::int64_t prompt, double arrival, TrafficTimes& into) {
     engine.submit(request_of(prompt, traffic.reply, vocabulary, arrival, clock, random, into));
   };
+  Progress progress("replies", traffic.requests * traffic.reply, "tokens");
   bool late_is_due = traffic.long_prompt > 0;
   for (std::size_t next = 0; next < times.size() || engine.running() + engine.waiting() > 0;) {
     for (; next < times.size() && times[next] <= clock.seconds(); ++next) {
@@ -92,6 +94,7 @@ Row bench_traffic(const BenchModel& model, Session& session, const Traffic& traf
       submit(traffic.long_prompt, clock.seconds(), late);
       late_is_due = false;
     }
+    progress.update(measured.tokens);
     if (engine.step() || next == times.size()) continue;
     std::this_thread::sleep_for(std::chrono::duration<double>(times[next] - clock.seconds()));
   }

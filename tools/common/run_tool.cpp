@@ -1,7 +1,6 @@
 // The outer shell of every tool: answers, errors in one shape and quiet ends.
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -72,8 +71,7 @@ int run_checked(const ToolSpec& tool, std::span<const std::string> words,
   return body(options);
 }
 
-int report(const ToolSpec& tool, std::string message) {
-  std::ranges::replace(message, '\n', ' ');
+int report(const ToolSpec& tool, const std::string& message) {
   std::cout.flush();
   std::cerr << tool.name << ": error: " << printable(message, std::string::npos) << '\n';
   return 1;
@@ -105,7 +103,8 @@ int run_tool(const ToolSpec& tool, int argc, const char* const* argv,
   try {
     const int status = run_checked(tool, words, body);
     std::cout.flush();
-    require(std::cout.good(), "stdout: cannot write all of the output (is the disk full?)");
+    require(std::cout.good() && std::ferror(stdout) == 0,
+            "stdout: cannot write all of the output (is the disk full?)");
     return status;
   } catch (const std::bad_alloc&) {
     return report_no_memory(tool);

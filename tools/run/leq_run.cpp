@@ -167,14 +167,14 @@ Receipt receipt_of(const Run& run, std::span<const Token> prompt, const Finished
 
 int complete(const Run& run, const std::string& prompt) {
   const std::vector<Token> ids = encode_prompt(run, prompt);
-  report_start(run.args, run.setup, run.sampling);
-  if (ids.size() > 1 && ids[0] == run.model().tokenizer().bos() && ids[1] == ids[0]) {
-    note("the prompt begins with the token that is put in front anyway: it is there twice now");
-  }
   if (run.args.receipt) check_receipt_output(run);
   const std::optional<PromptCacheFile>& cache = run.args.prompt_cache;
   const PromptOwner owner = prompt_owner(run.model(), *run.setup.session);
   const std::int64_t known = cache ? load_prompt_cache(*cache, owner, run.generator, ids) : 0;
+  report_start(run.args, run.setup, run.sampling);
+  if (ids.size() > 1 && ids[0] == run.model().tokenizer().bos() && ids[1] == ids[0]) {
+    note("the prompt begins with the token that is put in front anyway: it is there twice now");
+  }
   ReplyPrinter printer(choose_colors(run.args.color));
   if (run.args.display_prompt) printer.prompt(prompt);
   const InterruptScope scope;
@@ -276,6 +276,7 @@ int run_with(const Options& options) {
   }
   Generator generator(*setup.session, model.tokenizer(),
                       {.sampling = choice.settings, .banned = ending.banned, .engine = engine});
+  generator.check_grammar(args.grammar);
   const Run run = {args, setup, choice, generator, ending};
   return format ? chat(run, *format, prompt) : complete(run, *prompt);
 }

@@ -109,6 +109,7 @@ int complete_many(const RunArgs& args, const Model& model, Session& session,
   const Tokenizer& tokenizer = model.tokenizer();
   const std::vector<Prompt> prompts = read_prompts(args, tokenizer);
   Engine engine(session, tokenizer, options);
+  engine.check_grammar(shared.grammar);
   InOrder printer(args, prompts);
   bool failed = false;
   std::vector<RequestId> ids;

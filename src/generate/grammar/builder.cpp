@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "generate/grammar/dead_ends.h"
 
 namespace leq {
 namespace {
@@ -88,7 +89,7 @@ std::shared_ptr<const Grammar> GrammarBuilder::finish(std::int32_t root) {
     lay(rules_[i].expression, starts_[i], end);
   }
   refuse_left_recursion();
-  drop_dead_ends(root);
+  require(drop_dead_ends(places_, starts_, root), source_, ": no text fits");
   std::shared_ptr<Grammar> grammar(new Grammar());
   grammar->places_ = std::move(places_);
   grammar->starts_ = std::move(starts_);
@@ -279,50 +280,6 @@ void GrammarBuilder::refuse_rings(const std::vector<std::vector<std::int32_t>>& 
       path.emplace_back(called, 0);
     }
   }
-}
-
-// What leads nowhere is no way: after any text that is allowed there is one that ends.
-void GrammarBuilder::drop_dead_ends(std::int32_t root) {
-  std::vector<bool> ends(places_.size(), false);
-  const auto leads = [&](std::int32_t p) { return ends[static_cast<std::size_t>(p)]; };
-  const auto call_leads = [&](const Grammar::Place::Call& call) {
-    return leads(call.back) && leads(starts_[static_cast<std::size_t>(call.rule)]);
-  };
-  // From each place those that may lead to an end because it does.
-  std::vector<std::vector<std::int32_t>> before(places_.size());
-  std::vector<std::int32_t> work;
-  for (std::size_t i = 0; i < places_.size(); ++i) {
-    const auto p = static_cast<std::int32_t>(i);
-    const auto add_before = [&](std::int32_t to) {
-      before[static_cast<std::size_t>(to)].push_back(p);
-    };
-    for (const std::int32_t to : places_[i].skips) add_before(to);
-    for (const auto& edge : places_[i].edges) add_before(edge.to);
-    for (const auto& call : places_[i].calls) {
-      add_before(call.back);
-      add_before(starts_[static_cast<std::size_t>(call.rule)]);
-    }
-    if (places_[i].ends) work.push_back(p);
-  }
-  while (!work.empty()) {
-    const std::int32_t p = work.back();
-    work.pop_back();
-    if (leads(p)) continue;
-    const Grammar::Place& here = at(p);
-    const bool now = here.ends || std::ranges::any_of(here.skips, leads) ||
-                     std::ranges::any_of(here.edges, [&](const auto& e) { return leads(e.to); }) ||
-                     std::ranges::any_of(here.calls, call_leads);
-    if (!now) continue;
-    ends[static_cast<std::size_t>(p)] = true;
-    const auto& more = before[static_cast<std::size_t>(p)];
-    work.insert(work.end(), more.begin(), more.end());
-  }
-  for (Grammar::Place& p : places_) {
-    std::erase_if(p.skips, [&](std::int32_t to) { return !leads(to); });
-    std::erase_if(p.edges, [&](const auto& edge) { return !leads(edge.to); });
-    std::erase_if(p.calls, [&](const auto& call) { return !call_leads(call); });
-  }
-  require(leads(starts_[static_cast<std::size_t>(root)]), source_, ": no text fits");
 }
 
 }  // namespace leq

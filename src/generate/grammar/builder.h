@@ -79,7 +79,6 @@ class GrammarBuilder {
   void lay_chars(std::span<const CharRange> ranges, std::int32_t from, std::int32_t to);
   void lay_range(CharRange range, std::int32_t from, std::int32_t to);
   void lay_repeat(const Node& node, std::int32_t from, std::int32_t to);
-  void drop_dead_ends(std::int32_t root);
   void refuse_left_recursion();
   // `begins`: by rule, those that it may begin with.
   void refuse_rings(const std::vector<std::vector<std::int32_t>>& begins);

@@ -29,6 +29,10 @@ class GbnfReader {
   std::shared_ptr<const Grammar> read() {
     require(text_.size() <= kMostBytes, source_, ": a grammar of ", text_.size(),
             " bytes, at most ", kMostBytes, " are accepted");
+    if (const auto bad = first_invalid_utf8(text_)) {
+      at_ = *bad;
+      wrong("expected UTF-8");
+    }
     skip_space(Lines::skipped);
     while (!rest().empty()) {
       const std::string_view name = take_name();
@@ -195,10 +199,8 @@ class GbnfReader {
   char32_t character(std::string_view end) {
     if (rest().empty()) wrong("expected ", end);
     if (skip("\\")) return escaped();
-    const std::size_t length = utf8_length(rest());
-    if (length == 0) wrong("expected UTF-8");
     const char32_t c = decode_utf8(rest());
-    at_ += length;
+    at_ += utf8_length(rest());
     return c;
   }
 

@@ -3,6 +3,7 @@
 // replies and threads.
 #pragma once
 
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -46,6 +47,11 @@ class Grammar {
                                                          std::string_view source);
   // Any JSON object: what "response_format": {"type": "json_object"} wants.
   static std::shared_ptr<const Grammar> any_json_object();
+
+  // Of its texts those that hold no other bytes than these, of which a vocabulary's tokens consist;
+  // null where there are none.
+  static std::shared_ptr<const Grammar> written_with(std::shared_ptr<const Grammar> grammar,
+                                                     const std::bitset<256>& bytes);
 
   const std::vector<Place>& places() const { return places_; }
   std::int32_t start_of(std::int32_t rule) const { return starts_[static_cast<std::size_t>(rule)]; }

@@ -17,6 +17,19 @@ using Mask = std::vector<std::uint64_t>;
 
 constexpr std::size_t kKeptMaskBytes = std::size_t{64} << 20;  // of each kind
 
+constexpr const char* kUnwritable =
+    "grammar: this model's tokens can write no text that it allows; try another grammar or schema, "
+    "or another model";
+
+// Few vocabularies lack a byte; where one does, a way that needs it is none.
+std::shared_ptr<const Grammar> writable(std::shared_ptr<const Grammar> grammar,
+                                        const TokenTrie& tokens) {
+  std::shared_ptr<const Grammar> left =
+      Grammar::written_with(std::move(grammar), tokens.used_bytes());
+  require(left != nullptr, kUnwritable);
+  return left;
+}
+
 }  // namespace
 
 // A place's own part of the mask is the same wherever its rule was called from: it is made once.
@@ -35,7 +48,7 @@ struct GrammarMatcher::Parts {
 
   Parts(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> tokens)
       : trie(std::move(tokens)),
-        automaton(std::move(grammar)),
+        automaton(writable(std::move(grammar), *trie)),
         path(std::size_t{trie->longest()} + 1) {}
 
   std::size_t words() const { return (trie->vocabulary() + 63) / 64; }
@@ -92,7 +105,12 @@ struct GrammarMatcher::Parts {
 
 GrammarMatcher::GrammarMatcher(std::shared_ptr<const Grammar> grammar,
                                std::shared_ptr<const TokenTrie> tokens)
-    : parts_(std::make_unique<Parts>(std::move(grammar), std::move(tokens))) {}
+    : parts_(std::make_unique<Parts>(std::move(grammar), std::move(tokens))) {
+  Mask first(words());
+  allow(start(), first);
+  require(may_end(start()) || std::ranges::any_of(first, [](auto word) { return word != 0; }),
+          kUnwritable);
+}
 
 GrammarMatcher::~GrammarMatcher() = default;
 

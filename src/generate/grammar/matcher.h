@@ -25,6 +25,8 @@ inline constexpr GrammarState kOutOfGrammar = -1;  // no text of the grammar beg
 
 class GrammarMatcher {
  public:
+  // Throws Error where no text of the grammar can be begun with these tokens, or consists of bytes
+  // that tokens have.
   GrammarMatcher(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> tokens);
   ~GrammarMatcher();
   GrammarMatcher(const GrammarMatcher&) = delete;
@@ -41,7 +43,8 @@ class GrammarMatcher {
   bool must_end(GrammarState state) const;  // ... that nothing can follow
 
   // Sets the bits, [ceil(V / 64)], of exactly the tokens that may come next and clears all others.
-  // Tokens without text, end tokens among them, are never set.
+  // Tokens without text, end tokens among them, are never set; nor those after which only bytes
+  // could follow that are in no token.
   void allow(GrammarState state, std::span<std::uint64_t> tokens);
 
  private:

@@ -37,6 +37,7 @@ TokenTrie::TokenTrie(const Tokenizer& tokenizer, std::size_t vocabulary) : bytes
     }
     for (std::size_t i = common; i < text.size(); ++i) {
       open.push_back(static_cast<std::uint32_t>(nodes_.size()));
+      used_bytes_.set(static_cast<std::uint8_t>(text[i]));
       nodes_.push_back({.byte = static_cast<std::uint8_t>(text[i]),
                         .depth = static_cast<std::uint16_t>(i + 1),
                         .first_token = t});

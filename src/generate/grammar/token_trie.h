@@ -2,6 +2,7 @@
 // before all that is below it, so that a walk is one pass, and leaving a branch out is one step.
 #pragma once
 
+#include <bitset>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -28,12 +29,14 @@ class TokenTrie {
   const std::vector<Node>& nodes() const { return nodes_; }  // the root first, one past the last
   const std::vector<Token>& tokens() const { return tokens_; }
   std::uint16_t longest() const { return longest_; }
+  const std::bitset<256>& used_bytes() const { return used_bytes_; }  // by some token
 
  private:
   std::vector<std::string> bytes_;  // by token
   std::vector<Node> nodes_;
   std::vector<Token> tokens_;
   std::uint16_t longest_ = 0;
+  std::bitset<256> used_bytes_;
 };
 
 }  // namespace leq

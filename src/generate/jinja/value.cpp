@@ -99,7 +99,7 @@ Value Heap::list(std::vector<Value> items) {
   charge(items.size() * sizeof(Value));
   Value value;
   value.type = Value::Type::list;
-  value.list = &lists_.emplace_back(std::move(items), false);
+  value.list = &lists_.emplace_back(List{std::move(items), false});
   return value;
 }
 
@@ -129,7 +129,7 @@ Value Heap::method(const Value& self, std::string_view name) {
   charge(0);
   Value value;
   value.type = Value::Type::method;
-  value.method = &methods_.emplace_back(self, name);
+  value.method = &methods_.emplace_back(BoundMethod{self, name});
   return value;
 }
 

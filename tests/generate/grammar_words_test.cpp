@@ -1,0 +1,127 @@
+// Grammars on vocabularies that cannot write everything: what is allowed, against all texts of the
+// grammar written out, and what is said where nothing is.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "generate/grammar/matcher.h"
+#include "generate/reply.h"
+#include "tokenizer/spec.h"
+
+namespace leq {
+namespace {
+
+Tokenizer tokenizer_of(std::vector<std::string> pieces) {
+  TokenizerSpec spec;
+  spec.merge_order = MergeOrder::by_id;
+  spec.pieces = std::move(pieces);
+  spec.types.assign(spec.pieces.size(), TokenType::normal);
+  spec.source = "test";
+  return Tokenizer(spec);
+}
+
+std::string refusal(const std::string& gbnf, const std::vector<std::string>& pieces) {
+  try {
+    const Tokenizer tokenizer = tokenizer_of(pieces);
+    GrammarMatcher matcher(Grammar::from_gbnf(gbnf, "g"),
+                           make_token_trie(tokenizer, pieces.size()));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(GrammarWords, AGrammarThatNoTokensWriteIsRefusedBeforeWork) {
+  EXPECT_EQ(refusal("root ::= \"ab\" | \"c\"", {"a", "b"}), "");
+  EXPECT_EQ(refusal("root ::= \"\" | \"c\"", {"a"}), "");  // the empty text is one
+  for (const char* gbnf :
+       {"root ::= \"c\"", "root ::= \"abc\"", "root ::= \"a\" root | \"a\" c\nc ::= [c-z]+",
+        "root ::= (\"a\" | \"b\")* \"c\"", "root ::= [^ab]"}) {
+    EXPECT_NE(refusal(gbnf, {"a", "b"}).find("grammar: "), std::string::npos) << gbnf;
+  }
+  // The bytes are there, but no token begins so.
+  EXPECT_NE(refusal("root ::= \"ba\"", {"ab"}).find("grammar: "), std::string::npos);
+}
+
+// Texts of the grammar below, written out by hand.
+const std::vector<std::string> kTexts = {"[]",     "[a]",     "[{}]",  "[a,a]", "[a,{}]",
+                                         "[{},a]", "[{},{}]", "\"a\"", "\"{\"", "\"[\""};
+constexpr const char* kGbnf =
+    "root ::= \"[\" (item (\",\" item)?)? \"]\" | \"\\\"\" [a{[] \"\\\"\"\nitem ::= \"a\" | "
+    "\"{}\"";
+
+TEST(GrammarWords, OnlyWhatBytesOfTheVocabularyCanEndIsAllowed) {
+  const std::vector<std::vector<std::string>> vocabularies = {
+      {"[", "]", "a", ",", "{", "}", "\""},
+      {"[", "]", "a", ",", "{", "\""},              // no }: no {} in a list, but a { in a string
+      {"[", "]", "a", "{", "}", "[a", "a]", "{}"},  // no comma, no string
+      {"[", "]", "\"", "[]", "[{", "}]", "\"{\""}};
+  for (const auto& pieces : vocabularies) {
+    std::set<char> bytes;
+    for (const auto& piece : pieces) bytes.insert(piece.begin(), piece.end());
+    std::vector<std::string> left;  // texts of these bytes
+    for (const auto& text : kTexts) {
+      if (std::ranges::all_of(text, [&](char c) { return bytes.contains(c); }))
+        left.push_back(text);
+    }
+    const Tokenizer tokenizer = tokenizer_of(pieces);
+    GrammarMatcher matcher(Grammar::from_gbnf(kGbnf, "g"),
+                           make_token_trie(tokenizer, pieces.size()));
+    // From the beginning of every such text.
+    std::set<std::string> beginnings;
+    for (const auto& text : left) {
+      for (std::size_t n = 0; n <= text.size(); ++n) beginnings.insert(text.substr(0, n));
+    }
+    for (const std::string& begun : beginnings) {
+      const GrammarState state = matcher.after(matcher.start(), begun);
+      std::vector<std::uint64_t> mask(matcher.words());
+      matcher.allow(state, mask);
+      for (std::size_t id = 0; id < pieces.size(); ++id) {
+        const bool wanted = std::ranges::any_of(
+            left, [&](const auto& text) { return text.starts_with(begun + pieces[id]); });
+        EXPECT_EQ((mask[0] >> id & 1) != 0, wanted) << begun << " then " << pieces[id];
+      }
+    }
+  }
+}
+
+// All bytes are there, but in tokens that do not fit together: known only when it is reached.
+TEST(GrammarWords, AReplyThatCannotGoOnSaysSo) {
+  const Tokenizer tokenizer = tokenizer_of({"a", "bc"});
+  const auto matcher = std::make_shared<GrammarMatcher>(Grammar::from_gbnf("root ::= \"ab\"", "g"),
+                                                        make_token_trie(tokenizer, 2));
+  const std::vector<Token> prompt = {0};
+  Reply reply(tokenizer, prompt, Sampler({}, 2, {}), {.context = 9, .grammar = matcher});
+  EXPECT_EQ(reply.request().allowed[0], 1u);
+  EXPECT_EQ(reply.grammar_error(), "");
+  reply.take(0);
+  EXPECT_EQ(reply.request().allowed[0], 0u);
+  EXPECT_NE(reply.grammar_error().find("behind 1 tokens"), std::string::npos)
+      << reply.grammar_error();
+}
+
+TEST(GrammarWords, AGrammarIsUtf8Throughout) {
+  for (const std::string bad : {"\xff", "\xe2\x82", "\xed\xa0\x80", "\xc0\xaf"}) {
+    for (const std::string& gbnf : {"root ::= \"a\"\n# " + bad, "root ::= \"" + bad + "\"",
+                                    "root ::= [" + bad + "]", bad + "root ::= \"a\""}) {
+      try {
+        (void)Grammar::from_gbnf(gbnf, "g");
+        ADD_FAILURE() << gbnf;
+      } catch (const Error& error) {
+        const std::string text = error.what();
+        EXPECT_NE(text.find("expected UTF-8, found '\\x"), std::string::npos) << text;
+        EXPECT_NE(text.find(gbnf.find('\n') < gbnf.find(bad) ? "line 2" : "line 1"),
+                  std::string::npos)
+            << text;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace leq
