@@ -112,6 +112,7 @@ void report_end(const Run& run, const RunTotals& totals) {
   note(totals.line());
   for (const auto& line : online_lines(*run.setup.session)) note(line);
   if (const Error* error = run.generator.draft_error()) note(draft_error_line(*error));
+  for (const auto& line : unrecorded_lines(*run.setup.backend)) note(line);
   if (!run.args.verbose) return;
   for (const auto& line : step_lines(*run.setup.backend)) note(line);
   for (const auto& line : guess_lines(run.generator.counts())) note(line);

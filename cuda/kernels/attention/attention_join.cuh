@@ -18,13 +18,13 @@ __global__ void __launch_bounds__(kJoinThreads)
     attention_join(const LEQ_GRID_CONSTANT AttentionArguments a,
                    const LEQ_GRID_CONSTANT AttentionPlan plan) {
   LEQ_BOUNDS(kJoinThreads);
+  ptx::let_successor_start();
+  ptx::wait_for_predecessor();
   const int row = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y);
   const int dims = a.heads.head_dim;
   const AttentionRun& run = a.batch.runs[a.batch.row_runs[row]];
   const int position = run.first_position + row - run.first_row;
   const int begin = a.heads.window > 0 ? max(0, position + 1 - a.heads.window) : 0;
-  ptx::let_successor_start();
-  ptx::wait_for_predecessor();
   const float* const records =
       a.scratch + (std::int64_t{row} * a.heads.heads + head) * plan.spans * (dims + 2);
   for (int c = static_cast<int>(threadIdx.x); c < dims; c += kJoinThreads) {

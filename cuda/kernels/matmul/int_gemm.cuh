@@ -266,56 +266,123 @@ struct WarpTile {
     a.integers[(at * a.tokens + token) * output_columns(a) + rows.column + n] = sum;
   }
 
-  // y of number i: what the groups added up to, or the sum over the whole row.
-  __device__ __forceinline__ float value(const IntMatmul& a, const CodeSegment& segment, int n,
-                                         std::int64_t at_token, int down, int across, int i) const {
+  // Less the zero points of sums over the whole row.
+  __device__ __forceinline__ int whole_sum(int down, int across, int i, int zero,
+                                           int token_sum) const {
+    return sums[down][across][i] - zero * token_sum;
+  }
+
+  // What outputs need of the warp's tokens, and of two neighbouring rows.
+  struct TokenFacts {
+    float scale[kDown][2];
+    int sum[kDown][2];
+    bool exists[kDown][2];
+
+    __device__ __forceinline__ TokenFacts(const IntMatmul& a, const GemmRows<Shape>& rows,
+                                          const WarpTile& tile) {
+      const bool has_zeros = group == 0 && has_unsigned_bytes(a.segments[0].weight);
+#pragma unroll
+      for (int down = 0; down < kDown; ++down) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const std::int64_t token = rows.first_token + tile.token(down, 2 * half);
+          exists[down][half] = token < a.tokens;
+          const std::int64_t from = exists[down][half] ? token : 0;
+          scale[down][half] = row_scale_of(a, from);
+          sum[down][half] = has_zeros ? a.x.sums[from * a.x.sum_stride] : 0;
+        }
+      }
+    }
+  };
+  struct RowFacts {
+    RowFinish finish;
+    int zero;
+
+    __device__ __forceinline__ RowFacts(const CodeSegment& segment, int n)
+        : finish(segment, n),
+          zero(group == 0 && has_unsigned_bytes(segment.weight) ? segment.weight.zeros[n] - 128
+                                                                : 0) {}
+  };
+  __device__ __forceinline__ float value(const RowFacts& facts, const TokenFacts& tokens, int down,
+                                         int across, int i) const {
     float sum;
     if constexpr (group > 0) {
       sum = totals[down][across][i].total;
     } else {
-      sum = static_cast<float>(whole_sum(a, segment, n, at_token, down, across, i));
+      sum = static_cast<float>(whole_sum(down, across, i, facts.zero, tokens.sum[down][i / 2]));
     }
-    return finished_sum(a, segment, n, at_token, sum);
-  }
-  __device__ __forceinline__ int whole_sum(const IntMatmul& a, const CodeSegment& segment, int n,
-                                           std::int64_t at_token, int down, int across,
-                                           int i) const {
-    int sum = sums[down][across][i];
-    if (has_unsigned_bytes(segment.weight)) {
-      sum -= (segment.weight.zeros[n] - 128) * a.x.sums[at_token * a.x.sum_stride];
-    }
-    return sum;
+    return facts.finish.value(tokens.scale[down][i / 2], sum);
   }
 
-  __device__ __forceinline__ void finish_all(const IntMatmul& a,
-                                             const GemmRows<Shape>& rows) const {
-    // With swiglu the tiles across are of gate and of up in turn.
-    const int step = rows.paired ? 2 : 1;
-#pragma unroll
-    for (int across = 0; across < kAcross; ++across) {
-      if (across % step != 0) continue;
+  // The outputs of eight rows: reads first, then writes.
+  __device__ __forceinline__ void finish_across(const IntMatmul& a, const GemmRows<Shape>& rows,
+                                                const TokenFacts& tokens, int across) const {
+    const int tile_row = row(across, 0), offset = rows.offset(tile_row), n = rows.first + offset;
+    const CodeSegment& segment = rows.of(a, tile_row);
+    if (n >= segment.rows) return;
+    const bool has_next = n + 1 < segment.rows;
+    const RowFacts facts[2] = {{segment, n}, {segment, has_next ? n + 1 : n}};
+    const CodeSegment& other = rows.paired ? a.segments[1] : segment;
+    const RowFacts ups[2] = {{other, n}, {other, has_next ? n + 1 : n}};
+    float* const first = a.out.values + (rows.first_token + token(0, 0)) * a.out.stride +
+                         rows.column + offset;
+    const auto place = [&](int down, int i) {
+      return first + (down * 16 + i / 2 * 8) * a.out.stride + i % 2;
+    };
+    const auto exists = [&](int down, int i) {
+      return tokens.exists[down][i / 2] && (i % 2 == 0 || has_next);
+    };
+    float before[kDown][4] = {};
+    if (a.finish == Finish::add) {
 #pragma unroll
       for (int down = 0; down < kDown; ++down) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const int tile_row = row(across, i), offset = rows.offset(tile_row);
-          const int n = rows.first + offset;
+          if (exists(down, i)) before[down][i] = *place(down, i);
+        }
+      }
+    }
+#pragma unroll
+    for (int down = 0; down < kDown; ++down) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float y = value(facts[i % 2], tokens, down, across, i);
+        float up = 0;
+        if (rows.paired) up = value(ups[i % 2], tokens, down, (across + 1) % kAcross, i);
+        if (exists(down, i)) *place(down, i) = finished(a.finish, y, up, before[down][i]);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void finish_all(const IntMatmul& a,
+                                             const GemmRows<Shape>& rows) const {
+    if constexpr (Sum::kIntegers) {
+      if constexpr (group == 0) store_whole(a, rows);
+      return;
+    }
+    const TokenFacts tokens(a, rows, *this);
+    // With swiglu the tiles across are of gate and of up in turn.
+    const int step = rows.paired ? 2 : 1;
+#pragma unroll
+    for (int across = 0; across < kAcross; ++across) {
+      if (across % step == 0) finish_across(a, rows, tokens, across);
+    }
+  }
+  __device__ __forceinline__ void store_whole(const IntMatmul& a,
+                                              const GemmRows<Shape>& rows) const {
+    const TokenFacts tokens(a, rows, *this);
+#pragma unroll
+    for (int across = 0; across < kAcross; ++across) {
+#pragma unroll
+      for (int down = 0; down < kDown; ++down) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int tile_row = row(across, i), n = rows.first + rows.offset(tile_row);
           const CodeSegment& segment = rows.of(a, tile_row);
-          const std::int64_t at_token = rows.first_token + token(down, i);
-          if (at_token >= a.tokens || n >= segment.rows) continue;
-          if constexpr (Sum::kIntegers) {
-            if constexpr (group == 0) {
-              const int sum = whole_sum(a, segment, n, at_token, down, across, i);
-              store_integer(a, rows, 0, tile_row, token(down, i), sum);
-            }
-            continue;
-          }
-          const float y = value(a, segment, n, at_token, down, across, i);
-          float up = 0;
-          if (rows.paired) {
-            up = value(a, a.segments[1], n, at_token, down, (across + 1) % kAcross, i);
-          }
-          finish(a.finish, a.out, at_token, rows.column + offset, y, up);
+          if (n >= segment.rows) continue;
+          const int zero = has_unsigned_bytes(segment.weight) ? segment.weight.zeros[n] - 128 : 0;
+          store_integer(a, rows, 0, tile_row, token(down, i),
+                        whole_sum(down, across, i, zero, tokens.sum[down][i / 2]));
         }
       }
     }
