@@ -104,7 +104,7 @@ TEST_F(MixedModelTest, AWrittenFileIsWhole) {
     assignment[l] = static_cast<std::uint8_t>((l * 7 + l / 4) % 4);
   }
   const auto path = temporary_.path() / "mixed.leq";
-  const std::uint64_t bytes = mixed.write(path, assignment, {{"search", "by hand"}});
+  const std::uint64_t bytes = mixed.write(path, assignment, {{"search", "by hand"}}, Json::object());
   EXPECT_EQ(bytes, std::filesystem::file_size(path));
   const Model model(path, {});
   model.file().verify([](auto, auto) {});
