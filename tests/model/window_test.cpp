@@ -2,6 +2,7 @@
 // it would with all of it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <span>
 #include <vector>
@@ -68,7 +69,6 @@ TEST_P(Windows, PagesBehindThemAreGivenUpAndNoBitChanges) {
   Session session(model, *backend, limits);
   WholeCache all(model, *backend, limits);
   EXPECT_LT(session.cache().page_count(), all.cache.page_count());
-  EXPECT_LT(session.plan().kv_bytes, backend->memory().allocated());
   Random random(3);
   std::vector<Token> tokens;
   const auto more = [&](std::int32_t sequence, std::size_t count) {
