@@ -127,7 +127,7 @@ std::vector<float> outputs(KvType keys, KvType values, const float* offset) {
   }
   RopeTable rope = make_rope(backend->memory(), frequencies, 1.0f, kPositions);
   Rows qkv = backend->allocate_rows(kBatch, (kHeads + 2) * kDims, {});
-  const Rows out = backend->allocate_rows(kBatch, kHeads * kDims, {});
+  Rows out = backend->allocate_rows(kBatch, kHeads * kDims, {});
   backend->memory().scratch(backend->layout().scratch_bytes(kBatch, shape, kPositions));
   std::vector<float> found;
   for (std::int64_t first = 0; first < kPositions;) {
@@ -143,7 +143,7 @@ std::vector<float> outputs(KvType keys, KvType values, const float* offset) {
     const BatchView batch = {count, {&run, 1}};
     backend->rope_append(qkv, batch, shape, rope, cache.layer(0));
     if (last) {
-      backend->attention(qkv, batch, shape, cache.layer(0), {out, {}});
+      backend->attention(qkv, batch, shape, cache.layer(0), out);
       for (std::int64_t i = 0; i < count; ++i) {
         const float* row = out.values + i * out.value_stride;
         found.insert(found.end(), row, row + kHeads * kDims);
