@@ -199,9 +199,10 @@ bool answers(const std::vector<float>& found) {
 }
 
 TEST(LongContext, OutputsOverKeysWithOutliersKeepToTheirBounds) {
-  const std::map<KvType, double> most = {{KvType::f32, 1e-3},       {KvType::f16, 0.01},
-                                         {KvType::simq8, 0.01},     {KvType::simq4, 0.08},
-                                         {KvType::simq4_b64, 0.08}, {KvType::simq2, 0.4}};
+  // Queries that ask for nothing weigh all positions nearly alike: the hardest case.
+  const std::map<KvType, double> most = {{KvType::f32, 5e-4},  {KvType::f16, 3e-3},
+                                         {KvType::int8, 0.15}, {KvType::simq8, 0.02},
+                                         {KvType::simq4, 0.2}, {KvType::simq4_b64, 0.2}};
   std::map<KvType, double> errors;
   for (const KvScheme& scheme : kKvSchemes) {
     const auto found = outputs(scheme.type, scheme.type, nullptr);
@@ -217,8 +218,8 @@ TEST(LongContext, OutputsOverKeysWithOutliersKeepToTheirBounds) {
     EXPECT_LE(error_of(found), bound->second) << scheme.name;
     EXPECT_TRUE(answers(found)) << scheme.name;
   }
-  EXPECT_GT(errors[KvType::int4], 5 * errors[KvType::simq4]);
-  EXPECT_GT(errors[KvType::int8], errors[KvType::simq8]);
+  EXPECT_GT(errors[KvType::int4], 4 * errors[KvType::simq4]);
+  EXPECT_GT(errors[KvType::int8], 5 * errors[KvType::simq8]);
 }
 
 // One vector less in every key moves all scores of a query alike.
