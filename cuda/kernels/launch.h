@@ -279,7 +279,8 @@ struct RopeAppendArguments {
   const float* q_gain = nullptr;  // [d]
   const float* k_gain = nullptr;
   float q_eps = 0, k_eps = 0;
-  const float* table = nullptr;  // [positions][2][d/2] cosines, then sines; null: no rotation
+  const float* table = nullptr;       // [positions][2][d/2] cosines, then sines; null: no rotation
+  const float* key_offset = nullptr;  // [H_kv d] keys are stored less it; null: as they are
   KvPages keys, values;
   Fault fault;
 };

@@ -60,6 +60,7 @@ struct AttentionShape {
   const Norm* q_norm = nullptr;  // over each head, Qwen3
   const Norm* k_norm = nullptr;
   bool rotary = true;
+  const float* key_offset = nullptr;  // [H_kv d] keys are stored less it; null: as they are
 };
 
 // Rows of tables: the tokens' own, and where positions are learned those of their positions.

@@ -8,9 +8,18 @@
 namespace leq {
 namespace {
 
-// Every sequence may end in a partial page of its own.
+// Of a sequence that is long past its window.
+std::int64_t window_pages(const KvShape& shape) {
+  return pages_for(shape.window + KvCache::kRewind) + 1;
+}
+
+// Every sequence may end in a partial page of its own. Behind windows there are none; a page is
+// copied before the shared one is left.
 std::int64_t pages_of(const KvShape& shape) {
-  return pages_for(shape.positions) + shape.sequences - 1;
+  const std::int64_t whole = pages_for(shape.positions) + shape.sequences - 1;
+  if (shape.window == 0) return whole;
+  return std::min(whole,
+                  shape.sequences * (window_pages(shape) + 2) + pages_for(shape.batch_tokens));
 }
 
 KvZones zones_of(const KvShape& shape) {
@@ -126,17 +135,34 @@ bool KvCache::shares_last_page(std::int32_t sequence) const {
   return source.length % kPageTokens != 0 && holders(source.pages.back()) > 1;
 }
 
+std::int64_t KvCache::first_seen(std::int64_t position) const {
+  if (shape_.window == 0) return 0;
+  return std::max<std::int64_t>(0, position + 1 - shape_.window) / kPageTokens;
+}
+
+std::int64_t KvCache::first_held(std::int64_t length) const {
+  return first_seen(std::max<std::int64_t>(0, length - kRewind));
+}
+
+std::int64_t KvCache::most_pages(std::int64_t positions) const {
+  const std::int64_t whole = pages_for(positions);
+  if (shape_.window == 0) return whole;
+  return std::min(whole, window_pages(shape_) + 1 + pages_for(shape_.batch_tokens));
+}
+
 std::int64_t KvCache::pages_to_append(std::int32_t sequence, std::int64_t count) const {
   const Sequence& source = at(sequence);
   return pages_for(source.length + count) - std::ssize(source.pages) +
          (shares_last_page(sequence) ? 1 : 0);
 }
 
-void KvCache::append(std::int32_t sequence, std::int64_t count) { grow(sequence, count, 0); }
+void KvCache::append(std::int32_t sequence, std::int64_t count) { grow(sequence, count, 0, 0); }
 
-void KvCache::grow(std::int32_t sequence, std::int64_t count, std::int64_t copied_from) {
+void KvCache::grow(std::int32_t sequence, std::int64_t count, std::int64_t copied_from,
+                   std::int64_t held_from) {
   Sequence& target = at(sequence);
-  const std::int64_t needed = pages_to_append(sequence, count);
+  const std::int64_t none = std::max<std::int64_t>(0, held_from - std::ssize(target.pages));
+  const std::int64_t needed = pages_to_append(sequence, count) - none;
   const std::int64_t in_last = target.length % kPageTokens;
   require(needed <= free_pages(), "context full: sequence ", sequence, " holds ", target.length,
           " positions, ", count, " more need ", needed, " pages of ", kPageTokens, ", ",
@@ -159,6 +185,10 @@ void KvCache::grow(std::int32_t sequence, std::int64_t count, std::int64_t copie
   }
   target.length += count;
   while (std::ssize(target.pages) < pages_for(target.length)) {
+    if (std::ssize(target.pages) < held_from) {
+      target.pages.push_back(kNoPage);
+      continue;
+    }
     target.pages.push_back(take_page());
     const std::int64_t end = std::ssize(target.pages) * kPageTokens;
     const bool sinks = target.pages.size() == 1 && zones_.sinks > 0;
@@ -176,6 +206,7 @@ std::vector<bool> KvCache::pages_in_use() const {
   std::vector<bool> used(static_cast<std::size_t>(page_count_), false);
   for (const Sequence& sequence : sequences_) {
     for (std::size_t i = 0; i < sequence.pages.size(); ++i) {
+      if (sequence.pages[i] == kNoPage) continue;
       const bool kept = std::cmp_greater_equal(i, oldest_kept(sequence));
       const bool first = i == 0 && zones_.sinks > 0;
       if (kept || first) used[static_cast<std::size_t>(sequence.pages[i])] = true;
@@ -193,18 +224,35 @@ void KvCache::give_copy(std::int32_t page) {
 }
 
 void KvCache::settle() {
-  if (!zones_.copies()) return;
   for (Sequence& sequence : sequences_) {
     if (sequence.settled == sequence.length) continue;
-    const std::int64_t first = zones_.sealed(sequence.settled) / kPageTokens;
-    const std::int64_t sealed = zones_.sealed(sequence.length);
-    for (std::int64_t page = first; page * kPageTokens < sealed; ++page) {
-      const std::int64_t blocks =
-          std::min<std::int64_t>(kPageTokens, sealed - page * kPageTokens) / zones_.block;
-      const auto index = static_cast<std::size_t>(sequence.pages[static_cast<std::size_t>(page)]);
-      sealed_[index] = std::max(sealed_[index], static_cast<std::uint8_t>(blocks));
-    }
+    if (zones_.copies()) settle_blocks(sequence);
     sequence.settled = sequence.length;
+    leave_behind(sequence);
+  }
+}
+
+// Codes of the blocks that closed are there.
+void KvCache::settle_blocks(Sequence& sequence) {
+  const std::int64_t first = zones_.sealed(sequence.settled) / kPageTokens;
+  const std::int64_t sealed = zones_.sealed(sequence.length);
+  for (std::int64_t page = first; page * kPageTokens < sealed; ++page) {
+    const std::int32_t index = sequence.pages[static_cast<std::size_t>(page)];
+    if (index == kNoPage) continue;
+    const std::int64_t blocks =
+        std::min<std::int64_t>(kPageTokens, sealed - page * kPageTokens) / zones_.block;
+    std::uint8_t& mark = sealed_[static_cast<std::size_t>(index)];
+    mark = std::max(mark, static_cast<std::uint8_t>(blocks));
+  }
+}
+
+// Pages behind all windows.
+void KvCache::leave_behind(Sequence& sequence) {
+  for (const std::int64_t held = first_held(sequence.length); sequence.left < held;
+       ++sequence.left) {
+    std::int32_t& place = sequence.pages[static_cast<std::size_t>(sequence.left)];
+    if (place != kNoPage) release(place);
+    place = kNoPage;
   }
 }
 
@@ -218,16 +266,18 @@ std::int64_t KvCache::truncate(std::int32_t sequence, std::int64_t length) {
   target.settled = std::min(target.settled, length);
   const auto keep = static_cast<std::size_t>(pages_for(length));
   while (target.pages.size() > keep) {
-    release(target.pages.back());
+    if (target.pages.back() != kNoPage) release(target.pages.back());
     target.pages.pop_back();
   }
+  target.left = std::min(target.left, std::ssize(target.pages));
   return length;
 }
 
 // Codes of all that the next query reads as codes, or copies to make them of.
 bool KvCache::codes_reach(std::span<const std::int32_t> pages, std::int64_t length) const {
   const std::int64_t closed = zones_.closed_for(length);
-  for (std::int64_t first = 0; first < closed; first += kPageTokens) {
+  for (std::int64_t first = first_seen(length) * kPageTokens; first < closed;
+       first += kPageTokens) {
     const std::int32_t page = pages[static_cast<std::size_t>(first / kPageTokens)];
     const std::int64_t blocks = std::min<std::int64_t>(kPageTokens, closed - first) / zones_.block;
     if (sealed_[static_cast<std::size_t>(page)] < blocks && !copies_.has(page)) return false;
@@ -237,22 +287,26 @@ bool KvCache::codes_reach(std::span<const std::int32_t> pages, std::int64_t leng
 
 // Copies of all that the next query reads as f16.
 bool KvCache::copies_reach(std::span<const std::int32_t> pages, std::int64_t length) const {
-  if (zones_.sinks > 0 && length > 0 && !copies_.has(pages[0])) return false;
-  const std::int64_t open = zones_.closed_for(length);
-  for (std::int64_t page = open / kPageTokens; page * kPageTokens < length; ++page) {
+  const std::int64_t seen = first_seen(length), open = zones_.closed_for(length);
+  if (zones_.sinks > 0 && length > 0 && seen == 0 && !copies_.has(pages[0])) return false;
+  for (std::int64_t page = std::max(seen, open / kPageTokens); page * kPageTokens < length;
+       ++page) {
     if (!copies_.has(pages[static_cast<std::size_t>(page)])) return false;
   }
   return true;
 }
 
 bool KvCache::reaches(std::span<const std::int32_t> pages, std::int64_t length) const {
+  for (std::int64_t page = first_seen(length); page < pages_for(length); ++page) {
+    if (pages[static_cast<std::size_t>(page)] == kNoPage) return false;
+  }
   return !zones_.copies() || (codes_reach(pages, length) && copies_reach(pages, length));
 }
 
 std::int64_t KvCache::reach(std::span<const std::int32_t> pages, std::int64_t length) const {
-  if (!zones_.copies()) return length;
+  const std::int64_t step = zones_.copies() ? zones_.block : kPageTokens;
   while (length > 0 && !reaches(pages, length)) {
-    length = std::max<std::int64_t>(0, (length - 1) / zones_.block * zones_.block);
+    length = std::max<std::int64_t>(0, (length - 1) / step * step);
   }
   return length;
 }
@@ -272,12 +326,14 @@ void KvCache::adopt(std::int32_t sequence, std::span<const std::int32_t> pages,
          pages.size(), " pages");
   ensure(reaches(pages, length), "KV cache: sequence ", sequence, " cannot begin with ", length,
          " positions: their pages reach ", reach(pages, length));
-  for (const std::int32_t page : pages) {
+  target.pages.assign(pages.begin(), pages.end());
+  target.length = target.settled = length;
+  std::fill_n(target.pages.begin(), first_held(length), kNoPage);
+  for (const std::int32_t page : target.pages) {
+    if (page == kNoPage) continue;
     hold(page);
     if (copies_.has(page)) copies_.touch(page);
   }
-  target.pages.assign(pages.begin(), pages.end());
-  target.length = target.settled = length;
 }
 
 void KvCache::replace_page(std::int32_t sequence, std::int64_t index, std::int32_t page) {
@@ -300,21 +356,26 @@ void KvCache::repeat_pages(std::int32_t sequence, std::int64_t length) {
          "KV cache: repeat the pages of sequence ", sequence, " up to ", length, ": it holds ",
          filled, " positions, expected whole pages of ", kPageTokens, " and at most ", length);
   settle();
-  grow(sequence, length - filled, length - kept_positions(zones_));
-  const std::vector<std::int32_t>& own = at(sequence).pages;
-  const auto first = static_cast<std::size_t>(filled / kPageTokens);
+  grow(sequence, length - filled, length - kept_positions(zones_), first_held(length));
+  Sequence& target = at(sequence);
+  const std::vector<std::int32_t>& own = target.pages;
+  const std::int64_t first = first_held(filled), last = filled / kPageTokens;
   // Pages whose codes are all there come first.
-  const auto coded = static_cast<std::size_t>(zones_.sealed(filled) / kPageTokens);
-  ensure(!zones_.copies() || coded > 0, "KV cache: repeat the pages of sequence ", sequence,
-         ": of ", filled, " positions no page is coded");
-  for (std::size_t page = first; page < own.size(); ++page) {
-    const std::int32_t from = own[page % (zones_.copies() ? coded : first)];
-    copy_page(from, own[page]);
-    if (!copies_.has(own[page])) continue;
-    ensure(copies_.has(from), "KV cache: page ", page % coded, " to repeat has no f16 copy");
-    copy_copies(from, own[page]);
+  const std::int64_t sources =
+      (zones_.copies() ? zones_.sealed(filled) / kPageTokens : last) - first;
+  ensure(sources > 0, "KV cache: repeat the pages of sequence ", sequence, ": of ", filled,
+         " positions no page is coded");
+  for (std::int64_t page = last; page < std::ssize(own); ++page) {
+    const std::int32_t from = own[static_cast<std::size_t>(first + (page - first) % sources)];
+    const std::int32_t to = own[static_cast<std::size_t>(page)];
+    if (to == kNoPage) continue;
+    copy_page(from, to);
+    if (!copies_.has(to)) continue;
+    ensure(copies_.has(from), "KV cache: page ", page, " to repeat has no f16 copy");
+    copy_copies(from, to);
   }
-  at(sequence).settled = length;
+  target.settled = length;
+  leave_behind(target);
 }
 
 std::int32_t KvCache::take_page() {

@@ -4,6 +4,9 @@
 // Where codes are made of whole blocks (KvScheme::blocked), pages have f16 copies beside them: all
 // that the sequences still read or may have to code, and others for as long as nobody needs the
 // room. A page whose codes and copies do not suffice for a length is found out by reach().
+//
+// Where every layer has a sliding window, a sequence gives up the pages that lie behind all of them
+// (and behind kRewind positions more): kNoPage stands in their place.
 #pragma once
 
 #include <cstddef>
@@ -30,6 +33,8 @@ struct KvShape {
   std::optional<KvZones> zones = {};         // nullopt: of the types
   std::int64_t batch_tokens = 512;           // most positions that one step appends
   std::vector<KvType> layer_key_types = {};  // [layers]; empty: key_type in all
+  std::uint32_t key_centre_check = 0;        // of what keys are stored less, for saved sequences
+  std::int64_t window = 0;                   // newest positions that a query sees; 0: all
 
   KvType type(std::int64_t layer, KvPart part) const;
 };
@@ -44,6 +49,12 @@ class KvCache {
   std::int64_t length(std::int32_t sequence) const;
   // Whether its last page is partial and somebody else holds it: it is copied when it grows.
   bool shares_last_page(std::int32_t sequence) const;
+  // Most pages that a sequence with so many positions holds while a step appends.
+  std::int64_t most_pages(std::int64_t positions) const;
+  // Pages that a sequence holds which begins with so many.
+  std::int64_t pages_to_begin(std::int64_t positions) const {
+    return pages_for(positions) - first_held(positions);
+  }
   // Free pages that append() takes.
   std::int64_t pages_to_append(std::int32_t sequence, std::int64_t count) const;
   // Makes room for the next `count` positions of a sequence. Throws Error naming the sizes where no
@@ -78,7 +89,7 @@ class KvCache {
   // unchanged then), or where no page is free (the sequence is empty then).
   void load(std::int32_t sequence, std::span<const std::byte> bytes, std::string_view source);
 
-  // pages[position / 64] of a sequence, valid until the next change of it.
+  // pages[position / 64] of a sequence, valid until the next change of it; kNoPage behind windows.
   std::span<const std::int32_t> pages(std::int32_t sequence) const;
   KvLayer layer(std::int64_t layer) const;
 
@@ -94,12 +105,14 @@ class KvCache {
   std::int64_t copy_count() const { return copies_.count(); }
 
   static constexpr std::int64_t kRewind = 512;
+  static constexpr std::int32_t kNoPage = -1;
 
  private:
   struct Sequence {
     std::vector<std::int32_t> pages;
     std::int64_t length = 0;
     std::int64_t settled = 0;  // positions before the step at work
+    std::int64_t left = 0;     // pages before it were given up
   };
   // One side of a layer: where its pages lie, and the f16 copies of those that have some.
   struct Side {
@@ -113,8 +126,15 @@ class KvCache {
   std::int32_t take_page();
   void copy_page(std::int32_t from, std::int32_t to);
   void copy_copies(std::int32_t from, std::int32_t to);
-  // Room for `count` more positions; new pages from `copied_from` on get copies.
-  void grow(std::int32_t sequence, std::int64_t count, std::int64_t copied_from);
+  // Room for `count` more positions; new pages from the position `copied_from` on get copies, those
+  // before the page `held_from` are none.
+  void grow(std::int32_t sequence, std::int64_t count, std::int64_t copied_from,
+            std::int64_t held_from);
+  // The first page of the sequence that the query at `position` sees, and that it keeps.
+  std::int64_t first_seen(std::int64_t position) const;
+  std::int64_t first_held(std::int64_t length) const;
+  void leave_behind(Sequence& sequence);
+  void settle_blocks(Sequence& sequence);
   std::int64_t oldest_kept(const Sequence& sequence) const;
   std::vector<bool> pages_in_use() const;
   void give_copy(std::int32_t page);

@@ -32,9 +32,9 @@ struct SavedZones {
 };
 static_assert(sizeof(SavedZones) == 24);
 
-// Which layers have keys of another type; 0 where none has.
+// Which layers have keys of another type, and what keys are stored less; 0 where there is neither.
 std::int32_t layer_types_of(const KvShape& shape) {
-  std::uint32_t hash = 0;
+  std::uint32_t hash = shape.key_centre_check;
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
     const KvType type = shape.type(layer, KvPart::keys);
     if (type == shape.key_type && hash == 0) continue;
@@ -238,10 +238,11 @@ void require_finite(const KvShape& shape, const Opened& opened, std::string_view
 std::int64_t KvCache::saved_copies_from(std::int32_t sequence) const {
   const std::vector<std::int32_t>& own = at(sequence).pages;
   const auto copied = [&](std::int64_t page) {
-    return copies_.has(own[static_cast<std::size_t>(page)]);
+    const std::int32_t index = own[static_cast<std::size_t>(page)];
+    return index != kNoPage && copies_.has(index);
   };
   const std::int64_t all = at(sequence).length, last = std::ssize(own);
-  std::int64_t page = zones_.closed_for(all) / kPageTokens;
+  std::int64_t page = std::max(first_seen(all), zones_.closed_for(all) / kPageTokens);
   if (page < last && !copied(page)) return last * kPageTokens;
   if (page > 0 && page <= last && copied(page - 1)) --page;
   return std::min(page, last) * kPageTokens;
@@ -269,6 +270,7 @@ std::vector<std::byte> KvCache::save(std::int32_t sequence) const {
     };
     const std::int64_t coded = pieces.positions();
     for (std::int64_t first = 0; first < coded; first += kPageTokens) {
+      if (page_of(sequence, first) == kNoPage) continue;  // zeros that nobody sees
       page.resize(own.page_bytes);
       numbers.resize(pieces.coded_bytes(kPageTokens));
       memory_.read(page_at(layer, part, page_of(sequence, first)), page);
@@ -283,6 +285,7 @@ std::vector<std::byte> KvCache::save(std::int32_t sequence) const {
     }
     for (std::int64_t first = 0; own.copied && first < all; first += kPageTokens) {
       if (first >= saved.first_copies && first < copies_from) continue;
+      if (page_of(sequence, first) == kNoPage) continue;
       page.resize(copy_page_bytes_);
       numbers.resize(pieces.copy_bytes(kPageTokens));
       memory_.read(copy_at(layer, part, copies_.of(page_of(sequence, first))), page);
@@ -305,7 +308,7 @@ void KvCache::load(std::int32_t sequence, std::span<const std::byte> bytes,
   const std::int64_t all = saved.length;
   require_finite(shape_, opened, source);
   clear(sequence);
-  grow(sequence, all, saved.copies_from);
+  grow(sequence, all, saved.copies_from, first_seen(all));
   const std::byte* from = opened.numbers.data();
   std::vector<std::byte> page, numbers;
   each_part(shape_, saved, [&](std::int64_t layer, KvPart part, const Pieces& pieces) {
@@ -315,6 +318,7 @@ void KvCache::load(std::int32_t sequence, std::span<const std::byte> bytes,
     };
     const std::int64_t coded = pieces.positions();
     for (std::int64_t first = 0; first < coded; first += kPageTokens) {
+      if (page_of(sequence, first) == kNoPage) continue;
       page.assign(own.page_bytes, std::byte{0});
       for (int head = 0; head < shape_.kv_heads; ++head) {
         numbers.assign(pieces.coded_bytes(kPageTokens), std::byte{0});
@@ -329,6 +333,7 @@ void KvCache::load(std::int32_t sequence, std::span<const std::byte> bytes,
     }
     for (std::int64_t first = 0; own.copied && first < all; first += kPageTokens) {
       if (first >= saved.first_copies && first < saved.copies_from) continue;
+      if (page_of(sequence, first) == kNoPage) continue;
       page.assign(copy_page_bytes_, std::byte{0});
       for (int head = 0; head < shape_.kv_heads; ++head) {
         numbers.assign(pieces.copy_bytes(kPageTokens), std::byte{0});

@@ -17,7 +17,7 @@ std::vector<float> Engine::embed(std::span<const Token> tokens) {
       Setting{"act"}, " row");
   KvCache& cache = session_.cache();
   const std::int32_t sequence = idle_sequence();
-  prefixes_.make_free(pages_for(std::ssize(tokens)));
+  prefixes_.make_free(cache.most_pages(std::ssize(tokens)));
   const auto chunk = static_cast<std::size_t>(
       std::min(session_.limits().batch_tokens, session_.limits().output_tokens));
   std::vector<double> sums(width, 0.0);

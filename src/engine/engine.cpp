@@ -117,8 +117,9 @@ bool Engine::load_prompt(const SavedPrompt& prompt, std::string_view source) {
             "; the file is damaged, remove it");
   }
   const std::int32_t sequence = idle_sequence();
-  prefixes_.make_free(pages_for(length));
-  if (length > cache.shape().positions || cache.free_pages() < pages_for(length)) return false;
+  const std::int64_t needed = cache.pages_to_begin(length);
+  prefixes_.make_free(needed);
+  if (length > cache.shape().positions || cache.free_pages() < needed) return false;
   cache.load(sequence, prompt.kv, source);
   const bool agrees = cache.length(sequence) == length;
   if (agrees) prefixes_.keep(sequence, prompt.tokens, true);
@@ -203,14 +204,18 @@ Job Engine::job_of(Active& active, bool may_join) {
   job.running = active.running();
   job.known = active.known();
   const KvCache& cache = session_.cache();
+  job.most_pages = cache.most_pages(job.known + 1);
   if (!job.running) {
     if (!may_join) return job;  // a long queue is not looked up in vain, step by step
     job.fed = known_prefix(active, false).tokens;
+    job.pages = cache.pages_to_begin(job.fed);
     job.shares_last_page = job.fed % kPageTokens != 0;
     return job;
   }
   job.fed = cache.length(active.sequence);
   for (const std::int32_t page : cache.pages(active.sequence)) {
+    if (page == KvCache::kNoPage) continue;
+    ++job.pages;
     if (cache.holders(page) - (prefixes_.holds(page) ? 1 : 0) == 1) ++job.own_pages;
   }
   job.shares_last_page = cache.shares_last_page(active.sequence);
@@ -223,8 +228,8 @@ PrefixCache::Found Engine::known_prefix(const Active& active, bool use) {
   const auto tokens = active.reply.context().first(static_cast<std::size_t>(active.known() - 1));
   PrefixCache::Found found = prefixes_.find(tokens, use);
   // A page that is used in part is copied, which takes one more.
-  if (pages_for(active.known()) == session_.cache().page_count() &&
-      found.tokens % kPageTokens != 0) {
+  const KvCache& cache = session_.cache();
+  if (cache.most_pages(active.known()) == cache.page_count() && found.tokens % kPageTokens != 0) {
     prefixes_.cut(found, found.tokens - found.tokens % kPageTokens);
     if (found.tokens % kPageTokens != 0) found = {};
   }

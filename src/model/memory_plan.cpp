@@ -25,6 +25,13 @@ std::int64_t largest_context(const ModelConfig& config) {
   return config.context;
 }
 
+// What every layer sees at most; 0 where some layer sees all.
+std::int64_t widest_window(const ModelConfig& config) {
+  const auto& windows = config.windows;
+  if (windows.empty() || std::ranges::find(windows, 0) != windows.end()) return 0;
+  return std::ranges::max(windows);
+}
+
 void require_range(MessagePart what, std::int64_t value, std::int64_t low, std::int64_t high) {
   require(value >= low && value <= high, ErrorKind::bad_setting, what, " ", value, ": expected ",
           low, " to ", high);
@@ -82,6 +89,7 @@ KvShape kv_shape(const ModelConfig& config, const RunLimits& limits) {
   shape.positions = limits.context;
   shape.sequences = limits.sequences;
   shape.batch_tokens = limits.batch_tokens;
+  shape.window = widest_window(config);
   shape.zones = kv_zones(limits.key_type, limits.value_type);
   if (limits.kv_sinks) shape.zones->sinks = *limits.kv_sinks;
   if (limits.kv_recent) shape.zones->recent = *limits.kv_recent;
@@ -91,9 +99,10 @@ KvShape kv_shape(const ModelConfig& config, const RunLimits& limits) {
 KvShape kv_shape(const ModelConfig& config, const Weights& weights, const Layout& layout,
                  const RunLimits& limits) {
   KvShape shape = kv_shape(config, limits);
-  // Before biases are read, which only the host can.
+  // Throws for a type that the device does not run.
   (void)layout.page_bytes(KvPart::keys, shape.key_type, shape.kv_heads, shape.head_dim);
   shape.layer_key_types = layer_key_types(config, weights, shape.key_type);
+  shape.key_centre_check = key_centre_check(weights, shape.key_type);
   return shape;
 }
 

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "model/kv_layers.h"
 
 namespace leq {
 
@@ -32,6 +33,7 @@ const Rows& Transformer::hidden(const Batch& batch, KvCache& cache) {
     gather_outputs(batch);
     backend_.norm(work_.last, std::ssize(batch.outputs), weights_.final_norm, work_.last);
   });
+  cache.settle();
   return work_.last;
 }
 
@@ -55,7 +57,8 @@ void Transformer::blocks(const Batch& batch, const KvCache& cache) {
 // x += O(attention(norm(x)))
 bool Transformer::attention_part(std::int64_t layer, const KvLayer& kv) {
   const Block& block = weights_.blocks[static_cast<std::size_t>(layer)];
-  const AttentionShape shape = attention_shape(config_, block, layer);
+  AttentionShape shape = attention_shape(config_, block, layer);
+  if (keys_are_centred(kv.key_type)) shape.key_offset = block.key_offset;
   const RowsFor qkv_in = work_.input_of(Reader::qkv, block.qkv);  // [T, W]
   const RowsFor o_in = work_.input_of(Reader::o, block.o);        // [T, H d]
   backend_.norm(work_.x, batch_.tokens, block.attention_norm, qkv_in);

@@ -30,7 +30,7 @@ int resolve_threads(const Options& options) {
 
 RunLimits wanted_limits(const Options& options, const Model& model, const AdjustLimits& adjust) {
   RunLimits limits;
-  choose_kv(options, default_kv_type(model.type()), limits);
+  choose_kv(options, model, limits);
   limits.batch_tokens = std::min(options.integer("batch-size"), options.integer("ubatch-size"));
   adjust(model, limits);
   return limits;
@@ -108,6 +108,9 @@ ModelSetup set_up_model(const Options& options, const AdjustLimits& adjust,
   FittedLimits fitted = draft ? fit_both(wanted, model, *setup.draft_model, *setup.backend)
                               : fit_limits(wanted, model, *setup.backend);
   setup.note = std::move(fitted.note);
+  if (const std::string beyond = beyond_evidence(model, fitted.limits); !beyond.empty()) {
+    setup.note += (setup.note.empty() ? "" : "\n") + beyond;
+  }
   setup.session = std::make_unique<Session>(model, *setup.backend, fitted.limits);
   if (draft) {
     setup.draft_session =

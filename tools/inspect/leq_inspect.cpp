@@ -84,7 +84,7 @@ RunLimits limits_of(const Options& options, const Model& model) {
   limits.sequences = static_cast<int>(options.integer("parallel"));
   limits.output_tokens = limits.sequences + (options.text("speculate") == "off" ? 0 : kMostGuesses);
   limits.batch_tokens = std::min(options.integer("batch-size"), options.integer("ubatch-size"));
-  choose_kv(options, default_kv_type(model.type()), limits);
+  choose_kv(options, model, limits);
   return limits;
 }
 

@@ -97,6 +97,10 @@ void append_head(const HeadTurn& turn, const HeadRow& head, const KvLayer& kv,
     if (rotated_keys) rotate_head(packed, query, dims);
   }
   turn.apply(head.key, shape.k_norm);
+  if (shape.key_offset != nullptr) {
+    const float* offset = shape.key_offset + std::int64_t{kv_head} * dims;
+    for (int c = 0; c < dims; ++c) head.key[c] = head.key[c] - offset[c];
+  }
   if (rotated_keys) rotate_head(packed, head.key, dims);
   if (kv_scheme(kv.value_type).rotated) rotate_head(packed, head.value, dims);
   const StoreKernels stores = {kernels, packed};
@@ -125,7 +129,7 @@ std::vector<ClosedPage> closed_pages(const BatchView& batch, const KvLayer& kv) 
       const std::int64_t base = at / kPageTokens * kPageTokens;
       const std::int64_t last = std::min(end, base + kPageTokens);
       const std::int32_t page = run.pages[static_cast<std::size_t>(at / kPageTokens)];
-      if (kv.copies[static_cast<std::size_t>(page)] >= 0) {
+      if (page >= 0 && kv.copies[static_cast<std::size_t>(page)] >= 0) {
         pages.push_back({page, static_cast<int>(at - base), static_cast<int>(last - base),
                          base == 0 ? kv.zones.sinks : 0});
       }
