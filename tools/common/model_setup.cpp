@@ -28,6 +28,28 @@ int resolve_threads(const Options& options) {
   return threads;
 }
 
+int rank_count(const Options& options) {
+  if (!options.declares("tp")) return 1;
+  const std::int64_t ranks = options.integer("tp");
+  require(ranks == 1 || device_name(options) == "cpu", "--tp ", ranks,
+          ": several ranks compute on the CPU for now; leave -dev out, or --tp");
+  return static_cast<int>(ranks);
+}
+
+// The ranks beside the leader, each with its part of the threads.
+std::unique_ptr<ThreadFollowers> make_followers(const Model& model, int threads, int ranks,
+                                                const RunLimits& limits) {
+  std::vector<std::unique_ptr<Backend>> backends;
+  int all = threads_of_rank(threads, 0, ranks);
+  for (int rank = 1; rank < ranks; ++rank) {
+    const int own = threads_of_rank(threads, rank, ranks);
+    backends.push_back(make_backend({.device = "cpu", .threads = own}));
+    all += own;
+  }
+  return std::make_unique<ThreadFollowers>(model, std::move(backends), limits,
+                                           ThreadRankOptions{.threads = all});
+}
+
 RunLimits wanted_limits(const Options& options, const Model& model, const AdjustLimits& adjust) {
   RunLimits limits;
   choose_kv(options, default_kv_type(model.type()), limits);
@@ -88,7 +110,8 @@ ModelSetup set_up_model(const Options& options, const AdjustLimits& adjust,
   check_model_file("-m", options.text("model"));
   ModelSetup setup;
   setup.threads = resolve_threads(options);
-  setup.backend = chosen_backend(options, setup.threads);
+  const int ranks = rank_count(options);
+  setup.backend = chosen_backend(options, threads_of_rank(setup.threads, 0, ranks));
   setup.backend->record_steps(options.flag("graph"));
   std::uint64_t beside = 0;
   if (draft) {
@@ -108,7 +131,13 @@ ModelSetup set_up_model(const Options& options, const AdjustLimits& adjust,
   FittedLimits fitted = draft ? fit_both(wanted, model, *setup.draft_model, *setup.backend)
                               : fit_limits(wanted, model, *setup.backend);
   setup.note = std::move(fitted.note);
-  setup.session = std::make_unique<Session>(model, *setup.backend, fitted.limits);
+  if (ranks > 1) {
+    setup.followers = make_followers(model, setup.threads, ranks, fitted.limits);
+    setup.session = std::make_unique<Session>(model, *setup.backend, fitted.limits,
+                                              setup.followers->leader());
+  } else {
+    setup.session = std::make_unique<Session>(model, *setup.backend, fitted.limits);
+  }
   if (draft) {
     setup.draft_session =
         std::make_unique<Session>(*setup.draft_model, *setup.backend,

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "model/ranks.h"
 #include "model/session.h"
 #include "tools/common/device_choice.h"
 
@@ -16,6 +17,7 @@ struct ModelSetup {
   int threads = 1;
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Model> model;
+  std::unique_ptr<ThreadFollowers> followers;  // the ranks that the session leads; else null
   std::unique_ptr<Session> session;
   // A draft model beside it, where there is one.
   std::unique_ptr<Model> draft_model;
