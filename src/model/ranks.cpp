@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "comm/agreement.h"
 #include "model/rank_command.h"
+#include "model/rank_facts.h"
 #include "model/session.h"
 #include "model/transformer.h"
 
@@ -15,8 +17,9 @@ namespace {
 class Follower {
  public:
   Follower(const ModelConfig& config, Weights whole, Backend& backend, const RunLimits& limits,
-           Communicator& ranks)
+           Communicator& ranks, std::uint64_t fingerprint)
       : ranks_(ranks),
+        facts_(rank_facts(config, limits, fingerprint)),
         place_(place_of(config, ranks.rank(), ranks.size())),
         pages_(backend.memory(), backend.layout(),
                rank_kv_shape(config, whole, backend.layout(), limits, place_)),
@@ -24,7 +27,7 @@ class Follower {
         transformer_(config, weights_, backend, forward_limits(limits), ranks, place_) {}
 
   void run() {
-    ranks_.barrier(kLoaded);
+    require_agreement(ranks_, facts_);
     std::vector<std::byte> bytes;
     for (;;) {
       ranks_.broadcast(bytes, "the next step");
@@ -48,6 +51,7 @@ class Follower {
   }
 
   Communicator& ranks_;
+  std::vector<RankFact> facts_;
   RankPlace place_;
   KvPages pages_;
   Weights weights_;
@@ -57,9 +61,9 @@ class Follower {
 }  // namespace
 
 void follow(const ModelConfig& config, Weights weights, Backend& backend, const RunLimits& limits,
-            Communicator& ranks) {
+            Communicator& ranks, std::uint64_t fingerprint) {
   try {
-    Follower(config, std::move(weights), backend, limits, ranks).run();
+    Follower(config, std::move(weights), backend, limits, ranks, fingerprint).run();
   } catch (const Error& error) {
     throw ranks.abort(rank_error(ranks, error));
   }
@@ -67,7 +71,7 @@ void follow(const ModelConfig& config, Weights weights, Backend& backend, const 
 
 void follow(const Model& model, Backend& backend, const RunLimits& limits, Communicator& ranks) {
   follow(model.config(), bind_weights(model.file(), model.config(), backend.memory()), backend,
-         limits, ranks);
+         limits, ranks, model.file().fingerprint());
 }
 
 ThreadFollowers::ThreadFollowers(const Model& model,
@@ -78,17 +82,18 @@ ThreadFollowers::ThreadFollowers(const Model& model,
           [&model](Backend& backend) {
             return bind_weights(model.file(), model.config(), backend.memory());
           },
-          std::move(backends), limits, options) {}
+          std::move(backends), limits, options, model.file().fingerprint()) {}
 
 ThreadFollowers::ThreadFollowers(const ModelConfig& config, Binder bind,
                                  std::vector<std::unique_ptr<Backend>> backends,
-                                 const RunLimits& limits, const ThreadRankOptions& options)
+                                 const RunLimits& limits, const ThreadRankOptions& options,
+                                 std::uint64_t fingerprint)
     : backends_(std::move(backends)), ranks_(static_cast<int>(backends_.size()) + 1, options) {
   for (std::size_t i = 0; i < backends_.size(); ++i) {
-    threads_.emplace_back([this, i, &config, bind, limits] {
+    threads_.emplace_back([this, i, &config, bind, limits, fingerprint] {
       Communicator& own = ranks_[static_cast<int>(i) + 1];
       try {
-        follow(config, bind(*backends_[i]), *backends_[i], limits, own);
+        follow(config, bind(*backends_[i]), *backends_[i], limits, own, fingerprint);
       } catch (const Error& error) {
         own.abort(error);  // the leader tells of it
       } catch (const std::exception& error) {

@@ -15,10 +15,10 @@
 namespace leq {
 
 // All that a rank does that does not lead: the leader's steps, until its session ends. `limits` as
-// resolve_limits returned them, the same on all ranks; `weights` are whole. Throws the Error that
-// ended the ranks, its own or another's.
+// resolve_limits returned them, the same on all ranks; `weights` are whole; `fingerprint` as the
+// leader's session has it. Throws the Error that ended the ranks, its own or another's.
 void follow(const ModelConfig& config, Weights weights, Backend& backend, const RunLimits& limits,
-            Communicator& ranks);
+            Communicator& ranks, std::uint64_t fingerprint = 0);
 void follow(const Model& model, Backend& backend, const RunLimits& limits, Communicator& ranks);
 
 // Ranks that are threads of this process. They end with the leader's session, which must be gone
@@ -32,7 +32,7 @@ class ThreadFollowers {
   using Binder = std::function<Weights(Backend&)>;
   ThreadFollowers(const ModelConfig& config, Binder bind,
                   std::vector<std::unique_ptr<Backend>> backends, const RunLimits& limits,
-                  const ThreadRankOptions& options);
+                  const ThreadRankOptions& options, std::uint64_t fingerprint = 0);
   ~ThreadFollowers();
   ThreadFollowers(const ThreadFollowers&) = delete;
 

@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "base/error.h"
+#include "comm/agreement.h"
 #include "model/memory_fit.h"
 #include "model/rank_command.h"
+#include "model/rank_facts.h"
 
 namespace leq {
 
@@ -23,10 +25,11 @@ Session::Session(const Model& model, Backend& backend, const RunLimits& limits, 
     : Session(model.config(),
               load_weights([&](std::string_view name) { return model.file().find(name); },
                            model.file().name(), model.config(), backend, limits),
-              model.file().file_bytes(), backend, limits, ranks) {}
+              model.file().file_bytes(), backend, limits, ranks, model.file().fingerprint()) {}
 
 Session::Session(const ModelConfig& config, Weights weights, std::uint64_t weight_bytes,
-                 Backend& backend, const RunLimits& limits, Communicator& ranks)
+                 Backend& backend, const RunLimits& limits, Communicator& ranks,
+                 std::uint64_t fingerprint)
     : ranks_(ranks),
       place_(place_of(config, ranks.rank(), ranks.size())),
       limits_(limits),
@@ -41,7 +44,7 @@ Session::Session(const ModelConfig& config, Weights weights, std::uint64_t weigh
           " has act online, which remembers the inputs of one sequence; use ", Setting{"sequences"},
           " 1, or quantize with ", Setting{"act"}, " row");
   if (place_.alone()) return;
-  ranks_.barrier(kLoaded);
+  require_agreement(ranks_, rank_facts(config, limits_, fingerprint));
   cache_.lead([&ranks](const PageCopy& copy) {
     std::vector<std::byte> command = encode(copy);
     ranks.broadcast(command, "a copy of a page");

@@ -20,8 +20,6 @@ namespace leq {
 Weights load_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
                      Backend& backend, const RunLimits& limits);
 
-inline constexpr std::string_view kLoaded = "the end of loading";  // where ranks meet
-
 class Session {
  public:
   // A model's own weights. `model`, `backend` and `ranks` must outlive the session; `limits` as
@@ -31,8 +29,10 @@ class Session {
           Communicator& ranks = one_rank());
   // Weights from elsewhere (synthetic ones), by load_weights or bound without a plan; what they
   // point to and `config` must outlive the session.
+  // `fingerprint`: of the model's file, where ranks may have read different ones.
   Session(const ModelConfig& config, Weights weights, std::uint64_t weight_bytes, Backend& backend,
-          const RunLimits& limits, Communicator& ranks = one_rank());
+          const RunLimits& limits, Communicator& ranks = one_rank(),
+          std::uint64_t fingerprint = 0);
   ~Session();
 
   // Stays where it is: its transformer and cache point into it.

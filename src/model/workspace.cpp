@@ -80,8 +80,8 @@ AttentionShape attention_shape(const ModelConfig& config, const Block& block, st
   shape.kv_heads = static_cast<int>(share.kv_heads.count());
   if (shape.heads != config.heads) {
     shape.group = static_cast<int>(config.heads / config.kv_heads);
-    shape.first_head = static_cast<int>(share.heads.first) -
-                       static_cast<int>(share.kv_heads.first) * shape.group;
+    const std::int64_t first_query = share.kv_heads.first * shape.group;
+    if (shape.heads > 0) shape.first_head = static_cast<int>(share.heads.first - first_query);
   }
   shape.head_dim = static_cast<int>(config.head_dim);
   shape.window = config.window(layer);

@@ -1,11 +1,14 @@
 #include "tools/common/model_setup.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
+#include "comm/mpi_ranks.h"
 #include "engine/draft_model.h"
 #include "model/memory_fit.h"
 #include "tools/common/kv_choice.h"
@@ -34,6 +37,29 @@ int rank_count(const Options& options) {
   require(ranks == 1 || device_name(options) == "cpu", "--tp ", ranks,
           ": several ranks compute on the CPU for now; leave -dev out, or --tp");
   return static_cast<int>(ranks);
+}
+
+// Whether mpirun started the ranks as processes.
+bool by_mpi(int ranks) {
+  const std::optional<int> processes = mpi_processes();
+  if (!processes || (*processes == 1 && ranks > 1)) return false;
+  require(*processes == ranks, "--tp ", ranks, ": mpirun started ", *processes,
+          " processes, expected as many");
+  return ranks > 1;
+}
+
+// The leader tells of an error, and its end ends all processes: only where it does not, another
+// tells.
+constexpr auto kTimeForTheLeader = std::chrono::seconds(1);
+
+[[noreturn]] void follow_process(const Model& model, ModelSetup& setup, const RunLimits& limits) {
+  try {
+    follow(model, *setup.backend, limits, *setup.processes);
+  } catch (const Error&) {
+    std::this_thread::sleep_for(kTimeForTheLeader);
+    throw;
+  }
+  throw FollowedToTheEnd();
 }
 
 // The ranks beside the leader, each with its part of the threads.
@@ -103,15 +129,12 @@ LoadOptions load_options(const Options& options, const AdjustLimits& adjust, Bac
   return load;
 }
 
-}  // namespace
-
-ModelSetup set_up_model(const Options& options, const AdjustLimits& adjust,
-                        const std::optional<std::filesystem::path>& draft) {
+void load(const Options& options, const AdjustLimits& adjust,
+          const std::optional<std::filesystem::path>& draft, int ranks, ModelSetup& setup) {
   check_model_file("-m", options.text("model"));
-  ModelSetup setup;
-  setup.threads = resolve_threads(options);
-  const int ranks = rank_count(options);
-  setup.backend = chosen_backend(options, threads_of_rank(setup.threads, 0, ranks));
+  const int threads =
+      setup.processes != nullptr ? setup.threads : threads_of_rank(setup.threads, 0, ranks);
+  setup.backend = chosen_backend(options, threads);
   setup.backend->record_steps(options.flag("graph"));
   std::uint64_t beside = 0;
   if (draft) {
@@ -131,7 +154,11 @@ ModelSetup set_up_model(const Options& options, const AdjustLimits& adjust,
   FittedLimits fitted = draft ? fit_both(wanted, model, *setup.draft_model, *setup.backend)
                               : fit_limits(wanted, model, *setup.backend);
   setup.note = std::move(fitted.note);
-  if (ranks > 1) {
+  if (setup.processes != nullptr) {
+    if (!setup.processes->leads()) follow_process(model, setup, fitted.limits);
+    setup.session =
+        std::make_unique<Session>(model, *setup.backend, fitted.limits, *setup.processes);
+  } else if (ranks > 1) {
     setup.followers = make_followers(model, setup.threads, ranks, fitted.limits);
     setup.session = std::make_unique<Session>(model, *setup.backend, fitted.limits,
                                               setup.followers->leader());
@@ -142,6 +169,22 @@ ModelSetup set_up_model(const Options& options, const AdjustLimits& adjust,
     setup.draft_session =
         std::make_unique<Session>(*setup.draft_model, *setup.backend,
                                   draft_limits(fitted.limits, setup.draft_model->config()));
+  }
+}
+
+}  // namespace
+
+ModelSetup set_up_model(const Options& options, const AdjustLimits& adjust,
+                        const std::optional<std::filesystem::path>& draft) {
+  ModelSetup setup;
+  setup.threads = resolve_threads(options);
+  const int ranks = rank_count(options);
+  if (by_mpi(ranks)) setup.processes = make_mpi_rank({});
+  try {
+    load(options, adjust, draft, ranks, setup);
+  } catch (const Error& error) {
+    if (setup.processes == nullptr) throw;
+    throw setup.processes->abort(rank_error(*setup.processes, error));
   }
   return setup;
 }
