@@ -6,83 +6,16 @@
 #include "base/error.h"
 
 namespace leq {
-namespace {
-
-// Of a sequence that is long past its window.
-std::int64_t window_pages(const KvShape& shape) {
-  return pages_for(shape.window + KvCache::kRewind) + 1;
-}
-
-// Every sequence may end in a partial page of its own. Behind windows there are none; a page is
-// copied before the shared one is left.
-std::int64_t pages_of(const KvShape& shape) {
-  const std::int64_t whole = pages_for(shape.positions) + shape.sequences - 1;
-  if (shape.window == 0) return whole;
-  return std::min(whole,
-                  shape.sequences * (window_pages(shape) + 2) + pages_for(shape.batch_tokens));
-}
-
-KvZones zones_of(const KvShape& shape) {
-  const KvZones zones = shape.zones.value_or(kv_zones(shape.key_type, shape.value_type));
-  ensure(!zones.copies() || (zones.sinks >= 0 && zones.sinks <= kPageTokens && zones.recent >= 0 &&
-                             kPageTokens % zones.block == 0),
-         "KV cache: zones of ", zones.sinks, " sinks, ", zones.recent,
-         " newest positions, blocks of ", zones.block);
-  return zones;
-}
-
-// What a sequence may still read or be cut back to.
-std::int64_t kept_positions(const KvZones& zones) {
-  return zones.recent + zones.block + KvCache::kRewind;
-}
-
-// Enough for all that all sequences keep while one step appends.
-std::int64_t copies_of(const KvShape& shape, const KvZones& zones) {
-  if (!zones.copies()) return 0;
-  const std::int64_t of_sequence = pages_for(kept_positions(zones)) + (zones.sinks > 0 ? 3 : 2);
-  const std::int64_t all = of_sequence * shape.sequences + pages_for(shape.batch_tokens);
-  return std::min(all, pages_of(shape));
-}
-
-}  // namespace
-
-KvType KvShape::type(std::int64_t layer, KvPart part) const {
-  if (part == KvPart::values) return value_type;
-  return layer_key_types.empty() ? key_type : layer_key_types.at(static_cast<std::size_t>(layer));
-}
-
 KvCache::KvCache(DeviceMemory& memory, const Layout& layout, const KvShape& shape)
     : memory_(memory),
       layout_(layout),
       shape_(shape),
-      zones_(zones_of(shape)),
-      page_count_(pages_of(shape)),
-      copies_(page_count_, copies_of(shape, zones_)),
+      pages_(memory, layout, shape),
+      copies_(pages_.count(), pages_.copy_count()),
       sequences_(static_cast<std::size_t>(shape.sequences)),
-      references_(static_cast<std::size_t>(page_count_), 0),
-      sealed_(static_cast<std::size_t>(page_count_), 0) {
-  if (zones_.copies()) {
-    copy_page_bytes_ = layout.page_bytes(KvPart::keys, KvType::f16, shape.kv_heads, shape.head_dim);
-  }
-  std::size_t ends[2] = {}, copies_end = 0;
-  for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
-    for (const KvPart part : {KvPart::keys, KvPart::values}) {
-      Side side;
-      side.type = shape.type(layer, part);
-      side.page_bytes = layout.page_bytes(part, side.type, shape.kv_heads, shape.head_dim);
-      std::size_t& end = ends[part == KvPart::keys ? 0 : 1];
-      side.pages_at = end;
-      end += static_cast<std::size_t>(page_count_) * side.page_bytes;
-      side.copied = kv_scheme(side.type).blocked();
-      side.copies_at = copies_end;
-      if (side.copied) copies_end += static_cast<std::size_t>(copies_.count()) * copy_page_bytes_;
-      sides_.push_back(side);
-    }
-  }
-  keys_ = Buffer(memory, ends[0]);
-  values_ = Buffer(memory, ends[1]);
-  if (copies_end > 0) copied_ = Buffer(memory, copies_end);
-  for (std::int64_t page = page_count_; page-- > 0;) {
+      references_(static_cast<std::size_t>(page_count()), 0),
+      sealed_(static_cast<std::size_t>(page_count()), 0) {
+  for (std::int64_t page = page_count(); page-- > 0;) {
     free_.push_back(static_cast<std::int32_t>(page));
   }
 }
@@ -101,33 +34,6 @@ std::int64_t KvCache::length(std::int32_t sequence) const { return at(sequence).
 
 std::span<const std::int32_t> KvCache::pages(std::int32_t sequence) const {
   return at(sequence).pages;
-}
-
-KvLayer KvCache::layer(std::int64_t layer) const {
-  const Side &keys = side(layer, KvPart::keys), &values = side(layer, KvPart::values);
-  KvLayer view = {keys.type,
-                  values.type,
-                  page_at(layer, KvPart::keys, 0),
-                  page_at(layer, KvPart::values, 0),
-                  keys.page_bytes,
-                  values.page_bytes};
-  view.zones = zones_;
-  if (keys.copied) view.key_copies = copy_at(layer, KvPart::keys, 0);
-  if (values.copied) view.value_copies = copy_at(layer, KvPart::values, 0);
-  view.copy_page_bytes = copy_page_bytes_;
-  view.copies = copies_.table();
-  return view;
-}
-
-std::byte* KvCache::page_at(std::int64_t layer, KvPart part, std::int32_t page) const {
-  const Buffer& all = part == KvPart::keys ? keys_ : values_;
-  const Side& own = side(layer, part);
-  return all.data() + own.pages_at + static_cast<std::size_t>(page) * own.page_bytes;
-}
-
-std::byte* KvCache::copy_at(std::int64_t layer, KvPart part, std::int32_t copy) const {
-  return copied_.data() + side(layer, part).copies_at +
-         static_cast<std::size_t>(copy) * copy_page_bytes_;
 }
 
 bool KvCache::shares_last_page(std::int32_t sequence) const {
@@ -166,7 +72,7 @@ void KvCache::grow(std::int32_t sequence, std::int64_t count, std::int64_t copie
   const std::int64_t in_last = target.length % kPageTokens;
   require(needed <= free_pages(), "context full: sequence ", sequence, " holds ", target.length,
           " positions, ", count, " more need ", needed, " pages of ", kPageTokens, ", ",
-          free_pages(), " of ", page_count_, " are free; raise ", Setting{"context"});
+          free_pages(), " of ", page_count(), " are free; raise ", Setting{"context"});
   if (shares_last_page(sequence)) {
     const std::int32_t own = take_page(), before = target.pages.back();
     copy_page(before, own);
@@ -177,10 +83,10 @@ void KvCache::grow(std::int32_t sequence, std::int64_t count, std::int64_t copie
     }
     release(before);
   }
-  if (in_last != 0 && zones_.copies()) {
+  if (in_last != 0 && pages_.zones().copies()) {
     const std::int32_t last = target.pages.back();
     std::uint8_t& sealed = sealed_[static_cast<std::size_t>(last)];
-    sealed = std::min(sealed, static_cast<std::uint8_t>(in_last / zones_.block));
+    sealed = std::min(sealed, static_cast<std::uint8_t>(in_last / pages_.zones().block));
     if (!copies_.has(last)) give_copy(last);
   }
   target.length += count;
@@ -191,24 +97,24 @@ void KvCache::grow(std::int32_t sequence, std::int64_t count, std::int64_t copie
     }
     target.pages.push_back(take_page());
     const std::int64_t end = std::ssize(target.pages) * kPageTokens;
-    const bool sinks = target.pages.size() == 1 && zones_.sinks > 0;
-    if (zones_.copies() && (sinks || end > copied_from)) give_copy(target.pages.back());
+    const bool sinks = target.pages.size() == 1 && pages_.zones().sinks > 0;
+    if (pages_.zones().copies() && (sinks || end > copied_from)) give_copy(target.pages.back());
   }
 }
 
 // The first of the positions whose copies a sequence keeps.
 std::int64_t KvCache::oldest_kept(const Sequence& sequence) const {
-  return std::max<std::int64_t>(0, sequence.settled - kept_positions(zones_)) / kPageTokens;
+  return std::max<std::int64_t>(0, sequence.settled - kept_positions(pages_.zones())) / kPageTokens;
 }
 
 // Pages whose copies some sequence keeps.
 std::vector<bool> KvCache::pages_in_use() const {
-  std::vector<bool> used(static_cast<std::size_t>(page_count_), false);
+  std::vector<bool> used(static_cast<std::size_t>(page_count()), false);
   for (const Sequence& sequence : sequences_) {
     for (std::size_t i = 0; i < sequence.pages.size(); ++i) {
       if (sequence.pages[i] == kNoPage) continue;
       const bool kept = std::cmp_greater_equal(i, oldest_kept(sequence));
-      const bool first = i == 0 && zones_.sinks > 0;
+      const bool first = i == 0 && pages_.zones().sinks > 0;
       if (kept || first) used[static_cast<std::size_t>(sequence.pages[i])] = true;
     }
   }
@@ -226,7 +132,7 @@ void KvCache::give_copy(std::int32_t page) {
 void KvCache::settle() {
   for (Sequence& sequence : sequences_) {
     if (sequence.settled == sequence.length) continue;
-    if (zones_.copies()) settle_blocks(sequence);
+    if (pages_.zones().copies()) settle_blocks(sequence);
     sequence.settled = sequence.length;
     leave_behind(sequence);
   }
@@ -234,13 +140,13 @@ void KvCache::settle() {
 
 // Codes of the blocks that closed are there.
 void KvCache::settle_blocks(Sequence& sequence) {
-  const std::int64_t first = zones_.sealed(sequence.settled) / kPageTokens;
-  const std::int64_t sealed = zones_.sealed(sequence.length);
+  const std::int64_t first = pages_.zones().sealed(sequence.settled) / kPageTokens;
+  const std::int64_t sealed = pages_.zones().sealed(sequence.length);
   for (std::int64_t page = first; page * kPageTokens < sealed; ++page) {
     const std::int32_t index = sequence.pages[static_cast<std::size_t>(page)];
     if (index == kNoPage) continue;
     const std::int64_t blocks =
-        std::min<std::int64_t>(kPageTokens, sealed - page * kPageTokens) / zones_.block;
+        std::min<std::int64_t>(kPageTokens, sealed - page * kPageTokens) / pages_.zones().block;
     std::uint8_t& mark = sealed_[static_cast<std::size_t>(index)];
     mark = std::max(mark, static_cast<std::uint8_t>(blocks));
   }
@@ -275,11 +181,12 @@ std::int64_t KvCache::truncate(std::int32_t sequence, std::int64_t length) {
 
 // Codes of all that the next query reads as codes, or copies to make them of.
 bool KvCache::codes_reach(std::span<const std::int32_t> pages, std::int64_t length) const {
-  const std::int64_t closed = zones_.closed_for(length);
+  const std::int64_t closed = pages_.zones().closed_for(length);
   for (std::int64_t first = first_seen(length) * kPageTokens; first < closed;
        first += kPageTokens) {
     const std::int32_t page = pages[static_cast<std::size_t>(first / kPageTokens)];
-    const std::int64_t blocks = std::min<std::int64_t>(kPageTokens, closed - first) / zones_.block;
+    const std::int64_t blocks =
+        std::min<std::int64_t>(kPageTokens, closed - first) / pages_.zones().block;
     if (sealed_[static_cast<std::size_t>(page)] < blocks && !copies_.has(page)) return false;
   }
   return true;
@@ -287,8 +194,8 @@ bool KvCache::codes_reach(std::span<const std::int32_t> pages, std::int64_t leng
 
 // Copies of all that the next query reads as f16.
 bool KvCache::copies_reach(std::span<const std::int32_t> pages, std::int64_t length) const {
-  const std::int64_t seen = first_seen(length), open = zones_.closed_for(length);
-  if (zones_.sinks > 0 && length > 0 && seen == 0 && !copies_.has(pages[0])) return false;
+  const std::int64_t seen = first_seen(length), open = pages_.zones().closed_for(length);
+  if (pages_.zones().sinks > 0 && length > 0 && seen == 0 && !copies_.has(pages[0])) return false;
   for (std::int64_t page = std::max(seen, open / kPageTokens); page * kPageTokens < length;
        ++page) {
     if (!copies_.has(pages[static_cast<std::size_t>(page)])) return false;
@@ -300,11 +207,11 @@ bool KvCache::reaches(std::span<const std::int32_t> pages, std::int64_t length) 
   for (std::int64_t page = first_seen(length); page < pages_for(length); ++page) {
     if (pages[static_cast<std::size_t>(page)] == kNoPage) return false;
   }
-  return !zones_.copies() || (codes_reach(pages, length) && copies_reach(pages, length));
+  return !pages_.zones().copies() || (codes_reach(pages, length) && copies_reach(pages, length));
 }
 
 std::int64_t KvCache::reach(std::span<const std::int32_t> pages, std::int64_t length) const {
-  const std::int64_t step = zones_.copies() ? zones_.block : kPageTokens;
+  const std::int64_t step = pages_.zones().copies() ? pages_.zones().block : kPageTokens;
   while (length > 0 && !reaches(pages, length)) {
     length = std::max<std::int64_t>(0, (length - 1) / step * step);
   }
@@ -356,13 +263,13 @@ void KvCache::repeat_pages(std::int32_t sequence, std::int64_t length) {
          "KV cache: repeat the pages of sequence ", sequence, " up to ", length, ": it holds ",
          filled, " positions, expected whole pages of ", kPageTokens, " and at most ", length);
   settle();
-  grow(sequence, length - filled, length - kept_positions(zones_), first_held(length));
+  grow(sequence, length - filled, length - kept_positions(pages_.zones()), first_held(length));
   Sequence& target = at(sequence);
   const std::vector<std::int32_t>& own = target.pages;
   const std::int64_t first = first_held(filled), last = filled / kPageTokens;
   // Pages whose codes are all there come first.
   const std::int64_t sources =
-      (zones_.copies() ? zones_.sealed(filled) / kPageTokens : last) - first;
+      (pages_.zones().copies() ? pages_.zones().sealed(filled) / kPageTokens : last) - first;
   ensure(sources > 0, "KV cache: repeat the pages of sequence ", sequence, ": of ", filled,
          " positions no page is coded");
   for (std::int64_t page = last; page < std::ssize(own); ++page) {
@@ -394,19 +301,15 @@ void KvCache::release(std::int32_t page) {
 }
 
 void KvCache::copy_page(std::int32_t from, std::int32_t to) {
-  each_side([&](std::int64_t layer, KvPart part, const Side& own) {
-    memory_.copy(page_at(layer, part, to), page_at(layer, part, from), own.page_bytes);
-  });
+  pages_.copy_page(from, to);
+  if (follow_) follow_({PageCopy::Of::page, from, to});
   sealed_[static_cast<std::size_t>(to)] = sealed_[static_cast<std::size_t>(from)];
 }
 
 // The f16 copies of one page become those of another; both have some.
 void KvCache::copy_copies(std::int32_t from, std::int32_t to) {
-  each_side([&](std::int64_t layer, KvPart part, const Side& own) {
-    if (!own.copied) return;
-    memory_.copy(copy_at(layer, part, copies_.of(to)), copy_at(layer, part, copies_.of(from)),
-                 copy_page_bytes_);
-  });
+  pages_.copy_copy(copies_.of(from), copies_.of(to));
+  if (follow_) follow_({PageCopy::Of::f16_copy, copies_.of(from), copies_.of(to)});
 }
 
 }  // namespace leq

@@ -69,12 +69,19 @@ RunLimits resolve_limits(RunLimits limits, const ModelConfig& config) {
 
 MemoryPlan plan_memory(std::uint64_t file_bytes, const ModelConfig& config, const Weights& weights,
                        const Layout& layout, const RunLimits& limits) {
+  return plan_rank_memory(file_bytes, config, weights, layout, limits, place_of(config, 0, 1));
+}
+
+MemoryPlan plan_rank_memory(std::uint64_t file_bytes, const ModelConfig& config,
+                            const Weights& whole, const Layout& layout, const RunLimits& limits,
+                            const RankPlace& place) {
   CountingMemory memory(layout);
-  const KvCache cache(memory, layout, kv_shape(config, weights, layout, limits));
+  const KvPages pages(memory, layout, rank_kv_shape(config, whole, layout, limits, place));
   MemoryPlan plan;
-  plan.weight_bytes = weights.memory_bytes > 0 ? weights.memory_bytes : file_bytes;
+  plan.weight_bytes = whole.memory_bytes > 0 ? whole.memory_bytes : file_bytes;
   plan.kv_bytes = memory.allocated();
-  const Workspace work(config, weights, memory, layout, forward_limits(limits));
+  const Weights own = shard_weights(whole, place.own(), config);
+  const Workspace work(config, own, memory, layout, forward_limits(limits), place);
   plan.scratch_bytes = memory.allocated() - plan.kv_bytes;
   return plan;
 }
@@ -103,6 +110,13 @@ KvShape kv_shape(const ModelConfig& config, const Weights& weights, const Layout
   (void)layout.page_bytes(KvPart::keys, shape.key_type, shape.kv_heads, shape.head_dim);
   shape.layer_key_types = layer_key_types(config, weights, shape.key_type);
   shape.key_centre_check = key_centre_check(weights, shape.key_type);
+  return shape;
+}
+
+KvShape rank_kv_shape(const ModelConfig& config, const Weights& whole, const Layout& layout,
+                      const RunLimits& limits, const RankPlace& place) {
+  KvShape shape = kv_shape(config, whole, layout, limits);
+  shape.kv_heads = static_cast<int>(place.own().kv_heads.count());
   return shape;
 }
 

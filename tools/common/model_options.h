@@ -12,7 +12,7 @@ namespace leq {
 
 // -dev -ngl --vram, under a heading.
 std::vector<Option> device_options(const std::string& group);
-// -m -t -tb -c -b -ub -np -ctk -ctv -dev -ngl --vram --no-graph --mmap --no-mmap --mlock -v, less
+// -m -t --tp -tb -c -b -ub -np -ctk -ctv -dev -ngl --vram --no-graph --mmap --no-mmap --mlock -v, less
 // those `left_out` by long name.
 std::vector<Option> model_options(std::initializer_list<std::string_view> left_out = {});
 

@@ -1,11 +1,14 @@
 #include "tools/common/model_setup.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
+#include "comm/mpi_ranks.h"
 #include "engine/draft_model.h"
 #include "model/memory_fit.h"
 #include "tools/common/kv_choice.h"
@@ -26,6 +29,51 @@ int resolve_threads(const Options& options) {
             " out");
   }
   return threads;
+}
+
+int rank_count(const Options& options) {
+  if (!options.declares("tp")) return 1;
+  const std::int64_t ranks = options.integer("tp");
+  require(ranks == 1 || device_name(options) == "cpu", "--tp ", ranks,
+          ": several ranks compute on the CPU for now; leave -dev out, or --tp");
+  return static_cast<int>(ranks);
+}
+
+// Whether mpirun started the ranks as processes.
+bool by_mpi(int ranks) {
+  const std::optional<int> processes = mpi_processes();
+  if (!processes || (*processes == 1 && ranks > 1)) return false;
+  require(*processes == ranks, "--tp ", ranks, ": mpirun started ", *processes,
+          " processes, expected as many");
+  return ranks > 1;
+}
+
+// The leader tells of an error, and its end ends all processes: only where it does not, another
+// tells.
+constexpr auto kTimeForTheLeader = std::chrono::seconds(1);
+
+[[noreturn]] void follow_process(const Model& model, ModelSetup& setup, const RunLimits& limits) {
+  try {
+    follow(model, *setup.backend, limits, *setup.processes);
+  } catch (const Error&) {
+    std::this_thread::sleep_for(kTimeForTheLeader);
+    throw;
+  }
+  throw FollowedToTheEnd();
+}
+
+// The ranks beside the leader, each with its part of the threads.
+std::unique_ptr<ThreadFollowers> make_followers(const Model& model, int threads, int ranks,
+                                                const RunLimits& limits) {
+  std::vector<std::unique_ptr<Backend>> backends;
+  int all = threads_of_rank(threads, 0, ranks);
+  for (int rank = 1; rank < ranks; ++rank) {
+    const int own = threads_of_rank(threads, rank, ranks);
+    backends.push_back(make_backend({.device = "cpu", .threads = own}));
+    all += own;
+  }
+  return std::make_unique<ThreadFollowers>(model, std::move(backends), limits,
+                                           ThreadRankOptions{.threads = all});
 }
 
 RunLimits wanted_limits(const Options& options, const Model& model, const AdjustLimits& adjust) {
@@ -81,14 +129,12 @@ LoadOptions load_options(const Options& options, const AdjustLimits& adjust, Bac
   return load;
 }
 
-}  // namespace
-
-ModelSetup set_up_model(const Options& options, const AdjustLimits& adjust,
-                        const std::optional<std::filesystem::path>& draft) {
+void load(const Options& options, const AdjustLimits& adjust,
+          const std::optional<std::filesystem::path>& draft, int ranks, ModelSetup& setup) {
   check_model_file("-m", options.text("model"));
-  ModelSetup setup;
-  setup.threads = resolve_threads(options);
-  setup.backend = chosen_backend(options, setup.threads);
+  const int threads =
+      setup.processes != nullptr ? setup.threads : threads_of_rank(setup.threads, 0, ranks);
+  setup.backend = chosen_backend(options, threads);
   setup.backend->record_steps(options.flag("graph"));
   std::uint64_t beside = 0;
   if (draft) {
@@ -111,11 +157,37 @@ ModelSetup set_up_model(const Options& options, const AdjustLimits& adjust,
   if (const std::string beyond = beyond_evidence(model, fitted.limits); !beyond.empty()) {
     setup.note += (setup.note.empty() ? "" : "\n") + beyond;
   }
-  setup.session = std::make_unique<Session>(model, *setup.backend, fitted.limits);
+  if (setup.processes != nullptr) {
+    if (!setup.processes->leads()) follow_process(model, setup, fitted.limits);
+    setup.session =
+        std::make_unique<Session>(model, *setup.backend, fitted.limits, *setup.processes);
+  } else if (ranks > 1) {
+    setup.followers = make_followers(model, setup.threads, ranks, fitted.limits);
+    setup.session =
+        std::make_unique<Session>(model, *setup.backend, fitted.limits, setup.followers->leader());
+  } else {
+    setup.session = std::make_unique<Session>(model, *setup.backend, fitted.limits);
+  }
   if (draft) {
     setup.draft_session =
         std::make_unique<Session>(*setup.draft_model, *setup.backend,
                                   draft_limits(fitted.limits, setup.draft_model->config()));
+  }
+}
+
+}  // namespace
+
+ModelSetup set_up_model(const Options& options, const AdjustLimits& adjust,
+                        const std::optional<std::filesystem::path>& draft) {
+  ModelSetup setup;
+  setup.threads = resolve_threads(options);
+  const int ranks = rank_count(options);
+  if (by_mpi(ranks)) setup.processes = make_mpi_rank({});
+  try {
+    load(options, adjust, draft, ranks, setup);
+  } catch (const Error& error) {
+    if (setup.processes == nullptr) throw;
+    throw setup.processes->abort(rank_error(*setup.processes, error));
   }
   return setup;
 }

@@ -42,6 +42,7 @@ constexpr SettingFlag kFlags[] = {
     {"pretokenizer", "--pretokenizer"},
     {"prompt_and_generation", "-pg"},
     {"protocol", "--protocol"},
+    {"ranks", "--tp"},
     {"receipt", "--receipt"},
     {"resume", "--resume"},
     {"rotation_seed", "--hadamard"},
