@@ -28,6 +28,9 @@ struct Job {
   std::int64_t drafts = 0;        // guesses at what comes next
   bool shares_last_page = false;  // a partial page that others hold: it is copied when it grows
   std::int64_t own_pages = 0;     // that nobody else in work holds: what it can give up
+
+  // One known token is left to be fed: its next one is drawn then.
+  bool writes() const { return known - fed == 1; }
 };
 
 struct StepRoom {

@@ -4,12 +4,23 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace leq {
 namespace {
 
 double rate(std::int64_t count, double seconds) {
   return seconds > 0 ? static_cast<double>(count) / seconds : 0;
+}
+
+// The text is not whole, and the vocabulary has no token for what must come next.
+std::string dead_end(std::string_view text) {
+  constexpr std::size_t kShown = 40;
+  const std::string where =
+      text.empty()
+          ? "at its start"
+          : "after \"" + printable(text.substr(text.size() - std::min(text.size(), kShown))) + "\"";
+  return "grammar: no token of this model can go on with it " + where;
 }
 
 }  // namespace
@@ -70,7 +81,12 @@ std::span<const std::uint64_t> Reply::allowed(std::span<const Token> drafts) {
     }
     if (state == kOutOfGrammar) return {};  // these guesses are wrong: nobody will take the draw
     grammar.allow(state, allowed_);
-    if (!grammar.may_end(state)) return allowed_;
+    if (!grammar.may_end(state)) {
+      if (drafts.empty() && std::ranges::all_of(allowed_, [](auto word) { return word == 0; })) {
+        grammar_error_ = dead_end(text_);
+      }
+      return allowed_;
+    }
     for (const Token end : rules_.stop.end_tokens) {
       const auto id = static_cast<std::size_t>(end);
       if (end >= 0 && id / 64 < allowed_.size()) allowed_[id / 64] |= std::uint64_t{1} << id % 64;

@@ -92,7 +92,8 @@ class Reply {
 
   StopReason stopped() const { return stopped_; }
   const std::string& error() const { return error_; }  // where it failed
-  // Why the grammar allows no token at all, where it is so ambiguous that it cannot say.
+  // Why the grammar allowed no token at all at the last request: none of the vocabulary fits, or it
+  // is so ambiguous that it cannot say.
   const std::string& grammar_error() const { return grammar_error_; }
   std::string_view stop_string() const { return finder_.found_string(); }
   // Prompt and reply. An end token is no part of it.

@@ -84,6 +84,45 @@ TEST_F(Embeddings, DoNotDependOnChunksOrOnWhatElseIsWritten) {
   EXPECT_EQ(ended.tokens, reply);
 }
 
+// A reply gets a token between any two chunks, and the text keeps its sequence from those who wait.
+TEST_F(Embeddings, ComeChunkByChunkBetweenSteps) {
+  const auto whole = session_of(model_, *backend_, 64);
+  Engine engine(*whole, model_.tokenizer(), {});
+  const std::vector<float> expected = engine.embed(ids_);
+  const auto cut = session_of(model_, *backend_, 4);
+  Engine other(*cut, model_.tokenizer(), EngineOptions{.speculate = false});
+  std::int64_t written = 0, ended = 0;
+  const auto submit = [&] {
+    EngineRequest request;
+    request.prompt = {ids_.begin(), ids_.begin() + 3};
+    request.stop.max_tokens = 20;
+    request.on_tokens = [&](std::span<const Token> tokens) { written += std::ssize(tokens); };
+    request.on_end = [&](const EngineReply&) { ++ended; };
+    other.submit(std::move(request));
+  };
+  submit();
+  other.step();
+  submit();  // there are two sequences, and the text takes the second
+  EmbeddedText text = {.tokens = ids_};
+  int chunks = 0;
+  while (!text.done()) {
+    other.embed_chunk(text);
+    ++chunks;
+    if (text.done()) break;
+    EXPECT_FALSE(other.has_idle_sequence());
+    EXPECT_EQ(other.running(), 1u);
+    const std::int64_t before = written;
+    other.step();
+    EXPECT_EQ(written, before + 1);
+  }
+  EXPECT_EQ(chunks, (std::ssize(ids_) + 3) / 4);
+  EXPECT_EQ(text.mean, expected);
+  while (other.step()) {
+  }
+  EXPECT_EQ(ended, 2);
+  EXPECT_EQ(cut->cache().length(0) + cut->cache().length(1), 0);
+}
+
 TEST_F(Embeddings, RefuseWhatIsNoText) {
   const auto session = session_of(model_, *backend_, 64);
   Engine engine(*session, model_.tokenizer(), {});

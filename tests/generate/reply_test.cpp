@@ -54,6 +54,29 @@ std::vector<std::string> write(Reply& reply, const std::string& text) {
 
 using Pieces = std::vector<std::string>;
 
+// A vocabulary of the first hundred bytes has no letter after "c".
+TEST(Reply, TellsWhereNoTokenFitsItsGrammar) {
+  const auto tokens = make_token_trie(bytes(), 100);
+  const auto reply_of = [&](const char* gbnf) {
+    ReplyRules rules = at_most(10);
+    rules.grammar = std::make_shared<GrammarMatcher>(Grammar::from_gbnf(gbnf, "g"), tokens);
+    return reply_to("a", std::move(rules));
+  };
+  Reply at_start = reply_of("root ::= \"z\"");
+  (void)at_start.request();
+  EXPECT_EQ(at_start.grammar_error(),
+            "grammar: no token of this model can go on with it at its start");
+  Reply later = reply_of("root ::= \"Aaz\"");
+  for (const char letter : {'A', 'a'}) {
+    (void)later.request();
+    EXPECT_EQ(later.grammar_error(), "");
+    later.take(letter);
+  }
+  (void)later.request();
+  EXPECT_EQ(later.grammar_error(),
+            "grammar: no token of this model can go on with it after \"Aa\"");
+}
+
 TEST(Reply, TextComesWhenItIsCertain) {
   Reply reply = reply_to("a", {.stop = {.strings = {"xyz"}}});
   EXPECT_EQ(write(reply, "b\xc3\xa9xyxc"), (Pieces{"b", "", "\xc3\xa9", "", "", "xy", "xc"}));
