@@ -1,5 +1,6 @@
 // A text as one vector: the engine's own forward passes, on a sequence that nobody has in use.
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "engine/engine.h"
@@ -13,32 +14,55 @@ std::vector<float> Engine::embed(std::span<const Token> tokens) {
 }
 
 void Engine::embed_chunk(EmbeddedText& text) {
-  if (text.sequence < 0) {
-    check_prompt(text.tokens, vocabulary_, context() + 1);  // no room for a reply is needed
-    require(
-        session_.transformer().online().empty(), ErrorKind::bad_input,
-        "embeddings: this model's activations remember earlier steps, which a text must not change;"
-        " quantize it with ",
-        Setting{"act"}, " row");
-    text.sequence = idle_sequence();
-    taken_[static_cast<std::size_t>(text.sequence)] = true;
-  }
-  const auto leave = [&] {
-    session_.cache().clear(text.sequence);
-    taken_[static_cast<std::size_t>(text.sequence)] = false;
-    text.sequence = -1;
-  };
+  const bool goes_on =
+      text.sequence >= 0 && texts_[static_cast<std::size_t>(text.sequence)] == text.id;
+  if (!goes_on && text.id != 0 && !has_idle_sequence()) return;  // it gave way, and waits
+  if (!goes_on) begin(text);
   try {
     feed_chunk(text);
   } catch (...) {
-    leave();
+    leave(text);
     throw;
   }
   if (text.fed < text.tokens.size()) return;
-  leave();
+  leave(text);
   for (const double sum : text.sums) {
     text.mean.push_back(static_cast<float>(sum / static_cast<double>(text.tokens.size())));
   }
+}
+
+void Engine::begin(EmbeddedText& text) {
+  check_prompt(text.tokens, vocabulary_, context() + 1);  // no room for a reply is needed
+  require(
+      session_.transformer().online().empty(), ErrorKind::bad_input,
+      "embeddings: this model's activations remember earlier steps, which a text must not change;"
+      " quantize it with ",
+      Setting{"act"}, " row");
+  text.sequence = idle_sequence();
+  text.id = ++last_text_;
+  text.fed = 0;
+  text.sums.clear();
+  taken_[static_cast<std::size_t>(text.sequence)] = true;
+  texts_[static_cast<std::size_t>(text.sequence)] = text.id;
+}
+
+void Engine::leave(EmbeddedText& text) {
+  const auto sequence = static_cast<std::size_t>(std::exchange(text.sequence, -1));
+  session_.cache().clear(static_cast<std::int32_t>(sequence));
+  taken_[sequence] = false;
+  texts_[sequence] = 0;
+}
+
+// They begin again when they are fed next. False where there is none.
+bool Engine::give_up_texts() {
+  bool any = false;
+  for (std::size_t sequence = 0; sequence < texts_.size(); ++sequence) {
+    if (std::exchange(texts_[sequence], 0) == 0) continue;
+    session_.cache().clear(static_cast<std::int32_t>(sequence));
+    taken_[sequence] = false;
+    any = true;
+  }
+  return any;
 }
 
 void Engine::feed_chunk(EmbeddedText& text) {
@@ -48,7 +72,9 @@ void Engine::feed_chunk(EmbeddedText& text) {
   const auto most = static_cast<std::size_t>(std::min(limits.batch_tokens, limits.output_tokens));
   const auto rest = std::span<const Token>(text.tokens).subspan(text.fed);
   const auto part = rest.first(std::min(most, rest.size()));
-  prefixes_.make_free(cache.pages_to_append(text.sequence, std::ssize(part)));
+  const std::int64_t pages = cache.pages_to_append(text.sequence, std::ssize(part));
+  prefixes_.make_free(pages);
+  if (cache.free_pages() < pages && running() > 0) return;  // they end one day
   batch_.clear();
   batch_.add(text.sequence, part.data(), std::ssize(part), Batch::Want::all);
   const Rows& hidden = session_.transformer().hidden(batch_, cache);

@@ -38,6 +38,7 @@ Engine::Engine(Session& session, const Tokenizer& tokenizer, const EngineOptions
       vocabulary_(static_cast<std::size_t>(session.transformer().config().vocab)),
       without_text_(ids_without_token(tokenizer, vocabulary_)),
       taken_(static_cast<std::size_t>(session.limits().sequences), false),
+      texts_(taken_.size(), 0),
       grammars_(std::make_unique<GrammarCache>(tokenizer, vocabulary_)) {
   if (!session.transformer().online().empty()) options_.reuse_prefixes = options_.speculate = false;
   if (options_.draft == nullptr || !options_.speculate) return;
@@ -150,7 +151,13 @@ bool Engine::step() {
   const auto writers =
       std::ranges::count_if(all, [](const Job& job) { return job.running && job.writes(); });
   room.prompt_tokens = costs_.prompt_tokens_within(options_.prompt_patience, writers);
-  const StepPlan plan = plan_step(all, room);
+  StepPlan plan;
+  try {
+    plan = plan_step(all, room);
+  } catch (const Error&) {  // nobody fits beside texts that become vectors
+    if (!give_up_texts()) throw;
+    return step();
+  }
   for (const RequestId id : plan.evicted) evict(*active_.at(id));
   for (const Feed& part : plan.feeds) {
     if (Active& active = *active_.at(part.id); !active.running()) admit(active);

@@ -103,6 +103,7 @@ struct EmbeddedText {
   std::vector<double> sums = {};
   std::size_t fed = 0;
   std::int32_t sequence = -1;  // -1: none yet, or no more
+  std::uint64_t id = 0;
 
   bool done() const { return !mean.empty(); }
 };
@@ -158,7 +159,8 @@ class Engine {
   // Throws Error as submit and save_prompt do.
   std::vector<float> embed(std::span<const Token> tokens);
   // The same a chunk at a time, with steps between the calls: until `text.done()`. The text has a
-  // sequence until then, or until an error is thrown.
+  // sequence until then, or until an error is thrown. Replies go first: where pages run out it
+  // waits, or begins again.
   void embed_chunk(EmbeddedText& text);
 
   std::size_t waiting() const;
@@ -192,7 +194,10 @@ class Engine {
   void take(Active& active, const Feed& part, std::span<const Token> drawn, const Rows& logits,
             std::int64_t first_row);
   std::int32_t idle_sequence() const;
+  void begin(EmbeddedText& text);
   void feed_chunk(EmbeddedText& text);
+  void leave(EmbeddedText& text);
+  bool give_up_texts();
   void remember(Active& active, bool last_too);
   void end(Active& active);
   void leave(Active& active);
@@ -207,8 +212,10 @@ class Engine {
   RequestId next_id_ = 0;
   std::map<RequestId, std::unique_ptr<Active>> active_;
   std::size_t vocabulary_;
-  std::vector<Token> without_text_;  // ids that are never drawn
-  std::vector<bool> taken_;          // by sequence
+  std::vector<Token> without_text_;   // ids that are never drawn
+  std::vector<bool> taken_;           // by sequence
+  std::vector<std::uint64_t> texts_;  // by sequence: the text that becomes a vector there, or 0
+  std::uint64_t last_text_ = 0;
   std::unique_ptr<GrammarCache> grammars_;
   // Of the step in work:
   Batch batch_;
