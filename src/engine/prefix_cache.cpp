@@ -1,6 +1,8 @@
 #include "engine/prefix_cache.h"
 
 #include <algorithm>
+#include <functional>
+#include <ranges>
 
 #include "base/error.h"
 #include "format/leq_layout.h"
@@ -94,6 +96,61 @@ void PrefixCache::keep_partial(std::size_t parent, std::span<const Token> tokens
     }
   }
   nodes_[add(parent, tokens, page)].used = clock_;
+}
+
+std::vector<Token> PrefixCache::text_of(std::size_t leaf) const {
+  std::vector<std::size_t> path;
+  for (std::size_t node = leaf; node != 0; node = nodes_[node].parent) path.push_back(node);
+  std::vector<Token> text;
+  for (const std::size_t node : std::views::reverse(path)) {
+    text.insert(text.end(), nodes_[node].tokens.begin(), nodes_[node].tokens.end());
+  }
+  return text;
+}
+
+std::vector<std::vector<Token>> PrefixCache::texts() const {
+  // A partial page stays beside the whole one that its text became.
+  const auto is_beginning = [&](std::size_t leaf) {
+    return std::ranges::any_of(nodes_[nodes_[leaf].parent].children, [&](std::size_t other) {
+      const std::vector<Token>& own = nodes_[leaf].tokens;
+      return other != leaf && common_prefix(own, nodes_[other].tokens) == std::ssize(own);
+    });
+  };
+  std::vector<std::size_t> leaves;
+  for (std::size_t i = 1; i < nodes_.size(); ++i) {
+    const bool is_leaf = nodes_[i].page >= 0 && nodes_[i].children.empty();
+    if (is_leaf && !is_beginning(i)) leaves.push_back(i);
+  }
+  std::ranges::stable_sort(leaves, std::ranges::greater(),
+                           [&](std::size_t leaf) { return nodes_[leaf].used; });
+  std::vector<std::vector<Token>> texts;
+  for (const std::size_t leaf : leaves) texts.push_back(text_of(leaf));
+  return texts;
+}
+
+std::int64_t PrefixCache::forget(std::span<const Token> tokens) {
+  std::vector<std::size_t> path;
+  std::int64_t forgotten = 0;
+  for (std::size_t node = 0; std::ssize(tokens) >= kPageTokens;) {
+    node = child_of(node, tokens.first(kPageTokens));
+    if (node == 0) break;
+    path.push_back(node);
+    tokens = tokens.subspan(kPageTokens);
+  }
+  const std::vector<std::size_t> last = nodes_[path.empty() ? 0 : path.back()].children;
+  for (const std::size_t child : last) {
+    const std::vector<Token>& own = nodes_[child].tokens;
+    if (!is_idle(nodes_[child]) || !nodes_[child].children.empty()) continue;
+    if (own.size() > tokens.size() || common_prefix(own, tokens) != std::ssize(own)) continue;
+    forgotten += std::ssize(own);
+    drop(child);
+  }
+  while (!path.empty() && nodes_[path.back()].children.empty() && is_idle(nodes_[path.back()])) {
+    forgotten += std::ssize(nodes_[path.back()].tokens);
+    drop(path.back());
+    path.pop_back();
+  }
+  return forgotten;
 }
 
 bool PrefixCache::holds(std::int32_t page) const {

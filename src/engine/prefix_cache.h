@@ -37,6 +37,12 @@ class PrefixCache {
   // kept already, the sequence takes that one for its own.
   void keep(std::int32_t sequence, std::span<const Token> tokens, bool last_too);
 
+  // All texts that are kept, none of which another begins with; the one used last comes first.
+  std::vector<std::vector<Token>> texts() const;
+  // Gives up the pages of a text that nobody holds and that no other text begins with, from its end
+  // on. Returns of how many tokens.
+  std::int64_t forget(std::span<const Token> tokens);
+
   bool holds(std::int32_t page) const;
   // Pages that nobody else holds.
   std::int64_t idle_pages() const;
@@ -59,6 +65,7 @@ class PrefixCache {
 
   // The child with just these tokens; 0 for none.
   std::size_t child_of(std::size_t parent, std::span<const Token> tokens) const;
+  std::vector<Token> text_of(std::size_t leaf) const;
   std::size_t add(std::size_t parent, std::span<const Token> tokens, std::int32_t page);
   void keep_partial(std::size_t parent, std::span<const Token> tokens, std::int32_t page);
   void drop(std::size_t node);

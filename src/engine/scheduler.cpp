@@ -13,8 +13,6 @@ bool goes_first(const Job* a, const Job* b) {
   return of_a != of_b ? of_a > of_b : a->id < b->id;
 }
 
-bool writes(const Job& job) { return job.known - job.fed == 1; }
-
 class Planner {
  public:
   Planner(std::span<const Job> jobs, const StepRoom& room)
@@ -38,7 +36,7 @@ class Planner {
   void feed_writers() {
     for (std::size_t i = 0; i < running_.size() && tokens_ > 0 && outputs_ > 0; ++i) {
       const Job& job = *running_[i];
-      if (!writes(job) || !make_room(i, new_pages(job, 1))) continue;
+      if (!job.writes() || !make_room(i, new_pages(job, 1))) continue;
       feed(job, 1);
       someone_writes_ = true;
     }
@@ -51,7 +49,7 @@ class Planner {
     }
     for (std::size_t i = 0; i < running_.size() && prompt_tokens_ > 0; ++i) {
       const Job& job = *running_[i];
-      const std::int64_t chunk = writes(job) ? 0 : chunk_of(job);
+      const std::int64_t chunk = job.writes() ? 0 : chunk_of(job);
       if (chunk == 0 || !make_room(i, new_pages(job, chunk))) continue;
       feed(job, chunk);
       prompt_tokens_ -= chunk;

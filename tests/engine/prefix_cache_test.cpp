@@ -121,6 +121,36 @@ TEST_F(Prefixes, PagesInUseAreNotGivenUp) {
   EXPECT_EQ(prefixes_.find(counting(128), false).tokens, 128);
 }
 
+TEST_F(Prefixes, TextsAreThoseThatWereKeptLongestOnly) {
+  const auto first = counting(200), second = counting(150, 500);
+  const auto beginning = counting(100);  // of the first
+  for (const auto& text : {beginning, first, second}) {
+    feed(0, text);
+    prefixes_.keep(0, text, true);
+  }
+  EXPECT_EQ(prefixes_.texts(), (std::vector{second, first}));
+  prefixes_.find(first, true);
+  EXPECT_EQ(prefixes_.texts(), (std::vector{first, second}));
+}
+
+TEST_F(Prefixes, WhatIsForgottenIsWhatNobodyElseBeginsWith) {
+  auto first = counting(200), second = first;
+  std::fill(second.begin() + 130, second.end(), 7);
+  feed(0, first);
+  prefixes_.keep(0, first, true);
+  feed(1, second);
+  prefixes_.keep(1, second, true);
+  EXPECT_EQ(prefixes_.forget(first), 0);  // in use
+  cache_.clear(0);
+  EXPECT_EQ(prefixes_.forget(first), 200 - 128);
+  EXPECT_EQ(prefixes_.find(first, false).tokens, 130);
+  EXPECT_EQ(prefixes_.find(second, false).tokens, 200);
+  cache_.clear(1);
+  EXPECT_EQ(prefixes_.forget(second), 200);
+  EXPECT_TRUE(prefixes_.texts().empty());
+  EXPECT_EQ(cache_.free_pages(), cache_.page_count());
+}
+
 TEST_F(Prefixes, RandomLivesFindOnlyWhatIsTrue) {
   Random random(11);
   const auto below = [&](std::int64_t n) {
