@@ -25,8 +25,8 @@ inline constexpr GrammarState kOutOfGrammar = -1;  // no text of the grammar beg
 
 class GrammarMatcher {
  public:
-  // Throws Error where no text of the grammar can be begun with these tokens, or consists of bytes
-  // that tokens have.
+  // Throws Error where no token begins a text of the grammar, or each text needs a byte that is in
+  // no token.
   GrammarMatcher(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> tokens);
   ~GrammarMatcher();
   GrammarMatcher(const GrammarMatcher&) = delete;
