@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 
 #include "backend/counting_memory.h"
@@ -15,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t kTextRoom = 64 << 10;  // what a search adds to the header of a file
 
-// By falling size. Keys want more bits than values.
+// The finest first. Keys want more bits than values.
 constexpr std::array<std::pair<KvType, KvType>, 6> kCaches = {
     {{KvType::f16, KvType::f16},
      {KvType::int8, KvType::int8},
@@ -64,16 +65,33 @@ MemoryPlan FitSearch::plan(const Assignment& assignment, KvType keys, KvType val
                      mixed_.bind(assignment, backend_), backend_.layout(), limits_of(keys, values));
 }
 
-std::optional<std::uint64_t> FitSearch::room(const SearchProblem& problem, KvType keys,
-                                             KvType values) const {
-  const Assignment least = uniform(problem, 0);
-  const MemoryPlan most = plan(uniform(problem, kEightBits), keys, values);
-  const MemoryPlan fewest = plan(least, keys, values);
-  const std::uint64_t rest = most.kv_bytes + std::max(most.scratch_bytes, fewest.scratch_bytes) +
-                             overhead_ + mixed_.rest_bytes();
-  const std::uint64_t bytes = result_.request.bytes;
-  if (bytes < rest + bytes_of(problem, least)) return std::nullopt;
-  return std::min(bytes - rest, bytes_of(problem, uniform(problem, kEightBits)));
+std::int64_t FitSearch::room(const SearchProblem& problem, KvType keys, KvType values) const {
+  const MemoryPlan beside = plan(uniform(problem, 0), keys, values);
+  const std::uint64_t rest = beside.total() - bytes_of(problem, uniform(problem, 0));
+  return static_cast<std::int64_t>(result_.request.bytes) - static_cast<std::int64_t>(rest);
+}
+
+// Inputs of units with few and with many bits have buffers of their own: scratch is known when the
+// weights are, and what is too much is taken from their room.
+std::optional<FitSearch::Fitting> FitSearch::fitting(const SearchProblem& problem,
+                                                     SearchOptions& options, KvType keys,
+                                                     KvType values) const {
+  const auto least = static_cast<std::int64_t>(bytes_of(problem, uniform(problem, 0)));
+  const std::uint64_t all = bytes_of(problem, uniform(problem, kEightBits));
+  for (std::int64_t bytes = room(problem, keys, values); bytes >= least;) {
+    options.target_bytes = std::min(static_cast<std::uint64_t>(bytes), all);
+    Fitting found;
+    found.search = run_search(problem, options);
+    options.log.clear();  // what it has is remembered
+    const Assignment& assignment = found.search.chosen.assignment;
+    found.choice = {
+        keys, values, assignment, bpw_of(problem, assignment), plan(assignment, keys, values), 0};
+    const std::uint64_t total = found.choice.plan.total();
+    if (total <= result_.request.bytes) return found;
+    bytes = static_cast<std::int64_t>(*options.target_bytes) -
+            static_cast<std::int64_t>(total - result_.request.bytes);
+  }
+  return std::nullopt;
 }
 
 SearchResult FitSearch::run(const SearchProblem& problem, const SearchOptions& options) {
@@ -87,24 +105,26 @@ SearchResult FitSearch::run(const SearchProblem& problem, const SearchOptions& o
   const Assignment eight = uniform(problem, kEightBits);
   SearchOptions own = options;
   SearchResult best;
+  std::uint64_t smallest = std::numeric_limits<std::uint64_t>::max();
   int with_all_bits = 0;
   for (const auto& [keys, values] : kCaches) {
-    const auto bytes = room(problem, keys, values);
-    if (!bytes || with_all_bits == 2) continue;  // a smaller cache brings nothing more
-    own.target_bytes = *bytes;
-    SearchResult found = run_search(remembering, own);
-    own.log.clear();  // `known` has what is there
-    const Assignment& assignment = found.chosen.assignment;
-    with_all_bits += assignment == eight ? 1 : 0;
-    FitChoice choice = {
-        keys, values, assignment, bpw_of(problem, assignment), plan(assignment, keys, values), 0};
-    choice.kl =
-        yardstick_.measure(mixed_, assignment, keys, values).summarize(Protocol::hf).kl_mean.value;
-    result_.choices.push_back(std::move(choice));
+    // A coarser cache that is no smaller brings nothing; nor does a smaller one than all weights
+    // want, but for comparison.
+    const std::uint64_t cache = plan(eight, keys, values).kv_bytes;
+    if (cache >= smallest || with_all_bits == 2) continue;
+    smallest = cache;
+    auto found = fitting(remembering, own, keys, values);
+    if (!found) continue;
+    FitChoice& choice = found->choice;
+    with_all_bits += choice.assignment == eight ? 1 : 0;
+    choice.kl = yardstick_.measure(mixed_, choice.assignment, keys, values)
+                    .summarize(Protocol::hf)
+                    .kl_mean.value;
+    result_.choices.push_back(choice);
     const std::size_t last = result_.choices.size() - 1;
-    if (last > 0 && result_.choices[last].kl >= result_.choices[result_.chosen].kl) continue;
+    if (last > 0 && choice.kl >= result_.choices[result_.chosen].kl) continue;
     result_.chosen = last;
-    best = std::move(found);
+    best = std::move(found->search);
   }
   const FitRequest& request = result_.request;
   require(!result_.choices.empty(), ErrorKind::no_memory, Setting{"fit"}, " ",

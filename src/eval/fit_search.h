@@ -25,8 +25,15 @@ class FitSearch {
  private:
   RunLimits limits_of(KvType keys, KvType values) const;
   MemoryPlan plan(const Assignment& assignment, KvType keys, KvType values) const;
-  // Bytes of the units that fit beside a cache; nullopt where not even the fewest bits do.
-  std::optional<std::uint64_t> room(const SearchProblem& problem, KvType keys, KvType values) const;
+  // Bytes of the units that fit beside a cache and all else.
+  std::int64_t room(const SearchProblem& problem, KvType keys, KvType values) const;
+  // The best weights beside a cache, not measured with it yet; nullopt where none fit.
+  struct Fitting {
+    FitChoice choice;
+    SearchResult search;
+  };
+  std::optional<Fitting> fitting(const SearchProblem& problem, SearchOptions& options, KvType keys,
+                                 KvType values) const;
 
   const MixedModel& mixed_;
   const Yardstick& yardstick_;

@@ -284,7 +284,7 @@ TEST_F(MixedModelTest, WeightsAndCacheAreChosenTogether) {
   };
   // With a cache in f16 about 4 bits a weight fit, with smaller ones up to 8.
   const Model four(search.candidates[2], {});
-  fit.bytes = planned(four, KvType::f16, KvType::f16) + (300u << 10);
+  fit.bytes = planned(four, KvType::f16, KvType::f16) + (500u << 10);
   search.fit = fit;
   const auto path = temporary_.path() / "fit.leq";
   const MixedSearchResult result = search_mixed_model(search, path);
