@@ -144,7 +144,8 @@ bool KvCache::codes_reach(std::span<const std::int32_t> pages, std::int64_t leng
   const std::int64_t closed = pages_.zones().closed_for(length);
   for (std::int64_t first = 0; first < closed; first += kPageTokens) {
     const std::int32_t page = pages[static_cast<std::size_t>(first / kPageTokens)];
-    const std::int64_t blocks = std::min<std::int64_t>(kPageTokens, closed - first) / pages_.zones().block;
+    const std::int64_t blocks =
+        std::min<std::int64_t>(kPageTokens, closed - first) / pages_.zones().block;
     if (sealed_[static_cast<std::size_t>(page)] < blocks && !copies_.has(page)) return false;
   }
   return true;

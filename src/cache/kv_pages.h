@@ -1,6 +1,6 @@
-// The memory of a KV cache: pages of 64 positions for all layers, and f16 copies of some. Which page
-// belongs to whom is KvCache's business. Where ranks share a model each has pages of its own kv
-// heads, with the numbers that the leader's cache gives them.
+// The memory of a KV cache: pages of 64 positions for all layers, and f16 copies of some. Which
+// page belongs to whom is KvCache's business. Where ranks share a model each has pages of its own
+// kv heads, with the numbers that the leader's cache gives them.
 #pragma once
 
 #include <cstddef>

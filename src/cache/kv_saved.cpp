@@ -257,8 +257,8 @@ std::vector<std::byte> KvCache::save(std::int32_t sequence) const {
   const std::int64_t copies_from = pages_.zones().copies() ? saved_copies_from(sequence) : 0;
   const SavedParts saved = parts_of(pages_.zones(), all, copies_from);
   const SavedHeader header = header_of(shape_, all, pages_.zones());
-  const SavedZones zones = {pages_.zones().sinks, pages_.zones().recent, pages_.zones().block, layer_types_of(shape_),
-                            copies_from};
+  const SavedZones zones = {pages_.zones().sinks, pages_.zones().recent, pages_.zones().block,
+                            layer_types_of(shape_), copies_from};
   const std::size_t zone_bytes = header.magic == kMagic ? 0 : sizeof zones;
   std::vector<std::byte> bytes(sizeof header + zone_bytes +
                                static_cast<std::size_t>(saved_bytes(shape_, saved)));

@@ -67,9 +67,9 @@ void Transformer::blocks(const Batch& batch, const KvLayers& kv) {
 bool Transformer::attention_part(std::int64_t layer, const KvLayer& kv) {
   const Block& block = weights_.blocks[static_cast<std::size_t>(layer)];
   const AttentionShape shape = attention_shape(config_, block, layer, place_.own());
-  const RowsFor qkv_in = work_.input_of(Reader::qkv, block.qkv);          // [T, W]
-  const SharedBlock o_in = work_.shared_input_of(Reader::o, block.o);     // [T, H d]
-  const SharedBlock x = work_.shared_stream();                            // [T, W]
+  const RowsFor qkv_in = work_.input_of(Reader::qkv, block.qkv);       // [T, W]
+  const SharedBlock o_in = work_.shared_input_of(Reader::o, block.o);  // [T, H d]
+  const SharedBlock x = work_.shared_stream();                         // [T, W]
   backend_.norm(work_.x, batch_.tokens, block.attention_norm, qkv_in);
   if (!goes_on(Reader::qkv, qkv_in)) return false;
   backend_.linear(qkv_in, batch_.tokens, block.qkv, Epilogue::none, work_.qkv);
@@ -85,9 +85,9 @@ bool Transformer::attention_part(std::int64_t layer, const KvLayer& kv) {
 // x += down(activation(gate_up(norm(x))))
 bool Transformer::mlp_part(std::int64_t layer) {
   const Block& block = weights_.blocks[static_cast<std::size_t>(layer)];
-  const RowsFor mlp_in = work_.input_of(Reader::gate_up, block.gate_up);     // [T, W]
+  const RowsFor mlp_in = work_.input_of(Reader::gate_up, block.gate_up);        // [T, W]
   const SharedBlock down_in = work_.shared_input_of(Reader::down, block.down);  // [T, F]
-  const SharedBlock x = work_.shared_stream();                               // [T, W]
+  const SharedBlock x = work_.shared_stream();                                  // [T, W]
   backend_.norm(work_.x, batch_.tokens, block.mlp_norm, mlp_in);
   if (!goes_on(Reader::gate_up, mlp_in)) return false;
   backend_.linear(mlp_in, batch_.tokens, block.gate_up,
