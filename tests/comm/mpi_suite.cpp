@@ -20,6 +20,7 @@ void run(leq::Communicator& ranks, const std::string& what, int bad) {
   if (what == "fail" && is_bad) throw ranks.abort(rank_error(ranks, leq::Error("broken")));
   if (what == "stay-away" && is_bad) std::this_thread::sleep_for(std::chrono::seconds(4));
   if (what == "die" && is_bad) std::abort();
+  ranks.barrier("the barrier before");
   leq::require_agreement(ranks,
                          {{"same", "1"}, {"context", what == "differ" && is_bad ? "9" : "8"}});
   ranks.barrier("the end of the test");
