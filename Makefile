@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 PACKAGES = build-essential cmake ninja-build pkg-config nlohmann-json3-dev libcxxopts-dev libpcre2-dev \
 	libutf8proc-dev libxxhash-dev libssl-dev libedit-dev libgtest-dev libbenchmark-dev \
-	libsentencepiece-dev libcpp-httplib-dev
+	libsentencepiece-dev libcpp-httplib-dev libopenmpi-dev openmpi-bin
 ARM_PACKAGES = crossbuild-essential-arm64 qemu-user $(foreach library, libstdc++6 libpcre2-dev \
 	libutf8proc-dev libxxhash-dev libssl-dev libedit-dev libgtest-dev libcpp-httplib-dev,$(library):arm64)
 CHECK_PACKAGES = clang clang-tidy clang-format libclang-rt-14-dev

@@ -44,7 +44,8 @@ void require_agreement(Communicator& ranks, const std::vector<RankFact>& facts) 
   }
   ranks.broadcast(bytes, kSite);
   const std::string differs = ranks.leads() ? "" : difference(bytes, facts);
-  if (!differs.empty()) throw ranks.abort(rank_error(ranks, Error(differs, ErrorKind::bad_setting)));
+  if (!differs.empty())
+    throw ranks.abort(rank_error(ranks, Error(differs, ErrorKind::bad_setting)));
   ranks.barrier(kSite);
 }
 

@@ -23,9 +23,9 @@ constexpr int kSpins = 2000;
 struct ThreadRanks::State {
   struct alignas(64) Place {
     std::atomic<std::uint64_t> arrivals{0};
-    std::span<const SharedRows> blocks;                // of the gather at work
+    std::span<const SharedRows> blocks;                 // of the gather at work
     const std::vector<std::byte>* broadcast = nullptr;  // the leader's
-    std::atomic<bool> reads{false};  // may be reading what lies at other ranks
+    std::atomic<bool> reads{false};                     // may be reading what lies at other ranks
   };
   std::vector<Place> places;
   std::chrono::milliseconds patience{};
@@ -156,9 +156,7 @@ class ThreadRanks::Rank final : public Communicator {
     reads.store(false, std::memory_order_release);
   }
 
-  std::uint64_t own() const {
-    return state_.at(rank_).arrivals.load(std::memory_order_relaxed);
-  }
+  std::uint64_t own() const { return state_.at(rank_).arrivals.load(std::memory_order_relaxed); }
   void arrive() {
     state_.require_going();
     state_.arrive(rank_);
@@ -187,8 +185,8 @@ class ThreadRanks::Rank final : public Communicator {
     for (std::size_t i = 0; i < blocks.size(); ++i) {
       const SharedRows &to = blocks[i], &from = theirs[i];
       const ByteRange part = to.parts[static_cast<std::size_t>(other)];
-      ensure(from.rows == to.rows && from.parts[static_cast<std::size_t>(other)].count() ==
-                                         part.count(),
+      ensure(from.rows == to.rows &&
+                 from.parts[static_cast<std::size_t>(other)].count() == part.count(),
              site, ": rank ", other, " gives ", from.rows, " rows, expected ", to.rows);
       if (part.count() == 0) continue;
       for (std::int64_t row = 0; row < to.rows; ++row) {
@@ -216,6 +214,8 @@ ThreadRanks::~ThreadRanks() = default;
 
 int ThreadRanks::size() const { return state_->size(); }
 
-Communicator& ThreadRanks::operator[](int rank) { return ranks_.at(static_cast<std::size_t>(rank)); }
+Communicator& ThreadRanks::operator[](int rank) {
+  return ranks_.at(static_cast<std::size_t>(rank));
+}
 
 }  // namespace leq

@@ -10,6 +10,7 @@ namespace leq {
 namespace {
 
 constexpr std::string_view kSource = "a command between ranks";
+constexpr std::int64_t kMostPositions = std::int64_t{1} << 40;  // far more than there are
 
 class Writer {
  public:
@@ -57,8 +58,8 @@ void write(Writer&, const RankEnd&) {}
 
 std::vector<std::int32_t> read_list(ByteReader& reader) {
   const auto count = reader.read<std::int64_t>("the length of a list");
-  require(count >= 0 && static_cast<std::uint64_t>(count) <= reader.left() / 4, kSource, ": a list of ",
-          count, " numbers");
+  require(count >= 0 && static_cast<std::uint64_t>(count) <= reader.left() / 4, kSource,
+          ": a list of ", count, " numbers");
   const auto bytes = reader.take(static_cast<std::uint64_t>(count) * 4, "a list");
   std::vector<std::int32_t> numbers(static_cast<std::size_t>(count));
   if (count > 0) std::memcpy(numbers.data(), bytes.data(), bytes.size());
@@ -70,6 +71,22 @@ Enum read_enum(ByteReader& reader, Enum last) {
   const auto value = reader.read<std::uint8_t>("a kind");
   require(value <= static_cast<std::uint8_t>(last), kSource, ": kind ", int{value});
   return static_cast<Enum>(value);
+}
+
+// Lists of one length, rows in one order, pages for all positions.
+void check_step(const RankStep& step) {
+  const std::int64_t tokens = std::ssize(step.batch.tokens);
+  bool fits = std::ssize(step.positions) == tokens;
+  for (const std::int32_t row : step.batch.outputs) fits = fits && row >= 0 && row < tokens;
+  std::int64_t rows = 0;
+  for (const SequenceRun& run : step.runs) {
+    fits = fits && run.first_row == rows && run.rows > 0 && run.rows <= tokens - rows &&
+           run.first_position >= 0 && run.first_position <= kMostPositions &&
+           run.end_position() <= std::ssize(run.pages) * kPageTokens;
+    if (!fits) break;
+    rows += run.rows;
+  }
+  require(fits && rows == tokens, kSource, ": a step that contradicts itself");
 }
 
 RankStep read_step(ByteReader& reader) {
@@ -91,6 +108,7 @@ RankStep read_step(ByteReader& reader) {
     run.pages = step.pages.back();  // a moved list stays where it is
     step.runs.push_back(run);
   }
+  check_step(step);
   return step;
 }
 

@@ -19,7 +19,7 @@ struct RankStep {
   Batch batch;                          // without sequences
   std::vector<std::int32_t> positions;  // [T]
   std::vector<SequenceRun> runs;
-  std::vector<std::int32_t> copies;  // [pages] f16 copies, -1 for none
+  std::vector<std::int32_t> copies;                   // [pages] f16 copies, -1 for none
   std::vector<std::vector<std::int32_t>> pages = {};  // decoded: what the runs point into
 };
 

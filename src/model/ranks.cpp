@@ -36,13 +36,24 @@ class Follower {
       if (const auto* copy = std::get_if<PageCopy>(&command)) {
         apply(*copy);
       } else {
-        transformer_.follow(std::get<RankStep>(command), pages_);
+        const auto& step = std::get<RankStep>(command);
+        for (const auto& pages : step.pages) check_pages_exist(pages);
+        transformer_.follow(step, pages_);
       }
     }
   }
 
  private:
+  void check_pages_exist(std::span<const std::int32_t> pages) const {
+    for (const std::int32_t page : pages) {
+      ensure(page >= 0 && page < pages_.count(), "page ", page, " of ", pages_.count());
+    }
+  }
+
   void apply(const PageCopy& copy) {
+    const std::int64_t count = copy.of == PageCopy::Of::page ? pages_.count() : pages_.copy_count();
+    ensure(copy.from >= 0 && copy.from < count && copy.to >= 0 && copy.to < count,
+           "a copy of page ", copy.from, " to ", copy.to, " of ", count);
     if (copy.of == PageCopy::Of::page) {
       pages_.copy_page(copy.from, copy.to);
     } else {
@@ -74,8 +85,7 @@ void follow(const Model& model, Backend& backend, const RunLimits& limits, Commu
          limits, ranks, model.file().fingerprint());
 }
 
-ThreadFollowers::ThreadFollowers(const Model& model,
-                                 std::vector<std::unique_ptr<Backend>> backends,
+ThreadFollowers::ThreadFollowers(const Model& model, std::vector<std::unique_ptr<Backend>> backends,
                                  const RunLimits& limits, const ThreadRankOptions& options)
     : ThreadFollowers(
           model.config(),

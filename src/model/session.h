@@ -31,8 +31,7 @@ class Session {
   // point to and `config` must outlive the session.
   // `fingerprint`: of the model's file, where ranks may have read different ones.
   Session(const ModelConfig& config, Weights weights, std::uint64_t weight_bytes, Backend& backend,
-          const RunLimits& limits, Communicator& ranks = one_rank(),
-          std::uint64_t fingerprint = 0);
+          const RunLimits& limits, Communicator& ranks = one_rank(), std::uint64_t fingerprint = 0);
   ~Session();
 
   // Stays where it is: its transformer and cache point into it.

@@ -28,7 +28,8 @@ struct RankShare {
 // [ranks] shares of the model; each kind is divided as evenly as its units allow. ranks >= 1.
 std::vector<RankShare> cut_model(const ModelConfig& config, int ranks);
 
-// What a rank computes of `whole`, as views of it: embeddings, norms and smoothing vectors are whole.
+// What a rank computes of `whole`, as views of it: embeddings, norms and smoothing vectors are
+// whole.
 Weights shard_weights(const Weights& whole, const RankShare& share, const ModelConfig& config);
 
 // One rank's place among those that share a model.

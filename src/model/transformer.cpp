@@ -2,7 +2,9 @@
 
 #include <functional>
 #include <map>
+#include <new>
 #include <numeric>
+#include <string>
 
 #include "base/error.h"
 #include "model/kv_layers.h"
@@ -169,6 +171,9 @@ void Transformer::ended_by_errors(const std::function<void()>& work) {
   } catch (const Error& error) {
     const std::string text = "step " + std::to_string(steps_) + ": " + error.marked();
     throw ranks_.abort(rank_error(ranks_, Error(text, error.kind())));
+  } catch (const std::bad_alloc&) {
+    const std::string text = "step " + std::to_string(steps_) + ": out of memory";
+    throw ranks_.abort(rank_error(ranks_, Error(text, ErrorKind::no_memory)));
   }
 }
 

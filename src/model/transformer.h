@@ -1,5 +1,5 @@
-// A decoder: weights and workspace. forward() is all it does. Where ranks share the model, each has a
-// transformer of its own weights and all do the same step (docs/ranks.md).
+// A decoder: weights and workspace. forward() is all it does. Where ranks share the model, each has
+// a transformer of its own weights and all do the same step (docs/ranks.md).
 #pragma once
 
 #include <cstdint>

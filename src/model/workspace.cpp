@@ -100,11 +100,11 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
       rope(make_rope(memory, frequencies.inv_freq, frequencies.attention_factor, limits.context)),
       rotation(residual_rotation(config, memory)),
       x(allocate_rows(memory, layout, limits.batch_tokens, config.width, kPlain)),
-      qkv(allocate_rows(memory, layout, limits.batch_tokens, qkv_width(config, place.own()), kPlain)),
+      qkv(allocate_rows(memory, layout, limits.batch_tokens, qkv_width(config, place.own()),
+                        kPlain)),
       last(allocate_rows(memory, layout, limits.output_tokens, config.width, kPlain)),
       logits(allocate_rows(memory, layout, limits.output_tokens,
-                           place.leads() ? config.vocab : place.own().vocabulary.count(),
-                           kPlain)),
+                           place.leads() ? config.vocab : place.own().vocabulary.count(), kPlain)),
       alone_(place.alone()),
       rank_(place.rank),
       attention_(
@@ -113,8 +113,8 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
       stream_(slices(place, [](const RankShare& share) { return share.stream; })),
       vocabulary_(slices(place, [](const RankShare& share) { return share.vocabulary; })),
       own_x_(slice_columns(x, stream_[rank_])),
-      own_logits_(slice_columns(logits, place.leads() ? vocabulary_[rank_]
-                                                            : Slice{0, logits.width})),
+      own_logits_(
+          slice_columns(logits, place.leads() ? vocabulary_[rank_] : Slice{0, logits.width})),
       layout_(layout),
       online_(online_inputs(weights)) {
   for (const BlockSpec& spec : input_blocks(weights, layout, limits)) {
@@ -158,9 +158,7 @@ SharedBlock Workspace::shared_input_of(Reader reader, const Linear& linear) {
   const RowsFor whole = {input.rows, consumer_of(linear)};
   const std::vector<Slice>& columns = columns_of(reader);
   if (alone_) return {whole, whole, columns};
-  return {whole,
-          {input.own, slice_consumer(whole.consumer, input.rows, columns[rank_])},
-          columns};
+  return {whole, {input.own, slice_consumer(whole.consumer, input.rows, columns[rank_])}, columns};
 }
 
 SharedBlock Workspace::shared_stream() { return {x, alone_ ? x : own_x_, stream_}; }

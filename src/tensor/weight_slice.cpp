@@ -30,8 +30,7 @@ WeightView slice_rows(const WeightView& weight, const Slice& rows) {
   slice.rows = rows.count();
   if (rows.empty()) return slice;
   // What the rows before take of each plane.
-  const PlaneBytes before =
-      plane_bytes(weight.scheme, weight.act, rows.first, weight.columns);
+  const PlaneBytes before = plane_bytes(weight.scheme, weight.act, rows.first, weight.columns);
   const CodePlanes planes = code_planes(weight);
   if (planes.high_bits > 0) {
     const auto one_bit = static_cast<std::int64_t>(before.codes) / weight.scheme.bits;

@@ -58,14 +58,16 @@ inline void check_gather_round(Communicator& ranks, int round, std::int64_t rows
             number_of(round, ranks.rank(), b, row, i);
       }
     }
-    blocks.push_back({rows, parts[b], from, own_stride, receives ? whole[b].data() : nullptr, stride});
+    blocks.push_back(
+        {rows, parts[b], from, own_stride, receives ? whole[b].data() : nullptr, stride});
   }
   ranks.gather(blocks, to, "a test's gather");
   // Whoever still read it would read this.
   for (auto& bytes : own) bytes.assign(bytes.size(), std::byte{253});
   for (std::size_t b = 0; receives && b < kBlocks; ++b) {
     for (std::int64_t row = 0; row < rows; ++row) {
-      const std::byte* const at = whole[b].data() + static_cast<std::size_t>(row) * blocks[b].stride;
+      const std::byte* const at =
+          whole[b].data() + static_cast<std::size_t>(row) * blocks[b].stride;
       for (int rank = 0; rank < ranks.size(); ++rank) {
         const ByteRange part = parts[b][static_cast<std::size_t>(rank)];
         if (rank == ranks.rank() && blocks[b].own != whole[b].data() + part.first) continue;
@@ -87,8 +89,8 @@ inline void check_broadcast_round(Communicator& ranks, int round) {
   std::vector<std::byte> bytes(ranks.leads() ? size : 5, std::byte{9});
   for (std::size_t i = 0; ranks.leads() && i < size; ++i) bytes[i] = number_of(round, 0, 0, 0, i);
   ranks.broadcast(bytes, "a test's broadcast");
-  expect(bytes.size() == size, "a broadcast of " + std::to_string(size) + " bytes gave " +
-                                   std::to_string(bytes.size()));
+  expect(bytes.size() == size,
+         "a broadcast of " + std::to_string(size) + " bytes gave " + std::to_string(bytes.size()));
   for (std::size_t i = 0; i < size; ++i) {
     expect(bytes[i] == number_of(round, 0, 0, 0, i), "bytes of a broadcast");
   }

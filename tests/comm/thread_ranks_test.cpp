@@ -37,9 +37,8 @@ class ThreadRanksOf : public ::testing::TestWithParam<int> {};
 
 TEST_P(ThreadRanksOf, DoWhatCommunicatorsDo) {
   for (const int threads : {0, 64}) {  // who waits spins, or sleeps at once
-    const auto errors = on_ranks(GetParam(), {.threads = threads}, [](Communicator& ranks) {
-      test::check_communicator(ranks, 60);
-    });
+    const auto errors = on_ranks(GetParam(), {.threads = threads},
+                                 [](Communicator& ranks) { test::check_communicator(ranks, 60); });
     for (const auto& error : errors) EXPECT_EQ(error, "");
   }
 }

@@ -165,28 +165,26 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"storyteller", "uint4-g64", KvType::f16, ActChoice::row},
         Case{"storyteller", "uint8", KvType::f16, ActChoice::tensor},
         Case{"gpt2-tiny", "f32", KvType::f32}, Case{"gpt2-tiny", "int8", KvType::int8},
-        Case{"gpt2-tiny", "int4-g128", KvType::simq4},
-        Case{"mistral-tiny", "f16", KvType::f16}, Case{"mistral-tiny", "int8-g128", KvType::simq4},
+        Case{"gpt2-tiny", "int4-g128", KvType::simq4}, Case{"mistral-tiny", "f16", KvType::f16},
+        Case{"mistral-tiny", "int8-g128", KvType::simq4},
         Case{"mistral-tiny", "int8", KvType::int8, ActChoice::online},
         Case{"qwen2-tiny", "bf16", KvType::f32}, Case{"qwen2-tiny", "int8", KvType::int8},
         Case{"qwen2-tiny", "int4-g128", KvType::simq4},
         Case{"qwen2-tiny", "int8", KvType::f16, ActChoice::tensor},
-        Case{"qwen2-tiny-kbias", "int8", KvType::simq4},
-        Case{"qwen3-tiny", "f32", KvType::f16}, Case{"qwen3-tiny", "int8", KvType::int8},
-        Case{"qwen3-tiny", "uint2-g64", KvType::simq4}),
+        Case{"qwen2-tiny-kbias", "int8", KvType::simq4}, Case{"qwen3-tiny", "f32", KvType::f16},
+        Case{"qwen3-tiny", "int8", KvType::int8}, Case{"qwen3-tiny", "uint2-g64", KvType::simq4}),
     case_name);
 
-INSTANTIATE_TEST_SUITE_P(
-    Models, SequencesOfRanks,
-    ::testing::Values(Case{"storyteller", "f32", KvType::f32},
-                      Case{"storyteller", "int8", KvType::simq4},
-                      Case{"storyteller", "int4-g128", KvType::int8},
-                      Case{"gpt2-tiny", "int8", KvType::f16},
-                      Case{"mistral-tiny", "int8", KvType::simq4},
-                      Case{"qwen2-tiny", "int8", KvType::int8},
-                      Case{"qwen2-tiny-kbias", "int8", KvType::simq4},
-                      Case{"qwen3-tiny", "int4-g128", KvType::simq4}),
-    case_name);
+INSTANTIATE_TEST_SUITE_P(Models, SequencesOfRanks,
+                         ::testing::Values(Case{"storyteller", "f32", KvType::f32},
+                                           Case{"storyteller", "int8", KvType::simq4},
+                                           Case{"storyteller", "int4-g128", KvType::int8},
+                                           Case{"gpt2-tiny", "int8", KvType::f16},
+                                           Case{"mistral-tiny", "int8", KvType::simq4},
+                                           Case{"qwen2-tiny", "int8", KvType::int8},
+                                           Case{"qwen2-tiny-kbias", "int8", KvType::simq4},
+                                           Case{"qwen3-tiny", "int4-g128", KvType::simq4}),
+                         case_name);
 
 // Shapes in which ranks share kv heads, hold some for the sake of whole panels, or have nothing.
 struct Odd {
@@ -274,10 +272,9 @@ std::filesystem::path broken_model(const test::TemporaryFolder& folder, const st
       std::fill_n(values.begin() + row * one.shape.back(), one.shape.back(),
                   std::numeric_limits<float>::max());
     }
-    writer.add_tensor(one.name, one.shape,
-                      pack_weight(values, rows, one.shape.back(), QuantScheme{}, ActKind::none,
-                                  one.name),
-                      {});
+    writer.add_tensor(
+        one.name, one.shape,
+        pack_weight(values, rows, one.shape.back(), QuantScheme{}, ActKind::none, one.name), {});
   }
   writer.finish({{"config", config_to_json(source.config)},
                  {"generation", Json::object()},

@@ -25,16 +25,15 @@ ModelConfig shape(std::int64_t heads, std::int64_t kv_heads, std::int64_t head_d
 }
 
 std::vector<ModelConfig> shapes() {
-  std::vector<ModelConfig> all = {shape(4, 4, 32, 128, 512, 2048),      // gpt2-tiny
-                                  shape(5, 1, 32, 160, 432, 2048),      // mistral-tiny
-                                  shape(6, 2, 32, 192, 512, 2051),      // qwen2-tiny
-                                  shape(4, 2, 64, 128, 384, 2053),      // qwen3-tiny
-                                  shape(8, 4, 32, 256, 704, 4096),      // storyteller
-                                  shape(14, 2, 64, 896, 4864, 151936),  // Qwen2-0.5B
-                                  shape(64, 8, 128, 8192, 28672, 128256),
-                                  shape(71, 1, 64, 4544, 18176, 65024),  // one kv head
-                                  shape(25, 5, 80, 1600, 6400, 50257),
-                                  shape(3, 3, 20, 60, 240, 131)};
+  std::vector<ModelConfig> all = {
+      shape(4, 4, 32, 128, 512, 2048),                                               // gpt2-tiny
+      shape(5, 1, 32, 160, 432, 2048),                                               // mistral-tiny
+      shape(6, 2, 32, 192, 512, 2051),                                               // qwen2-tiny
+      shape(4, 2, 64, 128, 384, 2053),                                               // qwen3-tiny
+      shape(8, 4, 32, 256, 704, 4096),                                               // storyteller
+      shape(14, 2, 64, 896, 4864, 151936),                                           // Qwen2-0.5B
+      shape(64, 8, 128, 8192, 28672, 128256), shape(71, 1, 64, 4544, 18176, 65024),  // one kv head
+      shape(25, 5, 80, 1600, 6400, 50257),    shape(3, 3, 20, 60, 240, 131)};
   for (const std::string& name : synthetic_shapes()) all.push_back(synthetic_config(name, 0));
   return all;
 }
@@ -112,7 +111,7 @@ TEST(Sharding, LlamaOverEightRanksIsCutWhereItsHeadsAre) {
   const std::vector<RankShare> shares = cut_model(llama, 8);
   EXPECT_EQ(shares[3].heads, (Slice{12, 16}));
   EXPECT_EQ(shares[3].kv_heads, (Slice{12, 16}));
-  EXPECT_EQ(shares[0].mlp, (Slice{0, 10 * 128}));   // 86 groups: ten or eleven each
+  EXPECT_EQ(shares[0].mlp, (Slice{0, 10 * 128}));  // 86 groups: ten or eleven each
   EXPECT_EQ(shares[7].mlp, (Slice{75 * 128, 11008}));
   EXPECT_EQ(shares[1].stream, (Slice{512, 1024}));
   // Four query heads of one kv head are two ranks'.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tools/common/kv_choice.h"
+#include "tools/common/rank_choice.h"
 
 namespace leq {
 namespace {
@@ -26,15 +27,7 @@ std::vector<Option> all_model_options() {
        .group = group,
        .minimum = -1,
        .maximum = 1024},
-      {.name = "tp",
-       .kind = OptionKind::integer,
-       .value_name = "N",
-       .fallback = "1",
-       .help = "ranks that share the model (tensor parallelism); each has its part of the threads. "
-               "It changes no bit of a result",
-       .group = group,
-       .minimum = 1,
-       .maximum = 256},
+      rank_option(group),
       {.name = "threads-batch",
        .spellings = "-tb",
        .kind = OptionKind::integer,

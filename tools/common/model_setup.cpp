@@ -13,6 +13,7 @@
 #include "model/memory_fit.h"
 #include "tools/common/kv_choice.h"
 #include "tools/common/model_path.h"
+#include "tools/common/rank_choice.h"
 
 namespace leq {
 namespace {
@@ -29,14 +30,6 @@ int resolve_threads(const Options& options) {
             " out");
   }
   return threads;
-}
-
-int rank_count(const Options& options) {
-  if (!options.declares("tp")) return 1;
-  const std::int64_t ranks = options.integer("tp");
-  require(ranks == 1 || device_name(options) == "cpu", "--tp ", ranks,
-          ": several ranks compute on the CPU for now; leave -dev out, or --tp");
-  return static_cast<int>(ranks);
 }
 
 // Whether mpirun started the ranks as processes.
@@ -60,20 +53,6 @@ constexpr auto kTimeForTheLeader = std::chrono::seconds(1);
     throw;
   }
   throw FollowedToTheEnd();
-}
-
-// The ranks beside the leader, each with its part of the threads.
-std::unique_ptr<ThreadFollowers> make_followers(const Model& model, int threads, int ranks,
-                                                const RunLimits& limits) {
-  std::vector<std::unique_ptr<Backend>> backends;
-  int all = threads_of_rank(threads, 0, ranks);
-  for (int rank = 1; rank < ranks; ++rank) {
-    const int own = threads_of_rank(threads, rank, ranks);
-    backends.push_back(make_backend({.device = "cpu", .threads = own}));
-    all += own;
-  }
-  return std::make_unique<ThreadFollowers>(model, std::move(backends), limits,
-                                           ThreadRankOptions{.threads = all});
 }
 
 RunLimits wanted_limits(const Options& options, const Model& model, const AdjustLimits& adjust) {
@@ -162,7 +141,9 @@ void load(const Options& options, const AdjustLimits& adjust,
     setup.session =
         std::make_unique<Session>(model, *setup.backend, fitted.limits, *setup.processes);
   } else if (ranks > 1) {
-    setup.followers = make_followers(model, setup.threads, ranks, fitted.limits);
+    setup.followers =
+        std::make_unique<ThreadFollowers>(model, follower_backends(setup.threads, ranks),
+                                          fitted.limits, thread_rank_options(setup.threads, ranks));
     setup.session =
         std::make_unique<Session>(model, *setup.backend, fitted.limits, setup.followers->leader());
   } else {

@@ -13,6 +13,7 @@
 #include "tools/common/model_options.h"
 #include "tools/common/model_path.h"
 #include "tools/common/options.h"
+#include "tools/common/rank_choice.h"
 #include "tools/inspect/fit.h"
 #include "tools/inspect/receipt.h"
 #include "tools/inspect/report.h"
@@ -26,7 +27,7 @@ constexpr const char* kFit = "Memory plan (with --fit)";
 // The shared options that the memory plan depends on, under a heading of their own.
 std::vector<Option> fit_options() {
   std::vector<Option> options =
-      model_options({"model", "tp", "threads-batch", "graph", "mmap", "mlock", "verbose"});
+      model_options({"model", "threads-batch", "graph", "mmap", "mlock", "verbose"});
   options.push_back({.name = "speculate",
                      .kind = OptionKind::text,
                      .value_name = "HOW",
@@ -91,7 +92,7 @@ RunLimits limits_of(const Options& options, const Model& model) {
 FitDevice fit_device(const Options& options, const Model& model) {
   check_gpu_layers(options, model.config().layers);
   const auto threads = static_cast<int>(std::max<std::int64_t>(0, options.integer("threads")));
-  return {device_name(options), threads, memory_cap(options)};
+  return {device_name(options), threads, memory_cap(options), rank_count(options)};
 }
 
 // One line to `out` when all checksums agree.

@@ -97,8 +97,14 @@ int heard(char* text, int room) {
 
 void finish() { MPI_Finalize(); }
 
-constexpr leq::MpiCalls kCalls = {leq::MpiCalls::kVersion, start,  begin_gather, begin_broadcast,
-                                  begin_barrier,           done,   tell,         heard,
+constexpr leq::MpiCalls kCalls = {leq::MpiCalls::kVersion,
+                                  start,
+                                  begin_gather,
+                                  begin_broadcast,
+                                  begin_barrier,
+                                  done,
+                                  tell,
+                                  heard,
                                   finish};
 
 }  // namespace

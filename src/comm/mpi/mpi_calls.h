@@ -1,5 +1,5 @@
-// The few calls of MPI that ranks need, as a table of plain functions: MPI is linked by a library of
-// its own, libleq-mpi.so, which is loaded only where processes were started by mpirun.
+// The few calls of MPI that ranks need, as a table of plain functions: MPI is linked by a library
+// of its own, libleq-mpi.so, which is loaded only where processes were started by mpirun.
 #pragma once
 
 #include <cstddef>

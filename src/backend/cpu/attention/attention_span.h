@@ -23,8 +23,8 @@ struct HeadBlock {
   const KvLayer& kv;
   const Rows& qkv;
   RowBlock block;
-  int kv_head = 0;  // the first
-  int heads = 1;    // kv heads
+  int kv_head = 0;          // the first
+  int heads = 1;            // kv heads
   QueryHeads readers = {};  // of the first; the others have as many
 
   int head_queries() const { return static_cast<int>(block.rows) * readers.count; }

@@ -30,8 +30,7 @@ std::vector<ByteRange> parts_of(const SharedColumns& shared, const PlaneUnit& un
     } else if (unit.columns > 0) {
       const std::int64_t last = slice.last == width ? padded : slice.last;
       part.first = static_cast<std::size_t>(slice.first / unit.columns) * unit.bytes;
-      part.last =
-          static_cast<std::size_t>((last + unit.columns - 1) / unit.columns) * unit.bytes;
+      part.last = static_cast<std::size_t>((last + unit.columns - 1) / unit.columns) * unit.bytes;
     } else if (first) {
       part.last = unit.bytes;
     }
