@@ -262,6 +262,7 @@ struct AttentionBatch {
   const std::int32_t* row_runs = nullptr;  // [T]: the run of each row
   const std::int32_t* pages = nullptr;
   std::int64_t longest_run = 0;  // rows
+  int single_runs = 0;           // runs of one row
   std::int64_t end = 0;          // at least the largest position + 1: results do not depend on it
 };
 

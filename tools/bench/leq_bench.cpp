@@ -182,6 +182,11 @@ ToolSpec tool_spec() {
        .group = "Traffic",
        .minimum = 0,
        .maximum = 1e9},
+      {.name = "graph",
+       .fallback = "true",
+       .help = "on a GPU, launch the operations of each step of generation one by one, not as a "
+               "recorded graph: for comparing",
+       .group = "Model"},
       {.name = "breakdown",
        .help =
            "milliseconds and bytes of a step by part (load, quant, gemm, attention, comm, sync, "
@@ -302,6 +307,7 @@ class Bench {
     check_gpu_layers(options_, model.config().layers);
     for (const RunSetting& setting : settings_) {
       const auto backend = chosen_backend(options_, setting.threads);
+      backend->record_steps(options_.flag("graph"));
       for (const BenchTest& test : tests_) {
         Session session = make_session(model, *backend, setting, test);
         if (breakdown_) {

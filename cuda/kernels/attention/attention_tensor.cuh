@@ -34,7 +34,9 @@ __device__ __forceinline__ void finish_span(const AttentionArguments& a, const A
         joined.add(warp, i, half, total, first, last, dims, there ? out : nullptr);
       } else if (there) {
         float* const record =
-            a.scratch + ((row * a.heads.heads + head) * plan.spans + blockIdx.z) * (dims + 2);
+            a.scratch +
+            (((row - block.row + block.record) * a.heads.heads + head) * plan.spans + blockIdx.z) *
+                (dims + 2);
         store_record(warp, i, half, total, dims, record);
       }
     }
@@ -159,11 +161,14 @@ void launch_tensor(const char* kernel, const AttentionArguments& a, AttentionPla
   const int group = a.heads.heads / a.heads.kv_heads;
   plan.block_heads = std::min(group, Shape::kQueries);
   plan.head_blocks = (group + plan.block_heads - 1) / plan.block_heads;
-  plan.block_rows = static_cast<int>(
-      std::min<std::int64_t>(Shape::kQueries / plan.block_heads, a.batch.longest_run));
+  const std::int64_t longest = plan.which == AttentionRuns::single ? 1 : a.batch.longest_run;
+  plan.block_rows =
+      static_cast<int>(std::min<std::int64_t>(Shape::kQueries / plan.block_heads, longest));
   // Every run may leave a block that is not full.
   const std::int64_t blocks =
-      plan.block_rows == 1 ? a.batch.tokens : a.batch.tokens / plan.block_rows + a.batch.run_count;
+      plan.which == AttentionRuns::single ? a.batch.run_count
+      : plan.block_rows == 1              ? a.batch.tokens
+                             : a.batch.tokens / plan.block_rows + a.batch.run_count;
   rt::run(stream,
           {kernel,
            dim3(static_cast<unsigned>(blocks),
@@ -178,7 +183,8 @@ void launch_tensor(const AttentionArguments& a, const AttentionPlan& plan, rt::S
   using Shapes = TensorShapes<keys, values, dims>;
   // Half a block of a prompt's queries is worth its tiles.
   const std::int64_t group = a.heads.heads / a.heads.kv_heads;
-  if (a.batch.longest_run * group > Shapes::Prompt::kQueries / 2) {
+  const std::int64_t longest = plan.which == AttentionRuns::single ? 1 : a.batch.longest_run;
+  if (longest * group > Shapes::Prompt::kQueries / 2) {
     launch_tensor<typename Shapes::Prompt>("attention_prompt", a, plan, stream);
   } else {
     launch_tensor<typename Shapes::Generation>("attention_generation", a, plan, stream);

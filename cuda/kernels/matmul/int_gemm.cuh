@@ -44,49 +44,92 @@ struct GemmMemory {
       Shape::kStages * kStageBytes + (group == 0 ? 0 : 2 * static_cast<int>(sizeof(Groups)));
 };
 
-// Start copying one slab of the tile into a stage: the tokens' codes, and the weights'.
+// A thread's share of the copies of slabs, one slab after the other: 16 bytes of kEach rows, so many
+// apart that they are swizzled alike. All addresses are one pointer, that moves on, and constants.
+template <int rows, int chunks, int threads>
+struct RowCopies {
+  static constexpr int kStep = threads / chunks, kEach = rows / kStep;
+  static_assert(kStep * kEach == rows && kStep % 16 == 0 && kEach <= 8);
+  const std::byte* from = nullptr;
+  int step_bytes = 0;  // in memory
+  unsigned valid = 0;  // bit i: row i is there
+
+  static __device__ __forceinline__ int row() { return static_cast<int>(threadIdx.x / chunks); }
+  static __device__ __forceinline__ int chunk() { return static_cast<int>(threadIdx.x % chunks); }
+
+  // What is not there is not read, wherever its address points.
+  __device__ __forceinline__ void load(unsigned char* to) {
+    to += swizzled<chunks>(row(), chunk());
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      ptx::cp_async16(to + i * kStep * chunks * 16, from + std::int64_t{i} * step_bytes,
+                      (valid >> i & 1u) != 0);
+    }
+    from += chunks * 16;
+  }
+};
+
 template <class Shape>
-__device__ __forceinline__ void load_tokens(const IntMatmul& a, const GemmRows<Shape>& rows,
-                                            int slab, unsigned char* stage) {
-  const int thread = static_cast<int>(threadIdx.x);
+struct TokenCopies : RowCopies<Shape::kTokens, 8, Shape::kThreads> {
+  __device__ __forceinline__ TokenCopies(const IntMatmul& a, const GemmRows<Shape>& rows) {
+    const std::int64_t first = rows.first_token + this->row();
+    const auto stride = static_cast<int>(a.x.code_stride);
+    this->from = reinterpret_cast<const std::byte*>(a.x.codes) + first * stride + this->chunk() * 16;
+    this->step_bytes = this->kStep * stride;
 #pragma unroll
-  for (int i = thread; i < Shape::kTokens * 8; i += Shape::kThreads) {
-    const int row = i / 8, chunk = i % 8;
-    const std::int64_t token = rows.first_token + row;
-    const bool valid = token < a.tokens;
-    ptx::cp_async16(stage + swizzled<8>(row, chunk),
-                    a.x.codes + (valid ? token : 0) * a.x.code_stride + slab * kSlab + chunk * 16,
-                    valid);
-  }
-}
-template <class Shape, int bits, int group>
-__device__ __forceinline__ void load_codes(const IntMatmul& a, const GemmRows<Shape>& rows,
-                                           int slab, std::int64_t padded, unsigned char* stage) {
-  using Memory = GemmMemory<Shape, bits, group>;
-  constexpr int kChunks = Memory::kChunks;
-  const int thread = static_cast<int>(threadIdx.x);
-  unsigned char* const low = stage + Memory::kTokenBytes;
-#pragma unroll
-  for (int i = thread; i < Shape::kRows * kChunks; i += Shape::kThreads) {
-    const int n = i / kChunks, chunk = i % kChunks;
-    const CodeSegment& segment = rows.of(a, n);
-    const int row = rows.first + rows.offset(n);
-    const bool valid = row < segment.rows;
-    const std::int64_t at = (valid ? row : 0) * (padded * Planes<bits>::kLowBits / 8);
-    ptx::cp_async16(low + swizzled<kChunks>(n, chunk),
-                    segment.weight.codes + at + (slab * kChunks + chunk) * 16, valid);
-  }
-  if constexpr (bits == 3) {
-    if (thread < Shape::kRows) {
-      const CodeSegment& segment = rows.of(a, thread);
-      const int row = rows.first + rows.offset(thread);
-      const bool valid = row < segment.rows;
-      const std::int64_t at = (valid ? row : 0) * (padded / 8);
-      ptx::cp_async16(low + Memory::kLowBytes + thread * 16, segment.weight.high + at + slab * 16,
-                      valid);
+    for (int i = 0; i < this->kEach; ++i) {
+      this->valid |= (first + i * this->kStep < a.tokens ? 1u : 0u) << i;
     }
   }
-}
+};
+
+template <class Shape, int chunks>
+struct CodeCopies : RowCopies<Shape::kRows, chunks, Shape::kThreads> {
+  // `plane` has chunks * 16 bytes of a row for each slab.
+  __device__ __forceinline__ CodeCopies(const GemmRows<Shape>& rows, const CodeSegment& segment,
+                                        const std::uint8_t* plane, int slabs) {
+    const int first = rows.first + rows.offset(this->row()), row_bytes = slabs * (chunks * 16);
+    // 16 rows of a tile are eight of each segment with swiglu.
+    const int step = rows.paired ? this->kStep / 2 : this->kStep;
+    this->from = reinterpret_cast<const std::byte*>(plane) + std::int64_t{first} * row_bytes +
+                 this->chunk() * 16;
+    this->step_bytes = step * row_bytes;
+#pragma unroll
+    for (int i = 0; i < this->kEach; ++i) {
+      this->valid |= (first + i * step < segment.rows ? 1u : 0u) << i;
+    }
+  }
+};
+
+// The weights of slabs, and for 3 bits the 16 bytes of the high plane that a thread's row has.
+template <class Shape, int bits, int group>
+struct WeightCopies {
+  using Memory = GemmMemory<Shape, bits, group>;
+  CodeCopies<Shape, Memory::kChunks> low;
+  const std::uint8_t* high = nullptr;
+  bool has_high = false;
+
+  __device__ __forceinline__ WeightCopies(const IntMatmul& a, const GemmRows<Shape>& rows, int slabs)
+      : low(rows, rows.of(a, low.row()), rows.of(a, low.row()).weight.codes, slabs) {
+    const int thread = static_cast<int>(threadIdx.x);
+    if (bits != 3 || thread >= Shape::kRows) return;
+    const CodeSegment& segment = rows.of(a, thread);
+    const int row = rows.first + rows.offset(thread);
+    high = segment.weight.high + std::int64_t{row} * (slabs * 16);
+    has_high = row < segment.rows;
+  }
+  __device__ __forceinline__ void load(unsigned char* stage) {
+    low.load(stage + Memory::kTokenBytes);
+    if constexpr (bits == 3) {
+      const int thread = static_cast<int>(threadIdx.x);
+      if (thread < Shape::kRows) {
+        ptx::cp_async16(stage + Memory::kTokenBytes + Memory::kLowBytes + thread * 16, high,
+                        has_high);
+      }
+      high += 16;
+    }
+  }
+};
 
 // The codes of a warp's rows in one slab, as they lie in memory: word t of each 16 bytes.
 template <class Shape, int bits>
@@ -429,13 +472,13 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   const auto stage_of = [&](int slab) {
     return memory + slab % Shape::kStages * Memory::kStageBytes;
   };
+  WeightCopies<Shape, bits, group> weights(a, rows, slabs);
+  TokenCopies<Shape> tokens(a, rows);
   const auto load_weights = [&](int slab) {
-    if (slab < slabs) {
-      load_codes<Shape, bits, group>(a, rows, slab, grouping.columns, stage_of(slab));
-    }
+    if (slab < slabs) weights.load(stage_of(slab));
   };
   const auto load_inputs = [&](int slab) {
-    if (slab < slabs) load_tokens(a, rows, slab, stage_of(slab));
+    if (slab < slabs) tokens.load(stage_of(slab));
     ptx::cp_async_commit();
   };
   for (int slab = 0; slab < Shape::kStages - 1; ++slab) load_weights(slab);
