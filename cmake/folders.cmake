@@ -11,7 +11,8 @@ set(leq_files_apart
   src/quantize/methods/gptq src/quantize/methods/refit src/quantize/methods/row_choice
   src/convert/vocab_merges src/eval/window_logits
   tests/backend/attention_test tests/backend/rotate_test tests/base/json_test
-  tests/cache/kv_copies_test tests/cuda/[a-z0-9_/]+ tests/format/leq_reader_test
+  tests/cache/kv_copies_test tests/cuda/[a-z0-9_/]+ tests/engine/receipt_test
+  tests/engine/scheduler_test tests/format/leq_reader_test
   tests/generate/chat_template_test tests/generate/reply_test tests/generate/sampler_test
   tests/generate/sampler_cuts_test tests/model/invariance_test tests/model/ranks_test
   tests/model/sampling_settings_test tests/model/window_test tests/quantize/[a-z0-9_]+
