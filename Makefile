@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 PACKAGES = build-essential cmake ninja-build pkg-config nlohmann-json3-dev libcxxopts-dev libpcre2-dev \
 	libutf8proc-dev libxxhash-dev libssl-dev libedit-dev libgtest-dev libbenchmark-dev \
-	libsentencepiece-dev libcpp-httplib-dev
+	libsentencepiece-dev libcpp-httplib-dev libopenmpi-dev openmpi-bin
 ARM_PACKAGES = crossbuild-essential-arm64 qemu-user $(foreach library, libstdc++6 libpcre2-dev \
 	libutf8proc-dev libxxhash-dev libssl-dev libedit-dev libgtest-dev libcpp-httplib-dev,$(library):arm64)
 CHECK_PACKAGES = clang clang-tidy clang-format libclang-rt-14-dev
@@ -77,9 +77,9 @@ fuzz: check-deps
 	  echo "== $$target for $(FUZZ_SECONDS) s"; \
 	  $$target -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 -print_final_stats=0 -verbosity=0 || exit 1; done
 
-# Without precompiled headers: clang does not read those of g++.
+# Without precompiled headers, as clang does not read those of g++, and file by file.
 tidy: check-deps
-	cmake --preset dev -B build/tidy -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON
+	cmake --preset dev -B build/tidy -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DLEQ_BY_FOLDER=OFF
 	git ls-files 'src/*.cpp' 'models/*.cpp' 'tools/*.cpp' | grep -vE '/(cpu|x86|arm|generic)/' | xargs -P $(JOBS) -n 4 clang-tidy -p build/tidy --quiet
 
 nvcc:
@@ -91,9 +91,10 @@ hostile: deps
 	cmake --build build/dev -j $(JOBS) --target hostile_cases fault_cases
 	ctest --test-dir build/dev --output-on-failure -C long -L '^(hostile|faults)-all$$'
 
+# This machine's row for the table in docs/benchmarks.md; about three minutes on an idle machine.
 bench: release
-	build/release/tools/leq-bench -m synthetic:tinyllama-1.1b:int8 -p 512 -n 64 -r 5
-	build/release/tools/leq-bench -m synthetic:tinyllama-1.1b:int4-g128 -p 512 -n 64 -r 5
+	@bench/machine_row.sh build/release | tee build/machine_row.md
+	@echo "in build/machine_row.md; docs/benchmarks.md says what the columns are"
 
 format: check-deps
 	git ls-files '*.h' '*.cpp' '*.inc' | xargs clang-format -i

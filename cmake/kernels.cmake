@@ -2,17 +2,18 @@
 # its set; chosen at run time (src/backend/cpu/kernel_levels.h). What belongs to one processor family
 # lies in a folder of its own, beside what it is a version of (cmake/processor.cmake).
 
-# A precompiled header is valid for one set of flags; and inline functions of the standard library must
-# not be compiled with the instructions of a kernel's set, or the linker may keep that copy for all.
-set_source_files_properties(${processor_sources} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+# leq_take(TO REGEX): the sources that match become those of TO.
+macro(leq_take to regex)
+  set(${to} ${sources})
+  list(FILTER ${to} INCLUDE REGEX "${regex}")
+  list(FILTER sources EXCLUDE REGEX "${regex}")
+endmacro()
 
-# Loops over numbers that are compiled for every processor. The precompiled header would bring its own
-# level of optimization with it.
-set(number_sources ${sources})
-list(FILTER number_sources INCLUDE REGEX
-  "_portable\\.cpp$|/src/(tensor|backend/cpu|quantize/linear_algebra)/")
-set_source_files_properties(${number_sources} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
-  COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>")
+# Neither these nor the loops over numbers have a precompiled header: it is valid for one set of flags,
+# it would bring its own level of optimization with it, and inline functions of the standard library
+# must not be compiled with the instructions of a kernel's set, or the linker may keep that copy for all.
+leq_take(number_sources "_portable\\.cpp$|/src/(tensor|backend/cpu|quantize/linear_algebra)/")
+set_source_files_properties(${number_sources} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>")
 
 # What reads small files, sets out the work and reports on it: a quarter less to compile (so are the
 # tools). At -O1 g++ 12 takes a std::variant's empty text for an uninitialized one.
@@ -22,16 +23,12 @@ set(once_places /models/ /src/convert/ /src/platform/ /src/recipes/ /src/report/
   /src/format/leq_copy /src/format/leq_index /src/format/leq_layout /src/format/safetensors
   /src/model/memory_plan /src/model/model_config /src/model/open_model /src/model/tensor_list
   /src/model/weights /src/generate/chat_ /src/generate/conversation /src/generate/settings
+  /src/generate/jinja/ /src/generate/grammar/json_schema /src/generate/grammar/gbnf
   /src/engine/chat_session /src/engine/generator /src/engine/prompt_file
   /src/eval/bench /src/eval/breakdown /src/eval/mixed_ /src/eval/protocol /src/eval/wikitext
   /src/eval/perplexity_report /src/eval/divergence_report)
-set(once_sources)
-foreach(place ${once_places})
-  set(found ${sources})
-  list(FILTER found INCLUDE REGEX "${place}")
-  list(APPEND once_sources ${found})
-endforeach()
-set_source_files_properties(${once_sources} PROPERTIES COMPILE_OPTIONS "${leq_once_flags}")
+list(JOIN once_places "|" once_places)
+leq_take(once_sources "${once_places}")
 
 # leq_kernel_flags(NAME FLAGS...): of the files that end in _NAME.cpp
 function(leq_kernel_flags name)

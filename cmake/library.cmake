@@ -6,23 +6,37 @@ file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp
   ${PROJECT_SOURCE_DIR}/cuda/layout/*.cpp)  # where a GPU puts things: for plans, in every build
 list(FILTER sources EXCLUDE REGEX "/src/platform/devices/")  # cuda/CMakeLists.txt chooses
 list(FILTER sources EXCLUDE REGEX "/src/server/")            # cmake/server.cmake
+list(FILTER sources EXCLUDE REGEX "/src/comm/mpi/")          # cmake/mpi.cmake
 set(processor_sources ${sources})
 list(FILTER processor_sources INCLUDE REGEX "/${LEQ_PROCESSOR}/[^/]+$")
 list(FILTER sources EXCLUDE REGEX "/(x86|arm|generic)/[^/]+$")
 
 # What the objects are compiled with, and what is linked with them.
 set(leq_libraries Threads::Threads OpenSSL::Crypto leq_xxhash leq_pcre2 leq_utf8proc)
+include(cmake/folders.cmake)
+include(cmake/kernels.cmake)
 
-add_library(leq_objects OBJECT ${sources} ${processor_sources}
-  ${PROJECT_BINARY_DIR}/generated/quantize/calibration/texts.cpp)
-target_include_directories(leq_objects PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}
-  ${PROJECT_BINARY_DIR}/generated)
-target_link_libraries(leq_objects PRIVATE leq_flags leq_json ${leq_libraries})
-target_precompile_headers(leq_objects PRIVATE ${PROJECT_SOURCE_DIR}/cmake/standard_headers.h)
+# leq_objects_of(NAME SOURCES...): objects of the library, with the flags that this target is given.
+function(leq_objects_of name)
+  add_library(${name} OBJECT ${ARGN})
+  target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}
+    ${PROJECT_BINARY_DIR}/generated)
+  target_link_libraries(${name} PRIVATE leq_flags leq_json ${leq_libraries})
+endfunction()
+
+leq_objects_of(leq_kernels ${number_sources} ${processor_sources})
+leq_objects_of(leq_objects ${sources} ${PROJECT_BINARY_DIR}/generated/quantize/calibration/texts.cpp)
+leq_objects_of(leq_once ${once_sources})
+target_compile_options(leq_once PRIVATE "${leq_once_flags}")
+foreach(name leq_objects leq_once)
+  target_precompile_headers(${name} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/standard_headers.h)
+  leq_compile_by_folder(${name})
+endforeach()
 
 # leq_library(NAME TYPE): the objects as a library.
 function(leq_library name type)
-  add_library(${name} ${type} $<TARGET_OBJECTS:leq_objects>)
+  add_library(${name} ${type} $<TARGET_OBJECTS:leq_kernels> $<TARGET_OBJECTS:leq_objects>
+    $<TARGET_OBJECTS:leq_once>)
   set_target_properties(${name} PROPERTIES OUTPUT_NAME leq LINKER_LANGUAGE CXX
     VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
   target_compile_features(${name} INTERFACE cxx_std_20)

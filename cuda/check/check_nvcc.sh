@@ -1,10 +1,12 @@
 #!/bin/sh
 # Compiles every CUDA source with nvcc and holds what comes out against cuda/check/budgets.txt: no kernel
-# may spill, use more registers or another number of tensor-core instructions than its line there
-# says, or be missing from it. No GPU is needed. The programs for
-# machines with one (bench/gpu, tests/cuda/ptx) must compile too.
+# may spill, use more registers, have another number of tensor-core instructions or a longer main loop
+# than its line there says, or be missing from it. No main loop may fence the memory of the whole GPU, or
+# divide integers but where it says so below. No GPU is needed. The programs for machines with one
+# (bench/gpu, tests/cuda/ptx) must compile too.
 #   cuda/check/check_nvcc.sh             check
 #   cuda/check/check_nvcc.sh --update    write what was found into budgets.txt
+#   cuda/check/check_nvcc.sh SOURCE...   the kernels of these alone
 #   --all: for every architecture, not only 80 and 90a. LEQ_NVCC_ARCHITECTURES: for these.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -14,11 +16,15 @@ if ! command -v nvcc > /dev/null; then
 fi
 names="80 90a"
 update=""
+chosen=""
+# At the edge of what a query sees, and at the end of a span; groups of other sizes than 128.
+may_divide="attention_tensor attention_spans"
 for option in "$@"; do
   case "$option" in
     --all) names="80 86 89 90a 120" ;;
     --update) update=yes ;;
-    *) echo "nvcc: unknown option $option; expected --all or --update"; exit 1 ;;
+    *.cu) chosen="$chosen $option" ;;
+    *) echo "nvcc: unknown option $option; expected --all, --update or sources"; exit 1 ;;
   esac
 done
 names=${LEQ_NVCC_ARCHITECTURES:-$names}
@@ -56,7 +62,7 @@ compile() {
 }
 
 # One line for each kernel and architecture: kernel, architecture, registers, bytes spilled,
-# tensor-core instructions.
+# tensor-core instructions; of its main loop the instructions, fences and divisions.
 table() {
   sed -E 's/\(anonymous namespace\)::|leq::cuda::|_GLOBAL__N__[0-9a-z_]+:://g' | awk '
     function name(quoted) {
@@ -69,20 +75,27 @@ table() {
     /Used [0-9]+ registers/ {
       match($0, /Used [0-9]+/); registers[key] = substr($0, RSTART + 5, RLENGTH - 5)
     }
-    /^Tensor cores of/ { tensor[name(quoted[2]) " " quoted[4]] = $NF }
-    END { for (key in registers) print key, registers[key], spilled[key], tensor[key] }
+    /^Code of/ {
+      code[name(quoted[2]) " " quoted[4]] = $(NF - 3) " " $(NF - 2) " " $(NF - 1) " " $NF
+    }
+    END { for (key in registers) print key, registers[key], spilled[key], code[key] }
   ' | LC_ALL=C sort
 }
 
 compile cuda/check/known_counts.cu > "$work/known.all"
 table < "$work/known.all" | awk '
+  /^looped/ {
+    if ($6 == 0 || $7 == 0 || $8 == 0) { print "nvcc: " $1 " " $2 ": its loop, fence and division were not found; look at cuda/check/sass_counts.cpp"; bad = 1 }
+    next
+  }
   { split($1, part, "_"); expected = part[2] == "igmma" && $2 != "sm_90a" ? 0 : part[part[3] == "" ? 2 : 3] }
   $5 != expected { print "nvcc: " $1 " " $2 ": counted " $5 " tensor-core instructions, expected " expected "; look at kTensorCores in cuda/check/sass_counts.cpp"; bad = 1 }
   END { exit bad || NR == 0 }'
-for source in cuda/kernels/*/*.cu cuda/device/*.cu; do
+for source in ${chosen:-cuda/kernels/*/*.cu cuda/device/*.cu}; do
   compile "$source" >> "$work/all"
 done
 for source in bench/gpu/device/*.cu tests/cuda/ptx/*.cu; do
+  [ -z "$chosen" ] || continue
   case $source in
     *library_gemm*) [ -f "$(dirname "$(command -v nvcc)")/../include/cublasLt.h" ] || continue ;;
   esac
@@ -92,20 +105,32 @@ for source in bench/gpu/device/*.cu tests/cuda/ptx/*.cu; do
 done
 table < "$work/all" > "$work/found"
 if [ -n "$update" ]; then
-  { echo "# kernel, architecture, most registers, tensor-core instructions (none: 0)"
-    echo "# cuda/check/check_nvcc.sh --update --all writes it; spills are refused"
-    awk '{ print $1, $2, $3 ($5 > 0 ? " " $5 : "") }' "$work/found"; } > cuda/check/budgets.txt
+  { echo "# kernel, architecture, most registers, tensor-core instructions, most instructions of the main loop"
+    echo "# (none: 0); cuda/check/check_nvcc.sh --update --all writes it; spills are refused"
+    awk -v chosen="$chosen" '
+      FNR == NR { line[$1 " " $2] = $1 " " $2 " " $3 ($5 + $6 > 0 ? " " $5 : "") ($6 > 0 ? " " $6 : ""); next }
+      chosen != "" && !/^#/ && !($1 " " $2 in line) { line[$1 " " $2] = $0 }
+      END { for (key in line) print line[key] }' "$work/found" cuda/check/budgets.txt | LC_ALL=C sort
+  } > "$work/budgets"
+  cp "$work/budgets" cuda/check/budgets.txt
 fi
-awk -v names="$names" '
-  BEGIN { split(names, list, " "); for (i in list) compiled["sm_" list[i]] = 1 }
-  FNR == NR { if ($0 !~ /^#/ && $2 in compiled) { budget[$1 " " $2] = $3; tensor[$1 " " $2] = $4 + 0 } next }
+awk -v names="$names" -v chosen="$chosen" -v may_divide="$may_divide" '
+  BEGIN {
+    split(names, list, " "); for (i in list) compiled["sm_" list[i]] = 1
+    split(may_divide, list, " "); for (i in list) divides[list[i]] = 1
+  }
+  FNR == NR { if ($0 !~ /^#/ && $2 in compiled) { budget[$1 " " $2] = $3; tensor[$1 " " $2] = $4 + 0; loop[$1 " " $2] = $5 + 0 } next }
   { key = $1 " " $2; seen[key] = 1 }
   $4 > 0 { print "nvcc: " key " spills " $4 " bytes"; bad = 1 }
   !(key in budget) { print "nvcc: " key " is not in cuda/check/budgets.txt (" $3 " registers, " $5 " tensor-core instructions)"; bad = 1; next }
   $3 > budget[key] { print "nvcc: " key " uses " $3 " registers, the budget is " budget[key]; bad = 1 }
+  $6 > loop[key] { print "nvcc: " key " has a main loop of " $6 " instructions, the budget is " loop[key]; bad = 1 }
+  $7 > 0 { print "nvcc: " key " fences the memory of the whole GPU in its main loop"; bad = 1 }
+  { family = $1; sub(/<.*/, "", family) }
+  $8 > 0 && !(family in divides) { print "nvcc: " key " divides integers in its main loop"; bad = 1 }
   $5 != tensor[key] { print "nvcc: " key " has " $5 " tensor-core instructions, the budget says " tensor[key]; bad = 1 }
   END {
-    for (key in budget) if (!(key in seen)) { print "nvcc: " key " of cuda/check/budgets.txt was not compiled"; bad = 1 }
+    if (chosen == "") for (key in budget) if (!(key in seen)) { print "nvcc: " key " of cuda/check/budgets.txt was not compiled"; bad = 1 }
     exit bad
   }' cuda/check/budgets.txt "$work/found"
-echo "nvcc: $(wc -l < "$work/found") kernels compiled, no spills, registers and tensor-core instructions as budgeted"
+echo "nvcc: $(wc -l < "$work/found") kernels compiled, no spills, registers, tensor-core instructions and main loops as budgeted"

@@ -1,5 +1,6 @@
-// Kernels with a known number of tensor-core instructions each: cuda/check/check_nvcc.sh counts them with
-// sass_counts.cpp on every architecture before it trusts the counts of others.
+// Kernels with a known number of tensor-core instructions each, and one with a known main loop:
+// cuda/check/check_nvcc.sh counts them with sass_counts.cpp on every architecture before it trusts the
+// counts of others.
 #include "cuda/words/ptx_attention.h"
 #include "cuda/words/wgmma.h"
 
@@ -55,6 +56,18 @@ __global__ void __launch_bounds__(128, 1) counted_igmma_6(int* out, std::uint64_
 // No tensor cores.
 __global__ void counted_0(int* out, const std::uint32_t* in) {
   out[threadIdx.x] = ptx::dp4a(in[threadIdx.x], in[threadIdx.x + 32], 0);
+}
+
+// A main loop by its dp4a, with what none may have.
+__global__ void looped(int* out, const int* in, int count) {
+  int sum = 0;
+#pragma unroll 1
+  for (int i = 0; i < count; ++i) {
+    sum = ptx::dp4a(static_cast<std::uint32_t>(in[count / (i + 1)]),
+                    static_cast<std::uint32_t>(in[i]), sum);
+    out[i] = sum;
+    __threadfence();
+  }
 }
 
 }  // namespace leq::LEQ_GPU

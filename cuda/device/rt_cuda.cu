@@ -2,12 +2,11 @@
 #include <nvtx3/nvToolsExt.h>
 
 #include <cstdlib>
-#include <mutex>
 #include <new>
-#include <unordered_map>
 
 #include "base/error.h"
 #include "cuda/host/device_list.h"
+#include "cuda/rt/kernel_table.h"
 #include "cuda/words/run.h"
 
 namespace leq::LEQ_GPU::rt {
@@ -17,6 +16,7 @@ struct Stream {
   cudaStream_t handle = nullptr;
 };
 struct Event {
+  int device = 0;
   cudaEvent_t handle = nullptr;
 };
 struct Region {
@@ -30,6 +30,18 @@ void check(cudaError_t result, const char* what) {
   if (result == cudaSuccess) return;
   fail(result == cudaErrorMemoryAllocation ? ErrorKind::no_memory : ErrorKind::no_device,
        "CUDA: ", what, ": ", cudaGetErrorString(result));
+}
+
+// What follows on this thread is for that device: a thread begins on device 0, whichever one its
+// streams are of. Every entry comes by here.
+void use_device(int device) { check(cudaSetDevice(device), "cannot use the device"); }
+cudaStream_t used(const Stream& stream) {
+  use_device(stream.device);
+  return stream.handle;
+}
+cudaEvent_t used(const Event& event) {
+  use_device(event.device);
+  return event.handle;
 }
 
 // As nvidia-smi writes it.
@@ -83,13 +95,14 @@ std::string why_no_device() {
 }
 
 StreamOwner make_stream(int device) {
-  check(cudaSetDevice(device), "cannot use the device");
+  use_device(device);
   StreamOwner stream(new Stream{device, nullptr});
   check(cudaStreamCreateWithFlags(&stream->handle, cudaStreamNonBlocking), "cannot make a stream");
   return stream;
 }
 
 void StreamCloser::operator()(Stream* stream) const noexcept {
+  cudaSetDevice(stream->device);
   if (stream->handle != nullptr) cudaStreamDestroy(stream->handle);
   delete stream;
 }
@@ -99,27 +112,28 @@ const DeviceInfo& device_of(const Stream& stream) {
 }
 
 void synchronize(Stream& stream) {
-  check(cudaStreamSynchronize(stream.handle), "work on the device failed");
+  check(cudaStreamSynchronize(used(stream)), "work on the device failed");
 }
 
 EventOwner make_event(int device) {
-  check(cudaSetDevice(device), "cannot use the device");
-  EventOwner event(new Event);
+  use_device(device);
+  EventOwner event(new Event{device, nullptr});
   check(cudaEventCreate(&event->handle), "cannot make an event");
   return event;
 }
 
 void EventCloser::operator()(Event* event) const noexcept {
+  cudaSetDevice(event->device);
   if (event->handle != nullptr) cudaEventDestroy(event->handle);
   delete event;
 }
 
 void record(Event& event, Stream& stream) {
-  check(cudaEventRecord(event.handle, stream.handle), "event");
+  check(cudaEventRecord(event.handle, used(stream)), "event");
 }
 double seconds_between(const Event& from, const Event& to) {
   float milliseconds = 0;
-  check(cudaEventElapsedTime(&milliseconds, from.handle, to.handle), "event");
+  check(cudaEventElapsedTime(&milliseconds, from.handle, used(to)), "event");
   return 1e-3 * double{milliseconds};
 }
 
@@ -127,7 +141,7 @@ void begin_range(const char* name) { nvtxRangePushA(name); }
 void end_range() { nvtxRangePop(); }
 
 void* allocate(int device, std::size_t bytes) {
-  check(cudaSetDevice(device), "cannot use the device");
+  use_device(device);
   void* data = nullptr;
   if (cudaMalloc(&data, bytes == 0 ? 1 : bytes) == cudaSuccess) return data;
   cudaGetLastError();  // the failure is reported by the caller, not by the next launch
@@ -140,17 +154,17 @@ void release(int device, void* data) noexcept {
 }
 
 MemoryInfo memory_of(int device) {
-  check(cudaSetDevice(device), "cannot use the device");
+  use_device(device);
   MemoryInfo memory;
   check(cudaMemGetInfo(&memory.free_bytes, &memory.total_bytes), "the device's free memory");
   return memory;
 }
 
 void wait(Stream& stream, Event& event) {
-  check(cudaStreamWaitEvent(stream.handle, event.handle, 0), "event");
+  check(cudaStreamWaitEvent(used(stream), event.handle, 0), "event");
 }
 void synchronize(Event& event) {
-  check(cudaEventSynchronize(event.handle), "work on the device failed");
+  check(cudaEventSynchronize(used(event)), "work on the device failed");
 }
 
 RegionOwner take_region(int device, std::size_t bytes) {
@@ -177,16 +191,16 @@ void* allocate_pinned(std::size_t bytes) {
 void release_pinned(void* data) noexcept { cudaFreeHost(data); }
 
 void copy_to_device(void* device, const void* pinned, std::size_t bytes, Stream& stream) {
-  check(cudaMemcpyAsync(device, pinned, bytes, cudaMemcpyHostToDevice, stream.handle), "copy");
+  check(cudaMemcpyAsync(device, pinned, bytes, cudaMemcpyHostToDevice, used(stream)), "copy");
 }
 void copy_to_host(void* pinned, const void* device, std::size_t bytes, Stream& stream) {
-  check(cudaMemcpyAsync(pinned, device, bytes, cudaMemcpyDeviceToHost, stream.handle), "copy");
+  check(cudaMemcpyAsync(pinned, device, bytes, cudaMemcpyDeviceToHost, used(stream)), "copy");
 }
 void copy_on_device(void* to, const void* from, std::size_t bytes, Stream& stream) {
-  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream.handle), "copy");
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, used(stream)), "copy");
 }
 void fill_zero(void* device, std::size_t bytes, Stream& stream) {
-  check(cudaMemsetAsync(device, 0, bytes, stream.handle), "fill");
+  check(cudaMemsetAsync(device, 0, bytes, used(stream)), "fill");
 }
 
 struct Graph {
@@ -199,12 +213,12 @@ void GraphCloser::operator()(Graph* graph) const noexcept {
 }
 
 void begin_capture(Stream& stream) {
-  check(cudaStreamBeginCapture(stream.handle, cudaStreamCaptureModeThreadLocal), "begin recording");
+  check(cudaStreamBeginCapture(used(stream), cudaStreamCaptureModeThreadLocal), "begin recording");
 }
 
 GraphOwner end_capture(Stream& stream) {
   cudaGraph_t recorded = nullptr;
-  check(cudaStreamEndCapture(stream.handle, &recorded), "end recording");
+  check(cudaStreamEndCapture(used(stream), &recorded), "end recording");
   GraphOwner graph(new Graph);
   const cudaError_t made = cudaGraphInstantiate(&graph->handle, recorded, 0);
   cudaGraphDestroy(recorded);
@@ -214,6 +228,7 @@ GraphOwner end_capture(Stream& stream) {
 
 void drop_capture(Stream& stream) noexcept {
   cudaGraph_t recorded = nullptr;
+  cudaSetDevice(stream.device);
   cudaStreamEndCapture(stream.handle, &recorded);
   if (recorded != nullptr) cudaGraphDestroy(recorded);
   cudaGetLastError();
@@ -221,48 +236,48 @@ void drop_capture(Stream& stream) noexcept {
 
 bool is_capturing(const Stream& stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check(cudaStreamIsCapturing(stream.handle, &status), "ask whether a stream records");
+  check(cudaStreamIsCapturing(used(stream), &status), "ask whether a stream records");
   return status != cudaStreamCaptureStatusNone;
 }
 
 void launch(const Graph& graph, Stream& stream) {
-  check(cudaGraphLaunch(graph.handle, stream.handle), "launch a graph");
+  check(cudaGraphLaunch(graph.handle, used(stream)), "launch a graph");
 }
 
 namespace {
 
-// Whether the code that runs on this device waits for its predecessor: code for older chips, which
-// newer ones translate, does not, and must not begin early.
-bool waits_for_predecessor(const void* kernel) {
-  static std::mutex lock;
-  static std::unordered_map<const void*, bool> known;
-  const std::lock_guard hold(lock);
-  const auto found = known.find(kernel);
-  if (found != known.end()) return found->second;
-  cudaFuncAttributes attributes;
-  check(cudaFuncGetAttributes(&attributes, kernel), "ask for a kernel's code");
-  return known[kernel] = attributes.ptxVersion >= 90;
+// A kernel on a device.
+struct KernelFacts {
+  bool waits;  // for its predecessor, so that it may begin early
+};
+
+// Code for older chips that a newer one translates does not wait. A kernel is allowed its shared
+// memory here once and for all: a recorded launch keeps its right to it whatever comes later.
+KernelFacts facts_of(const void* kernel, const Launch& launch, const Stream& stream) {
+  static KernelTable<KernelFacts> known;
+  return known.of(kernel, stream.device, [&] {
+    cudaFuncAttributes attributes;
+    check(cudaFuncGetAttributes(&attributes, kernel), "ask for a kernel's code");
+    const std::size_t dynamic = device_of(stream).shared_limit_bytes - attributes.sharedSizeBytes;
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(dynamic)),
+          launch.kernel);
+    return KernelFacts{attributes.ptxVersion >= 90};
+  });
 }
 
 }  // namespace
 
-// Launches from this thread go to the stream's device.
 cudaLaunchConfig_t launch_config(const Launch& launch, const void* kernel, Stream& stream,
                                  LaunchAttributes& attributes) {
-  constexpr std::size_t kWithoutAsking = 48 << 10;
-  check(cudaSetDevice(stream.device), launch.kernel);
-  if (launch.shared_bytes > kWithoutAsking) {
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(launch.shared_bytes)),
-          launch.kernel);
-  }
   cudaLaunchConfig_t config = {};
+  config.stream = used(stream);
+  const KernelFacts facts = facts_of(kernel, launch, stream);
   config.gridDim = launch.blocks;
   config.blockDim = launch.threads;
   config.dynamicSmemBytes = launch.shared_bytes;
-  config.stream = stream.handle;
   config.attrs = attributes.data();
-  if (launch.start == Start::early && waits_for_predecessor(kernel)) {
+  if (launch.start == Start::early && facts.waits) {
     cudaLaunchAttribute& early = attributes[config.numAttrs++];
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early.val.programmaticStreamSerializationAllowed = 1;
@@ -279,6 +294,6 @@ cudaLaunchConfig_t launch_config(const Launch& launch, const void* kernel, Strea
 
 void check_launch(cudaError_t result, const Launch& launch) { check(result, launch.kernel); }
 
-cudaStream_t handle(Stream& stream) { return stream.handle; }
+cudaStream_t handle(Stream& stream) { return used(stream); }
 
 }  // namespace leq::LEQ_GPU::rt

@@ -9,5 +9,7 @@ namespace leq::LEQ_GPU::rt {
 DeviceInfo& emulated_device();
 // Its memory, 64 GiB at first: allocations and regions beyond it are refused.
 void set_emulated_memory(std::size_t bytes);
+// So many of the next recordings fail where they end, as a driver may have them.
+void fail_captures(int count);
 
 }  // namespace leq::LEQ_GPU::rt

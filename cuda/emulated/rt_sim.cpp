@@ -18,10 +18,14 @@ namespace leq::LEQ_GPU::rt {
 
 namespace {
 
-// A copy or fill, or the threads of a kernel.
+// Kernels begin early behind kernels and, where nothing says that CUDA makes them wait, behind
+// copies and fills; behind the mark or wait of an event none does.
+enum class Sort : std::uint8_t { kernel, copy, event };
+
+// `body`: of a kernel, what one thread does.
 struct Operation {
   std::function<void()> body;
-  bool is_kernel = false;
+  Sort sort = Sort::copy;
   simt::Grid grid;
 };
 
@@ -29,7 +33,7 @@ struct Operation {
 
 struct Stream {
   std::deque<Operation> operations;
-  simt::EarlyBlockOwner begun;  // of the first operation
+  std::deque<simt::EarlyBlockOwner> begun;  // of the first operations, which are kernels
   bool capturing = false;
   std::thread::id capturer;
   std::vector<Operation> captured;
@@ -61,6 +65,7 @@ struct Runtime {
   std::size_t device_bytes = std::size_t{64} << 30;  // the device's memory
   std::size_t device_in_use = 0;
   std::uint64_t random = 0;
+  int failing_captures = 0;
 };
 
 Runtime& runtime() {
@@ -78,16 +83,28 @@ bool take_device_bytes(std::size_t bytes) {
   return true;
 }
 
-// A kernel that may begin early and follows a kernel has begun before that one runs.
+// What may begin before the operation that runs now has ended: the kernel behind it, and behind a
+// kernel that lets its successor start before it waits itself, the next one too.
+void begin_successors(Stream& stream) {
+  auto& begun = stream.begun;
+  while (begun.size() < stream.operations.size()) {
+    const Operation& next = stream.operations[begun.size()];
+    if (!next.grid.early) return;
+    if (!begun.empty() && !simt::lets_successor_start(*begun.back())) return;
+    begun.push_back(simt::begin_early(next.grid, next.body));
+  }
+}
+
 void run_first(Stream& stream, bool drains) {
   const Operation operation = std::move(stream.operations.front());
   stream.operations.pop_front();
-  simt::EarlyBlockOwner begun = std::move(stream.begun);
-  if (!operation.is_kernel) return operation.body();
-  if (drains && !stream.operations.empty() && stream.operations.front().grid.early) {
-    stream.begun =
-        simt::begin_early(stream.operations.front().grid, stream.operations.front().body);
+  simt::EarlyBlockOwner begun;
+  if (!stream.begun.empty()) {
+    begun = std::move(stream.begun.front());
+    stream.begun.pop_front();
   }
+  if (drains && operation.sort != Sort::event) begin_successors(stream);
+  if (operation.sort != Sort::kernel) return operation.body();
   simt::run_grid(operation.grid, operation.body, std::move(begun));
 }
 
@@ -158,7 +175,7 @@ void give_back(void* data) noexcept {
 
 void copy(void* to, const void* from, std::size_t bytes, Stream& stream) {
   if (bytes == 0) return;
-  give(stream, {[=] { std::memcpy(to, from, bytes); }, false, {}});
+  give(stream, {[=] { std::memcpy(to, from, bytes); }, Sort::copy, {}});
 }
 
 // What lies before the mark was given to its stream before anything that waits for it, so this
@@ -190,6 +207,11 @@ DeviceInfo& emulated_device() {
 void set_emulated_memory(std::size_t bytes) {
   const std::lock_guard hold(runtime().lock);
   runtime().device_bytes = bytes;
+}
+
+void fail_captures(int count) {
+  const std::lock_guard hold(runtime().lock);
+  runtime().failing_captures = count;
 }
 
 std::vector<DeviceInfo> devices() { return {emulated_device()}; }
@@ -243,7 +265,7 @@ void record(Event& event, Stream& stream) {
     event.reached = mark;
     event.when = std::chrono::steady_clock::now();
   };
-  give(stream, {reach, false, {}});
+  give(stream, {reach, Sort::event, {}});
 }
 
 void wait(Stream& stream, Event& event) {
@@ -252,7 +274,7 @@ void wait(Stream& stream, Event& event) {
   const auto reach = [&event, mark = event.recorded, from = event.stream] {
     run_until(event, mark, from);
   };
-  give(stream, {reach, false, {}});
+  give(stream, {reach, Sort::event, {}});
 }
 
 void synchronize(Event& event) {
@@ -327,7 +349,7 @@ void copy_on_device(void* to, const void* from, std::size_t bytes, Stream& strea
 }
 void fill_zero(void* device, std::size_t bytes, Stream& stream) {
   if (bytes == 0) return;
-  give(stream, {[=] { std::memset(device, 0, bytes); }, false, {}});
+  give(stream, {[=] { std::memset(device, 0, bytes); }, Sort::copy, {}});
 }
 
 void enqueue(Stream& stream, const Launch& launch, const void* code, std::function<void()> thread) {
@@ -335,7 +357,7 @@ void enqueue(Stream& stream, const Launch& launch, const void* code, std::functi
                            launch.blocks,       launch.threads,
                            launch.shared_bytes, emulated_device().shared_limit_bytes,
                            launch.cluster,      launch.start == Start::early};
-  give(stream, {std::move(thread), true, grid});
+  give(stream, {std::move(thread), Sort::kernel, grid});
 }
 
 void GraphCloser::operator()(Graph* graph) const noexcept { delete graph; }
@@ -350,6 +372,10 @@ GraphOwner end_capture(Stream& stream) {
   GraphOwner graph(new Graph{std::move(stream.captured)});
   drop_capture(stream);
   ensure(stream.refused == nullptr, "emulated GPU: ", stream.refused, " while a stream records");
+  if (runtime().failing_captures > 0) {
+    --runtime().failing_captures;
+    fail(ErrorKind::no_device, "emulated GPU: this recording fails");
+  }
   return graph;
 }
 

@@ -40,6 +40,7 @@ AttentionBatch batch_at(const std::int32_t* there, const BatchView& batch, std::
   made.pages = made.row_runs + batch.tokens + more;
   for (const SequenceRun& run : batch.runs) {
     made.longest_run = std::max(made.longest_run, run.rows);
+    made.single_runs += run.rows == 1 ? 1 : 0;
   }
   made.end = batch.end_position();
   return made;

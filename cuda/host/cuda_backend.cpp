@@ -156,6 +156,7 @@ class CudaBackend final : public Backend {
       fill_rope(rope, batch.end_position());
       a.table = reinterpret_cast<const float*>(rope.memory.data());
     }
+    a.key_offset = shape.key_offset;
     a.keys = pages_of(kv.keys, kv.key_page_bytes, kv.key_type);
     a.values = pages_of(kv.values, kv.value_page_bytes, kv.value_type);
     a.fault = faults_.watch("input of attention");

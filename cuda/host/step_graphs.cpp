@@ -79,13 +79,27 @@ void StepGraphs::run(const Step& step, const std::function<void()>& operations) 
     recordings_.emplace(kind, nullptr);
     return;
   }
-  if (found->second == nullptr) {
-    found = recordings_.insert_or_assign(kind, record(operations)).first;
-    ++counts_.recorded;
-  } else {
+  if (found->second != nullptr) {
     ++counts_.replayed;
+    return rt::launch(*found->second, stream_);
   }
+  try {
+    found->second = record(operations);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::internal) throw;
+    give_up(error);
+    return operations();
+  }
+  ++counts_.recorded;
   rt::launch(*found->second, stream_);
+}
+
+// Nothing that was to be recorded has run. What failed once fails again: the steps to come are run
+// as they are, and an error that is not the recording's shows there.
+void StepGraphs::give_up(const Error& error) {
+  enabled_ = false;
+  recordings_.clear();
+  counts_.failure = error.what();
 }
 
 const std::int32_t* StepGraphs::slot_of(std::span<const std::int32_t> list) const {

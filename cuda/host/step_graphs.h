@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "base/error.h"
 #include "cuda/host/batch_lists.h"
 
 namespace leq::LEQ_GPU {
@@ -20,7 +21,8 @@ class StepGraphs {
 
   // Runs the operations of a step; where each of its runs has one row, by a graph. The first step
   // of a kind is run as it is and takes the memory that its operations need, the second is
-  // recorded, all others are replayed.
+  // recorded, all others are replayed. Where a recording fails, for whatever reason but a bug, this
+  // and all later steps run as they are; counts() says why.
   void run(const Step& step, const std::function<void()>& operations);
   // Recordings hold addresses: to be called wherever device memory is taken or given back.
   void forget() { recordings_.clear(); }
@@ -48,6 +50,7 @@ class StepGraphs {
   static std::vector<std::int32_t> numbers_of(const Step& step);
   Running places_of(const Step& step) const;
   rt::GraphOwner record(const std::function<void()>& operations);
+  void give_up(const Error& error);
 
   rt::Stream& stream_;
   Staging& staging_;

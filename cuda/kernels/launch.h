@@ -262,6 +262,7 @@ struct AttentionBatch {
   const std::int32_t* row_runs = nullptr;  // [T]: the run of each row
   const std::int32_t* pages = nullptr;
   std::int64_t longest_run = 0;  // rows
+  int single_runs = 0;           // runs of one row
   std::int64_t end = 0;          // at least the largest position + 1: results do not depend on it
 };
 
@@ -279,7 +280,8 @@ struct RopeAppendArguments {
   const float* q_gain = nullptr;  // [d]
   const float* k_gain = nullptr;
   float q_eps = 0, k_eps = 0;
-  const float* table = nullptr;  // [positions][2][d/2] cosines, then sines; null: no rotation
+  const float* table = nullptr;       // [positions][2][d/2] cosines, then sines; null: no rotation
+  const float* key_offset = nullptr;  // [H_kv d] keys are stored less it; null: as they are
   KvPages keys, values;
   Fault fault;
 };

@@ -107,6 +107,7 @@ struct Cluster {
   unsigned barriers = 0;
   char barrier_keys[4];
   bool predecessor_ended = true;
+  bool lets_successor_start = false;
   char predecessor_key = 0;
 };
 
@@ -443,6 +444,8 @@ EarlyBlockOwner begin_early(const Grid& grid, const std::function<void()>& body)
   return begun;
 }
 
+bool lets_successor_start(const EarlyBlock& begun) { return begun.state.lets_successor_start; }
+
 namespace {
 
 void go_on(EarlyBlock& begun) {
@@ -481,6 +484,7 @@ SIMT_UNSEEN void wait_for_predecessor() {
   block->threads[block->current].waited = true;
   if (!cluster->predecessor_ended) wait(State::at_predecessor, &cluster->predecessor_key);
 }
+SIMT_UNSEEN void let_successor_start() { cluster->lets_successor_start = true; }
 SIMT_UNSEEN void sync_cluster() {
   wait(State::at_cluster, &cluster->barrier_keys[cluster->barriers % 4]);
 }
@@ -538,7 +542,7 @@ SIMT_UNSEEN void* static_shared(const void* key, std::size_t bytes, std::size_t 
   if (mine.static_bytes > kStaticLimit) stop("over 48 KB of static shared memory");
   if (mine.static_count == kMostStatics) stop("over 64 shared variables");
   if (mine.static_bytes + mine.grid->shared_bytes > mine.grid->shared_limit) {
-    stop("static and dynamic shared memory exceed what the architecture has");
+    stop("static and dynamic shared memory exceed what the kernel was allowed");
   }
   unsigned char* data = static_cast<unsigned char*>(mine.static_memory.get()) + at;
   mine.statics[mine.static_count++] = {key, data};

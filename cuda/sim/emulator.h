@@ -36,7 +36,8 @@ struct Grid {
   dim3 blocks;
   dim3 threads;
   std::size_t shared_bytes = 0;         // dynamic, poisoned at the start of each block
-  std::size_t shared_limit = 99 << 10;  // static and dynamic together, of the architecture
+  // Static and dynamic together: 48 KB, or what the kernel was allowed of the architecture's more.
+  std::size_t shared_limit = 48 << 10;
   unsigned cluster = 1;                 // neighbouring blocks in x that run together
   bool early = false;                   // may begin before the launch in front of it has ended
 };
@@ -49,6 +50,8 @@ struct EarlyBlockCloser {
 };
 using EarlyBlockOwner = std::unique_ptr<EarlyBlock, EarlyBlockCloser>;
 EarlyBlockOwner begin_early(const Grid& grid, const std::function<void()>& body);
+// Whether it called let_successor_start on its way: then the launch behind it may have begun too.
+bool lets_successor_start(const EarlyBlock& block);
 
 // Runs `body` once for each thread, the blocks spread over the pool of set_workers; returns when
 // all have ended. Aborts with a report on stderr where a launch is impossible (0 or > 1,024
@@ -84,6 +87,7 @@ void sync_cluster();
 unsigned cluster_blocks();
 unsigned cluster_rank();  // of this block among them
 void wait_for_predecessor();
+void let_successor_start();
 // Deposits `mine`, waits for the lanes of `mask` that have not ended, and gives what each of the 32
 // lanes brought; lanes that did not come show poison.
 const Slot* meet(Meeting kind, std::uint32_t mask, const Slot& mine);

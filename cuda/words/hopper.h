@@ -76,14 +76,14 @@ __device__ __forceinline__ void barrier_arrive(Barrier& barrier) {
 #endif
 }
 
-// At the barrier in the same place of block `rank` of the cluster.
+// At the barrier in the same place of block `rank` of the cluster: for what was read, which need not
+// be fenced. (With .release.cluster ptxas makes a fence of the whole GPU's memory.)
 __device__ __forceinline__ void barrier_arrive_at(Barrier& barrier, unsigned rank) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile(
       "{\n.reg .b32 there;\n"
       "mapa.shared::cluster.u32 there, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(
-          shared_address(&barrier)),
+      "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(shared_address(&barrier)),
       "r"(rank)
       : "memory");
 #elif !defined(__CUDACC__)

@@ -130,8 +130,12 @@ __device__ __forceinline__ void wait_for_predecessor() {
 }
 // The next kernel may begin, where it is launched early, once all blocks have said so or ended.
 __device__ __forceinline__ void let_successor_start() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#ifdef __CUDA_ARCH__
+#if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+#elif !defined(__CUDACC__)
+  simt::let_successor_start();
 #endif
 }
 

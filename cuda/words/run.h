@@ -17,8 +17,9 @@ namespace leq::LEQ_GPU::rt {
 // anything, or end.
 enum class Start : std::uint8_t { in_order, early };
 
-// `kernel` names it in reports. More than 48 KB of dynamic shared memory is allowed up to
-// DeviceInfo::shared_limit_bytes.
+// `kernel` names it in reports. Each kernel is allowed DeviceInfo::shared_limit_bytes of static and
+// dynamic shared memory together, before its first launch: unasked it would have 48 KB, so that one
+// with static memory must ask for less than 48 KB of dynamic memory too.
 struct Launch {
   const char* kernel = "";
   dim3 blocks;

@@ -29,6 +29,16 @@ void check_embedding(const Embedding& embedding, const Rows& x) {
          " positions of ", embedding.ids.size(), " tokens");
 }
 
+int query_group(const AttentionShape& shape) {
+  return shape.group > 0 ? shape.group : shape.heads / shape.kv_heads;
+}
+
+QueryHeads query_heads(const AttentionShape& shape, int kv_head) {
+  const int group = query_group(shape), begin = kv_head * group - shape.first_head;
+  const int first = std::clamp(begin, 0, shape.heads);
+  return {first, std::clamp(begin + group, 0, shape.heads) - first};
+}
+
 void check_rotation(const Rows& x, std::int64_t tokens, const RotationTable& rotation) {
   ensure(x.values != nullptr && x.width == rotation.width, "rotate: expected f32 rows of ",
          rotation.width, ", found ", x.width);
@@ -100,8 +110,10 @@ void check_linear_outputs(const Linear& linear, std::int64_t tokens, const Rows&
 }
 
 void check_qkv(const Rows& qkv, const BatchView& batch, const AttentionShape& shape) {
-  ensure(shape.heads > 0 && shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0 &&
-             shape.head_dim > 0 && shape.head_dim % 2 == 0,
+  const bool whole = shape.group == 0 && shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0;
+  const bool shared = shape.group > 0 && shape.first_head >= 0 &&
+                      shape.first_head + shape.heads <= shape.kv_heads * shape.group;
+  ensure((whole || shared) && shape.heads >= 0 && shape.head_dim > 0 && shape.head_dim % 2 == 0,
          "attention: expected heads as a multiple of kv heads and an even head size, found ",
          shape.heads, ", ", shape.kv_heads, " and ", shape.head_dim);
   require_capacity("attention", batch.tokens, qkv);

@@ -60,7 +60,18 @@ struct AttentionShape {
   const Norm* q_norm = nullptr;  // over each head, Qwen3
   const Norm* k_norm = nullptr;
   bool rotary = true;
+  const float* key_offset = nullptr;  // [H_kv d] keys are stored less it; null: as they are
+  // Where ranks share the heads of a model, those of one rank need not begin or end with a kv head:
+  int group = 0;       // query heads of a kv head in the model; 0: H / H_kv
+  int first_head = 0;  // of the first kv head's group, which query head is the first here
 };
+
+// The query heads here that read one kv head: neighbours, perhaps none.
+struct QueryHeads {
+  int first = 0, count = 0;
+};
+int query_group(const AttentionShape& shape);  // most query heads of one kv head
+QueryHeads query_heads(const AttentionShape& shape, int kv_head);
 
 // Rows of tables: the tokens' own, and where positions are learned those of their positions.
 struct Embedding {

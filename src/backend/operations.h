@@ -7,6 +7,7 @@
 #include "backend/decoder_parts.h"
 #include "backend/kv_types.h"
 #include "backend/rows.h"
+#include "backend/rows_slice.h"
 #include "backend/sample.h"
 #include "backend/tables.h"
 
@@ -32,6 +33,10 @@ class Operations {
   // out [T][H d] = softmax(q k^T) v over each row's visible positions, read back from the cache.
   virtual void attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
                          const KvLayer& kv, const RowsFor& out) = 0;
+
+  // Rows of which every rank has made its columns become whole where they are received, with the
+  // codes that out's format wants. Ranks meet here; nothing happens where there is one.
+  virtual void gather(const RowsFor& out, std::int64_t tokens, const SharedColumns& shared);
 
   // drawn[i] = the token of row i of `logits` [requests][V] (sample.h), the same on every device;
   // below 0 where there is none: kAllBanned, or bad_logit_of the first logit that is NaN or

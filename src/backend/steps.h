@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 
 #include "backend/kv_types.h"
 #include "backend/step_parts.h"
@@ -25,6 +26,7 @@ struct Step {
 };
 struct StepCounts {
   std::int64_t recorded = 0, replayed = 0;
+  std::string failure;  // of a recording: its words; since then steps run one operation at a time
 };
 
 class Steps {

@@ -6,74 +6,16 @@
 #include "base/error.h"
 
 namespace leq {
-namespace {
-
-// Every sequence may end in a partial page of its own.
-std::int64_t pages_of(const KvShape& shape) {
-  return pages_for(shape.positions) + shape.sequences - 1;
-}
-
-KvZones zones_of(const KvShape& shape) {
-  const KvZones zones = shape.zones.value_or(kv_zones(shape.key_type, shape.value_type));
-  ensure(!zones.copies() || (zones.sinks >= 0 && zones.sinks <= kPageTokens && zones.recent >= 0 &&
-                             kPageTokens % zones.block == 0),
-         "KV cache: zones of ", zones.sinks, " sinks, ", zones.recent,
-         " newest positions, blocks of ", zones.block);
-  return zones;
-}
-
-// What a sequence may still read or be cut back to.
-std::int64_t kept_positions(const KvZones& zones) {
-  return zones.recent + zones.block + KvCache::kRewind;
-}
-
-// Enough for all that all sequences keep while one step appends.
-std::int64_t copies_of(const KvShape& shape, const KvZones& zones) {
-  if (!zones.copies()) return 0;
-  const std::int64_t of_sequence = pages_for(kept_positions(zones)) + (zones.sinks > 0 ? 3 : 2);
-  const std::int64_t all = of_sequence * shape.sequences + pages_for(shape.batch_tokens);
-  return std::min(all, pages_of(shape));
-}
-
-}  // namespace
-
-KvType KvShape::type(std::int64_t layer, KvPart part) const {
-  if (part == KvPart::values) return value_type;
-  return layer_key_types.empty() ? key_type : layer_key_types.at(static_cast<std::size_t>(layer));
-}
-
 KvCache::KvCache(DeviceMemory& memory, const Layout& layout, const KvShape& shape)
     : memory_(memory),
       layout_(layout),
       shape_(shape),
-      zones_(zones_of(shape)),
-      page_count_(pages_of(shape)),
-      copies_(page_count_, copies_of(shape, zones_)),
+      pages_(memory, layout, shape),
+      copies_(pages_.count(), pages_.copy_count()),
       sequences_(static_cast<std::size_t>(shape.sequences)),
-      references_(static_cast<std::size_t>(page_count_), 0),
-      sealed_(static_cast<std::size_t>(page_count_), 0) {
-  if (zones_.copies()) {
-    copy_page_bytes_ = layout.page_bytes(KvPart::keys, KvType::f16, shape.kv_heads, shape.head_dim);
-  }
-  std::size_t ends[2] = {}, copies_end = 0;
-  for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
-    for (const KvPart part : {KvPart::keys, KvPart::values}) {
-      Side side;
-      side.type = shape.type(layer, part);
-      side.page_bytes = layout.page_bytes(part, side.type, shape.kv_heads, shape.head_dim);
-      std::size_t& end = ends[part == KvPart::keys ? 0 : 1];
-      side.pages_at = end;
-      end += static_cast<std::size_t>(page_count_) * side.page_bytes;
-      side.copied = kv_scheme(side.type).blocked();
-      side.copies_at = copies_end;
-      if (side.copied) copies_end += static_cast<std::size_t>(copies_.count()) * copy_page_bytes_;
-      sides_.push_back(side);
-    }
-  }
-  keys_ = Buffer(memory, ends[0]);
-  values_ = Buffer(memory, ends[1]);
-  if (copies_end > 0) copied_ = Buffer(memory, copies_end);
-  for (std::int64_t page = page_count_; page-- > 0;) {
+      references_(static_cast<std::size_t>(page_count()), 0),
+      sealed_(static_cast<std::size_t>(page_count()), 0) {
+  for (std::int64_t page = page_count(); page-- > 0;) {
     free_.push_back(static_cast<std::int32_t>(page));
   }
 }
@@ -94,36 +36,24 @@ std::span<const std::int32_t> KvCache::pages(std::int32_t sequence) const {
   return at(sequence).pages;
 }
 
-KvLayer KvCache::layer(std::int64_t layer) const {
-  const Side &keys = side(layer, KvPart::keys), &values = side(layer, KvPart::values);
-  KvLayer view = {keys.type,
-                  values.type,
-                  page_at(layer, KvPart::keys, 0),
-                  page_at(layer, KvPart::values, 0),
-                  keys.page_bytes,
-                  values.page_bytes};
-  view.zones = zones_;
-  if (keys.copied) view.key_copies = copy_at(layer, KvPart::keys, 0);
-  if (values.copied) view.value_copies = copy_at(layer, KvPart::values, 0);
-  view.copy_page_bytes = copy_page_bytes_;
-  view.copies = copies_.table();
-  return view;
-}
-
-std::byte* KvCache::page_at(std::int64_t layer, KvPart part, std::int32_t page) const {
-  const Buffer& all = part == KvPart::keys ? keys_ : values_;
-  const Side& own = side(layer, part);
-  return all.data() + own.pages_at + static_cast<std::size_t>(page) * own.page_bytes;
-}
-
-std::byte* KvCache::copy_at(std::int64_t layer, KvPart part, std::int32_t copy) const {
-  return copied_.data() + side(layer, part).copies_at +
-         static_cast<std::size_t>(copy) * copy_page_bytes_;
-}
-
 bool KvCache::shares_last_page(std::int32_t sequence) const {
   const Sequence& source = at(sequence);
   return source.length % kPageTokens != 0 && holders(source.pages.back()) > 1;
+}
+
+std::int64_t KvCache::first_seen(std::int64_t position) const {
+  if (shape_.window == 0) return 0;
+  return std::max<std::int64_t>(0, position + 1 - shape_.window) / kPageTokens;
+}
+
+std::int64_t KvCache::first_held(std::int64_t length) const {
+  return first_seen(std::max<std::int64_t>(0, length - kRewind));
+}
+
+std::int64_t KvCache::most_pages(std::int64_t positions) const {
+  const std::int64_t whole = pages_for(positions);
+  if (shape_.window == 0) return whole;
+  return std::min(whole, window_pages(shape_) + 1 + pages_for(shape_.batch_tokens));
 }
 
 std::int64_t KvCache::pages_to_append(std::int32_t sequence, std::int64_t count) const {
@@ -132,15 +62,17 @@ std::int64_t KvCache::pages_to_append(std::int32_t sequence, std::int64_t count)
          (shares_last_page(sequence) ? 1 : 0);
 }
 
-void KvCache::append(std::int32_t sequence, std::int64_t count) { grow(sequence, count, 0); }
+void KvCache::append(std::int32_t sequence, std::int64_t count) { grow(sequence, count, 0, 0); }
 
-void KvCache::grow(std::int32_t sequence, std::int64_t count, std::int64_t copied_from) {
+void KvCache::grow(std::int32_t sequence, std::int64_t count, std::int64_t copied_from,
+                   std::int64_t held_from) {
   Sequence& target = at(sequence);
-  const std::int64_t needed = pages_to_append(sequence, count);
+  const std::int64_t none = std::max<std::int64_t>(0, held_from - std::ssize(target.pages));
+  const std::int64_t needed = pages_to_append(sequence, count) - none;
   const std::int64_t in_last = target.length % kPageTokens;
   require(needed <= free_pages(), "context full: sequence ", sequence, " holds ", target.length,
           " positions, ", count, " more need ", needed, " pages of ", kPageTokens, ", ",
-          free_pages(), " of ", page_count_, " are free; raise ", Setting{"context"});
+          free_pages(), " of ", page_count(), " are free; raise ", Setting{"context"});
   if (shares_last_page(sequence)) {
     const std::int32_t own = take_page(), before = target.pages.back();
     copy_page(before, own);
@@ -151,33 +83,38 @@ void KvCache::grow(std::int32_t sequence, std::int64_t count, std::int64_t copie
     }
     release(before);
   }
-  if (in_last != 0 && zones_.copies()) {
+  if (in_last != 0 && pages_.zones().copies()) {
     const std::int32_t last = target.pages.back();
     std::uint8_t& sealed = sealed_[static_cast<std::size_t>(last)];
-    sealed = std::min(sealed, static_cast<std::uint8_t>(in_last / zones_.block));
+    sealed = std::min(sealed, static_cast<std::uint8_t>(in_last / pages_.zones().block));
     if (!copies_.has(last)) give_copy(last);
   }
   target.length += count;
   while (std::ssize(target.pages) < pages_for(target.length)) {
+    if (std::ssize(target.pages) < held_from) {
+      target.pages.push_back(kNoPage);
+      continue;
+    }
     target.pages.push_back(take_page());
     const std::int64_t end = std::ssize(target.pages) * kPageTokens;
-    const bool sinks = target.pages.size() == 1 && zones_.sinks > 0;
-    if (zones_.copies() && (sinks || end > copied_from)) give_copy(target.pages.back());
+    const bool sinks = target.pages.size() == 1 && pages_.zones().sinks > 0;
+    if (pages_.zones().copies() && (sinks || end > copied_from)) give_copy(target.pages.back());
   }
 }
 
 // The first of the positions whose copies a sequence keeps.
 std::int64_t KvCache::oldest_kept(const Sequence& sequence) const {
-  return std::max<std::int64_t>(0, sequence.settled - kept_positions(zones_)) / kPageTokens;
+  return std::max<std::int64_t>(0, sequence.settled - kept_positions(pages_.zones())) / kPageTokens;
 }
 
 // Pages whose copies some sequence keeps.
 std::vector<bool> KvCache::pages_in_use() const {
-  std::vector<bool> used(static_cast<std::size_t>(page_count_), false);
+  std::vector<bool> used(static_cast<std::size_t>(page_count()), false);
   for (const Sequence& sequence : sequences_) {
     for (std::size_t i = 0; i < sequence.pages.size(); ++i) {
+      if (sequence.pages[i] == kNoPage) continue;
       const bool kept = std::cmp_greater_equal(i, oldest_kept(sequence));
-      const bool first = i == 0 && zones_.sinks > 0;
+      const bool first = i == 0 && pages_.zones().sinks > 0;
       if (kept || first) used[static_cast<std::size_t>(sequence.pages[i])] = true;
     }
   }
@@ -193,18 +130,35 @@ void KvCache::give_copy(std::int32_t page) {
 }
 
 void KvCache::settle() {
-  if (!zones_.copies()) return;
   for (Sequence& sequence : sequences_) {
     if (sequence.settled == sequence.length) continue;
-    const std::int64_t first = zones_.sealed(sequence.settled) / kPageTokens;
-    const std::int64_t sealed = zones_.sealed(sequence.length);
-    for (std::int64_t page = first; page * kPageTokens < sealed; ++page) {
-      const std::int64_t blocks =
-          std::min<std::int64_t>(kPageTokens, sealed - page * kPageTokens) / zones_.block;
-      const auto index = static_cast<std::size_t>(sequence.pages[static_cast<std::size_t>(page)]);
-      sealed_[index] = std::max(sealed_[index], static_cast<std::uint8_t>(blocks));
-    }
+    if (pages_.zones().copies()) settle_blocks(sequence);
     sequence.settled = sequence.length;
+    leave_behind(sequence);
+  }
+}
+
+// Codes of the blocks that closed are there.
+void KvCache::settle_blocks(Sequence& sequence) {
+  const std::int64_t first = pages_.zones().sealed(sequence.settled) / kPageTokens;
+  const std::int64_t sealed = pages_.zones().sealed(sequence.length);
+  for (std::int64_t page = first; page * kPageTokens < sealed; ++page) {
+    const std::int32_t index = sequence.pages[static_cast<std::size_t>(page)];
+    if (index == kNoPage) continue;
+    const std::int64_t blocks =
+        std::min<std::int64_t>(kPageTokens, sealed - page * kPageTokens) / pages_.zones().block;
+    std::uint8_t& mark = sealed_[static_cast<std::size_t>(index)];
+    mark = std::max(mark, static_cast<std::uint8_t>(blocks));
+  }
+}
+
+// Pages behind all windows.
+void KvCache::leave_behind(Sequence& sequence) {
+  for (const std::int64_t held = first_held(sequence.length); sequence.left < held;
+       ++sequence.left) {
+    std::int32_t& place = sequence.pages[static_cast<std::size_t>(sequence.left)];
+    if (place != kNoPage) release(place);
+    place = kNoPage;
   }
 }
 
@@ -218,18 +172,21 @@ std::int64_t KvCache::truncate(std::int32_t sequence, std::int64_t length) {
   target.settled = std::min(target.settled, length);
   const auto keep = static_cast<std::size_t>(pages_for(length));
   while (target.pages.size() > keep) {
-    release(target.pages.back());
+    if (target.pages.back() != kNoPage) release(target.pages.back());
     target.pages.pop_back();
   }
+  target.left = std::min(target.left, std::ssize(target.pages));
   return length;
 }
 
 // Codes of all that the next query reads as codes, or copies to make them of.
 bool KvCache::codes_reach(std::span<const std::int32_t> pages, std::int64_t length) const {
-  const std::int64_t closed = zones_.closed_for(length);
-  for (std::int64_t first = 0; first < closed; first += kPageTokens) {
+  const std::int64_t closed = pages_.zones().closed_for(length);
+  for (std::int64_t first = first_seen(length) * kPageTokens; first < closed;
+       first += kPageTokens) {
     const std::int32_t page = pages[static_cast<std::size_t>(first / kPageTokens)];
-    const std::int64_t blocks = std::min<std::int64_t>(kPageTokens, closed - first) / zones_.block;
+    const std::int64_t blocks =
+        std::min<std::int64_t>(kPageTokens, closed - first) / pages_.zones().block;
     if (sealed_[static_cast<std::size_t>(page)] < blocks && !copies_.has(page)) return false;
   }
   return true;
@@ -237,22 +194,26 @@ bool KvCache::codes_reach(std::span<const std::int32_t> pages, std::int64_t leng
 
 // Copies of all that the next query reads as f16.
 bool KvCache::copies_reach(std::span<const std::int32_t> pages, std::int64_t length) const {
-  if (zones_.sinks > 0 && length > 0 && !copies_.has(pages[0])) return false;
-  const std::int64_t open = zones_.closed_for(length);
-  for (std::int64_t page = open / kPageTokens; page * kPageTokens < length; ++page) {
+  const std::int64_t seen = first_seen(length), open = pages_.zones().closed_for(length);
+  if (pages_.zones().sinks > 0 && length > 0 && seen == 0 && !copies_.has(pages[0])) return false;
+  for (std::int64_t page = std::max(seen, open / kPageTokens); page * kPageTokens < length;
+       ++page) {
     if (!copies_.has(pages[static_cast<std::size_t>(page)])) return false;
   }
   return true;
 }
 
 bool KvCache::reaches(std::span<const std::int32_t> pages, std::int64_t length) const {
-  return !zones_.copies() || (codes_reach(pages, length) && copies_reach(pages, length));
+  for (std::int64_t page = first_seen(length); page < pages_for(length); ++page) {
+    if (pages[static_cast<std::size_t>(page)] == kNoPage) return false;
+  }
+  return !pages_.zones().copies() || (codes_reach(pages, length) && copies_reach(pages, length));
 }
 
 std::int64_t KvCache::reach(std::span<const std::int32_t> pages, std::int64_t length) const {
-  if (!zones_.copies()) return length;
+  const std::int64_t step = pages_.zones().copies() ? pages_.zones().block : kPageTokens;
   while (length > 0 && !reaches(pages, length)) {
-    length = std::max<std::int64_t>(0, (length - 1) / zones_.block * zones_.block);
+    length = std::max<std::int64_t>(0, (length - 1) / step * step);
   }
   return length;
 }
@@ -272,12 +233,14 @@ void KvCache::adopt(std::int32_t sequence, std::span<const std::int32_t> pages,
          pages.size(), " pages");
   ensure(reaches(pages, length), "KV cache: sequence ", sequence, " cannot begin with ", length,
          " positions: their pages reach ", reach(pages, length));
-  for (const std::int32_t page : pages) {
+  target.pages.assign(pages.begin(), pages.end());
+  target.length = target.settled = length;
+  std::fill_n(target.pages.begin(), first_held(length), kNoPage);
+  for (const std::int32_t page : target.pages) {
+    if (page == kNoPage) continue;
     hold(page);
     if (copies_.has(page)) copies_.touch(page);
   }
-  target.pages.assign(pages.begin(), pages.end());
-  target.length = target.settled = length;
 }
 
 void KvCache::replace_page(std::int32_t sequence, std::int64_t index, std::int32_t page) {
@@ -300,21 +263,26 @@ void KvCache::repeat_pages(std::int32_t sequence, std::int64_t length) {
          "KV cache: repeat the pages of sequence ", sequence, " up to ", length, ": it holds ",
          filled, " positions, expected whole pages of ", kPageTokens, " and at most ", length);
   settle();
-  grow(sequence, length - filled, length - kept_positions(zones_));
-  const std::vector<std::int32_t>& own = at(sequence).pages;
-  const auto first = static_cast<std::size_t>(filled / kPageTokens);
+  grow(sequence, length - filled, length - kept_positions(pages_.zones()), first_held(length));
+  Sequence& target = at(sequence);
+  const std::vector<std::int32_t>& own = target.pages;
+  const std::int64_t first = first_held(filled), last = filled / kPageTokens;
   // Pages whose codes are all there come first.
-  const auto coded = static_cast<std::size_t>(zones_.sealed(filled) / kPageTokens);
-  ensure(!zones_.copies() || coded > 0, "KV cache: repeat the pages of sequence ", sequence,
-         ": of ", filled, " positions no page is coded");
-  for (std::size_t page = first; page < own.size(); ++page) {
-    const std::int32_t from = own[page % (zones_.copies() ? coded : first)];
-    copy_page(from, own[page]);
-    if (!copies_.has(own[page])) continue;
-    ensure(copies_.has(from), "KV cache: page ", page % coded, " to repeat has no f16 copy");
-    copy_copies(from, own[page]);
+  const std::int64_t sources =
+      (pages_.zones().copies() ? pages_.zones().sealed(filled) / kPageTokens : last) - first;
+  ensure(sources > 0, "KV cache: repeat the pages of sequence ", sequence, ": of ", filled,
+         " positions no page is coded");
+  for (std::int64_t page = last; page < std::ssize(own); ++page) {
+    const std::int32_t from = own[static_cast<std::size_t>(first + (page - first) % sources)];
+    const std::int32_t to = own[static_cast<std::size_t>(page)];
+    if (to == kNoPage) continue;
+    copy_page(from, to);
+    if (!copies_.has(to)) continue;
+    ensure(copies_.has(from), "KV cache: page ", page, " to repeat has no f16 copy");
+    copy_copies(from, to);
   }
-  at(sequence).settled = length;
+  target.settled = length;
+  leave_behind(target);
 }
 
 std::int32_t KvCache::take_page() {
@@ -333,19 +301,15 @@ void KvCache::release(std::int32_t page) {
 }
 
 void KvCache::copy_page(std::int32_t from, std::int32_t to) {
-  each_side([&](std::int64_t layer, KvPart part, const Side& own) {
-    memory_.copy(page_at(layer, part, to), page_at(layer, part, from), own.page_bytes);
-  });
+  pages_.copy_page(from, to);
+  if (follow_) follow_({PageCopy::Of::page, from, to});
   sealed_[static_cast<std::size_t>(to)] = sealed_[static_cast<std::size_t>(from)];
 }
 
 // The f16 copies of one page become those of another; both have some.
 void KvCache::copy_copies(std::int32_t from, std::int32_t to) {
-  each_side([&](std::int64_t layer, KvPart part, const Side& own) {
-    if (!own.copied) return;
-    memory_.copy(copy_at(layer, part, copies_.of(to)), copy_at(layer, part, copies_.of(from)),
-                 copy_page_bytes_);
-  });
+  pages_.copy_copy(copies_.of(from), copies_.of(to));
+  if (follow_) follow_({PageCopy::Of::f16_copy, copies_.of(from), copies_.of(to)});
 }
 
 }  // namespace leq

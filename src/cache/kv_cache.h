@@ -4,34 +4,30 @@
 // Where codes are made of whole blocks (KvScheme::blocked), pages have f16 copies beside them: all
 // that the sequences still read or may have to code, and others for as long as nobody needs the
 // room. A page whose codes and copies do not suffice for a length is found out by reach().
+//
+// Where every layer has a sliding window, a sequence gives up the pages that lie behind all of them
+// (and behind kRewind positions more): kNoPage stands in their place.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <functional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "backend/layout.h"
 #include "backend/memory.h"
 #include "cache/kv_copies.h"
+#include "cache/kv_pages.h"
 
 namespace leq {
 
-struct KvShape {
-  std::int64_t layers = 0;
-  int kv_heads = 0;
-  int head_dim = 0;
-  KvType key_type = kUsualKv;
-  KvType value_type = kUsualKv;
-  std::int64_t positions = 0;  // in all sequences together
-  int sequences = 1;
-  std::optional<KvZones> zones = {};         // nullopt: of the types
-  std::int64_t batch_tokens = 512;           // most positions that one step appends
-  std::vector<KvType> layer_key_types = {};  // [layers]; empty: key_type in all
-
-  KvType type(std::int64_t layer, KvPart part) const;
+// What happens to pages beside steps: where ranks share a model, the others' pages follow.
+struct PageCopy {
+  enum class Of : std::uint8_t { page, f16_copy } of = Of::page;
+  std::int32_t from = 0, to = 0;
 };
 
 class KvCache {
@@ -44,6 +40,12 @@ class KvCache {
   std::int64_t length(std::int32_t sequence) const;
   // Whether its last page is partial and somebody else holds it: it is copied when it grows.
   bool shares_last_page(std::int32_t sequence) const;
+  // Most pages that a sequence with so many positions holds while a step appends.
+  std::int64_t most_pages(std::int64_t positions) const;
+  // Pages that a sequence holds which begins with so many.
+  std::int64_t pages_to_begin(std::int64_t positions) const {
+    return pages_for(positions) - first_held(positions);
+  }
   // Free pages that append() takes.
   std::int64_t pages_to_append(std::int32_t sequence, std::int64_t count) const;
   // Makes room for the next `count` positions of a sequence. Throws Error naming the sizes where no
@@ -78,43 +80,50 @@ class KvCache {
   // unchanged then), or where no page is free (the sequence is empty then).
   void load(std::int32_t sequence, std::span<const std::byte> bytes, std::string_view source);
 
-  // pages[position / 64] of a sequence, valid until the next change of it.
+  // pages[position / 64] of a sequence, valid until the next change of it; kNoPage behind windows.
   std::span<const std::int32_t> pages(std::int32_t sequence) const;
-  KvLayer layer(std::int64_t layer) const;
+  KvLayers layers() const { return {pages_, copies_.table()}; }
+  KvLayer layer(std::int64_t layer) const { return layers()[layer]; }
+
+  // From now on `follow` is told of every copy, before the next step. Sequences are no longer saved
+  // or loaded: these pages have not all heads.
+  void lead(std::function<void(const PageCopy&)> follow) { follow_ = std::move(follow); }
 
   // A page stays what it is for as long as somebody holds it: a sequence, or who called hold().
   void hold(std::int32_t page) { ++references_[static_cast<std::size_t>(page)]; }
   void release(std::int32_t page);
   int holders(std::int32_t page) const { return references_[static_cast<std::size_t>(page)]; }
-  std::int64_t page_count() const { return page_count_; }
+  std::int64_t page_count() const { return pages_.count(); }
   std::int64_t free_pages() const { return static_cast<std::int64_t>(free_.size()); }
-  const KvZones& zones() const { return zones_; }
+  const KvZones& zones() const { return pages_.zones(); }
   // Pages with f16 copies, and how many there may be.
   std::int64_t copied_pages() const { return copies_.taken(); }
   std::int64_t copy_count() const { return copies_.count(); }
 
-  static constexpr std::int64_t kRewind = 512;
+  static constexpr std::int64_t kRewind = KvPages::kRewind;
+  static constexpr std::int32_t kNoPage = -1;
 
  private:
   struct Sequence {
     std::vector<std::int32_t> pages;
     std::int64_t length = 0;
     std::int64_t settled = 0;  // positions before the step at work
-  };
-  // One side of a layer: where its pages lie, and the f16 copies of those that have some.
-  struct Side {
-    KvType type = kUsualKv;
-    std::size_t page_bytes = 0, pages_at = 0;
-    bool copied = false;
-    std::size_t copies_at = 0;
+    std::int64_t left = 0;     // pages before it were given up
   };
   Sequence& at(std::int32_t sequence);
   const Sequence& at(std::int32_t sequence) const;
   std::int32_t take_page();
   void copy_page(std::int32_t from, std::int32_t to);
   void copy_copies(std::int32_t from, std::int32_t to);
-  // Room for `count` more positions; new pages from `copied_from` on get copies.
-  void grow(std::int32_t sequence, std::int64_t count, std::int64_t copied_from);
+  // Room for `count` more positions; new pages from the position `copied_from` on get copies, those
+  // before the page `held_from` are none.
+  void grow(std::int32_t sequence, std::int64_t count, std::int64_t copied_from,
+            std::int64_t held_from);
+  // The first page of the sequence that the query at `position` sees, and that it keeps.
+  std::int64_t first_seen(std::int64_t position) const;
+  std::int64_t first_held(std::int64_t length) const;
+  void leave_behind(Sequence& sequence);
+  void settle_blocks(Sequence& sequence);
   std::int64_t oldest_kept(const Sequence& sequence) const;
   std::vector<bool> pages_in_use() const;
   void give_copy(std::int32_t page);
@@ -126,30 +135,13 @@ class KvCache {
   std::int32_t page_of(std::int32_t sequence, std::int64_t position) const {
     return pages(sequence)[static_cast<std::size_t>(position / kPageTokens)];
   }
-  const Side& side(std::int64_t layer, KvPart part) const {
-    return sides_[static_cast<std::size_t>(2 * layer + (part == KvPart::keys ? 0 : 1))];
-  }
-  std::byte* page_at(std::int64_t layer, KvPart part, std::int32_t page) const;
-  std::byte* copy_at(std::int64_t layer, KvPart part, std::int32_t copy) const;
-  template <class Visit>
-  void each_side(Visit visit) const {
-    for (std::int64_t layer = 0; layer < shape_.layers; ++layer) {
-      for (const KvPart part : {KvPart::keys, KvPart::values})
-        visit(layer, part, side(layer, part));
-    }
-  }
 
   DeviceMemory& memory_;
   const Layout& layout_;
   KvShape shape_;
-  KvZones zones_;
-  std::int64_t page_count_ = 0;
+  KvPages pages_;
   KvCopies copies_;
-  std::size_t copy_page_bytes_ = 0;
-  std::vector<Side> sides_;  // [layers][keys, values]
-  Buffer keys_;              // for each layer [pages][page bytes]
-  Buffer values_;
-  Buffer copied_;  // for each side with copies [copies][copy_page_bytes]
+  std::function<void(const PageCopy&)> follow_;
   std::vector<Sequence> sequences_;
   std::vector<std::int32_t> free_;        // a stack
   std::vector<std::int32_t> references_;  // [pages] sequences that hold a page

@@ -14,6 +14,9 @@ namespace {
 constexpr std::array<char, 8> kMagic = {'L', 'E', 'Q', 'K', 'V', '0', '0', '1'};
 constexpr std::array<char, 8> kCopiesMagic = {'L', 'E', 'Q', 'K', 'V', '0', '0', '2'};
 
+constexpr std::string_view kSharedHeads =
+    "ranks share the heads of this cache, which cannot be saved or loaded as a whole; run on one";
+
 struct SavedHeader {
   std::array<char, 8> magic = kMagic;
   std::uint32_t key_type = 0;
@@ -32,9 +35,9 @@ struct SavedZones {
 };
 static_assert(sizeof(SavedZones) == 24);
 
-// Which layers have keys of another type; 0 where none has.
+// Which layers have keys of another type, and what keys are stored less; 0 where there is neither.
 std::int32_t layer_types_of(const KvShape& shape) {
-  std::uint32_t hash = 0;
+  std::uint32_t hash = shape.key_centre_check;
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
     const KvType type = shape.type(layer, KvPart::keys);
     if (type == shape.key_type && hash == 0) continue;
@@ -238,10 +241,11 @@ void require_finite(const KvShape& shape, const Opened& opened, std::string_view
 std::int64_t KvCache::saved_copies_from(std::int32_t sequence) const {
   const std::vector<std::int32_t>& own = at(sequence).pages;
   const auto copied = [&](std::int64_t page) {
-    return copies_.has(own[static_cast<std::size_t>(page)]);
+    const std::int32_t index = own[static_cast<std::size_t>(page)];
+    return index != kNoPage && copies_.has(index);
   };
   const std::int64_t all = at(sequence).length, last = std::ssize(own);
-  std::int64_t page = zones_.closed_for(all) / kPageTokens;
+  std::int64_t page = std::max(first_seen(all), pages_.zones().closed_for(all) / kPageTokens);
   if (page < last && !copied(page)) return last * kPageTokens;
   if (page > 0 && page <= last && copied(page - 1)) --page;
   return std::min(page, last) * kPageTokens;
@@ -249,12 +253,13 @@ std::int64_t KvCache::saved_copies_from(std::int32_t sequence) const {
 
 // A page comes to the host once, for all its heads.
 std::vector<std::byte> KvCache::save(std::int32_t sequence) const {
+  require(!follow_, ErrorKind::bad_setting, kSharedHeads);
   const std::int64_t all = length(sequence);
-  const std::int64_t copies_from = zones_.copies() ? saved_copies_from(sequence) : 0;
-  const SavedParts saved = parts_of(zones_, all, copies_from);
-  const SavedHeader header = header_of(shape_, all, zones_);
-  const SavedZones zones = {zones_.sinks, zones_.recent, zones_.block, layer_types_of(shape_),
-                            copies_from};
+  const std::int64_t copies_from = pages_.zones().copies() ? saved_copies_from(sequence) : 0;
+  const SavedParts saved = parts_of(pages_.zones(), all, copies_from);
+  const SavedHeader header = header_of(shape_, all, pages_.zones());
+  const SavedZones zones = {pages_.zones().sinks, pages_.zones().recent, pages_.zones().block,
+                            layer_types_of(shape_), copies_from};
   const std::size_t zone_bytes = header.magic == kMagic ? 0 : sizeof zones;
   std::vector<std::byte> bytes(sizeof header + zone_bytes +
                                static_cast<std::size_t>(saved_bytes(shape_, saved)));
@@ -263,15 +268,16 @@ std::vector<std::byte> KvCache::save(std::int32_t sequence) const {
   std::byte* target = bytes.data() + sizeof header + zone_bytes;
   std::vector<std::byte> page, numbers;
   each_part(shape_, saved, [&](std::int64_t layer, KvPart part, const Pieces& pieces) {
-    const Side& own = side(layer, part);
+    const KvPages::Side& own = pages_.side(layer, part);
     const auto head_of = [&](KvType type, int head) {
       return KvHead{part, type, shape_.kv_heads, shape_.head_dim, head};
     };
     const std::int64_t coded = pieces.positions();
     for (std::int64_t first = 0; first < coded; first += kPageTokens) {
+      if (page_of(sequence, first) == kNoPage) continue;  // zeros that nobody sees
       page.resize(own.page_bytes);
       numbers.resize(pieces.coded_bytes(kPageTokens));
-      memory_.read(page_at(layer, part, page_of(sequence, first)), page);
+      memory_.read(pages_.page_at(layer, part, page_of(sequence, first)), page);
       for (int head = 0; head < shape_.kv_heads; ++head) {
         layout_.read_kv(head_of(own.type, head), page, numbers);
         std::byte* const to = target + static_cast<std::size_t>(head) * pieces.bytes();
@@ -283,9 +289,10 @@ std::vector<std::byte> KvCache::save(std::int32_t sequence) const {
     }
     for (std::int64_t first = 0; own.copied && first < all; first += kPageTokens) {
       if (first >= saved.first_copies && first < copies_from) continue;
-      page.resize(copy_page_bytes_);
+      if (page_of(sequence, first) == kNoPage) continue;
+      page.resize(pages_.copy_page_bytes());
       numbers.resize(pieces.copy_bytes(kPageTokens));
-      memory_.read(copy_at(layer, part, copies_.of(page_of(sequence, first))), page);
+      memory_.read(pages_.copy_at(layer, part, copies_.of(page_of(sequence, first))), page);
       for (int head = 0; head < shape_.kv_heads; ++head) {
         layout_.read_kv(head_of(KvType::f16, head), page, numbers);
         std::memcpy(
@@ -300,21 +307,23 @@ std::vector<std::byte> KvCache::save(std::int32_t sequence) const {
 
 void KvCache::load(std::int32_t sequence, std::span<const std::byte> bytes,
                    std::string_view source) {
+  require(!follow_, ErrorKind::bad_setting, source, ": ", kSharedHeads);
   const Opened opened = open_saved(*this, bytes, source);
   const SavedParts& saved = opened.parts;
   const std::int64_t all = saved.length;
   require_finite(shape_, opened, source);
   clear(sequence);
-  grow(sequence, all, saved.copies_from);
+  grow(sequence, all, saved.copies_from, first_seen(all));
   const std::byte* from = opened.numbers.data();
   std::vector<std::byte> page, numbers;
   each_part(shape_, saved, [&](std::int64_t layer, KvPart part, const Pieces& pieces) {
-    const Side& own = side(layer, part);
+    const KvPages::Side& own = pages_.side(layer, part);
     const auto head_of = [&](KvType type, int head) {
       return KvHead{part, type, shape_.kv_heads, shape_.head_dim, head};
     };
     const std::int64_t coded = pieces.positions();
     for (std::int64_t first = 0; first < coded; first += kPageTokens) {
+      if (page_of(sequence, first) == kNoPage) continue;
       page.assign(own.page_bytes, std::byte{0});
       for (int head = 0; head < shape_.kv_heads; ++head) {
         numbers.assign(pieces.coded_bytes(kPageTokens), std::byte{0});
@@ -325,11 +334,12 @@ void KvCache::load(std::int32_t sequence, std::span<const std::byte> bytes,
                     });
         layout_.write_kv(head_of(own.type, head), page, numbers);
       }
-      memory_.write(page_at(layer, part, page_of(sequence, first)), page);
+      memory_.write(pages_.page_at(layer, part, page_of(sequence, first)), page);
     }
     for (std::int64_t first = 0; own.copied && first < all; first += kPageTokens) {
       if (first >= saved.first_copies && first < saved.copies_from) continue;
-      page.assign(copy_page_bytes_, std::byte{0});
+      if (page_of(sequence, first) == kNoPage) continue;
+      page.assign(pages_.copy_page_bytes(), std::byte{0});
       for (int head = 0; head < shape_.kv_heads; ++head) {
         numbers.assign(pieces.copy_bytes(kPageTokens), std::byte{0});
         std::memcpy(
@@ -338,7 +348,7 @@ void KvCache::load(std::int32_t sequence, std::span<const std::byte> bytes,
             pieces.copy_bytes(std::min<std::int64_t>(kPageTokens, all - first)));
         layout_.write_kv(head_of(KvType::f16, head), page, numbers);
       }
-      memory_.write(copy_at(layer, part, copies_.of(page_of(sequence, first))), page);
+      memory_.write(pages_.copy_at(layer, part, copies_.of(page_of(sequence, first))), page);
     }
     from += static_cast<std::size_t>(shape_.kv_heads) * pieces.bytes();
   });

@@ -18,7 +18,7 @@
 namespace leq {
 namespace {
 
-constexpr std::uint64_t kMaxConfigBytes = 16 << 20;
+constexpr std::uint64_t kMaxModelConfigBytes = 16 << 20;
 
 // "layers.3.q" -> {"layers.{}.q", "3"}; names without a layer stay as they are.
 std::pair<std::string, std::string> split_layer(const std::string& name) {
@@ -160,7 +160,7 @@ GenerationDefaults read_generation(const std::filesystem::path& folder, const Js
   const auto path = folder / "generation_config.json";
   if (file_exists(path)) {
     const std::string source = path.string();
-    const Json json = parse_json(read_file(path, kMaxConfigBytes), source);
+    const Json json = parse_json(read_file(path, kMaxModelConfigBytes), source);
     defaults.sampling = sampling_from_json(json, &SamplingKnob::config_key, source);
     defaults.end_tokens = token_list(json, "eos_token_id", source);
   }
@@ -174,7 +174,7 @@ std::string read_config(const std::filesystem::path& folder) {
   require(file_exists(folder / "config.json"), folder.string(),
           ": is no checkpoint folder; one holds config.json, *.safetensors and tokenizer.json or "
           "tokenizer.model");
-  return read_file(folder / "config.json", kMaxConfigBytes);
+  return read_file(folder / "config.json", kMaxModelConfigBytes);
 }
 
 // Masks and the like, which are no floats, do not count.

@@ -35,11 +35,11 @@ Engine::Engine(Session& session, const Tokenizer& tokenizer, const EngineOptions
       tokenizer_(tokenizer),
       options_(options),
       prefixes_(session.cache()),
-      without_text_(ids_without_token(
-          tokenizer, static_cast<std::size_t>(session.transformer().config().vocab))),
+      vocabulary_(static_cast<std::size_t>(session.transformer().config().vocab)),
+      without_text_(ids_without_token(tokenizer, vocabulary_)),
       taken_(static_cast<std::size_t>(session.limits().sequences), false),
-      grammars_(std::make_unique<GrammarCache>(
-          tokenizer, static_cast<std::size_t>(session.transformer().config().vocab))) {
+      texts_(taken_.size(), 0),
+      grammars_(std::make_unique<GrammarCache>(tokenizer, vocabulary_)) {
   if (!session.transformer().online().empty()) options_.reuse_prefixes = options_.speculate = false;
   if (options_.draft == nullptr || !options_.speculate) return;
   ensure(options_.draft->limits().sequences >= session.limits().sequences,
@@ -48,8 +48,8 @@ Engine::Engine(Session& session, const Tokenizer& tokenizer, const EngineOptions
 }
 
 Engine::~Engine() {
-  for (const auto& [id, active] : active_) {
-    if (active->running()) session_.cache().clear(active->sequence);
+  for (std::size_t sequence = 0; sequence < taken_.size(); ++sequence) {
+    if (taken_[sequence]) session_.cache().clear(static_cast<std::int32_t>(sequence));
   }
 }
 
@@ -58,11 +58,10 @@ void Engine::check_grammar(const std::shared_ptr<const Grammar>& grammar) {
 }
 
 RequestId Engine::submit(EngineRequest request) {
-  const auto vocabulary = static_cast<std::size_t>(session_.transformer().config().vocab);
-  check_prompt(request.prompt, vocabulary, context());
+  check_prompt(request.prompt, vocabulary_, context());
   std::vector<Token> banned = without_text_;
   banned.insert(banned.end(), request.banned.begin(), request.banned.end());
-  const Sampler sampler(request.sampling, vocabulary, banned, tokenizer_);
+  const Sampler sampler(request.sampling, vocabulary_, banned, tokenizer_);
   const RequestId id = next_id_++;
   Reply reply(tokenizer_, request.prompt, sampler,
               {.stop = request.stop,
@@ -85,6 +84,8 @@ void Engine::cancel(RequestId id) {
 const Error* Engine::draft_error() const {
   return draft_ && draft_->error() ? &*draft_->error() : nullptr;
 }
+
+bool Engine::has_idle_sequence() const { return std::ranges::find(taken_, false) != taken_.end(); }
 
 std::int32_t Engine::idle_sequence() const {
   const auto free = std::ranges::find(taken_, false);
@@ -111,14 +112,14 @@ bool Engine::load_prompt(const SavedPrompt& prompt, std::string_view source) {
   if (!options_.reuse_prefixes) return false;
   KvCache& cache = session_.cache();
   const auto length = std::ssize(prompt.tokens);
-  const std::int64_t vocabulary = session_.transformer().config().vocab;
   for (const Token id : prompt.tokens) {
-    require(id >= 0 && id < vocabulary, source, ": token ", id, ", expected ids below ", vocabulary,
-            "; the file is damaged, remove it");
+    require(id >= 0 && static_cast<std::size_t>(id) < vocabulary_, source, ": token ", id,
+            ", expected ids below ", vocabulary_, "; the file is damaged, remove it");
   }
   const std::int32_t sequence = idle_sequence();
-  prefixes_.make_free(pages_for(length));
-  if (length > cache.shape().positions || cache.free_pages() < pages_for(length)) return false;
+  const std::int64_t needed = cache.pages_to_begin(length);
+  prefixes_.make_free(needed);
+  if (length > cache.shape().positions || cache.free_pages() < needed) return false;
   cache.load(sequence, prompt.kv, source);
   const bool agrees = cache.length(sequence) == length;
   if (agrees) prefixes_.keep(sequence, prompt.tokens, true);
@@ -141,14 +142,22 @@ bool Engine::step() {
   const std::vector<Job> all = jobs();
   const RunLimits& limits = session_.limits();
   StepRoom room;
-  room.sequences = limits.sequences;
+  // Those of texts that become vectors are no requests.
+  const auto taken = static_cast<std::size_t>(std::ranges::count(taken_, true));
+  room.sequences = limits.sequences - static_cast<int>(taken - running());
   room.tokens = limits.batch_tokens;
   room.outputs = limits.output_tokens;
   room.pages = session_.cache().free_pages() + prefixes_.idle_pages();
-  const auto writers = std::ranges::count_if(
-      all, [](const Job& job) { return job.running && job.known - job.fed == 1; });
+  const auto writers =
+      std::ranges::count_if(all, [](const Job& job) { return job.running && job.writes(); });
   room.prompt_tokens = costs_.prompt_tokens_within(options_.prompt_patience, writers);
-  const StepPlan plan = plan_step(all, room);
+  StepPlan plan;
+  try {
+    plan = plan_step(all, room);
+  } catch (const Error&) {  // nobody fits beside texts that become vectors
+    if (!give_up_texts()) throw;
+    return step();
+  }
   for (const RequestId id : plan.evicted) evict(*active_.at(id));
   for (const Feed& part : plan.feeds) {
     if (Active& active = *active_.at(part.id); !active.running()) admit(active);
@@ -184,12 +193,12 @@ void Engine::end_overdue() {
 
 std::vector<Job> Engine::jobs() {
   std::vector<Job> all;
-  const bool may_join = std::ranges::find(taken_, false) != taken_.end();
+  const bool may_join = has_idle_sequence();
   for (const auto& [id, active] : active_) all.push_back(job_of(*active, may_join));
   if (!options_.speculate) return all;
   std::vector<Job*> writers;
   for (Job& job : all) {
-    if (job.running && job.known - job.fed == 1) writers.push_back(&job);
+    if (job.running && job.writes()) writers.push_back(&job);
   }
   guess(writers);
   return all;
@@ -203,14 +212,18 @@ Job Engine::job_of(Active& active, bool may_join) {
   job.running = active.running();
   job.known = active.known();
   const KvCache& cache = session_.cache();
+  job.most_pages = cache.most_pages(job.known + 1);
   if (!job.running) {
     if (!may_join) return job;  // a long queue is not looked up in vain, step by step
     job.fed = known_prefix(active, false).tokens;
+    job.pages = cache.pages_to_begin(job.fed);
     job.shares_last_page = job.fed % kPageTokens != 0;
     return job;
   }
   job.fed = cache.length(active.sequence);
   for (const std::int32_t page : cache.pages(active.sequence)) {
+    if (page == KvCache::kNoPage) continue;
+    ++job.pages;
     if (cache.holders(page) - (prefixes_.holds(page) ? 1 : 0) == 1) ++job.own_pages;
   }
   job.shares_last_page = cache.shares_last_page(active.sequence);
@@ -223,8 +236,8 @@ PrefixCache::Found Engine::known_prefix(const Active& active, bool use) {
   const auto tokens = active.reply.context().first(static_cast<std::size_t>(active.known() - 1));
   PrefixCache::Found found = prefixes_.find(tokens, use);
   // A page that is used in part is copied, which takes one more.
-  if (pages_for(active.known()) == session_.cache().page_count() &&
-      found.tokens % kPageTokens != 0) {
+  const KvCache& cache = session_.cache();
+  if (cache.most_pages(active.known()) == cache.page_count() && found.tokens % kPageTokens != 0) {
     prefixes_.cut(found, found.tokens - found.tokens % kPageTokens);
     if (found.tokens % kPageTokens != 0) found = {};
   }
@@ -300,8 +313,8 @@ std::vector<Token> Engine::script_of(const Active& active) const {
   std::vector<Token> script;
   for (std::size_t i = known; i < replay.tokens.size() && i < known + kMostGuesses; ++i) {
     const double dice = Random(i).uniform();
-    const std::int64_t vocabulary = session_.transformer().config().vocab;
-    const Token other = static_cast<Token>((replay.tokens[i] + 1) % vocabulary);
+    const Token other =
+        static_cast<Token>(static_cast<std::size_t>(replay.tokens[i] + 1) % vocabulary_);
     script.push_back(dice < replay.draft_share ? replay.tokens[i] : other);
   }
   return script;
@@ -327,10 +340,10 @@ void Engine::follow_prompts(const std::vector<Feed>& parts) {
 }
 
 void Engine::admit(Active& active) {
-  const auto free = std::ranges::find(taken_, false);
-  ensure(free != taken_.end(), "engine: a request without a sequence");
-  *free = true;
-  active.sequence = static_cast<std::int32_t>(free - taken_.begin());
+  ensure(has_idle_sequence(), "engine: a request without a sequence");
+  active.sequence = idle_sequence();
+  taken_[static_cast<std::size_t>(active.sequence)] = true;
+  active.report.sequence = active.sequence;
   if (active.report.evictions == 0) {
     active.report.waiting_seconds = active.since_submission.seconds();
     active.since_prompt.restart();
@@ -439,8 +452,7 @@ void Engine::fetch_logits(const std::vector<Feed>& parts, const Rows& logits) {
     return part.draws && active_.at(part.id)->request.on_logits;
   });
   if (!wanted) return;
-  const auto vocabulary = static_cast<std::size_t>(session_.transformer().config().vocab);
-  raw_logits_.resize(batch_.outputs.size() * vocabulary);
+  raw_logits_.resize(batch_.outputs.size() * vocabulary_);
   session_.transformer().backend().download(logits, std::ssize(batch_.outputs), raw_logits_);
 }
 
@@ -448,9 +460,9 @@ void Engine::fetch_logits(const std::vector<Feed>& parts, const Rows& logits) {
 void Engine::report_logits(const Active& active, std::span<const Token> taken,
                            std::int64_t first_row) {
   if (!active.request.on_logits) return;
-  const auto vocabulary = static_cast<std::size_t>(session_.transformer().config().vocab);
-  const auto first = static_cast<std::size_t>(first_row) * vocabulary;
-  active.request.on_logits(taken, std::span(raw_logits_).subspan(first, taken.size() * vocabulary));
+  const auto first = static_cast<std::size_t>(first_row) * vocabulary_;
+  active.request.on_logits(taken,
+                           std::span(raw_logits_).subspan(first, taken.size() * vocabulary_));
 }
 
 // The reply takes its draws for as long as the guesses before them were right.

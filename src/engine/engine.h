@@ -57,7 +57,8 @@ struct EngineReply : FinishedReply {
   double waiting_seconds = 0;      // before it had a sequence
   double first_token_seconds = 0;  // from its submission; 0 where there was none
   std::int64_t guessed_tokens = 0, right_guesses = 0;
-  int evictions = 0;  // times that its pages went to others and were made again
+  std::int32_t sequence = -1;  // where it was written at last; -1: it never came to it
+  int evictions = 0;           // times that its pages went to others and were made again
 };
 
 // For measuring: a reply that is known before. The model is fed and draws as ever, and what it
@@ -95,6 +96,18 @@ struct EngineRequest {
   std::function<void(const EngineReply&)> on_end = [](const EngineReply&) {};
 };
 
+// A text that becomes one vector: the engine's own but for `tokens`, and `mean` in the end.
+struct EmbeddedText {
+  std::vector<Token> tokens;
+  std::vector<float> mean = {};  // [W]
+  std::vector<double> sums = {};
+  std::size_t fed = 0;
+  std::int32_t sequence = -1;  // -1: none yet, or no more
+  std::uint64_t id = 0;
+
+  bool done() const { return !mean.empty(); }
+};
+
 struct EngineCounts {
   std::int64_t steps = 0, prompt_tokens = 0, cached_tokens = 0, reply_tokens = 0;
   std::int64_t guessed_tokens = 0, right_guesses = 0, evictions = 0;
@@ -113,6 +126,8 @@ class Engine {
 
   // Positions that a prompt and its reply may take together.
   std::int64_t context() const { return session_.transformer().limits().context; }
+  // Of the KV cache that all of them share.
+  std::int64_t pages() const { return session_.cache().page_count(); }
 
   // Throws Error where no text of the grammar can be written with the model's tokens. Null is fine.
   void check_grammar(const std::shared_ptr<const Grammar>& grammar);
@@ -137,9 +152,18 @@ class Engine {
   // not this model's, and as save_prompt does.
   bool load_prompt(const SavedPrompt& prompt, std::string_view source);
 
+  // As PrefixCache::forget: what a text alone takes is free again. Returns of how many tokens.
+  std::int64_t forget_prompt(std::span<const Token> tokens) { return prefixes_.forget(tokens); }
+  // Whether save_prompt, load_prompt and embed find a sequence that nobody has.
+  bool has_idle_sequence() const;
+
   // The mean over the tokens of the normed last hidden states [W]; what is in work waits meanwhile.
   // Throws Error as submit and save_prompt do.
   std::vector<float> embed(std::span<const Token> tokens);
+  // The same a chunk at a time, with steps between the calls: until `text.done()`. The text has a
+  // sequence until then, or until an error is thrown. Replies go first: where pages run out it
+  // waits, or begins again.
+  void embed_chunk(EmbeddedText& text);
 
   std::size_t waiting() const;
   std::size_t running() const;
@@ -172,6 +196,10 @@ class Engine {
   void take(Active& active, const Feed& part, std::span<const Token> drawn, const Rows& logits,
             std::int64_t first_row);
   std::int32_t idle_sequence() const;
+  void begin(EmbeddedText& text);
+  void feed_chunk(EmbeddedText& text);
+  void leave(EmbeddedText& text);
+  bool give_up_texts();
   void remember(Active& active, bool last_too);
   void end(Active& active);
   void leave(Active& active);
@@ -185,8 +213,11 @@ class Engine {
   EngineCounts counts_;
   RequestId next_id_ = 0;
   std::map<RequestId, std::unique_ptr<Active>> active_;
-  std::vector<Token> without_text_;  // ids that are never drawn
-  std::vector<bool> taken_;          // by sequence
+  std::size_t vocabulary_;
+  std::vector<Token> without_text_;   // ids that are never drawn
+  std::vector<bool> taken_;           // by sequence
+  std::vector<std::uint64_t> texts_;  // by sequence: the text that becomes a vector there, or 0
+  std::uint64_t last_text_ = 0;
   std::unique_ptr<GrammarCache> grammars_;
   // Of the step in work:
   Batch batch_;

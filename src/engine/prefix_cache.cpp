@@ -1,6 +1,8 @@
 #include "engine/prefix_cache.h"
 
 #include <algorithm>
+#include <functional>
+#include <ranges>
 
 #include "base/error.h"
 #include "format/leq_layout.h"
@@ -68,7 +70,9 @@ void PrefixCache::keep(std::int32_t sequence, std::span<const Token> tokens, boo
     std::size_t child = child_of(node, part);
     if (child == 0) {
       child = add(node, part, page);
-    } else if (nodes_[child].page != page) {
+    } else if (nodes_[child].page == KvCache::kNoPage) {
+      give_page(child, page);
+    } else if (page != KvCache::kNoPage && nodes_[child].page != page) {
       cache_.replace_page(sequence, index, nodes_[child].page);
     }
     nodes_[child].used = clock_;
@@ -94,6 +98,61 @@ void PrefixCache::keep_partial(std::size_t parent, std::span<const Token> tokens
   nodes_[add(parent, tokens, page)].used = clock_;
 }
 
+std::vector<Token> PrefixCache::text_of(std::size_t leaf) const {
+  std::vector<std::size_t> path;
+  for (std::size_t node = leaf; node != 0; node = nodes_[node].parent) path.push_back(node);
+  std::vector<Token> text;
+  for (const std::size_t node : std::views::reverse(path)) {
+    text.insert(text.end(), nodes_[node].tokens.begin(), nodes_[node].tokens.end());
+  }
+  return text;
+}
+
+std::vector<std::vector<Token>> PrefixCache::texts() const {
+  // A partial page stays beside the whole one that its text became.
+  const auto is_beginning = [&](std::size_t leaf) {
+    return std::ranges::any_of(nodes_[nodes_[leaf].parent].children, [&](std::size_t other) {
+      const std::vector<Token>& own = nodes_[leaf].tokens;
+      return other != leaf && common_prefix(own, nodes_[other].tokens) == std::ssize(own);
+    });
+  };
+  std::vector<std::size_t> leaves;
+  for (std::size_t i = 1; i < nodes_.size(); ++i) {
+    const bool is_leaf = nodes_[i].page >= 0 && nodes_[i].children.empty();
+    if (is_leaf && !is_beginning(i)) leaves.push_back(i);
+  }
+  std::ranges::stable_sort(leaves, std::ranges::greater(),
+                           [&](std::size_t leaf) { return nodes_[leaf].used; });
+  std::vector<std::vector<Token>> texts;
+  for (const std::size_t leaf : leaves) texts.push_back(text_of(leaf));
+  return texts;
+}
+
+std::int64_t PrefixCache::forget(std::span<const Token> tokens) {
+  std::vector<std::size_t> path;
+  std::int64_t forgotten = 0;
+  for (std::size_t node = 0; std::ssize(tokens) >= kPageTokens;) {
+    node = child_of(node, tokens.first(kPageTokens));
+    if (node == 0) break;
+    path.push_back(node);
+    tokens = tokens.subspan(kPageTokens);
+  }
+  const std::vector<std::size_t> last = nodes_[path.empty() ? 0 : path.back()].children;
+  for (const std::size_t child : last) {
+    const std::vector<Token>& own = nodes_[child].tokens;
+    if (!is_idle(nodes_[child]) || !nodes_[child].children.empty()) continue;
+    if (own.size() > tokens.size() || common_prefix(own, tokens) != std::ssize(own)) continue;
+    forgotten += std::ssize(own);
+    drop(child);
+  }
+  while (!path.empty() && nodes_[path.back()].children.empty() && is_idle(nodes_[path.back()])) {
+    forgotten += std::ssize(nodes_[path.back()].tokens);
+    drop(path.back());
+    path.pop_back();
+  }
+  return forgotten;
+}
+
 bool PrefixCache::holds(std::int32_t page) const {
   return static_cast<std::size_t>(page) < held_.size() && held_[static_cast<std::size_t>(page)];
 }
@@ -104,15 +163,42 @@ std::int64_t PrefixCache::idle_pages() const {
 
 void PrefixCache::make_free(std::int64_t pages) {
   while (cache_.free_pages() < pages) {
-    std::size_t oldest = 0;
+    std::size_t oldest = 0;  // ends of texts first
     for (std::size_t i = 1; i < nodes_.size(); ++i) {
-      const Node& node = nodes_[i];
-      if (!is_idle(node) || !node.children.empty()) continue;
-      if (oldest == 0 || node.used < nodes_[oldest].used) oldest = i;
+      const Node &node = nodes_[i], &best = nodes_[oldest];
+      if (!is_idle(node)) continue;
+      const bool end = node.children.empty(), best_ends = best.children.empty();
+      const bool earlier = end == best_ends ? node.used < best.used : end;
+      if (oldest == 0 || earlier) oldest = i;
     }
     if (oldest == 0) return;
-    drop(oldest);
+    if (!nodes_[oldest].children.empty()) {
+      take_page(oldest);
+      continue;
+    }
+    for (std::size_t node = oldest; node != 0 && nodes_[node].children.empty();) {
+      const std::size_t parent = nodes_[node].parent;
+      drop(node);
+      if (nodes_[parent].page != KvCache::kNoPage) break;
+      node = parent;
+    }
   }
+}
+
+void PrefixCache::give_page(std::size_t node, std::int32_t page) {
+  nodes_[node].page = page;
+  if (page == KvCache::kNoPage) return;
+  cache_.hold(page);
+  held_.resize(static_cast<std::size_t>(cache_.page_count()));
+  held_[static_cast<std::size_t>(page)] = true;
+}
+
+void PrefixCache::take_page(std::size_t node) {
+  const std::int32_t page = nodes_[node].page;
+  if (page == KvCache::kNoPage) return;
+  cache_.release(page);
+  held_[static_cast<std::size_t>(page)] = false;
+  nodes_[node].page = KvCache::kNoPage;
 }
 
 std::size_t PrefixCache::child_of(std::size_t parent, std::span<const Token> tokens) const {
@@ -125,9 +211,6 @@ std::size_t PrefixCache::child_of(std::size_t parent, std::span<const Token> tok
 }
 
 std::size_t PrefixCache::add(std::size_t parent, std::span<const Token> tokens, std::int32_t page) {
-  cache_.hold(page);
-  held_.resize(static_cast<std::size_t>(cache_.page_count()));
-  held_[static_cast<std::size_t>(page)] = true;
   std::size_t node = nodes_.size();
   if (free_nodes_.empty()) {
     nodes_.emplace_back();
@@ -135,14 +218,15 @@ std::size_t PrefixCache::add(std::size_t parent, std::span<const Token> tokens, 
     node = free_nodes_.back();
     free_nodes_.pop_back();
   }
-  nodes_[node] = {parent, page, {tokens.begin(), tokens.end()}, hash_of(tokens), clock_, {}};
+  nodes_[node] = {parent,          KvCache::kNoPage, {tokens.begin(), tokens.end()},
+                  hash_of(tokens), clock_,           {}};
+  give_page(node, page);
   nodes_[parent].children.push_back(node);
   return node;
 }
 
 void PrefixCache::drop(std::size_t node) {
-  cache_.release(nodes_[node].page);
-  held_[static_cast<std::size_t>(nodes_[node].page)] = false;
+  take_page(node);
   std::erase(nodes_[nodes_[node].parent].children, node);
   nodes_[node] = {};
   free_nodes_.push_back(node);

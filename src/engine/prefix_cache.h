@@ -22,8 +22,8 @@ class PrefixCache {
   PrefixCache& operator=(const PrefixCache&) = delete;
 
   struct Found {
-    std::vector<std::int32_t> pages;
-    std::int64_t tokens = 0;  // the last page may be used in part
+    std::vector<std::int32_t> pages;  // kNoPage for what no window sees any more
+    std::int64_t tokens = 0;          // the last page may be used in part
   };
   // The longest beginning of `tokens` that is there and that a sequence can begin with. It counts
   // as used now where `use` is set.
@@ -37,15 +37,23 @@ class PrefixCache {
   // kept already, the sequence takes that one for its own.
   void keep(std::int32_t sequence, std::span<const Token> tokens, bool last_too);
 
+  // All texts that are kept, none of which another begins with; the one used last comes first.
+  std::vector<std::vector<Token>> texts() const;
+  // Gives up the pages of a text that nobody holds and that no other text begins with, from its end
+  // on. Returns of how many tokens.
+  std::int64_t forget(std::span<const Token> tokens);
+
   bool holds(std::int32_t page) const;
   // Pages that nobody else holds.
   std::int64_t idle_pages() const;
   // Gives up idle pages, those that were not used for longest first, until so many are free or none
-  // is left.
+  // is left. Ends of texts go before what others build upon; where a window hides beginnings, these
+  // go last and their tokens stay.
   void make_free(std::int64_t pages);
 
  private:
-  // A page; its tokens come after those of its parents. The first node is the root, without a page.
+  // A page; its tokens come after those of its parents. The first node is the root, without a page;
+  // others may be without one where a window hides it.
   struct Node {
     std::size_t parent = 0;
     std::int32_t page = -1;
@@ -57,9 +65,12 @@ class PrefixCache {
 
   // The child with just these tokens; 0 for none.
   std::size_t child_of(std::size_t parent, std::span<const Token> tokens) const;
+  std::vector<Token> text_of(std::size_t leaf) const;
   std::size_t add(std::size_t parent, std::span<const Token> tokens, std::int32_t page);
   void keep_partial(std::size_t parent, std::span<const Token> tokens, std::int32_t page);
   void drop(std::size_t node);
+  void give_page(std::size_t node, std::int32_t page);
+  void take_page(std::size_t node);
   bool is_idle(const Node& node) const { return node.page >= 0 && cache_.holders(node.page) == 1; }
 
   KvCache& cache_;

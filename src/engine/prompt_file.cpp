@@ -32,6 +32,22 @@ KvType kv_type_of(std::uint32_t number, std::string_view source) {
   return static_cast<KvType>(number);
 }
 
+struct Parts {
+  Header header;
+  std::span<const std::byte> tokens, kv;
+};
+
+Parts read_parts(ByteReader& reader, std::string_view source) {
+  Parts parts;
+  parts.header = reader.read<Header>("the header of a saved prompt");
+  require(parts.header.magic == kMagic, source,
+          ": expected a saved prompt, but it does not begin with LEQPRM01; name another file");
+  const std::uint64_t token_bytes = checked_multiply(parts.header.tokens, sizeof(Token), source);
+  parts.tokens = reader.take(token_bytes, "the tokens");
+  parts.kv = reader.take(parts.header.kv_bytes, "keys and values");
+  return parts;
+}
+
 }  // namespace
 
 std::vector<std::byte> prompt_file_bytes(const SavedPrompt& prompt) {
@@ -53,12 +69,7 @@ std::vector<std::byte> prompt_file_bytes(const SavedPrompt& prompt) {
 
 SavedPrompt parse_prompt_file(std::span<const std::byte> bytes, std::string_view source) {
   ByteReader reader(bytes, source);
-  const auto header = reader.read<Header>("the header of a saved prompt");
-  require(header.magic == kMagic, source,
-          ": expected a saved prompt, but it does not begin with LEQPRM01; name another file");
-  const std::uint64_t token_bytes = checked_multiply(header.tokens, sizeof(Token), source);
-  const auto tokens = reader.take(token_bytes, "the tokens");
-  const auto kv = reader.take(header.kv_bytes, "keys and values");
+  const auto [header, tokens, kv] = read_parts(reader, source);
   require(reader.left() == 0, source, ": ", reader.left(), " bytes after its end at offset ",
           reader.offset(), "; the file is damaged, remove it");
   const std::uint64_t found = checksum(bytes.subspan(kUnchecked));
@@ -71,6 +82,18 @@ SavedPrompt parse_prompt_file(std::span<const std::byte> bytes, std::string_view
   if (!tokens.empty()) std::memcpy(prompt.tokens.data(), tokens.data(), tokens.size());
   prompt.kv.assign(kv.begin(), kv.end());
   return prompt;
+}
+
+std::vector<std::span<const std::byte>> split_prompt_files(std::span<const std::byte> bytes,
+                                                           std::string_view source) {
+  std::vector<std::span<const std::byte>> files;
+  ByteReader reader(bytes, source);
+  while (reader.left() > 0) {
+    const std::size_t first = reader.offset();
+    read_parts(reader, source);
+    files.push_back(bytes.subspan(first, reader.offset() - first));
+  }
+  return files;
 }
 
 void write_prompt_file(const std::filesystem::path& path, const SavedPrompt& prompt) {

@@ -44,6 +44,12 @@ std::vector<std::byte> prompt_file_bytes(const SavedPrompt& prompt);
 // holds is checked where it is loaded.
 SavedPrompt parse_prompt_file(std::span<const std::byte> bytes, std::string_view source);
 
+// The parts of a file that holds saved prompts one after another, by what their headers say of
+// their sizes; what they hold is not looked at. Throws Error naming `source` where a part does not
+// begin as a saved prompt does, or is cut off.
+std::vector<std::span<const std::byte>> split_prompt_files(std::span<const std::byte> bytes,
+                                                           std::string_view source);
+
 // Throw Error where the file cannot be written, or as parse_prompt_file does.
 void write_prompt_file(const std::filesystem::path& path, const SavedPrompt& prompt);
 SavedPrompt read_prompt_file(const std::filesystem::path& path);

@@ -13,8 +13,6 @@ bool goes_first(const Job* a, const Job* b) {
   return of_a != of_b ? of_a > of_b : a->id < b->id;
 }
 
-bool writes(const Job& job) { return job.known - job.fed == 1; }
-
 class Planner {
  public:
   Planner(std::span<const Job> jobs, const StepRoom& room)
@@ -38,7 +36,7 @@ class Planner {
   void feed_writers() {
     for (std::size_t i = 0; i < running_.size() && tokens_ > 0 && outputs_ > 0; ++i) {
       const Job& job = *running_[i];
-      if (!writes(job) || !make_room(i, new_pages(job, 1))) continue;
+      if (!job.writes() || !make_room(i, new_pages(job, 1))) continue;
       feed(job, 1);
       someone_writes_ = true;
     }
@@ -51,7 +49,7 @@ class Planner {
     }
     for (std::size_t i = 0; i < running_.size() && prompt_tokens_ > 0; ++i) {
       const Job& job = *running_[i];
-      const std::int64_t chunk = writes(job) ? 0 : chunk_of(job);
+      const std::int64_t chunk = job.writes() ? 0 : chunk_of(job);
       if (chunk == 0 || !make_room(i, new_pages(job, chunk))) continue;
       feed(job, chunk);
       prompt_tokens_ -= chunk;
@@ -64,15 +62,15 @@ class Planner {
     if (pages_ran_out_) return;
     std::int64_t reserved = 0;  // for what those in work have still to be fed
     for (const Job* job : running_) {
-      reserved += pages_for(job->known + 1) - pages_for(job->fed + tokens_of(*job));
+      reserved += std::max<std::int64_t>(0, job->most_pages - pages_with(*job, tokens_of(*job)));
     }
     auto in_work = static_cast<int>(running_.size());
     for (const Job* job : waiting_) {
       const std::int64_t chunk = chunk_of(*job);
       if (in_work >= room_.sequences || chunk == 0) return;
       const std::int64_t copied = job->shares_last_page ? 1 : 0;
-      const std::int64_t now = pages_for(job->fed + chunk) + copied;
-      const std::int64_t in_all = pages_for(job->known + 1) + copied;
+      const std::int64_t now = pages_with(*job, chunk) + copied;
+      const std::int64_t in_all = std::max(job->most_pages + copied, now);
       if (now > pages_ || (in_work > 0 && in_all > pages_ - reserved)) return;
       feed(*job, chunk);
       prompt_tokens_ -= chunk;
@@ -102,6 +100,11 @@ class Planner {
     const std::int64_t rest = job.known - job.fed;
     const std::int64_t chunk = std::min({rest, prompt_tokens_, tokens_});
     return chunk == rest && outputs_ == 0 ? chunk - 1 : chunk;
+  }
+
+  // What holds its tokens with so many more.
+  static std::int64_t pages_with(const Job& job, std::int64_t tokens) {
+    return job.pages + pages_for(job.fed + tokens) - pages_for(job.fed);
   }
 
   static std::int64_t new_pages(const Job& job, std::int64_t tokens) {

@@ -27,7 +27,12 @@ struct Job {
   std::int64_t fed = 0;           // of them in the cache; waiting: that would be found there
   std::int64_t drafts = 0;        // guesses at what comes next
   bool shares_last_page = false;  // a partial page that others hold: it is copied when it grows
+  std::int64_t pages = 0;         // that hold what is fed of it
+  std::int64_t most_pages = 0;    // that all known tokens and the next may take at once
   std::int64_t own_pages = 0;     // that nobody else in work holds: what it can give up
+
+  // One known token is left to be fed: its next one is drawn then.
+  bool writes() const { return known - fed == 1; }
 };
 
 struct StepRoom {

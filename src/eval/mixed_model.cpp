@@ -221,7 +221,7 @@ Weights MixedModel::bind(const Assignment& assignment, Backend& backend) const {
 }
 
 std::uint64_t MixedModel::write(const std::filesystem::path& path, const Assignment& assignment,
-                                const Json& provenance) const {
+                                const Json& provenance, const Json& more) const {
   const auto source = [&](const std::string& name) -> const LeqReader& {
     return file_of(assignment, name);
   };
@@ -229,6 +229,7 @@ std::uint64_t MixedModel::write(const std::filesystem::path& path, const Assignm
     Json& about = metadata["provenance"];
     about["type"] = "mixed";
     for (const auto& [key, value] : provenance.items()) about[key] = value;
+    for (const auto& [key, value] : more.items()) metadata[key] = value;
   });
 }
 

@@ -41,9 +41,10 @@ class MixedModel {
   std::uint64_t bytes(const Assignment& assignment) const;  // of all tensors
 
   // Writes the mixed file with metadata of the file of 8 bits, where `provenance` replaces or adds
-  // keys of "provenance". Every checksum is verified on the way. Returns the size of the file.
+  // keys of "provenance" and `more` those beside it. Every checksum is verified on the way. Returns
+  // the size of the file.
   std::uint64_t write(const std::filesystem::path& path, const Assignment& assignment,
-                      const Json& provenance) const;
+                      const Json& provenance, const Json& more) const;
 
  private:
   void add_units();

@@ -9,72 +9,13 @@
 #include "base/sha256.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
-#include "eval/measure_divergence.h"
-#include "model/session.h"
+#include "eval/fit_search.h"
+#include "eval/yardstick.h"
 #include "platform/workers.h"
 #include "report/table.h"
 
 namespace leq {
 namespace {
-
-RunLimits limits_of(const MixedSearch& request, const ModelConfig& config) {
-  RunLimits limits;
-  limits.context = request.window;
-  limits.output_tokens = kOutputRows;
-  limits.key_type = limits.value_type = kExactKv;
-  return resolve_limits(limits, config);
-}
-
-// The text cut into windows, and how the base model sees it.
-class Yardstick {
- public:
-  Yardstick(const MixedSearch& request, const Model& model, Workers& workers)
-      : workers_(workers), limits_(limits_of(request, model.config())) {
-    ProtocolSettings settings;
-    settings.join = Join::none;
-    settings.window = settings.stride = request.window;
-    settings.chunks = request.windows;
-    tokens_ = encode_text(model.tokenizer(), request.text);
-    windows_ = plan_windows(settings, std::ssize(tokens_));
-    key_.protocol = protocol_name(settings.protocol);
-    key_.join = join_name(settings.join);
-    key_.text_sha256 = key_.dataset_hash = sha256_hex(request.text);
-    key_.tokens_sha256 = token_hash(tokens_, kNoToken);
-    key_.window = key_.stride = request.window;
-    key_.tokens = std::ssize(tokens_);
-    key_.windows = std::ssize(windows_);
-    for (const Window& window : windows_) key_.scored += window.scored();
-    key_.vocab = model.config().vocab;
-    Session session(model, *workers_.backend, limits_);
-    write_divergence_base(session, workers_.pool, run(), request.base_file, key_);
-    base_ = std::make_unique<DivergenceBaseReader>(request.base_file);
-    std::error_code ignored;
-    std::filesystem::remove(request.base_file, ignored);  // stays readable until it is closed
-  }
-
-  // What KL depends on beside the models.
-  std::string identity() const {
-    return key_.tokens_sha256 + ' ' + std::to_string(key_.window) + ' ' +
-           std::to_string(key_.windows);
-  }
-
-  Divergence measure(const MixedModel& mixed, const Assignment& assignment) const {
-    Backend& backend = *workers_.backend;
-    Session session(mixed.model().config(), mixed.bind(assignment, backend),
-                    mixed.bytes(assignment), backend, limits_);
-    return measure_divergence(session, workers_.pool, run(), *base_, key_);
-  }
-
- private:
-  PerplexityRun run() const { return {.tokens = tokens_, .windows = windows_}; }
-
-  Workers& workers_;
-  RunLimits limits_;
-  std::vector<Token> tokens_;
-  std::vector<Window> windows_;
-  DivergenceKey key_;
-  std::unique_ptr<DivergenceBaseReader> base_;
-};
 
 std::string checksums_of(const Model& base) {
   std::string text;
@@ -138,16 +79,24 @@ MixedSearchResult search_mixed_model(const MixedSearch& asked,
   problem.identity =
       sha256_hex(mixed.checksums() + checksums_of(base) + ' ' + yardstick.identity());
   problem.evaluate = [&](const Assignment& assignment) {
-    const Divergence found = yardstick.measure(mixed, assignment);
+    const Divergence found = yardstick.measure(mixed, assignment, kExactKv, kExactKv);
     return found.summarize(Protocol::hf).kl_mean.value;
   };
-  set_target(request, mixed, problem, request.options);
-
   MixedSearchResult result;
-  result.search = run_search(problem, request.options);
   result.units = problem.units;
-  result.file_bytes =
-      mixed.write(output, result.search.chosen.assignment, provenance_of(problem, result.search));
+  Json more = Json::object();
+  if (request.fit) {
+    FitSearch fit(*request.fit, mixed, yardstick, *workers.backend);
+    result.search = fit.run(problem, request.options);
+    result.fit = fit.result();
+    more["kv_cache"] = kv_evidence_to_json(result.fit->evidence());
+  } else {
+    set_target(request, mixed, problem, request.options);
+    result.search = run_search(problem, request.options);
+  }
+  Json provenance = provenance_of(problem, result.search);
+  if (result.fit) provenance["fit"] = fit_to_json(*result.fit);
+  result.file_bytes = mixed.write(output, result.search.chosen.assignment, provenance, more);
   result.seconds = watch.seconds();
   return result;
 }
@@ -170,7 +119,8 @@ std::string search_report(const MixedSearchResult& result) {
                  {"bits/weight", Cell(bpw_of(problem, point.assignment), 3)},
                  {"KL", Cell(point.kl, 6)}});
   }
-  return units.text() + '\n' + uniform.text() + '\n' + search.verdict + "; " +
+  return units.text() + '\n' + uniform.text() + '\n' +
+         (result.fit ? fit_report(*result.fit) + '\n' : "") + search.verdict + "; " +
          std::to_string(search.evaluations) + " measurements, " + fixed(result.seconds, 1) + " s\n";
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,22 +13,48 @@
 
 namespace leq {
 
+// Weights and cache chosen together, so that a plan keeps a size.
+struct FitRequest {
+  std::uint64_t bytes = 0;  // of weights, KV cache and scratch together
+  RunLimits limits = {};    // what is planned for, resolved but for the types of the cache
+  double max_kl = 0;        // nats, where > 0
+};
+
+// One type of cache, and the weights that fit beside it.
+struct FitChoice {
+  KvType key_type = kUsualKv, value_type = kUsualKv;
+  Assignment assignment;
+  double bits_per_weight = 0;  // of the units
+  MemoryPlan plan = {};
+  double kl = 0;  // of both together, nats
+};
+
+struct FitResult {
+  FitRequest request;
+  std::vector<FitChoice> choices;  // by size of the cache, the largest first
+  std::size_t chosen = 0;
+
+  KvEvidence evidence() const;
+};
+
 struct MixedSearch {
   std::array<std::filesystem::path, kChoices> candidates;  // 2, 3, 4, 8 bits
   std::filesystem::path base;                              // the model in f32 (or f16, bf16)
   std::filesystem::path base_file;  // its distributions, written here; empty: beside the base
   std::string text;                 // to search on; not the text that is evaluated
   std::int64_t window = 512;
-  std::int64_t windows = 16;      // the first ones
-  int threads = 0;                // 0 = one for each usable core
-  SearchOptions options;          // target_bytes: of the units
-  double target_bpw = 0;          // of the units, where > 0; sets options.target_bytes
-  std::uint64_t target_size = 0;  // bytes of all tensors, where > 0; sets options.target_bytes
+  std::int64_t windows = 16;           // the first ones
+  int threads = 0;                     // 0 = one for each usable core
+  SearchOptions options;               // target_bytes: of the units
+  double target_bpw = 0;               // of the units, where > 0; sets options.target_bytes
+  std::uint64_t target_size = 0;       // bytes of all tensors, where > 0; sets options.target_bytes
+  std::optional<FitRequest> fit = {};  // in place of targets
 };
 
 struct MixedSearchResult {
   SearchResult search;
   std::vector<SearchUnit> units;
+  std::optional<FitResult> fit = {};
   std::uint64_t file_bytes = 0;
   double seconds = 0;
 };

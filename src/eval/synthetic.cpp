@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "synthetic:";
 
-enum class Family : std::uint8_t { gpt2, llama, mistral, qwen3 };
+enum class Family : std::uint8_t { gpt2, llama, mistral, qwen2, qwen3 };
 
 // Public configurations. Counts are parameters as the publishers state them; a test compares.
 struct PublishedShape {
@@ -30,16 +30,18 @@ struct PublishedShape {
   float norm_eps;
   bool tied;
 };
-constexpr std::array<PublishedShape, 7> kShapes = {{
+constexpr std::array<PublishedShape, 8> kShapes = {{
     {"gpt2-124m", Family::gpt2, 12, 768, 12, 12, 64, 3072, 50257, 1024, 10000, 1e-5f, true},
     {"llama-110m", Family::llama, 12, 768, 12, 12, 64, 2048, 32000, 1024, 10000, 1e-5f, true},
     {"tinyllama-1.1b", Family::llama, 22, 2048, 32, 4, 64, 5632, 32000, 2048, 10000, 1e-5f, false},
     {"llama-7b", Family::llama, 32, 4096, 32, 32, 128, 11008, 32000, 2048, 10000, 1e-6f, false},
     {"llama-13b", Family::llama, 40, 5120, 40, 40, 128, 13824, 32000, 2048, 10000, 1e-6f, false},
     {"mistral-7b", Family::mistral, 32, 4096, 32, 8, 128, 14336, 32000, 32768, 1e6, 1e-5f, false},
+    {"qwen2.5-1.5b", Family::qwen2, 28, 1536, 12, 2, 128, 8960, 151936, 32768, 1e6, 1e-6f, true},
     {"qwen3-14b", Family::qwen3, 40, 5120, 40, 8, 128, 17408, 151936, 40960, 1e6, 1e-6f, false},
 }};
-constexpr std::array<std::string_view, 4> kFamilyNames = {"gpt2", "llama", "mistral", "qwen3"};
+constexpr std::array<std::string_view, 5> kFamilyNames = {"gpt2", "llama", "mistral", "qwen2",
+                                                          "qwen3"};
 
 // A tensor with its planes at offsets from 0; the views get their addresses later.
 StoredTensor laid_out(const TensorSpec& tensor, const TensorPlan& plan, std::uint64_t& offset) {
@@ -147,7 +149,8 @@ ModelConfig synthetic_config(std::string_view name, std::int64_t layers) {
   config.rotary = !gpt2;
   config.rope_theta = found->rope_theta;
   config.gated = !gpt2;
-  config.qkv_bias = config.output_bias = config.mlp_bias = gpt2;
+  config.qkv_bias = gpt2 || found->family == Family::qwen2;
+  config.output_bias = config.mlp_bias = gpt2;
   config.qk_norm = found->family == Family::qwen3;
   config.tied = found->tied;
   return config;
@@ -180,16 +183,26 @@ const StoredTensor* SyntheticModel::find(std::string_view name) const {
   return nullptr;
 }
 
-std::uint64_t SyntheticModel::write(const std::filesystem::path& path) const {
+std::uint64_t SyntheticModel::write(const std::filesystem::path& path,
+                                    const std::optional<TokenizerSpec>& tokenizer) const {
+  if (tokenizer) {
+    require(std::ssize(tokenizer->pieces) <= config_.vocab, name_, ": has ", config_.vocab,
+            " ids, the tokenizer ", tokenizer->pieces.size(), "; use another shape");
+  }
   LeqWriter writer(path);
   for (const StoredTensor& tensor : tensors_) {
     writer.add_tensor(tensor.name, tensor.shape, packed(tensor, memory_.data()),
                       {.method = tensor.method});
   }
+  if (tokenizer) {
+    for (const NamedBlob& table : tokenizer_tables(*tokenizer)) {
+      writer.add_blob(table.name, table.bytes);
+    }
+  }
   Json metadata = Json::object();
   metadata["config"] = config_to_json(config_);
   metadata["generation"] = generation_to_json({});
-  metadata["tokenizer"] = false;
+  metadata["tokenizer"] = tokenizer.has_value();
   metadata["provenance"] = {
       {"tool", "leq-bench"}, {"source", name_}, {"type", scheme_name(type_)}, {"method", "random"}};
   return writer.finish(metadata);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "base/thread_pool.h"
 #include "model/model_config.h"
 #include "model/weights.h"
+#include "tokenizer/spec.h"
 
 namespace leq {
 
@@ -46,9 +48,11 @@ class SyntheticModel {
   std::uint64_t weight_bytes() const { return memory_.size(); }
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
   const StoredTensor* find(std::string_view name) const;  // nullptr where there is none
-  // The model as a .leq file without a tokenizer, for measuring how files load; returns its size.
-  // Throws Error as LeqWriter does.
-  std::uint64_t write(const std::filesystem::path& path) const;
+  // The model as a .leq file, for measuring how files load; with a tokenizer, whose ids may be
+  // fewer than the model's, it can be served too. Returns the file's size. Throws Error as
+  // LeqWriter does, and where the model has not all of the tokenizer's ids.
+  std::uint64_t write(const std::filesystem::path& path,
+                      const std::optional<TokenizerSpec>& tokenizer = std::nullopt) const;
 
  private:
   std::string name_;

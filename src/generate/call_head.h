@@ -34,7 +34,7 @@ struct CallHead {
   } state = State::open;
   std::string name = {};
   std::size_t arguments = 0;  // streams: where they begin
-  std::size_t end = 0;        // whole: behind the object
+  std::size_t end = 0;        // whole: after the object
   std::string text = {};      // whole: the arguments
 };
 CallHead read_call_head(std::string_view text);

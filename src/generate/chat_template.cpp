@@ -83,7 +83,7 @@ bool has_calls(JsonNode messages) {
   return false;
 }
 
-// The special token that stands behind a reply in its history; nullopt where it cannot be told.
+// The special token that comes after a reply in its history; nullopt where it cannot be told.
 std::optional<Token> token_behind_reply(const ChatTemplate& chat, const Tokenizer& tokenizer) {
   constexpr std::string_view kReply = "leq";
   const std::vector<ChatMessage> probe = {{"user", "?"}, {"assistant", std::string(kReply)}};

@@ -64,7 +64,7 @@ class ChatTemplate {
   // is asked for tools.
   std::vector<TextPart> render(const ChatRequest& request, const ChatOptions& options) const;
 
-  // Adds what ends a reply: the special token that the template writes behind one, or the named
+  // Adds what ends a reply: the special token that the template writes after one, or the named
   // format's, as text where the tokenizer has no such token.
   void add_stops(const Tokenizer& tokenizer, StopRules& rules) const;
 

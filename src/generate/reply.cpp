@@ -4,12 +4,22 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace leq {
 namespace {
 
 double rate(std::int64_t count, double seconds) {
   return seconds > 0 ? static_cast<double>(count) / seconds : 0;
+}
+
+std::string dead_end(std::string_view text) {
+  constexpr std::size_t kShown = 40;
+  const std::string where =
+      text.empty()
+          ? "at its start"
+          : "after \"" + printable(text.substr(text.size() - std::min(text.size(), kShown))) + "\"";
+  return "grammar: no token of this model can go on with it " + where;
 }
 
 }  // namespace
@@ -93,8 +103,7 @@ std::string Reply::grammar_error() {
     return error.what();
   }
   if (std::ranges::any_of(allowed_, [](std::uint64_t word) { return word != 0; })) return {};
-  return "grammar: none of this model's tokens goes on with a text that it allows, behind " +
-         std::to_string(tokens().size()) + " tokens of the reply";
+  return dead_end(text_);
 }
 
 // A special token adds nothing to a text, unless it is one of those to be shown.

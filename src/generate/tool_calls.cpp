@@ -12,7 +12,7 @@
 namespace leq {
 namespace {
 
-constexpr std::string_view kSpace = " \t\r\n";
+constexpr std::string_view kBlanks = " \t\r\n";
 constexpr std::size_t kLongestHead = 1 << 16;  // bytes; no call's name takes so many
 
 constexpr std::string_view kHermes = "<tool_call>", kHermesEnd = "</tool_call>";
@@ -27,7 +27,7 @@ constexpr std::string_view kDeepSeekCall = "<｜tool▁call▁begin｜>",
                            kDeepSeekSep = "<｜tool▁sep｜>";
 
 std::size_t space_at_end(std::string_view text) {
-  const std::size_t last = text.find_last_not_of(kSpace);
+  const std::size_t last = text.find_last_not_of(kBlanks);
   return last == std::string_view::npos ? text.size() : text.size() - last - 1;
 }
 
@@ -163,7 +163,7 @@ bool ReplyReader::skip(std::string_view mark) {
 }
 
 void ReplyReader::skip_space() {
-  held_.erase(0, std::min(held_.find_first_not_of(kSpace), held_.size()));
+  held_.erase(0, std::min(held_.find_first_not_of(kBlanks), held_.size()));
 }
 
 void ReplyReader::say(std::string_view text) {
@@ -217,7 +217,7 @@ std::string_view ReplyReader::mark() const {
 // White space, then thoughts or content.
 bool ReplyReader::read_start() {
   if (thought_) skip_space();
-  const std::size_t first = held_.find_first_not_of(kSpace);
+  const std::size_t first = held_.find_first_not_of(kBlanks);
   if (first == std::string::npos) return false;
   const std::string_view text = std::string_view(held_).substr(first);
   if (!style_.think_begin.empty()) {
@@ -335,7 +335,7 @@ bool ReplyReader::read_json_head() {
 
 // [{...}, ...], or NAME[ARGS]{...} with an id between them.
 bool ReplyReader::read_mistral_head() {
-  const std::size_t first = held_.find_first_not_of(kSpace);
+  const std::size_t first = held_.find_first_not_of(kBlanks);
   if (first == std::string::npos) return false;
   if (held_[first] == '[') {
     opened_ += held_.substr(0, first + 1);
@@ -348,7 +348,7 @@ bool ReplyReader::read_mistral_head() {
   if (brace == std::string::npos) return false;
   const std::size_t end = std::min({args, held_.find(kCallId), brace});
   const std::string_view name = trim(std::string_view(held_).substr(0, end));
-  if (name.empty() || name.find_first_of(kSpace) != std::string_view::npos) return give_up();
+  if (name.empty() || name.find_first_of(kBlanks) != std::string_view::npos) return give_up();
   begin_call(std::string(name), brace);
   rest_.take("{}");
   place_ = Place::arguments;
@@ -377,7 +377,7 @@ bool ReplyReader::read_deepseek_head() {
 }
 
 bool ReplyReader::read_xml_head() {
-  const std::size_t first = held_.find_first_not_of(kSpace);
+  const std::size_t first = held_.find_first_not_of(kBlanks);
   if (first == std::string::npos) return false;
   const std::string_view text = std::string_view(held_).substr(first);
   if (!text.starts_with(kFunction)) {
@@ -398,7 +398,7 @@ bool ReplyReader::read_xml_head() {
 
 // NAME.call(KEY="...", ...) of built-in tools; all else is a program, told at the reply's end.
 bool ReplyReader::read_python_head() {
-  const std::size_t first = held_.find_first_not_of(kSpace);
+  const std::size_t first = held_.find_first_not_of(kBlanks);
   if (first == std::string::npos) return false;
   if (held_[first] == '{') return read_json_head();
   if (!ended_) return false;

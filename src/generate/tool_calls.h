@@ -74,10 +74,10 @@ class ReplyReader {
     start,  // nothing but white space yet
     thoughts,
     content,
-    head,        // behind a mark, before a call's arguments
+    head,        // after a mark, before a call's arguments
     arguments,   // of JSON, up to its end
     parameters,  // of the xml style
-    tail,        // behind arguments, up to the end of the call
+    tail,        // after arguments, up to the end of the call
     between,     // calls that one mark stands for
   };
 

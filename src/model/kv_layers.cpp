@@ -1,7 +1,9 @@
 #include "model/kv_layers.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <complex>
 
 #include "model/rope.h"
 
@@ -9,22 +11,85 @@ namespace leq {
 
 namespace {
 
-// What codes have to span of the bias of each channel: all of it along tokens, how far it turns
-// within a block along channels. [kv_heads d]
-std::vector<float> spanned_parts(const ModelConfig& config, const KvScheme& scheme) {
-  const auto count = static_cast<std::size_t>(config.kv_heads * config.head_dim);
-  std::vector<float> parts(count, 1.0f);
-  if (!scheme.blocked()) return parts;
-  const auto half = static_cast<std::size_t>(config.head_dim / 2);
-  const std::vector<float> frequencies =
-      rope_frequencies(config, std::min<std::int64_t>(config.context, kPageTokens)).inv_freq;
-  for (std::size_t c = 0; c < count; ++c) {
-    parts[c] = std::min(2.0f, static_cast<float>(scheme.block) * frequencies[c % half]);
+// e^(i j f) of each pair of channels, averaged over the positions j that the model was made for.
+std::vector<std::complex<double>> mean_turns(const ModelConfig& config,
+                                             std::span<const float> frequencies) {
+  const auto positions = static_cast<double>(config.context);
+  std::vector<std::complex<double>> turns;
+  for (const float frequency : frequencies) {
+    const double half = 0.5 * static_cast<double>(frequency);
+    const double step = std::sin(half);
+    const double size = step == 0 ? 1.0 : std::sin(positions * half) / (positions * step);
+    turns.push_back(size * std::polar(1.0, (positions - 1) * half));
   }
-  return parts;
+  return turns;
+}
+
+// How far a unit that turns by `angle` in all comes to lie from its mean, of that size.
+float distance_from_mean(double angle, double size) {
+  constexpr double kPi = 3.14159265358979323846;
+  if (angle > 2 * kPi) return static_cast<float>(1 + size);
+  return static_cast<float>(std::abs(1.0 - std::polar(size, angle / 2)));
+}
+
+// What codes have to span of the bias of each channel: along tokens what turning leaves of it
+// around the centre, along channels how far it turns within a block. [kv_heads d]
+std::vector<float> spanned_parts(const ModelConfig& config, const KvScheme& scheme) {
+  const auto half = static_cast<std::size_t>(config.head_dim / 2);
+  const auto count = static_cast<std::size_t>(config.kv_heads) * 2 * half;
+  const std::vector<float> frequencies = rope_frequencies(config, config.context).inv_freq;
+  std::vector<float> parts(half, 1.0f);
+  if (scheme.blocked()) {
+    for (std::size_t i = 0; i < half; ++i) {
+      parts[i] = std::min(2.0f, static_cast<float>(scheme.block) * frequencies[i]);
+    }
+  } else if (!config.qk_norm) {
+    const auto turns = mean_turns(config, frequencies);
+    for (std::size_t i = 0; i < half; ++i) {
+      const double angle =
+          static_cast<double>(config.context - 1) * static_cast<double>(frequencies[i]);
+      parts[i] = distance_from_mean(angle, std::abs(turns[i]));
+    }
+  }
+  std::vector<float> all;
+  while (all.size() < count) all.insert(all.end(), parts.begin(), parts.end());
+  return all;
 }
 
 }  // namespace
+
+std::vector<float> key_centre(const ModelConfig& config, std::span<const float> bias) {
+  const bool nothing = std::ranges::all_of(bias, [](float b) { return b == 0; });
+  if (nothing || config.qk_norm) return {};
+  std::vector<float> centre(bias.begin(), bias.end());
+  if (!config.rotary) return centre;
+  const RopeFrequencies rope = rope_frequencies(config, config.context);
+  const auto turns = mean_turns(config, rope.inv_freq);
+  const std::size_t half = turns.size();
+  for (std::size_t head = 0; head < bias.size(); head += 2 * half) {
+    for (std::size_t i = 0; i < half; ++i) {
+      const std::size_t first = head + i, second = head + half + i;
+      const std::complex<double> mean =
+          static_cast<double>(rope.attention_factor) * turns[i] *
+          std::complex<double>(static_cast<double>(bias[first]), static_cast<double>(bias[second]));
+      centre[first] = static_cast<float>(mean.real());
+      centre[second] = static_cast<float>(mean.imag());
+    }
+  }
+  return centre;
+}
+
+bool keys_are_centred(KvType type) { return kv_scheme(type).keys == KvAlong::token; }
+
+std::uint32_t key_centre_check(const Weights& weights, KvType wanted) {
+  if (!keys_are_centred(wanted)) return 0;
+  std::uint32_t hash = 0;
+  for (const Block& block : weights.blocks) {
+    for (const float c : block.key_centre)
+      hash = (hash ^ std::bit_cast<std::uint32_t>(c)) * 16777619u;
+  }
+  return hash;
+}
 
 bool large_key_bias(std::span<const float> bias, std::span<const float> parts) {
   constexpr float kTimes = 8.0f;
@@ -42,13 +107,12 @@ bool large_key_bias(std::span<const float> bias, std::span<const float> parts) {
 
 std::vector<KvType> layer_key_types(const ModelConfig& config, const Weights& weights,
                                     KvType wanted) {
-  if (!config.rotary || !kv_packed(wanted)) return {};
+  if (!config.rotary || !kv_coded(wanted)) return {};
   const std::vector<float> parts = spanned_parts(config, kv_scheme(wanted));
   std::vector<KvType> types;
   bool differs = false;
   for (const Block& block : weights.blocks) {
-    const float* bias = block.qkv.segments[1].bias;
-    const bool large = bias != nullptr && large_key_bias({bias, parts.size()}, parts);
+    const bool large = large_key_bias(block.key_bias, parts);
     types.push_back(large ? kUsualKv : wanted);
     differs = differs || large;
   }

@@ -1,10 +1,13 @@
-// Which layers store keys in a wider type than the one asked for.
+// What biases of keys mean for a cache of codes.
 //
 // A bias that is far larger than the key turns with the position (RoPE). Codes along a token would
 // have to span the bias instead of the key, codes along a channel how far it turns within a block.
-// (Qwen 2.5 has such biases in its first and last layers.)
+// (Qwen 2.5 has such biases in its first and last layers.) Most of such a bias turns slowly: its
+// mean is a centre that codes along tokens do without. Layers where too much is left keep their
+// keys in a wider type than the one asked for.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -13,12 +16,22 @@
 
 namespace leq {
 
+// The turned bias of a layer's keys, averaged over the positions that the model was made for
+// [H_kv d]; empty where nothing is known of it. Subtracting one vector from every key moves all
+// scores of a query alike, which softmax does not see.
+std::vector<float> key_centre(const ModelConfig& config, std::span<const float> bias);
+
+// Whether keys of this type are stored less their centre.
+bool keys_are_centred(KvType type);
+
+// Tells centres apart, for sequences that are saved; 0 where keys are stored as they are.
+std::uint32_t key_centre_check(const Weights& weights, KvType wanted);
+
 // Whether some |bias|, times the part of it that codes would have to span, is above 8 times the
 // median bias and above 8: keys without bias are a few in size. `parts` is as long as `bias`.
 bool large_key_bias(std::span<const float> bias, std::span<const float> parts);
 
-// [layers] types of keys where some layer has to differ from `wanted`; empty where none has. Biases
-// are read: `weights` lie on the host.
+// [layers] types of keys where some layer has to differ from `wanted`; empty where none has.
 std::vector<KvType> layer_key_types(const ModelConfig& config, const Weights& weights,
                                     KvType wanted);
 

@@ -55,6 +55,10 @@ MemoryPlan MemoryPlanner::plan(const RunLimits& resolved) const {
   return plan_memory(file_bytes_, config_, weights_, layout_, resolved);
 }
 
+MemoryPlan MemoryPlanner::plan(const RunLimits& resolved, const RankPlace& place) const {
+  return plan_rank_memory(file_bytes_, config_, weights_, layout_, resolved, place);
+}
+
 // Plans grow with the context, so halving finds the last that fits.
 std::int64_t MemoryPlanner::largest_context(RunLimits limits, std::int64_t most,
                                             std::uint64_t bytes) const {

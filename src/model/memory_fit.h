@@ -32,6 +32,8 @@ class MemoryPlanner {
                 std::uint64_t weight_bytes, const Layout& layout);
 
   MemoryPlan plan(const RunLimits& resolved) const;
+  // Of one of several ranks; the weights are those of all.
+  MemoryPlan plan(const RunLimits& resolved, const RankPlace& place) const;
   // Most positions of all sequences, in whole pages and up to `most` for each sequence, whose plan
   // takes at most `bytes`; 0 = not even one page.
   std::int64_t largest_context(RunLimits limits, std::int64_t most, std::uint64_t bytes) const;

@@ -25,6 +25,13 @@ std::int64_t largest_context(const ModelConfig& config) {
   return config.context;
 }
 
+// What every layer sees at most; 0 where some layer sees all.
+std::int64_t widest_window(const ModelConfig& config) {
+  const auto& windows = config.windows;
+  if (windows.empty() || std::ranges::find(windows, 0) != windows.end()) return 0;
+  return std::ranges::max(windows);
+}
+
 void require_range(MessagePart what, std::int64_t value, std::int64_t low, std::int64_t high) {
   require(value >= low && value <= high, ErrorKind::bad_setting, what, " ", value, ": expected ",
           low, " to ", high);
@@ -62,12 +69,19 @@ RunLimits resolve_limits(RunLimits limits, const ModelConfig& config) {
 
 MemoryPlan plan_memory(std::uint64_t file_bytes, const ModelConfig& config, const Weights& weights,
                        const Layout& layout, const RunLimits& limits) {
+  return plan_rank_memory(file_bytes, config, weights, layout, limits, place_of(config, 0, 1));
+}
+
+MemoryPlan plan_rank_memory(std::uint64_t file_bytes, const ModelConfig& config,
+                            const Weights& whole, const Layout& layout, const RunLimits& limits,
+                            const RankPlace& place) {
   CountingMemory memory(layout);
-  const KvCache cache(memory, layout, kv_shape(config, weights, layout, limits));
+  const KvPages pages(memory, layout, rank_kv_shape(config, whole, layout, limits, place));
   MemoryPlan plan;
-  plan.weight_bytes = weights.memory_bytes > 0 ? weights.memory_bytes : file_bytes;
+  plan.weight_bytes = whole.memory_bytes > 0 ? whole.memory_bytes : file_bytes;
   plan.kv_bytes = memory.allocated();
-  const Workspace work(config, weights, memory, layout, forward_limits(limits));
+  const Weights own = shard_weights(whole, place.own(), config);
+  const Workspace work(config, own, memory, layout, forward_limits(limits), place);
   plan.scratch_bytes = memory.allocated() - plan.kv_bytes;
   return plan;
 }
@@ -82,6 +96,7 @@ KvShape kv_shape(const ModelConfig& config, const RunLimits& limits) {
   shape.positions = limits.context;
   shape.sequences = limits.sequences;
   shape.batch_tokens = limits.batch_tokens;
+  shape.window = widest_window(config);
   shape.zones = kv_zones(limits.key_type, limits.value_type);
   if (limits.kv_sinks) shape.zones->sinks = *limits.kv_sinks;
   if (limits.kv_recent) shape.zones->recent = *limits.kv_recent;
@@ -91,9 +106,17 @@ KvShape kv_shape(const ModelConfig& config, const RunLimits& limits) {
 KvShape kv_shape(const ModelConfig& config, const Weights& weights, const Layout& layout,
                  const RunLimits& limits) {
   KvShape shape = kv_shape(config, limits);
-  // Before biases are read, which only the host can.
+  // Throws for a type that the device does not run.
   (void)layout.page_bytes(KvPart::keys, shape.key_type, shape.kv_heads, shape.head_dim);
   shape.layer_key_types = layer_key_types(config, weights, shape.key_type);
+  shape.key_centre_check = key_centre_check(weights, shape.key_type);
+  return shape;
+}
+
+KvShape rank_kv_shape(const ModelConfig& config, const Weights& whole, const Layout& layout,
+                      const RunLimits& limits, const RankPlace& place) {
+  KvShape shape = kv_shape(config, whole, layout, limits);
+  shape.kv_heads = static_cast<int>(place.own().kv_heads.count());
   return shape;
 }
 

@@ -50,11 +50,18 @@ KvShape kv_shape(const ModelConfig& config, const RunLimits& limits);
 // the device does not run.
 KvShape kv_shape(const ModelConfig& config, const Weights& weights, const Layout& layout,
                  const RunLimits& limits);
+// Of the pages of one rank's kv heads; `whole` are the weights before they are divided.
+KvShape rank_kv_shape(const ModelConfig& config, const Weights& whole, const Layout& layout,
+                      const RunLimits& limits, const RankPlace& place);
 ForwardLimits forward_limits(const RunLimits& limits);
 
 // For resolved limits. One sequence may hold context / sequences positions. `weights` as bound on
 // the device's memory, or on a CountingMemory of `layout`.
 MemoryPlan plan_memory(std::uint64_t file_bytes, const ModelConfig& config, const Weights& weights,
                        const Layout& layout, const RunLimits& limits);
+// The same for one of several ranks; `whole` are the weights before they are divided.
+MemoryPlan plan_rank_memory(std::uint64_t file_bytes, const ModelConfig& config,
+                            const Weights& whole, const Layout& layout, const RunLimits& limits,
+                            const RankPlace& place);
 
 }  // namespace leq

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "model/tensor_list.h"
 
 namespace leq {
@@ -71,6 +72,33 @@ GenerationDefaults generation_from_json(const Json& json, std::string_view sourc
   return defaults;
 }
 
+Json kv_evidence_to_json(const KvEvidence& evidence) {
+  return {{"keys", kv_type_name(evidence.key_type)},
+          {"values", kv_type_name(evidence.value_type)},
+          {"context", evidence.context},
+          {"kl", evidence.kl}};
+}
+
+KvEvidence kv_evidence_from_json(const Json& json, std::string_view source) {
+  const auto type = [&](const char* key) {
+    const auto name = json_get<std::string>(json, key, source);
+    for (const KvScheme& scheme : kKvSchemes) {
+      if (scheme.name == name) return scheme.type;
+    }
+    fail(source, ": ", key, " ", printable(name), ": expected one of ", kv_type_names(", "));
+  };
+  KvEvidence evidence;
+  evidence.key_type = type("keys");
+  evidence.value_type = type("values");
+  evidence.context = json_get<std::int64_t>(json, "context", source);
+  evidence.kl = json_get<double>(json, "kl", source);
+  require(evidence.context > 0, source, ": context ", evidence.context,
+          ": expected a positive number");
+  require(evidence.kl >= 0 && evidence.kl < 1e6, source, ": kl ", evidence.kl,
+          ": expected nats from 0 on");
+  return evidence;
+}
+
 Model::Model(const std::filesystem::path& path, const LoadOptions& options) : file_(path, options) {
   config_ = config_from_json(section(file_, "config"), file_.name() + ": config");
   check_tensors(file_, config_);
@@ -80,6 +108,9 @@ Model::Model(const std::filesystem::path& path, const LoadOptions& options) : fi
             ": expected an id from 0 to ", config_.vocab - 1);
   }
   const Json& metadata = file_.metadata();
+  if (metadata.contains("kv_cache")) {
+    kv_evidence_ = kv_evidence_from_json(section(file_, "kv_cache"), file_.name() + ": kv_cache");
+  }
   chat_template_ = json_get_or<std::string>(metadata, "chat_template", "", file_.name());
   type_ = json_get<std::string>(section(file_, "provenance"), "type", file_.name());
   const BlobFinder tables = [this](std::string_view name) { return file_.blob(name); };

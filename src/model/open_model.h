@@ -36,6 +36,18 @@ Token token_from_json(const Json& json, std::string_view source);
 Json generation_to_json(const GenerationDefaults& defaults);
 GenerationDefaults generation_from_json(const Json& json, std::string_view source);
 
+// The KV cache that a file was made for, and what was measured with it.
+struct KvEvidence {
+  KvType key_type = kUsualKv;
+  KvType value_type = kUsualKv;
+  std::int64_t context = 0;  // that memory was planned for
+  double kl = 0;             // of weights and cache together from the unquantized model, nats
+  bool operator==(const KvEvidence&) const = default;
+};
+
+Json kv_evidence_to_json(const KvEvidence& evidence);
+KvEvidence kv_evidence_from_json(const Json& json, std::string_view source);
+
 class Model {
  public:
   // Opens and checks the file. Throws Error naming the file and what is wrong.
@@ -48,6 +60,7 @@ class Model {
   const GenerationDefaults& generation() const { return generation_; }
   // What ends a text: the generation defaults' end tokens, else the tokenizer's own.
   std::vector<Token> end_tokens() const;
+  const std::optional<KvEvidence>& kv_evidence() const { return kv_evidence_; }
   const std::string& chat_template() const { return chat_template_; }
   const std::string& type() const { return type_; }  // "int8", as leq-quantize was told
   std::int64_t parameters() const;
@@ -58,6 +71,7 @@ class Model {
   ModelConfig config_;
   std::unique_ptr<Tokenizer> tokenizer_;
   GenerationDefaults generation_;
+  std::optional<KvEvidence> kv_evidence_;
   std::string chat_template_;
   std::string type_;
 };

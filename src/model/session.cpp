@@ -4,7 +4,10 @@
 #include <utility>
 
 #include "base/error.h"
+#include "comm/agreement.h"
 #include "model/memory_fit.h"
+#include "model/rank_command.h"
+#include "model/rank_facts.h"
 
 namespace leq {
 
@@ -18,25 +21,44 @@ Weights load_weights(const TensorFinder& find, std::string_view source, const Mo
   return bind_weights(find, source, config, backend.memory());
 }
 
-Session::Session(const Model& model, Backend& backend, const RunLimits& limits)
+Session::Session(const Model& model, Backend& backend, const RunLimits& limits, Communicator& ranks)
     : Session(model.config(),
               load_weights([&](std::string_view name) { return model.file().find(name); },
                            model.file().name(), model.config(), backend, limits),
-              model.file().file_bytes(), backend, limits) {}
+              model.file().file_bytes(), backend, limits, ranks, model.file().fingerprint()) {}
 
 Session::Session(const ModelConfig& config, Weights weights, std::uint64_t weight_bytes,
-                 Backend& backend, const RunLimits& limits)
-    : weights_(std::move(weights)),
+                 Backend& backend, const RunLimits& limits, Communicator& ranks,
+                 std::uint64_t fingerprint)
+    : ranks_(ranks),
+      place_(place_of(config, ranks.rank(), ranks.size())),
       limits_(limits),
-      plan_(plan_memory(weight_bytes, config, weights_, backend.layout(), limits)),
+      plan_(plan_rank_memory(weight_bytes, config, weights, backend.layout(), limits, place_)),
       cache_(backend.memory(), backend.layout(),
-             kv_shape(config, weights_, backend.layout(), limits)),
-      transformer_(config, weights_, backend, forward_limits(limits)) {
+             rank_kv_shape(config, weights, backend.layout(), limits, place_)),
+      weights_(take_share(std::move(weights), config, place_)),
+      transformer_(config, weights_, backend, forward_limits(limits), ranks, place_) {
   const auto online = transformer_.online();
   require(online.empty() || limits.sequences == 1, Setting{"sequences"}, " ", limits.sequences,
           ": ", online.empty() ? std::string() : online[0].linear->name,
           " has act online, which remembers the inputs of one sequence; use ", Setting{"sequences"},
           " 1, or quantize with ", Setting{"act"}, " row");
+  if (place_.alone()) return;
+  require_agreement(ranks_, rank_facts(config, limits_, fingerprint));
+  cache_.lead([&ranks](const PageCopy& copy) {
+    std::vector<std::byte> command = encode(copy);
+    ranks.broadcast(command, "a copy of a page");
+  });
+}
+
+Session::~Session() {
+  if (place_.alone()) return;
+  try {
+    std::vector<std::byte> end = encode(RankEnd());
+    ranks_.broadcast(end, "the end");
+  } catch (const Error&) {
+    // The others have ended already.
+  }
 }
 
 const Rows& Session::advance(std::int32_t sequence, std::span<const Token> tokens) {

@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "cache/kv_cache.h"
+#include "comm/communicator.h"
 #include "model/memory_plan.h"
 #include "model/open_model.h"
+#include "model/sharding.h"
 #include "model/transformer.h"
 
 namespace leq {
@@ -20,13 +22,17 @@ Weights load_weights(const TensorFinder& find, std::string_view source, const Mo
 
 class Session {
  public:
-  // A model's own weights. `model` and `backend` must outlive the session; `limits` as
-  // resolve_limits returned them.
-  Session(const Model& model, Backend& backend, const RunLimits& limits);
+  // A model's own weights. `model`, `backend` and `ranks` must outlive the session; `limits` as
+  // resolve_limits returned them. Where there are several ranks the session leads them: the others
+  // follow() (ranks.h), and end with it.
+  Session(const Model& model, Backend& backend, const RunLimits& limits,
+          Communicator& ranks = one_rank());
   // Weights from elsewhere (synthetic ones), by load_weights or bound without a plan; what they
   // point to and `config` must outlive the session.
+  // `fingerprint`: of the model's file, where ranks may have read different ones.
   Session(const ModelConfig& config, Weights weights, std::uint64_t weight_bytes, Backend& backend,
-          const RunLimits& limits);
+          const RunLimits& limits, Communicator& ranks = one_rank(), std::uint64_t fingerprint = 0);
+  ~Session();
 
   // Stays where it is: its transformer and cache point into it.
   Session(Session&&) = delete;
@@ -35,7 +41,8 @@ class Session {
   Transformer& transformer() { return transformer_; }
   const Weights& weights() const { return weights_; }
   const RunLimits& limits() const { return limits_; }
-  const MemoryPlan& plan() const { return plan_; }
+  const MemoryPlan& plan() const { return plan_; }  // of this rank
+  int ranks() const { return ranks_.size(); }
 
   // Feeds tokens of one sequence in chunks of at most batch_tokens; returns the logits [1, V] of
   // the last token on the device, valid until the next call. `tokens` must not be empty.
@@ -44,10 +51,12 @@ class Session {
   std::span<const float> feed(std::int32_t sequence, std::span<const Token> tokens);
 
  private:
-  Weights weights_;
+  Communicator& ranks_;
+  RankPlace place_;
   RunLimits limits_;
   MemoryPlan plan_;
   KvCache cache_;
+  Weights weights_;
   Transformer transformer_;
   Batch batch_;
   std::vector<float> logits_;

@@ -2,9 +2,12 @@
 
 #include <functional>
 #include <map>
+#include <new>
 #include <numeric>
+#include <string>
 
 #include "base/error.h"
+#include "model/kv_layers.h"
 
 namespace leq {
 
@@ -13,11 +16,14 @@ const Rows& Transformer::forward(const Batch& batch, KvCache& cache) {
   check(batch, cache);
   undone_by_errors(cache, [&] {
     append(batch, cache);
-    if (observer_ != nullptr) {  // looks at each step's numbers on the host
-      run(batch, cache);
-    } else {
-      backend_.step(step_of(batch, cache), [&] { run(batch, cache); });
-    }
+    ended_by_errors([&] {
+      lead(RankStep::Wanted::logits, batch, cache.layers());
+      if (observer_ != nullptr) {  // looks at each step's numbers on the host
+        run(batch, cache.layers());
+      } else {
+        backend_.step(step_of(batch, cache), [&] { run(batch, cache.layers()); });
+      }
+    });
   });
   cache.settle();
   return work_.logits;
@@ -28,26 +34,34 @@ const Rows& Transformer::hidden(const Batch& batch, KvCache& cache) {
   check(batch, cache);
   undone_by_errors(cache, [&] {
     append(batch, cache);
-    blocks(batch, cache);
-    gather_outputs(batch);
-    backend_.norm(work_.last, std::ssize(batch.outputs), weights_.final_norm, work_.last);
+    ended_by_errors([&] {
+      lead(RankStep::Wanted::hidden, batch, cache.layers());
+      run_hidden(batch, cache.layers());
+    });
   });
+  cache.settle();
   return work_.last;
 }
 
-void Transformer::run(const Batch& batch, const KvCache& cache) {
-  blocks(batch, cache);
+void Transformer::run(const Batch& batch, const KvLayers& kv) {
+  blocks(batch, kv);
   if (!batch.outputs.empty()) head_part(batch);
 }
 
+void Transformer::run_hidden(const Batch& batch, const KvLayers& kv) {
+  blocks(batch, kv);
+  pick_outputs(batch);
+  backend_.norm(work_.last, std::ssize(batch.outputs), weights_.final_norm, work_.last);
+}
+
 // x = the hidden states after all blocks
-void Transformer::blocks(const Batch& batch, const KvCache& cache) {
+void Transformer::blocks(const Batch& batch, const KvLayers& kv) {
   backend_.embed(embedding(batch), work_.x);
   if (work_.rotation.block > 0) {
     backend_.rotate(work_.x, std::ssize(batch.tokens), work_.rotation, Turn::in);
   }
   for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
-    attention_part(layer, cache.layer(layer));
+    attention_part(layer, kv[layer]);
     mlp_part(layer);
   }
 }
@@ -55,30 +69,37 @@ void Transformer::blocks(const Batch& batch, const KvCache& cache) {
 // x += O(attention(norm(x)))
 bool Transformer::attention_part(std::int64_t layer, const KvLayer& kv) {
   const Block& block = weights_.blocks[static_cast<std::size_t>(layer)];
-  const AttentionShape shape = attention_shape(config_, block, layer);
-  const RowsFor qkv_in = work_.input_of(Reader::qkv, block.qkv);  // [T, W]
-  const RowsFor o_in = work_.input_of(Reader::o, block.o);        // [T, H d]
+  AttentionShape shape = attention_shape(config_, block, layer, place_.own());
+  if (!keys_are_centred(kv.key_type)) shape.key_offset = nullptr;
+  const RowsFor qkv_in = work_.input_of(Reader::qkv, block.qkv);       // [T, W]
+  const SharedBlock o_in = work_.shared_input_of(Reader::o, block.o);  // [T, H d]
+  const SharedBlock x = work_.shared_stream();                         // [T, W]
   backend_.norm(work_.x, batch_.tokens, block.attention_norm, qkv_in);
   if (!goes_on(Reader::qkv, qkv_in)) return false;
   backend_.linear(qkv_in, batch_.tokens, block.qkv, Epilogue::none, work_.qkv);
   backend_.rope_append(work_.qkv, batch_, shape, work_.rope, kv);
-  backend_.attention(work_.qkv, batch_, shape, kv, o_in);
-  if (!goes_on(Reader::o, o_in)) return false;
-  backend_.linear(o_in, batch_.tokens, block.o, Epilogue::add, work_.x);
+  backend_.attention(work_.qkv, batch_, shape, kv, o_in.own);
+  gather(o_in, batch_.tokens, Receivers::all, block.o.name);
+  if (!goes_on(Reader::o, o_in.whole)) return false;
+  backend_.linear(o_in.whole, batch_.tokens, block.o, Epilogue::add, x.own);
+  gather(x, batch_.tokens, Receivers::all, block.o.name);
   return true;
 }
 
 // x += down(activation(gate_up(norm(x))))
 bool Transformer::mlp_part(std::int64_t layer) {
   const Block& block = weights_.blocks[static_cast<std::size_t>(layer)];
-  const RowsFor mlp_in = work_.input_of(Reader::gate_up, block.gate_up);  // [T, W]
-  const RowsFor down_in = work_.input_of(Reader::down, block.down);       // [T, F]
+  const RowsFor mlp_in = work_.input_of(Reader::gate_up, block.gate_up);        // [T, W]
+  const SharedBlock down_in = work_.shared_input_of(Reader::down, block.down);  // [T, F]
+  const SharedBlock x = work_.shared_stream();                                  // [T, W]
   backend_.norm(work_.x, batch_.tokens, block.mlp_norm, mlp_in);
   if (!goes_on(Reader::gate_up, mlp_in)) return false;
   backend_.linear(mlp_in, batch_.tokens, block.gate_up,
-                  config_.gated ? Epilogue::swiglu : Epilogue::gelu, down_in);
-  if (!goes_on(Reader::down, down_in)) return false;
-  backend_.linear(down_in, batch_.tokens, block.down, Epilogue::add, work_.x);
+                  config_.gated ? Epilogue::swiglu : Epilogue::gelu, down_in.own);
+  gather(down_in, batch_.tokens, Receivers::all, block.down.name);
+  if (!goes_on(Reader::down, down_in.whole)) return false;
+  backend_.linear(down_in.whole, batch_.tokens, block.down, Epilogue::add, x.own);
+  gather(x, batch_.tokens, Receivers::all, block.down.name);
   return true;
 }
 
@@ -86,26 +107,75 @@ bool Transformer::mlp_part(std::int64_t layer) {
 void Transformer::head_part(const Batch& batch) {
   const auto outputs = std::ssize(batch.outputs);
   const RowsFor head_in = work_.input_of(Reader::head, weights_.head);  // [outputs, W]
-  gather_outputs(batch);
+  const SharedBlock logits = work_.shared_logits();                     // [outputs, V]
+  pick_outputs(batch);
   backend_.norm(work_.last, outputs, weights_.final_norm, head_in);
-  backend_.linear(head_in, outputs, weights_.head, Epilogue::none, work_.logits);
+  backend_.linear(head_in, outputs, weights_.head, Epilogue::none, logits.own);
+  gather(logits, outputs, Receivers::leader, weights_.head.name);
 }
 
 // last = rows of x that want logits, out of the rotated stream
-void Transformer::gather_outputs(const Batch& batch) {
+void Transformer::pick_outputs(const Batch& batch) {
   backend_.gather_rows(work_.x, batch.outputs, work_.last);
   if (work_.rotation.block > 0) {
     backend_.rotate(work_.last, std::ssize(batch.outputs), work_.rotation, Turn::back);
   }
 }
 
+// Does nothing on one rank.
+void Transformer::gather(const SharedBlock& block, std::int64_t tokens, Receivers to,
+                         std::string_view site) {
+  backend_.gather(block.whole, tokens, {ranks_, block.columns, to, block.own.rows, site});
+}
+
 Transformer::Transformer(const ModelConfig& config, const Weights& weights, Backend& backend,
                          const ForwardLimits& limits)
+    : Transformer(config, weights, backend, limits, one_rank(), place_of(config, 0, 1)) {}
+
+Transformer::Transformer(const ModelConfig& config, const Weights& weights, Backend& backend,
+                         const ForwardLimits& limits, Communicator& ranks, const RankPlace& place)
     : config_(config),
       weights_(weights),
       backend_(backend),
       limits_(limits),
-      work_(config, weights, backend.memory(), backend.layout(), limits) {}
+      ranks_(ranks),
+      place_(place),
+      work_(config, weights, backend.memory(), backend.layout(), limits, place_) {}
+
+void Transformer::lead(RankStep::Wanted wanted, const Batch& batch, const KvLayers& kv) {
+  if (place_.alone()) return;
+  const RankStep step = {wanted, batch, positions_, runs_, {kv.copies.begin(), kv.copies.end()}};
+  command_ = encode(step);
+  ranks_.broadcast(command_, "the next step");
+}
+
+void Transformer::follow(const RankStep& step, const KvPages& pages) {
+  positions_ = step.positions;
+  runs_ = step.runs;
+  batch_ = {std::ssize(step.batch.tokens), runs_};
+  const KvLayers kv = {pages, step.copies};
+  ended_by_errors([&] {
+    if (step.wanted == RankStep::Wanted::logits) {
+      run(step.batch, kv);
+    } else {
+      run_hidden(step.batch, kv);
+    }
+  });
+}
+
+void Transformer::ended_by_errors(const std::function<void()>& work) {
+  if (place_.alone()) return work();
+  ++steps_;
+  try {
+    work();
+  } catch (const Error& error) {
+    const std::string text = "step " + std::to_string(steps_) + ": " + error.marked();
+    throw ranks_.abort(rank_error(ranks_, Error(text, error.kind())));
+  } catch (const std::bad_alloc&) {
+    const std::string text = "step " + std::to_string(steps_) + ": out of memory";
+    throw ranks_.abort(rank_error(ranks_, Error(text, ErrorKind::no_memory)));
+  }
+}
 
 bool Transformer::goes_on(Reader reader, const Rows& input) {
   return observer_ == nullptr || observer_->see(reader, input, batch_.tokens);

@@ -7,6 +7,7 @@
 #include "backend/step_times.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "model/kv_layers.h"
 #include "model/tensor_list.h"
 
 namespace leq {
@@ -37,6 +38,7 @@ class Binder {
     Block block;
     block.attention_norm = norm(at("attention_norm"), config_.block_norm());
     block.qkv = linear(at("qkv"), {at("q"), at("k"), at("v")});
+    place_key_centre(at("k") + ".bias", block);
     if (config_.qk_norm) {
       block.q_norm = norm(at("q_norm"), config_.norm);
       block.k_norm = norm(at("k_norm"), config_.norm);
@@ -67,11 +69,28 @@ class Binder {
 
   WeightView matrix(const std::string& name) { return place(tensor(name, shapes_.at(name)).view); }
 
-  const float* vector(const std::string& name, const Shape& shape) {
+  const StoredTensor& stored_vector(const std::string& name, const Shape& shape) {
     const StoredTensor& found = tensor(name, shape);
     require(found.view.scheme.kind == CodeKind::f32, source_, ": tensor ", name,
             ": expected f32, file has ", scheme_name(found.view.scheme));
-    return reinterpret_cast<const float*>(place(found.view).codes);
+    return found;
+  }
+
+  const float* vector(const std::string& name, const Shape& shape) {
+    return reinterpret_cast<const float*>(place(stored_vector(name, shape).view).codes);
+  }
+
+  // What is known of a layer's keys from their bias, where the configuration calls for one.
+  void place_key_centre(const std::string& bias, Block& block) {
+    const auto found = shapes_.find(bias);
+    if (found == shapes_.end()) return;
+    WeightView view = stored_vector(bias, found->second).view;
+    const auto* numbers = reinterpret_cast<const float*>(view.codes);
+    block.key_bias.assign(numbers, numbers + found->second[0]);
+    block.key_centre = key_centre(config_, block.key_bias);
+    if (block.key_centre.empty()) return;
+    view.codes = reinterpret_cast<const std::byte*>(block.key_centre.data());
+    block.key_offset = reinterpret_cast<const float*>(place(view).codes);
   }
 
   // nullptr where the configuration calls for none.

@@ -19,6 +19,9 @@ struct Block {
   Norm attention_norm;
   Linear qkv;  // segments q, k, v
   std::optional<Norm> q_norm, k_norm;
+  std::vector<float> key_bias;        // of segment k, on the host [H_kv d]; empty without one
+  std::vector<float> key_centre;      // kv_layers.h [H_kv d], on the host; empty: none
+  const float* key_offset = nullptr;  // the same where operations read it
   Linear o;
   Norm mlp_norm;
   Linear gate_up;  // segments gate, up; or up alone

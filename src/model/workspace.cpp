@@ -1,7 +1,9 @@
 #include "model/workspace.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "backend/rows_slice.h"
 #include "base/error.h"
 #include "model/rotation.h"
 
@@ -53,8 +55,15 @@ std::vector<OnlineInput> online_inputs(const Weights& weights) {
 
 constexpr RowsFormat kPlain = {};
 
-std::int64_t qkv_width(const ModelConfig& config) {
-  return (config.heads + 2 * config.kv_heads) * config.head_dim;
+std::int64_t qkv_width(const ModelConfig& config, const RankShare& share) {
+  return (share.heads.count() + 2 * share.kv_heads.count()) * config.head_dim;
+}
+
+template <class Of>
+std::vector<Slice> slices(const RankPlace& place, Of of) {
+  std::vector<Slice> all;
+  for (const RankShare& share : place.shares) all.push_back(of(share));
+  return all;
 }
 
 RotationTable residual_rotation(const ModelConfig& config, DeviceMemory& memory) {
@@ -64,48 +73,98 @@ RotationTable residual_rotation(const ModelConfig& config, DeviceMemory& memory)
 
 }  // namespace
 
-AttentionShape attention_shape(const ModelConfig& config, const Block& block, std::int64_t layer) {
+AttentionShape attention_shape(const ModelConfig& config, const Block& block, std::int64_t layer,
+                               const RankShare& share) {
   AttentionShape shape;
-  shape.heads = static_cast<int>(config.heads);
-  shape.kv_heads = static_cast<int>(config.kv_heads);
+  shape.heads = static_cast<int>(share.heads.count());
+  shape.kv_heads = static_cast<int>(share.kv_heads.count());
+  if (shape.heads != config.heads) {
+    shape.group = static_cast<int>(config.heads / config.kv_heads);
+    const std::int64_t first_query = share.kv_heads.first * shape.group;
+    if (shape.heads > 0) shape.first_head = static_cast<int>(share.heads.first - first_query);
+  }
   shape.head_dim = static_cast<int>(config.head_dim);
   shape.window = config.window(layer);
   shape.q_norm = block.q_norm ? &*block.q_norm : nullptr;
   shape.k_norm = block.k_norm ? &*block.k_norm : nullptr;
   shape.rotary = config.rotary;
+  if (block.key_offset != nullptr) {
+    shape.key_offset = block.key_offset + share.kv_heads.first * config.head_dim;
+  }
   return shape;
 }
 
 Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMemory& memory,
-                     const Layout& layout, const ForwardLimits& limits)
+                     const Layout& layout, const ForwardLimits& limits, const RankPlace& place)
     : frequencies(rope_frequencies(config, limits.context)),
       rope(make_rope(memory, frequencies.inv_freq, frequencies.attention_factor, limits.context)),
       rotation(residual_rotation(config, memory)),
       x(allocate_rows(memory, layout, limits.batch_tokens, config.width, kPlain)),
-      qkv(allocate_rows(memory, layout, limits.batch_tokens, qkv_width(config), kPlain)),
+      qkv(allocate_rows(memory, layout, limits.batch_tokens, qkv_width(config, place.own()),
+                        kPlain)),
       last(allocate_rows(memory, layout, limits.output_tokens, config.width, kPlain)),
-      logits(allocate_rows(memory, layout, limits.output_tokens, config.vocab, kPlain)),
+      logits(allocate_rows(memory, layout, limits.output_tokens,
+                           place.leads() ? config.vocab : place.own().vocabulary.count(), kPlain)),
+      alone_(place.alone()),
+      rank_(place.rank),
+      attention_(
+          slices(place, [&](const RankShare& share) { return share.attention_columns(config); })),
+      mlp_(slices(place, [](const RankShare& share) { return share.mlp; })),
+      stream_(slices(place, [](const RankShare& share) { return share.stream; })),
+      vocabulary_(slices(place, [](const RankShare& share) { return share.vocabulary; })),
+      own_x_(slice_columns(x, stream_[rank_])),
+      own_logits_(
+          slice_columns(logits, place.leads() ? vocabulary_[rank_] : Slice{0, logits.width})),
       layout_(layout),
       online_(online_inputs(weights)) {
   for (const BlockSpec& spec : input_blocks(weights, layout, limits)) {
-    inputs_.push_back({spec.reader, spec.format,
-                       allocate_rows(memory, layout, spec.capacity, spec.width, spec.format)});
+    Input input = {spec.reader, spec.format,
+                   allocate_rows(memory, layout, spec.capacity, spec.width, spec.format)};
+    if (spec.reader == Reader::o || spec.reader == Reader::down) {
+      input.own = slice_columns(input.rows, columns_of(spec.reader)[rank_]);
+    }
+    inputs_.push_back(std::move(input));
   }
-  const AttentionShape shape = attention_shape(config, weights.blocks[0], 0);
+  const AttentionShape shape = attention_shape(config, weights.blocks[0], 0, place.own());
   memory.scratch(layout.scratch_bytes(limits.batch_tokens, shape, limits.context));
 }
 
-RowsFor Workspace::input_of(Reader reader, const Linear& linear) {
+Workspace::Input& Workspace::find(Reader reader, const Linear& linear) {
   const RowsFormat format = layout_.format_for(linear);
   for (Input& input : inputs_) {
-    if (input.reader != reader || input.format != format) continue;
-    RowsConsumer consumer = {linear.act_scale, nullptr, linear.inv_smooth};
-    for (OnlineInput& online : online_) {
-      if (online.linear == &linear) consumer.online = &online.scale;
-    }
-    return {input.rows, consumer};
+    if (input.reader == reader && input.format == format) return input;
   }
   fail(ErrorKind::internal, linear.name, ": no block of activations in its format");
+}
+
+RowsConsumer Workspace::consumer_of(const Linear& linear) {
+  RowsConsumer consumer = {linear.act_scale, nullptr, linear.inv_smooth};
+  for (OnlineInput& online : online_) {
+    if (online.linear == &linear) consumer.online = &online.scale;
+  }
+  return consumer;
+}
+
+const std::vector<Slice>& Workspace::columns_of(Reader reader) const {
+  return reader == Reader::o ? attention_ : mlp_;
+}
+
+RowsFor Workspace::input_of(Reader reader, const Linear& linear) {
+  return {find(reader, linear).rows, consumer_of(linear)};
+}
+
+SharedBlock Workspace::shared_input_of(Reader reader, const Linear& linear) {
+  Input& input = find(reader, linear);
+  const RowsFor whole = {input.rows, consumer_of(linear)};
+  const std::vector<Slice>& columns = columns_of(reader);
+  if (alone_) return {whole, whole, columns};
+  return {whole, {input.own, slice_consumer(whole.consumer, input.rows, columns[rank_])}, columns};
+}
+
+SharedBlock Workspace::shared_stream() { return {x, alone_ ? x : own_x_, stream_}; }
+
+SharedBlock Workspace::shared_logits() {
+  return {logits, alone_ ? logits : own_logits_, vocabulary_};
 }
 
 }  // namespace leq

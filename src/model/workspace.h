@@ -11,6 +11,7 @@
 #include "backend/tables.h"
 #include "model/model_config.h"
 #include "model/rope.h"
+#include "model/sharding.h"
 #include "model/weights.h"
 
 namespace leq {
@@ -21,7 +22,9 @@ struct ForwardLimits {
   std::int64_t context = 0;         // positions of one sequence
 };
 
-AttentionShape attention_shape(const ModelConfig& config, const Block& block, std::int64_t layer);
+// Of the heads of a rank.
+AttentionShape attention_shape(const ModelConfig& config, const Block& block, std::int64_t layer,
+                               const RankShare& share);
 
 // Who reads a block of rows. Blocks that live at the same time have different readers.
 enum class Reader : std::uint8_t { qkv, o, gate_up, down, head };
@@ -32,23 +35,34 @@ struct OnlineInput {
   OnlineScale scale;
 };
 
+// A block that ranks write together: the whole of it, and what this one writes.
+struct SharedBlock {
+  RowsFor whole;
+  RowsFor own;
+  std::span<const Slice> columns;  // [ranks]
+};
+
 class Workspace {
  public:
-  // All of them must outlive the workspace.
+  // All of them must outlive the workspace. `weights` are those of the rank.
   Workspace(const ModelConfig& config, const Weights& weights, DeviceMemory& memory,
-            const Layout& layout, const ForwardLimits& limits);
+            const Layout& layout, const ForwardLimits& limits, const RankPlace& place);
 
   const RopeFrequencies frequencies;  // that `rope` reads
   RopeTable rope;
   RotationTable rotation;  // block 0 where the stream is not rotated
   Rows x;                  // [T, W] the residual stream
-  Rows qkv;                // [T, (H + 2 H_kv) d]
+  Rows qkv;                // [T, (H + 2 H_kv) d] of the rank's heads
   Rows last;               // [outputs, W]
-  Rows logits;             // [outputs, V]
+  Rows logits;             // [outputs, V]; of ranks that do not lead, their columns
 
   // The input block of a linear in the format that it reads, and what the linear wants of it;
   // layers share the blocks of one format.
   RowsFor input_of(Reader reader, const Linear& linear);
+  // The same for inputs that ranks make together: of o and down.
+  SharedBlock shared_input_of(Reader reader, const Linear& linear);
+  SharedBlock shared_stream();  // x
+  SharedBlock shared_logits();
   // Linears with a moving scale in the order of a forward pass: what they remember of their inputs.
   std::span<OnlineInput> online() { return online_; }
 
@@ -57,7 +71,16 @@ class Workspace {
     Reader reader;
     RowsFormat format;
     Rows rows;
+    Rows own = {};  // the rank's columns, where it makes some of them
   };
+  Input& find(Reader reader, const Linear& linear);
+  RowsConsumer consumer_of(const Linear& linear);
+  const std::vector<Slice>& columns_of(Reader reader) const;
+
+  bool alone_;
+  std::size_t rank_;
+  std::vector<Slice> attention_, mlp_, stream_, vocabulary_;  // [ranks]
+  Rows own_x_, own_logits_;
   const Layout& layout_;
   std::vector<Input> inputs_;
   std::vector<OnlineInput> online_;

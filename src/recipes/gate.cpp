@@ -22,12 +22,16 @@ constexpr std::int64_t kGateWindow = 512;
 constexpr double kFar = 0.05;                  // nats: worth another method
 constexpr double kBaseBytesPerSecond = 2.5e8;  // of reading a checkpoint and writing it as a file
 
-RunLimits gate_limits(const ModelConfig& config, std::int64_t window) {
+RunLimits gate_limits(const Model& model, std::int64_t window) {
   RunLimits limits;
   limits.context = window;
   limits.output_tokens = kOutputRows;
   limits.key_type = limits.value_type = kExactKv;
-  return resolve_limits(limits, config);
+  if (const auto& cache = model.kv_evidence()) {
+    limits.key_type = cache->key_type;
+    limits.value_type = cache->value_type;
+  }
+  return resolve_limits(limits, model.config());
 }
 
 ProtocolSettings gate_protocol(std::int64_t tokens, std::int64_t context, std::int64_t windows,
@@ -43,15 +47,20 @@ ProtocolSettings gate_protocol(std::int64_t tokens, std::int64_t context, std::i
 
 Json gate_json(const GateResult& gate, const GateText& text) {
   const DivergenceResult& result = gate.divergence;
-  return {{"text", fs::path(text.name).filename().string()},
-          {"text_sha256", sha256_hex(text.text)},
-          {"window", gate.window},
-          {"windows", result.windows},
-          {"kl_mean", result.kl_mean.value},
-          {"kl_mean_error", result.kl_mean.error},
-          {"same_top1", result.same_top1.value},
-          {"ppl", result.ppl.value},
-          {"ppl_base", result.ppl_base.value}};
+  Json json = {{"text", fs::path(text.name).filename().string()},
+               {"text_sha256", sha256_hex(text.text)},
+               {"window", gate.window},
+               {"windows", result.windows},
+               {"kl_mean", result.kl_mean.value},
+               {"kl_mean_error", result.kl_mean.error},
+               {"same_top1", result.same_top1.value},
+               {"ppl", result.ppl.value},
+               {"ppl_base", result.ppl_base.value}};
+  if (gate.cache) {
+    json["keys"] = kv_type_name(gate.cache->key_type);
+    json["values"] = kv_type_name(gate.cache->value_type);
+  }
+  return json;
 }
 
 std::string lack(std::uint64_t needed, std::uint64_t there, const char* of_what) {
@@ -82,25 +91,33 @@ GateResult compare_with_base(const GateText& text, const fs::path& base_file,
   const ProtocolSettings settings =
       gate_protocol(std::ssize(tokens), model.config().context, windows, text);
   const std::vector<Window> planned = plan_windows(settings, std::ssize(tokens));
-  Session base_session(base, *workers.backend, gate_limits(base.config(), settings.window));
-  Session session(model, *workers.backend, gate_limits(model.config(), settings.window));
+  Session base_session(base, *workers.backend, gate_limits(base, settings.window));
+  Session session(model, *workers.backend, gate_limits(model, settings.window));
   PerplexityRun run = {.tokens = tokens, .windows = planned};
   run.progress = [&](std::int64_t done, double) {
     require(!options.stop(), ErrorKind::interrupted, "interrupted");
     progress(done, std::ssize(planned));
   };
   return {measure_divergence(base_session, session, workers.pool, run).summarize(settings.protocol),
-          text.name, settings.window};
+          text.name, settings.window, model.kv_evidence()};
 }
 
 void keep_gate(const GateResult& gate, const GateText& text, const fs::path& output) {
   const LeqReader written(output, {.mode = LoadMode::map});
   write_copy(
       output, written, [&](const std::string&) -> const LeqReader& { return written; },
-      [&](Json& metadata) { metadata["provenance"]["gate"] = gate_json(gate, text); });
+      [&](Json& metadata) {
+        metadata["provenance"]["gate"] = gate_json(gate, text);
+        if (!gate.cache) return;
+        KvEvidence proven = *gate.cache;
+        proven.kl = gate.divergence.kl_mean.value;
+        metadata["kv_cache"] = kv_evidence_to_json(proven);
+      });
 }
 
-std::string gate_report(const GateResult& gate, const Recipe* recipe) {
+namespace {
+
+std::string gate_line(const GateResult& gate) {
   const DivergenceResult& result = gate.divergence;
   std::string line = "gate        KL " + fixed(result.kl_mean.value, 5) + " +- " +
                      fixed(result.kl_mean.error, 5) + " nats, same first choice " +
@@ -108,10 +125,25 @@ std::string gate_report(const GateResult& gate, const Recipe* recipe) {
                      fixed(result.ppl.value, 3) + " (unquantized " +
                      fixed(result.ppl_base.value, 3) + "), " + std::to_string(result.windows) +
                      " windows of " + std::to_string(gate.window) + " tokens of " + gate.text;
+  if (!gate.cache) return line;
+  return line + ", keys " + std::string(kv_type_name(gate.cache->key_type)) + ", values " +
+         std::string(kv_type_name(gate.cache->value_type));
+}
+
+}  // namespace
+
+std::string gate_report(const GateResult& gate, const Recipe* recipe) {
+  const std::string line = gate_line(gate);
   if (recipe == nullptr) return line;
-  const bool passed = result.kl_mean.value <= recipe->kl_limit;
-  line += "\n            limit of " + recipe->name + ": " + fixed(recipe->kl_limit, 3) + " nats, ";
-  return line + (passed ? "passed" : "not passed: try " + recipe->advice);
+  const bool passed = gate.divergence.kl_mean.value <= recipe->kl_limit;
+  return line + "\n            limit of " + recipe->name + ": " + fixed(recipe->kl_limit, 3) +
+         " nats, " + (passed ? "passed" : "not passed: try " + recipe->advice);
+}
+
+std::string gate_report(const GateResult& gate, double max_kl) {
+  const bool passed = gate.divergence.kl_mean.value <= max_kl;
+  return gate_line(gate) + "\n            " + Setting{"max_kl"}.marked() + " " + fixed(max_kl, 3) +
+         ": " + (passed ? "passed" : "not passed: give more memory or a shorter context");
 }
 
 std::string distance_report(const GateResult& distance) {

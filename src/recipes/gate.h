@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "convert/quantize_checkpoint.h"
 #include "eval/divergence.h"
+#include "model/open_model.h"
 #include "recipes/recipe.h"
 
 namespace leq {
@@ -32,10 +34,12 @@ struct GateResult {
   DivergenceResult divergence;
   std::string text;  // its name for people
   std::int64_t window = 0;
+  std::optional<KvEvidence> cache = {};  // that the file was made for, and was measured with
 };
 
-// Compares `output` with the unquantized model in `base` on at most so many windows. Throws Error
-// where text or context give less than kFewestGateTokens, and where options.stop is true.
+// Compares `output`, with the cache that it was made for, with the unquantized model in `base` on
+// at most so many windows. Throws Error where text or context give less than kFewestGateTokens, and
+// where options.stop is true.
 GateResult compare_with_base(const GateText& text, const std::filesystem::path& base,
                              const std::filesystem::path& output, std::int64_t windows,
                              const RunOptions& options,
@@ -46,6 +50,8 @@ void keep_gate(const GateResult& gate, const GateText& text, const std::filesyst
 
 // "gate        KL 0.00085 +- 0.00003 nats ..., limit 0.005: passed"; without a recipe no limit.
 std::string gate_report(const GateResult& gate, const Recipe* recipe);
+// The same with a limit of the user's own.
+std::string gate_report(const GateResult& gate, double max_kl);
 // "distance    KL 2.08172 nats from the checkpoint ..."
 std::string distance_report(const GateResult& distance);
 

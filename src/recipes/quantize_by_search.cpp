@@ -4,7 +4,9 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "eval/fit_search.h"
 #include "model/tensor_list.h"
+#include "platform/make_backend.h"
 #include "quantize/pipeline/partial_run.h"
 
 namespace leq {
@@ -65,6 +67,16 @@ void check_search(const ImportedModel& model, const CheckpointOptions& checkpoin
   require(size == 0 || size >= rest + least.block_linears, Setting{"target_size"}, " ", size,
           ": with the fewest bits the tensors take at least ", rest + least.block_linears,
           " bytes; give more");
+  if (const auto& fit = bits.search.fit) {
+    const auto layout = make_layout({"cpu", checkpoint.threads});
+    const std::uint64_t cache = smallest_cache_bytes(model.config, *layout, fit->limits);
+    const std::uint64_t weights = rest + least.block_linears;
+    require(fit->bytes >= weights + cache, ErrorKind::no_memory, Setting{"fit"}, " ",
+            human_bytes(fit->bytes), ": with the fewest bits the tensors take at least ",
+            human_bytes(weights), ", the smallest cache of ", with_commas(fit->limits.context),
+            " positions ", human_bytes(cache), "; give more memory or a shorter ",
+            Setting{"context"});
+  }
   const double bpw = bits.search.target_bpw;
   const auto weights = static_cast<double>(block_linear_parameters(model.config));
   require(bpw <= 0 || bpw * weights >= 8 * static_cast<double>(least.block_linears),

@@ -88,7 +88,10 @@ std::optional<GateResult> judge(const QuantizeJob& job, const ImportedModel& mod
         if (is_gate) job.progress("gate", done, total, "");
       });
   if (is_gate) keep_gate(result, job.judged_by, job.output);
-  say(is_gate ? gate_report(result, job.recipe) : distance_report(result));
+  const double max_kl = job.search && job.search->search.fit ? job.search->search.fit->max_kl : 0;
+  say(!is_gate     ? distance_report(result)
+      : max_kl > 0 ? gate_report(result, max_kl)
+                   : gate_report(result, job.recipe));
   return result;
 }
 

@@ -71,6 +71,7 @@ std::span<const Api::Route> Api::routes() {
       Route{"POST", "/v1/chat/completions/input_tokens", &Api::count_tokens},
       Route{"GET", "/props", &Api::props},
       Route{"GET", "/slots", &Api::slots},
+      Route{"POST", "/slots/ID", &Api::slot_action},
       Route{"GET", "/metrics", &Api::metrics},
   };
   return kRoutes;
@@ -80,12 +81,18 @@ Api::Api(const ApiModel& model, const Model& facts, const RunLimits& limits, Eng
          const ApiOptions& options)
     : model_(model), facts_(facts), limits_(limits), engine_(engine), options_(options) {}
 
+// The path as the table of routes has it.
+std::string_view Api::pattern_of(const HttpRequest& request) const {
+  // /v1/models/NAME is answered as /v1/models: there is one.
+  if (request.path == "/v1/models/" + model_.name) return "/v1/models";
+  if (request.path.starts_with("/slots/")) return "/slots/ID";
+  return request.path;
+}
+
 const Api::Route& Api::route_of(const HttpRequest& request) const {
   const std::string_view method =
       request.method == "HEAD" ? "GET" : std::string_view(request.method);
-  // /v1/models/NAME is answered as /v1/models: there is one.
-  const bool one_model = request.path == "/v1/models/" + model_.name;
-  const std::string_view path = one_model ? std::string_view("/v1/models") : request.path;
+  const std::string_view path = pattern_of(request);
   bool is_path = false;
   for (const Route& route : routes()) {
     if (route.path != path) continue;

@@ -10,6 +10,7 @@
 #include "server/engine_thread.h"
 #include "server/generation_call.h"
 #include "server/http_server.h"
+#include "server/slot_files.h"
 
 namespace leq {
 
@@ -20,6 +21,7 @@ struct ApiOptions {
   bool with_metrics = true;
   bool with_slots = true;
   std::string chat_template;  // its text or name, for /props
+  std::optional<SlotFiles> slot_files;
 };
 
 class Api {
@@ -34,6 +36,7 @@ class Api {
  private:
   struct Route;
   static std::span<const Route> routes();
+  std::string_view pattern_of(const HttpRequest& request) const;
   const Route& route_of(const HttpRequest& request) const;
   void answer_checked(HttpExchange& exchange) const;
 
@@ -42,6 +45,11 @@ class Api {
   void models(HttpExchange& exchange) const;
   void props(HttpExchange& exchange) const;
   void slots(HttpExchange& exchange) const;
+  void slot_action(HttpExchange& exchange) const;
+  Json save_slot(std::size_t slot, const std::string& name) const;
+  Json restore_slot(std::size_t slot, const std::string& name) const;
+  Json erase_slot(std::size_t slot) const;
+  std::size_t slot_of(const HttpRequest& request) const;
   void metrics(HttpExchange& exchange) const;
   void chat(HttpExchange& exchange) const { generate(exchange, CallStyle::chat); }
   void completions(HttpExchange& exchange) const { generate(exchange, CallStyle::text); }

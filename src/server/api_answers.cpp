@@ -133,11 +133,14 @@ void Api::embeddings(HttpExchange& exchange) const {
   Json data = Json::array();
   std::size_t tokens = 0;
   for (const std::vector<Token>& prompt : prompts) {
-    std::vector<float> numbers;
-    engine_.between_steps([&](Engine& engine) { numbers = engine.embed(prompt); });
-    normalize(numbers);
+    EmbeddedText text = {.tokens = prompt};
+    engine_.with_idle_sequence([&](Engine& engine) { engine.embed_chunk(text); });
+    while (!text.done()) {
+      engine_.between_steps([&](Engine& engine) { engine.embed_chunk(text); });
+    }
+    normalize(text.mean);
     tokens += prompt.size();
-    Json embedding = format == "base64" ? Json(base64_numbers(numbers)) : Json(numbers);
+    Json embedding = format == "base64" ? Json(base64_numbers(text.mean)) : Json(text.mean);
     data.push_back(
         {{"object", "embedding"}, {"index", data.size()}, {"embedding", std::move(embedding)}});
     if (!exchange.client_is_there()) return;

@@ -25,14 +25,17 @@ std::vector<ReplyNews> Mailbox::take(double seconds) {
 
 struct EngineThread::Task {
   std::function<void(Engine&)> work;
+  bool needs_sequence = false;
   bool done = false;
-  std::exception_ptr error;
+  std::exception_ptr error = {};
 };
 
 struct EngineThread::Writing {
   std::shared_ptr<Mailbox> mailbox;
   std::size_t index = 0;
-  std::int64_t prompt_tokens = 0, reply_tokens = 0;
+  std::vector<Token> prompt = {};
+  std::optional<std::size_t> slot = {};
+  std::int64_t reply_tokens = 0;
   Stopwatch since = {};
   ReplyNews news = {};  // of the step in work
 };
@@ -41,7 +44,8 @@ EngineThread::EngineThread(Session& session, const Tokenizer& tokenizer,
                            const EngineOptions& options, std::size_t most_requests)
     : most_requests_(most_requests),
       context_(session.transformer().limits().context),
-      session_(&session) {
+      session_(&session),
+      slot_texts_(static_cast<std::size_t>(session.limits().sequences)) {
   try {
     thread_ =
         std::thread([this, &session, &tokenizer, options] { run(session, tokenizer, options); });
@@ -110,28 +114,42 @@ void EngineThread::end_all(const std::string& why) {
   changed_.notify_all();
 }
 
+// Those that need a sequence wait on while none is idle; one may take the last from the next.
 void EngineThread::do_tasks(Engine& engine) {
-  std::deque<std::shared_ptr<Task>> tasks;
+  std::deque<std::shared_ptr<Task>> tasks, done, later;
   {
     const std::lock_guard lock(mutex_);
     tasks.swap(tasks_);
   }
   if (tasks.empty()) return;
   for (const auto& task : tasks) {
+    if (task->needs_sequence && !engine.has_idle_sequence()) {
+      later.push_back(task);
+      continue;
+    }
     try {
       task->work(engine);
     } catch (...) {
       task->error = std::current_exception();
     }
+    done.push_back(task);
   }
   const std::lock_guard lock(mutex_);
-  for (const auto& task : tasks) task->done = true;
+  for (const auto& task : done) task->done = true;
+  tasks_.insert(tasks_.begin(), later.begin(), later.end());
   changed_.notify_all();
 }
 
 void EngineThread::between_steps(const std::function<void(Engine&)>& work) {
-  const auto task = std::make_shared<Task>();
-  task->work = work;
+  do_task({.work = work});
+}
+
+void EngineThread::with_idle_sequence(const std::function<void(Engine&)>& work) {
+  do_task({.work = work, .needs_sequence = true});
+}
+
+void EngineThread::do_task(Task wanted) {
+  const auto task = std::make_shared<Task>(std::move(wanted));
   std::unique_lock lock(mutex_);
   require(!stopping_, ErrorKind::interrupted, "the server stops", failure_ ? ": " : "",
           failure_.value_or(""));
@@ -197,7 +215,8 @@ EngineRequest EngineThread::connected(EngineRequest request, const EngineCall& c
                                       std::size_t index, const std::shared_ptr<Writing>& writing) {
   writing->mailbox = call.mailbox;
   writing->index = index;
-  writing->prompt_tokens = std::ssize(request.prompt);
+  writing->prompt = request.prompt;
+  writing->slot = call.slot;
   if (call.top_logprobs) {
     request.on_logits = [writing, top = *call.top_logprobs](std::span<const Token> tokens,
                                                             std::span<const float> logits) {
@@ -216,12 +235,22 @@ EngineRequest EngineThread::connected(EngineRequest request, const EngineCall& c
     totals_.prompt_fed += reply.fed_tokens;
     totals_.reply_seconds += reply.reply_seconds;
     totals_.reply_decoded += reply.decoded_tokens;
+    keep_text(*writing, reply);
     writing->news.end = reply;
     writing->news.reply = writing->index;
     outbox_.push_back({writing->mailbox, std::exchange(writing->news, {})});
     writing_.erase(reply.id);
   };
   return request;
+}
+
+// What the slot may be asked to save.
+void EngineThread::keep_text(const Writing& writing, const EngineReply& reply) {
+  if (reply.sequence < 0) return;
+  const std::size_t slot = writing.slot.value_or(static_cast<std::size_t>(reply.sequence));
+  std::vector<Token>& text = slot_texts_.at(slot);
+  text = writing.prompt;
+  text.insert(text.end(), reply.tokens.begin(), reply.tokens.end());
 }
 
 // After a step: its numbers are seen, then its news go out.
@@ -235,7 +264,7 @@ void EngineThread::publish(const Engine& engine) {
   status.idle_pages = engine.prefixes().idle_pages();
   for (const auto& [id, writing] : writing_) {
     status.in_work.push_back(
-        {id, writing->prompt_tokens, writing->reply_tokens, writing->since.seconds()});
+        {id, std::ssize(writing->prompt), writing->reply_tokens, writing->since.seconds()});
     if (writing->news.text.empty() && writing->news.tokens.empty()) continue;
     writing->news.reply = writing->index;
     outbox_.push_back({writing->mailbox, std::exchange(writing->news, {})});

@@ -48,6 +48,8 @@ struct EngineCall {
   std::vector<EngineRequest> requests;   // their sinks are set by EngineThread
   std::optional<int> top_logprobs = {};  // of each token; nullopt: none are wanted
   std::shared_ptr<Mailbox> mailbox = std::make_shared<Mailbox>();
+  // The slot that has the replies' texts in the end; nullopt: of the sequence of each.
+  std::optional<std::size_t> slot = {};
 };
 
 // A request in work or waiting, for people.
@@ -89,6 +91,10 @@ class EngineThread {
   void cancel_all();
   // Calls `work` between two steps and returns when it has ended; what it throws comes out here.
   void between_steps(const std::function<void(Engine&)>& work);
+  // The same once a sequence is idle, before a request that waits takes it.
+  void with_idle_sequence(const std::function<void(Engine&)>& work);
+  // The last text, prompt and reply, of each sequence; for work between two steps alone.
+  std::vector<std::vector<Token>>& slot_texts() { return slot_texts_; }
 
   EngineStatus status() const;
   std::int64_t context() const { return context_; }
@@ -105,11 +111,13 @@ class EngineThread {
 
   void run(Session& session, const Tokenizer& tokenizer, const EngineOptions& options);
   void loop(Engine& engine);
+  void do_task(Task task);
   void end_all(const std::string& why);
   void do_tasks(Engine& engine);
   std::vector<RequestId> start(Engine& engine, EngineCall& call);
   EngineRequest connected(EngineRequest request, const EngineCall& call, std::size_t index,
                           const std::shared_ptr<Writing>& writing);
+  void keep_text(const Writing& writing, const EngineReply& reply);
   void publish(const Engine& engine);
 
   std::size_t most_requests_;
@@ -124,6 +132,7 @@ class EngineThread {
   Session* session_ = nullptr;
   EngineStatus totals_;
   std::map<RequestId, std::shared_ptr<Writing>> writing_;
+  std::vector<std::vector<Token>> slot_texts_;
   struct Letter {
     std::shared_ptr<Mailbox> mailbox;
     ReplyNews news;

@@ -65,6 +65,7 @@ class Generation {
 EngineCall Generation::engine_call(std::optional<double> most_seconds) const {
   EngineCall wanted;
   if (call_.top_logprobs >= 0) wanted.top_logprobs = call_.top_logprobs;
+  wanted.slot = call_.slot;
   SamplingSettings sampling = call_.sampling;
   if (!call_.has_seed) sampling.seed = random_bits();
   for (const std::vector<Token>& prompt : call_.prompts) {

@@ -109,13 +109,30 @@ StopRules read_stop(JsonNode body, const ApiModel& model) {
   return stop;
 }
 
-// A text is a schema's source; the schema itself may be an object.
-std::shared_ptr<const Grammar> read_format(JsonNode body) {
+// The grammar of a schema in this member, which may be a part of it.
+std::shared_ptr<const Grammar> schema_grammar(const ApiModel& model, JsonNode schema,
+                                              std::string_view member) {
+  const auto compile = [&] { return Grammar::from_json_schema(schema, marked_field(member)); };
+  return model.grammars == nullptr ? compile()
+                                   : model.grammars->get("schema " + schema.dump(), compile);
+}
+
+std::shared_ptr<const Grammar> gbnf_grammar(const ApiModel& model, const std::string& text) {
+  const auto compile = [&] { return Grammar::from_gbnf(text, marked_field("grammar")); };
+  return model.grammars == nullptr ? compile() : model.grammars->get("gbnf " + text, compile);
+}
+
+std::shared_ptr<const Grammar> any_object(const ApiModel& model) {
+  return model.grammars == nullptr ? Grammar::any_json_object()
+                                   : model.grammars->get("object", Grammar::any_json_object);
+}
+
+std::shared_ptr<const Grammar> read_format(JsonNode body, const ApiModel& model) {
   if (const JsonNode schema = given_field(body, "json_schema")) {
-    return Grammar::from_json_schema(schema, marked_field("json_schema"));
+    return schema_grammar(model, schema, "json_schema");
   }
   if (const auto gbnf = text_field(body, "grammar"); gbnf && !gbnf->empty()) {
-    return Grammar::from_gbnf(*gbnf, marked_field("grammar"));
+    return gbnf_grammar(model, *gbnf);
   }
   const JsonNode format = object_field(body, "response_format");
   if (!format) return nullptr;
@@ -123,8 +140,7 @@ std::shared_ptr<const Grammar> read_format(JsonNode body) {
   if (type == "text") return nullptr;
   if (type == "json_object") {
     const JsonNode schema = object_field(format, "schema");
-    return schema ? Grammar::from_json_schema(schema, marked_field("response_format"))
-                  : Grammar::any_json_object();
+    return schema ? schema_grammar(model, schema, "response_format") : any_object(model);
   }
   if (type != "json_schema") {
     field_error("response_format", "the type text, json_object or json_schema", format);
@@ -132,7 +148,7 @@ std::shared_ptr<const Grammar> read_format(JsonNode body) {
   const JsonNode named = object_field(format, "json_schema");
   const JsonNode schema = given_field(named ? named : format, "schema");
   if (!schema) field_error("response_format", "a json_schema with a schema", format);
-  return Grammar::from_json_schema(schema, marked_field("response_format"));
+  return schema_grammar(model, schema, "response_format");
 }
 
 // The number of tokens in "logprobs" (completions, "n_probs"), or "top_logprobs" beside a true
@@ -186,7 +202,8 @@ void read_chat(JsonNode body, const ApiModel& model, GenerationCall& call) {
   call.use = ReplyUse::read;
   if (choice.use == ToolChoice::Use::forced) {
     if (call.grammar) field_error("response_format", "contradicts tool_choice: leave one out");
-    call.grammar = Grammar::from_json_schema(choice.schema, marked_field("tools"));
+    const JsonTree schema = parse_json_tree(choice.schema, marked_field("tools"), kBodyLimits);
+    call.grammar = schema_grammar(model, schema.root(), "tools");
     call.use = ReplyUse::forced;
   } else if (call.grammar) {
     call.use = ReplyUse::plain;
@@ -245,7 +262,7 @@ GenerationCall read_generation_call(CallStyle style, JsonNode body, const ApiMod
   call.style = style;
   call.sampling = read_sampling(body, model, call.has_seed);
   call.stop = read_stop(body, model);
-  call.grammar = read_format(body);
+  call.grammar = read_format(body, model);
   call.top_logprobs = read_logprobs(style, body, model);
   call.stream = flag_field(body, "stream");
   const JsonNode options = object_field(body, "stream_options");
@@ -254,6 +271,8 @@ GenerationCall read_generation_call(CallStyle style, JsonNode body, const ApiMod
   call.choices = static_cast<std::uint32_t>(choices.value_or(1));
   if (flag_field(body, "ignore_eos")) call.banned = call.stop.end_tokens;
   call.return_tokens = flag_field(body, "return_tokens");
+  const auto slot = whole_field(body, "id_slot", -1, model.slots - 1);
+  if (slot && *slot >= 0) call.slot = static_cast<std::size_t>(*slot);
   if (style == CallStyle::chat) {
     read_chat(body, model, call);
     return call;

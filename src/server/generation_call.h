@@ -15,6 +15,7 @@
 #include "generate/chat_template.h"
 #include "generate/tool_calls.h"
 #include "model/sampling_settings.h"
+#include "server/grammar_store.h"
 
 namespace leq {
 
@@ -27,11 +28,13 @@ struct ApiModel {
   std::size_t vocabulary = 0;
   std::string name;                    // as clients see it
   const ChatTemplate* chat = nullptr;  // null: no chats
+  GrammarStore* grammars = nullptr;    // where compiled schemas are kept; null: nowhere
   ReplyStyle style = {};               // how its replies call tools
   ChatOptions rendering = {};
   SamplingSettings sampling = {};  // where a request says nothing; the seed is drawn
   bool has_seed = false;           // ... or is this one
   StopRules stop = {};             // for all replies, with the limit where a request has none
+  std::int64_t slots = 1;          // that a request may name
   std::int64_t most_choices = 16;  // replies that one request may ask for
   std::int64_t most_logprobs = 20;
 };
@@ -67,6 +70,7 @@ struct GenerationCall {
   bool include_usage = false;
   bool echo = false;
   bool return_tokens = false;
+  std::optional<std::size_t> slot;  // that has the text in the end; nullopt: any
 };
 
 // Throws Error naming the member at fault. `body` must live as long as the call.

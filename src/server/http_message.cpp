@@ -58,6 +58,19 @@ std::string without_percents(std::string_view text) {
   return out;
 }
 
+}  // namespace
+
+std::string HttpRequest::query_value(std::string_view name) const {
+  for (const std::string_view pair : split(query, "&")) {
+    const std::size_t equals = pair.find('=');
+    if (equals == std::string_view::npos || pair.substr(0, equals) != name) continue;
+    return without_percents(pair.substr(equals + 1));
+  }
+  return "";
+}
+
+namespace {
+
 struct StatusName {
   int status;
   std::string_view name;
@@ -160,7 +173,9 @@ void HttpReader::take_request_line(std::string_view line) {
     return fail(505, "expected HTTP/1.1 or HTTP/1.0");
   }
   request_.method = words[0];
-  request_.path = without_percents(words[1].substr(0, words[1].find('?')));
+  const std::size_t end = words[1].find('?');
+  request_.path = without_percents(words[1].substr(0, end));
+  if (end != std::string_view::npos) request_.query = words[1].substr(end + 1);
   request_.keep_alive = request_.takes_chunks = words[2] == "HTTP/1.1";
   part_ = Part::header;
 }

@@ -17,6 +17,7 @@ using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 struct HttpRequest {
   std::string method;   // "GET"
   std::string path;     // percent signs resolved, without what a question mark begins
+  std::string query;    // what stands after the question mark, as it was sent
   HttpHeaders headers;  // names in lower case
   std::string body;     // chunks joined
   bool keep_alive = true;
@@ -24,6 +25,8 @@ struct HttpRequest {
 
   // The first one's value; empty where there is none. `name` in lower case.
   std::string_view header(std::string_view name) const;
+  // Of "?name=value", percent signs resolved; empty where there is none.
+  std::string query_value(std::string_view name) const;
 };
 
 struct HttpLimits {

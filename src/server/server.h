@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -27,6 +29,10 @@ struct ServerOptions {
   std::size_t most_waiting = 64;       // replies, beside those in work; more are refused
   std::optional<double> most_seconds;  // that a reply may take
   bool with_page = true, with_metrics = true, with_slots = true;
+  // A folder for what slots save, and for the texts that are kept from one run to the next.
+  std::optional<std::filesystem::path> slot_folder;
+  // Lines for people: what of these texts was read and written, marked as errors are.
+  std::function<void(const std::string& line)> say = [](const std::string&) {};
 };
 
 class Server {
@@ -45,15 +51,21 @@ class Server {
   HttpServer::Counts connections() const { return http_->counts(); }
 
   // Takes no more requests. Those in work are written to their ends, for at most so many seconds;
-  // then they are interrupted.
+  // then they are interrupted. The texts that are kept go to the slots' folder, where there is one.
   void stop(double seconds);
 
  private:
-  static ApiModel api_model(const Model& model, const ServerOptions& options,
-                            const ChatTemplate* chat);
+  static ApiModel api_model(const Model& model, const RunLimits& limits,
+                            const ServerOptions& options, const ChatTemplate* chat);
 
+  void read_kept();
+  void write_kept();
+
+  std::function<void(const std::string&)> say_;
+  std::optional<SlotFiles> slot_files_;  // until kept texts are written
   std::string chat_error_;
   std::optional<ChatTemplate> chat_;
+  GrammarStore grammars_;
   ApiModel model_;
   EngineThread engine_;
   Api api_;

@@ -47,7 +47,7 @@ void read_bits(const WeightView& weight, const std::byte* plane, std::int64_t ro
 
 // Codes of columns [first, first + 32) as stored.
 void read_codes(const WeightView& weight, std::int64_t row, std::int64_t first, Codes& out) {
-  const CodePlanes planes = code_planes(weight.scheme, weight.rows, weight.columns);
+  const CodePlanes planes = code_planes(weight);
   out = {};
   read_bits(weight, weight.codes, row, first, planes.low_bits, 0, out);
   if (planes.high_bits == 0) return;

@@ -23,6 +23,12 @@ CodePlanes code_planes(const QuantScheme& scheme, std::int64_t rows, std::int64_
   return {2, 1, round_up(rows, kPanelRows) * round_up(columns, kPaddedColumns) / 4};
 }
 
+CodePlanes code_planes(const WeightView& weight) {
+  CodePlanes planes = code_planes(weight.scheme, weight.rows, weight.columns);
+  if (weight.high_at != 0) planes.high_at = weight.high_at;
+  return planes;
+}
+
 PlaneBytes plane_bytes(const QuantScheme& scheme, ActKind act, std::int64_t rows,
                        std::int64_t columns) {
   PlaneBytes bytes;

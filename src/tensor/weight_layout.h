@@ -78,10 +78,16 @@ struct WeightView {
   float scale_mul = 1.0f;        // a group scale is f16 * scale_mul
   const std::uint8_t* zeros = nullptr;
   const void* sums = nullptr;  // const std::int32_t* or const std::int16_t*
+  // Bytes from `codes` to the codes' second plane where this is a slice of a weight that has one;
+  // 0: it follows the first.
+  std::int64_t high_at = 0;
 
   std::int64_t padded_rows() const { return (rows + 63) / 64 * 64; }
   std::int64_t padded_columns() const { return (columns + 127) / 128 * 128; }
 };
+
+// Where the planes of its codes lie, from its `codes` on.
+CodePlanes code_planes(const WeightView& weight);
 
 // Bytes of all its planes.
 std::uint64_t stored_bytes(const WeightView& weight);

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -18,8 +21,11 @@ namespace {
 
 constexpr std::int64_t kLayers = 3;
 
-KvShape shape_of(std::int64_t positions, int sequences) {
-  return {kLayers, 1, 2, KvType::f32, KvType::f32, positions, sequences};
+KvShape shape_of(std::int64_t positions, int sequences, std::int64_t window = 0) {
+  KvShape shape = {kLayers, 1, 2, KvType::f32, KvType::f32, positions, sequences};
+  shape.window = window;
+  shape.batch_tokens = 150;
+  return shape;
 }
 
 // Numbers are kept where a page's first floats are: one for each of its 64 positions.
@@ -35,7 +41,10 @@ float* slot(const KvCache& cache, std::int64_t layer, std::int32_t sequence, std
 
 class Sequences {
  public:
-  Sequences(KvCache& cache, int count) : cache_(cache), numbers_(static_cast<std::size_t>(count)) {}
+  Sequences(KvCache& cache, int count)
+      : cache_(cache),
+        numbers_(static_cast<std::size_t>(count)),
+        longest_(static_cast<std::size_t>(count), 0) {}
 
   void append(std::int32_t sequence, std::int64_t count) {
     cache_.append(sequence, count);
@@ -51,16 +60,38 @@ class Sequences {
             -mine.back() - 0.25f * static_cast<float>(layer);
       }
     }
+    cache_.settle();
+    longest(sequence) = std::max(longest(sequence), std::ssize(mine));
   }
   void truncate(std::int32_t sequence, std::int64_t length) {
-    ASSERT_EQ(cache_.truncate(sequence, length), length);
-    at(sequence).resize(static_cast<std::size_t>(length));
+    const std::int64_t kept = cache_.truncate(sequence, length);
+    const bool near = longest(sequence) - length <= KvCache::kRewind;
+    ASSERT_TRUE(kept == length || (kept == 0 && window() > 0 && !near)) << "kept " << kept;
+    at(sequence).resize(static_cast<std::size_t>(kept));
+    if (kept == 0) longest(sequence) = 0;
   }
   void fork(std::int32_t from, std::int32_t to) {
     cache_.fork(from, to);
     at(to) = at(from);
+    longest(to) = longest(from);
   }
   std::int64_t length(std::int32_t sequence) { return std::ssize(at(sequence)); }
+  // A sequence begins with the pages that another text had.
+  void adopt(std::int32_t sequence, std::span<const std::int32_t> pages,
+             const std::vector<float>& text, std::int64_t wanted) {
+    const auto within = [&](std::int64_t positions) {
+      return pages.first(static_cast<std::size_t>(pages_for(positions)));
+    };
+    const std::int64_t reach = cache_.reach(within(wanted), wanted);
+    ASSERT_LE(reach, wanted);
+    cache_.clear(sequence);
+    cache_.adopt(sequence, within(reach), reach);
+    at(sequence).assign(text.begin(), text.begin() + reach);
+    longest(sequence) = reach + KvCache::kRewind;  // nothing more is promised
+  }
+  std::vector<float>& at(std::int32_t sequence) {
+    return numbers_[static_cast<std::size_t>(sequence)];
+  }
 
   void check(std::int64_t all_pages) {
     std::set<std::int32_t> used;
@@ -69,8 +100,16 @@ class Sequences {
       ASSERT_EQ(cache_.length(sequence), std::ssize(numbers_[s]));
       const auto pages = cache_.pages(sequence);
       ASSERT_EQ(std::ssize(pages), (std::ssize(numbers_[s]) + kPageTokens - 1) / kPageTokens);
-      used.insert(pages.begin(), pages.end());
-      for (std::int64_t position = 0; position < std::ssize(numbers_[s]); ++position) {
+      for (const std::int32_t page : pages) {
+        if (page != KvCache::kNoPage) used.insert(page);
+      }
+      const std::int64_t length = std::ssize(numbers_[s]);
+      ASSERT_LE(std::ranges::count_if(pages, [](auto page) { return page >= 0; }),
+                cache_.most_pages(length));
+      // What the next query sees.
+      const std::int64_t seen =
+          window() == 0 ? 0 : std::max<std::int64_t>(0, length + 1 - window());
+      for (std::int64_t position = seen; position < length; ++position) {
         const float want = numbers_[s][static_cast<std::size_t>(position)];
         for (std::int64_t layer = 0; layer < kLayers; ++layer) {
           ASSERT_EQ(*slot(cache_, layer, sequence, position, true),
@@ -85,12 +124,15 @@ class Sequences {
   }
 
  private:
-  std::vector<float>& at(std::int32_t sequence) {
-    return numbers_[static_cast<std::size_t>(sequence)];
+  std::int64_t window() const { return cache_.shape().window; }
+  // Positions that it had since it was empty.
+  std::int64_t& longest(std::int32_t sequence) {
+    return longest_[static_cast<std::size_t>(sequence)];
   }
 
   KvCache& cache_;
   std::vector<std::vector<float>> numbers_;
+  std::vector<std::int64_t> longest_;
   float next_ = 1.0f;
 };
 
@@ -126,6 +168,73 @@ TEST(KvCache, KeepsEverySequenceThroughRandomOperations) {
     for (std::int32_t s = 0; s < kSequences; ++s) sequences.truncate(s, 0);
     EXPECT_EQ(cache.free_pages(), all_pages);
   }
+}
+
+// Pages behind a window are given up, others stay; those that somebody holds can begin a sequence
+// as far as they reach.
+TEST(KvCache, KeepsWhatAWindowSeesThroughRandomOperations) {
+  constexpr int kSequences = 3;
+  const auto backend = make_cpu_backend({1, Isa::portable});
+  struct Kept {
+    std::vector<std::int32_t> pages;
+    std::vector<float> text;
+  };
+  std::int64_t beyond = 0, adopted_behind = 0;
+  for (std::uint64_t seed = 0; seed < 24; ++seed) {
+    const std::int64_t window = std::array{1, 64, 100, 700}[seed % 4];
+    KvCache cache(backend->memory(), backend->layout(), shape_of(9000, kSequences, window));
+    ASSERT_LT(cache.page_count(), 9000 / kPageTokens / 2) << "windows make the cache smaller";
+    const std::int64_t all_pages = cache.free_pages();
+    Sequences sequences(cache, kSequences);
+    std::optional<Kept> kept;
+    const auto forget = [&] {
+      for (const std::int32_t page : kept ? kept->pages : std::vector<std::int32_t>()) {
+        if (page != KvCache::kNoPage) cache.release(page);
+      }
+      kept.reset();
+    };
+    Random random(seed);
+    for (int step = 0; step < 300; ++step) {
+      const auto s = static_cast<std::int32_t>(random.below(kSequences));
+      const auto other = static_cast<std::int32_t>(random.below(kSequences));
+      const std::uint32_t action = random.below(16);
+      const std::int64_t length = sequences.length(s);
+      if (action < 9) {
+        const std::int64_t count = 1 + random.below(action < 3 ? 3 : 150);
+        if (kept && cache.free_pages() < cache.pages_to_append(s, count)) forget();
+        sequences.append(s, count);  // always has room where nobody else holds pages
+      } else if (action < 12) {
+        sequences.truncate(s, length - std::min<std::int64_t>(length, random.below(80)));
+      } else if (action == 12 && random.below(4) == 0) {
+        sequences.truncate(s, random.below(static_cast<std::uint32_t>(length) + 1));
+      } else if (action == 13) {
+        sequences.fork(s, other);
+      } else if (action == 14) {
+        forget();
+        const auto pages = cache.pages(s);
+        kept = Kept{{pages.begin(), pages.end()}, sequences.at(s)};
+        for (const std::int32_t page : pages) {
+          if (page != KvCache::kNoPage) cache.hold(page);
+        }
+      } else if (kept && !kept->text.empty()) {
+        const auto most = static_cast<std::uint32_t>(kept->text.size());
+        sequences.adopt(s, kept->pages, kept->text, most - random.below(most));
+        adopted_behind += sequences.length(s) > 0 && kept->pages[0] == KvCache::kNoPage ? 1 : 0;
+      }
+      beyond = std::max(beyond, cache.length(s));
+      const std::int64_t held =
+          kept ? std::ranges::count_if(
+                     kept->pages, [&](auto page) { return page >= 0 && cache.holders(page) == 1; })
+               : 0;
+      sequences.check(all_pages - held);
+      if (HasFatalFailure()) FAIL() << "seed " << seed << " step " << step;
+    }
+    forget();
+    for (std::int32_t s = 0; s < kSequences; ++s) sequences.truncate(s, 0);
+    EXPECT_EQ(cache.free_pages(), all_pages);
+  }
+  EXPECT_GT(beyond, 1400);
+  EXPECT_GT(adopted_behind, 10);
 }
 
 TEST(KvCache, HoldsTheWholeContextHoweverItIsShared) {

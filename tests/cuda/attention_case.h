@@ -93,6 +93,7 @@ class AttentionData {
       rows.insert(rows.end(), from, from + part.rows * stride());
       a.batch.tokens += part.rows;
       a.batch.longest_run = std::max<std::int64_t>(a.batch.longest_run, part.rows);
+      a.batch.single_runs += part.rows == 1 ? 1 : 0;
       a.batch.end = std::max<std::int64_t>(a.batch.end, first + part.rows);
     }
     const DeviceArray<std::byte> keys(keys_.bytes), values(values_.bytes);

@@ -118,7 +118,9 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Norm,
                                          Shape{160, 128, 0, NormForm::rms},
                                          Shape{1000, 128, 32, NormForm::layer},
                                          Shape{256, 0, 256, NormForm::layer},
-                                         Shape{4096, 0, 64, NormForm::rms}));
+                                         Shape{4096, 0, 64, NormForm::rms},
+                                         // with the static memory of the kernel over 48 KB
+                                         Shape{12200, 0, 0, NormForm::rms}));
 
 }  // namespace
 }  // namespace leq::LEQ_GPU

@@ -38,6 +38,7 @@ class RopeAppend : public testing::TestWithParam<RopeCase> {
     fill(qkv_, kRows * width_);
     fill(q_gain_, c.dims);
     fill(k_gain_, c.dims);
+    if (!c.normed) fill(key_offset_, c.kv_heads * c.dims);
     for (int position = 0; position < kFirst + kRows; ++position) {
       for (int i = 0; i < c.dims; ++i) {
         const double angle = angle_of(position, i % (c.dims / 2));
@@ -50,7 +51,8 @@ class RopeAppend : public testing::TestWithParam<RopeCase> {
     return position * std::pow(10000.0, -2.0 * pair / GetParam().dims);
   }
 
-  // A head after its norm and rotation. `index` counts q, then k, then v heads.
+  // A head after its norm and rotation, keys less their offset where there is one. `index` counts
+  // q, then k, then v heads.
   std::vector<double> expected(int row, int index) const {
     const RopeCase& c = GetParam();
     const auto d = static_cast<std::size_t>(c.dims);
@@ -69,6 +71,9 @@ class RopeAppend : public testing::TestWithParam<RopeCase> {
       const double a = x[i], b = x[i + d / 2];
       x[i] = a * std::cos(angle) - b * std::sin(angle);
       x[i + d / 2] = b * std::cos(angle) + a * std::sin(angle);
+    }
+    for (std::size_t i = 0; !query && !key_offset_.empty() && i < d; ++i) {
+      x[i] -= static_cast<double>(key_offset_[static_cast<std::size_t>(index - c.heads) * d + i]);
     }
     for (double& v : x) v *= query ? 1.0 / std::sqrt(c.dims) : 1.0;
     return x;
@@ -126,7 +131,8 @@ class RopeAppend : public testing::TestWithParam<RopeCase> {
   };
   Result run() const {
     const RopeCase& c = GetParam();
-    const DeviceArray<float> qkv(qkv_), q_gain(q_gain_), k_gain(k_gain_), table(table_);
+    const DeviceArray<float> qkv(qkv_), q_gain(q_gain_), k_gain(k_gain_), table(table_),
+        offset(key_offset_.empty() ? std::vector<float>(1) : key_offset_);
     const DeviceArray<std::byte> keys(static_cast<std::size_t>(2 * page_bytes(c.keys)));
     const DeviceArray<std::byte> values(static_cast<std::size_t>(2 * page_bytes(c.values)));
     const DeviceArray<AttentionRun> runs(std::vector<AttentionRun>{{0, kRows, kFirst, 0}});
@@ -143,6 +149,7 @@ class RopeAppend : public testing::TestWithParam<RopeCase> {
       a.q_eps = a.k_eps = kEps;
     }
     if (c.rotated) a.table = table.data();
+    if (!key_offset_.empty()) a.key_offset = offset.data();
     a.keys = {keys.data(), page_bytes(c.keys), c.keys};
     a.values = {values.data(), page_bytes(c.values), c.values};
     a.fault = {fault.data(), 9};
@@ -152,7 +159,7 @@ class RopeAppend : public testing::TestWithParam<RopeCase> {
   }
 
   int width_ = 0;
-  std::vector<float> qkv_, q_gain_, k_gain_, table_;
+  std::vector<float> qkv_, q_gain_, k_gain_, table_, key_offset_;
 };
 
 TEST_P(RopeAppend, QueriesKeysAndValuesAreThoseOfDouble) {

@@ -84,6 +84,84 @@ TEST_F(Embeddings, DoNotDependOnChunksOrOnWhatElseIsWritten) {
   EXPECT_EQ(ended.tokens, reply);
 }
 
+// A reply gets a token between any two chunks, and the text keeps its sequence from those who wait.
+TEST_F(Embeddings, ComeChunkByChunkBetweenSteps) {
+  const auto whole = session_of(model_, *backend_, 64);
+  Engine engine(*whole, model_.tokenizer(), {});
+  const std::vector<float> expected = engine.embed(ids_);
+  const auto cut = session_of(model_, *backend_, 4);
+  Engine other(*cut, model_.tokenizer(), EngineOptions{.speculate = false});
+  std::int64_t written = 0, ended = 0;
+  const auto submit = [&] {
+    EngineRequest request;
+    request.prompt = {ids_.begin(), ids_.begin() + 3};
+    request.stop.max_tokens = 20;
+    request.on_tokens = [&](std::span<const Token> tokens) { written += std::ssize(tokens); };
+    request.on_end = [&](const EngineReply&) { ++ended; };
+    other.submit(std::move(request));
+  };
+  submit();
+  other.step();
+  submit();  // there are two sequences, and the text takes the second
+  EmbeddedText text = {.tokens = ids_};
+  int chunks = 0;
+  while (!text.done()) {
+    other.embed_chunk(text);
+    ++chunks;
+    if (text.done()) break;
+    EXPECT_FALSE(other.has_idle_sequence());
+    EXPECT_EQ(other.running(), 1u);
+    const std::int64_t before = written;
+    other.step();
+    EXPECT_EQ(written, before + 1);
+  }
+  EXPECT_EQ(chunks, (std::ssize(ids_) + 3) / 4);
+  EXPECT_EQ(text.mean, expected);
+  while (other.step()) {
+  }
+  EXPECT_EQ(ended, 2);
+  EXPECT_EQ(cut->cache().length(0) + cut->cache().length(1), 0);
+}
+
+// Two cannot have the pages that both need: the reply goes on, and the text comes after it.
+TEST_F(Embeddings, GiveWayToRepliesWherePagesRunOut) {
+  std::vector<Token> prompt, words;
+  while (prompt.size() < 180) prompt.insert(prompt.end(), ids_.begin(), ids_.end());
+  while (words.size() < 190) words.insert(words.end(), ids_.rbegin(), ids_.rend());
+  prompt.resize(180);
+  words.resize(190);
+  const auto session = session_of(model_, *backend_, 16);
+  Engine engine(*session, model_.tokenizer(), {});
+  const std::vector<float> expected = engine.embed(words);
+  EngineReply ended;
+  const auto submit = [&] {
+    EngineRequest request;
+    request.prompt = prompt;
+    request.stop.max_tokens = 70;
+    request.on_end = [&](const EngineReply& reply) { ended = reply; };
+    engine.submit(std::move(request));
+  };
+  submit();
+  while (engine.step()) {
+  }
+  const std::vector<Token> reply = ended.tokens;
+  ASSERT_EQ(reply.size(), 70u);
+  for (const bool text_first : {true, false}) {
+    ended = {};
+    EmbeddedText text = {.tokens = words};
+    for (int i = 0; i < 8 && text_first; ++i) engine.embed_chunk(text);
+    submit();
+    for (int turn = 0; turn < 1000 && !text.done(); ++turn) {
+      engine.step();
+      engine.embed_chunk(text);
+    }
+    EXPECT_EQ(text.mean, expected);
+    while (engine.step()) {
+    }
+    EXPECT_EQ(ended.tokens, reply);
+  }
+}
+
 TEST_F(Embeddings, RefuseWhatIsNoText) {
   const auto session = session_of(model_, *backend_, 64);
   Engine engine(*session, model_.tokenizer(), {});

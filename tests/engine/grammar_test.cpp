@@ -128,6 +128,27 @@ TEST_F(EngineGrammar, EndsWhereTheTextIsWholeAndFailsWhereNothingIsAllowed) {
   EXPECT_EQ(both.at(2).stopped, StopReason::end_token);
 }
 
+// A draft model that knows nothing of the grammar, and one that agrees with the model wherever it
+// can: the replies are those without.
+TEST_F(EngineGrammar, ADraftModelChangesNoReply) {
+  const auto grammar = Grammar::from_json_schema(kSchema, "schema");
+  std::vector<EngineRequest> requests;
+  for (std::uint64_t seed = 0; seed < 6; ++seed) requests.push_back(request(seed, grammar));
+  const auto plain = replies(requests, {.speculate = false});
+  RunLimits limits;
+  limits.context = limits.sequence_context = 256;
+  limits.sequences = 4;
+  limits.output_tokens = 40;
+  limits = resolve_limits(limits, model.config());
+  Session small(model, *backend, draft_limits(limits, model.config()));
+  std::int64_t guessed = 0;
+  for (const auto& [seed, reply] : replies(requests, {.draft = &small, .fixed_guesses = 4})) {
+    EXPECT_EQ(reply.tokens, plain.at(seed).tokens) << seed;
+    guessed += reply.guessed_tokens;
+  }
+  EXPECT_GT(guessed, 20);
+}
+
 TEST_F(EngineGrammar, ShownSpecialTokensArePartOfTheText) {
   EngineRequest one = request(3, nullptr);
   const Token eos = model.tokenizer().eos();

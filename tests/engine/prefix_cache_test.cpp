@@ -18,11 +18,16 @@ namespace {
 class Prefixes : public testing::Test {
  protected:
   static constexpr int kSequences = 4;
-  Prefixes()
+  explicit Prefixes(std::int64_t positions = 20 * kPageTokens, std::int64_t window = 0)
       : backend_(make_backend({.device = "cpu", .threads = 1})),
-        cache_(backend_->memory(), backend_->layout(),
-               {1, 1, 2, KvType::f32, KvType::f32, 20 * kPageTokens, kSequences}),
+        cache_(backend_->memory(), backend_->layout(), shape_of(positions, window)),
         prefixes_(cache_) {}
+
+  static KvShape shape_of(std::int64_t positions, std::int64_t window) {
+    KvShape shape = {1, 1, 2, KvType::f32, KvType::f32, positions, kSequences};
+    shape.window = window;
+    return shape;
+  }
 
   // Feeds what is not found; true contents: each position's first float is a digest of its prefix.
   std::int64_t feed(std::int32_t sequence, const std::vector<Token>& tokens) {
@@ -30,12 +35,15 @@ class Prefixes : public testing::Test {
     const auto found = prefixes_.find(std::span(tokens).first(tokens.size() - 1), true);
     cache_.adopt(sequence, found.pages, found.tokens);
     const std::int64_t rest = std::ssize(tokens) - found.tokens;
-    prefixes_.make_free(rest / kPageTokens + 2);
+    prefixes_.make_free(cache_.pages_to_append(sequence, rest));
     cache_.append(sequence, rest);
     float digest = 1;
     for (std::int64_t i = 0; i < std::ssize(tokens); ++i) {
       digest = digest * 3 + static_cast<float>(tokens[static_cast<std::size_t>(i)] + 1);
       digest -= 65536.0f * static_cast<float>(static_cast<int>(digest / 65536.0f));
+      if (cache_.pages(sequence)[static_cast<std::size_t>(i / kPageTokens)] == KvCache::kNoPage) {
+        continue;  // no window sees it
+      }
       float& place = *slot(sequence, i);
       if (i < found.tokens) {
         EXPECT_EQ(place, digest) << "position " << i;
@@ -43,6 +51,7 @@ class Prefixes : public testing::Test {
         place = digest;
       }
     }
+    cache_.settle();
     return found.tokens;
   }
 
@@ -112,6 +121,36 @@ TEST_F(Prefixes, PagesInUseAreNotGivenUp) {
   EXPECT_EQ(prefixes_.find(counting(128), false).tokens, 128);
 }
 
+TEST_F(Prefixes, TextsAreThoseThatWereKeptLongestOnly) {
+  const auto first = counting(200), second = counting(150, 500);
+  const auto beginning = counting(100);  // of the first
+  for (const auto& text : {beginning, first, second}) {
+    feed(0, text);
+    prefixes_.keep(0, text, true);
+  }
+  EXPECT_EQ(prefixes_.texts(), (std::vector{second, first}));
+  prefixes_.find(first, true);
+  EXPECT_EQ(prefixes_.texts(), (std::vector{first, second}));
+}
+
+TEST_F(Prefixes, WhatIsForgottenIsWhatNobodyElseBeginsWith) {
+  auto first = counting(200), second = first;
+  std::fill(second.begin() + 130, second.end(), 7);
+  feed(0, first);
+  prefixes_.keep(0, first, true);
+  feed(1, second);
+  prefixes_.keep(1, second, true);
+  EXPECT_EQ(prefixes_.forget(first), 0);  // in use
+  cache_.clear(0);
+  EXPECT_EQ(prefixes_.forget(first), 200 - 128);
+  EXPECT_EQ(prefixes_.find(first, false).tokens, 130);
+  EXPECT_EQ(prefixes_.find(second, false).tokens, 200);
+  cache_.clear(1);
+  EXPECT_EQ(prefixes_.forget(second), 200);
+  EXPECT_TRUE(prefixes_.texts().empty());
+  EXPECT_EQ(cache_.free_pages(), cache_.page_count());
+}
+
 TEST_F(Prefixes, RandomLivesFindOnlyWhatIsTrue) {
   Random random(11);
   const auto below = [&](std::int64_t n) {
@@ -133,6 +172,60 @@ TEST_F(Prefixes, RandomLivesFindOnlyWhatIsTrue) {
   EXPECT_GT(found, 10'000);
   for (std::int32_t sequence = 0; sequence < kSequences; ++sequence) cache_.clear(sequence);
   EXPECT_EQ(cache_.free_pages() + prefixes_.idle_pages(), cache_.page_count());
+}
+
+// A window of 100: a text gives up the pages that nobody sees.
+class WindowedPrefixes : public Prefixes {
+ protected:
+  WindowedPrefixes() : Prefixes(64 * kPageTokens, 100) {}
+};
+
+TEST_F(WindowedPrefixes, ALongTextBeginsAgainWithoutItsFirstPages) {
+  const auto tokens = counting(1000);
+  feed(0, tokens);
+  prefixes_.keep(0, tokens, false);
+  cache_.clear(0);
+  EXPECT_EQ(feed(0, tokens), 960);
+  EXPECT_EQ(cache_.pages(0)[0], KvCache::kNoPage);
+  // Ends of texts go first, then what a window hides of those that are in use.
+  prefixes_.make_free(cache_.page_count());
+  EXPECT_EQ(prefixes_.idle_pages(), 0);
+  EXPECT_EQ(prefixes_.find(tokens, false).tokens, 960) << "its last pages are in use";
+  EXPECT_EQ(prefixes_.find(std::span(tokens).first(300), false).tokens, 0);
+  cache_.clear(0);
+  prefixes_.make_free(cache_.page_count());
+  EXPECT_EQ(cache_.free_pages(), cache_.page_count());
+  EXPECT_EQ(prefixes_.find(tokens, false).tokens, 0);
+  EXPECT_EQ(feed(0, tokens), 0);
+  prefixes_.keep(0, tokens, true);
+  EXPECT_EQ(feed(1, tokens), 999);
+}
+
+TEST_F(WindowedPrefixes, RandomLivesFindOnlyWhatIsTrue) {
+  Random random(5);
+  const auto below = [&](std::int64_t n) {
+    return static_cast<std::int64_t>(random.uniform() * static_cast<double>(n)) % n;
+  };
+  std::int64_t found = 0, behind = 0;
+  for (int turn = 0; turn < 2000; ++turn) {
+    auto tokens = counting(1 + below(1300), static_cast<Token>(below(3)));
+    for (std::int64_t i = below(3); i > 0; --i) {
+      tokens[static_cast<std::size_t>(below(std::ssize(tokens)))] = static_cast<Token>(below(5));
+    }
+    const auto sequence = static_cast<std::int32_t>(below(kSequences));
+    const std::int64_t begun = feed(sequence, tokens);
+    found += begun;
+    behind += begun > 0 && cache_.pages(sequence)[0] == KvCache::kNoPage ? 1 : 0;
+    if (below(3) > 0) prefixes_.keep(sequence, tokens, below(2) == 0);
+    if (below(2) == 0) cache_.clear(sequence);
+    ASSERT_FALSE(HasFailure()) << "turn " << turn;
+  }
+  EXPECT_GT(found, 10'000);
+  EXPECT_GT(behind, 20);
+  for (std::int32_t sequence = 0; sequence < kSequences; ++sequence) cache_.clear(sequence);
+  EXPECT_EQ(cache_.free_pages() + prefixes_.idle_pages(), cache_.page_count());
+  prefixes_.make_free(cache_.page_count());
+  EXPECT_EQ(cache_.free_pages(), cache_.page_count());
 }
 
 }  // namespace

@@ -102,6 +102,29 @@ TEST(PromptFile, SizesThatWrapAreRefused) {
   }
 }
 
+TEST(PromptFile, SeveralInARowAreToldApart) {
+  std::vector<std::byte> row;
+  std::vector<std::vector<std::byte>> expected;
+  for (const std::size_t tokens : {5u, 0u, 9u}) {
+    SavedPrompt prompt = small_prompt();
+    prompt.tokens.resize(tokens);
+    expected.push_back(prompt_file_bytes(prompt));
+    row.insert(row.end(), expected.back().begin(), expected.back().end());
+  }
+  const auto parts = split_prompt_files(row, "row");
+  ASSERT_EQ(parts.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(std::ranges::equal(parts[i], expected[i])) << i;
+  const std::size_t ends[] = {0, expected[0].size(), expected[0].size() + expected[1].size()};
+  for (std::size_t size = 0; size < row.size(); ++size) {
+    const auto cut = std::span(row).first(size);
+    if (const auto end = std::ranges::find(ends, size); end != std::end(ends)) {
+      EXPECT_EQ(split_prompt_files(cut, "cut").size(), static_cast<std::size_t>(end - ends));
+    } else {
+      EXPECT_THROW(split_prompt_files(cut, "cut"), Error) << size;
+    }
+  }
+}
+
 class SavedPrompts : public testing::TestWithParam<KvType> {
  protected:
   void SetUp() override {

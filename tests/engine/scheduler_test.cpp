@@ -31,8 +31,9 @@ struct Simulated {
 
 class Simulation {
  public:
-  Simulation(std::uint64_t seed, StepRoom room, std::int64_t pool)
-      : random_(seed), room_(room), pool_(pool) {}
+  // `kept`: after each step whole pages before the newest so many positions are given up; 0: none.
+  Simulation(std::uint64_t seed, StepRoom room, std::int64_t pool, std::int64_t kept)
+      : random_(seed), room_(room), pool_(pool), kept_(kept) {}
 
   void add(int priority, std::int64_t prompt, std::int64_t reply) {
     Simulated one;
@@ -50,7 +51,8 @@ class Simulation {
     std::vector<Job> jobs;
     for (auto& [id, one] : all_) {
       one.job.drafts = std::min<std::int64_t>(below(5), one.end - one.job.known);
-      one.job.own_pages = one.job.running ? pages_of(one.job.fed) : 0;
+      one.job.pages = one.job.own_pages = held_by(one.job);
+      one.job.most_pages = most_pages(one.job.known + 1);
       jobs.push_back(one.job);
     }
     for (std::size_t i = jobs.size(); i > 1; --i)
@@ -68,8 +70,17 @@ class Simulation {
  private:
   std::int64_t held() const {
     std::int64_t pages = 0;
-    for (const auto& [id, one] : all_) pages += one.job.running ? pages_of(one.job.fed) : 0;
+    for (const auto& [id, one] : all_) pages += held_by(one.job);
     return pages;
+  }
+  std::int64_t held_by(const Job& job) const {
+    if (!job.running) return 0;
+    const std::int64_t left = kept_ == 0 ? 0 : std::max<std::int64_t>(0, job.fed - kept_);
+    return pages_of(job.fed) - left / kPageTokens;
+  }
+  std::int64_t most_pages(std::int64_t positions) const {
+    const std::int64_t all = pages_of(positions);
+    return kept_ == 0 ? all : std::min(all, pages_of(kept_) + 1 + pages_of(room_.tokens));
   }
 
   // Who comes in has room for all it knows and the next token, beside all who are in work, unless
@@ -84,7 +95,7 @@ class Simulation {
       const bool stays = job.running && std::ranges::count(plan.evicted, id) == 0;
       if (!comes && !stays) continue;
       ++in_work;
-      wanted += pages_of(job.known + 1);
+      wanted += most_pages(job.known + 1);
       admits = admits || comes;
       if (!comes) continue;
       for (const auto& [other_id, other] : all_) {
@@ -171,7 +182,7 @@ class Simulation {
 
   Random random_;
   StepRoom room_;
-  std::int64_t pool_;
+  std::int64_t pool_, kept_;
   RequestId next_id_ = 0;
   std::map<RequestId, Simulated> all_;
 };
@@ -190,12 +201,16 @@ TEST(Scheduler, RandomSchedulesKeepTheirBudgetsAndEnd) {
     room.prompt_tokens = 1 + below(room.tokens);
     room.outputs = room.sequences + below(6);
     const std::int64_t pool = 1 + below(6);
-    Simulation simulation(seed, room, pool);
+    // Behind a sliding window texts may be longer than all pages.
+    const std::int64_t kept = pool < 4 || seed % 2 == 0 ? 0 : kPageTokens;
+    if (kept > 0) room.tokens = std::min<std::int64_t>(room.tokens, 2 * kPageTokens);
+    const std::int64_t longest = (kept == 0 ? 1 : 3) * pool * kPageTokens;
+    Simulation simulation(seed, room, pool, kept);
     const std::int64_t requests = 1 + below(6);
     std::int64_t work = 0;
     for (std::int64_t i = 0; i < requests; ++i) {
-      const std::int64_t prompt = 1 + below(pool * kPageTokens - 1);
-      const std::int64_t reply = 1 + below(std::min<std::int64_t>(20, pool * kPageTokens - prompt));
+      const std::int64_t prompt = 1 + below(longest - 1);
+      const std::int64_t reply = 1 + below(std::min<std::int64_t>(20, longest - prompt));
       simulation.add(static_cast<int>(below(3)), prompt, reply);
       work += prompt + reply;
       for (std::int64_t step = below(4); step > 0 && !simulation.done(); --step) {
@@ -219,6 +234,7 @@ Job prompt_of(RequestId id, std::int64_t tokens) {
   Job job;
   job.id = id;
   job.known = tokens;
+  job.most_pages = pages_of(tokens + 1);
   return job;
 }
 
@@ -226,7 +242,7 @@ Job writer_of(RequestId id, std::int64_t known) {
   Job job = prompt_of(id, known);
   job.running = true;
   job.fed = known - 1;
-  job.own_pages = pages_of(job.fed);
+  job.pages = job.own_pages = pages_of(job.fed);
   return job;
 }
 

@@ -1,6 +1,7 @@
 // Mixed models put together from uniform files: they compute what the files compute, are written
 // whole, and are what the search says they are.
 #include "eval/mixed_search.h"
+#include "model/memory_fit.h"
 
 #include <gtest/gtest.h>
 
@@ -104,7 +105,8 @@ TEST_F(MixedModelTest, AWrittenFileIsWhole) {
     assignment[l] = static_cast<std::uint8_t>((l * 7 + l / 4) % 4);
   }
   const auto path = temporary_.path() / "mixed.leq";
-  const std::uint64_t bytes = mixed.write(path, assignment, {{"search", "by hand"}});
+  const std::uint64_t bytes =
+      mixed.write(path, assignment, {{"search", "by hand"}}, Json::object());
   EXPECT_EQ(bytes, std::filesystem::file_size(path));
   const Model model(path, {});
   model.file().verify([](auto, auto) {});
@@ -263,6 +265,78 @@ TEST_F(MixedModelTest, SearchWritesTheModelThatItMeasured) {
   search.target_size = 1000;
   EXPECT_THROW(search_mixed_model(search, path), Error) << "two targets";
   search.target_bpw = 0;
+  EXPECT_THROW(search_mixed_model(search, path), Error) << "nothing fits";
+}
+
+TEST_F(MixedModelTest, WeightsAndCacheAreChosenTogether) {
+  MixedSearch search = request();
+  search.window = 256;
+  FitRequest fit;
+  fit.limits.context = 1024;
+  fit.limits.output_tokens = 17;
+  const MixedModel mixed(search.candidates);
+  fit.limits = resolve_limits(fit.limits, mixed.model().config());
+  const auto planned = [&](const Model& model, KvType keys, KvType values) {
+    RunLimits limits = fit.limits;
+    limits.key_type = keys;
+    limits.value_type = values;
+    return MemoryPlanner(model, backend_->layout()).plan(limits).total();
+  };
+  // With a cache in f16 about 4 bits a weight fit, with smaller ones up to 8.
+  const Model four(search.candidates[2], {});
+  fit.bytes = planned(four, KvType::f16, KvType::f16) + (500u << 10);
+  search.fit = fit;
+  const auto path = temporary_.path() / "fit.leq";
+  const MixedSearchResult result = search_mixed_model(search, path);
+  ASSERT_TRUE(result.fit.has_value());
+  const std::vector<FitChoice>& choices = result.fit->choices;
+  ASSERT_GE(choices.size(), 3u);
+  const FitChoice& chosen = choices[result.fit->chosen];
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    EXPECT_LE(choices[i].plan.total(), fit.bytes);
+    EXPECT_LE(chosen.kl, choices[i].kl);
+    if (i > 0) {
+      EXPECT_LE(choices[i].plan.kv_bytes, choices[i - 1].plan.kv_bytes);
+      EXPECT_GE(choices[i].bits_per_weight, choices[i - 1].bits_per_weight - 0.5);
+    }
+  }
+  EXPECT_NE(chosen.key_type, KvType::f16) << "int8 loses less than half of the bits of weights";
+
+  const Model model(path, {});
+  ASSERT_TRUE(model.kv_evidence().has_value());
+  EXPECT_EQ(*model.kv_evidence(), result.fit->evidence());
+  EXPECT_LE(planned(model, chosen.key_type, chosen.value_type), fit.bytes);
+  EXPECT_EQ(model.file().metadata().at("provenance").at("fit").at("choices").size(),
+            choices.size());
+
+  // The KL is that of the file with the cache that it names, measured side by side.
+  const Model base(search.base, {});
+  ProtocolSettings settings;
+  settings.window = settings.stride = search.window;
+  settings.chunks = search.windows;
+  const auto tokens = encode_text(model.tokenizer(), text_);
+  const auto windows = plan_windows(settings, std::ssize(tokens));
+  RunLimits limits;
+  limits.context = search.window;
+  limits.output_tokens = kOutputRows;
+  limits.key_type = limits.value_type = KvType::f32;
+  Session first(base, *backend_, resolve_limits(limits, model.config()));
+  limits.key_type = chosen.key_type;
+  limits.value_type = chosen.value_type;
+  Session second(model, *backend_, resolve_limits(limits, model.config()));
+  ThreadPool pool(2);
+  const Divergence found =
+      measure_divergence(first, second, pool, {.tokens = tokens, .windows = windows});
+  EXPECT_NEAR(found.summarize(Protocol::hf).kl_mean.value, chosen.kl, 1e-6);
+
+  const std::string report = search_report(result);
+  for (const auto* part : {"within ", "a context of 1,024", "f16 / f16", "chosen", "+0."}) {
+    EXPECT_NE(report.find(part), std::string::npos) << part << " in\n" << report;
+  }
+  search.fit->max_kl = chosen.kl / 2;
+  EXPECT_THROW(search_mixed_model(search, path), Error) << "nothing is so near";
+  search.fit->max_kl = 0;
+  search.fit->bytes = 2u << 20;
   EXPECT_THROW(search_mixed_model(search, path), Error) << "nothing fits";
 }
 

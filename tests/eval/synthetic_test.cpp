@@ -10,11 +10,13 @@
 #include <vector>
 
 #include "base/error.h"
+#include "convert/tokenizer_import.h"
 #include "eval/synthetic_fill.h"
 #include "model/open_model.h"
 #include "model/tensor_list.h"
 #include "temporary_folder.h"
 #include "tensor/pack.h"
+#include "tokenizer/tokenizer.h"
 
 namespace leq {
 namespace {
@@ -33,9 +35,9 @@ SyntheticModel small_model(const char* type, int threads) {
 // Parameter counts that the publishers state.
 TEST(Synthetic, CountsParametersAsPublished) {
   const std::map<std::string, std::int64_t> published = {
-      {"gpt2-124m", 124439808},  {"llama-110m", 109529856},  {"tinyllama-1.1b", 1100048384},
-      {"llama-7b", 6738415616},  {"llama-13b", 13015864320}, {"mistral-7b", 7241732096},
-      {"qwen3-14b", 14768307200}};
+      {"gpt2-124m", 124439808},     {"llama-110m", 109529856},  {"tinyllama-1.1b", 1100048384},
+      {"llama-7b", 6738415616},     {"llama-13b", 13015864320}, {"mistral-7b", 7241732096},
+      {"qwen2.5-1.5b", 1543714304}, {"qwen3-14b", 14768307200}};
   ASSERT_EQ(published.size(), synthetic_shapes().size());
   for (const auto& [shape, count] : published) {
     const ModelConfig config = synthetic_config(shape, 0);
@@ -208,6 +210,23 @@ TEST(Synthetic, IsTheSameInAFile) {
       }
     }
   }
+}
+
+TEST(Synthetic, GetsATokenizerToBeServedWith) {
+  const test::TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "synthetic.leq";
+  const SyntheticModel made = small_model("int8", 1);
+  const TokenizerSpec spec =
+      import_tokenizer(std::string(LEQ_SOURCE_DIR) + "/examples/storyteller").spec;
+  made.write(path, spec);
+  const Model file(path, LoadOptions{});
+  const Tokenizer expected(spec);
+  EXPECT_EQ(file.tokenizer().size(), spec.pieces.size());
+  EXPECT_EQ(file.tokenizer().encode("Once upon a time", {}),
+            expected.encode("Once upon a time", {}));
+  TokenizerSpec larger = spec;
+  larger.pieces.resize(static_cast<std::size_t>(made.config().vocab) + 1);
+  EXPECT_THROW(made.write(path, larger), Error);
 }
 
 TEST(Synthetic, IsTheSameForAnyNumberOfThreads) {

@@ -53,5 +53,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (leq::prompt_file_bytes(leq::parse_prompt_file(bytes, "fuzz")) != bytes) std::abort();
   } catch (const leq::Error&) {
   }
+  try {
+    std::size_t size_of_parts = 0;
+    for (const auto part : leq::split_prompt_files(bytes, "fuzz")) size_of_parts += part.size();
+    if (size_of_parts != bytes.size()) std::abort();
+  } catch (const leq::Error&) {
+  }
   return 0;
 }

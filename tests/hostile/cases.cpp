@@ -359,23 +359,26 @@ Damage damage_file(const Target& target, const Reader& reader, const fs::path& p
   return damage_plain(target, path, dice);
 }
 
-const Target& choose_target(Dice& dice) {
+const Target& choose_target(Dice& dice, const std::vector<Target>& all) {
   std::size_t sum = 0;
-  for (const Target& target : targets()) sum += static_cast<std::size_t>(target.weight);
+  for (const Target& target : all) sum += static_cast<std::size_t>(target.weight);
   std::size_t at = dice.below(sum);
-  for (const Target& target : targets()) {
+  for (const Target& target : all) {
     if (at < static_cast<std::size_t>(target.weight)) return target;
     at -= static_cast<std::size_t>(target.weight);
   }
-  return targets().back();
+  return all.back();
 }
 
 }  // namespace
 
 Case make_case(const CasePlan& plan, std::uint64_t number, const fs::path& folder) {
   Dice dice(plan.seed, number);
-  if (dice.chance(kWordsShare)) return make_words_case(plan, number, folder);
-  const Target& target = choose_target(dice);
+  const bool of_server = number % kServerEach == kServerEach - 1;
+  if (dice.chance(kWordsShare)) {
+    return make_words_case(plan, number, folder, of_server ? Program::server : Program::tools);
+  }
+  const Target& target = choose_target(dice, of_server ? server_targets() : targets());
   const Reader& reader = dice.of(target.readers);
   for (const std::string& name : target.copies) {
     fs::copy(plan.samples / name, folder / name, fs::copy_options::recursive);
@@ -391,6 +394,7 @@ Case make_case(const CasePlan& plan, std::uint64_t number, const fs::path& folde
   made.command.standard_input = !reader.input.empty() ? Stdin::text
                                 : dice.chance(0.2)    ? Stdin::closed
                                                       : Stdin::nothing;
+  made.command.end_at = reader.end_at;
   made.command.folder = folder;
   made.expectation = {.expect = damage.expect,
                       .names = target.also_named,

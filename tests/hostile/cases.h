@@ -30,8 +30,12 @@ struct CasePlan {
 // The same for the same seed and number.
 Case make_case(const CasePlan& plan, std::uint64_t number, const std::filesystem::path& folder);
 
+// One of so many cases is leq-server's, which is told to end once it listens.
+inline constexpr std::uint64_t kServerEach = 16;
+
 // Cases of command lines, without a damaged file.
+enum class Program : std::uint8_t { tools, server };
 Case make_words_case(const CasePlan& plan, std::uint64_t number,
-                     const std::filesystem::path& folder);
+                     const std::filesystem::path& folder, Program program);
 
 }  // namespace leq::hostile

@@ -102,11 +102,16 @@ Ended run_child(const Command& command, const Limits& limits, const fs::path& no
   int status = 0;
   rusage used = {};
   auto pause = std::chrono::microseconds(300);
+  bool told = command.end_at.empty();
   while (::wait4(id, &status, WNOHANG, &used) == 0) {
     const std::chrono::duration<double> took = Clock::now() - start;
     if (took.count() > limits.seconds && !ended.timed_out) {
       ended.timed_out = true;
       ::kill(-id, SIGKILL);
+    }
+    if (!told && read_start(notes / "err").find(command.end_at) != std::string::npos) {
+      told = true;
+      ::kill(id, SIGTERM);
     }
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 5 / 4, std::chrono::microseconds(10'000));

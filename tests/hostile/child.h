@@ -15,6 +15,8 @@ struct Command {
   std::vector<std::string> environment;  // "NAME=value", besides what the test itself has
   Stdin standard_input = Stdin::nothing;
   std::string input;  // where standard_input is text
+  // Not empty: once this stands in its messages the program is told to end (SIGTERM).
+  std::string end_at = {};
   std::filesystem::path folder;
 };
 

@@ -7,6 +7,9 @@
 #include "hostile/samples.h"
 
 namespace leq::hostile {
+
+const std::string kListening = "listening on";
+
 namespace {
 
 using Words = std::vector<std::string>;
@@ -232,6 +235,42 @@ std::vector<Target> make_targets() {
 }
 
 }  // namespace
+
+const std::vector<Target>& server_targets() {
+  const auto reader = [](const Words& flags) {
+    return Reader{.tool = "leq-server",
+                  .words = joined({"-m", "int8.leq", "--port", "0", "-t", "1"}, flags),
+                  .reads_all = false,
+                  .talk = Talk::before,
+                  .end_at = kListening};
+  };
+  const Words tls = {"--ssl-cert-file", "cert.pem", "--ssl-key-file", "key.pem"};
+  static const std::vector<Target> kTargets = {
+      {.kind = "api keys",
+       .copies = {"int8.leq", "keys.txt"},
+       .file = "keys.txt",
+       .layout = Layout::text,
+       .readers = {reader({"--api-key-file", "keys.txt"})}},
+      {.kind = "certificate",
+       .copies = {"int8.leq", "cert.pem", "key.pem"},
+       .file = "cert.pem",
+       .layout = Layout::text,
+       .readers = {reader(tls)},
+       .also_named = {"key.pem"}},
+      {.kind = "private key",
+       .copies = {"int8.leq", "cert.pem", "key.pem"},
+       .file = "key.pem",
+       .layout = Layout::text,
+       .readers = {reader(tls)},
+       .also_named = {"cert.pem"}},
+      {.kind = "slots",
+       .copies = {"int8.leq", "slots"},
+       .file = "slots/story.bin",
+       .readers = {reader({"--slot-save-path", "slots"}),
+                   reader({"--slot-save-path", "slots/story.bin"})},
+       .also_named = {"--slot-save-path"}}};
+  return kTargets;
+}
 
 const std::vector<Target>& targets() {
   static const std::vector<Target> kTargets = make_targets();

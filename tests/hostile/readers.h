@@ -19,7 +19,11 @@ struct Reader {
   std::vector<std::string> outputs = {};  // where it ends well
   bool reads_all = true;  // every bit counts; else what is not looked at may be damaged
   Talk talk = Talk::none;
+  std::string end_at = {};  // of Command
 };
+
+// What leq-server says once it serves.
+extern const std::string kListening;
 
 // A kind of file that is damaged, as one of the samples' files.
 struct Target {
@@ -38,5 +42,7 @@ struct Target {
 };
 
 const std::vector<Target>& targets();
+// Those that leq-server alone reads.
+const std::vector<Target>& server_targets();
 
 }  // namespace leq::hostile

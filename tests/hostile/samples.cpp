@@ -233,6 +233,26 @@ class Maker {
   const fs::path& folder_;
 };
 
+// Of a server that nobody knows, made for these tests.
+constexpr const char* kCertificate =
+    "-----BEGIN CERTIFICATE-----\n"
+    "MIIBfzCCASWgAwIBAgIUVYfWOMv1+36qSGrzScC0k/PDVpswCgYIKoZIzj0EAwIw\n"
+    "FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyMjE3MTgzMVoYDzIxMjYxMDI5\n"
+    "MTcxODMxWjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO\n"
+    "PQMBBwNCAARm65LWHBsX0sR2IghsylXKtq9ziJb09ivZOEW0NNIkAKfLD43H0UIR\n"
+    "emXPm/Ku58rO+DJ9wTNVLbyL+oyo5s6bo1MwUTAdBgNVHQ4EFgQURLaSjqArNxbX\n"
+    "qYL1mAXSTkx9ZlcwHwYDVR0jBBgwFoAURLaSjqArNxbXqYL1mAXSTkx9ZlcwDwYD\n"
+    "VR0TAQH/BAUwAwEB/zAKBggqhkjOPQQDAgNIADBFAiAjIf4fXn2l1AA3ByJqvEB4\n"
+    "qQZs8kkla9nVL/bsV4uFbAIhAKQKK+4CxT8uEVFs0CCrbze1CWrX8Fd2l0EaVhz0\n"
+    "HBz/\n"
+    "-----END CERTIFICATE-----\n";
+constexpr const char* kPrivateKey =
+    "-----BEGIN PRIVATE KEY-----\n"
+    "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgDGCUZUTRWqAMfxSg\n"
+    "v5n89G1wuxYy5kxQqcC2Be7d4XuhRANCAARm65LWHBsX0sR2IghsylXKtq9ziJb0\n"
+    "9ivZOEW0NNIkAKfLD43H0UIRemXPm/Ku58rO+DJ9wTNVLbyL+oyo5s6b\n"
+    "-----END PRIVATE KEY-----\n";
+
 }  // namespace
 
 const std::vector<std::string>& model_types() {
@@ -260,6 +280,9 @@ void make_samples(const Tools& tools, const fs::path& folder) {
   write_bytes(folder / "sharded/chat_template.jinja", kChatMl);
   write_bytes(folder / "spm/tokenizer.model", sentencepiece_model());
   write_bytes(folder / "text.txt", text_of(400, 1));
+  write_bytes(folder / "cert.pem", kCertificate);
+  write_bytes(folder / "key.pem", kPrivateKey);
+  write_bytes(folder / "keys.txt", "first-key\nsecond-key\n");
   write_bytes(
       folder / "list.gbnf",
       "# a list\nroot ::= \"[\" (item (\",\" item){0,3})? \"]\"\nitem ::= [a-z\\x41]+ | \"\\\"\" "
@@ -298,6 +321,9 @@ void make_samples(const Tools& tools, const fs::path& folder) {
             "hello\n/save chat.json\n/exit\n");
   maker.run("leq-run", {"-m", "int8.leq", "-p", "hello", "-n", "20", "--seed", "1", "-t", "1",
                         "--receipt", "receipt.json"});
+  fs::create_directory(folder / "slots");
+  maker.run("leq-run", {"-m", "int8.leq", "-p", "hello", "-n", "1", "--seed", "1", "-t", "1",
+                        "--prompt-cache", "slots/story.bin"});
 }
 
 }  // namespace leq::hostile

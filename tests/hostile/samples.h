@@ -20,6 +20,7 @@ struct Tools {
 //   spm/     the same with tokenizer.model
 //   gpt2/    the other layout of tensors
 //   TYPE.leq of every name in model_types()
+//   cert.pem, key.pem, keys.txt and slots/ for leq-server
 //   text.txt, other.txt, base.kl, stats.bin, chat.json, earlier.json
 // Throws std::runtime_error where a tool refuses what is whole.
 void make_samples(const Tools& tools, const std::filesystem::path& folder);

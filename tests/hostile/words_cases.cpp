@@ -6,6 +6,7 @@
 
 #include "hostile/cases.h"
 #include "hostile/dice.h"
+#include "hostile/readers.h"
 
 namespace leq::hostile {
 namespace {
@@ -60,6 +61,7 @@ struct Base {
   std::string tool;
   Words words;
   Words copies;
+  std::string end_at = {};  // of Command
 };
 
 const std::vector<Base>& bases() {
@@ -84,6 +86,19 @@ const std::vector<Base>& bases() {
       {"leq-quantize",
        {"sharded", "-o", "out.leq", "-t", "1", "--no-gate", "--type", "int8"},
        {"sharded", "text.txt"}}};
+  return kBases;
+}
+
+const std::vector<Base>& server_bases() {
+  static const std::vector<Base> kBases = {
+      {"leq-server",
+       {"-m", "int8.leq", "--port", "0", "-t", "1"},
+       {"int8.leq", "text.txt", "keys.txt"},
+       kListening},
+      {"leq-server",
+       {"-m", "int8.leq", "--port", "0", "-t", "1", "--slot-save-path", "slots", "-np", "2"},
+       {"int8.leq", "text.txt", "slots"},
+       kListening}};
   return kBases;
 }
 
@@ -221,6 +236,7 @@ class WordsCase {
     made.command.words = {plan_.tools.path(base_.tool)};
     made.command.words.insert(made.command.words.end(), words_.begin(), words_.end());
     made.command.environment = environment_;
+    made.command.end_at = base_.end_at;
     made.command.standard_input = dice_.chance(0.2) ? Stdin::closed : Stdin::nothing;
     made.command.folder = folder;
     // What a run that ends well writes was asked for by name.
@@ -229,7 +245,10 @@ class WordsCase {
   }
 
  private:
-  Talk talk() const { return base_.tool == "leq-quantize" ? Talk::before : Talk::none; }
+  Talk talk() const {
+    const bool talks = base_.tool == "leq-quantize" || base_.tool == "leq-server";
+    return talks ? Talk::before : Talk::none;
+  }
 
   const ListedOption& option(bool with_value) {
     const ListedOption* found = &dice_.of(options_);
@@ -329,9 +348,10 @@ class WordsCase {
 
 }  // namespace
 
-Case make_words_case(const CasePlan& plan, std::uint64_t number, const fs::path& folder) {
+Case make_words_case(const CasePlan& plan, std::uint64_t number, const fs::path& folder,
+                     Program program) {
   Dice dice(plan.seed + 1, number);
-  const Base& base = dice.of(bases());
+  const Base& base = dice.of(program == Program::server ? server_bases() : bases());
   for (const std::string& name : base.copies) {
     fs::copy(plan.samples / name, folder / name, fs::copy_options::recursive);
   }

@@ -37,15 +37,77 @@ std::vector<KvType> types_of(const std::filesystem::path& folder, KvType wanted)
   return session.cache().shape().layer_key_types;
 }
 
-TEST(KvLayers, TheFirstAndLastLayerOfTheBiasedModelAreWider) {
+// Its biases are in the pair that turns slowest: their centre takes them out of codes along tokens.
+TEST(KvLayers, SlowBiasesOfTheBiasedModelNeedNoWiderKeys) {
   LEQ_SHARED_OR_SKIP(biased, "models/qwen2-tiny-kbias");
   LEQ_SHARED_OR_SKIP(plain, "models/qwen2-tiny");
-  const KvType four = KvType::int4, half = KvType::f16;
-  EXPECT_EQ(types_of(biased, four), (std::vector{half, four, four, half}));
-  // Its biases are in the pair that turns slowest.
-  EXPECT_TRUE(types_of(biased, KvType::simq4).empty());
-  EXPECT_TRUE(types_of(biased, half).empty());
-  EXPECT_TRUE(types_of(plain, four).empty());
+  for (const KvType type : {KvType::int8, KvType::int4, KvType::simq4, KvType::f16}) {
+    EXPECT_TRUE(types_of(biased, type).empty());
+    EXPECT_TRUE(types_of(plain, type).empty());
+  }
+}
+
+ModelConfig turning(std::int64_t context) {
+  ModelConfig config;
+  config.kv_heads = 2;
+  config.heads = 4;
+  config.head_dim = 8;
+  config.context = context;
+  return config;
+}
+
+// A large bias in one pair of channels of the first head: pair 0 turns by 1 a position.
+Weights with_bias(const ModelConfig& config, std::size_t pair, float size) {
+  Weights weights;
+  weights.blocks.resize(2);
+  for (Block& block : weights.blocks) block.key_bias.assign(16, 0.5f);
+  weights.blocks[1].key_bias[pair] = size;
+  for (Block& block : weights.blocks) block.key_centre = key_centre(config, block.key_bias);
+  return weights;
+}
+
+TEST(KvLayers, BiasesThatTurnFastNeedWiderKeysUnderEveryType) {
+  const ModelConfig config = turning(4096);
+  for (const KvType type : {KvType::int8, KvType::int4, KvType::simq4}) {
+    EXPECT_EQ(layer_key_types(config, with_bias(config, 0, 64), type),
+              (std::vector{type, KvType::f16}));
+    EXPECT_TRUE(layer_key_types(config, with_bias(config, 0, 4), type).empty());
+  }
+  // Turns by 1 in 1,000: not within a block, but within the context.
+  EXPECT_TRUE(layer_key_types(config, with_bias(config, 3, 64), KvType::simq4).empty());
+  EXPECT_FALSE(layer_key_types(config, with_bias(config, 3, 64), KvType::int8).empty());
+  const ModelConfig brief = turning(64);
+  EXPECT_TRUE(layer_key_types(brief, with_bias(brief, 3, 64), KvType::int8).empty());
+  EXPECT_TRUE(layer_key_types(config, with_bias(config, 0, 64), KvType::f16).empty());
+}
+
+// The mean over all positions, one by one.
+TEST(KvLayers, TheCentreIsTheMeanOfTheTurnedBias) {
+  const ModelConfig config = turning(100);
+  std::vector<float> bias;
+  for (int c = 0; c < 16; ++c) bias.push_back(static_cast<float>(c * c % 7) - 2.5f);
+  std::vector<double> want(16, 0.0);
+  for (int position = 0; position < 100; ++position) {
+    for (std::size_t head = 0; head < 16; head += 8) {
+      for (std::size_t i = 0; i < 4; ++i) {
+        const double angle = position * std::pow(10000.0, -static_cast<double>(i) / 4);
+        const double a = static_cast<double>(bias[head + i]),
+                     b = static_cast<double>(bias[head + 4 + i]);
+        want[head + i] += (a * std::cos(angle) - b * std::sin(angle)) / 100;
+        want[head + 4 + i] += (b * std::cos(angle) + a * std::sin(angle)) / 100;
+      }
+    }
+  }
+  const std::vector<float> centre = key_centre(config, bias);
+  ASSERT_EQ(centre.size(), want.size());
+  for (std::size_t c = 0; c < 16; ++c) {
+    EXPECT_NEAR(static_cast<double>(centre[c]), want[c], 1e-5) << c;
+  }
+  ModelConfig learned = config;
+  learned.rotary = false;
+  EXPECT_EQ(key_centre(learned, bias), bias);
+  EXPECT_TRUE(key_centre(config, std::vector<float>(16, 0.0f)).empty());
+  EXPECT_TRUE(key_centre(config, {}).empty());
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // that no trained model here has.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>

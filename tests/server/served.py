@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
@@ -24,30 +25,54 @@ class Served:
 
     def __enter__(self):
         self.folder = tempfile.TemporaryDirectory(prefix="leq-served-")
-        model = pathlib.Path(self.folder.name) / "storyteller.leq"
-        subprocess.run([self.tools / "leq-quantize", SOURCE / "examples/storyteller", "-o", model,
+        self.model = pathlib.Path(self.folder.name) / "storyteller.leq"
+        subprocess.run([self.tools / "leq-quantize", SOURCE / "examples/storyteller", "-o", self.model,
                         "--type", "int8", "--method", "rtn"], check=True, capture_output=True)
+        self.start("--port", "0")
+        return self
+
+    def start(self, *flags):
+        """A new process; returns once it listens."""
         self.process = subprocess.Popen(
-            [self.tools / "leq-server", "-m", model, "--port", "0", "-t", "2", *self.flags],
+            [self.tools / "leq-server", "-m", self.model, "-t", "2", *self.flags, *flags],
             stderr=subprocess.PIPE, text=True)
         self.log = []
         for line in self.process.stderr:
             self.log.append(line)
-            found = re.search(r"listening on (\S+)", line)
+            found = re.search(r"listening on (\S+:(\d+))", line)
             if found:
-                self.url = found.group(1)
-                return self
+                self.url, self.port = found.group(1), int(found.group(2))
+                # Its pipe never fills.
+                self.reader = threading.Thread(target=self.log.extend, args=(self.process.stderr,))
+                self.reader.start()
+                return
         raise RuntimeError("leq-server did not start: " + "".join(self.log))
 
-    def __exit__(self, *_):
-        self.process.terminate()
+    def wait(self):
         try:
-            rest = self.process.communicate(timeout=60)[1]
+            self.process.wait(timeout=60)
+        finally:
+            self.process.kill()
+            self.reader.join()
+
+    def stop(self, signal_number):
+        """Ends it as it should end: with status 0."""
+        self.process.send_signal(signal_number)
+        self.wait()
+        if self.process.returncode != 0:
+            raise RuntimeError(f"leq-server ended with {self.process.returncode}: {self.log}")
+
+    def kill(self):
+        self.process.kill()
+        self.wait()
+
+    def __exit__(self, *_):
+        try:
+            if self.process.poll() is None:
+                self.stop(15)
         finally:
             self.process.kill()
             self.folder.cleanup()
-        if self.process.returncode != 0:
-            raise RuntimeError(f"leq-server ended with {self.process.returncode}: {rest}")
 
 
 def check(condition, what):

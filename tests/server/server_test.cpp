@@ -219,6 +219,26 @@ TEST(Server, EndsAtStopStringsAndObeysBiases) {
             biased.json["choices"][0]["text"]);
 }
 
+// More texts and replies at once than there are sequences: each waits for its own.
+TEST(Server, EmbedsWhileAllSequencesAreInUse) {
+  const ServedModel served(2);
+  const Json body = {{"input", Json::array({"a bear", std::string(900, 'x')})}};
+  const auto alone = served.post("/v1/embeddings", body);
+  ASSERT_EQ(alone.status, 200) << alone.body;
+  const auto reply = served.post("/v1/chat/completions", chat_body(5, 60));
+  std::vector<ServedModel::Answer> texts(6), replies(4);
+  std::vector<std::thread> clients;
+  for (auto& one : texts) clients.emplace_back([&] { one = served.post("/v1/embeddings", body); });
+  for (auto& one : replies) {
+    clients.emplace_back([&] { one = served.post("/v1/chat/completions", chat_body(5, 60)); });
+  }
+  for (std::thread& client : clients) client.join();
+  for (const auto& one : texts) EXPECT_EQ(one.json["data"], alone.json["data"]) << one.body;
+  for (const auto& one : replies) {
+    EXPECT_EQ(one.json["choices"], reply.json["choices"]) << one.body;
+  }
+}
+
 TEST(Server, NamesTheMemberAtFault) {
   const ServedModel served;
   struct Case {

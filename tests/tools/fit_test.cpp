@@ -156,6 +156,30 @@ TEST(Fit, PlansForAGpuThatIsNotHere) {
   EXPECT_NE(without.err.find("--vram 24G"), std::string::npos) << without.err;
 }
 
+// No head of this model is held by two ranks: together their caches are one rank's.
+TEST(Fit, PlansEachOfSeveralRanks) {
+  const TemporaryFolder folder;
+  const std::string path = make_small_model(folder, "llama", "int8");
+  const auto plan = [&](const std::string& ranks) {
+    const ToolRun run = run_program("leq-inspect", {path, "--fit", "--json", "--tp", ranks});
+    EXPECT_EQ(run.status, 0) << run.err;
+    return parse_json(run.out, "plan");
+  };
+  const Json alone = plan("1"), shared = plan("3");
+  EXPECT_FALSE(alone.contains("ranks"));
+  ASSERT_EQ(shared.at("ranks").size(), 3u);
+  std::uint64_t kv_bytes = 0, scratch_bytes = 0;
+  for (const Json& rank : shared.at("ranks")) {
+    kv_bytes += rank.at("kv_bytes").get<std::uint64_t>();
+    scratch_bytes += rank.at("scratch_bytes").get<std::uint64_t>();
+  }
+  EXPECT_EQ(kv_bytes, alone.at("kv_bytes").get<std::uint64_t>());
+  EXPECT_EQ(shared.at("kv_bytes").get<std::uint64_t>(), kv_bytes);
+  EXPECT_EQ(shared.at("scratch_bytes").get<std::uint64_t>(), scratch_bytes);
+  EXPECT_EQ(shared.at("total_bytes").get<std::uint64_t>(),
+            alone.at("weight_bytes").get<std::uint64_t>() + kv_bytes + scratch_bytes);
+}
+
 TEST(Fit, RefusesWhatTheModelCannotHold) {
   const TemporaryFolder folder;
   const std::string path = make_small_model(folder, "llama", "int8");

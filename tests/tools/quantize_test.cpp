@@ -168,6 +168,43 @@ TEST_F(Quantize, ASearchMixesBitsWithinItsTarget) {
   EXPECT_EQ(left_beside(), std::vector<std::string>{"text"});
 }
 
+// Weights and cache within a size, by the plan that leq-inspect prints; leq-run takes the cache.
+TEST_F(Quantize, WeightsAndCacheAreFittedTogether) {
+  const std::string text =
+      folder_.write("text", test::read_bytes(kStoryteller + "/heldout.txt").substr(0, 3000));
+  const ToolRun run =
+      quantize({"--method", "rtn", "--search", "sens", "--fit", "5.5M", "-c", "1024",
+                "--search-evals", "12", "--group", "64", "--search-text", text, "--gate"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_NE(run.err.find("within 5.50 MB with a context of 1,024"), std::string::npos) << run.err;
+  const Json found = inspected();
+  const Json& cache = found.at("kv_cache");
+  EXPECT_NE(cache.at("keys"), "f16") << run.err;
+  EXPECT_EQ(cache.at("context"), 1024);
+  EXPECT_EQ(cache.at("kl"), found.at("provenance").at("gate").at("kl_mean"));
+  EXPECT_EQ(found.at("provenance").at("gate").at("keys"), cache.at("keys"));
+  const ToolRun plan = run_program("leq-inspect", {file(), "--fit", "-c", "1024", "--json"});
+  ASSERT_EQ(plan.status, 0) << plan.err;
+  const Json planned = parse_json(plan.out, "output");
+  EXPECT_EQ(planned.at("key_type"), cache.at("keys"));
+  EXPECT_LE(planned.at("total_bytes").get<double>(), 5.5e6);
+
+  const std::vector<std::string> words = {"-m", file(), "-p", "Once upon a time", "-n", "4", "-v"};
+  const auto told = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), words.begin(), words.end());
+    const ToolRun reply = run_program("leq-run", more);
+    EXPECT_EQ(reply.status, 0) << reply.err;
+    return reply.err;
+  };
+  const std::string as_made = told({"-c", "512"});
+  EXPECT_NE(as_made.find("kv cache: keys " + cache.at("keys").get<std::string>()),
+            std::string::npos)
+      << as_made;
+  EXPECT_EQ(as_made.find("not what this file was made for"), std::string::npos) << as_made;
+  EXPECT_NE(told({"-ctk", "f16"}).find("keys f16"), std::string::npos);
+  EXPECT_NE(told({"-ctk", "f16"}).find("not what this file was made for"), std::string::npos);
+}
+
 TEST_F(Quantize, ARotatedFileNamesItsRequirementAndRuns) {
   ASSERT_EQ(quantize({"--hadamard"}).status, 0);
   EXPECT_EQ(inspected().at("config").at("rotation").at("block"), 256);
@@ -261,6 +298,12 @@ TEST_F(Quantize, RefusesFlagsThatContradictEachOther) {
   expect_error({"--search", "sens", "--type", "int8"}, "--type");
   expect_error({"--recipe", "q4", "--target-bpw", "3"}, "--target-bpw needs a search");
   expect_error({"--method", "awq", "--search", "sens"}, "awq");
+  expect_error({"--fit", "1M"}, "--fit 1.00 MB: with the fewest bits the tensors take at least");
+  expect_error({"--fit", "lots"}, "8G");
+  expect_error({"--fit", "8G", "-c", "100000"}, "-c 100000");
+  expect_error({"--fit", "8G", "--target-bpw", "4"}, "--fit is the target");
+  expect_error({"--fit", "8G", "--recipe", "q8"}, "--fit needs a search");
+  expect_error({"--recipe", "auto", "--max-kl", "1"}, "--max-kl needs --fit");
   expect_error({"--tensor-type", "nothing=int8"}, "fits no weight");
   expect_error({"--tensor-type", "("}, "REGEX=TYPE");
   expect_error({"--tensor-type", "(=int8"}, "is refused at offset 1");

@@ -12,6 +12,7 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
+#include "convert/tokenizer_import.h"
 #include "engine/draft_model.h"
 #include "engine/engine.h"
 #include "eval/limits/limits.h"
@@ -66,8 +67,8 @@ ToolSpec tool_spec() {
        .kind = OptionKind::list,
        .value_name = "FILE",
        .help = "a .leq file, or synthetic:SHAPE:TYPE with SHAPE gpt2-124m, llama-110m, "
-               "tinyllama-1.1b, llama-7b, llama-13b, mistral-7b or qwen3-14b; may be given several "
-               "times",
+               "tinyllama-1.1b, llama-7b, llama-13b, mistral-7b, qwen2.5-1.5b or qwen3-14b; may be "
+               "given several times",
        .group = "Model"},
       {.name = "mmap",
        .fallback = "auto",
@@ -95,7 +96,14 @@ ToolSpec tool_spec() {
       {.name = "write",
        .kind = OptionKind::text,
        .value_name = "FILE",
-       .help = "no test: writes the synthetic model as a .leq file, to measure how files load",
+       .help = "no test: writes the synthetic model as a .leq file, to measure how files load; its "
+               "context is the shape's or -d, if that is more",
+       .group = "Model"},
+      {.name = "write-tokenizer",
+       .kind = OptionKind::text,
+       .value_name = "PATH",
+       .help = "with --write: gives the file the tokenizer of this model folder or tokenizer file, "
+               "so that it can be served",
        .group = "Model"},
       {.name = "load",
        .help = "no test: seconds from opening each file to the logits of a first token, and the "
@@ -174,6 +182,11 @@ ToolSpec tool_spec() {
        .group = "Traffic",
        .minimum = 0,
        .maximum = 1e9},
+      {.name = "graph",
+       .fallback = "true",
+       .help = "on a GPU, launch the operations of each step of generation one by one, not as a "
+               "recorded graph: for comparing",
+       .group = "Model"},
       {.name = "breakdown",
        .help =
            "milliseconds and bytes of a step by part (load, quant, gemm, attention, comm, sync, "
@@ -294,6 +307,7 @@ class Bench {
     check_gpu_layers(options_, model.config().layers);
     for (const RunSetting& setting : settings_) {
       const auto backend = chosen_backend(options_, setting.threads);
+      backend->record_steps(options_.flag("graph"));
       for (const BenchTest& test : tests_) {
         Session session = make_session(model, *backend, setting, test);
         if (breakdown_) {
@@ -550,9 +564,14 @@ void write_synthetic(const Options& options) {
           "synthetic:SHAPE:TYPE, found ", models.size(), " models, the first '",
           printable(models[0]), "'");
   ThreadPool pool(0);
-  const SyntheticModel model(parse_synthetic(models[0]), 0, pool);
+  const std::vector<std::int64_t> depths = options.integers("n-depth");
+  const SyntheticModel model(parse_synthetic(models[0]), std::ranges::max(depths), pool);
+  std::optional<TokenizerSpec> tokenizer;
+  if (options.given("write-tokenizer")) {
+    tokenizer = import_tokenizer(options.text("write-tokenizer")).spec;
+  }
   const std::string& path = options.text("write");
-  std::cerr << path << ": " << human_bytes(model.write(path)) << '\n';
+  std::cerr << path << ": " << human_bytes(model.write(path, tokenizer)) << '\n';
 }
 
 int run(const Options& options) {
@@ -562,6 +581,8 @@ int run(const Options& options) {
     write_synthetic(options);
     return 0;
   }
+  require(!options.given("write-tokenizer"),
+          "--write-tokenizer: is for --write, which is not there");
   if (options.flag("load")) {
     require(device_name(options) == "cpu", "--load: measures loading for the CPU; leave out -dev,",
             " leq-run -v prints the speed of an upload");

@@ -35,14 +35,14 @@ std::vector<double> arrivals(const Traffic& traffic, Random& random) {
   return times;
 }
 
-struct Measured {
+struct TrafficTimes {
   std::vector<double> first, next;  // seconds
   std::int64_t tokens = 0;
 };
 
 EngineRequest request_of(std::int64_t prompt, std::int64_t reply, std::int64_t vocabulary,
                          double arrival, const Stopwatch& clock, Random& random,
-                         Measured& measured) {
+                         TrafficTimes& measured) {
   EngineRequest request;
   for (std::int64_t i = 0; i < prompt; ++i) {
     request.prompt.push_back(static_cast<Token>(random.bits() % vocabulary));
@@ -79,9 +79,9 @@ Row bench_traffic(const BenchModel& model, Session& session, const Traffic& traf
   Engine engine(session, tokenizer, {});
   Random random(traffic.seed);
   const std::vector<double> times = arrivals(traffic, random);
-  Measured measured, late;
+  TrafficTimes measured, late;
   const Stopwatch clock;
-  const auto submit = [&](std::int64_t prompt, double arrival, Measured& into) {
+  const auto submit = [&](std::int64_t prompt, double arrival, TrafficTimes& into) {
     engine.submit(request_of(prompt, traffic.reply, vocabulary, arrival, clock, random, into));
   };
   Progress progress("replies", traffic.requests * traffic.reply, "tokens");

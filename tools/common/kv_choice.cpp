@@ -1,6 +1,7 @@
 #include "tools/common/kv_choice.h"
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace leq {
 namespace {
@@ -56,15 +57,18 @@ std::vector<Option> kv_options(const std::string& group) {
            .maximum = 64}};
 }
 
-void choose_kv(const Options& options, KvType fallback, RunLimits& limits) {
-  const auto type = [&](std::string_view name, Setting setting) {
+void choose_kv(const Options& options, const Model& model, RunLimits& limits) {
+  const auto type = [&](std::string_view name, Setting setting, KvType fallback) {
     const KvType named =
         options.given(name) ? parse_kv_type(options.text(name), setting) : fallback;
     if (!options.given("kv-block")) return named;
     return with_kv_block(named, options.integer("kv-block"), Setting{"kv_block"});
   };
-  limits.key_type = type("cache-type-k", Setting{"key_type"});
-  limits.value_type = type("cache-type-v", Setting{"value_type"});
+  KvEvidence made_for;
+  made_for.key_type = made_for.value_type = default_kv_type(model.type());
+  made_for = model.kv_evidence().value_or(made_for);
+  limits.key_type = type("cache-type-k", Setting{"key_type"}, made_for.key_type);
+  limits.value_type = type("cache-type-v", Setting{"value_type"}, made_for.value_type);
   limits.kv_sinks = number_of(options, "kv-sink");
   limits.kv_recent = number_of(options, "kv-residual");
   const bool blocked = zones_of(limits).copies();
@@ -83,6 +87,20 @@ std::string kv_text(const RunLimits& limits) {
   if (!zones.copies()) return text;
   return text + " (f16: the first " + std::to_string(zones.sinks) + " and the newest " +
          std::to_string(zones.recent) + "; blocks of " + std::to_string(zones.block) + ")";
+}
+
+std::string beyond_evidence(const Model& model, const RunLimits& limits) {
+  if (!model.kv_evidence()) return "";
+  const KvEvidence& evidence = *model.kv_evidence();
+  RunLimits measured;
+  measured.key_type = evidence.key_type;
+  measured.value_type = evidence.value_type;
+  const bool same = kv_text(limits) == kv_text(measured);
+  if (same && limits.context <= evidence.context) return "";
+  const std::string what =
+      same ? "a context of " + with_commas(limits.context) + " positions" : kv_text(limits);
+  return what + ": not what this file was made for (" + kv_text(measured) + ", " +
+         with_commas(evidence.context) + " positions, KL " + fixed(evidence.kl, 5) + ")";
 }
 
 std::string wide_keys_text(const KvShape& shape) {

@@ -7,15 +7,21 @@
 #include "backend/kv_types.h"
 #include "cache/kv_cache.h"
 #include "model/memory_plan.h"
+#include "model/open_model.h"
 #include "tools/common/options.h"
 
 namespace leq {
 
 std::vector<Option> kv_options(const std::string& group);
 
-// Types and zones of `limits` as the options have them, `fallback` where they name no type. Throws
-// Error for numbers that no chosen type has a use for.
-void choose_kv(const Options& options, KvType fallback, RunLimits& limits);
+// Types and zones of `limits` as the options have them; where they name no type, what the file was
+// made for, else by the type of its weights. Throws Error for numbers that no chosen type has a use
+// for.
+void choose_kv(const Options& options, const Model& model, RunLimits& limits);
+
+// What a file's evidence does not cover of these limits, in a line; empty where it has none or all
+// is covered.
+std::string beyond_evidence(const Model& model, const RunLimits& limits);
 
 // "keys simq4, values simq4 (f16: the first 4 and the newest 32; blocks of 32)"
 std::string kv_text(const RunLimits& limits);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tools/common/kv_choice.h"
+#include "tools/common/rank_choice.h"
 
 namespace leq {
 namespace {
@@ -26,6 +27,7 @@ std::vector<Option> all_model_options() {
        .group = group,
        .minimum = -1,
        .maximum = 1024},
+      rank_option(group),
       {.name = "threads-batch",
        .spellings = "-tb",
        .kind = OptionKind::integer,

@@ -1,15 +1,19 @@
 #include "tools/common/model_setup.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
+#include "comm/mpi_ranks.h"
 #include "engine/draft_model.h"
 #include "model/memory_fit.h"
 #include "tools/common/kv_choice.h"
 #include "tools/common/model_path.h"
+#include "tools/common/rank_choice.h"
 
 namespace leq {
 namespace {
@@ -28,9 +32,32 @@ int resolve_threads(const Options& options) {
   return threads;
 }
 
+// Whether mpirun started the ranks as processes.
+bool by_mpi(int ranks) {
+  const std::optional<int> processes = mpi_processes();
+  if (!processes || (*processes == 1 && ranks > 1)) return false;
+  require(*processes == ranks, "--tp ", ranks, ": mpirun started ", *processes,
+          " processes, expected as many");
+  return ranks > 1;
+}
+
+// The leader tells of an error, and its end ends all processes: only where it does not, another
+// tells.
+constexpr auto kTimeForTheLeader = std::chrono::seconds(1);
+
+[[noreturn]] void follow_process(const Model& model, ModelSetup& setup, const RunLimits& limits) {
+  try {
+    follow(model, *setup.backend, limits, *setup.processes);
+  } catch (const Error&) {
+    std::this_thread::sleep_for(kTimeForTheLeader);
+    throw;
+  }
+  throw FollowedToTheEnd();
+}
+
 RunLimits wanted_limits(const Options& options, const Model& model, const AdjustLimits& adjust) {
   RunLimits limits;
-  choose_kv(options, default_kv_type(model.type()), limits);
+  choose_kv(options, model, limits);
   limits.batch_tokens = std::min(options.integer("batch-size"), options.integer("ubatch-size"));
   adjust(model, limits);
   return limits;
@@ -81,14 +108,12 @@ LoadOptions load_options(const Options& options, const AdjustLimits& adjust, Bac
   return load;
 }
 
-}  // namespace
-
-ModelSetup set_up_model(const Options& options, const AdjustLimits& adjust,
-                        const std::optional<std::filesystem::path>& draft) {
+void load(const Options& options, const AdjustLimits& adjust,
+          const std::optional<std::filesystem::path>& draft, int ranks, ModelSetup& setup) {
   check_model_file("-m", options.text("model"));
-  ModelSetup setup;
-  setup.threads = resolve_threads(options);
-  setup.backend = chosen_backend(options, setup.threads);
+  const int threads =
+      setup.processes != nullptr ? setup.threads : threads_of_rank(setup.threads, 0, ranks);
+  setup.backend = chosen_backend(options, threads);
   setup.backend->record_steps(options.flag("graph"));
   std::uint64_t beside = 0;
   if (draft) {
@@ -108,11 +133,42 @@ ModelSetup set_up_model(const Options& options, const AdjustLimits& adjust,
   FittedLimits fitted = draft ? fit_both(wanted, model, *setup.draft_model, *setup.backend)
                               : fit_limits(wanted, model, *setup.backend);
   setup.note = std::move(fitted.note);
-  setup.session = std::make_unique<Session>(model, *setup.backend, fitted.limits);
+  if (const std::string beyond = beyond_evidence(model, fitted.limits); !beyond.empty()) {
+    setup.note += (setup.note.empty() ? "" : "\n") + beyond;
+  }
+  if (setup.processes != nullptr) {
+    if (!setup.processes->leads()) follow_process(model, setup, fitted.limits);
+    setup.session =
+        std::make_unique<Session>(model, *setup.backend, fitted.limits, *setup.processes);
+  } else if (ranks > 1) {
+    setup.followers =
+        std::make_unique<ThreadFollowers>(model, follower_backends(setup.threads, ranks),
+                                          fitted.limits, thread_rank_options(setup.threads, ranks));
+    setup.session =
+        std::make_unique<Session>(model, *setup.backend, fitted.limits, setup.followers->leader());
+  } else {
+    setup.session = std::make_unique<Session>(model, *setup.backend, fitted.limits);
+  }
   if (draft) {
     setup.draft_session =
         std::make_unique<Session>(*setup.draft_model, *setup.backend,
                                   draft_limits(fitted.limits, setup.draft_model->config()));
+  }
+}
+
+}  // namespace
+
+ModelSetup set_up_model(const Options& options, const AdjustLimits& adjust,
+                        const std::optional<std::filesystem::path>& draft) {
+  ModelSetup setup;
+  setup.threads = resolve_threads(options);
+  const int ranks = rank_count(options);
+  if (by_mpi(ranks)) setup.processes = make_mpi_rank({});
+  try {
+    load(options, adjust, draft, ranks, setup);
+  } catch (const Error& error) {
+    if (setup.processes == nullptr) throw;
+    throw setup.processes->abort(rank_error(*setup.processes, error));
   }
   return setup;
 }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "model/ranks.h"
 #include "model/session.h"
 #include "tools/common/device_choice.h"
 
@@ -16,6 +17,9 @@ struct ModelSetup {
   int threads = 1;
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Model> model;
+  // The ranks that the session leads, where there are any: threads, or processes.
+  std::unique_ptr<ThreadFollowers> followers;
+  std::unique_ptr<Communicator> processes;
   std::unique_ptr<Session> session;
   // A draft model beside it, where there is one.
   std::unique_ptr<Model> draft_model;
@@ -27,8 +31,12 @@ struct ModelSetup {
 // model is known.
 using AdjustLimits = std::function<void(const Model& model, RunLimits& limits)>;
 
+// This process was a rank that another one led, and has done all that it was there for.
+struct FollowedToTheEnd {};
+
 // For the options of model_options(); `draft`: the file of a draft model (-md). Memory is planned
-// for both before either is loaded. Throws Error naming the option or the file.
+// for both before either is loaded. Throws Error naming the option or the file. Under mpirun only
+// the process that leads returns; in the others it throws FollowedToTheEnd (run_tool knows it).
 ModelSetup set_up_model(const Options& options, const AdjustLimits& adjust,
                         const std::optional<std::filesystem::path>& draft = {});
 }  // namespace leq

@@ -86,6 +86,9 @@ class Options {
   // True where given or with a default; false: the getters below must not be called.
   bool has(std::string_view name) const;
 
+  // False: this tool has no such option.
+  bool declares(std::string_view name) const { return values_.find(name) != values_.end(); }
+
   bool flag(std::string_view name) const;
   std::int64_t integer(std::string_view name) const;
   double real(std::string_view name) const;

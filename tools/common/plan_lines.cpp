@@ -61,6 +61,10 @@ std::vector<std::string> plan_lines(const Model& model, Session& session) {
   const MemoryPlan& plan = session.plan();
   std::vector<std::string> lines = {"model: " + describe(model.config())};
   lines.push_back("device: " + backend.name());
+  if (session.ranks() > 1) {
+    lines.push_back("ranks: " + std::to_string(session.ranks()) +
+                    "; what follows is the first one's");
+  }
   for (auto& line : kernel_lines(session.weights(), backend)) lines.push_back(std::move(line));
   lines.push_back("context: " + with_commas(limits.context) + " positions, prompt chunks of " +
                   with_commas(limits.batch_tokens));

@@ -17,6 +17,7 @@
 #include "base/version.h"
 #include "tools/common/completion.h"
 #include "tools/common/manual.h"
+#include "tools/common/model_setup.h"
 #include "tools/common/options.h"
 #include "tools/common/setting_flags.h"
 
@@ -106,6 +107,8 @@ int run_tool(const ToolSpec& tool, int argc, const char* const* argv,
     require(std::cout.good() && std::ferror(stdout) == 0,
             "stdout: cannot write all of the output (is the disk full?)");
     return status;
+  } catch (const FollowedToTheEnd&) {
+    return 0;
   } catch (const std::bad_alloc&) {
     return report_no_memory(tool);
   } catch (const std::length_error&) {  // more than any memory

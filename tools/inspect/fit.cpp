@@ -7,6 +7,7 @@
 #include "base/thread_pool.h"
 #include "format/loaded_file.h"
 #include "model/memory_fit.h"
+#include "model/ranks.h"
 #include "platform/make_backend.h"
 #include "report/table.h"
 
@@ -32,6 +33,28 @@ std::optional<std::uint64_t> available_for(const FitDevice& wanted) {
   }
 }
 
+// Each rank's plan, with its own threads' scratch.
+std::vector<MemoryPlan> plan_ranks(const Model& model, const RunLimits& limits, int threads,
+                                   int ranks) {
+  std::vector<MemoryPlan> plans;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto layout = make_layout({"cpu", threads_of_rank(threads, rank, ranks)});
+    plans.push_back(
+        MemoryPlanner(model, *layout).plan(limits, place_of(model.config(), rank, ranks)));
+  }
+  return plans;
+}
+
+MemoryPlan joined(const std::vector<MemoryPlan>& plans) {
+  MemoryPlan all;
+  for (const MemoryPlan& plan : plans) {
+    all.weight_bytes = plan.weight_bytes;
+    all.kv_bytes += plan.kv_bytes;
+    all.scratch_bytes += plan.scratch_bytes;
+  }
+  return all;
+}
+
 }  // namespace
 
 FitReport plan_fit(const Model& model, const RunLimits& wanted, const FitDevice& device) {
@@ -42,8 +65,12 @@ FitReport plan_fit(const Model& model, const RunLimits& wanted, const FitDevice&
   report.limits = resolve_limits(wanted, model.config());
   report.threads = device.threads > 0 ? device.threads : usable_cores();
   report.plan = planner.plan(report.limits);
+  if (device.ranks > 1) {
+    report.ranks = plan_ranks(model, report.limits, report.threads, device.ranks);
+    report.plan = joined(report.ranks);
+  }
   report.available_bytes = available_for(device);
-  if (!report.available_bytes) return report;
+  if (!report.available_bytes || device.ranks > 1) return report;
   report.largest_context =
       planner.largest_context(wanted, model.config().context, *report.available_bytes);
   return report;
@@ -61,6 +88,11 @@ std::string fit_text(const FitReport& report) {
                {"size", human_bytes(bytes)},
                {"bytes", with_commas(static_cast<std::int64_t>(bytes))}});
   };
+  for (std::size_t rank = 0; rank < report.ranks.size(); ++rank) {
+    const std::string name = "rank " + std::to_string(rank) + ": ";
+    row((name + "KV cache").c_str(), report.ranks[rank].kv_bytes);
+    row((name + "scratch").c_str(), report.ranks[rank].scratch_bytes);
+  }
   row(report.on_gpu() ? "weights (on the GPU)" : "weights (the file)", report.plan.weight_bytes);
   row("KV cache", report.plan.kv_bytes);
   row("scratch", report.plan.scratch_bytes);
@@ -69,26 +101,34 @@ std::string fit_text(const FitReport& report) {
   if (!report.available_bytes) return text;
   const bool fits = report.plan.total() <= *report.available_bytes;
   text += '\n' + human_bytes(*report.available_bytes) +
-          " are free: " + (fits ? "it fits" : "it does not fit") +
-          "; the largest context that does is " + with_commas(report.largest_context) + '\n';
-  return text;
+          " are free: " + (fits ? "it fits" : "it does not fit");
+  if (report.ranks.empty()) {
+    text += "; the largest context that does is " + with_commas(report.largest_context);
+  }
+  return text + '\n';
 }
 
 Json fit_json(const FitReport& report) {
   const RunLimits& limits = report.limits;
-  return {{"context", limits.context},
-          {"sequences", limits.sequences},
-          {"batch_tokens", limits.batch_tokens},
-          {"key_type", kv_type_name(limits.key_type)},
-          {"value_type", kv_type_name(limits.value_type)},
-          {"device", report.device},
-          {"threads", report.threads},
-          {"weight_bytes", report.plan.weight_bytes},
-          {"kv_bytes", report.plan.kv_bytes},
-          {"scratch_bytes", report.plan.scratch_bytes},
-          {"total_bytes", report.plan.total()},
-          {"available_bytes", report.available_bytes ? Json(*report.available_bytes) : Json()},
-          {"largest_context", report.largest_context}};
+  Json json = {{"context", limits.context},
+               {"sequences", limits.sequences},
+               {"batch_tokens", limits.batch_tokens},
+               {"key_type", kv_type_name(limits.key_type)},
+               {"value_type", kv_type_name(limits.value_type)},
+               {"device", report.device},
+               {"threads", report.threads},
+               {"weight_bytes", report.plan.weight_bytes},
+               {"kv_bytes", report.plan.kv_bytes},
+               {"scratch_bytes", report.plan.scratch_bytes},
+               {"total_bytes", report.plan.total()},
+               {"available_bytes", report.available_bytes ? Json(*report.available_bytes) : Json()},
+               {"largest_context", report.largest_context}};
+  if (report.ranks.empty()) return json;
+  json.erase("largest_context");
+  for (const MemoryPlan& plan : report.ranks) {
+    json["ranks"].push_back({{"kv_bytes", plan.kv_bytes}, {"scratch_bytes", plan.scratch_bytes}});
+  }
+  return json;
 }
 
 }  // namespace leq

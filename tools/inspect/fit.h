@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "model/open_model.h"
@@ -15,7 +15,8 @@ struct FitReport {
   std::string device = "cpu";  // as typed
   RunLimits limits;            // resolved
   int threads = 0;
-  MemoryPlan plan;
+  MemoryPlan plan;                               // of all ranks together: the weights once
+  std::vector<MemoryPlan> ranks;                 // each rank's, where there are several
   std::optional<std::uint64_t> available_bytes;  // for it; nullopt where the system does not say
   // Most positions (of all sequences, up to the model's own) that fit there; 0 = not even one page.
   std::int64_t largest_context = 0;
@@ -29,6 +30,7 @@ struct FitDevice {
   std::string device = "cpu";
   int threads = 0;
   std::uint64_t memory_cap = 0;  // --vram
+  int ranks = 1;                 // that share the threads
 };
 
 // Throws Error where the limits do not fit the model, and where a device without a cap is not here.

@@ -13,6 +13,7 @@
 #include "tools/common/model_options.h"
 #include "tools/common/model_path.h"
 #include "tools/common/options.h"
+#include "tools/common/rank_choice.h"
 #include "tools/inspect/fit.h"
 #include "tools/inspect/receipt.h"
 #include "tools/inspect/report.h"
@@ -84,14 +85,14 @@ RunLimits limits_of(const Options& options, const Model& model) {
   limits.sequences = static_cast<int>(options.integer("parallel"));
   limits.output_tokens = limits.sequences + (options.text("speculate") == "off" ? 0 : kMostGuesses);
   limits.batch_tokens = std::min(options.integer("batch-size"), options.integer("ubatch-size"));
-  choose_kv(options, default_kv_type(model.type()), limits);
+  choose_kv(options, model, limits);
   return limits;
 }
 
 FitDevice fit_device(const Options& options, const Model& model) {
   check_gpu_layers(options, model.config().layers);
   const auto threads = static_cast<int>(std::max<std::int64_t>(0, options.integer("threads")));
-  return {device_name(options), threads, memory_cap(options)};
+  return {device_name(options), threads, memory_cap(options), rank_count(options)};
 }
 
 // One line to `out` when all checksums agree.

@@ -214,12 +214,6 @@ std::vector<Option> calibration_flags() {
        .hidden = true}};
 }
 
-std::uint64_t parse_size(const std::string& text) {
-  const auto bytes = parse_bytes(text);
-  require(bytes && *bytes > 0, "--max-ram ", printable(text), ": expected a size like 8G or 500M");
-  return *bytes;
-}
-
 // --bits and --group as a type; symmetric but for methods whose own type has zero points.
 std::string type_of_bits(const Options& options, const std::string& own_type) {
   const std::int64_t bits = options.integer("bits");
@@ -300,7 +294,8 @@ void set_calibration(const Options& options, CheckpointOptions& checkpoint) {
   calibration.samples = options.integer("samples");
   calibration.length = options.integer("length");
   calibration.seed = static_cast<std::uint64_t>(options.integer("seed"));
-  if (options.given("max-ram")) checkpoint.max_ram = parse_size(options.text("max-ram"));
+  if (options.given("max-ram"))
+    checkpoint.max_ram = parse_size("--max-ram", options.text("max-ram"));
   if (options.given("save-stats")) checkpoint.save_stats = options.text("save-stats");
   for (const std::string& names : options.list("load-stats")) {
     for (const auto name : split(names, ",")) {
@@ -319,7 +314,9 @@ void set_recipe(const Options& options, QuantizeJob& job) {
   const bool chosen =
       std::ranges::any_of(kChoosingFlags, [&](const char* flag) { return options.given(flag); });
   if (chosen && !options.given("recipe")) return;
-  job.recipe = &require_recipe(chosen ? options.text("recipe") : kDefaultRecipe);
+  job.recipe = &require_recipe(chosen                 ? options.text("recipe")
+                               : options.given("fit") ? std::string_view("auto")
+                                                      : kDefaultRecipe);
   for (const char* flag : {"method", "type", "bits", "act", "smooth", "search"}) {
     require(!options.given(flag), "--recipe ", job.recipe->name, " and --", flag,
             " say the same things; leave one of them out");
@@ -410,7 +407,7 @@ QuantizeJob quantize_job(const Options& options) {
   require(!floats || checkpoint.method == "absmax" || !checkpoint.overrides.empty(), "--type ",
           checkpoint.type, " has no codes to choose; leave out --method ", checkpoint.method);
   if (options.given("search") || (job.recipe != nullptr && job.recipe->searches)) {
-    job.search = searched_bits(options, checkpoint);
+    job.search = searched_bits(options, checkpoint, import_hf_config(job.folder));
   } else {
     require_no_search_flags(options);
   }

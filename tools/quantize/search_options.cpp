@@ -1,6 +1,8 @@
 #include "tools/quantize/search_options.h"
 
 #include "base/error.h"
+#include "base/text.h"
+#include "engine/engine.h"
 #include "tools/quantize/text.h"
 
 namespace leq {
@@ -31,7 +33,26 @@ void require_shared_folds(const Options& options, const CheckpointOptions& check
       " must not depend on the bits of the layers before; add --no-true-sequential");
 }
 
+// What --fit plans for: what leq-run takes for one sequence.
+FitRequest fit_request(const Options& options, const ModelConfig& config) {
+  require(!options.given("target-bpw") && !options.given("target-size"),
+          "--fit is the target; leave out --target-bpw and --target-size");
+  FitRequest fit;
+  fit.bytes = parse_size("--fit", options.text("fit"));
+  fit.limits.context = options.integer("ctx-size");
+  fit.limits.output_tokens = 1 + kMostGuesses;
+  fit.limits = resolve_limits(fit.limits, config);
+  if (options.given("max-kl")) fit.max_kl = options.real("max-kl");
+  return fit;
+}
+
 }  // namespace
+
+std::uint64_t parse_size(std::string_view flag, const std::string& text) {
+  const auto bytes = parse_bytes(text);
+  require(bytes && *bytes > 0, flag, " ", printable(text), ": expected a size like 8G or 500M");
+  return *bytes;
+}
 
 std::vector<Option> search_flags() {
   const std::string group = "Search for bits";
@@ -54,6 +75,28 @@ std::vector<Option> search_flags() {
            .help = "all tensors take at most so many bytes",
            .group = group,
            .minimum = 1},
+          {.name = "fit",
+           .kind = OptionKind::text,
+           .value_name = "SIZE",
+           .help = "weights and KV cache are chosen together so that running takes at most so "
+                   "much memory (8G, 500M); recipe auto unless told",
+           .group = group},
+          {.name = "ctx-size",
+           .spellings = "-c",
+           .kind = OptionKind::integer,
+           .value_name = "N",
+           .fallback = "0",
+           .help = "with --fit: the context that is to fit (default: the model's, at most 8192)",
+           .group = group,
+           .minimum = 0,
+           .maximum = 16777216},
+          {.name = "max-kl",
+           .kind = OptionKind::real,
+           .value_name = "NATS",
+           .help = "with --fit: refuse where the best that fits is farther from the checkpoint",
+           .group = group,
+           .minimum = 0,
+           .maximum = 100},
           {.name = "search-lambda",
            .kind = OptionKind::real,
            .value_name = "NATS",
@@ -90,7 +133,8 @@ void require_no_search_flags(const Options& options) {
   }
 }
 
-SearchedBits searched_bits(const Options& options, const CheckpointOptions& checkpoint) {
+SearchedBits searched_bits(const Options& options, const CheckpointOptions& checkpoint,
+                           const ModelConfig& config) {
   require(!options.given("type") && !options.given("bits") && !options.given("tensor-type"),
           "--search chooses the types; leave out --type, --bits and --tensor-type");
   require_shared_folds(options, checkpoint);
@@ -98,6 +142,7 @@ SearchedBits searched_bits(const Options& options, const CheckpointOptions& chec
           "--search: --hadamard-seeds may choose another rotation for each width; name one by "
           "--seed");
   SearchedBits bits;
+  if (options.given("group")) bits.group = options.integer("group");
   MixedSearch& request = bits.search;
   request.text = search_text(options, checkpoint);
   request.threads = checkpoint.threads;
@@ -114,10 +159,16 @@ SearchedBits searched_bits(const Options& options, const CheckpointOptions& chec
   if (options.given("target-size")) {
     request.target_size = static_cast<std::uint64_t>(options.integer("target-size"));
   }
+  if (options.given("fit")) {
+    request.fit = fit_request(options, config);
+    return bits;
+  }
+  for (const char* flag : {"ctx-size", "max-kl"}) {
+    require(!options.given(flag), "--", flag, " needs --fit");
+  }
   if (options.given("recipe") && !options.given("target-bpw") && !options.given("target-size")) {
     request.target_bpw = kRecipeBits;
   }
-  if (options.given("group")) bits.group = options.integer("group");
   return bits;
 }
 

@@ -1,6 +1,9 @@
 // The flags of leq-quantize that steer a search for bits.
 #pragma once
 
+#include <cstdint>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "recipes/quantize_by_search.h"
@@ -13,6 +16,10 @@ std::vector<Option> search_flags();
 void require_no_search_flags(const Options& options);
 
 // Throws Error naming flags that do not go together.
-SearchedBits searched_bits(const Options& options, const CheckpointOptions& checkpoint);
+SearchedBits searched_bits(const Options& options, const CheckpointOptions& checkpoint,
+                           const ModelConfig& config);
+
+// "8G", "500M" as the value of a flag.
+std::uint64_t parse_size(std::string_view flag, const std::string& text);
 
 }  // namespace leq

@@ -38,7 +38,7 @@ std::uint64_t random_seed() {
 
 std::optional<std::string> given_prompt(const RunArgs& args) {
   if (args.prompt) return args.prompt;
-  if (args.prompt_file) return read_prompt_file(*args.prompt_file);
+  if (args.prompt_file) return read_prompt_text(*args.prompt_file);
   // A pipe is a prompt, but in a chat its lines are messages.
   if (args.mode != Mode::chat && isatty(STDIN_FILENO) == 0) return read_prompt_from_stdin();
   return std::nullopt;
@@ -112,6 +112,7 @@ void report_end(const Run& run, const RunTotals& totals) {
   note(totals.line());
   for (const auto& line : online_lines(*run.setup.session)) note(line);
   if (const Error* error = run.generator.draft_error()) note(draft_error_line(*error));
+  for (const auto& line : unrecorded_lines(*run.setup.backend)) note(line);
   if (!run.args.verbose) return;
   for (const auto& line : step_lines(*run.setup.backend)) note(line);
   for (const auto& line : guess_lines(run.generator.counts())) note(line);

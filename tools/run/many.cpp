@@ -35,7 +35,7 @@ std::string prompt_of(std::string_view line, const std::string& where) {
 }
 
 std::vector<Prompt> read_prompts(const RunArgs& args, const Tokenizer& tokenizer) {
-  const std::string all = read_prompt_file(*args.prompt_file);
+  const std::string all = read_prompt_text(*args.prompt_file);
   const std::string name =
       *args.prompt_file == "-" ? "standard input" : printable(args.prompt_file->string());
   std::vector<Prompt> prompts;

@@ -212,7 +212,7 @@ void read_text(const Options& options, RunArgs& args) {
     args.system = text_of(options, options.text("system-prompt"), "-sys");
   }
   if (options.given("system-prompt-file")) {
-    args.system = read_prompt_file(options.text("system-prompt-file"));
+    args.system = read_prompt_text(options.text("system-prompt-file"));
   }
   for (const auto& stop : options.list("reverse-prompt")) {
     require(!stop.empty(), "-r: expected some text, found none");

@@ -70,7 +70,7 @@ void check_utf8(std::string_view text, std::string_view what) {
        " is not UTF-8: convert the text to UTF-8 (iconv -t UTF-8)");
 }
 
-std::string read_prompt_file(const std::filesystem::path& path) {
+std::string read_prompt_text(const std::filesystem::path& path) {
   if (path == "-") return read_prompt_from_stdin();
   return checked_prompt(read_text_file(path, kMaxPromptBytes), path.string());
 }

@@ -15,9 +15,9 @@ void check_utf8(std::string_view text, std::string_view what);
 
 // The text of a prompt file, "-" for standard input, without one newline at its end. Throws Error
 // where it cannot be read, is empty, too large or no UTF-8.
-std::string read_prompt_file(const std::filesystem::path& path);
+std::string read_prompt_text(const std::filesystem::path& path);
 
-// All of standard input, as read_prompt_file does.
+// All of standard input, as read_prompt_text does.
 std::string read_prompt_from_stdin();
 
 }  // namespace leq::run

@@ -55,6 +55,14 @@ std::vector<std::string> step_lines(const Backend& backend) {
           with_commas(counts.replayed) + " replayed"};
 }
 
+std::vector<std::string> unrecorded_lines(const Backend& backend) {
+  const std::string failure = backend.step_counts().failure;
+  if (failure.empty()) return {};
+  return {"steps could not be recorded as graphs and were launched kernel by kernel, which is "
+          "slower (the text is the same): " +
+          failure};
+}
+
 std::vector<std::string> guess_lines(const EngineCounts& counts) {
   if (counts.guessed_tokens == 0) return {};
   const std::string drafted =

@@ -21,6 +21,8 @@ std::vector<std::string> online_lines(Session& session);
 
 // What a device did with the steps of generation; empty where it records none.
 std::vector<std::string> step_lines(const Backend& backend);
+// One where the device could not record steps as it should, else none.
+std::vector<std::string> unrecorded_lines(const Backend& backend);
 
 // How many tokens were guessed; empty where none was.
 std::vector<std::string> guess_lines(const EngineCounts& counts);

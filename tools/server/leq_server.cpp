@@ -63,6 +63,7 @@ void finish_options(const Options& options, const ModelSetup& setup, ServerOptio
   server.engine.speculate = options.text("speculate") != "off" && options.integer("draft-max") > 0;
   server.engine.most_guesses = options.integer("draft-max");
   server.engine.draft = setup.draft_session.get();
+  server.say = [](const std::string& line) { note(with_flags(line)); };
 }
 
 std::string url_of(const ServerOptions& options, int port) {

@@ -27,8 +27,6 @@ std::vector<ForeignOption> own_flags() {
       {"--path --api-prefix --media-path --webui-config --webui-config-file", kRefused,
        "the page and the paths are as docs/server.md has them; a proxy in front can change them",
        1},
-      {"--slot-save-path", kRefused,
-       "the server keeps no prompts in files; leq-run --prompt-cache FILE does", 1},
       {"--models-dir --models-max --models-preset", kRefused,
        "one server has one model: start another on another --port", 1},
   };

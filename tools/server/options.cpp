@@ -1,7 +1,9 @@
 #include "tools/server/options.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -50,6 +52,12 @@ std::vector<Option> address_options() {
        .kind = Kind::text,
        .value_name = "FILE",
        .help = "its private key",
+       .group = group},
+      {.name = "slot-save-path",
+       .kind = Kind::text,
+       .value_name = "DIR",
+       .help = "a folder: texts that were fed are kept there when the server ends and need not be "
+               "fed after the next start; POST /slots/ID saves and restores there too",
        .group = group},
       {.name = "webui", .fallback = "true", .help = "no page to chat with under /", .group = group},
       {.name = "metrics",
@@ -225,7 +233,7 @@ ToolSpec server_tool_spec() {
   spec.foreign = llama_server_flags();
   spec.usage = {"-m model.leq", "-m model.leq -np 8 -c 32768 --host 0.0.0.0 --api-key KEY"};
   for (const auto& group :
-       {adapted(model_options({})), address_options(), access_options(), limit_options(),
+       {adapted(model_options({"tp"})), address_options(), access_options(), limit_options(),
         reply_options(), speculation_options("Replies"), adapted(sampling_options())}) {
     spec.options.insert(spec.options.end(), group.begin(), group.end());
   }
@@ -248,6 +256,12 @@ ServerOptions read_server_options(const Options& options) {
   server.max_tokens = options.integer("n-predict");
   server.most_waiting = static_cast<std::size_t>(options.integer("max-queue"));
   if (options.real("reply-timeout") > 0) server.most_seconds = options.real("reply-timeout");
+  if (options.given("slot-save-path")) {
+    server.slot_folder = options.text("slot-save-path");
+    std::error_code error;
+    require(std::filesystem::is_directory(*server.slot_folder, error), "--slot-save-path ",
+            printable(options.text("slot-save-path")), ": expected a folder; make it first");
+  }
   server.with_page = options.flag("webui");
   server.with_metrics = options.flag("metrics");
   server.with_slots = options.flag("slots");

@@ -28,20 +28,32 @@ bool on_tensor_cores(const AttentionArguments& a) {
          a.heads.head_dim % 16 == 0 && a.heads.head_dim <= kTensorDims;
 }
 
-}  // namespace
-
-void launch_attention(const AttentionArguments& a, rt::Stream& stream) {
-  if (a.batch.tokens <= 0) return;
-  if (!on_tensor_cores(a)) return launch_exact_attention(a, stream);
+void launch_runs(const AttentionArguments& a, AttentionRuns which, rt::Stream& stream) {
   AttentionPlan plan;
+  plan.which = which;
   plan.spans = spans_of(a.batch.end);
-  plan.split = plan.spans > 1 && a.batch.tokens * a.heads.heads <= kTensorSplit;
+  const std::int64_t records =
+      which == AttentionRuns::single ? a.batch.run_count : a.batch.tokens;
+  plan.split = plan.spans > 1 && records * a.heads.heads <= kTensorSplit;
   if (a.keys.type == KvType::int8) {
     launch_tensor_attention<KvType::int8, KvType::int8>(a, plan, stream);
   } else {
     launch_tensor_attention<KvType::f16, KvType::f16>(a, plan, stream);
   }
   if (plan.split) launch_attention_join<TensorJoin>(a, plan, stream);
+}
+
+}  // namespace
+
+void launch_attention(const AttentionArguments& a, rt::Stream& stream) {
+  if (a.batch.tokens <= 0) return;
+  if (!on_tensor_cores(a)) return launch_exact_attention(a, stream);
+  // A row of generation beside a prompt: each in its own shape, or it would walk its whole context
+  // in one block. Rows' numbers do not depend on it.
+  const bool mixed = a.batch.single_runs > 0 && a.batch.longest_run > 1;
+  if (!mixed) return launch_runs(a, AttentionRuns::all, stream);
+  launch_runs(a, AttentionRuns::single, stream);
+  launch_runs(a, AttentionRuns::longer, stream);
 }
 
 }  // namespace leq::LEQ_GPU

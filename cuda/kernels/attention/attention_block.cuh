@@ -20,6 +20,7 @@ struct Positions {
 // Rows of one run times heads of one kv head. Query q is row q / heads, head q % heads.
 struct QueryBlock {
   int row = 0, rows = 0;  // of the batch
+  int record = 0;         // where those of the first row lie in scratch
   int position = 0;       // of the first row
   int kv_head = 0, head = 0, heads = 0;
   int window = 0;
@@ -39,12 +40,19 @@ __device__ __forceinline__ QueryBlock query_block(const AttentionArguments& a,
                                                   const AttentionPlan& plan, int at) {
   QueryBlock block;
   int run = 0;
-  if (plan.block_rows == 1) {
+  if (plan.which == AttentionRuns::single) {
+    run = at;
+    at = 0;
+    if (a.batch.runs[run].rows != 1) return block;
+  } else if (plan.block_rows == 1) {
     run = a.batch.row_runs[at];
     at -= a.batch.runs[run].first_row;
+    if (!has_run(plan.which, a.batch.runs[run].rows)) return block;
   } else {
     for (; run < a.batch.run_count; ++run) {
-      const int blocks = (a.batch.runs[run].rows + plan.block_rows - 1) / plan.block_rows;
+      const int rows = a.batch.runs[run].rows;
+      if (!has_run(plan.which, rows)) continue;
+      const int blocks = (rows + plan.block_rows - 1) / plan.block_rows;
       if (at < blocks) break;
       at -= blocks;
     }
@@ -53,6 +61,7 @@ __device__ __forceinline__ QueryBlock query_block(const AttentionArguments& a,
   }
   const AttentionRun& found = a.batch.runs[run];
   block.row = found.first_row + at;
+  block.record = plan.which == AttentionRuns::single ? run : block.row;
   block.rows = min(plan.block_rows, found.rows - at);
   block.position = found.first_position + at;
   block.pages = a.batch.pages + found.pages_at;

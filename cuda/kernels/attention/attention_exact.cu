@@ -46,8 +46,8 @@ __global__ void __launch_bounds__(kThreads, 1)
                     const LEQ_GRID_CONSTANT AttentionPlan plan) {
   LEQ_BOUNDS(kThreads);
   LEQ_DYNAMIC_SHARED(float, memory);
-  const QueryBlock block = query_block(a, plan, static_cast<int>(blockIdx.x));
   ptx::wait_for_predecessor();
+  const QueryBlock block = query_block(a, plan, static_cast<int>(blockIdx.x));
   if (block.rows == 0) return;
   const Work<queries> work(a, block, plan.tile_positions, memory);
   const Positions all = block.seen();

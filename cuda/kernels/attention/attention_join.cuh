@@ -18,15 +18,18 @@ __global__ void __launch_bounds__(kJoinThreads)
     attention_join(const LEQ_GRID_CONSTANT AttentionArguments a,
                    const LEQ_GRID_CONSTANT AttentionPlan plan) {
   LEQ_BOUNDS(kJoinThreads);
-  const int row = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y);
-  const int dims = a.heads.head_dim;
-  const AttentionRun& run = a.batch.runs[a.batch.row_runs[row]];
-  const int position = run.first_position + row - run.first_row;
-  const int begin = a.heads.window > 0 ? max(0, position + 1 - a.heads.window) : 0;
   ptx::let_successor_start();
   ptx::wait_for_predecessor();
+  const bool single = plan.which == AttentionRuns::single;
+  const int at = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y);
+  const int dims = a.heads.head_dim;
+  const AttentionRun& run = a.batch.runs[single ? at : a.batch.row_runs[at]];
+  if (!has_run(plan.which, run.rows)) return;
+  const int row = single ? run.first_row : at;
+  const int position = run.first_position + row - run.first_row;
+  const int begin = a.heads.window > 0 ? max(0, position + 1 - a.heads.window) : 0;
   const float* const records =
-      a.scratch + (std::int64_t{row} * a.heads.heads + head) * plan.spans * (dims + 2);
+      a.scratch + (std::int64_t{at} * a.heads.heads + head) * plan.spans * (dims + 2);
   for (int c = static_cast<int>(threadIdx.x); c < dims; c += kJoinThreads) {
     float out = 0, largest = Rule::kStart, total = 0;
     for (int span = begin / kSpanTokens; span <= position / kSpanTokens; ++span) {
@@ -45,7 +48,9 @@ void launch_attention_join(const AttentionArguments& a, const AttentionPlan& pla
                            rt::Stream& stream) {
   rt::run(stream,
           {"attention_join",
-           dim3(static_cast<unsigned>(a.batch.tokens), static_cast<unsigned>(a.heads.heads)),
+           dim3(static_cast<unsigned>(plan.which == AttentionRuns::single ? a.batch.run_count
+                                                                          : a.batch.tokens),
+                static_cast<unsigned>(a.heads.heads)),
            dim3(kJoinThreads), 0, rt::Start::early},
           attention_join<Rule>, a, plan);
 }

@@ -7,8 +7,16 @@
 
 namespace leq::LEQ_GPU {
 
+// Whose rows a launch has. A batch of generation beside a prompt takes two: a shape for each.
+enum class AttentionRuns : std::uint8_t { all, single, longer };
+
+constexpr bool has_run(AttentionRuns which, int rows) {
+  return which == AttentionRuns::all || (which == AttentionRuns::single) == (rows == 1);
+}
+
 // How the work is cut.
 struct AttentionPlan {
+  AttentionRuns which = AttentionRuns::all;
   int block_rows = 1;       // rows of one run in a block
   int block_heads = 1;      // heads of a kv head in a block
   int head_blocks = 1;      // blocks that the heads of a kv head make
@@ -20,7 +28,8 @@ struct AttentionPlan {
 void launch_exact_attention(const AttentionArguments& a, rt::Stream& stream);
 
 // head_dim a multiple of 16 up to 256; both f16 or both int8. `plan` has split and spans. With
-// split it ends with records (o, m, l) of spans in scratch, [T][H][spans][d + 2].
+// split it ends with records (o, m, l) of spans in scratch, [T][H][spans][d + 2]; T are the runs
+// where the launch has those of one row.
 template <KvType keys, KvType values>
 void launch_tensor_attention(const AttentionArguments& a, const AttentionPlan& plan,
                              rt::Stream& stream);

@@ -34,7 +34,9 @@ __device__ __forceinline__ void finish_span(const AttentionArguments& a, const A
         joined.add(warp, i, half, total, first, last, dims, there ? out : nullptr);
       } else if (there) {
         float* const record =
-            a.scratch + ((row * a.heads.heads + head) * plan.spans + blockIdx.z) * (dims + 2);
+            a.scratch +
+            (((row - block.row + block.record) * a.heads.heads + head) * plan.spans + blockIdx.z) *
+                (dims + 2);
         store_record(warp, i, half, total, dims, record);
       }
     }
@@ -42,20 +44,28 @@ __device__ __forceinline__ void finish_span(const AttentionArguments& a, const A
   warp.clear();
 }
 
+// Of the warp's first and last query: what all of them see, and what any of them sees.
+struct Sight {
+  Positions least, most;
+
+  template <class Shape>
+  __device__ __forceinline__ Sight(const QueryBlock& block, const WarpRows<Shape>& warp)
+      : least(block.seen_by(warp.first_query)),
+        most(block.seen_by(min(warp.first_query + 16 * Shape::kRowTiles, block.queries()) - 1)) {}
+};
+
 template <class Shape>
-__device__ __forceinline__ void use_tile(const QueryBlock& block, int tile,
-                                         const unsigned char* memory, const unsigned char* stage,
+__device__ __forceinline__ void use_tile(const QueryBlock& block, const Sight& sight, int tile,
+                                         unsigned char* memory, const unsigned char* stage,
                                          WarpRows<Shape>& warp) {
-  // Of the warp's first and last query: what all of them see, and what any of them sees.
-  const int last_query = min(warp.first_query + 16 * Shape::kRowTiles, block.queries()) - 1;
-  const Positions least = block.seen_by(warp.first_query), most = block.seen_by(last_query);
+  const Positions &least = sight.least, &most = sight.most;
   const int first = tile * kTile, last = first + kTile;
   if (last <= least.first || first >= most.last) return;
   TileScores<Shape> scores;
   score_tile<Shape>(memory, stage, warp, scores);
   if (first < most.first || last > least.last) hide_unseen(block, tile, warp, scores);
   TileWeights<Shape> weights;
-  weigh_tile<Shape>(warp, scores, weights);
+  weigh_tile<Shape>(warp, scores, memory, weights);
   add_tile<Shape>(stage, weights, warp);
 }
 
@@ -65,11 +75,11 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
                      const LEQ_GRID_CONSTANT AttentionPlan plan) {
   LEQ_BOUNDS(Shape::kThreads);
   LEQ_DYNAMIC_SHARED(unsigned char, memory);
+  ptx::let_successor_start();
+  ptx::wait_for_predecessor();
   // The rows that see most begin first.
   const unsigned at = plan.split ? blockIdx.x : gridDim.x - 1 - blockIdx.x;
   const QueryBlock found = query_block(a, plan, static_cast<int>(at));
-  ptx::let_successor_start();
-  ptx::wait_for_predecessor();
   if (found.rows == 0) return;
   Positions seen = found.seen();
   if (plan.split) {
@@ -85,6 +95,11 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   for (int stage = 0; stage < Shape::kAhead; ++stage) loader.load_next();
   load_queries<Shape>(a, block, memory);
   WarpRows<Shape> warp;
+  if constexpr (Shape::kShares) {
+    __syncthreads();
+    hold_queries<Shape>(memory, warp);
+  }
+  const Sight sight(block, warp);
   Joined<Shape> joined;
   const bool works = warp.first_query < block.queries();
   const int first = seen.first / kTile, last = (seen.last - 1) / kTile;
@@ -94,7 +109,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     if (Shape::kStages > 1) loader.load_next();
     loader.clear_unseen_ends(tile);
     if (works) {
-      use_tile<Shape>(block, tile, memory, loader.stage(tile), warp);
+      use_tile<Shape>(block, sight, tile, memory, loader.stage(tile), warp);
       if (tile == last || tile % kSpanTiles == kSpanTiles - 1) {
         finish_span(a, plan, block, tile / kSpanTiles == first / kSpanTiles, tile == last, warp,
                     joined);
@@ -130,10 +145,11 @@ struct TensorShapes {
                                stages, kPromptTiles>;
   using Prompt = PromptOf<stages<PromptOf<1>>(2, kSharedEverywhere)>;
 
-  static constexpr int kColumnWarps = dims == 96 ? 3 : 4;
+  // Four warps, which cannot share 96 columns by 16: these are padded.
+  static constexpr int kGenerationDims = dims == 96 ? 128 : dims;
   template <int stages>
-  using GenerationOf =
-      TensorShape<keys, values, dims, 1, kColumnWarps, 1, stages, dims <= 128 ? 3 : 2>;
+  using GenerationOf = TensorShape<keys, values, kGenerationDims, 1, 4, 1, stages,
+                                   kGenerationDims <= 128 ? 3 : 2>;
   static constexpr int kFewStages = stages<GenerationOf<1>>(2, kSharedEverywhere);
   static constexpr int kMoreStages = stages<GenerationOf<1>>(3, kGenerationBytes);
   using Generation = GenerationOf<(kMoreStages > kFewStages ? kMoreStages : kFewStages)>;
@@ -145,11 +161,14 @@ void launch_tensor(const char* kernel, const AttentionArguments& a, AttentionPla
   const int group = a.heads.heads / a.heads.kv_heads;
   plan.block_heads = std::min(group, Shape::kQueries);
   plan.head_blocks = (group + plan.block_heads - 1) / plan.block_heads;
-  plan.block_rows = static_cast<int>(
-      std::min<std::int64_t>(Shape::kQueries / plan.block_heads, a.batch.longest_run));
+  const std::int64_t longest = plan.which == AttentionRuns::single ? 1 : a.batch.longest_run;
+  plan.block_rows =
+      static_cast<int>(std::min<std::int64_t>(Shape::kQueries / plan.block_heads, longest));
   // Every run may leave a block that is not full.
   const std::int64_t blocks =
-      plan.block_rows == 1 ? a.batch.tokens : a.batch.tokens / plan.block_rows + a.batch.run_count;
+      plan.which == AttentionRuns::single ? a.batch.run_count
+      : plan.block_rows == 1              ? a.batch.tokens
+                             : a.batch.tokens / plan.block_rows + a.batch.run_count;
   rt::run(stream,
           {kernel,
            dim3(static_cast<unsigned>(blocks),
@@ -164,7 +183,8 @@ void launch_tensor(const AttentionArguments& a, const AttentionPlan& plan, rt::S
   using Shapes = TensorShapes<keys, values, dims>;
   // Half a block of a prompt's queries is worth its tiles.
   const std::int64_t group = a.heads.heads / a.heads.kv_heads;
-  if (a.batch.longest_run * group > Shapes::Prompt::kQueries / 2) {
+  const std::int64_t longest = plan.which == AttentionRuns::single ? 1 : a.batch.longest_run;
+  if (longest * group > Shapes::Prompt::kQueries / 2) {
     launch_tensor<typename Shapes::Prompt>("attention_prompt", a, plan, stream);
   } else {
     launch_tensor<typename Shapes::Generation>("attention_generation", a, plan, stream);

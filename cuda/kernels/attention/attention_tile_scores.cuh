@@ -23,8 +23,10 @@ inline constexpr bool kSumsAreFloats = Shape::kDims <= 128;
 inline constexpr int kFloatBits = 0x4b400000;
 inline constexpr float kFloatOffset = 12582912.0f;
 
+inline constexpr std::uint32_t kCodeOffset = 0x64006400u;  // f16 1024, twice: 1024 + u in its bits
+
 template <class Shape>
-using TileScores = float[Shape::kRowTiles][kTile / 8][4];
+using TileScores = float[Shape::kRowTiles][Shape::kKeyTiles][4];
 template <class Shape>
 using TileWeights = std::uint32_t[Shape::kRowTiles][kTile / 16][4];
 
@@ -32,15 +34,23 @@ using TileWeights = std::uint32_t[Shape::kRowTiles][kTile / 16][4];
 template <class Shape>
 struct WarpRows {
   static constexpr int kTiles = Shape::kRowTiles;
-  int first_query, first_column;              // of the block
+  static constexpr int kSteps = TileMemory<Shape>::Keys::kChunks / 2;  // of 32 bytes of a key
+  int first_query, first_column, first_key;   // of the block, and of a tile
   float out[kTiles][Shape::kColumns / 8][4];  // of the span: sums of weight * value
   float largest[kTiles][2];                   // of the span's scores, times log2 e
   float total[kTiles][2];                     // of the span's weights, those of this lane
+  std::uint32_t offset;                       // kCodeOffset
+  // The queries as operands: where warps share scores they stay, elsewhere registers are short.
+  std::uint32_t queries[Shape::kShares ? kSteps : 1][4];
 
   __device__ __forceinline__ WarpRows() {
     const int warp = static_cast<int>(threadIdx.x / 32);
     first_query = warp % Shape::kRowWarps * 16 * kTiles;
     first_column = warp / Shape::kRowWarps * Shape::kColumns;
+    first_key = Shape::kShares ? 16 * warp : 0;
+    // In a register that the compiler does not know: an instruction holds one constant, and ptxas
+    // would write the other one anew for each.
+    offset = __shfl_sync(kEveryLane, kCodeOffset, 0);
     clear();
   }
   __device__ __forceinline__ void clear() {
@@ -71,26 +81,45 @@ __device__ __forceinline__ void multiply(float (&d)[4], const std::uint32_t (&a)
   ptx::mma_m16n8k16_f16(d, a, b0, b1);
 }
 
-// Dot products of the warp's queries with the tile's keys: sums of f16 or of int8 products. Both
-// kinds of mma take 32 bytes of a row, and the same bytes in the same lanes.
+template <class Shape>
+__device__ __forceinline__ void load_operand(const unsigned char* memory, int first_query, int step,
+                                             int lane, std::uint32_t (&a)[4]) {
+  using Rows = typename TileMemory<Shape>::Keys;
+  ptx::ldmatrix_x4(a, memory + TileMemory<Shape>::kQueriesAt +
+                          Rows::at(first_query + lane % 16, 2 * step + lane / 16));
+}
+// Once, where they stay: behind a barrier after load_queries.
+template <class Shape>
+__device__ __forceinline__ void hold_queries(const unsigned char* memory, WarpRows<Shape>& warp) {
+#pragma unroll
+  for (int step = 0; step < WarpRows<Shape>::kSteps; ++step) {
+    load_operand<Shape>(memory, 0, step, static_cast<int>(threadIdx.x % 32), warp.queries[step]);
+  }
+}
+
+// Dot products of the warp's queries with its keys of the tile: sums of f16 or of int8 products.
+// Both kinds of mma take 32 bytes of a row, and the same bytes in the same lanes.
 template <class Shape, class Sum>
-__device__ __forceinline__ void dot_products(const unsigned char* queries,
-                                             const unsigned char* keys, int first_query,
-                                             Sum (&sums)[Shape::kRowTiles][kTile / 8][4]) {
+__device__ __forceinline__ void dot_products(const unsigned char* memory, const unsigned char* keys,
+                                             const WarpRows<Shape>& warp,
+                                             Sum (&sums)[Shape::kRowTiles][Shape::kKeyTiles][4]) {
   using Rows = typename TileMemory<Shape>::Keys;
   const int lane = ptx::opaque(threadIdx.x % 32);
 #pragma unroll
-  for (int step = 0; step < Rows::kChunks / 2; ++step) {
+  for (int step = 0; step < WarpRows<Shape>::kSteps; ++step) {
     std::uint32_t a[Shape::kRowTiles][4];
 #pragma unroll
     for (int i = 0; i < Shape::kRowTiles; ++i) {
-      const int row = first_query + 16 * i + lane % 16;
-      ptx::ldmatrix_x4(a[i], queries + Rows::at(row, 2 * step + lane / 16));
+      if constexpr (Shape::kShares) {
+        for (int k = 0; k < 4; ++k) a[i][k] = warp.queries[step][k];
+      } else {
+        load_operand<Shape>(memory, warp.first_query + 16 * i, step, lane, a[i]);
+      }
     }
 #pragma unroll
-    for (int j = 0; j < kTile / 8; j += 2) {
+    for (int j = 0; j < Shape::kKeyTiles; j += 2) {
       std::uint32_t b[4];
-      const int row = 8 * j + lane / 16 * 8 + lane % 8;
+      const int row = warp.first_key + 8 * j + lane / 16 * 8 + lane % 8;
       ptx::ldmatrix_x4(b, keys + Rows::at(row, 2 * step + lane / 8 % 2));
 #pragma unroll
       for (int i = 0; i < Shape::kRowTiles; ++i) {
@@ -114,15 +143,15 @@ __device__ __forceinline__ void score_codes(const unsigned char* memory, const u
                                             TileScores<Shape>& scores) {
   using Memory = TileMemory<Shape>;
   constexpr bool kFloats = kSumsAreFloats<Shape>;
-  int sums[Shape::kRowTiles][kTile / 8][4];
+  int sums[Shape::kRowTiles][Shape::kKeyTiles][4];
 #pragma unroll
   for (int i = 0; i < Shape::kRowTiles; ++i) {
 #pragma unroll
-    for (int j = 0; j < kTile / 8; ++j) {
+    for (int j = 0; j < Shape::kKeyTiles; ++j) {
       for (int k = 0; k < 4; ++k) sums[i][j][k] = kFloats ? kFloatBits : 0;
     }
   }
-  dot_products<Shape>(memory + Memory::kQueriesAt, stage, warp.first_query, sums);
+  dot_products<Shape>(memory, stage, warp, sums);
   float2 facts[Shape::kRowTiles][2];
 #pragma unroll
   for (int i = 0; i < Shape::kRowTiles; ++i) {
@@ -132,9 +161,10 @@ __device__ __forceinline__ void score_codes(const unsigned char* memory, const u
     }
   }
   const auto* const ends =
-      reinterpret_cast<const std::uint16_t*>(stage + Memory::kKeyEndsAt) + threadIdx.x % 4 * 2;
+      reinterpret_cast<const std::uint16_t*>(stage + Memory::kKeyEndsAt) + warp.first_key +
+      threadIdx.x % 4 * 2;
 #pragma unroll
-  for (int j = 0; j < kTile / 8; ++j) {
+  for (int j = 0; j < Shape::kKeyTiles; ++j) {
     const float2 scale = two_halves(ends + 8 * j), minimum = two_halves(ends + kTile + 8 * j);
 #pragma unroll
     for (int i = 0; i < Shape::kRowTiles; ++i) {
@@ -158,11 +188,11 @@ __device__ __forceinline__ void score_tile(const unsigned char* memory, const un
 #pragma unroll
     for (int i = 0; i < Shape::kRowTiles; ++i) {
 #pragma unroll
-      for (int j = 0; j < kTile / 8; ++j) {
+      for (int j = 0; j < Shape::kKeyTiles; ++j) {
         for (int k = 0; k < 4; ++k) scores[i][j][k] = 0.0f;
       }
     }
-    dot_products<Shape>(memory + TileMemory<Shape>::kQueriesAt, stage, warp.first_query, scores);
+    dot_products<Shape>(memory, stage, warp, scores);
   }
 }
 
@@ -171,14 +201,14 @@ template <class Shape>
 __device__ __forceinline__ void hide_unseen(const QueryBlock& block, int tile,
                                             const WarpRows<Shape>& warp,
                                             TileScores<Shape>& scores) {
-  const int first = tile * kTile + ptx::opaque(threadIdx.x % 4) * 2;
+  const int first = tile * kTile + warp.first_key + ptx::opaque(threadIdx.x % 4) * 2;
 #pragma unroll
   for (int i = 0; i < Shape::kRowTiles; ++i) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const Positions seen = block.seen_by(warp.query(i, half));
 #pragma unroll
-      for (int j = 0; j < kTile / 8; ++j) {
+      for (int j = 0; j < Shape::kKeyTiles; ++j) {
         for (int k = 0; k < 2; ++k) {
           float& score = scores[i][j][2 * half + k];
           if (!seen.holds(first + 8 * j + k)) score = kNothingSeen;
@@ -211,35 +241,93 @@ struct Join {
   }
 };
 
-// Scores become weights, in f16 as operands; what was summed before is brought to the new largest
-// score.
+// The largest score of each of a lane's queries in the tile. Warps that share scores ask each other.
 template <class Shape>
-__device__ __forceinline__ void weigh_tile(WarpRows<Shape>& warp, const TileScores<Shape>& scores,
-                                           TileWeights<Shape>& weights) {
+__device__ __forceinline__ void largest_of_tile(const TileScores<Shape>& scores, unsigned char* memory,
+                                                float (&most)[Shape::kRowTiles][2]) {
 #pragma unroll
   for (int i = 0; i < Shape::kRowTiles; ++i) {
-    float keep[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float most = kNothingSeen;
+      most[i][half] = kNothingSeen;
 #pragma unroll
-      for (int j = 0; j < kTile / 8; ++j) {
-        most = fmaxf(most, fmaxf(scores[i][j][2 * half], scores[i][j][2 * half + 1]));
+      for (int j = 0; j < Shape::kKeyTiles; ++j) {
+        most[i][half] =
+            fmaxf(most[i][half], fmaxf(scores[i][j][2 * half], scores[i][j][2 * half + 1]));
       }
-      const Join join(warp.largest[i][half], four_lane_max(most) * kLog2E);
+      most[i][half] = four_lane_max(most[i][half]);
+    }
+  }
+  if constexpr (Shape::kShares) {
+    auto& share = *reinterpret_cast<TileShare*>(memory + TileMemory<Shape>::kShareAt);
+    const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
+    const int half_of_lane = lane % 4;
+    if (half_of_lane < 2) {
+      share.largest[lane / 4 + half_of_lane * 8][warp] = half_of_lane == 0 ? most[0][0] : most[0][1];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float4 all = *reinterpret_cast<const float4*>(share.largest[lane / 4 + half * 8]);
+      most[0][half] = fmaxf(fmaxf(all.x, all.y), fmaxf(all.z, all.w));
+    }
+  }
+}
+
+// The warp's weights of 16 keys, and their sums, to the others; then all weights, and the sums of
+// 16 keys each.
+template <class Shape>
+__device__ __forceinline__ void exchange_weights(unsigned char* memory, TileWeights<Shape>& weights,
+                                                 float (&sums)[2][4]) {
+  auto& share = *reinterpret_cast<TileShare*>(memory + TileMemory<Shape>::kShareAt);
+  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
+  const std::uint32_t(&mine)[4] = weights[0][0];
+  share.weights[warp][lane] = {mine[0], mine[1], mine[2], mine[3]};
+  share.sums[warp][lane] = {sums[0][0], sums[1][0]};
+  __syncthreads();
+#pragma unroll
+  for (int step = 0; step < 4; ++step) {
+    const uint4 all = share.weights[step][lane];
+    weights[0][step][0] = all.x;
+    weights[0][step][1] = all.y;
+    weights[0][step][2] = all.z;
+    weights[0][step][3] = all.w;
+    const float2 both = share.sums[step][lane];
+    sums[0][step] = both.x;
+    sums[1][step] = both.y;
+  }
+}
+
+// Scores become weights, in f16 as operands; what was summed before is brought to the new largest
+// score. Weights are summed by 16 keys, these sums in pairs.
+template <class Shape>
+__device__ __forceinline__ void weigh_tile(WarpRows<Shape>& warp, const TileScores<Shape>& scores,
+                                           unsigned char* memory, TileWeights<Shape>& weights) {
+  float most[Shape::kRowTiles][2];
+  largest_of_tile<Shape>(scores, memory, most);
+#pragma unroll
+  for (int i = 0; i < Shape::kRowTiles; ++i) {
+    float keep[2], sums[2][kTile / 16];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const Join join(warp.largest[i][half], most[i][half] * kLog2E);
       const float shift = kWeightBits - join.reference;
       keep[half] = join.keep;
       warp.largest[i][half] = join.largest;
-      float total = warp.total[i][half] * keep[half];
 #pragma unroll
-      for (int j = 0; j < kTile / 8; ++j) {
+      for (int j = 0; j < Shape::kKeyTiles; ++j) {
         const float first = ptx::exp2_near(fmaf(scores[i][j][2 * half], kLog2E, shift));
         const float second = ptx::exp2_near(fmaf(scores[i][j][2 * half + 1], kLog2E, shift));
-        total += first;
-        total += second;
+        const float both = first + second;
+        sums[half][j / 2] = j % 2 == 0 ? both : sums[half][j / 2] + both;
         weights[i][j / 2][j % 2 * 2 + half] = ptx::f16x2_of(first, second);
       }
-      warp.total[i][half] = total;
+    }
+    if constexpr (Shape::kShares) exchange_weights<Shape>(memory, weights, sums);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float sum = (sums[half][0] + sums[half][1]) + (sums[half][2] + sums[half][3]);
+      warp.total[i][half] = warp.total[i][half] * keep[half] + sum;
     }
     // Mostly no row of the warp found a larger score: times 1.
     if (!__any_sync(kEveryLane, keep[0] != 1.0f || keep[1] != 1.0f)) continue;

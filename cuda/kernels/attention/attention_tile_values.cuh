@@ -32,8 +32,11 @@ __device__ __forceinline__ void add_halves(const unsigned char* values,
 // Scales and minima of a lane's positions: 2 t, 2 t + 1 of each eight in 32, as pairs of f16.
 struct PairEnds {
   std::uint32_t scales[4], minima[4];
+  std::uint32_t offset;
 
-  __device__ __forceinline__ PairEnds(const unsigned char* ends, int first, int lane) {
+  __device__ __forceinline__ PairEnds(const unsigned char* ends, int first, int lane,
+                                      std::uint32_t offset_)
+      : offset(offset_) {
     const auto* const at = reinterpret_cast<const std::uint32_t*>(ends) + first / 2 + lane % 4;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -44,9 +47,8 @@ struct PairEnds {
   // Two codes of `word`, of its even (odd false) or odd column, as values: u is exact in f16, and
   // fma(u, s, m) is rounded once. 0x6400 is 1024, whose last bit is 1.
   __device__ __forceinline__ std::uint32_t value(std::uint32_t word, int which, bool odd) const {
-    constexpr std::uint32_t kOffset = 0x64006400u;
-    const std::uint32_t codes = ptx::select_bytes(word, kOffset, odd ? 0x5351u : 0x5250u);
-    return ptx::f16x2_fma(ptx::f16x2_sub(codes, kOffset), scales[which], minima[which]);
+    const std::uint32_t codes = ptx::select_bytes(word, offset, odd ? 0x5351u : 0x5250u);
+    return ptx::f16x2_fma(ptx::f16x2_sub(codes, kCodeOffset), scales[which], minima[which]);
   }
 };
 
@@ -61,7 +63,7 @@ __device__ __forceinline__ void add_codes(const unsigned char* values, const uns
   const int lane = ptx::opaque(threadIdx.x % 32);
 #pragma unroll
   for (int step = 0; step < kTile / 16; step += 2) {
-    const PairEnds pairs(ends, 16 * step, lane);
+    const PairEnds pairs(ends, 16 * step, lane, warp.offset);
 #pragma unroll
     for (int c = 0; c < Shape::kColumns / 16; ++c) {
       std::uint32_t words[4];

@@ -11,7 +11,9 @@ namespace leq::LEQ_GPU {
 inline constexpr int kTile = kKvPageTokens;
 
 // How a block is cut. A warp owns 16 * row_tiles queries and dims / column_warps columns of their
-// outputs; warps that share queries compute the same scores. Numbers do not depend on it.
+// outputs. Four warps that share the queries of a block share their scores too: each has those of
+// 16 of a tile's keys, and tells the others their weights. Two compute the same scores. Numbers do
+// not depend on it.
 template <KvType keys, KvType values, int dims, int row_warps, int column_warps, int row_tiles,
           int stages, int blocks>
 struct TensorShape {
@@ -23,6 +25,9 @@ struct TensorShape {
   static constexpr int kThreads = 32 * row_warps * column_warps;
   static constexpr int kQueries = 16 * row_tiles * row_warps;
   static constexpr int kBlocks = blocks;  // that a multiprocessor should hold
+  static constexpr bool kShares = column_warps == 4;
+  static constexpr int kKeyTiles = kShares ? 2 : kTile / 8;  // of eight keys, that a warp scores
+  static_assert(!kShares || (row_warps == 1 && row_tiles == 1));
   static_assert(kColumns % 16 == 0 && dims % 32 == 0);
 };
 
@@ -36,8 +41,15 @@ struct ChunkRows {
   static_assert(kChunks % 2 == 0);
 
   static __device__ __forceinline__ int at(int row, int chunk) {
-    return row * kStride + (kSwizzled ? chunk ^ row % 8 : chunk) * 16;
+    return row * kStride + (kSwizzled ? chunk ^ (row & 7) : chunk) * 16;
   }
+};
+
+// What four warps tell each other of a tile.
+struct TileShare {
+  float largest[16][4];    // score of each query, by warp
+  float2 sums[4][32];      // of the weights of a lane's two queries, by warp and lane
+  uint4 weights[4][32];    // as operands of the product with values
 };
 
 template <class Shape>
@@ -52,16 +64,19 @@ struct TileMemory {
   static constexpr int kKeyEndsAt = kValuesAt + kTile * Values::kStride;
   static constexpr int kValueEndsAt = kKeyEndsAt + kKeyEnds;
   static constexpr int kStageBytes = kValueEndsAt + kValueEnds;
-  // Behind the stages: queries as keys are stored, with int8 their scale and sum of codes, and the
-  // block's QueryBlock.
+  // Behind the stages: queries as keys are stored, with int8 their scale and sum of codes, what warps
+  // share, and the block's QueryBlock.
   static constexpr int kQueriesAt = Shape::kStages * kStageBytes;
   static constexpr int kFactsAt = kQueriesAt + Shape::kQueries * Keys::kStride;
-  static constexpr int kBlockAt = kFactsAt + (kKeyEnds > 0 ? Shape::kQueries * 8 : 0);
+  static constexpr int kShareAt = kFactsAt + (kKeyEnds > 0 ? Shape::kQueries * 8 : 0);
+  static constexpr int kBlockAt =
+      kShareAt + (Shape::kShares ? static_cast<int>(sizeof(TileShare)) : 0);
   static constexpr int kBytes = kBlockAt + static_cast<int>(sizeof(QueryBlock));
 };
 
 // Brings tiles of the positions `seen`, in order; rows of other positions, and columns past the
-// head, become 0.
+// head, become 0. Where a block has little else to do, tiles that it sees as a whole, of heads as
+// wide as the shape, are copied from one address a thread and constants.
 template <class Shape>
 class TileLoader {
   using Memory = TileMemory<Shape>;
@@ -75,7 +90,9 @@ class TileLoader {
         memory_(memory),
         next_(seen.first / kTile),
         end_((seen.last + kTile - 1) / kTile),
-        page_(block.pages[next_]) {}
+        page_(block.pages[next_]) {
+    if constexpr (Shape::kShares) place_ends();
+  }
 
   __device__ __forceinline__ unsigned char* stage(int tile) const {
     return memory_ + tile % Shape::kStages * Memory::kStageBytes;
@@ -85,12 +102,16 @@ class TileLoader {
   __device__ __forceinline__ void load_next() {
     if (next_ < end_) {
       unsigned char* const to = stage(next_);
-      const KvHeadPage keys = kv_head_page(a_.keys, page_, a_.heads, block_.kv_head);
-      const KvHeadPage values = kv_head_page(a_.values, page_, a_.heads, block_.kv_head);
-      copy_rows<typename Memory::Keys>(to, keys);
-      copy_rows<typename Memory::Values>(to + Memory::kValuesAt, values);
-      if constexpr (Memory::kKeyEnds > 0) copy_ends(to + Memory::kKeyEndsAt, keys);
-      if constexpr (Memory::kValueEnds > 0) copy_ends(to + Memory::kValueEndsAt, values);
+      if constexpr (Shape::kShares) {
+        const bool whole = seen_.first <= next_ * kTile && next_ * kTile + kTile <= seen_.last;
+        if (whole && a_.heads.head_dim == Shape::kDims) {
+          copy_whole(to);
+        } else {
+          copy_seen(to);
+        }
+      } else {
+        copy_seen(to);
+      }
       ++next_;
       if (next_ < end_) page_ = block_.pages[next_];
     }
@@ -111,6 +132,64 @@ class TileLoader {
   }
 
  private:
+  __device__ __forceinline__ void copy_seen(unsigned char* to) const {
+    const KvHeadPage keys = kv_head_page(a_.keys, page_, a_.heads, block_.kv_head);
+    const KvHeadPage values = kv_head_page(a_.values, page_, a_.heads, block_.kv_head);
+    copy_rows<typename Memory::Keys>(to, keys);
+    copy_rows<typename Memory::Values>(to + Memory::kValuesAt, values);
+    if constexpr (Memory::kKeyEnds > 0) copy_ends(to + Memory::kKeyEndsAt, keys);
+    if constexpr (Memory::kValueEnds > 0) copy_ends(to + Memory::kValueEndsAt, values);
+  }
+
+  __device__ __forceinline__ void copy_whole(unsigned char* to) const {
+    constexpr int kKeyBytes = kTile * Shape::kDims * stored_number_bytes(Shape::kKeys);
+    constexpr int kValueBytes = kTile * Shape::kDims * stored_number_bytes(Shape::kValues);
+    copy_whole_rows<typename Memory::Keys>(
+        to, page_at(a_.keys.base, a_.keys.page_bytes) + block_.kv_head * kKeyBytes);
+    copy_whole_rows<typename Memory::Values>(
+        to + Memory::kValuesAt,
+        page_at(a_.values.base, a_.values.page_bytes) + block_.kv_head * kValueBytes);
+    if constexpr (Memory::kKeyEnds > 0) {
+      if (threadIdx.x >= 32) return;
+      ptx::cp_async16(to + Memory::kKeyEndsAt + threadIdx.x * 16, page_at(ends_, ends_stride_),
+                      true);
+    }
+  }
+  // A page of one layer has less than 2^31 bytes.
+  __device__ __forceinline__ const std::byte* page_at(const std::byte* base,
+                                                      std::int64_t bytes) const {
+    return base + std::int64_t{page_} * static_cast<int>(bytes);
+  }
+  template <class Rows>
+  __device__ __forceinline__ void copy_whole_rows(unsigned char* to, const std::byte* from) const {
+    constexpr int kRows = Shape::kThreads / Rows::kChunks;
+    static_assert(Shape::kThreads % Rows::kChunks == 0);
+    const int thread = static_cast<int>(threadIdx.x);
+    const int row = thread / Rows::kChunks, chunk = thread % Rows::kChunks;
+    from += thread * 16;
+    // Eight rows further chunks are swapped as they are here.
+    constexpr int kAlike = kRows % 8 == 0 ? 1 : 8 / kRows;
+#pragma unroll
+    for (int i = 0; i < kTile / kRows; ++i) {
+      unsigned char* const first = to + Rows::at(row + i % kAlike * kRows, chunk);
+      ptx::cp_async16(first + i / kAlike * kAlike * kRows * Rows::kStride,
+                      from + i * Shape::kThreads * 16, true);
+    }
+  }
+  // 16 lanes of the first warp bring the ends of keys, the others those of values.
+  __device__ __forceinline__ void place_ends() {
+    if constexpr (Memory::kKeyEnds > 0) {
+      static_assert(Shape::kKeys == Shape::kValues);
+      constexpr int kRowBytes = Shape::kDims * stored_number_bytes(Shape::kKeys);
+      const int lane = static_cast<int>(threadIdx.x % 32), kv_heads = a_.heads.kv_heads;
+      const KvPages& pages = lane < 16 ? a_.keys : a_.values;
+      const int head = block_.kv_head + (lane % 16 < 8 ? 0 : kv_heads);
+      ends_ = pages.base + std::int64_t{kv_heads} * (kTile * kRowBytes) + head * (2 * kTile) +
+              lane % 8 * 16;
+      ends_stride_ = pages.page_bytes;
+    }
+  }
+
   template <class Rows>
   __device__ __forceinline__ void copy_rows(unsigned char* to, const KvHeadPage& page) const {
     const int thread = ptx::opaque(threadIdx.x), row_bytes = static_cast<int>(page.row_bytes);
@@ -147,6 +226,8 @@ class TileLoader {
   Positions seen_;
   unsigned char* memory_;
   int next_, end_, page_;
+  const std::byte* ends_ = nullptr;  // of page 0: this lane's part of whole tiles
+  std::int64_t ends_stride_ = 0;
 };
 
 // A query in four lanes, each with four of every 16 columns.

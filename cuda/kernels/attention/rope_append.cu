@@ -126,6 +126,10 @@ __global__ void __launch_bounds__(kThreads)
   }
   const KvPages& pages = key ? a.keys : a.values;
   const int head = index - shape.heads - (key ? 0 : shape.kv_heads);
+  if (key && a.key_offset != nullptr) {
+    for (int c = static_cast<int>(lane); c < dims; c += 32) x[c] -= a.key_offset[head * dims + c];
+    __syncwarp();
+  }
   const std::int64_t page = a.batch.pages[run.pages_at + position / kKvPageTokens];
   store_head(x, dims, pages.type, kv_head_page(pages, page, shape, head), position % kKvPageTokens,
              lane);

@@ -162,30 +162,57 @@ struct FloatWarpTile {
     }
   }
 
+  // The outputs of row 8 half + lane / 4 of 16, gate's with swiglu: reads first, then writes.
   template <class Arguments, class Rows>
-  __device__ __forceinline__ void finish_all(const Arguments& a, const Rows& rows) const {
-#pragma unroll
-    for (int m = 0; m < kRowTiles; ++m) {
+  __device__ __forceinline__ void finish_row(const Arguments& a, const Rows& rows,
+                                             const float2 (&scales)[kTokenTiles][2], int m,
+                                             int half) const {
+    const int tile_row = row(m, 2 * half), offset = rows.offset(tile_row), at = rows.first + offset;
+    const auto& segment = rows.of(a, tile_row);
+    if (at >= segment.rows) return;
+    const auto& other = rows.paired ? a.segments[1] : segment;
+    const FloatRowFinish<Weights> of_row(segment, at), of_up(other, at);
+    const auto place = [&](int n, int i) {
+      return a.out.values + (rows.first_token + token(n, i)) * a.out.stride + rows.column + offset;
+    };
+    float before[kTokenTiles][2] = {};
+    if (a.finish == Finish::add) {
 #pragma unroll
       for (int n = 0; n < kTokenTiles; ++n) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          // With swiglu the second half of each 16 rows is up.
-          if (rows.paired && i >= 2) continue;
-          const int tile_row = row(m, i), offset = rows.offset(tile_row);
-          const int at = rows.first + offset;
-          const auto& segment = rows.of(a, tile_row);
-          const std::int64_t at_token = rows.first_token + token(n, i);
-          if (at_token >= a.tokens || at >= segment.rows) continue;
-          const float y = finished_total<Weights>(a.x, segment, at, at_token, totals[n][m][i]);
-          float up = 0;
-          if (rows.paired) {
-            up = finished_total<Weights>(a.x, a.segments[1], at, at_token,
-                                         totals[n][m][(i + 2) % 4]);
-          }
-          finish(a.finish, a.out, at_token, rows.column + offset, y, up);
+        for (int i = 0; i < 2; ++i) {
+          if (rows.first_token + token(n, i) < a.tokens) before[n][i] = *place(n, i);
         }
       }
+    }
+#pragma unroll
+    for (int n = 0; n < kTokenTiles; ++n) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        if (rows.first_token + token(n, i) >= a.tokens) continue;
+        const float y = of_row.value(scales[n][i], totals[n][m][2 * half + i]);
+        const float up = rows.paired ? of_up.value(scales[n][i], totals[n][m][2 + i]) : 0.0f;
+        *place(n, i) = finished(a.finish, y, up, before[n][i]);
+      }
+    }
+  }
+
+  template <class Arguments, class Rows>
+  __device__ __forceinline__ void finish_all(const Arguments& a, const Rows& rows) const {
+    float2 scales[kTokenTiles][2];
+#pragma unroll
+    for (int n = 0; n < kTokenTiles; ++n) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const std::int64_t from = min(rows.first_token + token(n, i), a.tokens - 1);
+        scales[n][i] = {a.x.scales[from * 2], a.x.scales[from * 2 + 1]};
+      }
+    }
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m) {
+      finish_row(a, rows, scales, m, 0);
+      // With swiglu the second half of each 16 rows is up.
+      if (!rows.paired) finish_row(a, rows, scales, m, 1);
     }
   }
 };

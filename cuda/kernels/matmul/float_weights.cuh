@@ -226,13 +226,29 @@ __device__ __forceinline__ void multiply_block(float (&sums)[row_tiles][4],
   }
 }
 
+// What a row brings to its y, read once.
+template <class Weights>
+struct FloatRowFinish {
+  float scale, bias = 0;
+  bool has_bias;
+
+  template <class Segment>
+  __device__ __forceinline__ FloatRowFinish(const Segment& segment, std::int64_t row)
+      : scale(Weights::row_scale(segment, row)), has_bias(segment.bias != nullptr) {
+    if (has_bias) bias = segment.bias[row];
+  }
+  __device__ __forceinline__ float value(float2 token_scales, float total) const {
+    const float y = total * scale * token_scales.x * token_scales.y;
+    return has_bias ? y + bias : y;
+  }
+};
+
 // y of a row and token from what its columns added up to.
 template <class Weights, class Segment>
 __device__ __forceinline__ float finished_total(const PieceRows& x, const Segment& segment,
                                                 std::int64_t row, std::int64_t token, float total) {
-  const float* const scales = x.scales + token * 2;
-  const float y = total * Weights::row_scale(segment, row) * scales[0] * scales[1];
-  return segment.bias == nullptr ? y : y + segment.bias[row];
+  return FloatRowFinish<Weights>(segment, row)
+      .value({x.scales[token * 2], x.scales[token * 2 + 1]}, total);
 }
 
 }  // namespace leq::LEQ_GPU

@@ -44,49 +44,92 @@ struct GemmMemory {
       Shape::kStages * kStageBytes + (group == 0 ? 0 : 2 * static_cast<int>(sizeof(Groups)));
 };
 
-// Start copying one slab of the tile into a stage: the tokens' codes, and the weights'.
+// A thread's share of the copies of slabs, one slab after the other: 16 bytes of kEach rows, so many
+// apart that they are swizzled alike. All addresses are one pointer, that moves on, and constants.
+template <int rows, int chunks, int threads>
+struct RowCopies {
+  static constexpr int kStep = threads / chunks, kEach = rows / kStep;
+  static_assert(kStep * kEach == rows && kStep % 16 == 0 && kEach <= 8);
+  const std::byte* from = nullptr;
+  int step_bytes = 0;  // in memory
+  unsigned valid = 0;  // bit i: row i is there
+
+  static __device__ __forceinline__ int row() { return static_cast<int>(threadIdx.x / chunks); }
+  static __device__ __forceinline__ int chunk() { return static_cast<int>(threadIdx.x % chunks); }
+
+  // What is not there is not read, wherever its address points.
+  __device__ __forceinline__ void load(unsigned char* to) {
+    to += swizzled<chunks>(row(), chunk());
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      ptx::cp_async16(to + i * kStep * chunks * 16, from + std::int64_t{i} * step_bytes,
+                      (valid >> i & 1u) != 0);
+    }
+    from += chunks * 16;
+  }
+};
+
 template <class Shape>
-__device__ __forceinline__ void load_tokens(const IntMatmul& a, const GemmRows<Shape>& rows,
-                                            int slab, unsigned char* stage) {
-  const int thread = static_cast<int>(threadIdx.x);
+struct TokenCopies : RowCopies<Shape::kTokens, 8, Shape::kThreads> {
+  __device__ __forceinline__ TokenCopies(const IntMatmul& a, const GemmRows<Shape>& rows) {
+    const std::int64_t first = rows.first_token + this->row();
+    const auto stride = static_cast<int>(a.x.code_stride);
+    this->from = reinterpret_cast<const std::byte*>(a.x.codes) + first * stride + this->chunk() * 16;
+    this->step_bytes = this->kStep * stride;
 #pragma unroll
-  for (int i = thread; i < Shape::kTokens * 8; i += Shape::kThreads) {
-    const int row = i / 8, chunk = i % 8;
-    const std::int64_t token = rows.first_token + row;
-    const bool valid = token < a.tokens;
-    ptx::cp_async16(stage + swizzled<8>(row, chunk),
-                    a.x.codes + (valid ? token : 0) * a.x.code_stride + slab * kSlab + chunk * 16,
-                    valid);
-  }
-}
-template <class Shape, int bits, int group>
-__device__ __forceinline__ void load_codes(const IntMatmul& a, const GemmRows<Shape>& rows,
-                                           int slab, std::int64_t padded, unsigned char* stage) {
-  using Memory = GemmMemory<Shape, bits, group>;
-  constexpr int kChunks = Memory::kChunks;
-  const int thread = static_cast<int>(threadIdx.x);
-  unsigned char* const low = stage + Memory::kTokenBytes;
-#pragma unroll
-  for (int i = thread; i < Shape::kRows * kChunks; i += Shape::kThreads) {
-    const int n = i / kChunks, chunk = i % kChunks;
-    const CodeSegment& segment = rows.of(a, n);
-    const int row = rows.first + rows.offset(n);
-    const bool valid = row < segment.rows;
-    const std::int64_t at = (valid ? row : 0) * (padded * Planes<bits>::kLowBits / 8);
-    ptx::cp_async16(low + swizzled<kChunks>(n, chunk),
-                    segment.weight.codes + at + (slab * kChunks + chunk) * 16, valid);
-  }
-  if constexpr (bits == 3) {
-    if (thread < Shape::kRows) {
-      const CodeSegment& segment = rows.of(a, thread);
-      const int row = rows.first + rows.offset(thread);
-      const bool valid = row < segment.rows;
-      const std::int64_t at = (valid ? row : 0) * (padded / 8);
-      ptx::cp_async16(low + Memory::kLowBytes + thread * 16, segment.weight.high + at + slab * 16,
-                      valid);
+    for (int i = 0; i < this->kEach; ++i) {
+      this->valid |= (first + i * this->kStep < a.tokens ? 1u : 0u) << i;
     }
   }
-}
+};
+
+template <class Shape, int chunks>
+struct CodeCopies : RowCopies<Shape::kRows, chunks, Shape::kThreads> {
+  // `plane` has chunks * 16 bytes of a row for each slab.
+  __device__ __forceinline__ CodeCopies(const GemmRows<Shape>& rows, const CodeSegment& segment,
+                                        const std::uint8_t* plane, int slabs) {
+    const int first = rows.first + rows.offset(this->row()), row_bytes = slabs * (chunks * 16);
+    // 16 rows of a tile are eight of each segment with swiglu.
+    const int step = rows.paired ? this->kStep / 2 : this->kStep;
+    this->from = reinterpret_cast<const std::byte*>(plane) + std::int64_t{first} * row_bytes +
+                 this->chunk() * 16;
+    this->step_bytes = step * row_bytes;
+#pragma unroll
+    for (int i = 0; i < this->kEach; ++i) {
+      this->valid |= (first + i * step < segment.rows ? 1u : 0u) << i;
+    }
+  }
+};
+
+// The weights of slabs, and for 3 bits the 16 bytes of the high plane that a thread's row has.
+template <class Shape, int bits, int group>
+struct WeightCopies {
+  using Memory = GemmMemory<Shape, bits, group>;
+  CodeCopies<Shape, Memory::kChunks> low;
+  const std::uint8_t* high = nullptr;
+  bool has_high = false;
+
+  __device__ __forceinline__ WeightCopies(const IntMatmul& a, const GemmRows<Shape>& rows, int slabs)
+      : low(rows, rows.of(a, low.row()), rows.of(a, low.row()).weight.codes, slabs) {
+    const int thread = static_cast<int>(threadIdx.x);
+    if (bits != 3 || thread >= Shape::kRows) return;
+    const CodeSegment& segment = rows.of(a, thread);
+    const int row = rows.first + rows.offset(thread);
+    high = segment.weight.high + std::int64_t{row} * (slabs * 16);
+    has_high = row < segment.rows;
+  }
+  __device__ __forceinline__ void load(unsigned char* stage) {
+    low.load(stage + Memory::kTokenBytes);
+    if constexpr (bits == 3) {
+      const int thread = static_cast<int>(threadIdx.x);
+      if (thread < Shape::kRows) {
+        ptx::cp_async16(stage + Memory::kTokenBytes + Memory::kLowBytes + thread * 16, high,
+                        has_high);
+      }
+      high += 16;
+    }
+  }
+};
 
 // The codes of a warp's rows in one slab, as they lie in memory: word t of each 16 bytes.
 template <class Shape, int bits>
@@ -266,56 +309,123 @@ struct WarpTile {
     a.integers[(at * a.tokens + token) * output_columns(a) + rows.column + n] = sum;
   }
 
-  // y of number i: what the groups added up to, or the sum over the whole row.
-  __device__ __forceinline__ float value(const IntMatmul& a, const CodeSegment& segment, int n,
-                                         std::int64_t at_token, int down, int across, int i) const {
+  // Less the zero points of sums over the whole row.
+  __device__ __forceinline__ int whole_sum(int down, int across, int i, int zero,
+                                           int token_sum) const {
+    return sums[down][across][i] - zero * token_sum;
+  }
+
+  // What outputs need of the warp's tokens, and of two neighbouring rows.
+  struct TokenFacts {
+    float scale[kDown][2];
+    int sum[kDown][2];
+    bool exists[kDown][2];
+
+    __device__ __forceinline__ TokenFacts(const IntMatmul& a, const GemmRows<Shape>& rows,
+                                          const WarpTile& tile) {
+      const bool has_zeros = group == 0 && has_unsigned_bytes(a.segments[0].weight);
+#pragma unroll
+      for (int down = 0; down < kDown; ++down) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const std::int64_t token = rows.first_token + tile.token(down, 2 * half);
+          exists[down][half] = token < a.tokens;
+          const std::int64_t from = exists[down][half] ? token : 0;
+          scale[down][half] = row_scale_of(a, from);
+          sum[down][half] = has_zeros ? a.x.sums[from * a.x.sum_stride] : 0;
+        }
+      }
+    }
+  };
+  struct RowFacts {
+    RowFinish finish;
+    int zero;
+
+    __device__ __forceinline__ RowFacts(const CodeSegment& segment, int n)
+        : finish(segment, n),
+          zero(group == 0 && has_unsigned_bytes(segment.weight) ? segment.weight.zeros[n] - 128
+                                                                : 0) {}
+  };
+  __device__ __forceinline__ float value(const RowFacts& facts, const TokenFacts& tokens, int down,
+                                         int across, int i) const {
     float sum;
     if constexpr (group > 0) {
       sum = totals[down][across][i].total;
     } else {
-      sum = static_cast<float>(whole_sum(a, segment, n, at_token, down, across, i));
+      sum = static_cast<float>(whole_sum(down, across, i, facts.zero, tokens.sum[down][i / 2]));
     }
-    return finished_sum(a, segment, n, at_token, sum);
-  }
-  __device__ __forceinline__ int whole_sum(const IntMatmul& a, const CodeSegment& segment, int n,
-                                           std::int64_t at_token, int down, int across,
-                                           int i) const {
-    int sum = sums[down][across][i];
-    if (has_unsigned_bytes(segment.weight)) {
-      sum -= (segment.weight.zeros[n] - 128) * a.x.sums[at_token * a.x.sum_stride];
-    }
-    return sum;
+    return facts.finish.value(tokens.scale[down][i / 2], sum);
   }
 
-  __device__ __forceinline__ void finish_all(const IntMatmul& a,
-                                             const GemmRows<Shape>& rows) const {
-    // With swiglu the tiles across are of gate and of up in turn.
-    const int step = rows.paired ? 2 : 1;
-#pragma unroll
-    for (int across = 0; across < kAcross; ++across) {
-      if (across % step != 0) continue;
+  // The outputs of eight rows: reads first, then writes.
+  __device__ __forceinline__ void finish_across(const IntMatmul& a, const GemmRows<Shape>& rows,
+                                                const TokenFacts& tokens, int across) const {
+    const int tile_row = row(across, 0), offset = rows.offset(tile_row), n = rows.first + offset;
+    const CodeSegment& segment = rows.of(a, tile_row);
+    if (n >= segment.rows) return;
+    const bool has_next = n + 1 < segment.rows;
+    const RowFacts facts[2] = {{segment, n}, {segment, has_next ? n + 1 : n}};
+    const CodeSegment& other = rows.paired ? a.segments[1] : segment;
+    const RowFacts ups[2] = {{other, n}, {other, has_next ? n + 1 : n}};
+    float* const first = a.out.values + (rows.first_token + token(0, 0)) * a.out.stride +
+                         rows.column + offset;
+    const auto place = [&](int down, int i) {
+      return first + (down * 16 + i / 2 * 8) * a.out.stride + i % 2;
+    };
+    const auto exists = [&](int down, int i) {
+      return tokens.exists[down][i / 2] && (i % 2 == 0 || has_next);
+    };
+    float before[kDown][4] = {};
+    if (a.finish == Finish::add) {
 #pragma unroll
       for (int down = 0; down < kDown; ++down) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const int tile_row = row(across, i), offset = rows.offset(tile_row);
-          const int n = rows.first + offset;
+          if (exists(down, i)) before[down][i] = *place(down, i);
+        }
+      }
+    }
+#pragma unroll
+    for (int down = 0; down < kDown; ++down) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float y = value(facts[i % 2], tokens, down, across, i);
+        float up = 0;
+        if (rows.paired) up = value(ups[i % 2], tokens, down, (across + 1) % kAcross, i);
+        if (exists(down, i)) *place(down, i) = finished(a.finish, y, up, before[down][i]);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void finish_all(const IntMatmul& a,
+                                             const GemmRows<Shape>& rows) const {
+    if constexpr (Sum::kIntegers) {
+      if constexpr (group == 0) store_whole(a, rows);
+      return;
+    }
+    const TokenFacts tokens(a, rows, *this);
+    // With swiglu the tiles across are of gate and of up in turn.
+    const int step = rows.paired ? 2 : 1;
+#pragma unroll
+    for (int across = 0; across < kAcross; ++across) {
+      if (across % step == 0) finish_across(a, rows, tokens, across);
+    }
+  }
+  __device__ __forceinline__ void store_whole(const IntMatmul& a,
+                                              const GemmRows<Shape>& rows) const {
+    const TokenFacts tokens(a, rows, *this);
+#pragma unroll
+    for (int across = 0; across < kAcross; ++across) {
+#pragma unroll
+      for (int down = 0; down < kDown; ++down) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int tile_row = row(across, i), n = rows.first + rows.offset(tile_row);
           const CodeSegment& segment = rows.of(a, tile_row);
-          const std::int64_t at_token = rows.first_token + token(down, i);
-          if (at_token >= a.tokens || n >= segment.rows) continue;
-          if constexpr (Sum::kIntegers) {
-            if constexpr (group == 0) {
-              const int sum = whole_sum(a, segment, n, at_token, down, across, i);
-              store_integer(a, rows, 0, tile_row, token(down, i), sum);
-            }
-            continue;
-          }
-          const float y = value(a, segment, n, at_token, down, across, i);
-          float up = 0;
-          if (rows.paired) {
-            up = value(a, a.segments[1], n, at_token, down, (across + 1) % kAcross, i);
-          }
-          finish(a.finish, a.out, at_token, rows.column + offset, y, up);
+          if (n >= segment.rows) continue;
+          const int zero = has_unsigned_bytes(segment.weight) ? segment.weight.zeros[n] - 128 : 0;
+          store_integer(a, rows, 0, tile_row, token(down, i),
+                        whole_sum(down, across, i, zero, tokens.sum[down][i / 2]));
         }
       }
     }
@@ -362,13 +472,13 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   const auto stage_of = [&](int slab) {
     return memory + slab % Shape::kStages * Memory::kStageBytes;
   };
+  WeightCopies<Shape, bits, group> weights(a, rows, slabs);
+  TokenCopies<Shape> tokens(a, rows);
   const auto load_weights = [&](int slab) {
-    if (slab < slabs) {
-      load_codes<Shape, bits, group>(a, rows, slab, grouping.columns, stage_of(slab));
-    }
+    if (slab < slabs) weights.load(stage_of(slab));
   };
   const auto load_inputs = [&](int slab) {
-    if (slab < slabs) load_tokens(a, rows, slab, stage_of(slab));
+    if (slab < slabs) tokens.load(stage_of(slab));
     ptx::cp_async_commit();
   };
   for (int slab = 0; slab < Shape::kStages - 1; ++slab) load_weights(slab);

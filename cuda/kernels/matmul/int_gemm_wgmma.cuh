@@ -361,21 +361,37 @@ struct WarpgroupTile {
     const int tile_row = warp * 16 + column, n = rows.first + rows.offset(tile_row);
     const CodeSegment& segment = rows.of(a, tile_row);
     if (n >= segment.rows) return;
-    const RowFinish row_finish(segment, n), up_finish(rows.paired ? a.segments[1] : segment, n);
+    const CodeSegment& other = rows.paired ? a.segments[1] : segment;
+    const RowFinish row_finish(segment, n), up_finish(other, n);
+    const int step = 32 / width;
+    const std::int64_t to = rows.column + rows.offset(tile_row);
+    // Four tokens at a time: reads first, then writes.
+    constexpr int kTogether = 4;
 #pragma unroll 1
-    for (int t = lane / width; t < Memory::kOutTokens; t += 32 / width) {
-      const std::int64_t token = rows.first_token + first + t;
-      if (token >= a.tokens) break;
-      const int* const at = out + t * Memory::kOutStride + column;
-      if constexpr (Sum::kIntegers) {
-        if (kGrouped) continue;
-        store_integer(a, rows, 0, tile_row, first + t, whole(a, segment, n, token, at[0]));
-        continue;
+    for (int t = lane / width; t < Memory::kOutTokens; t += kTogether * step) {
+      float scale[kTogether], before[kTogether];
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+        const std::int64_t token = min(rows.first_token + first + t + i * step, a.tokens - 1);
+        scale[i] = row_scale_of(a, token);
+        before[i] = a.finish == Finish::add ? a.out.values[token * a.out.stride + to] : 0.0f;
       }
-      const float y = row_finish.value(a, token, number(a, segment, n, token, at[0]));
-      float up = 0;
-      if (rows.paired) up = up_finish.value(a, token, number(a, a.segments[1], n, token, at[8]));
-      finish(a.finish, a.out, token, rows.column + rows.offset(tile_row), y, up);
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+        const std::int64_t token = rows.first_token + first + t + i * step;
+        if (token >= a.tokens) break;
+        const int* const at = out + (t + i * step) * Memory::kOutStride + column;
+        if constexpr (Sum::kIntegers) {
+          if (kGrouped) continue;
+          store_integer(a, rows, 0, tile_row, first + t + i * step,
+                        whole(a, segment, n, token, at[0]));
+          continue;
+        }
+        const float y = row_finish.value(scale[i], number(a, segment, n, token, at[0]));
+        float up = 0;
+        if (rows.paired) up = up_finish.value(scale[i], number(a, other, n, token, at[8]));
+        a.out.values[token * a.out.stride + to] = finished(a.finish, y, up, before[i]);
+      }
     }
   }
   // What the columns added up to, from the bits of a total or a sum over the whole row.

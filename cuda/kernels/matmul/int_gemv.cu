@@ -1,6 +1,7 @@
 // The dot-product kernels for few tokens, by bits, tokens and grouping.
 #include "cuda/kernels/matmul/int_gemv.cuh"
 
+#include "cuda/kernels/matmul/int_gemv_groups.cuh"
 #include "cuda/kernels/matmul/int_matmul.h"
 #include "cuda/words/run.h"
 
@@ -36,8 +37,38 @@ Choice choose_tokens(const IntMatmul& a) {
   return choose_grouping<bits, 4>(a);
 }
 
+bool has_groups_of_128(const IntMatmul& a) {
+  const int weights = a.segments[0].weight.group, tokens = a.x.group;
+  return (weights == 128 || weights == 0) && (tokens == 128 || tokens == 0) && weights + tokens > 0;
+}
+
+template <int bits, int tokens>
+void launch_groups(const IntMatmul& a, rt::Stream& stream) {
+  const bool paired = a.finish == Finish::swiglu;
+  std::int64_t blocks = 0;
+  for (int i = 0; i < (paired ? 1 : a.segment_count); ++i) {
+    blocks += group_blocks(a.segments[i].rows, paired);
+  }
+  rt::run(stream,
+          {"int_gemv_groups", dim3(static_cast<unsigned>(blocks)), dim3(kGroupWarps * 32),
+           waiting_bytes(a.columns, tokens), rt::Start::early},
+          a.integers != nullptr ? int_gemv_groups<bits, tokens, true>
+                                : int_gemv_groups<bits, tokens, false>,
+          a);
+}
+template <int bits>
+void launch_groups(const IntMatmul& a, rt::Stream& stream) {
+  if (a.tokens == 1) return launch_groups<bits, 1>(a, stream);
+  if (a.tokens == 2) return launch_groups<bits, 2>(a, stream);
+  if constexpr (gemv_tokens(bits) > 4) {
+    if (a.tokens > 4) return launch_groups<bits, 8>(a, stream);
+  }
+  launch_groups<bits, 4>(a, stream);
+}
+
 template <int bits>
 void launch(const IntMatmul& a, rt::Stream& stream) {
+  if (has_groups_of_128(a)) return launch_groups<bits>(a, stream);
   const bool paired = a.finish == Finish::swiglu;
   int warps = 0;
   for (int i = 0; i < (paired ? 1 : a.segment_count); ++i) {

@@ -1,4 +1,5 @@
-// Few tokens (up to 8, up to 4 below 8 bits) times a weight of 8, 4, 3 or 2 bits by dp4a: each warp
+// Few tokens (up to 8, up to 4 below 8 bits) times a weight of 8, 4, 3 or 2 bits by dp4a, sums over
+// whole rows or groups of 32 or 64 columns (of 128: int_gemv_groups.cuh): each warp
 // owns some rows of the weight, and its lanes walk them in pieces of 16 bytes (docs/cuda.md).
 #pragma once
 
@@ -155,8 +156,8 @@ __device__ __forceinline__ void keep_groups(const IntMatmul& a, const Grouping& 
       tile.sums[i] += __shfl_xor_sync(kEveryLane, tile.sums[i], step);
     }
   }
-  if (!active || column % grouping.group != 0) return;
-  const int group = column / grouping.group, slot = group % kWaitingGroups;
+  if (!active || (column & (grouping.group - 1)) != 0) return;
+  const int group = column >> group_shift(grouping.group), slot = group % kWaitingGroups;
   RowGroup row[kGemvRows<bits>];
 #pragma unroll
   for (int r = 0; r < kGemvRows<bits>; ++r) {
@@ -166,7 +167,7 @@ __device__ __forceinline__ void keep_groups(const IntMatmul& a, const Grouping& 
   for (int t = 0; t < tokens; ++t) {
     const std::int64_t token = min(std::int64_t{t}, a.tokens - 1);
     const float scale =
-        a.x.group > 0 ? a.x.scales[token * a.x.scale_stride + column / a.x.group] : 1.0f;
+        a.x.group > 0 ? a.x.scales[token * a.x.scale_stride + (column >> 7)] : 1.0f;
     const int sum = a.x.sums != nullptr ? a.x.sums[token * a.x.sum_stride + group] : 0;
 #pragma unroll
     for (int r = 0; r < kGemvRows<bits>; ++r) {
@@ -238,7 +239,7 @@ __device__ __forceinline__ void multiply_groups(const IntMatmul& a, const Groupi
   for (int run = 0; run < Layout::kRuns; run += kRuns) {
     tile.template multiply<kRuns>(loaded, run, a.x.codes + column, token_at, flip);
     const int end = (run + kRuns) * 16;
-    if (end < Layout::kColumns && end % grouping.group != 0) continue;
+    if (end < Layout::kColumns && (end & (grouping.group - 1)) != 0) continue;
     const int begin = max(0, end - grouping.group);
     keep_groups(a, grouping, rows, tile, column + begin, active, waiting);
     tile.start(0);
@@ -276,8 +277,9 @@ __device__ __forceinline__ float walk(const IntMatmul& a, const Grouping& groupi
       tile.template multiply<Layout::kRuns>(loaded, 0, a.x.codes + column, token_at, flip);
     } else {
       multiply_groups(a, grouping, rows, tile, loaded, token_at, flip, column, active, *waiting);
-      const int walked = min(base + 32, pieces) * Layout::kColumns / grouping.group;
-      const int next = min(32 * Layout::kColumns, grouping.columns) / grouping.group;
+      const int shift = group_shift(grouping.group);
+      const int walked = min(base + 32, pieces) * Layout::kColumns >> shift;
+      const int next = min(32 * Layout::kColumns, grouping.columns) >> shift;
       if (walked + next - added <= kWaitingGroups && base + 32 < pieces) continue;
       f = add_groups<integers>(a, item, added, walked, *waiting, f);
       added = walked;

@@ -9,6 +9,10 @@
 
 namespace leq::LEQ_GPU {
 
+// log2 of a group of 32, 64 or 128 columns: a division by what is known at run time costs thirty
+// instructions.
+__device__ __forceinline__ int group_shift(int group) { return 5 + (group >= 64) + (group >= 128); }
+
 // Columns that share scales, and so the columns of one int32 sum.
 struct Grouping {
   int columns;       // Kp
@@ -49,8 +53,8 @@ __device__ __forceinline__ RowGroup row_group(const CodeWeight& weight, const Gr
   RowGroup group = {1.0f, weight.zero};
   std::int64_t at = row;
   if (grouping.weight_group > 0) {
-    at = std::int64_t{row} * (grouping.columns / grouping.weight_group) +
-         column / grouping.weight_group;
+    const int shift = group_shift(grouping.weight_group);
+    at = std::int64_t{row} * (grouping.columns >> shift) + (column >> shift);
     group.scale = ptx::f16_to_f32(weight.group_scales[at]) * weight.scale_mul;
   }
   if (weight.zeros != nullptr) {
@@ -71,25 +75,32 @@ struct RowFinish {
     if (has_bias) bias = segment.bias[row];
   }
   // y from what the columns added up to.
-  __device__ __forceinline__ float value(const IntMatmul& a, std::int64_t token, float sum) const {
-    const float token_scale = a.x.group == 0 ? a.x.scales[token * a.x.scale_stride] : 1.0f;
+  __device__ __forceinline__ float value(float token_scale, float sum) const {
     const float both = token_scale * scale;
     return has_bias ? fmaf(sum, both, bias) : sum * both;
   }
 };
+// A token's scale of its row; that of a group has been multiplied in.
+__device__ __forceinline__ float row_scale_of(const IntMatmul& a, std::int64_t token) {
+  return a.x.group == 0 ? a.x.scales[token * a.x.scale_stride] : 1.0f;
+}
 __device__ __forceinline__ float finished_sum(const IntMatmul& a, const CodeSegment& segment,
                                               int row, std::int64_t token, float sum) {
-  return RowFinish(segment, row).value(a, token, sum);
+  return RowFinish(segment, row).value(row_scale_of(a, token), sum);
 }
 
-// y to its place; with swiglu y is gate, and `up` stands beside it.
+// y on its way out; with swiglu y is gate, and `up` stands beside it, with add `before` lies there.
+__device__ __forceinline__ float finished(Finish how, float y, float up, float before) {
+  if (how == Finish::add) return before + y;
+  if (how == Finish::swiglu) return device_silu(y) * up;
+  return how == Finish::gelu ? device_gelu(y) : y;
+}
+// One y to its place. Where a thread has several, it reads all that it needs before it writes the
+// first: `out` may lie anywhere, so the compiler keeps the order.
 __device__ __forceinline__ void finish(Finish how, const FloatRows& out, std::int64_t token,
                                        std::int64_t column, float y, float up) {
   float* const at = out.values + token * out.stride + column;
-  if (how == Finish::add) y = *at + y;
-  if (how == Finish::swiglu) y = device_silu(y) * up;
-  if (how == Finish::gelu) y = device_gelu(y);
-  *at = y;
+  *at = finished(how, y, up, how == Finish::add ? *at : 0.0f);
 }
 
 // A group's int32 sum, less its zero point, on its way into y: scaled and added to an f32 chain. It

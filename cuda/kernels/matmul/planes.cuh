@@ -46,16 +46,15 @@ __device__ __forceinline__ std::int64_t piece_at(std::int64_t row, int columns, 
   return row * columns * Planes<bits>::kLowBits / 8 + std::int64_t{index} * 16;
 }
 
-// Piece `index` of a row of `columns` columns, a multiple of 128.
+// Piece `index` of a row or a group, whose first piece in the high plane, 3 bits, lies at `high`.
 template <int bits>
-__device__ __forceinline__ Piece<bits> load_piece(const CodeWeight& weight, std::int64_t row,
-                                                  int columns, int index) {
-  const uint4 words = ptx::load_once(weight.codes + piece_at<bits>(row, columns, index));
+__device__ __forceinline__ Piece<bits> piece_of(const std::uint8_t* low, const std::uint8_t* high,
+                                                int index) {
+  const uint4 words = ptx::load_once(low);
   Piece<bits> piece = {{words.x, words.y, words.z, words.w}, {}};
   if constexpr (bits == 3) {
     // 16 bytes of the high plane hold the third bits of two pieces.
-    const std::uint8_t* const at = weight.high + row * columns / 8 + std::int64_t{index / 2} * 16;
-    const uint4 thirds = *reinterpret_cast<const uint4*>(at);
+    const uint4 thirds = *reinterpret_cast<const uint4*>(high + std::int64_t{index / 2} * 16);
     const int shift = index % 2 * 4;
     piece.high[0] = thirds.x >> shift;
     piece.high[1] = thirds.y >> shift;
@@ -63,6 +62,14 @@ __device__ __forceinline__ Piece<bits> load_piece(const CodeWeight& weight, std:
     piece.high[3] = thirds.w >> shift;
   }
   return piece;
+}
+
+// Piece `index` of a row of `columns` columns, a multiple of 128.
+template <int bits>
+__device__ __forceinline__ Piece<bits> load_piece(const CodeWeight& weight, std::int64_t row,
+                                                  int columns, int index) {
+  return piece_of<bits>(weight.codes + piece_at<bits>(row, columns, index),
+                        bits == 3 ? weight.high + row * columns / 8 : nullptr, index);
 }
 
 }  // namespace leq::LEQ_GPU

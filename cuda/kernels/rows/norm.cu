@@ -1,5 +1,6 @@
 // RMS norm or layer norm of rows, with their int8 codes or pieces: one block a row, which lies in
 // shared memory between the passes, so that it is read once.
+#include "cuda/kernels/rows/held.cuh"
 #include "cuda/kernels/rows/online.cuh"
 #include "cuda/words/ptx.h"
 #include "cuda/words/run.h"
@@ -24,39 +25,47 @@ struct Moments {
   float mean, r;
 };
 
-__device__ Moments moments(const float* row, const NormArguments& a) {
+// `x` is what the threads hold of the row; the rest of it lies in shared memory.
+__device__ Moments moments(const HeldColumns<kThreads>& x, const NormArguments& a) {
   const auto n = static_cast<float>(a.width);
   float mean = 0;
   if (a.form == NormForm::layer) {
     float sum = 0;
-    for (std::int64_t k = threadIdx.x; k < a.width; k += kThreads) sum += row[k];
+    for_columns<kThreads>(a.width, [&](int k, int i) { sum += column_of(x, k, i); });
     mean = lanes_sum(sum) / n;
     __syncthreads();
   }
   float squares = 0;
-  for (std::int64_t k = threadIdx.x; k < a.width; k += kThreads) {
-    const float x = row[k] - mean;
-    squares = fmaf(x, x, squares);
-  }
+  for_columns<kThreads>(a.width, [&](int k, int i) {
+    const float centred = column_of(x, k, i) - mean;
+    squares = fmaf(centred, centred, squares);
+  });
   return {mean, 1.0f / sqrtf(lanes_sum(squares) / n + a.eps)};
 }
 
+// Out may be x, and for the compiler gain too: what a thread needs it reads before it writes.
 __global__ void __launch_bounds__(kThreads) norm_rows(const LEQ_GRID_CONSTANT NormArguments a) {
   LEQ_BOUNDS(kThreads);
   LEQ_DYNAMIC_SHARED(float, row);
   ptx::let_successor_start();
+  const bool layer = a.form == NormForm::layer;
+  const HeldColumns<kThreads> gain(a.gain, a.width), smooth(a.inv_smooth, a.width);
+  const HeldColumns<kThreads> beta(layer ? a.beta : nullptr, a.width);
   ptx::wait_for_predecessor();
   const std::int64_t token = blockIdx.x;
-  const float* x = a.x.values + token * a.x.stride;
-  for (std::int64_t k = threadIdx.x; k < a.width; k += kThreads) row[k] = x[k];
-  const Moments m = moments(row, a);
-  for (std::int64_t k = threadIdx.x; k < a.width; k += kThreads) {
-    float y = (row[k] - m.mean) * m.r * a.gain[k];
-    if (a.form == NormForm::layer) y = y + a.beta[k];
-    if (a.inv_smooth != nullptr) y = y * a.inv_smooth[k];
+  HeldColumns<kThreads> x(a.x.values + token * a.x.stride, a.width);
+  for_columns<kThreads>(a.width, [&](int k, int i) {
+    if (i == kHeldColumns) row[k] = x.from[k];
+  });
+  x.from = row;
+  const Moments m = moments(x, a);
+  for_columns<kThreads>(a.width, [&](int k, int i) {
+    float y = (column_of(x, k, i) - m.mean) * m.r * column_of(gain, k, i);
+    if (layer) y = y + column_of(beta, k, i);
+    if (a.inv_smooth != nullptr) y = y * column_of(smooth, k, i);
     row[k] = y;
     if (a.out.values != nullptr) a.out.values[token * a.out.stride + k] = y;
-  }
+  });
   __syncthreads();
   finish_row(row, token, a.width, a.quantize);
 }

@@ -1,4 +1,5 @@
 // Finished f32 rows to int8 codes or to pieces, one block a row.
+#include "cuda/kernels/rows/held.cuh"
 #include "cuda/kernels/rows/online.cuh"
 #include "cuda/words/ptx.h"
 #include "cuda/words/run.h"
@@ -8,18 +9,20 @@ namespace {
 
 constexpr int kThreads = 256;
 
-__device__ void smooth(float* row, const float* factors, std::int64_t width) {
-  for (std::int64_t k = threadIdx.x; k < width; k += kThreads) row[k] = row[k] * factors[k];
-  __syncthreads();
-}
-
 __global__ void __launch_bounds__(kThreads)
     quantize_rows(const LEQ_GRID_CONSTANT QuantizeArguments a) {
   LEQ_BOUNDS(kThreads);
   ptx::let_successor_start();
+  const HeldColumns<kThreads> factors(a.inv_smooth, a.width);
   ptx::wait_for_predecessor();
-  float* row = a.x.values + blockIdx.x * a.x.stride;
-  if (a.inv_smooth != nullptr) smooth(row, a.inv_smooth, a.width);
+  float* const row = a.x.values + blockIdx.x * a.x.stride;
+  if (a.inv_smooth != nullptr) {
+    const HeldColumns<kThreads> x(row, a.width);
+    for_columns<kThreads>(a.width, [&](int k, int i) {
+      row[k] = column_of(x, k, i) * column_of(factors, k, i);
+    });
+    __syncthreads();
+  }
   finish_row(row, blockIdx.x, a.width, a.quantize);
 }
 

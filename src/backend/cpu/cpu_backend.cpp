@@ -17,6 +17,7 @@
 #include "backend/cpu/rows/rotate_rows.h"
 #include "backend/cpu/rows/row_kernels.h"
 #include "backend/cpu/rows/rows_layout.h"
+#include "backend/cpu/rows/share_rows.h"
 #include "backend/step_times.h"
 #include "base/thread_pool.h"
 
@@ -135,6 +136,14 @@ class CpuBackend final : public Backend {
     const auto span = clock_.in(StepPart::attention, [&] { return moved_bytes(batch, shape, kv); });
     check_attention(qkv, batch, shape, out);
     cpu::attention(attention_context(), qkv, batch, shape, kv, out);
+  }
+
+  void gather(const RowsFor& out, std::int64_t tokens, const SharedColumns& shared) override {
+    if (shared.ranks.size() == 1) return;
+    const auto span = clock_.in(StepPart::comm, [&] { return moved_bytes(out, tokens); });
+    cpu::share_rows(out, tokens, shared);
+    if (!shared.received()) return;
+    cpu::quantize_whole_rows(pool_, rows_, tokens, shared.site, out);
   }
 
   void sample(const Rows& logits, std::span<const SampleRequest> requests,

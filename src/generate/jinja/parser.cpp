@@ -55,7 +55,7 @@ class Parser : private TokenReader {
         Node{.kind = kind, .line = line, .text = std::move(text), .children = std::move(children)});
   }
 
-  // Statements until a tag that begins with one of `ends`, which is left unread behind its {%.
+  // Statements until a tag that begins with one of `ends`, which is left unread after its {%.
   NodeId block(std::initializer_list<std::string_view> ends) {
     const Level level(*this);
     const std::uint32_t line = now().line;
@@ -464,7 +464,7 @@ class Parser : private TokenReader {
     return add(Kind::slice, line, {from, to, step});
   }
 
-  // The arguments in brackets, behind `parts`.
+  // The arguments in brackets, after `parts`.
   void arguments(std::vector<NodeId>& parts) {
     expect_sign("(");
     bool more = false;

@@ -1,4 +1,4 @@
-// What stands behind `is`.
+// What comes after `is`.
 #include <algorithm>
 #include <array>
 

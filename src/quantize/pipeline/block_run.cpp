@@ -84,7 +84,8 @@ std::uint64_t BlockRun::bytes(const ModelConfig& config, const Layout& layout,
   weights.blocks.push_back(block);
   CountingMemory memory(layout);
   const KvCache cache(memory, layout, cache_shape(one, length));
-  const Workspace work(one, weights, memory, layout, forward_limits_of(length));
+  const Workspace work(one, weights, memory, layout, forward_limits_of(length),
+                       place_of(one, 0, 1));
   return memory.allocated();
 }
 

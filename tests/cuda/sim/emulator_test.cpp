@@ -194,6 +194,23 @@ TEST(EmulatorDeath, TooMuchStaticSharedMemoryIsReported) {
   EXPECT_DEATH(run("much_static", much_static, Bug::planted), "48 KB");
 }
 
+__global__ void little_static(int*, const int*, Bug) {
+  LEQ_SHARED(float[192], sums);
+  sums[threadIdx.x] = 0;
+}
+
+// As cuda.h says: unasked a kernel has 48 KB, less what it has of static memory.
+TEST(EmulatorDeath, FortyEightKilobytesUnaskedCountStaticMemoryToo) {
+  simt::Grid grid = {.kernel = "little_static", .blocks = dim3(1), .threads = dim3(kThreads)};
+  const auto launch = [&] { simt::run_grid(grid, [] { little_static(nullptr, nullptr, {}); }); };
+  grid.shared_bytes = (48 << 10) - 768;
+  launch();
+  grid.shared_bytes += 16;
+  EXPECT_DEATH(launch(), "static and dynamic shared memory");
+  grid.shared_limit = 99 << 10;
+  launch();
+}
+
 __global__ void shuffles(int* out, const int*, Bug) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   out[threadIdx.x] = __shfl_up_sync(~0u, lane, 3) + 100 * __shfl_down_sync(~0u, lane, 5) +

@@ -210,6 +210,43 @@ TEST_P(EarlyStart, GoesOnWhereItStopped) {
   }
 }
 
+// Three kernels overlap where the middle one lets the third begin before it waits: what lies two
+// kernels back is no older than what lies one back.
+TEST_P(EarlyStart, ShowsAReadOfWhatTheKernelBeforeTheLastWrites) {
+  std::vector<int> numbers(kNumbers), twice;
+  std::iota(numbers.begin(), numbers.end(), 5);
+  for (const int number : numbers) twice.push_back(2 * number);
+  const auto found = [&](Bug bug) {
+    const DeviceArray<int> a(numbers), b(kNumbers), c(kNumbers);
+    write_late({a.bytes()});
+    const auto launch = [&](const char* name, Kernel kernel, int* out, const int* in) {
+      rt::run(test_stream(), {name, dim3(kBlocks), dim3(kThreads), 0, rt::Start::early}, kernel,
+              out, in, bug);
+    };
+    launch("between", produce, b.data(), nullptr);
+    launch("consume", consume, c.data(), a.data());
+    return c.host();
+  };
+  EXPECT_EQ(found(Bug::none), twice);
+  EXPECT_NE(found(Bug::planted), twice);
+}
+
+// A list that a copy brings is there behind the wait.
+TEST_P(EarlyStart, ShowsAReadBeforeTheWaitOfWhatACopyBrings) {
+  const std::vector<int> numbers(kNumbers, 5), twice(kNumbers, 10);
+  const auto found = [&](Bug bug) {
+    const DeviceArray<int> a(kNumbers), b(kNumbers);
+    a.zero();
+    rt::synchronize(test_stream());
+    rt::copy_to_device(a.data(), numbers.data(), kNumbers * sizeof(int), test_stream());
+    rt::run(test_stream(), {"consume", dim3(kBlocks), dim3(kThreads), 0, rt::Start::early}, consume,
+            b.data(), static_cast<const int*>(a.data()), bug);
+    return b.host();
+  };
+  EXPECT_EQ(found(Bug::none), twice);
+  EXPECT_NE(found(Bug::planted), twice);
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, EarlyStart, testing::Values(0u, 1u, 2u, 7u, 12345u));
 
 __global__ void some_wait(int* out, const int*, Bug bug) {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/random.h"
+#include "cuda/emulated/emulated_device.h"
 #include "model/session.h"
 #include "models_fixture.h"
 #include "platform/make_backend.h"
@@ -199,6 +200,21 @@ TEST(StepsOfMovingScales, ReplayedGiveTheBitsOfStepsRunOneByOne) {
     EXPECT_EQ(backend->step_counts().replayed, record ? 6 : 0);
     EXPECT_EQ(session.transformer().online()[0].scale.counters().steps, 8u);
   }
+}
+
+// A driver that cannot make a graph of what was recorded costs speed, not the reply.
+TEST(StepsThatCannotBeRecorded, RunOneByOneAndSaySo) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const Kind kind = {"storyteller", "int8", KvType::f16};
+  const auto file = test::quantized(folder, kind.type);
+  Course plain(kind, file, false), failing(kind, file, true);
+  sim::rt::fail_captures(1);
+  for (Course* course : {&plain, &failing}) all_that_happens(*course, kind.context);
+  EXPECT_EQ(plain.logits(), failing.logits());
+  EXPECT_EQ(failing.counts().recorded, 0);
+  EXPECT_EQ(failing.counts().replayed, 0);
+  EXPECT_NE(failing.counts().failure.find("this recording fails"), std::string::npos);
+  EXPECT_TRUE(plain.counts().failure.empty());
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "backend/cpu/rows/quantize_rows.h"
 #include "backend/cpu/rows/rows_layout.h"
 #include "base/error.h"
+#include "base/slice.h"
 
 namespace leq::cpu {
 namespace {
@@ -76,8 +77,10 @@ class Attention {
       const auto most = static_cast<int>(heads_together(
           plan_, shape_, std::ssize(blocks_), blocks_[static_cast<std::size_t>(block)].rows,
           static_cast<std::int64_t>(part)));
-      for (int head = 0; head < shape_.kv_heads; head += most) {
-        units_.push_back({block, head, std::min(most, shape_.kv_heads - head)});
+      for (int head = 0; head < shape_.kv_heads;) {
+        const int heads = alike(head, most);
+        if (query_heads(shape_, head).count > 0) units_.push_back({block, head, heads});
+        head += heads;
       }
     }
     // A thread takes neighbouring tasks: a head's keys and values stay in its caches. The last rows
@@ -85,6 +88,17 @@ class Attention {
     std::sort(units_.begin(), units_.end(), [](const Unit& a, const Unit& b) {
       return a.kv_head != b.kv_head ? a.kv_head < b.kv_head : a.block > b.block;
     });
+  }
+
+  // Neighbouring kv heads from `head` on, at most `most`, that equally many query heads read.
+  int alike(int head, int most) const {
+    const int readers = query_heads(shape_, head).count;
+    int count = 1;
+    while (count < most && head + count < shape_.kv_heads &&
+           query_heads(shape_, head + count).count == readers) {
+      ++count;
+    }
+    return count;
   }
 
   std::int64_t units() const { return std::ssize(units_); }
@@ -101,7 +115,8 @@ class Attention {
             qkv_,
             blocks_[static_cast<std::size_t>(unit_at(unit).block)],
             unit_at(unit).kv_head,
-            unit_at(unit).heads};
+            unit_at(unit).heads,
+            query_heads(shape_, unit_at(unit).kv_head)};
   }
 
   WorkerScratch scratch_of(int worker) const {
@@ -171,7 +186,7 @@ class Attention {
 
   // Queries of the units before this one.
   std::int64_t first_query(const HeadBlock& head) const {
-    return head.block.first_row * shape_.heads + std::int64_t{head.kv_head} * head.head_queries();
+    return head.block.first_row * shape_.heads + head.block.rows * head.readers.first;
   }
   float* totals_of(const HeadBlock& head) const {
     return shared_.totals + first_query(head) * plan_.record_floats;
@@ -199,42 +214,48 @@ class Attention {
     return quantized_unit(out_.format) == QuantizedUnit::columns_128 ? 128 : width();
   }
 
+  // Columns of the output that the queries of kv heads [first, last) make.
+  Slice columns_of(int first, int last) const {
+    const QueryHeads begin = query_heads(shape_, first), end = query_heads(shape_, last - 1);
+    return {std::int64_t{begin.first} * shape_.head_dim,
+            std::int64_t{end.first + end.count} * shape_.head_dim};
+  }
+  template <class Visit>
+  void each_group(const Slice& columns, Visit visit) const {
+    if (columns.empty()) return;
+    const std::int64_t last = (columns.last - 1) / group_columns();
+    for (std::int64_t group = columns.first / group_columns(); group <= last; ++group) visit(group);
+  }
+
   void count_outputs() {
     if (!quantizes_here()) return;
-    const std::int64_t head_columns = std::int64_t{plan_.group} * shape_.head_dim;
-    const std::int64_t columns = group_columns();
     for (std::int64_t block = 0; block < std::ssize(blocks_); ++block) {
       std::int32_t* pending = pending_heads(block);
-      for (std::int64_t first = 0; first < width(); first += columns) {
-        const std::int64_t last = std::min(first + columns, width());
-        const std::int64_t heads = (last - 1) / head_columns - first / head_columns + 1;
-        pending[first / columns] = static_cast<std::int32_t>(heads);
+      std::fill_n(pending, plan_.output_groups, 0);
+      for (int head = 0; head < shape_.kv_heads; ++head) {
+        each_group(columns_of(head, head + 1), [&](std::int64_t group) { ++pending[group]; });
       }
     }
   }
 
   void finish(const HeadBlock& head, std::int64_t unit, const float* records) {
     finish_records(head, records, values_, value_stride_);
-    const std::int64_t head_columns = std::int64_t{plan_.group} * shape_.head_dim;
-    if (target_.consumer.inv_smooth != nullptr)
-      smooth(head, head.kv_head * head_columns, head.heads * head_columns);
+    const int end = head.kv_head + head.heads;
+    if (target_.consumer.inv_smooth != nullptr) smooth(head, columns_of(head.kv_head, end));
     if (!quantizes_here()) return;
     std::int32_t* const pending = pending_heads(unit_at(unit).block);
-    const std::int64_t columns = group_columns();
-    for (std::int64_t kv_head = head.kv_head; kv_head < head.kv_head + head.heads; ++kv_head) {
-      const std::int64_t first = kv_head * head_columns / columns;
-      const std::int64_t last = ((kv_head + 1) * head_columns - 1) / columns;
-      for (std::int64_t group = first; group <= last; ++group) {
-        if (last_of(pending[group])) quantize(head.block, group * columns, columns);
-      }
+    for (int kv_head = head.kv_head; kv_head < end; ++kv_head) {
+      each_group(columns_of(kv_head, kv_head + 1), [&](std::int64_t group) {
+        if (last_of(pending[group])) quantize(head.block, group * group_columns(), group_columns());
+      });
     }
   }
 
-  void smooth(const HeadBlock& head, std::int64_t first, std::int64_t columns) {
+  void smooth(const HeadBlock& head, const Slice& columns) {
     const RowBlock& block = head.block;
     for (std::int64_t row = block.first_row; row < block.first_row + block.rows; ++row) {
-      context_.rows.multiply(target_.consumer.inv_smooth + first, columns,
-                             values_ + row * value_stride_ + first);
+      context_.rows.multiply(target_.consumer.inv_smooth + columns.first, columns.count(),
+                             values_ + row * value_stride_ + columns.first);
     }
   }
 
@@ -265,6 +286,7 @@ class Attention {
 
 void attention(const AttentionContext& context, const Rows& qkv, const BatchView& batch,
                const AttentionShape& shape, const KvLayer& kv, const RowsFor& out) {
+  if (shape.heads == 0) return;  // all are other ranks'
   Attention(context, qkv, batch, shape, kv, out).run();
 }
 

@@ -76,7 +76,7 @@ AttentionPlan plan_attention(int threads, std::int64_t tokens, const AttentionSh
   AttentionPlan plan;
   plan.threads = threads;
   plan.tokens = tokens;
-  plan.group = shape.heads / shape.kv_heads;
+  plan.group = query_group(shape);
   plan.record_floats = (shape.head_dim + 15) / 16 * 16 + 16;
   const std::int64_t width = std::int64_t{shape.heads} * shape.head_dim;
   plan.output_groups = (width + 127) / 128;
@@ -143,6 +143,7 @@ WorkerScratch worker_scratch(const AttentionPlan& plan, const AttentionShape& sh
 
 std::size_t attention_scratch_bytes(int threads, std::int64_t tokens, const AttentionShape& shape,
                                     std::int64_t context) {
+  if (shape.kv_heads == 0) return 0;
   // The largest batch that is cut by spans may need more than the largest batch.
   const std::int64_t few = (fewest_units(threads, shape) - 1) / shape.kv_heads;
   const std::size_t bytes = plan_attention(threads, tokens, shape, context).bytes();

@@ -14,7 +14,7 @@ namespace leq::cpu {
 struct AttentionPlan {
   int threads = 0;
   std::int64_t tokens = 0;
-  int group = 0;                   // query heads of a kv head
+  int group = 0;                   // most query heads of a kv head
   std::int64_t block_rows = 0;     // most rows of a block
   std::int64_t block_queries = 0;  // most queries of a block's kv heads that are read together
   std::int64_t record_floats = 0;  // ceil16(d) + 16

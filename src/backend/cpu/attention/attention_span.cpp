@@ -37,10 +37,10 @@ float& record_total(const HeadBlock& head, float* record) {
 
 // Where a query's columns lie in the rows of a batch.
 std::int64_t query_offset(const HeadBlock& head, int query, std::int64_t stride) {
-  const int group = head.plan.group, of_head = query % head.head_queries();
-  const std::int64_t kv_head = head.kv_head + query / head.head_queries();
+  const int group = head.readers.count, of_head = query % head.head_queries();
+  const std::int64_t first = head.readers.first + query / head.head_queries() * group;
   const std::int64_t row = head.block.first_row + of_head / group;
-  return row * stride + (kv_head * group + of_head % group) * head.shape.head_dim;
+  return row * stride + (first + of_head % group) * head.shape.head_dim;
 }
 
 const KvKernels& kernels_of(const HeadBlock& head, KvType type) {
@@ -259,7 +259,7 @@ bool prepare_queries(const HeadBlock& head, const WorkerScratch& scratch) {
 void run_span(const HeadBlock& head, std::int64_t span, const WorkerScratch& scratch,
               float* records) {
   SpanWork work{head, scratch, span, records, 0, 0};
-  const int queries = head.head_queries(), group = head.plan.group;
+  const int queries = head.head_queries(), group = head.readers.count;
   for (int h = 0; h < head.heads; ++h) {
     for (int row = 0; row < head.block.rows; ++row) {
       const Columns columns = visible(head, row, span);

@@ -23,10 +23,11 @@ struct HeadBlock {
   const KvLayer& kv;
   const Rows& qkv;
   RowBlock block;
-  int kv_head = 0;  // the first
-  int heads = 1;    // kv heads
+  int kv_head = 0;          // the first
+  int heads = 1;            // kv heads
+  QueryHeads readers = {};  // of the first; the others have as many
 
-  int head_queries() const { return static_cast<int>(block.rows) * plan.group; }
+  int head_queries() const { return static_cast<int>(block.rows) * readers.count; }
   int queries() const { return heads * head_queries(); }
   // Spans [first, last) hold every position that some row sees.
   std::int64_t first_span() const;

@@ -76,7 +76,7 @@ struct SpanWork {
   }
   // Of a query's row, and of the first column of a page.
   std::int64_t position_of(int query) const {
-    return head.block.first_position + query % head.head_queries() / head.plan.group;
+    return head.block.first_position + query % head.head_queries() / head.readers.count;
   }
   std::int64_t page_position(int page) const {
     return span * kSpanTokens + std::int64_t{page} * kPageTokens;

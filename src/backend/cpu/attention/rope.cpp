@@ -52,21 +52,22 @@ void fill_rope(ThreadPool& pool, RopeTable& rope, std::int64_t end) {
 
 // The query heads, key and value of one kv head in one row.
 struct HeadRow {
-  float* query = nullptr;  // [group][d]
+  float* query = nullptr;  // [queries][d]
+  int queries = 0;
   float* key = nullptr;    // [d]
   float* value = nullptr;  // [d]
 };
 
 HeadRow head_row(const Rows& qkv, const AttentionShape& shape, std::int64_t row, int kv_head) {
-  const int group = shape.heads / shape.kv_heads;
+  const QueryHeads own = query_heads(shape, kv_head);
   float* values = qkv.values + row * qkv.value_stride;
-  return {values + std::int64_t{kv_head} * group * shape.head_dim,
+  return {values + std::int64_t{own.first} * shape.head_dim, own.count,
           values + std::int64_t{shape.heads + kv_head} * shape.head_dim,
           values + std::int64_t{shape.heads + shape.kv_heads + kv_head} * shape.head_dim};
 }
 
-bool finite(const RowKernels& rows, const HeadRow& head, int group, int dims) {
-  return std::isfinite(rows.absmax(head.query, std::int64_t{group} * dims)) &&
+bool finite(const RowKernels& rows, const HeadRow& head, int dims) {
+  return std::isfinite(rows.absmax(head.query, std::int64_t{head.queries} * dims)) &&
          std::isfinite(rows.absmax(head.key, dims)) && std::isfinite(rows.absmax(head.value, dims));
 }
 
@@ -85,18 +86,22 @@ HeadPage written_page(const KvLayer& kv, KvPart part, std::int32_t page,
 void append_head(const HeadTurn& turn, const HeadRow& head, const KvLayer& kv,
                  std::int32_t page_index, std::int64_t slot, int kv_head, float* wide) {
   const AttentionShape& shape = turn.shape;
-  const int dims = shape.head_dim, group = shape.heads / shape.kv_heads;
+  const int dims = shape.head_dim;
   const AttentionKernels& kernels = turn.context.kernels;
   const PackedKernels& packed = turn.context.packed;
   const bool rotated_keys = kv_scheme(kv.key_type).rotated;
   const auto factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dims)));
-  for (int g = 0; g < group; ++g) {
+  for (int g = 0; g < head.queries; ++g) {
     float* query = head.query + g * dims;
     turn.apply(query, shape.q_norm);
     kernels.scale(query, factor, dims, query);
     if (rotated_keys) rotate_head(packed, query, dims);
   }
   turn.apply(head.key, shape.k_norm);
+  if (shape.key_offset != nullptr) {
+    const float* offset = shape.key_offset + std::int64_t{kv_head} * dims;
+    for (int c = 0; c < dims; ++c) head.key[c] = head.key[c] - offset[c];
+  }
   if (rotated_keys) rotate_head(packed, head.key, dims);
   if (kv_scheme(kv.value_type).rotated) rotate_head(packed, head.value, dims);
   const StoreKernels stores = {kernels, packed};
@@ -125,7 +130,7 @@ std::vector<ClosedPage> closed_pages(const BatchView& batch, const KvLayer& kv) 
       const std::int64_t base = at / kPageTokens * kPageTokens;
       const std::int64_t last = std::min(end, base + kPageTokens);
       const std::int32_t page = run.pages[static_cast<std::size_t>(at / kPageTokens)];
-      if (kv.copies[static_cast<std::size_t>(page)] >= 0) {
+      if (page >= 0 && kv.copies[static_cast<std::size_t>(page)] >= 0) {
         pages.push_back({page, static_cast<int>(at - base), static_cast<int>(last - base),
                          base == 0 ? kv.zones.sinks : 0});
       }
@@ -173,6 +178,7 @@ void seal_pages(const AttentionContext& context, const AttentionPlan& plan, cons
 
 void rope_append(const AttentionContext& context, Rows& qkv, const BatchView& batch,
                  const AttentionShape& shape, RopeTable& rope, const KvLayer& kv) {
+  if (shape.kv_heads == 0) return;  // all heads are other ranks'
   check_pages(batch);
   const std::int64_t end = batch.end_position();
   if (shape.rotary) {
@@ -180,7 +186,7 @@ void rope_append(const AttentionContext& context, Rows& qkv, const BatchView& ba
     fill_rope(context.pool, rope, end);
   }
   const auto* table = reinterpret_cast<const float*>(rope.memory.data());
-  const int dims = shape.head_dim, group = shape.heads / shape.kv_heads;
+  const int dims = shape.head_dim;
   const AttentionPlan plan = plan_attention(context.pool.threads(), batch.tokens, shape, end);
   require_scratch(plan, context.scratch);
   // Codes of keys share bytes over a page.
@@ -194,7 +200,7 @@ void rope_append(const AttentionContext& context, Rows& qkv, const BatchView& ba
     for (std::int64_t i = 0; i < block.rows; ++i) {
       const std::int64_t position = block.first_position + i;
       const HeadRow head = head_row(qkv, shape, block.first_row + i, kv_head);
-      if (!finite(context.rows, head, group, dims)) {
+      if (!finite(context.rows, head, dims)) {
         bad.report(block.first_row + i);
         continue;
       }

@@ -230,22 +230,6 @@ void run_task(Job& job, std::int64_t task, int worker) {
   }
 }
 
-// Rows whose one scale needs all their columns, or all rows.
-void quantize_whole_rows(Job& job) {
-  Rows& out = job.out;
-  const QuantizedUnit unit = quantized_unit(out.format);
-  if (unit == QuantizedUnit::rows) {
-    quantize_step(job.context.pool, job.context.rows, job.tokens, job.linear.name, job.target);
-  }
-  if (unit != QuantizedUnit::row) return;
-  job.context.pool.run(job.tokens, [&](std::int64_t token, int) {
-    const float* values = out.values + token * out.value_stride;
-    if (!quantize_columns(job.context.rows, values, token, 0, out.width, job.target)) {
-      job.bad_row.report(token);
-    }
-  });
-}
-
 void check_outputs(const Job& job) {
   const Linear& linear = job.linear;
   const Rows& out = job.out;
@@ -266,7 +250,7 @@ std::size_t linear_scratch_bytes(int threads) {
 
 void run_linear(const LinearContext& context, const Rows& x, std::int64_t tokens,
                 const Linear& linear, Epilogue epilogue, const RowsFor& out) {
-  if (tokens <= 0) return;
+  if (tokens <= 0 || linear.outputs == 0) return;  // all outputs may be other ranks'
   Job job{context, x, tokens, linear, epilogue, out, out.rows};
   check_inputs(linear, x);
   check_outputs(job);
@@ -275,8 +259,7 @@ void run_linear(const LinearContext& context, const Rows& x, std::int64_t tokens
       job.unit_tasks * ((job.tokens + job.block_tokens - 1) / job.block_tokens);
   context.pool.run(tasks, [&](std::int64_t task, int worker) { run_task(job, task, worker); });
   job.bad_row.check(linear.name);
-  quantize_whole_rows(job);
-  job.bad_row.check(linear.name);
+  quantize_whole_rows(context.pool, context.rows, tokens, linear.name, out);
 }
 
 std::string describe_linear(const MatmulKernels& matmul, const Linear& linear) {

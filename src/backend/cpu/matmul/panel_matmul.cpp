@@ -54,7 +54,7 @@ std::int64_t int_group(const WeightView& weight) {
 // Where the panel's codes and what is taken off unsigned ones lie.
 void point_at_codes(const PanelTask& task, IntPanel& panel) {
   const WeightView& weight = task.segment->weight;
-  const CodePlanes planes = code_planes(weight.scheme, weight.rows, weight.columns);
+  const CodePlanes planes = code_planes(weight);
   panel.codes = panel_plane(weight, task.panel, planes.low_bits);
   if (planes.high_bits > 0) {
     panel.high_codes = panel_plane(weight, task.panel, planes.high_bits) + planes.high_at;
@@ -82,7 +82,7 @@ void point_at_codes(const PanelTask& task, IntPanel& panel) {
 void point_at_next(const PanelTask& task, IntPanel& panel) {
   if (task.next_segment == nullptr) return;
   const WeightView& weight = task.next_segment->weight;
-  const int bits = code_planes(weight.scheme, weight.rows, weight.columns).low_bits;
+  const int bits = code_planes(weight).low_bits;
   panel.next_codes = panel_plane(weight, task.next_panel, bits);
   panel.next_bytes = kPanelRows * weight.columns * bits / 8;
 }

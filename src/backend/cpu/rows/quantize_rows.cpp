@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "backend/cpu/rows/first_bad_row.h"
+#include "backend/cpu/rows/rows_layout.h"
 #include "base/error.h"
 #include "tensor/quant_scheme.h"
 
@@ -137,6 +138,13 @@ void quantize_step(ThreadPool& pool, const RowKernels& kernels, std::int64_t tok
     *target.scales = scale;
     finish_columns(kernels, 0, rows.width, rows.width, target);
   });
+}
+
+void quantize_whole_rows(ThreadPool& pool, const RowKernels& kernels, std::int64_t tokens,
+                         std::string_view site, const RowsFor& out) {
+  const QuantizedUnit unit = quantized_unit(out.rows.format);
+  if (unit == QuantizedUnit::rows) quantize_step(pool, kernels, tokens, site, out);
+  if (unit == QuantizedUnit::row) quantize_each_row(pool, kernels, tokens, site, out);
 }
 
 }  // namespace leq::cpu

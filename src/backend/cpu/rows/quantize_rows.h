@@ -24,4 +24,9 @@ bool quantize_columns(const RowKernels& kernels, const float* x, std::int64_t ro
 void quantize_step(ThreadPool& pool, const RowKernels& kernels, std::int64_t tokens,
                    std::string_view site, const RowsFor& out);
 
+// All rows whose one scale needs all their columns, or all rows (quantized_unit row and rows), from
+// out.values; nothing for other formats. Throws Error as quantize_step does.
+void quantize_whole_rows(ThreadPool& pool, const RowKernels& kernels, std::int64_t tokens,
+                         std::string_view site, const RowsFor& out);
+
 }  // namespace leq::cpu

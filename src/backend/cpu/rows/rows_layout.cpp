@@ -1,5 +1,6 @@
 #include "backend/cpu/rows/rows_layout.h"
 
+#include "backend/rows_slice.h"
 #include "base/bytes.h"
 
 namespace leq::cpu {
@@ -13,9 +14,7 @@ RowsLayout rows_layout(std::int64_t capacity, std::int64_t width, const RowsForm
 QuantizedUnit quantized_unit(const RowsFormat& format) {
   if (!is_coded(format.act)) return QuantizedUnit::nothing;
   if (has_moving_scale(format.act)) return QuantizedUnit::rows;
-  const bool by_groups = scale_columns(format.act) > 0;
-  const bool known = has_stored_scale(format.act) && format.sum_group <= kPaddedColumns;
-  return by_groups || known ? QuantizedUnit::columns_128 : QuantizedUnit::row;
+  return coded_by_columns(format) ? QuantizedUnit::columns_128 : QuantizedUnit::row;
 }
 
 // What is quantized when a whole row is there keeps its f32 numbers too; int8 weights want codes +

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "backend/cpu/attention/attention_kernel_tables.h"
+#include "backend/cpu/attention/x86/prefetcher.h"
 #include "base/float_math.h"
 
 namespace leq::cpu {
@@ -26,42 +27,79 @@ __m256i bytes8(const std::uint8_t* at) {
   return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(at)));
 }
 
-// 16 keys, queries [first, first + R).
-template <int bits, int R>
+// Blocks [block, block + B) of 16 keys, queries [first, first + R); more than one block begin at an
+// even one, four at the first: many chains hide the latency of one, and blocks share their bytes.
+template <int bits, int R, int B>
 void score_some(const PackedScoreTile& tile, int block, int first) noexcept {
-  constexpr int kBlocks = 8 / bits;
-  const std::uint8_t* row = tile.keys + std::int64_t{block / kBlocks} * tile.dims * 16;
-  const __m128i shift = _mm_cvtsi32_si128(block % kBlocks * bits);
-  __m256 sums[R][2];
-  const float* query[R];
+  constexpr int kBlocks = 8 / bits;                     // of 16 keys, in a row of 16 bytes
+  constexpr int kRows = B > kBlocks ? B / kBlocks : 1;  // of bytes
+  constexpr bool kWhole = B % kBlocks == 0;             // begin with their row's first block
+  const std::int64_t dims = tile.dims;
+  const std::uint8_t* rows[kRows];
+  const __m128i begin = _mm_cvtsi32_si128(block % kBlocks * bits);
+  __m256 sums[R][B][2];
+  const float* query[R][B];
+#pragma GCC unroll 4
+  for (int i = 0; i < kRows; ++i) rows[i] = tile.keys + (block / kBlocks + i) * dims * 16;
+#pragma GCC unroll 3
   for (int r = 0; r < R; ++r) {
-    query[r] = tile.query[first + r][block / 2];
-    sums[r][0] = sums[r][1] = _mm256_set1_ps(tile.start[first + r][block / 2]);
-  }
-  for (std::int64_t c = 0; c < tile.dims; ++c, row += 16) {
-    const __m256 key0 = low_codes<bits>(_mm256_srl_epi32(bytes8(row), shift));
-    const __m256 key1 = low_codes<bits>(_mm256_srl_epi32(bytes8(row + 8), shift));
-    for (int r = 0; r < R; ++r) {
-      const __m256 q = _mm256_set1_ps(query[r][c]);
-      sums[r][0] = _mm256_fmadd_ps(q, key0, sums[r][0]);
-      sums[r][1] = _mm256_fmadd_ps(q, key1, sums[r][1]);
+#pragma GCC unroll 4
+    for (int b = 0; b < B; ++b) {
+      query[r][b] = tile.query[first + r][(block + b) / 2];
+      sums[r][b][0] = sums[r][b][1] = _mm256_set1_ps(tile.start[first + r][(block + b) / 2]);
     }
   }
-  for (int r = 0; r < R; ++r) {
-    _mm256_storeu_ps(tile.scores[first + r] + block * kKeyBlock, sums[r][0]);
-    _mm256_storeu_ps(tile.scores[first + r] + block * kKeyBlock + 8, sums[r][1]);
+  Prefetcher ahead(block == tile.first_block && first == 0 ? tile.ahead : Ahead{}, dims);
+  for (std::int64_t c = 0; c < dims; ++c) {
+    ahead.step();
+#pragma GCC unroll 4
+    for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; ++half) {
+        __m256i lanes = bytes8(rows[i] + c * 16 + half * 8);
+        if constexpr (!kWhole) lanes = _mm256_srl_epi32(lanes, begin);
+#pragma GCC unroll 4
+        for (int n = 0; n < B / kRows; ++n) {
+          const __m256 key = low_codes<bits>(_mm256_srli_epi32(lanes, n * bits));
+          const int b = i * (B / kRows) + n;
+#pragma GCC unroll 3
+          for (int r = 0; r < R; ++r) {
+            const __m256 q = _mm256_set1_ps(query[r][b][c]);
+            sums[r][b][half] = _mm256_fmadd_ps(q, key, sums[r][b][half]);
+          }
+        }
+      }
+    }
   }
+#pragma GCC unroll 3
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int b = 0; b < B; ++b) {
+      float* scores = tile.scores[first + r] + (block + b) * kKeyBlock;
+      _mm256_storeu_ps(scores, sums[r][b][0]);
+      _mm256_storeu_ps(scores + 8, sums[r][b][1]);
+    }
+  }
+}
+
+// Six registers of sums for each pair of blocks and three queries, eight for four blocks and one.
+template <int bits, int R>
+void score_rows(const PackedScoreTile& tile, int first) noexcept {
+  int block = tile.first_block;
+  if (R == 1 && block == 0 && tile.last_block == 4) return score_some<bits, R, 4>(tile, 0, first);
+  if (block % 2 == 1 && block < tile.last_block) score_some<bits, R, 1>(tile, block++, first);
+  for (; block + 2 <= tile.last_block; block += 2) score_some<bits, R, 2>(tile, block, first);
+  for (; block < tile.last_block; ++block) score_some<bits, R, 1>(tile, block, first);
 }
 
 template <int bits>
 void wide_scores(const PackedScoreTile& tile) noexcept {
-  for (int block = tile.first_block; block < tile.last_block; ++block) {
-    int first = 0;
-    for (; first + kRowsAtOnce <= tile.queries; first += kRowsAtOnce) {
-      score_some<bits, kRowsAtOnce>(tile, block, first);
-    }
-    for (; first < tile.queries; ++first) score_some<bits, 1>(tile, block, first);
+  int first = 0;
+  for (; first + kRowsAtOnce <= tile.queries; first += kRowsAtOnce) {
+    score_rows<bits, kRowsAtOnce>(tile, first);
   }
+  if (tile.queries - first == 2) return score_rows<bits, 2>(tile, first);
+  if (tile.queries - first == 1) return score_rows<bits, 1>(tile, first);
 }
 
 // Eight of 16 channels' codes, one in each lane.
@@ -96,8 +134,10 @@ void value_some(const PackedValueTile& tile, int column, int first, float* const
       sums[r][i][1] = _mm256_loadu_ps(out[r] + i * 16 + 8);
     }
   }
+  Prefetcher ahead(column == 0 && first == 0 ? tile.ahead : Ahead{}, tile.last - tile.first);
   for (std::int64_t j = tile.first; j < tile.last; ++j) {
     const std::uint8_t* at = values + j * tile.row_bytes;
+    ahead.step();
     for (int i = 0; i < D; ++i) {
       const __m256 value0 = channels8<bits>(at + i * 2 * bits, 0);
       const __m256 value1 = channels8<bits>(at + i * 2 * bits, 1);

@@ -1,0 +1,12 @@
+# libleq-mpi.so: ranks that are processes (src/comm/mpi). Loaded by mpirun's processes alone, so that a
+# build without MPI lacks nothing else, and the tools never link it.
+find_package(MPI COMPONENTS C QUIET)
+if(NOT MPI_C_FOUND OR CMAKE_CROSSCOMPILING OR LEQ_SANITIZE)
+  return()
+endif()
+add_library(leq_mpi MODULE src/comm/mpi/mpi_calls.cpp)
+target_include_directories(leq_mpi PRIVATE ${PROJECT_SOURCE_DIR}/src)
+target_link_libraries(leq_mpi PRIVATE MPI::MPI_C leq_flags)
+set_target_properties(leq_mpi PROPERTIES OUTPUT_NAME leq-mpi
+  LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+install(TARGETS leq_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/leq)

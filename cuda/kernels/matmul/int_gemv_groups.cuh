@@ -1,0 +1,329 @@
+// Few tokens times a weight whose sums belong to groups of 128 columns, by dp4a. A block has 16 rows
+// of the weight, its warps take groups in turn: some lanes own a row's group, and as many rows as
+// make 16 are walked at once. Sums wait in shared memory, where one thread for each output adds
+// them in ascending order: the bits of every other kernel (docs/cuda-kernels.md).
+#pragma once
+
+#include "cuda/kernels/matmul/matmul_finish.cuh"
+#include "cuda/kernels/matmul/planes.cuh"
+#include "cuda/words/reduce.cuh"
+
+namespace leq::LEQ_GPU {
+
+inline constexpr int kGroupColumns = 128;
+inline constexpr int kGroupWarps = 8;
+inline constexpr int kGroupRows = 16;  // of a block
+
+template <int bits, int tokens>
+struct GroupShape {
+  static constexpr int kLanes = kGroupColumns / Planes<bits>::kColumns;  // of a row's group
+  static constexpr int kTeams = 32 / kLanes;
+  static constexpr int kRows = kGroupRows / kTeams;  // of a team
+  static constexpr int kItems = kRows * tokens;      // sums of a team
+  static constexpr int kOwned = kItems > kLanes ? kItems / kLanes : 1;  // of a lane at the end
+  static constexpr int kRound = 256 / tokens;  // groups that may wait, a multiple of the warps
+  static_assert(kRows * kTeams == kGroupRows && kRound % kGroupWarps == 0);
+};
+
+// What waits to be added: the sum of a group's products, and what it is multiplied by. [groups of a
+// round][tokens][16 rows].
+struct WaitingSum {
+  float sum, scale;
+};
+inline std::size_t waiting_bytes(std::int64_t columns, int tokens) {
+  const std::int64_t groups = round_up_to(columns, kGroupColumns) / kGroupColumns;
+  const std::int64_t round = groups < 256 / tokens ? groups : 256 / tokens;
+  return static_cast<std::size_t>(round * tokens * kGroupRows) * sizeof(WaitingSum);
+}
+
+// Blocks never mix weights. With swiglu half of the rows are gate's and half are up's, and `rows`
+// those of one of them.
+constexpr std::int64_t group_blocks(std::int64_t rows, bool paired) {
+  const int rows_of_block = paired ? kGroupRows / 2 : kGroupRows;
+  return (rows + rows_of_block - 1) / rows_of_block;
+}
+
+// The rows of a block: number i of 16.
+struct BlockRows {
+  int segment = 0, first = 0;
+  bool paired;
+  std::int64_t column = 0;  // of the output, where row `first` goes
+
+  __device__ __forceinline__ explicit BlockRows(const IntMatmul& a)
+      : paired(a.finish == Finish::swiglu) {
+    int block = static_cast<int>(blockIdx.x);
+    while (!paired && segment + 1 < a.segment_count) {
+      const int blocks = static_cast<int>(group_blocks(a.segments[segment].rows, false));
+      if (block < blocks) break;
+      block -= blocks;
+      column += a.segments[segment].rows;
+      ++segment;
+    }
+    first = block * (paired ? kGroupRows / 2 : kGroupRows);
+    column += first;
+  }
+  __device__ __forceinline__ int row(int i) const {
+    return first + (paired ? i % (kGroupRows / 2) : i);
+  }
+  __device__ __forceinline__ const CodeSegment& of(const IntMatmul& a, int i) const {
+    return a.segments[paired && i >= kGroupRows / 2 ? 1 : segment];
+  }
+};
+
+// Totals of `count` numbers over `lanes` neighbouring lanes. Halves are exchanged while there are
+// several, so afterwards a lane has values[0 ... kOwned - 1]: those from owned_item on.
+template <int lanes, int count, int size>
+__device__ __forceinline__ void team_totals(int (&values)[size]) {
+  if constexpr (lanes > 1) {
+    constexpr int kFar = lanes / 2, kHalf = count > 1 ? count / 2 : 1;
+    if constexpr (count > 1) {
+      const bool upper = (threadIdx.x & kFar) != 0;
+#pragma unroll
+      for (int i = 0; i < kHalf; ++i) {
+        const int keep = upper ? values[i + kHalf] : values[i];
+        const int give = upper ? values[i] : values[i + kHalf];
+        values[i] = keep + __shfl_xor_sync(kEveryLane, give, kFar);
+      }
+    } else {
+      values[0] += __shfl_xor_sync(kEveryLane, values[0], kFar);
+    }
+    team_totals<kFar, kHalf>(values);
+  }
+}
+template <int lanes, int count>
+__device__ __forceinline__ int owned_item() {
+  if constexpr (lanes == 1 || count == 1) {
+    return 0;
+  } else {
+    const int upper = (threadIdx.x & (lanes / 2)) != 0 ? count / 2 : 0;
+    return upper + owned_item<lanes / 2, count / 2>();
+  }
+}
+
+// What a lane needs of one group, on its way a step ahead: codes, inputs, and of the sums that it
+// will own the scales, zero point and sums of inputs.
+template <int bits, int tokens>
+struct GroupStep {
+  using Shape = GroupShape<bits, tokens>;
+  // More tokens' inputs would take the registers of codes.
+  static constexpr int kInputs = tokens == 1 ? Planes<bits>::kRuns : 1;
+  Piece<bits> pieces[Shape::kRows];
+  uint4 inputs[kInputs];
+  std::uint16_t scale;
+  int zero;
+  float token_scales[Shape::kOwned];
+  int token_sums[Shape::kOwned];
+};
+
+// One lane's way through the groups of its warp, every eighth: step k is group warp + 8 k.
+template <int bits, int tokens, bool integers>
+struct GroupWalk {
+  using Shape = GroupShape<bits, tokens>;
+  using Layout = Planes<bits>;
+  using Step = GroupStep<bits, tokens>;
+  static constexpr int kGroupBytes = kGroupColumns * Layout::kLowBits / 8;
+
+  const IntMatmul& a;
+  const BlockRows& rows;
+  int groups, last_step;                    // of a row; of the warp
+  int row, token;                           // of the first sum that the lane owns: of 16, of the tokens
+  const std::uint8_t* codes[Shape::kRows];  // of the team's rows at step 0
+  const std::uint8_t* high[bits == 3 ? Shape::kRows : 1];
+  const std::int8_t* inputs;                // of the first token
+  const std::uint16_t* scales;              // where has_scales
+  const std::uint8_t* zeros;                // where has_zeros
+  bool has_scales, has_zeros;
+  float scale_mul;
+
+  __device__ __forceinline__ GroupWalk(const IntMatmul& arguments, const BlockRows& of_block)
+      : a(arguments),
+        rows(of_block),
+        groups(static_cast<int>(round_up_to(arguments.columns, kGroupColumns)) / kGroupColumns) {
+    const int lane = static_cast<int>(threadIdx.x % 32), first = lane / Shape::kLanes * Shape::kRows;
+    // A warp without a group has a step that no one counts.
+    const int group = min(static_cast<int>(threadIdx.x / 32), groups - 1);
+    last_step = (groups - 1 - group) / kGroupWarps;
+    const int part = lane % Shape::kLanes;
+#pragma unroll
+    for (int r = 0; r < Shape::kRows; ++r) {
+      const CodeWeight& weight = rows.of(a, first + r).weight;
+      const std::int64_t at = std::int64_t{rows.row(first + r)} * groups + group;
+      codes[r] = weight.codes + at * kGroupBytes + part * 16;
+      // 16 bytes of the high plane have the third bits of a whole group.
+      if constexpr (bits == 3) high[r] = weight.high + at * 16;
+    }
+    inputs = a.x.codes + group * kGroupColumns + part * Layout::kColumns;
+    own(owned_item<Shape::kLanes, Shape::kItems>(), first, group);
+  }
+  __device__ __forceinline__ void own(int item, int first, int group) {
+    row = first + item / tokens;
+    token = item % tokens;
+    const CodeWeight& weight = rows.of(a, row).weight;
+    has_scales = weight.group > 0;
+    has_zeros = weight.zeros != nullptr;
+    const std::int64_t of_row = rows.row(row), at = of_row * groups + group;
+    scales = weight.group_scales + at;
+    zeros = weight.zeros + (has_scales ? at : of_row);
+    scale_mul = has_scales ? weight.scale_mul : 1.0f;
+  }
+
+  // What the weights have of step k: nothing of it is written by a kernel.
+  __device__ __forceinline__ void load_weights(int k, Step& step) const {
+    k = min(k, last_step);
+#pragma unroll
+    for (int r = 0; r < Shape::kRows; ++r) {
+      step.pieces[r] = piece_of<bits>(codes[r] + k * (kGroupWarps * kGroupBytes),
+                                      bits == 3 ? high[r] + k * (kGroupWarps * 16) : nullptr,
+                                      static_cast<int>(threadIdx.x) % Shape::kLanes);
+    }
+    step.scale = 0x3c00;  // 1
+    if (has_scales) step.scale = scales[k * kGroupWarps];
+    step.zero = a.segments[0].weight.zero;
+    if (has_zeros) step.zero = zeros[has_scales ? k * kGroupWarps : 0];
+  }
+  __device__ __forceinline__ void load_tokens(int k, Step& step) const {
+    k = min(k, last_step);
+    if constexpr (tokens == 1) {
+#pragma unroll
+      for (int run = 0; run < Layout::kRuns; ++run) step.inputs[run] = input_at(k, 0, run);
+    }
+    const int group = min(static_cast<int>(threadIdx.x / 32), groups - 1) + k * kGroupWarps;
+#pragma unroll
+    for (int i = 0; i < Shape::kOwned; ++i) {
+      const int from = token_at(token + i);
+      step.token_scales[i] = 1.0f;
+      step.token_sums[i] = 0;
+      if (a.x.group > 0) {
+        step.token_scales[i] = a.x.scales[from * static_cast<int>(a.x.scale_stride) + group];
+      }
+      if (a.x.sums != nullptr) {
+        step.token_sums[i] = a.x.sums[from * static_cast<int>(a.x.sum_stride) + group];
+      }
+    }
+  }
+  __device__ __forceinline__ uint4 input_at(int k, int t, int run) const {
+    const std::int8_t* const from = inputs + token_at(t) * static_cast<int>(a.x.code_stride);
+    return *reinterpret_cast<const uint4*>(from + k * (kGroupWarps * kGroupColumns) + run * 16);
+  }
+  __device__ __forceinline__ int token_at(int t) const {
+    return tokens == 1 ? 0 : min(t, static_cast<int>(a.tokens) - 1);
+  }
+
+  template <bool is_unsigned>
+  __device__ __forceinline__ void multiply(int k, const Step& step,
+                                           int (&sums)[Shape::kItems]) const {
+#pragma unroll
+    for (int i = 0; i < Shape::kItems; ++i) sums[i] = 0;
+#pragma unroll
+    for (int t = 0; t < tokens; ++t) {
+#pragma unroll
+      for (int run = 0; run < Layout::kRuns; ++run) {
+        const uint4 x = tokens == 1 ? step.inputs[tokens == 1 ? run : 0] : input_at(k, t, run);
+        const std::uint32_t quads[4] = {x.x, x.y, x.z, x.w};
+#pragma unroll
+        for (int word = 0; word < 4; ++word) {
+#pragma unroll
+          for (int r = 0; r < Shape::kRows; ++r) {
+            int& sum = sums[r * tokens + t];
+            const std::uint32_t quad = step.pieces[r].quad(run, word, 0);
+            sum = is_unsigned ? ptx::dp4a_u8s8(quad, quads[word], sum)
+                              : ptx::dp4a(quad, quads[word], sum);
+          }
+        }
+      }
+    }
+  }
+
+  // The lane's share of the group's sums, with their scales, to where they wait.
+  __device__ __forceinline__ void keep(const Step& step, int of_group, WaitingSum* waiting,
+                                       int (&sums)[Shape::kItems]) const {
+    team_totals<Shape::kLanes, Shape::kItems>(sums);
+    const float scale = ptx::f16_to_f32(step.scale) * scale_mul;
+#pragma unroll
+    for (int i = 0; i < Shape::kOwned; ++i) {
+      const int sum = sums[i] - step.zero * step.token_sums[i];
+      if constexpr (integers) {
+        store_sum(of_group, token + i, sum);
+      } else {
+        waiting[(token + i) * kGroupRows + row] = {static_cast<float>(sum),
+                                                   scale * step.token_scales[i]};
+      }
+    }
+  }
+  __device__ __forceinline__ void store_sum(int of_group, int of_token, int sum) const {
+    const std::int64_t column = rows.column + row % (rows.paired ? kGroupRows / 2 : kGroupRows);
+    if (rows.row(row) >= rows.of(a, row).rows || of_token >= a.tokens) return;
+    a.integers[(of_group * a.tokens + of_token) * output_columns(a) + column] = sum;
+  }
+};
+
+// One output for each of the first threads: item i is row i % 16 of token i / 16.
+template <int tokens>
+__device__ __forceinline__ float add_waiting(const WaitingSum* waiting, int count, float f) {
+  if (threadIdx.x >= kGroupRows * tokens) return f;
+#pragma unroll 4
+  for (int slot = 0; slot < count; ++slot) {
+    const WaitingSum next = waiting[slot * tokens * kGroupRows + static_cast<int>(threadIdx.x)];
+    f = fmaf(next.sum, next.scale, f);
+  }
+  return f;
+}
+
+template <int tokens>
+__device__ __forceinline__ void finish_groups(const IntMatmul& a, const BlockRows& rows, float f) {
+  const int i = static_cast<int>(threadIdx.x) % kGroupRows;
+  const int token = static_cast<int>(threadIdx.x) / kGroupRows;
+  const int row = rows.row(i);
+  const CodeSegment& segment = rows.of(a, i);
+  const bool exists = token < tokens && token < a.tokens && row < segment.rows;
+  const float y = exists ? finished_sum(a, segment, row, token, f) : 0.0f;
+  const float up = __shfl_xor_sync(kEveryLane, y, kGroupRows / 2);
+  if (!exists || (rows.paired && i >= kGroupRows / 2)) return;
+  finish(a.finish, a.out, token, rows.column + i, y, up);
+}
+
+// a.tokens <= tokens; groups of 128 columns, of the weights or of the tokens or of both.
+// Four tokens of 2 and 3 bits spill where two blocks share a multiprocessor.
+template <int bits, int tokens, bool integers>
+__global__ void __launch_bounds__(kGroupWarps * 32, bits < 4 && tokens == 4 ? 1 : 2)
+    int_gemv_groups(const LEQ_GRID_CONSTANT IntMatmul a) {
+  LEQ_BOUNDS(kGroupWarps * 32);
+  LEQ_DYNAMIC_SHARED(WaitingSum, waiting);
+  using Shape = GroupShape<bits, tokens>;
+  [[maybe_unused]] constexpr int kUnrolled = tokens <= 2 ? 2 : 1;
+  const BlockRows rows(a);
+  GroupWalk<bits, tokens, integers> walk(a, rows);
+  GroupStep<bits, tokens> next;
+  walk.load_weights(0, next);
+  ptx::wait_for_predecessor();
+  walk.load_tokens(0, next);
+  int group = static_cast<int>(threadIdx.x / 32), k = 0;
+  float f = 0;
+  for (int first = 0; first < walk.groups; first += Shape::kRound) {
+    const int last = min(first + Shape::kRound, walk.groups);
+    if (first > 0) __syncthreads();
+    WaitingSum* slot = waiting + (group - first) * tokens * kGroupRows;
+#pragma unroll kUnrolled
+    for (; group < last; group += kGroupWarps) {
+      const GroupStep<bits, tokens> step = next;
+      walk.load_weights(k + 1, next);
+      walk.load_tokens(k + 1, next);
+      int sums[Shape::kItems];
+      if (bits == 8 && walk.has_zeros) {
+        walk.template multiply<bits == 8>(k, step, sums);
+      } else {
+        walk.template multiply<false>(k, step, sums);
+      }
+      walk.keep(step, group, slot, sums);
+      slot += kGroupWarps * tokens * kGroupRows;
+      ++k;
+    }
+    if (last == walk.groups) ptx::let_successor_start();
+    if constexpr (integers) continue;
+    __syncthreads();
+    f = add_waiting<tokens>(waiting, last - first, f);
+  }
+  if constexpr (!integers) finish_groups<tokens>(a, rows, f);
+}
+
+}  // namespace leq::LEQ_GPU

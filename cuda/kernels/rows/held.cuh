@@ -1,0 +1,43 @@
+// Numbers of a row's columns that the threads of a block hold in registers: on their way at once,
+// and those that no kernel writes before the wait for the kernel in front.
+#pragma once
+
+#include "cuda/words/simt.h"
+
+namespace leq::LEQ_GPU {
+
+inline constexpr int kHeldColumns = 16;  // of a thread: 4,096 of a block of 256
+
+// Column threadIdx.x + i * threads of `from`; 0 where there is none. Columns past the last that are
+// held are read when they are asked for.
+template <int threads>
+struct HeldColumns {
+  const float* from;
+  float held[kHeldColumns];
+
+  __device__ __forceinline__ HeldColumns(const float* row, std::int64_t width) : from(row) {
+#pragma unroll
+    for (int i = 0; i < kHeldColumns; ++i) {
+      const int k = static_cast<int>(threadIdx.x) + i * threads;
+      held[i] = row != nullptr && k < width ? row[k] : 0.0f;
+    }
+  }
+};
+
+// body(column, i) for the columns of a thread in ascending order; i is a constant while columns are
+// held, else kHeldColumns.
+template <int threads, class Body>
+__device__ __forceinline__ void for_columns(std::int64_t width, Body body) {
+  const int last = static_cast<int>(width), first = static_cast<int>(threadIdx.x);
+#pragma unroll
+  for (int i = 0; i < kHeldColumns; ++i) {
+    if (first + i * threads < last) body(first + i * threads, i);
+  }
+  for (int k = first + kHeldColumns * threads; k < last; k += threads) body(k, kHeldColumns);
+}
+template <int threads>
+__device__ __forceinline__ float column_of(const HeldColumns<threads>& columns, int k, int i) {
+  return i < kHeldColumns ? columns.held[i < kHeldColumns ? i : 0] : columns.from[k];
+}
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,29 @@
+// What a runtime says of a kernel, asked once for each kernel and device: GPUs of different kinds in
+// one process run different code for it.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+namespace leq::LEQ_GPU::rt {
+
+template <class Facts>
+class KernelTable {
+ public:
+  // `ask` is called where nothing is known yet; what it throws leaves nothing known.
+  template <class Ask>
+  Facts of(const void* kernel, int device, Ask ask) {
+    const std::lock_guard hold(lock_);
+    const std::pair key(kernel, device);
+    auto found = known_.find(key);
+    if (found == known_.end()) found = known_.emplace(key, ask()).first;
+    return found->second;
+  }
+
+ private:
+  std::mutex lock_;
+  std::map<std::pair<const void*, int>, Facts> known_;
+};
+
+}  // namespace leq::LEQ_GPU::rt

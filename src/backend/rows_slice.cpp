@@ -1,0 +1,51 @@
+#include "backend/rows_slice.h"
+
+#include "backend/operations.h"
+#include "base/error.h"
+#include "tensor/weight_layout.h"
+
+namespace leq {
+
+bool coded_by_columns(const RowsFormat& format) {
+  if (!is_coded(format.act) || has_moving_scale(format.act)) return false;
+  const bool known = has_stored_scale(format.act) && format.sum_group <= kPaddedColumns;
+  return scale_columns(format.act) > 0 || known;
+}
+
+Rows slice_columns(const Rows& rows, const Slice& columns) {
+  const bool codes = coded_by_columns(rows.format);
+  ensure(columns.first >= 0 && columns.last <= rows.width &&
+             (!codes || columns.first % kPaddedColumns == 0),
+         "rows: columns ", columns.first, " to ", columns.last, " of ", rows.width);
+  Rows slice;
+  slice.capacity = rows.capacity;
+  slice.width = columns.count();
+  if (rows.values != nullptr) {
+    slice.value_stride = rows.value_stride;
+    slice.values = rows.values + columns.first;
+  }
+  if (!codes) return slice;
+  slice.format = rows.format;
+  slice.code_stride = rows.code_stride;
+  slice.scale_stride = rows.scale_stride;
+  slice.sum_stride = rows.sum_stride;
+  slice.codes = rows.codes + columns.first;
+  const std::int64_t scale_group = scale_columns(rows.format.act);
+  slice.scales = rows.scales + (scale_group > 0 ? columns.first / scale_group : 0);
+  if (rows.sums != nullptr) slice.sums = rows.sums + columns.first / rows.format.sum_group;
+  return slice;
+}
+
+RowsConsumer slice_consumer(const RowsConsumer& consumer, const Rows& rows, const Slice& columns) {
+  RowsConsumer own;
+  if (coded_by_columns(rows.format)) own.act_scale = consumer.act_scale;
+  if (consumer.inv_smooth != nullptr) own.inv_smooth = consumer.inv_smooth + columns.first;
+  return own;
+}
+
+void Operations::gather(const RowsFor&, std::int64_t, const SharedColumns& shared) {
+  require(shared.ranks.size() == 1, Setting{"ranks"}, " ", shared.ranks.size(),
+          ": this device computes alone, expected ", Setting{"device"}, " cpu");
+}
+
+}  // namespace leq

@@ -1,0 +1,92 @@
+// The memory of a KV cache: pages of 64 positions for all layers, and f16 copies of some. Which
+// page belongs to whom is KvCache's business. Where ranks share a model each has pages of its own
+// kv heads, with the numbers that the leader's cache gives them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "backend/layout.h"
+#include "backend/memory.h"
+
+namespace leq {
+
+struct KvShape {
+  std::int64_t layers = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+  KvType key_type = kUsualKv;
+  KvType value_type = kUsualKv;
+  std::int64_t positions = 0;  // in all sequences together
+  int sequences = 1;
+  std::optional<KvZones> zones = {};         // nullopt: of the types
+  std::int64_t batch_tokens = 512;           // most positions that one step appends
+  std::vector<KvType> layer_key_types = {};  // [layers]; empty: key_type in all
+  std::uint32_t key_centre_check = 0;        // of what keys are stored less, for saved sequences
+  std::int64_t window = 0;                   // newest positions that a query sees; 0: all
+
+  KvType type(std::int64_t layer, KvPart part) const;
+};
+
+class KvPages {
+ public:
+  // Asks for all memory at once. `memory` must outlive the pages.
+  KvPages(DeviceMemory& memory, const Layout& layout, const KvShape& shape);
+
+  const KvZones& zones() const { return zones_; }
+  std::int64_t count() const { return count_; }
+  std::int64_t copy_count() const { return copy_count_; }
+
+  // Which page has which f16 copy is for the caller to know: [pages], -1 for none.
+  KvLayer layer(std::int64_t layer, std::span<const std::int32_t> copies) const;
+  // All layers of a page, and all layers of an f16 copy.
+  void copy_page(std::int32_t from, std::int32_t to);
+  void copy_copy(std::int32_t from, std::int32_t to);
+
+  // One side of a layer: where its pages lie, and the f16 copies of those that have some.
+  struct Side {
+    KvType type = kUsualKv;
+    std::size_t page_bytes = 0, pages_at = 0;
+    bool copied = false;
+    std::size_t copies_at = 0;
+  };
+  const Side& side(std::int64_t layer, KvPart part) const {
+    return sides_[static_cast<std::size_t>(2 * layer + (part == KvPart::keys ? 0 : 1))];
+  }
+  std::byte* page_at(std::int64_t layer, KvPart part, std::int32_t page) const;
+  std::byte* copy_at(std::int64_t layer, KvPart part, std::int32_t copy) const;
+  std::size_t copy_page_bytes() const { return copy_page_bytes_; }
+
+  // Positions that a sequence may be cut back by.
+  static constexpr std::int64_t kRewind = 512;
+
+ private:
+  DeviceMemory& memory_;
+  std::int64_t layers_;
+  KvZones zones_;
+  std::int64_t count_, copy_count_;
+  std::size_t copy_page_bytes_ = 0;
+  std::vector<Side> sides_;  // [layers][keys, values]
+  Buffer keys_;              // for each layer [pages][page bytes]
+  Buffer values_;
+  Buffer copied_;  // for each side with copies [copies][copy_page_bytes]
+};
+
+// Pages that a sequence holds which is long past its window.
+std::int64_t window_pages(const KvShape& shape);
+
+// What a sequence may still read or be cut back to.
+std::int64_t kept_positions(const KvZones& zones);
+
+// All layers, for a step.
+struct KvLayers {
+  const KvPages& pages;
+  std::span<const std::int32_t> copies;
+
+  KvLayer operator[](std::int64_t layer) const { return pages.layer(layer, copies); }
+};
+
+}  // namespace leq

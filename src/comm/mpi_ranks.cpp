@@ -1,0 +1,252 @@
+#include "comm/mpi_ranks.h"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <thread>
+
+#include "base/cpu_features.h"
+#include "base/stopwatch.h"
+#include "base/text.h"
+#include "comm/mpi/mpi_calls.h"
+
+namespace leq {
+namespace {
+
+constexpr const char* kLibrary = "libleq-mpi.so";
+
+// Polls of a wait before the core is left to others, and before the thread sleeps in between.
+constexpr int kPolls = 500;
+constexpr int kYields = 5000;
+constexpr auto kNap = std::chrono::microseconds(100);
+// What another rank told is looked for every so many polls.
+constexpr int kPollsAHearing = 64;
+
+// Beside the program, where it was built; in ../lib/leq, where it is installed; else where the
+// system looks.
+std::vector<std::string> places() {
+  std::vector<std::string> all;
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (!error) {
+    const auto folder = program.parent_path();
+    for (const auto& at : {folder, folder.parent_path(), folder.parent_path() / "lib" / "leq"}) {
+      const auto path = at / kLibrary;
+      if (std::filesystem::exists(path, error)) all.push_back(path.string());
+    }
+  }
+  all.emplace_back(kLibrary);
+  return all;
+}
+
+const MpiCalls& load_calls() {
+  std::string why;
+  for (const std::string& place : places()) {
+    // MPI's own parts look for its symbols among all.
+    void* const library = ::dlopen(place.c_str(), RTLD_NOW | RTLD_GLOBAL);
+    if (library == nullptr) {
+      const char* const error = ::dlerror();
+      why = error == nullptr ? place : error;
+      continue;
+    }
+    void* const symbol = ::dlsym(library, kMpiCallsSymbol);
+    require(symbol != nullptr, ErrorKind::no_device, place, ": not the library of this program");
+    MpiCallsFunction calls = nullptr;
+    std::memcpy(&calls, &symbol, sizeof calls);
+    require(calls()->version == MpiCalls::kVersion, ErrorKind::no_device, place, ": version ",
+            calls()->version, ", expected ", MpiCalls::kVersion, "; install both again");
+    return *calls();
+  }
+  fail(ErrorKind::no_device, "MPI: ", why,
+       "; build with MPI (Debian: libopenmpi-dev), or run as one process without mpirun");
+}
+
+class MpiRank final : public Communicator {
+ public:
+  explicit MpiRank(const MpiRankOptions& options) : calls_(load_calls()), options_(options) {
+    check(calls_.start(&rank_, &size_), "the start");
+  }
+  ~MpiRank() override {
+    if (!ended_) calls_.finish();
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  void gather(std::span<const SharedRows> blocks, Receivers to, std::string_view site) override {
+    if (size_ == 1) return;
+    require_going();
+    lay_out(blocks, site);
+    pack(blocks);
+    const bool receives = to == Receivers::all || leads();
+    received_.resize(receives ? total_ : 0);
+    check(calls_.begin_gather(sent_.data(), received_.data(), counts_.data(), offsets_.data(),
+                              to == Receivers::all ? 1 : 0),
+          site);
+    wait(site, Wait::bounded);
+    if (receives) unpack(blocks);
+  }
+
+  void broadcast(std::vector<std::byte>& bytes, std::string_view site) override {
+    if (size_ == 1) return;
+    require_going();
+    auto count = static_cast<std::int64_t>(bytes.size());
+    check(calls_.begin_broadcast(&count, sizeof count), site);
+    wait(site, leads() ? Wait::bounded : Wait::patient);
+    ensure(count >= 0 && count <= std::numeric_limits<int>::max(), site, ": ", count, " bytes");
+    bytes.resize(static_cast<std::size_t>(count));
+    check(calls_.begin_broadcast(bytes.data(), count), site);
+    wait(site, Wait::bounded);
+  }
+
+  void barrier(std::string_view site) override {
+    if (size_ == 1) return;
+    require_going();
+    check(calls_.begin_barrier(), site);
+    wait(site, Wait::bounded);
+  }
+
+  Error abort(const Error& error) noexcept override {
+    if (!ended_) {
+      ended_.emplace(error);
+      const std::string_view text = error.marked();
+      calls_.tell(text.data(), static_cast<int>(text.size()));
+      linger();
+    }
+    return *ended_;
+  }
+
+ private:
+  enum class Wait : std::uint8_t { bounded, patient };
+
+  void check(int result, std::string_view site) {
+    require(result >= 0, ErrorKind::no_device, "MPI fails at ", site);
+  }
+  void require_going() const {
+    if (ended_) throw Error(*ended_);
+  }
+
+  // Another rank's error becomes this one's.
+  void hear() {
+    std::array<char, 4096> text;
+    const int length = calls_.heard(text.data(), static_cast<int>(text.size()));
+    if (length <= 0) return;
+    ended_.emplace(std::string(text.data(), static_cast<std::size_t>(length)));
+    throw Error(*ended_);
+  }
+
+  // Sends go on only in calls of MPI, and a process that ends takes the others with it: time for
+  // the error to arrive.
+  void linger() noexcept {
+    const Stopwatch watch;
+    std::array<char, 4096> text;
+    while (watch.seconds() < 0.3) {
+      calls_.heard(text.data(), static_cast<int>(text.size()));
+      std::this_thread::sleep_for(kNap);
+    }
+  }
+
+  void wait(std::string_view site, Wait how) {
+    const Stopwatch watch;
+    for (int poll = 0;; ++poll) {
+      const int done = calls_.done();
+      check(done, site);
+      if (done == 1) return;
+      if (poll % kPollsAHearing == 0) hear();
+      if (poll < kPolls) {
+        pause_briefly();
+        continue;
+      }
+      if (how == Wait::bounded && poll % kPollsAHearing == 0 &&
+          watch.seconds() * 1000 > static_cast<double>(options_.patience.count())) {
+        throw abort(rank_error(
+            *this, Error("waits for the others at " + std::string(site) + " for more than " +
+                             std::to_string(options_.patience.count()) + " ms",
+                         ErrorKind::no_device)));
+      }
+      if (poll < kPolls + kYields) {
+        std::this_thread::yield();
+      } else {
+        std::this_thread::sleep_for(kNap);
+      }
+    }
+  }
+
+  // A rank's bytes of all blocks lie together: those of the first, row by row, then the next.
+  void lay_out(std::span<const SharedRows> blocks, std::string_view site) {
+    counts_.assign(static_cast<std::size_t>(size_), 0);
+    offsets_.assign(static_cast<std::size_t>(size_), 0);
+    std::size_t at = 0;
+    for (std::size_t rank = 0; rank < counts_.size(); ++rank) {
+      std::size_t count = 0;
+      for (const SharedRows& block : blocks) {
+        count += static_cast<std::size_t>(block.rows) * block.parts[rank].count();
+      }
+      require(at + count <= std::numeric_limits<int>::max(), ErrorKind::bad_setting, site, ": ",
+              at + count, " bytes in one exchange; use a smaller ", Setting{"batch_tokens"});
+      counts_[rank] = static_cast<int>(count);
+      offsets_[rank] = static_cast<int>(at);
+      at += count;
+    }
+    total_ = at;
+  }
+
+  void pack(std::span<const SharedRows> blocks) {
+    const auto own = static_cast<std::size_t>(rank_);
+    sent_.resize(static_cast<std::size_t>(counts_[own]));
+    std::byte* to = sent_.data();
+    for (const SharedRows& block : blocks) {
+      const std::size_t bytes = block.parts[own].count();
+      if (bytes == 0) continue;
+      for (std::size_t row = 0; row < static_cast<std::size_t>(block.rows); ++row, to += bytes) {
+        std::memcpy(to, block.own + row * block.own_stride, bytes);
+      }
+    }
+  }
+
+  void unpack(std::span<const SharedRows> blocks) const {
+    const std::byte* from = received_.data();
+    for (std::size_t rank = 0; rank < counts_.size(); ++rank) {
+      for (const SharedRows& block : blocks) {
+        const ByteRange part = block.parts[rank];
+        if (part.count() == 0) continue;
+        for (std::size_t row = 0; row < static_cast<std::size_t>(block.rows); ++row) {
+          if (rank != static_cast<std::size_t>(rank_)) {
+            std::memcpy(block.all + row * block.stride + part.first, from, part.count());
+          }
+          from += part.count();
+        }
+      }
+    }
+  }
+
+  const MpiCalls& calls_;
+  MpiRankOptions options_;
+  int rank_ = 0, size_ = 1;
+  std::optional<Error> ended_;
+  // Of the gather at work:
+  std::vector<int> counts_, offsets_;  // [ranks] bytes
+  std::size_t total_ = 0;
+  std::vector<std::byte> sent_, received_;
+};
+
+}  // namespace
+
+std::optional<int> mpi_processes() {
+  const char* const size = std::getenv("OMPI_COMM_WORLD_SIZE");
+  if (size == nullptr) return std::nullopt;
+  const auto count = parse_int(size);
+  if (!count || *count < 1 || *count > std::numeric_limits<int>::max()) return std::nullopt;
+  return static_cast<int>(*count);
+}
+
+std::unique_ptr<Communicator> make_mpi_rank(const MpiRankOptions& options) {
+  return std::make_unique<MpiRank>(options);
+}
+
+}  // namespace leq

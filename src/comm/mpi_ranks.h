@@ -1,0 +1,25 @@
+// Ranks that are processes, on one machine or several, started by mpirun.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "comm/communicator.h"
+
+namespace leq {
+
+// How many processes mpirun started, this one among them; nullopt where it was not mpirun that
+// started it.
+std::optional<int> mpi_processes();
+
+struct MpiRankOptions {
+  // How long a rank waits for another before it is taken for lost.
+  std::chrono::milliseconds patience{300'000};
+};
+
+// This process's rank. To be called once. Throws Error where this build has no MPI, or where the
+// processes cannot be connected. Gone before the process ends.
+std::unique_ptr<Communicator> make_mpi_rank(const MpiRankOptions& options);
+
+}  // namespace leq

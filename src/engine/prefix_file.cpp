@@ -1,0 +1,55 @@
+#include "engine/prefix_file.h"
+
+#include <ranges>
+#include <string>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace leq {
+
+namespace fs = std::filesystem;
+
+KeptTexts write_kept_texts(const fs::path& path, Engine& engine, const PromptOwner& owner) {
+  KeptTexts kept;
+  AtomicFile file(path);
+  std::int64_t pages = 0;
+  for (const std::vector<Token>& text : engine.prefixes().texts()) {
+    pages += pages_for(std::ssize(text));
+    if (pages > engine.pages()) break;
+    SavedPrompt prompt = engine.save_prompt(text);
+    if (prompt.tokens.empty()) continue;
+    prompt.owner = owner;
+    file.append(prompt_file_bytes(prompt));
+    ++kept.texts;
+    kept.tokens += std::ssize(prompt.tokens);
+  }
+  if (kept.texts > 0) {
+    file.commit();
+  } else {
+    std::error_code error;  // what is not there need not be removed
+    fs::remove(path, error);
+  }
+  return kept;
+}
+
+// The oldest is read first, so that it is the first that goes where room is needed.
+KeptTexts read_kept_texts(const fs::path& path, Engine& engine, const PromptOwner& owner) {
+  KeptTexts kept;
+  if (!file_exists(path)) return kept;
+  const MappedFile file(path);
+  const auto parts = split_prompt_files(file.bytes(), file.name());
+  for (const auto part : std::views::reverse(parts)) {
+    const SavedPrompt prompt = parse_prompt_file(part, file.name());
+    require(prompt.owner.model == owner.model, file.name(), ": was written with another model");
+    require(prompt.owner == owner, file.name(), ": was written with other KV types; run with the ",
+            Setting{"key_type"}, " and ", Setting{"value_type"}, " that it was written with");
+    if (!engine.load_prompt(prompt, file.name())) continue;
+    ++kept.texts;
+    kept.tokens += std::ssize(prompt.tokens);
+  }
+  return kept;
+}
+
+}  // namespace leq

@@ -1,0 +1,190 @@
+#include "eval/fit_search.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "backend/counting_memory.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "model/memory_fit.h"
+#include "report/table.h"
+
+namespace leq {
+namespace {
+
+constexpr std::uint64_t kTextRoom = 64 << 10;  // what a search adds to the header of a file
+
+// The finest first. Keys want more bits than values.
+constexpr std::array<std::pair<KvType, KvType>, 6> kCaches = {
+    {{KvType::f16, KvType::f16},
+     {KvType::int8, KvType::int8},
+     {KvType::int8, KvType::simq4},
+     {KvType::simq4, KvType::simq4},
+     {KvType::simq4_b64, KvType::simq4_b64},
+     {KvType::simq2, KvType::simq2}}};
+
+Assignment uniform(const SearchProblem& problem, int choice) {
+  return Assignment(problem.units.size(), static_cast<std::uint8_t>(choice));
+}
+
+std::string cache_text(KvType keys, KvType values) {
+  return std::string(kv_type_name(keys)) + " / " + std::string(kv_type_name(values));
+}
+
+std::string request_text(const FitRequest& request) {
+  return human_bytes(request.bytes) + " with a context of " + with_commas(request.limits.context);
+}
+
+}  // namespace
+
+KvEvidence FitResult::evidence() const {
+  const FitChoice& best = choices[chosen];
+  return {best.key_type, best.value_type, request.limits.context, best.kl};
+}
+
+FitSearch::FitSearch(const FitRequest& request, const MixedModel& mixed, const Yardstick& yardstick,
+                     Backend& backend)
+    : mixed_(mixed), yardstick_(yardstick), backend_(backend) {
+  result_.request = request;
+  const Assignment eight(mixed.units().size(), kEightBits);
+  const std::uint64_t file = mixed.model().file().file_bytes(), tensors = mixed.bytes(eight);
+  overhead_ = (file > tensors ? file - tensors : 0) + kTextRoom;
+}
+
+RunLimits FitSearch::limits_of(KvType keys, KvType values) const {
+  RunLimits limits = result_.request.limits;
+  limits.key_type = keys;
+  limits.value_type = values;
+  return limits;
+}
+
+MemoryPlan FitSearch::plan(const Assignment& assignment, KvType keys, KvType values) const {
+  return plan_memory(mixed_.bytes(assignment) + overhead_, mixed_.model().config(),
+                     mixed_.bind(assignment, backend_), backend_.layout(), limits_of(keys, values));
+}
+
+std::int64_t FitSearch::room(const SearchProblem& problem, KvType keys, KvType values) const {
+  const MemoryPlan beside = plan(uniform(problem, 0), keys, values);
+  const std::uint64_t rest = beside.total() - bytes_of(problem, uniform(problem, 0));
+  return static_cast<std::int64_t>(result_.request.bytes) - static_cast<std::int64_t>(rest);
+}
+
+// Inputs of units with few and with many bits have buffers of their own: scratch is known when the
+// weights are, and what is too much is taken from their room.
+std::optional<FitSearch::Fitting> FitSearch::fitting(const SearchProblem& problem,
+                                                     SearchOptions& options, KvType keys,
+                                                     KvType values) const {
+  const auto least = static_cast<std::int64_t>(bytes_of(problem, uniform(problem, 0)));
+  const std::uint64_t all = bytes_of(problem, uniform(problem, kEightBits));
+  for (std::int64_t bytes = room(problem, keys, values); bytes >= least;) {
+    options.target_bytes = std::min(static_cast<std::uint64_t>(bytes), all);
+    Fitting found;
+    found.search = run_search(problem, options);
+    options.log.clear();  // what it has is remembered
+    const Assignment& assignment = found.search.chosen.assignment;
+    found.choice = {
+        keys, values, assignment, bpw_of(problem, assignment), plan(assignment, keys, values), 0};
+    const std::uint64_t total = found.choice.plan.total();
+    if (total <= result_.request.bytes) return found;
+    bytes = static_cast<std::int64_t>(*options.target_bytes) -
+            static_cast<std::int64_t>(total - result_.request.bytes);
+  }
+  return std::nullopt;
+}
+
+SearchResult FitSearch::run(const SearchProblem& problem, const SearchOptions& options) {
+  std::map<Assignment, double> known;
+  SearchProblem remembering = problem;
+  remembering.evaluate = [&](const Assignment& assignment) {
+    const auto [found, is_new] = known.try_emplace(assignment, 0.0);
+    if (is_new) found->second = problem.evaluate(assignment);
+    return found->second;
+  };
+  const Assignment eight = uniform(problem, kEightBits);
+  SearchOptions own = options;
+  SearchResult best;
+  std::uint64_t smallest = std::numeric_limits<std::uint64_t>::max();
+  int with_all_bits = 0;
+  for (const auto& [keys, values] : kCaches) {
+    // A coarser cache that is no smaller brings nothing; nor does a smaller one than all weights
+    // want, but for comparison.
+    const std::uint64_t cache = plan(eight, keys, values).kv_bytes;
+    if (cache >= smallest || with_all_bits == 2) continue;
+    smallest = cache;
+    auto found = fitting(remembering, own, keys, values);
+    if (!found) continue;
+    FitChoice& choice = found->choice;
+    with_all_bits += choice.assignment == eight ? 1 : 0;
+    choice.kl = yardstick_.measure(mixed_, choice.assignment, keys, values)
+                    .summarize(Protocol::hf)
+                    .kl_mean.value;
+    result_.choices.push_back(choice);
+    const std::size_t last = result_.choices.size() - 1;
+    if (last > 0 && choice.kl >= result_.choices[result_.chosen].kl) continue;
+    result_.chosen = last;
+    best = std::move(found->search);
+  }
+  const FitRequest& request = result_.request;
+  require(!result_.choices.empty(), ErrorKind::no_memory, Setting{"fit"}, " ",
+          request_text(request), ": not even 2 bits a weight fit beside a ",
+          kv_type_name(kCaches.back().first), " cache; give more memory or a shorter ",
+          Setting{"context"});
+  const FitChoice& chosen = result_.choices[result_.chosen];
+  require(request.max_kl <= 0 || chosen.kl <= request.max_kl, ErrorKind::no_memory,
+          Setting{"max_kl"}, " ", request.max_kl, ": the best within ", request_text(request),
+          " is KL ", fixed(chosen.kl, 5), " nats, ", fixed(chosen.bits_per_weight, 2),
+          " bits a weight with a cache of ", cache_text(chosen.key_type, chosen.value_type),
+          "; give more memory or a shorter ", Setting{"context"});
+  return best;
+}
+
+std::uint64_t smallest_cache_bytes(const ModelConfig& config, const Layout& layout,
+                                   const RunLimits& limits) {
+  RunLimits own = limits;
+  std::uint64_t least = 0;
+  for (const auto& [keys, values] : kCaches) {
+    own.key_type = keys;
+    own.value_type = values;
+    CountingMemory memory(layout);
+    const KvCache cache(memory, layout, kv_shape(config, own));
+    if (least == 0 || memory.allocated() < least) least = memory.allocated();
+  }
+  return least;
+}
+
+Json fit_to_json(const FitResult& fit) {
+  Json choices = Json::array();
+  for (const FitChoice& choice : fit.choices) {
+    choices.push_back({{"keys", kv_type_name(choice.key_type)},
+                       {"values", kv_type_name(choice.value_type)},
+                       {"bits", bits_text(choice.assignment)},
+                       {"bits_per_weight", choice.bits_per_weight},
+                       {"total_bytes", choice.plan.total()},
+                       {"kl", choice.kl}});
+  }
+  return {{"bytes", fit.request.bytes},
+          {"context", fit.request.limits.context},
+          {"max_kl", fit.request.max_kl},
+          {"chosen", fit.chosen},
+          {"choices", std::move(choices)}};
+}
+
+std::string fit_report(const FitResult& fit) {
+  Table table;
+  const FitChoice& chosen = fit.choices[fit.chosen];
+  for (const FitChoice& choice : fit.choices) {
+    const double more = choice.kl - chosen.kl;
+    table.add({{"keys / values", cache_text(choice.key_type, choice.value_type)},
+               {"bits/weight", Cell(choice.bits_per_weight, 3)},
+               {"weights", human_bytes(choice.plan.weight_bytes)},
+               {"KV cache", human_bytes(choice.plan.kv_bytes)},
+               {"in all", human_bytes(choice.plan.total())},
+               {"KL", Cell(choice.kl, 6)},
+               {"than chosen", &choice == &chosen ? "chosen" : "+" + fixed(more, 6)}});
+  }
+  return "within " + request_text(fit.request) + ":\n" + table.text();
+}
+
+}  // namespace leq

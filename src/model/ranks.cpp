@@ -1,0 +1,125 @@
+#include "model/ranks.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "comm/agreement.h"
+#include "model/rank_command.h"
+#include "model/rank_facts.h"
+#include "model/session.h"
+#include "model/transformer.h"
+
+namespace leq {
+namespace {
+
+// A rank that does not lead, loaded.
+class Follower {
+ public:
+  Follower(const ModelConfig& config, Weights whole, Backend& backend, const RunLimits& limits,
+           Communicator& ranks, std::uint64_t fingerprint)
+      : ranks_(ranks),
+        facts_(rank_facts(config, limits, fingerprint)),
+        place_(place_of(config, ranks.rank(), ranks.size())),
+        pages_(backend.memory(), backend.layout(),
+               rank_kv_shape(config, whole, backend.layout(), limits, place_)),
+        weights_(take_share(std::move(whole), config, place_)),
+        transformer_(config, weights_, backend, forward_limits(limits), ranks, place_) {}
+
+  void run() {
+    require_agreement(ranks_, facts_);
+    std::vector<std::byte> bytes;
+    for (;;) {
+      ranks_.broadcast(bytes, "the next step");
+      const RankCommand command = decode_command(bytes);
+      if (std::holds_alternative<RankEnd>(command)) return;
+      if (const auto* copy = std::get_if<PageCopy>(&command)) {
+        apply(*copy);
+      } else {
+        const auto& step = std::get<RankStep>(command);
+        for (const auto& pages : step.pages) check_pages_exist(pages);
+        transformer_.follow(step, pages_);
+      }
+    }
+  }
+
+ private:
+  void check_pages_exist(std::span<const std::int32_t> pages) const {
+    for (const std::int32_t page : pages) {
+      ensure(page >= 0 && page < pages_.count(), "page ", page, " of ", pages_.count());
+    }
+  }
+
+  void apply(const PageCopy& copy) {
+    const std::int64_t count = copy.of == PageCopy::Of::page ? pages_.count() : pages_.copy_count();
+    ensure(copy.from >= 0 && copy.from < count && copy.to >= 0 && copy.to < count,
+           "a copy of page ", copy.from, " to ", copy.to, " of ", count);
+    if (copy.of == PageCopy::Of::page) {
+      pages_.copy_page(copy.from, copy.to);
+    } else {
+      pages_.copy_copy(copy.from, copy.to);
+    }
+  }
+
+  Communicator& ranks_;
+  std::vector<RankFact> facts_;
+  RankPlace place_;
+  KvPages pages_;
+  Weights weights_;
+  Transformer transformer_;
+};
+
+}  // namespace
+
+void follow(const ModelConfig& config, Weights weights, Backend& backend, const RunLimits& limits,
+            Communicator& ranks, std::uint64_t fingerprint) {
+  try {
+    Follower(config, std::move(weights), backend, limits, ranks, fingerprint).run();
+  } catch (const Error& error) {
+    throw ranks.abort(rank_error(ranks, error));
+  }
+}
+
+void follow(const Model& model, Backend& backend, const RunLimits& limits, Communicator& ranks) {
+  follow(model.config(), bind_weights(model.file(), model.config(), backend.memory()), backend,
+         limits, ranks, model.file().fingerprint());
+}
+
+ThreadFollowers::ThreadFollowers(const Model& model, std::vector<std::unique_ptr<Backend>> backends,
+                                 const RunLimits& limits, const ThreadRankOptions& options)
+    : ThreadFollowers(
+          model.config(),
+          [&model](Backend& backend) {
+            return bind_weights(model.file(), model.config(), backend.memory());
+          },
+          std::move(backends), limits, options, model.file().fingerprint()) {}
+
+ThreadFollowers::ThreadFollowers(const ModelConfig& config, Binder bind,
+                                 std::vector<std::unique_ptr<Backend>> backends,
+                                 const RunLimits& limits, const ThreadRankOptions& options,
+                                 std::uint64_t fingerprint)
+    : backends_(std::move(backends)), ranks_(static_cast<int>(backends_.size()) + 1, options) {
+  for (std::size_t i = 0; i < backends_.size(); ++i) {
+    threads_.emplace_back([this, i, &config, bind, limits, fingerprint] {
+      Communicator& own = ranks_[static_cast<int>(i) + 1];
+      try {
+        follow(config, bind(*backends_[i]), *backends_[i], limits, own, fingerprint);
+      } catch (const Error& error) {
+        own.abort(error);  // the leader tells of it
+      } catch (const std::exception& error) {
+        own.abort(rank_error(own, Error(error.what(), ErrorKind::no_memory)));
+      }
+    });
+  }
+}
+
+ThreadFollowers::~ThreadFollowers() {
+  ranks_[0].abort(Error("the leader's session is gone", ErrorKind::interrupted));
+  for (std::thread& thread : threads_) thread.join();
+}
+
+int threads_of_rank(int threads, int rank, int ranks) {
+  return std::max(1, threads * (rank + 1) / ranks - threads * rank / ranks);
+}
+
+}  // namespace leq

@@ -1,0 +1,50 @@
+// How a model is cut for several ranks (docs/ranks.md): every linear by its outputs, in whole
+// panels, never by its inputs. So no rank sums what another does, and any number of ranks computes
+// the same bits.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/slice.h"
+#include "model/model_config.h"
+#include "model/weights.h"
+
+namespace leq {
+
+// What one rank computes and holds. Slices may be uneven, and empty.
+struct RankShare {
+  Slice heads;       // query heads: whole groups of 128 columns of the attention output
+  Slice kv_heads;    // held here: what these read, out to whole panels; ranks may share some
+  Slice mlp;         // of F, the gated product: groups of 128
+  Slice stream;      // of W, what o and down add to: panels of 64
+  Slice vocabulary;  // of V: panels of 64
+
+  Slice attention_columns(const ModelConfig& config) const {
+    return {heads.first * config.head_dim, heads.last * config.head_dim};
+  }
+};
+
+// [ranks] shares of the model; each kind is divided as evenly as its units allow. ranks >= 1.
+std::vector<RankShare> cut_model(const ModelConfig& config, int ranks);
+
+// What a rank computes of `whole`, as views of it: embeddings, norms and smoothing vectors are
+// whole.
+Weights shard_weights(const Weights& whole, const RankShare& share, const ModelConfig& config);
+
+// One rank's place among those that share a model.
+struct RankPlace {
+  std::vector<RankShare> shares;  // [ranks]
+  std::size_t rank = 0;
+
+  const RankShare& own() const { return shares[rank]; }
+  bool alone() const { return shares.size() == 1; }
+  bool leads() const { return rank == 0; }
+};
+
+RankPlace place_of(const ModelConfig& config, int rank, int ranks);
+
+// The weights that a rank keeps, with the memory of the whole ones.
+Weights take_share(Weights whole, const ModelConfig& config, const RankPlace& place);
+
+}  // namespace leq

@@ -1,0 +1,61 @@
+// What ranks must have alike: the first difference is everybody's error.
+#include "comm/agreement.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <thread>
+
+#include "comm/thread_ranks.h"
+
+namespace leq {
+namespace {
+
+// What require_agreement throws on each of three ranks; facts(rank) are that rank's.
+std::vector<std::string> errors_of(const std::function<std::vector<RankFact>(int)>& facts) {
+  ThreadRanks ranks(3, {});
+  std::vector<std::string> errors(3);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        require_agreement(ranks[rank], facts(rank));
+      } catch (const Error& error) {
+        errors[static_cast<std::size_t>(rank)] = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+TEST(Agreement, EqualFactsPass) {
+  const auto errors = errors_of([](int) {
+    return std::vector<RankFact>{{"version", "1"}, {"empty", ""}};
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(3));
+}
+
+TEST(Agreement, TheFirstDifferenceIsNamedWithBothValues) {
+  const auto errors = errors_of([](int rank) {
+    const std::string value = rank == 2 ? "16" : "8";
+    return std::vector<RankFact>{{"version", "1"}, {"context", value}, {"sequences", value}};
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(3, "rank 2 of 3: context: 16, the leader has 8"));
+}
+
+TEST(Agreement, OtherFactsAreAnotherVersions) {
+  for (const std::size_t more : {0, 2}) {
+    const auto errors = errors_of([&](int rank) {
+      std::vector<RankFact> facts = {{"version", "1"}};
+      if (rank == 1) facts.resize(more, {"x", "y"});
+      return facts;
+    });
+    for (const auto& error : errors) {
+      EXPECT_NE(error.find("rank 1 of 3: it is another program"), std::string::npos) << error;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace leq

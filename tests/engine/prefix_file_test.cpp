@@ -1,0 +1,169 @@
+// What an engine keeps from one run to the next: the next one writes the same replies and feeds one
+// token of each prompt; a file that is not as it should be is refused and costs nothing but time.
+#include "engine/prefix_file.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "models_fixture.h"
+#include "platform/make_backend.h"
+#include "temporary_folder.h"
+
+namespace leq {
+namespace {
+
+namespace fs = std::filesystem;
+
+const Model& model() {
+  static const Model model(
+      test::quantized(std::string(LEQ_SOURCE_DIR) + "/examples/storyteller", "int8"), {});
+  return model;
+}
+
+std::vector<Token> prompt_of(int first, int tokens) {
+  std::vector<Token> prompt;
+  for (int i = 0; i < tokens; ++i)
+    prompt.push_back(static_cast<Token>(300 + (first + i) * 31 % 700));
+  return prompt;
+}
+
+// A session and its engine, as one run of a program has them.
+class OneRun {
+ public:
+  OneRun(KvType type, std::int64_t context)
+      : backend_(make_backend({.device = "cpu", .threads = 2})) {
+    RunLimits limits;
+    limits.context = context;
+    limits.sequences = 2;
+    limits.sequence_context = context;
+    limits.key_type = limits.value_type = type;
+    limits.output_tokens = 2 + kMostGuesses;
+    session_ =
+        std::make_unique<Session>(model(), *backend_, resolve_limits(limits, model().config()));
+    engine_ = std::make_unique<Engine>(*session_, model().tokenizer(), EngineOptions{});
+  }
+  Engine& engine() { return *engine_; }
+  PromptOwner owner() const {
+    return {model().file().fingerprint(), session_->limits().key_type,
+            session_->limits().value_type};
+  }
+  EngineReply reply(const std::vector<Token>& prompt) {
+    EngineReply ended;
+    EngineRequest request;
+    request.prompt = prompt;
+    request.sampling.seed = 5;
+    request.stop.max_tokens = 30;
+    request.on_end = [&](const EngineReply& reply) { ended = reply; };
+    engine_->submit(std::move(request));
+    while (engine_->step()) {
+    }
+    return ended;
+  }
+
+ private:
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<Engine> engine_;
+};
+
+class KeptTextsTest : public testing::TestWithParam<KvType> {
+ protected:
+  test::TemporaryFolder folder_;
+  fs::path file_ = folder_.path() / "texts";
+};
+
+TEST_P(KeptTextsTest, TheNextRunWritesTheSameAndFeedsOneToken) {
+  const auto first = prompt_of(0, 150), second = prompt_of(1000, 90);
+  std::vector<Token> begins_alike(first.begin(), first.begin() + 100);
+  begins_alike.resize(140, 999);
+  OneRun one(GetParam(), 1024);
+  std::vector<EngineReply> expected;
+  for (const auto& prompt : {first, second, begins_alike}) expected.push_back(one.reply(prompt));
+  const KeptTexts written = write_kept_texts(file_, one.engine(), one.owner());
+  EXPECT_EQ(written.texts, 3);
+  OneRun two(GetParam(), 1024);
+  const KeptTexts read = read_kept_texts(file_, two.engine(), two.owner());
+  EXPECT_EQ(read.texts, 3);
+  EXPECT_EQ(read.tokens, written.tokens);
+  std::size_t i = 0;
+  for (const auto& prompt : {first, second, begins_alike}) {
+    const EngineReply again = two.reply(prompt);
+    EXPECT_EQ(again.tokens, expected[i].tokens);
+    EXPECT_EQ(again.cached_tokens, std::ssize(prompt) - 1) << i;
+    EXPECT_EQ(again.fed_tokens, 1) << i;
+    ++i;
+  }
+}
+
+TEST_P(KeptTextsTest, ASmallerCacheKeepsWhatWasUsedLast) {
+  OneRun one(GetParam(), 1024);
+  for (const int first : {0, 1000, 2000, 3000}) one.reply(prompt_of(first, 170));
+  write_kept_texts(file_, one.engine(), one.owner());
+  OneRun two(GetParam(), 256);
+  read_kept_texts(file_, two.engine(), two.owner());
+  EXPECT_EQ(two.reply(prompt_of(3000, 170)).cached_tokens, 169);
+  EXPECT_EQ(two.reply(prompt_of(0, 170)).cached_tokens, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kv, KeptTextsTest,
+                         testing::Values(KvType::f16, KvType::int8, KvType::simq4));
+
+class KeptFiles : public testing::Test {
+ protected:
+  void write() {
+    OneRun run(KvType::f16, 1024);
+    run.reply(prompt_of(0, 150));
+    write_kept_texts(file_, run.engine(), run.owner());
+  }
+  std::string error_of(const PromptOwner& owner, OneRun& run) {
+    try {
+      read_kept_texts(file_, run.engine(), owner);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+  test::TemporaryFolder folder_;
+  fs::path file_ = folder_.path() / "texts";
+};
+
+TEST_F(KeptFiles, OfOthersOrDamagedAreRefused) {
+  write();
+  OneRun run(KvType::f16, 1024);
+  PromptOwner other = run.owner();
+  other.model ^= 1;
+  EXPECT_NE(error_of(other, run).find("another model"), std::string::npos);
+  other = run.owner();
+  other.key_type = KvType::int8;
+  EXPECT_NE(error_of(other, run).find("KV types"), std::string::npos);
+  const std::string whole = read_file(file_, 1 << 30);
+  for (const std::size_t at : {std::size_t{3}, std::size_t{9}, std::size_t{60}, whole.size() - 1}) {
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    std::ofstream(file_, std::ios::binary) << damaged;
+    EXPECT_NE(error_of(run.owner(), run), "") << at;
+    std::ofstream(file_, std::ios::binary) << whole.substr(0, at);
+    EXPECT_NE(error_of(run.owner(), run), "") << at;
+  }
+  EXPECT_EQ(run.reply(prompt_of(0, 150)).cached_tokens, 0);
+  std::ofstream(file_, std::ios::binary) << whole;
+  EXPECT_EQ(error_of(run.owner(), run), "");
+  EXPECT_EQ(run.reply(prompt_of(0, 150)).cached_tokens, 149);
+}
+
+TEST_F(KeptFiles, NothingKeptLeavesNoFile) {
+  OneRun run(KvType::f16, 1024);
+  EXPECT_EQ(read_kept_texts(file_, run.engine(), run.owner()).texts, 0);
+  write();
+  write_kept_texts(file_, run.engine(), run.owner());
+  EXPECT_FALSE(fs::exists(file_));
+}
+
+}  // namespace
+}  // namespace leq

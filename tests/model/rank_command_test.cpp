@@ -1,0 +1,85 @@
+// What the leader tells other ranks, to bytes and back; bytes that are nothing of the kind.
+#include "model/rank_command.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "base/error.h"
+
+namespace leq {
+namespace {
+
+RankStep some_step(const std::vector<std::int32_t>& pages) {
+  RankStep step;
+  step.wanted = RankStep::Wanted::hidden;
+  step.batch.tokens = {5, 6, 7};
+  step.batch.outputs = {0, 2};
+  step.positions = {63, 64, 0};
+  step.copies = {-1, 0, 1};
+  step.runs = {{.sequence = 4, .first_row = 0, .rows = 2, .first_position = 63, .pages = pages},
+               {.sequence = 1, .first_row = 2, .rows = 1, .first_position = 0, .pages = pages}};
+  return step;
+}
+
+TEST(RankCommand, AStepComesBackAsItWas) {
+  const std::vector<std::int32_t> pages = {9, 3};
+  const RankCommand command = decode_command(encode(some_step(pages)));
+  const auto& step = std::get<RankStep>(command);
+  const RankStep want = some_step(pages);
+  EXPECT_EQ(step.wanted, want.wanted);
+  EXPECT_EQ(step.batch.tokens, want.batch.tokens);
+  EXPECT_EQ(step.batch.outputs, want.batch.outputs);
+  EXPECT_EQ(step.positions, want.positions);
+  EXPECT_EQ(step.copies, want.copies);
+  ASSERT_EQ(step.runs.size(), 2u);
+  EXPECT_EQ(step.runs[0].rows, 2);
+  EXPECT_EQ(step.runs[0].first_position, 63);
+  EXPECT_EQ(step.runs[1].first_row, 2);
+  EXPECT_EQ(step.runs[1].sequence, 1);
+  for (const SequenceRun& run : step.runs) {
+    EXPECT_EQ(std::vector<std::int32_t>(run.pages.begin(), run.pages.end()), pages);
+  }
+}
+
+TEST(RankCommand, CopiesOfPagesComeBackAsTheyWere) {
+  const RankCommand command = decode_command(encode(PageCopy{PageCopy::Of::f16_copy, 3, 8}));
+  EXPECT_EQ(std::get<PageCopy>(command).of, PageCopy::Of::f16_copy);
+  EXPECT_EQ(std::get<PageCopy>(command).from, 3);
+  EXPECT_EQ(std::get<PageCopy>(command).to, 8);
+  EXPECT_TRUE(std::holds_alternative<RankEnd>(decode_command(encode(RankEnd()))));
+}
+
+TEST(RankCommand, EveryTruncatedCommandIsRefused) {
+  const std::vector<std::int32_t> pages = {9, 3};
+  for (const auto& whole : {encode(some_step(pages)), encode(PageCopy{}), encode(RankEnd())}) {
+    for (std::size_t size = 0; size < whole.size(); ++size) {
+      EXPECT_THROW(decode_command(std::span(whole).first(size)), Error) << size;
+    }
+    std::vector<std::byte> longer = whole;
+    longer.push_back(std::byte{0});
+    EXPECT_THROW(decode_command(longer), Error);
+  }
+  EXPECT_THROW(decode_command(std::vector(1, std::byte{3})), Error);
+}
+
+// Lists that do not fit each other would be read past their ends.
+TEST(RankCommand, StepsThatContradictThemselvesAreRefused) {
+  const std::vector<std::int32_t> pages = {9, 3}, one_page = {9};
+  const auto refused = [&](auto change) {
+    RankStep step = some_step(pages);
+    change(step);
+    EXPECT_THROW(decode_command(encode(step)), Error);
+  };
+  refused([](RankStep& step) { step.positions.pop_back(); });
+  refused([](RankStep& step) { step.batch.outputs = {3}; });
+  refused([](RankStep& step) { step.batch.outputs = {-1}; });
+  refused([](RankStep& step) { step.runs.pop_back(); });
+  refused([](RankStep& step) { step.runs[0].rows = 1; });
+  refused([](RankStep& step) { step.runs[0].rows = -2; });
+  refused([](RankStep& step) { step.runs[0].first_position = -1; });
+  refused([&](RankStep& step) { step.runs[0].pages = one_page; });
+}
+
+}  // namespace
+}  // namespace leq

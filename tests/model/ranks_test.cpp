@@ -1,0 +1,389 @@
+// Several ranks compute what one does, bit for bit: logits, hidden states and what a session's
+// sequences go through, for every family, type, way of quantizing activations and KV type. And what
+// happens when a rank fails.
+#include "model/ranks.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "convert/hf_import.h"
+#include "format/leq_writer.h"
+#include "models_fixture.h"
+#include "ranks_fixture.h"
+#include "reference/random_checkpoint.h"
+#include "shared_data.h"
+#include "temporary_folder.h"
+
+namespace leq {
+namespace {
+
+std::vector<Token> ids_of(int count, std::int64_t vocab, std::uint64_t seed) {
+  Random random(seed);
+  std::vector<Token> ids;
+  for (int i = 0; i < count; ++i) {
+    ids.push_back(static_cast<Token>(random.below(static_cast<std::uint32_t>(vocab))));
+  }
+  return ids;
+}
+
+RunLimits limits_of(const Model& model, KvType kv, int sequences) {
+  RunLimits limits;
+  limits.sequences = sequences;
+  limits.context = std::min<std::int64_t>(model.config().context, 192) * sequences;
+  limits.batch_tokens = 64;
+  limits.output_tokens = 64;
+  limits.key_type = limits.value_type = kv;
+  return resolve_limits(limits, model.config());
+}
+
+// Appends the logits of all rows of a batch to `all`.
+void run_batch(Session& session, const Batch& batch, std::vector<float>& all) {
+  const auto rows = std::ssize(batch.outputs);
+  const std::int64_t vocab = session.transformer().config().vocab;
+  std::vector<float> logits(static_cast<std::size_t>(rows * vocab));
+  const Rows& found = session.transformer().forward(batch, session.cache());
+  if (rows > 0) session.transformer().backend().download(found, rows, logits);
+  all.insert(all.end(), logits.begin(), logits.end());
+}
+
+// A prompt in chunks of several sizes, its last tokens one by one.
+std::vector<float> prompt_logits(Session& session, int tokens) {
+  const auto ids = ids_of(tokens, session.transformer().config().vocab, 1);
+  std::vector<float> all;
+  int first = 0;
+  for (const int chunk : {33, 1, 1, 7, 64, 1, 1}) {
+    const int count = std::min(chunk, tokens - first);
+    if (count <= 0) break;
+    Batch batch;
+    batch.add(0, ids.data() + first, count, first < 34 ? Batch::Want::none : Batch::Want::all);
+    run_batch(session, batch, all);
+    first += count;
+  }
+  return all;
+}
+
+// Sequences that fork within a page, go on differently, are cut back and grow again, side by side.
+std::vector<float> forked_logits(Session& session) {
+  const auto ids = ids_of(150, session.transformer().config().vocab, 2);
+  std::vector<float> all;
+  KvCache& cache = session.cache();
+  Batch batch;
+  batch.add(0, ids.data(), 40, Batch::Want::last);
+  run_batch(session, batch, all);
+  cache.fork(0, 1);
+  cache.fork(0, 2);
+  batch.clear();
+  batch.add(0, ids.data() + 40, 3, Batch::Want::all);
+  batch.add(1, ids.data() + 80, 30, Batch::Want::last);
+  batch.add(2, ids.data() + 110, 1, Batch::Want::all);
+  run_batch(session, batch, all);
+  (void)cache.truncate(1, 50);
+  cache.fork(1, 0);
+  batch.clear();
+  batch.add(0, ids.data() + 50, 20, Batch::Want::last);
+  batch.add(1, ids.data() + 5, 2, Batch::Want::all);
+  run_batch(session, batch, all);
+  batch.clear();
+  batch.add(2, ids.data() + 7, 3, Batch::Want::none);
+  run_batch(session, batch, all);
+  batch.add(0, ids.data() + 9, 1, Batch::Want::all);
+  run_batch(session, batch, all);
+  return all;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+constexpr int kTokens = 100;
+
+void expect_one_rank(const Model& model, KvType kv, std::initializer_list<int> ranks) {
+  const RunLimits limits = limits_of(model, kv, 1);
+  test::RankedModel alone(model, 1, 1, limits);
+  const auto want = prompt_logits(alone.session, kTokens);
+  for (const int count : ranks) {
+    test::RankedModel ranked(model, count, count == 2 ? 2 : 1, limits);
+    EXPECT_TRUE(same_bits(want, prompt_logits(ranked.session, kTokens))) << count << " ranks";
+  }
+}
+
+struct Case {
+  const char* model;
+  const char* type;
+  KvType kv;
+  ActChoice act = ActChoice::automatic;
+};
+
+class RanksOf : public ::testing::TestWithParam<Case> {};
+
+TEST_P(RanksOf, GiveTheLogitsOfOne) {
+  const Case& c = GetParam();
+  LEQ_SHARED_OR_SKIP(folder, std::string("models/") + c.model);
+  const Model model(test::quantized(folder, c.type, c.act), {});
+  expect_one_rank(model, c.kv, {2, 3, 4, 8});
+}
+
+class SequencesOfRanks : public ::testing::TestWithParam<Case> {};
+
+TEST_P(SequencesOfRanks, AreThoseOfOne) {
+  const Case& c = GetParam();
+  LEQ_SHARED_OR_SKIP(folder, std::string("models/") + c.model);
+  const Model model(test::quantized(folder, c.type, c.act), {});
+  const RunLimits limits = limits_of(model, c.kv, 3);
+  test::RankedModel alone(model, 1, 1, limits);
+  const auto want = forked_logits(alone.session);
+  for (const int count : {2, 3}) {
+    test::RankedModel ranked(model, count, 1, limits);
+    EXPECT_TRUE(same_bits(want, forked_logits(ranked.session))) << count << " ranks";
+  }
+}
+
+std::string case_name(const ::testing::TestParamInfo<Case>& info) {
+  std::string name = std::string(info.param.model) + "_" + info.param.type + "_" +
+                     std::string(kv_type_name(info.param.kv)) + "_act" +
+                     std::to_string(static_cast<int>(info.param.act));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, RanksOf,
+    ::testing::Values(
+        Case{"storyteller", "f32", KvType::f32}, Case{"storyteller", "int8", KvType::f16},
+        Case{"storyteller", "int4-g128", KvType::int8}, Case{"storyteller", "int8", KvType::simq4},
+        Case{"storyteller", "int3-g128", KvType::f16},
+        Case{"storyteller", "int8", KvType::f16, ActChoice::none},
+        Case{"storyteller", "int8", KvType::f16, ActChoice::row},
+        Case{"storyteller", "int8", KvType::f16, ActChoice::g128},
+        Case{"storyteller", "int8", KvType::f16, ActChoice::tensor},
+        Case{"storyteller", "int8", KvType::f16, ActChoice::online},
+        Case{"storyteller", "int8", KvType::f16, ActChoice::streaming},
+        Case{"storyteller", "uint4-g64", KvType::f16, ActChoice::row},
+        Case{"storyteller", "uint8", KvType::f16, ActChoice::tensor},
+        Case{"gpt2-tiny", "f32", KvType::f32}, Case{"gpt2-tiny", "int8", KvType::int8},
+        Case{"gpt2-tiny", "int4-g128", KvType::simq4}, Case{"mistral-tiny", "f16", KvType::f16},
+        Case{"mistral-tiny", "int8-g128", KvType::simq4},
+        Case{"mistral-tiny", "int8", KvType::int8, ActChoice::online},
+        Case{"qwen2-tiny", "bf16", KvType::f32}, Case{"qwen2-tiny", "int8", KvType::int8},
+        Case{"qwen2-tiny", "int4-g128", KvType::simq4},
+        Case{"qwen2-tiny", "int8", KvType::f16, ActChoice::tensor},
+        Case{"qwen2-tiny-kbias", "int8", KvType::simq4}, Case{"qwen3-tiny", "f32", KvType::f16},
+        Case{"qwen3-tiny", "int8", KvType::int8}, Case{"qwen3-tiny", "uint2-g64", KvType::simq4}),
+    case_name);
+
+INSTANTIATE_TEST_SUITE_P(Models, SequencesOfRanks,
+                         ::testing::Values(Case{"storyteller", "f32", KvType::f32},
+                                           Case{"storyteller", "int8", KvType::simq4},
+                                           Case{"storyteller", "int4-g128", KvType::int8},
+                                           Case{"gpt2-tiny", "int8", KvType::f16},
+                                           Case{"mistral-tiny", "int8", KvType::simq4},
+                                           Case{"qwen2-tiny", "int8", KvType::int8},
+                                           Case{"qwen2-tiny-kbias", "int8", KvType::simq4},
+                                           Case{"qwen3-tiny", "int4-g128", KvType::simq4}),
+                         case_name);
+
+// Shapes in which ranks share kv heads, hold some for the sake of whole panels, or have nothing.
+struct Odd {
+  const char* name;
+  int heads, kv_heads, head_dim, width, hidden, vocab;
+};
+
+class OddRanks : public ::testing::TestWithParam<Odd> {};
+
+TEST_P(OddRanks, GiveTheLogitsOfOne) {
+  const Odd& odd = GetParam();
+  const test::TemporaryFolder folder;
+  test::RandomCheckpoint checkpoint(folder.path() / "hf");
+  const Json config = {{"model_type", "llama"},
+                       {"architectures", {"LlamaForCausalLM"}},
+                       {"hidden_size", odd.width},
+                       {"intermediate_size", odd.hidden},
+                       {"num_hidden_layers", 2},
+                       {"num_attention_heads", odd.heads},
+                       {"num_key_value_heads", odd.kv_heads},
+                       {"head_dim", odd.head_dim},
+                       {"vocab_size", odd.vocab},
+                       {"max_position_embeddings", 192},
+                       {"rms_norm_eps", 1e-5},
+                       {"hidden_act", "silu"}};
+  checkpoint.add_llama(config, {});
+  const auto hf = checkpoint.write(config);
+  for (const auto& [type, kv] : {std::pair("f32", KvType::f32), std::pair("int8", KvType::int8),
+                                 std::pair("int4-g128", KvType::simq4)}) {
+    SCOPED_TRACE(type);
+    CheckpointOptions options;
+    options.type = type;
+    options.threads = 1;
+    const auto path = folder.path() / "odd.leq";
+    quantize_checkpoint(hf, path, options, [](auto, auto) {});
+    const Model model(path, {});
+    expect_one_rank(model, kv, {2, 3, 4, 5, 7});
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Shapes, OddRanks,
+                         ::testing::Values(Odd{"SevenQueriesAKvHead", 14, 2, 64, 192, 448, 131},
+                                           Odd{"FewKvHeads", 16, 2, 128, 256, 700, 515},
+                                           Odd{"OneKvHead", 7, 1, 64, 128, 130, 128},
+                                           Odd{"NarrowHeads", 40, 20, 16, 128, 256, 200},
+                                           Odd{"OddHeads", 20, 4, 80, 160, 1000, 333}),
+                         [](const auto& item) { return std::string(item.param.name); });
+
+TEST(Ranks, GiveTheHiddenStatesOfOne) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const Model model(test::quantized(folder, "int8"), {});
+  const RunLimits limits = limits_of(model, KvType::f16, 1);
+  const auto ids = ids_of(30, model.config().vocab, 3);
+  Batch batch;
+  batch.add(0, ids.data(), 30, Batch::Want::all);
+  std::vector<float> want(static_cast<std::size_t>(30 * model.config().width)), found = want;
+  test::RankedModel alone(model, 1, 1, limits), ranked(model, 3, 1, limits);
+  const auto hidden = [&](test::RankedModel& on, std::vector<float>& out) {
+    const Rows& rows = on.session.transformer().hidden(batch, on.session.cache());
+    on.backend->download(rows, 30, out);
+  };
+  hidden(alone, want);
+  hidden(ranked, found);
+  EXPECT_TRUE(same_bits(want, found));
+}
+
+// A checkpoint in which one row of a weight overflows lets one rank fail, and which is known.
+std::filesystem::path broken_model(const test::TemporaryFolder& folder, const std::string& tensor,
+                                   std::int64_t row) {
+  test::RandomCheckpoint checkpoint(folder.path() / "hf");
+  const Json config = {{"model_type", "llama"},    {"architectures", {"LlamaForCausalLM"}},
+                       {"hidden_size", 256},       {"intermediate_size", 512},
+                       {"num_hidden_layers", 2},   {"num_attention_heads", 4},
+                       {"num_key_value_heads", 4}, {"head_dim", 64},
+                       {"vocab_size", 256},        {"max_position_embeddings", 64},
+                       {"rms_norm_eps", 1e-5},     {"hidden_act", "silu"}};
+  checkpoint.add_llama(config, {});
+  const ImportedModel source = import_hf(checkpoint.write(config));
+  const auto path = folder.path() / "broken.leq";
+  LeqWriter writer(path);
+  for (const TensorInput& one : source.tensors) {
+    const std::int64_t rows = one.shape.size() == 2 ? one.shape[0] : 1;
+    std::vector<float> values(static_cast<std::size_t>(rows * one.shape.back()));
+    one.read(0, one.shape[0], values);
+    if (one.name == tensor) {
+      std::fill_n(values.begin() + row * one.shape.back(), one.shape.back(),
+                  std::numeric_limits<float>::max());
+    }
+    writer.add_tensor(
+        one.name, one.shape,
+        pack_weight(values, rows, one.shape.back(), QuantScheme{}, ActKind::none, one.name), {});
+  }
+  writer.finish({{"config", config_to_json(source.config)},
+                 {"generation", Json::object()},
+                 {"provenance", {{"type", "f32"}}}});
+  return path;
+}
+
+TEST(Ranks, ARankThatFailsEndsAllWithItsNumberAndStep) {
+  // The last query head's weights are the last rank's: it sees what is not finite.
+  const test::TemporaryFolder folder;
+  const Model model(broken_model(folder, "layers.1.q", 255), {});
+  for (const int ranks : {2, 3}) {
+    const RunLimits limits = limits_of(model, KvType::f32, 1);
+    test::RankedModel ranked(model, ranks, 1, limits);
+    std::vector<float> all;
+    Batch batch;
+    const Token id = 3;
+    batch.add(0, &id, 1, Batch::Want::last);
+    for (int attempt = 0; attempt < 2; ++attempt) {  // the second finds them ended
+      try {
+        run_batch(ranked.session, batch, all);
+        ADD_FAILURE() << "no error on " << ranks << " ranks";
+      } catch (const Error& error) {
+        const std::string text = error.what();
+        const std::string rank = "rank " + std::to_string(ranks - 1) + " of " +
+                                 std::to_string(ranks) + ": step 1: input of attention";
+        EXPECT_EQ(text.substr(0, rank.size()), rank) << text;
+      }
+    }
+  }
+}
+
+TEST(Ranks, ALeaderThatFailsEndsAll) {
+  const test::TemporaryFolder folder;
+  const Model model(broken_model(folder, "layers.0.q", 0), {});
+  test::RankedModel ranked(model, 2, 1, limits_of(model, KvType::f32, 1));
+  std::vector<float> all;
+  Batch batch;
+  const Token id = 3;
+  batch.add(0, &id, 1, Batch::Want::last);
+  try {
+    run_batch(ranked.session, batch, all);
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()).substr(0, 20), "rank 0 of 2: step 1:") << error.what();
+  }
+}
+
+// What the leader refuses before a step begins is no end.
+TEST(Ranks, GoOnAfterABatchThatWasRefused) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const Model model(test::quantized(folder, "int8"), {});
+  const RunLimits limits = limits_of(model, KvType::f16, 1);
+  test::RankedModel alone(model, 1, 1, limits), ranked(model, 2, 1, limits);
+  Batch batch;
+  const auto ids = ids_of(60, model.config().vocab, 4);
+  std::vector<float> all, want;
+  for (int i = 0; i < 3; ++i) {
+    batch.clear();
+    batch.add(0, ids.data(), 60, Batch::Want::none);
+    run_batch(ranked.session, batch, all);
+    run_batch(alone.session, batch, want);
+  }
+  EXPECT_THROW(run_batch(ranked.session, batch, all), Error);  // the context is full
+  ranked.session.cache().clear(0);
+  alone.session.cache().clear(0);
+  EXPECT_TRUE(same_bits(prompt_logits(alone.session, 50), prompt_logits(ranked.session, 50)));
+}
+
+TEST(Ranks, RefuseToSaveASequenceWhoseHeadsAreShared) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const Model model(test::quantized(folder, "int8"), {});
+  test::RankedModel ranked(model, 2, 1, limits_of(model, KvType::f16, 1));
+  EXPECT_THROW(ranked.session.cache().save(0), Error);
+}
+
+TEST(Ranks, DivideTheirThreads) {
+  for (int ranks = 1; ranks <= 9; ++ranks) {
+    for (int threads = 1; threads <= 20; ++threads) {
+      int sum = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const int own = threads_of_rank(threads, rank, ranks);
+        EXPECT_GE(own, 1);
+        EXPECT_LE(own, threads / ranks + 1);
+        sum += own;
+      }
+      EXPECT_EQ(sum >= threads, true);
+      if (threads >= ranks) {
+        EXPECT_EQ(sum, threads);
+      }
+    }
+  }
+}
+
+// The plan of a rank is what it takes.
+TEST(Ranks, TakeTheMemoryThatIsPlanned) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const Model model(test::quantized(folder, "int8"), {});
+  const RunLimits limits = limits_of(model, KvType::simq4, 2);
+  std::uint64_t kv_bytes = 0;
+  for (const int ranks : {1, 2}) {
+    test::RankedModel ranked(model, ranks, 1, limits);
+    (void)prompt_logits(ranked.session, 50);
+    const MemoryPlan& plan = ranked.session.plan();
+    EXPECT_EQ(ranked.backend->memory().peak(), plan.kv_bytes + plan.scratch_bytes);
+    if (ranks == 1) kv_bytes = plan.kv_bytes;
+    EXPECT_EQ(plan.kv_bytes, kv_bytes / static_cast<std::uint64_t>(ranks));
+  }
+}
+
+}  // namespace
+}  // namespace leq

@@ -1,0 +1,185 @@
+// Texts of slots in files: saved, restored, erased, and kept from one run of a server to the next.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/file.h"
+#include "server/served_model.h"
+#include "temporary_folder.h"
+
+namespace leq::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Slots : public testing::Test {
+ protected:
+  ServerOptions options() {
+    ServerOptions options = story_options();
+    options.slot_folder = folder_.path();
+    options.say = [this](const std::string& line) { said_.push_back(line); };
+    return options;
+  }
+  static ServedModel::Answer complete(const ServedModel& served, int slot = -1) {
+    return served.post("/completion", {{"prompt", kStory},
+                                       {"n_predict", 20},
+                                       {"seed", 3},
+                                       {"id_slot", slot},
+                                       {"temperature", 1.0}});
+  }
+  static ServedModel::Answer act(const ServedModel& served, const std::string& slot,
+                                 const std::string& action, const Json& name) {
+    return served.post("/slots/" + slot + "?action=" + action, Json::object({{"filename", name}}));
+  }
+
+  static constexpr const char* kStory =
+      "Once upon a time there was a little bear who lived in the woods. One day the bear found a "
+      "red ball under a big tree, and it was very happy. The bear took the ball to its friend, the "
+      "fox, and they played until the sun went down behind the hills.";
+  TemporaryFolder folder_;
+  std::vector<std::string> said_;
+};
+
+TEST_F(Slots, AreSavedRestoredAndErased) {
+  const ServedModel served(2, options());
+  const auto first = complete(served, 1);
+  ASSERT_EQ(first.status, 200) << first.body;
+  const auto tokens = first.json["tokens_evaluated"].get<std::int64_t>();
+  const auto saved = act(served, "1", "save", "story.bin");
+  ASSERT_EQ(saved.status, 200) << saved.body;
+  EXPECT_EQ(saved.json["id_slot"].get<int>(), 1);
+  EXPECT_EQ(saved.json["filename"].text(), "story.bin");
+  EXPECT_EQ(saved.json["n_saved"].get<std::int64_t>(), tokens + 19);  // the last was not fed
+  EXPECT_EQ(saved.json["n_written"].get<std::uint64_t>(),
+            fs::file_size(folder_.path() / "story.bin"));
+
+  const auto erased = act(served, "1", "erase", "");
+  ASSERT_EQ(erased.status, 200) << erased.body;
+  EXPECT_EQ(erased.json["n_erased"].get<std::int64_t>(), tokens + 20);
+  EXPECT_EQ(act(served, "1", "save", "empty").json["error"]["code"].text(), "slot_empty");
+  EXPECT_EQ(complete(served).json["tokens_cached"].get<std::int64_t>(), 0);
+
+  const ServedModel other(2, options());
+  const auto restored = act(other, "0", "restore", "story.bin");
+  ASSERT_EQ(restored.status, 200) << restored.body;
+  EXPECT_EQ(restored.json["n_restored"], saved.json["n_saved"]);
+  EXPECT_EQ(restored.json["n_read"], saved.json["n_written"]);
+  const auto again = complete(other);
+  EXPECT_EQ(again.json["tokens_cached"].get<std::int64_t>(), tokens - 1);
+  EXPECT_EQ(again.json["content"], first.json["content"]);
+}
+
+TEST_F(Slots, NamesStayInTheFolder) {
+  const ServedModel served(2, options());
+  ASSERT_EQ(complete(served, 0).status, 200);
+  ASSERT_EQ(act(served, "0", "save", "good name ü.bin").status, 200);
+  const std::string nul("a\0b", 3);
+  for (const Json& name : {Json(""), Json("."), Json(".."), Json("../x"), Json("/tmp/x"),
+                           Json("a/b"), Json("a\\b"), Json("..\\x"), Json(".hidden"), Json("a\nb"),
+                           Json(nul), Json(std::string(201, 'a')), Json(7), Json(nullptr)}) {
+    for (const char* action : {"save", "restore"}) {
+      const auto answer = act(served, "0", action, name);
+      EXPECT_EQ(answer.status, 400) << name.dump() << answer.body;
+      EXPECT_EQ(answer.json["error"]["param"].text(), "filename") << answer.body;
+    }
+  }
+  // "%2e%2e%2f" is a name as any other in JSON, and no path.
+  EXPECT_EQ(act(served, "0", "save", "%2e%2e%2fx").status, 200);
+  fs::create_symlink("/etc/passwd", folder_.path() / "link");
+  fs::create_directory(folder_.path() / "folder");
+  ASSERT_EQ(mkfifo((folder_.path() / "pipe").c_str(), 0600), 0);
+  for (const char* name : {"link", "folder", "pipe"}) {
+    EXPECT_NE(act(served, "0", "save", name).status, 200) << name;
+    EXPECT_EQ(act(served, "0", "restore", name).status, 400) << name;
+  }
+  EXPECT_TRUE(fs::is_symlink(folder_.path() / "link"));
+  EXPECT_EQ(act(served, "0", "restore", "missing").status, 400);
+  EXPECT_EQ(file_names(folder_.path()),
+            (std::vector<std::string>{"%2e%2e%2fx", "folder", "good name ü.bin", "link", "pipe"}));
+}
+
+TEST_F(Slots, DamagedAndForeignFilesAreRefused) {
+  const ServedModel served(2, options());
+  ASSERT_EQ(complete(served, 0).status, 200);
+  ASSERT_EQ(act(served, "0", "save", "good").status, 200);
+  const std::string whole = read_file(folder_.path() / "good", 1 << 30);
+  const auto put = [&](const std::string& bytes) {
+    std::ofstream(folder_.path() / "bad", std::ios::binary) << bytes;
+    return act(served, "0", "restore", "bad").status;
+  };
+  EXPECT_EQ(put(whole), 200);
+  EXPECT_EQ(put(""), 400);
+  EXPECT_EQ(put(whole.substr(0, whole.size() / 2)), 400);
+  EXPECT_EQ(put(whole + "x"), 400);
+  std::string flipped = whole;
+  flipped[flipped.size() / 2] ^= 4;
+  EXPECT_EQ(put(flipped), 400);
+  SavedPrompt foreign = parse_prompt_file(std::as_bytes(std::span(whole)), "good");
+  foreign.owner.model ^= 1;
+  const auto bytes = prompt_file_bytes(foreign);
+  EXPECT_EQ(put({reinterpret_cast<const char*>(bytes.data()), bytes.size()}), 400);
+}
+
+TEST_F(Slots, WhatIsAskedWronglyIsRefused) {
+  const ServedModel served(2, options());
+  EXPECT_EQ(act(served, "2", "save", "a").status, 404);
+  EXPECT_EQ(act(served, "-1", "save", "a").status, 404);
+  EXPECT_EQ(act(served, "x", "save", "a").status, 404);
+  EXPECT_EQ(act(served, "99999999999999999999", "save", "a").status, 404);
+  EXPECT_EQ(act(served, "0", "burn", "a").json["error"]["param"].text(), "action");
+  EXPECT_EQ(served.post("/slots/0", Json::object({{"filename", "a"}})).status, 400);
+  EXPECT_EQ(served.post("/slots/0?action=save", std::string("[")).status, 400);
+  EXPECT_EQ(complete(served, 2).json["error"]["param"].text(), "id_slot");
+  EXPECT_EQ(served.get("/slots/0?action=save").status, 405);
+  const ServedModel without(2);
+  EXPECT_EQ(act(without, "0", "save", "a").status, 501);
+}
+
+// A second run, after the first one's end: the same bits of a reply, and one token fed.
+TEST_F(Slots, TextsAreKeptFromOneRunToTheNext) {
+  Json first;
+  {
+    const ServedModel served(2, options());
+    first = complete(served).json;
+    EXPECT_EQ(first["tokens_cached"].get<std::int64_t>(), 0);
+  }
+  ASSERT_EQ(said_.size(), 1u);
+  const ServedModel served(4, options());
+  ASSERT_EQ(said_.size(), 2u);
+  const Json again = complete(served).json;
+  EXPECT_EQ(again["content"], first["content"]);
+  EXPECT_EQ(again["timings"]["prompt_n"].get<int>(), 1) << again.dump();
+}
+
+TEST_F(Slots, AServerStartsWithoutTextsThatAreDamaged) {
+  { complete(ServedModel(2, options())); }
+  const std::vector<std::string> names = file_names(folder_.path());
+  ASSERT_EQ(names.size(), 1u);
+  const fs::path file = folder_.path() / names[0];
+  const std::string whole = read_file(file, 1 << 30);
+  std::ofstream(file, std::ios::binary) << whole.substr(0, whole.size() - 5);
+  said_.clear();
+  {
+    const ServedModel served(2, options());
+    ASSERT_EQ(said_.size(), 1u);
+    EXPECT_NE(said_[0].find("fed as usual"), std::string::npos) << said_[0];
+    EXPECT_EQ(complete(served).json["tokens_cached"].get<std::int64_t>(), 0);
+  }
+  EXPECT_EQ(read_file(file, 1 << 30), whole);  // written anew, of the same text
+}
+
+TEST_F(Slots, TheFolderMustBeThereAndItsFileNoLink) {
+  ServerOptions wrong = options();
+  wrong.slot_folder = folder_.path() / "nowhere";
+  EXPECT_THROW(ServedModel(2, wrong), Error);
+  { complete(ServedModel(2, options())); }
+  const fs::path file = folder_.path() / file_names(folder_.path()).at(0);
+  fs::rename(file, folder_.path() / "elsewhere");
+  fs::create_symlink(folder_.path() / "elsewhere", file);
+  EXPECT_THROW(ServedModel(2, options()), Error);
+}
+
+}  // namespace
+}  // namespace leq::test

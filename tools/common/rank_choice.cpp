@@ -1,0 +1,45 @@
+#include "tools/common/rank_choice.h"
+
+#include "base/error.h"
+#include "model/ranks.h"
+#include "tools/common/device_choice.h"
+
+namespace leq {
+
+Option rank_option(const std::string& group) {
+  return {.name = "tp",
+          .kind = OptionKind::integer,
+          .value_name = "N",
+          .fallback = "1",
+          .help =
+              "ranks that share the model (tensor parallelism), each with its part of the "
+              "threads; it changes no bit of a result",
+          .group = group,
+          .minimum = 1,
+          .maximum = ThreadRanks::kMostRanks};
+}
+
+int rank_count(const Options& options) {
+  if (!options.declares("tp")) return 1;
+  const std::int64_t ranks = options.integer("tp");
+  require(ranks == 1 || device_name(options) == "cpu", "--tp ", ranks,
+          ": several ranks compute on the CPU for now; leave -dev out, or --tp");
+  return static_cast<int>(ranks);
+}
+
+std::vector<std::unique_ptr<Backend>> follower_backends(int threads, int ranks) {
+  std::vector<std::unique_ptr<Backend>> backends;
+  for (int rank = 1; rank < ranks; ++rank) {
+    const int own = threads_of_rank(threads, rank, ranks);
+    backends.push_back(make_backend({.device = "cpu", .threads = own}));
+  }
+  return backends;
+}
+
+ThreadRankOptions thread_rank_options(int threads, int ranks) {
+  ThreadRankOptions options;
+  for (int rank = 0; rank < ranks; ++rank) options.threads += threads_of_rank(threads, rank, ranks);
+  return options;
+}
+
+}  // namespace leq

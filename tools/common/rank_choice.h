@@ -1,0 +1,22 @@
+// From --tp to ranks that are threads of this process.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "backend/backend.h"
+#include "comm/thread_ranks.h"
+#include "tools/common/options.h"
+
+namespace leq {
+
+Option rank_option(const std::string& group);
+
+// What --tp says; 1 where the tool has no such option. Throws Error where the device cannot.
+int rank_count(const Options& options);
+
+// For the ranks beside the leader, each with its part of `threads`.
+std::vector<std::unique_ptr<Backend>> follower_backends(int threads, int ranks);
+ThreadRankOptions thread_rank_options(int threads, int ranks);
+
+}  // namespace leq
