@@ -284,9 +284,10 @@ __device__ __forceinline__ void finish_groups(const IntMatmul& a, const BlockRow
 }
 
 // a.tokens <= tokens; groups of 128 columns, of the weights or of the tokens or of both.
-// Four tokens of 2 and 3 bits spill where two blocks share a multiprocessor.
+// Eight tokens, and four of 2 and 3 bits, spill where two blocks share a multiprocessor.
 template <int bits, int tokens, bool integers>
-__global__ void __launch_bounds__(kGroupWarps * 32, bits < 4 && tokens == 4 ? 1 : 2)
+__global__ void __launch_bounds__(kGroupWarps * 32,
+                                  tokens == 8 || (bits < 4 && tokens == 4) ? 1 : 2)
     int_gemv_groups(const LEQ_GRID_CONSTANT IntMatmul a) {
   LEQ_BOUNDS(kGroupWarps * 32);
   LEQ_DYNAMIC_SHARED(WaitingSum, waiting);
