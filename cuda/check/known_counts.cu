@@ -1,6 +1,6 @@
 // Kernels with a known number of tensor-core instructions each, and one with a known main loop:
-// cuda/check/check_nvcc.sh counts them with sass_counts.cpp on every architecture before it trusts the
-// counts of others.
+// cuda/check/check_nvcc.sh counts them with sass_counts.cpp on every architecture before it trusts
+// the counts of others.
 #include "cuda/words/ptx_attention.h"
 #include "cuda/words/wgmma.h"
 

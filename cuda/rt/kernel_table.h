@@ -1,5 +1,5 @@
-// What a runtime says of a kernel, asked once for each kernel and device: GPUs of different kinds in
-// one process run different code for it.
+// What a runtime says of a kernel, asked once for each kernel and device: GPUs of different kinds
+// in one process run different code for it.
 #pragma once
 
 #include <map>

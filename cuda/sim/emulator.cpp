@@ -447,7 +447,6 @@ EarlyBlockOwner begin_early(const Grid& grid, const std::function<void()>& body)
 bool lets_successor_start(const EarlyBlock& begun) { return begun.state.lets_successor_start; }
 
 namespace {
-
 void go_on(EarlyBlock& begun) {
   cluster = &begun.state;
   cluster->predecessor_ended = true;

@@ -18,7 +18,8 @@ void require_launch(const Grid& grid) {
     wrong = "a cluster has 1 to 8 blocks, and the blocks in x are a multiple of it";
   }
   if (grid.cluster > 1 && grid.early) wrong = "clusters do not begin early here";
-  if (grid.shared_bytes > grid.shared_limit) wrong = "more shared memory than the kernel was allowed";
+  if (grid.shared_bytes > grid.shared_limit)
+    wrong = "more shared memory than the kernel was allowed";
   if (wrong == nullptr) return;
   std::fprintf(stderr, "simt: %s: launch refused: %s (%u,%u,%u blocks of %u,%u,%u, %zu bytes)\n",
                grid.kernel, wrong, grid.blocks.x, grid.blocks.y, grid.blocks.z, grid.threads.x,

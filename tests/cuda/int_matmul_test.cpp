@@ -45,6 +45,17 @@ INSTANTIATE_TEST_SUITE_P(
         IntCase{8, false, 0, 128, 2, 17000, {20}}, IntCase{4, true, 64, 128, 3, 9000, {20}},
         IntCase{3, true, 128, 128, 2, 640, {40}}, IntCase{2, true, 64, 0, 2, 640, {40}}));
 
+// Groups of 128 and others have kernels of their own.
+INSTANTIATE_TEST_SUITE_P(
+    FewTokensInGroups, IntMatmulTest,
+    testing::Values(
+        IntCase{4, false, 128, 128, 2, 1000, {40, 24}}, IntCase{3, false, 128, 0, 3, 640, {40}},
+        IntCase{2, false, 128, 128, 2, 640, {40}}, IntCase{2, true, 128, 0, 3, 33000, {20}},
+        IntCase{8, true, 128, 128, 4, 1000, {30, 30}, Finish::swiglu},
+        IntCase{2, true, 64, 0, 1, 640, {40}}, IntCase{3, true, 32, 128, 1, 640, {40}},
+        IntCase{3, false, 64, 0, 2, 640, {40}}, IntCase{4, false, 64, 128, 1, 640, {40}},
+        IntCase{8, true, 32, 128, 2, 512, {40}}, IntCase{8, false, 64, 0, 4, 512, {40}}));
+
 // Every tile, with tails in tokens, rows and columns.
 INSTANTIATE_TEST_SUITE_P(
     ManyTokens, IntMatmulTest,

@@ -184,13 +184,11 @@ ToolSpec tool_spec() {
        .maximum = 1e9},
       {.name = "graph",
        .fallback = "true",
-       .help = "on a GPU, launch the operations of each step of generation one by one, not as a "
-               "recorded graph: for comparing",
+       .help = "on a GPU, launch the operations of generation one by one, not as a graph",
        .group = "Model"},
       {.name = "breakdown",
-       .help =
-           "milliseconds and bytes of a step by part (load, quant, gemm, attention, comm, sync, "
-           "sample) instead of tokens per second",
+       .help = "milliseconds and bytes of a step by part (load, quant, gemm, attention, comm, "
+               "sync, sample) instead of tokens per second",
        .group = "Output"},
       {.name = "repetitions",
        .spellings = "-r",

@@ -58,9 +58,10 @@ std::vector<std::string> step_lines(const Backend& backend) {
 std::vector<std::string> unrecorded_lines(const Backend& backend) {
   const std::string failure = backend.step_counts().failure;
   if (failure.empty()) return {};
-  return {"steps could not be recorded as graphs and were launched kernel by kernel, which is "
-          "slower (the text is the same): " +
-          failure};
+  return {
+      "steps could not be recorded as graphs and were launched kernel by kernel, which is "
+      "slower (the text is the same): " +
+      failure};
 }
 
 std::vector<std::string> guess_lines(const EngineCounts& counts) {

@@ -32,8 +32,7 @@ void launch_runs(const AttentionArguments& a, AttentionRuns which, rt::Stream& s
   AttentionPlan plan;
   plan.which = which;
   plan.spans = spans_of(a.batch.end);
-  const std::int64_t records =
-      which == AttentionRuns::single ? a.batch.run_count : a.batch.tokens;
+  const std::int64_t records = which == AttentionRuns::single ? a.batch.run_count : a.batch.tokens;
   plan.split = plan.spans > 1 && records * a.heads.heads <= kTensorSplit;
   if (a.keys.type == KvType::int8) {
     launch_tensor_attention<KvType::int8, KvType::int8>(a, plan, stream);

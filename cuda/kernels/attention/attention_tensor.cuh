@@ -148,8 +148,8 @@ struct TensorShapes {
   // Four warps, which cannot share 96 columns by 16: these are padded.
   static constexpr int kGenerationDims = dims == 96 ? 128 : dims;
   template <int stages>
-  using GenerationOf = TensorShape<keys, values, kGenerationDims, 1, 4, 1, stages,
-                                   kGenerationDims <= 128 ? 3 : 2>;
+  using GenerationOf =
+      TensorShape<keys, values, kGenerationDims, 1, 4, 1, stages, kGenerationDims <= 128 ? 3 : 2>;
   static constexpr int kFewStages = stages<GenerationOf<1>>(2, kSharedEverywhere);
   static constexpr int kMoreStages = stages<GenerationOf<1>>(3, kGenerationBytes);
   using Generation = GenerationOf<(kMoreStages > kFewStages ? kMoreStages : kFewStages)>;
@@ -165,10 +165,10 @@ void launch_tensor(const char* kernel, const AttentionArguments& a, AttentionPla
   plan.block_rows =
       static_cast<int>(std::min<std::int64_t>(Shape::kQueries / plan.block_heads, longest));
   // Every run may leave a block that is not full.
-  const std::int64_t blocks =
-      plan.which == AttentionRuns::single ? a.batch.run_count
-      : plan.block_rows == 1              ? a.batch.tokens
-                             : a.batch.tokens / plan.block_rows + a.batch.run_count;
+  const std::int64_t blocks = plan.which == AttentionRuns::single ? a.batch.run_count
+                              : plan.block_rows == 1
+                                  ? a.batch.tokens
+                                  : a.batch.tokens / plan.block_rows + a.batch.run_count;
   rt::run(stream,
           {kernel,
            dim3(static_cast<unsigned>(blocks),

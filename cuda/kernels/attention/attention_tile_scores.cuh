@@ -160,9 +160,8 @@ __device__ __forceinline__ void score_codes(const unsigned char* memory, const u
           reinterpret_cast<const float2*>(memory + Memory::kFactsAt)[warp.query(i, half)];
     }
   }
-  const auto* const ends =
-      reinterpret_cast<const std::uint16_t*>(stage + Memory::kKeyEndsAt) + warp.first_key +
-      threadIdx.x % 4 * 2;
+  const auto* const ends = reinterpret_cast<const std::uint16_t*>(stage + Memory::kKeyEndsAt) +
+                           warp.first_key + threadIdx.x % 4 * 2;
 #pragma unroll
   for (int j = 0; j < Shape::kKeyTiles; ++j) {
     const float2 scale = two_halves(ends + 8 * j), minimum = two_halves(ends + kTile + 8 * j);
@@ -241,9 +240,11 @@ struct Join {
   }
 };
 
-// The largest score of each of a lane's queries in the tile. Warps that share scores ask each other.
+// The largest score of each of a lane's queries in the tile. Warps that share scores ask each
+// other.
 template <class Shape>
-__device__ __forceinline__ void largest_of_tile(const TileScores<Shape>& scores, unsigned char* memory,
+__device__ __forceinline__ void largest_of_tile(const TileScores<Shape>& scores,
+                                                unsigned char* memory,
                                                 float (&most)[Shape::kRowTiles][2]) {
 #pragma unroll
   for (int i = 0; i < Shape::kRowTiles; ++i) {
@@ -263,7 +264,8 @@ __device__ __forceinline__ void largest_of_tile(const TileScores<Shape>& scores,
     const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
     const int half_of_lane = lane % 4;
     if (half_of_lane < 2) {
-      share.largest[lane / 4 + half_of_lane * 8][warp] = half_of_lane == 0 ? most[0][0] : most[0][1];
+      share.largest[lane / 4 + half_of_lane * 8][warp] =
+          half_of_lane == 0 ? most[0][0] : most[0][1];
     }
     __syncthreads();
 #pragma unroll

@@ -47,9 +47,9 @@ struct ChunkRows {
 
 // What four warps tell each other of a tile.
 struct TileShare {
-  float largest[16][4];    // score of each query, by warp
-  float2 sums[4][32];      // of the weights of a lane's two queries, by warp and lane
-  uint4 weights[4][32];    // as operands of the product with values
+  float largest[16][4];  // score of each query, by warp
+  float2 sums[4][32];    // of the weights of a lane's two queries, by warp and lane
+  uint4 weights[4][32];  // as operands of the product with values
 };
 
 template <class Shape>
@@ -64,8 +64,8 @@ struct TileMemory {
   static constexpr int kKeyEndsAt = kValuesAt + kTile * Values::kStride;
   static constexpr int kValueEndsAt = kKeyEndsAt + kKeyEnds;
   static constexpr int kStageBytes = kValueEndsAt + kValueEnds;
-  // Behind the stages: queries as keys are stored, with int8 their scale and sum of codes, what warps
-  // share, and the block's QueryBlock.
+  // Behind the stages: queries as keys are stored, with int8 their scale and sum of codes, what
+  // warps share, and the block's QueryBlock.
   static constexpr int kQueriesAt = Shape::kStages * kStageBytes;
   static constexpr int kFactsAt = kQueriesAt + Shape::kQueries * Keys::kStride;
   static constexpr int kShareAt = kFactsAt + (kKeyEnds > 0 ? Shape::kQueries * 8 : 0);

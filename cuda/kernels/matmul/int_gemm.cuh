@@ -44,8 +44,9 @@ struct GemmMemory {
       Shape::kStages * kStageBytes + (group == 0 ? 0 : 2 * static_cast<int>(sizeof(Groups)));
 };
 
-// A thread's share of the copies of slabs, one slab after the other: 16 bytes of kEach rows, so many
-// apart that they are swizzled alike. All addresses are one pointer, that moves on, and constants.
+// A thread's share of the copies of slabs, one slab after the other: 16 bytes of kEach rows, so
+// many apart that they are swizzled alike. All addresses are one pointer, that moves on, and
+// constants.
 template <int rows, int chunks, int threads>
 struct RowCopies {
   static constexpr int kStep = threads / chunks, kEach = rows / kStep;
@@ -74,7 +75,8 @@ struct TokenCopies : RowCopies<Shape::kTokens, 8, Shape::kThreads> {
   __device__ __forceinline__ TokenCopies(const IntMatmul& a, const GemmRows<Shape>& rows) {
     const std::int64_t first = rows.first_token + this->row();
     const auto stride = static_cast<int>(a.x.code_stride);
-    this->from = reinterpret_cast<const std::byte*>(a.x.codes) + first * stride + this->chunk() * 16;
+    this->from =
+        reinterpret_cast<const std::byte*>(a.x.codes) + first * stride + this->chunk() * 16;
     this->step_bytes = this->kStep * stride;
 #pragma unroll
     for (int i = 0; i < this->kEach; ++i) {
@@ -109,7 +111,8 @@ struct WeightCopies {
   const std::uint8_t* high = nullptr;
   bool has_high = false;
 
-  __device__ __forceinline__ WeightCopies(const IntMatmul& a, const GemmRows<Shape>& rows, int slabs)
+  __device__ __forceinline__ WeightCopies(const IntMatmul& a, const GemmRows<Shape>& rows,
+                                          int slabs)
       : low(rows, rows.of(a, low.row()), rows.of(a, low.row()).weight.codes, slabs) {
     const int thread = static_cast<int>(threadIdx.x);
     if (bits != 3 || thread >= Shape::kRows) return;
@@ -367,8 +370,8 @@ struct WarpTile {
     const RowFacts facts[2] = {{segment, n}, {segment, has_next ? n + 1 : n}};
     const CodeSegment& other = rows.paired ? a.segments[1] : segment;
     const RowFacts ups[2] = {{other, n}, {other, has_next ? n + 1 : n}};
-    float* const first = a.out.values + (rows.first_token + token(0, 0)) * a.out.stride +
-                         rows.column + offset;
+    float* const first =
+        a.out.values + (rows.first_token + token(0, 0)) * a.out.stride + rows.column + offset;
     const auto place = [&](int down, int i) {
       return first + (down * 16 + i / 2 * 8) * a.out.stride + i % 2;
     };

@@ -1,6 +1,6 @@
-// Few tokens times a weight whose sums belong to groups of 128 columns, by dp4a. A block has 16 rows
-// of the weight, its warps take groups in turn: some lanes own a row's group, and as many rows as
-// make 16 are walked at once. Sums wait in shared memory, where one thread for each output adds
+// Few tokens times a weight whose sums belong to groups of 128 columns, by dp4a. A block has 16
+// rows of the weight, its warps take groups in turn: some lanes own a row's group, and as many rows
+// as make 16 are walked at once. Sums wait in shared memory, where one thread for each output adds
 // them in ascending order: the bits of every other kernel (docs/cuda-kernels.md).
 #pragma once
 
@@ -18,8 +18,8 @@ template <int bits, int tokens>
 struct GroupShape {
   static constexpr int kLanes = kGroupColumns / Planes<bits>::kColumns;  // of a row's group
   static constexpr int kTeams = 32 / kLanes;
-  static constexpr int kRows = kGroupRows / kTeams;  // of a team
-  static constexpr int kItems = kRows * tokens;      // sums of a team
+  static constexpr int kRows = kGroupRows / kTeams;                     // of a team
+  static constexpr int kItems = kRows * tokens;                         // sums of a team
   static constexpr int kOwned = kItems > kLanes ? kItems / kLanes : 1;  // of a lane at the end
   static constexpr int kRound = 256 / tokens;  // groups that may wait, a multiple of the warps
   static_assert(kRows * kTeams == kGroupRows && kRound % kGroupWarps == 0);
@@ -125,13 +125,13 @@ struct GroupWalk {
 
   const IntMatmul& a;
   const BlockRows& rows;
-  int groups, last_step;                    // of a row; of the warp
-  int row, token;                           // of the first sum that the lane owns: of 16, of the tokens
+  int groups, last_step;  // of a row; of the warp
+  int row, token;         // of the first sum that the lane owns: of 16, of the tokens
   const std::uint8_t* codes[Shape::kRows];  // of the team's rows at step 0
   const std::uint8_t* high[bits == 3 ? Shape::kRows : 1];
-  const std::int8_t* inputs;                // of the first token
-  const std::uint16_t* scales;              // where has_scales
-  const std::uint8_t* zeros;                // where has_zeros
+  const std::int8_t* inputs;    // of the first token
+  const std::uint16_t* scales;  // where has_scales
+  const std::uint8_t* zeros;    // where has_zeros
   bool has_scales, has_zeros;
   float scale_mul;
 
@@ -139,7 +139,8 @@ struct GroupWalk {
       : a(arguments),
         rows(of_block),
         groups(static_cast<int>(round_up_to(arguments.columns, kGroupColumns)) / kGroupColumns) {
-    const int lane = static_cast<int>(threadIdx.x % 32), first = lane / Shape::kLanes * Shape::kRows;
+    const int lane = static_cast<int>(threadIdx.x % 32),
+              first = lane / Shape::kLanes * Shape::kRows;
     // A warp without a group has a step that no one counts.
     const int group = min(static_cast<int>(threadIdx.x / 32), groups - 1);
     last_step = (groups - 1 - group) / kGroupWarps;
@@ -283,9 +284,10 @@ __device__ __forceinline__ void finish_groups(const IntMatmul& a, const BlockRow
 }
 
 // a.tokens <= tokens; groups of 128 columns, of the weights or of the tokens or of both.
-// Four tokens of 2 and 3 bits spill where two blocks share a multiprocessor.
+// Eight tokens, and four of 2 and 3 bits, spill where two blocks share a multiprocessor.
 template <int bits, int tokens, bool integers>
-__global__ void __launch_bounds__(kGroupWarps * 32, bits < 4 && tokens == 4 ? 1 : 2)
+__global__ void __launch_bounds__(kGroupWarps * 32,
+                                  tokens == 8 || (bits < 4 && tokens == 4) ? 1 : 2)
     int_gemv_groups(const LEQ_GRID_CONSTANT IntMatmul a) {
   LEQ_BOUNDS(kGroupWarps * 32);
   LEQ_DYNAMIC_SHARED(WaitingSum, waiting);

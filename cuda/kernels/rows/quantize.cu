@@ -18,9 +18,8 @@ __global__ void __launch_bounds__(kThreads)
   float* const row = a.x.values + blockIdx.x * a.x.stride;
   if (a.inv_smooth != nullptr) {
     const HeldColumns<kThreads> x(row, a.width);
-    for_columns<kThreads>(a.width, [&](int k, int i) {
-      row[k] = column_of(x, k, i) * column_of(factors, k, i);
-    });
+    for_columns<kThreads>(
+        a.width, [&](int k, int i) { row[k] = column_of(x, k, i) * column_of(factors, k, i); });
     __syncthreads();
   }
   finish_row(row, blockIdx.x, a.width, a.quantize);
