@@ -120,16 +120,18 @@ __global__ void __launch_bounds__(kThreads)
   if (a.table != nullptr && (query || key)) {
     turn_head(x, dims, a.table + std::int64_t{position} * dims, lane);
   }
+  if (key && a.key_offset != nullptr) {
+    const float* const offset = a.key_offset + (index - shape.heads) * dims;
+#pragma unroll 1
+    for (int c = static_cast<int>(lane); c < dims; c += 32) x[c] -= offset[c];
+    __syncwarp();
+  }
   if (query) {
     for (int c = static_cast<int>(lane); c < dims; c += 32) there[c] = x[c] * query_factor;
     return;
   }
   const KvPages& pages = key ? a.keys : a.values;
   const int head = index - shape.heads - (key ? 0 : shape.kv_heads);
-  if (key && a.key_offset != nullptr) {
-    for (int c = static_cast<int>(lane); c < dims; c += 32) x[c] -= a.key_offset[head * dims + c];
-    __syncwarp();
-  }
   const std::int64_t page = a.batch.pages[run.pages_at + position / kKvPageTokens];
   store_head(x, dims, pages.type, kv_head_page(pages, page, shape, head), position % kKvPageTokens,
              lane);
