@@ -6,6 +6,8 @@ if(NOT MPI_C_FOUND OR CMAKE_CROSSCOMPILING OR LEQ_SANITIZE)
 endif()
 add_library(leq_mpi MODULE src/comm/mpi/mpi_calls.cpp)
 target_include_directories(leq_mpi PRIVATE ${PROJECT_SOURCE_DIR}/src)
+# Without MPI's former C++ interface, which would need a library of its own.
+target_compile_definitions(leq_mpi PRIVATE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
 target_link_libraries(leq_mpi PRIVATE MPI::MPI_C leq_flags)
 set_target_properties(leq_mpi PROPERTIES OUTPUT_NAME leq-mpi
   LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})

@@ -51,7 +51,7 @@ const MpiCalls& load_calls() {
     void* const library = ::dlopen(place.c_str(), RTLD_NOW | RTLD_GLOBAL);
     if (library == nullptr) {
       const char* const error = ::dlerror();
-      why = error == nullptr ? place : error;
+      if (why.empty()) why = error == nullptr ? place : error;  // the nearest place says most
       continue;
     }
     void* const symbol = ::dlsym(library, kMpiCallsSymbol);

@@ -274,6 +274,7 @@ TEST_F(MixedModelTest, WeightsAndCacheAreChosenTogether) {
   FitRequest fit;
   fit.limits.context = 1024;
   fit.limits.output_tokens = 17;
+  fit.limits.batch_tokens = 16;  // scratch is small beside weights, as it is for models in use
   const MixedModel mixed(search.candidates);
   fit.limits = resolve_limits(fit.limits, mixed.model().config());
   const auto planned = [&](const Model& model, KvType keys, KvType values) {
@@ -290,7 +291,7 @@ TEST_F(MixedModelTest, WeightsAndCacheAreChosenTogether) {
   const MixedSearchResult result = search_mixed_model(search, path);
   ASSERT_TRUE(result.fit.has_value());
   const std::vector<FitChoice>& choices = result.fit->choices;
-  ASSERT_GE(choices.size(), 3u);
+  ASSERT_GE(choices.size(), 2u);  // caches with f16 copies beside the codes are no smaller here
   const FitChoice& chosen = choices[result.fit->chosen];
   for (std::size_t i = 0; i < choices.size(); ++i) {
     EXPECT_LE(choices[i].plan.total(), fit.bytes);

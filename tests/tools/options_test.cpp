@@ -294,7 +294,7 @@ TEST(RunTool, AnswersHelpAndVersionWithoutAModel) {
 TEST(RunTool, ErrorsAreOneLineAndStatusOne) {
   const Outcome failed = run({"-m", "x"}, [](const Options&) -> int { throw Error("no\nluck"); });
   EXPECT_EQ(failed.status, 1);
-  EXPECT_EQ(failed.err, "leq-sample: error: no luck\n");
+  EXPECT_EQ(failed.err, "leq-sample: error: no\\x0aluck\n");
   EXPECT_EQ(failed.out, "");
   const Outcome usage = run({"-m"}, [](const Options&) { return 0; });
   EXPECT_EQ(usage.status, 1);

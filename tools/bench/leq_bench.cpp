@@ -12,7 +12,6 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
-#include "convert/tokenizer_import.h"
 #include "engine/draft_model.h"
 #include "engine/engine.h"
 #include "eval/limits/limits.h"
@@ -23,6 +22,7 @@
 #include "tools/bench/speculate.h"
 #include "tools/bench/table.h"
 #include "tools/bench/traffic.h"
+#include "tools/bench/write_synthetic.h"
 #include "tools/common/device_choice.h"
 #include "tools/common/llama_flags.h"
 #include "tools/common/model_options.h"
@@ -554,22 +554,6 @@ Table speculation_table(const Options& options) {
     }
   }
   return table;
-}
-
-void write_synthetic(const Options& options) {
-  const std::vector<std::string>& models = options.list("model");
-  require(models.size() == 1 && is_synthetic(models[0]), "--write: expected one -m ",
-          "synthetic:SHAPE:TYPE, found ", models.size(), " models, the first '",
-          printable(models[0]), "'");
-  ThreadPool pool(0);
-  const std::vector<std::int64_t> depths = options.integers("n-depth");
-  const SyntheticModel model(parse_synthetic(models[0]), std::ranges::max(depths), pool);
-  std::optional<TokenizerSpec> tokenizer;
-  if (options.given("write-tokenizer")) {
-    tokenizer = import_tokenizer(options.text("write-tokenizer")).spec;
-  }
-  const std::string& path = options.text("write");
-  std::cerr << path << ": " << human_bytes(model.write(path, tokenizer)) << '\n';
 }
 
 int run(const Options& options) {
