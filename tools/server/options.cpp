@@ -192,18 +192,27 @@ std::vector<Option> adapted(std::vector<Option> options) {
   return options;
 }
 
+// As a header of HTTP can bring it.
+bool is_key(std::string_view text) {
+  return !text.empty() &&
+         std::ranges::all_of(text, [](char letter) { return letter > ' ' && letter < '\x7f'; });
+}
+
 std::vector<std::string> read_keys(const Options& options) {
   std::vector<std::string> keys = options.list("api-key");
-  if (options.given("api-key-file")) {
-    const std::string text = read_text_file(options.text("api-key-file"), kMostKeyBytes);
-    for (const std::string_view line : split(text, "\n")) {
-      if (!trim(line).empty()) keys.emplace_back(trim(line));
-    }
-    require(!keys.empty(), "--api-key-file ", options.text("api-key-file"),
-            ": expected a key in each line, found none");
-  }
   for (const std::string& key : keys)
-    require(!key.empty(), "--api-key: expected a key, found none");
+    require(is_key(key), "--api-key: expected visible letters of ASCII");
+  if (options.given("api-key-file")) {
+    const std::string& path = options.text("api-key-file");
+    const std::string text = read_text_file(path, kMostKeyBytes);
+    for (const std::string_view line : split(text, "\n")) {
+      if (trim(line).empty()) continue;
+      keys.emplace_back(trim(line));
+      require(is_key(keys.back()), "--api-key-file ", path, ": key ", keys.size(),
+              ": expected visible letters of ASCII");
+    }
+    require(!keys.empty(), "--api-key-file ", path, ": expected a key in each line, found none");
+  }
   return keys;
 }
 
