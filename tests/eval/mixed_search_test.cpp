@@ -290,7 +290,7 @@ TEST_F(MixedModelTest, WeightsAndCacheAreChosenTogether) {
   const MixedSearchResult result = search_mixed_model(search, path);
   ASSERT_TRUE(result.fit.has_value());
   const std::vector<FitChoice>& choices = result.fit->choices;
-  ASSERT_GE(choices.size(), 3u);
+  ASSERT_GE(choices.size(), 2u) << "with copies, coarser caches are no smaller so soon";
   const FitChoice& chosen = choices[result.fit->chosen];
   for (std::size_t i = 0; i < choices.size(); ++i) {
     EXPECT_LE(choices[i].plan.total(), fit.bytes);
