@@ -282,9 +282,10 @@ TEST_F(MixedModelTest, WeightsAndCacheAreChosenTogether) {
     limits.value_type = values;
     return MemoryPlanner(model, backend_->layout()).plan(limits).total();
   };
-  // With a cache in f16 about 4 bits a weight fit, with smaller ones up to 8.
-  const Model four(search.candidates[2], {});
-  fit.bytes = planned(four, KvType::f16, KvType::f16) + (500u << 10);
+  // 8 bits a weight fit beside a cache in int8, and not beside one in f16.
+  const Model eight(search.candidates[3], {});
+  fit.bytes = planned(eight, KvType::int8, KvType::int8) + (500u << 10);
+  ASSERT_LT(fit.bytes, planned(eight, KvType::f16, KvType::f16));
   search.fit = fit;
   const auto path = temporary_.path() / "fit.leq";
   const MixedSearchResult result = search_mixed_model(search, path);
@@ -300,7 +301,7 @@ TEST_F(MixedModelTest, WeightsAndCacheAreChosenTogether) {
       EXPECT_GE(choices[i].bits_per_weight, choices[i - 1].bits_per_weight - 0.5);
     }
   }
-  EXPECT_NE(chosen.key_type, KvType::f16) << "int8 loses less than half of the bits of weights";
+  EXPECT_EQ(chosen.key_type, KvType::int8) << "it loses less than half of the bits of weights";
 
   const Model model(path, {});
   ASSERT_TRUE(model.kv_evidence().has_value());
