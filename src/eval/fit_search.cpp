@@ -71,27 +71,46 @@ std::int64_t FitSearch::room(const SearchProblem& problem, KvType keys, KvType v
   return static_cast<std::int64_t>(result_.request.bytes) - static_cast<std::int64_t>(rest);
 }
 
+FitSearch::Fitting FitSearch::with_cache(const SearchProblem& problem, const SearchResult& search,
+                                         KvType keys, KvType values) const {
+  const Assignment& assignment = search.chosen.assignment;
+  return {
+      {keys, values, assignment, bpw_of(problem, assignment), plan(assignment, keys, values), 0},
+      search};
+}
+
 // Inputs of units with few and with many bits have buffers of their own: scratch is known when the
-// weights are, and what is too much is taken from their room.
+// weights are, and what is too much is taken from their room. Weights that are all alike need the
+// fewest.
 std::optional<FitSearch::Fitting> FitSearch::fitting(const SearchProblem& problem,
                                                      SearchOptions& options, KvType keys,
                                                      KvType values) const {
   const auto least = static_cast<std::int64_t>(bytes_of(problem, uniform(problem, 0)));
   const std::uint64_t all = bytes_of(problem, uniform(problem, kEightBits));
+  std::optional<Fitting> best;
+  // Returns by how much it is too large; 0 where it fits.
+  const auto consider = [&](const SearchResult& search) -> std::uint64_t {
+    Fitting found = with_cache(problem, search, keys, values);
+    const std::uint64_t total = found.choice.plan.total(), most = result_.request.bytes;
+    if (total > most) return total - most;
+    if (!best || search.chosen.kl < best->search.chosen.kl) best = std::move(found);
+    return 0;
+  };
   for (std::int64_t bytes = room(problem, keys, values); bytes >= least;) {
     options.target_bytes = std::min(static_cast<std::uint64_t>(bytes), all);
-    Fitting found;
-    found.search = run_search(problem, options);
+    SearchResult search = run_search(problem, options);
     options.log.clear();  // what it has is remembered
-    const Assignment& assignment = found.search.chosen.assignment;
-    found.choice = {
-        keys, values, assignment, bpw_of(problem, assignment), plan(assignment, keys, values), 0};
-    const std::uint64_t total = found.choice.plan.total();
-    if (total <= result_.request.bytes) return found;
-    bytes = static_cast<std::int64_t>(*options.target_bytes) -
-            static_cast<std::int64_t>(total - result_.request.bytes);
+    const std::uint64_t excess = consider(search);
+    for (const SearchPoint& point : search.uniform) {
+      search.chosen = point;
+      search.accepted = false;
+      search.verdict = "all weights alike, whose inputs need one kind of buffer";
+      consider(search);
+    }
+    if (excess == 0) break;
+    bytes = static_cast<std::int64_t>(*options.target_bytes) - static_cast<std::int64_t>(excess);
   }
-  return std::nullopt;
+  return best;
 }
 
 SearchResult FitSearch::run(const SearchProblem& problem, const SearchOptions& options) {

@@ -32,6 +32,8 @@ class FitSearch {
     FitChoice choice;
     SearchResult search;
   };
+  Fitting with_cache(const SearchProblem& problem, const SearchResult& search, KvType keys,
+                     KvType values) const;
   std::optional<Fitting> fitting(const SearchProblem& problem, SearchOptions& options, KvType keys,
                                  KvType values) const;
 

@@ -274,7 +274,6 @@ TEST_F(MixedModelTest, WeightsAndCacheAreChosenTogether) {
   FitRequest fit;
   fit.limits.context = 1024;
   fit.limits.output_tokens = 17;
-  fit.limits.batch_tokens = 16;  // scratch is small beside weights, as it is for models in use
   const MixedModel mixed(search.candidates);
   fit.limits = resolve_limits(fit.limits, mixed.model().config());
   const auto planned = [&](const Model& model, KvType keys, KvType values) {
@@ -283,15 +282,16 @@ TEST_F(MixedModelTest, WeightsAndCacheAreChosenTogether) {
     limits.value_type = values;
     return MemoryPlanner(model, backend_->layout()).plan(limits).total();
   };
-  // With a cache in f16 about 4 bits a weight fit, with smaller ones up to 8.
-  const Model four(search.candidates[2], {});
-  fit.bytes = planned(four, KvType::f16, KvType::f16) + (500u << 10);
+  // 8 bits a weight fit beside a cache in int8, and not beside one in f16.
+  const Model eight(search.candidates[3], {});
+  fit.bytes = planned(eight, KvType::int8, KvType::int8) + (500u << 10);
+  ASSERT_LT(fit.bytes, planned(eight, KvType::f16, KvType::f16));
   search.fit = fit;
   const auto path = temporary_.path() / "fit.leq";
   const MixedSearchResult result = search_mixed_model(search, path);
   ASSERT_TRUE(result.fit.has_value());
   const std::vector<FitChoice>& choices = result.fit->choices;
-  ASSERT_GE(choices.size(), 2u);  // caches with f16 copies beside the codes are no smaller here
+  ASSERT_GE(choices.size(), 2u) << "with copies, coarser caches are no smaller so soon";
   const FitChoice& chosen = choices[result.fit->chosen];
   for (std::size_t i = 0; i < choices.size(); ++i) {
     EXPECT_LE(choices[i].plan.total(), fit.bytes);
@@ -301,7 +301,7 @@ TEST_F(MixedModelTest, WeightsAndCacheAreChosenTogether) {
       EXPECT_GE(choices[i].bits_per_weight, choices[i - 1].bits_per_weight - 0.5);
     }
   }
-  EXPECT_NE(chosen.key_type, KvType::f16) << "int8 loses less than half of the bits of weights";
+  EXPECT_EQ(chosen.key_type, KvType::int8) << "it loses less than half of the bits of weights";
 
   const Model model(path, {});
   ASSERT_TRUE(model.kv_evidence().has_value());

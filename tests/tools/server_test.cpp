@@ -98,7 +98,10 @@ TEST(LeqServer, SaysWhatItCannotDo) {
   expect_error({"--port", std::to_string(running.port)}, "choose another --port or --host");
   expect_error({"--host", "no such host"}, "--host no such host: no such address");
   expect_error({"--ssl-cert-file", "/no"}, "belong together");
-  expect_error({"--ssl-cert-file", "/no", "--ssl-key-file", "/no"}, "expected a certificate");
+  expect_error({"--ssl-cert-file", "/no", "--ssl-key-file", "/no"}, "/no: cannot open");
+  expect_error({"--ssl-cert-file", "/etc/hostname", "--ssl-key-file", "/etc/hostname"},
+               "/etc/hostname: expected a certificate");
+  expect_error({"--api-key", "two words"}, "--api-key: expected visible letters");
   expect_error({"--api-key-file", "/no/such"}, "/no/such");
   expect_error({"--max-body", "much"}, "--max-body much");
   expect_error({"--chat-template", "nothing"}, "nothing");
