@@ -4,29 +4,24 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <string>
+#include <vector>
 
-#include "tools/process.h"
+#include "temporary_folder.h"
+#include "tools/mpirun.h"
 
 namespace leq {
 namespace {
 
-namespace fs = std::filesystem;
-
 class MpiRanks : public ::testing::TestWithParam<int> {
  protected:
   void SetUp() override {
-    if (!fs::exists("/usr/bin/mpirun")) GTEST_SKIP() << "mpirun is not here (openmpi-bin)";
-    if (!fs::exists(LEQ_MPI_LIBRARY)) GTEST_SKIP() << "this build has no MPI (libopenmpi-dev)";
+    if (const std::string why = test::no_mpi(); !why.empty()) GTEST_SKIP() << why;
   }
   static test::Finished run(int processes, std::vector<std::string> words) {
-    std::vector<std::string> command = {"/usr/bin/mpirun",         "--oversubscribe",
-                                        "--allow-run-as-root",     "-np",
-                                        std::to_string(processes), LEQ_MPI_SUITE};
-    command.insert(command.end(), words.begin(), words.end());
-    return test::run(command, "");
+    words.insert(words.begin(), LEQ_MPI_SUITE);
+    const test::TemporaryFolder own;
+    return test::run_by_mpi(own.path().string(), processes, words);
   }
 };
 
@@ -60,7 +55,12 @@ TEST_P(MpiErrors, ARankThatStaysAwayIsNotWaitedForForever) {
 }
 
 TEST_P(MpiErrors, ARankThatDiesEndsAll) {
-  EXPECT_NE(run(2, {"die", std::to_string(GetParam())}).status, 0);
+  const test::Finished finished = run(2, {"die", std::to_string(GetParam())});
+  EXPECT_NE(finished.status, 0);
+  const std::string want = "process rank " + std::to_string(GetParam());
+  const std::string said = finished.out + finished.err;
+  EXPECT_NE(said.find(want), std::string::npos) << said;
+  EXPECT_NE(said.find("exited on signal 6"), std::string::npos) << said;
 }
 
 TEST_P(MpiErrors, SettingsThatDifferAreRefused) {

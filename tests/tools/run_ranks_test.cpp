@@ -1,18 +1,17 @@
 // Tools with --tp: what several ranks print is what one does, as threads and as processes.
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "models_fixture.h"
 #include "shared_data.h"
-#include "tools/process.h"
+#include "tools/mpirun.h"
+#include "tools/tool_runner.h"
 
 namespace leq {
 namespace {
 
-namespace fs = std::filesystem;
 using test::Finished;
 
 const std::string kRun = LEQ_TOOLS_DIR "/leq-run";
@@ -29,17 +28,7 @@ class RunRanks : public testing::Test {
     return {kRun, "-m", model_, "-p", "Once upon a time", "-s", "5", "-n", "40",
             "-t", "2",  "--tp", ranks};
   }
-  static std::vector<std::string> by_mpi(const std::string& processes,
-                                         const std::vector<std::string>& command) {
-    std::vector<std::string> words = {"/usr/bin/mpirun", "--oversubscribe", "--allow-run-as-root",
-                                      "-np", processes};
-    words.insert(words.end(), command.begin(), command.end());
-    return words;
-  }
-  static bool has_mpi() {
-    return fs::exists("/usr/bin/mpirun") && fs::exists(LEQ_BINARY_DIR "/libleq-mpi.so");
-  }
-
+  test::TemporaryFolder own_;
   std::string model_;
 };
 
@@ -55,12 +44,11 @@ TEST_F(RunRanks, TellOneStory) {
 }
 
 TEST_F(RunRanks, ProcessesTellTheStoryToo) {
-  if (!has_mpi())
-    GTEST_SKIP() << "mpirun or libleq-mpi.so is not here (openmpi-bin, libopenmpi-dev)";
+  if (const std::string why = test::no_mpi(); !why.empty()) GTEST_SKIP() << why;
   const Finished alone = test::run(story("1"), "");
   ASSERT_EQ(alone.status, 0) << alone.err;
-  for (const char* ranks : {"2", "3"}) {
-    const Finished ranked = test::run(by_mpi(ranks, story(ranks)), "");
+  for (const int ranks : {2, 3}) {
+    const Finished ranked = test::run_by_mpi(own_ / "", ranks, story(std::to_string(ranks)));
     EXPECT_EQ(ranked.status, 0) << ranked.err;
     // mpirun gives a process a terminal, where leq-run ends its line.
     EXPECT_EQ(ranked.out, alone.out + "\n") << ranks << " processes";
@@ -68,9 +56,8 @@ TEST_F(RunRanks, ProcessesTellTheStoryToo) {
 }
 
 TEST_F(RunRanks, RefuseAnotherNumberOfProcesses) {
-  if (!has_mpi())
-    GTEST_SKIP() << "mpirun or libleq-mpi.so is not here (openmpi-bin, libopenmpi-dev)";
-  const Finished ranked = test::run(by_mpi("2", story("3")), "");
+  if (const std::string why = test::no_mpi(); !why.empty()) GTEST_SKIP() << why;
+  const Finished ranked = test::run_by_mpi(own_ / "", 2, story("3"));
   EXPECT_NE(ranked.status, 0);
   EXPECT_NE(ranked.err.find("--tp 3: mpirun started 2 processes"), std::string::npos) << ranked.err;
 }

@@ -1,0 +1,36 @@
+// Programs as processes of MPI.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tools/process.h"
+
+namespace leq::test {
+
+// Why there are none here; "" where there are.
+inline std::string no_mpi() {
+  if (!std::filesystem::exists("/usr/bin/mpirun")) return "mpirun is not here (openmpi-bin)";
+  if (!std::filesystem::exists(LEQ_BINARY_DIR "/libleq-mpi.so")) {
+    return "this build has no MPI (libopenmpi-dev)";
+  }
+  return "";
+}
+
+// `own_folder`: where mpirun keeps its own files; two that begin at once in one place fail.
+inline Finished run_by_mpi(const std::string& own_folder, int processes,
+                           const std::vector<std::string>& command) {
+  std::vector<std::string> words = {"/usr/bin/mpirun",
+                                    "--oversubscribe",
+                                    "--allow-run-as-root",
+                                    "--mca",
+                                    "orte_tmpdir_base",
+                                    own_folder,
+                                    "-np",
+                                    std::to_string(processes)};
+  words.insert(words.end(), command.begin(), command.end());
+  return run(words, "");
+}
+
+}  // namespace leq::test
