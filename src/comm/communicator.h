@@ -40,7 +40,7 @@ class Communicator {
   virtual int size() const = 0;
   bool leads() const { return rank() == 0; }
 
-  // The other ranks' parts of all blocks into `all` of every receiver; what the own part is there
+  // The other ranks' parts of all blocks into `all` of every receiver; the own part is there
   // already. `own` may be overwritten when this returns. `site` names the call in errors.
   virtual void gather(std::span<const SharedRows> blocks, Receivers to, std::string_view site) = 0;
   // The leader's bytes become every rank's. The others wait for them for as long as it takes, the
