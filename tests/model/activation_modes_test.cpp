@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <map>
 
@@ -14,10 +13,13 @@
 #include "format/leq_writer.h"
 #include "model/session.h"
 #include "reference/random_checkpoint.h"
+#include "same_bits.h"
 #include "temporary_folder.h"
 
 namespace leq {
 namespace {
+
+using test::same_bits;
 
 constexpr int kIds = 40;
 constexpr std::int64_t kVocab = 131;
@@ -217,10 +219,6 @@ Source smoothed(Source source, const std::vector<Site>& sites, bool at_run_time)
     }
   }
   return source;
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 // Powers of two: x / s * (w s) is x w to the bit.

@@ -1,16 +1,17 @@
 // Logits are equal bit for bit for every instruction set, thread count, prefill chunk and batch.
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "backend/cpu/cpu_backend.h"
-#include "base/random.h"
 #include "model/session.h"
 #include "models_fixture.h"
+#include "same_bits.h"
 #include "shared_data.h"
 
 namespace leq {
 namespace {
+
+using test::ids_of;
+using test::same_bits;
 
 struct Setup {
   Isa isa = Isa::portable;
@@ -18,15 +19,6 @@ struct Setup {
   std::int64_t chunk = 512;
   int neighbours = 0;  // other sequences in every batch
 };
-
-std::vector<Token> ids_of(int count, std::int64_t vocab, std::uint64_t seed) {
-  Random random(seed);
-  std::vector<Token> ids;
-  for (int i = 0; i < count; ++i) {
-    ids.push_back(static_cast<Token>(random.below(static_cast<std::uint32_t>(vocab))));
-  }
-  return ids;
-}
 
 // Logits of all positions of sequence 0, its tokens fed in chunks among neighbours.
 std::vector<float> logits_of(const Model& model, const Setup& setup, KvType kv, int tokens) {
@@ -55,10 +47,6 @@ std::vector<float> logits_of(const Model& model, const Setup& setup, KvType kv, 
     all.insert(all.end(), rows.begin(), rows.end());
   }
   return all;
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 struct Case {

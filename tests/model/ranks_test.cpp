@@ -5,30 +5,23 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <limits>
 
 #include "base/error.h"
-#include "base/random.h"
 #include "convert/hf_import.h"
 #include "format/leq_writer.h"
 #include "models_fixture.h"
 #include "ranks_fixture.h"
 #include "reference/random_checkpoint.h"
+#include "same_bits.h"
 #include "shared_data.h"
 #include "temporary_folder.h"
 
 namespace leq {
 namespace {
 
-std::vector<Token> ids_of(int count, std::int64_t vocab, std::uint64_t seed) {
-  Random random(seed);
-  std::vector<Token> ids;
-  for (int i = 0; i < count; ++i) {
-    ids.push_back(static_cast<Token>(random.below(static_cast<std::uint32_t>(vocab))));
-  }
-  return ids;
-}
+using test::ids_of;
+using test::same_bits;
 
 RunLimits limits_of(const Model& model, KvType kv, int sequences) {
   RunLimits limits;
@@ -93,10 +86,6 @@ std::vector<float> forked_logits(Session& session) {
   batch.add(0, ids.data() + 9, 1, Batch::Want::all);
   run_batch(session, batch, all);
   return all;
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 constexpr int kTokens = 100;

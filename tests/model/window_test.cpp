@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <span>
 #include <vector>
 
@@ -11,10 +10,13 @@
 #include "model/session.h"
 #include "models_fixture.h"
 #include "platform/make_backend.h"
+#include "same_bits.h"
 #include "shared_data.h"
 
 namespace leq {
 namespace {
+
+using test::same_bits;
 
 // A transformer and a cache that never gives up a page.
 struct WholeCache {
@@ -42,10 +44,6 @@ std::vector<float> step(Transformer& transformer, KvCache& cache, std::int32_t s
   std::vector<float> logits(static_cast<std::size_t>(transformer.config().vocab));
   transformer.backend().download(transformer.forward(batch, cache), 1, logits);
   return logits;
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 std::int64_t held(const KvCache& cache, std::int32_t sequence) {
