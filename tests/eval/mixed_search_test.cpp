@@ -74,6 +74,29 @@ class MixedModelTest : public ::testing::Test {
     return request;
   }
 
+  // Of a found file with such a cache from the base with keys and values in f32, on the search's
+  // windows, measured side by side without a base file.
+  double kl_of(const Model& found, const MixedSearch& search, KvType keys, KvType values) const {
+    const Model base(search.base, {});
+    ProtocolSettings settings;
+    settings.window = settings.stride = search.window;
+    settings.chunks = search.windows;
+    const auto tokens = encode_text(found.tokenizer(), text_);
+    const auto windows = plan_windows(settings, std::ssize(tokens));
+    RunLimits limits;
+    limits.context = search.window;
+    limits.output_tokens = kOutputRows;
+    limits.key_type = limits.value_type = KvType::f32;
+    Session first(base, *backend_, resolve_limits(limits, found.config()));
+    limits.key_type = keys;
+    limits.value_type = values;
+    Session second(found, *backend_, resolve_limits(limits, found.config()));
+    ThreadPool pool(2);
+    return measure_divergence(first, second, pool, {.tokens = tokens, .windows = windows})
+        .summarize(Protocol::hf)
+        .kl_mean.value;
+  }
+
   std::filesystem::path folder_;
   std::string text_;
   std::unique_ptr<Backend> backend_;
@@ -231,23 +254,8 @@ TEST_F(MixedModelTest, SearchWritesTheModelThatItMeasured) {
             bits_text(result.search.chosen.assignment));
   EXPECT_EQ(about.at("uniform").size(), 4u);
 
-  // The KL in the report is that of the file, measured side by side without a base file.
-  const Model base(search.base, {});
-  ProtocolSettings settings;
-  settings.window = settings.stride = search.window;
-  settings.chunks = search.windows;
-  const auto tokens = encode_text(model.tokenizer(), text_);
-  const auto windows = plan_windows(settings, std::ssize(tokens));
-  RunLimits limits;
-  limits.context = search.window;
-  limits.output_tokens = kOutputRows;
-  limits.key_type = limits.value_type = KvType::f32;
-  limits = resolve_limits(limits, model.config());
-  Session first(base, *backend_, limits), second(model, *backend_, limits);
-  ThreadPool pool(2);
-  const Divergence found =
-      measure_divergence(first, second, pool, {.tokens = tokens, .windows = windows});
-  EXPECT_NEAR(found.summarize(Protocol::hf).kl_mean.value, result.search.chosen.kl, 1e-6);
+  // The KL in the report is that of the file.
+  EXPECT_NEAR(kl_of(model, search, KvType::f32, KvType::f32), result.search.chosen.kl, 1e-6);
 
   const std::string report = search_report(result);
   for (const auto* part : {"layers.5.down", "8 bits", "14 measurements"}) {
@@ -310,25 +318,8 @@ TEST_F(MixedModelTest, WeightsAndCacheAreChosenTogether) {
   EXPECT_EQ(model.file().metadata().at("provenance").at("fit").at("choices").size(),
             choices.size());
 
-  // The KL is that of the file with the cache that it names, measured side by side.
-  const Model base(search.base, {});
-  ProtocolSettings settings;
-  settings.window = settings.stride = search.window;
-  settings.chunks = search.windows;
-  const auto tokens = encode_text(model.tokenizer(), text_);
-  const auto windows = plan_windows(settings, std::ssize(tokens));
-  RunLimits limits;
-  limits.context = search.window;
-  limits.output_tokens = kOutputRows;
-  limits.key_type = limits.value_type = KvType::f32;
-  Session first(base, *backend_, resolve_limits(limits, model.config()));
-  limits.key_type = chosen.key_type;
-  limits.value_type = chosen.value_type;
-  Session second(model, *backend_, resolve_limits(limits, model.config()));
-  ThreadPool pool(2);
-  const Divergence found =
-      measure_divergence(first, second, pool, {.tokens = tokens, .windows = windows});
-  EXPECT_NEAR(found.summarize(Protocol::hf).kl_mean.value, chosen.kl, 1e-6);
+  // The KL is that of the file with the cache that it names.
+  EXPECT_NEAR(kl_of(model, search, chosen.key_type, chosen.value_type), chosen.kl, 1e-6);
 
   const std::string report = search_report(result);
   for (const auto* part : {"within ", "a context of 1,024", "f16 / f16", "chosen", "+0."}) {
