@@ -23,7 +23,7 @@ int rank_count(const Options& options) {
   if (!options.declares("tp")) return 1;
   const std::int64_t ranks = options.integer("tp");
   require(ranks == 1 || device_name(options) == "cpu", "--tp ", ranks,
-          ": several ranks compute on the CPU for now; leave -dev out, or --tp");
+          ": several ranks compute on the CPU alone; leave -dev out, or --tp");
   return static_cast<int>(ranks);
 }
 
