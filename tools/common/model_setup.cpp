@@ -32,15 +32,6 @@ int resolve_threads(const Options& options) {
   return threads;
 }
 
-// Whether mpirun started the ranks as processes.
-bool by_mpi(int ranks) {
-  const std::optional<int> processes = mpi_processes();
-  if (!processes || (*processes == 1 && ranks > 1)) return false;
-  require(*processes == ranks, "--tp ", ranks, ": mpirun started ", *processes,
-          " processes, expected as many");
-  return ranks > 1;
-}
-
 // The leader tells of an error, and its end ends all processes: only where it does not, another
 // tells.
 constexpr auto kTimeForTheLeader = std::chrono::seconds(1);
@@ -163,7 +154,7 @@ ModelSetup set_up_model(const Options& options, const AdjustLimits& adjust,
   ModelSetup setup;
   setup.threads = resolve_threads(options);
   const int ranks = rank_count(options);
-  if (by_mpi(ranks)) setup.processes = make_mpi_rank({});
+  if (ranks_are_processes(ranks)) setup.processes = make_mpi_rank({});
   try {
     load(options, adjust, draft, ranks, setup);
   } catch (const Error& error) {
