@@ -10,6 +10,12 @@
 #include "engine/grammar_cache.h"
 
 namespace leq {
+namespace {
+
+constexpr double kMostCrowd = 4;  // times as much patience with prompts
+
+}  // namespace
+
 // A request from its submission to its end.
 struct Engine::Active {
   RequestId id = 0;
@@ -54,7 +60,7 @@ Engine::~Engine() {
 }
 
 void Engine::check_grammar(const std::shared_ptr<const Grammar>& grammar) {
-  (void)grammars_->matcher_of(grammar);
+  (void)grammars_->matcher_of(grammar, {});
 }
 
 RequestId Engine::submit(EngineRequest request) {
@@ -69,7 +75,7 @@ RequestId Engine::submit(EngineRequest request) {
                .number = request.reply,
                .choice = request.choice,
                .at_text_start = request.at_text_start,
-               .grammar = grammars_->matcher_of(request.grammar),
+               .grammar = grammars_->matcher_of(request.grammar, request.shown),
                .shown = request.shown});
   active_[id] = std::make_unique<Active>(Active{id, std::move(request), std::move(reply)});
   active_[id]->report.id = id;
@@ -150,7 +156,7 @@ bool Engine::step() {
   room.pages = session_.cache().free_pages() + prefixes_.idle_pages();
   const auto writers =
       std::ranges::count_if(all, [](const Job& job) { return job.running && job.writes(); });
-  room.prompt_tokens = costs_.prompt_tokens_within(options_.prompt_patience, writers);
+  room.prompt_tokens = costs_.prompt_tokens_within(patience(all, room.sequences), writers);
   StepPlan plan;
   try {
     plan = plan_step(all, room);
@@ -177,6 +183,18 @@ bool Engine::step() {
   ++counts_.steps;
   follow_prompts(plan.feeds);
   return true;
+}
+
+// A prompt among writers holds each of them up; where more wait for their first token than write,
+// prompts may take longer: that spares many what it costs few, and the batch is full sooner.
+double Engine::patience(const std::vector<Job>& jobs, int sequences) const {
+  const auto in_work = std::ranges::count_if(jobs, &Job::running);
+  const auto writers =
+      std::ranges::count_if(jobs, [](const Job& job) { return job.running && job.writes(); });
+  const auto joining = std::min<std::int64_t>(std::ssize(jobs), sequences) - in_work;
+  const auto reading = in_work - writers + std::max<std::int64_t>(joining, 0);
+  const double crowd = static_cast<double>(reading) / static_cast<double>(std::max<std::int64_t>(writers, 1));
+  return options_.prompt_patience * std::clamp(crowd, 1.0, kMostCrowd);
 }
 
 // Those whose time is over, or whom nobody wants any more; and those that ended at their prompt.

@@ -47,7 +47,8 @@ struct EngineOptions {
   // whether they pay or not. For measuring what they cost.
   std::int64_t fixed_guesses = 0;
   // A step in which others wait for their next token takes at most so many times as long for the
-  // sake of a prompt.
+  // sake of prompts; up to four times more where more wait for their first token than for their
+  // next.
   double prompt_patience = 1.5;
 };
 
@@ -177,6 +178,7 @@ class Engine {
   struct Active;
 
   std::vector<Job> jobs();
+  double patience(const std::vector<Job>& jobs, int sequences) const;
   Job job_of(Active& active, bool may_join);
   PrefixCache::Found known_prefix(const Active& active, bool use);
   void guess(const std::vector<Job*>& writers);
