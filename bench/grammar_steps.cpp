@@ -118,9 +118,11 @@ int main(int argc, char** argv) {
     limits.context = 512 * std::int64_t{replies};
     Session session(model, *backend, resolve_limits(limits, model.config()));
     Engine engine(session, model.tokenizer(), {.reuse_prefixes = false, .speculate = false});
-    write(engine, model.tokenizer().encode("A page of memory is touched once.", {}), replies, nullptr);
-    std::cout << "| grammar | tokens | ms of a step | with it | its first document | mean of a step "
-                 "| of the first document |\n|---|---:|---:|---:|---:|---:|---:|\n";
+    write(engine, model.tokenizer().encode("A page of memory is touched once.", {}), replies,
+          nullptr);
+    std::cout
+        << "| grammar | tokens | ms of a step | with it | its first document | mean of a step "
+           "| of the first document |\n|---|---:|---:|---:|---:|---:|---:|\n";
     for (const Sample& sample : samples()) measure(engine, model.tokenizer(), sample, replies);
   } catch (const std::exception& error) {
     std::cerr << "grammar_steps: " << error.what() << "\n";

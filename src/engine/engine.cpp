@@ -193,7 +193,8 @@ double Engine::patience(const std::vector<Job>& jobs, int sequences) const {
       std::ranges::count_if(jobs, [](const Job& job) { return job.running && job.writes(); });
   const auto joining = std::min<std::int64_t>(std::ssize(jobs), sequences) - in_work;
   const auto reading = in_work - writers + std::max<std::int64_t>(joining, 0);
-  const double crowd = static_cast<double>(reading) / static_cast<double>(std::max<std::int64_t>(writers, 1));
+  const double crowd =
+      static_cast<double>(reading) / static_cast<double>(std::max<std::int64_t>(writers, 1));
   return options_.prompt_patience * std::clamp(crowd, 1.0, kMostCrowd);
 }
 

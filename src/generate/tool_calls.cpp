@@ -201,7 +201,7 @@ bool ReplyReader::give_up() {
 }
 
 std::string_view ReplyReader::mark() const {
-  constexpr std::array<std::string_view, 6> kMarks = {"",      kHermesCall,  kHermesCall,
+  constexpr std::array<std::string_view, 6> kMarks = {"",          kHermesCall,   kHermesCall,
                                                       kPythonCall, kMistralCalls, kDeepSeekCalls};
   return kMarks[static_cast<std::size_t>(style_.tools)];
 }

@@ -149,11 +149,12 @@ void CallGrammar::add_marks(std::vector<WatchMode>& modes) {
     case ToolCallStyle::none:
       break;
     case ToolCallStyle::hermes:
-      return mark(kHermesCall, builder_.sequence({space(), json_call(builder_.nothing()), space(), text(kHermesCallEnd)}));
+      return mark(kHermesCall, builder_.sequence({space(), json_call(builder_.nothing()), space(),
+                                                  text(kHermesCallEnd)}));
     case ToolCallStyle::xml: {
       const Expr call = builder_.call(define("function", xml_call()));
-      mark(kHermesCall, builder_.sequence(
-                        {space(), text(kFunction), call, space(), text(kHermesCallEnd)}));
+      mark(kHermesCall,
+           builder_.sequence({space(), text(kFunction), call, space(), text(kHermesCallEnd)}));
       return mark(kFunction, call);
     }
     case ToolCallStyle::mistral:
@@ -175,8 +176,8 @@ Expr CallGrammar::arguments(const Tool& tool) {
   const std::int32_t known = builder_.rule(tool.prefix + "arguments");
   if (!builder_.is_defined(known)) {
     const SchemaPlace whole = {tool.schema, "#"};
-    const auto rules = add_schema(builder_, parts_, {tool.schema, tool.source, tool.prefix},
-                                  std::span(&whole, 1));
+    const auto rules =
+        add_schema(builder_, parts_, {tool.schema, tool.source, tool.prefix}, std::span(&whole, 1));
     builder_.define(known, builder_.call(rules.front()));
   }
   return builder_.call(known);
@@ -201,18 +202,18 @@ Expr CallGrammar::json_call(Expr behind) {
 Expr CallGrammar::mistral_calls() {
   GrammarBuilder& b = builder_;
   const Expr id = b.repeat(b.chars({{'0', '9'}, {'A', 'Z'}, {'a', 'z'}}), 1, 64);
-  const Expr with_id = b.optional(
-      b.sequence({text(","), space(), key("id"), text("\""), id, text("\"")}));
+  const Expr with_id =
+      b.optional(b.sequence({text(","), space(), key("id"), text("\""), id, text("\"")}));
   const Expr one = b.call(define("listed call", json_call(with_id)));
-  const Expr more = b.repeat(b.sequence({text(","), space(), one}), 0,
-                             count_ == CallCount::one ? 0 : kNoLimit);
+  const Expr more =
+      b.repeat(b.sequence({text(","), space(), one}), 0, count_ == CallCount::one ? 0 : kNoLimit);
   const Expr named = any_tool([&](const Tool& tool) {
     const Expr call_id = b.optional(b.sequence({text(kCallId), id}));
     return b.sequence({text(tool.name), call_id, text(kArgs), space(), arguments(tool)});
   });
-  return b.sequence({space(), b.choice({b.sequence({text("["), space(), one, more, space(),
-                                                    text("]")}),
-                                        named})});
+  return b.sequence(
+      {space(),
+       b.choice({b.sequence({text("["), space(), one, more, space(), text("]")}), named})});
 }
 
 // NAME and arguments, or "function", the name in a line and the arguments in a block of JSON.
@@ -244,17 +245,16 @@ Expr CallGrammar::parameters(const Tool& tool) {
   if (!properties && is_flag(tool.schema.find("additionalProperties"), false)) return b.nothing();
   if (!properties) {
     const Expr name = b.repeat(b.chars(inverted({{'\n', '\n'}, {'>', '>'}})), 1, kNoLimit);
-    const Expr any = b.sequence(
-        {space(), text(kParameter), name, text(">\n"), b.call(define(tool.prefix + "value",
-                                                                     until(kParameterEnd)))});
+    const Expr any = b.sequence({space(), text(kParameter), name, text(">\n"),
+                                 b.call(define(tool.prefix + "value", until(kParameterEnd)))});
     return b.repeat(any, 0, kNoLimit);
   }
   std::vector<SchemaPlace> places;
   for (JsonNode p = properties.first(); p; p = p.next()) {
-    places.push_back({p, "#/properties/" + replace_all(replace_all(p.key(), "~", "~0"), "/", "~1")});
+    places.push_back(
+        {p, "#/properties/" + replace_all(replace_all(p.key(), "~", "~0"), "/", "~1")});
   }
-  const auto rules =
-      add_schema(b, parts_, {tool.schema, tool.source, tool.prefix}, places);
+  const auto rules = add_schema(b, parts_, {tool.schema, tool.source, tool.prefix}, places);
   std::vector<Expr> all;
   std::size_t i = 0;
   for (JsonNode p = properties.first(); p; p = p.next(), ++i) {
@@ -292,17 +292,16 @@ Expr CallGrammar::parameter(const Tool& tool, JsonNode property, std::int32_t ru
 void CallGrammar::add_llama_heads(WatchMode& mode) {
   const std::string blank(1, kAnyBlanks);
   const std::string name = "\"name\"" + blank + ":" + blank;
-  const std::array<std::string, 2> heads = {
-      blank + "{" + blank + name,
-      blank + "{" + blank + "\"type\"" + blank + ":" + blank + "\"function\"" + blank + "," + blank +
-          name};
+  const std::array<std::string, 2> heads = {blank + "{" + blank + name,
+                                            blank + "{" + blank + "\"type\"" + blank + ":" + blank +
+                                                "\"function\"" + blank + "," + blank + name};
   for (const Tool& tool : tools_) {
     const std::string rule_name = tool.prefix + "behind its name";
     const std::int32_t rule = builder_.rule(rule_name);
     if (!builder_.is_defined(rule)) {
       const Expr kind = builder_.choice({key("parameters"), key("arguments")});
-      builder_.define(rule, builder_.sequence({text(","), space(), kind, arguments(tool), space(),
-                                               text("}")}));
+      builder_.define(
+          rule, builder_.sequence({text(","), space(), kind, arguments(tool), space(), text("}")}));
     }
     for (const std::string& head : heads) {
       mode.at_start.push_back({head + Json(tool.name).dump_any(), rule, next(kBetween)});

@@ -68,7 +68,7 @@ struct EngineStatus {
   std::int64_t requests = 0, refused = 0, failed = 0, cancelled = 0;  // since the start
   double prompt_seconds = 0, reply_seconds = 0;                       // of replies that ended
   std::int64_t prompt_fed = 0, reply_decoded = 0;                     // in that time
-  TimeHistogram first_token;  // from the request on
+  TimeHistogram first_token;                                          // from the request on
   TimeHistogram next_token;   // of each token but the first; those of one step share its time
   TimeHistogram whole_reply;  // from the request to the end
   std::vector<RunningRequest> in_work;

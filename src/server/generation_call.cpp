@@ -156,7 +156,8 @@ std::shared_ptr<const Grammar> read_format(JsonNode body, const ApiModel& model)
 std::shared_ptr<const Grammar> call_grammar(JsonNode body, const ApiModel& model,
                                             const GenerationCall& call) {
   const JsonNode tools = body.find("tools"), several = given_field(body, "parallel_tool_calls");
-  const auto count = several && !flag_field(body, "parallel_tool_calls") ? CallCount::one : CallCount::any;
+  const auto count =
+      several && !flag_field(body, "parallel_tool_calls") ? CallCount::one : CallCount::any;
   const std::string& prompt = call.prompt_texts.front();
   const auto compile = [&] {
     return tool_grammar(model.style, tools, prompt, count, marked_field("tools"));

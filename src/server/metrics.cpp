@@ -28,8 +28,8 @@ struct Metric {
 
 std::string head(std::string_view name, std::string_view type, std::string_view help) {
   const std::string full = "leq:" + std::string(name);
-  return "# HELP " + full + ' ' + std::string(help) + "\n# TYPE " + full + ' ' +
-         std::string(type) + '\n';
+  return "# HELP " + full + ' ' + std::string(help) + "\n# TYPE " + full + ' ' + std::string(type) +
+         '\n';
 }
 
 // Each bound counts all that is below it.

@@ -10,7 +10,7 @@
 namespace leq {
 
 struct TimeHistogram {
-  static constexpr std::array kBounds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
+  static constexpr std::array kBounds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,   0.25, 0.5,
                                          1.0,   2.5,    5.0,   10.0, 25.0,  50.0, 100.0, 250.0};
   // One above the last bound too.
   std::array<std::int64_t, kBounds.size() + 1> counts = {};

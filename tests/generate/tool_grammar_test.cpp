@@ -42,7 +42,8 @@ struct Watched {
 class Automaton {
  public:
   explicit Automaton(const Watched& watched) : tree_(parse_json_tree(watched.tools, "tools")) {
-    automaton_.emplace(tool_grammar(watched.style, tree_.root(), watched.prompt, watched.count, "tools"));
+    automaton_.emplace(
+        tool_grammar(watched.style, tree_.root(), watched.prompt, watched.count, "tools"));
   }
   // Where the text ends; kDead where it is none.
   GrammarAutomaton::State after(std::string_view text) {
@@ -50,7 +51,9 @@ class Automaton {
   }
   bool reads(std::string_view text) { return after(text) != GrammarAutomaton::kDead; }
   bool accepts(std::string_view text) { return reads(text) && automaton_->may_end(after(text)); }
-  bool must_end(std::string_view text) { return accepts(text) && !automaton_->reads_on(after(text)); }
+  bool must_end(std::string_view text) {
+    return accepts(text) && !automaton_->reads_on(after(text));
+  }
   GrammarAutomaton& operator*() { return *automaton_; }
   JsonNode tools() const { return tree_.root(); }
 
@@ -92,10 +95,12 @@ bool is_valid(const std::string& name, const Json& arguments) {
     }
     return arguments["tags"].size() <= 3;
   }
-  if (name != "weather" || !arguments.contains("town") || !arguments["town"].is_string()) return false;
+  if (name != "weather" || !arguments.contains("town") || !arguments["town"].is_string())
+    return false;
   const bool has_unit = arguments.contains("unit");
   if (has_unit && arguments["unit"] != "C" && arguments["unit"] != "F") return false;
-  if (arguments.size() != (has_unit ? 3u : 2u) || !arguments["days"].is_number_integer()) return false;
+  if (arguments.size() != (has_unit ? 3u : 2u) || !arguments["days"].is_number_integer())
+    return false;
   const int days = arguments["days"].get<int>();
   return days >= 1 && days <= 9;
 }
@@ -109,26 +114,40 @@ struct Case {
 const std::vector<Case>& cases() {
   using enum ToolCallStyle;
   static const std::vector<Case> kCases = {
-      {hermes, "2 < 3 <tool_cal <tool_call>\n{\"name\": \"weather\", \"arguments\": {\"town\": \"Gr\\u00e4z\", \"days\": 3}}\n</tool_call>", ""},
-      {hermes, "<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call> and <tool_call>\n{\"name\": \"weather_map\", \"arguments\": {\"tags\": [true]}}\n</tool_call>\n", ""},
+      {hermes,
+       "2 < 3 <tool_cal <tool_call>\n{\"name\": \"weather\", \"arguments\": {\"town\": "
+       "\"Gr\\u00e4z\", \"days\": 3}}\n</tool_call>",
+       ""},
+      {hermes,
+       "<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call> and <tool_call>\n{\"name\": "
+       "\"weather_map\", \"arguments\": {\"tags\": [true]}}\n</tool_call>\n",
+       ""},
       {hermes, "<tool_call>", "I"},
       {hermes, "<tool_call>\n{\"name\": \"weather", "s"},
       {hermes, "<tool_call>\n{\"name\": \"weather_map\", \"arguments\": {\"", "town"},
       {hermes, "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"town\": ", "7"},
       {hermes, "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"town\": \"x\"", "}"},
-      {hermes, "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"town\": \"x\", \"days\": ", "0"},
+      {hermes,
+       "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"town\": \"x\", \"days\": ", "0"},
       {hermes, "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}", "."},
       {hermes, "<<tool_call>", "x"},
       {hermes, "<tool_<tool_call>", "x"},
-      {xml, "So:\n<tool_call>\n<function=weather>\n<parameter=town>\nSt. <b>\nP\n</parameter>\n<parameter=days>\n4\n</parameter>\n</function>\n</tool_call>", ""},
-      {xml, "<function=weather_map>\n<parameter=tags>\n[true, false]\n</parameter>\n</function> so", ""},
+      {xml,
+       "So:\n<tool_call>\n<function=weather>\n<parameter=town>\nSt. "
+       "<b>\nP\n</parameter>\n<parameter=days>\n4\n</parameter>\n</function>\n</tool_call>",
+       ""},
+      {xml, "<function=weather_map>\n<parameter=tags>\n[true, false]\n</parameter>\n</function> so",
+       ""},
       {xml, "<tool_call>\n<function=now>\n</function>\n</tool_call>", ""},
       {xml, "<function=weather>\n<parameter=town>\nx\n</parameter>\n<parameter=days>\n", "a"},
       {xml, "<function=weather>\n<parameter=town>\nx\n</parameter>\n</", "f"},
       {xml, "<function=we", "b"},
       {xml, "<tool_call>\n", "{"},
       {llama3, " {\"name\": \"weather\", \"parameters\": {\"town\": \"x\", \"days\": 1}}", ""},
-      {llama3, "{\"type\": \"function\", \"name\": \"now\", \"parameters\": {}}; {\"name\": \"now\", \"parameters\": {}}", ""},
+      {llama3,
+       "{\"type\": \"function\", \"name\": \"now\", \"parameters\": {}}; {\"name\": \"now\", "
+       "\"parameters\": {}}",
+       ""},
       {llama3, "{\"name\": \"Ada\", \"years\": 36} is no call, nor is {\"name\": \"now\"}", ""},
       {llama3, "{\"answer\": 42}", ""},
       {llama3, "<|python_tag|>print(1)", ""},
@@ -136,13 +155,24 @@ const std::vector<Case>& cases() {
       {llama3, "{\"name\": \"weather\", \"parameters\": {\"town\": ", "n"},
       {llama3, "<|python_tag|>{\"name\": \"now\", \"parameters\": {", "\""},
       {llama3, "{\"name\": \"now\", \"parameters\": {}}; {\"name\": \"now\"", "}"},
-      {mistral, "Well.[TOOL_CALLS][{\"name\": \"now\", \"arguments\": {}}, {\"name\": \"weather_map\", \"arguments\": {\"tags\": []}, \"id\": \"abcdefghi\"}]", ""},
-      {mistral, "[TOOL_CALLS]weather[ARGS]{\"town\": \"x\", \"days\": 1, \"unit\": \"F\"}[TOOL_CALLS]now[CALL_ID]abcdefghi[ARGS]{}", ""},
+      {mistral,
+       "Well.[TOOL_CALLS][{\"name\": \"now\", \"arguments\": {}}, {\"name\": \"weather_map\", "
+       "\"arguments\": {\"tags\": []}, \"id\": \"abcdefghi\"}]",
+       ""},
+      {mistral,
+       "[TOOL_CALLS]weather[ARGS]{\"town\": \"x\", \"days\": 1, \"unit\": "
+       "\"F\"}[TOOL_CALLS]now[CALL_ID]abcdefghi[ARGS]{}",
+       ""},
       {mistral, "[TOOL_CALLS]weather[ARGS]{\"town\": \"x\", \"days\": 1, \"unit\": \"", "K"},
       {mistral, "[TOOL_CALLS]wea", "l"},
       {mistral, "[TOOL_CALLS]", "."},
-      {deepseek, "So.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>weather_map<｜tool▁sep｜>{\"tags\": [false]}<｜tool▁call▁end｜><｜tool▁calls▁end｜>", ""},
-      {deepseek, "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{", "1"},
+      {deepseek,
+       "So.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```<"
+       "｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>weather_map<｜tool▁sep｜>{\"tags\": "
+       "[false]}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+       ""},
+      {deepseek, "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{",
+       "1"},
       {deepseek, "<｜tool▁calls▁begin｜>", "x"},
   };
   return kCases;
@@ -204,7 +234,8 @@ TEST(ToolGrammar, OneCallEndsAReply) {
       "<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call>",
       "<tool_call><function=now></function></tool_call>", "{\"name\": \"now\", \"parameters\": {}}",
       "[TOOL_CALLS][{\"name\": \"now\", \"arguments\": {}}]",
-      "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"};
+      "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜><"
+      "｜tool▁calls▁end｜>"};
   for (std::size_t i = 0; i < kStyles.size(); ++i) {
     Automaton one({.style = {kStyles[i]}, .count = CallCount::one});
     EXPECT_TRUE(one.must_end(calls[i])) << calls[i];
@@ -217,11 +248,13 @@ TEST(ToolGrammar, OneCallEndsAReply) {
 
 TEST(ToolGrammar, ASchemaThatCannotBeHeldIsAnyObjectUnlessItIsStrict) {
   const auto tools = [](const char* strict) {
-    return std::string(R"([{"function": {"name": "f", "parameters": {"type": "object", "not": {}})") +
+    return std::string(
+               R"([{"function": {"name": "f", "parameters": {"type": "object", "not": {}})") +
            strict + "}}]";
   };
   Automaton loose({.style = {ToolCallStyle::hermes}, .tools = tools("")});
-  EXPECT_TRUE(loose.accepts("<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": [1]}}</tool_call>"));
+  EXPECT_TRUE(
+      loose.accepts("<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": [1]}}</tool_call>"));
   EXPECT_FALSE(loose.reads("<tool_call>{\"name\": \"f\", \"arguments\": 1"));
   try {
     Automaton strict({.style = {ToolCallStyle::hermes}, .tools = tools(R"(, "strict": true)")});
@@ -254,9 +287,8 @@ std::string random_reply(Automaton& automaton, const std::string& mark, Random& 
 }
 
 TEST(ToolGrammar, WhateverItAllowsIsAValidCall) {
-  const std::array<std::string, 5> marks = {"<tool_call>", "<tool_call>",
-                                            "{\"name\": \"weather\"", "[TOOL_CALLS]",
-                                            "<｜tool▁calls▁begin｜>"};
+  const std::array<std::string, 5> marks = {"<tool_call>", "<tool_call>", "{\"name\": \"weather\"",
+                                            "[TOOL_CALLS]", "<｜tool▁calls▁begin｜>"};
   Random random(7);
   for (std::size_t i = 0; i < kStyles.size(); ++i) {
     const Watched watched = {.style = {kStyles[i]}, .count = CallCount::one};

@@ -47,7 +47,8 @@ class Caller {
     write("tokenizer.json", tokenizer);
     Json config = parse_json(read_file(from / "tokenizer_config.json", kMostBytes), "config");
     config["chat_template"] =
-        "{# " + mark + " #}{% for m in messages %}{{ '[INST] ' + m['content'] + ' [/INST]' }}{% endfor %}";
+        "{# " + mark +
+        " #}{% for m in messages %}{{ '[INST] ' + m['content'] + ' [/INST]' }}{% endfor %}";
     config.erase("added_tokens_decoder");
     write("tokenizer_config.json", config);
     model_.emplace(quantized(folder_.path(), "int8"), LoadOptions{});

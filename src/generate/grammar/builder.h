@@ -43,7 +43,7 @@ class GrammarBuilder {
   // States that bytes lead through, from the first one on: where no more than one text can follow
   // another, as where marks are looked for.
   struct ByteState {
-    std::vector<Grammar::Edge> edges;  // to states
+    std::vector<Grammar::Edge> edges;         // to states
     std::vector<Grammar::Place::Call> calls;  // back to states
     bool ends = false;
   };

@@ -53,9 +53,9 @@ struct GrammarMatcher::Parts {
     Mask tokens;
     bool all = false;  // with text
   };
-  std::unordered_map<State, WholeMask> whole;         // by state
+  std::unordered_map<State, WholeMask> whole;  // by state
   std::vector<ShownToken> shown;
-  std::vector<State> path;                            // by depth, of the walk in work
+  std::vector<State> path;  // by depth, of the walk in work
 
   Parts(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> tokens,
         std::vector<ShownToken> shown_ones)
@@ -126,7 +126,8 @@ struct GrammarMatcher::Parts {
     if (whole.size() > most_masks()) whole.clear();
     WholeMask made = {make_mask(state)};
     std::size_t allowed = 0;
-    for (const std::uint64_t word : made.tokens) allowed += static_cast<std::size_t>(std::popcount(word));
+    for (const std::uint64_t word : made.tokens)
+      allowed += static_cast<std::size_t>(std::popcount(word));
     made.all = allowed == trie->tokens().size() + shown.size();
     return whole.emplace(state, std::move(made)).first->second;
   }
@@ -142,7 +143,8 @@ std::vector<ShownToken> with_texts(const Tokenizer& tokenizer, std::span<const T
   std::vector<ShownToken> shown;
   for (const Token id : ids) {
     std::string bytes = tokenizer.decode(std::span(&id, 1), true);
-    if (tokenizer.token_bytes(id).empty() && !bytes.empty()) shown.push_back({id, std::move(bytes)});
+    if (tokenizer.token_bytes(id).empty() && !bytes.empty())
+      shown.push_back({id, std::move(bytes)});
   }
   return shown;
 }

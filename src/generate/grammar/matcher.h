@@ -35,8 +35,8 @@ std::vector<ShownToken> with_texts(const Tokenizer& tokenizer, std::span<const T
 
 class GrammarMatcher {
  public:
-  // `shown`: special tokens that stand for their texts (EngineRequest::shown). Throws Error where no
-  // token begins a text of the grammar, or each text needs a byte that is in no token.
+  // `shown`: special tokens that stand for their texts (EngineRequest::shown). Throws Error where
+  // no token begins a text of the grammar, or each text needs a byte that is in no token.
   GrammarMatcher(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> tokens,
                  std::vector<ShownToken> shown = {});
   ~GrammarMatcher();
@@ -45,9 +45,9 @@ class GrammarMatcher {
 
   std::size_t words() const;  // of a mask: ceil(V / 64)
   GrammarState start() const;
-  // After one more token, or bytes. One without text changes nothing where allows_all, and is out of
-  // the grammar elsewhere. Throws Error where a
-  // grammar is so ambiguous that its states take more than they may.
+  // After one more token, or bytes. One without text changes nothing where allows_all, and is out
+  // of the grammar elsewhere. Throws Error where a grammar is so ambiguous that its states take
+  // more than they may.
   GrammarState after(GrammarState state, Token token);
   GrammarState after(GrammarState state, std::string_view bytes);
 

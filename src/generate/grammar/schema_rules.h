@@ -14,9 +14,9 @@
 namespace leq {
 
 struct SchemaSource {
-  JsonNode root;              // what references begin at
-  std::string_view name;      // in errors
-  std::string prefix = {};    // of its rules' names, its own among several schemas of a grammar
+  JsonNode root;            // what references begin at
+  std::string_view name;    // in errors
+  std::string prefix = {};  // of its rules' names, its own among several schemas of a grammar
 };
 
 // A schema within the root and its path there: "#", "#/properties/name".

@@ -20,7 +20,8 @@ class MarkTree {
 
   explicit MarkTree(const std::vector<WatchMark>& marks) : nodes_(1) {
     for (const WatchMark& mark : marks) {
-      ensure(!mark.text.empty() && mark.text.back() != kAnyBlanks, "grammar: a mark without an end");
+      ensure(!mark.text.empty() && mark.text.back() != kAnyBlanks,
+             "grammar: a mark without an end");
       int at = kRoot;
       for (const char byte : mark.text) {
         if (byte == kAnyBlanks) {
