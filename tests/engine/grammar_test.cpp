@@ -171,7 +171,7 @@ TEST_F(EngineGrammar, AToolsGrammarHoldsCallsAloneWithGuessesAndWithout) {
     ASSERT_EQ(reply.stopped, StopReason::end_token) << reply.text;
     ReplyReader reader(style, "", true);
     ReplyPiece told = reader.push(reply.text);
-    EXPECT_EQ(told.content, "I do 2 < 3.");
+    EXPECT_EQ(told.content, " I do 2 < 3.");
     ASSERT_EQ(reader.calls(), 1u) << reply.text;
     std::string arguments;
     for (const ToolCallPiece& piece : told.calls) arguments += piece.arguments;

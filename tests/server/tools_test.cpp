@@ -142,7 +142,7 @@ TEST_P(ToolCallsOf, WithoutACallTheReplyIsTheOneWithoutAGrammar) {
 INSTANTIATE_TEST_SUITE_P(Styles, ToolCallsOf,
                          testing::Values(std::pair{"<tool_call>", false},
                                          std::pair{"[TOOL_CALLS]", true}),
-                         [](const auto& info) { return info.param.second ? "mistral" : "hermes"; });
+                         [](const auto& one) { return one.param.second ? "mistral" : "hermes"; });
 
 }  // namespace
 }  // namespace leq::test
