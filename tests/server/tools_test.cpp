@@ -125,7 +125,7 @@ TEST_P(ToolCallsOf, AModelThatMayCallAreHeldToTheSchema) {
   EXPECT_FALSE(none.json["choices"][0]["message"].contains("tool_calls")) << none.body;
   EXPECT_EQ(none.json["usage"]["completion_tokens"].get<int>(), 5);
   // Several calls, until the tokens end.
-  const auto several = caller.ask(Json::object({{"parallel_tool_calls", true}}));
+  const auto several = caller.ask(Json::object({{"parallel_tool_calls", true}, {"max_tokens", 400}}));
   EXPECT_GT(several.json["choices"][0]["message"]["tool_calls"].size(), 1u) << several.body;
 }
 
