@@ -108,7 +108,7 @@ class CallGrammar {
     builder_.define(rule, expression);
     return rule;
   }
-  // Behind a call.
+  // After a call.
   std::size_t next(std::size_t mode) const { return count_ == CallCount::one ? kEnd : mode; }
 
   Expr text(std::string_view bytes) { return builder_.text(bytes); }
@@ -124,7 +124,7 @@ class CallGrammar {
     return builder_.choice(std::move(ways));
   }
   Expr until(std::string_view mark);
-  Expr json_call(Expr behind);
+  Expr json_call(Expr rest);
   Expr mistral_calls();
   Expr deepseek_calls();
   Expr xml_call();
@@ -141,9 +141,9 @@ class CallGrammar {
 
 void CallGrammar::add_marks(std::vector<WatchMode>& modes) {
   WatchMode& answer = modes[kAnswer];
-  const auto mark = [&](std::string_view text, Expr behind) {
+  const auto mark = [&](std::string_view text, Expr rest) {
     answer.anywhere.push_back(
-        {std::string(text), define("call " + std::string(text), behind), next(kAnswer)});
+        {std::string(text), define("call " + std::string(text), rest), next(kAnswer)});
   };
   switch (style_.tools) {
     case ToolCallStyle::none:
@@ -189,12 +189,12 @@ Expr CallGrammar::until(std::string_view mark) {
   return watched_text(builder_, {free, {.closed = true}}, 0, WatchEnd::closed);
 }
 
-// {"name": ..., "arguments": {...}}, with what may stand behind the arguments.
-Expr CallGrammar::json_call(Expr behind) {
+// {"name": ..., "arguments": {...}}, with what may follow the arguments.
+Expr CallGrammar::json_call(Expr rest) {
   return any_tool([&](const Tool& tool) {
     return builder_.sequence({text("{"), space(), key("name"), text("\""),
                               parts_.written(tool.name), text("\","), space(), key("arguments"),
-                              arguments(tool), behind, space(), text("}")});
+                              arguments(tool), rest, space(), text("}")});
   });
 }
 
@@ -230,7 +230,7 @@ Expr CallGrammar::deepseek_calls() {
                      text(kDeepSeekCallsEnd)});
 }
 
-// Behind <function=.
+// After <function=.
 Expr CallGrammar::xml_call() {
   return any_tool([&](const Tool& tool) {
     return builder_.sequence(
@@ -296,7 +296,7 @@ void CallGrammar::add_llama_heads(WatchMode& mode) {
                                             blank + "{" + blank + "\"type\"" + blank + ":" + blank +
                                                 "\"function\"" + blank + "," + blank + name};
   for (const Tool& tool : tools_) {
-    const std::string rule_name = tool.prefix + "behind its name";
+    const std::string rule_name = tool.prefix + "after its name";
     const std::int32_t rule = builder_.rule(rule_name);
     if (!builder_.is_defined(rule)) {
       const Expr kind = builder_.choice({key("parameters"), key("arguments")});

@@ -18,7 +18,7 @@ inline constexpr char kAnyBlanks = '\0';
 
 struct WatchMark {
   std::string text;  // not empty, and not ending in kAnyBlanks
-  // What the text goes on with behind the mark; nullopt: nothing is held.
+  // What the text goes on with after the mark; nullopt: nothing is held.
   std::optional<std::int32_t> rule = {};
   std::size_t next = 0;  // the mode after that
 };
