@@ -10,12 +10,6 @@
 #include "engine/grammar_cache.h"
 
 namespace leq {
-namespace {
-
-constexpr double kMostCrowd = 4;  // times as much patience with prompts
-
-}  // namespace
-
 // A request from its submission to its end.
 struct Engine::Active {
   RequestId id = 0;
@@ -156,7 +150,8 @@ bool Engine::step() {
   room.pages = session_.cache().free_pages() + prefixes_.idle_pages();
   const auto writers =
       std::ranges::count_if(all, [](const Job& job) { return job.running && job.writes(); });
-  room.prompt_tokens = costs_.prompt_tokens_within(patience(all, room.sequences), writers);
+  const double patience = options_.prompt_patience * crowd_of_readers(all, room.sequences);
+  room.prompt_tokens = costs_.prompt_tokens_within(patience, writers);
   StepPlan plan;
   try {
     plan = plan_step(all, room);
@@ -183,19 +178,6 @@ bool Engine::step() {
   ++counts_.steps;
   follow_prompts(plan.feeds);
   return true;
-}
-
-// A prompt among writers holds each of them up; where more wait for their first token than write,
-// prompts may take longer: that spares many what it costs few, and the batch is full sooner.
-double Engine::patience(const std::vector<Job>& jobs, int sequences) const {
-  const auto in_work = std::ranges::count_if(jobs, &Job::running);
-  const auto writers =
-      std::ranges::count_if(jobs, [](const Job& job) { return job.running && job.writes(); });
-  const auto joining = std::min<std::int64_t>(std::ssize(jobs), sequences) - in_work;
-  const auto reading = in_work - writers + std::max<std::int64_t>(joining, 0);
-  const double crowd =
-      static_cast<double>(reading) / static_cast<double>(std::max<std::int64_t>(writers, 1));
-  return options_.prompt_patience * std::clamp(crowd, 1.0, kMostCrowd);
 }
 
 // Those whose time is over, or whom nobody wants any more; and those that ended at their prompt.

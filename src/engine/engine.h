@@ -47,8 +47,7 @@ struct EngineOptions {
   // whether they pay or not. For measuring what they cost.
   std::int64_t fixed_guesses = 0;
   // A step in which others wait for their next token takes at most so many times as long for the
-  // sake of prompts; up to four times more where more wait for their first token than for their
-  // next.
+  // sake of prompts; times crowd_of_readers.
   double prompt_patience = 1.5;
 };
 
@@ -178,7 +177,6 @@ class Engine {
   struct Active;
 
   std::vector<Job> jobs();
-  double patience(const std::vector<Job>& jobs, int sequences) const;
   Job job_of(Active& active, bool may_join);
   PrefixCache::Found known_prefix(const Active& active, bool use);
   void guess(const std::vector<Job*>& writers);
