@@ -18,7 +18,7 @@ namespace {
 
 using namespace leq;
 
-constexpr int kTurns = 3;
+constexpr int kTurns = 2;
 
 struct Sample {
   std::string name;
