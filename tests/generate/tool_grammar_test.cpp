@@ -16,6 +16,7 @@
 #include "base/json.h"
 #include "base/random.h"
 #include "generate/grammar/automaton.h"
+#include "generate/grammar/watch.h"
 
 namespace leq {
 namespace {
@@ -212,6 +213,32 @@ TEST(ToolGrammar, AnythingIsFreeWithoutAMark) {
   }
   const JsonTree tools = parse_json_tree(kTools, "tools");
   EXPECT_EQ(tool_grammar({}, tools.root(), "", CallCount::any, "tools"), nullptr);
+}
+
+// Marks that overlap themselves and each other, against a search for each.
+TEST(ToolGrammar, AMarkIsFoundWhereverItStands) {
+  const std::vector<std::string> marks = {"aabab", "babb", "abba"};
+  WatchMode free;
+  for (const std::string& mark : marks) free.anywhere.push_back({mark, {}, 1});
+  GrammarBuilder builder("g");
+  const std::int32_t root = builder.rule("root");
+  builder.define(root, watched_text(builder, {free, {.closed = true}}, 0, WatchEnd::anywhere));
+  GrammarAutomaton automaton(builder.finish(root));
+  Random random(3);
+  for (int turn = 0; turn < 3000; ++turn) {
+    std::string text;
+    for (int i = 0; i < 12; ++i) text += static_cast<char>('a' + random.bits() % 2);
+    std::size_t end = std::string::npos;  // of the first mark
+    for (const std::string& mark : marks) {
+      const std::size_t at = text.find(mark);
+      if (at != std::string::npos) end = std::min(end, at + mark.size());
+    }
+    for (std::size_t length = 0; length <= text.size(); ++length) {
+      const auto state = automaton.after(automaton.start(), text.substr(0, length));
+      ASSERT_EQ(state == GrammarAutomaton::kDead, length > end) << text << ' ' << length;
+      ASSERT_EQ(length == end, length <= end && !automaton.reads_on(state)) << text;
+    }
+  }
 }
 
 TEST(ToolGrammar, ThoughtsHoldNoCalls) {

@@ -20,10 +20,12 @@ constexpr std::uint64_t kMostBytes = 16 << 20;
 // template in the way of that mark.
 class Caller {
  public:
-  Caller(const std::string& mark, bool special) {
+  Caller(const std::string& mark, bool special)
+      : path_(folder_.path() / (special ? "caller-mistral" : "caller-hermes")) {
+    fs::create_directory(path_);
     const fs::path from = fs::path(LEQ_SOURCE_DIR) / "examples/storyteller";
     for (const char* name : {"config.json", "generation_config.json", "model.safetensors"}) {
-      fs::copy_file(from / name, folder_.path() / name);
+      fs::copy_file(from / name, path_ / name);
     }
     Json tokenizer = parse_json(read_file(from / "tokenizer.json", kMostBytes), "tokenizer.json");
     Json& model = tokenizer["model"];
@@ -51,7 +53,7 @@ class Caller {
         " #}{% for m in messages %}{{ '[INST] ' + m['content'] + ' [/INST]' }}{% endfor %}";
     config.erase("added_tokens_decoder");
     write("tokenizer_config.json", config);
-    model_.emplace(quantized(folder_.path(), "int8"), LoadOptions{});
+    model_.emplace(quantized(path_, "int8"), LoadOptions{});
     served_.emplace(2, story_options(), *model_);
   }
 
@@ -72,11 +74,10 @@ class Caller {
       "coats": {"type": "integer", "minimum": 1, "maximum": 9}}, "required": ["colour", "coats"]}}}])";
 
  private:
-  void write(const char* name, const Json& json) {
-    std::ofstream(folder_.path() / name) << json.dump();
-  }
+  void write(const char* name, const Json& json) { std::ofstream(path_ / name) << json.dump(); }
 
   TemporaryFolder folder_;
+  fs::path path_;
   std::int64_t token_ = 0;
   std::optional<Model> model_;
   std::optional<ServedModel> served_;
@@ -125,7 +126,8 @@ TEST_P(ToolCallsOf, AModelThatMayCallAreHeldToTheSchema) {
   EXPECT_FALSE(none.json["choices"][0]["message"].contains("tool_calls")) << none.body;
   EXPECT_EQ(none.json["usage"]["completion_tokens"].get<int>(), 5);
   // Several calls, until the tokens end.
-  const auto several = caller.ask(Json::object({{"parallel_tool_calls", true}, {"max_tokens", 400}}));
+  const auto several =
+      caller.ask(Json::object({{"parallel_tool_calls", true}, {"max_tokens", 400}}));
   EXPECT_GT(several.json["choices"][0]["message"]["tool_calls"].size(), 1u) << several.body;
 }
 
