@@ -54,7 +54,7 @@ Engine::~Engine() {
 }
 
 void Engine::check_grammar(const std::shared_ptr<const Grammar>& grammar) {
-  (void)grammars_->matcher_of(grammar);
+  (void)grammars_->matcher_of(grammar, {});
 }
 
 RequestId Engine::submit(EngineRequest request) {
@@ -69,7 +69,7 @@ RequestId Engine::submit(EngineRequest request) {
                .number = request.reply,
                .choice = request.choice,
                .at_text_start = request.at_text_start,
-               .grammar = grammars_->matcher_of(request.grammar),
+               .grammar = grammars_->matcher_of(request.grammar, request.shown),
                .shown = request.shown});
   active_[id] = std::make_unique<Active>(Active{id, std::move(request), std::move(reply)});
   active_[id]->report.id = id;
@@ -150,7 +150,8 @@ bool Engine::step() {
   room.pages = session_.cache().free_pages() + prefixes_.idle_pages();
   const auto writers =
       std::ranges::count_if(all, [](const Job& job) { return job.running && job.writes(); });
-  room.prompt_tokens = costs_.prompt_tokens_within(options_.prompt_patience, writers);
+  const double patience = options_.prompt_patience * crowd_of_readers(all, room.sequences);
+  room.prompt_tokens = costs_.prompt_tokens_within(patience, writers);
   StepPlan plan;
   try {
     plan = plan_step(all, room);

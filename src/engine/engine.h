@@ -47,7 +47,7 @@ struct EngineOptions {
   // whether they pay or not. For measuring what they cost.
   std::int64_t fixed_guesses = 0;
   // A step in which others wait for their next token takes at most so many times as long for the
-  // sake of a prompt.
+  // sake of prompts; times crowd_of_readers.
   double prompt_patience = 1.5;
 };
 
