@@ -272,6 +272,11 @@ class Run {
       std::erase(outcome.changed.changed, output);
     }
     if (one.fault.call == Call::remove) outcome.changed.made.clear();  // it could not
+    if (!answers_hold(outcome, whole)) {
+      return {"answer", "neither the answer of a whole run nor an error"};
+    }
+    const bool answered = said_by(outcome) == said_by(whole);
+    outcome.ended.answers.clear();
     if (Verdict verdict = judge(scenario.tool, outcome.ended, outcome.changed, expectation);
         !verdict) {
       return verdict;
@@ -282,10 +287,6 @@ class Run {
                             (one.fault.call == Call::read || one.fault.call == Call::write));
       if (passing) return {"refused", "what a second try would have done ended the run"};
       return {};
-    }
-    const bool answered = said_by(outcome) == said_by(whole);
-    if (!scenario.questions.empty() && !answers_hold(outcome, whole)) {
-      return {"answer", "neither the answer of a whole run nor an error"};
     }
     for (std::size_t i = 0; i < scenario.outputs.size(); ++i) {
       const fs::path name = outcome.names[i];

@@ -443,7 +443,7 @@ TEST(LeqReader, EveryLoadModeShowsTheSameBytes) {
       EXPECT_EQ(told.empty(), mode == LoadMode::map);  // used where it lies, read later
     }
     EXPECT_TRUE(mode == LoadMode::automatic || std::ranges::is_sorted(told));
-    if (!told.empty()) EXPECT_EQ(told.back(), std::filesystem::file_size(path));
+    EXPECT_TRUE(told.empty() || told.back() == std::filesystem::file_size(path));
     reader.verify([](std::uint64_t, std::uint64_t) {});
     std::vector<float> row(1000);
     unpack_row(reader.find("w")->view, 4999, row);
