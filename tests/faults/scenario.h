@@ -72,7 +72,7 @@ struct Place {
 
 // Copies what a scenario needs into folder/work.
 void prepare(const Place& place, const Scenario& scenario, const std::filesystem::path& folder);
-// Runs it in folder/work, with `more` words behind its own. `block` may be null: no faults.
+// Runs it in folder/work, with `more` words after its own. `block` may be null: no faults.
 Outcome run_scenario(const Place& place, const Scenario& scenario,
                      const std::filesystem::path& folder, Block* block,
                      const std::vector<std::string>& more = {});

@@ -62,7 +62,7 @@ DamagedBytes damage_bytes(const std::string& bytes, const std::vector<std::size_
       damaged.bytes += dice.chance(0.5) ? garbage(more, dice) : std::string(more, '\0');
       damaged.first = bytes.size();
       damaged.last = std::string::npos;
-      damaged.what = number(more) + " bytes behind";
+      damaged.what = number(more) + " bytes after the end";
       break;
     }
     case 3: {

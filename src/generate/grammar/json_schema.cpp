@@ -432,7 +432,7 @@ class SchemaReader {
     GrammarBuilder& b = builder_;
     const Step step(*this, "properties");
     const std::string prefix = "members " + std::to_string(objects_++) + " ";
-    // By how many properties are behind, and whether one has been written.
+    // By how many properties are done, and whether one has been written.
     const auto rule_at = [&](std::size_t i, bool any) {
       return b.rule(prefix + std::to_string(i) + (any ? " more" : ""));
     };
