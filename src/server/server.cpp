@@ -1,6 +1,7 @@
 #include "server/server.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "base/error.h"
