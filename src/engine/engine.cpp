@@ -352,7 +352,10 @@ void Engine::admit(Active& active) {
   const PrefixCache::Found found = known_prefix(active, true);
   active.kept_pages = found.tokens / kPageTokens;
   session_.cache().adopt(active.sequence, found.pages, found.tokens);
-  if (active.report.evictions == 0) active.report.cached_tokens = found.tokens;
+  if (active.report.evictions == 0) {
+    active.report.cached_tokens = found.tokens;
+    active.request.on_prompt(0, std::ssize(active.request.prompt) - found.tokens);
+  }
   counts_.cached_tokens += found.tokens;
 }
 
@@ -472,7 +475,12 @@ void Engine::take(Active& active, const Feed& part, std::span<const Token> drawn
   KvCache& cache = session_.cache();
   const std::int64_t in_prompt = std::ssize(active.request.prompt);
   const std::int64_t fed = cache.length(active.sequence) - part.drafts;
-  if (fed <= in_prompt) active.report.fed_tokens += part.tokens;
+  if (fed <= in_prompt) {
+    active.report.fed_tokens += part.tokens;
+    const std::int64_t all = in_prompt - active.report.cached_tokens;
+    // Where its pages went to others some of it is fed again.
+    active.request.on_prompt(std::max<std::int64_t>(0, all - (in_prompt - fed)), all);
+  }
   counts_.prompt_tokens += part.tokens - (part.draws && fed > in_prompt ? 1 : 0);
   if (!part.draws) return remember(active, false);
   if (fed > in_prompt) active.report.decoded_tokens += 1;

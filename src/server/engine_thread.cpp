@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <exception>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -69,6 +70,8 @@ void EngineThread::run(Session& session, const Tokenizer& tokenizer, const Engin
     Engine engine(session, tokenizer, options);
     loop(engine);
     end_all("the server stops");
+  } catch (const std::bad_alloc&) {
+    end_all("out of memory");
   } catch (const std::exception& error) {
     end_all(error.what());
   }

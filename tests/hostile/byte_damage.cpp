@@ -135,6 +135,8 @@ std::string place_name(Place place) {
 
 void put_in_place(Place place, const fs::path& path, Dice& dice) {
   const fs::path aside = path.string() + ".real";
+  const bool stays = place == Place::no_right || place == Place::link;
+  if (!stays && fs::is_directory(path)) fs::remove_all(path);
   switch (place) {
     case Place::empty:
       return write_bytes(path, "");
