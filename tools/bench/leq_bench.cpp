@@ -264,7 +264,7 @@ std::vector<RunSetting> settings_of(const Options& options) {
       for (const std::int64_t ubatch : options.integers("ubatch-size")) {
         for (const auto keys : kv_types_of(options, "cache-type-k", Setting{"key_type"})) {
           for (const auto values : kv_types_of(options, "cache-type-v", Setting{"value_type"})) {
-            const int count = threads > 0 ? static_cast<int>(threads) : usable_cores();
+            const int count = threads_for(static_cast<int>(threads), numa_mode(options));
             settings.push_back({count, std::min(batch, ubatch), keys, values});
           }
         }
@@ -444,7 +444,7 @@ Table load_table(const Options& options) {
             "; make one with --write FILE");
     check_model_file("-m", model);
     for (const std::int64_t threads : options.integers("threads")) {
-      const int count = threads > 0 ? static_cast<int>(threads) : usable_cores();
+      const int count = threads_for(static_cast<int>(threads), numa_mode(options));
       const int runs = static_cast<int>(options.integer("repetitions"));
       table.add(bench_load(model, load_mode(options), count, runs));
     }
