@@ -64,7 +64,8 @@ TEST(WeightPlaces, PanelsLieWithTheThreadsThatMultiplyThem) {
         wrong += node == 3 + owner ? 0 : 1;
       }
       EXPECT_LE(wrong * panel_bytes, (nodes - 1) * std::int64_t{kHugePageBytes}) << scheme;
-      if (bits == 3) EXPECT_EQ(node_at(parts, codes + kRows * kColumns * 3 / 8 - 1), 3 + nodes - 1);
+      if (bits != 3) continue;
+      EXPECT_EQ(node_at(parts, codes + kRows * kColumns * 3 / 8 - 1), 3 + nodes - 1);
     }
   }
 }
@@ -78,7 +79,7 @@ TEST(WeightPlaces, PartsAreWholePagesThatDoNotMeet) {
   for (const PagesOfNode& part : parts) {
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(part.first) % kHugePageBytes, 0u);
     EXPECT_EQ(part.bytes % kHugePageBytes, 0u);
-    if (end != nullptr) EXPECT_EQ(part.first, end);
+    EXPECT_TRUE(end == nullptr || part.first == end);
     end = part.first + part.bytes;
   }
 }
