@@ -55,10 +55,6 @@ inline __attribute__((always_inline)) void sum_columns(const IntPanel& panel, st
   }
 }
 
-// Bytes that one token's pass fetches ahead, into the second cache and into the first; past the end
-// of a panel the next one lies, as a rule.
-constexpr std::int64_t kFarAhead = 4096, kNearAhead = 1024;
-
 // The same for one token and all 64 outputs, which are read in the order in which they lie. Shifts
 // widen the odd bytes and the even ones, so that a register of sums holds eight outputs.
 template <bool kUnsigned>
@@ -75,11 +71,7 @@ inline __attribute__((always_inline)) void sum_all_outputs(const IntPanel& panel
     const __m256i quad = _mm256_set1_epi32(load_quad(x));
     const __m256i x_even = kUnsigned ? low_signed(quad) : _mm256_and_si256(quad, low);
     const __m256i x_odd = kUnsigned ? _mm256_srai_epi16(quad, 8) : _mm256_srli_epi16(quad, 8);
-#pragma GCC unroll 4
-    for (int line = 0; line < 256; line += 64) {
-      _mm_prefetch(reinterpret_cast<const char*>(w + kFarAhead + line), _MM_HINT_T1);
-      _mm_prefetch(reinterpret_cast<const char*>(w + kNearAhead + line), _MM_HINT_T0);
-    }
+    fetch_ahead<4>(w);
 #pragma GCC unroll 8
     for (int i = 0; i < 8; ++i) {
       const __m256i codes = load_bytes(w + 32 * i);
