@@ -1,33 +1,45 @@
 # Everything a newcomer needs: `make demo`, `make test`. The work is done by CMake and ctest.
 JOBS ?= $(shell nproc)
 PACKAGES = build-essential cmake ninja-build pkg-config nlohmann-json3-dev libcxxopts-dev libpcre2-dev \
-	libutf8proc-dev libxxhash-dev libssl-dev libedit-dev libgtest-dev libbenchmark-dev \
-	libsentencepiece-dev libcpp-httplib-dev libopenmpi-dev openmpi-bin
+	libutf8proc-dev libxxhash-dev libssl-dev libedit-dev
+# Ranks that are processes: not for the demo.
+RANK_PACKAGES = libopenmpi-dev openmpi-bin
+TEST_PACKAGES = libgtest-dev libbenchmark-dev libsentencepiece-dev libcpp-httplib-dev
 ARM_PACKAGES = crossbuild-essential-arm64 qemu-user $(foreach library, libstdc++6 libpcre2-dev \
 	libutf8proc-dev libxxhash-dev libssl-dev libedit-dev libgtest-dev libcpp-httplib-dev,$(library):arm64)
 CHECK_PACKAGES = clang clang-tidy clang-format libclang-rt-14-dev
 FUZZ_SECONDS ?= 60
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: all release install cuda deps check-deps arm-deps demo test check asan tsan portable aarch64 fuzz tidy nvcc hostile bench format clean
+# install PACKAGES...: those that are missing
+define install
+@missing=$$(for p in $(1); do dpkg-query -W -f='$${Status}\n' $$p 2>/dev/null | grep -q '^install ok' || echo $$p; done); \
+if [ -n "$$missing" ]; then echo "installing $$missing"; \
+  $(SUDO) apt-get update -q && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -q -y --no-install-recommends $$missing; fi
+endef
+
+.PHONY: all release install cuda deps demo-deps release-deps check-deps arm-deps demo test check asan tsan portable aarch64 fuzz tidy nvcc hostile bench format clean
 
 all: release
 
+demo-deps:
+	$(call install,$(PACKAGES))
+
+release-deps:
+	$(call install,$(PACKAGES) $(RANK_PACKAGES))
+
 deps:
-	@missing=$$(for p in $(PACKAGES); do dpkg-query -W -f='$${Status}\n' $$p 2>/dev/null | grep -q '^install ok' || echo $$p; done); \
-	if [ -n "$$missing" ]; then echo "installing $$missing"; \
-	  $(SUDO) apt-get update -q && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -q -y --no-install-recommends $$missing; fi
+	$(call install,$(PACKAGES) $(RANK_PACKAGES) $(TEST_PACKAGES))
 
 check-deps: deps
-	@missing=$$(for p in $(CHECK_PACKAGES); do dpkg-query -W -f='$${Status}\n' $$p 2>/dev/null | grep -q '^install ok' || echo $$p; done); \
-	if [ -n "$$missing" ]; then DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -q -y --no-install-recommends $$missing; fi
+	$(call install,$(CHECK_PACKAGES))
 
-release: deps
+release: release-deps
 	cmake --preset release
 	cmake --build build/release -j $(JOBS)
 
 # The same with the CUDA backend, for GPUs of compute capability 8.0 and newer; needs nvcc.
-cuda: deps
+cuda: release-deps
 	cmake --preset cuda
 	cmake --build build/cuda -j $(JOBS)
 
@@ -38,7 +50,7 @@ install: all
 	@echo "installed into $(PREFIX)"
 
 # Builds the tools that it runs; `make` builds the others.
-demo: deps
+demo: demo-deps
 	cmake --preset release
 	cmake --build build/release -j $(JOBS) --target leq-quantize leq-run leq-perplexity
 	@examples/storyteller/demo.sh build/release
@@ -61,9 +73,7 @@ asan tsan portable: check-deps
 # Cross build; a bounded set of tests under emulation (the filter is in CMakePresets.json).
 arm-deps: deps
 	@dpkg --print-foreign-architectures | grep -qx arm64 || $(SUDO) dpkg --add-architecture arm64
-	@missing=$$(for p in $(ARM_PACKAGES); do dpkg-query -W -f='$${Status}\n' $$p 2>/dev/null | grep -q '^install ok' || echo $$p; done); \
-	if [ -n "$$missing" ]; then echo "installing $$missing"; \
-	  $(SUDO) apt-get update -q && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -q -y --no-install-recommends $$missing; fi
+	$(call install,$(ARM_PACKAGES))
 
 aarch64: arm-deps
 	cmake --preset $@

@@ -5,11 +5,11 @@
 
 # Files with names that others of their folder have: regular expressions.
 set(leq_files_apart
-  src/generate/jinja/filters src/generate/jinja/methods src/generate/jinja/tests
-  src/generate/jinja/text src/generate/grammar/gbnf src/generate/grammar/pattern
+  src/[a-z_/]+_portable src/tensor/nf4 src/generate/grammar/gbnf
+  src/generate/grammar/pattern src/eval/window_logits src/convert/vocab_merges
+  src/generate/jinja/methods src/generate/jinja/tests src/generate/jinja/text
   src/quantize/methods/billm src/quantize/methods/code_errors src/quantize/methods/descent
   src/quantize/methods/gptq src/quantize/methods/refit src/quantize/methods/row_choice
-  src/convert/vocab_merges src/eval/window_logits
   tests/backend/attention_test tests/backend/rotate_test tests/base/json_test
   tests/cache/kv_copies_test tests/cuda/[a-z0-9_/]+ tests/engine/receipt_test
   tests/engine/scheduler_test tests/format/leq_reader_test

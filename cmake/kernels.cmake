@@ -13,7 +13,7 @@ endmacro()
 # it would bring its own level of optimization with it, and inline functions of the standard library
 # must not be compiled with the instructions of a kernel's set, or the linker may keep that copy for all.
 leq_take(number_sources "_portable\\.cpp$|/src/(tensor|backend/cpu|quantize/linear_algebra)/")
-set_source_files_properties(${number_sources} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>")
+set(leq_numbers_flags "$<$<CONFIG:Release>:-O3>")
 
 # What reads small files, sets out the work and reports on it: a quarter less to compile (so are the
 # tools). At -O1 g++ 12 takes a std::variant's empty text for an uninitialized one.

@@ -24,7 +24,10 @@ function(leq_objects_of name)
   target_link_libraries(${name} PRIVATE leq_flags leq_json ${leq_libraries})
 endfunction()
 
-leq_objects_of(leq_kernels ${number_sources} ${processor_sources})
+leq_objects_of(leq_kernels ${processor_sources})
+leq_objects_of(leq_numbers ${number_sources})
+target_compile_options(leq_numbers PRIVATE "${leq_numbers_flags}")
+leq_compile_by_folder(leq_numbers)
 leq_objects_of(leq_objects ${sources} ${PROJECT_BINARY_DIR}/generated/quantize/calibration/texts.cpp)
 leq_objects_of(leq_once ${once_sources})
 target_compile_options(leq_once PRIVATE "${leq_once_flags}")
@@ -35,8 +38,8 @@ endforeach()
 
 # leq_library(NAME TYPE): the objects as a library.
 function(leq_library name type)
-  add_library(${name} ${type} $<TARGET_OBJECTS:leq_kernels> $<TARGET_OBJECTS:leq_objects>
-    $<TARGET_OBJECTS:leq_once>)
+  add_library(${name} ${type} $<TARGET_OBJECTS:leq_kernels> $<TARGET_OBJECTS:leq_numbers>
+    $<TARGET_OBJECTS:leq_objects> $<TARGET_OBJECTS:leq_once>)
   set_target_properties(${name} PROPERTIES OUTPUT_NAME leq LINKER_LANGUAGE CXX
     VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
   target_compile_features(${name} INTERFACE cxx_std_20)

@@ -17,7 +17,7 @@ wrong=0
 
 summary() { echo "$*" | tee -a "$out/summary.txt"; }
 
-# step NAME SECONDS FILE COMMAND...: what it prints goes behind what FILE has; 0 unless it failed.
+# step NAME SECONDS FILE COMMAND...: what it prints goes after what FILE has; 0 unless it failed.
 # Programs say "NOT RUN" where there is no GPU and end well.
 step() {
   name=$1 limit=$2 file=$out/$3

@@ -18,8 +18,8 @@ namespace leq::LEQ_GPU::rt {
 
 namespace {
 
-// Kernels begin early behind kernels and, where nothing says that CUDA makes them wait, behind
-// copies and fills; behind the mark or wait of an event none does.
+// Kernels begin early after kernels and, where nothing says that CUDA makes them wait, after
+// copies and fills; after the mark or wait of an event none does.
 enum class Sort : std::uint8_t { kernel, copy, event };
 
 // `body`: of a kernel, what one thread does.
@@ -83,7 +83,7 @@ bool take_device_bytes(std::size_t bytes) {
   return true;
 }
 
-// What may begin before the operation that runs now has ended: the kernel behind it, and behind a
+// What may begin before the operation that runs now has ended: the kernel after it, and after a
 // kernel that lets its successor start before it waits itself, the next one too.
 void begin_successors(Stream& stream) {
   auto& begun = stream.begun;

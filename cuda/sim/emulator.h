@@ -50,7 +50,7 @@ struct EarlyBlockCloser {
 };
 using EarlyBlockOwner = std::unique_ptr<EarlyBlock, EarlyBlockCloser>;
 EarlyBlockOwner begin_early(const Grid& grid, const std::function<void()>& body);
-// Whether it called let_successor_start on its way: then the launch behind it may have begun too.
+// Whether it called let_successor_start on its way: then the launch after it may have begun too.
 bool lets_successor_start(const EarlyBlock& block);
 
 // Runs `body` once for each thread, the blocks spread over the pool of set_workers; returns when

@@ -99,7 +99,7 @@ void begin(Main& main) {
 void start(Fibre& fibre, std::byte* stack, void (*entry)()) {
   asan_clear(stack, kStackBytes);
   fibre.stack = stack;
-  // Behind the return into `entry` the stack pointer is 8 more than a multiple of 16, as after a
+  // After the return into `entry` the stack pointer is 8 more than a multiple of 16, as after a
   // call.
   void** top = reinterpret_cast<void**>(stack + kStackBytes - 64) - 1;
   *top = nullptr;

@@ -45,7 +45,7 @@ __device__ __forceinline__ void wgmma_wait() {
 #endif
 }
 
-// Until all are done. Behind it `sums` is what they made of it: the compiler, which does not know
+// Until all are done. After it `sums` is what they made of it: the compiler, which does not know
 // that they were written later than the instructions say, reads them no earlier.
 template <int count>
 __device__ __forceinline__ void wgmma_finish([[maybe_unused]] int (&sums)[count]) {

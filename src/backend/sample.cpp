@@ -64,8 +64,16 @@ std::int32_t HostSampler::draw(std::span<const float> logits, const SampleReques
 }
 
 void HostSampler::ban_all_but(std::span<const std::uint64_t> allowed) {
-  for (std::size_t i = 0; i < logits_.size(); ++i) {
-    if ((allowed[i / 64] >> i % 64 & 1) == 0) logits_[i] = kNoLogit;
+  for (std::size_t first = 0; first < logits_.size(); first += 64) {
+    std::uint64_t banned = ~allowed[first / 64];
+    const std::span<float> logits =
+        std::span(logits_).subspan(first, std::min<std::size_t>(64, logits_.size() - first));
+    if (banned == ~std::uint64_t{0}) std::ranges::fill(logits, kNoLogit);
+    if (banned == ~std::uint64_t{0} || banned == 0) continue;  // most words of most grammars
+    for (float& logit : logits) {
+      if ((banned & 1) != 0) logit = kNoLogit;
+      banned >>= 1;
+    }
   }
 }
 

@@ -33,11 +33,13 @@ std::string share_text(std::int64_t done, std::int64_t total, const std::string&
 }  // namespace
 
 std::string progress_text(const std::string& what, std::int64_t done, std::int64_t total,
-                          const std::string& unit, double seconds, const std::string& note) {
+                          const std::string& unit, double seconds, const std::string& note,
+                          std::int64_t first) {
   std::string line = what + ": " + share_text(done, total, unit);
   constexpr double kTooEarly = 1;
-  if (done > 0 && done < total && seconds >= kTooEarly) {
-    const double left = seconds * static_cast<double>(total - done) / static_cast<double>(done);
+  if (done > first && done < total && seconds >= kTooEarly) {
+    const double left =
+        seconds * static_cast<double>(total - done) / static_cast<double>(done - first);
     line += ", " + human_seconds(left) + " left";
   }
   return note.empty() ? line : line + ", " + note;
@@ -57,17 +59,26 @@ Progress::~Progress() {
 
 void Progress::update(std::int64_t done, const std::string& note) {
   const auto now = std::chrono::steady_clock::now();
+  if (!first_) {
+    first_ = done;
+    start_ = now;
+  }
   const auto interval = terminal_ ? kTerminalInterval : kLogInterval;
   if (now - last_ < interval && !(terminal_ && drawn_ && done == total_)) return;
   last_ = now;
   const double elapsed = std::chrono::duration<double>(now - start_).count();
-  const std::string line = progress_text(what_, done, total_, unit_, elapsed, note);
+  const std::string line = progress_text(what_, done, total_, unit_, elapsed, note, *first_);
   if (terminal_) {
     std::cerr << '\r' << line << "\x1b[K" << std::flush;
   } else {
     std::cerr << line << '\n';
   }
   drawn_ = true;
+}
+
+void Progress::clear() {
+  if (terminal_ && drawn_) std::cerr << "\r\x1b[K" << std::flush;
+  drawn_ = false;
 }
 
 }  // namespace leq

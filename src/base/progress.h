@@ -4,14 +4,17 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace leq {
 
-// "quantize: 747 of 5,952 steps, 2 min 10 s left, ppl 12.34". No time where nothing is done yet or
-// all is, nor in the first second, of which nothing can be told.
+// "quantize: 747 of 5,952 steps, 2 min 10 s left, ppl 12.34". `first`: what was done before the
+// seconds began, by an earlier run. No time where nothing is done since, or all is, nor in the
+// first second, of which nothing can be told.
 std::string progress_text(const std::string& what, std::int64_t done, std::int64_t total,
-                          const std::string& unit, double seconds, const std::string& note);
+                          const std::string& unit, double seconds, const std::string& note,
+                          std::int64_t first = 0);
 
 class Progress {
  public:
@@ -21,14 +24,18 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // `done` of total; `note` stands after the estimate ("ppl 12.34").
+  // `done` of total; the time begins with the first call. `note` stands after the estimate
+  // ("ppl 12.34").
   void update(std::int64_t done, const std::string& note = "");
+  // Makes room on a terminal for other text; the next update draws the line again.
+  void clear();
 
  private:
   std::string what_, unit_;
   std::int64_t total_;
   bool terminal_;
   bool drawn_ = false;
+  std::optional<std::int64_t> first_;  // done at start_
   std::chrono::steady_clock::time_point start_;
   std::chrono::steady_clock::time_point last_;
 };

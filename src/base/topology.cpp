@@ -161,8 +161,7 @@ ThreadPlaces place_threads(Topology topology, int threads) {
   }
   const std::int64_t cores = cores_before.back();
   require(threads >= 1 && threads <= cores, Setting{"threads"}, ": expected 1 to ", cores,
-          ", the cores of the memory nodes in use, found ", threads, "; see ", Setting{"numa"}); see ",
-          Setting{"numa"});
+          ", the cores of the memory nodes in use, found ", threads, "; see ", Setting{"numa"});
   ThreadPlaces places{std::move(topology), {}};
   for (std::int64_t thread = 0; thread < threads; ++thread) {
     const auto after = std::ranges::upper_bound(cores_before, thread * cores / threads);

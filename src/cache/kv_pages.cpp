@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::array kParts = {KvPart::keys, KvPart::values};
 
-// Every sequence may end in a partial page of its own. Behind windows there are none; a page is
+// Every sequence may end in a partial page of its own. Before windows there are none; a page is
 // copied before the shared one is left.
 std::int64_t pages_of(const KvShape& shape) {
   const std::int64_t whole = pages_for(shape.positions) + shape.sequences - 1;

@@ -28,7 +28,7 @@ std::size_t skip_space(std::string_view text, std::size_t at) {
   return std::min(text.find_first_not_of(" \t\r\n", at), text.size());
 }
 
-// Behind the string that begins at text[at] == '"'; nullopt if it does not end.
+// Where the string that begins at text[at] == '"' has ended; nullopt if it does not end.
 std::optional<std::size_t> skip_string(std::string_view text, std::size_t at) {
   for (std::size_t i = at + 1; i < text.size(); ++i) {
     if (text[i] == '\\')
@@ -39,15 +39,15 @@ std::optional<std::size_t> skip_string(std::string_view text, std::size_t at) {
   return std::nullopt;
 }
 
-// Behind a value: the ',' or '}' of the object around it.
+// After a value: the ',' or '}' of the object around it.
 std::optional<std::size_t> skip_value(std::string_view text, std::size_t at) {
   std::size_t depth = 0;
   while (at < text.size()) {
     const char c = text[at];
     if (c == '"') {
-      const auto behind = skip_string(text, at);
-      if (!behind) return std::nullopt;
-      at = *behind;
+      const auto end = skip_string(text, at);
+      if (!end) return std::nullopt;
+      at = *end;
       continue;
     }
     if (depth == 0 && (c == ',' || c == '}')) return at;
@@ -66,10 +66,10 @@ std::vector<KeyProbe> top_level_keys(std::string_view text) {
   while (keys.size() < kProbedKeys) {
     at = skip_space(text, at + 1);
     if (at == text.size() || text[at] != '"') return keys;
-    const auto behind = skip_string(text, at);
-    if (!behind) return {};
-    const std::string_view key = text.substr(at + 1, *behind - at - 2);
-    at = skip_space(text, *behind);
+    const auto key_end = skip_string(text, at);
+    if (!key_end) return {};
+    const std::string_view key = text.substr(at + 1, *key_end - at - 2);
+    at = skip_space(text, *key_end);
     if (at == text.size() || text[at] != ':') return {};
     at = skip_space(text, at + 1);
     if (at == text.size()) return {};

@@ -52,6 +52,7 @@ FinishedReply ChatSession::write(std::vector<ChatMessage> messages, const TextSi
   request.stop = options_.stop;
   request.grammar = options_.grammar;
   request.reply = state_.replies;
+  request.on_prompt = options_.on_prompt;
   request.on_text = without_first_space(on_text);
   request.interrupted = &interrupted;
   FinishedReply reply = generator_.generate(request);

@@ -19,6 +19,7 @@ struct ChatSessionOptions {
   ChatOptions rendering;
   StopRules stop;                                    // the template's own end of a reply is added
   std::shared_ptr<const Grammar> grammar = nullptr;  // what each reply may be
+  PromptSink on_prompt = [](std::int64_t, std::int64_t) {};  // as that of EngineRequest
 };
 
 class ChatSession {

@@ -54,7 +54,7 @@ Engine::~Engine() {
 }
 
 void Engine::check_grammar(const std::shared_ptr<const Grammar>& grammar) {
-  (void)grammars_->matcher_of(grammar);
+  (void)grammars_->matcher_of(grammar, {});
 }
 
 RequestId Engine::submit(EngineRequest request) {
@@ -69,7 +69,7 @@ RequestId Engine::submit(EngineRequest request) {
                .number = request.reply,
                .choice = request.choice,
                .at_text_start = request.at_text_start,
-               .grammar = grammars_->matcher_of(request.grammar),
+               .grammar = grammars_->matcher_of(request.grammar, request.shown),
                .shown = request.shown});
   active_[id] = std::make_unique<Active>(Active{id, std::move(request), std::move(reply)});
   active_[id]->report.id = id;
@@ -150,7 +150,8 @@ bool Engine::step() {
   room.pages = session_.cache().free_pages() + prefixes_.idle_pages();
   const auto writers =
       std::ranges::count_if(all, [](const Job& job) { return job.running && job.writes(); });
-  room.prompt_tokens = costs_.prompt_tokens_within(options_.prompt_patience, writers);
+  const double patience = options_.prompt_patience * crowd_of_readers(all, room.sequences);
+  room.prompt_tokens = costs_.prompt_tokens_within(patience, writers);
   StepPlan plan;
   try {
     plan = plan_step(all, room);
@@ -351,7 +352,10 @@ void Engine::admit(Active& active) {
   const PrefixCache::Found found = known_prefix(active, true);
   active.kept_pages = found.tokens / kPageTokens;
   session_.cache().adopt(active.sequence, found.pages, found.tokens);
-  if (active.report.evictions == 0) active.report.cached_tokens = found.tokens;
+  if (active.report.evictions == 0) {
+    active.report.cached_tokens = found.tokens;
+    active.request.on_prompt(0, std::ssize(active.request.prompt) - found.tokens);
+  }
   counts_.cached_tokens += found.tokens;
 }
 
@@ -471,7 +475,12 @@ void Engine::take(Active& active, const Feed& part, std::span<const Token> drawn
   KvCache& cache = session_.cache();
   const std::int64_t in_prompt = std::ssize(active.request.prompt);
   const std::int64_t fed = cache.length(active.sequence) - part.drafts;
-  if (fed <= in_prompt) active.report.fed_tokens += part.tokens;
+  if (fed <= in_prompt) {
+    active.report.fed_tokens += part.tokens;
+    const std::int64_t all = in_prompt - active.report.cached_tokens;
+    // Where its pages went to others some of it is fed again.
+    active.request.on_prompt(std::max<std::int64_t>(0, all - (in_prompt - fed)), all);
+  }
   counts_.prompt_tokens += part.tokens - (part.draws && fed > in_prompt ? 1 : 0);
   if (!part.draws) return remember(active, false);
   if (fed > in_prompt) active.report.decoded_tokens += 1;

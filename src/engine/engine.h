@@ -47,7 +47,7 @@ struct EngineOptions {
   // whether they pay or not. For measuring what they cost.
   std::int64_t fixed_guesses = 0;
   // A step in which others wait for their next token takes at most so many times as long for the
-  // sake of a prompt.
+  // sake of prompts; times crowd_of_readers.
   double prompt_patience = 1.5;
 };
 
@@ -69,6 +69,9 @@ struct Replay {
   double draft_share = 0;
 };
 
+// Is told how many of a prompt's tokens are fed, of how many that no earlier text had in the cache.
+using PromptSink = std::function<void(std::int64_t fed, std::int64_t all)>;
+
 struct EngineRequest {
   std::vector<Token> prompt;  // everything before the reply, from the text's start
   SamplingSettings sampling = {};
@@ -87,6 +90,8 @@ struct EngineRequest {
   // What the reply may turn out to be: guessed before all else, and as much of it as a step has
   // room for. Like any guess it changes no token.
   std::vector<Token> expected = {};
+  // When it has a sequence, and after each step that fed some of its prompt.
+  PromptSink on_prompt = [](std::int64_t, std::int64_t) {};
   TextSink on_text = [](std::string_view) {};
   // What one step added to the reply, before its text.
   std::function<void(std::span<const Token>)> on_tokens = [](std::span<const Token>) {};

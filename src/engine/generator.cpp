@@ -39,6 +39,7 @@ FinishedReply Generator::generate(const ReplyRequest& request) {
   asked.reply = request.reply;
   asked.at_text_start = request.at_text_start;
   asked.grammar = request.grammar;
+  asked.on_prompt = request.on_prompt;
   asked.on_text = request.on_text;
   asked.on_logits = request.on_logits;
   asked.on_end = [&](const EngineReply& reply) { ended = reply; };

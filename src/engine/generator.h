@@ -15,9 +15,10 @@ namespace leq {
 struct ReplyRequest {
   std::span<const Token> prompt;  // everything before the reply, from the text's start
   StopRules stop;
-  std::uint32_t reply = 0;                           // its number (ReplyRules)
-  bool at_text_start = false;                        // as in ReplyRules
-  std::shared_ptr<const Grammar> grammar = nullptr;  // as in EngineRequest
+  std::uint32_t reply = 0;                                   // its number (ReplyRules)
+  bool at_text_start = false;                                // as in ReplyRules
+  std::shared_ptr<const Grammar> grammar = nullptr;          // as in EngineRequest
+  PromptSink on_prompt = [](std::int64_t, std::int64_t) {};  // as that of EngineRequest
   TextSink on_text = [](std::string_view) {};
   // As that of EngineRequest.
   std::function<void(std::span<const Token>, std::span<const float>)> on_logits = {};

@@ -5,7 +5,8 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
-#include <utility>
+#include <span>
+#include <vector>
 
 #include "generate/grammar/matcher.h"
 
@@ -17,14 +18,20 @@ class GrammarCache {
   GrammarCache(const Tokenizer& tokenizer, std::size_t vocabulary)
       : tokenizer_(tokenizer), vocabulary_(vocabulary) {}
 
-  // Null for null. Throws Error as GrammarMatcher does.
-  std::shared_ptr<GrammarMatcher> matcher_of(const std::shared_ptr<const Grammar>& grammar);
+  // Null for null; `shown` as in EngineRequest. Throws Error as GrammarMatcher does.
+  std::shared_ptr<GrammarMatcher> matcher_of(const std::shared_ptr<const Grammar>& grammar,
+                                             std::span<const Token> shown);
 
  private:
   const Tokenizer& tokenizer_;
   std::size_t vocabulary_;
   std::shared_ptr<const TokenTrie> tokens_;  // made for the first of them
-  std::deque<std::pair<std::shared_ptr<const Grammar>, std::shared_ptr<GrammarMatcher>>> known_;
+  struct Known {
+    std::shared_ptr<const Grammar> grammar;
+    std::vector<ShownToken> shown;
+    std::shared_ptr<GrammarMatcher> matcher;
+  };
+  std::deque<Known> known_;
 };
 
 }  // namespace leq

@@ -182,7 +182,8 @@ std::optional<ReceiptDifference> token_difference(const Receipt& receipt,
 }  // namespace
 
 std::optional<ReceiptDifference> check_receipt(Session& session, const Tokenizer& tokenizer,
-                                               const Receipt& receipt, const std::string& source) {
+                                               const Receipt& receipt, const std::string& source,
+                                               const std::function<void(std::int64_t)>& progress) {
   const std::int64_t vocabulary = session.transformer().config().vocab;
   check_ids(receipt.banned, "banned", vocabulary, source);
   check_ids(receipt.end_tokens, "end_tokens", vocabulary, source);
@@ -198,8 +199,11 @@ std::optional<ReceiptDifference> check_receipt(Session& session, const Tokenizer
   // One more draw shows whether it ends there.
   request.stop.max_tokens = std::ssize(receipt.tokens) + (receipt.ended ? 1 : 0);
   request.expected = receipt.tokens;
+  std::int64_t done = 0;
+  request.on_prompt = [&](std::int64_t fed, std::int64_t) { progress(done = fed); };
   request.on_logits = [&](std::span<const Token> taken, std::span<const float> logits) {
     digests.add(taken.size(), logits);
+    progress(done += std::ssize(taken));
   };
   request.on_end = [&](const EngineReply& reply) { ended = reply; };
   if (receipt.tokens.empty() && !receipt.ended) return std::nullopt;  // nothing was drawn

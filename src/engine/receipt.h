@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -75,9 +76,10 @@ struct ReceiptDifference {
 RunLimits receipt_limits(const Receipt& receipt, RunLimits limits);
 
 // Writes the reply again; nullopt where all of it is the same. `session` must be of the model and
-// the types of the receipt. Throws Error naming `source` where an id is none of this model's, and
-// as Engine::submit does.
-std::optional<ReceiptDifference> check_receipt(Session& session, const Tokenizer& tokenizer,
-                                               const Receipt& receipt, const std::string& source);
+// the types of the receipt. `progress`: how many tokens of prompt and reply are done. Throws Error
+// naming `source` where an id is none of this model's, and as Engine::submit does.
+std::optional<ReceiptDifference> check_receipt(
+    Session& session, const Tokenizer& tokenizer, const Receipt& receipt, const std::string& source,
+    const std::function<void(std::int64_t)>& progress = [](std::int64_t) {});
 
 }  // namespace leq

@@ -161,4 +161,15 @@ StepPlan plan_step(std::span<const Job> jobs, const StepRoom& room) {
   return Planner(jobs, room).plan();
 }
 
+double crowd_of_readers(std::span<const Job> jobs, int sequences) {
+  const auto running = std::ranges::count_if(jobs, &Job::running);
+  const auto writing =
+      std::ranges::count_if(jobs, [](const Job& job) { return job.running && job.writes(); });
+  const auto joining =
+      std::max<std::int64_t>(std::min<std::int64_t>(std::ssize(jobs), sequences) - running, 0);
+  const auto reading = static_cast<double>(running - writing + joining);
+  return std::clamp(reading / static_cast<double>(std::max<std::int64_t>(writing, 1)), 1.0,
+                    kMostCrowd);
+}
+
 }  // namespace leq

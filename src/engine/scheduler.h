@@ -64,4 +64,10 @@ inline constexpr std::int64_t kPatienceSteps = 256;
 // evicted where there is a job at all, if each of them alone fits into all pages.
 StepPlan plan_step(std::span<const Job> jobs, const StepRoom& room);
 
+// How many times as many requests read their prompts, or could with these sequences, as write:
+// from 1 to kMostCrowd. A prompt holds each writer up; where readers are many that spares many what
+// it costs few, and the batch is full sooner.
+double crowd_of_readers(std::span<const Job> jobs, int sequences);
+inline constexpr double kMostCrowd = 4;
+
 }  // namespace leq

@@ -30,6 +30,8 @@ struct PublishedShape {
   float norm_eps;
   bool tied;
 };
+constexpr std::uint64_t kPlaneAlignment = 64;
+
 constexpr std::array<PublishedShape, 8> kShapes = {{
     {"gpt2-124m", Family::gpt2, 12, 768, 12, 12, 64, 3072, 50257, 1024, 10000, 1e-5f, true},
     {"llama-110m", Family::llama, 12, 768, 12, 12, 64, 2048, 32000, 1024, 10000, 1e-5f, true},
@@ -63,7 +65,7 @@ StoredTensor laid_out(const TensorSpec& tensor, const TensorPlan& plan, std::uin
   for (const auto& [name, size] : planes) {
     if (size == 0) continue;
     stored.planes.push_back({name, offset, size, 0});
-    offset += (size + 63) / 64 * 64;
+    offset = round_up(offset + size, kPlaneAlignment);
   }
   return stored;
 }
@@ -156,17 +158,25 @@ ModelConfig synthetic_config(std::string_view name, std::int64_t layers) {
   return config;
 }
 
+std::vector<StoredTensor> synthetic_layout(const ModelConfig& config, const QuantScheme& type) {
+  std::vector<StoredTensor> tensors;
+  std::uint64_t offset = 0;
+  for (const TensorSpec& tensor : tensor_list(config)) {
+    const TensorPlan plan = plan_tensor(tensor.role, type, config.tied, ActChoice::automatic);
+    tensors.push_back(laid_out(tensor, plan, offset));
+  }
+  return tensors;
+}
+
 SyntheticModel::SyntheticModel(const SyntheticSpec& spec, std::int64_t context, ThreadPool& pool)
     : name_(std::string(kPrefix) + spec.shape + ":" + scheme_name(spec.type)),
       type_(spec.type),
       config_(synthetic_config(spec.shape, spec.layers)) {
   if (spec.layers != 0) name_ += ":layers=" + std::to_string(spec.layers);
   config_.context = std::max(config_.context, context);
-  std::uint64_t bytes = 0;
-  for (const TensorSpec& tensor : tensor_list(config_)) {
-    const TensorPlan plan = plan_tensor(tensor.role, spec.type, config_.tied, ActChoice::automatic);
-    tensors_.push_back(laid_out(tensor, plan, bytes));
-  }
+  tensors_ = synthetic_layout(config_, spec.type);
+  const StoredPlane& last = tensors_.back().planes.back();
+  const std::uint64_t bytes = round_up(last.offset + last.bytes, kPlaneAlignment);
   const auto available = available_memory();
   require(bytes < available.value_or(UINT64_MAX), ErrorKind::no_memory, name_, ": needs ",
           human_bytes(bytes), " of memory, ", human_bytes(available.value_or(0)),

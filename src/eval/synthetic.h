@@ -34,6 +34,9 @@ std::vector<std::string> synthetic_shapes();
 // is unknown or has fewer layers.
 ModelConfig synthetic_config(std::string_view shape, std::int64_t layers);
 
+// The tensors of such a model as they would lie in memory, from 0 on; their views point nowhere.
+std::vector<StoredTensor> synthetic_layout(const ModelConfig& config, const QuantScheme& type);
+
 // Random codes of full range, scales such that every linear keeps the variance of its input, norm
 // gains near one: activations stay finite and differ from row to row. Code sums and pads are exact.
 class SyntheticModel {

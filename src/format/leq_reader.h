@@ -48,6 +48,9 @@ struct LoadOptions {
   LoadMode mode = LoadMode::automatic;
   std::uint64_t memory_needed_beside = 0;  // KV cache and scratch, for `automatic`
   bool lock = false;                       // keep in memory
+  // Bytes that are there, of how many, while a whole file is read or mapped. By several threads,
+  // one at a time.
+  std::function<void(std::uint64_t done, std::uint64_t total)> progress = [](auto, auto) {};
 };
 
 class LeqReader {

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <mutex>
 #include <string>
 
 #include "base/error.h"
@@ -76,23 +77,33 @@ ThreadPool reading_pool(int threads) {
   }
 }
 
+using LoadProgress = decltype(LoadOptions::progress);
+
 // Calls part(first, last) for each `block` bytes of `size`, on several threads.
 template <typename Part>
-void for_each_part(std::size_t size, std::size_t block, const Part& part) {
+void for_each_part(std::size_t size, std::size_t block, const LoadProgress& progress,
+                   const Part& part) {
   const auto tasks = static_cast<std::int64_t>((size + block - 1) / block);
   ThreadPool pool =
       reading_pool(static_cast<int>(std::min<std::int64_t>({kReadThreads, usable_cores(), tasks})));
+  std::mutex telling;
+  std::size_t done = 0;
   pool.run(tasks, [&](std::int64_t task, int) {
     const std::size_t first = static_cast<std::size_t>(task) * block;
-    part(first, std::min(first + block, size));
+    const std::size_t last = std::min(first + block, size);
+    part(first, last);
+    const std::lock_guard lock(telling);
+    done += last - first;
+    progress(done, size);
   });
 }
 
-HugeBuffer read_whole(const std::filesystem::path& path, std::size_t size) {
+HugeBuffer read_whole(const std::filesystem::path& path, std::size_t size,
+                      const LoadProgress& progress) {
   const Descriptor file(path);
   const std::string name = path.string();
   HugeBuffer buffer(size, name.c_str());
-  for_each_part(size, kReadBytes, [&](std::size_t first, std::size_t last) {
+  for_each_part(size, kReadBytes, progress, [&](std::size_t first, std::size_t last) {
     read_part(file.get(), buffer.data(), first, last, name);
   });
   return buffer;
@@ -101,15 +112,15 @@ HugeBuffer read_whole(const std::filesystem::path& path, std::size_t size) {
 // Maps the file as a whole; false, after a look at its beginning or at all of it, where that gives
 // small pages. In huge pages lies what was written in blocks of 2 MB (AtomicFile) or is read from
 // disk through this mapping, in order, where the file system can.
-bool map_in_huge_pages(std::span<const std::byte> file) {
-  const auto map = [&](std::size_t bytes) {
-    for_each_part(bytes, kMapBytes, [&](std::size_t first, std::size_t last) {
+bool map_in_huge_pages(std::span<const std::byte> file, const LoadProgress& progress) {
+  const auto map = [&](std::size_t bytes, const LoadProgress& tell) {
+    for_each_part(bytes, kMapBytes, tell, [&](std::size_t first, std::size_t last) {
       map_ahead(file.data() + first, last - first);
     });
     return bytes_in_huge_pages(file.data()) >= bytes / 8 * 7;
   };
   const std::size_t look = std::min(kLookBytes, file.size() / kHugePageBytes * kHugePageBytes);
-  return look > 0 && map(look) && map(file.size());
+  return look > 0 && map(look, [](auto, auto) {}) && map(file.size(), progress);
 }
 
 bool has_room(const LoadOptions& options, std::uint64_t size) {
@@ -122,7 +133,7 @@ bool has_room(const LoadOptions& options, std::uint64_t size) {
 bool should_read(const LoadOptions& options, std::span<const std::byte> mapping) {
   if (mapping.empty() || options.mode == LoadMode::map) return false;
   return options.mode == LoadMode::read ||
-         (has_room(options, mapping.size()) && !map_in_huge_pages(mapping));
+         (has_room(options, mapping.size()) && !map_in_huge_pages(mapping, options.progress));
 }
 
 }  // namespace
@@ -143,7 +154,7 @@ LoadedFile::LoadedFile(const std::filesystem::path& path, const LoadOptions& opt
   check(mapping_->bytes());
   if (should_read(options, mapping_->bytes())) {
     mapping_.reset();
-    buffer_ = read_whole(path, size);
+    buffer_ = read_whole(path, size, options.progress);
   }
   if (!options.lock) return;
   if (mapping_) {

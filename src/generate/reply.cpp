@@ -77,6 +77,7 @@ std::span<const std::uint64_t> Reply::allowed(std::span<const Token> drafts) {
       if (state != kOutOfGrammar) state = rules_.grammar->after(state, draft);
     }
     if (state == kOutOfGrammar) return {};  // these guesses are wrong: nobody will take the draw
+    if (rules_.grammar->allows_all(state)) return {};
     allow_after(state);
   } catch (const Error&) {  // grammar_error() says which
     allowed_.assign(rules_.grammar->words(), 0);

@@ -8,23 +8,13 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "generate/tool_marks.h"
 
 namespace leq {
 namespace {
 
 constexpr std::string_view kBlanks = " \t\r\n";
 constexpr std::size_t kLongestHead = 1 << 16;  // bytes; no call's name takes so many
-
-constexpr std::string_view kHermes = "<tool_call>", kHermesEnd = "</tool_call>";
-constexpr std::string_view kFunction = "<function=", kFunctionEnd = "</function>";
-constexpr std::string_view kParameter = "<parameter=", kParameterEnd = "</parameter>";
-constexpr std::string_view kMistral = "[TOOL_CALLS]", kArgs = "[ARGS]", kCallId = "[CALL_ID]";
-constexpr std::string_view kPython = "<|python_tag|>";
-constexpr std::string_view kDeepSeek = "<｜tool▁calls▁begin｜>",
-                           kDeepSeekEnd = "<｜tool▁calls▁end｜>";
-constexpr std::string_view kDeepSeekCall = "<｜tool▁call▁begin｜>",
-                           kDeepSeekCallEnd = "<｜tool▁call▁end｜>",
-                           kDeepSeekSep = "<｜tool▁sep｜>";
 
 std::size_t space_at_end(std::string_view text) {
   const std::size_t last = text.find_last_not_of(kBlanks);
@@ -74,16 +64,16 @@ std::vector<Token> shown_tokens(const ReplyStyle& style, const Tokenizer& tokeni
       break;
     case ToolCallStyle::hermes:
     case ToolCallStyle::xml:
-      marks = {kHermes, kHermesEnd};
+      marks = {kHermesCall, kHermesCallEnd};
       break;
     case ToolCallStyle::llama3:
-      marks = {kPython};
+      marks = {kPythonCall};
       break;
     case ToolCallStyle::mistral:
-      marks = {kMistral, kArgs, kCallId};
+      marks = {kMistralCalls, kArgs, kCallId};
       break;
     case ToolCallStyle::deepseek:
-      marks = {kDeepSeek, kDeepSeekEnd, kDeepSeekCall, kDeepSeekCallEnd, kDeepSeekSep};
+      marks = {kDeepSeekCalls, kDeepSeekCallsEnd, kDeepSeekCall, kDeepSeekCallEnd, kDeepSeekSep};
       break;
   }
   marks.push_back(style.think_begin);
@@ -96,14 +86,16 @@ std::vector<Token> shown_tokens(const ReplyStyle& style, const Tokenizer& tokeni
   return tokens;
 }
 
+bool begins_with_thoughts(const ReplyStyle& style, std::string_view prompt) {
+  prompt.remove_suffix(space_at_end(prompt));
+  return !style.think_begin.empty() && prompt.ends_with(style.think_begin);
+}
+
 ReplyReader::ReplyReader(const ReplyStyle& style, std::string_view prompt, bool with_tools,
                          JsonNode tools)
     : style_(style), tools_(tools) {
   if (!with_tools) style_.tools = ToolCallStyle::none;
-  prompt.remove_suffix(space_at_end(prompt));
-  if (!style_.think_begin.empty() && prompt.ends_with(style_.think_begin)) {
-    place_ = Place::thoughts;
-  }
+  if (begins_with_thoughts(style_, prompt)) place_ = Place::thoughts;
 }
 
 ReplyPiece ReplyReader::push(std::string_view text) {
@@ -209,8 +201,8 @@ bool ReplyReader::give_up() {
 }
 
 std::string_view ReplyReader::mark() const {
-  constexpr std::array<std::string_view, 6> kMarks = {"",      kHermes,  kHermes,
-                                                      kPython, kMistral, kDeepSeek};
+  constexpr std::array<std::string_view, 6> kMarks = {"",          kHermesCall,   kHermesCall,
+                                                      kPythonCall, kMistralCalls, kDeepSeekCalls};
   return kMarks[static_cast<std::size_t>(style_.tools)];
 }
 
@@ -283,7 +275,7 @@ bool ReplyReader::read_content() {
   const bool is_head = found == kFunction;
   opened_ = is_head ? "" : std::string(found);
   held_.erase(0, at + opened_.size());
-  python_ = found == kPython;
+  python_ = found == kPythonCall;
   place_ = Place::head;
   return true;
 }
@@ -494,7 +486,7 @@ bool ReplyReader::read_tail() {
   switch (style_.tools) {
     case ToolCallStyle::hermes:
     case ToolCallStyle::xml:
-      ends = {kHermesEnd};
+      ends = {kHermesCallEnd};
       break;
     case ToolCallStyle::deepseek:
       ends = {"```", kDeepSeekCallEnd};
@@ -529,12 +521,12 @@ bool ReplyReader::read_between() {
     return true;
   }
   if (style_.tools == ToolCallStyle::deepseek) {
-    if (waits_for(kDeepSeekEnd) || waits_for(kDeepSeekCall)) return false;
+    if (waits_for(kDeepSeekCallsEnd) || waits_for(kDeepSeekCall)) return false;
     if (held_.starts_with(kDeepSeekCall)) {
       place_ = Place::head;
       return true;
     }
-    skip(kDeepSeekEnd);
+    skip(kDeepSeekCallsEnd);
     skip_space();
   }
   place_ = Place::content;

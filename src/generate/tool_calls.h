@@ -38,6 +38,9 @@ ReplyStyle reply_style(std::string_view chat_template);
 // EngineRequest::shown.
 std::vector<Token> shown_tokens(const ReplyStyle& style, const Tokenizer& tokenizer);
 
+// Whether the end of a rendered conversation has begun the reply's thoughts.
+bool begins_with_thoughts(const ReplyStyle& style, std::string_view prompt);
+
 struct ToolCallPiece {
   std::size_t index = 0;  // of the call in its reply, from 0 on
   std::string name = {};  // whole, in the first piece of a call; empty in all others
@@ -56,7 +59,7 @@ struct ReplyPiece {
 
 class ReplyReader {
  public:
-  // `prompt`: the end of the rendered conversation, which may have begun the thoughts; `with_tools`
+  // `prompt`: the end of the rendered conversation (begins_with_thoughts); `with_tools`
   // false: what looks like a call is content. `tools`: as in ChatRequest, must outlive the reader;
   // the xml style writes every argument as a text, of which their schemas tell what it is.
   ReplyReader(const ReplyStyle& style, std::string_view prompt, bool with_tools,

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <exception>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -36,6 +37,7 @@ struct EngineThread::Writing {
   std::vector<Token> prompt = {};
   std::optional<std::size_t> slot = {};
   std::int64_t reply_tokens = 0;
+  double last_tokens = 0;  // when they came, in seconds
   Stopwatch since = {};
   ReplyNews news = {};  // of the step in work
 };
@@ -68,6 +70,8 @@ void EngineThread::run(Session& session, const Tokenizer& tokenizer, const Engin
     Engine engine(session, tokenizer, options);
     loop(engine);
     end_all("the server stops");
+  } catch (const std::bad_alloc&) {
+    end_all("out of memory");
   } catch (const std::exception& error) {
     end_all(error.what());
   }
@@ -223,8 +227,8 @@ EngineRequest EngineThread::connected(EngineRequest request, const EngineCall& c
       writing->news.logprobs = token_logprobs(tokens, logits, top);
     };
   }
-  request.on_tokens = [writing](std::span<const Token> tokens) {
-    writing->reply_tokens += std::ssize(tokens);
+  request.on_tokens = [this, writing](std::span<const Token> tokens) {
+    count_tokens(*writing, std::ssize(tokens));
     writing->news.tokens.assign(tokens.begin(), tokens.end());
   };
   request.on_text = [writing](std::string_view text) { writing->news.text += text; };
@@ -235,6 +239,7 @@ EngineRequest EngineThread::connected(EngineRequest request, const EngineCall& c
     totals_.prompt_fed += reply.fed_tokens;
     totals_.reply_seconds += reply.reply_seconds;
     totals_.reply_decoded += reply.decoded_tokens;
+    totals_.whole_reply.add(writing->since.seconds());
     keep_text(*writing, reply);
     writing->news.end = reply;
     writing->news.reply = writing->index;
@@ -242,6 +247,20 @@ EngineRequest EngineThread::connected(EngineRequest request, const EngineCall& c
     writing_.erase(reply.id);
   };
   return request;
+}
+
+// A step's tokens come together: the first of a reply in its first token's time, all others share
+// the time since the step before.
+void EngineThread::count_tokens(Writing& writing, std::int64_t tokens) {
+  const double now = writing.since.seconds();
+  if (writing.reply_tokens == 0) {
+    totals_.first_token.add(now);
+    if (tokens > 1) totals_.next_token.add(0, tokens - 1);
+  } else {
+    totals_.next_token.add((now - writing.last_tokens) / static_cast<double>(tokens), tokens);
+  }
+  writing.last_tokens = now;
+  writing.reply_tokens += tokens;
 }
 
 // What the slot may be asked to save.

@@ -18,6 +18,7 @@
 #include "base/stopwatch.h"
 #include "engine/engine.h"
 #include "engine/logprobs.h"
+#include "server/time_histogram.h"
 
 namespace leq {
 
@@ -67,6 +68,9 @@ struct EngineStatus {
   std::int64_t requests = 0, refused = 0, failed = 0, cancelled = 0;  // since the start
   double prompt_seconds = 0, reply_seconds = 0;                       // of replies that ended
   std::int64_t prompt_fed = 0, reply_decoded = 0;                     // in that time
+  TimeHistogram first_token;                                          // from the request on
+  TimeHistogram next_token;   // of each token but the first; those of one step share its time
+  TimeHistogram whole_reply;  // from the request to the end
   std::vector<RunningRequest> in_work;
 };
 
@@ -117,6 +121,7 @@ class EngineThread {
   std::vector<RequestId> start(Engine& engine, EngineCall& call);
   EngineRequest connected(EngineRequest request, const EngineCall& call, std::size_t index,
                           const std::shared_ptr<Writing>& writing);
+  void count_tokens(Writing& writing, std::int64_t tokens);
   void keep_text(const Writing& writing, const EngineReply& reply);
   void publish(const Engine& engine);
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "generate/tool_grammar.h"
 #include "server/api_fields.h"
 #include "server/tool_choice.h"
 
@@ -151,6 +152,22 @@ std::shared_ptr<const Grammar> read_format(JsonNode body, const ApiModel& model)
   return schema_grammar(model, schema, "response_format");
 }
 
+// What the reply may be where the model decides whether it calls a tool.
+std::shared_ptr<const Grammar> call_grammar(JsonNode body, const ApiModel& model,
+                                            const GenerationCall& call) {
+  const JsonNode tools = body.find("tools"), several = given_field(body, "parallel_tool_calls");
+  const auto count =
+      several && !flag_field(body, "parallel_tool_calls") ? CallCount::one : CallCount::any;
+  const std::string& prompt = call.prompt_texts.front();
+  const auto compile = [&] {
+    return tool_grammar(model.style, tools, prompt, count, marked_field("tools"));
+  };
+  if (model.grammars == nullptr) return compile();
+  const std::string kind = std::string("calls ") + (count == CallCount::one ? "one " : "any ") +
+                           (begins_with_thoughts(model.style, prompt) ? "thinking " : "");
+  return model.grammars->get(kind + tools.dump(), compile);
+}
+
 // The number of tokens in "logprobs" (completions, "n_probs"), or "top_logprobs" beside a true
 // "logprobs" (chats); below 0 where none are wanted.
 int read_logprobs(CallStyle style, JsonNode body, const ApiModel& model) {
@@ -209,6 +226,7 @@ void read_chat(JsonNode body, const ApiModel& model, GenerationCall& call) {
     call.use = ReplyUse::plain;
   } else if (call.with_tools) {
     call.shown = shown_tokens(model.style, model.tokenizer);
+    call.grammar = call_grammar(body, model, call);
   }
 }
 

@@ -113,6 +113,7 @@ class HttpServer::Lobby {
   using Guests = std::map<int, Guest>;
 
   void run();
+  void attend(int descriptor);
   void watch(int descriptor, std::uint32_t events, int how);
   void accept_all();
   void accept_one(int descriptor);
@@ -128,7 +129,7 @@ class HttpServer::Lobby {
   bool drop_oldest();
   void end_overdue();
   void work();
-  void answer(Visit visit);
+  void answer(Visit& visit);
   void wake() const;
 
   HttpOptions options_;
@@ -166,6 +167,9 @@ HttpServer::Lobby::Lobby(const HttpOptions& options, HttpHandler handler,
   } catch (const std::system_error& error) {
     stop();
     fail(ErrorKind::no_memory, "cannot start a thread of the server: ", error.what());
+  } catch (...) {
+    stop();
+    throw;
   }
 }
 
@@ -205,6 +209,21 @@ void HttpServer::Lobby::watch(int descriptor, std::uint32_t events, int how) {
   epoll_ctl(epoll_.number, how, descriptor, &event);
 }
 
+// Where there is no memory for a guest it goes, and all others stay.
+void HttpServer::Lobby::attend(int descriptor) {
+  try {
+    if (descriptor == listening_.number) {
+      accept_all();
+    } else if (descriptor == wakener_.number) {
+      take_returned();
+    } else if (const auto guest = guests_.find(descriptor); guest != guests_.end()) {
+      receive(guest);
+    }
+  } catch (const std::exception&) {
+    if (const auto guest = guests_.find(descriptor); guest != guests_.end()) drop(guest);
+  }
+}
+
 void HttpServer::Lobby::run() {
   std::array<epoll_event, 64> events;
   Stopwatch tick;
@@ -213,14 +232,7 @@ void HttpServer::Lobby::run() {
                                  kTickMilliseconds);
     if (stopping_ && listening_.number >= 0) listening_.reset();
     for (int i = 0; i < count; ++i) {
-      const int descriptor = events[static_cast<std::size_t>(i)].data.fd;
-      if (descriptor == listening_.number) {
-        accept_all();
-      } else if (descriptor == wakener_.number) {
-        take_returned();
-      } else if (const auto guest = guests_.find(descriptor); guest != guests_.end()) {
-        receive(guest);
-      }
+      attend(events[static_cast<std::size_t>(i)].data.fd);
     }
     const bool last = ending_;
     if (last || tick.seconds() * 1000 >= kTickMilliseconds) {
@@ -250,13 +262,12 @@ void HttpServer::Lobby::accept_one(int descriptor) {
   const int on = 1;
   setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   if (connections_ >= options_.connections) drop_oldest();
-  Visit visit;
-  visit.connection = std::make_unique<Connection>(descriptor, tls_ ? &*tls_ : nullptr);
-  ++connections_;
-  const bool full = connections_ > options_.connections;
+  Descriptor owned(descriptor);
+  auto connection = std::make_unique<Connection>(descriptor, tls_ ? &*tls_ : nullptr);
+  owned.number = -1;
   const auto guest =
-      guests_.emplace(descriptor, Guest{std::move(visit.connection), HttpReader(options_.limits)})
-          .first;
+      guests_.emplace(descriptor, Guest{std::move(connection), HttpReader(options_.limits)}).first;
+  const bool full = ++connections_ > options_.connections;
   watch(descriptor, EPOLLIN, EPOLL_CTL_ADD);
   if (full) refuse(guest, {503, "too many connections"});
 }
@@ -269,7 +280,15 @@ void HttpServer::Lobby::take_returned() {
     const std::lock_guard lock(mutex_);
     back.swap(returned_);
   }
-  for (Visit& visit : back) welcome(std::move(visit));
+  for (Visit& visit : back) {
+    const int descriptor = visit.connection->descriptor();
+    try {
+      welcome(std::move(visit));
+    } catch (const std::exception&) {  // as attend()
+      const auto guest = guests_.find(descriptor);
+      guest == guests_.end() ? void(--connections_) : drop(guest);
+    }
+  }
 }
 
 // Back from a worker. What came with the request before is looked at first; TLS may hold more.
@@ -328,19 +347,20 @@ void HttpServer::Lobby::count_held(Guest& guest) {
 }
 
 void HttpServer::Lobby::hand_over(Guests::iterator guest, std::string_view rest) {
-  held_ -= guest->second.held;
-  epoll_ctl(epoll_.number, EPOLL_CTL_DEL, guest->first, nullptr);
-  Visit visit = {std::move(guest->second.connection), guest->second.reader.take(),
-                 std::string(rest)};
-  guests_.erase(guest);
+  Visit visit = {nullptr, guest->second.reader.take(), std::string(rest)};
   {
     const std::lock_guard lock(mutex_);
     ready_.push_back(std::move(visit));
+    // From here on nothing can fail.
+    epoll_ctl(epoll_.number, EPOLL_CTL_DEL, guest->first, nullptr);
+    ready_.back().connection = std::move(guest->second.connection);
   }
+  held_ -= guest->second.held;
+  guests_.erase(guest);
   is_ready_.notify_one();
 }
 
-void HttpServer::Lobby::refuse(Guests::iterator guest, const HttpFault& fault) {
+void HttpServer::Lobby::refuse(Guests::iterator guest, const HttpFault& fault) try {
   Guest& refused = guest->second;
   const HttpReply reply = fault_reply_(fault);
   HttpHeaders headers = reply.headers;
@@ -349,6 +369,8 @@ void HttpServer::Lobby::refuse(Guests::iterator guest, const HttpFault& fault) {
   // One try: who does not take it at once does without.
   refused.connection->write(response_head(reply.status, headers, body, false) + reply.body);
   say_goodbye(refused);
+} catch (const std::exception&) {  // as attend()
+  drop(guest);
 }
 
 // Closing at once would take back what was sent, where the client sent more than was read.
@@ -402,12 +424,18 @@ void HttpServer::Lobby::work() {
       ready_.pop_front();
     }
     ++answering_;
-    answer(std::move(visit));
+    try {
+      answer(visit);
+    } catch (const std::exception&) {  // no memory, not even for an error
+      visit.connection.reset();
+      --connections_;
+    }
     --answering_;
   }
 }
 
-void HttpServer::Lobby::answer(Visit visit) {
+// The connection goes back to the lobby, or ends with the visit.
+void HttpServer::Lobby::answer(Visit& visit) {
   SocketExchange exchange(*visit.connection, std::move(visit.request), options_);
   if (stopping_) exchange.close_after();
   try {

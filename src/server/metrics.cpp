@@ -26,6 +26,28 @@ struct Metric {
   double value;
 };
 
+std::string head(std::string_view name, std::string_view type, std::string_view help) {
+  const std::string full = "leq:" + std::string(name);
+  return "# HELP " + full + ' ' + std::string(help) + "\n# TYPE " + full + ' ' + std::string(type) +
+         '\n';
+}
+
+// Each bound counts all that is below it.
+std::string histogram_text(std::string_view name, std::string_view help,
+                           const TimeHistogram& histogram) {
+  std::string text = head(name, "histogram", help);
+  const std::string full = "leq:" + std::string(name);
+  std::int64_t below = 0;
+  for (std::size_t i = 0; i < histogram.counts.size(); ++i) {
+    below += histogram.counts[i];
+    const std::string bound =
+        i < TimeHistogram::kBounds.size() ? number(TimeHistogram::kBounds[i]) : std::string("+Inf");
+    text += full + "_bucket{le=\"" + bound + "\"} " + std::to_string(below) + '\n';
+  }
+  return text + full + "_sum " + number(histogram.sum) + '\n' + full + "_count " +
+         std::to_string(below) + '\n';
+}
+
 }  // namespace
 
 std::string metrics_text(const EngineStatus& status) {
@@ -62,11 +84,17 @@ std::string metrics_text(const EngineStatus& status) {
   };
   std::string text;
   for (const Metric& metric : metrics) {
-    const std::string name = "leq:" + std::string(metric.name);
-    text += "# HELP " + name + ' ' + std::string(metric.help) + "\n# TYPE " + name + ' ' +
-            std::string(metric.type) + '\n' + name + ' ' + number(metric.value) + '\n';
+    text += head(metric.name, metric.type, metric.help) + "leq:" + std::string(metric.name) + ' ' +
+            number(metric.value) + '\n';
   }
-  return text;
+  // vLLM's names, which dashboards know.
+  return text +
+         histogram_text("time_to_first_token_seconds", "from a request to its first token",
+                        status.first_token) +
+         histogram_text("inter_token_latency_seconds", "from one token of a reply to its next",
+                        status.next_token) +
+         histogram_text("e2e_request_latency_seconds", "from a request to its reply's end",
+                        status.whole_reply);
 }
 
 }  // namespace leq

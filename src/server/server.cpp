@@ -1,6 +1,7 @@
 #include "server/server.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "base/error.h"
@@ -96,7 +97,12 @@ Server::Server(const Model& model, Session& session, const ServerOptions& option
       http, [this](HttpExchange& exchange) { api_.answer(exchange); }, api_fault_reply);
 }
 
-Server::~Server() { stop(0); }
+Server::~Server() {
+  try {
+    stop(0);
+  } catch (const std::exception&) {  // no memory for an orderly end: the members end their threads
+  }
+}
 
 void Server::stop(double seconds) {
   if (!engine_.drain(seconds)) engine_.cancel_all();

@@ -99,13 +99,13 @@ bool AddedTokenMatcher::accept(const AddedToken& token, Cut& next, std::size_t a
   next.end = at + token.content.size();
   next.id = token.id;
   const auto before = [&] { return last_character(next.text.substr(0, next.begin)); };
-  const auto behind = [&] { return first_character(next.text.substr(next.end)); };
-  if (token.single_word && (touches_word(before()) || touches_word(behind()))) return false;
+  const auto after = [&] { return first_character(next.text.substr(next.end)); };
+  if (token.single_word && (touches_word(before()) || touches_word(after()))) return false;
   if (token.lstrip) {
     while (next.begin > next.done && touches_space(before())) next.begin -= before().size();
   }
   if (token.rstrip) {
-    while (touches_space(behind())) next.end += behind().size();
+    while (touches_space(after())) next.end += after().size();
   }
   return true;
 }

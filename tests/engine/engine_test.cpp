@@ -123,7 +123,7 @@ TEST_P(Engines, RepliesAreThoseOfARequestAlone) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const Model model(test::quantized(folder, "int8"), {});
   const auto backend = make_backend({.device = "cpu", .threads = 2});
-  const std::vector<Wanted> wanted = requests(model, 1, 24);
+  const std::vector<Wanted> wanted = requests(model, 1, 33);
   const auto expected = alone(model, *backend, limits(320, 1, 512), wanted);
   struct Mix {
     std::int64_t context;
@@ -131,7 +131,7 @@ TEST_P(Engines, RepliesAreThoseOfARequestAlone) {
     std::int64_t batch;
     bool reuse, speculate;
   };
-  const std::vector<Mix> mixes = {{4096, 24, 512, false, false}, {4096, 24, 512, true, true},
+  const std::vector<Mix> mixes = {{8192, 33, 512, false, false}, {8192, 33, 512, true, true},
                                   {320, 1, 7, true, true},       {320, 6, 64, true, true},
                                   {320, 3, 33, false, true},     {640, 8, 40, true, false}};
   EngineCounts all;
@@ -172,7 +172,7 @@ TEST_P(Engines, DraftsChangeNoReply) {
   const Model model(test::quantized(folder, "int8"), {});
   const Model coarse(test::quantized(folder, "int2-g64"), {});
   const auto backend = make_backend({.device = "cpu", .threads = 2});
-  const std::vector<Wanted> wanted = requests(model, 1, 24);
+  const std::vector<Wanted> wanted = requests(model, 1, 33);
   const auto expected = alone(model, *backend, limits(320, 1, 512), wanted);
   struct Mix {
     std::int64_t context;
@@ -181,7 +181,7 @@ TEST_P(Engines, DraftsChangeNoReply) {
     std::int64_t fixed;  // guesses; 0: as many as pay
     const Model* draft;
   };
-  const std::vector<Mix> mixes = {{4096, 24, 512, 3, &model}, {320, 1, 7, 4, &model},
+  const std::vector<Mix> mixes = {{8192, 33, 512, 3, &model}, {320, 1, 7, 4, &model},
                                   {320, 6, 64, 2, &model},    {4096, 8, 512, 0, &coarse},
                                   {640, 6, 64, 5, &coarse},   {320, 3, 33, 16, &coarse}};
   EngineCounts all;

@@ -166,6 +166,36 @@ TEST(Generator, AnEndTokenEndsTheReplyAndIsNoPartOfIt) {
   EXPECT_EQ(ended.tokens, std::vector<Token>(whole.tokens.begin(), whole.tokens.begin() + first));
 }
 
+TEST(Generator, TellsHowMuchOfThePromptIsFed) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  constexpr std::int64_t kChunk = 16;
+  SmallModel engine(folder, "int8", 0, kChunk);
+  Generator generator(engine.session, engine.model.tokenizer(), {.sampling = greedy()});
+  std::vector<Token> prompt = engine.encode(kPrompt + kPrompt + kPrompt + kPrompt + kPrompt);
+  const auto told = [&] {
+    std::vector<std::pair<std::int64_t, std::int64_t>> all;
+    ReplyRequest request;
+    request.prompt = prompt;
+    request.stop = at_most(3);
+    request.on_prompt = [&](std::int64_t fed, std::int64_t of) { all.push_back({fed, of}); };
+    generator.generate(request);
+    return all;
+  };
+  std::vector<std::pair<std::int64_t, std::int64_t>> expected;
+  const auto length = std::ssize(prompt);
+  for (std::int64_t fed = 0; fed < length; fed += kChunk) expected.push_back({fed, length});
+  expected.push_back({length, length});
+  EXPECT_EQ(told(), expected);
+  // Of a text that goes on from it only what is new.
+  const std::vector<Token> more = engine.encode("The end");
+  prompt.insert(prompt.end(), more.begin(), more.end());
+  const auto again = told();
+  ASSERT_FALSE(again.empty());
+  EXPECT_EQ(again.front().first, 0);
+  EXPECT_EQ(again.back().first, again.back().second);
+  EXPECT_LT(again.back().second, kPageTokens + std::ssize(more));
+}
+
 TEST(Generator, ZeroTokensAreNoTokens) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   SmallModel engine(folder, "int8");

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "engine/engine.h"
+#include "generate/tool_grammar.h"
 #include "models_fixture.h"
 #include "platform/make_backend.h"
 #include "shared_data.h"
@@ -147,6 +148,46 @@ TEST_F(EngineGrammar, ADraftModelChangesNoReply) {
     guessed += reply.guessed_tokens;
   }
   EXPECT_GT(guessed, 20);
+}
+
+// Free until a call begins, which here a replay makes it do, in several tokens; the call is held.
+TEST_F(EngineGrammar, AToolsGrammarHoldsCallsAloneWithGuessesAndWithout) {
+  const JsonTree tools = parse_json_tree(
+      R"([{"function": {"name": "paint", "parameters": {"type": "object", "properties": {"colour":
+      {"enum": ["red", "blue"]}, "note": {"type": "string", "maxLength": 20}}, "required":
+      ["colour", "note"]}}}])",
+      "tools");
+  const ReplyStyle style = {.tools = ToolCallStyle::hermes};
+  const auto grammar = tool_grammar(style, tools.root(), "", CallCount::one, "tools");
+  std::vector<EngineRequest> requests;
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    requests.push_back(request(seed, grammar));
+    requests.back().replay.tokens = model.tokenizer().encode("I do 2 < 3. <tool_call>", {});
+  }
+  const auto plain = replies(requests, {.speculate = false});
+  const auto guessed = replies(requests, {.fixed_guesses = 6});
+  for (const auto& [seed, reply] : plain) {
+    EXPECT_EQ(reply.tokens, guessed.at(seed).tokens) << seed;
+    ASSERT_EQ(reply.stopped, StopReason::end_token) << reply.text;
+    ReplyReader reader(style, "", true);
+    ReplyPiece told = reader.push(reply.text);
+    EXPECT_EQ(told.content, " I do 2 < 3.");
+    ASSERT_EQ(reader.calls(), 1u) << reply.text;
+    std::string arguments;
+    for (const ToolCallPiece& piece : told.calls) arguments += piece.arguments;
+    const Json json = parse_json(arguments, "arguments");
+    EXPECT_TRUE(json["colour"].text() == "red" || json["colour"].text() == "blue");
+    EXPECT_TRUE(json["note"].is_string());
+  }
+  // Nothing is held where no call begins: tokens without text may come too.
+  EngineRequest free = request(1, grammar), none = request(1, nullptr);
+  const Token eos = model.tokenizer().eos();
+  for (EngineRequest* one : {&free, &none}) {
+    one->stop.end_tokens.clear();
+    one->stop.max_tokens = 40;
+    one->replay.tokens = {eos};
+  }
+  EXPECT_EQ(replies({free}, {}).at(1).tokens, replies({none}, {}).at(1).tokens);
 }
 
 TEST_F(EngineGrammar, ShownSpecialTokensArePartOfTheText) {

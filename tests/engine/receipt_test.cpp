@@ -99,6 +99,20 @@ TEST(Receipt, IsOfEverySetting) {
   }
 }
 
+TEST(Receipt, TellsHowMuchIsChecked) {
+  const Receipt receipt = written(warm(), kUsualKv, kUsualKv, supported_isas().back());
+  const auto backend = make_cpu_backend({2, supported_isas().back()});
+  const auto session = session_of(*backend, receipt_limits(receipt, {}));
+  std::vector<std::int64_t> told;
+  EXPECT_EQ(check_receipt(*session, model().tokenizer(), receipt, "r.json",
+                          [&](std::int64_t done) { told.push_back(done); }),
+            std::nullopt);
+  EXPECT_TRUE(std::ranges::is_sorted(told));
+  ASSERT_FALSE(told.empty());
+  EXPECT_EQ(told.front(), 0);
+  EXPECT_EQ(told.back(), std::ssize(receipt.prompt) + std::ssize(receipt.tokens));
+}
+
 TEST(Receipt, ShowsTheFirstTokenThatIsAnother) {
   const Receipt right = written(warm(), kUsualKv, kUsualKv, supported_isas().back());
   for (const std::size_t place : {std::size_t{0}, std::size_t{1}, std::size_t{16}, std::size_t{17},

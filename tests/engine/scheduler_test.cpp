@@ -262,6 +262,25 @@ TEST(Scheduler, PromptsShareAStepWithThoseWhoWrite) {
             512);
 }
 
+TEST(Scheduler, ACrowdOfReadersIsWhatCouldReadOverWhatWrites) {
+  const auto crowd = [](int writers, int readers, int waiting, int sequences) {
+    std::vector<Job> jobs;
+    for (int i = 0; i < writers; ++i) jobs.push_back(writer_of(std::ssize(jobs), 100));
+    for (int i = 0; i < readers + waiting; ++i) {
+      jobs.push_back(prompt_of(std::ssize(jobs), 2048));
+      jobs.back().running = i < readers;
+    }
+    return crowd_of_readers(jobs, sequences);
+  };
+  EXPECT_EQ(crowd(15, 1, 0, 16), 1);  // one prompt among many
+  EXPECT_EQ(crowd(2, 2, 0, 16), 1);
+  EXPECT_EQ(crowd(2, 3, 0, 16), 1.5);
+  EXPECT_EQ(crowd(2, 1, 3, 16), 2);
+  EXPECT_EQ(crowd(2, 1, 3, 4), 1);  // who finds no sequence does not read
+  EXPECT_EQ(crowd(1, 60, 0, 64), kMostCrowd);
+  EXPECT_EQ(crowd(0, 2, 0, 64), 2);
+}
+
 TEST(Scheduler, TheFirstToComeIsNotPassedBySmallerOnes) {
   const std::vector<Job> jobs = {writer_of(0, 65), prompt_of(1, 600), prompt_of(2, 10)};
   const StepPlan plan = plan_step(

@@ -37,7 +37,7 @@ enum class How : std::uint32_t {
   error,       // fails with `error`
   shortened,   // half of what is asked for
   kill,        // SIGKILL in the place of the call
-  kill_after,  // SIGKILL behind it
+  kill_after,  // SIGKILL after it
   wait,        // goes on when `go` is set
 };
 

@@ -196,6 +196,11 @@ class Run {
       if (!outcome.there[i])
         throw std::runtime_error(scenario.name + " wrote no " + scenario.outputs[i]);
     }
+    for (const std::string& answer : outcome.ended.answers) {
+      if (const std::string said = hostile::said_in(answer); said.empty() || said == "error") {
+        throw std::runtime_error(scenario.name + " was answered: " + answer);
+      }
+    }
     return outcome;
   }
 
@@ -217,10 +222,27 @@ class Run {
 
   std::vector<std::string> before(const Scenario& scenario, const fs::path& place) const {
     std::vector<std::string> contents;
-    for (const std::string& output : scenario.outputs) {
+    for (const std::string& output : whole_.at(scenario.name).names) {
       contents.push_back(hostile::read_bytes(place / "work" / output));
     }
     return contents;
+  }
+
+  static std::vector<std::string> said_by(const Outcome& outcome) {
+    std::vector<std::string> said;
+    for (const std::string& answer : outcome.ended.answers)
+      said.push_back(hostile::said_in(answer));
+    return said;
+  }
+
+  // Each answer is what a whole run answers, an error, or none: the connection was cut.
+  static bool answers_hold(const Outcome& outcome, const Outcome& whole) {
+    const std::vector<std::string> said = said_by(outcome), wanted = said_by(whole);
+    for (std::size_t i = 0; i < said.size(); ++i) {
+      const bool cut = outcome.ended.answers[i].empty();
+      if (!cut && said[i] != "error" && said[i] != wanted[i]) return false;
+    }
+    return true;
   }
 
   // What an interrupted run keeps for --resume is named by the message that tells of it.
@@ -241,15 +263,20 @@ class Run {
     said = outcome.ended.err;
     if (Verdict verdict = judge_outputs(scenario, outcome, contents); !verdict) return verdict;
     hostile::Expectation expectation;
-    expectation.outputs = scenario.outputs;
+    expectation.outputs = outcome.names;
     expectation.talk = hostile::Talk::around;
     forget_kept(outcome, scenario);
     // A whole output may stand where what came after it failed.
-    for (const std::string& output : scenario.outputs) {
+    for (const std::string& output : outcome.names) {
       std::erase(outcome.changed.made, output);
       std::erase(outcome.changed.changed, output);
     }
     if (one.fault.call == Call::remove) outcome.changed.made.clear();  // it could not
+    if (!answers_hold(outcome, whole)) {
+      return {"answer", "neither the answer of a whole run nor an error"};
+    }
+    const bool answered = said_by(outcome) == said_by(whole);
+    outcome.ended.answers.clear();
     if (Verdict verdict = judge(scenario.tool, outcome.ended, outcome.changed, expectation);
         !verdict) {
       return verdict;
@@ -262,8 +289,11 @@ class Run {
       return {};
     }
     for (std::size_t i = 0; i < scenario.outputs.size(); ++i) {
-      if (!outcome.there[i] || outcome.files[i] != whole.files[i]) {
-        return {"lost", "status 0, but " + scenario.outputs[i] + " is not what it should be"};
+      const fs::path name = outcome.names[i];
+      const bool told = !scenario.questions.empty() &&
+                        (!answered || said.find(name.filename()) != std::string::npos);
+      if ((!outcome.there[i] || outcome.files[i] != whole.files[i]) && !told) {
+        return {"lost", "status 0, but " + name.string() + " is not what it should be"};
       }
     }
     if (scenario.same_out && outcome.ended.out != whole.ended.out) {

@@ -88,9 +88,17 @@ Result guarded(Call call, bool changes, Result failed, const Real& real) {
   return result;
 }
 
+// A pipe or an event by which threads of a process wake each other: no disk that is full.
+bool wakes(int descriptor) {
+  struct stat status = {};
+  if (::fstat(descriptor, &status) != 0) return false;
+  return S_ISFIFO(status.st_mode) || (status.st_mode & S_IFMT) == 0;
+}
+
 template <class Real>
 ssize_t transferred(Call call, bool changes, int descriptor, std::size_t size, const Real& real) {
-  if (descriptor == STDERR_FILENO) return real(size);  // where errors are told
+  // Where errors are told, nothing fails.
+  if (descriptor == STDERR_FILENO || wakes(descriptor)) return real(size);
   const Decision decision = decide(call, changes);
   if (decision.fails) return -1;
   const ssize_t result = real(decision.shortened && size > 1 ? size / 2 : size);

@@ -94,7 +94,25 @@ std::vector<Scenario> make_scenarios() {
                  "-t", "2", "-o", "json", "--kl-divergence-base", "kept.kl"},
        .copies = {"f32.leq", "text.txt"},
        .outputs = {"kept.kl"}});
+  all.push_back({.name = "serve",
+                 .tool = "leq-server",
+                 .words = {"-m", "int8.leq", "--port", "0", "-t", "1", "--slot-save-path", "kept"},
+                 .copies = {"int8.leq", "kept"},
+                 .outputs = {"kept/texts-*", "kept/story.bin"},
+                 .same_out = false,
+                 .questions = {hostile::kQuestion,
+                               {"/slots/0?action=save", R"({"filename": "story.bin"})"}}});
   return all;
+}
+
+// The path below `folder` that an output has.
+std::string name_of(const std::string& output, const fs::path& folder) {
+  if (!output.ends_with('*')) return output;
+  const std::string start = output.substr(0, output.size() - 1);
+  for (const auto& [path, what] : hostile::state_of(folder)) {
+    if (path.starts_with(start)) return path;
+  }
+  return output;
 }
 
 }  // namespace
@@ -142,6 +160,8 @@ hostile::Command command_of(const Place& place, const Scenario& scenario, const 
   command.folder = folder / "work";
   command.input = scenario.input;
   if (!scenario.input.empty()) command.standard_input = hostile::Stdin::text;
+  command.questions = scenario.questions;
+  if (!scenario.questions.empty()) command.end_at = hostile::kListening;
   return command;
 }
 
@@ -158,7 +178,9 @@ Outcome run_scenario(const Place& place, const Scenario& scenario, const fs::pat
   Outcome outcome;
   outcome.ended = run_child(command, {.seconds = place.seconds}, folder / "notes");
   outcome.changed = hostile::changes(before, hostile::state_of(folder / "work"));
-  for (const std::string& output : scenario.outputs) {
+  for (const std::string& each : scenario.outputs) {
+    const std::string output = name_of(each, folder / "work");
+    outcome.names.push_back(output);
     outcome.there.push_back(fs::exists(folder / "work" / output));
     outcome.files.push_back(hostile::read_bytes(folder / "work" / output));
   }

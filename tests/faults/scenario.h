@@ -17,12 +17,15 @@ struct Scenario {
   std::string tool;
   std::vector<std::string> words;
   std::vector<std::string> copies;   // of the samples
-  std::vector<std::string> outputs;  // files that it makes
+  std::vector<std::string> outputs;  // files that it makes; "kept/texts-*": the one of that name
   // Words whose outputs are whole too: what lies there when all but a last step is done.
   std::vector<std::string> before_its_last_step = {};
   std::string input = {};
   bool same_out = true;    // what it prints does not depend on time
   bool resumable = false;  // --resume goes on with it
+  // leq-server: what it is asked before it is told to end. It goes on without what fails, and says
+  // so in an answer or a message that names the output.
+  std::vector<hostile::Question> questions = {};
 };
 
 const std::vector<Scenario>& scenarios();
@@ -40,6 +43,7 @@ struct Outcome {
   hostile::FolderChanges changed;
   std::vector<std::string> files;  // contents of the outputs; "" where one is not there
   std::vector<bool> there;
+  std::vector<std::string> names;     // of the outputs
   bool reached = false;               // the call was made
   std::vector<std::uint64_t> counts;  // by Call
 };
@@ -68,7 +72,7 @@ struct Place {
 
 // Copies what a scenario needs into folder/work.
 void prepare(const Place& place, const Scenario& scenario, const std::filesystem::path& folder);
-// Runs it in folder/work, with `more` words behind its own. `block` may be null: no faults.
+// Runs it in folder/work, with `more` words after its own. `block` may be null: no faults.
 Outcome run_scenario(const Place& place, const Scenario& scenario,
                      const std::filesystem::path& folder, Block* block,
                      const std::vector<std::string>& more = {});

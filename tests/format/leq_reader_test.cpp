@@ -425,20 +425,29 @@ TEST(LeqReader, EveryLoadModeShowsTheSameBytes) {
   const test::TemporaryFolder folder;
   const auto path = folder.path() / "m.leq";
   LeqWriter writer(path);
-  std::vector<float> values(1500 * 700);  // 4.2 MB: more than one huge page
+  std::vector<float> values(5000 * 1000);  // 20 MB: several huge pages, read in parts
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 1013);
-  writer.add_tensor("w", {1500, 700}, pack_weight(values, 1500, 700, {}, ActKind::none, "w"), {});
+  writer.add_tensor("w", {5000, 1000}, pack_weight(values, 5000, 1000, {}, ActKind::none, "w"), {});
   writer.add_blob("none", {});
   writer.finish(Json::object());
   for (const LoadMode mode : {LoadMode::automatic, LoadMode::map, LoadMode::read}) {
-    const LeqReader reader(path, {mode, 0, false});
+    std::vector<std::uint64_t> told;
+    LoadOptions options = {mode, 0, false};
+    options.progress = [&](std::uint64_t done, std::uint64_t total) {
+      EXPECT_EQ(total, std::filesystem::file_size(path));
+      told.push_back(done);
+    };
+    const LeqReader reader(path, options);
     if (mode != LoadMode::automatic) {
       EXPECT_EQ(reader.mapped(), mode == LoadMode::map);
+      EXPECT_EQ(told.empty(), mode == LoadMode::map);  // used where it lies, read later
     }
+    EXPECT_TRUE(mode == LoadMode::automatic || std::ranges::is_sorted(told));
+    EXPECT_TRUE(told.empty() || told.back() == std::filesystem::file_size(path));
     reader.verify([](std::uint64_t, std::uint64_t) {});
-    std::vector<float> row(700);
-    unpack_row(reader.find("w")->view, 1499, row);
-    EXPECT_TRUE(std::equal(row.begin(), row.end(), values.end() - 700));
+    std::vector<float> row(1000);
+    unpack_row(reader.find("w")->view, 4999, row);
+    EXPECT_TRUE(std::equal(row.begin(), row.end(), values.end() - 1000));
     EXPECT_EQ(reader.blob("none").value().size(), 0u);
     EXPECT_EQ(reader.file_bytes(), std::filesystem::file_size(path));
   }

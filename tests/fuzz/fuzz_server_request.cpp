@@ -1,5 +1,5 @@
 // Any bytes as the body of a request: what is to be written, or an Error. The first byte of an
-// input chooses the path.
+// input chooses the path and the way in which the model calls tools.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -24,6 +24,11 @@ const std::vector<std::string>& examples() {
           R"({"messages":[{"role":"user","content":[{"type":"text","text":"a"}]}],"tool_choice":)"
           R"("required","tools":[{"type":"function","function":{"name":"f","parameters":{"type":)"
           R"("object","properties":{"a":{"type":"integer"}}}}}]})",
+      "\x03"
+      R"({"messages":[{"role":"user","content":"a"}],"parallel_tool_calls":false,"tools":[{"type":)"
+      R"("function","function":{"name":"f","strict":true,"parameters":{"type":"object","properties":)"
+      R"({"a":{"enum":["x",1]},"b":{"$ref":"#/$defs/c"}},"required":["a"],"$defs":{"c":{"type":)"
+      R"("string"}}}}},{"function":{"name":"g"}}]})",
       "\x01"
       R"({"prompt":["a",[1,2]],"max_tokens":3,"echo":true,"logprobs":null})",
       "\x02"
@@ -36,7 +41,9 @@ const std::vector<std::string>& examples() {
 
 struct World {
   leq::Tokenizer tokenizer{leq::test::small_specs().front()};
-  leq::ChatTemplate chat = leq::ChatTemplate::by_name("chatml");
+  leq::ChatTemplate chat = leq::ChatTemplate::of_model(
+      "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}{{ tools }}",
+      "fuzz");
   leq::ApiModel model = {.tokenizer = tokenizer};
 
   World() {
@@ -60,7 +67,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const leq::JsonTree tree = leq::parse_json_tree(text, "fuzz", leq::kBodyLimits);
     const auto style = static_cast<leq::CallStyle>(data[0] % 3);
-    const leq::GenerationCall call = leq::read_generation_call(style, tree.root(), world.model);
+    leq::ApiModel model = world.model;
+    model.style = {static_cast<leq::ToolCallStyle>(data[0] / 3 % 6), "<think>", "</think>"};
+    const leq::GenerationCall call = leq::read_generation_call(style, tree.root(), model);
     if (call.prompts.empty() || call.choices == 0) std::abort();
     for (const auto& prompt : call.prompts) {
       for (const leq::Token id : prompt) {

@@ -328,7 +328,7 @@ TEST(ChatTemplate, AReplyEndsWithTheTokenThatTheModelsTemplateWritesBehindIt) {
     EXPECT_EQ(tokenizer.decode(rules.end_tokens, true), end) << model;
     EXPECT_TRUE(rules.strings.empty());
   }
-  // A template that writes nothing behind a reply says nothing.
+  // A template that writes nothing after a reply says nothing.
   LEQ_SHARED_OR_SKIP(folder, "models/qwen3-tiny");
   const Tokenizer tokenizer(import_tokenizer(folder).spec);
   StopRules rules;

@@ -75,7 +75,7 @@ Node random_node(Random& random, int depth, int rules) {
     node.text = letters(1) + static_cast<char>('a' + random.bits() % 3);
     node.negated = random.bits() % 3 == 0;
   } else if (pick == 2) {
-    // Only rules further on, and behind a letter: no left recursion, and texts stay finite to try.
+    // Only rules further on, and after a letter: no left recursion, and texts stay finite to try.
     node.kind = Node::Kind::rule;
     node.rule = static_cast<int>(random.bits() % static_cast<std::uint32_t>(rules));
   } else if (pick == 5) {
@@ -233,7 +233,7 @@ TEST(Gbnf, RefusesByLine) {
       {"a ::= \"b\"", "there is no rule root"},
       {"root ::= b", "the rule b is not defined"},
       {"root ::= \"a\"\nroot ::= \"b\"", "defined twice"},
-      {"root ::= \"a\"\n\nb = \"c\"", "line 3: expected ::= behind the rule b"},
+      {"root ::= \"a\"\n\nb = \"c\"", "line 3: expected ::= after the rule b"},
       {"root ::= \"a", "expected \""},
       {"root ::= (\"a\"", "expected )"},
       {"root ::= [a-", "expected ]"},

@@ -62,7 +62,7 @@ DamagedBytes damage_bytes(const std::string& bytes, const std::vector<std::size_
       damaged.bytes += dice.chance(0.5) ? garbage(more, dice) : std::string(more, '\0');
       damaged.first = bytes.size();
       damaged.last = std::string::npos;
-      damaged.what = number(more) + " bytes behind";
+      damaged.what = number(more) + " bytes after the end";
       break;
     }
     case 3: {
@@ -135,6 +135,8 @@ std::string place_name(Place place) {
 
 void put_in_place(Place place, const fs::path& path, Dice& dice) {
   const fs::path aside = path.string() + ".real";
+  const bool stays = place == Place::no_right || place == Place::link;
+  if (!stays && fs::is_directory(path)) fs::remove_all(path);
   switch (place) {
     case Place::empty:
       return write_bytes(path, "");

@@ -41,7 +41,7 @@ inline constexpr Place kPlaces[] = {Place::missing,      Place::empty,          
                                     Place::zero_device,  Place::garbage};
 std::string place_name(Place place);
 
-// `path` is a plain file.
+// `path` is a plain file or a folder.
 void put_in_place(Place place, const std::filesystem::path& path, Dice& dice);
 
 }  // namespace leq::hostile

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <stdexcept>
 
 #include "hostile/byte_damage.h"
 #include "hostile/folder_state.h"
@@ -59,12 +60,22 @@ Expect expect_of_place(Place place, const Target& target) {
   return Expect::either;
 }
 
+// A folder of no files yet is as good as one with some.
+Expect expect_of_folder(Place place) {
+  if (place == Place::link || place == Place::folder) return Expect::accepted;
+  return place == Place::no_right && !modes_hold() ? Expect::either : Expect::refused;
+}
+
 Damage damage_place(const Target& target, const fs::path& path, Dice& dice) {
   Place place = kPlaces[dice.below(std::size(kPlaces))];
   // Who gives a text by a pipe may take his time.
   if (place == Place::pipe && target.kind == "text") place = Place::folder;
   put_in_place(place, path, dice);
-  return {place_name(place), "place " + place_name(place), expect_of_place(place, target)};
+  Expect expect =
+      target.layout == Layout::folder ? expect_of_folder(place) : expect_of_place(place, target);
+  // Some places tell before the start that nothing could be written there either.
+  if (target.spared) expect = Expect::either;
+  return {place_name(place), "place " + place_name(place), expect};
 }
 
 std::vector<std::string> steps_of(const std::string& pointer) {
@@ -342,8 +353,21 @@ Damage damage_plain(const Target& target, const fs::path& path, Dice& dice) {
       unless_same(damaged.bytes == before || reserved, checked ? Expect::refused : Expect::either)};
 }
 
+// Saved prompts: a header of numbers with a checksum of all behind it, sometimes repaired.
+Damage damage_prompts(const fs::path& path, Dice& dice) {
+  const std::string before = read_bytes(path);
+  const std::size_t header[] = {0, 8, 16, 24, 28, 32, 40, 48, before.size() - 1};
+  const DamagedBytes damaged = damage_bytes(before, {std::begin(header), std::end(header)}, dice);
+  const bool repaired = damaged.bytes.size() > kPromptBody && dice.chance(0.5);
+  write_bytes(path, repaired ? with_prompt_checksum(damaged.bytes) : damaged.bytes);
+  return {damaged.what + (repaired ? ", checksum repaired" : ""),
+          repaired ? "repaired prompt" : "bytes", Expect::accepted};
+}
+
 Damage damage_file(const Target& target, const Reader& reader, const fs::path& path, Dice& dice) {
-  if (dice.chance(0.15)) return damage_place(target, path, dice);
+  if (target.layout == Layout::folder || dice.chance(0.15)) {
+    return damage_place(target, path, dice);
+  }
   switch (target.layout) {
     case Layout::leq:
       return damage_leq(target, reader, path, dice);
@@ -353,10 +377,25 @@ Damage damage_file(const Target& target, const Reader& reader, const fs::path& p
       return damage_json_file(target, reader, path, dice);
     case Layout::text:
       return damage_text(path, dice);
+    case Layout::prompts:
+      return damage_prompts(path, dice);
+    case Layout::folder:
     case Layout::bytes:
       break;
   }
   return damage_plain(target, path, dice);
+}
+
+// The path of a target's file in `folder`.
+fs::path file_of(const Target& target, const fs::path& folder) {
+  const fs::path path = folder / target.file;
+  if (!target.file.ends_with('*')) return path;
+  const std::string start = target.file.substr(0, target.file.size() - 1);
+  for (const auto& entry : fs::directory_iterator(path.parent_path())) {
+    const fs::path name = fs::relative(entry.path(), folder);
+    if (name.string().starts_with(start)) return entry.path();
+  }
+  throw std::runtime_error(path.string() + ": no such file among the samples");
 }
 
 const Target& choose_target(Dice& dice, const std::vector<Target>& all) {
@@ -383,7 +422,8 @@ Case make_case(const CasePlan& plan, std::uint64_t number, const fs::path& folde
   for (const std::string& name : target.copies) {
     fs::copy(plan.samples / name, folder / name, fs::copy_options::recursive);
   }
-  const Damage damage = damage_file(target, reader, folder / target.file, dice);
+  const fs::path file = file_of(target, folder);
+  const Damage damage = damage_file(target, reader, file, dice);
   Case made;
   made.name = target.file + ": " + damage.what;
   made.kind = target.kind + "/" + damage.group;
@@ -395,6 +435,7 @@ Case make_case(const CasePlan& plan, std::uint64_t number, const fs::path& folde
                                 : dice.chance(0.2)    ? Stdin::closed
                                                       : Stdin::nothing;
   made.command.end_at = reader.end_at;
+  made.command.questions = reader.questions;
   made.command.folder = folder;
   made.expectation = {.expect = damage.expect,
                       .names = target.also_named,
@@ -403,7 +444,11 @@ Case make_case(const CasePlan& plan, std::uint64_t number, const fs::path& folde
   // Only running shows what bytes with a right checksum are worth.
   const bool runs = damage.group == "bytes" || damage.group.starts_with("repaired");
   if (target.layout == Layout::leq && runs) made.expectation.talk = Talk::before;
-  made.expectation.names.push_back(fs::path(target.file).filename().string());
+  made.expectation.names.push_back(file.filename().string());
+  // Keys and values with a right checksum are taken for what they say.
+  if (!reader.questions.empty() && damage.group != "repaired prompt") {
+    made.expectation.answer = said_in(read_bytes(folder / "answer.txt"));
+  }
   return made;
 }
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "hostile/ask.h"
+
 namespace leq::hostile {
 
 enum class Stdin : std::uint8_t { closed, nothing, text };
@@ -15,8 +17,10 @@ struct Command {
   std::vector<std::string> environment;  // "NAME=value", besides what the test itself has
   Stdin standard_input = Stdin::nothing;
   std::string input;  // where standard_input is text
-  // Not empty: once this stands in its messages the program is told to end (SIGTERM).
+  // Not empty: once a line of its messages has this the program is asked these, one after another,
+  // at the port that the line ends with, and then told to end (SIGTERM).
   std::string end_at = {};
+  std::vector<Question> questions = {};
   std::filesystem::path folder;
 };
 
@@ -32,7 +36,8 @@ struct Ended {
   bool timed_out = false;
   double seconds = 0;
   std::uint64_t peak_bytes = 0;
-  std::string out, err;  // the first 4 MB of each
+  std::string out, err;              // the first 4 MB of each
+  std::vector<std::string> answers;  // to the questions
 };
 
 // `notes` is a folder for the streams of the program, beside the one that it runs in. The program

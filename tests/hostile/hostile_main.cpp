@@ -139,14 +139,8 @@ class Run {
     outcome.made = make_case(plan_, number, work);
     const FolderState before = state_of(work);
     outcome.ended = run_child(outcome.made.command, limits_, notes);
-    FolderChanges changed = changes(before, state_of(work));
-    Expectation expectation = outcome.made.expectation;
-    if (expectation.outputs == std::vector<std::string>{"*"}) {
-      expectation.outputs = changed.made;
-      expectation.outputs.insert(expectation.outputs.end(), changed.changed.begin(),
-                                 changed.changed.end());
-    }
-    outcome.verdict = judge(outcome.made.tool, outcome.ended, changed, expectation);
+    outcome.verdict = judge(outcome.made.tool, outcome.ended, changes(before, state_of(work)),
+                            outcome.made.expectation);
     if (!outcome.verdict && !arguments_.strict) outcome.known = known_of(outcome);
     return outcome;
   }

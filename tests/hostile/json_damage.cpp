@@ -96,7 +96,7 @@ std::vector<Spelling> bombs(Dice& dice) {
 }
 
 // Writes the value at `from`; at `target` the text `instead` stands in its place, or the member is
-// left out where that is null, or it stands there behind the old one.
+// left out where that is null, or it stands there after the old one.
 class Writer {
  public:
   Writer(const Pointer& target, const std::string* instead, bool both)
@@ -185,8 +185,8 @@ DamagedJson damage_around(std::string_view text, Dice& dice) {
       {"empty", "", JsonHarm::malformed},
       {"spaces", "  \n\t ", JsonHarm::malformed},
       {"cut", whole.substr(0, half), JsonHarm::malformed},
-      {"NUL behind", whole + std::string(3, '\0'), JsonHarm::malformed},
-      {"words behind", whole + "\nx", JsonHarm::malformed},
+      {"NUL after it", whole + std::string(3, '\0'), JsonHarm::malformed},
+      {"words after it", whole + "\nx", JsonHarm::malformed},
       {"twice", whole + whole, JsonHarm::malformed},
       {"comment", "// no comment\n" + whole, JsonHarm::malformed},
       {"NUL inside", whole.substr(0, half) + '\0' + whole.substr(half), JsonHarm::value},
@@ -197,7 +197,7 @@ DamagedJson damage_around(std::string_view text, Dice& dice) {
       {"UTF-16", "\xff\xfe{\0}\0", JsonHarm::malformed},
       {"spaces around", "\n \t" + whole + "\r\n  ", JsonHarm::none}};
   const Spelling& chosen = dice.of(all);
-  // Where a cut falls behind the last brace nothing is wrong.
+  // Where a cut falls after the last brace nothing is wrong.
   const bool same = chosen.name == "cut" && half + 1 >= text.size();
   return {chosen.text, "", "text: " + chosen.name, same ? JsonHarm::value : chosen.harm};
 }

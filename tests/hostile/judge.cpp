@@ -86,12 +86,27 @@ std::string listed(const std::vector<std::string>& paths) {
   return text;
 }
 
+bool is_one_of(const std::string& path, const std::vector<std::string>& allowed) {
+  return std::any_of(allowed.begin(), allowed.end(), [&](const std::string& one) {
+    return one.ends_with('*') ? path.starts_with(one.substr(0, one.size() - 1)) : path == one;
+  });
+}
+
 std::vector<std::string> without(std::vector<std::string> paths,
                                  const std::vector<std::string>& allowed) {
-  std::erase_if(paths, [&](const std::string& path) {
-    return std::find(allowed.begin(), allowed.end(), path) != allowed.end();
-  });
+  std::erase_if(paths, [&](const std::string& path) { return is_one_of(path, allowed); });
   return paths;
+}
+
+// A server that serves answers each question, and damage does not change what it says.
+Verdict judge_answers(const Ended& ended, const Expectation& expectation) {
+  for (const std::string& answer : ended.answers) {
+    if (said_in(answer).empty()) return {"answer", "answered what is no JSON: '" + answer + "'"};
+  }
+  if (expectation.answer.empty() || ended.answers.empty()) return {};
+  const std::string said = said_in(ended.answers.back());
+  if (said == expectation.answer) return {};
+  return {"answer", "answered " + said + ", expected " + expectation.answer};
 }
 
 Verdict judge_files(const Ended& ended, const FolderChanges& changed,
@@ -130,6 +145,7 @@ Verdict judge(const std::string& tool, const Ended& ended, const FolderChanges& 
   if (ended.status == 0 && expectation.expect == Expect::refused) {
     return {"passed", "exit status 0 for damage that must be noticed"};
   }
+  if (const Verdict answers = judge_answers(ended, expectation); !answers) return answers;
   return judge_files(ended, changed, expectation);
 }
 

@@ -21,9 +21,10 @@ struct Expectation {
   Expect expect = Expect::either;
   // One of these must stand in the error: names of files, spellings of options.
   std::vector<std::string> names;
-  // Paths below the folder that a run which ends well may make or replace.
+  // Paths below the folder that a run which ends well may make or replace; "kept/*" is all below.
   std::vector<std::string> outputs;
   Talk talk = Talk::none;
+  std::string answer = {};  // what said_in tells of the last answer, where that is known
 };
 
 struct Verdict {
@@ -33,7 +34,7 @@ struct Verdict {
 };
 
 // `tool`: "leq-run". The first rule that is broken, of: signal, hang, status, shape, lines,
-// internal, control, name, passed, refused, litter, changed.
+// internal, control, name, passed, refused, answer, litter, changed.
 Verdict judge(const std::string& tool, const Ended& ended, const FolderChanges& changed,
               const Expectation& expectation);
 

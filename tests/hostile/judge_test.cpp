@@ -71,6 +71,25 @@ TEST_F(Judge, SeesWhatIsLeftAndChanged) {
   EXPECT_EQ(rule("rm input"), "changed");
 }
 
+TEST_F(Judge, TakesAllOfAFolderWhereThatIsSaid) {
+  EXPECT_EQ(rule("mkdir kept; echo x > kept/a", {.outputs = {"kept", "kept/*"}}), "");
+  EXPECT_EQ(rule("mkdir kept; echo x > kept.b", {.outputs = {"kept", "kept/*"}}), "litter");
+}
+
+TEST_F(Judge, SeesOtherAnswers) {
+  const auto rule_of = [](const std::string& answer) {
+    Ended ended;
+    ended.status = 0;
+    ended.answers = {answer};
+    return judge("tool", ended, {}, {.answer = said_in(R"({"content": "the end"})")}).rule;
+  };
+  EXPECT_EQ(rule_of(R"({"content": "the end", "id": 3})"), "");
+  EXPECT_EQ(rule_of(R"({"content": "the"})"), "answer");
+  EXPECT_EQ(rule_of(R"({"error": {"message": "no"}})"), "answer");
+  EXPECT_EQ(rule_of(""), "answer");
+  EXPECT_EQ(rule_of("{"), "answer");
+}
+
 TEST_F(Judge, LimitsMemoryAndRights) {
   if (!modes_hold()) GTEST_SKIP() << "this process may read everything";
   fs::permissions(work_ / "input", fs::perms::none);

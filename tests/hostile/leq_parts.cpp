@@ -73,4 +73,10 @@ std::string with_checksum(const std::string& file, const LeqParts& parts, std::s
   return with_json(file, json.dump());
 }
 
+std::string with_prompt_checksum(std::string prompt) {
+  put(prompt, kPromptBody - 8,
+      XXH3_64bits(prompt.data() + kPromptBody, prompt.size() - kPromptBody));
+  return prompt;
+}
+
 }  // namespace leq::hostile

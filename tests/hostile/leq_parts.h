@@ -27,4 +27,8 @@ std::string with_json(const std::string& file, const std::string& json);
 // With the checksum of one range made to fit what lies there now, and that of the JSON.
 std::string with_checksum(const std::string& file, const LeqParts& parts, std::size_t range);
 
+// A saved prompt (engine/prompt_file.h) with the checksum of what it holds, which begins here.
+inline constexpr std::size_t kPromptBody = 16;
+std::string with_prompt_checksum(std::string prompt);
+
 }  // namespace leq::hostile

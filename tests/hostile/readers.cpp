@@ -8,8 +8,6 @@
 
 namespace leq::hostile {
 
-const std::string kListening = "listening on";
-
 namespace {
 
 using Words = std::vector<std::string>;
@@ -244,6 +242,11 @@ const std::vector<Target>& server_targets() {
                   .talk = Talk::before,
                   .end_at = kListening};
   };
+  const auto asked = [](Reader with, const std::vector<Question>& questions) {
+    with.questions = questions;
+    with.outputs = {"slots/*", "kept/*", "kept.real/*"};
+    return with;
+  };
   const Words tls = {"--ssl-cert-file", "cert.pem", "--ssl-key-file", "key.pem"};
   static const std::vector<Target> kTargets = {
       {.kind = "api keys",
@@ -263,11 +266,24 @@ const std::vector<Target>& server_targets() {
        .layout = Layout::text,
        .readers = {reader(tls)},
        .also_named = {"cert.pem"}},
-      {.kind = "slots",
-       .copies = {"int8.leq", "slots"},
+      {.kind = "saved text",
+       .copies = {"int8.leq", "slots", "answer.txt"},
        .file = "slots/story.bin",
-       .readers = {reader({"--slot-save-path", "slots"}),
-                   reader({"--slot-save-path", "slots/story.bin"})},
+       .layout = Layout::prompts,
+       .readers = {asked(reader({"--slot-save-path", "slots"}),
+                         {{"/slots/0?action=restore", R"({"filename": "story.bin"})"}, kQuestion})},
+       .spared = true},
+      {.kind = "kept texts",
+       .copies = {"int8.leq", "kept", "answer.txt"},
+       .file = "kept/texts-*",
+       .layout = Layout::prompts,
+       .readers = {asked(reader({"--slot-save-path", "kept"}), {kQuestion})},
+       .spared = true},
+      {.kind = "save folder",
+       .copies = {"int8.leq", "kept", "answer.txt"},
+       .file = "kept",
+       .layout = Layout::folder,
+       .readers = {asked(reader({"--slot-save-path", "kept"}), {kQuestion})},
        .also_named = {"--slot-save-path"}}};
   return kTargets;
 }

@@ -221,14 +221,29 @@ class Maker {
     command.folder = folder_;
     command.standard_input = input.empty() ? Stdin::nothing : Stdin::text;
     command.input = input;
-    const Ended ended = run_child(command, {.seconds = 120}, folder_ / "notes");
-    if (ended.status != 0) {
-      throw std::runtime_error("making the samples: " + shell_text(command) + ": " + ended.err);
-    }
-    return ended.out;
+    return run(command).out;
+  }
+
+  // What leq-server answers to kQuestion.
+  std::string answer(const std::vector<std::string>& words) const {
+    Command command;
+    command.words = {tools_.path("leq-server")};
+    command.words.insert(command.words.end(), words.begin(), words.end());
+    command.folder = folder_;
+    command.end_at = kListening;
+    command.questions = {kQuestion};
+    return run(command).answers.at(0);
   }
 
  private:
+  Ended run(const Command& command) const {
+    Ended ended = run_child(command, {.seconds = 120}, folder_ / "notes");
+    if (ended.status != 0) {
+      throw std::runtime_error("making the samples: " + shell_text(command) + ": " + ended.err);
+    }
+    return ended;
+  }
+
   const Tools& tools_;
   const fs::path& folder_;
 };
@@ -254,6 +269,10 @@ constexpr const char* kPrivateKey =
     "-----END PRIVATE KEY-----\n";
 
 }  // namespace
+
+const std::string kListening = "listening on";
+const Question kQuestion = {"/completion",
+                            R"({"prompt": "hello the the the", "n_predict": 4, "temperature": 0})"};
 
 const std::vector<std::string>& model_types() {
   static const std::vector<std::string> kTypes = {"f32",       "f16",      "bf16",     "int8",
@@ -324,6 +343,9 @@ void make_samples(const Tools& tools, const fs::path& folder) {
   fs::create_directory(folder / "slots");
   maker.run("leq-run", {"-m", "int8.leq", "-p", "hello", "-n", "1", "--seed", "1", "-t", "1",
                         "--prompt-cache", "slots/story.bin"});
+  fs::create_directory(folder / "kept");
+  write_bytes(folder / "answer.txt", maker.answer({"-m", "int8.leq", "--port", "0", "-t", "1",
+                                                   "--slot-save-path", "kept"}));
 }
 
 }  // namespace leq::hostile

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "hostile/ask.h"
+
 namespace leq::hostile {
 
 // How the samples' programs are found and started.
@@ -20,11 +22,16 @@ struct Tools {
 //   spm/     the same with tokenizer.model
 //   gpt2/    the other layout of tensors
 //   TYPE.leq of every name in model_types()
-//   cert.pem, key.pem, keys.txt and slots/ for leq-server
+//   cert.pem, key.pem, keys.txt, slots/ (a saved text) and kept/ (texts of an earlier run) for
+//   leq-server, and answer.txt: what it says to kQuestion
 //   text.txt, other.txt, base.kl, stats.bin, chat.json, earlier.json
 // Throws std::runtime_error where a tool refuses what is whole.
 void make_samples(const Tools& tools, const std::filesystem::path& folder);
 
 const std::vector<std::string>& model_types();
+
+// What leq-server says once it serves, before the port.
+extern const std::string kListening;
+extern const Question kQuestion;
 
 }  // namespace leq::hostile

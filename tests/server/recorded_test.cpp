@@ -22,17 +22,148 @@ std::string sent(const Recorded& recorded) {
   return text + "Connection: close\r\n\r\n" + recorded.body;
 }
 
+// As LangChain 1.7 and OpenAI's client 3.54 write them.
 const std::string kPythonClient =
-    "Accept: application/json\r\nAccept-Encoding: gzip, deflate\r\n"
-    "User-Agent: OpenAI/Python 1.99.0\r\nX-Stainless-Lang: python\r\nX-Stainless-OS: Linux\r\n"
-    "X-Stainless-Arch: x64\r\nX-Stainless-Runtime: CPython\r\nX-Stainless-Retry-Count: 0\r\n"
-    "Authorization: Bearer sk-none\r\n";
+    "Accept-Encoding: gzip, deflate\r\nauthorization: Bearer sk-none\r\naccept: "
+    "application/json\r\n"
+    "user-agent: OpenAI/Python 3.54.0\r\nx-stainless-lang: python\r\n"
+    "x-stainless-package-version: 3.54.0\r\nx-stainless-os: Linux\r\nx-stainless-arch: x64\r\n"
+    "x-stainless-runtime: CPython\r\nx-stainless-runtime-version: 3.11.7\r\nx-stainless-async: "
+    "false\r\n"
+    "x-stainless-raw-response: true\r\nx-stainless-retry-count: 0\r\n";
 const std::string kWebUi =
     "Accept: */*\r\nAccept-Encoding: gzip, deflate, br\r\nUser-Agent: Python/3.11 "
     "aiohttp/3.11.11\r\n"
     "Authorization: Bearer sk-none\r\n";
 
-std::vector<Recorded> recorded() {
+const std::string kMultiply =
+    R"({"type":"function","function":{"name":"multiply","description":"Multiply two whole numbers.",)"
+    R"("parameters":{"properties":{"a":{"type":"integer"},"b":{"type":"integer"}},)"
+    R"("required":["a","b"],"type":"object"}}})";
+const std::string kWeather =
+    R"({"type":"function","function":{"name":"weather","description":"The weather of a town.",)"
+    R"("parameters":{"properties":{"town":{"type":"string"},"unit":{"anyOf":[{"type":"string"},)"
+    R"({"type":"null"}],"default":null}},"required":["town"],"type":"object"}}})";
+const std::string kCat =
+    R"("properties":{"name":{"description":"what it is called","maxLength":12,"title":"Name",)"
+    R"("type":"string"},"age":{"maximum":30,"minimum":0,"title":"Age","type":"integer"},"colour":)"
+    R"({"enum":["black","red",null],"title":"Colour"}},"required":["name","age","colour"],)"
+    R"("title":"Cat","type":"object","additionalProperties":false)";
+
+// A body of ChatOpenAI: its members in the order in which it writes them.
+std::string chat(bool stream, const std::string& messages, int tokens, const std::string& more) {
+  return std::string(R"({"model":"storyteller","stream":)") + (stream ? "true" : "false") +
+         R"(,"messages":[)" + messages + R"(],"max_completion_tokens":)" + std::to_string(tokens) +
+         R"(,"seed":7,"temperature":0.7)" + more + "}";
+}
+const std::string kAsk = R"({"content":"What is 3 times 4?","role":"user"})";
+const std::string kPost = "POST /v1/chat/completions HTTP/1.1";
+
+std::vector<Recorded> of_langchain() {
+  const std::string one =
+      R"(,"tool_choice":{"type":"function","function":{"name":"multiply"}},"tools":[)" + kMultiply +
+      "]";
+  const std::string any = R"(,"parallel_tool_calls":false,"tool_choice":"required","tools":[)" +
+                          kMultiply + "," + kWeather + "]";
+  const std::vector<std::string> whole = {"200 OK", R"("object":"chat.completion")",
+                                          R"("role":"assistant")", R"("prompt_tokens_details":{)"};
+  const std::vector<std::string> events = {"200 OK", "Content-Type: text/event-stream",
+                                           R"("object":"chat.completion.chunk")",
+                                           "data: [DONE]\n\n"};
+  const std::vector<std::string> call = {"200 OK", R"("finish_reason":"tool_calls")",
+                                         R"("name":"multiply")", R"("type":"function")"};
+  return {
+      {"invoke", kPost, kPythonClient,
+       chat(false,
+            R"({"content":"You tell stories.","role":"system"},{"content":"Hello","role":"user"})",
+            5, ""),
+       whole},
+      {"stream", kPost, kPythonClient, chat(true, kAsk, 5, ""), events},
+      {"stream with usage",
+       kPost,
+       kPythonClient,
+       chat(true, kAsk, 5, R"(,"stream_options":{"include_usage":true})"),
+       {"200 OK", R"("usage":{"completion_tokens":5)", "data: [DONE]\n\n"}},
+      {"logprobs",
+       kPost,
+       kPythonClient,
+       R"({"model":"storyteller","stream":false,"messages":[)" + kAsk +
+           R"(],"logprobs":true,"max_completion_tokens":3,"seed":7,"temperature":0.7,"top_logprobs":2})",
+       {"200 OK", R"("logprobs":{"content":[)", R"("top_logprobs":[{)"}},
+      {"stop", kPost, kPythonClient, chat(false, kAsk, 5, R"(,"stop":["\n"])"), whole},
+      {"bind_tools", kPost, kPythonClient,
+       chat(false, kAsk, 5, R"(,"tools":[)" + kMultiply + "," + kWeather + "]"), whole},
+      {"bind_tools, strict", kPost, kPythonClient,
+       chat(
+           false, kAsk, 5,
+           R"(,"tools":[{"type":"function","function":{"name":"multiply","parameters":{"properties":{"a":)"
+           R"({"type":"integer"}},"required":["a"],"type":"object","additionalProperties":false},"strict":true}}])"),
+       whole},
+      {"bind_tools, one", kPost, kPythonClient, chat(false, kAsk, 120, one), call},
+      {"bind_tools, one, streamed", kPost, kPythonClient, chat(true, kAsk, 120, one), call},
+      {"bind_tools, any",
+       kPost,
+       kPythonClient,
+       chat(false, kAsk, 200, any),
+       {"200 OK", R"("tool_calls":[{"function":{"arguments":)"}},
+      {"a tool's answer", kPost, kPythonClient,
+       chat(
+           false,
+           kAsk +
+               R"(,{"content":null,"role":"assistant","tool_calls":[{"type":"function","id":"call_1",)"
+               R"("function":{"name":"multiply","arguments":"{\"a\": 3, \"b\": 4}"}}]},)"
+               R"({"content":"12","role":"tool","tool_call_id":"call_1"})",
+           5, R"(,"tools":[)" + kMultiply + "]"),
+       whole},
+      {"with_structured_output",
+       kPost,
+       kPythonClient,
+       chat(
+           false, kAsk, 200,
+           R"(,"response_format":{"type":"json_schema","json_schema":{"schema":{"description":"A cat.",)" +
+               kCat + R"(},"name":"Cat","strict":true}})"),
+       {"200 OK", R"("content":"{)", R"(\"name\":)", R"(\"colour\":)",
+        R"("finish_reason":"stop")"}},
+      {"with_structured_output, by a call",
+       kPost,
+       kPythonClient,
+       chat(
+           false, kAsk, 200,
+           R"(,"parallel_tool_calls":false,"tool_choice":{"type":"function","function":{"name":"Cat"}},)"
+           R"("tools":[{"type":"function","function":{"name":"Cat","description":"A cat.","parameters":{)" +
+               kCat + "}}}]"),
+       {"200 OK", R"("name":"Cat")", R"(\"colour\":)", R"("finish_reason":"tool_calls")"}},
+      {"with_structured_output, json_mode",
+       kPost,
+       kPythonClient,
+       chat(false, kAsk, 60, R"(,"response_format":{"type":"json_object"})"),
+       {"200 OK", R"("content":"{)"}},
+      {"OpenAI",
+       "POST /v1/completions HTTP/1.1",
+       kPythonClient,
+       R"({"model":"storyteller","prompt":["Once upon"],"frequency_penalty":0,"logprobs":null,"max_tokens":6,)"
+       R"("n":1,"presence_penalty":0,"seed":null,"temperature":0.0,"top_p":1})",
+       {"200 OK", R"("object":"text_completion")", R"("completion_tokens":6)"}},
+      {"OpenAIEmbeddings",
+       "POST /v1/embeddings HTTP/1.1",
+       kPythonClient,
+       R"({"model":"storyteller","input":["a cat","a dog"],"encoding_format":"base64"})",
+       {"200 OK", R"("object":"embedding")", R"("index":1)", R"("usage":{)"}},
+      {"OpenAIEmbeddings of ids",
+       "POST /v1/embeddings HTTP/1.1",
+       kPythonClient,
+       R"({"model":"storyteller","input":[[15,27,99],[4]],"encoding_format":"base64"})",
+       {"200 OK", R"("object":"embedding")", R"("index":1)", R"("usage":{)"}},
+      {"OpenAIEmbeddings of another size",
+       "POST /v1/embeddings HTTP/1.1",
+       kPythonClient,
+       R"({"model":"storyteller","input":["a cat"],"dimensions":64,"encoding_format":"base64"})",
+       {"400 Bad Request", R"("param":"dimensions")"}},
+  };
+}
+
+// By the source of Open WebUI 0.12.4: what its router of OpenAI servers and its tasks send.
+std::vector<Recorded> of_open_webui() {
   return {
       {"Open WebUI lists models",
        "GET /v1/models HTTP/1.1",
@@ -40,41 +171,46 @@ std::vector<Recorded> recorded() {
        "",
        {"200 OK", R"("object":"list")", R"("id":"storyteller-int8")"}},
       {"Open WebUI chats",
-       "POST /v1/chat/completions HTTP/1.1",
+       kPost,
        kWebUi,
        R"({"stream": true, "model": "storyteller-int8", "messages": [{"role": "system", "content": )"
        R"("Be brief."}, {"role": "user", "content": "Hi"}], "stream_options": {"include_usage": )"
        R"(true}, "max_tokens": 4, "temperature": 0.8})",
        {"200 OK", "Content-Type: text/event-stream", R"("delta":{"content":"","role":"assistant"})",
         R"("usage":{"completion_tokens":)", "data: [DONE]\n\n"}},
+      {"Open WebUI offers tools",
+       kPost,
+       kWebUi,
+       R"({"stream": true, "model": "storyteller-int8", "messages": [{"role": "user", "content": "Hi"}, )"
+       R"({"role": "assistant", "content": "", "tool_calls": [{"index": 0, "id": "call_1", "type": "function", )"
+       R"("function": {"name": "multiply", "arguments": "{\"a\": 3, \"b\": 4}"}}]}, {"role": "tool", )"
+       R"("tool_call_id": "call_1", "content": "12"}], "stream_options": {"include_usage": true}, "max_tokens": 4, )"
+       R"("tools": [)" +
+           kMultiply + "]}",
+       {"200 OK", R"("usage":{"completion_tokens":)", "data: [DONE]\n\n"}},
       {"Open WebUI asks for a title",
-       "POST /v1/chat/completions HTTP/1.1",
+       kPost,
        kWebUi,
        R"({"model": "storyteller-int8", "messages": [{"role": "user", "content": "### Task:\n)"
-       R"(Generate a concise title."}], "stream": false, "max_completion_tokens": 5})",
+       R"(Name this chat."}], "stream": false, "max_tokens": 5})",
        {"200 OK", R"("message":{"content":)", R"("finish_reason":"length")", R"("total_tokens":)"}},
-      {"LangChain's ChatOpenAI",
-       "POST /v1/chat/completions HTTP/1.1",
-       kPythonClient,
-       R"({"messages":[{"content":"You tell stories.","role":"system"},{"content":"Hello","role":)"
-       R"("user"}],"model":"storyteller-int8","frequency_penalty":0.1,"max_completion_tokens":5,"n":1,)"
-       R"("presence_penalty":0.1,"seed":7,"stop":["Human:"],"stream":false,"temperature":0.7,)"
-       R"("top_p":0.9,"user":"someone","logit_bias":null,"logprobs":null})",
-       {"200 OK", R"("object":"chat.completion")", R"("role":"assistant")",
-        R"("prompt_tokens_details":{)"}},
-      {"LangChain binds tools",
-       "POST /v1/chat/completions HTTP/1.1",
-       kPythonClient,
-       R"({"messages":[{"content":"Hello","role":"user"}],"model":"storyteller-int8","max_tokens":4,)"
-       R"("parallel_tool_calls":false,"stream":true,"tool_choice":"auto","tools":[{"type":"function",)"
-       R"("function":{"name":"multiply","description":"Multiply.","parameters":{"properties":{"a":)"
-       R"({"type":"integer"},"b":{"type":"integer"}},"required":["a","b"],"type":"object"}}}]})",
-       {"200 OK", R"("object":"chat.completion.chunk")", "data: [DONE]\n\n"}},
-      {"LangChain's OpenAIEmbeddings",
+      {"Open WebUI with a bias and more settings",
+       kPost,
+       kWebUi,
+       R"({"model": "storyteller-int8", "messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}], )"
+       R"("stream": false, "max_tokens": 3, "logit_bias": {"15": -100}, "frequency_penalty": 0.5, "seed": 4, )"
+       R"("top_k": 20, "min_p": 0.05, "stop": ["###"]})",
+       {"200 OK", R"("finish_reason":"length")"}},
+      {"Open WebUI embeds",
        "POST /v1/embeddings HTTP/1.1",
-       kPythonClient,
-       R"({"input":[[15,27,99],[4]],"model":"storyteller-int8","encoding_format":"base64"})",
-       {"200 OK", R"("object":"embedding")", R"("index":1)", R"("usage":{)"}},
+       kWebUi,
+       R"({"input": ["a cat", "a dog"], "model": "storyteller-int8"})",
+       {"200 OK", R"("embedding":[)", R"("index":1)"}},
+  };
+}
+
+std::vector<Recorded> others() {
+  return {
       {"A browser that asks for the icon",
        "GET /favicon.ico HTTP/1.1",
        "Accept: image/avif,*/*\r\nUser-Agent: Mozilla/5.0\r\nSec-Fetch-Site: same-origin\r\n",
@@ -88,9 +224,9 @@ std::vector<Recorded> recorded() {
   };
 }
 
-TEST(RecordedRequests, AreAnsweredAsTheirClientsExpect) {
+void expect_answers(const std::vector<Recorded>& requests) {
   const ServedModel served;
-  for (const Recorded& one : recorded()) {
+  for (const Recorded& one : requests) {
     RawClient client(served.port());
     client.send(sent(one));
     const std::string reply = client.read_all();
@@ -99,6 +235,10 @@ TEST(RecordedRequests, AreAnsweredAsTheirClientsExpect) {
     }
   }
 }
+
+TEST(RecordedRequests, LangChainsAreAnswered) { expect_answers(of_langchain()); }
+TEST(RecordedRequests, OpenWebUisAreAnswered) { expect_answers(of_open_webui()); }
+TEST(RecordedRequests, OthersAreAnswered) { expect_answers(others()); }
 
 }  // namespace
 }  // namespace leq::test

@@ -45,10 +45,11 @@ inline ServerOptions story_options() {
 
 class ServedModel {
  public:
-  explicit ServedModel(int sequences = 4, const ServerOptions& options = story_options())
+  explicit ServedModel(int sequences = 4, const ServerOptions& options = story_options(),
+                       const Model& model = story_model())
       : backend_(make_backend({.device = "cpu", .threads = 2})),
-        session_(story_model(), *backend_, story_limits(sequences)),
-        server_(std::make_unique<Server>(story_model(), session_, options)) {}
+        session_(model, *backend_, story_limits(sequences)),
+        server_(std::make_unique<Server>(model, session_, options)) {}
 
   Server& server() { return *server_; }
   int port() const { return server_->port(); }

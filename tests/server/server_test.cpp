@@ -408,6 +408,51 @@ TEST(Server, TellsWhatItIsAndWhatItDoes) {
   EXPECT_EQ(native.json["stop_type"].text(), "limit");
 }
 
+// The value of a line of the metrics; -1 where there is none.
+double metric(const std::string& metrics, const std::string& name) {
+  const std::size_t at = metrics.find("\nleq:" + name + " ");
+  return at == std::string::npos ? -1 : std::stod(metrics.substr(at + name.size() + 6));
+}
+
+TEST(Server, CountsTimesAsHistograms) {
+  const ServedModel served(2);
+  for (const std::int64_t seed : {1, 2}) served.post("/v1/chat/completions", chat_body(seed, 7));
+  const std::string metrics = served.get("/metrics").body;
+  const std::string first = "time_to_first_token_seconds", next = "inter_token_latency_seconds",
+                    whole = "e2e_request_latency_seconds";
+  EXPECT_EQ(metric(metrics, first + "_count"), 2) << metrics;
+  EXPECT_EQ(metric(metrics, next + "_count"), 12);
+  EXPECT_EQ(metric(metrics, whole + "_count"), 2);
+  const double tokens = metric(metrics, first + "_sum") + metric(metrics, next + "_sum");
+  EXPECT_GT(metric(metrics, first + "_sum"), 0);
+  EXPECT_LE(tokens, metric(metrics, whole + "_sum"));
+  for (const std::string& name : {first, next, whole}) {
+    EXPECT_NE(metrics.find("# TYPE leq:" + name + " histogram\n"), std::string::npos);
+    double below = 0;
+    for (const char* bound : {"0.001", "0.01", "0.25", "1", "250", "+Inf"}) {
+      const double now = metric(metrics, name + "_bucket{le=\"" + bound + "\"}");
+      EXPECT_GE(now, below) << name << ' ' << bound;
+      below = now;
+    }
+    EXPECT_EQ(below, metric(metrics, name + "_count"));
+  }
+}
+
+TEST(Server, AHistogramCountsEachValueBelowItsBound) {
+  TimeHistogram histogram;
+  const std::vector<double> values = {0, 0.001, 0.0011, 0.05, 0.3, 7, 250, 1e4};
+  for (const double value : values) histogram.add(value);
+  histogram.add(0.02, 3);
+  std::int64_t below = 0;
+  for (std::size_t i = 0; i < histogram.counts.size(); ++i) {
+    below += histogram.counts[i];
+    const double bound = i < TimeHistogram::kBounds.size() ? TimeHistogram::kBounds[i] : 1e9;
+    EXPECT_EQ(below, std::ranges::count_if(values, [&](double v) { return v <= bound; }) +
+                         (bound >= 0.02 ? 3 : 0));
+  }
+  EXPECT_DOUBLE_EQ(histogram.sum, 0.001 + 0.0011 + 0.05 + 0.3 + 7 + 250 + 1e4 + 0.06);
+}
+
 bool nobody_writes(const ServedModel& served) {
   for (const Json& slot : served.get("/slots").json) {
     if (slot["is_processing"].get<bool>()) return false;

@@ -12,280 +12,38 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
+#include "comm/mpi_ranks.h"
 #include "engine/draft_model.h"
 #include "engine/engine.h"
 #include "eval/limits/limits.h"
+#include "model/ranks.h"
 #include "model/tensor_list.h"
 #include "tools/bench/breakdown.h"
 #include "tools/bench/load.h"
 #include "tools/bench/model.h"
+#include "tools/bench/options.h"
+#include "tools/bench/rank_plan.h"
 #include "tools/bench/speculate.h"
 #include "tools/bench/table.h"
 #include "tools/bench/traffic.h"
 #include "tools/bench/write_synthetic.h"
 #include "tools/common/device_choice.h"
-#include "tools/common/llama_flags.h"
 #include "tools/common/model_options.h"
 #include "tools/common/model_path.h"
+#include "tools/common/rank_choice.h"
 
 namespace leq {
 namespace {
 
-Option numbers(const char* name, const char* spelling, const char* fallback, const char* help,
-               double minimum, double maximum) {
-  return {.name = name,
-          .spellings = spelling,
-          .kind = OptionKind::integers,
-          .value_name = "N,...",
-          .fallback = fallback,
-          .help = help,
-          .group = "Sweeps (every combination of comma lists is run)",
-          .minimum = minimum,
-          .maximum = maximum};
-}
-
-Option kv_types(const char* name, const char* spelling, std::string help) {
-  return {.name = name,
-          .spellings = spelling,
-          .kind = OptionKind::text,
-          .value_name = "T,...",
-          .help = std::move(help),
-          .group = "Sweeps (every combination of comma lists is run)"};
-}
-
-ToolSpec tool_spec() {
-  constexpr double kMostTokens = 1 << 24;
-  ToolSpec tool;
-  tool.name = "leq-bench";
-  tool.summary = "measures tokens per second and their share of what the machine can do";
-  tool.usage = {"-m model.leq [-p 512] [-n 128] [-d 0] [-t 2] [-r 5] [-o md|csv|json]",
-                "-m synthetic:llama-7b:int8[:layers=N]",
-                "-m synthetic:llama-7b:int4-g128 --write 7b.leq"};
-  tool.options = {
-      {.name = "model",
-       .spellings = "-m",
-       .kind = OptionKind::list,
-       .value_name = "FILE",
-       .help = "a .leq file, or synthetic:SHAPE:TYPE with SHAPE gpt2-124m, llama-110m, "
-               "tinyllama-1.1b, llama-7b, llama-13b, mistral-7b, qwen2.5-1.5b or qwen3-14b; may be "
-               "given several times",
-       .group = "Model"},
-      {.name = "mmap",
-       .fallback = "auto",
-       .help = "use the file where it is mapped, or read it into memory (default: read where small "
-               "pages would slow it and memory allows)",
-       .group = "Model"},
-      numbers("n-prompt", "-p", "512", "prompt tokens; 0: no such test", 0, kMostTokens),
-      numbers("n-gen", "-n", "128", "generated tokens; 0: no such test", 0, kMostTokens),
-      {.name = "pg",
-       .spellings = "-pg",
-       .kind = OptionKind::list,
-       .value_name = "PP,TG",
-       .help = "a prompt and then generated tokens, as one test; may be given several times",
-       .group = "Sweeps (every combination of comma lists is run)"},
-      numbers("n-depth", "-d", "0", "positions in the KV cache before each test", 0, kMostTokens),
-      numbers("n-parallel", "-npl", "1",
-              "sequences that generate at the same time, one token of each in a step", 1, 4096),
-      numbers("threads", "-t", "0", "threads; 0: one for each usable core", 0, 1024),
-      numbers("batch-size", "-b", "2048", "most tokens in one step", 1, 65536),
-      numbers("ubatch-size", "-ub", "512", "the same; the smaller of the two counts", 1, 65536),
-      kv_types("cache-type-k", "-ctk",
-               "keys in the KV cache: " + kv_type_names(", ") +
-                   " (default f32 for models of type f32, else f16)"),
-      kv_types("cache-type-v", "-ctv", "values in the KV cache, likewise"),
-      {.name = "write",
-       .kind = OptionKind::text,
-       .value_name = "FILE",
-       .help = "no test: writes the synthetic model as a .leq file, to measure how files load; its "
-               "context is the shape's or -d, if that is more",
-       .group = "Model"},
-      {.name = "write-tokenizer",
-       .kind = OptionKind::text,
-       .value_name = "PATH",
-       .help = "with --write: gives the file the tokenizer of this model folder or tokenizer file, "
-               "so that it can be served",
-       .group = "Model"},
-      {.name = "load",
-       .help = "no test: seconds from opening each file to the logits of a first token, and the "
-               "memory that takes",
-       .group = "Model"},
-      {.name = "arrivals",
-       .kind = OptionKind::real,
-       .value_name = "RATE",
-       .help =
-           "no test: requests of -p and -n tokens that arrive at random, so many a second (0: all "
-           "at once), written by -npl sequences of the engine; prints times to tokens",
-       .group = "Traffic",
-       .minimum = 0,
-       .maximum = 1e6},
-      {.name = "speculate",
-       .help = "no test: replies of -n tokens without guesses, with guesses found in the text, and "
-               "with those of a draft model, and what a step of several tokens costs",
-       .group = "Guesses"},
-      {.name = "model-draft",
-       .spellings = "-md --spec-draft-model",
-       .kind = OptionKind::text,
-       .value_name = "FILE",
-       .help = "a small model that guesses; a .leq file or synthetic:SHAPE:TYPE",
-       .group = "Guesses"},
-      {.name = "draft-max",
-       .spellings = "--draft --draft-n --spec-draft-n-max",
-       .kind = OptionKind::integer,
-       .value_name = "N",
-       .fallback = "16",
-       .help = "most guesses in one step",
-       .group = "Guesses",
-       .minimum = 1,
-       .maximum = 1024},
-      {.name = "file",
-       .spellings = "-f",
-       .kind = OptionKind::text,
-       .value_name = "FILE",
-       .help = "the text that replies go on with, in place of three built-in ones",
-       .group = "Guesses"},
-      {.name = "replay",
-       .kind = OptionKind::text,
-       .value_name = "FILE",
-       .help = "the last -n tokens of FILE are taken for the reply, whatever the model draws: the "
-               "speed on a real text, also of synthetic models",
-       .group = "Guesses"},
-      {.name = "accept",
-       .kind = OptionKind::real,
-       .value_name = "SHARE",
-       .fallback = "0.6",
-       .help = "with --replay: so many of the draft model's guesses are right",
-       .group = "Guesses",
-       .minimum = 0,
-       .maximum = 1},
-      {.name = "requests",
-       .kind = OptionKind::integer,
-       .value_name = "N",
-       .fallback = "64",
-       .help = "how many of them",
-       .group = "Traffic",
-       .minimum = 1,
-       .maximum = 1e6},
-      {.name = "long-prompt",
-       .kind = OptionKind::integer,
-       .value_name = "N",
-       .fallback = "0",
-       .help = "one more request, with a prompt of N tokens, comes when a quarter of all tokens is "
-               "written: what that does to the others",
-       .group = "Traffic",
-       .minimum = 0,
-       .maximum = 1e6},
-      {.name = "seed",
-       .kind = OptionKind::integer,
-       .value_name = "N",
-       .fallback = "1",
-       .help = "of prompts and arrivals",
-       .group = "Traffic",
-       .minimum = 0,
-       .maximum = 1e9},
-      {.name = "graph",
-       .fallback = "true",
-       .help = "on a GPU, launch the operations of generation one by one, not as a graph",
-       .group = "Model"},
-      {.name = "breakdown",
-       .help = "milliseconds and bytes of a step by part (load, quant, gemm, attention, comm, "
-               "sync, sample) instead of tokens per second",
-       .group = "Output"},
-      {.name = "repetitions",
-       .spellings = "-r",
-       .kind = OptionKind::integer,
-       .value_name = "N",
-       .fallback = "5",
-       .help = "timed runs of each test, after one that is not",
-       .group = "Output",
-       .minimum = 1,
-       .maximum = 10000},
-      {.name = "output",
-       .spellings = "-o",
-       .kind = OptionKind::text,
-       .value_name = "FORMAT",
-       .fallback = "md",
-       .help = "how rows are printed",
-       .group = "Output",
-       .choices = {"md", "csv", "json"}},
-  };
-  for (Option& option : device_options("Model")) tool.options.push_back(std::move(option));
-  tool.foreign = llama_flags();
-  tool.answers.push_back(list_devices_answer());
-  return tool;
-}
-
-std::vector<BenchTest> tests_of(const Options& options) {
-  std::vector<BenchTest> tests;
-  for (const std::int64_t depth : options.integers("n-depth")) {
-    for (const std::int64_t prompt : options.integers("n-prompt")) {
-      if (prompt > 0) tests.push_back({prompt, 0, depth});
-    }
-    for (const std::int64_t generated : options.integers("n-gen")) {
-      if (generated == 0) continue;
-      for (const std::int64_t sequences : options.integers("n-parallel")) {
-        tests.push_back({0, generated, depth, static_cast<int>(sequences)});
-      }
-    }
-    for (const std::string& pair : options.list("pg")) {
-      const auto parts = split(pair, ",");
-      const std::int64_t prompt = parts.size() == 2 ? parse_int(parts[0]).value_or(0) : 0;
-      const std::int64_t generated = parts.size() == 2 ? parse_int(parts[1]).value_or(0) : 0;
-      require(prompt > 0 && generated > 0,
-              "-pg: expected two numbers of at least 1 as in 512,128, ", "found '", printable(pair),
-              "'");
-      tests.push_back({prompt, generated, depth});
-    }
-  }
-  require(!tests.empty(), "-p 0 -n 0: no test is left; give -p, -n or -pg a number above 0");
-  return tests;
-}
-
-// One combination of what is not a test.
-struct RunSetting {
-  int threads = 0;
-  std::int64_t batch_tokens = 0;
-  std::optional<KvType> key_type, value_type;  // nullopt = the model's default
-};
-
-std::vector<std::optional<KvType>> kv_types_of(const Options& options, const char* name,
-                                               Setting setting) {
-  if (!options.has(name)) return {std::nullopt};
-  std::vector<std::optional<KvType>> types;
-  for (const auto type : split(options.text(name), ",")) {
-    types.push_back(parse_kv_type(trim(type), setting));
-  }
-  return types;
-}
-
-std::vector<RunSetting> settings_of(const Options& options) {
-  std::vector<RunSetting> settings;
-  for (const std::int64_t threads : options.integers("threads")) {
-    for (const std::int64_t batch : options.integers("batch-size")) {
-      for (const std::int64_t ubatch : options.integers("ubatch-size")) {
-        for (const auto keys : kv_types_of(options, "cache-type-k", Setting{"key_type"})) {
-          for (const auto values : kv_types_of(options, "cache-type-v", Setting{"value_type"})) {
-            const int count = threads_for(static_cast<int>(threads), numa_mode(options));
-            settings.push_back({count, std::min(batch, ubatch), keys, values});
-          }
-        }
-      }
-    }
-  }
-  return settings;
-}
-
 // Of each sequence.
 std::int64_t positions(const BenchTest& test) { return round_up(test.positions(), kPageTokens); }
 
-LoadMode load_mode(const Options& options) {
-  if (!options.has("mmap")) return LoadMode::automatic;
-  return options.flag("mmap") ? LoadMode::map : LoadMode::read;
-}
-
 class Bench {
  public:
-  explicit Bench(const Options& options)
+  // `processes`: the ranks that mpirun started; null: there are none.
+  Bench(const Options& options, Communicator* processes)
       : options_(options),
+        processes_(processes),
         tests_(tests_of(options)),
         settings_(settings_of(options)),
         runs_(static_cast<int>(options.integer("repetitions"))),
@@ -293,6 +51,7 @@ class Bench {
         breakdown_(options.flag("breakdown")),
         for_people_(options.text("output") == "md") {
     columns_.batch = options.given("batch-size") || options.given("ubatch-size");
+    columns_.ranks = options.given("tp");
     columns_.kv_types = options.given("cache-type-k") || options.given("cache-type-v");
   }
 
@@ -304,16 +63,9 @@ class Bench {
             context, " positions, the model has ", model.config().context, "; lower -d, -p or -n");
     check_gpu_layers(options_, model.config().layers);
     for (const RunSetting& setting : settings_) {
-      const auto backend = chosen_backend(options_, setting.threads);
+      const auto backend = chosen_backend(options_, threads_of_leader(setting));
       backend->record_steps(options_.flag("graph"));
-      for (const BenchTest& test : tests_) {
-        Session session = make_session(model, *backend, setting, test);
-        if (breakdown_) {
-          divide(model, session, test);
-        } else {
-          rows_.push_back(measure(model, model_name, session, setting, test));
-        }
-      }
+      for (const BenchTest& test : tests_) run(model, model_name, *backend, setting, test);
     }
   }
 
@@ -327,8 +79,43 @@ class Bench {
   }
 
  private:
-  static Session make_session(const BenchModel& model, Backend& backend, const RunSetting& setting,
-                              const BenchTest& test) {
+  // Each process has `-t` threads, threads of one process share them.
+  int threads_of_leader(const RunSetting& setting) const {
+    return processes_ == nullptr ? threads_of_rank(setting.threads, 0, setting.ranks)
+                                 : setting.threads;
+  }
+
+  void run(const BenchModel& model, const std::string& typed, Backend& backend,
+           const RunSetting& setting, const BenchTest& test) {
+    const RunLimits limits = limits_of(model, setting, test);
+    if (processes_ != nullptr && !processes_->leads()) {
+      model.follow(backend, limits, *processes_);
+      return;
+    }
+    std::optional<BenchWork> whole;  // of one rank, which several divide
+    if (setting.ranks > 1) {
+      Session alone = model.make_session(backend, limits);
+      whole = bench_work(alone, test);
+    }
+    std::unique_ptr<ThreadFollowers> followers;
+    if (setting.ranks > 1 && processes_ == nullptr) {
+      followers = model.followers(follower_backends(setting.threads, setting.ranks), limits,
+                                  thread_rank_options(setting.threads, setting.ranks));
+    }
+    Communicator& ranks = processes_ != nullptr   ? *processes_
+                          : followers != nullptr ? followers->leader()
+                                                 : one_rank();
+    Session session = model.make_session(backend, limits, ranks);
+    if (breakdown_) {
+      divide(model, session, test);
+      return;
+    }
+    const BenchWork work = whole ? *whole : bench_work(session, test);
+    rows_.push_back(measure(model, typed, session, work, setting, test));
+  }
+
+  static RunLimits limits_of(const BenchModel& model, const RunSetting& setting,
+                             const BenchTest& test) {
     const KvType fallback = default_kv_type(model.scheme());
     RunLimits limits;
     limits.sequences = test.sequences;
@@ -337,7 +124,7 @@ class Bench {
     limits.output_tokens = test.sequences;
     limits.key_type = setting.key_type.value_or(fallback);
     limits.value_type = setting.value_type.value_or(fallback);
-    return model.make_session(backend, limits);
+    return limits;
   }
 
   void divide(const BenchModel& model, Session& session, const BenchTest& test) {
@@ -352,8 +139,7 @@ class Bench {
   }
 
   BenchRow measure(const BenchModel& model, const std::string& typed, Session& session,
-                   const RunSetting& setting, const BenchTest& test) {
-    const BenchWork work = bench_work(session, test);
+                   const BenchWork& work, const RunSetting& setting, const BenchTest& test) {
     Backend& backend = session.transformer().backend();
     const MachineLimits before = limits_now(backend, setting.threads, test, work);
     std::vector<double> seconds;
@@ -375,6 +161,7 @@ class Bench {
     row.parameters = parameter_count(model.config());
     row.backend = backend.name();
     row.threads = setting.threads;
+    row.ranks = setting.ranks;
     row.batch_tokens = setting.batch_tokens;
     row.key_type = session.limits().key_type;
     row.value_type = session.limits().value_type;
@@ -385,10 +172,11 @@ class Bench {
     return row;
   }
 
-  // The limits that a test is held against; those of a GPU are not measured here.
+  // The limits that a test is held against; those of a GPU, and of several machines, are not
+  // measured here.
   MachineLimits limits_now(Backend& backend, int threads, const BenchTest& test,
                            const BenchWork& work) {
-    if (backend.memory().room()) return {};
+    if (backend.memory().room() || processes_ != nullptr) return {};
     cpu::LimitMeter& meter = meters_.try_emplace(threads, threads, chosen_isa()).first->second;
     MachineLimits limits;
     if (test.prompt > 0 || test.sequences > 1) {
@@ -404,6 +192,7 @@ class Bench {
   }
 
   const Options& options_;
+  Communicator* processes_;
   std::vector<BenchTest> tests_;
   std::vector<RunSetting> settings_;
   std::map<int, cpu::LimitMeter> meters_;  // by threads
@@ -416,11 +205,15 @@ class Bench {
   Table parts_;  // --breakdown
 };
 
-void print(const Table& table, const std::string& format) {
-  if (format == "md") std::cerr << cpu_model_name() << '\n';
+void print(const Table& table, const std::string& format, const std::string& machine) {
+  if (format == "md") std::cerr << machine << '\n';
   std::cout << (format == "md"    ? table.markdown()
                 : format == "csv" ? table.csv()
                                   : table.json() + "\n");
+}
+
+void print(const Table& table, const std::string& format) {
+  print(table, format, cpu_model_name());
 }
 
 Session traffic_session(const BenchModel& model, Backend& backend, const RunSetting& setting,
@@ -556,6 +349,23 @@ Table speculation_table(const Options& options) {
   return table;
 }
 
+void check_ranks(const Options& options) {
+  if (!options.given("tp")) return;
+  for (const char* other : {"load", "arrivals", "speculate"}) {
+    require(!options.given(other), "--tp: is for tests of -p and -n, not for --", other);
+  }
+  require(device_name(options) == "cpu", "--tp: several ranks compute on the CPU alone; leave -dev",
+          " out, or --tp");
+}
+
+// Null where mpirun started none.
+std::unique_ptr<Communicator> ranks_of_mpirun(const Options& options) {
+  for (const std::int64_t ranks : options.integers("tp")) {
+    if (ranks_are_processes(static_cast<int>(ranks))) return make_mpi_rank({});
+  }
+  return nullptr;
+}
+
 int run(const Options& options) {
   const std::string& format = options.text("output");
   require(!options.list("model").empty(), "-m: missing; give a .leq file or synthetic:SHAPE:TYPE");
@@ -565,6 +375,11 @@ int run(const Options& options) {
   }
   require(!options.given("write-tokenizer"),
           "--write-tokenizer: is for --write, which is not there");
+  if (options.flag("tp-plan")) {
+    print(rank_plan_table(options), format, rank_machine_text());
+    return 0;
+  }
+  check_ranks(options);
   if (options.flag("load")) {
     require(device_name(options) == "cpu", "--load: measures loading for the CPU; leave out -dev,",
             " leq-run -v prints the speed of an upload");
@@ -585,9 +400,10 @@ int run(const Options& options) {
   for (const char* flag : {"model-draft", "file", "replay"}) {
     require(!options.given(flag), "--", flag, ": is for --speculate, which is not there");
   }
-  Bench bench(options);
+  const std::unique_ptr<Communicator> processes = ranks_of_mpirun(options);
+  Bench bench(options, processes.get());
   for (const std::string& model : options.list("model")) bench.run(model);
-  print(bench.table(), format);
+  if (processes == nullptr || processes->leads()) print(bench.table(), format);
   return 0;
 }
 

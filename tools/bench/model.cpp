@@ -34,16 +34,47 @@ std::uint64_t BenchModel::weight_bytes() const {
   return file_ ? file_->file().file_bytes() : synthetic_->weight_bytes();
 }
 
-Session BenchModel::make_session(Backend& backend, const RunLimits& wanted) const {
-  if (file_) return Session(*file_, backend, fit_limits(wanted, *file_, backend).limits);
+RunLimits BenchModel::limits_on(Backend& backend, const RunLimits& wanted) const {
+  if (file_) return fit_limits(wanted, *file_, backend).limits;
+  const auto room = backend.memory().room();
+  if (!room) return resolve_limits(wanted, config());
   const auto find = [&](std::string_view tensor) { return synthetic_->find(tensor); };
-  RunLimits limits = resolve_limits(wanted, config());
-  if (const auto room = backend.memory().room()) {
-    const MemoryPlanner planner(find, name_, config(), weight_bytes(), backend.layout());
-    limits = planner.fit(wanted, *room, backend.name()).limits;
+  const MemoryPlanner planner(find, name_, config(), weight_bytes(), backend.layout());
+  return planner.fit(wanted, *room, backend.name()).limits;
+}
+
+// Of a synthetic model.
+Weights BenchModel::bind(Backend& backend, const RunLimits& limits) const {
+  const auto find = [&](std::string_view tensor) { return synthetic_->find(tensor); };
+  return load_weights(find, name_, config(), backend, limits);
+}
+
+Session BenchModel::make_session(Backend& backend, const RunLimits& wanted,
+                                 Communicator& ranks) const {
+  const RunLimits limits = limits_on(backend, wanted);
+  if (file_) return Session(*file_, backend, limits, ranks);
+  return Session(config(), bind(backend, limits), weight_bytes(), backend, limits, ranks);
+}
+
+void BenchModel::follow(Backend& backend, const RunLimits& wanted, Communicator& ranks) const {
+  const RunLimits limits = limits_on(backend, wanted);
+  if (file_) {
+    leq::follow(*file_, backend, limits, ranks);
+  } else {
+    leq::follow(config(), bind(backend, limits), backend, limits, ranks);
   }
-  return Session(config(), load_weights(find, name_, config(), backend, limits), weight_bytes(),
-                 backend, limits);
+}
+
+std::unique_ptr<ThreadFollowers> BenchModel::followers(
+    std::vector<std::unique_ptr<Backend>> backends, const RunLimits& wanted,
+    const ThreadRankOptions& options) const {
+  const RunLimits limits = limits_on(*backends.at(0), wanted);
+  if (file_) {
+    return std::make_unique<ThreadFollowers>(*file_, std::move(backends), limits, options);
+  }
+  return std::make_unique<ThreadFollowers>(
+      config(), [this, limits](Backend& backend) { return bind(backend, limits); },
+      std::move(backends), limits, options);
 }
 
 const Tokenizer* BenchModel::tokenizer() const {

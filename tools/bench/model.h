@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "eval/synthetic.h"
+#include "model/ranks.h"
 #include "model/session.h"
 
 namespace leq {
@@ -21,10 +24,20 @@ class BenchModel {
   const ModelConfig& config() const;
   std::uint64_t weight_bytes() const;
   const Tokenizer* tokenizer() const;  // null where there is none
-  // Throws Error where a GPU has no room for the limits.
-  Session make_session(Backend& backend, const RunLimits& wanted) const;
+  // Throws Error where a GPU has no room for the limits. Of several ranks the session leads.
+  Session make_session(Backend& backend, const RunLimits& wanted,
+                       Communicator& ranks = one_rank()) const;
+  // What another rank does, until the leader's session ends; `wanted` as the leader has it.
+  void follow(Backend& backend, const RunLimits& wanted, Communicator& ranks) const;
+  // The other ranks as threads, a backend for each.
+  std::unique_ptr<ThreadFollowers> followers(std::vector<std::unique_ptr<Backend>> backends,
+                                             const RunLimits& wanted,
+                                             const ThreadRankOptions& options) const;
 
  private:
+  RunLimits limits_on(Backend& backend, const RunLimits& wanted) const;
+  Weights bind(Backend& backend, const RunLimits& limits) const;
+
   std::string name_;
   std::string scheme_;
   std::optional<Model> file_;

@@ -31,6 +31,7 @@ std::string against_limit(const BenchRow& row) {
 }
 
 void add_settings(const BenchRow& row, const BenchColumns& columns, Row& cells) {
+  if (columns.ranks) cells.emplace_back("ranks", row.ranks);
   if (columns.batch) cells.emplace_back("n_batch", row.batch_tokens);
   if (!columns.kv_types) return;
   cells.emplace_back("type_k", std::string(kv_type_name(row.key_type)));

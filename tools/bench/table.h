@@ -17,6 +17,7 @@ struct BenchRow {
   std::int64_t parameters = 0;
   std::string backend;
   int threads = 0;
+  int ranks = 1;
   std::int64_t batch_tokens = 0;
   KvType key_type = kUsualKv;
   KvType value_type = kUsualKv;
@@ -28,6 +29,7 @@ struct BenchRow {
 
 // Which settings differ between rows and so stand in columns of their own.
 struct BenchColumns {
+  bool ranks = false;
   bool batch = false;
   bool kv_types = false;
 };

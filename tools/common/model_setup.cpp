@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include "base/error.h"
+#include "base/progress.h"
 #include "base/text.h"
 #include "comm/mpi_ranks.h"
 #include "engine/draft_model.h"
@@ -29,15 +31,6 @@ int resolve_threads(const Options& options) {
             " out");
   }
   return threads;
-}
-
-// Whether mpirun started the ranks as processes.
-bool by_mpi(int ranks) {
-  const std::optional<int> processes = mpi_processes();
-  if (!processes || (*processes == 1 && ranks > 1)) return false;
-  require(*processes == ranks, "--tp ", ranks, ": mpirun started ", *processes,
-          " processes, expected as many");
-  return ranks > 1;
 }
 
 // The leader tells of an error, and its end ends all processes: only where it does not, another
@@ -107,6 +100,21 @@ LoadOptions load_options(const Options& options, const AdjustLimits& adjust, Bac
   return load;
 }
 
+// A line on a terminal while a large file is read.
+class LoadProgress {
+ public:
+  void update(std::uint64_t done, std::uint64_t total) {
+    if (!line_) line_.emplace("loading", static_cast<std::int64_t>(total), "bytes");
+    line_->update(static_cast<std::int64_t>(done));
+  }
+  void clear() {
+    if (line_) line_->clear();
+  }
+
+ private:
+  std::optional<Progress> line_;
+};
+
 void load(const Options& options, const AdjustLimits& adjust,
           const std::optional<std::filesystem::path>& draft, int ranks, ModelSetup& setup) {
   check_model_file("-m", options.text("model"));
@@ -120,8 +128,11 @@ void load(const Options& options, const AdjustLimits& adjust,
     setup.draft_model = std::make_unique<Model>(*draft, LoadOptions{});
     beside = setup.draft_model->file().file_bytes();
   }
-  setup.model = std::make_unique<Model>(options.text("model"),
-                                        load_options(options, adjust, *setup.backend, beside));
+  LoadOptions how = load_options(options, adjust, *setup.backend, beside);
+  LoadProgress progress;
+  how.progress = [&](std::uint64_t done, std::uint64_t total) { progress.update(done, total); };
+  setup.model = std::make_unique<Model>(options.text("model"), how);
+  progress.clear();
   const Model& model = *setup.model;
   check_gpu_layers(options, model.config().layers);
   const RunLimits wanted = wanted_limits(options, model, adjust);
@@ -162,7 +173,7 @@ ModelSetup set_up_model(const Options& options, const AdjustLimits& adjust,
   ModelSetup setup;
   setup.threads = resolve_threads(options);
   const int ranks = rank_count(options);
-  if (by_mpi(ranks)) setup.processes = make_mpi_rank({});
+  if (ranks_are_processes(ranks)) setup.processes = make_mpi_rank({});
   try {
     load(options, adjust, draft, ranks, setup);
   } catch (const Error& error) {

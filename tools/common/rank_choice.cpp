@@ -1,6 +1,9 @@
 #include "tools/common/rank_choice.h"
 
+#include <optional>
+
 #include "base/error.h"
+#include "comm/mpi_ranks.h"
 #include "model/ranks.h"
 #include "tools/common/device_choice.h"
 
@@ -27,6 +30,14 @@ int rank_count(const Options& options) {
   require(ranks == 1 || numa_mode(options) == NumaMode::off, "--tp ", ranks,
           ": ranks share the cores evenly; leave --numa out, or start each rank by numactl");
   return static_cast<int>(ranks);
+}
+
+bool ranks_are_processes(int ranks) {
+  const std::optional<int> processes = mpi_processes();
+  if (!processes || (*processes == 1 && ranks > 1)) return false;
+  require(*processes == ranks, "--tp ", ranks, ": mpirun started ", *processes,
+          " processes, expected as many");
+  return ranks > 1;
 }
 
 std::vector<std::unique_ptr<Backend>> follower_backends(int threads, int ranks) {

@@ -1,4 +1,4 @@
-// From --tp to ranks that are threads of this process.
+// From --tp to ranks: threads of this process, or the processes that mpirun started.
 #pragma once
 
 #include <memory>
@@ -14,6 +14,9 @@ Option rank_option(const std::string& group);
 
 // What --tp says; 1 where the tool has no such option. Throws Error where the device cannot.
 int rank_count(const Options& options);
+
+// Whether mpirun started the ranks as processes. Throws Error where it started another number.
+bool ranks_are_processes(int ranks);
 
 // For the ranks beside the leader, each with its part of `threads`.
 std::vector<std::unique_ptr<Backend>> follower_backends(int threads, int ranks);

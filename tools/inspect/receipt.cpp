@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/progress.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
 #include "engine/receipt.h"
@@ -42,7 +43,11 @@ std::string check_receipt_file(const std::filesystem::path& path,
   const RunLimits limits = resolve_limits(receipt_limits(receipt, {}), model.config());
   Session session(model, *backend, limits);
   const Stopwatch watch;
-  const auto difference = check_receipt(session, model.tokenizer(), receipt, source);
+  const auto difference = [&] {
+    Progress progress("receipt", std::ssize(receipt.prompt) + std::ssize(receipt.tokens), "tokens");
+    return check_receipt(session, model.tokenizer(), receipt, source,
+                         [&](std::int64_t done) { progress.update(done); });
+  }();
   if (difference) fail_for(*difference, receipt, model.tokenizer(), source);
   const double seconds = watch.seconds();
   const auto tokens = std::ssize(receipt.tokens);

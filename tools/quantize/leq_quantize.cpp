@@ -52,6 +52,10 @@ class WorkProgress {
     work_ = work;
     line_->update(done, note);
   }
+  // Makes room for a line of other text.
+  void clear() {
+    if (line_) line_->clear();
+  }
   void end() { line_.reset(); }
 
  private:
@@ -73,7 +77,7 @@ int quantize(const Options& options) {
   WorkProgress progress;
   job.checkpoint.stop = [&] { return interrupt.interrupted(); };
   job.checkpoint.say = [&](const std::string& line) {
-    progress.end();
+    progress.clear();
     std::cerr << with_flags(line) << '\n';
   };
   job.progress = [&](std::string_view work, std::int64_t done, std::int64_t total,

@@ -25,7 +25,7 @@ void require_shared_folds(const Options& options, const CheckpointOptions& check
   require(checkpoint.method != "awq" && !searched && !asked,
           "--search: folds that depend on the bits (awq, --smooth search) cannot be mixed; use "
           "--method gptq+ or rtn, or a fixed --smooth 0.5");
-  // Behind layers that were quantized at one width the inputs, and so the scales, are that width's.
+  // After layers that were quantized at one width the inputs, and so the scales, are that width's.
   const bool gptq = checkpoint.method == "gptq" || checkpoint.method == "gptq+";
   require(
       !checkpoint.fold || !gptq || !checkpoint.true_sequential || !checkpoint.load_stats.empty(),

@@ -183,6 +183,7 @@ int complete(const Run& run, const std::string& prompt) {
   request.prompt = ids;
   request.stop = run.ending.stop;
   request.grammar = run.args.grammar;
+  request.on_prompt = [&](std::int64_t fed, std::int64_t all) { printer.feeding(fed, all); };
   request.on_text = [&](std::string_view text) { printer.reply(text); };
   request.interrupted = &scope.flag();
   LogitDigests digests;
@@ -214,10 +215,11 @@ int chat(const Run& run, const ChatTemplate& format, std::optional<std::string> 
   options.rendering.enable_thinking = run.args.thinking;
   options.stop = run.ending.stop;
   options.grammar = run.args.grammar;
+  ReplyPrinter printer(choose_colors(run.args.color));
+  options.on_prompt = [&](std::int64_t fed, std::int64_t all) { printer.feeding(fed, all); };
   ChatSession session(run.generator, run.model().tokenizer(), format, options);
   if (run.args.system) session.set_system(*run.args.system);
   report_start(run.args, run.setup, run.sampling);
-  ReplyPrinter printer(choose_colors(run.args.color));
   RunTotals totals;
   ChatLoop loop(session, run.generator, printer, totals,
                 {.first_message = std::move(first),

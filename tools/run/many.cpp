@@ -73,9 +73,11 @@ std::string json_line(std::size_t index, const Prompt& prompt, const EngineReply
 class InOrder {
  public:
   InOrder(const RunArgs& args, const std::vector<Prompt>& prompts)
-      : args_(args), prompts_(prompts) {}
+      : args_(args), prompts_(prompts), progress_("replies", std::ssize(prompts), "prompts") {}
 
   void add(std::size_t index, const EngineReply& reply) {
+    ++ended_;
+    progress_.clear();
     texts_[index] = text_of(index, reply);
     for (auto next = texts_.find(printed_); next != texts_.end(); next = texts_.find(printed_)) {
       std::cout << next->second << std::flush;
@@ -84,6 +86,9 @@ class InOrder {
       ++printed_;
     }
   }
+
+  void show_progress() { progress_.update(ended_); }
+  void end_progress() { progress_.clear(); }
 
  private:
   std::string text_of(std::size_t index, const EngineReply& reply) const {
@@ -99,6 +104,8 @@ class InOrder {
   const std::vector<Prompt>& prompts_;
   std::map<std::size_t, std::string> texts_;
   std::size_t printed_ = 0;
+  std::int64_t ended_ = 0;
+  Progress progress_;
 };
 
 }  // namespace
@@ -134,9 +141,11 @@ int complete_many(const RunArgs& args, const Model& model, Session& session,
   const InterruptScope scope;
   const Stopwatch watch;
   do {
+    printer.show_progress();
     if (!scope.interrupted()) continue;
     for (const RequestId id : ids) engine.cancel(id);
   } while (engine.step());
+  printer.end_progress();
   const EngineCounts& counts = engine.counts();
   const double seconds = watch.seconds();
   note(with_commas(std::ssize(prompts)) + " replies in " + fixed(seconds, 1) + " s: prompts " +

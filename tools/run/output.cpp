@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -46,7 +47,23 @@ void ReplyPrinter::write_code(std::string_view code) {
   line_open_ = line_open;
 }
 
+void ReplyPrinter::feeding(std::int64_t done, std::int64_t total) {
+  if (!progress_) progress_.emplace("prompt", total, "tokens");
+  progress_->update(done);
+}
+
+// Nothing more stands in the way of the text.
+void ReplyPrinter::begin() {
+  if (progress_) progress_->clear();
+  progress_.reset();
+  if (prompt_.empty()) return;
+  write_code(kGreen);
+  write(std::exchange(prompt_, {}));
+  write_code(kColorsOff);
+}
+
 void ReplyPrinter::reply(std::string_view text) {
+  begin();
   while (!text.empty()) {
     const std::string_view tag = thinking_ ? kThinkEnds : kThinkBegins;
     const std::size_t found = colors_ == Colors::on ? text.find(tag) : std::string_view::npos;
@@ -61,17 +78,12 @@ void ReplyPrinter::reply(std::string_view text) {
   }
 }
 
-void ReplyPrinter::prompt(std::string_view text) {
-  write_code(kGreen);
-  write(text);
-  write_code(kColorsOff);
-}
-
 void ReplyPrinter::end_line() {
   if (line_open_) write("\n");
 }
 
 void ReplyPrinter::finish() {
+  begin();
   write_code(kColorsOff);
   thinking_ = false;
   if (isatty(STDOUT_FILENO) == 1) {

@@ -88,7 +88,7 @@ __device__ __forceinline__ void load_operand(const unsigned char* memory, int fi
   ptx::ldmatrix_x4(a, memory + TileMemory<Shape>::kQueriesAt +
                           Rows::at(first_query + lane % 16, 2 * step + lane / 16));
 }
-// Once, where they stay: behind a barrier after load_queries.
+// Once, where they stay: after the barrier that follows load_queries.
 template <class Shape>
 __device__ __forceinline__ void hold_queries(const unsigned char* memory, WarpRows<Shape>& warp) {
 #pragma unroll

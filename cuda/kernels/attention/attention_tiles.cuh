@@ -64,7 +64,7 @@ struct TileMemory {
   static constexpr int kKeyEndsAt = kValuesAt + kTile * Values::kStride;
   static constexpr int kValueEndsAt = kKeyEndsAt + kKeyEnds;
   static constexpr int kStageBytes = kValueEndsAt + kValueEnds;
-  // Behind the stages: queries as keys are stored, with int8 their scale and sum of codes, what
+  // After the stages: queries as keys are stored, with int8 their scale and sum of codes, what
   // warps share, and the block's QueryBlock.
   static constexpr int kQueriesAt = Shape::kStages * kStageBytes;
   static constexpr int kFactsAt = kQueriesAt + Shape::kQueries * Keys::kStride;

@@ -273,7 +273,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   FloatWarpTile<Weights, Shape> tile;
   for (int slab = 0; slab < slabs; ++slab) {
     ptx::cp_async_wait<Shape::kStages - 2>();
-    // Behind it the slab is there for all, and the stage of the slab before is free.
+    // After it the slab is there for all, and the stage of the slab before is free.
     __syncthreads();
     load_weights(slab + Shape::kStages - 1);
     load_inputs(slab + Shape::kStages - 1);

@@ -48,7 +48,7 @@ __device__ __forceinline__ void row_values(const FloatMatmul& a, const FloatSegm
     x[t] = a.values.values + min(first + t, a.tokens - 1) * a.values.stride + threadIdx.x % 4 * 4;
   }
   float lanes[tokens][4] = {};
-  // Behind the columns both weights and inputs are padded with zeros, up to 32.
+  // After the columns both weights and inputs are padded with zeros, up to 32.
   const int blocks = static_cast<int>((a.columns + 15) / 16);
   const auto multiply = [&](const float4& w, int block) {
 #pragma unroll

@@ -62,6 +62,11 @@ GrammarBuilder::Expr GrammarBuilder::call(std::int32_t rule) {
   return add({.kind = Kind::call, .rule = rule});
 }
 
+GrammarBuilder::Expr GrammarBuilder::machine(std::vector<ByteState> states) {
+  ensure(!states.empty(), "grammar: a machine without states");
+  return add({.kind = Kind::machine, .states = std::move(states)});
+}
+
 std::int32_t GrammarBuilder::rule(std::string_view name) {
   const auto known = names_.find(name);
   if (known != names_.end()) return known->second;
@@ -139,6 +144,8 @@ void GrammarBuilder::lay(Expr expression, std::int32_t from, std::int32_t to) {
     case Kind::call:
       at(from).calls.push_back({node.rule, to});
       return;
+    case Kind::machine:
+      return lay_machine(node, from, to);
   }
 }
 
@@ -166,6 +173,21 @@ void GrammarBuilder::lay_repeat(const Node& node, std::int32_t from, std::int32_
     from = next;
   }
   at(from).skips.push_back(to);
+}
+
+void GrammarBuilder::lay_machine(const Node& node, std::int32_t from, std::int32_t to) {
+  std::vector<std::int32_t> own(node.states.size());
+  for (std::int32_t& state : own) state = place();
+  at(from).skips.push_back(own[0]);
+  const auto own_of = [&](std::int32_t state) { return own[static_cast<std::size_t>(state)]; };
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    Grammar::Place& here = at(own[i]);
+    for (const auto& edge : node.states[i].edges)
+      here.edges.push_back({edge.first, edge.last, own_of(edge.to)});
+    for (const auto& call : node.states[i].calls)
+      here.calls.push_back({call.rule, own_of(call.back)});
+    if (node.states[i].ends) here.skips.push_back(to);
+  }
 }
 
 void GrammarBuilder::lay_chars(std::span<const CharRange> ranges, std::int32_t from,

@@ -40,6 +40,14 @@ class GrammarBuilder {
   Expr repeat(Expr part, std::int64_t least, std::int64_t most);
   Expr optional(Expr part) { return repeat(part, 0, 1); }
   Expr call(std::int32_t rule);
+  // States that bytes lead through, from the first one on: where no more than one text can follow
+  // another, as where marks are looked for.
+  struct ByteState {
+    std::vector<Grammar::Edge> edges;         // to states
+    std::vector<Grammar::Place::Call> calls;  // back to states
+    bool ends = false;
+  };
+  Expr machine(std::vector<ByteState> states);
   Expr nothing() { return sequence({}); }
 
   // The rule of this name, made where there is none yet; it must be defined once in the end.
@@ -55,7 +63,7 @@ class GrammarBuilder {
   std::shared_ptr<const Grammar> finish(std::int32_t root);
 
  private:
-  enum class Kind : std::uint8_t { text, chars, sequence, choice, repeat, call };
+  enum class Kind : std::uint8_t { text, chars, sequence, choice, repeat, call, machine };
   struct Node {
     Kind kind = Kind::text;
     std::uint32_t depth = 1;
@@ -64,6 +72,7 @@ class GrammarBuilder {
     std::string bytes = {};
     std::vector<CharRange> ranges = {};
     std::vector<Expr> parts = {};
+    std::vector<ByteState> states = {};
   };
   struct Rule {
     std::string name;
@@ -79,6 +88,7 @@ class GrammarBuilder {
   void lay_chars(std::span<const CharRange> ranges, std::int32_t from, std::int32_t to);
   void lay_range(CharRange range, std::int32_t from, std::int32_t to);
   void lay_repeat(const Node& node, std::int32_t from, std::int32_t to);
+  void lay_machine(const Node& node, std::int32_t from, std::int32_t to);
   void refuse_left_recursion();
   // `begins`: by rule, those that it may begin with.
   void refuse_rings(const std::vector<std::vector<std::int32_t>>& begins);

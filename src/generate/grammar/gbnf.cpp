@@ -38,7 +38,7 @@ class GbnfReader {
       const std::string_view name = take_name();
       if (name.empty()) wrong("expected the name of a rule");
       skip_space(Lines::kept);
-      if (!skip("::=")) wrong("expected ::= behind the rule ", printable(name));
+      if (!skip("::=")) wrong("expected ::= after the rule ", printable(name));
       skip_space(Lines::skipped);
       builder_.define(builder_.rule(name), alternatives(Lines::kept));
       if (!rest().empty() && !at_line_end()) wrong("expected the end of the rule");
@@ -167,7 +167,7 @@ class GbnfReader {
       skip_space(Lines::kept);
       most = rest().starts_with('}') ? GrammarBuilder::kNoLimit : number();
     }
-    if (!skip("}")) wrong("expected } behind the number of times");
+    if (!skip("}")) wrong("expected } after the number of times");
     if (most != GrammarBuilder::kNoLimit && most < least)
       wrong("at most fewer times than at least");
     return builder_.repeat(part, least, most);

@@ -27,7 +27,7 @@ class JsonParts {
   Expr array();
   Expr null() { return builder_.text("null"); }
   Expr boolean() { return builder_.choice({builder_.text("true"), builder_.text("false")}); }
-  Expr number();   // up to 20 digits before the point and behind it, an exponent of 2
+  Expr number();   // up to 20 digits before the point and after it, an exponent of 2
   Expr integer();  // up to 20 digits
 
   // A string that is this text's beginning to its end, without quotes: as it is written in JSON.

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "generate/grammar/json_parts.h"
 #include "generate/grammar/schema_facts.h"
+#include "generate/grammar/schema_rules.h"
 
 namespace leq {
 namespace {
@@ -37,11 +38,16 @@ struct Property {
 
 class SchemaReader {
  public:
-  SchemaReader(JsonNode root, std::string_view source)
-      : root_(root), source_(source), builder_(source), parts_(builder_) {}
+  SchemaReader(GrammarBuilder& builder, JsonParts& parts, const SchemaSource& source)
+      : root_(source.root),
+        source_(source.name),
+        prefix_(source.prefix),
+        builder_(builder),
+        parts_(parts) {}
 
-  std::shared_ptr<const Grammar> read() {
-    const std::int32_t root = rule_of(root_, "#");
+  std::vector<std::int32_t> read(std::span<const SchemaPlace> wanted) {
+    std::vector<std::int32_t> rules;
+    for (const SchemaPlace& place : wanted) rules.push_back(rule_of(place.schema, place.path));
     // A list in the place of recursion: schemas refer to each other in chains of any length.
     while (!waiting_.empty()) {
       const Waiting next = waiting_.back();
@@ -49,7 +55,7 @@ class SchemaReader {
       place_ = next.place;
       builder_.define(next.rule, value(next.schema));
     }
-    return builder_.finish(root);
+    return rules;
   }
 
  private:
@@ -81,7 +87,7 @@ class SchemaReader {
   };
 
   std::int32_t rule_of(JsonNode schema, const std::string& place) {
-    const std::string name = "schema " + place;
+    const std::string name = prefix_ + "schema " + place;
     const std::int32_t rule = builder_.rule(name);
     if (asked_.insert(rule).second) waiting_.push_back({rule, schema, place});
     return rule;
@@ -431,8 +437,8 @@ class SchemaReader {
   Expr object_of(const std::vector<Property>& all, JsonNode more, Others others) {
     GrammarBuilder& b = builder_;
     const Step step(*this, "properties");
-    const std::string prefix = "members " + std::to_string(objects_++) + " ";
-    // By how many properties are behind, and whether one has been written.
+    const std::string prefix = prefix_ + "members " + std::to_string(objects_++) + " ";
+    // By how many properties are done, and whether one has been written.
     const auto rule_at = [&](std::size_t i, bool any) {
       return b.rule(prefix + std::to_string(i) + (any ? " more" : ""));
     };
@@ -539,8 +545,9 @@ class SchemaReader {
 
   JsonNode root_;
   std::string_view source_;
-  GrammarBuilder builder_;
-  JsonParts parts_;
+  std::string prefix_;  // of its rules' names
+  GrammarBuilder& builder_;
+  JsonParts& parts_;
   std::string place_ = "#";
   std::vector<Waiting> waiting_;
   std::size_t objects_ = 0;  // so far
@@ -550,9 +557,19 @@ class SchemaReader {
 
 }  // namespace
 
+std::vector<std::int32_t> add_schema(GrammarBuilder& builder, JsonParts& parts,
+                                     const SchemaSource& source,
+                                     std::span<const SchemaPlace> wanted) {
+  require(bool{source.root}, source.name, ": there is no schema");
+  return SchemaReader(builder, parts, source).read(wanted);
+}
+
 std::shared_ptr<const Grammar> Grammar::from_json_schema(JsonNode schema, std::string_view source) {
-  require(bool{schema}, source, ": there is no schema");
-  return SchemaReader(schema, source).read();
+  GrammarBuilder builder(source);
+  JsonParts parts(builder);
+  const SchemaPlace whole = {schema, "#"};
+  const auto rules = add_schema(builder, parts, {schema, source}, std::span(&whole, 1));
+  return builder.finish(rules.front());
 }
 
 std::shared_ptr<const Grammar> Grammar::from_json_schema(std::string_view text,

@@ -1,6 +1,8 @@
 #include "generate/grammar/matcher.h"
 
 #include <algorithm>
+#include <bit>
+#include <bitset>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -23,9 +25,13 @@ constexpr const char* kUnwritable =
 
 // Few vocabularies lack a byte; where one does, a way that needs it is none.
 std::shared_ptr<const Grammar> writable(std::shared_ptr<const Grammar> grammar,
-                                        const TokenTrie& tokens) {
-  std::shared_ptr<const Grammar> left =
-      Grammar::written_with(std::move(grammar), tokens.used_bytes());
+                                        const TokenTrie& tokens,
+                                        std::span<const ShownToken> shown) {
+  std::bitset<256> bytes = tokens.used_bytes();
+  for (const ShownToken& token : shown) {
+    for (const char byte : token.bytes) bytes.set(static_cast<std::uint8_t>(byte));
+  }
+  std::shared_ptr<const Grammar> left = Grammar::written_with(std::move(grammar), bytes);
   require(left != nullptr, kUnwritable);
   return left;
 }
@@ -43,12 +49,19 @@ struct GrammarMatcher::Parts {
   std::shared_ptr<const TokenTrie> trie;
   GrammarAutomaton automaton;
   std::unordered_map<std::int32_t, LocalMask> local;  // by place
-  std::unordered_map<State, Mask> whole;              // by state
-  std::vector<State> path;                            // by depth, of the walk in work
+  struct WholeMask {
+    Mask tokens;
+    bool all = false;  // with text
+  };
+  std::unordered_map<State, WholeMask> whole;  // by state
+  std::vector<ShownToken> shown;
+  std::vector<State> path;  // by depth, of the walk in work
 
-  Parts(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> tokens)
+  Parts(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> tokens,
+        std::vector<ShownToken> shown_ones)
       : trie(std::move(tokens)),
-        automaton(writable(std::move(grammar), *trie)),
+        automaton(writable(std::move(grammar), *trie, shown_ones)),
+        shown(std::move(shown_ones)),
         path(std::size_t{trie->longest()} + 1) {}
 
   std::size_t words() const { return (trie->vocabulary() + 63) / 64; }
@@ -99,13 +112,47 @@ struct GrammarMatcher::Parts {
       if (below == GrammarAutomaton::kDead || !automaton.reads_on(below)) continue;
       for (const std::uint32_t node : mask.leaving) walk(node, below, tokens, nullptr);
     }
+    for (const ShownToken& token : shown) {
+      if (automaton.after(state, token.bytes) == GrammarAutomaton::kDead) continue;
+      const auto id = static_cast<std::size_t>(token.id);
+      tokens[id / 64] |= std::uint64_t{1} << id % 64;
+    }
     return tokens;
+  }
+
+  const WholeMask& whole_mask(State state) {
+    const auto known = whole.find(state);
+    if (known != whole.end()) return known->second;
+    if (whole.size() > most_masks()) whole.clear();
+    WholeMask made = {make_mask(state)};
+    std::size_t allowed = 0;
+    for (const std::uint64_t word : made.tokens)
+      allowed += static_cast<std::size_t>(std::popcount(word));
+    made.all = allowed == trie->tokens().size() + shown.size();
+    return whole.emplace(state, std::move(made)).first->second;
+  }
+
+  const std::string& bytes(Token token) const {
+    const auto found = std::ranges::find(shown, token, &ShownToken::id);
+    return found != shown.end() ? found->bytes : trie->bytes(token);
   }
 };
 
+// Those whose texts are no text otherwise.
+std::vector<ShownToken> with_texts(const Tokenizer& tokenizer, std::span<const Token> ids) {
+  std::vector<ShownToken> shown;
+  for (const Token id : ids) {
+    std::string bytes = tokenizer.decode(std::span(&id, 1), true);
+    if (tokenizer.token_bytes(id).empty() && !bytes.empty())
+      shown.push_back({id, std::move(bytes)});
+  }
+  return shown;
+}
+
 GrammarMatcher::GrammarMatcher(std::shared_ptr<const Grammar> grammar,
-                               std::shared_ptr<const TokenTrie> tokens)
-    : parts_(std::make_unique<Parts>(std::move(grammar), std::move(tokens))) {
+                               std::shared_ptr<const TokenTrie> tokens,
+                               std::vector<ShownToken> shown)
+    : parts_(std::make_unique<Parts>(std::move(grammar), std::move(tokens), std::move(shown))) {
   Mask first(words());
   allow(start(), first);
   require(may_end(start()) || std::ranges::any_of(first, [](auto word) { return word != 0; }),
@@ -119,9 +166,12 @@ std::size_t GrammarMatcher::words() const { return parts_->words(); }
 GrammarState GrammarMatcher::start() const { return parts_->automaton.start(); }
 
 GrammarState GrammarMatcher::after(GrammarState state, Token token) {
-  const bool known = token >= 0 && static_cast<std::size_t>(token) < parts_->trie->vocabulary();
-  const std::string_view bytes = known ? std::string_view(parts_->trie->bytes(token)) : "";
-  return bytes.empty() ? kOutOfGrammar : after(state, bytes);
+  if (token < 0 || static_cast<std::size_t>(token) >= parts_->trie->vocabulary()) {
+    return kOutOfGrammar;
+  }
+  const std::string_view bytes = parts_->bytes(token);
+  if (bytes.empty()) return allows_all(state) ? state : kOutOfGrammar;
+  return after(state, bytes);
 }
 
 GrammarState GrammarMatcher::after(GrammarState state, std::string_view bytes) {
@@ -136,6 +186,10 @@ bool GrammarMatcher::must_end(GrammarState state) const {
   return may_end(state) && !parts_->automaton.reads_on(state);
 }
 
+bool GrammarMatcher::allows_all(GrammarState state) {
+  return may_end(state) && parts_->whole_mask(state).all;
+}
+
 void GrammarMatcher::allow(GrammarState state, std::span<std::uint64_t> tokens) {
   ensure(tokens.size() == parts_->words(), "grammar: a mask of ", tokens.size(),
          " words, expected ", parts_->words());
@@ -143,12 +197,7 @@ void GrammarMatcher::allow(GrammarState state, std::span<std::uint64_t> tokens) 
     std::ranges::fill(tokens, 0);
     return;
   }
-  if (parts_->whole.size() > parts_->most_masks()) parts_->whole.clear();
-  auto found = parts_->whole.find(state);
-  if (found == parts_->whole.end()) {
-    found = parts_->whole.emplace(state, parts_->make_mask(state)).first;
-  }
-  std::ranges::copy(found->second, tokens.begin());
+  std::ranges::copy(parts_->whole_mask(state).tokens, tokens.begin());
 }
 
 }  // namespace leq

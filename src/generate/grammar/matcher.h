@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "generate/grammar/grammar.h"
 #include "tokenizer/tokenizer.h"
@@ -23,25 +25,37 @@ std::shared_ptr<const TokenTrie> make_token_trie(const Tokenizer& tokenizer,
 using GrammarState = std::int32_t;
 inline constexpr GrammarState kOutOfGrammar = -1;  // no text of the grammar begins so
 
+// A special token that is part of the text, with its bytes.
+struct ShownToken {
+  Token id = 0;
+  std::string bytes;
+  bool operator==(const ShownToken&) const = default;
+};
+std::vector<ShownToken> with_texts(const Tokenizer& tokenizer, std::span<const Token> ids);
+
 class GrammarMatcher {
  public:
-  // Throws Error where no token begins a text of the grammar, or each text needs a byte that is in
-  // no token.
-  GrammarMatcher(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> tokens);
+  // `shown`: special tokens that stand for their texts (EngineRequest::shown). Throws Error where
+  // no token begins a text of the grammar, or each text needs a byte that is in no token.
+  GrammarMatcher(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> tokens,
+                 std::vector<ShownToken> shown = {});
   ~GrammarMatcher();
   GrammarMatcher(const GrammarMatcher&) = delete;
   GrammarMatcher& operator=(const GrammarMatcher&) = delete;
 
   std::size_t words() const;  // of a mask: ceil(V / 64)
   GrammarState start() const;
-  // After one more token (kOutOfGrammar for one without text), or bytes. Throws Error where a
-  // grammar is so ambiguous that its states take more than they may.
+  // After one more token, or bytes. One without text changes nothing where allows_all, and is out
+  // of the grammar elsewhere. Throws Error where a grammar is so ambiguous that its states take
+  // more than they may.
   GrammarState after(GrammarState state, Token token);
   GrammarState after(GrammarState state, std::string_view bytes);
 
   bool may_end(GrammarState state) const;   // a whole text
   bool must_end(GrammarState state) const;  // ... that nothing can follow
 
+  // Whether every token with a text may come, and the text may end: there is nothing to hold.
+  bool allows_all(GrammarState state);
   // Sets the bits, [ceil(V / 64)], of exactly the tokens that may come next and clears all others.
   // Tokens without text, end tokens among them, are never set; nor those after which only bytes
   // could follow that are in no token.

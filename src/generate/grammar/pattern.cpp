@@ -154,7 +154,7 @@ class PatternReader {
     return negated ? inverted(std::move(ranges)) : ranges;
   }
 
-  // One character, or a class of them behind a \.
+  // One character, or a class of them after a \.
   Ranges one() {
     if (!skip("\\")) {
       const std::size_t length = utf8_length(rest());

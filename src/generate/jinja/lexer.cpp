@@ -97,7 +97,7 @@ class Lexer {
     if (!data.empty()) add(Type::data, std::string(data));
   }
 
-  // Behind the end of a tag at `close`, and what the end takes off the text after it.
+  // After the end of a tag at `close`, and what the end takes off the text after it.
   void close_tag(std::size_t close, bool trims_line) {
     const char sign = close > at_ ? text_[close - 1] : '\0';
     advance(close - at_ + 2);

@@ -63,12 +63,12 @@ class LowerFactor {
 
   // Rows [row, row + 8) of a panel minus what the rows after them in the block explain.
   void subtract_rows_behind(std::int64_t panel, std::int64_t row, std::int64_t block_end) {
-    const std::int64_t behind = row + kTileRows;
-    if (behind == block_end) return;
-    kernels_.add_product_f64({.a = column(row, behind),
+    const std::int64_t below = row + kTileRows;
+    if (below == block_end) return;
+    kernels_.add_product_f64({.a = column(row, below),
                               .a_stride = kLanes,
-                              .b = a_.row(panel, behind),
-                              .depth = block_end - behind,
+                              .b = a_.row(panel, below),
+                              .depth = block_end - below,
                               .c = a_.row(panel, row),
                               .c_stride = kLanes,
                               .sign = -1});

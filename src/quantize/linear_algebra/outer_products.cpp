@@ -14,16 +14,16 @@ namespace leq {
 namespace {
 
 constexpr std::int64_t kShardTokens = 2048;
-constexpr std::int64_t kLanes = kPanelLanes<float>;
+constexpr std::int64_t kSumLanes = kPanelLanes<float>;
 constexpr std::int64_t kTilePanels = 8;  // a tile's f32 sums are 590 KB
-constexpr std::int64_t kTileColumns = kTilePanels * kLanes;
+constexpr std::int64_t kTileColumns = kTilePanels * kSumLanes;
 
 // The tokens of a shard as [T / 128][panels][128][48].
 class PackedTokens {
  public:
   PackedTokens(std::int64_t most_tokens, std::int64_t columns)
       : columns_(columns),
-        panels_((columns + kLanes - 1) / kLanes),
+        panels_((columns + kSumLanes - 1) / kSumLanes),
         buffer_(static_cast<std::uint64_t>((most_tokens + kTileDepth - 1) / kTileDepth * panels_ *
                                            kTileDepth) *
                     kPanelBytes,
@@ -47,17 +47,17 @@ class PackedTokens {
  private:
   std::int64_t index(std::int64_t token, std::int64_t panel) const {
     const std::int64_t block = token / kTileDepth;
-    return ((block * panels_ + panel) * kTileDepth + token % kTileDepth) * kLanes;
+    return ((block * panels_ + panel) * kTileDepth + token % kTileDepth) * kSumLanes;
   }
 
   void take_row(const float* x, std::int64_t token) {
     const float* from = x + token * columns_;
     float* const data = reinterpret_cast<float*>(buffer_.data());
     std::int64_t panel = 0;
-    for (; (panel + 1) * kLanes <= columns_; ++panel)
-      std::memcpy(data + index(token, panel), from + panel * kLanes, kPanelBytes);
+    for (; (panel + 1) * kSumLanes <= columns_; ++panel)
+      std::memcpy(data + index(token, panel), from + panel * kSumLanes, kPanelBytes);
     if (panel < panels_)
-      std::copy(from + panel * kLanes, from + columns_, data + index(token, panel));
+      std::copy(from + panel * kSumLanes, from + columns_, data + index(token, panel));
   }
 
   std::int64_t columns_, panels_, tokens_ = 0;
@@ -88,14 +88,14 @@ void sum_tile(const PackedTokens& x, ProductTile at, LanePanels<float>& sums) {
   const auto add = tile_kernels().add_product_f32;
   for (std::int64_t token = 0; token < x.tokens(); token += kTileDepth) {
     TileProduct<float> tile = {
-        .a_stride = kLanes, .depth = std::min(kTileDepth, x.tokens() - token), .c_stride = kLanes};
+        .a_stride = kSumLanes, .depth = std::min(kTileDepth, x.tokens() - token), .c_stride = kSumLanes};
     for (std::int64_t j = 0; j < columns; ++j) {
       tile.b = x.at(token, at.column + j);
       for (std::int64_t i = 0; i < rows && at.row + i <= at.column + j; ++i) {
-        for (std::int64_t row = 0; row < kLanes; row += kTileRows) {
+        for (std::int64_t row = 0; row < kSumLanes; row += kTileRows) {
           tile.a = x.at(token, at.row + i) + row;
           tile.next_a = tile.a + kTileRows;
-          tile.c = sums.at(j, i * kLanes + row);
+          tile.c = sums.at(j, i * kSumLanes + row);
           add(tile);
         }
       }
@@ -106,22 +106,22 @@ void sum_tile(const PackedTokens& x, ProductTile at, LanePanels<float>& sums) {
 // h += the tile, row by row, and the same below the diagonal, eight rows at a time: lines of memory
 // follow one another.
 void add_tile(const LanePanels<float>& sums, ProductTile at, std::int64_t columns, double* h) {
-  const std::int64_t top = at.row * kLanes, left = at.column * kLanes;
+  const std::int64_t top = at.row * kSumLanes, left = at.column * kSumLanes;
   const std::int64_t bottom = std::min(columns, top + kTileColumns);
   const std::int64_t right = std::min(columns, left + kTileColumns);
   for (std::int64_t i = top; i < bottom; ++i) {
     for (std::int64_t j = std::max(i, left); j < right;) {
-      const std::int64_t panel = (j - left) / kLanes,
-                         end = std::min(right, left + (panel + 1) * kLanes);
-      const float* const from = sums.at(panel, i - top) - left - panel * kLanes;
+      const std::int64_t panel = (j - left) / kSumLanes,
+                         end = std::min(right, left + (panel + 1) * kSumLanes);
+      const float* const from = sums.at(panel, i - top) - left - panel * kSumLanes;
       for (; j < end; ++j) h[i * columns + j] += static_cast<double>(from[j]);
     }
   }
   for (std::int64_t j = left; j < right; j += kTileRows) {
     const std::int64_t end = std::min(right, j + kTileRows);
-    const std::int64_t panel = (j - left) / kLanes;
+    const std::int64_t panel = (j - left) / kSumLanes;
     for (std::int64_t i = top; i < std::min(bottom, end); ++i) {
-      const float* const from = sums.at(panel, i - top) - left - panel * kLanes;
+      const float* const from = sums.at(panel, i - top) - left - panel * kSumLanes;
       for (std::int64_t row = std::max(j, i + 1); row < end; ++row)
         h[row * columns + i] += static_cast<double>(from[row]);
     }

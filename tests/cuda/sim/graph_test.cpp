@@ -231,7 +231,7 @@ TEST_P(EarlyStart, ShowsAReadOfWhatTheKernelBeforeTheLastWrites) {
   EXPECT_NE(found(Bug::planted), twice);
 }
 
-// A list that a copy brings is there behind the wait.
+// A list that a copy brings is there after the wait.
 TEST_P(EarlyStart, ShowsAReadBeforeTheWaitOfWhatACopyBrings) {
   const std::vector<int> numbers(kNumbers, 5), twice(kNumbers, 10);
   const auto found = [&](Bug bug) {

@@ -1,0 +1,321 @@
+#include "generate/tool_grammar.h"
+
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "generate/grammar/schema_rules.h"
+#include "generate/grammar/watch.h"
+#include "generate/tool_marks.h"
+
+namespace leq {
+namespace {
+
+using Expr = GrammarBuilder::Expr;
+constexpr std::int64_t kNoLimit = GrammarBuilder::kNoLimit;
+
+struct Tool {
+  std::string name;
+  JsonNode schema = {};     // of its arguments; nothing: any object
+  std::string source = {};  // in errors
+  std::string prefix = {};  // of its rules
+};
+
+bool is_flag(JsonNode node, bool value) {
+  return node && node.is_boolean() && node.boolean() == value;
+}
+
+// Whether a grammar can hold the schema, and it is one of objects.
+void check_arguments(const Tool& tool) {
+  const JsonNode type = tool.schema.find("type");
+  require(!type || (type.is_string() && type.text() == "object"), tool.source,
+          ": expected 'parameters' of the type object");
+  (void)Grammar::from_json_schema(tool.schema, tool.source);
+}
+
+JsonNode no_arguments() {
+  static const JsonTree tree =
+      parse_json_tree(R"({"type":"object","additionalProperties":false})", "no arguments");
+  return tree.root();
+}
+
+Tool read_tool(JsonNode node, std::size_t index, std::string_view source) {
+  const JsonNode function = node.find("function");
+  Tool tool = {function.find("name").text()};
+  tool.source = std::string(source) + ": " + printable(tool.name);
+  tool.prefix = "tool " + std::to_string(index) + " ";
+  const JsonNode parameters = function.find("parameters");
+  if (!parameters) tool.schema = no_arguments();
+  if (!parameters.is_object() || parameters.size() == 0) return tool;
+  tool.schema = parameters;
+  try {
+    check_arguments(tool);
+  } catch (const Error&) {
+    if (is_flag(function.find("strict"), true)) throw;
+    tool.schema = {};
+  }
+  return tool;
+}
+
+// An argument that may be a text is written as it is in the xml style; what else it may be cannot
+// be told from one.
+bool may_be_text(JsonNode schema) {
+  const JsonNode type = schema.find("type");
+  if (type.is_string()) return type.text() == "string";
+  for (JsonNode one = type.first(); one; one = one.next()) {
+    if (!one.is_string() || one.text() == "string") return true;
+  }
+  return !type.is_array();
+}
+
+class CallGrammar {
+ public:
+  CallGrammar(const ReplyStyle& style, JsonNode tools, CallCount count, std::string_view source)
+      : style_(style), count_(count), builder_(source), parts_(builder_) {
+    for (JsonNode tool = tools.first(); tool; tool = tool.next()) {
+      tools_.push_back(read_tool(tool, tools_.size(), source));
+    }
+  }
+
+  std::shared_ptr<const Grammar> make(bool in_thoughts) {
+    std::vector<WatchMode> modes(kModes);
+    add_marks(modes);
+    modes[kEnd].closed = true;
+    std::size_t first = kAnswer;
+    if (!style_.think_begin.empty()) {
+      first = in_thoughts ? kThoughts : kStart;
+      modes[kThoughts].anywhere = {{style_.think_end, {}, kAnswer}};
+      modes[kStart] = modes[kAnswer];
+      modes[kStart].at_start.push_back(
+          {std::string(1, kAnyBlanks) + style_.think_begin, {}, kThoughts});
+    }
+    const std::int32_t root = builder_.rule("reply");
+    builder_.define(root, watched_text(builder_, modes, first, WatchEnd::anywhere));
+    return builder_.finish(root);
+  }
+
+ private:
+  // What a reply goes through. The answer is all that is no thought; in some styles a call may
+  // only begin it, or follow another.
+  enum Mode : std::size_t { kStart, kThoughts, kAnswer, kBetween, kPythonTag, kEnd, kModes };
+
+  void add_marks(std::vector<WatchMode>& modes);
+  std::int32_t define(std::string_view name, Expr expression) {
+    const std::int32_t rule = builder_.rule(name);
+    builder_.define(rule, expression);
+    return rule;
+  }
+  // After a call.
+  std::size_t next(std::size_t mode) const { return count_ == CallCount::one ? kEnd : mode; }
+
+  Expr text(std::string_view bytes) { return builder_.text(bytes); }
+  Expr space() { return parts_.space(); }
+  Expr key(std::string_view name) {
+    return builder_.sequence({text("\"" + std::string(name) + "\":"), space()});
+  }
+  Expr arguments(const Tool& tool);
+  template <class Make>
+  Expr any_tool(const Make& make) {
+    std::vector<Expr> ways;
+    for (const Tool& tool : tools_) ways.push_back(make(tool));
+    return builder_.choice(std::move(ways));
+  }
+  Expr until(std::string_view mark);
+  Expr json_call(Expr rest);
+  Expr mistral_calls();
+  Expr deepseek_calls();
+  Expr xml_call();
+  Expr parameters(const Tool& tool);
+  Expr parameter(const Tool& tool, JsonNode property, std::int32_t rule);
+  void add_llama_heads(WatchMode& mode);
+
+  ReplyStyle style_;
+  CallCount count_;
+  GrammarBuilder builder_;
+  JsonParts parts_;
+  std::vector<Tool> tools_;
+};
+
+void CallGrammar::add_marks(std::vector<WatchMode>& modes) {
+  WatchMode& answer = modes[kAnswer];
+  const auto mark = [&](std::string_view text, Expr rest) {
+    answer.anywhere.push_back(
+        {std::string(text), define("call " + std::string(text), rest), next(kAnswer)});
+  };
+  switch (style_.tools) {
+    case ToolCallStyle::none:
+      break;
+    case ToolCallStyle::hermes:
+      return mark(kHermesCall, builder_.sequence({space(), json_call(builder_.nothing()), space(),
+                                                  text(kHermesCallEnd)}));
+    case ToolCallStyle::xml: {
+      const Expr call = builder_.call(define("function", xml_call()));
+      mark(kHermesCall,
+           builder_.sequence({space(), text(kFunction), call, space(), text(kHermesCallEnd)}));
+      return mark(kFunction, call);
+    }
+    case ToolCallStyle::mistral:
+      return mark(kMistralCalls, mistral_calls());
+    case ToolCallStyle::deepseek:
+      return mark(kDeepSeekCalls, deepseek_calls());
+    case ToolCallStyle::llama3:
+      answer.anywhere = {{std::string(kPythonCall), {}, kPythonTag}};
+      for (const Mode mode : {kAnswer, kBetween, kPythonTag}) add_llama_heads(modes[mode]);
+      // Between calls stands a semicolon; anything else is content.
+      modes[kBetween].anywhere = answer.anywhere;
+      modes[kBetween].at_start.push_back({std::string(1, kAnyBlanks) + ";", {}, kBetween});
+      return;
+  }
+}
+
+Expr CallGrammar::arguments(const Tool& tool) {
+  if (!tool.schema) return parts_.object();
+  const std::int32_t known = builder_.rule(tool.prefix + "arguments");
+  if (!builder_.is_defined(known)) {
+    const SchemaPlace whole = {tool.schema, "#"};
+    const auto rules =
+        add_schema(builder_, parts_, {tool.schema, tool.source, tool.prefix}, std::span(&whole, 1));
+    builder_.define(known, builder_.call(rules.front()));
+  }
+  return builder_.call(known);
+}
+
+// Anything up to the mark, and it.
+Expr CallGrammar::until(std::string_view mark) {
+  const WatchMode free = {.anywhere = {{std::string(mark), {}, 1}}};
+  return watched_text(builder_, {free, {.closed = true}}, 0, WatchEnd::closed);
+}
+
+// {"name": ..., "arguments": {...}}, with what may follow the arguments.
+Expr CallGrammar::json_call(Expr rest) {
+  return any_tool([&](const Tool& tool) {
+    return builder_.sequence({text("{"), space(), key("name"), text("\""),
+                              parts_.written(tool.name), text("\","), space(), key("arguments"),
+                              arguments(tool), rest, space(), text("}")});
+  });
+}
+
+// [{...}, ...], each with an id or not; or NAME[ARGS]{...}, with an id or not.
+Expr CallGrammar::mistral_calls() {
+  GrammarBuilder& b = builder_;
+  const Expr id = b.repeat(b.chars({{'0', '9'}, {'A', 'Z'}, {'a', 'z'}}), 1, 64);
+  const Expr with_id =
+      b.optional(b.sequence({text(","), space(), key("id"), text("\""), id, text("\"")}));
+  const Expr one = b.call(define("listed call", json_call(with_id)));
+  const Expr more =
+      b.repeat(b.sequence({text(","), space(), one}), 0, count_ == CallCount::one ? 0 : kNoLimit);
+  const Expr named = any_tool([&](const Tool& tool) {
+    const Expr call_id = b.optional(b.sequence({text(kCallId), id}));
+    return b.sequence({text(tool.name), call_id, text(kArgs), space(), arguments(tool)});
+  });
+  return b.sequence(
+      {space(),
+       b.choice({b.sequence({text("["), space(), one, more, space(), text("]")}), named})});
+}
+
+// NAME and arguments, or "function", the name in a line and the arguments in a block of JSON.
+Expr CallGrammar::deepseek_calls() {
+  GrammarBuilder& b = builder_;
+  const Expr call = any_tool([&](const Tool& tool) {
+    const Expr block = b.sequence({text("function"), text(kDeepSeekSep), text(tool.name),
+                                   text("\n```json\n"), arguments(tool), text("\n```")});
+    const Expr plain = b.sequence({text(tool.name), text(kDeepSeekSep), arguments(tool)});
+    return b.choice({block, plain});
+  });
+  const Expr whole = b.sequence({text(kDeepSeekCall), call, text(kDeepSeekCallEnd), space()});
+  return b.sequence({space(), b.repeat(whole, 1, count_ == CallCount::one ? 1 : kNoLimit),
+                     text(kDeepSeekCallsEnd)});
+}
+
+// After <function=.
+Expr CallGrammar::xml_call() {
+  return any_tool([&](const Tool& tool) {
+    return builder_.sequence(
+        {text(tool.name), text(">"), parameters(tool), space(), text(kFunctionEnd)});
+  });
+}
+
+// In the schema's order, as in JSON. What texts may be besides that is not held in this style.
+Expr CallGrammar::parameters(const Tool& tool) {
+  GrammarBuilder& b = builder_;
+  const JsonNode properties = tool.schema.find("properties");
+  if (!properties && is_flag(tool.schema.find("additionalProperties"), false)) return b.nothing();
+  if (!properties) {
+    const Expr name = b.repeat(b.chars(inverted({{'\n', '\n'}, {'>', '>'}})), 1, kNoLimit);
+    const Expr any = b.sequence({space(), text(kParameter), name, text(">\n"),
+                                 b.call(define(tool.prefix + "value", until(kParameterEnd)))});
+    return b.repeat(any, 0, kNoLimit);
+  }
+  std::vector<SchemaPlace> places;
+  for (JsonNode p = properties.first(); p; p = p.next()) {
+    places.push_back(
+        {p, "#/properties/" + replace_all(replace_all(p.key(), "~", "~0"), "/", "~1")});
+  }
+  const auto rules = add_schema(b, parts_, {tool.schema, tool.source, tool.prefix}, places);
+  std::vector<Expr> all;
+  std::size_t i = 0;
+  for (JsonNode p = properties.first(); p; p = p.next(), ++i) {
+    bool required = false;
+    for (JsonNode r = tool.schema.find("required").first(); r; r = r.next()) {
+      required = required || (r.is_string() && r.text() == p.key());
+    }
+    const Expr one = parameter(tool, p, rules[i]);
+    all.push_back(required ? one : b.optional(one));
+  }
+  return b.sequence(std::move(all));
+}
+
+Expr CallGrammar::parameter(const Tool& tool, JsonNode property, std::int32_t rule) {
+  GrammarBuilder& b = builder_;
+  const Expr head = b.sequence({space(), text(kParameter), text(property.key()), text(">\n")});
+  const JsonNode list = property.find("enum"), only = property.find("const");
+  Expr value = 0;
+  if (list || only) {
+    std::vector<Expr> ways;
+    for (JsonNode one = only ? only : list.first(); one; one = only ? JsonNode() : one.next()) {
+      ways.push_back(text(one.is_string() ? one.text() : one.dump()));
+    }
+    value = b.sequence({b.choice(std::move(ways)), text("\n"), text(kParameterEnd)});
+  } else if (may_be_text(property)) {
+    value = b.call(define(tool.prefix + "value of " + property.key(), until(kParameterEnd)));
+  } else {
+    value = b.sequence({b.call(rule), text("\n"), text(kParameterEnd)});
+  }
+  return b.sequence({head, value});
+}
+
+// {"name": "NAME" of a tool begins a call, at the beginning of an answer alone; what is another
+// object is content.
+void CallGrammar::add_llama_heads(WatchMode& mode) {
+  const std::string blank(1, kAnyBlanks);
+  const std::string name = "\"name\"" + blank + ":" + blank;
+  const std::array<std::string, 2> heads = {blank + "{" + blank + name,
+                                            blank + "{" + blank + "\"type\"" + blank + ":" + blank +
+                                                "\"function\"" + blank + "," + blank + name};
+  for (const Tool& tool : tools_) {
+    const std::string rule_name = tool.prefix + "after its name";
+    const std::int32_t rule = builder_.rule(rule_name);
+    if (!builder_.is_defined(rule)) {
+      const Expr kind = builder_.choice({key("parameters"), key("arguments")});
+      builder_.define(
+          rule, builder_.sequence({text(","), space(), kind, arguments(tool), space(), text("}")}));
+    }
+    for (const std::string& head : heads) {
+      mode.at_start.push_back({head + Json(tool.name).dump_any(), rule, next(kBetween)});
+    }
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const Grammar> tool_grammar(const ReplyStyle& style, JsonNode tools,
+                                            std::string_view prompt, CallCount count,
+                                            std::string_view source) {
+  if (style.tools == ToolCallStyle::none) return nullptr;
+  return CallGrammar(style, tools, count, source).make(begins_with_thoughts(style, prompt));
+}
+
+}  // namespace leq

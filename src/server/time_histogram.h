@@ -1,0 +1,27 @@
+// How often seconds fell into which range, as Prometheus counts it: from the start on, by upper
+// bounds.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace leq {
+
+struct TimeHistogram {
+  static constexpr std::array kBounds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,   0.25, 0.5,
+                                         1.0,   2.5,    5.0,   10.0, 25.0,  50.0, 100.0, 250.0};
+  // One above the last bound too.
+  std::array<std::int64_t, kBounds.size() + 1> counts = {};
+  double sum = 0;
+
+  // `times` values of `seconds`: what is on a bound is below it.
+  void add(double seconds, std::int64_t times = 1) {
+    const auto place = std::ranges::lower_bound(kBounds, seconds) - kBounds.begin();
+    counts[static_cast<std::size_t>(place)] += times;
+    sum += seconds * static_cast<double>(times);
+  }
+};
+
+}  // namespace leq

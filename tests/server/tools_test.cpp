@@ -1,0 +1,150 @@
+// Tools that a model may call, over HTTP: the storyteller is given a token that begins a call and a
+// bias that makes it write it; what follows must be a call by the tool's schema.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "server/served_model.h"
+#include "temporary_folder.h"
+
+namespace leq::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMostBytes = 16 << 20;
+
+// The storyteller with `mark` as a token of its own, in the place of its last merged one, and a
+// template in the way of that mark.
+class Caller {
+ public:
+  Caller(const std::string& mark, bool special)
+      : path_(folder_.path() / (special ? "caller-mistral" : "caller-hermes")) {
+    fs::create_directory(path_);
+    const fs::path from = fs::path(LEQ_SOURCE_DIR) / "examples/storyteller";
+    for (const char* name : {"config.json", "generation_config.json", "model.safetensors"}) {
+      fs::copy_file(from / name, path_ / name);
+    }
+    Json tokenizer = parse_json(read_file(from / "tokenizer.json", kMostBytes), "tokenizer.json");
+    Json& model = tokenizer["model"];
+    const Json merges = model["merges"];
+    const Json& last = merges[merges.size() - 1];
+    const std::string piece = last[0].text() + last[1].text();
+    token_ = model["vocab"][piece].get<std::int64_t>();
+    model["vocab"].erase(piece);
+    model["vocab"][mark] = token_;
+    model["merges"] = Json::array();
+    for (const Json& merge : merges) {
+      if (&merge != &last) model["merges"].push_back(merge);
+    }
+    tokenizer["added_tokens"].push_back({{"id", token_},
+                                         {"content", mark},
+                                         {"single_word", false},
+                                         {"lstrip", false},
+                                         {"rstrip", false},
+                                         {"normalized", false},
+                                         {"special", special}});
+    write("tokenizer.json", tokenizer);
+    Json config = parse_json(read_file(from / "tokenizer_config.json", kMostBytes), "config");
+    config["chat_template"] =
+        "{# " + mark +
+        " #}{% for m in messages %}{{ '[INST] ' + m['content'] + ' [/INST]' }}{% endfor %}";
+    config.erase("added_tokens_decoder");
+    write("tokenizer_config.json", config);
+    model_.emplace(quantized(path_, "int8"), LoadOptions{});
+    served_.emplace(2, story_options(), *model_);
+  }
+
+  ServedModel::Answer ask(const Json& changes) const {
+    Json body = {{"messages", Json::array({Json::object({{"role", "user"}, {"content", "Hi"}})})},
+                 {"seed", 3},
+                 {"max_tokens", 120},
+                 {"temperature", 1.0},
+                 {"parallel_tool_calls", false},
+                 {"tools", parse_json(kTools, "tools")},
+                 {"logit_bias", Json::object({{std::to_string(token_), 1000}})}};
+    for (const auto& [name, value] : changes.items()) body[name] = value;
+    return served_->post("/v1/chat/completions", body);
+  }
+
+  static constexpr const char* kTools = R"([{"type": "function", "function": {"name": "paint",
+      "parameters": {"type": "object", "properties": {"colour": {"enum": ["red", "blue"]},
+      "coats": {"type": "integer", "minimum": 1, "maximum": 9}}, "required": ["colour", "coats"]}}}])";
+
+ private:
+  void write(const char* name, const Json& json) { std::ofstream(path_ / name) << json.dump(); }
+
+  TemporaryFolder folder_;
+  fs::path path_;
+  std::int64_t token_ = 0;
+  std::optional<Model> model_;
+  std::optional<ServedModel> served_;
+};
+
+void expect_call(const std::string& name, const std::string& arguments) {
+  EXPECT_EQ(name, "paint");
+  const Json json = parse_json(arguments, "arguments");
+  EXPECT_EQ(json.size(), 2u);
+  EXPECT_TRUE(json["colour"].text() == "red" || json["colour"].text() == "blue") << arguments;
+  EXPECT_GE(json["coats"].get<int>(), 1);
+  EXPECT_LE(json["coats"].get<int>(), 9);
+}
+
+class ToolCallsOf : public testing::TestWithParam<std::pair<const char*, bool>> {};
+
+TEST_P(ToolCallsOf, AModelThatMayCallAreHeldToTheSchema) {
+  const Caller caller(GetParam().first, GetParam().second);
+  const auto answer = caller.ask(Json::object({}));
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  const Json& choice = answer.json["choices"][0];
+  ASSERT_EQ(choice["message"]["tool_calls"].size(), 1u) << answer.body;
+  EXPECT_EQ(choice["finish_reason"].text(), "tool_calls");
+  const Json& function = choice["message"]["tool_calls"][0]["function"];
+  expect_call(function["name"].text(), function["arguments"].text());
+
+  const auto streamed = caller.ask(Json::object({{"stream", true}}));
+  bool done = false;
+  std::string name, arguments;
+  std::size_t pieces = 0;
+  for (const Json& event : events_of(streamed.body, &done)) {
+    const Json& delta = event["choices"][0]["delta"];
+    if (!delta.contains("tool_calls")) continue;
+    const Json& piece = delta["tool_calls"][0]["function"];
+    if (piece.contains("name")) name += piece["name"].text();
+    arguments += piece["arguments"].text();
+    ++pieces;
+  }
+  EXPECT_TRUE(done) << streamed.body;
+  EXPECT_GT(pieces, 2u) << streamed.body;  // as they come
+  EXPECT_EQ(name, function["name"].text());
+  EXPECT_EQ(arguments, function["arguments"].text());
+
+  // Who may call none is free to write the mark as often as the bias makes it.
+  const auto none = caller.ask(Json::object({{"tool_choice", "none"}, {"max_tokens", 5}}));
+  EXPECT_FALSE(none.json["choices"][0]["message"].contains("tool_calls")) << none.body;
+  EXPECT_EQ(none.json["usage"]["completion_tokens"].get<int>(), 5);
+  // Several calls, until the tokens end.
+  const auto several =
+      caller.ask(Json::object({{"parallel_tool_calls", true}, {"max_tokens", 400}}));
+  EXPECT_GT(several.json["choices"][0]["message"]["tool_calls"].size(), 1u) << several.body;
+}
+
+TEST_P(ToolCallsOf, WithoutACallTheReplyIsTheOneWithoutAGrammar) {
+  const Caller caller(GetParam().first, GetParam().second);
+  const Json plain = Json::object({{"logit_bias", Json::object({})}, {"tool_choice", "none"}});
+  const Json free = Json::object({{"logit_bias", Json::object({})}});
+  const auto expected = caller.ask(plain), found = caller.ask(free);
+  EXPECT_FALSE(expected.json["choices"][0]["message"]["content"].text().empty());
+  EXPECT_EQ(found.json["choices"][0]["message"]["content"].text(),
+            expected.json["choices"][0]["message"]["content"].text());
+}
+
+INSTANTIATE_TEST_SUITE_P(Styles, ToolCallsOf,
+                         testing::Values(std::pair{"<tool_call>", false},
+                                         std::pair{"[TOOL_CALLS]", true}),
+                         [](const auto& one) { return one.param.second ? "mistral" : "hermes"; });
+
+}  // namespace
+}  // namespace leq::test
