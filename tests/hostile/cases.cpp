@@ -115,6 +115,8 @@ Expect expect_of_json(const DamagedJson& damaged, const Target& target, const Re
     case JsonHarm::value:
       // What somebody said in a chat may be any text.
       if (damaged.where.empty() || target.kind == "chat") return Expect::either;
+      // A model may be as bad as any number says.
+      if (damaged.where == "/ppl") return Expect::either;
       // No weight of GPT-2 tells how many heads share its width.
       if (damaged.where == "/n_head") return Expect::either;
       return required && (!checksum || reader.reads_all) ? Expect::refused : Expect::either;
@@ -375,8 +377,12 @@ Damage damage_file(const Target& target, const Reader& reader, const fs::path& p
       return damage_safetensors(target, reader, path, dice);
     case Layout::json:
       return damage_json_file(target, reader, path, dice);
-    case Layout::text:
-      return damage_text(path, dice);
+    case Layout::text: {
+      Damage damage = damage_text(path, dice);
+      // What stands around the block of a PEM file is nobody's.
+      if (path.extension() == ".pem") damage.expect = Expect::either;
+      return damage;
+    }
     case Layout::prompts:
       return damage_prompts(path, dice);
     case Layout::folder:
