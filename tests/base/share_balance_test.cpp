@@ -14,7 +14,7 @@ namespace {
 
 using Counts = std::vector<std::int64_t>;
 
-constexpr std::int64_t kTasks = 960;
+constexpr std::int64_t kShareTasks = 960;
 
 Counts shares_of(const ShareBalance& balance, int threads, std::int64_t tasks) {
   Counts shares;
@@ -31,17 +31,17 @@ Counts done_at(const std::vector<double>& speeds, Random& random, double noise) 
   for (const double speed : speeds) now.push_back(speed * (1 + noise * (random.uniform() - 0.5)));
   for (const double speed : now) sum += speed;
   Counts done;
-  for (const double speed : now) done.push_back(std::llround(double(kTasks) * speed / sum));
+  for (const double speed : now) done.push_back(std::llround(double(kShareTasks) * speed / sum));
   return done;
 }
 
 TEST(ShareBalance, BeginsWithEqualShares) {
   for (const int threads : {1, 2, 3, 16, 128}) {
     const ShareBalance balance(threads);
-    EXPECT_EQ(balance.first(0, kTasks), 0);
-    EXPECT_EQ(balance.first(threads, kTasks), kTasks);
-    for (const std::int64_t share : shares_of(balance, threads, kTasks)) {
-      EXPECT_LE(std::abs(share - kTasks / threads), 1) << threads;
+    EXPECT_EQ(balance.first(0, kShareTasks), 0);
+    EXPECT_EQ(balance.first(threads, kShareTasks), kShareTasks);
+    for (const std::int64_t share : shares_of(balance, threads, kShareTasks)) {
+      EXPECT_LE(std::abs(share - kShareTasks / threads), 1) << threads;
     }
   }
 }
@@ -50,12 +50,12 @@ TEST(ShareBalance, FollowsAThreadSlowedDown) {
   Random random(3);
   ShareBalance balance(4);
   for (int loop = 0; loop < 1000; ++loop) balance.learn(done_at({1, 1, 0.25, 1}, random, 0.1));
-  const Counts shares = shares_of(balance, 4, kTasks);
+  const Counts shares = shares_of(balance, 4, kShareTasks);
   // 1 / 3.25 and 0.25 / 3.25 of the tasks, to within the tolerance of a quarter of an equal share.
   for (const std::size_t fast : {0, 1, 3}) EXPECT_NEAR(double(shares[fast]), 295, 60);
   EXPECT_NEAR(double(shares[2]), 74, 60);
   for (int loop = 0; loop < 1000; ++loop) balance.learn(done_at({1, 1, 1, 1}, random, 0.1));
-  for (const std::int64_t share : shares_of(balance, 4, kTasks)) {
+  for (const std::int64_t share : shares_of(balance, 4, kShareTasks)) {
     EXPECT_NEAR(double(share), 240, 60);  // and back
   }
 }
@@ -83,18 +83,18 @@ TEST(ShareBalance, CoversAllTasksInOrderWhateverWasLearned) {
 TEST(ShareBalance, StandsStillWhereSpeedsAreAlike) {
   Random random(7);
   ShareBalance balance(8);
-  const Counts before = shares_of(balance, 8, kTasks);
+  const Counts before = shares_of(balance, 8, kShareTasks);
   for (int loop = 0; loop < 5000; ++loop) {
     balance.learn(done_at(std::vector<double>(8, 1.0), random, 0.6));
-    ASSERT_EQ(shares_of(balance, 8, kTasks), before) << loop;
+    ASSERT_EQ(shares_of(balance, 8, kShareTasks), before) << loop;
   }
 }
 
 TEST(ShareBalance, LearnsNothingFromFewTasks) {
   ShareBalance balance(4);
-  const Counts before = shares_of(balance, 4, kTasks);
+  const Counts before = shares_of(balance, 4, kShareTasks);
   for (int loop = 0; loop < 1000; ++loop) balance.learn(Counts{15, 0, 0, 0});
-  EXPECT_EQ(shares_of(balance, 4, kTasks), before);
+  EXPECT_EQ(shares_of(balance, 4, kShareTasks), before);
 }
 
 }  // namespace
