@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
