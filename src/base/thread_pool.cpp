@@ -1,7 +1,6 @@
 #include "base/thread_pool.h"
 
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -16,6 +15,8 @@
 
 #include "base/cpu_features.h"
 #include "base/error.h"
+#include "base/share_balance.h"
+#include "base/topology.h"
 
 namespace leq {
 namespace {
@@ -23,6 +24,7 @@ namespace {
 // A worker that finds nothing to do spins this often before it sleeps: about 50 us with the pause
 // below. The gap between two parallel loops of a forward pass is a few microseconds.
 constexpr int kSpins = 2000;
+constexpr int kMostThreads = 1024;
 
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t while_equal) {
   ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT_PRIVATE, while_equal,
@@ -41,80 +43,91 @@ void futex_wake(std::atomic<std::uint32_t>& word, int waiters) {
 // never take a task of a loop that has ended: its compare-and-swap fails on the epoch.
 struct ThreadPool::State {
   std::vector<std::thread> workers;
-  int worker_count = 0;        // that there will be
-  int cores = usable_cores();  // of which the caller has one
+  int threads = 1;  // asked for
   alignas(64) std::atomic<std::uint32_t> epoch{0};
   std::atomic<std::uint32_t> sleepers{0};
   struct alignas(64) Share {
     std::atomic<std::uint64_t> next{0};
+    std::atomic<std::int64_t> end{0};
+    std::atomic<std::int64_t> done{0};  // tasks that its thread did, of any share
   };
-  std::vector<Share> shares;
+  std::vector<Share> shares;  // of the threads that work
+  ShareBalance balance{1};
+  ThreadPlaces places;                       // of the threads that work
+  std::vector<std::vector<int>> nodes_near;  // node -> all nodes, itself first
   alignas(64) std::atomic<std::int64_t> finished{0};
-  std::atomic<std::int64_t> tasks{0};
   std::atomic<TaskFunction> function{nullptr};
   std::atomic<void*> context{nullptr};
   std::atomic<bool> stop{false};
   std::mutex error_mutex;
   std::exception_ptr error;
 
-  int threads() const { return static_cast<int>(shares.size()); }
+  int working() const { return static_cast<int>(shares.size()); }
 
-  // Where a share of so many tasks begins; it ends where the next one does.
-  std::int64_t first_task(std::int64_t share, std::int64_t total) const {
-    return total * share / threads();
+  // Keeps the calling thread on a worker's node where there are several.
+  void stay(int worker) const {
+    if (places.topology.nodes.empty()) return;
+    const auto node = static_cast<std::size_t>(places.node_of[static_cast<std::size_t>(worker)]);
+    run_on(places.topology.nodes[node].cores);
   }
 
   // The next task of a share, if any is left.
-  bool take_of(int share, std::uint32_t current, std::int64_t total, std::int64_t& task) {
-    const std::int64_t end = first_task(share + 1, total);
-    std::atomic<std::uint64_t>& next = shares[static_cast<std::size_t>(share)].next;
-    std::uint64_t seen = next.load(std::memory_order_acquire);
+  bool take_of(int from, std::uint32_t current, std::int64_t& task) {
+    Share& share = shares[static_cast<std::size_t>(from)];
+    std::uint64_t seen = share.next.load(std::memory_order_acquire);
     for (;;) {
       const auto index = static_cast<std::int64_t>(seen & 0xffffffffu);
+      const std::int64_t end = share.end.load(std::memory_order_acquire);
       if (static_cast<std::uint32_t>(seen >> 32) != current || index >= end) return false;
-      if (next.compare_exchange_weak(seen, seen + 1, std::memory_order_acq_rel)) {
+      if (share.next.compare_exchange_weak(seen, seen + 1, std::memory_order_acq_rel)) {
         task = index;
         return true;
       }
     }
   }
 
-  // A task of the worker's own share, or of the first one after it that has any left.
-  bool take(int worker, std::uint32_t current, std::int64_t total, std::int64_t& task) {
-    for (int i = 0; i < threads(); ++i) {
-      if (take_of((worker + i) % threads(), current, total, task)) return true;
+  // A task of the worker's own share, or of the first one after it on its node that has any left,
+  // or of the nodes beside it, the nearest first.
+  bool take(int worker, std::uint32_t current, std::int64_t& task) {
+    if (nodes_near.empty()) return take_among(0, working(), worker, current, task);
+    const int node = places.node_of[static_cast<std::size_t>(worker)];
+    for (const int near : nodes_near[static_cast<std::size_t>(node)]) {
+      const int first = places.first_thread(near), last = places.first_thread(near + 1);
+      if (first < last && take_among(first, last, worker, current, task)) return true;
+    }
+    return false;
+  }
+  bool take_among(int first, int last, int worker, std::uint32_t current, std::int64_t& task) {
+    const int count = last - first;
+    const int own = worker >= first && worker < last ? worker - first : worker % count;
+    for (int i = 0; i < count; ++i) {
+      if (take_of(first + (own + i) % count, current, task)) return true;
     }
     return false;
   }
 
   void drain(std::uint32_t current, int worker) {
-    const std::int64_t total = tasks.load(std::memory_order_acquire);
     const TaskFunction run = function.load(std::memory_order_acquire);
     void* const argument = context.load(std::memory_order_acquire);
-    for (std::int64_t task = 0; take(worker, current, total, task);) {
+    Share& own = shares[static_cast<std::size_t>(worker)];
+    for (std::int64_t task = 0; take(worker, current, task);) {
       try {
         run(argument, task, worker);
       } catch (...) {
         const std::lock_guard lock(error_mutex);
         if (!error) error = std::current_exception();
       }
+      own.done.store(own.done.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
       finished.fetch_add(1, std::memory_order_release);
     }
   }
 
-  // Workers that are awake beyond one for each core left to them; negative: so many more may be. A
-  // worker that waits must not spin on a core that another one could work on, and whoever is not
-  // awake is not missed: others take its share.
-  int surplus() const {
-    const auto asleep = static_cast<int>(sleepers.load(std::memory_order_seq_cst));
-    return worker_count - asleep - std::max(1, cores - 1);
-  }
-
   void work_loop(int worker) {
     std::uint32_t seen = 0;
+    stay(worker);
     for (;;) {
       std::uint32_t now = epoch.load(std::memory_order_acquire);
-      for (int spin = 0; now == seen && spin < kSpins && surplus() <= 0; ++spin) {
+      for (int spin = 0; now == seen && spin < kSpins; ++spin) {
         pause_briefly();
         now = epoch.load(std::memory_order_acquire);
       }
@@ -133,34 +146,74 @@ struct ThreadPool::State {
   void end_workers() {
     stop.store(true, std::memory_order_release);
     epoch.store(epoch.load() + 1, std::memory_order_seq_cst);
-    futex_wake(epoch, worker_count);
+    futex_wake(epoch, static_cast<int>(workers.size()));
     for (std::thread& worker : workers) worker.join();
   }
 
-  // Publishes a new epoch and wakes who sleeps, as far as there are cores for them.
+  // Publishes a new epoch and wakes who sleeps.
   void announce(std::uint32_t next) {
     epoch.store(next, std::memory_order_seq_cst);
     if (sleepers.load(std::memory_order_seq_cst) == 0) return;
-    const int room = -surplus();
-    if (room > 0) futex_wake(epoch, room);
+    futex_wake(epoch, static_cast<int>(workers.size()));
+  }
+
+  // Cuts `total` tasks into shares of epoch `next`. They are closed before the loop changes: who
+  // still looks at the last loop and sees new values in the lines between sees this index too, and
+  // takes nothing.
+  void publish(std::uint32_t next, std::int64_t total, TaskFunction run, void* argument) {
+    for (Share& share : shares) {
+      share.next.store(std::uint64_t{next} << 32 | 0xffffffffu, std::memory_order_relaxed);
+    }
+    finished.store(0, std::memory_order_release);
+    function.store(run, std::memory_order_release);
+    context.store(argument, std::memory_order_release);
+    for (int i = 0; i < working(); ++i) {
+      Share& share = shares[static_cast<std::size_t>(i)];
+      share.done.store(0, std::memory_order_relaxed);
+      share.end.store(balance.first(i + 1, total), std::memory_order_release);
+      const auto first = static_cast<std::uint64_t>(balance.first(i, total));
+      share.next.store(std::uint64_t{next} << 32 | first, std::memory_order_release);
+    }
+  }
+
+  void learn() {
+    std::int64_t done[kMostThreads];
+    for (std::size_t i = 0; i < shares.size(); ++i) {
+      done[i] = shares[i].done.load(std::memory_order_relaxed);
+    }
+    balance.learn({done, shares.size()});
   }
 };
 
 ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
-  if (threads == 0) threads = usable_cores();
-  require(threads >= 1 && threads <= 1024, Setting{"threads"}, ": expected 1 to 1024, found ",
-          threads);
-  state_->shares = std::vector<State::Share>(static_cast<std::size_t>(threads));
-  state_->worker_count = threads - 1;
+  start(threads == 0 ? usable_cores() : threads);
+}
+
+ThreadPool::ThreadPool(const ThreadPlaces& places) : state_(std::make_unique<State>()) {
+  state_->places = places;
+  const int nodes = static_cast<int>(places.topology.nodes.size());
+  for (int node = 0; node < nodes; ++node) state_->nodes_near.push_back(places.nearest(node));
+  start(static_cast<int>(places.node_of.size()));
+}
+
+void ThreadPool::start(int threads) {
+  require(threads >= 1 && threads <= kMostThreads, Setting{"threads"}, ": expected 1 to ",
+          kMostThreads, ", found ", threads);
+  // More would hold each other back. Places count cores themselves.
+  const int most = state_->nodes_near.empty() ? std::max(2, usable_cores()) : threads;
+  const int working = std::min(threads, most);
+  state_->threads = threads;
+  state_->shares = std::vector<State::Share>(static_cast<std::size_t>(working));
+  state_->balance = ShareBalance(working);
   try {
-    for (int worker = 1; worker < threads; ++worker) {
+    for (int worker = 1; worker < working; ++worker) {
       state_->workers.emplace_back([state = state_.get(), worker] { state->work_loop(worker); });
     }
   } catch (const std::exception& error) {  // of the system, or no memory for the list
     const auto started = state_->workers.size() + 1;
     state_->end_workers();
     const bool no_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
-    fail(ErrorKind::no_memory, Setting{"threads"}, ": expected ", threads, ", the system lets ",
+    fail(ErrorKind::no_memory, Setting{"threads"}, ": expected ", working, ", the system lets ",
          started, " run (", no_memory ? "out of memory" : error.what(),
          "); ask for fewer, or raise its limits on memory and ", "processes");
   }
@@ -168,7 +221,13 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
 
 ThreadPool::~ThreadPool() { state_->end_workers(); }
 
-int ThreadPool::threads() const { return static_cast<int>(state_->workers.size()) + 1; }
+int ThreadPool::threads() const { return state_->threads; }
+
+int ThreadPool::working() const { return state_->working(); }
+
+std::int64_t ThreadPool::first_task(int worker, std::int64_t tasks) const {
+  return state_->balance.first(worker, tasks);
+}
 
 void ThreadPool::run_tasks(std::int64_t tasks, TaskFunction function, void* context) {
   if (state_->workers.empty() || tasks == 1) {
@@ -176,22 +235,13 @@ void ThreadPool::run_tasks(std::int64_t tasks, TaskFunction function, void* cont
     return;
   }
   ensure(tasks < (std::int64_t{1} << 31), "thread pool: ", tasks, " tasks in one loop");
+  thread_local const State* stays_for = nullptr;
+  if (stays_for != state_.get()) {
+    state_->stay(0);
+    stays_for = state_.get();
+  }
   const std::uint32_t next = state_->epoch.load(std::memory_order_relaxed) + 1;
-  // Closed before the loop changes: who still looks at the last loop and sees new values in the
-  // three lines below sees this index too, and takes nothing.
-  for (State::Share& share : state_->shares) {
-    share.next.store(static_cast<std::uint64_t>(next) << 32 | 0xffffffffu,
-                     std::memory_order_relaxed);
-  }
-  state_->finished.store(0, std::memory_order_release);
-  state_->function.store(function, std::memory_order_release);
-  state_->context.store(context, std::memory_order_release);
-  state_->tasks.store(tasks, std::memory_order_release);
-  for (std::int64_t i = 0; i < threads(); ++i) {
-    const auto first = static_cast<std::uint64_t>(state_->first_task(i, tasks));
-    state_->shares[static_cast<std::size_t>(i)].next.store(
-        static_cast<std::uint64_t>(next) << 32 | first, std::memory_order_release);
-  }
+  state_->publish(next, tasks, function, context);
   state_->announce(next);
   state_->drain(next, 0);
   for (int spin = 0; state_->finished.load(std::memory_order_acquire) < tasks; ++spin) {
@@ -200,14 +250,10 @@ void ThreadPool::run_tasks(std::int64_t tasks, TaskFunction function, void* cont
     else
       std::this_thread::yield();  // a worker's core may belong to another process for a while
   }
+  state_->learn();
   if (state_->error) std::rethrow_exception(std::exchange(state_->error, nullptr));
 }
 
-int usable_cores() {
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  if (::sched_getaffinity(0, sizeof mask, &mask) != 0) return 1;
-  return std::max(1, CPU_COUNT(&mask));
-}
+int usable_cores() { return static_cast<int>(usable_core_list().size()); }
 
 }  // namespace leq

@@ -1,7 +1,8 @@
 // A pool of threads for data-parallel loops over small tasks. The caller works too. Each thread has
 // a share of neighbouring tasks, so that what one loop leaves in a core's caches is there for the
-// next; who is done takes single tasks of the other shares, so that a core that another process has
-// taken slows only the task it holds. Waiting threads spin for a bounded time and then sleep.
+// next; who is done takes single tasks of the other shares, its own node's first, so that a core
+// that another process has taken slows only the task it holds. Shares follow measured speed. No
+// more threads work than there are cores, and waiting ones spin for a bounded time and then sleep.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +12,24 @@
 
 namespace leq {
 
+struct ThreadPlaces;
+
 class ThreadPool {
  public:
   // threads >= 1, the caller's included; 0 = one for each core that this process may use. Throws
   // Error of kind no_memory saying how many run where the system lets no more.
   explicit ThreadPool(int threads);
+  // One thread for each place, kept on its node; so is each caller of run, from then on.
+  explicit ThreadPool(const ThreadPlaces& places);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int threads() const;
+  // Of them, those that work: at most one for each core, but two where two were asked for.
+  int working() const;
+  // Where a working thread's share of so many tasks begins now; it ends where the next one's does.
+  std::int64_t first_task(int worker, std::int64_t tasks) const;
 
   // Calls body(task, worker) once for each task in [0, tasks), from several threads at once;
   // worker in [0, threads()) names a thread's scratch. Returns when all are done. Not reentrant:
@@ -38,6 +47,7 @@ class ThreadPool {
 
  private:
   using TaskFunction = void (*)(void* context, std::int64_t task, int worker);
+  void start(int threads);
   void run_tasks(std::int64_t tasks, TaskFunction function, void* context);
 
   struct State;

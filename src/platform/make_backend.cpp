@@ -47,7 +47,7 @@ Family family_of(std::string_view device) {
 std::unique_ptr<Backend> make_backend(const DeviceOptions& options) {
   switch (family_of(options.device)) {
     case Family::cpu:
-      return make_cpu_backend({options.threads, chosen_isa()});
+      return make_cpu_backend({options.threads, chosen_isa(), options.numa});
     case Family::sim:
       return platform::make_sim(options.threads, sim_memory(options.device), options.memory_cap);
     case Family::cuda:

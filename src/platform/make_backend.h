@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "base/topology.h"
 
 namespace leq {
 
@@ -15,8 +16,9 @@ struct DeviceOptions {
   // "cpu"; "cuda" (the first GPU), "cuda:N" or "cuda:GPU-8932f937" (the start of a UUID); "sim" or
   // "sim:8G", the emulated GPU and its memory.
   std::string_view device = "cpu";
-  int threads = 0;               // 0 = one for each usable core
-  std::uint64_t memory_cap = 0;  // most bytes of a GPU's memory; 0 = what is free
+  int threads = 0;                // 0 = one for each usable core
+  std::uint64_t memory_cap = 0;   // most bytes of a GPU's memory; 0 = what is free
+  NumaMode numa = NumaMode::off;  // of a CPU
 };
 
 // Throws Error naming the device where this build or this machine has none of that name.

@@ -37,10 +37,12 @@ TEST(LimitKernels, MultiplyAsOftenAsTheySay) {
     EXPECT_EQ(kernels.int8(10),
               -15 * 10 * static_cast<int>(kernels.int8_operations) / 2 / kLanes.at(isa))
         << isa_name(isa);
-    if (kernels.codes == nullptr) continue;
-    EXPECT_EQ(kernels.codes(10),
-              -15 * 10 * static_cast<int>(kernels.codes_operations) / 2 / kLanes.at(isa))
-        << isa_name(isa);
+    for (std::size_t i = 0; i < kernels.codes.size(); ++i) {
+      if (kernels.codes[i] == nullptr) continue;
+      EXPECT_EQ(kernels.codes[i](10),
+                -15 * 10 * static_cast<int>(kernels.codes_operations[i]) / 2 / kLanes.at(isa))
+          << isa_name(isa) << ", " << i + 2 << " bits";
+    }
   }
 }
 
@@ -48,7 +50,7 @@ TEST(LimitMeter, MeasuresSomethingOnEveryLevel) {
   for (const Isa isa : supported_isas()) {
     LimitMeter meter(1, isa);
     EXPECT_GT(meter.read_gbps(8 << 20), 0.01) << isa_name(isa);
-    for (const int bits : {4, 8}) {
+    for (const int bits : {2, 3, 4, 8}) {
       EXPECT_GT(meter.int_gops(bits), 0.01) << isa_name(isa);
       EXPECT_FALSE(meter.int_name(bits).empty());
     }

@@ -237,7 +237,7 @@ Table load_table(const Options& options) {
             "; make one with --write FILE");
     check_model_file("-m", model);
     for (const std::int64_t threads : options.integers("threads")) {
-      const int count = threads > 0 ? static_cast<int>(threads) : usable_cores();
+      const int count = threads_for(static_cast<int>(threads), numa_mode(options));
       const int runs = static_cast<int>(options.integer("repetitions"));
       table.add(bench_load(model, load_mode(options), count, runs));
     }

@@ -254,7 +254,7 @@ std::vector<RunSetting> settings_of(const Options& options) {
       for (const std::int64_t ubatch : options.integers("ubatch-size")) {
         for (const auto keys : kv_types_of(options, "cache-type-k", Setting{"key_type"})) {
           for (const auto values : kv_types_of(options, "cache-type-v", Setting{"value_type"})) {
-            const int count = threads > 0 ? static_cast<int>(threads) : usable_cores();
+            const int count = threads_for(static_cast<int>(threads), numa_mode(options));
             for (const std::int64_t ranks : options.integers("tp")) {
               settings.push_back(
                   {count, static_cast<int>(ranks), std::min(batch, ubatch), keys, values});

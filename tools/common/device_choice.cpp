@@ -1,5 +1,9 @@
 #include "tools/common/device_choice.h"
 
+#include <string_view>
+#include <utility>
+#include <vector>
+
 #include "base/error.h"
 #include "base/text.h"
 
@@ -7,6 +11,13 @@ namespace leq {
 namespace {
 
 constexpr std::int64_t kAllLayers = -1;
+
+constexpr std::pair<std::string_view, NumaMode> kNumaModes[] = {
+    {"off", NumaMode::off},
+    {"distribute", NumaMode::distribute},
+    {"interleave", NumaMode::interleave},
+    {"isolate", NumaMode::isolate},
+    {"numactl", NumaMode::off}};
 
 // Layers that -ngl asks for on a GPU: 0, kAllLayers or a number.
 std::int64_t gpu_layers(const Options& options) {
@@ -40,9 +51,32 @@ std::uint64_t memory_cap(const Options& options) {
   return *bytes;
 }
 
+Option numa_option(const std::string& group) {
+  std::vector<std::string> words;
+  for (const auto& [word, mode] : kNumaModes) words.emplace_back(word);
+  return {.name = "numa",
+          .kind = OptionKind::text,
+          .value_name = "MODE",
+          .fallback = "off",
+          .help =
+              "memory nodes: spread threads and weights over all (distribute), weights alone "
+              "page by page (interleave), stay on one (isolate), or leave both to the system "
+              "or numactl (off, numactl)",
+          .group = group,
+          .choices = std::move(words)};
+}
+
+NumaMode numa_mode(const Options& options) {
+  if (!options.declares("numa")) return NumaMode::off;
+  for (const auto& [word, mode] : kNumaModes) {
+    if (options.text("numa") == word) return mode;
+  }
+  return NumaMode::off;
+}
+
 std::unique_ptr<Backend> chosen_backend(const Options& options, int threads) {
   const std::string name = device_name(options);
-  const DeviceOptions device = {name, threads, memory_cap(options)};
+  const DeviceOptions device = {name, threads, memory_cap(options), numa_mode(options)};
   std::unique_ptr<Backend> backend;
   naming_gpu_layers(options, [&] { backend = make_backend(device); });
   return backend;

@@ -18,6 +18,10 @@ std::string device_name(const Options& options);
 // --vram in bytes; 0 where it is not given. Throws Error where it is no size or is given for a CPU.
 std::uint64_t memory_cap(const Options& options);
 
+// --numa, and what it says; off for a tool without it.
+Option numa_option(const std::string& group);
+NumaMode numa_mode(const Options& options);
+
 // Throws Error naming the option where this build or this machine has no such device.
 std::unique_ptr<Backend> chosen_backend(const Options& options, int threads);
 

@@ -43,7 +43,6 @@ std::vector<ForeignOption> told_flags() {
       {"--cpu-strict --cpu-strict-batch --poll --poll-batch", kTold,
        "does nothing: the threads of -t wait as they are", 1},
       {"--prio --prio-batch", kTold, "does nothing: nice and chrt set a priority", 1},
-      {"--numa", kTold, "does nothing: numactl places threads and memory", 1},
       {"-lm --load-mode", kTold, "does nothing: --mmap, --no-mmap and --mlock choose", 1},
       {"-lv --verbosity --log-verbosity", kTold, "does nothing: -v prints the plan", 1},
       {"--log-verbose", kTold, "does nothing: -v prints the plan"},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tools/common/device_choice.h"
 #include "tools/common/kv_choice.h"
 #include "tools/common/rank_choice.h"
 
@@ -95,6 +96,7 @@ std::vector<Option> all_model_options() {
 
 std::vector<Option> device_options(const std::string& group) {
   return {
+      numa_option(group),
       {.name = "device",
        .spellings = "-dev",
        .kind = OptionKind::text,

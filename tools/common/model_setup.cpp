@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/progress.h"
 #include "base/text.h"
-#include "base/thread_pool.h"
 #include "comm/mpi_ranks.h"
 #include "engine/draft_model.h"
 #include "model/memory_fit.h"
@@ -23,7 +22,7 @@ namespace {
 int resolve_threads(const Options& options) {
   const auto count = [&](std::string_view name) {
     const std::int64_t asked = options.integer(name);
-    return asked <= 0 ? usable_cores() : static_cast<int>(asked);
+    return threads_for(static_cast<int>(asked), numa_mode(options));
   };
   const int threads = count("threads");
   if (options.given("threads-batch")) {

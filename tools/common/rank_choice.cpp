@@ -27,6 +27,8 @@ int rank_count(const Options& options) {
   const std::int64_t ranks = options.integer("tp");
   require(ranks == 1 || device_name(options) == "cpu", "--tp ", ranks,
           ": several ranks compute on the CPU alone; leave -dev out, or --tp");
+  require(ranks == 1 || numa_mode(options) == NumaMode::off, "--tp ", ranks,
+          ": ranks share the cores evenly; leave --numa out, or start each rank by numactl");
   return static_cast<int>(ranks);
 }
 

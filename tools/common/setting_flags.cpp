@@ -36,6 +36,7 @@ constexpr SettingFlag kFlags[] = {
     {"max_ram", "--max-ram"},
     {"memory_cap", "--vram"},
     {"method", "--method"},
+    {"numa", "--numa"},
     {"output", "-o"},
     {"overrides", "--tensor-type"},
     {"port", "--port"},

@@ -27,7 +27,7 @@ constexpr const char* kFit = "Memory plan (with --fit)";
 // The shared options that the memory plan depends on, under a heading of their own.
 std::vector<Option> fit_options() {
   std::vector<Option> options =
-      model_options({"model", "threads-batch", "graph", "mmap", "mlock", "verbose"});
+      model_options({"model", "threads-batch", "numa", "graph", "mmap", "mlock", "verbose"});
   options.push_back({.name = "speculate",
                      .kind = OptionKind::text,
                      .value_name = "HOW",

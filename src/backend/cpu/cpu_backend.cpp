@@ -1,6 +1,7 @@
 #include "backend/cpu/cpu_backend.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,11 +28,17 @@ namespace {
 // Rows of a loop over single rows that one task takes: enough that taking a task costs little.
 constexpr std::int64_t kRowsPerTask = 4;
 
+std::optional<ThreadPlaces> places_of(const CpuOptions& options) {
+  if (options.numa == NumaMode::off) return std::nullopt;
+  return place_threads(machine_topology(options.numa), threads_for(options.threads, options.numa));
+}
+
 class CpuBackend final : public Backend {
  public:
-  explicit CpuBackend(const CpuOptions& options)
-      : isa_(options.isa),
-        pool_(options.threads),
+  CpuBackend(const CpuOptions& options, const std::optional<ThreadPlaces>& places)
+      : memory_(places ? cpu::WeightPlaces{*places, options.numa} : cpu::WeightPlaces{}),
+        isa_(options.isa),
+        pool_(places ? ThreadPool(*places) : ThreadPool(options.threads)),
         layout_(pool_.threads()),
         rows_(cpu::row_kernels(options.isa)),
         attention_(cpu::attention_kernels(options.isa)),
@@ -40,8 +47,14 @@ class CpuBackend final : public Backend {
         worker_rows_(static_cast<std::size_t>(pool_.threads())) {}
 
   std::string name() const override {
-    return "cpu " + std::string(isa_name(isa_)) + ", " + std::to_string(pool_.threads()) +
-           (pool_.threads() == 1 ? " thread" : " threads");
+    std::string text = "cpu " + std::string(isa_name(isa_)) + ", " +
+                       std::to_string(pool_.threads()) +
+                       (pool_.threads() == 1 ? " thread" : " threads");
+    const int working = pool_.working();
+    if (working < pool_.threads()) text += " (" + std::to_string(working) + " at work)";
+    if (memory_.nodes() == 1) text += " on one memory node";
+    if (memory_.nodes() > 1) text += " on " + std::to_string(memory_.nodes()) + " memory nodes";
+    return text;
   }
   std::string describe(const Linear& linear) const override {
     return cpu::describe_linear(matmul_, linear);
@@ -214,7 +227,7 @@ class CpuBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options) {
-  return std::make_unique<CpuBackend>(options);
+  return std::make_unique<CpuBackend>(options, places_of(options));
 }
 
 }  // namespace leq

@@ -1,19 +1,25 @@
 // Host memory of the CPU backend.
 #pragma once
 
+#include <utility>
+
+#include "backend/cpu/weight_places.h"
 #include "backend/memory.h"
 
 namespace leq::cpu {
 
 class Memory final : public DeviceMemory {
  public:
-  Memory() : DeviceMemory(1) {}
+  explicit Memory(WeightPlaces places) : DeviceMemory(1), places_(std::move(places)) {}
   ~Memory() override { drop_scratch(); }
+
+  // Memory nodes that weights are spread over; 0 where they lie as they were loaded.
+  int nodes() const { return places_.node_count(); }
 
   std::optional<DeviceRoom> room() const override { return std::nullopt; }
   void plan(std::size_t, std::size_t) override {}
-  // Weights are used where they lie.
-  WeightView place(const WeightView& weight, std::vector<Buffer>&) override { return weight; }
+  // Weights are used where they lie; on several nodes their pages move first.
+  WeightView place(const WeightView& weight, std::vector<Buffer>&) override;
   UploadReport finish_placing() override { return {}; }
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
   void write(std::byte* to, std::span<const std::byte> from) override;
@@ -24,6 +30,8 @@ class Memory final : public DeviceMemory {
   // as it is first touched.
   std::byte* take(std::size_t bytes) override;
   void give_back(std::byte* data, std::size_t bytes) noexcept override;
+
+  WeightPlaces places_;
 };
 
 }  // namespace leq::cpu

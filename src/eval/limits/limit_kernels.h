@@ -1,6 +1,7 @@
 // Loops that do nothing but read or multiply, for each instruction set: what LimitMeter times.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -14,13 +15,14 @@ struct LimitKernels {
   std::uint64_t (*read)(const std::byte* data, std::size_t bytes) noexcept;
   // `rounds` rounds of independent multiply-adds in registers; the result only keeps them alive.
   std::int32_t (*int8)(std::int64_t rounds) noexcept;
-  // The same of codes of at most 4 bits with int8, where a faster sequence than int8's is exact;
-  // else null.
-  std::int32_t (*codes)(std::int64_t rounds) noexcept = nullptr;
+  // The same of codes of 2, 3 and 4 bits with int8, where a faster sequence than int8's is exact;
+  // else null. The fewer bits, the more products fit into sums of 16 bits.
+  using Products = std::int32_t (*)(std::int64_t rounds) noexcept;
+  std::array<Products, 3> codes = {};
   float (*f32)(std::int64_t rounds) noexcept;
   double (*f64)(std::int64_t rounds) noexcept;
   double int8_operations = 0;  // of one round; a multiply and an add are two
-  double codes_operations = 0;
+  std::array<double, 3> codes_operations = {};
   double f32_operations = 0;
   double f64_operations = 0;
   const char* int8_name = "";

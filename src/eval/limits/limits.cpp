@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 #include <functional>
+#include <optional>
 
 #include "base/error.h"
 #include "base/stopwatch.h"
@@ -50,8 +51,10 @@ double peak_gops(ThreadPool& pool, const std::function<void(std::int64_t rounds)
   return operations * static_cast<double>(rounds) * static_cast<double>(tasks) / seconds / 1e9;
 }
 
-bool multiplies_as_codes(const LimitKernels& kernels, int bits) {
-  return bits <= 4 && kernels.codes != nullptr;
+// Which of LimitKernels::codes multiplies codes of `bits`; nullopt where int8's sequence does.
+std::optional<std::size_t> narrow_codes(const LimitKernels& kernels, int bits) {
+  if (bits > 4 || kernels.codes[0] == nullptr) return std::nullopt;
+  return static_cast<std::size_t>(std::max(bits, 2) - 2);
 }
 
 }  // namespace
@@ -95,12 +98,12 @@ double LimitMeter::read_gbps(std::uint64_t working_set_bytes) {
 
 double LimitMeter::int_gops(int bits) {
   const LimitKernels& kernels = limit_kernels(isa_);
-  const bool as_codes = multiplies_as_codes(kernels, bits);
-  const auto products = as_codes ? kernels.codes : kernels.int8;
+  const auto narrow = narrow_codes(kernels, bits);
+  const auto products = narrow ? kernels.codes[*narrow] : kernels.int8;
   std::atomic<std::int64_t> sink = 0;
   return peak_gops(
       pool_, [&](std::int64_t rounds) { sink += products(rounds); },
-      as_codes ? kernels.codes_operations : kernels.int8_operations);
+      narrow ? kernels.codes_operations[*narrow] : kernels.int8_operations);
 }
 
 double LimitMeter::f32_gflops() {
@@ -121,7 +124,7 @@ double LimitMeter::f64_gflops() {
 
 std::string LimitMeter::int_name(int bits) const {
   const LimitKernels& kernels = limit_kernels(isa_);
-  return multiplies_as_codes(kernels, bits) ? kernels.codes_name : kernels.int8_name;
+  return narrow_codes(kernels, bits) ? kernels.codes_name : kernels.int8_name;
 }
 std::string LimitMeter::f32_name() const { return limit_kernels(isa_).f32_name; }
 

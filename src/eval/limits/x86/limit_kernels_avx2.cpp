@@ -12,7 +12,9 @@ namespace {
 // would be computed once, and because g++ 12 would keep sums in memory.
 constexpr int kChains = 12;
 constexpr int kCodeChains = 6;  // of sums in 16 bits and as many in 32
-constexpr int kInNarrow = 8;
+// Products that sums in 16 bits hold, of codes of 2, 3 and 4 bits.
+constexpr int kInNarrow[] = {32, 16, 8};
+constexpr double kCodeOperations = kCodeChains * 32 * 2.0;
 
 // Products of pairs of codes that were widened to 16 bits.
 std::int32_t int8_products(std::int64_t rounds) noexcept {
@@ -33,8 +35,8 @@ std::int32_t int8_products(std::int64_t rounds) noexcept {
   return _mm256_extract_epi32(sums[0], 0);
 }
 
-// Products of pairs of bytes: eight sums in 16 bits, which codes of at most 15 cannot overflow,
-// before they are widened.
+// Products of pairs of bytes: so many sums in 16 bits before they are widened.
+template <int kNarrow>
 std::int32_t code_products(std::int64_t rounds) noexcept {
   const __m256i x = _mm256_set1_epi8(3);
   const __m256i y = _mm256_set1_epi8(-5);
@@ -46,7 +48,7 @@ std::int32_t code_products(std::int64_t rounds) noexcept {
 #pragma GCC unroll 12
     for (auto& sum : narrow) asm volatile("vpmaddubsw %2, %1, %0" : "=&x"(sum) : "x"(x), "x"(y));
 #pragma GCC unroll 7
-    for (int i = 1; i < kInNarrow; ++i) {
+    for (int i = 1; i < kNarrow; ++i) {
 #pragma GCC unroll 12
       for (auto& sum : narrow) {
         asm volatile("vpmaddubsw %3, %2, %0\n vpaddw %0, %1, %1"
@@ -91,18 +93,21 @@ double f64_products(std::int64_t rounds) noexcept {
   return _mm256_cvtsd_f64(sums[0]);
 }
 
-constexpr LimitKernels kKernels = {.read = read_memory,
-                                   .int8 = int8_products,
-                                   .codes = code_products,
-                                   .f32 = f32_products,
-                                   .f64 = f64_products,
-                                   .int8_operations = kChains * 16 * 2.0,
-                                   .codes_operations = kCodeChains * kInNarrow * 32 * 2.0,
-                                   .f32_operations = kChains * 8 * 2.0,
-                                   .f64_operations = kChains * 4 * 2.0,
-                                   .int8_name = "vpmaddwd",
-                                   .codes_name = "vpmaddubsw",
-                                   .f32_name = "vfmadd"};
+constexpr LimitKernels kKernels = {
+    .read = read_memory,
+    .int8 = int8_products,
+    .codes = {code_products<kInNarrow[0]>, code_products<kInNarrow[1]>,
+              code_products<kInNarrow[2]>},
+    .f32 = f32_products,
+    .f64 = f64_products,
+    .int8_operations = kChains * 16 * 2.0,
+    .codes_operations = {kCodeOperations * kInNarrow[0], kCodeOperations* kInNarrow[1],
+                         kCodeOperations* kInNarrow[2]},
+    .f32_operations = kChains * 8 * 2.0,
+    .f64_operations = kChains * 4 * 2.0,
+    .int8_name = "vpmaddwd",
+    .codes_name = "vpmaddubsw",
+    .f32_name = "vfmadd"};
 
 }  // namespace
 

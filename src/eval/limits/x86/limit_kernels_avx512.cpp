@@ -9,7 +9,8 @@ namespace {
 
 constexpr int kChains = 24;
 constexpr int kCodeChains = 12;
-constexpr int kInNarrow = 8;
+// Products that sums in 16 bits hold, of codes of 2, 3 and 4 bits.
+constexpr int kInNarrow[] = {32, 16, 8};
 
 // Products of pairs of codes that were widened to 16 bits.
 std::int32_t int8_products(std::int64_t rounds) noexcept {
@@ -30,8 +31,8 @@ std::int32_t int8_products(std::int64_t rounds) noexcept {
   return _mm_cvtsi128_si32(_mm512_castsi512_si128(sums[0]));
 }
 
-// Products of pairs of bytes: eight sums in 16 bits, which codes of at most 15 cannot overflow,
-// before they are widened.
+// Products of pairs of bytes: so many sums in 16 bits before they are widened.
+template <int kNarrow>
 std::int32_t code_products(std::int64_t rounds) noexcept {
   const __m512i x = _mm512_set1_epi8(3);
   const __m512i y = _mm512_set1_epi8(-5);
@@ -43,7 +44,7 @@ std::int32_t code_products(std::int64_t rounds) noexcept {
 #pragma GCC unroll 12
     for (auto& sum : narrow) asm volatile("vpmaddubsw %2, %1, %0" : "=&v"(sum) : "v"(x), "v"(y));
 #pragma GCC unroll 7
-    for (int i = 1; i < kInNarrow; ++i) {
+    for (int i = 1; i < kNarrow; ++i) {
 #pragma GCC unroll 12
       for (auto& sum : narrow) {
         asm volatile("vpmaddubsw %3, %2, %0\n vpaddw %0, %1, %1"
@@ -70,8 +71,11 @@ const LimitKernels& limit_kernels_avx512() {
     kernels.int8 = int8_products;
     kernels.int8_operations = kChains * 32 * 2.0;
     kernels.int8_name = "vpmaddwd (512 bits)";
-    kernels.codes = code_products;
-    kernels.codes_operations = kCodeChains * kInNarrow * 64 * 2.0;
+    kernels.codes = {code_products<kInNarrow[0]>, code_products<kInNarrow[1]>,
+                     code_products<kInNarrow[2]>};
+    for (std::size_t i = 0; i < kernels.codes.size(); ++i) {
+      kernels.codes_operations[i] = kCodeChains * kInNarrow[i] * 64 * 2.0;
+    }
     kernels.codes_name = "vpmaddubsw (512 bits)";
     return kernels;
   }();

@@ -31,7 +31,7 @@ const LimitKernels& limit_kernels_avxvnni() {
     kernels.int8 = int8_products;
     kernels.int8_operations = kChains * 32 * 2.0;
     kernels.int8_name = "vpdpbusd (256 bits)";
-    kernels.codes = nullptr;
+    kernels.codes = {};
     return kernels;
   }();
   return kKernels;

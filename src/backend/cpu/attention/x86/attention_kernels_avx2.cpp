@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "backend/cpu/attention/attention_kernel_tables.h"
+#include "backend/cpu/attention/x86/prefetcher.h"
 #include "backend/cpu/rows/x86/exp_avx2.h"
 
 namespace leq::cpu {
@@ -35,67 +36,102 @@ __m256 load_some(const Number* x, std::int64_t n) {
   return load8(copy);
 }
 
-// 16 keys, R queries: one fma chain for each key.
-template <class Key, int R>
-void float_block(const ScoreTile& tile, int block) noexcept {
+// Few queries have few chains of sums: so many blocks of keys at once hide the latency.
+constexpr int blocks_at_once(int queries) { return queries == 1 ? 4 : queries == 2 ? 2 : 1; }
+
+// Blocks [block, block + B) of 16 keys, R queries: one fma chain for each key.
+template <class Key, int R, int B>
+void float_blocks(const ScoreTile& tile, int block, Prefetcher& ahead) noexcept {
   const std::int64_t dims = tile.dims;
   const Key* keys = static_cast<const Key*>(tile.keys) + block * dims * kKeyBlock;
   const float* query[R];
-  __m256 sums[R][2];
+  __m256 sums[R][2 * B];
   for (int r = 0; r < R; ++r) {
     query[r] = tile.query[r];
-    sums[r][0] = sums[r][1] = _mm256_setzero_ps();
+    for (int i = 0; i < 2 * B; ++i) sums[r][i] = _mm256_setzero_ps();
   }
   for (std::int64_t c = 0; c < dims; ++c) {
-    const __m256 key0 = load8(keys + c * kKeyBlock);
-    const __m256 key1 = load8(keys + c * kKeyBlock + 8);
-    for (int r = 0; r < R; ++r) {
-      const __m256 q = _mm256_set1_ps(query[r][c]);
-      sums[r][0] = _mm256_fmadd_ps(q, key0, sums[r][0]);
-      sums[r][1] = _mm256_fmadd_ps(q, key1, sums[r][1]);
+    ahead.step();
+    __m256 q[R];
+    for (int r = 0; r < R; ++r) q[r] = _mm256_set1_ps(query[r][c]);
+    for (int i = 0; i < 2 * B; ++i) {
+      const __m256 key = load8(keys + (i / 2 * dims + c) * kKeyBlock + i % 2 * 8);
+      for (int r = 0; r < R; ++r) sums[r][i] = _mm256_fmadd_ps(q[r], key, sums[r][i]);
     }
   }
   for (int r = 0; r < R; ++r) {
-    _mm256_storeu_ps(tile.scores[r] + block * kKeyBlock, sums[r][0]);
-    _mm256_storeu_ps(tile.scores[r] + block * kKeyBlock + 8, sums[r][1]);
-  }
-}
-
-// Eight keys' quads times one query quad: pairs in 16 bits, so that nothing saturates.
-__m256i add_quads(__m256i sums, __m256i keys, __m256i query) {
-  const __m256i low = _mm256_cvtepu8_epi16(_mm256_castsi256_si128(keys));
-  const __m256i high = _mm256_cvtepu8_epi16(_mm256_extracti128_si256(keys, 1));
-  // [key][2 pairs] sums of keys 0..3 and 4..7
-  const __m256i pairs0 = _mm256_madd_epi16(low, query);
-  const __m256i pairs1 = _mm256_madd_epi16(high, query);
-  const __m256i mixed = _mm256_hadd_epi32(pairs0, pairs1);  // keys 0 1 4 5 | 2 3 6 7
-  return _mm256_add_epi32(sums, _mm256_permute4x64_epi64(mixed, _MM_SHUFFLE(3, 1, 2, 0)));
-}
-
-// score = s_q * fma(s, float(sum u q), m * float(sum q))
-template <int R>
-void int8_block(const ScoreTile& tile, int block) noexcept {
-  const std::int64_t quads = (tile.dims + 3) / 4;
-  const auto* keys = static_cast<const std::uint8_t*>(tile.keys) + block * quads * 64;
-  __m256i sums[R][2];
-  for (int r = 0; r < R; ++r) sums[r][0] = sums[r][1] = _mm256_setzero_si256();
-  for (std::int64_t quad = 0; quad < quads; ++quad) {
-    const auto* at = reinterpret_cast<const __m256i*>(keys + quad * 64);
-    const __m256i key0 = _mm256_loadu_si256(at), key1 = _mm256_loadu_si256(at + 1);
-    for (int r = 0; r < R; ++r) {
-      std::int32_t four;
-      __builtin_memcpy(&four, tile.codes[r] + quad * 4, sizeof four);
-      const __m256i q = _mm256_cvtepi8_epi16(_mm_set1_epi32(four));
-      sums[r][0] = add_quads(sums[r][0], key0, q);
-      sums[r][1] = add_quads(sums[r][1], key1, q);
+    for (int i = 0; i < 2 * B; ++i) {
+      _mm256_storeu_ps(tile.scores[r] + block * kKeyBlock + i * 8, sums[r][i]);
     }
   }
-  for (int half = 0; half < 2; ++half) {
-    const int j = block * kKeyBlock + half * 8;
+}
+
+// Quads of query codes as vpmaddwd takes them, in 16 bits: columns 0 and 2, and 1 and 3.
+constexpr std::int64_t kQueryQuads = 64;
+template <int R>
+struct QueryPairs {
+  std::int32_t even[R][kQueryQuads];
+  std::int32_t odd[R][kQueryQuads];
+
+  void take(const ScoreTile& tile, std::int64_t first, std::int64_t count) {
+    const auto word = [](std::int8_t code) { return static_cast<std::uint16_t>(code); };
+    for (int r = 0; r < R; ++r) {
+      const std::int8_t* quad = tile.codes[r] + first * 4;
+      for (std::int64_t i = 0; i < count; ++i, quad += 4) {
+        even[r][i] = word(quad[0]) | word(quad[2]) << 16;
+        odd[r][i] = word(quad[1]) | word(quad[3]) << 16;
+      }
+    }
+  }
+};
+
+// sums += codes times query codes of `count` quads of B blocks. Shifts widen the odd bytes and a
+// mask the even ones, so nothing saturates.
+template <int R, int B>
+inline __attribute__((always_inline)) void add_quads(const std::uint8_t* keys, std::int64_t stride,
+                                                     std::int64_t count, const QueryPairs<R>& query,
+                                                     Prefetcher& ahead, __m256i (&sums)[R][2 * B]) {
+  const __m256i low = _mm256_set1_epi16(0xff);
+  for (std::int64_t quad = 0; quad < count; ++quad, keys += 64) {
+    ahead.step();
+#pragma GCC unroll 8
+    for (int i = 0; i < 2 * B; ++i) {
+      const auto* at = reinterpret_cast<const __m256i*>(keys + i / 2 * stride + i % 2 * 32);
+      const __m256i bytes = _mm256_loadu_si256(at);
+      const __m256i even = _mm256_and_si256(bytes, low), odd = _mm256_srli_epi16(bytes, 8);
+#pragma GCC unroll 6
+      for (int r = 0; r < R; ++r) {
+        const __m256i q0 = _mm256_set1_epi32(query.even[r][quad]);
+        const __m256i q1 = _mm256_set1_epi32(query.odd[r][quad]);
+        sums[r][i] = _mm256_add_epi32(sums[r][i], _mm256_madd_epi16(even, q0));
+        sums[r][i] = _mm256_add_epi32(sums[r][i], _mm256_madd_epi16(odd, q1));
+      }
+    }
+  }
+}
+
+// score = s_q * fma(s, float(sum u q), m * float(sum q)). `query` holds the first quads already
+// where all of them fit.
+template <int R, int B>
+void int8_blocks(const ScoreTile& tile, int block, QueryPairs<R>& query,
+                 Prefetcher& ahead) noexcept {
+  const std::int64_t quads = (tile.dims + 3) / 4;
+  const auto* keys = static_cast<const std::uint8_t*>(tile.keys) + block * quads * 64;
+  __m256i sums[R][2 * B];
+  for (int r = 0; r < R; ++r) {
+    for (int i = 0; i < 2 * B; ++i) sums[r][i] = _mm256_setzero_si256();
+  }
+  for (std::int64_t first = 0; first < quads; first += kQueryQuads) {
+    const std::int64_t count = quads - first < kQueryQuads ? quads - first : kQueryQuads;
+    if (quads > kQueryQuads) query.take(tile, first, count);
+    add_quads<R, B>(keys + first * 64, quads * 64, count, query, ahead, sums);
+  }
+  for (int i = 0; i < 2 * B; ++i) {
+    const int j = block * kKeyBlock + i * 8;
     const __m256 scale = load8(tile.scales + j), minimum = load8(tile.minima + j);
     for (int r = 0; r < R; ++r) {
       const __m256 low = _mm256_mul_ps(minimum, _mm256_set1_ps(tile.code_sum[r]));
-      const __m256 value = _mm256_fmadd_ps(scale, _mm256_cvtepi32_ps(sums[r][half]), low);
+      const __m256 value = _mm256_fmadd_ps(scale, _mm256_cvtepi32_ps(sums[r][i]), low);
       _mm256_storeu_ps(tile.scores[r] + j,
                        _mm256_mul_ps(_mm256_set1_ps(tile.code_scale[r]), value));
     }
@@ -104,12 +140,27 @@ void int8_block(const ScoreTile& tile, int block) noexcept {
 
 template <class Key, int R>
 void float_rows(const ScoreTile& tile) noexcept {
-  for (int b = tile.first_block; b < tile.last_block; ++b) float_block<Key, R>(tile, b);
+  constexpr int kBlocks = blocks_at_once(R);
+  int block = tile.first_block;
+  Prefetcher ahead(tile.ahead, (tile.last_block - block + kBlocks - 1) / kBlocks * tile.dims);
+  for (; block + kBlocks <= tile.last_block; block += kBlocks) {
+    float_blocks<Key, R, kBlocks>(tile, block, ahead);
+  }
+  for (; block < tile.last_block; ++block) float_blocks<Key, R, 1>(tile, block, ahead);
 }
 
 template <int R>
 void int8_rows(const ScoreTile& tile) noexcept {
-  for (int b = tile.first_block; b < tile.last_block; ++b) int8_block<R>(tile, b);
+  constexpr int kBlocks = blocks_at_once(R);
+  const std::int64_t quads = (tile.dims + 3) / 4;
+  QueryPairs<R> query;
+  if (quads <= kQueryQuads) query.take(tile, 0, quads);
+  int block = tile.first_block;
+  Prefetcher ahead(tile.ahead, (tile.last_block - block + kBlocks - 1) / kBlocks * quads);
+  for (; block + kBlocks <= tile.last_block; block += kBlocks) {
+    int8_blocks<R, kBlocks>(tile, block, query, ahead);
+  }
+  for (; block < tile.last_block; ++block) int8_blocks<R, 1>(tile, block, query, ahead);
 }
 
 using ScoreRows = void (*)(const ScoreTile&) noexcept;
@@ -128,29 +179,28 @@ void int8_scores(const ScoreTile& tile) noexcept {
   kRows[tile.queries - 1](tile);
 }
 
-// Columns [column, column + 16), R queries.
-template <class Value, int R>
-void value_columns(const ValueTile& tile, std::int64_t column) noexcept {
+// Columns [column, column + 8 D), R queries.
+template <class Value, int R, int D>
+void value_columns(const ValueTile& tile, std::int64_t column, const Ahead& lines) noexcept {
   const Value* values = static_cast<const Value*>(tile.values) + column;
   const float* weights[R];
-  __m256 sums[R][2];
+  __m256 sums[R][D];
   for (int r = 0; r < R; ++r) {
     weights[r] = tile.weights[r];
-    sums[r][0] = load8(tile.out[r] + column);
-    sums[r][1] = load8(tile.out[r] + column + 8);
+    for (int i = 0; i < D; ++i) sums[r][i] = load8(tile.out[r] + column + i * 8);
   }
+  Prefetcher ahead(lines, tile.last - tile.first);
   for (std::int64_t j = tile.first; j < tile.last; ++j) {
-    const __m256 value0 = load8(values + j * tile.dims);
-    const __m256 value1 = load8(values + j * tile.dims + 8);
-    for (int r = 0; r < R; ++r) {
-      const __m256 weight = _mm256_set1_ps(weights[r][j]);
-      sums[r][0] = _mm256_fmadd_ps(weight, value0, sums[r][0]);
-      sums[r][1] = _mm256_fmadd_ps(weight, value1, sums[r][1]);
+    ahead.step();
+    __m256 weight[R];
+    for (int r = 0; r < R; ++r) weight[r] = _mm256_set1_ps(weights[r][j]);
+    for (int i = 0; i < D; ++i) {
+      const __m256 value = load8(values + j * tile.dims + i * 8);
+      for (int r = 0; r < R; ++r) sums[r][i] = _mm256_fmadd_ps(weight[r], value, sums[r][i]);
     }
   }
   for (int r = 0; r < R; ++r) {
-    _mm256_storeu_ps(tile.out[r] + column, sums[r][0]);
-    _mm256_storeu_ps(tile.out[r] + column + 8, sums[r][1]);
+    for (int i = 0; i < D; ++i) _mm256_storeu_ps(tile.out[r] + column + i * 8, sums[r][i]);
   }
 }
 
@@ -173,8 +223,16 @@ void value_tail(const ValueTile& tile, std::int64_t column) noexcept {
 
 template <class Value, int R>
 void value_rows(const ValueTile& tile) noexcept {
+  constexpr int kRegisters = R == 1 ? 8 : R <= 3 ? 4 : 2;
+  constexpr std::int64_t kColumns = 8 * kRegisters;
+  Ahead ahead = tile.ahead;  // fetched while the first columns are read
   std::int64_t column = 0;
-  for (; column + 16 <= tile.dims; column += 16) value_columns<Value, R>(tile, column);
+  for (; column + kColumns <= tile.dims; column += kColumns, ahead = {}) {
+    value_columns<Value, R, kRegisters>(tile, column, ahead);
+  }
+  for (; column + 16 <= tile.dims; column += 16, ahead = {}) {
+    value_columns<Value, R, 2>(tile, column, ahead);
+  }
   if (column < tile.dims) value_tail<Value>(tile, column);
 }
 
@@ -213,26 +271,55 @@ __m256i visible_lanes(int start, int first, int last) {
   return _mm256_andnot_si256(low_lanes(first - start), low_lanes(last - start));
 }
 
-SpanSum softmax(float* scores, int first, int last) noexcept {
-  const int begin = first / 16 * 16, end = (last + 15) / 16 * 16;
-  __m256 largest = _mm256_set1_ps(-__builtin_inff());
-  for (int j = begin; j < end; j += 8) {
-    const __m256 visible = _mm256_castsi256_ps(visible_lanes(j, first, last));
-    const __m256 score = _mm256_loadu_ps(scores + j);
-    largest = _mm256_blendv_ps(largest, _mm256_max_ps(largest, score), visible);
+// The largest of columns [first, last); an order is not needed.
+float span_max(const float* scores, int first, int last) {
+  const __m256 lowest = _mm256_set1_ps(-__builtin_inff());
+  __m256 largest[2] = {lowest, lowest};
+  int j = first / 8 * 8;
+  const auto masked = [&](int at) {
+    const __m256 visible = _mm256_castsi256_ps(visible_lanes(at, first, last));
+    const __m256 score = _mm256_blendv_ps(lowest, _mm256_loadu_ps(scores + at), visible);
+    largest[0] = _mm256_max_ps(largest[0], score);
+  };
+  if (j < first) masked(j), j += 8;
+  for (; j + 16 <= last; j += 16) {
+    largest[0] = _mm256_max_ps(largest[0], _mm256_loadu_ps(scores + j));
+    largest[1] = _mm256_max_ps(largest[1], _mm256_loadu_ps(scores + j + 8));
   }
+  for (; j < last; j += 8) masked(j);
   alignas(32) float lane[8];
-  _mm256_store_ps(lane, largest);
+  _mm256_store_ps(lane, _mm256_max_ps(largest[0], largest[1]));
   float max = lane[0];
   for (const float value : lane) max = value > max ? value : max;
+  return max;
+}
+
+SpanSum softmax(float* scores, int first, int last) noexcept {
+  const float max = span_max(scores, first, last);
+  const __m256 maximum = _mm256_set1_ps(max);
   __m256 lanes[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-  for (int j = begin; j < end; j += 8) {
-    const __m256 visible = _mm256_castsi256_ps(visible_lanes(j, first, last));
-    const __m256 shifted = _mm256_sub_ps(_mm256_loadu_ps(scores + j), _mm256_set1_ps(max));
-    const __m256 p = _mm256_and_ps(exp_lanes(shifted), visible);
-    lanes[j / 8 % 2] = _mm256_add_ps(lanes[j / 8 % 2], p);
-    _mm256_storeu_ps(scores + j, p);
+  const auto exp_at = [&](int at) {
+    return exp_lanes_below(_mm256_sub_ps(_mm256_loadu_ps(scores + at), maximum));
+  };
+  const auto masked = [&](int block) {
+    for (int half = 0; half < 2; ++half) {
+      const int at = block + half * 8;
+      const __m256 visible = _mm256_castsi256_ps(visible_lanes(at, first, last));
+      const __m256 p = _mm256_and_ps(exp_at(at), visible);
+      lanes[half] = _mm256_add_ps(lanes[half], p);
+      _mm256_storeu_ps(scores + at, p);
+    }
+  };
+  int block = first / 16 * 16;
+  if (block < first) masked(block), block += 16;
+  for (; block + 16 <= last; block += 16) {
+    const __m256 p0 = exp_at(block), p1 = exp_at(block + 8);
+    lanes[0] = _mm256_add_ps(lanes[0], p0);
+    lanes[1] = _mm256_add_ps(lanes[1], p1);
+    _mm256_storeu_ps(scores + block, p0);
+    _mm256_storeu_ps(scores + block + 8, p1);
   }
+  for (; block < last; block += 16) masked(block);
   return {max, add_lanes(lanes[0], lanes[1])};
 }
 

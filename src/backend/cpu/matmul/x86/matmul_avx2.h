@@ -39,6 +39,18 @@ class NextPanel {
   std::int64_t step_;
 };
 
+// For one token, which passes over a panel once: lines ahead of `at` into the second cache, and
+// nearer ones into the first. Past the end of a panel the next one lies, as a rule.
+template <int kLines>
+inline __attribute__((always_inline)) void fetch_ahead(const std::uint8_t* at) {
+  constexpr int kFar = 4096, kNear = 1024;
+#pragma GCC unroll 16
+  for (int line = 0; line < 64 * kLines; line += 64) {
+    _mm_prefetch(reinterpret_cast<const char*>(at + kFar + line), _MM_HINT_T1);
+    _mm_prefetch(reinterpret_cast<const char*>(at + kNear + line), _MM_HINT_T0);
+  }
+}
+
 inline int load_quad(const std::uint8_t* codes) {
   int quad;
   __builtin_memcpy(&quad, codes, sizeof quad);

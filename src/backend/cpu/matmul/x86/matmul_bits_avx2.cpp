@@ -32,7 +32,7 @@ inline __attribute__((always_inline)) __m256i codes_of(const Planes& planes) {
 template <int kBits, int kQuad, int M, int V>
 inline __attribute__((always_inline)) void add_quad(const Planes& planes, const std::uint8_t* x,
                                                     std::int64_t stride, __m256i (&narrow)[M][V]) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int v = 0; v < V; ++v) {
     const __m256i codes =
         codes_of<kBits, kQuad>({planes.low + 32 * v, planes.high + (kBits == 3 ? 32 * v : 0)});
@@ -52,7 +52,7 @@ inline __attribute__((always_inline)) void add_columns(const Planes& planes, con
   __m256i narrow[M][V];
 #pragma GCC unroll 2
   for (int m = 0; m < M; ++m) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int v = 0; v < V; ++v) narrow[m][v] = _mm256_setzero_si256();
   }
   add_quad<kBits, 0>(planes, x, stride, narrow);
@@ -66,7 +66,7 @@ inline __attribute__((always_inline)) void add_columns(const Planes& planes, con
   const __m256i ones = _mm256_set1_epi16(1);
 #pragma GCC unroll 2
   for (int m = 0; m < M; ++m) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int v = 0; v < V; ++v) {
       c[m][v] = _mm256_add_epi32(c[m][v], _mm256_madd_epi16(narrow[m][v], ones));
     }
@@ -76,6 +76,7 @@ inline __attribute__((always_inline)) void add_columns(const Planes& planes, con
 template <int kBits, int M, int V>
 void tile(const IntPanel& panel, std::int64_t token) {
   constexpr int kLow = kBits == 3 ? 2 : kBits;
+  constexpr bool kOnePass = V == 8;
   NextPanel next(panel, token);
   for (std::int64_t output = 0; output < 64; output += 8 * V) {
     __m256 f[M][V];
@@ -94,7 +95,11 @@ void tile(const IntPanel& panel, std::int64_t token) {
       for (; k < last; k += kNarrowColumns) {
         const Planes planes{panel.codes + k * 8 * kLow + output * 4,
                             panel.high_codes + (kBits == 3 ? k * 8 + output * 4 : 0)};
-        next.fetch(kLow * V / 2);
+        if constexpr (kOnePass) {
+          fetch_ahead<4 * kLow>(planes.low);
+        } else {
+          next.fetch(kLow * V / 2);
+        }
         add_columns<kBits, M, V>(planes, panel.inputs + token * panel.input_stride + k,
                                  panel.input_stride, c);
       }
@@ -116,7 +121,9 @@ template <int kBits>
 void run(const IntPanel& panel) {
   std::int64_t token = 0;
   for (; token + 2 <= panel.tokens; token += 2) tile<kBits, 2, 2>(panel, token);
-  if (token < panel.tokens) tile<kBits, 1, 4>(panel, token);
+  // In one pass 3 bits are a fifth faster, 2 and 4 slower.
+  constexpr int kRegisters = kBits == 3 ? 8 : 4;
+  if (token < panel.tokens) tile<kBits, 1, kRegisters>(panel, token);
 }
 
 }  // namespace

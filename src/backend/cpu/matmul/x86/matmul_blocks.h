@@ -11,27 +11,35 @@ namespace leq::cpu {
 namespace {
 
 constexpr std::int64_t kFewestTokens = 5;
-constexpr std::int64_t kBlockTokens = 96;
+constexpr std::int64_t kMostBlockTokens = 192;
 constexpr std::int64_t kPieceGroups = kPieceColumns / 32;
 
-// Where the int32 sums start: at 0; at -128 * the weights' sums, since the inputs are q + 128; or
-// at -zero point * the inputs' sums.
-enum class Start { none, weights, zeros };
+// Where the int32 sums start: at 0; at -128 * the weights' sums, since the inputs are q + 128; at
+// -zero point * the inputs' sums, with one zero point for all outputs or one for each.
+enum class Start { none, weights, zero, zeros };
 // Which sides have group scales; rows: neither, and one int32 sum runs over all columns.
 enum class Scales { rows, weights, tokens, both };
 
-// What lies in kIntScratchBytes.
-struct BlockScratch {
-  alignas(64) float sums[kBlockTokens * 64];  // by tiles: [tokens][outputs of a strip]
-  alignas(64) std::uint8_t codes[64 * kPieceColumns * 2];
-  alignas(64) std::uint8_t inputs[kBlockTokens * (2 * kPieceColumns + 64)];
+// What the groups of a piece start from and are scaled by.
+struct GroupTables {
   alignas(64) float scales[kPieceGroups][64];         // of the weights
   alignas(64) std::int32_t starts[kPieceGroups][64];  // -128 * sums, or -zero points
   // Of the inputs: in rows these lie too far apart.
-  alignas(64) float token_scales[kPieceGroups][kBlockTokens];
-  alignas(64) std::int32_t token_sums[kPieceGroups][kBlockTokens];
+  alignas(64) float token_scales[kPieceGroups][kMostBlockTokens];
+  alignas(64) std::int32_t
+      token_sums[kPieceGroups][kMostBlockTokens];  // times -zero for Start::zero
 };
-static_assert(sizeof(BlockScratch) <= kIntScratchBytes);
+
+// What lies in kIntScratchBytes.
+template <class Products>
+struct BlockScratch {
+  static_assert(Products::kBlockTokens <= kMostBlockTokens);
+  static_assert(Products::kBlockTokens % Products::kTokens == 0);
+  GroupTables tables;
+  alignas(64) float sums[Products::kBlockTokens * 64];  // by tiles: [tokens][outputs of a strip]
+  alignas(64) std::uint8_t codes[64 * kPieceColumns * 2];
+  alignas(64) std::uint8_t inputs[Products::kInputRoom + 64];
+};
 
 struct Tile {
   Walk walk;
@@ -40,7 +48,7 @@ struct Tile {
   std::int64_t first = 0;  // the same, counted from the block's first token
   int output = 0;
   float* sums = nullptr;
-  const BlockScratch* tables = nullptr;
+  const GroupTables* tables = nullptr;
 };
 
 // The int32 start values of row sums, which may be too large for the products of 16 bits below.
@@ -70,6 +78,8 @@ inline __attribute__((always_inline)) void start_group(const Tile& tile, std::in
         c[m][j] = L::repeat32(0);
       } else if constexpr (kStart == Start::weights) {
         c[m][j] = L::load(starts + j * L::kOutputs);
+      } else if constexpr (kStart == Start::zero) {
+        c[m][j] = L::repeat_quad(token_sums + m);
       } else {
         c[m][j] = L::products16(L::load(starts + j * L::kOutputs), L::repeat_quad(token_sums + m));
       }
@@ -180,42 +190,44 @@ PieceTile tile_of(std::int64_t tokens) {
 }
 
 template <class L, Start kStart, Scales kScales>
-void fill_tables(const IntPanel& panel, const Piece& piece, BlockScratch& scratch) {
+void fill_tables(const IntPanel& panel, const Piece& piece, GroupTables& tables) {
   if constexpr (kScales == Scales::rows) return;
   const std::int64_t first = piece.first / panel.group;
   for (std::int64_t k = 0, g = 0; k < piece.columns; k += panel.group, ++g) {
     for (int output = 0; output < 64; output += L::kOutputs) {
       if constexpr (kScales != Scales::tokens) {
         const auto scale = L::from_f16(panel.group_scales + (first + g) * 64 + output);
-        L::store_floats(scratch.scales[g] + output, L::mul(scale, L::repeat(panel.scale_mul)));
+        L::store_floats(tables.scales[g] + output, L::mul(scale, L::repeat(panel.scale_mul)));
       }
       if constexpr (kStart == Start::weights) {
         const auto sums = L::from_i16(panel.group_sums + (first + g) * 64 + output);
-        L::store(scratch.starts[g] + output, L::sub32(L::repeat32(0), L::times_128(sums)));
+        L::store(tables.starts[g] + output, L::sub32(L::repeat32(0), L::times_128(sums)));
       } else if constexpr (kStart == Start::zeros) {
-        const std::uint8_t* zeros = panel.zeros + (first + g) * panel.zero_stride + output;
-        const auto zero = panel.zeros == nullptr ? L::repeat32(panel.zero) : L::from_u8(zeros);
-        L::store(scratch.starts[g] + output, L::sub16(L::repeat32(0), zero));
+        const auto zero = L::from_u8(panel.zeros + (first + g) * panel.zero_stride + output);
+        L::store(tables.starts[g] + output, L::sub16(L::repeat32(0), zero));
       }
     }
   }
 }
 
 template <Start kStart, Scales kScales>
-void fill_token_tables(const IntPanel& panel, const Piece& piece, BlockScratch& scratch) {
+void fill_token_tables(const IntPanel& panel, const Piece& piece, GroupTables& tables) {
   if constexpr (kScales == Scales::rows) return;
   const std::int64_t first = piece.first / panel.group;
   const std::int64_t groups = (piece.columns + panel.group - 1) / panel.group;
-  for (std::int64_t t = 0; t < piece.tokens; ++t) {
-    const std::int64_t token = piece.token + t;
-    for (std::int64_t g = 0; g < groups; ++g) {
-      if constexpr (kScales != Scales::weights) {
-        const float* scales = panel.token_scales + token * panel.token_scale_stride;
-        scratch.token_scales[g][t] = scales[(first + g) / panel.groups_a_token_scale];
+  for (std::int64_t g = 0; g < groups; ++g) {
+    if constexpr (kScales != Scales::weights) {
+      const float* scale = panel.token_scales + piece.token * panel.token_scale_stride +
+                           (first + g) / panel.groups_a_token_scale;
+      for (std::int64_t t = 0; t < piece.tokens; ++t, scale += panel.token_scale_stride) {
+        tables.token_scales[g][t] = *scale;
       }
-      if constexpr (kStart == Start::zeros) {
-        const std::int32_t* sums = panel.token_sums + token * panel.token_sum_stride;
-        scratch.token_sums[g][t] = sums[first + g];
+    }
+    if constexpr (kStart == Start::zero || kStart == Start::zeros) {
+      const int factor = kStart == Start::zero ? -panel.zero : 1;
+      const std::int32_t* sum = panel.token_sums + piece.token * panel.token_sum_stride + first + g;
+      for (std::int64_t t = 0; t < piece.tokens; ++t, sum += panel.token_sum_stride) {
+        tables.token_sums[g][t] = factor * *sum;
       }
     }
   }
@@ -248,19 +260,26 @@ BytesAhead bytes_ahead(const IntPanel& panel, const Piece& piece, const std::uin
   return {panel.next_codes, panel.next_codes + bytes, here};
 }
 
+// The lines where a tile's results go: fetched while it multiplies.
+inline void fetch_results(const IntPanel& panel, const Tile& tile, std::int64_t tokens) {
+  const float* y = panel.y + tile.token * panel.y_stride + tile.output;
+  for (std::int64_t m = 0; m < tokens; ++m, y += panel.y_stride) __builtin_prefetch(y, 1);
+}
+
 template <class Products, Start kStart, Scales kScales>
-void run_piece(const IntPanel& panel, const Piece& piece, BlockScratch& scratch) {
+void run_piece(const IntPanel& panel, const Piece& piece, BlockScratch<Products>& scratch) {
   using L = typename Products::Lanes;
   constexpr int kStripOutputs = 2 * L::kOutputs;
-  fill_tables<L, kStart, kScales>(panel, piece, scratch);
-  fill_token_tables<kStart, kScales>(panel, piece, scratch);
+  fill_tables<L, kStart, kScales>(panel, piece, scratch.tables);
+  fill_token_tables<kStart, kScales>(panel, piece, scratch.tables);
   const std::uint8_t* const codes = Products::codes_of(panel, piece, scratch.codes);
   const PieceInputs inputs = Products::inputs_of(panel, piece, scratch.inputs);
   BytesAhead ahead = bytes_ahead<Products>(panel, piece, codes);
   const std::int64_t tiles = (piece.tokens + Products::kTokens - 1) / Products::kTokens;
+  const bool last = piece.first + piece.columns == panel.columns;
   Tile tile;
   tile.piece = &piece;
-  tile.tables = &scratch;
+  tile.tables = &scratch.tables;
   tile.walk.stride = inputs.stride;
   for (tile.output = 0; tile.output < 64; tile.output += kStripOutputs) {
     for (std::int64_t i = 0; i < tiles; ++i) {
@@ -273,48 +292,53 @@ void run_piece(const IntPanel& panel, const Piece& piece, BlockScratch& scratch)
       tile.walk.inputs = inputs.bytes + first * inputs.stride;
       tile.walk.ahead = ahead.take(piece.columns / Products::kStepColumns * 64);
       if (piece.first == 0) begin_sums<L, kStart, kScales>(panel, tile, count);
+      if (last) fetch_results(panel, tile, count);
       tile_of<Products, kStart, kScales>(count)(panel, tile);
-      if (piece.first + piece.columns == panel.columns) finish_sums<L, kScales>(panel, tile, count);
+      if (last) finish_sums<L, kScales>(panel, tile, count);
     }
   }
 }
 
 template <class Products, Start kStart, Scales kScales>
 void run_blocks(const IntPanel& panel) {
-  const std::int64_t blocks = (panel.tokens + kBlockTokens - 1) / kBlockTokens;
+  static_assert(sizeof(BlockScratch<Products>) <= kIntScratchBytes);
+  auto& scratch = *reinterpret_cast<BlockScratch<Products>*>(panel.scratch);
+  constexpr std::int64_t kTile = Products::kTokens;
+  constexpr std::int64_t kBlockTiles = Products::kBlockTokens / kTile;
+  const std::int64_t tiles = (panel.tokens + kTile - 1) / kTile;
+  const std::int64_t blocks = (tiles + kBlockTiles - 1) / kBlockTiles;
   Piece piece;
   for (std::int64_t b = 0; b < blocks; ++b) {
-    piece.token = panel.tokens * b / blocks;
-    piece.tokens = panel.tokens * (b + 1) / blocks - piece.token;
+    piece.token = tiles * b / blocks * kTile;
+    const std::int64_t end = tiles * (b + 1) / blocks * kTile;
+    piece.tokens = (end < panel.tokens ? end : panel.tokens) - piece.token;
     for (piece.first = 0; piece.first < panel.columns; piece.first += kPieceColumns) {
       const std::int64_t left = panel.columns - piece.first;
       piece.columns = left < kPieceColumns ? left : kPieceColumns;
-      run_piece<Products, kStart, kScales>(panel, piece,
-                                           *reinterpret_cast<BlockScratch*>(panel.scratch));
+      run_piece<Products, kStart, kScales>(panel, piece, scratch);
     }
   }
 }
 
-// Of weights and tokens with any scales but both by row.
+// Of weights and tokens with any scales but both by row. Fewer than 8 bits always have group
+// scales.
 template <class Products, Start kStart>
-void run_group_blocks(const IntPanel& panel) {
+void run_groups_from(const IntPanel& panel) {
   if (panel.groups_a_token_scale == 0) {
-    run_blocks<Products, kStart, Scales::weights>(panel);
-  } else if (panel.group_scales == nullptr) {
-    run_blocks<Products, kStart, Scales::tokens>(panel);
-  } else {
-    run_blocks<Products, kStart, Scales::both>(panel);
+    return run_blocks<Products, kStart, Scales::weights>(panel);
   }
+  if constexpr (Products::kCodeBits == 8) {
+    if (panel.group_scales == nullptr) return run_blocks<Products, kStart, Scales::tokens>(panel);
+  }
+  run_blocks<Products, kStart, Scales::both>(panel);
 }
 
-// Fewer than 8 bits are always grouped.
-template <class Products>
-void run_bit_blocks(const IntPanel& panel) {
-  if (panel.groups_a_token_scale == 0) {
-    run_blocks<Products, Start::zeros, Scales::weights>(panel);
-  } else {
-    run_blocks<Products, Start::zeros, Scales::both>(panel);
+template <class Products, Start kStart>
+void run_group_blocks(const IntPanel& panel) {
+  if constexpr (kStart == Start::zeros) {
+    if (panel.zeros == nullptr) return run_groups_from<Products, Start::zero>(panel);
   }
+  run_groups_from<Products, kStart>(panel);
 }
 
 template <void (*kFew)(const IntPanel&) noexcept, void (*kMany)(const IntPanel&)>
@@ -337,9 +361,12 @@ constexpr MatmulKernels block_kernels(Isa isa, const char* tile) {
   kernels.int8_groups = few_or_many<int8_groups_avx2, run_group_blocks<Signed, kSigned>>;
   kernels.uint8_rows = few_or_many<uint8_rows_avx2, run_blocks<Bytes, kBytes, Scales::rows>>;
   kernels.uint8_groups = few_or_many<uint8_groups_avx2, run_group_blocks<Bytes, kBytes>>;
-  kernels.bits4 = few_or_many<bits4_avx2, run_bit_blocks<typename Level::template Bits<4>>>;
-  kernels.bits3 = few_or_many<bits3_avx2, run_bit_blocks<typename Level::template Bits<3>>>;
-  kernels.bits2 = few_or_many<bits2_avx2, run_bit_blocks<typename Level::template Bits<2>>>;
+  kernels.bits4 =
+      few_or_many<bits4_avx2, run_group_blocks<typename Level::template Bits<4>, Start::zeros>>;
+  kernels.bits3 =
+      few_or_many<bits3_avx2, run_group_blocks<typename Level::template Bits<3>, Start::zeros>>;
+  kernels.bits2 =
+      few_or_many<bits2_avx2, run_group_blocks<typename Level::template Bits<2>, Start::zeros>>;
   kernels.f32 = f32_avx2;
   kernels.f16 = f16_avx2;
   kernels.bf16 = bf16_avx2;

@@ -55,6 +55,34 @@ inline __attribute__((always_inline)) void sum_columns(const IntPanel& panel, st
   }
 }
 
+// The same for one token and all 64 outputs, which are read in the order in which they lie. Shifts
+// widen the odd bytes and the even ones, so that a register of sums holds eight outputs.
+template <bool kUnsigned>
+inline __attribute__((always_inline)) void sum_all_outputs(const IntPanel& panel,
+                                                           std::int64_t token, std::int64_t first,
+                                                           std::int64_t last, __m256i (&sums)[8]) {
+  const __m256i low = _mm256_set1_epi16(0xff);
+  const auto low_signed = [](__m256i x) { return _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8); };
+#pragma GCC unroll 8
+  for (__m256i& sum : sums) sum = _mm256_setzero_si256();
+  const std::uint8_t* w = panel.codes + first * 64;
+  const std::uint8_t* x = panel.inputs + token * panel.input_stride + first;
+  for (std::int64_t k = first; k < last; k += 4, w += 256, x += 4) {
+    const __m256i quad = _mm256_set1_epi32(load_quad(x));
+    const __m256i x_even = kUnsigned ? low_signed(quad) : _mm256_and_si256(quad, low);
+    const __m256i x_odd = kUnsigned ? _mm256_srai_epi16(quad, 8) : _mm256_srli_epi16(quad, 8);
+    fetch_ahead<4>(w);
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+      const __m256i codes = load_bytes(w + 32 * i);
+      const __m256i even = kUnsigned ? _mm256_and_si256(codes, low) : low_signed(codes);
+      const __m256i odd = kUnsigned ? _mm256_srli_epi16(codes, 8) : _mm256_srai_epi16(codes, 8);
+      sums[i] = _mm256_add_epi32(sums[i], _mm256_madd_epi16(even, x_even));
+      sums[i] = _mm256_add_epi32(sums[i], _mm256_madd_epi16(odd, x_odd));
+    }
+  }
+}
+
 // -128 times 8 code sums: what the offset of the inputs adds too much.
 inline __m256i start_value(__m256i sums) {
   return _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_slli_epi32(sums, 7));
@@ -67,6 +95,37 @@ inline __m256i group_start(const IntPanel& panel, std::int64_t group, std::int64
   const std::int16_t* sums = panel.group_sums + group * 64 + output;
   return start_value(
       _mm256_cvtepi16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(sums))));
+}
+
+template <bool kUnsigned>
+void row_of_one(const IntPanel& panel, std::int64_t token) {
+  __m256i sums[8];
+  sum_all_outputs<kUnsigned>(panel, token, 0, panel.columns, sums);
+  for (int i = 0; i < 8; ++i) {
+    const __m256i start =
+        kUnsigned ? unsigned_start(panel, token, 8 * i, 0) : row_start(panel, 8 * i);
+    finish(panel, token, 8 * i, _mm256_cvtepi32_ps(_mm256_add_epi32(sums[i], start)));
+  }
+}
+
+template <bool kUnsigned>
+void groups_of_one(const IntPanel& panel, std::int64_t token) {
+  __m256 f[8];
+  for (__m256& sum : f) sum = _mm256_setzero_ps();
+  std::int64_t group = 0;
+  for (std::int64_t k = 0; k < panel.columns; k += panel.group, ++group) {
+    const std::int64_t last = k + panel.group < panel.columns ? k + panel.group : panel.columns;
+    __m256i sums[8];
+    sum_all_outputs<kUnsigned>(panel, token, k, last, sums);
+    for (int i = 0; i < 8; ++i) {
+      const std::int64_t n = 8 * i;
+      const __m256i start =
+          kUnsigned ? unsigned_start(panel, token, n, group) : group_start(panel, group, n);
+      f[i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_add_epi32(sums[i], start)),
+                             group_scale(panel, token, n, group), f[i]);
+    }
+  }
+  for (int i = 0; i < 8; ++i) finish(panel, token, 8 * i, f[i]);
 }
 
 template <bool kUnsigned, int M, int L>
@@ -117,14 +176,14 @@ void group_tile(const IntPanel& panel, std::int64_t token) {
   }
 }
 
-// One token takes 32 outputs at a time, more take 16: 8 to 12 accumulators.
+// One token takes all outputs at once, more take 16: 8 to 12 accumulators.
 using Tile = void (*)(const IntPanel&, std::int64_t);
 constexpr int kTokens = 3;
 template <bool kUnsigned>
-constexpr Tile kRowTiles[kTokens] = {row_tile<kUnsigned, 1, 2>, row_tile<kUnsigned, 2, 1>,
+constexpr Tile kRowTiles[kTokens] = {row_of_one<kUnsigned>, row_tile<kUnsigned, 2, 1>,
                                      row_tile<kUnsigned, 3, 1>};
 template <bool kUnsigned>
-constexpr Tile kGroupTiles[kTokens] = {group_tile<kUnsigned, 1, 2>, group_tile<kUnsigned, 2, 1>,
+constexpr Tile kGroupTiles[kTokens] = {groups_of_one<kUnsigned>, group_tile<kUnsigned, 2, 1>,
                                        group_tile<kUnsigned, 3, 1>};
 
 void run(const IntPanel& panel, const Tile (&tiles)[kTokens]) {

@@ -3,6 +3,8 @@
 //   kTokens               of the largest tile; its outputs are a strip, two registers
 //   kStepColumns          columns that add() takes at once
 //   kCodeBits             of the panel's plane at `codes`
+//   kBlockTokens          tokens that pass by the codes of a piece, whole tiles
+//   kInputRoom            bytes that inputs_of() may write
 //   codes_of(), inputs_of()   codes and inputs of a piece of the columns as add() takes them
 //   kStripBytes           from the codes of a strip to those of the next one
 //   add()                 adds int32 sums over columns, exact
@@ -47,19 +49,16 @@ inline __attribute__((always_inline)) void fetch_line(Walk& walk) {
   walk.ahead += 64;
 }
 
-// The bytes of a piece's inputs, side by side: where they lie in rows they are far apart, and tiles
-// wait for them.
-inline PieceInputs near_inputs(const IntPanel& panel, const Piece& piece, std::uint8_t* room) {
-  constexpr std::int64_t kStride = kPieceColumns + 64;
-  const std::uint8_t* from = panel.inputs + piece.token * panel.input_stride + piece.first;
-  for (std::int64_t t = 0; t < piece.tokens; ++t, from += panel.input_stride) {
-    for (std::int64_t k = 0; k < piece.columns; k += 32) {
-      const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + k));
-      _mm256_store_si256(reinterpret_cast<__m256i*>(room + t * kStride + k), bytes);
-    }
+// Inputs as they lie in their rows. Copied side by side they were read no faster, and copying took
+// 6 % of the time of a panel of 4 bits.
+struct InputRows {
+  static constexpr std::int64_t kBlockTokens = 192;
+  static constexpr std::int64_t kInputRoom = 0;
+
+  static PieceInputs inputs_of(const IntPanel& panel, const Piece& piece, std::uint8_t*) {
+    return {panel.inputs + piece.token * panel.input_stride + piece.first, panel.input_stride};
   }
-  return {room, kStride};
-}
+};
 
 // Any 8-bit codes by vpmaddwd, which multiplies two pairs of 16 bits: codes less their zero points
 // and inputs are widened, so that no sum starts anywhere but at 0. Numbers of four columns lie in
@@ -73,6 +72,9 @@ struct WordProducts {
   static constexpr int kQuadBytes = 4 * L::kBytes;
   static constexpr std::int64_t kStripBytes = kQuads * kQuadBytes;
   static constexpr std::int64_t kCodeBits = 8;
+  static constexpr std::int64_t kBlockTokens = 96;
+  static constexpr std::int64_t kInputStride = 2 * kPieceColumns + 64;
+  static constexpr std::int64_t kInputRoom = kBlockTokens * kInputStride;
 
   static inline Ints zeros_of(const IntPanel& panel, std::int64_t column, int output) {
     if constexpr (!kUnsigned) return L::repeat32(0);
@@ -108,7 +110,6 @@ struct WordProducts {
 
   // The inputs of signed codes are q + 128; here they become q again.
   static PieceInputs inputs_of(const IntPanel& panel, const Piece& piece, std::uint8_t* room) {
-    constexpr std::int64_t kStride = 2 * kPieceColumns + 64;
     const std::uint8_t* from = panel.inputs + piece.token * panel.input_stride + piece.first;
     const __m128i flip = _mm_set1_epi8(kUnsigned ? 0 : -128);
     const __m128i order = _mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
@@ -117,10 +118,10 @@ struct WordProducts {
         const __m128i codes =
             _mm_xor_si128(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + k)), flip);
         const __m256i words = _mm256_cvtepi8_epi16(_mm_shuffle_epi8(codes, order));
-        _mm256_store_si256(reinterpret_cast<__m256i*>(room + t * kStride + 2 * k), words);
+        _mm256_store_si256(reinterpret_cast<__m256i*>(room + t * kInputStride + 2 * k), words);
       }
     }
-    return {room, kStride};
+    return {room, kInputStride};
   }
   static constexpr int kInputBytes = 2;
 
@@ -195,18 +196,17 @@ struct UnpackedCodes {
   }
 };
 
-// Codes of at most 4 bits by vpmaddubsw, which adds pairs of products to 16 bits. It is exact: a
-// pair is at most 2 * 15 * 127 = 3,810, so that 8 of them (32 columns) fit.
+// Columns whose products fit into sums of 16 bits: pairs are at most 2 * 15 * 127 = 3,810 with 4
+// bits, so that 8 of them fit; 1,778 with 3 bits and 16; 762 with 2 bits and 32.
+constexpr std::int64_t narrow_columns(int bits) { return bits == 4 ? 32 : bits == 3 ? 64 : 128; }
+
+// Codes of at most 4 bits by vpmaddubsw, which adds pairs of products to 16 bits, exact.
 template <class L, int kMostTokens, int kBits>
-struct NarrowProducts : UnpackedCodes<L, kBits> {
+struct NarrowProducts : UnpackedCodes<L, kBits>, InputRows {
   using Lanes = L;
   using Ints = typename L::Ints;
   static constexpr int kTokens = kMostTokens;
   static constexpr int kStepColumns = 32;
-
-  static PieceInputs inputs_of(const IntPanel& panel, const Piece& piece, std::uint8_t* room) {
-    return near_inputs(panel, piece, room);
-  }
 
   template <int M>
   static inline __attribute__((always_inline)) void add(Walk& walk, std::int64_t columns,
@@ -214,31 +214,40 @@ struct NarrowProducts : UnpackedCodes<L, kBits> {
     const Ints ones = L::repeat16(1);
     std::int64_t left = columns;
     do {
-      fetch_line(walk);
       Ints narrow[M][2];
-#pragma GCC unroll 8
-      for (int quad = 0; quad < 8; ++quad) {
-        const Ints w0 = L::load(walk.codes + quad * 2 * L::kBytes);
-        const Ints w1 = L::load(walk.codes + quad * 2 * L::kBytes + L::kBytes);
-#pragma GCC unroll 12
-        for (int m = 0; m < M; ++m) {
-          const std::uint8_t* input = walk.inputs + m * walk.stride + quad * 4;
-          if (quad == 0) {
-            L::begin_bytes(narrow[m][0], narrow[m][1], w0, w1, input);
-          } else {
-            L::add_bytes(narrow[m][0], narrow[m][1], w0, w1, input);
-          }
-        }
+      const std::int64_t rest = left - narrow_columns(kBits);
+      add_quads<true>(walk, narrow);
+      for (left -= kStepColumns; left > rest && left > 0; left -= kStepColumns) {
+        add_quads<false>(walk, narrow);
       }
 #pragma GCC unroll 12
       for (int m = 0; m < M; ++m) {
         c[m][0] = L::add32(c[m][0], L::products16(narrow[m][0], ones));
         c[m][1] = L::add32(c[m][1], L::products16(narrow[m][1], ones));
       }
-      walk.codes += 8 * 2 * L::kBytes;
-      walk.inputs += kStepColumns;
-      left -= kStepColumns;
     } while (left > 0);
+  }
+
+  // One step; the sums begin with it, or go on.
+  template <bool kBegins, int M>
+  static inline __attribute__((always_inline)) void add_quads(Walk& walk, Ints (&narrow)[M][2]) {
+    fetch_line(walk);
+#pragma GCC unroll 8
+    for (int quad = 0; quad < 8; ++quad) {
+      const Ints w0 = L::load(walk.codes + quad * 2 * L::kBytes);
+      const Ints w1 = L::load(walk.codes + quad * 2 * L::kBytes + L::kBytes);
+#pragma GCC unroll 12
+      for (int m = 0; m < M; ++m) {
+        const std::uint8_t* input = walk.inputs + m * walk.stride + quad * 4;
+        if (kBegins && quad == 0) {
+          L::begin_bytes(narrow[m][0], narrow[m][1], w0, w1, input);
+        } else {
+          L::add_bytes(narrow[m][0], narrow[m][1], w0, w1, input);
+        }
+      }
+    }
+    walk.codes += 8 * 2 * L::kBytes;
+    walk.inputs += kStepColumns;
   }
 };
 
@@ -259,15 +268,11 @@ enum class Unsigned { codes, inputs };
 
 // Codes of any Source by vpdpbusd, which multiplies four pairs of bytes.
 template <class L, int kMostTokens, class Source, Unsigned kSide>
-struct DotProducts : Source {
+struct DotProducts : Source, InputRows {
   using Lanes = L;
   using Ints = typename L::Ints;
   static constexpr int kTokens = kMostTokens;
   static constexpr int kStepColumns = 16;
-
-  static PieceInputs inputs_of(const IntPanel& panel, const Piece& piece, std::uint8_t* room) {
-    return near_inputs(panel, piece, room);
-  }
 
   template <int M>
   static inline __attribute__((always_inline)) void add(Walk& walk, std::int64_t columns,

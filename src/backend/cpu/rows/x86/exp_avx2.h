@@ -8,8 +8,8 @@
 
 namespace leq::cpu {
 
-// leq_exp of eight lanes, bit for bit.
-[[maybe_unused]] static inline __m256 exp_lanes(__m256 x) {
+// leq_exp of eight lanes, bit for bit, for x <= 88.
+[[maybe_unused]] static inline __m256 exp_lanes_below(__m256 x) {
   const __m256 to_integer = _mm256_set1_ps(0x1.8p23f);
   const __m256 t = _mm256_mul_ps(x, _mm256_set1_ps(kLog2E));
   const __m256 n = _mm256_sub_ps(_mm256_add_ps(t, to_integer), to_integer);
@@ -25,10 +25,13 @@ namespace leq::cpu {
   const __m256i exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
   const __m256 power = _mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23));
   const __m256 y = _mm256_mul_ps(p, power);
+  return _mm256_and_ps(y, _mm256_cmp_ps(x, _mm256_set1_ps(kExpLowest), _CMP_NLT_UQ));
+}
+
+// leq_exp of eight lanes, bit for bit.
+[[maybe_unused]] static inline __m256 exp_lanes(__m256 x) {
   const __m256 over = _mm256_cmp_ps(x, _mm256_set1_ps(kExpHighest), _CMP_GT_OQ);
-  const __m256 in_range = _mm256_cmp_ps(x, _mm256_set1_ps(kExpLowest), _CMP_NLT_UQ);
-  const __m256 upper = _mm256_blendv_ps(y, _mm256_set1_ps(__builtin_inff()), over);
-  return _mm256_and_ps(upper, in_range);
+  return _mm256_blendv_ps(exp_lanes_below(x), _mm256_set1_ps(__builtin_inff()), over);
 }
 
 // Sixteen lanes in two registers: +8, +4, +2, +1.
