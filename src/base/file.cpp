@@ -313,7 +313,7 @@ void AtomicFile::commit() {
     ::unlink(named.c_str());
     if (!give_name(named))
       fail(ErrorKind::io, named.string(), ": cannot name the file: ", std::strerror(errno));
-    temporary_ = named;
+    temporary_ = std::move(named);  // takes no memory: the name would stay where there is none
   }
   if (::rename(temporary_.c_str(), target_.c_str()) != 0)
     fail(ErrorKind::io, name, ": cannot rename into place: ", std::strerror(errno));
