@@ -280,12 +280,14 @@ TEST_F(Paths, AModelThatIsTruncatedWhileItRunsEndsTheRunInOneLine) {
 }
 
 TEST_F(Paths, ThreadsThatCannotStartAreAnErrorInOneLine) {
-  const test::Finished run = test::run(
-      {"/bin/sh", "-c",
-       "ulimit -v 400000; exec " + tool("leq-run") + " -m " + model() + " -p hi -n 1 -t 1000"});
+  // Each would have a stack of 1 GB, and there are 400 MB.
+  const test::Finished run =
+      test::run({"/bin/sh", "-c",
+                 "ulimit -s 1000000; ulimit -v 400000; exec " + tool("leq-run") + " -m " + model() +
+                     " -p hi -n 1 -t 2"});
   if (std::string(LEQ_SANITIZE).empty()) {
     EXPECT_EQ(run.status, 1);
-    EXPECT_NE(run.err.find("-t: expected 1000, the system lets"), std::string::npos) << run.err;
+    EXPECT_NE(run.err.find("-t: expected 2, the system lets"), std::string::npos) << run.err;
     EXPECT_EQ(std::ranges::count(run.err, '\n'), 1) << run.err;
   }
 }
