@@ -56,10 +56,16 @@ void StepCosts::saw(std::int64_t outputs, std::int64_t prompt_tokens, double sec
   }
   // Small additions drown in the noise of the step.
   if (outputs == 0 || prompt_tokens < kFewest / 2) return;
-  const double each =
-      std::max(0.0, seconds - this->seconds(outputs)) / static_cast<double>(prompt_tokens);
+  const double each = std::max(0.0, seconds - seconds_without_prompts(outputs)) /
+                      static_cast<double>(prompt_tokens);
   mixed_token_ = mixed_tokens_ == 0 ? each : std::lerp(mixed_token_, each, kMixedShare);
   mixed_tokens_ = prompt_tokens;
+  if (prompt_tokens <= kFewest) few_tokens_seconds_ = seconds;
+}
+
+double StepCosts::seconds_without_prompts(std::int64_t outputs) const {
+  const double known = seconds(outputs);
+  return known > 0 ? known : few_tokens_seconds_;
 }
 
 double StepCosts::seconds(std::int64_t outputs) const {
@@ -85,7 +91,7 @@ double StepCosts::seconds(std::int64_t outputs) const {
 }
 
 std::int64_t StepCosts::prompt_tokens_within(double factor, std::int64_t outputs) const {
-  const double room = (factor - 1) * seconds(outputs);
+  const double room = (factor - 1) * seconds_without_prompts(outputs);
   if (room <= 0) return kFewest;
   const std::int64_t most = std::max(kFewest, 2 * mixed_tokens_);
   if (room >= mixed_token_ * static_cast<double>(most)) return most;

@@ -34,7 +34,11 @@ class StepCosts {
     void add(double value);
   };
   static constexpr std::size_t kSizes = 14;  // 1, 2, 3-4, 5-8, 9-16 ... rows
+  // As seconds(); where no step was without prompts, as one with few of their tokens.
+  double seconds_without_prompts(std::int64_t outputs) const;
+
   std::array<Seen, kSizes> of_size_ = {};
+  double few_tokens_seconds_ = 0;  // of the last mixed step of at most kFewest
   double mixed_token_ = 0;         // seconds, a moving mean
   std::int64_t mixed_tokens_ = 0;  // of the last mixed step
 };

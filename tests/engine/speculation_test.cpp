@@ -152,6 +152,17 @@ TEST(StepCosts, OthersNeverWaitMuchLongerThanTheyMay) {
   }
 }
 
+// Where prompts wait all the time no step shows what writing costs alone.
+TEST(StepCosts, PromptsTakeWhatTheyMayWhereAllStepsHaveSome) {
+  StepCosts costs;
+  for (int step = 0; step < 100; ++step) {
+    const std::int64_t tokens = costs.prompt_tokens_within(3, 8);
+    costs.saw(8, tokens, 0.050 + 0.0005 * static_cast<double>(tokens));
+  }
+  EXPECT_GT(costs.prompt_tokens_within(3, 8), 150);  // 200 if it were known
+  EXPECT_LT(costs.prompt_tokens_within(3, 8), 300);
+}
+
 // A first step that took long, in the only size that is tried or in the one that is left out, is
 // not believed forever.
 TEST(StepCosts, WhatWasSeenLongAgoIsTriedAgain) {
