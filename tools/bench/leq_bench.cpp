@@ -349,13 +349,12 @@ Table speculation_table(const Options& options) {
   return table;
 }
 
-void check_ranks(const Options& options) {
+void check_sweep_of_ranks(const Options& options) {
   if (!options.given("tp")) return;
   for (const char* other : {"load", "arrivals", "speculate"}) {
     require(!options.given(other), "--tp: is for tests of -p and -n, not for --", other);
   }
-  require(device_name(options) == "cpu", "--tp: several ranks compute on the CPU alone; leave -dev",
-          " out, or --tp");
+  for (const std::int64_t ranks : options.integers("tp")) check_ranks(options, ranks);
 }
 
 // Null where mpirun started none.
@@ -379,7 +378,7 @@ int run(const Options& options) {
     print(rank_plan_table(options), format, rank_machine_text());
     return 0;
   }
-  check_ranks(options);
+  check_sweep_of_ranks(options);
   if (options.flag("load")) {
     require(device_name(options) == "cpu", "--load: measures loading for the CPU; leave out -dev,",
             " leq-run -v prints the speed of an upload");

@@ -22,13 +22,17 @@ Option rank_option(const std::string& group) {
           .maximum = ThreadRanks::kMostRanks};
 }
 
-int rank_count(const Options& options) {
-  if (!options.declares("tp")) return 1;
-  const std::int64_t ranks = options.integer("tp");
+void check_ranks(const Options& options, std::int64_t ranks) {
   require(ranks == 1 || device_name(options) == "cpu", "--tp ", ranks,
           ": several ranks compute on the CPU alone; leave -dev out, or --tp");
   require(ranks == 1 || numa_mode(options) == NumaMode::off, "--tp ", ranks,
           ": ranks share the cores evenly; leave --numa out, or start each rank by numactl");
+}
+
+int rank_count(const Options& options) {
+  if (!options.declares("tp")) return 1;
+  const std::int64_t ranks = options.integer("tp");
+  check_ranks(options, ranks);
   return static_cast<int>(ranks);
 }
 

@@ -1,6 +1,7 @@
 // From --tp to ranks: threads of this process, or the processes that mpirun started.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -12,7 +13,10 @@ namespace leq {
 
 Option rank_option(const std::string& group);
 
-// What --tp says; 1 where the tool has no such option. Throws Error where the device cannot.
+// Throws Error where the device, or the threads' places, do not go with so many ranks.
+void check_ranks(const Options& options, std::int64_t ranks);
+
+// What --tp says; 1 where the tool has no such option. Throws Error as check_ranks does.
 int rank_count(const Options& options);
 
 // Whether mpirun started the ranks as processes. Throws Error where it started another number.
