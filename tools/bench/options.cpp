@@ -201,6 +201,7 @@ ToolSpec tool_spec() {
        .group = "Output",
        .choices = {"md", "csv", "json"}},
   };
+  for (Option& option : kv_detail_options("KV cache")) tool.options.push_back(std::move(option));
   for (Option& option : device_options("Model")) tool.options.push_back(std::move(option));
   tool.foreign = llama_flags();
   tool.answers.push_back(list_devices_answer());
