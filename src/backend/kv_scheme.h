@@ -51,12 +51,12 @@ struct KvScheme {
   std::string_view name;
   int bits = 0;  // of a stored number
   KvAlong keys = KvAlong::nothing, values = KvAlong::nothing;
-  int group = 0;                                 // along tokens; 0: the whole head
-  int block = 0;                                 // along channels
-  int recent = 0;                                // newest positions that are kept in f16 too
-  int sinks = 0;                                 // first positions, likewise
-  bool packed = false;                           // several codes share a byte or a word of memory
-  bool rotated = false;                          // by a Hadamard matrix within each head
+  int group = 0;             // along tokens; 0: the whole head
+  int block = 0;             // along channels
+  int recent = 0;            // newest positions that are kept in f16 too
+  int sinks = 0;             // first positions, likewise
+  bool packed = false;       // several codes share a byte or a word of memory
+  bool rotated = false;      // by a Hadamard matrix within each head
   bool plain = false;        // nothing is done for large biases of keys: codes of keys as they are
   bool before_rope = false;  // keys are coded as they were before RoPE, and turned when read
   bool by_option = false;    // an option makes it of the row that help names
@@ -123,12 +123,9 @@ constexpr KvScheme plain_int4() {
 inline constexpr KvScheme kSimq8 = simquant(KvType::simq8, "simq8", 8, 0, 32, 32);
 inline constexpr KvScheme kSimq4 = simquant(KvType::simq4, "simq4", 4, 64, 32, 32);
 inline constexpr KvScheme kSimq2 = simquant(KvType::simq2, "simq2", 2, 32, 128, 32);
-inline constexpr KvScheme kSimq8Pre =
-    with_keys_before_rope(kSimq8, KvType::simq8_pre, "simq8-pre");
-inline constexpr KvScheme kSimq4Pre =
-    with_keys_before_rope(kSimq4, KvType::simq4_pre, "simq4-pre");
-inline constexpr KvScheme kSimq2Pre =
-    with_keys_before_rope(kSimq2, KvType::simq2_pre, "simq2-pre");
+inline constexpr KvScheme kSimq8Pre = with_keys_before_rope(kSimq8, KvType::simq8_pre, "simq8-pre");
+inline constexpr KvScheme kSimq4Pre = with_keys_before_rope(kSimq4, KvType::simq4_pre, "simq4-pre");
+inline constexpr KvScheme kSimq2Pre = with_keys_before_rope(kSimq2, KvType::simq2_pre, "simq2-pre");
 
 inline constexpr std::array<KvScheme, 17> kKvSchemes = {
     {{.type = KvType::f32, .name = "f32", .bits = 32},

@@ -26,14 +26,12 @@ TEST(KvSchemes, AreFoundByName) {
   EXPECT_EQ(parse_kv_type("f16", Setting{"key_type"}), KvType::f16);
   EXPECT_EQ(parse_kv_type("int8", Setting{"key_type"}), KvType::int8);
   EXPECT_EQ(kv_type_name(KvType::int8), "int8");
-  EXPECT_EQ(kv_type_names(" | "),
-            "f32 | f16 | int8 | int4 | simq8 | simq4 | simq2");
+  EXPECT_EQ(kv_type_names(" | "), "f32 | f16 | int8 | int4 | simq8 | simq4 | simq2");
   EXPECT_EQ(parse_kv_type("simq4-b64", Setting{"key_type"}), KvType::simq4_b64);
 }
 
 TEST(KvSchemes, NamesOfOtherEnginesAreAnsweredWithTheClosest) {
-  const std::string expected =
-      ": expected f32, f16, int8, int4, simq8, simq4 or simq2";
+  const std::string expected = ": expected f32, f16, int8, int4, simq8, simq4 or simq2";
   EXPECT_EQ(refusal("q8_0"), "key_type q8_0" + expected + "; the closest is int8");
   EXPECT_EQ(refusal("q4_0"), "key_type q4_0" + expected + "; the closest is simq4");
   EXPECT_EQ(refusal("iq4_nl"), "key_type iq4_nl" + expected + "; the closest is simq4");

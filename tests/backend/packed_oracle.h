@@ -188,8 +188,7 @@ class PackedAttention {
   }
 
   float angle_of(std::int64_t j, int pair) const {
-    return static_cast<float>(j) *
-           inverse_frequencies(c_.head_dim)[static_cast<std::size_t>(pair)];
+    return static_cast<float>(j) * inverse_frequencies(c_.head_dim)[static_cast<std::size_t>(pair)];
   }
 
   // q turned back to the first of 32 positions, the key on from there, pair by pair.

@@ -27,8 +27,8 @@ class Runner {
     request.window = 128;
     request.chunks = 4;
     report_.settings = resolve_protocol(request, model_.config().context);
-    const EvaluationText text = read_evaluation_text(
-        (text_of.empty() ? folder : text_of) / "heldout.txt", Join::none);
+    const EvaluationText text =
+        read_evaluation_text((text_of.empty() ? folder : text_of) / "heldout.txt", Join::none);
     tokens_ = encode_text(model_.tokenizer(), text.text);
     windows_ = plan_windows(report_.settings, std::ssize(tokens_));
     report_.tokens = std::ssize(tokens_);

@@ -15,7 +15,7 @@
 
 namespace {
 
-constexpr std::array kTypes = {leq::KvType::f16, leq::KvType::int8, leq::KvType::int4,
+constexpr std::array kTypes = {leq::KvType::f16,   leq::KvType::int8,      leq::KvType::int4,
                                leq::KvType::simq4, leq::KvType::simq2_b64, leq::KvType::simq8_pre};
 
 struct Cache {

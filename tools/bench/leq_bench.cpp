@@ -117,7 +117,7 @@ class Bench {
       followers = model.followers(follower_backends(setting.threads, setting.ranks), limits,
                                   thread_rank_options(setting.threads, setting.ranks));
     }
-    Communicator& ranks = processes_ != nullptr   ? *processes_
+    Communicator& ranks = processes_ != nullptr  ? *processes_
                           : followers != nullptr ? followers->leader()
                                                  : one_rank();
     Session session = model.make_session(backend, limits, ranks);

@@ -21,20 +21,19 @@ KvZones zones_of(const RunLimits& limits) {
 }  // namespace
 
 std::vector<Option> kv_options(const std::string& group) {
-  std::vector<Option> options = {
-      {.name = "cache-type-k",
-       .spellings = "-ctk",
-       .kind = OptionKind::text,
-       .value_name = "T",
-       .help = "keys in the KV cache: " + kv_type_names(" | ") +
-               " (default f32 for models of type f32, else f16)",
-       .group = group},
-      {.name = "cache-type-v",
-       .spellings = "-ctv",
-       .kind = OptionKind::text,
-       .value_name = "T",
-       .help = "values in the KV cache, likewise",
-       .group = group}};
+  std::vector<Option> options = {{.name = "cache-type-k",
+                                  .spellings = "-ctk",
+                                  .kind = OptionKind::text,
+                                  .value_name = "T",
+                                  .help = "keys in the KV cache: " + kv_type_names(" | ") +
+                                          " (default f32 for models of type f32, else f16)",
+                                  .group = group},
+                                 {.name = "cache-type-v",
+                                  .spellings = "-ctv",
+                                  .kind = OptionKind::text,
+                                  .value_name = "T",
+                                  .help = "values in the KV cache, likewise",
+                                  .group = group}};
   for (Option& option : kv_detail_options(group)) options.push_back(std::move(option));
   return options;
 }

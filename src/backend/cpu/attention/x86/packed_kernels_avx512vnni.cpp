@@ -33,19 +33,22 @@ __m512i bytes16(const std::uint8_t* at) {
   return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
 }
 
-// Blocks [block, block + B) of 16 keys, R queries; more than one block begin at an even one.
+// Blocks [block, block + B) of 16 keys, R queries; more than one block begin at an even one, four
+// at the first: blocks share their bytes.
 template <int bits, int R, int B>
 void score_some(const PackedScoreTile& tile, int block) noexcept {
-  constexpr int kBlocks = 8 / bits;
+  constexpr int kBlocks = 8 / bits;                     // of 16 keys, in a row of 16 bytes
+  constexpr int kRows = B > kBlocks ? B / kBlocks : 1;  // of bytes
+  constexpr bool kWhole = B % kBlocks == 0;             // begin with their row's first block
   const std::int64_t dims = tile.dims;
-  const std::uint8_t* rows[B];
-  unsigned shift[B];
+  const std::uint8_t* rows[kRows];
+  const __m128i begin = _mm_cvtsi32_si128(block % kBlocks * bits);
   const float* query[R][B];
   __m512 sums[R][B];
 #pragma GCC unroll 4
+  for (int i = 0; i < kRows; ++i) rows[i] = tile.keys + (block / kBlocks + i) * dims * 16;
+#pragma GCC unroll 4
   for (int b = 0; b < B; ++b) {
-    rows[b] = tile.keys + (block + b) / kBlocks * dims * 16;
-    shift[b] = static_cast<unsigned>((block + b) % kBlocks * bits);
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
       query[r][b] = tile.query[r][(block + b) / 2];
@@ -56,11 +59,14 @@ void score_some(const PackedScoreTile& tile, int block) noexcept {
   for (std::int64_t c = 0; c < dims; ++c) {
     __m512 key[B];
 #pragma GCC unroll 4
-    for (int b = 0; b < B; ++b) {
-      const __m512i lanes = bytes16(rows[b] + c * 16);
-      key[b] = low_codes<bits>(
-          bits == 8 ? lanes
-                    : _mm512_srl_epi32(lanes, _mm_cvtsi32_si128(static_cast<int>(shift[b]))));
+    for (int i = 0; i < kRows; ++i) {
+      __m512i lanes = bytes16(rows[i] + c * 16);
+      if constexpr (!kWhole) lanes = _mm512_srl_epi32(lanes, begin);
+#pragma GCC unroll 4
+      for (int n = 0; n < B / kRows; ++n) {
+        key[i * (B / kRows) + n] = low_codes<bits>(
+            n == 0 ? lanes : _mm512_srli_epi32(lanes, static_cast<unsigned>(n * bits)));
+      }
     }
     ahead.step();
 #pragma GCC unroll 6
@@ -282,9 +288,8 @@ void wide_turn(const TurnTile& tile) noexcept {
       const auto channel = [&](int n) {
         const __m512 s = _mm512_set1_ps(ends[n][p - first]);
         const __m512 m = _mm512_set1_ps(ends[2 + n][p - first]);
-        return ChannelKeys<bits>{_mm512_fmadd_ps(s, codes, m), s,
-                                 m,                            rows + (n * half + p) * 16,
-                                 dims * 16,                    block % kBlocks * bits};
+        return ChannelKeys<bits>{_mm512_fmadd_ps(s, codes, m), s,         m,
+                                 rows + (n * half + p) * 16,   dims * 16, block % kBlocks * bits};
       };
       const ChannelKeys<bits> c0 = channel(0), c1 = channel(1);
       const float* turns = tile.turns + p * 2 * kKeyBlock;
