@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "tools/common/device_choice.h"
+#include "tools/common/kv_choice.h"
 #include "tools/common/llama_flags.h"
 #include "tools/common/model_options.h"
 #include "tools/common/rank_choice.h"
