@@ -25,7 +25,6 @@ constexpr SettingFlag kFlags[] = {
     {"join", "--join"},
     {"key_type", "-ctk"},
     {"kv_block", "--kv-block"},
-    {"kv_hadamard", "--kv-hadamard"},
     {"kv_recent", "--kv-residual"},
     {"kv_rope", "--kv-rope"},
     {"kv_sinks", "--kv-sink"},
