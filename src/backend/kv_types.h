@@ -19,7 +19,7 @@ std::string kv_type_names(std::string_view separator);
 // The same scheme with blocks of `block` positions; throws Error naming the setting where there is
 // none.
 KvType with_kv_block(KvType type, std::int64_t block, Setting setting);
-// The same scheme with keys as they were before RoPE, or behind it: codes along channels. Others
+// The same scheme with keys as they were before RoPE, or after it: codes along channels. Others
 // stay as they are.
 enum class KvRope : std::uint8_t { pre, post };
 KvType with_kv_rope(KvType type, KvRope rope);

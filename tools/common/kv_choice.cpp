@@ -64,7 +64,7 @@ std::vector<Option> kv_detail_options(const std::string& group) {
            .kind = OptionKind::text,
            .value_name = "WHEN",
            .help = "simq types: keys are coded as they are before RoPE and turned when read, which "
-                   "is slower, or behind it (default post)",
+                   "is slower, or after it (default post)",
            .group = group,
            .choices = {"pre", "post"}},
           {.name = "kv-hadamard",
