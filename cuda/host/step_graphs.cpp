@@ -8,7 +8,8 @@ namespace leq::LEQ_GPU {
 namespace {
 
 constexpr std::int64_t kMostRows = 64;
-constexpr std::size_t kSlotBytes = std::size_t{1} << 20;  // 64 rows of 250,000 positions, 125,000 with copies
+constexpr std::size_t kSlotBytes = std::size_t{1}
+                                   << 20;  // 64 rows of 250,000 positions, 125,000 with copies
 // A graph of a large model takes about a megabyte.
 constexpr std::size_t kMostRecordings = 128;
 

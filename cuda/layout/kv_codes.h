@@ -1,5 +1,5 @@
-// Where packed codes of keys and values lie in a head's part of a page: in the order of the operands
-// of mma m16n8k16, so that a lane finds the codes of two operands' registers in one word.
+// Where packed codes of keys and values lie in a head's part of a page: in the order of the
+// operands of mma m16n8k16, so that a lane finds the codes of two operands' registers in one word.
 //
 // 16 positions x 16 channels are a unit; units of equal positions follow each other by channels.
 // Of a number at position s and channel c of a unit, k is its place along the sum of the product

@@ -28,8 +28,9 @@ class PackedAttention : public testing::TestWithParam<PackedCase> {
       for (std::size_t i = 0; i < found.size(); ++i) {
         const double most = (c.exact ? kExact : kNear) * (near.size[i] + (c.exact ? 1.0 : 0.0));
         ASSERT_NEAR(found[i], near.out[i], most)
-            << "sequence " << s << ", position " << i / static_cast<std::size_t>(c.heads * c.head_dim)
-            << ", number " << i % static_cast<std::size_t>(c.heads * c.head_dim);
+            << "sequence " << s << ", position "
+            << i / static_cast<std::size_t>(c.heads * c.head_dim) << ", number "
+            << i % static_cast<std::size_t>(c.heads * c.head_dim);
       }
     }
   }
@@ -40,8 +41,7 @@ TEST_P(PackedAttention, IsNearDoubleHoweverATextIsCut) {
   const auto whole = text.feed(text.in_chunks(1 << 20));
   expect_near(text, whole);
   if (HasFatalFailure()) return;
-  for (const PackedSteps& steps :
-       {text.in_chunks(37), text.together(64), text.in_chunks(64, 40)}) {
+  for (const PackedSteps& steps : {text.in_chunks(37), text.together(64), text.in_chunks(64, 40)}) {
     const auto cut = text.feed(steps);
     EXPECT_EQ(cut.keys, whole.keys);
     EXPECT_EQ(cut.values, whole.values);
@@ -53,8 +53,8 @@ TEST_P(PackedAttention, IsTheSameUnderAnySchedule) {
   const PackedText text(GetParam());
   const auto steps = text.together(50);
   const auto before = text.feed(steps);
-  for (const simt::Schedule& schedule :
-       {simt::Schedule{9, simt::CopyLands::at_issue}, simt::Schedule{4, simt::CopyLands::at_wait}}) {
+  for (const simt::Schedule& schedule : {simt::Schedule{9, simt::CopyLands::at_issue},
+                                         simt::Schedule{4, simt::CopyLands::at_wait}}) {
     simt::schedule() = schedule;
     ASSERT_EQ(text.feed(steps).out, before.out);
   }
@@ -118,9 +118,8 @@ TEST_P(PackedAttention, PagesHoldTheCodesOfClosedBlocks) {
   }
 }
 
-constexpr KvType kF32 = KvType::f32, kF16 = KvType::f16, kInt8 = KvType::int8,
-                 kInt4 = KvType::int4, kSimq8 = KvType::simq8, kSimq4 = KvType::simq4,
-                 kSimq2 = KvType::simq2;
+constexpr KvType kF32 = KvType::f32, kF16 = KvType::f16, kInt8 = KvType::int8, kInt4 = KvType::int4,
+                 kSimq8 = KvType::simq8, kSimq4 = KvType::simq4, kSimq2 = KvType::simq2;
 
 INSTANTIATE_TEST_SUITE_P(
     Tensor, PackedAttention,
@@ -140,10 +139,9 @@ INSTANTIATE_TEST_SUITE_P(
                     PackedCase{kInt4, kInt4, 2, 2, 80, 0, {90}}));
 
 // Blocks for spans, and spans joined in one block.
-INSTANTIATE_TEST_SUITE_P(
-    Spans, PackedAttention,
-    testing::Values(PackedCase{kSimq4, kSimq4, 2, 1, 16, 0, {600, 560}},
-                    PackedCase{kSimq2, kSimq2, 2, 1, 32, 300, {540}}));
+INSTANTIATE_TEST_SUITE_P(Spans, PackedAttention,
+                         testing::Values(PackedCase{kSimq4, kSimq4, 2, 1, 16, 0, {600, 560}},
+                                         PackedCase{kSimq2, kSimq2, 2, 1, 32, 300, {540}}));
 
 INSTANTIATE_TEST_SUITE_P(
     Exact, PackedAttention,

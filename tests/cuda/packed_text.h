@@ -20,7 +20,7 @@ namespace leq::LEQ_GPU {
 struct PackedCase {
   KvType keys = KvType::simq4, values = KvType::simq4;
   int heads = 4, kv_heads = 2, head_dim = 64, window = 0;
-  std::vector<int> lengths;  // of the sequences
+  std::vector<int> lengths;     // of the sequences
   int sinks = -1, recent = -1;  // -1: the types' own
   bool exact = false;
 
@@ -117,9 +117,8 @@ class PackedText {
     KvPages value_pages = {values.data(), static_cast<std::int64_t>(bytes(KvPart::values)),
                            c_.values, codes_of(KvPart::values, c_.values, c_.head_dim)};
     const auto copy = static_cast<std::int64_t>(copy_bytes());
-    const KvCopied copied = {{key_copies.data(), copy, KvType::f16},
-                             {value_copies.data(), copy, KvType::f16},
-                             zones_};
+    const KvCopied copied = {
+        {key_copies.data(), copy, KvType::f16}, {value_copies.data(), copy, KvType::f16}, zones_};
     for (const auto& step : steps) run(step, key_pages, value_pages, copied, fed);
     fed.keys = keys.host();
     fed.values = values.host();
@@ -184,7 +183,8 @@ class PackedText {
   };
   Near in_double(const Fed& fed, int sequence, bool halves) const {
     Near near;
-    const int length = c_.lengths[static_cast<std::size_t>(sequence)], group = c_.heads / c_.kv_heads;
+    const int length = c_.lengths[static_cast<std::size_t>(sequence)],
+              group = c_.heads / c_.kv_heads;
     std::vector<Side> keys, values;
     for (int head = 0; head < c_.kv_heads; ++head) {
       keys.push_back(side(fed, KvPart::keys, sequence, head));
@@ -237,8 +237,8 @@ class PackedText {
       row_runs.insert(row_runs.end(), static_cast<std::size_t>(part.rows),
                       static_cast<std::int32_t>(runs.size()));
       const auto at = static_cast<std::int32_t>(table.size());
-      runs.push_back({static_cast<std::int32_t>(batch.tokens), part.rows, part.first, at,
-                      at + pages_each_});
+      runs.push_back(
+          {static_cast<std::int32_t>(batch.tokens), part.rows, part.first, at, at + pages_each_});
       // Codes alone suffice where all of a page was sealed before.
       const std::int64_t sealed = zones_.sealed(part.first);
       for (int page = 0; page < pages_each_; ++page) table.push_back(place(part.sequence, page));
@@ -296,9 +296,9 @@ class PackedText {
     const std::vector<float> found = out.host();
     std::int64_t row = 0;
     for (const PackedRows& part : step) {
-      std::copy_n(found.begin() + row * out_width, part.rows * out_width,
-                  fed.out[static_cast<std::size_t>(part.sequence)].begin() +
-                      part.first * out_width);
+      std::copy_n(
+          found.begin() + row * out_width, part.rows * out_width,
+          fed.out[static_cast<std::size_t>(part.sequence)].begin() + part.first * out_width);
       row += part.rows;
     }
   }
@@ -347,7 +347,8 @@ class PackedText {
   bool reads_code(KvType type, int at, int j) const {
     if (!kv_scheme(type).coded()) return false;
     if (!kv_scheme(type).blocked()) return true;
-    return j >= zones_.sinks && j / zones_.block * zones_.block + zones_.block <= at + 1 - zones_.recent;
+    return j >= zones_.sinks &&
+           j / zones_.block * zones_.block + zones_.block <= at + 1 - zones_.recent;
   }
 
   void attend(int sequence, int at, int head, const Side& keys, const Side& values, bool halves,
@@ -356,8 +357,8 @@ class PackedText {
     const auto half = [&](double x) {
       return halves ? static_cast<double>(f16_to_f32(f32_to_f16(static_cast<float>(x)))) : x;
     };
-    const float* const from = rows_[static_cast<std::size_t>(sequence)].data() + at * c_.width() +
-                              head * d;
+    const float* const from =
+        rows_[static_cast<std::size_t>(sequence)].data() + at * c_.width() + head * d;
     const auto factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(d)));
     std::vector<double> q;
     for (int c = 0; c < d; ++c) q.push_back(from[c] * factor);

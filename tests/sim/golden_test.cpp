@@ -108,8 +108,8 @@ struct Kind {
   KvTypes kv;
 };
 
-constexpr KvType kF32 = KvType::f32, kF16 = KvType::f16, kInt8 = KvType::int8,
-                 kInt4 = KvType::int4, kSimq4 = KvType::simq4;
+constexpr KvType kF32 = KvType::f32, kF16 = KvType::f16, kInt8 = KvType::int8, kInt4 = KvType::int4,
+                 kSimq4 = KvType::simq4;
 constexpr ActChoice kAuto = ActChoice::automatic;
 
 // Every number of bits, grouping and kind of zero point; every pair of key and value types that are
@@ -180,7 +180,8 @@ double divergence(const std::vector<float>& want, const std::vector<float>& foun
   return sum / static_cast<double>(want.size() / vocab);
 }
 
-// Attention over keys and values of one type but f32 runs on tensor cores, which round its weights to f16.
+// Attention over keys and values of one type but f32 runs on tensor cores, which round its weights
+// to f16.
 bool rounds_attention(const Kind& kind, int head_dim) {
   return kind.kv.keys == kind.kv.values && kind.kv.keys != kF32 && head_dim % 16 == 0;
 }

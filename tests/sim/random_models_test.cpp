@@ -173,9 +173,9 @@ std::vector<Token> some_ids(int count) {
 }
 
 // Norms, integer matmuls and exact attention have the order of the CPU: the same bits. Attention
-// over keys and values of one type but f32, and f16 weights, run on tensor cores and round elsewhere, so now and
-// then a code falls to the other side of a half, and logits move by what rounding to 2 or 3 bits
-// moves them, less than a hundredth of the largest as found.
+// over keys and values of one type but f32, and f16 weights, run on tensor cores and round
+// elsewhere, so now and then a code falls to the other side of a half, and logits move by what
+// rounding to 2 or 3 bits moves them, less than a hundredth of the largest as found.
 constexpr double kRounded = 0.03;
 bool rounds_attention(const Shape& shape) {
   return shape.kv.keys == shape.kv.values && shape.kv.keys != kF32;

@@ -25,12 +25,14 @@ __device__ __forceinline__ void store_queries(const Work<queries>& work,
     if (!plan.split) {
       float* const to = work.a.out.values + row * work.a.out.stride + head * dims;
       const float inverse = 1.0f / work.facts->total[q];
-      for (int c = static_cast<int>(threadIdx.x); c < dims; c += kAttentionThreads) to[c] = out[c] * inverse;
+      for (int c = static_cast<int>(threadIdx.x); c < dims; c += kAttentionThreads)
+        to[c] = out[c] * inverse;
       continue;
     }
     float* const record =
         work.a.scratch + ((row * work.a.heads.heads + head) * plan.spans + blockIdx.z) * (dims + 2);
-    for (int c = static_cast<int>(threadIdx.x); c < dims; c += kAttentionThreads) record[c] = out[c];
+    for (int c = static_cast<int>(threadIdx.x); c < dims; c += kAttentionThreads)
+      record[c] = out[c];
     if (threadIdx.x != 0) continue;
     record[dims] = work.facts->largest[q];
     record[dims + 1] = work.facts->total[q];

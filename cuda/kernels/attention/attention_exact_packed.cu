@@ -60,8 +60,7 @@ __device__ __forceinline__ float score_token(const PackedSide& side, const float
   for (int c = 0; c < dims; ++c) {
     score = fmaf(q[c], head.code(KvPart::keys, side.pages.codes.bits, dims, slot, c), score);
   }
-  return fmaf(ptx::f16_to_f32(head.scales[slot]), score,
-              ptx::f16_to_f32(head.minima[slot]) * sum);
+  return fmaf(ptx::f16_to_f32(head.scales[slot]), score, ptx::f16_to_f32(head.minima[slot]) * sum);
 }
 
 __device__ __forceinline__ float score_copy(const PackedSide& side, const float* q, int j) {
@@ -88,7 +87,7 @@ __device__ void score_packed_span(const Work<queries>& work, Positions seen) {
     for (int j = own.first + static_cast<int>(threadIdx.x); j < own.last; j += kAttentionThreads) {
       const float score = !coded.holds(j) ? score_copy(side, query, j)
                           : blocked       ? score_block(side, query, j)
-                                    : score_token(side, query, work.facts->code_sum[q], j);
+                                          : score_token(side, query, work.facts->code_sum[q], j);
       work.scores[q * kSpanTokens + j % kSpanTokens] = score;
     }
   }
@@ -155,8 +154,7 @@ __device__ void add_packed_values(const Work<queries>& work, Positions span) {
     if (own.empty()) continue;
     const float take = work.facts->take[q], keep = work.facts->keep[q];
 #pragma unroll 1
-    for (int c = static_cast<int>(threadIdx.x); c < work.a.heads.head_dim;
-         c += kAttentionThreads) {
+    for (int c = static_cast<int>(threadIdx.x); c < work.a.heads.head_dim; c += kAttentionThreads) {
       float& out = work.out[q * work.layout.query_stride + c];
       out = fmaf(packed_column(work, side, q, own, c), take, out * keep);
     }

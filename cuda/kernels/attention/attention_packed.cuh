@@ -76,7 +76,8 @@ __device__ __forceinline__ void score_codes(const unsigned char* memory,
       std::uint32_t folded[kTiles][4];
       if constexpr (Shape::kBlocked) {
         const std::uint16_t* const row = ends + (warp.first_key + 32 * h) / block * dims;
-        const PairsAlong scales(row, step, tile.lane), minima(row + Memory::kKeyEnds, step, tile.lane);
+        const PairsAlong scales(row, step, tile.lane),
+            minima(row + Memory::kKeyEnds, step, tile.lane);
 #pragma unroll
         for (int i = 0; i < kTiles; ++i) {
           fold_operand<Shape>(a[i], scales, minima, z[i][h], folded[i]);
@@ -92,8 +93,7 @@ __device__ __forceinline__ void score_codes(const unsigned char* memory,
 #pragma unroll
       for (int u = 0; u < kUnits; ++u) {
         const int at = h * kUnits + u;
-        const UnitOperand unit =
-            tile.template unit<KvPart::keys>(warp.first_key / 16 + at, step);
+        const UnitOperand unit = tile.template unit<KvPart::keys>(warp.first_key / 16 + at, step);
 #pragma unroll
         for (int i = 0; i < kTiles; ++i) {
           multiply(scores[i][2 * at], folded[i], unit.b[0][0], unit.b[0][1]);
@@ -138,8 +138,7 @@ __device__ __forceinline__ void add_code_tile(const TileOperands<Shape>& tile,
   for (int step = 0; step < kTile / 16; ++step) {
 #pragma unroll
     for (int g = 0; g < Shape::kShifts; ++g) {
-      const std::uint16_t* const group =
-          ends + (warp.first_column / Shape::kGroup + g) * kTile;
+      const std::uint16_t* const group = ends + (warp.first_column / Shape::kGroup + g) * kTile;
       const PairsAlong scales(group, step, tile.lane),
           minima(group + Memory::kValueEnds, step, tile.lane);
       std::uint32_t folded[Shape::kRowTiles][4];
@@ -171,7 +170,8 @@ struct ReadPositions {
 
   __device__ __forceinline__ ReadPositions(const QueryBlock& block, const KvZones& zones, int query,
                                            bool codes_)
-      : seen(block.seen_by(query)), coded(zones, block.position + query / block.heads),
+      : seen(block.seen_by(query)),
+        coded(zones, block.position + query / block.heads),
         codes(codes_) {}
   __device__ __forceinline__ bool holds(int j) const {
     return seen.holds(j) && coded.holds(j) == codes;
@@ -205,8 +205,7 @@ __device__ __forceinline__ void use_packed_tile(const AttentionArguments& a,
   TileWeights<Shape> weights;
   weigh_tile<Shape>(warp, scores, memory, weights);
   if constexpr (codes) {
-    add_code_tile<Shape>(
-        operands, ends + PackedMemory<Shape>::kValueEndsAt / 2, weights, warp);
+    add_code_tile<Shape>(operands, ends + PackedMemory<Shape>::kValueEndsAt / 2, weights, warp);
   } else {
     add_tile<Shape>(memory, weights, warp);
   }
@@ -303,8 +302,8 @@ template <int bits, bool blocked, int group, int dims>
 struct PackedShapes {
   // As TensorShapes.
   static constexpr int kPromptTiles = dims <= 64 ? 2 : 1;
-  using Prompt = PackedShape<bits, blocked, group, dims, 8 / kPromptTiles, 1, kPromptTiles, 1,
-                             kPromptTiles>;
+  using Prompt =
+      PackedShape<bits, blocked, group, dims, 8 / kPromptTiles, 1, kPromptTiles, 1, kPromptTiles>;
   using Generation = PackedShape<bits, blocked, group, dims, 1, 4, 1, bits == 8 ? 2 : 3, 3>;
   static_assert(PackedMemory<Prompt>::kBytes <= kSharedEverywhere);
   static_assert(PackedMemory<Generation>::kBytes <= kSharedEverywhere);

@@ -4,6 +4,6 @@
 namespace leq::LEQ_GPU {
 
 template void launch_packed_attention<2, true, 32>(const AttentionArguments&, const AttentionPlan&,
-                                                  rt::Stream&);
+                                                   rt::Stream&);
 
 }  // namespace leq::LEQ_GPU

@@ -35,9 +35,9 @@ struct WarpRows {
   int first_query, first_column, first_key;   // of the block, and of a tile
   float out[kTiles][Shape::kColumns / 8][4];  // of the span: sums of weight * value
   float shift[kTiles][Shape::kShifts > 0 ? Shape::kShifts : 1][4];  // of it: of groups of columns
-  float largest[kTiles][2];                   // of the span's scores, times log2 e
-  float total[kTiles][2];                     // of the span's weights, those of this lane
-  std::uint32_t offset;                       // kCodeOffset
+  float largest[kTiles][2];  // of the span's scores, times log2 e
+  float total[kTiles][2];    // of the span's weights, those of this lane
+  std::uint32_t offset;      // kCodeOffset
   // The queries as operands: where warps share scores they stay, elsewhere registers are short.
   std::uint32_t queries[Shape::kShares ? kSteps : 1][4];
 

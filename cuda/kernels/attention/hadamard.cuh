@@ -6,8 +6,8 @@
 
 namespace leq::LEQ_GPU {
 
-// x = H x / sqrt(n) in blocks of n = the largest power of two in dims, in place; steps of strides 1,
-// 2, 4, ..., then one product. By a warp, x in shared memory.
+// x = H x / sqrt(n) in blocks of n = the largest power of two in dims, in place; steps of strides
+// 1, 2, 4, ..., then one product. By a warp, x in shared memory.
 __device__ __forceinline__ void rotate_head(float* x, int dims, unsigned lane) {
   const int block = dims & -dims;
   for (int stride = 1; stride < block; stride *= 2) {

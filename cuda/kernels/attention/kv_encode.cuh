@@ -1,6 +1,6 @@
-// How keys and values become codes: the one arithmetic of docs/kv-cache.md on the device. A scale is
-// rounded up and a minimum down to f16 before codes are made, so that no number is off by more than
-// half a step.
+// How keys and values become codes: the one arithmetic of docs/kv-cache.md on the device. A scale
+// is rounded up and a minimum down to f16 before codes are made, so that no number is off by more
+// than half a step.
 #pragma once
 
 #include <cmath>

@@ -48,8 +48,7 @@ __device__ void range_keys(const SealBlock& block) {
       low = fminf(low, x);
       high = fmaxf(high, x);
     }
-    block.keep(row + c, c,
-               begin < last ? CodeRange(low, high, block.levels()) : CodeRange());
+    block.keep(row + c, c, begin < last ? CodeRange(low, high, block.levels()) : CodeRange());
   }
 }
 
@@ -116,8 +115,9 @@ __device__ void seal(const KvSealArguments& a, const AttentionRun& run, int firs
   // The zones' blocks may be twice as long as the keys'.
   for (block.first = in_page; block.first < in_page + a.copied.zones.block;
        block.first += block.count) {
-    block.minima = memory + (part == KvPart::keys ? block.dims
-                                                  : block.count * (pages.codes.ends / kKvPageTokens));
+    block.minima =
+        memory +
+        (part == KvPart::keys ? block.dims : block.count * (pages.codes.ends / kKvPageTokens));
     if constexpr (part == KvPart::keys) {
       range_keys(block);
     } else {
@@ -138,8 +138,8 @@ __global__ void __launch_bounds__(kSealThreads)
   const AttentionRun& run = a.batch.runs[static_cast<int>(blockIdx.x) / blocks_of_run];
   const KvZones& zones = a.copied.zones;
   const auto sealed = [&](int length) { return max(length - zones.recent, 0) & -zones.block; };
-  const int first = sealed(run.first_position) +
-                    static_cast<int>(blockIdx.x) % blocks_of_run * zones.block;
+  const int first =
+      sealed(run.first_position) + static_cast<int>(blockIdx.x) % blocks_of_run * zones.block;
   if (first >= sealed(run.first_position + run.rows)) return;
   if (blockIdx.z == 0) {
     seal<KvPart::keys>(a, run, first, memory);

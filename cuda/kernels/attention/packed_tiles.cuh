@@ -14,8 +14,8 @@ namespace leq::LEQ_GPU {
 // head shares a scale of values.
 template <int bits, bool blocked, int group, int dims, int row_warps, int column_warps,
           int row_tiles, int stages, int blocks>
-struct PackedShape : TensorShape<KvType::f16, KvType::f16, dims, row_warps, column_warps, row_tiles,
-                                 1, blocks> {
+struct PackedShape
+    : TensorShape<KvType::f16, KvType::f16, dims, row_warps, column_warps, row_tiles, 1, blocks> {
   using Wide =
       TensorShape<KvType::f16, KvType::f16, dims, row_warps, column_warps, row_tiles, 1, blocks>;
   static constexpr int kBits = bits, kCodeStages = stages;
@@ -161,8 +161,7 @@ class PackedLoader {
 #pragma unroll 2
     for (int i = thread; i < kTile * Rows::kChunks; i += Shape::kThreads) {
       const int row = i / Rows::kChunks, chunk = i % Rows::kChunks;
-      const bool valid =
-          copy >= 0 && chunk * 16 < row_bytes && sight_.copied(tile * kTile + row);
+      const bool valid = copy >= 0 && chunk * 16 < row_bytes && sight_.copied(tile * kTile + row);
       ptx::cp_async16(to + Rows::at(row, chunk),
                       page.numbers + (valid ? row * row_bytes + chunk * 16 : 0), valid);
     }

@@ -29,7 +29,9 @@ struct CodeHalf<2> {
 template <int bits>
 inline constexpr std::uint32_t kMinusBase = CodeHalf<bits>::kBase | 0x80008000u;
 template <int bits>
-inline constexpr float kBaseOf = bits == 8 ? 1024.0f : bits == 4 ? 16.0f : 4.0f;
+inline constexpr float kBaseOf = bits == 8   ? 1024.0f
+                                 : bits == 4 ? 16.0f
+                                             : 4.0f;
 
 // Of 16 positions x 16 channels what a lane holds: b[n][k] is the register for columns 8 n ... of
 // the operand and its rows 8 k ....

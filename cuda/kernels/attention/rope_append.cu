@@ -96,8 +96,8 @@ __device__ void store_head(const float* x, int dims, KvType type, const KvHeadPa
   }
 }
 
-// Where the numbers of a position are written: its page, or where codes are made of whole blocks the
-// page's f16 copy.
+// Where the numbers of a position are written: its page, or where codes are made of whole blocks
+// the page's f16 copy.
 __device__ void append_head(const RopeAppendArguments& a, const float* x, KvPart part, int head,
                             const AttentionRun& run, int position, unsigned lane) {
   const KvPages& pages = part == KvPart::keys ? a.keys : a.values;

@@ -26,9 +26,8 @@ __global__ void __launch_bounds__(32) rotate_heads(FloatRows rows, int dims) {
 void launch_rotate_heads(const FloatRows& rows, std::int64_t tokens, const AttentionHeads& heads,
                          rt::Stream& stream) {
   rt::run(stream,
-          {"rotate_heads",
-           dim3(static_cast<unsigned>(tokens), static_cast<unsigned>(heads.heads)), dim3(32),
-           static_cast<std::size_t>(heads.head_dim) * sizeof(float), rt::Start::early},
+          {"rotate_heads", dim3(static_cast<unsigned>(tokens), static_cast<unsigned>(heads.heads)),
+           dim3(32), static_cast<std::size_t>(heads.head_dim) * sizeof(float), rt::Start::early},
           rotate_heads, rows, heads.head_dim);
 }
 
