@@ -29,11 +29,31 @@ void radix_sort(std::vector<std::uint64_t>& keys, std::vector<std::uint64_t>& ot
   }
 }
 
+constexpr std::size_t kBlock = 64;  // logits that are looked at together
+using Block = std::span<const float, kBlock>;
+
+// By lanes, as compilers make vectors of; any logits.
+bool is_below(Block logits, float limit) {
+  std::int32_t above = 0;
+  for (const float logit : logits) above |= logit <= limit ? 0 : 1;
+  return above == 0;
+}
+
+// The first that is NaN or +infinity; logits.size() where none is.
+std::size_t first_bad(std::span<const float> logits) {
+  std::size_t i = 0;
+  while (i + kBlock <= logits.size() && is_below(logits.subspan(i).first<kBlock>(), kLargestLogit)) {
+    i += kBlock;
+  }
+  while (i < logits.size() && logits[i] <= kLargestLogit) ++i;
+  return i;
+}
+
 }  // namespace
 
 std::int32_t HostSampler::draw(std::span<const float> logits, const SampleRequest& request) {
-  const auto bad = std::ranges::find_if(logits, [](float l) { return !(l <= kLargestLogit); });
-  if (bad != logits.end()) return bad_logit_of(static_cast<std::int32_t>(bad - logits.begin()));
+  const std::size_t bad = first_bad(logits);
+  if (bad < logits.size()) return bad_logit_of(static_cast<std::int32_t>(bad));
   logits_.assign(logits.begin(), logits.end());
   const SampleRule& rule = request.rule;
   for (const LogitChange& change : request.changes) {
@@ -83,7 +103,7 @@ std::int32_t HostSampler::largest() const {
 }
 
 // One pass over the logits: a buffer of a few k candidates is cut back to the best k whenever it is
-// full, and what is worse than the k-th so far does not enter it.
+// full, and what is no better than the k-th so far does not enter it: equals come later.
 void HostSampler::keep_best(std::size_t k) {
   const std::size_t capacity = std::max<std::size_t>(4 * k, 1024);
   const auto cut = [&] {
@@ -94,14 +114,24 @@ void HostSampler::keep_best(std::size_t k) {
   };
   std::uint64_t limit = ~std::uint64_t{0};
   keys_.clear();
-  for (std::size_t i = 0; i < logits_.size(); ++i) {
-    const std::uint64_t key = sample_key(order_of(logits_[i]), static_cast<std::uint32_t>(i));
-    if (key >= limit) continue;
-    keys_.push_back(key);
-    if (keys_.size() < capacity) continue;
-    cut();
-    limit = keys_[k - 1];
+  const auto look_at = [&](std::size_t first, std::size_t count) {
+    for (std::size_t i = first; i < first + count; ++i) {
+      const std::uint64_t key = sample_key(order_of(logits_[i]), static_cast<std::uint32_t>(i));
+      if (key >= limit) continue;
+      keys_.push_back(key);
+      if (keys_.size() < capacity) continue;
+      cut();
+      limit = keys_[k - 1];
+    }
+  };
+  const std::span<const float> logits = logits_;
+  std::size_t i = 0;
+  for (; i + kBlock <= logits.size(); i += kBlock) {
+    // The k-th so far; NaN at first, which nothing is below.
+    const float kth = logit_of(static_cast<std::uint32_t>(limit >> 32));
+    if (!is_below(logits.subspan(i).first<kBlock>(), kth)) look_at(i, kBlock);
   }
+  look_at(i, logits.size() - i);
   cut();
   std::sort(keys_.begin(), keys_.end());
   list_survivors();

@@ -10,7 +10,7 @@
 
 namespace leq {
 
-void Mailbox::put(ReplyNews news) {
+void Mailbox::put(ReplyNews&& news) {
   {
     const std::lock_guard lock(mutex_);
     news_.push_back(std::move(news));
@@ -97,7 +97,7 @@ void EngineThread::loop(Engine& engine) {
 
 // Nobody waits for what does not come.
 void EngineThread::end_all(const std::string& why) {
-  for (Letter& letter : outbox_) letter.mailbox->put(std::move(letter.news));
+  send();
   for (const auto& [id, writing] : writing_) {
     EngineReply reply;
     reply.id = id;
@@ -118,30 +118,29 @@ void EngineThread::end_all(const std::string& why) {
   changed_.notify_all();
 }
 
-// Those that need a sequence wait on while none is idle; one may take the last from the next.
+// Each of those that are there now, once. Those that need a sequence stay while none is idle; one
+// may take the last from the next. Nothing here takes memory: a task that waits is never lost.
 void EngineThread::do_tasks(Engine& engine) {
-  std::deque<std::shared_ptr<Task>> tasks, done, later;
-  {
-    const std::lock_guard lock(mutex_);
-    tasks.swap(tasks_);
-  }
-  if (tasks.empty()) return;
-  for (const auto& task : tasks) {
-    if (task->needs_sequence && !engine.has_idle_sequence()) {
-      later.push_back(task);
-      continue;
-    }
+  std::unique_lock lock(mutex_);
+  auto next = std::size_t{0};
+  for (std::size_t left = tasks_.size(); left > 0; --left) {
+    const std::shared_ptr<Task> task = tasks_[next];
+    lock.unlock();
+    const bool is_due = !task->needs_sequence || engine.has_idle_sequence();
     try {
-      task->work(engine);
+      if (is_due) task->work(engine);
     } catch (...) {
       task->error = std::current_exception();
     }
-    done.push_back(task);
+    lock.lock();
+    if (!is_due) {
+      ++next;
+      continue;
+    }
+    task->done = true;
+    tasks_.erase(tasks_.begin() + static_cast<std::ptrdiff_t>(next));
+    changed_.notify_all();
   }
-  const std::lock_guard lock(mutex_);
-  for (const auto& task : done) task->done = true;
-  tasks_.insert(tasks_.begin(), later.begin(), later.end());
-  changed_.notify_all();
 }
 
 void EngineThread::between_steps(const std::function<void(Engine&)>& work) {
@@ -200,13 +199,14 @@ std::vector<RequestId> EngineThread::start(Engine& engine, EngineCall& call) {
                ErrorKind::bad_input);
   }
   std::vector<RequestId> ids;
+  ids.reserve(wanted);
   try {
     for (std::size_t i = 0; i < wanted; ++i) {
       const auto writing = std::make_shared<Writing>();
       ids.push_back(engine.submit(connected(std::move(call.requests[i]), call, i, writing)));
       writing_[ids.back()] = writing;
     }
-  } catch (const Error&) {
+  } catch (...) {
     for (const RequestId id : ids) engine.cancel(id);
     throw;
   }
@@ -292,8 +292,14 @@ void EngineThread::publish(const Engine& engine) {
     const std::lock_guard lock(mutex_);
     status_ = std::move(status);
   }
-  for (Letter& letter : outbox_) letter.mailbox->put(std::move(letter.news));
-  outbox_.clear();
+  send();
+}
+
+// A letter leaves the outbox once it is delivered, so that no failure loses one.
+void EngineThread::send() {
+  for (; !outbox_.empty(); outbox_.pop_front()) {
+    outbox_.front().mailbox->put(std::move(outbox_.front().news));
+  }
 }
 
 EngineStatus EngineThread::status() const {

@@ -34,7 +34,8 @@ struct ReplyNews {
 // From the engine's thread to the one that waits for a call's replies.
 class Mailbox {
  public:
-  void put(ReplyNews news);
+  // Throws std::bad_alloc, and then `news` is as it was.
+  void put(ReplyNews&& news);
   // All that came since the last call; waits up to `seconds` for something.
   std::vector<ReplyNews> take(double seconds);
 
@@ -124,6 +125,7 @@ class EngineThread {
   void count_tokens(Writing& writing, std::int64_t tokens);
   void keep_text(const Writing& writing, const EngineReply& reply);
   void publish(const Engine& engine);
+  void send();
 
   std::size_t most_requests_;
   std::int64_t context_;
@@ -142,7 +144,7 @@ class EngineThread {
     std::shared_ptr<Mailbox> mailbox;
     ReplyNews news;
   };
-  std::vector<Letter> outbox_;  // of the step in work
+  std::deque<Letter> outbox_;  // of the step in work
   std::thread thread_;
 };
 

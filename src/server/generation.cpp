@@ -106,12 +106,18 @@ void Generation::answer(std::optional<double> most_seconds) {
   EngineCall wanted = engine_call(most_seconds);
   const std::shared_ptr<Mailbox> mailbox = wanted.mailbox;
   const std::vector<RequestId> ids = engine_.submit(std::move(wanted));
-  bool is_heard = (!call_.stream || begin_stream()) && echo();
-  while (is_heard && ended_ < choices_.size() && !error_) {
-    for (ReplyNews& news : mailbox->take(kLookSeconds)) {
-      is_heard = is_heard && take(std::move(news));
+  bool is_heard = false;
+  try {
+    is_heard = (!call_.stream || begin_stream()) && echo();
+    while (is_heard && ended_ < choices_.size() && !error_) {
+      for (ReplyNews& news : mailbox->take(kLookSeconds)) {
+        is_heard = is_heard && take(std::move(news));
+      }
+      is_heard = is_heard && exchange_.client_is_there();
     }
-    is_heard = is_heard && exchange_.client_is_there();
+  } catch (...) {
+    engine_.cancel(ids);
+    throw;
   }
   if (ended_ < choices_.size()) engine_.cancel(ids);
   if (!is_heard) {

@@ -114,7 +114,7 @@ class HttpServer::Lobby {
 
   void run();
   void attend(int descriptor);
-  void watch(int descriptor, std::uint32_t events, int how);
+  bool watch(int descriptor, std::uint32_t events, int how);
   void accept_all();
   void accept_one(int descriptor);
   void take_returned();
@@ -159,8 +159,9 @@ HttpServer::Lobby::Lobby(const HttpOptions& options, HttpHandler handler,
   if (!options.certificate.empty()) tls_.emplace(options.certificate, options.key);
   require(epoll_.number >= 0 && wakener_.number >= 0, ErrorKind::io,
           "cannot wait for connections: ", std::strerror(errno));
-  watch(listening_.number, EPOLLIN, EPOLL_CTL_ADD);
-  watch(wakener_.number, EPOLLIN, EPOLL_CTL_ADD);
+  require(watch(listening_.number, EPOLLIN, EPOLL_CTL_ADD) &&
+              watch(wakener_.number, EPOLLIN, EPOLL_CTL_ADD),
+          ErrorKind::io, "cannot wait for connections: ", std::strerror(errno));
   try {
     thread_ = std::thread([this] { run(); });
     for (int i = 0; i < options.workers; ++i) workers_.emplace_back([this] { work(); });
@@ -202,11 +203,12 @@ void HttpServer::Lobby::wake() const {
   (void)!write(wakener_.number, &one, sizeof one);
 }
 
-void HttpServer::Lobby::watch(int descriptor, std::uint32_t events, int how) {
+// False where the system has no room for one more.
+bool HttpServer::Lobby::watch(int descriptor, std::uint32_t events, int how) {
   epoll_event event = {};
   event.events = events;
   event.data.fd = descriptor;
-  epoll_ctl(epoll_.number, how, descriptor, &event);
+  return epoll_ctl(epoll_.number, how, descriptor, &event) == 0;
 }
 
 // Where there is no memory for a guest it goes, and all others stay.
@@ -268,14 +270,14 @@ void HttpServer::Lobby::accept_one(int descriptor) {
   const auto guest =
       guests_.emplace(descriptor, Guest{std::move(connection), HttpReader(options_.limits)}).first;
   const bool full = ++connections_ > options_.connections;
-  watch(descriptor, EPOLLIN, EPOLL_CTL_ADD);
+  if (!watch(descriptor, EPOLLIN, EPOLL_CTL_ADD)) return drop(guest);
   if (full) refuse(guest, {503, "too many connections"});
 }
 
 void HttpServer::Lobby::take_returned() {
+  std::deque<Visit> back;  // takes memory: before the call to come here is taken for heard
   std::uint64_t count = 0;
   (void)!read(wakener_.number, &count, sizeof count);
-  std::deque<Visit> back;
   {
     const std::lock_guard lock(mutex_);
     back.swap(returned_);
@@ -297,7 +299,7 @@ void HttpServer::Lobby::welcome(Visit visit) {
   Guest back = {std::move(visit.connection), HttpReader(options_.limits)};
   back.is_new = false;
   const auto guest = guests_.emplace(descriptor, std::move(back)).first;
-  watch(descriptor, EPOLLIN, EPOLL_CTL_ADD);
+  if (!watch(descriptor, EPOLLIN, EPOLL_CTL_ADD)) return drop(guest);
   if (visit.is_leaving) return say_goodbye(guest->second);
   if (feed(guest, visit.rest)) receive(guest);
 }
@@ -309,7 +311,8 @@ void HttpServer::Lobby::receive(Guests::iterator guest) {
     if (moved.outcome == Connection::Outcome::ended) return drop(guest);
     if (moved.outcome != Connection::Outcome::some) {
       const bool writes = moved.outcome == Connection::Outcome::wait_write;
-      return watch(guest->first, writes ? EPOLLOUT : EPOLLIN, EPOLL_CTL_MOD);
+      if (!watch(guest->first, writes ? EPOLLOUT : EPOLLIN, EPOLL_CTL_MOD)) drop(guest);
+      return;
     }
     if (guest->second.is_leaving) continue;
     if (!feed(guest, {room.data(), moved.bytes})) return;
