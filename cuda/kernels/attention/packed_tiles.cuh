@@ -175,26 +175,30 @@ class PackedLoader {
   int next_, end_;
 };
 
-// A tile's codes become operands in the stage: of each unit 16 bytes for each lane; keys first.
+inline constexpr int kUnitBytes = 512;  // of a unit's operands
+
+// A tile's codes become operands in the stage: of each unit four matrices as ldmatrix reads them,
+// one for each register; keys first.
 template <class Shape>
 __device__ __forceinline__ void expand_tile(const unsigned char* codes, int units,
                                             unsigned char* memory) {
   using Memory = PackedMemory<Shape>;
   const auto* const keys = reinterpret_cast<const std::uint32_t*>(codes);
   const auto* const values = reinterpret_cast<const std::uint32_t*>(codes + Memory::kCodes);
-  auto* const to = reinterpret_cast<uint4*>(memory);
-  constexpr int kValuesAt = kTile * Shape::kDims / 8;
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const auto put = [&](const UnitOperand& unit, unsigned char* to) {
+    auto* const words = reinterpret_cast<std::uint32_t*>(to) + lane;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) words[32 * i] = unit.b[i / 2][i % 2];
+  };
 #pragma unroll 1
   for (int s16 = 0; s16 < kTile / 16; ++s16) {
 #pragma unroll 1
-    for (int i = static_cast<int>(threadIdx.x); i < units * 32; i += Shape::kThreads) {
-      const int at = s16 * units * 32 + i;
-      const UnitOperand key =
-          unit_of_codes<Shape::kBits, KvPart::keys>(keys, s16, i / 32, units, i % 32);
-      to[at] = {key.b[0][0], key.b[0][1], key.b[1][0], key.b[1][1]};
-      const UnitOperand value =
-          unit_of_codes<Shape::kBits, KvPart::values>(values, s16, i / 32, units, i % 32);
-      to[kValuesAt + at] = {value.b[0][0], value.b[0][1], value.b[1][0], value.b[1][1]};
+    for (int c16 = static_cast<int>(threadIdx.x / 32); c16 < units; c16 += Shape::kThreads / 32) {
+      unsigned char* const to = memory + (s16 * units + c16) * kUnitBytes;
+      put(unit_of_codes<Shape::kBits, KvPart::keys>(keys, s16, c16, units, lane), to);
+      put(unit_of_codes<Shape::kBits, KvPart::values>(values, s16, c16, units, lane),
+          to + kTile * Shape::kDims * 2);
     }
   }
 }
@@ -213,9 +217,10 @@ struct TileOperands {
           memory + (kKeys ? 0 : PackedMemory<Shape>::kCodes));
       return unit_of_codes<Shape::kBits, part>(words, s16, c16, units, lane);
     } else {
-      const uint4 made = reinterpret_cast<const uint4*>(
-          memory)[(kKeys ? 0 : kTile * Shape::kDims / 8) + (s16 * units + c16) * 32 + lane];
-      return {{{made.x, made.y}, {made.z, made.w}}};
+      std::uint32_t r[4];
+      ptx::ldmatrix_x4(r, memory + (kKeys ? 0 : kTile * Shape::kDims * 2) +
+                              (s16 * units + c16) * kUnitBytes + lane * 16);
+      return {{{r[0], r[1]}, {r[2], r[3]}}};
     }
   }
 };
