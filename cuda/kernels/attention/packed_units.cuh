@@ -1,6 +1,6 @@
 // Packed codes as operands of mma m16n8k16. A code u of b bits is put into the mantissa of an f16,
 // whose value is then base + u, base = 2^b (8 bits: 1024), exactly: 1 + u / 16 with another
-// exponent. What base adds to a product is taken off again by a product with -base
+// exponent. What base adds to a product is taken off again by a product with minus the base
 // (attention_packed.cuh), so nothing is subtracted from codes.
 #pragma once
 
