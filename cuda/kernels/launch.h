@@ -315,8 +315,8 @@ void launch_kv_seal(const KvSealArguments& a, rt::Stream& stream);
 // and rotated already. With int8 keys q is quantized per (token, head):
 //   score = s_q * fma(s, float(sum u q), m * float(sum q))
 // A row's numbers depend on its position and its sequence alone, never on the batch. On tensor
-// cores where all pages are f16 or all int8 and head_dim is a multiple of 16 up to 256: near the
-// written order (docs/cuda-kernels.md); else, and with `exact`, in it.
+// cores where keys and values have one type but f32 and head_dim is a multiple of 16 up to 256
+// (packed: 128): near the written order (docs/cuda-kernels.md); else, and with `exact`, in it.
 struct AttentionArguments {
   FloatRows qkv, out;
   AttentionBatch batch;

@@ -1,5 +1,5 @@
 // How attention is launched: by one of two kinds of kernels, exact ones in f32
-// (attention_exact.cu) and those on tensor cores (attention_tensor_*.cu), chosen in attention.cu.
+// (attention_exact*.cu) and those on tensor cores (one file for each type), chosen in attention.cu.
 #pragma once
 
 #include "cuda/kernels/launch.h"

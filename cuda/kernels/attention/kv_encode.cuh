@@ -27,6 +27,11 @@ __device__ __forceinline__ std::uint16_t half_above(float x) {
   return static_cast<std::uint16_t>(ptx::f16_to_f32(nearest) >= x ? nearest : nearest + 1);
 }
 
+// u = clip(rne((x - m) / s)), x clamped.
+__device__ __forceinline__ unsigned encoded(float x, float s, float m, float levels) {
+  return static_cast<unsigned>(__float2int_rn(s == 0.0f ? 0.0f : fminf((x - m) / s, levels)));
+}
+
 // Of numbers from `low` to `high`: low = min of clamped numbers, high their max.
 struct CodeRange {
   std::uint16_t scale = 0, minimum = 0;
@@ -37,9 +42,7 @@ struct CodeRange {
     scale = half_above(((high - ptx::f16_to_f32(minimum)) + 0.0f) / levels);
   }
   __device__ __forceinline__ unsigned code(float x, float levels) const {
-    const float s = ptx::f16_to_f32(scale), m = ptx::f16_to_f32(minimum);
-    const float code = s == 0.0f ? 0.0f : fminf((clamped(x) - m) / s, levels);
-    return static_cast<unsigned>(__float2int_rn(code));
+    return encoded(clamped(x), ptx::f16_to_f32(scale), ptx::f16_to_f32(minimum), levels);
   }
 };
 

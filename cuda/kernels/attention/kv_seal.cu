@@ -86,10 +86,9 @@ __device__ void write_codes(const SealBlock& block) {
       const int at = part == KvPart::keys
                          ? of.channel
                          : (of.slot - block.first) * groups + of.channel / codes.group;
-      const float s = block.scales[at], m = block.minima[at];
-      const float code =
-          s == 0.0f ? 0.0f : fminf((block.number(of.slot, of.channel) - m) / s, block.levels());
-      made |= static_cast<std::uint32_t>(__float2int_rn(code)) << shift;
+      made |= encoded(block.number(of.slot, of.channel), block.scales[at], block.minima[at],
+                      block.levels())
+              << shift;
     }
     block.page.words[word] = made;
   }

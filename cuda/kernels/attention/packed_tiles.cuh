@@ -47,8 +47,7 @@ struct PackedMemory {
   static constexpr int kBytes = kEndsAt + kEndStages * kEndBytes;
 };
 
-// What a block's rows read: codes in tiles [first_coded, last_coded), f16 copies of sinks and of
-// all from first_open on.
+// What a block's rows read: as codes, and in f16.
 struct PackedSight {
   Positions seen;
   CodedPositions first_row, last_row;
