@@ -226,7 +226,9 @@ TEST_P(GpuFamily, EveryTypeAgreesWithTheCpu) {
         std::string(kv_type_name(kind.kv.keys)) + "/" + std::string(kv_type_name(kind.kv.values));
     std::printf("%-32s %zu of %zu texts equal the CPU's\n", name.c_str(), equal, texts.size());
     if (rounds_attention(kind, static_cast<int>(cpu.model.config().head_dim))) {
-      EXPECT_LT(divergence(want, found, cpu.vocab()), kRounded) << name;
+      // A code of 4 bits that falls to the other side of a half moves its key by a fifteenth.
+      const double most = kind.kv.keys == kInt4 ? 4 * kRounded : kRounded;
+      EXPECT_LT(divergence(want, found, cpu.vocab()), most) << name;
     } else if (rounds_products(kind)) {
       EXPECT_GE(2 * equal, texts.size()) << name;
     } else {

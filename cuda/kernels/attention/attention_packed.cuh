@@ -225,6 +225,23 @@ __device__ __forceinline__ void add_shifts(WarpRows<Shape>& warp) {
   }
 }
 
+// Tiles of a span that some query reads in f16: sinks, which lie in the first tile, and what is
+// open.
+struct CopyTiles {
+  int first, count;
+  bool apart;  // the first tile, and then those from `first` on
+
+  __device__ __forceinline__ CopyTiles(Positions sinks, Positions open)
+      : first(open.first),
+        count(open.last - open.first),
+        apart(!sinks.empty() && (open.empty() || open.first > 0)) {
+    if (apart) ++count;
+  }
+  __device__ __forceinline__ int at(int i) const {
+    return !apart ? first + i : i == 0 ? 0 : first + i - 1;
+  }
+};
+
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     attention_packed(const LEQ_GRID_CONSTANT AttentionArguments a,
@@ -268,29 +285,32 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
                          : Positions{own.first / kTile, (own.last - 1) / kTile + 1};
     };
     const Positions coded = tiles(sight.coded());
+    const CopyTiles copies(tiles(sight.sinks()), tiles(sight.open()));
+    // Generation has no other use for the stage.
+    constexpr bool kEarly = Shape::kShares;
+    if (kEarly && copies.count > 0) {
+      if (span > first_span) __syncthreads();
+      loader.load_copies(copies.at(0));
+    }
     for (int tile = coded.first; tile < coded.last; ++tile) {
       ptx::cp_async_wait<kAhead - 1>();
       __syncthreads();
       loader.clear_unseen_ends(tile);
-      if constexpr (Shape::kShares) {
-        loader.load_next();
-      } else {
+      if constexpr (!Shape::kShares) {
         expand_tile<Shape>(loader.codes(tile), a.heads.head_dim / 16, memory);
         __syncthreads();
-        loader.load_next();
       }
+      loader.load_next();
       if (works) use_packed_tile<Shape, true>(a, block, loader, tile, memory, warp);
     }
-    const Positions open = tiles(sight.open()), sinks = tiles(sight.sinks());
-    // Sinks lie in the first tile.
-    const bool alone = !sinks.empty() && (open.empty() || open.first > 0);
-    for (int tile = alone ? 0 : open.first; tile < max(open.last, alone ? 1 : 0);
-         tile = alone && tile == 0 ? max(open.first, 1) : tile + 1) {
-      __syncthreads();
-      loader.load_copies(tile);
+    for (int i = 0; i < copies.count; ++i) {
+      if (!kEarly || i > 0) {
+        __syncthreads();
+        loader.load_copies(copies.at(i));
+      }
       ptx::cp_async_wait<0>();
       __syncthreads();
-      if (works) use_packed_tile<Shape, false>(a, block, loader, tile, memory, warp);
+      if (works) use_packed_tile<Shape, false>(a, block, loader, copies.at(i), memory, warp);
     }
     if (!works) continue;
     add_shifts(warp);
