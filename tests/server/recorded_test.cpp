@@ -32,9 +32,8 @@ const std::string kPythonClient =
     "false\r\n"
     "x-stainless-raw-response: true\r\nx-stainless-retry-count: 0\r\n";
 const std::string kWebUi =
-    "Accept: */*\r\nAccept-Encoding: gzip, deflate, br\r\nUser-Agent: Python/3.11 "
-    "aiohttp/3.11.11\r\n"
-    "Authorization: Bearer sk-none\r\n";
+    "Accept-Encoding: gzip, deflate, br\r\nAuthorization: Bearer sk-test\r\nAccept: */*\r\n"
+    "User-Agent: Python/3.11 aiohttp/3.14.5\r\n";
 
 const std::string kMultiply =
     R"({"type":"function","function":{"name":"multiply","description":"Multiply two whole numbers.",)"
@@ -162,8 +161,21 @@ std::vector<Recorded> of_langchain() {
   };
 }
 
-// By the source of Open WebUI 0.12.4: what its router of OpenAI servers and its tasks send.
+// From Open WebUI 0.12.4 in front of leq-server: its chat with a chat's settings (params), with tools
+// and what its tasks ask in between. Texts are shorter here.
 std::vector<Recorded> of_open_webui() {
+  const std::string ask =
+      R"("messages":[{"role":"user","content":"Tell me a story about a lighthouse."}])";
+  const std::string begin = R"({"model":"storyteller-int8",)";
+  const auto task = [&](const std::string& name, const std::string& text, const std::string& more,
+                        const std::string& stopped) {
+    return Recorded{"Open WebUI asks for " + name,
+                    kPost,
+                    kWebUi,
+                    begin + R"("messages":[{"role":"user","content":")" + text +
+                        R"("}],"stream":false)" + more + "}",
+                    {"200 OK", R"("message":{"content":)", stopped, R"("total_tokens":)"}};
+  };
   return {
       {"Open WebUI lists models",
        "GET /v1/models HTTP/1.1",
@@ -173,39 +185,42 @@ std::vector<Recorded> of_open_webui() {
       {"Open WebUI chats",
        kPost,
        kWebUi,
-       R"({"stream": true, "model": "storyteller-int8", "messages": [{"role": "system", "content": )"
-       R"("Be brief."}, {"role": "user", "content": "Hi"}], "stream_options": {"include_usage": )"
-       R"(true}, "max_tokens": 4, "temperature": 0.8})",
+       begin + ask + R"(,"stream":false})",
+       {"200 OK", R"("message":{"content":)", R"("finish_reason":")", R"("total_tokens":)"}},
+      {"Open WebUI chats with settings",
+       kPost,
+       kWebUi,
+       begin + ask +
+           R"(,"stream":true,"stream_options":{"include_usage":true},"temperature":0.7,"top_p":0.9,)"
+           R"("max_tokens":24,"stop":["\n\n"],"seed":7,"frequency_penalty":0.1})",
        {"200 OK", "Content-Type: text/event-stream", R"("delta":{"content":"","role":"assistant"})",
         R"("usage":{"completion_tokens":)", "data: [DONE]\n\n"}},
+      {"Open WebUI goes on with a chat",
+       kPost,
+       kWebUi,
+       begin +
+           R"("messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"},)"
+           R"({"role":"assistant","content":"Once."},{"role":"user","content":[{"type":"text",)"
+           R"("text":"Go on."}]}],"stream":true,"max_tokens":16,"top_k":40,"min_p":0.05,)"
+           R"("repeat_penalty":1.1,"reasoning_effort":"low"})",
+       {"200 OK", R"("finish_reason":")", "data: [DONE]\n\n"}},
       {"Open WebUI offers tools",
        kPost,
        kWebUi,
-       R"({"stream": true, "model": "storyteller-int8", "messages": [{"role": "user", "content": "Hi"}, )"
-       R"({"role": "assistant", "content": "", "tool_calls": [{"index": 0, "id": "call_1", "type": "function", )"
-       R"("function": {"name": "multiply", "arguments": "{\"a\": 3, \"b\": 4}"}}]}, {"role": "tool", )"
-       R"("tool_call_id": "call_1", "content": "12"}], "stream_options": {"include_usage": true}, "max_tokens": 4, )"
-       R"("tools": [)" +
-           kMultiply + "]}",
-       {"200 OK", R"("usage":{"completion_tokens":)", "data: [DONE]\n\n"}},
-      {"Open WebUI asks for a title",
-       kPost,
-       kWebUi,
-       R"({"model": "storyteller-int8", "messages": [{"role": "user", "content": "### Task:\n)"
-       R"(Name this chat."}], "stream": false, "max_tokens": 5})",
-       {"200 OK", R"("message":{"content":)", R"("finish_reason":"length")", R"("total_tokens":)"}},
-      {"Open WebUI with a bias and more settings",
-       kPost,
-       kWebUi,
-       R"({"model": "storyteller-int8", "messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}], )"
-       R"("stream": false, "max_tokens": 3, "logit_bias": {"15": -100}, "frequency_penalty": 0.5, "seed": 4, )"
-       R"("top_k": 20, "min_p": 0.05, "stop": ["###"]})",
-       {"200 OK", R"("finish_reason":"length")"}},
+       begin + ask + R"(,"stream":true,"tools":[)" + kMultiply +
+           R"(],"tool_choice":"auto","max_tokens":16})",
+       {"200 OK", R"("finish_reason":")", "data: [DONE]\n\n"}},
+      task("a title", R"(### Task:\nName this chat in JSON, e.g. { \"title\": \"Rain\" }.)",
+           R"(,"max_tokens":1000)", R"("finish_reason":")"),
+      task("tags", R"(### Task:\nTag it. ### Output:\nJSON format: { \"tags\": [\"a\"] })", "",
+           R"("finish_reason":")"),
+      task("an emoji", R"(Answer with one of 😊, 😢, 😡. Message: ```Once```)", R"(,"max_tokens":4)",
+           R"("finish_reason":"length")"),
       {"Open WebUI embeds",
        "POST /v1/embeddings HTTP/1.1",
        kWebUi,
-       R"({"input": ["a cat", "a dog"], "model": "storyteller-int8"})",
-       {"200 OK", R"("embedding":[)", R"("index":1)"}},
+       begin + R"("input":"a sea"})",
+       {"200 OK", R"("embedding":[)", R"("index":0)"}},
   };
 }
 
