@@ -52,6 +52,8 @@ enum class Epilogue : std::uint8_t {
   gelu,    // out = gelu_new(y), quantized as out's format says
 };
 
+struct RopeTable;
+
 struct AttentionShape {
   int heads = 0;     // H
   int kv_heads = 0;  // H_kv
@@ -61,6 +63,8 @@ struct AttentionShape {
   const Norm* k_norm = nullptr;
   bool rotary = true;
   const float* key_offset = nullptr;  // [H_kv d] keys are stored less it; null: as they are
+  // By what keys are turned that were coded before RoPE; null: they are coded after it.
+  const RopeTable* key_turns = nullptr;
   // Where ranks share the heads of a model, those of one rank need not begin or end with a kv head:
   int group = 0;       // query heads of a kv head in the model; 0: H / H_kv
   int first_head = 0;  // of the first kv head's group, which query head is the first here

@@ -1,20 +1,44 @@
 #include "backend/kv_types.h"
 
 #include <algorithm>
+#include <optional>
+#include <tuple>
+#include <vector>
 
 #include "base/error.h"
 
 namespace leq {
 namespace {
 
-// "f32, f16 or int8"
-std::string expected_names() {
-  std::string names;
-  for (std::size_t i = 0; i < kKvSchemes.size(); ++i) {
-    names += i == 0 ? "" : i + 1 == kKvSchemes.size() ? " or " : ", ";
-    names += kKvSchemes[i].name;
+std::vector<std::string_view> named_types() {
+  std::vector<std::string_view> names;
+  for (const KvScheme& scheme : kKvSchemes) {
+    if (!scheme.by_option) names.push_back(scheme.name);
   }
   return names;
+}
+
+// "f32, f16 or int8"
+std::string expected_names() {
+  const std::vector<std::string_view> all = named_types();
+  std::string names;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    names += i == 0 ? "" : i + 1 == all.size() ? " or " : ", ";
+    names += all[i];
+  }
+  return names;
+}
+
+// The row that is alike but for its name; nullopt where there is none.
+std::optional<KvType> row_like(const KvScheme& wanted) {
+  const auto facts = [](const KvScheme& s) {
+    return std::tuple(s.bits, s.keys, s.values, s.group, s.block, s.recent, s.rotated, s.plain,
+                      s.before_rope);
+  };
+  for (const KvScheme& scheme : kKvSchemes) {
+    if (facts(scheme) == facts(wanted)) return scheme.type;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -23,9 +47,9 @@ std::string_view kv_type_name(KvType type) { return kv_scheme(type).name; }
 
 std::string kv_type_names(std::string_view separator) {
   std::string names;
-  for (const KvScheme& scheme : kKvSchemes) {
+  for (const std::string_view name : named_types()) {
     if (!names.empty()) names += separator;
-    names += scheme.name;
+    names += name;
   }
   return names;
 }
@@ -44,14 +68,25 @@ KvType parse_kv_type(std::string_view name, Setting setting) {
 }
 
 KvType with_kv_block(KvType type, std::int64_t block, Setting setting) {
-  const KvScheme& wanted = kv_scheme(type);
+  KvScheme wanted = kv_scheme(type);
   if (!wanted.blocked()) return type;
-  for (const KvScheme& scheme : kKvSchemes) {
-    if (scheme.keys == wanted.keys && scheme.bits == wanted.bits && scheme.block == block) {
-      return scheme.type;
-    }
-  }
-  fail(ErrorKind::bad_setting, setting, " ", block, ": expected 32 or 64");
+  wanted.block = static_cast<int>(std::clamp<std::int64_t>(block, 0, 1 << 20));
+  const auto found = row_like(wanted);
+  require(found.has_value(), ErrorKind::bad_setting, setting, " ", block, ": expected 32 or 64");
+  return *found;
+}
+
+KvType with_kv_rope(KvType type, KvRope rope) {
+  KvScheme wanted = kv_scheme(type);
+  wanted.before_rope = rope == KvRope::pre;
+  return row_like(wanted).value_or(type);
+}
+
+KvType with_kv_hadamard(KvType type, KvHadamard hadamard) {
+  KvScheme wanted = kv_scheme(type);
+  wanted.rotated = hadamard == KvHadamard::on;
+  wanted.plain = hadamard == KvHadamard::off;
+  return row_like(wanted).value_or(type);
 }
 
 std::int64_t BatchView::end_position() const {

@@ -10,7 +10,11 @@ namespace leq {
 RopeTable make_rope(DeviceMemory& memory, std::span<const float> inv_freq, float attention_factor,
                     std::int64_t context) {
   const auto numbers = inv_freq.size() * 2 * static_cast<std::size_t>(context);
-  return {inv_freq, attention_factor, context, 0, Buffer(memory, numbers * sizeof(float))};
+  return {inv_freq, attention_factor, context, 0, Buffer(memory, numbers * sizeof(float)), {}};
+}
+
+void reserve_block_turns(DeviceMemory& memory, RopeTable& rope) {
+  rope.block_turns = Buffer(memory, rope.inv_freq.size() * 2 * kTurnBlock * sizeof(float));
 }
 
 void fill_rope_rows(const RopeTable& rope, std::int64_t first, std::int64_t count, float* rows) {

@@ -17,9 +17,15 @@ struct RopeTable {
   std::int64_t context = 0;  // largest position + 1
   std::int64_t filled = 0;
   Buffer memory;  // [context][2][d/2] f32: cosines, then sines
+  // [2][d/2][kTurnBlock] f32: the first positions' cosines and sines, pair by pair; empty where no
+  // keys are turned when they are read.
+  Buffer block_turns;
 };
+inline constexpr int kTurnBlock = 32;
 RopeTable make_rope(DeviceMemory& memory, std::span<const float> inv_freq, float attention_factor,
                     std::int64_t context);
+// Makes room for block_turns.
+void reserve_block_turns(DeviceMemory& memory, RopeTable& rope);
 // `count` rows [2][d/2] of the table, from position `first` on, for devices to take in:
 // angle = float(pos) * inv; c, s = float(cos(double(angle))), float(sin(double(angle))), each times
 // the attention factor

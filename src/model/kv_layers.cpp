@@ -79,7 +79,9 @@ std::vector<float> key_centre(const ModelConfig& config, std::span<const float> 
   return centre;
 }
 
-bool keys_are_centred(KvType type) { return kv_scheme(type).keys == KvAlong::token; }
+bool keys_are_centred(KvType type) {
+  return kv_scheme(type).keys == KvAlong::token && !kv_scheme(type).plain;
+}
 
 std::uint32_t key_centre_check(const Weights& weights, KvType wanted) {
   if (!keys_are_centred(wanted)) return 0;
@@ -107,8 +109,10 @@ bool large_key_bias(std::span<const float> bias, std::span<const float> parts) {
 
 std::vector<KvType> layer_key_types(const ModelConfig& config, const Weights& weights,
                                     KvType wanted) {
-  if (!config.rotary || !kv_coded(wanted)) return {};
-  const std::vector<float> parts = spanned_parts(config, kv_scheme(wanted));
+  // Before RoPE a bias is one number for each channel.
+  const KvScheme& scheme = kv_scheme(wanted);
+  if (!config.rotary || !scheme.coded() || scheme.plain || scheme.before_rope) return {};
+  const std::vector<float> parts = spanned_parts(config, scheme);
   std::vector<KvType> types;
   bool differs = false;
   for (const Block& block : weights.blocks) {

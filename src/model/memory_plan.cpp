@@ -105,6 +105,10 @@ KvShape kv_shape(const ModelConfig& config, const RunLimits& limits) {
 
 KvShape kv_shape(const ModelConfig& config, const Weights& weights, const Layout& layout,
                  const RunLimits& limits) {
+  require(config.rotary || !kv_scheme(limits.key_type).before_rope, ErrorKind::bad_setting,
+          Setting{"key_type"}, " ", kv_type_name(limits.key_type),
+          ": this model turns no keys (its positions are learned); leave ", Setting{"kv_rope"},
+          " out");
   KvShape shape = kv_shape(config, limits);
   // Throws for a type that the device does not run.
   (void)layout.page_bytes(KvPart::keys, shape.key_type, shape.kv_heads, shape.head_dim);
@@ -123,7 +127,8 @@ KvShape rank_kv_shape(const ModelConfig& config, const Weights& whole, const Lay
 ForwardLimits forward_limits(const RunLimits& limits) {
   const std::int64_t context =
       limits.sequence_context > 0 ? limits.sequence_context : limits.context / limits.sequences;
-  return {limits.batch_tokens, limits.output_tokens, context};
+  return {limits.batch_tokens, limits.output_tokens, context,
+          kv_scheme(limits.key_type).before_rope};
 }
 
 }  // namespace leq

@@ -71,6 +71,7 @@ bool Transformer::attention_part(std::int64_t layer, const KvLayer& kv) {
   const Block& block = weights_.blocks[static_cast<std::size_t>(layer)];
   AttentionShape shape = attention_shape(config_, block, layer, place_.own());
   if (!keys_are_centred(kv.key_type)) shape.key_offset = nullptr;
+  if (kv_scheme(kv.key_type).before_rope) shape.key_turns = &work_.rope;
   const RowsFor qkv_in = work_.input_of(Reader::qkv, block.qkv);       // [T, W]
   const SharedBlock o_in = work_.shared_input_of(Reader::o, block.o);  // [T, H d]
   const SharedBlock x = work_.shared_stream();                         // [T, W]

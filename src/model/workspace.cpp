@@ -125,6 +125,7 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
     }
     inputs_.push_back(std::move(input));
   }
+  if (limits.keys_turn_when_read) reserve_block_turns(memory, rope);
   const AttentionShape shape = attention_shape(config, weights.blocks[0], 0, place.own());
   memory.scratch(layout.scratch_bytes(limits.batch_tokens, shape, limits.context));
 }

@@ -19,8 +19,10 @@
 namespace leq::test {
 namespace {
 
-constexpr KvType kPacked[] = {KvType::int4,      KvType::simq8,     KvType::simq4,    KvType::simq2,
-                              KvType::simq8_b64, KvType::simq4_b64, KvType::simq2_b64};
+constexpr KvType kPacked[] = {KvType::int4,      KvType::simq8,         KvType::simq4,
+                              KvType::simq2,     KvType::simq8_b64,     KvType::simq4_b64,
+                              KvType::simq2_b64, KvType::int4_plain,    KvType::simq8_pre,
+                              KvType::simq4_pre, KvType::simq4_pre_b64, KvType::simq2_pre_b64};
 
 std::string describe(const AttentionCase& c) {
   return std::to_string(c.heads) + "/" + std::to_string(c.kv_heads) + " heads of " +
@@ -80,7 +82,7 @@ TEST(PackedAttention, FollowsTheWrittenOrderBitForBit) {
 
 // Sinks of no position up to a whole page, windows of any size between blocks.
 TEST(PackedAttention, ZonesEndWhereTheyAreTold) {
-  for (const KvType type : {KvType::simq4, KvType::simq2_b64}) {
+  for (const KvType type : {KvType::simq4, KvType::simq2_b64, KvType::simq8_pre}) {
     for (const int sinks : {0, 1, 17, 33, 64}) {
       for (const int recent : {0, 1, 31, 32, 100}) {
         AttentionCase c = case_of(type, type, 16);
@@ -173,6 +175,23 @@ TEST(PackedAttention, ComesCloseToAttentionInDouble) {
   EXPECT_LT(error(KvType::int4, KvType::int4), 0.4);
 }
 
+// A large bias in a pair that turns fast: codes of turned keys have to span its circle, codes of
+// keys from before RoPE do not see it.
+TEST(PackedAttention, KeysFromBeforeRopeDoNotSeeBiases) {
+  const auto error = [](KvType keys, float bias) {
+    AttentionCase c = case_of(keys, KvType::f32, 64);
+    c.recent = c.sinks = 0;
+    c.key_bias = bias;
+    return rms_error(c, 200);
+  };
+  for (const auto& [post, pre] : {std::pair(KvType::simq4, KvType::simq4_pre),
+                                  std::pair(KvType::simq2_b64, KvType::simq2_pre_b64)}) {
+    EXPECT_LT(error(pre, 0), 1.5 * error(post, 0));
+    EXPECT_LT(error(pre, 60), 1.5 * error(pre, 0));
+    EXPECT_LT(1.5 * error(pre, 60), error(post, 60));
+  }
+}
+
 // Theorem 2 as a property: every code is off by half a step of its own channel, or of its token and
 // group; sinks and open blocks are f16.
 TEST(PackedAttention, EveryCodeIsWithinHalfAStepOfItsNumber) {
@@ -187,11 +206,11 @@ TEST(PackedAttention, EveryCodeIsWithinHalfAStepOfItsNumber) {
     for (std::int64_t j = 0; j < kLength; ++j) {
       for (int head = 0; head < c.kv_heads; ++head) {
         for (int i = 0; i < c.head_dim; ++i) {
-          const double key = oracle.copied_key(j, head, i), value = oracle.copied_value(j, head, i);
+          const double key = oracle.coded_key(j, head, i), value = oracle.copied_value(j, head, i);
           const double k = oracle.key(kLength - 1, j, head, i);
           const double v = oracle.value(kLength - 1, j, head, i);
           if (!oracle.reads_code(kLength - 1, j)) {
-            ASSERT_EQ(k, key);
+            ASSERT_EQ(k, oracle.copied_key(j, head, i));
             ASSERT_EQ(v, value);
             continue;
           }
@@ -209,8 +228,8 @@ TEST(PackedAttention, EveryCodeIsWithinHalfAStepOfItsNumber) {
     for (int i = 0; i < c.head_dim; ++i) {
       double low = 1e9, high = -1e9;
       for (std::int64_t j = scheme.sinks; j < scheme.block; ++j) {
-        low = std::min(low, oracle.copied_key(j, 0, i));
-        high = std::max(high, oracle.copied_key(j, 0, i));
+        low = std::min(low, oracle.coded_key(j, 0, i));
+        high = std::max(high, oracle.coded_key(j, 0, i));
       }
       const double step = (high - low) / ((1 << scheme.bits) - 1);
       EXPECT_LE(double{oracle.key_scale(scheme.sinks, 0, i)}, step * 1.002 + 1e-4) << describe(c);

@@ -29,6 +29,7 @@ struct AttentionCase {
   RowsConsumer consumer;
   std::int64_t context = 2048;
   int sinks = -1, recent = -1;  // below 0: as the types have them
+  float key_bias = 0;           // of channel 1 of every key, in a pair that turns fast
 
   KvZones zones() const {
     KvZones zones = kv_zones(key_type, value_type);
@@ -36,6 +37,7 @@ struct AttentionCase {
     if (recent >= 0) zones.recent = recent;
     return zones;
   }
+  bool keys_turn_when_read() const { return rotary && kv_scheme(key_type).before_rope; }
   std::int64_t width() const { return std::int64_t{heads} * head_dim; }
   std::int64_t qkv_width() const { return std::int64_t{heads + 2 * kv_heads} * head_dim; }
 };
@@ -62,6 +64,9 @@ inline std::vector<float> qkv_row(const AttentionCase& c, int sequence, std::int
                 static_cast<std::uint64_t>(position) * 17 + 5);
   std::vector<float> row(static_cast<std::size_t>(c.qkv_width()));
   for (float& x : row) x = random.normal() * 1.5f;
+  for (int head = c.heads; head < c.heads + c.kv_heads; ++head) {
+    row[static_cast<std::size_t>(head * c.head_dim + 1)] += c.key_bias;
+  }
   return row;
 }
 
@@ -104,6 +109,10 @@ class AttentionRun {
     if (c.head_norms) {
       shape_.q_norm = &q_norm_;
       shape_.k_norm = &k_norm_;
+    }
+    if (c.keys_turn_when_read()) {
+      reserve_block_turns(backend_->memory(), rope_);
+      shape_.key_turns = &rope_;
     }
     backend_->memory().scratch(backend_->layout().scratch_bytes(largest_batch, shape_, c.context));
     take_pages();

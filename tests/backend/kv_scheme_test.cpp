@@ -26,14 +26,12 @@ TEST(KvSchemes, AreFoundByName) {
   EXPECT_EQ(parse_kv_type("f16", Setting{"key_type"}), KvType::f16);
   EXPECT_EQ(parse_kv_type("int8", Setting{"key_type"}), KvType::int8);
   EXPECT_EQ(kv_type_name(KvType::int8), "int8");
-  EXPECT_EQ(kv_type_names(" | "),
-            "f32 | f16 | int8 | int4 | simq8 | simq4 | simq2 | simq8-b64 | simq4-b64 | simq2-b64");
+  EXPECT_EQ(kv_type_names(" | "), "f32 | f16 | int8 | int4 | simq8 | simq4 | simq2");
   EXPECT_EQ(parse_kv_type("simq4-b64", Setting{"key_type"}), KvType::simq4_b64);
 }
 
 TEST(KvSchemes, NamesOfOtherEnginesAreAnsweredWithTheClosest) {
-  const std::string expected =
-      ": expected f32, f16, int8, int4, simq8, simq4, simq2, simq8-b64, simq4-b64 or simq2-b64";
+  const std::string expected = ": expected f32, f16, int8, int4, simq8, simq4 or simq2";
   EXPECT_EQ(refusal("q8_0"), "key_type q8_0" + expected + "; the closest is int8");
   EXPECT_EQ(refusal("q4_0"), "key_type q4_0" + expected + "; the closest is simq4");
   EXPECT_EQ(refusal("iq4_nl"), "key_type iq4_nl" + expected + "; the closest is simq4");
@@ -48,6 +46,28 @@ TEST(KvSchemes, ABlockOfAnotherSizeIsAnotherRow) {
   EXPECT_EQ(with_kv_block(KvType::simq2, 32, Setting{"kv_block"}), KvType::simq2);
   EXPECT_EQ(with_kv_block(KvType::f16, 64, Setting{"kv_block"}), KvType::f16);
   EXPECT_THROW((void)with_kv_block(KvType::simq8, 48, Setting{"kv_block"}), Error);
+}
+
+TEST(KvSchemes, KeysFromBeforeRopeAreAnotherRow) {
+  EXPECT_EQ(with_kv_rope(KvType::simq4, KvRope::pre), KvType::simq4_pre);
+  EXPECT_EQ(with_kv_rope(KvType::simq2_b64, KvRope::pre), KvType::simq2_pre_b64);
+  EXPECT_EQ(with_kv_rope(KvType::simq8_pre_b64, KvRope::post), KvType::simq8_b64);
+  EXPECT_EQ(with_kv_rope(KvType::simq8_pre, KvRope::pre), KvType::simq8_pre);
+  EXPECT_EQ(with_kv_block(KvType::simq4_pre, 64, Setting{"kv_block"}), KvType::simq4_pre_b64);
+  for (const KvType other : {KvType::f16, KvType::int8, KvType::int4}) {
+    EXPECT_EQ(with_kv_rope(other, KvRope::pre), other);
+  }
+  EXPECT_EQ(parse_kv_type("simq4-pre-b64", Setting{"key_type"}), KvType::simq4_pre_b64);
+}
+
+TEST(KvSchemes, PlainInt4IsAnotherRow) {
+  EXPECT_EQ(with_kv_hadamard(KvType::int4, KvHadamard::off), KvType::int4_plain);
+  EXPECT_EQ(with_kv_hadamard(KvType::int4_plain, KvHadamard::on), KvType::int4);
+  EXPECT_EQ(with_kv_hadamard(KvType::int4, KvHadamard::on), KvType::int4);
+  for (const KvType other : {KvType::f16, KvType::int8, KvType::simq4, KvType::simq4_pre}) {
+    EXPECT_EQ(with_kv_hadamard(other, KvHadamard::on), other);
+    EXPECT_EQ(with_kv_hadamard(other, KvHadamard::off), other);
+  }
 }
 
 // Decision 6: query i reads key j as f16 where j < S or j's block ends after i + 1 - R.

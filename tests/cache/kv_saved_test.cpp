@@ -16,7 +16,8 @@ namespace leq {
 namespace {
 
 constexpr KvType kTypes[] = {KvType::f32, KvType::f16, KvType::int8};
-constexpr KvType kPackedTypes[] = {KvType::int4, KvType::simq8, KvType::simq4_b64, KvType::simq2};
+constexpr KvType kPackedTypes[] = {KvType::int4,  KvType::simq8,      KvType::simq4_b64,
+                                   KvType::simq2, KvType::int4_plain, KvType::simq4_pre};
 
 // Lets the backend write `rows` positions of random keys and values into every layer.
 void feed(Backend& backend, KvCache& cache, std::int32_t sequence, std::int64_t rows,

@@ -234,7 +234,7 @@ TEST_P(Engines, DraftsChangeNoReply) {
 
 INSTANTIATE_TEST_SUITE_P(Kv, Engines,
                          testing::Values(KvType::f16, KvType::int8, KvType::int4, KvType::simq4,
-                                         KvType::simq2_b64));
+                                         KvType::simq2_b64, KvType::simq4_pre));
 
 class EngineRequests : public Engines {};
 INSTANTIATE_TEST_SUITE_P(Kv, EngineRequests, testing::Values(KvType::f16));

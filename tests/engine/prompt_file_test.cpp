@@ -65,7 +65,8 @@ TEST(PromptFile, HasTheBytesThatItsPageSays) {
 // A type that no one has, or that is one only in its lowest byte, under the right checksum.
 TEST(PromptFile, UnknownKvTypesAreRefused) {
   for (const std::size_t offset : {24, 28}) {
-    for (const std::uint32_t type : {10u, 200u, 256u, 0x80000001u}) {
+    for (const std::uint32_t type :
+         {static_cast<std::uint32_t>(kKvSchemes.size()), 200u, 256u, 0x80000001u}) {
       std::vector<std::byte> bytes = prompt_file_bytes(small_prompt());
       std::memcpy(bytes.data() + offset, &type, sizeof type);
       const std::uint64_t sum = checksum(std::span(bytes).subspan(16));

@@ -123,6 +123,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"qwen2-tiny", "int4-g128", KvType::int8}, Case{"qwen3-tiny", "int8", KvType::f16},
         Case{"qwen2-tiny", "int8", KvType::int4}, Case{"storyteller", "int8", KvType::simq4},
         Case{"mistral-tiny", "f32", KvType::simq8_b64},
+        Case{"qwen3-tiny", "int8", KvType::simq4_pre},
+        Case{"mistral-tiny", "int8", KvType::simq2_pre_b64},
         Case{"gpt2-tiny", "int4-g128", KvType::simq2}),
     [](const auto& item) {
       std::string name = std::string(item.param.model) + "_" + item.param.type + "_" +

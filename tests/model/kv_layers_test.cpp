@@ -79,6 +79,11 @@ TEST(KvLayers, BiasesThatTurnFastNeedWiderKeysUnderEveryType) {
   const ModelConfig brief = turning(64);
   EXPECT_TRUE(layer_key_types(brief, with_bias(brief, 3, 64), KvType::int8).empty());
   EXPECT_TRUE(layer_key_types(config, with_bias(config, 0, 64), KvType::f16).empty());
+  // Before RoPE a bias does not turn; plain int4 is left alone with it.
+  EXPECT_TRUE(layer_key_types(config, with_bias(config, 0, 64), KvType::simq4_pre).empty());
+  EXPECT_TRUE(layer_key_types(config, with_bias(config, 0, 64), KvType::int4_plain).empty());
+  EXPECT_TRUE(keys_are_centred(KvType::int4) && keys_are_centred(KvType::int8));
+  EXPECT_FALSE(keys_are_centred(KvType::int4_plain) || keys_are_centred(KvType::simq4_pre));
 }
 
 // The mean over all positions, one by one.

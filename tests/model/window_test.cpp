@@ -99,8 +99,13 @@ TEST_P(Windows, PagesBehindThemAreGivenUpAndNoBitChanges) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Windows,
-                         testing::Values(KvType::f16, KvType::int8, KvType::simq4, KvType::simq2),
-                         [](const auto& item) { return std::string(kv_type_name(item.param)); });
+                         testing::Values(KvType::f16, KvType::int8, KvType::simq4, KvType::simq2,
+                                         KvType::simq4_pre),
+                         [](const auto& item) {
+                           std::string name(kv_type_name(item.param));
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace leq

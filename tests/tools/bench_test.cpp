@@ -3,6 +3,8 @@
 
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/json.h"
 #include "base/text.h"
@@ -260,6 +262,36 @@ TEST(BenchSpeculate, ReplayedRepliesHaveTheRightGuessesThatTheyAreTold) {
       run_program("leq-bench", {"--speculate", "-m", "synthetic:gpt2-124m:int8"});
   EXPECT_EQ(without.status, 1);
   EXPECT_NE(without.err.find("--replay FILE"), std::string::npos) << without.err;
+}
+
+TEST(Bench, TheCacheIsToldAsLeqRunIs) {
+  const std::vector<std::string> base = {"-m",   "synthetic:llama-110m:int8:layers=1",
+                                         "-p",   "0",
+                                         "-n",   "2",
+                                         "-r",   "1",
+                                         "-t",   "1",
+                                         "-d",   "256",
+                                         "-ctk", "simq4",
+                                         "-ctv", "int4"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), base.begin(), base.end());
+    return more;
+  };
+  const Json usual = bench(base);
+  const Json told = bench(with({"--kv-rope", "pre", "--kv-block", "64", "--kv-sink", "0",
+                                "--kv-residual", "0", "--kv-hadamard", "off"}));
+  EXPECT_EQ(usual[0].at("type_k").get<std::string>(), "simq4");
+  EXPECT_EQ(told[0].at("type_k").get<std::string>(), "simq4-pre-b64");
+  EXPECT_EQ(told[0].at("type_v").get<std::string>(), "int4-plain");
+  // Nothing of 256 positions is read in f16, and blocks of 64 have half the scales.
+  EXPECT_LT(number(told[0], "bytes_per_token"), number(usual[0], "bytes_per_token"));
+  for (const auto& [option, word] : {std::pair("--kv-rope", "pre"), std::pair("--kv-sink", "1"),
+                                     std::pair("--kv-hadamard", "off")}) {
+    const ToolRun run =
+        run_program("leq-bench", {"-m", base[1], "-p", "1", "-n", "0", option, word});
+    EXPECT_EQ(run.status, 1) << option;
+    EXPECT_NE(run.err.find("have no use for it"), std::string::npos) << run.err;
+  }
 }
 
 }  // namespace

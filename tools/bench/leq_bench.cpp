@@ -28,12 +28,27 @@
 #include "tools/bench/traffic.h"
 #include "tools/bench/write_synthetic.h"
 #include "tools/common/device_choice.h"
+#include "tools/common/kv_choice.h"
 #include "tools/common/model_options.h"
 #include "tools/common/model_path.h"
 #include "tools/common/rank_choice.h"
 
 namespace leq {
 namespace {
+
+// The types of keys and values, and what options say of them.
+void choose_cache(const Options& options, const RunSetting& setting, const BenchModel& model,
+                  RunLimits& limits) {
+  const KvType fallback = default_kv_type(model.scheme());
+  limits.key_type = setting.key_type.value_or(fallback);
+  limits.value_type = setting.value_type.value_or(fallback);
+  choose_kv_details(options, limits);
+}
+
+bool names_cache(const Options& options) {
+  const auto given = [&](const Option& option) { return options.given(option.name); };
+  return std::ranges::any_of(kv_options(""), given);
+}
 
 // Of each sequence.
 std::int64_t positions(const BenchTest& test) { return round_up(test.positions(), kPageTokens); }
@@ -52,7 +67,7 @@ class Bench {
         for_people_(options.text("output") == "md") {
     columns_.batch = options.given("batch-size") || options.given("ubatch-size");
     columns_.ranks = options.given("tp");
-    columns_.kv_types = options.given("cache-type-k") || options.given("cache-type-v");
+    columns_.kv_types = names_cache(options);
   }
 
   void run(const std::string& model_name) {
@@ -102,7 +117,7 @@ class Bench {
       followers = model.followers(follower_backends(setting.threads, setting.ranks), limits,
                                   thread_rank_options(setting.threads, setting.ranks));
     }
-    Communicator& ranks = processes_ != nullptr   ? *processes_
+    Communicator& ranks = processes_ != nullptr  ? *processes_
                           : followers != nullptr ? followers->leader()
                                                  : one_rank();
     Session session = model.make_session(backend, limits, ranks);
@@ -114,16 +129,14 @@ class Bench {
     rows_.push_back(measure(model, typed, session, work, setting, test));
   }
 
-  static RunLimits limits_of(const BenchModel& model, const RunSetting& setting,
-                             const BenchTest& test) {
-    const KvType fallback = default_kv_type(model.scheme());
+  RunLimits limits_of(const BenchModel& model, const RunSetting& setting,
+                      const BenchTest& test) const {
     RunLimits limits;
     limits.sequences = test.sequences;
     limits.context = std::min(positions(test), model.config().context) * test.sequences;
     limits.batch_tokens = std::max<std::int64_t>(setting.batch_tokens, test.sequences);
     limits.output_tokens = test.sequences;
-    limits.key_type = setting.key_type.value_or(fallback);
-    limits.value_type = setting.value_type.value_or(fallback);
+    choose_cache(options_, setting, model, limits);
     return limits;
   }
 
@@ -216,17 +229,15 @@ void print(const Table& table, const std::string& format) {
   print(table, format, cpu_model_name());
 }
 
-Session traffic_session(const BenchModel& model, Backend& backend, const RunSetting& setting,
-                        std::int64_t sequences, std::int64_t each) {
+Session traffic_session(const Options& options, const BenchModel& model, Backend& backend,
+                        const RunSetting& setting, std::int64_t sequences, std::int64_t each) {
   constexpr std::int64_t kGuessedRows = 16;
-  const KvType fallback = default_kv_type(model.scheme());
   RunLimits limits;
   limits.sequences = static_cast<int>(sequences);
   limits.context = each * sequences;
   limits.batch_tokens = std::max(setting.batch_tokens, sequences);
   limits.output_tokens = sequences + kGuessedRows;
-  limits.key_type = setting.key_type.value_or(fallback);
-  limits.value_type = setting.value_type.value_or(fallback);
+  choose_cache(options, setting, model, limits);
   return model.make_session(backend, limits);
 }
 
@@ -264,7 +275,7 @@ Table traffic_table(const Options& options) {
                 round_up(std::max(prompt, traffic.long_prompt) + reply + 1, kPageTokens);
             const BenchModel model(name, load_mode(options), each);
             const auto backend = chosen_backend(options, setting.threads);
-            Session session = traffic_session(model, *backend, setting, sequences, each);
+            Session session = traffic_session(options, model, *backend, setting, sequences, each);
             table.add(bench_traffic(model, session, traffic));
           }
         }
@@ -324,11 +335,9 @@ Table speculation_table(const Options& options) {
       constexpr std::int64_t kSyntheticContext = 8192;
       const BenchModel model(name, load_mode(options), kSyntheticContext);
       const SpeculationTest test = speculation_of(options, model);
-      const KvType fallback = default_kv_type(model.scheme());
       RunLimits limits;
       limits.batch_tokens = setting.batch_tokens;
-      limits.key_type = setting.key_type.value_or(fallback);
-      limits.value_type = setting.value_type.value_or(fallback);
+      choose_cache(options, setting, model, limits);
       const auto backend = chosen_backend(options, setting.threads);
       Session session = model.make_session(*backend, speculation_limits(test, limits));
       std::optional<BenchModel> draft;

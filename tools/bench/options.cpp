@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "tools/common/device_choice.h"
+#include "tools/common/kv_choice.h"
 #include "tools/common/llama_flags.h"
 #include "tools/common/model_options.h"
 #include "tools/common/rank_choice.h"
@@ -68,7 +69,8 @@ ToolSpec tool_spec() {
        .value_name = "PP,TG",
        .help = "a prompt and then generated tokens, as one test; may be given several times",
        .group = "Sweeps (every combination of comma lists is run)"},
-      numbers("n-depth", "-d", "0", "positions in the KV cache before each test", 0, kMostPositions),
+      numbers("n-depth", "-d", "0", "positions in the KV cache before each test", 0,
+              kMostPositions),
       numbers("n-parallel", "-npl", "1",
               "sequences that generate at the same time, one token of each in a step", 1, 4096),
       numbers("threads", "-t", "0", "threads; 0: one for each usable core", 0, 1024),
@@ -201,6 +203,7 @@ ToolSpec tool_spec() {
        .group = "Output",
        .choices = {"md", "csv", "json"}},
   };
+  for (Option& option : kv_detail_options("KV cache")) tool.options.push_back(std::move(option));
   for (Option& option : device_options("Model")) tool.options.push_back(std::move(option));
   tool.foreign = llama_flags();
   tool.answers.push_back(list_devices_answer());

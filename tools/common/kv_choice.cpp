@@ -21,20 +21,25 @@ KvZones zones_of(const RunLimits& limits) {
 }  // namespace
 
 std::vector<Option> kv_options(const std::string& group) {
-  return {{.name = "cache-type-k",
-           .spellings = "-ctk",
-           .kind = OptionKind::text,
-           .value_name = "T",
-           .help = "keys in the KV cache: " + kv_type_names(" | ") +
-                   " (default f32 for models of type f32, else f16)",
-           .group = group},
-          {.name = "cache-type-v",
-           .spellings = "-ctv",
-           .kind = OptionKind::text,
-           .value_name = "T",
-           .help = "values in the KV cache, likewise",
-           .group = group},
-          {.name = "kv-sink",
+  std::vector<Option> options = {{.name = "cache-type-k",
+                                  .spellings = "-ctk",
+                                  .kind = OptionKind::text,
+                                  .value_name = "T",
+                                  .help = "keys in the KV cache: " + kv_type_names(" | ") +
+                                          " (default f32 for models of type f32, else f16)",
+                                  .group = group},
+                                 {.name = "cache-type-v",
+                                  .spellings = "-ctv",
+                                  .kind = OptionKind::text,
+                                  .value_name = "T",
+                                  .help = "values in the KV cache, likewise",
+                                  .group = group}};
+  for (Option& option : kv_detail_options(group)) options.push_back(std::move(option));
+  return options;
+}
+
+std::vector<Option> kv_detail_options(const std::string& group) {
+  return {{.name = "kv-sink",
            .kind = OptionKind::integer,
            .value_name = "N",
            .help = "simq types: the first N positions stay in f16 (default 4)",
@@ -54,30 +59,68 @@ std::vector<Option> kv_options(const std::string& group) {
            .help = "simq types: positions whose keys share scales, 32 or 64 (default 32)",
            .group = group,
            .minimum = 32,
-           .maximum = 64}};
+           .maximum = 64},
+          {.name = "kv-rope",
+           .kind = OptionKind::text,
+           .value_name = "WHEN",
+           .help = "simq types: keys are coded as they are before RoPE and turned when read, which "
+                   "is slower, or after it (default post)",
+           .group = group,
+           .choices = {"pre", "post"}},
+          {.name = "kv-hadamard",
+           .kind = OptionKind::text,
+           .value_name = "ON",
+           .help = "int4: heads are turned by a Hadamard matrix and keys stored less their centre; "
+                   "off: plain int4, for comparison (default on)",
+           .group = group,
+           .choices = {"on", "off"}}};
 }
 
 void choose_kv(const Options& options, const Model& model, RunLimits& limits) {
   const auto type = [&](std::string_view name, Setting setting, KvType fallback) {
-    const KvType named =
-        options.given(name) ? parse_kv_type(options.text(name), setting) : fallback;
-    if (!options.given("kv-block")) return named;
-    return with_kv_block(named, options.integer("kv-block"), Setting{"kv_block"});
+    return options.given(name) ? parse_kv_type(options.text(name), setting) : fallback;
   };
   KvEvidence made_for;
   made_for.key_type = made_for.value_type = default_kv_type(model.type());
   made_for = model.kv_evidence().value_or(made_for);
   limits.key_type = type("cache-type-k", Setting{"key_type"}, made_for.key_type);
   limits.value_type = type("cache-type-v", Setting{"value_type"}, made_for.value_type);
+  choose_kv_details(options, limits);
+}
+
+void choose_kv_details(const Options& options, RunLimits& limits) {
+  KvType &keys = limits.key_type, &values = limits.value_type;
+  const auto require_use = [&](std::string_view name, bool useful, std::string_view types) {
+    require(useful || !options.given(name), ErrorKind::bad_setting, "--", name, ": types ",
+            kv_type_name(keys), " and ", kv_type_name(values), " have no use for it; give ",
+            Setting{"key_type"}, types);
+  };
+  const bool blocked = zones_of(limits).copies();
+  constexpr std::string_view kBlocked = " simq8, simq4 or simq2";
+  for (const char* name : {"kv-sink", "kv-residual", "kv-block"}) {
+    require_use(name, blocked, kBlocked);
+  }
+  require_use("kv-rope", kv_scheme(keys).blocked(), kBlocked);
+  const auto int4 = [](KvType one) {
+    return with_kv_hadamard(one, KvHadamard::off) == KvType::int4_plain;
+  };
+  require_use("kv-hadamard", int4(keys) || int4(values), " int4");
+  if (options.given("kv-block")) {
+    for (KvType* one : {&keys, &values}) {
+      *one = with_kv_block(*one, options.integer("kv-block"), Setting{"kv_block"});
+    }
+  }
+  if (options.given("kv-rope")) {
+    keys = with_kv_rope(keys, options.text("kv-rope") == "pre" ? KvRope::pre : KvRope::post);
+  }
+  if (options.given("kv-hadamard")) {
+    const bool on = options.text("kv-hadamard") == "on";
+    for (KvType* one : {&keys, &values}) {
+      *one = with_kv_hadamard(*one, on ? KvHadamard::on : KvHadamard::off);
+    }
+  }
   limits.kv_sinks = number_of(options, "kv-sink");
   limits.kv_recent = number_of(options, "kv-residual");
-  const bool blocked = zones_of(limits).copies();
-  for (const char* name : {"kv-sink", "kv-residual", "kv-block"}) {
-    require(blocked || !options.given(name), ErrorKind::bad_setting, "--", name, ": types ",
-            kv_type_name(limits.key_type), " and ", kv_type_name(limits.value_type),
-            " have no blocks; use it with ", Setting{"key_type"}, " or ", Setting{"value_type"},
-            " simq8, simq4 or simq2");
-  }
 }
 
 std::string kv_text(const RunLimits& limits) {

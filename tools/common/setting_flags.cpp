@@ -26,6 +26,7 @@ constexpr SettingFlag kFlags[] = {
     {"key_type", "-ctk"},
     {"kv_block", "--kv-block"},
     {"kv_recent", "--kv-residual"},
+    {"kv_rope", "--kv-rope"},
     {"kv_sinks", "--kv-sink"},
     {"length", "--length"},
     {"list_devices", "--list-devices"},

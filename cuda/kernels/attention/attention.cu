@@ -34,6 +34,7 @@ void launch_type(const AttentionArguments& a, const AttentionPlan& plan, rt::Str
     case KvType::int8:
       return launch_tensor_attention<KvType::int8, KvType::int8>(a, plan, stream);
     case KvType::int4:
+    case KvType::int4_plain:
       return launch_packed_attention<4, false, 0>(a, plan, stream);
     case KvType::simq8:
     case KvType::simq8_b64:

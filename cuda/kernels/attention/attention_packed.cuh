@@ -262,9 +262,12 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   if (seen.empty()) return;
   // Registers are short: what is read now and then lies in shared memory.
   auto& block = *reinterpret_cast<QueryBlock*>(memory + TileMemory<Shape>::kBlockAt);
-  if (threadIdx.x == 0) block = found;
+  auto& sight = *reinterpret_cast<PackedSight*>(memory + PackedMemory<Shape>::kSightAt);
+  if (threadIdx.x == 0) {
+    block = found;
+    sight = PackedSight(found, a.copied.zones, seen);
+  }
   __syncthreads();
-  const PackedSight sight(block, a.copied.zones, seen);
   PackedLoader<Shape> loader(a, block, sight, memory);
   constexpr int kAhead = Shape::kCodeStages > 1 ? Shape::kCodeStages - 1 : 1;
   for (int stage = 0; stage < kAhead; ++stage) loader.load_next();
@@ -322,8 +325,10 @@ template <int bits, bool blocked, int group, int dims>
 struct PackedShapes {
   // As TensorShapes.
   static constexpr int kPromptTiles = dims <= 64 ? 2 : 1;
-  using Prompt =
-      PackedShape<bits, blocked, group, dims, 8 / kPromptTiles, 1, kPromptTiles, 1, kPromptTiles>;
+  // Four groups to a warp's columns leave too few registers: two warps share them.
+  static constexpr int kPromptColumns = dims > 64 && group == 32 ? 2 : 1;
+  using Prompt = PackedShape<bits, blocked, group, dims, 8 / (kPromptTiles * kPromptColumns),
+                             kPromptColumns, kPromptTiles, 1, kPromptTiles>;
   using Generation = PackedShape<bits, blocked, group, dims, 1, 4, 1, bits == 8 ? 2 : 3, 3>;
   static_assert(PackedMemory<Prompt>::kBytes <= kSharedEverywhere);
   static_assert(PackedMemory<Generation>::kBytes <= kSharedEverywhere);

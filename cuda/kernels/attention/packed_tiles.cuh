@@ -30,23 +30,6 @@ struct PackedShape
   static constexpr int kShiftUnits = Wide::kColumns / 16 / kShifts;
 };
 
-template <class Shape>
-struct PackedMemory {
-  using Wide = TileMemory<Shape>;
-  static constexpr int kCodes = kTile * Shape::kDims * Shape::kBits / 8;  // of one side
-  static constexpr int kStageBytes = 2 * kCodes;
-  // Scales, then minima; keys along channels have at most two blocks to a tile.
-  static constexpr int kKeyEnds = Shape::kBlocked ? 2 * Shape::kDims : kTile;
-  static constexpr int kValueEnds = Shape::kGroups * kTile;
-  static constexpr int kValueEndsAt = 2 * kKeyEnds * 2;
-  static constexpr int kEndBytes = kValueEndsAt + 2 * kValueEnds * 2;
-  static constexpr int kEndStages = Shape::kCodeStages > 1 ? Shape::kCodeStages : 2;
-
-  static constexpr int kCodesAt = (Wide::kBytes + 15) / 16 * 16;
-  static constexpr int kEndsAt = kCodesAt + Shape::kCodeStages * kStageBytes;
-  static constexpr int kBytes = kEndsAt + kEndStages * kEndBytes;
-};
-
 // What a block's rows read: as codes, and in f16.
 struct PackedSight {
   Positions seen;
@@ -74,6 +57,24 @@ struct PackedSight {
   }
 };
 
+template <class Shape>
+struct PackedMemory {
+  using Wide = TileMemory<Shape>;
+  static constexpr int kCodes = kTile * Shape::kDims * Shape::kBits / 8;  // of one side
+  static constexpr int kStageBytes = 2 * kCodes;
+  // Scales, then minima; keys along channels have at most two blocks to a tile.
+  static constexpr int kKeyEnds = Shape::kBlocked ? 2 * Shape::kDims : kTile;
+  static constexpr int kValueEnds = Shape::kGroups * kTile;
+  static constexpr int kValueEndsAt = 2 * kKeyEnds * 2;
+  static constexpr int kEndBytes = kValueEndsAt + 2 * kValueEnds * 2;
+  static constexpr int kEndStages = Shape::kCodeStages > 1 ? Shape::kCodeStages : 2;
+
+  static constexpr int kCodesAt = (Wide::kBytes + 15) / 16 * 16;
+  static constexpr int kEndsAt = kCodesAt + Shape::kCodeStages * kStageBytes;
+  static constexpr int kSightAt = kEndsAt + kEndStages * kEndBytes;
+  static constexpr int kBytes = kSightAt + static_cast<int>(sizeof(PackedSight));
+};
+
 // Brings tiles of codes, in order, and f16 copies.
 template <class Shape>
 class PackedLoader {
@@ -83,12 +84,11 @@ class PackedLoader {
  public:
   __device__ __forceinline__ PackedLoader(const AttentionArguments& a, const QueryBlock& block,
                                           const PackedSight& sight, unsigned char* memory)
-      : a_(a), block_(block), sight_(sight), memory_(memory) {
-    const Positions coded = sight.coded();
-    next_ = coded.first / kTile;
-    end_ = coded.empty() ? next_ : (coded.last + kTile - 1) / kTile;
-    copies_ = a.batch.pages + a.batch.runs[a.batch.row_runs[block.row]].copies_at;
-  }
+      : a_(a),
+        block_(block),
+        sight_(sight),
+        memory_(memory),
+        next_(sight.coded().first / kTile) {}
 
   __device__ __forceinline__ const unsigned char* codes(int tile) const {
     return memory_ + Memory::kCodesAt + tile % Shape::kCodeStages * Memory::kStageBytes;
@@ -99,7 +99,8 @@ class PackedLoader {
 
   // Starts copying the next tile of codes, if there is one, as one more group of copies.
   __device__ __forceinline__ void load_next() {
-    if (next_ < end_) {
+    const Positions coded = sight_.coded();
+    if (!coded.empty() && next_ * kTile < coded.last) {
       const int page = block_.pages[next_];
       unsigned char* const to = memory_ + (codes(next_) - memory_);
       unsigned char* const to_ends = ends(next_);
@@ -114,7 +115,8 @@ class PackedLoader {
   // Starts copying the f16 copies of a tile to the stage, as a group: rows that no query reads so
   // become 0.
   __device__ __forceinline__ void load_copies(int tile) const {
-    const int copy = copies_[tile];
+    const int run = a_.batch.row_runs[block_.row];
+    const int copy = a_.batch.pages[a_.batch.runs[run].copies_at + tile];
     load_rows<typename Wide::Keys>(a_.copied.keys, copy, tile, memory_);
     load_rows<typename Wide::Values>(a_.copied.values, copy, tile, memory_ + Wide::kValuesAt);
     ptx::cp_async_commit();
@@ -170,8 +172,7 @@ class PackedLoader {
   const QueryBlock& block_;
   const PackedSight& sight_;
   unsigned char* memory_;
-  const std::int32_t* copies_;
-  int next_, end_;
+  int next_;  // tile of codes
 };
 
 inline constexpr int kUnitBytes = 512;  // of a unit's operands

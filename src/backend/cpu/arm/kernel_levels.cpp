@@ -1,5 +1,4 @@
-// The levels of aarch64. Its baseline has NEON, and the compiler uses it in the portable kernels:
-// attention has no others.
+// The levels of aarch64. Its baseline has NEON, and the compiler uses it in the portable kernels.
 #include "backend/cpu/kernel_levels.h"
 
 #include <array>
@@ -19,18 +18,18 @@ std::span<const KernelLevel> kernel_levels() {
                                          KernelLevel{.isa = Isa::neon,
                                                      .matmul = matmul_kernels_neon,
                                                      .rows = row_kernels_neon,
-                                                     .attention = attention_kernels_portable,
-                                                     .packed = packed_kernels_portable},
+                                                     .attention = attention_kernels_neon,
+                                                     .packed = packed_kernels_neon},
                                          KernelLevel{.isa = Isa::dotprod,
                                                      .matmul = matmul_kernels_dotprod,
                                                      .rows = row_kernels_neon,
-                                                     .attention = attention_kernels_portable,
-                                                     .packed = packed_kernels_portable},
+                                                     .attention = attention_kernels_dotprod,
+                                                     .packed = packed_kernels_neon},
                                          KernelLevel{.isa = Isa::i8mm,
                                                      .matmul = matmul_kernels_i8mm,
                                                      .rows = row_kernels_neon,
-                                                     .attention = attention_kernels_portable,
-                                                     .packed = packed_kernels_portable}};
+                                                     .attention = attention_kernels_i8mm,
+                                                     .packed = packed_kernels_neon}};
   return kLevels;
 }
 

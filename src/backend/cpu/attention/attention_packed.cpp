@@ -4,13 +4,21 @@
 #include <cmath>
 #include <cstring>
 
+#include "backend/tables.h"
+
 namespace leq::cpu {
 namespace {
 
 const KvScheme& keys_of(const SpanWork& work) { return kv_scheme(work.head.kv.key_type); }
 const KvScheme& values_of(const SpanWork& work) { return kv_scheme(work.head.kv.value_type); }
 
+// Whether keys were coded before RoPE.
+bool turned(const SpanWork& work) {
+  return keys_of(work).before_rope && work.head.shape.key_turns != nullptr;
+}
+
 constexpr int kHalf = 32;  // positions of a page that have queries of their own
+static_assert(kHalf == kTurnBlock);
 
 int group_width(const KvScheme& scheme, int dims) {
   return scheme.group == 0 ? dims : scheme.group;
@@ -59,6 +67,56 @@ void score_sinks(const SpanWork& work, int page, int kv_head, Tile queries, Colu
   }
 }
 
+// Halves of a page that lie in `wide` as numbers, turned.
+struct StagedHalves {
+  bool there[2] = {};
+};
+
+void stage_half(const SpanWork& work, int page, int kv_head, int half) {
+  const HeadBlock& head = work.head;
+  const KvScheme& scheme = keys_of(work);
+  const HeadPage keys = work.keys(page, kv_head);
+  const int dims = head.shape.head_dim, ends = half * kHalf / scheme.block * dims;
+  TurnTile tile;
+  tile.dims = dims;
+  tile.half = half;
+  tile.keys = reinterpret_cast<const std::uint8_t*>(keys.numbers);
+  tile.scales = keys.scales + ends;
+  tile.minima = keys.minima + ends;
+  tile.turns = reinterpret_cast<const float*>(head.shape.key_turns->block_turns.data());
+  tile.out = work.scratch.wide + half * kHalf * dims;
+  head.packed.turn[packed_index(scheme.bits)](tile);
+}
+
+// The same for keys that were coded before RoPE, half by half: q turned back to the half's first
+// position, keys turned on from there.
+void score_turned(const SpanWork& work, int page, int kv_head, Tile queries, Columns columns,
+                  StagedHalves& staged, Ahead& ahead) {
+  const HeadBlock& head = work.head;
+  const int dims = head.shape.head_dim;
+  const auto* table = reinterpret_cast<const float*>(head.shape.key_turns->memory.data());
+  for (int half = columns.first / kHalf; half * kHalf < columns.last; ++half) {
+    if (!staged.there[half]) stage_half(work, page, kv_head, half);
+    staged.there[half] = true;
+    ScoreTile tile;
+    tile.keys = work.scratch.wide;
+    tile.dims = dims;
+    tile.first_block = half * kHalf / kKeyBlock;
+    tile.last_block = (half + 1) * kHalf / kKeyBlock;
+    tile.queries = queries.last - queries.first;
+    tile.ahead = ahead;
+    ahead = {};
+    const float* row = table + (work.page_position(page) + half * kHalf) * dims;
+    for (int r = 0; r < tile.queries; ++r) {
+      float* turned = work.scratch.folded + r * dims;
+      head.packed.turn_back(work.scratch.queries[queries.first + r], row, dims, turned);
+      tile.query[r] = turned;
+      tile.scores[r] = work.scores(queries.first + r, page);
+    }
+    head.kernels.kv[static_cast<std::size_t>(KvType::f32)].scores(tile);
+  }
+}
+
 // Codes of the blocks of keys in columns [first, last), for queries that see them closed.
 void score_closed(const SpanWork& work, int page, int kv_head, Tile queries, Columns columns,
                   Ahead& ahead) {
@@ -93,7 +151,8 @@ void score_closed(const SpanWork& work, int page, int kv_head, Tile queries, Col
 }
 
 // Keys along channels: codes for those that see their blocks closed.
-void score_blocks(const SpanWork& work, int page, int kv_head, Tile queries, Ahead& ahead) {
+void score_blocks(const SpanWork& work, int page, int kv_head, Tile queries, StagedHalves& staged,
+                  Ahead& ahead) {
   const int block = keys_of(work).block;
   const Columns any = in_page(work.any(queries), page);
   const Columns sinks = sinks_in(work, page);
@@ -106,7 +165,11 @@ void score_blocks(const SpanWork& work, int page, int kv_head, Tile queries, Ahe
     while (last < any.last && closed_at(last) == closed) last += block;
     const Tile coded = {closed, queries.last}, open = {queries.first, closed};
     if (coded.first < coded.last) {
-      score_closed(work, page, kv_head, coded, {first, last}, ahead);
+      if (turned(work)) {
+        score_turned(work, page, kv_head, coded, {first, last}, staged, ahead);
+      } else {
+        score_closed(work, page, kv_head, coded, {first, last}, ahead);
+      }
       const Columns own = {std::max(first, sinks.first), std::min(last, sinks.last)};
       if (!own.empty()) score_sinks(work, page, kv_head, coded, own);
     }
@@ -259,6 +322,7 @@ void begin_packed_span(const SpanWork& work) {
   const HeadBlock& head = work.head;
   if (kv_packed(head.kv.key_type)) {
     for (int query = 0; query < head.queries(); ++query) {
+      if (turned(work)) break;  // minima are part of the keys
       if (keys_of(work).blocked()) {
         start_blocks(work, query / head.head_queries(), query);
       } else {
@@ -272,11 +336,12 @@ void begin_packed_span(const SpanWork& work) {
 }
 
 void score_packed_page(const SpanWork& work, int page, int kv_head, Ahead ahead) {
+  StagedHalves staged;
   for (int t = 0; t < tile_count(work.head); ++t) {
     const Tile queries = tile_at(work.head, kv_head, t);
     if (in_page(work.any(queries), page).empty()) continue;
     if (keys_of(work).blocked()) {
-      score_blocks(work, page, kv_head, queries, ahead);
+      score_blocks(work, page, kv_head, queries, staged, ahead);
     } else {
       score_tokens(work, page, kv_head, queries, ahead);
     }

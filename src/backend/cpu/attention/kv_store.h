@@ -7,6 +7,7 @@
 #include "backend/cpu/attention/attention_kernels.h"
 #include "backend/cpu/attention/kv_layout.h"
 #include "backend/cpu/attention/packed_kernels.h"
+#include "backend/tables.h"
 
 namespace leq::cpu {
 
@@ -29,6 +30,8 @@ struct SealWork {
   int dims = 0;
   int first = 0, last = 0;
   int sinks = 0;
+  const RopeTable* turns = nullptr;  // keys are turned back by it before; null: coded as they are
+  std::int64_t page_position = 0;    // of slot 0
 };
 void seal_keys(const StoreKernels& kernels, const SealWork& work, const HeadPage& copy,
                const HeadPage& page, float* wide);

@@ -36,6 +36,19 @@ struct PackedValueTile {
   float* out[kQueryTile] = {};  // [d]
 };
 
+// Half a page of keys that were coded before RoPE, as numbers: pair i of a key, channels i and
+// i + d/2, is turned by the key's place in its half. k = fma(scale, float(code), minimum); first of
+// the pair fma(-k1, sine, k0 * cosine), second fma(k0, sine, k1 * cosine).
+struct TurnTile {
+  int dims = 0;                           // d
+  int half = 0;                           // of the page
+  const std::uint8_t* keys = nullptr;     // of the head in its page
+  const std::uint16_t* scales = nullptr;  // [d], of the half's block
+  const std::uint16_t* minima = nullptr;
+  const float* turns = nullptr;  // [2][d/2][32]: cosines, sines
+  float* out = nullptr;          // [2][d][16]: pair i is rows 2 i and 2 i + 1
+};
+
 inline constexpr int kPageColumns = 64;          // positions of a page
 inline constexpr int kSpanBlocks = 16;           // of 32 keys, at most, in a span
 inline constexpr int kMostChains = kSpanBlocks;  // of one call of PackedKernels::chains
@@ -44,6 +57,13 @@ struct PackedKernels {
   // By number of bits: packed_index.
   void (*scores[3])(const PackedScoreTile& tile) noexcept;
   void (*values[3])(const PackedValueTile& tile) noexcept;
+  void (*turn[3])(const TurnTile& tile) noexcept;
+  // A query turned back by a row of the RoPE table [2][d/2]: out[2 i] = fma(x1, sine, x0 * cosine),
+  // out[2 i + 1] = fma(-x0, sine, x1 * cosine) of pair (x[i], x[i + d/2]).
+  void (*turn_back)(const float* x, const float* row, int dims, float* out) noexcept;
+  // Sixteen neighbouring keys [d][16], each turned back by its row of the table [16][2][d/2], then
+  // times `factor`; in place.
+  void (*turn_back_keys)(const float* rows, int dims, float factor, float* keys) noexcept;
   // z[i] = the chain fma(query[c], rows[i][c], z), c ascending from +0; rows are f16, count <= 16.
   void (*chains)(const float* query, const std::uint16_t* const* rows, int count, int dims,
                  float* z) noexcept;

@@ -38,9 +38,21 @@ struct HeadTurn {
   }
 };
 
+// The first rows of the table as columns.
+void fill_block_turns(RopeTable& rope) {
+  const std::size_t numbers = 2 * rope.inv_freq.size();
+  std::vector<float> rows(numbers * kTurnBlock);
+  fill_rope_rows(rope, 0, kTurnBlock, rows.data());
+  auto* turns = reinterpret_cast<float*>(rope.block_turns.data());
+  for (std::size_t i = 0; i < numbers; ++i) {
+    for (std::size_t t = 0; t < kTurnBlock; ++t) turns[i * kTurnBlock + t] = rows[t * numbers + i];
+  }
+}
+
 void fill_rope(ThreadPool& pool, RopeTable& rope, std::int64_t end) {
   if (end <= rope.filled) return;
   const auto numbers = static_cast<std::int64_t>(2 * rope.inv_freq.size());
+  if (rope.filled == 0 && rope.block_turns.size() > 0) fill_block_turns(rope);
   auto* table = reinterpret_cast<float*>(rope.memory.data());
   const std::int64_t first = rope.filled;
   pool.run((end - first + 63) / 64, [&](std::int64_t task, int) {
@@ -114,6 +126,7 @@ void append_head(const HeadTurn& turn, const HeadRow& head, const KvLayer& kv,
 // Slots of a page whose blocks a run closes.
 struct ClosedPage {
   std::int32_t page = 0;
+  std::int64_t position = 0;  // of slot 0
   int first = 0, last = 0;
   int sinks = 0;
 
@@ -131,7 +144,7 @@ std::vector<ClosedPage> closed_pages(const BatchView& batch, const KvLayer& kv) 
       const std::int64_t last = std::min(end, base + kPageTokens);
       const std::int32_t page = run.pages[static_cast<std::size_t>(at / kPageTokens)];
       if (page >= 0 && kv.copies[static_cast<std::size_t>(page)] >= 0) {
-        pages.push_back({page, static_cast<int>(at - base), static_cast<int>(last - base),
+        pages.push_back({page, base, static_cast<int>(at - base), static_cast<int>(last - base),
                          base == 0 ? kv.zones.sinks : 0});
       }
       at = last;
@@ -163,6 +176,8 @@ void seal_pages(const AttentionContext& context, const AttentionPlan& plan, cons
     };
     SealWork work = {kv.key_type, shape.head_dim, closed.first, closed.last, closed.sinks};
     if (kv_scheme(kv.key_type).blocked()) {
+      work.turns = kv_scheme(kv.key_type).before_rope ? shape.key_turns : nullptr;
+      work.page_position = closed.position;
       seal_keys(kernels, work, copy(KvPart::keys),
                 key_head(kv, closed.page, shape.kv_heads, shape.head_dim, kv_head), wide);
     }

@@ -194,8 +194,44 @@ void wide_values(const PackedValueTile& tile) noexcept {
   for (; first < tile.queries; ++first) value_rows<bits, 1>(tile, first);
 }
 
+// Two registers hold what a row of 16 keys does.
+template <int bits>
+void wide_turn(const TurnTile& tile) noexcept {
+  constexpr int kBlocks = 8 / bits;
+  const int half = tile.dims / 2;
+  for (int b = 0; b < 2; ++b) {
+    const int block = tile.half * 2 + b;
+    const std::uint8_t* rows = tile.keys + block / kBlocks * tile.dims * 16;
+    const __m128i begin = _mm_cvtsi32_si128(block % kBlocks * bits);
+    float* out = tile.out + b * tile.dims * kKeyBlock;
+    for (int p = 0; p < half; ++p, out += 2 * kKeyBlock) {
+      const __m256 s0 = _mm256_set1_ps(value_of(tile.scales[p]));
+      const __m256 s1 = _mm256_set1_ps(value_of(tile.scales[half + p]));
+      const __m256 m0 = _mm256_set1_ps(value_of(tile.minima[p]));
+      const __m256 m1 = _mm256_set1_ps(value_of(tile.minima[half + p]));
+      const float* turns = tile.turns + p * 2 * kKeyBlock + b * kKeyBlock;
+#pragma GCC unroll 2
+      for (int i = 0; i < kKeyBlock; i += 8) {
+        const auto key = [&](int c, __m256 s, __m256 m) {
+          const __m256i lanes = _mm256_srl_epi32(bytes8(rows + c * 16 + i), begin);
+          return _mm256_fmadd_ps(s, low_codes<bits>(lanes), m);
+        };
+        const __m256 k0 = key(p, s0, m0), k1 = key(half + p, s1, m1);
+        const __m256 cosines = _mm256_loadu_ps(turns + i);
+        const __m256 sines = _mm256_loadu_ps(turns + half * 2 * kKeyBlock + i);
+        _mm256_storeu_ps(out + i, _mm256_fnmadd_ps(k1, sines, _mm256_mul_ps(k0, cosines)));
+        _mm256_storeu_ps(out + kKeyBlock + i,
+                         _mm256_fmadd_ps(k0, sines, _mm256_mul_ps(k1, cosines)));
+      }
+    }
+  }
+}
+
 constexpr PackedKernels kWide = {.scores = {wide_scores<8>, wide_scores<4>, wide_scores<2>},
                                  .values = {wide_values<8>, wide_values<4>, wide_values<2>},
+                                 .turn = {wide_turn<8>, wide_turn<4>, wide_turn<2>},
+                                 .turn_back = turn_back,
+                                 .turn_back_keys = turn_back_keys,
                                  .chains = chains,
                                  .fold = fold,
                                  .rescale = rescale,

@@ -33,19 +33,22 @@ __m512i bytes16(const std::uint8_t* at) {
   return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
 }
 
-// Blocks [block, block + B) of 16 keys, R queries; more than one block begin at an even one.
+// Blocks [block, block + B) of 16 keys, R queries; more than one block begin at an even one, four
+// at the first: blocks share their bytes.
 template <int bits, int R, int B>
 void score_some(const PackedScoreTile& tile, int block) noexcept {
-  constexpr int kBlocks = 8 / bits;
+  constexpr int kBlocks = 8 / bits;                     // of 16 keys, in a row of 16 bytes
+  constexpr int kRows = B > kBlocks ? B / kBlocks : 1;  // of bytes
+  constexpr bool kWhole = B % kBlocks == 0;             // begin with their row's first block
   const std::int64_t dims = tile.dims;
-  const std::uint8_t* rows[B];
-  unsigned shift[B];
+  const std::uint8_t* rows[kRows];
+  const __m128i begin = _mm_cvtsi32_si128(block % kBlocks * bits);
   const float* query[R][B];
   __m512 sums[R][B];
 #pragma GCC unroll 4
+  for (int i = 0; i < kRows; ++i) rows[i] = tile.keys + (block / kBlocks + i) * dims * 16;
+#pragma GCC unroll 4
   for (int b = 0; b < B; ++b) {
-    rows[b] = tile.keys + (block + b) / kBlocks * dims * 16;
-    shift[b] = static_cast<unsigned>((block + b) % kBlocks * bits);
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
       query[r][b] = tile.query[r][(block + b) / 2];
@@ -56,11 +59,14 @@ void score_some(const PackedScoreTile& tile, int block) noexcept {
   for (std::int64_t c = 0; c < dims; ++c) {
     __m512 key[B];
 #pragma GCC unroll 4
-    for (int b = 0; b < B; ++b) {
-      const __m512i lanes = bytes16(rows[b] + c * 16);
-      key[b] = low_codes<bits>(
-          bits == 8 ? lanes
-                    : _mm512_srl_epi32(lanes, _mm_cvtsi32_si128(static_cast<int>(shift[b]))));
+    for (int i = 0; i < kRows; ++i) {
+      __m512i lanes = bytes16(rows[i] + c * 16);
+      if constexpr (!kWhole) lanes = _mm512_srl_epi32(lanes, begin);
+#pragma GCC unroll 4
+      for (int n = 0; n < B / kRows; ++n) {
+        key[i * (B / kRows) + n] = low_codes<bits>(
+            n == 0 ? lanes : _mm512_srli_epi32(lanes, static_cast<unsigned>(n * bits)));
+      }
     }
     ahead.step();
 #pragma GCC unroll 6
@@ -243,8 +249,68 @@ void wide_fold(const float* query, const std::uint16_t* scales, int dims, float*
   }
 }
 
+// A channel's 16 keys of block b of a half page. Of few bits all numbers that codes stand for fit
+// in a register: a look-up gives them.
+template <int bits>
+struct ChannelKeys {
+  __m512 numbers;  // few bits: of all codes
+  __m512 scale, minimum;
+  const std::uint8_t* row;
+  std::int64_t block_bytes;  // from block 0 of the half to block 1
+  int shift;                 // of block 0
+
+  __m512 keys(int b) const {
+    if constexpr (bits == 8) {
+      return _mm512_fmadd_ps(scale, low_codes<8>(bytes16(row + b * block_bytes)), minimum);
+    }
+    const __m128i digits = _mm_cvtsi32_si128(shift + b * bits);
+    return _mm512_permutexvar_ps(_mm512_srl_epi32(bytes16(row), digits), numbers);
+  }
+};
+
+template <int bits>
+void wide_turn(const TurnTile& tile) noexcept {
+  constexpr int kBlocks = 8 / bits;
+  const std::int64_t dims = tile.dims, half = dims / 2;
+  const int block = tile.half * 2;
+  const std::uint8_t* rows = tile.keys + block / kBlocks * dims * 16;
+  const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const __m512 codes = low_codes<bits>(lanes);
+  alignas(64) float ends[4][16];  // scales and minima of 16 pairs
+  for (std::int64_t first = 0; first < half; first += 16) {
+    const __mmask16 mask = low_lanes(half - first);
+    for (int n = 0; n < 2; ++n) {
+      _mm512_store_ps(ends[n], halves16(tile.scales + n * half + first, mask));
+      _mm512_store_ps(ends[2 + n], halves16(tile.minima + n * half + first, mask));
+    }
+    const std::int64_t last = half - first < 16 ? half : first + 16;
+    for (std::int64_t p = first; p < last; ++p) {
+      const auto channel = [&](int n) {
+        const __m512 s = _mm512_set1_ps(ends[n][p - first]);
+        const __m512 m = _mm512_set1_ps(ends[2 + n][p - first]);
+        return ChannelKeys<bits>{_mm512_fmadd_ps(s, codes, m), s,         m,
+                                 rows + (n * half + p) * 16,   dims * 16, block % kBlocks * bits};
+      };
+      const ChannelKeys<bits> c0 = channel(0), c1 = channel(1);
+      const float* turns = tile.turns + p * 2 * kKeyBlock;
+#pragma GCC unroll 2
+      for (int b = 0; b < 2; ++b) {
+        const __m512 k0 = c0.keys(b), k1 = c1.keys(b);
+        const __m512 cosines = _mm512_loadu_ps(turns + b * kKeyBlock);
+        const __m512 sines = _mm512_loadu_ps(turns + (half * 2 + b) * kKeyBlock);
+        float* out = tile.out + (b * dims + 2 * p) * kKeyBlock;
+        _mm512_storeu_ps(out, _mm512_fnmadd_ps(k1, sines, _mm512_mul_ps(k0, cosines)));
+        _mm512_storeu_ps(out + kKeyBlock, _mm512_fmadd_ps(k0, sines, _mm512_mul_ps(k1, cosines)));
+      }
+    }
+  }
+}
+
 constexpr PackedKernels kWide = {.scores = {wide_scores<8>, wide_scores<4>, wide_scores<2>},
                                  .values = {wide_values<8>, wide_values<4>, wide_values<2>},
+                                 .turn = {wide_turn<8>, wide_turn<4>, wide_turn<2>},
+                                 .turn_back = turn_back,
+                                 .turn_back_keys = turn_back_keys,
                                  .chains = wide_chains,
                                  .fold = wide_fold,
                                  .rescale = rescale,
