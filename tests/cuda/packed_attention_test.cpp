@@ -136,7 +136,8 @@ INSTANTIATE_TEST_SUITE_P(
                     PackedCase{KvType::simq8_b64, KvType::simq8_b64, 1, 1, 16, 0, {150}, 1, 0},
                     PackedCase{kInt4, kInt4, 4, 2, 64, 0, {150}},
                     PackedCase{kInt4, kInt4, 4, 1, 128, 60, {110}},
-                    PackedCase{kInt4, kInt4, 2, 2, 80, 0, {90}}));
+                    PackedCase{kInt4, kInt4, 2, 2, 80, 0, {90}},
+                    PackedCase{KvType::int4_plain, KvType::int4_plain, 4, 1, 64, 0, {80}}));
 
 // Blocks for spans, and spans joined in one block.
 INSTANTIATE_TEST_SUITE_P(Spans, PackedAttention,

@@ -113,6 +113,17 @@ TEST(SimMemoryOf, TheLargestContextThatFitsIsTheLargest) {
   }
 }
 
+TEST(SimMemoryOf, KeysFromBeforeRopeAreRefused) {
+  const auto layout = make_layout({.device = "cuda"});
+  EXPECT_GT(layout->page_bytes(KvPart::values, KvType::simq4_pre, 2, 64), 0u);
+  try {
+    (void)layout->page_bytes(KvPart::keys, KvType::simq4_pre, 2, 64);
+    FAIL() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("before RoPE"), std::string::npos) << error.what();
+  }
+}
+
 // A session that can be stopped on one device and go on elsewhere.
 struct Player {
   Player(const char* device, const Model& of, KvType kv)
