@@ -246,7 +246,9 @@ class WordsCase {
 
  private:
   Talk talk() const {
-    const bool talks = base_.tool == "leq-quantize" || base_.tool == "leq-server";
+    // How many tokens a chat's texts have is known once its model is there, and has been named.
+    const bool chats = std::ranges::find(names_, "--system-prompt") != names_.end();
+    const bool talks = base_.tool == "leq-quantize" || base_.tool == "leq-server" || chats;
     return talks ? Talk::before : Talk::none;
   }
 
