@@ -1,5 +1,6 @@
 // Attention over pages: a token of each of some sequences, as bytes of the cache per second; and
 // prompts, as operations per second.
+#include <algorithm>
 #include <cstdio>
 #include <numeric>
 
@@ -20,38 +21,54 @@ struct Heads {
 constexpr Heads kHeads[] = {{"llama-7b", 32, 32}, {"mistral-7b", 32, 8}, {"qwen3-14b", 40, 8}};
 constexpr int kHeadDim = 128;
 
-struct CacheType {
-  const char* name;
-  KvType numbers;
-  int bytes;
-};
-constexpr CacheType kTypes[] = {{"f16", KvType::f16, 2}, {"int8", KvType::int8, 1}};
+constexpr KvType kTypes[] = {KvType::f16,   KvType::int8,  KvType::int4,
+                             KvType::simq8, KvType::simq4, KvType::simq2};
+
+std::int64_t page_bytes(KvPart part, KvType type, int kv_heads) {
+  const KvScheme& scheme = kv_scheme(type);
+  const std::int64_t numbers = scheme.packed
+                                   ? kv_code_bytes(scheme.bits, kHeadDim)
+                                   : kKvPageTokens * kv_row_bytes(kHeadDim, scheme.bits / 8);
+  return kv_heads * (numbers + 4 * kv_ends(part, type, kHeadDim));
+}
+
+// f16 copies, of the first page and of the newest ones of a run.
+constexpr std::int64_t kCopiesOfRun = 64;
 
 // One layer: `sequences` runs of `rows` rows that end at position `context` - 1.
 class Problem {
  public:
-  Problem(const Heads& heads, const CacheType& type, int sequences, int rows, int context,
-          rt::Stream& stream)
+  Problem(const Heads& heads, KvType type, int sequences, int rows, int context, rt::Stream& stream)
       : width_(std::int64_t{heads.heads + 2 * heads.kv_heads} * kHeadDim),
-        page_bytes_(heads.kv_heads * kKvPageTokens *
-                    (kv_row_bytes(kHeadDim, type.bytes) + (type.bytes == 1 ? 4 : 0))),
+        key_bytes_(page_bytes(KvPart::keys, type, heads.kv_heads)),
+        value_bytes_(page_bytes(KvPart::values, type, heads.kv_heads)),
+        copy_bytes_(page_bytes(KvPart::keys, KvType::f16, heads.kv_heads)),
         pages_of_run_((context + kKvPageTokens - 1) / kKvPageTokens),
         qkv_(Memory::filled(bytes(sequences * rows * width_ * 4), 0x3d000000u, stream)),
         out_(bytes(std::int64_t{sequences} * rows * heads.heads * kHeadDim * 4), 0, stream),
         // Bytes up to 0x3b are codes, and in pairs f16 numbers below 1.
-        keys_(bytes(sequences * pages_of_run_ * page_bytes_), 0x3b, stream),
-        values_(bytes(sequences * pages_of_run_ * page_bytes_), 0x3b, stream),
-        lists_(bytes(sequences * (pages_of_run_ + rows + 4) * 4), 0, stream),
+        keys_(bytes(sequences * pages_of_run_ * key_bytes_), 0x3b, stream),
+        values_(bytes(sequences * pages_of_run_ * value_bytes_), 0x3b, stream),
+        copies_(bytes(kv_scheme(type).blocked() ? kCopiesOfRun * sequences * copy_bytes_ : 4), 0x3b,
+                stream),
+        lists_(bytes(sequences * (2 * pages_of_run_ + rows + 5) * 4), 0, stream),
         scratch_(attention_scratch_bytes(sequences * rows, heads.heads, heads.kv_heads, kHeadDim,
                                          context) +
                      4,
                  0, stream) {
     std::vector<std::int32_t> lists(static_cast<std::size_t>(sequences * pages_of_run_));
     std::iota(lists.begin(), lists.end(), 0);
+    for (std::int32_t run = 0; run < sequences; ++run) {
+      for (std::int64_t page = 0; page < pages_of_run_; ++page) {
+        const std::int64_t copy = std::max<std::int64_t>(page - pages_of_run_ + kCopiesOfRun, 0);
+        lists.push_back(static_cast<std::int32_t>(run * kCopiesOfRun + copy));
+      }
+    }
     for (std::int32_t run = 0; run < sequences; ++run) lists.insert(lists.end(), rows, run);
     for (std::int32_t run = 0; run < sequences; ++run) {
-      lists.insert(lists.end(), {run * rows, rows, context - rows,
-                                 run * static_cast<std::int32_t>(pages_of_run_)});
+      const auto pages = static_cast<std::int32_t>(pages_of_run_);
+      lists.insert(lists.end(),
+                   {run * rows, rows, context - rows, run * pages, (sequences + run) * pages});
     }
     rt::copy_to_device(lists_.as<void>(), lists.data(), lists.size() * 4, stream);
     rt::synchronize(stream);
@@ -59,14 +76,18 @@ class Problem {
     a_.out = {out_.as<float>(), std::int64_t{heads.heads} * kHeadDim};
     a_.batch.tokens = std::int64_t{sequences} * rows;
     a_.batch.pages = lists_.as<std::int32_t>();
-    a_.batch.row_runs = a_.batch.pages + sequences * pages_of_run_;
+    a_.batch.row_runs = a_.batch.pages + 2 * sequences * pages_of_run_;
     a_.batch.runs = reinterpret_cast<const AttentionRun*>(a_.batch.row_runs + a_.batch.tokens);
     a_.batch.run_count = sequences;
     a_.batch.longest_run = rows;
     a_.batch.end = context;
     a_.heads = {heads.heads, heads.kv_heads, kHeadDim, 0};
-    a_.keys = {keys_.as<std::byte>(), page_bytes_, type.numbers};
-    a_.values = {values_.as<std::byte>(), page_bytes_, type.numbers};
+    a_.keys = {keys_.as<std::byte>(), key_bytes_, type, codes_of(KvPart::keys, type, kHeadDim)};
+    a_.values = {values_.as<std::byte>(), value_bytes_, type,
+                 codes_of(KvPart::values, type, kHeadDim)};
+    const KvPages copies = {copies_.as<std::byte>(), copy_bytes_, KvType::f16};
+    a_.copied = {copies, copies, kv_zones(type, type)};
+    a_.rotates_values = kv_scheme(type).rotated;
     a_.scratch = scratch_.as<float>();
   }
 
@@ -74,8 +95,8 @@ class Problem {
     return microseconds(stream, 1, [&](int) { launch_attention(a_, stream); });
   }
   double cache_bytes() const {
-    return 2.0 * static_cast<double>(a_.batch.run_count * a_.batch.end) *
-           static_cast<double>(page_bytes_) / kKvPageTokens;
+    return static_cast<double>(a_.batch.run_count * a_.batch.end) *
+           static_cast<double>(key_bytes_ + value_bytes_) / kKvPageTokens;
   }
   // Of scores and values: 4 d for each query and position that it sees.
   double operations() const {
@@ -87,8 +108,8 @@ class Problem {
  private:
   static std::size_t bytes(std::int64_t n) { return static_cast<std::size_t>(n); }
 
-  std::int64_t width_, page_bytes_, pages_of_run_;
-  Memory qkv_, out_, keys_, values_, lists_, scratch_;
+  std::int64_t width_, key_bytes_, value_bytes_, copy_bytes_, pages_of_run_;
+  Memory qkv_, out_, keys_, values_, copies_, lists_, scratch_;
   AttentionArguments a_;
 };
 
@@ -96,12 +117,12 @@ void decode(const Options& options, rt::Stream& stream) {
   std::printf("One token of each sequence:\n\n");
   print_head({"heads of", "cache", "sequences", "context", "us", "GB/s", "of read"});
   for (const Heads& heads : kHeads) {
-    for (const CacheType& type : kTypes) {
+    for (const KvType type : kTypes) {
       for (const int sequences : {1, 8, 64}) {
         for (const int context : {2048, 8192, 32768}) {
           if (options.tiny && (context > 2048 || sequences > 1)) continue;
-          std::vector<std::string> row = {heads.model, type.name, number(sequences, 0),
-                                          number(context, 0)};
+          std::vector<std::string> row = {heads.model, std::string(kv_scheme(type).name),
+                                          number(sequences, 0), number(context, 0)};
           try {
             const Problem problem(heads, type, sequences, 1, options.tiny ? 130 : context, stream);
             const double us = problem.us(stream), gbps = problem.cache_bytes() / us * 1e-3;
@@ -121,14 +142,14 @@ void prefill(const Options& options, rt::Stream& stream) {
   std::printf("\nThe last 2,048 rows of a prompt:\n\n");
   print_head({"heads of", "cache", "context", "us", "TFLOPS", "of the f16 mma loop"});
   for (const Heads& heads : kHeads) {
-    for (const CacheType& type : kTypes) {
+    for (const KvType type : kTypes) {
       for (const int context : {2048, 8192, 32768}) {
         if (options.tiny && context > 2048) continue;
         const int rows = options.tiny ? 20 : 2048;
         const Problem problem(heads, type, 1, rows, options.tiny ? 70 : context, stream);
         const double us = problem.us(stream), tflops = problem.operations() / us * 1e-6;
-        print_row({heads.model, type.name, number(context, 0), number(us, 1), number(tflops, 1),
-                   share(options, "mma_f16_tflops", tflops)});
+        print_row({heads.model, std::string(kv_scheme(type).name), number(context, 0),
+                   number(us, 1), number(tflops, 1), share(options, "mma_f16_tflops", tflops)});
       }
     }
   }

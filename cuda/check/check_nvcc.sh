@@ -18,7 +18,7 @@ names="80 90a"
 update=""
 chosen=""
 # At the edge of what a query sees, and at the end of a span; groups of other sizes than 128.
-may_divide="attention_tensor attention_spans"
+may_divide="attention_tensor attention_spans attention_packed attention_packed_spans kv_seal rotate_heads"
 for option in "$@"; do
   case "$option" in
     --all) names="80 86 89 90a 120" ;;

@@ -11,11 +11,14 @@ constexpr std::int64_t kRunInts = sizeof(AttentionRun) / sizeof(std::int32_t);
 }  // namespace
 
 std::vector<std::int32_t> batch_numbers(const BatchView& batch,
+                                        std::span<const std::int32_t> copies,
                                         std::span<const std::int32_t> more) {
   std::vector<std::int32_t> numbers;
-  std::int64_t pages = 0;
+  std::int64_t all_pages = 0, pages = 0;
+  for (const SequenceRun& run : batch.runs) all_pages += std::ssize(run.pages);
   for (const SequenceRun& run : batch.runs) {
-    for (const std::int64_t field : {run.first_row, run.rows, run.first_position, pages}) {
+    for (const std::int64_t field :
+         {run.first_row, run.rows, run.first_position, pages, all_pages + pages}) {
       numbers.push_back(static_cast<std::int32_t>(field));
     }
     pages += std::ssize(run.pages);
@@ -27,6 +30,12 @@ std::vector<std::int32_t> batch_numbers(const BatchView& batch,
   numbers.insert(numbers.end(), more.begin(), more.end());
   for (const SequenceRun& run : batch.runs) {
     numbers.insert(numbers.end(), run.pages.begin(), run.pages.end());
+  }
+  if (copies.empty()) return numbers;
+  for (const SequenceRun& run : batch.runs) {
+    for (const std::int32_t page : run.pages) {
+      numbers.push_back(page < 0 ? -1 : copies[static_cast<std::size_t>(page)]);
+    }
   }
   return numbers;
 }
@@ -46,8 +55,8 @@ AttentionBatch batch_at(const std::int32_t* there, const BatchView& batch, std::
   return made;
 }
 
-AttentionBatch BatchLists::push(const BatchView& batch) {
-  std::vector<std::int32_t> numbers = batch_numbers(batch);
+AttentionBatch BatchLists::push(const BatchView& batch, std::span<const std::int32_t> copies) {
+  std::vector<std::int32_t> numbers = batch_numbers(batch, copies);
   if (there_ == nullptr || round_ != staging_.round() || numbers != numbers_) {
     numbers_ = std::move(numbers);
     there_ = staging_.push(numbers_);

@@ -10,8 +10,10 @@
 
 namespace leq::LEQ_GPU {
 
-// A batch as it lies on the device: runs, the run of each row, `more`, pages.
+// A batch as it lies on the device: runs, the run of each row, `more`, pages, and where pages have
+// f16 copies the copy of each (`copies`, of all pages of the cache; empty: there are none).
 std::vector<std::int32_t> batch_numbers(const BatchView& batch,
+                                        std::span<const std::int32_t> copies,
                                         std::span<const std::int32_t> more = {});
 // And as kernels see it there, with `more` numbers between.
 AttentionBatch batch_at(const std::int32_t* there, const BatchView& batch, std::int64_t more = 0);
@@ -19,7 +21,7 @@ AttentionBatch batch_at(const std::int32_t* there, const BatchView& batch, std::
 class BatchLists {
  public:
   explicit BatchLists(Staging& staging) : staging_(staging) {}
-  AttentionBatch push(const BatchView& batch);
+  AttentionBatch push(const BatchView& batch, std::span<const std::int32_t> copies);
 
  private:
   Staging& staging_;

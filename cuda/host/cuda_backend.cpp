@@ -21,6 +21,7 @@
 #include "cuda/host/step_graphs.h"
 #include "cuda/kernels/launch.h"
 #include "cuda/layout/gpu_layout.h"
+#include "cuda/layout/kv_codes.h"
 
 namespace leq::LEQ_GPU {
 namespace {
@@ -34,8 +35,22 @@ AttentionHeads heads_of(const AttentionShape& shape) {
   return {shape.heads, shape.kv_heads, shape.head_dim, shape.window};
 }
 
-KvPages pages_of(std::byte* base, std::size_t page_bytes, KvType type) {
-  return {base, static_cast<std::int64_t>(page_bytes), type};
+KvPages pages_of(const KvLayer& kv, KvPart part, const AttentionShape& shape) {
+  const bool keys = part == KvPart::keys;
+  const KvType type = keys ? kv.key_type : kv.value_type;
+  return {keys ? kv.keys : kv.values,
+          static_cast<std::int64_t>(keys ? kv.key_page_bytes : kv.value_page_bytes), type,
+          codes_of(part, type, shape.head_dim)};
+}
+
+KvCopied copied_of(const KvLayer& kv) {
+  const auto bytes = static_cast<std::int64_t>(kv.copy_page_bytes);
+  return {{kv.key_copies, bytes, KvType::f16}, {kv.value_copies, bytes, KvType::f16}, kv.zones};
+}
+
+// Of the pages that have some; empty: there are none.
+std::span<const std::int32_t> copies_of(const KvLayer& kv) {
+  return kv.zones.copies() ? kv.copies : std::span<const std::int32_t>();
 }
 
 class CudaBackend final : public Backend {
@@ -141,7 +156,7 @@ class CudaBackend final : public Backend {
     check_pages(batch);
     RopeAppendArguments a;
     a.qkv = float_rows(qkv);
-    a.batch = on_device(batch);
+    a.batch = on_device(batch, kv);
     a.heads = heads_of(shape);
     if (shape.q_norm != nullptr) {
       a.q_gain = shape.q_norm->gain;
@@ -157,10 +172,14 @@ class CudaBackend final : public Backend {
       a.table = reinterpret_cast<const float*>(rope.memory.data());
     }
     a.key_offset = shape.key_offset;
-    a.keys = pages_of(kv.keys, kv.key_page_bytes, kv.key_type);
-    a.values = pages_of(kv.values, kv.value_page_bytes, kv.value_type);
+    a.keys = pages_of(kv, KvPart::keys, shape);
+    a.values = pages_of(kv, KvPart::values, shape);
+    a.copied = copied_of(kv);
+    a.rotates_keys = kv_scheme(kv.key_type).rotated;
+    a.rotates_values = kv_scheme(kv.value_type).rotated;
     a.fault = faults_.watch("input of attention");
     launch_rope_append(a, stream_);
+    if (kv.zones.copies()) launch_kv_seal({a.batch, a.heads, a.keys, a.values, a.copied}, stream_);
   }
 
   void attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
@@ -244,9 +263,9 @@ class CudaBackend final : public Backend {
     const std::int32_t* slot = graphs_.slot_of(list);
     return slot != nullptr ? slot : staging_.push(list);
   }
-  AttentionBatch on_device(const BatchView& batch) {
+  AttentionBatch on_device(const BatchView& batch, const KvLayer& kv) {
     const AttentionBatch* of_step = graphs_.batch_of(batch);
-    return of_step != nullptr ? *of_step : lists_.push(batch);
+    return of_step != nullptr ? *of_step : lists_.push(batch, copies_of(kv));
   }
   // Norms and rotations keep a row of f32 in shared memory.
   void require_shared_row(const char* what, std::int64_t width) const {
@@ -279,10 +298,12 @@ class CudaBackend final : public Backend {
     AttentionArguments a;
     a.qkv = float_rows(qkv);
     a.out = float_rows(out);
-    a.batch = on_device(batch);
+    a.batch = on_device(batch, kv);
     a.heads = heads_of(shape);
-    a.keys = pages_of(kv.keys, kv.key_page_bytes, kv.key_type);
-    a.values = pages_of(kv.values, kv.value_page_bytes, kv.value_type);
+    a.keys = pages_of(kv, KvPart::keys, shape);
+    a.values = pages_of(kv, KvPart::values, shape);
+    a.copied = copied_of(kv);
+    a.rotates_values = kv_scheme(kv.value_type).rotated;
     const std::size_t scratch = layout_.scratch_bytes(batch.tokens, shape, a.batch.end);
     a.scratch = reinterpret_cast<float*>(memory_.scratch(scratch).data());
     launch_attention(a, stream_);

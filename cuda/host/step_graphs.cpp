@@ -8,7 +8,8 @@ namespace leq::LEQ_GPU {
 namespace {
 
 constexpr std::int64_t kMostRows = 64;
-constexpr std::size_t kSlotBytes = std::size_t{1} << 20;  // 64 rows of 250,000 positions
+constexpr std::size_t kSlotBytes = std::size_t{1}
+                                   << 20;  // 64 rows of 250,000 positions, 125,000 with copies
 // A graph of a large model takes about a megabyte.
 constexpr std::size_t kMostRecordings = 128;
 
@@ -31,7 +32,7 @@ StepGraphs::StepGraphs(int device, rt::Stream& stream, Staging& staging)
 std::vector<std::int32_t> StepGraphs::numbers_of(const Step& step) {
   std::vector<std::int32_t> lists;
   for (const auto& list : step.lists) lists.insert(lists.end(), list.begin(), list.end());
-  return batch_numbers(step.batch, lists);
+  return batch_numbers(step.batch, step.copies, lists);
 }
 
 StepGraphs::Running StepGraphs::places_of(const Step& step) const {

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "backend/kv_scheme.h"
+#include "cuda/layout/kv_codes.h"
 #include "cuda/layout/layout.h"
 #include "cuda/rt/rt.h"
 
@@ -245,13 +246,22 @@ struct KvPages {
   std::byte* base = nullptr;
   std::int64_t page_bytes = 0;
   KvType type = kUsualKv;
+  KvCodes codes = {};
+};
+
+// The f16 copies that stand in for codes where blocks are not closed (KvZones); base null: none.
+// The copy of a page is named by the batch.
+struct KvCopied {
+  KvPages keys, values;
+  KvZones zones = {};
 };
 
 // Neighbouring rows of a batch that are consecutive positions of one sequence.
 struct AttentionRun {
   std::int32_t first_row = 0, rows = 0;
   std::int32_t first_position = 0;
-  std::int32_t pages_at = 0;  // pages[pages_at + position / 64] is the page of a position
+  std::int32_t pages_at = 0;   // pages[pages_at + position / 64] is the page of a position
+  std::int32_t copies_at = 0;  // pages[copies_at + position / 64] its f16 copy, -1 for none
 };
 
 // The batch on the device.
@@ -283,22 +293,38 @@ struct RopeAppendArguments {
   const float* table = nullptr;       // [positions][2][d/2] cosines, then sines; null: no rotation
   const float* key_offset = nullptr;  // [H_kv d] keys are stored less it; null: as they are
   KvPages keys, values;
+  KvCopied copied;  // sides of whole blocks are written here
+  // Heads are turned by a Hadamard matrix: q and k, v.
+  bool rotates_keys = false, rotates_values = false;
   Fault fault;
 };
 void launch_rope_append(const RopeAppendArguments& a, rt::Stream& stream);
+
+// Blocks that the batch's positions closed become codes, of the sides that have blocks: what
+// follows rope_append. Which they are follows on the device from the runs, so that a recorded step
+// seals what its positions close.
+struct KvSealArguments {
+  AttentionBatch batch;
+  AttentionHeads heads;
+  KvPages keys, values;
+  KvCopied copied;
+};
+void launch_kv_seal(const KvSealArguments& a, rt::Stream& stream);
 
 // out [T][H d] = softmax(q k^T) v over the visible positions, read back from the pages. q is scaled
 // and rotated already. With int8 keys q is quantized per (token, head):
 //   score = s_q * fma(s, float(sum u q), m * float(sum q))
 // A row's numbers depend on its position and its sequence alone, never on the batch. On tensor
-// cores where all pages are f16 or all int8 and head_dim is a multiple of 16 up to 256: near the
-// written order (docs/cuda-kernels.md); else, and with `exact`, in it.
+// cores where keys and values have one type but f32 and head_dim is a multiple of 16 up to 256
+// (packed: 128): near the written order (docs/cuda-kernels.md); else, and with `exact`, in it.
 struct AttentionArguments {
   FloatRows qkv, out;
   AttentionBatch batch;
   AttentionHeads heads;
   KvPages keys, values;
-  float* scratch = nullptr;  // attention_scratch_bytes (cuda/layout/attention_scratch.h)
+  KvCopied copied;
+  bool rotates_values = false;  // outputs are turned back
+  float* scratch = nullptr;     // attention_scratch_bytes (cuda/layout/attention_scratch.h)
   bool exact = false;
 };
 void launch_attention(const AttentionArguments& a, rt::Stream& stream);

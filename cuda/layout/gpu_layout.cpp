@@ -40,11 +40,11 @@ std::size_t GpuLayout::weight_bytes(const WeightView& weight) const {
 }
 
 std::size_t GpuLayout::page_bytes(KvPart part, KvType type, int kv_heads, int head_dim) const {
-  const Setting setting{part == KvPart::keys ? "key_type" : "value_type"};
-  require(!kv_packed(type), ErrorKind::bad_setting, setting, " ", kv_type_name(type),
-          ": this type runs on the CPU only; use ", setting, " int8 or f16, or ", Setting{"device"},
-          " cpu");
-  return kv_page_bytes(type, kv_heads, head_dim);
+  require(part == KvPart::values || !kv_scheme(type).before_rope, ErrorKind::bad_setting,
+          Setting{"key_type"}, " ", kv_type_name(type),
+          ": keys from before RoPE are read on the CPU only; leave ", Setting{"kv_rope"},
+          " out, or use ", Setting{"device"}, " cpu");
+  return kv_page_bytes(part, type, kv_heads, head_dim);
 }
 
 std::size_t GpuLayout::scratch_bytes(std::int64_t tokens, const AttentionShape& shape,

@@ -3,70 +3,142 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "cuda/layout/kv_codes.h"
 #include "cuda/layout/layout.h"
 
 namespace leq::gpu {
 namespace {
 
-constexpr std::size_t kEndBytes = kPageTokens * sizeof(std::uint16_t);  // scales or minima
-
 std::size_t row_bytes(KvType type, int head_dim) {
   return static_cast<std::size_t>(kv_row_bytes(head_dim, kv_scheme(type).bits / 8));
+}
+
+std::size_t number_bytes_in_page(KvType type, int head_dim) {
+  if (!kv_packed(type)) return kPageTokens * row_bytes(type, head_dim);
+  return static_cast<std::size_t>(kv_code_bytes(kv_scheme(type).bits, head_dim));
+}
+
+// Scales of a head in a page, or minima.
+std::size_t end_count(KvPart part, KvType type, int head_dim) {
+  return static_cast<std::size_t>(kv_ends(part, type, head_dim));
 }
 
 // Where a head's parts lie in its page, and the sizes of its rows there and in portable order.
 struct HeadParts {
   std::size_t numbers, scales, minima;
   std::size_t row, portable_row;
-  bool coded;
+  std::size_t ends;  // scales, and as many minima
 };
 
 HeadParts parts_of(const KvHead& head, std::size_t page, std::size_t given) {
   HeadParts parts = {};
   parts.row = row_bytes(head.type, head.head_dim);
   parts.portable_row = kv_number_bytes(kv_scheme(head.type), head.head_dim);
-  parts.coded = kv_coded(head.type);
+  parts.ends = end_count(head.part, head.type, head.head_dim);
   const auto heads = static_cast<std::size_t>(head.kv_heads);
   const auto index = static_cast<std::size_t>(head.head);
-  parts.numbers = index * kPageTokens * parts.row;
-  parts.scales = heads * kPageTokens * parts.row + index * kEndBytes;
-  parts.minima = parts.scales + heads * kEndBytes;
-  const std::size_t want = kPageTokens * parts.portable_row + (parts.coded ? 2 * kEndBytes : 0);
+  const std::size_t numbers = number_bytes_in_page(head.type, head.head_dim);
+  const std::size_t end_bytes = parts.ends * sizeof(std::uint16_t);
+  parts.numbers = index * numbers;
+  parts.scales = heads * numbers + index * end_bytes;
+  parts.minima = parts.scales + heads * end_bytes;
+  const std::size_t want = kPageTokens * parts.portable_row + 2 * end_bytes;
   ensure(given == want, "KV cache: a page's head holds ", want, " bytes, ", given, " given");
-  const std::size_t whole = kv_page_bytes(head.type, head.kv_heads, head.head_dim);
+  const std::size_t whole = kv_page_bytes(head.part, head.type, head.kv_heads, head.head_dim);
   ensure(page == whole, "KV cache: a page holds ", whole, " bytes, ", page, " given");
   return parts;
 }
 
+// A code in some bytes: which byte, and how far it is shifted there.
+struct BytePlace {
+  std::size_t byte = 0;
+  int shift = 0;
+};
+
+// move(place in the page's head, place in portable order) for each packed code.
+template <class Move>
+void each_code(const KvHead& head, std::size_t portable_row, Move move) {
+  const int bits = kv_scheme(head.type).bits;
+  for (int j = 0; j < kPageTokens; ++j) {
+    for (int c = 0; c < head.head_dim; ++c) {
+      const KvCodePlace at = kv_code_place(head.part, bits, head.head_dim, j, c);
+      const auto first = static_cast<std::size_t>(c * bits);
+      move(BytePlace{static_cast<std::size_t>(at.word * 4 + at.shift / 8), at.shift % 8},
+           BytePlace{static_cast<std::size_t>(j) * portable_row + first / 8,
+                     static_cast<int>(first % 8)});
+    }
+  }
+}
+
+void move_code(int bits, const std::byte* from, BytePlace source, std::byte* to, BytePlace target) {
+  const unsigned mask = (1u << bits) - 1u;
+  const unsigned code = std::to_integer<unsigned>(from[source.byte]) >> source.shift & mask;
+  const unsigned rest = std::to_integer<unsigned>(to[target.byte]) & ~(mask << target.shift);
+  to[target.byte] = static_cast<std::byte>(rest | code << target.shift);
+}
+
+// copy(number in the page, number in portable order) for scales, or minima: there tokens come
+// before their groups.
+template <class Copy>
+void each_end(const KvHead& head, std::size_t count, Copy copy) {
+  const KvScheme& scheme = kv_scheme(head.type);
+  const KvAlong along = head.part == KvPart::keys ? scheme.keys : scheme.values;
+  const std::size_t groups = along == KvAlong::token ? count / kPageTokens : 1;
+  for (std::size_t at = 0; at < count; ++at) {
+    copy(along == KvAlong::token ? at % groups * kPageTokens + at / groups : at, at);
+  }
+}
+
 }  // namespace
 
-std::size_t kv_page_bytes(KvType type, int kv_heads, int head_dim) {
-  const std::size_t ends = kv_coded(type) ? 2 * kEndBytes : 0;
-  return static_cast<std::size_t>(kv_heads) * (kPageTokens * row_bytes(type, head_dim) + ends);
+std::size_t kv_page_bytes(KvPart part, KvType type, int kv_heads, int head_dim) {
+  const std::size_t ends = 2 * end_count(part, type, head_dim) * sizeof(std::uint16_t);
+  return static_cast<std::size_t>(kv_heads) * (number_bytes_in_page(type, head_dim) + ends);
 }
 
 void read_kv_head(const KvHead& head, std::span<const std::byte> page, std::span<std::byte> out) {
   const HeadParts parts = parts_of(head, page.size(), out.size());
-  for (std::size_t j = 0; j < kPageTokens; ++j) {
-    std::memcpy(out.data() + j * parts.portable_row, page.data() + parts.numbers + j * parts.row,
-                parts.portable_row);
+  const std::byte* const numbers = page.data() + parts.numbers;
+  if (kv_packed(head.type)) {
+    std::memset(out.data(), 0, out.size());
+    each_code(head, parts.portable_row, [&](BytePlace in_page, BytePlace portable) {
+      move_code(kv_scheme(head.type).bits, numbers, in_page, out.data(), portable);
+    });
+  } else {
+    for (std::size_t j = 0; j < kPageTokens; ++j) {
+      std::memcpy(out.data() + j * parts.portable_row, numbers + j * parts.row, parts.portable_row);
+    }
   }
-  if (!parts.coded) return;
-  std::byte* const ends = out.data() + kPageTokens * parts.portable_row;
-  std::memcpy(ends, page.data() + parts.scales, kEndBytes);
-  std::memcpy(ends + kEndBytes, page.data() + parts.minima, kEndBytes);
+  const auto* const scales = reinterpret_cast<const std::uint16_t*>(page.data() + parts.scales);
+  const auto* const minima = reinterpret_cast<const std::uint16_t*>(page.data() + parts.minima);
+  auto* const ends =
+      reinterpret_cast<std::uint16_t*>(out.data() + kPageTokens * parts.portable_row);
+  each_end(head, parts.ends, [&](std::size_t in_page, std::size_t portable) {
+    ends[portable] = scales[in_page];
+    ends[parts.ends + portable] = minima[in_page];
+  });
 }
 
 void write_kv_head(const KvHead& head, std::span<std::byte> page, std::span<const std::byte> in) {
   const HeadParts parts = parts_of(head, page.size(), in.size());
-  for (std::size_t j = 0; j < kPageTokens; ++j) {
-    std::memcpy(page.data() + parts.numbers + j * parts.row, in.data() + j * parts.portable_row,
-                parts.portable_row);
+  std::byte* const numbers = page.data() + parts.numbers;
+  if (kv_packed(head.type)) {
+    each_code(head, parts.portable_row, [&](BytePlace in_page, BytePlace portable) {
+      move_code(kv_scheme(head.type).bits, in.data(), portable, numbers, in_page);
+    });
+  } else {
+    for (std::size_t j = 0; j < kPageTokens; ++j) {
+      std::memcpy(numbers + j * parts.row, in.data() + j * parts.portable_row, parts.portable_row);
+    }
   }
-  if (!parts.coded) return;
-  const std::byte* const ends = in.data() + kPageTokens * parts.portable_row;
-  std::memcpy(page.data() + parts.scales, ends, kEndBytes);
-  std::memcpy(page.data() + parts.minima, ends + kEndBytes, kEndBytes);
+  auto* const scales = reinterpret_cast<std::uint16_t*>(page.data() + parts.scales);
+  auto* const minima = reinterpret_cast<std::uint16_t*>(page.data() + parts.minima);
+  const auto* const ends =
+      reinterpret_cast<const std::uint16_t*>(in.data() + kPageTokens * parts.portable_row);
+  each_end(head, parts.ends, [&](std::size_t in_page, std::size_t portable) {
+    scales[in_page] = ends[portable];
+    minima[in_page] = ends[parts.ends + portable];
+  });
 }
 
 }  // namespace leq::gpu

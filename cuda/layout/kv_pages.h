@@ -9,8 +9,8 @@
 
 namespace leq::gpu {
 
-// Keys and values lie alike.
-std::size_t kv_page_bytes(KvType type, int kv_heads, int head_dim);
+// Keys and values lie alike, but for packed types (kv_codes.h).
+std::size_t kv_page_bytes(KvPart part, KvType type, int kv_heads, int head_dim);
 
 // Throw Error where a span's size is not that of the page or of the head.
 void read_kv_head(const KvHead& head, std::span<const std::byte> page, std::span<std::byte> out);

@@ -23,6 +23,7 @@ struct Step {
   RopeTable* rope = nullptr;                           // that the operations read
   std::int64_t context = 0;                            // positions of one sequence at most
   std::array<const void*, 2> owner = {};               // device memory of workspace and cache
+  std::span<const std::int32_t> copies = {};           // of the cache's pages: KvLayer::copies
 };
 struct StepCounts {
   std::int64_t recorded = 0, replayed = 0;

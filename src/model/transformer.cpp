@@ -256,7 +256,8 @@ Step Transformer::step_of(const Batch& batch, const KvCache& cache) {
           {batch.tokens, positions_, batch.outputs},
           config_.rotary ? &work_.rope : nullptr,
           limits_.context,
-          {work_.x.values, cache.layer(0).keys}};
+          {work_.x.values, cache.layer(0).keys},
+          cache.zones().copies() ? cache.layers().copies : std::span<const std::int32_t>()};
 }
 
 Embedding Transformer::embedding(const Batch& batch) const {

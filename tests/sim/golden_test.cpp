@@ -108,10 +108,12 @@ struct Kind {
   KvTypes kv;
 };
 
-constexpr KvType kF32 = KvType::f32, kF16 = KvType::f16, kInt8 = KvType::int8;
+constexpr KvType kF32 = KvType::f32, kF16 = KvType::f16, kInt8 = KvType::int8, kInt4 = KvType::int4,
+                 kSimq4 = KvType::simq4;
 constexpr ActChoice kAuto = ActChoice::automatic;
 
-// Every number of bits, grouping and kind of zero point; every pair of key and value types.
+// Every number of bits, grouping and kind of zero point; every pair of key and value types that are
+// not packed, and some that are.
 const Kind kKinds[] = {
     {"f16", kAuto, {kF16, kF16}},
     {"bf16", kAuto, {kInt8, kF32}},
@@ -128,6 +130,8 @@ const Kind kKinds[] = {
     {"uint4-g64", kAuto, {kF16, kInt8}},
     {"uint3-g128", ActChoice::row, {kF16, kF16}},
     {"uint2-g128", ActChoice::none, {kF32, kF32}},  // f16 rounds anew too, and 2 bits magnify it
+    {"int8", kAuto, {kInt4, kInt4}},
+    {"int8", kAuto, {kInt4, kSimq4}},
 };
 
 // Logits [sequences][tokens + 1][V]: the heads of some texts in one batch, then a token of each.
@@ -176,7 +180,8 @@ double divergence(const std::vector<float>& want, const std::vector<float>& foun
   return sum / static_cast<double>(want.size() / vocab);
 }
 
-// Attention over pages of f16 or int8 runs on tensor cores, which round its weights to f16.
+// Attention over keys and values of one type but f32 runs on tensor cores, which round its weights
+// to f16.
 bool rounds_attention(const Kind& kind, int head_dim) {
   return kind.kv.keys == kind.kv.values && kind.kv.keys != kF32 && head_dim % 16 == 0;
 }
@@ -221,7 +226,9 @@ TEST_P(GpuFamily, EveryTypeAgreesWithTheCpu) {
         std::string(kv_type_name(kind.kv.keys)) + "/" + std::string(kv_type_name(kind.kv.values));
     std::printf("%-32s %zu of %zu texts equal the CPU's\n", name.c_str(), equal, texts.size());
     if (rounds_attention(kind, static_cast<int>(cpu.model.config().head_dim))) {
-      EXPECT_LT(divergence(want, found, cpu.vocab()), kRounded) << name;
+      // A code of 4 bits that falls to the other side of a half moves its key by a fifteenth.
+      const double most = kind.kv.keys == kInt4 ? 4 * kRounded : kRounded;
+      EXPECT_LT(divergence(want, found, cpu.vocab()), most) << name;
     } else if (rounds_products(kind)) {
       EXPECT_GE(2 * equal, texts.size()) << name;
     } else {

@@ -17,13 +17,17 @@
 namespace leq {
 namespace {
 
-RunLimits limits_of(const Model& model, KvType kv, std::int64_t context) {
+RunLimits limits_of(const Model& model, KvType keys, KvType values, std::int64_t context) {
   RunLimits limits;
   limits.context = context;
   limits.batch_tokens = 70;
   limits.output_tokens = 3;
-  limits.key_type = limits.value_type = kv;
+  limits.key_type = keys;
+  limits.value_type = values;
   return resolve_limits(limits, model.config());
+}
+RunLimits limits_of(const Model& model, KvType kv, std::int64_t context) {
+  return limits_of(model, kv, kv, context);
 }
 
 class SimMemory : public testing::TestWithParam<const char*> {};
@@ -49,6 +53,24 @@ TEST_P(SimMemory, ThePlanIsExactForEveryTypeOfWeights) {
     EXPECT_EQ(backend->memory().allocated() - before, planned.kv_bytes) << type;
   }
   EXPECT_EQ(backend->memory().allocated(), 0u) << "nothing outlives the sessions";
+}
+
+TEST_P(SimMemory, ThePlanIsExactForEveryTypeOfTheCache) {
+  LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam());
+  const auto backend = make_backend({.device = "sim", .threads = 1});
+  const auto layout = make_layout({.device = "cuda"});
+  const Model model(test::quantized(folder, "int8"), {.mode = LoadMode::map});
+  for (const KvType kv : {KvType::simq2, KvType::simq2_b64, KvType::simq4, KvType::int4,
+                          KvType::simq8, KvType::int8, KvType::f16, KvType::f32}) {
+    const RunLimits limits = limits_of(model, kv, 300);
+    const MemoryPlan planned = MemoryPlanner(model, *layout).plan(limits);
+    const Session session(model, *backend, limits);
+    EXPECT_EQ(backend->memory().allocated(), planned.total()) << kv_type_name(kv);
+    const std::size_t others = backend->memory().allocated();
+    const KvCache cache(backend->memory(), backend->layout(),
+                        kv_shape(model.config(), session.weights(), backend->layout(), limits));
+    EXPECT_EQ(backend->memory().allocated() - others, planned.kv_bytes) << kv_type_name(kv);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, SimMemory,
@@ -91,6 +113,17 @@ TEST(SimMemoryOf, TheLargestContextThatFitsIsTheLargest) {
   }
 }
 
+TEST(SimMemoryOf, KeysFromBeforeRopeAreRefused) {
+  const auto layout = make_layout({.device = "cuda"});
+  EXPECT_GT(layout->page_bytes(KvPart::values, KvType::simq4_pre, 2, 64), 0u);
+  try {
+    (void)layout->page_bytes(KvPart::keys, KvType::simq4_pre, 2, 64);
+    FAIL() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("before RoPE"), std::string::npos) << error.what();
+  }
+}
+
 // A session that can be stopped on one device and go on elsewhere.
 struct Player {
   Player(const char* device, const Model& of, KvType kv)
@@ -120,7 +153,7 @@ TEST(SavedSequences, GoOnWithTheSameTokensOnAnotherDevice) {
   const auto ids = golden.at("prompts")[0].at("ids").get<std::vector<Token>>();
   std::vector<Token> prompt;
   while (prompt.size() < 69) prompt.push_back(ids[prompt.size() % ids.size()]);
-  for (const KvType kv : {KvType::f16, KvType::int8}) {
+  for (const KvType kv : {KvType::f16, KvType::int8, KvType::int4, KvType::simq4}) {
     Player cpu("cpu", model, kv), sim("sim", model, kv);
     for (const auto& [from, to] : {std::pair{&cpu, &sim}, {&sim, &cpu}}) {
       from->session->cache().clear(0);
@@ -130,6 +163,29 @@ TEST(SavedSequences, GoOnWithTheSameTokensOnAnotherDevice) {
       EXPECT_EQ(to->session->cache().save(0), saved) << "what was loaded is what is there";
       EXPECT_EQ(to->continue_from(prompt.back(), 6), from->continue_from(prompt.back(), 6))
           << kv_type_name(kv);
+    }
+  }
+}
+
+// Where attention is exact, keys and values of every layer are the CPU's, and so are their codes.
+TEST(SavedSequences, OfPackedTypesHaveTheBytesOfTheCpu) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const Model model(test::quantized(folder, "int8"), {.mode = LoadMode::map});
+  for (const auto& [keys, values] : {std::pair{KvType::simq4, KvType::simq8},
+                                     {KvType::simq2_b64, KvType::int4},
+                                     {KvType::int4, KvType::simq2}}) {
+    RunLimits limits = limits_of(model, keys, values, 256);
+    limits.kv_recent = 20;
+    std::vector<std::byte> of_cpu;
+    for (const char* device : {"cpu", "sim"}) {
+      const auto backend = make_backend({device, 1});
+      Session session(model, *backend, limits);
+      std::vector<Token> ids;
+      for (Token i = 0; i < 150; ++i) ids.push_back(10 + 7 * i);
+      session.feed(0, ids);
+      const auto saved = session.cache().save(0);
+      if (of_cpu.empty()) of_cpu = saved;
+      EXPECT_EQ(saved, of_cpu) << kv_type_name(keys) << " " << kv_type_name(values);
     }
   }
 }

@@ -24,8 +24,30 @@ struct TensorJoin {
 };
 
 bool on_tensor_cores(const AttentionArguments& a) {
+  const int most = a.keys.codes.packed() ? kPackedDims : kTensorDims;
   return !a.exact && a.keys.type == a.values.type && a.keys.type != KvType::f32 &&
-         a.heads.head_dim % 16 == 0 && a.heads.head_dim <= kTensorDims;
+         a.heads.head_dim % 16 == 0 && a.heads.head_dim <= most;
+}
+
+void launch_type(const AttentionArguments& a, const AttentionPlan& plan, rt::Stream& stream) {
+  switch (a.keys.type) {
+    case KvType::int8:
+      return launch_tensor_attention<KvType::int8, KvType::int8>(a, plan, stream);
+    case KvType::int4:
+    case KvType::int4_plain:
+      return launch_packed_attention<4, false, 0>(a, plan, stream);
+    case KvType::simq8:
+    case KvType::simq8_b64:
+      return launch_packed_attention<8, true, 0>(a, plan, stream);
+    case KvType::simq4:
+    case KvType::simq4_b64:
+      return launch_packed_attention<4, true, 64>(a, plan, stream);
+    case KvType::simq2:
+    case KvType::simq2_b64:
+      return launch_packed_attention<2, true, 32>(a, plan, stream);
+    default:
+      return launch_tensor_attention<KvType::f16, KvType::f16>(a, plan, stream);
+  }
 }
 
 void launch_runs(const AttentionArguments& a, AttentionRuns which, rt::Stream& stream) {
@@ -34,18 +56,11 @@ void launch_runs(const AttentionArguments& a, AttentionRuns which, rt::Stream& s
   plan.spans = spans_of(a.batch.end);
   const std::int64_t records = which == AttentionRuns::single ? a.batch.run_count : a.batch.tokens;
   plan.split = plan.spans > 1 && records * a.heads.heads <= kTensorSplit;
-  if (a.keys.type == KvType::int8) {
-    launch_tensor_attention<KvType::int8, KvType::int8>(a, plan, stream);
-  } else {
-    launch_tensor_attention<KvType::f16, KvType::f16>(a, plan, stream);
-  }
+  launch_type(a, plan, stream);
   if (plan.split) launch_attention_join<TensorJoin>(a, plan, stream);
 }
 
-}  // namespace
-
-void launch_attention(const AttentionArguments& a, rt::Stream& stream) {
-  if (a.batch.tokens <= 0) return;
+void launch_rows(const AttentionArguments& a, rt::Stream& stream) {
   if (!on_tensor_cores(a)) return launch_exact_attention(a, stream);
   // A row of generation beside a prompt: each in its own shape, or it would walk its whole context
   // in one block. Rows' numbers do not depend on it.
@@ -53,6 +68,14 @@ void launch_attention(const AttentionArguments& a, rt::Stream& stream) {
   if (!mixed) return launch_runs(a, AttentionRuns::all, stream);
   launch_runs(a, AttentionRuns::single, stream);
   launch_runs(a, AttentionRuns::longer, stream);
+}
+
+}  // namespace
+
+void launch_attention(const AttentionArguments& a, rt::Stream& stream) {
+  if (a.batch.tokens <= 0) return;
+  launch_rows(a, stream);
+  if (a.rotates_values) launch_rotate_heads(a.out, a.batch.tokens, a.heads, stream);
 }
 
 }  // namespace leq::LEQ_GPU

@@ -4,47 +4,17 @@
 // up to 16 queries that share a kv head through all spans.
 #include <algorithm>
 
-#include "cuda/kernels/attention/attention_join.cuh"
-#include "cuda/kernels/attention/attention_scores.cuh"
-#include "cuda/kernels/attention/attention_values.cuh"
-#include "cuda/words/run.h"
+#include "cuda/kernels/attention/attention_exact.cuh"
 
 namespace leq::LEQ_GPU {
 
 namespace {
 
-constexpr int kThreads = kAttentionThreads;
-constexpr int kMostQueries = 16;
-
-// A finished query's numbers: to the output, or (split) with M and L to the span's record.
 template <int queries>
-__device__ __forceinline__ void store_queries(const Work<queries>& work,
-                                              const AttentionPlan& plan) {
-  const int dims = work.a.heads.head_dim;
-  for (int q = 0; q < work.block.queries(); ++q) {
-    const std::int64_t row = work.block.row + q / work.block.heads;
-    const std::int64_t head = work.block.head + q % work.block.heads;
-    const float* const out = work.out + q * work.layout.query_stride;
-    if (!plan.split) {
-      float* const to = work.a.out.values + row * work.a.out.stride + head * dims;
-      const float inverse = 1.0f / work.facts->total[q];
-      for (int c = static_cast<int>(threadIdx.x); c < dims; c += kThreads) to[c] = out[c] * inverse;
-      continue;
-    }
-    float* const record =
-        work.a.scratch + ((row * work.a.heads.heads + head) * plan.spans + blockIdx.z) * (dims + 2);
-    for (int c = static_cast<int>(threadIdx.x); c < dims; c += kThreads) record[c] = out[c];
-    if (threadIdx.x != 0) continue;
-    record[dims] = work.facts->largest[q];
-    record[dims + 1] = work.facts->total[q];
-  }
-}
-
-template <int queries>
-__global__ void __launch_bounds__(kThreads, 1)
+__global__ void __launch_bounds__(kAttentionThreads, 1)
     attention_spans(const LEQ_GRID_CONSTANT AttentionArguments a,
                     const LEQ_GRID_CONSTANT AttentionPlan plan) {
-  LEQ_BOUNDS(kThreads);
+  LEQ_BOUNDS(kAttentionThreads);
   LEQ_DYNAMIC_SHARED(float, memory);
   ptx::wait_for_predecessor();
   const QueryBlock block = query_block(a, plan, static_cast<int>(blockIdx.x));
@@ -67,27 +37,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   store_queries(work, plan);
 }
 
-// A block should leave room for several on a multiprocessor.
-constexpr int kModestBytes = 48 << 10;
-
 template <int queries>
-void launch(const AttentionArguments& a, AttentionPlan plan, rt::Stream& stream) {
-  int bytes = AttentionMemory(a, queries, plan.tile_positions).bytes();
-  while (bytes > kModestBytes && plan.tile_positions > 16) {
-    plan.tile_positions /= 2;
-    bytes = AttentionMemory(a, queries, plan.tile_positions).bytes();
-  }
-  // Every run may leave a block that is not full.
-  const std::int64_t blocks =
-      plan.block_rows == 1 ? a.batch.tokens : a.batch.tokens / plan.block_rows + a.batch.run_count;
-  rt::run(stream,
-          {"attention_spans",
-           dim3(static_cast<unsigned>(blocks),
-                static_cast<unsigned>(a.heads.kv_heads * plan.head_blocks),
-                static_cast<unsigned>(plan.split ? plan.spans : 1)),
-           dim3(kThreads), static_cast<std::size_t>(bytes), rt::Start::early},
-          attention_spans<queries>, a, plan);
-  if (plan.split) launch_attention_join<ExactJoin>(a, plan, stream);
+void launch(const AttentionArguments& a, const AttentionPlan& plan, rt::Stream& stream) {
+  launch_spans(a, plan, queries, attention_spans<queries>, "attention_spans", stream);
 }
 
 AttentionPlan plan_of(const AttentionArguments& a) {
@@ -106,6 +58,9 @@ AttentionPlan plan_of(const AttentionArguments& a) {
 
 void launch_exact_attention(const AttentionArguments& a, rt::Stream& stream) {
   const AttentionPlan plan = plan_of(a);
+  if (a.keys.codes.packed() || a.values.codes.packed()) {
+    return launch_exact_packed(a, plan, stream);
+  }
   const int queries = plan.block_rows * plan.block_heads;
   if (queries == 1) return launch<1>(a, plan, stream);
   if (queries <= 2) return launch<2>(a, plan, stream);

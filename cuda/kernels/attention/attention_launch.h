@@ -1,5 +1,5 @@
 // How attention is launched: by one of two kinds of kernels, exact ones in f32
-// (attention_exact.cu) and those on tensor cores (attention_tensor_*.cu), chosen in attention.cu.
+// (attention_exact*.cu) and those on tensor cores (one file for each type), chosen in attention.cu.
 #pragma once
 
 #include "cuda/kernels/launch.h"
@@ -26,6 +26,20 @@ struct AttentionPlan {
 };
 
 void launch_exact_attention(const AttentionArguments& a, rt::Stream& stream);
+// Where keys or values, or both, are packed.
+void launch_exact_packed(const AttentionArguments& a, const AttentionPlan& plan,
+                         rt::Stream& stream);
+
+// Both of one packed type, head_dim a multiple of 16 up to kPackedDims; `plan` and scratch as
+// below.
+inline constexpr int kPackedDims = 128;
+template <int bits, bool blocked, int group>
+void launch_packed_attention(const AttentionArguments& a, const AttentionPlan& plan,
+                             rt::Stream& stream);
+
+// The rows' heads turned back.
+void launch_rotate_heads(const FloatRows& rows, std::int64_t tokens, const AttentionHeads& heads,
+                         rt::Stream& stream);
 
 // head_dim a multiple of 16 up to 256; both f16 or both int8. `plan` has split and spans. With
 // split it ends with records (o, m, l) of spans in scratch, [T][H][spans][d + 2]; T are the runs

@@ -135,7 +135,7 @@ __device__ __forceinline__ void score_span(const Work<queries>& work, Positions 
         return score_floats<queries, KvType::f16>(work, index, positions, row, share);
       case KvType::int8:
         return score_codes<queries>(work, keys, index, row, share);
-      default:  // packed codes, which the layout refuses
+      default:  // packed codes: attention_exact_packed.cu
         return;
     }
   });

@@ -63,7 +63,9 @@ __device__ __forceinline__ void use_tile(const QueryBlock& block, const Sight& s
   if (last <= least.first || first >= most.last) return;
   TileScores<Shape> scores;
   score_tile<Shape>(memory, stage, warp, scores);
-  if (first < most.first || last > least.last) hide_unseen(block, tile, warp, scores);
+  if (first < most.first || last > least.last) {
+    hide_unseen([&](int query) { return block.seen_by(query); }, tile, warp, scores);
+  }
   TileWeights<Shape> weights;
   weigh_tile<Shape>(warp, scores, memory, weights);
   add_tile<Shape>(stage, weights, warp);
@@ -155,9 +157,10 @@ struct TensorShapes {
   using Generation = GenerationOf<(kMoreStages > kFewStages ? kMoreStages : kFewStages)>;
 };
 
-template <class Shape>
-void launch_tensor(const char* kernel, const AttentionArguments& a, AttentionPlan plan,
-                   rt::Stream& stream) {
+// A kernel whose blocks have Shape::kQueries queries that share a kv head.
+template <class Shape, class Kernel>
+void launch_queries(const char* name, Kernel kernel, std::size_t shared_bytes,
+                    const AttentionArguments& a, AttentionPlan plan, rt::Stream& stream) {
   const int group = a.heads.heads / a.heads.kv_heads;
   plan.block_heads = std::min(group, Shape::kQueries);
   plan.head_blocks = (group + plan.block_heads - 1) / plan.block_heads;
@@ -170,12 +173,18 @@ void launch_tensor(const char* kernel, const AttentionArguments& a, AttentionPla
                                   ? a.batch.tokens
                                   : a.batch.tokens / plan.block_rows + a.batch.run_count;
   rt::run(stream,
-          {kernel,
+          {name,
            dim3(static_cast<unsigned>(blocks),
                 static_cast<unsigned>(a.heads.kv_heads * plan.head_blocks),
                 static_cast<unsigned>(plan.split ? plan.spans : 1)),
-           dim3(Shape::kThreads), TileMemory<Shape>::kBytes, rt::Start::early},
-          attention_tensor<Shape>, a, plan);
+           dim3(Shape::kThreads), shared_bytes, rt::Start::early},
+          kernel, a, plan);
+}
+
+template <class Shape>
+void launch_tensor(const char* name, const AttentionArguments& a, const AttentionPlan& plan,
+                   rt::Stream& stream) {
+  launch_queries<Shape>(name, attention_tensor<Shape>, TileMemory<Shape>::kBytes, a, plan, stream);
 }
 
 template <KvType keys, KvType values, int dims>

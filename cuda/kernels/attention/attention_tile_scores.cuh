@@ -11,9 +11,6 @@
 
 namespace leq::LEQ_GPU {
 
-// Weights are exp(score - largest) * 2^12: small ones keep their bits in f16. The factor leaves
-// with the division by their sum.
-inline constexpr float kWeightBits = 12.0f;
 inline constexpr float kNothingSeen = -INFINITY;
 
 // Sums of int8 products begin at the bits of 1.5 * 2^23, so that their bits are those of a float,
@@ -37,9 +34,10 @@ struct WarpRows {
   static constexpr int kSteps = TileMemory<Shape>::Keys::kChunks / 2;  // of 32 bytes of a key
   int first_query, first_column, first_key;   // of the block, and of a tile
   float out[kTiles][Shape::kColumns / 8][4];  // of the span: sums of weight * value
-  float largest[kTiles][2];                   // of the span's scores, times log2 e
-  float total[kTiles][2];                     // of the span's weights, those of this lane
-  std::uint32_t offset;                       // kCodeOffset
+  float shift[kTiles][Shape::kShifts > 0 ? Shape::kShifts : 1][4];  // of it: of groups of columns
+  float largest[kTiles][2];  // of the span's scores, times log2 e
+  float total[kTiles][2];    // of the span's weights, those of this lane
+  std::uint32_t offset;      // kCodeOffset
   // The queries as operands: where warps share scores they stay, elsewhere registers are short.
   std::uint32_t queries[Shape::kShares ? kSteps : 1][4];
 
@@ -63,6 +61,10 @@ struct WarpRows {
 #pragma unroll
       for (int j = 0; j < Shape::kColumns / 8; ++j) {
         for (int k = 0; k < 4; ++k) out[i][j][k] = 0.0f;
+      }
+#pragma unroll
+      for (int j = 0; j < Shape::kShifts; ++j) {
+        for (int k = 0; k < 4; ++k) shift[i][j][k] = 0.0f;
       }
     }
   }
@@ -195,17 +197,16 @@ __device__ __forceinline__ void score_tile(const unsigned char* memory, const un
   }
 }
 
-// Keys that a query does not see weigh nothing.
-template <class Shape>
-__device__ __forceinline__ void hide_unseen(const QueryBlock& block, int tile,
-                                            const WarpRows<Shape>& warp,
+// Keys that a query does not see weigh nothing: sight(query).holds(position) tells.
+template <class Shape, class Sight>
+__device__ __forceinline__ void hide_unseen(Sight sight, int tile, const WarpRows<Shape>& warp,
                                             TileScores<Shape>& scores) {
   const int first = tile * kTile + warp.first_key + ptx::opaque(threadIdx.x % 4) * 2;
 #pragma unroll
   for (int i = 0; i < Shape::kRowTiles; ++i) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const Positions seen = block.seen_by(warp.query(i, half));
+      const auto seen = sight(warp.query(i, half));
 #pragma unroll
       for (int j = 0; j < Shape::kKeyTiles; ++j) {
         for (int k = 0; k < 2; ++k) {
@@ -313,7 +314,7 @@ __device__ __forceinline__ void weigh_tile(WarpRows<Shape>& warp, const TileScor
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const Join join(warp.largest[i][half], most[i][half] * kLog2E);
-      const float shift = kWeightBits - join.reference;
+      const float shift = Shape::kWeightBits - join.reference;
       keep[half] = join.keep;
       warp.largest[i][half] = join.largest;
 #pragma unroll
@@ -337,6 +338,11 @@ __device__ __forceinline__ void weigh_tile(WarpRows<Shape>& warp, const TileScor
     for (int j = 0; j < Shape::kColumns / 8; ++j) {
 #pragma unroll
       for (int k = 0; k < 4; ++k) warp.out[i][j][k] *= keep[k / 2];
+    }
+#pragma unroll
+    for (int j = 0; j < Shape::kShifts; ++j) {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) warp.shift[i][j][k] *= keep[k / 2];
     }
   }
 }

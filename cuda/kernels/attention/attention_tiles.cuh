@@ -27,6 +27,10 @@ struct TensorShape {
   static constexpr int kBlocks = blocks;  // that a multiprocessor should hold
   static constexpr bool kShares = column_warps == 4;
   static constexpr int kKeyTiles = kShares ? 2 : kTile / 8;  // of eight keys, that a warp scores
+  // Weights are exp(score - largest) * 2^12: small ones keep their bits in f16. The factor leaves
+  // with the division by their sum.
+  static constexpr float kWeightBits = 12.0f;
+  static constexpr int kShifts = 0;  // sums that columns share (attention_packed.cuh)
   static_assert(!kShares || (row_warps == 1 && row_tiles == 1));
   static_assert(kColumns % 16 == 0 && dims % 32 == 0);
 };

@@ -137,7 +137,7 @@ __device__ __forceinline__ void add_values(const Work<queries>& work, Positions 
           return add_tile<queries, KvType::f16>(work, values, span, index, tile, share, sums);
         case KvType::int8:
           return add_tile<queries, KvType::int8>(work, values, span, index, tile, share, sums);
-        default:  // packed codes, which the layout refuses
+        default:  // packed codes: attention_exact_packed.cu
           return;
       }
     });

@@ -3,7 +3,9 @@
 // docs/numerics.md.
 #include <cmath>
 
-#include "cuda/kernels/attention/kv_page.cuh"
+#include "cuda/kernels/attention/hadamard.cuh"
+#include "cuda/kernels/attention/kv_encode.cuh"
+#include "cuda/kernels/attention/kv_packed.cuh"
 #include "cuda/kernels/rows/quantize.cuh"
 #include "cuda/words/run.h"
 
@@ -11,21 +13,6 @@ namespace leq::LEQ_GPU {
 namespace {
 
 constexpr int kWarps = 4, kThreads = 32 * kWarps;
-constexpr float kLargestF16 = 65504.0f;
-
-__device__ float clamped(float x) { return fminf(fmaxf(x, -kLargestF16), kLargestF16); }
-
-// The largest f16 that is not above x, and the smallest that is not below x >= 0.
-__device__ std::uint16_t half_below(float x) {
-  const std::uint16_t nearest = ptx::f32_to_f16(x);
-  if (ptx::f16_to_f32(nearest) <= x) return nearest;
-  return static_cast<std::uint16_t>((nearest & 0x8000u) != 0 ? nearest + 1 : nearest - 1);
-}
-__device__ std::uint16_t half_above(float x) {
-  const std::uint16_t nearest = ptx::f32_to_f16(x);
-  return static_cast<std::uint16_t>(ptx::f16_to_f32(nearest) >= x ? nearest : nearest + 1);
-}
-
 __device__ void norm_head(float* x, int dims, const float* gain, float eps, unsigned lane) {
   float squares[8] = {};  // of lanes `lane`, 32 apart
 #pragma unroll 1
@@ -51,28 +38,49 @@ __device__ void turn_head(float* x, int dims, const float* table, unsigned lane)
   __syncwarp();
 }
 
-// u8 codes with an f16 scale, rounded up, and minimum, rounded down.
+// A lane's smallest and largest number of a head.
+struct LaneEnds {
+  float low = INFINITY, high = -INFINITY;
+
+  __device__ LaneEnds(const float* x, int dims, unsigned lane) {
+    for (int c = static_cast<int>(lane); c < dims; c += 32) {
+      low = fminf(low, clamped(x[c]));
+      high = fmaxf(high, clamped(x[c]));
+    }
+  }
+};
+
+// u8 codes.
 __device__ void store_codes(const float* x, int dims, const KvHeadPage& page, int slot,
                             unsigned lane) {
-  float low = INFINITY, high = -INFINITY;
-  for (int c = static_cast<int>(lane); c < dims; c += 32) {
-    low = fminf(low, clamped(x[c]));
-    high = fmaxf(high, clamped(x[c]));
-  }
-  high = warp_max(high);
-  low = -warp_max(-low);
-  const std::uint16_t minimum = half_below(low + 0.0f);  // -0 becomes +0
-  const float m = ptx::f16_to_f32(minimum);
-  const std::uint16_t scale = half_above(((high - m) + 0.0f) / 255.0f);
-  const float s = ptx::f16_to_f32(scale);
+  const LaneEnds ends(x, dims, lane);
+  const CodeRange range = warp_range(ends.low, ends.high, 255.0f);
   auto* codes = reinterpret_cast<std::uint8_t*>(page.numbers + slot * page.row_bytes);
   for (int c = static_cast<int>(lane); c < dims; c += 32) {
-    const float code = s == 0.0f ? 0.0f : fminf((clamped(x[c]) - m) / s, 255.0f);
-    codes[c] = static_cast<std::uint8_t>(__float2int_rn(code));
+    codes[c] = static_cast<std::uint8_t>(range.code(x[c], 255.0f));
   }
   if (lane != 0) return;
-  page.scales[slot] = scale;
-  page.minima[slot] = minimum;
+  page.scales[slot] = range.scale;
+  page.minima[slot] = range.minimum;
+}
+
+// 4-bit codes along the token: a position shares no byte with others (kv_codes.h).
+__device__ void store_packed(const float* x, int dims, KvPart part, const PackedHead& page,
+                             int slot, unsigned lane) {
+  constexpr int kBits = 4;
+  constexpr float kLevels = 15.0f;
+  const LaneEnds ends(x, dims, lane);
+  const CodeRange range = warp_range(ends.low, ends.high, kLevels);
+  const auto code = [&](int c) { return c < dims ? range.code(x[c], kLevels) : 0u; };
+  auto* const bytes = reinterpret_cast<std::uint8_t*>(page.words);
+  for (int i = static_cast<int>(lane); i < kv_units(dims) * 8; i += 32) {
+    const int c = i / 8 * 16 + i % 8;  // its byte has channel c + 8 too
+    const KvCodePlace at = kv_code_place(part, kBits, dims, slot, c);
+    bytes[at.word * 4 + at.shift / 8] = static_cast<std::uint8_t>(code(c) | code(c + 8) << 4);
+  }
+  if (lane != 0) return;
+  page.scales[slot] = range.scale;
+  page.minima[slot] = range.minimum;
 }
 
 __device__ void store_head(const float* x, int dims, KvType type, const KvHeadPage& page, int slot,
@@ -85,6 +93,24 @@ __device__ void store_head(const float* x, int dims, KvType type, const KvHeadPa
     } else {
       reinterpret_cast<std::uint16_t*>(row)[c] = ptx::f32_to_f16(clamped(x[c]));
     }
+  }
+}
+
+// Where the numbers of a position are written: its page, or where codes are made of whole blocks
+// the page's f16 copy.
+__device__ void append_head(const RopeAppendArguments& a, const float* x, KvPart part, int head,
+                            const AttentionRun& run, int position, unsigned lane) {
+  const KvPages& pages = part == KvPart::keys ? a.keys : a.values;
+  const int dims = a.heads.head_dim, slot = position % kKvPageTokens;
+  const int page = a.batch.pages[run.pages_at + position / kKvPageTokens];
+  if (!pages.codes.packed()) {
+    store_head(x, dims, pages.type, kv_head_page(pages, page, a.heads, head), slot, lane);
+  } else if (pages.codes.blocked()) {
+    const KvPages& copies = part == KvPart::keys ? a.copied.keys : a.copied.values;
+    const int copy = a.batch.pages[run.copies_at + position / kKvPageTokens];
+    store_head(x, dims, copies.type, kv_head_page(copies, copy, a.heads, head), slot, lane);
+  } else {
+    store_packed(x, dims, part, packed_head(pages, page, a.heads, head), slot, lane);
   }
 }
 
@@ -127,14 +153,17 @@ __global__ void __launch_bounds__(kThreads)
     __syncwarp();
   }
   if (query) {
-    for (int c = static_cast<int>(lane); c < dims; c += 32) there[c] = x[c] * query_factor;
+    for (int c = static_cast<int>(lane); c < dims; c += 32) x[c] = x[c] * query_factor;
+    __syncwarp();
+  }
+  const bool rotates = query || key ? a.rotates_keys : a.rotates_values;
+  if (rotates) rotate_head(x, dims, lane);
+  if (query) {
+    for (int c = static_cast<int>(lane); c < dims; c += 32) there[c] = x[c];
     return;
   }
-  const KvPages& pages = key ? a.keys : a.values;
   const int head = index - shape.heads - (key ? 0 : shape.kv_heads);
-  const std::int64_t page = a.batch.pages[run.pages_at + position / kKvPageTokens];
-  store_head(x, dims, pages.type, kv_head_page(pages, page, shape, head), position % kKvPageTokens,
-             lane);
+  append_head(a, x, key ? KvPart::keys : KvPart::values, head, run, position, lane);
 }
 
 }  // namespace

@@ -144,7 +144,9 @@ INSTANTIATE_TEST_SUITE_P(Models, Steps,
                                          Kind{"gpt2-tiny", "f16", KvType::f32, 512},
                                          Kind{"mistral-tiny", "int8-g128", KvType::f16},
                                          Kind{"qwen2-tiny", "uint4-g64", KvType::int8},
-                                         Kind{"qwen3-tiny", "int4-g128", KvType::int8}),
+                                         Kind{"qwen3-tiny", "int4-g128", KvType::int8},
+                                         Kind{"qwen3-tiny", "int8", KvType::simq4, 512},
+                                         Kind{"storyteller", "int4-g64", KvType::int4}),
                          [](const auto& item) {
                            std::string name = std::string(item.param.model) + "_" + item.param.type;
                            std::ranges::replace(name, '-', '_');

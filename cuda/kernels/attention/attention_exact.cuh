@@ -1,0 +1,67 @@
+// What the exact kernels of attention share, over plain pages (attention_exact.cu) and over packed
+// ones (attention_exact_packed.cu).
+#pragma once
+
+#include <algorithm>
+
+#include "cuda/kernels/attention/attention_join.cuh"
+#include "cuda/kernels/attention/attention_scores.cuh"
+#include "cuda/kernels/attention/attention_values.cuh"
+#include "cuda/words/run.h"
+
+namespace leq::LEQ_GPU {
+
+inline constexpr int kMostQueries = 16;  // of a block
+
+// A finished query's numbers: to the output, or (split) with M and L to the span's record.
+template <int queries>
+__device__ __forceinline__ void store_queries(const Work<queries>& work,
+                                              const AttentionPlan& plan) {
+  const int dims = work.a.heads.head_dim;
+  for (int q = 0; q < work.block.queries(); ++q) {
+    const std::int64_t row = work.block.row + q / work.block.heads;
+    const std::int64_t head = work.block.head + q % work.block.heads;
+    const float* const out = work.out + q * work.layout.query_stride;
+    if (!plan.split) {
+      float* const to = work.a.out.values + row * work.a.out.stride + head * dims;
+      const float inverse = 1.0f / work.facts->total[q];
+      for (int c = static_cast<int>(threadIdx.x); c < dims; c += kAttentionThreads)
+        to[c] = out[c] * inverse;
+      continue;
+    }
+    float* const record =
+        work.a.scratch + ((row * work.a.heads.heads + head) * plan.spans + blockIdx.z) * (dims + 2);
+    for (int c = static_cast<int>(threadIdx.x); c < dims; c += kAttentionThreads)
+      record[c] = out[c];
+    if (threadIdx.x != 0) continue;
+    record[dims] = work.facts->largest[q];
+    record[dims + 1] = work.facts->total[q];
+  }
+}
+
+// A block should leave room for several on a multiprocessor.
+inline constexpr int kModestBytes = 48 << 10;
+
+// `kernel` has room for so many queries a block.
+template <class Kernel>
+void launch_spans(const AttentionArguments& a, AttentionPlan plan, int queries, Kernel kernel,
+                  const char* name, rt::Stream& stream) {
+  int bytes = AttentionMemory(a, queries, plan.tile_positions).bytes();
+  while (bytes > kModestBytes && plan.tile_positions > 16) {
+    plan.tile_positions /= 2;
+    bytes = AttentionMemory(a, queries, plan.tile_positions).bytes();
+  }
+  // Every run may leave a block that is not full.
+  const std::int64_t blocks =
+      plan.block_rows == 1 ? a.batch.tokens : a.batch.tokens / plan.block_rows + a.batch.run_count;
+  rt::run(stream,
+          {name,
+           dim3(static_cast<unsigned>(blocks),
+                static_cast<unsigned>(a.heads.kv_heads * plan.head_blocks),
+                static_cast<unsigned>(plan.split ? plan.spans : 1)),
+           dim3(kAttentionThreads), static_cast<std::size_t>(bytes), rt::Start::early},
+          kernel, a, plan);
+  if (plan.split) launch_attention_join<ExactJoin>(a, plan, stream);
+}
+
+}  // namespace leq::LEQ_GPU

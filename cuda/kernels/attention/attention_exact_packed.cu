@@ -1,0 +1,212 @@
+// Exact attention where keys or values are packed codes, read where they lie, and f16 copies where
+// blocks are not closed for a query: the CPU's bits (docs/numerics.md). Made to be right, not fast:
+// each thread fetches its codes one by one.
+#include "cuda/kernels/attention/attention_exact.cuh"
+#include "cuda/kernels/attention/kv_packed.cuh"
+
+namespace leq::LEQ_GPU {
+
+namespace {
+
+// One side of the cache as a query finds it at position j.
+struct PackedSide {
+  const AttentionArguments& a;
+  const QueryBlock& block;
+  const KvPages& pages;
+  const KvPages& copies;
+
+  __device__ __forceinline__ PackedHead codes_at(int j) const {
+    return packed_head(pages, block.pages[j / kKvPageTokens], a.heads, block.kv_head);
+  }
+  // The f16 number of channel c.
+  __device__ __forceinline__ const std::uint16_t* copy_at(int j) const {
+    const int run = a.batch.row_runs[block.row];
+    const int copy = a.batch.pages[a.batch.runs[run].copies_at + j / kKvPageTokens];
+    const KvHeadPage page = kv_head_page(copies, copy, a.heads, block.kv_head);
+    return reinterpret_cast<const std::uint16_t*>(page.numbers +
+                                                  j % kKvPageTokens * page.row_bytes);
+  }
+  // Codes of a side without copies are read by all.
+  __device__ __forceinline__ CodedPositions coded(int query) const {
+    return {pages.codes.blocked() ? a.copied.zones : KvZones(),
+            block.position + query / block.heads};
+  }
+};
+
+// Keys along channels: the chain from Z over u with t = q s.
+__device__ __forceinline__ float score_block(const PackedSide& side, const float* q, int j) {
+  const KvCodes& codes = side.pages.codes;
+  const int dims = side.a.heads.head_dim, slot = j % kKvPageTokens;
+  const PackedHead head = side.codes_at(j);
+  const int ends = slot / codes.block * dims;
+  float score = 0;
+#pragma unroll 1
+  for (int c = 0; c < dims; ++c) score = fmaf(q[c], ptx::f16_to_f32(head.minima[ends + c]), score);
+#pragma unroll 1
+  for (int c = 0; c < dims; ++c) {
+    const float t = q[c] * ptx::f16_to_f32(head.scales[ends + c]);
+    score = fmaf(t, head.code(KvPart::keys, codes.bits, dims, slot, c), score);
+  }
+  return score;
+}
+
+// Keys along tokens: fma(s, sum q u, m * sum q).
+__device__ __forceinline__ float score_token(const PackedSide& side, const float* q, float sum,
+                                             int j) {
+  const int dims = side.a.heads.head_dim, slot = j % kKvPageTokens;
+  const PackedHead head = side.codes_at(j);
+  float score = 0;
+#pragma unroll 1
+  for (int c = 0; c < dims; ++c) {
+    score = fmaf(q[c], head.code(KvPart::keys, side.pages.codes.bits, dims, slot, c), score);
+  }
+  return fmaf(ptx::f16_to_f32(head.scales[slot]), score, ptx::f16_to_f32(head.minima[slot]) * sum);
+}
+
+__device__ __forceinline__ float score_copy(const PackedSide& side, const float* q, int j) {
+  const std::uint16_t* const key = side.copy_at(j);
+  float score = 0;
+#pragma unroll 1
+  for (int c = 0; c < side.a.heads.head_dim; ++c) {
+    score = fmaf(q[c], ptx::f16_to_f32(key[c]), score);
+  }
+  return score;
+}
+
+// A thread for each key.
+template <int queries>
+__device__ void score_packed_span(const Work<queries>& work, Positions seen) {
+  const PackedSide side = {work.a, work.block, work.a.keys, work.a.copied.keys};
+  const bool blocked = side.pages.codes.blocked();
+#pragma unroll 1
+  for (int q = 0; q < work.block.queries(); ++q) {
+    const float* const query = work.query + q * work.layout.query_stride;
+    const CodedPositions coded = side.coded(q);
+    const Positions own = work.seen_in(q, seen);
+#pragma unroll 1
+    for (int j = own.first + static_cast<int>(threadIdx.x); j < own.last; j += kAttentionThreads) {
+      const float score = !coded.holds(j) ? score_copy(side, query, j)
+                          : blocked       ? score_block(side, query, j)
+                                          : score_token(side, query, work.facts->code_sum[q], j);
+      work.scores[q * kSpanTokens + j % kSpanTokens] = score;
+    }
+  }
+  __syncthreads();
+}
+
+// The sum of the query's numbers, by 16 lanes, for keys along tokens.
+template <int queries>
+__device__ void sum_queries(const Work<queries>& work) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  for (int q = static_cast<int>(threadIdx.x / 32); q < work.block.queries();
+       q += kAttentionThreads / 32) {
+    float sum = 0;
+    for (int c = lane; lane < 16 && c < work.a.heads.head_dim; c += 16) {
+      sum += work.query[q * work.layout.query_stride + c];
+    }
+    sum = sixteen_total(sum);
+    if (lane == 0) work.facts->code_sum[q] = sum;
+  }
+  __syncthreads();
+}
+
+// A thread's column of one query's span: o = fma(w, u, o) from +0, w = p s; then z, the sum of p m
+// by 16 lanes.
+template <int queries>
+__device__ __forceinline__ float packed_column(const Work<queries>& work, const PackedSide& side,
+                                               int q, Positions own, int c) {
+  const KvCodes& codes = side.pages.codes;
+  const CodedPositions coded = side.coded(q);
+  const float* const p = work.scores + q * kSpanTokens;
+  const int ends = c / codes.group * kKvPageTokens;
+  float out = 0, lanes[16] = {};
+#pragma unroll 1
+  for (int first = own.first / 16 * 16; first < own.last; first += 16) {
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+      const int j = first + i, slot = j % kKvPageTokens;
+      if (!own.holds(j)) continue;
+      const float weight = p[j % kSpanTokens];
+      if (!coded.holds(j)) {
+        out = fmaf(weight, ptx::f16_to_f32(side.copy_at(j)[c]), out);
+        continue;
+      }
+      const PackedHead head = side.codes_at(j);
+      lanes[i] = fmaf(weight, ptx::f16_to_f32(head.minima[ends + slot]), lanes[i]);
+      out = fmaf(weight * ptx::f16_to_f32(head.scales[ends + slot]),
+                 head.code(KvPart::values, codes.bits, work.a.heads.head_dim, slot, c), out);
+    }
+  }
+#pragma unroll
+  for (int width = 8; width > 0; width /= 2) {
+#pragma unroll
+    for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
+  }
+  return out + lanes[0];
+}
+
+template <int queries>
+__device__ void add_packed_values(const Work<queries>& work, Positions span) {
+  const PackedSide side = {work.a, work.block, work.a.values, work.a.copied.values};
+#pragma unroll 1
+  for (int q = 0; q < work.block.queries(); ++q) {
+    const Positions own = work.seen_in(q, span);
+    if (own.empty()) continue;
+    const float take = work.facts->take[q], keep = work.facts->keep[q];
+#pragma unroll 1
+    for (int c = static_cast<int>(threadIdx.x); c < work.a.heads.head_dim; c += kAttentionThreads) {
+      float& out = work.out[q * work.layout.query_stride + c];
+      out = fmaf(packed_column(work, side, q, own, c), take, out * keep);
+    }
+  }
+  __syncthreads();
+}
+
+template <int queries>
+__global__ void __launch_bounds__(kAttentionThreads, 1)
+    attention_packed_spans(const LEQ_GRID_CONSTANT AttentionArguments a,
+                           const LEQ_GRID_CONSTANT AttentionPlan plan) {
+  LEQ_BOUNDS(kAttentionThreads);
+  LEQ_DYNAMIC_SHARED(float, memory);
+  ptx::wait_for_predecessor();
+  const QueryBlock block = query_block(a, plan, static_cast<int>(blockIdx.x));
+  if (block.rows == 0) return;
+  const Work<queries> work(a, block, plan.tile_positions, memory);
+  const Positions all = block.seen();
+  const int first = plan.split ? static_cast<int>(blockIdx.z) : all.first / kSpanTokens;
+  const int last = plan.split ? first + 1 : (all.last - 1) / kSpanTokens + 1;
+  if (first < all.first / kSpanTokens || first > (all.last - 1) / kSpanTokens) return;
+  load_queries(work);
+  if (a.keys.codes.packed() && !a.keys.codes.blocked()) sum_queries(work);
+  for (int index = first; index < last; ++index) {
+    const Positions span = {index * kSpanTokens, (index + 1) * kSpanTokens};
+    const Positions seen = {max(span.first, all.first), min(span.last, all.last)};
+    if (a.keys.codes.packed()) {
+      score_packed_span(work, seen);
+    } else {
+      score_span(work, seen, plan.tile_positions);
+    }
+    softmax_span(work, span);
+    if (a.values.codes.packed()) {
+      add_packed_values(work, span);
+    } else {
+      add_values(work, span, seen, plan.tile_positions);
+    }
+  }
+  ptx::let_successor_start();
+  store_queries(work, plan);
+}
+
+}  // namespace
+
+void launch_exact_packed(const AttentionArguments& a, const AttentionPlan& plan,
+                         rt::Stream& stream) {
+  const int queries = plan.block_rows * plan.block_heads;
+  if (queries <= 4) {
+    return launch_spans(a, plan, 4, attention_packed_spans<4>, "attention_packed_spans", stream);
+  }
+  launch_spans(a, plan, kMostQueries, attention_packed_spans<kMostQueries>,
+               "attention_packed_spans", stream);
+}
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,56 @@
+// How keys and values become codes: the one arithmetic of docs/kv-cache.md on the device. A scale
+// is rounded up and a minimum down to f16 before codes are made, so that no number is off by more
+// than half a step.
+#pragma once
+
+#include <cmath>
+
+#include "cuda/words/ptx.h"
+#include "cuda/words/reduce.cuh"
+
+namespace leq::LEQ_GPU {
+
+inline constexpr float kLargestF16 = 65504.0f;
+
+__device__ __forceinline__ float clamped(float x) {
+  return fminf(fmaxf(x, -kLargestF16), kLargestF16);
+}
+
+// The largest f16 that is not above x, and the smallest that is not below x >= 0.
+__device__ __forceinline__ std::uint16_t half_below(float x) {
+  const std::uint16_t nearest = ptx::f32_to_f16(x);
+  if (ptx::f16_to_f32(nearest) <= x) return nearest;
+  return static_cast<std::uint16_t>((nearest & 0x8000u) != 0 ? nearest + 1 : nearest - 1);
+}
+__device__ __forceinline__ std::uint16_t half_above(float x) {
+  const std::uint16_t nearest = ptx::f32_to_f16(x);
+  return static_cast<std::uint16_t>(ptx::f16_to_f32(nearest) >= x ? nearest : nearest + 1);
+}
+
+// u = clip(rne((x - m) / s)), x clamped.
+__device__ __forceinline__ unsigned encoded(float x, float s, float m, float levels) {
+  return static_cast<unsigned>(__float2int_rn(s == 0.0f ? 0.0f : fminf((x - m) / s, levels)));
+}
+
+// Of numbers from `low` to `high`: low = min of clamped numbers, high their max.
+struct CodeRange {
+  std::uint16_t scale = 0, minimum = 0;
+
+  CodeRange() = default;
+  __device__ __forceinline__ CodeRange(float low, float high, float levels)
+      : minimum(half_below(low + 0.0f)) {  // -0 becomes +0
+    scale = half_above(((high - ptx::f16_to_f32(minimum)) + 0.0f) / levels);
+  }
+  __device__ __forceinline__ unsigned code(float x, float levels) const {
+    return encoded(clamped(x), ptx::f16_to_f32(scale), ptx::f16_to_f32(minimum), levels);
+  }
+};
+
+// Of numbers that a warp's lanes hold the ends of: low and high of a lane.
+__device__ __forceinline__ CodeRange warp_range(float low, float high, float levels) {
+  high = warp_max(high);
+  low = -warp_max(-low);
+  return {low, high, levels};
+}
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,45 @@
+// One kv head's packed codes in a page (cuda/layout/kv_codes.h), and where f16 copies stand in for
+// them.
+#pragma once
+
+#include "cuda/kernels/attention/kv_page.cuh"
+#include "cuda/layout/kv_codes.h"
+
+namespace leq::LEQ_GPU {
+
+struct PackedHead {
+  std::uint32_t* words = nullptr;
+  std::uint16_t* scales = nullptr;  // [ends]: [groups][64], or of blocks [64 / block][d]
+  std::uint16_t* minima = nullptr;
+
+  // The code of channel c at `slot` of the page.
+  __device__ __forceinline__ float code(KvPart part, int bits, int dims, int slot, int c) const {
+    const KvCodePlace at = kv_code_place(part, bits, dims, slot, c);
+    return static_cast<float>(words[at.word] >> at.shift & ((1u << bits) - 1u));
+  }
+};
+
+__device__ __forceinline__ PackedHead packed_head(const KvPages& pages, std::int64_t page,
+                                                  const AttentionHeads& heads, int head) {
+  std::byte* const base = pages.base + page * pages.page_bytes;
+  const std::int64_t bytes = kv_code_bytes(pages.codes.bits, heads.head_dim);
+  auto* const ends = reinterpret_cast<std::uint16_t*>(base + heads.kv_heads * bytes);
+  return {reinterpret_cast<std::uint32_t*>(base + head * bytes), ends + head * pages.codes.ends,
+          ends + (heads.kv_heads + head) * pages.codes.ends};
+}
+
+// The positions whose codes the query at `position` reads: [first, last). Of others it reads the
+// f16 copies. Where there are none all are codes.
+struct CodedPositions {
+  int first = 0, last = 0x7fffffff;
+
+  __device__ __forceinline__ CodedPositions(const KvZones& zones, int position) {
+    if (!zones.copies()) return;
+    first = zones.sinks;
+    // Blocks are 2^k positions.
+    last = max(position + 1 - zones.recent, 0) & -zones.block;
+  }
+  __device__ __forceinline__ bool holds(int j) const { return first <= j && j < last; }
+};
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,168 @@
+// Blocks of the cache that the positions of a step closed: their f16 copies become codes, once and
+// for good. A block of threads takes one kv head of one closed block, keys or values. Which blocks
+// those are it finds in the runs: the launch is the same for all steps of a kind.
+#include <algorithm>
+#include <cmath>
+
+#include "cuda/kernels/attention/kv_encode.cuh"
+#include "cuda/kernels/attention/kv_packed.cuh"
+#include "cuda/words/run.h"
+
+namespace leq::LEQ_GPU {
+namespace {
+
+constexpr int kSealThreads = 128;
+
+// Slots [first, first + count) of one head in a page.
+struct SealBlock {
+  KvCodes codes;
+  int dims, first, count, sinks;
+  KvHeadPage copy;
+  PackedHead page;
+  float* scales;  // shared memory: as many as the page has of these slots
+  float* minima;
+
+  __device__ __forceinline__ float number(int slot, int c) const {
+    const std::byte* const row = copy.numbers + slot * copy.row_bytes;
+    return ptx::f16_to_f32(reinterpret_cast<const std::uint16_t*>(row)[c]);
+  }
+  __device__ __forceinline__ float levels() const {
+    return static_cast<float>((1 << codes.bits) - 1);
+  }
+  __device__ __forceinline__ void keep(int at_page, int at_shared, const CodeRange& range) const {
+    page.scales[at_page] = range.scale;
+    page.minima[at_page] = range.minimum;
+    scales[at_shared] = ptx::f16_to_f32(range.scale);
+    minima[at_shared] = ptx::f16_to_f32(range.minimum);
+  }
+};
+
+// A thread for each channel; sinks have no say.
+__device__ void range_keys(const SealBlock& block) {
+  const int last = block.first + block.count, begin = max(block.first, block.sinks);
+  const int row = block.first / block.codes.block * block.dims;
+  for (int c = static_cast<int>(threadIdx.x); c < block.dims; c += kSealThreads) {
+    float low = INFINITY, high = -INFINITY;
+    for (int slot = begin; slot < last; ++slot) {
+      const float x = block.number(slot, c);
+      low = fminf(low, x);
+      high = fmaxf(high, x);
+    }
+    block.keep(row + c, c, begin < last ? CodeRange(low, high, block.levels()) : CodeRange());
+  }
+}
+
+// A warp for each group of each position.
+__device__ void range_values(const SealBlock& block) {
+  const int lane = static_cast<int>(threadIdx.x % 32), group = block.codes.group;
+  const int groups = block.codes.ends / kKvPageTokens;
+  for (int i = static_cast<int>(threadIdx.x / 32); i < block.count * groups;
+       i += kSealThreads / 32) {
+    const int slot = block.first + i / groups, from = i % groups * group;
+    float low = INFINITY, high = -INFINITY;
+    for (int c = from + lane; c < min(from + group, block.dims); c += 32) {
+      const float x = block.number(slot, c);
+      low = fminf(low, x);
+      high = fmaxf(high, x);
+    }
+    const CodeRange range = warp_range(low, high, block.levels());
+    if (lane == 0) block.keep(i % groups * kKvPageTokens + slot, i, range);
+  }
+}
+
+// Words of the block's codes: each is one thread's.
+template <KvPart part>
+__device__ void write_codes(const SealBlock& block) {
+  const KvCodes& codes = block.codes;
+  const int groups = codes.ends / kKvPageTokens;
+  const int four = kv_units(block.dims) * 2 * codes.bits;  // words of as many positions
+  const int first = block.first / 4 * four, last = (block.first + block.count) / 4 * four;
+  for (int word = first + static_cast<int>(threadIdx.x); word < last; word += kSealThreads) {
+    std::uint32_t made = 0;
+    for (int shift = 0; shift < 32; shift += codes.bits) {
+      const KvCodeOwner of = kv_code_owner(part, codes.bits, block.dims, word, shift);
+      const bool sink = part == KvPart::keys && of.slot < block.sinks;
+      if (sink || of.channel >= block.dims) continue;
+      const int at = part == KvPart::keys
+                         ? of.channel
+                         : (of.slot - block.first) * groups + of.channel / codes.group;
+      made |= encoded(block.number(of.slot, of.channel), block.scales[at], block.minima[at],
+                      block.levels())
+              << shift;
+    }
+    block.page.words[word] = made;
+  }
+}
+
+template <KvPart part>
+__device__ void seal(const KvSealArguments& a, const AttentionRun& run, int first, float* memory) {
+  const KvPages& pages = part == KvPart::keys ? a.keys : a.values;
+  const KvPages& copies = part == KvPart::keys ? a.copied.keys : a.copied.values;
+  if (!pages.codes.blocked()) return;
+  const int head = static_cast<int>(blockIdx.y), in_page = first % kKvPageTokens;
+  const int page = a.batch.pages[run.pages_at + first / kKvPageTokens];
+  const int copy = a.batch.pages[run.copies_at + first / kKvPageTokens];
+  if (page < 0 || copy < 0) return;  // behind windows; coded before
+  SealBlock block;
+  block.codes = pages.codes;
+  block.dims = a.heads.head_dim;
+  block.count = part == KvPart::keys ? pages.codes.block : a.copied.zones.block;
+  block.sinks = first < kKvPageTokens ? a.copied.zones.sinks : 0;
+  block.copy = kv_head_page(copies, copy, a.heads, head);
+  block.page = packed_head(pages, page, a.heads, head);
+  block.scales = memory;
+  // The zones' blocks may be twice as long as the keys'.
+  for (block.first = in_page; block.first < in_page + a.copied.zones.block;
+       block.first += block.count) {
+    block.minima =
+        memory +
+        (part == KvPart::keys ? block.dims : block.count * (pages.codes.ends / kKvPageTokens));
+    if constexpr (part == KvPart::keys) {
+      range_keys(block);
+    } else {
+      range_values(block);
+    }
+    __syncthreads();
+    write_codes<part>(block);
+    __syncthreads();
+  }
+}
+
+__global__ void __launch_bounds__(kSealThreads)
+    kv_seal(const LEQ_GRID_CONSTANT KvSealArguments a, int blocks_of_run) {
+  LEQ_BOUNDS(kSealThreads);
+  LEQ_DYNAMIC_SHARED(float, memory);
+  ptx::let_successor_start();
+  ptx::wait_for_predecessor();
+  const AttentionRun& run = a.batch.runs[static_cast<int>(blockIdx.x) / blocks_of_run];
+  const KvZones& zones = a.copied.zones;
+  const auto sealed = [&](int length) { return max(length - zones.recent, 0) & -zones.block; };
+  const int first =
+      sealed(run.first_position) + static_cast<int>(blockIdx.x) % blocks_of_run * zones.block;
+  if (first >= sealed(run.first_position + run.rows)) return;
+  if (blockIdx.z == 0) {
+    seal<KvPart::keys>(a, run, first, memory);
+  } else {
+    seal<KvPart::values>(a, run, first, memory);
+  }
+}
+
+}  // namespace
+
+void launch_kv_seal(const KvSealArguments& a, rt::Stream& stream) {
+  if (a.batch.tokens <= 0 || !a.copied.zones.copies()) return;
+  const auto dims = static_cast<std::size_t>(a.heads.head_dim);
+  const auto block = static_cast<std::size_t>(a.copied.zones.block);
+  const std::size_t groups = static_cast<std::size_t>(a.values.codes.ends) / kKvPageTokens;
+  const std::size_t numbers = std::max(dims, block * groups);
+  // Rows that end in a block that others began close it.
+  const std::int64_t most = a.batch.longest_run / a.copied.zones.block + 1;
+  rt::run(stream,
+          {"kv_seal",
+           dim3(static_cast<unsigned>(a.batch.run_count * most),
+                static_cast<unsigned>(a.heads.kv_heads), 2),
+           dim3(kSealThreads), 2 * numbers * sizeof(float), rt::Start::early},
+          kv_seal, a, static_cast<int>(most));
+}
+
+}  // namespace leq::LEQ_GPU

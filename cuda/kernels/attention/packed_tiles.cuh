@@ -1,0 +1,228 @@
+// Shared memory of attention over packed codes: beside what attention over f16 pages has (a stage,
+// queries, what warps share) tiles of codes on their way, as they lie in pages, with their scales
+// and minima. The f16 stage takes f16 copies; in a prompt's block also operands made of a tile's
+// codes, once for all its warps.
+#pragma once
+
+#include "cuda/kernels/attention/attention_tile_values.cuh"
+#include "cuda/kernels/attention/kv_packed.cuh"
+#include "cuda/kernels/attention/packed_units.cuh"
+
+namespace leq::LEQ_GPU {
+
+// As TensorShape over f16 pages, with one stage for them and `stages` for codes. group 0: a whole
+// head shares a scale of values.
+template <int bits, bool blocked, int group, int dims, int row_warps, int column_warps,
+          int row_tiles, int stages, int blocks>
+struct PackedShape
+    : TensorShape<KvType::f16, KvType::f16, dims, row_warps, column_warps, row_tiles, 1, blocks> {
+  using Wide =
+      TensorShape<KvType::f16, KvType::f16, dims, row_warps, column_warps, row_tiles, 1, blocks>;
+  static constexpr int kBits = bits, kCodeStages = stages;
+  static constexpr bool kBlocked = blocked;
+  // A weight times a scale has room in f16 whatever the values are: scales reach
+  // 2 * 65504 / (2^bits - 1).
+  static constexpr float kWeightBits = bits == 8 ? 6.0f : bits == 4 ? 2.0f : 0.0f;
+  static constexpr int kGroup = group == 0 ? dims : group;
+  static constexpr int kGroups = (dims + kGroup - 1) / kGroup;
+  static constexpr int kShifts = Wide::kColumns <= kGroup ? 1 : Wide::kColumns / kGroup;
+  // Of the group that a warp's columns begin in, one of its shifts has so many of 16 columns.
+  static constexpr int kShiftUnits = Wide::kColumns / 16 / kShifts;
+};
+
+// What a block's rows read: as codes, and in f16.
+struct PackedSight {
+  Positions seen;
+  CodedPositions first_row, last_row;
+
+  __device__ __forceinline__ PackedSight(const QueryBlock& block, const KvZones& zones,
+                                         Positions seen_)
+      : seen(seen_),
+        first_row(zones, block.position),
+        last_row(zones, block.position + block.rows - 1) {}
+
+  // Read as codes by some row.
+  __device__ __forceinline__ Positions coded() const {
+    return {max(seen.first, last_row.first), min(seen.last, last_row.last)};
+  }
+  // Read in f16 by some row: sinks, and what is open.
+  __device__ __forceinline__ Positions sinks() const {
+    return {seen.first, min(seen.last, first_row.first)};
+  }
+  __device__ __forceinline__ Positions open() const {
+    return {max(seen.first, first_row.last), seen.last};
+  }
+  __device__ __forceinline__ bool copied(int j) const {
+    return seen.holds(j) && !(first_row.holds(j) && last_row.holds(j));
+  }
+};
+
+template <class Shape>
+struct PackedMemory {
+  using Wide = TileMemory<Shape>;
+  static constexpr int kCodes = kTile * Shape::kDims * Shape::kBits / 8;  // of one side
+  static constexpr int kStageBytes = 2 * kCodes;
+  // Scales, then minima; keys along channels have at most two blocks to a tile.
+  static constexpr int kKeyEnds = Shape::kBlocked ? 2 * Shape::kDims : kTile;
+  static constexpr int kValueEnds = Shape::kGroups * kTile;
+  static constexpr int kValueEndsAt = 2 * kKeyEnds * 2;
+  static constexpr int kEndBytes = kValueEndsAt + 2 * kValueEnds * 2;
+  static constexpr int kEndStages = Shape::kCodeStages > 1 ? Shape::kCodeStages : 2;
+
+  static constexpr int kCodesAt = (Wide::kBytes + 15) / 16 * 16;
+  static constexpr int kEndsAt = kCodesAt + Shape::kCodeStages * kStageBytes;
+  static constexpr int kSightAt = kEndsAt + kEndStages * kEndBytes;
+  static constexpr int kBytes = kSightAt + static_cast<int>(sizeof(PackedSight));
+};
+
+// Brings tiles of codes, in order, and f16 copies.
+template <class Shape>
+class PackedLoader {
+  using Memory = PackedMemory<Shape>;
+  using Wide = TileMemory<Shape>;
+
+ public:
+  __device__ __forceinline__ PackedLoader(const AttentionArguments& a, const QueryBlock& block,
+                                          const PackedSight& sight, unsigned char* memory)
+      : a_(a),
+        block_(block),
+        sight_(sight),
+        memory_(memory),
+        next_(sight.coded().first / kTile) {}
+
+  __device__ __forceinline__ const unsigned char* codes(int tile) const {
+    return memory_ + Memory::kCodesAt + tile % Shape::kCodeStages * Memory::kStageBytes;
+  }
+  __device__ __forceinline__ unsigned char* ends(int tile) const {
+    return memory_ + Memory::kEndsAt + tile % Memory::kEndStages * Memory::kEndBytes;
+  }
+
+  // Starts copying the next tile of codes, if there is one, as one more group of copies.
+  __device__ __forceinline__ void load_next() {
+    const Positions coded = sight_.coded();
+    if (!coded.empty() && next_ * kTile < coded.last) {
+      const int page = block_.pages[next_];
+      unsigned char* const to = memory_ + (codes(next_) - memory_);
+      unsigned char* const to_ends = ends(next_);
+      load_side(a_.keys, page, to, to_ends, Memory::kKeyEnds);
+      load_side(a_.values, page, to + Memory::kCodes, to_ends + Memory::kValueEndsAt,
+                Memory::kValueEnds);
+      ++next_;
+    }
+    ptx::cp_async_commit();
+  }
+
+  // Starts copying the f16 copies of a tile to the stage, as a group: rows that no query reads so
+  // become 0.
+  __device__ __forceinline__ void load_copies(int tile) const {
+    const int run = a_.batch.row_runs[block_.row];
+    const int copy = a_.batch.pages[a_.batch.runs[run].copies_at + tile];
+    load_rows<typename Wide::Keys>(a_.copied.keys, copy, tile, memory_);
+    load_rows<typename Wide::Values>(a_.copied.values, copy, tile, memory_ + Wide::kValuesAt);
+    ptx::cp_async_commit();
+  }
+
+  // Scales of values that no query reads: what lies there may be anything, and 0 times it need not
+  // be 0. Ends with a barrier where there are some.
+  __device__ __forceinline__ void clear_unseen_ends(int tile) const {
+    const Positions coded = sight_.coded();
+    if (coded.first <= tile * kTile && tile * kTile + kTile <= coded.last) return;
+    auto* const ends_of = reinterpret_cast<std::uint16_t*>(ends(tile) + Memory::kValueEndsAt);
+    for (int i = static_cast<int>(threadIdx.x); i < 2 * Memory::kValueEnds; i += Shape::kThreads) {
+      if (!coded.holds(tile * kTile + i % kTile)) ends_of[i] = 0;
+    }
+    __syncthreads();
+  }
+
+ private:
+  // Codes and ends of one side; `room` is that of scales.
+  __device__ __forceinline__ void load_side(const KvPages& pages, int page, unsigned char* to,
+                                            unsigned char* to_ends, int room) const {
+    const PackedHead head = packed_head(pages, page, a_.heads, block_.kv_head);
+    const int thread = static_cast<int>(threadIdx.x);
+    const auto* const words = reinterpret_cast<const unsigned char*>(head.words);
+    const int bytes = kTile * a_.heads.head_dim * Shape::kBits / 8;
+    for (int at = thread * 16; at < bytes; at += Shape::kThreads * 16) {
+      ptx::cp_async16(to + at, words + at, true);
+    }
+    const int count = pages.codes.ends / 8;  // 16 bytes each
+    for (int i = thread; i < 2 * count; i += Shape::kThreads) {
+      const bool scale = i < count;
+      const int at = scale ? i : i - count;
+      ptx::cp_async16(to_ends + (scale ? 0 : 2 * room) + at * 16,
+                      (scale ? head.scales : head.minima) + at * 8, true);
+    }
+  }
+
+  template <class Rows>
+  __device__ __forceinline__ void load_rows(const KvPages& copies, int copy, int tile,
+                                            unsigned char* to) const {
+    const KvHeadPage page = kv_head_page(copies, max(copy, 0), a_.heads, block_.kv_head);
+    const int thread = ptx::opaque(threadIdx.x), row_bytes = static_cast<int>(page.row_bytes);
+#pragma unroll 2
+    for (int i = thread; i < kTile * Rows::kChunks; i += Shape::kThreads) {
+      const int row = i / Rows::kChunks, chunk = i % Rows::kChunks;
+      const bool valid = copy >= 0 && chunk * 16 < row_bytes && sight_.copied(tile * kTile + row);
+      ptx::cp_async16(to + Rows::at(row, chunk),
+                      page.numbers + (valid ? row * row_bytes + chunk * 16 : 0), valid);
+    }
+  }
+
+  const AttentionArguments& a_;
+  const QueryBlock& block_;
+  const PackedSight& sight_;
+  unsigned char* memory_;
+  int next_;  // tile of codes
+};
+
+inline constexpr int kUnitBytes = 512;  // of a unit's operands
+
+// A tile's codes become operands in the stage: of each unit four matrices as ldmatrix reads them,
+// one for each register; keys first.
+template <class Shape>
+__device__ __forceinline__ void expand_tile(const unsigned char* codes, int units,
+                                            unsigned char* memory) {
+  using Memory = PackedMemory<Shape>;
+  const auto* const keys = reinterpret_cast<const std::uint32_t*>(codes);
+  const auto* const values = reinterpret_cast<const std::uint32_t*>(codes + Memory::kCodes);
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const auto put = [&](const UnitOperand& unit, unsigned char* to) {
+    auto* const words = reinterpret_cast<std::uint32_t*>(to) + lane;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) words[32 * i] = unit.b[i / 2][i % 2];
+  };
+#pragma unroll 1
+  for (int s16 = 0; s16 < kTile / 16; ++s16) {
+#pragma unroll 1
+    for (int c16 = static_cast<int>(threadIdx.x / 32); c16 < units; c16 += Shape::kThreads / 32) {
+      unsigned char* const to = memory + (s16 * units + c16) * kUnitBytes;
+      put(unit_of_codes<Shape::kBits, KvPart::keys>(keys, s16, c16, units, lane), to);
+      put(unit_of_codes<Shape::kBits, KvPart::values>(values, s16, c16, units, lane),
+          to + kTile * Shape::kDims * 2);
+    }
+  }
+}
+
+// Where a warp finds the operands of a tile: in the codes, or where they were made of them.
+template <class Shape>
+struct TileOperands {
+  const unsigned char* memory;  // codes, or with them expanded the stage
+  int units, lane;
+
+  template <KvPart part>
+  __device__ __forceinline__ UnitOperand unit(int s16, int c16) const {
+    constexpr bool kKeys = part == KvPart::keys;
+    if constexpr (Shape::kShares) {
+      const auto* const words = reinterpret_cast<const std::uint32_t*>(
+          memory + (kKeys ? 0 : PackedMemory<Shape>::kCodes));
+      return unit_of_codes<Shape::kBits, part>(words, s16, c16, units, lane);
+    } else {
+      std::uint32_t r[4];
+      ptx::ldmatrix_x4(r, memory + (kKeys ? 0 : kTile * Shape::kDims * 2) +
+                              (s16 * units + c16) * kUnitBytes + lane * 16);
+      return {{{r[0], r[1]}, {r[2], r[3]}}};
+    }
+  }
+};
+
+}  // namespace leq::LEQ_GPU
