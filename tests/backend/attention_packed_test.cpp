@@ -192,6 +192,24 @@ TEST(PackedAttention, KeysFromBeforeRopeDoNotSeeBiases) {
   }
 }
 
+// Scalings of RoPE that lengthen queries and keys (yarn) lengthen these once, as others.
+TEST(PackedAttention, KeysFromBeforeRopeAreAsLongAsOthers) {
+  const auto outputs = [](KvType keys) {
+    AttentionCase c = case_of(keys, KvType::f32, 64);
+    c.recent = c.sinks = 0;
+    c.attention_factor = 1.3f;
+    AttentionRun run(c, {2, supported_isas().back()}, 200);
+    run.run(in_chunks(200, 200));
+    return run.values(0);
+  };
+  const std::vector<float> want = outputs(KvType::f16), have = outputs(KvType::simq8_pre);
+  double squares = 0;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    squares += std::pow(double{want[i]} - double{have[i]}, 2);
+  }
+  EXPECT_LT(std::sqrt(squares / static_cast<double>(want.size())), 0.03);
+}
+
 // Theorem 2 as a property: every code is off by half a step of its own channel, or of its token and
 // group; sinks and open blocks are f16.
 TEST(PackedAttention, EveryCodeIsWithinHalfAStepOfItsNumber) {

@@ -29,6 +29,7 @@ struct AttentionCase {
   RowsConsumer consumer;
   std::int64_t context = 2048;
   int sinks = -1, recent = -1;  // below 0: as the types have them
+  float attention_factor = 1;   // of cosines and sines
   float key_bias = 0;           // of channel 1 of every key, in a pair that turns fast
 
   KvZones zones() const {
@@ -98,7 +99,7 @@ class AttentionRun {
         k_gain_(head_gain(c.head_dim, 2)),
         q_norm_{NormKind::rms, q_gain_.data(), nullptr, 1e-6f, c.head_dim},
         k_norm_{NormKind::rms, k_gain_.data(), nullptr, 1e-6f, c.head_dim},
-        rope_(make_rope(backend_->memory(), inv_freq_, 1.0f, c.context)),
+        rope_(make_rope(backend_->memory(), inv_freq_, c.attention_factor, c.context)),
         qkv_(backend_->allocate_rows(largest_batch, c.qkv_width(), {})),
         out_(backend_->allocate_rows(largest_batch, c.width(), c.output)) {
     shape_.heads = c.heads;

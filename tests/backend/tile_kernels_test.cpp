@@ -149,6 +149,34 @@ TEST(TileKernels, TurnedKeys) {
   }
 }
 
+TEST(TileKernels, ChainsOfMinima) {
+  Random random(6);
+  for (const int dims : kDims) {
+    const auto d = static_cast<std::size_t>(dims);
+    const auto query = normals(random, kQueryTile * d);
+    const auto rows = halves(random, kMostChains * d);
+    for (const int count : {1, 5, kMostChains}) {
+      for (int queries = 1; queries <= kQueryTile; ++queries) {
+        expect_one_result(dims, queries, count, [&](Isa isa) {
+          std::vector<float> z(kQueryTile * kMostChains, -7.0f);
+          ChainTile tile;
+          tile.queries = queries;
+          tile.dims = dims;
+          tile.count = count;
+          for (int i = 0; i < count; ++i)
+            tile.rows[i] = rows.data() + static_cast<std::size_t>(i) * d;
+          for (int r = 0; r < queries; ++r) {
+            tile.query[r] = query.data() + static_cast<std::size_t>(r) * d;
+            tile.z[r] = z.data() + r * kMostChains;
+          }
+          packed_kernels(isa).chains(tile);
+          return z;
+        });
+      }
+    }
+  }
+}
+
 TEST(TileKernels, ScoresOfFloatsAndInt8) {
   Random random(4);
   for (const int dims : kDims) {

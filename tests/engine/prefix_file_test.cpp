@@ -112,7 +112,8 @@ TEST_P(KeptTextsTest, ASmallerCacheKeepsWhatWasUsedLast) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kv, KeptTextsTest,
-                         testing::Values(KvType::f16, KvType::int8, KvType::simq4));
+                         testing::Values(KvType::f16, KvType::int8, KvType::simq4,
+                                         KvType::simq4_pre));
 
 class KeptFiles : public testing::Test {
  protected:

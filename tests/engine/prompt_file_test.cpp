@@ -212,7 +212,8 @@ TEST_P(SavedPrompts, WhatIsNotOfThisModelIsRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kv, SavedPrompts,
-                         testing::Values(KvType::f16, KvType::int8, KvType::simq4));
+                         testing::Values(KvType::f16, KvType::int8, KvType::simq4,
+                                         KvType::simq4_pre));
 
 }  // namespace
 }  // namespace leq

@@ -10,6 +10,7 @@ namespace leq::cpu {
 const AttentionKernels& attention_kernels_portable();
 const AttentionKernels& attention_kernels_v3();
 const AttentionKernels& attention_kernels_avx2();
+const AttentionKernels& attention_kernels_avxvnni();
 const AttentionKernels& attention_kernels_avx512vnni();
 const AttentionKernels& attention_kernels_neon();
 const AttentionKernels& attention_kernels_dotprod();

@@ -206,23 +206,50 @@ void score_tokens(const SpanWork& work, int page, int kv_head, Tile queries, Ahe
   }
 }
 
-// What a query's scores begin with: z of each closed block of keys that it sees.
-void start_blocks(const SpanWork& work, int kv_head, int query) {
-  const int block = keys_of(work).block, dims = work.head.shape.head_dim;
+// Blocks of the span's keys that a query sees and reads codes of, [first, last).
+Columns closed_blocks(const SpanWork& work, int query) {
+  const int block = keys_of(work).block;
   const Columns columns = work.of_query(query);
   const std::int64_t closed = work.head.kv.zones.closed_for(work.position_of(query));
-  const std::int64_t base = work.span * kSpanTokens;
-  const auto last = static_cast<int>(std::clamp<std::int64_t>(closed - base, 0, columns.last));
-  const int first_block = columns.first / block, blocks = (last + block - 1) / block - first_block;
-  if (columns.empty() || blocks <= 0) return;
-  std::array<const std::uint16_t*, kMostChains> rows;
-  for (int i = 0; i < blocks; ++i) {
-    const int first = (first_block + i) * block;
-    rows[static_cast<std::size_t>(i)] =
+  const std::int64_t end = closed - work.span * kSpanTokens;
+  const auto last = static_cast<int>(std::clamp<std::int64_t>(end, 0, columns.last));
+  if (columns.empty()) return {};
+  return {columns.first / block, (last + block - 1) / block};
+}
+
+// What scores of neighbouring queries of a kv head begin with: z of each of these blocks.
+void start_blocks(const SpanWork& work, int kv_head, Tile queries, Columns blocks) {
+  if (blocks.empty()) return;
+  const int block = keys_of(work).block, dims = work.head.shape.head_dim;
+  ChainTile tile;
+  tile.queries = queries.last - queries.first;
+  tile.dims = dims;
+  tile.count = blocks.last - blocks.first;
+  for (int i = 0; i < tile.count; ++i) {
+    const int first = (blocks.first + i) * block;
+    tile.rows[i] =
         work.keys(first / kPageTokens, kv_head).minima + first % kPageTokens / block * dims;
   }
-  work.head.packed.chains(work.scratch.queries[query], rows.data(), blocks, dims,
-                          work.scratch.starts + query * kSpanBlocks + first_block);
+  for (int r = 0; r < tile.queries; ++r) {
+    const int query = queries.first + r;
+    tile.query[r] = work.scratch.queries[query];
+    tile.z[r] = work.scratch.starts + query * kSpanBlocks + blocks.first;
+  }
+  work.head.packed.chains(tile);
+}
+
+// Queries of a kv head that see the same blocks go together.
+void start_queries(const SpanWork& work) {
+  const int of_head = work.head.head_queries();
+  for (int first = 0; first < work.head.queries();) {
+    const int kv_head = first / of_head;
+    const int end = std::min((kv_head + 1) * of_head, first + kQueryTile);
+    const Columns blocks = closed_blocks(work, first);
+    int last = first + 1;
+    while (last < end && closed_blocks(work, last) == blocks) ++last;
+    start_blocks(work, kv_head, {first, last}, blocks);
+    first = last;
+  }
 }
 
 // The sum of a query's dimensions, by lanes.
@@ -320,14 +347,11 @@ void value_blocks(const SpanWork& work, int page, int kv_head, Tile queries, Ahe
 
 void begin_packed_span(const SpanWork& work) {
   const HeadBlock& head = work.head;
-  if (kv_packed(head.kv.key_type)) {
+  if (keys_of(work).blocked()) {
+    if (!turned(work)) start_queries(work);  // else minima are part of the keys
+  } else if (kv_packed(head.kv.key_type)) {
     for (int query = 0; query < head.queries(); ++query) {
-      if (turned(work)) break;  // minima are part of the keys
-      if (keys_of(work).blocked()) {
-        start_blocks(work, query / head.head_queries(), query);
-      } else {
-        work.scratch.starts[query * kSpanBlocks] = query_sum(work, query);
-      }
+      work.scratch.starts[query * kSpanBlocks] = query_sum(work, query);
     }
   }
   if (!kv_packed(head.kv.value_type)) return;

@@ -53,6 +53,16 @@ inline constexpr int kPageColumns = 64;          // positions of a page
 inline constexpr int kSpanBlocks = 16;           // of 32 keys, at most, in a span
 inline constexpr int kMostChains = kSpanBlocks;  // of one call of PackedKernels::chains
 
+// z[q][i] = the chain fma(query[q][c], rows[i][c], z), c ascending from +0.
+struct ChainTile {
+  int queries = 0;
+  int dims = 0;                                 // d
+  int count = 0;                                // of rows
+  const float* query[kQueryTile] = {};          // [d]
+  const std::uint16_t* rows[kMostChains] = {};  // [d] f16
+  float* z[kQueryTile] = {};                    // [count]
+};
+
 struct PackedKernels {
   // By number of bits: packed_index.
   void (*scores[3])(const PackedScoreTile& tile) noexcept;
@@ -64,9 +74,7 @@ struct PackedKernels {
   // Sixteen neighbouring keys [d][16], each turned back by its row of the table [16][2][d/2], then
   // times `factor`; in place.
   void (*turn_back_keys)(const float* rows, int dims, float factor, float* keys) noexcept;
-  // z[i] = the chain fma(query[c], rows[i][c], z), c ascending from +0; rows are f16, count <= 16.
-  void (*chains)(const float* query, const std::uint16_t* const* rows, int count, int dims,
-                 float* z) noexcept;
+  void (*chains)(const ChainTile& tile) noexcept;
   // out = query * scale, f16 scales
   void (*fold)(const float* query, const std::uint16_t* scales, int dims, float* out) noexcept;
   // scores[j] = fma(scale of j, scores[j], minimum of j * sum), j in [first, last)

@@ -25,11 +25,11 @@ std::span<const KernelLevel> kernel_levels() {
                                                      .rows = row_kernels_avx2,
                                                      .attention = attention_kernels_avx2,
                                                      .packed = packed_kernels_avx2},
-                                         // These multiply integers of many rows; all else is AVX2.
+                                         // These multiply integers; all else is AVX2.
                                          KernelLevel{.isa = Isa::avxvnni,
                                                      .matmul = matmul_kernels_avxvnni,
                                                      .rows = row_kernels_avx2,
-                                                     .attention = attention_kernels_avx2,
+                                                     .attention = attention_kernels_avxvnni,
                                                      .packed = packed_kernels_avx2},
                                          KernelLevel{.isa = Isa::avx512,
                                                      .matmul = matmul_kernels_avx512,

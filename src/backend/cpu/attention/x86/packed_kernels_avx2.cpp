@@ -194,6 +194,82 @@ void wide_values(const PackedValueTile& tile) noexcept {
   for (; first < tile.queries; ++first) value_rows<bits, 1>(tile, first);
 }
 
+// Rows become columns.
+void transpose(__m256 (&x)[8]) {
+  __m256 a[8], b[8];
+#pragma GCC unroll 4
+  for (int i = 0; i < 8; i += 2) {
+    a[i] = _mm256_unpacklo_ps(x[i], x[i + 1]);
+    a[i + 1] = _mm256_unpackhi_ps(x[i], x[i + 1]);
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < 8; i += 4) {  // b[i + k] has columns k and 4 + k of rows i to i + 3
+    b[i] = _mm256_shuffle_ps(a[i], a[i + 2], 0x44);
+    b[i + 1] = _mm256_shuffle_ps(a[i], a[i + 2], 0xee);
+    b[i + 2] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0x44);
+    b[i + 3] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0xee);
+  }
+#pragma GCC unroll 4
+  for (int k = 0; k < 4; ++k) {
+    x[k] = _mm256_permute2f128_ps(b[k], b[4 + k], 0x20);
+    x[4 + k] = _mm256_permute2f128_ps(b[k], b[4 + k], 0x31);
+  }
+}
+
+// Eight halves of a row, of which `there` are its own; the others are +0.
+__m256 halves8(const std::uint16_t* row, int there) {
+  if (there >= 8) return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(row)));
+  std::uint16_t eight[8] = {};
+  for (int i = 0; i < there; ++i) eight[i] = row[i];
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(eight)));
+}
+
+// Channels [first, first + 8) of the rows as columns of 16; those that are not there are +0.
+void eight_columns(const ChainTile& tile, int first, float (&columns)[8][kMostChains]) {
+  for (int row = 0; row < kMostChains; row += 8) {
+    __m256 x[8];
+    for (int i = 0; i < 8; ++i) {
+      x[i] = row + i < tile.count ? halves8(tile.rows[row + i] + first, tile.dims - first)
+                                  : _mm256_setzero_ps();
+    }
+    transpose(x);
+    for (int c = 0; c < 8; ++c) _mm256_storeu_ps(columns[c] + row, x[c]);
+  }
+}
+
+// Two registers have a chain in each lane.
+template <int R>
+void chain_rows(const ChainTile& tile) noexcept {
+  __m256 sums[R][2];
+  for (int r = 0; r < R; ++r) sums[r][0] = sums[r][1] = _mm256_setzero_ps();
+  for (int first = 0; first < tile.dims; first += 8) {
+    float columns[8][kMostChains];
+    eight_columns(tile, first, columns);
+    const int last = tile.dims - first < 8 ? tile.dims - first : 8;
+    for (int c = 0; c < last; ++c) {
+      const __m256 low = _mm256_loadu_ps(columns[c]), high = _mm256_loadu_ps(columns[c] + 8);
+      for (int r = 0; r < R; ++r) {
+        const __m256 q = _mm256_set1_ps(tile.query[r][first + c]);
+        sums[r][0] = _mm256_fmadd_ps(q, low, sums[r][0]);
+        sums[r][1] = _mm256_fmadd_ps(q, high, sums[r][1]);
+      }
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    float z[kMostChains];
+    _mm256_storeu_ps(z, sums[r][0]);
+    _mm256_storeu_ps(z + 8, sums[r][1]);
+    for (int i = 0; i < tile.count; ++i) tile.z[r][i] = z[i];
+  }
+}
+
+void wide_chains(const ChainTile& tile) noexcept {
+  using Rows = void (*)(const ChainTile&) noexcept;
+  constexpr Rows kRows[kQueryTile] = {chain_rows<1>, chain_rows<2>, chain_rows<3>,
+                                      chain_rows<4>, chain_rows<5>, chain_rows<6>};
+  kRows[tile.queries - 1](tile);
+}
+
 // Two registers hold what a row of 16 keys does.
 template <int bits>
 void wide_turn(const TurnTile& tile) noexcept {
@@ -232,7 +308,7 @@ constexpr PackedKernels kWide = {.scores = {wide_scores<8>, wide_scores<4>, wide
                                  .turn = {wide_turn<8>, wide_turn<4>, wide_turn<2>},
                                  .turn_back = turn_back,
                                  .turn_back_keys = turn_back_keys,
-                                 .chains = chains,
+                                 .chains = wide_chains,
                                  .fold = fold,
                                  .rescale = rescale,
                                  .encode = encode_packed,

@@ -222,23 +222,36 @@ void transpose(__m512 (&x)[16]) {
   }
 }
 
-// A chain in each lane.
-void wide_chains(const float* query, const std::uint16_t* const* rows, int count, int dims,
-                 float* z) noexcept {
-  __m512 sums = _mm512_setzero_ps();
-  for (int first = 0; first < dims; first += 16) {
-    const __mmask16 mask = low_lanes(dims - first);
+// A chain in each lane; queries share the rows as columns.
+template <int R>
+void chain_rows(const ChainTile& tile) noexcept {
+  __m512 sums[R];
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) sums[r] = _mm512_setzero_ps();
+  for (int first = 0; first < tile.dims; first += 16) {
+    const __mmask16 mask = low_lanes(tile.dims - first);
     __m512 x[16];
     for (int i = 0; i < 16; ++i) {
-      x[i] = i < count ? halves16(rows[i] + first, mask) : _mm512_setzero_ps();
+      x[i] = i < tile.count ? halves16(tile.rows[i] + first, mask) : _mm512_setzero_ps();
     }
     transpose(x);
-    const int last = dims - first < 16 ? dims - first : 16;
+    const int last = tile.dims - first < 16 ? tile.dims - first : 16;
     for (int c = 0; c < last; ++c) {
-      sums = _mm512_fmadd_ps(_mm512_set1_ps(query[first + c]), x[c], sums);
+#pragma GCC unroll 6
+      for (int r = 0; r < R; ++r) {
+        sums[r] = _mm512_fmadd_ps(_mm512_set1_ps(tile.query[r][first + c]), x[c], sums[r]);
+      }
     }
   }
-  _mm512_mask_storeu_ps(z, low_lanes(count), sums);
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) _mm512_mask_storeu_ps(tile.z[r], low_lanes(tile.count), sums[r]);
+}
+
+void wide_chains(const ChainTile& tile) noexcept {
+  using Rows = void (*)(const ChainTile&) noexcept;
+  constexpr Rows kRows[kQueryTile] = {chain_rows<1>, chain_rows<2>, chain_rows<3>,
+                                      chain_rows<4>, chain_rows<5>, chain_rows<6>};
+  kRows[tile.queries - 1](tile);
 }
 
 void wide_fold(const float* query, const std::uint16_t* scales, int dims, float* out) noexcept {
