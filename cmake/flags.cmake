@@ -8,9 +8,9 @@ target_compile_options(leq_flags INTERFACE -ffp-contract=off -fno-math-errno -Wa
   -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Wold-style-cast -Wno-psabi
   -Wno-missing-field-initializers
   "$<$<CXX_COMPILER_ID:GNU>:-Wno-restrict;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread>")
-# cc1plus looks for garbage when it holds 256 MiB, not 128: a twentieth less to compile.
+# What people build: cc1plus looks for garbage when it holds 256 MiB, not 128: a twentieth less to compile.
 target_compile_options(leq_flags INTERFACE
-  "$<$<CXX_COMPILER_ID:GNU>:SHELL:--param ggc-min-heapsize=262144>")
+  "$<$<AND:$<CXX_COMPILER_ID:GNU>,$<CONFIG:Release>>:SHELL:--param ggc-min-heapsize=262144>")
 if(LEQ_SHARED)
   # For all, so that all can use one precompiled header.
   target_compile_options(leq_flags INTERFACE -fPIC
