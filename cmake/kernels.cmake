@@ -18,10 +18,11 @@ set(leq_numbers_flags "$<$<CONFIG:Release>:-O3>")
 # What reads small files, sets out the work and reports on it, and what a step does but once: a quarter
 # less to compile (so are the tools). At -O1 g++ 12 takes a std::variant's empty text for an uninitialized one.
 set(leq_once_flags "$<$<CONFIG:Release>:-O1;-Wno-maybe-uninitialized>")
+# Of src/model all but rope and rotation, of src/generate all but dry, which work on numbers.
 set(once_places /models/ /src/comm/ /src/convert/ /src/engine/ /src/format/ /src/platform/
   /src/recipes/ /src/report/ /src/quantize/pipeline/ /src/quantize/search/
   /src/quantize/methods/tensor_plan "/src/model/([^r]|ra)" /src/generate/jinja/
-  /src/generate/grammar/json_schema /src/generate/grammar/gbnf "/src/generate/[^d/]+\\.cpp"
+  /src/generate/grammar/json_schema /src/generate/grammar/gbnf "/src/generate/[^d/][^/]*\\.cpp"
   "/src/eval/(bench|breakdown|fit_|mixed_|protocol|rank_|wikitext|yardstick)"
   /src/eval/perplexity_report /src/eval/divergence_report "/src/eval/synthetic\\.")
 list(JOIN once_places "|" once_places)

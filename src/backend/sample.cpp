@@ -32,8 +32,8 @@ void radix_sort(std::vector<std::uint64_t>& keys, std::vector<std::uint64_t>& ot
 constexpr std::size_t kBlock = 64;  // logits that are looked at together
 using Block = std::span<const float, kBlock>;
 
-// By lanes, as compilers make vectors of; any logits.
-bool is_below(Block logits, float limit) {
+// As compilers make vectors of. NaN is above all, and all are above NaN.
+bool none_above(Block logits, float limit) {
   std::int32_t above = 0;
   for (const float logit : logits) above |= logit <= limit ? 0 : 1;
   return above == 0;
@@ -42,7 +42,8 @@ bool is_below(Block logits, float limit) {
 // The first that is NaN or +infinity; logits.size() where none is.
 std::size_t first_bad(std::span<const float> logits) {
   std::size_t i = 0;
-  while (i + kBlock <= logits.size() && is_below(logits.subspan(i).first<kBlock>(), kLargestLogit)) {
+  while (i + kBlock <= logits.size() &&
+         none_above(logits.subspan(i).first<kBlock>(), kLargestLogit)) {
     i += kBlock;
   }
   while (i < logits.size() && logits[i] <= kLargestLogit) ++i;
@@ -127,9 +128,9 @@ void HostSampler::keep_best(std::size_t k) {
   const std::span<const float> logits = logits_;
   std::size_t i = 0;
   for (; i + kBlock <= logits.size(); i += kBlock) {
-    // The k-th so far; NaN at first, which nothing is below.
+    // The k-th so far; NaN at first.
     const float kth = logit_of(static_cast<std::uint32_t>(limit >> 32));
-    if (!is_below(logits.subspan(i).first<kBlock>(), kth)) look_at(i, kBlock);
+    if (!none_above(logits.subspan(i).first<kBlock>(), kth)) look_at(i, kBlock);
   }
   look_at(i, logits.size() - i);
   cut();
