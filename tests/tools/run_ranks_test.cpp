@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "models_fixture.h"
 #include "shared_data.h"
 #include "tools/mpirun.h"
@@ -53,6 +54,36 @@ TEST_F(RunRanks, ProcessesTellTheStoryToo) {
     // mpirun gives a process a terminal, where leq-run ends its line.
     EXPECT_EQ(ranked.out, alone.out + "\n") << ranks << " processes";
   }
+}
+
+// What is kept of a prompt is one rank's, whoever wrote it.
+TEST_F(RunRanks, KeepAndReadOnePromptCache) {
+  std::string one;
+  for (const char* ranks : {"1", "2", "3"}) {
+    const std::string file = own_ / (std::string("cache") + ranks);
+    std::vector<std::string> words = story(ranks);
+    words.insert(words.end(), {"--prompt-cache", file});
+    const Finished first = test::run(words, "");
+    ASSERT_EQ(first.status, 0) << first.err;
+    const std::string bytes = read_file(file, 1 << 26);
+    if (one.empty()) one = bytes;
+    EXPECT_EQ(bytes == one, true) << ranks << " ranks write another file";
+    std::vector<std::string> again = story(ranks[0] == '2' ? "3" : "2");
+    again.insert(again.end(), {"--prompt-cache", file, "--prompt-cache-ro"});
+    const Finished second = test::run(again, "");
+    EXPECT_EQ(second.status, 0) << second.err;
+    EXPECT_EQ(second.out, first.out);
+    EXPECT_NE(second.err.find("prompt"), std::string::npos) << second.err;
+  }
+}
+
+TEST_F(RunRanks, TheServersRanksAreNoProcesses) {
+  if (const std::string why = test::no_mpi(); !why.empty()) GTEST_SKIP() << why;
+  const Finished ranked = test::run_by_mpi(
+      own_ / "", 2, {LEQ_TOOLS_DIR "/leq-server", "-m", model_, "--port", "0", "--tp", "2"});
+  EXPECT_NE(ranked.status, 0);
+  EXPECT_NE((ranked.out + ranked.err).find("start it without mpirun"), std::string::npos)
+      << ranked.out << ranked.err;
 }
 
 TEST_F(RunRanks, RefuseAnotherNumberOfProcesses) {

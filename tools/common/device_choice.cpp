@@ -51,6 +51,10 @@ std::uint64_t memory_cap(const Options& options) {
   return *bytes;
 }
 
+Arithmetic arithmetic_of(const Options& options) {
+  return options.declares("exact") && options.flag("exact") ? Arithmetic::exact : Arithmetic::fast;
+}
+
 Option numa_option(const std::string& group) {
   std::vector<std::string> words;
   for (const auto& [word, mode] : kNumaModes) words.emplace_back(word);
@@ -76,7 +80,8 @@ NumaMode numa_mode(const Options& options) {
 
 std::unique_ptr<Backend> chosen_backend(const Options& options, int threads) {
   const std::string name = device_name(options);
-  const DeviceOptions device = {name, threads, memory_cap(options), numa_mode(options)};
+  const GpuOptions gpu = {memory_cap(options), arithmetic_of(options)};
+  const DeviceOptions device = {name, threads, gpu, numa_mode(options)};
   std::unique_ptr<Backend> backend;
   naming_gpu_layers(options, [&] { backend = make_backend(device); });
   return backend;
