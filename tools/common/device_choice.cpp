@@ -33,7 +33,7 @@ std::int64_t gpu_layers(const Options& options) {
 
 std::string device_name(const Options& options) {
   std::string device = options.text("device");
-  if (!options.given("gpu-layers")) return device;
+  if (!options.declares("gpu-layers") || !options.given("gpu-layers")) return device;
   const bool on_gpu = gpu_layers(options) != 0;
   if (!options.given("device")) return on_gpu ? "cuda:0" : "cpu";
   require(on_gpu == (device != "cpu"), "-ngl ", printable(options.text("gpu-layers")), " and -dev ",

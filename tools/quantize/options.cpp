@@ -10,6 +10,7 @@
 #include "quantize/rewrites/smoothquant.h"
 #include "recipes/calibration_size.h"
 #include "tools/common/model_path.h"
+#include "tools/common/rank_choice.h"
 #include "tools/quantize/search_options.h"
 #include "tools/quantize/text.h"
 
@@ -203,6 +204,7 @@ std::vector<Option> calibration_flags() {
        .group = "Run",
        .minimum = 0,
        .maximum = 1024},
+      rank_option("Run"),
       {.name = "device",
        .spellings = "-dev",
        .kind = OptionKind::text,
