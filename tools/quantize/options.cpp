@@ -67,6 +67,14 @@ std::vector<Option> recipe_flags() {
            .group = "Quantization"}};
 }
 
+Option ranks_flag() {
+  Option option = rank_option("Run");
+  option.help =
+      "ranks that divide the work, each with its part of the threads, or processes of mpirun. The "
+      "file is the same for any number";
+  return option;
+}
+
 std::vector<Option> scheme_flags() {
   return {
       {.name = "type",
@@ -204,7 +212,7 @@ std::vector<Option> calibration_flags() {
        .group = "Run",
        .minimum = 0,
        .maximum = 1024},
-      rank_option("Run"),
+      ranks_flag(),
       {.name = "device",
        .spellings = "-dev",
        .kind = OptionKind::text,

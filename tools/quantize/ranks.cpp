@@ -41,7 +41,7 @@ void run_as_process(const QuantizeJob& job) {
 // Joined even where the leader throws: its error has ended the others by then.
 class Followers {
  public:
-  Followers(ThreadRanks& ranks, const QuantizeJob& job, int threads) {
+  Followers(ThreadRanks& ranks, const QuantizeJob& job, int threads) : leader_(ranks[0]) {
     for (int rank = 1; rank < ranks.size(); ++rank) {
       Communicator& own = ranks[rank];
       const int share = threads_of_rank(threads, rank, ranks.size());
@@ -57,12 +57,14 @@ class Followers {
     }
   }
   ~Followers() {
+    leader_.abort(Error("the leader is gone", ErrorKind::interrupted));
     for (std::thread& thread : threads_) thread.join();
   }
   Followers(const Followers&) = delete;
   Followers& operator=(const Followers&) = delete;
 
  private:
+  Communicator& leader_;
   std::vector<std::thread> threads_;
 };
 
