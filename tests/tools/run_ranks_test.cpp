@@ -141,11 +141,21 @@ TEST_F(RunRanks, QuantizeTheFileOfOne) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const std::string source = folder.string();
   const auto words = [&](const std::string& name, const std::string& ranks) {
-    return std::vector<std::string>{LEQ_TOOLS_DIR "/leq-quantize", source,  "-o",
-                                    own_ / name,                   "-t",    "1",
-                                    "--method",                    "gptq",  "--type",
-                                    "int4-g64",                    "--samples", "3",
-                                    "--no-gate",                   "--tp",  ranks};
+    return std::vector<std::string>{LEQ_TOOLS_DIR "/leq-quantize",
+                                    source,
+                                    "-o",
+                                    own_ / name,
+                                    "-t",
+                                    "1",
+                                    "--method",
+                                    "gptq",
+                                    "--type",
+                                    "int4-g64",
+                                    "--samples",
+                                    "3",
+                                    "--no-gate",
+                                    "--tp",
+                                    ranks};
   };
   const Finished alone = test::run(words("one.leq", "1"), "");
   ASSERT_EQ(alone.status, 0) << alone.err;

@@ -9,7 +9,7 @@
 
 #include "base/thread_pool.h"
 #include "quantize/calibration/histogram.h"
-#include "quantize/linear_algebra/dense.h"
+#include "quantize/linear_algebra/tile_share.h"
 
 namespace leq {
 

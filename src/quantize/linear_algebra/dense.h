@@ -5,30 +5,18 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "base/thread_pool.h"
 #include "quantize/linear_algebra/lower_matrix.h"
+#include "quantize/linear_algebra/tile_share.h"
 
 namespace leq {
-
-// One of `count` who divide the tiles of X^T X among them: each number is one's alone.
-struct TileShare {
-  std::int64_t index = 0, count = 1;
-};
 
 // h [K][K] += X^T X for x [T][K], both triangles, in the tiles of `share`. Products in f32 over
 // shards of 2,048 rows, shards added in double in their order: the same h for the same sequence of
 // calls.
 void add_outer_products(std::span<const float> x, std::int64_t tokens, std::int64_t columns,
                         std::span<double> h, ThreadPool& pool, const TileShare& share = {});
-// The upper triangle's numbers of h in the tiles of a share, one after the other, and back into
-// both triangles. Throws Error where `numbers` are not as many.
-std::vector<double> tiles_of(std::span<const double> h, std::int64_t columns,
-                             const TileShare& share);
-void put_tiles(std::span<const double> numbers, std::span<double> h, std::int64_t columns,
-               const TileShare& share);
-
 // Replaces the lower triangle of the symmetric a by L with a = L^T L. False where `a` is not
 // positive definite: a square of L's diagonal is below 1e-10 of a's. Then `a` is spoilt.
 bool factor_lower(LowerMatrix& a, ThreadPool& pool);
