@@ -140,7 +140,7 @@ TEST(KvSaved, PackedCodesComeBackWithTheirCopies) {
 }
 
 TEST(KvSaved, AppendingOneByOneIsAppendingInBulk) {
-  const auto backend = make_cpu_backend({1, Isa::portable_v3});
+  const auto backend = make_cpu_backend({1, chosen_isa()});
   for (const KvType type : kPackedTypes) {
     const KvShape shape = {1, 2, 32, type, type, 1000, 1};
     KvCache bulk(backend->memory(), backend->layout(), shape);

@@ -30,7 +30,7 @@ TEST(KvLayers, ALargeBiasStandsOutOfItsLayer) {
 
 std::vector<KvType> types_of(const std::filesystem::path& folder, KvType wanted) {
   const Model model(test::quantized(folder, "int8"), {});
-  const auto backend = make_cpu_backend({1, Isa::portable_v3});
+  const auto backend = make_cpu_backend({1, chosen_isa()});
   RunLimits limits;
   limits.key_type = limits.value_type = wanted;
   Session session(model, *backend, resolve_limits(limits, model.config()));
