@@ -1,6 +1,7 @@
 #include "comm/last_words.h"
 
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -60,6 +61,9 @@ void on_term(int signal) {
   }
   line << " when told to end (SIGTERM): mpirun does so where another process has died\n";
   line.write_out();
+  // Time for mpirun to read it: what a process that is gone has said last may be lost.
+  const timespec pause = {0, 200'000'000};
+  ::nanosleep(&pause, nullptr);
   ::signal(signal, SIG_DFL);
   ::raise(signal);
 }

@@ -16,6 +16,7 @@ namespace leq::test {
 
 struct KvTypes {
   KvType keys = KvType::f32, values = KvType::f32;
+  std::optional<int> recent = {};  // newest positions that stay in f16 beside codes of blocks
 };
 
 class Engine {
@@ -27,6 +28,7 @@ class Engine {
     RunLimits limits;
     limits.key_type = kv.keys;
     limits.value_type = kv.values;
+    limits.kv_recent = kv.recent;
     limits.sequences = sequences;
     limits.context = std::min<std::int64_t>(256, model.config().context) * sequences;
     limits.batch_tokens = limits.output_tokens = 128;
