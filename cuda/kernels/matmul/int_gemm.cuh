@@ -33,11 +33,11 @@ struct GemmMemory {
   static constexpr int kHighBytes = bits == 3 ? Shape::kRows * 16 : 0;
   static constexpr int kStageBytes = kTokenBytes + kLowBytes + kHighBytes;
   static constexpr int kGroups = group == 0 ? 0 : kSlab / group;
-  // Zero points and sums of at most 128 codes fit into 16 bits.
+  // Zero points, with a minus in front, and sums of at most 128 codes fit into 16 bits.
   struct Groups {
     float row_scale[kGroups > 0 ? kGroups : 1][Shape::kRows];
     float token_scale[Shape::kTokens];
-    std::int16_t zero[kGroups > 0 ? kGroups : 1][Shape::kRows];
+    std::int16_t less_zero[kGroups > 0 ? kGroups : 1][Shape::kRows];
     std::int16_t token_sum[kGroups > 0 ? kGroups : 1][Shape::kTokens];
   };
   static constexpr int kBytes =
@@ -220,7 +220,7 @@ struct SlabGroups {
     for (int g = 0; g < Memory::kGroups; ++g) {
       if (thread < Shape::kRows) {
         to.row_scale[g][thread] = row[g].scale;
-        to.zero[g][thread] = static_cast<std::int16_t>(row[g].zero);
+        to.less_zero[g][thread] = static_cast<std::int16_t>(-row[g].zero);
       }
       if (thread < Shape::kTokens) {
         to.token_sum[g][thread] = static_cast<std::int16_t>(token_sum[g]);
@@ -261,6 +261,28 @@ struct WarpTile {
       }
     }
   }
+  // Group g of the slab begins, with what zero points take off it: sums must begin at something.
+  __device__ __forceinline__ void start_group(const typename Memory::Groups& groups, int g) {
+    int token_sum[kDown][2];
+#pragma unroll
+    for (int down = 0; down < kDown; ++down) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        token_sum[down][half] = groups.token_sum[g][token(down, 2 * half)];
+      }
+    }
+#pragma unroll
+    for (int across = 0; across < kAcross; ++across) {
+      const int less[2] = {groups.less_zero[g][row(across, 0)], groups.less_zero[g][row(across, 1)]};
+#pragma unroll
+      for (int down = 0; down < kDown; ++down) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          sums[down][across][i] = Sum::kStart + less[i % 2] * token_sum[down][i / 2];
+        }
+      }
+    }
+  }
 
   // One step of 32 columns.
   __device__ __forceinline__ void multiply(const unsigned char* stage,
@@ -293,8 +315,7 @@ struct WarpTile {
       for (int down = 0; down < kDown; ++down) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const int n = row(across, i), t = token(down, i);
-          const int sum = sums[down][across][i] - groups.zero[g][n] * groups.token_sum[g][t];
+          const int n = row(across, i), t = token(down, i), sum = sums[down][across][i];
           if constexpr (Sum::kIntegers) {
             store_integer(a, rows, slab * Memory::kGroups + g, n, t, sum);
           } else {
@@ -449,7 +470,9 @@ __device__ __forceinline__ void multiply_slab(
 #pragma unroll
   for (int step = 0; step < 4; ++step) {
     if constexpr (bits == 8) codes.load(low, tile.first_row, step * 2);
-    if (group > 0 && step * 32 % (group > 0 ? group : 1) == 0) tile.start(Sum::kStart);
+    if constexpr (group > 0) {
+      if (step * 32 % group == 0) tile.start_group(groups, step * 32 / group);
+    }
     tile.multiply(stage, codes, step, flip);
     if constexpr (group > 0) {
       if ((step + 1) * 32 % group == 0) {
