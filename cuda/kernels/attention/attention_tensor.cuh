@@ -19,6 +19,7 @@ template <class Shape>
 __device__ __forceinline__ void finish_span(const AttentionArguments& a, const AttentionPlan& plan,
                                             const QueryBlock& block, bool first, bool last,
                                             WarpRows<Shape>& warp, Joined<Shape>& joined) {
+  if constexpr (Shape::kCodedValues) add_middles(warp);
   const int dims = a.heads.head_dim;
 #pragma unroll
   for (int i = 0; i < Shape::kRowTiles; ++i) {
@@ -67,7 +68,7 @@ __device__ __forceinline__ void use_tile(const QueryBlock& block, const Sight& s
     hide_unseen([&](int query) { return block.seen_by(query); }, tile, warp, scores);
   }
   TileWeights<Shape> weights;
-  weigh_tile<Shape>(warp, scores, memory, weights);
+  weigh_tile<Shape>(warp, scores, memory, stage, weights);
   add_tile<Shape>(stage, weights, warp);
 }
 
@@ -79,19 +80,12 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   LEQ_DYNAMIC_SHARED(unsigned char, memory);
   ptx::let_successor_start();
   ptx::wait_for_predecessor();
-  // The rows that see most begin first.
-  const unsigned at = plan.split ? blockIdx.x : gridDim.x - 1 - blockIdx.x;
-  const QueryBlock found = query_block(a, plan, static_cast<int>(at));
-  if (found.rows == 0) return;
-  Positions seen = found.seen();
-  if (plan.split) {
-    const int span = static_cast<int>(blockIdx.z) * kSpanTokens;
-    seen = {max(seen.first, span), min(seen.last, span + kSpanTokens)};
-  }
+  const BlockWork work = block_work(a, plan);
+  const Positions seen = work.seen;
   if (seen.empty()) return;
   // Registers are short: what is read now and then lies in shared memory.
   auto& block = *reinterpret_cast<QueryBlock*>(memory + TileMemory<Shape>::kBlockAt);
-  if (threadIdx.x == 0) block = found;
+  if (threadIdx.x == 0) block = work.queries;
   __syncthreads();
   TileLoader<Shape> loader(a, block, seen, memory);
   for (int stage = 0; stage < Shape::kAhead; ++stage) loader.load_next();

@@ -28,9 +28,11 @@ struct TensorShape {
   static constexpr bool kShares = column_warps == 4;
   static constexpr int kKeyTiles = kShares ? 2 : kTile / 8;  // of eight keys, that a warp scores
   // Weights are exp(score - largest) * 2^12: small ones keep their bits in f16. The factor leaves
-  // with the division by their sum.
-  static constexpr float kWeightBits = 12.0f;
-  static constexpr int kShifts = 0;  // sums that columns share (attention_packed.cuh)
+  // with the division by their sum. Those of codes are multiplied by the codes' scale too, which
+  // reaches 2 * 65504 / 255.
+  static constexpr bool kCodedValues = stored_coded(values);
+  static constexpr float kWeightBits = kCodedValues ? 6.0f : 12.0f;
+  static constexpr int kShifts = kCodedValues ? 1 : 0;  // sums that columns share
   static_assert(!kShares || (row_warps == 1 && row_tiles == 1));
   static_assert(kColumns % 16 == 0 && dims % 32 == 0);
 };
@@ -52,7 +54,8 @@ struct ChunkRows {
 // What four warps tell each other of a tile.
 struct TileShare {
   float largest[16][4];  // score of each query, by warp
-  float2 sums[4][32];    // of the weights of a lane's two queries, by warp and lane
+  // Of a lane's two queries the sums of weights, and of these times the middle of codes.
+  float4 sums[4][32];
   uint4 weights[4][32];  // as operands of the product with values
 };
 

@@ -185,8 +185,8 @@ struct SlabCodes {
   }
 };
 
-// Scales, zero points and sums of a slab's groups, on their way from global to shared memory: a
-// thread brings those of one row and of one token.
+// Scales, zero points and sums of a slab's groups, on their way from global to shared memory: thread
+// number `thread` brings those of one row and of one token.
 template <class Shape, int bits, int group>
 struct SlabGroups {
   using Memory = GemmMemory<Shape, bits, group>;
@@ -195,8 +195,7 @@ struct SlabGroups {
   int token_sum[Memory::kGroups];
 
   __device__ __forceinline__ void load(const IntMatmul& a, const Grouping& grouping,
-                                       const GemmRows<Shape>& rows, int slab) {
-    const int thread = static_cast<int>(threadIdx.x);
+                                       const GemmRows<Shape>& rows, int slab, int thread) {
     const CodeSegment& segment = rows.of(a, thread);
     const int n = rows.first + rows.offset(thread);
     const std::int64_t token = rows.first_token + thread;
@@ -213,8 +212,7 @@ struct SlabGroups {
       }
     }
   }
-  __device__ __forceinline__ void store(typename Memory::Groups& to) const {
-    const int thread = static_cast<int>(threadIdx.x);
+  __device__ __forceinline__ void store(typename Memory::Groups& to, int thread) const {
     if (thread < Shape::kTokens) to.token_scale[thread] = token_scale;
 #pragma unroll
     for (int g = 0; g < Memory::kGroups; ++g) {
@@ -240,7 +238,7 @@ struct WarpTile {
   int first_token, first_row;  // of the warp, in the block's tile
 
   __device__ __forceinline__ WarpTile() {
-    const int warp = static_cast<int>(threadIdx.x / 32);
+    const int warp = static_cast<int>(threadIdx.x / 32) % (Shape::kDown * Shape::kAcross);
     first_token = warp / Shape::kAcross * kDown * 16;
     first_row = warp % Shape::kAcross * kAcross * 8;
   }
@@ -302,6 +300,18 @@ struct WarpTile {
 #pragma unroll
       for (int down = 0; down < kDown; ++down) {
         ptx::mma_m16n8k32_s8(sums[down][across], x[down], b);
+      }
+    }
+  }
+
+  // All of them to shared memory, where the warps of int_gemm_few meet.
+  __device__ __forceinline__ void put_sums(int (&to)[Shape::kTokens][Shape::kRows]) const {
+#pragma unroll
+    for (int across = 0; across < kAcross; ++across) {
+#pragma unroll
+      for (int down = 0; down < kDown; ++down) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) to[token(down, i)][row(across, i)] = sums[down][across][i];
       }
     }
   }
@@ -456,12 +466,11 @@ struct WarpTile {
   }
 };
 
-// Multiplies one slab.
-template <class Shape, int bits, int group, class Sum>
+// Multiplies one slab. `complete(g)` takes the sums of its group g.
+template <class Shape, int bits, int group, class Sum, class Complete>
 __device__ __forceinline__ void multiply_slab(
-    const IntMatmul& a, const GemmRows<Shape>& rows, const unsigned char* stage,
-    const typename GemmMemory<Shape, bits, group>::Groups& groups, int slab, std::uint32_t flip,
-    WarpTile<Shape, bits, group, Sum>& tile) {
+    const unsigned char* stage, const typename GemmMemory<Shape, bits, group>::Groups& groups,
+    std::uint32_t flip, WarpTile<Shape, bits, group, Sum>& tile, Complete complete) {
   using Memory = GemmMemory<Shape, bits, group>;
   const unsigned char* const low = stage + Memory::kTokenBytes;
   SlabCodes<Shape, bits> codes;
@@ -475,9 +484,7 @@ __device__ __forceinline__ void multiply_slab(
     }
     tile.multiply(stage, codes, step, flip);
     if constexpr (group > 0) {
-      if ((step + 1) * 32 % group == 0) {
-        tile.flush(a, rows, groups, step * 32 / group, slab);
-      }
+      if ((step + 1) * 32 % group == 0) complete(step * 32 / group);
     }
   }
 }
@@ -511,9 +518,10 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   ptx::wait_for_predecessor();
   for (int slab = 0; slab < Shape::kStages - 1; ++slab) load_inputs(slab);
   SlabGroups<Shape, bits, group> next;
+  [[maybe_unused]] const int thread = static_cast<int>(threadIdx.x);
   if constexpr (group > 0) {
-    next.load(a, grouping, rows, 0);
-    next.store(groups[0]);
+    next.load(a, grouping, rows, 0, thread);
+    next.store(groups[0], thread);
   }
   WarpTile<Shape, bits, group, Sum> tile;
   tile.start(0);
@@ -525,11 +533,13 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     load_inputs(slab + Shape::kStages - 1);
     const bool more = group > 0 && slab + 1 < slabs;
     if constexpr (group > 0) {
-      if (more) next.load(a, grouping, rows, slab + 1);
+      if (more) next.load(a, grouping, rows, slab + 1, thread);
     }
-    multiply_slab<Shape, bits, group>(a, rows, stage_of(slab), groups[slab % 2], slab, flip, tile);
+    multiply_slab<Shape, bits, group>(
+        stage_of(slab), groups[slab % 2], flip, tile,
+        [&](int g) { tile.flush(a, rows, groups[slab % 2], g, slab); });
     if constexpr (group > 0) {
-      if (more) next.store(groups[(slab + 1) % 2]);
+      if (more) next.store(groups[(slab + 1) % 2], thread);
     }
   }
   ptx::let_successor_start();

@@ -12,9 +12,11 @@ std::int64_t outputs_of(const IntMatmul& a) {
 
 // Large tiles read least, but there should be about one for each multiprocessor.
 GemmTile tile_for(const IntMatmul& a) {
-  constexpr std::int64_t kEnoughTiles = 100;
+  constexpr std::int64_t kEnoughTiles = 100, kMultiprocessors = 132;
+  const std::int64_t outputs = outputs_of(a);
+  if (a.tokens <= 64 && (outputs + 63) / 64 < kMultiprocessors) return GemmTile::few;
   if (a.tokens <= 16) return GemmTile::small;
-  const std::int64_t large = (a.tokens + 127) / 128 * ((outputs_of(a) + 127) / 128);
+  const std::int64_t large = (a.tokens + 127) / 128 * ((outputs + 127) / 128);
   return large < kEnoughTiles ? GemmTile::middle : GemmTile::large;
 }
 
