@@ -1,9 +1,11 @@
 // Reads the machine code of each kernel of a cubin (an ELF file):
 //   sass_counts ARCHITECTURE CUBIN...
-// prints "Code of 'KERNEL' for 'ARCHITECTURE': TENSOR LOOP FENCES DIVISIONS": its tensor-core
-// instructions, and of its main loop the instructions, fences of the whole GPU's memory and integer
-// divisions. The main loop is the range in front of a branch backwards that has most tensor-core
-// instructions, or else most dp4a; of several such the shortest. All paths through it count. An
+// prints "Code of 'KERNEL' for 'ARCHITECTURE': TENSOR LOOP PATH WORK FENCES DIVISIONS": its
+// tensor-core instructions, and of its main loop the instructions, those of its path and of them the
+// tensor-core ones or dp4a, fences of the whole GPU's memory and integer divisions. The main loop is the range in front of a branch backwards that has
+// most tensor-core instructions, or else most dp4a; of several such the shortest. Its path is what a
+// warp carries out in a round that does all the work and nothing beside it: from its begin to its
+// end, forwards alone, the way with most of those instructions, of several such the shortest. An
 // instruction has 16 bytes, its low 12 bits say which it is; the toolkit's own disassembler is not
 // always installed.
 #include <elf.h>
@@ -36,6 +38,8 @@ struct Instruction {
   bool divides() const {
     return std::ranges::find(kToFloat, operation()) != std::end(kToFloat) && (high >> 14 & 3) == 2;
   }
+  // A branch that is always taken: its predicate is the true one.
+  bool is_always() const { return (low >> 12 & 0xf) == 7; }
   // Instructions from the next one to where it goes.
   std::int64_t jump(bool hopper) const {
     if (!hopper) return static_cast<std::int32_t>(low >> 32) / 16;
@@ -51,9 +55,38 @@ T read_at(const std::vector<char>& file, std::size_t at) {
   return value;
 }
 
+struct Way {
+  long work = -1, length = 0;  // instructions; work -1: there is no way
+};
 struct Counts {
   long tensor = 0, loop = 0, fences = 0, divisions = 0;
+  Way path = {0, 0};
 };
+
+// Instructions on the way from `first` to `last` - 1 with most work: before[i] is what lies in front
+// of i.
+Way path_of(const std::vector<Instruction>& code, bool hopper, const std::vector<long>& before,
+            std::size_t first, std::size_t last) {
+  std::vector<Way> to(last - first);
+  to[0] = {0, 0};
+  for (std::size_t i = first; i + 1 < last; ++i) {
+    const Way here = to[i - first];
+    if (here.work < 0) continue;
+    const Way next = {here.work + before[i + 1] - before[i], here.length + 1};
+    const auto reach = [&](std::int64_t at) {
+      if (at <= static_cast<std::int64_t>(i) || at >= static_cast<std::int64_t>(last)) return;
+      Way& there = to[static_cast<std::size_t>(at) - first];
+      if (next.work > there.work || (next.work == there.work && next.length < there.length)) {
+        there = next;
+      }
+    };
+    const bool branches = code[i].operation() == kBranch;
+    const auto after = static_cast<std::int64_t>(i) + 1;
+    if (branches) reach(after + code[i].jump(hopper));
+    if (!branches || !code[i].is_always()) reach(after);
+  }
+  return {to.back().work, to.back().length + 1};
+}
 
 Counts counts_of(const std::vector<Instruction>& code, bool hopper) {
   const auto work = [&](auto is_work) {
@@ -81,6 +114,7 @@ Counts counts_of(const std::vector<Instruction>& code, bool hopper) {
     last = i + 1;
   }
   counts.loop = static_cast<long>(last - first);
+  if (last > first) counts.path = path_of(code, hopper, before, first, last);
   for (std::size_t i = first; i < last; ++i) {
     counts.fences += code[i].fences_gpu() ? 1 : 0;
     counts.divisions += code[i].divides() ? 1 : 0;
@@ -114,8 +148,9 @@ int main(int count, char** arguments) {
         code.push_back(read_at<Instruction>(file, text.sh_offset + at));
       }
       const Counts counts = counts_of(code, hopper);
-      std::printf("Code of '%s' for 'sm_%s': %ld %ld %ld %ld\n", name.c_str() + prefix.size(),
-                  arguments[1], counts.tensor, counts.loop, counts.fences, counts.divisions);
+      std::printf("Code of '%s' for 'sm_%s': %ld %ld %ld %ld %ld %ld\n", name.c_str() + prefix.size(),
+                  arguments[1], counts.tensor, counts.loop, counts.path.length, counts.path.work,
+                  counts.fences, counts.divisions);
     }
   }
 }
