@@ -19,8 +19,9 @@ namespace {
 using Texts = std::vector<std::string>;
 
 // strict: as written, registers by the order in which the kernel names them. loose: by that of each
-// instruction; constants are operands like others, modifiers of types keep their order alone, and
-// what PTX takes for granted is left out.
+// instruction; constants are operands like others, modifiers of types keep their order alone, what
+// PTX takes for granted is left out, and of an mma the sums that come in, which may be those that go
+// out.
 enum class Form { strict, loose };
 
 std::string file_text(const std::string& name) {
@@ -39,12 +40,15 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 }
 
 std::string loose_name(const std::string& name) {
-  const std::string plain = replaced(replaced(name, "::cta", "") + ".", ".tile.", ".");
+  const std::string plain =
+      replaced(replaced(replaced(name, "::cta", "") + ".", ".tile.", "."), ".L2::128B.", ".");
   Texts others, types;
   std::istringstream in(plain);
   for (std::string part; std::getline(in, part, '.');) {
-    const bool is_type = part.size() > 1 && std::string("sufb").find(part[0]) != std::string::npos &&
-                         std::isdigit(static_cast<unsigned char>(part[1])) != 0;
+    const std::size_t letters = part.rfind("bf", 0) == 0 ? 2 : 1;
+    const bool is_type = part.size() > letters &&
+                         std::string("sufb").find(part[0]) != std::string::npos &&
+                         std::isdigit(static_cast<unsigned char>(part[letters])) != 0;
     (is_type ? types : others).push_back(part);
   }
   std::sort(others.begin() + 1, others.end());
@@ -55,7 +59,8 @@ std::string loose_name(const std::string& name) {
   return all;
 }
 
-// Operands with registers and local names numbered as they come; %laneid and its like have names.
+// Operands with registers and local names numbered as they come; %cluster_ctarank and its like keep
+// theirs.
 std::string numbered(const std::string& operands, Form form, std::map<std::string, int>& names) {
   std::string text;
   for (std::size_t at = 0; at < operands.size();) {
@@ -69,8 +74,7 @@ std::string numbered(const std::string& operands, Form form, std::map<std::strin
     if (!in_word(c) && c != '%') end = at + 1;
     const std::string word = operands.substr(at, end - at);
     at = end;
-    const bool special = c == '%' && std::isalpha(static_cast<unsigned char>(word[1])) != 0 &&
-                         std::isdigit(static_cast<unsigned char>(word.back())) == 0;
+    const bool special = c == '%' && word.find('_') != std::string::npos;
     const bool number = std::isdigit(static_cast<unsigned char>(c)) != 0;
     const bool kept = special || word == "_" || (number && form == Form::strict);
     if ((in_word(c) || c == '%') && !kept) {
@@ -101,6 +105,9 @@ Texts instructions(const std::string& text, Form form) {
     if (std::count(operands.begin(), operands.end(), '}') >
         std::count(operands.begin(), operands.end(), '{')) {
       operands.pop_back();
+    }
+    if (form == Form::loose && name.rfind("mma.", 0) == 0) {
+      operands.erase(std::min(operands.rfind(",{"), operands.size()));
     }
     found.push_back((form == Form::loose ? loose_name(name) : name) + ' ' + operands);
   }
@@ -189,11 +196,10 @@ int compare_compiled(const std::vector<Expected>& expected, const std::string& a
     const bool there = number >= one.from && (!one.of_90a || architecture.back() == 'a');
     const std::string wanted = joined(instructions(there ? one.text : "", Form::strict));
     std::string got = joined(instructions(at->second.inlined, Form::strict));
-    // The compiler's own functions stand between other instructions.
-    if (got == "(nothing)" && there) {
-      for (const std::string& each : instructions(at->second.all, Form::loose)) {
-        if (each == joined(instructions(one.text, Form::loose))) got = wanted;
-      }
+    // What is no assembly of ours stands between other instructions.
+    std::istringstream lines(got == "(nothing)" && there ? at->second.all : "");
+    for (std::string line; std::getline(lines, line);) {
+      if (joined(instructions(line, Form::strict)) == wanted) got = wanted;
     }
     if (got != wanted) {
       std::printf("%s for %s: %s\n  expected %s\n", one.kernel.c_str(), architecture.c_str(),
@@ -246,17 +252,14 @@ int compare_yardstick(const std::vector<Expected>& expected, const std::string& 
   }
   int wrong = 0, compared = 0;
   for (const Expected& one : expected) {
-    const bool claimed = one.yardsticks.find(letter) != std::string::npos;
-    bool all = !one.text.empty();
+    if (one.yardsticks.find(letter) == std::string::npos) continue;
+    ++compared;
     for (const std::string& text : instructions(one.text, Form::loose)) {
       const bool helper = text.rfind("setp", 0) == 0 || text.rfind("selp", 0) == 0;
       if (helper || known.count(text) > 0) continue;
-      all = false;
-      if (claimed) std::printf("%s: not in the yardstick: %s\n", one.kernel.c_str(), text.c_str());
+      ++wrong;
+      std::printf("%s: not in the yardstick: %s\n", one.kernel.c_str(), text.c_str());
     }
-    if (all && !claimed) std::printf("%s: the yardstick has it too\n", one.kernel.c_str());
-    wrong += all != claimed ? 1 : 0;
-    compared += claimed ? 1 : 0;
   }
   std::printf("%d of %zu wrappers compared with %zu instructions\n", compared, expected.size(),
               known.size());

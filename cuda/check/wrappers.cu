@@ -61,10 +61,7 @@ __global__ void f16x2_fma(Word* out, Word a, Word b, Word c) { *out = ptx::f16x2
 __global__ void exp2_near(float* out, float x) { *out = ptx::exp2_near(x); }
 
 __global__ void wrong_architecture() { ptx::wrong_architecture(); }
-__global__ void shared_address(Word* out) {
-  LEQ_DYNAMIC_SHARED(Word, memory);
-  *out = ptx::shared_address(memory);
-}
+__global__ void shared_address(Word* out, const void* from) { *out = ptx::shared_address(from); }
 __global__ void barrier_init(unsigned count) {
   LEQ_DYNAMIC_SHARED(ptx::Barrier, barrier);
   ptx::barrier_init(*barrier, count);
