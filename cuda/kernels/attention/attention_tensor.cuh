@@ -45,26 +45,28 @@ __device__ __forceinline__ void finish_span(const AttentionArguments& a, const A
   warp.clear();
 }
 
-// Of the warp's first and last query: what all of them see, and what any of them sees.
+// Of the warp's first and last query: what any of them sees, and tiles that all of them see.
 struct Sight {
-  Positions least, most;
+  Positions any;
+  WholeTiles all;
 
   template <class Shape>
   __device__ __forceinline__ Sight(const QueryBlock& block, const WarpRows<Shape>& warp)
-      : least(block.seen_by(warp.first_query)),
-        most(block.seen_by(min(warp.first_query + 16 * Shape::kRowTiles, block.queries()) - 1)) {}
+      : Sight(block.seen_by(warp.first_query),
+              block.seen_by(min(warp.first_query + 16 * Shape::kRowTiles, block.queries()) - 1)) {}
+  __device__ __forceinline__ Sight(Positions least, Positions most)
+      : any{least.first, most.last}, all(Positions{most.first, least.last}) {}
 };
 
 template <class Shape>
 __device__ __forceinline__ void use_tile(const QueryBlock& block, const Sight& sight, int tile,
                                          unsigned char* memory, const unsigned char* stage,
                                          WarpRows<Shape>& warp) {
-  const Positions &least = sight.least, &most = sight.most;
-  const int first = tile * kTile, last = first + kTile;
-  if (last <= least.first || first >= most.last) return;
+  const bool whole = sight.all.holds(tile);
+  if (!whole && (tile * kTile + kTile <= sight.any.first || tile * kTile >= sight.any.last)) return;
   TileScores<Shape> scores;
   score_tile<Shape>(memory, stage, warp, scores);
-  if (first < most.first || last > least.last) {
+  if (!whole) {
     hide_unseen([&](int query) { return block.seen_by(query); }, tile, warp, scores);
   }
   TileWeights<Shape> weights;

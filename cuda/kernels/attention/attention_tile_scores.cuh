@@ -39,17 +39,23 @@ struct WarpRows {
   float total[kTiles][2];    // of the span's weights, those of this lane
   float middle[kTiles][2];   // of these times the middle of codes
   std::uint32_t offset;      // kCodeOffset
-  // The queries as operands: where warps share scores they stay, elsewhere registers are short.
+  int start[4];              // what sums of int8 products begin at
+  // The queries as operands, and their facts: where warps share scores they stay, elsewhere
+  // registers are short.
   std::uint32_t queries[Shape::kShares ? kSteps : 1][4];
+  float2 facts[2];
 
   __device__ __forceinline__ WarpRows() {
     const int warp = static_cast<int>(threadIdx.x / 32);
     first_query = warp % Shape::kRowWarps * 16 * kTiles;
     first_column = warp / Shape::kRowWarps * Shape::kColumns;
     first_key = Shape::kShares ? 16 * warp : 0;
-    // In a register that the compiler does not know: an instruction holds one constant, and ptxas
-    // would write the other one anew for each.
+    // In registers that the compiler does not know: an instruction holds one constant, and ptxas
+    // would write the other one, and sums before each mma, anew.
     offset = __shfl_sync(kEveryLane, kCodeOffset, 0);
+    for (int k = 0; k < 4; ++k) {
+      start[k] = __shfl_sync(kEveryLane, kSumsAreFloats<Shape> ? kFloatBits : 0, k);
+    }
     clear();
   }
   __device__ __forceinline__ void clear() {
@@ -92,12 +98,20 @@ __device__ __forceinline__ void load_operand(const unsigned char* memory, int fi
   ptx::ldmatrix_x4(a, memory + TileMemory<Shape>::kQueriesAt +
                           Rows::at(first_query + lane % 16, 2 * step + lane / 16));
 }
+template <class Shape>
+__device__ __forceinline__ const float2* facts_at(const unsigned char* memory) {
+  return reinterpret_cast<const float2*>(memory + TileMemory<Shape>::kFactsAt);
+}
 // Once, where they stay: after the barrier that follows load_queries.
 template <class Shape>
 __device__ __forceinline__ void hold_queries(const unsigned char* memory, WarpRows<Shape>& warp) {
 #pragma unroll
   for (int step = 0; step < WarpRows<Shape>::kSteps; ++step) {
     load_operand<Shape>(memory, 0, step, static_cast<int>(threadIdx.x % 32), warp.queries[step]);
+  }
+  if constexpr (!stored_coded(Shape::kKeys)) return;
+  for (int half = 0; half < 2; ++half) {
+    warp.facts[half] = facts_at<Shape>(memory)[warp.query(0, half)];
   }
 }
 
@@ -140,19 +154,19 @@ __device__ __forceinline__ float2 two_halves(const std::uint16_t* at) {
           ptx::f16_to_f32(static_cast<std::uint16_t>(both >> 16))};
 }
 
-// Scale and sum of a query's codes.
+// Scale, times log2 e, and sum of a query's codes.
 template <class Shape>
 __device__ __forceinline__ float2 query_facts(const unsigned char* memory,
                                               const WarpRows<Shape>& warp, int tile, int half) {
-  return reinterpret_cast<const float2*>(memory +
-                                         TileMemory<Shape>::kFactsAt)[warp.query(tile, half)];
+  if constexpr (Shape::kShares) return warp.facts[half];
+  return facts_at<Shape>(memory)[warp.query(tile, half)];
 }
 // What makes a power of two of a score.
 template <class Shape>
 __device__ __forceinline__ float row_factor(const unsigned char* memory,
                                             const WarpRows<Shape>& warp, int tile, int half) {
   if constexpr (!stored_coded(Shape::kKeys)) return kLog2E;
-  return query_facts<Shape>(memory, warp, tile, half).x * kLog2E;
+  return query_facts<Shape>(memory, warp, tile, half).x;
 }
 
 // fma(s, float(sum u q), m * float(sum q)): scores but for the query's scale, which is none of the
@@ -168,7 +182,7 @@ __device__ __forceinline__ void score_codes(const unsigned char* memory, const u
   for (int i = 0; i < Shape::kRowTiles; ++i) {
 #pragma unroll
     for (int j = 0; j < Shape::kKeyTiles; ++j) {
-      for (int k = 0; k < 4; ++k) sums[i][j][k] = kFloats ? kFloatBits : 0;
+      for (int k = 0; k < 4; ++k) sums[i][j][k] = warp.start[k];
     }
   }
   dot_products<Shape>(memory, stage, warp, sums);

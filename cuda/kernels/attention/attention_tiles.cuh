@@ -4,6 +4,7 @@
 
 #include "cuda/kernels/attention/attention_block.cuh"
 #include "cuda/kernels/rows/quantize.cuh"
+#include "cuda/words/float_math.cuh"
 #include "cuda/words/ptx_attention.h"
 
 namespace leq::LEQ_GPU {
@@ -81,6 +82,17 @@ struct TileMemory {
   static constexpr int kBytes = kBlockAt + static_cast<int>(sizeof(QueryBlock));
 };
 
+// Tiles of which all positions are among some.
+struct WholeTiles {
+  int first, count;
+
+  __device__ __forceinline__ explicit WholeTiles(Positions of)
+      : first((of.first + kTile - 1) / kTile), count(max(0, of.last / kTile - first)) {}
+  __device__ __forceinline__ bool holds(int tile) const {
+    return static_cast<unsigned>(tile - first) < static_cast<unsigned>(count);
+  }
+};
+
 // Brings tiles of the positions `seen`, in order; rows of other positions, and columns past the
 // head, become 0. Where a block has little else to do, tiles that it sees as a whole, of heads as
 // wide as the shape, are copied from one address a thread and constants.
@@ -94,6 +106,7 @@ class TileLoader {
       : a_(a),
         block_(block),
         seen_(seen),
+        whole_(seen),
         memory_(memory),
         next_(seen.first / kTile),
         end_((seen.last + kTile - 1) / kTile),
@@ -110,8 +123,7 @@ class TileLoader {
     if (next_ < end_) {
       unsigned char* const to = stage(next_);
       if constexpr (Shape::kShares) {
-        const bool whole = seen_.first <= next_ * kTile && next_ * kTile + kTile <= seen_.last;
-        if (whole && a_.heads.head_dim == Shape::kDims) {
+        if (whole_.holds(next_) && a_.heads.head_dim == Shape::kDims) {
           copy_whole(to);
         } else {
           copy_seen(to);
@@ -129,7 +141,7 @@ class TileLoader {
   // anything, and 0 times it need not be 0.
   __device__ __forceinline__ void clear_unseen_ends(int tile) const {
     if constexpr (Memory::kValueEnds > 0) {
-      if (seen_.first <= tile * kTile && tile * kTile + kTile <= seen_.last) return;
+      if (whole_.holds(tile)) return;
       auto* const ends = reinterpret_cast<std::uint16_t*>(stage(tile) + Memory::kValueEndsAt);
       for (int i = static_cast<int>(threadIdx.x); i < 2 * kTile; i += Shape::kThreads) {
         if (!seen_.holds(tile * kTile + i % kTile)) ends[i] = 0;
@@ -231,6 +243,7 @@ class TileLoader {
   const AttentionArguments& a_;
   const QueryBlock& block_;
   Positions seen_;
+  WholeTiles whole_;
   unsigned char* memory_;
   int next_, end_, page_;
   const std::byte* ends_ = nullptr;  // of page 0: this lane's part of whole tiles
@@ -257,7 +270,7 @@ __device__ __forceinline__ void store_halves(const QueryPart<Shape>& x, int quer
   }
 }
 
-// Codes by the rule of docs/numerics.md. Returns their scale and their sum.
+// Codes by the rule of docs/numerics.md. Returns their scale, times log2 e, and their sum.
 template <class Shape>
 __device__ __forceinline__ float2 store_codes(const QueryPart<Shape>& x, int query,
                                               unsigned char* to) {
@@ -285,7 +298,7 @@ __device__ __forceinline__ float2 store_codes(const QueryPart<Shape>& x, int que
     *reinterpret_cast<unsigned*>(to + TileMemory<Shape>::Keys::at(query, i) + part * 4) = packed;
   }
   for (int step = 1; step < 4; step *= 2) sum += __shfl_xor_sync(kEveryLane, sum, step);
-  return {step_of_query.scale, static_cast<float>(sum)};
+  return {step_of_query.scale * kLog2E, static_cast<float>(sum)};
 }
 
 // The block's queries as keys are stored: f16, or codes with their scale and sum. Columns past the

@@ -190,9 +190,9 @@ struct SlabCodes {
 template <class Shape, int bits, int group>
 struct SlabGroups {
   using Memory = GemmMemory<Shape, bits, group>;
-  RowGroup row[Memory::kGroups];
-  float token_scale;
-  int token_sum[Memory::kGroups];
+  RowGroup row[Memory::kGroups] = {};
+  float token_scale = 0;
+  int token_sum[Memory::kGroups] = {};
 
   __device__ __forceinline__ void load(const IntMatmul& a, const Grouping& grouping,
                                        const GemmRows<Shape>& rows, int slab, int thread) {
