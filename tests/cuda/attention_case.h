@@ -147,7 +147,7 @@ class AttentionData {
   Near in_double() const {
     return softmax([](double x) { return x; });
   }
-  // With the roundings of tensor cores but that of weights: q beside f16 keys, values from codes.
+  // With the roundings of tensor cores but that of weights: q beside f16 keys.
   Near in_double_of_halves() const {
     return softmax([](double x) { return f16_to_f32(f32_to_f16(static_cast<float>(x))); });
   }
@@ -166,7 +166,7 @@ class AttentionData {
         const double p = std::exp(scores[static_cast<std::size_t>(j - first)] - largest);
         total += p;
         for (std::size_t i = 0; i < o.size(); ++i) {
-          const double v = near_value(run, j, kv, static_cast<int>(i), round);
+          const double v = near_value(run, j, kv, static_cast<int>(i));
           o[i] += p * v;
           size[i] += p * std::abs(v);
         }
@@ -184,12 +184,11 @@ class AttentionData {
       sum += round(q[i]) * keys_.numbers[number_at(run, kv, j, i)];
     return sum;
   }
-  template <class Round>
-  double near_value(std::size_t run, int j, int kv, int i, Round round) const {
+  double near_value(std::size_t run, int j, int kv, int i) const {
     const double u = values_.numbers[number_at(run, kv, j, i)];
     const std::size_t at = position_at(run, kv, j);
     if (c_.values != KvType::int8) return u;
-    return round(u * values_.scales[at] + values_.minima[at]);
+    return u * values_.scales[at] + values_.minima[at];
   }
 
   int stride() const { return c_.width() + 32; }

@@ -33,11 +33,13 @@ struct GemmMemory {
   static constexpr int kHighBytes = bits == 3 ? Shape::kRows * 16 : 0;
   static constexpr int kStageBytes = kTokenBytes + kLowBytes + kHighBytes;
   static constexpr int kGroups = group == 0 ? 0 : kSlab / group;
-  // Zero points, with a minus in front, and sums of at most 128 codes fit into 16 bits.
+  // Codes below 8 bits are multiplied as signed bytes, so many times as large (planes.cuh).
+  static constexpr int kFactor = kSignedFactor<bits>, kMiddle = bits == 8 ? 0 : 1 << (bits - 1);
+  // Zero points, times kFactor, and sums of at most 128 codes fit into 16 bits. Scales over kFactor.
   struct Groups {
     float row_scale[kGroups > 0 ? kGroups : 1][Shape::kRows];
     float token_scale[Shape::kTokens];
-    std::int16_t less_zero[kGroups > 0 ? kGroups : 1][Shape::kRows];
+    std::int16_t zero[kGroups > 0 ? kGroups : 1][Shape::kRows];
     std::int16_t token_sum[kGroups > 0 ? kGroups : 1][Shape::kTokens];
   };
   static constexpr int kBytes =
@@ -179,7 +181,7 @@ struct SlabCodes {
       const std::uint32_t thirds = bits == 3 ? high[j] >> step / 2 * 4 : 0;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        b[half] = code_quad<bits>(low[j][step / kSteps], thirds, step % kSteps * 2 + half, flip);
+        b[half] = signed_quad<bits>(low[j][step / kSteps], thirds, step % kSteps * 2 + half, flip);
       }
     }
   }
@@ -217,8 +219,9 @@ struct SlabGroups {
 #pragma unroll
     for (int g = 0; g < Memory::kGroups; ++g) {
       if (thread < Shape::kRows) {
-        to.row_scale[g][thread] = row[g].scale;
-        to.less_zero[g][thread] = static_cast<std::int16_t>(-row[g].zero);
+        to.row_scale[g][thread] = row[g].scale * (1.0f / Memory::kFactor);
+        to.zero[g][thread] =
+            static_cast<std::int16_t>((row[g].zero - Memory::kMiddle) * Memory::kFactor);
       }
       if (thread < Shape::kTokens) {
         to.token_sum[g][thread] = static_cast<std::int16_t>(token_sum[g]);
@@ -259,29 +262,6 @@ struct WarpTile {
       }
     }
   }
-  // Group g of the slab begins, with what zero points take off it: sums must begin at something.
-  __device__ __forceinline__ void start_group(const typename Memory::Groups& groups, int g) {
-    int token_sum[kDown][2];
-#pragma unroll
-    for (int down = 0; down < kDown; ++down) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        token_sum[down][half] = groups.token_sum[g][token(down, 2 * half)];
-      }
-    }
-#pragma unroll
-    for (int across = 0; across < kAcross; ++across) {
-      const int less[2] = {groups.less_zero[g][row(across, 0)], groups.less_zero[g][row(across, 1)]};
-#pragma unroll
-      for (int down = 0; down < kDown; ++down) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          sums[down][across][i] = Sum::kStart + less[i % 2] * token_sum[down][i / 2];
-        }
-      }
-    }
-  }
-
   // One step of 32 columns.
   __device__ __forceinline__ void multiply(const unsigned char* stage,
                                            const SlabCodes<Shape, bits>& codes, int step,
@@ -316,22 +296,56 @@ struct WarpTile {
     }
   }
 
-  // Group g of the slab is complete.
-  __device__ __forceinline__ void flush(const IntMatmul& a, const GemmRows<Shape>& rows,
-                                        const typename Memory::Groups& groups, int g, int slab) {
+  // Zero points leave the sums of group g.
+  __device__ __forceinline__ void take_zeros(const typename Memory::Groups& groups, int g) {
 #pragma unroll
     for (int across = 0; across < kAcross; ++across) {
 #pragma unroll
       for (int down = 0; down < kDown; ++down) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const int n = row(across, i), t = token(down, i), sum = sums[down][across][i];
-          if constexpr (Sum::kIntegers) {
-            store_integer(a, rows, slab * Memory::kGroups + g, n, t, sum);
-          } else {
-            totals[down][across][i].add(sum, groups.row_scale[g][n] * groups.token_scale[t]);
-          }
+          sums[down][across][i] -=
+              groups.zero[g][row(across, i)] * groups.token_sum[g][token(down, i)];
         }
+      }
+    }
+  }
+
+  // Group g of the slab is complete.
+  __device__ __forceinline__ void flush(const IntMatmul& a, const GemmRows<Shape>& rows,
+                                        const typename Memory::Groups& groups, int g, int slab) {
+    const CodeWeight& weight = a.segments[0].weight;
+    if (weight.zeros != nullptr) take_zeros(groups, g);
+    const auto for_sums = [&](auto use) {
+#pragma unroll
+      for (int across = 0; across < kAcross; ++across) {
+#pragma unroll
+        for (int down = 0; down < kDown; ++down) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) use(across, down, i);
+        }
+      }
+    };
+    if constexpr (Sum::kIntegers) {
+      for_sums([&](int across, int down, int i) {
+        store_integer(a, rows, slab * Memory::kGroups + g, row(across, i), token(down, i),
+                      sums[down][across][i] / Memory::kFactor);
+      });
+    } else {
+      const auto add = [&](auto scale) {
+        for_sums([&](int across, int down, int i) {
+          totals[down][across][i].add(sums[down][across][i], scale(across, down, i));
+        });
+      };
+      const auto of_row = [&](int across, int i) { return groups.row_scale[g][row(across, i)]; };
+      const auto of_token = [&](int down, int i) { return groups.token_scale[token(down, i)]; };
+      // Where one side alone has groups, the other's scale is 1.
+      if (a.x.group == 0) {
+        add([&](int across, int, int i) { return of_row(across, i); });
+      } else if (weight.group == 0) {
+        add([&](int, int down, int i) { return of_token(down, i); });
+      } else {
+        add([&](int across, int down, int i) { return of_row(across, i) * of_token(down, i); });
       }
     }
   }
@@ -469,8 +483,7 @@ struct WarpTile {
 // Multiplies one slab. `complete(g)` takes the sums of its group g.
 template <class Shape, int bits, int group, class Sum, class Complete>
 __device__ __forceinline__ void multiply_slab(
-    const unsigned char* stage, const typename GemmMemory<Shape, bits, group>::Groups& groups,
-    std::uint32_t flip, WarpTile<Shape, bits, group, Sum>& tile, Complete complete) {
+    const unsigned char* stage, std::uint32_t flip, WarpTile<Shape, bits, group, Sum>& tile, Complete complete) {
   using Memory = GemmMemory<Shape, bits, group>;
   const unsigned char* const low = stage + Memory::kTokenBytes;
   SlabCodes<Shape, bits> codes;
@@ -479,9 +492,7 @@ __device__ __forceinline__ void multiply_slab(
 #pragma unroll
   for (int step = 0; step < 4; ++step) {
     if constexpr (bits == 8) codes.load(low, tile.first_row, step * 2);
-    if constexpr (group > 0) {
-      if (step * 32 % group == 0) tile.start_group(groups, step * 32 / group);
-    }
+    if (group > 0 && step * 32 % (group > 0 ? group : 1) == 0) tile.start(Sum::kStart);
     tile.multiply(stage, codes, step, flip);
     if constexpr (group > 0) {
       if ((step + 1) * 32 % group == 0) complete(step * 32 / group);
@@ -536,7 +547,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
       if (more) next.load(a, grouping, rows, slab + 1, thread);
     }
     multiply_slab<Shape, bits, group>(
-        stage_of(slab), groups[slab % 2], flip, tile,
+        stage_of(slab), flip, tile,
         [&](int g) { tile.flush(a, rows, groups[slab % 2], g, slab); });
     if constexpr (group > 0) {
       if (more) next.store(groups[(slab + 1) % 2], thread);

@@ -125,7 +125,7 @@ struct FewOutputs {
         for (int half = 0; half < 2; ++half) {
           const int t = token(i), n = row(half), sum = memory.sums()[slab][t][n];
           if constexpr (Sum::kIntegers) {
-            tile.store_integer(a, rows, first + slab, n, t, sum);
+            tile.store_integer(a, rows, first + slab, n, t, sum / Memory::Slab::kFactor);
           } else {
             totals[i][half].add(sum, groups.row_scale[0][n] * groups.token_scale[t]);
           }
@@ -215,8 +215,10 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
           next.load(a, grouping, rows, slab + Shape::kAlong, lane);
         }
       }
-      multiply_slab<Shape, bits, group>(memory.slab(slab), memory.groups(warp), flip, tile,
-                                        [&](int) { tile.put_sums(memory.sums()[warp]); });
+      multiply_slab<Shape, bits, group>(memory.slab(slab), flip, tile, [&](int g) {
+        if (a.segments[0].weight.zeros != nullptr) tile.take_zeros(memory.groups(warp), g);
+        tile.put_sums(memory.sums()[warp]);
+      });
     }
     if constexpr (group > 0) {
       __syncthreads();
