@@ -111,7 +111,7 @@ class TileLoader {
         next_(seen.first / kTile),
         end_((seen.last + kTile - 1) / kTile),
         page_(block.pages[next_]) {
-    if constexpr (Shape::kShares) place_ends();
+    if constexpr (Shape::kShares) place_whole_tiles();
   }
 
   __device__ __forceinline__ unsigned char* stage(int tile) const {
@@ -161,13 +161,9 @@ class TileLoader {
   }
 
   __device__ __forceinline__ void copy_whole(unsigned char* to) const {
-    constexpr int kKeyBytes = kTile * Shape::kDims * stored_number_bytes(Shape::kKeys);
-    constexpr int kValueBytes = kTile * Shape::kDims * stored_number_bytes(Shape::kValues);
-    copy_whole_rows<typename Memory::Keys>(
-        to, page_at(a_.keys.base, a_.keys.page_bytes) + block_.kv_head * kKeyBytes);
-    copy_whole_rows<typename Memory::Values>(
-        to + Memory::kValuesAt,
-        page_at(a_.values.base, a_.values.page_bytes) + block_.kv_head * kValueBytes);
+    copy_whole_rows<typename Memory::Keys>(to, page_at(keys_, a_.keys.page_bytes));
+    copy_whole_rows<typename Memory::Values>(to + Memory::kValuesAt,
+                                             page_at(values_, a_.values.page_bytes));
     if constexpr (Memory::kKeyEnds > 0) {
       if (threadIdx.x >= 32) return;
       ptx::cp_async16(to + Memory::kKeyEndsAt + threadIdx.x * 16, page_at(ends_, ends_stride_),
@@ -185,7 +181,6 @@ class TileLoader {
     static_assert(Shape::kThreads % Rows::kChunks == 0);
     const int thread = static_cast<int>(threadIdx.x);
     const int row = thread / Rows::kChunks, chunk = thread % Rows::kChunks;
-    from += thread * 16;
     // Eight rows further chunks are swapped as they are here.
     constexpr int kAlike = kRows % 8 == 0 ? 1 : 8 / kRows;
 #pragma unroll
@@ -195,8 +190,14 @@ class TileLoader {
                       from + i * Shape::kThreads * 16, true);
     }
   }
-  // 16 lanes of the first warp bring the ends of keys, the others those of values.
-  __device__ __forceinline__ void place_ends() {
+  // Where page 0 would have this thread's part of whole tiles. 16 lanes of the first warp bring the
+  // ends of keys, the others those of values.
+  __device__ __forceinline__ void place_whole_tiles() {
+    constexpr int kKeyBytes = kTile * Shape::kDims * stored_number_bytes(Shape::kKeys);
+    constexpr int kValueBytes = kTile * Shape::kDims * stored_number_bytes(Shape::kValues);
+    const int thread = static_cast<int>(threadIdx.x);
+    keys_ = a_.keys.base + block_.kv_head * kKeyBytes + thread * 16;
+    values_ = a_.values.base + block_.kv_head * kValueBytes + thread * 16;
     if constexpr (Memory::kKeyEnds > 0) {
       static_assert(Shape::kKeys == Shape::kValues);
       constexpr int kRowBytes = Shape::kDims * stored_number_bytes(Shape::kKeys);
@@ -246,7 +247,7 @@ class TileLoader {
   WholeTiles whole_;
   unsigned char* memory_;
   int next_, end_, page_;
-  const std::byte* ends_ = nullptr;  // of page 0: this lane's part of whole tiles
+  const std::byte *keys_ = nullptr, *values_ = nullptr, *ends_ = nullptr;
   std::int64_t ends_stride_ = 0;
 };
 
