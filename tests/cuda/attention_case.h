@@ -168,7 +168,8 @@ class AttentionData {
         for (std::size_t i = 0; i < o.size(); ++i) {
           const double v = near_value(run, j, kv, static_cast<int>(i));
           o[i] += p * v;
-          size[i] += p * std::abs(v);
+          const double apart = std::abs(v - near_middle(run, j, kv));
+          size[i] += p * std::max(std::abs(v), apart);
         }
       }
       for (const double x : o) near.out.push_back(x / total);
@@ -189,6 +190,13 @@ class AttentionData {
     const std::size_t at = position_at(run, kv, j);
     if (c_.values != KvType::int8) return u;
     return u * values_.scales[at] + values_.minima[at];
+  }
+
+  // What code 128 stands for: weights of codes are rounded times what lies apart from it.
+  double near_middle(std::size_t run, int j, int kv) const {
+    if (c_.values != KvType::int8) return 0;
+    const std::size_t at = position_at(run, kv, j);
+    return 128.0 * values_.scales[at] + values_.minima[at];
   }
 
   int stride() const { return c_.width() + 32; }
