@@ -2,6 +2,8 @@
 // result by plain loops: in the order of docs/numerics.md, and in double.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -78,7 +80,8 @@ class AttentionData {
   }
 
   // A batch of some rows.
-  std::vector<float> run(const std::vector<AttentionPart>& parts, bool exact) const {
+  std::vector<float> run(const std::vector<AttentionPart>& parts, bool exact,
+                         const OutputCodes& codes = {}) const {
     std::vector<AttentionRun> runs;
     std::vector<std::int32_t> row_runs;
     std::vector<float> rows;
@@ -115,6 +118,10 @@ class AttentionData {
         attention_scratch_bytes(a.batch.tokens, c_.heads, c_.kv_heads, c_.head_dim, a.batch.end) /
         sizeof(float));
     a.scratch = scratch.data();
+    const DeviceArray<unsigned> tickets(std::vector<unsigned>(kTickets));
+    a.codes = codes;
+    if (codes.tickets == nullptr) a.codes.tickets = tickets.data();
+    EXPECT_TRUE(codes.tickets == nullptr || makes_codes(a));
     write_late({qkv.bytes(), keys.bytes(), values.bytes()});
     launch_attention(a, test_stream());
     return out.host();

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "cuda/kernels/attention/attention_join.cuh"
 #include "cuda/kernels/attention/attention_launch.h"
 #include "cuda/kernels/attention/attention_tile_values.cuh"
 #include "cuda/words/run.h"
@@ -74,6 +75,19 @@ __device__ __forceinline__ void use_tile(const QueryBlock& block, const Sight& s
   add_tile<Shape>(stage, weights, warp);
 }
 
+// As Joined (attention_tile_values.cuh) joins spans.
+struct TensorJoin {
+  static constexpr float kStart = kNothingSeen;
+  float largest, keep, take;
+
+  __device__ __forceinline__ TensorJoin(float before, float, float more) {
+    const Join join(before, more);
+    largest = join.largest;
+    keep = join.keep;
+    take = join.take(more);
+  }
+};
+
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     attention_tensor(const LEQ_GRID_CONSTANT AttentionArguments a,
@@ -117,6 +131,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     __syncthreads();
     loader.load_next();
   }
+  complete_queries<TensorJoin>(a, plan, block);
 }
 
 inline constexpr int kSharedEverywhere = 99 << 10;  // a block's memory on the smallest GPUs
@@ -168,6 +183,7 @@ void launch_queries(const char* name, Kernel kernel, std::size_t shared_bytes,
                               : plan.block_rows == 1
                                   ? a.batch.tokens
                                   : a.batch.tokens / plan.block_rows + a.batch.run_count;
+  static_assert(Shape::kQueries >= kFewestQueries);
   rt::run(stream,
           {name,
            dim3(static_cast<unsigned>(blocks),

@@ -6,6 +6,7 @@
 
 #include "cuda/kernels/matmul/matmul_finish.cuh"
 #include "cuda/kernels/matmul/planes.cuh"
+#include "cuda/kernels/rows/output_codes.cuh"
 #include "cuda/words/reduce.cuh"
 
 namespace leq::LEQ_GPU {
@@ -341,7 +342,13 @@ __global__ void __launch_bounds__(kGroupWarps * 32,
     __syncthreads();
     f = add_waiting<tokens>(waiting, last - first, f);
   }
-  if constexpr (!integers) finish_groups<tokens>(a, rows, f);
+  if constexpr (integers) return;
+  finish_groups<tokens>(a, rows, f);
+  if (rows.paired) {
+    finish_codes<kGroupRows / 2>(a.codes, a.out, a.tokens, a.segments[0].rows, rows.column);
+  } else {
+    finish_codes<kGroupRows>(a.codes, a.out, a.tokens, a.segments[0].rows, rows.column);
+  }
 }
 
 }  // namespace leq::LEQ_GPU

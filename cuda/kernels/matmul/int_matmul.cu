@@ -66,6 +66,12 @@ void launch_int_matmul(const IntMatmul& a, rt::Stream& stream) {
   launch(plain, stream);
 }
 
+bool makes_codes(const IntMatmul& a) {
+  const bool one_place = a.finish == Finish::swiglu || a.segment_count == 1;
+  return a.tokens <= most_gemv_tokens(a.segments[0].weight.bits) && one_place &&
+         outputs_of(a) <= std::int64_t{kTickets} * 128;
+}
+
 const char* describe_int_matmul(int bits, std::int64_t tokens) {
   return tokens <= most_gemv_tokens(bits) ? "dp4a" : "mma";
 }
