@@ -22,7 +22,7 @@ endif()
 if(LEQ_SANITIZE)
   # g++ 12 with sanitizers doubts its own std::regex.
   target_compile_options(leq_flags INTERFACE -fsanitize=${LEQ_SANITIZE} -fno-omit-frame-pointer
-    -fno-sanitize-recover=all -Wno-maybe-uninitialized)
+    -fno-sanitize-recover=all "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>")
   target_link_options(leq_flags INTERFACE -fsanitize=${LEQ_SANITIZE})
 endif()
 if(LEQ_FUZZ)

@@ -16,8 +16,9 @@ leq_take(number_sources "_portable\\.cpp$|/src/(tensor|backend/cpu|quantize/line
 set(leq_numbers_flags "$<$<CONFIG:Release>:-O3>")
 
 # What reads small files, sets out the work and reports on it, and what a step does but once: a quarter
-# less to compile (so are the tools). At -O1 g++ 12 takes a std::variant's empty text for an uninitialized one.
-set(leq_once_flags "$<$<CONFIG:Release>:-O1;-Wno-maybe-uninitialized>")
+# less to compile (so are the tools and the tests). At -O1 g++ 12 takes a std::variant's empty text for an
+# uninitialized one.
+set(leq_once_flags "$<$<NOT:$<CONFIG:Debug>>:-O1>" "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>")
 # Of src/model all but rope and rotation, of src/generate all but dry, which work on numbers.
 set(once_places /models/ /src/comm/ /src/convert/ /src/engine/ /src/format/ /src/platform/
   /src/recipes/ /src/report/ /src/quantize/pipeline/ /src/quantize/search/

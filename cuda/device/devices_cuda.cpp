@@ -30,7 +30,7 @@ std::vector<std::string> list_devices() {
   return lines;
 }
 
-std::unique_ptr<Backend> make_backend(std::string_view which, std::uint64_t memory_cap) {
+std::unique_ptr<Backend> make_backend(std::string_view which, const GpuOptions& options) {
   const std::vector<rt::DeviceInfo> devices = rt::devices();
   require(!devices.empty(), ErrorKind::no_device, Setting{"device"}, " cuda:", which,
           ": no CUDA device: ", rt::why_no_device(), "; use ", Setting{"device"}, " cpu");
@@ -41,7 +41,7 @@ std::unique_ptr<Backend> make_backend(std::string_view which, std::uint64_t memo
           device.major, ".", device.minor, ", this build has code for ", LEQ_CUDA_IMAGES,
           "; configure it with ", "-DLEQ_CUDA_ARCHITECTURES=", device.major, device.minor,
           device.major == 9 ? "a" : "", "-real (8.0 is the oldest)");
-  return make_device_backend(index, "cuda:" + std::to_string(index), memory_cap);
+  return make_device_backend(index, "cuda:" + std::to_string(index), options);
 }
 
 }  // namespace leq::cuda

@@ -5,10 +5,11 @@
 
 namespace leq::sim {
 
-std::unique_ptr<Backend> make_backend(int threads, std::uint64_t memory, std::uint64_t memory_cap) {
+std::unique_ptr<Backend> make_backend(int threads, std::uint64_t memory,
+                                      const GpuOptions& options) {
   simt::set_workers(threads);
   if (memory > 0) rt::set_emulated_memory(memory);
-  return make_device_backend(0, "sim", memory_cap);
+  return make_device_backend(0, "sim", options);
 }
 
 }  // namespace leq::sim

@@ -55,11 +55,12 @@ std::span<const std::int32_t> copies_of(const KvLayer& kv) {
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(int device, std::string name, std::size_t memory_cap)
+  CudaBackend(int device, std::string name, const GpuOptions& options)
       : name_(std::move(name)),
         stream_owner_(rt::make_stream(device)),
         stream_(*stream_owner_),
-        memory_(device, stream_, memory_cap),
+        memory_(device, stream_, options.memory_cap),
+        layout_(options.arithmetic),
         staging_(device, stream_),
         lists_(staging_),
         faults_(device, stream_),
@@ -71,7 +72,9 @@ class CudaBackend final : public Backend {
     rt::fill_zero(tickets_.data(), kTickets * sizeof(unsigned), stream_);
   }
 
-  std::string name() const override { return name_ + " (" + rt::device_of(stream_).name + ")"; }
+  std::string name() const override {
+    return name_ + " (" + rt::device_of(stream_).name + (is_exact() ? ", exact" : "") + ")";
+  }
   std::string describe(const Linear& linear) const override {
     const QuantScheme& scheme = linear.segments[0].weight.scheme;
     const char* kernel = is_coded(linear.act) ? describe_int_matmul(scheme.bits, 1)
@@ -256,6 +259,8 @@ class CudaBackend final : public Backend {
   }
 
  private:
+  bool is_exact() const { return layout_.arithmetic() == Arithmetic::exact; }
+
   // Recordings hold addresses.
   void forget_moved() {
     if (std::exchange(memory_changes_, memory_.changes()) != memory_.changes()) graphs_.forget();
@@ -314,6 +319,7 @@ class CudaBackend final : public Backend {
     a.values = pages_of(kv, KvPart::values, shape);
     a.copied = copied_of(kv);
     a.rotates_values = kv_scheme(kv.value_type).rotated;
+    a.exact = is_exact();
     a.codes.tickets = reinterpret_cast<unsigned*>(tickets_.data());
     const bool coded = takes_codes(target) && makes_codes(a);
     if (coded) a.codes = codes_of_outputs(target, site);
@@ -459,8 +465,9 @@ class CudaBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_device_backend(int device, std::string name, std::size_t memory_cap) {
-  return std::make_unique<CudaBackend>(device, std::move(name), memory_cap);
+std::unique_ptr<Backend> make_device_backend(int device, std::string name,
+                                             const GpuOptions& options) {
+  return std::make_unique<CudaBackend>(device, std::move(name), options);
 }
 
 }  // namespace leq::LEQ_GPU

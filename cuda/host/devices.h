@@ -9,19 +9,19 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/gpu_options.h"
 
 namespace leq::cuda {
 // One line for each device: "cuda:0  GPU-8932f937-...  NVIDIA H200, compute capability 9.0, 139.8
 // GB, 139.2 GB free"; where there is none, one that says why.
 std::vector<std::string> list_devices();
-// `which`: a number, or the start of a UUID. `memory_cap`: most bytes of its memory, 0 = what is
-// free. Throws Error where there is no such device, with the driver's reason, and where this build
-// has no code for it.
-std::unique_ptr<Backend> make_backend(std::string_view which, std::uint64_t memory_cap);
+// `which`: a number, or the start of a UUID. Throws Error where there is no such device, with the
+// driver's reason, and where this build has no code for it.
+std::unique_ptr<Backend> make_backend(std::string_view which, const GpuOptions& options);
 }  // namespace leq::cuda
 
 namespace leq::sim {
 // `threads` run the blocks of kernels; 0 = one for each usable core. `memory`: the device's, 0 =
 // plenty.
-std::unique_ptr<Backend> make_backend(int threads, std::uint64_t memory, std::uint64_t memory_cap);
+std::unique_ptr<Backend> make_backend(int threads, std::uint64_t memory, const GpuOptions& options);
 }  // namespace leq::sim

@@ -22,10 +22,18 @@ int pieces_of(const WeightView& weight) {
 
 }  // namespace
 
-GpuLayout::GpuLayout() : Layout(kBlockUnit) {}
+GpuLayout::GpuLayout(Arithmetic arithmetic) : Layout(kBlockUnit), arithmetic_(arithmetic) {}
 
 RowsFormat GpuLayout::format_for(const Linear& consumer) const {
-  return rows_format(consumer, pieces_of);
+  const RowsFormat format = rows_format(consumer, pieces_of);
+  require(format.pieces == 0 || arithmetic_ != Arithmetic::exact, ErrorKind::bad_setting,
+          Setting{"exact"}, ": ", consumer.name, ": ",
+          scheme_name(consumer.segments[0].weight.scheme),
+          " weights with f32 inputs are multiplied",
+          " on tensor cores, near the CPU's numbers and not equal; quantize with ", Setting{"type"},
+          " int8 or another integer type and quantized activations, or leave ", Setting{"exact"},
+          " out");
+  return format;
 }
 
 RowsLayout GpuLayout::rows(std::int64_t capacity, std::int64_t width,

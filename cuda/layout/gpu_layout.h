@@ -2,16 +2,20 @@
 // need neither the device nor a build for it.
 #pragma once
 
+#include "backend/gpu_options.h"
 #include "backend/layout.h"
 
 namespace leq::gpu {
 
 class GpuLayout final : public Layout {
  public:
-  GpuLayout();
+  explicit GpuLayout(Arithmetic arithmetic);
+
+  Arithmetic arithmetic() const { return arithmetic_; }
 
   // What the weights want, and pieces where tensor cores take f32 inputs; values are always kept
-  // (kernels finish rows in f32 before they become codes or pieces), codes signed.
+  // (kernels finish rows in f32 before they become codes or pieces), codes signed. Throws Error
+  // where arithmetic is to be exact and the product would be made of pieces.
   RowsFormat format_for(const Linear& consumer) const override;
   RowsLayout rows(std::int64_t capacity, std::int64_t width,
                   const RowsFormat& format) const override;
@@ -24,6 +28,9 @@ class GpuLayout final : public Layout {
                std::span<std::byte> out) const override;
   void write_kv(const KvHead& head, std::span<std::byte> page,
                 std::span<const std::byte> in) const override;
+
+ private:
+  Arithmetic arithmetic_;
 };
 
 // A step's rows that share one moving scale: the largest |x| of each and how many were clipped.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <functional>
 
 #include "backend/sample_cuts.h"
 #include "base/float_math.h"
@@ -29,38 +31,61 @@ void radix_sort(std::vector<std::uint64_t>& keys, std::vector<std::uint64_t>& ot
   }
 }
 
-constexpr std::size_t kBlock = 64;  // logits that are looked at together
-using Block = std::span<const float, kBlock>;
+// Logits that are looked at together: most blocks hold none of the best.
+constexpr std::size_t kBlock = 64;
 
-// As compilers make vectors of. NaN is above all, and all are above NaN.
-bool none_above(Block logits, float limit) {
-  std::int32_t above = 0;
-  for (const float logit : logits) above |= logit <= limit ? 0 : 1;
-  return above == 0;
+using Lanes [[gnu::vector_size(16)]] = float;
+using LaneBits [[gnu::vector_size(16)]] = std::int32_t;
+constexpr std::size_t kLanes = sizeof(Lanes) / sizeof(float);
+
+Lanes lanes_at(const float* from) {
+  Lanes lanes;
+  std::memcpy(&lanes, from, sizeof lanes);
+  return lanes;
 }
 
-// The first that is NaN or +infinity; logits.size() where none is.
-std::size_t first_bad(std::span<const float> logits) {
-  std::size_t i = 0;
-  while (i + kBlock <= logits.size() &&
-         none_above(logits.subspan(i).first<kBlock>(), kLargestLogit)) {
-    i += kBlock;
+// The largest of some logits, kNoLogit of none, and whether one is NaN or +infinity.
+struct Look {
+  float largest = kNoLogit;
+  bool bad = false;
+
+  void see(float logit) {
+    largest = logit > largest ? logit : largest;
+    bad = bad || !(logit <= kLargestLogit);
   }
-  while (i < logits.size() && logits[i] <= kLargestLogit) ++i;
-  return i;
+};
+Look look_at(std::span<const float> logits) {
+  // Two of each, since each waits for itself.
+  Lanes largest = Lanes{} + kNoLogit, others = largest;
+  LaneBits good = ~LaneBits{};
+  std::size_t i = 0;
+  for (; i + 2 * kLanes <= logits.size(); i += 2 * kLanes) {
+    const Lanes here = lanes_at(&logits[i]), next = lanes_at(&logits[i + kLanes]);
+    largest = here > largest ? here : largest;
+    others = next > others ? next : others;
+    good &= (here <= kLargestLogit) & (next <= kLargestLogit);
+  }
+  largest = others > largest ? others : largest;
+  Look look;
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    look.see(largest[lane]);
+    look.bad = look.bad || good[lane] == 0;
+  }
+  for (; i < logits.size(); ++i) look.see(logits[i]);
+  return look;
 }
 
 }  // namespace
 
 std::int32_t HostSampler::draw(std::span<const float> logits, const SampleRequest& request) {
-  const std::size_t bad = first_bad(logits);
-  if (bad < logits.size()) return bad_logit_of(static_cast<std::int32_t>(bad));
-  logits_.assign(logits.begin(), logits.end());
-  const SampleRule& rule = request.rule;
-  for (const LogitChange& change : request.changes) {
-    float& logit = logits_[static_cast<std::size_t>(change.id)];
-    logit = changed_logit(logit, rule, change);
+  logits_ = logits;
+  if (look_at_blocks()) {
+    const auto good = [](float logit) { return logit <= kLargestLogit; };
+    const auto bad = std::ranges::find_if_not(logits, good);
+    return bad_logit_of(static_cast<std::int32_t>(bad - logits.begin()));
   }
+  const SampleRule& rule = request.rule;
+  if (!request.changes.empty()) change(request.changes, rule);
   if (!request.allowed.empty()) ban_all_but(request.allowed);
   if (rule.temperature == 0) return largest();
   if (rule.mirostat != 0) {
@@ -68,7 +93,10 @@ std::int32_t HostSampler::draw(std::span<const float> logits, const SampleReques
     if (survivors_.front().logit == kNoLogit) return kAllBanned;
     return draw_mirostat(survivors_, rule, request.surprise);
   }
-  if (rule.top_n_sigma > 0) keep_top_n_sigma(logits_, rule.top_n_sigma);
+  if (rule.top_n_sigma > 0) {
+    keep_top_n_sigma(own_logits(), rule.top_n_sigma);
+    look_at_blocks();
+  }
   const auto k = static_cast<std::size_t>(rule.top_k);
   if (k > 0 && k < logits_.size() / 2) {
     keep_best(k);
@@ -84,57 +112,92 @@ std::int32_t HostSampler::draw(std::span<const float> logits, const SampleReques
   return pick(rule);
 }
 
+std::span<const float> HostSampler::block(std::size_t index) const {
+  const std::size_t first = index * kBlock;
+  return logits_.subspan(first, std::min(kBlock, logits_.size() - first));
+}
+
+bool HostSampler::look_at_blocks() {
+  largest_.resize((logits_.size() + kBlock - 1) / kBlock);
+  bool bad = false;
+  for (std::size_t i = 0; i < largest_.size(); ++i) {
+    const Look look = look_at(block(i));
+    largest_[i] = look.largest;
+    bad = bad || look.bad;
+  }
+  return bad;
+}
+
+std::vector<float>& HostSampler::own_logits() {
+  if (logits_.data() != own_.data()) own_.assign(logits_.begin(), logits_.end());
+  logits_ = own_;
+  return own_;
+}
+
+void HostSampler::change(std::span<const LogitChange> changes, const SampleRule& rule) {
+  std::vector<float>& logits = own_logits();
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    const auto id = static_cast<std::size_t>(changes[i].id);
+    logits[id] = changed_logit(logits[id], rule, changes[i]);
+    const std::size_t in = id / kBlock;
+    const bool last =
+        i + 1 == changes.size() || static_cast<std::size_t>(changes[i + 1].id) / kBlock != in;
+    if (last) largest_[in] = look_at(block(in)).largest;
+  }
+}
+
+// A word of `allowed` is a block.
 void HostSampler::ban_all_but(std::span<const std::uint64_t> allowed) {
-  for (std::size_t first = 0; first < logits_.size(); first += 64) {
-    std::uint64_t banned = ~allowed[first / 64];
-    const std::span<float> logits =
-        std::span(logits_).subspan(first, std::min<std::size_t>(64, logits_.size() - first));
-    if (banned == ~std::uint64_t{0}) std::ranges::fill(logits, kNoLogit);
-    if (banned == ~std::uint64_t{0} || banned == 0) continue;  // most words of most grammars
-    for (float& logit : logits) {
+  std::vector<float>& logits = own_logits();
+  for (std::size_t i = 0; i < largest_.size(); ++i) {
+    std::uint64_t banned = ~allowed[i];
+    if (banned == 0) continue;  // most words of most grammars, or all of them
+    const auto here = std::span(logits).subspan(i * kBlock, block(i).size());
+    if (banned == ~std::uint64_t{0}) {
+      std::ranges::fill(here, kNoLogit);
+      largest_[i] = kNoLogit;
+      continue;
+    }
+    for (float& logit : here) {
       if ((banned & 1) != 0) logit = kNoLogit;
       banned >>= 1;
     }
+    largest_[i] = look_at(here).largest;
   }
 }
 
+// The first of equals.
 std::int32_t HostSampler::largest() const {
-  const auto found = std::ranges::max_element(logits_);  // the first of equals
-  return *found == kNoLogit ? kAllBanned : static_cast<std::int32_t>(found - logits_.begin());
+  const auto most = std::ranges::max_element(largest_);
+  if (*most == kNoLogit) return kAllBanned;
+  const auto at = static_cast<std::size_t>(most - largest_.begin());
+  const auto found = std::ranges::find(block(at), *most);
+  return static_cast<std::int32_t>(at * kBlock) +
+         static_cast<std::int32_t>(found - block(at).begin());
 }
 
-// One pass over the logits: a buffer of a few k candidates is cut back to the best k whenever it is
-// full, and what is no better than the k-th so far does not enter it: equals come later.
+// As many blocks as are wanted have a logit at least as large as the k-th of their largest: what is
+// less is none of the best k, and few blocks have more than one that is not less.
 void HostSampler::keep_best(std::size_t k) {
-  const std::size_t capacity = std::max<std::size_t>(4 * k, 1024);
-  const auto cut = [&] {
-    if (keys_.size() <= k) return;
-    std::nth_element(keys_.begin(), keys_.begin() + static_cast<std::ptrdiff_t>(k) - 1,
-                     keys_.end());
-    keys_.resize(k);
-  };
-  std::uint64_t limit = ~std::uint64_t{0};
-  keys_.clear();
-  const auto look_at = [&](std::size_t first, std::size_t count) {
-    for (std::size_t i = first; i < first + count; ++i) {
-      const std::uint64_t key = sample_key(order_of(logits_[i]), static_cast<std::uint32_t>(i));
-      if (key >= limit) continue;
-      keys_.push_back(key);
-      if (keys_.size() < capacity) continue;
-      cut();
-      limit = keys_[k - 1];
-    }
-  };
-  const std::span<const float> logits = logits_;
-  std::size_t i = 0;
-  for (; i + kBlock <= logits.size(); i += kBlock) {
-    // The k-th so far; NaN at first.
-    const float kth = logit_of(static_cast<std::uint32_t>(limit >> 32));
-    if (!none_above(logits.subspan(i).first<kBlock>(), kth)) look_at(i, kBlock);
+  float least = kNoLogit;
+  if (k <= largest_.size()) {
+    sorted_largest_ = largest_;
+    const auto kth = sorted_largest_.begin() + static_cast<std::ptrdiff_t>(k) - 1;
+    std::ranges::nth_element(sorted_largest_, kth, std::greater());
+    least = *kth;
   }
-  look_at(i, logits.size() - i);
-  cut();
-  std::sort(keys_.begin(), keys_.end());
+  keys_.clear();
+  for (std::size_t i = 0; i < largest_.size(); ++i) {
+    if (largest_[i] < least) continue;
+    auto id = static_cast<std::uint32_t>(i * kBlock);
+    for (const float logit : block(i)) {
+      if (logit >= least) keys_.push_back(sample_key(order_of(logit), id));
+      ++id;
+    }
+  }
+  std::ranges::nth_element(keys_, keys_.begin() + static_cast<std::ptrdiff_t>(k) - 1);
+  keys_.resize(k);
+  std::ranges::sort(keys_);
   list_survivors();
 }
 

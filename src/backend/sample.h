@@ -131,6 +131,10 @@ class HostSampler {
   std::int32_t draw(std::span<const float> logits, const SampleRequest& request);
 
  private:
+  std::span<const float> block(std::size_t index) const;
+  bool look_at_blocks();             // sets largest_; whether a logit is NaN or +infinity
+  std::vector<float>& own_logits();  // logits_ is a copy from then on
+  void change(std::span<const LogitChange> changes, const SampleRule& rule);
   void ban_all_but(std::span<const std::uint64_t> allowed);
   std::int32_t largest() const;
   void keep_best(std::size_t k);
@@ -140,7 +144,10 @@ class HostSampler {
   void keep_min_p(float min_p);
   std::int32_t pick(const SampleRule& rule) const;
 
-  std::vector<float> logits_;           // [V] after changes
+  std::span<const float> logits_;       // [V] the row, or own_: after changes
+  std::vector<float> own_;              // [V]
+  std::vector<float> largest_;          // of each block of logits_
+  std::vector<float> sorted_largest_;   // in part
   std::vector<std::uint64_t> keys_;     // sample_key
   std::vector<std::uint64_t> sorting_;  // the other half of the radix sort
   std::vector<SampleCandidate> survivors_;

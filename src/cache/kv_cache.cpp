@@ -302,14 +302,14 @@ void KvCache::release(std::int32_t page) {
 
 void KvCache::copy_page(std::int32_t from, std::int32_t to) {
   pages_.copy_page(from, to);
-  if (follow_) follow_({PageCopy::Of::page, from, to});
+  if (leading_) leading_->tell(PageCopy{PageCopy::Of::page, from, to});
   sealed_[static_cast<std::size_t>(to)] = sealed_[static_cast<std::size_t>(from)];
 }
 
 // The f16 copies of one page become those of another; both have some.
 void KvCache::copy_copies(std::int32_t from, std::int32_t to) {
   pages_.copy_copy(copies_.of(from), copies_.of(to));
-  if (follow_) follow_({PageCopy::Of::f16_copy, copies_.of(from), copies_.of(to)});
+  if (leading_) leading_->tell(PageCopy{PageCopy::Of::f16_copy, copies_.of(from), copies_.of(to)});
 }
 
 }  // namespace leq

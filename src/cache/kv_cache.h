@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -21,13 +22,14 @@
 #include "backend/memory.h"
 #include "cache/kv_copies.h"
 #include "cache/kv_pages.h"
+#include "cache/kv_transfer.h"
 
 namespace leq {
 
-// What happens to pages beside steps: where ranks share a model, the others' pages follow.
-struct PageCopy {
-  enum class Of : std::uint8_t { page, f16_copy } of = Of::page;
-  std::int32_t from = 0, to = 0;
+// The cache of the rank that leads others.
+struct KvLeading {
+  KvRanks among;
+  std::function<void(const KvCommand&)> tell;  // the others, before the next step
 };
 
 class KvCache {
@@ -85,9 +87,9 @@ class KvCache {
   KvLayers layers() const { return {pages_, copies_.table()}; }
   KvLayer layer(std::int64_t layer) const { return layers()[layer]; }
 
-  // From now on `follow` is told of every copy, before the next step. Sequences are no longer saved
-  // or loaded: these pages have not all heads.
-  void lead(std::function<void(const PageCopy&)> follow) { follow_ = std::move(follow); }
+  // From now on other ranks follow, who have the other heads: they are told of copies, and of
+  // sequences that are saved or loaded, which all take part in.
+  void lead(KvLeading leading) { leading_.emplace(std::move(leading)); }
 
   // A page stays what it is for as long as somebody holds it: a sequence, or who called hold().
   void hold(std::int32_t page) { ++references_[static_cast<std::size_t>(page)]; }
@@ -130,6 +132,10 @@ class KvCache {
   bool codes_reach(std::span<const std::int32_t> pages, std::int64_t length) const;
   bool copies_reach(std::span<const std::int32_t> pages, std::int64_t length) const;
   std::int64_t saved_copies_from(std::int32_t sequence) const;
+  SequencePlace place_of(std::int32_t sequence, std::int64_t copies_from) const;
+  void transfer(const SequenceTransfer& what,
+                const std::function<void(const KvTransfer&)>& work) const;
+  std::int64_t all_kv_heads() const;
   bool reaches(std::span<const std::int32_t> pages, std::int64_t length) const;
 
   std::int32_t page_of(std::int32_t sequence, std::int64_t position) const {
@@ -141,7 +147,7 @@ class KvCache {
   KvShape shape_;
   KvPages pages_;
   KvCopies copies_;
-  std::function<void(const PageCopy&)> follow_;
+  std::optional<KvLeading> leading_;
   std::vector<Sequence> sequences_;
   std::vector<std::int32_t> free_;        // a stack
   std::vector<std::int32_t> references_;  // [pages] sequences that hold a page

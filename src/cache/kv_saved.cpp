@@ -2,20 +2,18 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <new>
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "base/half.h"
 #include "cache/kv_cache.h"
+#include "cache/kv_saved_parts.h"
 
 namespace leq {
 namespace {
 
 constexpr std::array<char, 8> kMagic = {'L', 'E', 'Q', 'K', 'V', '0', '0', '1'};
 constexpr std::array<char, 8> kCopiesMagic = {'L', 'E', 'Q', 'K', 'V', '0', '0', '2'};
-
-constexpr std::string_view kSharedHeads =
-    "ranks share the heads of this cache, which cannot be saved or loaded as a whole; run on one";
 
 struct SavedHeader {
   std::array<char, 8> magic = kMagic;
@@ -47,121 +45,17 @@ std::int32_t layer_types_of(const KvShape& shape) {
   return static_cast<std::int32_t>(hash & 0x7fffffffu);
 }
 
-SavedHeader header_of(const KvShape& shape, std::int64_t length, const KvZones& zones) {
+SavedHeader header_of(const KvShape& shape, std::int64_t kv_heads, std::int64_t length,
+                      const KvZones& zones) {
   SavedHeader header;
   if (zones.copies() || layer_types_of(shape) != 0) header.magic = kCopiesMagic;
   header.key_type = static_cast<std::uint32_t>(shape.key_type);
   header.value_type = static_cast<std::uint32_t>(shape.value_type);
   header.layers = shape.layers;
-  header.kv_heads = shape.kv_heads;
+  header.kv_heads = kv_heads;
   header.head_dim = shape.head_dim;
   header.length = length;
   return header;
-}
-
-// What is saved of a sequence of `length` positions: codes of the first ones where the scheme makes
-// blocks, else numbers of all; and f16 copies of the first page and of the last ones.
-struct SavedParts {
-  std::int64_t length = 0, coded = 0, copies_from = 0, first_copies = 0;
-
-  std::int64_t copies() const {
-    return first_copies + std::max<std::int64_t>(0, length - copies_from);
-  }
-};
-
-SavedParts parts_of(const KvZones& zones, std::int64_t length, std::int64_t copies_from) {
-  SavedParts parts = {length, zones.sealed(length), copies_from, 0};
-  if (zones.sinks > 0 && copies_from > 0)
-    parts.first_copies = std::min<std::int64_t>(length, kPageTokens);
-  return parts;
-}
-
-// One kv head's part of a saved sequence and of a page: numbers, then scales and minima where the
-// scheme has them, then f16 copies where it has some.
-class Pieces {
- public:
-  Pieces(KvType type, KvPart part, int head_dim, const SavedParts& saved)
-      : scheme_(kv_scheme(type)), part_(part), head_dim_(head_dim), saved_(saved) {}
-
-  // Positions whose numbers are saved.
-  std::int64_t positions() const { return scheme_.blocked() ? saved_.coded : saved_.length; }
-  // Of the numbers of `positions`, and of their scales or minima.
-  std::size_t numbers(std::int64_t positions) const {
-    return static_cast<std::size_t>(positions) * kv_number_bytes(scheme_, head_dim_);
-  }
-  std::size_t ends(std::int64_t positions) const {
-    return kv_scale_count(scheme_, part_, head_dim_, positions) * sizeof(std::uint16_t);
-  }
-  std::size_t coded_bytes(std::int64_t positions) const {
-    return numbers(positions) + 2 * ends(positions);
-  }
-  std::size_t copy_bytes(std::int64_t positions) const {
-    return static_cast<std::size_t>(positions) * static_cast<std::size_t>(head_dim_) *
-           sizeof(std::uint16_t);
-  }
-  std::size_t bytes() const {
-    return coded_bytes(positions()) + (scheme_.blocked() ? copy_bytes(saved_.copies()) : 0);
-  }
-  // Calls copy(offset in the saved part, offset in the page, bytes) for `count` positions from
-  // `first`, the first of a page, on.
-  template <class Copy>
-  void each(std::int64_t first, std::int64_t count, Copy copy) const {
-    const std::int64_t all = positions();
-    copy(numbers(first), std::size_t{0}, numbers(count));
-    if (!scheme_.coded()) return;
-    const std::size_t of_page = ends(kPageTokens);
-    copy(numbers(all) + ends(first), numbers(kPageTokens), ends(count));
-    copy(numbers(all) + ends(all) + ends(first), numbers(kPageTokens) + of_page, ends(count));
-  }
-  // Where copies of positions from `first` on lie in the saved part.
-  std::size_t copies_at(std::int64_t first) const {
-    const std::int64_t before =
-        first < saved_.copies_from ? first : saved_.first_copies + first - saved_.copies_from;
-    return coded_bytes(positions()) + copy_bytes(before);
-  }
-  // Attention would spread a NaN to every later token.
-  bool finite(std::span<const std::byte> bytes) const {
-    if (!scheme_.coded() && scheme_.bits == 32) {
-      return all_finite<float>(bytes, [](float x) { return x; });
-    }
-    const std::size_t codes = scheme_.coded() ? numbers(positions()) : 0;
-    return all_finite<std::uint16_t>(bytes.subspan(codes), f16_to_f32);
-  }
-
- private:
-  template <class Number, class Widen>
-  static bool all_finite(std::span<const std::byte> bytes, Widen widen) {
-    for (std::size_t at = 0; at < bytes.size(); at += sizeof(Number)) {
-      Number number;
-      std::memcpy(&number, bytes.data() + at, sizeof number);
-      const float value = widen(number);
-      if (!(value - value == 0.0f)) return false;
-    }
-    return true;
-  }
-
-  const KvScheme& scheme_;
-  KvPart part_;
-  int head_dim_;
-  SavedParts saved_;
-};
-
-// Keys and values of every layer in the order of saved sequences: each is kv_heads parts.
-template <class Visit>
-void each_part(const KvShape& shape, const SavedParts& saved, Visit visit) {
-  for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
-    for (const KvPart part : {KvPart::keys, KvPart::values}) {
-      visit(layer, part, Pieces(shape.type(layer, part), part, shape.head_dim, saved));
-    }
-  }
-}
-
-std::uint64_t saved_bytes(const KvShape& shape, const SavedParts& saved) {
-  std::uint64_t bytes = 0;
-  each_part(shape, saved, [&](std::int64_t, KvPart, const Pieces& pieces) {
-    bytes += static_cast<std::uint64_t>(shape.kv_heads) * pieces.bytes();
-  });
-  return bytes;
 }
 
 void require_zones(const SavedZones& saved, const SavedZones& want, const KvZones& zones,
@@ -188,13 +82,14 @@ struct Opened {
   std::size_t offset = 0;  // of the numbers
 };
 
-Opened open_saved(const KvCache& cache, std::span<const std::byte> bytes, std::string_view source) {
+Opened open_saved(const KvCache& cache, std::int64_t kv_heads, std::span<const std::byte> bytes,
+                  std::string_view source) {
   const KvShape& shape = cache.shape();
   const KvZones& zones = cache.zones();
   ByteReader reader(bytes, source);
   const auto header = reader.read<SavedHeader>("the header of a saved sequence");
   require(header.magic == kMagic || header.magic == kCopiesMagic, source, ": not a saved sequence");
-  const SavedHeader want = header_of(shape, header.length, zones);
+  const SavedHeader want = header_of(shape, kv_heads, header.length, zones);
   require(header.layers == want.layers && header.kv_heads == want.kv_heads &&
               header.head_dim == want.head_dim,
           source, ": saved from ", header.layers, " layers of ", header.kv_heads, " x ",
@@ -214,7 +109,7 @@ Opened open_saved(const KvCache& cache, std::span<const std::byte> bytes, std::s
                   header.length, source);
   }
   Opened opened = {parts_of(zones, header.length, saved.copies_from), {}, reader.offset()};
-  const std::uint64_t expected = opened.offset + saved_bytes(shape, opened.parts);
+  const std::uint64_t expected = opened.offset + saved_bytes(shape, kv_heads, opened.parts);
   require(bytes.size() == expected, source, ": expected ", expected, " bytes, found ",
           bytes.size());
   opened.numbers = bytes.subspan(opened.offset);
@@ -222,10 +117,11 @@ Opened open_saved(const KvCache& cache, std::span<const std::byte> bytes, std::s
 }
 
 // Attention would spread a NaN to every later token.
-void require_finite(const KvShape& shape, const Opened& opened, std::string_view source) {
+void require_finite(const KvShape& shape, std::int64_t kv_heads, const Opened& opened,
+                    std::string_view source) {
   std::size_t offset = 0;
-  each_part(shape, opened.parts, [&](std::int64_t, KvPart, const Pieces& pieces) {
-    for (int head = 0; head < shape.kv_heads; ++head) {
+  each_part(shape, opened.parts, [&](std::int64_t, KvPart, const SavedHead& pieces) {
+    for (std::int64_t head = 0; head < kv_heads; ++head) {
       const auto own = opened.numbers.subspan(offset, pieces.bytes());
       require(pieces.finite(own), source, ": numbers that are not finite at offset ",
               offset + opened.offset, "; the file is damaged");
@@ -251,107 +147,65 @@ std::int64_t KvCache::saved_copies_from(std::int32_t sequence) const {
   return std::min(page, last) * kPageTokens;
 }
 
-// A page comes to the host once, for all its heads.
+SequencePlace KvCache::place_of(std::int32_t sequence, std::int64_t copies_from) const {
+  SequencePlace place = {length(sequence), copies_from, at(sequence).pages, {}};
+  for (const std::int32_t page : place.pages) {
+    place.copies.push_back(page == kNoPage || copies_.count() == 0 ? -1 : copies_.of(page));
+  }
+  return place;
+}
+
+// Where ranks share the heads, all of them take part: an error in the middle ends them.
+void KvCache::transfer(const SequenceTransfer& what,
+                       const std::function<void(const KvTransfer&)>& work) const {
+  const KvRanks alone = {one_rank(), {{0, shape_.kv_heads}}};
+  const KvTransfer side(pages_, memory_, layout_, shape_, leading_ ? leading_->among : alone);
+  if (!leading_) return work(side);
+  Communicator& ranks = leading_->among.ranks;
+  leading_->tell(what);
+  try {
+    work(side);
+  } catch (const Error& error) {
+    throw ranks.abort(rank_error(ranks, error));
+  } catch (const std::bad_alloc&) {
+    throw ranks.abort(rank_error(ranks, Error("out of memory", ErrorKind::no_memory)));
+  }
+}
+
+std::int64_t KvCache::all_kv_heads() const {
+  return leading_ ? leading_->among.all_heads() : shape_.kv_heads;
+}
+
 std::vector<std::byte> KvCache::save(std::int32_t sequence) const {
-  require(!follow_, ErrorKind::bad_setting, kSharedHeads);
   const std::int64_t all = length(sequence);
   const std::int64_t copies_from = pages_.zones().copies() ? saved_copies_from(sequence) : 0;
   const SavedParts saved = parts_of(pages_.zones(), all, copies_from);
-  const SavedHeader header = header_of(shape_, all, pages_.zones());
+  const SavedHeader header = header_of(shape_, all_kv_heads(), all, pages_.zones());
   const SavedZones zones = {pages_.zones().sinks, pages_.zones().recent, pages_.zones().block,
                             layer_types_of(shape_), copies_from};
   const std::size_t zone_bytes = header.magic == kMagic ? 0 : sizeof zones;
-  std::vector<std::byte> bytes(sizeof header + zone_bytes +
-                               static_cast<std::size_t>(saved_bytes(shape_, saved)));
+  std::vector<std::byte> bytes(
+      sizeof header + zone_bytes +
+      static_cast<std::size_t>(saved_bytes(shape_, all_kv_heads(), saved)));
   std::memcpy(bytes.data(), &header, sizeof header);
   std::memcpy(bytes.data() + sizeof header, &zones, zone_bytes);
-  std::byte* target = bytes.data() + sizeof header + zone_bytes;
-  std::vector<std::byte> page, numbers;
-  each_part(shape_, saved, [&](std::int64_t layer, KvPart part, const Pieces& pieces) {
-    const KvPages::Side& own = pages_.side(layer, part);
-    const auto head_of = [&](KvType type, int head) {
-      return KvHead{part, type, shape_.kv_heads, shape_.head_dim, head};
-    };
-    const std::int64_t coded = pieces.positions();
-    for (std::int64_t first = 0; first < coded; first += kPageTokens) {
-      if (page_of(sequence, first) == kNoPage) continue;  // zeros that nobody sees
-      page.resize(own.page_bytes);
-      numbers.resize(pieces.coded_bytes(kPageTokens));
-      memory_.read(pages_.page_at(layer, part, page_of(sequence, first)), page);
-      for (int head = 0; head < shape_.kv_heads; ++head) {
-        layout_.read_kv(head_of(own.type, head), page, numbers);
-        std::byte* const to = target + static_cast<std::size_t>(head) * pieces.bytes();
-        pieces.each(first, std::min<std::int64_t>(kPageTokens, coded - first),
-                    [&](std::size_t in_sequence, std::size_t in_page, std::size_t count) {
-                      std::memcpy(to + in_sequence, numbers.data() + in_page, count);
-                    });
-      }
-    }
-    for (std::int64_t first = 0; own.copied && first < all; first += kPageTokens) {
-      if (first >= saved.first_copies && first < copies_from) continue;
-      if (page_of(sequence, first) == kNoPage) continue;
-      page.resize(pages_.copy_page_bytes());
-      numbers.resize(pieces.copy_bytes(kPageTokens));
-      memory_.read(pages_.copy_at(layer, part, copies_.of(page_of(sequence, first))), page);
-      for (int head = 0; head < shape_.kv_heads; ++head) {
-        layout_.read_kv(head_of(KvType::f16, head), page, numbers);
-        std::memcpy(
-            target + static_cast<std::size_t>(head) * pieces.bytes() + pieces.copies_at(first),
-            numbers.data(), pieces.copy_bytes(std::min<std::int64_t>(kPageTokens, all - first)));
-      }
-    }
-    target += static_cast<std::size_t>(shape_.kv_heads) * pieces.bytes();
+  const SequenceTransfer what = {SequenceTransfer::Way::save, place_of(sequence, copies_from)};
+  transfer(what, [&](const KvTransfer& side) {
+    side.save(what.place, std::span(bytes).subspan(sizeof header + zone_bytes));
   });
   return bytes;
 }
 
 void KvCache::load(std::int32_t sequence, std::span<const std::byte> bytes,
                    std::string_view source) {
-  require(!follow_, ErrorKind::bad_setting, source, ": ", kSharedHeads);
-  const Opened opened = open_saved(*this, bytes, source);
+  const Opened opened = open_saved(*this, all_kv_heads(), bytes, source);
   const SavedParts& saved = opened.parts;
-  const std::int64_t all = saved.length;
-  require_finite(shape_, opened, source);
+  require_finite(shape_, all_kv_heads(), opened, source);
   clear(sequence);
-  grow(sequence, all, saved.copies_from, first_seen(all));
-  const std::byte* from = opened.numbers.data();
-  std::vector<std::byte> page, numbers;
-  each_part(shape_, saved, [&](std::int64_t layer, KvPart part, const Pieces& pieces) {
-    const KvPages::Side& own = pages_.side(layer, part);
-    const auto head_of = [&](KvType type, int head) {
-      return KvHead{part, type, shape_.kv_heads, shape_.head_dim, head};
-    };
-    const std::int64_t coded = pieces.positions();
-    for (std::int64_t first = 0; first < coded; first += kPageTokens) {
-      if (page_of(sequence, first) == kNoPage) continue;
-      page.assign(own.page_bytes, std::byte{0});
-      for (int head = 0; head < shape_.kv_heads; ++head) {
-        numbers.assign(pieces.coded_bytes(kPageTokens), std::byte{0});
-        const std::byte* const head_part = from + static_cast<std::size_t>(head) * pieces.bytes();
-        pieces.each(first, std::min<std::int64_t>(kPageTokens, coded - first),
-                    [&](std::size_t in_sequence, std::size_t in_page, std::size_t count) {
-                      std::memcpy(numbers.data() + in_page, head_part + in_sequence, count);
-                    });
-        layout_.write_kv(head_of(own.type, head), page, numbers);
-      }
-      memory_.write(pages_.page_at(layer, part, page_of(sequence, first)), page);
-    }
-    for (std::int64_t first = 0; own.copied && first < all; first += kPageTokens) {
-      if (first >= saved.first_copies && first < saved.copies_from) continue;
-      if (page_of(sequence, first) == kNoPage) continue;
-      page.assign(pages_.copy_page_bytes(), std::byte{0});
-      for (int head = 0; head < shape_.kv_heads; ++head) {
-        numbers.assign(pieces.copy_bytes(kPageTokens), std::byte{0});
-        std::memcpy(
-            numbers.data(),
-            from + static_cast<std::size_t>(head) * pieces.bytes() + pieces.copies_at(first),
-            pieces.copy_bytes(std::min<std::int64_t>(kPageTokens, all - first)));
-        layout_.write_kv(head_of(KvType::f16, head), page, numbers);
-      }
-      memory_.write(pages_.copy_at(layer, part, copies_.of(page_of(sequence, first))), page);
-    }
-    from += static_cast<std::size_t>(shape_.kv_heads) * pieces.bytes();
-  });
+  grow(sequence, saved.length, saved.copies_from, first_seen(saved.length));
+  const SequenceTransfer what = {SequenceTransfer::Way::load,
+                                 place_of(sequence, saved.copies_from)};
+  transfer(what, [&](const KvTransfer& side) { side.load(what.place, opened.numbers); });
   settle();
 }
 

@@ -18,9 +18,10 @@ class OneRank final : public Communicator {
 }  // namespace
 
 Error rank_error(const Communicator& ranks, const Error& error) {
-  return Error("rank " + std::to_string(ranks.rank()) + " of " + std::to_string(ranks.size()) +
-                   ": " + error.marked(),
-               error.kind());
+  std::string text =
+      "rank " + std::to_string(ranks.rank()) + " of " + std::to_string(ranks.size()) + ": ";
+  if (ranks.step() > 0) text += "step " + std::to_string(ranks.step()) + ": ";
+  return Error(text + error.marked(), error.kind());
 }
 
 Communicator& one_rank() {

@@ -50,9 +50,16 @@ class Communicator {
   // Ends the others' waiting, and every later call, with `error`. The first of all ranks' calls
   // counts; returns the error of that one.
   virtual Error abort(const Error& error) noexcept = 0;
+
+  // The step of the model at work, for errors; 0: none has begun.
+  void at_step(std::int64_t step) { step_ = step; }
+  std::int64_t step() const { return step_; }
+
+ private:
+  std::int64_t step_ = 0;
 };
 
-// The error as all ranks see it: "rank 1 of 4: layers.3.o, token 5 ...".
+// The error as all ranks see it: "rank 1 of 4: step 17: layers.3.o, token 5 ...".
 Error rank_error(const Communicator& ranks, const Error& error);
 
 // The communicator of one rank: there is nobody to wait for.

@@ -7,12 +7,16 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 
 #include "base/cpu_features.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
+#include "comm/last_words.h"
+#include "comm/life_signs.h"
 #include "comm/mpi/mpi_calls.h"
 
 namespace leq {
@@ -69,9 +73,15 @@ const MpiCalls& load_calls() {
 class MpiRank final : public Communicator {
  public:
   explicit MpiRank(const MpiRankOptions& options) : calls_(load_calls()), options_(options) {
-    check(calls_.start(&rank_, &size_), "the start");
+    int in_turn = 0;
+    check(calls_.start(&rank_, &size_, &in_turn), "the start");
+    speak_last_words(rank_, size_);
+    if (in_turn == 1 && size_ > 1) {
+      signs_ = std::make_unique<LifeSigns>(calls_, turn_, rank_, size_, options.silence);
+    }
   }
   ~MpiRank() override {
+    signs_.reset();
     if (!ended_) calls_.finish();
   }
 
@@ -85,10 +95,12 @@ class MpiRank final : public Communicator {
     pack(blocks);
     const bool receives = to == Receivers::all || leads();
     received_.resize(receives ? total_ : 0);
-    check(calls_.begin_gather(sent_.data(), received_.data(), counts_.data(), offsets_.data(),
-                              to == Receivers::all ? 1 : 0),
+    check(in_turn([&] {
+            return calls_.begin_gather(sent_.data(), received_.data(), counts_.data(),
+                                       offsets_.data(), to == Receivers::all ? 1 : 0);
+          }),
           site);
-    wait(site, Wait::bounded);
+    wait("the gather", site, Wait::bounded);
     if (receives) unpack(blocks);
   }
 
@@ -96,26 +108,26 @@ class MpiRank final : public Communicator {
     if (size_ == 1) return;
     require_going();
     auto count = static_cast<std::int64_t>(bytes.size());
-    check(calls_.begin_broadcast(&count, sizeof count), site);
-    wait(site, leads() ? Wait::bounded : Wait::patient);
+    check(in_turn([&] { return calls_.begin_broadcast(&count, sizeof count); }), site);
+    wait("the broadcast", site, leads() ? Wait::bounded : Wait::patient);
     ensure(count >= 0 && count <= std::numeric_limits<int>::max(), site, ": ", count, " bytes");
     bytes.resize(static_cast<std::size_t>(count));
-    check(calls_.begin_broadcast(bytes.data(), count), site);
-    wait(site, Wait::bounded);
+    check(in_turn([&] { return calls_.begin_broadcast(bytes.data(), count); }), site);
+    wait("the broadcast", site, Wait::bounded);
   }
 
   void barrier(std::string_view site) override {
     if (size_ == 1) return;
     require_going();
-    check(calls_.begin_barrier(), site);
-    wait(site, Wait::bounded);
+    check(in_turn([&] { return calls_.begin_barrier(); }), site);
+    wait("the barrier", site, Wait::bounded);
   }
 
   Error abort(const Error& error) noexcept override {
     if (!ended_) {
       ended_.emplace(error);
       const std::string_view text = error.marked();
-      calls_.tell(text.data(), static_cast<int>(text.size()));
+      in_turn([&] { return calls_.tell(text.data(), static_cast<int>(text.size())); });
       linger();
     }
     return *ended_;
@@ -131,10 +143,18 @@ class MpiRank final : public Communicator {
     if (ended_) throw Error(*ended_);
   }
 
+  // One thread at a time may call MPI.
+  template <class Call>
+  int in_turn(Call call) {
+    const std::lock_guard turn(turn_);
+    return call();
+  }
+
   // Another rank's error becomes this one's.
   void hear() {
     std::array<char, 4096> text;
-    const int length = calls_.heard(text.data(), static_cast<int>(text.size()));
+    const int length =
+        in_turn([&] { return calls_.heard(text.data(), static_cast<int>(text.size())); });
     if (length <= 0) return;
     ended_.emplace(std::string(text.data(), static_cast<std::size_t>(length)));
     throw Error(*ended_);
@@ -146,28 +166,45 @@ class MpiRank final : public Communicator {
     const Stopwatch watch;
     std::array<char, 4096> text;
     while (watch.seconds() < 0.3) {
-      calls_.heard(text.data(), static_cast<int>(text.size()));
+      in_turn([&] { return calls_.heard(text.data(), static_cast<int>(text.size())); });
       std::this_thread::sleep_for(kNap);
     }
   }
 
-  void wait(std::string_view site, Wait how) {
+  // "the gather 'layers.3.o'"
+  [[noreturn]] void lose(std::string_view operation, std::string_view site,
+                         const std::string& why) {
+    const std::string text =
+        "waits in " + std::string(operation) + " '" + std::string(site) + "' for " + why;
+    throw abort(rank_error(*this, Error(text, ErrorKind::no_device)));
+  }
+
+  void look_for_lost(std::string_view operation, std::string_view site) {
+    if (signs_ == nullptr || signs_->lost() < 0) return;
+    lose(operation, site,
+         "rank " + std::to_string(signs_->lost()) + ", which has given no sign of life for " +
+             std::to_string(options_.silence.count()) + " ms");
+  }
+
+  void wait(std::string_view operation, std::string_view site, Wait how) {
+    const LastPlace place(operation, site, step());
     const Stopwatch watch;
     for (int poll = 0;; ++poll) {
-      const int done = calls_.done();
+      const int done = in_turn([&] { return calls_.done(); });
       check(done, site);
       if (done == 1) return;
-      if (poll % kPollsAHearing == 0) hear();
+      if (poll % kPollsAHearing == 0) {
+        hear();
+        look_for_lost(operation, site);
+      }
       if (poll < kPolls) {
         pause_briefly();
         continue;
       }
       if (how == Wait::bounded && poll % kPollsAHearing == 0 &&
           watch.seconds() * 1000 > static_cast<double>(options_.patience.count())) {
-        throw abort(rank_error(
-            *this, Error("waits for the others at " + std::string(site) + " for more than " +
-                             std::to_string(options_.patience.count()) + " ms",
-                         ErrorKind::no_device)));
+        lose(operation, site,
+             "the others, for more than " + std::to_string(options_.patience.count()) + " ms");
       }
       if (poll < kPolls + kYields) {
         std::this_thread::yield();
@@ -227,6 +264,8 @@ class MpiRank final : public Communicator {
 
   const MpiCalls& calls_;
   MpiRankOptions options_;
+  std::mutex turn_;
+  std::unique_ptr<LifeSigns> signs_;  // null where MPI takes calls of one thread only
   int rank_ = 0, size_ = 1;
   std::optional<Error> ended_;
   // Of the gather at work:

@@ -16,6 +16,9 @@ std::optional<int> mpi_processes();
 struct MpiRankOptions {
   // How long a rank waits for another before it is taken for lost.
   std::chrono::milliseconds patience{300'000};
+  // How long nothing need be heard of a process, busy or not, until it is: it is stopped, or its
+  // machine is gone.
+  std::chrono::milliseconds silence{10'000};
 };
 
 // This process's rank. To be called once. Throws Error where this build has no MPI, or where the

@@ -1,6 +1,7 @@
 #include "convert/quantize_checkpoint.h"
 
 #include <array>
+#include <memory>
 #include <set>
 #include <system_error>
 
@@ -10,6 +11,8 @@
 #include "base/sha256.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "comm/agreement.h"
+#include "comm/division.h"
 #include "convert/hf_import.h"
 #include "model/tensor_list.h"
 #include "quantize/pipeline/quantize_model.h"
@@ -99,7 +102,7 @@ struct ModelToWrite {
 };
 
 // The file, once its blocks are quantized where they were to be calibrated.
-CheckpointResult write_model(const ModelToWrite& what, LeqWriter& writer,
+CheckpointResult write_model(const ModelToWrite& what, LeqWriter* writer,
                              const std::filesystem::path& output, const BlocksResult* calibrated,
                              const std::function<void(std::int64_t, std::int64_t)>& progress) {
   const ImportedModel& model = what.model;
@@ -110,12 +113,13 @@ CheckpointResult write_model(const ModelToWrite& what, LeqWriter& writer,
             " uses what was finished");
   };
   const QuantizeResult written = write_tensors(writer, model.tensors, what.write, report);
+  CheckpointResult result;
+  if (writer == nullptr) return result;
   for (const NamedBlob& table : tokenizer_tables(model.tokenizer)) {
-    writer.add_blob(table.name, table.bytes);
+    writer->add_blob(table.name, table.bytes);
   }
   // A reader that does not know rotations would compute nonsense.
-  if (what.blocks.rewrites.rotation_seed) writer.add_requirement("rotation");
-  CheckpointResult result;
+  if (what.blocks.rewrites.rotation_seed) writer->add_requirement("rotation");
   result.description = model.description;
   result.parameters = parameter_count(model.config);
   result.bits_per_weight =
@@ -126,7 +130,7 @@ CheckpointResult write_model(const ModelToWrite& what, LeqWriter& writer,
   result.worst_loss_tensor = written.worst_loss_tensor;
   Json metadata = metadata_of(model, what.options, what.blocks, result);
   if (calibrated != nullptr) metadata["provenance"]["calibration"] = calibrated->calibration;
-  result.file_bytes = writer.finish(metadata);
+  result.file_bytes = writer->finish(metadata);
   return result;
 }
 
@@ -195,19 +199,40 @@ CheckpointResult quantize_checkpoint(
   return quantize_imported(import_hf(folder), output, options, progress);
 }
 
-CheckpointResult quantize_imported(
-    const ImportedModel& model, const std::filesystem::path& output,
-    const CheckpointOptions& options,
-    const std::function<void(std::int64_t, std::int64_t)>& progress) {
+namespace {
+
+// What all ranks must have alike.
+void agree(const ImportedModel& model, const CheckpointOptions& options) {
+  if (options.ranks->size() == 1) return;
+  require(!options.resume, Setting{"resume"},
+          ": an interrupted run is gone on with by one rank alone; leave ", Setting{"ranks"},
+          " out, the file will be the same");
+  require(options.max_ram == 0, Setting{"max_ram"},
+          ": of several ranks memory is not planned; "
+          "leave ",
+          Setting{"ranks"}, " out, or this");
+  const std::string all = checkpoint_identity(model, options);
+  require_agreement(
+      *options.ranks,
+      {{"version", kVersion}, {"the checkpoint and the settings (SHA-256)", sha256_hex(all)}});
+}
+
+CheckpointResult quantize_with(const ImportedModel& model, const std::filesystem::path& output,
+                               const CheckpointOptions& options,
+                               const std::function<void(std::int64_t, std::int64_t)>& progress) {
   require(
       options.rotation_seeds == 1 || (options.rewrites.rotation_seed && options.load_stats.empty()),
       Setting{"rotation_seeds"}, ": needs ", Setting{"rotation_seed"},
       ", and a text to run the model on in the place of ", Setting{"load_stats"});
-  check_output(output);
-  check_outputs(model, std::array{output, options.save_stats}, options.load_stats);
-  LeqWriter writer(output);
+  agree(model, options);
+  std::unique_ptr<LeqWriter> writer;
+  if (options.ranks->leads()) {
+    check_output(output);
+    check_outputs(model, std::array{output, options.save_stats}, options.load_stats);
+    writer = std::make_unique<LeqWriter>(output);
+  }
   BlockOptions blocks = block_options(options, model, output);
-  WriteOptions write = {blocks.plan, nullptr, options.threads};
+  WriteOptions write = {.plan = blocks.plan, .threads = options.threads, .ranks = options.ranks};
   std::optional<BlocksResult> calibrated;
   if (wants_blocks(model.config, blocks)) {
     if (blocks.load_stats.empty()) {
@@ -218,17 +243,30 @@ CheckpointResult quantize_imported(
     if (options.rotation_seeds > 1) choose_rotation(options, model, blocks);
     blocks.progress = progress;
     calibrated = quantize_blocks(model.config, model.tensors, blocks);
-    write.blocks = &calibrated->partial;
+    write.calibrated = true;
+    if (calibrated->partial) write.blocks = &*calibrated->partial;
   }
+  PartialRun* const partial = calibrated && calibrated->partial ? &*calibrated->partial : nullptr;
   CheckpointResult result;
   try {
-    result = write_model({model, options, blocks, write}, writer, output,
+    result = write_model({model, options, blocks, write}, writer.get(), output,
                          calibrated ? &*calibrated : nullptr, progress);
-    if (calibrated) calibrated->partial.remove();
+    if (partial != nullptr) partial->remove();
   } catch (const std::exception& error) {
-    if (calibrated) calibrated->partial.tell_kept(error);
+    if (partial != nullptr) partial->tell_kept(error);
     throw;
   }
+  return result;
+}
+
+}  // namespace
+
+CheckpointResult quantize_imported(
+    const ImportedModel& model, const std::filesystem::path& output,
+    const CheckpointOptions& options,
+    const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  CheckpointResult result;
+  together(*options.ranks, [&] { result = quantize_with(model, output, options, progress); });
   return result;
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <ranges>
 
 #include "base/error.h"
 #include "format/leq_layout.h"
@@ -102,7 +101,8 @@ std::vector<Token> PrefixCache::text_of(std::size_t leaf) const {
   std::vector<std::size_t> path;
   for (std::size_t node = leaf; node != 0; node = nodes_[node].parent) path.push_back(node);
   std::vector<Token> text;
-  for (const std::size_t node : std::views::reverse(path)) {
+  std::ranges::reverse(path);
+  for (const std::size_t node : path) {
     text.insert(text.end(), nodes_[node].tokens.begin(), nodes_[node].tokens.end());
   }
   return text;

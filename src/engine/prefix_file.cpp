@@ -1,6 +1,6 @@
 #include "engine/prefix_file.h"
 
-#include <ranges>
+#include <algorithm>
 #include <string>
 #include <system_error>
 
@@ -39,8 +39,9 @@ KeptTexts read_kept_texts(const fs::path& path, Engine& engine, const PromptOwne
   KeptTexts kept;
   if (!file_exists(path)) return kept;
   const MappedFile file(path);
-  const auto parts = split_prompt_files(file.bytes(), file.name());
-  for (const auto part : std::views::reverse(parts)) {
+  auto parts = split_prompt_files(file.bytes(), file.name());
+  std::ranges::reverse(parts);
+  for (const auto part : parts) {
     const SavedPrompt prompt = parse_prompt_file(part, file.name());
     require(prompt.owner.model == owner.model, file.name(), ": was written with another model");
     require(prompt.owner == owner, file.name(), ": was written with other KV types; run with the ",

@@ -56,6 +56,14 @@ void write(Writer& writer, const PageCopy& copy) {
 
 void write(Writer&, const RankEnd&) {}
 
+void write(Writer& writer, const SequenceTransfer& transfer) {
+  writer.number(transfer.way);
+  writer.number(transfer.place.length);
+  writer.number(transfer.place.copies_from);
+  writer.list(transfer.place.pages);
+  writer.list(transfer.place.copies);
+}
+
 std::vector<std::int32_t> read_list(ByteReader& reader) {
   const auto count = reader.read<std::int64_t>("the length of a list");
   require(count >= 0 && static_cast<std::uint64_t>(count) <= reader.left() / 4, kSource,
@@ -120,7 +128,27 @@ PageCopy read_copy(ByteReader& reader) {
   return copy;
 }
 
+SequenceTransfer read_transfer(ByteReader& reader) {
+  SequenceTransfer transfer;
+  transfer.way = read_enum(reader, SequenceTransfer::Way::load);
+  SequencePlace& place = transfer.place;
+  place.length = reader.read<std::int64_t>("a length");
+  place.copies_from = reader.read<std::int64_t>("a position");
+  place.pages = read_list(reader);
+  place.copies = read_list(reader);
+  require(place.length >= 0 && place.length <= kMostPositions && place.copies_from >= 0 &&
+              place.copies_from <= kMostPositions &&
+              std::ssize(place.pages) == pages_for(place.length) &&
+              place.copies.size() == place.pages.size(),
+          kSource, ": a sequence that contradicts itself");
+  return transfer;
+}
+
 }  // namespace
+
+RankCommand as_rank_command(const KvCommand& command) {
+  return std::visit([](const auto& one) -> RankCommand { return one; }, command);
+}
 
 std::vector<std::byte> encode(const RankCommand& command) {
   Writer writer;
@@ -141,6 +169,9 @@ RankCommand decode_command(std::span<const std::byte> bytes) {
       break;
     case 2:
       command = RankEnd();
+      break;
+    case 3:
+      command = read_transfer(reader);
       break;
     default:
       fail(kSource, ": of no known kind");

@@ -1,4 +1,5 @@
-// What the leader of several ranks tells the others: steps, copies of pages, the end.
+// What the leader of several ranks tells the others: steps, copies of pages, sequences that
+// are saved or loaded, the end.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +26,8 @@ struct RankStep {
 
 struct RankEnd {};
 
-using RankCommand = std::variant<RankStep, PageCopy, RankEnd>;
+using RankCommand = std::variant<RankStep, PageCopy, RankEnd, SequenceTransfer>;
+RankCommand as_rank_command(const KvCommand& command);
 
 std::vector<std::byte> encode(const RankCommand& command);
 // Throws Error where the bytes are no command.

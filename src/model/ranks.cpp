@@ -21,8 +21,10 @@ class Follower {
       : ranks_(ranks),
         facts_(rank_facts(config, limits, fingerprint)),
         place_(place_of(config, ranks.rank(), ranks.size())),
-        pages_(backend.memory(), backend.layout(),
-               rank_kv_shape(config, whole, backend.layout(), limits, place_)),
+        backend_(backend),
+        shape_(rank_kv_shape(config, whole, backend.layout(), limits, place_)),
+        pages_(backend.memory(), backend.layout(), shape_),
+        among_{ranks, kv_heads_of_ranks(place_)},
         weights_(take_share(std::move(whole), config, place_)),
         transformer_(config, weights_, backend, forward_limits(limits), ranks, place_) {}
 
@@ -35,6 +37,8 @@ class Follower {
       if (std::holds_alternative<RankEnd>(command)) return;
       if (const auto* copy = std::get_if<PageCopy>(&command)) {
         apply(*copy);
+      } else if (const auto* transfer = std::get_if<SequenceTransfer>(&command)) {
+        apply(*transfer);
       } else {
         const auto& step = std::get<RankStep>(command);
         for (const auto& pages : step.pages) check_pages_exist(pages);
@@ -61,10 +65,29 @@ class Follower {
     }
   }
 
+  // Sequences may have given up pages, and have copies of some only.
+  void apply(const SequenceTransfer& transfer) const {
+    const SequencePlace& place = transfer.place;
+    for (std::size_t i = 0; i < place.pages.size(); ++i) {
+      ensure(place.pages[i] < pages_.count() && place.copies[i] < pages_.copy_count(), "page ",
+             place.pages[i], " of ", pages_.count(), ", copy ", place.copies[i], " of ",
+             pages_.copy_count());
+    }
+    const KvTransfer side(pages_, backend_.memory(), backend_.layout(), shape_, among_);
+    if (transfer.way == SequenceTransfer::Way::save) {
+      side.save(place, {});
+    } else {
+      side.load(place, {});
+    }
+  }
+
   Communicator& ranks_;
   std::vector<RankFact> facts_;
   RankPlace place_;
+  Backend& backend_;
+  KvShape shape_;
   KvPages pages_;
+  KvRanks among_;
   Weights weights_;
   Transformer transformer_;
 };

@@ -45,10 +45,10 @@ Session::Session(const ModelConfig& config, Weights weights, std::uint64_t weigh
           " 1, or quantize with ", Setting{"act"}, " row");
   if (place_.alone()) return;
   require_agreement(ranks_, rank_facts(config, limits_, fingerprint));
-  cache_.lead([&ranks](const PageCopy& copy) {
-    std::vector<std::byte> command = encode(copy);
-    ranks.broadcast(command, "a copy of a page");
-  });
+  cache_.lead({{ranks, kv_heads_of_ranks(place_)}, [&ranks](const KvCommand& command) {
+                 std::vector<std::byte> bytes = encode(as_rank_command(command));
+                 ranks.broadcast(bytes, "a change of pages");
+               }});
 }
 
 Session::~Session() {

@@ -72,6 +72,12 @@ RankPlace place_of(const ModelConfig& config, int rank, int ranks) {
   return {cut_model(config, ranks), static_cast<std::size_t>(rank)};
 }
 
+std::vector<Slice> kv_heads_of_ranks(const RankPlace& place) {
+  std::vector<Slice> heads;
+  for (const RankShare& share : place.shares) heads.push_back(share.kv_heads);
+  return heads;
+}
+
 Weights take_share(Weights whole, const ModelConfig& config, const RankPlace& place) {
   if (place.alone()) return whole;
   Weights share = shard_weights(whole, place.own(), config);

@@ -43,6 +43,8 @@ struct RankPlace {
 };
 
 RankPlace place_of(const ModelConfig& config, int rank, int ranks);
+// [ranks] whose pages each has.
+std::vector<Slice> kv_heads_of_ranks(const RankPlace& place);
 
 // The weights that a rank keeps, with the memory of the whole ones.
 Weights take_share(Weights whole, const ModelConfig& config, const RankPlace& place);

@@ -166,15 +166,13 @@ void Transformer::follow(const RankStep& step, const KvPages& pages) {
 
 void Transformer::ended_by_errors(const std::function<void()>& work) {
   if (place_.alone()) return work();
-  ++steps_;
+  ranks_.at_step(ranks_.step() + 1);
   try {
     work();
   } catch (const Error& error) {
-    const std::string text = "step " + std::to_string(steps_) + ": " + error.marked();
-    throw ranks_.abort(rank_error(ranks_, Error(text, error.kind())));
+    throw ranks_.abort(rank_error(ranks_, error));
   } catch (const std::bad_alloc&) {
-    const std::string text = "step " + std::to_string(steps_) + ": out of memory";
-    throw ranks_.abort(rank_error(ranks_, Error(text, ErrorKind::no_memory)));
+    throw ranks_.abort(rank_error(ranks_, Error("out of memory", ErrorKind::no_memory)));
   }
 }
 

@@ -95,7 +95,6 @@ class Transformer {
   std::vector<std::int32_t> positions_;  // [T]
   std::vector<OnlineState> online_before_;
   std::vector<std::byte> command_;
-  std::int64_t steps_ = 0;  // led or followed
 };
 
 }  // namespace leq

@@ -49,9 +49,9 @@ std::unique_ptr<Backend> make_backend(const DeviceOptions& options) {
     case Family::cpu:
       return make_cpu_backend({options.threads, chosen_isa(), options.numa});
     case Family::sim:
-      return platform::make_sim(options.threads, sim_memory(options.device), options.memory_cap);
+      return platform::make_sim(options.threads, sim_memory(options.device), options.gpu);
     case Family::cuda:
-      return platform::make_cuda(cuda_choice(options.device), options.memory_cap);
+      return platform::make_cuda(cuda_choice(options.device), options.gpu);
   }
   fail_unknown(options.device);
 }
@@ -61,7 +61,7 @@ std::unique_ptr<Layout> make_layout(const DeviceOptions& options) {
   if (family == Family::cpu) return std::make_unique<CpuLayout>(options.threads);
   if (family == Family::cuda) cuda_choice(options.device);  // a name at least
   if (family == Family::sim) sim_memory(options.device);
-  return std::make_unique<gpu::GpuLayout>();
+  return std::make_unique<gpu::GpuLayout>(options.gpu.arithmetic);
 }
 
 std::vector<std::string> list_devices() {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/gpu_options.h"
 #include "base/topology.h"
 
 namespace leq {
@@ -17,7 +18,7 @@ struct DeviceOptions {
   // "sim:8G", the emulated GPU and its memory.
   std::string_view device = "cpu";
   int threads = 0;                // 0 = one for each usable core
-  std::uint64_t memory_cap = 0;   // most bytes of a GPU's memory; 0 = what is free
+  GpuOptions gpu = {};            // of a GPU; a CPU is exact as it is
   NumaMode numa = NumaMode::off;  // of a CPU
 };
 

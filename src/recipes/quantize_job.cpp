@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstring>
+#include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "comm/division.h"
 #include "quantize/pipeline/run_identity.h"
 #include "recipes/base_file.h"
 #include "recipes/calibration_size.h"
@@ -135,14 +139,33 @@ std::string windows_report(std::int64_t windows, std::int64_t length, double sec
          fixed(static_cast<double>(windows) * seconds_of_window, 0) + " s";
 }
 
-std::optional<GateResult> run_job(const QuantizeJob& job) {
-  check_output(job.output);
-  const ImportedModel model = import_hf(job.folder);
+namespace {
+
+// The leader's count of windows is all ranks'.
+void agree_on_windows(Communicator& ranks, CheckpointOptions& checkpoint) {
+  std::vector<std::byte> bytes(sizeof checkpoint.calibration.samples);
+  std::memcpy(bytes.data(), &checkpoint.calibration.samples, bytes.size());
+  ranks.broadcast(bytes, "the number of windows");
+  ensure(bytes.size() == sizeof checkpoint.calibration.samples, "windows in ", bytes.size(),
+         " bytes");
+  std::memcpy(&checkpoint.calibration.samples, bytes.data(), bytes.size());
+}
+
+// What a rank does that does not lead: its part of the file.
+void follow(const QuantizeJob& job, const ImportedModel& model) {
+  CheckpointOptions checkpoint = job.checkpoint;
+  if (job.fit_windows) agree_on_windows(*checkpoint.ranks, checkpoint);
+  quantize_imported(model, job.output, checkpoint, [](auto, auto) {});
+}
+
+std::optional<GateResult> lead(const QuantizeJob& job, const ImportedModel& model) {
+  Communicator& ranks = *job.checkpoint.ranks;
   check_job(job, model);
   BaseFile base(model, job.output, job.checkpoint);
   CheckpointOptions checkpoint = job.checkpoint;
   const std::int64_t gate_windows =
       job.fit_windows ? fit_windows(job, model, checkpoint) : kGateWindows;
+  if (job.fit_windows) agree_on_windows(ranks, checkpoint);
   if (job.search) {
     search(job, model, checkpoint, base);
   } else {
@@ -157,6 +180,25 @@ std::optional<GateResult> run_job(const QuantizeJob& job) {
             " is complete, without its gate");
     throw;
   }
+}
+
+}  // namespace
+
+std::optional<GateResult> run_job(const QuantizeJob& job) {
+  Communicator& ranks = *job.checkpoint.ranks;
+  std::optional<GateResult> found;
+  together(ranks, [&] {
+    require(ranks.size() == 1 || !job.search, Setting{"ranks"}, " ", ranks.size(),
+            ": a search is one rank's work; leave it out, or ", Setting{"strategy"});
+    if (ranks.leads()) check_output(job.output);
+    const ImportedModel model = import_hf(job.folder);
+    if (ranks.leads()) {
+      found = lead(job, model);
+    } else {
+      follow(job, model);
+    }
+  });
+  return found;
 }
 
 }  // namespace leq

@@ -46,7 +46,8 @@ struct QuantizeJob {
 
 // Lines about calibration, gate and distance, and why one of them is left out, go to
 // job.checkpoint.say. Throws Error as import_hf, quantize_imported and quantize_by_search do; the
-// file is complete where the error came after `written`. Returns what the gate found.
+// file is complete where the error came after `written`. Returns what the gate found. Of several
+// ranks (job.checkpoint.ranks) all call it; the leader alone writes and judges.
 std::optional<GateResult> run_job(const QuantizeJob& job);
 
 // "calibration 64 windows of 512 tokens, as one takes 2.10 s on this machine; all of them about

@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "base/float_math.h"
@@ -111,6 +114,68 @@ TEST(HostSampler, TopKKeepsExactlyK) {
     }
     EXPECT_EQ(drawn(equal, {.top_k = 0, .random = kLast}),
               static_cast<std::int32_t>(vocabulary) - 1);
+  }
+}
+
+// The best k of a row as a sort of all of them has it, with equal logits in it; a temperature at
+// which all weigh alike lets every one of them be drawn.
+TEST(HostSampler, TheBestKAreThoseOfASortedRow) {
+  HostSampler sampler;
+  Random random(7);
+  for (const std::size_t vocabulary : {5u, 63u, 64u, 65u, 130u, 4096u, 32000u, 32003u}) {
+    for (const int values : {3, 1000}) {  // many equal ones, few
+      std::vector<float> logits(vocabulary);
+      for (float& logit : logits) logit = static_cast<float>(random.bits() % values) / 16 - 20;
+      std::vector<LogitChange> changes;
+      for (std::size_t id = random.bits() % 40; id < vocabulary; id += 1 + random.bits() % 90) {
+        changes.push_back(
+            {static_cast<std::int32_t>(id), 0, random.bits() % 2 != 0 ? kNoLogit : 9, 0});
+      }
+      std::vector<std::uint64_t> allowed((vocabulary + 63) / 64);
+      for (std::uint64_t& word : allowed) word = std::array{~0ull, 0ull, 5ull}[random.bits() % 3];
+      allowed.back() = ~0ull;
+      for (const bool masked : {false, true}) {
+        std::vector<std::pair<float, std::int32_t>> best;  // -logit, id
+        std::vector<float> changed = logits;
+        for (const LogitChange& c : changes) changed[static_cast<std::size_t>(c.id)] += c.bias;
+        for (std::size_t id = 0; id < vocabulary; ++id) {
+          if (masked && (allowed[id / 64] >> id % 64 & 1) == 0) continue;
+          if (changed[id] > kNoLogit) best.emplace_back(-changed[id], static_cast<int>(id));
+        }
+        std::ranges::sort(best);
+        SampleRequest request = {{.temperature = 0}, changes};
+        if (masked) request.allowed = allowed;
+        EXPECT_EQ(sampler.draw(logits, request), best.front().second) << vocabulary;
+        request.rule.temperature = 1e30f;
+        for (const std::size_t k : {1u, 2u, 40u, 600u}) {
+          if (k > best.size() || k >= vocabulary / 2) continue;
+          request.rule.top_k = static_cast<std::int32_t>(k);
+          for (const std::size_t place : {std::size_t{0}, k / 2, k - 1}) {
+            // The middle of the place-th of k equal shares.
+            request.rule.random = static_cast<std::uint32_t>((static_cast<double>(place) + 0.5) /
+                                                             static_cast<double>(k) * 0x1p32);
+            ASSERT_EQ(sampler.draw(logits, request), best[place].second)
+                << vocabulary << " " << values << " " << masked << " " << k << " " << place;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(HostSampler, TheFirstBadLogitIsNamedWhereverItLies) {
+  HostSampler sampler;
+  for (const std::size_t vocabulary : {1u, 7u, 64u, 200u}) {
+    for (std::size_t bad = 0; bad < vocabulary; ++bad) {
+      for (const float value : {std::nanf(""), -std::nanf(""), -kNoLogit}) {
+        std::vector<float> logits(vocabulary, 1.0f);
+        logits[bad] = logits.back() = value;
+        EXPECT_EQ(sampler.draw(logits, {{}, {}}), bad_logit_of(static_cast<std::int32_t>(bad)));
+      }
+    }
+    const std::vector<float> none(vocabulary, kNoLogit);
+    EXPECT_EQ(sampler.draw(none, {{}, {}}), kAllBanned);
+    EXPECT_EQ(sampler.draw(none, {{.temperature = 0}, {}}), kAllBanned);
   }
 }
 

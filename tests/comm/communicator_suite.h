@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/division.h"
 
 namespace leq::test {
 
@@ -96,6 +97,21 @@ inline void check_broadcast_round(Communicator& ranks, int round) {
   }
 }
 
+// As many bytes of each rank as it likes, none of some.
+inline void check_bytes_round(Communicator& ranks, int round, Receivers to) {
+  const auto bytes_of = [&](int rank) {
+    std::vector<std::byte> bytes(static_cast<std::size_t>((round + 1) * rank * 7 % 50));
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = number_of(round, rank, 1, 2, i);
+    return bytes;
+  };
+  const auto each = gather_bytes(ranks, bytes_of(ranks.rank()), to, "a test's bytes");
+  const bool receives = to == Receivers::all || ranks.leads();
+  expect(each.size() == static_cast<std::size_t>(ranks.size()), "bytes of each rank");
+  for (int rank = 0; receives && rank < ranks.size(); ++rank) {
+    expect(each[static_cast<std::size_t>(rank)] == bytes_of(rank), "gathered bytes of a rank");
+  }
+}
+
 // All of it, on one rank; throws where something is wrong.
 inline void check_communicator(Communicator& ranks, int rounds) {
   expect(ranks.leads() == (ranks.rank() == 0), "rank 0 leads");
@@ -103,6 +119,7 @@ inline void check_communicator(Communicator& ranks, int rounds) {
     check_gather_round(ranks, round, round % 5, Receivers::all);
     check_gather_round(ranks, round, 1 + round % 3, Receivers::leader);
     check_broadcast_round(ranks, round);
+    check_bytes_round(ranks, round, round % 2 == 0 ? Receivers::all : Receivers::leader);
     if (round % 3 == 0) ranks.barrier("a test's barrier");
   }
 }

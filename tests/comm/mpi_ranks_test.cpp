@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "temporary_folder.h"
@@ -51,7 +52,8 @@ TEST_P(MpiErrors, ARankThatFailsEndsAllWithItsError) {
 TEST_P(MpiErrors, ARankThatStaysAwayIsNotWaitedForForever) {
   const test::Finished finished = run(2, {"stay-away", std::to_string(GetParam())});
   EXPECT_NE(finished.status, 0);
-  EXPECT_NE(finished.out.find("waits for the others at"), std::string::npos) << finished.out;
+  EXPECT_NE(finished.out.find("for the others, for more than 500 ms"), std::string::npos)
+      << finished.out;
 }
 
 TEST_P(MpiErrors, ARankThatDiesEndsAll) {
@@ -73,6 +75,60 @@ TEST_P(MpiErrors, SettingsThatDifferAreRefused) {
       << finished.out;
 }
 INSTANTIATE_TEST_SUITE_P(Ranks, MpiErrors, ::testing::Values(0, 1));
+
+// A process that is stopped or killed while the others are in an operation: they end, and say where
+// they were. Two of three remain, the leader among them or not.
+class MpiLosses : public ::testing::TestWithParam<std::tuple<const char*, int>> {};
+
+test::Finished lose(const char* how, int bad, const char* operation) {
+  const test::TemporaryFolder own;
+  // A bound that a hang would meet; what mpirun says then is looked for.
+  return test::run_by_mpi(own.path().string(), 3,
+                          {LEQ_MPI_SUITE, how, std::to_string(bad), operation},
+                          {"--timeout", "60"});
+}
+
+TEST_P(MpiLosses, AStoppedProcessIsNamedByTheOthers) {
+  if (const std::string why = test::no_mpi(); !why.empty()) GTEST_SKIP() << why;
+  const auto [operation, bad] = GetParam();
+  const test::Finished finished = lose("stop", bad, operation);
+  const std::string said = finished.out + finished.err;
+  EXPECT_NE(finished.status, 0);
+  EXPECT_EQ(said.find("timeout"), std::string::npos) << said;
+  const std::string lost =
+      "for rank " + std::to_string(bad) + ", which has given no sign of life for 3000 ms";
+  EXPECT_NE(said.find(lost), std::string::npos) << said;
+  EXPECT_NE(said.find("of 3: step 7: waits in the "), std::string::npos) << said;
+  for (int rank = 0; rank < 3; ++rank) {
+    if (rank == bad) continue;
+    EXPECT_NE(said.find("rank " + std::to_string(rank) + ": rank "), std::string::npos) << said;
+  }
+}
+
+TEST_P(MpiLosses, AKilledProcessEndsTheOthersWhoSayWhereTheyWere) {
+  if (const std::string why = test::no_mpi(); !why.empty()) GTEST_SKIP() << why;
+  const auto [operation, bad] = GetParam();
+  const test::Finished finished = lose("kill", bad, operation);
+  const std::string said = finished.out + finished.err;
+  EXPECT_NE(finished.status, 0);
+  EXPECT_EQ(said.find("timeout"), std::string::npos) << said;
+  EXPECT_NE(said.find("process rank " + std::to_string(bad)), std::string::npos) << said;
+  EXPECT_NE(said.find("exited on signal 9"), std::string::npos) << said;
+  for (int rank = 0; rank < 3; ++rank) {
+    if (rank == bad) continue;
+    const std::string place = "rank " + std::to_string(rank) + " of 3: step 7: waiting in the ";
+    EXPECT_NE(said.find(place), std::string::npos) << said;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Operations, MpiLosses,
+                         ::testing::Combine(::testing::Values("start", "gather", "broadcast",
+                                                              "barrier", "agreement"),
+                                            ::testing::Values(0, 1)),
+                         [](const auto& item) {
+                           return std::string(std::get<0>(item.param)) + "_of_rank_" +
+                                  std::to_string(std::get<1>(item.param));
+                         });
 
 }  // namespace
 }  // namespace leq

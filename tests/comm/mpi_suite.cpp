@@ -1,12 +1,15 @@
 // The suite of all communicators on one of several processes (mpi_ranks_test.cpp starts them):
 // mpi_suite | mpi_suite fail RANK | mpi_suite stay-away RANK | mpi_suite differ RANK | mpi_suite
-// die RANK
+// die RANK | mpi_suite kill RANK OPERATION | mpi_suite stop RANK OPERATION
+#include <signal.h>
+
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "comm/agreement.h"
 #include "comm/communicator_suite.h"
@@ -26,6 +29,30 @@ void run(leq::Communicator& ranks, const std::string& what, int bad) {
   ranks.barrier("the end of the test");
 }
 
+// One operation after others have gone well, without the bad rank: SIGKILL or SIGSTOP has it.
+void run_without(leq::Communicator& ranks, int signal, int bad, const std::string& operation) {
+  const std::string site = "the test's " + operation;
+  std::vector<std::byte> bytes(4);
+  const auto operate = [&] {
+    if (operation == "gather") leq::gather_bytes(ranks, bytes, leq::Receivers::all, site);
+    if (operation == "broadcast") ranks.broadcast(bytes, site);
+    if (operation == "barrier") ranks.barrier(site);
+    if (operation == "agreement") leq::require_agreement(ranks, {{"same", "1"}});
+  };
+  if (operation != "start") {
+    leq::test::check_communicator(ranks, 5);
+    operate();
+  }
+  ranks.at_step(7);
+  if (ranks.rank() == bad) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));  // the others are there by then
+    ::raise(signal);
+  }
+  if (operation == "start") leq::test::check_communicator(ranks, 1);
+  for (int round = 0; round < 5; ++round) operate();  // a broadcast's leader may run ahead
+  ranks.barrier("the end of the test");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -33,9 +60,14 @@ int main(int argc, char** argv) {
   const int bad = argc > 2 ? std::atoi(argv[2]) : -1;
   try {
     const auto patience = std::chrono::milliseconds(what == "stay-away" ? 500 : 60'000);
-    const auto ranks = leq::make_mpi_rank({.patience = patience});
+    const auto ranks =
+        leq::make_mpi_rank({.patience = patience, .silence = std::chrono::milliseconds(3'000)});
     try {
-      run(*ranks, what, bad);
+      if (argc > 3) {
+        run_without(*ranks, what == "kill" ? SIGKILL : SIGSTOP, bad, argv[3]);
+      } else {
+        run(*ranks, what, bad);
+      }
       std::printf("rank %d of %d is done\n", ranks->rank(), ranks->size());
     } catch (const std::exception& error) {
       std::printf("rank %d: %s\n", ranks->rank(), error.what());

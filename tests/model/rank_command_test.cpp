@@ -50,9 +50,37 @@ TEST(RankCommand, CopiesOfPagesComeBackAsTheyWere) {
   EXPECT_TRUE(std::holds_alternative<RankEnd>(decode_command(encode(RankEnd()))));
 }
 
+SequenceTransfer some_transfer() {
+  return {SequenceTransfer::Way::load, {70, 64, {4, 9}, {-1, 2}}};
+}
+
+TEST(RankCommand, SavedSequencesComeBackAsTheyWere) {
+  const RankCommand command = decode_command(encode(some_transfer()));
+  const auto& transfer = std::get<SequenceTransfer>(command);
+  EXPECT_EQ(transfer.way, SequenceTransfer::Way::load);
+  EXPECT_EQ(transfer.place.length, 70);
+  EXPECT_EQ(transfer.place.copies_from, 64);
+  EXPECT_EQ(transfer.place.pages, some_transfer().place.pages);
+  EXPECT_EQ(transfer.place.copies, some_transfer().place.copies);
+}
+
+TEST(RankCommand, SavedSequencesThatContradictThemselvesAreRefused) {
+  const auto refused = [&](auto change) {
+    SequenceTransfer transfer = some_transfer();
+    change(transfer.place);
+    EXPECT_THROW(decode_command(encode(transfer)), Error);
+  };
+  refused([](SequencePlace& place) { place.length = 129; });
+  refused([](SequencePlace& place) { place.length = -1; });
+  refused([](SequencePlace& place) { place.copies_from = -64; });
+  refused([](SequencePlace& place) { place.copies.pop_back(); });
+  refused([](SequencePlace& place) { place.pages.push_back(1); });
+}
+
 TEST(RankCommand, EveryTruncatedCommandIsRefused) {
   const std::vector<std::int32_t> pages = {9, 3};
-  for (const auto& whole : {encode(some_step(pages)), encode(PageCopy{}), encode(RankEnd())}) {
+  for (const auto& whole :
+       {encode(some_step(pages)), encode(PageCopy{}), encode(RankEnd()), encode(some_transfer())}) {
     for (std::size_t size = 0; size < whole.size(); ++size) {
       EXPECT_THROW(decode_command(std::span(whole).first(size)), Error) << size;
     }
@@ -60,7 +88,7 @@ TEST(RankCommand, EveryTruncatedCommandIsRefused) {
     longer.push_back(std::byte{0});
     EXPECT_THROW(decode_command(longer), Error);
   }
-  EXPECT_THROW(decode_command(std::vector(1, std::byte{3})), Error);
+  EXPECT_THROW(decode_command(std::vector(1, std::byte{4})), Error);
 }
 
 // Lists that do not fit each other would be read past their ends.

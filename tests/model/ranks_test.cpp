@@ -335,11 +335,66 @@ TEST(Ranks, GoOnAfterABatchThatWasRefused) {
   EXPECT_TRUE(same_bits(prompt_logits(alone.session, 50), prompt_logits(ranked.session, 50)));
 }
 
-TEST(Ranks, RefuseToSaveASequenceWhoseHeadsAreShared) {
+class SavedByRanks : public ::testing::TestWithParam<Case> {};
+
+// Saved by any number of ranks a sequence has one rank's bytes; any number goes on from it with one
+// rank's logits.
+TEST_P(SavedByRanks, IsWhatOneRankSaves) {
+  const Case& c = GetParam();
+  LEQ_SHARED_OR_SKIP(folder, std::string("models/") + c.model);
+  const Model model(test::quantized(folder, c.type, c.act), {});
+  const RunLimits limits = limits_of(model, c.kv, 2);
+  const auto ids = ids_of(160, model.config().vocab, 5);
+  const auto feed = [&](Session& session, std::int32_t sequence, std::size_t first,
+                        std::size_t count) {
+    const auto logits = session.feed(sequence, std::span(ids).subspan(first, count));
+    return std::vector<float>(logits.begin(), logits.end());
+  };
+  std::vector<std::byte> saved;
+  std::vector<float> want;
+  for (const int writers : {1, 2, 3, 8}) {
+    test::RankedModel writer(model, writers, 1, limits);
+    (void)feed(writer.session, 1, 100, 7);  // so that page numbers differ
+    (void)feed(writer.session, 0, 0, 90);
+    const auto bytes = writer.session.cache().save(0);
+    if (writers == 1) saved = bytes;
+    EXPECT_EQ(bytes == saved, true) << writers << " ranks save other bytes";
+    const auto logits = feed(writer.session, 0, 90, 3);
+    if (writers == 1) want = logits;
+    EXPECT_TRUE(same_bits(want, logits)) << writers << " ranks after saving";
+  }
+  for (const int readers : {1, 2, 3, 8}) {
+    test::RankedModel reader(model, readers, 1, limits);
+    (void)feed(reader.session, 0, 50, 30);
+    reader.session.cache().load(1, saved, "the saved sequence");
+    EXPECT_EQ(reader.session.cache().length(1), 90);
+    EXPECT_TRUE(same_bits(want, feed(reader.session, 1, 90, 3))) << readers << " ranks";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, SavedByRanks,
+                         ::testing::Values(Case{"storyteller", "f32", KvType::f32},
+                                           Case{"storyteller", "int8", KvType::simq4},
+                                           Case{"gpt2-tiny", "int8", KvType::int8},
+                                           Case{"mistral-tiny", "int8", KvType::f16},
+                                           Case{"qwen2-tiny", "int8", KvType::int4},
+                                           Case{"qwen2-tiny-kbias", "int8", KvType::int8},
+                                           Case{"qwen3-tiny", "int8", KvType::simq2}),
+                         case_name);
+
+// What the leader refuses is no end, as with steps.
+TEST(Ranks, GoOnAfterASavedSequenceThatWasRefused) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const Model model(test::quantized(folder, "int8"), {});
-  test::RankedModel ranked(model, 2, 1, limits_of(model, KvType::f16, 1));
-  EXPECT_THROW(ranked.session.cache().save(0), Error);
+  const RunLimits limits = limits_of(model, KvType::f16, 1);
+  test::RankedModel alone(model, 1, 1, limits), ranked(model, 2, 1, limits);
+  const auto want = prompt_logits(alone.session, 50);
+  (void)prompt_logits(ranked.session, 50);
+  auto saved = ranked.session.cache().save(0);
+  saved.pop_back();
+  EXPECT_THROW(ranked.session.cache().load(0, saved, "cut"), Error);
+  ranked.session.cache().clear(0);
+  EXPECT_TRUE(same_bits(want, prompt_logits(ranked.session, 50)));
 }
 
 TEST(Ranks, DivideTheirThreads) {

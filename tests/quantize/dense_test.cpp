@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/error.h"
 #include "base/random.h"
 #include "quantize/linear_algebra/sliced_matrix.h"
 
@@ -85,6 +86,34 @@ LowerMatrix lower_of(const std::vector<double>& a, std::int64_t n) {
 bool has_factor(const std::vector<double>& a, std::int64_t n, ThreadPool& pool) {
   LowerMatrix lower = lower_of(a, n);
   return factor_lower(lower, pool);
+}
+
+// Who divides the tiles has the bits of who does all, whatever the number of shares; numbers of
+// other shares are not touched.
+TEST(Dense, SharesOfTilesAreTheWhole) {
+  constexpr std::int64_t kTokens = 300, kColumns = 1000;
+  const std::vector<float> x = random_values(kTokens * kColumns, 8);
+  ThreadPool pool(2);
+  std::vector<double> whole(kColumns * kColumns, 0.0);
+  add_outer_products(x, kTokens, kColumns, whole, pool);
+  for (const std::int64_t count : {2, 3, 7}) {
+    std::vector<double> joined(kColumns * kColumns, -1.0);
+    std::size_t numbers = 0;
+    for (std::int64_t index = 0; index < count; ++index) {
+      std::vector<double> own(kColumns * kColumns, 0.0);
+      add_outer_products(x, kTokens, kColumns, own, pool, {index, count});
+      const auto tiles = tiles_of(own, kColumns, {index, count});
+      numbers += tiles.size();
+      put_tiles(tiles, joined, kColumns, {index, count});
+      if (!tiles.empty()) {
+        EXPECT_THROW(
+            put_tiles(std::span(tiles).first(tiles.size() - 1), own, kColumns, {index, count}),
+            Error);
+      }
+    }
+    EXPECT_EQ(numbers, static_cast<std::size_t>(kColumns * (kColumns + 1) / 2));
+    EXPECT_EQ(joined == whole, true) << count << " shares";
+  }
 }
 
 TEST(Dense, TheLowerFactorsTransposeTimesItIsTheMatrix) {

@@ -12,6 +12,7 @@
 #include "generate/settings.h"
 #include "models_fixture.h"
 #include "platform/make_backend.h"
+#include "ranks_fixture.h"
 #include "server/server.h"
 
 namespace leq::test {
@@ -46,9 +47,11 @@ inline ServerOptions story_options() {
 class ServedModel {
  public:
   explicit ServedModel(int sequences = 4, const ServerOptions& options = story_options(),
-                       const Model& model = story_model())
+                       const Model& model = story_model(), int ranks = 1)
       : backend_(make_backend({.device = "cpu", .threads = 2})),
-        session_(model, *backend_, story_limits(sequences)),
+        followers_(model, follower_backends(ranks, 1, chosen_isa()), story_limits(sequences),
+                   {.threads = ranks + 1}),
+        session_(model, *backend_, story_limits(sequences), followers_.leader()),
         server_(std::make_unique<Server>(model, session_, options)) {}
 
   Server& server() { return *server_; }
@@ -95,6 +98,7 @@ class ServedModel {
   }
 
   std::unique_ptr<Backend> backend_;
+  ThreadFollowers followers_;
   Session session_;
   std::unique_ptr<Server> server_;
 };

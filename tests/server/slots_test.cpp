@@ -71,6 +71,29 @@ TEST_F(Slots, AreSavedRestoredAndErased) {
   EXPECT_EQ(again.json["content"], first.json["content"]);
 }
 
+TEST_F(Slots, OfSeveralRanksAreThoseOfOne) {
+  const auto served_by = [this](int ranks) {
+    return std::make_unique<ServedModel>(2, options(), story_model(), ranks);
+  };
+  std::string text;
+  for (const int ranks : {1, 2, 3}) {
+    const auto served = served_by(ranks);
+    const auto answer = complete(*served, 0);
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    if (ranks == 1) text = answer.json["content"].text();
+    EXPECT_EQ(answer.json["content"].text(), text) << ranks << " ranks";
+    ASSERT_EQ(act(*served, "0", "save", "by" + std::to_string(ranks)).status, 200);
+  }
+  const std::string saved = read_file(folder_.path() / "by1", 1 << 30);
+  EXPECT_EQ(read_file(folder_.path() / "by2", 1 << 30) == saved, true);
+  EXPECT_EQ(read_file(folder_.path() / "by3", 1 << 30) == saved, true);
+  const auto other = served_by(2);
+  ASSERT_EQ(act(*other, "1", "restore", "by3").status, 200);
+  const auto again = complete(*other);
+  EXPECT_GT(again.json["tokens_cached"].get<std::int64_t>(), 0);
+  EXPECT_EQ(again.json["content"].text(), text);
+}
+
 TEST_F(Slots, NamesStayInTheFolder) {
   const ServedModel served(2, options());
   ASSERT_EQ(complete(served, 0).status, 200);

@@ -21,8 +21,9 @@ struct KvTypes {
 class Engine {
  public:
   Engine(const std::string& device, const std::filesystem::path& file, KvTypes kv,
-         int sequences = 1)
-      : model(file, {}), backend(make_backend({device, 1})) {
+         int sequences = 1, Arithmetic arithmetic = Arithmetic::fast)
+      : model(file, {}),
+        backend(make_backend({device, 1, {.memory_cap = 0, .arithmetic = arithmetic}})) {
     RunLimits limits;
     limits.key_type = kv.keys;
     limits.value_type = kv.values;

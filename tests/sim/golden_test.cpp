@@ -237,6 +237,58 @@ TEST_P(GpuFamily, EveryTypeAgreesWithTheCpu) {
   }
 }
 
+// With exact arithmetic nothing is near: every pair of KV types that tensor cores read otherwise,
+// in prompts of several chunks and in steps that are recorded and replayed.
+const Kind kExactKinds[] = {
+    {"f32", kAuto, {kF16, kF16}},
+    {"int8", kAuto, {kF16, kF16}},
+    {"int8", ActChoice::row, {kInt8, kInt8}},
+    {"int4-g128", kAuto, {kSimq4, kSimq4}},
+    {"uint3-g128", ActChoice::tensor, {kInt4, kInt4}},
+    {"int8-g128", ActChoice::online, {KvType::simq8, KvType::simq8}},
+    {"uint2-g64", ActChoice::g128, {KvType::simq2, KvType::simq2}},
+};
+
+TEST_P(GpuFamily, ExactLogitsAreTheCpusBits) {
+  constexpr std::size_t kMost = 72, kSteps = 6;
+  LEQ_SHARED_OR_SKIP(folder, folder_name());
+  const Json golden = golden_of(folder);
+  std::vector<Token> ids;
+  for (const auto& prompt : golden.at("prompts")) {
+    for (const Token id : prompt.at("ids").get<std::vector<Token>>()) ids.push_back(id);
+  }
+  while (ids.size() < kMost) ids.push_back(ids[ids.size() / 2]);
+  const std::vector<Token> all(ids.begin(), ids.begin() + kMost);
+  for (const Kind& kind : kExactKinds) {
+    const auto file = test::quantized(folder, kind.type, kind.act);
+    Engine cpu("cpu", file, kind.kv), gpu(device(), file, kind.kv, 1, Arithmetic::exact);
+    // Blocks of codes are closed after 64 positions.
+    ids = all;
+    ids.resize(kv_scheme(kind.kv.keys).blocked() ? kMost : 20);
+    const auto want = cpu.logits(ids, 11, ids.size() - kSteps);
+    const auto found = gpu.logits(ids, 11, ids.size() - kSteps);
+    EXPECT_EQ(std::memcmp(want.data(), found.data(), want.size() * sizeof(float)), 0)
+        << kind.type << " " << kv_type_name(kind.kv.keys);
+  }
+}
+
+// What no kernel can do exactly is refused before anything is computed.
+TEST_P(GpuFamily, ExactRefusesProductsOfPieces) {
+  LEQ_SHARED_OR_SKIP(folder, folder_name());
+  for (const Kind& kind : {Kind{"f16", kAuto, {kF16, kF16}}, Kind{"bf16", kAuto, {kF32, kF32}},
+                           Kind{"int4-g128", ActChoice::none, {kF16, kF16}}}) {
+    try {
+      const Engine gpu(device(), test::quantized(folder, kind.type, kind.act), kind.kv, 1,
+                       Arithmetic::exact);
+      ADD_FAILURE() << kind.type << " is not refused";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::bad_setting);
+      EXPECT_NE(std::string(error.what()).find("near the CPU's numbers"), std::string::npos)
+          << error.what();
+    }
+  }
+}
+
 // Both are fed the CPU's greedy text. Where the GPU would go on with another token, the CPU's
 // logits of the two are nearer to each other than int8 has moved the logits of that row from f32:
 // a tie that rounding decides.

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "model/session.h"
 #include "models_fixture.h"
@@ -137,6 +139,58 @@ TEST_F(Gpu, PlansForAGpuThatIsNotHere) {
       planned("total_bytes", {"-c", "192"}));
   if (lists("cuda:0")) GTEST_SKIP() << "a GPU is here: plans need no --vram";
   expect_error(run_program("leq-inspect", words), {"--vram 24G"});
+}
+
+// Text, receipts and perplexity of exact arithmetic are the CPU's, for both shapes of models and
+// caches that tensor cores would read.
+TEST_F(Gpu, ExactIsTheCpuToAllWhoLook) {
+  for (const char* family : {"llama", "gpt2"}) {
+    const std::string model = make_small_model(folder_, family, "int8");
+    for (const char* kv : {"f16", "simq4"}) {
+      const auto on = [&](const Words& device, const std::string& receipt) {
+        const ToolRun run = run_program(
+            "leq-run", Words{"-m", model, "-p", "!#%&()", "-n", "40", "-s", "3", "--ignore-eos",
+                             "-ctk", kv, "-ctv", kv, "--receipt", receipt} +
+                           device);
+        EXPECT_EQ(run.status, 0) << run.err;
+        return run.out;
+      };
+      const Words exact = {"-dev", "sim", "--exact"};
+      const std::string of_cpu = (folder_ / "cpu.json").string();
+      const std::string of_gpu = (folder_ / "gpu.json").string();
+      EXPECT_EQ(on({}, of_cpu), on(exact, of_gpu)) << family << " " << kv;
+      EXPECT_EQ(read_file(of_cpu, 1 << 20), read_file(of_gpu, 1 << 20)) << family << " " << kv;
+      const ToolRun checked =
+          run_program("leq-inspect", Words{model, "--check-receipt", of_cpu} + exact);
+      EXPECT_EQ(checked.status, 0) << checked.err;
+      EXPECT_EQ(run_program("leq-inspect", {model, "--check-receipt", of_gpu}).status, 0);
+    }
+  }
+}
+
+TEST_F(Gpu, ExactPerplexityIsTheCpus) {
+  const std::string text = (folder_ / "text").string();
+  std::ofstream(text) << std::string(400, 'a') + std::string(200, '#') + std::string(300, 'q');
+  const auto measure = [&](const Words& more) {
+    const ToolRun run = run_program(
+        "leq-perplexity", Words{"-m", model_, "-f", text, "-c", "128", "-o", "json"} + more);
+    EXPECT_EQ(run.status, 0) << run.err;
+    return parse_json(run.out, "output");
+  };
+  const Json cpu = measure({}), exact = measure({"-dev", "sim", "--exact"});
+  EXPECT_EQ(cpu.at("nll"), exact.at("nll"));
+  EXPECT_EQ(cpu.at("ppl"), exact.at("ppl"));
+}
+
+TEST_F(Gpu, ExactRefusesWhatItCannotDo) {
+  const std::string f16 = make_small_model(folder_, "llama", "f16");
+  const Words words = {"-m", f16, "-p", "x", "-dev", "sim", "--exact"};
+  expect_error(run_program("leq-run", words),
+               {"--exact: layers.0", "f16 weights", "--type int8", "leave --exact out"});
+  expect_error(run_program("leq-inspect", {f16, "--fit", "-dev", "sim:8G", "--exact"}),
+               {"--exact: layers.0"});
+  const ToolRun cpu = run_program("leq-run", {"-m", f16, "-p", "x", "-n", "2", "--exact"});
+  EXPECT_EQ(cpu.status, 0) << "a CPU is exact: " << cpu.err;
 }
 
 TEST_F(Gpu, OptionsThatMakeNoSenseAreRefused) {

@@ -18,9 +18,11 @@ inline std::string no_mpi() {
   return "";
 }
 
-// `own_folder`: where mpirun keeps its own files; two that begin at once in one place fail.
+// `more`: words for mpirun. `own_folder`: where mpirun keeps its own files; two that begin at once
+// in one place fail.
 inline Finished run_by_mpi(const std::string& own_folder, int processes,
-                           const std::vector<std::string>& command) {
+                           const std::vector<std::string>& command,
+                           const std::vector<std::string>& more = {}) {
   std::vector<std::string> words = {"/usr/bin/mpirun",
                                     "--oversubscribe",
                                     "--allow-run-as-root",
@@ -29,6 +31,7 @@ inline Finished run_by_mpi(const std::string& own_folder, int processes,
                                     own_folder,
                                     "-np",
                                     std::to_string(processes)};
+  words.insert(words.end(), more.begin(), more.end());
   words.insert(words.end(), command.begin(), command.end());
   return run(words, "");
 }

@@ -1,9 +1,12 @@
 // Tools with --tp: what several ranks print is what one does, as threads and as processes.
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <string>
 #include <vector>
 
+#include "base/file.h"
+#include "base/json.h"
 #include "models_fixture.h"
 #include "shared_data.h"
 #include "tools/mpirun.h"
@@ -53,6 +56,126 @@ TEST_F(RunRanks, ProcessesTellTheStoryToo) {
     // mpirun gives a process a terminal, where leq-run ends its line.
     EXPECT_EQ(ranked.out, alone.out + "\n") << ranks << " processes";
   }
+}
+
+// What is kept of a prompt is one rank's, whoever wrote it.
+TEST_F(RunRanks, KeepAndReadOnePromptCache) {
+  std::string one;
+  for (const char* ranks : {"1", "2", "3"}) {
+    const std::string file = own_ / (std::string("cache") + ranks);
+    std::vector<std::string> words = story(ranks);
+    words.insert(words.end(), {"--prompt-cache", file});
+    const Finished first = test::run(words, "");
+    ASSERT_EQ(first.status, 0) << first.err;
+    const std::string bytes = read_file(file, 1 << 26);
+    if (one.empty()) one = bytes;
+    EXPECT_EQ(bytes == one, true) << ranks << " ranks write another file";
+    std::vector<std::string> again = story(ranks[0] == '2' ? "3" : "2");
+    again.insert(again.end(), {"--prompt-cache", file, "--prompt-cache-ro"});
+    const Finished second = test::run(again, "");
+    EXPECT_EQ(second.status, 0) << second.err;
+    EXPECT_EQ(second.out, first.out);
+    EXPECT_NE(second.err.find("prompt"), std::string::npos) << second.err;
+  }
+}
+
+// Every KV type with codes of another kind, and every way of quantizing activations.
+struct Measured {
+  const char* kv;
+  ActChoice act;
+};
+class PerplexityOfProcesses : public testing::TestWithParam<Measured> {};
+
+TEST_P(PerplexityOfProcesses, IsThatOfOne) {
+  if (const std::string why = test::no_mpi(); !why.empty()) GTEST_SKIP() << why;
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const auto [kv, act] = GetParam();
+  const test::TemporaryFolder own;
+  const std::string text = own / "text";
+  std::ofstream(text) << "Once upon a time there was a little bear who lived in the woods. One day "
+                         "the bear found a red ball under a big tree, and it was very happy. The "
+                         "bear took the ball to its friend, the fox, and they played all day.";
+  const auto words = [&](int ranks) -> std::vector<std::string> {
+    return {LEQ_TOOLS_DIR "/leq-perplexity",
+            "-m",
+            test::quantized(folder, "int8", act),
+            "-f",
+            text,
+            "-c",
+            "48",
+            "-t",
+            "1",
+            "-o",
+            "json",
+            "-ctk",
+            kv,
+            "-ctv",
+            kv,
+            "--tp",
+            std::to_string(ranks)};
+  };
+  const Finished alone = test::run(words(1), "");
+  ASSERT_EQ(alone.status, 0) << alone.err;
+  const Json want = parse_json(alone.out, "the report of one");
+  for (const int ranks : {2, 3}) {
+    const Finished ranked = test::run_by_mpi(own / "", ranks, words(ranks));
+    ASSERT_EQ(ranked.status, 0) << ranked.err;
+    const Json found = parse_json(ranked.out, "the report of processes");
+    EXPECT_EQ(found.at("nll"), want.at("nll")) << ranks << " processes";
+    EXPECT_EQ(found.at("ppl"), want.at("ppl")) << ranks << " processes";
+  }
+}
+INSTANTIATE_TEST_SUITE_P(
+    Settings, PerplexityOfProcesses,
+    testing::Values(Measured{"f16", ActChoice::automatic}, Measured{"int8", ActChoice::automatic},
+                    Measured{"simq4", ActChoice::automatic}, Measured{"f16", ActChoice::none},
+                    Measured{"int8", ActChoice::row}, Measured{"simq4", ActChoice::g128},
+                    Measured{"f16", ActChoice::tensor}, Measured{"int8", ActChoice::online},
+                    Measured{"f16", ActChoice::streaming}),
+    [](const auto& item) {
+      return std::string(item.param.kv) + "_act" + std::to_string(static_cast<int>(item.param.act));
+    });
+
+// The file of one rank, by threads and by processes.
+TEST_F(RunRanks, QuantizeTheFileOfOne) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const std::string source = folder.string();
+  const auto words = [&](const std::string& name, const std::string& ranks) {
+    return std::vector<std::string>{LEQ_TOOLS_DIR "/leq-quantize",
+                                    source,
+                                    "-o",
+                                    own_ / name,
+                                    "-t",
+                                    "1",
+                                    "--method",
+                                    "gptq",
+                                    "--type",
+                                    "int4-g64",
+                                    "--samples",
+                                    "3",
+                                    "--no-gate",
+                                    "--tp",
+                                    ranks};
+  };
+  const Finished alone = test::run(words("one.leq", "1"), "");
+  ASSERT_EQ(alone.status, 0) << alone.err;
+  const std::string want = read_file(own_ / "one.leq", 1 << 30);
+  const Finished threads = test::run(words("threads.leq", "2"), "");
+  ASSERT_EQ(threads.status, 0) << threads.err;
+  EXPECT_EQ(read_file(own_ / "threads.leq", 1 << 30) == want, true);
+  if (const std::string why = test::no_mpi(); !why.empty()) GTEST_SKIP() << why;
+  const Finished processes = test::run_by_mpi(own_ / "", 2, words("processes.leq", "2"));
+  ASSERT_EQ(processes.status, 0) << processes.err;
+  EXPECT_EQ(read_file(own_ / "processes.leq", 1 << 30) == want, true);
+}
+
+TEST_F(RunRanks, TheServersRanksAreNoProcesses) {
+  if (const std::string why = test::no_mpi(); !why.empty()) GTEST_SKIP() << why;
+  const Finished ranked = test::run_by_mpi(
+      own_ / "", 2, {LEQ_TOOLS_DIR "/leq-server", "-m", model_, "--port", "0", "--tp", "2"});
+  EXPECT_NE(ranked.status, 0);
+  EXPECT_NE((ranked.out + ranked.err).find("start it without mpirun"), std::string::npos)
+      << ranked.out << ranked.err;
 }
 
 TEST_F(RunRanks, RefuseAnotherNumberOfProcesses) {

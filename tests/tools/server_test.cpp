@@ -72,6 +72,25 @@ TEST(LeqServer, ComesBackOnItsPortAfterItWasKilled) {
   EXPECT_NE(health(second.port).find("ok"), std::string::npos);
 }
 
+TEST(LeqServer, AnswersWithSeveralRanksAsWithOne) {
+  std::string want;
+  for (const char* ranks : {"1", "2"}) {
+    const Running running = start({"--port", "0", "--tp", ranks, "-np", "2"});
+    RawClient client(running.port);
+    client.send(plain_request("POST", "/completion",
+                              R"({"prompt":"Once upon a time","n_predict":40,"seed":7})"));
+    const std::string answer = client.read_all(60);
+    const std::size_t at = answer.find("\"content\"");
+    ASSERT_NE(at, std::string::npos) << answer;
+    const std::string content = answer.substr(at, answer.find("\",", at + 12) - at);
+    if (want.empty()) want = content;
+    EXPECT_EQ(content, want) << ranks << " ranks";
+    EXPECT_GT(content.size(), 60u);
+    running.process->signal(SIGTERM);
+    EXPECT_EQ(running.process->finish(), 0) << running.process->err;
+  }
+}
+
 TEST(LeqServer, FinishesAStreamBeforeItEnds) {
   const Running running = start({"--port", "0"});
   RawClient client(running.port);

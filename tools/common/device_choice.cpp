@@ -33,7 +33,7 @@ std::int64_t gpu_layers(const Options& options) {
 
 std::string device_name(const Options& options) {
   std::string device = options.text("device");
-  if (!options.given("gpu-layers")) return device;
+  if (!options.declares("gpu-layers") || !options.given("gpu-layers")) return device;
   const bool on_gpu = gpu_layers(options) != 0;
   if (!options.given("device")) return on_gpu ? "cuda:0" : "cpu";
   require(on_gpu == (device != "cpu"), "-ngl ", printable(options.text("gpu-layers")), " and -dev ",
@@ -49,6 +49,10 @@ std::uint64_t memory_cap(const Options& options) {
   require(device_name(options) != "cpu", "--vram ", printable(text),
           ": caps a GPU's memory; give -dev cuda or leave it out");
   return *bytes;
+}
+
+Arithmetic arithmetic_of(const Options& options) {
+  return options.declares("exact") && options.flag("exact") ? Arithmetic::exact : Arithmetic::fast;
 }
 
 Option numa_option(const std::string& group) {
@@ -76,7 +80,8 @@ NumaMode numa_mode(const Options& options) {
 
 std::unique_ptr<Backend> chosen_backend(const Options& options, int threads) {
   const std::string name = device_name(options);
-  const DeviceOptions device = {name, threads, memory_cap(options), numa_mode(options)};
+  const GpuOptions gpu = {memory_cap(options), arithmetic_of(options)};
+  const DeviceOptions device = {name, threads, gpu, numa_mode(options)};
   std::unique_ptr<Backend> backend;
   naming_gpu_layers(options, [&] { backend = make_backend(device); });
   return backend;

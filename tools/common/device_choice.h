@@ -18,6 +18,9 @@ std::string device_name(const Options& options);
 // --vram in bytes; 0 where it is not given. Throws Error where it is no size or is given for a CPU.
 std::uint64_t memory_cap(const Options& options);
 
+// --exact; fast for a tool without it.
+Arithmetic arithmetic_of(const Options& options);
+
 // --numa, and what it says; off for a tool without it.
 Option numa_option(const std::string& group);
 NumaMode numa_mode(const Options& options);

@@ -117,6 +117,10 @@ std::vector<Option> device_options(const std::string& group) {
        .help = "take at most so much of the GPU's memory, as 8G or 900M (default: what is free, "
                "less 2 %)",
        .group = group},
+      {.name = "exact",
+       .help = "on a GPU, compute the CPU's logits bit for bit; slower, and refused where no "
+               "kernel can",
+       .group = group},
   };
 }
 

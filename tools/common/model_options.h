@@ -10,10 +10,10 @@
 
 namespace leq {
 
-// -dev -ngl --vram, under a heading.
+// --numa -dev -ngl --vram --exact, under a heading.
 std::vector<Option> device_options(const std::string& group);
-// -m -t --tp -tb -c -b -ub -np -ctk -ctv -dev -ngl --vram --no-graph --mmap --no-mmap --mlock -v,
-// less those `left_out` by long name.
+// -m -t --tp -tb -c -b -ub -np -ctk -ctv -dev -ngl --vram --exact --no-graph --mmap --no-mmap
+// --mlock -v, less those `left_out` by long name.
 std::vector<Option> model_options(std::initializer_list<std::string_view> left_out = {});
 
 }  // namespace leq

@@ -19,6 +19,7 @@ constexpr SettingFlag kFlags[] = {
     {"divergence_base", "--kl-divergence-base"},
     {"dry_sequence_breaker", "--dry-sequence-breaker"},
     {"evaluations", "--search-evals"},
+    {"exact", "--exact"},
     {"fit", "--fit"},
     {"fold_attention_biases", "--fold-biases"},
     {"host", "--host"},

@@ -22,7 +22,7 @@ std::string where(const FitReport& report) {
 // A cap stands for a GPU that may be elsewhere; else what is free on the device that is here.
 std::optional<std::uint64_t> available_for(const FitDevice& wanted) {
   if (wanted.device == "cpu") return available_memory();
-  if (wanted.memory_cap > 0) return wanted.memory_cap;
+  if (wanted.gpu.memory_cap > 0) return wanted.gpu.memory_cap;
   try {
     const auto backend = make_backend({wanted.device, wanted.threads});
     return backend->memory().room()->bytes;
@@ -58,7 +58,7 @@ MemoryPlan joined(const std::vector<MemoryPlan>& plans) {
 }  // namespace
 
 FitReport plan_fit(const Model& model, const RunLimits& wanted, const FitDevice& device) {
-  const auto layout = make_layout({device.device, device.threads});
+  const auto layout = make_layout({device.device, device.threads, device.gpu});
   const MemoryPlanner planner(model, *layout);
   FitReport report;
   report.device = device.device;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/gpu_options.h"
 #include "base/json.h"
 #include "model/open_model.h"
 
@@ -29,8 +30,8 @@ struct FitReport {
 struct FitDevice {
   std::string device = "cpu";
   int threads = 0;
-  std::uint64_t memory_cap = 0;  // --vram
-  int ranks = 1;                 // that share the threads
+  GpuOptions gpu = {};
+  int ranks = 1;  // that share the threads
 };
 
 // Throws Error where the limits do not fit the model, and where a device without a cap is not here.

@@ -92,7 +92,8 @@ RunLimits limits_of(const Options& options, const Model& model) {
 FitDevice fit_device(const Options& options, const Model& model) {
   check_gpu_layers(options, model.config().layers);
   const auto threads = static_cast<int>(std::max<std::int64_t>(0, options.integer("threads")));
-  return {device_name(options), threads, memory_cap(options), rank_count(options)};
+  const GpuOptions gpu = {memory_cap(options), arithmetic_of(options)};
+  return {device_name(options), threads, gpu, rank_count(options)};
 }
 
 // One line to `out` when all checksums agree.

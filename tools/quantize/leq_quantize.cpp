@@ -11,6 +11,7 @@
 #include "tools/common/interrupt.h"
 #include "tools/common/setting_flags.h"
 #include "tools/quantize/options.h"
+#include "tools/quantize/ranks.h"
 
 namespace leq {
 namespace {
@@ -92,7 +93,7 @@ int quantize(const Options& options) {
               << ", " << human_bytes(result.file_bytes) << '\n';
   };
   try {
-    run_job(job);
+    run_job_on_ranks(options, job);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::interrupted) throw;
     std::cerr << "\nleq-quantize: " << with_flags(error) << '\n';

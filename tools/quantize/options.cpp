@@ -10,6 +10,7 @@
 #include "quantize/rewrites/smoothquant.h"
 #include "recipes/calibration_size.h"
 #include "tools/common/model_path.h"
+#include "tools/common/rank_choice.h"
 #include "tools/quantize/search_options.h"
 #include "tools/quantize/text.h"
 
@@ -64,6 +65,14 @@ std::vector<Option> recipe_flags() {
            .value_name = "FILE",
            .help = "text of the gate, not the calibration text; default: built-in, two pages",
            .group = "Quantization"}};
+}
+
+Option ranks_flag() {
+  Option option = rank_option("Run");
+  option.help =
+      "ranks that divide the work, each with its part of the threads, or processes of mpirun. The "
+      "file is the same for any number";
+  return option;
 }
 
 std::vector<Option> scheme_flags() {
@@ -203,6 +212,7 @@ std::vector<Option> calibration_flags() {
        .group = "Run",
        .minimum = 0,
        .maximum = 1024},
+      ranks_flag(),
       {.name = "device",
        .spellings = "-dev",
        .kind = OptionKind::text,

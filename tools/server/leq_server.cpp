@@ -15,6 +15,7 @@
 #include "server/server.h"
 #include "tools/common/model_setup.h"
 #include "tools/common/plan_lines.h"
+#include "tools/common/rank_choice.h"
 #include "tools/common/reply_options.h"
 #include "tools/common/setting_flags.h"
 #include "tools/server/options.h"
@@ -99,6 +100,8 @@ RunLimits wanted_limits(const Options& options, RunLimits limits) {
 }
 
 int run_with(const Options& options) {
+  require(!ranks_are_processes(rank_count(options)), "--tp ", options.integer("tp"),
+          ": the server's ranks are threads of one process; start it without mpirun");
   ServerOptions wanted = read_server_options(options);
   std::optional<std::filesystem::path> draft;
   if (options.given("model-draft")) draft = options.text("model-draft");

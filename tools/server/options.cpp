@@ -242,7 +242,7 @@ ToolSpec server_tool_spec() {
   spec.foreign = llama_server_flags();
   spec.usage = {"-m model.leq", "-m model.leq -np 8 -c 32768 --host 0.0.0.0 --api-key KEY"};
   for (const auto& group :
-       {adapted(model_options({"tp"})), address_options(), access_options(), limit_options(),
+       {adapted(model_options()), address_options(), access_options(), limit_options(),
         reply_options(), speculation_options("Replies"), adapted(sampling_options())}) {
     spec.options.insert(spec.options.end(), group.begin(), group.end());
   }

@@ -9,7 +9,7 @@
 
 namespace {
 
-constexpr int kErrorTag = 77;
+constexpr int kErrorTag = 77, kBeatTag = 78;
 
 struct Told {
   std::string text;
@@ -19,20 +19,26 @@ struct Told {
 MPI_Request running = MPI_REQUEST_NULL;
 MPI_Comm ranks = MPI_COMM_NULL;   // of the collective calls
 MPI_Comm errors = MPI_COMM_NULL;  // of what failed
+MPI_Comm lives = MPI_COMM_NULL;   // of signs of life
 std::list<Told> told;             // until the process ends
+std::vector<MPI_Request> beats;   // [ranks] the last one sent
+char no_bytes;
 
 int result(int code) { return code == MPI_SUCCESS ? 0 : -1; }
 
-int start(int* rank, int* size) {
+int start(int* rank, int* size, int* in_turn) {
   int level = 0;
-  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level) != MPI_SUCCESS) return -1;
+  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS) return -1;
+  *in_turn = level >= MPI_THREAD_SERIALIZED ? 1 : 0;
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   if (MPI_Comm_dup(MPI_COMM_WORLD, &ranks) != MPI_SUCCESS ||
-      MPI_Comm_dup(MPI_COMM_WORLD, &errors) != MPI_SUCCESS) {
+      MPI_Comm_dup(MPI_COMM_WORLD, &errors) != MPI_SUCCESS ||
+      MPI_Comm_dup(MPI_COMM_WORLD, &lives) != MPI_SUCCESS) {
     return -1;
   }
   MPI_Comm_rank(ranks, rank);
   MPI_Comm_size(ranks, size);
+  beats.assign(static_cast<std::size_t>(*size), MPI_REQUEST_NULL);
   return 0;
 }
 
@@ -95,6 +101,33 @@ int heard(char* text, int room) {
   return kept;
 }
 
+// Who does not take the last one gets no more.
+int beat() {
+  int rank = 0;
+  MPI_Comm_rank(lives, &rank);
+  for (std::size_t other = 0; other < beats.size(); ++other) {
+    if (static_cast<int>(other) == rank) continue;
+    int sent = 0;
+    if (MPI_Test(&beats[other], &sent, MPI_STATUS_IGNORE) != MPI_SUCCESS) return -1;
+    if (sent == 0) continue;
+    if (MPI_Isend(&no_bytes, 0, MPI_BYTE, static_cast<int>(other), kBeatTag, lives,
+                  &beats[other]) != MPI_SUCCESS) {
+      return -1;
+    }
+  }
+  return 0;
+}
+
+int beat_of() {
+  int there = 0;
+  MPI_Status status;
+  if (MPI_Iprobe(MPI_ANY_SOURCE, kBeatTag, lives, &there, &status) != MPI_SUCCESS || there == 0) {
+    return -1;
+  }
+  MPI_Recv(&no_bytes, 0, MPI_BYTE, status.MPI_SOURCE, kBeatTag, lives, MPI_STATUS_IGNORE);
+  return status.MPI_SOURCE;
+}
+
 void finish() { MPI_Finalize(); }
 
 constexpr leq::MpiCalls kCalls = {leq::MpiCalls::kVersion,
@@ -105,6 +138,8 @@ constexpr leq::MpiCalls kCalls = {leq::MpiCalls::kVersion,
                                   done,
                                   tell,
                                   heard,
+                                  beat,
+                                  beat_of,
                                   finish};
 
 }  // namespace

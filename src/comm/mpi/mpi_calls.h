@@ -10,10 +10,11 @@ namespace leq {
 // Calls begin; what was begun last is finished when done() says so. None throws; a result below 0
 // is an error of MPI.
 struct MpiCalls {
-  static constexpr int kVersion = 1;
+  static constexpr int kVersion = 2;
 
   int version;
-  int (*start)(int* rank, int* size);
+  // in_turn: 1 where calls may come from several threads, one at a time; else from one alone.
+  int (*start)(int* rank, int* size, int* in_turn);
   // Every rank's `own` [counts[rank]] to `all` at offsets[rank], of every rank or of rank 0 alone.
   int (*begin_gather)(const void* own, void* all, const int* counts, const int* offsets,
                       int to_all);
@@ -23,7 +24,10 @@ struct MpiCalls {
   // Errors of ranks, beside all else. `text` is kept by the callee.
   int (*tell)(const char* text, int length);
   int (*heard)(char* text, int room);  // the length of what a rank told; 0: nothing
-  void (*finish)();                    // the regular end; an error ends a process without it
+  // A sign of life to every other rank; the rank of one that has come, -1: none.
+  int (*beat)();
+  int (*beat_of)();
+  void (*finish)();  // the regular end; an error ends a process without it
 };
 
 using MpiCallsFunction = const MpiCalls* (*)();

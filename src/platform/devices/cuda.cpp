@@ -4,8 +4,8 @@
 namespace leq::platform {
 
 std::vector<std::string> cuda_lines() { return cuda::list_devices(); }
-std::unique_ptr<Backend> make_cuda(std::string_view which, std::uint64_t memory_cap) {
-  return cuda::make_backend(which, memory_cap);
+std::unique_ptr<Backend> make_cuda(std::string_view which, const GpuOptions& options) {
+  return cuda::make_backend(which, options);
 }
 
 }  // namespace leq::platform

@@ -5,7 +5,7 @@ namespace leq::platform {
 
 std::vector<std::string> sim_lines() { return {}; }
 
-std::unique_ptr<Backend> make_sim(int, std::uint64_t, std::uint64_t) {
+std::unique_ptr<Backend> make_sim(int, std::uint64_t, const GpuOptions&) {
   fail(ErrorKind::no_device, Setting{"device"},
        " sim: this build has no emulated GPU; configure with -DLEQ_CUDA_SIM=ON on x86-64");
 }

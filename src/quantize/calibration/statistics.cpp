@@ -121,7 +121,8 @@ void accumulate(InputStatistics& statistics, const WindowRows& rows, const Stati
   for (const Histogram& part : histograms) statistics.histogram.add(part);
   keep_largest_token(statistics, rows);
   if (wanted.sample_tokens > 0) add_samples(statistics, rows, wanted.sample_tokens);
-  if (wanted.hessian) add_outer_products(rows.x, tokens, columns, statistics.hessian, pool);
+  if (wanted.hessian)
+    add_outer_products(rows.x, tokens, columns, statistics.hessian, pool, wanted.share);
   statistics.tokens += tokens;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/thread_pool.h"
 #include "quantize/calibration/histogram.h"
+#include "quantize/linear_algebra/tile_share.h"
 
 namespace leq {
 
@@ -16,6 +17,7 @@ namespace leq {
 struct StatisticsWanted {
   bool hessian = false;     // K * K doubles
   int sample_tokens = 512;  // rows of X kept as they are, spread evenly; 0 = none
+  TileShare share = {};     // of X^T X, where several divide it among them
 };
 
 struct InputStatistics {

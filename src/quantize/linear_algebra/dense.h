@@ -8,14 +8,15 @@
 
 #include "base/thread_pool.h"
 #include "quantize/linear_algebra/lower_matrix.h"
+#include "quantize/linear_algebra/tile_share.h"
 
 namespace leq {
 
-// h [K][K] += X^T X for x [T][K], both triangles. Products in f32 over shards of 2,048 rows, shards
-// added in double in their order: the same h for the same sequence of calls.
+// h [K][K] += X^T X for x [T][K], both triangles, in the tiles of `share`. Products in f32 over
+// shards of 2,048 rows, shards added in double in their order: the same h for the same sequence of
+// calls.
 void add_outer_products(std::span<const float> x, std::int64_t tokens, std::int64_t columns,
-                        std::span<double> h, ThreadPool& pool);
-
+                        std::span<double> h, ThreadPool& pool, const TileShare& share = {});
 // Replaces the lower triangle of the symmetric a by L with a = L^T L. False where `a` is not
 // positive definite: a square of L's diagonal is below 1e-10 of a's. Then `a` is spoilt.
 bool factor_lower(LowerMatrix& a, ThreadPool& pool);

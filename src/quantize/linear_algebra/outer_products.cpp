@@ -70,12 +70,13 @@ struct ProductTile {
 };
 
 // Off the diagonal first: those on it are half the work and fill up the end.
-std::vector<ProductTile> upper_tiles(std::int64_t panels) {
+std::vector<ProductTile> upper_tiles(std::int64_t panels, const TileShare& share) {
   std::vector<ProductTile> tiles;
+  std::int64_t number = 0;
   for (std::int64_t apart = panels - 1; apart >= 0; --apart) {
     for (std::int64_t row = 0; row + apart < panels; ++row) {
-      if (row % kTilePanels == 0 && (row + apart) % kTilePanels == 0)
-        tiles.push_back({row, row + apart});
+      if (row % kTilePanels != 0 || (row + apart) % kTilePanels != 0) continue;
+      if (number++ % share.count == share.index) tiles.push_back({row, row + apart});
     }
   }
   return tiles;
@@ -87,8 +88,9 @@ void sum_tile(const PackedTokens& x, ProductTile at, LanePanels<float>& sums) {
   const std::int64_t columns = std::min(kTilePanels, x.panels() - at.column);
   const auto add = tile_kernels().add_product_f32;
   for (std::int64_t token = 0; token < x.tokens(); token += kTileDepth) {
-    TileProduct<float> tile = {
-        .a_stride = kSumLanes, .depth = std::min(kTileDepth, x.tokens() - token), .c_stride = kSumLanes};
+    TileProduct<float> tile = {.a_stride = kSumLanes,
+                               .depth = std::min(kTileDepth, x.tokens() - token),
+                               .c_stride = kSumLanes};
     for (std::int64_t j = 0; j < columns; ++j) {
       tile.b = x.at(token, at.column + j);
       for (std::int64_t i = 0; i < rows && at.row + i <= at.column + j; ++i) {
@@ -128,16 +130,49 @@ void add_tile(const LanePanels<float>& sums, ProductTile at, std::int64_t column
   }
 }
 
+// Calls visit(row, column) for the upper triangle's places in the tiles of a share.
+template <class Visit>
+void each_place(std::int64_t columns, const TileShare& share, Visit visit) {
+  for (const ProductTile at : upper_tiles((columns + kSumLanes - 1) / kSumLanes, share)) {
+    const std::int64_t top = at.row * kSumLanes, left = at.column * kSumLanes;
+    for (std::int64_t i = top; i < std::min(columns, top + kTileColumns); ++i) {
+      for (std::int64_t j = std::max(i, left); j < std::min(columns, left + kTileColumns); ++j) {
+        visit(i, j);
+      }
+    }
+  }
+}
+
 }  // namespace
 
+std::vector<double> tiles_of(std::span<const double> h, std::int64_t columns,
+                             const TileShare& share) {
+  std::vector<double> numbers;
+  each_place(columns, share, [&](std::int64_t i, std::int64_t j) {
+    numbers.push_back(h[static_cast<std::size_t>(i * columns + j)]);
+  });
+  return numbers;
+}
+
+void put_tiles(std::span<const double> numbers, std::span<double> h, std::int64_t columns,
+               const TileShare& share) {
+  std::size_t next = 0;
+  each_place(columns, share, [&](std::int64_t i, std::int64_t j) {
+    ensure(next < numbers.size(), "X^T X: ", numbers.size(), " numbers of a share, expected more");
+    h[static_cast<std::size_t>(i * columns + j)] = numbers[next];
+    h[static_cast<std::size_t>(j * columns + i)] = numbers[next++];
+  });
+  ensure(next == numbers.size(), "X^T X: ", numbers.size(), " numbers of a share, expected ", next);
+}
+
 void add_outer_products(std::span<const float> x, std::int64_t tokens, std::int64_t columns,
-                        std::span<double> h, ThreadPool& pool) {
+                        std::span<double> h, ThreadPool& pool, const TileShare& share) {
   ensure(std::ssize(x) == tokens * columns && std::ssize(h) == columns * columns,
          "X^T X: expected ", tokens, " x ", columns, " inputs and ", columns,
          " squared sums, found ", x.size(), " and ", h.size());
   if (tokens == 0 || columns == 0) return;
   PackedTokens packed(std::min(tokens, kShardTokens), columns);
-  const std::vector<ProductTile> tiles = upper_tiles(packed.panels());
+  const std::vector<ProductTile> tiles = upper_tiles(packed.panels(), share);
   for (std::int64_t first = 0; first < tokens; first += kShardTokens) {
     packed.take(x.data() + first * columns, std::min(kShardTokens, tokens - first), pool);
     pool.run(std::ssize(tiles), [&](std::int64_t task, int) {

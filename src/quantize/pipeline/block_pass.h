@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "comm/communicator.h"
 #include "quantize/calibration/hidden_states.h"
 #include "quantize/calibration/statistics.h"
 #include "quantize/pipeline/block_run.h"
@@ -44,6 +45,8 @@ struct PassContext {
   ThreadPool& pool;
   std::string block;                        // "layers.3", for errors
   std::function<void()> on_window = [] {};  // after each window; may throw to end the pass
+  // That divide the windows among them: all make the same passes, and all have all statistics.
+  Communicator& ranks = one_rank();
 };
 
 PassResult run_pass(const PassContext& context, const Pass& pass);

@@ -27,6 +27,7 @@ class BlockRun {
   // no more; the states are unchanged then.
   bool run(BlockHalf half, std::span<float> hidden, Observer* observer);
 
+  const ModelConfig& config() const { return config_; }
   std::int64_t tokens_of(std::size_t numbers) const {
     return static_cast<std::int64_t>(numbers) / config_.width;
   }

@@ -1,6 +1,7 @@
 #include "quantize/pipeline/block_work.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "format/leq_layout.h"
 #include "model/weights.h"
@@ -58,15 +59,26 @@ void BlockWork::fold(Statistics& statistics) {
   }
 }
 
-void BlockWork::quantize(const std::string& part, const InputStatistics& inputs) {
-  const std::string name = layer_tensor(layer_, part);
-  const TensorPlan plan = plan_of(part);
-  Matrix& weight = block_.at(part);
-  QuantizedTensor& result = done_[part] = quantize_values(
-      weight.values, weight.rows, weight.columns, plan, &inputs, name, context_.pool);
+std::int64_t BlockWork::size_of(const std::string& part) const {
+  return std::ssize(block_.at(part).values);
+}
+
+QuantizedTensor BlockWork::quantize(const std::string& part, const InputStatistics& inputs) const {
+  const Matrix& weight = block_.at(part);
+  QuantizedTensor result =
+      quantize_values(weight.values, weight.rows, weight.columns, plan_of(part), &inputs,
+                      layer_tensor(layer_, part), context_.pool);
   if (const auto found = folds_.find(reader_of(part)); found != folds_.end()) {
     result.record.fold = found->second;
   }
+  return result;
+}
+
+void BlockWork::keep(const std::string& part, QuantizedTensor chosen,
+                     const InputStatistics& inputs) {
+  const TensorPlan plan = plan_of(part);
+  Matrix& weight = block_.at(part);
+  const QuantizedTensor& result = done_[part] = std::move(chosen);
   const std::string bias = part + ".bias";
   const bool corrected = context_.options.correct_bias && plan.method != nullptr &&
                          !plan.scheme.is_float() && block_.has(bias);

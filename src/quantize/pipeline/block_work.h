@@ -43,8 +43,12 @@ class BlockWork {
   void fold(Statistics& statistics);
   // Act tensor: notes where a fixed scale does not suit an input.
   void judge_static_scale(Reader reader, const InputStatistics& inputs);
-  // Chooses the codes of a linear, corrects its bias.
-  void quantize(const std::string& part, const InputStatistics& inputs);
+  // How many numbers a linear has.
+  std::int64_t size_of(const std::string& part) const;
+  // Chooses the codes of a linear.
+  QuantizedTensor quantize(const std::string& part, const InputStatistics& inputs) const;
+  // What was chosen, here or on another rank: corrects its bias, replaces its weights.
+  void keep(const std::string& part, QuantizedTensor chosen, const InputStatistics& inputs);
   // All tensors of the block, once each linear is quantized.
   std::vector<BlockTensor> finish();
 

@@ -1,5 +1,7 @@
 #include "quantize/pipeline/quantize_blocks.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -14,6 +16,7 @@
 #include "quantize/pipeline/block_readers.h"
 #include "quantize/pipeline/block_work.h"
 #include "quantize/pipeline/calibration_memory.h"
+#include "quantize/pipeline/divided_tensors.h"
 #include "quantize/pipeline/run_identity.h"
 #include "quantize/pipeline/statistics_file.h"
 
@@ -61,7 +64,7 @@ class Pipeline {
     once_ = {of_fold || (needs_ == Needs::hessian && !sequential_), kSampleTokens};
   }
 
-  PartialRun run();
+  std::optional<PartialRun> run();
   Json calibration() const;
 
  private:
@@ -79,7 +82,9 @@ class Pipeline {
   void quantize_sequentially(BlockWork& work);
   void quantize_readers(BlockWork& work, const Statistics& statistics);
   Statistics pass(std::int64_t layer, BlockRun& run, const Pass& pass);
-  void quantize_all(PartialRun& partial);
+  void quantize_all(PartialRun* partial);
+  void run_with(PartialRun* partial, const CalibrationMemory& memory);
+  std::filesystem::path hidden_file(const PartialRun* partial) const;
   void step(std::int64_t units);
 
   const BlockSource source_;
@@ -133,7 +138,7 @@ void Pipeline::open_statistics() {
     reader_ = std::make_unique<StatisticsReader>(options_.load_stats, source_.config(), weights_,
                                                  once_.hessian);
   }
-  if (options_.save_stats.empty()) return;
+  if (options_.save_stats.empty() || !options_.ranks->leads()) return;
   writer_ = std::make_unique<StatisticsWriter>(options_.save_stats, identity_of_data());
 }
 
@@ -175,10 +180,13 @@ BlockTensors Pipeline::load_finished(const std::vector<BlockTensor>& tensors, st
 }
 
 Statistics Pipeline::pass(std::int64_t layer, BlockRun& run, const Pass& pass) {
-  const PassContext context = {
-      run, *hidden_, *workers_.backend, workers_.pool, "layers." + std::to_string(layer), [this] {
-        step(1);
-      }};
+  const PassContext context = {run,
+                               *hidden_,
+                               *workers_.backend,
+                               workers_.pool,
+                               "layers." + std::to_string(layer),
+                               [this] { step(1); },
+                               *options_.ranks};
   PassResult result = run_pass(context, pass);
   halves_.absmax = std::max(halves_.absmax, result.halves.absmax);
   halves_.square_mean = std::max(halves_.square_mean, result.halves.square_mean);
@@ -228,13 +236,32 @@ void Pipeline::count_acts(const std::vector<BlockTensor>& block) {
   }
 }
 
+// Each rank chooses the codes of some linears; all have all of them afterwards.
 void Pipeline::quantize_readers(BlockWork& work, const Statistics& statistics) {
+  struct Part {
+    std::string name;
+    const InputStatistics& inputs;
+  };
+  std::vector<Part> parts;
+  std::vector<std::int64_t> sizes;
   for (const auto& [reader, inputs] : statistics) {
     work.judge_static_scale(reader, inputs);
     for (const std::string& part : parts_of(reader, config_)) {
-      work.quantize(part, inputs);
-      step(std::max<std::int64_t>(1, std::ssize(options_.data.windows) / 4));
+      parts.push_back({part, inputs});
+      sizes.push_back(work.size_of(part));
     }
+  }
+  const std::int64_t units = std::max<std::int64_t>(1, std::ssize(options_.data.windows) / 4);
+  DividedTensors divided(*options_.ranks, sizes);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (!divided.is_own(i)) continue;
+    divided.add(work.quantize(parts[i].name, parts[i].inputs));
+    step(units);
+  }
+  divided.exchange(Receivers::all, "linears of layers." + std::to_string(work.layer()));
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    work.keep(parts[i].name, divided.take_next(), parts[i].inputs);
+    if (!divided.is_own(i)) step(units);
   }
 }
 
@@ -266,38 +293,55 @@ std::vector<BlockTensor> Pipeline::quantize_block(std::int64_t layer) {
   return work.finish();
 }
 
-void Pipeline::quantize_all(PartialRun& partial) {
+// `partial` is the leader's; null on the other ranks, who resume nothing.
+void Pipeline::quantize_all(PartialRun* partial) {
   for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
-    if (layer < partial.finished()) {
-      pass_finished_block(layer, partial);
-      if (options_.max_static_error > 0) count_acts(partial.load(layer));
+    if (partial != nullptr && layer < partial->finished()) {
+      pass_finished_block(layer, *partial);
+      if (options_.max_static_error > 0) count_acts(partial->load(layer));
       continue;
     }
     const std::vector<BlockTensor> finished = quantize_block(layer);
     count_acts(finished);
-    partial.save(finished);
+    if (partial != nullptr) partial->save(finished);
   }
 }
 
-PartialRun Pipeline::run() {
-  open_statistics();
-  const CalibrationMemory memory = plan_memory();  // may refuse: before anything is written
-  PartialRun partial(options_.partial, run_identity(config_, weights_, options_, calibration()),
-                     options_.resume, options_.say);
-  if (partial.finished() > 0) {
-    options_.say("resume      " + std::to_string(partial.finished()) + " of " +
+// Beside the finished blocks where the leader has them, else where temporary files lie; the file
+// has no name.
+std::filesystem::path Pipeline::hidden_file(const PartialRun* partial) const {
+  if (partial != nullptr) return partial->folder() / "hidden";
+  return std::filesystem::temp_directory_path() / ("leq-hidden-" + std::to_string(::getpid()) +
+                                                   "-" + std::to_string(options_.ranks->rank()));
+}
+
+void Pipeline::run_with(PartialRun* partial, const CalibrationMemory& memory) {
+  if (partial != nullptr && partial->finished() > 0) {
+    options_.say("resume      " + std::to_string(partial->finished()) + " of " +
                  std::to_string(config_.layers) + " blocks are done");
   }
   if (!loaded_) {
     hidden_ = std::make_unique<HiddenStates>(
         std::ssize(options_.data.windows), options_.data.length * config_.width,
-        memory.hidden_on_disk > 0 ? partial.folder() / "hidden" : std::filesystem::path());
+        memory.hidden_on_disk > 0 ? hidden_file(partial) : std::filesystem::path());
     source_.embed(options_.data, *hidden_, *workers_.backend);
   }
+  quantize_all(partial);
+  if (writer_) writer_->finish();
+  report();
+}
+
+std::optional<PartialRun> Pipeline::run() {
+  open_statistics();
+  const CalibrationMemory memory = plan_memory();  // may refuse: before anything is written
+  if (!options_.ranks->leads()) {
+    run_with(nullptr, memory);
+    return std::nullopt;
+  }
+  PartialRun partial(options_.partial, run_identity(config_, weights_, options_, calibration()),
+                     options_.resume, options_.say);
   try {
-    quantize_all(partial);
-    if (writer_) writer_->finish();
-    report();
+    run_with(&partial, memory);
   } catch (const std::exception& error) {
     partial.tell_kept(error);
     throw;
@@ -364,7 +408,7 @@ std::string weights_checksum(const ModelConfig& config, std::span<const TensorIn
 BlocksResult quantize_blocks(const ModelConfig& config, std::span<const TensorInput> tensors,
                              const BlockOptions& options) {
   Pipeline pipeline(config, tensors, options);
-  PartialRun partial = pipeline.run();
+  std::optional<PartialRun> partial = pipeline.run();
   return {std::move(partial), pipeline.calibration()};
 }
 

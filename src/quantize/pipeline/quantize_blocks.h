@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "comm/communicator.h"
 #include "quantize/calibration/calibration_data.h"
 #include "quantize/calibration/statistics.h"
 #include "quantize/methods/tensor_plan.h"
@@ -45,6 +46,9 @@ struct RunOptions {
   std::uint64_t max_ram = 0;  // bytes; 0 = no limit
   int threads = 0;            // 0 = one for each usable core
   bool resume = false;        // goes on with an interrupted run
+  // That divide the work among them: all make the same call, with the same checkpoint and the same
+  // of all else; the leader writes what is written, and speaks.
+  Communicator* ranks = &one_rank();
   // Asked often; true ends the run with an Error.
   std::function<bool()> stop = [] { return false; };
   // Lines for people; settings in them are marked, see spelled() in base/error.h.
@@ -68,15 +72,15 @@ bool runs_sequentially(const ModelConfig& config, const BlockOptions& options);
 bool wants_blocks(const ModelConfig& config, const BlockOptions& options);
 
 struct BlocksResult {
-  PartialRun partial;
-  Json calibration;  // [{"text", "text_sha256", "samples", "length", "seed"}, ...]
+  std::optional<PartialRun> partial;  // the leader's
+  Json calibration;                   // [{"text", "text_sha256", "samples", "length", "seed"}, ...]
 };
 
 // Of a few rows of the first and the last block: tells checkpoints of one shape apart.
 std::string weights_checksum(const ModelConfig& config, std::span<const TensorInput> tensors);
 
 // All blocks of `config`, whose tensors are among `tensors`, into the partial run returned. Throws
-// Error, and leaves the finished blocks for a run that resumes.
+// Error, and leaves the finished blocks for a run that resumes. Several ranks do not resume.
 BlocksResult quantize_blocks(const ModelConfig& config, std::span<const TensorInput> tensors,
                              const BlockOptions& options);
 

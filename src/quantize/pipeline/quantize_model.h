@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "comm/communicator.h"
 #include "format/leq_writer.h"
 #include "quantize/methods/tensor_plan.h"
 #include "quantize/pipeline/partial_run.h"
@@ -15,8 +16,10 @@ namespace leq {
 
 struct WriteOptions {
   TensorPlanner plan;
-  const PartialRun* blocks = nullptr;  // finished blocks, in place of quantizing theirs
+  bool calibrated = false;             // the blocks are finished, in place of quantizing theirs
+  const PartialRun* blocks = nullptr;  // which the leader has
   int threads = 0;                     // 0 = one for each usable core
+  Communicator* ranks = &one_rank();   // that divide what is quantized here
 };
 
 struct QuantizeResult {
@@ -27,9 +30,10 @@ struct QuantizeResult {
   std::string worst_loss_tensor;
 };
 
-// At no time is more than one tensor (of finished blocks: one block) in memory. `progress(done,
-// total)` counts tensors. Throws Error naming a value that is not finite.
-QuantizeResult write_tensors(LeqWriter& writer, std::span<const TensorInput> tensors,
+// At no time is more than one tensor (of finished blocks: one block) in memory; of N ranks, 4 N
+// tensors on the leader, who alone has a writer. `progress(done, total)` counts tensors. Throws
+// Error naming a value that is not finite.
+QuantizeResult write_tensors(LeqWriter* writer, std::span<const TensorInput> tensors,
                              const WriteOptions& options,
                              const std::function<void(std::int64_t, std::int64_t)>& progress);
 

@@ -1,0 +1,17 @@
+// What the user of a GPU chooses beside which one it is.
+#pragma once
+
+#include <cstdint>
+
+namespace leq {
+
+// fast: tensor cores wherever they can be used, near the CPU's numbers. exact: only what gives the
+// CPU's bits; what no kernel computes so is refused.
+enum class Arithmetic : std::uint8_t { fast, exact };
+
+struct GpuOptions {
+  std::uint64_t memory_cap = 0;  // most bytes of its memory; 0 = what is free
+  Arithmetic arithmetic = Arithmetic::fast;
+};
+
+}  // namespace leq

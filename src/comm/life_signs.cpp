@@ -1,0 +1,54 @@
+#include "comm/life_signs.h"
+
+namespace leq {
+namespace {
+
+constexpr int kSigns = 20;
+
+}  // namespace
+
+LifeSigns::LifeSigns(const MpiCalls& calls, std::mutex& turn, int rank, int size,
+                     std::chrono::milliseconds silence)
+    : calls_(calls),
+      turn_(turn),
+      rank_(rank),
+      pause_(silence / kSigns),
+      quiet_(static_cast<std::size_t>(size), 0),
+      thread_([this] { run(); }) {}
+
+LifeSigns::~LifeSigns() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  ending_.notify_all();
+  thread_.join();
+}
+
+void LifeSigns::run() {
+  std::unique_lock lock(mutex_);
+  while (!ends_) {
+    lock.unlock();
+    look();
+    lock.lock();
+    ending_.wait_for(lock, pause_, [this] { return ends_; });
+  }
+}
+
+// Pauses are counted and not the time: where all processes are stopped together, and go on, nobody
+// is missed.
+void LifeSigns::look() {
+  const std::lock_guard turn(turn_);
+  calls_.beat();
+  for (int& pauses : quiet_) ++pauses;
+  for (int rank = calls_.beat_of(); rank >= 0; rank = calls_.beat_of()) {
+    quiet_[static_cast<std::size_t>(rank)] = 0;
+  }
+  for (int rank = 0; rank < static_cast<int>(quiet_.size()); ++rank) {
+    if (rank == rank_ || quiet_[static_cast<std::size_t>(rank)] <= kSigns) continue;
+    lost_.store(rank, std::memory_order_release);
+    return;
+  }
+}
+
+}  // namespace leq

@@ -1,0 +1,38 @@
+// Tensors that ranks quantize among them: each its own ones, all the same order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "quantize/pipeline/quantize_tensor.h"
+
+namespace leq {
+
+class DividedTensors {
+ public:
+  // As many tensors as there are sizes; the ranks get equal parts of their sum, as near as can be.
+  DividedTensors(Communicator& ranks, std::span<const std::int64_t> sizes);
+
+  bool is_own(std::size_t tensor) const { return owners_[tensor] == ranks_.rank(); }
+  // This rank's tensors, in their order.
+  void add(QuantizedTensor tensor);
+  // Once all ranks have added theirs: receivers have all.
+  void exchange(Receivers to, std::string_view site);
+  // All of them, in their order.
+  QuantizedTensor take_next();
+
+ private:
+  std::deque<QuantizedTensor>& of(int rank) { return of_rank_[static_cast<std::size_t>(rank)]; }
+
+  Communicator& ranks_;
+  std::vector<int> owners_;
+  std::vector<std::deque<QuantizedTensor>> of_rank_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace leq

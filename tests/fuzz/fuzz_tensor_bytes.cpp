@@ -1,0 +1,15 @@
+// A quantized tensor from another rank: any bytes are tensors or an Error.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/error.h"
+#include "quantize/pipeline/tensor_bytes.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  try {
+    (void)leq::tensors_of_bytes(std::as_bytes(std::span(data, size)));
+  } catch (const leq::Error&) {
+  }
+  return 0;
+}

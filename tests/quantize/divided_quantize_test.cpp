@@ -1,0 +1,218 @@
+// Several ranks write the file of one, byte for byte: calibrated or not, whatever the method, where
+// windows and tensors do not come out even, and where there are fewer of them than ranks.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#include "base/error.h"
+#include "comm/thread_ranks.h"
+#include "convert/quantize_checkpoint.h"
+#include "quantize/pipeline/tensor_bytes.h"
+#include "reference/random_checkpoint.h"
+#include "temporary_folder.h"
+
+namespace leq {
+namespace {
+
+std::filesystem::path checkpoint_in(const std::filesystem::path& folder) {
+  const Json config = {{"model_type", "qwen2"},
+                       {"architectures", {"Qwen2ForCausalLM"}},
+                       {"hidden_size", 96},
+                       {"intermediate_size", 200},
+                       {"num_hidden_layers", 2},
+                       {"num_attention_heads", 6},
+                       {"num_key_value_heads", 2},
+                       {"vocab_size", 131},
+                       {"max_position_embeddings", 64},
+                       {"rms_norm_eps", 1e-5},
+                       {"hidden_act", "silu"}};
+  test::RandomCheckpoint checkpoint(folder);
+  checkpoint.add_llama(config, {.qkv_bias = true});
+  return checkpoint.write(config);
+}
+
+CheckpointOptions options_of(const std::string& method, const std::string& type,
+                             std::int64_t windows) {
+  Random random(5);
+  std::string text;
+  while (text.size() < 300) text += static_cast<char>('a' + random.below(26));
+  CheckpointOptions options;
+  options.method = method;
+  options.type = type;
+  options.threads = 1;
+  options.calibration = {text, "letters", windows, 32, 9};
+  return options;
+}
+
+std::string bytes_of(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The ranks that do not lead have another place to write to, where nothing may appear. Returns what
+// each rank threw, "" for nothing.
+std::vector<std::string> quantize_on(int count, const std::filesystem::path& source,
+                                     const std::filesystem::path& output,
+                                     const CheckpointOptions& options,
+                                     const std::function<void(int, CheckpointOptions&)>& change) {
+  ThreadRanks ranks(count, {.threads = count});
+  std::vector<std::string> errors(static_cast<std::size_t>(count));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < count; ++rank) {
+    threads.emplace_back([&, rank] {
+      CheckpointOptions own = options;
+      own.ranks = &ranks[rank];
+      if (change) change(rank, own);
+      try {
+        quantize_checkpoint(source, rank == 0 ? output : output.parent_path() / "nobody" / "x.leq",
+                            own, [](auto, auto) {});
+      } catch (const Error& error) {
+        errors[static_cast<std::size_t>(rank)] = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+struct Way {
+  const char* method;
+  const char* type;
+  std::int64_t windows = 5;
+  ActChoice act = ActChoice::automatic;
+};
+
+class DividedQuantize : public testing::TestWithParam<Way> {};
+
+TEST_P(DividedQuantize, WritesTheFileOfOneRank) {
+  const Way& way = GetParam();
+  const test::TemporaryFolder folder;
+  const auto source = checkpoint_in(folder.path() / "hf");
+  CheckpointOptions options = options_of(way.method, way.type, way.windows);
+  options.act = way.act;
+  quantize_checkpoint(source, folder / "1.leq", options, [](auto, auto) {});
+  const std::string one = bytes_of(folder / "1.leq");
+  ASSERT_GT(one.size(), 10'000u);
+  for (const int count : {2, 3, 8}) {
+    const auto errors = quantize_on(count, source, folder / "n.leq", options, {});
+    for (const std::string& error : errors) EXPECT_EQ(error, "");
+    EXPECT_EQ(bytes_of(folder / "n.leq") == one, true) << count << " ranks";
+    EXPECT_EQ(std::filesystem::exists(folder / "nobody"), false);
+    EXPECT_EQ(std::filesystem::exists(folder / "n.leq.partial"), false);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Methods, DividedQuantize,
+                         testing::Values(Way{"absmax", "int8"}, Way{"absmax", "int8-tensor"},
+                                         Way{"absmax", "f16"}, Way{"rtn", "int4-g64"},
+                                         Way{"gptq", "int4-g32"}, Way{"gptq", "int3-g64", 2},
+                                         Way{"gptq+", "int3-g64"}, Way{"smoothquant", "int8"},
+                                         Way{"smoothquant", "int8", 7, ActChoice::tensor},
+                                         Way{"awq", "uint4-g64"}, Way{"zeroquant+", "int4-g64"}),
+                         [](const auto& item) {
+                           std::string name = std::string(item.param.method) + "_" +
+                                              item.param.type + "_" +
+                                              std::to_string(item.param.windows);
+                           std::ranges::replace_if(
+                               name, [](char c) { return std::isalnum(c) == 0; }, '_');
+                           return name;
+                         });
+
+TEST(DividedQuantize, SavesTheStatisticsOfOneRank) {
+  const test::TemporaryFolder folder;
+  const auto source = checkpoint_in(folder.path() / "hf");
+  CheckpointOptions options = options_of("gptq", "int4-g32", 5);
+  options.save_stats = folder / "one";
+  quantize_checkpoint(source, folder / "1.leq", options, [](auto, auto) {});
+  options.save_stats = folder / "two";
+  for (const auto& error : quantize_on(2, source, folder / "n.leq", options, {})) {
+    EXPECT_EQ(error, "");
+  }
+  EXPECT_EQ(bytes_of(folder / "one") == bytes_of(folder / "two"), true);
+  EXPECT_EQ(bytes_of(folder / "1.leq") == bytes_of(folder / "n.leq"), true);
+}
+
+TEST(DividedQuantize, EndsAllRanksWithTheErrorOfOne) {
+  const test::TemporaryFolder folder;
+  const auto source = checkpoint_in(folder.path() / "hf");
+  const CheckpointOptions options = options_of("gptq", "int4-g32", 5);
+  const auto differs =
+      quantize_on(3, source, folder / "n.leq", options, [](int rank, CheckpointOptions& own) {
+        if (rank == 2) own.calibration.samples = 6;
+      });
+  for (const std::string& error : differs) {
+    EXPECT_TRUE(error.starts_with("rank 2 of 3: the checkpoint and the settings")) << error;
+  }
+  const auto stopped =
+      quantize_on(2, source, folder / "n.leq", options, [](int rank, CheckpointOptions& own) {
+        if (rank == 0) own.stop = [] { return true; };
+      });
+  EXPECT_TRUE(stopped[0].starts_with("interrupted")) << stopped[0];
+  EXPECT_TRUE(stopped[1].starts_with("rank 0 of 2: interrupted")) << stopped[1];
+  const auto resumed = quantize_on(2, source, folder / "n.leq", options,
+                                   [](int, CheckpointOptions& own) { own.resume = true; });
+  EXPECT_NE(resumed[0].find("one rank"), std::string::npos) << resumed[0];
+  EXPECT_FALSE(std::filesystem::exists(folder / "n.leq"));
+}
+
+QuantizedTensor some_tensor() {
+  std::vector<float> values(70 * 130);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 37) - 18;
+  QuantizedTensor tensor;
+  tensor.weight = pack_weight(values, 70, 130, *parse_scheme("uint4-g64"), ActKind::row, "w");
+  tensor.record = {.method = "rtn",
+                   .error = 0.5,
+                   .loss = 0.25,
+                   .loss_of_hessian = true,
+                   .act_scale = 3,
+                   .online_mode = OnlineMode::streaming,
+                   .note = "a note",
+                   .fold = "a fold"};
+  return tensor;
+}
+
+TEST(TensorBytes, ComeBackAsTheyWere) {
+  const QuantizedTensor want = some_tensor();
+  const QuantizedTensor found = tensor_of_bytes(tensor_bytes(want));
+  EXPECT_EQ(found.weight.scheme, want.weight.scheme);
+  EXPECT_EQ(found.weight.act, want.weight.act);
+  EXPECT_EQ(found.weight.rows, 70);
+  EXPECT_EQ(found.weight.columns, 130);
+  EXPECT_EQ(found.weight.scale_mul, want.weight.scale_mul);
+  EXPECT_EQ(found.weight.codes, want.weight.codes);
+  EXPECT_EQ(found.weight.scales, want.weight.scales);
+  EXPECT_EQ(found.weight.zeros, want.weight.zeros);
+  EXPECT_EQ(found.weight.sums, want.weight.sums);
+  EXPECT_EQ(found.record.method, "rtn");
+  EXPECT_EQ(found.record.error, 0.5);
+  EXPECT_EQ(found.record.loss, std::optional(0.25));
+  EXPECT_EQ(found.record.loss_of_hessian, true);
+  EXPECT_EQ(found.record.act_scale, 3);
+  EXPECT_EQ(found.record.online_mode, OnlineMode::streaming);
+  EXPECT_EQ(found.record.note, "a note");
+  EXPECT_EQ(found.record.fold, "a fold");
+}
+
+TEST(TensorBytes, AreRefusedWhereTheyEndOrFitNothing) {
+  const std::vector<std::byte> whole = tensor_bytes(some_tensor());
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    EXPECT_THROW(tensor_of_bytes(std::span(whole).first(size)), Error) << size;
+  }
+  std::vector<std::byte> longer = whole;
+  longer.push_back(std::byte{0});
+  EXPECT_THROW(tensor_of_bytes(longer), Error);
+  QuantizedTensor other = some_tensor();
+  other.weight.rows = 200;
+  EXPECT_THROW(tensor_of_bytes(tensor_bytes(other)), Error);
+  std::vector<std::byte> several;
+  append_tensor(several, some_tensor());
+  append_tensor(several, some_tensor());
+  EXPECT_EQ(tensors_of_bytes(several).size(), 2u);
+  several.pop_back();
+  EXPECT_THROW(tensors_of_bytes(several), Error);
+}
+
+}  // namespace
+}  // namespace leq

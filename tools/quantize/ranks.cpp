@@ -1,0 +1,89 @@
+#include "tools/quantize/ranks.h"
+
+#include <exception>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+#include "comm/mpi_ranks.h"
+#include "comm/thread_ranks.h"
+#include "model/ranks.h"
+#include "tools/common/model_setup.h"
+#include "tools/common/rank_choice.h"
+
+namespace leq {
+namespace {
+
+// The same work, without words: the leader speaks.
+QuantizeJob follower_of(const QuantizeJob& job, Communicator& ranks, int threads) {
+  QuantizeJob own = job;
+  own.checkpoint.ranks = &ranks;
+  own.checkpoint.threads = threads;
+  own.checkpoint.stop = [] { return false; };
+  own.checkpoint.say = [](const auto&) {};
+  own.progress = [](auto, auto, auto, const auto&) {};
+  return own;
+}
+
+void run_as_process(const QuantizeJob& job) {
+  const std::unique_ptr<Communicator> ranks = make_mpi_rank({});
+  if (!ranks->leads()) {
+    run_job(follower_of(job, *ranks, job.checkpoint.threads));
+    throw FollowedToTheEnd();
+  }
+  QuantizeJob own = job;
+  own.checkpoint.ranks = ranks.get();
+  run_job(own);
+}
+
+// Joined even where the leader throws: its error has ended the others by then.
+class Followers {
+ public:
+  Followers(ThreadRanks& ranks, const QuantizeJob& job, int threads) : leader_(ranks[0]) {
+    for (int rank = 1; rank < ranks.size(); ++rank) {
+      Communicator& own = ranks[rank];
+      const int share = threads_of_rank(threads, rank, ranks.size());
+      threads_.emplace_back([&own, &job, share] {
+        try {
+          run_job(follower_of(job, own, share));
+        } catch (const Error& error) {
+          own.abort(error);  // the leader tells of it
+        } catch (const std::exception& error) {
+          own.abort(rank_error(own, Error(error.what(), ErrorKind::no_memory)));
+        }
+      });
+    }
+  }
+  ~Followers() {
+    leader_.abort(Error("the leader is gone", ErrorKind::interrupted));
+    for (std::thread& thread : threads_) thread.join();
+  }
+  Followers(const Followers&) = delete;
+  Followers& operator=(const Followers&) = delete;
+
+ private:
+  Communicator& leader_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+void run_job_on_ranks(const Options& options, const QuantizeJob& job) {
+  const int count = rank_count(options);
+  if (ranks_are_processes(count)) return run_as_process(job);
+  if (count == 1) {
+    run_job(job);
+    return;
+  }
+  const int threads = job.checkpoint.threads > 0 ? job.checkpoint.threads : usable_cores();
+  ThreadRanks ranks(count, thread_rank_options(threads, count));
+  QuantizeJob own = job;
+  own.checkpoint.ranks = &ranks[0];
+  own.checkpoint.threads = threads_of_rank(threads, 0, count);
+  const Followers others(ranks, job, threads);
+  run_job(own);
+}
+
+}  // namespace leq
