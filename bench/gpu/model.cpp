@@ -17,7 +17,8 @@ KernelCodes::KernelCodes(std::string_view budgets) {
     KernelCode code;
     int tensor = 0, loop = 0;
     in >> kernel >> architecture >> code.registers;
-    require(!in.fail() && code.registers > 0, "budgets: expected a kernel, an architecture and registers, found ", line);
+    require(!in.fail() && code.registers > 0,
+            "budgets: expected a kernel, an architecture and registers, found ", line);
     if (in >> tensor >> loop >> code.path) in >> code.work;
     codes_[kernel + ' ' + architecture] = code;
   }
@@ -25,7 +26,8 @@ KernelCodes::KernelCodes(std::string_view budgets) {
 
 const KernelCode& KernelCodes::of(const std::string& begin, const std::string& architecture) const {
   const KernelCode* found = nullptr;
-  for (auto at = codes_.lower_bound(begin); at != codes_.end() && at->first.starts_with(begin); ++at) {
+  for (auto at = codes_.lower_bound(begin); at != codes_.end() && at->first.starts_with(begin);
+       ++at) {
     if (!at->first.ends_with(' ' + architecture)) continue;
     require(found == nullptr, "budgets: several kernels begin with ", begin);
     found = &at->second;
@@ -34,8 +36,8 @@ const KernelCode& KernelCodes::of(const std::string& begin, const std::string& a
   return *found;
 }
 
-// Clocks, memory and tensor cores by the vendors' data sheets, memory at 90 % of it; of int8 products
-// by mma.sync an H200 is taken to reach 62 % of what wgmma does. Launches: guessed.
+// Clocks, memory and tensor cores by the vendors' data sheets, memory at 90 % of it; of int8
+// products by mma.sync an H200 is taken to reach 62 % of what wgmma does. Launches: guessed.
 const std::vector<Machine>& machines() {
   static const std::vector<Machine> list = {
       {"H200", "sm_90a", 132, 1.755, 4320, 227, 2048, 4096, 1.0},
@@ -48,10 +50,10 @@ const std::vector<Machine>& machines() {
 
 namespace {
 
-constexpr double kRoundTrip = 0.6;       // us, to memory and back
-constexpr double kMmaOfWgmma = 0.62;     // on 9.0
+constexpr double kRoundTrip = 0.6;    // us, to memory and back
+constexpr double kMmaOfWgmma = 0.62;  // on 9.0
 constexpr int kRegisters = 65536, kBlocks = 32, kSchedulers = 4;
-constexpr int kReservedShared = 1024;    // of each block, by the driver
+constexpr int kReservedShared = 1024;  // of each block, by the driver
 
 // Products a cycle and multiprocessor.
 double rate(const Machine& machine, Unit unit) {
@@ -76,7 +78,8 @@ Estimate estimate(const Machine& machine, const Launch& launch, const KernelCode
   Estimate found;
   found.resident = resident_blocks(machine, launch, code);
   found.instructions = launch.other * launch.blocks * launch.warps;
-  const double rounds = launch.rounds > 0 || code.work == 0 ? launch.rounds : launch.work / code.work;
+  const double rounds =
+      launch.rounds > 0 || code.work == 0 ? launch.rounds : launch.work / code.work;
   found.instructions += rounds * code.path;
   // The multiprocessor with most blocks decides.
   const double share = std::ceil(launch.blocks / machine.multiprocessors) / launch.blocks;
@@ -92,10 +95,11 @@ Estimate estimate(const Machine& machine, const Launch& launch, const KernelCode
   const struct {
     double us;
     const char* name;
-  } all[] = {{found.memory_us, asked < machine.gbps && launch.ahead_bytes > 0 ? "latency" : "memory"},
-             {found.issue_us, "instructions"},
-             {found.tensor_us, launch.unit == Unit::dp4a ? "dp4a" : "tensor cores"},
-             {found.trips_us, "round trips"}};
+  } all[] = {
+      {found.memory_us, asked < machine.gbps && launch.ahead_bytes > 0 ? "latency" : "memory"},
+      {found.issue_us, "instructions"},
+      {found.tensor_us, launch.unit == Unit::dp4a ? "dp4a" : "tensor cores"},
+      {found.trips_us, "round trips"}};
   const auto& most = *std::ranges::max_element(all, {}, [](const auto& one) { return one.us; });
   found.us = most.us + machine.launch_us;
   found.bound = most.name;

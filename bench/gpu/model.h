@@ -22,7 +22,8 @@ class KernelCodes {
  public:
   // Throws Error where a line is not as check_nvcc.sh writes it.
   explicit KernelCodes(std::string_view budgets);
-  // The kernel whose name begins so, on an architecture like "sm_90a". Throws Error: none or several.
+  // The kernel whose name begins so, on an architecture like "sm_90a". Throws Error: none or
+  // several.
   const KernelCode& of(const std::string& begin, const std::string& architecture) const;
 
  private:
@@ -53,11 +54,11 @@ struct Launch {
   int warps = 1;         // of a block
   int shared_bytes = 0;  // of a block
   Unit unit = Unit::dp4a;
-  double products = 0;     // of all warps
-  double work = 0;         // the instructions that make them: dp4a, mma
-  double rounds = 0;       // of the main loop, of all warps, where it is not work / KernelCode::work
-  double other = 300;      // instructions of each warp outside of its main loop
-  double bytes = 0;        // from memory
+  double products = 0;  // of all warps
+  double work = 0;      // the instructions that make them: dp4a, mma
+  double rounds = 0;    // of the main loop, of all warps, where it is not work / KernelCode::work
+  double other = 300;   // instructions of each warp outside of its main loop
+  double bytes = 0;     // from memory
   double ahead_bytes = 0;  // that a warp has on their way
   double round_trips = 2;  // to memory, one after the other, before the first result
 };
@@ -65,8 +66,8 @@ struct Launch {
 struct Estimate {
   int resident = 0;         // blocks of a multiprocessor
   double instructions = 0;  // of all warps
-  // The time of each: memory, instructions issued, tensor cores, and round trips to memory; the sum of
-  // the largest and of the launch.
+  // The time of each: memory, instructions issued, tensor cores, and round trips to memory; the sum
+  // of the largest and of the launch.
   double memory_us = 0, issue_us = 0, tensor_us = 0, trips_us = 0, us = 0;
   const char* bound = "";
 };
@@ -81,8 +82,8 @@ struct Part {
   Launch launch;
   int times;  // in a step
 };
-// The launches of a step of llama-7b, int8 pages: one token at a depth, or a prompt at none. Linears
-// into o, down and the head take codes with a scale for 128 columns.
+// The launches of a step of llama-7b, int8 pages: one token at a depth, or a prompt at none.
+// Linears into o, down and the head take codes with a scale for 128 columns.
 std::vector<Part> token_of_7b(const Scheme& scheme, int depth);
 std::vector<Part> prompt_of_7b(const Machine& machine, const Scheme& scheme, int tokens);
 

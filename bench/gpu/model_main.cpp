@@ -37,7 +37,8 @@ void print(const KernelCodes& codes, const Machine& machine, const std::vector<P
 
 void print_all(const KernelCodes& codes) {
   std::printf(
-      "Modelled from machine code, not measured. Assumed: memory at 90 %% of the data sheet, 0.6 us "
+      "Modelled from machine code, not measured. Assumed: memory at 90 %% of the data sheet, 0.6 "
+      "us "
       "to it\nand back, four instructions a cycle and multiprocessor, kernels one after the other "
       "with 1 to 1.5 us\nbetween them, mma.sync on 9.0 at 62 %% of wgmma; the largest of these "
       "times is the kernel's.\n\n");

@@ -1,13 +1,13 @@
 // Reads the machine code of each kernel of a cubin (an ELF file):
 //   sass_counts ARCHITECTURE CUBIN...
 // prints "Code of 'KERNEL' for 'ARCHITECTURE': TENSOR LOOP PATH WORK FENCES DIVISIONS": its
-// tensor-core instructions, and of its main loop the instructions, those of its path and of them the
-// tensor-core ones or dp4a, fences of the whole GPU's memory and integer divisions. The main loop is
-// the range in front of a branch backwards that has most tensor-core instructions, or else most dp4a,
-// and no such loop within it; of several the shortest. Its path is what a warp carries out in a round
-// that does all the work and nothing beside it: the way round with most of those instructions, of
-// several such one with cp.async, of these the shortest. An instruction has 16 bytes, its low 12 bits say which it is; the
-// toolkit's own disassembler is not always installed.
+// tensor-core instructions, and of its main loop the instructions, those of its path and of them
+// the tensor-core ones or dp4a, fences of the whole GPU's memory and integer divisions. The main
+// loop is the range in front of a branch backwards that has most tensor-core instructions, or else
+// most dp4a, and no such loop within it; of several the shortest. Its path is what a warp carries
+// out in a round that does all the work and nothing beside it: the way round with most of those
+// instructions, of several such one with cp.async, of these the shortest. An instruction has 16
+// bytes, its low 12 bits say which it is; the toolkit's own disassembler is not always installed.
 #include <elf.h>
 
 #include <algorithm>
@@ -67,7 +67,8 @@ struct Counts {
   Way path = {0, false, 0};
 };
 
-// The main loop as a graph: where a warp may go from each instruction, but back to the loop's begin.
+// The main loop as a graph: where a warp may go from each instruction, but back to the loop's
+// begin.
 class LoopPaths {
  public:
   LoopPaths(const std::vector<Instruction>& code, bool hopper, const std::vector<long>& before,
@@ -224,9 +225,9 @@ int main(int count, char** arguments) {
         code.push_back(read_at<Instruction>(file, text.sh_offset + at));
       }
       const Counts counts = counts_of(code, hopper);
-      std::printf("Code of '%s' for 'sm_%s': %ld %ld %ld %ld %ld %ld\n", name.c_str() + prefix.size(),
-                  arguments[1], counts.tensor, counts.loop, counts.path.length, counts.path.work,
-                  counts.fences, counts.divisions);
+      std::printf("Code of '%s' for 'sm_%s': %ld %ld %ld %ld %ld %ld\n",
+                  name.c_str() + prefix.size(), arguments[1], counts.tensor, counts.loop,
+                  counts.path.length, counts.path.work, counts.fences, counts.divisions);
     }
   }
 }

@@ -20,8 +20,8 @@ using Texts = std::vector<std::string>;
 
 // strict: as written, registers by the order in which the kernel names them. loose: by that of each
 // instruction; constants are operands like others, modifiers of types keep their order alone, what
-// PTX takes for granted is left out, and of an mma the sums that come in, which may be those that go
-// out.
+// PTX takes for granted is left out, and of an mma the sums that come in, which may be those that
+// go out.
 enum class Form { strict, loose };
 
 std::string file_text(const std::string& name) {
@@ -123,7 +123,8 @@ std::string joined(const Texts& texts) {
 // %1..%4 -> %1,%2,%3,%4
 std::string with_ranges(std::string text) {
   for (std::size_t at; (at = text.find("..%")) != std::string::npos;) {
-    const std::size_t begin = text.rfind('%', at), end = text.find_first_not_of("0123456789", at + 3);
+    const std::size_t begin = text.rfind('%', at),
+                      end = text.find_first_not_of("0123456789", at + 3);
     const int first = std::stoi(text.substr(begin + 1)), last = std::stoi(text.substr(at + 3));
     std::string all;
     for (int i = first; i <= last; ++i) all += (i > first ? ",%" : "%") + std::to_string(i);

@@ -65,8 +65,8 @@ struct Quantize {
 };
 
 // Outputs that become codes with a scale for 128 columns where they are finished, so that no launch
-// does: quantize.out.group is 128, without a known scale. `tickets` are zeros, kTickets of them, and
-// zeros again afterwards.
+// does: quantize.out.group is 128, without a known scale. `tickets` are zeros, kTickets of them,
+// and zeros again afterwards.
 inline constexpr int kTickets = 8192;
 struct OutputCodes {
   Quantize quantize;                  // out.codes null: they do not

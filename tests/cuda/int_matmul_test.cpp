@@ -58,14 +58,17 @@ INSTANTIATE_TEST_SUITE_P(
 
 // One token takes two groups at a time: odd numbers of them, one, and as many as a round has and
 // one more.
-INSTANTIATE_TEST_SUITE_P(
-    PairsOfGroups, IntMatmulTest,
-    testing::Values(IntCase{8, false, 0, 128, 1, 384, {40}}, IntCase{8, true, 128, 128, 1, 640, {40}},
-                    IntCase{4, true, 128, 128, 1, 2200, {40, 40}, Finish::swiglu},
-                    IntCase{3, true, 128, 0, 1, 300, {40}}, IntCase{2, false, 128, 128, 1, 300, {40}},
-                    IntCase{8, false, 128, 128, 1, 100, {40}}, IntCase{4, false, 128, 0, 1, 128, {40}},
-                    IntCase{4, true, 128, 128, 1, 257 * 128, {20}},
-                    IntCase{8, false, 0, 128, 1, 256 * 128 - 5, {20}}));
+INSTANTIATE_TEST_SUITE_P(PairsOfGroups, IntMatmulTest,
+                         testing::Values(IntCase{8, false, 0, 128, 1, 384, {40}},
+                                         IntCase{8, true, 128, 128, 1, 640, {40}},
+                                         IntCase{
+                                             4, true, 128, 128, 1, 2200, {40, 40}, Finish::swiglu},
+                                         IntCase{3, true, 128, 0, 1, 300, {40}},
+                                         IntCase{2, false, 128, 128, 1, 300, {40}},
+                                         IntCase{8, false, 128, 128, 1, 100, {40}},
+                                         IntCase{4, false, 128, 0, 1, 128, {40}},
+                                         IntCase{4, true, 128, 128, 1, 257 * 128, {20}},
+                                         IntCase{8, false, 0, 128, 1, 256 * 128 - 5, {20}}));
 
 // Every tile, with tails in tokens, rows and columns.
 INSTANTIATE_TEST_SUITE_P(
@@ -136,7 +139,8 @@ INSTANTIATE_TEST_SUITE_P(
                     TileCase{{3, false, 128, 0, 20, 300, {40}}, GemmTile::middle},
                     TileCase{{2, true, 128, 128, 19, 300, {40}, Finish::add}, GemmTile::middle}));
 
-// Both blocks of the kernel of few outputs: slabs that are no multiple of four, and fewer than four.
+// Both blocks of the kernel of few outputs: slabs that are no multiple of four, and fewer than
+// four.
 INSTANTIATE_TEST_SUITE_P(
     Few, TileTest,
     testing::Values(TileCase{{8, false, 0, 0, 16, 1000, {64, 30, 17}}, GemmTile::few},
@@ -192,8 +196,7 @@ TEST_P(ExtremeTileTest, SumsAreExact) {
 
 std::vector<TileCase> extreme_tiles() {
   std::vector<TileCase> cases;
-  for (const GemmTile tile :
-       {GemmTile::few, GemmTile::small, GemmTile::middle, GemmTile::large}) {
+  for (const GemmTile tile : {GemmTile::few, GemmTile::small, GemmTile::middle, GemmTile::large}) {
     cases.push_back({extreme(8, false, 0, 3, 9), tile});
     for (const int bits : {8, 4, 3, 2}) cases.push_back({extreme(bits, true, 128, 2, 9), tile});
   }

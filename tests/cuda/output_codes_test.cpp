@@ -1,5 +1,5 @@
-// Codes that matmuls and attention make of their outputs are those that quantize_rows makes of them,
-// to the bit, whichever block comes last.
+// Codes that matmuls and attention make of their outputs are those that quantize_rows makes of
+// them, to the bit, whichever block comes last.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -31,8 +31,8 @@ class Coded {
 
   Quantize quantize() const {
     Quantize q;
-    q.out = {codes_.data(), scales_.data(), sums_.data(), padded_, padded_ / 128,
-             padded_ / 128, 128, 128};
+    q.out = {codes_.data(), scales_.data(), sums_.data(), padded_,
+             padded_ / 128, padded_ / 128,  128,          128};
     q.fault = {fault_.data(), 3};
     return q;
   }
@@ -115,7 +115,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{{2, true, 32, 128, 1, 256, {130}, Finish::gelu}, false}));
 
 TEST(MatmulCodes, AreNotMadeByKernelsOfManyTokens) {
-  EXPECT_FALSE(makes_codes(IntMatmulData({8, false, 0, 0, 9, 256, {64, 64}, Finish::swiglu}).arguments()));
+  EXPECT_FALSE(
+      makes_codes(IntMatmulData({8, false, 0, 0, 9, 256, {64, 64}, Finish::swiglu}).arguments()));
   EXPECT_FALSE(makes_codes(IntMatmulData({8, false, 0, 0, 1, 256, {64, 64, 64}}).arguments()));
 }
 

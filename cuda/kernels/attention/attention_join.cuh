@@ -1,10 +1,10 @@
-// Attention that was cut into spans: the records (o, m, l) that blocks left in scratch are joined, by
-// the last block of those that share queries or by a kernel of its own. How two sums become one is
-// the rule's, exact or of the tensor cores.
+// Attention that was cut into spans: the records (o, m, l) that blocks left in scratch are joined,
+// by the last block of those that share queries or by a kernel of its own. How two sums become one
+// is the rule's, exact or of the tensor cores.
 #pragma once
 
-#include "cuda/kernels/attention/attention_launch.h"
 #include "cuda/kernels/attention/attention_block.cuh"
+#include "cuda/kernels/attention/attention_launch.h"
 #include "cuda/kernels/rows/output_codes.cuh"
 #include "cuda/words/ptx.h"
 #include "cuda/words/run.h"
@@ -17,7 +17,8 @@ inline constexpr int kJoinThreads = 128;
 // first kStart and 0) and the next m; it has `largest`, which is M' = max(M, m), and the factors
 // `keep` of the sums so far and `take` of the next.
 template <class Rule>
-__device__ __forceinline__ float join_column(const float* records, int dims, Positions seen, int c) {
+__device__ __forceinline__ float join_column(const float* records, int dims, Positions seen,
+                                             int c) {
   float out = 0, largest = Rule::kStart, total = 0;
 #pragma unroll 4
   for (int span = seen.first / kSpanTokens; span <= (seen.last - 1) / kSpanTokens; ++span) {

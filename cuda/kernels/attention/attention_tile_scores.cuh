@@ -424,8 +424,8 @@ __device__ __forceinline__ void weigh_tile(WarpRows<Shape>& warp, const TileScor
         float &weight = sums[i][half].weights[j / 2], &middle = sums[i][half].middles[j / 2];
         weight = j % 2 == 0 ? first + second : weight + (first + second);
         if constexpr (Shape::kCodedValues) {
-          const float before = j % 2 == 0 ? first * values.middle.x
-                                          : fmaf(first, values.middle.x, middle);
+          const float before =
+              j % 2 == 0 ? first * values.middle.x : fmaf(first, values.middle.x, middle);
           middle = fmaf(second, values.middle.y, before);
           first *= values.scale.x;
           second *= values.scale.y;

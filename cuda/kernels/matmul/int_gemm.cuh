@@ -35,7 +35,8 @@ struct GemmMemory {
   static constexpr int kGroups = group == 0 ? 0 : kSlab / group;
   // Codes below 8 bits are multiplied as signed bytes, so many times as large (planes.cuh).
   static constexpr int kFactor = kSignedFactor<bits>, kMiddle = bits == 8 ? 0 : 1 << (bits - 1);
-  // Zero points, times kFactor, and sums of at most 128 codes fit into 16 bits. Scales over kFactor.
+  // Zero points, times kFactor, and sums of at most 128 codes fit into 16 bits. Scales over
+  // kFactor.
   struct Groups {
     float row_scale[kGroups > 0 ? kGroups : 1][Shape::kRows];
     float token_scale[Shape::kTokens];
@@ -187,8 +188,8 @@ struct SlabCodes {
   }
 };
 
-// Scales, zero points and sums of a slab's groups, on their way from global to shared memory: thread
-// number `thread` brings those of one row and of one token.
+// Scales, zero points and sums of a slab's groups, on their way from global to shared memory:
+// thread number `thread` brings those of one row and of one token.
 template <class Shape, int bits, int group>
 struct SlabGroups {
   using Memory = GemmMemory<Shape, bits, group>;
@@ -482,8 +483,9 @@ struct WarpTile {
 
 // Multiplies one slab. `complete(g)` takes the sums of its group g.
 template <class Shape, int bits, int group, class Sum, class Complete>
-__device__ __forceinline__ void multiply_slab(
-    const unsigned char* stage, std::uint32_t flip, WarpTile<Shape, bits, group, Sum>& tile, Complete complete) {
+__device__ __forceinline__ void multiply_slab(const unsigned char* stage, std::uint32_t flip,
+                                              WarpTile<Shape, bits, group, Sum>& tile,
+                                              Complete complete) {
   using Memory = GemmMemory<Shape, bits, group>;
   const unsigned char* const low = stage + Memory::kTokenBytes;
   SlabCodes<Shape, bits> codes;
@@ -547,8 +549,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
       if (more) next.load(a, grouping, rows, slab + 1, thread);
     }
     multiply_slab<Shape, bits, group>(
-        stage_of(slab), flip, tile,
-        [&](int g) { tile.flush(a, rows, groups[slab % 2], g, slab); });
+        stage_of(slab), flip, tile, [&](int g) { tile.flush(a, rows, groups[slab % 2], g, slab); });
     if constexpr (group > 0) {
       if (more) next.store(groups[(slab + 1) % 2], thread);
     }

@@ -1,7 +1,7 @@
-// Up to 64 tokens times a weight of few outputs, on the tensor cores: a block has 16 outputs only, so
-// that 4,096 of them make 256 blocks, and its four warps take slabs of 128 columns in turn. Sums of
-// whole rows are added at the end; of groups, in ascending order after every four slabs. Integers are
-// exact and floats added in the order of int_gemm.cuh: the same bits.
+// Up to 64 tokens times a weight of few outputs, on the tensor cores: a block has 16 outputs only,
+// so that 4,096 of them make 256 blocks, and its four warps take slabs of 128 columns in turn. Sums
+// of whole rows are added at the end; of groups, in ascending order after every four slabs.
+// Integers are exact and floats added in the order of int_gemm.cuh: the same bits.
 #pragma once
 
 #include "cuda/kernels/matmul/int_gemm.cuh"
@@ -25,7 +25,8 @@ struct FewMemory {
   static constexpr int kStageBytes = Shape::kAlong * Slab::kStageBytes;
   static constexpr int kGroupsAt = Shape::kStages * kStageBytes;
   static constexpr int kSumsAt =
-      kGroupsAt + (group == 0 ? 0 : Shape::kAlong * static_cast<int>(sizeof(typename Slab::Groups)));
+      kGroupsAt +
+      (group == 0 ? 0 : Shape::kAlong * static_cast<int>(sizeof(typename Slab::Groups)));
   using Sums = int[Shape::kAlong][Shape::kTokens][Shape::kRows];
   static constexpr int kBytes = kSumsAt + static_cast<int>(sizeof(Sums));
 
@@ -116,7 +117,8 @@ struct FewOutputs {
 
   // Groups of the slabs from `first` on, in ascending order.
   __device__ __forceinline__ void add(const IntMatmul& a, const GemmRows<Shape>& rows,
-                                      const Memory& memory, const Tile& tile, int first, int count) {
+                                      const Memory& memory, const Tile& tile, int first,
+                                      int count) {
     for (int slab = 0; slab < count; ++slab) {
       const auto& groups = memory.groups(slab);
 #pragma unroll

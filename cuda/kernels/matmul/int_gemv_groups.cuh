@@ -24,9 +24,9 @@ struct GroupShape {
   // Neighbouring groups that a warp walks at once: so many that each lane has a sum to finish.
   static constexpr int kGroups = kSums < kLanes ? kLanes / kSums : 1;
   static constexpr int kItems = kGroups * kSums;
-  static constexpr int kOwned = kItems / kLanes;         // sums of a lane at the end
-  static constexpr int kStep = kGroupWarps * kGroups;    // groups of all warps
-  static constexpr int kRound = 256 / tokens;            // groups that may wait
+  static constexpr int kOwned = kItems / kLanes;       // sums of a lane at the end
+  static constexpr int kStep = kGroupWarps * kGroups;  // groups of all warps
+  static constexpr int kRound = 256 / tokens;          // groups that may wait
   static_assert(kRows * kTeams == kGroupRows && kRound % kStep == 0 && kItems % kLanes == 0);
 };
 
@@ -105,8 +105,8 @@ __device__ __forceinline__ int owned_item() {
   }
 }
 
-// What a lane needs of a step's groups, on its way a step ahead: codes, inputs, and of the sums that
-// it will own the scales, zero point and sums of inputs.
+// What a lane needs of a step's groups, on its way a step ahead: codes, inputs, and of the sums
+// that it will own the scales, zero point and sums of inputs.
 template <int bits, int tokens>
 struct GroupStep {
   using Shape = GroupShape<bits, tokens>;
@@ -180,10 +180,9 @@ struct GroupWalk {
     for (int j = 0; j < Shape::kGroups; ++j) {
 #pragma unroll
       for (int r = 0; r < Shape::kRows; ++r) {
-        step.pieces[j][r] =
-            piece_of<bits>(codes[r] + step.group * kGroupBytes + j * kGroupBytes,
-                           bits == 3 ? high[r] + step.group * 16 + j * 16 : nullptr,
-                           static_cast<int>(threadIdx.x) % Shape::kLanes);
+        step.pieces[j][r] = piece_of<bits>(codes[r] + step.group * kGroupBytes + j * kGroupBytes,
+                                           bits == 3 ? high[r] + step.group * 16 + j * 16 : nullptr,
+                                           static_cast<int>(threadIdx.x) % Shape::kLanes);
       }
     }
     step.scale = 0x3c00;  // 1
@@ -234,8 +233,8 @@ struct GroupWalk {
       for (int t = 0; t < tokens; ++t) {
 #pragma unroll
         for (int run = 0; run < Layout::kRuns; ++run) {
-          const uint4 x = tokens == 1 ? step.inputs[j][tokens == 1 ? run : 0]
-                                      : input_at(step.group, j, t, run);
+          const uint4 x =
+              tokens == 1 ? step.inputs[j][tokens == 1 ? run : 0] : input_at(step.group, j, t, run);
           const std::uint32_t quads[4] = {x.x, x.y, x.z, x.w};
 #pragma unroll
           for (int word = 0; word < 4; ++word) {
@@ -254,8 +253,8 @@ struct GroupWalk {
 
   // The lane's share of the sums of groups from `group` on, with their scales, to where those of
   // `first` and later groups wait.
-  __device__ __forceinline__ void keep(const Step& step, int group, int first,
-                                       WaitingSum* waiting, int (&sums)[Shape::kItems]) const {
+  __device__ __forceinline__ void keep(const Step& step, int group, int first, WaitingSum* waiting,
+                                       int (&sums)[Shape::kItems]) const {
     team_totals<Shape::kLanes, Shape::kItems>(sums);
     const float scale = ptx::f16_to_f32(step.scale) * scale_mul;
     const int of_group = step.group + ahead;

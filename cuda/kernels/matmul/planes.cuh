@@ -29,8 +29,8 @@ __device__ __forceinline__ std::uint32_t code_quad(std::uint32_t low, std::uint3
   return quad;
 }
 
-// The same four codes u below 8 bits as signed bytes (u - 2^(b - 1)) * 2^(8 - b): each in the top of
-// its byte, for as many instructions. Codes without zero points need nothing else.
+// The same four codes u below 8 bits as signed bytes (u - 2^(b - 1)) * 2^(8 - b): each in the top
+// of its byte, for as many instructions. Codes without zero points need nothing else.
 template <int bits>
 inline constexpr int kSignedFactor = 1 << (8 - bits);
 template <int bits>

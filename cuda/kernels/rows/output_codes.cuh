@@ -7,8 +7,8 @@
 
 namespace leq::LEQ_GPU {
 
-// By a warp: columns from `first` on of row `token`, whose numbers lie in `out`. They are kept times
-// inv_smooth, as quantize_rows keeps them.
+// By a warp: columns from `first` on of row `token`, whose numbers lie in `out`. They are kept
+// times inv_smooth, as quantize_rows keeps them.
 __device__ __forceinline__ void quantize_outputs(const OutputCodes& codes, const FloatRows& out,
                                                  std::int64_t token, std::int64_t first,
                                                  std::int64_t width) {

@@ -65,8 +65,8 @@ __device__ __forceinline__ int group_sum(int sum, int columns) {
   return sum;
 }
 
-// Codes of a lane's four columns from `first` + 4 lane on, and sums of up to 128 columns. Returns the
-// lane's own sum.
+// Codes of a lane's four columns from `first` + 4 lane on, and sums of up to 128 columns. Returns
+// the lane's own sum.
 __device__ __forceinline__ int store_codes(const Quad& quad, float inverse, std::int64_t token,
                                            std::int64_t first, const CodeRows& out) {
   const unsigned lane = threadIdx.x % 32;
@@ -86,8 +86,8 @@ __device__ __forceinline__ int store_codes(const Quad& quad, float inverse, std:
   return sum;
 }
 
-// The step size of 128 columns from `first` on, of which each lane of a warp has four; they have none
-// where a number is not finite, which is reported.
+// The step size of 128 columns from `first` on, of which each lane of a warp has four; they have
+// none where a number is not finite, which is reported.
 struct GroupStepSize {
   StepSize step;
   bool exists;

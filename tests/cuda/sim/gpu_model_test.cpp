@@ -99,8 +99,9 @@ TEST(GpuModel, ReadsBudgets) {
   EXPECT_THROW(codes.of("norm", "sm_90a"), Error);
   EXPECT_THROW(codes.of("attention", "sm_80"), Error);
   EXPECT_THROW(KernelCodes("gemv<8,1> sm_80\n"), Error);
-  EXPECT_THROW(KernelCodes("gemv<8,1> sm_80 1 0 2 2 1\ngemv<8,2> sm_80 1 0 2 2 1\n").of("gemv", "sm_80"),
-               Error);
+  EXPECT_THROW(
+      KernelCodes("gemv<8,1> sm_80 1 0 2 2 1\ngemv<8,2> sm_80 1 0 2 2 1\n").of("gemv", "sm_80"),
+      Error);
 }
 
 std::string budgets() {

@@ -124,9 +124,9 @@ std::uint64_t launches() {
   return count;
 }
 
-// Norm, qkv, rope and append, attention, o, norm, gate and up, down: codes of o and down, and the join
-// of spans, are no launches of their own. Beside the layers: embed, last norm, head, and the rows that
-// are wanted.
+// Norm, qkv, rope and append, attention, o, norm, gate and up, down: codes of o and down, and the
+// join of spans, are no launches of their own. Beside the layers: embed, last norm, head, and the
+// rows that are wanted.
 TEST(StepLaunches, AreEightALayer) {
   LEQ_SHARED_OR_SKIP(folder, "models/qwen3-tiny");
   constexpr int kLayers = 4, kOthers = 4;
@@ -138,7 +138,8 @@ TEST(StepLaunches, AreEightALayer) {
     for (int sequences = 1; sequences <= 2; ++sequences) {
       if (sequences == 2) course.prompt(1, 3);
       const std::uint64_t before = launches();
-      course.steps(1, sequences == 1 ? std::vector<std::int32_t>{0} : std::vector<std::int32_t>{0, 1}, 1);
+      course.steps(
+          1, sequences == 1 ? std::vector<std::int32_t>{0} : std::vector<std::int32_t>{0, 1}, 1);
       EXPECT_LE(launches() - before, 8 * kLayers + kOthers) << type << ", " << sequences;
     }
   }
