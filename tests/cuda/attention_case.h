@@ -118,7 +118,7 @@ class AttentionData {
         attention_scratch_bytes(a.batch.tokens, c_.heads, c_.kv_heads, c_.head_dim, a.batch.end) /
         sizeof(float));
     a.scratch = scratch.data();
-    const DeviceArray<unsigned> tickets(std::vector<unsigned>(kTickets));
+    const DeviceArray<unsigned> tickets{std::vector<unsigned>(kTickets)};
     a.codes = codes;
     if (codes.tickets == nullptr) a.codes.tickets = tickets.data();
     EXPECT_TRUE(codes.tickets == nullptr || makes_codes(a));
