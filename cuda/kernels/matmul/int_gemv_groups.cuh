@@ -22,12 +22,13 @@ struct GroupShape {
   static constexpr int kRows = kGroupRows / kTeams;  // of a team
   static constexpr int kSums = kRows * tokens;       // of a team in one group
   // Neighbouring groups that a warp walks at once: so many that each lane has a sum to finish.
-  static constexpr int kGroups = kSums < kLanes ? kLanes / kSums : 1;
+  // Inputs of 3 and 2 bits leave registers for one.
+  static constexpr int kGroups = bits >= 4 && kSums < kLanes ? kLanes / kSums : 1;
   static constexpr int kItems = kGroups * kSums;
-  static constexpr int kOwned = kItems / kLanes;       // sums of a lane at the end
-  static constexpr int kStep = kGroupWarps * kGroups;  // groups of all warps
-  static constexpr int kRound = 256 / tokens;          // groups that may wait
-  static_assert(kRows * kTeams == kGroupRows && kRound % kStep == 0 && kItems % kLanes == 0);
+  static constexpr int kOwned = kItems > kLanes ? kItems / kLanes : 1;  // sums of a lane at the end
+  static constexpr int kStep = kGroupWarps * kGroups;                   // groups of all warps
+  static constexpr int kRound = 256 / tokens;                           // groups that may wait
+  static_assert(kRows * kTeams == kGroupRows && kRound % kStep == 0);
 };
 
 // What waits to be added: the sum of a group's products, and what it is multiplied by. [groups of a
@@ -133,8 +134,9 @@ struct GroupWalk {
   const BlockRows& rows;
   int groups;             // of a row, at least kGroups
   int ahead, row, token;  // of the first sum that the lane owns: group of the step, of 16, of all
-  const std::uint8_t* codes[Shape::kRows];  // of the team's rows
-  const std::uint8_t* high[bits == 3 ? Shape::kRows : 1];
+  // Of the team's first row; the others follow it. Neither ends of rows nor gate and up lie
+  // between.
+  const std::uint8_t *codes, *high;
   const std::int8_t* inputs;    // of the first token
   const std::uint16_t* scales;  // where has_scales
   const std::uint8_t* zeros;    // where has_zeros
@@ -148,14 +150,11 @@ struct GroupWalk {
     const int lane = static_cast<int>(threadIdx.x % 32),
               first = lane / Shape::kLanes * Shape::kRows;
     const int part = lane % Shape::kLanes;
-#pragma unroll
-    for (int r = 0; r < Shape::kRows; ++r) {
-      const CodeWeight& weight = rows.of(a, first + r).weight;
-      const std::int64_t at = std::int64_t{rows.row(first + r)} * groups;
-      codes[r] = weight.codes + at * kGroupBytes + part * 16;
-      // 16 bytes of the high plane have the third bits of a whole group.
-      if constexpr (bits == 3) high[r] = weight.high + at * 16;
-    }
+    const CodeWeight& weight = rows.of(a, first).weight;
+    const std::int64_t at = std::int64_t{rows.row(first)} * groups;
+    codes = weight.codes + at * kGroupBytes + part * 16;
+    // 16 bytes of the high plane have the third bits of a whole group.
+    high = bits == 3 ? weight.high + at * 16 : nullptr;
     inputs = a.x.codes + part * Layout::kColumns;
     own(owned_item<Shape::kLanes, Shape::kItems>(), first);
   }
@@ -176,14 +175,17 @@ struct GroupWalk {
   // end no one counts anything. What the weights have of it is written by no kernel.
   __device__ __forceinline__ void load_weights(int group, Step& step) const {
     step.group = min(group, groups - Shape::kGroups);
+    const std::uint8_t *row_codes = codes + step.group * kGroupBytes, *row_high = high;
+    if constexpr (bits == 3) row_high += step.group * 16;
 #pragma unroll
-    for (int j = 0; j < Shape::kGroups; ++j) {
+    for (int r = 0; r < Shape::kRows; ++r) {
 #pragma unroll
-      for (int r = 0; r < Shape::kRows; ++r) {
-        step.pieces[j][r] = piece_of<bits>(codes[r] + step.group * kGroupBytes + j * kGroupBytes,
-                                           bits == 3 ? high[r] + step.group * 16 + j * 16 : nullptr,
+      for (int j = 0; j < Shape::kGroups; ++j) {
+        step.pieces[j][r] = piece_of<bits>(row_codes + j * kGroupBytes, row_high + j * 16,
                                            static_cast<int>(threadIdx.x) % Shape::kLanes);
       }
+      row_codes += groups * kGroupBytes;
+      row_high += bits == 3 ? groups * 16 : 0;
     }
     step.scale = 0x3c00;  // 1
     if (has_scales) step.scale = scales[step.group];
