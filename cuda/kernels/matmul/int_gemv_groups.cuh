@@ -111,8 +111,9 @@ __device__ __forceinline__ int owned_item() {
 template <int bits, int tokens>
 struct GroupStep {
   using Shape = GroupShape<bits, tokens>;
-  // More tokens' inputs would take the registers of codes.
-  static constexpr int kInputs = tokens == 1 ? Planes<bits>::kRuns : 1;
+  // More tokens' inputs, and those of 8 bits, would take the registers of codes.
+  static constexpr bool kHoldsInputs = tokens == 1 && bits < 8;
+  static constexpr int kInputs = kHoldsInputs ? Planes<bits>::kRuns : 1;
   int group;  // the first
   Piece<bits> pieces[Shape::kGroups][Shape::kRows];
   uint4 inputs[Shape::kGroups][kInputs];
@@ -193,7 +194,7 @@ struct GroupWalk {
     if (has_zeros) step.zero = zeros[has_scales ? step.group : 0];
   }
   __device__ __forceinline__ void load_tokens(Step& step) const {
-    if constexpr (tokens == 1) {
+    if constexpr (Step::kHoldsInputs) {
 #pragma unroll
       for (int j = 0; j < Shape::kGroups; ++j) {
 #pragma unroll
@@ -235,8 +236,8 @@ struct GroupWalk {
       for (int t = 0; t < tokens; ++t) {
 #pragma unroll
         for (int run = 0; run < Layout::kRuns; ++run) {
-          const uint4 x =
-              tokens == 1 ? step.inputs[j][tokens == 1 ? run : 0] : input_at(step.group, j, t, run);
+          const uint4 x = Step::kHoldsInputs ? step.inputs[j][Step::kHoldsInputs ? run : 0]
+                                             : input_at(step.group, j, t, run);
           const std::uint32_t quads[4] = {x.x, x.y, x.z, x.w};
 #pragma unroll
           for (int word = 0; word < 4; ++word) {

@@ -133,7 +133,7 @@ TEST(StepLaunches, AreEightALayer) {
   for (const char* type : {"int8", "int4-g128"}) {
     const Kind kind = {"qwen3-tiny", type, KvType::int8};
     Course course(kind, test::quantized(folder, type), false);
-    course.prompt(0, 6);
+    course.prompt(0, 64);
     course.cache().repeat_pages(0, 600);  // two spans
     for (int sequences = 1; sequences <= 2; ++sequences) {
       if (sequences == 2) course.prompt(1, 3);
