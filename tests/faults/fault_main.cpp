@@ -418,6 +418,7 @@ int run_cases(const Run& run, const std::vector<FaultCase>& cases, const Argumen
   std::map<std::string, std::vector<Failed>> failures;
   std::map<const KnownFault*, std::size_t> known_seen;
   std::map<std::string, std::size_t> runs;
+  std::size_t done = 0;
   std::atomic<std::size_t> next = 0;
   const auto work = [&] {
     for (std::size_t i = next++; i < cases.size(); i = next++) {
@@ -430,6 +431,10 @@ int run_cases(const Run& run, const std::vector<FaultCase>& cases, const Argumen
       if (!keep) fs::remove_all(run.place_of(cases[i]));
       const std::lock_guard lock(mutex);
       ++runs[std::string(call_name(cases[i].fault.call))];
+      if (++done % 500 == 0) {
+        std::printf("%zu of %zu cases\n", done, cases.size());
+        std::fflush(stdout);
+      }
       if (failed.verdict) continue;
       const KnownFault* known = known_of(cases[i], failed.verdict, failed.said);
       if (known != nullptr && !arguments.strict) {
