@@ -93,6 +93,7 @@ tidy: check-deps
 	git ls-files 'src/*.cpp' 'models/*.cpp' 'tools/*.cpp' | grep -vE '/(cpu|x86|arm|generic)/' | xargs -P $(JOBS) -n 4 clang-tidy -p build/tidy --quiet
 
 nvcc:
+	cuda/check/check_ptx.sh
 	cuda/check/check_nvcc.sh --all
 
 # Every case of hostile input and of failing calls (docs/hostile-input.md).

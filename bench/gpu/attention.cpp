@@ -55,7 +55,8 @@ class Problem {
         scratch_(attention_scratch_bytes(sequences * rows, heads.heads, heads.kv_heads, kHeadDim,
                                          context) +
                      4,
-                 0, stream) {
+                 0, stream),
+        tickets_(Memory::filled(kTickets * sizeof(unsigned), 0, stream)) {
     std::vector<std::int32_t> lists(static_cast<std::size_t>(sequences * pages_of_run_));
     std::iota(lists.begin(), lists.end(), 0);
     for (std::int32_t run = 0; run < sequences; ++run) {
@@ -89,6 +90,7 @@ class Problem {
     a_.copied = {copies, copies, kv_zones(type, type)};
     a_.rotates_values = kv_scheme(type).rotated;
     a_.scratch = scratch_.as<float>();
+    a_.codes.tickets = tickets_.as<unsigned>();
   }
 
   double us(rt::Stream& stream) const {
@@ -109,7 +111,7 @@ class Problem {
   static std::size_t bytes(std::int64_t n) { return static_cast<std::size_t>(n); }
 
   std::int64_t width_, key_bytes_, value_bytes_, copy_bytes_, pages_of_run_;
-  Memory qkv_, out_, keys_, values_, copies_, lists_, scratch_;
+  Memory qkv_, out_, keys_, values_, copies_, lists_, scratch_, tickets_;
   AttentionArguments a_;
 };
 

@@ -58,7 +58,7 @@ __global__ void counted_0(int* out, const std::uint32_t* in) {
   out[threadIdx.x] = ptx::dp4a(in[threadIdx.x], in[threadIdx.x + 32], 0);
 }
 
-// A main loop by its dp4a, with what none may have.
+// A main loop by its dp4a, with what none may have, and with a detour.
 __global__ void looped(int* out, const int* in, int count) {
   int sum = 0;
 #pragma unroll 1
@@ -67,6 +67,10 @@ __global__ void looped(int* out, const int* in, int count) {
                     static_cast<std::uint32_t>(in[i]), sum);
     out[i] = sum;
     __threadfence();
+    if (sum == 0) {
+#pragma unroll 1
+      for (int k = 0; k < in[i]; ++k) out[k] = in[count - k] / (k + 2);
+    }
   }
 }
 

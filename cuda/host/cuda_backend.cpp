@@ -66,8 +66,11 @@ class CudaBackend final : public Backend {
         faults_(device, stream_),
         graphs_(device, stream_, staging_),
         clock_(device, stream_),
+        tickets_(device, kTickets * sizeof(unsigned)),
         scales_(device, stream_),
-        sampler_(device, stream_, staging_) {}
+        sampler_(device, stream_, staging_) {
+    rt::fill_zero(tickets_.data(), kTickets * sizeof(unsigned), stream_);
+  }
 
   std::string name() const override {
     return name_ + " (" + rt::device_of(stream_).name + (is_exact() ? ", exact" : "") + ")";
@@ -147,8 +150,7 @@ class CudaBackend final : public Backend {
     ensure(x.format.pieces == pieces, linear.name, ": expected inputs in ", pieces,
            " pieces, found ", x.format.pieces);
     ensure(out.values != nullptr, linear.name, ": the GPU keeps the f32 values of its outputs");
-    multiply(x, tokens, linear, epilogue, out);
-    finish(target, tokens, linear.name);
+    if (!multiply(x, tokens, linear, epilogue, target)) finish(target, tokens, linear.name);
   }
 
   void rope_append(Rows& qkv, const BatchView& batch, const AttentionShape& shape, RopeTable& rope,
@@ -188,8 +190,8 @@ class CudaBackend final : public Backend {
   void attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
                  const KvLayer& kv, const RowsFor& out) override {
     check_attention(qkv, batch, shape, out);
-    attend(qkv, batch, shape, kv, out.rows);
-    finish(out, batch.tokens, "output of attention");
+    constexpr std::string_view kSite = "output of attention";
+    if (!attend(qkv, batch, shape, kv, out, kSite)) finish(out, batch.tokens, kSite);
   }
 
   void sample(const Rows& logits, std::span<const SampleRequest> requests,
@@ -297,12 +299,20 @@ class CudaBackend final : public Backend {
     launch_embed(a, stream_);
   }
 
-  void attend(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
-              const KvLayer& kv, const Rows& out) {
+  // Where a kernel makes the codes of its outputs: those that their consumer wants.
+  bool takes_codes(const RowsFor& target) const { return target.rows.format.act == ActKind::g128; }
+  OutputCodes codes_of_outputs(const RowsFor& target, std::string_view site) {
+    return {quantize_as(target, site), target.consumer.inv_smooth,
+            reinterpret_cast<unsigned*>(tickets_.data())};
+  }
+
+  // Whether what its consumer reads is there too.
+  bool attend(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
+              const KvLayer& kv, const RowsFor& target, std::string_view site) {
     const auto span = clock_.in(StepPart::attention, [&] { return moved_bytes(batch, shape, kv); });
     AttentionArguments a;
     a.qkv = float_rows(qkv);
-    a.out = float_rows(out);
+    a.out = float_rows(target.rows);
     a.batch = on_device(batch, kv);
     a.heads = heads_of(shape);
     a.keys = pages_of(kv, KvPart::keys, shape);
@@ -310,20 +320,30 @@ class CudaBackend final : public Backend {
     a.copied = copied_of(kv);
     a.rotates_values = kv_scheme(kv.value_type).rotated;
     a.exact = is_exact();
+    a.codes.tickets = reinterpret_cast<unsigned*>(tickets_.data());
+    const bool coded = takes_codes(target) && makes_codes(a);
+    if (coded) a.codes = codes_of_outputs(target, site);
     const std::size_t scratch = layout_.scratch_bytes(batch.tokens, shape, a.batch.end);
     a.scratch = reinterpret_cast<float*>(memory_.scratch(scratch).data());
     launch_attention(a, stream_);
+    return coded;
   }
 
-  void multiply(const Rows& x, std::int64_t tokens, const Linear& linear, Epilogue epilogue,
-                const Rows& out) {
+  // Whether what the outputs' consumer reads is there too.
+  bool multiply(const Rows& x, std::int64_t tokens, const Linear& linear, Epilogue epilogue,
+                const RowsFor& target) {
+    const Rows& out = target.rows;
     const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(linear); });
     const QuantScheme& scheme = linear.segments[0].weight.scheme;
     if (is_coded(linear.act)) {
       auto a = matmul<IntMatmul>(linear, tokens, epilogue, out);
       a.x = code_rows(x);
+      const bool coded = takes_codes(target) && makes_codes(a);
+      if (coded) a.codes = codes_of_outputs(target, linear.name);
       launch_int_matmul(a, stream_);
-    } else if (scheme.is_float()) {
+      return coded;
+    }
+    if (scheme.is_float()) {
       auto a = matmul<FloatMatmul>(linear, tokens, epilogue, out);
       a.values = float_rows(x);
       a.x = piece_rows(x);
@@ -333,6 +353,7 @@ class CudaBackend final : public Backend {
       a.x = piece_rows(x);
       launch_weight_only_matmul(a, stream_);
     }
+    return false;
   }
 
   template <class Arguments>
@@ -435,6 +456,7 @@ class CudaBackend final : public Backend {
   Faults faults_;
   StepGraphs graphs_;
   PartEvents clock_;
+  DeviceScratch tickets_;  // OutputCodes
   DeviceScales scales_;
   DeviceSampler sampler_;
   HostSampler host_sampler_;

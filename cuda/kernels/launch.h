@@ -64,6 +64,16 @@ struct Quantize {
   Fault fault;
 };
 
+// Outputs that become codes with a scale for 128 columns where they are finished, so that no launch
+// does: quantize.out.group is 128, without a known scale. `tickets` are zeros, kTickets of them,
+// and zeros again afterwards.
+inline constexpr int kTickets = 8192;
+struct OutputCodes {
+  Quantize quantize;                  // out.codes null: they do not
+  const float* inv_smooth = nullptr;  // [columns] or null: multiplies the outputs first
+  unsigned* tickets = nullptr;
+};
+
 enum class NormForm : std::uint8_t { rms, layer };
 
 // y = norm(x), times inv_smooth, as f32 and/or codes or pieces; one block a row.
@@ -182,12 +192,15 @@ struct IntMatmul {
   CodeRows x;
   Finish finish = Finish::store;
   FloatRows out;
+  OutputCodes codes;  // where makes_codes(*this)
   // Not null (tests): the integers instead of `out`, [G][T][N] with the outputs of all segments in
   // a row: sum over a group's columns of (code - zero) * activation. G = 1, or the groups of the
   // finer of the two groupings. finish is not looked at.
   std::int32_t* integers = nullptr;
 };
 void launch_int_matmul(const IntMatmul& a, rt::Stream& stream);
+// Whether its kernel makes codes of its outputs: few tokens, one output for all segments' columns.
+bool makes_codes(const IntMatmul& a);
 
 // f32 activations x floats. f32 weights: the chains of docs/numerics.md; 16-bit weights: near them,
 // on tensor cores, each output in one order whatever the number of tokens (float_gemm.cuh).
@@ -325,8 +338,12 @@ struct AttentionArguments {
   KvCopied copied;
   bool rotates_values = false;  // outputs are turned back
   float* scratch = nullptr;     // attention_scratch_bytes (cuda/layout/attention_scratch.h)
+  OutputCodes codes;            // where makes_codes(*this); its tickets always
   bool exact = false;
 };
 void launch_attention(const AttentionArguments& a, rt::Stream& stream);
+// Whether its kernel makes codes of the outputs: on tensor cores, where the heads that share a kv
+// head have whole groups of 128 columns.
+bool makes_codes(const AttentionArguments& a);
 
 }  // namespace leq::LEQ_GPU

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -136,6 +137,9 @@ T atomicMin(T* at, T value) {
   }
   return old;
 }
+
+// Orders what a thread, and those that met it at a barrier, wrote for other blocks.
+inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 
 inline int __dp4a(int a, int b, int c) {
   for (int i = 0; i < 4; ++i) {

@@ -2,6 +2,8 @@
 // result by plain loops: in the order of docs/numerics.md, and in double.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -78,7 +80,8 @@ class AttentionData {
   }
 
   // A batch of some rows.
-  std::vector<float> run(const std::vector<AttentionPart>& parts, bool exact) const {
+  std::vector<float> run(const std::vector<AttentionPart>& parts, bool exact,
+                         const OutputCodes& codes = {}) const {
     std::vector<AttentionRun> runs;
     std::vector<std::int32_t> row_runs;
     std::vector<float> rows;
@@ -115,6 +118,10 @@ class AttentionData {
         attention_scratch_bytes(a.batch.tokens, c_.heads, c_.kv_heads, c_.head_dim, a.batch.end) /
         sizeof(float));
     a.scratch = scratch.data();
+    const DeviceArray<unsigned> tickets{std::vector<unsigned>(kTickets)};
+    a.codes = codes;
+    if (codes.tickets == nullptr) a.codes.tickets = tickets.data();
+    EXPECT_TRUE(codes.tickets == nullptr || makes_codes(a));
     write_late({qkv.bytes(), keys.bytes(), values.bytes()});
     launch_attention(a, test_stream());
     return out.host();
@@ -147,7 +154,7 @@ class AttentionData {
   Near in_double() const {
     return softmax([](double x) { return x; });
   }
-  // With the roundings of tensor cores but that of weights: q beside f16 keys, values from codes.
+  // With the roundings of tensor cores but that of weights: q beside f16 keys.
   Near in_double_of_halves() const {
     return softmax([](double x) { return f16_to_f32(f32_to_f16(static_cast<float>(x))); });
   }
@@ -166,9 +173,10 @@ class AttentionData {
         const double p = std::exp(scores[static_cast<std::size_t>(j - first)] - largest);
         total += p;
         for (std::size_t i = 0; i < o.size(); ++i) {
-          const double v = near_value(run, j, kv, static_cast<int>(i), round);
+          const double v = near_value(run, j, kv, static_cast<int>(i));
           o[i] += p * v;
-          size[i] += p * std::abs(v);
+          const double apart = std::abs(v - near_middle(run, j, kv));
+          size[i] += p * std::max(std::abs(v), apart);
         }
       }
       for (const double x : o) near.out.push_back(x / total);
@@ -184,12 +192,18 @@ class AttentionData {
       sum += round(q[i]) * keys_.numbers[number_at(run, kv, j, i)];
     return sum;
   }
-  template <class Round>
-  double near_value(std::size_t run, int j, int kv, int i, Round round) const {
+  double near_value(std::size_t run, int j, int kv, int i) const {
     const double u = values_.numbers[number_at(run, kv, j, i)];
     const std::size_t at = position_at(run, kv, j);
     if (c_.values != KvType::int8) return u;
-    return round(u * values_.scales[at] + values_.minima[at]);
+    return u * values_.scales[at] + values_.minima[at];
+  }
+
+  // What code 128 stands for: weights of codes are rounded times what lies apart from it.
+  double near_middle(std::size_t run, int j, int kv) const {
+    if (c_.values != KvType::int8) return 0;
+    const std::size_t at = position_at(run, kv, j);
+    return 128.0 * values_.scales[at] + values_.minima[at];
   }
 
   int stride() const { return c_.width() + 32; }

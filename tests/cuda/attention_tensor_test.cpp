@@ -9,7 +9,8 @@ namespace leq::LEQ_GPU {
 namespace {
 
 // Weights are rounded to f16, by at most 2^-11 of each, so an output is off by at most 2^-11 of the
-// weights' mean of |v|. A quarter more for sums in f32, exp2, and scores whose f32 sums differ.
+// weights' mean of |v|, or of what codes lie apart from their middle. A quarter more for sums in
+// f32, exp2, and scores whose f32 sums differ.
 constexpr double kTolerance = 1.25 / 2048;
 
 constexpr KvType kF16 = KvType::f16, kInt8 = KvType::int8;

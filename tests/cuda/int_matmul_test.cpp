@@ -56,6 +56,20 @@ INSTANTIATE_TEST_SUITE_P(
         IntCase{3, false, 64, 0, 2, 640, {40}}, IntCase{4, false, 64, 128, 1, 640, {40}},
         IntCase{8, true, 32, 128, 2, 512, {40}}, IntCase{8, false, 64, 0, 4, 512, {40}}));
 
+// One token takes two groups at a time: odd numbers of them, one, and as many as a round has and
+// one more.
+INSTANTIATE_TEST_SUITE_P(PairsOfGroups, IntMatmulTest,
+                         testing::Values(IntCase{8, false, 0, 128, 1, 384, {40}},
+                                         IntCase{8, true, 128, 128, 1, 640, {40}},
+                                         IntCase{
+                                             4, true, 128, 128, 1, 2200, {40, 40}, Finish::swiglu},
+                                         IntCase{3, true, 128, 0, 1, 300, {40}},
+                                         IntCase{2, false, 128, 128, 1, 300, {40}},
+                                         IntCase{8, false, 128, 128, 1, 100, {40}},
+                                         IntCase{4, false, 128, 0, 1, 128, {40}},
+                                         IntCase{4, true, 128, 128, 1, 257 * 128, {20}},
+                                         IntCase{8, false, 0, 128, 1, 256 * 128 - 5, {20}}));
+
 // Every tile, with tails in tokens, rows and columns.
 INSTANTIATE_TEST_SUITE_P(
     ManyTokens, IntMatmulTest,
@@ -110,6 +124,37 @@ TEST_P(TileTest, IntegersAndValuesAreExact) {
   }
 }
 
+// Few outputs take the kernel of few outputs: the other two for up to 64 tokens.
+INSTANTIATE_TEST_SUITE_P(
+    Many, TileTest,
+    testing::Values(TileCase{{8, false, 0, 0, 16, 1000, {64, 30, 17}}, GemmTile::small},
+                    TileCase{{8, true, 0, 128, 9, 512, {40}}, GemmTile::small},
+                    TileCase{{4, false, 128, 128, 5, 1024, {70}}, GemmTile::small},
+                    TileCase{{3, true, 128, 0, 6, 640, {40, 40}, Finish::swiglu}, GemmTile::small},
+                    TileCase{{2, false, 128, 128, 16, 640, {100}}, GemmTile::small},
+                    TileCase{{8, true, 0, 0, 40, 300, {40}}, GemmTile::middle},
+                    TileCase{{8, true, 128, 128, 40, 300, {70}}, GemmTile::middle},
+                    TileCase{{4, true, 128, 128, 33, 640, {41, 41}, Finish::swiglu},
+                             GemmTile::middle},
+                    TileCase{{3, false, 128, 0, 20, 300, {40}}, GemmTile::middle},
+                    TileCase{{2, true, 128, 128, 19, 300, {40}, Finish::add}, GemmTile::middle}));
+
+// Both blocks of the kernel of few outputs: slabs that are no multiple of four, and fewer than
+// four.
+INSTANTIATE_TEST_SUITE_P(
+    Few, TileTest,
+    testing::Values(TileCase{{8, false, 0, 0, 16, 1000, {64, 30, 17}}, GemmTile::few},
+                    TileCase{{8, true, 0, 0, 40, 300, {40}, Finish::add}, GemmTile::few},
+                    TileCase{{8, true, 0, 128, 5, 128, {25, 25}, Finish::swiglu}, GemmTile::few},
+                    TileCase{{8, false, 128, 128, 64, 1400, {33}, Finish::gelu}, GemmTile::few},
+                    TileCase{{4, true, 128, 128, 33, 2200, {41, 41}, Finish::swiglu},
+                             GemmTile::few},
+                    TileCase{{4, false, 128, 0, 11, 640, {40, 24, 8}}, GemmTile::few},
+                    TileCase{{3, true, 128, 128, 6, 1300, {40}}, GemmTile::few},
+                    TileCase{{3, false, 128, 0, 31, 512, {20}, Finish::add}, GemmTile::few},
+                    TileCase{{2, true, 128, 128, 17, 640, {40}}, GemmTile::few},
+                    TileCase{{2, false, 128, 0, 16, 384, {17}}, GemmTile::few}));
+
 // Only large matmuls choose the large tile. One that the sanitizers can bear, then tails.
 INSTANTIATE_TEST_SUITE_P(Small, TileTest,
                          testing::Values(TileCase{
@@ -151,7 +196,7 @@ TEST_P(ExtremeTileTest, SumsAreExact) {
 
 std::vector<TileCase> extreme_tiles() {
   std::vector<TileCase> cases;
-  for (const GemmTile tile : {GemmTile::small, GemmTile::middle, GemmTile::large}) {
+  for (const GemmTile tile : {GemmTile::few, GemmTile::small, GemmTile::middle, GemmTile::large}) {
     cases.push_back({extreme(8, false, 0, 3, 9), tile});
     for (const int bits : {8, 4, 3, 2}) cases.push_back({extreme(bits, true, 128, 2, 9), tile});
   }

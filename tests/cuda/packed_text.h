@@ -292,6 +292,8 @@ class PackedText {
         attention_scratch_bytes(batch.tokens, c_.heads, c_.kv_heads, c_.head_dim, batch.end) /
         sizeof(float));
     a.scratch = scratch.data();
+    const DeviceArray<unsigned> tickets{std::vector<unsigned>(kTickets)};
+    a.codes.tickets = tickets.data();
     launch_attention(a, test_stream());
     const std::vector<float> found = out.host();
     std::int64_t row = 0;

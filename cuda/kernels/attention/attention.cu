@@ -1,27 +1,13 @@
-// Which attention runs, and the join of spans that tensor cores left in scratch.
+// Which attention runs.
 #include <algorithm>
 
-#include "cuda/kernels/attention/attention_join.cuh"
-#include "cuda/kernels/attention/attention_tile_scores.cuh"
+#include "cuda/kernels/attention/attention_launch.h"
 
 namespace leq::LEQ_GPU {
 
 namespace {
 
 constexpr int kTensorDims = 256;  // the widest head
-
-// As Joined (attention_tile_values.cuh) joins spans.
-struct TensorJoin {
-  static constexpr float kStart = kNothingSeen;
-  float largest, keep, take;
-
-  __device__ __forceinline__ TensorJoin(float before, float, float more) {
-    const Join join(before, more);
-    largest = join.largest;
-    keep = join.keep;
-    take = join.take(more);
-  }
-};
 
 bool on_tensor_cores(const AttentionArguments& a) {
   const int most = a.keys.codes.packed() ? kPackedDims : kTensorDims;
@@ -57,7 +43,6 @@ void launch_runs(const AttentionArguments& a, AttentionRuns which, rt::Stream& s
   const std::int64_t records = which == AttentionRuns::single ? a.batch.run_count : a.batch.tokens;
   plan.split = plan.spans > 1 && records * a.heads.heads <= kTensorSplit;
   launch_type(a, plan, stream);
-  if (plan.split) launch_attention_join<TensorJoin>(a, plan, stream);
 }
 
 void launch_rows(const AttentionArguments& a, rt::Stream& stream) {
@@ -71,6 +56,12 @@ void launch_rows(const AttentionArguments& a, rt::Stream& stream) {
 }
 
 }  // namespace
+
+bool makes_codes(const AttentionArguments& a) {
+  const int group = a.heads.heads / a.heads.kv_heads;
+  return on_tensor_cores(a) && !a.rotates_values && group <= kFewestQueries &&
+         group * a.heads.head_dim % 128 == 0;
+}
 
 void launch_attention(const AttentionArguments& a, rt::Stream& stream) {
   if (a.batch.tokens <= 0) return;

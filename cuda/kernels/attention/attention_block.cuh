@@ -74,6 +74,36 @@ __device__ __forceinline__ QueryBlock query_block(const AttentionArguments& a,
   return block;
 }
 
+__device__ __forceinline__ Positions span_positions(int span) {
+  return {span * kSpanTokens, (span + 1) * kSpanTokens};
+}
+
+// What a block of the grid has to do: queries, and of what they see the block's span with split, or
+// all. Nothing seen: nothing to do.
+struct BlockWork {
+  QueryBlock queries;
+  Positions seen;
+
+  __device__ __forceinline__ int first_span() const { return seen.first / kSpanTokens; }
+  __device__ __forceinline__ int last_span() const { return (seen.last - 1) / kSpanTokens; }
+  __device__ __forceinline__ Positions seen_in(Positions span) const {
+    return {max(seen.first, span.first), min(seen.last, span.last)};
+  }
+};
+__device__ __forceinline__ BlockWork block_work(const AttentionArguments& a,
+                                                const AttentionPlan& plan) {
+  // The rows that see most begin first.
+  const unsigned at = plan.split ? blockIdx.x : gridDim.x - 1 - blockIdx.x;
+  BlockWork work = {query_block(a, plan, static_cast<int>(at)), {}};
+  if (work.queries.rows == 0) return work;
+  work.seen = work.queries.seen();
+  if (plan.split) {
+    const int span = static_cast<int>(blockIdx.z) * kSpanTokens;
+    work.seen = {max(work.seen.first, span), min(work.seen.last, span + kSpanTokens)};
+  }
+  return work;
+}
+
 // Keys or values of neighbouring positions in shared memory: rows of a page, 16 bytes apart more
 // than they are long, so that equal columns of eight rows lie in different banks.
 struct KvTiles {

@@ -169,18 +169,13 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   LEQ_BOUNDS(kAttentionThreads);
   LEQ_DYNAMIC_SHARED(float, memory);
   ptx::wait_for_predecessor();
-  const QueryBlock block = query_block(a, plan, static_cast<int>(blockIdx.x));
-  if (block.rows == 0) return;
-  const Work<queries> work(a, block, plan.tile_positions, memory);
-  const Positions all = block.seen();
-  const int first = plan.split ? static_cast<int>(blockIdx.z) : all.first / kSpanTokens;
-  const int last = plan.split ? first + 1 : (all.last - 1) / kSpanTokens + 1;
-  if (first < all.first / kSpanTokens || first > (all.last - 1) / kSpanTokens) return;
+  const BlockWork block = block_work(a, plan);
+  if (block.seen.empty()) return;
+  const Work<queries> work(a, block.queries, plan.tile_positions, memory);
   load_queries(work);
   if (a.keys.codes.packed() && !a.keys.codes.blocked()) sum_queries(work);
-  for (int index = first; index < last; ++index) {
-    const Positions span = {index * kSpanTokens, (index + 1) * kSpanTokens};
-    const Positions seen = {max(span.first, all.first), min(span.last, all.last)};
+  for (int index = block.first_span(); index <= block.last_span(); ++index) {
+    const Positions span = span_positions(index), seen = block.seen_in(span);
     if (a.keys.codes.packed()) {
       score_packed_span(work, seen);
     } else {

@@ -1,8 +1,11 @@
-// The second kernel of attention that was cut into spans: joins the records (o, m, l) that blocks
-// left in scratch. How two sums become one is the rule's, exact or of the tensor cores.
+// Attention that was cut into spans: the records (o, m, l) that blocks left in scratch are joined,
+// by the last block of those that share queries or by a kernel of its own. How two sums become one
+// is the rule's, exact or of the tensor cores.
 #pragma once
 
+#include "cuda/kernels/attention/attention_block.cuh"
 #include "cuda/kernels/attention/attention_launch.h"
+#include "cuda/kernels/rows/output_codes.cuh"
 #include "cuda/words/ptx.h"
 #include "cuda/words/run.h"
 
@@ -10,9 +13,61 @@ namespace leq::LEQ_GPU {
 
 inline constexpr int kJoinThreads = 128;
 
-// One (row, head): its spans in ascending order. A Rule is made of M and L so far (at first kStart
-// and 0) and the next m; it has `largest`, which is M' = max(M, m), and the factors `keep` of the
-// sums so far and `take` of the next.
+// Column c of one (row, head): its spans in ascending order. A Rule is made of M and L so far (at
+// first kStart and 0) and the next m; it has `largest`, which is M' = max(M, m), and the factors
+// `keep` of the sums so far and `take` of the next.
+template <class Rule>
+__device__ __forceinline__ float join_column(const float* records, int dims, Positions seen,
+                                             int c) {
+  float out = 0, largest = Rule::kStart, total = 0;
+#pragma unroll 4
+  for (int span = seen.first / kSpanTokens; span <= (seen.last - 1) / kSpanTokens; ++span) {
+    const float* const record = records + std::int64_t{span} * (dims + 2);
+    const float o = read_fresh(record + c), more = read_fresh(record + dims + 1);
+    const Rule rule(largest, total, read_fresh(record + dims));
+    out = fmaf(o, rule.take, out * rule.keep);
+    total = fmaf(more, rule.take, total * rule.keep);
+    largest = rule.largest;
+  }
+  return out * (1.0f / total);
+}
+
+// A block's queries after its last span: the last block of their spans joins them, and where the
+// outputs are to be codes makes these.
+template <class Rule>
+__device__ __forceinline__ void complete_queries(const AttentionArguments& a,
+                                                 const AttentionPlan& plan,
+                                                 const QueryBlock& block) {
+  const int dims = a.heads.head_dim;
+  if (plan.split) {
+    const Positions all = block.seen();
+    const int spans = (all.last - 1) / kSpanTokens - all.first / kSpanTokens + 1;
+    unsigned* const ticket = a.codes.tickets + blockIdx.x * gridDim.y + blockIdx.y;
+    if (!is_last_block(ticket, static_cast<unsigned>(spans))) return;
+    for (int i = static_cast<int>(threadIdx.x); i < block.queries() * dims;
+         i += static_cast<int>(blockDim.x)) {
+      const int query = i / dims, c = i % dims;
+      const std::int64_t row = block.row + query / block.heads;
+      const std::int64_t head = block.head + query % block.heads;
+      const float* const records =
+          a.scratch +
+          ((row - block.row + block.record) * a.heads.heads + head) * plan.spans * (dims + 2);
+      a.out.values[row * a.out.stride + head * dims + c] =
+          join_column<Rule>(records, dims, block.seen_by(query), c);
+    }
+  }
+  if (a.codes.quantize.out.codes == nullptr) return;
+  __syncthreads();
+  const int groups = block.heads * dims / 128;
+  for (int i = static_cast<int>(threadIdx.x) / 32; i < block.rows * groups;
+       i += static_cast<int>(blockDim.x) / 32) {
+    quantize_outputs(a.codes, a.out, block.row + i / groups,
+                     std::int64_t{block.head} * dims + i % groups * 128,
+                     std::int64_t{a.heads.heads} * dims);
+  }
+}
+
+// By a kernel of its own: exact attention.
 template <class Rule>
 __global__ void __launch_bounds__(kJoinThreads)
     attention_join(const LEQ_GRID_CONSTANT AttentionArguments a,
@@ -20,26 +75,17 @@ __global__ void __launch_bounds__(kJoinThreads)
   LEQ_BOUNDS(kJoinThreads);
   ptx::let_successor_start();
   ptx::wait_for_predecessor();
-  const bool single = plan.which == AttentionRuns::single;
-  const int at = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y);
+  const int row = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y);
   const int dims = a.heads.head_dim;
-  const AttentionRun& run = a.batch.runs[single ? at : a.batch.row_runs[at]];
-  if (!has_run(plan.which, run.rows)) return;
-  const int row = single ? run.first_row : at;
+  const AttentionRun& run = a.batch.runs[a.batch.row_runs[row]];
   const int position = run.first_position + row - run.first_row;
-  const int begin = a.heads.window > 0 ? max(0, position + 1 - a.heads.window) : 0;
+  const Positions seen = {a.heads.window > 0 ? max(0, position + 1 - a.heads.window) : 0,
+                          position + 1};
   const float* const records =
-      a.scratch + (std::int64_t{at} * a.heads.heads + head) * plan.spans * (dims + 2);
+      a.scratch + (std::int64_t{row} * a.heads.heads + head) * plan.spans * (dims + 2);
   for (int c = static_cast<int>(threadIdx.x); c < dims; c += kJoinThreads) {
-    float out = 0, largest = Rule::kStart, total = 0;
-    for (int span = begin / kSpanTokens; span <= position / kSpanTokens; ++span) {
-      const float* const record = records + std::int64_t{span} * (dims + 2);
-      const Rule rule(largest, total, record[dims]);
-      out = fmaf(record[c], rule.take, out * rule.keep);
-      total = fmaf(record[dims + 1], rule.take, total * rule.keep);
-      largest = rule.largest;
-    }
-    a.out.values[row * a.out.stride + std::int64_t{head} * dims + c] = out * (1.0f / total);
+    a.out.values[row * a.out.stride + std::int64_t{head} * dims + c] =
+        join_column<Rule>(records, dims, seen, c);
   }
 }
 
@@ -48,9 +94,7 @@ void launch_attention_join(const AttentionArguments& a, const AttentionPlan& pla
                            rt::Stream& stream) {
   rt::run(stream,
           {"attention_join",
-           dim3(static_cast<unsigned>(plan.which == AttentionRuns::single ? a.batch.run_count
-                                                                          : a.batch.tokens),
-                static_cast<unsigned>(a.heads.heads)),
+           dim3(static_cast<unsigned>(a.batch.tokens), static_cast<unsigned>(a.heads.heads)),
            dim3(kJoinThreads), 0, rt::Start::early},
           attention_join<Rule>, a, plan);
 }

@@ -37,13 +37,16 @@ template <int bits, bool blocked, int group>
 void launch_packed_attention(const AttentionArguments& a, const AttentionPlan& plan,
                              rt::Stream& stream);
 
+// Of every block on tensor cores: so many heads of a kv head are one block's.
+inline constexpr int kFewestQueries = 16;
+
 // The rows' heads turned back.
 void launch_rotate_heads(const FloatRows& rows, std::int64_t tokens, const AttentionHeads& heads,
                          rt::Stream& stream);
 
 // head_dim a multiple of 16 up to 256; both f16 or both int8. `plan` has split and spans. With
-// split it ends with records (o, m, l) of spans in scratch, [T][H][spans][d + 2]; T are the runs
-// where the launch has those of one row.
+// split blocks leave records (o, m, l) of spans in scratch, [T][H][spans][d + 2], which the last of
+// them joins; T are the runs where the launch has those of one row.
 template <KvType keys, KvType values>
 void launch_tensor_attention(const AttentionArguments& a, const AttentionPlan& plan,
                              rt::Stream& stream);

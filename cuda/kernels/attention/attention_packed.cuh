@@ -203,7 +203,7 @@ __device__ __forceinline__ void use_packed_tile(const AttentionArguments& a,
                      of_last.holds(first) && of_last.holds(last);
   if (!whole) hide_unseen(read, tile, warp, scores);
   TileWeights<Shape> weights;
-  weigh_tile<Shape>(warp, scores, memory, weights);
+  weigh_tile<Shape>(warp, scores, memory, memory, weights);
   if constexpr (codes) {
     add_code_tile<Shape>(operands, ends + PackedMemory<Shape>::kValueEndsAt / 2, weights, warp);
   } else {
@@ -250,22 +250,15 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   LEQ_DYNAMIC_SHARED(unsigned char, memory);
   ptx::let_successor_start();
   ptx::wait_for_predecessor();
-  // The rows that see most begin first.
-  const unsigned at = plan.split ? blockIdx.x : gridDim.x - 1 - blockIdx.x;
-  const QueryBlock found = query_block(a, plan, static_cast<int>(at));
-  if (found.rows == 0) return;
-  Positions seen = found.seen();
-  if (plan.split) {
-    const int span = static_cast<int>(blockIdx.z) * kSpanTokens;
-    seen = {max(seen.first, span), min(seen.last, span + kSpanTokens)};
-  }
+  const BlockWork work = block_work(a, plan);
+  const Positions seen = work.seen;
   if (seen.empty()) return;
   // Registers are short: what is read now and then lies in shared memory.
   auto& block = *reinterpret_cast<QueryBlock*>(memory + TileMemory<Shape>::kBlockAt);
   auto& sight = *reinterpret_cast<PackedSight*>(memory + PackedMemory<Shape>::kSightAt);
   if (threadIdx.x == 0) {
-    block = found;
-    sight = PackedSight(found, a.copied.zones, seen);
+    block = work.queries;
+    sight = PackedSight(work.queries, a.copied.zones, seen);
   }
   __syncthreads();
   PackedLoader<Shape> loader(a, block, sight, memory);
@@ -279,9 +272,9 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   }
   Joined<Shape> joined;
   const bool works = warp.first_query < block.queries();
-  const int first_span = seen.first / kSpanTokens, last_span = (seen.last - 1) / kSpanTokens;
+  const int first_span = work.first_span(), last_span = work.last_span();
   for (int span = first_span; span <= last_span; ++span) {
-    const Positions all = {span * kSpanTokens, (span + 1) * kSpanTokens};
+    const Positions all = span_positions(span);
     const auto tiles = [&](Positions of) {
       const Positions own = {max(of.first, all.first), min(of.last, all.last)};
       return own.empty() ? Positions{0, 0}
@@ -319,6 +312,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     add_shifts(warp);
     finish_span(a, plan, block, span == first_span, span == last_span, warp, joined);
   }
+  complete_queries<TensorJoin>(a, plan, block);
 }
 
 template <int bits, bool blocked, int group, int dims>

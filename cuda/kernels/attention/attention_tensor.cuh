@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "cuda/kernels/attention/attention_join.cuh"
 #include "cuda/kernels/attention/attention_launch.h"
 #include "cuda/kernels/attention/attention_tile_values.cuh"
 #include "cuda/words/run.h"
@@ -19,6 +20,7 @@ template <class Shape>
 __device__ __forceinline__ void finish_span(const AttentionArguments& a, const AttentionPlan& plan,
                                             const QueryBlock& block, bool first, bool last,
                                             WarpRows<Shape>& warp, Joined<Shape>& joined) {
+  if constexpr (Shape::kCodedValues) add_middles(warp);
   const int dims = a.heads.head_dim;
 #pragma unroll
   for (int i = 0; i < Shape::kRowTiles; ++i) {
@@ -44,32 +46,47 @@ __device__ __forceinline__ void finish_span(const AttentionArguments& a, const A
   warp.clear();
 }
 
-// Of the warp's first and last query: what all of them see, and what any of them sees.
+// Of the warp's first and last query: what any of them sees, and tiles that all of them see.
 struct Sight {
-  Positions least, most;
+  Positions any;
+  WholeTiles all;
 
   template <class Shape>
   __device__ __forceinline__ Sight(const QueryBlock& block, const WarpRows<Shape>& warp)
-      : least(block.seen_by(warp.first_query)),
-        most(block.seen_by(min(warp.first_query + 16 * Shape::kRowTiles, block.queries()) - 1)) {}
+      : Sight(block.seen_by(warp.first_query),
+              block.seen_by(min(warp.first_query + 16 * Shape::kRowTiles, block.queries()) - 1)) {}
+  __device__ __forceinline__ Sight(Positions least, Positions most)
+      : any{least.first, most.last}, all(Positions{most.first, least.last}) {}
 };
 
 template <class Shape>
 __device__ __forceinline__ void use_tile(const QueryBlock& block, const Sight& sight, int tile,
                                          unsigned char* memory, const unsigned char* stage,
                                          WarpRows<Shape>& warp) {
-  const Positions &least = sight.least, &most = sight.most;
-  const int first = tile * kTile, last = first + kTile;
-  if (last <= least.first || first >= most.last) return;
+  const bool whole = sight.all.holds(tile);
+  if (!whole && (tile * kTile + kTile <= sight.any.first || tile * kTile >= sight.any.last)) return;
   TileScores<Shape> scores;
   score_tile<Shape>(memory, stage, warp, scores);
-  if (first < most.first || last > least.last) {
+  if (!whole) {
     hide_unseen([&](int query) { return block.seen_by(query); }, tile, warp, scores);
   }
   TileWeights<Shape> weights;
-  weigh_tile<Shape>(warp, scores, memory, weights);
+  weigh_tile<Shape>(warp, scores, memory, stage, weights);
   add_tile<Shape>(stage, weights, warp);
 }
+
+// As Joined (attention_tile_values.cuh) joins spans.
+struct TensorJoin {
+  static constexpr float kStart = kNothingSeen;
+  float largest, keep, take;
+
+  __device__ __forceinline__ TensorJoin(float before, float, float more) {
+    const Join join(before, more);
+    largest = join.largest;
+    keep = join.keep;
+    take = join.take(more);
+  }
+};
 
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
@@ -79,19 +96,12 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   LEQ_DYNAMIC_SHARED(unsigned char, memory);
   ptx::let_successor_start();
   ptx::wait_for_predecessor();
-  // The rows that see most begin first.
-  const unsigned at = plan.split ? blockIdx.x : gridDim.x - 1 - blockIdx.x;
-  const QueryBlock found = query_block(a, plan, static_cast<int>(at));
-  if (found.rows == 0) return;
-  Positions seen = found.seen();
-  if (plan.split) {
-    const int span = static_cast<int>(blockIdx.z) * kSpanTokens;
-    seen = {max(seen.first, span), min(seen.last, span + kSpanTokens)};
-  }
+  const BlockWork work = block_work(a, plan);
+  const Positions seen = work.seen;
   if (seen.empty()) return;
   // Registers are short: what is read now and then lies in shared memory.
   auto& block = *reinterpret_cast<QueryBlock*>(memory + TileMemory<Shape>::kBlockAt);
-  if (threadIdx.x == 0) block = found;
+  if (threadIdx.x == 0) block = work.queries;
   __syncthreads();
   TileLoader<Shape> loader(a, block, seen, memory);
   for (int stage = 0; stage < Shape::kAhead; ++stage) loader.load_next();
@@ -121,6 +131,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     __syncthreads();
     loader.load_next();
   }
+  complete_queries<TensorJoin>(a, plan, block);
 }
 
 inline constexpr int kSharedEverywhere = 99 << 10;  // a block's memory on the smallest GPUs
@@ -172,6 +183,7 @@ void launch_queries(const char* name, Kernel kernel, std::size_t shared_bytes,
                               : plan.block_rows == 1
                                   ? a.batch.tokens
                                   : a.batch.tokens / plan.block_rows + a.batch.run_count;
+  static_assert(Shape::kQueries >= kFewestQueries);
   rt::run(stream,
           {name,
            dim3(static_cast<unsigned>(blocks),

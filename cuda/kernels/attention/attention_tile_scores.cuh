@@ -37,18 +37,25 @@ struct WarpRows {
   float shift[kTiles][Shape::kShifts > 0 ? Shape::kShifts : 1][4];  // of it: of groups of columns
   float largest[kTiles][2];  // of the span's scores, times log2 e
   float total[kTiles][2];    // of the span's weights, those of this lane
+  float middle[kTiles][2];   // of these times the middle of codes
   std::uint32_t offset;      // kCodeOffset
-  // The queries as operands: where warps share scores they stay, elsewhere registers are short.
+  int start[4];              // what sums of int8 products begin at
+  // The queries as operands, and their facts: where warps share scores they stay, elsewhere
+  // registers are short.
   std::uint32_t queries[Shape::kShares ? kSteps : 1][4];
+  float2 facts[2];
 
   __device__ __forceinline__ WarpRows() {
     const int warp = static_cast<int>(threadIdx.x / 32);
     first_query = warp % Shape::kRowWarps * 16 * kTiles;
     first_column = warp / Shape::kRowWarps * Shape::kColumns;
     first_key = Shape::kShares ? 16 * warp : 0;
-    // In a register that the compiler does not know: an instruction holds one constant, and ptxas
-    // would write the other one anew for each.
+    // In registers that the compiler does not know: an instruction holds one constant, and ptxas
+    // would write the other one, and sums before each mma, anew.
     offset = __shfl_sync(kEveryLane, kCodeOffset, 0);
+    for (int k = 0; k < 4; ++k) {
+      start[k] = __shfl_sync(kEveryLane, kSumsAreFloats<Shape> ? kFloatBits : 0, k);
+    }
     clear();
   }
   __device__ __forceinline__ void clear() {
@@ -57,6 +64,7 @@ struct WarpRows {
       for (int half = 0; half < 2; ++half) {
         largest[i][half] = kNothingSeen;
         total[i][half] = 0.0f;
+        middle[i][half] = 0.0f;
       }
 #pragma unroll
       for (int j = 0; j < Shape::kColumns / 8; ++j) {
@@ -90,12 +98,20 @@ __device__ __forceinline__ void load_operand(const unsigned char* memory, int fi
   ptx::ldmatrix_x4(a, memory + TileMemory<Shape>::kQueriesAt +
                           Rows::at(first_query + lane % 16, 2 * step + lane / 16));
 }
+template <class Shape>
+__device__ __forceinline__ const float2* facts_at(const unsigned char* memory) {
+  return reinterpret_cast<const float2*>(memory + TileMemory<Shape>::kFactsAt);
+}
 // Once, where they stay: after the barrier that follows load_queries.
 template <class Shape>
 __device__ __forceinline__ void hold_queries(const unsigned char* memory, WarpRows<Shape>& warp) {
 #pragma unroll
   for (int step = 0; step < WarpRows<Shape>::kSteps; ++step) {
     load_operand<Shape>(memory, 0, step, static_cast<int>(threadIdx.x % 32), warp.queries[step]);
+  }
+  if constexpr (!stored_coded(Shape::kKeys)) return;
+  for (int half = 0; half < 2; ++half) {
+    warp.facts[half] = facts_at<Shape>(memory)[warp.query(0, half)];
   }
 }
 
@@ -138,7 +154,23 @@ __device__ __forceinline__ float2 two_halves(const std::uint16_t* at) {
           ptx::f16_to_f32(static_cast<std::uint16_t>(both >> 16))};
 }
 
-// score = s_q * fma(s, float(sum u q), m * float(sum q)): the bits of the CPU
+// Scale, times log2 e, and sum of a query's codes.
+template <class Shape>
+__device__ __forceinline__ float2 query_facts(const unsigned char* memory,
+                                              const WarpRows<Shape>& warp, int tile, int half) {
+  if constexpr (Shape::kShares) return warp.facts[half];
+  return facts_at<Shape>(memory)[warp.query(tile, half)];
+}
+// What makes a power of two of a score.
+template <class Shape>
+__device__ __forceinline__ float row_factor(const unsigned char* memory,
+                                            const WarpRows<Shape>& warp, int tile, int half) {
+  if constexpr (!stored_coded(Shape::kKeys)) return kLog2E;
+  return query_facts<Shape>(memory, warp, tile, half).x;
+}
+
+// fma(s, float(sum u q), m * float(sum q)): scores but for the query's scale, which is none of the
+// tile's (row_factor)
 template <class Shape>
 __device__ __forceinline__ void score_codes(const unsigned char* memory, const unsigned char* stage,
                                             const WarpRows<Shape>& warp,
@@ -150,16 +182,15 @@ __device__ __forceinline__ void score_codes(const unsigned char* memory, const u
   for (int i = 0; i < Shape::kRowTiles; ++i) {
 #pragma unroll
     for (int j = 0; j < Shape::kKeyTiles; ++j) {
-      for (int k = 0; k < 4; ++k) sums[i][j][k] = kFloats ? kFloatBits : 0;
+      for (int k = 0; k < 4; ++k) sums[i][j][k] = warp.start[k];
     }
   }
   dot_products<Shape>(memory, stage, warp, sums);
-  float2 facts[Shape::kRowTiles][2];
+  float code_sums[Shape::kRowTiles][2];
 #pragma unroll
   for (int i = 0; i < Shape::kRowTiles; ++i) {
     for (int half = 0; half < 2; ++half) {
-      facts[i][half] =
-          reinterpret_cast<const float2*>(memory + Memory::kFactsAt)[warp.query(i, half)];
+      code_sums[i][half] = query_facts<Shape>(memory, warp, i, half).y;
     }
   }
   const auto* const ends = reinterpret_cast<const std::uint16_t*>(stage + Memory::kKeyEndsAt) +
@@ -173,8 +204,8 @@ __device__ __forceinline__ void score_codes(const unsigned char* memory, const u
       for (int k = 0; k < 4; ++k) {
         const float sum = kFloats ? __int_as_float(sums[i][j][k]) - kFloatOffset
                                   : static_cast<float>(sums[i][j][k]);
-        const float low = (k % 2 == 0 ? minimum.x : minimum.y) * facts[i][k / 2].y;
-        scores[i][j][k] = facts[i][k / 2].x * fmaf(k % 2 == 0 ? scale.x : scale.y, sum, low);
+        const float low = (k % 2 == 0 ? minimum.x : minimum.y) * code_sums[i][k / 2];
+        scores[i][j][k] = fmaf(k % 2 == 0 ? scale.x : scale.y, sum, low);
       }
     }
   }
@@ -277,16 +308,33 @@ __device__ __forceinline__ void largest_of_tile(const TileScores<Shape>& scores,
   }
 }
 
+// Sums over the keys of a tile, by 16 of them: of a query's weights, and of these times the middle
+// of what the values' codes stand for.
+struct QuerySums {
+  float weights[kTile / 16], middles[kTile / 16];
+
+  // 16 keys by 16, these in pairs.
+  static __device__ __forceinline__ float all(const float (&sums)[kTile / 16]) {
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  }
+};
+
 // The warp's weights of 16 keys, and their sums, to the others; then all weights, and the sums of
 // 16 keys each.
 template <class Shape>
 __device__ __forceinline__ void exchange_weights(unsigned char* memory, TileWeights<Shape>& weights,
-                                                 float (&sums)[2][4]) {
+                                                 QuerySums (&sums)[2]) {
   auto& share = *reinterpret_cast<TileShare*>(memory + TileMemory<Shape>::kShareAt);
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
+  [[maybe_unused]] auto* const pairs = reinterpret_cast<float2*>(share.sums);
   const std::uint32_t(&mine)[4] = weights[0][0];
   share.weights[warp][lane] = {mine[0], mine[1], mine[2], mine[3]};
-  share.sums[warp][lane] = {sums[0][0], sums[1][0]};
+  if constexpr (Shape::kCodedValues) {
+    share.sums[warp][lane] = {sums[0].weights[0], sums[1].weights[0], sums[0].middles[0],
+                              sums[1].middles[0]};
+  } else {
+    pairs[warp * 32 + lane] = {sums[0].weights[0], sums[1].weights[0]};
+  }
   __syncthreads();
 #pragma unroll
   for (int step = 0; step < 4; ++step) {
@@ -295,55 +343,109 @@ __device__ __forceinline__ void exchange_weights(unsigned char* memory, TileWeig
     weights[0][step][1] = all.y;
     weights[0][step][2] = all.z;
     weights[0][step][3] = all.w;
-    const float2 both = share.sums[step][lane];
-    sums[0][step] = both.x;
-    sums[1][step] = both.y;
+    if constexpr (Shape::kCodedValues) {
+      const float4 both = share.sums[step][lane];
+      sums[0].weights[step] = both.x;
+      sums[1].weights[step] = both.y;
+      sums[0].middles[step] = both.z;
+      sums[1].middles[step] = both.w;
+    } else {
+      const float2 both = pairs[step * 32 + lane];
+      sums[0].weights[step] = both.x;
+      sums[1].weights[step] = both.y;
+    }
   }
 }
 
+// What was summed before, on its way to the new largest score. Mostly no row of the warp found a
+// larger one: times 1.
+template <class Shape>
+__device__ __forceinline__ void keep_sums(WarpRows<Shape>& warp, int tile, const float (&keep)[2]) {
+  if (!__any_sync(kEveryLane, keep[0] != 1.0f || keep[1] != 1.0f)) return;
+#pragma unroll
+  for (int j = 0; j < Shape::kColumns / 8; ++j) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) warp.out[tile][j][k] *= keep[k / 2];
+  }
+#pragma unroll
+  for (int j = 0; j < Shape::kShifts; ++j) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) warp.shift[tile][j][k] *= keep[k / 2];
+  }
+}
+
+// Values' codes u of two neighbouring keys stand for middle + scale (u - 128).
+inline constexpr float kMiddleCode = 128.0f;
+struct ValuePair {
+  float2 scale = {}, middle = {};
+
+  __device__ __forceinline__ void read(const std::uint16_t* ends) {
+    scale = two_halves(ends);
+    const float2 minimum = two_halves(ends + kTile);
+    middle = {fmaf(kMiddleCode, scale.x, minimum.x), fmaf(kMiddleCode, scale.y, minimum.y)};
+  }
+};
+
 // Scores become weights, in f16 as operands; what was summed before is brought to the new largest
-// score. Weights are summed by 16 keys, these sums in pairs.
+// score. Weights of codes take their scale with them.
 template <class Shape>
 __device__ __forceinline__ void weigh_tile(WarpRows<Shape>& warp, const TileScores<Shape>& scores,
-                                           unsigned char* memory, TileWeights<Shape>& weights) {
-  float most[Shape::kRowTiles][2];
-  largest_of_tile<Shape>(scores, memory, most);
+                                           unsigned char* memory, const unsigned char* stage,
+                                           TileWeights<Shape>& weights) {
+  constexpr int kTiles = Shape::kRowTiles;
+  float factor[kTiles][2], shift[kTiles][2], keep[kTiles][2];
+  largest_of_tile<Shape>(scores, memory, shift);
 #pragma unroll
-  for (int i = 0; i < Shape::kRowTiles; ++i) {
-    float keep[2], sums[2][kTile / 16];
+  for (int i = 0; i < kTiles; ++i) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const Join join(warp.largest[i][half], most[i][half] * kLog2E);
-      const float shift = Shape::kWeightBits - join.reference;
-      keep[half] = join.keep;
+      factor[i][half] = row_factor(memory, warp, i, half);
+      const Join join(warp.largest[i][half], shift[i][half] * factor[i][half]);
+      shift[i][half] = Shape::kWeightBits - join.reference;
+      keep[i][half] = join.keep;
       warp.largest[i][half] = join.largest;
+    }
+  }
+  const auto* const ends =
+      reinterpret_cast<const std::uint16_t*>(stage + TileMemory<Shape>::kValueEndsAt) +
+      warp.first_key + threadIdx.x % 4 * 2;
+  QuerySums sums[kTiles][2];
 #pragma unroll
-      for (int j = 0; j < Shape::kKeyTiles; ++j) {
-        const float first = ptx::exp2_near(fmaf(scores[i][j][2 * half], kLog2E, shift));
-        const float second = ptx::exp2_near(fmaf(scores[i][j][2 * half + 1], kLog2E, shift));
-        const float both = first + second;
-        sums[half][j / 2] = j % 2 == 0 ? both : sums[half][j / 2] + both;
+  for (int j = 0; j < Shape::kKeyTiles; ++j) {
+    ValuePair values;
+    if constexpr (Shape::kCodedValues) values.read(ends + 8 * j);
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float(&score)[4] = scores[i][j];
+        float first = ptx::exp2_near(fmaf(score[2 * half], factor[i][half], shift[i][half]));
+        float second = ptx::exp2_near(fmaf(score[2 * half + 1], factor[i][half], shift[i][half]));
+        float &weight = sums[i][half].weights[j / 2], &middle = sums[i][half].middles[j / 2];
+        weight = j % 2 == 0 ? first + second : weight + (first + second);
+        if constexpr (Shape::kCodedValues) {
+          const float before =
+              j % 2 == 0 ? first * values.middle.x : fmaf(first, values.middle.x, middle);
+          middle = fmaf(second, values.middle.y, before);
+          first *= values.scale.x;
+          second *= values.scale.y;
+        }
         weights[i][j / 2][j % 2 * 2 + half] = ptx::f16x2_of(first, second);
       }
     }
-    if constexpr (Shape::kShares) exchange_weights<Shape>(memory, weights, sums);
+  }
+#pragma unroll
+  for (int i = 0; i < kTiles; ++i) {
+    if constexpr (Shape::kShares) exchange_weights<Shape>(memory, weights, sums[i]);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float sum = (sums[half][0] + sums[half][1]) + (sums[half][2] + sums[half][3]);
-      warp.total[i][half] = warp.total[i][half] * keep[half] + sum;
+      const QuerySums& more = sums[i][half];
+      warp.total[i][half] = warp.total[i][half] * keep[i][half] + QuerySums::all(more.weights);
+      if constexpr (Shape::kCodedValues) {
+        warp.middle[i][half] = warp.middle[i][half] * keep[i][half] + QuerySums::all(more.middles);
+      }
     }
-    // Mostly no row of the warp found a larger score: times 1.
-    if (!__any_sync(kEveryLane, keep[0] != 1.0f || keep[1] != 1.0f)) continue;
-#pragma unroll
-    for (int j = 0; j < Shape::kColumns / 8; ++j) {
-#pragma unroll
-      for (int k = 0; k < 4; ++k) warp.out[i][j][k] *= keep[k / 2];
-    }
-#pragma unroll
-    for (int j = 0; j < Shape::kShifts; ++j) {
-#pragma unroll
-      for (int k = 0; k < 4; ++k) warp.shift[i][j][k] *= keep[k / 2];
-    }
+    keep_sums(warp, i, keep[i]);
   }
 }
 

@@ -29,41 +29,20 @@ __device__ __forceinline__ void add_halves(const unsigned char* values,
   }
 }
 
-// Scales and minima of a lane's positions: 2 t, 2 t + 1 of each eight in 32, as pairs of f16.
-struct PairEnds {
-  std::uint32_t scales[4], minima[4];
-  std::uint32_t offset;
-
-  __device__ __forceinline__ PairEnds(const unsigned char* ends, int first, int lane,
-                                      std::uint32_t offset_)
-      : offset(offset_) {
-    const auto* const at = reinterpret_cast<const std::uint32_t*>(ends) + first / 2 + lane % 4;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      scales[i] = at[4 * i];
-      minima[i] = at[kTile / 2 + 4 * i];
-    }
-  }
-  // Two codes of `word`, of its even (odd false) or odd column, as values: u is exact in f16, and
-  // fma(u, s, m) is rounded once. 0x6400 is 1024, whose last bit is 1.
-  __device__ __forceinline__ std::uint32_t value(std::uint32_t word, int which, bool odd) const {
-    const std::uint32_t codes = ptx::select_bytes(word, offset, odd ? 0x5351u : 0x5250u);
-    return ptx::f16x2_fma(ptx::f16x2_sub(codes, kCodeOffset), scales[which], minima[which]);
-  }
-};
-
-// Values of 32 positions x 16 columns from codes. Two codes of a position count as one 16-bit
-// number on the way through ldmatrix, so a lane gets them of columns 2 g and 2 g + 1: the even
-// columns are one operand, the odd ones another.
+// Values of 32 positions x 16 columns from codes u, as the f16 numbers 1024 + u: two codes of a
+// position count as one 16-bit number on the way through ldmatrix, so a lane gets them of columns
+// 2 g and 2 g + 1: the even columns are one operand, the odd ones another. What that adds to every
+// column, 1024 + 128 times the sum of weights, is summed apart, less by as much.
 template <class Shape>
-__device__ __forceinline__ void add_codes(const unsigned char* values, const unsigned char* ends,
+__device__ __forceinline__ void add_codes(const unsigned char* values,
                                           const TileWeights<Shape>& weights,
                                           WarpRows<Shape>& warp) {
   using Rows = typename TileMemory<Shape>::Values;
+  constexpr std::uint32_t kMinusMiddle = 0xe480e480u;  // f16 -(1024 + kMiddleCode), twice
+  constexpr std::uint32_t kEven = 0x5250u, kOdd = 0x5351u;
   const int lane = ptx::opaque(threadIdx.x % 32);
 #pragma unroll
   for (int step = 0; step < kTile / 16; step += 2) {
-    const PairEnds pairs(ends, 16 * step, lane, warp.offset);
 #pragma unroll
     for (int c = 0; c < Shape::kColumns / 16; ++c) {
       std::uint32_t words[4];
@@ -72,13 +51,19 @@ __device__ __forceinline__ void add_codes(const unsigned char* values, const uns
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
         const int next = k / 2, odd = k % 2;
-        const std::uint32_t b0 = pairs.value(words[2 * next], 2 * next, odd != 0);
-        const std::uint32_t b1 = pairs.value(words[2 * next + 1], 2 * next + 1, odd != 0);
+        const std::uint32_t which = odd != 0 ? kOdd : kEven;
+        const std::uint32_t b0 = ptx::select_bytes(words[2 * next], warp.offset, which);
+        const std::uint32_t b1 = ptx::select_bytes(words[2 * next + 1], warp.offset, which);
 #pragma unroll
         for (int i = 0; i < Shape::kRowTiles; ++i) {
           multiply(warp.out[i][2 * c + odd], weights[i][step + next], b0, b1);
         }
       }
+    }
+#pragma unroll
+    for (int i = 0; i < Shape::kRowTiles; ++i) {
+      multiply(warp.shift[i][0], weights[i][step], kMinusMiddle, kMinusMiddle);
+      multiply(warp.shift[i][0], weights[i][step + 1], kMinusMiddle, kMinusMiddle);
     }
   }
 }
@@ -87,10 +72,26 @@ template <class Shape>
 __device__ __forceinline__ void add_tile(const unsigned char* stage,
                                          const TileWeights<Shape>& weights, WarpRows<Shape>& warp) {
   using Memory = TileMemory<Shape>;
-  if constexpr (stored_coded(Shape::kValues)) {
-    add_codes<Shape>(stage + Memory::kValuesAt, stage + Memory::kValueEndsAt, weights, warp);
+  if constexpr (Shape::kCodedValues) {
+    add_codes<Shape>(stage + Memory::kValuesAt, weights, warp);
   } else {
     add_halves<Shape>(stage + Memory::kValuesAt, weights, warp);
+  }
+}
+
+// At the end of a span: what columns share joins them.
+template <class Shape>
+__device__ __forceinline__ void add_middles(WarpRows<Shape>& warp) {
+#pragma unroll
+  for (int i = 0; i < Shape::kRowTiles; ++i) {
+    const float middle[2] = {four_lane_sum(warp.middle[i][0]), four_lane_sum(warp.middle[i][1])};
+#pragma unroll
+    for (int j = 0; j < Shape::kColumns / 8; ++j) {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        warp.out[i][j][k] = (warp.out[i][j][k] + warp.shift[i][0][k]) + middle[k / 2];
+      }
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "cuda/kernels/attention/attention_block.cuh"
 #include "cuda/kernels/rows/quantize.cuh"
+#include "cuda/words/float_math.cuh"
 #include "cuda/words/ptx_attention.h"
 
 namespace leq::LEQ_GPU {
@@ -28,9 +29,11 @@ struct TensorShape {
   static constexpr bool kShares = column_warps == 4;
   static constexpr int kKeyTiles = kShares ? 2 : kTile / 8;  // of eight keys, that a warp scores
   // Weights are exp(score - largest) * 2^12: small ones keep their bits in f16. The factor leaves
-  // with the division by their sum.
-  static constexpr float kWeightBits = 12.0f;
-  static constexpr int kShifts = 0;  // sums that columns share (attention_packed.cuh)
+  // with the division by their sum. Those of codes are multiplied by the codes' scale too, which
+  // reaches 2 * 65504 / 255.
+  static constexpr bool kCodedValues = stored_coded(values);
+  static constexpr float kWeightBits = kCodedValues ? 6.0f : 12.0f;
+  static constexpr int kShifts = kCodedValues ? 1 : 0;  // sums that columns share
   static_assert(!kShares || (row_warps == 1 && row_tiles == 1));
   static_assert(kColumns % 16 == 0 && dims % 32 == 0);
 };
@@ -52,7 +55,8 @@ struct ChunkRows {
 // What four warps tell each other of a tile.
 struct TileShare {
   float largest[16][4];  // score of each query, by warp
-  float2 sums[4][32];    // of the weights of a lane's two queries, by warp and lane
+  // Of a lane's two queries the sums of weights, and of these times the middle of codes.
+  float4 sums[4][32];
   uint4 weights[4][32];  // as operands of the product with values
 };
 
@@ -78,6 +82,17 @@ struct TileMemory {
   static constexpr int kBytes = kBlockAt + static_cast<int>(sizeof(QueryBlock));
 };
 
+// Tiles of which all positions are among some.
+struct WholeTiles {
+  int first, count;
+
+  __device__ __forceinline__ explicit WholeTiles(Positions of)
+      : first((of.first + kTile - 1) / kTile), count(max(0, of.last / kTile - first)) {}
+  __device__ __forceinline__ bool holds(int tile) const {
+    return static_cast<unsigned>(tile - first) < static_cast<unsigned>(count);
+  }
+};
+
 // Brings tiles of the positions `seen`, in order; rows of other positions, and columns past the
 // head, become 0. Where a block has little else to do, tiles that it sees as a whole, of heads as
 // wide as the shape, are copied from one address a thread and constants.
@@ -91,11 +106,12 @@ class TileLoader {
       : a_(a),
         block_(block),
         seen_(seen),
+        whole_(seen),
         memory_(memory),
         next_(seen.first / kTile),
         end_((seen.last + kTile - 1) / kTile),
         page_(block.pages[next_]) {
-    if constexpr (Shape::kShares) place_ends();
+    if constexpr (Shape::kShares) place_whole_tiles();
   }
 
   __device__ __forceinline__ unsigned char* stage(int tile) const {
@@ -107,8 +123,7 @@ class TileLoader {
     if (next_ < end_) {
       unsigned char* const to = stage(next_);
       if constexpr (Shape::kShares) {
-        const bool whole = seen_.first <= next_ * kTile && next_ * kTile + kTile <= seen_.last;
-        if (whole && a_.heads.head_dim == Shape::kDims) {
+        if (whole_.holds(next_) && a_.heads.head_dim == Shape::kDims) {
           copy_whole(to);
         } else {
           copy_seen(to);
@@ -126,7 +141,7 @@ class TileLoader {
   // anything, and 0 times it need not be 0.
   __device__ __forceinline__ void clear_unseen_ends(int tile) const {
     if constexpr (Memory::kValueEnds > 0) {
-      if (seen_.first <= tile * kTile && tile * kTile + kTile <= seen_.last) return;
+      if (whole_.holds(tile)) return;
       auto* const ends = reinterpret_cast<std::uint16_t*>(stage(tile) + Memory::kValueEndsAt);
       for (int i = static_cast<int>(threadIdx.x); i < 2 * kTile; i += Shape::kThreads) {
         if (!seen_.holds(tile * kTile + i % kTile)) ends[i] = 0;
@@ -146,13 +161,9 @@ class TileLoader {
   }
 
   __device__ __forceinline__ void copy_whole(unsigned char* to) const {
-    constexpr int kKeyBytes = kTile * Shape::kDims * stored_number_bytes(Shape::kKeys);
-    constexpr int kValueBytes = kTile * Shape::kDims * stored_number_bytes(Shape::kValues);
-    copy_whole_rows<typename Memory::Keys>(
-        to, page_at(a_.keys.base, a_.keys.page_bytes) + block_.kv_head * kKeyBytes);
-    copy_whole_rows<typename Memory::Values>(
-        to + Memory::kValuesAt,
-        page_at(a_.values.base, a_.values.page_bytes) + block_.kv_head * kValueBytes);
+    copy_whole_rows<typename Memory::Keys>(to, page_at(keys_, a_.keys.page_bytes));
+    copy_whole_rows<typename Memory::Values>(to + Memory::kValuesAt,
+                                             page_at(values_, a_.values.page_bytes));
     if constexpr (Memory::kKeyEnds > 0) {
       if (threadIdx.x >= 32) return;
       ptx::cp_async16(to + Memory::kKeyEndsAt + threadIdx.x * 16, page_at(ends_, ends_stride_),
@@ -170,7 +181,6 @@ class TileLoader {
     static_assert(Shape::kThreads % Rows::kChunks == 0);
     const int thread = static_cast<int>(threadIdx.x);
     const int row = thread / Rows::kChunks, chunk = thread % Rows::kChunks;
-    from += thread * 16;
     // Eight rows further chunks are swapped as they are here.
     constexpr int kAlike = kRows % 8 == 0 ? 1 : 8 / kRows;
 #pragma unroll
@@ -180,8 +190,14 @@ class TileLoader {
                       from + i * Shape::kThreads * 16, true);
     }
   }
-  // 16 lanes of the first warp bring the ends of keys, the others those of values.
-  __device__ __forceinline__ void place_ends() {
+  // Where page 0 would have this thread's part of whole tiles. 16 lanes of the first warp bring the
+  // ends of keys, the others those of values.
+  __device__ __forceinline__ void place_whole_tiles() {
+    constexpr int kKeyBytes = kTile * Shape::kDims * stored_number_bytes(Shape::kKeys);
+    constexpr int kValueBytes = kTile * Shape::kDims * stored_number_bytes(Shape::kValues);
+    const int thread = static_cast<int>(threadIdx.x);
+    keys_ = a_.keys.base + block_.kv_head * kKeyBytes + thread * 16;
+    values_ = a_.values.base + block_.kv_head * kValueBytes + thread * 16;
     if constexpr (Memory::kKeyEnds > 0) {
       static_assert(Shape::kKeys == Shape::kValues);
       constexpr int kRowBytes = Shape::kDims * stored_number_bytes(Shape::kKeys);
@@ -228,9 +244,10 @@ class TileLoader {
   const AttentionArguments& a_;
   const QueryBlock& block_;
   Positions seen_;
+  WholeTiles whole_;
   unsigned char* memory_;
   int next_, end_, page_;
-  const std::byte* ends_ = nullptr;  // of page 0: this lane's part of whole tiles
+  const std::byte *keys_ = nullptr, *values_ = nullptr, *ends_ = nullptr;
   std::int64_t ends_stride_ = 0;
 };
 
@@ -254,7 +271,7 @@ __device__ __forceinline__ void store_halves(const QueryPart<Shape>& x, int quer
   }
 }
 
-// Codes by the rule of docs/numerics.md. Returns their scale and their sum.
+// Codes by the rule of docs/numerics.md. Returns their scale, times log2 e, and their sum.
 template <class Shape>
 __device__ __forceinline__ float2 store_codes(const QueryPart<Shape>& x, int query,
                                               unsigned char* to) {
@@ -282,7 +299,7 @@ __device__ __forceinline__ float2 store_codes(const QueryPart<Shape>& x, int que
     *reinterpret_cast<unsigned*>(to + TileMemory<Shape>::Keys::at(query, i) + part * 4) = packed;
   }
   for (int step = 1; step < 4; step *= 2) sum += __shfl_xor_sync(kEveryLane, sum, step);
-  return {step_of_query.scale, static_cast<float>(sum)};
+  return {step_of_query.scale * kLog2E, static_cast<float>(sum)};
 }
 
 // The block's queries as keys are stored: f16, or codes with their scale and sum. Columns past the

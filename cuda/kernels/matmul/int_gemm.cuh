@@ -33,7 +33,10 @@ struct GemmMemory {
   static constexpr int kHighBytes = bits == 3 ? Shape::kRows * 16 : 0;
   static constexpr int kStageBytes = kTokenBytes + kLowBytes + kHighBytes;
   static constexpr int kGroups = group == 0 ? 0 : kSlab / group;
-  // Zero points and sums of at most 128 codes fit into 16 bits.
+  // Codes below 8 bits are multiplied as signed bytes, so many times as large (planes.cuh).
+  static constexpr int kFactor = kSignedFactor<bits>, kMiddle = bits == 8 ? 0 : 1 << (bits - 1);
+  // Zero points, times kFactor, and sums of at most 128 codes fit into 16 bits. Scales over
+  // kFactor.
   struct Groups {
     float row_scale[kGroups > 0 ? kGroups : 1][Shape::kRows];
     float token_scale[Shape::kTokens];
@@ -179,24 +182,23 @@ struct SlabCodes {
       const std::uint32_t thirds = bits == 3 ? high[j] >> step / 2 * 4 : 0;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        b[half] = code_quad<bits>(low[j][step / kSteps], thirds, step % kSteps * 2 + half, flip);
+        b[half] = signed_quad<bits>(low[j][step / kSteps], thirds, step % kSteps * 2 + half, flip);
       }
     }
   }
 };
 
-// Scales, zero points and sums of a slab's groups, on their way from global to shared memory: a
-// thread brings those of one row and of one token.
+// Scales, zero points and sums of a slab's groups, on their way from global to shared memory:
+// thread number `thread` brings those of one row and of one token.
 template <class Shape, int bits, int group>
 struct SlabGroups {
   using Memory = GemmMemory<Shape, bits, group>;
-  RowGroup row[Memory::kGroups];
-  float token_scale;
-  int token_sum[Memory::kGroups];
+  RowGroup row[Memory::kGroups] = {};
+  float token_scale = 0;
+  int token_sum[Memory::kGroups] = {};
 
   __device__ __forceinline__ void load(const IntMatmul& a, const Grouping& grouping,
-                                       const GemmRows<Shape>& rows, int slab) {
-    const int thread = static_cast<int>(threadIdx.x);
+                                       const GemmRows<Shape>& rows, int slab, int thread) {
     const CodeSegment& segment = rows.of(a, thread);
     const int n = rows.first + rows.offset(thread);
     const std::int64_t token = rows.first_token + thread;
@@ -213,14 +215,14 @@ struct SlabGroups {
       }
     }
   }
-  __device__ __forceinline__ void store(typename Memory::Groups& to) const {
-    const int thread = static_cast<int>(threadIdx.x);
+  __device__ __forceinline__ void store(typename Memory::Groups& to, int thread) const {
     if (thread < Shape::kTokens) to.token_scale[thread] = token_scale;
 #pragma unroll
     for (int g = 0; g < Memory::kGroups; ++g) {
       if (thread < Shape::kRows) {
-        to.row_scale[g][thread] = row[g].scale;
-        to.zero[g][thread] = static_cast<std::int16_t>(row[g].zero);
+        to.row_scale[g][thread] = row[g].scale * (1.0f / Memory::kFactor);
+        to.zero[g][thread] =
+            static_cast<std::int16_t>((row[g].zero - Memory::kMiddle) * Memory::kFactor);
       }
       if (thread < Shape::kTokens) {
         to.token_sum[g][thread] = static_cast<std::int16_t>(token_sum[g]);
@@ -240,7 +242,7 @@ struct WarpTile {
   int first_token, first_row;  // of the warp, in the block's tile
 
   __device__ __forceinline__ WarpTile() {
-    const int warp = static_cast<int>(threadIdx.x / 32);
+    const int warp = static_cast<int>(threadIdx.x / 32) % (Shape::kDown * Shape::kAcross);
     first_token = warp / Shape::kAcross * kDown * 16;
     first_row = warp % Shape::kAcross * kAcross * 8;
   }
@@ -261,7 +263,6 @@ struct WarpTile {
       }
     }
   }
-
   // One step of 32 columns.
   __device__ __forceinline__ void multiply(const unsigned char* stage,
                                            const SlabCodes<Shape, bits>& codes, int step,
@@ -284,23 +285,68 @@ struct WarpTile {
     }
   }
 
-  // Group g of the slab is complete.
-  __device__ __forceinline__ void flush(const IntMatmul& a, const GemmRows<Shape>& rows,
-                                        const typename Memory::Groups& groups, int g, int slab) {
+  // All of them to shared memory, where the warps of int_gemm_few meet.
+  __device__ __forceinline__ void put_sums(int (&to)[Shape::kTokens][Shape::kRows]) const {
+#pragma unroll
+    for (int across = 0; across < kAcross; ++across) {
+#pragma unroll
+      for (int down = 0; down < kDown; ++down) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) to[token(down, i)][row(across, i)] = sums[down][across][i];
+      }
+    }
+  }
+
+  // Zero points leave the sums of group g.
+  __device__ __forceinline__ void take_zeros(const typename Memory::Groups& groups, int g) {
 #pragma unroll
     for (int across = 0; across < kAcross; ++across) {
 #pragma unroll
       for (int down = 0; down < kDown; ++down) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const int n = row(across, i), t = token(down, i);
-          const int sum = sums[down][across][i] - groups.zero[g][n] * groups.token_sum[g][t];
-          if constexpr (Sum::kIntegers) {
-            store_integer(a, rows, slab * Memory::kGroups + g, n, t, sum);
-          } else {
-            totals[down][across][i].add(sum, groups.row_scale[g][n] * groups.token_scale[t]);
-          }
+          sums[down][across][i] -=
+              groups.zero[g][row(across, i)] * groups.token_sum[g][token(down, i)];
         }
+      }
+    }
+  }
+
+  // Group g of the slab is complete.
+  __device__ __forceinline__ void flush(const IntMatmul& a, const GemmRows<Shape>& rows,
+                                        const typename Memory::Groups& groups, int g, int slab) {
+    const CodeWeight& weight = a.segments[0].weight;
+    if (weight.zeros != nullptr) take_zeros(groups, g);
+    const auto for_sums = [&](auto use) {
+#pragma unroll
+      for (int across = 0; across < kAcross; ++across) {
+#pragma unroll
+        for (int down = 0; down < kDown; ++down) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) use(across, down, i);
+        }
+      }
+    };
+    if constexpr (Sum::kIntegers) {
+      for_sums([&](int across, int down, int i) {
+        store_integer(a, rows, slab * Memory::kGroups + g, row(across, i), token(down, i),
+                      sums[down][across][i] / Memory::kFactor);
+      });
+    } else {
+      const auto add = [&](auto scale) {
+        for_sums([&](int across, int down, int i) {
+          totals[down][across][i].add(sums[down][across][i], scale(across, down, i));
+        });
+      };
+      const auto of_row = [&](int across, int i) { return groups.row_scale[g][row(across, i)]; };
+      const auto of_token = [&](int down, int i) { return groups.token_scale[token(down, i)]; };
+      // Where one side alone has groups, the other's scale is 1.
+      if (a.x.group == 0) {
+        add([&](int across, int, int i) { return of_row(across, i); });
+      } else if (weight.group == 0) {
+        add([&](int, int down, int i) { return of_token(down, i); });
+      } else {
+        add([&](int across, int down, int i) { return of_row(across, i) * of_token(down, i); });
       }
     }
   }
@@ -435,12 +481,11 @@ struct WarpTile {
   }
 };
 
-// Multiplies one slab.
-template <class Shape, int bits, int group, class Sum>
-__device__ __forceinline__ void multiply_slab(
-    const IntMatmul& a, const GemmRows<Shape>& rows, const unsigned char* stage,
-    const typename GemmMemory<Shape, bits, group>::Groups& groups, int slab, std::uint32_t flip,
-    WarpTile<Shape, bits, group, Sum>& tile) {
+// Multiplies one slab. `complete(g)` takes the sums of its group g.
+template <class Shape, int bits, int group, class Sum, class Complete>
+__device__ __forceinline__ void multiply_slab(const unsigned char* stage, std::uint32_t flip,
+                                              WarpTile<Shape, bits, group, Sum>& tile,
+                                              Complete complete) {
   using Memory = GemmMemory<Shape, bits, group>;
   const unsigned char* const low = stage + Memory::kTokenBytes;
   SlabCodes<Shape, bits> codes;
@@ -452,9 +497,7 @@ __device__ __forceinline__ void multiply_slab(
     if (group > 0 && step * 32 % (group > 0 ? group : 1) == 0) tile.start(Sum::kStart);
     tile.multiply(stage, codes, step, flip);
     if constexpr (group > 0) {
-      if ((step + 1) * 32 % group == 0) {
-        tile.flush(a, rows, groups, step * 32 / group, slab);
-      }
+      if ((step + 1) * 32 % group == 0) complete(step * 32 / group);
     }
   }
 }
@@ -488,9 +531,10 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   ptx::wait_for_predecessor();
   for (int slab = 0; slab < Shape::kStages - 1; ++slab) load_inputs(slab);
   SlabGroups<Shape, bits, group> next;
+  [[maybe_unused]] const int thread = static_cast<int>(threadIdx.x);
   if constexpr (group > 0) {
-    next.load(a, grouping, rows, 0);
-    next.store(groups[0]);
+    next.load(a, grouping, rows, 0, thread);
+    next.store(groups[0], thread);
   }
   WarpTile<Shape, bits, group, Sum> tile;
   tile.start(0);
@@ -502,11 +546,12 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     load_inputs(slab + Shape::kStages - 1);
     const bool more = group > 0 && slab + 1 < slabs;
     if constexpr (group > 0) {
-      if (more) next.load(a, grouping, rows, slab + 1);
+      if (more) next.load(a, grouping, rows, slab + 1, thread);
     }
-    multiply_slab<Shape, bits, group>(a, rows, stage_of(slab), groups[slab % 2], slab, flip, tile);
+    multiply_slab<Shape, bits, group>(
+        stage_of(slab), flip, tile, [&](int g) { tile.flush(a, rows, groups[slab % 2], g, slab); });
     if constexpr (group > 0) {
-      if (more) next.store(groups[(slab + 1) % 2]);
+      if (more) next.store(groups[(slab + 1) % 2], thread);
     }
   }
   ptx::let_successor_start();

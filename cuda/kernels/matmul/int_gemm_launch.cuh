@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cuda/kernels/matmul/int_gemm.cuh"
+#include "cuda/kernels/matmul/int_gemm_few.cuh"
 #include "cuda/kernels/matmul/int_matmul.h"
 #include "cuda/words/run.h"
 
@@ -22,8 +23,22 @@ void launch_gemm(const IntMatmul& a, rt::Stream& stream) {
           a);
 }
 
+template <class Shape, int bits, int group>
+void launch_few(const IntMatmul& a, rt::Stream& stream) {
+  rt::run(stream,
+          {"int_gemm_few", tiles_of<Shape>(a), dim3(Shape::kThreads),
+           FewMemory<Shape, bits, group>::kBytes, rt::Start::early},
+          a.integers != nullptr ? int_gemm_few<Shape, bits, group, IntegerSum>
+                                : int_gemm_few<Shape, bits, group, ScaledSum>,
+          a);
+}
+
 template <int bits, int group>
 void launch_tile(const IntMatmul& a, GemmTile tile, rt::Stream& stream) {
+  if (tile == GemmTile::few) {
+    return a.tokens <= 16 ? launch_few<FewShape<16>, bits, group>(a, stream)
+                          : launch_few<FewShape<32>, bits, group>(a, stream);
+  }
   if (tile == GemmTile::small) return launch_gemm<SmallTile, bits, group>(a, stream);
   if (tile == GemmTile::middle) return launch_gemm<MiddleTile, bits, group>(a, stream);
   launch_gemm<LargeTile, bits, group>(a, stream);

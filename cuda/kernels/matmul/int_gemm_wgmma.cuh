@@ -19,8 +19,10 @@ template <int bits, int group, int tokens, bool through_registers>
 struct HopperShape {
   static constexpr int kBits = bits, kGroup = group, kTokens = tokens, kRows = 128;
   static constexpr bool kThroughRegisters = through_registers;
-  // Signed bytes have no zero points.
-  static constexpr bool kHasZeros = through_registers;
+  // Signed bytes have no zero points. Codes below 8 bits are multiplied as signed bytes too, that
+  // many times as large, and have zero points where uint schemes do.
+  static constexpr bool kMayHaveZeros = through_registers;
+  static constexpr int kFactor = kSignedFactor<bits>, kMiddle = bits == 8 ? 0 : 1 << (bits - 1);
   static constexpr int kSums = tokens / 2;  // of a thread
   static constexpr int kMultipliers = 2;    // warpgroups
   static constexpr int kThreads = 128 * (1 + kMultipliers);
@@ -41,7 +43,7 @@ struct HopperMemory {
   static constexpr int kStageBytes = kTokenBytes + kLowBytes + kHighBytes;
   static_assert(kStageBytes % 1024 == 0, "where 128-byte order begins");
 
-  // Zero points and sums of 128 codes fit into 16 bits.
+  // Zero points, times kFactor, and sums of 128 codes fit into 16 bits. Scales over kFactor.
   struct Groups {
     float row_scale[Shape::kRows];
     float token_scale[Shape::kTokens];
@@ -194,6 +196,7 @@ struct SlabScales {
 
   __device__ __forceinline__ void load(const IntMatmul& a, const Grouping& grouping,
                                        const GemmRows<Shape>& rows, int slab, int thread) {
+    const bool has_zeros = a.segments[0].weight.zeros != nullptr;
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int at = thread + i * Shape::kScaleThreads;
@@ -206,7 +209,7 @@ struct SlabScales {
       token_sum[i] = 0;
       if (token >= a.tokens) continue;
       if (a.x.group > 0) token_scale[i] = a.x.scales[token * a.x.scale_stride + slab];
-      if (Shape::kHasZeros) token_sum[i] = a.x.sums[token * a.x.sum_stride + slab];
+      if (has_zeros) token_sum[i] = a.x.sums[token * a.x.sum_stride + slab];
     }
   }
   __device__ __forceinline__ void store(typename HopperMemory<Shape>::Groups& to,
@@ -214,9 +217,9 @@ struct SlabScales {
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int at = thread + i * Shape::kScaleThreads;
-      to.row_scale[at] = row[i].scale;
+      to.row_scale[at] = row[i].scale * (1.0f / Shape::kFactor);
       to.token_scale[at] = token_scale[i];
-      to.zero[at] = static_cast<std::int16_t>(row[i].zero);
+      to.zero[at] = static_cast<std::int16_t>((row[i].zero - Shape::kMiddle) * Shape::kFactor);
       to.token_sum[at] = static_cast<std::int16_t>(token_sum[i]);
     }
   }
@@ -285,7 +288,7 @@ struct WarpgroupTile {
       for (int i = 0; i < 8; ++i) {  // 16 columns each
         constexpr int kRuns = Planes<kBits>::kRuns;
         codes[i / 2][half + i % 2 * 2] =
-            code_quad<kBits>(low[i / kRuns], thirds >> i / kRuns * kRuns, i % kRuns, flip);
+            signed_quad<kBits>(low[i / kRuns], thirds >> i / kRuns * kRuns, i % kRuns, flip);
       }
     }
   }
@@ -314,18 +317,37 @@ struct WarpgroupTile {
   // A group is complete.
   __device__ __forceinline__ void flush(const IntMatmul& a, const GemmRows<Shape>& rows,
                                         const typename Memory::Groups& groups, int slab) {
-    const float row_scale[2] = {groups.row_scale[row(0)], groups.row_scale[row(2)]};
+    const CodeWeight& weight = a.segments[0].weight;
+    if (Shape::kMayHaveZeros && weight.zeros != nullptr) take_zeros(groups);
+    if constexpr (Sum::kIntegers) {
+#pragma unroll
+      for (int i = 0; i < Shape::kSums; ++i) {
+        store_integer(a, rows, slab, row(i), token(i), sums[i] / Shape::kFactor);
+      }
+    } else {
+      // Where one side alone has groups, the other's scale is 1.
+      const float of_row[2] = {groups.row_scale[row(0)], groups.row_scale[row(2)]};
+      if (a.x.group == 0) {
+        add_scaled([&](int i) { return of_row[i / 2 % 2]; });
+      } else if (weight.group == 0) {
+        add_scaled([&](int i) { return groups.token_scale[token(i)]; });
+      } else {
+        add_scaled([&](int i) { return of_row[i / 2 % 2] * groups.token_scale[token(i)]; });
+      }
+    }
+  }
+  __device__ __forceinline__ void take_zeros(const typename Memory::Groups& groups) {
     const int zero[2] = {groups.zero[row(0)], groups.zero[row(2)]};
 #pragma unroll
     for (int i = 0; i < Shape::kSums; ++i) {
-      int sum = sums[i];
-      if constexpr (Shape::kHasZeros) sum -= zero[i / 2 % 2] * groups.token_sum[token(i)];
-      if constexpr (Sum::kIntegers) {
-        store_integer(a, rows, slab, row(i), token(i), sum);
-      } else {
-        const float scale = row_scale[i / 2 % 2] * groups.token_scale[token(i)];
-        totals[i] = fmaf(static_cast<float>(sum), scale, totals[i]);
-      }
+      sums[i] -= zero[i / 2 % 2] * groups.token_sum[token(i)];
+    }
+  }
+  template <class Scale>
+  __device__ __forceinline__ void add_scaled(Scale scale) {
+#pragma unroll
+    for (int i = 0; i < Shape::kSums; ++i) {
+      totals[i] = fmaf(static_cast<float>(sums[i]), scale(i), totals[i]);
     }
   }
 
@@ -402,7 +424,7 @@ struct WarpgroupTile {
   }
   __device__ __forceinline__ int whole(const IntMatmul& a, const CodeSegment& segment, int n,
                                        std::int64_t token, int sum) const {
-    if constexpr (Shape::kHasZeros) {
+    if constexpr (Shape::kMayHaveZeros) {
       sum -= (segment.weight.zeros[n] - 128) * a.x.sums[token * a.x.sum_stride];
     }
     return sum;

@@ -68,7 +68,8 @@ void launch_groups(const IntMatmul& a, rt::Stream& stream) {
 
 template <int bits>
 void launch(const IntMatmul& a, rt::Stream& stream) {
-  if (has_groups_of_128(a)) return launch_groups<bits>(a, stream);
+  // Its warps take two groups at a time.
+  if (has_groups_of_128(a) && a.columns > kGroupColumns) return launch_groups<bits>(a, stream);
   const bool paired = a.finish == Finish::swiglu;
   int warps = 0;
   for (int i = 0; i < (paired ? 1 : a.segment_count); ++i) {

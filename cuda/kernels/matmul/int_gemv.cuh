@@ -5,6 +5,7 @@
 
 #include "cuda/kernels/matmul/matmul_finish.cuh"
 #include "cuda/kernels/matmul/planes.cuh"
+#include "cuda/kernels/rows/output_codes.cuh"
 #include "cuda/words/reduce.cuh"
 
 namespace leq::LEQ_GPU {
@@ -337,6 +338,13 @@ __global__ void __launch_bounds__(kGemvWarps * 32, bits == 3 && tokens == 4 ? 1 
   const float up = __shfl_xor_sync(kEveryLane, y, item.kItems / 2);
   if (item.exists && !(paired && item.upper)) {
     finish(a.finish, a.out, item.token, item.column, y, up);
+  }
+  constexpr int kColumns = kGemvRows<bits> * kGemvWarps;  // of the block
+  const std::int64_t block = blockIdx.x, columns = a.segments[0].rows;
+  if (paired) {
+    finish_codes<kColumns / 2>(a.codes, a.out, a.tokens, columns, block * (kColumns / 2));
+  } else {
+    finish_codes<kColumns>(a.codes, a.out, a.tokens, columns, block * kColumns);
   }
 }
 

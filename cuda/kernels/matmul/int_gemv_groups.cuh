@@ -6,6 +6,7 @@
 
 #include "cuda/kernels/matmul/matmul_finish.cuh"
 #include "cuda/kernels/matmul/planes.cuh"
+#include "cuda/kernels/rows/output_codes.cuh"
 #include "cuda/words/reduce.cuh"
 
 namespace leq::LEQ_GPU {
@@ -18,11 +19,16 @@ template <int bits, int tokens>
 struct GroupShape {
   static constexpr int kLanes = kGroupColumns / Planes<bits>::kColumns;  // of a row's group
   static constexpr int kTeams = 32 / kLanes;
-  static constexpr int kRows = kGroupRows / kTeams;                     // of a team
-  static constexpr int kItems = kRows * tokens;                         // sums of a team
-  static constexpr int kOwned = kItems > kLanes ? kItems / kLanes : 1;  // of a lane at the end
-  static constexpr int kRound = 256 / tokens;  // groups that may wait, a multiple of the warps
-  static_assert(kRows * kTeams == kGroupRows && kRound % kGroupWarps == 0);
+  static constexpr int kRows = kGroupRows / kTeams;  // of a team
+  static constexpr int kSums = kRows * tokens;       // of a team in one group
+  // Neighbouring groups that a warp walks at once: so many that each lane has a sum to finish.
+  // Inputs of 3 and 2 bits leave registers for one.
+  static constexpr int kGroups = bits >= 4 && kSums < kLanes ? kLanes / kSums : 1;
+  static constexpr int kItems = kGroups * kSums;
+  static constexpr int kOwned = kItems > kLanes ? kItems / kLanes : 1;  // sums of a lane at the end
+  static constexpr int kStep = kGroupWarps * kGroups;                   // groups of all warps
+  static constexpr int kRound = 256 / tokens;                           // groups that may wait
+  static_assert(kRows * kTeams == kGroupRows && kRound % kStep == 0);
 };
 
 // What waits to be added: the sum of a group's products, and what it is multiplied by. [groups of a
@@ -100,22 +106,24 @@ __device__ __forceinline__ int owned_item() {
   }
 }
 
-// What a lane needs of one group, on its way a step ahead: codes, inputs, and of the sums that it
-// will own the scales, zero point and sums of inputs.
+// What a lane needs of a step's groups, on its way a step ahead: codes, inputs, and of the sums
+// that it will own the scales, zero point and sums of inputs.
 template <int bits, int tokens>
 struct GroupStep {
   using Shape = GroupShape<bits, tokens>;
-  // More tokens' inputs would take the registers of codes.
-  static constexpr int kInputs = tokens == 1 ? Planes<bits>::kRuns : 1;
-  Piece<bits> pieces[Shape::kRows];
-  uint4 inputs[kInputs];
+  // More tokens' inputs, and those of 8 bits, would take the registers of codes.
+  static constexpr bool kHoldsInputs = tokens == 1 && bits < 8;
+  static constexpr int kInputs = kHoldsInputs ? Planes<bits>::kRuns : 1;
+  int group;  // the first
+  Piece<bits> pieces[Shape::kGroups][Shape::kRows];
+  uint4 inputs[Shape::kGroups][kInputs];
   std::uint16_t scale;
   int zero;
   float token_scales[Shape::kOwned];
   int token_sums[Shape::kOwned];
 };
 
-// One lane's way through the groups of its warp, every eighth: step k is group warp + 8 k.
+// One lane's way through the groups of its warp.
 template <int bits, int tokens, bool integers>
 struct GroupWalk {
   using Shape = GroupShape<bits, tokens>;
@@ -125,10 +133,11 @@ struct GroupWalk {
 
   const IntMatmul& a;
   const BlockRows& rows;
-  int groups, last_step;  // of a row; of the warp
-  int row, token;         // of the first sum that the lane owns: of 16, of the tokens
-  const std::uint8_t* codes[Shape::kRows];  // of the team's rows at step 0
-  const std::uint8_t* high[bits == 3 ? Shape::kRows : 1];
+  int groups;             // of a row, at least kGroups
+  int ahead, row, token;  // of the first sum that the lane owns: group of the step, of 16, of all
+  // Of the team's first row; the others follow it. Neither ends of rows nor gate and up lie
+  // between.
+  const std::uint8_t *codes, *high;
   const std::int8_t* inputs;    // of the first token
   const std::uint16_t* scales;  // where has_scales
   const std::uint8_t* zeros;    // where has_zeros
@@ -141,54 +150,60 @@ struct GroupWalk {
         groups(static_cast<int>(round_up_to(arguments.columns, kGroupColumns)) / kGroupColumns) {
     const int lane = static_cast<int>(threadIdx.x % 32),
               first = lane / Shape::kLanes * Shape::kRows;
-    // A warp without a group has a step that no one counts.
-    const int group = min(static_cast<int>(threadIdx.x / 32), groups - 1);
-    last_step = (groups - 1 - group) / kGroupWarps;
     const int part = lane % Shape::kLanes;
-#pragma unroll
-    for (int r = 0; r < Shape::kRows; ++r) {
-      const CodeWeight& weight = rows.of(a, first + r).weight;
-      const std::int64_t at = std::int64_t{rows.row(first + r)} * groups + group;
-      codes[r] = weight.codes + at * kGroupBytes + part * 16;
-      // 16 bytes of the high plane have the third bits of a whole group.
-      if constexpr (bits == 3) high[r] = weight.high + at * 16;
-    }
-    inputs = a.x.codes + group * kGroupColumns + part * Layout::kColumns;
-    own(owned_item<Shape::kLanes, Shape::kItems>(), first, group);
+    const CodeWeight& weight = rows.of(a, first).weight;
+    const std::int64_t at = std::int64_t{rows.row(first)} * groups;
+    codes = weight.codes + at * kGroupBytes + part * 16;
+    // 16 bytes of the high plane have the third bits of a whole group.
+    high = bits == 3 ? weight.high + at * 16 : nullptr;
+    inputs = a.x.codes + part * Layout::kColumns;
+    own(owned_item<Shape::kLanes, Shape::kItems>(), first);
   }
-  __device__ __forceinline__ void own(int item, int first, int group) {
-    row = first + item / tokens;
+  __device__ __forceinline__ void own(int item, int first) {
+    ahead = item / Shape::kSums;
+    row = first + item % Shape::kSums / tokens;
     token = item % tokens;
     const CodeWeight& weight = rows.of(a, row).weight;
     has_scales = weight.group > 0;
     has_zeros = weight.zeros != nullptr;
-    const std::int64_t of_row = rows.row(row), at = of_row * groups + group;
+    const std::int64_t of_row = rows.row(row), at = of_row * groups + ahead;
     scales = weight.group_scales + at;
     zeros = weight.zeros + (has_scales ? at : of_row);
     scale_mul = has_scales ? weight.scale_mul : 1.0f;
   }
 
-  // What the weights have of step k: nothing of it is written by a kernel.
-  __device__ __forceinline__ void load_weights(int k, Step& step) const {
-    k = min(k, last_step);
+  // A step from `group` on, or as far in front of it as the row's end asks for: of groups past the
+  // end no one counts anything. What the weights have of it is written by no kernel.
+  __device__ __forceinline__ void load_weights(int group, Step& step) const {
+    step.group = min(group, groups - Shape::kGroups);
+    const std::uint8_t *row_codes = codes + step.group * kGroupBytes, *row_high = high;
+    if constexpr (bits == 3) row_high += step.group * 16;
 #pragma unroll
     for (int r = 0; r < Shape::kRows; ++r) {
-      step.pieces[r] = piece_of<bits>(codes[r] + k * (kGroupWarps * kGroupBytes),
-                                      bits == 3 ? high[r] + k * (kGroupWarps * 16) : nullptr,
-                                      static_cast<int>(threadIdx.x) % Shape::kLanes);
+#pragma unroll
+      for (int j = 0; j < Shape::kGroups; ++j) {
+        step.pieces[j][r] = piece_of<bits>(row_codes + j * kGroupBytes, row_high + j * 16,
+                                           static_cast<int>(threadIdx.x) % Shape::kLanes);
+      }
+      row_codes += groups * kGroupBytes;
+      row_high += bits == 3 ? groups * 16 : 0;
     }
     step.scale = 0x3c00;  // 1
-    if (has_scales) step.scale = scales[k * kGroupWarps];
+    if (has_scales) step.scale = scales[step.group];
     step.zero = a.segments[0].weight.zero;
-    if (has_zeros) step.zero = zeros[has_scales ? k * kGroupWarps : 0];
+    if (has_zeros) step.zero = zeros[has_scales ? step.group : 0];
   }
-  __device__ __forceinline__ void load_tokens(int k, Step& step) const {
-    k = min(k, last_step);
-    if constexpr (tokens == 1) {
+  __device__ __forceinline__ void load_tokens(Step& step) const {
+    if constexpr (Step::kHoldsInputs) {
 #pragma unroll
-      for (int run = 0; run < Layout::kRuns; ++run) step.inputs[run] = input_at(k, 0, run);
+      for (int j = 0; j < Shape::kGroups; ++j) {
+#pragma unroll
+        for (int run = 0; run < Layout::kRuns; ++run) {
+          step.inputs[j][run] = input_at(step.group, j, 0, run);
+        }
+      }
     }
-    const int group = min(static_cast<int>(threadIdx.x / 32), groups - 1) + k * kGroupWarps;
+    const int group = step.group + ahead;
 #pragma unroll
     for (int i = 0; i < Shape::kOwned; ++i) {
       const int from = token_at(token + i);
@@ -202,52 +217,59 @@ struct GroupWalk {
       }
     }
   }
-  __device__ __forceinline__ uint4 input_at(int k, int t, int run) const {
+  __device__ __forceinline__ uint4 input_at(int group, int j, int t, int run) const {
     const std::int8_t* const from = inputs + token_at(t) * static_cast<int>(a.x.code_stride);
-    return *reinterpret_cast<const uint4*>(from + k * (kGroupWarps * kGroupColumns) + run * 16);
+    return *reinterpret_cast<const uint4*>(from + group * kGroupColumns + j * kGroupColumns +
+                                           run * 16);
   }
   __device__ __forceinline__ int token_at(int t) const {
     return tokens == 1 ? 0 : min(t, static_cast<int>(a.tokens) - 1);
   }
 
   template <bool is_unsigned>
-  __device__ __forceinline__ void multiply(int k, const Step& step,
-                                           int (&sums)[Shape::kItems]) const {
+  __device__ __forceinline__ void multiply(const Step& step, int (&sums)[Shape::kItems]) const {
 #pragma unroll
     for (int i = 0; i < Shape::kItems; ++i) sums[i] = 0;
 #pragma unroll
-    for (int t = 0; t < tokens; ++t) {
+    for (int j = 0; j < Shape::kGroups; ++j) {
 #pragma unroll
-      for (int run = 0; run < Layout::kRuns; ++run) {
-        const uint4 x = tokens == 1 ? step.inputs[tokens == 1 ? run : 0] : input_at(k, t, run);
-        const std::uint32_t quads[4] = {x.x, x.y, x.z, x.w};
+      for (int t = 0; t < tokens; ++t) {
 #pragma unroll
-        for (int word = 0; word < 4; ++word) {
+        for (int run = 0; run < Layout::kRuns; ++run) {
+          const uint4 x = Step::kHoldsInputs ? step.inputs[j][Step::kHoldsInputs ? run : 0]
+                                             : input_at(step.group, j, t, run);
+          const std::uint32_t quads[4] = {x.x, x.y, x.z, x.w};
 #pragma unroll
-          for (int r = 0; r < Shape::kRows; ++r) {
-            int& sum = sums[r * tokens + t];
-            const std::uint32_t quad = step.pieces[r].quad(run, word, 0);
-            sum = is_unsigned ? ptx::dp4a_u8s8(quad, quads[word], sum)
-                              : ptx::dp4a(quad, quads[word], sum);
+          for (int word = 0; word < 4; ++word) {
+#pragma unroll
+            for (int r = 0; r < Shape::kRows; ++r) {
+              int& sum = sums[(j * Shape::kRows + r) * tokens + t];
+              const std::uint32_t quad = step.pieces[j][r].quad(run, word, 0);
+              sum = is_unsigned ? ptx::dp4a_u8s8(quad, quads[word], sum)
+                                : ptx::dp4a(quad, quads[word], sum);
+            }
           }
         }
       }
     }
   }
 
-  // The lane's share of the group's sums, with their scales, to where they wait.
-  __device__ __forceinline__ void keep(const Step& step, int of_group, WaitingSum* waiting,
+  // The lane's share of the sums of groups from `group` on, with their scales, to where those of
+  // `first` and later groups wait.
+  __device__ __forceinline__ void keep(const Step& step, int group, int first, WaitingSum* waiting,
                                        int (&sums)[Shape::kItems]) const {
     team_totals<Shape::kLanes, Shape::kItems>(sums);
     const float scale = ptx::f16_to_f32(step.scale) * scale_mul;
+    const int of_group = step.group + ahead;
+    if (Shape::kGroups > 1 && of_group < group) return;  // of another step
 #pragma unroll
     for (int i = 0; i < Shape::kOwned; ++i) {
       const int sum = sums[i] - step.zero * step.token_sums[i];
       if constexpr (integers) {
         store_sum(of_group, token + i, sum);
       } else {
-        waiting[(token + i) * kGroupRows + row] = {static_cast<float>(sum),
-                                                   scale * step.token_scales[i]};
+        waiting[((of_group - first) * tokens + token + i) * kGroupRows + row] = {
+            static_cast<float>(sum), scale * step.token_scales[i]};
       }
     }
   }
@@ -296,36 +318,39 @@ __global__ void __launch_bounds__(kGroupWarps * 32,
   const BlockRows rows(a);
   GroupWalk<bits, tokens, integers> walk(a, rows);
   GroupStep<bits, tokens> next;
-  walk.load_weights(0, next);
+  int group = static_cast<int>(threadIdx.x / 32) * Shape::kGroups;
+  walk.load_weights(group, next);
   ptx::wait_for_predecessor();
-  walk.load_tokens(0, next);
-  int group = static_cast<int>(threadIdx.x / 32), k = 0;
+  walk.load_tokens(next);
   float f = 0;
   for (int first = 0; first < walk.groups; first += Shape::kRound) {
     const int last = min(first + Shape::kRound, walk.groups);
     if (first > 0) __syncthreads();
-    WaitingSum* slot = waiting + (group - first) * tokens * kGroupRows;
 #pragma unroll kUnrolled
-    for (; group < last; group += kGroupWarps) {
+    for (; group < last; group += Shape::kStep) {
       const GroupStep<bits, tokens> step = next;
-      walk.load_weights(k + 1, next);
-      walk.load_tokens(k + 1, next);
+      walk.load_weights(group + Shape::kStep, next);
+      walk.load_tokens(next);
       int sums[Shape::kItems];
       if (bits == 8 && walk.has_zeros) {
-        walk.template multiply<bits == 8>(k, step, sums);
+        walk.template multiply<bits == 8>(step, sums);
       } else {
-        walk.template multiply<false>(k, step, sums);
+        walk.template multiply<false>(step, sums);
       }
-      walk.keep(step, group, slot, sums);
-      slot += kGroupWarps * tokens * kGroupRows;
-      ++k;
+      walk.keep(step, group, first, waiting, sums);
     }
     if (last == walk.groups) ptx::let_successor_start();
     if constexpr (integers) continue;
     __syncthreads();
     f = add_waiting<tokens>(waiting, last - first, f);
   }
-  if constexpr (!integers) finish_groups<tokens>(a, rows, f);
+  if constexpr (integers) return;
+  finish_groups<tokens>(a, rows, f);
+  if (rows.paired) {
+    finish_codes<kGroupRows / 2>(a.codes, a.out, a.tokens, a.segments[0].rows, rows.column);
+  } else {
+    finish_codes<kGroupRows>(a.codes, a.out, a.tokens, a.segments[0].rows, rows.column);
+  }
 }
 
 }  // namespace leq::LEQ_GPU

@@ -12,9 +12,11 @@ std::int64_t outputs_of(const IntMatmul& a) {
 
 // Large tiles read least, but there should be about one for each multiprocessor.
 GemmTile tile_for(const IntMatmul& a) {
-  constexpr std::int64_t kEnoughTiles = 100;
+  constexpr std::int64_t kEnoughTiles = 100, kMultiprocessors = 132;
+  const std::int64_t outputs = outputs_of(a);
+  if (a.tokens <= 64 && (outputs + 63) / 64 < kMultiprocessors) return GemmTile::few;
   if (a.tokens <= 16) return GemmTile::small;
-  const std::int64_t large = (a.tokens + 127) / 128 * ((outputs_of(a) + 127) / 128);
+  const std::int64_t large = (a.tokens + 127) / 128 * ((outputs + 127) / 128);
   return large < kEnoughTiles ? GemmTile::middle : GemmTile::large;
 }
 
@@ -62,6 +64,12 @@ void launch_int_matmul(const IntMatmul& a, rt::Stream& stream) {
   IntMatmul plain = a;
   plain.finish = Finish::store;
   launch(plain, stream);
+}
+
+bool makes_codes(const IntMatmul& a) {
+  const bool one_place = a.finish == Finish::swiglu || a.segment_count == 1;
+  return a.tokens <= most_gemv_tokens(a.segments[0].weight.bits) && one_place &&
+         outputs_of(a) <= std::int64_t{kTickets} * 128;
 }
 
 const char* describe_int_matmul(int bits, std::int64_t tokens) {

@@ -9,9 +9,9 @@ namespace leq::LEQ_GPU {
 int most_gemv_tokens(int bits);
 void launch_int_gemv(const IntMatmul& a, rt::Stream& stream);
 
-// Tokens x outputs of a block: 16 x 64, 64 x 64, 128 x 128. Groups of 32 and 64 columns have the
-// middle one alone. All add in one order: the choice changes no bit.
-enum class GemmTile : std::uint8_t { small, middle, large };
+// Tokens x outputs of a block: 16 or 32 x 16, 16 x 64, 64 x 64, 128 x 128. Groups of 32 and 64
+// columns have the middle one alone. All add in one order: the choice changes no bit.
+enum class GemmTile : std::uint8_t { few, small, middle, large };
 void launch_int_gemm_8(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
 void launch_int_gemm_4(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
 void launch_int_gemm_3(const IntMatmul& a, GemmTile tile, rt::Stream& stream);

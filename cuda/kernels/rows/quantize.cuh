@@ -65,6 +65,45 @@ __device__ __forceinline__ int group_sum(int sum, int columns) {
   return sum;
 }
 
+// Codes of a lane's four columns from `first` + 4 lane on, and sums of up to 128 columns. Returns
+// the lane's own sum.
+__device__ __forceinline__ int store_codes(const Quad& quad, float inverse, std::int64_t token,
+                                           std::int64_t first, const CodeRows& out) {
+  const unsigned lane = threadIdx.x % 32;
+  unsigned packed = 0;
+  int sum = 0;
+  for (int i = 0; i < 4; ++i) {
+    const int code = code_of(quad.x[i], inverse);
+    packed |= (static_cast<unsigned>(code) & 0xffu) << 8 * i;
+    sum += code;
+  }
+  *reinterpret_cast<unsigned*>(out.codes + token * out.code_stride + first + lane * 4) = packed;
+  if (out.sums == nullptr || out.sum_group > 128) return sum;
+  const int all = group_sum(sum, out.sum_group), lanes = out.sum_group / 4;
+  if (lane % lanes == 0) {
+    out.sums[token * out.sum_stride + first / out.sum_group + lane / lanes] = all;
+  }
+  return sum;
+}
+
+// The step size of 128 columns from `first` on, of which each lane of a warp has four; they have
+// none where a number is not finite, which is reported.
+struct GroupStepSize {
+  StepSize step;
+  bool exists;
+};
+__device__ __forceinline__ GroupStepSize group_step(const Quad& quad, std::int64_t token,
+                                                    std::int64_t first, const Quantize& q) {
+  const unsigned largest = warp_max(absmax_of(quad)), lane = threadIdx.x % 32;
+  if (largest >= 0x7f800000u) {
+    if (lane == 0) report_row(q.fault, token);
+    return {{}, false};
+  }
+  const StepSize step = step_size(largest);
+  if (lane == 0) q.out.scales[token * q.out.scale_stride + first / 128] = step.scale;
+  return {step, true};
+}
+
 // Codes, scales and sums of row `token`, whose numbers row[width] all threads of the block see.
 // Pads up to ceil128(width) get code 0. Rows that are not finite are reported and have no codes.
 __device__ __forceinline__ void quantize_row(const float* row, std::int64_t token,
@@ -86,32 +125,11 @@ __device__ __forceinline__ void quantize_row(const float* row, std::int64_t toke
   for (std::int64_t first = warp * 128; first < padded_columns(width); first += warps * 128) {
     const Quad quad = load_quad(row, first + lane * 4, width);
     if (!known && grouped) {
-      const unsigned largest = warp_max(absmax_of(quad));
-      if (largest >= 0x7f800000u) {
-        if (lane == 0) report_row(q.fault, token);
-        continue;
-      }
-      step = step_size(largest);
-      if (lane == 0) out.scales[token * out.scale_stride + first / 128] = step.scale;
+      const GroupStepSize of_group = group_step(quad, token, first, q);
+      if (!of_group.exists) continue;
+      step = of_group.step;
     }
-    unsigned packed = 0;
-    int sum = 0;
-    for (int i = 0; i < 4; ++i) {
-      const int code = code_of(quad.x[i], step.inverse);
-      packed |= (static_cast<unsigned>(code) & 0xffu) << 8 * i;
-      sum += code;
-    }
-    *reinterpret_cast<unsigned*>(out.codes + token * out.code_stride + first + lane * 4) = packed;
-    if (out.sums == nullptr) continue;
-    if (out.sum_group > 128) {
-      row_sum += sum;
-      continue;
-    }
-    sum = group_sum(sum, out.sum_group);
-    const int lanes = out.sum_group / 4;
-    if (lane % lanes == 0) {
-      out.sums[token * out.sum_stride + first / out.sum_group + lane / lanes] = sum;
-    }
+    row_sum += store_codes(quad, step.inverse, token, first, out);
   }
   if (out.sums == nullptr || out.sum_group <= 128) return;
   row_sum = block_sum(row_sum);

@@ -8,6 +8,7 @@
 
 #include "base/random.h"
 #include "cuda/emulated/emulated_device.h"
+#include "cuda/sim/emulator.h"
 #include "model/session.h"
 #include "models_fixture.h"
 #include "platform/make_backend.h"
@@ -115,6 +116,33 @@ void all_that_happens(Course& course, std::int64_t context) {
   }
   course.steps(1, {1}, 0);  // no logits
   course.steps(2, {1}, 1);
+}
+
+std::uint64_t launches() {
+  std::uint64_t count = 0;
+  for (const auto& [kernel, times] : simt::launch_counts()) count += times;
+  return count;
+}
+
+// Norm, qkv, rope and append, attention, o, norm, gate and up, down: codes of o and down, and the
+// join of spans, are no launches of their own. Beside the layers: embed, last norm, head, and the
+// rows that are wanted.
+TEST(StepLaunches, AreEightALayer) {
+  LEQ_SHARED_OR_SKIP(folder, "models/qwen3-tiny");
+  constexpr int kLayers = 4, kOthers = 4;
+  for (const char* type : {"int8", "int4-g128"}) {
+    const Kind kind = {"qwen3-tiny", type, KvType::int8};
+    Course course(kind, test::quantized(folder, type), false);
+    course.prompt(0, 64);
+    course.cache().repeat_pages(0, 600);  // two spans
+    for (int sequences = 1; sequences <= 2; ++sequences) {
+      if (sequences == 2) course.prompt(1, 3);
+      const std::uint64_t before = launches();
+      course.steps(
+          1, sequences == 1 ? std::vector<std::int32_t>{0} : std::vector<std::int32_t>{0, 1}, 1);
+      EXPECT_LE(launches() - before, 8 * kLayers + kOthers) << type << ", " << sequences;
+    }
+  }
 }
 
 class Steps : public testing::TestWithParam<Kind> {};

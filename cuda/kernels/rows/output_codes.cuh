@@ -1,0 +1,45 @@
+// Codes of outputs with a scale for 128 columns, made where the outputs are finished: by the block
+// that finished the 128 columns, or by the last of those that share them.
+#pragma once
+
+#include "cuda/kernels/rows/quantize.cuh"
+#include "cuda/words/last_block.cuh"
+
+namespace leq::LEQ_GPU {
+
+// By a warp: columns from `first` on of row `token`, whose numbers lie in `out`. They are kept
+// times inv_smooth, as quantize_rows keeps them.
+__device__ __forceinline__ void quantize_outputs(const OutputCodes& codes, const FloatRows& out,
+                                                 std::int64_t token, std::int64_t first,
+                                                 std::int64_t width) {
+  float* const row = out.values + token * out.stride;
+  Quad quad;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const std::int64_t k = first + threadIdx.x % 32 * 4 + i;
+    quad.x[i] = k < width ? read_fresh(row + k) : 0.0f;
+    if (codes.inv_smooth == nullptr || k >= width) continue;
+    quad.x[i] *= codes.inv_smooth[k];
+    row[k] = quad.x[i];
+  }
+  const GroupStepSize group = group_step(quad, token, first, codes.quantize);
+  if (group.exists) store_codes(quad, group.step.inverse, token, first, codes.quantize.out);
+}
+
+// Blocks of `width` neighbouring columns each, this one's from `column` on, after they wrote them.
+template <int width>
+__device__ __forceinline__ void finish_codes(const OutputCodes& codes, const FloatRows& out,
+                                             std::int64_t tokens, std::int64_t columns,
+                                             std::int64_t column) {
+  static_assert(128 % width == 0);
+  if (codes.quantize.out.codes == nullptr) return;
+  const std::int64_t group = column / 128;
+  const auto in_group = static_cast<int>(min(columns - group * 128, std::int64_t{128}));
+  const auto blocks = static_cast<unsigned>((in_group + width - 1) / width);
+  if (!is_last_block(codes.tickets + group, blocks)) return;
+  for (std::int64_t token = threadIdx.x / 32; token < tokens; token += blockDim.x / 32) {
+    quantize_outputs(codes, out, token, group * 128, columns);
+  }
+}
+
+}  // namespace leq::LEQ_GPU

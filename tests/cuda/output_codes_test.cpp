@@ -1,0 +1,158 @@
+// Codes that matmuls and attention make of their outputs are those that quantize_rows makes of
+// them, to the bit, whichever block comes last.
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "attention_case.h"
+#include "cuda/sim/emulator.h"
+#include "int_matmul_case.h"
+
+namespace leq::LEQ_GPU {
+namespace {
+
+// Codes, scales and sums of some rows, on the device.
+class Coded {
+ public:
+  Coded(std::int64_t rows, std::int64_t width, const std::vector<float>& smooth)
+      : rows_(rows),
+        width_(width),
+        padded_(padded_columns(width)),
+        codes_(static_cast<std::size_t>(rows * padded_)),
+        scales_(static_cast<std::size_t>(rows * padded_ / 128)),
+        sums_(static_cast<std::size_t>(rows * padded_ / 128)),
+        smooth_(smooth),
+        fault_(std::vector<unsigned long long>{kNoFault}),
+        tickets_(std::vector<unsigned>(kTickets)) {
+    codes_.zero();
+    scales_.zero();
+    sums_.zero();
+  }
+
+  Quantize quantize() const {
+    Quantize q;
+    q.out = {codes_.data(), scales_.data(), sums_.data(), padded_,
+             padded_ / 128, padded_ / 128,  128,          128};
+    q.fault = {fault_.data(), 3};
+    return q;
+  }
+  OutputCodes of_outputs() const { return {quantize(), smooth(), tickets_.data()}; }
+  const float* smooth() const { return smooth_.bytes().empty() ? nullptr : smooth_.data(); }
+  // By quantize_rows; returns the rows as it leaves them.
+  std::vector<float> code(const std::vector<float>& rows, std::int64_t stride) const {
+    const DeviceArray<float> x(rows);
+    write_late({x.bytes()});
+    launch_quantize({{x.data(), stride}, rows_, width_, smooth(), quantize()}, test_stream());
+    return x.host();
+  }
+  void expect_same(const Coded& other) const {
+    EXPECT_EQ(codes_.host(), other.codes_.host());
+    EXPECT_EQ(scales_.host(), other.scales_.host());
+    EXPECT_EQ(sums_.host(), other.sums_.host());
+    EXPECT_EQ(fault_.host(), other.fault_.host());
+    EXPECT_EQ(tickets_.host(), std::vector<unsigned>(kTickets));
+  }
+  unsigned long long fault() const { return fault_.host()[0]; }
+
+ private:
+  std::int64_t rows_, width_, padded_;
+  DeviceArray<std::int8_t> codes_;
+  DeviceArray<float> scales_;
+  DeviceArray<std::int32_t> sums_;
+  DeviceArray<float> smooth_;
+  DeviceArray<unsigned long long> fault_;
+  DeviceArray<unsigned> tickets_;
+};
+
+std::vector<float> factors(std::int64_t width) {
+  std::vector<float> all(static_cast<std::size_t>(width));
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = 0.5f + static_cast<float>(i % 7);
+  return all;
+}
+
+struct Case {
+  IntCase matmul;
+  bool smoothed;
+
+  friend void PrintTo(const Case& c, std::ostream* out) { PrintTo(c.matmul, out); }
+};
+
+class MatmulCodes : public testing::TestWithParam<Case> {
+ protected:
+  ~MatmulCodes() override { simt::schedule() = {}; }
+};
+
+TEST_P(MatmulCodes, AreThoseOfTheRows) {
+  const IntCase& c = GetParam().matmul;
+  const IntMatmulData data(c);
+  const std::int64_t width = c.finish == Finish::swiglu ? c.rows[0] : c.outputs();
+  const auto smooth = GetParam().smoothed ? factors(width) : std::vector<float>();
+  const Coded expected(c.tokens, width, smooth);
+  const auto rows = expected.code(data.run(), data.arguments().out.stride);
+  for (const simt::Schedule& schedule :
+       {simt::Schedule{}, simt::Schedule{5, simt::CopyLands::at_issue}, simt::Schedule{8}}) {
+    simt::schedule() = schedule;
+    const Coded found(c.tokens, width, smooth);
+    const auto kept = data.run([&](const IntMatmul& a, rt::Stream& stream) {
+      IntMatmul coded = a;
+      ASSERT_TRUE(makes_codes(coded));
+      coded.codes = found.of_outputs();
+      launch_int_matmul(coded, stream);
+    });
+    found.expect_same(expected);
+    EXPECT_EQ(kept, rows);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kernels, MatmulCodes,
+    testing::Values(Case{{8, false, 0, 0, 1, 256, {300, 300}, Finish::swiglu}, false},
+                    Case{{8, false, 0, 0, 5, 384, {257, 257}, Finish::swiglu}, true},
+                    Case{{8, true, 0, 0, 2, 384, {140}, Finish::gelu}, true},
+                    Case{{4, false, 128, 0, 1, 384, {300, 300}, Finish::swiglu}, true},
+                    Case{{4, true, 128, 128, 4, 256, {129, 129}, Finish::swiglu}, false},
+                    Case{{3, false, 64, 0, 2, 256, {200, 200}, Finish::swiglu}, false},
+                    Case{{2, true, 32, 128, 1, 256, {130}, Finish::gelu}, false}));
+
+TEST(MatmulCodes, AreNotMadeByKernelsOfManyTokens) {
+  EXPECT_FALSE(
+      makes_codes(IntMatmulData({8, false, 0, 0, 9, 256, {64, 64}, Finish::swiglu}).arguments()));
+  EXPECT_FALSE(makes_codes(IntMatmulData({8, false, 0, 0, 1, 256, {64, 64, 64}}).arguments()));
+}
+
+class AttentionCodes : public testing::TestWithParam<AttentionCase> {
+ protected:
+  ~AttentionCodes() override { simt::schedule() = {}; }
+};
+
+// One span and several, runs of one row and longer ones.
+TEST_P(AttentionCodes, AreThoseOfTheRows) {
+  const AttentionCase& c = GetParam();
+  const AttentionData data(c);
+  std::vector<AttentionPart> parts;
+  std::int64_t rows = 0;
+  for (int i = 0; i < static_cast<int>(c.runs.size()); ++i) {
+    parts.push_back({i, 0, c.runs[static_cast<std::size_t>(i)].rows});
+    rows += parts.back().rows;
+  }
+  const auto smooth = factors(data.out_width());
+  const Coded expected(rows, data.out_width(), smooth);
+  const auto kept = expected.code(data.run(parts, false), data.out_width());
+  for (const simt::Schedule& schedule :
+       {simt::Schedule{}, simt::Schedule{7, simt::CopyLands::at_wait}, simt::Schedule{2}}) {
+    simt::schedule() = schedule;
+    const Coded found(rows, data.out_width(), smooth);
+    EXPECT_EQ(data.run(parts, false, found.of_outputs()), kept);
+    found.expect_same(expected);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, AttentionCodes,
+    testing::Values(AttentionCase{KvType::int8, KvType::int8, 2, 2, 128, 0, {{1100, 1}, {17, 1}}},
+                    AttentionCase{KvType::f16, KvType::f16, 8, 2, 64, 600, {{1400, 1}, {30, 9}}},
+                    AttentionCase{KvType::int8, KvType::int8, 4, 1, 32, 0, {{0, 70}}},
+                    AttentionCase{KvType::f16, KvType::f16, 2, 1, 256, 0, {{700, 2}}}));
+
+}  // namespace
+}  // namespace leq::LEQ_GPU
