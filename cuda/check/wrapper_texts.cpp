@@ -1,7 +1,7 @@
 // Compares what the kernels of wrappers.cu became with what wrappers.txt says, and that with the
 // instructions that others write for the same.
 //   wrapper_texts wrappers.txt ARCHITECTURE FILE.ptx
-//   wrapper_texts wrappers.txt --yardstick LETTER SOURCE...   (C++ with asm statements)
+//   wrapper_texts wrappers.txt yardstick LETTER SOURCE...   (C++ with asm statements)
 // One line for each difference; exit status 1 if there is one.
 #include <algorithm>
 #include <cctype>
@@ -276,7 +276,7 @@ int main(int count, char** arguments) {
   }
   const auto expected = read_expected(arguments[1]);
   const std::string what = arguments[2];
-  const int wrong = what == "--yardstick"
+  const int wrong = what == "yardstick"
                         ? compare_yardstick(expected, arguments[3], count - 4, arguments + 4)
                         : compare_compiled(expected, what, arguments[3]);
   return wrong == 0 && !expected.empty() ? 0 : 1;

@@ -304,9 +304,9 @@ __device__ __forceinline__ void prefetch_rows(const IntMatmul& a, const Grouping
 
 // a.tokens <= tokens. `grouped`: scales of the weights or of the tokens belong to groups, which are
 // added in ascending order, as everywhere. `integers`: to a.integers, no floats.
-// 3 bits of 4 tokens spill where two blocks share a multiprocessor of 12.0.
+// 3 and 2 bits of 4 tokens spill where two blocks share a multiprocessor of 12.0 or 8.9.
 template <int bits, int tokens, bool grouped, bool integers>
-__global__ void __launch_bounds__(kGemvWarps * 32, bits == 3 && tokens == 4 ? 1 : 2)
+__global__ void __launch_bounds__(kGemvWarps * 32, bits < 4 && tokens == 4 ? 1 : 2)
     int_gemv(const LEQ_GRID_CONSTANT IntMatmul a) {
   LEQ_BOUNDS(kGemvWarps * 32);
   WaitingGroups<kGemvRows<bits>* tokens>* waiting = nullptr;
