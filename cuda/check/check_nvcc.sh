@@ -109,7 +109,7 @@ if [ -n "$update" ]; then
   { echo "# kernel, architecture, most registers, tensor-core instructions, most instructions of the main loop"
     echo "# and of the path through it, its dp4a or tensor-core instructions (none: 0); cuda/check/check_nvcc.sh --update --all writes it; spills are refused"
     awk -v chosen="$chosen" '
-      FNR == NR { line[$1 " " $2] = $1 " " $2 " " $3 ($5 + $6 > 0 ? " " $5 : "") ($6 > 0 ? " " $6 " " $7 " " $8 : ""); next }
+      FILENAME == ARGV[1] { line[$1 " " $2] = $1 " " $2 " " $3 ($5 + $6 > 0 ? " " $5 : "") ($6 > 0 ? " " $6 " " $7 " " $8 : ""); next }
       chosen != "" && !/^#/ && !($1 " " $2 in line) { line[$1 " " $2] = $0 }
       END { for (key in line) print line[key] }' "$work/found" cuda/check/budgets.txt | LC_ALL=C sort
   } > "$work/budgets"
