@@ -2,12 +2,12 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <new>
 
 #include "base/bytes.h"
 #include "base/error.h"
 #include "cache/kv_cache.h"
 #include "cache/kv_saved_parts.h"
+#include "comm/division.h"
 
 namespace leq {
 namespace {
@@ -161,15 +161,8 @@ void KvCache::transfer(const SequenceTransfer& what,
   const KvRanks alone = {one_rank(), {{0, shape_.kv_heads}}};
   const KvTransfer side(pages_, memory_, layout_, shape_, leading_ ? leading_->among : alone);
   if (!leading_) return work(side);
-  Communicator& ranks = leading_->among.ranks;
   leading_->tell(what);
-  try {
-    work(side);
-  } catch (const Error& error) {
-    throw ranks.abort(rank_error(ranks, error));
-  } catch (const std::bad_alloc&) {
-    throw ranks.abort(rank_error(ranks, Error("out of memory", ErrorKind::no_memory)));
-  }
+  together(leading_->among.ranks, [&] { work(side); });
 }
 
 std::int64_t KvCache::all_kv_heads() const {
