@@ -283,30 +283,29 @@ class CudaBackend final : public Backend {
     return of_step != nullptr ? *of_step : lists_.push(batch, copies_of(kv));
   }
   enum class Whole : std::uint8_t { before_the_batch, by_the_batch };
-  // Zones and copies are the same in all layers; a side whose type has no blocks has no part in it.
+  // Zones and copies are the same in all layers; a launch has layers of one pair of types.
   void seal_layers(const AttentionBatch& batch, const AttentionShape& shape,
                    std::span<const KvLayer> layers, Whole whole) {
     KvSealArguments a = {batch, heads_of(shape)};
     a.copied = copied_of(layers[0]);
     a.whole_before = whole == Whole::before_the_batch;
-    for (const KvLayer& kv : layers) {
-      KvSealLayer& layer = a.layers[static_cast<std::size_t>(a.layer_count++)];
-      layer = {};
-      if (kv_scheme(kv.key_type).blocked()) {
-        a.keys = pages_of(kv, KvPart::keys, shape);
-        layer.keys = kv.keys;
-        layer.key_copies = kv.key_copies;
-      }
-      if (kv_scheme(kv.value_type).blocked()) {
-        a.values = pages_of(kv, KvPart::values, shape);
-        layer.values = kv.values;
-        layer.value_copies = kv.value_copies;
-      }
-      if (a.layer_count < static_cast<int>(kSealLayers)) continue;
+    const auto launch = [&] {
       launch_kv_seal(a, stream_);
       a.layer_count = 0;
+    };
+    for (const KvLayer& kv : layers) {
+      const bool keys = kv_scheme(kv.key_type).blocked();
+      const bool values = kv_scheme(kv.value_type).blocked();
+      const bool other =
+          (keys && a.keys.type != kv.key_type) || (values && a.values.type != kv.value_type);
+      if (other || a.layer_count == static_cast<int>(kSealLayers)) launch();
+      if (keys) a.keys = pages_of(kv, KvPart::keys, shape);
+      if (values) a.values = pages_of(kv, KvPart::values, shape);
+      if (!keys && !values) continue;
+      a.layers[static_cast<std::size_t>(a.layer_count++)] = {
+          keys ? kv.keys : nullptr, values ? kv.values : nullptr, kv.key_copies, kv.value_copies};
     }
-    launch_kv_seal(a, stream_);
+    launch();
   }
   // Norms and rotations keep a row of f32 in shared memory.
   void require_shared_row(const char* what, std::int64_t width) const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace leq {
 namespace {
@@ -65,6 +66,45 @@ KvType parse_kv_type(std::string_view name, Setting setting) {
     if (alias) closest = "; the closest is " + std::string(scheme.name);
   }
   fail(setting, " ", name, ": expected ", expected_names(), closest);
+}
+
+std::vector<KvLayerTypes> parse_kv_layers(std::string_view text, Setting setting) {
+  const auto refused = [&](std::string_view what) {
+    fail(ErrorKind::bad_setting, setting, " ", printable(text), ": ", what,
+         "; expected layers and a type, as 0-1,27=f16 or 3=int8/simq4");
+  };
+  const std::size_t equals = text.find('=');
+  if (equals == std::string_view::npos) refused("there is no =");
+  const std::vector<std::string_view> types = split(text.substr(equals + 1), "/");
+  if (types.size() > 2) refused("more than two types");
+  const auto number = [&](std::string_view digits) {
+    const std::optional<std::int64_t> found = parse_int(digits);
+    if (!found || *found < 0 || *found > 1 << 20) refused("a layer is a number from 0 on");
+    return found.value_or(0);
+  };
+  std::vector<KvLayerTypes> layers;
+  for (const std::string_view range : split(text.substr(0, equals), ",")) {
+    const std::size_t dash = range.find('-');
+    KvLayerTypes one;
+    one.first = number(range.substr(0, dash));
+    one.last = dash == std::string_view::npos ? one.first : number(range.substr(dash + 1));
+    if (one.last < one.first) refused("a range that ends before it begins");
+    one.keys = parse_kv_type(types.front(), setting);
+    one.values = parse_kv_type(types.back(), setting);
+    layers.push_back(one);
+  }
+  return layers;
+}
+
+std::string kv_layers_text(std::span<const KvLayerTypes> layers) {
+  std::string text;
+  for (const KvLayerTypes& one : layers) {
+    text += (text.empty() ? "" : " ") + std::to_string(one.first);
+    if (one.last != one.first) text += "-" + std::to_string(one.last);
+    text += "=" + std::string(kv_type_name(one.keys));
+    if (one.values != one.keys) text += "/" + std::string(kv_type_name(one.values));
+  }
+  return text;
 }
 
 KvType with_kv_block(KvType type, std::int64_t block, Setting setting) {

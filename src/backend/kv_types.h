@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "backend/kv_scheme.h"
 #include "base/error.h"
@@ -29,6 +30,19 @@ KvType with_kv_hadamard(KvType type, KvHadamard hadamard);
 // Of kv_type_name's spellings; throws Error naming the setting, with the closest type for the names
 // that users of other engines type ("q8_0").
 KvType parse_kv_type(std::string_view name, Setting setting);
+
+// Layers [first, last] whose keys and values have types of their own.
+struct KvLayerTypes {
+  std::int64_t first = 0, last = 0;
+  KvType keys = kUsualKv, values = kUsualKv;
+
+  bool operator==(const KvLayerTypes&) const = default;
+};
+// "0-1,27=f16" or "3=int8/simq4": layers, counted from 0, and the type of keys, or of keys /
+// values. Throws Error naming the setting and what is wrong.
+std::vector<KvLayerTypes> parse_kv_layers(std::string_view text, Setting setting);
+// The way back, in the words of the above, one after the other: "0-1=f16 27=f16".
+std::string kv_layers_text(std::span<const KvLayerTypes> layers);
 
 // One layer of the cache. Page p lies at base + p * page_bytes. Layout inside a page is the
 // backend's; on the CPU (docs/kv-cache.md):

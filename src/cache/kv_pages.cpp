@@ -47,8 +47,9 @@ std::int64_t kept_positions(const KvZones& zones) {
 }
 
 KvType KvShape::type(std::int64_t layer, KvPart part) const {
-  if (part == KvPart::values) return value_type;
-  return layer_key_types.empty() ? key_type : layer_key_types.at(static_cast<std::size_t>(layer));
+  const std::vector<KvType>& own = part == KvPart::keys ? layer_key_types : layer_value_types;
+  if (own.empty()) return part == KvPart::keys ? key_type : value_type;
+  return own.at(static_cast<std::size_t>(layer));
 }
 
 KvPages::KvPages(DeviceMemory& memory, const Layout& layout, const KvShape& shape)

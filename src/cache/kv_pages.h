@@ -22,11 +22,12 @@ struct KvShape {
   KvType value_type = kUsualKv;
   std::int64_t positions = 0;  // in all sequences together
   int sequences = 1;
-  std::optional<KvZones> zones = {};         // nullopt: of the types
-  std::int64_t batch_tokens = 512;           // most positions that one step appends
-  std::vector<KvType> layer_key_types = {};  // [layers]; empty: key_type in all
-  std::uint32_t key_centre_check = 0;        // of what keys are stored less, for saved sequences
-  std::int64_t window = 0;                   // newest positions that a query sees; 0: all
+  std::optional<KvZones> zones = {};  // nullopt: of the types
+  std::int64_t batch_tokens = 512;    // most positions that one step appends
+  // [layers]; empty: key_type, value_type in all
+  std::vector<KvType> layer_key_types = {}, layer_value_types = {};
+  std::uint32_t key_centre_check = 0;  // of what keys are stored less, for saved sequences
+  std::int64_t window = 0;             // newest positions that a query sees; 0: all
 
   KvType type(std::int64_t layer, KvPart part) const;
 };

@@ -33,14 +33,16 @@ struct SavedZones {
 };
 static_assert(sizeof(SavedZones) == 24);
 
-// Which layers have keys of another type, and what keys are stored less; 0 where there is neither.
+// Which layers have other types, and what keys are stored less; 0 where there is neither.
 std::int32_t layer_types_of(const KvShape& shape) {
   std::uint32_t hash = shape.key_centre_check;
+  const auto add = [&](std::int64_t layer, int number) {
+    hash = (hash ^ static_cast<std::uint32_t>(layer * 256 + number + 1)) * 16777619u;
+  };
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
-    const KvType type = shape.type(layer, KvPart::keys);
-    if (type == shape.key_type && hash == 0) continue;
-    hash =
-        (hash ^ static_cast<std::uint32_t>(layer * 256 + static_cast<int>(type) + 1)) * 16777619u;
+    const KvType keys = shape.type(layer, KvPart::keys), values = shape.type(layer, KvPart::values);
+    if (keys != shape.key_type || hash != 0) add(layer, static_cast<int>(keys));
+    if (values != shape.value_type) add(layer, 128 + static_cast<int>(values));
   }
   return static_cast<std::int32_t>(hash & 0x7fffffffu);
 }
@@ -64,7 +66,7 @@ void require_zones(const SavedZones& saved, const SavedZones& want, const KvZone
               saved.layer_types == want.layer_types,
           source, ": saved with ", saved.sinks, " sinks, ", saved.recent,
           " newest positions in f16 and blocks of ", saved.block, " (here ", want.sinks, ", ",
-          want.recent, ", ", want.block, "), or with wider keys in other layers; run with the ",
+          want.recent, ", ", want.block, "), or with other types in some layers; run with the ",
           Setting{"kv_sinks"}, ", ", Setting{"kv_recent"}, " and ", Setting{"kv_block"},
           " that it was saved with");
   const std::int64_t open = zones.closed_for(length);

@@ -60,6 +60,29 @@ KvType kv_type_of(const Json& object, const char* key, const std::string& source
 
 Json optional_json(const std::optional<int>& number) { return number ? Json(*number) : Json(); }
 
+Json layers_json(std::span<const KvLayerTypes> layers) {
+  Json all = Json::array();
+  for (const KvLayerTypes& one : layers) all.push_back(kv_layers_text({&one, 1}));
+  return all;
+}
+
+// Receipts of versions that knew none have no such member.
+std::vector<KvLayerTypes> layers_of(const Json& json, const std::string& source) {
+  std::vector<KvLayerTypes> layers;
+  if (!json.contains("kv_layers")) return layers;
+  for (const Json& one : json_member(json, "kv_layers", Json::Type::array, source)) {
+    if (!one.is_string()) json_type_error(json, "kv_layers", source);
+    try {
+      for (const KvLayerTypes& types : parse_kv_layers(one.text(), Setting{"kv_layers"})) {
+        layers.push_back(types);
+      }
+    } catch (const Error& error) {
+      fail(source, ": 'kv_layers': ", error.what());
+    }
+  }
+  return layers;
+}
+
 std::optional<int> optional_number(const Json& object, const char* key, std::int64_t most,
                                    const std::string& source) {
   if (object.contains(key) && object.at(key).is_null()) return std::nullopt;
@@ -91,6 +114,7 @@ std::string receipt_text(const Receipt& receipt) {
                      {"values", std::string(kv_type_name(receipt.owner.value_type))},
                      {"kv_sinks", optional_json(receipt.kv_sinks)},
                      {"kv_recent", optional_json(receipt.kv_recent)},
+                     {"kv_layers", layers_json(receipt.kv_layers)},
                      {"settings", sampling_to_json(receipt.sampling)},
                      {"banned", receipt.banned},
                      {"end_tokens", receipt.end_tokens},
@@ -116,6 +140,7 @@ Receipt parse_receipt(std::string_view text, const std::string& source) {
       kv_type_of(json, "keys", source), kv_type_of(json, "values", source)};
   receipt.kv_sinks = optional_number(json, "kv_sinks", kPageTokens, source);
   receipt.kv_recent = optional_number(json, "kv_recent", kMostRecent, source);
+  receipt.kv_layers = layers_of(json, source);
   receipt.sampling =
       sampling_from_json(json_member(json, "settings", Json::Type::object, source), source);
   receipt.banned = tokens_of(json, "banned", source);
@@ -155,6 +180,7 @@ RunLimits receipt_limits(const Receipt& receipt, RunLimits limits) {
   limits.value_type = receipt.owner.value_type;
   limits.kv_sinks = receipt.kv_sinks;
   limits.kv_recent = receipt.kv_recent;
+  limits.kv_layers = receipt.kv_layers;
   return limits;
 }
 

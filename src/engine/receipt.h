@@ -43,8 +43,9 @@ struct Receipt {
   std::string model;    // file name of the model, for people
   std::string version;  // of leq, for people
   PromptOwner owner;    // the file's fingerprint and the types of keys and values
-  // As RunLimits has them: what stays in f16 beside codes.
+  // As RunLimits has them: what stays in f16 beside codes, and layers with types of their own.
   std::optional<int> kv_sinks = {}, kv_recent = {};
+  std::vector<KvLayerTypes> kv_layers = {};
   std::vector<Token> prompt;
   SamplingSettings sampling;           // the seed included
   std::vector<Token> banned;           // never drawn

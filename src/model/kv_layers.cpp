@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <complex>
+#include <map>
 
 #include "model/rope.h"
 
@@ -83,8 +84,8 @@ bool keys_are_centred(KvType type) {
   return kv_scheme(type).keys == KvAlong::token && !kv_scheme(type).plain;
 }
 
-std::uint32_t key_centre_check(const Weights& weights, KvType wanted) {
-  if (!keys_are_centred(wanted)) return 0;
+std::uint32_t key_centre_check(const Weights& weights, std::span<const KvType> wanted) {
+  if (std::ranges::none_of(wanted, keys_are_centred)) return 0;
   std::uint32_t hash = 0;
   for (const Block& block : weights.blocks) {
     for (const float c : block.key_centre)
@@ -107,20 +108,17 @@ bool large_key_bias(std::span<const float> bias, std::span<const float> parts) {
   return largest > kTimes * std::max(1.0f, *middle);
 }
 
-std::vector<KvType> layer_key_types(const ModelConfig& config, const Weights& weights,
-                                    KvType wanted) {
-  // Before RoPE a bias is one number for each channel.
-  const KvScheme& scheme = kv_scheme(wanted);
-  if (!config.rotary || !scheme.coded() || scheme.plain || scheme.before_rope) return {};
-  const std::vector<float> parts = spanned_parts(config, scheme);
-  std::vector<KvType> types;
-  bool differs = false;
-  for (const Block& block : weights.blocks) {
-    const bool large = large_key_bias(block.key_bias, parts);
-    types.push_back(large ? kUsualKv : wanted);
-    differs = differs || large;
+void widen_keys(const ModelConfig& config, const Weights& weights, std::span<KvType> types) {
+  if (!config.rotary) return;
+  std::map<KvType, std::vector<float>> parts;
+  for (std::size_t layer = 0; layer < types.size(); ++layer) {
+    // Before RoPE a bias is one number for each channel.
+    const KvScheme& scheme = kv_scheme(types[layer]);
+    if (!scheme.coded() || scheme.plain || scheme.before_rope) continue;
+    const auto [found, is_new] = parts.try_emplace(scheme.type);
+    if (is_new) found->second = spanned_parts(config, scheme);
+    if (large_key_bias(weights.blocks[layer].key_bias, found->second)) types[layer] = kUsualKv;
   }
-  return differs ? types : std::vector<KvType>();
 }
 
 }  // namespace leq

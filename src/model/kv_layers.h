@@ -25,15 +25,15 @@ std::vector<float> key_centre(const ModelConfig& config, std::span<const float> 
 // Whether keys of this type are stored less their centre.
 bool keys_are_centred(KvType type);
 
-// Tells centres apart, for sequences that are saved; 0 where keys are stored as they are.
-std::uint32_t key_centre_check(const Weights& weights, KvType wanted);
+// Tells centres apart, for sequences that are saved; 0 where keys are stored as they are. `wanted`:
+// the types of keys [layers].
+std::uint32_t key_centre_check(const Weights& weights, std::span<const KvType> wanted);
 
 // Whether some |bias|, times the part of it that codes would have to span, is above 8 times the
 // median bias and above 8: keys without bias are a few in size. `parts` is as long as `bias`.
 bool large_key_bias(std::span<const float> bias, std::span<const float> parts);
 
-// [layers] types of keys where some layer has to differ from `wanted`; empty where none has.
-std::vector<KvType> layer_key_types(const ModelConfig& config, const Weights& weights,
-                                    KvType wanted);
+// Types of keys [layers] become f16 where a bias asks for it.
+void widen_keys(const ModelConfig& config, const Weights& weights, std::span<KvType> types);
 
 }  // namespace leq

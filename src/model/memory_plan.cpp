@@ -58,6 +58,10 @@ RunLimits resolve_limits(RunLimits limits, const ModelConfig& config) {
             longest, "; use ", Setting{"context"}, " ", longest * limits.sequences, " or less");
   }
   limits.sequence_context = std::min({limits.sequence_context, limits.context, longest});
+  for (const KvLayerTypes& own : limits.kv_layers) {
+    require(own.last < config.layers, ErrorKind::bad_setting, Setting{"kv_layers"}, " ",
+            kv_layers_text({&own, 1}), ": this model has layers 0 to ", config.layers - 1);
+  }
   require_range(Setting{"batch_tokens"}, limits.batch_tokens, 1, 1 << 16);
   limits.batch_tokens = std::min(limits.batch_tokens, limits.context);
   if (limits.kv_sinks) require_range(Setting{"kv_sinks"}, *limits.kv_sinks, 0, kPageTokens);
@@ -86,6 +90,28 @@ MemoryPlan plan_rank_memory(std::uint64_t file_bytes, const ModelConfig& config,
   return plan;
 }
 
+KvType layer_type(const RunLimits& limits, std::int64_t layer, KvPart part) {
+  KvType type = part == KvPart::keys ? limits.key_type : limits.value_type;
+  for (const KvLayerTypes& own : limits.kv_layers) {
+    if (layer >= own.first && layer <= own.last) {
+      type = part == KvPart::keys ? own.keys : own.values;
+    }
+  }
+  return type;
+}
+
+KvZones kv_zones(const RunLimits& limits) {
+  KvZones zones = kv_zones(limits.key_type, limits.value_type);
+  for (const KvLayerTypes& own : limits.kv_layers) {
+    const KvZones more = kv_zones(own.keys, own.values);
+    zones = {std::max(zones.sinks, more.sinks), std::max(zones.recent, more.recent),
+             std::max(zones.block, more.block)};
+  }
+  if (limits.kv_sinks) zones.sinks = *limits.kv_sinks;
+  if (limits.kv_recent) zones.recent = *limits.kv_recent;
+  return zones;
+}
+
 KvShape kv_shape(const ModelConfig& config, const RunLimits& limits) {
   KvShape shape;
   shape.layers = config.layers;
@@ -97,23 +123,32 @@ KvShape kv_shape(const ModelConfig& config, const RunLimits& limits) {
   shape.sequences = limits.sequences;
   shape.batch_tokens = limits.batch_tokens;
   shape.window = widest_window(config);
-  shape.zones = kv_zones(limits.key_type, limits.value_type);
-  if (limits.kv_sinks) shape.zones->sinks = *limits.kv_sinks;
-  if (limits.kv_recent) shape.zones->recent = *limits.kv_recent;
+  shape.zones = kv_zones(limits);
+  if (limits.kv_layers.empty()) return shape;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    shape.layer_key_types.push_back(layer_type(limits, layer, KvPart::keys));
+    shape.layer_value_types.push_back(layer_type(limits, layer, KvPart::values));
+  }
   return shape;
 }
 
 KvShape kv_shape(const ModelConfig& config, const Weights& weights, const Layout& layout,
                  const RunLimits& limits) {
-  require(config.rotary || !kv_scheme(limits.key_type).before_rope, ErrorKind::bad_setting,
-          Setting{"key_type"}, " ", kv_type_name(limits.key_type),
-          ": this model turns no keys (its positions are learned); leave ", Setting{"kv_rope"},
-          " out");
   KvShape shape = kv_shape(config, limits);
-  // Throws for a type that the device does not run.
-  (void)layout.page_bytes(KvPart::keys, shape.key_type, shape.kv_heads, shape.head_dim);
-  shape.layer_key_types = layer_key_types(config, weights, shape.key_type);
-  shape.key_centre_check = key_centre_check(weights, shape.key_type);
+  std::vector<KvType> keys;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    keys.push_back(shape.type(layer, KvPart::keys));
+    require(config.rotary || !kv_scheme(keys.back()).before_rope, ErrorKind::bad_setting,
+            Setting{"key_type"}, " ", kv_type_name(keys.back()),
+            ": this model turns no keys (its positions are learned); leave ", Setting{"kv_rope"},
+            " out");
+    // Throws for a type that the device does not run.
+    (void)layout.page_bytes(KvPart::keys, keys.back(), shape.kv_heads, shape.head_dim);
+  }
+  shape.key_centre_check = key_centre_check(weights, keys);
+  widen_keys(config, weights, keys);
+  const bool all_alike = std::ranges::all_of(keys, [&](KvType k) { return k == shape.key_type; });
+  shape.layer_key_types = all_alike ? std::vector<KvType>() : std::move(keys);
   return shape;
 }
 
@@ -124,11 +159,21 @@ KvShape rank_kv_shape(const ModelConfig& config, const Weights& whole, const Lay
   return shape;
 }
 
+namespace {
+
+bool has_keys_before_rope(const RunLimits& limits) {
+  return kv_scheme(limits.key_type).before_rope ||
+         std::ranges::any_of(limits.kv_layers, [](const KvLayerTypes& own) {
+           return kv_scheme(own.keys).before_rope;
+         });
+}
+
+}  // namespace
+
 ForwardLimits forward_limits(const RunLimits& limits) {
   const std::int64_t context =
       limits.sequence_context > 0 ? limits.sequence_context : limits.context / limits.sequences;
-  return {limits.batch_tokens, limits.output_tokens, context,
-          kv_scheme(limits.key_type).before_rope};
+  return {limits.batch_tokens, limits.output_tokens, context, has_keys_before_rope(limits)};
 }
 
 }  // namespace leq

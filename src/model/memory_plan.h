@@ -25,6 +25,7 @@ struct RunLimits {
   std::int64_t output_tokens = 1;
   KvType key_type = kUsualKv;
   KvType value_type = kUsualKv;
+  std::vector<KvLayerTypes> kv_layers = {};  // that have others; the last that names a layer counts
   // Positions that stay in f16 beside the codes of types that make whole blocks; nullopt: as the
   // types have it.
   std::optional<int> kv_sinks = {}, kv_recent = {};
@@ -43,6 +44,10 @@ KvType default_kv_type(std::string_view model_type);
 // Fills in the context (default min(model, 8192)) and checks all limits against the model. Throws
 // Error naming the setting, its value and the range.
 RunLimits resolve_limits(RunLimits limits, const ModelConfig& config);
+
+// What a layer's keys and values are to be stored as, and what stays in f16 beside codes.
+KvType layer_type(const RunLimits& limits, std::int64_t layer, KvPart part);
+KvZones kv_zones(const RunLimits& limits);
 
 // Sizes of the cache and of a forward pass under resolved limits.
 KvShape kv_shape(const ModelConfig& config, const RunLimits& limits);

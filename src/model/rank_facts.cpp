@@ -23,6 +23,7 @@ std::vector<RankFact> rank_facts(const ModelConfig& config, const RunLimits& lim
           {"rows with logits", number(limits.output_tokens)},
           {"type of keys", std::string(kv_type_name(limits.key_type))},
           {"type of values", std::string(kv_type_name(limits.value_type))},
+          {"types of single layers", kv_layers_text(limits.kv_layers)},
           {"positions that stay first", chosen(limits.kv_sinks)},
           {"positions that stay last", chosen(limits.kv_recent)}};
 }

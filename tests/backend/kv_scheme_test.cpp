@@ -71,6 +71,20 @@ TEST(KvSchemes, PlainInt4IsAnotherRow) {
 }
 
 // Decision 6: query i reads key j as f16 where j < S or j's block ends after i + 1 - R.
+TEST(KvSchemes, LayersMayHaveTypesOfTheirOwn) {
+  const auto parsed = [](std::string_view text) {
+    return kv_layers_text(parse_kv_layers(text, Setting{"kv_layers"}));
+  };
+  EXPECT_EQ(parsed("0-1,27=f16"), "0-1=f16 27=f16");
+  EXPECT_EQ(parsed("3=int8/simq4-b64"), "3=int8/simq4-b64");
+  EXPECT_EQ(parsed("7=int4/int4"), "7=int4");
+  for (const char* wrong :
+       {"", "3", "=f16", "3=", "a=f16", "3-=f16", "-3=f16", "5-4=f16", "1,,2=f16", "3=q8_0",
+        "3=f16/f16/f16", "3=f16/", "99999999999999999999=f16"}) {
+    EXPECT_THROW((void)parse_kv_layers(wrong, Setting{"kv_layers"}), Error) << wrong;
+  }
+}
+
 TEST(KvSchemes, ZonesFollowTheRuleOfPositions) {
   for (const KvZones zones : {KvZones{4, 32, 32}, KvZones{0, 0, 32}, KvZones{3, 7, 64}}) {
     for (std::int64_t i = 0; i < 300; ++i) {

@@ -177,6 +177,7 @@ TEST(Receipt, AShortOneIsOneStep) {
 TEST(Receipt, ReadsBackAsItWasWritten) {
   Receipt receipt = written(warm(), KvType::int8, KvType::f16, supported_isas().back());
   receipt.kv_recent = 64;
+  receipt.kv_layers = {{0, 1, KvType::f16, KvType::f16}, {4, 4, KvType::int8, KvType::simq4}};
   const test::TemporaryFolder folder;
   write_receipt(folder.path() / "r.json", receipt);
   const Receipt back = read_receipt(folder.path() / "r.json");
@@ -184,10 +185,12 @@ TEST(Receipt, ReadsBackAsItWasWritten) {
   EXPECT_EQ(back.owner, receipt.owner);
   EXPECT_EQ(back.kv_sinks, std::nullopt);
   EXPECT_EQ(back.kv_recent, 64);
+  EXPECT_EQ(back.kv_layers, receipt.kv_layers);
   EXPECT_EQ(back.tokens, receipt.tokens);
   EXPECT_EQ(back.digests, receipt.digests);
   EXPECT_EQ(back.sampling.dry_multiplier, receipt.sampling.dry_multiplier);
   receipt.kv_recent = {};
+  receipt.kv_layers.clear();
   EXPECT_EQ(checked(receipt), std::nullopt);
 }
 
@@ -220,6 +223,8 @@ TEST(Receipt, RefusesWhatIsNone) {
   EXPECT_NE(with("tokens", Json::array({1, "a"})).find("'tokens'"), std::string::npos);
   EXPECT_NE(with("digests", Json::array()).find("'digests'"), std::string::npos);
   EXPECT_NE(with("kv_sinks", 65).find("'kv_sinks'"), std::string::npos) << with("kv_sinks", 65);
+  EXPECT_NE(with("kv_layers", Json::array({"0=int9"})).find("'kv_layers'"), std::string::npos);
+  EXPECT_NE(with("kv_layers", Json::array({7})).find("kv_layers"), std::string::npos);
   EXPECT_NE(with("ended", 1).find("\"ended\""), std::string::npos);
   EXPECT_NE(with("settings", Json::array()).find("\"settings\""), std::string::npos);
 }

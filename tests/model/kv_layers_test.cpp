@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "backend/cpu/cpu_backend.h"
@@ -66,24 +69,97 @@ Weights with_bias(const ModelConfig& config, std::size_t pair, float size) {
   return weights;
 }
 
+// Whether layer 1, which has the bias, gets wider keys; layer 0 never does.
+bool is_widened(const ModelConfig& config, std::size_t pair, float size, KvType type) {
+  std::vector<KvType> types(2, type);
+  widen_keys(config, with_bias(config, pair, size), types);
+  EXPECT_EQ(types[0], type);
+  EXPECT_TRUE(types[1] == type || types[1] == KvType::f16);
+  return types[1] != type;
+}
+
 TEST(KvLayers, BiasesThatTurnFastNeedWiderKeysUnderEveryType) {
   const ModelConfig config = turning(4096);
   for (const KvType type : {KvType::int8, KvType::int4, KvType::simq4}) {
-    EXPECT_EQ(layer_key_types(config, with_bias(config, 0, 64), type),
-              (std::vector{type, KvType::f16}));
-    EXPECT_TRUE(layer_key_types(config, with_bias(config, 0, 4), type).empty());
+    EXPECT_TRUE(is_widened(config, 0, 64, type));
+    EXPECT_FALSE(is_widened(config, 0, 4, type));
   }
   // Turns by 1 in 1,000: not within a block, but within the context.
-  EXPECT_TRUE(layer_key_types(config, with_bias(config, 3, 64), KvType::simq4).empty());
-  EXPECT_FALSE(layer_key_types(config, with_bias(config, 3, 64), KvType::int8).empty());
+  EXPECT_FALSE(is_widened(config, 3, 64, KvType::simq4));
+  EXPECT_TRUE(is_widened(config, 3, 64, KvType::int8));
   const ModelConfig brief = turning(64);
-  EXPECT_TRUE(layer_key_types(brief, with_bias(brief, 3, 64), KvType::int8).empty());
-  EXPECT_TRUE(layer_key_types(config, with_bias(config, 0, 64), KvType::f16).empty());
+  EXPECT_FALSE(is_widened(brief, 3, 64, KvType::int8));
+  EXPECT_FALSE(is_widened(config, 0, 64, KvType::f16));
   // Before RoPE a bias does not turn; plain int4 is left alone with it.
-  EXPECT_TRUE(layer_key_types(config, with_bias(config, 0, 64), KvType::simq4_pre).empty());
-  EXPECT_TRUE(layer_key_types(config, with_bias(config, 0, 64), KvType::int4_plain).empty());
+  EXPECT_FALSE(is_widened(config, 0, 64, KvType::simq4_pre));
+  EXPECT_FALSE(is_widened(config, 0, 64, KvType::int4_plain));
   EXPECT_TRUE(keys_are_centred(KvType::int4) && keys_are_centred(KvType::int8));
   EXPECT_FALSE(keys_are_centred(KvType::int4_plain) || keys_are_centred(KvType::simq4_pre));
+}
+
+// A session with types of its own for some layers, fed 150 tokens.
+class OwnTypes {
+ public:
+  OwnTypes(const Model& model, KvType base, std::string_view layers)
+      : backend_(make_cpu_backend({2, chosen_isa()})) {
+    RunLimits limits;
+    limits.context = 256;
+    limits.key_type = limits.value_type = base;
+    if (!layers.empty()) limits.kv_layers = parse_kv_layers(layers, Setting{"kv_layers"});
+    session_.emplace(model, *backend_, resolve_limits(limits, model.config()));
+  }
+
+  std::vector<float> logits() {
+    std::vector<Token> tokens;
+    for (Token i = 0; i < 150; ++i) tokens.push_back(3 + i * 7 % 500);
+    const auto found = session_->feed(0, tokens);
+    return {found.begin(), found.end()};
+  }
+  Session& session() { return *session_; }
+
+ private:
+  std::unique_ptr<Backend> backend_;
+  std::optional<Session> session_;
+};
+
+TEST(KvLayers, EachLayerMayHaveTypesOfItsOwn) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");  // 6 layers
+  const Model model(test::quantized(folder, "int8"), {});
+  const auto logits = [&](KvType base, std::string_view layers) {
+    return OwnTypes(model, base, layers).logits();
+  };
+  // All layers named: what the base is does not matter, though it brings f16 copies.
+  EXPECT_EQ(logits(KvType::simq4, "0-5=int8"), logits(KvType::int8, ""));
+  EXPECT_EQ(logits(KvType::int8, "0,2-5,1=simq4"), logits(KvType::simq4, ""));
+  EXPECT_NE(logits(KvType::simq4, "0=int8"), logits(KvType::simq4, ""));
+  EXPECT_NE(logits(KvType::simq4, "0=int8/simq4"), logits(KvType::simq4, "0=int8"));
+
+  OwnTypes mixed(model, KvType::simq2, "1-2=int4-plain/f16");
+  const KvShape& shape = mixed.session().cache().shape();
+  for (std::int64_t layer = 0; layer < 6; ++layer) {
+    const bool own = layer == 1 || layer == 2;
+    EXPECT_EQ(shape.type(layer, KvPart::keys), own ? KvType::int4_plain : KvType::simq2);
+    EXPECT_EQ(shape.type(layer, KvPart::values), own ? KvType::f16 : KvType::simq2);
+  }
+  EXPECT_EQ(mixed.session().plan().kv_bytes,
+            plan_memory(0, model.config(), mixed.session().weights(),
+                        make_cpu_backend({2, chosen_isa()})->layout(), mixed.session().limits())
+                .kv_bytes);
+}
+
+TEST(KvLayers, ASavedSequenceKnowsTheTypesOfItsLayers) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const Model model(test::quantized(folder, "int8"), {});
+  OwnTypes one(model, KvType::simq4, "2=int8"), same(model, KvType::simq4, "2=int8"),
+      other(model, KvType::simq4, "3=int8"), values(model, KvType::simq4, "2=int8/f16");
+  (void)one.logits();
+  const std::vector<std::byte> saved = one.session().cache().save(0);
+  same.session().cache().load(0, saved, "test");
+  const std::vector<Token> next = {42};
+  const auto want = one.session().feed(0, next), found = same.session().feed(0, next);
+  EXPECT_TRUE(std::ranges::equal(want, found));
+  EXPECT_THROW(other.session().cache().load(0, saved, "test"), Error);
+  EXPECT_THROW(values.session().cache().load(0, saved, "test"), Error);
 }
 
 // The mean over all positions, one by one.

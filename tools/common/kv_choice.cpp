@@ -11,13 +11,6 @@ std::optional<int> number_of(const Options& options, std::string_view name) {
   return static_cast<int>(options.integer(name));
 }
 
-KvZones zones_of(const RunLimits& limits) {
-  KvZones zones = kv_zones(limits.key_type, limits.value_type);
-  if (limits.kv_sinks) zones.sinks = *limits.kv_sinks;
-  if (limits.kv_recent) zones.recent = *limits.kv_recent;
-  return zones;
-}
-
 }  // namespace
 
 std::vector<Option> kv_options(const std::string& group) {
@@ -60,6 +53,12 @@ std::vector<Option> kv_detail_options(const std::string& group) {
            .group = group,
            .minimum = 32,
            .maximum = 64},
+          {.name = "kv-layers",
+           .kind = OptionKind::list,
+           .value_name = "LAYERS=T",
+           .help = "layers, counted from 0, with types of their own: 0-1,27=f16, or 3=int8/simq4 "
+                   "for keys / values; may be repeated",
+           .group = group},
           {.name = "kv-rope",
            .kind = OptionKind::text,
            .value_name = "WHEN",
@@ -90,12 +89,17 @@ void choose_kv(const Options& options, const Model& model, RunLimits& limits) {
 
 void choose_kv_details(const Options& options, RunLimits& limits) {
   KvType &keys = limits.key_type, &values = limits.value_type;
+  for (const std::string& text : options.list("kv-layers")) {
+    for (const KvLayerTypes& own : parse_kv_layers(text, Setting{"kv_layers"})) {
+      limits.kv_layers.push_back(own);
+    }
+  }
   const auto require_use = [&](std::string_view name, bool useful, std::string_view types) {
     require(useful || !options.given(name), ErrorKind::bad_setting, "--", name, ": types ",
             kv_type_name(keys), " and ", kv_type_name(values), " have no use for it; give ",
             Setting{"key_type"}, types);
   };
-  const bool blocked = zones_of(limits).copies();
+  const bool blocked = kv_zones(limits).copies();
   constexpr std::string_view kBlocked = " simq8, simq4 or simq2";
   for (const char* name : {"kv-sink", "kv-residual", "kv-block"}) {
     require_use(name, blocked, kBlocked);
@@ -126,7 +130,8 @@ void choose_kv_details(const Options& options, RunLimits& limits) {
 std::string kv_text(const RunLimits& limits) {
   std::string text = "keys " + std::string(kv_type_name(limits.key_type)) + ", values " +
                      std::string(kv_type_name(limits.value_type));
-  const KvZones zones = zones_of(limits);
+  if (!limits.kv_layers.empty()) text += ", layers " + kv_layers_text(limits.kv_layers);
+  const KvZones zones = kv_zones(limits);
   if (!zones.copies()) return text;
   return text + " (f16: the first " + std::to_string(zones.sinks) + " and the newest " +
          std::to_string(zones.recent) + "; blocks of " + std::to_string(zones.block) + ")";
@@ -146,10 +151,12 @@ std::string beyond_evidence(const Model& model, const RunLimits& limits) {
          with_commas(evidence.context) + " positions, KL " + fixed(evidence.kl, 5) + ")";
 }
 
-std::string wide_keys_text(const KvShape& shape) {
+std::string wide_keys_text(const KvShape& shape, const RunLimits& limits) {
   std::vector<std::string> layers;
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
-    if (shape.type(layer, KvPart::keys) != shape.key_type) layers.push_back(std::to_string(layer));
+    if (shape.type(layer, KvPart::keys) != layer_type(limits, layer, KvPart::keys)) {
+      layers.push_back(std::to_string(layer));
+    }
   }
   if (layers.empty()) return "";
   std::string text = layers.size() == 1 ? "layer " : "layers ";
@@ -162,8 +169,9 @@ std::string wide_keys_text(const KvShape& shape) {
 
 std::string kv_label(KvType type, const RunLimits& limits) {
   std::string label(kv_type_name(type));
+  if (!limits.kv_layers.empty()) label += " (" + kv_layers_text(limits.kv_layers) + ")";
   if (!kv_scheme(type).blocked()) return label;
-  const KvZones zones = zones_of(limits);
+  const KvZones zones = kv_zones(limits);
   return label + " s" + std::to_string(zones.sinks) + " r" + std::to_string(zones.recent) + " b" +
          std::to_string(zones.block);
 }

@@ -30,7 +30,7 @@ std::string beyond_evidence(const Model& model, const RunLimits& limits);
 // "keys simq4, values simq4 (f16: the first 4 and the newest 32; blocks of 32)"
 std::string kv_text(const RunLimits& limits);
 // "layers 0 and 27: keys f16, their biases are large"; empty where all layers are alike.
-std::string wide_keys_text(const KvShape& shape);
+std::string wide_keys_text(const KvShape& shape, const RunLimits& limits);
 // "simq4 s4 r32 b32", "int8": for reports that are compared.
 std::string kv_label(KvType type, const RunLimits& limits);
 

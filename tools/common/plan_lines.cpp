@@ -72,7 +72,7 @@ std::vector<std::string> plan_lines(const Model& model, Session& session) {
     lines.push_back("rope: " + session.transformer().rope_note());
   }
   lines.push_back("kv cache: " + kv_text(limits) + ", " + human_bytes(plan.kv_bytes));
-  if (std::string wide = wide_keys_text(session.cache().shape()); !wide.empty()) {
+  if (std::string wide = wide_keys_text(session.cache().shape(), limits); !wide.empty()) {
     lines.push_back("kv cache: " + std::move(wide));
   }
   lines.push_back("memory: weights " + human_bytes(plan.weight_bytes) + ", kv cache " +

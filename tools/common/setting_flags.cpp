@@ -26,6 +26,7 @@ constexpr SettingFlag kFlags[] = {
     {"host", "--host"},
     {"join", "--join"},
     {"key_type", "-ctk"},
+    {"kv_layers", "--kv-layers"},
     {"kv_block", "--kv-block"},
     {"kv_recent", "--kv-residual"},
     {"kv_rope", "--kv-rope"},

@@ -115,6 +115,7 @@ Json fit_json(const FitReport& report) {
                {"batch_tokens", limits.batch_tokens},
                {"key_type", kv_type_name(limits.key_type)},
                {"value_type", kv_type_name(limits.value_type)},
+               {"kv_layers", kv_layers_text(limits.kv_layers)},
                {"device", report.device},
                {"threads", report.threads},
                {"weight_bytes", report.plan.weight_bytes},

@@ -157,6 +157,7 @@ Receipt receipt_of(const Run& run, std::span<const Token> prompt, const Finished
           .owner = prompt_owner(run.model(), *run.setup.session),
           .kv_sinks = run.setup.session->limits().kv_sinks,
           .kv_recent = run.setup.session->limits().kv_recent,
+          .kv_layers = run.setup.session->limits().kv_layers,
           .prompt = {prompt.begin(), prompt.end()},
           .sampling = run.generator.sampling(),
           .banned = run.ending.banned,
