@@ -100,6 +100,34 @@ TEST(Inspect, VerifyAcceptsAWholeFileAndNamesADamagedTensor) {
   EXPECT_NE(run.err.find("layers.1.up"), std::string::npos) << run.err;
 }
 
+TEST(Inspect, TakesTheModelAsOtherToolsDo) {
+  const TemporaryFolder folder;
+  const std::string model = make_small_model(folder, "llama", "int8");
+  const ToolRun alone = run_program("leq-inspect", {model});
+  EXPECT_EQ(run_program("leq-inspect", {"-m", model}).out, alone.out);
+  EXPECT_EQ(run_program("leq-inspect", {"-m", model, model}).status, 1);
+}
+
+TEST(Inspect, PlansLayersWithTypesOfTheirOwn) {
+  const TemporaryFolder folder;
+  const std::string model = make_small_model(folder, "llama", "int8");
+  const auto cache_bytes = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {model, "--fit", "--json", "-ctk", "f16", "-ctv", "f16"});
+    const ToolRun run = run_program("leq-inspect", more);
+    EXPECT_EQ(run.status, 0) << run.err;
+    return parse_json(run.out, "plan").at("kv_bytes").get<std::int64_t>();
+  };
+  const std::int64_t layers = inspect(model).at("config").at("layers").get<std::int64_t>();
+  const std::int64_t all = cache_bytes({});
+  EXPECT_EQ(cache_bytes({"--kv-layers", "0=f32"}), all + all / layers);
+  EXPECT_EQ(cache_bytes({"--kv-layers", "0=f32/f16"}), all + all / layers / 2);
+  for (const std::string& wrong : {"0", "99=f16", "0=q8_0"}) {
+    const ToolRun run = run_program("leq-inspect", {model, "--fit", "--kv-layers", wrong});
+    EXPECT_EQ(run.status, 1);
+    EXPECT_NE(run.err.find("--kv-layers"), std::string::npos) << run.err;
+  }
+}
+
 TEST(Inspect, RefusesATruncatedFile) {
   const TemporaryFolder folder;
   const std::string bytes = read_bytes(make_small_model(folder, "llama", "int8"));

@@ -47,6 +47,12 @@ ToolSpec tool_spec() {
   tool.max_positionals = 1;
   const std::string group = "What to do";
   tool.options = {
+      {.name = "model",
+       .spellings = "-m",
+       .kind = OptionKind::text,
+       .value_name = "FILE",
+       .help = "the model, as other tools are told it, instead of naming it alone",
+       .group = group},
       {.name = "json", .help = "print JSON", .group = group},
       {.name = "verify", .help = "compare the checksum of every tensor", .group = group},
       {.name = "fit", .help = "print the exact memory plan, from the header alone", .group = group},
@@ -113,9 +119,10 @@ void verify(const Model& model, std::ostream& out) {
 }
 
 int run(const Options& options) {
-  require(options.positionals().size() == 1,
-          "a path must be given: leq-inspect model.leq; see leq-inspect --help");
-  const std::string& path = options.positionals().front();
+  require(options.positionals().size() + (options.given("model") ? 1 : 0) == 1,
+          "a path must be given, once: leq-inspect model.leq; see leq-inspect --help");
+  const std::string& path =
+      options.given("model") ? options.text("model") : options.positionals().front();
   if (options.has("tokenize")) {
     EncodeOptions encode;
     encode.parse_special = options.flag("special");
