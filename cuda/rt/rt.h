@@ -17,6 +17,7 @@ struct DeviceInfo {
   int multiprocessors = 0;
   std::size_t shared_limit_bytes = 0;  // a block's largest shared memory
   std::size_t memory_bytes = 0;
+  double clock_hz = 0;  // of clock64 in kernels
   std::string uuid;  // "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", as nvidia-smi spells it
 };
 // Empty where there is none; never throws.
@@ -28,6 +29,8 @@ struct MemoryInfo {
   std::size_t free_bytes = 0, total_bytes = 0;
 };
 MemoryInfo memory_of(int device);
+// Whether kernels on `device` can write the memory of `peer`; from then on they may.
+bool reaches(int device, int peer);
 
 // Work in order, behind the host's back until synchronize.
 struct Stream;

@@ -132,6 +132,7 @@ class MpiRank final : public Communicator {
     }
     return *ended_;
   }
+  std::chrono::milliseconds patience() const override { return options_.patience; }
 
  private:
   enum class Wait : std::uint8_t { bounded, patient };

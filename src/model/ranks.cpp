@@ -16,16 +16,16 @@ namespace {
 // A rank that does not lead, loaded.
 class Follower {
  public:
-  Follower(const ModelConfig& config, Weights whole, Backend& backend, const RunLimits& limits,
+  Follower(const ModelConfig& config, Weights weights, Backend& backend, const RunLimits& limits,
            Communicator& ranks, std::uint64_t fingerprint)
       : ranks_(ranks),
         facts_(rank_facts(config, limits, fingerprint)),
         place_(place_of(config, ranks.rank(), ranks.size())),
         backend_(backend),
-        shape_(rank_kv_shape(config, whole, backend.layout(), limits, place_)),
+        shape_(rank_kv_shape(config, weights, backend.layout(), limits, place_)),
         pages_(backend.memory(), backend.layout(), shape_),
         among_{ranks, kv_heads_of_ranks(place_)},
-        weights_(take_share(std::move(whole), config, place_)),
+        weights_(std::move(weights)),
         transformer_(config, weights_, backend, forward_limits(limits), ranks, place_) {}
 
   void run() {
@@ -103,17 +103,28 @@ void follow(const ModelConfig& config, Weights weights, Backend& backend, const 
   }
 }
 
+namespace {
+
+Weights weights_of(const Model& model, Backend& backend, const RunLimits& limits,
+                   const RankPlace& place) {
+  return load_weights([&](std::string_view name) { return model.file().find(name); },
+                      model.file().name(), model.config(), backend, limits, place);
+}
+
+}  // namespace
+
 void follow(const Model& model, Backend& backend, const RunLimits& limits, Communicator& ranks) {
-  follow(model.config(), bind_weights(model.file(), model.config(), backend.memory()), backend,
-         limits, ranks, model.file().fingerprint());
+  const RankPlace place = place_of(model.config(), ranks.rank(), ranks.size());
+  follow(model.config(), weights_of(model, backend, limits, place), backend, limits, ranks,
+         model.file().fingerprint());
 }
 
 ThreadFollowers::ThreadFollowers(const Model& model, std::vector<std::unique_ptr<Backend>> backends,
                                  const RunLimits& limits, const ThreadRankOptions& options)
     : ThreadFollowers(
           model.config(),
-          [&model](Backend& backend) {
-            return bind_weights(model.file(), model.config(), backend.memory());
+          [&model, limits](Backend& backend, const RankPlace& place) {
+            return weights_of(model, backend, limits, place);
           },
           std::move(backends), limits, options, model.file().fingerprint()) {}
 
@@ -126,7 +137,8 @@ ThreadFollowers::ThreadFollowers(const ModelConfig& config, Binder bind,
     threads_.emplace_back([this, i, &config, bind, limits, fingerprint] {
       Communicator& own = ranks_[static_cast<int>(i) + 1];
       try {
-        follow(config, bind(*backends_[i]), *backends_[i], limits, own, fingerprint);
+        const RankPlace place = place_of(config, own.rank(), own.size());
+        follow(config, bind(*backends_[i], place), *backends_[i], limits, own, fingerprint);
       } catch (const Error& error) {
         own.abort(error);  // the leader tells of it
       } catch (const std::exception& error) {
