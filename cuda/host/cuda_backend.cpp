@@ -161,8 +161,8 @@ class CudaBackend final : public Backend {
                    const KvLayer& kv) override {
     const auto span =
         clock_.in(StepPart::attention, [&] { return moved_bytes(qkv, batch.tokens); });
-    check_qkv(qkv, batch, shape);
     if (shape.kv_heads == 0) return;  // all heads are other ranks'
+    check_qkv(qkv, batch, shape);
     check_pages(batch);
     RopeAppendArguments a;
     a.qkv = float_rows(qkv);
@@ -194,8 +194,8 @@ class CudaBackend final : public Backend {
 
   void attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
                  const KvLayer& kv, const RowsFor& out) override {
-    check_attention(qkv, batch, shape, out);
     if (shape.heads == 0) return;
+    check_attention(qkv, batch, shape, out);
     constexpr std::string_view kSite = "output of attention";
     if (!attend(qkv, batch, shape, kv, out, kSite)) finish(out, batch.tokens, kSite);
   }

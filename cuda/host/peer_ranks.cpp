@@ -120,8 +120,12 @@ void PeerRanks::meet() {
   }
 }
 
-// Of its own work, while the others' may still write here: membership_ goes after it.
+// Waits for its own work; the others' may still write here until membership_ has gone. Where an
+// error takes it away, and has ended nobody yet, they would not come.
 PeerRanks::~PeerRanks() {
+  if (std::uncaught_exceptions() > errors_) {
+    ranks_.abort(rank_error(*this, Error("it has ended by an error", ErrorKind::interrupted)));
+  }
   try {
     rt::synchronize(stream_);
   } catch (const Error&) {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <span>
 #include <string>
@@ -52,6 +53,7 @@ class PeerRanks final : public Communicator {
   std::uint32_t number_of(std::string_view site);
 
   Communicator& ranks_;
+  int errors_ = std::uncaught_exceptions();  // in flight when it was made
   int device_;
   rt::Stream& stream_;
   std::span<std::byte> window_;

@@ -28,7 +28,17 @@ class Follower {
         weights_(std::move(weights)),
         transformer_(config, weights_, backend, forward_limits(limits), ranks, place_) {}
 
+  // An error ends the other ranks while what they may wait for, or write, is still there.
   void run() {
+    try {
+      obey();
+    } catch (const Error& error) {
+      throw ranks_.abort(rank_error(ranks_, error));
+    }
+  }
+
+ private:
+  void obey() {
     require_agreement(ranks_, facts_);
     std::vector<std::byte> bytes;
     for (;;) {
@@ -47,7 +57,6 @@ class Follower {
     }
   }
 
- private:
   void check_pages_exist(std::span<const std::int32_t> pages) const {
     for (const std::int32_t page : pages) {
       ensure(page >= 0 && page < pages_.count(), "page ", page, " of ", pages_.count());

@@ -199,7 +199,7 @@ TEST(PeerRanks, ARankThatFailsEndsTheKernelsThatWaitForIt) {
     GpuRank gpu(ranks, gpu::exchange_bytes(1, 64));
     if (ranks.rank() == 2) {
       while (launched < 2) std::this_thread::yield();
-      throw Error("rank 2 has had enough");
+      throw ranks.abort(Error("rank 2 has had enough"));
     }
     const DeviceScratch rows(gpu.device, 64);
     const std::vector<ByteRange> parts = {{0, 16}, {16, 32}, {32, 48}};
@@ -210,6 +210,16 @@ TEST(PeerRanks, ARankThatFailsEndsTheKernelsThatWaitForIt) {
     gpu.peers.barrier("the end of the step");
   });
   EXPECT_EQ(text, "rank 2 has had enough");
+}
+
+// ... nor where it has told nobody before it goes.
+TEST(PeerRanks, ARankThatGoesByAnErrorEndsTheOthers) {
+  const std::string text = on_ranks(2, kPatience, [&](Communicator& ranks) {
+    const GpuRank gpu(ranks, gpu::exchange_bytes(1, 64));
+    if (!ranks.leads()) throw Error("rank 1 fails on its own");
+    ranks.barrier("a meeting");
+  });
+  EXPECT_EQ(text, "rank 1 of 2: it has ended by an error");
 }
 
 TEST(PeerRanks, WindowsOfUnequalSizesAreRefused) {

@@ -118,6 +118,7 @@ __device__ __forceinline__ bool wait_for_peer(const ExchangeArguments& a, int pe
     }
     __nanosleep(kNapNanoseconds);
   }
+  __threadfence_system();
   return true;
 }
 
@@ -146,7 +147,6 @@ __global__ void __launch_bounds__(kExchangeThreads)
     if (peer < a.ranks && peer != a.rank && !wait_for_peer<Protocol>(a, peer, epoch)) {
       goes_on = false;
     }
-    __threadfence_system();
   }
   __syncthreads();
   if (goes_on) take_parts(a, slot_at);
