@@ -34,8 +34,8 @@ constexpr std::int64_t kRopePositions = 256;
 constexpr std::size_t kDownloadBytes = std::size_t{8} << 20;
 
 AttentionHeads heads_of(const AttentionShape& shape) {
-  return {shape.heads, shape.kv_heads, shape.head_dim, shape.window, query_group(shape),
-          shape.first_head};
+  return {shape.heads,  shape.kv_heads,     shape.head_dim,
+          shape.window, query_group(shape), shape.first_head};
 }
 
 KvPages pages_of(const KvLayer& kv, KvPart part, const AttentionShape& shape) {
@@ -201,8 +201,7 @@ class CudaBackend final : public Backend {
   }
 
   // What the host does while a peer may wait takes no memory: the driver would wait for the peer.
-  std::unique_ptr<Communicator> connect(Communicator& ranks,
-                                        std::span<std::byte> window) override {
+  std::unique_ptr<Communicator> connect(Communicator& ranks, std::span<std::byte> window) override {
     if (landing_.size() < kDownloadBytes) landing_ = Pinned(kDownloadBytes);
     return std::make_unique<PeerRanks>(ranks, device_, stream_, window);
   }

@@ -98,8 +98,7 @@ PeerRanks::PeerRanks(Communicator& ranks, int device, rt::Stream& stream,
   const double seconds = std::chrono::duration<double>(patience()).count();
   common_.patience = static_cast<long long>(seconds * rt::device_of(stream_).clock_hz);
   meet();
-  ranks_.at_abort(
-      [this] { std::atomic_ref(end().ended).store(1, std::memory_order_release); });
+  ranks_.at_abort([this] { std::atomic_ref(end().ended).store(1, std::memory_order_release); });
 }
 
 // Each rank's window as this device sees it.

@@ -18,7 +18,7 @@ struct DeviceInfo {
   std::size_t shared_limit_bytes = 0;  // a block's largest shared memory
   std::size_t memory_bytes = 0;
   double clock_hz = 0;  // of clock64 in kernels
-  std::string uuid;  // "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", as nvidia-smi spells it
+  std::string uuid;     // "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", as nvidia-smi spells it
 };
 // Empty where there is none; never throws.
 std::vector<DeviceInfo> devices();

@@ -35,12 +35,12 @@ struct Grid {
   const void* code = nullptr;  // the kernel's address
   dim3 blocks;
   dim3 threads;
-  std::size_t shared_bytes = 0;         // dynamic, poisoned at the start of each block
+  std::size_t shared_bytes = 0;  // dynamic, poisoned at the start of each block
   // Static and dynamic together: 48 KB, or what the kernel was allowed of the architecture's more.
   std::size_t shared_limit = 48 << 10;
-  unsigned cluster = 1;                 // neighbouring blocks in x that run together
-  bool early = false;                   // may begin before the launch in front of it has ended
-  int device = 0;                       // whose workers run it: grids of two run at the same time
+  unsigned cluster = 1;  // neighbouring blocks in x that run together
+  bool early = false;    // may begin before the launch in front of it has ended
+  int device = 0;        // whose workers run it: grids of two run at the same time
 };
 
 // One block of a grid with `early` that has gone as far as it can while the launch in front has not

@@ -1,5 +1,5 @@
-// What kernels ask of the emulator: where they are, barriers, collectives, shared memory, copies and
-// pushes on their way.
+// What kernels ask of the emulator: where they are, barriers, collectives, shared memory, copies
+// and pushes on their way.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

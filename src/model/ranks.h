@@ -15,8 +15,8 @@
 namespace leq {
 
 // All that a rank does that does not lead: the leader's steps, until its session ends. `limits` as
-// resolve_limits returned them, the same on all ranks; `weights` are its share; `fingerprint` as the
-// leader's session has it. Throws the Error that ended the ranks, its own or another's.
+// resolve_limits returned them, the same on all ranks; `weights` are its share; `fingerprint` as
+// the leader's session has it. Throws the Error that ended the ranks, its own or another's.
 void follow(const ModelConfig& config, Weights weights, Backend& backend, const RunLimits& limits,
             Communicator& ranks, std::uint64_t fingerprint = 0);
 void follow(const Model& model, Backend& backend, const RunLimits& limits, Communicator& ranks);

@@ -45,9 +45,9 @@ class Binder {
     Block block;
     block.attention_norm = norm(at("attention_norm"), config_.block_norm());
     const Slice keys = share_.key_rows(config_);
-    block.qkv = linear(at("qkv"), {{at("q"), share_.attention_columns(config_)},
-                                   {at("k"), keys},
-                                   {at("v"), keys}});
+    block.qkv =
+        linear(at("qkv"),
+               {{at("q"), share_.attention_columns(config_)}, {at("k"), keys}, {at("v"), keys}});
     place_key_centre(at("k") + ".bias", block);
     if (config_.qk_norm) {
       block.q_norm = norm(at("q_norm"), config_.norm);
@@ -56,8 +56,8 @@ class Binder {
     block.o = linear(at("o"), {{at("o"), share_.stream}});
     block.mlp_norm = norm(at("mlp_norm"), config_.block_norm());
     const LinearPart up = {at("up"), share_.mlp};
-    block.gate_up =
-        config_.gated ? linear(at("gate_up"), {{at("gate"), share_.mlp}, up}) : linear(up.name, {up});
+    block.gate_up = config_.gated ? linear(at("gate_up"), {{at("gate"), share_.mlp}, up})
+                                  : linear(up.name, {up});
     block.down = linear(at("down"), {{at("down"), share_.stream}});
     return block;
   }

@@ -161,9 +161,9 @@ TEST_P(PeerRanksOf, SendLargeBlocksInParts) {
                        peers.gather({&block, 1}, Receivers::all, "a large block");
                        for (std::size_t at = 0; at < whole.size(); ++at) {
                          const auto of = static_cast<int>(at % stride / kColumns);
-                         test::expect(whole[at] == number(of, at),
-                                      "byte " + std::to_string(at) + " of rank " +
-                                          std::to_string(of));
+                         test::expect(
+                             whole[at] == number(of, at),
+                             "byte " + std::to_string(at) + " of rank " + std::to_string(of));
                        }
                      }),
             "");

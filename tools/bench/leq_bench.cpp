@@ -115,8 +115,8 @@ class Bench {
     }
     std::unique_ptr<ThreadFollowers> followers;
     if (setting.ranks > 1 && processes_ == nullptr) {
-      followers = model.followers(follower_backends(options_, setting.threads, setting.ranks), limits,
-                                  thread_rank_options(setting.threads, setting.ranks));
+      followers = model.followers(follower_backends(options_, setting.threads, setting.ranks),
+                                  limits, thread_rank_options(setting.threads, setting.ranks));
     }
     Communicator& ranks = processes_ != nullptr  ? *processes_
                           : followers != nullptr ? followers->leader()

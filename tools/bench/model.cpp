@@ -80,7 +80,10 @@ std::unique_ptr<ThreadFollowers> BenchModel::followers(
     return std::make_unique<ThreadFollowers>(*file_, std::move(backends), limits, options);
   }
   return std::make_unique<ThreadFollowers>(
-      config(), [this, limits](Backend& backend, const RankPlace& rank) { return bind(backend, limits, rank); },
+      config(),
+      [this, limits](Backend& backend, const RankPlace& rank) {
+        return bind(backend, limits, rank);
+      },
       std::move(backends), limits, options);
 }
 

@@ -156,9 +156,8 @@ void load(const Options& options, const AdjustLimits& adjust,
     setup.session =
         std::make_unique<Session>(model, *setup.backend, fitted.limits, *setup.processes);
   } else if (in_threads) {
-    setup.followers =
-        std::make_unique<ThreadFollowers>(model, std::move(others), fitted.limits,
-                                          thread_rank_options(setup.threads, ranks));
+    setup.followers = std::make_unique<ThreadFollowers>(model, std::move(others), fitted.limits,
+                                                        thread_rank_options(setup.threads, ranks));
     setup.session =
         std::make_unique<Session>(model, *setup.backend, fitted.limits, setup.followers->leader());
   } else {

@@ -52,8 +52,8 @@ std::vector<MemoryPlan> plan_ranks(const Model& model, const RunLimits& limits, 
 MemoryPlan joined(const std::vector<MemoryPlan>& plans, const FitDevice& device) {
   MemoryPlan all;
   for (const MemoryPlan& plan : plans) {
-    all.weight_bytes = device.device == "cpu" ? plan.weight_bytes
-                                              : all.weight_bytes + plan.weight_bytes;
+    all.weight_bytes =
+        device.device == "cpu" ? plan.weight_bytes : all.weight_bytes + plan.weight_bytes;
     all.kv_bytes += plan.kv_bytes;
     all.scratch_bytes += plan.scratch_bytes;
   }
@@ -82,7 +82,7 @@ FitReport plan_fit(const Model& model, const RunLimits& wanted, const FitDevice&
   report.threads = device.threads > 0 ? device.threads : usable_cores();
   report.plan = planner.plan(report.limits);
   if (device.ranks > 1) {
-    report.ranks = plan_ranks(model, report.limits, report.threads, device.ranks);
+    report.ranks = plan_ranks(model, report.limits, report.threads, device);
     report.plan = joined(report.ranks, device);
   }
   report.available_bytes = available_for(device);
@@ -111,7 +111,8 @@ std::string fit_text(const FitReport& report) {
     row((name + "scratch").c_str(), report.ranks[rank].scratch_bytes);
   }
   row(report.on_gpu() ? (report.ranks.empty() ? "weights (on the GPU)" : "weights (on the GPUs)")
-                      : "weights (the file)", report.plan.weight_bytes);
+                      : "weights (the file)",
+      report.plan.weight_bytes);
   row("KV cache", report.plan.kv_bytes);
   row("scratch", report.plan.scratch_bytes);
   row("total", report.plan.total());
