@@ -117,6 +117,16 @@ void synchronize(Stream& stream) {
   check(cudaStreamSynchronize(used(stream)), "work on the device failed");
 }
 
+bool is_idle(Stream& stream) {
+  const cudaError_t result = cudaStreamQuery(used(stream));
+  if (result == cudaErrorNotReady) return false;
+  check(result, "work on the device failed");
+  return true;
+}
+void use(Stream& stream) { use_device(stream.device); }
+void* library_stream(Stream& stream) { return used(stream); }
+bool has_libraries() { return true; }
+
 EventOwner make_event(int device) {
   use_device(device);
   EventOwner event(new Event{device, nullptr});

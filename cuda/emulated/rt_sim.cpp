@@ -276,6 +276,14 @@ void synchronize(Stream& stream) {
   free_released();
 }
 
+bool is_idle(Stream& stream) {
+  synchronize(stream);
+  return true;
+}
+void use(Stream&) {}
+void* library_stream(Stream& stream) { return &stream; }
+bool has_libraries() { return false; }
+
 MemoryInfo memory_of(int index) {
   const Device& of = device(index);
   const std::lock_guard hold(runtime().memory_lock);

@@ -16,8 +16,8 @@
 #include "cuda/host/device_scales.h"
 #include "cuda/host/device_weights.h"
 #include "cuda/host/faults.h"
+#include "cuda/host/link_ranks.h"
 #include "cuda/host/part_events.h"
-#include "cuda/host/peer_ranks.h"
 #include "cuda/host/row_blocks.h"
 #include "cuda/host/staging.h"
 #include "cuda/host/step_graphs.h"
@@ -203,7 +203,7 @@ class CudaBackend final : public Backend {
   // What the host does while a peer may wait takes no memory: the driver would wait for the peer.
   std::unique_ptr<Communicator> connect(Communicator& ranks, std::span<std::byte> window) override {
     if (landing_.size() < kDownloadBytes) landing_ = Pinned(kDownloadBytes);
-    return std::make_unique<PeerRanks>(ranks, device_, stream_, window);
+    return link_ranks(ranks, device_, stream_, window);
   }
 
   // A rank's own columns are finished, but for codes and pieces that need the whole row.

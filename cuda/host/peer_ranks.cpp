@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "comm/division.h"
+#include "cuda/host/exchange_layout.h"
 
 namespace leq::LEQ_GPU {
 namespace {
@@ -32,48 +33,6 @@ Member member_of(const std::vector<std::byte>& bytes) {
   ensure(bytes.size() == sizeof member, "ranks: ", bytes.size(), " bytes of a member");
   std::memcpy(&member, bytes.data(), sizeof member);
   return member;
-}
-
-std::int64_t padded(const ByteRange& part) {
-  return round_up_to(static_cast<std::int64_t>(part.count()), kPushBytes);
-}
-
-// Bytes in a slot of one row of all blocks.
-std::int64_t slot_row_bytes(std::span<const SharedRows> blocks) {
-  std::int64_t bytes = 0;
-  for (const SharedRows& block : blocks) {
-    for (const ByteRange& part : block.parts) bytes += padded(part);
-  }
-  return bytes;
-}
-
-// Of one rank at most: so many blocks push it.
-std::int64_t largest_row_bytes(std::span<const SharedRows> blocks) {
-  std::int64_t most = 0;
-  for (std::size_t rank = 0; rank < blocks[0].parts.size(); ++rank) {
-    std::int64_t bytes = 0;
-    for (const SharedRows& block : blocks) bytes += padded(block.parts[rank]);
-    most = std::max(most, bytes);
-  }
-  return most;
-}
-
-// The block's rows from `first` on; `at`: the next free byte of a slot.
-ExchangePlane plane_of(const SharedRows& block, std::int64_t first, std::int64_t rows,
-                       std::int64_t& at) {
-  const auto offset = static_cast<std::size_t>(first);
-  ExchangePlane plane;
-  plane.own = block.own + offset * block.own_stride;
-  plane.own_stride = static_cast<std::int64_t>(block.own_stride);
-  if (block.all != nullptr) plane.all = block.all + offset * block.stride;
-  plane.stride = static_cast<std::int64_t>(block.stride);
-  for (std::size_t rank = 0; rank < block.parts.size(); ++rank) {
-    plane.first[rank] = static_cast<std::uint32_t>(block.parts[rank].first);
-    plane.bytes[rank] = static_cast<std::uint32_t>(block.parts[rank].count());
-    plane.at[rank] = static_cast<std::uint32_t>(at);
-    at += rows * padded(block.parts[rank]);
-  }
-  return plane;
 }
 
 }  // namespace
@@ -141,26 +100,20 @@ std::uint32_t PeerRanks::number_of(std::string_view site) {
 }
 
 void PeerRanks::gather(std::span<const SharedRows> blocks, Receivers to, std::string_view site) {
-  const std::int64_t rows = blocks[0].rows, row_bytes = slot_row_bytes(blocks);
-  ensure(blocks.size() <= kExchangePlanes && row_bytes <= common_.slot_bytes, site, ": ",
-         blocks.size(), " blocks with rows of ", row_bytes, " bytes, a slot has ",
-         common_.slot_bytes);
   ExchangeArguments a = common_;
   a.all_receive = to == Receivers::all;
   a.site = number_of(site);
   a.plane_count = static_cast<int>(blocks.size());
-  const std::int64_t most = row_bytes > 0 ? common_.slot_bytes / row_bytes : rows;
-  for (std::int64_t first = 0; first < rows; first += most) {
-    a.rows = std::min(most, rows - first);
-    const std::int64_t pushed = a.rows * largest_row_bytes(blocks);
-    a.blocks = static_cast<int>(std::clamp<std::int64_t>(pushed / kBlockBytes, 1, kExchangeBlocks));
-    std::int64_t at = 0;
-    for (std::size_t i = 0; i < blocks.size(); ++i) {
-      a.planes[i] = plane_of(blocks[i], first, a.rows, at);
-      if (to == Receivers::leader && !leads()) a.planes[i].all = nullptr;
+  each_part(blocks, common_.slot_bytes, site, [&](const ExchangePart& part) {
+    std::ranges::copy(part.planes, a.planes);
+    if (to == Receivers::leader && !leads()) {
+      for (ExchangePlane& plane : a.planes) plane.all = nullptr;
     }
+    a.rows = part.rows;
+    a.blocks = static_cast<int>(
+        std::clamp<std::int64_t>(part.most_bytes / kBlockBytes, 1, kExchangeBlocks));
     launch_exchange(a, stream_);
-  }
+  });
 }
 
 void PeerRanks::barrier(std::string_view site) {

@@ -41,6 +41,13 @@ using StreamOwner = std::unique_ptr<Stream, StreamCloser>;
 StreamOwner make_stream(int device);
 const DeviceInfo& device_of(const Stream& stream);
 void synchronize(Stream& stream);
+// Whether all its work has ended. The emulator carries it out first.
+bool is_idle(Stream& stream);
+// What follows on this thread, calls of libraries above all, is for the stream's device.
+void use(Stream& stream);
+// cudaStream_t for CUDA's libraries; whether they take it: the emulator's stream is none.
+void* library_stream(Stream& stream);
+bool has_libraries();
 
 // A mark in a stream's order, and the moment when the stream came to it. Waiting for one that was
 // never recorded returns at once; a record replaces the one before it.

@@ -53,6 +53,10 @@ class Communicator {
   // counts; returns the error of that one.
   virtual Error abort(const Error& error) noexcept = 0;
 
+  // Returns when gathers that go on behind the host's back have ended, those that a device carries
+  // out, or throws where they cannot.
+  virtual void finish(std::string_view site) { static_cast<void>(site); }
+
   // How long a rank is waited for until it is taken for lost.
   virtual std::chrono::milliseconds patience() const = 0;
   // `end` is called when a rank ends all, on that rank's thread; at once where one has. Null: no

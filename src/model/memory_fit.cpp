@@ -1,7 +1,6 @@
 #include "model/memory_fit.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "base/error.h"
@@ -97,20 +96,23 @@ FittedLimits MemoryPlanner::fit(const RunLimits& wanted, const DeviceRoom& room,
 }
 
 FittedLimits fit_limits(const RunLimits& wanted, const Model& model, Backend& backend) {
-  return fit_limits(wanted, model, std::array{&backend});
+  return fit_limits(wanted, model, backend, place_of(model.config(), 0, 1));
+}
+
+FittedLimits fit_limits(const RunLimits& wanted, const Model& model, Backend& backend,
+                        const RankPlace& place) {
+  const auto room = backend.memory().room();
+  if (!room) return {resolve_limits(wanted, model.config()), ""};
+  return MemoryPlanner(model, backend.layout(), place).fit(wanted, *room, backend.name());
 }
 
 FittedLimits fit_limits(const RunLimits& wanted, const Model& model,
                         std::span<Backend* const> ranks) {
   FittedLimits least = {resolve_limits(wanted, model.config()), ""};
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    Backend& backend = *ranks[rank];
-    const auto room = backend.memory().room();
-    if (!room) continue;
-    const RankPlace place =
-        place_of(model.config(), static_cast<int>(rank), static_cast<int>(ranks.size()));
-    FittedLimits fitted =
-        MemoryPlanner(model, backend.layout(), place).fit(wanted, *room, backend.name());
+  const auto count = static_cast<int>(ranks.size());
+  for (int rank = 0; rank < count; ++rank) {
+    FittedLimits fitted = fit_limits(wanted, model, *ranks[static_cast<std::size_t>(rank)],
+                                     place_of(model.config(), rank, count));
     if (fitted.limits.context < least.limits.context) least = std::move(fitted);
   }
   return least;

@@ -56,7 +56,10 @@ class MemoryPlanner {
 // The same for a model on a backend; where the backend has no memory of its own, as resolve_limits
 // has it.
 FittedLimits fit_limits(const RunLimits& wanted, const Model& model, Backend& backend);
-// For ranks: the limits that every one of them can have.
+// For the rank at `place`.
+FittedLimits fit_limits(const RunLimits& wanted, const Model& model, Backend& backend,
+                        const RankPlace& place);
+// For ranks of this process: the limits that every one of them can have.
 FittedLimits fit_limits(const RunLimits& wanted, const Model& model,
                         std::span<Backend* const> ranks);
 

@@ -5,6 +5,7 @@
 #include <new>
 #include <numeric>
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
 #include "model/kv_layers.h"
@@ -137,8 +138,10 @@ void Transformer::gather(const SharedBlock& block, std::int64_t tokens, Receiver
 // return they have been thrown, and gathers have ended the others.
 void Transformer::settle() {
   if (linked_ == nullptr) return;
+  constexpr std::string_view kSite = "the end of the step";
+  linked_->finish(kSite);
   backend_.synchronize();
-  linked_->barrier("the end of the step");
+  linked_->barrier(kSite);
 }
 
 Transformer::Transformer(const ModelConfig& config, const Weights& weights, Backend& backend,

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "comm/thread_ranks.h"
 #include "cuda/host/memory.h"
+#include "rows_on_device.h"
 
 namespace leq::LEQ_GPU {
 namespace {
@@ -38,89 +39,6 @@ struct GpuRank {
   PeerRanks peers;
 };
 
-// Blocks on the host by way of the device.
-class FromHost final : public Communicator {
- public:
-  FromHost(Communicator& ranks, std::size_t window_bytes) : gpu_(ranks, window_bytes) {}
-
-  int rank() const override { return gpu_.peers.rank(); }
-  int size() const override { return gpu_.peers.size(); }
-  void gather(std::span<const SharedRows> blocks, Receivers to, std::string_view site) override {
-    std::vector<OnDevice> there;
-    std::vector<SharedRows> copies;
-    for (const SharedRows& block : blocks) {
-      there.emplace_back(gpu_, block, rank());
-      copies.push_back(there.back().rows);
-    }
-    gpu_.peers.gather(copies, to, site);
-    for (const OnDevice& one : there) one.fetch();
-    rt::synchronize(*gpu_.stream);
-    for (const OnDevice& one : there) one.put_back();
-  }
-  void broadcast(std::vector<std::byte>& bytes, std::string_view site) override {
-    gpu_.peers.broadcast(bytes, site);
-  }
-  void barrier(std::string_view site) override { gpu_.peers.barrier(site); }
-  Error abort(const Error& error) noexcept override { return gpu_.peers.abort(error); }
-  std::chrono::milliseconds patience() const override { return gpu_.peers.patience(); }
-
- private:
-  struct OnDevice {
-    OnDevice(GpuRank& rank, const SharedRows& block, int own_rank)
-        : gpu(rank), host(block), rows(block) {
-      const auto count = static_cast<std::size_t>(block.rows);
-      const std::size_t own = block.parts[static_cast<std::size_t>(own_rank)].count();
-      own_bytes = count == 0 ? 0 : (count - 1) * block.own_stride + own;
-      all_bytes = block.all == nullptr ? 0 : count * block.stride;
-      memory = std::make_unique<DeviceScratch>(gpu.device, own_bytes + all_bytes + 64);
-      pinned = Pinned(own_bytes + all_bytes + 64);
-      std::copy_n(block.own, own_bytes, pinned.data());
-      if (all_bytes > 0) std::copy_n(block.all, all_bytes, pinned.data() + own_bytes);
-      rt::copy_to_device(memory->data(), pinned.data(), own_bytes + all_bytes, *gpu.stream);
-      rows.own = memory->data();
-      rows.all = all_bytes > 0 ? memory->data() + own_bytes : nullptr;
-    }
-    void fetch() const {
-      if (all_bytes == 0) return;
-      rt::copy_to_host(pinned.data(), rows.all, all_bytes, *gpu.stream);
-    }
-    void put_back() const {
-      if (all_bytes > 0) std::copy_n(pinned.data(), all_bytes, host.all);
-    }
-
-    GpuRank& gpu;
-    SharedRows host, rows;
-    std::size_t own_bytes = 0, all_bytes = 0;
-    std::unique_ptr<DeviceScratch> memory;
-    Pinned pinned;
-  };
-
-  GpuRank gpu_;
-};
-
-// What the first rank that failed threw, or nothing.
-std::string on_ranks(int count, std::chrono::milliseconds patience,
-                     const std::function<void(Communicator&)>& work) {
-  ThreadRanks ranks(count, {.patience = patience, .threads = count});
-  std::vector<std::thread> threads;
-  std::vector<std::string> texts(static_cast<std::size_t>(count));
-  for (int rank = 0; rank < count; ++rank) {
-    threads.emplace_back([&, rank] {
-      try {
-        work(ranks[rank]);
-      } catch (const std::exception& error) {
-        texts[static_cast<std::size_t>(rank)] = error.what();
-        ranks[rank].abort(Error(error.what()));
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const std::string& text : texts) {
-    if (!text.empty()) return text;
-  }
-  return "";
-}
-
 constexpr auto kPatience = std::chrono::milliseconds(60'000);
 
 class PeerRanksOf : public testing::TestWithParam<int> {};
@@ -128,7 +46,8 @@ class PeerRanksOf : public testing::TestWithParam<int> {};
 TEST_P(PeerRanksOf, DoWhatEveryCommunicatorDoes) {
   EXPECT_EQ(on_ranks(GetParam(), kPatience,
                      [](Communicator& ranks) {
-                       FromHost peers(ranks, gpu::exchange_bytes(4, 64));
+                       GpuRank gpu(ranks, gpu::exchange_bytes(4, 64));
+                       FromHost peers(gpu.peers, gpu.device, *gpu.stream);
                        test::check_communicator(peers, 12);
                      }),
             "");
@@ -140,7 +59,8 @@ TEST_P(PeerRanksOf, SendLargeBlocksInParts) {
   const int count = GetParam();
   EXPECT_EQ(on_ranks(count, kPatience,
                      [&](Communicator& ranks) {
-                       FromHost peers(ranks, gpu::exchange_bytes(9, count * kColumns));
+                       GpuRank gpu(ranks, gpu::exchange_bytes(9, count * kColumns));
+                       FromHost peers(gpu.peers, gpu.device, *gpu.stream);
                        std::vector<ByteRange> parts;
                        for (std::size_t rank = 0; rank < static_cast<std::size_t>(count); ++rank) {
                          parts.push_back({rank * kColumns, (rank + 1) * kColumns});

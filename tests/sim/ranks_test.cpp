@@ -104,6 +104,7 @@ const Case kFastCases[] = {
     {"qwen2-tiny", "int3-g64", kInt8},
     {"qwen2-tiny", "int8", kF16, ActChoice::online},
     {"qwen3-tiny", "bf16", kF16},
+    {"qwen3-tiny", "int8", kF16},
 };
 
 class RanksOfGpus : public testing::TestWithParam<std::tuple<std::string, Case>> {

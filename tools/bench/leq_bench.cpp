@@ -78,8 +78,8 @@ class Bench {
             context, " positions, the model has ", model.config().context, "; lower -d, -p or -n");
     check_gpu_layers(options_, model.config().layers);
     for (const RunSetting& setting : settings_) {
-      const int in_threads = processes_ == nullptr ? setting.ranks : 1;
-      const auto backend = rank_backend(options_, threads_of_leader(setting), 0, in_threads);
+      const int place = processes_ == nullptr ? 0 : mpi_local_rank();
+      const auto backend = rank_backend(options_, threads_of_leader(setting), place, setting.ranks);
       backend->record_steps(options_.flag("graph"));
       for (const BenchTest& test : tests_) run(model, model_name, *backend, setting, test);
     }

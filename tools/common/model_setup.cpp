@@ -121,7 +121,8 @@ void load(const Options& options, const AdjustLimits& adjust,
   const int threads =
       setup.processes != nullptr ? setup.threads : threads_of_rank(setup.threads, 0, ranks);
   const bool in_threads = setup.processes == nullptr && ranks > 1;
-  setup.backend = rank_backend(options, threads, 0, in_threads ? ranks : 1);
+  setup.backend =
+      rank_backend(options, threads, setup.processes == nullptr ? 0 : mpi_local_rank(), ranks);
   std::vector<std::unique_ptr<Backend>> others;
   if (in_threads) others = follower_backends(options, setup.threads, ranks);
   setup.backend->record_steps(options.flag("graph"));
@@ -145,8 +146,12 @@ void load(const Options& options, const AdjustLimits& adjust,
   }
   std::vector<Backend*> all = {setup.backend.get()};
   for (const auto& other : others) all.push_back(other.get());
-  FittedLimits fitted = draft ? fit_both(wanted, model, *setup.draft_model, *setup.backend)
-                              : fit_limits(wanted, model, all);
+  FittedLimits fitted =
+      draft ? fit_both(wanted, model, *setup.draft_model, *setup.backend)
+      : setup.processes != nullptr
+          ? fit_limits(wanted, model, *setup.backend,
+                       place_of(model.config(), setup.processes->rank(), setup.processes->size()))
+          : fit_limits(wanted, model, all);
   setup.note = std::move(fitted.note);
   if (const std::string beyond = beyond_evidence(model, fitted.limits); !beyond.empty()) {
     setup.note += (setup.note.empty() ? "" : "\n") + beyond;

@@ -39,8 +39,9 @@ bool ranks_are_processes(const Options& options, int ranks) {
   if (!processes || (*processes == 1 && ranks > 1)) return false;
   require(*processes == ranks, "--tp ", ranks, ": mpirun started ", *processes,
           " processes, expected as many");
-  require(ranks == 1 || !options.declares("device") || device_name(options) == "cpu", "--tp ",
-          ranks, ": ranks on GPUs are threads of one process; start it without mpirun");
+  require(ranks == 1 || !options.declares("device") || !device_name(options).starts_with("sim"),
+          "--tp ", ranks,
+          ": ranks on emulated GPUs are threads of one process; start it without mpirun");
   return ranks > 1;
 }
 

@@ -20,7 +20,7 @@ void check_ranks(const Options& options, std::int64_t ranks);
 int rank_count(const Options& options);
 
 // Whether mpirun started the ranks as processes. Throws Error where it started another number, and
-// where they are to compute on GPUs.
+// where they are to compute on emulated GPUs.
 bool ranks_are_processes(const Options& options, int ranks);
 
 // For the ranks beside the leader, each with its part of `threads` and, of a GPU's, its own device.

@@ -45,5 +45,9 @@ struct ExchangeArguments {
   long long patience = 0;  // ticks of clock64
 };
 void launch_exchange(const ExchangeArguments& a, rt::Stream& stream);
+// Where something else carries them: this rank's parts of rows into the first slot of its own
+// window, and the others' out of it.
+void launch_pack(const ExchangeArguments& a, rt::Stream& stream);
+void launch_unpack(const ExchangeArguments& a, rt::Stream& stream);
 
 }  // namespace leq::LEQ_GPU
