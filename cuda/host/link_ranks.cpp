@@ -54,7 +54,7 @@ std::unique_ptr<Communicator> link_ranks(Communicator& ranks, int device, rt::St
   const Member own = own_member(device);
   const bool reaches = reaches_all(own, gather_bytes(ranks, bytes_of(own), Receivers::all, kSite));
   // One way for all: what one does not reach, nobody pushes to.
-  const auto votes = gather_bytes(ranks, {std::byte{reaches ? 1u : 0u}}, Receivers::all, kSite);
+  const auto votes = gather_bytes(ranks, {reaches ? std::byte{1} : std::byte{0}}, Receivers::all, kSite);
   const bool pushes = std::ranges::all_of(
       votes, [](const std::vector<std::byte>& vote) { return vote.at(0) == std::byte{1}; });
   if (pushes) return std::make_unique<PeerRanks>(ranks, device, stream, window);

@@ -10,8 +10,8 @@
 namespace leq {
 namespace {
 
-constexpr const char* kLibrary = "libnccl.so.2";
-constexpr int kOldest = 21800;
+constexpr const char* kNcclLibrary = "libnccl.so.2";
+constexpr int kOldestNccl = 21800;
 
 template <class Function>
 void find(void* library, const char* place, const char* name, Function*& function) {
@@ -45,15 +45,15 @@ NcclCalls find_nccl(const char* place) {
   find(library, place, "ncclGetErrorString", calls.result_text);
   find(library, place, "ncclGetLastError", calls.last_error);
   int version = 0;
-  require(calls.version(&version) == kNcclSuccess && version >= kOldest, ErrorKind::no_device,
-          "NCCL: ", place, ": version ", version, ", expected ", kOldest, " (2.18) or newer");
+  require(calls.version(&version) == kNcclSuccess && version >= kOldestNccl, ErrorKind::no_device,
+          "NCCL: ", place, ": version ", version, ", expected ", kOldestNccl, " (2.18) or newer");
   return calls;
 }
 
 const NcclCalls& nccl_calls() {
   static const NcclCalls calls = [] {
     const char* const named = std::getenv("LEQ_NCCL");
-    return find_nccl(named != nullptr ? named : kLibrary);
+    return find_nccl(named != nullptr ? named : kNcclLibrary);
   }();
   return calls;
 }
