@@ -185,6 +185,17 @@ TEST_F(RunRanks, RefuseAnotherNumberOfProcesses) {
   EXPECT_NE(ranked.err.find("--tp 3: mpirun started 2 processes"), std::string::npos) << ranked.err;
 }
 
+// Before there are ranks: none of them says it.
+TEST_F(RunRanks, DoNotBeginWhatOneRankDoes) {
+  const Finished search =
+      test::run({LEQ_TOOLS_DIR "/leq-quantize", LEQ_SOURCE_DIR "/examples/storyteller", "-o",
+                 own_ / "x.leq", "--search", "sens", "--target-bpw", "4.25", "--tp", "2"},
+                "");
+  EXPECT_EQ(search.status, 1);
+  EXPECT_NE(search.err.find("error: --tp 2: a search is one rank's work"), std::string::npos)
+      << search.err;
+}
+
 TEST_F(RunRanks, AreNoProcessesOnGpus) {
   if (const std::string why = test::no_mpi(); !why.empty()) GTEST_SKIP() << why;
   std::vector<std::string> words = story("2");
