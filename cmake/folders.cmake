@@ -16,7 +16,7 @@ set(leq_files_apart
   tests/generate/chat_template_test tests/generate/reply_test tests/generate/sampler_test
   tests/generate/sampler_cuts_test tests/model/invariance_test tests/model/ranks_test
   tests/model/sampling_settings_test tests/model/window_test tests/quantize/[a-z0-9_]+
-  tests/server/http_server_test tests/sim/random_models_test tests/tools/manual_test
+  tests/server/http_server_test tests/sim/random_models_test tests/sim/ranks_test tests/tools/manual_test
   tests/tools/options_test tests/tools/quantize_resume_test tests/tools/quantize_test
   tests/tools/run_test)
 list(JOIN leq_files_apart "|" leq_files_apart)

@@ -1,3 +1,4 @@
+#include <cstdlib>
 #include <optional>
 
 #include "base/error.h"
@@ -31,10 +32,16 @@ std::vector<std::string> list_devices() {
 }
 
 std::unique_ptr<Backend> make_backend(std::string_view which, const GpuOptions& options) {
+  // Of ranks: a kernel that is loaded at its first launch would wait for one that waits for a peer.
+  // The driver reads it once, when it is first asked anything.
+  if (options.ranks > 1) ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   const std::vector<rt::DeviceInfo> devices = rt::devices();
   require(!devices.empty(), ErrorKind::no_device, Setting{"device"}, " cuda:", which,
           ": no CUDA device: ", rt::why_no_device(), "; use ", Setting{"device"}, " cpu");
-  const int index = choose_device(which, devices);
+  const int index = choose_device(which, devices) + options.rank;
+  require(index < static_cast<int>(devices.size()), ErrorKind::no_device, Setting{"ranks"}, " ",
+          options.ranks, ": rank ", options.rank, " needs GPU ", index, ", this machine has ",
+          devices.size(), "; use fewer, or ", Setting{"device"}, " cuda:0");
   const rt::DeviceInfo& device = devices[static_cast<std::size_t>(index)];
   require(has_image(LEQ_CUDA_IMAGES, device.major, device.minor), ErrorKind::no_device,
           Setting{"device"}, " cuda:", which, ": ", device.name, " has compute capability ",

@@ -64,9 +64,11 @@ std::vector<DeviceInfo> find_devices() {
   for (int i = 0; i < count; ++i) {
     cudaDeviceProp properties;
     if (cudaGetDeviceProperties(&properties, i) != cudaSuccess) return {};
+    int kilohertz = 0;
+    if (cudaDeviceGetAttribute(&kilohertz, cudaDevAttrClockRate, i) != cudaSuccess) return {};
     found.push_back({properties.name, properties.major, properties.minor,
                      properties.multiProcessorCount, properties.sharedMemPerBlockOptin,
-                     properties.totalGlobalMem, uuid_text(properties.uuid)});
+                     properties.totalGlobalMem, 1e3 * kilohertz, uuid_text(properties.uuid)});
   }
   return found;
 }
@@ -115,6 +117,16 @@ void synchronize(Stream& stream) {
   check(cudaStreamSynchronize(used(stream)), "work on the device failed");
 }
 
+bool is_idle(Stream& stream) {
+  const cudaError_t result = cudaStreamQuery(used(stream));
+  if (result == cudaErrorNotReady) return false;
+  check(result, "work on the device failed");
+  return true;
+}
+void use(Stream& stream) { use_device(stream.device); }
+void* library_stream(Stream& stream) { return used(stream); }
+bool has_libraries() { return true; }
+
 EventOwner make_event(int device) {
   use_device(device);
   EventOwner event(new Event{device, nullptr});
@@ -158,6 +170,21 @@ MemoryInfo memory_of(int device) {
   MemoryInfo memory;
   check(cudaMemGetInfo(&memory.free_bytes, &memory.total_bytes), "the device's free memory");
   return memory;
+}
+
+bool reaches(int device, int peer) {
+  if (device == peer) return true;
+  int can = 0;
+  check(cudaDeviceCanAccessPeer(&can, device, peer), "ask whether GPUs reach each other");
+  if (can == 0) return false;
+  use_device(device);
+  const cudaError_t enabled = cudaDeviceEnablePeerAccess(peer, 0);
+  if (enabled == cudaErrorPeerAccessAlreadyEnabled) {
+    cudaGetLastError();  // it is no failure
+    return true;
+  }
+  check(enabled, "let GPUs reach each other");
+  return true;
 }
 
 void wait(Stream& stream, Event& event) {

@@ -1,3 +1,5 @@
+#include <string>
+
 #include "cuda/emulated/emulated_device.h"
 #include "cuda/host/cuda_backend.h"
 #include "cuda/host/devices.h"
@@ -7,9 +9,10 @@ namespace leq::sim {
 
 std::unique_ptr<Backend> make_backend(int threads, std::uint64_t memory,
                                       const GpuOptions& options) {
-  simt::set_workers(threads);
+  simt::set_workers(options.rank, threads);
   if (memory > 0) rt::set_emulated_memory(memory);
-  return make_device_backend(0, "sim", options);
+  const std::string name = options.rank == 0 ? "sim" : "sim " + std::to_string(options.rank);
+  return make_device_backend(options.rank, name, options);
 }
 
 }  // namespace leq::sim

@@ -1,6 +1,9 @@
 // The runtime on the emulator: device memory is host memory, a stream is a list of operations that
 // run when something waits for it, so that code which forgets to wait reads old numbers here too.
+// Devices come into being where they are named; the streams of one run on whatever thread waits,
+// those of two at the same time.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -8,7 +11,6 @@
 #include <map>
 #include <mutex>
 #include <new>
-#include <thread>
 
 #include "base/error.h"
 #include "cuda/emulated/emulated_device.h"
@@ -32,10 +34,10 @@ struct Operation {
 }  // namespace
 
 struct Stream {
+  int device = 0;
   std::deque<Operation> operations;
   std::deque<simt::EarlyBlockOwner> begun;  // of the first operations, which are kernels
   bool capturing = false;
-  std::thread::id capturer;
   std::vector<Operation> captured;
   const char* refused = nullptr;  // what the capturer did that CUDA does not allow
 };
@@ -44,11 +46,13 @@ struct Graph {
   std::vector<Operation> operations;
 };
 struct Event {
+  int device = 0;
   std::uint64_t recorded = 0, reached = 0;  // how often the host recorded it, the stream got there
   Stream* stream = nullptr;                 // of the last record
   std::chrono::steady_clock::time_point when;
 };
 struct Region {
+  int device = 0;
   std::size_t bytes = 0;
 };
 
@@ -56,16 +60,23 @@ namespace {
 
 constexpr int kFresh = 0xcd, kFreed = 0xdb;  // what new and released memory holds
 
-struct Runtime {
-  std::recursive_mutex lock;
+struct Device {
+  std::recursive_mutex lock;  // of its streams and what is in them
   std::vector<Stream*> streams;
+  std::uint64_t random = 0;
+  std::size_t in_use = 0;  // bytes, under the lock of memory
+};
+
+struct Runtime {
+  std::mutex lock;  // of devices
+  std::map<int, Device> devices;
+  std::mutex memory_lock;  // of what follows
   std::map<void*, std::size_t> memory;
   std::vector<void*> released;  // poisoned, freed when no operation is left that might read it
-  std::map<void*, std::size_t> device;               // allocations that count as the device's
-  std::size_t device_bytes = std::size_t{64} << 30;  // the device's memory
-  std::size_t device_in_use = 0;
-  std::uint64_t random = 0;
+  std::map<void*, std::size_t> allocations;          // that count as a device's
+  std::size_t device_bytes = std::size_t{64} << 30;  // each device's memory
   int failing_captures = 0;
+  std::atomic<std::int64_t> operations{0};  // on all streams
 };
 
 Runtime& runtime() {
@@ -73,14 +84,29 @@ Runtime& runtime() {
   return instance;
 }
 
-bool take_device_bytes(std::size_t bytes) {
+Device& device(int index) {
   const std::lock_guard hold(runtime().lock);
-  Runtime& all = runtime();
-  if (all.device_in_use > all.device_bytes || bytes > all.device_bytes - all.device_in_use) {
-    return false;
-  }
-  all.device_in_use += bytes;
+  return runtime().devices[index];
+}
+std::unique_lock<std::recursive_mutex> hold_device(int index) {
+  return std::unique_lock(device(index).lock);
+}
+
+// The stream that this thread records, if it does.
+thread_local Stream* recorded = nullptr;
+
+bool take_device_bytes(int index, std::size_t bytes) {
+  Device& of = device(index);
+  const std::lock_guard hold(runtime().memory_lock);
+  const std::size_t most = runtime().device_bytes;
+  if (of.in_use > most || bytes > most - of.in_use) return false;
+  of.in_use += bytes;
   return true;
+}
+void give_device_bytes(int index, std::size_t bytes) {
+  Device& of = device(index);
+  const std::lock_guard hold(runtime().memory_lock);
+  of.in_use -= bytes;
 }
 
 // What may begin before the operation that runs now has ended: the kernel after it, and after a
@@ -104,42 +130,41 @@ void run_first(Stream& stream, bool drains) {
     stream.begun.pop_front();
   }
   if (drains && operation.sort != Sort::event) begin_successors(stream);
-  if (operation.sort != Sort::kernel) return operation.body();
-  simt::run_grid(operation.grid, operation.body, std::move(begun));
+  if (operation.sort == Sort::kernel) {
+    simt::run_grid(operation.grid, operation.body, std::move(begun));
+  } else {
+    operation.body();
+  }
+  runtime().operations.fetch_sub(1);
 }
 
-std::uint64_t next_random() {
-  Runtime& all = runtime();
-  all.random =
-      (all.random + simt::schedule().seed) * 6364136223846793005ull + 1442695040888963407ull;
-  return all.random;
+std::uint64_t next_random(Device& of) {
+  of.random = (of.random + simt::schedule().seed) * 6364136223846793005ull + 1442695040888963407ull;
+  return of.random;
 }
 
-// Some operations of other streams first: nothing orders them.
+// Some operations of the device's other streams first: nothing orders them.
 void run_others(const Stream& waited) {
-  for (Stream* stream : runtime().streams) {
-    if (stream != &waited && !stream->operations.empty() && (next_random() >> 62) != 0) {
+  Device& own = device(waited.device);
+  for (Stream* stream : own.streams) {
+    if (stream != &waited && !stream->operations.empty() && (next_random(own) >> 62) != 0) {
       run_first(*stream, false);
     }
   }
 }
 
 void give(Stream& stream, Operation operation) {
-  const std::lock_guard hold(runtime().lock);
+  const auto hold = hold_device(stream.device);
   if (stream.capturing) return stream.captured.push_back(std::move(operation));
+  runtime().operations.fetch_add(1);
   stream.operations.push_back(std::move(operation));
 }
 
 // Whether this thread records: then `what` is not allowed, and the recording is worth nothing.
 bool refuse(const char* what) {
-  const std::lock_guard hold(runtime().lock);
-  bool refused = false;
-  for (Stream* stream : runtime().streams) {
-    if (!stream->capturing || stream->capturer != std::this_thread::get_id()) continue;
-    stream->refused = what;
-    refused = true;
-  }
-  return refused;
+  if (recorded == nullptr) return false;
+  recorded->refused = what;
+  return true;
 }
 void require_no_capture(const char* what) {
   ensure(!refuse(what), "emulated GPU: ", what, " while a stream records");
@@ -149,23 +174,22 @@ void* take(std::size_t bytes) {
   void* data = nullptr;
   if (posix_memalign(&data, 256, bytes == 0 ? 1 : bytes) != 0) return nullptr;
   std::memset(data, kFresh, bytes);
-  const std::lock_guard hold(runtime().lock);
+  const std::lock_guard hold(runtime().memory_lock);
   runtime().memory[data] = bytes;
   return data;
 }
 
+// Under the lock of memory.
 void free_released() {
   Runtime& all = runtime();
-  for (const Stream* stream : all.streams) {
-    if (!stream->operations.empty()) return;
-  }
+  if (all.operations.load() > 0) return;
   for (void* data : all.released) std::free(data);
   all.released.clear();
 }
 
 void give_back(void* data) noexcept {
   if (data == nullptr) return;
-  const std::lock_guard hold(runtime().lock);
+  const std::lock_guard hold(runtime().memory_lock);
   const auto found = runtime().memory.find(data);
   std::memset(data, kFreed, found->second);
   runtime().memory.erase(found);
@@ -184,8 +208,10 @@ void run_until(const Event& event, std::uint64_t mark, Stream* stream) {
   while (event.reached < mark) run_first(*stream, false);
 }
 
-void synchronize_all() {
-  for (Stream* stream : runtime().streams) synchronize(*stream);
+void synchronize_all(int index) {
+  Device& of = device(index);
+  const std::lock_guard hold(of.lock);
+  for (Stream* stream : of.streams) synchronize(*stream);
 }
 
 }  // namespace
@@ -199,18 +225,19 @@ DeviceInfo& emulated_device() {
       .multiprocessors = 4,
       .shared_limit_bytes = std::size_t{99} << 10,
       .memory_bytes = std::size_t{64} << 30,
+      .clock_hz = 1e9,
       .uuid = "GPU-00000000-0000-0000-0000-000000000000",
   };
   return info;
 }
 
 void set_emulated_memory(std::size_t bytes) {
-  const std::lock_guard hold(runtime().lock);
+  const std::lock_guard hold(runtime().memory_lock);
   runtime().device_bytes = bytes;
 }
 
 void fail_captures(int count) {
-  const std::lock_guard hold(runtime().lock);
+  const std::lock_guard hold(runtime().memory_lock);
   runtime().failing_captures = count;
 }
 
@@ -218,48 +245,68 @@ std::vector<DeviceInfo> devices() { return {emulated_device()}; }
 std::string why_no_device() { return {}; }
 const DeviceInfo& device_of(const Stream&) { return emulated_device(); }
 
-StreamOwner make_stream(int) {
+StreamOwner make_stream(int index) {
   StreamOwner stream(new Stream);
-  const std::lock_guard hold(runtime().lock);
-  runtime().streams.push_back(stream.get());
+  stream->device = index;
+  Device& of = device(index);
+  const std::lock_guard hold(of.lock);
+  of.streams.push_back(stream.get());
   return stream;
 }
 
 void StreamCloser::operator()(Stream* stream) const noexcept {
-  const std::lock_guard hold(runtime().lock);
-  std::erase(runtime().streams, stream);
+  Device& of = device(stream->device);
+  const std::lock_guard hold(of.lock);
+  std::erase(of.streams, stream);
+  runtime().operations.fetch_sub(static_cast<std::int64_t>(stream->operations.size()));
   delete stream;
 }
 
 void synchronize(Stream& stream) {
   require_no_capture("a wait");
-  const std::lock_guard hold(runtime().lock);
+  Device& of = device(stream.device);
+  const std::lock_guard hold(of.lock);
   // By the schedule's seed, other streams get on meanwhile or not.
-  const bool meanwhile = simt::schedule().seed != 0 && (next_random() >> 63) != 0;
+  const bool meanwhile = simt::schedule().seed != 0 && (next_random(of) >> 63) != 0;
   while (!stream.operations.empty()) {
     if (meanwhile) run_others(stream);
     run_first(stream, true);
   }
+  const std::lock_guard memory(runtime().memory_lock);
   free_released();
 }
 
-MemoryInfo memory_of(int) {
-  const std::lock_guard hold(runtime().lock);
-  const Runtime& all = runtime();
-  return {all.device_bytes - std::min(all.device_bytes, all.device_in_use), all.device_bytes};
+bool is_idle(Stream& stream) {
+  synchronize(stream);
+  return true;
+}
+void use(Stream&) {}
+void* library_stream(Stream& stream) { return &stream; }
+bool has_libraries() { return false; }
+
+MemoryInfo memory_of(int index) {
+  const Device& of = device(index);
+  const std::lock_guard hold(runtime().memory_lock);
+  const std::size_t most = runtime().device_bytes;
+  return {most - std::min(most, of.in_use), most};
 }
 
-EventOwner make_event(int) { return EventOwner(new Event); }
+bool reaches(int, int) { return true; }
+
+EventOwner make_event(int index) {
+  EventOwner event(new Event);
+  event->device = index;
+  return event;
+}
 
 // Operations that name the event may still wait to run.
 void EventCloser::operator()(Event* event) const noexcept {
-  const std::lock_guard hold(runtime().lock);
-  synchronize_all();
+  synchronize_all(event->device);
   delete event;
 }
 
 void record(Event& event, Stream& stream) {
-  const std::lock_guard hold(runtime().lock);
+  const auto hold = hold_device(event.device);
   event.stream = &stream;
   const auto reach = [&event, mark = ++event.recorded] {
     event.reached = mark;
@@ -269,7 +316,7 @@ void record(Event& event, Stream& stream) {
 }
 
 void wait(Stream& stream, Event& event) {
-  const std::lock_guard hold(runtime().lock);
+  const auto hold = hold_device(event.device);
   if (event.recorded == 0 || event.stream == &stream) return;
   const auto reach = [&event, mark = event.recorded, from = event.stream] {
     run_until(event, mark, from);
@@ -278,7 +325,7 @@ void wait(Stream& stream, Event& event) {
 }
 
 void synchronize(Event& event) {
-  const std::lock_guard hold(runtime().lock);
+  const auto hold = hold_device(event.device);
   if (event.recorded > 0) run_until(event, event.recorded, event.stream);
 }
 
@@ -289,32 +336,35 @@ double seconds_between(const Event& from, const Event& to) {
 void begin_range(const char*) {}
 void end_range() {}
 
-void* allocate(int, std::size_t bytes) {
+void* allocate(int index, std::size_t bytes) {
   require_no_capture("an allocation");
-  if (!take_device_bytes(bytes)) return nullptr;
+  if (!take_device_bytes(index, bytes)) return nullptr;
   void* data = take(bytes);
-  const std::lock_guard hold(runtime().lock);
-  if (data != nullptr) runtime().device[data] = bytes;
+  const std::lock_guard hold(runtime().memory_lock);
+  if (data != nullptr) runtime().allocations[data] = bytes;
   return data;
 }
 
-void release(int, void* data) noexcept {
+void release(int index, void* data) noexcept {
   if (data == nullptr || refuse("a release of memory")) return;
-  const std::lock_guard hold(runtime().lock);
-  synchronize_all();
-  const auto found = runtime().device.find(data);
-  runtime().device_in_use -= found->second;
-  runtime().device.erase(found);
+  synchronize_all(index);
+  std::size_t bytes = 0;
+  {
+    const std::lock_guard hold(runtime().memory_lock);
+    const auto found = runtime().allocations.find(data);
+    bytes = found->second;
+    runtime().allocations.erase(found);
+  }
+  give_device_bytes(index, bytes);
   give_back(data);
 }
 
-RegionOwner take_region(int, std::size_t bytes) {
-  return RegionOwner(take_device_bytes(bytes) ? new Region{bytes} : nullptr);
+RegionOwner take_region(int index, std::size_t bytes) {
+  return RegionOwner(take_device_bytes(index, bytes) ? new Region{index, bytes} : nullptr);
 }
 
 void RegionCloser::operator()(Region* region) const noexcept {
-  const std::lock_guard hold(runtime().lock);
-  runtime().device_in_use -= region->bytes;
+  give_device_bytes(region->device, region->bytes);
   delete region;
 }
 
@@ -324,9 +374,8 @@ void* begin_block(Region&, std::size_t, std::size_t bytes) {
   return data;
 }
 
-void end_block(Region&, void* data) noexcept {
-  const std::lock_guard hold(runtime().lock);
-  synchronize_all();
+void end_block(Region& region, void* data) noexcept {
+  synchronize_all(region.device);
   give_back(data);
 }
 
@@ -356,7 +405,8 @@ void enqueue(Stream& stream, const Launch& launch, const void* code, std::functi
   const simt::Grid grid = {launch.kernel,       code,
                            launch.blocks,       launch.threads,
                            launch.shared_bytes, emulated_device().shared_limit_bytes,
-                           launch.cluster,      launch.start == Start::early};
+                           launch.cluster,      launch.start == Start::early,
+                           stream.device};
   give(stream, {std::move(thread), Sort::kernel, grid});
 }
 
@@ -364,14 +414,15 @@ void GraphCloser::operator()(Graph* graph) const noexcept { delete graph; }
 
 void begin_capture(Stream& stream) {
   stream.capturing = true;
-  stream.capturer = std::this_thread::get_id();
   stream.refused = nullptr;
+  recorded = &stream;
 }
 
 GraphOwner end_capture(Stream& stream) {
   GraphOwner graph(new Graph{std::move(stream.captured)});
   drop_capture(stream);
   ensure(stream.refused == nullptr, "emulated GPU: ", stream.refused, " while a stream records");
+  const std::lock_guard hold(runtime().memory_lock);
   if (runtime().failing_captures > 0) {
     --runtime().failing_captures;
     fail(ErrorKind::no_device, "emulated GPU: this recording fails");
@@ -382,6 +433,7 @@ GraphOwner end_capture(Stream& stream) {
 void drop_capture(Stream& stream) noexcept {
   stream.capturing = false;
   stream.captured.clear();
+  recorded = nullptr;
 }
 
 bool is_capturing(const Stream& stream) { return stream.capturing; }

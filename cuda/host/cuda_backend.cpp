@@ -8,6 +8,7 @@
 
 #include "backend/checks.h"
 #include "backend/linear_text.h"
+#include "backend/share_rows.h"
 #include "base/error.h"
 #include "cuda/host/batch_lists.h"
 #include "cuda/host/device_memory.h"
@@ -15,6 +16,7 @@
 #include "cuda/host/device_scales.h"
 #include "cuda/host/device_weights.h"
 #include "cuda/host/faults.h"
+#include "cuda/host/link_ranks.h"
 #include "cuda/host/part_events.h"
 #include "cuda/host/row_blocks.h"
 #include "cuda/host/staging.h"
@@ -32,7 +34,8 @@ constexpr std::int64_t kRopePositions = 256;
 constexpr std::size_t kDownloadBytes = std::size_t{8} << 20;
 
 AttentionHeads heads_of(const AttentionShape& shape) {
-  return {shape.heads, shape.kv_heads, shape.head_dim, shape.window};
+  return {shape.heads,  shape.kv_heads,     shape.head_dim,
+          shape.window, query_group(shape), shape.first_head};
 }
 
 KvPages pages_of(const KvLayer& kv, KvPart part, const AttentionShape& shape) {
@@ -57,6 +60,7 @@ class CudaBackend final : public Backend {
  public:
   CudaBackend(int device, std::string name, const GpuOptions& options)
       : name_(std::move(name)),
+        device_(device),
         stream_owner_(rt::make_stream(device)),
         stream_(*stream_owner_),
         memory_(device, stream_, options.memory_cap),
@@ -143,7 +147,7 @@ class CudaBackend final : public Backend {
   void linear(const Rows& x, std::int64_t tokens, const Linear& linear, Epilogue epilogue,
               const RowsFor& target) override {
     const Rows& out = target.rows;
-    if (tokens <= 0) return;
+    if (tokens <= 0 || linear.outputs == 0) return;  // all outputs are other ranks'
     check_linear_inputs(linear, x);
     check_linear_outputs(linear, tokens, x, epilogue, target);
     const int pieces = layout_.format_for(linear).pieces;
@@ -155,7 +159,7 @@ class CudaBackend final : public Backend {
 
   void seal(const BatchView& batch, const AttentionShape& shape, RopeTable&,
             std::span<const KvLayer> layers) override {
-    if (layers.empty() || !layers[0].zones.copies()) return;
+    if (shape.kv_heads == 0 || layers.empty() || !layers[0].zones.copies()) return;
     const auto span = clock_.in(StepPart::attention, [] { return std::size_t{0}; });
     check_pages(batch);
     seal_layers(on_device(batch, layers[0]), shape, layers, Whole::before_the_batch);
@@ -165,6 +169,7 @@ class CudaBackend final : public Backend {
                    const KvLayer& kv) override {
     const auto span =
         clock_.in(StepPart::attention, [&] { return moved_bytes(qkv, batch.tokens); });
+    if (shape.kv_heads == 0) return;  // all heads are other ranks'
     check_qkv(qkv, batch, shape);
     check_pages(batch);
     RopeAppendArguments a;
@@ -197,9 +202,29 @@ class CudaBackend final : public Backend {
 
   void attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
                  const KvLayer& kv, const RowsFor& out) override {
+    if (shape.heads == 0) return;
     check_attention(qkv, batch, shape, out);
     constexpr std::string_view kSite = "output of attention";
     if (!attend(qkv, batch, shape, kv, out, kSite)) finish(out, batch.tokens, kSite);
+  }
+
+  // What the host does while a peer may wait takes no memory: the driver would wait for the peer.
+  std::unique_ptr<Communicator> connect(Communicator& ranks, std::span<std::byte> window) override {
+    if (landing_.size() < kDownloadBytes) landing_ = Pinned(kDownloadBytes);
+    return link_ranks(ranks, device_, stream_, window);
+  }
+
+  // A rank's own columns are finished, but for codes and pieces that need the whole row.
+  void gather(const RowsFor& out, std::int64_t tokens, const SharedColumns& shared) override {
+    if (shared.ranks.size() == 1) return;
+    {
+      const auto span = clock_.in(StepPart::comm, [&] { return moved_bytes(out, tokens); });
+      share_rows(out, tokens, shared);
+    }
+    if (!shared.received() || coded_by_columns(out.rows.format)) return;
+    RowsConsumer consumer = out.consumer;
+    consumer.inv_smooth = nullptr;
+    finish({out.rows, consumer}, tokens, shared.site);
   }
 
   void sample(const Rows& logits, std::span<const SampleRequest> requests,
@@ -479,6 +504,7 @@ class CudaBackend final : public Backend {
   }
 
   std::string name_;
+  int device_;
   rt::StreamOwner stream_owner_;
   rt::Stream& stream_;
   GpuMemory memory_;

@@ -49,7 +49,7 @@ void upload_codes(Uploader& uploader, const WeightView& weight, const WeightByte
   const CodePlanes planes = code_planes(weight.scheme, weight.rows, weight.columns);
   upload_plane(uploader, weight.codes, planes.low_bits, weight, to, stream);
   if (planes.high_bits > 0) {
-    upload_plane(uploader, weight.codes + planes.high_at, planes.high_bits, weight,
+    upload_plane(uploader, weight.codes + code_planes(weight).high_at, planes.high_bits, weight,
                  to + planes.high_at, stream);
   }
   if (is_grouped(weight)) {
@@ -72,6 +72,8 @@ WeightView upload_weight(const WeightView& weight, std::byte* to, Uploader& uplo
   there.scales = nullptr;
   there.zeros = nullptr;
   there.sums = nullptr;
+  there.high_at = 0;  // a slice's planes lie as a whole weight's
+  if (weight.rows == 0) return there;
   if (weight.scheme.is_float()) {
     upload_floats(uploader, weight, to, stream);
     return there;

@@ -296,6 +296,9 @@ struct AttentionBatch {
 struct AttentionHeads {
   int heads = 0, kv_heads = 0, head_dim = 0;  // H, H_kv, d
   int window = 0;                             // key j visible to i iff i - window < j <= i; 0: all
+  // Query heads of a kv head in the model, and which of the first one's is the first here: ranks
+  // may share a kv head.
+  int group = 1, first_head = 0;
 };
 
 // q and k of qkv [T][(H + 2 H_kv) d]: norm of each head (gain null: none), rotation by the row's

@@ -21,6 +21,7 @@ constexpr int spans_of(std::int64_t end) {
 constexpr std::size_t attention_scratch_bytes(std::int64_t tokens, std::int64_t heads,
                                               std::int64_t kv_heads, std::int64_t head_dim,
                                               std::int64_t context) {
+  if (heads == 0) return 0;
   const std::int64_t rows =
       std::min(tokens, std::max(kExactSplit / kv_heads, kTensorSplit / heads));
   return static_cast<std::size_t>(rows * heads * spans_of(context) * (head_dim + 2)) *

@@ -5,6 +5,7 @@
 #include "backend/rows_layout.h"
 #include "base/error.h"
 #include "cuda/layout/attention_scratch.h"
+#include "cuda/layout/exchange_window.h"
 #include "cuda/layout/kv_pages.h"
 #include "cuda/layout/layout.h"
 #include "cuda/layout/weight_bytes.h"
@@ -60,6 +61,10 @@ std::size_t GpuLayout::scratch_bytes(std::int64_t tokens, const AttentionShape& 
   return std::max(
       attention_scratch_bytes(tokens, shape.heads, shape.kv_heads, shape.head_dim, context),
       step_scratch_bytes(tokens));
+}
+
+std::size_t GpuLayout::exchange_bytes(std::int64_t rows, std::int64_t row_bytes) const {
+  return gpu::exchange_bytes(rows, row_bytes);
 }
 
 void GpuLayout::read_kv(const KvHead& head, std::span<const std::byte> page,

@@ -24,6 +24,7 @@ class GpuLayout final : public Layout {
   // Operations take turns: the largest of their scratch.
   std::size_t scratch_bytes(std::int64_t tokens, const AttentionShape& shape,
                             std::int64_t context) const override;
+  std::size_t exchange_bytes(std::int64_t rows, std::int64_t row_bytes) const override;
   void read_kv(const KvHead& head, std::span<const std::byte> page,
                std::span<std::byte> out) const override;
   void write_kv(const KvHead& head, std::span<std::byte> page,

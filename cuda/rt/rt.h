@@ -17,7 +17,8 @@ struct DeviceInfo {
   int multiprocessors = 0;
   std::size_t shared_limit_bytes = 0;  // a block's largest shared memory
   std::size_t memory_bytes = 0;
-  std::string uuid;  // "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", as nvidia-smi spells it
+  double clock_hz = 0;  // of clock64 in kernels
+  std::string uuid;     // "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", as nvidia-smi spells it
 };
 // Empty where there is none; never throws.
 std::vector<DeviceInfo> devices();
@@ -28,6 +29,8 @@ struct MemoryInfo {
   std::size_t free_bytes = 0, total_bytes = 0;
 };
 MemoryInfo memory_of(int device);
+// Whether kernels on `device` can write the memory of `peer`; from then on they may.
+bool reaches(int device, int peer);
 
 // Work in order, behind the host's back until synchronize.
 struct Stream;
@@ -38,6 +41,13 @@ using StreamOwner = std::unique_ptr<Stream, StreamCloser>;
 StreamOwner make_stream(int device);
 const DeviceInfo& device_of(const Stream& stream);
 void synchronize(Stream& stream);
+// Whether all its work has ended. The emulator carries it out first.
+bool is_idle(Stream& stream);
+// What follows on this thread, calls of libraries above all, is for the stream's device.
+void use(Stream& stream);
+// cudaStream_t for CUDA's libraries; whether they take it: the emulator's stream is none.
+void* library_stream(Stream& stream);
+bool has_libraries();
 
 // A mark in a stream's order, and the moment when the stream came to it. Waiting for one that was
 // never recorded returns at once; a record replaces the one before it.

@@ -10,9 +10,10 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <thread>
 
 #include "base/thread_pool.h"
-#include "cuda/sim/async.h"
+#include "cuda/sim/block.h"
 #include "cuda/sim/fibre.h"
 #include "cuda/sim/launch_rules.h"
 
@@ -22,98 +23,6 @@ namespace {
 constexpr unsigned char kPoison = 0xcd;
 constexpr std::uint64_t kCanary = 0x5ca1ab1e0ddba11ull;
 
-enum class State : std::uint8_t {
-  ready,
-  at_block,
-  at_cluster,
-  at_warp,
-  at_condition,
-  at_predecessor,
-  ended
-};
-
-struct Copy {
-  void* shared;
-  const void* global;
-  unsigned bytes, filled;
-};
-
-// What a thread waits for in State::at_condition.
-struct Condition {
-  bool (*holds)(const void* about, unsigned detail);
-  const void* about;
-  unsigned detail;
-};
-
-struct Thread {
-  Fibre fibre;
-  State state = State::ready;
-  Meeting kind = Meeting::sync;
-  std::uint32_t mask = 0;  // of the meeting it waits for
-  std::uint32_t met = 0;   // lanes that came to the last one
-  bool waited = false;     // for the launch in front
-  dim3 index;
-  std::vector<Copy> copies;          // issued and not landed, oldest first
-  std::vector<std::size_t> commits;  // ends of groups in `copies`
-  Condition condition = {};
-};
-
-struct Warp {
-  Slot brought[kWarpLanes];
-  Slot seen[kWarpLanes];  // of the meetings that took place
-  unsigned meetings = 0;
-  char keys[4];
-};
-
-struct SharedVariable {
-  const void* key;
-  unsigned char* data;
-};
-constexpr std::size_t kStaticLimit = std::size_t{48} << 10;
-constexpr unsigned kMostStatics = 64;
-
-struct Free {
-  void operator()(void* data) const { std::free(data); }
-};
-
-// One OS thread's block at work, or one of a cluster's blocks.
-struct Block {
-  const Grid* grid = nullptr;
-  const std::function<void()>* body = nullptr;
-  dim3 index;
-  std::vector<Thread> threads;
-  std::vector<Warp> warps;
-  std::vector<unsigned> lane_order, warp_order;
-  unsigned current = 0;
-  unsigned barriers = 0;
-  char barrier_keys[4];
-  char end_key = 0;
-  Main main;
-  std::unique_ptr<Stacks> stacks;
-  std::unique_ptr<void, Free> dynamic;
-  // Found and taken by fibres: plain arrays in memory of the OS thread, so that ThreadSanitizer
-  // sees the kernel's own accesses alone.
-  std::unique_ptr<void, Free> static_memory;
-  SharedVariable statics[kMostStatics];
-  unsigned static_count = 0;
-  std::size_t static_bytes = 0;
-  char start_key = 0;
-  AsyncWork async;
-};
-
-// Blocks that run together: they reach each other's shared memory.
-struct Cluster {
-  std::vector<std::unique_ptr<Block>> blocks;
-  unsigned barriers = 0;
-  char barrier_keys[4];
-  bool predecessor_ended = true;
-  bool lets_successor_start = false;
-  char predecessor_key = 0;
-};
-
-thread_local Block* block = nullptr;  // whose fibre runs
-thread_local Cluster* cluster = nullptr;
-
 void* poisoned(std::size_t bytes, std::size_t alignment) {
   void* data = nullptr;
   if (posix_memalign(&data, std::max(alignment, sizeof(void*)), std::max<std::size_t>(bytes, 1))) {
@@ -121,14 +30,6 @@ void* poisoned(std::size_t bytes, std::size_t alignment) {
   }
   std::memset(data, kPoison, bytes);
   return data;
-}
-
-SIMT_UNSEEN void wait(State state, const void* key) {
-  Thread& me = block->threads[block->current];
-  me.state = state;
-  release_key(key);
-  to_main(me.fibre, block->main);
-  acquire_key(key);
 }
 
 SIMT_UNSEEN void mark_ended() {
@@ -278,6 +179,7 @@ bool run_block() {
 
 void end_block() {
   acquire_key(&block->end_key);
+  land_pushes();
   for (unsigned i = 0; i < block->threads.size(); ++i) {
     finish(block->threads[i].fibre);
     if (*block->stacks->canary(i) != kCanary) stop("a thread's stack overflowed");
@@ -296,13 +198,14 @@ void for_each_block(Action action) {
 void run_cluster() {
   for (;;) {
     bool happened = false;
-    std::size_t threads = 0, ended = 0, waiting = 0, early = 0;
+    std::size_t threads = 0, ended = 0, waiting = 0, early = 0, resting = 0;
     for_each_block([&] {
       happened = run_block() || happened;
       threads += block->threads.size();
       ended += count_of(State::ended);
       waiting += count_of(State::at_cluster);
       early += count_of(State::at_predecessor);
+      resting += count_of(State::at_rest);
     });
     if (ended == threads) break;
     if (waiting > 0 && ended + waiting == threads) {
@@ -312,6 +215,9 @@ void run_cluster() {
       if (!cluster->predecessor_ended) return;
       release_key(&cluster->predecessor_key);
       for_each_block([] { let_go_on(State::at_predecessor); });
+    } else if (!happened && resting > 0) {
+      std::this_thread::yield();
+      for_each_block([] { let_go_on(State::at_rest); });
     } else if (!happened) {
       for (const auto& each : cluster->blocks) {
         block = each.get();
@@ -322,16 +228,26 @@ void run_cluster() {
   for_each_block(end_block);
 }
 
-struct Emulator {
-  std::mutex lock;
-  Schedule schedule;
+struct Device {
+  std::mutex lock;  // a grid at a time
   std::unique_ptr<leq::ThreadPool> pool = std::make_unique<leq::ThreadPool>(1);
+};
+
+struct Emulator {
+  std::mutex lock;  // of what follows
+  std::map<int, Device> devices;
   std::map<const void*, std::uint64_t> launches;
+  Schedule schedule;
 };
 
 Emulator& emulator() {
   static Emulator instance;
   return instance;
+}
+
+Device& device(int index) {
+  const std::lock_guard hold(emulator().lock);
+  return emulator().devices[index];
 }
 
 // Stacks that no block uses: mapping them costs more than a small grid.
@@ -410,9 +326,10 @@ std::vector<unsigned> clusters_of(const Grid& grid) {
 
 Schedule& schedule() { return emulator().schedule; }
 
-void set_workers(int threads) {
-  const std::lock_guard hold(emulator().lock);
-  emulator().pool = std::make_unique<leq::ThreadPool>(threads);
+void set_workers(int index, int threads) {
+  Device& of = device(index);
+  const std::lock_guard hold(of.lock);
+  of.pool = std::make_unique<leq::ThreadPool>(threads);
 }
 
 std::map<const void*, std::uint64_t> launch_counts() {
@@ -459,142 +376,20 @@ void go_on(EarlyBlock& begun) {
 
 void run_grid(const Grid& grid, const std::function<void()>& body, EarlyBlockOwner begun) {
   require_launch(grid);
-  const std::lock_guard hold(emulator().lock);
-  ++emulator().launches[grid.code];
+  {
+    const std::lock_guard hold(emulator().lock);
+    ++emulator().launches[grid.code];
+  }
+  Device& own = device(grid.device);
+  const std::lock_guard hold(own.lock);
   std::vector<unsigned> clusters = clusters_of(grid);
   if (begun != nullptr) {
     go_on(*begun);
     std::erase(clusters, begun->at);
   }
-  leq::ThreadPool& pool = *emulator().pool;
+  leq::ThreadPool& pool = *own.pool;
   const auto tasks = std::min<std::int64_t>(pool.threads(), std::ssize(clusters));
   pool.run(tasks, [&](std::int64_t task, int) { run_clusters(grid, body, clusters, task, tasks); });
-}
-
-SIMT_UNSEEN dim3 thread_index() { return block->threads[block->current].index; }
-SIMT_UNSEEN dim3 block_index() { return block->index; }
-SIMT_UNSEEN dim3 block_size() { return block->grid->threads; }
-SIMT_UNSEEN dim3 grid_size() { return block->grid->blocks; }
-SIMT_UNSEEN unsigned thread_rank() { return block->current; }
-
-SIMT_UNSEEN void sync_block() { wait(State::at_block, &block->barrier_keys[block->barriers % 4]); }
-
-SIMT_UNSEEN void wait_for_predecessor() {
-  block->threads[block->current].waited = true;
-  if (!cluster->predecessor_ended) wait(State::at_predecessor, &cluster->predecessor_key);
-}
-SIMT_UNSEEN void let_successor_start() { cluster->lets_successor_start = true; }
-SIMT_UNSEEN void sync_cluster() {
-  wait(State::at_cluster, &cluster->barrier_keys[cluster->barriers % 4]);
-}
-SIMT_UNSEEN unsigned cluster_blocks() { return block->grid->cluster; }
-SIMT_UNSEEN unsigned cluster_rank() { return block->index.x % block->grid->cluster; }
-
-SIMT_UNSEEN const Slot* meet(Meeting kind, std::uint32_t mask, const Slot& mine) {
-  const unsigned lane = block->current % kWarpLanes;
-  Thread& me = block->threads[block->current];
-  Warp& warp = block->warps[block->current / kWarpLanes];
-  if ((mask >> lane & 1u) == 0) stop("a lane calls a collective whose mask leaves it out");
-  warp.brought[lane] = mine;
-  me.kind = kind;
-  me.mask = mask;
-  wait(State::at_warp, &warp.keys[warp.meetings % 4]);
-  return warp.seen;
-}
-
-SIMT_UNSEEN void wait_until(bool (*holds)(const void* about, unsigned detail), const void* about,
-                            unsigned detail) {
-  if (holds(about, detail)) return;
-  Thread& me = block->threads[block->current];
-  me.condition = {holds, about, detail};
-  me.state = State::at_condition;
-  to_main(me.fibre, block->main);
-}
-
-SIMT_UNSEEN std::uint32_t met_lanes() { return block->threads[block->current].met; }
-
-SIMT_UNSEEN void require_running(unsigned rank) {
-  if (rank >= cluster->blocks.size()) stop("a block that the cluster has not");
-  for (const Thread& thread : cluster->blocks[rank]->threads) {
-    if (thread.state != State::ended) return;
-  }
-  stop("shared memory of a block that has ended");
-}
-
-SIMT_UNSEEN void* dynamic_shared() { return dynamic_shared_of(cluster_rank()); }
-SIMT_UNSEEN void* dynamic_shared_of(unsigned rank) {
-  if (block->grid->shared_bytes == 0) stop("a kernel with dynamic shared memory launched without");
-  return cluster->blocks[rank]->dynamic.get();
-}
-
-SIMT_UNSEEN std::size_t dynamic_shared_bytes() { return block->grid->shared_bytes; }
-SIMT_UNSEEN AsyncWork& async_work() { return block->async; }
-SIMT_UNSEEN AsyncWork& async_work_of(unsigned rank) { return cluster->blocks[rank]->async; }
-
-SIMT_UNSEEN void* static_shared(const void* key, std::size_t bytes, std::size_t alignment) {
-  Block& mine = *block;
-  for (unsigned i = 0; i < mine.static_count; ++i) {
-    if (mine.statics[i].key == key) return mine.statics[i].data;
-  }
-  const std::size_t at = (mine.static_bytes + alignment - 1) / alignment * alignment;
-  mine.static_bytes = at + bytes;
-  if (mine.static_bytes > kStaticLimit) stop("over 48 KB of static shared memory");
-  if (mine.static_count == kMostStatics) stop("over 64 shared variables");
-  if (mine.static_bytes + mine.grid->shared_bytes > mine.grid->shared_limit) {
-    stop("static and dynamic shared memory exceed what the kernel was allowed");
-  }
-  unsigned char* data = static_cast<unsigned char*>(mine.static_memory.get()) + at;
-  mine.statics[mine.static_count++] = {key, data};
-  return data;
-}
-
-void require_bounds(unsigned threads) {
-  if (block->grid->threads.count() > threads) stop("more threads than the kernel's launch bounds");
-}
-
-namespace {
-
-void land(const Copy& copy) {
-  auto* to = static_cast<unsigned char*>(copy.shared);
-  if (copy.filled > 0) std::memcpy(to, copy.global, copy.filled);
-  if (copy.filled < copy.bytes) std::memset(to + copy.filled, 0, copy.bytes - copy.filled);
-}
-
-}  // namespace
-
-void copy_issue(void* shared, const void* global, unsigned bytes, unsigned filled) {
-  const auto addresses = reinterpret_cast<std::uintptr_t>(shared) |
-                         (filled > 0 ? reinterpret_cast<std::uintptr_t>(global) : 0);
-  if (addresses % bytes != 0) stop("cp.async: an address is not aligned to its size");
-  const Copy copy = {shared, global, bytes, filled};
-  if (schedule().copy_lands == CopyLands::at_issue) return land(copy);
-  block->threads[block->current].copies.push_back(copy);
-}
-
-void copy_commit() {
-  Thread& me = block->threads[block->current];
-  me.commits.push_back(me.copies.size());
-}
-
-void copy_wait(unsigned groups_left) {
-  Thread& me = block->threads[block->current];
-  if (me.commits.size() <= groups_left) return;
-  const std::size_t groups = me.commits.size() - groups_left;
-  const std::size_t landed = me.commits[groups - 1];
-  for (std::size_t i = 0; i < landed; ++i) land(me.copies[i]);
-  me.copies.erase(me.copies.begin(), me.copies.begin() + static_cast<std::ptrdiff_t>(landed));
-  me.commits.erase(me.commits.begin(), me.commits.begin() + static_cast<std::ptrdiff_t>(groups));
-  for (std::size_t& end : me.commits) end -= landed;
-}
-
-void stop(const char* what) {
-  if (block == nullptr) {
-    std::fprintf(stderr, "simt: %s\n", what);
-  } else {
-    std::fprintf(stderr, "simt: %s: %s (block %u,%u,%u, thread %u)\n", block->grid->kernel, what,
-                 block->index.x, block->index.y, block->index.z, block->current);
-  }
-  std::abort();
 }
 
 }  // namespace simt

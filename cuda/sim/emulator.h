@@ -35,11 +35,12 @@ struct Grid {
   const void* code = nullptr;  // the kernel's address
   dim3 blocks;
   dim3 threads;
-  std::size_t shared_bytes = 0;         // dynamic, poisoned at the start of each block
+  std::size_t shared_bytes = 0;  // dynamic, poisoned at the start of each block
   // Static and dynamic together: 48 KB, or what the kernel was allowed of the architecture's more.
   std::size_t shared_limit = 48 << 10;
-  unsigned cluster = 1;                 // neighbouring blocks in x that run together
-  bool early = false;                   // may begin before the launch in front of it has ended
+  unsigned cluster = 1;  // neighbouring blocks in x that run together
+  bool early = false;    // may begin before the launch in front of it has ended
+  int device = 0;        // whose workers run it: grids of two run at the same time
 };
 
 // One block of a grid with `early` that has gone as far as it can while the launch in front has not
@@ -53,13 +54,13 @@ EarlyBlockOwner begin_early(const Grid& grid, const std::function<void()>& body)
 // Whether it called let_successor_start on its way: then the launch after it may have begun too.
 bool lets_successor_start(const EarlyBlock& block);
 
-// Runs `body` once for each thread, the blocks spread over the pool of set_workers; returns when
-// all have ended. Aborts with a report on stderr where a launch is impossible (0 or > 1,024
+// Runs `body` once for each thread, the blocks spread over its device's pool (set_workers); returns
+// when all have ended. Aborts with a report on stderr where a launch is impossible (0 or > 1,024
 // threads, too much shared memory), where all threads of a block wait and none can go on, where
 // lanes of one warp meet in different collectives, and where a thread of a grid with `early` ends
 // without wait_for_predecessor. `begun` goes on now, on the OS thread that began it.
 void run_grid(const Grid& grid, const std::function<void()>& body, EarlyBlockOwner begun = nullptr);
-void set_workers(int threads);  // 0 = one for each usable core
+void set_workers(int device, int threads);  // 0 = one for each usable core
 
 // Launches so far, by the kernel's address: of a template each instantiation counts for itself.
 std::map<const void*, std::uint64_t> launch_counts();
@@ -97,6 +98,15 @@ std::uint32_t met_lanes();
 // Lets other threads run until `holds(about, detail)`.
 void wait_until(bool (*holds)(const void* about, unsigned detail), const void* about,
                 unsigned detail);
+
+// Lets other threads run, and where none of this device can the other devices.
+void nap();
+
+// A store to memory of another device: it lands there at fence_system by any thread of the block
+// (at the latest when the block ends), or at once, as copies do.
+void push(void* there, const void* value, unsigned bytes);
+void fence_system();
+long long clock();  // nanoseconds
 
 void* dynamic_shared();
 void* dynamic_shared_of(unsigned rank);  // of a block of the cluster

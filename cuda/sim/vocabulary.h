@@ -141,6 +141,15 @@ T atomicMin(T* at, T value) {
 // Orders what a thread, and those that met it at a barrier, wrote for other blocks.
 inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 
+// ... for other devices and the host too.
+inline void __threadfence_system() {
+  simt::fence_system();
+  __threadfence();
+}
+inline void __nanosleep(unsigned) { simt::nap(); }
+// Nanoseconds here.
+inline long long clock64() { return simt::clock(); }
+
 inline int __dp4a(int a, int b, int c) {
   for (int i = 0; i < 4; ++i) {
     c += static_cast<std::int8_t>(a >> 8 * i) * static_cast<std::int8_t>(b >> 8 * i);

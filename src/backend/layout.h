@@ -38,6 +38,13 @@ class Layout {
   // Scratch that the operations need for batches of at most `tokens` rows.
   virtual std::size_t scratch_bytes(std::int64_t tokens, const AttentionShape& shape,
                                     std::int64_t context) const = 0;
+  // What ranks that share a model take to gather blocks of `rows` rows of at most `row_bytes`; 0
+  // where they read each other's memory.
+  virtual std::size_t exchange_bytes(std::int64_t rows, std::int64_t row_bytes) const {
+    static_cast<void>(rows);
+    static_cast<void>(row_bytes);
+    return 0;
+  }
 
   // A kv head's 64 positions in `page` (page_bytes, on the host), and in the portable order of
   // saved sequences: numbers [64][d] of the cache's type, then for int8 f16 scales [64] and f16

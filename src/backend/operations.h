@@ -1,7 +1,9 @@
 // The operations of a decoder on one device, run in order and asynchronous until synchronize().
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "backend/decoder_parts.h"
@@ -38,9 +40,15 @@ class Operations {
   virtual void attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
                          const KvLayer& kv, const RowsFor& out) = 0;
 
+  // Ranks that share a model meet before their first gather: what they gather through from now on,
+  // in order with this device's operations; null: `ranks` themselves. `window` is memory of this
+  // device for what the others send, Layout::exchange_bytes, and outlives what is returned, which
+  // must be gone before `ranks`. Its barrier() is where what a device did behind the host's back
+  // shows, after synchronize().
+  virtual std::unique_ptr<Communicator> connect(Communicator& ranks, std::span<std::byte> window);
   // Rows of which every rank has made its columns become whole where they are received, with the
   // codes that out's format wants. Ranks meet here; nothing happens where there is one.
-  virtual void gather(const RowsFor& out, std::int64_t tokens, const SharedColumns& shared);
+  virtual void gather(const RowsFor& out, std::int64_t tokens, const SharedColumns& shared) = 0;
 
   // drawn[i] = the token of row i of `logits` [requests][V] (sample.h), the same on every device;
   // below 0 where there is none: kAllBanned, or bad_logit_of the first logit that is NaN or

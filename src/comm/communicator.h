@@ -5,8 +5,10 @@
 // abort(): whatever the others wait for ends with its error, and so does every later call.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -50,6 +52,20 @@ class Communicator {
   // Ends the others' waiting, and every later call, with `error`. The first of all ranks' calls
   // counts; returns the error of that one.
   virtual Error abort(const Error& error) noexcept = 0;
+
+  // Returns when gathers that go on behind the host's back have ended, those that a device carries
+  // out, or throws where they cannot.
+  virtual void finish(std::string_view site) { static_cast<void>(site); }
+
+  // How long a rank is waited for until it is taken for lost.
+  virtual std::chrono::milliseconds patience() const = 0;
+  // `end` is called when a rank ends all, on that rank's thread; at once where one has. Null: no
+  // longer. For what waits where abort() does not reach.
+  virtual void at_abort(std::function<void()> end) { static_cast<void>(end); }
+  // Between the two other ranks of this process may work on this one's memory behind the host's
+  // back. leave() returns when all that entered have left.
+  virtual void enter() {}
+  virtual void leave() noexcept {}
 
   // The step of the model at work, for errors; 0: none has begun.
   void at_step(std::int64_t step) { step_ = step; }

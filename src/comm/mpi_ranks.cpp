@@ -132,6 +132,7 @@ class MpiRank final : public Communicator {
     }
     return *ended_;
   }
+  std::chrono::milliseconds patience() const override { return options_.patience; }
 
  private:
   enum class Wait : std::uint8_t { bounded, patient };
@@ -276,13 +277,22 @@ class MpiRank final : public Communicator {
 
 }  // namespace
 
-std::optional<int> mpi_processes() {
-  const char* const size = std::getenv("OMPI_COMM_WORLD_SIZE");
-  if (size == nullptr) return std::nullopt;
-  const auto count = parse_int(size);
-  if (!count || *count < 1 || *count > std::numeric_limits<int>::max()) return std::nullopt;
-  return static_cast<int>(*count);
+namespace {
+
+// What mpirun says of this process; nullopt where it says nothing, or no such number.
+std::optional<int> told(const char* variable, int least) {
+  const char* const text = std::getenv(variable);
+  if (text == nullptr) return std::nullopt;
+  const auto number = parse_int(text);
+  if (!number || *number < least || *number > std::numeric_limits<int>::max()) return std::nullopt;
+  return static_cast<int>(*number);
 }
+
+}  // namespace
+
+std::optional<int> mpi_processes() { return told("OMPI_COMM_WORLD_SIZE", 1); }
+
+int mpi_local_rank() { return told("OMPI_COMM_WORLD_LOCAL_RANK", 0).value_or(0); }
 
 std::unique_ptr<Communicator> make_mpi_rank(const MpiRankOptions& options) {
   return std::make_unique<MpiRank>(options);

@@ -12,6 +12,8 @@ namespace leq {
 // How many processes mpirun started, this one among them; nullopt where it was not mpirun that
 // started it.
 std::optional<int> mpi_processes();
+// Which of those on this machine this process is; 0 where mpirun does not say.
+int mpi_local_rank();
 
 struct MpiRankOptions {
   // How long a rank waits for another before it is taken for lost.

@@ -1,5 +1,6 @@
 #include "comm/thread_ranks.h"
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
@@ -26,6 +27,8 @@ struct ThreadRanks::State {
     std::span<const SharedRows> blocks;                 // of the gather at work
     const std::vector<std::byte>* broadcast = nullptr;  // the leader's
     std::atomic<bool> reads{false};                     // may be reading what lies at other ranks
+    bool inside = false;                                // between enter and leave; of the mutex
+    std::function<void()> at_abort;                     // of the mutex
   };
   std::vector<Place> places;
   std::chrono::milliseconds patience{};
@@ -89,7 +92,12 @@ struct ThreadRanks::State {
 
   Error abort(const Error& why) noexcept {
     std::unique_lock lock(mutex);
-    if (!error) error.emplace(why);
+    if (!error) {
+      error.emplace(why);
+      for (const Place& place : places) {
+        if (place.at_abort) place.at_abort();
+      }
+    }
     aborted.store(true, std::memory_order_seq_cst);
     arrived.notify_all();
     return *error;
@@ -136,6 +144,25 @@ class ThreadRanks::Rank final : public Communicator {
 
   void barrier(std::string_view site) override { meet(site); }
   Error abort(const Error& error) noexcept override { return state_.abort(error); }
+  std::chrono::milliseconds patience() const override { return state_.patience; }
+
+  void at_abort(std::function<void()> end) override {
+    const std::lock_guard lock(state_.mutex);
+    if (end && state_.error) end();
+    state_.at(rank_).at_abort = std::move(end);
+  }
+  void enter() override {
+    const std::lock_guard lock(state_.mutex);
+    state_.at(rank_).inside = true;
+  }
+  void leave() noexcept override {
+    std::unique_lock lock(state_.mutex);
+    state_.at(rank_).inside = false;
+    state_.arrived.notify_all();
+    state_.arrived.wait_for(lock, state_.patience, [&] {
+      return std::ranges::none_of(state_.places, [](const auto& place) { return place.inside; });
+    });
+  }
 
  private:
   // Where the work ends by an error, whoever catches it may give up the memory that others read:

@@ -38,25 +38,26 @@ std::string plan_text(const MemoryPlan& plan) {
 }
 
 MemoryPlanner::MemoryPlanner(const Model& model, const Layout& layout)
+    : MemoryPlanner(model, layout, place_of(model.config(), 0, 1)) {}
+
+MemoryPlanner::MemoryPlanner(const Model& model, const Layout& layout, const RankPlace& place)
     : MemoryPlanner([&](std::string_view name) { return model.file().find(name); },
-                    model.file().name(), model.config(), model.file().file_bytes(), layout) {}
+                    model.file().name(), model.config(), model.file().file_bytes(), layout, place) {
+}
 
 MemoryPlanner::MemoryPlanner(const TensorFinder& find, std::string source,
                              const ModelConfig& config, std::uint64_t weight_bytes,
-                             const Layout& layout)
+                             const Layout& layout, const RankPlace& place)
     : source_(std::move(source)),
       config_(config),
       layout_(layout),
       file_bytes_(weight_bytes),
+      place_(place),
       memory_(layout),
-      weights_(bind_weights(find, source_, config, memory_)) {}
+      weights_(bind_weights(find, source_, config, memory_, place)) {}
 
 MemoryPlan MemoryPlanner::plan(const RunLimits& resolved) const {
-  return plan_memory(file_bytes_, config_, weights_, layout_, resolved);
-}
-
-MemoryPlan MemoryPlanner::plan(const RunLimits& resolved, const RankPlace& place) const {
-  return plan_rank_memory(file_bytes_, config_, weights_, layout_, resolved, place);
+  return plan_rank_memory(file_bytes_, config_, weights_, layout_, resolved, place_);
 }
 
 // Plans grow with the context, so halving finds the last that fits.
@@ -95,9 +96,26 @@ FittedLimits MemoryPlanner::fit(const RunLimits& wanted, const DeviceRoom& room,
 }
 
 FittedLimits fit_limits(const RunLimits& wanted, const Model& model, Backend& backend) {
+  return fit_limits(wanted, model, backend, place_of(model.config(), 0, 1));
+}
+
+FittedLimits fit_limits(const RunLimits& wanted, const Model& model, Backend& backend,
+                        const RankPlace& place) {
   const auto room = backend.memory().room();
   if (!room) return {resolve_limits(wanted, model.config()), ""};
-  return MemoryPlanner(model, backend.layout()).fit(wanted, *room, backend.name());
+  return MemoryPlanner(model, backend.layout(), place).fit(wanted, *room, backend.name());
+}
+
+FittedLimits fit_limits(const RunLimits& wanted, const Model& model,
+                        std::span<Backend* const> ranks) {
+  FittedLimits least = {resolve_limits(wanted, model.config()), ""};
+  const auto count = static_cast<int>(ranks.size());
+  for (int rank = 0; rank < count; ++rank) {
+    FittedLimits fitted = fit_limits(wanted, model, *ranks[static_cast<std::size_t>(rank)],
+                                     place_of(model.config(), rank, count));
+    if (fitted.limits.context < least.limits.context) least = std::move(fitted);
+  }
+  return least;
 }
 
 }  // namespace leq

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -27,13 +28,13 @@ struct FittedLimits {
 class MemoryPlanner {
  public:
   MemoryPlanner(const Model& model, const Layout& layout);
+  // For one of several ranks.
+  MemoryPlanner(const Model& model, const Layout& layout, const RankPlace& place);
   // Weights from elsewhere (synthetic ones).
   MemoryPlanner(const TensorFinder& find, std::string source, const ModelConfig& config,
-                std::uint64_t weight_bytes, const Layout& layout);
+                std::uint64_t weight_bytes, const Layout& layout, const RankPlace& place);
 
   MemoryPlan plan(const RunLimits& resolved) const;
-  // Of one of several ranks; the weights are those of all.
-  MemoryPlan plan(const RunLimits& resolved, const RankPlace& place) const;
   // Most positions of all sequences, in whole pages and up to `most` for each sequence, whose plan
   // takes at most `bytes`; 0 = not even one page.
   std::int64_t largest_context(RunLimits limits, std::int64_t most, std::uint64_t bytes) const;
@@ -47,6 +48,7 @@ class MemoryPlanner {
   const ModelConfig& config_;
   const Layout& layout_;
   std::uint64_t file_bytes_;
+  RankPlace place_;
   CountingMemory memory_;  // of the weights
   Weights weights_;
 };
@@ -54,5 +56,11 @@ class MemoryPlanner {
 // The same for a model on a backend; where the backend has no memory of its own, as resolve_limits
 // has it.
 FittedLimits fit_limits(const RunLimits& wanted, const Model& model, Backend& backend);
+// For the rank at `place`.
+FittedLimits fit_limits(const RunLimits& wanted, const Model& model, Backend& backend,
+                        const RankPlace& place);
+// For ranks of this process: the limits that every one of them can have.
+FittedLimits fit_limits(const RunLimits& wanted, const Model& model,
+                        std::span<Backend* const> ranks);
 
 }  // namespace leq

@@ -77,15 +77,14 @@ MemoryPlan plan_memory(std::uint64_t file_bytes, const ModelConfig& config, cons
 }
 
 MemoryPlan plan_rank_memory(std::uint64_t file_bytes, const ModelConfig& config,
-                            const Weights& whole, const Layout& layout, const RunLimits& limits,
+                            const Weights& weights, const Layout& layout, const RunLimits& limits,
                             const RankPlace& place) {
   CountingMemory memory(layout);
-  const KvPages pages(memory, layout, rank_kv_shape(config, whole, layout, limits, place));
+  const KvPages pages(memory, layout, rank_kv_shape(config, weights, layout, limits, place));
   MemoryPlan plan;
-  plan.weight_bytes = whole.memory_bytes > 0 ? whole.memory_bytes : file_bytes;
+  plan.weight_bytes = weights.memory_bytes > 0 ? weights.memory_bytes : file_bytes;
   plan.kv_bytes = memory.allocated();
-  const Weights own = shard_weights(whole, place.own(), config);
-  const Workspace work(config, own, memory, layout, forward_limits(limits), place);
+  const Workspace work(config, weights, memory, layout, forward_limits(limits), place);
   plan.scratch_bytes = memory.allocated() - plan.kv_bytes;
   return plan;
 }
@@ -152,9 +151,9 @@ KvShape kv_shape(const ModelConfig& config, const Weights& weights, const Layout
   return shape;
 }
 
-KvShape rank_kv_shape(const ModelConfig& config, const Weights& whole, const Layout& layout,
+KvShape rank_kv_shape(const ModelConfig& config, const Weights& weights, const Layout& layout,
                       const RunLimits& limits, const RankPlace& place) {
-  KvShape shape = kv_shape(config, whole, layout, limits);
+  KvShape shape = kv_shape(config, weights, layout, limits);
   shape.kv_heads = static_cast<int>(place.own().kv_heads.count());
   return shape;
 }

@@ -55,8 +55,8 @@ KvShape kv_shape(const ModelConfig& config, const RunLimits& limits);
 // the device does not run.
 KvShape kv_shape(const ModelConfig& config, const Weights& weights, const Layout& layout,
                  const RunLimits& limits);
-// Of the pages of one rank's kv heads; `whole` are the weights before they are divided.
-KvShape rank_kv_shape(const ModelConfig& config, const Weights& whole, const Layout& layout,
+// Of the pages of one rank's kv heads.
+KvShape rank_kv_shape(const ModelConfig& config, const Weights& weights, const Layout& layout,
                       const RunLimits& limits, const RankPlace& place);
 ForwardLimits forward_limits(const RunLimits& limits);
 
@@ -64,9 +64,9 @@ ForwardLimits forward_limits(const RunLimits& limits);
 // the device's memory, or on a CountingMemory of `layout`.
 MemoryPlan plan_memory(std::uint64_t file_bytes, const ModelConfig& config, const Weights& weights,
                        const Layout& layout, const RunLimits& limits);
-// The same for one of several ranks; `whole` are the weights before they are divided.
+// The same for one of several ranks, of its weights.
 MemoryPlan plan_rank_memory(std::uint64_t file_bytes, const ModelConfig& config,
-                            const Weights& whole, const Layout& layout, const RunLimits& limits,
+                            const Weights& weights, const Layout& layout, const RunLimits& limits,
                             const RankPlace& place);
 
 }  // namespace leq

@@ -16,19 +16,29 @@ namespace {
 // A rank that does not lead, loaded.
 class Follower {
  public:
-  Follower(const ModelConfig& config, Weights whole, Backend& backend, const RunLimits& limits,
+  Follower(const ModelConfig& config, Weights weights, Backend& backend, const RunLimits& limits,
            Communicator& ranks, std::uint64_t fingerprint)
       : ranks_(ranks),
         facts_(rank_facts(config, limits, fingerprint)),
         place_(place_of(config, ranks.rank(), ranks.size())),
         backend_(backend),
-        shape_(rank_kv_shape(config, whole, backend.layout(), limits, place_)),
+        shape_(rank_kv_shape(config, weights, backend.layout(), limits, place_)),
         pages_(backend.memory(), backend.layout(), shape_),
         among_{ranks, kv_heads_of_ranks(place_)},
-        weights_(take_share(std::move(whole), config, place_)),
+        weights_(std::move(weights)),
         transformer_(config, weights_, backend, forward_limits(limits), ranks, place_) {}
 
+  // An error ends the other ranks while what they may wait for, or write, is still there.
   void run() {
+    try {
+      obey();
+    } catch (const Error& error) {
+      throw ranks_.abort(rank_error(ranks_, error));
+    }
+  }
+
+ private:
+  void obey() {
     require_agreement(ranks_, facts_);
     std::vector<std::byte> bytes;
     for (;;) {
@@ -47,7 +57,6 @@ class Follower {
     }
   }
 
- private:
   void check_pages_exist(std::span<const std::int32_t> pages) const {
     for (const std::int32_t page : pages) {
       ensure(page >= 0 && page < pages_.count(), "page ", page, " of ", pages_.count());
@@ -103,17 +112,28 @@ void follow(const ModelConfig& config, Weights weights, Backend& backend, const 
   }
 }
 
+namespace {
+
+Weights weights_of(const Model& model, Backend& backend, const RunLimits& limits,
+                   const RankPlace& place) {
+  return load_weights([&](std::string_view name) { return model.file().find(name); },
+                      model.file().name(), model.config(), backend, limits, place);
+}
+
+}  // namespace
+
 void follow(const Model& model, Backend& backend, const RunLimits& limits, Communicator& ranks) {
-  follow(model.config(), bind_weights(model.file(), model.config(), backend.memory()), backend,
-         limits, ranks, model.file().fingerprint());
+  const RankPlace place = place_of(model.config(), ranks.rank(), ranks.size());
+  follow(model.config(), weights_of(model, backend, limits, place), backend, limits, ranks,
+         model.file().fingerprint());
 }
 
 ThreadFollowers::ThreadFollowers(const Model& model, std::vector<std::unique_ptr<Backend>> backends,
                                  const RunLimits& limits, const ThreadRankOptions& options)
     : ThreadFollowers(
           model.config(),
-          [&model](Backend& backend) {
-            return bind_weights(model.file(), model.config(), backend.memory());
+          [&model, limits](Backend& backend, const RankPlace& place) {
+            return weights_of(model, backend, limits, place);
           },
           std::move(backends), limits, options, model.file().fingerprint()) {}
 
@@ -126,7 +146,8 @@ ThreadFollowers::ThreadFollowers(const ModelConfig& config, Binder bind,
     threads_.emplace_back([this, i, &config, bind, limits, fingerprint] {
       Communicator& own = ranks_[static_cast<int>(i) + 1];
       try {
-        follow(config, bind(*backends_[i]), *backends_[i], limits, own, fingerprint);
+        const RankPlace place = place_of(config, own.rank(), own.size());
+        follow(config, bind(*backends_[i], place), *backends_[i], limits, own, fingerprint);
       } catch (const Error& error) {
         own.abort(error);  // the leader tells of it
       } catch (const std::exception& error) {

@@ -15,8 +15,8 @@
 namespace leq {
 
 // All that a rank does that does not lead: the leader's steps, until its session ends. `limits` as
-// resolve_limits returned them, the same on all ranks; `weights` are whole; `fingerprint` as the
-// leader's session has it. Throws the Error that ended the ranks, its own or another's.
+// resolve_limits returned them, the same on all ranks; `weights` are its share; `fingerprint` as
+// the leader's session has it. Throws the Error that ended the ranks, its own or another's.
 void follow(const ModelConfig& config, Weights weights, Backend& backend, const RunLimits& limits,
             Communicator& ranks, std::uint64_t fingerprint = 0);
 void follow(const Model& model, Backend& backend, const RunLimits& limits, Communicator& ranks);
@@ -28,8 +28,8 @@ class ThreadFollowers {
   // backends[i] is rank i + 1's; `model` must outlive the followers.
   ThreadFollowers(const Model& model, std::vector<std::unique_ptr<Backend>> backends,
                   const RunLimits& limits, const ThreadRankOptions& options);
-  // `bind` makes each rank's whole weights, on its thread.
-  using Binder = std::function<Weights(Backend&)>;
+  // `bind` makes each rank's weights, on its thread.
+  using Binder = std::function<Weights(Backend&, const RankPlace&)>;
   ThreadFollowers(const ModelConfig& config, Binder bind,
                   std::vector<std::unique_ptr<Backend>> backends, const RunLimits& limits,
                   const ThreadRankOptions& options, std::uint64_t fingerprint = 0);

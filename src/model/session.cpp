@@ -12,19 +12,20 @@
 namespace leq {
 
 Weights load_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
-                     Backend& backend, const RunLimits& limits) {
+                     Backend& backend, const RunLimits& limits, const RankPlace& place) {
   if (backend.memory().room()) {
-    const MemoryPlanner planner(find, std::string(source), config, 0, backend.layout());
+    const MemoryPlanner planner(find, std::string(source), config, 0, backend.layout(), place);
     const MemoryPlan plan = planner.plan(limits);
     backend.memory().plan(plan.weight_bytes, plan.kv_bytes + plan.scratch_bytes);
   }
-  return bind_weights(find, source, config, backend.memory());
+  return bind_weights(find, source, config, backend.memory(), place);
 }
 
 Session::Session(const Model& model, Backend& backend, const RunLimits& limits, Communicator& ranks)
     : Session(model.config(),
               load_weights([&](std::string_view name) { return model.file().find(name); },
-                           model.file().name(), model.config(), backend, limits),
+                           model.file().name(), model.config(), backend, limits,
+                           place_of(model.config(), ranks.rank(), ranks.size())),
               model.file().file_bytes(), backend, limits, ranks, model.file().fingerprint()) {}
 
 Session::Session(const ModelConfig& config, Weights weights, std::uint64_t weight_bytes,
@@ -36,7 +37,7 @@ Session::Session(const ModelConfig& config, Weights weights, std::uint64_t weigh
       plan_(plan_rank_memory(weight_bytes, config, weights, backend.layout(), limits, place_)),
       cache_(backend.memory(), backend.layout(),
              rank_kv_shape(config, weights, backend.layout(), limits, place_)),
-      weights_(take_share(std::move(weights), config, place_)),
+      weights_(std::move(weights)),
       transformer_(config, weights_, backend, forward_limits(limits), ranks, place_) {
   const auto online = transformer_.online();
   require(online.empty() || limits.sequences == 1, Setting{"sequences"}, " ", limits.sequences,

@@ -15,10 +15,10 @@
 
 namespace leq {
 
-// Weights on `backend`, after it took the memory of the whole plan for these limits: a Session is
-// to follow. Throws Error as DeviceMemory::plan and bind_weights do.
+// The weights of the rank at `place` on `backend`, after it took the memory of the whole plan for
+// these limits: a Session is to follow. Throws Error as DeviceMemory::plan and bind_weights do.
 Weights load_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
-                     Backend& backend, const RunLimits& limits);
+                     Backend& backend, const RunLimits& limits, const RankPlace& place);
 
 class Session {
  public:

@@ -8,7 +8,6 @@
 
 #include "base/slice.h"
 #include "model/model_config.h"
-#include "model/weights.h"
 
 namespace leq {
 
@@ -20,17 +19,18 @@ struct RankShare {
   Slice stream;      // of W, what o and down add to: panels of 64
   Slice vocabulary;  // of V: panels of 64
 
+  // Of the attention output: rows of q.
   Slice attention_columns(const ModelConfig& config) const {
     return {heads.first * config.head_dim, heads.last * config.head_dim};
+  }
+  // Rows of k and of v.
+  Slice key_rows(const ModelConfig& config) const {
+    return {kv_heads.first * config.head_dim, kv_heads.last * config.head_dim};
   }
 };
 
 // [ranks] shares of the model; each kind is divided as evenly as its units allow. ranks >= 1.
 std::vector<RankShare> cut_model(const ModelConfig& config, int ranks);
-
-// What a rank computes of `whole`, as views of it: embeddings, norms and smoothing vectors are
-// whole.
-Weights shard_weights(const Weights& whole, const RankShare& share, const ModelConfig& config);
 
 // One rank's place among those that share a model.
 struct RankPlace {
@@ -45,8 +45,5 @@ struct RankPlace {
 RankPlace place_of(const ModelConfig& config, int rank, int ranks);
 // [ranks] whose pages each has.
 std::vector<Slice> kv_heads_of_ranks(const RankPlace& place);
-
-// The weights that a rank keeps, with the memory of the whole ones.
-Weights take_share(Weights whole, const ModelConfig& config, const RankPlace& place);
 
 }  // namespace leq

@@ -5,6 +5,7 @@
 #include <new>
 #include <numeric>
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
 #include "model/kv_layers.h"
@@ -21,8 +22,10 @@ const Rows& Transformer::forward(const Batch& batch, KvCache& cache) {
       if (observer_ != nullptr) {  // looks at each step's numbers on the host
         run(batch, cache.layers());
       } else {
-        backend_.step(step_of(batch, cache), [&] { run(batch, cache.layers()); });
+        const KvLayers kv = cache.layers();
+        backend_.step(step_of(batch, kv), [&] { run(batch, kv); });
       }
+      settle();
     });
   });
   cache.settle();
@@ -37,6 +40,7 @@ const Rows& Transformer::hidden(const Batch& batch, KvCache& cache) {
     ended_by_errors([&] {
       lead(RankStep::Wanted::hidden, batch, cache.layers());
       run_hidden(batch, cache.layers());
+      settle();
     });
   });
   cache.settle();
@@ -139,7 +143,18 @@ void Transformer::pick_outputs(const Batch& batch) {
 // Does nothing on one rank.
 void Transformer::gather(const SharedBlock& block, std::int64_t tokens, Receivers to,
                          std::string_view site) {
-  backend_.gather(block.whole, tokens, {ranks_, block.columns, to, block.own.rows, site});
+  Communicator& ranks = linked_ != nullptr ? *linked_ : ranks_;
+  backend_.gather(block.whole, tokens, {ranks, block.columns, to, block.own.rows, site});
+}
+
+// Rows that are not finite show where a device is waited for; where it works before its operations
+// return they have been thrown, and gathers have ended the others.
+void Transformer::settle() {
+  if (linked_ == nullptr) return;
+  constexpr std::string_view kSite = "the end of the step";
+  linked_->finish(kSite);
+  backend_.synchronize();
+  linked_->barrier(kSite);
 }
 
 Transformer::Transformer(const ModelConfig& config, const Weights& weights, Backend& backend,
@@ -154,7 +169,10 @@ Transformer::Transformer(const ModelConfig& config, const Weights& weights, Back
       limits_(limits),
       ranks_(ranks),
       place_(place),
-      work_(config, weights, backend.memory(), backend.layout(), limits, place_) {}
+      work_(config, weights, backend.memory(), backend.layout(), limits, place_) {
+  if (place_.alone()) return;
+  linked_ = backend_.connect(ranks_, {work_.exchange.data(), work_.exchange.size()});
+}
 
 void Transformer::lead(RankStep::Wanted wanted, const Batch& batch, const KvLayers& kv) {
   if (place_.alone()) return;
@@ -170,10 +188,11 @@ void Transformer::follow(const RankStep& step, const KvPages& pages) {
   const KvLayers kv = {pages, step.copies};
   ended_by_errors([&] {
     if (step.wanted == RankStep::Wanted::logits) {
-      run(step.batch, kv);
+      backend_.step(step_of(step.batch, kv), [&] { run(step.batch, kv); });
     } else {
       run_hidden(step.batch, kv);
     }
+    settle();
   });
 }
 
@@ -262,13 +281,13 @@ void Transformer::check(const Batch& batch, const KvCache& cache) {
   require_room(batch, cache, limits_.context);
 }
 
-Step Transformer::step_of(const Batch& batch, const KvCache& cache) {
+Step Transformer::step_of(const Batch& batch, const KvLayers& kv) {
   return {batch_,
           {batch.tokens, positions_, batch.outputs},
           config_.rotary ? &work_.rope : nullptr,
           limits_.context,
-          {work_.x.values, cache.layer(0).keys},
-          cache.zones().copies() ? cache.layers().copies : std::span<const std::int32_t>()};
+          {work_.x.values, kv[0].keys},
+          kv.pages.zones().copies() ? kv.copies : std::span<const std::int32_t>()};
 }
 
 Embedding Transformer::embedding(const Batch& batch) const {

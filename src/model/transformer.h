@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -68,7 +69,7 @@ class Transformer {
   void undone_by_errors(KvCache& cache, const std::function<void()>& work);
   // Calls `work`, one step; where it throws on one of several ranks, all end.
   void ended_by_errors(const std::function<void()>& work);
-  Step step_of(const Batch& batch, const KvCache& cache);
+  Step step_of(const Batch& batch, const KvLayers& kv);
   // Sends the step to the other ranks.
   void lead(RankStep::Wanted wanted, const Batch& batch, const KvLayers& kv);
   void run(const Batch& batch, const KvLayers& kv);
@@ -76,6 +77,8 @@ class Transformer {
   void blocks(const Batch& batch, const KvLayers& kv);
   void head_part(const Batch& batch);
   void pick_outputs(const Batch& batch);
+  // What ranks began together has ended on all of them, or all throw.
+  void settle();
   void gather(const SharedBlock& block, std::int64_t tokens, Receivers to, std::string_view site);
   void seal(const KvLayers& kv);
   bool attention_part(std::int64_t layer, const KvLayer& kv);
@@ -89,6 +92,7 @@ class Transformer {
   Communicator& ranks_;
   RankPlace place_;
   Workspace work_;
+  std::unique_ptr<Communicator> linked_;  // ranks_ by the device's own way, where it has one
   Observer* observer_ = nullptr;
   // Of the forward in work:
   std::vector<SequenceRun> runs_;

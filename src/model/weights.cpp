@@ -9,16 +9,23 @@
 #include "base/text.h"
 #include "model/kv_layers.h"
 #include "model/tensor_list.h"
+#include "tensor/weight_slice.h"
 
 namespace leq {
 namespace {
+
+// A tensor of a linear, and which of its rows a rank computes.
+struct LinearPart {
+  std::string name;
+  Slice rows;
+};
 
 // Binds tensors by name and checks their shapes against those that the configuration calls for.
 class Binder {
  public:
   Binder(const TensorFinder& find, std::string_view source, const ModelConfig& config,
-         DeviceMemory& memory)
-      : find_(find), source_(source), config_(config), memory_(memory) {
+         DeviceMemory& memory, const RankShare& share)
+      : find_(find), source_(source), config_(config), memory_(memory), share_(share) {
     for (TensorSpec& spec : tensor_list(config)) shapes_[spec.name] = std::move(spec.shape);
   }
 
@@ -28,7 +35,7 @@ class Binder {
     if (!config_.rotary) weights.position_embedding = matrix("position_embedding");
     for (std::int64_t i = 0; i < config_.layers; ++i) weights.blocks.push_back(block(i));
     weights.final_norm = norm("final_norm", config_.norm);
-    weights.head = linear("head", {config_.tied ? "token_embedding" : "head"});
+    weights.head = linear("head", {{config_.tied ? "token_embedding" : "head", share_.vocabulary}});
     return std::move(weights_);
   }
 
@@ -37,17 +44,21 @@ class Binder {
     const auto at = [&](std::string_view part) { return layer_tensor(i, part); };
     Block block;
     block.attention_norm = norm(at("attention_norm"), config_.block_norm());
-    block.qkv = linear(at("qkv"), {at("q"), at("k"), at("v")});
+    const Slice keys = share_.key_rows(config_);
+    block.qkv =
+        linear(at("qkv"),
+               {{at("q"), share_.attention_columns(config_)}, {at("k"), keys}, {at("v"), keys}});
     place_key_centre(at("k") + ".bias", at(kKeyMean), block);
     if (config_.qk_norm) {
       block.q_norm = norm(at("q_norm"), config_.norm);
       block.k_norm = norm(at("k_norm"), config_.norm);
     }
-    block.o = linear(at("o"), {at("o")});
+    block.o = linear(at("o"), {{at("o"), share_.stream}});
     block.mlp_norm = norm(at("mlp_norm"), config_.block_norm());
-    block.gate_up = config_.gated ? linear(at("gate_up"), {at("gate"), at("up")})
-                                  : linear(at("up"), {at("up")});
-    block.down = linear(at("down"), {at("down")});
+    const LinearPart up = {at("up"), share_.mlp};
+    block.gate_up = config_.gated ? linear(at("gate_up"), {{at("gate"), share_.mlp}, up})
+                                  : linear(up.name, {up});
+    block.down = linear(at("down"), {{at("down"), share_.stream}});
     return block;
   }
 
@@ -60,9 +71,10 @@ class Binder {
     return *found;
   }
 
-  // A tied table, and what q, k and v share, goes to the device once.
+  // A tied table, and what q, k and v share, goes to the device once: but for a rank's slice of a
+  // tied table, which lies beside the whole one.
   WeightView place(const WeightView& weight) {
-    const auto [found, is_new] = placed_.try_emplace(weight.codes);
+    const auto [found, is_new] = placed_.try_emplace({weight.codes, weight.rows});
     if (is_new) found->second = memory_.place(weight, weights_.memory);
     return found->second;
   }
@@ -112,17 +124,18 @@ class Binder {
     return {kind, vector(name, shape), bias(name), config_.norm_eps, shape[0]};
   }
 
-  Linear linear(const std::string& name, const std::vector<std::string>& parts) {
+  Linear linear(const std::string& name, const std::vector<LinearPart>& parts) {
     Linear linear;
     linear.name = name;
-    linear.inputs = shapes_.at(parts[0])[1];
-    for (const std::string& part : parts) {
+    linear.inputs = shapes_.at(parts[0].name)[1];
+    for (const auto& [part, rows] : parts) {
       LinearSegment& segment = linear.segments[static_cast<std::size_t>(linear.segment_count)];
       const Shape& shape = shapes_.at(part);  // [outputs][inputs]
       const StoredTensor& stored = tensor(part, shape);
-      segment.weight = place(stored.view);
+      segment.weight = place(slice_rows(stored.view, rows));
       segment.bias = bias(part);
-      linear.outputs += shape[0];
+      if (segment.bias != nullptr) segment.bias += rows.first;
+      linear.outputs += rows.count();
       const std::string smooth = inv_smooth_tensor(part);
       const WeightView& first = linear.segments[0].weight;
       if (linear.segment_count++ == 0) {
@@ -134,10 +147,10 @@ class Binder {
       }
       require(segment.weight.act == first.act && format(segment.weight) == format(first) &&
                   stored.act_scale == linear.act_scale && stored.online_mode == linear.online_mode,
-              source_, ": tensors ", parts[0], " and ", part,
+              source_, ": tensors ", parts[0].name, " and ", part,
               " share their input but want it in different formats");
       require(find_(smooth) == nullptr, source_, ": tensor ", smooth, ": ", part,
-              " shares its input, expected ", inv_smooth_tensor(parts[0]));
+              " shares its input, expected ", inv_smooth_tensor(parts[0].name));
     }
     return linear;
   }
@@ -152,9 +165,10 @@ class Binder {
   std::string_view source_;
   const ModelConfig& config_;
   DeviceMemory& memory_;
+  const RankShare& share_;
   std::map<std::string, Shape> shapes_;  // tensor_list's
   Weights weights_;
-  std::map<const std::byte*, WeightView> placed_;
+  std::map<std::pair<const std::byte*, std::int64_t>, WeightView> placed_;  // by codes and rows
 };
 
 // Where weights are only looked at: views stay as they are, and nothing is taken.
@@ -195,14 +209,24 @@ std::uint64_t Weights::bytes_per_token() const {
 }
 
 Weights bind_weights(const LeqReader& file, const ModelConfig& config, DeviceMemory& memory) {
+  return bind_weights(file, config, memory, place_of(config, 0, 1));
+}
+
+Weights bind_weights(const LeqReader& file, const ModelConfig& config, DeviceMemory& memory,
+                     const RankPlace& place) {
   const auto find = [&](std::string_view name) { return file.find(name); };
-  return bind_weights(find, file.name(), config, memory);
+  return bind_weights(find, file.name(), config, memory, place);
 }
 
 Weights bind_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
                      DeviceMemory& memory) {
+  return bind_weights(find, source, config, memory, place_of(config, 0, 1));
+}
+
+Weights bind_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
+                     DeviceMemory& memory, const RankPlace& place) {
   const std::size_t before = memory.allocated();
-  Weights weights = Binder(find, source, config, memory).bind();
+  Weights weights = Binder(find, source, config, memory, place.own()).bind();
   weights.memory_bytes = memory.allocated() - before;
   weights.upload = memory.finish_placing();
   return weights;

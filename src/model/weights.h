@@ -12,6 +12,7 @@
 #include "backend/memory.h"
 #include "format/leq_reader.h"
 #include "model/model_config.h"
+#include "model/sharding.h"
 
 namespace leq {
 
@@ -28,6 +29,8 @@ struct Block {
   Linear down;
 };
 
+// Of one rank where several share a model: what it computes of each linear. Embeddings, norms and
+// smoothing vectors are whole, as is what the host keeps of the keys.
 struct Weights {
   WeightView token_embedding;                    // [V][W]
   std::optional<WeightView> position_embedding;  // [context][W]
@@ -56,6 +59,9 @@ inline constexpr std::string_view kKeyMean = "key_mean";
 // Where `memory` has no place of its own for weights, the views borrow from `file`. Throws Error
 // naming the tensor, expected and found.
 Weights bind_weights(const LeqReader& file, const ModelConfig& config, DeviceMemory& memory);
+// Of the rank at `place`: nothing else goes to a device with memory of its own.
+Weights bind_weights(const LeqReader& file, const ModelConfig& config, DeviceMemory& memory,
+                     const RankPlace& place);
 
 // Throws Error where `file` does not hold exactly what `config` calls for: as bind_weights, and
 // where a tensor is left over, which means another configuration than the one it was made with.
@@ -66,5 +72,7 @@ using TensorFinder = std::function<const StoredTensor*(std::string_view name)>;
 // The same for tensors from elsewhere (synthetic ones); `source` names them in errors.
 Weights bind_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
                      DeviceMemory& memory);
+Weights bind_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
+                     DeviceMemory& memory, const RankPlace& place);
 
 }  // namespace leq

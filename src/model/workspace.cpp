@@ -55,6 +55,16 @@ std::vector<OnlineInput> online_inputs(const Weights& weights) {
 
 constexpr RowsFormat kPlain = {};
 
+// Codes with their scales and sums are fewer bytes than f32 rows.
+std::size_t exchange_bytes(const ModelConfig& config, const Layout& layout,
+                           const ForwardLimits& limits) {
+  const std::int64_t attention = config.heads * config.head_dim;
+  const std::int64_t inner = std::max({config.width, attention, config.hidden});
+  constexpr std::int64_t kFloat = sizeof(float);
+  return std::max(layout.exchange_bytes(limits.batch_tokens, inner * kFloat),
+                  layout.exchange_bytes(limits.output_tokens, config.vocab * kFloat));
+}
+
 std::int64_t qkv_width(const ModelConfig& config, const RankShare& share) {
   return (share.heads.count() + 2 * share.kv_heads.count()) * config.head_dim;
 }
@@ -105,6 +115,7 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
       last(allocate_rows(memory, layout, limits.output_tokens, config.width, kPlain)),
       logits(allocate_rows(memory, layout, limits.output_tokens,
                            place.leads() ? config.vocab : place.own().vocabulary.count(), kPlain)),
+      exchange(memory, place.alone() ? 0 : exchange_bytes(config, layout, limits)),
       alone_(place.alone()),
       rank_(place.rank),
       attention_(

@@ -56,6 +56,7 @@ class Workspace {
   Rows qkv;                // [T, (H + 2 H_kv) d] of the rank's heads
   Rows last;               // [outputs, W]
   Rows logits;             // [outputs, V]; of ranks that do not lead, their columns
+  Buffer exchange;         // for what other ranks send (Operations::connect)
 
   // The input block of a linear in the format that it reads, and what the linear wants of it;
   // layers share the blocks of one format.

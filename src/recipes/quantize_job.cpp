@@ -184,12 +184,16 @@ std::optional<GateResult> lead(const QuantizeJob& job, const ImportedModel& mode
 
 }  // namespace
 
+void require_divisible(const QuantizeJob& job, int ranks) {
+  require(ranks == 1 || !job.search, Setting{"ranks"}, " ", ranks,
+          ": a search is one rank's work; leave it out, or ", Setting{"strategy"});
+}
+
 std::optional<GateResult> run_job(const QuantizeJob& job) {
   Communicator& ranks = *job.checkpoint.ranks;
+  require_divisible(job, ranks.size());
   std::optional<GateResult> found;
   together(ranks, [&] {
-    require(ranks.size() == 1 || !job.search, Setting{"ranks"}, " ", ranks.size(),
-            ": a search is one rank's work; leave it out, or ", Setting{"strategy"});
     if (ranks.leads()) check_output(job.output);
     const ImportedModel model = import_hf(job.folder);
     if (ranks.leads()) {

@@ -44,6 +44,9 @@ struct QuantizeJob {
   std::function<void(const MixedSearchResult&)> searched = [](const auto&) {};
 };
 
+// Throws Error where the job is one rank's work, and there are more.
+void require_divisible(const QuantizeJob& job, int ranks);
+
 // Lines about calibration, gate and distance, and why one of them is left out, go to
 // job.checkpoint.say. Throws Error as import_hf, quantize_imported and quantize_by_search do; the
 // file is complete where the error came after `written`. Returns what the gate found. Of several

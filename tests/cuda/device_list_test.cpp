@@ -9,7 +9,8 @@ namespace leq::LEQ_GPU {
 namespace {
 
 rt::DeviceInfo device(std::string name, std::string uuid) {
-  return {std::move(name), 9, 0, 132, 232448, std::size_t{150'000'000'000}, std::move(uuid)};
+  return {std::move(name), 9, 0, 132, 232448, std::size_t{150'000'000'000}, 1.98e9,
+          std::move(uuid)};
 }
 const std::vector<rt::DeviceInfo> kDevices = {
     device("NVIDIA H200", "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6"),

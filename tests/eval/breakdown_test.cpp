@@ -27,7 +27,8 @@ class BreakdownTest : public ::testing::Test {
     const RunLimits resolved = resolve_limits(limits, model_.config());
     const auto find = [&](std::string_view name) { return model_.find(name); };
     Session session(model_.config(),
-                    load_weights(find, model_.name(), model_.config(), *backend_, resolved),
+                    load_weights(find, model_.name(), model_.config(), *backend_, resolved,
+                                 place_of(model_.config(), 0, 1)),
                     model_.weight_bytes(), *backend_, resolved);
     weight_bytes_ = session.weights().bytes_per_token();
     int reported = 0;

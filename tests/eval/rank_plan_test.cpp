@@ -37,6 +37,7 @@ class CountingRanks : public Communicator {
   }
   void barrier(std::string_view site) override { ranks_.barrier(site); }
   Error abort(const Error& error) noexcept override { return ranks_.abort(error); }
+  std::chrono::milliseconds patience() const override { return ranks_.patience(); }
 
   std::uint64_t received = 0;
   std::int64_t exchanges = 0;
@@ -68,15 +69,16 @@ TEST_P(RankPlans, ReceiveWhatRanksReceive) {
   RunLimits wanted;
   wanted.context = 128;
   const RunLimits limits = resolve_limits(wanted, model_.config());
-  const auto bind = [&](Backend& backend) {
-    return load_weights(find, model_.name(), model_.config(), backend, limits);
+  const auto bind = [&](Backend& backend, const RankPlace& place) {
+    return load_weights(find, model_.name(), model_.config(), backend, limits, place);
   };
   std::vector<std::unique_ptr<Backend>> others;
   others.push_back(make_backend({.device = "cpu", .threads = 1}));
   ThreadFollowers followers(model_.config(), bind, std::move(others), limits, {.threads = kRanks});
   CountingRanks ranks(followers.leader());
   const auto backend = make_backend({.device = "cpu", .threads = 1});
-  Session session(model_.config(), bind(*backend), model_.weight_bytes(), *backend, limits, ranks);
+  Session session(model_.config(), bind(*backend, place_of(model_.config(), 0, kRanks)),
+                  model_.weight_bytes(), *backend, limits, ranks);
   ranks.received = 0;
   ranks.exchanges = 0;
   const std::vector<Token> tokens = {7};

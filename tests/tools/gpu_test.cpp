@@ -177,9 +177,60 @@ TEST_F(Gpu, ExactPerplexityIsTheCpus) {
     EXPECT_EQ(run.status, 0) << run.err;
     return parse_json(run.out, "output");
   };
-  const Json cpu = measure({}), exact = measure({"-dev", "sim", "--exact"});
-  EXPECT_EQ(cpu.at("nll"), exact.at("nll"));
-  EXPECT_EQ(cpu.at("ppl"), exact.at("ppl"));
+  const Json cpu = measure({});
+  for (const Words& more :
+       {Words{"-dev", "sim", "--exact"}, Words{"-dev", "sim", "--exact", "--tp", "2"}}) {
+    const Json exact = measure(more);
+    EXPECT_EQ(cpu.at("nll"), exact.at("nll"));
+    EXPECT_EQ(cpu.at("ppl"), exact.at("ppl"));
+  }
+}
+
+// Text and receipt of several emulated GPUs: with --exact the CPU's, without it one GPU's.
+TEST_F(Gpu, RanksWriteWhatOneDeviceWrites) {
+  const auto written = [&](const Words& more) {
+    const std::string receipt = (folder_ / "receipt.json").string();
+    const ToolRun run =
+        run_program("leq-run", Words{"-m", model_, "-p", "abc", "-s", "7", "-n", "20", "-ctk",
+                                     "int8", "-ctv", "int8", "--receipt", receipt} +
+                                   more);
+    EXPECT_EQ(run.status, 0) << run.err;
+    return run.out + read_file(receipt, 1 << 20);
+  };
+  const std::string cpu = written({}), fast = written({"-dev", "sim"});
+  for (const std::string ranks : {"2", "3"}) {
+    EXPECT_EQ(written({"-dev", "sim", "--tp", ranks, "--exact"}), cpu) << ranks << " ranks";
+    EXPECT_EQ(written({"-dev", "sim", "--tp", ranks}), fast) << ranks << " ranks";
+  }
+  EXPECT_EQ(written({"-dev", "sim", "--tp", "2", "--no-graph"}), fast);
+}
+
+// Each rank's own part of the weights, and memory for what the others push.
+TEST_F(Gpu, PlansEachRanksMemory) {
+  const auto plan = [&](const Words& more) {
+    const ToolRun run =
+        run_program("leq-inspect", Words{model_, "--fit", "--json", "-dev", "sim"} + more);
+    EXPECT_EQ(run.status, 0) << run.err;
+    return parse_json(run.out, "plan");
+  };
+  const auto bytes = [](const Json& of, const char* key) {
+    return of.at(key).get<std::uint64_t>();
+  };
+  const Json alone = plan({}), shared = plan({"--tp", "2"});
+  ASSERT_EQ(shared.at("ranks").size(), 2u);
+  std::uint64_t weights = 0;
+  for (const Json& rank : shared.at("ranks")) {
+    EXPECT_LT(bytes(rank, "weight_bytes"), bytes(alone, "weight_bytes"));
+    EXPECT_GT(bytes(rank, "scratch_bytes"), bytes(alone, "scratch_bytes")) << "no room for pushes";
+    weights += bytes(rank, "weight_bytes");
+  }
+  EXPECT_EQ(bytes(shared, "weight_bytes"), weights);
+}
+
+TEST_F(Gpu, RanksRunInTheBench) {
+  const ToolRun run = bench({"--tp", "1,2"});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(parse_json(run.out, "output").size(), 2u);
 }
 
 TEST_F(Gpu, ExactRefusesWhatItCannotDo) {

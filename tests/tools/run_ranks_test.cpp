@@ -185,12 +185,24 @@ TEST_F(RunRanks, RefuseAnotherNumberOfProcesses) {
   EXPECT_NE(ranked.err.find("--tp 3: mpirun started 2 processes"), std::string::npos) << ranked.err;
 }
 
-TEST_F(RunRanks, AreRefusedOnAGpu) {
+// Before there are ranks: none of them says it.
+TEST_F(RunRanks, DoNotBeginWhatOneRankDoes) {
+  const Finished search =
+      test::run({LEQ_TOOLS_DIR "/leq-quantize", LEQ_SOURCE_DIR "/examples/storyteller", "-o",
+                 own_ / "x.leq", "--search", "sens", "--target-bpw", "4.25", "--tp", "2"},
+                "");
+  EXPECT_EQ(search.status, 1);
+  EXPECT_NE(search.err.find("error: --tp 2: a search is one rank's work"), std::string::npos)
+      << search.err;
+}
+
+TEST_F(RunRanks, AreNoProcessesOnGpus) {
+  if (const std::string why = test::no_mpi(); !why.empty()) GTEST_SKIP() << why;
   std::vector<std::string> words = story("2");
-  words.insert(words.end(), {"-dev", "cuda"});
-  const Finished ranked = test::run(words, "");
-  EXPECT_EQ(ranked.status, 1);
-  EXPECT_NE(ranked.err.find("--tp 2: several ranks compute on the CPU"), std::string::npos)
+  words.insert(words.end(), {"-dev", "sim"});
+  const Finished ranked = test::run_by_mpi(own_ / "", 2, words);
+  EXPECT_NE(ranked.status, 0);
+  EXPECT_NE((ranked.out + ranked.err).find("threads of one process"), std::string::npos)
       << ranked.err;
 }
 

@@ -78,7 +78,8 @@ class Bench {
             context, " positions, the model has ", model.config().context, "; lower -d, -p or -n");
     check_gpu_layers(options_, model.config().layers);
     for (const RunSetting& setting : settings_) {
-      const auto backend = chosen_backend(options_, threads_of_leader(setting));
+      const int place = processes_ == nullptr ? 0 : mpi_local_rank();
+      const auto backend = rank_backend(options_, threads_of_leader(setting), place, setting.ranks);
       backend->record_steps(options_.flag("graph"));
       for (const BenchTest& test : tests_) run(model, model_name, *backend, setting, test);
     }
@@ -114,8 +115,8 @@ class Bench {
     }
     std::unique_ptr<ThreadFollowers> followers;
     if (setting.ranks > 1 && processes_ == nullptr) {
-      followers = model.followers(follower_backends(setting.threads, setting.ranks), limits,
-                                  thread_rank_options(setting.threads, setting.ranks));
+      followers = model.followers(follower_backends(options_, setting.threads, setting.ranks),
+                                  limits, thread_rank_options(setting.threads, setting.ranks));
     }
     Communicator& ranks = processes_ != nullptr  ? *processes_
                           : followers != nullptr ? followers->leader()
@@ -369,7 +370,7 @@ void check_sweep_of_ranks(const Options& options) {
 // Null where mpirun started none.
 std::unique_ptr<Communicator> ranks_of_mpirun(const Options& options) {
   for (const std::int64_t ranks : options.integers("tp")) {
-    if (ranks_are_processes(static_cast<int>(ranks))) return make_mpi_rank({});
+    if (ranks_are_processes(options, static_cast<int>(ranks))) return make_mpi_rank({});
   }
   return nullptr;
 }

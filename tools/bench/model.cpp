@@ -34,46 +34,56 @@ std::uint64_t BenchModel::weight_bytes() const {
   return file_ ? file_->file().file_bytes() : synthetic_->weight_bytes();
 }
 
-RunLimits BenchModel::limits_on(Backend& backend, const RunLimits& wanted) const {
-  if (file_) return fit_limits(wanted, *file_, backend).limits;
+RunLimits BenchModel::limits_on(Backend& backend, const RunLimits& wanted,
+                                const RankPlace& place) const {
   const auto room = backend.memory().room();
   if (!room) return resolve_limits(wanted, config());
+  if (file_) {
+    const MemoryPlanner planner(*file_, backend.layout(), place);
+    return planner.fit(wanted, *room, backend.name()).limits;
+  }
   const auto find = [&](std::string_view tensor) { return synthetic_->find(tensor); };
-  const MemoryPlanner planner(find, name_, config(), weight_bytes(), backend.layout());
+  const MemoryPlanner planner(find, name_, config(), weight_bytes(), backend.layout(), place);
   return planner.fit(wanted, *room, backend.name()).limits;
 }
 
 // Of a synthetic model.
-Weights BenchModel::bind(Backend& backend, const RunLimits& limits) const {
+Weights BenchModel::bind(Backend& backend, const RunLimits& limits, const RankPlace& place) const {
   const auto find = [&](std::string_view tensor) { return synthetic_->find(tensor); };
-  return load_weights(find, name_, config(), backend, limits);
+  return load_weights(find, name_, config(), backend, limits, place);
 }
 
 Session BenchModel::make_session(Backend& backend, const RunLimits& wanted,
                                  Communicator& ranks) const {
-  const RunLimits limits = limits_on(backend, wanted);
+  const RankPlace place = place_of(config(), ranks.rank(), ranks.size());
+  const RunLimits limits = limits_on(backend, wanted, place);
   if (file_) return Session(*file_, backend, limits, ranks);
-  return Session(config(), bind(backend, limits), weight_bytes(), backend, limits, ranks);
+  return Session(config(), bind(backend, limits, place), weight_bytes(), backend, limits, ranks);
 }
 
 void BenchModel::follow(Backend& backend, const RunLimits& wanted, Communicator& ranks) const {
-  const RunLimits limits = limits_on(backend, wanted);
+  const RankPlace place = place_of(config(), ranks.rank(), ranks.size());
+  const RunLimits limits = limits_on(backend, wanted, place);
   if (file_) {
     leq::follow(*file_, backend, limits, ranks);
   } else {
-    leq::follow(config(), bind(backend, limits), backend, limits, ranks);
+    leq::follow(config(), bind(backend, limits, place), backend, limits, ranks);
   }
 }
 
 std::unique_ptr<ThreadFollowers> BenchModel::followers(
     std::vector<std::unique_ptr<Backend>> backends, const RunLimits& wanted,
     const ThreadRankOptions& options) const {
-  const RunLimits limits = limits_on(*backends.at(0), wanted);
+  const RankPlace place = place_of(config(), 1, static_cast<int>(backends.size()) + 1);
+  const RunLimits limits = limits_on(*backends.at(0), wanted, place);
   if (file_) {
     return std::make_unique<ThreadFollowers>(*file_, std::move(backends), limits, options);
   }
   return std::make_unique<ThreadFollowers>(
-      config(), [this, limits](Backend& backend) { return bind(backend, limits); },
+      config(),
+      [this, limits](Backend& backend, const RankPlace& rank) {
+        return bind(backend, limits, rank);
+      },
       std::move(backends), limits, options);
 }
 

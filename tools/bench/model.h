@@ -35,8 +35,8 @@ class BenchModel {
                                              const ThreadRankOptions& options) const;
 
  private:
-  RunLimits limits_on(Backend& backend, const RunLimits& wanted) const;
-  Weights bind(Backend& backend, const RunLimits& limits) const;
+  RunLimits limits_on(Backend& backend, const RunLimits& wanted, const RankPlace& place) const;
+  Weights bind(Backend& backend, const RunLimits& limits, const RankPlace& place) const;
 
   std::string name_;
   std::string scheme_;

@@ -79,8 +79,12 @@ NumaMode numa_mode(const Options& options) {
 }
 
 std::unique_ptr<Backend> chosen_backend(const Options& options, int threads) {
+  return rank_backend(options, threads, 0, 1);
+}
+
+std::unique_ptr<Backend> rank_backend(const Options& options, int threads, int rank, int ranks) {
   const std::string name = device_name(options);
-  const GpuOptions gpu = {memory_cap(options), arithmetic_of(options)};
+  const GpuOptions gpu = {memory_cap(options), arithmetic_of(options), rank, ranks};
   const DeviceOptions device = {name, threads, gpu, numa_mode(options)};
   std::unique_ptr<Backend> backend;
   naming_gpu_layers(options, [&] { backend = make_backend(device); });

@@ -120,7 +120,11 @@ void load(const Options& options, const AdjustLimits& adjust,
   check_model_file("-m", options.text("model"));
   const int threads =
       setup.processes != nullptr ? setup.threads : threads_of_rank(setup.threads, 0, ranks);
-  setup.backend = chosen_backend(options, threads);
+  const bool in_threads = setup.processes == nullptr && ranks > 1;
+  setup.backend =
+      rank_backend(options, threads, setup.processes == nullptr ? 0 : mpi_local_rank(), ranks);
+  std::vector<std::unique_ptr<Backend>> others;
+  if (in_threads) others = follower_backends(options, setup.threads, ranks);
   setup.backend->record_steps(options.flag("graph"));
   std::uint64_t beside = 0;
   if (draft) {
@@ -140,8 +144,14 @@ void load(const Options& options, const AdjustLimits& adjust,
     require_same_vocabulary(model.tokenizer(), model.file().name(), setup.draft_model->tokenizer(),
                             setup.draft_model->file().name());
   }
-  FittedLimits fitted = draft ? fit_both(wanted, model, *setup.draft_model, *setup.backend)
-                              : fit_limits(wanted, model, *setup.backend);
+  std::vector<Backend*> all = {setup.backend.get()};
+  for (const auto& other : others) all.push_back(other.get());
+  FittedLimits fitted =
+      draft ? fit_both(wanted, model, *setup.draft_model, *setup.backend)
+      : setup.processes != nullptr
+          ? fit_limits(wanted, model, *setup.backend,
+                       place_of(model.config(), setup.processes->rank(), setup.processes->size()))
+          : fit_limits(wanted, model, all);
   setup.note = std::move(fitted.note);
   if (const std::string beyond = beyond_evidence(model, fitted.limits); !beyond.empty()) {
     setup.note += (setup.note.empty() ? "" : "\n") + beyond;
@@ -150,10 +160,9 @@ void load(const Options& options, const AdjustLimits& adjust,
     if (!setup.processes->leads()) follow_process(model, setup, fitted.limits);
     setup.session =
         std::make_unique<Session>(model, *setup.backend, fitted.limits, *setup.processes);
-  } else if (ranks > 1) {
-    setup.followers =
-        std::make_unique<ThreadFollowers>(model, follower_backends(setup.threads, ranks),
-                                          fitted.limits, thread_rank_options(setup.threads, ranks));
+  } else if (in_threads) {
+    setup.followers = std::make_unique<ThreadFollowers>(model, std::move(others), fitted.limits,
+                                                        thread_rank_options(setup.threads, ranks));
     setup.session =
         std::make_unique<Session>(model, *setup.backend, fitted.limits, setup.followers->leader());
   } else {
@@ -173,7 +182,7 @@ ModelSetup set_up_model(const Options& options, const AdjustLimits& adjust,
   ModelSetup setup;
   setup.threads = resolve_threads(options);
   const int ranks = rank_count(options);
-  if (ranks_are_processes(ranks)) setup.processes = make_mpi_rank({});
+  if (ranks_are_processes(options, ranks)) setup.processes = make_mpi_rank({});
   try {
     load(options, adjust, draft, ranks, setup);
   } catch (const Error& error) {

@@ -16,15 +16,13 @@ Option rank_option(const std::string& group) {
           .fallback = "1",
           .help =
               "ranks that share the model (tensor parallelism), each with its part of the "
-              "threads; it changes no bit of a result",
+              "threads, or its GPU; it changes no bit of a result",
           .group = group,
           .minimum = 1,
           .maximum = ThreadRanks::kMostRanks};
 }
 
 void check_ranks(const Options& options, std::int64_t ranks) {
-  require(ranks == 1 || device_name(options) == "cpu", "--tp ", ranks,
-          ": several ranks compute on the CPU alone; leave -dev out, or --tp");
   require(ranks == 1 || numa_mode(options) == NumaMode::off, "--tp ", ranks,
           ": ranks share the cores evenly; leave --numa out, or start each rank by numactl");
 }
@@ -36,19 +34,24 @@ int rank_count(const Options& options) {
   return static_cast<int>(ranks);
 }
 
-bool ranks_are_processes(int ranks) {
+bool ranks_are_processes(const Options& options, int ranks) {
   const std::optional<int> processes = mpi_processes();
   if (!processes || (*processes == 1 && ranks > 1)) return false;
   require(*processes == ranks, "--tp ", ranks, ": mpirun started ", *processes,
           " processes, expected as many");
+  require(ranks == 1 || !options.declares("device") || !device_name(options).starts_with("sim"),
+          "--tp ", ranks,
+          ": ranks on emulated GPUs are threads of one process; start it without mpirun");
   return ranks > 1;
 }
 
-std::vector<std::unique_ptr<Backend>> follower_backends(int threads, int ranks) {
+std::vector<std::unique_ptr<Backend>> follower_backends(const Options& options, int threads,
+                                                        int ranks) {
   std::vector<std::unique_ptr<Backend>> backends;
   for (int rank = 1; rank < ranks; ++rank) {
     const int own = threads_of_rank(threads, rank, ranks);
-    backends.push_back(make_backend({.device = "cpu", .threads = own}));
+    backends.push_back(rank_backend(options, own, rank, ranks));
+    backends.back()->record_steps(!options.declares("graph") || options.flag("graph"));
   }
   return backends;
 }

@@ -1,6 +1,8 @@
 #include "tools/inspect/fit.h"
 #include "tools/common/kv_choice.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -35,24 +37,38 @@ std::optional<std::uint64_t> available_for(const FitDevice& wanted) {
 
 // Each rank's plan, with its own threads' scratch.
 std::vector<MemoryPlan> plan_ranks(const Model& model, const RunLimits& limits, int threads,
-                                   int ranks) {
+                                   const FitDevice& device) {
   std::vector<MemoryPlan> plans;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const auto layout = make_layout({"cpu", threads_of_rank(threads, rank, ranks)});
-    plans.push_back(
-        MemoryPlanner(model, *layout).plan(limits, place_of(model.config(), rank, ranks)));
+  for (int rank = 0; rank < device.ranks; ++rank) {
+    const int own = threads_of_rank(threads, rank, device.ranks);
+    const auto layout = make_layout({device.device, own, device.gpu});
+    const RankPlace place = place_of(model.config(), rank, device.ranks);
+    plans.push_back(MemoryPlanner(model, *layout, place).plan(limits));
   }
   return plans;
 }
 
-MemoryPlan joined(const std::vector<MemoryPlan>& plans) {
+// Ranks on the CPU share the file.
+MemoryPlan joined(const std::vector<MemoryPlan>& plans, const FitDevice& device) {
   MemoryPlan all;
   for (const MemoryPlan& plan : plans) {
-    all.weight_bytes = plan.weight_bytes;
+    all.weight_bytes =
+        device.device == "cpu" ? plan.weight_bytes : all.weight_bytes + plan.weight_bytes;
     all.kv_bytes += plan.kv_bytes;
     all.scratch_bytes += plan.scratch_bytes;
   }
   return all;
+}
+
+// What has to fit: GPUs have memory of their own each.
+std::uint64_t largest_part(const FitReport& report) {
+  if (!report.on_gpu() || report.ranks.empty()) return report.plan.total();
+  std::uint64_t most = 0;
+  for (const MemoryPlan& plan : report.ranks) most = std::max(most, plan.total());
+  return most;
+}
+const char* where_free(const FitReport& report) {
+  return report.on_gpu() && !report.ranks.empty() ? " on each GPU" : "";
 }
 
 }  // namespace
@@ -66,8 +82,8 @@ FitReport plan_fit(const Model& model, const RunLimits& wanted, const FitDevice&
   report.threads = device.threads > 0 ? device.threads : usable_cores();
   report.plan = planner.plan(report.limits);
   if (device.ranks > 1) {
-    report.ranks = plan_ranks(model, report.limits, report.threads, device.ranks);
-    report.plan = joined(report.ranks);
+    report.ranks = plan_ranks(model, report.limits, report.threads, device);
+    report.plan = joined(report.ranks, device);
   }
   report.available_bytes = available_for(device);
   if (!report.available_bytes || device.ranks > 1) return report;
@@ -90,18 +106,21 @@ std::string fit_text(const FitReport& report) {
   };
   for (std::size_t rank = 0; rank < report.ranks.size(); ++rank) {
     const std::string name = "rank " + std::to_string(rank) + ": ";
+    if (report.on_gpu()) row((name + "weights").c_str(), report.ranks[rank].weight_bytes);
     row((name + "KV cache").c_str(), report.ranks[rank].kv_bytes);
     row((name + "scratch").c_str(), report.ranks[rank].scratch_bytes);
   }
-  row(report.on_gpu() ? "weights (on the GPU)" : "weights (the file)", report.plan.weight_bytes);
+  row(report.on_gpu() ? (report.ranks.empty() ? "weights (on the GPU)" : "weights (on the GPUs)")
+                      : "weights (the file)",
+      report.plan.weight_bytes);
   row("KV cache", report.plan.kv_bytes);
   row("scratch", report.plan.scratch_bytes);
   row("total", report.plan.total());
   text += table.text();
   if (!report.available_bytes) return text;
-  const bool fits = report.plan.total() <= *report.available_bytes;
-  text += '\n' + human_bytes(*report.available_bytes) +
-          " are free: " + (fits ? "it fits" : "it does not fit");
+  const bool fits = largest_part(report) <= *report.available_bytes;
+  text += '\n' + human_bytes(*report.available_bytes) + " are free" + where_free(report) + ": " +
+          (fits ? "it fits" : "it does not fit");
   if (report.ranks.empty()) {
     text += "; the largest context that does is " + with_commas(report.largest_context);
   }
@@ -127,7 +146,9 @@ Json fit_json(const FitReport& report) {
   if (report.ranks.empty()) return json;
   json.erase("largest_context");
   for (const MemoryPlan& plan : report.ranks) {
-    json["ranks"].push_back({{"kv_bytes", plan.kv_bytes}, {"scratch_bytes", plan.scratch_bytes}});
+    Json rank = {{"kv_bytes", plan.kv_bytes}, {"scratch_bytes", plan.scratch_bytes}};
+    if (report.on_gpu()) rank["weight_bytes"] = plan.weight_bytes;
+    json["ranks"].push_back(std::move(rank));
   }
   return json;
 }

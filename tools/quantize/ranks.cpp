@@ -72,7 +72,8 @@ class Followers {
 
 void run_job_on_ranks(const Options& options, const QuantizeJob& job) {
   const int count = rank_count(options);
-  if (ranks_are_processes(count)) return run_as_process(job);
+  require_divisible(job, count);  // before there are ranks that would each say so
+  if (ranks_are_processes(options, count)) return run_as_process(job);
   if (count == 1) {
     run_job(job);
     return;

@@ -100,7 +100,7 @@ RunLimits wanted_limits(const Options& options, RunLimits limits) {
 }
 
 int run_with(const Options& options) {
-  require(!ranks_are_processes(rank_count(options)), "--tp ", options.integer("tp"),
+  require(!ranks_are_processes(options, rank_count(options)), "--tp ", options.integer("tp"),
           ": the server's ranks are threads of one process; start it without mpirun");
   ServerOptions wanted = read_server_options(options);
   std::optional<std::filesystem::path> draft;

@@ -58,7 +58,7 @@ void launch_rows(const AttentionArguments& a, rt::Stream& stream) {
 }  // namespace
 
 bool makes_codes(const AttentionArguments& a) {
-  const int group = a.heads.heads / a.heads.kv_heads;
+  const int group = a.heads.group;
   return on_tensor_cores(a) && !a.rotates_values && group <= kFewestQueries &&
          group * a.heads.head_dim % 128 == 0;
 }

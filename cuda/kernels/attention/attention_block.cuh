@@ -65,11 +65,15 @@ __device__ __forceinline__ QueryBlock query_block(const AttentionArguments& a,
   block.rows = min(plan.block_rows, found.rows - at);
   block.position = found.first_position + at;
   block.pages = a.batch.pages + found.pages_at;
-  const int group = a.heads.heads / a.heads.kv_heads;
+  const int group = a.heads.group;
   const int first = static_cast<int>(blockIdx.y) % plan.head_blocks * plan.block_heads;
   block.kv_head = static_cast<int>(blockIdx.y) / plan.head_blocks;
-  block.head = block.kv_head * group + first;
-  block.heads = min(plan.block_heads, group - first);
+  // Of those here: the first and the last kv head may have others.
+  const int begin = block.kv_head * group - a.heads.first_head + first;
+  const int end = min(begin + min(plan.block_heads, group - first), a.heads.heads);
+  block.head = max(begin, 0);
+  block.heads = end - block.head;
+  if (block.heads <= 0) block.rows = 0;
   block.window = a.heads.window;
   return block;
 }

@@ -38,7 +38,7 @@ void launch(const AttentionArguments& a, const AttentionPlan& plan, rt::Stream& 
 
 AttentionPlan plan_of(const AttentionArguments& a) {
   AttentionPlan plan;
-  const int group = a.heads.heads / a.heads.kv_heads;
+  const int group = a.heads.group;
   plan.block_heads = std::min(group, kMostQueries);
   plan.head_blocks = (group + plan.block_heads - 1) / plan.block_heads;
   plan.spans = spans_of(a.batch.end);

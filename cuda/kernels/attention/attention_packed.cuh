@@ -332,7 +332,7 @@ template <int bits, bool blocked, int group, int dims>
 void launch_packed(const AttentionArguments& a, const AttentionPlan& plan, rt::Stream& stream) {
   using Shapes = PackedShapes<bits, blocked, group, dims>;
   // Half a block of a prompt's queries is worth its tiles.
-  const std::int64_t heads = a.heads.heads / a.heads.kv_heads;
+  const std::int64_t heads = a.heads.group;
   const std::int64_t longest = plan.which == AttentionRuns::single ? 1 : a.batch.longest_run;
   if (longest * heads > Shapes::Prompt::kQueries / 2) {
     using Shape = typename Shapes::Prompt;

@@ -172,7 +172,7 @@ struct TensorShapes {
 template <class Shape, class Kernel>
 void launch_queries(const char* name, Kernel kernel, std::size_t shared_bytes,
                     const AttentionArguments& a, AttentionPlan plan, rt::Stream& stream) {
-  const int group = a.heads.heads / a.heads.kv_heads;
+  const int group = a.heads.group;
   plan.block_heads = std::min(group, Shape::kQueries);
   plan.head_blocks = (group + plan.block_heads - 1) / plan.block_heads;
   const std::int64_t longest = plan.which == AttentionRuns::single ? 1 : a.batch.longest_run;
@@ -203,7 +203,7 @@ template <KvType keys, KvType values, int dims>
 void launch_tensor(const AttentionArguments& a, const AttentionPlan& plan, rt::Stream& stream) {
   using Shapes = TensorShapes<keys, values, dims>;
   // Half a block of a prompt's queries is worth its tiles.
-  const std::int64_t group = a.heads.heads / a.heads.kv_heads;
+  const std::int64_t group = a.heads.group;
   const std::int64_t longest = plan.which == AttentionRuns::single ? 1 : a.batch.longest_run;
   if (longest * group > Shapes::Prompt::kQueries / 2) {
     launch_tensor<typename Shapes::Prompt>("attention_prompt", a, plan, stream);

@@ -18,7 +18,7 @@
 #include "backend/cpu/rows/rotate_rows.h"
 #include "backend/cpu/rows/row_kernels.h"
 #include "backend/cpu/rows/rows_layout.h"
-#include "backend/cpu/rows/share_rows.h"
+#include "backend/share_rows.h"
 #include "backend/step_times.h"
 #include "base/thread_pool.h"
 
@@ -160,7 +160,7 @@ class CpuBackend final : public Backend {
   void gather(const RowsFor& out, std::int64_t tokens, const SharedColumns& shared) override {
     if (shared.ranks.size() == 1) return;
     const auto span = clock_.in(StepPart::comm, [&] { return moved_bytes(out, tokens); });
-    cpu::share_rows(out, tokens, shared);
+    share_rows(out, tokens, shared);
     if (!shared.received()) return;
     cpu::quantize_whole_rows(pool_, rows_, tokens, shared.site, out);
   }

@@ -1,4 +1,4 @@
-#include "backend/cpu/rows/share_rows.h"
+#include "backend/share_rows.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "tensor/weight_layout.h"
 
-namespace leq::cpu {
+namespace leq {
 namespace {
 
 // One number of a block's plane stands for so many columns; 0: for the row.
@@ -79,4 +79,4 @@ void share_rows(const RowsFor& out, std::int64_t tokens, const SharedColumns& sh
   shared.ranks.gather(std::span(planes).first(count), shared.to, shared.site);
 }
 
-}  // namespace leq::cpu
+}  // namespace leq

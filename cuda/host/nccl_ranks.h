@@ -1,0 +1,55 @@
+// Ranks on GPUs that do not reach each other's memory, or are processes: rows are packed, sent by
+// NCCL in order with the operations of each rank's stream, and put where they belong. What concerns
+// the host is left to the ranks of its threads or processes.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <span>
+
+#include "comm/communicator.h"
+#include "comm/nccl_calls.h"
+#include "cuda/kernels/peers/exchange.h"
+
+namespace leq::LEQ_GPU {
+
+class NcclRanks final : public Communicator {
+ public:
+  // All ranks make theirs at the same time; `ranks` carry NCCL's id. `window` is this rank's own,
+  // of the same size on all. Throws Error with NCCL's words where the ranks do not come together
+  // while their patience lasts.
+  NcclRanks(Communicator& ranks, const NcclCalls& calls, rt::Stream& stream,
+            std::span<std::byte> window);
+  ~NcclRanks() override;
+
+  int rank() const override { return ranks_.rank(); }
+  int size() const override { return ranks_.size(); }
+  // Of rows in the memory of each rank's device; returns at once.
+  void gather(std::span<const SharedRows> blocks, Receivers to, std::string_view site) override;
+  void broadcast(std::vector<std::byte>& bytes, std::string_view site) override {
+    ranks_.broadcast(bytes, site);
+  }
+  void finish(std::string_view site) override;
+  void barrier(std::string_view site) override { ranks_.barrier(site); }
+  Error abort(const Error& error) noexcept override;
+  std::chrono::milliseconds patience() const override { return ranks_.patience(); }
+
+ private:
+  void join();
+  void send_and_receive(std::span<const ByteRange> parts, Receivers to, std::string_view site);
+  // Calls `holds` until it does; loses patience.
+  template <class Holds>
+  void wait_until(Holds holds, std::string_view site);
+  void check(int result, std::string_view site);
+  void end_now() noexcept;
+
+  Communicator& ranks_;
+  const NcclCalls& calls_;
+  rt::Stream& stream_;
+  std::span<std::byte> window_;
+  ExchangeArguments common_;  // of all gathers
+  NcclComm comm_ = nullptr;
+  std::atomic<bool> ended_{false};
+};
+
+}  // namespace leq::LEQ_GPU

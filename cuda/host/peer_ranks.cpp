@@ -1,0 +1,132 @@
+#include "cuda/host/peer_ranks.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "base/error.h"
+#include "comm/division.h"
+#include "cuda/host/exchange_layout.h"
+
+namespace leq::LEQ_GPU {
+namespace {
+
+// Bytes that one block of an exchange pushes at least, where there are so many.
+constexpr std::int64_t kBlockBytes = 8 << 10;
+
+// What a rank tells the others of itself.
+struct Member {
+  std::int64_t process = 0;
+  std::int64_t device = 0;
+  std::uint64_t window = 0, bytes = 0;
+};
+
+std::vector<std::byte> bytes_of(const Member& member) {
+  std::vector<std::byte> bytes(sizeof member);
+  std::memcpy(bytes.data(), &member, sizeof member);
+  return bytes;
+}
+Member member_of(const std::vector<std::byte>& bytes) {
+  Member member;
+  ensure(bytes.size() == sizeof member, "ranks: ", bytes.size(), " bytes of a member");
+  std::memcpy(&member, bytes.data(), sizeof member);
+  return member;
+}
+
+}  // namespace
+
+PeerRanks::PeerRanks(Communicator& ranks, int device, rt::Stream& stream,
+                     std::span<std::byte> window)
+    : ranks_(ranks),
+      device_(device),
+      stream_(stream),
+      window_(window),
+      end_(sizeof(ExchangeEnd)),
+      membership_(ranks) {
+  require(size() <= kMostPeers, ErrorKind::bad_setting, Setting{"ranks"}, " ", size(), ": at most ",
+          kMostPeers, " GPUs push to each other");
+  std::memset(end_.data(), 0, sizeof(ExchangeEnd));
+  rt::fill_zero(window_.data(), kSlotsAt, stream_);
+  rt::synchronize(stream_);
+  common_.rank = rank();
+  common_.ranks = size();
+  common_.slot_bytes = static_cast<std::int64_t>(slot_bytes_of(window_.size()));
+  common_.end = &end();
+  const double seconds = std::chrono::duration<double>(patience()).count();
+  common_.patience = static_cast<long long>(seconds * rt::device_of(stream_).clock_hz);
+  meet();
+  ranks_.at_abort([this] { std::atomic_ref(end().ended).store(1, std::memory_order_release); });
+}
+
+// Each rank's window as this device sees it.
+void PeerRanks::meet() {
+  const Member own = {::getpid(), device_, reinterpret_cast<std::uint64_t>(window_.data()),
+                      window_.size()};
+  const auto all = gather_bytes(ranks_, bytes_of(own), Receivers::all, "the GPUs' meeting");
+  for (int peer = 0; peer < size(); ++peer) {
+    const Member member = member_of(all[static_cast<std::size_t>(peer)]);
+    require(member.process == own.process, ErrorKind::no_device, Setting{"ranks"}, " ", size(),
+            ": ranks on GPUs are threads of one process; start it without mpirun");
+    ensure(member.bytes == own.bytes, "rank ", peer, " has a window of ", member.bytes,
+           " bytes, rank ", rank(), " one of ", own.bytes);
+    require(rt::reaches(device_, static_cast<int>(member.device)), ErrorKind::no_device,
+            Setting{"ranks"}, " ", size(), ": GPU ", device_, " cannot write the memory of GPU ",
+            member.device, "; choose GPUs of one NVLink or PCIe switch (", Setting{"device"}, ")");
+    common_.windows[peer] = reinterpret_cast<std::byte*>(member.window);
+  }
+}
+
+// Waits for its own work; the others' may still write here until membership_ has gone. Where an
+// error takes it away, and has ended nobody yet, they would not come.
+PeerRanks::~PeerRanks() {
+  if (std::uncaught_exceptions() > errors_) {
+    ranks_.abort(rank_error(*this, Error("it has ended by an error", ErrorKind::interrupted)));
+  }
+  try {
+    rt::synchronize(stream_);
+  } catch (const Error&) {
+    // It was told where it happened.
+  }
+  ranks_.at_abort(nullptr);
+}
+
+std::uint32_t PeerRanks::number_of(std::string_view site) {
+  const auto found = numbers_.find(site);
+  if (found != numbers_.end()) return found->second;
+  sites_.emplace_back(site);
+  return numbers_.emplace(site, static_cast<std::uint32_t>(sites_.size() - 1)).first->second;
+}
+
+void PeerRanks::gather(std::span<const SharedRows> blocks, Receivers to, std::string_view site) {
+  ExchangeArguments a = common_;
+  a.all_receive = to == Receivers::all;
+  a.site = number_of(site);
+  a.plane_count = static_cast<int>(blocks.size());
+  each_part(blocks, common_.slot_bytes, site, [&](const ExchangePart& part) {
+    std::ranges::copy(part.planes, a.planes);
+    if (to == Receivers::leader && !leads()) {
+      for (ExchangePlane& plane : a.planes) plane.all = nullptr;
+    }
+    a.rows = part.rows;
+    a.blocks = static_cast<int>(
+        std::clamp<std::int64_t>(part.most_bytes / kBlockBytes, 1, kExchangeBlocks));
+    launch_exchange(a, stream_);
+  });
+}
+
+void PeerRanks::barrier(std::string_view site) {
+  const std::uint32_t lost = std::atomic_ref(end().lost).load(std::memory_order_acquire);
+  if (lost > 0) {
+    const Error error("rank " + std::to_string(lost - 1) + " of " + std::to_string(size()) +
+                          " does not come to " + sites_[end().site] + ": the GPU of rank " +
+                          std::to_string(rank()) + " has waited for " +
+                          std::to_string(patience().count()) + " ms",
+                      ErrorKind::no_device);
+    throw ranks_.abort(error);
+  }
+  ranks_.barrier(site);
+}
+
+}  // namespace leq::LEQ_GPU

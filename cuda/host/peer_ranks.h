@@ -1,0 +1,67 @@
+// Ranks on GPUs of one process that reach each other's memory: gathers are kernels that push
+// (kernels/peers/exchange.h), in order with the operations of each rank's stream. What concerns the
+// host is left to the ranks of its threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "cuda/host/memory.h"
+#include "cuda/kernels/peers/exchange.h"
+
+namespace leq::LEQ_GPU {
+
+class PeerRanks final : public Communicator {
+ public:
+  // All ranks make theirs at the same time. `window`: exchange_window.h, of the same size on all.
+  // Throws Error where ranks are no threads of one process, or too many, or do not reach each
+  // other.
+  PeerRanks(Communicator& ranks, int device, rt::Stream& stream, std::span<std::byte> window);
+  ~PeerRanks() override;
+
+  int rank() const override { return ranks_.rank(); }
+  int size() const override { return ranks_.size(); }
+  // Of rows in the memory of each rank's device; returns at once.
+  void gather(std::span<const SharedRows> blocks, Receivers to, std::string_view site) override;
+  void broadcast(std::vector<std::byte>& bytes, std::string_view site) override {
+    ranks_.broadcast(bytes, site);
+  }
+  // After a synchronize of the stream: throws where a gather ended because a rank did not come.
+  void barrier(std::string_view site) override;
+  Error abort(const Error& error) noexcept override { return ranks_.abort(error); }
+  std::chrono::milliseconds patience() const override { return ranks_.patience(); }
+
+ private:
+  class Membership {
+   public:
+    explicit Membership(Communicator& ranks) : ranks_(ranks) { ranks_.enter(); }
+    ~Membership() { ranks_.leave(); }
+    Membership(const Membership&) = delete;
+
+   private:
+    Communicator& ranks_;
+  };
+
+  void meet();
+  ExchangeEnd& end() const { return *reinterpret_cast<ExchangeEnd*>(end_.data()); }
+  std::uint32_t number_of(std::string_view site);
+
+  Communicator& ranks_;
+  int errors_ = std::uncaught_exceptions();  // in flight when it was made
+  int device_;
+  rt::Stream& stream_;
+  std::span<std::byte> window_;
+  Pinned end_;
+  ExchangeArguments common_;  // of all gathers
+  std::map<std::string, std::uint32_t, std::less<>> numbers_;
+  std::vector<std::string> sites_;
+  Membership membership_;  // last: what others write is there until it has gone
+};
+
+}  // namespace leq::LEQ_GPU

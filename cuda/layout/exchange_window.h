@@ -1,0 +1,40 @@
+// The memory of a rank into which its peers push their parts of rows, and what they count there:
+//   u32 epoch: exchanges so far; u32 ticket of the blocks of one
+//   u32 flags [kMostPeers][kExchangeBlocks]: the last exchange that a block of a peer has pushed
+//   2 slots, used in turn: of each plane and rank its parts of the rows, padded to 16 bytes
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/layout/layout.h"
+
+namespace leq::gpu {
+
+inline constexpr int kMostPeers = 16;       // ranks, this one included
+inline constexpr int kExchangeBlocks = 16;  // of an exchange: all run at once on any GPU
+inline constexpr int kExchangePlanes = 3;   // codes, scales, sums
+inline constexpr std::int64_t kPushBytes = 16;
+
+inline constexpr std::size_t kEpochAt = 0, kTicketAt = 4, kFlagsAt = kBlockUnit;
+inline constexpr std::size_t kSlotsAt =
+    kFlagsAt + kMostPeers * kExchangeBlocks * sizeof(std::uint32_t);
+inline constexpr std::size_t kMostSlotBytes = std::size_t{4} << 20;
+
+// For blocks of `rows` rows of at most row_bytes: what does not fit a slot goes in several
+// exchanges of whole rows.
+constexpr std::size_t exchange_bytes(std::int64_t rows, std::int64_t row_bytes) {
+  // Each rank's part of each plane of a row may be padded.
+  const auto row = static_cast<std::size_t>(round_up_to(row_bytes, kPushBytes)) +
+                   std::size_t{kExchangePlanes} * kMostPeers * kPushBytes;
+  const std::size_t slot =
+      std::max(row, std::min(static_cast<std::size_t>(rows) * row, kMostSlotBytes));
+  return kSlotsAt + 2 * (slot + kBlockUnit - 1) / kBlockUnit * kBlockUnit;
+}
+// Of a window of so many bytes.
+constexpr std::size_t slot_bytes_of(std::size_t window_bytes) {
+  return (window_bytes - kSlotsAt) / 2 / kPushBytes * kPushBytes;
+}
+
+}  // namespace leq::gpu

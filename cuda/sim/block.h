@@ -1,0 +1,121 @@
+// A block of the emulator at work: its threads, warps, shared variables, and what is on its way.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "cuda/sim/async.h"
+#include "cuda/sim/emulator.h"
+#include "cuda/sim/fibre.h"
+
+namespace simt {
+
+enum class State : std::uint8_t {
+  ready,
+  at_block,
+  at_cluster,
+  at_warp,
+  at_condition,
+  at_predecessor,
+  at_rest,
+  ended
+};
+
+struct Copy {
+  void* shared;
+  const void* global;
+  unsigned bytes, filled;
+};
+
+// On its way to another device.
+struct Push {
+  void* there;
+  unsigned bytes;
+  unsigned char value[16];
+};
+
+// What a thread waits for in State::at_condition.
+struct Condition {
+  bool (*holds)(const void* about, unsigned detail);
+  const void* about;
+  unsigned detail;
+};
+
+struct Thread {
+  Fibre fibre;
+  State state = State::ready;
+  Meeting kind = Meeting::sync;
+  std::uint32_t mask = 0;  // of the meeting it waits for
+  std::uint32_t met = 0;   // lanes that came to the last one
+  bool waited = false;     // for the launch in front
+  dim3 index;
+  std::vector<Copy> copies;          // issued and not landed, oldest first
+  std::vector<std::size_t> commits;  // ends of groups in `copies`
+  Condition condition = {};
+};
+
+struct Warp {
+  Slot brought[kWarpLanes];
+  Slot seen[kWarpLanes];  // of the meetings that took place
+  unsigned meetings = 0;
+  char keys[4];
+};
+
+struct SharedVariable {
+  const void* key;
+  unsigned char* data;
+};
+constexpr std::size_t kStaticLimit = std::size_t{48} << 10;
+constexpr unsigned kMostStatics = 64;
+
+struct Free {
+  void operator()(void* data) const { std::free(data); }
+};
+
+// One OS thread's block at work, or one of a cluster's blocks.
+struct Block {
+  const Grid* grid = nullptr;
+  const std::function<void()>* body = nullptr;
+  dim3 index;
+  std::vector<Thread> threads;
+  std::vector<Warp> warps;
+  std::vector<unsigned> lane_order, warp_order;
+  unsigned current = 0;
+  unsigned barriers = 0;
+  char barrier_keys[4];
+  char end_key = 0;
+  Main main;
+  std::unique_ptr<Stacks> stacks;
+  std::unique_ptr<void, Free> dynamic;
+  // Found and taken by fibres: plain arrays in memory of the OS thread, so that ThreadSanitizer
+  // sees the kernel's own accesses alone.
+  std::unique_ptr<void, Free> static_memory;
+  SharedVariable statics[kMostStatics];
+  unsigned static_count = 0;
+  std::size_t static_bytes = 0;
+  char start_key = 0;
+  AsyncWork async;
+  std::vector<Push> pushes;  // of all its threads, oldest first
+};
+
+// Blocks that run together: they reach each other's shared memory.
+struct Cluster {
+  std::vector<std::unique_ptr<Block>> blocks;
+  unsigned barriers = 0;
+  char barrier_keys[4];
+  bool predecessor_ended = true;
+  bool lets_successor_start = false;
+  char predecessor_key = 0;
+};
+
+// Whose fibre runs on this OS thread.
+extern constinit thread_local Block* block;
+extern constinit thread_local Cluster* cluster;
+
+// What its threads have pushed lands.
+void land_pushes();
+
+}  // namespace simt

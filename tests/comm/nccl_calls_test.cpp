@@ -1,0 +1,70 @@
+// NVIDIA's library against our declarations of it, where it is installed or LEQ_NCCL names it.
+#include "comm/nccl_calls.h"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <string>
+
+#include "base/error.h"
+
+namespace leq {
+namespace {
+
+TEST(NcclCalls, ALibraryThatIsNotThereIsOneLine) {
+  try {
+    (void)find_nccl("libnccl-of-nobody.so.2");
+    FAIL() << "found";
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_EQ(error.kind(), ErrorKind::no_device);
+    EXPECT_NE(text.find("libnccl-of-nobody.so.2"), std::string::npos) << text;
+    EXPECT_NE(text.find("LEQ_NCCL"), std::string::npos) << text;
+    EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+  }
+}
+
+TEST(NcclCalls, AnotherLibraryIsRefusedByTheNameThatItLacks) {
+  try {
+    (void)find_nccl("libc.so.6");
+    FAIL() << "taken";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("libc.so.6 has no ncclGetVersion"), std::string::npos)
+        << error.what();
+  }
+}
+
+// The layout that the library's header has: it is read by its offsets.
+TEST(NcclCalls, ConfigurationLiesAsTheLibraryReadsIt) {
+  EXPECT_EQ(offsetof(NcclConfig, magic), 8u);
+  EXPECT_EQ(offsetof(NcclConfig, version), 12u);
+  EXPECT_EQ(offsetof(NcclConfig, blocking), 16u);
+  EXPECT_EQ(offsetof(NcclConfig, most_blocks), 28u);
+  EXPECT_EQ(offsetof(NcclConfig, network), 32u);
+  EXPECT_EQ(offsetof(NcclConfig, shares_split), 40u);
+  EXPECT_EQ(sizeof(NcclConfig), 48u);
+  EXPECT_EQ(sizeof(NcclId), 128u);
+}
+
+TEST(NcclCalls, TheLibraryHasThemAndItsResultsAreOurs) {
+  const char* const named = std::getenv("LEQ_NCCL");
+  NcclCalls calls;
+  try {
+    calls = find_nccl(named != nullptr ? named : "libnccl.so.2");
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();
+  }
+  int version = 0;
+  ASSERT_EQ(calls.version(&version), kNcclSuccess);
+  EXPECT_GE(version, 21800);
+  EXPECT_STREQ(calls.result_text(kNcclSuccess), "no error");
+  EXPECT_NE(std::string(calls.result_text(kNcclInProgress)).find("progress"), std::string::npos);
+  NcclId first = {}, second = {};
+  ASSERT_EQ(calls.make_id(&first), kNcclSuccess) << calls.last_error(nullptr);
+  ASSERT_EQ(calls.make_id(&second), kNcclSuccess);
+  EXPECT_NE(first.bytes, second.bytes);
+}
+
+}  // namespace
+}  // namespace leq
