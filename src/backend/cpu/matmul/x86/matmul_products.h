@@ -5,8 +5,9 @@
 //   kCodeBits             of the panel's plane at `codes`
 //   kBlockTokens          tokens that pass by the codes of a piece, whole tiles
 //   kInputRoom            bytes that inputs_of() may write
-//   codes_of(), inputs_of()   codes and inputs of a piece of the columns as add() takes them
-//   kStripBytes           from the codes of a strip to those of the next one
+//   codes_of()            codes of a strip in a piece of the columns as add() takes them: where they
+//                         lie, or written into kCodeRoom bytes, which the first cache holds
+//   inputs_of()           inputs of a piece
 //   add()                 adds int32 sums over columns, exact
 #pragma once
 
@@ -70,7 +71,7 @@ struct WordProducts {
   static constexpr int kTokens = kMostTokens;
   static constexpr int kStepColumns = 16;
   static constexpr int kQuadBytes = 4 * L::kBytes;
-  static constexpr std::int64_t kStripBytes = kQuads * kQuadBytes;
+  static constexpr std::int64_t kCodeRoom = kQuads * kQuadBytes;
   static constexpr std::int64_t kCodeBits = 8;
   static constexpr std::int64_t kBlockTokens = 96;
   static constexpr std::int64_t kInputStride = 2 * kPieceColumns + 64;
@@ -83,26 +84,26 @@ struct WordProducts {
     return L::twice(L::from_u8(panel.zeros + group * panel.zero_stride + output));
   }
 
-  static const std::uint8_t* codes_of(const IntPanel& panel, const Piece& piece,
+  static const std::uint8_t* codes_of(const IntPanel& panel, const Piece& piece, int first_output,
                                       std::uint8_t* room) {
     const Ints low = L::repeat16(0xff);
-    for (int output = 0; output < 64; output += L::kOutputs) {
-      const int register_of_strip = output / L::kOutputs % 2;
-      std::uint8_t* to =
-          room + output / (2 * L::kOutputs) * kStripBytes + register_of_strip * L::kBytes;
-      for (std::int64_t k = 0; k < piece.columns; k += 4, to += kQuadBytes) {
-        const Ints bytes = L::load(panel.codes + (piece.first + k) * 64 + output * 4);
+    const std::uint8_t* from = panel.codes + piece.first * 64 + first_output * 4;
+    std::uint8_t* to = room;
+    for (std::int64_t k = 0; k < piece.columns; k += 4, from += 256, to += kQuadBytes) {
+#pragma GCC unroll 2
+      for (int j = 0; j < 2; ++j) {
+        const Ints bytes = L::load(from + j * L::kBytes);
         Ints even, odd;
         if constexpr (kUnsigned) {
-          const Ints zeros = zeros_of(panel, piece.first + k, output);
+          const Ints zeros = zeros_of(panel, piece.first + k, first_output + j * L::kOutputs);
           even = L::sub16(L::both(bytes, low), zeros);
           odd = L::sub16(L::template shifted<-8>(bytes), zeros);
         } else {
           even = L::high_signed(L::template shifted<8>(bytes));
           odd = L::high_signed(bytes);
         }
-        L::store(to, even);
-        L::store(to + 2 * L::kBytes, odd);
+        L::store(to + j * L::kBytes, even);
+        L::store(to + (2 + j) * L::kBytes, odd);
       }
     }
     return room;
@@ -172,7 +173,7 @@ template <class L, int kBits>
 struct UnpackedCodes {
   static constexpr int kLow = kBits == 3 ? 2 : kBits;
   static constexpr int kQuadBytes = 2 * L::kBytes;
-  static constexpr std::int64_t kStripBytes = kQuads * kQuadBytes;
+  static constexpr std::int64_t kCodeRoom = kQuads * kQuadBytes;
   static constexpr std::int64_t kCodeBits = kLow;
 
   template <int kQuad = 0>
@@ -185,16 +186,16 @@ struct UnpackedCodes {
     }
   }
 
-  static const std::uint8_t* codes_of(const IntPanel& panel, const Piece& piece,
+  static const std::uint8_t* codes_of(const IntPanel& panel, const Piece& piece, int first_output,
                                       std::uint8_t* room) {
-    for (int output = 0; output < 64; output += L::kOutputs) {
-      std::uint8_t* to =
-          room + output / (2 * L::kOutputs) * kStripBytes + output / L::kOutputs % 2 * L::kBytes;
-      for (std::int64_t k = piece.first; k < piece.first + piece.columns; k += 32) {
-        unpack(panel.codes + k * 8 * kLow + output * 4,
-               kBits == 3 ? panel.high_codes + k * 8 + output * 4 : nullptr, to);
-        to += 8 * kQuadBytes;
-      }
+    const std::uint8_t* low = panel.codes + piece.first * 8 * kLow + first_output * 4;
+    const std::uint8_t* high =
+        kBits == 3 ? panel.high_codes + piece.first * 8 + first_output * 4 : nullptr;
+    std::uint8_t* to = room;
+    for (std::int64_t k = 0; k < piece.columns; k += 32, low += 256 * kLow, to += 8 * kQuadBytes) {
+      unpack(low, high, to);
+      unpack(low + L::kBytes, kBits == 3 ? high + L::kBytes : nullptr, to + L::kBytes);
+      if (kBits == 3) high += 256;
     }
     return room;
   }
@@ -259,11 +260,12 @@ struct NarrowProducts : UnpackedCodes<L, kBits>, InputRows {
 template <class L>
 struct PanelCodes {
   static constexpr int kQuadBytes = 256;
-  static constexpr std::int64_t kStripBytes = 2 * L::kBytes;
+  static constexpr std::int64_t kCodeRoom = 0;
   static constexpr std::int64_t kCodeBits = 8;
 
-  static const std::uint8_t* codes_of(const IntPanel& panel, const Piece& piece, std::uint8_t*) {
-    return panel.codes + piece.first * 64;
+  static const std::uint8_t* codes_of(const IntPanel& panel, const Piece& piece, int first_output,
+                                      std::uint8_t*) {
+    return panel.codes + piece.first * 64 + first_output * 4;
   }
 };
 
