@@ -283,9 +283,9 @@ void run_piece(const IntPanel& panel, const Piece& piece, BlockScratch<Products>
   BytesAhead ahead = bytes_ahead<Products>(panel, piece);
   const std::int64_t tiles = (piece.tokens + Products::kTokens - 1) / Products::kTokens;
   const bool last = piece.first + piece.columns == panel.columns;
-  const std::int64_t steps = piece.columns / Products::kStepColumns;  // of a tile
+  const std::int64_t tile_lines = piece.columns / Products::kStepColumns * Products::kStepLines;
   const std::int64_t all_tiles = tiles * (64 / kStripOutputs);
-  const std::int64_t more_lines = ((ahead.end - ahead.at) / 64 + all_tiles - 1) / all_tiles - steps;
+  const std::int64_t more_lines = ((ahead.end - ahead.at) / 64 + all_tiles - 1) / all_tiles - tile_lines;
   Tile tile;
   tile.piece = &piece;
   tile.tables = &scratch.tables;
@@ -300,7 +300,7 @@ void run_piece(const IntPanel& panel, const Piece& piece, BlockScratch<Products>
       tile.token = piece.token + first;
       tile.sums = scratch.sums + tile.output * piece.tokens + first * kStripOutputs;
       tile.walk.inputs = inputs.bytes + first * inputs.stride;
-      tile.walk.ahead = ahead.take(steps * 64);
+      tile.walk.ahead = ahead.take(tile_lines * 64);
       ahead.fetch(more_lines);
       if (piece.first == 0) begin_sums<L, kStart, kScales>(panel, tile, count);
       if (last) fetch_results(panel, tile, count);

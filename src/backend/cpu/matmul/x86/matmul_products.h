@@ -2,6 +2,7 @@
 // of matmul_blocks.h):
 //   kTokens               of the largest tile; its outputs are a strip, two registers
 //   kStepColumns          columns that add() takes at once
+//   kStepLines            lines that it fetches meanwhile
 //   kCodeBits             of the panel's plane at `codes`
 //   kBlockTokens          tokens that pass by the codes of a piece, whole tiles
 //   kInputRoom            bytes that inputs_of() may write
@@ -42,7 +43,7 @@ struct Walk {
   const std::uint8_t* codes = nullptr;
   const std::uint8_t* inputs = nullptr;
   std::int64_t stride = 0;              // of the inputs
-  const std::uint8_t* ahead = nullptr;  // a line for each step, to be fetched
+  const std::uint8_t* ahead = nullptr;  // lines to be fetched
 };
 
 inline __attribute__((always_inline)) void fetch_line(Walk& walk) {
@@ -62,14 +63,15 @@ struct InputRows {
 };
 
 // Any 8-bit codes by vpmaddwd, which multiplies two pairs of 16 bits: codes less their zero points
-// and inputs are widened, so that no sum starts anywhere but at 0. Numbers of four columns lie in
-// the order 0, 2, 1, 3, because shifts widen the even bytes and the odd ones.
+// and inputs are widened, so that no sum starts anywhere but at 0. Columns 0 and 2 of four make a
+// pair, and 1 and 3, because shifts widen the even bytes and the odd ones.
 template <class L, int kMostTokens, bool kUnsigned>
 struct WordProducts {
   using Lanes = L;
   using Ints = typename L::Ints;
   static constexpr int kTokens = kMostTokens;
-  static constexpr int kStepColumns = 16;
+  static constexpr int kStepColumns = 32;
+  static constexpr int kStepLines = 2;
   static constexpr int kQuadBytes = 4 * L::kBytes;
   static constexpr std::int64_t kCodeRoom = kQuads * kQuadBytes;
   static constexpr std::int64_t kCodeBits = 8;
@@ -89,7 +91,8 @@ struct WordProducts {
     const Ints low = L::repeat16(0xff);
     const std::uint8_t* from = panel.codes + piece.first * 64 + first_output * 4;
     std::uint8_t* to = room;
-    for (std::int64_t k = 0; k < piece.columns; k += 4, from += 256, to += kQuadBytes) {
+    const std::int64_t columns = piece.columns;
+    for (std::int64_t k = 0; k < columns; k += 4, from += 256, to += kQuadBytes) {
 #pragma GCC unroll 2
       for (int j = 0; j < 2; ++j) {
         const Ints bytes = L::load(from + j * L::kBytes);
@@ -106,48 +109,51 @@ struct WordProducts {
         L::store(to + (2 + j) * L::kBytes, odd);
       }
     }
+    if (piece.columns % kStepColumns != 0) __builtin_memset(to, 0, 4 * kQuadBytes);
     return room;
   }
 
-  // The inputs of signed codes are q + 128; here they become q again. Rows of a piece are short, so
-  // that the processor does not see by itself what comes next.
+  // Of 32 columns the first and third of each four, then the second and fourth. The inputs of signed
+  // codes are q + 128; here they become q again. Rows of a piece are short, so that the processor
+  // does not see by itself what comes next. Where 16 columns are left, the row's pads are read too, and
+  // multiplied by 0.
   static constexpr std::int64_t kRowsAhead = 3;
   static PieceInputs inputs_of(const IntPanel& panel, const Piece& piece, std::uint8_t* room) {
     const std::uint8_t* from = panel.inputs + piece.token * panel.input_stride + piece.first;
-    const __m128i flip = _mm_set1_epi8(kUnsigned ? 0 : -128);
-    const __m128i order = _mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
-    for (std::int64_t t = 0; t < piece.tokens; ++t, from += panel.input_stride) {
+    const __m256i flip = _mm256_set1_epi8(kUnsigned ? 0 : -128);
+    const std::int64_t tokens = piece.tokens, columns = piece.columns;
+    for (std::int64_t t = 0; t < tokens; ++t, from += panel.input_stride) {
       const std::uint8_t* const ahead = from + kRowsAhead * panel.input_stride;
-      for (std::int64_t k = 0; k < piece.columns; k += 16) {
-        if (k % 64 == 0) _mm_prefetch(reinterpret_cast<const char*>(ahead + k), _MM_HINT_T0);
-        const __m128i codes =
-            _mm_xor_si128(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + k)), flip);
-        const __m256i words = _mm256_cvtepi8_epi16(_mm_shuffle_epi8(codes, order));
-        _mm256_store_si256(reinterpret_cast<__m256i*>(room + t * kInputStride + 2 * k), words);
+      auto* to = reinterpret_cast<__m256i*>(room + t * kInputStride);
+      for (std::int64_t k = 0; k < columns; k += 32, to += 2) {
+        _mm_prefetch(reinterpret_cast<const char*>(ahead + k), _MM_HINT_T0);
+        const __m256i codes = _mm256_xor_si256(
+            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + k)), flip);
+        _mm256_store_si256(to, _mm256_srai_epi16(_mm256_slli_epi16(codes, 8), 8));
+        _mm256_store_si256(to + 1, _mm256_srai_epi16(codes, 8));
       }
     }
     return {room, kInputStride};
   }
-  static constexpr int kInputBytes = 2;
 
   template <int M>
   static inline __attribute__((always_inline)) void add(Walk& walk, std::int64_t columns,
                                                         Ints (&c)[M][2]) {
     std::int64_t left = columns;
     do {
-      fetch_line(walk);
-#pragma GCC unroll 8
+#pragma GCC unroll 16
       for (int pair = 0; pair < kStepColumns / 2; ++pair) {
+        if (pair % 8 == 0) fetch_line(walk);
         const Ints w0 = L::load(walk.codes + pair * 2 * L::kBytes);
         const Ints w1 = L::load(walk.codes + pair * 2 * L::kBytes + L::kBytes);
 #pragma GCC unroll 12
         for (int m = 0; m < M; ++m) {
-          const std::uint8_t* input = walk.inputs + m * walk.stride + pair * 4;
+          const std::uint8_t* input = walk.inputs + m * walk.stride + pair / 2 * 4 + pair % 2 * 32;
           L::add_words(c[m][0], c[m][1], w0, w1, input);
         }
       }
       walk.codes += kStepColumns / 4 * kQuadBytes;
-      walk.inputs += kStepColumns * kInputBytes;
+      walk.inputs += 2 * kStepColumns;
       left -= kStepColumns;
     } while (left > 0);
   }
@@ -212,6 +218,7 @@ struct NarrowProducts : UnpackedCodes<L, kBits>, InputRows {
   using Ints = typename L::Ints;
   static constexpr int kTokens = kMostTokens;
   static constexpr int kStepColumns = 32;
+  static constexpr int kStepLines = 1;
 
   template <int M>
   static inline __attribute__((always_inline)) void add(Walk& walk, std::int64_t columns,
@@ -279,6 +286,7 @@ struct DotProducts : Source, InputRows {
   using Ints = typename L::Ints;
   static constexpr int kTokens = kMostTokens;
   static constexpr int kStepColumns = 16;
+  static constexpr int kStepLines = 1;
 
   template <int M>
   static inline __attribute__((always_inline)) void add(Walk& walk, std::int64_t columns,
