@@ -37,10 +37,12 @@ function(leq_kernel_flags name)
 endfunction()
 if(LEQ_PROCESSOR STREQUAL "x86")
   leq_kernel_flags(v3 -march=x86-64-v3 -O3)
-  leq_kernel_flags(avx2 -march=x86-64-v3 -O3)
-  leq_kernel_flags(avxvnni -march=x86-64-v3 -mavxvnni -O3)
+  # Loops begin with a line of the cache: by chance they began where the same AVX2 loop took 7 % more
+  # time.
+  leq_kernel_flags(avx2 -march=x86-64-v3 -O3 -falign-loops=64)
+  leq_kernel_flags(avxvnni -march=x86-64-v3 -mavxvnni -O3 -falign-loops=64)
   # g++ 12's own AVX-512 header reads a value that it leaves undefined on purpose: no warning for it.
-  leq_kernel_flags(avx512 -march=x86-64-v4 -mprefer-vector-width=512 -O3
+  leq_kernel_flags(avx512 -march=x86-64-v4 -mprefer-vector-width=512 -O3 -falign-loops=64
     -Wno-uninitialized -Wno-maybe-uninitialized)
   leq_kernel_flags(avx512vnni -march=x86-64-v4 -mavx512vnni -mprefer-vector-width=512 -O3
     -Wno-uninitialized -Wno-maybe-uninitialized)

@@ -35,7 +35,7 @@ constexpr std::int64_t kTokensAsReading = 16;
 constexpr std::int64_t kFewestTokens = 48;
 // Codes of a block of tokens stay in the L2 cache while panel after panel passes by: about this
 // many bytes, and whole tiles of the tallest kernel.
-constexpr std::int64_t kInputBytes = 1024 * 1024;
+constexpr std::int64_t kInputBytes = 768 * 1024;
 constexpr std::int64_t kTokenUnit = 32;
 
 // Outputs that are finished together: one panel, two panels that make a group of 128 columns, or

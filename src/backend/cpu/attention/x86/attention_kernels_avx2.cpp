@@ -36,6 +36,29 @@ __m256 load_some(const Number* x, std::int64_t n) {
   return load8(copy);
 }
 
+// sums[r][i] += factor(r) * vector(i), all chains in registers: either the factors wait there for one
+// vector after another, or the vectors, whichever are fewer. With both g++ 12 keeps sums in memory,
+// and each product waits for the store of the last.
+template <int R, int N, class Factor, class Vector>
+inline __attribute__((always_inline)) void add_products(__m256 (&sums)[R][N], Factor factor,
+                                                        Vector vector) {
+  if constexpr (N < R) {
+    __m256 y[N];
+    for (int i = 0; i < N; ++i) y[i] = vector(i);
+    for (int r = 0; r < R; ++r) {
+      const __m256 x = factor(r);
+      for (int i = 0; i < N; ++i) sums[r][i] = _mm256_fmadd_ps(x, y[i], sums[r][i]);
+    }
+  } else {
+    __m256 x[R];
+    for (int r = 0; r < R; ++r) x[r] = factor(r);
+    for (int i = 0; i < N; ++i) {
+      const __m256 y = vector(i);
+      for (int r = 0; r < R; ++r) sums[r][i] = _mm256_fmadd_ps(x[r], y, sums[r][i]);
+    }
+  }
+}
+
 // Few queries have few chains of sums: so many blocks of keys at once hide the latency.
 constexpr int blocks_at_once(int queries) { return queries == 1 ? 4 : queries == 2 ? 2 : 1; }
 
@@ -52,12 +75,9 @@ void float_blocks(const ScoreTile& tile, int block, Prefetcher& ahead) noexcept 
   }
   for (std::int64_t c = 0; c < dims; ++c) {
     ahead.step();
-    __m256 q[R];
-    for (int r = 0; r < R; ++r) q[r] = _mm256_set1_ps(query[r][c]);
-    for (int i = 0; i < 2 * B; ++i) {
-      const __m256 key = load8(keys + (i / 2 * dims + c) * kKeyBlock + i % 2 * 8);
-      for (int r = 0; r < R; ++r) sums[r][i] = _mm256_fmadd_ps(q[r], key, sums[r][i]);
-    }
+    add_products(
+        sums, [&](int r) { return _mm256_set1_ps(query[r][c]); },
+        [&](int i) { return load8(keys + (i / 2 * dims + c) * kKeyBlock + i % 2 * 8); });
   }
   for (int r = 0; r < R; ++r) {
     for (int i = 0; i < 2 * B; ++i) {
@@ -192,12 +212,9 @@ void value_columns(const ValueTile& tile, std::int64_t column, const Ahead& line
   Prefetcher ahead(lines, tile.last - tile.first);
   for (std::int64_t j = tile.first; j < tile.last; ++j) {
     ahead.step();
-    __m256 weight[R];
-    for (int r = 0; r < R; ++r) weight[r] = _mm256_set1_ps(weights[r][j]);
-    for (int i = 0; i < D; ++i) {
-      const __m256 value = load8(values + j * tile.dims + i * 8);
-      for (int r = 0; r < R; ++r) sums[r][i] = _mm256_fmadd_ps(weight[r], value, sums[r][i]);
-    }
+    add_products(
+        sums, [&](int r) { return _mm256_set1_ps(weights[r][j]); },
+        [&](int i) { return load8(values + j * tile.dims + i * 8); });
   }
   for (int r = 0; r < R; ++r) {
     for (int i = 0; i < D; ++i) _mm256_storeu_ps(tile.out[r] + column + i * 8, sums[r][i]);

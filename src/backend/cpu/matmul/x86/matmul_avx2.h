@@ -41,14 +41,23 @@ class NextPanel {
 
 // For one token, which passes over a panel once: lines ahead of `at` into the second cache, and
 // nearer ones into the first. Past the end of a panel the next one lies, as a rule.
-template <int kLines>
+constexpr int kFarAhead = 4096;
+template <int kLines, int kNear>
 inline __attribute__((always_inline)) void fetch_ahead(const std::uint8_t* at) {
-  constexpr int kFar = 4096, kNear = 1024;
 #pragma GCC unroll 16
   for (int line = 0; line < 64 * kLines; line += 64) {
-    _mm_prefetch(reinterpret_cast<const char*>(at + kFar + line), _MM_HINT_T1);
+    _mm_prefetch(reinterpret_cast<const char*>(at + kFarAhead + line), _MM_HINT_T1);
     _mm_prefetch(reinterpret_cast<const char*>(at + kNear + line), _MM_HINT_T0);
   }
+}
+
+// The same for the scales of a group further on: they lie apart from the codes.
+inline void fetch_scales(const IntPanel& panel, std::int64_t group) {
+  constexpr std::int64_t kGroups = 8;
+  if (panel.group_scales == nullptr) return;
+  const auto* scales = reinterpret_cast<const char*>(panel.group_scales + (group + kGroups) * 64);
+  _mm_prefetch(scales, _MM_HINT_T0);
+  _mm_prefetch(scales + 64, _MM_HINT_T0);
 }
 
 inline int load_quad(const std::uint8_t* codes) {

@@ -7,6 +7,7 @@ namespace leq::cpu {
 namespace {
 
 constexpr std::int64_t kNarrowColumns = 32;  // columns that 16-bit sums can hold
+constexpr int kBitsNear = 2048;              // bytes ahead, of what is fetched
 
 // Bytes of the panel's planes at one column of one line of outputs.
 struct Planes {
@@ -73,10 +74,11 @@ inline __attribute__((always_inline)) void add_columns(const Planes& planes, con
   }
 }
 
-template <int kBits, int M, int V>
-void tile(const IntPanel& panel, std::int64_t token) {
+// Two tokens x 16 outputs.
+template <int kBits>
+void two_tokens(const IntPanel& panel, std::int64_t token) {
+  constexpr int M = 2, V = 2;
   constexpr int kLow = kBits == 3 ? 2 : kBits;
-  constexpr bool kOnePass = V == 8;
   NextPanel next(panel, token);
   for (std::int64_t output = 0; output < 64; output += 8 * V) {
     __m256 f[M][V];
@@ -95,11 +97,7 @@ void tile(const IntPanel& panel, std::int64_t token) {
       for (; k < last; k += kNarrowColumns) {
         const Planes planes{panel.codes + k * 8 * kLow + output * 4,
                             panel.high_codes + (kBits == 3 ? k * 8 + output * 4 : 0)};
-        if constexpr (kOnePass) {
-          fetch_ahead<4 * kLow>(planes.low);
-        } else {
-          next.fetch(kLow * V / 2);
-        }
+        next.fetch(kLow * V / 2);
         add_columns<kBits, M, V>(planes, panel.inputs + token * panel.input_stride + k,
                                  panel.input_stride, c);
       }
@@ -117,13 +115,95 @@ void tile(const IntPanel& panel, std::int64_t token) {
   }
 }
 
+// sum += pairs of u8 codes times s8 inputs. Assembly, because g++ 12 moves and spills the sums
+// around the intrinsics, and volatile, so that what is fetched between them stays there: all lines
+// fetched together wait for each other.
+inline __attribute__((always_inline)) void add_pairs(__m256i& sum, __m256i codes, __m256i input) {
+  asm volatile(
+      "vpmaddubsw %[input], %[codes], %[codes]\n"
+      "vpaddw %[codes], %[sum], %[sum]\n"
+      : [sum] "+x"(sum), [codes] "+x"(codes)
+      : [input] "x"(input));
+}
+
+// Line kLine of 4 that are as far ahead as fetch_ahead goes, to one of both caches in turn.
+template <int kStep>
+inline __attribute__((always_inline)) void fetch_step(const std::uint8_t* row) {
+  constexpr int kLine = kStep / 2 * 64;
+  if constexpr (kStep % 2 == 0) {
+    asm volatile("prefetcht1 %0" : : "m"(row[kFarAhead + kLine]));
+  } else {
+    asm volatile("prefetcht0 %0" : : "m"(row[kBitsNear + kLine]));
+  }
+}
+
+// Two quads of 32 columns, from kQuad on, for registers kFirst and on of one token's 64 outputs.
+template <int kBits, int kQuad, int kFirst = 0>
+inline __attribute__((always_inline)) void add_two_quads(const Planes& planes, __m256i first,
+                                                         __m256i second, __m256i (&narrow)[8]) {
+  if constexpr (kFirst < 8) {
+    constexpr int kLow = kBits == 3 ? 2 : kBits;
+    constexpr int kPairs = 4 / kLow;  // of quads in a byte
+    constexpr int kStep = kFirst + kQuad / 2 % kPairs * 8;
+    const Planes line{planes.low + 32 * kFirst, planes.high + (kBits == 3 ? 32 * kFirst : 0)};
+    add_pairs(narrow[kFirst], codes_of<kBits, kQuad>(line), first);
+    if constexpr (kStep % kPairs == 0) {
+      fetch_step<kStep / kPairs>(planes.low + kQuad / 2 / kPairs * 256);
+    }
+    add_pairs(narrow[kFirst], codes_of<kBits, kQuad + 1>(line), second);
+    add_two_quads<kBits, kQuad, kFirst + 1>(planes, first, second, narrow);
+  }
+}
+template <int kBits, int kQuad>
+inline __attribute__((always_inline)) void add_two_quads(const Planes& planes,
+                                                         const std::uint8_t* x,
+                                                         __m256i (&narrow)[8]) {
+  add_two_quads<kBits, kQuad>(planes, _mm256_set1_epi32(load_quad(x + 4 * kQuad)),
+                              _mm256_set1_epi32(load_quad(x + 4 * kQuad + 4)), narrow);
+}
+
+// One token and all 64 outputs, which are read once and in the order in which they lie.
+template <int kBits>
+void one_token(const IntPanel& panel, std::int64_t token) {
+  constexpr int kLow = kBits == 3 ? 2 : kBits;
+  const __m256i ones = _mm256_set1_epi16(1);
+  __m256 f[8];
+  for (__m256& sum : f) sum = _mm256_setzero_ps();
+  const std::uint8_t* x = panel.inputs + token * panel.input_stride;
+  std::int64_t group = 0;
+  for (std::int64_t k = 0; k < panel.columns; ++group) {
+    const std::int64_t last = k + panel.group < panel.columns ? k + panel.group : panel.columns;
+    __m256i c[8];
+    for (int v = 0; v < 8; ++v) c[v] = unsigned_start(panel, token, 8 * v, group);
+    fetch_scales(panel, group);
+    for (; k < last; k += kNarrowColumns) {
+      const Planes planes{panel.codes + k * 8 * kLow, panel.high_codes + (kBits == 3 ? k * 8 : 0)};
+      __m256i narrow[8];
+#pragma GCC unroll 8
+      for (__m256i& sum : narrow) sum = _mm256_setzero_si256();
+      add_two_quads<kBits, 0>(planes, x + k, narrow);
+      add_two_quads<kBits, 2>(planes, x + k, narrow);
+      add_two_quads<kBits, 4>(planes, x + k, narrow);
+      add_two_quads<kBits, 6>(planes, x + k, narrow);
+#pragma GCC unroll 8
+      for (int v = 0; v < 8; ++v) {
+        c[v] = _mm256_add_epi32(c[v], _mm256_madd_epi16(narrow[v], ones));
+      }
+    }
+    k = last;
+    for (int v = 0; v < 8; ++v) {
+      f[v] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(c[v]), group_scale(panel, token, 8 * v, group),
+                             f[v]);
+    }
+  }
+  for (int v = 0; v < 8; ++v) finish(panel, token, 8 * v, f[v]);
+}
+
 template <int kBits>
 void run(const IntPanel& panel) {
   std::int64_t token = 0;
-  for (; token + 2 <= panel.tokens; token += 2) tile<kBits, 2, 2>(panel, token);
-  // In one pass 3 bits are a fifth faster, 2 and 4 slower.
-  constexpr int kRegisters = kBits == 3 ? 8 : 4;
-  if (token < panel.tokens) tile<kBits, 1, kRegisters>(panel, token);
+  for (; token + 2 <= panel.tokens; token += 2) two_tokens<kBits>(panel, token);
+  if (token < panel.tokens) one_token<kBits>(panel, token);
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ struct BlockScratch {
   static_assert(Products::kBlockTokens % Products::kTokens == 0);
   GroupTables tables;
   alignas(64) float sums[Products::kBlockTokens * 64];  // by tiles: [tokens][outputs of a strip]
-  alignas(64) std::uint8_t codes[64 * kPieceColumns * 2];
+  alignas(64) std::uint8_t codes[Products::kCodeRoom + 64];
   alignas(64) std::uint8_t inputs[Products::kInputRoom + 64];
 };
 
@@ -245,9 +245,16 @@ struct BytesAhead {
     at += bytes;
     return at - bytes;
   }
+  // So many lines: what the steps of few tiles would leave.
+  void fetch(std::int64_t lines) {
+    for (; lines > 0 && at < end; --lines, at += 64) {
+      _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1);
+    }
+  }
 };
 template <class Products>
-BytesAhead bytes_ahead(const IntPanel& panel, const Piece& piece, const std::uint8_t* here) {
+BytesAhead bytes_ahead(const IntPanel& panel, const Piece& piece) {
+  const std::uint8_t* const here = panel.codes;
   const std::int64_t next = piece.first + piece.columns;
   constexpr std::int64_t kColumnBytes = 8 * Products::kCodeBits;
   if (next < panel.columns) {
@@ -272,25 +279,29 @@ void run_piece(const IntPanel& panel, const Piece& piece, BlockScratch<Products>
   constexpr int kStripOutputs = 2 * L::kOutputs;
   fill_tables<L, kStart, kScales>(panel, piece, scratch.tables);
   fill_token_tables<kStart, kScales>(panel, piece, scratch.tables);
-  const std::uint8_t* const codes = Products::codes_of(panel, piece, scratch.codes);
   const PieceInputs inputs = Products::inputs_of(panel, piece, scratch.inputs);
-  BytesAhead ahead = bytes_ahead<Products>(panel, piece, codes);
+  BytesAhead ahead = bytes_ahead<Products>(panel, piece);
   const std::int64_t tiles = (piece.tokens + Products::kTokens - 1) / Products::kTokens;
   const bool last = piece.first + piece.columns == panel.columns;
+  const std::int64_t tile_lines = piece.columns / Products::kStepColumns * Products::kStepLines;
+  const std::int64_t all_tiles = tiles * (64 / kStripOutputs);
+  const std::int64_t more_lines = ((ahead.end - ahead.at) / 64 + all_tiles - 1) / all_tiles - tile_lines;
   Tile tile;
   tile.piece = &piece;
   tile.tables = &scratch.tables;
   tile.walk.stride = inputs.stride;
+  const std::int64_t fewest = piece.tokens / tiles, larger = piece.tokens % tiles;
   for (tile.output = 0; tile.output < 64; tile.output += kStripOutputs) {
-    for (std::int64_t i = 0; i < tiles; ++i) {
-      const std::int64_t first = piece.tokens * i / tiles;
-      const std::int64_t count = piece.tokens * (i + 1) / tiles - first;
+    tile.walk.codes = Products::codes_of(panel, piece, tile.output, scratch.codes);
+    std::int64_t count = 0;
+    for (std::int64_t i = 0, first = 0; i < tiles; ++i, first += count) {
+      count = fewest + (i < larger ? 1 : 0);
       tile.first = first;
       tile.token = piece.token + first;
       tile.sums = scratch.sums + tile.output * piece.tokens + first * kStripOutputs;
-      tile.walk.codes = codes + tile.output / kStripOutputs * Products::kStripBytes;
       tile.walk.inputs = inputs.bytes + first * inputs.stride;
-      tile.walk.ahead = ahead.take(piece.columns / Products::kStepColumns * 64);
+      tile.walk.ahead = ahead.take(tile_lines * 64);
+      ahead.fetch(more_lines);
       if (piece.first == 0) begin_sums<L, kStart, kScales>(panel, tile, count);
       if (last) fetch_results(panel, tile, count);
       tile_of<Products, kStart, kScales>(count)(panel, tile);

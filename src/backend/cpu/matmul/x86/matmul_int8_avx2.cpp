@@ -1,10 +1,13 @@
 // int8 and uint8 weights times int8 activations. Both sides are widened to 16 bits and multiplied
-// by vpmaddwd: the 8-bit vpmaddubsw would saturate.
+// by vpmaddwd, because the sums of vpmaddubsw would saturate; for one token and signed codes they do
+// not (add_magnitudes).
 #include "backend/cpu/matmul/matmul_kernel_tables.h"
 #include "backend/cpu/matmul/x86/matmul_avx2.h"
 
 namespace leq::cpu {
 namespace {
+
+constexpr int kInt8Near = 1024;  // bytes ahead, of fetch_ahead
 
 // The sums of four int32 pairs each, in order: eight outputs.
 inline __m256i join_pairs(__m256i low, __m256i high) {
@@ -55,30 +58,52 @@ inline __attribute__((always_inline)) void sum_columns(const IntPanel& panel, st
   }
 }
 
-// The same for one token and all 64 outputs, which are read in the order in which they lie. Shifts
-// widen the odd bytes and the even ones, so that a register of sums holds eight outputs.
+// Four columns of unsigned codes: shifts widen the odd bytes and the even ones.
+inline __attribute__((always_inline)) void add_widened(const std::uint8_t* w, __m256i quad,
+                                                       __m256i (&sums)[8]) {
+  const __m256i low = _mm256_set1_epi16(0xff);
+  const __m256i x_even = _mm256_srai_epi16(_mm256_slli_epi16(quad, 8), 8);
+  const __m256i x_odd = _mm256_srai_epi16(quad, 8);
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    const __m256i codes = load_bytes(w + 32 * i);
+    const __m256i even = _mm256_and_si256(codes, low), odd = _mm256_srli_epi16(codes, 8);
+    sums[i] = _mm256_add_epi32(sums[i], _mm256_madd_epi16(even, x_even));
+    sums[i] = _mm256_add_epi32(sums[i], _mm256_madd_epi16(odd, x_odd));
+  }
+}
+
+// Four columns of signed codes: magnitudes times inputs that took the signs. Codes of -128 are
+// right too: a pair is at most 2 * 128 * 127 = 32,512.
+inline __attribute__((always_inline)) void add_magnitudes(const std::uint8_t* w, __m256i quad,
+                                                          __m256i (&sums)[8]) {
+  const __m256i ones = _mm256_set1_epi16(1);
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    const __m256i codes = load_bytes(w + 32 * i);
+    const __m256i pairs =
+        _mm256_maddubs_epi16(_mm256_abs_epi8(codes), _mm256_sign_epi8(quad, codes));
+    sums[i] = _mm256_add_epi32(sums[i], _mm256_madd_epi16(pairs, ones));
+  }
+}
+
+// The same for one token and all 64 outputs, which are read in the order in which they lie: a
+// register of sums holds eight outputs.
 template <bool kUnsigned>
 inline __attribute__((always_inline)) void sum_all_outputs(const IntPanel& panel,
                                                            std::int64_t token, std::int64_t first,
                                                            std::int64_t last, __m256i (&sums)[8]) {
-  const __m256i low = _mm256_set1_epi16(0xff);
-  const auto low_signed = [](__m256i x) { return _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8); };
 #pragma GCC unroll 8
   for (__m256i& sum : sums) sum = _mm256_setzero_si256();
   const std::uint8_t* w = panel.codes + first * 64;
   const std::uint8_t* x = panel.inputs + token * panel.input_stride + first;
   for (std::int64_t k = first; k < last; k += 4, w += 256, x += 4) {
     const __m256i quad = _mm256_set1_epi32(load_quad(x));
-    const __m256i x_even = kUnsigned ? low_signed(quad) : _mm256_and_si256(quad, low);
-    const __m256i x_odd = kUnsigned ? _mm256_srai_epi16(quad, 8) : _mm256_srli_epi16(quad, 8);
-    fetch_ahead<4>(w);
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) {
-      const __m256i codes = load_bytes(w + 32 * i);
-      const __m256i even = kUnsigned ? _mm256_and_si256(codes, low) : low_signed(codes);
-      const __m256i odd = kUnsigned ? _mm256_srli_epi16(codes, 8) : _mm256_srai_epi16(codes, 8);
-      sums[i] = _mm256_add_epi32(sums[i], _mm256_madd_epi16(even, x_even));
-      sums[i] = _mm256_add_epi32(sums[i], _mm256_madd_epi16(odd, x_odd));
+    fetch_ahead<4, kInt8Near>(w);
+    if constexpr (kUnsigned) {
+      add_widened(w, quad, sums);
+    } else {
+      add_magnitudes(w, _mm256_xor_si256(quad, _mm256_set1_epi8(-128)), sums);
     }
   }
 }
@@ -102,9 +127,10 @@ void row_of_one(const IntPanel& panel, std::int64_t token) {
   __m256i sums[8];
   sum_all_outputs<kUnsigned>(panel, token, 0, panel.columns, sums);
   for (int i = 0; i < 8; ++i) {
-    const __m256i start =
-        kUnsigned ? unsigned_start(panel, token, 8 * i, 0) : row_start(panel, 8 * i);
-    finish(panel, token, 8 * i, _mm256_cvtepi32_ps(_mm256_add_epi32(sums[i], start)));
+    if constexpr (kUnsigned) {
+      sums[i] = _mm256_add_epi32(sums[i], unsigned_start(panel, token, 8 * i, 0));
+    }
+    finish(panel, token, 8 * i, _mm256_cvtepi32_ps(sums[i]));
   }
 }
 
@@ -116,13 +142,14 @@ void groups_of_one(const IntPanel& panel, std::int64_t token) {
   for (std::int64_t k = 0; k < panel.columns; k += panel.group, ++group) {
     const std::int64_t last = k + panel.group < panel.columns ? k + panel.group : panel.columns;
     __m256i sums[8];
+    fetch_scales(panel, group);
     sum_all_outputs<kUnsigned>(panel, token, k, last, sums);
     for (int i = 0; i < 8; ++i) {
-      const std::int64_t n = 8 * i;
-      const __m256i start =
-          kUnsigned ? unsigned_start(panel, token, n, group) : group_start(panel, group, n);
-      f[i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_add_epi32(sums[i], start)),
-                             group_scale(panel, token, n, group), f[i]);
+      if constexpr (kUnsigned) {
+        sums[i] = _mm256_add_epi32(sums[i], unsigned_start(panel, token, 8 * i, group));
+      }
+      f[i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[i]), group_scale(panel, token, 8 * i, group),
+                             f[i]);
     }
   }
   for (int i = 0; i < 8; ++i) finish(panel, token, 8 * i, f[i]);

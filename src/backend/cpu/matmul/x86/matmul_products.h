@@ -2,11 +2,13 @@
 // of matmul_blocks.h):
 //   kTokens               of the largest tile; its outputs are a strip, two registers
 //   kStepColumns          columns that add() takes at once
+//   kStepLines            lines that it fetches meanwhile
 //   kCodeBits             of the panel's plane at `codes`
 //   kBlockTokens          tokens that pass by the codes of a piece, whole tiles
 //   kInputRoom            bytes that inputs_of() may write
-//   codes_of(), inputs_of()   codes and inputs of a piece of the columns as add() takes them
-//   kStripBytes           from the codes of a strip to those of the next one
+//   codes_of()            codes of a strip in a piece of the columns as add() takes them: where they
+//                         lie, or written into kCodeRoom bytes, which the first cache holds
+//   inputs_of()           inputs of a piece
 //   add()                 adds int32 sums over columns, exact
 #pragma once
 
@@ -41,7 +43,7 @@ struct Walk {
   const std::uint8_t* codes = nullptr;
   const std::uint8_t* inputs = nullptr;
   std::int64_t stride = 0;              // of the inputs
-  const std::uint8_t* ahead = nullptr;  // a line for each step, to be fetched
+  const std::uint8_t* ahead = nullptr;  // lines to be fetched
 };
 
 inline __attribute__((always_inline)) void fetch_line(Walk& walk) {
@@ -61,16 +63,17 @@ struct InputRows {
 };
 
 // Any 8-bit codes by vpmaddwd, which multiplies two pairs of 16 bits: codes less their zero points
-// and inputs are widened, so that no sum starts anywhere but at 0. Numbers of four columns lie in
-// the order 0, 2, 1, 3, because shifts widen the even bytes and the odd ones.
+// and inputs are widened, so that no sum starts anywhere but at 0. Columns 0 and 2 of four make a
+// pair, and 1 and 3, because shifts widen the even bytes and the odd ones.
 template <class L, int kMostTokens, bool kUnsigned>
 struct WordProducts {
   using Lanes = L;
   using Ints = typename L::Ints;
   static constexpr int kTokens = kMostTokens;
-  static constexpr int kStepColumns = 16;
+  static constexpr int kStepColumns = 32;
+  static constexpr int kStepLines = 2;
   static constexpr int kQuadBytes = 4 * L::kBytes;
-  static constexpr std::int64_t kStripBytes = kQuads * kQuadBytes;
+  static constexpr std::int64_t kCodeRoom = kQuads * kQuadBytes;
   static constexpr std::int64_t kCodeBits = 8;
   static constexpr std::int64_t kBlockTokens = 96;
   static constexpr std::int64_t kInputStride = 2 * kPieceColumns + 64;
@@ -83,66 +86,74 @@ struct WordProducts {
     return L::twice(L::from_u8(panel.zeros + group * panel.zero_stride + output));
   }
 
-  static const std::uint8_t* codes_of(const IntPanel& panel, const Piece& piece,
+  static const std::uint8_t* codes_of(const IntPanel& panel, const Piece& piece, int first_output,
                                       std::uint8_t* room) {
     const Ints low = L::repeat16(0xff);
-    for (int output = 0; output < 64; output += L::kOutputs) {
-      const int register_of_strip = output / L::kOutputs % 2;
-      std::uint8_t* to =
-          room + output / (2 * L::kOutputs) * kStripBytes + register_of_strip * L::kBytes;
-      for (std::int64_t k = 0; k < piece.columns; k += 4, to += kQuadBytes) {
-        const Ints bytes = L::load(panel.codes + (piece.first + k) * 64 + output * 4);
+    const std::uint8_t* from = panel.codes + piece.first * 64 + first_output * 4;
+    std::uint8_t* to = room;
+    const std::int64_t columns = piece.columns;
+    for (std::int64_t k = 0; k < columns; k += 4, from += 256, to += kQuadBytes) {
+#pragma GCC unroll 2
+      for (int j = 0; j < 2; ++j) {
+        const Ints bytes = L::load(from + j * L::kBytes);
         Ints even, odd;
         if constexpr (kUnsigned) {
-          const Ints zeros = zeros_of(panel, piece.first + k, output);
+          const Ints zeros = zeros_of(panel, piece.first + k, first_output + j * L::kOutputs);
           even = L::sub16(L::both(bytes, low), zeros);
           odd = L::sub16(L::template shifted<-8>(bytes), zeros);
         } else {
           even = L::high_signed(L::template shifted<8>(bytes));
           odd = L::high_signed(bytes);
         }
-        L::store(to, even);
-        L::store(to + 2 * L::kBytes, odd);
+        L::store(to + j * L::kBytes, even);
+        L::store(to + (2 + j) * L::kBytes, odd);
       }
     }
+    if (piece.columns % kStepColumns != 0) __builtin_memset(to, 0, 4 * kQuadBytes);
     return room;
   }
 
-  // The inputs of signed codes are q + 128; here they become q again.
+  // Of 32 columns the first and third of each four, then the second and fourth. The inputs of signed
+  // codes are q + 128; here they become q again. Rows of a piece are short, so that the processor
+  // does not see by itself what comes next. Where 16 columns are left, the row's pads are read too, and
+  // multiplied by 0.
+  static constexpr std::int64_t kRowsAhead = 3;
   static PieceInputs inputs_of(const IntPanel& panel, const Piece& piece, std::uint8_t* room) {
     const std::uint8_t* from = panel.inputs + piece.token * panel.input_stride + piece.first;
-    const __m128i flip = _mm_set1_epi8(kUnsigned ? 0 : -128);
-    const __m128i order = _mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
-    for (std::int64_t t = 0; t < piece.tokens; ++t, from += panel.input_stride) {
-      for (std::int64_t k = 0; k < piece.columns; k += 16) {
-        const __m128i codes =
-            _mm_xor_si128(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + k)), flip);
-        const __m256i words = _mm256_cvtepi8_epi16(_mm_shuffle_epi8(codes, order));
-        _mm256_store_si256(reinterpret_cast<__m256i*>(room + t * kInputStride + 2 * k), words);
+    const __m256i flip = _mm256_set1_epi8(kUnsigned ? 0 : -128);
+    const std::int64_t tokens = piece.tokens, columns = piece.columns;
+    for (std::int64_t t = 0; t < tokens; ++t, from += panel.input_stride) {
+      const std::uint8_t* const ahead = from + kRowsAhead * panel.input_stride;
+      auto* to = reinterpret_cast<__m256i*>(room + t * kInputStride);
+      for (std::int64_t k = 0; k < columns; k += 32, to += 2) {
+        _mm_prefetch(reinterpret_cast<const char*>(ahead + k), _MM_HINT_T0);
+        const __m256i codes = _mm256_xor_si256(
+            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + k)), flip);
+        _mm256_store_si256(to, _mm256_srai_epi16(_mm256_slli_epi16(codes, 8), 8));
+        _mm256_store_si256(to + 1, _mm256_srai_epi16(codes, 8));
       }
     }
     return {room, kInputStride};
   }
-  static constexpr int kInputBytes = 2;
 
   template <int M>
   static inline __attribute__((always_inline)) void add(Walk& walk, std::int64_t columns,
                                                         Ints (&c)[M][2]) {
     std::int64_t left = columns;
     do {
-      fetch_line(walk);
-#pragma GCC unroll 8
+#pragma GCC unroll 16
       for (int pair = 0; pair < kStepColumns / 2; ++pair) {
+        if (pair % 8 == 0) fetch_line(walk);
         const Ints w0 = L::load(walk.codes + pair * 2 * L::kBytes);
         const Ints w1 = L::load(walk.codes + pair * 2 * L::kBytes + L::kBytes);
 #pragma GCC unroll 12
         for (int m = 0; m < M; ++m) {
-          const std::uint8_t* input = walk.inputs + m * walk.stride + pair * 4;
+          const std::uint8_t* input = walk.inputs + m * walk.stride + pair / 2 * 4 + pair % 2 * 32;
           L::add_words(c[m][0], c[m][1], w0, w1, input);
         }
       }
       walk.codes += kStepColumns / 4 * kQuadBytes;
-      walk.inputs += kStepColumns * kInputBytes;
+      walk.inputs += 2 * kStepColumns;
       left -= kStepColumns;
     } while (left > 0);
   }
@@ -168,7 +179,7 @@ template <class L, int kBits>
 struct UnpackedCodes {
   static constexpr int kLow = kBits == 3 ? 2 : kBits;
   static constexpr int kQuadBytes = 2 * L::kBytes;
-  static constexpr std::int64_t kStripBytes = kQuads * kQuadBytes;
+  static constexpr std::int64_t kCodeRoom = kQuads * kQuadBytes;
   static constexpr std::int64_t kCodeBits = kLow;
 
   template <int kQuad = 0>
@@ -181,16 +192,16 @@ struct UnpackedCodes {
     }
   }
 
-  static const std::uint8_t* codes_of(const IntPanel& panel, const Piece& piece,
+  static const std::uint8_t* codes_of(const IntPanel& panel, const Piece& piece, int first_output,
                                       std::uint8_t* room) {
-    for (int output = 0; output < 64; output += L::kOutputs) {
-      std::uint8_t* to =
-          room + output / (2 * L::kOutputs) * kStripBytes + output / L::kOutputs % 2 * L::kBytes;
-      for (std::int64_t k = piece.first; k < piece.first + piece.columns; k += 32) {
-        unpack(panel.codes + k * 8 * kLow + output * 4,
-               kBits == 3 ? panel.high_codes + k * 8 + output * 4 : nullptr, to);
-        to += 8 * kQuadBytes;
-      }
+    const std::uint8_t* low = panel.codes + piece.first * 8 * kLow + first_output * 4;
+    const std::uint8_t* high =
+        kBits == 3 ? panel.high_codes + piece.first * 8 + first_output * 4 : nullptr;
+    std::uint8_t* to = room;
+    for (std::int64_t k = 0; k < piece.columns; k += 32, low += 256 * kLow, to += 8 * kQuadBytes) {
+      unpack(low, high, to);
+      unpack(low + L::kBytes, kBits == 3 ? high + L::kBytes : nullptr, to + L::kBytes);
+      if (kBits == 3) high += 256;
     }
     return room;
   }
@@ -207,6 +218,7 @@ struct NarrowProducts : UnpackedCodes<L, kBits>, InputRows {
   using Ints = typename L::Ints;
   static constexpr int kTokens = kMostTokens;
   static constexpr int kStepColumns = 32;
+  static constexpr int kStepLines = 1;
 
   template <int M>
   static inline __attribute__((always_inline)) void add(Walk& walk, std::int64_t columns,
@@ -255,11 +267,12 @@ struct NarrowProducts : UnpackedCodes<L, kBits>, InputRows {
 template <class L>
 struct PanelCodes {
   static constexpr int kQuadBytes = 256;
-  static constexpr std::int64_t kStripBytes = 2 * L::kBytes;
+  static constexpr std::int64_t kCodeRoom = 0;
   static constexpr std::int64_t kCodeBits = 8;
 
-  static const std::uint8_t* codes_of(const IntPanel& panel, const Piece& piece, std::uint8_t*) {
-    return panel.codes + piece.first * 64;
+  static const std::uint8_t* codes_of(const IntPanel& panel, const Piece& piece, int first_output,
+                                      std::uint8_t*) {
+    return panel.codes + piece.first * 64 + first_output * 4;
   }
 };
 
@@ -273,6 +286,7 @@ struct DotProducts : Source, InputRows {
   using Ints = typename L::Ints;
   static constexpr int kTokens = kMostTokens;
   static constexpr int kStepColumns = 16;
+  static constexpr int kStepLines = 1;
 
   template <int M>
   static inline __attribute__((always_inline)) void add(Walk& walk, std::int64_t columns,

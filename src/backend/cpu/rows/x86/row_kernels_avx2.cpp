@@ -201,9 +201,10 @@ std::int32_t code_sum(const std::uint8_t* codes, std::int64_t n, int offset) noe
     const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + k));
     total = _mm256_add_epi64(total, _mm256_sad_epu8(_mm256_xor_si256(bytes, flip), zero));
   }
-  alignas(32) std::int64_t lane[4];
-  _mm256_store_si256(reinterpret_cast<__m256i*>(lane), total);
-  std::int64_t sum = lane[0] + lane[1] + lane[2] + lane[3] - 128 * k;
+  const __m128i half =
+      _mm_add_epi64(_mm256_castsi256_si128(total), _mm256_extracti128_si256(total, 1));
+  std::int64_t sum =
+      _mm_cvtsi128_si64(half) + _mm_cvtsi128_si64(_mm_unpackhi_epi64(half, half)) - 128 * k;
   for (; k < n; ++k) sum += static_cast<std::int8_t>(codes[k] ^ offset);
   return static_cast<std::int32_t>(sum);
 }
