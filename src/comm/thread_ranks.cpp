@@ -16,8 +16,9 @@
 namespace leq {
 namespace {
 
-// As a worker of a pool: about 50 us, longer than two ranks are usually apart.
-constexpr int kSpins = 2000;
+// About half a millisecond, longer than two ranks are usually apart in a prompt: to be woken takes
+// a good part of what a product does.
+constexpr int kSpins = 20000;
 
 // Blocks of a gather that may be memory of all ranks: codes, scales, sums.
 constexpr std::size_t kMostCommon = 3;

@@ -136,13 +136,24 @@ void Transformer::pick_outputs(const Batch& batch) {
   }
 }
 
-// Where ranks have one x the leader makes it, while the others wait.
+Slice Transformer::own_rows() const {
+  if (!shares_) return {0, batch_.tokens};
+  const auto ranks = std::ssize(place_.shares), rank = static_cast<std::int64_t>(place_.rank);
+  return {batch_.tokens * rank / ranks, batch_.tokens * (rank + 1) / ranks};
+}
+
+// Where ranks have one x each makes some of its rows.
 void Transformer::embed(const Batch& batch) {
-  if (!shares_ || place_.leads()) {
-    backend_.embed(embedding(batch), work_.x);
-    if (work_.rotation.block > 0) {
-      backend_.rotate(work_.x, std::ssize(batch.tokens), work_.rotation, Turn::in);
-    }
+  const Slice own = own_rows();
+  if (!own.empty()) {
+    const auto first = static_cast<std::size_t>(own.first);
+    const auto count = static_cast<std::size_t>(own.count());
+    const Embedding all = embedding(batch);
+    Rows x = slice_tokens(work_.x, own);
+    backend_.embed(
+        {all.tokens, all.ids.subspan(first, count), all.positions, all.at.subspan(first, count)},
+        x);
+    if (work_.rotation.block > 0) backend_.rotate(x, own.count(), work_.rotation, Turn::in);
   }
   if (shares_) ranks_.barrier("the embeddings");
 }
@@ -163,8 +174,7 @@ RowsFor Transformer::norm_for(Reader reader, const Norm& norm, const Linear& lin
 }
 
 void Transformer::norm_own_rows(const Norm& norm, const RowsFor& out, std::string_view site) {
-  const auto ranks = std::ssize(place_.shares), rank = static_cast<std::int64_t>(place_.rank);
-  const Slice own = {batch_.tokens * rank / ranks, batch_.tokens * (rank + 1) / ranks};
+  const Slice own = own_rows();
   const Rows x = slice_tokens(work_.x, own);
   Rows rows = slice_tokens(out.rows, own);
   try {

@@ -87,6 +87,8 @@ class Transformer {
   bool attention_part(std::int64_t layer, const KvLayer& kv);
   bool mlp_part(std::int64_t layer);
   bool goes_on(Reader reader, const Rows& input);
+  // The rows of the batch that this rank makes of what ranks have in common.
+  Slice own_rows() const;
   // x = the tokens' embeddings, in the rotated stream where there is one.
   void embed(const Batch& batch);
   // The input of `linear`, normed: by each rank for itself, or each some rows of it.
