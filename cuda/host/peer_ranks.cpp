@@ -78,12 +78,9 @@ void PeerRanks::meet() {
   }
 }
 
-// Waits for its own work; the others' may still write here until membership_ has gone. Where an
-// error takes it away, and has ended nobody yet, they would not come.
+// Waits for its own work; the others' may still write here until membership_ has gone.
 PeerRanks::~PeerRanks() {
-  if (std::uncaught_exceptions() > errors_) {
-    ranks_.abort(rank_error(*this, Error("it has ended by an error", ErrorKind::interrupted)));
-  }
+  membership_.end_others();
   try {
     rt::synchronize(stream_);
   } catch (const Error&) {

@@ -5,13 +5,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <map>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/membership.h"
 #include "cuda/host/memory.h"
 #include "cuda/kernels/peers/exchange.h"
 
@@ -38,22 +38,11 @@ class PeerRanks final : public Communicator {
   std::chrono::milliseconds patience() const override { return ranks_.patience(); }
 
  private:
-  class Membership {
-   public:
-    explicit Membership(Communicator& ranks) : ranks_(ranks) { ranks_.enter(); }
-    ~Membership() { ranks_.leave(); }
-    Membership(const Membership&) = delete;
-
-   private:
-    Communicator& ranks_;
-  };
-
   void meet();
   ExchangeEnd& end() const { return *reinterpret_cast<ExchangeEnd*>(end_.data()); }
   std::uint32_t number_of(std::string_view site);
 
   Communicator& ranks_;
-  int errors_ = std::uncaught_exceptions();  // in flight when it was made
   int device_;
   rt::Stream& stream_;
   std::span<std::byte> window_;

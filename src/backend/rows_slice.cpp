@@ -36,6 +36,27 @@ Rows slice_columns(const Rows& rows, const Slice& columns) {
   return slice;
 }
 
+Rows slice_tokens(const Rows& rows, const Slice& tokens) {
+  ensure(tokens.first >= 0 && tokens.last <= rows.capacity, "rows: ", tokens.first, " to ",
+         tokens.last, " of ", rows.capacity);
+  const auto moved = [&](auto* plane, std::int64_t stride) {
+    return plane == nullptr ? plane : plane + tokens.first * stride;
+  };
+  Rows slice;
+  slice.capacity = tokens.count();
+  slice.width = rows.width;
+  slice.format = rows.format;
+  slice.value_stride = rows.value_stride;
+  slice.code_stride = rows.code_stride;
+  slice.scale_stride = rows.scale_stride;
+  slice.sum_stride = rows.sum_stride;
+  slice.values = moved(rows.values, rows.value_stride);
+  slice.codes = moved(rows.codes, rows.code_stride);
+  slice.scales = moved(rows.scales, rows.scale_stride);
+  slice.sums = moved(rows.sums, rows.sum_stride);
+  return slice;
+}
+
 RowsConsumer slice_consumer(const RowsConsumer& consumer, const Rows& rows, const Slice& columns) {
   RowsConsumer own;
   if (coded_by_columns(rows.format)) own.act_scale = consumer.act_scale;

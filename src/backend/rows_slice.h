@@ -17,6 +17,8 @@ bool coded_by_columns(const RowsFormat& format);
 // Columns of a block, which keeps the memory, as a block of their own; they begin at a group of 128
 // where they are coded. Where a row's codes need the whole row, f32 values alone.
 Rows slice_columns(const Rows& rows, const Slice& columns);
+// Rows of a block as a block of their own.
+Rows slice_tokens(const Rows& rows, const Slice& tokens);
 // What the consumer of the block wants of its columns.
 RowsConsumer slice_consumer(const RowsConsumer& consumer, const Rows& rows, const Slice& columns);
 

@@ -29,7 +29,9 @@ struct SharedRows {
   std::span<const ByteRange> parts;  // [ranks] bytes of a row; a part may be empty
   const std::byte* own = nullptr;    // this rank's part of the first row
   std::size_t own_stride = 0;        // bytes to its part of the next
-  std::byte* all = nullptr;          // whole rows, where they are received; may hold `own`
+  // Whole rows, where they are received; may hold `own`. Threads of one process may have them in
+  // common: they meet then, and nothing is copied.
+  std::byte* all = nullptr;
   std::size_t stride = 0;
 };
 
@@ -62,8 +64,10 @@ class Communicator {
   // `end` is called when a rank ends all, on that rank's thread; at once where one has. Null: no
   // longer. For what waits where abort() does not reach.
   virtual void at_abort(std::function<void()> end) { static_cast<void>(end); }
-  // Between the two other ranks of this process may work on this one's memory behind the host's
-  // back. leave() returns when all that entered have left.
+  // Whether all ranks are threads of one process.
+  virtual bool in_one_process() const { return false; }
+  // Between the two other ranks of this process may work on this one's memory (membership.h).
+  // leave() returns when all that entered have left.
   virtual void enter() {}
   virtual void leave() noexcept {}
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "backend/rows_slice.h"
 #include "base/error.h"
 #include "model/kv_layers.h"
 
@@ -60,10 +61,7 @@ void Transformer::run_hidden(const Batch& batch, const KvLayers& kv) {
 
 // x = the hidden states after all blocks
 void Transformer::blocks(const Batch& batch, const KvLayers& kv) {
-  backend_.embed(embedding(batch), work_.x);
-  if (work_.rotation.block > 0) {
-    backend_.rotate(work_.x, std::ssize(batch.tokens), work_.rotation, Turn::in);
-  }
+  embed(batch);
   seal(kv);
   for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
     attention_part(layer, kv[layer]);
@@ -89,10 +87,9 @@ bool Transformer::attention_part(std::int64_t layer, const KvLayer& kv) {
   AttentionShape shape = attention_shape(config_, block, layer, place_.own());
   if (!keys_are_centred(kv.key_type)) shape.key_offset = nullptr;
   if (kv_scheme(kv.key_type).before_rope) shape.key_turns = &work_.rope;
-  const RowsFor qkv_in = work_.input_of(Reader::qkv, block.qkv);       // [T, W]
-  const SharedBlock o_in = work_.shared_input_of(Reader::o, block.o);  // [T, H d]
-  const SharedBlock x = work_.shared_stream();                         // [T, W]
-  backend_.norm(work_.x, batch_.tokens, block.attention_norm, qkv_in);
+  const SharedBlock o_in = work_.shared_input_of(Reader::o, block.o);             // [T, H d]
+  const SharedBlock x = work_.shared_stream();                                    // [T, W]
+  const RowsFor qkv_in = norm_for(Reader::qkv, block.attention_norm, block.qkv);  // [T, W]
   if (!goes_on(Reader::qkv, qkv_in)) return false;
   backend_.linear(qkv_in, batch_.tokens, block.qkv, Epilogue::none, work_.qkv);
   backend_.rope_append(work_.qkv, batch_, shape, work_.rope, kv);
@@ -107,10 +104,9 @@ bool Transformer::attention_part(std::int64_t layer, const KvLayer& kv) {
 // x += down(activation(gate_up(norm(x))))
 bool Transformer::mlp_part(std::int64_t layer) {
   const Block& block = weights_.blocks[static_cast<std::size_t>(layer)];
-  const RowsFor mlp_in = work_.input_of(Reader::gate_up, block.gate_up);        // [T, W]
-  const SharedBlock down_in = work_.shared_input_of(Reader::down, block.down);  // [T, F]
-  const SharedBlock x = work_.shared_stream();                                  // [T, W]
-  backend_.norm(work_.x, batch_.tokens, block.mlp_norm, mlp_in);
+  const SharedBlock down_in = work_.shared_input_of(Reader::down, block.down);      // [T, F]
+  const SharedBlock x = work_.shared_stream();                                      // [T, W]
+  const RowsFor mlp_in = norm_for(Reader::gate_up, block.mlp_norm, block.gate_up);  // [T, W]
   if (!goes_on(Reader::gate_up, mlp_in)) return false;
   backend_.linear(mlp_in, batch_.tokens, block.gate_up,
                   config_.gated ? Epilogue::swiglu : Epilogue::gelu, down_in.own);
@@ -138,6 +134,56 @@ void Transformer::pick_outputs(const Batch& batch) {
   if (work_.rotation.block > 0) {
     backend_.rotate(work_.last, std::ssize(batch.outputs), work_.rotation, Turn::back);
   }
+}
+
+Slice Transformer::own_rows() const {
+  if (!shares_) return {0, batch_.tokens};
+  const auto ranks = std::ssize(place_.shares), rank = static_cast<std::int64_t>(place_.rank);
+  return {batch_.tokens * rank / ranks, batch_.tokens * (rank + 1) / ranks};
+}
+
+// Where ranks have one x each makes some of its rows.
+void Transformer::embed(const Batch& batch) {
+  const Slice own = own_rows();
+  if (!own.empty()) {
+    const auto first = static_cast<std::size_t>(own.first);
+    const auto count = static_cast<std::size_t>(own.count());
+    const Embedding all = embedding(batch);
+    Rows x = slice_tokens(work_.x, own);
+    backend_.embed(
+        {all.tokens, all.ids.subspan(first, count), all.positions, all.at.subspan(first, count)},
+        x);
+    if (work_.rotation.block > 0) backend_.rotate(x, own.count(), work_.rotation, Turn::in);
+  }
+  if (shares_) ranks_.barrier("the embeddings");
+}
+
+RowsFor Transformer::norm_for(Reader reader, const Norm& norm, const Linear& linear) {
+  // Few rows are sooner done by each than by all.
+  constexpr std::int64_t kRowsOfARank = 8;
+  const auto ranks = std::ssize(place_.shares);
+  if (shares_ && batch_.tokens >= kRowsOfARank * ranks) {
+    if (const auto common = work_.common_input_of(reader, linear)) {
+      norm_own_rows(norm, *common, linear.name);
+      return *common;
+    }
+  }
+  const RowsFor out = work_.input_of(reader, linear);
+  backend_.norm(work_.x, batch_.tokens, norm, out);
+  return out;
+}
+
+void Transformer::norm_own_rows(const Norm& norm, const RowsFor& out, std::string_view site) {
+  const Slice own = own_rows();
+  const Rows x = slice_tokens(work_.x, own);
+  Rows rows = slice_tokens(out.rows, own);
+  try {
+    backend_.norm(x, own.count(), norm, {rows, out.consumer});
+  } catch (const Error& error) {
+    throw Error("rows from " + std::to_string(own.first) + " on: " + std::string(error.marked()),
+                error.kind());
+  }
+  ranks_.barrier(site);
 }
 
 // Does nothing on one rank.
@@ -172,6 +218,9 @@ Transformer::Transformer(const ModelConfig& config, const Weights& weights, Back
       work_(config, weights, backend.memory(), backend.layout(), limits, place_) {
   if (place_.alone()) return;
   linked_ = backend_.connect(ranks_, {work_.exchange.data(), work_.exchange.size()});
+  if (linked_ != nullptr || !ranks_.in_one_process()) return;
+  shares_.emplace(ranks_);
+  work_.share(ranks_);
 }
 
 void Transformer::lead(RankStep::Wanted wanted, const Batch& batch, const KvLayers& kv) {

@@ -5,13 +5,16 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/backend.h"
 #include "cache/kv_cache.h"
 #include "comm/communicator.h"
+#include "comm/membership.h"
 #include "model/batch.h"
 #include "model/model_config.h"
 #include "model/observer.h"
@@ -84,6 +87,13 @@ class Transformer {
   bool attention_part(std::int64_t layer, const KvLayer& kv);
   bool mlp_part(std::int64_t layer);
   bool goes_on(Reader reader, const Rows& input);
+  // The rows of the batch that this rank makes of what ranks have in common.
+  Slice own_rows() const;
+  // x = the tokens' embeddings, in the rotated stream where there is one.
+  void embed(const Batch& batch);
+  // The input of `linear`, normed: by each rank for itself, or each some rows of it.
+  RowsFor norm_for(Reader reader, const Norm& norm, const Linear& linear);
+  void norm_own_rows(const Norm& norm, const RowsFor& out, std::string_view site);
 
   const ModelConfig& config_;
   const Weights& weights_;
@@ -93,6 +103,7 @@ class Transformer {
   RankPlace place_;
   Workspace work_;
   std::unique_ptr<Communicator> linked_;  // ranks_ by the device's own way, where it has one
+  std::optional<Membership> shares_;      // with ranks that work on the leader's blocks
   Observer* observer_ = nullptr;
   // Of the forward in work:
   std::vector<SequenceRun> runs_;

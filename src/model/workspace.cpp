@@ -1,6 +1,7 @@
 #include "model/workspace.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "backend/rows_slice.h"
@@ -139,6 +140,57 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
   if (limits.keys_turn_when_read) reserve_block_turns(memory, rope);
   const AttentionShape shape = attention_shape(config, weights.blocks[0], 0, place.own());
   memory.scratch(layout.scratch_bytes(limits.batch_tokens, shape, limits.context));
+}
+
+namespace {
+
+// Where the planes of a block lie.
+struct RowsAt {
+  float* values;
+  std::uint8_t* codes;
+  float* scales;
+  std::int32_t* sums;
+};
+
+void move_to(const RowsAt& at, Rows& rows) {
+  rows.values = at.values;
+  rows.codes = at.codes;
+  rows.scales = at.scales;
+  rows.sums = at.sums;
+}
+
+}  // namespace
+
+void Workspace::share(Communicator& ranks) {
+  std::vector<RowsAt> at = {{x.values, nullptr, nullptr, nullptr}};
+  for (const Input& input : inputs_) {
+    const Rows& rows = input.rows;
+    at.push_back({rows.values, rows.codes, rows.scales, rows.sums});
+  }
+  std::vector<std::byte> bytes(at.size() * sizeof(RowsAt));
+  std::memcpy(bytes.data(), at.data(), bytes.size());
+  ranks.broadcast(bytes, "the blocks that ranks share");
+  ensure(bytes.size() == at.size() * sizeof(RowsAt), "ranks share ", bytes.size(), " bytes");
+  std::memcpy(at.data(), bytes.data(), bytes.size());
+  move_to(at[0], x);
+  own_x_ = slice_columns(x, stream_[rank_]);
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    Input& input = inputs_[i];
+    const bool by_columns = input.reader == Reader::o || input.reader == Reader::down;
+    if (by_columns && (!is_coded(input.format.act) || coded_by_columns(input.format))) {
+      move_to(at[i + 1], input.rows);
+      input.own = slice_columns(input.rows, columns_of(input.reader)[rank_]);
+    } else if (!by_columns && !has_moving_scale(input.format.act)) {
+      input.common = slice_tokens(input.rows, {0, input.rows.capacity});
+      move_to(at[i + 1], input.common);
+    }
+  }
+}
+
+std::optional<RowsFor> Workspace::common_input_of(Reader reader, const Linear& linear) {
+  Input& input = find(reader, linear);
+  if (input.common.capacity == 0) return std::nullopt;
+  return RowsFor(input.common, consumer_of(linear));
 }
 
 Workspace::Input& Workspace::find(Reader reader, const Linear& linear) {

@@ -4,11 +4,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "backend/layout.h"
 #include "backend/tables.h"
+#include "comm/communicator.h"
 #include "model/model_config.h"
 #include "model/rope.h"
 #include "model/sharding.h"
@@ -65,6 +67,12 @@ class Workspace {
   SharedBlock shared_input_of(Reader reader, const Linear& linear);
   SharedBlock shared_stream();  // x
   SharedBlock shared_logits();
+  // Ranks that are threads of one process work on the leader's x and, where columns are coded
+  // apart, inputs of o and down: each writes its columns, none copies another's. All call it once.
+  void share(Communicator& ranks);
+  // Of a linear whose inputs are made of whole rows: the leader's block, which ranks may fill
+  // together, each some rows; nullopt where a row's codes depend on others, or nothing is shared.
+  std::optional<RowsFor> common_input_of(Reader reader, const Linear& linear);
   // Linears with a moving scale in the order of a forward pass: what they remember of their inputs.
   std::span<OnlineInput> online() { return online_; }
 
@@ -73,7 +81,8 @@ class Workspace {
     Reader reader;
     RowsFormat format;
     Rows rows;
-    Rows own = {};  // the rank's columns, where it makes some of them
+    Rows own = {};     // the rank's columns, where it makes some of them
+    Rows common = {};  // the leader's block, where ranks share it
   };
   Input& find(Reader reader, const Linear& linear);
   RowsConsumer consumer_of(const Linear& linear);

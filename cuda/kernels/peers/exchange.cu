@@ -5,7 +5,8 @@ namespace leq::LEQ_GPU {
 
 namespace {
 
-__global__ void __launch_bounds__(kExchangeThreads)
+// Without a number of blocks ptxas keeps to 40 registers, and spills.
+__global__ void __launch_bounds__(kExchangeThreads, 2)
     pack_rows(const LEQ_GRID_CONSTANT ExchangeArguments a) {
   LEQ_BOUNDS(kExchangeThreads);
   std::byte* const slot = a.windows[a.rank] + kSlotsAt;
@@ -21,7 +22,7 @@ __global__ void __launch_bounds__(kExchangeThreads)
   }
 }
 
-__global__ void __launch_bounds__(kExchangeThreads)
+__global__ void __launch_bounds__(kExchangeThreads, 2)
     unpack_rows(const LEQ_GRID_CONSTANT ExchangeArguments a) {
   LEQ_BOUNDS(kExchangeThreads);
   take_parts(a, kSlotsAt);
