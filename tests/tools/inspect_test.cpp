@@ -121,7 +121,7 @@ TEST(Inspect, PlansLayersWithTypesOfTheirOwn) {
   const std::int64_t all = cache_bytes({});
   EXPECT_EQ(cache_bytes({"--kv-layers", "0=f32"}), all + all / layers);
   EXPECT_EQ(cache_bytes({"--kv-layers", "0=f32/f16"}), all + all / layers / 2);
-  for (const std::string& wrong : {"0", "99=f16", "0=q8_0"}) {
+  for (const std::string wrong : {"0", "99=f16", "0=q8_0"}) {
     const ToolRun run = run_program("leq-inspect", {model, "--fit", "--kv-layers", wrong});
     EXPECT_EQ(run.status, 1);
     EXPECT_NE(run.err.find("--kv-layers"), std::string::npos) << run.err;
