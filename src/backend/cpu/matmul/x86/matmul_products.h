@@ -109,14 +109,13 @@ struct WordProducts {
         L::store(to + (2 + j) * L::kBytes, odd);
       }
     }
-    if (piece.columns % kStepColumns != 0) __builtin_memset(to, 0, 4 * kQuadBytes);
     return room;
   }
 
   // Of 32 columns the first and third of each four, then the second and fourth. The inputs of signed
   // codes are q + 128; here they become q again. Rows of a piece are short, so that the processor
-  // does not see by itself what comes next. Where 16 columns are left, the row's pads are read too, and
-  // multiplied by 0.
+  // does not see by itself what comes next. Where 16 columns are left, the row's pads are read too, which
+  // are 0.
   static constexpr std::int64_t kRowsAhead = 3;
   static PieceInputs inputs_of(const IntPanel& panel, const Piece& piece, std::uint8_t* room) {
     const std::uint8_t* from = panel.inputs + piece.token * panel.input_stride + piece.first;
