@@ -153,6 +153,14 @@ class CudaBackend final : public Backend {
     if (!multiply(x, tokens, linear, epilogue, target)) finish(target, tokens, linear.name);
   }
 
+  void seal(const BatchView& batch, const AttentionShape& shape, RopeTable&,
+            std::span<const KvLayer> layers) override {
+    if (layers.empty() || !layers[0].zones.copies()) return;
+    const auto span = clock_.in(StepPart::attention, [] { return std::size_t{0}; });
+    check_pages(batch);
+    seal_layers(on_device(batch, layers[0]), shape, layers, Whole::before_the_batch);
+  }
+
   void rope_append(Rows& qkv, const BatchView& batch, const AttentionShape& shape, RopeTable& rope,
                    const KvLayer& kv) override {
     const auto span =
@@ -184,7 +192,7 @@ class CudaBackend final : public Backend {
     a.rotates_values = kv_scheme(kv.value_type).rotated;
     a.fault = faults_.watch("input of attention");
     launch_rope_append(a, stream_);
-    if (kv.zones.copies()) launch_kv_seal({a.batch, a.heads, a.keys, a.values, a.copied}, stream_);
+    seal_layers(a.batch, shape, {&kv, 1}, Whole::by_the_batch);
   }
 
   void attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
@@ -273,6 +281,32 @@ class CudaBackend final : public Backend {
   AttentionBatch on_device(const BatchView& batch, const KvLayer& kv) {
     const AttentionBatch* of_step = graphs_.batch_of(batch);
     return of_step != nullptr ? *of_step : lists_.push(batch, copies_of(kv));
+  }
+  enum class Whole : std::uint8_t { before_the_batch, by_the_batch };
+  // Zones and copies are the same in all layers; a side whose type has no blocks has no part in it.
+  void seal_layers(const AttentionBatch& batch, const AttentionShape& shape,
+                   std::span<const KvLayer> layers, Whole whole) {
+    KvSealArguments a = {batch, heads_of(shape)};
+    a.copied = copied_of(layers[0]);
+    a.whole_before = whole == Whole::before_the_batch;
+    for (const KvLayer& kv : layers) {
+      KvSealLayer& layer = a.layers[static_cast<std::size_t>(a.layer_count++)];
+      layer = {};
+      if (kv_scheme(kv.key_type).blocked()) {
+        a.keys = pages_of(kv, KvPart::keys, shape);
+        layer.keys = kv.keys;
+        layer.key_copies = kv.key_copies;
+      }
+      if (kv_scheme(kv.value_type).blocked()) {
+        a.values = pages_of(kv, KvPart::values, shape);
+        layer.values = kv.values;
+        layer.value_copies = kv.value_copies;
+      }
+      if (a.layer_count < static_cast<int>(kSealLayers)) continue;
+      launch_kv_seal(a, stream_);
+      a.layer_count = 0;
+    }
+    launch_kv_seal(a, stream_);
   }
   // Norms and rotations keep a row of f32 in shared memory.
   void require_shared_row(const char* what, std::int64_t width) const {

@@ -4,6 +4,7 @@
 // (cuda_backend.cpp), not here.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -254,6 +255,9 @@ void launch_rotate(const RotateArguments& a, rt::Stream& stream);
 
 // --- attention ---
 
+// Layers that one launch seals: what fits into a kernel's arguments on every driver.
+inline constexpr std::size_t kSealLayers = 112;
+
 // Keys or values of one layer: page p lies at base + p * page_bytes.
 struct KvPages {
   std::byte* base = nullptr;
@@ -313,14 +317,26 @@ struct RopeAppendArguments {
 };
 void launch_rope_append(const RopeAppendArguments& a, rt::Stream& stream);
 
-// Blocks that the batch's positions closed become codes, of the sides that have blocks: what
-// follows rope_append. Which they are follows on the device from the runs, so that a recorded step
-// seals what its positions close.
+// Where the blocks of one layer lie and the f16 copies that they are made from; null: a side
+// without blocks.
+struct KvSealLayer {
+  std::byte* keys = nullptr;
+  std::byte* values = nullptr;
+  std::byte* key_copies = nullptr;
+  std::byte* value_copies = nullptr;
+};
+
+// Blocks of positions become codes, of the sides that have blocks. Which blocks that are follows on
+// the device from the runs, so that a recorded step seals what is due in it. One launch serves all
+// layers: blocks that were whole before the batch need nothing that the step computes.
 struct KvSealArguments {
   AttentionBatch batch;
   AttentionHeads heads;
-  KvPages keys, values;
+  KvPages keys, values;  // of all layers but for their bases
   KvCopied copied;
+  bool whole_before = false;  // blocks that were whole before the batch; else those that it closes
+  int layer_count = 0;
+  std::array<KvSealLayer, kSealLayers> layers = {};
 };
 void launch_kv_seal(const KvSealArguments& a, rt::Stream& stream);
 

@@ -205,6 +205,11 @@ struct KvZones {
   }
   // After positions [0, length) were appended, codes of [0, sealed(length)) are there.
   constexpr std::int64_t sealed(std::int64_t length) const { return whole_blocks(length - recent); }
+  // A step that appends positions [first, end) needs codes of [sealed(first), sealed(end)); those
+  // below this are of blocks that were whole before it.
+  constexpr std::int64_t whole_before(std::int64_t first, std::int64_t end) const {
+    return sealed(end) < whole_blocks(first) ? sealed(end) : whole_blocks(first);
+  }
 
   bool operator==(const KvZones&) const = default;
 

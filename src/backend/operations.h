@@ -26,8 +26,12 @@ class Operations {
   virtual void norm(const Rows& x, std::int64_t tokens, const Norm& norm, const RowsFor& out) = 0;
   virtual void linear(const Rows& x, std::int64_t tokens, const Linear& linear, Epilogue epilogue,
                       const RowsFor& out) = 0;
+  // Before a step, for all layers of a cache whose types make codes of whole blocks: those blocks
+  // become codes that the batch's queries read as codes, and that were whole before the batch.
+  virtual void seal(const BatchView& batch, const AttentionShape& shape, RopeTable& rope,
+                    std::span<const KvLayer> layers) = 0;
   // qkv [T][(H + 2 H_kv) d]: norms of q and k, rotation, q * 1/sqrt(d) in place; k and v to the
-  // cache.
+  // cache, and blocks that the batch itself makes whole to codes.
   virtual void rope_append(Rows& qkv, const BatchView& batch, const AttentionShape& shape,
                            RopeTable& rope, const KvLayer& kv) = 0;
   // out [T][H d] = softmax(q k^T) v over each row's visible positions, read back from the cache.

@@ -58,20 +58,20 @@ std::vector<float> spanned_parts(const ModelConfig& config, const KvScheme& sche
 
 }  // namespace
 
-std::vector<float> key_centre(const ModelConfig& config, std::span<const float> bias) {
-  const bool nothing = std::ranges::all_of(bias, [](float b) { return b == 0; });
+std::vector<float> key_centre(const ModelConfig& config, std::span<const float> common) {
+  const bool nothing = std::ranges::all_of(common, [](float k) { return k == 0; });
   if (nothing || config.qk_norm) return {};
-  std::vector<float> centre(bias.begin(), bias.end());
+  std::vector<float> centre(common.begin(), common.end());
   if (!config.rotary) return centre;
   const RopeFrequencies rope = rope_frequencies(config, config.context);
   const auto turns = mean_turns(config, rope.inv_freq);
   const std::size_t half = turns.size();
-  for (std::size_t head = 0; head < bias.size(); head += 2 * half) {
+  for (std::size_t head = 0; head < common.size(); head += 2 * half) {
     for (std::size_t i = 0; i < half; ++i) {
       const std::size_t first = head + i, second = head + half + i;
-      const std::complex<double> mean =
-          static_cast<double>(rope.attention_factor) * turns[i] *
-          std::complex<double>(static_cast<double>(bias[first]), static_cast<double>(bias[second]));
+      const std::complex<double> mean = static_cast<double>(rope.attention_factor) * turns[i] *
+                                        std::complex<double>(static_cast<double>(common[first]),
+                                                             static_cast<double>(common[second]));
       centre[first] = static_cast<float>(mean.real());
       centre[second] = static_cast<float>(mean.imag());
     }

@@ -60,10 +60,23 @@ void Transformer::blocks(const Batch& batch, const KvLayers& kv) {
   if (work_.rotation.block > 0) {
     backend_.rotate(work_.x, std::ssize(batch.tokens), work_.rotation, Turn::in);
   }
+  seal(kv);
   for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
     attention_part(layer, kv[layer]);
     mlp_part(layer);
   }
+}
+
+// Blocks of the cache that were whole before this step and that its queries read as codes.
+void Transformer::seal(const KvLayers& kv) {
+  if (!kv.pages.zones().copies()) return;
+  sealed_layers_.clear();
+  for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
+    sealed_layers_.push_back(kv[layer]);
+  }
+  AttentionShape shape = attention_shape(config_, weights_.blocks[0], 0, place_.own());
+  shape.key_turns = &work_.rope;
+  backend_.seal(batch_, shape, work_.rope, sealed_layers_);
 }
 
 // x += O(attention(norm(x)))

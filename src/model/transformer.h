@@ -77,6 +77,7 @@ class Transformer {
   void head_part(const Batch& batch);
   void pick_outputs(const Batch& batch);
   void gather(const SharedBlock& block, std::int64_t tokens, Receivers to, std::string_view site);
+  void seal(const KvLayers& kv);
   bool attention_part(std::int64_t layer, const KvLayer& kv);
   bool mlp_part(std::int64_t layer);
   bool goes_on(Reader reader, const Rows& input);
@@ -93,6 +94,7 @@ class Transformer {
   std::vector<SequenceRun> runs_;
   BatchView batch_;
   std::vector<std::int32_t> positions_;  // [T]
+  std::vector<KvLayer> sealed_layers_;   // of the step, where the cache has blocks to seal
   std::vector<OnlineState> online_before_;
   std::vector<std::byte> command_;
 };

@@ -38,7 +38,7 @@ class Binder {
     Block block;
     block.attention_norm = norm(at("attention_norm"), config_.block_norm());
     block.qkv = linear(at("qkv"), {at("q"), at("k"), at("v")});
-    place_key_centre(at("k") + ".bias", block);
+    place_key_centre(at("k") + ".bias", at(kKeyMean), block);
     if (config_.qk_norm) {
       block.q_norm = norm(at("q_norm"), config_.norm);
       block.k_norm = norm(at("k_norm"), config_.norm);
@@ -80,14 +80,22 @@ class Binder {
     return reinterpret_cast<const float*>(place(stored_vector(name, shape).view).codes);
   }
 
-  // What is known of a layer's keys from their bias, where the configuration calls for one.
-  void place_key_centre(const std::string& bias, Block& block) {
-    const auto found = shapes_.find(bias);
-    if (found == shapes_.end()) return;
-    WeightView view = stored_vector(bias, found->second).view;
-    const auto* numbers = reinterpret_cast<const float*>(view.codes);
-    block.key_bias.assign(numbers, numbers + found->second[0]);
-    block.key_centre = key_centre(config_, block.key_bias);
+  // What is known of a layer's keys: their mean, where the file has it, else their bias, where the
+  // configuration calls for one.
+  void place_key_centre(const std::string& bias, const std::string& mean, Block& block) {
+    const auto numbers = [](const WeightView& view) {
+      const auto* first = reinterpret_cast<const float*>(view.codes);
+      return std::vector<float>(first, first + view.columns);
+    };
+    const Shape shape = {config_.kv_heads * config_.head_dim};
+    WeightView view;
+    if (shapes_.contains(bias)) {
+      view = stored_vector(bias, shape).view;
+      block.key_bias = numbers(view);
+    }
+    if (!config_.qk_norm && find_(mean) != nullptr) view = stored_vector(mean, shape).view;
+    if (view.codes == nullptr) return;
+    block.key_centre = key_centre(config_, numbers(view));
     if (block.key_centre.empty()) return;
     view.codes = reinterpret_cast<const std::byte*>(block.key_centre.data());
     block.key_offset = reinterpret_cast<const float*>(place(view).codes);

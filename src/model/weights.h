@@ -48,6 +48,9 @@ std::string layer_tensor(std::int64_t layer, std::string_view part);
 // are multiplied by it at run time. Linears that share an input (q, k, v; gate, up) share the
 // vector of the first of them.
 std::string inv_smooth_tensor(std::string_view linear);
+// "layers.3.key_mean", a vector [H_kv d] f32 that a file may have: the mean of the layer's keys
+// before RoPE, as calibration saw them. Of models without norms of keys.
+inline constexpr std::string_view kKeyMean = "key_mean";
 
 // Binds and checks every tensor that `config` calls for: present, shape, schemes that go together.
 // Where `memory` has no place of its own for weights, the views borrow from `file`. Throws Error

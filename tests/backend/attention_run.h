@@ -195,6 +195,7 @@ class AttentionRun {
       runs.push_back(run);
     }
     const BatchView batch{row, runs};
+    backend_->seal(batch, shape_, rope_, {&layer_, 1});
     backend_->rope_append(qkv_, batch, shape_, rope_, layer_);
     backend_->attention(qkv_, batch, shape_, layer_, {out_, case_.consumer});
     for (const SequenceRun& run : runs) collect(run);

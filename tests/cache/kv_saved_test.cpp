@@ -36,7 +36,9 @@ void feed(Backend& backend, KvCache& cache, std::int32_t sequence, std::int64_t 
   Random random(seed);
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
     for (std::int64_t i = 0; i < rows * qkv.value_stride; ++i) qkv.values[i] = random.normal();
-    backend.rope_append(qkv, {rows, {&run, 1}}, attention, rope, cache.layer(layer));
+    const KvLayer kv = cache.layer(layer);
+    backend.seal({rows, {&run, 1}}, attention, rope, {&kv, 1});
+    backend.rope_append(qkv, {rows, {&run, 1}}, attention, rope, kv);
   }
   cache.settle();
 }
@@ -59,7 +61,9 @@ void feed_rows(Backend& backend, KvCache& cache, std::int32_t sequence, std::int
       qkv.values[row * qkv.value_stride + i] = random.normal();
     }
   }
-  backend.rope_append(qkv, {rows, {&run, 1}}, attention, rope, cache.layer(0));
+  const KvLayer kv = cache.layer(0);
+  backend.seal({rows, {&run, 1}}, attention, rope, {&kv, 1});
+  backend.rope_append(qkv, {rows, {&run, 1}}, attention, rope, kv);
   cache.settle();
 }
 

@@ -145,7 +145,9 @@ std::vector<float> outputs(KvType keys, KvType values, const float* offset) {
     cache.append(0, count);
     const SequenceRun run = {0, 0, count, first, cache.pages(0)};
     const BatchView batch = {count, {&run, 1}};
-    backend->rope_append(qkv, batch, shape, rope, cache.layer(0));
+    const KvLayer layer = cache.layer(0);
+    backend->seal(batch, shape, rope, {&layer, 1});
+    backend->rope_append(qkv, batch, shape, rope, layer);
     if (last) {
       backend->attention(qkv, batch, shape, cache.layer(0), out);
       for (std::int64_t i = 0; i < count; ++i) {

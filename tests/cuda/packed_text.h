@@ -276,8 +276,14 @@ class PackedText {
     append.rotates_values = kv_scheme(c_.values).rotated;
     append.fault = {fault.data(), 1};
     write_late({qkv.bytes()});
+    KvSealArguments seal = {batch, heads, keys, values, copied, true, 1};
+    seal.layers[0] = {kv_scheme(c_.keys).blocked() ? keys.base : nullptr,
+                      kv_scheme(c_.values).blocked() ? values.base : nullptr, copied.keys.base,
+                      copied.values.base};
+    launch_kv_seal(seal, test_stream());
     launch_rope_append(append, test_stream());
-    launch_kv_seal({batch, heads, keys, values, copied}, test_stream());
+    seal.whole_before = false;
+    launch_kv_seal(seal, test_stream());
     AttentionArguments a;
     a.qkv = append.qkv;
     a.out = {out.data(), out_width};

@@ -52,17 +52,17 @@ class CheckTensors : public testing::Test {
   }
   // The same of a file with the tensors for which `keep` is true, and a vector called `extra`.
   std::string error_of_tensors(const std::function<bool(const std::string& name)>& keep,
-                               const std::string& extra = "") const {
+                               const std::string& extra = "", std::int64_t numbers = 64) const {
     const LeqReader reader(good_, {.mode = LoadMode::map});
     LeqWriter writer(changed_);
     for (const StoredTensor& tensor : reader.tensors()) {
       if (keep(tensor.name)) writer.copy_tensor(reader, tensor);
     }
     if (!extra.empty()) {
-      const std::vector<float> values(64, 1.0f);
+      const std::vector<float> values(static_cast<std::size_t>(numbers), 1.0f);
       writer.add_tensor(
-          extra, {64},
-          pack_weight(values, 1, 64, require_scheme("f32", "test"), ActKind::none, extra), {});
+          extra, {numbers},
+          pack_weight(values, 1, numbers, require_scheme("f32", "test"), ActKind::none, extra), {});
     }
     for (const std::string& name : reader.blob_names()) writer.add_blob(name, *reader.blob(name));
     Json metadata = reader.metadata();
@@ -120,6 +120,9 @@ TEST_F(CheckTensors, NoTensorIsMissingOrLeftOver) {
     EXPECT_NE(error_of_tensors(all, extra).find(extra), std::string::npos) << extra;
   }
   EXPECT_EQ(error_of_tensors(all, "layers.0.q.inv_smooth"), "");
+  EXPECT_EQ(error_of_tensors(all, "layers.0.key_mean", 32), "");
+  EXPECT_NE(error_of_tensors(all, "layers.0.key_mean").find("expected shape [32]"),
+            std::string::npos);
 }
 
 TEST_F(CheckTensors, EndTokensAndSamplingAreInTheirRanges) {

@@ -7,6 +7,7 @@
 #include "convert/hf_import.h"
 #include "convert/quantize_checkpoint.h"
 #include "format/leq_reader.h"
+#include "model/weights.h"
 #include "platform/make_backend.h"
 #include "quantize/pipeline/calibration_memory.h"
 #include "quantize/pipeline/statistics_file.h"
@@ -127,6 +128,66 @@ void expect_near(const std::vector<Found>& found, const std::vector<double>& wan
   }
   EXPECT_GT(largest, 0) << what;
   EXPECT_LT(worst, kTolerance * largest) << what;
+}
+
+// W mean(x) + b of layer `layer`'s keys, in double.
+std::vector<double> mean_keys(const ImportedModel& model, const std::vector<double>& mean,
+                              std::int64_t layer) {
+  std::vector<double> keys;
+  for (const TensorInput& tensor : model.tensors) {
+    const bool bias = tensor.name == layer_tensor(layer, "k.bias");
+    if (!bias && tensor.name != layer_tensor(layer, "k")) continue;
+    const auto columns = static_cast<std::size_t>(bias ? 1 : tensor.shape[1]);
+    std::vector<float> weight(static_cast<std::size_t>(tensor.shape[0]) * columns);
+    tensor.read(0, tensor.shape[0], weight);
+    keys.resize(weight.size() / columns);
+    for (std::size_t i = 0; i < weight.size(); ++i) {
+      keys[i / columns] += static_cast<double>(weight[i]) * (bias ? 1.0 : mean[i % columns]);
+    }
+  }
+  return keys;
+}
+
+TEST(Calibration, FilesHaveTheMeanOfKeysBeforeRope) {
+  for (const Family& family : families()) {
+    SCOPED_TRACE(family.name);
+    const test::TemporaryFolder folder;
+    const auto source = make_checkpoint(family, folder.path() / "hf");
+    const ImportedModel model = import_hf(source);
+    for (const char* method : {"absmax", "gptq"}) {
+      CheckpointOptions options = small_run(method, "int8");
+      options.measure_keys = std::string(method) == "absmax";  // gptq has statistics anyhow
+      // Later layers see what the layers before them were rounded to.
+      const std::int64_t layers = options.measure_keys ? model.config.layers : 1;
+      const auto output = folder.path() / "model.leq";
+      if (model.config.qk_norm && options.measure_keys) {
+        EXPECT_THROW(run_bytes(source, output, options), Error);
+        continue;
+      }
+      run_bytes(source, output, options);
+      const CalibrationData data =
+          calibration_data(options.calibration, Tokenizer(model.tokenizer), model.config.context);
+      std::map<std::string, NaiveSums> naive;
+      test::NaiveTransformer reference(model);
+      reference.on_input = [&](const std::string& input, const std::vector<double>& row) {
+        naive[input].add(row);
+      };
+      for (const auto& window : data.windows) reference.forward(window);
+
+      const LeqReader file(output, {.mode = LoadMode::map});
+      for (std::int64_t layer = 0; layer < layers; ++layer) {
+        const StoredTensor* found = file.find(layer_tensor(layer, kKeyMean));
+        ASSERT_EQ(found == nullptr, model.config.qk_norm);
+        if (found == nullptr) continue;
+        const NaiveSums& inputs = naive.at(input_name(layer, Reader::qkv));
+        std::vector<double> mean = inputs.sum;
+        for (double& x : mean) x /= static_cast<double>(inputs.tokens);
+        const auto* numbers = reinterpret_cast<const float*>(found->view.codes);
+        expect_near(std::vector<float>(numbers, numbers + found->view.columns),
+                    mean_keys(model, mean, layer), found->name);
+      }
+    }
+  }
 }
 
 TEST(Calibration, StatisticsEqualANaiveLoopInAllFamilies) {

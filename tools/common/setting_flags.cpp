@@ -22,6 +22,7 @@ constexpr SettingFlag kFlags[] = {
     {"exact", "--exact"},
     {"fit", "--fit"},
     {"fold_attention_biases", "--fold-biases"},
+    {"measure_keys", "--measure-keys"},
     {"host", "--host"},
     {"join", "--join"},
     {"key_type", "-ctk"},

@@ -144,6 +144,10 @@ std::vector<Option> scheme_flags() {
       {.name = "fold-biases",
        .help = "move the bias of v past attention into that of o, and drop that of k where "
                "positions are learned: exact, and out of the quantized KV cache",
+       .group = "Quantization"},
+      {.name = "measure-keys",
+       .help = "measure the mean of each layer's keys, which caches of int8 and int4 do without, "
+               "also where no method asks for a text",
        .group = "Quantization"}};
 }
 
@@ -367,6 +371,7 @@ CheckpointOptions checkpoint_options(const Options& options) {
   require(checkpoint.rotation_seeds == 1 || options.flag("hadamard"),
           "--hadamard-seeds needs --hadamard");
   checkpoint.rewrites.fold_attention_biases = options.flag("fold-biases");
+  checkpoint.measure_keys = options.flag("measure-keys");
   return checkpoint;
 }
 

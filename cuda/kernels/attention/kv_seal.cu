@@ -1,6 +1,7 @@
-// Blocks of the cache that the positions of a step closed: their f16 copies become codes, once and
-// for good. A block of threads takes one kv head of one closed block, keys or values. Which blocks
-// those are it finds in the runs: the launch is the same for all steps of a kind.
+// Blocks of the cache that a step reads as codes for the first time: their f16 copies become codes,
+// once and for good. A block of threads takes one kv head of one such block in one layer, keys or
+// values. Which blocks those are it finds in the runs: the launch is the same for all steps of a
+// kind.
 #include <algorithm>
 #include <cmath>
 
@@ -95,10 +96,13 @@ __device__ void write_codes(const SealBlock& block) {
 }
 
 template <KvPart part>
-__device__ void seal(const KvSealArguments& a, const AttentionRun& run, int first, float* memory) {
-  const KvPages& pages = part == KvPart::keys ? a.keys : a.values;
-  const KvPages& copies = part == KvPart::keys ? a.copied.keys : a.copied.values;
-  if (!pages.codes.blocked()) return;
+__device__ void seal(const KvSealArguments& a, const KvSealLayer& layer, const AttentionRun& run,
+                     int first, float* memory) {
+  KvPages pages = part == KvPart::keys ? a.keys : a.values;
+  KvPages copies = part == KvPart::keys ? a.copied.keys : a.copied.values;
+  pages.base = part == KvPart::keys ? layer.keys : layer.values;
+  copies.base = part == KvPart::keys ? layer.key_copies : layer.value_copies;
+  if (pages.base == nullptr) return;
   const int head = static_cast<int>(blockIdx.y), in_page = first % kKvPageTokens;
   const int page = a.batch.pages[run.pages_at + first / kKvPageTokens];
   const int copy = a.batch.pages[run.copies_at + first / kKvPageTokens];
@@ -137,30 +141,36 @@ __global__ void __launch_bounds__(kSealThreads)
   const AttentionRun& run = a.batch.runs[static_cast<int>(blockIdx.x) / blocks_of_run];
   const KvZones& zones = a.copied.zones;
   const auto sealed = [&](int length) { return max(length - zones.recent, 0) & -zones.block; };
+  const int begin = sealed(run.first_position), end = sealed(run.first_position + run.rows);
+  const int whole = min(run.first_position & -zones.block, end);
   const int first =
-      sealed(run.first_position) + static_cast<int>(blockIdx.x) % blocks_of_run * zones.block;
-  if (first >= sealed(run.first_position + run.rows)) return;
-  if (blockIdx.z == 0) {
-    seal<KvPart::keys>(a, run, first, memory);
+      (a.whole_before ? begin : whole) + static_cast<int>(blockIdx.x) % blocks_of_run * zones.block;
+  if (first >= (a.whole_before ? whole : end)) return;
+  const KvSealLayer& layer = a.layers[blockIdx.z / 2];
+  if (blockIdx.z % 2 == 0) {
+    seal<KvPart::keys>(a, layer, run, first, memory);
   } else {
-    seal<KvPart::values>(a, run, first, memory);
+    seal<KvPart::values>(a, layer, run, first, memory);
   }
 }
 
 }  // namespace
 
 void launch_kv_seal(const KvSealArguments& a, rt::Stream& stream) {
-  if (a.batch.tokens <= 0 || !a.copied.zones.copies()) return;
+  const KvZones& zones = a.copied.zones;
+  // A run no longer than what is read in f16 reads no codes of blocks that it closes itself.
+  const bool due = a.whole_before ? zones.recent > 0 : a.batch.longest_run > zones.recent;
+  if (!zones.copies() || a.batch.tokens <= 0 || a.layer_count == 0 || !due) return;
   const auto dims = static_cast<std::size_t>(a.heads.head_dim);
-  const auto block = static_cast<std::size_t>(a.copied.zones.block);
+  const auto block = static_cast<std::size_t>(zones.block);
   const std::size_t groups = static_cast<std::size_t>(a.values.codes.ends) / kKvPageTokens;
   const std::size_t numbers = std::max(dims, block * groups);
   // Rows that end in a block that others began close it.
-  const std::int64_t most = a.batch.longest_run / a.copied.zones.block + 1;
+  const std::int64_t most = a.batch.longest_run / zones.block + 1;
   rt::run(stream,
           {"kv_seal",
            dim3(static_cast<unsigned>(a.batch.run_count * most),
-                static_cast<unsigned>(a.heads.kv_heads), 2),
+                static_cast<unsigned>(a.heads.kv_heads), static_cast<unsigned>(2 * a.layer_count)),
            dim3(kSealThreads), 2 * numbers * sizeof(float), rt::Start::early},
           kv_seal, a, static_cast<int>(most));
 }

@@ -136,6 +136,12 @@ class CpuBackend final : public Backend {
     cpu::run_linear({pool_, rows_, matmul_, scratch}, x, tokens, linear, epilogue, out);
   }
 
+  void seal(const BatchView& batch, const AttentionShape& shape, RopeTable& rope,
+            std::span<const KvLayer> layers) override {
+    const auto span = clock_.in(StepPart::attention, [] { return std::size_t{0}; });
+    cpu::seal(attention_context(), batch, shape, rope, layers);
+  }
+
   void rope_append(Rows& qkv, const BatchView& batch, const AttentionShape& shape, RopeTable& rope,
                    const KvLayer& kv) override {
     const auto span =

@@ -13,6 +13,27 @@ MethodResult choose_zeroquant(const MethodInput& input) {
   return {nearest_codes(input, choose_ranges(input, fit_signed)), ""};
 }
 
+// sum_k weight(n K + k) mean(x_k), [N]
+template <class Weight>
+std::vector<float> times_mean(std::int64_t rows, std::int64_t columns,
+                              const InputStatistics& statistics, ThreadPool* pool,
+                              const Weight& weight) {
+  require(std::ssize(statistics.sum) == columns && statistics.tokens > 0,
+          "mean inputs: expected those of ", columns, " columns, found ", statistics.sum.size(),
+          " of ", statistics.tokens, " tokens; calibrate first");
+  std::vector<float> result(static_cast<std::size_t>(rows));
+  for_rows(pool, rows, [&](std::int64_t row) {
+    double total = 0;
+    for (std::int64_t k = 0; k < columns; ++k) {
+      total += weight(static_cast<std::size_t>(row * columns + k)) *
+               statistics.sum[static_cast<std::size_t>(k)];
+    }
+    result[static_cast<std::size_t>(row)] =
+        static_cast<float>(total / static_cast<double>(statistics.tokens));
+  });
+  return result;
+}
+
 }  // namespace
 
 bool supports_zeroquant(const QuantScheme& scheme) {
@@ -29,21 +50,15 @@ QuantMethod zeroquant_method() {
 }
 
 std::vector<float> bias_correction(const WeightPair& pair, const InputStatistics& statistics) {
-  require(std::ssize(statistics.sum) == pair.columns && statistics.tokens > 0,
-          "bias correction: expected the mean inputs of ", pair.columns, " columns, found ",
-          statistics.sum.size(), " of ", statistics.tokens, " tokens; calibrate first");
-  std::vector<float> delta(static_cast<std::size_t>(pair.rows));
-  for_rows(pair.pool, pair.rows, [&](std::int64_t row) {
-    double total = 0;
-    for (std::int64_t k = 0; k < pair.columns; ++k) {
-      const auto i = static_cast<std::size_t>(row * pair.columns + k);
-      total += (static_cast<double>(pair.wanted[i]) - static_cast<double>(pair.found[i])) *
-               statistics.sum[static_cast<std::size_t>(k)];
-    }
-    delta[static_cast<std::size_t>(row)] =
-        static_cast<float>(total / static_cast<double>(statistics.tokens));
+  return times_mean(pair.rows, pair.columns, statistics, pair.pool, [&](std::size_t i) {
+    return static_cast<double>(pair.wanted[i]) - static_cast<double>(pair.found[i]);
   });
-  return delta;
+}
+
+std::vector<float> mean_outputs(std::span<const float> weight, const InputStatistics& statistics,
+                                ThreadPool& pool) {
+  return times_mean(std::ssize(weight) / statistics.columns, statistics.columns, statistics, &pool,
+                    [&](std::size_t i) { return static_cast<double>(weight[i]); });
 }
 
 }  // namespace leq

@@ -1,6 +1,7 @@
 // The part of ZeroQuant (Yao et al. 2022) that corrects outputs without training.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "quantize/methods/error.h"
@@ -13,5 +14,8 @@ bool supports_zeroquant(const QuantScheme& scheme);
 // What a bias gains so that outputs keep their mean on the calibration tokens:
 // b += (W - Wq) mean(x), [N]. Throws Error where the statistics have other columns or no tokens.
 std::vector<float> bias_correction(const WeightPair& pair, const InputStatistics& statistics);
+// W mean(x) of a weight [N][K], likewise.
+std::vector<float> mean_outputs(std::span<const float> weight, const InputStatistics& statistics,
+                                ThreadPool& pool);
 
 }  // namespace leq

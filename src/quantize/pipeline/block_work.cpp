@@ -76,6 +76,7 @@ QuantizedTensor BlockWork::quantize(const std::string& part, const InputStatisti
 
 void BlockWork::keep(const std::string& part, QuantizedTensor chosen,
                      const InputStatistics& inputs) {
+  if (part == "k") note_key_mean(inputs);
   const TensorPlan plan = plan_of(part);
   Matrix& weight = block_.at(part);
   const QuantizedTensor& result = done_[part] = std::move(chosen);
@@ -94,6 +95,18 @@ void BlockWork::keep(const std::string& part, QuantizedTensor chosen,
     // In place: a run of this block reads the values where they lie.
     if (context_.sequential) std::copy(found.begin(), found.end(), weight.values.begin());
   }
+}
+
+// Of the unquantized k. A norm of keys is not linear: such models go without.
+void BlockWork::note_key_mean(const InputStatistics& inputs) {
+  if (context_.config.qk_norm) return;
+  const Matrix& weight = block_.at("k");
+  Matrix mean{1, weight.rows, mean_outputs(weight.values, inputs, context_.pool)};
+  if (block_.has("k.bias")) {
+    const std::vector<float>& bias = block_.at("k.bias").values;
+    for (std::size_t n = 0; n < bias.size(); ++n) mean.values[n] += bias[n];
+  }
+  block_.parts[std::string(kKeyMean)] = std::move(mean);
 }
 
 std::vector<BlockTensor> BlockWork::finish() {
@@ -115,7 +128,7 @@ std::vector<BlockTensor> BlockWork::finish() {
       add_vector(spec.name);
     }
   }
-  for (const auto& [part, matrix] : block_.parts) {  // what folds have added: inv_smooth
+  for (const auto& [part, matrix] : block_.parts) {  // beside the list: inv_smooth, key_mean
     if (find_part(part) == nullptr) add_vector(part);
   }
   return tensors;

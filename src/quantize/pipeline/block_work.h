@@ -55,6 +55,7 @@ class BlockWork {
  private:
   TensorPlan plan_of(const std::string& part) const;
   const TensorSpec* find_part(const std::string& part) const;
+  void note_key_mean(const InputStatistics& inputs);
 
   BlockContext context_;
   std::int64_t layer_;

@@ -384,8 +384,12 @@ bool runs_sequentially(const ModelConfig& config, const BlockOptions& options) {
 }
 
 bool wants_blocks(const ModelConfig& config, const BlockOptions& options) {
-  return options.fold || options.rewrites.any() || !options.load_stats.empty() ||
-         !options.save_stats.empty() || demands_of(config, options.plan).needs != Needs::nothing;
+  require(!options.measure_keys || !config.qk_norm, ErrorKind::bad_setting, Setting{"measure_keys"},
+          ": this model norms its keys, which have no mean that ",
+          "could be told from their inputs; leave it out");
+  return options.fold || options.rewrites.any() || options.measure_keys ||
+         !options.load_stats.empty() || !options.save_stats.empty() ||
+         demands_of(config, options.plan).needs != Needs::nothing;
 }
 
 std::string weights_checksum(const ModelConfig& config, std::span<const TensorInput> tensors) {

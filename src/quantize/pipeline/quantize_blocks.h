@@ -38,6 +38,9 @@ struct RunOptions {
   std::filesystem::path save_stats = {};
   bool true_sequential = true;  // with methods that want X^T X; never with saved or loaded
                                 // statistics, nor where a method has teacher_inputs
+  // Keys' means go into the file wherever there are statistics; this asks for them where nothing
+  // else does.
+  bool measure_keys = false;
   // b += (W - Wq) mean(x) where there is a bias; methods with adds_biases get those that lack.
   bool correct_bias = true;
   // act tensor: linears take a scale for each token where a fixed one makes the outputs of their

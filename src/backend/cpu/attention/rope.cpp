@@ -123,7 +123,7 @@ void append_head(const HeadTurn& turn, const HeadRow& head, const KvLayer& kv,
               written_page(kv, KvPart::values, page_index, shape, kv_head));
 }
 
-// Slots of a page whose blocks a run closes.
+// Slots of a page whose blocks become codes.
 struct ClosedPage {
   std::int32_t page = 0;
   std::int64_t position = 0;  // of slot 0
@@ -133,12 +133,16 @@ struct ClosedPage {
   auto operator<=>(const ClosedPage&) const = default;
 };
 
+enum class Whole : std::uint8_t { before_the_batch, by_the_batch };
+
 // Each page once, though several runs may share it; those without copies were coded before.
-std::vector<ClosedPage> closed_pages(const BatchView& batch, const KvLayer& kv) {
+std::vector<ClosedPage> closed_pages(const BatchView& batch, const KvLayer& kv, Whole whole) {
   std::vector<ClosedPage> pages;
   for (const SequenceRun& run : batch.runs) {
-    std::int64_t at = kv.zones.sealed(run.first_position);
-    const std::int64_t end = kv.zones.sealed(run.end_position());
+    const std::int64_t before = kv.zones.whole_before(run.first_position, run.end_position());
+    const bool early = whole == Whole::before_the_batch;
+    std::int64_t at = early ? kv.zones.sealed(run.first_position) : before;
+    const std::int64_t end = early ? before : kv.zones.sealed(run.end_position());
     while (at < end) {
       const std::int64_t base = at / kPageTokens * kPageTokens;
       const std::int64_t last = std::min(end, base + kPageTokens);
@@ -162,34 +166,55 @@ std::vector<ClosedPage> closed_pages(const BatchView& batch, const KvLayer& kv) 
   return merged;
 }
 
-// Blocks that end before the newest positions become codes, for good.
-void seal_pages(const AttentionContext& context, const AttentionPlan& plan, const BatchView& batch,
-                const AttentionShape& shape, const KvLayer& kv) {
-  const std::vector<ClosedPage> pages = closed_pages(batch, kv);
+// One kv head of one layer, keys and values, for good.
+void seal_head(const AttentionContext& context, const ClosedPage& closed,
+               const AttentionShape& shape, const KvLayer& kv, int kv_head, float* wide) {
   const StoreKernels kernels = {context.kernels, context.packed};
-  context.pool.run(std::ssize(pages) * shape.kv_heads, [&](std::int64_t task, int worker) {
-    const ClosedPage& closed = pages[static_cast<std::size_t>(task / shape.kv_heads)];
-    const auto kv_head = static_cast<int>(task % shape.kv_heads);
-    float* wide = worker_scratch(plan, shape, context.scratch, worker).wide;
-    const auto copy = [&](KvPart part) {
-      return copied_head(kv, part, closed.page, shape.kv_heads, shape.head_dim, kv_head);
-    };
-    SealWork work = {kv.key_type, shape.head_dim, closed.first, closed.last, closed.sinks};
-    if (kv_scheme(kv.key_type).blocked()) {
-      work.turns = kv_scheme(kv.key_type).before_rope ? shape.key_turns : nullptr;
-      work.page_position = closed.position;
-      seal_keys(kernels, work, copy(KvPart::keys),
-                key_head(kv, closed.page, shape.kv_heads, shape.head_dim, kv_head), wide);
-    }
-    work.type = kv.value_type;
-    if (kv_scheme(kv.value_type).blocked()) {
-      seal_values(kernels, work, copy(KvPart::values),
-                  value_head(kv, closed.page, shape.kv_heads, shape.head_dim, kv_head), wide);
-    }
+  const auto copy = [&](KvPart part) {
+    return copied_head(kv, part, closed.page, shape.kv_heads, shape.head_dim, kv_head);
+  };
+  SealWork work = {kv.key_type, shape.head_dim, closed.first, closed.last, closed.sinks};
+  if (kv_scheme(kv.key_type).blocked()) {
+    work.turns = kv_scheme(kv.key_type).before_rope ? shape.key_turns : nullptr;
+    work.page_position = closed.position;
+    seal_keys(kernels, work, copy(KvPart::keys),
+              key_head(kv, closed.page, shape.kv_heads, shape.head_dim, kv_head), wide);
+  }
+  work.type = kv.value_type;
+  if (kv_scheme(kv.value_type).blocked()) {
+    seal_values(kernels, work, copy(KvPart::values),
+                value_head(kv, closed.page, shape.kv_heads, shape.head_dim, kv_head), wide);
+  }
+}
+
+void seal_pages(const AttentionContext& context, const AttentionPlan& plan,
+                const std::vector<ClosedPage>& pages, const AttentionShape& shape,
+                std::span<const KvLayer> layers) {
+  const std::int64_t heads = shape.kv_heads, each = std::ssize(pages) * heads;
+  context.pool.run(std::ssize(layers) * each, [&](std::int64_t task, int worker) {
+    seal_head(context, pages[static_cast<std::size_t>(task % each / heads)], shape,
+              layers[static_cast<std::size_t>(task / each)], static_cast<int>(task % heads),
+              worker_scratch(plan, shape, context.scratch, worker).wide);
   });
 }
 
 }  // namespace
+
+void seal(const AttentionContext& context, const BatchView& batch, const AttentionShape& shape,
+          RopeTable& rope, std::span<const KvLayer> layers) {
+  if (shape.kv_heads == 0 || layers.empty()) return;
+  check_pages(batch);
+  const std::vector<ClosedPage> pages = closed_pages(batch, layers[0], Whole::before_the_batch);
+  if (pages.empty()) return;
+  const std::int64_t end = batch.end_position();
+  if (shape.rotary) {
+    check_rope(rope, shape, end);
+    fill_rope(context.pool, rope, end);
+  }
+  const AttentionPlan plan = plan_attention(context.pool.threads(), batch.tokens, shape, end);
+  require_scratch(plan, context.scratch);
+  seal_pages(context, plan, pages, shape, layers);
+}
 
 void rope_append(const AttentionContext& context, Rows& qkv, const BatchView& batch,
                  const AttentionShape& shape, RopeTable& rope, const KvLayer& kv) {
@@ -240,7 +265,8 @@ void rope_append(const AttentionContext& context, Rows& qkv, const BatchView& ba
     });
   }
   bad.check("input of attention");
-  if (kv.zones.copies()) seal_pages(context, plan, batch, shape, kv);
+  const std::vector<ClosedPage> closed = closed_pages(batch, kv, Whole::by_the_batch);
+  if (!closed.empty()) seal_pages(context, plan, closed, shape, {&kv, 1});
 }
 
 }  // namespace leq::cpu
