@@ -109,11 +109,13 @@ struct TestWeight {
   // Added to a code before it is stored.
   int stored_offset() const { return ranged() || scheme.bits == 8 ? 0 : 1 << (scheme.bits - 1); }
 
-  // Extreme products: the code farthest from its zero point, to either side by turns for uint.
+  // Extreme products: the code farthest from its zero point, to either side by turns for 8 bits and
+  // uint. leq writes no -128, but a file may.
   static bool points_down(std::int64_t row) { return row % 2 == 1; }
   int extreme_code(std::int64_t row) const {
     if (ranged()) return points_down(row) ? 0 : (1 << scheme.bits) - 1;
-    return scheme.bits == 8 ? 127 : -stored_offset();
+    if (scheme.bits == 8) return points_down(row) ? -128 : 127;
+    return -stored_offset();
   }
 
   int random_code(Random& random) const {

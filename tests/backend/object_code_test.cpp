@@ -1,5 +1,5 @@
-// The matmul loops of x86-64 as the compiler wrote them: an accumulator that moves to the
-// stack inside a loop costs up to half the speed, and no other test would see it.
+// The loops of matmul and attention of x86-64 as the compiler wrote them: an accumulator that moves
+// to the stack inside a loop costs up to half the speed, and no other test would see it.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -11,7 +11,8 @@
 namespace leq {
 namespace {
 
-// Of one function: stack accesses of whole registers between its first and last dot product.
+// Of one function: stack accesses of whole registers between its first and last product, and by
+// products themselves.
 struct Loop {
   std::string function;
   int spills = 0;
@@ -35,20 +36,21 @@ std::vector<Loop> loops_of(const std::string& archive, const std::regex& product
   char line[4096];
   while (std::fgets(line, sizeof line, pipe.get()) != nullptr) {
     const std::string text(line);
+    const bool on_stack = contains(text, "(%rsp)") || contains(text, "(%rbp)");
     if (contains(text, ">:\n")) {
       function = text;
       inside = false;
     } else if (contains(text, "__asan_") || contains(text, "__tsan_") ||
                contains(text, "__ubsan_")) {
       sanitized = true;
-    } else if ((contains(text, "vpdpbusd") || contains(text, "tdpb") || contains(text, "vpmadd")) &&
+    } else if ((contains(text, "vpdpbusd") || contains(text, "tdpb") || contains(text, "vpmadd") ||
+                contains(text, "vfmadd")) &&
                std::regex_search(text, product)) {
       if (!inside) loops.push_back({function});
-      loops.back().spills += inside ? pending : 0;
+      loops.back().spills += (inside ? pending : 0) + (on_stack ? 1 : 0);
       inside = true;
       pending = 0;
-    } else if (inside && contains(text, sums) &&
-               (contains(text, "(%rsp)") || contains(text, "(%rbp)"))) {
+    } else if (inside && on_stack && contains(text, sums)) {
       ++pending;
     }
   }
@@ -79,6 +81,11 @@ TEST(ObjectCode, KeepsVnniSumsInRegisters) {
 // Tiles of many tokens on AVX2: 12 of 16 registers, and all others besides.
 TEST(ObjectCode, KeepsSumsOfWordsInRegisters) {
   expect_no_spills("vpmaddwd.*ymm", "::piece_tile<.*WordProducts", "ymm");
+}
+
+// Attention of many queries on AVX2: as many.
+TEST(ObjectCode, KeepsSumsOfAttentionInRegisters) {
+  expect_no_spills("vfmadd.*ymm", "::(float_blocks|value_columns)<", "ymm");
 }
 
 // Here the registers hold what is folded while the tiles multiply.

@@ -36,9 +36,9 @@ __m256 load_some(const Number* x, std::int64_t n) {
   return load8(copy);
 }
 
-// sums[r][i] += factor(r) * vector(i), all chains in registers: either the factors wait there for one
-// vector after another, or the vectors, whichever are fewer. With both g++ 12 keeps sums in memory,
-// and each product waits for the store of the last.
+// sums[r][i] += factor(r) * vector(i), all chains in registers: either the factors wait there for
+// one vector after another, or the vectors, whichever are fewer. With both g++ 12 keeps sums in
+// memory, and each product waits for the store of the last.
 template <int R, int N, class Factor, class Vector>
 inline __attribute__((always_inline)) void add_products(__m256 (&sums)[R][N], Factor factor,
                                                         Vector vector) {

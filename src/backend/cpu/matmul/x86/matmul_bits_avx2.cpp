@@ -192,8 +192,8 @@ void one_token(const IntPanel& panel, std::int64_t token) {
     }
     k = last;
     for (int v = 0; v < 8; ++v) {
-      f[v] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(c[v]), group_scale(panel, token, 8 * v, group),
-                             f[v]);
+      f[v] =
+          _mm256_fmadd_ps(_mm256_cvtepi32_ps(c[v]), group_scale(panel, token, 8 * v, group), f[v]);
     }
   }
   for (int v = 0; v < 8; ++v) finish(panel, token, 8 * v, f[v]);

@@ -285,7 +285,8 @@ void run_piece(const IntPanel& panel, const Piece& piece, BlockScratch<Products>
   const bool last = piece.first + piece.columns == panel.columns;
   const std::int64_t tile_lines = piece.columns / Products::kStepColumns * Products::kStepLines;
   const std::int64_t all_tiles = tiles * (64 / kStripOutputs);
-  const std::int64_t more_lines = ((ahead.end - ahead.at) / 64 + all_tiles - 1) / all_tiles - tile_lines;
+  const std::int64_t more_lines =
+      ((ahead.end - ahead.at) / 64 + all_tiles - 1) / all_tiles - tile_lines;
   Tile tile;
   tile.piece = &piece;
   tile.tables = &scratch.tables;

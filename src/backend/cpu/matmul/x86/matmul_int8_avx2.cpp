@@ -1,6 +1,6 @@
 // int8 and uint8 weights times int8 activations. Both sides are widened to 16 bits and multiplied
-// by vpmaddwd, because the sums of vpmaddubsw would saturate; for one token and signed codes they do
-// not (add_magnitudes).
+// by vpmaddwd, because the sums of vpmaddubsw would saturate; for one token and signed codes they
+// do not (add_magnitudes).
 #include "backend/cpu/matmul/matmul_kernel_tables.h"
 #include "backend/cpu/matmul/x86/matmul_avx2.h"
 

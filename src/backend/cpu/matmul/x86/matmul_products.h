@@ -6,7 +6,8 @@
 //   kCodeBits             of the panel's plane at `codes`
 //   kBlockTokens          tokens that pass by the codes of a piece, whole tiles
 //   kInputRoom            bytes that inputs_of() may write
-//   codes_of()            codes of a strip in a piece of the columns as add() takes them: where they
+//   codes_of()            codes of a strip in a piece of the columns as add() takes them: where
+//   they
 //                         lie, or written into kCodeRoom bytes, which the first cache holds
 //   inputs_of()           inputs of a piece
 //   add()                 adds int32 sums over columns, exact
@@ -109,14 +110,13 @@ struct WordProducts {
         L::store(to + (2 + j) * L::kBytes, odd);
       }
     }
-    if (piece.columns % kStepColumns != 0) __builtin_memset(to, 0, 4 * kQuadBytes);
     return room;
   }
 
-  // Of 32 columns the first and third of each four, then the second and fourth. The inputs of signed
-  // codes are q + 128; here they become q again. Rows of a piece are short, so that the processor
-  // does not see by itself what comes next. Where 16 columns are left, the row's pads are read too, and
-  // multiplied by 0.
+  // Of 32 columns the first and third of each four, then the second and fourth. The inputs of
+  // signed codes are q + 128; here they become q again. Rows of a piece are short, so that the
+  // processor does not see by itself what comes next. Where 16 columns are left, the row's pads are
+  // read too, which are 0.
   static constexpr std::int64_t kRowsAhead = 3;
   static PieceInputs inputs_of(const IntPanel& panel, const Piece& piece, std::uint8_t* room) {
     const std::uint8_t* from = panel.inputs + piece.token * panel.input_stride + piece.first;
@@ -127,8 +127,8 @@ struct WordProducts {
       auto* to = reinterpret_cast<__m256i*>(room + t * kInputStride);
       for (std::int64_t k = 0; k < columns; k += 32, to += 2) {
         _mm_prefetch(reinterpret_cast<const char*>(ahead + k), _MM_HINT_T0);
-        const __m256i codes = _mm256_xor_si256(
-            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + k)), flip);
+        const __m256i codes =
+            _mm256_xor_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + k)), flip);
         _mm256_store_si256(to, _mm256_srai_epi16(_mm256_slli_epi16(codes, 8), 8));
         _mm256_store_si256(to + 1, _mm256_srai_epi16(codes, 8));
       }
