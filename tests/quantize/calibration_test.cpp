@@ -117,6 +117,20 @@ struct NaiveSums {
   }
 };
 
+// By input ("layers.0.qkv"), over the windows of calibration.
+std::map<std::string, NaiveSums> naive_inputs(const ImportedModel& model,
+                                              const CheckpointOptions& options) {
+  const CalibrationData data =
+      calibration_data(options.calibration, Tokenizer(model.tokenizer), model.config.context);
+  std::map<std::string, NaiveSums> sums;
+  test::NaiveTransformer reference(model);
+  reference.on_input = [&](const std::string& input, const std::vector<double>& row) {
+    sums[input].add(row);
+  };
+  for (const auto& window : data.windows) reference.forward(window);
+  return sums;
+}
+
 template <class Found>
 void expect_near(const std::vector<Found>& found, const std::vector<double>& want,
                  const std::string& what) {
@@ -165,15 +179,7 @@ TEST(Calibration, FilesHaveTheMeanOfKeysBeforeRope) {
         continue;
       }
       run_bytes(source, output, options);
-      const CalibrationData data =
-          calibration_data(options.calibration, Tokenizer(model.tokenizer), model.config.context);
-      std::map<std::string, NaiveSums> naive;
-      test::NaiveTransformer reference(model);
-      reference.on_input = [&](const std::string& input, const std::vector<double>& row) {
-        naive[input].add(row);
-      };
-      for (const auto& window : data.windows) reference.forward(window);
-
+      const std::map<std::string, NaiveSums> naive = naive_inputs(model, options);
       const LeqReader file(output, {.mode = LoadMode::map});
       for (std::int64_t layer = 0; layer < layers; ++layer) {
         const StoredTensor* found = file.find(layer_tensor(layer, kKeyMean));
@@ -200,15 +206,7 @@ TEST(Calibration, StatisticsEqualANaiveLoopInAllFamilies) {
     run_bytes(source, folder.path() / "model.leq", options);
 
     const ImportedModel model = import_hf(source);
-    const CalibrationData data =
-        calibration_data(options.calibration, Tokenizer(model.tokenizer), model.config.context);
-    std::map<std::string, NaiveSums> naive;
-    test::NaiveTransformer reference(model);
-    reference.on_input = [&](const std::string& input, const std::vector<double>& row) {
-      naive[input].add(row);
-    };
-    for (const auto& window : data.windows) reference.forward(window);
-
+    const std::map<std::string, NaiveSums> naive = naive_inputs(model, options);
     const std::filesystem::path paths[] = {options.save_stats};
     const StatisticsReader reader(paths, model.config,
                                   weights_checksum(model.config, model.tensors), true);
