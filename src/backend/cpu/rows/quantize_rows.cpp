@@ -102,7 +102,8 @@ bool quantize_columns(const RowKernels& kernels, const float* x, std::int64_t ro
   if (has_stored_scale(act)) {
     const float scale = out.consumer.act_scale;
     if (!quantize_fixed(kernels, x, first, count, 1.0f / scale, target)) return false;
-    if (first == 0) *target.scales = scale;  // one writer a row
+    // One writer a row; ranks that share the block store the same number at the same time.
+    if (first == 0) std::atomic_ref(*target.scales).store(scale, std::memory_order_relaxed);
   } else {
     const std::int64_t group = scale_columns(act) > 0 ? scale_columns(act) : out.rows.width;
     for (std::int64_t k = 0; k < count; k += group) {
