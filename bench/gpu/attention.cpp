@@ -82,7 +82,7 @@ class Problem {
     a_.batch.run_count = sequences;
     a_.batch.longest_run = rows;
     a_.batch.end = context;
-    a_.heads = {heads.heads, heads.kv_heads, kHeadDim, 0};
+    a_.heads = {heads.heads, heads.kv_heads, kHeadDim, 0, heads.heads / heads.kv_heads};
     a_.keys = {keys_.as<std::byte>(), key_bytes_, type, codes_of(KvPart::keys, type, kHeadDim)};
     a_.values = {values_.as<std::byte>(), value_bytes_, type,
                  codes_of(KvPart::values, type, kHeadDim)};

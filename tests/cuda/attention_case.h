@@ -110,7 +110,7 @@ class AttentionData {
     a.batch.run_count = static_cast<int>(runs.size());
     a.batch.row_runs = row_runs_there.data();
     a.batch.pages = table.data();
-    a.heads = {c_.heads, c_.kv_heads, c_.head_dim, c_.window};
+    a.heads = {c_.heads, c_.kv_heads, c_.head_dim, c_.window, c_.heads / c_.kv_heads};
     a.keys = {keys.data(), keys_.page_bytes, c_.keys};
     a.values = {values.data(), values_.page_bytes, c_.values};
     a.exact = exact;

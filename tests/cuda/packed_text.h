@@ -264,7 +264,8 @@ class PackedText {
     batch.run_count = static_cast<int>(runs.size());
     batch.row_runs = row_runs_there.data();
     batch.pages = table_there.data();
-    const AttentionHeads heads = {c_.heads, c_.kv_heads, c_.head_dim, c_.window};
+    const AttentionHeads heads = {c_.heads, c_.kv_heads, c_.head_dim, c_.window,
+                                 c_.heads / c_.kv_heads};
     RopeAppendArguments append;
     append.qkv = {qkv.data(), c_.width()};
     append.batch = batch;

@@ -142,7 +142,7 @@ class RopeAppend : public testing::TestWithParam<RopeCase> {
     RopeAppendArguments a;
     a.qkv = {qkv.data(), width_};
     a.batch = {kRows, runs.data(), 1, row_runs.data(), pages.data(), kRows, kFirst + kRows};
-    a.heads = {c.heads, c.kv_heads, c.dims, 0};
+    a.heads = {c.heads, c.kv_heads, c.dims, 0, c.heads / c.kv_heads};
     if (c.normed) {
       a.q_gain = q_gain.data();
       a.k_gain = k_gain.data();
