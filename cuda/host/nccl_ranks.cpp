@@ -84,9 +84,10 @@ Error NcclRanks::abort(const Error& error) noexcept {
 
 void NcclRanks::check(int result, std::string_view site) {
   if (result == kNcclSuccess || result == kNcclInProgress) return;
-  throw Error("NCCL at " + std::string(site) + ": " + calls_.result_text(result) + ": " +
-                  calls_.last_error(comm_),
-              ErrorKind::no_device);
+  const Error failed("NCCL at " + std::string(site) + ": " + calls_.result_text(result) + ": " +
+                         calls_.last_error(comm_),
+                     ErrorKind::no_device);
+  throw abort(rank_error(*this, failed));  // where another rank has ended all: its error
 }
 
 template <class Holds>

@@ -115,9 +115,17 @@ TEST_P(Exchange, BringsEveryRoundsBytes) {
     EXPECT_EQ(Rounds<CountedExchange>().wrong(), 0u);
   }
 }
-TEST_P(Exchange, AMissingFenceShows) { EXPECT_GT(Rounds<NoFence>().wrong(), 0u); }
-TEST_P(Exchange, AReaderOneStepEarlyShows) { EXPECT_GT(Rounds<OneStepEarly>().wrong(), 0u); }
-TEST_P(Exchange, ACounterThatDoesNotMoveShows) { EXPECT_GT(Rounds<NotCounted>().wrong(), 0u); }
+// Which of two threads is ahead is the system's business: not every attempt shows a bug.
+template <class Protocol>
+bool shows() {
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    if (Rounds<Protocol>().wrong() > 0) return true;
+  }
+  return false;
+}
+TEST_P(Exchange, AMissingFenceShows) { EXPECT_TRUE(shows<NoFence>()); }
+TEST_P(Exchange, AReaderOneStepEarlyShows) { EXPECT_TRUE(shows<OneStepEarly>()); }
+TEST_P(Exchange, ACounterThatDoesNotMoveShows) { EXPECT_TRUE(shows<NotCounted>()); }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, Exchange, testing::Values(0, 1, 2));
 
