@@ -46,6 +46,7 @@ struct TurnTile {
   const std::uint16_t* scales = nullptr;  // [d], of the half's block
   const std::uint16_t* minima = nullptr;
   const float* turns = nullptr;  // [2][d/2][32]: cosines, sines
+  Ahead ahead;
   float* out = nullptr;          // [2][d][16]: pair i is rows 2 i and 2 i + 1
 };
 

@@ -157,7 +157,7 @@ void value_columns(const ValueTile& tile, std::int64_t column, __mmask16 mask) n
       sums[r][i] = load16(tile.out[r] + column + i * 16, D == 1 ? mask : __mmask16(0xffffu));
     }
   }
-  Prefetcher ahead(column == 0 ? tile.ahead : Ahead{}, tile.last - tile.first);
+  Prefetcher ahead(share_of(tile.ahead, column, column + 16 * D, dims), tile.last - tile.first);
   for (std::int64_t j = tile.first; j < tile.last; ++j) {
     const Value* at = values + j * dims;
     ahead.step();
@@ -263,17 +263,34 @@ SpanSum softmax(float* scores, int first, int last) noexcept {
   return {max, add_lanes(lanes)};
 }
 
-void weigh(float* p, int first, int last, const std::uint16_t* scales, const std::uint16_t* minima,
-           float* lanes) noexcept {
-  __m512 sums = _mm512_loadu_ps(lanes);
-  for (int block = first / 16 * 16; block < last; block += 16) {
-    const __mmask16 mask = visible_lanes(block, first, last);
-    const __m512 probability = _mm512_loadu_ps(p + block);
-    sums = _mm512_fmadd_ps(probability, load16(minima + block, mask), sums);
-    _mm512_mask_storeu_ps(p + block, mask,
-                          _mm512_mul_ps(probability, load16(scales + block, mask)));
+// B blocks of 16 columns from `block` on, of which `mask` are visible.
+template <int B>
+void weigh_blocks(const WeighTile& tile, int block, __mmask16 mask) noexcept {
+  __m512 scale[B], minimum[B];
+#pragma GCC unroll 4
+  for (int b = 0; b < B; ++b) {
+    scale[b] = load16(tile.scales + block + b * 16, mask);
+    minimum[b] = load16(tile.minima + block + b * 16, mask);
   }
-  _mm512_storeu_ps(lanes, sums);
+  for (int r = 0; r < tile.queries; ++r) {
+    const float* p = tile.p[r] + block;
+    __m512 sums = _mm512_loadu_ps(tile.lanes[r]);
+#pragma GCC unroll 4
+    for (int b = 0; b < B; ++b) {
+      const __m512 probability = _mm512_loadu_ps(p + b * 16);
+      sums = _mm512_fmadd_ps(probability, minimum[b], sums);
+      _mm512_mask_storeu_ps(tile.weights[r] + block + b * 16, mask,
+                            _mm512_mul_ps(probability, scale[b]));
+    }
+    _mm512_storeu_ps(tile.lanes[r], sums);
+  }
+}
+
+void weigh(const WeighTile& tile) noexcept {
+  if (tile.first == 0 && tile.last == 64) return weigh_blocks<4>(tile, 0, 0xffffu);
+  for (int block = tile.first / 16 * 16; block < tile.last; block += 16) {
+    weigh_blocks<1>(tile, block, visible_lanes(block, tile.first, tile.last));
+  }
 }
 
 template <class Step>

@@ -134,7 +134,8 @@ void value_some(const PackedValueTile& tile, int column, int first, float* const
       sums[r][i][1] = _mm256_loadu_ps(out[r] + i * 16 + 8);
     }
   }
-  Prefetcher ahead(column == 0 && first == 0 ? tile.ahead : Ahead{}, tile.last - tile.first);
+  Prefetcher ahead(first == 0 ? share_of(tile.ahead, column, column + 16 * D, tile.dims) : Ahead{},
+                   tile.last - tile.first);
   for (std::int64_t j = tile.first; j < tile.last; ++j) {
     const std::uint8_t* at = values + j * tile.row_bytes;
     ahead.step();

@@ -136,7 +136,8 @@ void value_some(const PackedValueTile& tile, int column, __mmask16 mask) noexcep
       sums[r][i] = _mm512_maskz_loadu_ps(mask, tile.out[r] + column + i * 16);
     }
   }
-  Prefetcher ahead(column == 0 ? tile.ahead : Ahead{}, tile.last - tile.first);
+  Prefetcher ahead(share_of(tile.ahead, column, column + 16 * D, tile.dims),
+                   tile.last - tile.first);
   for (std::int64_t j = tile.first; j < tile.last; ++j) {
     const std::uint8_t* at = values + j * tile.row_bytes;
     ahead.step();
@@ -262,24 +263,21 @@ void wide_fold(const float* query, const std::uint16_t* scales, int dims, float*
   }
 }
 
-// A channel's 16 keys of block b of a half page. Of few bits all numbers that codes stand for fit
-// in a register: a look-up gives them.
+// One channel of a half page of keys: the numbers of its two blocks of 16. Few bits: `numbers` has
+// those of all codes, a look-up gives them.
 template <int bits>
-struct ChannelKeys {
-  __m512 numbers;  // few bits: of all codes
-  __m512 scale, minimum;
-  const std::uint8_t* row;
-  std::int64_t block_bytes;  // from block 0 of the half to block 1
-  int shift;                 // of block 0
-
-  __m512 keys(int b) const {
-    if constexpr (bits == 8) {
-      return _mm512_fmadd_ps(scale, low_codes<8>(bytes16(row + b * block_bytes)), minimum);
-    }
-    const __m128i digits = _mm_cvtsi32_si128(shift + b * bits);
-    return _mm512_permutexvar_ps(_mm512_srl_epi32(bytes16(row), digits), numbers);
+void channel_keys(const std::uint8_t* row, std::int64_t block_bytes, __m128i begin, __m512 scale,
+                  __m512 minimum, __m512 numbers, __m512 (&keys)[2]) {
+  __m512i lanes = bytes16(row);
+  if constexpr (bits == 8) {
+    keys[0] = _mm512_fmadd_ps(scale, low_codes<8>(lanes), minimum);
+    keys[1] = _mm512_fmadd_ps(scale, low_codes<8>(bytes16(row + block_bytes)), minimum);
+    return;
   }
-};
+  if constexpr (bits == 2) lanes = _mm512_srl_epi32(lanes, begin);  // 4 bits: both share a byte
+  keys[0] = _mm512_permutexvar_ps(lanes, numbers);
+  keys[1] = _mm512_permutexvar_ps(_mm512_srli_epi32(lanes, bits), numbers);
+}
 
 template <int bits>
 void wide_turn(const TurnTile& tile) noexcept {
@@ -287,8 +285,10 @@ void wide_turn(const TurnTile& tile) noexcept {
   const std::int64_t dims = tile.dims, half = dims / 2;
   const int block = tile.half * 2;
   const std::uint8_t* rows = tile.keys + block / kBlocks * dims * 16;
+  const __m128i begin = _mm_cvtsi32_si128(block % kBlocks * bits);
   const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   const __m512 codes = low_codes<bits>(lanes);
+  Prefetcher ahead(tile.ahead, half);
   alignas(64) float ends[4][16];  // scales and minima of 16 pairs
   for (std::int64_t first = 0; first < half; first += 16) {
     const __mmask16 mask = low_lanes(half - first);
@@ -298,23 +298,47 @@ void wide_turn(const TurnTile& tile) noexcept {
     }
     const std::int64_t last = half - first < 16 ? half : first + 16;
     for (std::int64_t p = first; p < last; ++p) {
-      const auto channel = [&](int n) {
+      ahead.step();
+      __m512 k[2][2];
+#pragma GCC unroll 2
+      for (int n = 0; n < 2; ++n) {
         const __m512 s = _mm512_set1_ps(ends[n][p - first]);
         const __m512 m = _mm512_set1_ps(ends[2 + n][p - first]);
-        return ChannelKeys<bits>{_mm512_fmadd_ps(s, codes, m), s,         m,
-                                 rows + (n * half + p) * 16,   dims * 16, block % kBlocks * bits};
-      };
-      const ChannelKeys<bits> c0 = channel(0), c1 = channel(1);
+        channel_keys<bits>(rows + (n * half + p) * 16, dims * 16, begin, s, m,
+                           _mm512_fmadd_ps(s, codes, m), k[n]);
+      }
       const float* turns = tile.turns + p * 2 * kKeyBlock;
 #pragma GCC unroll 2
       for (int b = 0; b < 2; ++b) {
-        const __m512 k0 = c0.keys(b), k1 = c1.keys(b);
         const __m512 cosines = _mm512_loadu_ps(turns + b * kKeyBlock);
         const __m512 sines = _mm512_loadu_ps(turns + (half * 2 + b) * kKeyBlock);
         float* out = tile.out + (b * dims + 2 * p) * kKeyBlock;
-        _mm512_storeu_ps(out, _mm512_fnmadd_ps(k1, sines, _mm512_mul_ps(k0, cosines)));
-        _mm512_storeu_ps(out + kKeyBlock, _mm512_fmadd_ps(k0, sines, _mm512_mul_ps(k1, cosines)));
+        _mm512_storeu_ps(out, _mm512_fnmadd_ps(k[1][b], sines, _mm512_mul_ps(k[0][b], cosines)));
+        _mm512_storeu_ps(out + kKeyBlock,
+                         _mm512_fmadd_ps(k[0][b], sines, _mm512_mul_ps(k[1][b], cosines)));
       }
+    }
+  }
+}
+
+// Sixteen pairs at a time: their first numbers and their second ones, then one after the other.
+void wide_turn_back(const float* x, const float* row, int dims, float* out) noexcept {
+  const int half = dims / 2;
+  const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+  for (int i = 0; i < half; i += 16) {
+    const int count = half - i < 16 ? half - i : 16;
+    const __mmask16 mask = low_lanes(count);
+    const auto load = [mask](const float* at) { return _mm512_maskz_loadu_ps(mask, at); };
+    const __m512 x0 = load(x + i), x1 = load(x + half + i);
+    const __m512 cosine = load(row + i), sine = load(row + half + i);
+    const __m512 first = _mm512_fmadd_ps(x1, sine, _mm512_mul_ps(x0, cosine));
+    const __m512 second = _mm512_fnmadd_ps(x0, sine, _mm512_mul_ps(x1, cosine));
+    _mm512_mask_storeu_ps(out + 2 * i, low_lanes(2 * count),
+                          _mm512_permutex2var_ps(first, low, second));
+    if (count > 8) {
+      _mm512_mask_storeu_ps(out + 2 * i + 16, low_lanes(2 * count - 16),
+                            _mm512_permutex2var_ps(first, high, second));
     }
   }
 }
@@ -322,7 +346,7 @@ void wide_turn(const TurnTile& tile) noexcept {
 constexpr PackedKernels kWide = {.scores = {wide_scores<8>, wide_scores<4>, wide_scores<2>},
                                  .values = {wide_values<8>, wide_values<4>, wide_values<2>},
                                  .turn = {wide_turn<8>, wide_turn<4>, wide_turn<2>},
-                                 .turn_back = turn_back,
+                                 .turn_back = wide_turn_back,
                                  .turn_back_keys = turn_back_keys,
                                  .chains = wide_chains,
                                  .fold = wide_fold,
