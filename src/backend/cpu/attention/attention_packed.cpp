@@ -79,11 +79,10 @@ float* staged_half(const SpanWork& work, int half) {
   return work.scratch.wide + place * kHalf * work.head.shape.head_dim;
 }
 
-void stage_half(const SpanWork& work, int page, int kv_head, int half, Ahead ahead) {
+TurnTile turn_tile(const SpanWork& work, int page, int kv_head, int half) {
   const HeadBlock& head = work.head;
-  const KvScheme& scheme = keys_of(work);
   const HeadPage keys = work.keys(page, kv_head);
-  const int dims = head.shape.head_dim, ends = half * kHalf / scheme.block * dims;
+  const int dims = head.shape.head_dim, ends = half * kHalf / keys_of(work).block * dims;
   TurnTile tile;
   tile.dims = dims;
   tile.half = half;
@@ -91,9 +90,7 @@ void stage_half(const SpanWork& work, int page, int kv_head, int half, Ahead ahe
   tile.scales = keys.scales + ends;
   tile.minima = keys.minima + ends;
   tile.turns = reinterpret_cast<const float*>(head.shape.key_turns->block_turns.data());
-  tile.ahead = ahead;
-  tile.out = staged_half(work, half);
-  head.packed.turn[packed_index(scheme.bits)](tile);
+  return tile;
 }
 
 // One of `parts` equal parts of what is left.
@@ -108,6 +105,32 @@ void prefetch_row(const float* row, int dims) {
   for (int i = 0; i < dims; i += 16) __builtin_prefetch(row + i, 0, 3);
 }
 
+// Scores of queries, turned back to a half's first position, against its keys.
+void score_half(const SpanWork& work, TurnTile keys, TurnedScoreTile tile, StagedHalves& staged,
+                Ahead ahead) {
+  const HeadBlock& head = work.head;
+  const int bits = packed_index(keys_of(work).bits);
+  if (tile_count(head) == 1 && head.packed.turned_scores[bits] != nullptr) {
+    tile.keys = keys;
+    tile.keys.ahead = ahead;
+    return head.packed.turned_scores[bits](tile);
+  }
+  ScoreTile numbers;
+  numbers.keys = keys.out = staged_half(work, keys.half);
+  numbers.dims = keys.dims;
+  numbers.last_block = kHalf / kKeyBlock;
+  numbers.queries = tile.queries;
+  std::copy_n(tile.query, kQueryTile, numbers.query);
+  std::copy_n(tile.scores, kQueryTile, numbers.scores);
+  if (!staged.there[keys.half]) {
+    keys.ahead = take_part(ahead, 2);
+    head.packed.turn[bits](keys);
+    staged.there[keys.half] = true;
+  }
+  numbers.ahead = ahead;
+  head.kernels.kv[static_cast<std::size_t>(KvType::f32)].scores(numbers);
+}
+
 // The same for keys that were coded before RoPE, half by half: q turned back to the half's first
 // position, keys turned on from there.
 void score_turned(const SpanWork& work, int page, int kv_head, Tile queries, Columns columns,
@@ -115,28 +138,20 @@ void score_turned(const SpanWork& work, int page, int kv_head, Tile queries, Col
   const HeadBlock& head = work.head;
   const int dims = head.shape.head_dim;
   const auto* table = reinterpret_cast<const float*>(head.shape.key_turns->memory.data());
-  const int first_half = columns.first / kHalf, end_half = (columns.last + kHalf - 1) / kHalf;
-  for (int half = first_half; half < end_half; ++half) {
+  const int first = columns.first / kHalf, end = (columns.last + kHalf - 1) / kHalf;
+  for (int half = first; half < end; ++half) {
     const float* row = table + (work.page_position(page) + half * kHalf) * dims;
     prefetch_row(row + kHalf * dims, dims);
-    const int halves = end_half - half;
-    if (!staged.there[half]) {
-      stage_half(work, page, kv_head, half, take_part(ahead, 2 * halves));
-    }
-    staged.there[half] = true;
-    ScoreTile tile;
-    tile.keys = staged_half(work, half);
-    tile.dims = dims;
-    tile.last_block = kHalf / kKeyBlock;
+    TurnedScoreTile tile;
     tile.queries = queries.last - queries.first;
-    tile.ahead = take_part(ahead, 2 * halves - 1);
     for (int r = 0; r < tile.queries; ++r) {
       float* turned = work.scratch.folded + r * dims;
       head.packed.turn_back(work.scratch.queries[queries.first + r], row, dims, turned);
       tile.query[r] = turned;
       tile.scores[r] = work.scores(queries.first + r, page) + half * kHalf;
     }
-    head.kernels.kv[static_cast<std::size_t>(KvType::f32)].scores(tile);
+    score_half(work, turn_tile(work, page, kv_head, half), tile, staged,
+               take_part(ahead, end - half));
   }
 }
 

@@ -279,8 +279,10 @@ void channel_keys(const std::uint8_t* row, std::int64_t block_bytes, __m128i beg
   keys[1] = _mm512_permutexvar_ps(_mm512_srli_epi32(lanes, bits), numbers);
 }
 
-template <int bits>
-void wide_turn(const TurnTile& tile) noexcept {
+// Calls take(p, first, second) for each pair p, with the turned numbers of its two channels in the
+// two blocks.
+template <int bits, class Take>
+inline __attribute__((always_inline)) void each_turned(const TurnTile& tile, Take take) {
   constexpr int kBlocks = 8 / bits;
   const std::int64_t dims = tile.dims, half = dims / 2;
   const int block = tile.half * 2;
@@ -290,20 +292,20 @@ void wide_turn(const TurnTile& tile) noexcept {
   const __m512 codes = low_codes<bits>(lanes);
   Prefetcher ahead(tile.ahead, half);
   alignas(64) float ends[4][16];  // scales and minima of 16 pairs
-  for (std::int64_t first = 0; first < half; first += 16) {
-    const __mmask16 mask = low_lanes(half - first);
+  for (std::int64_t start = 0; start < half; start += 16) {
+    const __mmask16 mask = low_lanes(half - start);
     for (int n = 0; n < 2; ++n) {
-      _mm512_store_ps(ends[n], halves16(tile.scales + n * half + first, mask));
-      _mm512_store_ps(ends[2 + n], halves16(tile.minima + n * half + first, mask));
+      _mm512_store_ps(ends[n], halves16(tile.scales + n * half + start, mask));
+      _mm512_store_ps(ends[2 + n], halves16(tile.minima + n * half + start, mask));
     }
-    const std::int64_t last = half - first < 16 ? half : first + 16;
-    for (std::int64_t p = first; p < last; ++p) {
+    const std::int64_t end = half - start < 16 ? half : start + 16;
+    for (std::int64_t p = start; p < end; ++p) {
       ahead.step();
-      __m512 k[2][2];
+      __m512 k[2][2], first[2], second[2];
 #pragma GCC unroll 2
       for (int n = 0; n < 2; ++n) {
-        const __m512 s = _mm512_set1_ps(ends[n][p - first]);
-        const __m512 m = _mm512_set1_ps(ends[2 + n][p - first]);
+        const __m512 s = _mm512_set1_ps(ends[n][p - start]);
+        const __m512 m = _mm512_set1_ps(ends[2 + n][p - start]);
         channel_keys<bits>(rows + (n * half + p) * 16, dims * 16, begin, s, m,
                            _mm512_fmadd_ps(s, codes, m), k[n]);
       }
@@ -312,13 +314,59 @@ void wide_turn(const TurnTile& tile) noexcept {
       for (int b = 0; b < 2; ++b) {
         const __m512 cosines = _mm512_loadu_ps(turns + b * kKeyBlock);
         const __m512 sines = _mm512_loadu_ps(turns + (half * 2 + b) * kKeyBlock);
-        float* out = tile.out + (b * dims + 2 * p) * kKeyBlock;
-        _mm512_storeu_ps(out, _mm512_fnmadd_ps(k[1][b], sines, _mm512_mul_ps(k[0][b], cosines)));
-        _mm512_storeu_ps(out + kKeyBlock,
-                         _mm512_fmadd_ps(k[0][b], sines, _mm512_mul_ps(k[1][b], cosines)));
+        first[b] = _mm512_fnmadd_ps(k[1][b], sines, _mm512_mul_ps(k[0][b], cosines));
+        second[b] = _mm512_fmadd_ps(k[0][b], sines, _mm512_mul_ps(k[1][b], cosines));
       }
+      take(p, first, second);
     }
   }
+}
+
+template <int bits>
+void wide_turn(const TurnTile& tile) noexcept {
+  each_turned<bits>(tile, [&](std::int64_t p, const __m512(&first)[2], const __m512(&second)[2]) {
+#pragma GCC unroll 2
+    for (int b = 0; b < 2; ++b) {
+      float* out = tile.out + (b * std::int64_t{tile.dims} + 2 * p) * kKeyBlock;
+      _mm512_storeu_ps(out, first[b]);
+      _mm512_storeu_ps(out + kKeyBlock, second[b]);
+    }
+  });
+}
+
+template <int bits, int R>
+void turned_rows(const TurnedScoreTile& tile) noexcept {
+  __m512 sums[R][2];
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) sums[r][0] = sums[r][1] = _mm512_setzero_ps();
+  each_turned<bits>(
+      tile.keys, [&](std::int64_t p, const __m512(&first)[2], const __m512(&second)[2])
+                     __attribute__((always_inline)) {
+#pragma GCC unroll 6
+        for (int r = 0; r < R; ++r) {
+          const __m512 q0 = _mm512_set1_ps(tile.query[r][2 * p]);
+          const __m512 q1 = _mm512_set1_ps(tile.query[r][2 * p + 1]);
+#pragma GCC unroll 2
+          for (int b = 0; b < 2; ++b) {
+            sums[r][b] = _mm512_fmadd_ps(q0, first[b], sums[r][b]);
+            sums[r][b] = _mm512_fmadd_ps(q1, second[b], sums[r][b]);
+          }
+        }
+      });
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) {
+    _mm512_storeu_ps(tile.scores[r], sums[r][0]);
+    _mm512_storeu_ps(tile.scores[r] + kKeyBlock, sums[r][1]);
+  }
+}
+
+template <int bits>
+void turned_scores(const TurnedScoreTile& tile) noexcept {
+  using Rows = void (*)(const TurnedScoreTile&) noexcept;
+  constexpr Rows kRows[kQueryTile] = {turned_rows<bits, 1>, turned_rows<bits, 2>,
+                                      turned_rows<bits, 3>, turned_rows<bits, 4>,
+                                      turned_rows<bits, 5>, turned_rows<bits, 6>};
+  kRows[tile.queries - 1](tile);
 }
 
 // Sixteen pairs at a time: their first numbers and their second ones, then one after the other.
@@ -346,6 +394,7 @@ void wide_turn_back(const float* x, const float* row, int dims, float* out) noex
 constexpr PackedKernels kWide = {.scores = {wide_scores<8>, wide_scores<4>, wide_scores<2>},
                                  .values = {wide_values<8>, wide_values<4>, wide_values<2>},
                                  .turn = {wide_turn<8>, wide_turn<4>, wide_turn<2>},
+                                 .turned_scores = {turned_scores<8>, turned_scores<4>, turned_scores<2>},
                                  .turn_back = wide_turn_back,
                                  .turn_back_keys = turn_back_keys,
                                  .chains = wide_chains,
