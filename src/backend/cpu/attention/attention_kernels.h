@@ -53,7 +53,8 @@ struct ValueTile {
 };
 
 // Coded values of one page, for queries that see the same columns [first, last): lanes += p * m,
-// weights = p * s. Other columns of the outer blocks of 16 change nothing; their scales are not read.
+// weights = p * s. Other columns of the outer blocks of 16 change nothing; their scales are not
+// read.
 struct WeighTile {
   int queries = 0;
   int first = 0, last = 0;

@@ -141,7 +141,7 @@ void score_turned(const SpanWork& work, int page, int kv_head, Tile queries, Col
   const int first = columns.first / kHalf, end = (columns.last + kHalf - 1) / kHalf;
   for (int half = first; half < end; ++half) {
     const float* row = table + (work.page_position(page) + half * kHalf) * dims;
-    prefetch_row(row + kHalf * dims, dims);
+    if (kv_head == 0) prefetch_row(row + kHalf * dims, dims);
     TurnedScoreTile tile;
     tile.queries = queries.last - queries.first;
     for (int r = 0; r < tile.queries; ++r) {

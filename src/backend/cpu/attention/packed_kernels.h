@@ -47,10 +47,11 @@ struct TurnTile {
   const std::uint16_t* minima = nullptr;
   const float* turns = nullptr;  // [2][d/2][32]: cosines, sines
   Ahead ahead;
-  float* out = nullptr;          // [2][d][16]: pair i is rows 2 i and 2 i + 1
+  float* out = nullptr;  // [2][d][16]: pair i is rows 2 i and 2 i + 1
 };
 
-// Scores of some queries against such a half page: what `turn` and then the scores of f32 keys give.
+// Scores of some queries against such a half page: what `turn` and then the scores of f32 keys
+// give.
 struct TurnedScoreTile {
   TurnTile keys;
   int queries = 0;
@@ -58,6 +59,7 @@ struct TurnedScoreTile {
   float* scores[kQueryTile] = {};       // [32]
 };
 
+inline constexpr int kMostDims = 1024;           // of a head
 inline constexpr int kPageColumns = 64;          // positions of a page
 inline constexpr int kSpanBlocks = 16;           // of 32 keys, at most, in a span
 inline constexpr int kMostChains = kSpanBlocks;  // of one call of PackedKernels::chains

@@ -291,34 +291,30 @@ inline __attribute__((always_inline)) void each_turned(const TurnTile& tile, Tak
   const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   const __m512 codes = low_codes<bits>(lanes);
   Prefetcher ahead(tile.ahead, half);
-  alignas(64) float ends[4][16];  // scales and minima of 16 pairs
-  for (std::int64_t start = 0; start < half; start += 16) {
-    const __mmask16 mask = low_lanes(half - start);
+  alignas(64) float scales[kMostDims], minima[kMostDims];
+  for (std::int64_t c = 0; c < dims; c += 16) {
+    _mm512_store_ps(scales + c, halves16(tile.scales + c, low_lanes(dims - c)));
+    _mm512_store_ps(minima + c, halves16(tile.minima + c, low_lanes(dims - c)));
+  }
+  for (std::int64_t p = 0; p < half; ++p) {
+    ahead.step();
+    __m512 k[2][2], first[2], second[2];
+#pragma GCC unroll 2
     for (int n = 0; n < 2; ++n) {
-      _mm512_store_ps(ends[n], halves16(tile.scales + n * half + start, mask));
-      _mm512_store_ps(ends[2 + n], halves16(tile.minima + n * half + start, mask));
+      const std::int64_t c = n * half + p;
+      const __m512 scale = _mm512_set1_ps(scales[c]), minimum = _mm512_set1_ps(minima[c]);
+      channel_keys<bits>(rows + c * 16, dims * 16, begin, scale, minimum,
+                         _mm512_fmadd_ps(scale, codes, minimum), k[n]);
     }
-    const std::int64_t end = half - start < 16 ? half : start + 16;
-    for (std::int64_t p = start; p < end; ++p) {
-      ahead.step();
-      __m512 k[2][2], first[2], second[2];
+    const float* turns = tile.turns + p * 2 * kKeyBlock;
 #pragma GCC unroll 2
-      for (int n = 0; n < 2; ++n) {
-        const __m512 s = _mm512_set1_ps(ends[n][p - start]);
-        const __m512 m = _mm512_set1_ps(ends[2 + n][p - start]);
-        channel_keys<bits>(rows + (n * half + p) * 16, dims * 16, begin, s, m,
-                           _mm512_fmadd_ps(s, codes, m), k[n]);
-      }
-      const float* turns = tile.turns + p * 2 * kKeyBlock;
-#pragma GCC unroll 2
-      for (int b = 0; b < 2; ++b) {
-        const __m512 cosines = _mm512_loadu_ps(turns + b * kKeyBlock);
-        const __m512 sines = _mm512_loadu_ps(turns + (half * 2 + b) * kKeyBlock);
-        first[b] = _mm512_fnmadd_ps(k[1][b], sines, _mm512_mul_ps(k[0][b], cosines));
-        second[b] = _mm512_fmadd_ps(k[0][b], sines, _mm512_mul_ps(k[1][b], cosines));
-      }
-      take(p, first, second);
+    for (int b = 0; b < 2; ++b) {
+      const __m512 cosines = _mm512_loadu_ps(turns + b * kKeyBlock);
+      const __m512 sines = _mm512_loadu_ps(turns + (half * 2 + b) * kKeyBlock);
+      first[b] = _mm512_fnmadd_ps(k[1][b], sines, _mm512_mul_ps(k[0][b], cosines));
+      second[b] = _mm512_fmadd_ps(k[0][b], sines, _mm512_mul_ps(k[1][b], cosines));
     }
+    take(p, first, second);
   }
 }
 
@@ -343,16 +339,16 @@ void turned_rows(const TurnedScoreTile& tile) noexcept {
       tile.keys, [&](std::int64_t p, const __m512(&first)[2], const __m512(&second)[2])
                      __attribute__((always_inline)) {
 #pragma GCC unroll 6
-        for (int r = 0; r < R; ++r) {
-          const __m512 q0 = _mm512_set1_ps(tile.query[r][2 * p]);
-          const __m512 q1 = _mm512_set1_ps(tile.query[r][2 * p + 1]);
+                       for (int r = 0; r < R; ++r) {
+                         const __m512 q0 = _mm512_set1_ps(tile.query[r][2 * p]);
+                         const __m512 q1 = _mm512_set1_ps(tile.query[r][2 * p + 1]);
 #pragma GCC unroll 2
-          for (int b = 0; b < 2; ++b) {
-            sums[r][b] = _mm512_fmadd_ps(q0, first[b], sums[r][b]);
-            sums[r][b] = _mm512_fmadd_ps(q1, second[b], sums[r][b]);
-          }
-        }
-      });
+                         for (int b = 0; b < 2; ++b) {
+                           sums[r][b] = _mm512_fmadd_ps(q0, first[b], sums[r][b]);
+                           sums[r][b] = _mm512_fmadd_ps(q1, second[b], sums[r][b]);
+                         }
+                       }
+                     });
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
     _mm512_storeu_ps(tile.scores[r], sums[r][0]);
@@ -391,17 +387,18 @@ void wide_turn_back(const float* x, const float* row, int dims, float* out) noex
   }
 }
 
-constexpr PackedKernels kWide = {.scores = {wide_scores<8>, wide_scores<4>, wide_scores<2>},
-                                 .values = {wide_values<8>, wide_values<4>, wide_values<2>},
-                                 .turn = {wide_turn<8>, wide_turn<4>, wide_turn<2>},
-                                 .turned_scores = {turned_scores<8>, turned_scores<4>, turned_scores<2>},
-                                 .turn_back = wide_turn_back,
-                                 .turn_back_keys = turn_back_keys,
-                                 .chains = wide_chains,
-                                 .fold = wide_fold,
-                                 .rescale = rescale,
-                                 .encode = encode_packed,
-                                 .rotate = rotate_head};
+constexpr PackedKernels kWide = {
+    .scores = {wide_scores<8>, wide_scores<4>, wide_scores<2>},
+    .values = {wide_values<8>, wide_values<4>, wide_values<2>},
+    .turn = {wide_turn<8>, wide_turn<4>, wide_turn<2>},
+    .turned_scores = {turned_scores<8>, turned_scores<4>, turned_scores<2>},
+    .turn_back = wide_turn_back,
+    .turn_back_keys = turn_back_keys,
+    .chains = wide_chains,
+    .fold = wide_fold,
+    .rescale = rescale,
+    .encode = encode_packed,
+    .rotate = rotate_head};
 
 }  // namespace
 
