@@ -16,7 +16,7 @@ struct Cut {
   std::int64_t strip_halves;
 };
 constexpr Cut kStrips = {1024, 4};
-constexpr std::int64_t kStripColumns = 2560;  // of a panel that is cut into strips
+constexpr std::int64_t kStripColumns = 4096;  // of a panel that is cut into strips
 Cut cut_of(std::int64_t columns, std::int64_t halves) {
   if (columns > kStripColumns || halves <= kStrips.strip_halves) return {kPieceColumns, halves};
   return kStrips;
