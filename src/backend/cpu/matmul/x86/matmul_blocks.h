@@ -267,13 +267,6 @@ BytesAhead bytes_ahead(const IntPanel& panel, const Piece& piece) {
   return {panel.next_codes, panel.next_codes + bytes, here};
 }
 
-// The same of the plane of third bits, where there is one; after the panel's end lies the next one's.
-inline BytesAhead high_bytes_ahead(const IntPanel& panel, const Piece& piece) {
-  if (panel.high_codes == nullptr) return {};
-  const std::uint8_t* const at = panel.high_codes + (piece.first + piece.columns) * 8;
-  return {at, at + kPieceColumns * 8, panel.high_codes};
-}
-
 // The lines where a tile's results go: fetched while it multiplies.
 inline void fetch_results(const IntPanel& panel, const Tile& tile, std::int64_t tokens) {
   const float* y = panel.y + tile.token * panel.y_stride + tile.output;
@@ -288,14 +281,12 @@ void run_piece(const IntPanel& panel, const Piece& piece, BlockScratch<Products>
   fill_token_tables<kStart, kScales>(panel, piece, scratch.tables);
   const PieceInputs inputs = Products::inputs_of(panel, piece, scratch.inputs);
   BytesAhead ahead = bytes_ahead<Products>(panel, piece);
-  BytesAhead high_ahead = high_bytes_ahead(panel, piece);
   const std::int64_t tiles = (piece.tokens + Products::kTokens - 1) / Products::kTokens;
   const bool last = piece.first + piece.columns == panel.columns;
   const std::int64_t tile_lines = piece.columns / Products::kStepColumns * Products::kStepLines;
   const std::int64_t all_tiles = tiles * (64 / kStripOutputs);
   const std::int64_t more_lines =
       ((ahead.end - ahead.at) / 64 + all_tiles - 1) / all_tiles - tile_lines;
-  const std::int64_t high_lines = (kPieceColumns * 8 / 64 + all_tiles - 1) / all_tiles;
   Tile tile;
   tile.piece = &piece;
   tile.tables = &scratch.tables;
@@ -312,7 +303,6 @@ void run_piece(const IntPanel& panel, const Piece& piece, BlockScratch<Products>
       tile.walk.inputs = inputs.bytes + first * inputs.stride;
       tile.walk.ahead = ahead.take(tile_lines * 64);
       ahead.fetch(more_lines);
-      high_ahead.fetch(high_lines);
       if (piece.first == 0) begin_sums<L, kStart, kScales>(panel, tile, count);
       if (last) fetch_results(panel, tile, count);
       tile_of<Products, kStart, kScales>(count)(panel, tile);

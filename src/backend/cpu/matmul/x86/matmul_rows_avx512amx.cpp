@@ -7,19 +7,17 @@ namespace leq::cpu {
 namespace {
 
 // How a panel is cut: each strip of halves passes through all pieces of the columns before the next
-// strip. Where a panel is small, two units at a time in long pieces: sums leave the tiles seldom and
-// are still in the first cache when they are finished. A panel of more columns would be read from
-// the second cache too often, so all tokens pass through short pieces, whose weights the first cache
-// keeps.
+// strip. Few columns are one piece, and their sums are finished while the first cache holds them. A
+// panel of more columns would be read from the second cache too often, so all tokens pass through
+// short pieces, whose weights the first cache keeps.
 struct Cut {
   std::int64_t piece_columns;
   std::int64_t strip_halves;
 };
 constexpr Cut kStrips = {1024, 4};
-constexpr std::int64_t kStripColumns = 4096;  // of a panel that is cut into strips
 Cut cut_of(std::int64_t columns, std::int64_t halves) {
-  if (columns > kStripColumns || halves <= kStrips.strip_halves) return {kPieceColumns, halves};
-  return kStrips;
+  const bool strips = columns <= kStrips.piece_columns && halves > kStrips.strip_halves;
+  return strips ? kStrips : Cut{kPieceColumns, halves};
 }
 
 // A panel and a block of its tokens. Units are done in halves: half 2 u + h are the 32 tokens of
@@ -44,16 +42,16 @@ struct Block {
         offset[j] = kUnsigned ? zero_points(panel, 0, output + 16 * j)
                               : start_value(_mm512_loadu_si512(panel.row_sums + output + 16 * j));
       }
-      finish_half(panel, numbers, tokens, half,
-                  [&](std::int64_t token, int j, std::int64_t at) __attribute__((always_inline)) {
-                    __m512i lacking = offset[j];
-                    if constexpr (kUnsigned) {
-                      const int inputs = panel.token_sums[token * panel.token_sum_stride];
-                      lacking = _mm512_mullo_epi32(lacking, _mm512_set1_epi32(-inputs));
-                    }
-                    return _mm512_cvtepi32_ps(
-                        _mm512_add_epi32(_mm512_load_si512(sum + at), lacking));
-                  });
+      finish_half(
+          panel, numbers, tokens,
+          half, [&](std::int64_t token, int j, std::int64_t at) __attribute__((always_inline)) {
+            __m512i lacking = offset[j];
+            if constexpr (kUnsigned) {
+              const int inputs = panel.token_sums[token * panel.token_sum_stride];
+              lacking = _mm512_mullo_epi32(lacking, _mm512_set1_epi32(-inputs));
+            }
+            return _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_load_si512(sum + at), lacking));
+          });
     }
   }
 
@@ -88,10 +86,12 @@ struct Block {
     const std::int64_t halves = tokens.halves();
     const Cut cut = cut_of(columns, halves);
     const bool strips = cut.strip_halves < halves;
-    // The next panel, while all strips pass; or the next piece, which may be the next panel's first.
+    // The next panel, while all strips pass; or the next piece, which may be the next panel's
+    // first.
     if (strips) ahead = {panel.next_codes, panel.next_bytes, halves * columns / 64};
     for (std::int64_t strip = 0; strip < halves; strip += cut.strip_halves) {
-      const std::int64_t end = halves - strip < cut.strip_halves ? halves : strip + cut.strip_halves;
+      const std::int64_t end =
+          halves - strip < cut.strip_halves ? halves : strip + cut.strip_halves;
       for (std::int64_t k = 0; k < columns; k += cut.piece_columns) {
         const std::int64_t left = columns - k;
         const std::int64_t piece = left < cut.piece_columns ? left : cut.piece_columns;
