@@ -262,7 +262,7 @@ __device__ __forceinline__ void use_packed_tile(const AttentionArguments& a,
   if constexpr (codes) {
     add_code_tile<Shape>(operands, ends + PackedMemory<Shape>::kValueEndsAt / 2, weights, warp);
   } else {
-    add_tile<Shape>(memory, weights, warp);
+    add_tile<Shape>(memory, memory, weights, warp);
   }
 }
 

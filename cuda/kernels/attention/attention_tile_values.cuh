@@ -33,30 +33,93 @@ __device__ __forceinline__ void add_halves(const unsigned char* values,
 // position count as one 16-bit number on the way through ldmatrix, so a lane gets them of columns
 // 2 g and 2 g + 1: the even columns are one operand, the odd ones another. What that adds to every
 // column, 1024 + 128 times the sum of weights, is summed apart, less by as much.
+struct CodeOperands {
+  std::uint32_t b[2][2][2];  // of 16 positions: columns even and odd, registers
+
+  template <class Shape>
+  static __device__ __forceinline__ CodeOperands of(const unsigned char* values, int lane, int step,
+                                                    int chunk, std::uint32_t offset) {
+    constexpr std::uint32_t kEven = 0x5250u, kOdd = 0x5351u;
+    std::uint32_t words[4];
+    ptx::ldmatrix_x4_trans(words, values + TileMemory<Shape>::Values::at(16 * step + lane, chunk));
+    CodeOperands found;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const int next = i / 4, odd = i / 2 % 2, k = i % 2;
+      found.b[next][odd][k] =
+          ptx::select_bytes(words[2 * next + k], offset, odd != 0 ? kOdd : kEven);
+    }
+    return found;
+  }
+};
+
+// Where a lane's registers for 16 positions x 16 columns lie among a tile's operands.
 template <class Shape>
-__device__ __forceinline__ void add_codes(const unsigned char* values,
+__device__ __forceinline__ uint4* operand_at(unsigned char* memory, int step, int chunk, int lane) {
+  constexpr int kChunks = Shape::kDims / 16;
+  return reinterpret_cast<uint4*>(memory + TileMemory<Shape>::kOperandsAt) +
+         (step * kChunks + chunk) * 32 + lane;
+}
+
+// A tile's codes of values become operands, once for all warps of a prompt's block; between
+// barriers.
+template <class Shape>
+__device__ __forceinline__ void expand_values(unsigned char* memory, const unsigned char* values,
+                                              std::uint32_t offset) {
+  constexpr int kChunks = Shape::kDims / 16, kWarps = Shape::kThreads / 32;
+  const int lane = static_cast<int>(threadIdx.x % 32);
+#pragma unroll
+  for (int i = 0; i < kTile / 32 * kChunks; i += kWarps) {
+    const int unit = i + static_cast<int>(threadIdx.x / 32);
+    const int step = unit / kChunks * 2, chunk = unit % kChunks;
+    if (unit >= kTile / 32 * kChunks) break;
+    const CodeOperands found = CodeOperands::of<Shape>(values, lane, step, chunk, offset);
+#pragma unroll
+    for (int next = 0; next < 2; ++next) {
+      const auto& b = found.b[next];
+      *operand_at<Shape>(memory, step + next, chunk, lane) = {b[0][0], b[0][1], b[1][0], b[1][1]};
+    }
+  }
+}
+
+template <class Shape>
+__device__ __forceinline__ void add_operands(std::uint32_t even0, std::uint32_t even1,
+                                             std::uint32_t odd0, std::uint32_t odd1, int step,
+                                             int c, const TileWeights<Shape>& weights,
+                                             WarpRows<Shape>& warp) {
+#pragma unroll
+  for (int i = 0; i < Shape::kRowTiles; ++i) {
+    multiply(warp.out[i][2 * c], weights[i][step], even0, even1);
+  }
+#pragma unroll
+  for (int i = 0; i < Shape::kRowTiles; ++i) {
+    multiply(warp.out[i][2 * c + 1], weights[i][step], odd0, odd1);
+  }
+}
+
+template <class Shape>
+__device__ __forceinline__ void add_codes(unsigned char* memory, const unsigned char* values,
                                           const TileWeights<Shape>& weights,
                                           WarpRows<Shape>& warp) {
-  using Rows = typename TileMemory<Shape>::Values;
   constexpr std::uint32_t kMinusMiddle = 0xe480e480u;  // f16 -(1024 + kMiddleCode), twice
-  constexpr std::uint32_t kEven = 0x5250u, kOdd = 0x5351u;
-  const int lane = ptx::opaque(threadIdx.x % 32);
+  const int lane = ptx::opaque(threadIdx.x % 32), first_chunk = warp.first_column / 16;
 #pragma unroll
   for (int step = 0; step < kTile / 16; step += 2) {
 #pragma unroll
     for (int c = 0; c < Shape::kColumns / 16; ++c) {
-      std::uint32_t words[4];
-      ptx::ldmatrix_x4_trans(words,
-                             values + Rows::at(16 * step + lane, warp.first_column / 16 + c));
+      if constexpr (TileMemory<Shape>::kExpands) {
 #pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        const int next = k / 2, odd = k % 2;
-        const std::uint32_t which = odd != 0 ? kOdd : kEven;
-        const std::uint32_t b0 = ptx::select_bytes(words[2 * next], warp.offset, which);
-        const std::uint32_t b1 = ptx::select_bytes(words[2 * next + 1], warp.offset, which);
+        for (int next = 0; next < 2; ++next) {
+          const uint4 b = *operand_at<Shape>(memory, step + next, first_chunk + c, lane);
+          add_operands<Shape>(b.x, b.y, b.z, b.w, step + next, c, weights, warp);
+        }
+      } else {
+        const CodeOperands found =
+            CodeOperands::of<Shape>(values, lane, step, first_chunk + c, warp.offset);
 #pragma unroll
-        for (int i = 0; i < Shape::kRowTiles; ++i) {
-          multiply(warp.out[i][2 * c + odd], weights[i][step + next], b0, b1);
+        for (int next = 0; next < 2; ++next) {
+          const auto& b = found.b[next];
+          add_operands<Shape>(b[0][0], b[0][1], b[1][0], b[1][1], step + next, c, weights, warp);
         }
       }
     }
@@ -69,11 +132,11 @@ __device__ __forceinline__ void add_codes(const unsigned char* values,
 }
 
 template <class Shape>
-__device__ __forceinline__ void add_tile(const unsigned char* stage,
+__device__ __forceinline__ void add_tile(unsigned char* memory, const unsigned char* stage,
                                          const TileWeights<Shape>& weights, WarpRows<Shape>& warp) {
   using Memory = TileMemory<Shape>;
   if constexpr (Shape::kCodedValues) {
-    add_codes<Shape>(stage + Memory::kValuesAt, weights, warp);
+    add_codes<Shape>(memory, stage + Memory::kValuesAt, weights, warp);
   } else {
     add_halves<Shape>(stage + Memory::kValuesAt, weights, warp);
   }
