@@ -10,8 +10,8 @@ namespace {
 
 constexpr double kWidth = 4096, kHidden = 11008, kHeads = 32, kHeadDim = 128, kVocabulary = 32000;
 constexpr int kLayers = 32;
-// Where weights and inputs have groups, each of a thread's 64 sums of a slab has a scale of its own:
-// 64 products, and what fetches the other side's scales (docs/cuda-kernels.md).
+// Where weights and inputs have groups, each of a thread's 64 sums of a slab has a scale of its
+// own: 64 products, and what fetches the other side's scales (docs/cuda-kernels.md).
 constexpr double kBothInGroups = 76;
 constexpr int kWaiting = 8;  // bytes of a group's sum that waits (int_gemv_groups.cuh)
 

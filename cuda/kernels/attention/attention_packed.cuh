@@ -45,6 +45,45 @@ __device__ __forceinline__ void hold_sums(WarpRows<Shape>& warp) {
   for (int half = 0; half < 2; ++half) warp.facts[half] = {0.0f, z[2 * half]};
 }
 
+// A warp's keys of a tile are one half of 32 or fewer, or two, each within one block.
+template <class Shape>
+inline constexpr int kKeyHalves = Shape::kShares ? 1 : 2;
+template <class Shape>
+using KeyShifts = float[Shape::kRowTiles][kKeyHalves<Shape>][4];
+
+// Sums of codes' f16 numbers become scores. z: what all keys of a half share.
+template <class Shape>
+__device__ __forceinline__ void finish_scores(const TileOperands<Shape>& tile,
+                                              const std::uint16_t* ends, const KeyShifts<Shape>& z,
+                                              const WarpRows<Shape>& warp,
+                                              TileScores<Shape>& scores) {
+#pragma unroll
+  for (int j = 0; j < Shape::kKeyTiles; ++j) {
+    const float unit = code_unit<Shape::kBits>(j % 2);
+    float2 scale = {}, minimum = {};
+    if constexpr (!Shape::kBlocked) {
+      const std::uint16_t* const of_keys = ends + warp.first_key + 8 * j + tile.lane % 4 * 2;
+      scale = two_halves(of_keys);
+      scale = {scale.x * unit, scale.y * unit};
+      minimum = two_halves(of_keys + PackedMemory<Shape>::kKeyEnds);
+    }
+#pragma unroll
+    for (int i = 0; i < Shape::kRowTiles; ++i) {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        float& score = scores[i][j][k];
+        if constexpr (Shape::kBlocked) {
+          score = fmaf(score, unit, z[i][j * kKeyHalves<Shape> / Shape::kKeyTiles][k]);
+        } else {
+          const float sum = Shape::kShares ? warp.facts[k / 2].y : z[i][0][k];
+          score = fmaf(k % 2 == 0 ? scale.x : scale.y, score,
+                       (k % 2 == 0 ? minimum.x : minimum.y) * sum);
+        }
+      }
+    }
+  }
+}
+
 // Scores of a warp's queries with its keys of a tile of codes. wide: the head is as wide as the
 // shape, and generation takes its keys by vectors.
 template <class Shape, bool wide>
@@ -55,9 +94,9 @@ __device__ __forceinline__ void score_codes(const unsigned char* memory,
                                             TileScores<Shape>& scores) {
   using Memory = PackedMemory<Shape>;
   constexpr int kTiles = Shape::kRowTiles;
-  constexpr int kHalves = Shape::kShares ? 1 : 2;  // of 32 keys, within one block each
+  constexpr int kHalves = kKeyHalves<Shape>;
   constexpr int kUnits = Shape::kKeyTiles / 2 / kHalves;
-  float z[kTiles][kHalves][4] = {};
+  KeyShifts<Shape> z = {};
 #pragma unroll
   for (int i = 0; i < kTiles; ++i) {
 #pragma unroll
@@ -122,31 +161,7 @@ __device__ __forceinline__ void score_codes(const unsigned char* memory,
       }
     }
   }
-#pragma unroll
-  for (int j = 0; j < Shape::kKeyTiles; ++j) {
-    const float unit = code_unit<Shape::kBits>(j % 2);
-    float2 scale = {}, minimum = {};
-    if constexpr (!Shape::kBlocked) {
-      const std::uint16_t* const of_keys = ends + warp.first_key + 8 * j + tile.lane % 4 * 2;
-      scale = two_halves(of_keys);
-      scale = {scale.x * unit, scale.y * unit};
-      minimum = two_halves(of_keys + Memory::kKeyEnds);
-    }
-#pragma unroll
-    for (int i = 0; i < kTiles; ++i) {
-#pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        float& score = scores[i][j][k];
-        if constexpr (Shape::kBlocked) {
-          score = fmaf(score, unit, z[i][j / 2 / kUnits][k]);
-        } else {
-          const float sum = Shape::kShares ? warp.facts[k / 2].y : z[i][0][k];
-          score = fmaf(k % 2 == 0 ? scale.x : scale.y, score,
-                       (k % 2 == 0 ? minimum.x : minimum.y) * sum);
-        }
-      }
-    }
-  }
+  finish_scores<Shape>(tile, ends, z, warp, scores);
 }
 
 // Weights times a tile's values. Sums are those of codes' f16 numbers until settle_codes.
