@@ -132,8 +132,8 @@ __device__ __forceinline__ void score_codes(const unsigned char* memory,
           minima = TwoUnitEnds(of_block + Memory::kKeyEnds, step / 2, tile.lane).unit[step % 2];
         } else {
           const KeyEnds of_block(ends + row, tile.dims, tile.lane);
-          scales = of_block.of(step);
-          minima = KeyEnds(ends + Memory::kKeyEnds + row, tile.dims, tile.lane).of(step);
+          scales = of_block.of(step, 0);
+          minima = of_block.of(step, Memory::kKeyEnds);
         }
 #pragma unroll
         for (int i = 0; i < kTiles; ++i) fold_operand(a[i], scales, minima, z[i][h], folded[i]);

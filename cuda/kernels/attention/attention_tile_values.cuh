@@ -33,23 +33,23 @@ __device__ __forceinline__ void add_halves(const unsigned char* values,
 // position count as one 16-bit number on the way through ldmatrix, so a lane gets them of columns
 // 2 g and 2 g + 1: the even columns are one operand, the odd ones another. What that adds to every
 // column, 1024 + 128 times the sum of weights, is summed apart, less by as much.
-struct CodeOperands {
-  std::uint32_t b[2][2][2];  // of 16 positions: columns even and odd, registers
+struct CodeWords {
+  std::uint32_t words[4];
 
   template <class Shape>
-  static __device__ __forceinline__ CodeOperands of(const unsigned char* values, int lane, int step,
-                                                    int chunk, std::uint32_t offset) {
-    constexpr std::uint32_t kEven = 0x5250u, kOdd = 0x5351u;
-    std::uint32_t words[4];
-    ptx::ldmatrix_x4_trans(words, values + TileMemory<Shape>::Values::at(16 * step + lane, chunk));
-    CodeOperands found;
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const int next = i / 4, odd = i / 2 % 2, k = i % 2;
-      found.b[next][odd][k] =
-          ptx::select_bytes(words[2 * next + k], offset, odd != 0 ? kOdd : kEven);
-    }
+  static __device__ __forceinline__ CodeWords of(const unsigned char* values, int lane, int step,
+                                                 int chunk) {
+    CodeWords found;
+    ptx::ldmatrix_x4_trans(found.words,
+                           values + TileMemory<Shape>::Values::at(16 * step + lane, chunk));
     return found;
+  }
+  // Registers of 16 positions, the first or the next ones, for even or odd columns.
+  __device__ __forceinline__ uint2 operand(int next, int odd, std::uint32_t offset) const {
+    constexpr std::uint32_t kEven = 0x5250u, kOdd = 0x5351u;
+    const std::uint32_t which = odd != 0 ? kOdd : kEven;
+    return {ptx::select_bytes(words[2 * next], offset, which),
+            ptx::select_bytes(words[2 * next + 1], offset, which)};
   }
 };
 
@@ -73,27 +73,12 @@ __device__ __forceinline__ void expand_values(unsigned char* memory, const unsig
     const int unit = i + static_cast<int>(threadIdx.x / 32);
     const int step = unit / kChunks * 2, chunk = unit % kChunks;
     if (unit >= kTile / 32 * kChunks) break;
-    const CodeOperands found = CodeOperands::of<Shape>(values, lane, step, chunk, offset);
+    const CodeWords words = CodeWords::of<Shape>(values, lane, step, chunk);
 #pragma unroll
     for (int next = 0; next < 2; ++next) {
-      const auto& b = found.b[next];
-      *operand_at<Shape>(memory, step + next, chunk, lane) = {b[0][0], b[0][1], b[1][0], b[1][1]};
+      const uint2 even = words.operand(next, 0, offset), odd = words.operand(next, 1, offset);
+      *operand_at<Shape>(memory, step + next, chunk, lane) = {even.x, even.y, odd.x, odd.y};
     }
-  }
-}
-
-template <class Shape>
-__device__ __forceinline__ void add_operands(std::uint32_t even0, std::uint32_t even1,
-                                             std::uint32_t odd0, std::uint32_t odd1, int step,
-                                             int c, const TileWeights<Shape>& weights,
-                                             WarpRows<Shape>& warp) {
-#pragma unroll
-  for (int i = 0; i < Shape::kRowTiles; ++i) {
-    multiply(warp.out[i][2 * c], weights[i][step], even0, even1);
-  }
-#pragma unroll
-  for (int i = 0; i < Shape::kRowTiles; ++i) {
-    multiply(warp.out[i][2 * c + 1], weights[i][step], odd0, odd1);
   }
 }
 
@@ -107,19 +92,28 @@ __device__ __forceinline__ void add_codes(unsigned char* memory, const unsigned 
   for (int step = 0; step < kTile / 16; step += 2) {
 #pragma unroll
     for (int c = 0; c < Shape::kColumns / 16; ++c) {
-      if constexpr (TileMemory<Shape>::kExpands) {
+      [[maybe_unused]] CodeWords words;
+      if constexpr (!TileMemory<Shape>::kExpands) {
+        words = CodeWords::of<Shape>(values, lane, step, first_chunk + c);
+      }
 #pragma unroll
-        for (int next = 0; next < 2; ++next) {
-          const uint4 b = *operand_at<Shape>(memory, step + next, first_chunk + c, lane);
-          add_operands<Shape>(b.x, b.y, b.z, b.w, step + next, c, weights, warp);
+      for (int next = 0; next < 2; ++next) {
+        [[maybe_unused]] uint4 both;
+        if constexpr (TileMemory<Shape>::kExpands) {
+          both = *operand_at<Shape>(memory, step + next, first_chunk + c, lane);
         }
-      } else {
-        const CodeOperands found =
-            CodeOperands::of<Shape>(values, lane, step, first_chunk + c, warp.offset);
 #pragma unroll
-        for (int next = 0; next < 2; ++next) {
-          const auto& b = found.b[next];
-          add_operands<Shape>(b[0][0], b[0][1], b[1][0], b[1][1], step + next, c, weights, warp);
+        for (int odd = 0; odd < 2; ++odd) {
+          uint2 b;
+          if constexpr (TileMemory<Shape>::kExpands) {
+            b = odd == 0 ? uint2{both.x, both.y} : uint2{both.z, both.w};
+          } else {
+            b = words.operand(next, odd, warp.offset);
+          }
+#pragma unroll
+          for (int i = 0; i < Shape::kRowTiles; ++i) {
+            multiply(warp.out[i][2 * c + odd], weights[i][step + next], b.x, b.y);
+          }
         }
       }
     }

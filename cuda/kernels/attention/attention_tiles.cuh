@@ -77,10 +77,10 @@ struct TileMemory {
   static constexpr int kQueriesAt = Shape::kStages * kStageBytes;
   static constexpr int kFactsAt = kQueriesAt + Shape::kQueries * Keys::kStride;
   static constexpr int kShareAt = kFactsAt + (kKeyEnds > 0 ? Shape::kQueries * 8 : 0);
-  // In a prompt's block the codes of values become operands once for all its warps, where there is
-  // room beside two stages.
+  // In a prompt's block the codes of values become operands once for all its warps, where eight
+  // share them and there is room beside two stages.
   static constexpr bool kExpands =
-      Shape::kCodedValues && !Shape::kShares && Shape::kDims <= 128;
+      Shape::kCodedValues && Shape::kRowWarps == 8 && Shape::kDims <= 128;
   static constexpr int kOperandsAt =
       kShareAt + (Shape::kShares ? static_cast<int>(sizeof(TileShare)) : 0);
   static constexpr int kBlockAt = kOperandsAt + (kExpands ? kTile * Shape::kDims * 2 : 0);

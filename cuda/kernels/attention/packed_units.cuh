@@ -90,8 +90,9 @@ struct KeyEnds {
     at[0] = from + lane % 4 * (wide ? 8 : 4);
     at[1] = at[0] - (wide ? 12 : 0);
   }
-  __device__ __forceinline__ UnitEnds of(int unit) const {
-    const uint2 both = *reinterpret_cast<const uint2*>(at[unit % 2] + 16 * unit);
+  // `further`: numbers to those of another row.
+  __device__ __forceinline__ UnitEnds of(int unit, int further) const {
+    const uint2 both = *reinterpret_cast<const uint2*>(at[unit % 2] + 16 * unit + further);
     return {both.x, both.y};
   }
 };
