@@ -136,6 +136,21 @@ TEST(IntMatmul, IsExactForLongRows) {
   }
 }
 
+// Many tokens at the edge between rows that are one piece for a strip of 64 tokens with AMX (1,024
+// columns) and longer ones, which all tokens pass piece by piece. Two threads cut so few outputs
+// into blocks of 68 tokens.
+TEST(IntMatmul, IsExactForManyTokensWithLongRows) {
+  Random random(29);
+  for (const std::string scheme :
+       {"int8", "int8-g128", "int4-g128", "int3-g64", "int2-g32", "uint8", "uint4-g32"}) {
+    for (const ActKind act : {ActKind::row, ActKind::g128}) {
+      for (const std::int64_t k : {1024, 1040}) {
+        expect_exact(scheme, act, {65}, k, 270, act == ActKind::row, random);
+      }
+    }
+  }
+}
+
 TEST(IntMatmul, DoesNotOverflowAtTheLargestCodesAndColumns) {
   Random random(15);
   for (const std::string& scheme : kIntSchemes) {

@@ -140,11 +140,86 @@ TEST(TileKernels, TurnedKeys) {
       for (const int half : {0, 1}) {
         expect_one_result(dims, half, kind, [&](Isa isa) {
           std::vector<float> out(kTurnBlock * d);
-          packed_kernels(isa).turn[kind](
-              {dims, half, keys.data(), scales.data(), minima.data(), turns.data(), out.data()});
+          TurnTile tile = {dims, half, keys.data(), scales.data(), minima.data(), turns.data()};
+          tile.out = out.data();
+          packed_kernels(isa).turn[kind](tile);
           return out;
         });
       }
+    }
+  }
+}
+
+// In one pass, where a level has that, as in two.
+TEST(TileKernels, ScoresOfTurnedKeys) {
+  Random random(7);
+  for (const int dims : kDims) {
+    const auto d = static_cast<std::size_t>(dims);
+    const auto keys = bytes(random, kPage * d);
+    const auto scales = halves(random, d), minima = halves(random, d);
+    const auto turns = normals(random, kTurnBlock * d), query = normals(random, kQueryTile * d);
+    for (int kind = 0; kind < 3; ++kind) {
+      for (int queries = 1; queries <= kQueryTile; ++queries) {
+        expect_one_result(dims, queries, kind, [&](Isa isa) {
+          std::vector<float> scores(kQueryTile * kTurnBlock, -7.0f), out(kTurnBlock * d);
+          TurnedScoreTile tile;
+          tile.keys = {dims, queries % 2, keys.data(), scales.data(), minima.data(), turns.data()};
+          tile.keys.out = out.data();
+          tile.queries = queries;
+          ScoreTile numbers;
+          for (int r = 0; r < queries; ++r) {
+            const auto row = static_cast<std::size_t>(r);
+            tile.query[r] = numbers.query[r] = query.data() + row * d;
+            tile.scores[r] = numbers.scores[r] = scores.data() + row * kTurnBlock;
+          }
+          if (packed_kernels(isa).turned_scores[kind] != nullptr) {
+            packed_kernels(isa).turned_scores[kind](tile);
+            return scores;
+          }
+          packed_kernels(isa).turn[kind](tile.keys);
+          numbers.keys = out.data();
+          numbers.dims = dims;
+          numbers.queries = queries;
+          numbers.last_block = kTurnBlock / kKeyBlock;
+          attention_kernels(isa).kv[static_cast<std::size_t>(KvType::f32)].scores(numbers);
+          return scores;
+        });
+      }
+    }
+  }
+}
+
+TEST(TileKernels, QueriesTurnedBack) {
+  Random random(8);
+  for (const int dims : kDims) {
+    const auto d = static_cast<std::size_t>(dims);
+    const auto query = normals(random, d), row = normals(random, d);
+    expect_one_result(dims, 1, 0, [&](Isa isa) {
+      std::vector<float> out(d + 16, -7.0f);
+      packed_kernels(isa).turn_back(query.data(), row.data(), dims, out.data());
+      return out;
+    });
+  }
+}
+
+TEST(TileKernels, WeightsOfValues) {
+  Random random(9);
+  const auto p = normals(random, kQueryTile * kPage);
+  const auto scales = halves(random, kPage), minima = halves(random, kPage);
+  for (int queries = 1; queries <= kQueryTile; ++queries) {
+    for (const auto& [first, last] : {std::pair(0, 64), {0, 1}, {3, 40}, {16, 64}, {47, 49}}) {
+      expect_one_result(first, queries, last, [&](Isa isa) {
+        std::vector<float> weights(kQueryTile * kPage, -7.0f), lanes(kQueryTile * kLaneCount, 0.5f);
+        WeighTile tile = {queries, first, last, scales.data(), minima.data()};
+        for (int r = 0; r < queries; ++r) {
+          tile.p[r] = p.data() + static_cast<std::size_t>(r) * kPage;
+          tile.weights[r] = weights.data() + r * 64;
+          tile.lanes[r] = lanes.data() + r * kLaneCount;
+        }
+        attention_kernels(isa).weigh(tile);
+        weights.insert(weights.end(), lanes.begin(), lanes.end());
+        return weights;
+      });
     }
   }
 }

@@ -25,11 +25,13 @@ enum class Call : std::uint32_t {
   allocate,       // a call of malloc and its kind
   allocate_site,  // the first of each chain of callers
   change,         // any call that changes files: opens that create, write, sync, rename, ...
+  read_at,        // pread alone: of files that a tool reads in parts, never of a socket
   count_of
 };
 inline constexpr const char* kCallNames[] = {
-    "open", "read",  "write",       "sync",   "rename", "link",     "truncate",      "map",
-    "lock", "close", "make_folder", "remove", "thread", "allocate", "allocate_site", "change"};
+    "open",     "read",     "write",         "sync",   "rename",      "link",
+    "truncate", "map",      "lock",          "close",  "make_folder", "remove",
+    "thread",   "allocate", "allocate_site", "change", "read_at"};
 static_assert(std::size(kCallNames) == static_cast<std::size_t>(Call::count_of));
 
 enum class How : std::uint32_t {

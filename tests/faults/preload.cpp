@@ -59,12 +59,15 @@ struct Decision {
   bool fails = false, shortened = false, kills_after = false;
 };
 
-Decision decide(Call call, bool changes) {
+constexpr Call kNoOther = Call::count_of;
+
+// For a call of kind `call`, which may be of another kind too.
+Decision decide(Call call, Call also) {
   Decision decision;
   if (!g_armed || t_inside) return decision;
   const bool one = is_the_one(call);
-  const bool change = changes && is_the_one(Call::change);
-  if (!one && !change) return decision;
+  const bool other = also != kNoOther && is_the_one(also);
+  if (!one && !other) return decision;
   meet();
   decision.fails = how() == How::error;
   decision.shortened = how() == How::shortened;
@@ -80,8 +83,8 @@ Function* next(const char* name) {
 
 // Does `real()` unless it is to fail; what a failed call returns is `failed`.
 template <class Result, class Real>
-Result guarded(Call call, bool changes, Result failed, const Real& real) {
-  const Decision decision = decide(call, changes);
+Result guarded(Call call, Call also, Result failed, const Real& real) {
+  const Decision decision = decide(call, also);
   if (decision.fails) return failed;
   const Result result = real();
   if (decision.kills_after) ::kill(::getpid(), SIGKILL);
@@ -96,10 +99,10 @@ bool wakes(int descriptor) {
 }
 
 template <class Real>
-ssize_t transferred(Call call, bool changes, int descriptor, std::size_t size, const Real& real) {
+ssize_t transferred(Call call, Call also, int descriptor, std::size_t size, const Real& real) {
   // Where errors are told, nothing fails.
   if (descriptor == STDERR_FILENO || wakes(descriptor)) return real(size);
-  const Decision decision = decide(call, changes);
+  const Decision decision = decide(call, also);
   if (decision.fails) return -1;
   const ssize_t result = real(decision.shortened && size > 1 ? size / 2 : size);
   if (decision.kills_after) ::kill(::getpid(), SIGKILL);
@@ -171,7 +174,7 @@ int armed_main(int argc, char** argv, char** environment) {
 
 int opened(int folder, const char* path, int flags, mode_t mode) {
   const bool creates = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
-  return guarded(Call::open, creates, -1, [&] {
+  return guarded(Call::open, creates ? Call::change : kNoOther, -1, [&] {
     static const auto real = next<int(int, const char*, int, ...)>("openat");
     return real(folder, path, flags, mode);
   });
@@ -226,12 +229,12 @@ int openat64(int folder, const char* path, int flags, ...) {
 
 ssize_t read(int descriptor, void* to, size_t size) {
   static const auto real = next<ssize_t(int, void*, size_t)>("read");
-  return transferred(Call::read, false, descriptor, size,
+  return transferred(Call::read, kNoOther, descriptor, size,
                      [&](size_t some) { return real(descriptor, to, some); });
 }
 ssize_t pread(int descriptor, void* to, size_t size, off_t offset) {
   static const auto real = next<ssize_t(int, void*, size_t, off_t)>("pread");
-  return transferred(Call::read, false, descriptor, size,
+  return transferred(Call::read, Call::read_at, descriptor, size,
                      [&](size_t some) { return real(descriptor, to, some, offset); });
 }
 ssize_t pread64(int descriptor, void* to, size_t size, off64_t offset) {
@@ -239,12 +242,12 @@ ssize_t pread64(int descriptor, void* to, size_t size, off64_t offset) {
 }
 ssize_t write(int descriptor, const void* from, size_t size) {
   static const auto real = next<ssize_t(int, const void*, size_t)>("write");
-  return transferred(Call::write, true, descriptor, size,
+  return transferred(Call::write, Call::change, descriptor, size,
                      [&](size_t some) { return real(descriptor, from, some); });
 }
 ssize_t pwrite(int descriptor, const void* from, size_t size, off_t offset) {
   static const auto real = next<ssize_t(int, const void*, size_t, off_t)>("pwrite");
-  return transferred(Call::write, true, descriptor, size,
+  return transferred(Call::write, Call::change, descriptor, size,
                      [&](size_t some) { return real(descriptor, from, some, offset); });
 }
 ssize_t pwrite64(int descriptor, const void* from, size_t size, off64_t offset) {
@@ -253,30 +256,30 @@ ssize_t pwrite64(int descriptor, const void* from, size_t size, off64_t offset) 
 
 int fsync(int descriptor) {
   static const auto real = next<int(int)>("fsync");
-  return guarded(Call::sync, true, -1, [&] { return real(descriptor); });
+  return guarded(Call::sync, Call::change, -1, [&] { return real(descriptor); });
 }
 int fdatasync(int descriptor) {
   static const auto real = next<int(int)>("fdatasync");
-  return guarded(Call::sync, true, -1, [&] { return real(descriptor); });
+  return guarded(Call::sync, Call::change, -1, [&] { return real(descriptor); });
 }
 int rename(const char* from, const char* to) {
   static const auto real = next<int(const char*, const char*)>("rename");
-  return guarded(Call::rename, true, -1, [&] { return real(from, to); });
+  return guarded(Call::rename, Call::change, -1, [&] { return real(from, to); });
 }
 int linkat(int from_folder, const char* from, int to_folder, const char* to, int flags) {
   static const auto real = next<int(int, const char*, int, const char*, int)>("linkat");
-  return guarded(Call::link, true, -1,
+  return guarded(Call::link, Call::change, -1,
                  [&] { return real(from_folder, from, to_folder, to, flags); });
 }
 int ftruncate(int descriptor, off_t size) {
   static const auto real = next<int(int, off_t)>("ftruncate");
-  return guarded(Call::truncate, true, -1, [&] { return real(descriptor, size); });
+  return guarded(Call::truncate, Call::change, -1, [&] { return real(descriptor, size); });
 }
 int ftruncate64(int descriptor, off64_t size) { return ftruncate(descriptor, size); }
 
 void* mmap(void* at, size_t size, int protection, int flags, int descriptor, off_t offset) {
   static const auto real = next<void*(void*, size_t, int, int, int, off_t)>("mmap");
-  return guarded(Call::map, false, MAP_FAILED,
+  return guarded(Call::map, kNoOther, MAP_FAILED,
                  [&] { return real(at, size, protection, flags, descriptor, offset); });
 }
 void* mmap64(void* at, size_t size, int protection, int flags, int descriptor, off64_t offset) {
@@ -284,12 +287,12 @@ void* mmap64(void* at, size_t size, int protection, int flags, int descriptor, o
 }
 int flock(int descriptor, int operation) {
   static const auto real = next<int(int, int)>("flock");
-  return guarded(Call::lock, false, -1, [&] { return real(descriptor, operation); });
+  return guarded(Call::lock, kNoOther, -1, [&] { return real(descriptor, operation); });
 }
 // Closed all the same, as the kernel does.
 int close(int descriptor) {
   static const auto real = next<int(int)>("close");
-  const Decision decision = decide(Call::close, false);
+  const Decision decision = decide(Call::close, kNoOther);
   const int error = errno;
   const int result = real(descriptor);
   if (!decision.fails) return result;
@@ -298,23 +301,23 @@ int close(int descriptor) {
 }
 int mkdir(const char* path, mode_t mode) {
   static const auto real = next<int(const char*, mode_t)>("mkdir");
-  return guarded(Call::make_folder, true, -1, [&] { return real(path, mode); });
+  return guarded(Call::make_folder, Call::change, -1, [&] { return real(path, mode); });
 }
 int unlink(const char* path) {
   static const auto real = next<int(const char*)>("unlink");
-  return guarded(Call::remove, true, -1, [&] { return real(path); });
+  return guarded(Call::remove, Call::change, -1, [&] { return real(path); });
 }
 int unlinkat(int folder, const char* path, int flags) {
   static const auto real = next<int(int, const char*, int)>("unlinkat");
-  return guarded(Call::remove, true, -1, [&] { return real(folder, path, flags); });
+  return guarded(Call::remove, Call::change, -1, [&] { return real(folder, path, flags); });
 }
 int rmdir(const char* path) {
   static const auto real = next<int(const char*)>("rmdir");
-  return guarded(Call::remove, true, -1, [&] { return real(path); });
+  return guarded(Call::remove, Call::change, -1, [&] { return real(path); });
 }
 int remove(const char* path) {
   static const auto real = next<int(const char*)>("remove");
-  return guarded(Call::remove, true, -1, [&] { return real(path); });
+  return guarded(Call::remove, Call::change, -1, [&] { return real(path); });
 }
 
 int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*),
@@ -322,7 +325,7 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
   using Create = int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
   static const auto real = next<Create>("pthread_create");
   const int error = g_block == nullptr ? 0 : g_block->error;
-  return guarded(Call::thread, false, error,
+  return guarded(Call::thread, kNoOther, error,
                  [&] { return real(thread, attributes, run, argument); });
 }
 

@@ -122,24 +122,6 @@ const std::vector<Scenario>& scenarios() {
   return kScenarios;
 }
 
-Block::Block(const fs::path& notes, const Fault& fault) : path_((notes / "faults").string()) {
-  const int descriptor = ::open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (descriptor < 0 || ::ftruncate(descriptor, sizeof(FaultBlock)) != 0) {
-    throw std::runtime_error(path_ + ": cannot make it");
-  }
-  void* mapped =
-      ::mmap(nullptr, sizeof(FaultBlock), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-  ::close(descriptor);
-  if (mapped == MAP_FAILED) throw std::runtime_error(path_ + ": cannot map it");
-  block_ = new (mapped) FaultBlock;
-  block_->call = static_cast<std::uint32_t>(fault.call);
-  block_->how = static_cast<std::uint32_t>(fault.how);
-  block_->error = fault.error;
-  block_->at = fault.at;
-}
-
-Block::~Block() { ::munmap(block_, sizeof(FaultBlock)); }
-
 void prepare(const Place& place, const Scenario& scenario, const fs::path& folder) {
   fs::remove_all(folder);
   fs::create_directories(folder / "work");

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "faults/fault_block.h"
+#include "faults/block.h"
 #include "hostile/child.h"
 #include "hostile/folder_state.h"
 #include "hostile/samples.h"
@@ -30,14 +30,6 @@ struct Scenario {
 
 const std::vector<Scenario>& scenarios();
 
-// One fault: `how` at the `at`-th call of a kind.
-struct Fault {
-  Call call = Call::count_of;
-  How how = How::none;
-  int error = 0;
-  std::uint64_t at = 0;
-};
-
 struct Outcome {
   hostile::Ended ended;
   hostile::FolderChanges changed;
@@ -46,22 +38,6 @@ struct Outcome {
   std::vector<std::string> names;     // of the outputs
   bool reached = false;               // the call was made
   std::vector<std::uint64_t> counts;  // by Call
-};
-
-// The block of one process, in a file of `notes`.
-class Block {
- public:
-  Block(const std::filesystem::path& notes, const Fault& fault);
-  ~Block();
-  Block(const Block&) = delete;
-  Block& operator=(const Block&) = delete;
-
-  FaultBlock& get() { return *block_; }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-  FaultBlock* block_ = nullptr;
 };
 
 struct Place {

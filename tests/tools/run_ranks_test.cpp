@@ -1,12 +1,15 @@
 // Tools with --tp: what several ranks print is what one does, as threads and as processes.
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <fstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/file.h"
 #include "base/json.h"
+#include "faults/block.h"
 #include "models_fixture.h"
 #include "shared_data.h"
 #include "tools/mpirun.h"
@@ -183,6 +186,51 @@ TEST_F(RunRanks, RefuseAnotherNumberOfProcesses) {
   const Finished ranked = test::run_by_mpi(own_ / "", 2, story("3"));
   EXPECT_NE(ranked.status, 0);
   EXPECT_NE(ranked.err.find("--tp 3: mpirun started 2 processes"), std::string::npos) << ranked.err;
+}
+
+// What rank 1 of two processes meets while it reads the model.
+struct LostReader {
+  explicit LostReader(faults::How how, const std::vector<std::string>& story)
+      : block(own.path(), {faults::Call::read_at, how, EIO, 1}) {
+    const std::string preloaded = "LD_PRELOAD=" LEQ_FAULT_LIBRARY;
+    const std::string variable = std::string(faults::kBlockVariable) + "=" + block.path();
+    std::vector<std::string> words = {
+        "/bin/sh", "-c",
+        "if [ $OMPI_COMM_WORLD_RANK = 1 ]; then exec env \"$0\" \"$@\"; fi; shift; exec \"$@\"",
+        preloaded, variable};
+    words.insert(words.end(), story.begin(), story.end());
+    words.push_back("--no-mmap");
+    ended = test::run_by_mpi(own / "", 2, words, {"--timeout", "60"});
+  }
+
+  test::TemporaryFolder own;
+  faults::Block block;
+  Finished ended;
+};
+
+TEST_F(RunRanks, AProcessKilledWhileItReadsTheModelEndsTheOther) {
+  if (const std::string why = test::no_mpi(); !why.empty()) GTEST_SKIP() << why;
+  if (std::string_view(LEQ_SANITIZE) != "") GTEST_SKIP() << "sanitizers want to be loaded first";
+  LostReader lost(faults::How::kill, story("2"));
+  const std::string said = lost.ended.out + lost.ended.err;
+  EXPECT_EQ(lost.block.get().reached, 1u) << said;
+  EXPECT_NE(lost.ended.status, 0);
+  EXPECT_NE(said.find("process rank 1"), std::string::npos) << said;
+  EXPECT_NE(said.find("exited on signal 9"), std::string::npos) << said;
+  EXPECT_EQ(said.find("timeout"), std::string::npos) << said;
+  EXPECT_EQ(said.find("there was"), std::string::npos) << said;  // as the story goes on
+}
+
+TEST_F(RunRanks, AProcessThatCannotReadTheModelTellsTheOther) {
+  if (const std::string why = test::no_mpi(); !why.empty()) GTEST_SKIP() << why;
+  if (std::string_view(LEQ_SANITIZE) != "") GTEST_SKIP() << "sanitizers want to be loaded first";
+  LostReader lost(faults::How::error, story("2"));
+  const std::string said = lost.ended.out + lost.ended.err;
+  EXPECT_EQ(lost.block.get().reached, 1u) << said;
+  EXPECT_NE(lost.ended.status, 0);
+  EXPECT_NE(said.find("rank 1 of 2: "), std::string::npos) << said;
+  EXPECT_NE(said.find("cannot read at offset 0: Input/output error"), std::string::npos) << said;
+  EXPECT_EQ(said.find("timeout"), std::string::npos) << said;
 }
 
 // Before there are ranks: none of them says it.

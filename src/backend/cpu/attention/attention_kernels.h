@@ -52,6 +52,19 @@ struct ValueTile {
   float* out[kQueryTile] = {};  // [d]
 };
 
+// Coded values of one page, for queries that see the same columns [first, last): lanes += p * m,
+// weights = p * s. Other columns of the outer blocks of 16 change nothing; their scales are not
+// read.
+struct WeighTile {
+  int queries = 0;
+  int first = 0, last = 0;
+  const std::uint16_t* scales = nullptr;  // f16 [64]
+  const std::uint16_t* minima = nullptr;
+  const float* p[kQueryTile] = {};  // [64]
+  float* weights[kQueryTile] = {};  // [64], may be p
+  float* lanes[kQueryTile] = {};    // [16]
+};
+
 struct SpanSum {
   float max = 0.0f;    // m
   float total = 0.0f;  // l
@@ -74,10 +87,7 @@ struct AttentionKernels {
   // Columns [first, last) of a span of 512: p = exp(s - m) in place. Other columns of the first and
   // the last block of 16 become 0. first < last.
   SpanSum (*softmax)(float* scores, int first, int last) noexcept;
-  // int8 values, columns [first, last) of one page: lanes += p * m, then p = p * s in place.
-  // Columns of the outer blocks that are not visible hold p = 0 and their scales are not read.
-  void (*weigh)(float* p, int first, int last, const std::uint16_t* scales,
-                const std::uint16_t* minima, float* lanes) noexcept;
+  void (*weigh)(const WeighTile& tile) noexcept;
   // lanes +8, +4, +2, +1
   float (*lane_total)(const float* lanes) noexcept;
   // total = fma(part, b, total * a)

@@ -72,11 +72,17 @@ struct StagedHalves {
   bool there[2] = {};
 };
 
-void stage_half(const SpanWork& work, int page, int kv_head, int half) {
+// Where a half lies: a place for each where several tiles of queries read them, else one for both,
+// which stays in the first-level cache.
+float* staged_half(const SpanWork& work, int half) {
+  const int place = tile_count(work.head) > 1 ? half : 0;
+  return work.scratch.wide + place * kHalf * work.head.shape.head_dim;
+}
+
+TurnTile turn_tile(const SpanWork& work, int page, int kv_head, int half) {
   const HeadBlock& head = work.head;
-  const KvScheme& scheme = keys_of(work);
   const HeadPage keys = work.keys(page, kv_head);
-  const int dims = head.shape.head_dim, ends = half * kHalf / scheme.block * dims;
+  const int dims = head.shape.head_dim, ends = half * kHalf / keys_of(work).block * dims;
   TurnTile tile;
   tile.dims = dims;
   tile.half = half;
@@ -84,8 +90,45 @@ void stage_half(const SpanWork& work, int page, int kv_head, int half) {
   tile.scales = keys.scales + ends;
   tile.minima = keys.minima + ends;
   tile.turns = reinterpret_cast<const float*>(head.shape.key_turns->block_turns.data());
-  tile.out = work.scratch.wide + half * kHalf * dims;
-  head.packed.turn[packed_index(scheme.bits)](tile);
+  return tile;
+}
+
+// One of `parts` equal parts of what is left.
+Ahead take_part(Ahead& left, int parts) {
+  const Ahead part = {left.lines, left.count / parts};
+  left = {left.lines + part.count * 64, left.count - part.count};
+  return part;
+}
+
+// Rows of the RoPE table that are used lie far apart.
+void prefetch_row(const float* row, int dims) {
+  for (int i = 0; i < dims; i += 16) __builtin_prefetch(row + i, 0, 3);
+}
+
+// Scores of queries, turned back to a half's first position, against its keys.
+void score_half(const SpanWork& work, TurnTile keys, TurnedScoreTile tile, StagedHalves& staged,
+                Ahead ahead) {
+  const HeadBlock& head = work.head;
+  const int bits = packed_index(keys_of(work).bits);
+  if (tile_count(head) == 1 && head.packed.turned_scores[bits] != nullptr) {
+    tile.keys = keys;
+    tile.keys.ahead = ahead;
+    return head.packed.turned_scores[bits](tile);
+  }
+  ScoreTile numbers;
+  numbers.keys = keys.out = staged_half(work, keys.half);
+  numbers.dims = keys.dims;
+  numbers.last_block = kHalf / kKeyBlock;
+  numbers.queries = tile.queries;
+  std::copy_n(tile.query, kQueryTile, numbers.query);
+  std::copy_n(tile.scores, kQueryTile, numbers.scores);
+  if (!staged.there[keys.half]) {
+    keys.ahead = take_part(ahead, 2);
+    head.packed.turn[bits](keys);
+    staged.there[keys.half] = true;
+  }
+  numbers.ahead = ahead;
+  head.kernels.kv[static_cast<std::size_t>(KvType::f32)].scores(numbers);
 }
 
 // The same for keys that were coded before RoPE, half by half: q turned back to the half's first
@@ -95,25 +138,20 @@ void score_turned(const SpanWork& work, int page, int kv_head, Tile queries, Col
   const HeadBlock& head = work.head;
   const int dims = head.shape.head_dim;
   const auto* table = reinterpret_cast<const float*>(head.shape.key_turns->memory.data());
-  for (int half = columns.first / kHalf; half * kHalf < columns.last; ++half) {
-    if (!staged.there[half]) stage_half(work, page, kv_head, half);
-    staged.there[half] = true;
-    ScoreTile tile;
-    tile.keys = work.scratch.wide;
-    tile.dims = dims;
-    tile.first_block = half * kHalf / kKeyBlock;
-    tile.last_block = (half + 1) * kHalf / kKeyBlock;
-    tile.queries = queries.last - queries.first;
-    tile.ahead = ahead;
-    ahead = {};
+  const int first = columns.first / kHalf, end = (columns.last + kHalf - 1) / kHalf;
+  for (int half = first; half < end; ++half) {
     const float* row = table + (work.page_position(page) + half * kHalf) * dims;
+    if (kv_head == 0) prefetch_row(row + kHalf * dims, dims);
+    TurnedScoreTile tile;
+    tile.queries = queries.last - queries.first;
     for (int r = 0; r < tile.queries; ++r) {
       float* turned = work.scratch.folded + r * dims;
       head.packed.turn_back(work.scratch.queries[queries.first + r], row, dims, turned);
       tile.query[r] = turned;
-      tile.scores[r] = work.scores(queries.first + r, page);
+      tile.scores[r] = work.scores(queries.first + r, page) + half * kHalf;
     }
-    head.kernels.kv[static_cast<std::size_t>(KvType::f32)].scores(tile);
+    score_half(work, turn_tile(work, page, kv_head, half), tile, staged,
+               take_part(ahead, end - half));
   }
 }
 
@@ -282,20 +320,21 @@ void add_codes(const SpanWork& work, int page, int kv_head, Tile queries, Column
   tile.last = columns.last;
   tile.ahead = ahead;
   ahead = {};
-  const int begin = columns.first / kLaneCount * kLaneCount;
-  const int end = (columns.last + kLaneCount - 1) / kLaneCount * kLaneCount;
   for (int r = 0; r < tile.queries; ++r) {
-    const float* p = work.scores(queries.first + r, page);
-    float* weights = work.scratch.weights + r * groups * kPageTokens;
-    for (int group = 0; group < groups; ++group) {
-      float* row = weights + group * kPageTokens;
-      std::copy(p + begin, p + end, row + begin);
-      head.kernels.weigh(row, columns.first, columns.last, values.scales + group * kPageTokens,
-                         values.minima + group * kPageTokens,
-                         lanes_of(work, queries.first + r, groups) + group * kLaneCount);
-    }
-    tile.weights[r] = weights;
+    tile.weights[r] = work.scratch.weights + r * groups * kPageTokens;
     tile.out[r] = work.record(queries.first + r);
+  }
+  WeighTile weigh = {tile.queries, columns.first, columns.last};
+  for (int group = 0; group < groups; ++group) {
+    weigh.scales = values.scales + group * kPageTokens;
+    weigh.minima = values.minima + group * kPageTokens;
+    for (int r = 0; r < tile.queries; ++r) {
+      const int query = queries.first + r;
+      weigh.p[r] = work.scores(query, page);
+      weigh.weights[r] = work.scratch.weights + (r * groups + group) * kPageTokens;
+      weigh.lanes[r] = lanes_of(work, query, groups) + group * kLaneCount;
+    }
+    head.kernels.weigh(weigh);
   }
   head.packed.values[packed_index(scheme.bits)](tile);
 }

@@ -100,27 +100,30 @@ NextPage keys_ahead(const SpanWork& work, int page, int kv_head) {
           value_head_bytes(head.kv.value_type, head.shape.head_dim)};
 }
 
-void prefetch(const std::uint16_t* numbers) {
-  for (int line = 0; line < kPageTokens; line += 32) __builtin_prefetch(numbers + line, 0, 2);
-}
-
-void prefetch_scales(const HeadPage& page) {
-  prefetch(page.scales);
-  prefetch(page.minima);
+void prefetch(const std::uint16_t* numbers, std::size_t count) {
+  for (std::size_t i = 0; i < count; i += 32) __builtin_prefetch(numbers + i, 0, 2);
 }
 
 // Scales and minima lie apart from the numbers: those of all the span's keys and values, at once.
 void prefetch_scales(const SpanWork& work) {
   const KvLayer& kv = work.head.kv;
-  for (int page = work.first_page; page < work.last_page; ++page) {
-    for (int h = 0; h < work.head.heads; ++h) {
-      if (kv_coded(kv.key_type)) prefetch_scales(work.keys(page, h));
+  const int dims = work.head.shape.head_dim;
+  const auto each_page = [&](std::size_t count, auto part) {
+    for (int page = work.first_page; page < work.last_page; ++page) {
+      for (int h = 0; h < work.head.heads; ++h) {
+        const HeadPage ends = part(page, h);
+        prefetch(ends.scales, count);
+        prefetch(ends.minima, count);
+      }
     }
+  };
+  if (kv_coded(kv.key_type)) {
+    each_page(end_count(KvPart::keys, kv.key_type, dims),
+              [&](int page, int h) { return work.keys(page, h); });
   }
-  for (int page = work.first_page; page < work.last_page; ++page) {
-    for (int h = 0; h < work.head.heads; ++h) {
-      if (kv_coded(kv.value_type)) prefetch_scales(work.values(page, h));
-    }
+  if (kv_coded(kv.value_type)) {
+    each_page(end_count(KvPart::values, kv.value_type, dims),
+              [&](int page, int h) { return work.values(page, h); });
   }
 }
 
@@ -160,8 +163,8 @@ void score_page(const SpanWork& work, int page, int kv_head) {
   }
 }
 
-// Scores become probabilities, and for coded values weights and the sums of p * m.
-void normalize_query(const SpanWork& work, int kv_head, int query) {
+// Scores become probabilities.
+void normalize_query(const SpanWork& work, int query) {
   const HeadBlock& head = work.head;
   float* record = work.record(query);
   std::memset(record, 0, static_cast<std::size_t>(head.plan.record_floats) * sizeof(float));
@@ -170,15 +173,28 @@ void normalize_query(const SpanWork& work, int kv_head, int query) {
   const SpanSum sum = head.kernels.softmax(work.scores(query, 0), columns.first, columns.last);
   record_max(head, record) = sum.max;
   record_total(head, record) = sum.total;
-  if (!kv_coded(head.kv.value_type) || kv_packed(head.kv.value_type)) return;
-  float* lanes = work.scratch.lanes + std::int64_t{query} * kLaneCount;
-  std::memset(lanes, 0, kLaneCount * sizeof(float));
-  for (int page = work.first_page; page < work.last_page; ++page) {
-    const Columns part = in_page(columns, page);
-    if (part.empty()) continue;
-    const HeadPage values = work.values(page, kv_head);
-    head.kernels.weigh(work.scores(query, page), part.first, part.last, values.scales,
-                       values.minima, lanes);
+}
+
+// Of int8 values: probabilities become weights, and the sums of p * m.
+void weigh_page(const SpanWork& work, int page, int kv_head) {
+  const HeadBlock& head = work.head;
+  const HeadPage values = work.values(page, kv_head);
+  WeighTile tile;
+  tile.scales = values.scales;
+  tile.minima = values.minima;
+  for (int t = 0; t < tile_count(head); ++t) {
+    each_view(work, page, tile_at(head, kv_head, t), {0, kPageTokens},
+              [&](Tile some, Columns columns) {
+                tile.queries = some.last - some.first;
+                tile.first = columns.first;
+                tile.last = columns.last;
+                for (int r = 0; r < tile.queries; ++r) {
+                  const int query = some.first + r;
+                  tile.p[r] = tile.weights[r] = work.scores(query, page);
+                  tile.lanes[r] = work.scratch.lanes + std::int64_t{query} * kLaneCount;
+                }
+                head.kernels.weigh(tile);
+              });
   }
 }
 
@@ -275,15 +291,20 @@ void run_span(const HeadBlock& head, std::int64_t span, const WorkerScratch& scr
   for (int page = work.first_page; page < work.last_page; ++page) {
     for (int h = 0; h < head.heads; ++h) score_page(work, page, h);
   }
-  for (int h = 0; h < head.heads; ++h) {
-    for (int query = 0; query < queries; ++query) normalize_query(work, h, h * queries + query);
+  for (int query = 0; query < head.queries(); ++query) normalize_query(work, query);
+  const bool weighed = kv_coded(head.kv.value_type) && !kv_packed(head.kv.value_type);
+  if (weighed) {
+    std::fill_n(scratch.lanes, std::int64_t{head.queries()} * kLaneCount, 0.0f);
+    for (int page = work.first_page; page < work.last_page; ++page) {
+      for (int h = 0; h < head.heads; ++h) weigh_page(work, page, h);
+    }
   }
   for (int page = work.first_page; page < work.last_page; ++page) {
     for (int h = 0; h < head.heads; ++h) value_page(work, page, h);
   }
   if (kv_packed(head.kv.value_type)) {
     add_packed_minima(work);
-  } else if (kv_coded(head.kv.value_type)) {
+  } else if (weighed) {
     for (int query = 0; query < head.queries(); ++query) add_minima(work, query);
   }
 }

@@ -6,8 +6,6 @@
 namespace leq::cpu {
 namespace {
 
-constexpr int kMostDims = 1024;  // of a head
-
 const KvKernels& kernels_of(const AttentionKernels& kernels, KvType type) {
   return kernels.kv[static_cast<std::size_t>(type)];
 }

@@ -46,9 +46,20 @@ struct TurnTile {
   const std::uint16_t* scales = nullptr;  // [d], of the half's block
   const std::uint16_t* minima = nullptr;
   const float* turns = nullptr;  // [2][d/2][32]: cosines, sines
-  float* out = nullptr;          // [2][d][16]: pair i is rows 2 i and 2 i + 1
+  Ahead ahead;
+  float* out = nullptr;  // [2][d][16]: pair i is rows 2 i and 2 i + 1
 };
 
+// Scores of some queries against such a half page: what `turn` and then the scores of f32 keys
+// give.
+struct TurnedScoreTile {
+  TurnTile keys;
+  int queries = 0;
+  const float* query[kQueryTile] = {};  // [d], as turn_back leaves them
+  float* scores[kQueryTile] = {};       // [32]
+};
+
+inline constexpr int kMostDims = 1024;           // of a head
 inline constexpr int kPageColumns = 64;          // positions of a page
 inline constexpr int kSpanBlocks = 16;           // of 32 keys, at most, in a span
 inline constexpr int kMostChains = kSpanBlocks;  // of one call of PackedKernels::chains
@@ -68,6 +79,8 @@ struct PackedKernels {
   void (*scores[3])(const PackedScoreTile& tile) noexcept;
   void (*values[3])(const PackedValueTile& tile) noexcept;
   void (*turn[3])(const TurnTile& tile) noexcept;
+  // Both in one pass; null where two passes are used.
+  void (*turned_scores[3])(const TurnedScoreTile& tile) noexcept = {};
   // A query turned back by a row of the RoPE table [2][d/2]: out[2 i] = fma(x1, sine, x0 * cosine),
   // out[2 i + 1] = fma(-x0, sine, x1 * cosine) of pair (x[i], x[i + d/2]).
   void (*turn_back)(const float* x, const float* row, int dims, float* out) noexcept;

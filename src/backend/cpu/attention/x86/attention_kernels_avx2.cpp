@@ -201,7 +201,7 @@ void int8_scores(const ScoreTile& tile) noexcept {
 
 // Columns [column, column + 8 D), R queries.
 template <class Value, int R, int D>
-void value_columns(const ValueTile& tile, std::int64_t column, const Ahead& lines) noexcept {
+void value_columns(const ValueTile& tile, std::int64_t column) noexcept {
   const Value* values = static_cast<const Value*>(tile.values) + column;
   const float* weights[R];
   __m256 sums[R][D];
@@ -209,7 +209,7 @@ void value_columns(const ValueTile& tile, std::int64_t column, const Ahead& line
     weights[r] = tile.weights[r];
     for (int i = 0; i < D; ++i) sums[r][i] = load8(tile.out[r] + column + i * 8);
   }
-  Prefetcher ahead(lines, tile.last - tile.first);
+  Prefetcher ahead(share_of(tile.ahead, column, column + 8 * D, tile.dims), tile.last - tile.first);
   for (std::int64_t j = tile.first; j < tile.last; ++j) {
     ahead.step();
     add_products(
@@ -242,13 +242,12 @@ template <class Value, int R>
 void value_rows(const ValueTile& tile) noexcept {
   constexpr int kRegisters = R == 1 ? 8 : R <= 3 ? 4 : 2;
   constexpr std::int64_t kColumns = 8 * kRegisters;
-  Ahead ahead = tile.ahead;  // fetched while the first columns are read
   std::int64_t column = 0;
-  for (; column + kColumns <= tile.dims; column += kColumns, ahead = {}) {
-    value_columns<Value, R, kRegisters>(tile, column, ahead);
+  for (; column + kColumns <= tile.dims; column += kColumns) {
+    value_columns<Value, R, kRegisters>(tile, column);
   }
-  for (; column + 16 <= tile.dims; column += 16, ahead = {}) {
-    value_columns<Value, R, 2>(tile, column, ahead);
+  for (; column + 16 <= tile.dims; column += 16) {
+    value_columns<Value, R, 2>(tile, column);
   }
   if (column < tile.dims) value_tail<Value>(tile, column);
 }
@@ -340,17 +339,18 @@ SpanSum softmax(float* scores, int first, int last) noexcept {
   return {max, add_lanes(lanes[0], lanes[1])};
 }
 
-void weigh(float* p, int first, int last, const std::uint16_t* scales, const std::uint16_t* minima,
-           float* lanes) noexcept {
-  const int begin = first / 16 * 16, end = (last + 15) / 16 * 16;
+void weigh(const WeighTile& tile) noexcept {
+  const int begin = tile.first / 16 * 16, end = (tile.last + 15) / 16 * 16;
   for (int j = begin; j < end; j += 8) {
-    const __m256i visible = visible_lanes(j, first, last);
-    const __m256 mask = _mm256_castsi256_ps(visible);
-    const __m256 probability = _mm256_loadu_ps(p + j);
-    float* lane = lanes + j % 16;
-    const __m256 minimum = _mm256_and_ps(load8(minima + j), mask);
-    _mm256_storeu_ps(lane, _mm256_fmadd_ps(probability, minimum, _mm256_loadu_ps(lane)));
-    _mm256_maskstore_ps(p + j, visible, _mm256_mul_ps(probability, load8(scales + j)));
+    const __m256i visible = visible_lanes(j, tile.first, tile.last);
+    const __m256 minimum = _mm256_and_ps(load8(tile.minima + j), _mm256_castsi256_ps(visible));
+    const __m256 scale = load8(tile.scales + j);
+    for (int r = 0; r < tile.queries; ++r) {
+      const __m256 p = _mm256_loadu_ps(tile.p[r] + j);
+      float* lane = tile.lanes[r] + j % 16;
+      _mm256_storeu_ps(lane, _mm256_fmadd_ps(p, minimum, _mm256_loadu_ps(lane)));
+      _mm256_maskstore_ps(tile.weights[r] + j, visible, _mm256_mul_ps(p, scale));
+    }
   }
 }
 

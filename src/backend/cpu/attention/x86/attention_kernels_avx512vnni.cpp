@@ -32,6 +32,21 @@ __m512 load16(const std::uint8_t* x, __mmask16 mask) {
   return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, x)));
 }
 
+// Lines of what a loop reads itself go into the first-level cache too, so long before they are
+// read: with both, memory is read faster than with either. After a head's part of a page lies, as a
+// rule, the part that is read next.
+constexpr std::int64_t kLinesNear = 16;
+
+void fetch_near(const void* line) {
+  _mm_prefetch(static_cast<const char*>(line) + kLinesNear * 64, _MM_HINT_T0);
+}
+
+// The line of a block of `lines` that is so far ahead of `line`: of the same block, or of the one
+// in its place in the next part, four blocks later.
+const void* near_key(const void* line, std::int64_t index, std::int64_t lines) {
+  return static_cast<const char*>(line) + (index + kLinesNear < lines ? 0 : 3 * lines * 64);
+}
+
 // Blocks [block, block + B) of 16 keys, R queries: one fma chain for each key.
 template <class Key, int R, int B>
 void float_blocks(const ScoreTile& tile, int block) noexcept {
@@ -87,7 +102,9 @@ void int8_blocks(const ScoreTile& tile, int block) noexcept {
     __m512i key[B];
 #pragma GCC unroll 4
     for (int b = 0; b < B; ++b) {
-      key[b] = _mm512_loadu_si512(keys + (b * quads + quad) * 64);
+      const std::uint8_t* line = keys + (b * quads + quad) * 64;
+      key[b] = _mm512_loadu_si512(line);
+      fetch_near(near_key(line, quad, quads));
     }
     ahead.step();
 #pragma GCC unroll 6
@@ -157,13 +174,14 @@ void value_columns(const ValueTile& tile, std::int64_t column, __mmask16 mask) n
       sums[r][i] = load16(tile.out[r] + column + i * 16, D == 1 ? mask : __mmask16(0xffffu));
     }
   }
-  Prefetcher ahead(column == 0 ? tile.ahead : Ahead{}, tile.last - tile.first);
+  Prefetcher ahead(share_of(tile.ahead, column, column + 16 * D, dims), tile.last - tile.first);
   for (std::int64_t j = tile.first; j < tile.last; ++j) {
     const Value* at = values + j * dims;
     ahead.step();
     __m512 value[D];
     for (int i = 0; i < D; ++i) {
       value[i] = D == 1 ? load16(at, mask) : load16(at + i * 16);
+      if (i * 16 * sizeof(Value) % 64 == 0) fetch_near(at + i * 16);
     }
     for (int r = 0; r < R; ++r) {
       const __m512 weight = _mm512_set1_ps(weights[r][j]);
@@ -263,17 +281,34 @@ SpanSum softmax(float* scores, int first, int last) noexcept {
   return {max, add_lanes(lanes)};
 }
 
-void weigh(float* p, int first, int last, const std::uint16_t* scales, const std::uint16_t* minima,
-           float* lanes) noexcept {
-  __m512 sums = _mm512_loadu_ps(lanes);
-  for (int block = first / 16 * 16; block < last; block += 16) {
-    const __mmask16 mask = visible_lanes(block, first, last);
-    const __m512 probability = _mm512_loadu_ps(p + block);
-    sums = _mm512_fmadd_ps(probability, load16(minima + block, mask), sums);
-    _mm512_mask_storeu_ps(p + block, mask,
-                          _mm512_mul_ps(probability, load16(scales + block, mask)));
+// B blocks of 16 columns from `block` on, of which `mask` are visible.
+template <int B>
+void weigh_blocks(const WeighTile& tile, int block, __mmask16 mask) noexcept {
+  __m512 scale[B], minimum[B];
+#pragma GCC unroll 4
+  for (int b = 0; b < B; ++b) {
+    scale[b] = load16(tile.scales + block + b * 16, mask);
+    minimum[b] = load16(tile.minima + block + b * 16, mask);
   }
-  _mm512_storeu_ps(lanes, sums);
+  for (int r = 0; r < tile.queries; ++r) {
+    const float* p = tile.p[r] + block;
+    __m512 sums = _mm512_loadu_ps(tile.lanes[r]);
+#pragma GCC unroll 4
+    for (int b = 0; b < B; ++b) {
+      const __m512 probability = _mm512_loadu_ps(p + b * 16);
+      sums = _mm512_fmadd_ps(probability, minimum[b], sums);
+      _mm512_mask_storeu_ps(tile.weights[r] + block + b * 16, mask,
+                            _mm512_mul_ps(probability, scale[b]));
+    }
+    _mm512_storeu_ps(tile.lanes[r], sums);
+  }
+}
+
+void weigh(const WeighTile& tile) noexcept {
+  if (tile.first == 0 && tile.last == 64) return weigh_blocks<4>(tile, 0, 0xffffu);
+  for (int block = tile.first / 16 * 16; block < tile.last; block += 16) {
+    weigh_blocks<1>(tile, block, visible_lanes(block, tile.first, tile.last));
+  }
 }
 
 template <class Step>

@@ -134,7 +134,8 @@ void value_some(const PackedValueTile& tile, int column, int first, float* const
       sums[r][i][1] = _mm256_loadu_ps(out[r] + i * 16 + 8);
     }
   }
-  Prefetcher ahead(column == 0 && first == 0 ? tile.ahead : Ahead{}, tile.last - tile.first);
+  Prefetcher ahead(first == 0 ? share_of(tile.ahead, column, column + 16 * D, tile.dims) : Ahead{},
+                   tile.last - tile.first);
   for (std::int64_t j = tile.first; j < tile.last; ++j) {
     const std::uint8_t* at = values + j * tile.row_bytes;
     ahead.step();
@@ -270,34 +271,49 @@ void wide_chains(const ChainTile& tile) noexcept {
   kRows[tile.queries - 1](tile);
 }
 
+// Eight keys of one channel in each of a half page's two blocks of 16.
+template <int bits>
+void channel_keys(const std::uint8_t* row, std::int64_t block_bytes, __m128i begin, float scale,
+                  float minimum, __m256 (&keys)[2]) {
+  __m256i lanes[2] = {_mm256_srl_epi32(bytes8(row), begin)};
+  lanes[1] = bits == 8 ? bytes8(row + block_bytes) : _mm256_srli_epi32(lanes[0], bits);
+  for (int b = 0; b < 2; ++b) {
+    keys[b] =
+        _mm256_fmadd_ps(_mm256_set1_ps(scale), low_codes<bits>(lanes[b]), _mm256_set1_ps(minimum));
+  }
+}
+
 // Two registers hold what a row of 16 keys does.
 template <int bits>
 void wide_turn(const TurnTile& tile) noexcept {
   constexpr int kBlocks = 8 / bits;
-  const int half = tile.dims / 2;
-  for (int b = 0; b < 2; ++b) {
-    const int block = tile.half * 2 + b;
-    const std::uint8_t* rows = tile.keys + block / kBlocks * tile.dims * 16;
-    const __m128i begin = _mm_cvtsi32_si128(block % kBlocks * bits);
-    float* out = tile.out + b * tile.dims * kKeyBlock;
-    for (int p = 0; p < half; ++p, out += 2 * kKeyBlock) {
-      const __m256 s0 = _mm256_set1_ps(value_of(tile.scales[p]));
-      const __m256 s1 = _mm256_set1_ps(value_of(tile.scales[half + p]));
-      const __m256 m0 = _mm256_set1_ps(value_of(tile.minima[p]));
-      const __m256 m1 = _mm256_set1_ps(value_of(tile.minima[half + p]));
-      const float* turns = tile.turns + p * 2 * kKeyBlock + b * kKeyBlock;
+  const std::int64_t dims = tile.dims, half = dims / 2;
+  const int block = tile.half * 2;
+  const std::uint8_t* rows = tile.keys + block / kBlocks * dims * 16;
+  const __m128i begin = _mm_cvtsi32_si128(block % kBlocks * bits);
+  alignas(32) float scales[kMostDims], minima[kMostDims];
+  for (int c = 0; c < tile.dims; c += 8) {
+    _mm256_store_ps(scales + c, halves8(tile.scales + c, tile.dims - c));
+    _mm256_store_ps(minima + c, halves8(tile.minima + c, tile.dims - c));
+  }
+  Prefetcher ahead(tile.ahead, half);
+  for (std::int64_t p = 0; p < half; ++p) {
+    ahead.step();
+    const std::uint8_t *row0 = rows + p * 16, *row1 = rows + (half + p) * 16;
 #pragma GCC unroll 2
-      for (int i = 0; i < kKeyBlock; i += 8) {
-        const auto key = [&](int c, __m256 s, __m256 m) {
-          const __m256i lanes = _mm256_srl_epi32(bytes8(rows + c * 16 + i), begin);
-          return _mm256_fmadd_ps(s, low_codes<bits>(lanes), m);
-        };
-        const __m256 k0 = key(p, s0, m0), k1 = key(half + p, s1, m1);
-        const __m256 cosines = _mm256_loadu_ps(turns + i);
-        const __m256 sines = _mm256_loadu_ps(turns + half * 2 * kKeyBlock + i);
-        _mm256_storeu_ps(out + i, _mm256_fnmadd_ps(k1, sines, _mm256_mul_ps(k0, cosines)));
-        _mm256_storeu_ps(out + kKeyBlock + i,
-                         _mm256_fmadd_ps(k0, sines, _mm256_mul_ps(k1, cosines)));
+    for (int i = 0; i < kKeyBlock; i += 8) {
+      __m256 k0[2], k1[2];
+      channel_keys<bits>(row0 + i, dims * 16, begin, scales[p], minima[p], k0);
+      channel_keys<bits>(row1 + i, dims * 16, begin, scales[half + p], minima[half + p], k1);
+#pragma GCC unroll 2
+      for (int b = 0; b < 2; ++b) {
+        const float* turns = tile.turns + (p * 2 + b) * kKeyBlock + i;
+        const __m256 cosines = _mm256_loadu_ps(turns);
+        const __m256 sines = _mm256_loadu_ps(turns + half * 2 * kKeyBlock);
+        float* out = tile.out + (b * dims + 2 * p) * kKeyBlock + i;
+        _mm256_storeu_ps(out, _mm256_fnmadd_ps(k1[b], sines, _mm256_mul_ps(k0[b], cosines)));
+        _mm256_storeu_ps(out + kKeyBlock,
+                         _mm256_fmadd_ps(k0[b], sines, _mm256_mul_ps(k1[b], cosines)));
       }
     }
   }

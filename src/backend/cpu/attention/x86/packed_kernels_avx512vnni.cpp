@@ -136,7 +136,8 @@ void value_some(const PackedValueTile& tile, int column, __mmask16 mask) noexcep
       sums[r][i] = _mm512_maskz_loadu_ps(mask, tile.out[r] + column + i * 16);
     }
   }
-  Prefetcher ahead(column == 0 ? tile.ahead : Ahead{}, tile.last - tile.first);
+  Prefetcher ahead(share_of(tile.ahead, column, column + 16 * D, tile.dims),
+                   tile.last - tile.first);
   for (std::int64_t j = tile.first; j < tile.last; ++j) {
     const std::uint8_t* at = values + j * tile.row_bytes;
     ahead.step();
@@ -262,73 +263,142 @@ void wide_fold(const float* query, const std::uint16_t* scales, int dims, float*
   }
 }
 
-// A channel's 16 keys of block b of a half page. Of few bits all numbers that codes stand for fit
-// in a register: a look-up gives them.
+// One channel of a half page of keys: the numbers of its two blocks of 16. Few bits: `numbers` has
+// those of all codes, a look-up gives them.
 template <int bits>
-struct ChannelKeys {
-  __m512 numbers;  // few bits: of all codes
-  __m512 scale, minimum;
-  const std::uint8_t* row;
-  std::int64_t block_bytes;  // from block 0 of the half to block 1
-  int shift;                 // of block 0
-
-  __m512 keys(int b) const {
-    if constexpr (bits == 8) {
-      return _mm512_fmadd_ps(scale, low_codes<8>(bytes16(row + b * block_bytes)), minimum);
-    }
-    const __m128i digits = _mm_cvtsi32_si128(shift + b * bits);
-    return _mm512_permutexvar_ps(_mm512_srl_epi32(bytes16(row), digits), numbers);
+void channel_keys(const std::uint8_t* row, std::int64_t block_bytes, __m128i begin, __m512 scale,
+                  __m512 minimum, __m512 numbers, __m512 (&keys)[2]) {
+  __m512i lanes = bytes16(row);
+  if constexpr (bits == 8) {
+    keys[0] = _mm512_fmadd_ps(scale, low_codes<8>(lanes), minimum);
+    keys[1] = _mm512_fmadd_ps(scale, low_codes<8>(bytes16(row + block_bytes)), minimum);
+    return;
   }
-};
+  if constexpr (bits == 2) lanes = _mm512_srl_epi32(lanes, begin);  // 4 bits: both share a byte
+  keys[0] = _mm512_permutexvar_ps(lanes, numbers);
+  keys[1] = _mm512_permutexvar_ps(_mm512_srli_epi32(lanes, bits), numbers);
+}
 
-template <int bits>
-void wide_turn(const TurnTile& tile) noexcept {
+// Calls take(p, first, second) for each pair p, with the turned numbers of its two channels in the
+// two blocks.
+template <int bits, class Take>
+inline __attribute__((always_inline)) void each_turned(const TurnTile& tile, Take take) {
   constexpr int kBlocks = 8 / bits;
   const std::int64_t dims = tile.dims, half = dims / 2;
   const int block = tile.half * 2;
   const std::uint8_t* rows = tile.keys + block / kBlocks * dims * 16;
+  const __m128i begin = _mm_cvtsi32_si128(block % kBlocks * bits);
   const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   const __m512 codes = low_codes<bits>(lanes);
-  alignas(64) float ends[4][16];  // scales and minima of 16 pairs
-  for (std::int64_t first = 0; first < half; first += 16) {
-    const __mmask16 mask = low_lanes(half - first);
-    for (int n = 0; n < 2; ++n) {
-      _mm512_store_ps(ends[n], halves16(tile.scales + n * half + first, mask));
-      _mm512_store_ps(ends[2 + n], halves16(tile.minima + n * half + first, mask));
-    }
-    const std::int64_t last = half - first < 16 ? half : first + 16;
-    for (std::int64_t p = first; p < last; ++p) {
-      const auto channel = [&](int n) {
-        const __m512 s = _mm512_set1_ps(ends[n][p - first]);
-        const __m512 m = _mm512_set1_ps(ends[2 + n][p - first]);
-        return ChannelKeys<bits>{_mm512_fmadd_ps(s, codes, m), s,         m,
-                                 rows + (n * half + p) * 16,   dims * 16, block % kBlocks * bits};
-      };
-      const ChannelKeys<bits> c0 = channel(0), c1 = channel(1);
-      const float* turns = tile.turns + p * 2 * kKeyBlock;
+  Prefetcher ahead(tile.ahead, half);
+  alignas(64) float scales[kMostDims], minima[kMostDims];
+  for (std::int64_t c = 0; c < dims; c += 16) {
+    _mm512_store_ps(scales + c, halves16(tile.scales + c, low_lanes(dims - c)));
+    _mm512_store_ps(minima + c, halves16(tile.minima + c, low_lanes(dims - c)));
+  }
+  for (std::int64_t p = 0; p < half; ++p) {
+    ahead.step();
+    __m512 k[2][2], first[2], second[2];
 #pragma GCC unroll 2
-      for (int b = 0; b < 2; ++b) {
-        const __m512 k0 = c0.keys(b), k1 = c1.keys(b);
-        const __m512 cosines = _mm512_loadu_ps(turns + b * kKeyBlock);
-        const __m512 sines = _mm512_loadu_ps(turns + (half * 2 + b) * kKeyBlock);
-        float* out = tile.out + (b * dims + 2 * p) * kKeyBlock;
-        _mm512_storeu_ps(out, _mm512_fnmadd_ps(k1, sines, _mm512_mul_ps(k0, cosines)));
-        _mm512_storeu_ps(out + kKeyBlock, _mm512_fmadd_ps(k0, sines, _mm512_mul_ps(k1, cosines)));
-      }
+    for (int n = 0; n < 2; ++n) {
+      const std::int64_t c = n * half + p;
+      const __m512 scale = _mm512_set1_ps(scales[c]), minimum = _mm512_set1_ps(minima[c]);
+      channel_keys<bits>(rows + c * 16, dims * 16, begin, scale, minimum,
+                         _mm512_fmadd_ps(scale, codes, minimum), k[n]);
+    }
+    const float* turns = tile.turns + p * 2 * kKeyBlock;
+#pragma GCC unroll 2
+    for (int b = 0; b < 2; ++b) {
+      const __m512 cosines = _mm512_loadu_ps(turns + b * kKeyBlock);
+      const __m512 sines = _mm512_loadu_ps(turns + (half * 2 + b) * kKeyBlock);
+      first[b] = _mm512_fnmadd_ps(k[1][b], sines, _mm512_mul_ps(k[0][b], cosines));
+      second[b] = _mm512_fmadd_ps(k[0][b], sines, _mm512_mul_ps(k[1][b], cosines));
+    }
+    take(p, first, second);
+  }
+}
+
+template <int bits>
+void wide_turn(const TurnTile& tile) noexcept {
+  each_turned<bits>(tile, [&](std::int64_t p, const __m512(&first)[2], const __m512(&second)[2]) {
+#pragma GCC unroll 2
+    for (int b = 0; b < 2; ++b) {
+      float* out = tile.out + (b * std::int64_t{tile.dims} + 2 * p) * kKeyBlock;
+      _mm512_storeu_ps(out, first[b]);
+      _mm512_storeu_ps(out + kKeyBlock, second[b]);
+    }
+  });
+}
+
+template <int bits, int R>
+void turned_rows(const TurnedScoreTile& tile) noexcept {
+  __m512 sums[R][2];
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) sums[r][0] = sums[r][1] = _mm512_setzero_ps();
+  each_turned<bits>(
+      tile.keys, [&](std::int64_t p, const __m512(&first)[2], const __m512(&second)[2])
+                     __attribute__((always_inline)) {
+#pragma GCC unroll 6
+                       for (int r = 0; r < R; ++r) {
+                         const __m512 q0 = _mm512_set1_ps(tile.query[r][2 * p]);
+                         const __m512 q1 = _mm512_set1_ps(tile.query[r][2 * p + 1]);
+#pragma GCC unroll 2
+                         for (int b = 0; b < 2; ++b) {
+                           sums[r][b] = _mm512_fmadd_ps(q0, first[b], sums[r][b]);
+                           sums[r][b] = _mm512_fmadd_ps(q1, second[b], sums[r][b]);
+                         }
+                       }
+                     });
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) {
+    _mm512_storeu_ps(tile.scores[r], sums[r][0]);
+    _mm512_storeu_ps(tile.scores[r] + kKeyBlock, sums[r][1]);
+  }
+}
+
+template <int bits>
+void turned_scores(const TurnedScoreTile& tile) noexcept {
+  using Rows = void (*)(const TurnedScoreTile&) noexcept;
+  constexpr Rows kRows[kQueryTile] = {turned_rows<bits, 1>, turned_rows<bits, 2>,
+                                      turned_rows<bits, 3>, turned_rows<bits, 4>,
+                                      turned_rows<bits, 5>, turned_rows<bits, 6>};
+  kRows[tile.queries - 1](tile);
+}
+
+// Sixteen pairs at a time: their first numbers and their second ones, then one after the other.
+void wide_turn_back(const float* x, const float* row, int dims, float* out) noexcept {
+  const int half = dims / 2;
+  const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+  for (int i = 0; i < half; i += 16) {
+    const int count = half - i < 16 ? half - i : 16;
+    const __mmask16 mask = low_lanes(count);
+    const auto load = [mask](const float* at) { return _mm512_maskz_loadu_ps(mask, at); };
+    const __m512 x0 = load(x + i), x1 = load(x + half + i);
+    const __m512 cosine = load(row + i), sine = load(row + half + i);
+    const __m512 first = _mm512_fmadd_ps(x1, sine, _mm512_mul_ps(x0, cosine));
+    const __m512 second = _mm512_fnmadd_ps(x0, sine, _mm512_mul_ps(x1, cosine));
+    _mm512_mask_storeu_ps(out + 2 * i, low_lanes(2 * count),
+                          _mm512_permutex2var_ps(first, low, second));
+    if (count > 8) {
+      _mm512_mask_storeu_ps(out + 2 * i + 16, low_lanes(2 * count - 16),
+                            _mm512_permutex2var_ps(first, high, second));
     }
   }
 }
 
-constexpr PackedKernels kWide = {.scores = {wide_scores<8>, wide_scores<4>, wide_scores<2>},
-                                 .values = {wide_values<8>, wide_values<4>, wide_values<2>},
-                                 .turn = {wide_turn<8>, wide_turn<4>, wide_turn<2>},
-                                 .turn_back = turn_back,
-                                 .turn_back_keys = turn_back_keys,
-                                 .chains = wide_chains,
-                                 .fold = wide_fold,
-                                 .rescale = rescale,
-                                 .encode = encode_packed,
-                                 .rotate = rotate_head};
+constexpr PackedKernels kWide = {
+    .scores = {wide_scores<8>, wide_scores<4>, wide_scores<2>},
+    .values = {wide_values<8>, wide_values<4>, wide_values<2>},
+    .turn = {wide_turn<8>, wide_turn<4>, wide_turn<2>},
+    .turned_scores = {turned_scores<8>, turned_scores<4>, turned_scores<2>},
+    .turn_back = wide_turn_back,
+    .turn_back_keys = turn_back_keys,
+    .chains = wide_chains,
+    .fold = wide_fold,
+    .rescale = rescale,
+    .encode = encode_packed,
+    .rotate = rotate_head};
 
 }  // namespace
 

@@ -198,64 +198,56 @@ inline void read_finish_numbers(const IntPanel& panel, FinishNumbers& numbers) {
     _mm512_store_ps(numbers.scales + output, panel.row_scales == nullptr
                                                  ? _mm512_set1_ps(1.0f)
                                                  : _mm512_loadu_ps(panel.row_scales + output));
-    if (panel.bias != nullptr) {
-      _mm512_store_ps(numbers.bias + output, _mm512_loadu_ps(panel.bias + output));
-    }
+    // Adding -0 changes no bit of a product, so that there is one way to finish.
+    _mm512_store_ps(numbers.bias + output, panel.bias == nullptr
+                                               ? _mm512_set1_ps(-0.0f)
+                                               : _mm512_loadu_ps(panel.bias + output));
   }
 }
 
-// finish() for `count` rows of a half unit from `row` on: value(token, j, at) is the sum of the
-// half's outputs from 16 j on, the `at`th of its numbers.
+// y = fma(f, weight scale * token scale, bias) for a half unit; value(token, j, at) is f of the
+// half's outputs from 16 j on, the `at`th of its numbers. A loop of its own, with all that it needs
+// in registers: rows finished one by one between the steps took their places in the queue of
+// instructions, so that the tiles waited for the second cache.
 template <class Value>
-inline __attribute__((always_inline)) void finish_rows(const IntPanel& panel,
+inline __attribute__((always_inline)) void finish_half(const IntPanel& panel,
                                                        const FinishNumbers& numbers,
                                                        const TokenBlock& block, std::int64_t half,
-                                                       std::int64_t row, std::int64_t count,
                                                        Value value) {
+  constexpr std::int64_t kRowsAhead = 8;
+  constexpr float kOne = 1.0f;
   const int output = static_cast<int>(half % 2 * kUnitOutputs);
-  const __m512 scale[2] = {_mm512_load_ps(numbers.scales + output),
-                           _mm512_load_ps(numbers.scales + output + 16)};
-  const std::int64_t end = row + count < block.half_rows() ? row + count : block.half_rows();
+  const __m512 scale0 = _mm512_load_ps(numbers.scales + output);
+  const __m512 scale1 = _mm512_load_ps(numbers.scales + output + 16);
+  const __m512 bias0 = _mm512_load_ps(numbers.bias + output);
+  const __m512 bias1 = _mm512_load_ps(numbers.bias + output + 16);
   const bool by_token = panel.groups_a_token_scale == 0;
-  const bool biased = panel.bias != nullptr;
-  const std::int64_t first[2] = {block.first(half / 2, 0), block.first(half / 2, 1)};
-  for (; row < end; ++row) {
-    const std::int64_t token = first[row / kTileTokens] + row % kTileTokens;
-    float* const y = panel.y + token * panel.y_stride + output;
-    const __m512 token_scale =
-        _mm512_set1_ps(by_token ? panel.token_scales[token * panel.token_scale_stride] : 1.0f);
-#pragma GCC unroll 2
-    for (int j = 0; j < 2; ++j) {
-      const std::int64_t tile = row / kTileTokens * 2 + j;
-      const __m512 f = value(token, j, tile * kTileNumbers + row % kTileTokens * 16);
-      const __m512 by = _mm512_mul_ps(token_scale, scale[j]);
-      const __m512 sum =
-          biased ? _mm512_fmadd_ps(f, by, _mm512_load_ps(numbers.bias + output + 16 * j))
-                 : _mm512_mul_ps(f, by);
-      _mm512_storeu_ps(y + 16 * j, sum);
+  const std::int64_t y_stride = panel.y_stride;
+  const std::int64_t scale_stride = by_token ? panel.token_scale_stride : 0;
+  for (int tile = 0; tile < block.tiles(); ++tile) {
+    std::int64_t token = block.first(half / 2, tile);
+    float* y = panel.y + token * y_stride + output;
+    const float* token_scale = by_token ? panel.token_scales + token * scale_stride : &kOne;
+    std::int64_t at = tile * 2 * kTileNumbers;
+#pragma GCC unroll 4
+    for (int row = 0; row < kTileTokens; ++row, ++token, at += 16) {
+      asm volatile("prefetchw %0" : : "m"(y[kRowsAhead * y_stride]));
+      asm volatile("prefetchw %0" : : "m"(y[kRowsAhead * y_stride + 16]));
+      const __m512 by = _mm512_set1_ps(*token_scale);
+      const __m512 f0 = value(token, 0, at);
+      const __m512 f1 = value(token, 1, at + kTileNumbers);
+      _mm512_storeu_ps(y, _mm512_fmadd_ps(f0, _mm512_mul_ps(by, scale0), bias0));
+      _mm512_storeu_ps(y + 16, _mm512_fmadd_ps(f1, _mm512_mul_ps(by, scale1), bias1));
+      y += y_stride, token_scale += scale_stride;
     }
   }
 }
 
-// The lines that rows [row, row + count) of a half unit will be stored to.
-inline __attribute__((always_inline)) void fetch_result_rows(const IntPanel& panel,
-                                                             const TokenBlock& block,
-                                                             std::int64_t half, std::int64_t row,
-                                                             std::int64_t count) {
-  const std::int64_t end = row + count < block.half_rows() ? row + count : block.half_rows();
-  const float* const y = panel.y + half % 2 * kUnitOutputs;
-  const std::int64_t first[2] = {block.first(half / 2, 0), block.first(half / 2, 1)};
-  for (; row < end; ++row) {
-    const float* const at = y + (first[row / kTileTokens] + row % kTileTokens) * panel.y_stride;
-    asm volatile("prefetchw %0" : : "m"(*at));
-    asm volatile("prefetchw %0" : : "m"(at[16]));
-  }
-}
-
-// Fetches the weights of the next piece into the L2 cache, some lines at each step of this one: a
+// Fetches the weights of the next piece or panel into the L2 cache, some lines at each step: a
 // burst of all of them would stand still.
 class FetchAhead {
  public:
+  FetchAhead() = default;
   FetchAhead(const std::uint8_t* next, std::int64_t bytes, std::int64_t steps)
       : next_(next), lines_((bytes / 64 + steps - 1) / steps) {}
   inline __attribute__((always_inline)) void step() {
@@ -265,8 +257,8 @@ class FetchAhead {
   }
 
  private:
-  const std::uint8_t* next_;
-  std::int64_t lines_;
+  const std::uint8_t* next_ = nullptr;
+  std::int64_t lines_ = 0;
 };
 
 }  // namespace

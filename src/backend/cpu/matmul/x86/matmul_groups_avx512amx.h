@@ -211,8 +211,11 @@ void run_scaled(const IntPanel& panel, CodesOf codes_of) {
     drain<kSigns, kScales>(panel, block, pipeline, scratch.sums);
     const float* folded = scratch.folded[0][0];
     for (std::int64_t half = 0; half < block.halves(); ++half, folded += kHalfNumbers) {
-      finish_rows(panel, finish, block, half, 0, kUnitTokens,
-                  [&](std::int64_t, int, std::int64_t at) { return _mm512_load_ps(folded + at); });
+      finish_half(
+          panel, finish, block,
+          half, [&](std::int64_t, int, std::int64_t at) __attribute__((always_inline)) {
+            return _mm512_load_ps(folded + at);
+          });
     }
   });
 }

@@ -6,6 +6,20 @@
 namespace leq::cpu {
 namespace {
 
+// How a panel is cut: each strip of halves passes through all pieces of the columns before the next
+// strip. Few columns are one piece, and their sums are finished while the first cache holds them. A
+// panel of more columns would be read from the second cache too often, so all tokens pass through
+// short pieces, whose weights the first cache keeps.
+struct Cut {
+  std::int64_t piece_columns;
+  std::int64_t strip_halves;
+};
+constexpr Cut kStrips = {1024, 4};
+Cut cut_of(std::int64_t columns, std::int64_t halves) {
+  const bool strips = columns <= kStrips.piece_columns && halves > kStrips.strip_halves;
+  return strips ? kStrips : Cut{kPieceColumns, halves};
+}
+
 // A panel and a block of its tokens. Units are done in halves: half 2 u + h are the 32 tokens of
 // unit u and the outputs from 32 h on.
 template <bool kUnsigned>
@@ -15,75 +29,82 @@ struct Block {
   std::int32_t* const sums;  // [halves][kHalfNumbers]
   const FinishNumbers& numbers;
   std::int32_t* before;  // where the sums belong that are in the tiles
+  FetchAhead ahead = {};
 
-  // Finishes rows of a half whose sums are in memory. They lack, for signed weights, which have
-  // inputs of q + 128, -128 * the weights' sum; for unsigned ones a zero point * the inputs' sum.
-  inline __attribute__((always_inline)) void finish(std::int64_t half, std::int64_t row,
-                                                    std::int64_t count) const {
-    const std::int32_t* const sum = sums + half * kHalfNumbers;
-    const int output = static_cast<int>(half % 2 * kUnitOutputs);
-    __m512i offset[2];
-    for (int j = 0; j < 2; ++j) {
-      offset[j] = kUnsigned ? zero_points(panel, 0, output + 16 * j)
-                            : start_value(_mm512_loadu_si512(panel.row_sums + output + 16 * j));
+  // Halves whose sums are in memory. These lack, for signed weights, which have inputs of q + 128,
+  // -128 * the weights' sum; for unsigned ones a zero point * the inputs' sum.
+  void finish(std::int64_t first, std::int64_t end) const {
+    for (std::int64_t half = first; half < end; ++half) {
+      const std::int32_t* const sum = sums + half * kHalfNumbers;
+      const int output = static_cast<int>(half % 2 * kUnitOutputs);
+      __m512i offset[2];
+      for (int j = 0; j < 2; ++j) {
+        offset[j] = kUnsigned ? zero_points(panel, 0, output + 16 * j)
+                              : start_value(_mm512_loadu_si512(panel.row_sums + output + 16 * j));
+      }
+      finish_half(
+          panel, numbers, tokens,
+          half, [&](std::int64_t token, int j, std::int64_t at) __attribute__((always_inline)) {
+            __m512i lacking = offset[j];
+            if constexpr (kUnsigned) {
+              const int inputs = panel.token_sums[token * panel.token_sum_stride];
+              lacking = _mm512_mullo_epi32(lacking, _mm512_set1_epi32(-inputs));
+            }
+            return _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_load_si512(sum + at), lacking));
+          });
     }
-    finish_rows(panel, numbers, tokens, half, row, count,
-                [&](std::int64_t token, int j, std::int64_t at) {
-                  __m512i lacking = offset[j];
-                  if constexpr (kUnsigned) {
-                    const int inputs = panel.token_sums[token * panel.token_sum_stride];
-                    lacking = _mm512_mullo_epi32(lacking, _mm512_set1_epi32(-inputs));
-                  }
-                  return _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_load_si512(sum + at), lacking));
-                });
   }
 
-  // Adds columns [first, first + columns) to the sums of all halves, T tiles of tokens at a time.
-  // Where they are the last columns, each step finishes a share of the half before the last one,
-  // while the tiles multiply.
-  template <bool kLast, int T>
-  void add_piece(std::int64_t first, std::int64_t columns) {
+  // Adds columns [first, first + columns) to the sums of a half, T tiles of tokens at a time.
+  template <int T>
+  void add_piece(std::int64_t half, std::int64_t first, std::int64_t columns) {
     constexpr Signs kSigns = kUnsigned ? Signs::weight_unsigned : Signs::input_unsigned;
     const std::int64_t stride = panel.input_stride;
-    const std::uint8_t* codes = panel.codes + first * 64;
-    const std::uint8_t* inputs = panel.inputs + first;
-    const std::int64_t steps = columns / 64;
-    const std::int64_t share = (kUnitTokens + steps - 1) / steps;
-    FetchAhead ahead(codes + columns * 64, columns * 64, tokens.halves() * steps);
-    for (std::int64_t half = 0; half < tokens.halves(); ++half) {
-      const std::uint8_t* w = codes + half % 2 * 128;
-      const std::uint8_t* x0 = inputs + tokens.first(half / 2, 0) * stride;
-      const std::uint8_t* x1 = inputs + tokens.first(half / 2, 1) * stride;
-      std::int32_t* const now = sums + half * kHalfNumbers;
-      for (std::int64_t step = 0; step < steps; ++step) {
-        ahead.step();
-        load_tiles<T>(x0, x1, stride, w);
-        x0 += 64, x1 += 64, w += 64 * 64;
-        if (step > 0) {
-          multiply_step<kSigns, T>();
-        } else if (first == 0) {
-          store_and_begin<kSigns, T>(before, [](int) {});
-        } else {
-          store_and_continue<kSigns, T>(before, now);
-        }
-        if constexpr (kLast) {
-          fetch_result_rows(panel, tokens, half, step * share, share);
-          if (half >= 2) finish(half - 2, step * share, share);
-        }
-      }
-      before = now;
+    const std::uint8_t* w = panel.codes + first * 64 + half % 2 * 128;
+    const std::uint8_t* x0 = panel.inputs + first + tokens.first(half / 2, 0) * stride;
+    const std::uint8_t* x1 = panel.inputs + first + tokens.first(half / 2, 1) * stride;
+    std::int32_t* const now = sums + half * kHalfNumbers;
+    ahead.step();
+    load_tiles<T>(x0, x1, stride, w);
+    if (first == 0) {
+      store_and_begin<kSigns, T>(before, [](int) {});
+    } else {
+      store_and_continue<kSigns, T>(before, now);
+    }
+    before = now;
+    for (std::int64_t k = 64; k < columns; k += 64) {
+      x0 += 64, x1 += 64, w += 64 * 64;
+      ahead.step();
+      load_tiles<T>(x0, x1, stride, w);
+      multiply_step<kSigns, T>();
     }
   }
 
   template <int T>
   void run() {
-    const std::int64_t end = (panel.columns + 63) / 64 * 64;
-    std::int64_t k = 0;
-    for (; k + kPieceColumns < end; k += kPieceColumns) add_piece<false, T>(k, kPieceColumns);
-    add_piece<true, T>(k, end - k);
+    const std::int64_t columns = (panel.columns + 63) / 64 * 64;
+    const std::int64_t halves = tokens.halves();
+    const Cut cut = cut_of(columns, halves);
+    const bool strips = cut.strip_halves < halves;
+    // The next panel, while all strips pass; or the next piece, which may be the next panel's
+    // first.
+    if (strips) ahead = {panel.next_codes, panel.next_bytes, halves * columns / 64};
+    for (std::int64_t strip = 0; strip < halves; strip += cut.strip_halves) {
+      const std::int64_t end =
+          halves - strip < cut.strip_halves ? halves : strip + cut.strip_halves;
+      for (std::int64_t k = 0; k < columns; k += cut.piece_columns) {
+        const std::int64_t left = columns - k;
+        const std::int64_t piece = left < cut.piece_columns ? left : cut.piece_columns;
+        if (!strips) ahead = {panel.codes + (k + piece) * 64, piece * 64, halves * piece / 64};
+        for (std::int64_t half = strip; half < end; ++half) {
+          add_piece<T>(half, k, piece);
+          // Now the last sums of the strip before have left the tiles.
+          if (k == 0 && half == strip && strip > 0) finish(strip - cut.strip_halves, strip);
+        }
+      }
+    }
     store_sums(before);
-    finish(tokens.halves() - 2, 0, kUnitTokens);
-    finish(tokens.halves() - 1, 0, kUnitTokens);
+    finish((halves - 1) / cut.strip_halves * cut.strip_halves, halves);
   }
 };
 
