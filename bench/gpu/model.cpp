@@ -80,7 +80,7 @@ Estimate estimate(const Machine& machine, const Launch& launch, const KernelCode
   found.instructions = launch.other * launch.blocks * launch.warps;
   const double rounds =
       launch.rounds > 0 || code.work == 0 ? launch.rounds : launch.work / code.work;
-  found.instructions += rounds * code.path;
+  found.instructions += rounds * (code.path + launch.beside);
   // The multiprocessor with most blocks decides.
   const double share = std::ceil(launch.blocks / machine.multiprocessors) / launch.blocks;
   const double cycles_us = machine.ghz * 1e3;

@@ -57,6 +57,7 @@ struct Launch {
   double products = 0;  // of all warps
   double work = 0;      // the instructions that make them: dp4a, mma
   double rounds = 0;    // of the main loop, of all warps, where it is not work / KernelCode::work
+  double beside = 0;    // instructions of a round that its path, the shortest, goes around
   double other = 300;   // instructions of each warp outside of its main loop
   double bytes = 0;     // from memory
   double ahead_bytes = 0;  // that a warp has on their way

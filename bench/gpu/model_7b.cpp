@@ -10,6 +10,9 @@ namespace {
 
 constexpr double kWidth = 4096, kHidden = 11008, kHeads = 32, kHeadDim = 128, kVocabulary = 32000;
 constexpr int kLayers = 32;
+// Where weights and inputs have groups, each of a thread's 64 sums of a slab has a scale of its
+// own: 64 products, and what fetches the other side's scales (docs/cuda-kernels.md).
+constexpr double kBothInGroups = 76;
 constexpr int kWaiting = 8;  // bytes of a group's sum that waits (int_gemv_groups.cuh)
 
 struct Linear {
@@ -67,6 +70,7 @@ Launch gemm(const Machine& machine, const Linear& linear, const Scheme& scheme, 
   Launch launch;
   launch.name = linear.name;
   launch.products = tokens * linear.outputs * linear.inputs;
+  launch.beside = scheme.bits < 8 && linear.in_groups ? kBothInGroups : 0;
   launch.bytes = weight_bytes(linear, scheme.bits) + tokens * (linear.inputs + 4 * linear.outputs);
   if (hopper) {
     launch.kernel = "int_gemm_wgmma<HopperShape<" + bits + "," + group + "," +

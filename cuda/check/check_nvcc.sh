@@ -54,8 +54,8 @@ compile() {
     exit 1
   fi
   for cubin in "$work"/keep/*.cubin; do
-    # shellcheck disable=SC2086
-    arch=$(expr "$cubin" : '.*\.compute_\([0-9a-z]*\)\.cubin' || echo $names)
+    # Of one architecture alone the name does not tell it.
+    arch=$(expr "$cubin" : '.*\.compute_\([0-9a-z]*\)\.cubin') || arch=$names
     "$work/sass_counts" "$arch" "$cubin" >> "$work/log"
   done
   c++filt < "$work/log"

@@ -1,16 +1,22 @@
 // Where packed codes of keys and values lie in a head's part of a page: in the order of the
-// operands of mma m16n8k16, so that a lane finds the codes of two operands' registers in one word.
+// operands of mma m16n8k16, so that a lane finds what it multiplies in few loads.
 //
-// 16 positions x 16 channels are a unit; units of equal positions follow each other by channels.
-// Of a number at position s and channel c of a unit, k is its place along the sum of the product
-// (keys: c, values: s) and n its place along the other side. Lane 4 (n % 8) + k % 8 / 2 has it.
-//   4 bits: a unit is 32 words, one a lane; the code's digit is 2 (s / 8) + c / 8, in the low half
-//           of the word where k is even, in the high half where it is odd
-//   2 bits: as 4 bits, two units of neighbouring positions to 32 words: those of the second have
-//           digits 4 to 7
-//   8 bits: a unit is 64 words, two a lane: word n / 8, byte 2 (k / 8) + k % 2
-// So the codes of one position share no byte with another's, but at 2 bits. Channels are padded to
-// 16.
+// 16 positions x 16 channels are a unit. Of a number at position s and channel c of a unit, k is
+// its place along the sum of the product (keys: c, values: s) and n its place along the other side.
+// Lane 4 (n % 8) + k % 8 / 2 has it, in the low half of a word where k is even, in the high half
+// where it is odd:
+//   4 bits: a unit is a word of each lane; values: bit 8 (k / 8) + 4 (n / 8) of the half, keys: bit
+//           8 (n / 8) + 4 (k / 8), so that a position's codes fill bytes
+//   2 bits: two units of neighbouring positions are a word, those of the second 8 bits higher; bit
+//           4 (k / 8) + 2 (n / 8)
+//   8 bits: a unit is two words: word n / 8, and there byte 2 (k / 8) + k % 2
+// Words of a lane lie together by fours: of values those of all positions, channels by 16; of keys,
+// where a head has a multiple of 64 channels, those of four units of neighbouring channels (8 bits:
+// two), else those of a unit. Channels are padded to 16.
+//
+// Scales, and minima likewise, of places along a sum (channels of keys in blocks, positions of
+// values) lie as a lane takes them, four for a unit; those of two units together where keys' words
+// lie together by fours, and of values.
 #pragma once
 
 #include <cstddef>
@@ -35,16 +41,33 @@ struct KvCodePlace {
   bool operator==(const KvCodePlace&) const = default;
 };
 
-constexpr KvCodePlace kv_code_place(KvPart part, int bits, int head_dim, int slot, int c) {
-  const int s16 = slot / 16, s = slot % 16, c16 = c / 16, d = c % 16;
-  const int k = part == KvPart::keys ? d : s, n = part == KvPart::keys ? s : d;
-  const int lane = 4 * (n % 8) + k % 8 / 2, units = kv_units(head_dim);
-  if (bits == 8) {
-    return {((s16 * units + c16) * 32 + lane) * 2 + n / 8, 8 * (2 * (k / 8) + k % 2)};
+// Whether what a lane takes of neighbouring units of keys lies together.
+constexpr bool kv_wide(int head_dim) { return head_dim % 64 == 0; }
+// Words of a unit that are one lane's, and units of neighbouring positions in a word.
+constexpr int kv_unit_words(int bits) { return bits == 8 ? 2 : 1; }
+constexpr int kv_word_units(int bits) { return bits == 2 ? 2 : 1; }
+
+// The word of `lane` with its codes of unit (s16, c16), at 8 bits those of half n.
+constexpr int kv_lane_word(KvPart part, int bits, int head_dim, int s16, int c16, int n, int lane) {
+  const int words = kv_unit_words(bits), row = s16 / kv_word_units(bits);
+  if (part == KvPart::values) {
+    const int each = bits < 4 ? bits : 4, i = row * words + n;
+    return ((c16 * (bits / each) + i / each) * 32 + lane) * each + i % each;
   }
-  const int pair = bits == 4 ? 0 : s16 % 2, row = bits == 4 ? s16 : s16 / 2;
-  const int digit = 4 * pair + 2 * (s / 8) + d / 8;
-  return {(row * units + c16) * 32 + lane, 16 * (k % 2) + bits * digit};
+  const int each = kv_wide(head_dim) ? 4 : words, i = c16 * words + n;
+  const int before = row * kv_units(head_dim) * words + i / each * each;
+  return before * 32 + lane * each + i % each;
+}
+
+constexpr KvCodePlace kv_code_place(KvPart part, int bits, int head_dim, int slot, int c) {
+  const int s16 = slot / 16, s = slot % 16, d = c % 16;
+  const int k = part == KvPart::keys ? d : s, n = part == KvPart::keys ? s : d;
+  const int lane = 4 * (n % 8) + k % 8 / 2, half = bits == 8 ? n / 8 : 0;
+  const int word = kv_lane_word(part, bits, head_dim, s16, c / 16, half, lane);
+  if (bits == 8) return {word, 8 * (2 * (k / 8) + k % 2)};
+  if (bits == 2) return {word, 16 * (k % 2) + 8 * (s16 % 2) + 4 * (k / 8) + 2 * (n / 8)};
+  const int high = part == KvPart::keys ? n / 8 : k / 8, low = part == KvPart::keys ? k / 8 : n / 8;
+  return {word, 16 * (k % 2) + 8 * high + 4 * low};
 }
 
 // What the code at `shift` of a word is: kv_code_place's way back.
@@ -52,33 +75,39 @@ struct KvCodeOwner {
   int slot = 0, channel = 0;
 };
 constexpr KvCodeOwner kv_code_owner(KvPart part, int bits, int head_dim, int word, int shift) {
-  const int units = kv_units(head_dim);
-  int k = 0, n = 0, pair = 0, lane = 0, unit = 0;
-  const auto halves = [&](int by_position, int by_channel) {
-    k += 8 * (part == KvPart::keys ? by_channel : by_position);
-    n += 8 * (part == KvPart::keys ? by_position : by_channel);
-  };
-  if (bits == 8) {
-    lane = word / 2 % 32;
-    unit = word / 64;
-    k = 8 * (shift / 16) + shift / 8 % 2;
-    n = 8 * (word % 2);
-  } else {
-    lane = word % 32;
-    unit = word / 32;
-    const int digit = shift % 16 / bits;
-    pair = digit / 4;
-    k = shift / 16;
-    halves(digit / 2 % 2, digit % 2);
+  const bool keys = part == KvPart::keys;
+  const int words = kv_unit_words(bits), of_row = kv_units(head_dim) * words;
+  const int each = !keys ? (bits < 4 ? bits : 4) : kv_wide(head_dim) ? 4 : words;
+  const int i = word / (32 * each) * each + word % each, lane = word / each % 32;
+  const int row = keys ? i / of_row : i % bits / words;
+  const int c16 = keys ? i % of_row / words : i / bits;
+  int high_k = shift / 16, high_n = i % words, parity = shift / 8 % 2, s16 = row;
+  if (bits != 8) {
+    const int upper = shift / 8 % 2, lower = shift / bits % (8 / bits);
+    parity = shift / 16;
+    high_k = bits == 2 ? lower / 2 : keys ? lower : upper;
+    high_n = bits == 2 ? lower % 2 : keys ? upper : lower;
+    if (bits == 2) s16 = 2 * row + upper;
   }
-  k += lane % 4 * 2;
-  n += lane / 4;
-  const int s16 = bits == 2 ? unit / units * 2 + pair : unit / units;
-  return part == KvPart::keys ? KvCodeOwner{16 * s16 + n, unit % units * 16 + k}
-                              : KvCodeOwner{16 * s16 + k, unit % units * 16 + n};
+  const int k = 8 * high_k + lane % 4 * 2 + parity, n = 8 * high_n + lane / 4;
+  return keys ? KvCodeOwner{16 * s16 + n, 16 * c16 + k} : KvCodeOwner{16 * s16 + k, 16 * c16 + n};
 }
 
+// Where the number of place i along a sum lies: a lane's four of a unit, or its eight of two.
+constexpr int kv_operand_order(bool by_two, int i) {
+  const int unit = i / 16, k = i % 16, lane = k % 8 / 2, in_unit = k / 8 * 2 + k % 2;
+  return by_two ? unit / 2 * 32 + lane * 8 + unit % 2 * 4 + in_unit
+                : unit * 16 + lane * 4 + in_unit;
+}
+// Of the scale (and minimum) of a channel of keys in its block's row, and of a position of values
+// among those of its group. Heads without whole units never become operands.
+constexpr int kv_key_end(int head_dim, int c) {
+  return head_dim % 16 == 0 ? kv_operand_order(kv_wide(head_dim), c) : c;
+}
+constexpr int kv_value_end(int slot) { return kv_operand_order(true, slot); }
+
 // Scales of one head in a page, and as many minima: of groups [groups][64], of blocks [blocks][d].
+// Keys along tokens have them by position, others in the orders of above.
 constexpr int kv_ends(KvPart part, KvType type, int head_dim) {
   return static_cast<int>(kv_scale_count(kv_scheme(type), part, head_dim, kKvPageTokens));
 }

@@ -77,15 +77,22 @@ void move_code(int bits, const std::byte* from, BytePlace source, std::byte* to,
   to[target.byte] = static_cast<std::byte>(rest | code << target.shift);
 }
 
-// copy(number in the page, number in portable order) for scales, or minima: there tokens come
-// before their groups.
+// copy(number in the page, number in portable order) for scales, or minima: portable are groups of
+// a token together, and channels of a block.
 template <class Copy>
 void each_end(const KvHead& head, std::size_t count, Copy copy) {
   const KvScheme& scheme = kv_scheme(head.type);
-  const KvAlong along = head.part == KvPart::keys ? scheme.keys : scheme.values;
-  const std::size_t groups = along == KvAlong::token ? count / kPageTokens : 1;
+  const bool keys = head.part == KvPart::keys;
+  const std::size_t groups = count / kPageTokens, dims = static_cast<std::size_t>(head.head_dim);
   for (std::size_t at = 0; at < count; ++at) {
-    copy(along == KvAlong::token ? at % groups * kPageTokens + at / groups : at, at);
+    if ((keys ? scheme.keys : scheme.values) == KvAlong::token) {
+      const std::size_t slot = at / groups;
+      const auto end = static_cast<std::size_t>(kv_value_end(static_cast<int>(slot)));
+      copy(at % groups * kPageTokens + (keys || !scheme.packed ? slot : end), at);
+    } else {
+      const int end = kv_key_end(head.head_dim, static_cast<int>(at % dims));
+      copy(at / dims * dims + static_cast<std::size_t>(end), at);
+    }
   }
 }
 

@@ -14,7 +14,7 @@ namespace {
 TEST(KvCodes, EachHasAPlaceOfItsOwnAndIsFoundThere) {
   for (const KvPart part : {KvPart::keys, KvPart::values}) {
     for (const int bits : {2, 4, 8}) {
-      for (const int dims : {16, 20, 80, 128}) {
+      for (const int dims : {16, 20, 64, 80, 128}) {
         std::set<std::pair<int, int>> places;
         for (int slot = 0; slot < 64; ++slot) {
           for (int c = 0; c < dims; ++c) {
@@ -52,14 +52,50 @@ TEST(KvCodes, OfTwoPositionsShareNoByteFrom4BitsOn) {
 TEST(KvCodes, OfABlockShareNoWordWithOthers) {
   for (const KvPart part : {KvPart::keys, KvPart::values}) {
     for (const int bits : {2, 4, 8}) {
-      for (int slot = 0; slot < 64; ++slot) {
-        for (int c = 0; c < 48; ++c) {
-          const int half = static_cast<int>(gpu::kv_code_bytes(bits, 48)) / 8;  // in words
-          ASSERT_EQ(gpu::kv_code_place(part, bits, 48, slot, c).word / half, slot / 32);
+      for (const int dims : {48, 64, 128}) {
+        std::map<int, int> owners;  // of words
+        for (int slot = 0; slot < 64; ++slot) {
+          for (int c = 0; c < dims; ++c) {
+            const int word = gpu::kv_code_place(part, bits, dims, slot, c).word;
+            ASSERT_EQ(owners.try_emplace(word, slot / 32).first->second, slot / 32);
+          }
         }
       }
     }
   }
+}
+
+// What a lane of an mma multiplies: its four numbers of a unit along the sum lie side by side, as
+// do those of two units where 16 bytes of a lane are read at once.
+TEST(KvCodes, ScalesAlongASumLieByLanes) {
+  for (const bool by_two : {false, true}) {
+    for (int unit = 0; unit < 8; ++unit) {
+      for (int lane = 0; lane < 4; ++lane) {
+        const int first = gpu::kv_operand_order(by_two, 16 * unit + 2 * lane);
+        ASSERT_EQ(first % 4, 0);
+        ASSERT_EQ(gpu::kv_operand_order(by_two, 16 * unit + 2 * lane + 1), first + 1);
+        ASSERT_EQ(gpu::kv_operand_order(by_two, 16 * unit + 2 * lane + 8), first + 2);
+        ASSERT_EQ(gpu::kv_operand_order(by_two, 16 * unit + 2 * lane + 9), first + 3);
+        if (by_two && unit % 2 == 0) {
+          ASSERT_EQ(gpu::kv_operand_order(true, 16 * (unit + 1) + 2 * lane), first + 4);
+        }
+      }
+    }
+  }
+}
+
+TEST(KvCodes, EachChannelAndPositionHasScalesOfItsOwn) {
+  for (const int dims : {16, 20, 36, 64, 80, 128, 160}) {
+    std::set<int> places;
+    for (int c = 0; c < dims; ++c) places.insert(gpu::kv_key_end(dims, c));
+    EXPECT_EQ(std::ssize(places), dims);
+    EXPECT_EQ(*places.begin(), 0);
+    EXPECT_EQ(*places.rbegin(), dims - 1);
+  }
+  std::set<int> places;
+  for (int slot = 0; slot < 64; ++slot) places.insert(gpu::kv_value_end(slot));
+  EXPECT_EQ(places.size(), 64U);
+  EXPECT_EQ(*places.rbegin(), 63);
 }
 
 }  // namespace

@@ -41,10 +41,12 @@ __device__ __forceinline__ float score_block(const PackedSide& side, const float
   const int ends = slot / codes.block * dims;
   float score = 0;
 #pragma unroll 1
-  for (int c = 0; c < dims; ++c) score = fmaf(q[c], ptx::f16_to_f32(head.minima[ends + c]), score);
+  for (int c = 0; c < dims; ++c) {
+    score = fmaf(q[c], ptx::f16_to_f32(head.minima[ends + kv_key_end(dims, c)]), score);
+  }
 #pragma unroll 1
   for (int c = 0; c < dims; ++c) {
-    const float t = q[c] * ptx::f16_to_f32(head.scales[ends + c]);
+    const float t = q[c] * ptx::f16_to_f32(head.scales[ends + kv_key_end(dims, c)]);
     score = fmaf(t, head.code(KvPart::keys, codes.bits, dims, slot, c), score);
   }
   return score;
@@ -132,8 +134,9 @@ __device__ __forceinline__ float packed_column(const Work<queries>& work, const 
         continue;
       }
       const PackedHead head = side.codes_at(j);
-      lanes[i] = fmaf(weight, ptx::f16_to_f32(head.minima[ends + slot]), lanes[i]);
-      out = fmaf(weight * ptx::f16_to_f32(head.scales[ends + slot]),
+      const int end = ends + kv_value_end(slot);
+      lanes[i] = fmaf(weight, ptx::f16_to_f32(head.minima[end]), lanes[i]);
+      out = fmaf(weight * ptx::f16_to_f32(head.scales[end]),
                  head.code(KvPart::values, codes.bits, work.a.heads.head_dim, slot, c), out);
     }
   }

@@ -7,9 +7,9 @@
 // Both products, q k and p v, are one: rows a times b[k][n] = s[k] u[k][n] + m[k], where scales and
 // minima belong to places of the sum (channels of keys, positions of values). With t = a s, rounded
 // to f16:
-//   sum a b = sum t (base + u) + (sum a m - sum t base)
-// The first sum takes codes as operands; the second is the same for all columns that share s and m.
-// Keys of int4 have their scale and minimum by column: s (sum a (base + u) - base sum a) + m sum a.
+//   sum a b = sum t u + sum a m
+// The first sum takes codes as operands, the second is the same for all columns that share m. Keys
+// of int4 have their scale and minimum by column: s sum a u + m sum a.
 #pragma once
 
 #include <algorithm>
@@ -19,39 +19,84 @@
 
 namespace leq::LEQ_GPU {
 
-// Two neighbouring f16 from place 16 step + 2 (lane % 4) on, and 8 further.
-struct PairsAlong {
-  std::uint32_t near, far;
-
-  __device__ __forceinline__ PairsAlong(const std::uint16_t* from, int step, int lane) {
-    const auto* const at = reinterpret_cast<const std::uint32_t*>(from) + 8 * step + lane % 4;
-    near = at[0];
-    far = at[4];
-  }
-};
-
-// z += a m - (a s) base, in all eight columns; returns a s.
-template <class Shape>
-__device__ __forceinline__ void fold_operand(const std::uint32_t (&a)[4], const PairsAlong& scales,
-                                             const PairsAlong& minima, float (&z)[4],
+// z += a m, in all eight columns; folded = a s.
+__device__ __forceinline__ void fold_operand(const std::uint32_t (&a)[4], const UnitEnds& scales,
+                                             const UnitEnds& minima, float (&z)[4],
                                              std::uint32_t (&folded)[4]) {
-  fold_scales(a, scales.near, scales.far, folded);
+  fold_scales(a, scales, folded);
   multiply(z, a, minima.near, minima.far);
-  multiply(z, folded, kMinusBase<Shape::kBits>, kMinusBase<Shape::kBits>);
 }
 
-// Scores of a warp's queries with its keys of a tile of codes.
+// Sums of the queries' numbers, in all eight columns: what minima of columns are multiplied by.
 template <class Shape>
+__device__ __forceinline__ void add_numbers(const std::uint32_t (&a)[4], float (&z)[4]) {
+  constexpr std::uint32_t kOnes = 0x3c003c00u;
+  multiply(z, a, kOnes, kOnes);
+}
+
+// Once, where queries stay: after hold_queries.
+template <class Shape>
+__device__ __forceinline__ void hold_sums(WarpRows<Shape>& warp) {
+  float z[4] = {};
+#pragma unroll
+  for (int step = 0; step < WarpRows<Shape>::kSteps; ++step) {
+    add_numbers<Shape>(warp.queries[step], z);
+  }
+  for (int half = 0; half < 2; ++half) warp.facts[half] = {0.0f, z[2 * half]};
+}
+
+// A warp's keys of a tile are one half of 32 or fewer, or two, each within one block.
+template <class Shape>
+inline constexpr int kKeyHalves = Shape::kShares ? 1 : 2;
+template <class Shape>
+using KeyShifts = float[Shape::kRowTiles][kKeyHalves<Shape>][4];
+
+// Sums of codes' f16 numbers become scores. z: what all keys of a half share.
+template <class Shape>
+__device__ __forceinline__ void finish_scores(const TileOperands<Shape>& tile,
+                                              const std::uint16_t* ends, const KeyShifts<Shape>& z,
+                                              const WarpRows<Shape>& warp,
+                                              TileScores<Shape>& scores) {
+#pragma unroll
+  for (int j = 0; j < Shape::kKeyTiles; ++j) {
+    const float unit = code_unit<Shape::kBits>(j % 2);
+    float2 scale = {}, minimum = {};
+    if constexpr (!Shape::kBlocked) {
+      const std::uint16_t* const of_keys = ends + warp.first_key + 8 * j + tile.lane % 4 * 2;
+      scale = two_halves(of_keys);
+      scale = {scale.x * unit, scale.y * unit};
+      minimum = two_halves(of_keys + PackedMemory<Shape>::kKeyEnds);
+    }
+#pragma unroll
+    for (int i = 0; i < Shape::kRowTiles; ++i) {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        float& score = scores[i][j][k];
+        if constexpr (Shape::kBlocked) {
+          score = fmaf(score, unit, z[i][j * kKeyHalves<Shape> / Shape::kKeyTiles][k]);
+        } else {
+          const float sum = Shape::kShares ? warp.facts[k / 2].y : z[i][0][k];
+          score = fmaf(k % 2 == 0 ? scale.x : scale.y, score,
+                       (k % 2 == 0 ? minimum.x : minimum.y) * sum);
+        }
+      }
+    }
+  }
+}
+
+// Scores of a warp's queries with its keys of a tile of codes. wide: the head is as wide as the
+// shape, and generation takes its keys by vectors.
+template <class Shape, bool wide>
 __device__ __forceinline__ void score_codes(const unsigned char* memory,
                                             const TileOperands<Shape>& tile,
-                                            const std::uint16_t* ends, int block, int dims,
+                                            const std::uint16_t* ends, int block,
                                             const WarpRows<Shape>& warp,
                                             TileScores<Shape>& scores) {
   using Memory = PackedMemory<Shape>;
   constexpr int kTiles = Shape::kRowTiles;
-  constexpr int kHalves = Shape::kShares ? 1 : 2;  // of 32 keys, within one block each
+  constexpr int kHalves = kKeyHalves<Shape>;
   constexpr int kUnits = Shape::kKeyTiles / 2 / kHalves;
-  float z[kTiles][kHalves][4] = {};
+  KeyShifts<Shape> z = {};
 #pragma unroll
   for (int i = 0; i < kTiles; ++i) {
 #pragma unroll
@@ -59,41 +104,55 @@ __device__ __forceinline__ void score_codes(const unsigned char* memory,
       for (int k = 0; k < 4; ++k) scores[i][j][k] = 0.0f;
     }
   }
+  [[maybe_unused]] KeyWords<Shape> words;
+  if constexpr (wide) words.load(tile, warp.first_key / 16);
 #pragma unroll
   for (int step = 0; step < WarpRows<Shape>::kSteps; ++step) {
-    if (step >= tile.units) break;
+    if (!wide && step >= tile.dims / 16) break;
     std::uint32_t a[kTiles][4];
 #pragma unroll
     for (int i = 0; i < kTiles; ++i) {
       if constexpr (Shape::kShares) {
         for (int k = 0; k < 4; ++k) a[i][k] = warp.queries[step][k];
       } else {
-        load_operand<Shape>(memory, warp.first_query + 16 * i, step, tile.lane, a[i]);
+        load_operand<Shape>(memory, warp.first_query + 16 * i, step, static_cast<int>(tile.lane),
+                            a[i]);
       }
     }
 #pragma unroll
     for (int h = 0; h < kHalves; ++h) {
       std::uint32_t folded[kTiles][4];
       if constexpr (Shape::kBlocked) {
-        const std::uint16_t* const row = ends + (warp.first_key + 32 * h) / block * dims;
-        const PairsAlong scales(row, step, tile.lane),
-            minima(row + Memory::kKeyEnds, step, tile.lane);
-#pragma unroll
-        for (int i = 0; i < kTiles; ++i) {
-          fold_operand<Shape>(a[i], scales, minima, z[i][h], folded[i]);
+        // A tile is one block, or two.
+        const int row = warp.first_key + 32 * h >= block ? tile.dims : 0;
+        UnitEnds scales, minima;
+        if constexpr (wide) {
+          const std::uint16_t* const of_block = ends + row;
+          scales = TwoUnitEnds(of_block, step / 2, tile.lane).unit[step % 2];
+          minima = TwoUnitEnds(of_block + Memory::kKeyEnds, step / 2, tile.lane).unit[step % 2];
+        } else {
+          const KeyEnds of_block(ends + row, tile.dims, tile.lane);
+          scales = of_block.of(step, 0);
+          minima = of_block.of(step, Memory::kKeyEnds);
         }
+#pragma unroll
+        for (int i = 0; i < kTiles; ++i) fold_operand(a[i], scales, minima, z[i][h], folded[i]);
       } else {
-        constexpr std::uint32_t kOnes = 0x3c003c00u;
 #pragma unroll
         for (int i = 0; i < kTiles; ++i) {
           for (int k = 0; k < 4; ++k) folded[i][k] = a[i][k];
-          if (h == 0) multiply(z[i][h], a[i], kOnes, kOnes);
+          if (!Shape::kShares && h == 0) add_numbers<Shape>(a[i], z[i][h]);
         }
       }
 #pragma unroll
       for (int u = 0; u < kUnits; ++u) {
-        const int at = h * kUnits + u;
-        const UnitOperand unit = tile.template unit<KvPart::keys>(warp.first_key / 16 + at, step);
+        const int at = h * kUnits + u, s16 = warp.first_key / 16 + at;
+        UnitOperand unit;
+        if constexpr (wide) {
+          unit = words.unit(s16, step);
+        } else {
+          unit = tile.template unit<KvPart::keys>(s16, step);
+        }
 #pragma unroll
         for (int i = 0; i < kTiles; ++i) {
           multiply(scores[i][2 * at], folded[i], unit.b[0][0], unit.b[0][1]);
@@ -102,62 +161,60 @@ __device__ __forceinline__ void score_codes(const unsigned char* memory,
       }
     }
   }
-#pragma unroll
-  for (int j = 0; j < Shape::kKeyTiles; ++j) {
-    float2 scale = {}, minimum = {};
-    if constexpr (!Shape::kBlocked) {
-      const std::uint16_t* const of_keys = ends + warp.first_key + 8 * j + tile.lane % 4 * 2;
-      scale = two_halves(of_keys);
-      minimum = two_halves(of_keys + Memory::kKeyEnds);
-    }
-#pragma unroll
-    for (int i = 0; i < kTiles; ++i) {
-#pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        float& score = scores[i][j][k];
-        if constexpr (Shape::kBlocked) {
-          score += z[i][j / 2 / kUnits][k];
-        } else {
-          const float s = k % 2 == 0 ? scale.x : scale.y, m = k % 2 == 0 ? minimum.x : minimum.y;
-          const float sum = z[i][0][k];
-          score = fmaf(s, score - kBaseOf<Shape::kBits> * sum, m * sum);
-        }
-      }
-    }
-  }
+  finish_scores<Shape>(tile, ends, z, warp, scores);
 }
 
-// Weights times a tile's values.
+// Weights times a tile's values. Sums are those of codes' f16 numbers until settle_codes.
 template <class Shape>
 __device__ __forceinline__ void add_code_tile(const TileOperands<Shape>& tile,
                                               const std::uint16_t* ends,
                                               const TileWeights<Shape>& weights,
                                               WarpRows<Shape>& warp) {
   using Memory = PackedMemory<Shape>;
+  [[maybe_unused]] ValueWords<Shape> words;
+  if constexpr (Shape::kShares) words.load(tile, warp.first_column / 16);
 #pragma unroll
   for (int step = 0; step < kTile / 16; ++step) {
 #pragma unroll
     for (int g = 0; g < Shape::kShifts; ++g) {
       const std::uint16_t* const group = ends + (warp.first_column / Shape::kGroup + g) * kTile;
-      const PairsAlong scales(group, step, tile.lane),
-          minima(group + Memory::kValueEnds, step, tile.lane);
+      const UnitEnds scales = TwoUnitEnds(group, step / 2, tile.lane).unit[step % 2];
+      const UnitEnds minima =
+          TwoUnitEnds(group + Memory::kValueEnds, step / 2, tile.lane).unit[step % 2];
       std::uint32_t folded[Shape::kRowTiles][4];
 #pragma unroll
       for (int i = 0; i < Shape::kRowTiles; ++i) {
-        fold_operand<Shape>(weights[i][step], scales, minima, warp.shift[i][g], folded[i]);
+        fold_operand(weights[i][step], scales, minima, warp.shift[i][g], folded[i]);
       }
 #pragma unroll
       for (int u = 0; u < Shape::kShiftUnits; ++u) {
         const int at = g * Shape::kShiftUnits + u;
-        const int c16 = warp.first_column / 16 + at;
-        if (c16 >= tile.units) break;
-        const UnitOperand unit = tile.template unit<KvPart::values>(step, c16);
+        UnitOperand unit;
+        if constexpr (Shape::kShares) {
+          unit = words.unit(step, at);
+        } else {
+          const int c16 = warp.first_column / 16 + at;
+          if (c16 >= tile.dims / 16) break;
+          unit = tile.template unit<KvPart::values>(step, c16);
+        }
 #pragma unroll
         for (int i = 0; i < Shape::kRowTiles; ++i) {
           multiply(warp.out[i][2 * at], folded[i], unit.b[0][0], unit.b[0][1]);
           multiply(warp.out[i][2 * at + 1], folded[i], unit.b[1][0], unit.b[1][1]);
         }
       }
+    }
+  }
+}
+
+// After a span's tiles of codes: sums of weight * scale * code.
+template <class Shape>
+__device__ __forceinline__ void settle_codes(WarpRows<Shape>& warp) {
+#pragma unroll
+  for (int i = 0; i < Shape::kRowTiles; ++i) {
+#pragma unroll
+    for (int j = 0; j < Shape::kColumns / 8; ++j) {
+      for (int k = 0; k < 4; ++k) warp.out[i][j][k] *= code_unit<Shape::kBits>(j % 2);
     }
   }
 }
@@ -178,36 +235,49 @@ struct ReadPositions {
   }
 };
 
+// Tiles that all queries of the warp read as codes, whole.
+template <class Shape>
+__device__ __forceinline__ WholeTiles coded_tiles(const AttentionArguments& a,
+                                                  const QueryBlock& block,
+                                                  const WarpRows<Shape>& warp) {
+  const int last_query = min(warp.first_query + 16 * Shape::kRowTiles, block.queries()) - 1;
+  const ReadPositions first(block, a.copied.zones, warp.first_query, true);
+  const ReadPositions last(block, a.copied.zones, last_query, true);
+  // Both ends grow with the position.
+  return WholeTiles(
+      Positions{max(last.seen.first, last.coded.first), min(first.seen.last, first.coded.last)});
+}
+
 // A tile of codes (`codes` true) that lies in shared memory, or of f16 copies in the stage.
 template <class Shape, bool codes>
 __device__ __forceinline__ void use_packed_tile(const AttentionArguments& a,
                                                 const QueryBlock& block,
                                                 const PackedLoader<Shape>& loader, int tile,
-                                                unsigned char* memory, WarpRows<Shape>& warp) {
-  const int lane = ptx::opaque(threadIdx.x % 32), dims = a.heads.head_dim;
-  const auto* const ends = reinterpret_cast<const std::uint16_t*>(loader.ends(tile));
-  const TileOperands<Shape> operands = {Shape::kShares ? loader.codes(tile) : memory, dims / 16,
-                                        lane};
+                                                const WholeTiles& whole, unsigned char* memory,
+                                                WarpRows<Shape>& warp) {
+  const auto lane = static_cast<unsigned>(ptx::opaque(threadIdx.x % 32));
+  const int dims = a.heads.head_dim;
+  const auto* const ends = reinterpret_cast<const std::uint16_t*>(loader.ends());
   TileScores<Shape> scores;
-  if constexpr (codes) {
-    score_codes<Shape>(memory, operands, ends, a.keys.codes.block, dims, warp, scores);
-  } else {
+  const TileOperands<Shape> operands = {Shape::kShares ? loader.codes() : memory, dims, lane};
+  if constexpr (!codes) {
     score_tile<Shape>(memory, memory, warp, scores);
+  } else if (Shape::kShares && dims == Shape::kDims) {
+    const TileOperands<Shape> wide = {operands.memory, Shape::kDims, lane};
+    score_codes<Shape, Shape::kShares>(memory, wide, ends, a.keys.codes.block, warp, scores);
+  } else {
+    score_codes<Shape, false>(memory, operands, ends, a.keys.codes.block, warp, scores);
   }
-  const auto read = [&](int query) { return ReadPositions(block, a.copied.zones, query, codes); };
-  const int last_query = min(warp.first_query + 16 * Shape::kRowTiles, block.queries()) - 1;
-  const ReadPositions of_first = read(warp.first_query), of_last = read(last_query);
-  // Positions that a row reads as codes are an interval.
-  const int first = tile * kTile, last = first + kTile - 1;
-  const bool whole = codes && of_first.holds(first) && of_first.holds(last) &&
-                     of_last.holds(first) && of_last.holds(last);
-  if (!whole) hide_unseen(read, tile, warp, scores);
+  if (!codes || !whole.holds(tile)) {
+    const auto read = [&](int query) { return ReadPositions(block, a.copied.zones, query, codes); };
+    hide_unseen(read, tile, warp, scores);
+  }
   TileWeights<Shape> weights;
   weigh_tile<Shape>(warp, scores, memory, memory, weights);
   if constexpr (codes) {
     add_code_tile<Shape>(operands, ends + PackedMemory<Shape>::kValueEndsAt / 2, weights, warp);
   } else {
-    add_tile<Shape>(memory, weights, warp);
+    add_tile<Shape>(memory, memory, weights, warp);
   }
 }
 
@@ -269,9 +339,11 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   if constexpr (Shape::kShares) {
     __syncthreads();
     hold_queries<Shape>(memory, warp);
+    if constexpr (!Shape::kBlocked) hold_sums(warp);
   }
+  const WholeTiles whole = coded_tiles(a, block, warp);
   Joined<Shape> joined;
-  const bool works = warp.first_query < block.queries();
+  const bool works = Shape::kShares || warp.first_query < block.queries();
   const int first_span = work.first_span(), last_span = work.last_span();
   for (int span = first_span; span <= last_span; ++span) {
     const Positions all = span_positions(span);
@@ -293,12 +365,14 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
       __syncthreads();
       loader.clear_unseen_ends(tile);
       if constexpr (!Shape::kShares) {
-        expand_tile<Shape>(loader.codes(tile), a.heads.head_dim / 16, memory);
+        expand_tile<Shape>(loader.codes(), a.heads.head_dim, memory);
         __syncthreads();
       }
       loader.load_next();
-      if (works) use_packed_tile<Shape, true>(a, block, loader, tile, memory, warp);
+      if (works) use_packed_tile<Shape, true>(a, block, loader, tile, whole, memory, warp);
+      loader.leave();
     }
+    settle_codes(warp);
     for (int i = 0; i < copies.count; ++i) {
       if (!kEarly || i > 0) {
         __syncthreads();
@@ -306,7 +380,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
       }
       ptx::cp_async_wait<0>();
       __syncthreads();
-      if (works) use_packed_tile<Shape, false>(a, block, loader, copies.at(i), memory, warp);
+      if (works) use_packed_tile<Shape, false>(a, block, loader, copies.at(i), whole, memory, warp);
     }
     if (!works) continue;
     add_shifts(warp);

@@ -72,7 +72,7 @@ __device__ __forceinline__ void use_tile(const QueryBlock& block, const Sight& s
   }
   TileWeights<Shape> weights;
   weigh_tile<Shape>(warp, scores, memory, stage, weights);
-  add_tile<Shape>(stage, weights, warp);
+  add_tile<Shape>(memory, stage, weights, warp);
 }
 
 // As Joined (attention_tile_values.cuh) joins spans.
@@ -120,6 +120,10 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     __syncthreads();
     if (Shape::kStages > 1) loader.load_next();
     loader.clear_unseen_ends(tile);
+    if constexpr (TileMemory<Shape>::kExpands) {
+      expand_values<Shape>(memory, loader.stage(tile) + TileMemory<Shape>::kValuesAt, warp.offset);
+      __syncthreads();
+    }
     if (works) {
       use_tile<Shape>(block, sight, tile, memory, loader.stage(tile), warp);
       if (tile == last || tile % kSpanTiles == kSpanTiles - 1) {

@@ -282,11 +282,10 @@ __device__ __forceinline__ void largest_of_tile(const TileScores<Shape>& scores,
   for (int i = 0; i < Shape::kRowTiles; ++i) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      most[i][half] = kNothingSeen;
 #pragma unroll
       for (int j = 0; j < Shape::kKeyTiles; ++j) {
-        most[i][half] =
-            fmaxf(most[i][half], fmaxf(scores[i][j][2 * half], scores[i][j][2 * half + 1]));
+        const float larger = fmaxf(scores[i][j][2 * half], scores[i][j][2 * half + 1]);
+        most[i][half] = j == 0 ? larger : fmaxf(most[i][half], larger);
       }
       most[i][half] = four_lane_max(most[i][half]);
     }

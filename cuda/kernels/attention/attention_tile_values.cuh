@@ -33,30 +33,87 @@ __device__ __forceinline__ void add_halves(const unsigned char* values,
 // position count as one 16-bit number on the way through ldmatrix, so a lane gets them of columns
 // 2 g and 2 g + 1: the even columns are one operand, the odd ones another. What that adds to every
 // column, 1024 + 128 times the sum of weights, is summed apart, less by as much.
+struct CodeWords {
+  std::uint32_t words[4];
+
+  template <class Shape>
+  static __device__ __forceinline__ CodeWords of(const unsigned char* values, int lane, int step,
+                                                 int chunk) {
+    CodeWords found;
+    ptx::ldmatrix_x4_trans(found.words,
+                           values + TileMemory<Shape>::Values::at(16 * step + lane, chunk));
+    return found;
+  }
+  // Registers of 16 positions, the first or the next ones, for even or odd columns.
+  __device__ __forceinline__ uint2 operand(int next, int odd, std::uint32_t offset) const {
+    constexpr std::uint32_t kEven = 0x5250u, kOdd = 0x5351u;
+    const std::uint32_t which = odd != 0 ? kOdd : kEven;
+    return {ptx::select_bytes(words[2 * next], offset, which),
+            ptx::select_bytes(words[2 * next + 1], offset, which)};
+  }
+};
+
+// Where a lane's registers for 16 positions x 16 columns lie among a tile's operands.
 template <class Shape>
-__device__ __forceinline__ void add_codes(const unsigned char* values,
+__device__ __forceinline__ uint4* operand_at(unsigned char* memory, int step, int chunk, int lane) {
+  constexpr int kChunks = Shape::kDims / 16;
+  return reinterpret_cast<uint4*>(memory + TileMemory<Shape>::kOperandsAt) +
+         (step * kChunks + chunk) * 32 + lane;
+}
+
+// A tile's codes of values become operands, once for all warps of a prompt's block; between
+// barriers.
+template <class Shape>
+__device__ __forceinline__ void expand_values(unsigned char* memory, const unsigned char* values,
+                                              std::uint32_t offset) {
+  constexpr int kChunks = Shape::kDims / 16, kWarps = Shape::kThreads / 32;
+  const int lane = static_cast<int>(threadIdx.x % 32);
+#pragma unroll
+  for (int i = 0; i < kTile / 32 * kChunks; i += kWarps) {
+    const int unit = i + static_cast<int>(threadIdx.x / 32);
+    const int step = unit / kChunks * 2, chunk = unit % kChunks;
+    if (unit >= kTile / 32 * kChunks) break;
+    const CodeWords words = CodeWords::of<Shape>(values, lane, step, chunk);
+#pragma unroll
+    for (int next = 0; next < 2; ++next) {
+      const uint2 even = words.operand(next, 0, offset), odd = words.operand(next, 1, offset);
+      *operand_at<Shape>(memory, step + next, chunk, lane) = {even.x, even.y, odd.x, odd.y};
+    }
+  }
+}
+
+template <class Shape>
+__device__ __forceinline__ void add_codes(unsigned char* memory, const unsigned char* values,
                                           const TileWeights<Shape>& weights,
                                           WarpRows<Shape>& warp) {
-  using Rows = typename TileMemory<Shape>::Values;
   constexpr std::uint32_t kMinusMiddle = 0xe480e480u;  // f16 -(1024 + kMiddleCode), twice
-  constexpr std::uint32_t kEven = 0x5250u, kOdd = 0x5351u;
-  const int lane = ptx::opaque(threadIdx.x % 32);
+  const int lane = ptx::opaque(threadIdx.x % 32), first_chunk = warp.first_column / 16;
 #pragma unroll
   for (int step = 0; step < kTile / 16; step += 2) {
 #pragma unroll
     for (int c = 0; c < Shape::kColumns / 16; ++c) {
-      std::uint32_t words[4];
-      ptx::ldmatrix_x4_trans(words,
-                             values + Rows::at(16 * step + lane, warp.first_column / 16 + c));
+      [[maybe_unused]] CodeWords words;
+      if constexpr (!TileMemory<Shape>::kExpands) {
+        words = CodeWords::of<Shape>(values, lane, step, first_chunk + c);
+      }
 #pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        const int next = k / 2, odd = k % 2;
-        const std::uint32_t which = odd != 0 ? kOdd : kEven;
-        const std::uint32_t b0 = ptx::select_bytes(words[2 * next], warp.offset, which);
-        const std::uint32_t b1 = ptx::select_bytes(words[2 * next + 1], warp.offset, which);
+      for (int next = 0; next < 2; ++next) {
+        [[maybe_unused]] uint4 both;
+        if constexpr (TileMemory<Shape>::kExpands) {
+          both = *operand_at<Shape>(memory, step + next, first_chunk + c, lane);
+        }
 #pragma unroll
-        for (int i = 0; i < Shape::kRowTiles; ++i) {
-          multiply(warp.out[i][2 * c + odd], weights[i][step + next], b0, b1);
+        for (int odd = 0; odd < 2; ++odd) {
+          uint2 b;
+          if constexpr (TileMemory<Shape>::kExpands) {
+            b = odd == 0 ? uint2{both.x, both.y} : uint2{both.z, both.w};
+          } else {
+            b = words.operand(next, odd, warp.offset);
+          }
+#pragma unroll
+          for (int i = 0; i < Shape::kRowTiles; ++i) {
+            multiply(warp.out[i][2 * c + odd], weights[i][step + next], b.x, b.y);
+          }
         }
       }
     }
@@ -69,11 +126,11 @@ __device__ __forceinline__ void add_codes(const unsigned char* values,
 }
 
 template <class Shape>
-__device__ __forceinline__ void add_tile(const unsigned char* stage,
+__device__ __forceinline__ void add_tile(unsigned char* memory, const unsigned char* stage,
                                          const TileWeights<Shape>& weights, WarpRows<Shape>& warp) {
   using Memory = TileMemory<Shape>;
   if constexpr (Shape::kCodedValues) {
-    add_codes<Shape>(stage + Memory::kValuesAt, weights, warp);
+    add_codes<Shape>(memory, stage + Memory::kValuesAt, weights, warp);
   } else {
     add_halves<Shape>(stage + Memory::kValuesAt, weights, warp);
   }

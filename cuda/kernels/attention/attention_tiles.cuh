@@ -73,12 +73,17 @@ struct TileMemory {
   static constexpr int kValueEndsAt = kKeyEndsAt + kKeyEnds;
   static constexpr int kStageBytes = kValueEndsAt + kValueEnds;
   // After the stages: queries as keys are stored, with int8 their scale and sum of codes, what
-  // warps share, and the block's QueryBlock.
+  // warps share, values' operands, and the block's QueryBlock.
   static constexpr int kQueriesAt = Shape::kStages * kStageBytes;
   static constexpr int kFactsAt = kQueriesAt + Shape::kQueries * Keys::kStride;
   static constexpr int kShareAt = kFactsAt + (kKeyEnds > 0 ? Shape::kQueries * 8 : 0);
-  static constexpr int kBlockAt =
+  // In a prompt's block the codes of values become operands once for all its warps, where eight
+  // share them and there is room beside two stages.
+  static constexpr bool kExpands =
+      Shape::kCodedValues && Shape::kRowWarps == 8 && Shape::kDims <= 128;
+  static constexpr int kOperandsAt =
       kShareAt + (Shape::kShares ? static_cast<int>(sizeof(TileShare)) : 0);
+  static constexpr int kBlockAt = kOperandsAt + (kExpands ? kTile * Shape::kDims * 2 : 0);
   static constexpr int kBytes = kBlockAt + static_cast<int>(sizeof(QueryBlock));
 };
 

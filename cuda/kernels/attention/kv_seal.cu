@@ -49,7 +49,8 @@ __device__ void range_keys(const SealBlock& block) {
       low = fminf(low, x);
       high = fmaxf(high, x);
     }
-    block.keep(row + c, c, begin < last ? CodeRange(low, high, block.levels()) : CodeRange());
+    block.keep(row + kv_key_end(block.dims, c), c,
+               begin < last ? CodeRange(low, high, block.levels()) : CodeRange());
   }
 }
 
@@ -67,18 +68,20 @@ __device__ void range_values(const SealBlock& block) {
       high = fmaxf(high, x);
     }
     const CodeRange range = warp_range(low, high, block.levels());
-    if (lane == 0) block.keep(i % groups * kKvPageTokens + slot, i, range);
+    if (lane == 0) block.keep(i % groups * kKvPageTokens + kv_value_end(slot), i, range);
   }
 }
 
-// Words of the block's codes: each is one thread's.
+// Words of the block's codes: each is one thread's. A block has whole words, those of values among
+// others.
 template <KvPart part>
 __device__ void write_codes(const SealBlock& block) {
   const KvCodes& codes = block.codes;
   const int groups = codes.ends / kKvPageTokens;
-  const int four = kv_units(block.dims) * 2 * codes.bits;  // words of as many positions
-  const int first = block.first / 4 * four, last = (block.first + block.count) / 4 * four;
-  for (int word = first + static_cast<int>(threadIdx.x); word < last; word += kSealThreads) {
+  const int words = static_cast<int>(kv_code_bytes(codes.bits, block.dims)) / 4;
+  for (int word = static_cast<int>(threadIdx.x); word < words; word += kSealThreads) {
+    const int slot = kv_code_owner(part, codes.bits, block.dims, word, 0).slot;
+    if (slot < block.first || slot >= block.first + block.count) continue;
     std::uint32_t made = 0;
     for (int shift = 0; shift < 32; shift += codes.bits) {
       const KvCodeOwner of = kv_code_owner(part, codes.bits, block.dims, word, shift);

@@ -75,7 +75,8 @@ struct PackedMemory {
   static constexpr int kBytes = kSightAt + static_cast<int>(sizeof(PackedSight));
 };
 
-// Brings tiles of codes, in order, and f16 copies.
+// Brings tiles of codes, in order, and f16 copies. In generation tiles of heads as wide as the
+// shape are copied from one address a thread and constants.
 template <class Shape>
 class PackedLoader {
   using Memory = PackedMemory<Shape>;
@@ -87,27 +88,40 @@ class PackedLoader {
       : a_(a),
         block_(block),
         sight_(sight),
+        whole_(sight.coded()),
         memory_(memory),
-        next_(sight.coded().first / kTile) {}
+        next_(sight.coded().first / kTile),
+        end_(sight.coded().empty() ? next_ : (sight.coded().last + kTile - 1) / kTile),
+        page_(next_ < end_ ? block.pages[next_] : 0) {
+    if constexpr (Shape::kShares) place_whole_tiles();
+  }
 
-  __device__ __forceinline__ const unsigned char* codes(int tile) const {
-    return memory_ + Memory::kCodesAt + tile % Shape::kCodeStages * Memory::kStageBytes;
+  // Of the tile at work.
+  __device__ __forceinline__ const unsigned char* codes() const {
+    return memory_ + Memory::kCodesAt + code_stage(used_) * Memory::kStageBytes;
   }
-  __device__ __forceinline__ unsigned char* ends(int tile) const {
-    return memory_ + Memory::kEndsAt + tile % Memory::kEndStages * Memory::kEndBytes;
+  __device__ __forceinline__ unsigned char* ends() const {
+    return memory_ + Memory::kEndsAt + used_ * Memory::kEndBytes;
   }
+  // It is done with.
+  __device__ __forceinline__ void leave() { used_ = after(used_); }
 
   // Starts copying the next tile of codes, if there is one, as one more group of copies.
   __device__ __forceinline__ void load_next() {
-    const Positions coded = sight_.coded();
-    if (!coded.empty() && next_ * kTile < coded.last) {
-      const int page = block_.pages[next_];
-      unsigned char* const to = memory_ + (codes(next_) - memory_);
-      unsigned char* const to_ends = ends(next_);
-      load_side(a_.keys, page, to, to_ends, Memory::kKeyEnds);
-      load_side(a_.values, page, to + Memory::kCodes, to_ends + Memory::kValueEndsAt,
-                Memory::kValueEnds);
+    if (next_ < end_) {
+      unsigned char* const to =
+          memory_ + Memory::kCodesAt + code_stage(filled_) * Memory::kStageBytes;
+      unsigned char* const to_ends = memory_ + Memory::kEndsAt + filled_ * Memory::kEndBytes;
+      if (Shape::kShares && a_.heads.head_dim == Shape::kDims) {
+        copy_whole(to, to_ends);
+      } else {
+        load_side(a_.keys, to, to_ends, Memory::kKeyEnds);
+        load_side(a_.values, to + Memory::kCodes, to_ends + Memory::kValueEndsAt,
+                  Memory::kValueEnds);
+      }
+      filled_ = after(filled_);
       ++next_;
+      if (next_ < end_) page_ = block_.pages[next_];
     }
     ptx::cp_async_commit();
   }
@@ -125,20 +139,28 @@ class PackedLoader {
   // Scales of values that no query reads: what lies there may be anything, and 0 times it need not
   // be 0. Ends with a barrier where there are some.
   __device__ __forceinline__ void clear_unseen_ends(int tile) const {
+    if (whole_.holds(tile)) return;
     const Positions coded = sight_.coded();
-    if (coded.first <= tile * kTile && tile * kTile + kTile <= coded.last) return;
-    auto* const ends_of = reinterpret_cast<std::uint16_t*>(ends(tile) + Memory::kValueEndsAt);
+    auto* const of_values = reinterpret_cast<std::uint16_t*>(ends() + Memory::kValueEndsAt);
     for (int i = static_cast<int>(threadIdx.x); i < 2 * Memory::kValueEnds; i += Shape::kThreads) {
-      if (!coded.holds(tile * kTile + i % kTile)) ends_of[i] = 0;
+      const int slot = i % kTile;
+      if (!coded.holds(tile * kTile + slot)) of_values[i - slot + kv_value_end(slot)] = 0;
     }
     __syncthreads();
   }
 
  private:
+  static __device__ __forceinline__ int after(int stage) {
+    return stage + 1 < Memory::kEndStages ? stage + 1 : 0;
+  }
+  static __device__ __forceinline__ int code_stage(int stage) {
+    return Shape::kCodeStages > 1 ? stage : 0;
+  }
+
   // Codes and ends of one side; `room` is that of scales.
-  __device__ __forceinline__ void load_side(const KvPages& pages, int page, unsigned char* to,
+  __device__ __forceinline__ void load_side(const KvPages& pages, unsigned char* to,
                                             unsigned char* to_ends, int room) const {
-    const PackedHead head = packed_head(pages, page, a_.heads, block_.kv_head);
+    const PackedHead head = packed_head(pages, page_, a_.heads, block_.kv_head);
     const int thread = static_cast<int>(threadIdx.x);
     const auto* const words = reinterpret_cast<const unsigned char*>(head.words);
     const int bytes = kTile * a_.heads.head_dim * Shape::kBits / 8;
@@ -151,6 +173,44 @@ class PackedLoader {
       const int at = scale ? i : i - count;
       ptx::cp_async16(to_ends + (scale ? 0 : 2 * room) + at * 16,
                       (scale ? head.scales : head.minima) + at * 8, true);
+    }
+  }
+
+  // Where page 0 would have this thread's part of tiles as wide as the shape: of codes, and 16
+  // bytes of scales or minima of one side.
+  __device__ __forceinline__ void place_whole_tiles() {
+    const int thread = static_cast<int>(threadIdx.x), head = block_.kv_head;
+    keys_ = a_.keys.base + head * Memory::kCodes + thread * 16;
+    values_ = a_.values.base + head * Memory::kCodes + thread * 16;
+    const int of_keys = a_.keys.codes.ends / 8, of_values = a_.values.codes.ends / 8;
+    const bool keys = thread < 2 * of_keys;
+    const int i = keys ? thread : thread - 2 * of_keys, count = keys ? of_keys : of_values;
+    if (i >= 2 * count) return;
+    const KvPages& pages = keys ? a_.keys : a_.values;
+    const int minima = i < count ? 0 : 1, chunk = i - minima * count;
+    const std::int64_t heads = a_.heads.kv_heads;
+    ends_ =
+        pages.base + heads * Memory::kCodes + (minima * heads + head) * (16 * count) + chunk * 16;
+    ends_stride_ = static_cast<unsigned>(pages.page_bytes);
+    ends_to_ = (keys ? 0 : Memory::kValueEndsAt) + chunk * 16 +
+               minima * 2 * (keys ? Memory::kKeyEnds : Memory::kValueEnds);
+  }
+  __device__ __forceinline__ void copy_whole(unsigned char* to, unsigned char* to_ends) const {
+    static_assert(!Shape::kShares ||
+                  2 * (Memory::kKeyEnds + Memory::kValueEnds) / 8 <= Shape::kThreads);
+    // A page of one layer has less than 2^31 bytes.
+    const std::uint64_t page = static_cast<unsigned>(page_);
+    copy_codes(to, keys_ + page * static_cast<unsigned>(a_.keys.page_bytes));
+    copy_codes(to + Memory::kCodes, values_ + page * static_cast<unsigned>(a_.values.page_bytes));
+    if (ends_ != nullptr) ptx::cp_async16(to_ends + ends_to_, ends_ + page * ends_stride_, true);
+  }
+  __device__ __forceinline__ void copy_codes(unsigned char* to, const std::byte* from) const {
+    constexpr int kChunks = Memory::kCodes / 16;
+    const int thread = static_cast<int>(threadIdx.x);
+    if (kChunks < Shape::kThreads && thread >= kChunks) return;
+#pragma unroll
+    for (int i = 0; i < kChunks; i += Shape::kThreads) {
+      ptx::cp_async16(to + (thread + i) * 16, from + i * 16, true);
     }
   }
 
@@ -171,8 +231,13 @@ class PackedLoader {
   const AttentionArguments& a_;
   const QueryBlock& block_;
   const PackedSight& sight_;
+  WholeTiles whole_;  // of codes
   unsigned char* memory_;
-  int next_;  // tile of codes
+  int next_, end_, page_;      // tiles of codes, and the next one's page
+  int filled_ = 0, used_ = 0;  // stages of ends, and of codes where there are as many
+  const std::byte *keys_ = nullptr, *values_ = nullptr, *ends_ = nullptr;
+  unsigned ends_stride_ = 0;
+  int ends_to_ = 0;
 };
 
 inline constexpr int kUnitBytes = 512;  // of a unit's operands
@@ -180,12 +245,12 @@ inline constexpr int kUnitBytes = 512;  // of a unit's operands
 // A tile's codes become operands in the stage: of each unit four matrices as ldmatrix reads them,
 // one for each register; keys first.
 template <class Shape>
-__device__ __forceinline__ void expand_tile(const unsigned char* codes, int units,
+__device__ __forceinline__ void expand_tile(const unsigned char* codes, int dims,
                                             unsigned char* memory) {
   using Memory = PackedMemory<Shape>;
   const auto* const keys = reinterpret_cast<const std::uint32_t*>(codes);
   const auto* const values = reinterpret_cast<const std::uint32_t*>(codes + Memory::kCodes);
-  const int lane = static_cast<int>(threadIdx.x % 32);
+  const int lane = static_cast<int>(threadIdx.x % 32), units = dims / 16;
   const auto put = [&](const UnitOperand& unit, unsigned char* to) {
     auto* const words = reinterpret_cast<std::uint32_t*>(to) + lane;
 #pragma unroll
@@ -196,8 +261,8 @@ __device__ __forceinline__ void expand_tile(const unsigned char* codes, int unit
 #pragma unroll 1
     for (int c16 = static_cast<int>(threadIdx.x / 32); c16 < units; c16 += Shape::kThreads / 32) {
       unsigned char* const to = memory + (s16 * units + c16) * kUnitBytes;
-      put(unit_of_codes<Shape::kBits, KvPart::keys>(keys, s16, c16, units, lane), to);
-      put(unit_of_codes<Shape::kBits, KvPart::values>(values, s16, c16, units, lane),
+      put(unit_of_codes<Shape::kBits, KvPart::keys>(keys, dims, s16, c16, lane), to);
+      put(unit_of_codes<Shape::kBits, KvPart::values>(values, dims, s16, c16, lane),
           to + kTile * Shape::kDims * 2);
     }
   }
@@ -207,21 +272,87 @@ __device__ __forceinline__ void expand_tile(const unsigned char* codes, int unit
 template <class Shape>
 struct TileOperands {
   const unsigned char* memory;  // codes, or with them expanded the stage
-  int units, lane;
+  int dims;
+  unsigned lane;
 
   template <KvPart part>
+  __device__ __forceinline__ const std::uint32_t* words() const {
+    return reinterpret_cast<const std::uint32_t*>(
+        memory + (part == KvPart::keys ? 0 : PackedMemory<Shape>::kCodes));
+  }
+  template <KvPart part>
   __device__ __forceinline__ UnitOperand unit(int s16, int c16) const {
-    constexpr bool kKeys = part == KvPart::keys;
     if constexpr (Shape::kShares) {
-      const auto* const words = reinterpret_cast<const std::uint32_t*>(
-          memory + (kKeys ? 0 : PackedMemory<Shape>::kCodes));
-      return unit_of_codes<Shape::kBits, part>(words, s16, c16, units, lane);
+      return unit_of_codes<Shape::kBits, part>(words<part>(), dims, s16, c16,
+                                               static_cast<int>(lane));
     } else {
       std::uint32_t r[4];
-      ptx::ldmatrix_x4(r, memory + (kKeys ? 0 : kTile * Shape::kDims * 2) +
-                              (s16 * units + c16) * kUnitBytes + lane * 16);
+      ptx::ldmatrix_x4(r, memory + (part == KvPart::keys ? 0 : kTile * Shape::kDims * 2) +
+                              (s16 * (dims / 16) + c16) * kUnitBytes + lane * 16);
       return {{{r[0], r[1]}, {r[2], r[3]}}};
     }
+  }
+};
+
+// Words of a lane that lie together, `each` by `each`.
+template <int count, int each>
+struct LaneWords {
+  std::uint32_t words[count];
+
+  __device__ __forceinline__ void load(const std::uint32_t* from, unsigned lane) {
+    static_assert(each == 2 || each == 4);
+#pragma unroll
+    for (int i = 0; i < count / each; ++i) {
+      if constexpr (each == 4) {
+        const uint4 four = reinterpret_cast<const uint4*>(from)[32 * i + lane];
+        words[4 * i] = four.x;
+        words[4 * i + 1] = four.y;
+        words[4 * i + 2] = four.z;
+        words[4 * i + 3] = four.w;
+      } else {
+        const uint2 two = reinterpret_cast<const uint2*>(from)[32 * i + lane];
+        words[2 * i] = two.x;
+        words[2 * i + 1] = two.y;
+      }
+    }
+  }
+  template <int bits, KvPart part>
+  __device__ __forceinline__ UnitOperand unit(int first, int s16) const {
+    UnitWords<bits> own;
+#pragma unroll
+    for (int n = 0; n < kv_unit_words(bits); ++n) own[n] = words[first + n];
+    return unit_of_words<bits, part>(own, s16);
+  }
+};
+
+// What a lane has of 16 keys of a head as wide as the shape.
+template <class Shape>
+struct KeyWords {
+  static constexpr int kBits = Shape::kBits, kEach = kv_unit_words(kBits);
+  static constexpr int kCount = Shape::kDims / 16 * kEach;
+  LaneWords<kCount, 4> lane_words;
+
+  __device__ __forceinline__ void load(const TileOperands<Shape>& tile, int s16) {
+    const int row = s16 / kv_word_units(kBits);
+    lane_words.load(tile.template words<KvPart::keys>() + row * (32 * kCount), tile.lane);
+  }
+  __device__ __forceinline__ UnitOperand unit(int s16, int step) const {
+    return lane_words.template unit<kBits, KvPart::keys>(step * kEach, s16);
+  }
+};
+
+// What a lane has of a tile's values, in a warp's columns.
+template <class Shape>
+struct ValueWords {
+  static constexpr int kBits = Shape::kBits, kUnits = Shape::kColumns / 16;
+  LaneWords<kBits * kUnits, (kBits < 4 ? kBits : 4)> lane_words;
+
+  __device__ __forceinline__ void load(const TileOperands<Shape>& tile, int c16) {
+    lane_words.load(tile.template words<KvPart::values>() + c16 * (32 * kBits), tile.lane);
+  }
+  __device__ __forceinline__ UnitOperand unit(int step, int c) const {
+    const int in_unit = step / kv_word_units(kBits) * kv_unit_words(kBits);
+    return lane_words.template unit<kBits, KvPart::values>(c * kBits + in_unit, step);
   }
 };
 

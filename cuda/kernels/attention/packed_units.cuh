@@ -1,37 +1,21 @@
-// Packed codes as operands of mma m16n8k16. A code u of b bits is put into the mantissa of an f16,
-// whose value is then base + u, base = 2^b (8 bits: 1024), exactly: 1 + u / 16 with another
-// exponent. What base adds to a product is taken off again by a product with minus the base
-// (attention_packed.cuh), so nothing is subtracted from codes.
+// Packed codes as operands of mma m16n8k16. A code u lies in the low bits of an f16 as it comes out
+// of its word, so it is a subnormal number, u 2^-24 or a few powers of two more: exact, as is its
+// product with any f16. The power is the same along a sum and leaves with the finished sum, exactly
+// (code_unit), so nothing is subtracted from codes and nothing taken off their sums.
 #pragma once
 
+#include "cuda/kernels/attention/kv_page.cuh"
+#include "cuda/layout/kv_codes.h"
 #include "cuda/words/ptx_attention.h"
 
 namespace leq::LEQ_GPU {
 
+// Of columns 8 n ... of a unit: what a sum of codes' f16 numbers is multiplied by.
 template <int bits>
-struct CodeHalf;
-template <>
-struct CodeHalf<8> {
-  static constexpr std::uint32_t kBase = 0x64006400u;  // 1024, twice
-};
-template <>
-struct CodeHalf<4> {
-  static constexpr std::uint32_t kBase = 0x4c004c00u;  // 16
-  static constexpr std::uint32_t kMask = 0x03c003c0u;
-  static constexpr int kBit = 6;
-};
-template <>
-struct CodeHalf<2> {
-  static constexpr std::uint32_t kBase = 0x44004400u;  // 4
-  static constexpr std::uint32_t kMask = 0x03000300u;
-  static constexpr int kBit = 8;
-};
-template <int bits>
-inline constexpr std::uint32_t kMinusBase = CodeHalf<bits>::kBase | 0x80008000u;
-template <int bits>
-inline constexpr float kBaseOf = bits == 8   ? 1024.0f
-                                 : bits == 4 ? 16.0f
-                                             : 4.0f;
+__device__ constexpr float code_unit(int n) {
+  constexpr int kHigher = bits == 8 ? 0 : bits;  // lowest bit of a code in its half of a word
+  return n == 0 ? 16777216.0f : 16777216.0f / static_cast<float>(1 << kHigher);
+}
 
 // Of 16 positions x 16 channels what a lane holds: b[n][k] is the register for columns 8 n ... of
 // the operand and its rows 8 k ....
@@ -39,47 +23,87 @@ struct UnitOperand {
   std::uint32_t b[2][2];
 };
 
-// Digit `digit` of both halves of a word.
+// A lane's words of a unit (cuda/layout/kv_codes.h): at 8 bits two, at 2 bits one for two units.
 template <int bits>
-__device__ __forceinline__ std::uint32_t place_digit(std::uint32_t word, int digit) {
-  using Half = CodeHalf<bits>;
-  const int shift = Half::kBit - bits * digit;
-  return ((shift >= 0 ? word << shift : word >> -shift) & Half::kMask) | Half::kBase;
-}
+using UnitWords = std::uint32_t[kv_unit_words(bits)];
 
-// `words`: of the head in its page; unit (s16, c16) of `units` in a row of channels.
+// s16: the unit's place among positions.
 template <int bits, KvPart part>
-__device__ __forceinline__ UnitOperand unit_of_codes(const std::uint32_t* words, int s16, int c16,
-                                                     int units, int lane) {
+__device__ __forceinline__ UnitOperand unit_of_words(const UnitWords<bits>& words, int s16) {
   UnitOperand unit;
   if constexpr (bits == 8) {
-    const uint2 two = reinterpret_cast<const uint2*>(words)[(s16 * units + c16) * 32 + lane];
-    const std::uint32_t each[2] = {two.x, two.y};
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
-      unit.b[n][0] = ptx::select_bytes(each[n], CodeHalf<8>::kBase, 0x5150u);
-      unit.b[n][1] = ptx::select_bytes(each[n], CodeHalf<8>::kBase, 0x5352u);
+      unit.b[n][0] = ptx::select_bytes(words[n], 0, 0x4140u);
+      unit.b[n][1] = ptx::select_bytes(words[n], 0, 0x4342u);
     }
   } else {
-    constexpr int kRows = bits == 4 ? 1 : 2;  // of 16 positions in a word
-    std::uint32_t word = words[(s16 / kRows * units + c16) * 32 + lane];
-    if (kRows == 2) word >>= 8 * (s16 % 2);
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-#pragma unroll
-      for (int k = 0; k < 2; ++k) {
-        unit.b[n][k] = place_digit<bits>(word, part == KvPart::keys ? 2 * n + k : 2 * k + n);
-      }
+    constexpr std::uint32_t kLow = bits == 4 ? 0x000f000fu : 0x00030003u, kHigh = kLow << bits;
+    constexpr bool kBytesAlongSum = bits == 4 && part == KvPart::values;
+    const std::uint32_t word = bits == 2 ? words[0] >> 8 * (s16 % 2) : words[0];
+    const std::uint32_t next = word >> (kBytesAlongSum ? 8 : 4);
+    unit.b[0][0] = word & kLow;
+    unit.b[0][1] = next & kLow;
+    if constexpr (bits == 4 && part == KvPart::keys) {
+      unit.b[1][0] = next & kHigh;
+      unit.b[1][1] = word >> 8 & kHigh;
+    } else {
+      unit.b[1][0] = word & kHigh;
+      unit.b[1][1] = next & kHigh;
     }
   }
   return unit;
 }
 
-// An operand of 16 rows times pairs of scales along k: of places 2 t and 2 t + 1, and 8 further.
-__device__ __forceinline__ void fold_scales(const std::uint32_t (&a)[4], std::uint32_t near,
-                                            std::uint32_t far, std::uint32_t (&folded)[4]) {
+// `words`: of the head in its page.
+template <int bits, KvPart part>
+__device__ __forceinline__ UnitOperand unit_of_codes(const std::uint32_t* words, int dims, int s16,
+                                                     int c16, int lane) {
+  UnitWords<bits> own;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) folded[i] = ptx::f16x2_fma(a[i], i < 2 ? near : far, 0u);
+  for (int n = 0; n < kv_unit_words(bits); ++n) {
+    own[n] = words[kv_lane_word(part, bits, dims, s16, c16, n, lane)];
+  }
+  return unit_of_words<bits, part>(own, s16);
+}
+
+// Scales, or minima, of a lane's places along the sum of a unit: two neighbours, and those 8 on.
+struct UnitEnds {
+  std::uint32_t near, far;
+};
+// Along positions of values: of two units.
+struct TwoUnitEnds {
+  UnitEnds unit[2];
+
+  __device__ __forceinline__ TwoUnitEnds(const std::uint16_t* from, int two, unsigned lane) {
+    const uint4 all = reinterpret_cast<const uint4*>(from + 32 * two)[lane % 4];
+    unit[0] = {all.x, all.y};
+    unit[1] = {all.z, all.w};
+  }
+};
+// Along channels of keys, for heads of any width: `from` is a block's row.
+struct KeyEnds {
+  const std::uint16_t* at[2];  // of even units and of odd ones
+
+  __device__ __forceinline__ KeyEnds(const std::uint16_t* from, int dims, unsigned lane) {
+    const bool wide = kv_wide(dims);
+    at[0] = from + lane % 4 * (wide ? 8 : 4);
+    at[1] = at[0] - (wide ? 12 : 0);
+  }
+  // `further`: numbers to those of another row.
+  __device__ __forceinline__ UnitEnds of(int unit, int further) const {
+    const uint2 both = *reinterpret_cast<const uint2*>(at[unit % 2] + 16 * unit + further);
+    return {both.x, both.y};
+  }
+};
+
+// An operand of 16 rows times scales along k.
+__device__ __forceinline__ void fold_scales(const std::uint32_t (&a)[4], const UnitEnds& scales,
+                                            std::uint32_t (&folded)[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    folded[i] = ptx::f16x2_fma(a[i], i < 2 ? scales.near : scales.far, 0u);
+  }
 }
 
 }  // namespace leq::LEQ_GPU

@@ -79,8 +79,9 @@ __device__ void store_packed(const float* x, int dims, KvPart part, const Packed
     bytes[at.word * 4 + at.shift / 8] = static_cast<std::uint8_t>(code(c) | code(c + 8) << 4);
   }
   if (lane != 0) return;
-  page.scales[slot] = range.scale;
-  page.minima[slot] = range.minimum;
+  const int end = part == KvPart::keys ? slot : kv_value_end(slot);
+  page.scales[end] = range.scale;
+  page.minima[end] = range.minimum;
 }
 
 __device__ void store_head(const float* x, int dims, KvType type, const KvHeadPage& page, int slot,

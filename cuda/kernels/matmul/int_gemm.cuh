@@ -6,6 +6,7 @@
 #include "cuda/kernels/matmul/gemm_rows.cuh"
 #include "cuda/kernels/matmul/matmul_finish.cuh"
 #include "cuda/kernels/matmul/planes.cuh"
+#include "cuda/words/reduce.cuh"
 
 namespace leq::LEQ_GPU {
 
@@ -22,6 +23,14 @@ struct GemmShape {
   static constexpr int kMmaAcross = rows / warps_across / 8;
   static_assert(kMmaDown >= 1 && kMmaAcross % 2 == 0 && kThreads >= rows && kThreads >= tokens);
 };
+
+// What signed_quad turns over, in a register that the compiler does not know: tokens are fewer than
+// 2^40.
+template <int bits>
+__device__ __forceinline__ std::uint32_t signed_flip(const IntMatmul& a) {
+  if constexpr (bits == 8) return byte_flip(a.segments[0].weight);
+  return kTopBits + __shfl_xor_sync(kEveryLane, static_cast<std::uint32_t>(a.tokens >> 40), 1);
+}
 
 // Shared memory of a kernel: stages of a slab's tokens and codes, then two sets of what the groups
 // of a slab need.
@@ -513,7 +522,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
       reinterpret_cast<typename Memory::Groups*>(memory + Shape::kStages * Memory::kStageBytes);
   const Grouping grouping(a);
   const GemmRows<Shape> rows(a);
-  const std::uint32_t flip = byte_flip(a.segments[0].weight);
+  const std::uint32_t flip = signed_flip<bits>(a);
   const int slabs = grouping.columns / kSlab;
   const auto stage_of = [&](int slab) {
     return memory + slab % Shape::kStages * Memory::kStageBytes;

@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
   const Memory memory = {dynamic};
   const Grouping grouping(a);
   const GemmRows<Shape> rows(a);
-  const std::uint32_t flip = byte_flip(a.segments[0].weight);
+  const std::uint32_t flip = signed_flip<bits>(a);
   const int slabs = grouping.columns / kSlab, warp = static_cast<int>(threadIdx.x / 32);
   const int lane = static_cast<int>(threadIdx.x % 32);
   const FewCopies<Shape, bits, group> copies = {a, rows, slabs};

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "cuda/kernels/matmul/int_gemm.cuh"
+#include "cuda/words/ptx_attention.h"
 #include "cuda/words/wgmma.h"
 
 namespace leq::LEQ_GPU {
@@ -97,6 +98,12 @@ struct HopperMemory {
   }
 };
 
+// Where the scale of a token lies among those of a slab: four of a thread lie together, those of
+// eight tokens and of the next eight.
+__device__ __forceinline__ int scale_place(int token) {
+  return token / 16 * 16 + token % 8 / 2 * 4 + token / 8 % 2 * 2 + token % 2;
+}
+
 // The stage that comes next, and the parity of its barriers' phase in this round.
 template <int stages>
 struct Ring {
@@ -104,9 +111,9 @@ struct Ring {
   unsigned parity = 0;
 
   __device__ __forceinline__ void next() {
-    if (++stage < stages) return;
-    stage = 0;
-    parity ^= 1;
+    const bool wraps = stage == stages - 1;
+    stage = wraps ? 0 : stage + 1;
+    parity ^= wraps ? 1u : 0u;
   }
 };
 
@@ -218,7 +225,7 @@ struct SlabScales {
     for (int i = 0; i < kEach; ++i) {
       const int at = thread + i * Shape::kScaleThreads;
       to.row_scale[at] = row[i].scale * (1.0f / Shape::kFactor);
-      to.token_scale[at] = token_scale[i];
+      to.token_scale[scale_place(at)] = token_scale[i];
       to.zero[at] = static_cast<std::int16_t>((row[i].zero - Shape::kMiddle) * Shape::kFactor);
       to.token_sum[at] = static_cast<std::int16_t>(token_sum[i]);
     }
@@ -255,13 +262,29 @@ struct WarpgroupTile {
   int sums[Shape::kSums];
   float totals[kGrouped ? Shape::kSums : 1];
   std::uint32_t codes[Shape::kThroughRegisters ? 4 : 1][4];  // operand A, of 32 columns each
-  int lane, warp;                                            // warp: of all that multiply
+  // Where the lane's word of each chunk of codes lies in a stage, of row lane / 4 of the warp's 16.
+  int code_at[Shape::kThroughRegisters ? Memory::kChunks : 1];
+  int lane, warp;              // warp: of all that multiply
+  int first_row, first_token;  // of number 0
 
+  // What is worked out here is not worked out again in each slab.
   __device__ __forceinline__ WarpgroupTile()
-      : lane(static_cast<int>(threadIdx.x % 32)), warp(static_cast<int>(threadIdx.x / 32) - 4) {}
+      : lane(static_cast<int>(threadIdx.x % 32)),
+        warp(static_cast<int>(threadIdx.x / 32) - 4),
+        first_row(kept(warp * 16 + lane / 4)),
+        first_token(kept(lane % 4 * 2)) {
+    if constexpr (!Shape::kThroughRegisters) return;
+#pragma unroll
+    for (int chunk = 0; chunk < Memory::kChunks; ++chunk) {
+      code_at[chunk] = kept(swizzled<Memory::kChunks>(first_row, chunk) + lane % 4 * 4);
+    }
+  }
+  static __device__ __forceinline__ int kept(int x) {
+    return ptx::opaque(static_cast<unsigned>(x));
+  }
 
-  __device__ __forceinline__ int row(int i) const { return warp * 16 + lane / 4 + i / 2 % 2 * 8; }
-  __device__ __forceinline__ int token(int i) const { return i / 4 * 8 + lane % 4 * 2 + i % 2; }
+  __device__ __forceinline__ int row(int i) const { return first_row + i / 2 % 2 * 8; }
+  __device__ __forceinline__ int token(int i) const { return first_token + i / 4 * 8 + i % 2; }
 
   __device__ __forceinline__ void start() {
 #pragma unroll
@@ -277,13 +300,14 @@ struct WarpgroupTile {
     constexpr int kBits = Shape::kBits, kChunks = Memory::kChunks;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int n = warp * 16 + lane / 4 + half * 8;
       std::uint32_t low[kChunks], thirds = 0;
 #pragma unroll
       for (int chunk = 0; chunk < kChunks; ++chunk) {
-        low[chunk] = word(memory.low(stage) + swizzled<kChunks>(n, chunk));
+        // Eight rows further chunks are swapped as they are here.
+        low[chunk] = word(memory.low(stage) + code_at[chunk] + half * 8 * kChunks * 16);
       }
-      if constexpr (kBits == 3) thirds = word(memory.high(stage) + n * 16);
+      if constexpr (kBits == 3)
+        thirds = word(memory.high(stage) + row(2 * half) * 16 + lane % 4 * 4);
 #pragma unroll
       for (int i = 0; i < 8; ++i) {  // 16 columns each
         constexpr int kRuns = Planes<kBits>::kRuns;
@@ -292,8 +316,8 @@ struct WarpgroupTile {
       }
     }
   }
-  __device__ __forceinline__ std::uint32_t word(const unsigned char* chunk) const {
-    return reinterpret_cast<const std::uint32_t*>(chunk)[lane % 4];
+  static __device__ __forceinline__ std::uint32_t word(const unsigned char* at) {
+    return *reinterpret_cast<const std::uint32_t*>(at);
   }
 
   // Starts multiplying a slab; `add`: to the sums that are there.
@@ -328,11 +352,11 @@ struct WarpgroupTile {
       // Where one side alone has groups, the other's scale is 1.
       const float of_row[2] = {groups.row_scale[row(0)], groups.row_scale[row(2)]};
       if (a.x.group == 0) {
-        add_scaled([&](int i) { return of_row[i / 2 % 2]; });
+        add_scaled<false, true>(groups, of_row);
       } else if (weight.group == 0) {
-        add_scaled([&](int i) { return groups.token_scale[token(i)]; });
+        add_scaled<true, false>(groups, of_row);
       } else {
-        add_scaled([&](int i) { return of_row[i / 2 % 2] * groups.token_scale[token(i)]; });
+        add_scaled<true, true>(groups, of_row);
       }
     }
   }
@@ -343,11 +367,28 @@ struct WarpgroupTile {
       sums[i] -= zero[i / 2 % 2] * groups.token_sum[token(i)];
     }
   }
-  template <class Scale>
-  __device__ __forceinline__ void add_scaled(Scale scale) {
+  // Those of 16 tokens need four scales of tokens, which lie together.
+  template <bool by_token, bool by_row>
+  __device__ __forceinline__ void add_scaled(const typename Memory::Groups& groups,
+                                             const float (&of_row)[2]) {
+    const auto* const scales =
+        reinterpret_cast<const float4*>(groups.token_scale + 2 * first_token);
 #pragma unroll
-    for (int i = 0; i < Shape::kSums; ++i) {
-      totals[i] = fmaf(static_cast<float>(sums[i]), scale(i), totals[i]);
+    for (int first = 0; first < Shape::kSums; first += 8) {
+      float of_token[4] = {};
+      if constexpr (by_token) {
+        const float4 four = scales[first / 2];
+        of_token[0] = four.x;
+        of_token[1] = four.y;
+        of_token[2] = four.z;
+        of_token[3] = four.w;
+      }
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        const float token = of_token[i / 4 * 2 + i % 2], row = of_row[i / 2 % 2];
+        const float scale = by_token && by_row ? row * token : by_token ? token : row;
+        totals[first + i] = fmaf(static_cast<float>(sums[first + i]), scale, totals[first + i]);
+      }
     }
   }
 
@@ -438,7 +479,7 @@ __device__ __forceinline__ void multiply_tiles(const IntMatmul& a, const HopperM
   constexpr bool kGrouped = Shape::kGroup != 0;
   Ring<HopperMemory<Shape>::kStages> ring;
   WarpgroupTile<Shape, Sum> tile;
-  const std::uint32_t flip = byte_flip(a.segments[0].weight);
+  const std::uint32_t flip = signed_flip<Shape::kBits>(a);
   const auto release = [&](int stage) {
     __syncwarp();
     if (tile.lane >= kCluster) return;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cuda/kernels/launch.h"
+#include "cuda/kernels/matmul/planes.cuh"
 #include "cuda/layout/layout.h"
 #include "cuda/words/float_math.cuh"
 #include "cuda/words/ptx.h"
@@ -40,7 +41,7 @@ __device__ __forceinline__ bool has_unsigned_bytes(const CodeWeight& weight) {
   return weight.bits == 8 && weight.zeros != nullptr;
 }
 __device__ __forceinline__ std::uint32_t byte_flip(const CodeWeight& weight) {
-  return has_unsigned_bytes(weight) ? 0x80808080u : 0u;
+  return has_unsigned_bytes(weight) ? kTopBits : 0u;
 }
 
 // Scale and zero point of a row's codes from `column` on; the scale is 1 where it is the row's.

@@ -31,8 +31,11 @@ __device__ __forceinline__ std::uint32_t code_quad(std::uint32_t low, std::uint3
 
 // The same four codes u below 8 bits as signed bytes (u - 2^(b - 1)) * 2^(8 - b): each in the top
 // of its byte, for as many instructions. Codes without zero points need nothing else.
+inline constexpr std::uint32_t kTopBits = 0x80808080u;
 template <int bits>
 inline constexpr int kSignedFactor = 1 << (8 - bits);
+// flip: kTopBits, at 8 bits that of code_quad; in a register that the compiler does not know, it is
+// one operation with the mask, where an instruction holds one constant (signed_flip).
 template <int bits>
 __device__ __forceinline__ std::uint32_t signed_quad(std::uint32_t low, std::uint32_t high, int run,
                                                      std::uint32_t flip) {
@@ -40,11 +43,11 @@ __device__ __forceinline__ std::uint32_t signed_quad(std::uint32_t low, std::uin
     return low ^ flip;
   } else {
     constexpr int kTop = bits == 3 ? 5 : 8 - bits;  // where the low plane's bits go
-    constexpr std::uint32_t kSign = 0x80808080u, kMask = Planes<bits>::kMask << kTop;
+    constexpr std::uint32_t kMask = Planes<bits>::kMask << kTop;
     const int left = kTop - Planes<bits>::kLowBits * run;
     std::uint32_t quad = (left >= 0 ? low << left : low >> -left) & kMask;
-    if constexpr (bits == 3) quad |= high << (7 - run) & kSign;
-    return quad ^ kSign;
+    if constexpr (bits == 3) quad |= high << (7 - run) & kTopBits;
+    return quad ^ flip;
   }
 }
 

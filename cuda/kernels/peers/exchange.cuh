@@ -122,8 +122,9 @@ __device__ __forceinline__ bool wait_for_peer(const ExchangeArguments& a, int pe
   return true;
 }
 
+// Without a number of blocks ptxas keeps to 48 registers, and spills on 12.0.
 template <class Protocol>
-__global__ void __launch_bounds__(kExchangeThreads)
+__global__ void __launch_bounds__(kExchangeThreads, 2)
     exchange_rows(const LEQ_GRID_CONSTANT ExchangeArguments a) {
   LEQ_BOUNDS(kExchangeThreads);
   LEQ_SHARED(bool, goes_on);

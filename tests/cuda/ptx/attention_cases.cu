@@ -47,6 +47,8 @@ __global__ void mma_halves(const Word* in, Word* out) {
   ptx::mma_m16n8k16_f16(d, a, integers(in[6]), integers(in[7]));
   for (unsigned i = 0; i < 4; ++i) a[i] = subnormals(in[i]);
   ptx::mma_m16n8k16_f16(e, a, integers(in[4]), integers(in[5]));
+  for (unsigned i = 0; i < 4; ++i) a[i] = integers(in[i]);
+  ptx::mma_m16n8k16_f16(e, a, subnormals(in[6]), subnormals(in[7]));
   for (unsigned i = 0; i < 4; ++i) a[i] = specials(in[i]);
   ptx::mma_m16n8k16_f16(f, a, integers(in[4]), specials(in[5]));
   for (unsigned i = 0; i < 4; ++i) out[thread() * kOut + i] = bits_of(d[i]);

@@ -57,6 +57,9 @@ TEST(GpuModel, InstructionsTakeTheirTime) {
   launch.rounds = 0;
   launch.work = 28000;
   EXPECT_DOUBLE_EQ(estimate(kRound, launch, {32, 1000, 7}).issue_us, 10);
+  launch.beside = 100;
+  EXPECT_DOUBLE_EQ(estimate(kRound, launch, {32, 1000, 7}).issue_us, 11);
+  launch.beside = 0;
   launch.other = 500;
   EXPECT_DOUBLE_EQ(estimate(kRound, launch, {32, 1000, 7}).issue_us, 10.5);
   // One block more than multiprocessors: one of them has two.
