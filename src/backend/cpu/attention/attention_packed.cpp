@@ -93,18 +93,6 @@ TurnTile turn_tile(const SpanWork& work, int page, int kv_head, int half) {
   return tile;
 }
 
-// One of `parts` equal parts of what is left.
-Ahead take_part(Ahead& left, int parts) {
-  const Ahead part = {left.lines, left.count / parts};
-  left = {left.lines + part.count * 64, left.count - part.count};
-  return part;
-}
-
-// Rows of the RoPE table that are used lie far apart.
-void prefetch_row(const float* row, int dims) {
-  for (int i = 0; i < dims; i += 16) __builtin_prefetch(row + i, 0, 3);
-}
-
 // Scores of queries, turned back to a half's first position, against its keys.
 void score_half(const SpanWork& work, TurnTile keys, TurnedScoreTile tile, StagedHalves& staged,
                 Ahead ahead) {
@@ -141,7 +129,8 @@ void score_turned(const SpanWork& work, int page, int kv_head, Tile queries, Col
   const int first = columns.first / kHalf, end = (columns.last + kHalf - 1) / kHalf;
   for (int half = first; half < end; ++half) {
     const float* row = table + (work.page_position(page) + half * kHalf) * dims;
-    if (kv_head == 0) prefetch_row(row + kHalf * dims, dims);
+    // Rows that are used lie far apart; the heads of a page use the same one.
+    if (kv_head == 0) prefetch<3>(row + kHalf * dims, dims * sizeof(float));
     TurnedScoreTile tile;
     tile.queries = queries.last - queries.first;
     for (int r = 0; r < tile.queries; ++r) {

@@ -57,81 +57,62 @@ const void* widened(const SpanWork& work, KvType& type, const HeadPage& page, bo
   return work.scratch.wide;
 }
 
-// What this thread will read soon.
-struct NextPage {
-  const std::byte* numbers = nullptr;
-  std::size_t bytes = 0;
-
-  // The part that tile t of `tiles` should bring nearer.
-  Ahead part(int t, int tiles) const {
-    const auto lines = static_cast<std::int64_t>(bytes / 64);
-    const std::int64_t first = lines * t / tiles;
-    return {numbers + first * 64, lines * (t + 1) / tiles - first};
-  }
-};
+Ahead lines_of(const HeadPage& part, std::size_t bytes) {
+  return {part.numbers, static_cast<std::int64_t>(bytes / 64)};
+}
 
 // Memory needs 4 KB or more under way; more than 8 KB ahead measured no faster.
 int parts_ahead(std::size_t part_bytes) { return part_bytes <= 4096 ? 2 : 1; }
 
 // A span reads its keys page by page, each kv head's part in turn, then its values; then the next
 // span begins.
-NextPage values_ahead(const SpanWork& work, int page, int kv_head) {
+Ahead values_ahead(const SpanWork& work, int page, int kv_head) {
   const HeadBlock& head = work.head;
   const std::size_t bytes = value_head_bytes(head.kv.value_type, head.shape.head_dim);
   const int next = kv_head + parts_ahead(bytes);
   const int next_page = page + next / head.heads, next_head = next % head.heads;
-  if (next_page < work.last_page) return {work.values(next_page, next_head).numbers, bytes};
+  if (next_page < work.last_page) return lines_of(work.values(next_page, next_head), bytes);
   if (head.plan.split) return {};
   const int key_page = kSpanTokens / kPageTokens + next_page - work.last_page;
   const std::int64_t position = work.span * kSpanTokens + key_page * kPageTokens;
   if (position >= head.block.end_position()) return {};
-  return {work.keys(key_page, next_head).numbers,
-          key_head_bytes(head.kv.key_type, head.shape.head_dim)};
+  return lines_of(work.keys(key_page, next_head),
+                  key_head_bytes(head.kv.key_type, head.shape.head_dim));
 }
 
-NextPage keys_ahead(const SpanWork& work, int page, int kv_head) {
+Ahead keys_ahead(const SpanWork& work, int page, int kv_head) {
   const HeadBlock& head = work.head;
   const std::size_t bytes = key_head_bytes(head.kv.key_type, head.shape.head_dim);
   const int next = kv_head + parts_ahead(bytes);
   const int next_page = page + next / head.heads, next_head = next % head.heads;
-  if (next_page < work.last_page) return {work.keys(next_page, next_head).numbers, bytes};
+  if (next_page < work.last_page) return lines_of(work.keys(next_page, next_head), bytes);
   const int value_page = std::min(work.first_page + next_page - work.last_page, work.last_page - 1);
-  return {work.values(value_page, next_head).numbers,
-          value_head_bytes(head.kv.value_type, head.shape.head_dim)};
-}
-
-void prefetch(const std::uint16_t* numbers, std::size_t count) {
-  for (std::size_t i = 0; i < count; i += 32) __builtin_prefetch(numbers + i, 0, 2);
+  return lines_of(work.values(value_page, next_head),
+                  value_head_bytes(head.kv.value_type, head.shape.head_dim));
 }
 
 // Scales and minima lie apart from the numbers: those of all the span's keys and values, at once.
 void prefetch_scales(const SpanWork& work) {
   const KvLayer& kv = work.head.kv;
-  const int dims = work.head.shape.head_dim;
-  const auto each_page = [&](std::size_t count, auto part) {
+  for (const KvPart side : {KvPart::keys, KvPart::values}) {
+    const KvType type = side == KvPart::keys ? kv.key_type : kv.value_type;
+    if (!kv_coded(type)) continue;
+    const std::size_t bytes =
+        end_count(side, type, work.head.shape.head_dim) * sizeof(std::uint16_t);
     for (int page = work.first_page; page < work.last_page; ++page) {
       for (int h = 0; h < work.head.heads; ++h) {
-        const HeadPage ends = part(page, h);
-        prefetch(ends.scales, count);
-        prefetch(ends.minima, count);
+        const HeadPage part = side == KvPart::keys ? work.keys(page, h) : work.values(page, h);
+        prefetch<2>(part.scales, bytes);
+        prefetch<2>(part.minima, bytes);
       }
     }
-  };
-  if (kv_coded(kv.key_type)) {
-    each_page(end_count(KvPart::keys, kv.key_type, dims),
-              [&](int page, int h) { return work.keys(page, h); });
-  }
-  if (kv_coded(kv.value_type)) {
-    each_page(end_count(KvPart::values, kv.value_type, dims),
-              [&](int page, int h) { return work.values(page, h); });
   }
 }
 
 void score_page(const SpanWork& work, int page, int kv_head) {
   const HeadBlock& head = work.head;
   if (kv_packed(head.kv.key_type)) {
-    const NextPage next = keys_ahead(work, page, kv_head);
-    return score_packed_page(work, page, kv_head, next.part(0, 1));
+    return score_packed_page(work, page, kv_head, keys_ahead(work, page, kv_head));
   }
   const HeadPage keys = work.keys(page, kv_head);
   KvType type = head.kv.key_type;
@@ -140,7 +121,7 @@ void score_page(const SpanWork& work, int page, int kv_head) {
   tile.scales = keys.scales;
   tile.minima = keys.minima;
   tile.dims = head.shape.head_dim;
-  const NextPage next = keys_ahead(work, page, kv_head);
+  Ahead next = keys_ahead(work, page, kv_head);
   const std::int64_t code_stride = (head.shape.head_dim + 3) / 4 * 4;
   const int tiles = tile_count(head);
   for (int t = 0; t < tiles; ++t) {
@@ -150,7 +131,7 @@ void score_page(const SpanWork& work, int page, int kv_head) {
     tile.first_block = columns.first / kKeyBlock;
     tile.last_block = (columns.last + kKeyBlock - 1) / kKeyBlock;
     tile.queries = queries.last - queries.first;
-    tile.ahead = next.part(t, tiles);
+    tile.ahead = take_part(next, tiles - t);
     for (int r = 0; r < tile.queries; ++r) {
       const int query = queries.first + r;
       tile.query[r] = work.scratch.queries[query];
@@ -215,18 +196,17 @@ void value_tile(const SpanWork& work, int page, Tile queries, KvType type, Value
 void value_page(const SpanWork& work, int page, int kv_head) {
   const HeadBlock& head = work.head;
   if (kv_packed(head.kv.value_type)) {
-    const NextPage next = values_ahead(work, page, kv_head);
-    return value_packed_page(work, page, kv_head, next.part(0, 1));
+    return value_packed_page(work, page, kv_head, values_ahead(work, page, kv_head));
   }
   const HeadPage values = work.values(page, kv_head);
   KvType type = head.kv.value_type;
   ValueTile tile;
   tile.values = widened(work, type, values, false);
   tile.dims = head.shape.head_dim;
-  const NextPage next = values_ahead(work, page, kv_head);
+  Ahead next = values_ahead(work, page, kv_head);
   const int tiles = tile_count(head);
   for (int t = 0; t < tiles; ++t) {
-    tile.ahead = next.part(t, tiles);
+    tile.ahead = take_part(next, tiles - t);
     value_tile(work, page, tile_at(head, kv_head, t), type, tile);
   }
 }
