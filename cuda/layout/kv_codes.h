@@ -47,14 +47,21 @@ constexpr bool kv_wide(int head_dim) { return head_dim % 64 == 0; }
 constexpr int kv_unit_words(int bits) { return bits == 8 ? 2 : 1; }
 constexpr int kv_word_units(int bits) { return bits == 2 ? 2 : 1; }
 
+// Words of a lane that lie together.
+constexpr int kv_words_together(KvPart part, int bits, int head_dim) {
+  if (part == KvPart::values) return bits < 4 ? bits : 4;
+  return kv_wide(head_dim) ? 4 : kv_unit_words(bits);
+}
+
 // The word of `lane` with its codes of unit (s16, c16), at 8 bits those of half n.
 constexpr int kv_lane_word(KvPart part, int bits, int head_dim, int s16, int c16, int n, int lane) {
   const int words = kv_unit_words(bits), row = s16 / kv_word_units(bits);
+  const int each = kv_words_together(part, bits, head_dim);
   if (part == KvPart::values) {
-    const int each = bits < 4 ? bits : 4, i = row * words + n;
+    const int i = row * words + n;
     return ((c16 * (bits / each) + i / each) * 32 + lane) * each + i % each;
   }
-  const int each = kv_wide(head_dim) ? 4 : words, i = c16 * words + n;
+  const int i = c16 * words + n;
   const int before = row * kv_units(head_dim) * words + i / each * each;
   return before * 32 + lane * each + i % each;
 }
@@ -77,7 +84,7 @@ struct KvCodeOwner {
 constexpr KvCodeOwner kv_code_owner(KvPart part, int bits, int head_dim, int word, int shift) {
   const bool keys = part == KvPart::keys;
   const int words = kv_unit_words(bits), of_row = kv_units(head_dim) * words;
-  const int each = !keys ? (bits < 4 ? bits : 4) : kv_wide(head_dim) ? 4 : words;
+  const int each = kv_words_together(part, bits, head_dim);
   const int i = word / (32 * each) * each + word % each, lane = word / each % 32;
   const int row = keys ? i / of_row : i % bits / words;
   const int c16 = keys ? i % of_row / words : i / bits;
