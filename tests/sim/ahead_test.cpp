@@ -291,11 +291,16 @@ TEST_P(StepsAhead, OfACancelledReplyAreTakenBack) {
   Writer waits(rig, Mode::waits), ahead(rig, Mode::runs_ahead);
   const EngineReply whole = waits.write(request_of(16));
   EngineReply cut[2];
+  std::vector<std::byte> kept[2];
   for (const Mode mode : {Mode::waits, Mode::runs_ahead}) {
     Writer writer(rig, mode);
     cut[static_cast<int>(mode)] = writer.write(request_of(16), [&](int pieces) {
       if (pieces == 5) writer.engine().cancel(writer.last());
     });
+    std::vector<Token> all = request_of(0).prompt;
+    const std::vector<Token>& tokens = cut[static_cast<int>(mode)].tokens;
+    all.insert(all.end(), tokens.begin(), tokens.end());
+    kept[static_cast<int>(mode)] = writer.kept(all);
     expect_same(writer.write(request_of(16)),
                 [&] {  // begins with what the cancelled one left
                   EngineReply again = whole;
@@ -305,6 +310,7 @@ TEST_P(StepsAhead, OfACancelledReplyAreTakenBack) {
                 }());
   }
   expect_same(cut[1], cut[0]);
+  EXPECT_EQ(kept[1], kept[0]);
   EXPECT_EQ(cut[0].stopped, StopReason::interrupted);
   EXPECT_LT(cut[0].tokens.size(), 10u);
 }

@@ -31,7 +31,8 @@ class AheadFaults : public testing::Test {
     session_.reset();
     backend_ = make_backend({.device = "sim", .threads = 1});
     RunLimits limits;
-    limits.context = 64;
+    limits.context = 128;
+    limits.sequences = 2;
     limits.batch_tokens = 16;
     limits.output_tokens = 2;
     session_.emplace(*model_, *backend_, resolve_limits(limits, model_->config()));
