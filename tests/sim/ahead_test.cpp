@@ -189,6 +189,7 @@ TEST_P(StepsAhead, ForEveryKindOfCache) {
 TEST_P(StepsAhead, BesideGuesses) {
   LEQ_SHARED_OR_SKIP(folder, "models/gpt2-tiny");
   Rig rig = this->rig(folder, "int8");
+  rig.context = 256;
   Writer waits(rig, Mode::waits);
   rig.speculate = true;
   Writer ahead(rig, Mode::runs_ahead);
