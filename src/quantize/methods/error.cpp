@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "comm/division.h"
-#include "quantize/linear_algebra/dense.h"
 #include "quantize/methods/code_errors.h"
 #include "quantize/methods/fit.h"
 #include "tensor/code_formats.h"
@@ -52,20 +51,6 @@ double weighted_error(const WeightPair& pair, std::span<const double> weights) {
   return ratio(sum(true), sum(false));
 }
 
-constexpr std::int64_t kRowsAtOnce = 128;  // rows that share one reading of H
-
-// d H d^T of a few rows: the product d H, then a dot product with d.
-void block_errors(std::span<const double> rows, std::span<const double> hessian,
-                  std::int64_t columns, std::span<double> out) {
-  std::vector<double> products(rows.size());
-  const std::int64_t count = std::ssize(out);
-  add_product({rows.data(), count, columns, columns}, {hessian.data(), columns, columns, columns},
-              Block<double>{products.data(), count, columns, columns});
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    out[i / static_cast<std::size_t>(columns)] += rows[i] * products[i];
-  }
-}
-
 }  // namespace
 
 std::vector<float> dequantize(const ChosenCodes& chosen, std::int64_t rows, std::int64_t columns,
@@ -104,42 +89,39 @@ double proxy_error(const WeightPair& pair, const InputStatistics& statistics) {
   for (std::size_t i = 0; i < difference.size(); ++i) {
     difference[i] = pair.wanted[i] - pair.found[i];
   }
-  ThreadPool alone(1);
-  ThreadPool& pool = pair.pool == nullptr ? alone : *pair.pool;
-  MethodInput input;
-  input.name = "the error of the outputs";
-  input.columns = pair.columns;
-  input.statistics = &statistics;
-  const Hessian hessian = loss_hessian(input, pool);
-  return proxy_error(
-      {row_energies(difference, hessian, pool), row_energies(pair.wanted, hessian, pool)},
-      *pair.ranks);
+  const OutputWeights weights(statistics, pair.pool);
+  return proxy_error({weights.errors(difference), weights.errors(pair.wanted)}, *pair.ranks);
 }
 
 double proxy_error(const OutputErrors& outputs, Communicator& ranks) {
   return ratio(sum_over_rows(ranks, outputs.errors), sum_over_rows(ranks, outputs.energies));
 }
 
-std::vector<double> output_errors(std::span<const float> rows, const InputStatistics& statistics,
-                                  ThreadPool* pool) {
-  const std::int64_t columns = statistics.columns;
+OutputWeights::OutputWeights(const InputStatistics& statistics, ThreadPool* pool)
+    : statistics_(statistics), pool_(pool) {
+  if (statistics.hessian.empty()) return;
+  MethodInput input;
+  input.name = "the error of the outputs";
+  input.columns = statistics.columns;
+  input.statistics = &statistics;
+  ThreadPool alone(1);
+  hessian_ = loss_hessian(input, pool == nullptr ? alone : *pool);
+}
+
+std::vector<double> OutputWeights::errors(std::span<const float> rows) const {
+  const std::int64_t columns = statistics_.columns;
   ensure(columns > 0 && std::ssize(rows) % columns == 0, "error: expected rows of ", columns,
          " columns, found ", rows.size(), " values");
-  const std::int64_t count = std::ssize(rows) / columns;
-  std::vector<double> errors(static_cast<std::size_t>(count));
-  for_rows(pool, (count + kRowsAtOnce - 1) / kRowsAtOnce, [&](std::int64_t block) {
-    const std::int64_t first = block * kRowsAtOnce;
-    const auto size = static_cast<std::size_t>(std::min(kRowsAtOnce, count - first));
-    const auto part = rows.subspan(static_cast<std::size_t>(first * columns),
-                                   size * static_cast<std::size_t>(columns));
-    const auto out = std::span(errors).subspan(static_cast<std::size_t>(first), size);
-    const std::vector<double> wide(part.begin(), part.end());
-    if (!statistics.hessian.empty()) return block_errors(wide, statistics.hessian, columns, out);
-    for (std::size_t i = 0; i < wide.size(); ++i) {
-      const auto k = static_cast<std::int64_t>(i) % columns;
-      out[i / static_cast<std::size_t>(columns)] +=
-          statistics.square_sum[static_cast<std::size_t>(k)] * square(wide[i]);
+  ThreadPool alone(1);
+  if (hessian_) return row_energies(rows, *hessian_, pool_ == nullptr ? alone : *pool_);
+  std::vector<double> errors(rows.size() / static_cast<std::size_t>(columns));
+  for_rows(pool_, std::ssize(errors), [&](std::int64_t row) {
+    const auto first = static_cast<std::size_t>(row * columns);
+    double total = 0;
+    for (std::size_t k = 0; k < static_cast<std::size_t>(columns); ++k) {
+      total += statistics_.square_sum[k] * square(static_cast<double>(rows[first + k]));
     }
+    errors[static_cast<std::size_t>(row)] = total;
   });
   return errors;
 }

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/thread_pool.h"
 #include "comm/communicator.h"
 #include "quantize/calibration/statistics.h"
+#include "quantize/methods/hessian.h"
 #include "quantize/methods/method.h"
 #include "tensor/chosen_codes.h"
 #include "tensor/quant_scheme.h"
@@ -41,9 +43,21 @@ double proxy_error(const WeightPair& pair, const InputStatistics& statistics);
 // The same of what a method has found of this rank's rows.
 double proxy_error(const OutputErrors& outputs, Communicator& ranks);
 
-// d H d^T for every row d of `rows` [N][K], H = statistics.hessian, or its diagonal where only that
-// is known: [N]. The squared error that weights off by d cause in the outputs, summed over tokens.
-std::vector<double> output_errors(std::span<const float> rows, const InputStatistics& statistics,
-                                  ThreadPool* pool);
+// The squared error that weights off by d cause in the outputs, summed over tokens: d H d^T with
+// H = statistics.hessian, products in f32, or with its diagonal where only that is known. All times
+// one number, the same for any d.
+class OutputWeights {
+ public:
+  // The statistics outlive it.
+  OutputWeights(const InputStatistics& statistics, ThreadPool* pool);
+
+  // Of every row of `rows` [N][K]: [N].
+  std::vector<double> errors(std::span<const float> rows) const;
+
+ private:
+  const InputStatistics& statistics_;
+  ThreadPool* pool_;
+  std::optional<Hessian> hessian_;
+};
 
 }  // namespace leq

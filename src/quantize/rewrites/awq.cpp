@@ -116,11 +116,13 @@ std::vector<float> difference(std::span<const float> wanted, std::vector<float> 
 struct Trial {
   const Site& site;
   const QuantScheme& scheme;
+  const OutputWeights& outputs;
   Communicator& ranks;
   std::vector<std::vector<float>> weights;  // [consumers][some N][K], this rank's
 
-  Trial(const Site& of, const AwqOptions& options, std::int64_t rows)
-      : site(of), scheme(options.scheme), ranks(dividers(of, scheme)) {
+  Trial(const Site& of, const AwqOptions& options, const OutputWeights& of_outputs,
+        std::int64_t rows)
+      : site(of), scheme(options.scheme), outputs(of_outputs), ranks(dividers(of, scheme)) {
     for (const SiteWeight& consumer : site.consumers) {
       weights.push_back(some_rows(consumer, site.columns, rows, ranks));
     }
@@ -147,7 +149,7 @@ struct Trial {
 
   // Of all ranks' rows, in their order.
   double output_error(std::span<const float> off) const {
-    return sum(join_lists(ranks, output_errors(off, *site.statistics, site.pool), site.name));
+    return sum(join_lists(ranks, outputs.errors(off), site.name));
   }
 };
 
@@ -176,10 +178,11 @@ AwqScales search_awq_scales(const Site& site, const AwqOptions& options) {
   AwqScales best;
   best.scales.assign(static_cast<std::size_t>(site.scales), 1.0f);
   const std::vector<float> none = best.scales;
-  try_exponents(Trial(site, options, options.search_rows), options, best);
+  const OutputWeights outputs(*site.statistics, site.pool);
+  try_exponents(Trial(site, options, outputs, options.search_rows), options, best);
   std::int64_t most_rows = 0;
   for (const SiteWeight& consumer : site.consumers) most_rows = std::max(most_rows, consumer.rows);
-  const Trial all(site, options, most_rows);
+  const Trial all(site, options, outputs, most_rows);
   const double energy = all.energy();
   best.plain_error = energy > 0 ? all.error(none) / energy : 0;
   best.error = energy > 0 ? all.error(best.scales) / energy : 0;

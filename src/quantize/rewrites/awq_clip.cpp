@@ -120,14 +120,14 @@ void clip_row(std::span<float> row, const GroupMoments& moments, const GroupRoun
 // Errors of the outputs of each row when `stored` is rounded and meant to be `wanted`, [N].
 std::vector<double> row_errors(const SiteWeight& wanted, std::span<const float> stored,
                                std::span<const float> scale, const QuantScheme& scheme,
-                               const InputStatistics& statistics, ThreadPool* pool,
+                               const OutputWeights& outputs, ThreadPool* pool,
                                Communicator& ranks) {
   std::vector<float> off =
-      rounded_weight({wanted.name, stored, wanted.rows}, statistics.columns, scheme, pool, ranks);
+      rounded_weight({wanted.name, stored, wanted.rows}, std::ssize(scale), scheme, pool, ranks);
   for (std::size_t i = 0; i < off.size(); ++i) {
     off[i] = (wanted.values[i] - off[i]) / scale[i % scale.size()];
   }
-  return output_errors(off, statistics, pool);
+  return outputs.errors(off);
 }
 
 }  // namespace
@@ -156,8 +156,9 @@ std::vector<float> clip_weight(const SiteWeight& weight, std::span<const float> 
                                         static_cast<std::size_t>(columns)),
              moments, rounding);
   });
-  const auto before = row_errors(weight, weight.values, scale, scheme, statistics, pool, ranks);
-  const auto after = row_errors(weight, clipped, scale, scheme, statistics, pool, ranks);
+  const OutputWeights outputs(statistics, pool);
+  const auto before = row_errors(weight, weight.values, scale, scheme, outputs, pool, ranks);
+  const auto after = row_errors(weight, clipped, scale, scheme, outputs, pool, ranks);
   for (std::int64_t row = 0; row < weight.rows; ++row) {
     if (after[static_cast<std::size_t>(row)] < before[static_cast<std::size_t>(row)]) continue;
     std::copy_n(weight.values.begin() + row * columns, columns, clipped.begin() + row * columns);
