@@ -10,7 +10,7 @@ template <Signs kSigns>
 void run(const IntPanel& panel) {
   run_groups<kSigns>(panel, [&](std::int64_t first, std::int64_t columns, Piece& piece) {
     piece.codes = panel.codes + first * 64;
-    piece.next = piece.codes + columns * 64;
+    piece.next = first + columns < panel.columns ? piece.codes + columns * 64 : panel.next_codes;
     piece.next_bytes = columns * 64;
   });
 }
