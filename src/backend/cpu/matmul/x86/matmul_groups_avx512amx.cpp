@@ -10,8 +10,12 @@ template <Signs kSigns>
 void run(const IntPanel& panel) {
   run_groups<kSigns>(panel, [&](std::int64_t first, std::int64_t columns, Piece& piece) {
     piece.codes = panel.codes + first * 64;
-    piece.next = first + columns < panel.columns ? piece.codes + columns * 64 : panel.next_codes;
+    piece.next = piece.codes + columns * 64;
     piece.next_bytes = columns * 64;
+    if (first + columns >= panel.columns) {
+      piece.next = panel.next_codes;
+      piece.next_bytes = panel.next_bytes < columns * 64 ? panel.next_bytes : columns * 64;
+    }
   });
 }
 

@@ -14,7 +14,6 @@ enum class Scales { weights, tokens, both };
 
 constexpr std::int64_t kSmallestGroup = 32;
 constexpr std::int64_t kPieceGroups = kPieceColumns / kSmallestGroup;
-
 constexpr std::int64_t kPieceScales = kPieceColumns / 128;  // of a token
 
 // What the groups of a piece are folded with, for each of a panel's outputs.
@@ -26,10 +25,10 @@ struct alignas(64) PieceNumbers {
 // Scratch of a block.
 struct alignas(64) GroupScratch {
   float folded[kBlockTokens / kUnitTokens][2][kHalfNumbers];
-  std::int32_t sums[kHalfNumbers];            // of a group that is not folded yet
-  PieceNumbers numbers[2];                    // of this piece and of the one before
+  std::int32_t sums[kHalfNumbers];                    // of a group that is not folded yet
+  PieceNumbers numbers[2];                            // of this piece and of the one before
   float token_scales[2][kPieceScales][kBlockTokens];  // the same
-  std::uint8_t unpacked[kPieceColumns * 64];  // for weights of fewer than 8 bits
+  std::uint8_t unpacked[kPieceColumns * 64];          // for weights of fewer than 8 bits
 };
 static_assert(sizeof(GroupScratch) <= kIntScratchBytes);
 

@@ -10,13 +10,14 @@ namespace {
 // More would be read from the second cache too often: all tokens pass through short pieces, whose
 // weights the first cache keeps.
 constexpr std::int64_t kWholeColumns = 1024;
-constexpr std::int64_t kFewHalves = 4;  // to which short pieces come sooner
+constexpr std::int64_t kFewHalves = 4;  // these wait for memory, and short pieces come sooner
 std::int64_t piece_of(std::int64_t columns, std::int64_t halves) {
   return columns <= kWholeColumns && halves > kFewHalves ? columns : kPieceColumns;
 }
 
 // Weights are fetched 128 KB before they are multiplied: a piece ahead, a tenth slower.
 constexpr std::int64_t kFarColumns = 2048;
+
 // A panel and a block of its tokens. Units are done in halves: half 2 u + h are the 32 tokens of
 // unit u and the outputs from 32 h on.
 template <bool kUnsigned>
@@ -75,13 +76,15 @@ struct Block {
     }
   }
 
-  // What lies kFarColumns after a piece of the columns: of the next panel, where this one ends.
+  // What lies kFarColumns, or a panel, after a piece of the columns: of the next panel, where this
+  // one ends.
   FetchAhead fetch_far(std::int64_t first, std::int64_t columns, std::int64_t steps) const {
-    const std::int64_t at = (first + kFarColumns) * 64, end = panel.columns * 64;
-    if (at < end) return {panel.codes + at, columns * 64, steps};
-    const std::int64_t from = (at - end) / 64 * 64;
-    const std::int64_t left = panel.next_bytes > from ? panel.next_bytes - from : 0;
-    return {panel.next_codes + from, left < columns * 64 ? left : columns * 64, steps};
+    const std::int64_t bytes = columns * 64, end = panel.columns * 64;
+    const std::int64_t at = first * 64 + (end < kFarColumns * 64 ? end : kFarColumns * 64);
+    if (at < end) return {panel.codes + at, bytes, steps};
+    const std::int64_t left = panel.next_bytes - (at - end);
+    if (left <= 0) return {};
+    return {panel.next_codes + (at - end), left < bytes ? left : bytes, steps};
   }
 
   template <int T>
