@@ -15,9 +15,6 @@ std::int64_t piece_of(std::int64_t columns, std::int64_t halves) {
   return columns <= kWholeColumns && halves > kFewHalves ? columns : kPieceColumns;
 }
 
-// Weights are fetched 128 KB before they are multiplied: a piece ahead, a tenth slower.
-constexpr std::int64_t kFarColumns = 2048;
-
 // A panel and a block of its tokens. Units are done in halves: half 2 u + h are the 32 tokens of
 // unit u and the outputs from 32 h on.
 template <bool kUnsigned>
@@ -76,15 +73,14 @@ struct Block {
     }
   }
 
-  // What lies kFarColumns, or a panel, after a piece of the columns: of the next panel, where this
-  // one ends.
-  FetchAhead fetch_far(std::int64_t first, std::int64_t columns, std::int64_t steps) const {
-    const std::int64_t bytes = columns * 64, end = panel.columns * 64;
-    const std::int64_t at = first * 64 + (end < kFarColumns * 64 ? end : kFarColumns * 64);
-    if (at < end) return {panel.codes + at, bytes, steps};
-    const std::int64_t left = panel.next_bytes - (at - end);
-    if (left <= 0) return {};
-    return {panel.next_codes + (at - end), left < bytes ? left : bytes, steps};
+  // What follows a piece of the columns: the next piece, or the next panel's first one. (128 KB
+  // ahead is faster for a matrix alone, and slower in a model.)
+  FetchAhead fetch_next(std::int64_t first, std::int64_t columns, std::int64_t steps) const {
+    const std::int64_t bytes = columns * 64;
+    if (first + columns < panel.columns) {
+      return {panel.codes + first * 64 + bytes, bytes, steps};
+    }
+    return {panel.next_codes, panel.next_bytes < bytes ? panel.next_bytes : bytes, steps};
   }
 
   template <int T>
@@ -94,7 +90,7 @@ struct Block {
     const std::int64_t most = piece_of(columns, halves);
     for (std::int64_t k = 0; k < columns; k += most) {
       const std::int64_t piece = columns - k < most ? columns - k : most;
-      ahead = fetch_far(k, piece, halves * piece / 64);
+      ahead = fetch_next(k, piece, halves * piece / 64);
       for (std::int64_t half = 0; half < halves; ++half) {
         add_piece<T>(half, k, piece);
         // The sums of the half before have left the tiles, which multiply while they are finished.
