@@ -176,7 +176,7 @@ void multiply_piece(const IntPanel& panel, const TokenBlock& block, const Piece&
     const std::uint8_t* w = piece.codes + half % 2 * 128;
     const std::int64_t output = half % 2 * kUnitOutputs;
     float* const folded = scratch.folded[half / 2][half % 2];
-    if (piece.group == 0) std::memset(folded, 0, kHalfNumbers * sizeof(float));
+    if (piece.group == 0) std::memset(folded, 0, 2 * T * kTileNumbers * sizeof(float));
     for (std::int64_t g = 0; g < piece.groups; ++g) {
       Fold& now = *pipeline.now;
       now.folded = folded;
