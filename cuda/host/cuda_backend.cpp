@@ -15,6 +15,7 @@
 #include "cuda/host/device_sampler.h"
 #include "cuda/host/device_scales.h"
 #include "cuda/host/device_weights.h"
+#include "cuda/host/drawings.h"
 #include "cuda/host/faults.h"
 #include "cuda/host/link_ranks.h"
 #include "cuda/host/part_events.h"
@@ -72,7 +73,8 @@ class CudaBackend final : public Backend {
         clock_(device, stream_),
         tickets_(device, kTickets * sizeof(unsigned)),
         scales_(device, stream_),
-        sampler_(device, stream_, staging_) {
+        sampler_(device, stream_, staging_),
+        drawings_(device, stream_, sampler_, faults_) {
     rt::fill_zero(tickets_.data(), kTickets * sizeof(unsigned), stream_);
   }
 
@@ -100,7 +102,7 @@ class CudaBackend final : public Backend {
 
   void embed(const Embedding& embedding, Rows& x) override {
     const auto span = clock_.in(StepPart::load, [&] { return moved_bytes(embedding); });
-    check_embedding(embedding, x);
+    check_embedding(embedding, x, sampler_.rows());
     gather_table(embedding.tokens, embedding.ids, x, Gather::store);
     if (embedding.positions == nullptr) return;
     gather_table(*embedding.positions, embedding.at, x, Gather::add);
@@ -231,7 +233,8 @@ class CudaBackend final : public Backend {
               std::span<std::int32_t> drawn) override {
     const auto span =
         clock_.in(StepPart::sample, [&] { return moved_bytes(logits, std::ssize(requests)); });
-    check_sample(logits, requests, drawn);
+    check_sample(logits, requests);
+    check_drawn(requests, drawn);
     sampler_.launch(float_rows(logits), logits.width, requests);
     synchronize();
     std::ranges::copy(sampler_.drawn(), drawn.begin());
@@ -240,6 +243,14 @@ class CudaBackend final : public Backend {
       drawn[row] =
           host_sampler_.draw(row_on_host(logits, static_cast<std::int64_t>(row)), requests[row]);
     }
+  }
+
+  std::unique_ptr<Drawing> begin_sample(const Rows& logits,
+                                        std::span<const SampleRequest> requests) override {
+    const auto span =
+        clock_.in(StepPart::sample, [&] { return moved_bytes(logits, std::ssize(requests)); });
+    check_sample(logits, requests);
+    return drawings_.begin(float_rows(logits), logits.width, requests);
   }
 
   // Replayed operations do not look at pages and the rotary table, so both are looked at here.
@@ -351,6 +362,7 @@ class CudaBackend final : public Backend {
     }
     a.width = table.columns;
     a.ids = on_device(ids);
+    a.drawn = sampler_.tokens();
     a.tokens = std::ssize(ids);
     a.x = float_rows(x);
     a.add = gather == Gather::add;
@@ -518,6 +530,7 @@ class CudaBackend final : public Backend {
   DeviceScratch tickets_;  // OutputCodes
   DeviceScales scales_;
   DeviceSampler sampler_;
+  Drawings drawings_;
   HostSampler host_sampler_;
   Pinned landing_;  // rows on their way to the host
 };

@@ -6,9 +6,6 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-// Rows of one launch: memory for them is taken once, 2.6 MB, beside 2 MB for changed logits.
-constexpr std::size_t kMostRows = 64;
-
 template <class T>
 std::size_t append(std::vector<std::byte>& bytes, std::span<const T> values) {
   const std::size_t at = bytes.size();
@@ -35,7 +32,7 @@ void DeviceSampler::launch(const FloatRows& logits, std::int64_t vocabulary,
   FloatRows rows = logits;
   while (!requests.empty()) {
     const auto part = requests.first(std::min(kMostRows, requests.size()));
-    launch_some(rows, vocabulary, part);
+    draw(rows, vocabulary, part);
     rt::copy_to_host(landing_.data() + landed_ * sizeof(std::int32_t), tokens_.data(),
                      part.size() * sizeof(std::int32_t), stream_);
     landed_ += part.size();
@@ -44,8 +41,10 @@ void DeviceSampler::launch(const FloatRows& logits, std::int64_t vocabulary,
   }
 }
 
-void DeviceSampler::launch_some(FloatRows logits, std::int64_t vocabulary,
-                                std::span<const SampleRequest> requests) {
+void DeviceSampler::draw(const FloatRows& logits, std::int64_t vocabulary,
+                         std::span<const SampleRequest> requests) {
+  rows_ = std::ssize(requests);
+  ++number_;
   SampleArguments a;
   a.logits = logits;
   a.vocabulary = vocabulary;

@@ -1,4 +1,5 @@
-// The host's side of sampling on the device: requests go there, tokens come back, logits stay.
+// The host's side of sampling on the device: requests go there, tokens come back, logits stay. Rows
+// of one launch: memory for them is taken once, 2.6 MB, beside 2 MB for changed logits.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +25,24 @@ class DeviceSampler {
   // gives them.
   std::span<const std::int32_t> drawn() const;
 
- private:
-  void launch_some(FloatRows logits, std::int64_t vocabulary,
-                   std::span<const SampleRequest> requests);
+  // The same draws of at most kMostRows rows; the tokens stay on the device, at tokens(), until the
+  // next call of this or of launch.
+  static constexpr std::size_t kMostRows = 64;
+  void draw(const FloatRows& logits, std::int64_t vocabulary,
+            std::span<const SampleRequest> requests);
+  const std::int32_t* tokens() const {
+    return reinterpret_cast<const std::int32_t*>(tokens_.data());
+  }
+  // Of tokens(): how many there are, and which draw's.
+  std::int64_t rows() const { return rows_; }
+  std::uint64_t number() const { return number_; }
 
+ private:
   rt::Stream& stream_;
   Staging& staging_;
   DeviceScratch states_, candidates_, saved_, tokens_;
+  std::int64_t rows_ = 0;
+  std::uint64_t number_ = 0;
   Pinned landing_;
   std::size_t landed_ = 0;
   std::vector<std::byte> lists_;  // what goes to the device, in one piece

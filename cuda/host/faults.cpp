@@ -28,13 +28,15 @@ Fault Faults::watch(std::string_view site) {
   return {reinterpret_cast<unsigned long long*>(word_.data()), known->second};
 }
 
-void Faults::collect() { rt::copy_to_host(seen_.data(), word_.data(), sizeof(kNone), stream_); }
+void Faults::collect(const Pinned& seen) {
+  rt::copy_to_host(seen.data(), word_.data(), sizeof(kNone), stream_);
+}
 
-void Faults::check() {
-  auto& seen = *reinterpret_cast<unsigned long long*>(seen_.data());
-  const unsigned long long found = std::exchange(seen, kNone);
+void Faults::check(const Pinned& seen) {
+  auto& word = *reinterpret_cast<unsigned long long*>(seen.data());
+  const unsigned long long found = std::exchange(word, kNone);
   if (found == kNone) return;
-  rt::copy_to_device(word_.data(), seen_.data(), sizeof(kNone), stream_);
+  rt::copy_to_device(word_.data(), seen.data(), sizeof(kNone), stream_);
   rt::synchronize(stream_);
   fail_not_finite(sites_[found >> 32], static_cast<std::int64_t>(found & 0xffffffffu));
 }

@@ -22,8 +22,12 @@ class Faults {
   Fault watch(std::string_view site);
   // Puts the word's way to the host on the stream; check() reads it after a synchronize and throws
   // Error naming site and row where there is one.
-  void collect();
-  void check();
+  void collect() { collect(seen_); }
+  void check() { check(seen_); }
+  // The same through memory of the caller's, kWordBytes at its start, for who waits for an event.
+  static constexpr std::size_t kWordBytes = sizeof(unsigned long long);
+  void collect(const Pinned& seen);
+  void check(const Pinned& seen);
 
  private:
   rt::Stream& stream_;

@@ -153,6 +153,8 @@ struct EmbedArguments {
   CodeWeight codes;
   std::int64_t width = 0;             // K
   const std::int32_t* ids = nullptr;  // [T]
+  // What drawn_id(row) stands for: the last draw's tokens, below 0 where there is none.
+  const std::int32_t* drawn = nullptr;
   std::int64_t tokens = 0;
   FloatRows x;
   bool add = false;

@@ -13,18 +13,25 @@ void require_capacity(std::string_view what, std::int64_t tokens, const Rows& ro
          rows.capacity);
 }
 
-void check_embedding(const Embedding& embedding, const Rows& x) {
-  const auto check = [&](const WeightView& table, std::span<const std::int32_t> ids) {
+void check_embedding(const Embedding& embedding, const Rows& x, std::int64_t drawn) {
+  const auto check = [&](const WeightView& table, std::span<const std::int32_t> ids,
+                         std::int64_t may_be_drawn) {
     require_capacity("embed", std::ssize(ids), x);
     ensure(x.values != nullptr && x.width == table.columns, "embed: expected f32 rows of ",
            table.columns, ", found ", x.width);
     for (const std::int32_t id : ids) {
-      ensure(id >= 0 && id < table.rows, "embed: id ", id, ", the table has ", table.rows, " rows");
+      if (is_drawn_id(id)) {
+        ensure(row_of_drawn(id) < may_be_drawn, "embed: the token of row ", row_of_drawn(id),
+               " of a draw of ", may_be_drawn);
+      } else {
+        ensure(id >= 0 && id < table.rows, "embed: id ", id, ", the table has ", table.rows,
+               " rows");
+      }
     }
   };
-  check(embedding.tokens, embedding.ids);
+  check(embedding.tokens, embedding.ids, drawn);
   if (embedding.positions == nullptr) return;
-  check(*embedding.positions, embedding.at);
+  check(*embedding.positions, embedding.at, 0);
   ensure(embedding.at.size() == embedding.ids.size(), "embed: ", embedding.at.size(),
          " positions of ", embedding.ids.size(), " tokens");
 }
@@ -155,14 +162,16 @@ void check_download(const Rows& x, std::int64_t tokens, std::span<const float> o
          " numbers, the rows hold ", tokens * x.width);
 }
 
-void check_sample(const Rows& logits, std::span<const SampleRequest> requests,
-                  std::span<const std::int32_t> drawn) {
+void check_drawn(std::span<const SampleRequest> requests, std::span<const std::int32_t> drawn) {
+  ensure(drawn.size() == requests.size(), "sampler: room for ", drawn.size(), " tokens of ",
+         requests.size(), " rows");
+}
+
+void check_sample(const Rows& logits, std::span<const SampleRequest> requests) {
   ensure(logits.values != nullptr && logits.width > 0 && logits.width <= kLargestVocabulary,
          "sampler: logits of ", logits.width, " tokens, expected f32 values of 1 to ",
          kLargestVocabulary);
   require_capacity("sampler", std::ssize(requests), logits);
-  ensure(drawn.size() == requests.size(), "sampler: room for ", drawn.size(), " tokens of ",
-         requests.size(), " rows");
   for (const SampleRequest& request : requests) {
     ensure(request.allowed.empty() || std::ssize(request.allowed) == (logits.width + 63) / 64,
            "sampler: ", request.allowed.size(), " words of allowed tokens for ", logits.width);

@@ -12,7 +12,8 @@
 namespace leq {
 
 void require_capacity(std::string_view what, std::int64_t tokens, const Rows& rows);
-void check_embedding(const Embedding& embedding, const Rows& x);
+// `drawn`: rows of the device's last draw, which ids may name.
+void check_embedding(const Embedding& embedding, const Rows& x, std::int64_t drawn);
 void check_rotation(const Rows& x, std::int64_t tokens, const RotationTable& rotation);
 void check_gather(const Rows& x, std::span<const std::int32_t> rows, const Rows& out);
 void check_norm(const Rows& x, std::int64_t tokens, const Norm& norm, const RowsFor& out);
@@ -28,8 +29,8 @@ void check_rope(const RopeTable& rope, const AttentionShape& shape, std::int64_t
 void check_attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
                      const RowsFor& out);
 // Also that ids of changes ascend and are in the vocabulary.
-void check_sample(const Rows& logits, std::span<const SampleRequest> requests,
-                  std::span<const std::int32_t> drawn);
+void check_sample(const Rows& logits, std::span<const SampleRequest> requests);
+void check_drawn(std::span<const SampleRequest> requests, std::span<const std::int32_t> drawn);
 void check_download(const Rows& x, std::int64_t tokens, std::span<const float> out);
 void check_assign(std::span<const float> values, const Rows& x);
 // out.consumer has what its format needs; `site` names the linear or operation that writes out.

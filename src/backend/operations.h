@@ -15,11 +15,23 @@
 
 namespace leq {
 
+// Tokens that a device draws while the host goes on.
+class Drawing {
+ public:
+  virtual ~Drawing() = default;  // nobody wants them, or they are there
+  // The tokens as Operations::sample gives them, once. Waits for them alone, not for what was begun
+  // after them, and throws the Error of a row that was not finite by then.
+  virtual void wait(std::span<std::int32_t> drawn) = 0;
+  // Whether drawn_id() names these: the device has drawn nothing since.
+  virtual bool is_last() const = 0;
+};
+
 class Operations {
  public:
   virtual ~Operations() = default;
 
-  // x[t] = tokens[ids[t]] as f32, plus positions[at[t]] where there are learned positions.
+  // x[t] = tokens[ids[t]] as f32, plus positions[at[t]] where there are learned positions. An id
+  // may be drawn_id(row) after begin_sample.
   virtual void embed(const Embedding& embedding, Rows& x) = 0;
   // The first `tokens` rows of x into the rotated stream, or back out of it, in place.
   virtual void rotate(Rows& x, std::int64_t tokens, const RotationTable& rotation, Turn turn) = 0;
@@ -56,6 +68,12 @@ class Operations {
   // throws. The logits are as before.
   virtual void sample(const Rows& logits, std::span<const SampleRequest> requests,
                       std::span<std::int32_t> drawn) = 0;
+  // The same without waiting: the next step may be given to the device before the host knows its
+  // tokens. Null, and nothing has happened, where a device does not work behind the host's back, or
+  // leaves a row's draw to the host. What is returned ends before the device does.
+  virtual std::unique_ptr<Drawing> begin_sample(const Rows&, std::span<const SampleRequest>) {
+    return nullptr;
+  }
 
   // The first rows of x = `values` [tokens][W] from the host: download's way back.
   virtual void assign(std::span<const float> values, Rows& x) = 0;

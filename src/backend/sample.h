@@ -118,6 +118,17 @@ constexpr std::uint64_t draw_goal(std::uint32_t random, std::uint64_t total) {
   return (total >> 24) * r + (low * r >> 24) + 1;
 }
 
+// In the place of a token's id: the token that this row of a device's last draw got, which the host
+// does not know yet (Operations::begin_sample). Where the row got none, the model's first.
+constexpr std::int32_t drawn_id(std::int32_t row) {
+  return std::numeric_limits<std::int32_t>::min() + row;
+}
+constexpr std::int32_t row_of_drawn(std::int32_t id) {
+  return id - std::numeric_limits<std::int32_t>::min();
+}
+inline constexpr std::int32_t kMostDrawnRows = 1 << 16;
+constexpr bool is_drawn_id(std::int32_t id) { return id < drawn_id(kMostDrawnRows); }
+
 // A token that may be drawn. Lists of them are sorted by key.
 struct SampleCandidate {
   std::int32_t id;

@@ -14,6 +14,7 @@ std::vector<float> Engine::embed(std::span<const Token> tokens) {
 }
 
 void Engine::embed_chunk(EmbeddedText& text) {
+  land_ahead();
   const bool goes_on =
       text.sequence >= 0 && texts_[static_cast<std::size_t>(text.sequence)] == text.id;
   if (!goes_on && text.id != 0 && !has_idle_sequence()) return;  // it gave way, and waits

@@ -7,28 +7,10 @@
 #include "backend/checks.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "engine/engine_active.h"
 #include "engine/grammar_cache.h"
 
 namespace leq {
-// A request from its submission to its end.
-struct Engine::Active {
-  RequestId id = 0;
-  EngineRequest request;
-  Reply reply;
-  NgramProposer proposer = {};
-  GuessRecord record = {};
-  std::vector<Token> guesses = {};
-  GuessKind kind = 0;           // of the guesses
-  std::int32_t sequence = -1;   // in the cache; -1: it waits
-  std::int64_t waited = 0;      // steps
-  std::int64_t kept_pages = 0;  // whole ones that the prefix cache knows
-  bool cancelled = false;
-  EngineReply report;
-  Stopwatch since_submission, since_prompt;
-
-  std::int64_t known() const { return std::ssize(reply.context()); }
-  bool running() const { return sequence >= 0; }
-};
 
 Engine::Engine(Session& session, const Tokenizer& tokenizer, const EngineOptions& options)
     : session_(session),
@@ -48,6 +30,7 @@ Engine::Engine(Session& session, const Tokenizer& tokenizer, const EngineOptions
 }
 
 Engine::~Engine() {
+  land_ahead();
   for (std::size_t sequence = 0; sequence < taken_.size(); ++sequence) {
     if (taken_[sequence]) session_.cache().clear(static_cast<std::int32_t>(sequence));
   }
@@ -96,6 +79,7 @@ std::int32_t Engine::idle_sequence() const {
 }
 
 SavedPrompt Engine::save_prompt(std::span<const Token> tokens) {
+  land_ahead();
   KvCache& cache = session_.cache();
   SavedPrompt prompt;
   if (!options_.reuse_prefixes) return prompt;
@@ -109,6 +93,7 @@ SavedPrompt Engine::save_prompt(std::span<const Token> tokens) {
 }
 
 bool Engine::load_prompt(const SavedPrompt& prompt, std::string_view source) {
+  land_ahead();
   if (!options_.reuse_prefixes) return false;
   KvCache& cache = session_.cache();
   const auto length = std::ssize(prompt.tokens);
@@ -139,6 +124,13 @@ std::size_t Engine::waiting() const { return active_.size() - running(); }
 bool Engine::step() {
   end_overdue();
   if (active_.empty()) return false;
+  Stopwatch watch;
+  if (ahead_) {
+    step_ahead();
+    costs_.saw(1, 0, watch.seconds());
+    ++counts_.steps;
+    return true;
+  }
   const std::vector<Job> all = jobs();
   const RunLimits& limits = session_.limits();
   StepRoom room;
@@ -167,7 +159,7 @@ bool Engine::step() {
     if (!active->running()) ++active->waited;
   }
   make_pages(plan.feeds);
-  const Stopwatch watch;
+  watch.restart();
   run(plan.feeds);
   std::int64_t outputs = 0, prompt_tokens = 0;
   for (const Feed& part : plan.feeds) {
@@ -401,6 +393,7 @@ void Engine::run(std::vector<Feed> parts) {
     for (const Feed& part : parts) run({part});
     return;
   }
+  if (parts.size() == 1 && begin_ahead(parts[0], *logits)) return step_ahead();
   try {
     draw(parts, *logits);
     fetch_logits(parts, *logits);
@@ -474,7 +467,7 @@ void Engine::take(Active& active, const Feed& part, std::span<const Token> drawn
                   const Rows& logits, std::int64_t first_row) {
   KvCache& cache = session_.cache();
   const std::int64_t in_prompt = std::ssize(active.request.prompt);
-  const std::int64_t fed = cache.length(active.sequence) - part.drafts;
+  const std::int64_t fed = settled_length(active) - part.drafts;
   if (fed <= in_prompt) {
     active.report.fed_tokens += part.tokens;
     const std::int64_t all = in_prompt - active.report.cached_tokens;
@@ -525,8 +518,9 @@ void Engine::take(Active& active, const Feed& part, std::span<const Token> drawn
   } else {
     active.record.saw_none();
   }
-  (void)cache.truncate(active.sequence, std::min(fed + right, active.known()));
   const bool ended = active.reply.stopped() != StopReason::none;
+  if (ended) drop_ahead();
+  if (!ahead_) (void)cache.truncate(active.sequence, std::min(fed + right, active.known()));
   if (const auto taken = active.reply.tokens().subspan(before); !taken.empty()) {
     report_logits(active, taken, first_row);
     active.request.on_tokens(taken);
@@ -538,7 +532,7 @@ void Engine::take(Active& active, const Feed& part, std::span<const Token> drawn
 
 void Engine::remember(Active& active, bool last_too) {
   if (!options_.reuse_prefixes) return;
-  const std::int64_t length = session_.cache().length(active.sequence);
+  const std::int64_t length = settled_length(active);
   if (!last_too && length / kPageTokens == active.kept_pages) return;
   active.kept_pages = length / kPageTokens;
   prefixes_.keep(active.sequence, active.reply.context().first(static_cast<std::size_t>(length)),
@@ -546,6 +540,7 @@ void Engine::remember(Active& active, bool last_too) {
 }
 
 void Engine::end(Active& active) {
+  if (ahead_ && ahead_->id == active.id) drop_ahead();
   if (active.reply.stopped() != StopReason::failed) {
     if (const std::string rest = active.reply.finish(); !rest.empty()) active.request.on_text(rest);
   }

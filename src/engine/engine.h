@@ -46,6 +46,9 @@ struct EngineOptions {
   // Not 0: so many guesses are made wherever they can be, by the draft model where there is one,
   // whether they pay or not. For measuring what they cost.
   std::int64_t fixed_guesses = 0;
+  // A reply that is written alone, on a device that draws behind the host's back: its next step is
+  // begun before the host has its last token (docs/engine.md, One step ahead).
+  bool run_ahead = true;
   // A step in which others wait for their next token takes at most so many times as long for the
   // sake of prompts; times crowd_of_readers.
   double prompt_patience = 1.5;
@@ -117,6 +120,7 @@ struct EngineCounts {
   std::int64_t steps = 0, prompt_tokens = 0, cached_tokens = 0, reply_tokens = 0;
   std::int64_t guessed_tokens = 0, right_guesses = 0, evictions = 0;
   std::int64_t drafted_tokens = 0, right_drafts = 0;  // of the guesses, those of a draft model
+  std::int64_t steps_ahead = 0;  // begun before the host had the token that they feed
 };
 
 class GrammarCache;
@@ -180,6 +184,13 @@ class Engine {
 
  private:
   struct Active;
+  // The next token of the only reply, which the device draws while the host goes on.
+  struct Ahead {
+    RequestId id = 0;
+    std::unique_ptr<Drawing> drawing;  // null: it has ended, with
+    Token drawn = 0;                   // a token, or below 0: none
+    const Rows* logits = nullptr;
+  };
 
   std::vector<Job> jobs();
   Job job_of(Active& active, bool may_join);
@@ -200,6 +211,16 @@ class Engine {
   void report_logits(const Active& active, std::span<const Token> taken, std::int64_t first_row);
   void take(Active& active, const Feed& part, std::span<const Token> drawn, const Rows& logits,
             std::int64_t first_row);
+  bool may_run_ahead(const Active& active) const;
+  bool guesses_next(Active& active);
+  bool begin_ahead(const Feed& part, const Rows& logits);
+  std::optional<Ahead> draw_ahead(Active& active, const Rows& logits,
+                                  std::span<const Token> fed_since);
+  std::optional<Ahead> begin_next(Active& active);
+  void step_ahead();
+  void land_ahead();
+  void drop_ahead();
+  std::int64_t settled_length(const Active& active) const;
   std::int32_t idle_sequence() const;
   void begin(EmbeddedText& text);
   void feed_chunk(EmbeddedText& text);
@@ -224,6 +245,7 @@ class Engine {
   std::vector<std::uint64_t> texts_;  // by sequence: the text that becomes a vector there, or 0
   std::uint64_t last_text_ = 0;
   std::unique_ptr<GrammarCache> grammars_;
+  std::optional<Ahead> ahead_;
   // Of the step in work:
   Batch batch_;
   std::vector<std::vector<LogitChange>> changes_;

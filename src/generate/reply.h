@@ -73,6 +73,10 @@ class Reply {
   // The same for the token after context() and `drafts`.
   SampleRequest request(std::span<const Token> drafts);
 
+  // Whether a draw depends on which tokens came before it beside the logits: else request({t}) is
+  // the same for all tokens t.
+  bool reads_text() const { return rules_.grammar != nullptr || sampler_.reads_text(); }
+
   // The next token, as it was drawn. Returns the text that is certain now: often none, never half
   // a character. Where the reply goes on, the token is the last of context(), which is to be fed
   // before the next draw. Several tokens may be taken one after the other, as long as it goes on.

@@ -68,7 +68,7 @@ Sampler::Sampler(const SamplingSettings& settings, std::size_t vocabulary,
 
 SampleRequest Sampler::request(std::span<const Token> context, const SamplePoint& point) {
   changes_.assign(fixed_.begin(), fixed_.end());
-  if (settings_.temperature > 0 || settings_.penalties_when_greedy) {
+  if (penalties_act()) {
     count_recent(context);
     merge(repeated_);
     if (uses_dry(settings_)) merge(dry_.changes(context, settings_, *breakers_, vocabulary_));
@@ -79,6 +79,19 @@ SampleRequest Sampler::request(std::span<const Token> context, const SamplePoint
   request.rule.random = words[0];
   request.rule.coin = words[1];
   return request;
+}
+
+bool Sampler::penalties_act() const {
+  return settings_.temperature > 0 || settings_.penalties_when_greedy;
+}
+
+bool Sampler::has_penalties() const {
+  return settings_.repeat_penalty != 1 || settings_.presence_penalty != 0 ||
+         settings_.frequency_penalty != 0;
+}
+
+bool Sampler::reads_text() const {
+  return rule_.mirostat != 0 || (penalties_act() && (has_penalties() || uses_dry(settings_)));
 }
 
 void Sampler::took() {
@@ -111,9 +124,7 @@ void Sampler::merge(std::span<const LogitChange> more) {
 // The last tokens of the context, each once with how often it occurs.
 void Sampler::count_recent(std::span<const Token> context) {
   repeated_.clear();
-  const bool none = settings_.repeat_penalty == 1 && settings_.presence_penalty == 0 &&
-                    settings_.frequency_penalty == 0;
-  if (none) return;
+  if (!has_penalties()) return;
   const auto n = static_cast<std::size_t>(std::max(settings_.repeat_last_n, 0));
   if (settings_.repeat_last_n >= 0 && context.size() > n) context = context.last(n);
   recent_.assign(context.begin(), context.end());

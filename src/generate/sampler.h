@@ -48,8 +48,12 @@ class Sampler {
   void took();
 
   const SamplingSettings& settings() const { return settings_; }
+  // Whether a draw depends on which tokens came before it beside the logits.
+  bool reads_text() const;
 
  private:
+  bool penalties_act() const;
+  bool has_penalties() const;
   void count_recent(std::span<const Token> context);
   void merge(std::span<const LogitChange> more);
 

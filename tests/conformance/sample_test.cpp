@@ -125,6 +125,50 @@ TEST_P(SampleConformance, RowsWithTheHostsCutsGetTheHostsToken) {
   EXPECT_EQ(values_of(logits, kRows), numbers);
 }
 
+// Tokens that the host fetches later, and that an embedding finds without it.
+TEST_P(SampleConformance, WhatIsDrawnWithoutWaitingIsTheSame) {
+  constexpr std::int64_t kVocabulary = 300, kRows = 9, kWidth = 24;
+  const auto numbers = test::random_numbers(kRows * kVocabulary, 5);
+  Rows logits = rows_of(numbers, kVocabulary);
+  std::vector<SampleRequest> requests(kRows);
+  std::vector<std::int32_t> want(kRows), drawn(kRows), again(kRows);
+  Random random(6);
+  for (SampleRequest& request : requests) request.rule.random = random.bits();
+  requests[4].rule.temperature = 0;
+  backend->sample(logits, requests, want);
+  const auto drawing = backend->begin_sample(logits, requests);
+  const auto table = test::random_numbers(kVocabulary * kWidth, 7);
+  const PackedWeight packed = pack_weight(table, kVocabulary, kWidth, require_scheme("f32", "test"),
+                                          ActKind::none, "table");
+  const WeightView tokens = upload_weight(packed);
+  Rows x = backend->allocate_rows(2, kWidth, {});
+  const std::vector<std::int32_t> ids = {drawn_id(7), drawn_id(4)};
+  if (drawing == nullptr) {  // its operations have ended when they return
+    EXPECT_THROW(backend->embed({tokens, ids}, x), Error);
+    return;
+  }
+  EXPECT_TRUE(drawing->is_last());
+  backend->embed({tokens, ids}, x);
+  const std::vector<std::int32_t> beyond = {drawn_id(kRows)};
+  EXPECT_THROW(backend->embed({tokens, beyond}, x), Error);
+  backend->assign(std::vector<float>(kRows * kVocabulary, 1.0f), logits);
+  const auto later = backend->begin_sample(logits, requests);
+  EXPECT_FALSE(drawing->is_last());
+  drawing->wait(drawn);
+  EXPECT_EQ(drawn, want);
+  later->wait(again);
+  EXPECT_NE(again, want);
+  const auto rows = values_of(x, 2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const auto id = static_cast<std::size_t>(want[i == 0 ? 7 : 4]);
+    for (std::size_t k = 0; k < kWidth; ++k) {
+      EXPECT_EQ(rows[i * kWidth + k], table[id * kWidth + k]);
+    }
+  }
+  requests[3].rule.typical_p = 0.9f;  // the host's
+  EXPECT_EQ(backend->begin_sample(logits, requests), nullptr);
+}
+
 // A row without a token costs its neighbours nothing.
 TEST_P(SampleConformance, RowsTellWhyTheyHaveNoToken) {
   std::vector<float> numbers = {0, 3, 1, 2, 9, 8, 7, 6, 0, 0, 0, 5, 1, 2, 3, 4, 2, 7, 1, 0};

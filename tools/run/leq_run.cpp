@@ -115,6 +115,7 @@ void report_end(const Run& run, const RunTotals& totals) {
   for (const auto& line : unrecorded_lines(*run.setup.backend)) note(line);
   if (!run.args.verbose) return;
   for (const auto& line : step_lines(*run.setup.backend)) note(line);
+  for (const auto& line : ahead_lines(run.generator.counts())) note(line);
   for (const auto& line : guess_lines(run.generator.counts())) note(line);
 }
 

@@ -64,6 +64,12 @@ std::vector<std::string> unrecorded_lines(const Backend& backend) {
       failure};
 }
 
+std::vector<std::string> ahead_lines(const EngineCounts& counts) {
+  if (counts.steps_ahead == 0) return {};
+  return {"one step ahead: " + with_commas(counts.steps_ahead) + " of " +
+          with_commas(counts.steps) + " steps were begun before the token that they feed was here"};
+}
+
 std::vector<std::string> guess_lines(const EngineCounts& counts) {
   if (counts.guessed_tokens == 0) return {};
   const std::string drafted =

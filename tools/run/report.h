@@ -24,6 +24,9 @@ std::vector<std::string> step_lines(const Backend& backend);
 // One where the device could not record steps as it should, else none.
 std::vector<std::string> unrecorded_lines(const Backend& backend);
 
+// Steps that a device began before the host had the token that they feed; empty where none was.
+std::vector<std::string> ahead_lines(const EngineCounts& counts);
+
 // How many tokens were guessed; empty where none was.
 std::vector<std::string> guess_lines(const EngineCounts& counts);
 

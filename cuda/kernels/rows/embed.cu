@@ -1,4 +1,5 @@
 // Rows of an embedding table as f32, one block a token; and rows of activations picked out.
+#include "backend/sample.h"
 #include "cuda/kernels/rows/code_weight.cuh"
 #include "cuda/words/run.h"
 
@@ -7,11 +8,17 @@ namespace {
 
 constexpr int kThreads = 256;
 
+// Of the table. A draw that found no token ends its reply: what is computed of it is thrown away.
+__device__ __forceinline__ std::int64_t row_of(const EmbedArguments& a, std::int64_t token) {
+  const std::int32_t id = a.ids[token];
+  return is_drawn_id(id) ? max(a.drawn[row_of_drawn(id)], 0) : id;
+}
+
 __global__ void __launch_bounds__(kThreads) embed_rows(const LEQ_GRID_CONSTANT EmbedArguments a) {
   LEQ_BOUNDS(kThreads);
   ptx::let_successor_start();
   ptx::wait_for_predecessor();
-  const std::int64_t token = blockIdx.x, row = a.ids[token];
+  const std::int64_t token = blockIdx.x, row = row_of(a, token);
   float* x = a.x.values + token * a.x.stride;
   for (std::int64_t k = threadIdx.x; k < a.width; k += kThreads) {
     const float value = a.is_float ? float_number(a.floats, row, k, a.width)

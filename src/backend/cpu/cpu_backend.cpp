@@ -72,7 +72,7 @@ class CpuBackend final : public Backend {
 
   void embed(const Embedding& embedding, Rows& x) override {
     const auto span = clock_.in(StepPart::load, [&] { return moved_bytes(embedding); });
-    check_embedding(embedding, x);
+    check_embedding(embedding, x, 0);
     if (embedding.positions != nullptr) grow_worker_rows(x.width);
     each_row(std::ssize(embedding.ids), [&](std::int64_t t, int worker) {
       const auto token = static_cast<std::size_t>(t);
@@ -169,7 +169,8 @@ class CpuBackend final : public Backend {
               std::span<std::int32_t> drawn) override {
     const auto span =
         clock_.in(StepPart::sample, [&] { return moved_bytes(logits, std::ssize(requests)); });
-    check_sample(logits, requests, drawn);
+    check_sample(logits, requests);
+    check_drawn(requests, drawn);
     const auto row = [&](std::int64_t i) {
       return std::span<const float>(logits.values + i * logits.value_stride,
                                     static_cast<std::size_t>(logits.width));

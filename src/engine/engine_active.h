@@ -1,0 +1,34 @@
+// A request from its submission to its end: what the engine's own files know of it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/stopwatch.h"
+#include "engine/engine.h"
+#include "engine/speculation.h"
+#include "generate/reply.h"
+
+namespace leq {
+
+struct Engine::Active {
+  RequestId id = 0;
+  EngineRequest request;
+  Reply reply;
+  NgramProposer proposer = {};
+  GuessRecord record = {};
+  std::vector<Token> guesses = {};
+  GuessKind kind = 0;           // of the guesses
+  std::int32_t sequence = -1;   // in the cache; -1: it waits
+  std::int64_t waited = 0;      // steps
+  std::int64_t kept_pages = 0;  // whole ones that the prefix cache knows
+  bool cancelled = false;
+  bool one_by_one = false;  // no step of it is begun ahead
+  EngineReply report;
+  Stopwatch since_submission, since_prompt;
+
+  std::int64_t known() const { return std::ssize(reply.context()); }
+  bool running() const { return sequence >= 0; }
+};
+
+}  // namespace leq

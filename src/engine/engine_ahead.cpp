@@ -1,0 +1,121 @@
+// One step ahead of the host: where one reply is written alone, its next step is begun before the
+// host has the token that it feeds, which the device finds where it drew it. What the host then
+// does with a token, text, stop rules and the caller's own work, takes no time of the device's.
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/error.h"
+#include "engine/engine_active.h"
+
+namespace leq {
+
+// Its draws must need nothing of the text but its length, and nobody may want to see the step's
+// logits. A moving scale would have seen a step that is thrown away.
+bool Engine::may_run_ahead(const Active& active) const {
+  const EngineRequest& request = active.request;
+  return options_.run_ahead && active_.size() == 1 && session_.ranks() == 1 &&
+         (!draft_ || draft_->error()) && session_.transformer().online().empty() &&
+         !active.one_by_one && !active.reply.reads_text() && !request.on_logits &&
+         request.replay.tokens.empty();
+}
+
+// Whether there are guesses worth making at what follows the tokens that the host has.
+bool Engine::guesses_next(Active& active) {
+  if (!options_.speculate) return false;
+  Job job;
+  job.id = active.id;
+  guess({&job});
+  return job.drafts > 0;
+}
+
+// After a step of one token that has been fed: its draw, unless the step is one that waits.
+bool Engine::begin_ahead(const Feed& part, const Rows& logits) {
+  Active& active = *active_.at(part.id);
+  if (part.tokens != 1 || !part.draws || part.drafts > 0 || active.reply.tokens_left() < 2 ||
+      !may_run_ahead(active)) {
+    return false;
+  }
+  ahead_ = draw_ahead(active, logits, {});
+  return ahead_.has_value();
+}
+
+// `fed_since`: what the step fed after what the host knows; the draw is the same for any tokens.
+std::optional<Engine::Ahead> Engine::draw_ahead(Active& active, const Rows& logits,
+                                                std::span<const Token> fed_since) {
+  requests_.assign(1, active.reply.request(fed_since));
+  auto drawing = session_.transformer().backend().begin_sample(logits, requests_);
+  if (drawing == nullptr) return std::nullopt;
+  return Ahead{active.id, std::move(drawing), 0, &logits};
+}
+
+// The step after the one that is being drawn from. None where the reply ends with that token for
+// certain, where the text may be guessed at, where room must be made, and where the step fails: one
+// that waits then says why.
+std::optional<Engine::Ahead> Engine::begin_next(Active& active) {
+  const bool is_there = ahead_->drawing != nullptr && ahead_->drawing->is_last();
+  if (!is_there || !may_run_ahead(active) || active.reply.tokens_left() < 2 ||
+      guesses_next(active)) {
+    return std::nullopt;
+  }
+  KvCache& cache = session_.cache();
+  const std::int64_t length = cache.length(active.sequence);
+  const std::int64_t pages = cache.pages_to_append(active.sequence, 1);
+  prefixes_.make_free(pages);
+  if (cache.free_pages() < pages) return std::nullopt;
+  const Token fed = drawn_id(0);
+  batch_.clear();
+  batch_.add(active.sequence, &fed, 1, Batch::Want::all);
+  std::optional<Ahead> next;
+  try {
+    next = draw_ahead(active, session_.transformer().forward(batch_, cache), std::array{Token{0}});
+  } catch (const Error&) {
+  }
+  if (next) ++counts_.steps_ahead;
+  if (!next) (void)cache.truncate(active.sequence, length);
+  return next;
+}
+
+// Takes the token that is being drawn, once the device has its next step. One that was not drawn is
+// drawn again by a step that waits: its words are those of the row that failed.
+void Engine::step_ahead() {
+  Active& active = *active_.at(ahead_->id);
+  std::optional<Ahead> next = begin_next(active);
+  land_ahead();
+  const Ahead landed = std::exchange(ahead_, std::move(next)).value();
+  if (landed.drawn >= 0) {
+    return take(active, {active.id, 1, 0, true}, std::span(&landed.drawn, 1), *landed.logits, 0);
+  }
+  drop_ahead();
+  KvCache& cache = session_.cache();
+  (void)cache.truncate(active.sequence, cache.length(active.sequence) - 1);
+  active.one_by_one = true;
+}
+
+// Whoever uses the session between two steps must find no fault there that is a step's.
+void Engine::land_ahead() {
+  if (!ahead_ || ahead_->drawing == nullptr) return;
+  try {
+    ahead_->drawing->wait(std::span(&ahead_->drawn, 1));
+  } catch (const Error&) {
+    ahead_->drawn = kAllBanned;
+  }
+  ahead_->drawing.reset();
+}
+
+// The step ahead has fed a token that is none of the reply's, or that nobody wants.
+void Engine::drop_ahead() {
+  if (!ahead_) return;
+  land_ahead();
+  const Active& active = *active_.at(ahead_->id);
+  ahead_.reset();
+  KvCache& cache = session_.cache();
+  (void)cache.truncate(active.sequence, cache.length(active.sequence) - 1);
+}
+
+// Positions of tokens that the host has.
+std::int64_t Engine::settled_length(const Active& active) const {
+  return session_.cache().length(active.sequence) - (ahead_ ? 1 : 0);
+}
+
+}  // namespace leq

@@ -1,0 +1,336 @@
+// Replies of which each step is begun before the host has the token that it feeds: the same tokens,
+// texts, ends and caches as those of an engine that waits, on every GPU that is here.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/engine.h"
+#include "gpu_devices.h"
+#include "models_fixture.h"
+#include "platform/make_backend.h"
+#include "shared_data.h"
+
+namespace leq {
+namespace {
+
+enum class Mode : bool { waits, runs_ahead };
+
+struct Rig {
+  std::string device;
+  std::filesystem::path file;
+  KvType kv = KvType::f16;
+  std::optional<int> recent = {};
+  std::int64_t context = 40;
+  bool speculate = false;
+};
+
+// A session and an engine on it, which writes replies one after the other.
+class Writer {
+ public:
+  Writer(const Rig& rig, Mode mode)
+      : model_(rig.file, {}), backend_(make_backend({.device = rig.device, .threads = 1})) {
+    RunLimits limits;
+    limits.context = rig.context;
+    limits.sequences = 2;
+    limits.batch_tokens = 64;
+    limits.output_tokens = 8;
+    limits.key_type = limits.value_type = rig.kv;
+    limits.kv_recent = rig.recent;
+    session_.emplace(model_, *backend_, resolve_limits(limits, model_.config()));
+    engine_.emplace(
+        *session_, model_.tokenizer(),
+        EngineOptions{.speculate = rig.speculate, .run_ahead = mode == Mode::runs_ahead});
+  }
+
+  // Its texts come in pieces; `at_piece` is told how many there were.
+  EngineReply write(EngineRequest request, const std::function<void(int)>& at_piece = {}) {
+    EngineReply ended;
+    std::string text;
+    int pieces = 0;
+    request.on_text = [&](std::string_view piece) {
+      text += piece;
+      if (at_piece) at_piece(++pieces);
+    };
+    request.on_end = [&](const EngineReply& reply) { ended = reply; };
+    last_ = engine_->submit(std::move(request));
+    while (engine_->step()) {
+    }
+    EXPECT_EQ(text, ended.text);
+    return ended;
+  }
+
+  Engine& engine() { return *engine_; }
+  Session& session() { return *session_; }
+  const Model& model() const { return model_; }
+  RequestId last() const { return last_; }
+  std::int64_t steps_ahead() const { return engine_->counts().steps_ahead; }
+  // What the cache holds of these tokens, as bytes.
+  std::vector<std::byte> kept(std::span<const Token> tokens) {
+    const SavedPrompt saved = engine_->save_prompt(tokens);
+    std::vector<std::byte> bytes = saved.kv;
+    bytes.push_back(static_cast<std::byte>(saved.tokens.size()));
+    return bytes;
+  }
+
+ private:
+  Model model_;
+  std::unique_ptr<Backend> backend_;
+  std::optional<Session> session_;
+  std::optional<Engine> engine_;
+  RequestId last_ = 0;
+};
+
+EngineRequest request_of(std::int64_t tokens) {
+  EngineRequest request;
+  request.prompt = {1, 300, 301, 302};
+  request.sampling.temperature = 0;
+  request.stop.max_tokens = tokens;
+  return request;
+}
+
+void expect_same(const EngineReply& got, const EngineReply& want) {
+  EXPECT_EQ(got.tokens, want.tokens);
+  EXPECT_EQ(got.text, want.text);
+  EXPECT_EQ(got.stopped, want.stopped);
+  EXPECT_EQ(got.stop_string, want.stop_string);
+  EXPECT_EQ(got.cached_tokens, want.cached_tokens);
+  EXPECT_EQ(got.fed_tokens, want.fed_tokens);
+  EXPECT_EQ(got.decoded_tokens, want.decoded_tokens);
+  EXPECT_EQ(got.error.has_value(), want.error.has_value());
+  if (got.error && want.error) {
+    EXPECT_STREQ(got.error->what(), want.error->what());
+  }
+}
+
+class StepsAhead : public testing::TestWithParam<std::string> {
+ protected:
+  Rig rig(const std::filesystem::path& folder, const std::string& type) const {
+    return {.device = GetParam(), .file = test::quantized(folder, type)};
+  }
+};
+
+// Replies one after the other, so that a later one meets the cache that the earlier ones left.
+TEST_P(StepsAhead, AndStepsThatWaitWriteTheSame) {
+  LEQ_SHARED_OR_SKIP(folder, "models/gpt2-tiny");
+  const Rig rig = this->rig(folder, "int8");
+  Writer waits(rig, Mode::waits), ahead(rig, Mode::runs_ahead);
+  const EngineReply first = waits.write(request_of(16));
+  expect_same(ahead.write(request_of(16)), first);
+  ASSERT_EQ(first.tokens.size(), 16u);
+  EXPECT_EQ(ahead.steps_ahead(), 14);  // all but those of the first token and of the last
+  EXPECT_EQ(waits.steps_ahead(), 0);
+
+  std::vector<EngineRequest> requests;
+  for (const std::int64_t tokens : {0, 1, 2, 3}) requests.push_back(request_of(tokens));
+  requests.push_back(request_of(16));
+  requests.back().stop.end_tokens = {first.tokens[11]};
+  requests.push_back(request_of(16));
+  requests.back().stop.end_tokens = {first.tokens[1]};
+  requests.push_back(request_of(16));
+  requests.back().stop.strings = {first.text.substr(first.text.size() / 2, 5)};
+  requests.push_back(request_of(-1));  // until the context is full
+  requests.back().sampling.temperature = 0.8f;
+  requests.push_back(request_of(5));
+  requests.back().prompt.insert(requests.back().prompt.end(), first.tokens.begin(),
+                                first.tokens.begin() + 10);
+  for (const float top_p : {1.0f, 0.9f}) {
+    requests.push_back(request_of(8));
+    requests.back().sampling.temperature = 1.0f;
+    requests.back().sampling.top_p = top_p;
+    requests.back().sampling.logit_bias = {{first.tokens[0], -3.0f}};
+    requests.back().reply = 7;
+  }
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    SCOPED_TRACE(i);
+    const std::int64_t before = ahead.steps_ahead();
+    const EngineReply want = waits.write(requests[i]);
+    expect_same(ahead.write(requests[i]), want);
+    if (want.tokens.size() > 2) {
+      EXPECT_GT(ahead.steps_ahead(), before);
+    }
+    std::vector<Token> all = requests[i].prompt;
+    all.insert(all.end(), want.tokens.begin(), want.tokens.end());
+    EXPECT_EQ(ahead.kept(all), waits.kept(all));
+    EXPECT_EQ(ahead.session().cache().free_pages(), waits.session().cache().free_pages());
+  }
+}
+
+// Codes of whole blocks are made while steps run ahead, and a step that is taken back may have made
+// some.
+TEST_P(StepsAhead, ForEveryKindOfCache) {
+  LEQ_SHARED_OR_SKIP(folder, "models/gpt2-tiny");
+  for (const KvType kv : {KvType::f32, KvType::int8, KvType::int4, KvType::simq4}) {
+    SCOPED_TRACE(kv_type_name(kv));
+    Rig rig = this->rig(folder, "int8");
+    rig.context = 128;
+    rig.kv = kv;
+    if (kv == KvType::simq4) rig.recent = 8;
+    Writer waits(rig, Mode::waits), ahead(rig, Mode::runs_ahead);
+    for (const std::size_t prompt : {28, 37, 61}) {
+      EngineRequest request = request_of(6);
+      while (request.prompt.size() < prompt)
+        request.prompt.push_back(300 + request.prompt.back() % 7);
+      const EngineReply want = waits.write(request);
+      expect_same(ahead.write(request), want);
+      request.stop.end_tokens = {want.tokens.back()};
+      expect_same(ahead.write(request), waits.write(request));
+    }
+    EXPECT_GT(ahead.steps_ahead(), 0);
+  }
+}
+
+// With guesses from the text, too: they are made where they were, a token later at most.
+TEST_P(StepsAhead, BesideGuesses) {
+  LEQ_SHARED_OR_SKIP(folder, "models/gpt2-tiny");
+  Rig rig = this->rig(folder, "int8");
+  rig.context = 256;
+  Writer waits(rig, Mode::waits);
+  rig.speculate = true;
+  Writer ahead(rig, Mode::runs_ahead);
+  EngineRequest request = request_of(24);
+  request.prompt.clear();
+  for (int i = 0; i < 24; ++i) request.prompt.push_back(400 + i % 6);
+  const EngineReply want = waits.write(request);
+  EXPECT_EQ(ahead.write(request).tokens, want.tokens);
+  EXPECT_GT(ahead.steps_ahead(), 0);
+  request.expected = want.tokens;
+  EXPECT_EQ(ahead.write(request).tokens, want.tokens);
+  EXPECT_GT(ahead.engine().counts().right_guesses, 0);
+}
+
+// What reads the text, or the logits, waits for each token.
+TEST_P(StepsAhead, AreNotTakenWhereADrawNeedsTheTokenBefore) {
+  LEQ_SHARED_OR_SKIP(folder, "models/gpt2-tiny");
+  const Rig rig = this->rig(folder, "int8");
+  Writer waits(rig, Mode::waits), ahead(rig, Mode::runs_ahead);
+  std::vector<EngineRequest> requests(5, request_of(4));
+  for (EngineRequest& request : requests) request.sampling.temperature = 0.9f;
+  requests[0].sampling.repeat_penalty = 1.3f;
+  requests[1].sampling.dry_multiplier = 0.8f;
+  requests[2].sampling.mirostat = 2;
+  requests[3].sampling.typical_p = 0.9f;
+  requests[4].sampling.temperature = 0;
+  requests[4].sampling.frequency_penalty = 0.5f;
+  requests[4].sampling.penalties_when_greedy = true;
+  for (const EngineRequest& request : requests) {
+    expect_same(ahead.write(request), waits.write(request));
+  }
+  std::vector<float> logits[2];
+  EngineRequest watched = request_of(4);
+  const auto watch = [&](int i) {
+    watched.on_logits = [&logits, i](std::span<const Token>, std::span<const float> rows) {
+      logits[i].insert(logits[i].end(), rows.begin(), rows.end());
+    };
+    return watched;
+  };
+  expect_same(ahead.write(watch(0)), waits.write(watch(1)));
+  EXPECT_EQ(logits[0], logits[1]);
+  EXPECT_EQ(logits[0].size(), 4 * static_cast<std::size_t>(ahead.model().config().vocab));
+  EXPECT_EQ(ahead.steps_ahead(), 0);
+}
+
+// Whoever comes in between: a second request, a text that becomes a vector, a saved prompt, one who
+// draws on the same device.
+TEST_P(StepsAhead, AndWhatComesBetweenThem) {
+  LEQ_SHARED_OR_SKIP(folder, "models/gpt2-tiny");
+  Rig rig = this->rig(folder, "int8");
+  rig.context = 256;
+  Writer waits(rig, Mode::waits), ahead(rig, Mode::runs_ahead);
+  const EngineReply want = waits.write(request_of(24));
+  EngineRequest second = request_of(4);
+  second.prompt = {1, 500, 501};
+  const EngineReply want_second = waits.write(second);
+  const std::vector<float> vector = waits.engine().embed(second.prompt);
+
+  EngineReply got, got_second;
+  EngineRequest request = request_of(24);
+  int tokens = 0;
+  request.on_tokens = [&](std::span<const Token>) { ++tokens; };
+  request.on_end = [&](const EngineReply& reply) { got = reply; };
+  second.on_end = [&](const EngineReply& reply) { got_second = reply; };
+  Engine& engine = ahead.engine();
+  engine.submit(request);
+  while (tokens < 5) engine.step();
+  engine.submit(second);
+  while (engine.step() && got_second.tokens.empty()) {
+  }
+  const int between = tokens;
+  const std::int64_t alone = engine.counts().steps_ahead;
+  while (tokens < between + 3) engine.step();
+  EXPECT_GT(engine.counts().steps_ahead, alone);
+  EXPECT_EQ(engine.embed(std::vector<Token>{1, 500, 501}), vector);
+  while (tokens < between + 6) engine.step();
+  const SavedPrompt saved = engine.save_prompt(second.prompt);
+  EXPECT_FALSE(saved.tokens.empty());
+  while (tokens < between + 9) engine.step();
+  Backend& backend = ahead.session().transformer().backend();
+  {
+    const Rows logits = backend.allocate_rows(1, 5, {});
+    std::vector<std::int32_t> drawn(1);
+    backend.assign(std::vector<float>{0, 9, 0, 0, 0}, const_cast<Rows&>(logits));
+    SampleRequest greedy;
+    greedy.rule.temperature = 0;
+    backend.sample(logits, std::span(&greedy, 1), drawn);
+    EXPECT_EQ(drawn[0], 1);
+  }
+  while (engine.step()) {
+  }
+  expect_same(got, want);
+  EXPECT_EQ(got_second.tokens, want_second.tokens);
+  EXPECT_EQ(got.evictions + got_second.evictions, 0);
+}
+
+TEST_P(StepsAhead, OfACancelledReplyAreTakenBack) {
+  LEQ_SHARED_OR_SKIP(folder, "models/gpt2-tiny");
+  const Rig rig = this->rig(folder, "int8");
+  Writer waits(rig, Mode::waits), ahead(rig, Mode::runs_ahead);
+  const EngineReply whole = waits.write(request_of(16));
+  EngineReply cut[2];
+  std::vector<std::byte> kept[2];
+  for (const Mode mode : {Mode::waits, Mode::runs_ahead}) {
+    Writer writer(rig, mode);
+    cut[static_cast<int>(mode)] = writer.write(request_of(16), [&](int pieces) {
+      if (pieces == 5) writer.engine().cancel(writer.last());
+    });
+    std::vector<Token> all = request_of(0).prompt;
+    const std::vector<Token>& tokens = cut[static_cast<int>(mode)].tokens;
+    all.insert(all.end(), tokens.begin(), tokens.end());
+    kept[static_cast<int>(mode)] = writer.kept(all);
+    expect_same(writer.write(request_of(16)),
+                [&] {  // begins with what the cancelled one left
+                  EngineReply again = whole;
+                  again.cached_tokens = 3;
+                  again.fed_tokens = 1;
+                  return again;
+                }());
+  }
+  expect_same(cut[1], cut[0]);
+  EXPECT_EQ(kept[1], kept[0]);
+  EXPECT_EQ(cut[0].stopped, StopReason::interrupted);
+  EXPECT_LT(cut[0].tokens.size(), 10u);
+}
+
+// Pages that texts of before take are given up for a step ahead, as for one that waits.
+TEST_P(StepsAhead, TakePagesOfTextsThatNobodyWrites) {
+  LEQ_SHARED_OR_SKIP(folder, "models/gpt2-tiny");
+  Rig rig = this->rig(folder, "int8");
+  rig.context = 128;  // two pages
+  Writer waits(rig, Mode::waits), ahead(rig, Mode::runs_ahead);
+  for (const Token first : {300, 400}) {
+    EngineRequest request = request_of(6);
+    request.prompt.assign(60, first);
+    expect_same(ahead.write(request), waits.write(request));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Gpu, StepsAhead, testing::ValuesIn(test::gpu_devices()),
+                         [](const auto& item) { return test::test_name(item.param); });
+
+}  // namespace
+}  // namespace leq

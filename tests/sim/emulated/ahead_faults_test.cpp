@@ -1,0 +1,162 @@
+// Rows that fail while steps run ahead: the reply ends as one that waits for each token does, and
+// nothing of it is left for others. Numbers in the emulated device's memory are damaged for it.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cuda/layout/layout.h"
+#include "engine/engine.h"
+#include "models_fixture.h"
+#include "platform/make_backend.h"
+#include "shared_data.h"
+
+namespace leq {
+namespace {
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+class AheadFaults : public testing::Test {
+ protected:
+  void SetUp() override {
+    LEQ_SHARED_OR_SKIP(folder, "models/mistral-tiny");
+    model_.emplace(test::quantized(folder, "f32"), LoadOptions());
+  }
+
+  void begin(bool run_ahead) {
+    engine_.reset();
+    session_.reset();
+    backend_ = make_backend({.device = "sim", .threads = 1});
+    RunLimits limits;
+    limits.context = 128;
+    limits.sequences = 2;
+    limits.batch_tokens = 16;
+    limits.output_tokens = 2;
+    session_.emplace(*model_, *backend_, resolve_limits(limits, model_->config()));
+    engine_.emplace(
+        *session_, model_->tokenizer(),
+        EngineOptions{.reuse_prefixes = false, .speculate = false, .run_ahead = run_ahead});
+  }
+  static EngineRequest request() {
+    EngineRequest request;
+    request.prompt = {1, 300, 301, 302};
+    request.sampling.temperature = 0;
+    request.stop.max_tokens = 12;
+    return request;
+  }
+  EngineReply write(std::vector<Token> end_tokens, const std::function<void(std::size_t)>& at) {
+    EngineReply ended;
+    EngineRequest request = this->request();
+    request.stop.end_tokens = std::move(end_tokens);
+    std::size_t tokens = 0;
+    request.on_tokens = [&](std::span<const Token> more) { at(tokens += more.size()); };
+    request.on_end = [&](const EngineReply& reply) { ended = reply; };
+    engine_->submit(std::move(request));
+    while (engine_->step()) {
+    }
+    return ended;
+  }
+  EngineReply write() {
+    return write({}, [](std::size_t) {});
+  }
+  // Its numbers lie where the host can reach them.
+  static float& number(const void* weights, std::int64_t index) {
+    return const_cast<float*>(static_cast<const float*>(weights))[index];
+  }
+
+  float& of_token(Token token) const {
+    return number(session_->weights().token_embedding.codes,
+                  token * gpu::float_stride(model_->config().width));
+  }
+
+  std::optional<Model> model_;
+  std::unique_ptr<Backend> backend_;
+  std::optional<Session> session_;
+  std::optional<Engine> engine_;
+};
+
+TEST_F(AheadFaults, EndTheReplyWithTheWordsOfAStepThatWaits) {
+  using Place = std::function<float&(const Session&)>;
+  const std::vector<Place> places = {
+      [](const Session& session) -> float& {  // a row that is not finite
+        return number(session.weights().blocks[1].attention_norm.gain, 3);
+      },
+      [](const Session& session) -> float& {  // a logit
+        return number(session.weights().head.segments[0].weight.codes, 0);
+      },
+  };
+  for (const Place& place : places) {
+    EngineReply replies[2];
+    for (const bool run_ahead : {false, true}) {
+      begin(run_ahead);
+      const EngineReply whole = write();
+      ASSERT_EQ(whole.tokens.size(), 12u);
+      float& damaged = place(*session_);
+      const float before = damaged;
+      EngineReply& reply = replies[run_ahead ? 1 : 0];
+      reply = write({}, [&](std::size_t tokens) { damaged = tokens == 5 ? kNaN : damaged; });
+      damaged = before;
+      EXPECT_EQ(reply.stopped, StopReason::failed);
+      EXPECT_EQ(write().tokens, whole.tokens);
+      EXPECT_EQ(engine_->counts().steps_ahead > 0, run_ahead);
+    }
+    ASSERT_TRUE(replies[0].error && replies[1].error);
+    EXPECT_STREQ(replies[1].error->what(), replies[0].error->what());
+    EXPECT_EQ(replies[1].tokens, replies[0].tokens);
+    EXPECT_EQ(replies[0].tokens.size(), 5u);
+  }
+}
+
+// Who uses the session before the host has looked at a step hears nothing of it.
+TEST_F(AheadFaults, AreTheirReplysAlone) {
+  begin(true);
+  const std::vector<Token> text = {1, 400, 401};
+  const std::vector<float> vector = engine_->embed(text);
+  const EngineReply whole = write();
+  float& damaged = of_token(whole.tokens[4]);
+  const float before = damaged;
+  EngineReply ended;
+  EngineRequest request = this->request();
+  std::size_t tokens = 0;
+  request.on_tokens = [&](std::span<const Token> more) { tokens += more.size(); };
+  request.on_end = [&](const EngineReply& reply) { ended = reply; };
+  engine_->submit(std::move(request));
+  while (tokens < 5) engine_->step();
+  damaged = kNaN;  // the step that feeds this token has begun
+  std::vector<float> again;
+  EXPECT_NO_THROW(again = engine_->embed(text));
+  EXPECT_EQ(again, vector);
+  while (engine_->step()) {
+  }
+  EXPECT_EQ(ended.stopped, StopReason::failed);
+  EXPECT_EQ(ended.tokens.size(), 5u);
+  damaged = before;
+  EXPECT_EQ(write().tokens, whole.tokens);
+}
+
+// The step after an end token, which alone is fed with it, fails: nobody hears of it.
+TEST_F(AheadFaults, OfAStepThatNobodyWantsAreForgotten) {
+  begin(true);
+  const EngineReply whole = write();
+  ASSERT_EQ(whole.tokens.size(), 12u);
+  const Token end = whole.tokens[6];
+  const auto used = std::span(whole.tokens).first(6);
+  ASSERT_EQ(std::ranges::count(used, end), 0);
+  float& damaged = of_token(end);
+  const float before = damaged;
+  damaged = kNaN;
+  const std::int64_t steps = engine_->counts().steps_ahead;
+  const EngineReply reply = write({end}, [](std::size_t) {});
+  EXPECT_EQ(reply.stopped, StopReason::end_token);
+  EXPECT_EQ(reply.tokens.size(), 6u);
+  EXPECT_EQ(engine_->counts().steps_ahead - steps, 6);
+  EXPECT_NO_THROW(backend_->synchronize());
+  damaged = before;
+  EXPECT_EQ(write().tokens, whole.tokens);
+}
+
+}  // namespace
+}  // namespace leq
