@@ -12,6 +12,10 @@ void run(const IntPanel& panel) {
     piece.codes = panel.codes + first * 64;
     piece.next = piece.codes + columns * 64;
     piece.next_bytes = columns * 64;
+    if (first + columns >= panel.columns) {
+      piece.next = panel.next_codes;
+      piece.next_bytes = panel.next_bytes < columns * 64 ? panel.next_bytes : columns * 64;
+    }
   });
 }
 

@@ -2,6 +2,8 @@
 // group, and are folded into f32 sums in the first step of the one after, while the tiles multiply.
 #pragma once
 
+#include <cstring>
+
 #include "backend/cpu/matmul/x86/matmul_avx512amx.h"
 
 namespace leq::cpu {
@@ -12,6 +14,7 @@ enum class Scales { weights, tokens, both };
 
 constexpr std::int64_t kSmallestGroup = 32;
 constexpr std::int64_t kPieceGroups = kPieceColumns / kSmallestGroup;
+constexpr std::int64_t kPieceScales = kPieceColumns / 128;  // of a token
 
 // What the groups of a piece are folded with, for each of a panel's outputs.
 struct alignas(64) PieceNumbers {
@@ -22,19 +25,19 @@ struct alignas(64) PieceNumbers {
 // Scratch of a block.
 struct alignas(64) GroupScratch {
   float folded[kBlockTokens / kUnitTokens][2][kHalfNumbers];
-  std::int32_t sums[kHalfNumbers];            // of a group that is not folded yet
-  PieceNumbers numbers[2];                    // of this piece and of the one before
-  std::uint8_t unpacked[kPieceColumns * 64];  // for weights of fewer than 8 bits
+  std::int32_t sums[kHalfNumbers];                    // of a group that is not folded yet
+  PieceNumbers numbers[2];                            // of this piece and of the one before
+  float token_scales[2][kPieceScales][kBlockTokens];  // the same
+  std::uint8_t unpacked[kPieceColumns * 64];          // for weights of fewer than 8 bits
 };
 static_assert(sizeof(GroupScratch) <= kIntScratchBytes);
 
 // Where a group's sums for a half go, and what they are folded with.
 struct Fold {
   float* folded = nullptr;        // [kHalfNumbers]; null: nothing waits
-  __mmask16 old = 0;              // 0 for the first group, which begins the f32 sums
   const float* scales = nullptr;  // of the weights, [32]
   const std::int32_t* offsets = nullptr;
-  // Of the first token of each tile: its scale in the group, and the sum of its inputs there.
+  // Of the tokens of each tile: their scales in the group, and of the first the sum of its inputs.
   const float* token_scales[2] = {nullptr, nullptr};
   const std::int32_t* token_sums[2] = {nullptr, nullptr};
 };
@@ -48,9 +51,7 @@ inline __attribute__((always_inline)) void fold_tile(const IntPanel& panel, cons
   const float* by_token = fold.token_scales[tile / 2];
   const std::int32_t* token_sums = fold.token_sums[tile / 2];
   // Read once: the stores below could change them, as far as the compiler knows.
-  const std::int64_t scale_stride = panel.token_scale_stride;
   const std::int64_t sum_stride = panel.token_sum_stride;
-  const __mmask16 old = fold.old;
   float* const folded = fold.folded + tile * kTileNumbers;
   sums += tile * kTileNumbers;
 #pragma GCC unroll 16
@@ -65,11 +66,10 @@ inline __attribute__((always_inline)) void fold_tile(const IntPanel& panel, cons
     }
     __m512 scale = by_weight;
     if constexpr (kScales != Scales::weights) {
-      scale = _mm512_set1_ps(*by_token);
-      by_token += scale_stride;
+      scale = _mm512_set1_ps(by_token[row]);
       if constexpr (kScales == Scales::both) scale = _mm512_mul_ps(by_weight, scale);
     }
-    const __m512 f = _mm512_maskz_load_ps(old, folded + row * 16);
+    const __m512 f = _mm512_load_ps(folded + row * 16);
     _mm512_store_ps(folded + row * 16, _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, f));
   }
 }
@@ -131,14 +131,40 @@ void read_numbers(const IntPanel& panel, const Piece& piece, PieceNumbers& numbe
   }
 }
 
+// The scales of a block's tokens in a piece, side by side: read where they lie, a line for each
+// token, they push the rest of the work out of the first cache.
+inline void read_token_scales(const IntPanel& panel, const TokenBlock& block, const Piece& piece,
+                              float (&scales)[kPieceScales][kBlockTokens]) {
+  static_assert(kPieceScales == 2);
+  const std::int64_t first = piece.group / panel.groups_a_token_scale;
+  const std::int64_t last = (piece.group + piece.groups - 1) / panel.groups_a_token_scale;
+  const std::int64_t stride = panel.token_scale_stride;
+  const float* from = panel.token_scales + block.token * stride + first;
+  std::int64_t token = 0;
+  for (; first < last && token + 4 <= block.tokens; token += 4, from += 4 * stride) {
+    const auto pair = [&](std::int64_t row) {
+      return _mm_castpd_ps(_mm_load_sd(reinterpret_cast<const double*>(from + row * stride)));
+    };
+    const __m128 two = _mm_movelh_ps(pair(0), pair(1)), more = _mm_movelh_ps(pair(2), pair(3));
+    _mm_storeu_ps(scales[0] + token, _mm_shuffle_ps(two, more, _MM_SHUFFLE(2, 0, 2, 0)));
+    _mm_storeu_ps(scales[1] + token, _mm_shuffle_ps(two, more, _MM_SHUFFLE(3, 1, 3, 1)));
+  }
+  for (; token < block.tokens; ++token, from += stride) {
+    for (std::int64_t i = first; i <= last; ++i) scales[i - first][token] = from[i - first];
+  }
+}
+
 // Multiplies a piece of groups of S steps for all units of a block, T tiles of tokens at a time.
 template <Signs kSigns, Scales kScales, int S, int T>
 void multiply_piece(const IntPanel& panel, const TokenBlock& block, const Piece& piece,
                     Pipeline& pipeline) {
   auto& scratch = *reinterpret_cast<GroupScratch*>(panel.scratch);
   std::int32_t* const sums = scratch.sums;
-  PieceNumbers& numbers = scratch.numbers[piece.group / (kPieceColumns / panel.group) % 2];
+  const std::int64_t place = piece.group / (kPieceColumns / panel.group) % 2;
+  PieceNumbers& numbers = scratch.numbers[place];
   read_numbers<kSigns>(panel, piece, numbers);
+  auto& token_scales = scratch.token_scales[place];
+  if constexpr (kScales != Scales::weights) read_token_scales(panel, block, piece, token_scales);
   const std::int64_t stride = panel.input_stride;
   const std::int64_t step = panel.group / S;
   FetchAhead ahead(piece.next, piece.next_bytes, block.halves() * piece.groups * S);
@@ -149,16 +175,17 @@ void multiply_piece(const IntPanel& panel, const TokenBlock& block, const Piece&
     const std::uint8_t* x1 = inputs + token[1] * stride;
     const std::uint8_t* w = piece.codes + half % 2 * 128;
     const std::int64_t output = half % 2 * kUnitOutputs;
+    float* const folded = scratch.folded[half / 2][half % 2];
+    if (piece.group == 0) std::memset(folded, 0, 2 * T * kTileNumbers * sizeof(float));
     for (std::int64_t g = 0; g < piece.groups; ++g) {
       Fold& now = *pipeline.now;
-      now.folded = scratch.folded[half / 2][half % 2];
-      now.old = piece.group + g == 0 ? __mmask16(0) : __mmask16(0xffff);
+      now.folded = folded;
       now.scales = numbers.scales[g] + output;
       now.offsets = numbers.offsets[g] + output;
       for (int tile = 0; tile < 2; ++tile) {
         if constexpr (kScales != Scales::weights) {
-          now.token_scales[tile] = panel.token_scales + token[tile] * panel.token_scale_stride +
-                                   (piece.group + g) / panel.groups_a_token_scale;
+          now.token_scales[tile] =
+              token_scales[g / panel.groups_a_token_scale] + (token[tile] - block.token);
         }
         if constexpr (kSigns == Signs::weight_unsigned) {
           now.token_sums[tile] =

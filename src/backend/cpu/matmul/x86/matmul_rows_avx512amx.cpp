@@ -6,18 +6,13 @@
 namespace leq::cpu {
 namespace {
 
-// How a panel is cut: each strip of halves passes through all pieces of the columns before the next
-// strip. Few columns are one piece, and their sums are finished while the first cache holds them. A
-// panel of more columns would be read from the second cache too often, so all tokens pass through
-// short pieces, whose weights the first cache keeps.
-struct Cut {
-  std::int64_t piece_columns;
-  std::int64_t strip_halves;
-};
-constexpr Cut kStrips = {1024, 4};
-Cut cut_of(std::int64_t columns, std::int64_t halves) {
-  const bool strips = columns <= kStrips.piece_columns && halves > kStrips.strip_halves;
-  return strips ? kStrips : Cut{kPieceColumns, halves};
+// So many columns of a panel pass by one half after another, so that no sum goes back into a tile.
+// More would be read from the second cache too often: all tokens pass through short pieces, whose
+// weights the first cache keeps.
+constexpr std::int64_t kWholeColumns = 1024;
+constexpr std::int64_t kFewHalves = 4;  // these wait for memory, and short pieces come sooner
+std::int64_t piece_of(std::int64_t columns, std::int64_t halves) {
+  return columns <= kWholeColumns && halves > kFewHalves ? columns : kPieceColumns;
 }
 
 // A panel and a block of its tokens. Units are done in halves: half 2 u + h are the 32 tokens of
@@ -31,28 +26,26 @@ struct Block {
   std::int32_t* before;  // where the sums belong that are in the tiles
   FetchAhead ahead = {};
 
-  // Halves whose sums are in memory. These lack, for signed weights, which have inputs of q + 128,
+  // A half whose sums are in memory. These lack, for signed weights, which have inputs of q + 128,
   // -128 * the weights' sum; for unsigned ones a zero point * the inputs' sum.
-  void finish(std::int64_t first, std::int64_t end) const {
-    for (std::int64_t half = first; half < end; ++half) {
-      const std::int32_t* const sum = sums + half * kHalfNumbers;
-      const int output = static_cast<int>(half % 2 * kUnitOutputs);
-      __m512i offset[2];
-      for (int j = 0; j < 2; ++j) {
-        offset[j] = kUnsigned ? zero_points(panel, 0, output + 16 * j)
-                              : start_value(_mm512_loadu_si512(panel.row_sums + output + 16 * j));
-      }
-      finish_half(
-          panel, numbers, tokens,
-          half, [&](std::int64_t token, int j, std::int64_t at) __attribute__((always_inline)) {
-            __m512i lacking = offset[j];
-            if constexpr (kUnsigned) {
-              const int inputs = panel.token_sums[token * panel.token_sum_stride];
-              lacking = _mm512_mullo_epi32(lacking, _mm512_set1_epi32(-inputs));
-            }
-            return _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_load_si512(sum + at), lacking));
-          });
+  void finish(std::int64_t half) const {
+    const std::int32_t* const sum = sums + half * kHalfNumbers;
+    const int output = static_cast<int>(half % 2 * kUnitOutputs);
+    __m512i offset[2];
+    for (int j = 0; j < 2; ++j) {
+      offset[j] = kUnsigned ? zero_points(panel, 0, output + 16 * j)
+                            : start_value(_mm512_loadu_si512(panel.row_sums + output + 16 * j));
     }
+    finish_half(
+        panel, numbers, tokens,
+        half, [&](std::int64_t token, int j, std::int64_t at) __attribute__((always_inline)) {
+          __m512i lacking = offset[j];
+          if constexpr (kUnsigned) {
+            const int inputs = panel.token_sums[token * panel.token_sum_stride];
+            lacking = _mm512_mullo_epi32(lacking, _mm512_set1_epi32(-inputs));
+          }
+          return _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_load_si512(sum + at), lacking));
+        });
   }
 
   // Adds columns [first, first + columns) to the sums of a half, T tiles of tokens at a time.
@@ -80,31 +73,32 @@ struct Block {
     }
   }
 
+  // What follows a piece of the columns: the next piece, or the next panel's first one. (128 KB
+  // ahead is faster for a matrix alone, and slower in a model.)
+  FetchAhead fetch_next(std::int64_t first, std::int64_t columns, std::int64_t steps) const {
+    const std::int64_t bytes = columns * 64;
+    if (first + columns < panel.columns) {
+      return {panel.codes + first * 64 + bytes, bytes, steps};
+    }
+    return {panel.next_codes, panel.next_bytes < bytes ? panel.next_bytes : bytes, steps};
+  }
+
   template <int T>
   void run() {
     const std::int64_t columns = (panel.columns + 63) / 64 * 64;
     const std::int64_t halves = tokens.halves();
-    const Cut cut = cut_of(columns, halves);
-    const bool strips = cut.strip_halves < halves;
-    // The next panel, while all strips pass; or the next piece, which may be the next panel's
-    // first.
-    if (strips) ahead = {panel.next_codes, panel.next_bytes, halves * columns / 64};
-    for (std::int64_t strip = 0; strip < halves; strip += cut.strip_halves) {
-      const std::int64_t end =
-          halves - strip < cut.strip_halves ? halves : strip + cut.strip_halves;
-      for (std::int64_t k = 0; k < columns; k += cut.piece_columns) {
-        const std::int64_t left = columns - k;
-        const std::int64_t piece = left < cut.piece_columns ? left : cut.piece_columns;
-        if (!strips) ahead = {panel.codes + (k + piece) * 64, piece * 64, halves * piece / 64};
-        for (std::int64_t half = strip; half < end; ++half) {
-          add_piece<T>(half, k, piece);
-          // Now the last sums of the strip before have left the tiles.
-          if (k == 0 && half == strip && strip > 0) finish(strip - cut.strip_halves, strip);
-        }
+    const std::int64_t most = piece_of(columns, halves);
+    for (std::int64_t k = 0; k < columns; k += most) {
+      const std::int64_t piece = columns - k < most ? columns - k : most;
+      ahead = fetch_next(k, piece, halves * piece / 64);
+      for (std::int64_t half = 0; half < halves; ++half) {
+        add_piece<T>(half, k, piece);
+        // The sums of the half before have left the tiles, which multiply while they are finished.
+        if (k + piece == columns && half > 0) finish(half - 1);
       }
     }
     store_sums(before);
-    finish((halves - 1) / cut.strip_halves * cut.strip_halves, halves);
+    finish(halves - 1);
   }
 };
 
