@@ -29,16 +29,26 @@ std::vector<std::byte> random_halves(std::size_t bytes) {
   return made;
 }
 
+struct Types {
+  KvType keys, values;
+};
+// The last: a block of both is two of the keys'.
+constexpr Types kTypes[] = {{KvType::simq4, KvType::simq4},
+                            {KvType::simq2_b64, KvType::simq2_b64},
+                            {KvType::simq4, KvType::simq2_b64}};
+
 // The blocks of keys that a launch writes, by their first positions, for runs of one sequence each.
-std::vector<std::vector<int>> sealed_by(KvType type, const KvZones& zones,
+std::vector<std::vector<int>> sealed_by(const Types& types, const KvZones& zones,
                                         const std::vector<std::pair<int, int>>& steps,
                                         bool whole_before) {
+  const KvType type = types.keys;
   const std::size_t page = kv_page_bytes(KvPart::keys, type, kKvHeads, kDims);
+  const std::size_t of_values = kv_page_bytes(KvPart::values, types.values, kKvHeads, kDims);
   const std::size_t copy = kv_page_bytes(KvPart::keys, KvType::f16, kKvHeads, kDims);
   constexpr int kPages = kPositions / 64;
   const std::size_t pages = steps.size() * kPages;
   const DeviceArray<std::byte> keys(std::vector<std::byte>(pages * page, kJunk)),
-      values(std::vector<std::byte>(pages * page, kJunk)), copies(random_halves(pages * copy));
+      values(std::vector<std::byte>(pages * of_values, kJunk)), copies(random_halves(pages * copy));
   std::vector<AttentionRun> runs;
   std::vector<std::int32_t> table;
   AttentionBatch batch;
@@ -63,7 +73,8 @@ std::vector<std::vector<int>> sealed_by(KvType type, const KvZones& zones,
   a.batch = batch;
   a.heads = {kKvHeads, kKvHeads, kDims, 0, 1};
   a.keys = {keys.data(), page_bytes, type, codes_of(KvPart::keys, type, kDims)};
-  a.values = {values.data(), page_bytes, type, codes_of(KvPart::values, type, kDims)};
+  a.values = {values.data(), static_cast<std::int64_t>(of_values), types.values,
+              codes_of(KvPart::values, types.values, kDims)};
   a.copied = {
       {copies.data(), copy_bytes, KvType::f16}, {copies.data(), copy_bytes, KvType::f16}, zones};
   a.whole_before = whole_before;
@@ -78,11 +89,12 @@ std::vector<std::vector<int>> sealed_by(KvType type, const KvZones& zones,
     std::vector<std::byte> portable(64 * row + 4 * ends);
     read_kv_head({KvPart::keys, type, kKvHeads, kDims, 1}, {found.data() + i * page, page},
                  portable);
-    for (int slot = 0; slot < 64; slot += zones.block) {
+    const int block = kv_scheme(type).block;
+    for (int slot = 0; slot < 64; slot += block) {
       const auto from = portable.begin() + slot * static_cast<std::ptrdiff_t>(row);
       const auto untouched = [](std::byte b) { return b == kJunk; };
       const bool whole =
-          std::all_of(from, from + zones.block * static_cast<std::ptrdiff_t>(row), untouched);
+          std::all_of(from, from + block * static_cast<std::ptrdiff_t>(row), untouched);
       if (!whole) sealed[i / kPages].push_back(static_cast<int>(i % kPages) * 64 + slot);
     }
   }
@@ -90,7 +102,8 @@ std::vector<std::vector<int>> sealed_by(KvType type, const KvZones& zones,
 }
 
 // A query at `i` reads a block as codes where its end lies `recent` positions back or more.
-std::vector<int> due(const KvZones& zones, int first, int rows, bool whole_before) {
+std::vector<int> due(const Types& types, const KvZones& zones, int first, int rows,
+                     bool whole_before) {
   std::vector<int> blocks;
   for (int block = 0; block + zones.block <= first + rows; block += zones.block) {
     const int end = block + zones.block;
@@ -98,53 +111,47 @@ std::vector<int> due(const KvZones& zones, int first, int rows, bool whole_befor
     bool read = false;
     for (int i = first; i < first + rows; ++i) read = read || read_by(i);
     const bool done = first > 0 && read_by(first - 1);
-    if (read && !done && (end <= first) == whole_before) blocks.push_back(block);
+    if (!read || done || (end <= first) != whole_before) continue;
+    for (int at = block; at < end; at += kv_scheme(types.keys).block) blocks.push_back(at);
   }
   return blocks;
 }
 
-TEST(KvSeal, MakesCodesOfEachBlockOnceInTheLaunchThatItIsDueIn) {
-  for (const KvType type : {KvType::simq4, KvType::simq2_b64}) {
-    for (const int recent : {0, 1, 8, 40}) {
-      KvZones zones = kv_zones(type, type);
-      zones.recent = recent;
-      std::vector<std::pair<int, int>> steps;
-      std::mt19937 random(static_cast<unsigned>(recent));
-      for (const int rows : {1, 31, 32, 33, 63, 64, 65, 96, 128}) {
-        for (int i = 0; i < 4; ++i) {
-          const int first =
-              static_cast<int>(random() % static_cast<unsigned>(kPositions - rows + 1));
-          steps.emplace_back(i == 0 ? first & -zones.block : first, rows);
-        }
-      }
-      for (const bool whole_before : {true, false}) {
-        // A launch of rows that read no codes of what they close has nothing to do, and another
-        // none.
-        const auto sealed = sealed_by(type, zones, steps, whole_before);
-        for (std::size_t s = 0; s < steps.size(); ++s) {
-          EXPECT_EQ(sealed[s], due(zones, steps[s].first, steps[s].second, whole_before))
-              << kv_type_name(type) << ", recent " << recent << ", " << steps[s].second
-              << " rows from " << steps[s].first << (whole_before ? ", before" : ", by the step");
-        }
-      }
+void expect_due(const Types& types, int recent, const std::vector<std::pair<int, int>>& steps) {
+  KvZones zones = kv_zones(types.keys, types.values);
+  zones.recent = recent;
+  for (const bool whole_before : {true, false}) {
+    const auto sealed = sealed_by(types, zones, steps, whole_before);
+    for (std::size_t s = 0; s < steps.size(); ++s) {
+      EXPECT_EQ(sealed[s], due(types, zones, steps[s].first, steps[s].second, whole_before))
+          << kv_type_name(types.keys) << '/' << kv_type_name(types.values) << ", recent " << recent
+          << ", " << steps[s].second << " rows from " << steps[s].first
+          << (whole_before ? ", before" : ", by the step");
     }
   }
 }
 
-// Runs as short as a step's shortest launch: the grid has no block to spare.
-TEST(KvSeal, HasBlocksForEveryRunAlone) {
-  for (const KvType type : {KvType::simq4, KvType::simq2_b64}) {
-    KvZones zones = kv_zones(type, type);
-    zones.recent = 8;
-    for (const int rows : {1, 2, 31, 32, 33, 64}) {
-      for (int first = 0; first + rows <= kPositions; first += 23) {
-        for (const bool whole_before : {true, false}) {
-          EXPECT_EQ(sealed_by(type, zones, {{first, rows}}, whole_before)[0],
-                    due(zones, first, rows, whole_before))
-              << kv_type_name(type) << ", " << rows << " rows from " << first
-              << (whole_before ? ", before" : ", by the step");
-        }
-      }
+TEST(KvSeal, MakesCodesOfEachBlockOnceInTheLaunchThatItIsDueIn) {
+  std::mt19937 random(1);
+  std::vector<std::pair<int, int>> steps;
+  for (const int rows : {1, 31, 32, 33, 63, 64, 65, 96, 128}) {
+    for (int i = 0; i < 4; ++i) {
+      const int first = static_cast<int>(random() % static_cast<unsigned>(kPositions - rows + 1));
+      steps.emplace_back(i == 0 ? first & -64 : first, rows);
+    }
+  }
+  for (const Types& types : kTypes) {
+    for (const int recent : {1, 40}) expect_due(types, recent, steps);
+  }
+}
+
+// Of runs that are all as long the grid has no block to spare, wherever they begin in a block.
+TEST(KvSeal, HasABlockForAllThatRunsOfOneLengthMayClose) {
+  for (const Types& types : kTypes) {
+    for (const int rows : {1, 9, 33, 65}) {
+      std::vector<std::pair<int, int>> steps;
+      for (int first = 0; first < 72; ++first) steps.emplace_back(first, rows);
+      for (const int recent : {0, 8, 40}) expect_due(types, recent, steps);
     }
   }
 }
