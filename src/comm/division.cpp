@@ -1,30 +1,10 @@
 #include "comm/division.h"
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 #include <numeric>
 
 namespace leq {
-namespace {
-
-// One row of all ranks' parts; this rank's is laid where it belongs.
-std::vector<std::byte> gather_row(Communicator& ranks, std::span<const std::byte> own,
-                                  const std::vector<ByteRange>& parts, Receivers to,
-                                  std::string_view site) {
-  const bool receives = to == Receivers::all || ranks.leads();
-  std::vector<std::byte> all(receives ? parts.back().last : 0);
-  if (receives) {
-    const ByteRange part = parts[static_cast<std::size_t>(ranks.rank())];
-    std::ranges::copy(own, all.begin() + static_cast<std::ptrdiff_t>(part.first));
-  }
-  const SharedRows row = {1, parts, own.data(), 0, all.data(), parts.back().last};
-  ranks.gather({&row, 1}, to, site);
-  return all;
-}
-
-}  // namespace
-
 std::vector<int> divide_work(std::span<const std::int64_t> sizes, int ranks) {
   std::vector<std::size_t> order(sizes.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -40,31 +20,71 @@ std::vector<int> divide_work(std::span<const std::int64_t> sizes, int ranks) {
   return owners;
 }
 
+RowPart own_rows(const Communicator& ranks, std::int64_t rows, std::int64_t panel) {
+  const std::int64_t panels = (rows + panel - 1) / panel;
+  const auto start = [&](int rank) {
+    return std::min(rows, (panels * rank + ranks.size() - 1) / ranks.size() * panel);
+  };
+  return {start(ranks.rank()), start(ranks.rank() + 1)};
+}
+
+void gather_parts(Communicator& ranks, std::span<std::byte> all, std::span<const ByteRange> parts,
+                  Receivers to, std::string_view site) {
+  const std::byte* own = all.data() + parts[static_cast<std::size_t>(ranks.rank())].first;
+  const SharedRows row = {1, parts, own, 0, all.data(), parts.back().last};
+  ranks.gather({&row, 1}, to, site);
+}
+
+void gather_owned(Communicator& ranks, std::span<const OwnedRows> blocks, std::string_view site) {
+  const auto count = static_cast<std::size_t>(ranks.size());
+  std::vector<ByteRange> parts(blocks.size() * count);
+  std::vector<SharedRows> shared;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const OwnedRows& block = blocks[i];
+    const std::span own = std::span(parts).subspan(i * count, count);
+    for (std::size_t rank = 0; rank < count; ++rank) {
+      const bool later = rank > static_cast<std::size_t>(block.owner);
+      own[rank] = {later ? block.bytes : 0, static_cast<int>(rank) < block.owner ? 0 : block.bytes};
+    }
+    shared.push_back({block.rows, own, block.data, block.stride, block.data, block.stride});
+  }
+  ranks.gather(shared, Receivers::all, site);
+}
+
+std::vector<ByteRange> parts_of_sizes(Communicator& ranks, std::size_t own, std::string_view site) {
+  std::vector<std::uint64_t> sizes(static_cast<std::size_t>(ranks.size()));
+  std::vector<ByteRange> parts;
+  for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
+    parts.push_back({rank * sizeof sizes[0], (rank + 1) * sizeof sizes[0]});
+  }
+  sizes[static_cast<std::size_t>(ranks.rank())] = own;
+  gather_parts(ranks, std::as_writable_bytes(std::span(sizes)), parts, Receivers::all, site);
+  std::size_t at = 0;
+  for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
+    parts[rank] = {at, at + static_cast<std::size_t>(sizes[rank])};
+    at = parts[rank].last;
+  }
+  return parts;
+}
+
 std::vector<std::vector<std::byte>> gather_bytes(Communicator& ranks,
                                                  const std::vector<std::byte>& own, Receivers to,
                                                  std::string_view site) {
   if (ranks.size() == 1) return {own};
-  const auto count = static_cast<std::size_t>(ranks.size());
-  const std::uint64_t own_size = own.size();
-  std::vector<ByteRange> parts;
-  for (std::size_t rank = 0; rank < count; ++rank) {
-    parts.push_back({rank * sizeof own_size, (rank + 1) * sizeof own_size});
+  const std::vector<ByteRange> parts = parts_of_sizes(ranks, own.size(), site);
+  const bool receives = to == Receivers::all || ranks.leads();
+  std::vector<std::byte> all(receives ? parts.back().last : 0);
+  const auto rank = static_cast<std::size_t>(ranks.rank());
+  if (receives) {
+    std::ranges::copy(own, all.begin() + static_cast<std::ptrdiff_t>(parts[rank].first));
   }
-  const auto size_bytes =
-      gather_row(ranks, std::as_bytes(std::span(&own_size, 1)), parts, Receivers::all, site);
-  std::vector<std::uint64_t> sizes(count);
-  std::memcpy(sizes.data(), size_bytes.data(), size_bytes.size());
-  std::size_t at = 0;
-  for (std::size_t rank = 0; rank < count; ++rank) {
-    parts[rank] = {at, at + static_cast<std::size_t>(sizes[rank])};
-    at = parts[rank].last;
-  }
-  const std::vector<std::byte> all = gather_row(ranks, own, parts, to, site);
-  std::vector<std::vector<std::byte>> each(count);
-  if (all.empty()) return each;
-  for (std::size_t rank = 0; rank < count; ++rank) {
-    each[rank].assign(all.begin() + static_cast<std::ptrdiff_t>(parts[rank].first),
-                      all.begin() + static_cast<std::ptrdiff_t>(parts[rank].last));
+  const SharedRows row = {1, parts, own.data(), 0, all.data(), parts.back().last};
+  ranks.gather({&row, 1}, to, site);
+  std::vector<std::vector<std::byte>> each(parts.size());
+  if (!receives) return each;
+  for (std::size_t from = 0; from < each.size(); ++from) {
+    each[from].assign(all.begin() + static_cast<std::ptrdiff_t>(parts[from].first),
+                      all.begin() + static_cast<std::ptrdiff_t>(parts[from].last));
   }
   return each;
 }

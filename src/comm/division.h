@@ -1,10 +1,13 @@
 // Work that ranks divide among them, and what each has made of its part.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -15,10 +18,50 @@ namespace leq {
 // least. The same on all ranks.
 std::vector<int> divide_work(std::span<const std::int64_t> sizes, int ranks);
 
+// Rows of which ranks take neighbouring parts, whole panels but for the last row's; the last ranks
+// may have none.
+struct RowPart {
+  std::int64_t first = 0, last = 0;  // [first, last)
+
+  std::int64_t count() const { return last - first; }
+};
+RowPart own_rows(const Communicator& ranks, std::int64_t rows, std::int64_t panel);
+
+// Every rank's part of `all` into that of all receivers; this rank's is there already.
+void gather_parts(Communicator& ranks, std::span<std::byte> all, std::span<const ByteRange> parts,
+                  Receivers to, std::string_view site);
+
+// Memory that one rank has right and all are to have.
+struct OwnedRows {
+  int owner = 0;
+  std::byte* data = nullptr;  // of each rank
+  std::int64_t rows = 1;
+  std::size_t bytes = 0;   // of a row
+  std::size_t stride = 0;  // from row to row
+};
+void gather_owned(Communicator& ranks, std::span<const OwnedRows> blocks, std::string_view site);
+
+// Where the bytes of each rank lie that come one after the other, `own` of this one.
+std::vector<ByteRange> parts_of_sizes(Communicator& ranks, std::size_t own, std::string_view site);
+
 // Bytes of every rank, as many as each likes, in the order of ranks; empty on who receives none.
 std::vector<std::vector<std::byte>> gather_bytes(Communicator& ranks,
                                                  const std::vector<std::byte>& own, Receivers to,
                                                  std::string_view site);
+
+// The lists of all ranks as one, in their order, on every rank.
+template <class Number>
+std::vector<Number> join_lists(Communicator& ranks, std::vector<Number> own,
+                               std::string_view site) {
+  static_assert(std::is_trivially_copyable_v<Number>);
+  if (ranks.size() == 1) return own;
+  const std::vector<ByteRange> parts = parts_of_sizes(ranks, own.size() * sizeof(Number), site);
+  std::vector<Number> all(parts.back().last / sizeof(Number));
+  const auto first = parts[static_cast<std::size_t>(ranks.rank())].first / sizeof(Number);
+  std::ranges::copy(own, all.begin() + static_cast<std::ptrdiff_t>(first));
+  gather_parts(ranks, std::as_writable_bytes(std::span(all)), parts, Receivers::all, site);
+  return all;
+}
 
 // Work in which ranks meet: an error of one ends all, and what is thrown is the first one's. An
 // interruption is its own rank's alone.

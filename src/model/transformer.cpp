@@ -313,8 +313,8 @@ void Transformer::check(const Batch& batch, const KvCache& cache) {
          " sequences for ", tokens, " tokens");
   for (const std::int32_t token : batch.tokens) {
     const bool known_later = is_drawn_id(token) && place_.alone();
-    ensure(known_later || (token >= 0 && token < config_.vocab), "forward: token id ", token, ", the model has ",
-           config_.vocab);
+    ensure(known_later || (token >= 0 && token < config_.vocab), "forward: token id ", token,
+           ", the model has ", config_.vocab);
   }
   for (const std::int32_t row : batch.outputs) {
     ensure(row >= 0 && row < tokens, "forward: output row ", row, " of ", tokens);

@@ -51,11 +51,20 @@ WeightView PackedWeight::view() const {
   return weight;
 }
 
-float round_group_scales(std::span<float> scales, std::span<const float> group_absmax) {
+float largest_group_scale(std::span<const float> scales, std::span<const float> group_absmax) {
   float largest = 0;
   for (std::size_t i = 0; i < scales.size(); ++i) {
     if (group_absmax[i] >= kSmallestAbsmax) largest = std::max(largest, std::fabs(scales[i]));
   }
+  return largest;
+}
+
+float round_group_scales(std::span<float> scales, std::span<const float> group_absmax) {
+  return round_group_scales(scales, group_absmax, largest_group_scale(scales, group_absmax));
+}
+
+float round_group_scales(std::span<float> scales, std::span<const float> group_absmax,
+                         float largest) {
   float scale_mul = 1.0f;
   if (largest > 0) {
     int exponent = 0;

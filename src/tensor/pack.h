@@ -46,6 +46,11 @@ ChosenCounts chosen_counts(const QuantScheme& scheme, std::int64_t rows, std::in
 // kSmallestAbsmax, or whose scale would round to 0, gets the stored scale 1 (scale_mul here): the
 // caller gives it codes of value 0. `group_absmax` is each group's max |x|, for uint its range.
 float round_group_scales(std::span<float> scales, std::span<const float> group_absmax);
+// Of some rows of a tensor whose largest |s| is given, that of groups not below kSmallestAbsmax; 0
+// where there are none.
+float round_group_scales(std::span<float> scales, std::span<const float> group_absmax,
+                         float largest);
+float largest_group_scale(std::span<const float> scales, std::span<const float> group_absmax);
 
 // Row `row` of a stored weight as f32 [columns]; or its columns [first, first + out.size()),
 // `first` a multiple of 128.

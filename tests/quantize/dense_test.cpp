@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <thread>
 #include <vector>
 
-#include "base/error.h"
 #include "base/random.h"
+#include "comm/thread_ranks.h"
 #include "quantize/linear_algebra/sliced_matrix.h"
 
 namespace leq {
@@ -88,8 +89,7 @@ bool has_factor(const std::vector<double>& a, std::int64_t n, ThreadPool& pool) 
   return factor_lower(lower, pool);
 }
 
-// Who divides the tiles has the bits of who does all, whatever the number of shares; numbers of
-// other shares are not touched.
+// Who divides the tiles has the bits of who does all, whatever the number of shares.
 TEST(Dense, SharesOfTilesAreTheWhole) {
   constexpr std::int64_t kTokens = 300, kColumns = 1000;
   const std::vector<float> x = random_values(kTokens * kColumns, 8);
@@ -98,20 +98,17 @@ TEST(Dense, SharesOfTilesAreTheWhole) {
   add_outer_products(x, kTokens, kColumns, whole, pool);
   for (const std::int64_t count : {2, 3, 7}) {
     std::vector<double> joined(kColumns * kColumns, -1.0);
-    std::size_t numbers = 0;
     for (std::int64_t index = 0; index < count; ++index) {
       std::vector<double> own(kColumns * kColumns, 0.0);
       add_outer_products(x, kTokens, kColumns, own, pool, {index, count});
-      const auto tiles = tiles_of(own, kColumns, {index, count});
-      numbers += tiles.size();
-      put_tiles(tiles, joined, kColumns, {index, count});
-      if (!tiles.empty()) {
-        EXPECT_THROW(
-            put_tiles(std::span(tiles).first(tiles.size() - 1), own, kColumns, {index, count}),
-            Error);
+      for (const TileCorners& tile : tiles_of(kColumns, {index, count})) {
+        for (std::int64_t i = tile.top; i < tile.bottom; ++i) {
+          std::copy(own.begin() + i * kColumns + tile.left, own.begin() + i * kColumns + tile.right,
+                    joined.begin() + i * kColumns + tile.left);
+        }
+        mirror(tile, kColumns, joined);
       }
     }
-    EXPECT_EQ(numbers, static_cast<std::size_t>(kColumns * (kColumns + 1) / 2));
     EXPECT_EQ(joined == whole, true) << count << " shares";
   }
 }
@@ -168,6 +165,56 @@ TEST(Dense, ResultsDoNotDependOnTheNumberOfThreads) {
     EXPECT_EQ(h, first_h) << threads;
     EXPECT_EQ(v, first_v) << threads;
   }
+}
+
+// Matrices of a part of a block, of an odd and an even number of blocks; more ranks than there are
+// squares in a row, and more than there are in all.
+TEST(Dense, RanksThatDivideTheFactorHaveTheBitsOfOne) {
+  for (const std::int64_t n : {31, 120, 361, 700}) {
+    const std::vector<double> a = positive_matrix(n, 12);
+    ThreadPool pool(2);
+    LowerMatrix want = lower_of(a, n);
+    ASSERT_TRUE(factor_lower(want, pool));
+    for (const int count : {2, 3, 8}) {
+      ThreadRanks ranks(count, {.threads = count});
+      std::vector<LowerMatrix> found;
+      for (int rank = 0; rank < count; ++rank) found.push_back(lower_of(a, n));
+      std::vector<std::thread> threads;
+      for (int rank = 0; rank < count; ++rank) {
+        threads.emplace_back([&, rank] {
+          ThreadPool alone(1);
+          EXPECT_TRUE(factor_lower(found[static_cast<std::size_t>(rank)], alone, ranks[rank]));
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+      for (const LowerMatrix& l : found) {
+        for (std::int64_t i = 0; i < n; ++i) {
+          for (std::int64_t j = 0; j <= i; ++j)
+            ASSERT_EQ(l.at(i, j), want.at(i, j))
+                << n << ", " << count << " ranks: " << i << ", " << j;
+        }
+      }
+    }
+  }
+}
+
+// All of them say so, whoever meets the pivot.
+TEST(Dense, RanksAgreeThatThereIsNoFactor) {
+  constexpr std::int64_t kColumns = 500;
+  const std::vector<float> x = random_values(50 * kColumns, 10);
+  const std::vector<double> singular = outer_products(x, 50, kColumns);
+  ThreadRanks ranks(3, {.threads = 3});
+  std::vector<int> has(3, 1);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      ThreadPool alone(1);
+      LowerMatrix lower = lower_of(singular, kColumns);
+      has[static_cast<std::size_t>(rank)] = factor_lower(lower, alone, ranks[rank]) ? 1 : 0;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(has, std::vector<int>(3, 0));
 }
 
 template <class Real>

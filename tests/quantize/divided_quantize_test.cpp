@@ -110,7 +110,8 @@ INSTANTIATE_TEST_SUITE_P(Methods, DividedQuantize,
                                          Way{"gptq", "int4-g32"}, Way{"gptq", "int3-g64", 2},
                                          Way{"gptq+", "int3-g64"}, Way{"smoothquant", "int8"},
                                          Way{"smoothquant", "int8", 7, ActChoice::tensor},
-                                         Way{"awq", "uint4-g64"}, Way{"zeroquant+", "int4-g64"}),
+                                         Way{"awq", "uint4-g64"}, Way{"zeroquant+", "int4-g64"},
+                                         Way{"billm", "b1"}, Way{"gptq", "int8-tensor"}),
                          [](const auto& item) {
                            std::string name = std::string(item.param.method) + "_" +
                                               item.param.type + "_" +

@@ -223,7 +223,7 @@ TEST(ProxyError, IsTheErrorOfTheOutputs) {
   ThreadPool pool(3);
   const WeightPair pair{weight, found, 19, 96, &pool};
   const double wanted = output_error(x, weight, found, 96);
-  EXPECT_NEAR(proxy_error(pair, statistics), wanted, 1e-9 * wanted);
+  EXPECT_NEAR(proxy_error(pair, statistics), wanted, 1e-6 * wanted);  // products in f32
   EXPECT_NEAR(weight_error(pair), relative_error(weight, found), 1e-12);
   // With independent inputs of equal size all three measures are the same.
   statistics.hessian.assign(96 * 96, 0.0);
@@ -231,7 +231,7 @@ TEST(ProxyError, IsTheErrorOfTheOutputs) {
     statistics.hessian[i * 97] = 4;
     statistics.square_sum[i] = 4;
   }
-  EXPECT_NEAR(proxy_error(pair, statistics), weight_error(pair), 1e-12);
+  EXPECT_NEAR(proxy_error(pair, statistics), weight_error(pair), 1e-7);
   EXPECT_NEAR(diagonal_error(pair, statistics), weight_error(pair), 1e-12);
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/huge_pages.h"
 #include "quantize/linear_algebra/dense.h"
 
 namespace leq {
@@ -11,14 +12,13 @@ namespace {
 
 constexpr std::int64_t kTaskColumns = 64;
 
-void start(InputStatistics& statistics, std::int64_t columns, const StatisticsWanted& wanted) {
+void start(InputStatistics& statistics, std::int64_t columns) {
   const auto k = static_cast<std::size_t>(columns);
   statistics.columns = columns;
   statistics.absmax.assign(k, 0.0f);
   statistics.abs_sum.assign(k, 0.0);
   statistics.sum.assign(k, 0.0);
   statistics.square_sum.assign(k, 0.0);
-  if (wanted.hessian) statistics.hessian.assign(k * k, 0.0);
 }
 
 void add_columns(InputStatistics& statistics, const WindowRows& rows, std::int64_t first,
@@ -106,7 +106,7 @@ double difference(double a, double b) { return a + b > 0 ? std::abs(a - b) / (a 
 void accumulate(InputStatistics& statistics, const WindowRows& rows, const StatisticsWanted& wanted,
                 std::string_view name, ThreadPool& pool) {
   const std::int64_t columns = rows.columns;
-  if (statistics.columns == 0) start(statistics, columns, wanted);
+  if (statistics.columns == 0) start(statistics, columns);
   ensure(statistics.columns == columns && std::ssize(rows.x) % columns == 0,
          "calibration: input of ", name, ": expected rows of ", statistics.columns, ", found ",
          rows.x.size(), " numbers in rows of ", columns);
@@ -121,9 +121,16 @@ void accumulate(InputStatistics& statistics, const WindowRows& rows, const Stati
   for (const Histogram& part : histograms) statistics.histogram.add(part);
   keep_largest_token(statistics, rows);
   if (wanted.sample_tokens > 0) add_samples(statistics, rows, wanted.sample_tokens);
-  if (wanted.hessian)
-    add_outer_products(rows.x, tokens, columns, statistics.hessian, pool, wanted.share);
+  if (wanted.hessian) add_hessian(statistics, rows.x, wanted.share, pool);
   statistics.tokens += tokens;
+}
+
+void add_hessian(InputStatistics& statistics, std::span<const float> x, const TileShare& share,
+                 ThreadPool& pool) {
+  const std::int64_t columns = statistics.columns;
+  std::vector<double>& h = statistics.hessian;
+  if (h.empty()) fill_on_huge_pages(h, static_cast<std::size_t>(columns * columns));
+  add_outer_products(x, std::ssize(x) / columns, columns, h, pool, share);
 }
 
 void divide_inputs(InputStatistics& statistics, std::span<const float> scale) {
@@ -173,16 +180,13 @@ void merge(InputStatistics& into, const InputStatistics& more) {
   }
   ensure(into.columns == more.columns, "statistics: inputs of ", into.columns, " columns and of ",
          more.columns, " cannot be joined");
-  ensure(
-      into.hessian.empty() == more.hessian.empty() && into.samples.empty() == more.samples.empty(),
-      "statistics: one part has X^T X or samples that the other lacks; gather both alike");
   for (std::size_t k = 0; k < into.absmax.size(); ++k) {
     into.absmax[k] = std::max(into.absmax[k], more.absmax[k]);
     into.abs_sum[k] += more.abs_sum[k];
     into.sum[k] += more.sum[k];
     into.square_sum[k] += more.square_sum[k];
   }
-  for (std::size_t i = 0; i < into.hessian.size(); ++i) into.hessian[i] += more.hessian[i];
+  for (std::size_t i = 0; i < more.hessian.size(); ++i) into.hessian[i] += more.hessian[i];
   into.histogram.add(more.histogram);
   if (largest_of(more.largest_token) > largest_of(into.largest_token)) {
     into.largest_token = more.largest_token;

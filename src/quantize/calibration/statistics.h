@@ -48,6 +48,10 @@ struct WindowRows {
 void accumulate(InputStatistics& statistics, const WindowRows& rows, const StatisticsWanted& wanted,
                 std::string_view name, ThreadPool& pool);
 
+// Its part that is X^T X: for who counts all else elsewhere and merges it.
+void add_hessian(InputStatistics& statistics, std::span<const float> x, const TileShare& share,
+                 ThreadPool& pool);
+
 // Statistics of the inputs divided by scale [K]. The histogram is built anew from the samples, each
 // standing for the tokens between two of them, and from the largest value of each column, which a
 // sample may have missed.
@@ -61,8 +65,21 @@ struct HalvesDifference {
 };
 HalvesDifference compare_halves(const InputStatistics& first, const InputStatistics& second);
 
-// into += more, both of one K; samples are appended. Throws Error where K or what was gathered
-// differ.
+// Calls visit(span) for every array of the statistics, in the order in which files hold them.
+template <class Statistics, class Visit>
+void each_array(Statistics& statistics, const Visit& visit) {
+  visit(std::span(statistics.absmax));
+  visit(std::span(statistics.abs_sum));
+  visit(std::span(statistics.sum));
+  visit(std::span(statistics.square_sum));
+  visit(std::span(statistics.histogram.counts));
+  visit(std::span(statistics.largest_token));
+  visit(std::span(statistics.samples));
+  visit(std::span(statistics.hessian));
+}
+
+// into += more, both of one K, with X^T X where `more` has it; samples are appended. Throws Error
+// where K differs.
 void merge(InputStatistics& into, const InputStatistics& more);
 
 }  // namespace leq

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "base/thread_pool.h"
+#include "comm/communicator.h"
 #include "quantize/linear_algebra/lower_matrix.h"
 #include "quantize/linear_algebra/tile_share.h"
 
@@ -18,8 +19,9 @@ namespace leq {
 void add_outer_products(std::span<const float> x, std::int64_t tokens, std::int64_t columns,
                         std::span<double> h, ThreadPool& pool, const TileShare& share = {});
 // Replaces the lower triangle of the symmetric a by L with a = L^T L. False where `a` is not
-// positive definite: a square of L's diagonal is below 1e-10 of a's. Then `a` is spoilt.
-bool factor_lower(LowerMatrix& a, ThreadPool& pool);
+// positive definite: a square of L's diagonal is below 1e-10 of a's. Then `a` is spoilt. Several
+// ranks divide the work: all give the same a, and have L.
+bool factor_lower(LowerMatrix& a, ThreadPool& pool, Communicator& ranks = one_rank());
 
 // x := the solution of A x = x for one small positive definite a [n][n] (spoilt), in this thread.
 // False where `a` is not positive definite.

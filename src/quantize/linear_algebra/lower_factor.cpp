@@ -1,9 +1,13 @@
 // The triangular factor A = L^T L of a positive definite matrix: Cholesky's algorithm from the last
 // row up, in blocks of 120 rows, of which each is solved for and then subtracted from what is left.
+// Ranks divide the squares of 120 x 120 that blocks of rows and of columns make; each number is one
+// rank's alone until its row is solved for.
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <vector>
 
+#include "comm/division.h"
 #include "quantize/linear_algebra/dense.h"
 #include "quantize/linear_algebra/lower_matrix.h"
 #include "quantize/linear_algebra/tile_kernels.h"
@@ -16,6 +20,7 @@ constexpr std::int64_t kBlockRows = 120;  // whole panels, whole tiles, at most 
 constexpr std::int64_t kBlockPanels = kBlockRows / kLanes;
 constexpr std::int64_t kPairRows = 2 * kBlockRows;
 constexpr double kSmallestPivot = 1e-10;
+constexpr std::string_view kSite = "the factor of X^T X";
 
 static_assert(kBlockRows % kLanes == 0 && kBlockRows % kTileRows == 0 && kLanes % kTileRows == 0 &&
               kBlockRows <= kTileDepth);
@@ -34,17 +39,23 @@ std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 // factor the corner that comes next, while other threads subtract from the rest.
 class LowerFactor {
  public:
-  LowerFactor(LowerMatrix& a, ThreadPool& pool)
-      : a_(a), pool_(pool), kernels_(tile_kernels()), triangles_(at(kBlockRows * kTileRows)) {
+  LowerFactor(LowerMatrix& a, ThreadPool& pool, Communicator& ranks)
+      : a_(a),
+        pool_(pool),
+        ranks_(ranks),
+        kernels_(tile_kernels()),
+        triangles_(at(kBlockRows * kTileRows)) {
     for (std::int64_t i = 0; i < a.rows(); ++i) diagonal_.push_back(a.at(i, i));
   }
 
   bool run() {
     RowRange block = {block_start(a_.rows() - 1), a_.rows()};
     std::int64_t unsubtracted = block.last;  // from the block's first row on
-    bool positive = factor_corner(block);
-    while (positive && block.first > 0) {
+    bool positive = !is_own(block.first, block.first) || factor_corner(block);
+    while (share_corner(block, positive)) {
+      if (block.first == 0) return true;
       solve_left(block);
+      share_row(block);
       const RowRange next = {block.first - kBlockRows, block.first};
       const bool whole_pair = next.last % kPairRows == 0;
       const std::int64_t top = whole_pair ? 0 : next.first;
@@ -52,10 +63,20 @@ class LowerFactor {
       if (whole_pair) unsubtracted = next.last;
       block = next;
     }
-    return positive;
+    return false;
   }
 
  private:
+  // Squares are dealt out row by row from the top: of those above any row each rank has as many, to
+  // one, and so it has of those in a row.
+  int owner(std::int64_t row, std::int64_t left) const {
+    const std::int64_t block = row / kBlockRows;
+    return static_cast<int>((block * (block + 1) / 2 + left / kBlockRows) % ranks_.size());
+  }
+  bool is_own(std::int64_t row, std::int64_t left) const {
+    return owner(row, left) == ranks_.rank();
+  }
+
   // Where column i of the rows from k on lies: the broadcast side of a product.
   const double* column(std::int64_t i, std::int64_t k) const {
     return a_.row(i / kLanes, k) + i % kLanes;
@@ -119,7 +140,12 @@ class LowerFactor {
 
   // A block's columns left of its own.
   void solve_left(RowRange block) {
-    pool_.run(block.first / kLanes, [&](std::int64_t panel, int) {
+    std::vector<std::int64_t> panels;
+    for (std::int64_t panel = 0; panel < block.first / kLanes; ++panel) {
+      if (is_own(block.first, panel * kLanes)) panels.push_back(panel);
+    }
+    pool_.run(std::ssize(panels), [&](std::int64_t task, int) {
+      const std::int64_t panel = panels[at(task)];
       for (std::int64_t row = block.last - kTileRows; row >= block.first; row -= kTileRows)
         solve_rows(panel, row, block.last);
     });
@@ -130,16 +156,52 @@ class LowerFactor {
   bool subtract(RowRange depth, RowRange rows) {
     std::vector<RowRange> squares;  // the rows and the columns where they begin
     for (std::int64_t row = rows.last - kBlockRows; row >= rows.first; row -= kBlockRows) {
-      for (std::int64_t left = row; left >= 0; left -= kBlockRows) squares.push_back({row, left});
+      for (std::int64_t left = row; left >= 0; left -= kBlockRows) {
+        if (is_own(row, left)) squares.push_back({row, left});
+      }
     }
+    const RowRange corner = {rows.last - kBlockRows, rows.last};
+    const bool corner_is_own = is_own(corner.first, corner.first);
     bool positive = true;
     pool_.run(std::ssize(squares), [&](std::int64_t task, int) {
       const auto [row, left] = squares[at(task)];
       for (std::int64_t k = block_start(depth.last - 1); k >= depth.first; k -= kBlockRows)
         subtract_square({k, std::min(depth.last, k + kBlockRows)}, row, left);
-      if (task == 0) positive = factor_corner({row, row + kBlockRows});
+      if (task == 0 && corner_is_own) positive = factor_corner(corner);
     });
     return positive;
+  }
+
+  static OwnedRows owned(int owner, double* numbers, std::int64_t count) {
+    return {.owner = owner,
+            .data = reinterpret_cast<std::byte*>(numbers),
+            .bytes = at(count) * sizeof(double)};
+  }
+
+  // Whether the corner has a factor, which all have afterwards.
+  bool share_corner(RowRange block, bool positive) {
+    if (ranks_.size() == 1) return positive;
+    double has_factor = positive ? 1 : 0;
+    const int of = owner(block.first, block.first);
+    std::vector<OwnedRows> parts = {owned(of, &has_factor, 1),
+                                    owned(of, triangles_.data(), std::ssize(triangles_))};
+    for (std::int64_t panel = block.first / kLanes; panel * kLanes < block.last; ++panel) {
+      const std::int64_t first = panel * kLanes;
+      parts.push_back(owned(of, a_.row(panel, first), (block.last - first) * kLanes));
+    }
+    gather_owned(ranks_, parts, kSite);
+    return has_factor == 1;
+  }
+
+  // The columns left of a block's own, solved for.
+  void share_row(RowRange block) {
+    if (ranks_.size() == 1) return;
+    std::vector<OwnedRows> parts;
+    for (std::int64_t panel = 0; panel < block.first / kLanes; ++panel) {
+      parts.push_back(owned(owner(block.first, panel * kLanes), a_.row(panel, block.first),
+                            (block.last - block.first) * kLanes));
+    }
+    gather_owned(ranks_, parts, kSite);
   }
 
   // From [row, row + 120) x [left, left + 120), or what of it lies below the diagonal.
@@ -159,6 +221,7 @@ class LowerFactor {
 
   LowerMatrix& a_;
   ThreadPool& pool_;
+  Communicator& ranks_;
   const TileKernels& kernels_;
   std::vector<double> diagonal_;
   std::vector<double> triangles_;  // [block / 8][8][8]
@@ -166,8 +229,8 @@ class LowerFactor {
 
 }  // namespace
 
-bool factor_lower(LowerMatrix& a, ThreadPool& pool) {
-  return a.size() == 0 || LowerFactor(a, pool).run();
+bool factor_lower(LowerMatrix& a, ThreadPool& pool, Communicator& ranks) {
+  return a.size() == 0 || LowerFactor(a, pool, ranks).run();
 }
 
 }  // namespace leq

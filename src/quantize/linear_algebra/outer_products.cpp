@@ -130,39 +130,28 @@ void add_tile(const LanePanels<float>& sums, ProductTile at, std::int64_t column
   }
 }
 
-// Calls visit(row, column) for the upper triangle's places in the tiles of a share.
-template <class Visit>
-void each_place(std::int64_t columns, const TileShare& share, Visit visit) {
-  for (const ProductTile at : upper_tiles((columns + kSumLanes - 1) / kSumLanes, share)) {
-    const std::int64_t top = at.row * kSumLanes, left = at.column * kSumLanes;
-    for (std::int64_t i = top; i < std::min(columns, top + kTileColumns); ++i) {
-      for (std::int64_t j = std::max(i, left); j < std::min(columns, left + kTileColumns); ++j) {
-        visit(i, j);
-      }
-    }
-  }
-}
-
 }  // namespace
 
-std::vector<double> tiles_of(std::span<const double> h, std::int64_t columns,
-                             const TileShare& share) {
-  std::vector<double> numbers;
-  each_place(columns, share, [&](std::int64_t i, std::int64_t j) {
-    numbers.push_back(h[static_cast<std::size_t>(i * columns + j)]);
-  });
-  return numbers;
+std::vector<TileCorners> tiles_of(std::int64_t columns, const TileShare& share) {
+  std::vector<TileCorners> corners;
+  for (const ProductTile at : upper_tiles((columns + kSumLanes - 1) / kSumLanes, share)) {
+    const std::int64_t top = at.row * kSumLanes, left = at.column * kSumLanes;
+    corners.push_back(
+        {top, std::min(columns, top + kTileColumns), left, std::min(columns, left + kTileColumns)});
+  }
+  return corners;
 }
 
-void put_tiles(std::span<const double> numbers, std::span<double> h, std::int64_t columns,
-               const TileShare& share) {
-  std::size_t next = 0;
-  each_place(columns, share, [&](std::int64_t i, std::int64_t j) {
-    ensure(next < numbers.size(), "X^T X: ", numbers.size(), " numbers of a share, expected more");
-    h[static_cast<std::size_t>(i * columns + j)] = numbers[next];
-    h[static_cast<std::size_t>(j * columns + i)] = numbers[next++];
-  });
-  ensure(next == numbers.size(), "X^T X: ", numbers.size(), " numbers of a share, expected ", next);
+void mirror(const TileCorners& tile, std::int64_t columns, std::span<double> h) {
+  if (tile.top == tile.left) return;
+  double* const data = h.data();
+  for (std::int64_t i = tile.top; i < tile.bottom; i += kTileRows) {
+    const std::int64_t end = std::min(tile.bottom, i + kTileRows);
+    for (std::int64_t j = tile.left; j < tile.right; ++j) {
+      for (std::int64_t row = i; row < end; ++row)
+        data[j * columns + row] = data[row * columns + j];
+    }
+  }
 }
 
 void add_outer_products(std::span<const float> x, std::int64_t tokens, std::int64_t columns,

@@ -12,11 +12,14 @@ struct TileShare {
   std::int64_t index = 0, count = 1;
 };
 
-// The upper triangle's numbers of h in the tiles of a share, one after the other, and back into
-// both triangles. Throws Error where `numbers` are not as many.
-std::vector<double> tiles_of(std::span<const double> h, std::int64_t columns,
-                             const TileShare& share);
-void put_tiles(std::span<const double> numbers, std::span<double> h, std::int64_t columns,
-               const TileShare& share);
+// Numbers of X^T X [K][K] by rows and columns [first, last); the upper triangle's, where rows and
+// columns are the same also the lower one's.
+struct TileCorners {
+  std::int64_t top = 0, bottom = 0, left = 0, right = 0;
+};
+std::vector<TileCorners> tiles_of(std::int64_t columns, const TileShare& share);
+
+// Into the lower triangle what a tile has in the upper one.
+void mirror(const TileCorners& tile, std::int64_t columns, std::span<double> h);
 
 }  // namespace leq

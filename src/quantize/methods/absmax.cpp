@@ -23,7 +23,8 @@ QuantMethod absmax_method() {
           .summary = "nearest code, range from the largest |w|; no calibration (int types)",
           .needs = Needs::nothing,
           .supports = supports_int,
-          .choose = choose_absmax};
+          .choose = choose_absmax,
+          .divides_rows = true};
 }
 
 QuantMethod zeropoint_method() {
@@ -32,6 +33,7 @@ QuantMethod zeropoint_method() {
           .needs = Needs::nothing,
           .supports = supports_uint,
           .choose = choose_zeropoint,
+          .divides_rows = true,
           .own_type = "uint8"};
 }
 

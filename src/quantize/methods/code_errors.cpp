@@ -41,6 +41,21 @@ void add_losses(const LanePanels<float>& errors, std::int64_t panels, const Hess
   for (std::size_t i = 0; i < losses.size(); ++i) losses[i] += 2 * twice[i];
 }
 
+// `errors`(first, count) gives rows in lanes.
+template <class Errors>
+std::vector<double> losses_of_rows(std::int64_t rows, const Hessian& hessian, ThreadPool& pool,
+                                   const Errors& errors) {
+  std::vector<double> losses(at(rows));
+  pool.run((rows + kTaskRows - 1) / kTaskRows, [&](std::int64_t task, int) {
+    const std::int64_t first = task * kTaskRows, count = std::min(kTaskRows, rows - first);
+    const std::int64_t panels = (count + kLanes - 1) / kLanes;
+    std::vector<double> lanes(at(panels * kLanes));
+    add_losses(errors(first, count), panels, hessian, lanes);
+    std::copy_n(lanes.begin(), count, losses.begin() + first);
+  });
+  return losses;
+}
+
 }  // namespace
 
 LanePanels<float> code_errors(const MethodInput& input, const Ranges& ranges,
@@ -70,19 +85,26 @@ LanePanels<float> code_errors(const MethodInput& input, const Ranges& ranges,
   return errors;
 }
 
+std::vector<double> row_energies(std::span<const float> rows, const Hessian& hessian,
+                                 ThreadPool& pool) {
+  const std::int64_t columns = hessian.columns;
+  return losses_of_rows(
+      std::ssize(rows) / columns, hessian, pool, [&](std::int64_t first, std::int64_t count) {
+        LanePanels<float> lanes((count + kLanes - 1) / kLanes, columns);
+        for (std::int64_t row = 0; row < count; row += kLanes) {
+          rows_to_lanes(rows.data() + (first + row) * columns, columns,
+                        std::min(kLanes, count - row), columns, lanes.at(row / kLanes, 0), kLanes);
+        }
+        return lanes;
+      });
+}
+
 std::vector<double> row_losses(const MethodInput& input, const Ranges& ranges,
                                std::span<const std::int16_t> codes, const Hessian& hessian,
                                ThreadPool& pool) {
-  std::vector<double> losses(at(input.rows));
-  pool.run((input.rows + kTaskRows - 1) / kTaskRows, [&](std::int64_t task, int) {
-    const std::int64_t first = task * kTaskRows;
-    const std::int64_t count = std::min(kTaskRows, input.rows - first);
-    const std::int64_t panels = (count + kLanes - 1) / kLanes;
-    std::vector<double> lanes(at(panels * kLanes));
-    add_losses(code_errors(input, ranges, codes, first, count), panels, hessian, lanes);
-    std::copy_n(lanes.begin(), count, losses.begin() + first);
+  return losses_of_rows(input.rows, hessian, pool, [&](std::int64_t first, std::int64_t count) {
+    return code_errors(input, ranges, codes, first, count);
   });
-  return losses;
 }
 
 }  // namespace leq

@@ -18,7 +18,10 @@ LanePanels<float> code_errors(const MethodInput& input, const Ranges& ranges,
                               std::span<const std::int16_t> codes, std::int64_t first,
                               std::int64_t count);
 
-// d H d^T of every row d of W - Q: [N], products in f32, sums over a row in double.
+// d H d^T of every row d of `rows` [N][K]: [N], products in f32, sums over a row in double.
+std::vector<double> row_energies(std::span<const float> rows, const Hessian& hessian,
+                                 ThreadPool& pool);
+// The same of W - Q.
 std::vector<double> row_losses(const MethodInput& input, const Ranges& ranges,
                                std::span<const std::int16_t> codes, const Hessian& hessian,
                                ThreadPool& pool);

@@ -5,7 +5,9 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "comm/division.h"
 #include "quantize/linear_algebra/dense.h"
+#include "quantize/methods/code_errors.h"
 #include "quantize/methods/fit.h"
 #include "tensor/code_formats.h"
 
@@ -24,19 +26,18 @@ void require_sizes(const ChosenCodes& chosen, std::int64_t rows, std::int64_t co
 
 double square(double value) { return value * value; }
 
-// Sums `term(row)` of all rows, in the order of rows for any number of threads.
-template <class Term>
-double sum_over_rows(ThreadPool* pool, std::int64_t rows, const Term& term) {
-  std::vector<double> terms(static_cast<std::size_t>(rows));
-  for_rows(pool, rows, [&](std::int64_t row) { terms[static_cast<std::size_t>(row)] = term(row); });
-  return std::accumulate(terms.begin(), terms.end(), 0.0);
+// Of the terms of all rows, in their order.
+double sum_over_rows(Communicator& ranks, std::vector<double> terms) {
+  const auto all = join_lists(ranks, std::move(terms), "errors of rows");
+  return std::accumulate(all.begin(), all.end(), 0.0);
 }
 
 double ratio(double error, double energy) { return energy > 0 ? error / energy : 0; }
 
 double weighted_error(const WeightPair& pair, std::span<const double> weights) {
   const auto sum = [&](bool difference) {
-    return sum_over_rows(pair.pool, pair.rows, [&](std::int64_t row) {
+    std::vector<double> terms(static_cast<std::size_t>(pair.rows));
+    for_rows(pair.pool, pair.rows, [&](std::int64_t row) {
       double total = 0;
       for (std::int64_t k = 0; k < pair.columns; ++k) {
         const auto i = static_cast<std::size_t>(row * pair.columns + k);
@@ -44,8 +45,9 @@ double weighted_error(const WeightPair& pair, std::span<const double> weights) {
         const double value = difference ? wanted - static_cast<double>(pair.found[i]) : wanted;
         total += (weights.empty() ? 1.0 : weights[static_cast<std::size_t>(k)]) * square(value);
       }
-      return total;
+      terms[static_cast<std::size_t>(row)] = total;
     });
+    return sum_over_rows(*pair.ranks, std::move(terms));
   };
   return ratio(sum(true), sum(false));
 }
@@ -102,10 +104,20 @@ double proxy_error(const WeightPair& pair, const InputStatistics& statistics) {
   for (std::size_t i = 0; i < difference.size(); ++i) {
     difference[i] = pair.wanted[i] - pair.found[i];
   }
-  const auto errors = output_errors(difference, statistics, pair.pool);
-  const auto energies = output_errors(pair.wanted, statistics, pair.pool);
-  return ratio(std::accumulate(errors.begin(), errors.end(), 0.0),
-               std::accumulate(energies.begin(), energies.end(), 0.0));
+  ThreadPool alone(1);
+  ThreadPool& pool = pair.pool == nullptr ? alone : *pair.pool;
+  MethodInput input;
+  input.name = "the error of the outputs";
+  input.columns = pair.columns;
+  input.statistics = &statistics;
+  const Hessian hessian = loss_hessian(input, pool);
+  return proxy_error(
+      {row_energies(difference, hessian, pool), row_energies(pair.wanted, hessian, pool)},
+      *pair.ranks);
+}
+
+double proxy_error(const OutputErrors& outputs, Communicator& ranks) {
+  return ratio(sum_over_rows(ranks, outputs.errors), sum_over_rows(ranks, outputs.energies));
 }
 
 std::vector<double> output_errors(std::span<const float> rows, const InputStatistics& statistics,

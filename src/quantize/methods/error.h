@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "comm/communicator.h"
 #include "quantize/calibration/statistics.h"
+#include "quantize/methods/method.h"
 #include "tensor/chosen_codes.h"
 #include "tensor/quant_scheme.h"
 
@@ -25,6 +27,7 @@ struct WeightPair {
   std::int64_t rows = 0;     // N
   std::int64_t columns = 0;  // K
   ThreadPool* pool = nullptr;
+  Communicator* ranks = &one_rank();  // that each have some of the rows, in their order
 };
 
 // All relative: 0 = no difference, 1 = as far off as a weight of zeros; 0 where both are 0.
@@ -33,8 +36,10 @@ double weight_error(const WeightPair& pair);
 // sum h_k (W - Wq)_nk^2 / sum h_k W_nk^2, with h_k the mean square of input channel k.
 double diagonal_error(const WeightPair& pair, const InputStatistics& statistics);
 // tr[(W - Wq) H (W - Wq)^T] / tr[W H W^T]: the relative squared error of the outputs on the
-// calibration tokens. Throws Error without H.
+// calibration tokens, products in f32. Throws Error without H.
 double proxy_error(const WeightPair& pair, const InputStatistics& statistics);
+// The same of what a method has found of this rank's rows.
+double proxy_error(const OutputErrors& outputs, Communicator& ranks);
 
 // d H d^T for every row d of `rows` [N][K], H = statistics.hessian, or its diagonal where only that
 // is known: [N]. The squared error that weights off by d cause in the outputs, summed over tokens.

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "comm/division.h"
 #include "tensor/pack.h"
 
 namespace leq {
@@ -144,11 +145,15 @@ void share_over_rows(Ranges& ranges, std::vector<float>& extents) {
 }
 
 // Rounds the scales to the file's numbers and takes zero points with the rounded ones.
-void round_ranges(Ranges& ranges, const QuantScheme& scheme, std::vector<float>& extents,
+void round_ranges(const MethodInput& input, Ranges& ranges, std::vector<float>& extents,
                   std::span<const float> lows) {
+  const QuantScheme& scheme = input.scheme;
   if (scheme.scaling == Scaling::tensor) share_over_rows(ranges, extents);
   if (scheme.scaling == Scaling::group) {
-    ranges.scale_mul = round_group_scales(ranges.scales, extents);
+    const std::vector<float> largest =
+        join_lists<float>(*input.ranks, {largest_group_scale(ranges.scales, extents)}, input.name);
+    ranges.scale_mul =
+        round_group_scales(ranges.scales, extents, *std::ranges::max_element(largest));
   }
   ranges.divisors = ranges.scales;
   for (std::size_t i = 0; i < extents.size(); ++i) {
@@ -226,10 +231,10 @@ Range fit_weighted_zero(std::span<const float> x, std::span<const float> importa
 }
 
 void require_finite(const MethodInput& input) {
-  ensure(
-      std::ssize(input.weight) == input.rows * input.columns && input.rows > 0 && input.columns > 0,
-      input.name, ": expected ", input.rows, " x ", input.columns, " values, found ",
-      input.weight.size());
+  ensure(std::ssize(input.weight) == input.rows * input.columns && input.columns > 0 &&
+             (input.rows > 0 || input.ranks->size() > 1),
+         input.name, ": expected ", input.rows, " x ", input.columns, " values, found ",
+         input.weight.size());
   for_rows(input.pool, input.rows, [&](std::int64_t row) { check_finite_row(input, row); });
 }
 
@@ -259,7 +264,7 @@ Ranges choose_ranges(const MethodInput& input, RangeRule rule, std::span<const f
       extents[at] = extent(x, scheme);
     }
   });
-  round_ranges(ranges, scheme, extents, lows);
+  round_ranges(input, ranges, extents, lows);
   return ranges;
 }
 

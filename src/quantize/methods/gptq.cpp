@@ -184,7 +184,7 @@ MethodResult choose_gptq(const MethodInput& input) {
   const Hessian hessian = loss_hessian(input, pool);
   choice.losses = row_losses(input, choice.ranges, choice.codes, hessian, pool);
   take_better_rows(nearest_choice(input, weighted, hessian, pool), input, choice);
-  return {chosen_codes(std::move(choice)), note};
+  return result_of(std::move(choice), input, hessian, std::move(note), pool);
 }
 
 QuantMethod gptq_method() {
@@ -193,6 +193,7 @@ QuantMethod gptq_method() {
           .needs = Needs::hessian,
           .supports = supports_gptq,
           .choose = choose_gptq,
+          .divides_rows = true,
           .own_type = "int4-g128"};
 }
 

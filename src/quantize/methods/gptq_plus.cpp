@@ -42,7 +42,7 @@ MethodResult choose_gptq_plus(const MethodInput& input) {
   choice.losses = row_losses(input, choice.ranges, choice.codes, hessian, pool);
   take_better_rows(safe, input, choice);
   take_better_rows(nearest_choice(input, weighted, hessian, pool), input, choice);
-  return {chosen_codes(std::move(choice)), note};
+  return result_of(std::move(choice), input, hessian, std::move(note), pool);
 }
 
 QuantMethod gptq_plus_method() {
@@ -51,6 +51,7 @@ QuantMethod gptq_plus_method() {
           .needs = Needs::hessian,
           .supports = supports_gptq,
           .choose = choose_gptq_plus,
+          .divides_rows = true,
           .own_type = "int4-g128"};
 }
 

@@ -119,7 +119,7 @@ std::optional<Feedback<Real>> factor_hessian(const MethodInput& input, ThreadPoo
   LowerMatrix l(input.columns);
   for (double damping = input.options.damping;;) {
     gather_lower(input.statistics->hessian, diagonal, feedback.order, damping, l, pool);
-    if (factor_lower(l, pool)) {
+    if (factor_lower(l, pool, *input.ranks)) {
       feedback.damping = damping;
       split_factor(l, feedback, pool);
       return feedback;

@@ -41,8 +41,8 @@ struct Feedback {
 };
 
 // Where H is not positive definite, damping grows tenfold, up to 1; nullopt where that is not
-// enough. Columns by falling diagonal of H (stable) where options.act_order says so. Throws Error
-// as prepare_hessian does.
+// enough. Ranks divide the work. Columns by falling diagonal of H (stable) where options.act_order
+// says so. Throws Error as prepare_hessian does.
 template <class Real>
 std::optional<Feedback<Real>> factor_hessian(const MethodInput& input, ThreadPool& pool);
 

@@ -4,12 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "comm/communicator.h"
 #include "quantize/calibration/statistics.h"
 #include "tensor/chosen_codes.h"
 #include "tensor/quant_scheme.h"
@@ -30,7 +32,8 @@ struct MethodOptions {
   bool refit_scales = true;  // GPTQ+, ZeroQuant+: scales solved again for the codes found
 };
 
-// One weight W [N][K] and the inputs that it will meet.
+// One weight W [N][K] and the inputs that it will meet; or some of its rows, perhaps none, where
+// ranks divide them: all call then, in turn with each other.
 struct MethodInput {
   std::string_view name;  // for errors
   std::span<const float> weight;
@@ -40,11 +43,19 @@ struct MethodInput {
   const InputStatistics* statistics = nullptr;
   MethodOptions options;
   ThreadPool* pool = nullptr;  // the result is the same for any number of threads
+  Communicator* ranks = &one_rank();
+};
+
+// d H d^T of the rows d of W - Q and of W, H = X^T X times one number: [N].
+struct OutputErrors {
+  std::vector<double> errors, energies;
 };
 
 struct MethodResult {
   ChosenCodes codes;
   std::string note;  // what a user should know, such as a fallback; empty where all went well
+  // Of methods that weigh errors by H: no need to do so again.
+  std::optional<OutputErrors> outputs = {};
 };
 
 struct QuantMethod {
@@ -55,6 +66,9 @@ struct QuantMethod {
   MethodResult (*choose)(const MethodInput& input) = nullptr;
   bool teacher_inputs = false;  // statistics of the unquantized model, never true-sequential
   bool adds_biases = false;     // where bias correction has none to correct
+  // Whether ranks may divide a weight's rows: those of a scheme whose rows share no scale are
+  // chosen each by itself, but for the scale_mul that choose_ranges finds.
+  bool divides_rows = false;
   std::string_view own_type = "int8";  // where the user names none
 };
 

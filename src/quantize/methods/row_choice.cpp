@@ -64,13 +64,16 @@ void take_better_rows(const RowChoice& other, const MethodInput& input, RowChoic
   }
 }
 
-ChosenCodes chosen_codes(RowChoice choice) {
-  ChosenCodes chosen;
-  chosen.codes = std::move(choice.codes);
-  chosen.scales = std::move(choice.ranges.scales);
-  chosen.zeros = std::move(choice.ranges.zeros);
-  chosen.scale_mul = choice.ranges.scale_mul;
-  return chosen;
+MethodResult result_of(RowChoice choice, const MethodInput& input, const Hessian& hessian,
+                       std::string note, ThreadPool& pool) {
+  MethodResult result;
+  result.codes.codes = std::move(choice.codes);
+  result.codes.scales = std::move(choice.ranges.scales);
+  result.codes.zeros = std::move(choice.ranges.zeros);
+  result.codes.scale_mul = choice.ranges.scale_mul;
+  result.note = std::move(note);
+  result.outputs = {std::move(choice.losses), row_energies(input.weight, hessian, pool)};
+  return result;
 }
 
 }  // namespace leq

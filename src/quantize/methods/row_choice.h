@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -29,6 +30,8 @@ RowChoice nearest_choice(const MethodInput& input, const Ranges& ranges, const H
 // both share one scale_mul, and their losses are of one H.
 void take_better_rows(const RowChoice& other, const MethodInput& input, RowChoice& choice);
 
-ChosenCodes chosen_codes(RowChoice choice);
+// With what it loses under `hessian`.
+MethodResult result_of(RowChoice choice, const MethodInput& input, const Hessian& hessian,
+                       std::string note, ThreadPool& pool);
 
 }  // namespace leq

@@ -25,6 +25,7 @@ QuantMethod rtn_method() {
       .needs = Needs::diagonal,
       .supports = supports_rtn,
       .choose = choose_rtn,
+      .divides_rows = true,
       .own_type = "int4-g128"};
 }
 

@@ -46,6 +46,7 @@ QuantMethod zeroquant_method() {
           .needs = Needs::nothing,
           .supports = supports_zeroquant,
           .choose = choose_zeroquant,
+          .divides_rows = true,
           .own_type = "int8-g128"};
 }
 

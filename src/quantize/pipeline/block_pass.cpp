@@ -36,10 +36,16 @@ class Collector final : public Observer {
 
   bool see(Reader reader, const Rows& input, std::int64_t tokens) override {
     if (wants(reader)) {
-      std::vector<float>& values = seen_[reader];
-      values.resize(static_cast<std::size_t>(tokens * input.width));
+      const std::span<float> values = seen_of(reader, context_.ranks.rank());
       context_.backend.download(input, tokens, values);
-      if (context_.ranks.size() == 1) add(reader, window_, values);
+      if (context_.ranks.size() == 1) {
+        add(reader, window_, values);
+      } else {
+        StatisticsWanted wanted = pass_.wanted;
+        wanted.hessian = false;
+        accumulate(of_window_[reader] = {}, rows_of(window_, values), wanted, place_of(reader),
+                   context_.pool);
+      }
     }
     const Extent extent = half_of(reader) == BlockHalf::attention ? pass_.attention : pass_.mlp;
     return extent == Extent::whole ||
@@ -54,14 +60,14 @@ class Collector final : public Observer {
     const std::int64_t there =
         std::min<std::int64_t>(context_.ranks.size(), context_.hidden.windows() - first);
     for (const Reader reader : pass_.readers) {
-      const auto one = static_cast<std::size_t>(tokens_ * inputs_of(reader, context_.run.config()));
-      std::vector<float>& seen = seen_[reader];
-      if (context_.ranks.rank() >= there) seen.clear();
-      std::vector<float> all(one * static_cast<std::size_t>(there));
-      gather(reader, seen, one, all);
+      const std::vector<InputStatistics> parts = gather_statistics(reader, there);
+      if (wanted_.hessian) gather_inputs(reader, there);
       for (std::int64_t window = 0; window < there; ++window) {
-        add(reader, first + window,
-            std::span(all).subspan(static_cast<std::size_t>(window) * one, one));
+        start_window_of(reader, first + window);
+        InputStatistics& all = result_.statistics[reader];
+        merge(all, parts[static_cast<std::size_t>(window)]);
+        if (!wanted_.hessian) continue;
+        add_hessian(all, seen_of(reader, static_cast<int>(window)), wanted_.share, context_.pool);
       }
     }
   }
@@ -95,13 +101,23 @@ class Collector final : public Observer {
   }
 
   void add(Reader reader, std::int64_t window, std::span<const float> values) {
-    InputStatistics& statistics = result_.statistics[reader];
-    if (window > 0 && window == context_.hidden.windows() / 2) start_second_half(reader);
-    accumulate(statistics,
-               {values, std::ssize(values) / tokens_, window * tokens_,
-                context_.hidden.windows() * tokens_},
-               wanted_, context_.block + " (" + input_name(0, reader).substr(9) + ")",
+    start_window_of(reader, window);
+    accumulate(result_.statistics[reader], rows_of(window, values), wanted_, place_of(reader),
                context_.pool);
+  }
+
+  WindowRows rows_of(std::int64_t window, std::span<const float> values) const {
+    return {values, std::ssize(values) / tokens_, window * tokens_,
+            context_.hidden.windows() * tokens_};
+  }
+
+  // For errors: "layers.3 (qkv)".
+  std::string place_of(Reader reader) const {
+    return context_.block + " (" + input_name(0, reader).substr(9) + ")";
+  }
+
+  void start_window_of(Reader reader, std::int64_t window) {
+    if (window > 0 && window == context_.hidden.windows() / 2) start_second_half(reader);
   }
 
   // Sums go on and are told apart by what they were; the largest magnitudes start again.
@@ -115,46 +131,93 @@ class Collector final : public Observer {
     statistics.absmax.assign(first.absmax.size(), 0.0f);
   }
 
-  // `all`: the windows of the first ranks, `one` number each.
-  void gather(Reader reader, std::span<const float> own, std::size_t one, std::span<float> all) {
-    const auto bytes_of = [](std::size_t numbers) { return numbers * sizeof(float); };
-    std::vector<ByteRange> parts;
-    for (std::size_t rank = 0; rank < static_cast<std::size_t>(context_.ranks.size()); ++rank) {
-      parts.push_back({std::min(bytes_of(all.size()), bytes_of(one * rank)),
-                       std::min(bytes_of(all.size()), bytes_of(one * (rank + 1)))});
-    }
-    const auto rank = static_cast<std::size_t>(context_.ranks.rank());
-    ensure(bytes_of(own.size()) == parts[rank].count(), context_.block, ": ", own.size(),
-           " numbers of a window, expected ", parts[rank].count() / sizeof(float));
-    const auto to = std::as_writable_bytes(all);
-    std::ranges::copy(std::as_bytes(own),
-                      to.begin() + static_cast<std::ptrdiff_t>(parts[rank].first));
-    const SharedRows row = {1, parts, to.data() + parts[rank].first, 0, to.data(), to.size()};
-    context_.ranks.gather({&row, 1}, Receivers::all,
-                          "inputs of " + context_.block + input_name(0, reader).substr(8));
+  // What a rank's window gave, this one's or one that was gathered.
+  std::span<float> seen_of(Reader reader, int rank) {
+    const auto one = static_cast<std::size_t>(tokens_ * inputs_of(reader, context_.run.config()));
+    std::vector<float>& all = seen_[reader];
+    all.resize(one * static_cast<std::size_t>(context_.ranks.size()));
+    return std::span(all).subspan(one * static_cast<std::size_t>(rank), one);
   }
 
+  // What the first ranks counted of their windows.
+  std::vector<InputStatistics> gather_statistics(Reader reader, std::int64_t there) {
+    std::vector<std::byte> own;
+    if (context_.ranks.rank() < there) {
+      each_array(of_window_[reader], [&](auto values) {
+        const auto bytes = std::as_bytes(values);
+        own.insert(own.end(), bytes.begin(), bytes.end());
+      });
+    }
+    const auto all =
+        gather_bytes(context_.ranks, own, Receivers::all, "statistics of " + place_of(reader));
+    const std::int64_t columns = inputs_of(reader, context_.run.config());
+    std::vector<InputStatistics> parts;
+    for (std::int64_t window = 0; window < there; ++window) {
+      const std::vector<std::byte>& bytes = all[static_cast<std::size_t>(window)];
+      InputStatistics& part = parts.emplace_back();
+      part.columns = columns;
+      part.tokens = tokens_;
+      const auto k = static_cast<std::size_t>(columns);
+      for (auto* floats : {&part.absmax, &part.largest_token}) floats->resize(k);
+      for (auto* sums : {&part.abs_sum, &part.sum, &part.square_sum}) sums->resize(k);
+      std::size_t known = 0;
+      each_array(part, [&](auto values) { known += values.size_bytes(); });
+      part.samples.resize((bytes.size() - known) / sizeof(float));
+      std::size_t from = 0;
+      each_array(part, [&](auto values) {
+        if (values.empty()) return;  // memcpy wants a pointer
+        std::memcpy(values.data(), bytes.data() + from, values.size_bytes());
+        from += values.size_bytes();
+      });
+    }
+    return parts;
+  }
+
+  // The inputs that they saw.
+  void gather_inputs(Reader reader, std::int64_t there) {
+    const std::size_t one = seen_of(reader, 0).size_bytes();  // who ran no window has room now
+    const auto all = std::as_writable_bytes(std::span(seen_[reader]));
+    std::vector<ByteRange> parts;
+    for (int rank = 0; rank < context_.ranks.size(); ++rank) {
+      const std::size_t first = one * static_cast<std::size_t>(rank);
+      parts.push_back({first, rank < there ? first + one : first});
+    }
+    gather_parts(context_.ranks, all, parts, Receivers::all,
+                 "inputs of " + context_.block + input_name(0, reader).substr(8));
+  }
+
+  // A tile of each rank at a time.
   void join_hessian(InputStatistics& statistics) {
-    const TileShare own = wanted_.share;
-    const std::vector<double> mine = tiles_of(statistics.hessian, statistics.columns, own);
-    const auto bytes = std::as_bytes(std::span(mine));
-    const auto all = gather_bytes(context_.ranks, {bytes.begin(), bytes.end()}, Receivers::all,
-                                  "X^T X of " + context_.block);
-    for (TileShare share = {0, own.count}; share.index < own.count; ++share.index) {
-      const auto& theirs = all[static_cast<std::size_t>(share.index)];
-      std::vector<double> numbers(theirs.size() / sizeof(double));
-      std::memcpy(numbers.data(), theirs.data(), numbers.size() * sizeof(double));
-      if (share.index == own.index) continue;
-      put_tiles(numbers, statistics.hessian, statistics.columns, share);
+    const std::int64_t columns = statistics.columns;
+    std::vector<std::vector<TileCorners>> of_ranks;
+    for (TileShare share = {0, wanted_.share.count}; share.index < share.count; ++share.index)
+      of_ranks.push_back(tiles_of(columns, share));
+    const auto stride = static_cast<std::size_t>(columns) * sizeof(double);
+    for (std::size_t number = 0; number < of_ranks[0].size(); ++number) {
+      std::vector<OwnedRows> parts;
+      std::vector<TileCorners> theirs;
+      for (int rank = 0; rank < context_.ranks.size(); ++rank) {
+        const auto& tiles = of_ranks[static_cast<std::size_t>(rank)];
+        if (number >= tiles.size()) continue;
+        const TileCorners& tile = tiles[number];
+        double* const first = statistics.hessian.data() + tile.top * columns + tile.left;
+        parts.push_back({rank, reinterpret_cast<std::byte*>(first), tile.bottom - tile.top,
+                         static_cast<std::size_t>(tile.right - tile.left) * sizeof(double),
+                         stride});
+        if (rank != context_.ranks.rank()) theirs.push_back(tile);
+      }
+      gather_owned(context_.ranks, parts, "X^T X of " + context_.block);
+      for (const TileCorners& tile : theirs) mirror(tile, columns, statistics.hessian);
     }
   }
 
   const PassContext& context_;
   const Pass& pass_;
   StatisticsWanted wanted_;
-  std::int64_t window_ = 0, tokens_ = 0;       // at work, and of each
-  std::map<Reader, std::vector<float>> seen_;  // in that window
-  std::map<Reader, InputStatistics> halves_;   // absmax and square_sum of the first half
+  std::int64_t window_ = 0, tokens_ = 0;         // at work, and of each
+  std::map<Reader, InputStatistics> of_window_;  // of this rank, where there are several
+  std::map<Reader, std::vector<float>> seen_;    // [ranks][tokens][K] in that window of each
+  std::map<Reader, InputStatistics> halves_;     // absmax and square_sum of the first half
   PassResult result_;
 };
 

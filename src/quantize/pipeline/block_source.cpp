@@ -1,6 +1,7 @@
 #include "quantize/pipeline/block_source.h"
 
 #include "base/error.h"
+#include "base/huge_pages.h"
 #include "model/rotation.h"
 #include "model/weights.h"
 #include "quantize/rewrites/fold.h"
@@ -61,7 +62,7 @@ Matrix matrix_of(const Shape& shape) {
   Matrix matrix;
   matrix.rows = shape.size() == 2 ? shape[0] : 1;
   matrix.columns = shape.back();
-  matrix.values.resize(static_cast<std::size_t>(matrix.rows * matrix.columns));
+  fill_on_huge_pages(matrix.values, static_cast<std::size_t>(matrix.rows * matrix.columns));
   return matrix;
 }
 

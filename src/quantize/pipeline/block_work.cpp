@@ -30,8 +30,9 @@ void BlockWork::judge_static_scale(Reader reader, const InputStatistics& inputs)
     if (reader_of(site.consumers.front()) != reader) continue;
     const TensorPlan plan = plan_of(site.consumers.front());
     if (plan.act != ActKind::tensor || !plan.scheme.is_integer()) return;
-    const ActErrors errors = act_errors(make_site(site, block_, inputs, &context_.pool),
-                                        plan.scheme, static_act_scale(inputs));
+    const ActErrors errors =
+        act_errors(make_site(site, block_, inputs, &context_.pool, context_.ranks), plan.scheme,
+                   static_act_scale(inputs));
     if (errors.fixed > context_.options.max_static_error * errors.by_token)
       by_token_.insert(reader);
   }
@@ -42,7 +43,7 @@ void BlockWork::fold(Statistics& statistics) {
   for (const SmoothingSite& site : smoothing_sites(context_.config)) {
     InputStatistics& inputs = statistics.at(reader_of(site.consumers.front()));
     const FoldChoice choice =
-        context_.options.fold->choose({site, block_, inputs, plan, context_.pool});
+        context_.options.fold->choose({site, block_, inputs, plan, context_.pool, context_.ranks});
     const std::vector<float>& scale = choice.scales;
     if (scale.empty()) continue;
     fold_scales(block_, site, scale);
@@ -63,11 +64,15 @@ std::int64_t BlockWork::size_of(const std::string& part) const {
   return std::ssize(block_.at(part).values);
 }
 
+bool BlockWork::divides_rows(const std::string& part) const {
+  return leq::divides_rows(plan_of(part));
+}
+
 QuantizedTensor BlockWork::quantize(const std::string& part, const InputStatistics& inputs) const {
   const Matrix& weight = block_.at(part);
-  QuantizedTensor result =
-      quantize_values(weight.values, weight.rows, weight.columns, plan_of(part), &inputs,
-                      layer_tensor(layer_, part), context_.pool);
+  QuantizedTensor result = quantize_values(
+      weight.values, weight.rows, weight.columns, plan_of(part), &inputs,
+      layer_tensor(layer_, part), context_.pool, divides_rows(part) ? context_.ranks : one_rank());
   if (const auto found = folds_.find(reader_of(part)); found != folds_.end()) {
     result.record.fold = found->second;
   }
@@ -83,18 +88,16 @@ void BlockWork::keep(const std::string& part, QuantizedTensor chosen,
   const std::string bias = part + ".bias";
   const bool corrected = context_.options.correct_bias && plan.method != nullptr &&
                          !plan.scheme.is_float() && block_.has(bias);
-  if (corrected || context_.sequential) {
+  if (corrected) {
     std::vector<float> found(weight.values.size());
     unpack_all(result.weight.view(), found, context_.pool);
-    if (corrected) {
-      const std::vector<float> gain = bias_correction(
-          {weight.values, found, weight.rows, weight.columns, &context_.pool}, inputs);
-      std::vector<float>& values = block_.at(bias).values;
-      for (std::size_t n = 0; n < gain.size(); ++n) values[n] += gain[n];
-    }
-    // In place: a run of this block reads the values where they lie.
-    if (context_.sequential) std::copy(found.begin(), found.end(), weight.values.begin());
+    const std::vector<float> gain = bias_correction(
+        {weight.values, found, weight.rows, weight.columns, &context_.pool}, inputs);
+    std::vector<float>& values = block_.at(bias).values;
+    for (std::size_t n = 0; n < gain.size(); ++n) values[n] += gain[n];
   }
+  // In place: a run of this block reads the values where they lie.
+  if (context_.sequential) unpack_all(result.weight.view(), weight.values, context_.pool);
 }
 
 // Of the unquantized k. A norm of keys is not linear: such models go without.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "comm/communicator.h"
 #include "model/tensor_list.h"
 #include "quantize/calibration/statistics.h"
 #include "quantize/pipeline/block_readers.h"
@@ -27,6 +28,7 @@ struct BlockContext {
   const BlockOptions& options;
   const std::vector<TensorSpec>& specs;  // of one block
   ThreadPool& pool;
+  Communicator& ranks;
   bool sequential = false;  // what is quantized replaces the f32 weights at once
 };
 
@@ -45,7 +47,9 @@ class BlockWork {
   void judge_static_scale(Reader reader, const InputStatistics& inputs);
   // How many numbers a linear has.
   std::int64_t size_of(const std::string& part) const;
-  // Chooses the codes of a linear.
+  // Whether ranks can divide the rows of a linear.
+  bool divides_rows(const std::string& part) const;
+  // Chooses the codes of a linear: all ranks together where they divide its rows.
   QuantizedTensor quantize(const std::string& part, const InputStatistics& inputs) const;
   // What was chosen, here or on another rank: corrects its bias, replaces its weights.
   void keep(const std::string& part, QuantizedTensor chosen, const InputStatistics& inputs);

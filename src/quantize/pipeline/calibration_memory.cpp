@@ -14,9 +14,10 @@ namespace leq {
 namespace {
 
 // Bytes for each number of X^T X that a method solves with: the factor's triangle in double and
-// what is made of it. And for each weight of the linear in work: f32 copies, codes, planes, and
-// what the losses are measured with.
+// what is made of it; or that losses are weighed with. And for each weight of the linear in work:
+// f32 copies, codes, planes, and what the losses are measured with.
 constexpr std::uint64_t kBytesPerSolved = 4 + 8;
+constexpr std::uint64_t kBytesPerWeighed = sizeof(float);
 constexpr std::uint64_t kBytesPerWeight = 4 * sizeof(float);
 // Tables, stacks, buffers of files.
 constexpr std::uint64_t kFixedBytes = 32 << 20;
@@ -64,8 +65,10 @@ CalibrationMemory plan_calibration(const ModelConfig& config, const CalibrationS
   }
   memory.statistics = shape.together ? std::max(all, one) : one;
   const auto k = static_cast<std::uint64_t>(widest);
-  memory.method = sizes.largest * kBytesPerWeight + kFixedBytes +
-                  (shape.hessian_of_one ? k * k * kBytesPerSolved : 0);
+  const std::uint64_t of_hessian = shape.hessian_of_one     ? kBytesPerSolved
+                                   : shape.hessian_together ? kBytesPerWeighed
+                                                            : 0;
+  memory.method = sizes.largest * kBytesPerWeight + kFixedBytes + k * k * of_hessian;
   if (shape.hidden) {
     const auto window = static_cast<std::uint64_t>(shape.length * config.width) * sizeof(float);
     const auto input = static_cast<std::uint64_t>(shape.length * widest) * sizeof(float);

@@ -236,31 +236,38 @@ void Pipeline::count_acts(const std::vector<BlockTensor>& block) {
   }
 }
 
-// Each rank chooses the codes of some linears; all have all of them afterwards.
+// Ranks divide the rows of a linear, or the linears where a method does not let them; all have all
+// of them afterwards.
 void Pipeline::quantize_readers(BlockWork& work, const Statistics& statistics) {
   struct Part {
     std::string name;
     const InputStatistics& inputs;
   };
-  std::vector<Part> parts;
+  const std::int64_t units = std::max<std::int64_t>(1, std::ssize(options_.data.windows) / 4);
+  std::vector<Part> whole;  // each one rank's
   std::vector<std::int64_t> sizes;
   for (const auto& [reader, inputs] : statistics) {
     work.judge_static_scale(reader, inputs);
     for (const std::string& part : parts_of(reader, config_)) {
-      parts.push_back({part, inputs});
-      sizes.push_back(work.size_of(part));
+      if (options_.ranks->size() > 1 && !work.divides_rows(part)) {
+        whole.push_back({part, inputs});
+        sizes.push_back(work.size_of(part));
+        continue;
+      }
+      work.keep(part, work.quantize(part, inputs), inputs);
+      step(units);
     }
   }
-  const std::int64_t units = std::max<std::int64_t>(1, std::ssize(options_.data.windows) / 4);
+  if (whole.empty()) return;
   DividedTensors divided(*options_.ranks, sizes);
-  for (std::size_t i = 0; i < parts.size(); ++i) {
+  for (std::size_t i = 0; i < whole.size(); ++i) {
     if (!divided.is_own(i)) continue;
-    divided.add(work.quantize(parts[i].name, parts[i].inputs));
+    divided.add(work.quantize(whole[i].name, whole[i].inputs));
     step(units);
   }
   divided.exchange(Receivers::all, "linears of layers." + std::to_string(work.layer()));
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    work.keep(parts[i].name, divided.take_next(), parts[i].inputs);
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    work.keep(whole[i].name, divided.take_next(), whole[i].inputs);
     if (!divided.is_own(i)) step(units);
   }
 }
@@ -280,7 +287,8 @@ void Pipeline::quantize_sequentially(BlockWork& work) {
 }
 
 std::vector<BlockTensor> Pipeline::quantize_block(std::int64_t layer) {
-  BlockWork work({config_, options_, specs_, workers_.pool, sequential_}, layer, load(layer));
+  BlockWork work({config_, options_, specs_, workers_.pool, *options_.ranks, sequential_}, layer,
+                 load(layer));
   Statistics statistics;
   if (!sequential_ || options_.fold) statistics = statistics_once(layer, work.tensors());
   if (options_.fold) work.fold(statistics);

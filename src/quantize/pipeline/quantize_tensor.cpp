@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "comm/division.h"
 #include "quantize/methods/error.h"
 #include "quantize/rewrites/act_rounding.h"
 
@@ -99,14 +100,41 @@ QuantizedTensor nearest_codes_of(const RowReader& read, std::int64_t rows, std::
   return result;
 }
 
-void record_loss(QuantizedTensor& result, std::span<const float> values,
-                 const InputStatistics& inputs, ThreadPool& pool) {
-  std::vector<float> found(values.size());
-  unpack_all(result.weight.view(), found, pool);
-  const WeightPair pair = {values, found, result.weight.rows, result.weight.columns, &pool};
-  result.record.loss_of_hessian = !inputs.hessian.empty();
-  result.record.loss =
-      inputs.hessian.empty() ? diagonal_error(pair, inputs) : proxy_error(pair, inputs);
+struct ChosenTensor {
+  QuantizedTensor tensor;
+  std::optional<OutputErrors> outputs;  // of own rows
+};
+
+// The rows of all ranks, whole panels of each.
+PackedWeight join_ranks(Communicator& ranks, PackedWeight own, std::int64_t rows,
+                        std::string_view name) {
+  if (ranks.size() == 1) return own;
+  const CodePlanes planes = code_planes(own.scheme, own.rows, own.columns);
+  const auto first_plane =
+      own.codes.begin() + (planes.high_bits > 0 ? planes.high_at : std::ssize(own.codes));
+  const std::vector<std::byte> high(first_plane, own.codes.end());
+  own.codes.erase(first_plane, own.codes.end());
+  for (auto* plane : {&own.codes, &own.scales, &own.zeros, &own.sums})
+    *plane = join_lists(ranks, std::move(*plane), name);
+  append(own.codes, join_lists(ranks, high, name));
+  own.rows = rows;
+  return own;
+}
+
+// Each rank chooses the codes of its own rows; all have all of them.
+ChosenTensor choose_codes(const MethodInput& own, std::int64_t rows, const TensorPlan& plan) {
+  MethodResult chosen = plan.method->choose(own);
+  PackedWeight mine = {.scheme = plan.scheme,
+                       .act = plan.act,
+                       .columns = own.columns,
+                       .scale_mul = chosen.codes.scale_mul};
+  if (own.rows > 0) mine = pack_codes(chosen.codes, own.rows, own.columns, plan.scheme, plan.act);
+  QuantizedTensor result;
+  result.weight = join_ranks(*own.ranks, std::move(mine), rows, own.name);
+  result.record.method = plan.method->name;
+  result.record.online_mode = plan.online_mode;
+  result.record.note = std::move(chosen.note);
+  return {std::move(result), std::move(chosen.outputs)};
 }
 
 }  // namespace
@@ -118,36 +146,48 @@ TensorFacts facts_of(const TensorRecord& record) {
           .online_mode = record.online_mode};
 }
 
+bool divides_rows(const TensorPlan& plan) {
+  return plan.method != nullptr && plan.method->divides_rows &&
+         plan.scheme.scaling != Scaling::tensor;
+}
+
 QuantizedTensor quantize_values(std::span<const float> values, std::int64_t rows,
                                 std::int64_t columns, const TensorPlan& plan,
                                 const InputStatistics* statistics, const std::string& name,
-                                ThreadPool& pool) {
+                                ThreadPool& pool, Communicator& ranks) {
+  const bool by_method = plan.method != nullptr && !plan.scheme.is_float();
+  ensure(ranks.size() == 1 || (by_method && divides_rows(plan)), name, ": ranks divide its rows");
+  const RowPart own = own_rows(ranks, rows, kPanelRows);
+  const auto own_values = values.subspan(static_cast<std::size_t>(own.first * columns),
+                                         static_cast<std::size_t>(own.count() * columns));
   QuantizedTensor result;
-  if (plan.method == nullptr || plan.scheme.is_float()) {
+  std::optional<OutputErrors> outputs;
+  if (by_method) {
+    check_finite(own_values, own.first, columns, name);
+    ChosenTensor chosen = choose_codes({name, own_values, own.count(), columns, plan.scheme,
+                                        statistics, plan.options, &pool, &ranks},
+                                       rows, plan);
+    result = std::move(chosen.tensor);
+    outputs = std::move(chosen.outputs);
+  } else {
     const auto read = [&](std::int64_t first, std::int64_t count, std::span<float> out) {
       std::copy_n(values.begin() + first * columns, count * columns, out.begin());
     };
     result = nearest_codes_of(read, rows, columns, plan, name, pool);
-  } else {
-    check_finite(values, 0, columns, name);
-    const MethodResult chosen = plan.method->choose(
-        {name, values, rows, columns, plan.scheme, statistics, plan.options, &pool});
-    Packed packed;
-    packed.weight = pack_codes(chosen.codes, rows, columns, plan.scheme, plan.act);
-    measure(packed, values);
-    result.weight = std::move(packed.weight);
-    result.record.method = plan.method->name;
-    result.record.online_mode = plan.online_mode;
-    result.record.error = packed.energy > 0 ? packed.error / packed.energy : 0;
-    result.record.note = chosen.note;
   }
-  if (!plan.label.empty()) result.record.method = plan.label;
-  if (statistics != nullptr && !plan.scheme.is_float()) {
-    record_loss(result, values, *statistics, pool);
-    if (has_stored_scale(plan.act)) {
-      result.record.act_scale = static_act_scale(*statistics);
-    }
-  }
+  TensorRecord& record = result.record;
+  if (!plan.label.empty()) record.method = plan.label;
+  if (plan.scheme.is_float() || (!by_method && statistics == nullptr)) return result;
+  std::vector<float> found(own_values.size());
+  unpack_rows(result.weight.view(), own.first, found, pool);
+  const WeightPair pair = {own_values, found, own.count(), columns, &pool, &ranks};
+  if (by_method) record.error = weight_error(pair);
+  if (statistics == nullptr) return result;
+  record.loss_of_hessian = !statistics->hessian.empty();
+  record.loss = outputs                  ? proxy_error(*outputs, ranks)
+                : record.loss_of_hessian ? proxy_error(pair, *statistics)
+                                         : diagonal_error(pair, *statistics);
+  if (has_stored_scale(plan.act)) record.act_scale = static_act_scale(*statistics);
   return result;
 }
 
@@ -175,16 +215,25 @@ QuantizedTensor quantize_input(const TensorInput& tensor, const TensorPlan& plan
   return result;
 }
 
-void unpack_all(const WeightView& weight, std::span<float> out, ThreadPool& pool) {
+void unpack_rows(const WeightView& weight, std::int64_t first, std::span<float> out,
+                 ThreadPool& pool) {
   const auto columns = static_cast<std::size_t>(weight.columns);
-  ensure(out.size() == static_cast<std::size_t>(weight.rows) * columns, "unpack: room for ",
-         out.size(), " numbers, the weight has ", weight.rows, " x ", weight.columns);
-  pool.run((weight.rows + kTaskRows - 1) / kTaskRows, [&](std::int64_t task, int) {
-    const std::int64_t last = std::min(weight.rows, (task + 1) * kTaskRows);
+  const auto count = static_cast<std::int64_t>(out.size() / columns);
+  ensure(out.size() % columns == 0 && first + count <= weight.rows, "unpack: room for ", out.size(),
+         " numbers from row ", first, ", the weight has ", weight.rows, " x ", weight.columns);
+  pool.run((count + kTaskRows - 1) / kTaskRows, [&](std::int64_t task, int) {
+    const std::int64_t last = std::min(count, (task + 1) * kTaskRows);
     for (std::int64_t row = task * kTaskRows; row < last; ++row) {
-      unpack_row(weight, row, out.subspan(static_cast<std::size_t>(row) * columns, columns));
+      unpack_row(weight, first + row,
+                 out.subspan(static_cast<std::size_t>(row) * columns, columns));
     }
   });
+}
+
+void unpack_all(const WeightView& weight, std::span<float> out, ThreadPool& pool) {
+  ensure(std::ssize(out) == weight.rows * weight.columns, "unpack: room for ", out.size(),
+         " numbers, the weight has ", weight.rows, " x ", weight.columns);
+  unpack_rows(weight, 0, out, pool);
 }
 
 }  // namespace leq

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/thread_pool.h"
+#include "comm/communicator.h"
 #include "format/leq_writer.h"
 #include "quantize/methods/method.h"
 #include "quantize/methods/tensor_plan.h"
@@ -35,18 +36,24 @@ struct QuantizedTensor {
   TensorRecord record;
 };
 
+// Whether several ranks can divide the rows of a tensor; else one quantizes all of it.
+bool divides_rows(const TensorPlan& plan);
+
 // Values [rows][columns] as `plan` says; `statistics` of the inputs, or nullptr where there are
-// none. The same for any number of threads. Throws Error naming `name` and a value that is not
-// finite.
+// none. The same for any number of threads, and for several ranks that make the same call and
+// divide the rows: divides_rows(plan). Throws Error naming `name` and a value that is not finite.
 QuantizedTensor quantize_values(std::span<const float> values, std::int64_t rows,
                                 std::int64_t columns, const TensorPlan& plan,
                                 const InputStatistics* statistics, const std::string& name,
-                                ThreadPool& pool);
+                                ThreadPool& pool, Communicator& ranks = one_rank());
 
 // A tensor read as it is needed: by blocks of rows where no number is shared between rows.
 QuantizedTensor quantize_input(const TensorInput& tensor, const TensorPlan& plan, ThreadPool& pool);
 
-// All rows of a stored weight as f32 [rows][columns].
+// Rows of a stored weight as f32 [rows][columns], from `first` on as many as there is room for.
+void unpack_rows(const WeightView& weight, std::int64_t first, std::span<float> out,
+                 ThreadPool& pool);
+// All of them.
 void unpack_all(const WeightView& weight, std::span<float> out, ThreadPool& pool);
 
 }  // namespace leq

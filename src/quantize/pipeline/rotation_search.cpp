@@ -54,8 +54,8 @@ class SeedLoss {
       const QuantScheme scheme = search_.plan(layer_tensor(layer, spec.name), spec.role).scheme;
       if (!scheme.is_integer()) continue;
       const Matrix& weight = block.at(spec.name);
-      const auto rounded =
-          rounded_weight(spec.name, weight.values, weight.rows, scheme, &workers_.pool);
+      const auto rounded = rounded_weight({spec.name, weight.values, weight.rows}, weight.columns,
+                                          scheme, &workers_.pool);
       losses_ +=
           diagonal_error({weight.values, rounded, weight.rows, weight.columns, &workers_.pool},
                          result.statistics.at(reader_of(spec.name)));

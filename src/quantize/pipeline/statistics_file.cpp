@@ -43,19 +43,6 @@ std::uint64_t hash(std::span<const std::byte> bytes) {
   return XXH3_64bits(bytes.data(), bytes.size());
 }
 
-// Calls visit(values) for every array of the statistics, in the file's order, with its size known.
-template <class Statistics, class Visit>
-void each_array(Statistics& statistics, const Visit& visit) {
-  visit(std::span(statistics.absmax));
-  visit(std::span(statistics.abs_sum));
-  visit(std::span(statistics.sum));
-  visit(std::span(statistics.square_sum));
-  visit(std::span(statistics.histogram.counts));
-  visit(std::span(statistics.largest_token));
-  visit(std::span(statistics.samples));
-  visit(std::span(statistics.hessian));
-}
-
 // Of a record: its header with no checksum in it, then the bytes after it.
 class RecordHash {
  public:
@@ -286,6 +273,9 @@ InputStatistics StatisticsReader::read(std::int64_t layer, Reader reader) const 
   for (const auto& file : files_) {
     InputStatistics part = file->read(layer, reader);
     if (!hessian_) part.hessian = {};
+    ensure(all.columns == 0 || (all.hessian.empty() == part.hessian.empty() &&
+                                all.samples.empty() == part.samples.empty()),
+           "statistics: one part has X^T X or samples that the other lacks; gather both alike");
     merge(all, part);
   }
   return all;

@@ -98,11 +98,11 @@ ActErrors act_errors(const Site& site, const QuantScheme& weight, float scale) {
   round_activations(by_token, site.columns, ActKind::row);
   ActErrors errors;
   for (const SiteWeight& consumer : site.consumers) {
-    const auto wanted = outputs(x, consumer.values, site.columns, site.pool);
-    const auto rounded =
-        rounded_weight(consumer.name, consumer.values, consumer.rows, weight, site.pool);
+    const auto wanted = outputs(x, consumer.values, site.columns, site.pool, *site.ranks);
+    const auto rounded = rounded_weight(consumer, site.columns, weight, site.pool);
     const auto error_of = [&](const std::vector<float>& inputs) {
-      return weighted_error(wanted, outputs(inputs, rounded, site.columns, site.pool), weights);
+      return weighted_error(wanted, outputs(inputs, rounded, site.columns, site.pool, *site.ranks),
+                            weights);
     };
     errors.fixed += error_of(fixed);
     errors.by_token += error_of(by_token);

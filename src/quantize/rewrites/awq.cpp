@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "comm/division.h"
 #include "quantize/methods/error.h"
 #include "quantize/methods/fit.h"
 
@@ -80,11 +81,18 @@ std::vector<float> awq_scales(std::span<const double> inputs, std::span<const do
   return rounded;
 }
 
-// Rows [0, N) of a weight, at most `count` of them, spread evenly.
-std::vector<float> some_rows(const SiteWeight& weight, std::int64_t columns, std::int64_t count) {
+// Who divides the rows of a site's weights; alone where they share a scale.
+Communicator& dividers(const Site& site, const QuantScheme& scheme) {
+  return scheme.scaling == Scaling::tensor ? one_rank() : *site.ranks;
+}
+
+// Rows [0, N) of a weight, at most `count` of them, spread evenly; of these, this rank's.
+std::vector<float> some_rows(const SiteWeight& weight, std::int64_t columns, std::int64_t count,
+                             const Communicator& ranks) {
   const std::int64_t taken = std::min(count, weight.rows);
+  const RowPart own = own_rows(ranks, taken, 1);
   std::vector<float> rows;
-  for (std::int64_t i = 0; i < taken; ++i) {
+  for (std::int64_t i = own.first; i < own.last; ++i) {
     const auto from = weight.values.begin() + i * weight.rows / taken * columns;
     rows.insert(rows.end(), from, from + columns);
   }
@@ -108,12 +116,13 @@ std::vector<float> difference(std::span<const float> wanted, std::vector<float> 
 struct Trial {
   const Site& site;
   const QuantScheme& scheme;
-  std::vector<std::vector<float>> weights;  // [consumers][some N][K]
+  Communicator& ranks;
+  std::vector<std::vector<float>> weights;  // [consumers][some N][K], this rank's
 
   Trial(const Site& of, const AwqOptions& options, std::int64_t rows)
-      : site(of), scheme(options.scheme) {
+      : site(of), scheme(options.scheme), ranks(dividers(of, scheme)) {
     for (const SiteWeight& consumer : site.consumers) {
-      weights.push_back(some_rows(consumer, site.columns, rows));
+      weights.push_back(some_rows(consumer, site.columns, rows, ranks));
     }
   }
 
@@ -122,20 +131,23 @@ struct Trial {
     double total = 0;
     for (std::size_t c = 0; c < weights.size(); ++c) {
       const std::int64_t rows = std::ssize(weights[c]) / site.columns;
-      auto rounded = rounded_weight(site.consumers[c].name, scaled_columns(weights[c], of_columns),
-                                    rows, scheme, site.pool);
-      const auto off = difference(weights[c], std::move(rounded), of_columns);
-      total += sum(output_errors(off, *site.statistics, site.pool));
+      const auto scaled = scaled_columns(weights[c], of_columns);
+      auto rounded = rounded_weight({site.consumers[c].name, scaled, rows}, site.columns, scheme,
+                                    site.pool, ranks);
+      total += output_error(difference(weights[c], std::move(rounded), of_columns));
     }
     return total;
   }
 
   double energy() const {
     double total = 0;
-    for (const auto& weight : weights) {
-      total += sum(output_errors(weight, *site.statistics, site.pool));
-    }
+    for (const auto& weight : weights) total += output_error(weight);
     return total;
+  }
+
+  // Of all ranks' rows, in their order.
+  double output_error(std::span<const float> off) const {
+    return sum(join_lists(ranks, output_errors(off, *site.statistics, site.pool), site.name));
   }
 };
 
@@ -181,12 +193,19 @@ AwqResult apply_awq(const Site& site, const AwqOptions& options) {
   AwqResult result;
   result.found = search_awq_scales(site, options);
   const std::vector<float> scale = scales_of_columns(site, result.found.scales);
+  Communicator& ranks = dividers(site, options.scheme);
   for (const SiteWeight& consumer : site.consumers) {
     std::vector<float> scaled = scaled_columns(consumer.values, scale);
     const bool clips = options.clip && consumer.name != "q" && consumer.name != "k";
     if (clips) {
-      scaled = clip_weight({consumer.name, scaled, consumer.rows}, scale, options.scheme,
-                           *site.statistics, site.pool);
+      const RowPart own = own_rows(ranks, consumer.rows, 1);
+      const auto own_values =
+          std::span(scaled).subspan(static_cast<std::size_t>(own.first * site.columns),
+                                    static_cast<std::size_t>(own.count() * site.columns));
+      scaled = join_lists(ranks,
+                          clip_weight({consumer.name, own_values, own.count()}, scale,
+                                      options.scheme, *site.statistics, site.pool, ranks),
+                          site.name);
     }
     result.weights.push_back(std::move(scaled));
   }

@@ -35,10 +35,10 @@ AwqScales search_awq_scales(const Site& site, const AwqOptions& options);
 // A weight [N][K] whose groups are clipped to the share (1, 0.95 ... 0.55) of their largest |w|
 // that makes the rounded weight err least: first by group, with the group's block of H, then a
 // row keeps what was found if all of H agrees. `scale` [K]: what the weight's columns were
-// multiplied by, and so its inputs are divided by.
+// multiplied by, and so its inputs are divided by. Ranks as in rounded_weight.
 std::vector<float> clip_weight(const SiteWeight& weight, std::span<const float> scale,
                                const QuantScheme& scheme, const InputStatistics& statistics,
-                               ThreadPool* pool);
+                               ThreadPool* pool, Communicator& ranks = one_rank());
 
 struct AwqResult {
   AwqScales found;

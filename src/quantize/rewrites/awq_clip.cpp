@@ -120,8 +120,10 @@ void clip_row(std::span<float> row, const GroupMoments& moments, const GroupRoun
 // Errors of the outputs of each row when `stored` is rounded and meant to be `wanted`, [N].
 std::vector<double> row_errors(const SiteWeight& wanted, std::span<const float> stored,
                                std::span<const float> scale, const QuantScheme& scheme,
-                               const InputStatistics& statistics, ThreadPool* pool) {
-  std::vector<float> off = rounded_weight(wanted.name, stored, wanted.rows, scheme, pool);
+                               const InputStatistics& statistics, ThreadPool* pool,
+                               Communicator& ranks) {
+  std::vector<float> off =
+      rounded_weight({wanted.name, stored, wanted.rows}, statistics.columns, scheme, pool, ranks);
   for (std::size_t i = 0; i < off.size(); ++i) {
     off[i] = (wanted.values[i] - off[i]) / scale[i % scale.size()];
   }
@@ -132,7 +134,7 @@ std::vector<double> row_errors(const SiteWeight& wanted, std::span<const float> 
 
 std::vector<float> clip_weight(const SiteWeight& weight, std::span<const float> scale,
                                const QuantScheme& scheme, const InputStatistics& statistics,
-                               ThreadPool* pool) {
+                               ThreadPool* pool, Communicator& ranks) {
   const std::int64_t columns = statistics.columns;
   ensure(std::ssize(weight.values) == weight.rows * columns && std::ssize(scale) == columns,
          weight.name, ": expected ", weight.rows, " x ", columns, " values and ", columns,
@@ -144,6 +146,7 @@ std::vector<float> clip_weight(const SiteWeight& weight, std::span<const float> 
   input.columns = columns;
   input.scheme = scheme;
   input.pool = pool;
+  input.ranks = &ranks;
   const RangeRule rule = scheme.kind == CodeKind::uint_ ? fit_minmax : fit_signed;
   const GroupRounding rounding{scheme, choose_ranges(input, rule).scale_mul};
   const GroupMoments moments(statistics, scale, scheme);
@@ -153,8 +156,8 @@ std::vector<float> clip_weight(const SiteWeight& weight, std::span<const float> 
                                         static_cast<std::size_t>(columns)),
              moments, rounding);
   });
-  const auto before = row_errors(weight, weight.values, scale, scheme, statistics, pool);
-  const auto after = row_errors(weight, clipped, scale, scheme, statistics, pool);
+  const auto before = row_errors(weight, weight.values, scale, scheme, statistics, pool, ranks);
+  const auto after = row_errors(weight, clipped, scale, scheme, statistics, pool, ranks);
   for (std::int64_t row = 0; row < weight.rows; ++row) {
     if (after[static_cast<std::size_t>(row)] < before[static_cast<std::size_t>(row)]) continue;
     std::copy_n(weight.values.begin() + row * columns, columns, clipped.begin() + row * columns);

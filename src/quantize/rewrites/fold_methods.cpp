@@ -18,7 +18,7 @@ std::optional<TensorPlan> integer_plan(const FoldInput& input) {
 }
 
 Site site_of(const FoldInput& input) {
-  return make_site(input.site, input.block, input.statistics, &input.pool);
+  return make_site(input.site, input.block, input.statistics, &input.pool, input.ranks);
 }
 
 }  // namespace

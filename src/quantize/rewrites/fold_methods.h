@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "comm/communicator.h"
 #include "quantize/calibration/statistics.h"
 #include "quantize/methods/tensor_plan.h"
 #include "quantize/rewrites/block_tensors.h"
@@ -22,6 +23,7 @@ struct FoldInput {
   const InputStatistics& statistics;
   std::function<TensorPlan(const std::string& part)> plan;  // of a consumer: "q"
   ThreadPool& pool;
+  Communicator& ranks = one_rank();
 };
 struct FoldChoice {
   std::vector<float> scales;  // [site.scales] that the input is divided by; empty = leave it

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "comm/division.h"
 #include "quantize/linear_algebra/dense.h"
 #include "quantize/methods/error.h"
 #include "quantize/methods/fit.h"
@@ -15,7 +16,7 @@ constexpr std::int64_t kTaskRows = 64;  // rows of w that a thread takes at once
 }  // namespace
 
 Site make_site(const SmoothingSite& site, const BlockTensors& block,
-               const InputStatistics& statistics, ThreadPool* pool) {
+               const InputStatistics& statistics, ThreadPool* pool, Communicator& ranks) {
   Site made;
   made.name = site.name;
   made.columns = site.columns;
@@ -23,6 +24,7 @@ Site make_site(const SmoothingSite& site, const BlockTensors& block,
   made.scales = site.scales;
   made.statistics = &statistics;
   made.pool = pool;
+  made.ranks = &ranks;
   require(statistics.columns == site.columns, site.name, ": expected statistics of ", site.columns,
           " columns, found ", statistics.columns);
   for (const std::string& part : site.consumers) {
@@ -50,22 +52,25 @@ std::vector<float> scaled_columns(std::span<const float> weight, std::span<const
   return scaled;
 }
 
-std::vector<float> rounded_weight(std::string_view name, std::span<const float> weight,
-                                  std::int64_t rows, const QuantScheme& scheme, ThreadPool* pool) {
+std::vector<float> rounded_weight(const SiteWeight& weight, std::int64_t columns,
+                                  const QuantScheme& scheme, ThreadPool* pool,
+                                  Communicator& ranks) {
   MethodInput input;
-  input.name = name;
-  input.weight = weight;
-  input.rows = rows;
-  input.columns = std::ssize(weight) / rows;
+  input.name = weight.name;
+  input.weight = weight.values;
+  input.rows = weight.rows;
+  input.columns = columns;
   input.scheme = scheme;
   input.pool = pool;
+  input.ranks = &ranks;
   const RangeRule rule = scheme.kind == CodeKind::uint_ ? fit_minmax : fit_signed;
-  return dequantize(nearest_codes(input, choose_ranges(input, rule)), rows, input.columns, scheme);
+  return dequantize(nearest_codes(input, choose_ranges(input, rule)), weight.rows, columns, scheme);
 }
 
 std::vector<float> outputs(std::span<const float> x, std::span<const float> w, std::int64_t columns,
-                           ThreadPool* pool) {
-  const std::int64_t tokens = std::ssize(x) / columns, rows = std::ssize(w) / columns;
+                           ThreadPool* pool, Communicator& ranks) {
+  const std::int64_t tokens = std::ssize(x) / columns;
+  const RowPart own = own_rows(ranks, std::ssize(w) / columns, kTaskRows);
   std::vector<float> turned(x.size());  // [K][T]
   for (std::int64_t t = 0; t < tokens; ++t) {
     for (std::int64_t k = 0; k < columns; ++k) {
@@ -73,14 +78,14 @@ std::vector<float> outputs(std::span<const float> x, std::span<const float> w, s
           x[static_cast<std::size_t>(t * columns + k)];
     }
   }
-  std::vector<float> out(static_cast<std::size_t>(rows * tokens));
-  for_rows(pool, (rows + kTaskRows - 1) / kTaskRows, [&](std::int64_t task) {
-    const std::int64_t first = task * kTaskRows, count = std::min(kTaskRows, rows - first);
-    add_product({w.data() + first * columns, count, columns, columns},
+  std::vector<float> out(static_cast<std::size_t>(own.count() * tokens));
+  for_rows(pool, (own.count() + kTaskRows - 1) / kTaskRows, [&](std::int64_t task) {
+    const std::int64_t first = task * kTaskRows, count = std::min(kTaskRows, own.count() - first);
+    add_product({w.data() + (own.first + first) * columns, count, columns, columns},
                 {turned.data(), columns, tokens, tokens},
                 Block<float>{out.data() + first * tokens, count, tokens, tokens});
   });
-  return out;
+  return join_lists(ranks, std::move(out), "outputs of a search");
 }
 
 }  // namespace leq

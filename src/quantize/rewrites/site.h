@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "comm/communicator.h"
 #include "quantize/calibration/statistics.h"
 #include "quantize/rewrites/block_tensors.h"
 #include "quantize/rewrites/fold.h"
@@ -30,11 +31,13 @@ struct Site {
   std::int64_t scales = 0;                      // S
   const InputStatistics* statistics = nullptr;  // of the shared input
   ThreadPool* pool = nullptr;                   // results are the same for any number of threads
+  Communicator* ranks = &one_rank();  // that may divide the work: all look at the same site
 };
 
 // A view of the block's tensors: both outlive it. Throws Error where shapes do not fit.
 Site make_site(const SmoothingSite& site, const BlockTensors& block,
-               const InputStatistics& statistics, ThreadPool* pool);
+               const InputStatistics& statistics, ThreadPool* pool,
+               Communicator& ranks = one_rank());
 
 // scale [S] -> one for each input channel, [K].
 std::vector<float> scales_of_columns(const Site& site, std::span<const float> scale);
@@ -43,12 +46,15 @@ std::vector<float> scales_of_columns(const Site& site, std::span<const float> sc
 std::vector<float> scaled_columns(std::span<const float> weight, std::span<const float> scale);
 
 // What the numbers of a weight become when stored in an integer scheme by their plain range
-// (methods absmax and zeropoint), [N][K].
-std::vector<float> rounded_weight(std::string_view name, std::span<const float> weight,
-                                  std::int64_t rows, const QuantScheme& scheme, ThreadPool* pool);
+// (methods absmax and zeropoint), [N][K]. Several ranks each have some of the rows, perhaps none;
+// where rows share a scale they have to be one's.
+std::vector<float> rounded_weight(const SiteWeight& weight, std::int64_t columns,
+                                  const QuantScheme& scheme, ThreadPool* pool,
+                                  Communicator& ranks = one_rank());
 
-// The outputs W X^T of w [N][K] for x [T][K], in f32: [N][T].
+// The outputs W X^T of w [N][K] for x [T][K], in f32: [N][T]. Ranks divide the rows, and all have
+// all outputs.
 std::vector<float> outputs(std::span<const float> x, std::span<const float> w, std::int64_t columns,
-                           ThreadPool* pool);
+                           ThreadPool* pool, Communicator& ranks = one_rank());
 
 }  // namespace leq

@@ -89,7 +89,8 @@ SearchedWeight searched_rows(const Site& site, const SiteWeight& consumer, bool 
     }
     searched.values = searched.picked;
   }
-  searched.outputs = outputs(site.statistics->samples, searched.values, site.columns, site.pool);
+  searched.outputs =
+      outputs(site.statistics->samples, searched.values, site.columns, site.pool, *site.ranks);
   return searched;
 }
 
@@ -125,9 +126,9 @@ double error_against(const Searched& wanted, const Site& site, const SmoothingOp
   double total = 0;
   for (const SearchedWeight& searched : wanted.weights) {
     const auto scaled = scaled_columns(searched.values, of_columns);
-    const auto weight =
-        rounded_weight(searched.name, scaled, searched.rows, options.weight, site.pool);
-    const auto found = outputs(x, weight, site.columns, site.pool);
+    const auto weight = rounded_weight({searched.name, scaled, searched.rows}, site.columns,
+                                       options.weight, site.pool);
+    const auto found = outputs(x, weight, site.columns, site.pool, *site.ranks);
     double error = 0;
     for (std::size_t i = 0; i < found.size(); ++i) {
       const double difference =
