@@ -1,0 +1,160 @@
+// Which blocks a step makes codes of, and which of its two launches does: those that were whole
+// before it, and those that it closes itself. By the definition of what a query reads as codes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "base/half.h"
+#include "cuda/kernels/launch.h"
+#include "cuda/layout/kv_codes.h"
+#include "cuda/layout/kv_pages.h"
+#include "device_memory.h"
+
+namespace leq::LEQ_GPU {
+namespace {
+
+constexpr int kKvHeads = 2, kDims = 32, kPositions = 256;
+constexpr std::byte kJunk{0xff};
+
+std::vector<std::byte> random_halves(std::size_t bytes) {
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  std::vector<std::byte> made(bytes);
+  for (std::size_t at = 0; at < bytes; at += 2) {
+    const std::uint16_t half = f32_to_f16(normal(random));
+    std::memcpy(made.data() + at, &half, 2);
+  }
+  return made;
+}
+
+struct Types {
+  KvType keys, values;
+};
+// The last: a block of both is two of the keys'.
+constexpr Types kTypes[] = {{KvType::simq4, KvType::simq4},
+                            {KvType::simq2_b64, KvType::simq2_b64},
+                            {KvType::simq4, KvType::simq2_b64}};
+
+// The blocks of keys that a launch writes, by their first positions, for runs of one sequence each.
+std::vector<std::vector<int>> sealed_by(const Types& types, const KvZones& zones,
+                                        const std::vector<std::pair<int, int>>& steps,
+                                        bool whole_before) {
+  const KvType type = types.keys;
+  const std::size_t page = kv_page_bytes(KvPart::keys, type, kKvHeads, kDims);
+  const std::size_t of_values = kv_page_bytes(KvPart::values, types.values, kKvHeads, kDims);
+  const std::size_t copy = kv_page_bytes(KvPart::keys, KvType::f16, kKvHeads, kDims);
+  constexpr int kPages = kPositions / 64;
+  const std::size_t pages = steps.size() * kPages;
+  const DeviceArray<std::byte> keys(std::vector<std::byte>(pages * page, kJunk)),
+      values(std::vector<std::byte>(pages * of_values, kJunk)), copies(random_halves(pages * copy));
+  std::vector<AttentionRun> runs;
+  std::vector<std::int32_t> table;
+  AttentionBatch batch;
+  for (const auto& [first, rows] : steps) {
+    const auto at = static_cast<std::int32_t>(table.size());
+    runs.push_back({static_cast<std::int32_t>(batch.tokens), rows, first, at, at + kPages});
+    for (int twice = 0; twice < 2; ++twice) {
+      for (int i = 0; i < kPages; ++i)
+        table.push_back(static_cast<std::int32_t>(runs.size() - 1) * kPages + i);
+    }
+    batch.tokens += rows;
+    batch.longest_run = std::max<std::int64_t>(batch.longest_run, rows);
+  }
+  const DeviceArray<AttentionRun> runs_there(runs);
+  const DeviceArray<std::int32_t> table_there(table);
+  batch.runs = runs_there.data();
+  batch.run_count = static_cast<int>(runs.size());
+  batch.pages = table_there.data();
+  const auto page_bytes = static_cast<std::int64_t>(page),
+             copy_bytes = static_cast<std::int64_t>(copy);
+  KvSealArguments a;
+  a.batch = batch;
+  a.heads = {kKvHeads, kKvHeads, kDims, 0, 1};
+  a.keys = {keys.data(), page_bytes, type, codes_of(KvPart::keys, type, kDims)};
+  a.values = {values.data(), static_cast<std::int64_t>(of_values), types.values,
+              codes_of(KvPart::values, types.values, kDims)};
+  a.copied = {
+      {copies.data(), copy_bytes, KvType::f16}, {copies.data(), copy_bytes, KvType::f16}, zones};
+  a.whole_before = whole_before;
+  a.layer_count = 1;
+  a.layers[0] = {keys.data(), values.data(), copies.data(), copies.data()};
+  launch_kv_seal(a, test_stream());
+  const std::vector<std::byte> found = keys.host();
+  const std::size_t row = kv_number_bytes(kv_scheme(type), kDims);
+  const auto ends = static_cast<std::size_t>(kv_ends(KvPart::keys, type, kDims));
+  std::vector<std::vector<int>> sealed(steps.size());
+  for (std::size_t i = 0; i < pages; ++i) {
+    std::vector<std::byte> portable(64 * row + 4 * ends);
+    read_kv_head({KvPart::keys, type, kKvHeads, kDims, 1}, {found.data() + i * page, page},
+                 portable);
+    const int block = kv_scheme(type).block;
+    for (int slot = 0; slot < 64; slot += block) {
+      const auto from = portable.begin() + slot * static_cast<std::ptrdiff_t>(row);
+      const auto untouched = [](std::byte b) { return b == kJunk; };
+      const bool whole =
+          std::all_of(from, from + block * static_cast<std::ptrdiff_t>(row), untouched);
+      if (!whole) sealed[i / kPages].push_back(static_cast<int>(i % kPages) * 64 + slot);
+    }
+  }
+  return sealed;
+}
+
+// A query at `i` reads a block as codes where its end lies `recent` positions back or more.
+std::vector<int> due(const Types& types, const KvZones& zones, int first, int rows,
+                     bool whole_before) {
+  std::vector<int> blocks;
+  for (int block = 0; block + zones.block <= first + rows; block += zones.block) {
+    const int end = block + zones.block;
+    const auto read_by = [&](int i) { return end <= i + 1 - zones.recent; };
+    bool read = false;
+    for (int i = first; i < first + rows; ++i) read = read || read_by(i);
+    const bool done = first > 0 && read_by(first - 1);
+    if (!read || done || (end <= first) != whole_before) continue;
+    for (int at = block; at < end; at += kv_scheme(types.keys).block) blocks.push_back(at);
+  }
+  return blocks;
+}
+
+void expect_due(const Types& types, int recent, const std::vector<std::pair<int, int>>& steps) {
+  KvZones zones = kv_zones(types.keys, types.values);
+  zones.recent = recent;
+  for (const bool whole_before : {true, false}) {
+    const auto sealed = sealed_by(types, zones, steps, whole_before);
+    for (std::size_t s = 0; s < steps.size(); ++s) {
+      EXPECT_EQ(sealed[s], due(types, zones, steps[s].first, steps[s].second, whole_before))
+          << kv_type_name(types.keys) << '/' << kv_type_name(types.values) << ", recent " << recent
+          << ", " << steps[s].second << " rows from " << steps[s].first
+          << (whole_before ? ", before" : ", by the step");
+    }
+  }
+}
+
+TEST(KvSeal, MakesCodesOfEachBlockOnceInTheLaunchThatItIsDueIn) {
+  std::mt19937 random(1);
+  std::vector<std::pair<int, int>> steps;
+  for (const int rows : {1, 31, 32, 33, 63, 64, 65, 96, 128}) {
+    for (int i = 0; i < 4; ++i) {
+      const int first = static_cast<int>(random() % static_cast<unsigned>(kPositions - rows + 1));
+      steps.emplace_back(i == 0 ? first & -64 : first, rows);
+    }
+  }
+  for (const Types& types : kTypes) {
+    for (const int recent : {1, 40}) expect_due(types, recent, steps);
+  }
+}
+
+// Of runs that are all as long the grid has no block to spare, wherever they begin in a block.
+TEST(KvSeal, HasABlockForAllThatRunsOfOneLengthMayClose) {
+  for (const Types& types : kTypes) {
+    for (const int rows : {1, 9, 33, 65}) {
+      std::vector<std::pair<int, int>> steps;
+      for (int first = 0; first < 72; ++first) steps.emplace_back(first, rows);
+      for (const int recent : {0, 8, 40}) expect_due(types, recent, steps);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace leq::LEQ_GPU
