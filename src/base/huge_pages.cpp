@@ -45,11 +45,7 @@ void unmap_huge_pages(std::byte* data, std::size_t bytes) noexcept {
 }
 
 void ask_for_huge_pages(const std::byte* data, std::size_t bytes) noexcept {
-  const auto address = reinterpret_cast<std::uintptr_t>(data);
-  const std::size_t before = rounded(address, kSmallPage) - address;
-  if (before < bytes) {
-    ::madvise(const_cast<std::byte*>(data) + before, bytes - before, MADV_HUGEPAGE);
-  }
+  ::madvise(const_cast<std::byte*>(data), bytes, MADV_HUGEPAGE);
 }
 
 void map_ahead(const std::byte* data, std::size_t bytes) noexcept {

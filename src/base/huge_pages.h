@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <vector>
 
 namespace leq {
 
@@ -14,16 +13,8 @@ inline constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 std::byte* map_huge_pages(std::size_t bytes) noexcept;
 void unmap_huge_pages(std::byte* data, std::size_t bytes) noexcept;
 
-// For pages that lie wholly in it and are not there yet (a hint). Of a file's mapping: what is not
-// in the page cache yet is read into huge pages.
+// Of a file's mapping: what is not in the page cache yet is read into huge pages (a hint).
 void ask_for_huge_pages(const std::byte* data, std::size_t bytes) noexcept;
-// An empty list gets `count` numbers of 0, on huge pages where it is long.
-template <class Number>
-void fill_on_huge_pages(std::vector<Number>& list, std::size_t count) {
-  list.reserve(count);
-  ask_for_huge_pages(reinterpret_cast<const std::byte*>(list.data()), count * sizeof(Number));
-  list.resize(count);
-}
 // Maps pages before they are touched, reading them from the file where they are not in the cache.
 // What cannot be read is left to the first touch. `data` begins a page.
 void map_ahead(const std::byte* data, std::size_t bytes) noexcept;

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "base/huge_pages.h"
 #include "quantize/linear_algebra/dense.h"
 
 namespace leq {
@@ -129,7 +128,7 @@ void add_hessian(InputStatistics& statistics, std::span<const float> x, const Ti
                  ThreadPool& pool) {
   const std::int64_t columns = statistics.columns;
   std::vector<double>& h = statistics.hessian;
-  if (h.empty()) fill_on_huge_pages(h, static_cast<std::size_t>(columns * columns));
+  h.resize(static_cast<std::size_t>(columns * columns));
   add_outer_products(x, std::ssize(x) / columns, columns, h, pool, share);
 }
 

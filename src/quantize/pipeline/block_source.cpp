@@ -1,7 +1,6 @@
 #include "quantize/pipeline/block_source.h"
 
 #include "base/error.h"
-#include "base/huge_pages.h"
 #include "model/rotation.h"
 #include "model/weights.h"
 #include "quantize/rewrites/fold.h"
@@ -62,7 +61,7 @@ Matrix matrix_of(const Shape& shape) {
   Matrix matrix;
   matrix.rows = shape.size() == 2 ? shape[0] : 1;
   matrix.columns = shape.back();
-  fill_on_huge_pages(matrix.values, static_cast<std::size_t>(matrix.rows * matrix.columns));
+  matrix.values.resize(static_cast<std::size_t>(matrix.rows * matrix.columns));
   return matrix;
 }
 
