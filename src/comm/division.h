@@ -18,8 +18,8 @@ namespace leq {
 // least. The same on all ranks.
 std::vector<int> divide_work(std::span<const std::int64_t> sizes, int ranks);
 
-// Rows of which ranks take neighbouring parts, whole panels but for the last row's; the last ranks
-// may have none.
+// Neighbouring rows, whole panels but for the last one's, that a rank takes of `rows`; none where
+// there are fewer panels than ranks.
 struct RowPart {
   std::int64_t first = 0, last = 0;  // [first, last)
 

@@ -162,6 +162,8 @@ class Collector final : public Observer {
       for (auto* sums : {&part.abs_sum, &part.sum, &part.square_sum}) sums->resize(k);
       std::size_t known = 0;
       each_array(part, [&](auto values) { known += values.size_bytes(); });
+      ensure(bytes.size() >= known && (bytes.size() - known) % (k * sizeof(float)) == 0,
+             place_of(reader), ": ", bytes.size(), " bytes of statistics for ", columns, " inputs");
       part.samples.resize((bytes.size() - known) / sizeof(float));
       std::size_t from = 0;
       each_array(part, [&](auto values) {
