@@ -20,19 +20,21 @@ std::vector<int> divide_work(std::span<const std::int64_t> sizes, int ranks) {
   return owners;
 }
 
-RowPart own_rows(const Communicator& ranks, std::int64_t rows, std::int64_t panel) {
-  const std::int64_t panels = (rows + panel - 1) / panel;
-  const auto start = [&](int rank) {
-    return std::min(rows, (panels * rank + ranks.size() - 1) / ranks.size() * panel);
-  };
-  return {start(ranks.rank()), start(ranks.rank() + 1)};
+Slice even_share(std::int64_t count, std::int64_t unit, int rank, int ranks) {
+  const std::int64_t units = (count + unit - 1) / unit;
+  return {std::min(count, units * rank / ranks * unit),
+          std::min(count, units * (rank + 1) / ranks * unit)};
+}
+
+Slice own_rows(const Communicator& ranks, std::int64_t rows, std::int64_t panel) {
+  return even_share(rows, panel, ranks.rank(), ranks.size());
 }
 
 void gather_parts(Communicator& ranks, std::span<std::byte> all, std::span<const ByteRange> parts,
-                  Receivers to, std::string_view site) {
+                  std::string_view site) {
   const std::byte* own = all.data() + parts[static_cast<std::size_t>(ranks.rank())].first;
   const SharedRows row = {1, parts, own, 0, all.data(), parts.back().last};
-  ranks.gather({&row, 1}, to, site);
+  ranks.gather({&row, 1}, Receivers::all, site);
 }
 
 void gather_owned(Communicator& ranks, std::span<const OwnedRows> blocks, std::string_view site) {
@@ -58,7 +60,7 @@ std::vector<ByteRange> parts_of_sizes(Communicator& ranks, std::size_t own, std:
     parts.push_back({rank * sizeof sizes[0], (rank + 1) * sizeof sizes[0]});
   }
   sizes[static_cast<std::size_t>(ranks.rank())] = own;
-  gather_parts(ranks, std::as_writable_bytes(std::span(sizes)), parts, Receivers::all, site);
+  gather_parts(ranks, std::as_writable_bytes(std::span(sizes)), parts, site);
   std::size_t at = 0;
   for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
     parts[rank] = {at, at + static_cast<std::size_t>(sizes[rank])};

@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/slice.h"
 #include "comm/communicator.h"
 
 namespace leq {
@@ -18,18 +19,15 @@ namespace leq {
 // least. The same on all ranks.
 std::vector<int> divide_work(std::span<const std::int64_t> sizes, int ranks);
 
-// Neighbouring rows, whole panels but for the last one's, that a rank takes of `rows`; none where
-// there are fewer panels than ranks.
-struct RowPart {
-  std::int64_t first = 0, last = 0;  // [first, last)
+// The share of `rank` of `count` things that are cut at multiples of `unit`; empty for some where
+// there are fewer units than ranks. The leader never has more than others.
+Slice even_share(std::int64_t count, std::int64_t unit, int rank, int ranks);
+// This rank's of rows in panels.
+Slice own_rows(const Communicator& ranks, std::int64_t rows, std::int64_t panel);
 
-  std::int64_t count() const { return last - first; }
-};
-RowPart own_rows(const Communicator& ranks, std::int64_t rows, std::int64_t panel);
-
-// Every rank's part of `all` into that of all receivers; this rank's is there already.
+// Every rank's part of `all` into that of all others; this rank's is there already.
 void gather_parts(Communicator& ranks, std::span<std::byte> all, std::span<const ByteRange> parts,
-                  Receivers to, std::string_view site);
+                  std::string_view site);
 
 // Memory that one rank has right and all are to have.
 struct OwnedRows {
@@ -59,7 +57,7 @@ std::vector<Number> join_lists(Communicator& ranks, std::vector<Number> own,
   std::vector<Number> all(parts.back().last / sizeof(Number));
   const auto first = parts[static_cast<std::size_t>(ranks.rank())].first / sizeof(Number);
   std::ranges::copy(own, all.begin() + static_cast<std::ptrdiff_t>(first));
-  gather_parts(ranks, std::as_writable_bytes(std::span(all)), parts, Receivers::all, site);
+  gather_parts(ranks, std::as_writable_bytes(std::span(all)), parts, site);
   return all;
 }
 

@@ -4,20 +4,13 @@
 #include <numeric>
 
 #include "base/bytes.h"
+#include "comm/division.h"
 #include "tensor/weight_layout.h"
 
 namespace leq {
 namespace {
 
 constexpr std::int64_t kGroup = 128;  // columns of an activation scale
-
-// The share of `rank` of `count` things that are cut at multiples of `unit`. The leader, who
-// samples too, never has more than others.
-Slice even_share(std::int64_t count, std::int64_t unit, int rank, int ranks) {
-  const std::int64_t units = (count + unit - 1) / unit;
-  return {std::min(count, units * rank / ranks * unit),
-          std::min(count, units * (rank + 1) / ranks * unit)};
-}
 
 Slice kv_heads_of(const Slice& heads, const ModelConfig& config) {
   if (heads.empty()) return {};

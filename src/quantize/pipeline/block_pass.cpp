@@ -177,14 +177,12 @@ class Collector final : public Observer {
 
   // The inputs that they saw.
   void gather_inputs(Reader reader, std::int64_t there) {
-    const std::size_t one = seen_of(reader, 0).size_bytes();  // who ran no window has room now
-    const auto all = std::as_writable_bytes(std::span(seen_[reader]));
-    std::vector<ByteRange> parts;
-    for (int rank = 0; rank < context_.ranks.size(); ++rank) {
-      const std::size_t first = one * static_cast<std::size_t>(rank);
-      parts.push_back({first, rank < there ? first + one : first});
+    std::vector<OwnedRows> windows;
+    for (int rank = 0; rank < there; ++rank) {
+      const auto seen = std::as_writable_bytes(seen_of(reader, rank));
+      windows.push_back({.owner = rank, .data = seen.data(), .bytes = seen.size()});
     }
-    gather_parts(context_.ranks, all, parts, Receivers::all,
+    gather_owned(context_.ranks, windows,
                  "inputs of " + context_.block + input_name(0, reader).substr(8));
   }
 

@@ -157,7 +157,7 @@ QuantizedTensor quantize_values(std::span<const float> values, std::int64_t rows
                                 ThreadPool& pool, Communicator& ranks) {
   const bool by_method = plan.method != nullptr && !plan.scheme.is_float();
   ensure(ranks.size() == 1 || (by_method && divides_rows(plan)), name, ": ranks divide its rows");
-  const RowPart own = own_rows(ranks, rows, kPanelRows);
+  const Slice own = own_rows(ranks, rows, kPanelRows);
   const auto own_values = values.subspan(static_cast<std::size_t>(own.first * columns),
                                          static_cast<std::size_t>(own.count() * columns));
   QuantizedTensor result;

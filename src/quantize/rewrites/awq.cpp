@@ -90,7 +90,7 @@ Communicator& dividers(const Site& site, const QuantScheme& scheme) {
 std::vector<float> some_rows(const SiteWeight& weight, std::int64_t columns, std::int64_t count,
                              const Communicator& ranks) {
   const std::int64_t taken = std::min(count, weight.rows);
-  const RowPart own = own_rows(ranks, taken, 1);
+  const Slice own = own_rows(ranks, taken, 1);
   std::vector<float> rows;
   for (std::int64_t i = own.first; i < own.last; ++i) {
     const auto from = weight.values.begin() + i * weight.rows / taken * columns;
@@ -201,7 +201,7 @@ AwqResult apply_awq(const Site& site, const AwqOptions& options) {
     std::vector<float> scaled = scaled_columns(consumer.values, scale);
     const bool clips = options.clip && consumer.name != "q" && consumer.name != "k";
     if (clips) {
-      const RowPart own = own_rows(ranks, consumer.rows, 1);
+      const Slice own = own_rows(ranks, consumer.rows, 1);
       const auto own_values =
           std::span(scaled).subspan(static_cast<std::size_t>(own.first * site.columns),
                                     static_cast<std::size_t>(own.count() * site.columns));

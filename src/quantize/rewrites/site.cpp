@@ -70,7 +70,7 @@ std::vector<float> rounded_weight(const SiteWeight& weight, std::int64_t columns
 std::vector<float> outputs(std::span<const float> x, std::span<const float> w, std::int64_t columns,
                            ThreadPool* pool, Communicator& ranks) {
   const std::int64_t tokens = std::ssize(x) / columns;
-  const RowPart own = own_rows(ranks, std::ssize(w) / columns, kTaskRows);
+  const Slice own = own_rows(ranks, std::ssize(w) / columns, kTaskRows);
   std::vector<float> turned(x.size());  // [K][T]
   for (std::int64_t t = 0; t < tokens; ++t) {
     for (std::int64_t k = 0; k < columns; ++k) {
