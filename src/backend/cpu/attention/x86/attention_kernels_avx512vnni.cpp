@@ -54,26 +54,33 @@ void float_blocks(const ScoreTile& tile, int block) noexcept {
   const Key* keys = static_cast<const Key*>(tile.keys) + block * dims * kKeyBlock;
   const float* query[R];
   __m512 sums[R][B];
+#pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
     query[r] = tile.query[r];
+#pragma GCC unroll 4
     for (int b = 0; b < B; ++b) sums[r][b] = _mm512_setzero_ps();
   }
   Prefetcher ahead(tile.ahead, dims);
   for (std::int64_t c = 0; c < dims; ++c) {
     __m512 key[B];
+#pragma GCC unroll 4
     for (int b = 0; b < B; ++b) {
       key[b] = load16(keys + (b * dims + c) * kKeyBlock);
     }
     ahead.step();
+#pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
       const __m512 q = _mm512_set1_ps(query[r][c]);
+#pragma GCC unroll 4
       for (int b = 0; b < B; ++b) sums[r][b] = _mm512_fmadd_ps(q, key[b], sums[r][b]);
     }
   }
+  const std::int64_t first = std::int64_t{block} * kKeyBlock;
+#pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
-    for (int b = 0; b < B; ++b) {
-      _mm512_storeu_ps(tile.scores[r] + (block + b) * kKeyBlock, sums[r][b]);
-    }
+    float* const scores = tile.scores[r] + first;
+#pragma GCC unroll 4
+    for (int b = 0; b < B; ++b) _mm512_storeu_ps(scores + b * kKeyBlock, sums[r][b]);
   }
 }
 
@@ -168,30 +175,44 @@ void value_columns(const ValueTile& tile, std::int64_t column, __mmask16 mask) n
   const Value* values = static_cast<const Value*>(tile.values) + column;
   const float* weights[R];
   __m512 sums[R][D];
+#pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
     weights[r] = tile.weights[r];
+    const float* const out = tile.out[r] + column;
+#pragma GCC unroll 8
     for (int i = 0; i < D; ++i) {
-      sums[r][i] = load16(tile.out[r] + column + i * 16, D == 1 ? mask : __mmask16(0xffffu));
+      sums[r][i] = D == 1 ? load16(out, mask) : load16(out + i * 16);
     }
   }
+  // With many queries f32 values are, as a rule, a page that was just widened.
+  constexpr bool kFetch = sizeof(Value) < sizeof(float) || R <= 3;
   Prefetcher ahead(share_of(tile.ahead, column, column + 16 * D, dims), tile.last - tile.first);
   for (std::int64_t j = tile.first; j < tile.last; ++j) {
     const Value* at = values + j * dims;
     ahead.step();
     __m512 value[D];
+#pragma GCC unroll 8
     for (int i = 0; i < D; ++i) {
       value[i] = D == 1 ? load16(at, mask) : load16(at + i * 16);
-      if (i * 16 * sizeof(Value) % 64 == 0) fetch_near(at + i * 16);
+      if (kFetch && i * 16 * sizeof(Value) % 64 == 0) fetch_near(at + i * 16);
     }
+#pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
       const __m512 weight = _mm512_set1_ps(weights[r][j]);
+#pragma GCC unroll 8
       for (int i = 0; i < D; ++i) sums[r][i] = _mm512_fmadd_ps(weight, value[i], sums[r][i]);
     }
   }
+#pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
+    float* const out = tile.out[r] + column;
+#pragma GCC unroll 8
     for (int i = 0; i < D; ++i) {
-      _mm512_mask_storeu_ps(tile.out[r] + column + i * 16, D == 1 ? mask : __mmask16(0xffffu),
-                            sums[r][i]);
+      if constexpr (D == 1) {
+        _mm512_mask_storeu_ps(out, mask, sums[r][i]);
+      } else {
+        _mm512_storeu_ps(out + i * 16, sums[r][i]);
+      }
     }
   }
 }

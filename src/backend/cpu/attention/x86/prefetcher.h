@@ -14,6 +14,7 @@ namespace {
 // The share of columns [first, last) of `columns`: a page's columns are read in several passes.
 inline Ahead share_of(const Ahead& all, std::int64_t first, std::int64_t last,
                       std::int64_t columns) {
+  if (all.count == 0) return {};
   const std::int64_t begin = all.count * first / columns;
   const std::int64_t end = last < columns ? all.count * last / columns : all.count;
   return {all.lines + begin * 64, end - begin};
