@@ -304,7 +304,8 @@ void merge_records(const HeadBlock& head, const float* records, float* totals) {
       continue;
     }
     const float joint = m > largest ? m : largest;
-    const float a = leq_exp(largest - joint), b = leq_exp(m - joint);
+    const auto factor = [&](float x) { return x == joint ? 1.0f : leq_exp(x - joint); };
+    const float a = factor(largest), b = factor(m);
     sum = std::fma(l, b, sum * a);
     head.kernels.merge(record, a, b, head.shape.head_dim, total);
     largest = joint;

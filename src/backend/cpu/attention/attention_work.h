@@ -35,6 +35,7 @@ void prefetch(const void* from, std::size_t bytes) {
 
 // One of `parts` equal parts of what is left to fetch.
 inline Ahead take_part(Ahead& left, int parts) {
+  if (left.count == 0) return {};
   const Ahead part = {left.lines, left.count / parts};
   left = {left.lines + part.count * 64, left.count - part.count};
   return part;
