@@ -89,6 +89,7 @@ table < "$work/known.all" | awk '
     if ($6 == 0 || $7 == 0 || $7 >= $6 || $8 != 1 || $9 == 0 || $10 == 0) { print "nvcc: " $1 " " $2 ": its loop, path, fence and division were not found; look at cuda/check/sass_counts.cpp"; bad = 1 }
     next
   }
+  /^together/ && $8 != $5 { print "nvcc: " $1 " " $2 ": its loop was not found; look at kBranches in cuda/check/sass_counts.cpp"; bad = 1 }
   { split($1, part, "_"); expected = part[2] == "igmma" && $2 != "sm_90a" ? 0 : part[part[3] == "" ? 2 : 3] }
   $5 != expected { print "nvcc: " $1 " " $2 ": counted " $5 " tensor-core instructions, expected " expected "; look at kTensorCores in cuda/check/sass_counts.cpp"; bad = 1 }
   END { exit bad || NR == 0 }'
