@@ -7,7 +7,7 @@
 #   cuda/check/check_nvcc.sh             check
 #   cuda/check/check_nvcc.sh --update    write what was found into budgets.txt
 #   cuda/check/check_nvcc.sh SOURCE...   the kernels of these alone
-#   --all: for every architecture, not only 80 and 90a. LEQ_NVCC_ARCHITECTURES: for these.
+#   --all: for every architecture, not only 80, 90a and 120. LEQ_NVCC_ARCHITECTURES: for these.
 set -eu
 cd "$(dirname "$0")/../.."
 if ! command -v nvcc > /dev/null; then
@@ -15,6 +15,7 @@ if ! command -v nvcc > /dev/null; then
   exit 0
 fi
 names="80 90a"
+if nvcc --list-gpu-arch | grep -q compute_120; then names="$names 120"; fi  # 12.8 and newer
 update=""
 chosen=""
 # At the edge of what a query sees, and at the end of a span; groups of other sizes than 128.
