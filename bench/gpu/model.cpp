@@ -36,14 +36,14 @@ const KernelCode& KernelCodes::of(const std::string& begin, const std::string& a
   return *found;
 }
 
-// Clocks, memory and tensor cores by the vendors' data sheets, memory at 90 % of it; of int8
+// Clocks, memory and tensor cores by the vendors' data sheets, memory at 90 % of it; of
 // products by mma.sync an H200 is taken to reach 62 % of what wgmma does. Launches: guessed.
 const std::vector<Machine>& machines() {
   static const std::vector<Machine> list = {
-      {"H200", "sm_90a", 132, 1.755, 4320, 227, 2048, 4096, 1.0},
-      {"A100", "sm_80", 108, 1.41, 1835, 163, 2048, 2048, 1.5},
-      {"RTX 4090", "sm_89", 128, 2.52, 907, 99, 1536, 1024, 1.5},
-      {"RTX 5090", "sm_120", 170, 2.41, 1613, 99, 1536, 1024, 1.0},
+      {"H200", "sm_90a", 132, 1.755, 4320, 227, 2048, 4096, 2048, 1.0},
+      {"A100", "sm_80", 108, 1.41, 1835, 163, 2048, 2048, 1024, 1.5},
+      {"RTX 4090", "sm_89", 128, 2.52, 907, 99, 1536, 1024, 256, 1.5},
+      {"RTX 5090", "sm_120", 170, 2.41, 1613, 99, 1536, 1024, 256, 1.0},
   };
   return list;
 }
@@ -60,8 +60,8 @@ double rate(const Machine& machine, Unit unit) {
   if (unit == Unit::dp4a) return 4 * 64;
   if (unit == Unit::wgmma_s8) return machine.s8_products;
   const bool hopper = std::string_view(machine.architecture) == "sm_90a";
-  const double s8 = machine.s8_products * (hopper ? kMmaOfWgmma : 1);
-  return unit == Unit::mma_f16 ? s8 / 2 : s8;
+  const double most = unit == Unit::mma_f16 ? machine.f16_products : machine.s8_products;
+  return most * (hopper ? kMmaOfWgmma : 1);
 }
 
 int resident_blocks(const Machine& machine, const Launch& launch, const KernelCode& code) {

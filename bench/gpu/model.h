@@ -35,11 +35,12 @@ struct Machine {
   const char* architecture;
   int multiprocessors;
   double ghz;
-  double gbps;         // that memory gives to a kernel that only reads
-  int shared_kib;      // of a multiprocessor
-  int threads;         // that it holds
-  double s8_products;  // of the tensor cores, a cycle and multiprocessor
-  double launch_us;    // from the end of a kernel to where the next one works, within a graph
+  double gbps;          // that memory gives to a kernel that only reads
+  int shared_kib;       // of a multiprocessor
+  int threads;          // that it holds
+  double s8_products;   // of the tensor cores, a cycle and multiprocessor
+  double f16_products;  // with f32 sums, which GeForce cards make at half the rate
+  double launch_us;     // from the end of a kernel to where the next one works, within a graph
 };
 const std::vector<Machine>& machines();
 

@@ -13,6 +13,9 @@ constexpr int kLayers = 32;
 // Where weights and inputs have groups, each of a thread's 64 sums of a slab has a scale of its
 // own: 64 products, and what fetches the other side's scales (docs/cuda-kernels.md).
 constexpr double kBothInGroups = 76;
+// Where no warps of their own fetch (mma), a round also sends for a slab and for what its groups
+// need; its shortest path goes around most of that.
+constexpr double kFetchOfGroups = 100;
 constexpr int kWaiting = 8;  // bytes of a group's sum that waits (int_gemv_groups.cuh)
 
 struct Linear {
@@ -92,6 +95,7 @@ Launch gemm(const Machine& machine, const Linear& linear, const Scheme& scheme, 
     launch.shared_bytes = 96 << 10;
     launch.work = launch.products / (16 * 8 * 32);
     launch.other = 1200;
+    if (grouped) launch.beside += kFetchOfGroups;
   }
   return launch;
 }
@@ -144,8 +148,9 @@ std::vector<Part> prompt_of_7b(const Machine& machine, const Scheme& scheme, int
   attention.shared_bytes = 60 << 10;
   attention.unit = Unit::mma_f16;
   attention.rounds = pairs / (16 * 64) * kHeads;
-  // Keys take half of the time of f16.
-  attention.products = pairs * kHeads * kHeadDim * 1.5;
+  // In f16 products: those with int8 keys take less time.
+  const double keys = machine.f16_products / machine.s8_products;
+  attention.products = pairs * kHeads * kHeadDim * (1 + keys);
   attention.bytes = kHeads * tokens * (2 * kHeadDim + 8);
   attention.other = 800;
   attention.round_trips = 4;

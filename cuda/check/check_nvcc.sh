@@ -7,7 +7,7 @@
 #   cuda/check/check_nvcc.sh             check
 #   cuda/check/check_nvcc.sh --update    write what was found into budgets.txt
 #   cuda/check/check_nvcc.sh SOURCE...   the kernels of these alone
-#   --all: for every architecture, not only 80 and 90a. LEQ_NVCC_ARCHITECTURES: for these.
+#   --all: for every architecture, not only 80, 90a and 120. LEQ_NVCC_ARCHITECTURES: for these.
 set -eu
 cd "$(dirname "$0")/../.."
 if ! command -v nvcc > /dev/null; then
@@ -15,6 +15,7 @@ if ! command -v nvcc > /dev/null; then
   exit 0
 fi
 names="80 90a"
+if nvcc --list-gpu-arch | grep -q compute_120; then names="$names 120"; fi  # 12.8 and newer
 update=""
 chosen=""
 # At the edge of what a query sees, and at the end of a span; groups of other sizes than 128.
@@ -89,6 +90,7 @@ table < "$work/known.all" | awk '
     if ($6 == 0 || $7 == 0 || $7 >= $6 || $8 != 1 || $9 == 0 || $10 == 0) { print "nvcc: " $1 " " $2 ": its loop, path, fence and division were not found; look at cuda/check/sass_counts.cpp"; bad = 1 }
     next
   }
+  /^together/ && $8 != $5 { print "nvcc: " $1 " " $2 ": its loop was not found; look at kBranches in cuda/check/sass_counts.cpp"; bad = 1 }
   { split($1, part, "_"); expected = part[2] == "igmma" && $2 != "sm_90a" ? 0 : part[part[3] == "" ? 2 : 3] }
   $5 != expected { print "nvcc: " $1 " " $2 ": counted " $5 " tensor-core instructions, expected " expected "; look at kTensorCores in cuda/check/sass_counts.cpp"; bad = 1 }
   END { exit bad || NR == 0 }'

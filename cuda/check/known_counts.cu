@@ -1,4 +1,4 @@
-// Kernels with a known number of tensor-core instructions each, and one with a known main loop:
+// Kernels with a known number of tensor-core instructions each, and two with a known main loop:
 // cuda/check/check_nvcc.sh counts them with sass_counts.cpp on every architecture before it trusts
 // the counts of others.
 #include "cuda/words/ptx_attention.h"
@@ -72,6 +72,19 @@ __global__ void looped(int* out, const int* in, int count) {
       for (int k = 0; k < in[i]; ++k) out[k] = in[count - k] / (k + 2);
     }
   }
+}
+
+// A loop that a warp's lanes go round together, for which 12.0 has a branch of its own.
+__global__ void together_4(float* out, const std::uint32_t* in, int count) {
+  float sums[4] = {};
+#pragma unroll 1
+  for (int i = 0; i < count; ++i) {
+    std::uint32_t a[4];
+    for (int k = 0; k < 4; ++k) a[k] = in[threadIdx.x + 32 * static_cast<unsigned>(4 * i + k)];
+#pragma unroll
+    for (int k = 0; k < 4; ++k) ptx::mma_m16n8k16_f16(sums, a, a[k], a[0]);
+  }
+  for (int i = 0; i < 4; ++i) out[threadIdx.x * 4 + i] = sums[i];
 }
 
 }  // namespace leq::LEQ_GPU

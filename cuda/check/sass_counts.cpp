@@ -24,8 +24,9 @@ namespace {
 // IGMMA (wgmma) with operand A in shared memory and in registers.
 constexpr unsigned kTensorCores[] = {0x237, 0x23c, 0x9f1, 0xdf1};
 constexpr unsigned kCopy = 0xfae;  // cp.async
-constexpr unsigned kDp4a = 0x226, kBranch = 0x947, kFence = 0x992;
-constexpr unsigned kToFloat[] = {0x306, 0x25a};  // of a lane, of a warp
+constexpr unsigned kDp4a = 0x226, kFence = 0x992;
+constexpr unsigned kBranches[] = {0x947, 0x547};  // of a lane, of a warp (10.0 and newer)
+constexpr unsigned kToFloat[] = {0x306, 0x25a};   // of a lane, of a warp
 
 struct Instruction {
   std::uint64_t low, high;
@@ -34,6 +35,7 @@ struct Instruction {
   bool is_tensor() const {
     return std::ranges::find(kTensorCores, operation()) != std::end(kTensorCores);
   }
+  bool branches() const { return std::ranges::find(kBranches, operation()) != std::end(kBranches); }
   bool fences_gpu() const { return operation() == kFence && (high >> 13 & 1) != 0; }
   // Rounded up: nothing but the division of integers does that.
   bool divides() const {
@@ -107,7 +109,7 @@ class LoopPaths {
   }
   std::vector<std::size_t> all_successors(std::size_t at) const {
     std::vector<std::size_t> found;
-    const bool branches = code_[at].operation() == kBranch;
+    const bool branches = code_[at].branches();
     const auto add = [&](std::int64_t to) {
       if (to < static_cast<std::int64_t>(first_) || to >= static_cast<std::int64_t>(last_)) return;
       found.push_back(static_cast<std::size_t>(to));
@@ -170,7 +172,7 @@ Counts counts_of(const std::vector<Instruction>& code, bool hopper) {
   };
   std::vector<Loop> loops;
   for (std::size_t i = 0; i < code.size(); ++i) {
-    if (code[i].operation() != kBranch) continue;
+    if (!code[i].branches()) continue;
     const std::int64_t to = static_cast<std::int64_t>(i) + 1 + code[i].jump(hopper);
     if (to < 0 || to >= static_cast<std::int64_t>(i)) continue;
     const auto start = static_cast<std::size_t>(to);

@@ -37,18 +37,21 @@ constexpr Types kTypes[] = {{KvType::simq4, KvType::simq4},
                             {KvType::simq2_b64, KvType::simq2_b64},
                             {KvType::simq4, KvType::simq2_b64}};
 
-// The blocks of keys that a launch writes, by their first positions, for runs of one sequence each.
-std::vector<std::vector<int>> sealed_by(const Types& types, const KvZones& zones,
-                                        const std::vector<std::pair<int, int>>& steps,
-                                        bool whole_before) {
+using Steps = std::vector<std::pair<int, int>>;
+constexpr int kPages = kPositions / 64;
+
+// Keys of the second head in each page, as files have them, after a launch for runs of one sequence
+// each; `numbers` are all copies.
+std::vector<std::vector<std::byte>> keys_after(const Types& types, const KvZones& zones,
+                                               const Steps& steps, bool whole_before,
+                                               const std::vector<std::byte>& numbers) {
   const KvType type = types.keys;
   const std::size_t page = kv_page_bytes(KvPart::keys, type, kKvHeads, kDims);
   const std::size_t of_values = kv_page_bytes(KvPart::values, types.values, kKvHeads, kDims);
   const std::size_t copy = kv_page_bytes(KvPart::keys, KvType::f16, kKvHeads, kDims);
-  constexpr int kPages = kPositions / 64;
   const std::size_t pages = steps.size() * kPages;
   const DeviceArray<std::byte> keys(std::vector<std::byte>(pages * page, kJunk)),
-      values(std::vector<std::byte>(pages * of_values, kJunk)), copies(random_halves(pages * copy));
+      values(std::vector<std::byte>(pages * of_values, kJunk)), copies(numbers);
   std::vector<AttentionRun> runs;
   std::vector<std::int32_t> table;
   AttentionBatch batch;
@@ -84,14 +87,29 @@ std::vector<std::vector<int>> sealed_by(const Types& types, const KvZones& zones
   const std::vector<std::byte> found = keys.host();
   const std::size_t row = kv_number_bytes(kv_scheme(type), kDims);
   const auto ends = static_cast<std::size_t>(kv_ends(KvPart::keys, type, kDims));
-  std::vector<std::vector<int>> sealed(steps.size());
+  std::vector<std::vector<std::byte>> portable(pages, std::vector<std::byte>(64 * row + 4 * ends));
   for (std::size_t i = 0; i < pages; ++i) {
-    std::vector<std::byte> portable(64 * row + 4 * ends);
     read_kv_head({KvPart::keys, type, kKvHeads, kDims, 1}, {found.data() + i * page, page},
-                 portable);
-    const int block = kv_scheme(type).block;
+                 portable[i]);
+  }
+  return portable;
+}
+
+std::vector<std::byte> random_copies(std::size_t sequences) {
+  return random_halves(sequences * kPages *
+                       kv_page_bytes(KvPart::keys, KvType::f16, kKvHeads, kDims));
+}
+
+// The blocks of keys that a launch writes, by their first positions.
+std::vector<std::vector<int>> sealed_by(const Types& types, const KvZones& zones,
+                                        const Steps& steps, bool whole_before) {
+  const auto pages = keys_after(types, zones, steps, whole_before, random_copies(steps.size()));
+  const std::size_t row = kv_number_bytes(kv_scheme(types.keys), kDims);
+  std::vector<std::vector<int>> sealed(steps.size());
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    const int block = kv_scheme(types.keys).block;
     for (int slot = 0; slot < 64; slot += block) {
-      const auto from = portable.begin() + slot * static_cast<std::ptrdiff_t>(row);
+      const auto from = pages[i].begin() + slot * static_cast<std::ptrdiff_t>(row);
       const auto untouched = [](std::byte b) { return b == kJunk; };
       const bool whole =
           std::all_of(from, from + block * static_cast<std::ptrdiff_t>(row), untouched);
@@ -153,6 +171,33 @@ TEST(KvSeal, HasABlockForAllThatRunsOfOneLengthMayClose) {
       for (int first = 0; first < 72; ++first) steps.emplace_back(first, rows);
       for (const int recent : {0, 8, 40}) expect_due(types, recent, steps);
     }
+  }
+}
+
+// Sinks are read in f16 alone: whatever they are, the block that they lie in is coded as ever.
+TEST(KvSeal, SinksHaveNoSayInTheRangesOfTheirBlock) {
+  const Steps steps = {{0, 128}};
+  constexpr int kSinks = 4;
+  std::vector<std::byte> numbers = random_copies(1), with_large = numbers;
+  const std::uint16_t large = f32_to_f16(1000.0f);
+  for (int head = 0; head < kKvHeads; ++head) {
+    for (int i = 0; i < kSinks * kDims; ++i) {
+      std::memcpy(with_large.data() + (head * 64 * kDims + i) * 2, &large, 2);
+    }
+  }
+  for (const Types& types : kTypes) {
+    KvZones zones = kv_zones(types.keys, types.values);
+    zones.recent = 8;
+    const auto keys = [&](int sinks, const std::vector<std::byte>& copies) {
+      zones.sinks = sinks;
+      std::vector<std::byte> page = keys_after(types, zones, steps, false, copies)[0];
+      // But for the codes of the sinks themselves, which nobody reads.
+      const std::size_t row = kv_number_bytes(kv_scheme(types.keys), kDims);
+      page.erase(page.begin(), page.begin() + static_cast<std::ptrdiff_t>(kSinks * row));
+      return page;
+    };
+    EXPECT_EQ(keys(kSinks, with_large), keys(kSinks, numbers));
+    EXPECT_NE(keys(0, with_large), keys(0, numbers));
   }
 }
 

@@ -135,13 +135,15 @@ class RopeAppend : public testing::TestWithParam<RopeCase> {
         offset(key_offset_.empty() ? std::vector<float>(1) : key_offset_);
     const DeviceArray<std::byte> keys(static_cast<std::size_t>(2 * page_bytes(c.keys)));
     const DeviceArray<std::byte> values(static_cast<std::size_t>(2 * page_bytes(c.values)));
-    const DeviceArray<AttentionRun> runs(std::vector<AttentionRun>{{0, kRows, kFirst, 0}});
-    const DeviceArray<std::int32_t> row_runs(std::vector<std::int32_t>(kRows, 0));
+    // Two runs that follow one another in the same pages.
+    const DeviceArray<AttentionRun> runs(
+        std::vector<AttentionRun>{{0, 2, kFirst, 0}, {2, kRows - 2, kFirst + 2, 0}});
+    const DeviceArray<std::int32_t> row_runs(std::vector<std::int32_t>{0, 0, 1, 1, 1});
     const DeviceArray<std::int32_t> pages(std::vector<std::int32_t>{1, 0});
     const DeviceArray<unsigned long long> fault(std::vector<unsigned long long>{~0ull});
     RopeAppendArguments a;
     a.qkv = {qkv.data(), width_};
-    a.batch = {kRows, runs.data(), 1, row_runs.data(), pages.data(), kRows, kFirst + kRows};
+    a.batch = {kRows, runs.data(), 2, row_runs.data(), pages.data(), kRows - 2, kFirst + kRows};
     a.heads = {c.heads, c.kv_heads, c.dims, 0, c.heads / c.kv_heads};
     if (c.normed) {
       a.q_gain = q_gain.data();

@@ -24,6 +24,7 @@ struct QueryBlock {
   int position = 0;       // of the first row
   int kv_head = 0, head = 0, heads = 0;
   int window = 0;
+  unsigned ticket = 0;  // of the blocks that share these queries, a span each
   const std::int32_t* pages = nullptr;
 
   __device__ __forceinline__ int queries() const { return rows * heads; }
@@ -75,6 +76,7 @@ __device__ __forceinline__ QueryBlock query_block(const AttentionArguments& a,
   block.heads = end - block.head;
   if (block.heads <= 0) block.rows = 0;
   block.window = a.heads.window;
+  block.ticket = blockIdx.x * gridDim.y + blockIdx.y;
   return block;
 }
 

@@ -42,8 +42,7 @@ __device__ __forceinline__ void complete_queries(const AttentionArguments& a,
   if (plan.split) {
     const Positions all = block.seen();
     const int spans = (all.last - 1) / kSpanTokens - all.first / kSpanTokens + 1;
-    unsigned* const ticket = a.codes.tickets + blockIdx.x * gridDim.y + blockIdx.y;
-    if (!is_last_block(ticket, static_cast<unsigned>(spans))) return;
+    if (!is_last_block(a.codes.tickets + block.ticket, static_cast<unsigned>(spans))) return;
     for (int i = static_cast<int>(threadIdx.x); i < block.queries() * dims;
          i += static_cast<int>(blockDim.x)) {
       const int query = i / dims, c = i % dims;

@@ -262,8 +262,10 @@ struct WarpgroupTile {
   int sums[Shape::kSums];
   float totals[kGrouped ? Shape::kSums : 1];
   std::uint32_t codes[Shape::kThroughRegisters ? 4 : 1][4];  // operand A, of 32 columns each
-  // Where the lane's word of each chunk of codes lies in a stage, of row lane / 4 of the warp's 16.
-  int code_at[Shape::kThroughRegisters ? Memory::kChunks : 1];
+  // Where the lane's row of each two chunks of codes lies in a stage, as ldmatrix asks for it: the
+  // warp's first eight rows and the next of one chunk, then of the other.
+  static constexpr int kCodeLoads = Shape::kThroughRegisters ? Memory::kChunks / 2 : 1;
+  int code_at[kCodeLoads];
   int lane, warp;              // warp: of all that multiply
   int first_row, first_token;  // of number 0
 
@@ -275,8 +277,8 @@ struct WarpgroupTile {
         first_token(kept(lane % 4 * 2)) {
     if constexpr (!Shape::kThroughRegisters) return;
 #pragma unroll
-    for (int chunk = 0; chunk < Memory::kChunks; ++chunk) {
-      code_at[chunk] = kept(swizzled<Memory::kChunks>(first_row, chunk) + lane % 4 * 4);
+    for (int i = 0; i < kCodeLoads; ++i) {
+      code_at[i] = kept(swizzled<Memory::kChunks>(warp * 16 + lane % 16, 2 * i + lane / 16));
     }
   }
   static __device__ __forceinline__ int kept(int x) {
@@ -297,22 +299,22 @@ struct WarpgroupTile {
 
   // Codes of a slab from shared memory into the registers of operand A.
   __device__ __forceinline__ void load_codes(const Memory& memory, int stage, std::uint32_t flip) {
-    constexpr int kBits = Shape::kBits, kChunks = Memory::kChunks;
+    constexpr int kBits = Shape::kBits, kRuns = Planes<kBits>::kRuns;
+    std::uint32_t low[kCodeLoads][4], thirds[2] = {};
+#pragma unroll
+    for (int i = 0; i < kCodeLoads; ++i) {
+      ptx::ldmatrix_x4(low[i], memory.low(stage) + code_at[i]);
+    }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      std::uint32_t low[kChunks], thirds = 0;
-#pragma unroll
-      for (int chunk = 0; chunk < kChunks; ++chunk) {
-        // Eight rows further chunks are swapped as they are here.
-        low[chunk] = word(memory.low(stage) + code_at[chunk] + half * 8 * kChunks * 16);
+      if constexpr (kBits == 3) {
+        thirds[half] = word(memory.high(stage) + row(2 * half) * 16 + lane % 4 * 4);
       }
-      if constexpr (kBits == 3)
-        thirds = word(memory.high(stage) + row(2 * half) * 16 + lane % 4 * 4);
 #pragma unroll
       for (int i = 0; i < 8; ++i) {  // 16 columns each
-        constexpr int kRuns = Planes<kBits>::kRuns;
-        codes[i / 2][half + i % 2 * 2] =
-            signed_quad<kBits>(low[i / kRuns], thirds >> i / kRuns * kRuns, i % kRuns, flip);
+        const int chunk = i / kRuns;
+        codes[i / 2][half + i % 2 * 2] = signed_quad<kBits>(
+            low[chunk / 2][chunk % 2 * 2 + half], thirds[half] >> chunk * kRuns, i % kRuns, flip);
       }
     }
   }

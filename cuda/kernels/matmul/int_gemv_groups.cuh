@@ -22,8 +22,7 @@ struct GroupShape {
   static constexpr int kRows = kGroupRows / kTeams;  // of a team
   static constexpr int kSums = kRows * tokens;       // of a team in one group
   // Neighbouring groups that a warp walks at once: so many that each lane has a sum to finish.
-  // Inputs of 3 and 2 bits leave registers for one.
-  static constexpr int kGroups = bits >= 4 && kSums < kLanes ? kLanes / kSums : 1;
+  static constexpr int kGroups = kSums < kLanes ? kLanes / kSums : 1;
   static constexpr int kItems = kGroups * kSums;
   static constexpr int kOwned = kItems > kLanes ? kItems / kLanes : 1;  // sums of a lane at the end
   static constexpr int kStep = kGroupWarps * kGroups;                   // groups of all warps
@@ -111,8 +110,8 @@ __device__ __forceinline__ int owned_item() {
 template <int bits, int tokens>
 struct GroupStep {
   using Shape = GroupShape<bits, tokens>;
-  // More tokens' inputs, and those of 8 bits, would take the registers of codes.
-  static constexpr bool kHoldsInputs = tokens == 1 && bits < 8;
+  // More tokens' inputs, and those of other widths, would take the registers of codes.
+  static constexpr bool kHoldsInputs = tokens == 1 && bits == 4;
   static constexpr int kInputs = kHoldsInputs ? Planes<bits>::kRuns : 1;
   int group;  // the first
   Piece<bits> pieces[Shape::kGroups][Shape::kRows];
@@ -122,6 +121,13 @@ struct GroupStep {
   float token_scales[Shape::kOwned];
   int token_sums[Shape::kOwned];
 };
+
+// from[index], 0 or more: one multiplication of 32 bits and a sum, where a signed index takes four
+// operations.
+template <class T>
+__device__ __forceinline__ const T* moved(const T* from, int index) {
+  return from + static_cast<std::size_t>(static_cast<unsigned>(index));
+}
 
 // One lane's way through the groups of its warp.
 template <int bits, int tokens, bool integers>
@@ -176,8 +182,8 @@ struct GroupWalk {
   // end no one counts anything. What the weights have of it is written by no kernel.
   __device__ __forceinline__ void load_weights(int group, Step& step) const {
     step.group = min(group, groups - Shape::kGroups);
-    const std::uint8_t *row_codes = codes + step.group * kGroupBytes, *row_high = high;
-    if constexpr (bits == 3) row_high += step.group * 16;
+    const std::uint8_t *row_codes = moved(codes, step.group * kGroupBytes), *row_high = high;
+    if constexpr (bits == 3) row_high = moved(high, step.group * 16);
 #pragma unroll
     for (int r = 0; r < Shape::kRows; ++r) {
 #pragma unroll
@@ -189,9 +195,9 @@ struct GroupWalk {
       row_high += bits == 3 ? groups * 16 : 0;
     }
     step.scale = 0x3c00;  // 1
-    if (has_scales) step.scale = scales[step.group];
+    if (has_scales) step.scale = *moved(scales, step.group);
     step.zero = a.segments[0].weight.zero;
-    if (has_zeros) step.zero = zeros[has_scales ? step.group : 0];
+    if (has_zeros) step.zero = *moved(zeros, has_scales ? step.group : 0);
   }
   __device__ __forceinline__ void load_tokens(Step& step) const {
     if constexpr (Step::kHoldsInputs) {
@@ -210,21 +216,27 @@ struct GroupWalk {
       step.token_scales[i] = 1.0f;
       step.token_sums[i] = 0;
       if (a.x.group > 0) {
-        step.token_scales[i] = a.x.scales[from * static_cast<int>(a.x.scale_stride) + group];
+        step.token_scales[i] =
+            *moved(a.x.scales, from * static_cast<int>(a.x.scale_stride) + group);
       }
       if (a.x.sums != nullptr) {
-        step.token_sums[i] = a.x.sums[from * static_cast<int>(a.x.sum_stride) + group];
+        step.token_sums[i] = *moved(a.x.sums, from * static_cast<int>(a.x.sum_stride) + group);
       }
     }
   }
   __device__ __forceinline__ uint4 input_at(int group, int j, int t, int run) const {
     const std::int8_t* const from = inputs + token_at(t) * static_cast<int>(a.x.code_stride);
-    return *reinterpret_cast<const uint4*>(from + group * kGroupColumns + j * kGroupColumns +
+    return *reinterpret_cast<const uint4*>(moved(from, group * kGroupColumns) + j * kGroupColumns +
                                            run * 16);
   }
   __device__ __forceinline__ int token_at(int t) const {
     return tokens == 1 ? 0 : min(t, static_cast<int>(a.tokens) - 1);
   }
+
+  // Few tokens' codes of 4 and 2 bits are multiplied where they lie in their bytes: the highest
+  // first, and sums, which are multiples of the power, moved down before the next. A shift of a sum
+  // for one of each word.
+  static constexpr bool kInPlace = (bits == 4 || bits == 2) && tokens <= 2;
 
   template <bool is_unsigned>
   __device__ __forceinline__ void multiply(const Step& step, int (&sums)[Shape::kItems]) const {
@@ -235,18 +247,25 @@ struct GroupWalk {
 #pragma unroll
       for (int t = 0; t < tokens; ++t) {
 #pragma unroll
-        for (int run = 0; run < Layout::kRuns; ++run) {
+        for (int i = 0; i < Layout::kRuns; ++i) {
+          const int run = kInPlace ? Layout::kRuns - 1 - i : i;
           const uint4 x = Step::kHoldsInputs ? step.inputs[j][Step::kHoldsInputs ? run : 0]
                                              : input_at(step.group, j, t, run);
           const std::uint32_t quads[4] = {x.x, x.y, x.z, x.w};
 #pragma unroll
-          for (int word = 0; word < 4; ++word) {
+          for (int r = 0; r < Shape::kRows; ++r) {
+            int& sum = sums[(j * Shape::kRows + r) * tokens + t];
+            const Piece<bits>& piece = step.pieces[j][r];
+            if (kInPlace && i > 0) sum >>= Layout::kLowBits;
 #pragma unroll
-            for (int r = 0; r < Shape::kRows; ++r) {
-              int& sum = sums[(j * Shape::kRows + r) * tokens + t];
-              const std::uint32_t quad = step.pieces[j][r].quad(run, word, 0);
-              sum = is_unsigned ? ptx::dp4a_u8s8(quad, quads[word], sum)
-                                : ptx::dp4a(quad, quads[word], sum);
+            for (int word = 0; word < 4; ++word) {
+              if constexpr (kInPlace) {
+                sum = ptx::dp4a_u8s8(piece.quad_in_place(run, word), quads[word], sum);
+              } else {
+                const std::uint32_t quad = piece.quad(run, word, 0);
+                sum = is_unsigned ? ptx::dp4a_u8s8(quad, quads[word], sum)
+                                  : ptx::dp4a(quad, quads[word], sum);
+              }
             }
           }
         }

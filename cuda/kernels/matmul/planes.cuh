@@ -60,6 +60,11 @@ struct Piece {
   __device__ __forceinline__ std::uint32_t quad(int run, int word, std::uint32_t flip) const {
     return code_quad<bits>(low[word], high[bits == 3 ? word : 0], run, flip);
   }
+  // 4 and 2 bits: the same codes where they lie in their bytes, times 2^(bits run), unsigned.
+  __device__ __forceinline__ std::uint32_t quad_in_place(int run, int word) const {
+    static_assert(bits == 4 || bits == 2);
+    return low[word] & Planes<bits>::kMask << bits * run;
+  }
 };
 
 // Where piece `index` of a row lies in the low plane.

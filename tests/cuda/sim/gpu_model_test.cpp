@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kTrip = 0.6;  // us
 // 100 multiprocessors at 1 GHz, 1,000 GB/s, launches of 2 us.
-constexpr Machine kRound = {"round", "sm_80", 100, 1.0, 1000, 100, 2048, 1000, 2.0};
+constexpr Machine kRound = {"round", "sm_80", 100, 1.0, 1000, 100, 2048, 1000, 500, 2.0};
 
 Launch launch_of(double blocks, int warps) {
   Launch launch;

@@ -110,6 +110,32 @@ TEST_F(AheadFaults, EndTheReplyWithTheWordsOfAStepThatWaits) {
   }
 }
 
+// A row that fails in a step ahead is fed again by one that waits, and where that one is well
+// nobody hears of it: what was begun behind the failed row is nothing of the reply's.
+TEST_F(AheadFaults, ThatDoNotComeAgainChangeNothing) {
+  begin(true);
+  const EngineReply whole = write();
+  ASSERT_EQ(whole.tokens.size(), 12u);
+  float& damaged = number(session_->weights().head.segments[0].weight.codes, 0);
+  const float before = damaged;
+  EngineReply ended;
+  EngineRequest request = this->request();
+  std::size_t tokens = 0;
+  request.on_tokens = [&](std::span<const Token> more) { tokens += more.size(); };
+  request.on_end = [&](const EngineReply& reply) { ended = reply; };
+  engine_->submit(std::move(request));
+  while (tokens < 5) engine_->step();
+  damaged = kNaN;
+  engine_->step();
+  EXPECT_EQ(tokens, 5u);
+  damaged = before;
+  while (engine_->step()) {
+  }
+  EXPECT_FALSE(ended.error);
+  EXPECT_EQ(ended.tokens, whole.tokens);
+  EXPECT_EQ(ended.text, whole.text);
+}
+
 // Who uses the session before the host has looked at a step hears nothing of it.
 TEST_F(AheadFaults, AreTheirReplysAlone) {
   begin(true);
