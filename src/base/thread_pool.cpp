@@ -110,16 +110,19 @@ struct ThreadPool::State {
     const TaskFunction run = function.load(std::memory_order_acquire);
     void* const argument = context.load(std::memory_order_acquire);
     Share& own = shares[static_cast<std::size_t>(worker)];
-    for (std::int64_t task = 0; take(worker, current, task);) {
+    std::int64_t did = 0;
+    for (std::int64_t task = 0; take(worker, current, task); ++did) {
       try {
         run(argument, task, worker);
       } catch (...) {
         const std::lock_guard lock(error_mutex);
         if (!error) error = std::current_exception();
       }
-      own.done.store(own.done.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-      finished.fetch_add(1, std::memory_order_release);
     }
+    if (did == 0) return;
+    own.done.store(did, std::memory_order_relaxed);
+    // Once a loop: all threads write this line, and would wait for it after each task.
+    finished.fetch_add(did, std::memory_order_release);
   }
 
   void work_loop(int worker) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <span>
 #include <vector>
 
 #include "backend/cpu/attention/attention_plan.h"
@@ -134,7 +135,8 @@ class Attention {
     prepare(head, scratch);
     clear_records(head, scratch.records);
     for (std::int64_t span = head.first_span(); span < head.last_span(); ++span) {
-      run_span(head, span, scratch, scratch.span_records);
+      const NextSpan next = {span + 1 < head.last_span() ? &head : nullptr, span + 1};
+      run_span(head, span, next, scratch, scratch.span_records);
       merge_records(head, scratch.span_records, scratch.records);
     }
     finish(head, unit, scratch.records);
@@ -151,7 +153,7 @@ class Attention {
       const std::vector<SpanTask> tasks = wave_tasks(wave);
       if (tasks.empty()) return;
       context_.pool.run(std::ssize(tasks), [&](std::int64_t task, int worker) {
-        one_span(tasks[static_cast<std::size_t>(task)], wave, worker);
+        one_span(std::span(tasks).subspan(static_cast<std::size_t>(task)), wave, worker);
       });
     }
   }
@@ -170,11 +172,15 @@ class Attention {
     return tasks;
   }
 
-  void one_span(const SpanTask& task, std::int64_t wave, int worker) {
-    const HeadBlock head = head_of(task.unit);
+  // The first of `tasks`; a thread will probably do the second one next.
+  void one_span(std::span<const SpanTask> tasks, std::int64_t wave, int worker) {
+    const SpanTask& task = tasks.front();
+    const SpanTask& then = tasks.size() > 1 ? tasks[1] : task;
+    const HeadBlock head = head_of(task.unit), next_head = head_of(then.unit);
+    const NextSpan next = {tasks.size() > 1 ? &next_head : nullptr, then.span};
     const WorkerScratch scratch = scratch_of(worker);
     prepare(head, scratch);
-    run_span(head, task.span, scratch, partial_of(head, task.slot));
+    run_span(head, task.span, next, scratch, partial_of(head, task.slot));
     if (!last_of(*pending_spans(task.unit))) return;
     const std::int64_t first = head.first_span() + wave * plan_.wave_spans;
     const std::int64_t last = std::min(first + plan_.wave_spans, head.last_span());

@@ -13,15 +13,17 @@ namespace {
 // scores stay in the second-level cache.
 constexpr std::int64_t kBlockQueries = 96;
 constexpr std::int64_t kTasksPerThread = 4;
-// Memory is read at 35 GB/s in pieces of 4 KB, 45 of 8 KB and 49 of 16 KB where 50 is the most.
-constexpr std::int64_t kPieceBytes = 16 * 1024;
-constexpr std::int64_t kMostHeads = 4;  // that are read together
+// Memory is slow at pieces far apart: loops that only read give 32 GB/s in pieces of 16 KB and 36 of
+// 48 KB where 44 is the most.
+constexpr std::int64_t kPieceBytes = 64 * 1024;
+constexpr std::int64_t kMostHeads = 16;  // that are read together
+constexpr std::int64_t kFewHeads = 4;    // whose parts of fewer than 128 columns are long enough
 constexpr std::int64_t kWaveSpans = 32;
 
 // Batches of fewer rows x kv heads than this are also cut by spans, because some of the heads are
 // read together: parts of 128 columns are long enough alone.
 std::int64_t fewest_units(int threads, const AttentionShape& shape) {
-  return kTasksPerThread * threads * (shape.head_dim < 128 ? kMostHeads : 1);
+  return kTasksPerThread * threads * (shape.head_dim < 128 ? kFewHeads : 1);
 }
 
 std::size_t lines(std::size_t bytes) { return (bytes + 63) / 64 * 64; }

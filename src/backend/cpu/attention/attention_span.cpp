@@ -64,6 +64,17 @@ Ahead lines_of(const HeadPage& part, std::size_t bytes) {
 // Memory needs 4 KB or more under way; more than 8 KB ahead measured no faster.
 int parts_ahead(std::size_t part_bytes) { return part_bytes <= 4096 ? 2 : 1; }
 
+// The next span's keys, this many pages after those that it begins with.
+Ahead next_keys(const SpanWork& work, int pages, int kv_head) {
+  if (work.next.head == nullptr) return {};
+  const HeadBlock& head = *work.next.head;
+  const SpanWork next{head, work.scratch, work.next.span, nullptr, work.next};
+  const int page = visible(head, 0, next.span).first / kPageTokens + pages;
+  if (next.page_position(page) >= head.block.end_position()) return {};
+  return lines_of(next.keys(page, std::min(kv_head, head.heads - 1)),
+                  key_head_bytes(head.kv.key_type, head.shape.head_dim));
+}
+
 // A span reads its keys page by page, each kv head's part in turn, then its values; then the next
 // span begins.
 Ahead values_ahead(const SpanWork& work, int page, int kv_head) {
@@ -72,12 +83,7 @@ Ahead values_ahead(const SpanWork& work, int page, int kv_head) {
   const int next = kv_head + parts_ahead(bytes);
   const int next_page = page + next / head.heads, next_head = next % head.heads;
   if (next_page < work.last_page) return lines_of(work.values(next_page, next_head), bytes);
-  if (head.plan.split) return {};
-  const int key_page = kSpanTokens / kPageTokens + next_page - work.last_page;
-  const std::int64_t position = work.span * kSpanTokens + key_page * kPageTokens;
-  if (position >= head.block.end_position()) return {};
-  return lines_of(work.keys(key_page, next_head),
-                  key_head_bytes(head.kv.key_type, head.shape.head_dim));
+  return next_keys(work, next_page - work.last_page, next_head);
 }
 
 Ahead keys_ahead(const SpanWork& work, int page, int kv_head) {
@@ -252,9 +258,9 @@ bool prepare_queries(const HeadBlock& head, const WorkerScratch& scratch) {
   return true;
 }
 
-void run_span(const HeadBlock& head, std::int64_t span, const WorkerScratch& scratch,
-              float* records) {
-  SpanWork work{head, scratch, span, records, 0, 0};
+void run_span(const HeadBlock& head, std::int64_t span, const NextSpan& next,
+              const WorkerScratch& scratch, float* records) {
+  SpanWork work{head, scratch, span, records, next};
   const int queries = head.head_queries(), group = head.readers.count;
   for (int h = 0; h < head.heads; ++h) {
     for (int row = 0; row < head.block.rows; ++row) {
@@ -272,15 +278,14 @@ void run_span(const HeadBlock& head, std::int64_t span, const WorkerScratch& scr
     for (int h = 0; h < head.heads; ++h) score_page(work, page, h);
   }
   for (int query = 0; query < head.queries(); ++query) normalize_query(work, query);
+  // Page by page, so that memory is read meanwhile.
   const bool weighed = kv_coded(head.kv.value_type) && !kv_packed(head.kv.value_type);
-  if (weighed) {
-    std::fill_n(scratch.lanes, std::int64_t{head.queries()} * kLaneCount, 0.0f);
-    for (int page = work.first_page; page < work.last_page; ++page) {
-      for (int h = 0; h < head.heads; ++h) weigh_page(work, page, h);
-    }
-  }
+  if (weighed) std::fill_n(scratch.lanes, std::int64_t{head.queries()} * kLaneCount, 0.0f);
   for (int page = work.first_page; page < work.last_page; ++page) {
-    for (int h = 0; h < head.heads; ++h) value_page(work, page, h);
+    for (int h = 0; h < head.heads; ++h) {
+      if (weighed) weigh_page(work, page, h);
+      value_page(work, page, h);
+    }
   }
   if (kv_packed(head.kv.value_type)) {
     add_packed_minima(work);

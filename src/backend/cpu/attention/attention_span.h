@@ -38,9 +38,15 @@ struct HeadBlock {
 // not finite.
 bool prepare_queries(const HeadBlock& head, const WorkerScratch& scratch);
 
+// What this thread will probably do after a span: its first keys are fetched meanwhile.
+struct NextSpan {
+  const HeadBlock* head = nullptr;  // null: nothing
+  std::int64_t span = 0;
+};
+
 // records[q] = (o, m, l) of query q over the span; l = 0 where it sees nothing there.
-void run_span(const HeadBlock& head, std::int64_t span, const WorkerScratch& scratch,
-              float* records);
+void run_span(const HeadBlock& head, std::int64_t span, const NextSpan& next,
+              const WorkerScratch& scratch, float* records);
 
 // totals[q] = totals[q] merged with records[q], the next span of query q.
 void merge_records(const HeadBlock& head, const float* records, float* totals);

@@ -64,7 +64,8 @@ struct SpanWork {
   const WorkerScratch& scratch;
   std::int64_t span;
   float* records;
-  int first_page, last_page;  // in the span, that some row sees
+  const NextSpan& next;
+  int first_page = 0, last_page = 0;  // in the span, that some row sees
 
   Columns of_query(int query) const { return {scratch.firsts[query], scratch.lasts[query]}; }
   // Columns that any, or that all queries of a tile see.

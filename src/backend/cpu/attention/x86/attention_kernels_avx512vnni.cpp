@@ -32,19 +32,13 @@ __m512 load16(const std::uint8_t* x, __mmask16 mask) {
   return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, x)));
 }
 
-// Lines of what a loop reads itself go into the first-level cache too, so long before they are
-// read: with both, memory is read faster than with either. After a head's part of a page lies, as a
-// rule, the part that is read next.
+// Lines of values go into the first-level cache too, so long before they are read: with both,
+// memory is read faster than with either. After a head's part of a page lies, as a rule, the part
+// that is read next. (Keys of 8 bits, which four streams read at once, are slower with it.)
 constexpr std::int64_t kLinesNear = 16;
 
 void fetch_near(const void* line) {
   _mm_prefetch(static_cast<const char*>(line) + kLinesNear * 64, _MM_HINT_T0);
-}
-
-// The line of a block of `lines` that is so far ahead of `line`: of the same block, or of the one
-// in its place in the next part, four blocks later.
-const void* near_key(const void* line, std::int64_t index, std::int64_t lines) {
-  return static_cast<const char*>(line) + (index + kLinesNear < lines ? 0 : 3 * lines * 64);
 }
 
 // Blocks [block, block + B) of 16 keys, R queries: one fma chain for each key.
@@ -109,9 +103,7 @@ void int8_blocks(const ScoreTile& tile, int block) noexcept {
     __m512i key[B];
 #pragma GCC unroll 4
     for (int b = 0; b < B; ++b) {
-      const std::uint8_t* line = keys + (b * quads + quad) * 64;
-      key[b] = _mm512_loadu_si512(line);
-      fetch_near(near_key(line, quad, quads));
+      key[b] = _mm512_loadu_si512(keys + (b * quads + quad) * 64);
     }
     ahead.step();
 #pragma GCC unroll 6
