@@ -12,6 +12,24 @@
 
 namespace leq::LEQ_GPU::ptx {
 
+// x, of which the compiler knows nothing: what follows from it is computed where it stands and not
+// kept in registers over a loop.
+__device__ __forceinline__ int opaque(unsigned x) {
+  auto y = static_cast<int>(x);
+#ifdef __CUDA_ARCH__
+  asm volatile("" : "+r"(y));
+#endif
+  return y;
+}
+// An address in whole: what is added to it later is not added to its parts.
+template <class T>
+__device__ __forceinline__ const T* opaque(const T* address) {
+#ifdef __CUDA_ARCH__
+  asm("" : "+l"(address));
+#endif
+  return address;
+}
+
 // sum of a's signed bytes times b's, plus c
 __device__ __forceinline__ int dp4a(std::uint32_t a, std::uint32_t b, int c) {
   return __dp4a(static_cast<int>(a), static_cast<int>(b), c);

@@ -11,16 +11,6 @@
 
 namespace leq::LEQ_GPU::ptx {
 
-// x, of which the compiler knows nothing: what follows from it is computed where it stands and not
-// kept in registers over a loop.
-__device__ __forceinline__ int opaque(unsigned x) {
-  auto y = static_cast<int>(x);
-#ifdef __CUDA_ARCH__
-  asm volatile("" : "+r"(y));
-#endif
-  return y;
-}
-
 // D[16][8] += A[16][32] B[32][8], a's bytes signed, b's unsigned; lanes as in mma_m16n8k32_s8.
 __device__ __forceinline__ void mma_m16n8k32_s8_u8(int (&d)[4], const std::uint32_t (&a)[4],
                                                    std::uint32_t b0, std::uint32_t b1) {

@@ -145,10 +145,14 @@ struct GroupWalk {
   // between.
   const std::uint8_t *codes, *high;
   const std::int8_t* inputs;    // of the first token
-  const std::uint16_t* scales;  // where has_scales
+  const std::uint16_t* scales;  // where has_scales()
   const std::uint8_t* zeros;    // where has_zeros
-  bool has_scales, has_zeros;
+  bool has_groups, has_zeros;
   float scale_mul;
+
+  // Codes of fewer than 8 bits have groups always, and zero points, so that inputs have sums.
+  __device__ __forceinline__ bool has_scales() const { return bits < 8 || has_groups; }
+  __device__ __forceinline__ bool has_sums() const { return bits < 8 || a.x.sums != nullptr; }
 
   __device__ __forceinline__ GroupWalk(const IntMatmul& arguments, const BlockRows& of_block)
       : a(arguments),
@@ -159,10 +163,10 @@ struct GroupWalk {
     const int part = lane % Shape::kLanes;
     const CodeWeight& weight = rows.of(a, first).weight;
     const std::int64_t at = std::int64_t{rows.row(first)} * groups;
-    codes = weight.codes + at * kGroupBytes + part * 16;
+    codes = ptx::opaque(weight.codes + at * kGroupBytes + part * 16);
     // 16 bytes of the high plane have the third bits of a whole group.
     high = bits == 3 ? weight.high + at * 16 : nullptr;
-    inputs = a.x.codes + part * Layout::kColumns;
+    inputs = ptx::opaque(a.x.codes + part * Layout::kColumns);
     own(owned_item<Shape::kLanes, Shape::kItems>(), first);
   }
   __device__ __forceinline__ void own(int item, int first) {
@@ -170,12 +174,12 @@ struct GroupWalk {
     row = first + item % Shape::kSums / tokens;
     token = item % tokens;
     const CodeWeight& weight = rows.of(a, row).weight;
-    has_scales = weight.group > 0;
+    has_groups = weight.group > 0;
     has_zeros = weight.zeros != nullptr;
     const std::int64_t of_row = rows.row(row), at = of_row * groups + ahead;
-    scales = weight.group_scales + at;
-    zeros = weight.zeros + (has_scales ? at : of_row);
-    scale_mul = has_scales ? weight.scale_mul : 1.0f;
+    scales = ptx::opaque(weight.group_scales + at);
+    zeros = ptx::opaque(weight.zeros + (has_scales() ? at : of_row));
+    scale_mul = has_scales() ? weight.scale_mul : 1.0f;
   }
 
   // A step from `group` on, or as far in front of it as the row's end asks for: of groups past the
@@ -195,9 +199,9 @@ struct GroupWalk {
       row_high += bits == 3 ? groups * 16 : 0;
     }
     step.scale = 0x3c00;  // 1
-    if (has_scales) step.scale = *moved(scales, step.group);
+    if (has_scales()) step.scale = *moved(scales, step.group);
     step.zero = a.segments[0].weight.zero;
-    if (has_zeros) step.zero = *moved(zeros, has_scales ? step.group : 0);
+    if (has_zeros) step.zero = *moved(zeros, has_scales() ? step.group : 0);
   }
   __device__ __forceinline__ void load_tokens(Step& step) const {
     if constexpr (Step::kHoldsInputs) {
@@ -219,7 +223,7 @@ struct GroupWalk {
         step.token_scales[i] =
             *moved(a.x.scales, from * static_cast<int>(a.x.scale_stride) + group);
       }
-      if (a.x.sums != nullptr) {
+      if (has_sums()) {
         step.token_sums[i] = *moved(a.x.sums, from * static_cast<int>(a.x.sum_stride) + group);
       }
     }
