@@ -62,6 +62,15 @@ class AheadFaults : public testing::Test {
   EngineReply write() {
     return write({}, [](std::size_t) {});
   }
+  // Begins a reply and steps until it has `wanted` tokens; what ends it goes to `ended`.
+  void write_some(std::size_t wanted, EngineReply& ended) {
+    EngineRequest request = this->request();
+    written_ = 0;
+    request.on_tokens = [&](std::span<const Token> more) { written_ += more.size(); };
+    request.on_end = [&](const EngineReply& reply) { ended = reply; };
+    engine_->submit(std::move(request));
+    while (written_ < wanted) engine_->step();
+  }
   // Its numbers lie where the host can reach them.
   static float& number(const void* weights, std::int64_t index) {
     return const_cast<float*>(static_cast<const float*>(weights))[index];
@@ -76,6 +85,7 @@ class AheadFaults : public testing::Test {
   std::unique_ptr<Backend> backend_;
   std::optional<Session> session_;
   std::optional<Engine> engine_;
+  std::size_t written_ = 0;  // tokens of the reply that write_some began
 };
 
 TEST_F(AheadFaults, EndTheReplyWithTheWordsOfAStepThatWaits) {
@@ -119,15 +129,10 @@ TEST_F(AheadFaults, ThatDoNotComeAgainChangeNothing) {
   float& damaged = number(session_->weights().head.segments[0].weight.codes, 0);
   const float before = damaged;
   EngineReply ended;
-  EngineRequest request = this->request();
-  std::size_t tokens = 0;
-  request.on_tokens = [&](std::span<const Token> more) { tokens += more.size(); };
-  request.on_end = [&](const EngineReply& reply) { ended = reply; };
-  engine_->submit(std::move(request));
-  while (tokens < 5) engine_->step();
+  write_some(5, ended);
   damaged = kNaN;
   engine_->step();
-  EXPECT_EQ(tokens, 5u);
+  EXPECT_EQ(written_, 5u);
   damaged = before;
   while (engine_->step()) {
   }
@@ -145,12 +150,7 @@ TEST_F(AheadFaults, AreTheirReplysAlone) {
   float& damaged = of_token(whole.tokens[4]);
   const float before = damaged;
   EngineReply ended;
-  EngineRequest request = this->request();
-  std::size_t tokens = 0;
-  request.on_tokens = [&](std::span<const Token> more) { tokens += more.size(); };
-  request.on_end = [&](const EngineReply& reply) { ended = reply; };
-  engine_->submit(std::move(request));
-  while (tokens < 5) engine_->step();
+  write_some(5, ended);
   damaged = kNaN;  // the step that feeds this token has begun
   std::vector<float> again;
   EXPECT_NO_THROW(again = engine_->embed(text));
