@@ -13,8 +13,8 @@ namespace {
 // scores stay in the second-level cache.
 constexpr std::int64_t kBlockQueries = 96;
 constexpr std::int64_t kTasksPerThread = 4;
-// Memory is slow at pieces far apart: loops that only read give 32 GB/s in pieces of 16 KB and 36 of
-// 48 KB where 44 is the most.
+// Memory is slow at pieces far apart: loops that only read give 32 GB/s in pieces of 16 KB and 36
+// of 48 KB where 44 is the most.
 constexpr std::int64_t kPieceBytes = 64 * 1024;
 constexpr std::int64_t kMostHeads = 16;  // that are read together
 constexpr std::int64_t kFewHeads = 4;    // whose parts of fewer than 128 columns are long enough
