@@ -11,8 +11,10 @@
 namespace leq::cpu {
 
 struct LimitKernels {
-  // Adds up 64-byte aligned memory; `bytes` is a multiple of 512.
-  std::uint64_t (*read)(const std::byte* data, std::size_t bytes) noexcept;
+  // Adds up 64-byte aligned memory; `bytes` is a multiple of 512. The second one fetches ahead:
+  // which is faster differs from machine to machine.
+  using Read = std::uint64_t (*)(const std::byte* data, std::size_t bytes) noexcept;
+  std::array<Read, 2> read = {};
   // `rounds` rounds of independent multiply-adds in registers; the result only keeps them alive.
   std::int32_t (*int8)(std::int64_t rounds) noexcept;
   // The same of codes of 2, 3 and 4 bits with int8, where a faster sequence than int8's is exact;

@@ -6,6 +6,7 @@
 
 namespace leq::cpu {
 namespace {
+constexpr std::size_t kReadVector = 16;
 #include "eval/limits/limit_read.inc"
 
 constexpr std::size_t kLanes = 64;
@@ -49,7 +50,7 @@ double f64_products(std::int64_t rounds) noexcept {
   return all;
 }
 
-constexpr LimitKernels kKernels = {.read = read_memory,
+constexpr LimitKernels kKernels = {.read = kRead,
                                    .int8 = int8_products,
                                    .f32 = f32_products,
                                    .f64 = f64_products,

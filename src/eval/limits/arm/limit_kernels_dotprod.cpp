@@ -6,6 +6,7 @@
 
 namespace leq::cpu {
 namespace {
+constexpr std::size_t kReadVector = 16;
 #include "eval/limits/limit_read.inc"
 
 std::int32_t int8_products(std::int64_t rounds) noexcept {
@@ -24,7 +25,7 @@ std::int32_t int8_products(std::int64_t rounds) noexcept {
   return vgetq_lane_s32(sums[0], 0);
 }
 
-constexpr LimitKernels kKernels = {.read = read_memory,
+constexpr LimitKernels kKernels = {.read = kRead,
                                    .int8 = int8_products,
                                    .f32 = f32_products,
                                    .f64 = f64_products,

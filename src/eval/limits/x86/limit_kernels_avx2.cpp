@@ -6,6 +6,7 @@
 
 namespace leq::cpu {
 namespace {
+constexpr std::size_t kReadVector = 32;
 #include "eval/limits/limit_read.inc"
 
 // Two instructions a cycle, four or five cycles each. Products are assembly, because equal ones
@@ -94,7 +95,7 @@ double f64_products(std::int64_t rounds) noexcept {
 }
 
 constexpr LimitKernels kKernels = {
-    .read = read_memory,
+    .read = kRead,
     .int8 = int8_products,
     .codes = {code_products<kInNarrow[0]>, code_products<kInNarrow[1]>,
               code_products<kInNarrow[2]>},

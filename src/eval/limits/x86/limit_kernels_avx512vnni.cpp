@@ -5,6 +5,7 @@
 
 namespace leq::cpu {
 namespace {
+constexpr std::size_t kReadVector = 64;
 #include "eval/limits/limit_read.inc"
 
 constexpr int kChains = 24;  // two instructions a cycle, four or five cycles each
@@ -125,7 +126,7 @@ double f64_products(std::int64_t rounds) noexcept {
   return _mm512_cvtsd_f64(sums[0]);
 }
 
-constexpr LimitKernels kKernels = {.read = read_memory,
+constexpr LimitKernels kKernels = {.read = kRead,
                                    .int8 = int8_products,
                                    .f32 = f32_products,
                                    .f64 = f64_products,
