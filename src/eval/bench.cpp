@@ -34,6 +34,37 @@ std::uint64_t cache_bytes(Session& session, std::int64_t depth) {
   return bytes;
 }
 
+MachineLimits better(const MachineLimits& a, const MachineLimits& b) {
+  return {std::max(a.read_gbps, b.read_gbps), std::max(a.compute_gops, b.compute_gops),
+          a.compute_kind, std::max(a.head_gops, b.head_gops)};
+}
+
+// A prompt reads the weights once for each batch, generation once for each token.
+double bytes_read(const BenchTest& test, const BenchWork& work) {
+  const std::int64_t batches = (test.prompt + work.batch_tokens - 1) / work.batch_tokens;
+  return static_cast<double>(batches + test.generated) *
+         static_cast<double>(work.bytes_per_token());
+}
+
+// What a run would take if each of its parts were at its limit, one after the other.
+double seconds_at(const MachineLimits& limits, const BenchTest& test, const BenchWork& work) {
+  double seconds = 0;
+  const auto multiply = [&](std::int64_t tokens, double operations, double gops) {
+    seconds += static_cast<double>(tokens) * operations / 1e9 / gops;
+  };
+  if (test.prompt > 0) multiply(test.prompt, work.block_operations, limits.compute_gops);
+  if (test.generated > 0) {
+    seconds += static_cast<double>(test.generated) * static_cast<double>(work.bytes_per_token()) /
+               1e9 / limits.read_gbps;
+  }
+  if (test.sequences > 1) {
+    multiply(test.tokens(), work.block_operations, limits.compute_gops);
+    multiply(test.tokens(), work.head_operations,
+             limits.head_gops > 0 ? limits.head_gops : limits.compute_gops);
+  }
+  return seconds;
+}
+
 // Of the codes that are multiplied as such.
 int code_bits(const Linear& linear) {
   if (!is_coded(linear.act)) return 0;
@@ -70,66 +101,67 @@ BenchWork bench_work(Session& session, const BenchTest& test) {
   return work;
 }
 
-std::vector<double> time_bench_test(Session& session, const BenchTest& test, int runs,
-                                    const std::function<void(int)>& after_run) {
+std::vector<BenchRun> time_bench_test(Session& session, const BenchTest& test, int runs,
+                                      const std::function<MachineLimits()>& limits_now,
+                                      const std::function<void(int)>& after_run) {
   require(runs > 0, ErrorKind::bad_setting, "bench: nothing to run");
   constexpr int kWarmSteps = 5;  // a prompt, and enough for the generation path
   BenchSteps steps(session, test, false);
-  for (int step = 0; step < kWarmSteps && steps.next(); ++step) {
-  }
-  std::vector<double> seconds;
-  for (int run = 0; run < runs; ++run) {
+  const auto warm = [&](int count) {
+    for (int step = 0; step < count && steps.next(); ++step) {
+    }
     steps.rewind();
+  };
+  warm(kWarmSteps);
+  std::vector<BenchRun> all;
+  MachineLimits before = limits_now();
+  for (int run = 0; run < runs; ++run) {
+    // What a limit's loops left in the caches is not what the token before leaves there.
+    if (test.prompt == 0) warm(1);
     const Stopwatch watch;
     while (steps.next()) {
     }
-    seconds.push_back(watch.seconds());
+    const double seconds = watch.seconds();
+    steps.rewind();
+    const MachineLimits after = limits_now();
+    all.push_back({seconds, better(before, after)});
+    before = after;
     after_run(run + 1);
   }
-  return seconds;
+  return all;
 }
 
 BenchNumbers bench_numbers(const BenchTest& test, const BenchWork& work,
-                           const std::vector<double>& seconds, const MachineLimits& limits) {
-  ensure(!seconds.empty(), "bench: no runs");
+                           std::span<const BenchRun> runs) {
+  ensure(!runs.empty(), "bench: no runs");
+  std::vector<double> seconds;
+  for (const BenchRun& run : runs) seconds.push_back(run.seconds);
   const auto [fastest, slowest] = std::minmax_element(seconds.begin(), seconds.end());
   const auto tokens = static_cast<double>(test.tokens());
   const double typical = median(seconds);
-  // A prompt reads the weights once for each batch, generation once for each token.
-  const std::int64_t batches = (test.prompt + work.batch_tokens - 1) / work.batch_tokens;
-  const double prompt_bytes =
-      static_cast<double>(batches) * static_cast<double>(work.bytes_per_token());
-  const double generated_bytes =
-      static_cast<double>(test.generated) * static_cast<double>(work.bytes_per_token());
-  const double prompt_seconds =
-      test.prompt == 0
-          ? 0
-          : static_cast<double>(test.prompt) * work.block_operations / 1e9 / limits.compute_gops;
-  double generated_seconds = test.generated == 0 ? 0 : generated_bytes / 1e9 / limits.read_gbps;
-  if (test.sequences > 1) {
-    const double head_gops = limits.head_gops > 0 ? limits.head_gops : limits.compute_gops;
-    generated_seconds += tokens * work.block_operations / 1e9 / limits.compute_gops;
-    generated_seconds += tokens * work.head_operations / 1e9 / head_gops;
-  }
 
   BenchNumbers numbers;
   numbers.tps = tokens / typical;
   numbers.tps_min = tokens / *slowest;
   numbers.tps_max = tokens / *fastest;
-  numbers.gbps = (prompt_bytes + generated_bytes) / typical / 1e9;
+  numbers.gbps = bytes_read(test, work) / typical / 1e9;
   numbers.gops = work.block_operations * numbers.tps / 1e9;
-  if (limits.read_gbps == 0 && limits.compute_gops == 0) return numbers;
-  numbers.share = (prompt_seconds + generated_seconds) / typical;
-  if (test.generated == 0) {
-    numbers.limit_kind = limits.compute_kind;
-    numbers.limit = limits.compute_gops;
-  } else if (test.prompt == 0 && test.sequences == 1) {
-    numbers.limit_kind = "read";
-    numbers.limit = limits.read_gbps;
-  } else {
-    numbers.limit_kind = test.prompt > 0 ? "compute, then read" : "read, then compute";
-    numbers.limit = tokens / (prompt_seconds + generated_seconds);
+  const MachineLimits& first = runs.front().limits;
+  if (first.read_gbps == 0 && first.compute_gops == 0) return numbers;
+  std::vector<double> limits, shares;
+  for (const BenchRun& run : runs) {
+    const double at_limit = seconds_at(run.limits, test, work);
+    shares.push_back(at_limit / run.seconds);
+    limits.push_back(test.generated == 0                       ? run.limits.compute_gops
+                     : test.prompt == 0 && test.sequences == 1 ? run.limits.read_gbps
+                                                               : tokens / at_limit);
   }
+  numbers.share = median(shares);
+  numbers.limit = median(limits);
+  numbers.limit_kind = test.generated == 0                       ? first.compute_kind
+                       : test.prompt == 0 && test.sequences == 1 ? "read"
+                       : test.prompt > 0                         ? "compute, then read"
+                                                                 : "read, then compute";
   return numbers;
 }
 

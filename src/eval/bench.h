@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,12 +25,19 @@ struct BenchTest {
 };
 std::string bench_test_name(const BenchTest& test);  // "pp512", "tg128", "pp512+tg128", "tg128x16"
 
-// What the machine can do at most, measured in the same run; 0 = not needed, not measured.
+// What the machine can do at most, measured beside a run; 0 = not needed, not measured.
 struct MachineLimits {
   double read_gbps = 0;      // of memory, all threads, at the working set of a test
   double compute_gops = 0;   // int8 dot products, or f32 multiply-adds for float types
   std::string compute_kind;  // "vpdpbusd"
   double head_gops = 0;      // of the head's products, where they are others; else 0
+};
+
+// One run of a test. Memory and clocks of shared machines change from second to second, so each run
+// has limits of its own: the better ones of those measured right before and right after it.
+struct BenchRun {
+  double seconds = 0;
+  MachineLimits limits;
 };
 
 // What a test must at least read and compute.
@@ -46,10 +54,11 @@ struct BenchWork {
 };
 BenchWork bench_work(Session& session, const BenchTest& test);
 
-// Seconds of each run; each sequence holds `depth` positions before each: random text, its first
-// 512 positions repeated. One warm-up run comes first; `after_run(runs done)` reports progress.
-std::vector<double> time_bench_test(Session& session, const BenchTest& test, int runs,
-                                    const std::function<void(int)>& after_run);
+// Each sequence holds `depth` positions before each run: random text, its first 512 positions
+// repeated. Some untimed steps come first; `after_run(runs done)` reports progress.
+std::vector<BenchRun> time_bench_test(Session& session, const BenchTest& test, int runs,
+                                      const std::function<MachineLimits()>& limits_now,
+                                      const std::function<void(int)>& after_run);
 
 // The numbers of one row.
 struct BenchNumbers {
@@ -57,11 +66,11 @@ struct BenchNumbers {
   double gbps = 0;                           // bytes that must be read, per second
   double gops = 0;                           // block_operations x tps
   std::string limit_kind;                    // what bounds the test: "read", or compute_kind
-  double limit = 0;                          // in GB/s or GOPS; for mixed tests in t/s; 0: unknown
-  double share = 0;                          // of the limit, 0..1
+  double limit = 0;  // median, in GB/s or GOPS; for mixed tests in t/s; 0: unknown
+  double share = 0;  // median of the runs' shares of their limits, 0..1
 };
-// `seconds` must not be empty.
+// `runs` must not be empty.
 BenchNumbers bench_numbers(const BenchTest& test, const BenchWork& work,
-                           const std::vector<double>& seconds, const MachineLimits& limits);
+                           std::span<const BenchRun> runs);
 
 }  // namespace leq

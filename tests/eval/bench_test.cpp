@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "base/error.h"
 
 namespace leq {
@@ -10,6 +12,13 @@ namespace {
 // 1 GB of weights, 0.25 GB of keys and values, 2 billion operations a token.
 constexpr BenchWork kWork = {1'000'000'000, 250'000'000, 2e9, 128, 5e8};
 const MachineLimits kLimits = {10.0, 1000.0, "vpdpbusd"};
+
+// Runs of so many seconds, all with the same limits.
+std::vector<BenchRun> runs_of(const std::vector<double>& seconds) {
+  std::vector<BenchRun> runs;
+  for (const double each : seconds) runs.push_back({each, kLimits});
+  return runs;
+}
 
 TEST(BenchTestName, IsThatOfLlamaBench) {
   EXPECT_EQ(bench_test_name({512, 0, 0}), "pp512");
@@ -20,7 +29,7 @@ TEST(BenchTestName, IsThatOfLlamaBench) {
 
 TEST(BenchNumbers, GenerationIsHeldAgainstReading) {
   // 4 tokens of 1.25 GB: 5 GB in 1 s, and 0.5 s of 10 GB/s would do.
-  const BenchNumbers numbers = bench_numbers({0, 4, 100}, kWork, {1.0, 2.0, 0.8}, kLimits);
+  const BenchNumbers numbers = bench_numbers({0, 4, 100}, kWork, runs_of({1.0, 2.0, 0.8}));
   EXPECT_DOUBLE_EQ(numbers.tps, 4.0);
   EXPECT_DOUBLE_EQ(numbers.tps_min, 2.0);
   EXPECT_DOUBLE_EQ(numbers.tps_max, 5.0);
@@ -33,7 +42,7 @@ TEST(BenchNumbers, GenerationIsHeldAgainstReading) {
 
 TEST(BenchNumbers, PromptsAreHeldAgainstArithmetic) {
   // 256 tokens of 2 GOP in 1 s; the weights are read twice.
-  const BenchNumbers numbers = bench_numbers({256, 0, 0}, kWork, {1.0}, kLimits);
+  const BenchNumbers numbers = bench_numbers({256, 0, 0}, kWork, runs_of({1.0}));
   EXPECT_DOUBLE_EQ(numbers.gops, 512.0);
   EXPECT_DOUBLE_EQ(numbers.gbps, 2.5);
   EXPECT_EQ(numbers.limit_kind, "vpdpbusd");
@@ -43,14 +52,14 @@ TEST(BenchNumbers, PromptsAreHeldAgainstArithmetic) {
 
 TEST(BenchNumbers, MixedTestsAreHeldAgainstBoth) {
   // At the limits: 0.25 s of arithmetic for 125 tokens, 0.25 s of reading for 2.
-  const BenchNumbers numbers = bench_numbers({125, 2, 0}, kWork, {1.0}, kLimits);
+  const BenchNumbers numbers = bench_numbers({125, 2, 0}, kWork, runs_of({1.0}));
   EXPECT_DOUBLE_EQ(numbers.share, 0.5);
   EXPECT_DOUBLE_EQ(numbers.limit, 254.0);
 }
 
 TEST(BenchNumbers, BatchesAreHeldAgainstReadingAndArithmetic) {
   // At the limits, 5 steps of 20 tokens: 5 x 1.25 GB of reading take 0.625 s, 100 x 2.5 GOP 0.25 s.
-  const BenchNumbers numbers = bench_numbers({0, 5, 100, 20}, kWork, {1.75}, kLimits);
+  const BenchNumbers numbers = bench_numbers({0, 5, 100, 20}, kWork, runs_of({1.75}));
   EXPECT_DOUBLE_EQ(numbers.tps, 100 / 1.75);
   EXPECT_DOUBLE_EQ(numbers.gbps, 6.25 / 1.75);
   EXPECT_EQ(numbers.limit_kind, "read, then compute");
@@ -59,10 +68,21 @@ TEST(BenchNumbers, BatchesAreHeldAgainstReadingAndArithmetic) {
 }
 
 TEST(BenchNumbers, MedianOfAnEvenNumberOfRunsLiesBetween) {
-  EXPECT_DOUBLE_EQ(bench_numbers({0, 1, 0}, kWork, {4.0, 1.0, 3.0, 2.0}, kLimits).tps, 1 / 2.5);
+  EXPECT_DOUBLE_EQ(bench_numbers({0, 1, 0}, kWork, runs_of({4.0, 1.0, 3.0, 2.0})).tps, 1 / 2.5);
 }
 
-TEST(BenchNumbers, NeedRuns) { EXPECT_THROW(bench_numbers({1, 0, 0}, kWork, {}, kLimits), Error); }
+TEST(BenchNumbers, RunsAreHeldAgainstTheirOwnLimits) {
+  // 5 GB in 1, 2 and 4 s while memory gave 10, 4 and 2 GB/s: 50, 62.5 and 62.5 %.
+  std::vector<BenchRun> runs = runs_of({1.0, 2.0, 4.0});
+  runs[1].limits.read_gbps = 4.0;
+  runs[2].limits.read_gbps = 2.0;
+  const BenchNumbers numbers = bench_numbers({0, 4, 100}, kWork, runs);
+  EXPECT_DOUBLE_EQ(numbers.tps, 2.0);
+  EXPECT_DOUBLE_EQ(numbers.limit, 4.0);
+  EXPECT_DOUBLE_EQ(numbers.share, 0.625);
+}
+
+TEST(BenchNumbers, NeedRuns) { EXPECT_THROW(bench_numbers({1, 0, 0}, kWork, runs_of({})), Error); }
 
 }  // namespace
 }  // namespace leq

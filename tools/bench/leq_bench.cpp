@@ -155,18 +155,14 @@ class Bench {
   BenchRow measure(const BenchModel& model, const std::string& typed, Session& session,
                    const BenchWork& work, const RunSetting& setting, const BenchTest& test) {
     Backend& backend = session.transformer().backend();
-    const MachineLimits before = limits_now(backend, setting.threads, test, work);
-    std::vector<double> seconds;
+    std::vector<BenchRun> runs;
     {
       Progress progress(model.name() + " " + model.scheme() + " " + bench_test_name(test), runs_,
                         "runs");
-      seconds = time_bench_test(session, test, runs_, [&](int done) { progress.update(done); });
+      runs = time_bench_test(
+          session, test, runs_, [&] { return limits_now(backend, setting.threads, test, work); },
+          [&](int done) { progress.update(done); });
     }
-    // A limit is the best that was seen: neighbours on the machine can spoil one measurement.
-    MachineLimits machine = limits_now(backend, setting.threads, test, work);
-    machine.read_gbps = std::max(machine.read_gbps, before.read_gbps);
-    machine.compute_gops = std::max(machine.compute_gops, before.compute_gops);
-    machine.head_gops = std::max(machine.head_gops, before.head_gops);
     BenchRow row;
     row.model = typed;
     row.title = model.name() + " " + model.scheme();
@@ -182,7 +178,7 @@ class Bench {
     row.test = test;
     row.runs = runs_;
     row.bytes_per_token = work.bytes_per_token();
-    row.numbers = bench_numbers(test, work, seconds, machine);
+    row.numbers = bench_numbers(test, work, runs);
     return row;
   }
 
