@@ -40,6 +40,10 @@ Isa chosen_isa();
 // Tells the processor that the calling thread waits in a loop, for a few dozen cycles.
 void pause_briefly() noexcept;
 
+// The processor brings what is read in a row by itself, so that fetching each line twice, into one
+// cache after another, costs more than it gains: AMD's Zen 5. (Of others not known: false.)
+bool reads_ahead();
+
 // "Intel(R) Xeon(R) Processor", for reports; empty where it cannot be read.
 std::string cpu_model_name();
 

@@ -9,4 +9,6 @@ std::vector<Isa> supported_isas() { return {Isa::portable}; }
 
 void pause_briefly() noexcept { ::sched_yield(); }
 
+bool reads_ahead() { return false; }
+
 }  // namespace leq

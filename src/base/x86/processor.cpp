@@ -62,4 +62,11 @@ std::vector<Isa> supported_isas() {
 
 void pause_briefly() noexcept { __builtin_ia32_pause(); }
 
+bool reads_ahead() {
+  constexpr unsigned kZen5 = 0x1a;  // family: 15 and the extended one
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid(0, &a, &b, &c, &d) == 0 || b != signature_AMD_ebx) return false;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (a >> 8 & 0xf) + (a >> 20 & 0xff) == kZen5;
+}
+
 }  // namespace leq

@@ -40,6 +40,7 @@ struct IntPanel {
   // Codes that will be wanted next, which a kernel may fetch; or null and 0.
   const std::uint8_t* next_codes = nullptr;
   std::int64_t next_bytes = 0;
+  bool fetch_once = false;  // one token: each line ahead, instead of once for each cache
 
   // Tokens.
   std::int64_t tokens = 0;

@@ -8,11 +8,11 @@
 namespace leq::cpu {
 namespace {
 
-template <class Bits, int kQuad, int M>
+template <class Bits, int kQuad, int M, bool kOnce>
 inline __attribute__((always_inline)) void add_quad(const Planes& planes, const std::uint8_t* x,
                                                     std::int64_t stride, __m512i (&even)[M][4],
                                                     __m512i (&odd)[M][4]) {
-  prefetch_share<Bits, kQuad>(planes);
+  prefetch_share<Bits, kQuad, kOnce>(planes);
   __m512i input[M];
 #pragma GCC unroll 3
   for (int m = 0; m < M; ++m) input[m] = broadcast_quad(x + m * stride + 4 * kQuad);
@@ -26,7 +26,7 @@ inline __attribute__((always_inline)) void add_quad(const Planes& planes, const 
 
 // M tokens x 64 outputs. Codes of odd quads stay where they lie in their bytes, so their products
 // are 2^kShift times too large, exactly, until the end of the group.
-template <class Bits, int M, Scales kScales>
+template <class Bits, int M, Scales kScales, bool kOnce = false>
 void bits_tile(const IntPanel& panel, const PanelPiece& piece) {
   const std::int64_t stride = panel.input_stride;
   const std::uint8_t* x = panel.inputs + piece.token * stride;
@@ -43,14 +43,14 @@ void bits_tile(const IntPanel& panel, const PanelPiece& piece) {
     }
     for (; k < stop; k += kStepColumns, x += kStepColumns) {
       const Planes planes = planes_at<Bits>(panel, k);
-      add_quad<Bits, 0>(planes, x, stride, even, odd);
-      add_quad<Bits, 1>(planes, x, stride, even, odd);
-      add_quad<Bits, 2>(planes, x, stride, even, odd);
-      add_quad<Bits, 3>(planes, x, stride, even, odd);
-      add_quad<Bits, 4>(planes, x, stride, even, odd);
-      add_quad<Bits, 5>(planes, x, stride, even, odd);
-      add_quad<Bits, 6>(planes, x, stride, even, odd);
-      add_quad<Bits, 7>(planes, x, stride, even, odd);
+      add_quad<Bits, 0, M, kOnce>(planes, x, stride, even, odd);
+      add_quad<Bits, 1, M, kOnce>(planes, x, stride, even, odd);
+      add_quad<Bits, 2, M, kOnce>(planes, x, stride, even, odd);
+      add_quad<Bits, 3, M, kOnce>(planes, x, stride, even, odd);
+      add_quad<Bits, 4, M, kOnce>(planes, x, stride, even, odd);
+      add_quad<Bits, 5, M, kOnce>(planes, x, stride, even, odd);
+      add_quad<Bits, 6, M, kOnce>(planes, x, stride, even, odd);
+      add_quad<Bits, 7, M, kOnce>(planes, x, stride, even, odd);
     }
 #pragma GCC unroll 3
     for (int m = 0; m < M; ++m) {
@@ -77,11 +77,14 @@ void run_packed(const IntPanel& panel) {
   PanelPiece piece;
   piece.sums = reinterpret_cast<float*>(panel.scratch);
   clear(piece.sums, panel.tokens * 64);
-  if (panel.groups_a_token_scale == 0) {
-    kPackedTiles<Bits, Scales::weights>[panel.tokens](panel, piece);
-  } else {
-    kPackedTiles<Bits, Scales::both>[panel.tokens](panel, piece);
+  const bool by_row = panel.groups_a_token_scale == 0;
+  if (panel.tokens == 1 && panel.fetch_once) {
+    (by_row ? bits_tile<Bits, 1, Scales::weights, true>
+            : bits_tile<Bits, 1, Scales::both, true>)(panel, piece);
+    return;
   }
+  (by_row ? kPackedTiles<Bits, Scales::weights> : kPackedTiles<Bits, Scales::both>)[panel.tokens](
+      panel, piece);
 }
 
 template <class Bits>

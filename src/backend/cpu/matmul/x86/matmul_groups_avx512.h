@@ -162,7 +162,7 @@ inline void finish_tile(const IntPanel& panel, const PanelPiece& piece, std::int
 }
 
 // The int32 sums of M tokens x 16 J outputs over one group.
-template <int M, int J, Start kStart>
+template <int M, int J, Start kStart, bool kOnce>
 inline __attribute__((always_inline)) void add_columns(const TallColumns& tile,
                                                        __m512i (&c)[M][J]) {
   const std::uint8_t* w = tile.weights;
@@ -176,7 +176,7 @@ inline __attribute__((always_inline)) void add_columns(const TallColumns& tile,
       for (int j = 0; j < J; ++j) {
         weights[j] = _mm512_load_si512(w + 64 * j);
         if constexpr (J == 4) {
-          fetch_ahead(w + 64 * j);
+          fetch_ahead<kOnce>(w + 64 * j);
         } else {
           fetch_for_many(w + 64 * j);
         }
@@ -220,7 +220,7 @@ inline __attribute__((always_inline)) void start_from_tokens(const std::int32_t*
 }
 
 // M tokens x 16 J outputs over one piece of byte codes.
-template <int M, int J, Start kStart, Scales kScales>
+template <int M, int J, Start kStart, Scales kScales, bool kOnce = false>
 void piece_tile(const IntPanel& panel, const PanelPiece& piece) {
   TallColumns tile;
   tile.weights = piece.codes + piece.output * 4;
@@ -243,16 +243,16 @@ void piece_tile(const IntPanel& panel, const PanelPiece& piece) {
     __m512i c[M][J];
     if constexpr (kStart == Start::zeros) {
       start_from_zeros(panel, piece, group, c);
-      add_columns<M, J, kStart>(tile, c);
+      add_columns<M, J, kStart, kOnce>(tile, c);
     } else if constexpr (J == 2) {
       tall_sums<M, kStart == Start::tokens ? TallStart::tokens : TallStart::outputs>(tile, starts,
                                                                                      c);
     } else if constexpr (kStart == Start::tokens) {
       start_from_tokens(starts, c);
-      add_columns<M, J, kStart>(tile, c);
+      add_columns<M, J, kStart, kOnce>(tile, c);
     } else {
       start_from_weights(starts, c);
-      add_columns<M, J, kStart>(tile, c);
+      add_columns<M, J, kStart, kOnce>(tile, c);
     }
     starts += kNextStarts;
     tile.weights += tile.steps * 1024;
@@ -343,6 +343,10 @@ void run_piece(const IntPanel& panel, const PanelPiece& whole, TokenBlock& block
     for (piece.output = 0; piece.output < 64; piece.output += width) {
       piece.sums = block.sums + first * 64 + piece.output * count;
       piece.ahead = take_ahead(block.next, piece.columns * 4);
+      if (count == 1 && panel.fetch_once) {
+        piece_tile<1, 4, kStart, kScales, true>(panel, piece);
+        continue;
+      }
       (wide ? kWideTiles<kStart, kScales> : kTallTiles<kStart, kScales>)[count](panel, piece);
     }
   }

@@ -89,7 +89,7 @@ inline __attribute__((always_inline)) void add_magnitudes(const std::uint8_t* w,
 
 // The same for one token and all 64 outputs, which are read in the order in which they lie: a
 // register of sums holds eight outputs.
-template <bool kUnsigned>
+template <bool kUnsigned, bool kOnce>
 inline __attribute__((always_inline)) void sum_all_outputs(const IntPanel& panel,
                                                            std::int64_t token, std::int64_t first,
                                                            std::int64_t last, __m256i (&sums)[8]) {
@@ -99,7 +99,7 @@ inline __attribute__((always_inline)) void sum_all_outputs(const IntPanel& panel
   const std::uint8_t* x = panel.inputs + token * panel.input_stride + first;
   for (std::int64_t k = first; k < last; k += 4, w += 256, x += 4) {
     const __m256i quad = _mm256_set1_epi32(load_quad(x));
-    fetch_ahead<4, kInt8Near>(w);
+    fetch_ahead<4, kInt8Near, kOnce>(w);
     if constexpr (kUnsigned) {
       add_widened(w, quad, sums);
     } else {
@@ -122,10 +122,10 @@ inline __m256i group_start(const IntPanel& panel, std::int64_t group, std::int64
       _mm256_cvtepi16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(sums))));
 }
 
-template <bool kUnsigned>
+template <bool kUnsigned, bool kOnce>
 void row_of_one(const IntPanel& panel, std::int64_t token) {
   __m256i sums[8];
-  sum_all_outputs<kUnsigned>(panel, token, 0, panel.columns, sums);
+  sum_all_outputs<kUnsigned, kOnce>(panel, token, 0, panel.columns, sums);
   for (int i = 0; i < 8; ++i) {
     if constexpr (kUnsigned) {
       sums[i] = _mm256_add_epi32(sums[i], unsigned_start(panel, token, 8 * i, 0));
@@ -134,7 +134,7 @@ void row_of_one(const IntPanel& panel, std::int64_t token) {
   }
 }
 
-template <bool kUnsigned>
+template <bool kUnsigned, bool kOnce>
 void groups_of_one(const IntPanel& panel, std::int64_t token) {
   __m256 f[8];
   for (__m256& sum : f) sum = _mm256_setzero_ps();
@@ -143,7 +143,7 @@ void groups_of_one(const IntPanel& panel, std::int64_t token) {
     const std::int64_t last = k + panel.group < panel.columns ? k + panel.group : panel.columns;
     __m256i sums[8];
     fetch_scales(panel, group);
-    sum_all_outputs<kUnsigned>(panel, token, k, last, sums);
+    sum_all_outputs<kUnsigned, kOnce>(panel, token, k, last, sums);
     for (int i = 0; i < 8; ++i) {
       if constexpr (kUnsigned) {
         sums[i] = _mm256_add_epi32(sums[i], unsigned_start(panel, token, 8 * i, group));
@@ -206,14 +206,15 @@ void group_tile(const IntPanel& panel, std::int64_t token) {
 // One token takes all outputs at once, more take 16: 8 to 12 accumulators.
 using Tile = void (*)(const IntPanel&, std::int64_t);
 constexpr int kTokens = 3;
-template <bool kUnsigned>
-constexpr Tile kRowTiles[kTokens] = {row_of_one<kUnsigned>, row_tile<kUnsigned, 2, 1>,
+template <bool kUnsigned, bool kOnce>
+constexpr Tile kRowTiles[kTokens] = {row_of_one<kUnsigned, kOnce>, row_tile<kUnsigned, 2, 1>,
                                      row_tile<kUnsigned, 3, 1>};
-template <bool kUnsigned>
-constexpr Tile kGroupTiles[kTokens] = {groups_of_one<kUnsigned>, group_tile<kUnsigned, 2, 1>,
+template <bool kUnsigned, bool kOnce>
+constexpr Tile kGroupTiles[kTokens] = {groups_of_one<kUnsigned, kOnce>, group_tile<kUnsigned, 2, 1>,
                                        group_tile<kUnsigned, 3, 1>};
 
-void run(const IntPanel& panel, const Tile (&tiles)[kTokens]) {
+void run(const IntPanel& panel, const Tile (&twice)[kTokens], const Tile (&once)[kTokens]) {
+  const Tile(&tiles)[kTokens] = panel.fetch_once ? once : twice;
   for (std::int64_t token = 0; token < panel.tokens; token += kTokens) {
     const std::int64_t left = panel.tokens - token;
     tiles[(left < kTokens ? left : kTokens) - 1](panel, token);
@@ -222,9 +223,17 @@ void run(const IntPanel& panel, const Tile (&tiles)[kTokens]) {
 
 }  // namespace
 
-void int8_rows_avx2(const IntPanel& panel) noexcept { run(panel, kRowTiles<false>); }
-void int8_groups_avx2(const IntPanel& panel) noexcept { run(panel, kGroupTiles<false>); }
-void uint8_rows_avx2(const IntPanel& panel) noexcept { run(panel, kRowTiles<true>); }
-void uint8_groups_avx2(const IntPanel& panel) noexcept { run(panel, kGroupTiles<true>); }
+void int8_rows_avx2(const IntPanel& panel) noexcept {
+  run(panel, kRowTiles<false, false>, kRowTiles<false, true>);
+}
+void int8_groups_avx2(const IntPanel& panel) noexcept {
+  run(panel, kGroupTiles<false, false>, kGroupTiles<false, true>);
+}
+void uint8_rows_avx2(const IntPanel& panel) noexcept {
+  run(panel, kRowTiles<true, false>, kRowTiles<true, true>);
+}
+void uint8_groups_avx2(const IntPanel& panel) noexcept {
+  run(panel, kGroupTiles<true, false>, kGroupTiles<true, true>);
+}
 
 }  // namespace leq::cpu

@@ -32,7 +32,7 @@ inline __attribute__((always_inline)) void start(const IntPanel& panel, std::int
 }
 
 // M tokens x 16 J outputs, from `token` and `output` on.
-template <bool kUnsigned, int M, int J>
+template <bool kUnsigned, int M, int J, bool kOnce = false>
 void tile(const IntPanel& panel, std::int64_t token, int output) {
   __m512i c[M][J];
   start<kUnsigned>(panel, token, output, c);
@@ -47,7 +47,7 @@ void tile(const IntPanel& panel, std::int64_t token, int output) {
       for (int j = 0; j < J; ++j) {
         weights[j] = _mm512_load_si512(w + 64 * j);
         if constexpr (J == 4) {
-          fetch_ahead(w + 64 * j);
+          fetch_ahead<kOnce>(w + 64 * j);
         } else {
           fetch_for_many(w + 64 * j);
         }
@@ -122,6 +122,10 @@ void run(const IntPanel& panel) {
   for (std::int64_t i = 0; i < tiles; ++i) {
     const std::int64_t first = panel.tokens * i / tiles;
     const std::int64_t count = panel.tokens * (i + 1) / tiles - first;
+    if (count == 1 && panel.fetch_once) {
+      tile<kUnsigned, 1, 4, true>(panel, first, 0);
+      continue;
+    }
     if (wide) {
       kWide<kUnsigned>[count](panel, first, 0);
       continue;
