@@ -87,10 +87,79 @@ void run_packed(const IntPanel& panel) {
       panel, piece);
 }
 
+// Weights of the first tile of few tokens: it unpacks them while it multiplies, and leaves the
+// bytes in the piece for the tiles after it. Unpacked before, the stores took a quarter of a block
+// of 16 tokens.
+template <class Bits>
+struct PackedColumns {
+  template <int kQuad, int M>
+  static inline __attribute__((always_inline)) void add_quad(const Planes& planes,
+                                                             const std::uint8_t* x,
+                                                             std::int64_t stride,
+                                                             std::uint8_t* codes,
+                                                             __m512i (&c)[M][4]) {
+    prefetch_share<Bits, kQuad>(planes);
+    __m512i weights[4];
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      weights[j] = Bits::template code<kQuad>(planes.low + 64 * j, planes.third + 64 * j);
+      if constexpr (kQuad % 2 == 1) weights[j] = _mm512_srli_epi16(weights[j], Bits::kShift);
+      _mm512_store_si512(codes + kQuad * 256 + 64 * j, weights[j]);
+    }
+#pragma GCC unroll 6
+    for (int m = 0; m < M; ++m) {
+      const __m512i input = broadcast_quad(x + m * stride + 4 * kQuad);
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) dot(c[m][j], weights[j], input);
+    }
+  }
+
+  // Where 16 columns are left of 32, the inputs' pads are read too, which are 0.
+  template <int M, int J, Start kStart>
+  static inline __attribute__((always_inline)) void add(const IntPanel& panel,
+                                                        const PanelPiece& piece,
+                                                        const TallColumns& tile,
+                                                        __m512i (&c)[M][J]) {
+    const std::int64_t done = tile.weights - piece.codes;  // bytes of the piece, 64 a column
+    std::uint8_t* codes = reinterpret_cast<GroupScratch*>(panel.scratch)->codes + done;
+    std::int64_t column = piece.first + done / 64;
+    const std::int64_t end = column + tile.steps * 16;
+    const std::uint8_t* x = tile.inputs;
+    for (; column < end; column += kStepColumns, x += kStepColumns, codes += kStepColumns * 64) {
+      const Planes planes = planes_at<Bits>(panel, column);
+      add_quad<0>(planes, x, tile.stride, codes, c);
+      add_quad<1>(planes, x, tile.stride, codes, c);
+      add_quad<2>(planes, x, tile.stride, codes, c);
+      add_quad<3>(planes, x, tile.stride, codes, c);
+      add_quad<4>(planes, x, tile.stride, codes, c);
+      add_quad<5>(planes, x, tile.stride, codes, c);
+      add_quad<6>(planes, x, tile.stride, codes, c);
+      add_quad<7>(planes, x, tile.stride, codes, c);
+    }
+  }
+};
+
+template <class Bits>
+void run_few_tokens(const IntPanel& panel) {
+  using First = PackedColumns<Bits>;
+  const bool by_row = panel.groups_a_token_scale == 0;
+  const auto run = panel.zeros == nullptr
+                       ? (by_row ? run_piece<Start::tokens, Scales::weights, First>
+                                 : run_piece<Start::tokens, Scales::both, First>)
+                       : (by_row ? run_piece<Start::zeros, Scales::weights, First>
+                                 : run_piece<Start::zeros, Scales::both, First>);
+  const std::uint8_t* const codes = reinterpret_cast<GroupScratch*>(panel.scratch)->codes;
+  run_blocks(panel, run, [&](std::int64_t, std::int64_t) { return codes; });
+}
+
 template <class Bits>
 void run_bits(const IntPanel& panel) {
   if (panel.tokens <= kPackedTokens) {
     run_packed<Bits>(panel);
+    return;
+  }
+  if (panel.tokens <= kFewTokens) {
+    run_few_tokens<Bits>(panel);
     return;
   }
   std::uint8_t* const codes = reinterpret_cast<GroupScratch*>(panel.scratch)->codes;

@@ -161,10 +161,22 @@ inline void finish_tile(const IntPanel& panel, const PanelPiece& piece, std::int
   }
 }
 
+// Whence a tile has its weights: here bytes that lie in the piece. kOnce: IntPanel::fetch_once.
+template <bool kOnce>
+struct ByteColumns {
+  template <int M, int J, Start kStart>
+  static inline __attribute__((always_inline)) void add(const IntPanel&, const PanelPiece&,
+                                                        const TallColumns& tile,
+                                                        __m512i (&c)[M][J]);
+};
+
 // The int32 sums of M tokens x 16 J outputs over one group.
-template <int M, int J, Start kStart, bool kOnce>
-inline __attribute__((always_inline)) void add_columns(const TallColumns& tile,
-                                                       __m512i (&c)[M][J]) {
+template <bool kOnce>
+template <int M, int J, Start kStart>
+inline __attribute__((always_inline)) void ByteColumns<kOnce>::add(const IntPanel&,
+                                                                   const PanelPiece&,
+                                                                   const TallColumns& tile,
+                                                                   __m512i (&c)[M][J]) {
   const std::uint8_t* w = tile.weights;
   const std::uint8_t* x = tile.inputs;
   std::int64_t steps = tile.steps;
@@ -219,8 +231,8 @@ inline __attribute__((always_inline)) void start_from_tokens(const std::int32_t*
   }
 }
 
-// M tokens x 16 J outputs over one piece of byte codes.
-template <int M, int J, Start kStart, Scales kScales, bool kOnce = false>
+// M tokens x 16 J outputs over one piece.
+template <int M, int J, Start kStart, Scales kScales, class Columns = ByteColumns<false>>
 void piece_tile(const IntPanel& panel, const PanelPiece& piece) {
   TallColumns tile;
   tile.weights = piece.codes + piece.output * 4;
@@ -243,16 +255,16 @@ void piece_tile(const IntPanel& panel, const PanelPiece& piece) {
     __m512i c[M][J];
     if constexpr (kStart == Start::zeros) {
       start_from_zeros(panel, piece, group, c);
-      add_columns<M, J, kStart, kOnce>(tile, c);
+      Columns::template add<M, J, kStart>(panel, piece, tile, c);
     } else if constexpr (J == 2) {
       tall_sums<M, kStart == Start::tokens ? TallStart::tokens : TallStart::outputs>(tile, starts,
                                                                                      c);
     } else if constexpr (kStart == Start::tokens) {
       start_from_tokens(starts, c);
-      add_columns<M, J, kStart, kOnce>(tile, c);
+      Columns::template add<M, J, kStart>(panel, piece, tile, c);
     } else {
       start_from_weights(starts, c);
-      add_columns<M, J, kStart, kOnce>(tile, c);
+      Columns::template add<M, J, kStart>(panel, piece, tile, c);
     }
     starts += kNextStarts;
     tile.weights += tile.steps * 1024;
@@ -270,14 +282,14 @@ void piece_tile(const IntPanel& panel, const PanelPiece& piece) {
 }
 
 using PieceTile = void (*)(const IntPanel&, const PanelPiece&);
-template <Start kStart, Scales kScales>
+template <Start kStart, Scales kScales, class Columns = ByteColumns<false>>
 constexpr PieceTile kWideTiles[] = {nullptr,
-                                    piece_tile<1, 4, kStart, kScales>,
-                                    piece_tile<2, 4, kStart, kScales>,
-                                    piece_tile<3, 4, kStart, kScales>,
-                                    piece_tile<4, 4, kStart, kScales>,
-                                    piece_tile<5, 4, kStart, kScales>,
-                                    piece_tile<6, 4, kStart, kScales>};
+                                    piece_tile<1, 4, kStart, kScales, Columns>,
+                                    piece_tile<2, 4, kStart, kScales, Columns>,
+                                    piece_tile<3, 4, kStart, kScales, Columns>,
+                                    piece_tile<4, 4, kStart, kScales, Columns>,
+                                    piece_tile<5, 4, kStart, kScales, Columns>,
+                                    piece_tile<6, 4, kStart, kScales, Columns>};
 template <Start kStart, Scales kScales>
 constexpr PieceTile kTallTiles[] = {nullptr,
                                     nullptr,
@@ -322,7 +334,8 @@ inline void fill_token_starts(const IntPanel& panel, const PanelPiece& piece, st
   }
 }
 
-template <Start kStart, Scales kScales>
+// `First`: whence the first tile of few tokens has its weights.
+template <Start kStart, Scales kScales, class First = ByteColumns<false>>
 void run_piece(const IntPanel& panel, const PanelPiece& whole, TokenBlock& block) {
   PanelPiece piece = whole;
   fill_tables<kStart, kScales>(panel, piece, *block.tables);
@@ -344,10 +357,13 @@ void run_piece(const IntPanel& panel, const PanelPiece& whole, TokenBlock& block
       piece.sums = block.sums + first * 64 + piece.output * count;
       piece.ahead = take_ahead(block.next, piece.columns * 4);
       if (count == 1 && panel.fetch_once) {
-        piece_tile<1, 4, kStart, kScales, true>(panel, piece);
-        continue;
+        piece_tile<1, 4, kStart, kScales, ByteColumns<true>>(panel, piece);
+      } else if (wide) {
+        (i == 0 ? kWideTiles<kStart, kScales, First> : kWideTiles<kStart, kScales>)[count](panel,
+                                                                                           piece);
+      } else {
+        kTallTiles<kStart, kScales>[count](panel, piece);
       }
-      (wide ? kWideTiles<kStart, kScales> : kTallTiles<kStart, kScales>)[count](panel, piece);
     }
   }
 }
