@@ -102,11 +102,11 @@ struct GroupStep {
   int token_sum;
 };
 
-// from[index], 0 or more: one multiplication of 32 bits and a sum, where a signed index takes four
-// operations.
-template <class T>
+// from + step * index, index 0 or more: one multiplication of 32 bits with a sum, where a signed
+// index takes four operations.
+template <int step = 1, class T>
 __device__ __forceinline__ const T* moved(const T* from, int index) {
-  return from + static_cast<std::size_t>(static_cast<unsigned>(index));
+  return from + static_cast<std::size_t>(static_cast<unsigned>(index)) * step;
 }
 
 // One lane's way through the groups of its warp.
@@ -147,26 +147,23 @@ struct GroupWalk {
     // 16 bytes of the high plane have the third bits of a whole group.
     high = bits == 3 ? weight.high + at * 16 : nullptr;
     inputs = ptx::opaque(a.x.codes + part * Layout::kColumns);
-    own(part, first);
-  }
-  __device__ __forceinline__ void own(int item, int first) {
-    ahead = item / Shape::kRows;
-    row = first + item % Shape::kRows;
-    const CodeWeight& weight = rows.of(a, row).weight;
-    has_groups = weight.group > 0;
-    has_zeros = weight.zeros != nullptr;
-    const std::int64_t of_row = rows.row(row), at = of_row * groups + ahead;
-    scales = ptx::opaque(weight.group_scales + at);
-    zeros = ptx::opaque(weight.zeros + (has_scales() ? at : of_row));
-    scale_mul = has_scales() ? weight.scale_mul : 1.0f;
+    ahead = part / Shape::kRows;
+    row = first + part % Shape::kRows;
+    const CodeWeight& owned = rows.of(a, row).weight;
+    has_groups = owned.group > 0;
+    has_zeros = owned.zeros != nullptr;
+    const std::int64_t of_row = rows.row(row), scale_at = of_row * groups + ahead;
+    scales = ptx::opaque(owned.group_scales + scale_at);
+    zeros = ptx::opaque(owned.zeros + (has_scales() ? scale_at : of_row));
+    scale_mul = has_scales() ? owned.scale_mul : 1.0f;
   }
 
   // A step from `group` on, or as far in front of it as the row's end asks for: of groups past the
   // end no one counts anything. What the weights have of it is written by no kernel.
   __device__ __forceinline__ void load_weights(int group, Step& step) const {
     step.group = min(group, groups - Shape::kGroups);
-    const std::uint8_t *row_codes = moved(codes, step.group * kGroupBytes), *row_high = high;
-    if constexpr (bits == 3) row_high = moved(high, step.group * 16);
+    const std::uint8_t *row_codes = moved<kGroupBytes>(codes, step.group), *row_high = high;
+    if constexpr (bits == 3) row_high = moved<16>(high, step.group);
 #pragma unroll
     for (int r = 0; r < Shape::kRows; ++r) {
 #pragma unroll
@@ -197,8 +194,8 @@ struct GroupWalk {
     step.token_sum = has_sums() ? *moved(a.x.sums, group) : 0;
   }
   __device__ __forceinline__ uint4 input_at(int group, int j, int run) const {
-    return *reinterpret_cast<const uint4*>(moved(inputs, group * kGroupColumns) +
-                                           j * kGroupColumns + run * 16);
+    return *reinterpret_cast<const uint4*>(moved<kGroupColumns>(inputs, group) + j * kGroupColumns +
+                                           run * 16);
   }
 
   // Codes of 4 and 2 bits are multiplied where they lie in their bytes: the highest first, and

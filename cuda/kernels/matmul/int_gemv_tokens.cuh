@@ -28,52 +28,52 @@ struct LaneColumns {
 
   static __device__ __forceinline__ int part() { return static_cast<int>(threadIdx.x % 4); }
   static __device__ __forceinline__ int byte() { return part() * (bits < 4 ? 8 : 16); }
+  static __device__ __forceinline__ int third_byte() { return part() % 2 * 8; }
   static __device__ __forceinline__ int column() {
     if constexpr (bits >= 4) return part() * Planes<bits>::kColumns;
     return part() / 2 * Planes<bits>::kColumns + part() % 2 * 8;
   }
 
   template <int count>
-  static __device__ __forceinline__ void load16(const void* from, std::uint32_t (&to)[count],
-                                                int first) {
-    const uint4 words = *static_cast<const uint4*>(from);
-    to[first] = words.x;
-    to[first + 1] = words.y;
-    to[first + 2] = words.z;
-    to[first + 3] = words.w;
+  static __device__ __forceinline__ void put(const uint4& words, std::uint32_t (&to)[count],
+                                             int first) {
+    put(uint2{words.x, words.y}, to, first);
+    put(uint2{words.z, words.w}, to, first + 2);
   }
   template <int count>
-  static __device__ __forceinline__ void load8(const void* from, std::uint32_t (&to)[count],
-                                               int first) {
-    const uint2 words = *static_cast<const uint2*>(from);
+  static __device__ __forceinline__ void put(const uint2& words, std::uint32_t (&to)[count],
+                                             int first) {
     to[first] = words.x;
     to[first + 1] = words.y;
+  }
+  template <class Words>
+  static __device__ __forceinline__ const Words& words_at(const void* from) {
+    return *static_cast<const Words*>(from);
   }
   // Of a row, from its group's byte() on.
   static __device__ __forceinline__ void load_codes(const std::uint8_t* from,
                                                     std::uint32_t (&to)[kWords]) {
     if constexpr (bits < 4) {
-      load8(from, to, 0);
+      put(words_at<uint2>(from), to, 0);
     } else {
-#pragma unroll
-      for (int i = 0; i < kWords; i += 4) {
-        const uint4 words = ptx::load_once(from + i * 16);
-        to[i] = words.x;
-        to[i + 1] = words.y;
-        to[i + 2] = words.z;
-        to[i + 3] = words.w;
-      }
+      put(ptx::load_once(from), to, 0);
+      if constexpr (bits == 8) put(ptx::load_once(from + 64), to, 4);
     }
+  }
+  // Third bits of the same columns, from third_byte() of the 16 that a row's group has.
+  static __device__ __forceinline__ void load_thirds(const std::uint8_t* from,
+                                                     std::uint32_t (&to)[2]) {
+    put(words_at<uint2>(from), to, 0);
   }
   // Of a token, from its group's column() on.
   static __device__ __forceinline__ void load_inputs(const std::int8_t* from,
                                                      std::uint32_t (&to)[kQuads]) {
     if constexpr (bits < 4) {
 #pragma unroll
-      for (int run = 0; run < 4; ++run) load8(from + run * 16, to, run * 2);
+      for (int run = 0; run < 4; ++run) put(words_at<uint2>(from + run * 16), to, run * 2);
     } else {
-      load16(from, to, 0);
-      load16(from + (bits == 8 ? 64 : 16), to, 4);
+      put(words_at<uint4>(from), to, 0);
+      put(words_at<uint4>(from + (bits == 8 ? 64 : 16)), to, 4);
     }
   }
   // Four codes as signed bytes (planes.cuh), those of inputs' word `quad`. `high`: shifted so that
@@ -87,12 +87,6 @@ struct LaneColumns {
     return signed_quad<bits>(low[word], bits == 3 ? high[word] : 0, quad / kOfRun, flip);
   }
 };
-
-// from[count * index], index 0 or more: one multiplication and a sum.
-template <int count, class T>
-__device__ __forceinline__ const T* at_group(const T* from, int index) {
-  return from + static_cast<std::size_t>(static_cast<unsigned>(index)) * count;
-}
 
 template <int bits, bool zeros>
 struct TokenStep {
@@ -146,15 +140,15 @@ struct TokenWalk {
       const std::int64_t of_row = rows.row(row(half)), at = of_row * groups;
       codes[half] = ptx::opaque(weight.codes + at * Columns::kGroupBytes + Columns::byte());
       // 16 bytes of the high plane have the third bits of a whole group.
-      high[half] =
-          bits == 3 ? ptx::opaque(weight.high + at * 16 + Columns::part() % 2 * 8) : nullptr;
+      high[half] = bits == 3 ? ptx::opaque(weight.high + at * 16 + Columns::third_byte()) : nullptr;
       scales[half] = ptx::opaque(weight.group_scales + at);
-      if constexpr (zeros)
-        zero_points[half] = ptx::opaque(weight.zeros + (has_scales ? at : of_row));
       scale_mul[half] = (has_scales ? weight.scale_mul : 1.0f) * (1.0f / kFactor);
       const std::int64_t of_token = token_at(token(half));
       token_scales[half] = ptx::opaque(a.x.scales + of_token * a.x.scale_stride);
-      if constexpr (zeros) token_sums[half] = ptx::opaque(a.x.sums + of_token * a.x.sum_stride);
+      if constexpr (zeros) {
+        zero_points[half] = ptx::opaque(weight.zeros + (has_scales ? at : of_row));
+        token_sums[half] = ptx::opaque(a.x.sums + of_token * a.x.sum_stride);
+      }
     }
     inputs = ptx::opaque(a.x.codes + token_at(side()) * a.x.code_stride + Columns::column());
   }
@@ -168,31 +162,31 @@ struct TokenWalk {
     step.group = min(group, groups - 1);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      Columns::load_codes(at_group<Columns::kGroupBytes>(codes[half], step.group), step.low[half]);
+      Columns::load_codes(moved<Columns::kGroupBytes>(codes[half], step.group), step.low[half]);
       if constexpr (bits == 3) {
-        Columns::load8(at_group<16>(high[half], step.group), step.high[half], 0);
+        Columns::load_thirds(moved<16>(high[half], step.group), step.high[half]);
       }
     }
     step.scales[0] = step.scales[1] = 0x3c00;  // 1
     if (has_scales) {
-      step.scales[0] = *at_group<1>(scales[0], step.group);
-      step.scales[1] = *at_group<1>(scales[1], step.group);
+      step.scales[0] = *moved(scales[0], step.group);
+      step.scales[1] = *moved(scales[1], step.group);
     }
     if constexpr (zeros) {
-      step.zero_points[0] = *at_group<1>(zero_points[0], has_scales ? step.group : 0);
-      step.zero_points[1] = *at_group<1>(zero_points[1], has_scales ? step.group : 0);
+      step.zero_points[0] = *moved(zero_points[0], has_scales ? step.group : 0);
+      step.zero_points[1] = *moved(zero_points[1], has_scales ? step.group : 0);
     }
   }
   __device__ __forceinline__ void load_tokens(Step& step) const {
-    Columns::load_inputs(at_group<kGroupColumns>(inputs, step.group), step.inputs);
+    Columns::load_inputs(moved<kGroupColumns>(inputs, step.group), step.inputs);
     step.token_scales[0] = step.token_scales[1] = 1.0f;
     if (has_token_scales) {
-      step.token_scales[0] = *at_group<1>(token_scales[0], step.group);
-      step.token_scales[1] = *at_group<1>(token_scales[1], step.group);
+      step.token_scales[0] = *moved(token_scales[0], step.group);
+      step.token_scales[1] = *moved(token_scales[1], step.group);
     }
     if constexpr (zeros) {
-      step.token_sums[0] = *at_group<1>(token_sums[0], step.group);
-      step.token_sums[1] = *at_group<1>(token_sums[1], step.group);
+      step.token_sums[0] = *moved(token_sums[0], step.group);
+      step.token_sums[1] = *moved(token_sums[1], step.group);
     }
   }
 
