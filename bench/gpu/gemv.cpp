@@ -23,7 +23,7 @@ void body(const Options& options, rt::Stream& stream) {
         const double gbps = static_cast<double>(linear.weight_bytes()) / us * 1e-3;
         print_row({number(bits, 0), shape.name,
                    number(shape.outputs(), 0) + " x " + number(shape.columns, 0), number(tokens, 0),
-                   describe_int_matmul(bits, tokens), number(us, 2), number(gbps, 0),
+                   describe_int_matmul(linear.arguments(0)), number(us, 2), number(gbps, 0),
                    share(options, "read_gbps", gbps)});
       }
     }

@@ -52,7 +52,7 @@ Launch gemv(const Linear& linear, const Scheme& scheme) {
   const bool grouped = bits < 8 || linear.in_groups;
   Launch launch;
   launch.name = linear.name;
-  launch.kernel = grouped ? "int_gemv_groups<" + std::to_string(bits) + ",1,false>"
+  launch.kernel = grouped ? "int_gemv_groups<" + std::to_string(bits) + ",false>"
                           : std::string("int_gemv<8,1,false,false>");
   launch.blocks = std::ceil(linear.outputs / 16);
   launch.warps = 8;

@@ -11,5 +11,7 @@ DeviceInfo& emulated_device();
 void set_emulated_memory(std::size_t bytes);
 // So many of the next recordings fail where they end, as a driver may have them.
 void fail_captures(int count);
+// The launch after `others` more fails, of a kernel or of what was recorded, and none after it.
+void fail_launch(int others);
 
 }  // namespace leq::LEQ_GPU::rt

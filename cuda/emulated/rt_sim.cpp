@@ -76,6 +76,7 @@ struct Runtime {
   std::map<void*, std::size_t> allocations;          // that count as a device's
   std::size_t device_bytes = std::size_t{64} << 30;  // each device's memory
   int failing_captures = 0;
+  int launches_to_failure = -1;             // below 0: none fails
   std::atomic<std::int64_t> operations{0};  // on all streams
 };
 
@@ -208,6 +209,14 @@ void run_until(const Event& event, std::uint64_t mark, Stream* stream) {
   while (event.reached < mark) run_first(*stream, false);
 }
 
+// What is recorded is no launch yet.
+void count_launch(const Stream& stream) {
+  if (stream.capturing) return;
+  const std::lock_guard hold(runtime().memory_lock);
+  int& left = runtime().launches_to_failure;
+  if (left >= 0 && left-- == 0) fail(ErrorKind::no_device, "emulated GPU: this launch fails");
+}
+
 void synchronize_all(int index) {
   Device& of = device(index);
   const std::lock_guard hold(of.lock);
@@ -239,6 +248,11 @@ void set_emulated_memory(std::size_t bytes) {
 void fail_captures(int count) {
   const std::lock_guard hold(runtime().memory_lock);
   runtime().failing_captures = count;
+}
+
+void fail_launch(int others) {
+  const std::lock_guard hold(runtime().memory_lock);
+  runtime().launches_to_failure = others;
 }
 
 std::vector<DeviceInfo> devices() { return {emulated_device()}; }
@@ -402,6 +416,7 @@ void fill_zero(void* device, std::size_t bytes, Stream& stream) {
 }
 
 void enqueue(Stream& stream, const Launch& launch, const void* code, std::function<void()> thread) {
+  count_launch(stream);
   const simt::Grid grid = {launch.kernel,       code,
                            launch.blocks,       launch.threads,
                            launch.shared_bytes, emulated_device().shared_limit_bytes,
@@ -439,6 +454,7 @@ void drop_capture(Stream& stream) noexcept {
 bool is_capturing(const Stream& stream) { return stream.capturing; }
 
 void launch(const Graph& graph, Stream& stream) {
+  count_launch(stream);
   for (const Operation& operation : graph.operations) give(stream, operation);
 }
 

@@ -83,7 +83,10 @@ class CudaBackend final : public Backend {
   }
   std::string describe(const Linear& linear) const override {
     const QuantScheme& scheme = linear.segments[0].weight.scheme;
-    const char* kernel = is_coded(linear.act) ? describe_int_matmul(scheme.bits, 1)
+    IntMatmul one;
+    one.segments[0].weight.bits = scheme.bits;
+    one.tokens = 1;
+    const char* kernel = is_coded(linear.act) ? describe_int_matmul(one)
                                               : describe_float_matmul(scheme.kind == CodeKind::f32);
     return name_ + " " + linear_text(linear, kernel);
   }

@@ -231,7 +231,7 @@ struct WeightOnlyMatmul {
 void launch_weight_only_matmul(const WeightOnlyMatmul& a, rt::Stream& stream);
 
 // Short names of the kernels that would run, for plans: "mma 128x128", "dp4a rows".
-const char* describe_int_matmul(int bits, std::int64_t tokens);
+const char* describe_int_matmul(const IntMatmul& a);
 const char* describe_float_matmul(bool f32_weights);
 
 // --- rows of the residual stream ---

@@ -56,6 +56,22 @@ INSTANTIATE_TEST_SUITE_P(
         IntCase{3, false, 64, 0, 2, 640, {40}}, IntCase{4, false, 64, 128, 1, 640, {40}},
         IntCase{8, true, 32, 128, 2, 512, {40}}, IntCase{8, false, 64, 0, 4, 512, {40}}));
 
+// Two to eight tokens in groups of 128: every width and finish with each side in groups, one group,
+// as many as a round has, and more; rows and segments that end within a block.
+INSTANTIATE_TEST_SUITE_P(
+    TokensInGroups, IntMatmulTest,
+    testing::Values(IntCase{8, false, 128, 0, 2, 128, {40}},
+                    IntCase{8, false, 128, 128, 6, 33 * 128, {70, 9}},
+                    IntCase{8, true, 0, 128, 8, 1000, {23, 23}, Finish::swiglu},
+                    IntCase{8, true, 128, 0, 7, 32 * 128, {20}, Finish::add},
+                    IntCase{4, false, 128, 128, 8, 1000, {25, 25}, Finish::swiglu},
+                    IntCase{4, true, 128, 0, 7, 66 * 128 - 5, {24, 7, 16}},
+                    IntCase{4, true, 128, 128, 5, 100, {17}, Finish::gelu},
+                    IntCase{3, false, 128, 128, 6, 640, {40}, Finish::add},
+                    IntCase{3, true, 128, 0, 8, 5000, {9, 9}, Finish::swiglu},
+                    IntCase{2, false, 128, 0, 5, 640, {40}, Finish::gelu},
+                    IntCase{2, true, 128, 128, 8, 4300, {33, 16}}));
+
 // One token takes two groups at a time: odd numbers of them, one, and as many as a round has and
 // one more.
 INSTANTIATE_TEST_SUITE_P(PairsOfGroups, IntMatmulTest,
@@ -184,6 +200,9 @@ TEST_P(ExtremeGemvTest, SumsAreExact) {
 INSTANTIATE_TEST_SUITE_P(Bits, ExtremeGemvTest,
                          testing::Values(extreme(8, false, 0, 1, 16), extreme(8, false, 0, 4, 8),
                                          extreme(8, true, 0, 2, 16), extreme(8, true, 128, 1, 16),
+                                         extreme(8, true, 128, 5, 16),
+                                         extreme(8, false, 128, 8, 16),
+                                         extreme(4, true, 128, 8, 16),
                                          extreme(4, false, 128, 2, 16),
                                          extreme(4, true, 128, 1, 16), extreme(3, true, 128, 2, 16),
                                          extreme(2, true, 128, 2, 16)));

@@ -24,14 +24,6 @@ struct GemmShape {
   static_assert(kMmaDown >= 1 && kMmaAcross % 2 == 0 && kThreads >= rows && kThreads >= tokens);
 };
 
-// What signed_quad turns over, in a register that the compiler does not know: tokens are fewer than
-// 2^40.
-template <int bits>
-__device__ __forceinline__ std::uint32_t signed_flip(const IntMatmul& a) {
-  if constexpr (bits == 8) return byte_flip(a.segments[0].weight);
-  return kTopBits + __shfl_xor_sync(kEveryLane, static_cast<std::uint32_t>(a.tokens >> 40), 1);
-}
-
 // Shared memory of a kernel: stages of a slab's tokens and codes, then two sets of what the groups
 // of a slab need.
 template <class Shape, int bits, int group>

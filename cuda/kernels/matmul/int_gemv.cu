@@ -1,7 +1,9 @@
 // The dot-product kernels for few tokens, by bits, tokens and grouping.
 #include "cuda/kernels/matmul/int_gemv.cuh"
 
-#include "cuda/kernels/matmul/int_gemv_groups.cuh"
+#include <algorithm>
+
+#include "cuda/kernels/matmul/int_gemv_tokens.cuh"
 #include "cuda/kernels/matmul/int_matmul.h"
 #include "cuda/words/run.h"
 
@@ -37,39 +39,40 @@ Choice choose_tokens(const IntMatmul& a) {
   return choose_grouping<bits, 4>(a);
 }
 
+// One token's warps take two groups at a time.
 bool has_groups_of_128(const IntMatmul& a) {
   const int weights = a.segments[0].weight.group, tokens = a.x.group;
-  return (weights == 128 || weights == 0) && (tokens == 128 || tokens == 0) && weights + tokens > 0;
+  return (weights == 128 || weights == 0) && (tokens == 128 || tokens == 0) &&
+         weights + tokens > 0 && (a.tokens > 1 || a.columns > kGroupColumns);
 }
 
-template <int bits, int tokens>
+template <int bits>
 void launch_groups(const IntMatmul& a, rt::Stream& stream) {
-  const bool paired = a.finish == Finish::swiglu;
+  const bool paired = a.finish == Finish::swiglu, integers = a.integers != nullptr;
   std::int64_t blocks = 0;
   for (int i = 0; i < (paired ? 1 : a.segment_count); ++i) {
     blocks += group_blocks(a.segments[i].rows, paired);
   }
+  const std::int64_t groups = round_up_to(a.columns, kGroupColumns) / kGroupColumns;
+  const bool one = a.tokens == 1;
+  const std::int64_t waiting = one ? std::min(groups, std::int64_t{GroupShape<bits>::kRound})
+                                   : std::min(groups, std::int64_t{kTokenRound}) * kSideTokens;
+  const bool zeros = a.segments[0].weight.zeros != nullptr;
+  const auto kernel =
+      one ? (integers ? int_gemv_groups<bits, true> : int_gemv_groups<bits, false>)
+      : zeros
+          ? (integers ? int_gemv_tokens<bits, true, true> : int_gemv_tokens<bits, true, false>)
+          : (integers ? int_gemv_tokens<bits, false, true> : int_gemv_tokens<bits, false, false>);
   rt::run(stream,
-          {"int_gemv_groups", dim3(static_cast<unsigned>(blocks)), dim3(kGroupWarps * 32),
-           waiting_bytes(a.columns, tokens), rt::Start::early},
-          a.integers != nullptr ? int_gemv_groups<bits, tokens, true>
-                                : int_gemv_groups<bits, tokens, false>,
-          a);
-}
-template <int bits>
-void launch_groups(const IntMatmul& a, rt::Stream& stream) {
-  if (a.tokens == 1) return launch_groups<bits, 1>(a, stream);
-  if (a.tokens == 2) return launch_groups<bits, 2>(a, stream);
-  if constexpr (gemv_tokens(bits) > 4) {
-    if (a.tokens > 4) return launch_groups<bits, 8>(a, stream);
-  }
-  launch_groups<bits, 4>(a, stream);
+          {one ? "int_gemv_groups" : "int_gemv_tokens", dim3(static_cast<unsigned>(blocks)),
+           dim3(kGroupWarps * 32),
+           static_cast<std::size_t>(waiting * kGroupRows) * sizeof(WaitingSum), rt::Start::early},
+          kernel, a);
 }
 
 template <int bits>
 void launch(const IntMatmul& a, rt::Stream& stream) {
-  // Its warps take two groups at a time.
-  if (has_groups_of_128(a) && a.columns > kGroupColumns) return launch_groups<bits>(a, stream);
+  if (has_groups_of_128(a)) return launch_groups<bits>(a, stream);
   const bool paired = a.finish == Finish::swiglu;
   int warps = 0;
   for (int i = 0; i < (paired ? 1 : a.segment_count); ++i) {
@@ -84,7 +87,11 @@ void launch(const IntMatmul& a, rt::Stream& stream) {
 
 }  // namespace
 
-int most_gemv_tokens(int bits) { return gemv_tokens(bits); }
+bool has_int_gemv_tokens(const IntMatmul& a) { return a.tokens > 1 && has_groups_of_128(a); }
+
+bool has_int_gemv(const IntMatmul& a) {
+  return a.tokens <= (has_groups_of_128(a) ? kSideTokens : gemv_tokens(a.segments[0].weight.bits));
+}
 
 void launch_int_gemv(const IntMatmul& a, rt::Stream& stream) {
   switch (a.segments[0].weight.bits) {

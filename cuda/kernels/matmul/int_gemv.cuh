@@ -1,6 +1,6 @@
 // Few tokens (up to 8, up to 4 below 8 bits) times a weight of 8, 4, 3 or 2 bits by dp4a, sums over
-// whole rows or groups of 32 or 64 columns (of 128: int_gemv_groups.cuh): each warp
-// owns some rows of the weight, and its lanes walk them in pieces of 16 bytes (docs/cuda.md).
+// whole rows or groups of 32 or 64 columns (of 128: int_gemv_groups.cuh, int_gemv_tokens.cuh): each
+// warp owns some rows of the weight, and its lanes walk them in pieces of 16 bytes (docs/cuda.md).
 #pragma once
 
 #include "cuda/kernels/matmul/matmul_finish.cuh"

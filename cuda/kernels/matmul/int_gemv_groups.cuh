@@ -1,7 +1,7 @@
-// Few tokens times a weight whose sums belong to groups of 128 columns, by dp4a. A block has 16
-// rows of the weight, its warps take groups in turn: some lanes own a row's group, and as many rows
-// as make 16 are walked at once. Sums wait in shared memory, where one thread for each output adds
-// them in ascending order: the bits of every other kernel (docs/cuda-kernels.md).
+// One token times a weight whose sums belong to groups of 128 columns, by dp4a. A block has 16 rows
+// of the weight, its warps take pairs of groups in turn: some lanes own a row's group, and as many
+// rows as make 16 are walked at once. Sums wait in shared memory, where one thread for each output
+// adds them in ascending order: the bits of every other kernel (docs/cuda-kernels.md).
 #pragma once
 
 #include "cuda/kernels/matmul/matmul_finish.cuh"
@@ -15,31 +15,24 @@ inline constexpr int kGroupColumns = 128;
 inline constexpr int kGroupWarps = 8;
 inline constexpr int kGroupRows = 16;  // of a block
 
-template <int bits, int tokens>
+template <int bits>
 struct GroupShape {
   static constexpr int kLanes = kGroupColumns / Planes<bits>::kColumns;  // of a row's group
   static constexpr int kTeams = 32 / kLanes;
   static constexpr int kRows = kGroupRows / kTeams;  // of a team
-  static constexpr int kSums = kRows * tokens;       // of a team in one group
-  // Neighbouring groups that a warp walks at once: so many that each lane has a sum to finish.
-  static constexpr int kGroups = kSums < kLanes ? kLanes / kSums : 1;
-  static constexpr int kItems = kGroups * kSums;
-  static constexpr int kOwned = kItems > kLanes ? kItems / kLanes : 1;  // sums of a lane at the end
-  static constexpr int kStep = kGroupWarps * kGroups;                   // groups of all warps
-  static constexpr int kRound = 256 / tokens;                           // groups that may wait
-  static_assert(kRows * kTeams == kGroupRows && kRound % kStep == 0);
+  // Neighbouring groups that a warp walks at once: each lane has a sum to finish.
+  static constexpr int kGroups = 2;
+  static constexpr int kItems = kGroups * kRows;       // sums of a team
+  static constexpr int kStep = kGroupWarps * kGroups;  // groups of all warps
+  static constexpr int kRound = 256;                   // groups that may wait
+  static_assert(kRows * kTeams == kGroupRows && kItems == kLanes && kRound % kStep == 0);
 };
 
 // What waits to be added: the sum of a group's products, and what it is multiplied by. [groups of a
-// round][tokens][16 rows].
-struct WaitingSum {
+// round][16 rows].
+struct alignas(8) WaitingSum {
   float sum, scale;
 };
-inline std::size_t waiting_bytes(std::int64_t columns, int tokens) {
-  const std::int64_t groups = round_up_to(columns, kGroupColumns) / kGroupColumns;
-  const std::int64_t round = groups < 256 / tokens ? groups : 256 / tokens;
-  return static_cast<std::size_t>(round * tokens * kGroupRows) * sizeof(WaitingSum);
-}
 
 // Blocks never mix weights. With swiglu half of the rows are gate's and half are up's, and `rows`
 // those of one of them.
@@ -75,76 +68,63 @@ struct BlockRows {
   }
 };
 
-// Totals of `count` numbers over `lanes` neighbouring lanes. Halves are exchanged while there are
-// several, so afterwards a lane has values[0 ... kOwned - 1]: those from owned_item on.
-template <int lanes, int count, int size>
+// Totals of `lanes` numbers over as many neighbouring lanes: halves are exchanged, so that each
+// lane has one in values[0], number owned_item.
+template <int lanes, int size>
 __device__ __forceinline__ void team_totals(int (&values)[size]) {
   if constexpr (lanes > 1) {
-    constexpr int kFar = lanes / 2, kHalf = count > 1 ? count / 2 : 1;
-    if constexpr (count > 1) {
-      const bool upper = (threadIdx.x & kFar) != 0;
+    constexpr int kHalf = lanes / 2;
+    const bool upper = (threadIdx.x & kHalf) != 0;
 #pragma unroll
-      for (int i = 0; i < kHalf; ++i) {
-        const int keep = upper ? values[i + kHalf] : values[i];
-        const int give = upper ? values[i] : values[i + kHalf];
-        values[i] = keep + __shfl_xor_sync(kEveryLane, give, kFar);
-      }
-    } else {
-      values[0] += __shfl_xor_sync(kEveryLane, values[0], kFar);
+    for (int i = 0; i < kHalf; ++i) {
+      const int keep = upper ? values[i + kHalf] : values[i];
+      const int give = upper ? values[i] : values[i + kHalf];
+      values[i] = keep + __shfl_xor_sync(kEveryLane, give, kHalf);
     }
-    team_totals<kFar, kHalf>(values);
-  }
-}
-template <int lanes, int count>
-__device__ __forceinline__ int owned_item() {
-  if constexpr (lanes == 1 || count == 1) {
-    return 0;
-  } else {
-    const int upper = (threadIdx.x & (lanes / 2)) != 0 ? count / 2 : 0;
-    return upper + owned_item<lanes / 2, count / 2>();
+    team_totals<kHalf>(values);
   }
 }
 
-// What a lane needs of a step's groups, on its way a step ahead: codes, inputs, and of the sums
-// that it will own the scales, zero point and sums of inputs.
-template <int bits, int tokens>
+// What a lane needs of a step's groups, on its way a step ahead: codes, inputs, and of the sum
+// that it will own the scales, zero point and sum of inputs.
+template <int bits>
 struct GroupStep {
-  using Shape = GroupShape<bits, tokens>;
-  // More tokens' inputs, and those of other widths, would take the registers of codes.
-  static constexpr bool kHoldsInputs = tokens == 1 && bits == 4;
+  using Shape = GroupShape<bits>;
+  // Inputs of other widths would take the registers of codes.
+  static constexpr bool kHoldsInputs = bits == 4;
   static constexpr int kInputs = kHoldsInputs ? Planes<bits>::kRuns : 1;
   int group;  // the first
   Piece<bits> pieces[Shape::kGroups][Shape::kRows];
   uint4 inputs[Shape::kGroups][kInputs];
   std::uint16_t scale;
   int zero;
-  float token_scales[Shape::kOwned];
-  int token_sums[Shape::kOwned];
+  float token_scale;
+  int token_sum;
 };
 
-// from[index], 0 or more: one multiplication of 32 bits and a sum, where a signed index takes four
-// operations.
-template <class T>
+// from + step * index, index 0 or more: one multiplication of 32 bits with a sum, where a signed
+// index takes four operations.
+template <int step = 1, class T>
 __device__ __forceinline__ const T* moved(const T* from, int index) {
-  return from + static_cast<std::size_t>(static_cast<unsigned>(index));
+  return from + static_cast<std::size_t>(static_cast<unsigned>(index)) * step;
 }
 
 // One lane's way through the groups of its warp.
-template <int bits, int tokens, bool integers>
+template <int bits, bool integers>
 struct GroupWalk {
-  using Shape = GroupShape<bits, tokens>;
+  using Shape = GroupShape<bits>;
   using Layout = Planes<bits>;
-  using Step = GroupStep<bits, tokens>;
+  using Step = GroupStep<bits>;
   static constexpr int kGroupBytes = kGroupColumns * Layout::kLowBits / 8;
 
   const IntMatmul& a;
   const BlockRows& rows;
-  int groups;             // of a row, at least kGroups
-  int ahead, row, token;  // of the first sum that the lane owns: group of the step, of 16, of all
+  int groups;      // of a row, at least kGroups
+  int ahead, row;  // of the sum that the lane owns: group of the step, of 16
   // Of the team's first row; the others follow it. Neither ends of rows nor gate and up lie
   // between.
   const std::uint8_t *codes, *high;
-  const std::int8_t* inputs;    // of the first token
+  const std::int8_t* inputs;
   const std::uint16_t* scales;  // where has_scales()
   const std::uint8_t* zeros;    // where has_zeros
   bool has_groups, has_zeros;
@@ -167,27 +147,23 @@ struct GroupWalk {
     // 16 bytes of the high plane have the third bits of a whole group.
     high = bits == 3 ? weight.high + at * 16 : nullptr;
     inputs = ptx::opaque(a.x.codes + part * Layout::kColumns);
-    own(owned_item<Shape::kLanes, Shape::kItems>(), first);
-  }
-  __device__ __forceinline__ void own(int item, int first) {
-    ahead = item / Shape::kSums;
-    row = first + item % Shape::kSums / tokens;
-    token = item % tokens;
-    const CodeWeight& weight = rows.of(a, row).weight;
-    has_groups = weight.group > 0;
-    has_zeros = weight.zeros != nullptr;
-    const std::int64_t of_row = rows.row(row), at = of_row * groups + ahead;
-    scales = ptx::opaque(weight.group_scales + at);
-    zeros = ptx::opaque(weight.zeros + (has_scales() ? at : of_row));
-    scale_mul = has_scales() ? weight.scale_mul : 1.0f;
+    ahead = part / Shape::kRows;
+    row = first + part % Shape::kRows;
+    const CodeWeight& owned = rows.of(a, row).weight;
+    has_groups = owned.group > 0;
+    has_zeros = owned.zeros != nullptr;
+    const std::int64_t of_row = rows.row(row), scale_at = of_row * groups + ahead;
+    scales = ptx::opaque(owned.group_scales + scale_at);
+    zeros = ptx::opaque(owned.zeros + (has_scales() ? scale_at : of_row));
+    scale_mul = has_scales() ? owned.scale_mul : 1.0f;
   }
 
   // A step from `group` on, or as far in front of it as the row's end asks for: of groups past the
   // end no one counts anything. What the weights have of it is written by no kernel.
   __device__ __forceinline__ void load_weights(int group, Step& step) const {
     step.group = min(group, groups - Shape::kGroups);
-    const std::uint8_t *row_codes = moved(codes, step.group * kGroupBytes), *row_high = high;
-    if constexpr (bits == 3) row_high = moved(high, step.group * 16);
+    const std::uint8_t *row_codes = moved<kGroupBytes>(codes, step.group), *row_high = high;
+    if constexpr (bits == 3) row_high = moved<16>(high, step.group);
 #pragma unroll
     for (int r = 0; r < Shape::kRows; ++r) {
 #pragma unroll
@@ -209,38 +185,23 @@ struct GroupWalk {
       for (int j = 0; j < Shape::kGroups; ++j) {
 #pragma unroll
         for (int run = 0; run < Layout::kRuns; ++run) {
-          step.inputs[j][run] = input_at(step.group, j, 0, run);
+          step.inputs[j][run] = input_at(step.group, j, run);
         }
       }
     }
     const int group = step.group + ahead;
-#pragma unroll
-    for (int i = 0; i < Shape::kOwned; ++i) {
-      const int from = token_at(token + i);
-      step.token_scales[i] = 1.0f;
-      step.token_sums[i] = 0;
-      if (a.x.group > 0) {
-        step.token_scales[i] =
-            *moved(a.x.scales, from * static_cast<int>(a.x.scale_stride) + group);
-      }
-      if (has_sums()) {
-        step.token_sums[i] = *moved(a.x.sums, from * static_cast<int>(a.x.sum_stride) + group);
-      }
-    }
+    step.token_scale = a.x.group > 0 ? *moved(a.x.scales, group) : 1.0f;
+    step.token_sum = has_sums() ? *moved(a.x.sums, group) : 0;
   }
-  __device__ __forceinline__ uint4 input_at(int group, int j, int t, int run) const {
-    const std::int8_t* const from = inputs + token_at(t) * static_cast<int>(a.x.code_stride);
-    return *reinterpret_cast<const uint4*>(moved(from, group * kGroupColumns) + j * kGroupColumns +
+  __device__ __forceinline__ uint4 input_at(int group, int j, int run) const {
+    return *reinterpret_cast<const uint4*>(moved<kGroupColumns>(inputs, group) + j * kGroupColumns +
                                            run * 16);
   }
-  __device__ __forceinline__ int token_at(int t) const {
-    return tokens == 1 ? 0 : min(t, static_cast<int>(a.tokens) - 1);
-  }
 
-  // Few tokens' codes of 4 and 2 bits are multiplied where they lie in their bytes: the highest
-  // first, and sums, which are multiples of the power, moved down before the next. A shift of a sum
-  // for one of each word.
-  static constexpr bool kInPlace = (bits == 4 || bits == 2) && tokens <= 2;
+  // Codes of 4 and 2 bits are multiplied where they lie in their bytes: the highest first, and
+  // sums, which are multiples of the power, moved down before the next. A shift of a sum for one of
+  // each word.
+  static constexpr bool kInPlace = bits == 4 || bits == 2;
 
   template <bool is_unsigned>
   __device__ __forceinline__ void multiply(const Step& step, int (&sums)[Shape::kItems]) const {
@@ -249,27 +210,24 @@ struct GroupWalk {
 #pragma unroll
     for (int j = 0; j < Shape::kGroups; ++j) {
 #pragma unroll
-      for (int t = 0; t < tokens; ++t) {
+      for (int i = 0; i < Layout::kRuns; ++i) {
+        const int run = kInPlace ? Layout::kRuns - 1 - i : i;
+        const uint4 x = Step::kHoldsInputs ? step.inputs[j][Step::kHoldsInputs ? run : 0]
+                                           : input_at(step.group, j, run);
+        const std::uint32_t quads[4] = {x.x, x.y, x.z, x.w};
 #pragma unroll
-        for (int i = 0; i < Layout::kRuns; ++i) {
-          const int run = kInPlace ? Layout::kRuns - 1 - i : i;
-          const uint4 x = Step::kHoldsInputs ? step.inputs[j][Step::kHoldsInputs ? run : 0]
-                                             : input_at(step.group, j, t, run);
-          const std::uint32_t quads[4] = {x.x, x.y, x.z, x.w};
+        for (int r = 0; r < Shape::kRows; ++r) {
+          int& sum = sums[j * Shape::kRows + r];
+          const Piece<bits>& piece = step.pieces[j][r];
+          if (kInPlace && i > 0) sum >>= Layout::kLowBits;
 #pragma unroll
-          for (int r = 0; r < Shape::kRows; ++r) {
-            int& sum = sums[(j * Shape::kRows + r) * tokens + t];
-            const Piece<bits>& piece = step.pieces[j][r];
-            if (kInPlace && i > 0) sum >>= Layout::kLowBits;
-#pragma unroll
-            for (int word = 0; word < 4; ++word) {
-              if constexpr (kInPlace) {
-                sum = ptx::dp4a_u8s8(piece.quad_in_place(run, word), quads[word], sum);
-              } else {
-                const std::uint32_t quad = piece.quad(run, word, 0);
-                sum = is_unsigned ? ptx::dp4a_u8s8(quad, quads[word], sum)
-                                  : ptx::dp4a(quad, quads[word], sum);
-              }
+          for (int word = 0; word < 4; ++word) {
+            if constexpr (kInPlace) {
+              sum = ptx::dp4a_u8s8(piece.quad_in_place(run, word), quads[word], sum);
+            } else {
+              const std::uint32_t quad = piece.quad(run, word, 0);
+              sum = is_unsigned ? ptx::dp4a_u8s8(quad, quads[word], sum)
+                                : ptx::dp4a(quad, quads[word], sum);
             }
           }
         }
@@ -277,70 +235,60 @@ struct GroupWalk {
     }
   }
 
-  // The lane's share of the sums of groups from `group` on, with their scales, to where those of
-  // `first` and later groups wait.
+  // The lane's sum of groups from `group` on, with its scale, to where those of `first` and later
+  // groups wait.
   __device__ __forceinline__ void keep(const Step& step, int group, int first, WaitingSum* waiting,
                                        int (&sums)[Shape::kItems]) const {
-    team_totals<Shape::kLanes, Shape::kItems>(sums);
+    team_totals<Shape::kLanes>(sums);
     const float scale = ptx::f16_to_f32(step.scale) * scale_mul;
     const int of_group = step.group + ahead;
-    if (Shape::kGroups > 1 && of_group < group) return;  // of another step
-#pragma unroll
-    for (int i = 0; i < Shape::kOwned; ++i) {
-      const int sum = sums[i] - step.zero * step.token_sums[i];
-      if constexpr (integers) {
-        store_sum(of_group, token + i, sum);
-      } else {
-        waiting[((of_group - first) * tokens + token + i) * kGroupRows + row] = {
-            static_cast<float>(sum), scale * step.token_scales[i]};
-      }
+    if (of_group < group) return;  // of another step
+    const int sum = sums[0] - step.zero * step.token_sum;
+    if constexpr (integers) {
+      store_sum(of_group, sum);
+    } else {
+      waiting[(of_group - first) * kGroupRows + row] = {static_cast<float>(sum),
+                                                        scale * step.token_scale};
     }
   }
-  __device__ __forceinline__ void store_sum(int of_group, int of_token, int sum) const {
+  __device__ __forceinline__ void store_sum(int of_group, int sum) const {
     const std::int64_t column = rows.column + row % (rows.paired ? kGroupRows / 2 : kGroupRows);
-    if (rows.row(row) >= rows.of(a, row).rows || of_token >= a.tokens) return;
-    a.integers[(of_group * a.tokens + of_token) * output_columns(a) + column] = sum;
+    if (rows.row(row) >= rows.of(a, row).rows) return;
+    a.integers[of_group * output_columns(a) + column] = sum;
   }
 };
 
-// One output for each of the first threads: item i is row i % 16 of token i / 16.
-template <int tokens>
+// One output for each of the first threads.
 __device__ __forceinline__ float add_waiting(const WaitingSum* waiting, int count, float f) {
-  if (threadIdx.x >= kGroupRows * tokens) return f;
+  if (threadIdx.x >= kGroupRows) return f;
 #pragma unroll 4
   for (int slot = 0; slot < count; ++slot) {
-    const WaitingSum next = waiting[slot * tokens * kGroupRows + static_cast<int>(threadIdx.x)];
+    const WaitingSum next = waiting[slot * kGroupRows + static_cast<int>(threadIdx.x)];
     f = fmaf(next.sum, next.scale, f);
   }
   return f;
 }
 
-template <int tokens>
 __device__ __forceinline__ void finish_groups(const IntMatmul& a, const BlockRows& rows, float f) {
-  const int i = static_cast<int>(threadIdx.x) % kGroupRows;
-  const int token = static_cast<int>(threadIdx.x) / kGroupRows;
-  const int row = rows.row(i);
+  const int i = static_cast<int>(threadIdx.x) % kGroupRows, row = rows.row(i);
   const CodeSegment& segment = rows.of(a, i);
-  const bool exists = token < tokens && token < a.tokens && row < segment.rows;
-  const float y = exists ? finished_sum(a, segment, row, token, f) : 0.0f;
+  const bool exists = threadIdx.x < kGroupRows && row < segment.rows;
+  const float y = exists ? finished_sum(a, segment, row, 0, f) : 0.0f;
   const float up = __shfl_xor_sync(kEveryLane, y, kGroupRows / 2);
   if (!exists || (rows.paired && i >= kGroupRows / 2)) return;
-  finish(a.finish, a.out, token, rows.column + i, y, up);
+  finish(a.finish, a.out, 0, rows.column + i, y, up);
 }
 
-// a.tokens <= tokens; groups of 128 columns, of the weights or of the tokens or of both.
-// Eight tokens, and four of 2 and 3 bits, spill where two blocks share a multiprocessor.
-template <int bits, int tokens, bool integers>
-__global__ void __launch_bounds__(kGroupWarps * 32,
-                                  tokens == 8 || (bits < 4 && tokens == 4) ? 1 : 2)
+// a.tokens is 1; groups of 128 columns, of the weights or of the token or of both.
+template <int bits, bool integers>
+__global__ void __launch_bounds__(kGroupWarps * 32, 2)
     int_gemv_groups(const LEQ_GRID_CONSTANT IntMatmul a) {
   LEQ_BOUNDS(kGroupWarps * 32);
   LEQ_DYNAMIC_SHARED(WaitingSum, waiting);
-  using Shape = GroupShape<bits, tokens>;
-  [[maybe_unused]] constexpr int kUnrolled = tokens <= 2 ? 2 : 1;
+  using Shape = GroupShape<bits>;
   const BlockRows rows(a);
-  GroupWalk<bits, tokens, integers> walk(a, rows);
-  GroupStep<bits, tokens> next;
+  GroupWalk<bits, integers> walk(a, rows);
+  GroupStep<bits> next;
   int group = static_cast<int>(threadIdx.x / 32) * Shape::kGroups;
   walk.load_weights(group, next);
   ptx::wait_for_predecessor();
@@ -349,9 +297,9 @@ __global__ void __launch_bounds__(kGroupWarps * 32,
   for (int first = 0; first < walk.groups; first += Shape::kRound) {
     const int last = min(first + Shape::kRound, walk.groups);
     if (first > 0) __syncthreads();
-#pragma unroll kUnrolled
+#pragma unroll 2
     for (; group < last; group += Shape::kStep) {
-      const GroupStep<bits, tokens> step = next;
+      const GroupStep<bits> step = next;
       walk.load_weights(group + Shape::kStep, next);
       walk.load_tokens(next);
       int sums[Shape::kItems];
@@ -365,10 +313,10 @@ __global__ void __launch_bounds__(kGroupWarps * 32,
     if (last == walk.groups) ptx::let_successor_start();
     if constexpr (integers) continue;
     __syncthreads();
-    f = add_waiting<tokens>(waiting, last - first, f);
+    f = add_waiting(waiting, last - first, f);
   }
   if constexpr (integers) return;
-  finish_groups<tokens>(a, rows, f);
+  finish_groups(a, rows, f);
   if (rows.paired) {
     finish_codes<kGroupRows / 2>(a.codes, a.out, a.tokens, a.segments[0].rows, rows.column);
   } else {

@@ -35,7 +35,7 @@ void launch_wgmma(const IntMatmul& a, rt::Stream& stream) {
 
 void launch(const IntMatmul& a, rt::Stream& stream) {
   const int bits = a.segments[0].weight.bits;
-  if (a.tokens <= most_gemv_tokens(bits)) return launch_int_gemv(a, stream);
+  if (has_int_gemv(a)) return launch_int_gemv(a, stream);
   if (has_int_wgmma(a, rt::device_of(stream))) return launch_wgmma(a, stream);
   switch (bits) {
     case 2:
@@ -68,12 +68,11 @@ void launch_int_matmul(const IntMatmul& a, rt::Stream& stream) {
 
 bool makes_codes(const IntMatmul& a) {
   const bool one_place = a.finish == Finish::swiglu || a.segment_count == 1;
-  return a.tokens <= most_gemv_tokens(a.segments[0].weight.bits) && one_place &&
-         outputs_of(a) <= std::int64_t{kTickets} * 128;
+  return has_int_gemv(a) && one_place && outputs_of(a) <= std::int64_t{kTickets} * 128;
 }
 
-const char* describe_int_matmul(int bits, std::int64_t tokens) {
-  return tokens <= most_gemv_tokens(bits) ? "dp4a" : "mma";
+const char* describe_int_matmul(const IntMatmul& a) {
+  return has_int_gemv(a) && !has_int_gemv_tokens(a) ? "dp4a" : "mma";
 }
 
 }  // namespace leq::LEQ_GPU

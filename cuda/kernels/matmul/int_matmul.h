@@ -5,8 +5,10 @@
 
 namespace leq::LEQ_GPU {
 
-// Tokens up to which the dot-product kernels run.
-int most_gemv_tokens(int bits);
+// Few tokens: up to 8 of 8 bits and where groups have 128 columns, else up to 4.
+bool has_int_gemv(const IntMatmul& a);
+// Whether that multiplies on tensor cores: groups of 128 columns, two tokens and more.
+bool has_int_gemv_tokens(const IntMatmul& a);
 void launch_int_gemv(const IntMatmul& a, rt::Stream& stream);
 
 // Tokens x outputs of a block: 16 or 32 x 16, 16 x 64, 64 x 64, 128 x 128. Groups of 32 and 64

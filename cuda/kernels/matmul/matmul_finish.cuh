@@ -7,6 +7,7 @@
 #include "cuda/layout/layout.h"
 #include "cuda/words/float_math.cuh"
 #include "cuda/words/ptx.h"
+#include "cuda/words/reduce.cuh"
 
 namespace leq::LEQ_GPU {
 
@@ -42,6 +43,14 @@ __device__ __forceinline__ bool has_unsigned_bytes(const CodeWeight& weight) {
 }
 __device__ __forceinline__ std::uint32_t byte_flip(const CodeWeight& weight) {
   return has_unsigned_bytes(weight) ? kTopBits : 0u;
+}
+
+// What signed_quad turns over, in a register that the compiler does not know: tokens are fewer than
+// 2^40.
+template <int bits>
+__device__ __forceinline__ std::uint32_t signed_flip(const IntMatmul& a) {
+  if constexpr (bits == 8) return byte_flip(a.segments[0].weight);
+  return kTopBits + __shfl_xor_sync(kEveryLane, static_cast<std::uint32_t>(a.tokens >> 40), 1);
 }
 
 // Scale and zero point of a row's codes from `column` on; the scale is 1 where it is the row's.

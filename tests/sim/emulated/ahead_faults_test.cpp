@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda/emulated/emulated_device.h"
 #include "cuda/layout/layout.h"
 #include "engine/engine.h"
 #include "models_fixture.h"
@@ -182,6 +183,41 @@ TEST_F(AheadFaults, OfAStepThatNobodyWantsAreForgotten) {
   EXPECT_NO_THROW(backend_->synchronize());
   damaged = before;
   EXPECT_EQ(write().tokens, whole.tokens);
+}
+
+// A step ahead that throws: one of its launches is refused, a kernel, a replay or the draw behind
+// it, and the step that waits feeds the same token at the same position.
+TEST_F(AheadFaults, OfALaunchTakeNoPosition) {
+  for (const bool record : {false, true}) {
+    begin(true);
+    backend_->record_steps(record);
+    const EngineReply whole = write();
+    ASSERT_EQ(whole.tokens.size(), 12u);
+    const std::int64_t usual = engine_->counts().steps_ahead;
+    // Kernels of embedding and layers; of a step that is replayed all at once, then those that
+    // draw.
+    for (const int others : record ? std::vector<int>{0, 1} : std::vector<int>{0, 1, 3, 13}) {
+      SCOPED_TRACE(others);
+      const std::int64_t before = engine_->counts().steps_ahead;
+      EngineReply ended;
+      write_some(5, ended);
+      const std::int64_t length = session_->cache().length(0);
+      EXPECT_EQ(length, std::ssize(request().prompt) + 5);
+      sim::rt::fail_launch(others);
+      engine_->step();  // begins no step, and takes the token of the one before
+      EXPECT_EQ(written_, 6u);
+      EXPECT_EQ(session_->cache().length(0), length);
+      while (engine_->step()) {
+      }
+      EXPECT_FALSE(ended.error);
+      EXPECT_EQ(ended.tokens, whole.tokens);
+      EXPECT_EQ(ended.text, whole.text);
+      // All others but the one that failed.
+      EXPECT_EQ(engine_->counts().steps_ahead - before, usual - 1);
+    }
+    EXPECT_EQ(backend_->step_counts().replayed > 0, record);
+    sim::rt::fail_launch(-1);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,319 @@
+// Two to eight tokens times a weight whose sums belong to groups of 128 columns, on the tensor
+// cores (mma.m16n8k32): the 16 rows of a block stand on one side, eight tokens on the other. A sum
+// takes its columns in any order that both sides share, so a lane reads the columns whose codes lie
+// together, from memory into operands. No lane exchanges anything; what waits is added up as in
+// int_gemv_groups.cuh: the bits of every other kernel.
+#pragma once
+
+#include "cuda/kernels/matmul/int_gemv_groups.cuh"
+
+namespace leq::LEQ_GPU {
+
+inline constexpr int kSideTokens = 8;   // of an mma
+inline constexpr int kTokenRound = 32;  // groups that may wait
+
+// Of a row and two tokens: [groups of a round][16 rows][4].
+struct alignas(16) WaitingPair {
+  WaitingSum of[2];
+};
+
+// What a lane has of a group: of each operand eight words of four columns, in one order.
+//   8 bits: 16 columns of piece t = lane % 4, then of piece t + 4;  4 bits: the 32 of piece t
+//   3 and 2 bits: of the runs of piece t / 2, two words each, those of its half
+template <int bits>
+struct LaneColumns {
+  static constexpr int kWords = Planes<bits>::kLowBits;  // of a row's low plane
+  static constexpr int kGroupBytes = kGroupColumns * kWords / 8;
+  static constexpr int kQuads = 8;
+
+  static __device__ __forceinline__ int part() { return static_cast<int>(threadIdx.x % 4); }
+  static __device__ __forceinline__ int byte() { return part() * (bits < 4 ? 8 : 16); }
+  static __device__ __forceinline__ int third_byte() { return part() % 2 * 8; }
+  static __device__ __forceinline__ int column() {
+    if constexpr (bits >= 4) return part() * Planes<bits>::kColumns;
+    return part() / 2 * Planes<bits>::kColumns + part() % 2 * 8;
+  }
+
+  template <int count>
+  static __device__ __forceinline__ void put(const uint4& words, std::uint32_t (&to)[count],
+                                             int first) {
+    put(uint2{words.x, words.y}, to, first);
+    put(uint2{words.z, words.w}, to, first + 2);
+  }
+  template <int count>
+  static __device__ __forceinline__ void put(const uint2& words, std::uint32_t (&to)[count],
+                                             int first) {
+    to[first] = words.x;
+    to[first + 1] = words.y;
+  }
+  template <class Words>
+  static __device__ __forceinline__ const Words& words_at(const void* from) {
+    return *static_cast<const Words*>(from);
+  }
+  // Of a row, from its group's byte() on.
+  static __device__ __forceinline__ void load_codes(const std::uint8_t* from,
+                                                    std::uint32_t (&to)[kWords]) {
+    if constexpr (bits < 4) {
+      put(words_at<uint2>(from), to, 0);
+    } else {
+      put(ptx::load_once(from), to, 0);
+      if constexpr (bits == 8) put(ptx::load_once(from + 64), to, 4);
+    }
+  }
+  // Third bits of the same columns, from third_byte() of the 16 that a row's group has.
+  static __device__ __forceinline__ void load_thirds(const std::uint8_t* from,
+                                                     std::uint32_t (&to)[2]) {
+    put(words_at<uint2>(from), to, 0);
+  }
+  // Of a token, from its group's column() on.
+  static __device__ __forceinline__ void load_inputs(const std::int8_t* from,
+                                                     std::uint32_t (&to)[kQuads]) {
+    if constexpr (bits < 4) {
+#pragma unroll
+      for (int run = 0; run < 4; ++run) put(words_at<uint2>(from + run * 16), to, run * 2);
+    } else {
+      put(words_at<uint4>(from), to, 0);
+      put(words_at<uint4>(from + (bits == 8 ? 64 : 16)), to, 4);
+    }
+  }
+  // Four codes as signed bytes (planes.cuh), those of inputs' word `quad`. `high`: shifted so that
+  // run 0 comes first.
+  static __device__ __forceinline__ std::uint32_t operand(const std::uint32_t (&low)[kWords],
+                                                          const std::uint32_t* high, int quad,
+                                                          std::uint32_t flip) {
+    if constexpr (bits == 8) return low[quad] ^ flip;
+    constexpr int kOfRun = kWords < 4 ? kWords : 4;
+    const int word = quad % kOfRun;
+    return signed_quad<bits>(low[word], bits == 3 ? high[word] : 0, quad / kOfRun, flip);
+  }
+};
+
+template <int bits, bool zeros>
+struct TokenStep {
+  using Columns = LaneColumns<bits>;
+  int group;
+  std::uint32_t low[2][Columns::kWords];  // of rows lane / 4 and lane / 4 + 8
+  std::uint32_t high[2][bits == 3 ? 2 : 1];
+  std::uint32_t inputs[Columns::kQuads];  // of token lane / 4
+  std::uint16_t scales[2];
+  float token_scales[2];  // of tokens 2 (lane % 4) and the next
+  int zero_points[zeros ? 2 : 1], token_sums[zeros ? 2 : 1];
+};
+
+// One lane's way through the groups of its warp.
+template <int bits, bool zeros, bool integers>
+struct TokenWalk {
+  using Columns = LaneColumns<bits>;
+  using Step = TokenStep<bits, zeros>;
+  // Codes are multiplied as signed bytes, so many times as large.
+  static constexpr int kFactor = kSignedFactor<bits>, kMiddle = 1 << (bits - 1);
+
+  const IntMatmul& a;
+  const BlockRows& rows;
+  int groups;  // of a row
+  bool has_scales, has_token_scales;
+  std::uint32_t flip;
+  const std::uint8_t *codes[2], *high[2];
+  const std::int8_t* inputs;
+  const std::uint16_t* scales[2];
+  const std::uint8_t* zero_points[2];
+  const float* token_scales[2];
+  const std::int32_t* token_sums[2];
+  float scale_mul[2];
+
+  static __device__ __forceinline__ int side() { return static_cast<int>(threadIdx.x % 32) / 4; }
+  static __device__ __forceinline__ int row(int half) { return side() + 8 * half; }
+  static __device__ __forceinline__ int token(int i) {
+    return static_cast<int>(threadIdx.x % 4) * 2 + i;
+  }
+
+  __device__ __forceinline__ TokenWalk(const IntMatmul& arguments, const BlockRows& of_block)
+      : a(arguments),
+        rows(of_block),
+        groups(static_cast<int>(round_up_to(arguments.columns, kGroupColumns)) / kGroupColumns),
+        has_scales(bits < 8 || arguments.segments[0].weight.group > 0),
+        has_token_scales(arguments.x.group > 0),
+        flip(signed_flip<bits>(arguments)) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const CodeWeight& weight = rows.of(a, row(half)).weight;
+      const std::int64_t of_row = rows.row(row(half)), at = of_row * groups;
+      codes[half] = ptx::opaque(weight.codes + at * Columns::kGroupBytes + Columns::byte());
+      // 16 bytes of the high plane have the third bits of a whole group.
+      high[half] = bits == 3 ? ptx::opaque(weight.high + at * 16 + Columns::third_byte()) : nullptr;
+      scales[half] = ptx::opaque(weight.group_scales + at);
+      scale_mul[half] = (has_scales ? weight.scale_mul : 1.0f) * (1.0f / kFactor);
+      const std::int64_t of_token = token_at(token(half));
+      token_scales[half] = ptx::opaque(a.x.scales + of_token * a.x.scale_stride);
+      if constexpr (zeros) {
+        zero_points[half] = ptx::opaque(weight.zeros + (has_scales ? at : of_row));
+        token_sums[half] = ptx::opaque(a.x.sums + of_token * a.x.sum_stride);
+      }
+    }
+    inputs = ptx::opaque(a.x.codes + token_at(side()) * a.x.code_stride + Columns::column());
+  }
+  __device__ __forceinline__ std::int64_t token_at(int t) const {
+    return min(std::int64_t{t}, a.tokens - 1);
+  }
+
+  // Past the end the last group again, of which no one counts anything. What the weights have of it
+  // is written by no kernel.
+  __device__ __forceinline__ void load_weights(int group, Step& step) const {
+    step.group = min(group, groups - 1);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      Columns::load_codes(moved<Columns::kGroupBytes>(codes[half], step.group), step.low[half]);
+      if constexpr (bits == 3) {
+        Columns::load_thirds(moved<16>(high[half], step.group), step.high[half]);
+      }
+    }
+    step.scales[0] = step.scales[1] = 0x3c00;  // 1
+    if (has_scales) {
+      step.scales[0] = *moved(scales[0], step.group);
+      step.scales[1] = *moved(scales[1], step.group);
+    }
+    if constexpr (zeros) {
+      step.zero_points[0] = *moved(zero_points[0], has_scales ? step.group : 0);
+      step.zero_points[1] = *moved(zero_points[1], has_scales ? step.group : 0);
+    }
+  }
+  __device__ __forceinline__ void load_tokens(Step& step) const {
+    Columns::load_inputs(moved<kGroupColumns>(inputs, step.group), step.inputs);
+    step.token_scales[0] = step.token_scales[1] = 1.0f;
+    if (has_token_scales) {
+      step.token_scales[0] = *moved(token_scales[0], step.group);
+      step.token_scales[1] = *moved(token_scales[1], step.group);
+    }
+    if constexpr (zeros) {
+      step.token_sums[0] = *moved(token_sums[0], step.group);
+      step.token_sums[1] = *moved(token_sums[1], step.group);
+    }
+  }
+
+  // sums[i]: of row(i / 2) and token(i % 2), times kFactor.
+  __device__ __forceinline__ void multiply(const Step& step, int (&sums)[4]) const {
+    std::uint32_t thirds[2][2] = {};
+    if constexpr (bits == 3) {
+      const int shift = Columns::part() / 2 * 4;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) thirds[i / 2][i % 2] = step.high[i / 2][i % 2] >> shift;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sums[i] = 0;
+#pragma unroll
+    for (int quad = 0; quad < Columns::kQuads; quad += 2) {
+      std::uint32_t w[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        w[i] = Columns::operand(step.low[i % 2], thirds[i % 2], quad + i / 2, flip);
+      }
+      const std::uint32_t x[2] = {step.inputs[quad], step.inputs[quad + 1]};
+      ptx::mma_m16n8k32_s8(sums, w, x);
+    }
+  }
+
+  // The lane's sums, less their zero points and with their scales, to where those of `first` and
+  // later groups wait.
+  __device__ __forceinline__ void keep(const Step& step, int first, WaitingPair* waiting,
+                                       int (&sums)[4]) const {
+    if constexpr (zeros) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        sums[i] -= (step.zero_points[i / 2] - kMiddle) * kFactor * step.token_sums[i % 2];
+      }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if constexpr (integers) {
+        store_sum(step.group, half, 0, sums[2 * half] / kFactor);
+        store_sum(step.group, half, 1, sums[2 * half + 1] / kFactor);
+      } else {
+        const float scale = ptx::f16_to_f32(step.scales[half]) * scale_mul[half];
+        waiting[((step.group - first) * 2 + half) * 32] = {
+            {{static_cast<float>(sums[2 * half]), scale * step.token_scales[0]},
+             {static_cast<float>(sums[2 * half + 1]), scale * step.token_scales[1]}}};
+      }
+    }
+  }
+  __device__ __forceinline__ void store_sum(int group, int half, int i, int sum) const {
+    if (rows.row(row(half)) >= rows.of(a, row(half)).rows || token(i) >= a.tokens) return;
+    const std::int64_t column = rows.column + (rows.paired ? side() : row(half));
+    a.integers[(group * a.tokens + token(i)) * output_columns(a) + column] = sum;
+  }
+};
+
+// One output for each of the first 128 threads: a warp has rows r, r + 1, r + 8 and r + 9 of all
+// tokens, so that gate and up are 16 lanes apart and banks are read in order.
+struct TokenOutput {
+  int row, token;
+
+  __device__ __forceinline__ TokenOutput() {
+    const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
+    row = lane / 16 * 8 + warp * 2 + lane % 16 / 8;
+    token = lane % 8;
+  }
+  __device__ __forceinline__ bool exists() const { return threadIdx.x < kGroupRows * kSideTokens; }
+  __device__ __forceinline__ float add(const WaitingPair* waiting, int count, float f) const {
+    if (!exists()) return f;
+#pragma unroll 4
+    for (int slot = 0; slot < count; ++slot) {
+      const WaitingSum next = waiting[(slot * kGroupRows + row) * 4 + token / 2].of[token % 2];
+      f = fmaf(next.sum, next.scale, f);
+    }
+    return f;
+  }
+  __device__ __forceinline__ void finish_group(const IntMatmul& a, const BlockRows& rows,
+                                               float f) const {
+    const int n = rows.row(row);
+    const CodeSegment& segment = rows.of(a, row);
+    const bool is_there = exists() && token < a.tokens && n < segment.rows;
+    const float y = is_there ? finished_sum(a, segment, n, token, f) : 0.0f;
+    const float up = __shfl_xor_sync(kEveryLane, y, 16);
+    if (!is_there || (rows.paired && row >= kGroupRows / 2)) return;
+    finish(a.finish, a.out, token, rows.column + row, y, up);
+  }
+};
+
+// 1 < a.tokens <= 8; groups of 128 columns, of the weights or of the tokens or of both.
+template <int bits, bool zeros, bool integers>
+__global__ void __launch_bounds__(kGroupWarps * 32, 2)
+    int_gemv_tokens(const LEQ_GRID_CONSTANT IntMatmul a) {
+  LEQ_BOUNDS(kGroupWarps * 32);
+  LEQ_DYNAMIC_SHARED(WaitingPair, waiting);
+  const BlockRows rows(a);
+  const TokenWalk<bits, zeros, integers> walk(a, rows);
+  TokenStep<bits, zeros> next;
+  int group = static_cast<int>(threadIdx.x / 32);
+  walk.load_weights(group, next);
+  ptx::wait_for_predecessor();
+  walk.load_tokens(next);
+  const TokenOutput output;
+  WaitingPair* const mine = waiting + threadIdx.x % 32;  // of group 0
+  float f = 0;
+  for (int first = 0; first < walk.groups; first += kTokenRound) {
+    const int last = min(first + kTokenRound, walk.groups);
+    if (first > 0) __syncthreads();
+#pragma unroll 2
+    for (; group < last; group += kGroupWarps) {
+      const TokenStep<bits, zeros> step = next;
+      walk.load_weights(group + kGroupWarps, next);
+      walk.load_tokens(next);
+      int sums[4];
+      walk.multiply(step, sums);
+      walk.keep(step, first, mine, sums);
+    }
+    if (last == walk.groups) ptx::let_successor_start();
+    if constexpr (integers) continue;
+    __syncthreads();
+    f = output.add(waiting, last - first, f);
+  }
+  if constexpr (integers) return;
+  output.finish_group(a, rows, f);
+  if (rows.paired) {
+    finish_codes<kGroupRows / 2>(a.codes, a.out, a.tokens, a.segments[0].rows, rows.column);
+  } else {
+    finish_codes<kGroupRows>(a.codes, a.out, a.tokens, a.segments[0].rows, rows.column);
+  }
+}
+
+}  // namespace leq::LEQ_GPU
