@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "backend/cpu/prefetch.h"
 #include "backend/tables.h"
 
 namespace leq::cpu {

@@ -7,6 +7,7 @@
 
 #include "backend/cpu/attention/attention_packed.h"
 #include "backend/cpu/attention/attention_work.h"
+#include "backend/cpu/prefetch.h"
 #include "base/float_math.h"
 #include "tensor/quant_scheme.h"
 
