@@ -21,7 +21,7 @@ bool is_plain(char c) {
   return letter || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.' || c == '/';
 }
 std::string typed(const fs::path& path) {
-  const std::string text = printable(path.string(), 4096);
+  std::string text = printable(path.string(), 4096);
   if (std::ranges::all_of(text, is_plain) && !text.starts_with('-')) return text;
   return "'" + replace_all(text, "'", "'\\''") + "'";
 }
