@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "backend/cpu/prefetch.h"
 #include "backend/tables.h"
+#include "base/prefetch.h"
 
 namespace leq::cpu {
 namespace {

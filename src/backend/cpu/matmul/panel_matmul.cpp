@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "backend/checks.h"
-#include "backend/cpu/prefetch.h"
 #include "base/error.h"
+#include "base/prefetch.h"
 #include "tensor/pack.h"
 
 namespace leq::cpu {

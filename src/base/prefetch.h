@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-namespace leq::cpu {
+namespace leq {
 
 // Brings the lines that hold `bytes` from `from` on nearer: with locality 2 into the second-level
 // cache, with 3 into the first.
@@ -13,4 +13,4 @@ void prefetch(const void* from, std::size_t bytes) {
   for (std::size_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i, 0, locality);
 }
 
-}  // namespace leq::cpu
+}  // namespace leq
