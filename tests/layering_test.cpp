@@ -97,6 +97,7 @@ std::string ring(const Folders& folders) {
     if (const auto next = folders.find(folder); next != folders.end()) {
       for (const std::string& other : next->second) follow(other);
     }
+    if (!found.empty()) return;  // the way is cut by then
     finished[folder] = true;
     way.pop_back();
   };

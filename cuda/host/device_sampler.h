@@ -1,5 +1,5 @@
 // The host's side of sampling on the device: requests go there, tokens come back, logits stay. Rows
-// of one launch: memory for them is taken once, 2.6 MB, beside 2 MB for changed logits.
+// of one launch: memory for them is taken once, 2.6 MB, beside 1 MB for changed logits.
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,8 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <new>
 #include <string_view>
@@ -16,6 +19,7 @@
 
 #include "base/error.h"
 #include "base/mapping_watch.h"
+#include "base/text.h"
 
 namespace leq {
 namespace {
@@ -123,6 +127,43 @@ std::string read_to_end(const OpenFile& file, const fs::path& path, std::uint64_
 
 fs::path folder_of(const fs::path& file) {
   return file.has_parent_path() ? file.parent_path() : fs::path(".");
+}
+
+// A name beside the target until it can be renamed; leftovers are known by it.
+constexpr std::string_view kTemporary = ".tmp";
+
+fs::path temporary_name(const fs::path& target) {
+  return target.string() + std::string(kTemporary) + std::to_string(::getpid());
+}
+
+// Whether a process of this number may be at work, beside this one.
+bool is_another(std::int64_t process) {
+  return process != ::getpid() && (::kill(static_cast<pid_t>(process), 0) == 0 || errno != ESRCH);
+}
+
+// Removes a file that nobody writes: its process has ended, and where that had its number in
+// another container or on another machine, its lock is gone too.
+void remove_leftover(const fs::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor < 0) return;
+  struct stat file = {};
+  const bool is_file = ::fstat(descriptor, &file) == 0 && S_ISREG(file.st_mode);
+  if (is_file && ::flock(descriptor, LOCK_EX | LOCK_NB) == 0) ::unlink(path.c_str());
+  ::close(descriptor);
+}
+
+// What processes that were killed have left of files of this name.
+void remove_leftovers(const fs::path& target) {
+  const std::string begin = target.filename().string() + std::string(kTemporary);
+  std::error_code error;  // nothing is lost where they stay
+  for (fs::directory_iterator it(folder_of(target), error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (!name.starts_with(begin)) continue;
+    const auto process = parse_int(std::string_view(name).substr(begin.size()));
+    const bool is_number = process && *process > 0 && *process <= std::numeric_limits<pid_t>::max();
+    if (is_number && !is_another(*process)) remove_leftover(it->path());
+  }
 }
 
 void write_all(int descriptor, std::span<const std::byte> bytes, std::uint64_t offset,
@@ -260,14 +301,17 @@ void require_no_input(const fs::path& target, std::span<const fs::path> inputs) 
 
 AtomicFile::AtomicFile(fs::path target) : target_(std::move(target)) {
   check_output(target_);
+  remove_leftovers(target_);
   descriptor_ = ::open(folder_of(target_).c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0644);
-  if (descriptor_ >= 0) return;
-  temporary_ = target_;
-  temporary_ += ".tmp" + std::to_string(::getpid());
-  descriptor_ = ::open(temporary_.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0644);
-  if (descriptor_ >= 0) return;
-  temporary_.clear();
-  fail(ErrorKind::io, target_.string(), ": cannot write there: ", std::strerror(errno));
+  if (descriptor_ < 0) {
+    temporary_ = temporary_name(target_);
+    descriptor_ = ::open(temporary_.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0644);
+  }
+  if (descriptor_ < 0) {
+    temporary_.clear();
+    fail(ErrorKind::io, target_.string(), ": cannot write there: ", std::strerror(errno));
+  }
+  ::flock(descriptor_, LOCK_EX | LOCK_NB);  // against remove_leftover; not every system has locks
 }
 
 AtomicFile::~AtomicFile() {
@@ -308,8 +352,7 @@ void AtomicFile::commit() {
       return ::linkat(AT_FDCWD, source.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0;
     };
     if (give_name(target_)) return;  // the usual case: no such file yet, and nothing to clean up
-    auto named = target_;
-    named += ".tmp" + std::to_string(::getpid());
+    fs::path named = temporary_name(target_);
     ::unlink(named.c_str());
     if (!give_name(named))
       fail(ErrorKind::io, named.string(), ": cannot name the file: ", std::strerror(errno));

@@ -125,6 +125,12 @@ JsonNode JsonNode::next() const {
   return next == JsonTree::kNone ? JsonNode() : JsonNode(tree_, next);
 }
 
+JsonNode JsonNode::last() const {
+  JsonNode last;
+  for (JsonNode one = first(); one; one = one.next()) last = one;
+  return last;
+}
+
 JsonNode JsonNode::find(std::string_view name) const {
   if (!is_object()) return {};
   JsonNode member = first();

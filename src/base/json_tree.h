@@ -46,6 +46,7 @@ class JsonNode {
   // Elements and members one after the other: for (JsonNode e = n.first(); e; e = e.next()).
   JsonNode first() const;
   JsonNode next() const;
+  JsonNode last() const;
   JsonNode find(std::string_view name) const;  // a member, or nothing
   Json leaf() const;                           // null, a boolean, a number or a text
   // On one line, members in their order; bytes that are no UTF-8 become U+FFFD.

@@ -93,11 +93,12 @@ struct ThreadPool::State {
     const int node = places.node_of[static_cast<std::size_t>(worker)];
     for (const int near : nodes_near[static_cast<std::size_t>(node)]) {
       const int first = places.first_thread(near), last = places.first_thread(near + 1);
-      if (first < last && take_among(first, last, worker, current, task)) return true;
+      if (take_among(first, last, worker, current, task)) return true;
     }
     return false;
   }
   bool take_among(int first, int last, int worker, std::uint32_t current, std::int64_t& task) {
+    if (first >= last) return false;  // a node without threads
     const int count = last - first;
     const int own = worker >= first && worker < last ? worker - first : worker % count;
     for (int i = 0; i < count; ++i) {

@@ -111,8 +111,9 @@ std::byte* KvPages::copy_at(std::int64_t layer, KvPart part, std::int32_t copy) 
 void KvPages::copy_page(std::int32_t from, std::int32_t to) {
   for (std::int64_t layer = 0; layer < layers_; ++layer) {
     for (const KvPart part : kParts) {
-      memory_.copy(page_at(layer, part, to), page_at(layer, part, from),
-                   side(layer, part).page_bytes);
+      const std::size_t bytes = side(layer, part).page_bytes;
+      if (bytes == 0) continue;  // of a rank without heads: there is no memory at all
+      memory_.copy(page_at(layer, part, to), page_at(layer, part, from), bytes);
     }
   }
 }

@@ -63,7 +63,7 @@ class Communicator {
   virtual std::chrono::milliseconds patience() const = 0;
   // `end` is called when a rank ends all, on that rank's thread; at once where one has. Null: no
   // longer. For what waits where abort() does not reach.
-  virtual void at_abort(std::function<void()> end) { static_cast<void>(end); }
+  virtual void at_abort(const std::function<void()>& end) { static_cast<void>(end); }
   // Whether all ranks are threads of one process.
   virtual bool in_one_process() const { return false; }
   // Between the two other ranks of this process may work on this one's memory (membership.h).

@@ -157,10 +157,10 @@ class ThreadRanks::Rank final : public Communicator {
   Error abort(const Error& error) noexcept override { return state_.abort(error); }
   std::chrono::milliseconds patience() const override { return state_.patience; }
 
-  void at_abort(std::function<void()> end) override {
+  void at_abort(const std::function<void()>& end) override {
     const std::lock_guard lock(state_.mutex);
     if (end && state_.error) end();
-    state_.at(rank_).at_abort = std::move(end);
+    state_.at(rank_).at_abort = end;
   }
   bool in_one_process() const override { return true; }
   void enter() override {

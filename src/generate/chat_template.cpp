@@ -198,6 +198,20 @@ void ChatTemplate::add_stops(const Tokenizer& tokenizer, StopRules& rules) const
   }
 }
 
+bool reopen_last_message(std::vector<TextPart>& parts, JsonNode messages) {
+  JsonNode content = messages.last().find("content");
+  if (content.is_array()) content = content.last().find("text");
+  const auto written = std::find_if(parts.rbegin(), parts.rend(),
+                                    [](const TextPart& part) { return !part.special; });
+  if (!content.is_string() || written == parts.rend()) return false;
+  // Templates trim contents, and leave out thoughts in front of them.
+  const std::string_view wanted = trim(content.text()), found = trim(written->text);
+  const bool is_it = found.ends_with(wanted) || wanted.ends_with(found);
+  if (wanted.empty() || found.empty() || !is_it) return false;
+  parts.erase(written.base(), parts.end());
+  return true;
+}
+
 std::string joined(std::span<const TextPart> parts) {
   std::string text;
   for (const TextPart& part : parts) text += part.text;

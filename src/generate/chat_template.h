@@ -75,6 +75,10 @@ class ChatTemplate {
   std::shared_ptr<const JinjaTemplate> jinja_;  // one of both
 };
 
+// Leaves out what a template has written after the text of the last message, which a reply goes on
+// from then. false where the parts do not end with that text: some templates drop or change it.
+bool reopen_last_message(std::vector<TextPart>& parts, JsonNode messages);
+
 // The parts as one text, to be read by people.
 std::string joined(std::span<const TextPart> parts);
 

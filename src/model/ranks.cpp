@@ -137,7 +137,7 @@ ThreadFollowers::ThreadFollowers(const Model& model, std::vector<std::unique_ptr
           },
           std::move(backends), limits, options, model.file().fingerprint()) {}
 
-ThreadFollowers::ThreadFollowers(const ModelConfig& config, Binder bind,
+ThreadFollowers::ThreadFollowers(const ModelConfig& config, const Binder& bind,
                                  std::vector<std::unique_ptr<Backend>> backends,
                                  const RunLimits& limits, const ThreadRankOptions& options,
                                  std::uint64_t fingerprint)

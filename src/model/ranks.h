@@ -30,7 +30,7 @@ class ThreadFollowers {
                   const RunLimits& limits, const ThreadRankOptions& options);
   // `bind` makes each rank's weights, on its thread.
   using Binder = std::function<Weights(Backend&, const RankPlace&)>;
-  ThreadFollowers(const ModelConfig& config, Binder bind,
+  ThreadFollowers(const ModelConfig& config, const Binder& bind,
                   std::vector<std::unique_ptr<Backend>> backends, const RunLimits& limits,
                   const ThreadRankOptions& options, std::uint64_t fingerprint = 0);
   ~ThreadFollowers();

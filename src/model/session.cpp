@@ -65,16 +65,15 @@ Session::~Session() {
 const Rows& Session::advance(std::int32_t sequence, std::span<const Token> tokens) {
   ensure(!tokens.empty(), "session: no tokens to feed");
   const auto chunk = static_cast<std::size_t>(limits_.batch_tokens);
-  const Rows* logits = nullptr;
-  for (std::size_t first = 0; first < tokens.size(); first += chunk) {
+  for (std::size_t first = 0;; first += chunk) {
     const std::size_t count = std::min(chunk, tokens.size() - first);
     const bool last = first + count == tokens.size();
     batch_.clear();
     batch_.add(sequence, tokens.data() + first, static_cast<std::int64_t>(count),
                last ? Batch::Want::last : Batch::Want::none);
-    logits = &transformer_.forward(batch_, cache_);
+    const Rows& logits = transformer_.forward(batch_, cache_);
+    if (last) return logits;
   }
-  return *logits;
 }
 
 std::span<const float> Session::feed(std::int32_t sequence, std::span<const Token> tokens) {

@@ -15,7 +15,7 @@ constexpr std::int64_t kGroup = 128;  // columns of an activation scale
 Slice kv_heads_of(const Slice& heads, const ModelConfig& config) {
   if (heads.empty()) return {};
   const std::int64_t group = config.heads / config.kv_heads;
-  const std::int64_t unit = std::lcm(config.head_dim, kPanelRows) / config.head_dim;
+  const std::int64_t unit = kPanelRows / std::gcd(config.head_dim, kPanelRows);
   const std::int64_t last = (heads.last - 1) / group + 1;
   return {heads.first / group / unit * unit, std::min(config.kv_heads, round_up(last, unit))};
 }
@@ -23,7 +23,7 @@ Slice kv_heads_of(const Slice& heads, const ModelConfig& config) {
 }  // namespace
 
 std::vector<RankShare> cut_model(const ModelConfig& config, int ranks) {
-  const std::int64_t head_unit = std::lcm(config.head_dim, kGroup) / config.head_dim;
+  const std::int64_t head_unit = kGroup / std::gcd(config.head_dim, kGroup);
   std::vector<RankShare> shares;
   for (int rank = 0; rank < ranks; ++rank) {
     RankShare share;

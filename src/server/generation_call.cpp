@@ -208,6 +208,22 @@ std::vector<Token> read_prompt(JsonNode node, std::string_view name, const ApiMo
   return tokens;
 }
 
+// As vLLM has them. The reply goes on from the last message, or a next one is asked for, unless
+// that is false.
+constexpr std::string_view kGoesOn = "continue_final_message", kAsks = "add_generation_prompt";
+
+bool continues_last_message(JsonNode body, JsonNode messages) {
+  if (!flag_field(body, kGoesOn)) return false;
+  if (flag_field(body, kAsks)) {
+    field_error(kGoesOn, "contradicts add_generation_prompt: leave one out");
+  }
+  const JsonNode last = messages.last(), role = last.find("role");
+  if (!role.is_string() || role.text() != "assistant" || last.find("tool_calls").size() > 0) {
+    field_error(kGoesOn, "expected a text of the assistant as the last message");
+  }
+  return true;
+}
+
 void read_chat(JsonNode body, const ApiModel& model, GenerationCall& call) {
   const std::vector<TextPart> parts = render_chat(body, model);
   call.prompts.push_back(model.tokenizer.encode_parts(parts));
@@ -271,7 +287,14 @@ std::vector<TextPart> render_chat(JsonNode body, const ApiModel& model) {
   ChatOptions options = model.rendering;
   const JsonNode thinking = given_field(request.variables, "enable_thinking");
   if (thinking && thinking.is_boolean()) options.enable_thinking = thinking.boolean();
-  return model.chat->render(request, options);
+  const bool goes_on = continues_last_message(body, request.messages);
+  const bool asks = !given_field(body, kAsks) || flag_field(body, kAsks);
+  options.ask_for_reply = asks && !goes_on;
+  std::vector<TextPart> parts = model.chat->render(request, options);
+  if (goes_on && !reopen_last_message(parts, request.messages)) {
+    field_error(kGoesOn, "the chat template does not end with the last message's text");
+  }
+  return parts;
 }
 
 GenerationCall read_generation_call(CallStyle style, JsonNode body, const ApiModel& model) {

@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -312,6 +314,60 @@ TEST(AtomicFile, WithoutCommitNothingIsLeftAndAnOldFileStays) {
   file.append(as_bytes("new"));
   file.commit();
   EXPECT_EQ(read_file(target, 100), "new");
+  EXPECT_EQ(folder.names(), std::vector<std::string>{"model.leq"});
+}
+
+// The number of a process that has ended.
+pid_t ended_process() {
+  const pid_t child = ::fork();
+  if (child == 0) std::_Exit(0);
+  EXPECT_EQ(::waitpid(child, nullptr, 0), child);
+  return child;
+}
+
+TEST(AtomicFile, RemovesWhatKilledProcessesLeft) {
+  const test::TemporaryFolder folder;
+  const std::string begin = "model.leq.tmp", dead = std::to_string(ended_process());
+  for (const std::string& name : {begin + dead, begin + std::to_string(::getpid())}) {
+    folder.write(name, "half a model");
+  }
+  // Of a living process, of no process, of other files; a folder.
+  std::vector<std::string> others = {begin + std::to_string(::getppid()),
+                                     begin,
+                                     begin + "x",
+                                     begin + "-" + dead,
+                                     begin + "0",
+                                     begin + dead + "00000000000",
+                                     "other.leq.tmp" + dead,
+                                     "model.leq"};
+  for (const std::string& name : others) folder.write(name, "stays");
+  others.push_back(begin + std::to_string(ended_process()));
+  fs::create_directory(folder.path() / others.back());
+  std::ranges::sort(others);
+  AtomicFile file(folder.path() / "model.leq");
+  EXPECT_EQ(folder.names(), others);
+  file.commit();
+  EXPECT_EQ(folder.names(), others);
+}
+
+// It may live where its number says nothing: in another container, on another machine.
+TEST(AtomicFile, LeavesWhatALivingOneWrites) {
+  const test::TemporaryFolder folder;
+  const fs::path name = folder.path() / ("model.leq.tmp" + std::to_string(ended_process()));
+  {
+    AtomicFile living(folder.path() / "model.leq");
+    for (const auto& open : fs::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;  // the loop's own
+      const std::string file = fs::read_symlink(open.path(), gone).string();
+      if (!file.starts_with(folder.path().string())) continue;
+      ASSERT_EQ(::linkat(AT_FDCWD, open.path().c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW),
+                0);
+    }
+    ASSERT_TRUE(fs::exists(name));
+    AtomicFile(folder.path() / "model.leq").commit();
+    EXPECT_TRUE(fs::exists(name));
+  }
+  AtomicFile(folder.path() / "model.leq").commit();
   EXPECT_EQ(folder.names(), std::vector<std::string>{"model.leq"});
 }
 

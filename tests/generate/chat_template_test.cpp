@@ -261,6 +261,40 @@ TEST(ChatTemplate, EveryNameRendersAndSaysHowAReplyEnds) {
   EXPECT_NE(error.find("chatml"), std::string::npos);
 }
 
+// What a conversation is whose last message goes on; nullopt where the template does not have it.
+std::optional<std::string> reopened(const ChatTemplate& chat, std::string_view reply) {
+  const Json conversation =
+      Json::array({Json::object({{"role", "user"}, {"content", "Hello there"}}),
+                   Json::object({{"role", "assistant"}, {"content", std::string(reply)}})});
+  const JsonTree messages = parse_json_tree(conversation.dump(), "messages");
+  ChatOptions options;
+  options.ask_for_reply = false;
+  auto parts = chat.render(ChatRequest{.messages = messages.root()}, options);
+  if (!reopen_last_message(parts, messages.root())) return std::nullopt;
+  return joined(parts);
+}
+
+// A text that is given as a whole, or half of it as what the reply goes on from.
+TEST(ChatTemplate, AReplyGoesOnFromTheLastMessage) {
+  for (const std::string_view name : ChatTemplate::names()) {
+    const auto chat = ChatTemplate::by_name(name);
+    const auto half = reopened(chat, "Hello"), whole = reopened(chat, "Hello there");
+    ASSERT_TRUE(half && whole) << name;
+    EXPECT_EQ(*whole, *half + " there") << name;
+    EXPECT_FALSE(reopened(chat, " \n")) << name;
+  }
+  const auto of = [](std::string_view jinja) { return ChatTemplate::of_model(jinja, "test"); };
+  const std::string all = "{% for m in messages %}<{{ m.content|trim }}>{% endfor %}";
+  EXPECT_EQ(reopened(of(all), " a b\n"), "<Hello there><a b");
+  EXPECT_EQ(reopened(of(all), "Hello there"), "<Hello there><Hello there");
+  const std::string thinks =
+      "{% for m in messages %}<{{ m.content.split('</think>')[-1] }}>{% endfor %}";
+  EXPECT_EQ(reopened(of(thinks), "<think>x</think>y"), "<Hello there><y");
+  EXPECT_EQ(reopened(of("{{ messages[0].content }}."), "y"), std::nullopt);
+  EXPECT_EQ(reopened(of("{{ messages[1].content|upper }}."), "y"), std::nullopt);
+  EXPECT_EQ(reopened(of("none"), "y"), std::nullopt);
+}
+
 TEST(ChatTemplate, Llama2TrimsTheMessageTogetherWithItsSystemPrompt) {
   const auto chat = ChatTemplate::by_name("llama2");
   EXPECT_EQ(render(chat, {{"system", " S "}, {"user", " U "}, {"assistant", " A "}, {"user", "V"}}),

@@ -63,20 +63,6 @@ void expect_same_function(const std::filesystem::path& folder, int tokens) {
   std::filesystem::remove_all(folder);
 }
 
-Json llama_config() {
-  return {{"model_type", "llama"},
-          {"architectures", {"LlamaForCausalLM"}},
-          {"hidden_size", 96},
-          {"intermediate_size", 200},
-          {"num_hidden_layers", 2},
-          {"num_attention_heads", 6},
-          {"num_key_value_heads", 2},
-          {"vocab_size", 131},
-          {"max_position_embeddings", 64},
-          {"rms_norm_eps", 1e-5},
-          {"hidden_act", "silu"}};
-}
-
 void check_llama(const Json& config, const test::RandomCheckpoint::Extras& extras,
                  int tokens = 40) {
   test::RandomCheckpoint checkpoint(scratch_folder());
@@ -85,41 +71,41 @@ void check_llama(const Json& config, const test::RandomCheckpoint::Extras& extra
 }
 
 TEST(Families, LlamaWithAttentionAndMlpBias) {
-  Json config = llama_config();
+  Json config = test::small_config();
   config["attention_bias"] = true;
   config["mlp_bias"] = true;
   check_llama(config, {.qkv_bias = true, .o_bias = true, .mlp_bias = true});
 }
 
 TEST(Families, LlamaWithHeadsOfTwentyAndHeadDimApartFromWidth) {
-  Json config = llama_config();
+  Json config = test::small_config();
   config["head_dim"] = 20;
   config["tie_word_embeddings"] = true;
   check_llama(config, {});
 }
 
 TEST(Families, LlamaWithOneHundredTwentyEightWideHeadsAndMultiQuery) {
-  Json config = llama_config();
+  Json config = test::small_config();
   config["head_dim"] = 128;
   config["num_key_value_heads"] = 1;
   check_llama(config, {});
 }
 
 TEST(Families, LlamaWithLinearScaling) {
-  Json config = llama_config();
+  Json config = test::small_config();
   config["rope_scaling"] = {{"type", "linear"}, {"factor", 2.0}};
   check_llama(config, {});
 }
 
 TEST(Families, LlamaWithDynamicScalingBeyondItsContext) {
-  Json config = llama_config();
+  Json config = test::small_config();
   config["max_position_embeddings"] = 24;
   config["rope_scaling"] = {{"type", "dynamic"}, {"factor", 2.0}};
   check_llama(config, {});
 }
 
 TEST(Families, LlamaWithLlama3Scaling) {
-  Json config = llama_config();
+  Json config = test::small_config();
   config["rope_scaling"] = {{"rope_type", "llama3"},
                             {"factor", 8.0},
                             {"low_freq_factor", 1.0},
@@ -129,7 +115,7 @@ TEST(Families, LlamaWithLlama3Scaling) {
 }
 
 TEST(Families, LlamaWithYarnAsTransformers5WritesIt) {
-  Json config = llama_config();
+  Json config = test::small_config();
   config["rope_parameters"] = {{"rope_type", "yarn"},
                                {"factor", 4.0},
                                {"rope_theta", 5000.0},
@@ -138,7 +124,7 @@ TEST(Families, LlamaWithYarnAsTransformers5WritesIt) {
 }
 
 TEST(Families, MistralWithAWindow) {
-  Json config = llama_config();
+  Json config = test::small_config();
   config["model_type"] = "mistral";
   config["architectures"] = {"MistralForCausalLM"};
   config["sliding_window"] = 7;
@@ -146,7 +132,7 @@ TEST(Families, MistralWithAWindow) {
 }
 
 TEST(Families, Qwen2WithAWindowOnUpperLayers) {
-  Json config = llama_config();
+  Json config = test::small_config();
   config["model_type"] = "qwen2";
   config["architectures"] = {"Qwen2ForCausalLM"};
   config["use_sliding_window"] = true;
@@ -156,7 +142,7 @@ TEST(Families, Qwen2WithAWindowOnUpperLayers) {
 }
 
 TEST(Families, Qwen3WithLayerTypesAndHeadNorms) {
-  Json config = llama_config();
+  Json config = test::small_config();
   config["model_type"] = "qwen3";
   config["architectures"] = {"Qwen3ForCausalLM"};
   config["head_dim"] = 32;

@@ -84,7 +84,7 @@ TEST(Awq, ClippingHelpsWhereOneWeightStandsOut) {
   const std::vector<float> ones(kColumns, 1.0f);
   const AwqOptions options = with_scheme("uint3-g128");
   const auto clipped =
-      clip_weight(site.view().consumers[0], ones, options.scheme, site.statistics, nullptr);
+      clip_weight(site.view().consumers[0], ones, options.scheme, {site.statistics, nullptr});
   EXPECT_NE(clipped, weight);
   for (std::size_t i = 0; i < weight.size(); ++i) {
     ASSERT_LE(std::fabs(clipped[i]), std::fabs(weight[i]));

@@ -21,20 +21,6 @@ namespace {
 
 constexpr double kSameFunction = 1e-4;  // f32 against double, relative to the largest logit
 
-Json qwen2_config() {
-  return {{"model_type", "qwen2"},
-          {"architectures", {"Qwen2ForCausalLM"}},
-          {"hidden_size", 96},
-          {"intermediate_size", 200},
-          {"num_hidden_layers", 2},
-          {"num_attention_heads", 6},
-          {"num_key_value_heads", 2},
-          {"vocab_size", 131},
-          {"max_position_embeddings", 64},
-          {"rms_norm_eps", 1e-6},
-          {"hidden_act", "silu"}};
-}
-
 std::filesystem::path make_checkpoint(const std::filesystem::path& folder, Json config,
                                       test::RandomCheckpoint::Extras extras) {
   test::RandomCheckpoint checkpoint(folder);
@@ -43,11 +29,12 @@ std::filesystem::path make_checkpoint(const std::filesystem::path& folder, Json 
 }
 
 std::filesystem::path qwen2(const std::filesystem::path& folder) {
-  return make_checkpoint(folder, qwen2_config(), {.qkv_bias = true});
+  return make_checkpoint(folder, test::small_config("qwen2", "Qwen2ForCausalLM"),
+                         {.qkv_bias = true});
 }
 
 std::filesystem::path llama(const std::filesystem::path& folder) {
-  Json config = qwen2_config();
+  Json config = test::small_config("qwen2", "Qwen2ForCausalLM");
   config["model_type"] = "llama";
   config["architectures"] = {"LlamaForCausalLM"};
   return make_checkpoint(folder, config, {});

@@ -27,27 +27,13 @@ struct Family {
   test::RandomCheckpoint::Extras extras;
 };
 
-Json llama_config(const std::string& type, const std::string& architecture) {
-  return {{"model_type", type},
-          {"architectures", {architecture}},
-          {"hidden_size", 96},
-          {"intermediate_size", 200},
-          {"num_hidden_layers", 2},
-          {"num_attention_heads", 6},
-          {"num_key_value_heads", 2},
-          {"vocab_size", 131},
-          {"max_position_embeddings", 64},
-          {"rms_norm_eps", 1e-5},
-          {"hidden_act", "silu"}};
-}
-
 std::vector<Family> families() {
   std::vector<Family> all;
-  all.push_back({"llama", llama_config("llama", "LlamaForCausalLM"), {}});
-  all.push_back({"mistral", llama_config("mistral", "MistralForCausalLM"), {}});
+  all.push_back({"llama", test::small_config(), {}});
+  all.push_back({"mistral", test::small_config("mistral", "MistralForCausalLM"), {}});
   all.back().config["sliding_window"] = 7;
-  all.push_back({"qwen2", llama_config("qwen2", "Qwen2ForCausalLM"), {.qkv_bias = true}});
-  all.push_back({"qwen3", llama_config("qwen3", "Qwen3ForCausalLM"), {.qk_norm = true}});
+  all.push_back({"qwen2", test::small_config("qwen2", "Qwen2ForCausalLM"), {.qkv_bias = true}});
+  all.push_back({"qwen3", test::small_config("qwen3", "Qwen3ForCausalLM"), {.qk_norm = true}});
   all.back().config["head_dim"] = 32;
   all.push_back({"gpt2",
                  {{"model_type", "gpt2"},

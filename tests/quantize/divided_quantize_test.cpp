@@ -18,17 +18,7 @@ namespace leq {
 namespace {
 
 std::filesystem::path checkpoint_in(const std::filesystem::path& folder) {
-  const Json config = {{"model_type", "qwen2"},
-                       {"architectures", {"Qwen2ForCausalLM"}},
-                       {"hidden_size", 96},
-                       {"intermediate_size", 200},
-                       {"num_hidden_layers", 2},
-                       {"num_attention_heads", 6},
-                       {"num_key_value_heads", 2},
-                       {"vocab_size", 131},
-                       {"max_position_embeddings", 64},
-                       {"rms_norm_eps", 1e-5},
-                       {"hidden_act", "silu"}};
+  const Json config = test::small_config("qwen2", "Qwen2ForCausalLM");
   test::RandomCheckpoint checkpoint(folder);
   checkpoint.add_llama(config, {.qkv_bias = true});
   return checkpoint.write(config);

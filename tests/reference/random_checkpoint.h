@@ -14,6 +14,23 @@
 
 namespace leq::test {
 
+// config.json of the LLaMA-like families: two layers with shapes that fill no panel.
+inline Json small_config(const std::string& type = "llama",
+                         const std::string& architecture = "LlamaForCausalLM", int heads = 6,
+                         int kv_heads = 2) {
+  return {{"model_type", type},
+          {"architectures", {architecture}},
+          {"hidden_size", 96},
+          {"intermediate_size", 200},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", heads},
+          {"num_key_value_heads", kv_heads},
+          {"vocab_size", 131},
+          {"max_position_embeddings", 64},
+          {"rms_norm_eps", 1e-5},
+          {"hidden_act", "silu"}};
+}
+
 class RandomCheckpoint {
  public:
   explicit RandomCheckpoint(std::filesystem::path folder, std::uint64_t seed = 7)

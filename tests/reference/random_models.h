@@ -18,21 +18,6 @@ struct RandomModel {
   RandomCheckpoint::Extras extras;
 };
 
-inline Json llama_like(const std::string& type, const std::string& architecture, int heads,
-                       int kv_heads) {
-  return {{"model_type", type},
-          {"architectures", {architecture}},
-          {"hidden_size", 96},
-          {"intermediate_size", 200},
-          {"num_hidden_layers", 2},
-          {"num_attention_heads", heads},
-          {"num_key_value_heads", kv_heads},
-          {"vocab_size", 131},
-          {"max_position_embeddings", 64},
-          {"rms_norm_eps", 1e-5},
-          {"hidden_act", "silu"}};
-}
-
 inline std::vector<RandomModel> random_models() {
   const Json gpt2 = {{"model_type", "gpt2"},
                      {"n_embd", 160},
@@ -47,18 +32,18 @@ inline std::vector<RandomModel> random_models() {
   gpt2_untied["n_head"] = 3;
   gpt2_untied["n_inner"] = 100;
   gpt2_untied["tie_word_embeddings"] = false;
-  const Json mha = llama_like("llama", "LlamaForCausalLM", 6, 6);
-  Json gqa = llama_like("llama", "LlamaForCausalLM", 6, 2);
+  const Json mha = small_config("llama", "LlamaForCausalLM", 6, 6);
+  Json gqa = small_config("llama", "LlamaForCausalLM", 6, 2);
   gqa["tie_word_embeddings"] = true;
   Json biased = gqa;
   biased["attention_bias"] = biased["mlp_bias"] = true;
-  Json mistral = llama_like("mistral", "MistralForCausalLM", 6, 1);
+  Json mistral = small_config("mistral", "MistralForCausalLM", 6, 1);
   mistral["sliding_window"] = 7;
   mistral["head_dim"] = 20;
-  Json qwen2 = llama_like("qwen2", "Qwen2ForCausalLM", 6, 2);
+  Json qwen2 = small_config("qwen2", "Qwen2ForCausalLM", 6, 2);
   qwen2["tie_word_embeddings"] = true;
   qwen2["hidden_size"] = 192;
-  Json qwen3 = llama_like("qwen3", "Qwen3ForCausalLM", 6, 3);
+  Json qwen3 = small_config("qwen3", "Qwen3ForCausalLM", 6, 3);
   qwen3["head_dim"] = 32;
   return {{"Gpt2Tied", gpt2, {}},
           {"Gpt2Untied", gpt2_untied, {}},

@@ -247,6 +247,8 @@ TEST(Server, NamesTheMemberAtFault) {
   };
   const std::string chat = "/v1/chat/completions", text = "/v1/completions";
   const std::string messages = R"("messages":[{"role":"user","content":"x"}])";
+  const std::string reply =
+      R"("messages":[{"role":"user","content":"x"},{"role":"assistant","content":"y"}])";
   const std::vector<Case> cases = {
       {chat, "{", ""},
       {chat, "[]", ""},
@@ -266,6 +268,13 @@ TEST(Server, NamesTheMemberAtFault) {
       {chat, "{" + messages + R"(,"response_format":{"type":"xml"}})", "response_format"},
       {chat, "{" + messages + R"(,"tool_choice":"required"})", "tool_choice"},
       {chat, "{" + messages + R"(,"tools":[{}]})", "tools"},
+      {chat, "{" + messages + R"(,"continue_final_message":true})", "continue_final_message"},
+      {chat, "{" + reply + R"(,"continue_final_message":1})", "continue_final_message"},
+      {chat, "{" + reply + R"(,"continue_final_message":true,"add_generation_prompt":true})",
+       "continue_final_message"},
+      {chat, R"({"messages":[{"role":"assistant","content":" "}],"continue_final_message":true})",
+       "continue_final_message"},
+      {chat, "{" + reply + R"(,"add_generation_prompt":"no"})", "add_generation_prompt"},
       {chat, R"({"messages":[{"role":"user","content":"a"}],"n":1,"n":1})", ""},
       {text, R"({"prompt":{}})", "prompt"},
       {text, R"({"prompt":[1,"a",[2]]})", "prompt"},
@@ -372,6 +381,35 @@ TEST(Server, EmbedsTexts) {
       "/v1/embeddings", Json{{"input", Json::array({"A little cat.", std::string(600, 'x')})}});
   EXPECT_EQ(many.json["data"].size(), 2u);
   EXPECT_EQ(many.json["data"][0]["embedding"], one.json["data"][0]["embedding"]);
+}
+
+// The reply begins where the text of the last message ends: nothing of the template is between
+// them.
+TEST(Server, GoesOnFromTheLastMessage) {
+  const ServedModel served(1);
+  const auto body = [](std::string_view text, Json more) {
+    more["messages"] = kQuestion;
+    more["messages"].push_back({{"role", "assistant"}, {"content", std::string(text)}});
+    return more;
+  };
+  const auto prompt = [&](std::string_view text, const Json& more) {
+    return served.post("/apply-template", body(text, more)).json["prompt"].text();
+  };
+  const std::string question = "<s>[INST] Tell a story. [/INST]";
+  EXPECT_EQ(prompt("Once upon", Json::object({{"continue_final_message", true}})),
+            question + " Once upon");
+  EXPECT_EQ(prompt("Once upon", Json::object({{"add_generation_prompt", false}})),
+            question + " Once upon </s>");
+  Json wanted = chat_body(9, 20);
+  wanted["continue_final_message"] = true;
+  wanted["add_generation_prompt"] = false;
+  const auto answer = served.post("/v1/chat/completions", body("Once upon", wanted));
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  const auto tokens = story_model().tokenizer().encode_parts(std::vector<TextPart>{
+      {"<s>[INST] ", true}, {"Tell a story.", false}, {" [/INST] ", true}, {"Once upon", false}});
+  const EngineReply expected = Alone().write(tokens, sampling_of(9), stop_rules(20));
+  EXPECT_EQ(answer.json["choices"][0]["message"]["content"].text(), expected.text);
+  EXPECT_EQ(answer.json["usage"]["prompt_tokens"].get<std::size_t>(), tokens.size());
 }
 
 TEST(Server, TurnsTextIntoTokensAndBack) {

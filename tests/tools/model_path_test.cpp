@@ -101,10 +101,27 @@ TEST_F(ModelPath, OneFileOfACheckpointIsNoCheckpoint) {
   EXPECT_EQ(checkpoint("Tiny-1B/model.safetensors"),
             "Tiny-1B/model.safetensors: is one file of a checkpoint, expected the folder: "
             "`leq-quantize Tiny-1B -o Tiny-1B.leq`");
-  EXPECT_NE(checkpoint("a.leq").find("is quantized already: `leq-run -m a.leq`"),
-            std::string::npos);
   EXPECT_NE(checkpoint("x.gguf").find("is a file, expected a checkpoint folder"),
             std::string::npos);
+}
+
+// By what the file begins with: its name may be another's.
+TEST_F(ModelPath, AModelIsQuantizedAlready) {
+  const std::string magic = "\x89LEQ\r\n\x1a\n";
+  for (const std::string name : {"model.leq", "model", "Tiny-1B/model.leq"}) {
+    folder_.write(name, magic + "and more");
+    EXPECT_EQ(checkpoint(name), name + ": is quantized already: `leq-run -m " + name +
+                                    "` runs it, and its checkpoint folder can be quantized "
+                                    "otherwise");
+  }
+  folder_.write("none.leq", "");
+  folder_.write("short.leq", magic.substr(0, 7));
+  EXPECT_EQ(checkpoint("a.leq"),
+            "a.leq: has the name of a .leq file and does not begin as one does; expected a "
+            "checkpoint folder");
+  EXPECT_EQ(checkpoint("short.leq").find("is quantized already"), std::string::npos);
+  EXPECT_EQ(checkpoint("none.leq"),
+            "none.leq: has the name of a .leq file and is empty; expected a checkpoint folder");
 }
 
 TEST_F(ModelPath, IsToldByEveryTool) {

@@ -1,12 +1,14 @@
 #include "tools/common/model_path.h"
 
 #include <algorithm>
-#include <filesystem>
+#include <array>
+#include <fstream>
 #include <system_error>
 #include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "format/leq_layout.h"
 
 namespace leq {
 namespace {
@@ -19,7 +21,7 @@ bool is_plain(char c) {
   return letter || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.' || c == '/';
 }
 std::string typed(const fs::path& path) {
-  const std::string text = printable(path.string(), 4096);
+  std::string text = printable(path.string(), 4096);
   if (std::ranges::all_of(text, is_plain) && !text.starts_with('-')) return text;
   return "'" + replace_all(text, "'", "'\\''") + "'";
 }
@@ -80,6 +82,14 @@ std::string files_beside(const fs::path& path) {
 
 }  // namespace
 
+bool begins_as_leq_file(const fs::path& path) {
+  std::error_code none;
+  if (!fs::is_regular_file(path, none)) return false;  // a pipe would be waited for
+  std::array<char, kLeqMagic.size()> magic{};
+  std::ifstream file(path, std::ios::binary);
+  return file.read(magic.data(), magic.size()) && magic == kLeqMagic;
+}
+
 void check_model_file(const std::string& word, const std::string& path) {
   const std::string place = word + (word.empty() ? "" : " ") + printable(path, 4096);
   std::error_code error;
@@ -111,8 +121,11 @@ void check_checkpoint_folder(const std::string& path) {
   const std::string extension = fs::path(path).extension().string();
   const fs::path parent = fs::path(path).parent_path();
   const fs::path folder = parent.empty() ? fs::path(".") : parent;
-  require(extension != ".leq", place, ": is quantized already: `leq-run -m ", typed(path),
+  require(!begins_as_leq_file(path), place, ": is quantized already: `leq-run -m ", typed(path),
           "` runs it, and its checkpoint folder can be quantized otherwise");
+  require(extension != ".leq", place, ": has the name of a .leq file and ",
+          fs::file_size(path, error) == 0 ? "is empty" : "does not begin as one does",
+          "; expected a checkpoint folder");
   require(!is_checkpoint(folder), place,
           ": is one file of a checkpoint, expected the folder: ", quantize_command(folder));
   fail(place, ": is a file, expected a checkpoint folder with config.json, *.safetensors and ",

@@ -100,21 +100,6 @@ LoadOptions load_options(const Options& options, const AdjustLimits& adjust, Bac
   return load;
 }
 
-// A line on a terminal while a large file is read.
-class LoadProgress {
- public:
-  void update(std::uint64_t done, std::uint64_t total) {
-    if (!line_) line_.emplace("loading", static_cast<std::int64_t>(total), "bytes");
-    line_->update(static_cast<std::int64_t>(done));
-  }
-  void clear() {
-    if (line_) line_->clear();
-  }
-
- private:
-  std::optional<Progress> line_;
-};
-
 void load(const Options& options, const AdjustLimits& adjust,
           const std::optional<std::filesystem::path>& draft, int ranks, ModelSetup& setup) {
   check_model_file("-m", options.text("model"));
@@ -133,10 +118,13 @@ void load(const Options& options, const AdjustLimits& adjust,
     beside = setup.draft_model->file().file_bytes();
   }
   LoadOptions how = load_options(options, adjust, *setup.backend, beside);
-  LoadProgress progress;
-  how.progress = [&](std::uint64_t done, std::uint64_t total) { progress.update(done, total); };
+  std::optional<Progress> line;  // on a terminal, while a large file is read
+  how.progress = [&](std::uint64_t done, std::uint64_t total) {
+    if (!line) line.emplace("loading", static_cast<std::int64_t>(total), "bytes");
+    line->update(static_cast<std::int64_t>(done));
+  };
   setup.model = std::make_unique<Model>(options.text("model"), how);
-  progress.clear();
+  if (line) line->clear();
   const Model& model = *setup.model;
   check_gpu_layers(options, model.config().layers);
   const RunLimits wanted = wanted_limits(options, model, adjust);

@@ -1,8 +1,6 @@
 #include "tools/inspect/tokenize.h"
 
 #include <algorithm>
-#include <array>
-#include <fstream>
 #include <iostream>
 #include <iterator>
 
@@ -10,22 +8,13 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "convert/tokenizer_import.h"
-#include "format/leq_layout.h"
 #include "model/open_model.h"
+#include "tools/common/model_path.h"
 
 namespace leq {
 namespace {
 
 constexpr std::uint64_t kMaxTextBytes = std::uint64_t{4} << 30;
-
-bool is_leq_file(const std::filesystem::path& path) {
-  if (path.extension() == ".leq") return true;
-  std::error_code none;
-  if (!std::filesystem::is_regular_file(path, none)) return false;  // a pipe would be waited for
-  std::array<char, kLeqMagic.size()> magic{};
-  std::ifstream file(path, std::ios::binary);
-  return file.read(magic.data(), magic.size()) && magic == kLeqMagic;
-}
 
 std::string read_text(const std::string& path) {
   if (path != "-") return read_text_file(path, kMaxTextBytes);
@@ -53,7 +42,7 @@ std::string tokenize_file(const std::filesystem::path& path, const std::string& 
     fail(text_path == "-" ? "standard input" : text_path, ": byte ", *offset,
          " is no UTF-8; convert the text first (iconv -t UTF-8)");
   }
-  if (is_leq_file(path)) {
+  if (path.extension() == ".leq" || begins_as_leq_file(path)) {
     LoadOptions load;
     load.mode = LoadMode::map;
     const Model model(path, load);

@@ -118,7 +118,8 @@ class TerminalReader : public LineReader {
     el_set(edit_.get(), EL_PROMPT, &TerminalReader::prompt);
     el_set(edit_.get(), EL_GETCFN, &TerminalReader::next_character);
     el_set(edit_.get(), EL_SETTY, "-d", "-isig", nullptr);
-    el_set(edit_.get(), EL_ADDFN, "leq-paste", "insert what is pasted", &TerminalReader::paste);
+    // Wide: el_set would copy the texts and never free them.
+    el_wset(edit_.get(), EL_ADDFN, L"leq-paste", L"insert what is pasted", &TerminalReader::paste);
     el_set(edit_.get(), EL_BIND, "\\e[200~", "leq-paste", nullptr);
   }
 

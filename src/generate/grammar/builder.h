@@ -26,6 +26,8 @@ class GrammarBuilder {
  public:
   using Expr = std::uint32_t;  // an expression, by its place
   static constexpr std::int64_t kNoLimit = -1;
+  // Of repetitions, for those who read grammars and schemas.
+  static constexpr std::int64_t kMostTimes = 10'000;
 
   // `source` names the grammar in errors.
   explicit GrammarBuilder(std::string_view source);

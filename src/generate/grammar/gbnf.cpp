@@ -13,8 +13,7 @@ namespace {
 using Expr = GrammarBuilder::Expr;
 
 constexpr std::size_t kMostBytes = std::size_t{4} << 20;
-constexpr int kMostDepth = 100;              // of brackets
-constexpr std::int64_t kMostTimes = 10'000;  // in {m,n}
+constexpr int kMostDepth = 100;  // of brackets
 
 bool is_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
@@ -153,8 +152,8 @@ class GbnfReader {
     const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), value);
     const auto length = static_cast<std::size_t>(read.ptr - digits.data());
     if (length == 0 || value < 0) wrong("expected a number of times");
-    if (read.ec != std::errc() || value > kMostTimes)
-      wrong("expected at most ", kMostTimes, " times");
+    if (read.ec != std::errc() || value > GrammarBuilder::kMostTimes)
+      wrong("expected at most ", GrammarBuilder::kMostTimes, " times");
     at_ += length;
     skip_space(Lines::kept);
     return value;

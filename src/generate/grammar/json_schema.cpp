@@ -16,7 +16,6 @@ namespace {
 
 using Expr = GrammarBuilder::Expr;
 
-constexpr std::int64_t kMostTimes = 10'000;  // of lengths and counts
 constexpr JsonLimits kSchemaLimits = {.bytes = 4u << 20, .values = 50'000};
 
 // Keywords that say nothing about what is valid.
@@ -194,10 +193,11 @@ class SchemaReader {
     if (!found) return fallback;
     const auto value = found.whole();
     if (!value || *value < 0) wrong("expected '", keyword, "' to be a whole number, 0 or more");
-    if (*value > kMostTimes) {
+    if (*value > GrammarBuilder::kMostTimes) {
       // No reply comes near: a large upper bound is none.
       if (keyword.starts_with("max")) return GrammarBuilder::kNoLimit;
-      wrong("'", keyword, "' is ", *value, ", at most ", kMostTimes, " is supported");
+      wrong("'", keyword, "' is ", *value, ", at most ", GrammarBuilder::kMostTimes,
+            " is supported");
     }
     return *value;
   }

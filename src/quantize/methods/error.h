@@ -54,6 +54,9 @@ class OutputWeights {
   // Of every row of `rows` [N][K]: [N].
   std::vector<double> errors(std::span<const float> rows) const;
 
+  const InputStatistics& statistics() const { return statistics_; }
+  ThreadPool* pool() const { return pool_; }
+
  private:
   const InputStatistics& statistics_;
   ThreadPool* pool_;

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "comm/division.h"
-#include "quantize/methods/error.h"
 #include "quantize/methods/fit.h"
 
 namespace leq {
@@ -172,13 +171,10 @@ void try_exponents(const Trial& trial, const AwqOptions& options, AwqScales& bes
   }
 }
 
-}  // namespace
-
-AwqScales search_awq_scales(const Site& site, const AwqOptions& options) {
+AwqScales search_scales(const Site& site, const AwqOptions& options, const OutputWeights& outputs) {
   AwqScales best;
   best.scales.assign(static_cast<std::size_t>(site.scales), 1.0f);
   const std::vector<float> none = best.scales;
-  const OutputWeights outputs(*site.statistics, site.pool);
   try_exponents(Trial(site, options, outputs, options.search_rows), options, best);
   std::int64_t most_rows = 0;
   for (const SiteWeight& consumer : site.consumers) most_rows = std::max(most_rows, consumer.rows);
@@ -192,9 +188,16 @@ AwqScales search_awq_scales(const Site& site, const AwqOptions& options) {
   return best;
 }
 
+}  // namespace
+
+AwqScales search_awq_scales(const Site& site, const AwqOptions& options) {
+  return search_scales(site, options, {*site.statistics, site.pool});
+}
+
 AwqResult apply_awq(const Site& site, const AwqOptions& options) {
   AwqResult result;
-  result.found = search_awq_scales(site, options);
+  const OutputWeights outputs(*site.statistics, site.pool);
+  result.found = search_scales(site, options, outputs);
   const std::vector<float> scale = scales_of_columns(site, result.found.scales);
   Communicator& ranks = dividers(site, options.scheme);
   for (const SiteWeight& consumer : site.consumers) {
@@ -207,7 +210,7 @@ AwqResult apply_awq(const Site& site, const AwqOptions& options) {
                                     static_cast<std::size_t>(own.count() * site.columns));
       scaled = join_lists(ranks,
                           clip_weight({consumer.name, own_values, own.count()}, scale,
-                                      options.scheme, *site.statistics, site.pool, ranks),
+                                      options.scheme, outputs, ranks),
                           site.name);
     }
     result.weights.push_back(std::move(scaled));

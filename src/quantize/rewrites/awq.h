@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "quantize/methods/error.h"
 #include "quantize/rewrites/site.h"
 
 namespace leq {
@@ -37,8 +38,8 @@ AwqScales search_awq_scales(const Site& site, const AwqOptions& options);
 // row keeps what was found if all of H agrees. `scale` [K]: what the weight's columns were
 // multiplied by, and so its inputs are divided by. Ranks as in rounded_weight.
 std::vector<float> clip_weight(const SiteWeight& weight, std::span<const float> scale,
-                               const QuantScheme& scheme, const InputStatistics& statistics,
-                               ThreadPool* pool, Communicator& ranks = one_rank());
+                               const QuantScheme& scheme, const OutputWeights& outputs,
+                               Communicator& ranks = one_rank());
 
 struct AwqResult {
   AwqScales found;

@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/half.h"
-#include "quantize/methods/error.h"
 #include "quantize/methods/fit.h"
 #include "quantize/rewrites/awq.h"
 #include "tensor/pack.h"
@@ -120,10 +119,9 @@ void clip_row(std::span<float> row, const GroupMoments& moments, const GroupRoun
 // Errors of the outputs of each row when `stored` is rounded and meant to be `wanted`, [N].
 std::vector<double> row_errors(const SiteWeight& wanted, std::span<const float> stored,
                                std::span<const float> scale, const QuantScheme& scheme,
-                               const OutputWeights& outputs, ThreadPool* pool,
-                               Communicator& ranks) {
-  std::vector<float> off =
-      rounded_weight({wanted.name, stored, wanted.rows}, std::ssize(scale), scheme, pool, ranks);
+                               const OutputWeights& outputs, Communicator& ranks) {
+  std::vector<float> off = rounded_weight({wanted.name, stored, wanted.rows}, std::ssize(scale),
+                                          scheme, outputs.pool(), ranks);
   for (std::size_t i = 0; i < off.size(); ++i) {
     off[i] = (wanted.values[i] - off[i]) / scale[i % scale.size()];
   }
@@ -133,9 +131,10 @@ std::vector<double> row_errors(const SiteWeight& wanted, std::span<const float> 
 }  // namespace
 
 std::vector<float> clip_weight(const SiteWeight& weight, std::span<const float> scale,
-                               const QuantScheme& scheme, const InputStatistics& statistics,
-                               ThreadPool* pool, Communicator& ranks) {
-  const std::int64_t columns = statistics.columns;
+                               const QuantScheme& scheme, const OutputWeights& outputs,
+                               Communicator& ranks) {
+  ThreadPool* const pool = outputs.pool();
+  const std::int64_t columns = outputs.statistics().columns;
   ensure(std::ssize(weight.values) == weight.rows * columns && std::ssize(scale) == columns,
          weight.name, ": expected ", weight.rows, " x ", columns, " values and ", columns,
          " scales, found ", weight.values.size(), " and ", scale.size());
@@ -149,16 +148,15 @@ std::vector<float> clip_weight(const SiteWeight& weight, std::span<const float> 
   input.ranks = &ranks;
   const RangeRule rule = scheme.kind == CodeKind::uint_ ? fit_minmax : fit_signed;
   const GroupRounding rounding{scheme, choose_ranges(input, rule).scale_mul};
-  const GroupMoments moments(statistics, scale, scheme);
+  const GroupMoments moments(outputs.statistics(), scale, scheme);
   std::vector<float> clipped(weight.values.begin(), weight.values.end());
   for_rows(pool, weight.rows, [&](std::int64_t row) {
     clip_row(std::span(clipped).subspan(static_cast<std::size_t>(row * columns),
                                         static_cast<std::size_t>(columns)),
              moments, rounding);
   });
-  const OutputWeights outputs(statistics, pool);
-  const auto before = row_errors(weight, weight.values, scale, scheme, outputs, pool, ranks);
-  const auto after = row_errors(weight, clipped, scale, scheme, outputs, pool, ranks);
+  const auto before = row_errors(weight, weight.values, scale, scheme, outputs, ranks);
+  const auto after = row_errors(weight, clipped, scale, scheme, outputs, ranks);
   for (std::int64_t row = 0; row < weight.rows; ++row) {
     if (after[static_cast<std::size_t>(row)] < before[static_cast<std::size_t>(row)]) continue;
     std::copy_n(weight.values.begin() + row * columns, columns, clipped.begin() + row * columns);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "backend/tables.h"
+#include "base/prefetch.h"
 
 namespace leq::cpu {
 namespace {

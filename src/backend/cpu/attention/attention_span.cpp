@@ -8,6 +8,7 @@
 #include "backend/cpu/attention/attention_packed.h"
 #include "backend/cpu/attention/attention_work.h"
 #include "base/float_math.h"
+#include "base/prefetch.h"
 #include "tensor/quant_scheme.h"
 
 namespace leq::cpu {

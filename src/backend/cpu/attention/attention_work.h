@@ -25,14 +25,6 @@ inline Columns in_page(Columns columns, int page) {
           std::clamp(columns.last - base, 0, kPageTokens)};
 }
 
-// Brings the lines that hold `bytes` from `from` on nearer: with locality 2 into the second-level
-// cache, with 3 into the first.
-template <int locality>
-void prefetch(const void* from, std::size_t bytes) {
-  const auto* const at = static_cast<const std::byte*>(from);
-  for (std::size_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i, 0, locality);
-}
-
 // One of `parts` equal parts of what is left to fetch.
 inline Ahead take_part(Ahead& left, int parts) {
   if (left.count == 0) return {};

@@ -4,6 +4,7 @@
 
 #include "backend/checks.h"
 #include "base/error.h"
+#include "base/prefetch.h"
 #include "tensor/pack.h"
 
 namespace leq::cpu {
@@ -87,22 +88,16 @@ void point_at_next(const PanelTask& task, IntPanel& panel) {
   panel.next_bytes = kPanelRows * weight.columns * bits / 8;
 }
 
-void fetch_lines(const void* from, std::size_t bytes) {
-  for (std::size_t i = 0; i < bytes; i += 64) {
-    __builtin_prefetch(static_cast<const std::byte*>(from) + i);
-  }
-}
-
 // One token passes a panel in a few microseconds, of which one went by waiting at its ends: for
 // sums that it starts from, for scales, and for the lines of its results. (More tokens take longer,
 // and their kernels fetch what they need.)
 void fetch_ends(const PanelTask& task, const IntPanel& panel) {
-  if (panel.row_scales != nullptr) fetch_lines(panel.row_scales, kPanelRows * sizeof(float));
+  if (panel.row_scales != nullptr) prefetch<3>(panel.row_scales, kPanelRows * sizeof(float));
   for (std::int64_t i = 0; i < kPanelRows; i += 16) __builtin_prefetch(panel.y + i, 1);
   if (task.next_segment == nullptr) return;
   const WeightView& next = task.next_segment->weight;
   if (next.sums != nullptr && int_group(next) == 0) {
-    fetch_lines(static_cast<const std::int32_t*>(next.sums) + task.next_panel * kPanelRows,
+    prefetch<3>(static_cast<const std::int32_t*>(next.sums) + task.next_panel * kPanelRows,
                 kPanelRows * sizeof(std::int32_t));
   }
 }
