@@ -12,6 +12,7 @@ std::int32_t int8_products(std::int64_t rounds) noexcept {
   const int8x16_t x = vdupq_n_s8(3);
   const int8x16_t y = vdupq_n_s8(-5);
   int32x4_t sums[kChains];
+#pragma GCC unroll 24
   for (auto& sum : sums) sum = vdupq_n_s32(0);
   for (std::int64_t round = 0; round < rounds; ++round) {
 #pragma GCC unroll 16
@@ -20,6 +21,7 @@ std::int32_t int8_products(std::int64_t rounds) noexcept {
       asm volatile("smmla %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(x), "w"(y));
     }
   }
+#pragma GCC unroll 24
   for (int i = 1; i < kChains; ++i) sums[0] = vaddq_s32(sums[0], sums[i]);
   return vgetq_lane_s32(sums[0], 0);
 }

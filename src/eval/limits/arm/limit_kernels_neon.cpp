@@ -13,6 +13,7 @@ std::int32_t int8_products(std::int64_t rounds) noexcept {
   const int8x8_t x = vdup_n_s8(3);
   const int8x8_t y = vdup_n_s8(-5);
   int16x8_t sums[kChains];
+#pragma GCC unroll 24
   for (auto& sum : sums) sum = vdupq_n_s16(0);
   for (std::int64_t round = 0; round < rounds; ++round) {
 #pragma GCC unroll 16
@@ -21,6 +22,7 @@ std::int32_t int8_products(std::int64_t rounds) noexcept {
       asm volatile("smlal %0.8h, %1.8b, %2.8b" : "+w"(sum) : "w"(x), "w"(y));
     }
   }
+#pragma GCC unroll 24
   for (int i = 1; i < kChains; ++i) sums[0] = vaddq_s16(sums[0], sums[i]);
   return vgetq_lane_s16(sums[0], 0);
 }

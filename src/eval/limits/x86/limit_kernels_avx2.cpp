@@ -22,6 +22,7 @@ std::int32_t int8_products(std::int64_t rounds) noexcept {
   const __m256i x = _mm256_set1_epi16(3);
   const __m256i y = _mm256_set1_epi16(-5);
   __m256i sums[kChains];
+#pragma GCC unroll 24
   for (auto& sum : sums) sum = _mm256_setzero_si256();
   for (std::int64_t round = 0; round < rounds; ++round) {
 #pragma GCC unroll 24
@@ -32,6 +33,7 @@ std::int32_t int8_products(std::int64_t rounds) noexcept {
                    : "x"(x), "x"(y));
     }
   }
+#pragma GCC unroll 24
   for (int i = 1; i < kChains; ++i) sums[0] = _mm256_add_epi32(sums[0], sums[i]);
   return _mm256_extract_epi32(sums[0], 0);
 }
@@ -43,6 +45,7 @@ std::int32_t code_products(std::int64_t rounds) noexcept {
   const __m256i y = _mm256_set1_epi8(-5);
   const __m256i ones = _mm256_set1_epi16(1);
   __m256i sums[kCodeChains];
+#pragma GCC unroll 24
   for (auto& sum : sums) sum = _mm256_setzero_si256();
   for (std::int64_t round = 0; round < rounds; ++round) {
     __m256i narrow[kCodeChains], products;
@@ -64,6 +67,7 @@ std::int32_t code_products(std::int64_t rounds) noexcept {
                    : "x"(narrow[i]), "x"(ones));
     }
   }
+#pragma GCC unroll 24
   for (int i = 1; i < kCodeChains; ++i) sums[0] = _mm256_add_epi32(sums[0], sums[i]);
   return _mm256_extract_epi32(sums[0], 0);
 }
@@ -72,11 +76,13 @@ float f32_products(std::int64_t rounds) noexcept {
   const __m256 half = _mm256_set1_ps(0.5f);
   const __m256 one = _mm256_set1_ps(1.0f);
   __m256 sums[kChains];
+#pragma GCC unroll 24
   for (int i = 0; i < kChains; ++i) sums[i] = _mm256_set1_ps(static_cast<float>(i));
   for (std::int64_t round = 0; round < rounds; ++round) {
 #pragma GCC unroll 12
     for (auto& sum : sums) sum = _mm256_fmadd_ps(sum, half, one);
   }
+#pragma GCC unroll 24
   for (int i = 1; i < kChains; ++i) sums[0] = _mm256_add_ps(sums[0], sums[i]);
   return _mm256_cvtss_f32(sums[0]);
 }
@@ -85,11 +91,13 @@ double f64_products(std::int64_t rounds) noexcept {
   const __m256d half = _mm256_set1_pd(0.5);
   const __m256d one = _mm256_set1_pd(1.0);
   __m256d sums[kChains];
+#pragma GCC unroll 24
   for (int i = 0; i < kChains; ++i) sums[i] = _mm256_set1_pd(static_cast<double>(i));
   for (std::int64_t round = 0; round < rounds; ++round) {
 #pragma GCC unroll 12
     for (auto& sum : sums) sum = _mm256_fmadd_pd(sum, half, one);
   }
+#pragma GCC unroll 24
   for (int i = 1; i < kChains; ++i) sums[0] = _mm256_add_pd(sums[0], sums[i]);
   return _mm256_cvtsd_f64(sums[0]);
 }

@@ -17,6 +17,7 @@ std::int32_t int8_products(std::int64_t rounds) noexcept {
   const __m512i x = _mm512_set1_epi16(3);
   const __m512i y = _mm512_set1_epi16(-5);
   __m512i sums[kChains];
+#pragma GCC unroll 24
   for (auto& sum : sums) sum = _mm512_setzero_si512();
   for (std::int64_t round = 0; round < rounds; ++round) {
 #pragma GCC unroll 24
@@ -27,6 +28,7 @@ std::int32_t int8_products(std::int64_t rounds) noexcept {
                    : "v"(x), "v"(y));
     }
   }
+#pragma GCC unroll 24
   for (int i = 1; i < kChains; ++i) sums[0] = _mm512_add_epi32(sums[0], sums[i]);
   return _mm_cvtsi128_si32(_mm512_castsi512_si128(sums[0]));
 }
@@ -38,6 +40,7 @@ std::int32_t code_products(std::int64_t rounds) noexcept {
   const __m512i y = _mm512_set1_epi8(-5);
   const __m512i ones = _mm512_set1_epi16(1);
   __m512i sums[kCodeChains];
+#pragma GCC unroll 24
   for (auto& sum : sums) sum = _mm512_setzero_si512();
   for (std::int64_t round = 0; round < rounds; ++round) {
     __m512i narrow[kCodeChains], products;
@@ -59,6 +62,7 @@ std::int32_t code_products(std::int64_t rounds) noexcept {
                    : "v"(narrow[i]), "v"(ones));
     }
   }
+#pragma GCC unroll 24
   for (int i = 1; i < kCodeChains; ++i) sums[0] = _mm512_add_epi32(sums[0], sums[i]);
   return _mm_cvtsi128_si32(_mm512_castsi512_si128(sums[0]));
 }
