@@ -164,50 +164,43 @@ inline void finish_tile(const IntPanel& panel, const PanelPiece& piece, std::int
 // Whence a tile has its weights: here bytes that lie in the piece. kOnce: IntPanel::fetch_once.
 template <bool kOnce>
 struct ByteColumns {
+  // The int32 sums of M tokens x 16 J outputs over one group.
   template <int M, int J, Start kStart>
   static inline __attribute__((always_inline)) void add(const IntPanel&, const PanelPiece&,
                                                         const TallColumns& tile,
-                                                        __m512i (&c)[M][J]);
-};
-
-// The int32 sums of M tokens x 16 J outputs over one group.
-template <bool kOnce>
-template <int M, int J, Start kStart>
-inline __attribute__((always_inline)) void ByteColumns<kOnce>::add(const IntPanel&,
-                                                                   const PanelPiece&,
-                                                                   const TallColumns& tile,
-                                                                   __m512i (&c)[M][J]) {
-  const std::uint8_t* w = tile.weights;
-  const std::uint8_t* x = tile.inputs;
-  std::int64_t steps = tile.steps;
-  do {
+                                                        __m512i (&c)[M][J]) {
+    const std::uint8_t* w = tile.weights;
+    const std::uint8_t* x = tile.inputs;
+    std::int64_t steps = tile.steps;
+    do {
 #pragma GCC unroll 4
-    for (int quad = 0; quad < 4; ++quad, w += 256, x += 4) {
-      __m512i weights[J];
-#pragma GCC unroll 4
-      for (int j = 0; j < J; ++j) {
-        weights[j] = _mm512_load_si512(w + 64 * j);
-        if constexpr (J == 4) {
-          fetch_ahead<kOnce>(w + 64 * j);
-        } else {
-          fetch_for_many(w + 64 * j);
-        }
-      }
-#pragma GCC unroll 12
-      for (int m = 0; m < M; ++m) {
-        const __m512i input = broadcast_quad(x + m * tile.stride);
+      for (int quad = 0; quad < 4; ++quad, w += 256, x += 4) {
+        __m512i weights[J];
 #pragma GCC unroll 4
         for (int j = 0; j < J; ++j) {
-          if constexpr (kStart == Start::weights) {
-            dot(c[m][j], input, weights[j]);
+          weights[j] = _mm512_load_si512(w + 64 * j);
+          if constexpr (J == 4) {
+            fetch_ahead<kOnce>(w + 64 * j);
           } else {
-            dot(c[m][j], weights[j], input);
+            fetch_for_many(w + 64 * j);
+          }
+        }
+#pragma GCC unroll 12
+        for (int m = 0; m < M; ++m) {
+          const __m512i input = broadcast_quad(x + m * tile.stride);
+#pragma GCC unroll 4
+          for (int j = 0; j < J; ++j) {
+            if constexpr (kStart == Start::weights) {
+              dot(c[m][j], input, weights[j]);
+            } else {
+              dot(c[m][j], weights[j], input);
+            }
           }
         }
       }
-    }
-  } while (--steps > 0);
-}
+    } while (--steps > 0);
+  }
+};
 
 template <int M, int J>
 inline __attribute__((always_inline)) void start_from_weights(const std::int32_t* starts,
