@@ -58,6 +58,21 @@ inline __attribute__((always_inline)) void fetch_for_many(const std::uint8_t* by
   _mm_prefetch(reinterpret_cast<const char*>(bytes + kTallBytes), _MM_HINT_T0);
 }
 
+// Four columns of 16 J outputs. Where these are all 64, the panel is read in a row.
+template <bool kOnce, int J>
+inline __attribute__((always_inline)) void load_weights(const std::uint8_t* w,
+                                                        __m512i (&weights)[J]) {
+#pragma GCC unroll 4
+  for (int j = 0; j < J; ++j) {
+    weights[j] = _mm512_load_si512(w + 64 * j);
+    if constexpr (J == 4) {
+      fetch_ahead<kOnce>(w + 64 * j);
+    } else {
+      fetch_for_many(w + 64 * j);
+    }
+  }
+}
+
 inline NextPanel next_panel(const IntPanel& panel) {
   return {panel.next_codes, panel.next_codes + panel.next_bytes, panel.codes};
 }

@@ -43,15 +43,7 @@ void tile(const IntPanel& panel, std::int64_t token, int output) {
 #pragma GCC unroll 4
     for (int quad = 0; quad < 4; ++quad, w += 256, x += 4) {
       __m512i weights[J];
-#pragma GCC unroll 4
-      for (int j = 0; j < J; ++j) {
-        weights[j] = _mm512_load_si512(w + 64 * j);
-        if constexpr (J == 4) {
-          fetch_ahead<kOnce>(w + 64 * j);
-        } else {
-          fetch_for_many(w + 64 * j);
-        }
-      }
+      load_weights<kOnce>(w, weights);
 #pragma GCC unroll 12
       for (int m = 0; m < M; ++m) {
         const __m512i input = broadcast_quad(x + m * stride);
