@@ -99,18 +99,24 @@ struct PackedColumns {
                                                              std::uint8_t* codes,
                                                              __m512i (&c)[M][4]) {
     prefetch_share<Bits, kQuad>(planes);
-    __m512i weights[4];
+    // Four at once need more registers than there are.
+    constexpr int kAtOnce = Bits::kThirdPlane && M > 5 ? 1 : 2;
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-      weights[j] = Bits::template code<kQuad>(planes.low + 64 * j, planes.third + 64 * j);
-      if constexpr (kQuad % 2 == 1) weights[j] = _mm512_srli_epi16(weights[j], Bits::kShift);
-      _mm512_store_si512(codes + kQuad * 256 + 64 * j, weights[j]);
-    }
+    for (int j = 0; j < 4; j += kAtOnce) {
+      __m512i weights[kAtOnce];
+#pragma GCC unroll 2
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int at = 64 * (j + i);
+        weights[i] = Bits::template code<kQuad>(planes.low + at, planes.third + at);
+        if constexpr (kQuad % 2 == 1) weights[i] = _mm512_srli_epi16(weights[i], Bits::kShift);
+        _mm512_store_si512(codes + kQuad * 256 + at, weights[i]);
+      }
 #pragma GCC unroll 6
-    for (int m = 0; m < M; ++m) {
-      const __m512i input = broadcast_quad(x + m * stride + 4 * kQuad);
-#pragma GCC unroll 4
-      for (int j = 0; j < 4; ++j) dot(c[m][j], weights[j], input);
+      for (int m = 0; m < M; ++m) {
+        const __m512i input = broadcast_quad(x + m * stride + 4 * kQuad);
+#pragma GCC unroll 2
+        for (int i = 0; i < kAtOnce; ++i) dot(c[m][j + i], weights[i], input);
+      }
     }
   }
 
