@@ -45,7 +45,7 @@ inline __attribute__((always_inline)) __m512i broadcast_quad(const std::uint8_t*
 }
 
 // Brings lines nearer that follow the line at `bytes`.
-template <bool kOnce = false>
+template <bool kOnce>
 inline __attribute__((always_inline)) void fetch_ahead(const std::uint8_t* bytes) {
   if constexpr (kOnce) {
     _mm_prefetch(reinterpret_cast<const char*>(bytes + kOnceBytes), _MM_HINT_T0);
