@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "backend/cpu/matmul/matmul_kernels.h"
+#include "backend/cpu/matmul/x86/fetch_ahead.h"
 
 namespace leq::cpu {
 namespace {
@@ -39,25 +40,7 @@ class NextPanel {
   std::int64_t step_;
 };
 
-// For one token, which passes over a panel once: lines ahead of `at` into the second cache, and
-// nearer ones into the first. Past the end of a panel the next one lies, as a rule.
-// kOnce: each line once (IntPanel::fetch_once).
-constexpr int kFarAhead = 4096;
-constexpr int kOnceAhead = 8192;
-template <int kLines, int kNear, bool kOnce>
-inline __attribute__((always_inline)) void fetch_ahead(const std::uint8_t* at) {
-#pragma GCC unroll 16
-  for (int line = 0; line < 64 * kLines; line += 64) {
-    if constexpr (kOnce) {
-      _mm_prefetch(reinterpret_cast<const char*>(at + kOnceAhead + line), _MM_HINT_T0);
-    } else {
-      _mm_prefetch(reinterpret_cast<const char*>(at + kFarAhead + line), _MM_HINT_T1);
-      _mm_prefetch(reinterpret_cast<const char*>(at + kNear + line), _MM_HINT_T0);
-    }
-  }
-}
-
-// The same for the scales of a group further on: they lie apart from the codes.
+// Scales of a group further on, which lie apart from the codes.
 inline void fetch_scales(const IntPanel& panel, std::int64_t group) {
   constexpr std::int64_t kGroups = 8;
   if (panel.group_scales == nullptr) return;

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "backend/cpu/matmul/matmul_kernels.h"
+#include "backend/cpu/matmul/x86/fetch_ahead.h"
 
 namespace leq::cpu {
 
@@ -21,13 +22,7 @@ struct NextPanel {
 
 namespace {
 
-// How far ahead of the bytes in use a panel is fetched into the second and the first cache. The
-// first alone has too few buffers for what memory can deliver: with 4 bits and one token it gave 84
-// % of the speed of reading, both 97 % (2,048 to 65,536 and 512 to 4,096 bytes ahead measured).
-constexpr int kFarBytes = 4096;
-constexpr int kNearBytes = 1024;
-// ... and where the processor fetches by itself what is read in a row (IntPanel::fetch_once).
-constexpr int kOnceBytes = 8192;
+constexpr int kNearBytes = 1024;  // of fetch_ahead
 // Where many tokens use a line, the second fetch costs 2 % and gains nothing.
 constexpr int kTallBytes = 2048;
 
@@ -44,16 +39,6 @@ inline __attribute__((always_inline)) __m512i broadcast_quad(const std::uint8_t*
   return _mm512_set1_epi32(quad);
 }
 
-// Brings lines nearer that follow the line at `bytes`.
-template <bool kOnce>
-inline __attribute__((always_inline)) void fetch_ahead(const std::uint8_t* bytes) {
-  if constexpr (kOnce) {
-    _mm_prefetch(reinterpret_cast<const char*>(bytes + kOnceBytes), _MM_HINT_T0);
-  } else {
-    _mm_prefetch(reinterpret_cast<const char*>(bytes + kFarBytes), _MM_HINT_T1);
-    _mm_prefetch(reinterpret_cast<const char*>(bytes + kNearBytes), _MM_HINT_T0);
-  }
-}
 inline __attribute__((always_inline)) void fetch_for_many(const std::uint8_t* bytes) {
   _mm_prefetch(reinterpret_cast<const char*>(bytes + kTallBytes), _MM_HINT_T0);
 }
@@ -66,7 +51,7 @@ inline __attribute__((always_inline)) void load_weights(const std::uint8_t* w,
   for (int j = 0; j < J; ++j) {
     weights[j] = _mm512_load_si512(w + 64 * j);
     if constexpr (J == 4) {
-      fetch_ahead<kOnce>(w + 64 * j);
+      fetch_ahead<kNearBytes, kOnce>(w + 64 * j);
     } else {
       fetch_for_many(w + 64 * j);
     }

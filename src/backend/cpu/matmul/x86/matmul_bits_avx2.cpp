@@ -131,7 +131,7 @@ template <int kStep>
 inline __attribute__((always_inline)) void fetch_step(const std::uint8_t* row) {
   constexpr int kLine = kStep / 2 * 64;
   if constexpr (kStep % 2 == 0) {
-    asm volatile("prefetcht1 %0" : : "m"(row[kFarAhead + kLine]));
+    asm volatile("prefetcht1 %0" : : "m"(row[kFarBytes + kLine]));
   } else {
     asm volatile("prefetcht0 %0" : : "m"(row[kBitsNear + kLine]));
   }

@@ -99,7 +99,8 @@ inline __attribute__((always_inline)) void sum_all_outputs(const IntPanel& panel
   const std::uint8_t* x = panel.inputs + token * panel.input_stride + first;
   for (std::int64_t k = first; k < last; k += 4, w += 256, x += 4) {
     const __m256i quad = _mm256_set1_epi32(load_quad(x));
-    fetch_ahead<4, kInt8Near, kOnce>(w);
+#pragma GCC unroll 4
+    for (int line = 0; line < 4; ++line) fetch_ahead<kInt8Near, kOnce>(w + 64 * line);
     if constexpr (kUnsigned) {
       add_widened(w, quad, sums);
     } else {
