@@ -40,15 +40,6 @@ class NextPanel {
   std::int64_t step_;
 };
 
-// Scales of a group further on, which lie apart from the codes.
-inline void fetch_scales(const IntPanel& panel, std::int64_t group) {
-  constexpr std::int64_t kGroups = 8;
-  if (panel.group_scales == nullptr) return;
-  const auto* scales = reinterpret_cast<const char*>(panel.group_scales + (group + kGroups) * 64);
-  _mm_prefetch(scales, _MM_HINT_T0);
-  _mm_prefetch(scales + 64, _MM_HINT_T0);
-}
-
 inline int load_quad(const std::uint8_t* codes) {
   int quad;
   __builtin_memcpy(&quad, codes, sizeof quad);

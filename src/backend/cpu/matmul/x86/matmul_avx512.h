@@ -22,7 +22,6 @@ struct NextPanel {
 
 namespace {
 
-constexpr int kNearBytes = 1024;  // of fetch_ahead
 // Where many tokens use a line, the second fetch costs 2 % and gains nothing.
 constexpr int kTallBytes = 2048;
 
@@ -51,7 +50,7 @@ inline __attribute__((always_inline)) void load_weights(const std::uint8_t* w,
   for (int j = 0; j < J; ++j) {
     weights[j] = _mm512_load_si512(w + 64 * j);
     if constexpr (J == 4) {
-      fetch_ahead<kNearBytes, kOnce>(w + 64 * j);
+      fetch_ahead<kOnce>(w + 64 * j);
     } else {
       fetch_for_many(w + 64 * j);
     }

@@ -7,7 +7,6 @@ namespace leq::cpu {
 namespace {
 
 constexpr std::int64_t kNarrowColumns = 32;  // columns that 16-bit sums can hold
-constexpr int kBitsNear = 2048;              // bytes ahead, of what is fetched
 
 // Bytes of the panel's planes at one column of one line of outputs.
 struct Planes {
@@ -133,7 +132,7 @@ inline __attribute__((always_inline)) void fetch_step(const std::uint8_t* row) {
   if constexpr (kStep % 2 == 0) {
     asm volatile("prefetcht1 %0" : : "m"(row[kFarBytes + kLine]));
   } else {
-    asm volatile("prefetcht0 %0" : : "m"(row[kBitsNear + kLine]));
+    asm volatile("prefetcht0 %0" : : "m"(row[kNearBytes + kLine]));
   }
 }
 
@@ -175,7 +174,7 @@ void one_token(const IntPanel& panel, std::int64_t token) {
     const std::int64_t last = k + panel.group < panel.columns ? k + panel.group : panel.columns;
     __m256i c[8];
     for (int v = 0; v < 8; ++v) c[v] = unsigned_start(panel, token, 8 * v, group);
-    fetch_scales(panel, group);
+    fetch_scales(panel.group_scales, group);
     for (; k < last; k += kNarrowColumns) {
       const Planes planes{panel.codes + k * 8 * kLow, panel.high_codes + (kBits == 3 ? k * 8 : 0)};
       __m256i narrow[8];

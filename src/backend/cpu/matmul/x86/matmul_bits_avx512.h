@@ -36,6 +36,7 @@ void bits_tile(const IntPanel& panel, const PanelPiece& piece) {
     __m512i even[M][4];
     __m512i odd[M][4];
     start_from_zeros(panel, piece, group, even);
+    fetch_scales(panel.group_scales, group);
 #pragma GCC unroll 3
     for (int m = 0; m < M; ++m) {
 #pragma GCC unroll 4

@@ -85,10 +85,10 @@ inline __attribute__((always_inline)) void prefetch_share(const Planes& planes) 
   constexpr int kLines = 4 * Bits::kLowBits;
 #pragma GCC unroll 2
   for (int line = kLines * kQuad / 8; line < kLines * (kQuad + 1) / 8; ++line) {
-    fetch_ahead<kNearBytes, kOnce>(planes.low + 64 * line);
+    fetch_ahead<kOnce>(planes.low + 64 * line);
   }
   if constexpr (Bits::kThirdPlane && kQuad % 2 == 0) {
-    fetch_ahead<kNearBytes, kOnce>(planes.third + 32 * kQuad);
+    fetch_ahead<kOnce>(planes.third + 32 * kQuad);
   }
 }
 

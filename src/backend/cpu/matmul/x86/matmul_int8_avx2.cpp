@@ -7,8 +7,6 @@
 namespace leq::cpu {
 namespace {
 
-constexpr int kInt8Near = 1024;  // bytes ahead, of fetch_ahead
-
 // The sums of four int32 pairs each, in order: eight outputs.
 inline __m256i join_pairs(__m256i low, __m256i high) {
   return _mm256_permute4x64_epi64(_mm256_hadd_epi32(low, high), 0b11011000);
@@ -100,7 +98,7 @@ inline __attribute__((always_inline)) void sum_all_outputs(const IntPanel& panel
   for (std::int64_t k = first; k < last; k += 4, w += 256, x += 4) {
     const __m256i quad = _mm256_set1_epi32(load_quad(x));
 #pragma GCC unroll 4
-    for (int line = 0; line < 4; ++line) fetch_ahead<kInt8Near, kOnce>(w + 64 * line);
+    for (int line = 0; line < 4; ++line) fetch_ahead<kOnce>(w + 64 * line);
     if constexpr (kUnsigned) {
       add_widened(w, quad, sums);
     } else {
@@ -143,7 +141,7 @@ void groups_of_one(const IntPanel& panel, std::int64_t token) {
   for (std::int64_t k = 0; k < panel.columns; k += panel.group, ++group) {
     const std::int64_t last = k + panel.group < panel.columns ? k + panel.group : panel.columns;
     __m256i sums[8];
-    fetch_scales(panel, group);
+    fetch_scales(panel.group_scales, group);
     sum_all_outputs<kUnsigned, kOnce>(panel, token, k, last, sums);
     for (int i = 0; i < 8; ++i) {
       if constexpr (kUnsigned) {
