@@ -11,6 +11,7 @@ const AttentionKernels& attention_kernels_portable();
 const AttentionKernels& attention_kernels_v3();
 const AttentionKernels& attention_kernels_avx2();
 const AttentionKernels& attention_kernels_avxvnni();
+const AttentionKernels& attention_kernels_avx512();
 const AttentionKernels& attention_kernels_avx512vnni();
 const AttentionKernels& attention_kernels_neon();
 const AttentionKernels& attention_kernels_dotprod();
@@ -19,7 +20,7 @@ const AttentionKernels& attention_kernels_i8mm();
 const PackedKernels& packed_kernels_portable();
 const PackedKernels& packed_kernels_v3();
 const PackedKernels& packed_kernels_avx2();
-const PackedKernels& packed_kernels_avx512vnni();
+const PackedKernels& packed_kernels_avx512();
 const PackedKernels& packed_kernels_neon();
 
 }  // namespace leq::cpu

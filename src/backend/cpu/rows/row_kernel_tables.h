@@ -9,7 +9,7 @@ namespace leq::cpu {
 const RowKernels& row_kernels_portable();
 const RowKernels& row_kernels_v3();
 const RowKernels& row_kernels_avx2();
-const RowKernels& row_kernels_avx512vnni();
+const RowKernels& row_kernels_avx512();
 const RowKernels& row_kernels_neon();
 
 }  // namespace leq::cpu

@@ -25,7 +25,7 @@ std::span<const KernelLevel> kernel_levels() {
                                                      .rows = row_kernels_avx2,
                                                      .attention = attention_kernels_avx2,
                                                      .packed = packed_kernels_avx2},
-                                         // These multiply integers; all else is AVX2.
+                                         // This one multiplies integers; all else is AVX2.
                                          KernelLevel{.isa = Isa::avxvnni,
                                                      .matmul = matmul_kernels_avxvnni,
                                                      .rows = row_kernels_avx2,
@@ -33,20 +33,20 @@ std::span<const KernelLevel> kernel_levels() {
                                                      .packed = packed_kernels_avx2},
                                          KernelLevel{.isa = Isa::avx512,
                                                      .matmul = matmul_kernels_avx512,
-                                                     .rows = row_kernels_avx2,
-                                                     .attention = attention_kernels_avx2,
-                                                     .packed = packed_kernels_avx2},
+                                                     .rows = row_kernels_avx512,
+                                                     .attention = attention_kernels_avx512,
+                                                     .packed = packed_kernels_avx512},
                                          KernelLevel{.isa = Isa::avx512vnni,
                                                      .matmul = matmul_kernels_avx512vnni,
-                                                     .rows = row_kernels_avx512vnni,
+                                                     .rows = row_kernels_avx512,
                                                      .attention = attention_kernels_avx512vnni,
-                                                     .packed = packed_kernels_avx512vnni},
+                                                     .packed = packed_kernels_avx512},
                                          // AMX multiplies integers; all else is AVX-512.
                                          KernelLevel{.isa = Isa::avx512amx,
                                                      .matmul = matmul_kernels_avx512amx,
-                                                     .rows = row_kernels_avx512vnni,
+                                                     .rows = row_kernels_avx512,
                                                      .attention = attention_kernels_avx512vnni,
-                                                     .packed = packed_kernels_avx512vnni}};
+                                                     .packed = packed_kernels_avx512}};
   return kLevels;
 }
 

@@ -175,18 +175,17 @@ void quantize(const float* x, std::int64_t n, float inv, int offset, std::uint8_
   });
 }
 
-// Signed bytes times unsigned ones; an offset of 128 is the top bit.
+// The sum of the codes + 128, which are unsigned bytes, less n * 128.
 std::int32_t code_sum(const std::uint8_t* codes, std::int64_t n, int offset) noexcept {
-  const __m512i ones = _mm512_set1_epi8(1);
-  const __m512i flip = _mm512_set1_epi8(static_cast<char>(offset));
+  const __m512i flip = _mm512_set1_epi8(static_cast<char>(offset ^ 128));
   __m512i total = _mm512_setzero_si512();
   for (std::int64_t k = 0; k < n; k += 64) {
     const std::uint64_t mask = n - k >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << (n - k)) - 1;
-    const __m512i signed_codes = _mm512_maskz_mov_epi8(
-        mask, _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, codes + k), flip));
-    total = _mm512_dpbusd_epi32(total, ones, signed_codes);
+    const __m512i bytes = _mm512_maskz_loadu_epi8(mask, codes + k);
+    const __m512i above = _mm512_maskz_mov_epi8(mask, _mm512_xor_si512(bytes, flip));
+    total = _mm512_add_epi64(total, _mm512_sad_epu8(above, _mm512_setzero_si512()));
   }
-  return _mm512_reduce_add_epi32(total);
+  return static_cast<std::int32_t>(_mm512_reduce_add_epi64(total) - 128 * n);
 }
 
 constexpr RowKernels kKernels = {.add = add,
@@ -201,6 +200,6 @@ constexpr RowKernels kKernels = {.add = add,
 
 }  // namespace
 
-const RowKernels& row_kernels_avx512vnni() { return kKernels; }
+const RowKernels& row_kernels_avx512() { return kKernels; }
 
 }  // namespace leq::cpu

@@ -402,6 +402,6 @@ constexpr PackedKernels kWide = {
 
 }  // namespace
 
-const PackedKernels& packed_kernels_avx512vnni() { return kWide; }
+const PackedKernels& packed_kernels_avx512() { return kWide; }
 
 }  // namespace leq::cpu

@@ -1,0 +1,77 @@
+// Scores of int8 keys with 512-bit registers: a register holds a quad of dimensions of 16 keys. How
+// quads are multiplied is the argument Products of the kernels:
+//   most_blocks(queries)               blocks of 16 keys whose sums fit the registers
+//   add(keys, stride, quads, sums)     sums[r][b] += the 4 products of each lane, of block b's
+//                                      bytes at keys + b * stride and query r's four codes
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "backend/cpu/attention/attention_kernels.h"
+#include "backend/cpu/attention/x86/prefetcher.h"
+
+namespace leq::cpu {
+namespace {
+
+__m512 halves16(const std::uint16_t* x) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
+}
+
+// Blocks [block, block + B), R queries: score = s_q * fma(s, float(sum u q), m * float(sum q))
+template <class Products, int R, int B>
+void int8_blocks(const ScoreTile& tile, int block) noexcept {
+  const std::int64_t quads = (tile.dims + 3) / 4;
+  const auto* keys = static_cast<const std::uint8_t*>(tile.keys) + block * quads * 64;
+  const std::int8_t* codes[R];
+  __m512i sums[R][B];
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) {
+    codes[r] = tile.codes[r];
+#pragma GCC unroll 4
+    for (int b = 0; b < B; ++b) sums[r][b] = _mm512_setzero_si512();
+  }
+  Prefetcher ahead(tile.ahead, quads);
+  for (std::int64_t quad = 0; quad < quads; ++quad) {
+    ahead.step();
+    std::int32_t four[R];
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) __builtin_memcpy(&four[r], codes[r] + quad * 4, sizeof four[r]);
+    Products::template add<R, B>(keys + quad * 64, quads * 64, four, sums);
+  }
+#pragma GCC unroll 4
+  for (int b = 0; b < B; ++b) {
+    const __m512 scale = halves16(tile.scales + (block + b) * kKeyBlock);
+    const __m512 minimum = halves16(tile.minima + (block + b) * kKeyBlock);
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) {
+      const __m512 low = _mm512_mul_ps(minimum, _mm512_set1_ps(tile.code_sum[r]));
+      const __m512 value = _mm512_fmadd_ps(scale, _mm512_cvtepi32_ps(sums[r][b]), low);
+      _mm512_storeu_ps(tile.scores[r] + (block + b) * kKeyBlock,
+                       _mm512_mul_ps(_mm512_set1_ps(tile.code_scale[r]), value));
+    }
+  }
+}
+
+template <class Products, int R>
+void int8_rows(const ScoreTile& tile) noexcept {
+  constexpr int kBlocks = Products::most_blocks(R);
+  int block = tile.first_block;
+  for (; block + kBlocks <= tile.last_block; block += kBlocks) {
+    int8_blocks<Products, R, kBlocks>(tile, block);
+  }
+  for (; block < tile.last_block; ++block) int8_blocks<Products, R, 1>(tile, block);
+}
+
+template <class Products>
+void int8_scores(const ScoreTile& tile) noexcept {
+  using Rows = void (*)(const ScoreTile&) noexcept;
+  constexpr Rows kRows[kQueryTile] = {int8_rows<Products, 1>, int8_rows<Products, 2>,
+                                      int8_rows<Products, 3>, int8_rows<Products, 4>,
+                                      int8_rows<Products, 5>, int8_rows<Products, 6>};
+  kRows[tile.queries - 1](tile);
+}
+
+}  // namespace
+}  // namespace leq::cpu
