@@ -104,9 +104,8 @@ struct CodeWeights {
 
   template <int rows, int columns>
   struct Tile {
-    static constexpr int kChunks = columns * Planes<bits>::kLowBits / 128;  // of 16 bytes of a row
-    static constexpr int kLowBytes = rows * kChunks * 16;
-    static constexpr int kBytes = kLowBytes + (bits == 3 ? rows * 16 : 0);
+    static constexpr int kChunks = columns * bits / 128;  // of 16 bytes of a row
+    static constexpr int kBytes = rows * kChunks * 16;
     static_assert(kChunks > 0 && (bits != 3 || columns == 128));
 
     template <class Rows>
@@ -120,34 +119,30 @@ struct CodeWeights {
         const CodeSegment& segment = tile_rows.of(a, n);
         const int row = tile_rows.first + tile_rows.offset(n);
         const bool valid = row < segment.rows;
-        const std::int64_t at =
-            ((valid ? row : 0) * padded + column) * Planes<bits>::kLowBits / 8 + chunk * 16;
+        const std::int64_t at = ((valid ? row : 0) * padded + column) * bits / 8 + chunk * 16;
         ptx::cp_async16(tile + swizzled<kChunks>(n, chunk), segment.weight.codes + at, valid);
       }
+    }
+    // Four codes as they are; word(p): the lane's of a row's 16 bytes p.
+    template <class Word>
+    static __device__ __forceinline__ std::uint32_t code_quad(int run, std::uint32_t flip,
+                                                              Word word) {
       if constexpr (bits == 3) {
-        for (int n = thread; n < rows; n += threads) {
-          const CodeSegment& segment = tile_rows.of(a, n);
-          const int row = tile_rows.first + tile_rows.offset(n);
-          const bool valid = row < segment.rows;
-          ptx::cp_async16(tile + kLowBytes + n * 16,
-                          segment.weight.high + ((valid ? row : 0) * padded + column) / 8, valid);
-        }
+        return three_bit_quad(run, word) >> 5 ^ 0x04040404u;
+      } else {
+        constexpr int kRuns = Planes<bits>::kRuns;
+        return dot_quad<bits>({word(run / kRuns)}, run % kRuns, flip);
       }
     }
     // float(code - zero) of four codes, exact: f16 has all integers up to 2048.
     static __device__ __forceinline__ WeightQuad quad(const unsigned char* tile, int row, int run,
                                                       std::uint32_t flip, std::uint32_t offset) {
-      constexpr int kRuns = Planes<bits>::kRuns;
-      const int chunk = run / kRuns, word = static_cast<int>(threadIdx.x % 4) * 4;
-      const auto low =
-          *reinterpret_cast<const std::uint32_t*>(tile + swizzled<kChunks>(row, chunk) + word);
-      std::uint32_t high = 0;
-      if constexpr (bits == 3) {
-        high = *reinterpret_cast<const std::uint32_t*>(tile + kLowBytes + row * 16 + word) >>
-               chunk % 2 * 4;
-      }
+      const auto word = [&](int chunk) {
+        return *reinterpret_cast<const std::uint32_t*>(tile + swizzled<kChunks>(row, chunk) +
+                                                       static_cast<int>(threadIdx.x % 4) * 4);
+      };
       constexpr std::uint32_t k1024 = 0x64646464u;  // high byte of the f16 numbers 1024 + code
-      const std::uint32_t codes = code_quad<bits>(low, high, run % kRuns, flip);
+      const std::uint32_t codes = code_quad(run, flip, word);
       return {ptx::f16x2_sub(ptx::select_bytes(codes, k1024, 0x4140u), offset),
               ptx::f16x2_sub(ptx::select_bytes(codes, k1024, 0x4342u), offset)};
     }

@@ -1,102 +1,110 @@
-// Packed weight codes in registers: 16 bytes of a plane hold 128/b neighbouring columns of one row,
-// and one shift and mask of a word gives four of them, as dp4a and mma want them (layout.h).
+// Packed weight codes in registers: 16 bytes of a row hold 128/b neighbouring columns, 48 bytes of
+// 3 bits 128 of them; few instructions give four codes of it, as dp4a and mma want them (layout.h).
 #pragma once
 
 #include "cuda/kernels/launch.h"
+#include "cuda/layout/layout.h"
 #include "cuda/words/ptx.h"
 
 namespace leq::LEQ_GPU {
 
-// 3 bits are a plane of the low two and a plane of the third.
+// A unit: pieces of 16 bytes that hold whole columns of a row. 128 columns are `bits` pieces.
 template <int bits>
 struct Planes {
-  static constexpr int kLowBits = bits == 3 ? 2 : bits;
-  static constexpr int kColumns = 128 / kLowBits;  // of 16 bytes of the low plane
-  static constexpr int kRuns = 8 / kLowBits;       // of 16 columns in them
+  static constexpr int kPieces = bits == 3 ? 3 : 1;  // of a unit
+  static constexpr int kColumns = bits == 3 ? 128 : 128 / bits;
+  static constexpr int kRuns = kColumns / 16;  // of 16 columns
+  static constexpr int kBytes = kPieces * 16;
   static constexpr std::uint32_t kMask =
-      kLowBits == 8 ? 0xffffffffu : ((1u << kLowBits) - 1u) * 0x01010101u;
+      bits == 8 ? 0xffffffffu : ((1u << bits) - 1u) * 0x01010101u;
 };
 
-// 8 bits: `flip` turns unsigned codes u into signed u - 128 (0x80808080), or nothing (0).
-// Columns 16 run + 4 word ... + 3 of 16 bytes, as four bytes. `high` is the word of the third bits,
-// shifted so that run 0 comes first.
-template <int bits>
-__device__ __forceinline__ std::uint32_t code_quad(std::uint32_t low, std::uint32_t high, int run,
-                                                   std::uint32_t flip) {
-  if constexpr (bits == 8) return low ^ flip;
-  const std::uint32_t quad = low >> (Planes<bits>::kLowBits * run) & Planes<bits>::kMask;
-  if constexpr (bits == 3) return quad | (high >> run & 0x01010101u) << 2;
-  return quad;
-}
-
-// The same four codes u below 8 bits as signed bytes (u - 2^(b - 1)) * 2^(8 - b): each in the top
-// of its byte, for as many instructions. Codes without zero points need nothing else.
+// Four codes below 8 bits as signed bytes (u - 2^(b - 1)) * 2^(8 - b): each in the top of its byte.
+// Codes without zero points need nothing else.
 inline constexpr std::uint32_t kTopBits = 0x80808080u;
 template <int bits>
 inline constexpr int kSignedFactor = 1 << (8 - bits);
-// flip: kTopBits, at 8 bits that of code_quad; in a register that the compiler does not know, it is
-// one operation with the mask, where an instruction holds one constant (signed_flip).
+// Columns 16 run + 4 j ... + 3 of a unit; words[p]: word j of its piece p. flip: kTopBits, at 8
+// bits that turns unsigned codes u into u - 128, or 0; in a register that the compiler does not
+// know, it is one operation with the mask, where an instruction holds one constant (signed_flip). 3
+// bits are stored as signed numbers.
 template <int bits>
-__device__ __forceinline__ std::uint32_t signed_quad(std::uint32_t low, std::uint32_t high, int run,
-                                                     std::uint32_t flip) {
+__device__ __forceinline__ std::uint32_t signed_quad(
+    const std::uint32_t (&words)[Planes<bits>::kPieces], int run, std::uint32_t flip) {
   if constexpr (bits == 8) {
-    return low ^ flip;
+    return words[0] ^ flip;
+  } else if constexpr (bits == 3) {
+    return three_bit_quad(run, [&](int piece) { return words[piece]; });
   } else {
-    constexpr int kTop = bits == 3 ? 5 : 8 - bits;  // where the low plane's bits go
-    constexpr std::uint32_t kMask = Planes<bits>::kMask << kTop;
-    const int left = kTop - Planes<bits>::kLowBits * run;
-    std::uint32_t quad = (left >= 0 ? low << left : low >> -left) & kMask;
-    if constexpr (bits == 3) quad |= high << (7 - run) & kTopBits;
-    return quad ^ flip;
+    const int left = 8 - bits - bits * run;
+    const std::uint32_t quad = left >= 0 ? words[0] << left : words[0] >> -left;
+    return (quad & Planes<bits>::kMask << (8 - bits)) ^ flip;
   }
 }
 
-// 16 bytes of a row's low plane, and the third bits of the same columns.
+// Of a slab of 128 columns, which is `bits` pieces: run 0 ... 7.
 template <int bits>
-struct Piece {
-  std::uint32_t low[4];
-  std::uint32_t high[bits == 3 ? 4 : 1];
+__device__ __forceinline__ std::uint32_t slab_quad(const std::uint32_t (&words)[bits], int run,
+                                                   std::uint32_t flip) {
+  if constexpr (bits == 3) {
+    return signed_quad<3>(words, run, flip);
+  } else {
+    constexpr int kRuns = Planes<bits>::kRuns;
+    return signed_quad<bits>({words[run / kRuns]}, run % kRuns, flip);
+  }
+}
 
-  __device__ __forceinline__ std::uint32_t quad(int run, int word, std::uint32_t flip) const {
-    return code_quad<bits>(low[word], high[bits == 3 ? word : 0], run, flip);
+// The same four as dp4a takes them, (u - kDotMiddle) * 2^kDotShift: codes u as they are, or what
+// signed_quad gives at 3 bits.
+template <int bits>
+inline constexpr int kDotShift = bits == 3 ? 5 : 0;
+template <int bits>
+inline constexpr int kDotMiddle = bits == 3 ? 4 : 0;
+template <int bits>
+__device__ __forceinline__ std::uint32_t dot_quad(
+    const std::uint32_t (&words)[Planes<bits>::kPieces], int run, std::uint32_t flip) {
+  if constexpr (bits == 8 || bits == 3) return signed_quad<bits>(words, run, flip);
+  return words[0] >> bits * run & Planes<bits>::kMask;
+}
+
+// A unit of a row.
+template <int bits>
+struct Unit {
+  uint4 pieces[Planes<bits>::kPieces];
+
+  __device__ __forceinline__ static std::uint32_t word(const uint4& piece, int j) {
+    return j == 0 ? piece.x : j == 1 ? piece.y : j == 2 ? piece.z : piece.w;
+  }
+  __device__ __forceinline__ std::uint32_t quad(int run, int j, std::uint32_t flip) const {
+    std::uint32_t words[Planes<bits>::kPieces];
+#pragma unroll
+    for (int p = 0; p < Planes<bits>::kPieces; ++p) words[p] = word(pieces[p], j);
+    return dot_quad<bits>(words, run, flip);
   }
   // 4 and 2 bits: the same codes where they lie in their bytes, times 2^(bits run), unsigned.
-  __device__ __forceinline__ std::uint32_t quad_in_place(int run, int word) const {
+  __device__ __forceinline__ std::uint32_t quad_in_place(int run, int j) const {
     static_assert(bits == 4 || bits == 2);
-    return low[word] & Planes<bits>::kMask << bits * run;
+    return word(pieces[0], j) & Planes<bits>::kMask << bits * run;
   }
 };
 
-// Where piece `index` of a row lies in the low plane.
+// Of 3 bits a lane reads 48 bytes, so that the first cache has what its neighbours read of a line.
 template <int bits>
-__device__ __forceinline__ std::int64_t piece_at(std::int64_t row, int columns, int index) {
-  return row * columns * Planes<bits>::kLowBits / 8 + std::int64_t{index} * 16;
-}
-
-// Piece `index` of a row or a group, whose first piece in the high plane, 3 bits, lies at `high`.
-template <int bits>
-__device__ __forceinline__ Piece<bits> piece_of(const std::uint8_t* low, const std::uint8_t* high,
-                                                int index) {
-  const uint4 words = ptx::load_once(low);
-  Piece<bits> piece = {{words.x, words.y, words.z, words.w}, {}};
+__device__ __forceinline__ Unit<bits> load_unit(const std::uint8_t* from) {
+  Unit<bits> unit;
   if constexpr (bits == 3) {
-    // 16 bytes of the high plane hold the third bits of two pieces.
-    const uint4 thirds = *reinterpret_cast<const uint4*>(high + std::int64_t{index / 2} * 16);
-    const int shift = index % 2 * 4;
-    piece.high[0] = thirds.x >> shift;
-    piece.high[1] = thirds.y >> shift;
-    piece.high[2] = thirds.z >> shift;
-    piece.high[3] = thirds.w >> shift;
+#pragma unroll
+    for (int p = 0; p < 3; ++p) unit.pieces[p] = reinterpret_cast<const uint4*>(from)[p];
+  } else {
+    unit.pieces[0] = ptx::load_once(from);
   }
-  return piece;
+  return unit;
 }
 
-// Piece `index` of a row of `columns` columns, a multiple of 128.
+// Where unit `index` of a row of `columns` columns lies, a multiple of 128.
 template <int bits>
-__device__ __forceinline__ Piece<bits> load_piece(const CodeWeight& weight, std::int64_t row,
-                                                  int columns, int index) {
-  return piece_of<bits>(weight.codes + piece_at<bits>(row, columns, index),
-                        bits == 3 ? weight.high + row * columns / 8 : nullptr, index);
+__device__ __forceinline__ std::int64_t unit_at(std::int64_t row, int columns, int index) {
+  return row * columns * bits / 8 + std::int64_t{index} * Planes<bits>::kBytes;
 }
 
 }  // namespace leq::LEQ_GPU
