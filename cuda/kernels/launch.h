@@ -120,7 +120,7 @@ struct CodeWeight {
 };
 
 // A stored weight from the file's panels (tensor/weight_layout.h), which lie on the device at
-// `from`, into planes at `to`. Every byte of `to` is written.
+// `from`, into the order of layout.h at `to`. Every byte of `to` is written.
 struct UploadCodes {
   const std::uint8_t* from = nullptr;
   std::uint8_t* to = nullptr;

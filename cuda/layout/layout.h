@@ -32,11 +32,11 @@ constexpr std::int64_t padded_columns(std::int64_t columns) { return round_up_to
 constexpr std::int64_t padded_rows(std::int64_t rows) { return round_up_to(rows, 64); }
 
 // Byte and shift of a column's code in a row of b bits, 8, 4 or 2.
-constexpr std::int64_t plane_byte(int bits, std::int64_t column) {
+constexpr std::int64_t code_byte(int bits, std::int64_t column) {
   const std::int64_t chunk = 128 / bits, k = column % chunk;
   return column / chunk * 16 + k % 16;
 }
-constexpr int plane_shift(int bits, std::int64_t column) {
+constexpr int code_shift(int bits, std::int64_t column) {
   return static_cast<int>(column % (128 / bits) / 16) * bits;
 }
 

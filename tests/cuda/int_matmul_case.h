@@ -258,8 +258,8 @@ class IntMatmulData {
       for (int k = 0; k < c_.columns; ++k) {
         const int code = s.codes[at(row, k)] & ((1 << c_.bits) - 1);
         const std::size_t byte = static_cast<std::size_t>(row) * stride +
-                                 static_cast<std::size_t>(plane_byte(c_.bits, k));
-        bytes[byte] = static_cast<std::uint8_t>(bytes[byte] | code << plane_shift(c_.bits, k));
+                                 static_cast<std::size_t>(code_byte(c_.bits, k));
+        bytes[byte] = static_cast<std::uint8_t>(bytes[byte] | code << code_shift(c_.bits, k));
       }
     }
     return bytes;

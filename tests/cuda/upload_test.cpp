@@ -37,8 +37,8 @@ TEST(Upload, CodesOfEveryWidthLieWhereTheLayoutSays) {
     const auto planes = to.host();
     for (std::int64_t row = 0; row < kRows; ++row) {
       for (std::int64_t k = 0; k < kColumns; ++k) {
-        const auto at = static_cast<std::size_t>(row * kColumns * bits / 8 + plane_byte(bits, k));
-        ASSERT_EQ(planes[at] >> plane_shift(bits, k) & ((1 << bits) - 1),
+        const auto at = static_cast<std::size_t>(row * kColumns * bits / 8 + code_byte(bits, k));
+        ASSERT_EQ(planes[at] >> code_shift(bits, k) & ((1 << bits) - 1),
                   panel_code(panels, bits, kColumns, row, k))
             << bits << " bits, row " << row << ", column " << k;
       }

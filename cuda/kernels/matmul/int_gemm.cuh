@@ -5,7 +5,7 @@
 
 #include "cuda/kernels/matmul/gemm_rows.cuh"
 #include "cuda/kernels/matmul/matmul_finish.cuh"
-#include "cuda/kernels/matmul/planes.cuh"
+#include "cuda/kernels/matmul/packed_codes.cuh"
 #include "cuda/words/reduce.cuh"
 
 namespace leq::LEQ_GPU {
@@ -31,7 +31,7 @@ struct GemmMemory {
   static constexpr int kTokenBytes = Shape::kTokens * kSlab;
   static constexpr int kStageBytes = kTokenBytes + Shape::kRows * bits * 16;
   static constexpr int kGroups = group == 0 ? 0 : kSlab / group;
-  // Codes below 8 bits are multiplied as signed bytes, so many times as large (planes.cuh).
+  // Codes below 8 bits are multiplied as signed bytes, so many times as large (packed_codes.cuh).
   static constexpr int kFactor = kSignedFactor<bits>, kMiddle = bits == 8 ? 0 : 1 << (bits - 1);
   // Zero points, times kFactor, and sums of at most 128 codes fit into 16 bits. Scales over
   // kFactor.

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "cuda/kernels/matmul/matmul_finish.cuh"
-#include "cuda/kernels/matmul/planes.cuh"
+#include "cuda/kernels/matmul/packed_codes.cuh"
 #include "cuda/kernels/rows/output_codes.cuh"
 #include "cuda/words/reduce.cuh"
 
@@ -151,7 +151,7 @@ __device__ __forceinline__ void keep_groups(const IntMatmul& a, const Grouping& 
                                             const GemvRows<bits>& rows,
                                             GemvTile<bits, tokens>& tile, int column, bool active,
                                             WaitingGroups<kGemvRows<bits> * tokens>& waiting) {
-  const int lanes = grouping.group / Planes<bits>::kColumns;  // 0: a lane has several groups
+  const int lanes = grouping.group / Packing<bits>::kColumns;  // 0: a lane has several groups
   for (int step = lanes / 2; step > 0; step /= 2) {
 #pragma unroll
     for (int i = 0; i < tile.kItems; ++i) {
@@ -234,7 +234,7 @@ __device__ __forceinline__ void multiply_groups(const IntMatmul& a, const Groupi
                                                 const TokenOffsets<tokens>& token_at,
                                                 std::uint32_t flip, int column, bool active,
                                                 WaitingGroups<kGemvRows<bits> * tokens>& waiting) {
-  using Layout = Planes<bits>;
+  using Layout = Packing<bits>;
   constexpr int kRuns = Layout::kRuns < 2 ? 1 : 2;
   tile.start(0);
 #pragma unroll
@@ -256,7 +256,7 @@ __device__ __forceinline__ float walk(const IntMatmul& a, const Grouping& groupi
                                       const GemvItem<bits, tokens>& item,
                                       GemvTile<bits, tokens>& tile,
                                       WaitingGroups<kGemvRows<bits> * tokens>* waiting) {
-  using Layout = Planes<bits>;
+  using Layout = Packing<bits>;
   [[maybe_unused]] constexpr int kUnrolled = kGemvRows<bits> * tokens <= 4 && !grouped ? 2 : 1;
   const int lane = static_cast<int>(threadIdx.x % 32);
   const TokenOffsets<tokens> token_at(a);
@@ -295,7 +295,7 @@ __device__ __forceinline__ float walk(const IntMatmul& a, const Grouping& groupi
 template <int bits>
 __device__ __forceinline__ void prefetch_rows(const IntMatmul& a, const Grouping& grouping,
                                               const GemvRows<bits>& rows) {
-  const int units = grouping.columns / Planes<bits>::kColumns;
+  const int units = grouping.columns / Packing<bits>::kColumns;
   const int index = min(static_cast<int>(threadIdx.x % 32), units - 1);
   if (rows.row(0) >= rows.of(a, 0).rows) return;
 #pragma unroll

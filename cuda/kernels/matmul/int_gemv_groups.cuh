@@ -5,7 +5,7 @@
 #pragma once
 
 #include "cuda/kernels/matmul/matmul_finish.cuh"
-#include "cuda/kernels/matmul/planes.cuh"
+#include "cuda/kernels/matmul/packed_codes.cuh"
 #include "cuda/kernels/rows/output_codes.cuh"
 #include "cuda/words/reduce.cuh"
 
@@ -17,7 +17,7 @@ inline constexpr int kGroupRows = 16;  // of a block
 
 template <int bits>
 struct GroupShape {
-  static constexpr int kLanes = kGroupColumns / Planes<bits>::kColumns;  // of a row's group
+  static constexpr int kLanes = kGroupColumns / Packing<bits>::kColumns;  // of a row's group
   // Neighbouring groups that a warp walks at once: each lane has a sum to finish. A lane walks
   // both, or where it has all of a group the one that is its own.
   static constexpr int kGroups = 2, kLaneGroups = kLanes == 1 ? 1 : 2;
@@ -94,7 +94,7 @@ struct GroupStep {
   using Shape = GroupShape<bits>;
   // Inputs of other widths would take the registers of codes.
   static constexpr bool kHoldsInputs = bits == 4;
-  static constexpr int kInputs = kHoldsInputs ? Planes<bits>::kRuns : 1;
+  static constexpr int kInputs = kHoldsInputs ? Packing<bits>::kRuns : 1;
   int group;  // the first
   Unit<bits> units[Shape::kLaneGroups][Shape::kRows];
   uint4 inputs[Shape::kLaneGroups][kInputs];
@@ -115,7 +115,7 @@ __device__ __forceinline__ const T* moved(const T* from, int index) {
 template <int bits, bool integers>
 struct GroupWalk {
   using Shape = GroupShape<bits>;
-  using Layout = Planes<bits>;
+  using Layout = Packing<bits>;
   using Step = GroupStep<bits>;
   static constexpr int kGroupBytes = kGroupColumns * bits / 8;
 

@@ -33,8 +33,8 @@ struct LaneColumns {
   }
   static __device__ __forceinline__ int column() {
     if constexpr (bits == 3) return part() * 4;
-    if constexpr (bits >= 4) return part() * Planes<bits>::kColumns;
-    return part() / 2 * Planes<bits>::kColumns + part() % 2 * 8;
+    if constexpr (bits >= 4) return part() * Packing<bits>::kColumns;
+    return part() / 2 * Packing<bits>::kColumns + part() % 2 * 8;
   }
 
   template <int count>
@@ -82,7 +82,7 @@ struct LaneColumns {
       put(words_at<uint4>(from + (bits == 8 ? 64 : 16)), to, 4);
     }
   }
-  // Four codes as signed bytes (planes.cuh), those of inputs' word `quad`.
+  // Four codes as signed bytes (packed_codes.cuh), those of inputs' word `quad`.
   static __device__ __forceinline__ std::uint32_t operand(const std::uint32_t (&words)[kWords],
                                                           int quad, std::uint32_t flip) {
     if constexpr (bits == 3) {

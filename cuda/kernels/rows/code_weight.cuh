@@ -1,5 +1,5 @@
 // Single numbers of a stored weight on the device: for kernels that do not live from the stored
-// order (embedding, weights for f32 inputs), and one place that says what the planes mean.
+// order (embedding, weights for f32 inputs), and one place that says what the stored codes mean.
 #pragma once
 
 #include "cuda/kernels/launch.h"
@@ -19,7 +19,7 @@ __device__ __forceinline__ int stored_code(const CodeWeight& w, std::int64_t row
                                               [&](int piece) { return words[piece * 4]; });
     return static_cast<std::int8_t>(quad >> column % 4 * 8) / 32 + 4;
   }
-  return codes[plane_byte(w.bits, column)] >> plane_shift(w.bits, column) & ((1 << w.bits) - 1);
+  return codes[code_byte(w.bits, column)] >> code_shift(w.bits, column) & ((1 << w.bits) - 1);
 }
 
 // The code as it counts: signed, zero point subtracted.

@@ -10,7 +10,7 @@ namespace leq::LEQ_GPU {
 
 // A unit: pieces of 16 bytes that hold whole columns of a row. 128 columns are `bits` pieces.
 template <int bits>
-struct Planes {
+struct Packing {
   static constexpr int kPieces = bits == 3 ? 3 : 1;  // of a unit
   static constexpr int kColumns = bits == 3 ? 128 : 128 / bits;
   static constexpr int kRuns = kColumns / 16;  // of 16 columns
@@ -30,7 +30,7 @@ inline constexpr int kSignedFactor = 1 << (8 - bits);
 // bits are stored as signed numbers.
 template <int bits>
 __device__ __forceinline__ std::uint32_t signed_quad(
-    const std::uint32_t (&words)[Planes<bits>::kPieces], int run, std::uint32_t flip) {
+    const std::uint32_t (&words)[Packing<bits>::kPieces], int run, std::uint32_t flip) {
   if constexpr (bits == 8) {
     return words[0] ^ flip;
   } else if constexpr (bits == 3) {
@@ -38,7 +38,7 @@ __device__ __forceinline__ std::uint32_t signed_quad(
   } else {
     const int left = 8 - bits - bits * run;
     const std::uint32_t quad = left >= 0 ? words[0] << left : words[0] >> -left;
-    return (quad & Planes<bits>::kMask << (8 - bits)) ^ flip;
+    return (quad & Packing<bits>::kMask << (8 - bits)) ^ flip;
   }
 }
 
@@ -49,7 +49,7 @@ __device__ __forceinline__ std::uint32_t slab_quad(const std::uint32_t (&words)[
   if constexpr (bits == 3) {
     return signed_quad<3>(words, run, flip);
   } else {
-    constexpr int kRuns = Planes<bits>::kRuns;
+    constexpr int kRuns = Packing<bits>::kRuns;
     return signed_quad<bits>({words[run / kRuns]}, run % kRuns, flip);
   }
 }
@@ -62,29 +62,29 @@ template <int bits>
 inline constexpr int kDotMiddle = bits == 3 ? 4 : 0;
 template <int bits>
 __device__ __forceinline__ std::uint32_t dot_quad(
-    const std::uint32_t (&words)[Planes<bits>::kPieces], int run, std::uint32_t flip) {
+    const std::uint32_t (&words)[Packing<bits>::kPieces], int run, std::uint32_t flip) {
   if constexpr (bits == 8 || bits == 3) return signed_quad<bits>(words, run, flip);
-  return words[0] >> bits * run & Planes<bits>::kMask;
+  return words[0] >> bits * run & Packing<bits>::kMask;
 }
 
 // A unit of a row.
 template <int bits>
 struct Unit {
-  uint4 pieces[Planes<bits>::kPieces];
+  uint4 pieces[Packing<bits>::kPieces];
 
   __device__ __forceinline__ static std::uint32_t word(const uint4& piece, int j) {
     return j == 0 ? piece.x : j == 1 ? piece.y : j == 2 ? piece.z : piece.w;
   }
   __device__ __forceinline__ std::uint32_t quad(int run, int j, std::uint32_t flip) const {
-    std::uint32_t words[Planes<bits>::kPieces];
+    std::uint32_t words[Packing<bits>::kPieces];
 #pragma unroll
-    for (int p = 0; p < Planes<bits>::kPieces; ++p) words[p] = word(pieces[p], j);
+    for (int p = 0; p < Packing<bits>::kPieces; ++p) words[p] = word(pieces[p], j);
     return dot_quad<bits>(words, run, flip);
   }
   // 4 and 2 bits: the same codes where they lie in their bytes, times 2^(bits run), unsigned.
   __device__ __forceinline__ std::uint32_t quad_in_place(int run, int j) const {
     static_assert(bits == 4 || bits == 2);
-    return word(pieces[0], j) & Planes<bits>::kMask << bits * run;
+    return word(pieces[0], j) & Packing<bits>::kMask << bits * run;
   }
 };
 
@@ -104,7 +104,7 @@ __device__ __forceinline__ Unit<bits> load_unit(const std::uint8_t* from) {
 // Where unit `index` of a row of `columns` columns lies, a multiple of 128.
 template <int bits>
 __device__ __forceinline__ std::int64_t unit_at(std::int64_t row, int columns, int index) {
-  return row * columns * bits / 8 + std::int64_t{index} * Planes<bits>::kBytes;
+  return row * columns * bits / 8 + std::int64_t{index} * Packing<bits>::kBytes;
 }
 
 }  // namespace leq::LEQ_GPU
