@@ -117,16 +117,29 @@ struct SlabCodes {
   // Chunks from `first` on; `row` is the warp's first in the tile.
   __device__ __forceinline__ void load(const unsigned char* codes, int row, int first) {
     const int lane = static_cast<int>(threadIdx.x % 32);
-    // Matrices of eight rows and a chunk, four in one ldmatrix: all rows of a chunk, then the next.
+    constexpr int kTiles = 4 / kHeld;  // of eight rows in one ldmatrix
 #pragma unroll
-    for (int j = 0; j < kAcross * kHeld; j += 4) {
-      const int matrix = min(j + lane / 8, kAcross * kHeld - 1);
+    for (int j = 0; j < kAcross; j += kTiles) {
+      const int n = row + (j + lane / 8 / kHeld) * 8 + lane % 8;
       std::uint32_t found[4];
-      ptx::ldmatrix_x4(found, codes + swizzled<bits>(row + matrix % kAcross * 8 + lane % 8,
-                                                     first + matrix / kAcross));
+      ptx::ldmatrix_x4(found, codes + swizzled<bits>(n, first + lane / 8 % kHeld));
 #pragma unroll
-      for (int i = 0; i < 4 && j + i < kAcross * kHeld; ++i) {
-        words[(j + i) % kAcross][(j + i) / kAcross] = found[i];
+      for (int i = 0; i < 4; ++i) words[j + i / kHeld][i % kHeld] = found[i];
+    }
+  }
+  // Three chunks: that of all rows, then the next, so that what a lane reads lies constants apart.
+  __device__ __forceinline__ void load_three(const unsigned char* codes, int row) {
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    constexpr int kMatrices = kAcross * 3;
+#pragma unroll
+    for (int j = 0; j < kMatrices; j += 4) {
+      const int matrix = min(j + lane / 8, kMatrices - 1);
+      const int n = row + matrix % kAcross * 8 + lane % 8;
+      std::uint32_t found[4];
+      ptx::ldmatrix_x4(found, codes + swizzled<bits>(n, matrix / kAcross));
+#pragma unroll
+      for (int i = j; i < j + 4 && i < kMatrices; ++i) {
+        words[i % kAcross][i / kAcross] = found[i - j];
       }
     }
   }
@@ -446,7 +459,8 @@ __device__ __forceinline__ void multiply_slab(const unsigned char* stage, std::u
   using Memory = GemmMemory<Shape, bits, group>;
   const unsigned char* const weights = stage + Memory::kTokenBytes;
   SlabCodes<Shape, bits> codes;
-  if constexpr (bits < 8) codes.load(weights, tile.first_row, 0);
+  if constexpr (bits == 3) codes.load_three(weights, tile.first_row);
+  if constexpr (bits == 4 || bits == 2) codes.load(weights, tile.first_row, 0);
 #pragma unroll
   for (int step = 0; step < 4; ++step) {
     if constexpr (bits == 8) codes.load(weights, tile.first_row, step * 2);
