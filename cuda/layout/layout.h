@@ -40,11 +40,15 @@ constexpr int code_shift(int bits, std::int64_t column) {
   return static_cast<int>(column % (128 / bits) / 16) * bits;
 }
 
-// 3 bits: four numbers -4 ... 3, each in the top of its byte, so 32 times as large. word(p): word j
-// of piece p; i: 0 ... 7. A byte of a piece has two whole numbers, at its top and below; what is
-// left of it, two bits, is of the last two quads. Those are two words under exclusive or, because
-// one instruction does that and the mask: their bits lie where the other word has none of its own,
-// and undo what it has there (three_bit_words). Counted in docs/cuda-kernels.md.
+// 3 bits: quad i, 0 ... 7, of four numbers -4 ... 3, each in the top of its byte, so 32 times as
+// large. word(p): word j of piece p. Bits of its bytes:
+//             7 6 5     4 3 2     1 0
+//   piece 0   quad 0    quad 1    upper two of quad 6
+//   piece 1   quad 2    quad 3    upper two of quad 7
+//   piece 2   quad 4    quad 5    lowest of quad 7, lowest of quad 6
+// Quads 6 and 7 are the exclusive or of two shifted words, because one instruction does that and
+// the mask. Each lets in what the other has there: the bits of the last column are stored so that
+// it goes out again (three_bit_words). docs/cuda-kernels.md counts it.
 inline constexpr std::uint32_t kThreeBitTops = 0xe0e0e0e0u;
 template <class Word>
 constexpr std::uint32_t three_bit_quad(int i, Word word) {
@@ -62,7 +66,7 @@ constexpr ThreeBitWords three_bit_words(const std::uint32_t (&quads)[8]) {
   const auto missing = [&](int i) {
     return quads[i] ^ three_bit_quad(i, [&](int piece) { return w.of[piece]; });
   };
-  // The lowest bits of the last two quads are the third piece's, the others the first two's.
+  // What the bits of the last column must bring, the lowest first: the others depend on them.
   w.of[2] |= missing(6) >> 5 & 0x01010101u;
   w.of[2] |= missing(7) >> 4 & 0x02020202u;
   w.of[0] |= missing(6) >> 6 & 0x03030303u;
