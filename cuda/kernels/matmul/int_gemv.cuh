@@ -173,8 +173,8 @@ __device__ __forceinline__ void keep_groups(const IntMatmul& a, const Grouping& 
 #pragma unroll
     for (int r = 0; r < kGemvRows<bits>; ++r) {
       const int i = r * tokens + t;
-      waiting.sums[slot][i] =
-          (tile.sums[i] >> kDotShift<bits>)-(row[r].zero - kDotMiddle<bits>)*sum;
+      const int zero = row[r].zero - Packing<bits>::kDotMiddle;
+      waiting.sums[slot][i] = (tile.sums[i] >> Packing<bits>::kDotShift) - zero * sum;
       waiting.scales[slot][i] = row[r].scale * scale;
     }
   }

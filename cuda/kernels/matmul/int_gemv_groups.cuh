@@ -240,7 +240,8 @@ struct GroupWalk {
     const float scale = ptx::f16_to_f32(step.scale) * scale_mul;
     const int of_group = step.group + ahead;
     if (of_group < group) return;  // of another step
-    const int sum = (sums[0] >> kDotShift<bits>)-(step.zero - kDotMiddle<bits>)*step.token_sum;
+    const int zero = step.zero - Layout::kDotMiddle;
+    const int sum = (sums[0] >> Layout::kDotShift) - zero * step.token_sum;
     if constexpr (integers) {
       store_sum(of_group, sum);
     } else {

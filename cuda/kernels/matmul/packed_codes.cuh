@@ -17,6 +17,8 @@ struct Packing {
   static constexpr int kBytes = kPieces * 16;
   static constexpr std::uint32_t kMask =
       bits == 8 ? 0xffffffffu : ((1u << bits) - 1u) * 0x01010101u;
+  // dot_quad: (u - kDotMiddle) * 2^kDotShift.
+  static constexpr int kDotShift = bits == 3 ? 5 : 0, kDotMiddle = bits == 3 ? 4 : 0;
 };
 
 // Four codes below 8 bits as signed bytes (u - 2^(b - 1)) * 2^(8 - b): each in the top of its byte.
@@ -54,12 +56,7 @@ __device__ __forceinline__ std::uint32_t slab_quad(const std::uint32_t (&words)[
   }
 }
 
-// The same four as dp4a takes them, (u - kDotMiddle) * 2^kDotShift: codes u as they are, or what
-// signed_quad gives at 3 bits.
-template <int bits>
-inline constexpr int kDotShift = bits == 3 ? 5 : 0;
-template <int bits>
-inline constexpr int kDotMiddle = bits == 3 ? 4 : 0;
+// The same four as dp4a takes them: codes u as they are, or what signed_quad gives at 3 bits.
 template <int bits>
 __device__ __forceinline__ std::uint32_t dot_quad(
     const std::uint32_t (&words)[Packing<bits>::kPieces], int run, std::uint32_t flip) {
