@@ -105,7 +105,6 @@ IntLinear::IntLinear(const LinearShape& shape, int bits, int group, std::int64_t
 
 IntMatmul IntLinear::arguments(int copy) const {
   const std::int64_t padded = padded_columns(shape_.columns);
-  const int low = bits_ == 3 ? 2 : bits_;
   IntMatmul a;
   std::size_t code = copy_bytes_ * static_cast<std::size_t>(copy);
   std::size_t scale = scale_bytes_ * static_cast<std::size_t>(copy);
@@ -113,11 +112,7 @@ IntMatmul IntLinear::arguments(int copy) const {
     CodeSegment& segment = a.segments[a.segment_count++];
     segment.rows = rows;
     segment.weight.codes = codes_.as<std::uint8_t>(code);
-    code += static_cast<std::size_t>(padded_rows(rows) * padded * low / 8);
-    if (bits_ == 3) {
-      segment.weight.high = codes_.as<std::uint8_t>(code);
-      code += static_cast<std::size_t>(padded_rows(rows) * padded / 8);
-    }
+    code += static_cast<std::size_t>(padded_rows(rows) * padded * bits_ / 8);
     segment.weight.bits = bits_;
     segment.weight.zero = bits_ == 8 ? 0 : 1 << (bits_ - 1);
     segment.weight.group = group_;

@@ -9,16 +9,18 @@ constexpr std::int64_t kPanelRows = 64;
 
 bool is_grouped(const WeightView& weight) { return weight.scheme.scaling == Scaling::group; }
 
-// A panel takes as many bytes in the file as its rows do in the planes.
-void upload_plane(Uploader& uploader, const std::byte* from, int bits, const WeightView& weight,
-                  std::byte* to, rt::Stream& stream) {
-  const std::int64_t panel = kPanelRows * weight.padded_columns() * bits / 8;
-  uploader.run(from, weight.padded_rows() / kPanelRows, panel,
+// `from`: a plane of `plane_bits` bits, all of the code or a part of it.
+void upload_plane(Uploader& uploader, const std::byte* from, int plane_bits, bool thirds,
+                  const WeightView& weight, std::byte* to, rt::Stream& stream) {
+  const std::int64_t columns = weight.padded_columns(), panel = kPanelRows * columns;
+  const int bits = weight.scheme.bits;
+  uploader.run(from, weight.padded_rows() / kPanelRows, panel * plane_bits / 8,
                [&](const std::byte* there, std::int64_t first, std::int64_t count) {
-                 launch_upload_codes({reinterpret_cast<const std::uint8_t*>(there),
-                                      reinterpret_cast<std::uint8_t*>(to + first * panel), bits,
-                                      count * kPanelRows, weight.padded_columns()},
-                                     stream);
+                 launch_upload_codes(
+                     {reinterpret_cast<const std::uint8_t*>(there),
+                      reinterpret_cast<std::uint8_t*>(to + first * panel * bits / 8), bits,
+                      count * kPanelRows, columns, thirds},
+                     stream);
                });
 }
 
@@ -46,11 +48,11 @@ void upload_floats(Uploader& uploader, const WeightView& weight, std::byte* to,
 
 void upload_codes(Uploader& uploader, const WeightView& weight, const WeightBytes& at,
                   std::byte* to, rt::Stream& stream) {
-  const CodePlanes planes = code_planes(weight.scheme, weight.rows, weight.columns);
-  upload_plane(uploader, weight.codes, planes.low_bits, weight, to, stream);
+  const CodePlanes planes = code_planes(weight);
+  upload_plane(uploader, weight.codes, planes.low_bits, false, weight, to, stream);
   if (planes.high_bits > 0) {
-    upload_plane(uploader, weight.codes + code_planes(weight).high_at, planes.high_bits, weight,
-                 to + planes.high_at, stream);
+    upload_plane(uploader, weight.codes + planes.high_at, planes.high_bits, true, weight, to,
+                 stream);
   }
   if (is_grouped(weight)) {
     upload_groups(uploader, weight.scales, 2, weight, to + at.scales_at, stream);
@@ -72,7 +74,7 @@ WeightView upload_weight(const WeightView& weight, std::byte* to, Uploader& uplo
   there.scales = nullptr;
   there.zeros = nullptr;
   there.sums = nullptr;
-  there.high_at = 0;  // a slice's planes lie as a whole weight's
+  there.high_at = 0;  // the device has one plane
   if (weight.rows == 0) return there;
   if (weight.scheme.is_float()) {
     upload_floats(uploader, weight, to, stream);
@@ -95,9 +97,7 @@ FloatWeight float_weight(const WeightView& weight) {
 
 CodeWeight code_weight(const WeightView& weight) {
   CodeWeight made;
-  const CodePlanes planes = code_planes(weight.scheme, weight.rows, weight.columns);
   made.codes = reinterpret_cast<const std::uint8_t*>(weight.codes);
-  if (planes.high_bits > 0) made.high = made.codes + planes.high_at;
   made.bits = weight.scheme.bits;
   made.zero = weight.scheme.bias();
   made.zeros = weight.zeros;

@@ -1,5 +1,5 @@
-// Stored weights in device memory: from the file's panels into planes, and as kernels want to see
-// them. A WeightView of a device points to the planes of layout.h; its sums are null.
+// Stored weights in device memory: from the file's panels into the order of layout.h, and as
+// kernels want to see them. A WeightView of a device points there; its sums are null.
 #pragma once
 
 #include "cuda/host/uploader.h"

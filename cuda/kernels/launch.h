@@ -109,8 +109,7 @@ struct FloatWeight {
   FloatType type = FloatType::f32;
 };
 struct CodeWeight {
-  const std::uint8_t* codes = nullptr;  // low (or only) planes
-  const std::uint8_t* high = nullptr;   // 3 bits: planes of the third bit
+  const std::uint8_t* codes = nullptr;
   int bits = 8;
   int zero = 0;                                 // subtracted from each code where zeros is null
   const std::uint8_t* zeros = nullptr;          // uint schemes
@@ -121,12 +120,15 @@ struct CodeWeight {
 };
 
 // A stored weight from the file's panels (tensor/weight_layout.h), which lie on the device at
-// `from`, into planes at `to`. Every byte of `to` is written.
+// `from`, into the order of layout.h at `to`. Every byte of `to` is written.
 struct UploadCodes {
   const std::uint8_t* from = nullptr;
   std::uint8_t* to = nullptr;
-  int bits = 8;  // of this plane: 8, 4, 2 or 1
+  int bits = 8;  // of a code: 8, 4, 3 or 2
   std::int64_t padded_rows = 0, padded_columns = 0;
+  // 3 bits are two planes in the file: first the low two bits, then with this the third of the same
+  // codes.
+  bool thirds = false;
 };
 void launch_upload_codes(const UploadCodes& a, rt::Stream& stream);
 // [Np/64][G][64] -> [Np][G], elements of 1 or 2 bytes.

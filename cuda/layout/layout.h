@@ -1,10 +1,12 @@
 // Where numbers lie in device memory: formulas that kernels, the host and plans share. Weights, N
 // rows (outputs), K columns (inputs), Np = ceil64(N), Kp = ceil128(K), pads have value 0:
-//   codes of b bits, 8, 4 or 2: planes [Np][Kp*b/8]. 16 bytes hold 128/b columns of a row: column
+//   codes of b bits, 8, 4 or 2: [Np][Kp*b/8]. 16 bytes hold 128/b columns of a row: column
 //     k = 16 i + 4 j + y of them lies in byte 4 j + y, bits b*i and up. So (word j >> b*i) & mask
-//     is four neighbouring codes: an operand of dp4a, and a register of mma.m16n8k32. 3 bits: the
-//     planes of the low two bits, and after all of them those of the third (b = 1). 8 bits are
+//     is four neighbouring codes: an operand of dp4a, and a register of mma.m16n8k32. 8 bits are
 //     signed; fewer are unsigned, the number is code - zero (2^(b-1) for int schemes).
+//   codes of 3 bits: [Np][Kp*3/8]. Three pieces of 16 bytes hold 128 columns of a row, as signed
+//     numbers code - 4: words j of the pieces give those of columns 16 i + 4 j + y, i = 0 ... 7,
+//     each in the top of byte y of a word of its own (three_bit_quad).
 //   scales: row f32 [Np]; group f16 [Np][Kp/g], times scale_mul.   zeros (uint): u8, same shape.
 //   floats: [N][ceil32(K)].
 // Activations: f32 [T][ceil32(W)], codes s8 [T][ceil128(W)], scales f32 [T][1 or Kp/128], sums of
@@ -29,13 +31,52 @@ constexpr std::int64_t float_stride(std::int64_t columns) { return round_up_to(c
 constexpr std::int64_t padded_columns(std::int64_t columns) { return round_up_to(columns, 128); }
 constexpr std::int64_t padded_rows(std::int64_t rows) { return round_up_to(rows, 64); }
 
-// Byte and shift of a column's code in a row of planes of b bits.
-constexpr std::int64_t plane_byte(int bits, std::int64_t column) {
+// Byte and shift of a column's code in a row of b bits, 8, 4 or 2.
+constexpr std::int64_t code_byte(int bits, std::int64_t column) {
   const std::int64_t chunk = 128 / bits, k = column % chunk;
   return column / chunk * 16 + k % 16;
 }
-constexpr int plane_shift(int bits, std::int64_t column) {
+constexpr int code_shift(int bits, std::int64_t column) {
   return static_cast<int>(column % (128 / bits) / 16) * bits;
+}
+
+// 3 bits: quad i, 0 ... 7, of four numbers -4 ... 3, each in the top of its byte, so 32 times as
+// large. word(p): word j of piece p. Bits of its bytes:
+//             7 6 5     4 3 2     1 0
+//   piece 0   quad 0    quad 1    upper two of quad 6
+//   piece 1   quad 2    quad 3    upper two of quad 7
+//   piece 2   quad 4    quad 5    lowest of quad 7, lowest of quad 6
+// Quads 6 and 7 are the exclusive or of two shifted words, because one instruction does that and
+// the mask. Each lets in what the other has there: the bits of the last column are stored so that
+// it goes out again (three_bit_words). docs/cuda-kernels.md counts it.
+inline constexpr std::uint32_t kThreeBitTops = 0xe0e0e0e0u;
+template <class Word>
+constexpr std::uint32_t three_bit_quad(int i, Word word) {
+  if (i < 6) return word(i / 2) << 3 * (i % 2) & kThreeBitTops;
+  return (word(i - 6) << 6 ^ word(2) << (11 - i)) & kThreeBitTops;
+}
+
+// Words j of the three pieces. Linear: the exclusive or of two is that of their quads.
+struct ThreeBitWords {
+  std::uint32_t of[3];
+};
+constexpr ThreeBitWords three_bit_words(const std::uint32_t (&quads)[8]) {
+  ThreeBitWords w = {
+      {quads[0] | quads[1] >> 3, quads[2] | quads[3] >> 3, quads[4] | quads[5] >> 3}};
+  const auto missing = [&](int i) {
+    return quads[i] ^ three_bit_quad(i, [&](int piece) { return w.of[piece]; });
+  };
+  // What the bits of the last column must bring, the lowest first: the others depend on them.
+  w.of[2] |= missing(6) >> 5 & 0x01010101u;
+  w.of[2] |= missing(7) >> 4 & 0x02020202u;
+  w.of[0] |= missing(6) >> 6 & 0x03030303u;
+  w.of[1] |= missing(7) >> 6 & 0x03030303u;
+  return w;
+}
+// Byte in a row where word j of piece 0 lies that has the column; those of the others follow 16
+// bytes apart.
+constexpr std::int64_t three_bit_byte(std::int64_t column) {
+  return column / 128 * 48 + column % 16 / 4 * 4;
 }
 
 inline constexpr int kKvPageTokens = 64;

@@ -1,4 +1,4 @@
-// Where the parts of a weight lie in one block of device memory, in the planes of layout.h.
+// Where the parts of a weight lie in one block of device memory, in the order of layout.h.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// A random integer matmul: weights in the device's planes, tokens, and what comes out of it by
+// A random integer matmul: weights in the device's order, tokens, and what comes out of it by
 // plain loops over the codes.
 #pragma once
 
@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <random>
@@ -66,7 +67,7 @@ struct IntSegmentData {
   std::vector<std::uint16_t> group_scales;
   std::vector<float> row_scales;
   std::vector<float> bias;
-  std::unique_ptr<DeviceArray<std::uint8_t>> low_there, high_there, zeros_there;
+  std::unique_ptr<DeviceArray<std::uint8_t>> codes_there, zeros_there;
   std::unique_ptr<DeviceArray<std::uint16_t>> group_scales_there;
   std::unique_ptr<DeviceArray<float>> row_scales_there, bias_there;
 };
@@ -161,8 +162,7 @@ class IntMatmulData {
   CodeSegment segment(std::size_t i) const {
     const IntSegmentData& s = segments_[i];
     CodeSegment segment;
-    segment.weight.codes = s.low_there->data();
-    segment.weight.high = s.high_there ? s.high_there->data() : nullptr;
+    segment.weight.codes = s.codes_there->data();
     segment.weight.bits = c_.bits;
     segment.weight.zero = c_.is_signed() || c_.is_uint ? 0 : 1 << (c_.bits - 1);
     segment.weight.zeros = c_.has_zeros() ? s.zeros_there->data() : nullptr;
@@ -242,7 +242,8 @@ class IntMatmulData {
     for (auto& value : s.group_scales) value = f32_to_f16(uniform(-2, 2));
     s.bias.resize(static_cast<std::size_t>(rows));
     for (float& value : s.bias) value = uniform(-1, 1);
-    pack(rows, s);
+    s.codes_there = std::make_unique<DeviceArray<std::uint8_t>>(
+        c_.bits == 3 ? pack_three_bits(rows, s) : pack(rows, s));
     s.zeros_there = std::make_unique<DeviceArray<std::uint8_t>>(s.zeros);
     s.group_scales_there = std::make_unique<DeviceArray<std::uint16_t>>(s.group_scales);
     s.row_scales_there = std::make_unique<DeviceArray<float>>(s.row_scales);
@@ -250,25 +251,41 @@ class IntMatmulData {
     return s;
   }
 
-  void pack(int rows, IntSegmentData& s) const {
-    const int low_bits = c_.bits == 3 ? 2 : c_.bits;
-    s.low_there = plane(rows, s, low_bits, 0);
-    if (c_.bits == 3) s.high_there = plane(rows, s, 1, 2);
-  }
-
-  std::unique_ptr<DeviceArray<std::uint8_t>> plane(int rows, const IntSegmentData& s, int bits,
-                                                   int shift) const {
-    const auto stride = static_cast<std::size_t>(c_.padded() * bits / 8);
+  std::vector<std::uint8_t> pack(int rows, const IntSegmentData& s) const {
+    const auto stride = static_cast<std::size_t>(c_.padded() * c_.bits / 8);
     std::vector<std::uint8_t> bytes(static_cast<std::size_t>(padded_rows(rows)) * stride);
     for (int row = 0; row < rows; ++row) {
       for (int k = 0; k < c_.columns; ++k) {
-        const int part = s.codes[at(row, k)] >> shift & ((1 << bits) - 1);
-        const std::size_t byte =
-            static_cast<std::size_t>(row) * stride + static_cast<std::size_t>(plane_byte(bits, k));
-        bytes[byte] = static_cast<std::uint8_t>(bytes[byte] | part << plane_shift(bits, k));
+        const int code = s.codes[at(row, k)] & ((1 << c_.bits) - 1);
+        const std::size_t byte = static_cast<std::size_t>(row) * stride +
+                                 static_cast<std::size_t>(code_byte(c_.bits, k));
+        bytes[byte] = static_cast<std::uint8_t>(bytes[byte] | code << code_shift(c_.bits, k));
       }
     }
-    return std::make_unique<DeviceArray<std::uint8_t>>(bytes);
+    return bytes;
+  }
+  // Codes past the last column are 4, as in a file: the number 0.
+  std::vector<std::uint8_t> pack_three_bits(int rows, const IntSegmentData& s) const {
+    const auto stride = static_cast<std::size_t>(c_.padded() * 3 / 8);
+    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(padded_rows(rows)) * stride);
+    for (int row = 0; row < rows; ++row) {
+      for (int word = 0; word < c_.padded() / 32; ++word) {
+        const int first = word / 4 * 128 + word % 4 * 4;
+        std::uint32_t quads[8] = {};
+        for (int i = 0; i < 32; ++i) {
+          const int k = first + i / 4 * 16 + i % 4;
+          const int number = k < c_.columns ? s.codes[at(row, k)] - 4 : 0;
+          quads[i / 4] |= (static_cast<std::uint32_t>(number) & 7u) << (8 * (i % 4) + 5);
+        }
+        const ThreeBitWords words = three_bit_words(quads);
+        for (int piece = 0; piece < 3; ++piece) {
+          std::memcpy(&bytes[static_cast<std::size_t>(row) * stride +
+                             static_cast<std::size_t>(three_bit_byte(first) + 16 * piece)],
+                      &words.of[piece], 4);
+        }
+      }
+    }
+    return bytes;
   }
 
   void make_tokens() {

@@ -1,7 +1,8 @@
-// Weights as a file has them into the device's planes: every code, scale and float found again at
+// Weights as a file has them into the device's order: every code, scale and float found again at
 // its place.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <random>
 
 #include "cuda/kernels/launch.h"
@@ -29,18 +30,61 @@ int panel_code(const std::vector<std::uint8_t>& panels, int bits, std::int64_t c
 
 TEST(Upload, CodesOfEveryWidthLieWhereTheLayoutSays) {
   constexpr std::int64_t kRows = 192, kColumns = 384;
-  for (const int bits : {1, 2, 4, 8}) {
+  for (const int bits : {2, 4, 8}) {
     const auto panels = random_numbers<std::uint8_t>(kRows * kColumns * bits / 8);
     const DeviceArray<std::uint8_t> from(panels), to(panels.size());
     launch_upload_codes({from.data(), to.data(), bits, kRows, kColumns}, test_stream());
     const auto planes = to.host();
     for (std::int64_t row = 0; row < kRows; ++row) {
       for (std::int64_t k = 0; k < kColumns; ++k) {
-        const auto at = static_cast<std::size_t>(row * kColumns * bits / 8 + plane_byte(bits, k));
-        ASSERT_EQ(planes[at] >> plane_shift(bits, k) & ((1 << bits) - 1),
+        const auto at = static_cast<std::size_t>(row * kColumns * bits / 8 + code_byte(bits, k));
+        ASSERT_EQ(planes[at] >> code_shift(bits, k) & ((1 << bits) - 1),
                   panel_code(panels, bits, kColumns, row, k))
             << bits << " bits, row " << row << ", column " << k;
       }
+    }
+  }
+}
+
+// Number i of 32 that three words hold, a byte of each of four columns: as the words of layout.h
+// say it, bit by bit.
+int three_bit_number(const std::uint32_t (&words)[3], int i) {
+  const int quad = i / 4, byte = 8 * (i % 4);
+  // Bit `at` of this byte of a word; below 0, of the byte before, and 0 before the first.
+  const auto bit = [&](int word, int at) {
+    return byte + at < 0 ? 0 : static_cast<int>(words[word] >> (byte + at) & 1u);
+  };
+  int number = 0;
+  for (int b = 0; b < 3; ++b) {  // from the lowest bit
+    int found = 0;
+    if (quad < 6) found = bit(quad / 2, (quad % 2 == 0 ? 5 : 2) + b);
+    if (quad == 6) found = bit(0, b - 1) ^ bit(2, b);
+    if (quad == 7) found = bit(1, b - 1) ^ bit(2, b + 1);
+    number |= found << b;
+  }
+  return number < 4 ? number : number - 8;
+}
+
+TEST(Upload, ThreeBitsLieWhereTheLayoutSays) {
+  constexpr std::int64_t kRows = 192, kColumns = 384, kRowBytes = kColumns * 3 / 8;
+  const auto low = random_numbers<std::uint8_t>(kRows * kColumns / 4);
+  auto high = random_numbers<std::uint8_t>(kRows * kColumns / 8 + 1);
+  high.erase(high.begin());  // other bits than the low ones
+  const DeviceArray<std::uint8_t> from(low), thirds(high), to(kRows * kRowBytes);
+  launch_upload_codes({from.data(), to.data(), 3, kRows, kColumns}, test_stream());
+  launch_upload_codes({thirds.data(), to.data(), 3, kRows, kColumns, true}, test_stream());
+  const auto found = to.host();
+  for (std::int64_t row = 0; row < kRows; ++row) {
+    for (std::int64_t k = 0; k < kColumns; ++k) {
+      std::uint32_t words[3];
+      for (int piece = 0; piece < 3; ++piece) {
+        const std::int64_t at = row * kRowBytes + k / 128 * 48 + piece * 16 + k % 16 / 4 * 4;
+        std::memcpy(&words[piece], &found[static_cast<std::size_t>(at)], 4);
+      }
+      const int code = panel_code(low, 2, kColumns, row, k) | panel_code(high, 1, kColumns, row, k)
+                                                                  << 2;
+      ASSERT_EQ(three_bit_number(words, static_cast<int>(k % 128 / 16 * 4 + k % 4)), code - 4)
+          << "row " << row << ", column " << k;
     }
   }
 }

@@ -223,7 +223,8 @@ __device__ __forceinline__ void multiply_slab(
     FloatWarpTile<Weights, Shape>& tile, const unsigned char* stage,
     const typename FloatGemmMemory<Weights, Shape>::Groups& groups, int block,
     const Folding& folding, std::uint32_t flip) {
-#pragma unroll 1  // registers are short
+  [[maybe_unused]] constexpr int kUnrolled = Weights::kUnrolled;
+#pragma unroll kUnrolled
   for (int b = 0; b < Shape::kSlab / 32; ++b) {
     const int column = (block + b) * 32 % kBlockColumns;
     if constexpr (Weights::kScaled) {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cuda/kernels/matmul/gemm_rows.cuh"
-#include "cuda/kernels/matmul/planes.cuh"
+#include "cuda/kernels/matmul/packed_codes.cuh"
 #include "cuda/layout/layout.h"
 #include "cuda/words/ptx_attention.h"
 
@@ -45,6 +45,7 @@ struct HalfWeights {
   using Arguments = FloatMatmul;
   static constexpr bool kScaled = false;
   static constexpr int kPieces = pieces;
+  static constexpr int kUnrolled = 1;
 
   // Rows x columns of the weights in shared memory.
   template <int rows, int columns>
@@ -101,12 +102,14 @@ struct CodeWeights {
   using Arguments = WeightOnlyMatmul;
   static constexpr bool kScaled = true;
   static constexpr int kPieces = 2;
+  // Blocks of 32 columns that float_gemm multiplies without a loop: registers are short. Of 3 bits
+  // each is unpacked in its own way.
+  static constexpr int kUnrolled = bits == 3 ? 4 : 1;
 
   template <int rows, int columns>
   struct Tile {
-    static constexpr int kChunks = columns * Planes<bits>::kLowBits / 128;  // of 16 bytes of a row
-    static constexpr int kLowBytes = rows * kChunks * 16;
-    static constexpr int kBytes = kLowBytes + (bits == 3 ? rows * 16 : 0);
+    static constexpr int kChunks = columns * bits / 128;  // of 16 bytes of a row
+    static constexpr int kBytes = rows * kChunks * 16;
     static_assert(kChunks > 0 && (bits != 3 || columns == 128));
 
     template <class Rows>
@@ -120,34 +123,33 @@ struct CodeWeights {
         const CodeSegment& segment = tile_rows.of(a, n);
         const int row = tile_rows.first + tile_rows.offset(n);
         const bool valid = row < segment.rows;
-        const std::int64_t at =
-            ((valid ? row : 0) * padded + column) * Planes<bits>::kLowBits / 8 + chunk * 16;
+        const std::int64_t at = ((valid ? row : 0) * padded + column) * bits / 8 + chunk * 16;
         ptx::cp_async16(tile + swizzled<kChunks>(n, chunk), segment.weight.codes + at, valid);
       }
+    }
+    // The lane's word of a row's 16 bytes `chunk`.
+    static __device__ __forceinline__ std::uint32_t word(const unsigned char* tile, int row,
+                                                         int chunk) {
+      const int lane_byte = static_cast<int>(threadIdx.x % 4) * 4;
+      return *reinterpret_cast<const std::uint32_t*>(tile + swizzled<kChunks>(row, chunk) +
+                                                     lane_byte);
+    }
+    // Four codes as they are stored, unsigned.
+    static __device__ __forceinline__ std::uint32_t code_quad(const unsigned char* tile, int row,
+                                                              int run, std::uint32_t flip) {
       if constexpr (bits == 3) {
-        for (int n = thread; n < rows; n += threads) {
-          const CodeSegment& segment = tile_rows.of(a, n);
-          const int row = tile_rows.first + tile_rows.offset(n);
-          const bool valid = row < segment.rows;
-          ptx::cp_async16(tile + kLowBytes + n * 16,
-                          segment.weight.high + ((valid ? row : 0) * padded + column) / 8, valid);
-        }
+        const auto of_chunk = [&](int chunk) { return word(tile, row, chunk); };
+        return three_bit_quad(run, of_chunk) >> 5 ^ 0x04040404u;
+      } else {
+        constexpr int kRuns = Packing<bits>::kRuns;
+        return dot_quad<bits>({word(tile, row, run / kRuns)}, run % kRuns, flip);
       }
     }
     // float(code - zero) of four codes, exact: f16 has all integers up to 2048.
     static __device__ __forceinline__ WeightQuad quad(const unsigned char* tile, int row, int run,
                                                       std::uint32_t flip, std::uint32_t offset) {
-      constexpr int kRuns = Planes<bits>::kRuns;
-      const int chunk = run / kRuns, word = static_cast<int>(threadIdx.x % 4) * 4;
-      const auto low =
-          *reinterpret_cast<const std::uint32_t*>(tile + swizzled<kChunks>(row, chunk) + word);
-      std::uint32_t high = 0;
-      if constexpr (bits == 3) {
-        high = *reinterpret_cast<const std::uint32_t*>(tile + kLowBytes + row * 16 + word) >>
-               chunk % 2 * 4;
-      }
       constexpr std::uint32_t k1024 = 0x64646464u;  // high byte of the f16 numbers 1024 + code
-      const std::uint32_t codes = code_quad<bits>(low, high, run % kRuns, flip);
+      const std::uint32_t codes = code_quad(tile, row, run, flip);
       return {ptx::f16x2_sub(ptx::select_bytes(codes, k1024, 0x4140u), offset),
               ptx::f16x2_sub(ptx::select_bytes(codes, k1024, 0x4342u), offset)};
     }

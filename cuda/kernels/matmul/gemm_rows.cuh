@@ -8,9 +8,11 @@
 namespace leq::LEQ_GPU {
 
 // Where a row's 16 bytes `chunk` of `chunks` lie in shared memory: permuted so that the eight rows
-// that ldmatrix reads at once, and neighbouring chunks of a row, lie in different banks.
+// that ldmatrix reads at once, and neighbouring chunks of a row, lie in different banks. Of an odd
+// number they do as they are.
 template <int chunks>
 __device__ __forceinline__ int swizzled(int row, int chunk) {
+  if constexpr (chunks % 2 == 1) return (row * chunks + chunk) * 16;
   constexpr int kRowsOfLine = 8 / chunks;  // 128 bytes
   return (row * chunks + (chunk ^ row / kRowsOfLine % chunks)) * 16;
 }

@@ -5,7 +5,7 @@
 
 #include "cuda/kernels/matmul/gemm_rows.cuh"
 #include "cuda/kernels/matmul/matmul_finish.cuh"
-#include "cuda/kernels/matmul/planes.cuh"
+#include "cuda/kernels/matmul/packed_codes.cuh"
 #include "cuda/words/reduce.cuh"
 
 namespace leq::LEQ_GPU {
@@ -28,13 +28,10 @@ struct GemmShape {
 // of a slab need.
 template <class Shape, int bits, int group>
 struct GemmMemory {
-  static constexpr int kChunks = Planes<bits>::kLowBits;  // 16 bytes of a row's low plane in a slab
   static constexpr int kTokenBytes = Shape::kTokens * kSlab;
-  static constexpr int kLowBytes = Shape::kRows * kChunks * 16;
-  static constexpr int kHighBytes = bits == 3 ? Shape::kRows * 16 : 0;
-  static constexpr int kStageBytes = kTokenBytes + kLowBytes + kHighBytes;
+  static constexpr int kStageBytes = kTokenBytes + Shape::kRows * bits * 16;
   static constexpr int kGroups = group == 0 ? 0 : kSlab / group;
-  // Codes below 8 bits are multiplied as signed bytes, so many times as large (planes.cuh).
+  // Codes below 8 bits are multiplied as signed bytes, so many times as large (packed_codes.cuh).
   static constexpr int kFactor = kSignedFactor<bits>, kMiddle = bits == 8 ? 0 : 1 << (bits - 1);
   // Zero points, times kFactor, and sums of at most 128 codes fit into 16 bits. Scales over
   // kFactor.
@@ -53,7 +50,8 @@ struct GemmMemory {
 // constants.
 template <int rows, int chunks, int threads>
 struct RowCopies {
-  static constexpr int kStep = threads / chunks, kEach = rows / kStep;
+  // Of three chunks a quarter of the threads has none.
+  static constexpr int kStep = chunks == 3 ? threads / 4 : threads / chunks, kEach = rows / kStep;
   static_assert(kStep * kEach == rows && kStep % 16 == 0 && kEach <= 8);
   const std::byte* from = nullptr;
   int step_bytes = 0;  // in memory
@@ -64,6 +62,7 @@ struct RowCopies {
 
   // What is not there is not read, wherever its address points.
   __device__ __forceinline__ void load(unsigned char* to) {
+    if (kStep * chunks < threads && threadIdx.x >= kStep * chunks) return;
     to += swizzled<chunks>(row(), chunk());
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
@@ -89,16 +88,16 @@ struct TokenCopies : RowCopies<Shape::kTokens, 8, Shape::kThreads> {
   }
 };
 
-template <class Shape, int chunks>
-struct CodeCopies : RowCopies<Shape::kRows, chunks, Shape::kThreads> {
-  // `plane` has chunks * 16 bytes of a row for each slab.
-  __device__ __forceinline__ CodeCopies(const GemmRows<Shape>& rows, const CodeSegment& segment,
-                                        const std::uint8_t* plane, int slabs) {
-    const int first = rows.first + rows.offset(this->row()), row_bytes = slabs * (chunks * 16);
+template <class Shape, int bits>
+struct CodeCopies : RowCopies<Shape::kRows, bits, Shape::kThreads> {
+  __device__ __forceinline__ CodeCopies(const IntMatmul& a, const GemmRows<Shape>& rows,
+                                        int slabs) {
+    const CodeSegment& segment = rows.of(a, this->row());
+    const int first = rows.first + rows.offset(this->row()), row_bytes = slabs * (bits * 16);
     // 16 rows of a tile are eight of each segment with swiglu.
     const int step = rows.paired ? this->kStep / 2 : this->kStep;
-    this->from = reinterpret_cast<const std::byte*>(plane) + std::int64_t{first} * row_bytes +
-                 this->chunk() * 16;
+    this->from = reinterpret_cast<const std::byte*>(segment.weight.codes) +
+                 std::int64_t{first} * row_bytes + this->chunk() * 16;
     this->step_bytes = step * row_bytes;
 #pragma unroll
     for (int i = 0; i < this->kEach; ++i) {
@@ -107,45 +106,13 @@ struct CodeCopies : RowCopies<Shape::kRows, chunks, Shape::kThreads> {
   }
 };
 
-// The weights of slabs, and for 3 bits the 16 bytes of the high plane that a thread's row has.
-template <class Shape, int bits, int group>
-struct WeightCopies {
-  using Memory = GemmMemory<Shape, bits, group>;
-  CodeCopies<Shape, Memory::kChunks> low;
-  const std::uint8_t* high = nullptr;
-  bool has_high = false;
-
-  __device__ __forceinline__ WeightCopies(const IntMatmul& a, const GemmRows<Shape>& rows,
-                                          int slabs)
-      : low(rows, rows.of(a, low.row()), rows.of(a, low.row()).weight.codes, slabs) {
-    const int thread = static_cast<int>(threadIdx.x);
-    if (bits != 3 || thread >= Shape::kRows) return;
-    const CodeSegment& segment = rows.of(a, thread);
-    const int row = rows.first + rows.offset(thread);
-    high = segment.weight.high + std::int64_t{row} * (slabs * 16);
-    has_high = row < segment.rows;
-  }
-  __device__ __forceinline__ void load(unsigned char* stage) {
-    low.load(stage + Memory::kTokenBytes);
-    if constexpr (bits == 3) {
-      const int thread = static_cast<int>(threadIdx.x);
-      if (thread < Shape::kRows) {
-        ptx::cp_async16(stage + Memory::kTokenBytes + Memory::kLowBytes + thread * 16, high,
-                        has_high);
-      }
-      high += 16;
-    }
-  }
-};
-
 // The codes of a warp's rows in one slab, as they lie in memory: word t of each 16 bytes.
 template <class Shape, int bits>
 struct SlabCodes {
-  static constexpr int kChunks = Planes<bits>::kLowBits, kAcross = Shape::kMmaAcross;
+  static constexpr int kAcross = Shape::kMmaAcross;
   // 8 bits: the two chunks of one step; fewer: all of the slab.
-  static constexpr int kHeld = bits == 8 ? 2 : kChunks;
-  std::uint32_t low[kAcross][kHeld];
-  std::uint32_t high[bits == 3 ? kAcross : 1];
+  static constexpr int kHeld = bits == 8 ? 2 : bits;
+  std::uint32_t words[kAcross][kHeld];
 
   // Chunks from `first` on; `row` is the warp's first in the tile.
   __device__ __forceinline__ void load(const unsigned char* codes, int row, int first) {
@@ -154,36 +121,38 @@ struct SlabCodes {
 #pragma unroll
     for (int j = 0; j < kAcross; j += kTiles) {
       const int n = row + (j + lane / 8 / kHeld) * 8 + lane % 8;
-      std::uint32_t words[4];
-      ptx::ldmatrix_x4(words, codes + swizzled<kChunks>(n, first + lane / 8 % kHeld));
+      std::uint32_t found[4];
+      ptx::ldmatrix_x4(found, codes + swizzled<bits>(n, first + lane / 8 % kHeld));
 #pragma unroll
-      for (int i = 0; i < 4; ++i) low[j + i / kHeld][i % kHeld] = words[i];
+      for (int i = 0; i < 4; ++i) words[j + i / kHeld][i % kHeld] = found[i];
     }
   }
-  __device__ __forceinline__ void load_high(const unsigned char* codes, int row) {
+  // Three chunks: that of all rows, then the next, so that what a lane reads lies constants apart.
+  __device__ __forceinline__ void load_three(const unsigned char* codes, int row) {
     const int lane = static_cast<int>(threadIdx.x % 32);
-    constexpr int kTiles = kAcross < 4 ? kAcross : 4;
+    constexpr int kMatrices = kAcross * 3;
 #pragma unroll
-    for (int j = 0; j < kAcross; j += kTiles) {
-      std::uint32_t words[4];
-      ptx::ldmatrix_x4(words, codes + (row + (j + lane / 8 % kTiles) * 8 + lane % 8) * 16);
+    for (int j = 0; j < kMatrices; j += 4) {
+      const int matrix = min(j + lane / 8, kMatrices - 1);
+      const int n = row + matrix % kAcross * 8 + lane % 8;
+      std::uint32_t found[4];
+      ptx::ldmatrix_x4(found, codes + swizzled<bits>(n, matrix / kAcross));
 #pragma unroll
-      for (int i = 0; i < kTiles; ++i) high[j + i] = words[i];
+      for (int i = j; i < j + 4 && i < kMatrices; ++i) {
+        words[i % kAcross][i / kAcross] = found[i - j];
+      }
     }
   }
 
   // Columns 32 step ... of the slab: the second operand of the mma across j.
   __device__ __forceinline__ void operand(int j, int step, std::uint32_t flip,
                                           std::uint32_t (&b)[2]) const {
-    constexpr int kSteps = bits == 8 ? 1 : 4 / kChunks;  // in a chunk
-    if constexpr (bits == 8) {
-      b[0] = low[j][0] ^ flip;
-      b[1] = low[j][1] ^ flip;
-    } else {
-      const std::uint32_t thirds = bits == 3 ? high[j] >> step / 2 * 4 : 0;
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        b[half] = signed_quad<bits>(low[j][step / kSteps], thirds, step % kSteps * 2 + half, flip);
+    for (int half = 0; half < 2; ++half) {
+      if constexpr (bits == 8) {
+        b[half] = words[j][half] ^ flip;
+      } else {
+        b[half] = slab_quad<bits>(words[j], step * 2 + half, flip);
       }
     }
   }
@@ -488,13 +457,13 @@ __device__ __forceinline__ void multiply_slab(const unsigned char* stage, std::u
                                               WarpTile<Shape, bits, group, Sum>& tile,
                                               Complete complete) {
   using Memory = GemmMemory<Shape, bits, group>;
-  const unsigned char* const low = stage + Memory::kTokenBytes;
+  const unsigned char* const weights = stage + Memory::kTokenBytes;
   SlabCodes<Shape, bits> codes;
-  if constexpr (bits < 8) codes.load(low, tile.first_row, 0);
-  if constexpr (bits == 3) codes.load_high(low + Memory::kLowBytes, tile.first_row);
+  if constexpr (bits == 3) codes.load_three(weights, tile.first_row);
+  if constexpr (bits == 4 || bits == 2) codes.load(weights, tile.first_row, 0);
 #pragma unroll
   for (int step = 0; step < 4; ++step) {
-    if constexpr (bits == 8) codes.load(low, tile.first_row, step * 2);
+    if constexpr (bits == 8) codes.load(weights, tile.first_row, step * 2);
     if (group > 0 && step * 32 % (group > 0 ? group : 1) == 0) tile.start(Sum::kStart);
     tile.multiply(stage, codes, step, flip);
     if constexpr (group > 0) {
@@ -519,10 +488,10 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   const auto stage_of = [&](int slab) {
     return memory + slab % Shape::kStages * Memory::kStageBytes;
   };
-  WeightCopies<Shape, bits, group> weights(a, rows, slabs);
+  CodeCopies<Shape, bits> weights(a, rows, slabs);
   TokenCopies<Shape> tokens(a, rows);
   const auto load_weights = [&](int slab) {
-    if (slab < slabs) weights.load(stage_of(slab));
+    if (slab < slabs) weights.load(stage_of(slab) + Memory::kTokenBytes);
   };
   const auto load_inputs = [&](int slab) {
     if (slab < slabs) tokens.load(stage_of(slab));

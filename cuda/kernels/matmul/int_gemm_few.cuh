@@ -44,7 +44,7 @@ struct FewMemory {
   }
 };
 
-// Copies of a stage's rows, which lie one after the other in memory as they do in the plane: piece
+// Copies of a stage's rows, which lie one after the other in memory: piece
 // p of a row's kAlong slabs is chunk p % chunks of slab p / chunks.
 template <class Shape, int bits, int group>
 struct FewCopies {
@@ -71,21 +71,14 @@ struct FewCopies {
   }
   // The weights of slabs from `first` on.
   __device__ __forceinline__ void load_weights(const Memory& memory, int first) const {
-    const auto plane_row = [&](int row, int bytes, auto plane) {
+    if (first >= slabs) return;
+    copy<Shape::kRows, bits>(memory, first, Slab::kTokenBytes, [&](int row) {
       const CodeSegment& segment = rows.of(a, row);
       const int n = rows.first + rows.offset(row);
-      const std::uint8_t* const begin = plane(segment.weight) + std::int64_t{n} * slabs * bytes;
+      const std::uint8_t* const begin =
+          segment.weight.codes + std::int64_t{n} * slabs * (bits * 16);
       return n < segment.rows ? reinterpret_cast<const std::byte*>(begin) : nullptr;
-    };
-    if (first >= slabs) return;
-    copy<Shape::kRows, Slab::kChunks>(memory, first, Slab::kTokenBytes, [&](int row) {
-      return plane_row(row, Slab::kChunks * 16, [](const CodeWeight& w) { return w.codes; });
     });
-    if constexpr (bits == 3) {
-      copy<Shape::kRows, 1>(memory, first, Slab::kTokenBytes + Slab::kLowBytes, [&](int row) {
-        return plane_row(row, 16, [](const CodeWeight& w) { return w.high; });
-      });
-    }
   }
   __device__ __forceinline__ void load_tokens(const Memory& memory, int first) const {
     if (first < slabs) {

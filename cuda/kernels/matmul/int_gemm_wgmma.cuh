@@ -36,12 +36,9 @@ struct HopperShape {
 // out, barriers.
 template <class Shape>
 struct HopperMemory {
-  static constexpr int kChunks = Planes<Shape::kBits>::kLowBits;  // of a row in a slab
-  static constexpr int kLowColumns = kChunks * 16;                // bytes
+  static constexpr int kRowBytes = Shape::kBits * 16;  // of codes in a slab
   static constexpr int kTokenBytes = Shape::kTokens * kSlab;
-  static constexpr int kLowBytes = Shape::kRows * kLowColumns;
-  static constexpr int kHighBytes = Shape::kBits == 3 ? Shape::kRows * 16 : 0;
-  static constexpr int kStageBytes = kTokenBytes + kLowBytes + kHighBytes;
+  static constexpr int kStageBytes = kTokenBytes + Shape::kRows * kRowBytes;
   static_assert(kStageBytes % 1024 == 0, "where 128-byte order begins");
 
   // Zero points, times kFactor, and sums of 128 codes fit into 16 bits. Scales over kFactor.
@@ -71,10 +68,9 @@ struct HopperMemory {
   __device__ __forceinline__ unsigned char* tokens(int stage) const {
     return base + stage * kStageBytes;
   }
-  __device__ __forceinline__ unsigned char* low(int stage) const {
+  __device__ __forceinline__ unsigned char* codes(int stage) const {
     return tokens(stage) + kTokenBytes;
   }
-  __device__ __forceinline__ unsigned char* high(int stage) const { return low(stage) + kLowBytes; }
   __device__ __forceinline__ Groups& groups(int stage) const {
     return reinterpret_cast<Groups*>(base + kStages * kStageBytes)[stage];
   }
@@ -120,9 +116,8 @@ struct Ring {
 // Where the copy engine finds the operands, and how the output is cut into tiles.
 struct HopperMaps {
   rt::TensorMap tokens;
-  rt::TensorMap low[kMostSegments];
-  rt::TensorMap high[kMostSegments];  // 3 bits
-  int token_tiles, row_tiles;         // row_tiles: of a cluster
+  rt::TensorMap codes[kMostSegments];
+  int token_tiles, row_tiles;  // row_tiles: of a cluster
 
   // Bands of 2,048 or 1,024 tokens, all rows for each, so that tiles at work at the same time share
   // operands. Tiles of a cluster past the last rows have none.
@@ -183,11 +178,8 @@ __device__ __forceinline__ void load_tiles(const IntMatmul& a, const HopperMaps&
       ptx::barrier_wait(memory.empty(ring.stage), ring.parity ^ 1);
       ptx::barrier_expect(full, Memory::kStageBytes);
       load_tokens<Shape>(maps.tokens, slab * kSlab, first_token, memory.tokens(ring.stage), full);
-      load_rows(rows, maps.low, slab * Memory::kLowColumns, Memory::kLowColumns,
-                memory.low(ring.stage), full);
-      if constexpr (Shape::kBits == 3) {
-        load_rows(rows, maps.high, slab * 16, 16, memory.high(ring.stage), full);
-      }
+      load_rows(rows, maps.codes, slab * Memory::kRowBytes, Memory::kRowBytes,
+                memory.codes(ring.stage), full);
     }
   }
 }
@@ -264,7 +256,7 @@ struct WarpgroupTile {
   std::uint32_t codes[Shape::kThroughRegisters ? 4 : 1][4];  // operand A, of 32 columns each
   // Where the lane's row of each two chunks of codes lies in a stage, as ldmatrix asks for it: the
   // warp's first eight rows and the next of one chunk, then of the other.
-  static constexpr int kCodeLoads = Shape::kThroughRegisters ? Memory::kChunks / 2 : 1;
+  static constexpr int kCodeLoads = Shape::kThroughRegisters ? (Shape::kBits + 1) / 2 : 1;
   int code_at[kCodeLoads];
   int lane, warp;              // warp: of all that multiply
   int first_row, first_token;  // of number 0
@@ -278,7 +270,8 @@ struct WarpgroupTile {
     if constexpr (!Shape::kThroughRegisters) return;
 #pragma unroll
     for (int i = 0; i < kCodeLoads; ++i) {
-      code_at[i] = kept(swizzled<Memory::kChunks>(warp * 16 + lane % 16, 2 * i + lane / 16));
+      const int chunk = min(2 * i + lane / 16, Shape::kBits - 1);
+      code_at[i] = kept(swizzled<Shape::kBits>(warp * 16 + lane % 16, chunk));
     }
   }
   static __device__ __forceinline__ int kept(int x) {
@@ -299,27 +292,24 @@ struct WarpgroupTile {
 
   // Codes of a slab from shared memory into the registers of operand A.
   __device__ __forceinline__ void load_codes(const Memory& memory, int stage, std::uint32_t flip) {
-    constexpr int kBits = Shape::kBits, kRuns = Planes<kBits>::kRuns;
-    std::uint32_t low[kCodeLoads][4], thirds[2] = {};
+    constexpr int kBits = Shape::kBits;
+    std::uint32_t found[kCodeLoads][4];
 #pragma unroll
     for (int i = 0; i < kCodeLoads; ++i) {
-      ptx::ldmatrix_x4(low[i], memory.low(stage) + code_at[i]);
+      ptx::ldmatrix_x4(found[i], memory.codes(stage) + code_at[i]);
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      if constexpr (kBits == 3) {
-        thirds[half] = word(memory.high(stage) + row(2 * half) * 16 + lane % 4 * 4);
+      std::uint32_t words[kBits];
+#pragma unroll
+      for (int chunk = 0; chunk < kBits; ++chunk) {
+        words[chunk] = found[chunk / 2][chunk % 2 * 2 + half];
       }
 #pragma unroll
       for (int i = 0; i < 8; ++i) {  // 16 columns each
-        const int chunk = i / kRuns;
-        codes[i / 2][half + i % 2 * 2] = signed_quad<kBits>(
-            low[chunk / 2][chunk % 2 * 2 + half], thirds[half] >> chunk * kRuns, i % kRuns, flip);
+        codes[i / 2][half + i % 2 * 2] = slab_quad<kBits>(words, i, flip);
       }
     }
-  }
-  static __device__ __forceinline__ std::uint32_t word(const unsigned char* at) {
-    return *reinterpret_cast<const std::uint32_t*>(at);
   }
 
   // Starts multiplying a slab; `add`: to the sums that are there.
@@ -332,7 +322,7 @@ struct WarpgroupTile {
       if constexpr (Shape::kThroughRegisters) {
         ptx::wgmma(sums, codes[step], columns, add || step > 0);
       } else {
-        const unsigned char* const rows = memory.low(stage) + warp / 4 * (64 * kSlab);
+        const unsigned char* const rows = memory.codes(stage) + warp / 4 * (64 * kSlab);
         const std::uint64_t mine = ptx::next_columns(ptx::matrix_operand(rows), step);
         ptx::wgmma(sums, mine, columns, add || step > 0);
       }

@@ -17,7 +17,7 @@ inline rt::TensorMap rows_map(const void* base, std::int64_t rows, std::int64_t 
   matrix.stride = stride;
   matrix.box_rows = box_rows;
   matrix.box_columns = columns;
-  matrix.swizzle = columns == 16 ? rt::Swizzle::none : static_cast<rt::Swizzle>(columns);
+  matrix.swizzle = columns == 48 ? rt::Swizzle::none : static_cast<rt::Swizzle>(columns);
   return rt::make_tensor_map(matrix);
 }
 
@@ -34,13 +34,9 @@ HopperMaps hopper_maps(const IntMatmul& a) {
   maps.row_tiles = 0;
   for (int i = 0; i < a.segment_count; ++i) {
     const CodeSegment& segment = a.segments[i];
-    const std::int64_t low = padded * Planes<Shape::kBits>::kLowBits / 8;
-    maps.low[i] = rows_map(segment.weight.codes, segment.rows, low, low, box_rows,
-                           HopperMemory<Shape>::kLowColumns);
-    if (Shape::kBits == 3) {
-      maps.high[i] =
-          rows_map(segment.weight.high, segment.rows, padded / 8, padded / 8, box_rows, 16);
-    }
+    const std::int64_t bytes = padded * Shape::kBits / 8;
+    maps.codes[i] = rows_map(segment.weight.codes, segment.rows, bytes, bytes, box_rows,
+                             HopperMemory<Shape>::kRowBytes);
     if (paired && i > 0) continue;
     maps.row_tiles += static_cast<int>((segment.rows + rows_of_tile - 1) / rows_of_tile);
   }

@@ -1,10 +1,10 @@
 // Few tokens (up to 8, up to 4 below 8 bits) times a weight of 8, 4, 3 or 2 bits by dp4a, sums over
 // whole rows or groups of 32 or 64 columns (of 128: int_gemv_groups.cuh, int_gemv_tokens.cuh): each
-// warp owns some rows of the weight, and its lanes walk them in pieces of 16 bytes (docs/cuda.md).
+// warp owns some rows of the weight, and its lanes walk them unit by unit (docs/cuda-kernels.md).
 #pragma once
 
 #include "cuda/kernels/matmul/matmul_finish.cuh"
-#include "cuda/kernels/matmul/planes.cuh"
+#include "cuda/kernels/matmul/packed_codes.cuh"
 #include "cuda/kernels/rows/output_codes.cuh"
 #include "cuda/words/reduce.cuh"
 
@@ -109,9 +109,10 @@ struct GemvTile {
     for (int i = 0; i < kItems; ++i) sums[i] = value;
   }
 
-  // Adds the products of `runs` runs of 16 columns, from `first` on, of a piece.
+  // Adds the products of `runs` runs of 16 columns, from `first` on, of a unit, 2^kDotShift times
+  // as large.
   template <int runs>
-  __device__ __forceinline__ void multiply(const Piece<bits> (&pieces)[kRows], int first,
+  __device__ __forceinline__ void multiply(const Unit<bits> (&units)[kRows], int first,
                                            const std::int8_t* inputs,
                                            const TokenOffsets<tokens>& token_at,
                                            std::uint32_t flip) {
@@ -125,7 +126,7 @@ struct GemvTile {
         for (int word = 0; word < 4; ++word) {
 #pragma unroll
           for (int r = 0; r < kRows; ++r) {
-            const std::uint32_t codes = pieces[r].quad(run, word, flip);
+            const std::uint32_t codes = units[r].quad(run, word, flip);
             sums[r * tokens + t] = ptx::dp4a(codes, quads[word], sums[r * tokens + t]);
           }
         }
@@ -150,7 +151,7 @@ __device__ __forceinline__ void keep_groups(const IntMatmul& a, const Grouping& 
                                             const GemvRows<bits>& rows,
                                             GemvTile<bits, tokens>& tile, int column, bool active,
                                             WaitingGroups<kGemvRows<bits> * tokens>& waiting) {
-  const int lanes = grouping.group / Planes<bits>::kColumns;  // 0: a lane has several groups
+  const int lanes = grouping.group / Packing<bits>::kColumns;  // 0: a lane has several groups
   for (int step = lanes / 2; step > 0; step /= 2) {
 #pragma unroll
     for (int i = 0; i < tile.kItems; ++i) {
@@ -172,7 +173,8 @@ __device__ __forceinline__ void keep_groups(const IntMatmul& a, const Grouping& 
 #pragma unroll
     for (int r = 0; r < kGemvRows<bits>; ++r) {
       const int i = r * tokens + t;
-      waiting.sums[slot][i] = tile.sums[i] - row[r].zero * sum;
+      const int zero = row[r].zero - Packing<bits>::kDotMiddle;
+      waiting.sums[slot][i] = (tile.sums[i] >> Packing<bits>::kDotShift) - zero * sum;
       waiting.scales[slot][i] = row[r].scale * scale;
     }
   }
@@ -223,16 +225,16 @@ __device__ __forceinline__ float add_groups(const IntMatmul& a, const GemvItem<b
   return f;
 }
 
-// Multiplies a lane's piece group by group; 32 columns are the least group.
+// Multiplies a lane's unit group by group; 32 columns are the least group.
 template <int bits, int tokens>
 __device__ __forceinline__ void multiply_groups(const IntMatmul& a, const Grouping& grouping,
                                                 const GemvRows<bits>& rows,
                                                 GemvTile<bits, tokens>& tile,
-                                                const Piece<bits> (&loaded)[kGemvRows<bits>],
+                                                const Unit<bits> (&loaded)[kGemvRows<bits>],
                                                 const TokenOffsets<tokens>& token_at,
                                                 std::uint32_t flip, int column, bool active,
                                                 WaitingGroups<kGemvRows<bits> * tokens>& waiting) {
-  using Layout = Planes<bits>;
+  using Layout = Packing<bits>;
   constexpr int kRuns = Layout::kRuns < 2 ? 1 : 2;
   tile.start(0);
 #pragma unroll
@@ -254,33 +256,34 @@ __device__ __forceinline__ float walk(const IntMatmul& a, const Grouping& groupi
                                       const GemvItem<bits, tokens>& item,
                                       GemvTile<bits, tokens>& tile,
                                       WaitingGroups<kGemvRows<bits> * tokens>* waiting) {
-  using Layout = Planes<bits>;
+  using Layout = Packing<bits>;
   [[maybe_unused]] constexpr int kUnrolled = kGemvRows<bits> * tokens <= 4 && !grouped ? 2 : 1;
   const int lane = static_cast<int>(threadIdx.x % 32);
   const TokenOffsets<tokens> token_at(a);
   const std::uint32_t flip = byte_flip(a.segments[0].weight);
   const bool exists = rows.row(0) < rows.of(a, 0).rows;
-  const int pieces = exists ? grouping.columns / Layout::kColumns : 0;
+  const int units = exists ? grouping.columns / Layout::kColumns : 0;
   int added = 0;  // groups
   float f = 0;
 #pragma unroll kUnrolled
-  for (int base = 0; base < pieces; base += 32) {
-    const bool active = base + lane < pieces;
+  for (int base = 0; base < units; base += 32) {
+    const bool active = base + lane < units;
     if (!grouped && !active) break;
-    const int index = min(base + lane, pieces - 1), column = index * Layout::kColumns;
-    Piece<bits> loaded[kGemvRows<bits>];
+    const int index = min(base + lane, units - 1), column = index * Layout::kColumns;
+    Unit<bits> loaded[kGemvRows<bits>];
 #pragma unroll
     for (int r = 0; r < kGemvRows<bits>; ++r) {
-      loaded[r] = load_piece<bits>(rows.of(a, r).weight, rows.row(r), grouping.columns, index);
+      loaded[r] = load_unit<bits>(rows.of(a, r).weight.codes +
+                                  unit_at<bits>(rows.row(r), grouping.columns, index));
     }
     if constexpr (!grouped) {
       tile.template multiply<Layout::kRuns>(loaded, 0, a.x.codes + column, token_at, flip);
     } else {
       multiply_groups(a, grouping, rows, tile, loaded, token_at, flip, column, active, *waiting);
       const int shift = group_shift(grouping.group);
-      const int walked = min(base + 32, pieces) * Layout::kColumns >> shift;
+      const int walked = min(base + 32, units) * Layout::kColumns >> shift;
       const int next = min(32 * Layout::kColumns, grouping.columns) >> shift;
-      if (walked + next - added <= kWaitingGroups && base + 32 < pieces) continue;
+      if (walked + next - added <= kWaitingGroups && base + 32 < units) continue;
       f = add_groups<integers>(a, item, added, walked, *waiting, f);
       added = walked;
     }
@@ -288,17 +291,16 @@ __device__ __forceinline__ float walk(const IntMatmul& a, const Grouping& groupi
   return f;
 }
 
-// A lane's first piece of each of its rows, on its way while the kernel in front still runs.
+// A lane's first unit of each of its rows, on its way while the kernel in front still runs.
 template <int bits>
 __device__ __forceinline__ void prefetch_rows(const IntMatmul& a, const Grouping& grouping,
                                               const GemvRows<bits>& rows) {
-  const int pieces = grouping.columns / Planes<bits>::kColumns;
-  const int index = min(static_cast<int>(threadIdx.x % 32), pieces - 1);
+  const int units = grouping.columns / Packing<bits>::kColumns;
+  const int index = min(static_cast<int>(threadIdx.x % 32), units - 1);
   if (rows.row(0) >= rows.of(a, 0).rows) return;
 #pragma unroll
   for (int r = 0; r < kGemvRows<bits>; ++r) {
-    ptx::prefetch(rows.of(a, r).weight.codes +
-                  piece_at<bits>(rows.row(r), grouping.columns, index));
+    ptx::prefetch(rows.of(a, r).weight.codes + unit_at<bits>(rows.row(r), grouping.columns, index));
   }
 }
 

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "cuda/kernels/matmul/matmul_finish.cuh"
-#include "cuda/kernels/matmul/planes.cuh"
+#include "cuda/kernels/matmul/packed_codes.cuh"
 #include "cuda/kernels/rows/output_codes.cuh"
 #include "cuda/words/reduce.cuh"
 
@@ -17,12 +17,14 @@ inline constexpr int kGroupRows = 16;  // of a block
 
 template <int bits>
 struct GroupShape {
-  static constexpr int kLanes = kGroupColumns / Planes<bits>::kColumns;  // of a row's group
-  static constexpr int kTeams = 32 / kLanes;
-  static constexpr int kRows = kGroupRows / kTeams;  // of a team
-  // Neighbouring groups that a warp walks at once: each lane has a sum to finish.
-  static constexpr int kGroups = 2;
-  static constexpr int kItems = kGroups * kRows;       // sums of a team
+  static constexpr int kLanes = kGroupColumns / Packing<bits>::kColumns;  // of a row's group
+  // Neighbouring groups that a warp walks at once: each lane has a sum to finish. A lane walks
+  // both, or where it has all of a group the one that is its own.
+  static constexpr int kGroups = 2, kLaneGroups = kLanes == 1 ? 1 : 2;
+  static constexpr int kTeamLanes = kLanes * kGroups / kLaneGroups;
+  static constexpr int kTeams = 32 / kTeamLanes;
+  static constexpr int kRows = kGroupRows / kTeams;    // of a team
+  static constexpr int kItems = kLaneGroups * kRows;   // sums of the lanes that share a group
   static constexpr int kStep = kGroupWarps * kGroups;  // groups of all warps
   static constexpr int kRound = 256;                   // groups that may wait
   static_assert(kRows * kTeams == kGroupRows && kItems == kLanes && kRound % kStep == 0);
@@ -92,10 +94,10 @@ struct GroupStep {
   using Shape = GroupShape<bits>;
   // Inputs of other widths would take the registers of codes.
   static constexpr bool kHoldsInputs = bits == 4;
-  static constexpr int kInputs = kHoldsInputs ? Planes<bits>::kRuns : 1;
+  static constexpr int kInputs = kHoldsInputs ? Packing<bits>::kRuns : 1;
   int group;  // the first
-  Piece<bits> pieces[Shape::kGroups][Shape::kRows];
-  uint4 inputs[Shape::kGroups][kInputs];
+  Unit<bits> units[Shape::kLaneGroups][Shape::kRows];
+  uint4 inputs[Shape::kLaneGroups][kInputs];
   std::uint16_t scale;
   int zero;
   float token_scale;
@@ -113,9 +115,9 @@ __device__ __forceinline__ const T* moved(const T* from, int index) {
 template <int bits, bool integers>
 struct GroupWalk {
   using Shape = GroupShape<bits>;
-  using Layout = Planes<bits>;
+  using Layout = Packing<bits>;
   using Step = GroupStep<bits>;
-  static constexpr int kGroupBytes = kGroupColumns * Layout::kLowBits / 8;
+  static constexpr int kGroupBytes = kGroupColumns * bits / 8;
 
   const IntMatmul& a;
   const BlockRows& rows;
@@ -123,7 +125,7 @@ struct GroupWalk {
   int ahead, row;  // of the sum that the lane owns: group of the step, of 16
   // Of the team's first row; the others follow it. Neither ends of rows nor gate and up lie
   // between.
-  const std::uint8_t *codes, *high;
+  const std::uint8_t* codes;
   const std::int8_t* inputs;
   const std::uint16_t* scales;  // where has_scales()
   const std::uint8_t* zeros;    // where has_zeros
@@ -139,13 +141,11 @@ struct GroupWalk {
         rows(of_block),
         groups(static_cast<int>(round_up_to(arguments.columns, kGroupColumns)) / kGroupColumns) {
     const int lane = static_cast<int>(threadIdx.x % 32),
-              first = lane / Shape::kLanes * Shape::kRows;
-    const int part = lane % Shape::kLanes;
+              first = lane / Shape::kTeamLanes * Shape::kRows;
+    const int part = lane % Shape::kTeamLanes;  // of the team's columns
     const CodeWeight& weight = rows.of(a, first).weight;
     const std::int64_t at = std::int64_t{rows.row(first)} * groups;
-    codes = ptx::opaque(weight.codes + at * kGroupBytes + part * 16);
-    // 16 bytes of the high plane have the third bits of a whole group.
-    high = bits == 3 ? weight.high + at * 16 : nullptr;
+    codes = ptx::opaque(weight.codes + at * kGroupBytes + part * Layout::kBytes);
     inputs = ptx::opaque(a.x.codes + part * Layout::kColumns);
     ahead = part / Shape::kRows;
     row = first + part % Shape::kRows;
@@ -162,17 +162,14 @@ struct GroupWalk {
   // end no one counts anything. What the weights have of it is written by no kernel.
   __device__ __forceinline__ void load_weights(int group, Step& step) const {
     step.group = min(group, groups - Shape::kGroups);
-    const std::uint8_t *row_codes = moved<kGroupBytes>(codes, step.group), *row_high = high;
-    if constexpr (bits == 3) row_high = moved<16>(high, step.group);
+    const std::uint8_t* row_codes = moved<kGroupBytes>(codes, step.group);
 #pragma unroll
     for (int r = 0; r < Shape::kRows; ++r) {
 #pragma unroll
-      for (int j = 0; j < Shape::kGroups; ++j) {
-        step.pieces[j][r] = piece_of<bits>(row_codes + j * kGroupBytes, row_high + j * 16,
-                                           static_cast<int>(threadIdx.x) % Shape::kLanes);
+      for (int j = 0; j < Shape::kLaneGroups; ++j) {
+        step.units[j][r] = load_unit<bits>(row_codes + j * kGroupBytes);
       }
       row_codes += groups * kGroupBytes;
-      row_high += bits == 3 ? groups * 16 : 0;
     }
     step.scale = 0x3c00;  // 1
     if (has_scales()) step.scale = *moved(scales, step.group);
@@ -182,7 +179,7 @@ struct GroupWalk {
   __device__ __forceinline__ void load_tokens(Step& step) const {
     if constexpr (Step::kHoldsInputs) {
 #pragma unroll
-      for (int j = 0; j < Shape::kGroups; ++j) {
+      for (int j = 0; j < Shape::kLaneGroups; ++j) {
 #pragma unroll
         for (int run = 0; run < Layout::kRuns; ++run) {
           step.inputs[j][run] = input_at(step.group, j, run);
@@ -208,7 +205,7 @@ struct GroupWalk {
 #pragma unroll
     for (int i = 0; i < Shape::kItems; ++i) sums[i] = 0;
 #pragma unroll
-    for (int j = 0; j < Shape::kGroups; ++j) {
+    for (int j = 0; j < Shape::kLaneGroups; ++j) {
 #pragma unroll
       for (int i = 0; i < Layout::kRuns; ++i) {
         const int run = kInPlace ? Layout::kRuns - 1 - i : i;
@@ -218,14 +215,14 @@ struct GroupWalk {
 #pragma unroll
         for (int r = 0; r < Shape::kRows; ++r) {
           int& sum = sums[j * Shape::kRows + r];
-          const Piece<bits>& piece = step.pieces[j][r];
-          if (kInPlace && i > 0) sum >>= Layout::kLowBits;
+          const Unit<bits>& unit = step.units[j][r];
+          if (kInPlace && i > 0) sum >>= bits;
 #pragma unroll
           for (int word = 0; word < 4; ++word) {
             if constexpr (kInPlace) {
-              sum = ptx::dp4a_u8s8(piece.quad_in_place(run, word), quads[word], sum);
+              sum = ptx::dp4a_u8s8(unit.quad_in_place(run, word), quads[word], sum);
             } else {
-              const std::uint32_t quad = piece.quad(run, word, 0);
+              const std::uint32_t quad = unit.quad(run, word, 0);
               sum = is_unsigned ? ptx::dp4a_u8s8(quad, quads[word], sum)
                                 : ptx::dp4a(quad, quads[word], sum);
             }
@@ -243,7 +240,8 @@ struct GroupWalk {
     const float scale = ptx::f16_to_f32(step.scale) * scale_mul;
     const int of_group = step.group + ahead;
     if (of_group < group) return;  // of another step
-    const int sum = sums[0] - step.zero * step.token_sum;
+    const int zero = step.zero - Layout::kDotMiddle;
+    const int sum = (sums[0] >> Layout::kDotShift) - zero * step.token_sum;
     if constexpr (integers) {
       store_sum(of_group, sum);
     } else {

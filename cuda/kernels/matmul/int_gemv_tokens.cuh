@@ -19,19 +19,22 @@ struct alignas(16) WaitingPair {
 
 // What a lane has of a group: of each operand eight words of four columns, in one order.
 //   8 bits: 16 columns of piece t = lane % 4, then of piece t + 4;  4 bits: the 32 of piece t
-//   3 and 2 bits: of the runs of piece t / 2, two words each, those of its half
+//   2 bits: of the runs of piece t / 2, two words each, those of its half
+//   3 bits: word t of each run
 template <int bits>
 struct LaneColumns {
-  static constexpr int kWords = Planes<bits>::kLowBits;  // of a row's low plane
-  static constexpr int kGroupBytes = kGroupColumns * kWords / 8;
+  static constexpr int kWords = bits;  // of a row
+  static constexpr int kGroupBytes = kGroupColumns * bits / 8;
   static constexpr int kQuads = 8;
 
   static __device__ __forceinline__ int part() { return static_cast<int>(threadIdx.x % 4); }
-  static __device__ __forceinline__ int byte() { return part() * (bits < 4 ? 8 : 16); }
-  static __device__ __forceinline__ int third_byte() { return part() % 2 * 8; }
+  static __device__ __forceinline__ int byte() {
+    return part() * (bits == 3 ? 4 : bits == 2 ? 8 : 16);
+  }
   static __device__ __forceinline__ int column() {
-    if constexpr (bits >= 4) return part() * Planes<bits>::kColumns;
-    return part() / 2 * Planes<bits>::kColumns + part() % 2 * 8;
+    if constexpr (bits == 3) return part() * 4;
+    if constexpr (bits >= 4) return part() * Packing<bits>::kColumns;
+    return part() / 2 * Packing<bits>::kColumns + part() % 2 * 8;
   }
 
   template <int count>
@@ -53,22 +56,25 @@ struct LaneColumns {
   // Of a row, from its group's byte() on.
   static __device__ __forceinline__ void load_codes(const std::uint8_t* from,
                                                     std::uint32_t (&to)[kWords]) {
-    if constexpr (bits < 4) {
+    if constexpr (bits == 3) {
+#pragma unroll
+      for (int piece = 0; piece < 3; ++piece) {
+        to[piece] = words_at<std::uint32_t>(from + piece * 16);
+      }
+    } else if constexpr (bits == 2) {
       put(words_at<uint2>(from), to, 0);
     } else {
       put(ptx::load_once(from), to, 0);
       if constexpr (bits == 8) put(ptx::load_once(from + 64), to, 4);
     }
   }
-  // Third bits of the same columns, from third_byte() of the 16 that a row's group has.
-  static __device__ __forceinline__ void load_thirds(const std::uint8_t* from,
-                                                     std::uint32_t (&to)[2]) {
-    put(words_at<uint2>(from), to, 0);
-  }
   // Of a token, from its group's column() on.
   static __device__ __forceinline__ void load_inputs(const std::int8_t* from,
                                                      std::uint32_t (&to)[kQuads]) {
-    if constexpr (bits < 4) {
+    if constexpr (bits == 3) {
+#pragma unroll
+      for (int run = 0; run < kQuads; ++run) to[run] = words_at<std::uint32_t>(from + run * 16);
+    } else if constexpr (bits == 2) {
 #pragma unroll
       for (int run = 0; run < 4; ++run) put(words_at<uint2>(from + run * 16), to, run * 2);
     } else {
@@ -76,15 +82,14 @@ struct LaneColumns {
       put(words_at<uint4>(from + (bits == 8 ? 64 : 16)), to, 4);
     }
   }
-  // Four codes as signed bytes (planes.cuh), those of inputs' word `quad`. `high`: shifted so that
-  // run 0 comes first.
-  static __device__ __forceinline__ std::uint32_t operand(const std::uint32_t (&low)[kWords],
-                                                          const std::uint32_t* high, int quad,
-                                                          std::uint32_t flip) {
-    if constexpr (bits == 8) return low[quad] ^ flip;
-    constexpr int kOfRun = kWords < 4 ? kWords : 4;
-    const int word = quad % kOfRun;
-    return signed_quad<bits>(low[word], bits == 3 ? high[word] : 0, quad / kOfRun, flip);
+  // Four codes as signed bytes (packed_codes.cuh), those of inputs' word `quad`.
+  static __device__ __forceinline__ std::uint32_t operand(const std::uint32_t (&words)[kWords],
+                                                          int quad, std::uint32_t flip) {
+    if constexpr (bits == 3) {
+      return signed_quad<3>(words, quad, flip);
+    } else {
+      return signed_quad<bits>({words[quad % bits]}, quad / bits, flip);
+    }
   }
 };
 
@@ -92,9 +97,8 @@ template <int bits, bool zeros>
 struct TokenStep {
   using Columns = LaneColumns<bits>;
   int group;
-  std::uint32_t low[2][Columns::kWords];  // of rows lane / 4 and lane / 4 + 8
-  std::uint32_t high[2][bits == 3 ? 2 : 1];
-  std::uint32_t inputs[Columns::kQuads];  // of token lane / 4
+  std::uint32_t words[2][Columns::kWords];  // of rows lane / 4 and lane / 4 + 8
+  std::uint32_t inputs[Columns::kQuads];    // of token lane / 4
   std::uint16_t scales[2];
   float token_scales[2];  // of tokens 2 (lane % 4) and the next
   int zero_points[zeros ? 2 : 1], token_sums[zeros ? 2 : 1];
@@ -113,7 +117,7 @@ struct TokenWalk {
   int groups;  // of a row
   bool has_scales, has_token_scales;
   std::uint32_t flip;
-  const std::uint8_t *codes[2], *high[2];
+  const std::uint8_t* codes[2];
   const std::int8_t* inputs;
   const std::uint16_t* scales[2];
   const std::uint8_t* zero_points[2];
@@ -139,8 +143,6 @@ struct TokenWalk {
       const CodeWeight& weight = rows.of(a, row(half)).weight;
       const std::int64_t of_row = rows.row(row(half)), at = of_row * groups;
       codes[half] = ptx::opaque(weight.codes + at * Columns::kGroupBytes + Columns::byte());
-      // 16 bytes of the high plane have the third bits of a whole group.
-      high[half] = bits == 3 ? ptx::opaque(weight.high + at * 16 + Columns::third_byte()) : nullptr;
       scales[half] = ptx::opaque(weight.group_scales + at);
       scale_mul[half] = (has_scales ? weight.scale_mul : 1.0f) * (1.0f / kFactor);
       const std::int64_t of_token = token_at(token(half));
@@ -162,10 +164,7 @@ struct TokenWalk {
     step.group = min(group, groups - 1);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      Columns::load_codes(moved<Columns::kGroupBytes>(codes[half], step.group), step.low[half]);
-      if constexpr (bits == 3) {
-        Columns::load_thirds(moved<16>(high[half], step.group), step.high[half]);
-      }
+      Columns::load_codes(moved<Columns::kGroupBytes>(codes[half], step.group), step.words[half]);
     }
     step.scales[0] = step.scales[1] = 0x3c00;  // 1
     if (has_scales) {
@@ -192,12 +191,6 @@ struct TokenWalk {
 
   // sums[i]: of row(i / 2) and token(i % 2), times kFactor.
   __device__ __forceinline__ void multiply(const Step& step, int (&sums)[4]) const {
-    std::uint32_t thirds[2][2] = {};
-    if constexpr (bits == 3) {
-      const int shift = Columns::part() / 2 * 4;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) thirds[i / 2][i % 2] = step.high[i / 2][i % 2] >> shift;
-    }
 #pragma unroll
     for (int i = 0; i < 4; ++i) sums[i] = 0;
 #pragma unroll
@@ -205,7 +198,7 @@ struct TokenWalk {
       std::uint32_t w[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        w[i] = Columns::operand(step.low[i % 2], thirds[i % 2], quad + i / 2, flip);
+        w[i] = Columns::operand(step.words[i % 2], quad + i / 2, flip);
       }
       const std::uint32_t x[2] = {step.inputs[quad], step.inputs[quad + 1]};
       ptx::mma_m16n8k32_s8(sums, w, x);

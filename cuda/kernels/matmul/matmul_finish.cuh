@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cuda/kernels/launch.h"
-#include "cuda/kernels/matmul/planes.cuh"
+#include "cuda/kernels/matmul/packed_codes.cuh"
 #include "cuda/layout/layout.h"
 #include "cuda/words/float_math.cuh"
 #include "cuda/words/ptx.h"

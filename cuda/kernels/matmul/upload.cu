@@ -1,5 +1,5 @@
-// Stored weights from the file's panels into device planes (layout.h): bytes move, nothing is
-// rounded. Each thread writes one word of a plane, or one element.
+// Stored weights from the file's panels into the device's order (layout.h): bits move, nothing is
+// rounded. Each thread writes one word, of 3 bits three, or one element.
 #include "cuda/kernels/launch.h"
 #include "cuda/layout/layout.h"
 #include "cuda/words/run.h"
@@ -10,17 +10,15 @@ namespace {
 constexpr int kThreads = 256;
 constexpr std::int64_t kPanelRows = 64;
 
-// Four columns of a row from `column` on (a multiple of 4) in the file: the byte where their word
-// begins and the shift within each byte.
-struct PanelPlace {
-  std::int64_t byte;
-  int shift;
-};
-__device__ PanelPlace panel_place(const UploadCodes& a, std::int64_t row, std::int64_t column) {
-  const std::int64_t quads = 8 / a.bits, quad = column / 4;
-  return {row / kPanelRows * (kPanelRows * a.padded_columns * a.bits / 8) +
-              quad / quads * (4 * kPanelRows) + row % kPanelRows * 4,
-          static_cast<int>(quad % quads) * a.bits};
+// Four codes of a row from `column` on (a multiple of 4), of a plane of `bits` bits in the file, in
+// the low bits of their bytes.
+__device__ unsigned panel_quad(const UploadCodes& a, int bits, std::int64_t row,
+                               std::int64_t column) {
+  const std::int64_t quads = 8 / bits, quad = column / 4;
+  const std::int64_t byte = row / kPanelRows * (kPanelRows * a.padded_columns * bits / 8) +
+                            quad / quads * (4 * kPanelRows) + row % kPanelRows * 4;
+  const unsigned in = *reinterpret_cast<const unsigned*>(a.from + byte);
+  return in >> quad % quads * bits & 0x01010101u * ((1u << bits) - 1);
 }
 
 __global__ void __launch_bounds__(kThreads) upload_codes(const LEQ_GRID_CONSTANT UploadCodes a) {
@@ -30,15 +28,36 @@ __global__ void __launch_bounds__(kThreads) upload_codes(const LEQ_GRID_CONSTANT
   if (word >= a.padded_rows * row_words) return;
   const std::int64_t row = word / row_words, at = word % row_words;
   const std::int64_t chunk = at / 4, j = at % 4;  // of 16 bytes, and the word in it
-  const unsigned mask = 0x01010101u * ((1u << a.bits) - 1);
   unsigned out = 0;
   for (int i = 0; i < 8 / a.bits; ++i) {
     const std::int64_t column = chunk * (128 / a.bits) + 16 * i + 4 * j;
-    const PanelPlace place = panel_place(a, row, column);
-    const unsigned in = *reinterpret_cast<const unsigned*>(a.from + place.byte);
-    out |= (in >> place.shift & mask) << a.bits * i;
+    out |= panel_quad(a, a.bits, row, column) << a.bits * i;
   }
   *reinterpret_cast<unsigned*>(a.to + word * 4) = out;
+}
+
+// A thread has one word of each of three pieces. Third bits join what the low two have written: the
+// order of 3 bits is linear.
+__global__ void __launch_bounds__(kThreads)
+    upload_three_bits(const LEQ_GRID_CONSTANT UploadCodes a) {
+  LEQ_BOUNDS(kThreads);
+  const std::int64_t row_words = a.padded_columns / 32;
+  const std::int64_t word = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (word >= a.padded_rows * row_words) return;
+  const std::int64_t row = word / row_words, first = word % row_words / 4 * 128 + word % 4 * 4;
+  unsigned quads[8];
+  for (int i = 0; i < 8; ++i) {
+    const std::int64_t column = first + 16 * i;
+    // u - 4: the top bit turned over.
+    quads[i] = a.thirds ? panel_quad(a, 1, row, column) << 7 ^ 0x80808080u
+                        : panel_quad(a, 2, row, column) << 5;
+  }
+  const ThreeBitWords words = three_bit_words(quads);
+  auto* const to =
+      reinterpret_cast<unsigned*>(a.to + row * (a.padded_columns * 3 / 8) + three_bit_byte(first));
+  for (int piece = 0; piece < 3; ++piece) {
+    to[piece * 4] = words.of[piece] ^ (a.thirds ? to[piece * 4] : 0);
+  }
 }
 
 template <class Element>
@@ -70,8 +89,9 @@ dim3 blocks_for(std::int64_t threads) {
 }  // namespace
 
 void launch_upload_codes(const UploadCodes& a, rt::Stream& stream) {
-  const std::int64_t words = a.padded_rows * a.padded_columns * a.bits / 32;
-  rt::run(stream, {"upload_codes", blocks_for(words), dim3(kThreads)}, upload_codes, a);
+  const std::int64_t words = a.padded_rows * a.padded_columns * (a.bits == 3 ? 1 : a.bits) / 32;
+  const auto kernel = a.bits == 3 ? upload_three_bits : upload_codes;
+  rt::run(stream, {"upload_codes", blocks_for(words), dim3(kThreads)}, kernel, a);
 }
 
 void launch_upload_groups(const UploadGroups& a, rt::Stream& stream) {

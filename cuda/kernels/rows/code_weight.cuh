@@ -1,5 +1,5 @@
-// Single numbers of a stored weight on the device: for kernels that do not live from the planes'
-// order (embedding, weights for f32 inputs), and one place that says what the planes mean.
+// Single numbers of a stored weight on the device: for kernels that do not live from the stored
+// order (embedding, weights for f32 inputs), and one place that says what the stored codes mean.
 #pragma once
 
 #include "cuda/kernels/launch.h"
@@ -8,10 +8,18 @@
 
 namespace leq::LEQ_GPU {
 
-__device__ __forceinline__ int plane_bits(const std::uint8_t* planes, int bits, std::int64_t row,
-                                          std::int64_t column, std::int64_t columns) {
-  const std::int64_t at = row * (padded_columns(columns) * bits / 8) + plane_byte(bits, column);
-  return planes[at] >> plane_shift(bits, column) & ((1 << bits) - 1);
+// What is stored: the code, of 3 bits too.
+__device__ __forceinline__ int stored_code(const CodeWeight& w, std::int64_t row,
+                                           std::int64_t column, std::int64_t columns) {
+  const std::uint8_t* const codes = w.codes + row * (padded_columns(columns) * w.bits / 8);
+  if (w.bits == 3) {
+    const auto* const words =
+        reinterpret_cast<const std::uint32_t*>(codes + three_bit_byte(column));
+    const std::uint32_t quad = three_bit_quad(static_cast<int>(column % 128 / 16),
+                                              [&](int piece) { return words[piece * 4]; });
+    return static_cast<std::int8_t>(quad >> column % 4 * 8) / 32 + 4;
+  }
+  return codes[code_byte(w.bits, column)] >> code_shift(w.bits, column) & ((1 << w.bits) - 1);
 }
 
 // The code as it counts: signed, zero point subtracted.
@@ -20,9 +28,7 @@ __device__ __forceinline__ int code_number(const CodeWeight& w, std::int64_t row
   if (w.bits == 8 && w.zeros == nullptr && w.zero == 0) {
     return static_cast<std::int8_t>(w.codes[row * padded_columns(columns) + column]);
   }
-  const int low = w.bits == 3 ? 2 : w.bits;
-  int code = plane_bits(w.codes, low, row, column, columns);
-  if (w.high != nullptr) code |= plane_bits(w.high, 1, row, column, columns) << 2;
+  const int code = stored_code(w, row, column, columns);
   if (w.zeros == nullptr) return code - w.zero;
   const std::int64_t groups = w.group == 0 ? 1 : padded_columns(columns) / w.group;
   return code - w.zeros[row * groups + (w.group == 0 ? 0 : column / w.group)];
