@@ -105,7 +105,7 @@ auto round_kernel() {
 
 const TileKernels& tile_kernels_portable();
 const TileKernels& tile_kernels_avx2();
-const TileKernels& tile_kernels_avx512vnni();
+const TileKernels& tile_kernels_avx512();
 const TileKernels& tile_kernels_neon();
 
 }  // namespace leq

@@ -30,6 +30,10 @@ void f32_avx2(const FloatBlock& block) noexcept;
 void f16_avx2(const FloatBlock& block) noexcept;
 void bf16_avx2(const FloatBlock& block) noexcept;
 
+void f32_avx512(const FloatBlock& block) noexcept;
+void f16_avx512(const FloatBlock& block) noexcept;
+void bf16_avx512(const FloatBlock& block) noexcept;
+
 void int8_rows_avx512vnni(const IntPanel& panel) noexcept;
 void int8_groups_avx512vnni(const IntPanel& panel) noexcept;
 void uint8_rows_avx512vnni(const IntPanel& panel) noexcept;
@@ -37,9 +41,6 @@ void uint8_groups_avx512vnni(const IntPanel& panel) noexcept;
 void bits4_avx512vnni(const IntPanel& panel) noexcept;
 void bits3_avx512vnni(const IntPanel& panel) noexcept;
 void bits2_avx512vnni(const IntPanel& panel) noexcept;
-void f32_avx512vnni(const FloatBlock& block) noexcept;
-void f16_avx512vnni(const FloatBlock& block) noexcept;
-void bf16_avx512vnni(const FloatBlock& block) noexcept;
 
 void int8_rows_avx512amx(const IntPanel& panel) noexcept;
 void int8_groups_avx512amx(const IntPanel& panel) noexcept;

@@ -6,7 +6,7 @@ namespace leq {
 
 const TileKernels& tile_kernels(Isa isa) {
   if (isa == Isa::portable) return tile_kernels_portable();
-  return isa >= Isa::avx512vnni ? tile_kernels_avx512vnni() : tile_kernels_avx2();
+  return isa >= Isa::avx512 ? tile_kernels_avx512() : tile_kernels_avx2();
 }
 
 }  // namespace leq

@@ -18,9 +18,6 @@ __mmask16 low_lanes(std::int64_t n) {
 }
 
 __m512 load16(const float* x) { return _mm512_loadu_ps(x); }
-__m512 load16(const std::uint16_t* x) {
-  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
-}
 __m512 load16(const std::uint8_t* x) {
   return _mm512_cvtepi32_ps(
       _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x))));

@@ -15,7 +15,7 @@
 namespace leq::cpu {
 namespace {
 
-__m512 halves16(const std::uint16_t* x) {
+__m512 load16(const std::uint16_t* x) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
 }
 
@@ -42,8 +42,8 @@ void int8_blocks(const ScoreTile& tile, int block) noexcept {
   }
 #pragma GCC unroll 4
   for (int b = 0; b < B; ++b) {
-    const __m512 scale = halves16(tile.scales + (block + b) * kKeyBlock);
-    const __m512 minimum = halves16(tile.minima + (block + b) * kKeyBlock);
+    const __m512 scale = load16(tile.scales + (block + b) * kKeyBlock);
+    const __m512 minimum = load16(tile.minima + (block + b) * kKeyBlock);
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
       const __m512 low = _mm512_mul_ps(minimum, _mm512_set1_ps(tile.code_sum[r]));

@@ -1,4 +1,6 @@
-// AVX-512 without VNNI: as AVX2, but many tokens are multiplied in registers of 512 bits.
+// AVX-512 without VNNI: float weights and many tokens are multiplied in registers of 512 bits, few
+// tokens as on AVX2.
+#include "backend/cpu/matmul/matmul_kernel_tables.h"
 #include "backend/cpu/matmul/x86/lanes_avx512.h"
 #include "backend/cpu/matmul/x86/matmul_blocks.h"
 #include "base/cpu_features.h"
@@ -16,10 +18,19 @@ struct Avx512 {
   static constexpr Start kBytes = Start::none;
 };
 
+constexpr MatmulKernels with_floats() {
+  MatmulKernels kernels = block_kernels<Avx512>(Isa::avx512, "12x32");
+  kernels.f32 = f32_avx512;
+  kernels.f16 = f16_avx512;
+  kernels.bf16 = bf16_avx512;
+  kernels.float_tile = "6x4";
+  return kernels;
+}
+
 }  // namespace
 
 const MatmulKernels& matmul_kernels_avx512() {
-  static constexpr MatmulKernels kKernels = block_kernels<Avx512>(Isa::avx512, "12x32");
+  static constexpr MatmulKernels kKernels = with_floats();
   return kKernels;
 }
 

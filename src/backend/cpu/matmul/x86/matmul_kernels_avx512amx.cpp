@@ -13,9 +13,9 @@ const MatmulKernels& matmul_kernels_avx512amx() {
                                              .bits4 = bits4_avx512amx,
                                              .bits3 = bits3_avx512amx,
                                              .bits2 = bits2_avx512amx,
-                                             .f32 = f32_avx512vnni,
-                                             .f16 = f16_avx512vnni,
-                                             .bf16 = bf16_avx512vnni,
+                                             .f32 = f32_avx512,
+                                             .f16 = f16_avx512,
+                                             .bf16 = bf16_avx512,
                                              .int_tile = "32x32",
                                              .float_tile = "6x4"};
   return kKernels;

@@ -139,8 +139,8 @@ void run(const FloatBlock& block) {
 
 }  // namespace
 
-void f32_avx512vnni(const FloatBlock& block) noexcept { run<F32>(block); }
-void f16_avx512vnni(const FloatBlock& block) noexcept { run<F16>(block); }
-void bf16_avx512vnni(const FloatBlock& block) noexcept { run<Bf16>(block); }
+void f32_avx512(const FloatBlock& block) noexcept { run<F32>(block); }
+void f16_avx512(const FloatBlock& block) noexcept { run<F16>(block); }
+void bf16_avx512(const FloatBlock& block) noexcept { run<Bf16>(block); }
 
 }  // namespace leq::cpu

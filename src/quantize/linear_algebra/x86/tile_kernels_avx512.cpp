@@ -44,6 +44,6 @@ struct F64 {
 
 }  // namespace
 
-const TileKernels& tile_kernels_avx512vnni() { return kTileKernels; }
+const TileKernels& tile_kernels_avx512() { return kTileKernels; }
 
 }  // namespace leq
