@@ -152,17 +152,23 @@ void remove_leftover(const fs::path& path) {
   ::close(descriptor);
 }
 
+// The names in the target's folder; none where it cannot be listed, only written to.
+std::vector<std::string> names_beside(const fs::path& target) {
+  try {
+    return file_names(folder_of(target));
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 // What processes that were killed have left of files of this name.
 void remove_leftovers(const fs::path& target) {
   const std::string begin = target.filename().string() + std::string(kTemporary);
-  std::error_code error;  // nothing is lost where they stay
-  for (fs::directory_iterator it(folder_of(target), error), end; !error && it != end;
-       it.increment(error)) {
-    const std::string name = it->path().filename().string();
+  for (const std::string& name : names_beside(target)) {
     if (!name.starts_with(begin)) continue;
     const auto process = parse_int(std::string_view(name).substr(begin.size()));
     const bool is_number = process && *process > 0 && *process <= std::numeric_limits<pid_t>::max();
-    if (is_number && !is_another(*process)) remove_leftover(it->path());
+    if (is_number && !is_another(*process)) remove_leftover(folder_of(target) / name);
   }
 }
 
