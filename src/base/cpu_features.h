@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/fetch.h"
+
 namespace leq {
 
 // The levels of all families. Within one family they ascend: each is as fast as those below it, and
@@ -40,9 +42,9 @@ Isa chosen_isa();
 // Tells the processor that the calling thread waits in a loop, for a few dozen cycles.
 void pause_briefly() noexcept;
 
-// The processor brings what is read in a row by itself, so that fetching each line twice, into one
-// cache after another, costs more than it gains: AMD's Zen 5. (Of others not known: false.)
-bool reads_ahead();
+// What was measured: AMD's Zen 5 once, Zen 4 never (its family has Zen 3 too), others twice. (Of
+// those that nobody measured: twice.)
+Fetch best_fetch();
 
 // "Intel(R) Xeon(R) Processor", for reports; empty where it cannot be read.
 std::string cpu_model_name();

@@ -44,7 +44,7 @@ class CpuBackend final : public Backend {
         attention_(cpu::attention_kernels(options.isa)),
         packed_(cpu::packed_kernels(options.isa)),
         matmul_(cpu::matmul_kernels(options.isa)),
-        fetch_once_(options.fetch_once),
+        fetch_(options.fetch),
         worker_rows_(static_cast<std::size_t>(pool_.threads())) {}
 
   std::string name() const override {
@@ -134,8 +134,7 @@ class CpuBackend final : public Backend {
     const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(linear); });
     const std::size_t needed = layout_.linear_scratch_bytes();
     const std::span<std::byte> scratch = memory_.scratch(needed).first(needed);
-    cpu::run_linear({pool_, rows_, matmul_, scratch, fetch_once_}, x, tokens, linear, epilogue,
-                    out);
+    cpu::run_linear({pool_, rows_, matmul_, scratch, fetch_}, x, tokens, linear, epilogue, out);
   }
 
   void seal(const BatchView& batch, const AttentionShape& shape, RopeTable& rope,
@@ -228,7 +227,7 @@ class CpuBackend final : public Backend {
   const cpu::AttentionKernels& attention_;
   const cpu::PackedKernels& packed_;
   const cpu::MatmulKernels& matmul_;
-  bool fetch_once_;
+  Fetch fetch_;
   std::vector<std::vector<float>> worker_rows_;
   std::vector<HostSampler> samplers_;  // one for each thread
   PartClock clock_;

@@ -14,8 +14,8 @@ struct CpuOptions {
   Isa isa = Isa::portable;  // chosen_isa() for the best
   // Where threads and weights go on several memory nodes; of one node nothing is asked.
   NumaMode numa = NumaMode::off;
-  // One token's weights are fetched once ahead of their use, not once for each cache: speed alone.
-  bool fetch_once = reads_ahead();
+  // Weights of a few tokens, ahead of their use: speed alone.
+  Fetch fetch = best_fetch();
 };
 
 std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options);

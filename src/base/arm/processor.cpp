@@ -18,6 +18,6 @@ std::vector<Isa> supported_isas() {
 // `yield` does nothing on most cores; isb waits until the pipeline is empty.
 void pause_briefly() noexcept { asm volatile("isb" ::: "memory"); }
 
-bool reads_ahead() { return false; }
+Fetch best_fetch() { return Fetch::twice; }
 
 }  // namespace leq

@@ -9,6 +9,6 @@ std::vector<Isa> supported_isas() { return {Isa::portable}; }
 
 void pause_briefly() noexcept { ::sched_yield(); }
 
-bool reads_ahead() { return false; }
+Fetch best_fetch() { return Fetch::twice; }
 
 }  // namespace leq

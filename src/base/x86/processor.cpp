@@ -62,11 +62,14 @@ std::vector<Isa> supported_isas() {
 
 void pause_briefly() noexcept { __builtin_ia32_pause(); }
 
-bool reads_ahead() {
-  constexpr unsigned kZen5 = 0x1a;  // family: 15 and the extended one
+Fetch best_fetch() {
+  constexpr unsigned kZen4 = 0x19, kZen5 = 0x1a;  // families: 15 and the extended one
   unsigned a = 0, b = 0, c = 0, d = 0;
-  if (__get_cpuid(0, &a, &b, &c, &d) == 0 || b != signature_AMD_ebx) return false;
-  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (a >> 8 & 0xf) + (a >> 20 & 0xff) == kZen5;
+  if (__get_cpuid(0, &a, &b, &c, &d) == 0 || b != signature_AMD_ebx) return Fetch::twice;
+  __get_cpuid(1, &a, &b, &c, &d);
+  const unsigned family = (a >> 8 & 0xf) + (a >> 20 & 0xff);
+  if (family == kZen5) return Fetch::once;
+  return family == kZen4 ? Fetch::never : Fetch::twice;
 }
 
 }  // namespace leq

@@ -192,7 +192,7 @@ void run_unit(Job& job, const Unit& unit, const Unit& next, std::int64_t token, 
     task.token = token + t;
     task.tokens = std::min(step, tokens - t);
     task.scratch = scratch;
-    task.fetch_once = job.context.fetch_once;
+    task.fetch = job.context.fetch;
     for (int i = 0; i < unit.part_count; ++i) {
       const Unit::Part& part = unit.parts[static_cast<std::size_t>(i)];
       task.segment = &job.linear.segments[static_cast<std::size_t>(part.segment)];

@@ -20,7 +20,7 @@ struct LinearContext {
   const RowKernels& rows;
   const MatmulKernels& matmul;
   std::span<std::byte> scratch;  // linear_scratch_bytes(pool.threads()), 64-byte aligned
-  bool fetch_once = false;       // of IntPanel
+  Fetch fetch = Fetch::twice;    // of IntPanel
 };
 
 // Bytes of scratch for any linear and any number of tokens.

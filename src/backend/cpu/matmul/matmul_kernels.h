@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/fetch.h"
+
 namespace leq {
 enum class Isa;
 }
@@ -40,7 +42,7 @@ struct IntPanel {
   // Codes that will be wanted next, which a kernel may fetch; or null and 0.
   const std::uint8_t* next_codes = nullptr;
   std::int64_t next_bytes = 0;
-  bool fetch_once = false;  // one token: each line ahead, instead of once for each cache
+  Fetch fetch = Fetch::twice;  // of best_fetch(): codes of few tokens
 
   // Tokens.
   std::int64_t tokens = 0;

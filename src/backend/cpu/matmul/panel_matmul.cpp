@@ -145,7 +145,7 @@ void multiply_ints(const MatmulKernels& kernels, const PanelTask& task) noexcept
   panel.y = task.y;
   panel.y_stride = task.y_stride;
   panel.scratch = task.scratch;
-  panel.fetch_once = task.fetch_once;
+  panel.fetch = task.fetch;
   if (task.tokens == 1) fetch_ends(task, panel);
   run_kernel(kernels, weight.scheme, panel);
 }

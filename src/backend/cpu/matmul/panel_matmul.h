@@ -20,7 +20,7 @@ struct PanelTask {
   std::int64_t panel = 0;
   const LinearSegment* next_segment = nullptr;  // the panel that may be fetched meanwhile, or null
   std::int64_t next_panel = 0;
-  bool fetch_once = false;  // of IntPanel
+  Fetch fetch = Fetch::twice;  // of IntPanel
   const Rows* x = nullptr;
   std::int64_t token = 0;  // first
   std::int64_t tokens = 0;

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "base/fetch.h"
+
 namespace leq::cpu {
 namespace {
 
@@ -13,16 +15,15 @@ namespace {
 // few buffers for what memory can deliver.
 constexpr int kFarBytes = 8192;
 constexpr int kNearBytes = 4096;
-// Where the processor fetches by itself what is read in a row (IntPanel::fetch_once), each line is
-// fetched once.
+// Fetch::once.
 constexpr int kOnceBytes = 8192;
 
 // Brings lines nearer that follow the line at `bytes`.
-template <bool kOnce>
-inline __attribute__((always_inline)) void fetch_ahead(const std::uint8_t* bytes) {
-  if constexpr (kOnce) {
+template <Fetch kFetch>
+inline __attribute__((always_inline)) void fetch_ahead([[maybe_unused]] const std::uint8_t* bytes) {
+  if constexpr (kFetch == Fetch::once) {
     _mm_prefetch(reinterpret_cast<const char*>(bytes + kOnceBytes), _MM_HINT_T0);
-  } else {
+  } else if constexpr (kFetch == Fetch::twice) {
     _mm_prefetch(reinterpret_cast<const char*>(bytes + kFarBytes), _MM_HINT_T1);
     _mm_prefetch(reinterpret_cast<const char*>(bytes + kNearBytes), _MM_HINT_T0);
   }

@@ -137,7 +137,7 @@ inline __attribute__((always_inline)) void fetch_step(const std::uint8_t* row) {
 }
 
 // Two quads of 32 columns, from kQuad on, for registers kFirst and on of one token's 64 outputs.
-template <int kBits, int kQuad, int kFirst = 0>
+template <int kBits, int kQuad, Fetch kFetch, int kFirst = 0>
 inline __attribute__((always_inline)) void add_two_quads(const Planes& planes, __m256i first,
                                                          __m256i second, __m256i (&narrow)[8]) {
   if constexpr (kFirst < 8) {
@@ -146,23 +146,23 @@ inline __attribute__((always_inline)) void add_two_quads(const Planes& planes, _
     constexpr int kStep = kFirst + kQuad / 2 % kPairs * 8;
     const Planes line{planes.low + 32 * kFirst, planes.high + (kBits == 3 ? 32 * kFirst : 0)};
     add_pairs(narrow[kFirst], codes_of<kBits, kQuad>(line), first);
-    if constexpr (kStep % kPairs == 0) {
+    if constexpr (kFetch != Fetch::never && kStep % kPairs == 0) {
       fetch_step<kStep / kPairs>(planes.low + kQuad / 2 / kPairs * 256);
     }
     add_pairs(narrow[kFirst], codes_of<kBits, kQuad + 1>(line), second);
-    add_two_quads<kBits, kQuad, kFirst + 1>(planes, first, second, narrow);
+    add_two_quads<kBits, kQuad, kFetch, kFirst + 1>(planes, first, second, narrow);
   }
 }
-template <int kBits, int kQuad>
+template <int kBits, int kQuad, Fetch kFetch>
 inline __attribute__((always_inline)) void add_two_quads(const Planes& planes,
                                                          const std::uint8_t* x,
                                                          __m256i (&narrow)[8]) {
-  add_two_quads<kBits, kQuad>(planes, _mm256_set1_epi32(load_quad(x + 4 * kQuad)),
-                              _mm256_set1_epi32(load_quad(x + 4 * kQuad + 4)), narrow);
+  add_two_quads<kBits, kQuad, kFetch>(planes, _mm256_set1_epi32(load_quad(x + 4 * kQuad)),
+                                      _mm256_set1_epi32(load_quad(x + 4 * kQuad + 4)), narrow);
 }
 
 // One token and all 64 outputs, which are read once and in the order in which they lie.
-template <int kBits>
+template <int kBits, Fetch kFetch>
 void one_token(const IntPanel& panel, std::int64_t token) {
   constexpr int kLow = kBits == 3 ? 2 : kBits;
   const __m256i ones = _mm256_set1_epi16(1);
@@ -180,10 +180,10 @@ void one_token(const IntPanel& panel, std::int64_t token) {
       __m256i narrow[8];
 #pragma GCC unroll 8
       for (__m256i& sum : narrow) sum = _mm256_setzero_si256();
-      add_two_quads<kBits, 0>(planes, x + k, narrow);
-      add_two_quads<kBits, 2>(planes, x + k, narrow);
-      add_two_quads<kBits, 4>(planes, x + k, narrow);
-      add_two_quads<kBits, 6>(planes, x + k, narrow);
+      add_two_quads<kBits, 0, kFetch>(planes, x + k, narrow);
+      add_two_quads<kBits, 2, kFetch>(planes, x + k, narrow);
+      add_two_quads<kBits, 4, kFetch>(planes, x + k, narrow);
+      add_two_quads<kBits, 6, kFetch>(planes, x + k, narrow);
 #pragma GCC unroll 8
       for (int v = 0; v < 8; ++v) {
         c[v] = _mm256_add_epi32(c[v], _mm256_madd_epi16(narrow[v], ones));
@@ -202,7 +202,9 @@ template <int kBits>
 void run(const IntPanel& panel) {
   std::int64_t token = 0;
   for (; token + 2 <= panel.tokens; token += 2) two_tokens<kBits>(panel, token);
-  if (token < panel.tokens) one_token<kBits>(panel, token);
+  if (token == panel.tokens) return;
+  (panel.fetch == Fetch::never ? one_token<kBits, Fetch::never>
+                               : one_token<kBits, Fetch::twice>)(panel, token);
 }
 
 }  // namespace

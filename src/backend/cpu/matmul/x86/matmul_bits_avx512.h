@@ -8,11 +8,11 @@
 namespace leq::cpu {
 namespace {
 
-template <class Bits, int kQuad, int M, bool kOnce>
+template <class Bits, int kQuad, int M, Fetch kFetch>
 inline __attribute__((always_inline)) void add_quad(const Planes& planes, const std::uint8_t* x,
                                                     std::int64_t stride, __m512i (&even)[M][4],
                                                     __m512i (&odd)[M][4]) {
-  prefetch_share<Bits, kQuad, kOnce>(planes);
+  prefetch_share<Bits, kQuad, kFetch>(planes);
   __m512i input[M];
 #pragma GCC unroll 3
   for (int m = 0; m < M; ++m) input[m] = broadcast_quad(x + m * stride + 4 * kQuad);
@@ -26,7 +26,7 @@ inline __attribute__((always_inline)) void add_quad(const Planes& planes, const 
 
 // M tokens x 64 outputs. Codes of odd quads stay where they lie in their bytes, so their products
 // are 2^kShift times too large, exactly, until the end of the group.
-template <class Bits, int M, Scales kScales, bool kOnce = false>
+template <class Bits, int M, Scales kScales, Fetch kFetch>
 void bits_tile(const IntPanel& panel, const PanelPiece& piece) {
   const std::int64_t stride = panel.input_stride;
   const std::uint8_t* x = panel.inputs + piece.token * stride;
@@ -44,14 +44,14 @@ void bits_tile(const IntPanel& panel, const PanelPiece& piece) {
     }
     for (; k < stop; k += kStepColumns, x += kStepColumns) {
       const Planes planes = planes_at<Bits>(panel, k);
-      add_quad<Bits, 0, M, kOnce>(planes, x, stride, even, odd);
-      add_quad<Bits, 1, M, kOnce>(planes, x, stride, even, odd);
-      add_quad<Bits, 2, M, kOnce>(planes, x, stride, even, odd);
-      add_quad<Bits, 3, M, kOnce>(planes, x, stride, even, odd);
-      add_quad<Bits, 4, M, kOnce>(planes, x, stride, even, odd);
-      add_quad<Bits, 5, M, kOnce>(planes, x, stride, even, odd);
-      add_quad<Bits, 6, M, kOnce>(planes, x, stride, even, odd);
-      add_quad<Bits, 7, M, kOnce>(planes, x, stride, even, odd);
+      add_quad<Bits, 0, M, kFetch>(planes, x, stride, even, odd);
+      add_quad<Bits, 1, M, kFetch>(planes, x, stride, even, odd);
+      add_quad<Bits, 2, M, kFetch>(planes, x, stride, even, odd);
+      add_quad<Bits, 3, M, kFetch>(planes, x, stride, even, odd);
+      add_quad<Bits, 4, M, kFetch>(planes, x, stride, even, odd);
+      add_quad<Bits, 5, M, kFetch>(planes, x, stride, even, odd);
+      add_quad<Bits, 6, M, kFetch>(planes, x, stride, even, odd);
+      add_quad<Bits, 7, M, kFetch>(planes, x, stride, even, odd);
     }
 #pragma GCC unroll 3
     for (int m = 0; m < M; ++m) {
@@ -69,22 +69,28 @@ void bits_tile(const IntPanel& panel, const PanelPiece& piece) {
 }
 
 constexpr std::int64_t kPackedTokens = 3;
+// On Zen 5 more than one token does better with two.
+constexpr Fetch packed_fetch(Fetch best, int tokens) {
+  return tokens > 1 && best == Fetch::once ? Fetch::twice : best;
+}
+template <class Bits, Scales kScales, Fetch kBest>
+constexpr PieceTile kPackedTiles[] = {bits_tile<Bits, 1, kScales, packed_fetch(kBest, 1)>,
+                                      bits_tile<Bits, 2, kScales, packed_fetch(kBest, 2)>,
+                                      bits_tile<Bits, 3, kScales, packed_fetch(kBest, 3)>};
+// [best_fetch()][tokens - 1].
 template <class Bits, Scales kScales>
-constexpr PieceTile kPackedTiles[] = {nullptr, bits_tile<Bits, 1, kScales>,
-                                      bits_tile<Bits, 2, kScales>, bits_tile<Bits, 3, kScales>};
+constexpr const PieceTile* kPacked[] = {kPackedTiles<Bits, kScales, Fetch::twice>,
+                                        kPackedTiles<Bits, kScales, Fetch::once>,
+                                        kPackedTiles<Bits, kScales, Fetch::never>};
 
 template <class Bits>
 void run_packed(const IntPanel& panel) {
   PanelPiece piece;
   piece.sums = reinterpret_cast<float*>(panel.scratch);
   clear(piece.sums, panel.tokens * 64);
+  const auto fetch = static_cast<std::size_t>(panel.fetch);
   const bool by_row = panel.groups_a_token_scale == 0;
-  if (panel.tokens == 1 && panel.fetch_once) {
-    (by_row ? bits_tile<Bits, 1, Scales::weights, true>
-            : bits_tile<Bits, 1, Scales::both, true>)(panel, piece);
-    return;
-  }
-  (by_row ? kPackedTiles<Bits, Scales::weights> : kPackedTiles<Bits, Scales::both>)[panel.tokens](
+  (by_row ? kPacked<Bits, Scales::weights> : kPacked<Bits, Scales::both>)[fetch][panel.tokens - 1](
       panel, piece);
 }
 

@@ -80,15 +80,15 @@ inline __attribute__((always_inline)) Planes planes_at(const IntPanel& panel, st
 
 // An eighth of the lines of a step further on in the panel: spread over a step's quads, because a
 // burst fills all fill buffers of the first cache and stands still.
-template <class Bits, int kQuad, bool kOnce = false>
+template <class Bits, int kQuad, Fetch kFetch = Fetch::twice>
 inline __attribute__((always_inline)) void prefetch_share(const Planes& planes) {
   constexpr int kLines = 4 * Bits::kLowBits;
 #pragma GCC unroll 2
   for (int line = kLines * kQuad / 8; line < kLines * (kQuad + 1) / 8; ++line) {
-    fetch_ahead<kOnce>(planes.low + 64 * line);
+    fetch_ahead<kFetch>(planes.low + 64 * line);
   }
   if constexpr (Bits::kThirdPlane && kQuad % 2 == 0) {
-    fetch_ahead<kOnce>(planes.third + 32 * kQuad);
+    fetch_ahead<kFetch>(planes.third + 32 * kQuad);
   }
 }
 

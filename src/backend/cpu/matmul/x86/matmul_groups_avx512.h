@@ -2,6 +2,8 @@
 // between groups (they would not fit into registers beside the accumulators).
 #pragma once
 
+#include <type_traits>
+
 #include "backend/cpu/matmul/x86/matmul_avx512.h"
 #include "backend/cpu/matmul/x86/tall_tile_avx512.h"
 
@@ -161,8 +163,8 @@ inline void finish_tile(const IntPanel& panel, const PanelPiece& piece, std::int
   }
 }
 
-// Whence a tile has its weights: here bytes that lie in the piece. kOnce: IntPanel::fetch_once.
-template <bool kOnce>
+// Whence a tile has its weights: here bytes that lie in the piece.
+template <Fetch kFetch>
 struct ByteColumns {
   // The int32 sums of M tokens x 16 J outputs over one group.
   template <int M, int J, Start kStart>
@@ -176,7 +178,7 @@ struct ByteColumns {
 #pragma GCC unroll 4
       for (int quad = 0; quad < 4; ++quad, w += 256, x += 4) {
         __m512i weights[J];
-        load_weights<kOnce>(w, weights);
+        load_weights<kFetch>(w, weights);
 #pragma GCC unroll 12
         for (int m = 0; m < M; ++m) {
           const __m512i input = broadcast_quad(x + m * tile.stride);
@@ -217,7 +219,7 @@ inline __attribute__((always_inline)) void start_from_tokens(const std::int32_t*
 }
 
 // M tokens x 16 J outputs over one piece.
-template <int M, int J, Start kStart, Scales kScales, class Columns = ByteColumns<false>>
+template <int M, int J, Start kStart, Scales kScales, class Columns = ByteColumns<Fetch::twice>>
 void piece_tile(const IntPanel& panel, const PanelPiece& piece) {
   TallColumns tile;
   tile.weights = piece.codes + piece.output * 4;
@@ -267,14 +269,21 @@ void piece_tile(const IntPanel& panel, const PanelPiece& piece) {
 }
 
 using PieceTile = void (*)(const IntPanel&, const PanelPiece&);
-template <Start kStart, Scales kScales, class Columns = ByteColumns<false>>
-constexpr PieceTile kWideTiles[] = {nullptr,
-                                    piece_tile<1, 4, kStart, kScales, Columns>,
-                                    piece_tile<2, 4, kStart, kScales, Columns>,
-                                    piece_tile<3, 4, kStart, kScales, Columns>,
-                                    piece_tile<4, 4, kStart, kScales, Columns>,
-                                    piece_tile<5, 4, kStart, kScales, Columns>,
-                                    piece_tile<6, 4, kStart, kScales, Columns>};
+// Of 1 to kWideTokens tokens: where the first tile has its weights elsewhere ...
+template <Start kStart, Scales kScales, class Columns>
+constexpr PieceTile kFirstTiles[] = {
+    piece_tile<1, 4, kStart, kScales, Columns>, piece_tile<2, 4, kStart, kScales, Columns>,
+    piece_tile<3, 4, kStart, kScales, Columns>, piece_tile<4, 4, kStart, kScales, Columns>,
+    piece_tile<5, 4, kStart, kScales, Columns>, piece_tile<6, 4, kStart, kScales, Columns>};
+// ... and where it is as the others.
+template <Start kStart, Scales kScales, Fetch kBest>
+constexpr PieceTile kWideTiles[] = {
+    piece_tile<1, 4, kStart, kScales, ByteColumns<wide_tile_fetch(kBest, 1)>>,
+    piece_tile<2, 4, kStart, kScales, ByteColumns<wide_tile_fetch(kBest, 2)>>,
+    piece_tile<3, 4, kStart, kScales, ByteColumns<wide_tile_fetch(kBest, 3)>>,
+    piece_tile<4, 4, kStart, kScales, ByteColumns<wide_tile_fetch(kBest, 4)>>,
+    piece_tile<5, 4, kStart, kScales, ByteColumns<wide_tile_fetch(kBest, 5)>>,
+    piece_tile<6, 4, kStart, kScales, ByteColumns<wide_tile_fetch(kBest, 6)>>};
 template <Start kStart, Scales kScales>
 constexpr PieceTile kTallTiles[] = {nullptr,
                                     nullptr,
@@ -319,8 +328,8 @@ inline void fill_token_starts(const IntPanel& panel, const PanelPiece& piece, st
   }
 }
 
-// `First`: whence the first tile of few tokens has its weights.
-template <Start kStart, Scales kScales, class First = ByteColumns<false>>
+// `First`: whence the first tile of few tokens has its weights; void: as the others.
+template <Start kStart, Scales kScales, class First = void>
 void run_piece(const IntPanel& panel, const PanelPiece& whole, TokenBlock& block) {
   PanelPiece piece = whole;
   fill_tables<kStart, kScales>(panel, piece, *block.tables);
@@ -329,6 +338,12 @@ void run_piece(const IntPanel& panel, const PanelPiece& whole, TokenBlock& block
   const bool wide = block.tokens <= kFewTokens;
   const std::int64_t most = wide ? kWideTokens : kTallTokens;
   const int width = wide ? 64 : 32;
+  constexpr const PieceTile* kWide[] = {kWideTiles<kStart, kScales, Fetch::twice>,
+                                        kWideTiles<kStart, kScales, Fetch::once>,
+                                        kWideTiles<kStart, kScales, Fetch::never>};
+  const PieceTile* const wide_tiles = kWide[static_cast<std::size_t>(panel.fetch)];
+  const PieceTile* first_tiles = wide_tiles;
+  if constexpr (!std::is_void_v<First>) first_tiles = kFirstTiles<kStart, kScales, First>;
   const std::int64_t tiles = (block.tokens + most - 1) / most;
   for (std::int64_t i = 0; i < tiles; ++i) {
     const std::int64_t first = block.tokens * i / tiles;
@@ -341,11 +356,8 @@ void run_piece(const IntPanel& panel, const PanelPiece& whole, TokenBlock& block
     for (piece.output = 0; piece.output < 64; piece.output += width) {
       piece.sums = block.sums + first * 64 + piece.output * count;
       piece.ahead = take_ahead(block.next, piece.columns * 4);
-      if (count == 1 && panel.fetch_once) {
-        piece_tile<1, 4, kStart, kScales, ByteColumns<true>>(panel, piece);
-      } else if (wide) {
-        (i == 0 ? kWideTiles<kStart, kScales, First> : kWideTiles<kStart, kScales>)[count](panel,
-                                                                                           piece);
+      if (wide) {
+        (i == 0 ? first_tiles : wide_tiles)[count - 1](panel, piece);
       } else {
         kTallTiles<kStart, kScales>[count](panel, piece);
       }

@@ -87,7 +87,7 @@ inline __attribute__((always_inline)) void add_magnitudes(const std::uint8_t* w,
 
 // The same for one token and all 64 outputs, which are read in the order in which they lie: a
 // register of sums holds eight outputs.
-template <bool kUnsigned, bool kOnce>
+template <bool kUnsigned, Fetch kFetch>
 inline __attribute__((always_inline)) void sum_all_outputs(const IntPanel& panel,
                                                            std::int64_t token, std::int64_t first,
                                                            std::int64_t last, __m256i (&sums)[8]) {
@@ -98,7 +98,7 @@ inline __attribute__((always_inline)) void sum_all_outputs(const IntPanel& panel
   for (std::int64_t k = first; k < last; k += 4, w += 256, x += 4) {
     const __m256i quad = _mm256_set1_epi32(load_quad(x));
 #pragma GCC unroll 4
-    for (int line = 0; line < 4; ++line) fetch_ahead<kOnce>(w + 64 * line);
+    for (int line = 0; line < 4; ++line) fetch_ahead<kFetch>(w + 64 * line);
     if constexpr (kUnsigned) {
       add_widened(w, quad, sums);
     } else {
@@ -121,10 +121,10 @@ inline __m256i group_start(const IntPanel& panel, std::int64_t group, std::int64
       _mm256_cvtepi16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(sums))));
 }
 
-template <bool kUnsigned, bool kOnce>
+template <bool kUnsigned, Fetch kFetch>
 void row_of_one(const IntPanel& panel, std::int64_t token) {
   __m256i sums[8];
-  sum_all_outputs<kUnsigned, kOnce>(panel, token, 0, panel.columns, sums);
+  sum_all_outputs<kUnsigned, kFetch>(panel, token, 0, panel.columns, sums);
   for (int i = 0; i < 8; ++i) {
     if constexpr (kUnsigned) {
       sums[i] = _mm256_add_epi32(sums[i], unsigned_start(panel, token, 8 * i, 0));
@@ -133,7 +133,7 @@ void row_of_one(const IntPanel& panel, std::int64_t token) {
   }
 }
 
-template <bool kUnsigned, bool kOnce>
+template <bool kUnsigned, Fetch kFetch>
 void groups_of_one(const IntPanel& panel, std::int64_t token) {
   __m256 f[8];
   for (__m256& sum : f) sum = _mm256_setzero_ps();
@@ -142,7 +142,7 @@ void groups_of_one(const IntPanel& panel, std::int64_t token) {
     const std::int64_t last = k + panel.group < panel.columns ? k + panel.group : panel.columns;
     __m256i sums[8];
     fetch_scales(panel.group_scales, group);
-    sum_all_outputs<kUnsigned, kOnce>(panel, token, k, last, sums);
+    sum_all_outputs<kUnsigned, kFetch>(panel, token, k, last, sums);
     for (int i = 0; i < 8; ++i) {
       if constexpr (kUnsigned) {
         sums[i] = _mm256_add_epi32(sums[i], unsigned_start(panel, token, 8 * i, group));
@@ -204,35 +204,38 @@ void group_tile(const IntPanel& panel, std::int64_t token) {
 
 // One token takes all outputs at once, more take 16: 8 to 12 accumulators.
 using Tile = void (*)(const IntPanel&, std::int64_t);
-constexpr int kTokens = 3;
-template <bool kUnsigned, bool kOnce>
-constexpr Tile kRowTiles[kTokens] = {row_of_one<kUnsigned, kOnce>, row_tile<kUnsigned, 2, 1>,
-                                     row_tile<kUnsigned, 3, 1>};
-template <bool kUnsigned, bool kOnce>
-constexpr Tile kGroupTiles[kTokens] = {groups_of_one<kUnsigned, kOnce>, group_tile<kUnsigned, 2, 1>,
-                                       group_tile<kUnsigned, 3, 1>};
+template <bool kUnsigned>
+constexpr Tile kRowOfOne[] = {row_of_one<kUnsigned, Fetch::twice>,
+                              row_of_one<kUnsigned, Fetch::once>,
+                              row_of_one<kUnsigned, Fetch::never>};
+template <bool kUnsigned>
+constexpr Tile kGroupsOfOne[] = {groups_of_one<kUnsigned, Fetch::twice>,
+                                 groups_of_one<kUnsigned, Fetch::once>,
+                                 groups_of_one<kUnsigned, Fetch::never>};
 
-void run(const IntPanel& panel, const Tile (&twice)[kTokens], const Tile (&once)[kTokens]) {
-  const Tile(&tiles)[kTokens] = panel.fetch_once ? once : twice;
+void run(const IntPanel& panel, Tile one, Tile two, Tile three) {
+  constexpr std::int64_t kTokens = 3;
   for (std::int64_t token = 0; token < panel.tokens; token += kTokens) {
     const std::int64_t left = panel.tokens - token;
-    tiles[(left < kTokens ? left : kTokens) - 1](panel, token);
+    (left == 1 ? one : left == 2 ? two : three)(panel, token);
   }
+}
+template <bool kUnsigned>
+void run_rows(const IntPanel& panel) {
+  run(panel, kRowOfOne<kUnsigned>[static_cast<std::size_t>(panel.fetch)], row_tile<kUnsigned, 2, 1>,
+      row_tile<kUnsigned, 3, 1>);
+}
+template <bool kUnsigned>
+void run_groups(const IntPanel& panel) {
+  run(panel, kGroupsOfOne<kUnsigned>[static_cast<std::size_t>(panel.fetch)],
+      group_tile<kUnsigned, 2, 1>, group_tile<kUnsigned, 3, 1>);
 }
 
 }  // namespace
 
-void int8_rows_avx2(const IntPanel& panel) noexcept {
-  run(panel, kRowTiles<false, false>, kRowTiles<false, true>);
-}
-void int8_groups_avx2(const IntPanel& panel) noexcept {
-  run(panel, kGroupTiles<false, false>, kGroupTiles<false, true>);
-}
-void uint8_rows_avx2(const IntPanel& panel) noexcept {
-  run(panel, kRowTiles<true, false>, kRowTiles<true, true>);
-}
-void uint8_groups_avx2(const IntPanel& panel) noexcept {
-  run(panel, kGroupTiles<true, false>, kGroupTiles<true, true>);
-}
+void int8_rows_avx2(const IntPanel& panel) noexcept { run_rows<false>(panel); }
+void int8_groups_avx2(const IntPanel& panel) noexcept { run_groups<false>(panel); }
+void uint8_rows_avx2(const IntPanel& panel) noexcept { run_rows<true>(panel); }
+void uint8_groups_avx2(const IntPanel& panel) noexcept { run_groups<true>(panel); }
 
 }  // namespace leq::cpu

@@ -32,7 +32,7 @@ inline __attribute__((always_inline)) void start(const IntPanel& panel, std::int
 }
 
 // M tokens x 16 J outputs, from `token` and `output` on.
-template <bool kUnsigned, int M, int J, bool kOnce = false>
+template <bool kUnsigned, int M, int J, Fetch kFetch = Fetch::twice>
 void tile(const IntPanel& panel, std::int64_t token, int output) {
   __m512i c[M][J];
   start<kUnsigned>(panel, token, output, c);
@@ -43,7 +43,7 @@ void tile(const IntPanel& panel, std::int64_t token, int output) {
 #pragma GCC unroll 4
     for (int quad = 0; quad < 4; ++quad, w += 256, x += 4) {
       __m512i weights[J];
-      load_weights<kOnce>(w, weights);
+      load_weights<kFetch>(w, weights);
 #pragma GCC unroll 12
       for (int m = 0; m < M; ++m) {
         const __m512i input = broadcast_quad(x + m * stride);
@@ -87,14 +87,17 @@ void tall_tile(const IntPanel& panel, std::int64_t token, int output, const std:
 }
 
 using Tile = void (*)(const IntPanel&, std::int64_t, int);
+template <bool kUnsigned, Fetch kBest>
+constexpr Tile kWideOf[] = {tile<kUnsigned, 1, 4, wide_tile_fetch(kBest, 1)>,
+                            tile<kUnsigned, 2, 4, wide_tile_fetch(kBest, 2)>,
+                            tile<kUnsigned, 3, 4, wide_tile_fetch(kBest, 3)>,
+                            tile<kUnsigned, 4, 4, wide_tile_fetch(kBest, 4)>,
+                            tile<kUnsigned, 5, 4, wide_tile_fetch(kBest, 5)>,
+                            tile<kUnsigned, 6, 4, wide_tile_fetch(kBest, 6)>};
+// [best_fetch()][tokens - 1].
 template <bool kUnsigned>
-constexpr Tile kWide[] = {nullptr,
-                          tile<kUnsigned, 1, 4>,
-                          tile<kUnsigned, 2, 4>,
-                          tile<kUnsigned, 3, 4>,
-                          tile<kUnsigned, 4, 4>,
-                          tile<kUnsigned, 5, 4>,
-                          tile<kUnsigned, 6, 4>};
+constexpr const Tile* kWide[] = {kWideOf<kUnsigned, Fetch::twice>, kWideOf<kUnsigned, Fetch::once>,
+                                 kWideOf<kUnsigned, Fetch::never>};
 using TallTile = void (*)(const IntPanel&, std::int64_t, int, const std::uint8_t*);
 template <int M>
 void unsigned_tall_tile(const IntPanel& panel, std::int64_t token, int output,
@@ -110,16 +113,13 @@ void run(const IntPanel& panel) {
   const bool wide = panel.tokens <= kFewTokens;
   const std::int64_t most = wide ? kWideTokens : kTallTokens;
   const std::int64_t tiles = (panel.tokens + most - 1) / most;
+  const auto fetch = static_cast<std::size_t>(panel.fetch);
   NextPanel next = next_panel(panel);
   for (std::int64_t i = 0; i < tiles; ++i) {
     const std::int64_t first = panel.tokens * i / tiles;
     const std::int64_t count = panel.tokens * (i + 1) / tiles - first;
-    if (count == 1 && panel.fetch_once) {
-      tile<kUnsigned, 1, 4, true>(panel, first, 0);
-      continue;
-    }
     if (wide) {
-      kWide<kUnsigned>[count](panel, first, 0);
+      kWide<kUnsigned>[fetch][count - 1](panel, first, 0);
       continue;
     }
     const TallTile tall = kTall[kUnsigned][count - 9];
