@@ -395,11 +395,9 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
 template <int bits, bool blocked, int group, int dims>
 struct PackedShapes {
   // As TensorShapes.
-  static constexpr int kPromptTiles = dims <= 64 ? 2 : 1;
-  // Four groups to a warp's columns leave too few registers: two warps share them.
-  static constexpr int kPromptColumns = dims > 64 && group == 32 ? 2 : 1;
-  using Prompt = PackedShape<bits, blocked, group, dims, 8 / (kPromptTiles * kPromptColumns),
-                             kPromptColumns, kPromptTiles, 1, kPromptTiles>;
+  static constexpr int kPromptColumns = dims <= 64 ? 1 : 2;
+  using Prompt =
+      PackedShape<bits, blocked, group, dims, 4, kPromptColumns, 2, 1, dims <= 64 ? 2 : 1>;
   using Generation = PackedShape<bits, blocked, group, dims, 1, 4, 1, bits == 8 ? 2 : 3, 3>;
   static_assert(PackedMemory<Prompt>::kBytes <= kSharedEverywhere);
   static_assert(PackedMemory<Generation>::kBytes <= kSharedEverywhere);
