@@ -396,8 +396,10 @@ template <int bits, bool blocked, int group, int dims>
 struct PackedShapes {
   // As TensorShapes.
   static constexpr int kPromptColumns = dims <= 64 ? 1 : 2;
-  using Prompt =
-      PackedShape<bits, blocked, group, dims, 4, kPromptColumns, 2, 1, dims <= 64 ? 2 : 1>;
+  // Two groups to a warp's columns leave too few registers for 32 queries.
+  static constexpr int kPromptTiles = dims > 64 && group == 32 ? 1 : 2;
+  using Prompt = PackedShape<bits, blocked, group, dims, 4, kPromptColumns, kPromptTiles, 1,
+                             dims <= 64 ? 2 : 1>;
   using Generation = PackedShape<bits, blocked, group, dims, 1, 4, 1, bits == 8 ? 2 : 3, 3>;
   static_assert(PackedMemory<Prompt>::kBytes <= kSharedEverywhere);
   static_assert(PackedMemory<Generation>::kBytes <= kSharedEverywhere);
