@@ -142,11 +142,12 @@ std::vector<Part> prompt_of_7b(const Machine& machine, const Scheme& scheme, int
   const double pairs = 0.5 * tokens * tokens;  // query and key, causal
   Launch attention;
   attention.name = "attention";
-  attention.kernel = attention_kernel("8,1,1,");
+  attention.kernel = attention_kernel("4,2,2,");
   attention.blocks = std::ceil(tokens / 128.0) * kHeads;
   attention.warps = 8;
-  attention.shared_bytes = 60 << 10;
+  attention.shared_bytes = 75 << 10;
   attention.unit = Unit::mma_f16;
+  // Two warps have 32 queries and 64 keys in a round.
   attention.rounds = pairs / (16 * 64) * kHeads;
   // In f16 products: those with int8 keys take less time.
   const double keys = machine.f16_products / machine.s8_products;

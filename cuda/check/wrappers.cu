@@ -43,6 +43,7 @@ __global__ void cp_async16(const void* from, bool valid) {
 }
 __global__ void cp_async_commit() { ptx::cp_async_commit(); }
 __global__ void cp_async_wait() { ptx::cp_async_wait<2>(); }
+__global__ void sync_threads(int barrier) { ptx::sync_threads(barrier, 64); }
 __global__ void wait_for_predecessor() { ptx::wait_for_predecessor(); }
 __global__ void let_successor_start() { ptx::let_successor_start(); }
 __global__ void prefetch(const void* from) { ptx::prefetch(from); }

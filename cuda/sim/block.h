@@ -16,6 +16,7 @@ namespace simt {
 enum class State : std::uint8_t {
   ready,
   at_block,
+  at_part,
   at_cluster,
   at_warp,
   at_condition,
@@ -37,6 +38,12 @@ struct Push {
   unsigned char value[16];
 };
 
+// What a thread waits for in State::at_part: so many threads at the barrier of that number.
+struct PartBarrier {
+  unsigned number, threads;
+};
+constexpr unsigned kPartBarriers = 16;
+
 // What a thread waits for in State::at_condition.
 struct Condition {
   bool (*holds)(const void* about, unsigned detail);
@@ -55,6 +62,7 @@ struct Thread {
   std::vector<Copy> copies;          // issued and not landed, oldest first
   std::vector<std::size_t> commits;  // ends of groups in `copies`
   Condition condition = {};
+  PartBarrier part = {};
 };
 
 struct Warp {
@@ -86,6 +94,8 @@ struct Block {
   unsigned current = 0;
   unsigned barriers = 0;
   char barrier_keys[4];
+  unsigned part_barriers[kPartBarriers] = {};
+  char part_keys[kPartBarriers][4];
   char end_key = 0;
   Main main;
   std::unique_ptr<Stacks> stacks;

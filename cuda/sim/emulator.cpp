@@ -150,10 +150,11 @@ std::size_t count_of(State state) {
   std::fprintf(stderr,
                "simt: %s: deadlock in block (%u,%u,%u): %zu threads ended, %zu at __syncthreads, "
                "%zu in a collective of their warp, %zu at an mbarrier, %zu at a barrier of the "
-               "cluster\n",
+               "cluster, %zu at one of some of the threads\n",
                block->grid->kernel, block->index.x, block->index.y, block->index.z,
                count_of(State::ended), count_of(State::at_block), count_of(State::at_warp),
-               count_of(State::at_condition), count_of(State::at_cluster));
+               count_of(State::at_condition), count_of(State::at_cluster),
+               count_of(State::at_part));
   std::abort();
 }
 
@@ -163,11 +164,41 @@ void let_go_on(State waits) {
   }
 }
 
+// Barriers of some threads to which all came that they wait for: these can go on. True if there
+// were some.
+SIMT_UNSEEN bool release_parts() {
+  PartBarrier came[kPartBarriers] = {};  // how many threads, and how many are awaited
+  for (unsigned i = 0; i < block->threads.size(); ++i) {
+    const Thread& thread = block->threads[i];
+    if (thread.state != State::at_part) continue;
+    PartBarrier& barrier = came[thread.part.number];
+    block->current = i;
+    if (barrier.number > 0 && barrier.threads != thread.part.threads) {
+      stop("threads at a barrier wait for two numbers of them");
+    }
+    barrier.threads = thread.part.threads;
+    if (++barrier.number > barrier.threads) stop("more threads at a barrier than it waits for");
+  }
+  bool any = false;
+  for (Thread& thread : block->threads) {
+    if (thread.state != State::at_part) continue;
+    const PartBarrier& barrier = came[thread.part.number];
+    if (barrier.number < barrier.threads) continue;
+    thread.state = State::ready;
+    any = true;
+  }
+  for (unsigned n = 0; n < kPartBarriers; ++n) {
+    if (came[n].number > 0 && came[n].number == came[n].threads) ++block->part_barriers[n];
+  }
+  return any;
+}
+
 // Runs the block until all its threads wait; after a __syncthreads they can go on. True if
 // something happened.
 bool run_block() {
   bool happened = false;
   for (const unsigned w : block->warp_order) happened = run_warp(w) || happened;
+  if (release_parts()) return true;
   const std::size_t waiting = count_of(State::at_block);
   if (waiting > 0 && count_of(State::ended) + waiting == block->threads.size()) {
     ++block->barriers;

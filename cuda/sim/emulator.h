@@ -84,6 +84,8 @@ struct Slot {
 };
 
 void sync_block();
+// Until so many threads, all that name this barrier, are there.
+void sync_threads(unsigned barrier, unsigned threads);
 void sync_cluster();
 unsigned cluster_blocks();
 unsigned cluster_rank();  // of this block among them

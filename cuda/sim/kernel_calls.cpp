@@ -38,6 +38,13 @@ SIMT_UNSEEN unsigned thread_rank() { return block->current; }
 
 SIMT_UNSEEN void sync_block() { wait(State::at_block, &block->barrier_keys[block->barriers % 4]); }
 
+SIMT_UNSEEN void sync_threads(unsigned barrier, unsigned threads) {
+  if (barrier == 0 || barrier >= kPartBarriers) stop("a barrier of threads is not one of 1 to 15");
+  if (threads == 0 || threads % kWarpLanes != 0) stop("a barrier of threads is not one of warps");
+  block->threads[block->current].part = {barrier, threads};
+  wait(State::at_part, &block->part_keys[barrier][block->part_barriers[barrier] % 4]);
+}
+
 SIMT_UNSEEN void wait_for_predecessor() {
   block->threads[block->current].waited = true;
   if (!cluster->predecessor_ended) wait(State::at_predecessor, &cluster->predecessor_key);

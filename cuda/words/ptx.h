@@ -135,6 +135,16 @@ __device__ __forceinline__ void cp_async_wait() {
 #endif
 }
 
+// A barrier of `threads` of the block's threads, whole warps: those that name the same `barrier`, 1
+// to 15. It orders what they wrote in shared memory.
+__device__ __forceinline__ void sync_threads(int barrier, int threads) {
+#ifdef __CUDA_ARCH__
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+#elif !defined(__CUDACC__)
+  simt::sync_threads(static_cast<unsigned>(barrier), static_cast<unsigned>(threads));
+#endif
+}
+
 // A kernel that is launched with rt::Start::early: until the kernels in front of it have ended and
 // what they wrote is there. Nothing in any other kernel, or before compute capability 9.0.
 __device__ __forceinline__ void wait_for_predecessor() {

@@ -37,17 +37,20 @@ __device__ __forceinline__ void add_numbers(const std::uint32_t (&a)[4], float (
 // Once, where queries stay: after hold_queries.
 template <class Shape>
 __device__ __forceinline__ void hold_sums(WarpRows<Shape>& warp) {
-  float z[4] = {};
 #pragma unroll
-  for (int step = 0; step < WarpRows<Shape>::kSteps; ++step) {
-    add_numbers<Shape>(warp.queries[step], z);
+  for (int i = 0; i < Shape::kRowTiles; ++i) {
+    float z[4] = {};
+#pragma unroll
+    for (int step = 0; step < WarpRows<Shape>::kSteps; ++step) {
+      add_numbers<Shape>(warp.queries[i][step], z);
+    }
+    for (int half = 0; half < 2; ++half) warp.facts[i][half] = {0.0f, z[2 * half]};
   }
-  for (int half = 0; half < 2; ++half) warp.facts[half] = {0.0f, z[2 * half]};
 }
 
 // A warp's keys of a tile are one half of 32 or fewer, or two, each within one block.
 template <class Shape>
-inline constexpr int kKeyHalves = Shape::kShares ? 1 : 2;
+inline constexpr int kKeyHalves = Shape::kKeyTiles > 4 ? 2 : 1;
 template <class Shape>
 using KeyShifts = float[Shape::kRowTiles][kKeyHalves<Shape>][4];
 
@@ -75,7 +78,7 @@ __device__ __forceinline__ void finish_scores(const TileOperands<Shape>& tile,
         if constexpr (Shape::kBlocked) {
           score = fmaf(score, unit, z[i][j * kKeyHalves<Shape> / Shape::kKeyTiles][k]);
         } else {
-          const float sum = Shape::kShares ? warp.facts[k / 2].y : z[i][0][k];
+          const float sum = Shape::kShares ? warp.facts[i][k / 2].y : z[i][0][k];
           score = fmaf(k % 2 == 0 ? scale.x : scale.y, score,
                        (k % 2 == 0 ? minimum.x : minimum.y) * sum);
         }
@@ -113,7 +116,7 @@ __device__ __forceinline__ void score_codes(const unsigned char* memory,
 #pragma unroll
     for (int i = 0; i < kTiles; ++i) {
       if constexpr (Shape::kShares) {
-        for (int k = 0; k < 4; ++k) a[i][k] = warp.queries[step][k];
+        for (int k = 0; k < 4; ++k) a[i][k] = warp.queries[i][step][k];
       } else {
         load_operand<Shape>(memory, warp.first_query + 16 * i, step, static_cast<int>(tile.lane),
                             a[i]);
@@ -172,7 +175,7 @@ __device__ __forceinline__ void add_code_tile(const TileOperands<Shape>& tile,
                                               WarpRows<Shape>& warp) {
   using Memory = PackedMemory<Shape>;
   [[maybe_unused]] ValueWords<Shape> words;
-  if constexpr (Shape::kShares) words.load(tile, warp.first_column / 16);
+  if constexpr (Shape::kGeneration) words.load(tile, warp.first_column / 16);
 #pragma unroll
   for (int step = 0; step < kTile / 16; ++step) {
 #pragma unroll
@@ -190,7 +193,7 @@ __device__ __forceinline__ void add_code_tile(const TileOperands<Shape>& tile,
       for (int u = 0; u < Shape::kShiftUnits; ++u) {
         const int at = g * Shape::kShiftUnits + u;
         UnitOperand unit;
-        if constexpr (Shape::kShares) {
+        if constexpr (Shape::kGeneration) {
           unit = words.unit(step, at);
         } else {
           const int c16 = warp.first_column / 16 + at;
@@ -259,12 +262,12 @@ __device__ __forceinline__ void use_packed_tile(const AttentionArguments& a,
   const int dims = a.heads.head_dim;
   const auto* const ends = reinterpret_cast<const std::uint16_t*>(loader.ends());
   TileScores<Shape> scores;
-  const TileOperands<Shape> operands = {Shape::kShares ? loader.codes() : memory, dims, lane};
+  const TileOperands<Shape> operands = {Shape::kGeneration ? loader.codes() : memory, dims, lane};
   if constexpr (!codes) {
     score_tile<Shape>(memory, memory, warp, scores);
-  } else if (Shape::kShares && dims == Shape::kDims) {
+  } else if (Shape::kGeneration && dims == Shape::kDims) {
     const TileOperands<Shape> wide = {operands.memory, Shape::kDims, lane};
-    score_codes<Shape, Shape::kShares>(memory, wide, ends, a.keys.codes.block, warp, scores);
+    score_codes<Shape, Shape::kGeneration>(memory, wide, ends, a.keys.codes.block, warp, scores);
   } else {
     score_codes<Shape, false>(memory, operands, ends, a.keys.codes.block, warp, scores);
   }
@@ -343,7 +346,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   }
   const WholeTiles whole = coded_tiles(a, block, warp);
   Joined<Shape> joined;
-  const bool works = Shape::kShares || warp.first_query < block.queries();
+  const bool works = Shape::kGeneration || warp.first_query < block.queries();
   const int first_span = work.first_span(), last_span = work.last_span();
   for (int span = first_span; span <= last_span; ++span) {
     const Positions all = span_positions(span);
@@ -355,7 +358,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     const Positions coded = tiles(sight.coded());
     const CopyTiles copies(tiles(sight.sinks()), tiles(sight.open()));
     // Generation has no other use for the stage.
-    constexpr bool kEarly = Shape::kShares;
+    constexpr bool kEarly = Shape::kGeneration;
     if (kEarly && copies.count > 0) {
       if (span > first_span) __syncthreads();
       loader.load_copies(copies.at(0));
@@ -364,7 +367,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
       ptx::cp_async_wait<kAhead - 1>();
       __syncthreads();
       loader.clear_unseen_ends(tile);
-      if constexpr (!Shape::kShares) {
+      if constexpr (!Shape::kGeneration) {
         expand_tile<Shape>(loader.codes(), a.heads.head_dim, memory);
         __syncthreads();
       }
@@ -392,11 +395,11 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
 template <int bits, bool blocked, int group, int dims>
 struct PackedShapes {
   // As TensorShapes.
-  static constexpr int kPromptTiles = dims <= 64 ? 2 : 1;
-  // Four groups to a warp's columns leave too few registers: two warps share them.
-  static constexpr int kPromptColumns = dims > 64 && group == 32 ? 2 : 1;
-  using Prompt = PackedShape<bits, blocked, group, dims, 8 / (kPromptTiles * kPromptColumns),
-                             kPromptColumns, kPromptTiles, 1, kPromptTiles>;
+  static constexpr int kPromptColumns = dims <= 64 ? 1 : 2;
+  // Two groups to a warp's columns leave too few registers for 32 queries.
+  static constexpr int kPromptTiles = dims > 64 && group == 32 ? 1 : 2;
+  using Prompt = PackedShape<bits, blocked, group, dims, 4, kPromptColumns, kPromptTiles, 1,
+                             dims <= 64 ? 2 : 1>;
   using Generation = PackedShape<bits, blocked, group, dims, 1, 4, 1, bits == 8 ? 2 : 3, 3>;
   static_assert(PackedMemory<Prompt>::kBytes <= kSharedEverywhere);
   static_assert(PackedMemory<Generation>::kBytes <= kSharedEverywhere);

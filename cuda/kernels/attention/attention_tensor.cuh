@@ -152,14 +152,14 @@ struct TensorShapes {
     while (most > 1 && most * stage + others > room) --most;
     return most;
   }
-  // 32 queries a warp share what they read of a tile, where registers have room for their outputs;
-  // else 16, and above 128 columns two warps share 16.
-  static constexpr int kPromptTiles = dims <= 64 ? 2 : 1;
-  static constexpr int kPromptColumns = dims <= 128 ? 1 : 2;
-  static constexpr int kPromptRows = 8 / (kPromptTiles * kPromptColumns);
+  // 32 queries share what a warp reads of a tile, or 16 above 128 columns. Above 64 columns two
+  // warps share them: registers have room for half of the outputs.
+  static constexpr int kPromptTiles = dims <= 128 ? 2 : 1;
+  static constexpr int kPromptColumns = dims <= 64 ? 1 : 2;
+  static constexpr int kPromptRows = 4;
   template <int stages>
   using PromptOf = TensorShape<keys, values, dims, kPromptRows, kPromptColumns, kPromptTiles,
-                               stages, kPromptTiles>;
+                               stages, dims <= 64 ? 2 : 1>;
   using Prompt = PromptOf<stages<PromptOf<1>>(2, kSharedEverywhere)>;
 
   // Four warps, which cannot share 96 columns by 16: these are padded.

@@ -40,16 +40,18 @@ struct WarpRows {
   float middle[kTiles][2];   // of these times the middle of codes
   std::uint32_t offset;      // kCodeOffset
   int start[4];              // what sums of int8 products begin at
-  // The queries as operands, and their facts: where warps share scores they stay, elsewhere
-  // registers are short.
-  std::uint32_t queries[Shape::kShares ? kSteps : 1][4];
-  float2 facts[2];
+  // The queries as operands, where warps share scores: they stay. Elsewhere registers are short.
+  // And their facts, in generation.
+  std::uint32_t queries[kTiles][Shape::kShares ? kSteps : 1][4];
+  float2 facts[kTiles][2];
 
   __device__ __forceinline__ WarpRows() {
     const int warp = static_cast<int>(threadIdx.x / 32);
-    first_query = warp % Shape::kRowWarps * 16 * kTiles;
-    first_column = warp / Shape::kRowWarps * Shape::kColumns;
-    first_key = Shape::kShares ? 16 * warp : 0;
+    // Warps that share queries are neighbours, and so on different schedulers.
+    const int column_warp = Shape::kGeneration ? warp : warp % Shape::kColumnWarps;
+    first_query = Shape::kGeneration ? 0 : warp / Shape::kColumnWarps * 16 * kTiles;
+    first_column = column_warp * Shape::kColumns;
+    first_key = column_warp * 8 * Shape::kKeyTiles;
     // In registers that the compiler does not know: an instruction holds one constant, and ptxas
     // would write the other one, and sums before each mma, anew.
     offset = __shfl_sync(kEveryLane, kCodeOffset, 0);
@@ -106,12 +108,17 @@ __device__ __forceinline__ const float2* facts_at(const unsigned char* memory) {
 template <class Shape>
 __device__ __forceinline__ void hold_queries(const unsigned char* memory, WarpRows<Shape>& warp) {
 #pragma unroll
-  for (int step = 0; step < WarpRows<Shape>::kSteps; ++step) {
-    load_operand<Shape>(memory, 0, step, static_cast<int>(threadIdx.x % 32), warp.queries[step]);
-  }
-  if constexpr (!stored_coded(Shape::kKeys)) return;
-  for (int half = 0; half < 2; ++half) {
-    warp.facts[half] = facts_at<Shape>(memory)[warp.query(0, half)];
+  for (int i = 0; i < Shape::kRowTiles; ++i) {
+#pragma unroll
+    for (int step = 0; step < WarpRows<Shape>::kSteps; ++step) {
+      load_operand<Shape>(memory, warp.first_query + 16 * i, step,
+                          static_cast<int>(threadIdx.x % 32), warp.queries[i][step]);
+    }
+    if constexpr (stored_coded(Shape::kKeys) && Shape::kGeneration) {
+      for (int half = 0; half < 2; ++half) {
+        warp.facts[i][half] = facts_at<Shape>(memory)[warp.query(i, half)];
+      }
+    }
   }
 }
 
@@ -129,7 +136,7 @@ __device__ __forceinline__ void dot_products(const unsigned char* memory, const 
 #pragma unroll
     for (int i = 0; i < Shape::kRowTiles; ++i) {
       if constexpr (Shape::kShares) {
-        for (int k = 0; k < 4; ++k) a[i][k] = warp.queries[step][k];
+        for (int k = 0; k < 4; ++k) a[i][k] = warp.queries[i][step][k];
       } else {
         load_operand<Shape>(memory, warp.first_query + 16 * i, step, lane, a[i]);
       }
@@ -158,7 +165,7 @@ __device__ __forceinline__ float2 two_halves(const std::uint16_t* at) {
 template <class Shape>
 __device__ __forceinline__ float2 query_facts(const unsigned char* memory,
                                               const WarpRows<Shape>& warp, int tile, int half) {
-  if constexpr (Shape::kShares) return warp.facts[half];
+  if constexpr (Shape::kGeneration) return warp.facts[tile][half];
   return facts_at<Shape>(memory)[warp.query(tile, half)];
 }
 // What makes a power of two of a score.
@@ -272,10 +279,23 @@ struct Join {
   }
 };
 
+// Where two warps that share queries meet: the barrier of their number, and their place.
+template <class Shape>
+__device__ __forceinline__ void sync_pair(const WarpRows<Shape>& warp) {
+  ptx::sync_threads(1 + warp.first_query / (16 * Shape::kRowTiles), 64);
+}
+template <class Shape>
+__device__ __forceinline__ PairShare<Shape>& pair_share(unsigned char* memory,
+                                                        const WarpRows<Shape>& warp) {
+  auto* const all = reinterpret_cast<PairShare<Shape>*>(memory + TileMemory<Shape>::kQueriesAt);
+  return all[warp.first_query / (16 * Shape::kRowTiles)];
+}
+
 // The largest score of each of a lane's queries in the tile. Warps that share scores ask each
 // other.
 template <class Shape>
-__device__ __forceinline__ void largest_of_tile(const TileScores<Shape>& scores,
+__device__ __forceinline__ void largest_of_tile(const WarpRows<Shape>& rows,
+                                                const TileScores<Shape>& scores,
                                                 unsigned char* memory,
                                                 float (&most)[Shape::kRowTiles][2]) {
 #pragma unroll
@@ -290,7 +310,23 @@ __device__ __forceinline__ void largest_of_tile(const TileScores<Shape>& scores,
       most[i][half] = four_lane_max(most[i][half]);
     }
   }
-  if constexpr (Shape::kShares) {
+  if constexpr (Shape::kColumnWarps == 2) {
+    auto& share = pair_share<Shape>(memory, rows);
+    const int lane = static_cast<int>(threadIdx.x % 32), own = rows.first_key / 32;
+    const int part = lane % 4;
+    float mine = most[0][0];
+#pragma unroll
+    for (int k = 1; k < 2 * Shape::kRowTiles; ++k) mine = part == k ? most[k / 2][k % 2] : mine;
+    if (part < 2 * Shape::kRowTiles) share.largest[own][lane / 4][part] = mine;
+    sync_pair<Shape>(rows);
+    const float* const others = share.largest[1 - own][lane / 4];
+#pragma unroll
+    for (int i = 0; i < Shape::kRowTiles; ++i) {
+      const float2 other = reinterpret_cast<const float2*>(others)[i];
+      most[i][0] = fmaxf(most[i][0], other.x);
+      most[i][1] = fmaxf(most[i][1], other.y);
+    }
+  } else if constexpr (Shape::kGeneration) {
     auto& share = *reinterpret_cast<TileShare*>(memory + TileMemory<Shape>::kShareAt);
     const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
     const int half_of_lane = lane % 4;
@@ -312,14 +348,23 @@ __device__ __forceinline__ void largest_of_tile(const TileScores<Shape>& scores,
 struct QuerySums {
   float weights[kTile / 16], middles[kTile / 16];
 
-  // 16 keys by 16, these in pairs.
+  // 16 keys by 16, these in pairs. Two warps that share queries have a pair each.
+  template <class Shape>
   static __device__ __forceinline__ float all(const float (&sums)[kTile / 16]) {
+    if constexpr (Shape::kColumnWarps == 2) return sums[0] + sums[1];
     return (sums[0] + sums[1]) + (sums[2] + sums[3]);
   }
 };
 
-// The warp's weights of 16 keys, and their sums, to the others; then all weights, and the sums of
-// 16 keys each.
+__device__ __forceinline__ void take_operand(std::uint32_t (&operand)[4], const uint4& words) {
+  operand[0] = words.x;
+  operand[1] = words.y;
+  operand[2] = words.z;
+  operand[3] = words.w;
+}
+
+// Generation: the warp's weights of 16 keys, and their sums, to the others; then all weights, and
+// the sums of 16 keys each.
 template <class Shape>
 __device__ __forceinline__ void exchange_weights(unsigned char* memory, TileWeights<Shape>& weights,
                                                  QuerySums (&sums)[2]) {
@@ -337,11 +382,7 @@ __device__ __forceinline__ void exchange_weights(unsigned char* memory, TileWeig
   __syncthreads();
 #pragma unroll
   for (int step = 0; step < 4; ++step) {
-    const uint4 all = share.weights[step][lane];
-    weights[0][step][0] = all.x;
-    weights[0][step][1] = all.y;
-    weights[0][step][2] = all.z;
-    weights[0][step][3] = all.w;
+    take_operand(weights[0][step], share.weights[step][lane]);
     if constexpr (Shape::kCodedValues) {
       const float4 both = share.sums[step][lane];
       sums[0].weights[step] = both.x;
@@ -352,6 +393,49 @@ __device__ __forceinline__ void exchange_weights(unsigned char* memory, TileWeig
       const float2 both = pairs[step * 32 + lane];
       sums[0].weights[step] = both.x;
       sums[1].weights[step] = both.y;
+    }
+  }
+}
+
+// Of two warps that share queries: the weights of 32 keys, which lie at those of the first 32, and
+// their sums, to the other; then all weights, and the sums of 32 keys each.
+template <class Shape>
+__device__ __forceinline__ void exchange_with_other(const WarpRows<Shape>& warp,
+                                                    unsigned char* memory,
+                                                    TileWeights<Shape>& weights,
+                                                    QuerySums (&sums)[Shape::kRowTiles][2]) {
+  auto& share = pair_share<Shape>(memory, warp);
+  const int lane = static_cast<int>(threadIdx.x % 32), own = warp.first_key / 32;
+#pragma unroll
+  for (int i = 0; i < Shape::kRowTiles; ++i) {
+#pragma unroll
+    for (int step = 0; step < 2; ++step) {
+      const std::uint32_t(&mine)[4] = weights[i][step];
+      share.weights[own][i][step][lane] = {mine[0], mine[1], mine[2], mine[3]};
+    }
+    for (QuerySums& of : sums[i]) {
+      of.weights[0] += of.weights[1];
+      if constexpr (Shape::kCodedValues) of.middles[0] += of.middles[1];
+    }
+    share.sums[own][i][0][lane] = {sums[i][0].weights[0], sums[i][1].weights[0]};
+    if constexpr (Shape::kCodedValues) {
+      share.sums[own][i][1][lane] = {sums[i][0].middles[0], sums[i][1].middles[0]};
+    }
+  }
+  sync_pair<Shape>(warp);
+#pragma unroll
+  for (int i = 0; i < Shape::kRowTiles; ++i) {
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+      take_operand(weights[i][step], share.weights[step / 2][i][step % 2][lane]);
+    }
+    const float2 more = share.sums[1 - own][i][0][lane];
+    sums[i][0].weights[1] = more.x;
+    sums[i][1].weights[1] = more.y;
+    if constexpr (Shape::kCodedValues) {
+      const float2 more_middles = share.sums[1 - own][i][1][lane];
+      sums[i][0].middles[1] = more_middles.x;
+      sums[i][1].middles[1] = more_middles.y;
     }
   }
 }
@@ -393,7 +477,7 @@ __device__ __forceinline__ void weigh_tile(WarpRows<Shape>& warp, const TileScor
                                            TileWeights<Shape>& weights) {
   constexpr int kTiles = Shape::kRowTiles;
   float factor[kTiles][2], shift[kTiles][2], keep[kTiles][2];
-  largest_of_tile<Shape>(scores, memory, shift);
+  largest_of_tile<Shape>(warp, scores, memory, shift);
 #pragma unroll
   for (int i = 0; i < kTiles; ++i) {
 #pragma unroll
@@ -433,15 +517,18 @@ __device__ __forceinline__ void weigh_tile(WarpRows<Shape>& warp, const TileScor
       }
     }
   }
+  if constexpr (Shape::kColumnWarps == 2) exchange_with_other(warp, memory, weights, sums);
 #pragma unroll
   for (int i = 0; i < kTiles; ++i) {
-    if constexpr (Shape::kShares) exchange_weights<Shape>(memory, weights, sums[i]);
+    if constexpr (Shape::kGeneration) exchange_weights<Shape>(memory, weights, sums[i]);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const QuerySums& more = sums[i][half];
-      warp.total[i][half] = warp.total[i][half] * keep[i][half] + QuerySums::all(more.weights);
+      warp.total[i][half] =
+          warp.total[i][half] * keep[i][half] + QuerySums::all<Shape>(more.weights);
       if constexpr (Shape::kCodedValues) {
-        warp.middle[i][half] = warp.middle[i][half] * keep[i][half] + QuerySums::all(more.middles);
+        warp.middle[i][half] =
+            warp.middle[i][half] * keep[i][half] + QuerySums::all<Shape>(more.middles);
       }
     }
     keep_sums(warp, i, keep[i]);

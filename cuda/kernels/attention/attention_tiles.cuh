@@ -12,9 +12,9 @@ namespace leq::LEQ_GPU {
 inline constexpr int kTile = kKvPageTokens;
 
 // How a block is cut. A warp owns 16 * row_tiles queries and dims / column_warps columns of their
-// outputs. Four warps that share the queries of a block share their scores too: each has those of
-// 16 of a tile's keys, and tells the others their weights. Two compute the same scores. Numbers do
-// not depend on it.
+// outputs. Warps that share queries, two in a prompt and the block's four in generation, share
+// their scores too: each has those of as many of a tile's keys, and tells the others their weights.
+// Numbers do not depend on it.
 template <KvType keys, KvType values, int dims, int row_warps, int column_warps, int row_tiles,
           int stages, int blocks>
 struct TensorShape {
@@ -22,19 +22,21 @@ struct TensorShape {
   static constexpr int kDims = dims;  // head_dim and what it is padded to
   static constexpr int kRowWarps = row_warps, kRowTiles = row_tiles, kStages = stages;
   static constexpr int kAhead = stages > 1 ? stages - 1 : 1;  // tiles on their way
+  static constexpr int kColumnWarps = column_warps;           // that share queries
   static constexpr int kColumns = dims / column_warps;        // of a warp
   static constexpr int kThreads = 32 * row_warps * column_warps;
   static constexpr int kQueries = 16 * row_tiles * row_warps;
   static constexpr int kBlocks = blocks;  // that a multiprocessor should hold
-  static constexpr bool kShares = column_warps == 4;
-  static constexpr int kKeyTiles = kShares ? 2 : kTile / 8;  // of eight keys, that a warp scores
+  static constexpr bool kShares = column_warps > 1;
+  static constexpr bool kGeneration = column_warps == 4;
+  static constexpr int kKeyTiles = kTile / 8 / column_warps;  // of eight keys, that a warp scores
   // Weights are exp(score - largest) * 2^12: small ones keep their bits in f16. The factor leaves
   // with the division by their sum. Those of codes are multiplied by the codes' scale too, which
   // reaches 2 * 65504 / 255.
   static constexpr bool kCodedValues = stored_coded(values);
   static constexpr float kWeightBits = kCodedValues ? 6.0f : 12.0f;
   static constexpr int kShifts = kCodedValues ? 1 : 0;  // sums that columns share
-  static_assert(!kShares || (row_warps == 1 && row_tiles == 1));
+  static_assert(column_warps <= 2 || (kGeneration && row_warps == 1 && row_tiles == 1));
   static_assert(kColumns % 16 == 0 && dims % 32 == 0);
 };
 
@@ -52,12 +54,21 @@ struct ChunkRows {
   }
 };
 
-// What four warps tell each other of a tile.
+// What four warps tell each other of a tile, in generation.
 struct TileShare {
   float largest[16][4];  // score of each query, by warp
   // Of a lane's two queries the sums of weights, and of these times the middle of codes.
   float4 sums[4][32];
   uint4 weights[4][32];  // as operands of the product with values
+};
+
+// What two warps tell each other, each in its place.
+template <class Shape>
+struct PairShare {
+  static constexpr int kSums = Shape::kCodedValues ? 2 : 1;  // as above, of 32 keys
+  float largest[2][8][2 * Shape::kRowTiles];                 // of the queries of four lanes
+  float2 sums[2][Shape::kRowTiles][kSums][32];
+  uint4 weights[2][Shape::kRowTiles][2][32];
 };
 
 template <class Shape>
@@ -73,16 +84,22 @@ struct TileMemory {
   static constexpr int kValueEndsAt = kKeyEndsAt + kKeyEnds;
   static constexpr int kStageBytes = kValueEndsAt + kValueEnds;
   // After the stages: queries as keys are stored, with int8 their scale and sum of codes, what
-  // warps share, values' operands, and the block's QueryBlock.
+  // four warps share, values' operands, and the block's QueryBlock. What pairs of warps share takes
+  // the queries' place, once these are in registers.
+  static constexpr bool kPairs = Shape::kColumnWarps == 2;
+  static constexpr int kPairBytes =
+      kPairs ? Shape::kRowWarps * static_cast<int>(sizeof(PairShare<Shape>)) : 0;
+  static constexpr int kQueryBytes = Shape::kQueries * Keys::kStride;
   static constexpr int kQueriesAt = Shape::kStages * kStageBytes;
-  static constexpr int kFactsAt = kQueriesAt + Shape::kQueries * Keys::kStride;
+  static constexpr int kFactsAt =
+      kQueriesAt + (kQueryBytes > kPairBytes ? kQueryBytes : kPairBytes);
   static constexpr int kShareAt = kFactsAt + (kKeyEnds > 0 ? Shape::kQueries * 8 : 0);
   // In a prompt's block the codes of values become operands once for all its warps, where eight
   // share them and there is room beside two stages.
   static constexpr bool kExpands =
-      Shape::kCodedValues && Shape::kRowWarps == 8 && Shape::kDims <= 128;
+      Shape::kCodedValues && Shape::kThreads == 256 && Shape::kDims <= 128;
   static constexpr int kOperandsAt =
-      kShareAt + (Shape::kShares ? static_cast<int>(sizeof(TileShare)) : 0);
+      kShareAt + (Shape::kGeneration ? static_cast<int>(sizeof(TileShare)) : 0);
   static constexpr int kBlockAt = kOperandsAt + (kExpands ? kTile * Shape::kDims * 2 : 0);
   static constexpr int kBytes = kBlockAt + static_cast<int>(sizeof(QueryBlock));
 };
@@ -116,7 +133,7 @@ class TileLoader {
         next_(seen.first / kTile),
         end_((seen.last + kTile - 1) / kTile),
         page_(block.pages[next_]) {
-    if constexpr (Shape::kShares) place_whole_tiles();
+    if constexpr (Shape::kGeneration) place_whole_tiles();
   }
 
   __device__ __forceinline__ unsigned char* stage(int tile) const {
@@ -127,7 +144,7 @@ class TileLoader {
   __device__ __forceinline__ void load_next() {
     if (next_ < end_) {
       unsigned char* const to = stage(next_);
-      if constexpr (Shape::kShares) {
+      if constexpr (Shape::kGeneration) {
         if (whole_.holds(next_) && a_.heads.head_dim == Shape::kDims) {
           copy_whole(to);
         } else {

@@ -93,7 +93,7 @@ class PackedLoader {
         next_(sight.coded().first / kTile),
         end_(sight.coded().empty() ? next_ : (sight.coded().last + kTile - 1) / kTile),
         page_(next_ < end_ ? block.pages[next_] : 0) {
-    if constexpr (Shape::kShares) place_whole_tiles();
+    if constexpr (Shape::kGeneration) place_whole_tiles();
   }
 
   // Of the tile at work.
@@ -112,7 +112,7 @@ class PackedLoader {
       unsigned char* const to =
           memory_ + Memory::kCodesAt + code_stage(filled_) * Memory::kStageBytes;
       unsigned char* const to_ends = memory_ + Memory::kEndsAt + filled_ * Memory::kEndBytes;
-      if (Shape::kShares && a_.heads.head_dim == Shape::kDims) {
+      if (Shape::kGeneration && a_.heads.head_dim == Shape::kDims) {
         copy_whole(to, to_ends);
       } else {
         load_side(a_.keys, to, to_ends, Memory::kKeyEnds);
@@ -196,7 +196,7 @@ class PackedLoader {
                minima * 2 * (keys ? Memory::kKeyEnds : Memory::kValueEnds);
   }
   __device__ __forceinline__ void copy_whole(unsigned char* to, unsigned char* to_ends) const {
-    static_assert(!Shape::kShares ||
+    static_assert(!Shape::kGeneration ||
                   2 * (Memory::kKeyEnds + Memory::kValueEnds) / 8 <= Shape::kThreads);
     // A page of one layer has less than 2^31 bytes.
     const std::uint64_t page = static_cast<unsigned>(page_);
@@ -282,7 +282,7 @@ struct TileOperands {
   }
   template <KvPart part>
   __device__ __forceinline__ UnitOperand unit(int s16, int c16) const {
-    if constexpr (Shape::kShares) {
+    if constexpr (Shape::kGeneration) {
       return unit_of_codes<Shape::kBits, part>(words<part>(), dims, s16, c16,
                                                static_cast<int>(lane));
     } else {

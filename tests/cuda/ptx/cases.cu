@@ -72,6 +72,18 @@ __global__ void async_copies(const Word* in, Word* out) {
   for (unsigned i = 0; i < kOut; ++i) out[thread() * kOut + i] = found[i];
 }
 
+// Pairs of warps, each at a barrier of its own: words of the pair's other lanes.
+__global__ void pairs_of_warps(const Word* in, Word* out) {
+  LEQ_SHARED(Word[kThreads], shared);
+  const unsigned t = threadIdx.x, pair = t / 64;
+  for (unsigned i = 0; i < kOut; ++i) {
+    shared[t] = in[thread() * kIn + i];
+    ptx::sync_threads(static_cast<int>(1 + pair), 64);
+    out[thread() * kOut + i] = shared[pair * 64 + (t + 33) % 64];
+    ptx::sync_threads(static_cast<int>(1 + pair), 64);
+  }
+}
+
 __global__ void loads_once(const Word* in, Word* out) {
   const uint4 v = ptx::load_once(in + thread() * kIn + 4);
   out[thread() * kOut] = v.x ^ v.y;
@@ -163,6 +175,7 @@ std::vector<PtxCase> ptx_cases() {
       {"mma_m16n8k32_s8", 8, run<mma_bytes>},
       {"ldmatrix_x4", 8, run<matrix_loads>},
       {"cp_async16, commit, wait", 8, run<async_copies>},
+      {"sync_threads", 8, run<pairs_of_warps>},
       {"load_once", 2, run<loads_once>},
       {"wait_for_predecessor, let_successor_start, prefetch", 2, run_early},
       {"shfl, ballot, any, all, popc", 8, run<warp_words>},

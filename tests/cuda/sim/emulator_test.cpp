@@ -105,6 +105,33 @@ TEST_P(Emulator, ShowsAMissingBarrierBeforeACopyThatLandsAtOnce) {
   EXPECT_NE(run("copy_over", copy_over, Bug::planted, 16 * kThreads), right);
 }
 
+// Each half of the block at a barrier of its own, one twice as often.
+__global__ void two_halves(int* out, const int* in, Bug bug) {
+  LEQ_SHARED(int[kThreads], shared);
+  constexpr int kHalf = kThreads / 2;
+  const int thread = static_cast<int>(threadIdx.x), half = thread / kHalf;
+  const int other = half * kHalf + (thread + 37) % kHalf;
+  for (int round = 0; round < 2 + 2 * half; ++round) {
+    shared[thread] = in[thread] + round;
+    if (bug == Bug::none) ptx::sync_threads(1 + half, kHalf);
+    out[round % 4 * static_cast<int>(kThreads) + thread] = shared[other];
+    ptx::sync_threads(1 + half, kHalf);
+  }
+}
+
+TEST_P(Emulator, ShowsAMissingBarrierOfSomeThreads) {
+  const auto right = run("two_halves", two_halves, Bug::none);
+  for (int i = 0; i < static_cast<int>(kThreads); ++i) {
+    const int half = i / 64, other = half * 64 + (i + 37) % 64;
+    for (int round = 0; round < 4; ++round) {
+      const int expected = round < 2 + 2 * half ? other + 1 + round : 0;
+      ASSERT_EQ(right[static_cast<std::size_t>(round) * kThreads + static_cast<std::size_t>(i)],
+                expected);
+    }
+  }
+  EXPECT_NE(run("two_halves", two_halves, Bug::planted), right);
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, Emulator, testing::Values(0u, 1u, 2u, 7u, 12345u));
 
 __global__ void store_outside(int* out, const int*, Bug bug) {
@@ -150,6 +177,25 @@ TEST(EmulatorDeath, ABlockThatCannotGoOnIsReported) {
   EXPECT_DEATH(run("half_a_barrier", half_a_barrier, Bug::planted),
                "half_a_barrier: deadlock in block .0,0,0.: 0 threads ended, 120 at "
                "__syncthreads, 8 in a collective");
+}
+
+__global__ void one_is_missing(int*, const int*, Bug) {
+  if (threadIdx.x >= 32) ptx::sync_threads(3, kThreads);
+}
+__global__ void one_too_many(int*, const int*, Bug) { ptx::sync_threads(3, kThreads - 32); }
+__global__ void two_numbers(int*, const int*, Bug) {
+  ptx::sync_threads(3, threadIdx.x < 32 ? 64 : 96);
+}
+__global__ void barrier_of_all(int*, const int*, Bug) { ptx::sync_threads(0, kThreads); }
+__global__ void barrier_of_lanes(int*, const int*, Bug) { ptx::sync_threads(1, 16); }
+
+TEST(EmulatorDeath, BarriersOfSomeThreadsThatAreUsedWronglyAreReported) {
+  EXPECT_DEATH(run("one_is_missing", one_is_missing, Bug::planted),
+               "deadlock.* 32 threads ended.* 96 at one of some");
+  EXPECT_DEATH(run("one_too_many", one_too_many, Bug::planted), "more threads at a barrier");
+  EXPECT_DEATH(run("two_numbers", two_numbers, Bug::planted), "two numbers");
+  EXPECT_DEATH(run("barrier_of_all", barrier_of_all, Bug::planted), "not one of 1 to 15");
+  EXPECT_DEATH(run("barrier_of_lanes", barrier_of_lanes, Bug::planted), "not one of warps");
 }
 
 __global__ void mixed_collectives(int* out, const int*, Bug) {
