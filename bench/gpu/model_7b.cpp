@@ -61,6 +61,7 @@ Launch gemv(const Linear& linear, const Scheme& scheme) {
   launch.work = launch.products / 128;
   launch.bytes = weight_bytes(linear, bits);
   launch.ahead_bytes = grouped ? 512.0 * bits : 2048;
+  launch.longest = grouped;
   return launch;
 }
 
