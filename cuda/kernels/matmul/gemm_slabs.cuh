@@ -178,21 +178,20 @@ struct SlabGroups {
   using Memory = GemmMemory<Shape, bits, group>;
   static constexpr int kFirstToken = threads >= Shape::kRows + Shape::kTokens ? Shape::kRows : 0;
   static constexpr int kZeroMiddle = bits == 8 ? 128 : Memory::kMiddle;
-  const IntMatmul& a;
-  int thread, shift;  // log2 of a weight's group
+  int thread, flags;
+  int shift;  // log2 of a weight's group
   const std::uint16_t* scales;
   const std::uint8_t* zeros;
   const float* token_scales;
   const int* token_sums;
   float scale_mul;  // over kFactor
   // As they are read: who waits for them does it a slab later.
-  std::uint16_t scale[Memory::kGroups];
-  int zero[Memory::kGroups], token_sum[Memory::kGroups];
-  float token_scale;
+  std::uint16_t scale[Memory::kGroups] = {};
+  int zero[Memory::kGroups] = {}, token_sum[Memory::kGroups] = {};
+  float token_scale = 0;
 
-  __device__ __forceinline__ SlabGroups(const IntMatmul& arguments, const GemmRows<Shape>& rows,
-                                        int number)
-      : a(arguments), thread(ptx::opaque(static_cast<unsigned>(number))) {
+  __device__ __forceinline__ SlabGroups(const IntMatmul& a, const GemmRows<Shape>& rows, int number)
+      : thread(ptx::opaque(static_cast<unsigned>(number))), flags(ptx::opaque(flags_of(a))) {
     const Grouping grouping(a);
     const CodeSegment& segment = rows.of(a, number);
     const auto last = static_cast<int>(segment.rows) - 1;
@@ -200,59 +199,77 @@ struct SlabGroups {
     shift = group_shift(grouping.weight_group);
     const std::int64_t at = row * (grouping.columns >> shift);
     scales = ptx::opaque(segment.weight.group_scales + at);
-    zeros = ptx::opaque(segment.weight.zeros + (has_scales() ? at : row));
-    scale_mul = has_scales() ? segment.weight.scale_mul : 1.0f;
+    zeros = ptx::opaque(segment.weight.zeros + (has(kScales) ? at : row));
+    scale_mul = has(kScales) ? segment.weight.scale_mul : 1.0f;
     scale_mul *= 1.0f / Memory::kFactor;
     const std::int64_t token = rows.first_token + max(number - kFirstToken, 0);
     const std::int64_t there = token < a.tokens ? token : a.tokens - 1;
     token_scales = ptx::opaque(a.x.scales + there * a.x.scale_stride);
     token_sums = ptx::opaque(a.x.sums + there * a.x.sum_stride);
   }
-  __device__ __forceinline__ bool has_scales() const { return a.segments[0].weight.group > 0; }
-  __device__ __forceinline__ bool has_zeros() const {
-    return a.segments[0].weight.zeros != nullptr;
-  }
-  __device__ __forceinline__ bool has_row() const { return thread < Shape::kRows; }
-  __device__ __forceinline__ bool has_token() const {
-    return thread >= kFirstToken && thread < kFirstToken + Shape::kTokens;
-  }
 
   __device__ __forceinline__ void load(int slab) {
-    if (has_row()) {
-#pragma unroll
-      for (int g = 0; g < Memory::kGroups; ++g) {
-        const int at = (slab * kSlab + g * group) >> shift;
-        scale[g] = 0x3c00;  // 1
-        if (has_scales()) scale[g] = scales[at];
-        if (has_zeros()) zero[g] = zeros[has_scales() ? at : 0];
+    // Pointers do not move on: that would cost those who need them not, too.
+    const int at = ptx::opaque(static_cast<unsigned>(slab));
+    for_sides([&] { load_row(at); }, [&] { load_token(at); });
+  }
+  __device__ __forceinline__ void store(typename Memory::Groups& to) const {
+    for_sides([&] { store_row(to); }, [&] { store_token(to); });
+  }
+
+ private:
+  static constexpr int kScales = 1, kTokenScales = 2, kZeros = 4;
+  static __device__ __forceinline__ unsigned flags_of(const IntMatmul& a) {
+    return (a.segments[0].weight.group > 0 ? kScales : 0) | (a.x.group > 0 ? kTokenScales : 0) |
+           (a.segments[0].weight.zeros != nullptr ? kZeros : 0);
+  }
+  __device__ __forceinline__ bool has(int what) const { return (flags & what) != 0; }
+
+  template <class Row, class Token>
+  __device__ __forceinline__ void for_sides(Row row, Token token) const {
+    constexpr int kTokensEnd = kFirstToken + Shape::kTokens;
+    if constexpr (kFirstToken > 0) {
+      if (thread < Shape::kRows) {
+        row();
+      } else if (kTokensEnd == threads || thread < kTokensEnd) {
+        token();
       }
+    } else {
+      if (thread < Shape::kRows) row();
+      if (thread < kTokensEnd) token();
     }
-    if (has_token()) {
-      token_scale = a.x.group > 0 ? token_scales[slab] : 1.0f;
+  }
+  __device__ __forceinline__ void load_row(int slab) {
 #pragma unroll
-      for (int g = 0; g < Memory::kGroups; ++g) {
-        if (has_zeros()) token_sum[g] = token_sums[slab * Memory::kGroups + g];
+    for (int g = 0; g < Memory::kGroups; ++g) {
+      const int at = (slab * kSlab + g * group) >> shift;
+      scale[g] = 0x3c00;  // 1
+      if (has(kScales)) scale[g] = scales[at];
+      if (has(kZeros)) zero[g] = zeros[has(kScales) ? at : 0];
+    }
+  }
+  __device__ __forceinline__ void load_token(int slab) {
+    token_scale = has(kTokenScales) ? token_scales[slab] : 1.0f;
+#pragma unroll
+    for (int g = 0; g < Memory::kGroups; ++g) {
+      if (has(kZeros)) token_sum[g] = token_sums[slab * Memory::kGroups + g];
+    }
+  }
+  __device__ __forceinline__ void store_row(typename Memory::Groups& to) const {
+#pragma unroll
+    for (int g = 0; g < Memory::kGroups; ++g) {
+      to.row_scale[g][thread] = ptx::f16_to_f32(scale[g]) * scale_mul;
+      if (has(kZeros)) {
+        to.zero[g][thread] = static_cast<std::int16_t>((zero[g] - kZeroMiddle) * Memory::kFactor);
       }
     }
   }
-  __device__ __forceinline__ void store(typename Memory::Groups& to) const {
-    if (has_row()) {
+  __device__ __forceinline__ void store_token(typename Memory::Groups& to) const {
+    const int at = thread - kFirstToken;
+    to.token_scale[at] = token_scale;
 #pragma unroll
-      for (int g = 0; g < Memory::kGroups; ++g) {
-        to.row_scale[g][thread] = ptx::f16_to_f32(scale[g]) * scale_mul;
-        if (has_zeros()) {
-          to.zero[g][thread] = static_cast<std::int16_t>((zero[g] - kZeroMiddle) * Memory::kFactor);
-        }
-      }
-    }
-    if (has_token()) {
-      to.token_scale[thread - kFirstToken] = token_scale;
-#pragma unroll
-      for (int g = 0; g < Memory::kGroups; ++g) {
-        if (has_zeros()) {
-          to.token_sum[g][thread - kFirstToken] = static_cast<std::int16_t>(token_sum[g]);
-        }
-      }
+    for (int g = 0; g < Memory::kGroups; ++g) {
+      if (has(kZeros)) to.token_sum[g][at] = static_cast<std::int16_t>(token_sum[g]);
     }
   }
 };
