@@ -13,8 +13,8 @@ constexpr int kLayers = 32;
 // Where weights and inputs have groups, each of a thread's 64 sums of a slab has a scale of its
 // own: 64 products, and what fetches the other side's scales (docs/cuda-kernels.md).
 constexpr double kBothInGroups = 76;
-// Where no warps of their own fetch (mma), a round also brings what the next slab's groups need; its
-// shortest way goes around that.
+// Where no warps of their own fetch (mma), a round also brings what the next slab's groups need;
+// its shortest way goes around that.
 constexpr double kFetchOfGroups = 26;
 constexpr int kWaiting = 8;  // bytes of a group's sum that waits (int_gemv_groups.cuh)
 
