@@ -19,7 +19,11 @@ KernelCodes::KernelCodes(std::string_view budgets) {
     in >> kernel >> architecture >> code.registers;
     require(!in.fail() && code.registers > 0,
             "budgets: expected a kernel, an architecture and registers, found ", line);
-    if (in >> tensor >> loop >> code.path) in >> code.work;
+    if (in >> tensor >> loop) {
+      in >> code.least >> code.most >> code.work;
+      require(!in.fail(), "budgets: expected both ways round a main loop and their work, found ",
+              line);
+    }
     codes_[kernel + ' ' + architecture] = code;
   }
 }
@@ -80,7 +84,7 @@ Estimate estimate(const Machine& machine, const Launch& launch, const KernelCode
   found.instructions = launch.other * launch.blocks * launch.warps;
   const double rounds =
       launch.rounds > 0 || code.work == 0 ? launch.rounds : launch.work / code.work;
-  found.instructions += rounds * (code.path + launch.beside);
+  found.instructions += rounds * ((launch.longest ? code.most : code.least) + launch.beside);
   // The multiprocessor with most blocks decides.
   const double share = std::ceil(launch.blocks / machine.multiprocessors) / launch.blocks;
   const double cycles_us = machine.ghz * 1e3;

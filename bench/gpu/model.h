@@ -13,9 +13,9 @@ namespace leq::bench {
 // What cuda/check/budgets.txt holds of a kernel on one architecture.
 struct KernelCode {
   int registers = 0;
-  // Of the path through its main loop the instructions, and those of them that do the work: dp4a or
-  // mma. 0: it has none.
-  int path = 0, work = 0;
+  // Of the shortest and the longest way round its main loop the instructions, and those of them
+  // that do the work: dp4a or mma. 0: it has none.
+  int least = 0, most = 0, work = 0;
 };
 
 class KernelCodes {
@@ -55,12 +55,13 @@ struct Launch {
   int warps = 1;         // of a block
   int shared_bytes = 0;  // of a block
   Unit unit = Unit::dp4a;
-  double products = 0;  // of all warps
-  double work = 0;      // the instructions that make them: dp4a, mma
-  double rounds = 0;    // of the main loop, of all warps, where it is not work / KernelCode::work
-  double beside = 0;    // instructions of a round that its path, the shortest, goes around
-  double other = 300;   // instructions of each warp outside of its main loop
-  double bytes = 0;     // from memory
+  double products = 0;   // of all warps
+  double work = 0;       // the instructions that make them: dp4a, mma
+  double rounds = 0;     // of the main loop, of all warps, where it is not work / KernelCode::work
+  bool longest = false;  // the way of its rounds is the longest: lanes part in it, but no flags
+  double beside = 0;     // instructions of a round that its way goes around
+  double other = 300;    // instructions of each warp outside of its main loop
+  double bytes = 0;      // from memory
   double ahead_bytes = 0;  // that a warp has on their way
   double round_trips = 2;  // to memory, one after the other, before the first result
 };

@@ -13,9 +13,9 @@ constexpr int kLayers = 32;
 // Where weights and inputs have groups, each of a thread's 64 sums of a slab has a scale of its
 // own: 64 products, and what fetches the other side's scales (docs/cuda-kernels.md).
 constexpr double kBothInGroups = 76;
-// Where no warps of their own fetch (mma), a round also sends for a slab and for what its groups
-// need; its shortest path goes around most of that.
-constexpr double kFetchOfGroups = 100;
+// Where no warps of their own fetch (mma), a round also brings what the next slab's groups need;
+// its shortest way goes around that.
+constexpr double kFetchOfGroups = 26;
 constexpr int kWaiting = 8;  // bytes of a group's sum that waits (int_gemv_groups.cuh)
 
 struct Linear {
@@ -61,6 +61,7 @@ Launch gemv(const Linear& linear, const Scheme& scheme) {
   launch.work = launch.products / 128;
   launch.bytes = weight_bytes(linear, bits);
   launch.ahead_bytes = grouped ? 512.0 * bits : 2048;
+  launch.longest = grouped;
   return launch;
 }
 

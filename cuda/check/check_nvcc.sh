@@ -1,12 +1,13 @@
 #!/bin/sh
 # Compiles every CUDA source with nvcc and holds what comes out against cuda/check/budgets.txt: no kernel
 # may spill, use more registers, have another number of tensor-core instructions or a longer main loop
-# (all of it, and the path through it by its work) than its line there says, or be missing from it. No
+# (all of it, and the shortest and the longest way round it by their work) than its line there says, or be missing from it. No
 # main loop may fence the memory of the whole GPU, or divide integers but where it says so below. No GPU
 # is needed. The programs for machines with one (bench/gpu, tests/cuda/ptx) must compile too.
 #   cuda/check/check_nvcc.sh             check
 #   cuda/check/check_nvcc.sh --update    write what was found into budgets.txt
 #   cuda/check/check_nvcc.sh SOURCE...   the kernels of these alone
+#   --blocks: print the straight stretches of their main loops, to add up the way of certain flags
 #   --all: for every architecture, not only 80, 90a and 120. LEQ_NVCC_ARCHITECTURES: for these.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -17,6 +18,7 @@ fi
 names="80 90a"
 if nvcc --list-gpu-arch | grep -q compute_120; then names="$names 120"; fi  # 12.8 and newer
 update=""
+blocks=""
 chosen=""
 # At the edge of what a query sees, and at the end of a span; groups of other sizes than 128.
 may_divide="attention_tensor attention_spans attention_packed attention_packed_spans kv_seal rotate_heads"
@@ -24,8 +26,9 @@ for option in "$@"; do
   case "$option" in
     --all) names="80 86 89 90a 120" ;;
     --update) update=yes ;;
+    --blocks) blocks=yes ;;
     *.cu) chosen="$chosen $option" ;;
-    *) echo "nvcc: unknown option $option; expected --all, --update or sources"; exit 1 ;;
+    *) echo "nvcc: unknown option $option; expected --all, --update, --blocks or sources"; exit 1 ;;
   esac
 done
 names=${LEQ_NVCC_ARCHITECTURES:-$names}
@@ -63,8 +66,8 @@ compile() {
 }
 
 # One line for each kernel and architecture: kernel, architecture, registers, bytes spilled,
-# tensor-core instructions; of its main loop the instructions, those of its path and the work among
-# them, fences and divisions.
+# tensor-core instructions; of its main loop the instructions, those of the shortest and the longest way
+# round it and the work among them, fences and divisions.
 table() {
   sed -E 's/\(anonymous namespace\)::|leq::cuda::|_GLOBAL__N__[0-9a-z_]+:://g' | awk '
     function name(quoted) {
@@ -78,7 +81,7 @@ table() {
       match($0, /Used [0-9]+/); registers[key] = substr($0, RSTART + 5, RLENGTH - 5)
     }
     /^Code of/ {
-      code[name(quoted[2]) " " quoted[4]] = $(NF - 5) " " $(NF - 4) " " $(NF - 3) " " $(NF - 2) " " $(NF - 1) " " $NF
+      code[name(quoted[2]) " " quoted[4]] = $(NF - 6) " " $(NF - 5) " " $(NF - 4) " " $(NF - 3) " " $(NF - 2) " " $(NF - 1) " " $NF
     }
     END { for (key in registers) print key, registers[key], spilled[key], code[key] }
   ' | LC_ALL=C sort
@@ -87,10 +90,14 @@ table() {
 compile cuda/check/known_counts.cu > "$work/known.all"
 table < "$work/known.all" | awk '
   /^looped/ {
-    if ($6 == 0 || $7 == 0 || $7 >= $6 || $8 != 1 || $9 == 0 || $10 == 0) { print "nvcc: " $1 " " $2 ": its loop, path, fence and division were not found; look at cuda/check/sass_counts.cpp"; bad = 1 }
+    if ($6 == 0 || $7 == 0 || $7 >= $8 || $8 > $6 || $9 != 1 || $10 == 0 || $11 == 0) { print "nvcc: " $1 " " $2 ": its loop, ways, fence and division were not found; look at cuda/check/sass_counts.cpp"; bad = 1 }
     next
   }
-  /^together/ && $8 != $5 { print "nvcc: " $1 " " $2 ": its loop was not found; look at kBranches in cuda/check/sass_counts.cpp"; bad = 1 }
+  /^apart/ {
+    if ($7 + 20 > $8 || $8 != $6) { print "nvcc: " $1 " " $2 ": of " $6 " instructions the longest way has " $8 ", the shortest " $7 "; look at kMayPart in cuda/check/sass_counts.cpp"; bad = 1 }
+    next
+  }
+  /^together/ && $9 != $5 { print "nvcc: " $1 " " $2 ": its loop was not found; look at kBranches in cuda/check/sass_counts.cpp"; bad = 1 }
   { split($1, part, "_"); expected = part[2] == "igmma" && $2 != "sm_90a" ? 0 : part[part[3] == "" ? 2 : 3] }
   $5 != expected { print "nvcc: " $1 " " $2 ": counted " $5 " tensor-core instructions, expected " expected "; look at kTensorCores in cuda/check/sass_counts.cpp"; bad = 1 }
   END { exit bad || NR == 0 }'
@@ -107,11 +114,12 @@ for source in bench/gpu/device/*.cu tests/cuda/ptx/*.cu; do
     -c "$source" -o "$work/object.o" || { echo "nvcc: $source does not compile"; exit 1; }
 done
 table < "$work/all" > "$work/found"
+if [ -n "$blocks" ]; then grep '^Block of' "$work/all"; fi
 if [ -n "$update" ]; then
   { echo "# kernel, architecture, most registers, tensor-core instructions, most instructions of the main loop"
-    echo "# and of the path through it, its dp4a or tensor-core instructions (none: 0); cuda/check/check_nvcc.sh --update --all writes it; spills are refused"
+    echo "# and of the shortest and the longest way round it, their dp4a or tensor-core instructions (none: 0); cuda/check/check_nvcc.sh --update --all writes it; spills are refused"
     awk -v chosen="$chosen" '
-      FILENAME == ARGV[1] { line[$1 " " $2] = $1 " " $2 " " $3 ($5 + $6 > 0 ? " " $5 : "") ($6 > 0 ? " " $6 " " $7 " " $8 : ""); next }
+      FILENAME == ARGV[1] { line[$1 " " $2] = $1 " " $2 " " $3 ($5 + $6 > 0 ? " " $5 : "") ($6 > 0 ? " " $6 " " $7 " " $8 " " $9 : ""); next }
       chosen != "" && !/^#/ && !($1 " " $2 in line) { line[$1 " " $2] = $0 }
       END { for (key in line) print line[key] }' "$work/found" cuda/check/budgets.txt | LC_ALL=C sort
   } > "$work/budgets"
@@ -122,16 +130,18 @@ awk -v names="$names" -v chosen="$chosen" -v may_divide="$may_divide" '
     split(names, list, " "); for (i in list) compiled["sm_" list[i]] = 1
     split(may_divide, list, " "); for (i in list) divides[list[i]] = 1
   }
-  FNR == NR { if ($0 !~ /^#/ && $2 in compiled) { budget[$1 " " $2] = $3; tensor[$1 " " $2] = $4 + 0; loop[$1 " " $2] = $5 + 0; path[$1 " " $2] = $6 + 0; work[$1 " " $2] = $7 + 0 } next }
+  FNR == NR && $0 !~ /^#/ && NF != 3 && NF != 4 && NF != 8 { print "nvcc: cuda/check/budgets.txt: " $1 " " $2 " has " NF " fields, expected 3, 4 or 8: an old line; write it again with --update --all SOURCE"; bad = 1 }
+  FNR == NR { if ($0 !~ /^#/ && $2 in compiled) { budget[$1 " " $2] = $3; tensor[$1 " " $2] = $4 + 0; loop[$1 " " $2] = $5 + 0; least[$1 " " $2] = $6 + 0; most[$1 " " $2] = $7 + 0; work[$1 " " $2] = $8 + 0 } next }
   { key = $1 " " $2; seen[key] = 1 }
   $4 > 0 { print "nvcc: " key " spills " $4 " bytes"; bad = 1 }
   !(key in budget) { print "nvcc: " key " is not in cuda/check/budgets.txt (" $3 " registers, " $5 " tensor-core instructions)"; bad = 1; next }
   $3 > budget[key] { print "nvcc: " key " uses " $3 " registers, the budget is " budget[key]; bad = 1 }
   $6 > loop[key] { print "nvcc: " key " has a main loop of " $6 " instructions, the budget is " loop[key]; bad = 1 }
-  $7 * work[key] > path[key] * $8 { print "nvcc: " key " takes " $7 " instructions for " $8 " of its work, the budget is " path[key] " for " work[key]; bad = 1 }
-  $9 > 0 { print "nvcc: " key " fences the memory of the whole GPU in its main loop"; bad = 1 }
+  $7 * work[key] > least[key] * $9 { print "nvcc: " key " takes " $7 " instructions at least for " $9 " of its work, the budget is " least[key] " for " work[key]; bad = 1 }
+  $8 * work[key] > most[key] * $9 { print "nvcc: " key " takes " $8 " instructions at most for " $9 " of its work, the budget is " most[key] " for " work[key]; bad = 1 }
+  $10 > 0 { print "nvcc: " key " fences the memory of the whole GPU in its main loop"; bad = 1 }
   { family = $1; sub(/<.*/, "", family) }
-  $10 > 0 && !(family in divides) { print "nvcc: " key " divides integers in its main loop"; bad = 1 }
+  $11 > 0 && !(family in divides) { print "nvcc: " key " divides integers in its main loop"; bad = 1 }
   $5 != tensor[key] { print "nvcc: " key " has " $5 " tensor-core instructions, the budget says " tensor[key]; bad = 1 }
   END {
     if (chosen == "") for (key in budget) if (!(key in seen)) { print "nvcc: " key " of cuda/check/budgets.txt was not compiled"; bad = 1 }

@@ -1,4 +1,4 @@
-// Kernels with a known number of tensor-core instructions each, and two with a known main loop:
+// Kernels with a known number of tensor-core instructions each, and three with a known main loop:
 // cuda/check/check_nvcc.sh counts them with sass_counts.cpp on every architecture before it trusts
 // the counts of others.
 #include "cuda/words/ptx_attention.h"
@@ -70,6 +70,22 @@ __global__ void looped(int* out, const int* in, int count) {
     if (sum == 0) {
 #pragma unroll 1
       for (int k = 0; k < in[i]; ++k) out[k] = in[count - k] / (k + 2);
+    }
+  }
+}
+
+// Lanes part in its main loop, and a warp carries out both sides: all of the loop.
+__global__ void apart(int* out, const int* in, int count) {
+  int sum = static_cast<int>(threadIdx.x);
+#pragma unroll 1
+  for (int i = 0; i < count; ++i) {
+    sum = ptx::dp4a(static_cast<std::uint32_t>(in[i]), static_cast<std::uint32_t>(sum), sum);
+    if (sum % 2 == 0) {
+#pragma unroll
+      for (int k = 0; k < 12; ++k) out[k * count + i] = in[k];
+    } else {
+#pragma unroll
+      for (int k = 0; k < 12; ++k) out[k * count + i] = in[k + 12] * sum;
     }
   }
 }

@@ -50,6 +50,10 @@ __global__ void prefetch(const void* from) { ptx::prefetch(from); }
 __global__ void load_once(uint4* out, const void* from) { *out = ptx::load_once(from); }
 
 __global__ void opaque(int* out, unsigned x) { *out = ptx::opaque(x); }
+__global__ void opaque_shared(Word* out) {
+  LEQ_DYNAMIC_SHARED(Word, memory);
+  *out = *ptx::opaque_shared(memory);
+}
 __global__ void select_bytes(Word* out, Word a, Word b) { *out = ptx::select_bytes(a, b, *out); }
 __global__ void f16x2_of(Word* out, float first, float second) {
   *out = ptx::f16x2_of(first, second);

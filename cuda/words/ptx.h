@@ -21,13 +21,28 @@ __device__ __forceinline__ int opaque(unsigned x) {
 #endif
   return y;
 }
-// An address in whole: what is added to it later is not added to its parts.
+// An address in global memory, in whole: what is added to it later is not added to its parts.
 template <class T>
 __device__ __forceinline__ const T* opaque(const T* address) {
 #ifdef __CUDA_ARCH__
-  asm("" : "+l"(address));
-#endif
+  std::size_t at = __cvta_generic_to_global(address);  // so that it stays known where it lies
+  asm("" : "+l"(at));
+  return static_cast<const T*>(__cvta_global_to_generic(at));
+#else
   return address;
+#endif
+}
+
+// The same of an address in shared memory.
+template <class T>
+__device__ __forceinline__ T* opaque_shared(T* address) {
+#ifdef __CUDA_ARCH__
+  auto at = static_cast<std::uint32_t>(__cvta_generic_to_shared(address));
+  asm("" : "+r"(at));
+  return static_cast<T*>(__cvta_shared_to_generic(at));
+#else
+  return address;
+#endif
 }
 
 // sum of a's signed bytes times b's, plus c

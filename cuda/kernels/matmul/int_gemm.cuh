@@ -3,203 +3,13 @@
 // (docs/cuda.md).
 #pragma once
 
-#include "cuda/kernels/matmul/gemm_rows.cuh"
+#include <type_traits>
+
+#include "cuda/kernels/matmul/gemm_slabs.cuh"
 #include "cuda/kernels/matmul/matmul_finish.cuh"
-#include "cuda/kernels/matmul/packed_codes.cuh"
 #include "cuda/words/reduce.cuh"
 
 namespace leq::LEQ_GPU {
-
-inline constexpr int kSlab = 128;  // columns
-
-// A tile of kTokens x kRows, cut between kWarpsDown x kWarpsAcross warps. With swiglu half of the
-// rows are of gate and half of up, eight and eight in turn.
-template <int tokens, int rows, int warps_down, int warps_across, int stages>
-struct GemmShape {
-  static constexpr int kTokens = tokens, kRows = rows, kStages = stages;
-  static constexpr int kDown = warps_down, kAcross = warps_across;
-  static constexpr int kThreads = 32 * warps_down * warps_across;
-  static constexpr int kMmaDown = tokens / warps_down / 16;  // of a warp
-  static constexpr int kMmaAcross = rows / warps_across / 8;
-  static_assert(kMmaDown >= 1 && kMmaAcross % 2 == 0 && kThreads >= rows && kThreads >= tokens);
-};
-
-// Shared memory of a kernel: stages of a slab's tokens and codes, then two sets of what the groups
-// of a slab need.
-template <class Shape, int bits, int group>
-struct GemmMemory {
-  static constexpr int kTokenBytes = Shape::kTokens * kSlab;
-  static constexpr int kStageBytes = kTokenBytes + Shape::kRows * bits * 16;
-  static constexpr int kGroups = group == 0 ? 0 : kSlab / group;
-  // Codes below 8 bits are multiplied as signed bytes, so many times as large (packed_codes.cuh).
-  static constexpr int kFactor = kSignedFactor<bits>, kMiddle = bits == 8 ? 0 : 1 << (bits - 1);
-  // Zero points, times kFactor, and sums of at most 128 codes fit into 16 bits. Scales over
-  // kFactor.
-  struct Groups {
-    float row_scale[kGroups > 0 ? kGroups : 1][Shape::kRows];
-    float token_scale[Shape::kTokens];
-    std::int16_t zero[kGroups > 0 ? kGroups : 1][Shape::kRows];
-    std::int16_t token_sum[kGroups > 0 ? kGroups : 1][Shape::kTokens];
-  };
-  static constexpr int kBytes =
-      Shape::kStages * kStageBytes + (group == 0 ? 0 : 2 * static_cast<int>(sizeof(Groups)));
-};
-
-// A thread's share of the copies of slabs, one slab after the other: 16 bytes of kEach rows, so
-// many apart that they are swizzled alike. All addresses are one pointer, that moves on, and
-// constants.
-template <int rows, int chunks, int threads>
-struct RowCopies {
-  // Of three chunks a quarter of the threads has none.
-  static constexpr int kStep = chunks == 3 ? threads / 4 : threads / chunks, kEach = rows / kStep;
-  static_assert(kStep * kEach == rows && kStep % 16 == 0 && kEach <= 8);
-  const std::byte* from = nullptr;
-  int step_bytes = 0;  // in memory
-  unsigned valid = 0;  // bit i: row i is there
-
-  static __device__ __forceinline__ int row() { return static_cast<int>(threadIdx.x / chunks); }
-  static __device__ __forceinline__ int chunk() { return static_cast<int>(threadIdx.x % chunks); }
-
-  // What is not there is not read, wherever its address points.
-  __device__ __forceinline__ void load(unsigned char* to) {
-    if (kStep * chunks < threads && threadIdx.x >= kStep * chunks) return;
-    to += swizzled<chunks>(row(), chunk());
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      ptx::cp_async16(to + i * kStep * chunks * 16, from + std::int64_t{i} * step_bytes,
-                      (valid >> i & 1u) != 0);
-    }
-    from += chunks * 16;
-  }
-};
-
-template <class Shape>
-struct TokenCopies : RowCopies<Shape::kTokens, 8, Shape::kThreads> {
-  __device__ __forceinline__ TokenCopies(const IntMatmul& a, const GemmRows<Shape>& rows) {
-    const std::int64_t first = rows.first_token + this->row();
-    const auto stride = static_cast<int>(a.x.code_stride);
-    this->from =
-        reinterpret_cast<const std::byte*>(a.x.codes) + first * stride + this->chunk() * 16;
-    this->step_bytes = this->kStep * stride;
-#pragma unroll
-    for (int i = 0; i < this->kEach; ++i) {
-      this->valid |= (first + i * this->kStep < a.tokens ? 1u : 0u) << i;
-    }
-  }
-};
-
-template <class Shape, int bits>
-struct CodeCopies : RowCopies<Shape::kRows, bits, Shape::kThreads> {
-  __device__ __forceinline__ CodeCopies(const IntMatmul& a, const GemmRows<Shape>& rows,
-                                        int slabs) {
-    const CodeSegment& segment = rows.of(a, this->row());
-    const int first = rows.first + rows.offset(this->row()), row_bytes = slabs * (bits * 16);
-    // 16 rows of a tile are eight of each segment with swiglu.
-    const int step = rows.paired ? this->kStep / 2 : this->kStep;
-    this->from = reinterpret_cast<const std::byte*>(segment.weight.codes) +
-                 std::int64_t{first} * row_bytes + this->chunk() * 16;
-    this->step_bytes = step * row_bytes;
-#pragma unroll
-    for (int i = 0; i < this->kEach; ++i) {
-      this->valid |= (first + i * step < segment.rows ? 1u : 0u) << i;
-    }
-  }
-};
-
-// The codes of a warp's rows in one slab, as they lie in memory: word t of each 16 bytes.
-template <class Shape, int bits>
-struct SlabCodes {
-  static constexpr int kAcross = Shape::kMmaAcross;
-  // 8 bits: the two chunks of one step; fewer: all of the slab.
-  static constexpr int kHeld = bits == 8 ? 2 : bits;
-  std::uint32_t words[kAcross][kHeld];
-
-  // Chunks from `first` on; `row` is the warp's first in the tile.
-  __device__ __forceinline__ void load(const unsigned char* codes, int row, int first) {
-    const int lane = static_cast<int>(threadIdx.x % 32);
-    constexpr int kTiles = 4 / kHeld;  // of eight rows in one ldmatrix
-#pragma unroll
-    for (int j = 0; j < kAcross; j += kTiles) {
-      const int n = row + (j + lane / 8 / kHeld) * 8 + lane % 8;
-      std::uint32_t found[4];
-      ptx::ldmatrix_x4(found, codes + swizzled<bits>(n, first + lane / 8 % kHeld));
-#pragma unroll
-      for (int i = 0; i < 4; ++i) words[j + i / kHeld][i % kHeld] = found[i];
-    }
-  }
-  // Three chunks: that of all rows, then the next, so that what a lane reads lies constants apart.
-  __device__ __forceinline__ void load_three(const unsigned char* codes, int row) {
-    const int lane = static_cast<int>(threadIdx.x % 32);
-    constexpr int kMatrices = kAcross * 3;
-#pragma unroll
-    for (int j = 0; j < kMatrices; j += 4) {
-      const int matrix = min(j + lane / 8, kMatrices - 1);
-      const int n = row + matrix % kAcross * 8 + lane % 8;
-      std::uint32_t found[4];
-      ptx::ldmatrix_x4(found, codes + swizzled<bits>(n, matrix / kAcross));
-#pragma unroll
-      for (int i = j; i < j + 4 && i < kMatrices; ++i) {
-        words[i % kAcross][i / kAcross] = found[i - j];
-      }
-    }
-  }
-
-  // Columns 32 step ... of the slab: the second operand of the mma across j.
-  __device__ __forceinline__ void operand(int j, int step, std::uint32_t flip,
-                                          std::uint32_t (&b)[2]) const {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      if constexpr (bits == 8) {
-        b[half] = words[j][half] ^ flip;
-      } else {
-        b[half] = slab_quad<bits>(words[j], step * 2 + half, flip);
-      }
-    }
-  }
-};
-
-// Scales, zero points and sums of a slab's groups, on their way from global to shared memory:
-// thread number `thread` brings those of one row and of one token.
-template <class Shape, int bits, int group>
-struct SlabGroups {
-  using Memory = GemmMemory<Shape, bits, group>;
-  RowGroup row[Memory::kGroups] = {};
-  float token_scale = 0;
-  int token_sum[Memory::kGroups] = {};
-
-  __device__ __forceinline__ void load(const IntMatmul& a, const Grouping& grouping,
-                                       const GemmRows<Shape>& rows, int slab, int thread) {
-    const CodeSegment& segment = rows.of(a, thread);
-    const int n = rows.first + rows.offset(thread);
-    const std::int64_t token = rows.first_token + thread;
-    const bool has_row = thread < Shape::kRows && n < segment.rows;
-    const bool has_token = thread < Shape::kTokens && token < a.tokens;
-    token_scale = has_token && a.x.group > 0 ? a.x.scales[token * a.x.scale_stride + slab] : 1.0f;
-#pragma unroll
-    for (int g = 0; g < Memory::kGroups; ++g) {
-      row[g] = {0.0f, 0};
-      if (has_row) row[g] = row_group(segment.weight, grouping, n, slab * kSlab + g * group);
-      token_sum[g] = 0;
-      if (has_token && a.x.sums != nullptr) {
-        token_sum[g] = a.x.sums[token * a.x.sum_stride + slab * Memory::kGroups + g];
-      }
-    }
-  }
-  __device__ __forceinline__ void store(typename Memory::Groups& to, int thread) const {
-    if (thread < Shape::kTokens) to.token_scale[thread] = token_scale;
-#pragma unroll
-    for (int g = 0; g < Memory::kGroups; ++g) {
-      if (thread < Shape::kRows) {
-        to.row_scale[g][thread] = row[g].scale * (1.0f / Memory::kFactor);
-        to.zero[g][thread] =
-            static_cast<std::int16_t>((row[g].zero - Memory::kMiddle) * Memory::kFactor);
-      }
-      if (thread < Shape::kTokens) {
-        to.token_sum[g][thread] = static_cast<std::int16_t>(token_sum[g]);
-      }
-    }
-  }
-};
 
 // The sums of one warp. Number i of an mma tile: token lane / 4 + 8 (i / 2), row
 // 2 (lane % 4) + i % 2.
@@ -209,18 +19,25 @@ struct WarpTile {
   static constexpr int kDown = Shape::kMmaDown, kAcross = Shape::kMmaAcross;
   int sums[kDown][kAcross][4];
   Sum totals[group == 0 ? 1 : kDown][group == 0 ? 1 : kAcross][4];
-  int first_token, first_row;  // of the warp, in the block's tile
+  int first_token, first_row;     // of the lane's sums, in the block's tile
+  int tokens_place, codes_place;  // where it reads first in a stage's tokens and codes
 
   __device__ __forceinline__ WarpTile() {
     const int warp = static_cast<int>(threadIdx.x / 32) % (Shape::kDown * Shape::kAcross);
-    first_token = warp / Shape::kAcross * kDown * 16;
-    first_row = warp % Shape::kAcross * kAcross * 8;
+    const unsigned lane = threadIdx.x % 32;
+    const unsigned token = static_cast<unsigned>(warp / Shape::kAcross * kDown * 16);
+    const int row = warp % Shape::kAcross * kAcross * 8;
+    first_token = ptx::opaque(token + lane / 4);
+    first_row = ptx::opaque(static_cast<unsigned>(row) + lane % 4 * 2);
+    tokens_place = ptx::opaque(static_cast<unsigned>(
+        swizzled<8>(static_cast<int>(token + lane % 16), static_cast<int>(lane / 16))));
+    codes_place = ptx::opaque(static_cast<unsigned>(SlabCodes<Shape, bits>::place(row)));
   }
   __device__ __forceinline__ int token(int down, int i) const {
-    return first_token + down * 16 + static_cast<int>(threadIdx.x % 32) / 4 + i / 2 * 8;
+    return first_token + down * 16 + i / 2 * 8;
   }
   __device__ __forceinline__ int row(int across, int i) const {
-    return first_row + across * 8 + static_cast<int>(threadIdx.x % 4) * 2 + i % 2;
+    return first_row + across * 8 + i % 2;
   }
 
   __device__ __forceinline__ void start(int value) {
@@ -237,12 +54,10 @@ struct WarpTile {
   __device__ __forceinline__ void multiply(const unsigned char* stage,
                                            const SlabCodes<Shape, bits>& codes, int step,
                                            std::uint32_t flip) {
-    const int lane = static_cast<int>(threadIdx.x % 32);
     std::uint32_t x[kDown][4];
 #pragma unroll
     for (int down = 0; down < kDown; ++down) {
-      const int token_row = first_token + down * 16 + lane % 16;
-      ptx::ldmatrix_x4(x[down], stage + swizzled<8>(token_row, step * 2 + lane / 16));
+      ptx::ldmatrix_x4(x[down], stage + (tokens_place ^ step * 32) + down * 16 * kSlab);
     }
 #pragma unroll
     for (int across = 0; across < kAcross; ++across) {
@@ -459,11 +274,11 @@ __device__ __forceinline__ void multiply_slab(const unsigned char* stage, std::u
   using Memory = GemmMemory<Shape, bits, group>;
   const unsigned char* const weights = stage + Memory::kTokenBytes;
   SlabCodes<Shape, bits> codes;
-  if constexpr (bits == 3) codes.load_three(weights, tile.first_row);
-  if constexpr (bits == 4 || bits == 2) codes.load(weights, tile.first_row, 0);
+  if constexpr (bits == 3) codes.load_three(weights, tile.codes_place);
+  if constexpr (bits == 4 || bits == 2) codes.load(weights, tile.codes_place, 0);
 #pragma unroll
   for (int step = 0; step < 4; ++step) {
-    if constexpr (bits == 8) codes.load(weights, tile.first_row, step * 2);
+    if constexpr (bits == 8) codes.load(weights, tile.codes_place, step * 2);
     if (group > 0 && step * 32 % (group > 0 ? group : 1) == 0) tile.start(Sum::kStart);
     tile.multiply(stage, codes, step, flip);
     if constexpr (group > 0) {
@@ -485,44 +300,46 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   const GemmRows<Shape> rows(a);
   const std::uint32_t flip = signed_flip<bits>(a);
   const int slabs = grouping.columns / kSlab;
-  const auto stage_of = [&](int slab) {
-    return memory + slab % Shape::kStages * Memory::kStageBytes;
-  };
   CodeCopies<Shape, bits> weights(a, rows, slabs);
   TokenCopies<Shape> tokens(a, rows);
-  const auto load_weights = [&](int slab) {
-    if (slab < slabs) weights.load(stage_of(slab) + Memory::kTokenBytes);
-  };
-  const auto load_inputs = [&](int slab) {
-    if (slab < slabs) tokens.load(stage_of(slab));
-    ptx::cp_async_commit();
-  };
-  for (int slab = 0; slab < Shape::kStages - 1; ++slab) load_weights(slab);
+  for (int slab = 0; slab < min(Shape::kStages - 1, slabs); ++slab) {
+    weights.load(memory + slab * Memory::kStageBytes + Memory::kTokenBytes);
+  }
   ptx::wait_for_predecessor();
-  for (int slab = 0; slab < Shape::kStages - 1; ++slab) load_inputs(slab);
-  SlabGroups<Shape, bits, group> next;
-  [[maybe_unused]] const int thread = static_cast<int>(threadIdx.x);
+  for (int slab = 0; slab < Shape::kStages - 1; ++slab) {
+    if (slab < slabs) tokens.load(memory + slab * Memory::kStageBytes);
+    ptx::cp_async_commit();
+  }
+  using Groups = std::conditional_t<(group > 0), SlabGroups<Shape, bits, group>, NoGroups>;
+  [[maybe_unused]] Groups next(a, rows, static_cast<int>(threadIdx.x));
   if constexpr (group > 0) {
-    next.load(a, grouping, rows, 0, thread);
-    next.store(groups[0], thread);
+    next.load(0);
+    next.store(groups[0]);
   }
   WarpTile<Shape, bits, group, Sum> tile;
   tile.start(0);
+  // Where the slab lies, and the one before it, which is free.
+  int stage = 0, free = (Shape::kStages - 1) * Memory::kStageBytes;
   for (int slab = 0; slab < slabs; ++slab) {
     ptx::cp_async_wait<Shape::kStages - 2>();
     // After it the slab is there for all, and the stage of the slab before is free.
     __syncthreads();
-    load_weights(slab + Shape::kStages - 1);
-    load_inputs(slab + Shape::kStages - 1);
+    if (slab + Shape::kStages - 1 < slabs) {
+      weights.load(memory + free + Memory::kTokenBytes);
+      tokens.load(memory + free);
+    }
+    ptx::cp_async_commit();
     const bool more = group > 0 && slab + 1 < slabs;
     if constexpr (group > 0) {
-      if (more) next.load(a, grouping, rows, slab + 1, thread);
+      if (more) next.load(slab + 1);
     }
     multiply_slab<Shape, bits, group>(
-        stage_of(slab), flip, tile, [&](int g) { tile.flush(a, rows, groups[slab % 2], g, slab); });
+        memory + stage, flip, tile, [&](int g) { tile.flush(a, rows, groups[slab % 2], g, slab); });
     if constexpr (group > 0) {
-      if (more) next.store(groups[(slab + 1) % 2], thread);
+      if (more) next.store(groups[(slab + 1) % 2]);
     }
+    free = stage;
+    stage = stage == (Shape::kStages - 1) * Memory::kStageBytes ? 0 : stage + Memory::kStageBytes;
   }
   ptx::let_successor_start();
   tile.finish_all(a, rows);

@@ -189,8 +189,11 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
   for (int slab = 0; slab < kAhead; slab += Shape::kAlong) copies.load_weights(memory, slab);
   ptx::wait_for_predecessor();
   for (int slab = 0; slab < kAhead; slab += Shape::kAlong) copies.load_tokens(memory, slab);
-  SlabGroups<Shape, bits, group> next;
-  if (group > 0 && warp < slabs) next.load(a, grouping, rows, warp, lane);
+  using Groups = std::conditional_t<(group > 0), SlabGroups<Shape, bits, group, 32>, NoGroups>;
+  [[maybe_unused]] Groups next(a, rows, lane);
+  if constexpr (group > 0) {
+    if (warp < slabs) next.load(warp);
+  }
   WarpTile<Shape, bits, group, Sum> tile;
   FewOutputs<Shape, bits, group, Sum> outputs;
   tile.start(0);
@@ -204,11 +207,9 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
     const int slab = first + warp;
     if (slab < slabs) {
       if constexpr (group > 0) {
-        next.store(memory.groups(warp), lane);
+        next.store(memory.groups(warp));
         __syncwarp();
-        if (slab + Shape::kAlong < slabs) {
-          next.load(a, grouping, rows, slab + Shape::kAlong, lane);
-        }
+        if (slab + Shape::kAlong < slabs) next.load(slab + Shape::kAlong);
       }
       multiply_slab<Shape, bits, group>(memory.slab(slab), flip, tile, [&](int g) {
         if (a.segments[0].weight.zeros != nullptr) tile.take_zeros(memory.groups(warp), g);

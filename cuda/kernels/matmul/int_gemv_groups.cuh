@@ -131,12 +131,14 @@ struct GroupWalk {
   const std::uint8_t* zeros;    // where has_zeros
   bool has_groups, has_zeros;
   float scale_mul;
+  WaitingSum* place;  // where the lane's sum waits, of groups from 0 on
 
   // Codes of fewer than 8 bits have groups always, and zero points, so that inputs have sums.
   __device__ __forceinline__ bool has_scales() const { return bits < 8 || has_groups; }
   __device__ __forceinline__ bool has_sums() const { return bits < 8 || a.x.sums != nullptr; }
 
-  __device__ __forceinline__ GroupWalk(const IntMatmul& arguments, const BlockRows& of_block)
+  __device__ __forceinline__ GroupWalk(const IntMatmul& arguments, const BlockRows& of_block,
+                                       WaitingSum* waiting)
       : a(arguments),
         rows(of_block),
         groups(static_cast<int>(round_up_to(arguments.columns, kGroupColumns)) / kGroupColumns) {
@@ -156,6 +158,7 @@ struct GroupWalk {
     scales = ptx::opaque(owned.group_scales + scale_at);
     zeros = ptx::opaque(owned.zeros + (has_scales() ? scale_at : of_row));
     scale_mul = has_scales() ? owned.scale_mul : 1.0f;
+    place = ptx::opaque_shared(waiting + ahead * kGroupRows + row);
   }
 
   // A step from `group` on, or as far in front of it as the row's end asks for: of groups past the
@@ -234,7 +237,7 @@ struct GroupWalk {
 
   // The lane's sum of groups from `group` on, with its scale, to where those of `first` and later
   // groups wait.
-  __device__ __forceinline__ void keep(const Step& step, int group, int first, WaitingSum* waiting,
+  __device__ __forceinline__ void keep(const Step& step, int group, int first,
                                        int (&sums)[Shape::kItems]) const {
     team_totals<Shape::kLanes>(sums);
     const float scale = ptx::f16_to_f32(step.scale) * scale_mul;
@@ -245,8 +248,8 @@ struct GroupWalk {
     if constexpr (integers) {
       store_sum(of_group, sum);
     } else {
-      waiting[(of_group - first) * kGroupRows + row] = {static_cast<float>(sum),
-                                                        scale * step.token_scale};
+      place[(step.group - first) * kGroupRows] = {static_cast<float>(sum),
+                                                  scale * step.token_scale};
     }
   }
   __device__ __forceinline__ void store_sum(int of_group, int sum) const {
@@ -285,7 +288,7 @@ __global__ void __launch_bounds__(kGroupWarps * 32, 2)
   LEQ_DYNAMIC_SHARED(WaitingSum, waiting);
   using Shape = GroupShape<bits>;
   const BlockRows rows(a);
-  GroupWalk<bits, integers> walk(a, rows);
+  GroupWalk<bits, integers> walk(a, rows, waiting);
   GroupStep<bits> next;
   int group = static_cast<int>(threadIdx.x / 32) * Shape::kGroups;
   walk.load_weights(group, next);
@@ -306,7 +309,7 @@ __global__ void __launch_bounds__(kGroupWarps * 32, 2)
       } else {
         walk.template multiply<false>(step, sums);
       }
-      walk.keep(step, group, first, waiting, sums);
+      walk.keep(step, group, first, sums);
     }
     if (last == walk.groups) ptx::let_successor_start();
     if constexpr (integers) continue;

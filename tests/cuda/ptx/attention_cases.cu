@@ -90,7 +90,7 @@ __global__ void transposed_loads(const Word* in, Word* out) {
   rows[kThreads + threadIdx.x] = {mine[4], mine[5], mine[6], mine[7]};
   __syncthreads();
   Word r[4];
-  ptx::ldmatrix_x4_trans(r, &rows[mine[0] % (2 * kThreads)]);
+  ptx::ldmatrix_x4_trans(r, ptx::opaque_shared(&rows[mine[0] % (2 * kThreads)]));
   for (unsigned i = 0; i < 4; ++i) out[thread() * kOut + i] = r[i];
 }
 
@@ -172,7 +172,7 @@ std::vector<PtxCase> attention_cases() {
       {"mma_m16n8k32_s8_u8", 8, run<mma_signed_unsigned>},
       {"mma_m16n8k16_f16", 8, run<mma_halves>},
       {"mma_m16n8k16_bf16", 8, run<mma_brain_floats>},
-      {"ldmatrix_x4_trans", 8, run<transposed_loads>},
+      {"ldmatrix_x4_trans, opaque_shared", 8, run<transposed_loads>},
       {"select_bytes, opaque", 8, run<byte_words>},
       {"f16x2_of, f16x2_sub, f16x2_fma", 32, run<half_pairs>},
       {"bf16x2_of", 8, run<brain_float_pairs>},

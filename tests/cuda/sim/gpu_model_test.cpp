@@ -29,7 +29,7 @@ Launch launch_of(double blocks, int warps) {
 TEST(GpuModel, BytesTakeTheirTime) {
   Launch launch = launch_of(100, 4);
   launch.bytes = 5e6;
-  const Estimate found = estimate(kRound, launch, {32, 0, 0});
+  const Estimate found = estimate(kRound, launch, {32, 0, 0, 0});
   EXPECT_DOUBLE_EQ(found.memory_us, 5);
   EXPECT_DOUBLE_EQ(found.us, 7);
   EXPECT_STREQ(found.bound, "memory");
@@ -40,7 +40,7 @@ TEST(GpuModel, FewBytesOnTheirWayTakeLonger) {
   Launch launch = launch_of(10, 6);
   launch.bytes = 6e5;
   launch.ahead_bytes = 600;
-  const Estimate found = estimate(kRound, launch, {32, 0, 0});
+  const Estimate found = estimate(kRound, launch, {32, 0, 0, 0});
   EXPECT_NEAR(found.memory_us, 10, 1e-9);
   EXPECT_STREQ(found.bound, "latency");
 }
@@ -49,61 +49,66 @@ TEST(GpuModel, FewBytesOnTheirWayTakeLonger) {
 TEST(GpuModel, InstructionsTakeTheirTime) {
   Launch launch = launch_of(100, 4);
   launch.rounds = 4000;
-  Estimate found = estimate(kRound, launch, {32, 1000, 7});
+  Estimate found = estimate(kRound, launch, {32, 1000, 2000, 7});
   EXPECT_DOUBLE_EQ(found.instructions, 4e6);
   EXPECT_DOUBLE_EQ(found.issue_us, 10);
   EXPECT_STREQ(found.bound, "instructions");
   // By the work instead of rounds: 7 in each.
   launch.rounds = 0;
   launch.work = 28000;
-  EXPECT_DOUBLE_EQ(estimate(kRound, launch, {32, 1000, 7}).issue_us, 10);
+  EXPECT_DOUBLE_EQ(estimate(kRound, launch, {32, 1000, 2000, 7}).issue_us, 10);
   launch.beside = 100;
-  EXPECT_DOUBLE_EQ(estimate(kRound, launch, {32, 1000, 7}).issue_us, 11);
+  EXPECT_DOUBLE_EQ(estimate(kRound, launch, {32, 1000, 2000, 7}).issue_us, 11);
   launch.beside = 0;
+  launch.longest = true;
+  EXPECT_DOUBLE_EQ(estimate(kRound, launch, {32, 1000, 2000, 7}).issue_us, 20);
+  launch.longest = false;
   launch.other = 500;
-  EXPECT_DOUBLE_EQ(estimate(kRound, launch, {32, 1000, 7}).issue_us, 10.5);
+  EXPECT_DOUBLE_EQ(estimate(kRound, launch, {32, 1000, 2000, 7}).issue_us, 10.5);
   // One block more than multiprocessors: one of them has two.
   launch.blocks = 101;
   launch.other = 0;
-  EXPECT_DOUBLE_EQ(estimate(kRound, launch, {32, 1000, 7}).issue_us, 10 * 2 / 1.01);
+  EXPECT_DOUBLE_EQ(estimate(kRound, launch, {32, 1000, 2000, 7}).issue_us, 10 * 2 / 1.01);
 }
 
 TEST(GpuModel, ProductsTakeTheirTime) {
   Launch launch = launch_of(100, 4);
   launch.unit = Unit::mma_s8;
   launch.products = 100 * 1000.0 * 3000;  // 3,000 cycles
-  EXPECT_DOUBLE_EQ(estimate(kRound, launch, {32, 1, 1}).tensor_us, 3);
+  EXPECT_DOUBLE_EQ(estimate(kRound, launch, {32, 1, 1, 1}).tensor_us, 3);
   launch.unit = Unit::mma_f16;
-  EXPECT_DOUBLE_EQ(estimate(kRound, launch, {32, 1, 1}).tensor_us, 6);
+  EXPECT_DOUBLE_EQ(estimate(kRound, launch, {32, 1, 1, 1}).tensor_us, 6);
   launch.round_trips = 20;
-  const Estimate found = estimate(kRound, launch, {32, 1, 1});
+  const Estimate found = estimate(kRound, launch, {32, 1, 1, 1});
   EXPECT_DOUBLE_EQ(found.trips_us, 20 * kTrip);
   EXPECT_STREQ(found.bound, "round trips");
 }
 
 TEST(GpuModel, BlocksFitByRegistersMemoryAndThreads) {
   Launch launch = launch_of(100, 8);
-  EXPECT_EQ(estimate(kRound, launch, {128, 0, 0}).resident, 2);
-  EXPECT_EQ(estimate(kRound, launch, {129, 0, 0}).resident, 1);
-  EXPECT_EQ(estimate(kRound, launch, {16, 0, 0}).resident, 8) << "2,048 threads";
+  EXPECT_EQ(estimate(kRound, launch, {128, 0, 0, 0}).resident, 2);
+  EXPECT_EQ(estimate(kRound, launch, {129, 0, 0, 0}).resident, 1);
+  EXPECT_EQ(estimate(kRound, launch, {16, 0, 0, 0}).resident, 8) << "2,048 threads";
   launch.shared_bytes = 32 << 10;
-  EXPECT_EQ(estimate(kRound, launch, {16, 0, 0}).resident, 3) << "33 of 100 KB";
+  EXPECT_EQ(estimate(kRound, launch, {16, 0, 0, 0}).resident, 3) << "33 of 100 KB";
 }
 
 TEST(GpuModel, ReadsBudgets) {
   const KernelCodes codes(
       "# kernel ...\n"
-      "gemv<8,1> sm_80 60 0 66 61 16\n"
-      "gemv<8,1> sm_90a 62 0 66 62 16\n"
+      "gemv<8,1> sm_80 60 0 66 61 65 16\n"
+      "gemv<8,1> sm_90a 62 0 66 62 66 16\n"
       "norm sm_80 40\n");
-  EXPECT_EQ(codes.of("gemv<8,", "sm_80").path, 61);
+  EXPECT_EQ(codes.of("gemv<8,", "sm_80").least, 61);
+  EXPECT_EQ(codes.of("gemv<8,", "sm_80").most, 65);
   EXPECT_EQ(codes.of("gemv<8,", "sm_90a").registers, 62);
   EXPECT_EQ(codes.of("norm", "sm_80").work, 0);
   EXPECT_THROW(codes.of("norm", "sm_90a"), Error);
   EXPECT_THROW(codes.of("attention", "sm_80"), Error);
   EXPECT_THROW(KernelCodes("gemv<8,1> sm_80\n"), Error);
+  EXPECT_THROW(KernelCodes("gemv<8,1> sm_80 60 0 66 61 16\n"), Error) << "an old line";
   EXPECT_THROW(
-      KernelCodes("gemv<8,1> sm_80 1 0 2 2 1\ngemv<8,2> sm_80 1 0 2 2 1\n").of("gemv", "sm_80"),
+      KernelCodes("gemv<8,1> sm_80 1 0 2 2 2 1\ngemv<8,2> sm_80 1 0 2 2 2 1\n").of("gemv", "sm_80"),
       Error);
 }
 

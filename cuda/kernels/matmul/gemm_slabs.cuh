@@ -1,0 +1,283 @@
+// What a block of int_gemm brings of a slab of 128 columns, and how warps read it: tokens, codes,
+// and what groups need.
+#pragma once
+
+#include "cuda/kernels/matmul/gemm_rows.cuh"
+#include "cuda/kernels/matmul/matmul_finish.cuh"
+#include "cuda/kernels/matmul/packed_codes.cuh"
+
+namespace leq::LEQ_GPU {
+
+inline constexpr int kSlab = 128;  // columns
+
+// A tile of kTokens x kRows, cut between kWarpsDown x kWarpsAcross warps. With swiglu half of the
+// rows are of gate and half of up, eight and eight in turn.
+template <int tokens, int rows, int warps_down, int warps_across, int stages>
+struct GemmShape {
+  static constexpr int kTokens = tokens, kRows = rows, kStages = stages;
+  static constexpr int kDown = warps_down, kAcross = warps_across;
+  static constexpr int kThreads = 32 * warps_down * warps_across;
+  static constexpr int kMmaDown = tokens / warps_down / 16;  // of a warp
+  static constexpr int kMmaAcross = rows / warps_across / 8;
+  static_assert(kMmaDown >= 1 && kMmaAcross % 2 == 0 && kThreads >= rows && kThreads >= tokens);
+};
+
+// Shared memory of a kernel: stages of a slab's tokens and codes, then two sets of what the groups
+// of a slab need.
+template <class Shape, int bits, int group>
+struct GemmMemory {
+  static constexpr int kTokenBytes = Shape::kTokens * kSlab;
+  static constexpr int kStageBytes = kTokenBytes + Shape::kRows * bits * 16;
+  static constexpr int kGroups = group == 0 ? 0 : kSlab / group;
+  // Codes below 8 bits are multiplied as signed bytes, so many times as large (packed_codes.cuh).
+  static constexpr int kFactor = kSignedFactor<bits>, kMiddle = bits == 8 ? 0 : 1 << (bits - 1);
+  // Zero points, times kFactor, and sums of at most 128 codes fit into 16 bits. Scales over
+  // kFactor.
+  struct Groups {
+    float row_scale[kGroups > 0 ? kGroups : 1][Shape::kRows];
+    float token_scale[Shape::kTokens];
+    std::int16_t zero[kGroups > 0 ? kGroups : 1][Shape::kRows];
+    std::int16_t token_sum[kGroups > 0 ? kGroups : 1][Shape::kTokens];
+  };
+  static constexpr int kBytes =
+      Shape::kStages * kStageBytes + (group == 0 ? 0 : 2 * static_cast<int>(sizeof(Groups)));
+};
+
+// A thread's share of the copies of slabs, one slab after the other: 16 bytes of kEach rows, so
+// many apart that they are swizzled alike. All addresses are one pointer, that moves on, and
+// constants.
+template <int rows, int chunks, int threads>
+struct RowCopies {
+  // Of three chunks a quarter of the threads has none.
+  static constexpr int kStep = chunks == 3 ? threads / 4 : threads / chunks, kEach = rows / kStep;
+  static_assert(kStep * kEach == rows && kStep % 16 == 0 && kEach <= 8);
+  const std::byte* from = nullptr;
+  int step_bytes = 0;  // in memory
+  int valid = 0;       // bit i: row i is there
+  int to = ptx::opaque(static_cast<unsigned>(swizzled<chunks>(row(), chunk())));
+
+  static __device__ __forceinline__ int row() { return static_cast<int>(threadIdx.x / chunks); }
+  static __device__ __forceinline__ int chunk() { return static_cast<int>(threadIdx.x % chunks); }
+
+  // What is not there is not read, wherever its address points.
+  __device__ __forceinline__ void load(unsigned char* rows_of_slab) {
+    if (kStep * chunks < threads && threadIdx.x >= kStep * chunks) return;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      ptx::cp_async16(rows_of_slab + to + i * kStep * chunks * 16,
+                      from + std::int64_t{i} * step_bytes, (valid >> i & 1) != 0);
+    }
+    from += chunks * 16;
+  }
+
+ protected:
+  // has(i): whether row i is there. What the loop needs is kept as it is found here: the compiler
+  // would find it anew for each slab.
+  template <class Has>
+  __device__ __forceinline__ void keep_valid(Has has) {
+    unsigned bits = 0;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) bits |= (has(i) ? 1u : 0u) << i;
+    valid = ptx::opaque(bits);
+    step_bytes = ptx::opaque(static_cast<unsigned>(step_bytes));
+  }
+};
+
+template <class Shape>
+struct TokenCopies : RowCopies<Shape::kTokens, 8, Shape::kThreads> {
+  __device__ __forceinline__ TokenCopies(const IntMatmul& a, const GemmRows<Shape>& rows) {
+    const std::int64_t first = rows.first_token + this->row();
+    const auto stride = static_cast<int>(a.x.code_stride);
+    this->from =
+        reinterpret_cast<const std::byte*>(a.x.codes) + first * stride + this->chunk() * 16;
+    this->step_bytes = this->kStep * stride;
+    this->keep_valid([&](int i) { return first + i * this->kStep < a.tokens; });
+  }
+};
+
+template <class Shape, int bits>
+struct CodeCopies : RowCopies<Shape::kRows, bits, Shape::kThreads> {
+  __device__ __forceinline__ CodeCopies(const IntMatmul& a, const GemmRows<Shape>& rows,
+                                        int slabs) {
+    const CodeSegment& segment = rows.of(a, this->row());
+    const int first = rows.first + rows.offset(this->row()), row_bytes = slabs * (bits * 16);
+    // 16 rows of a tile are eight of each segment with swiglu.
+    const int step = rows.paired ? this->kStep / 2 : this->kStep;
+    this->from = reinterpret_cast<const std::byte*>(segment.weight.codes) +
+                 std::int64_t{first} * row_bytes + this->chunk() * 16;
+    this->step_bytes = step * row_bytes;
+    this->keep_valid([&](int i) { return first + i * step < segment.rows; });
+  }
+};
+
+// The codes of a warp's rows in one slab, as they lie in memory: word t of each 16 bytes.
+template <class Shape, int bits>
+struct SlabCodes {
+  static constexpr int kAcross = Shape::kMmaAcross;
+  // 8 bits: the two chunks of one step; fewer: all of the slab.
+  static constexpr int kHeld = bits == 8 ? 2 : bits;
+  std::uint32_t words[kAcross][kHeld];
+
+  static constexpr int kTiles = 4 / kHeld;                         // of eight rows in one ldmatrix
+  static constexpr int kTilesOfThree = kAcross < 4 ? kAcross : 4;  // 3 bits: in one
+
+  // Where a lane reads first in a slab's codes; `row` is the warp's first in the tile. All else
+  // that it reads lies constants apart.
+  static __device__ __forceinline__ int place(int row) {
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    const int tile = bits == 3 ? lane / 8 % kTilesOfThree : lane / 8 / kHeld;
+    const int chunk = bits == 3 ? lane / 8 / kTilesOfThree : lane / 8 % kHeld;
+    return swizzled<bits>(row + tile * 8 + lane % 8, chunk);
+  }
+  // Chunks from `first` on, an even number.
+  __device__ __forceinline__ void load(const unsigned char* codes, int place, int first) {
+#pragma unroll
+    for (int j = 0; j < kAcross; j += kTiles) {
+      std::uint32_t found[4];
+      ptx::ldmatrix_x4(found, codes + (place ^ first * 16) + j * 8 * bits * 16);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) words[j + i / kHeld][i % kHeld] = found[i];
+    }
+  }
+  // Three chunks: that of all rows, then the next.
+  __device__ __forceinline__ void load_three(const unsigned char* codes, int place) {
+    constexpr int kMatrices = kAcross * 3;
+#pragma unroll
+    for (int j = 0; j < kMatrices; j += 4) {
+      // Past the last chunk lanes read what others do.
+      const int past = j + 4 > kMatrices ? static_cast<int>(threadIdx.x) / 16 % 2 * 16 : 0;
+      const int at = j % kAcross * 8 * bits * 16 + j / kAcross * 16;
+      std::uint32_t found[4];
+      ptx::ldmatrix_x4(found, codes + place + at - past);
+#pragma unroll
+      for (int i = j; i < j + 4 && i < kMatrices; ++i) {
+        words[i % kAcross][i / kAcross] = found[i - j];
+      }
+    }
+  }
+
+  // Columns 32 step ... of the slab: the second operand of the mma across j.
+  __device__ __forceinline__ void operand(int j, int step, std::uint32_t flip,
+                                          std::uint32_t (&b)[2]) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if constexpr (bits == 8) {
+        b[half] = words[j][half] ^ flip;
+      } else {
+        b[half] = slab_quad<bits>(words[j], step * 2 + half, flip);
+      }
+    }
+  }
+};
+
+// Scales, zero points and sums of a slab's groups, on their way from global to shared memory: of
+// `threads` threads each brings those of one row, or of one token, or where they are too few of
+// both. What does not exist is read from the last that does.
+template <class Shape, int bits, int group, int threads = Shape::kThreads>
+struct SlabGroups {
+  using Memory = GemmMemory<Shape, bits, group>;
+  static constexpr int kFirstToken = threads >= Shape::kRows + Shape::kTokens ? Shape::kRows : 0;
+  static constexpr int kZeroMiddle = bits == 8 ? 128 : Memory::kMiddle;
+  int thread, flags;
+  int shift;  // log2 of a weight's group
+  const std::uint16_t* scales;
+  const std::uint8_t* zeros;
+  const float* token_scales;
+  const int* token_sums;
+  float scale_mul;  // over kFactor
+  // As they are read: who waits for them does it a slab later.
+  std::uint16_t scale[Memory::kGroups] = {};
+  int zero[Memory::kGroups] = {}, token_sum[Memory::kGroups] = {};
+  float token_scale = 0;
+
+  __device__ __forceinline__ SlabGroups(const IntMatmul& a, const GemmRows<Shape>& rows, int number)
+      : thread(ptx::opaque(static_cast<unsigned>(number))), flags(ptx::opaque(flags_of(a))) {
+    const Grouping grouping(a);
+    const CodeSegment& segment = rows.of(a, number);
+    const auto last = static_cast<int>(segment.rows) - 1;
+    const std::int64_t row = min(rows.first + rows.offset(number), last);
+    shift = group_shift(grouping.weight_group);
+    const std::int64_t at = row * (grouping.columns >> shift);
+    scales = ptx::opaque(segment.weight.group_scales + at);
+    zeros = ptx::opaque(segment.weight.zeros + (has(kScales) ? at : row));
+    scale_mul = has(kScales) ? segment.weight.scale_mul : 1.0f;
+    scale_mul *= 1.0f / Memory::kFactor;
+    const std::int64_t token = rows.first_token + max(number - kFirstToken, 0);
+    const std::int64_t there = token < a.tokens ? token : a.tokens - 1;
+    token_scales = ptx::opaque(a.x.scales + there * a.x.scale_stride);
+    token_sums = ptx::opaque(a.x.sums + there * a.x.sum_stride);
+  }
+
+  __device__ __forceinline__ void load(int slab) {
+    // Pointers do not move on: that would cost those who need them not, too.
+    const int at = ptx::opaque(static_cast<unsigned>(slab));
+    for_sides([&] { load_row(at); }, [&] { load_token(at); });
+  }
+  __device__ __forceinline__ void store(typename Memory::Groups& to) const {
+    for_sides([&] { store_row(to); }, [&] { store_token(to); });
+  }
+
+ private:
+  static constexpr int kScales = 1, kTokenScales = 2, kZeros = 4;
+  static __device__ __forceinline__ unsigned flags_of(const IntMatmul& a) {
+    return (a.segments[0].weight.group > 0 ? kScales : 0) | (a.x.group > 0 ? kTokenScales : 0) |
+           (a.segments[0].weight.zeros != nullptr ? kZeros : 0);
+  }
+  __device__ __forceinline__ bool has(int what) const { return (flags & what) != 0; }
+
+  template <class Row, class Token>
+  __device__ __forceinline__ void for_sides(Row row, Token token) const {
+    constexpr int kTokensEnd = kFirstToken + Shape::kTokens;
+    if constexpr (kFirstToken > 0) {
+      if (thread < Shape::kRows) {
+        row();
+      } else if (kTokensEnd == threads || thread < kTokensEnd) {
+        token();
+      }
+    } else {
+      if (thread < Shape::kRows) row();
+      if (thread < kTokensEnd) token();
+    }
+  }
+  __device__ __forceinline__ void load_row(int slab) {
+#pragma unroll
+    for (int g = 0; g < Memory::kGroups; ++g) {
+      const int at = (slab * kSlab + g * group) >> shift;
+      scale[g] = 0x3c00;  // 1
+      if (has(kScales)) scale[g] = scales[at];
+      if (has(kZeros)) zero[g] = zeros[has(kScales) ? at : 0];
+    }
+  }
+  __device__ __forceinline__ void load_token(int slab) {
+    token_scale = has(kTokenScales) ? token_scales[slab] : 1.0f;
+#pragma unroll
+    for (int g = 0; g < Memory::kGroups; ++g) {
+      if (has(kZeros)) token_sum[g] = token_sums[slab * Memory::kGroups + g];
+    }
+  }
+  __device__ __forceinline__ void store_row(typename Memory::Groups& to) const {
+#pragma unroll
+    for (int g = 0; g < Memory::kGroups; ++g) {
+      to.row_scale[g][thread] = ptx::f16_to_f32(scale[g]) * scale_mul;
+      if (has(kZeros)) {
+        to.zero[g][thread] = static_cast<std::int16_t>((zero[g] - kZeroMiddle) * Memory::kFactor);
+      }
+    }
+  }
+  __device__ __forceinline__ void store_token(typename Memory::Groups& to) const {
+    const int at = thread - kFirstToken;
+    to.token_scale[at] = token_scale;
+#pragma unroll
+    for (int g = 0; g < Memory::kGroups; ++g) {
+      if (has(kZeros)) to.token_sum[g][at] = static_cast<std::int16_t>(token_sum[g]);
+    }
+  }
+};
+
+// Sums of whole rows.
+struct NoGroups {
+  template <class Rows>
+  __device__ __forceinline__ NoGroups(const IntMatmul&, const Rows&, int) {}
+};
+
+}  // namespace leq::LEQ_GPU
