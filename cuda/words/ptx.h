@@ -45,6 +45,13 @@ __device__ __forceinline__ T* opaque_shared(T* address) {
 #endif
 }
 
+// from + step * index, index 0 or more: one multiplication of 32 bits with a sum, where a signed
+// index takes four operations.
+template <int step = 1, class T>
+__device__ __forceinline__ const T* moved(const T* from, int index) {
+  return from + static_cast<std::size_t>(static_cast<unsigned>(index)) * step;
+}
+
 // sum of a's signed bytes times b's, plus c
 __device__ __forceinline__ int dp4a(std::uint32_t a, std::uint32_t b, int c) {
   return __dp4a(static_cast<int>(a), static_cast<int>(b), c);

@@ -2,6 +2,8 @@
 // and what groups need.
 #pragma once
 
+#include <cstring>
+
 #include "cuda/kernels/matmul/gemm_rows.cuh"
 #include "cuda/kernels/matmul/matmul_finish.cuh"
 #include "cuda/kernels/matmul/packed_codes.cuh"
@@ -22,6 +24,34 @@ struct GemmShape {
   static_assert(kMmaDown >= 1 && kMmaAcross % 2 == 0 && kThreads >= rows && kThreads >= tokens);
 };
 
+// What mma gives one lane: of a warp's rows 2 pair, 2 pair + 1 of each eight, pair = lane % 4, and
+// of its tokens lane / 4 of each eight. Their scales, zero points and sums lie side by side in
+// shared memory, so that the lane reads them at once.
+template <class Shape>
+struct LaneOrder {
+  static constexpr int kRows = 2 * Shape::kMmaAcross, kTokens = 2 * Shape::kMmaDown;  // of a lane
+
+  // Where that of row n, or of token t, of the block's tile lies.
+  static __device__ __forceinline__ int row(int n) {
+    return n / (4 * kRows) * (4 * kRows) + n % 8 / 2 * kRows + n / 8 % Shape::kMmaAcross * 2 +
+           n % 2;
+  }
+  static __device__ __forceinline__ int token(int t) {
+    return t / (8 * kTokens) * (8 * kTokens) + t % 8 * kTokens + t / 8 % kTokens;
+  }
+};
+// `count` numbers of one lane, as many at once as an instruction reads.
+template <class T, int count>
+struct LaneRun {
+  T values[count];
+
+  __device__ __forceinline__ explicit LaneRun(const T* from) {
+    constexpr int kBytes = count * static_cast<int>(sizeof(T));
+    std::memcpy(values, __builtin_assume_aligned(from, kBytes < 16 ? kBytes : 16), kBytes);
+  }
+  __device__ __forceinline__ T operator[](int i) const { return values[i]; }
+};
+
 // Shared memory of a kernel: stages of a slab's tokens and codes, then two sets of what the groups
 // of a slab need.
 template <class Shape, int bits, int group>
@@ -32,82 +62,87 @@ struct GemmMemory {
   // Codes below 8 bits are multiplied as signed bytes, so many times as large (packed_codes.cuh).
   static constexpr int kFactor = kSignedFactor<bits>, kMiddle = bits == 8 ? 0 : 1 << (bits - 1);
   // Zero points, times kFactor, and sums of at most 128 codes fit into 16 bits. Scales over
-  // kFactor.
-  struct Groups {
+  // kFactor. Rows and tokens in LaneOrder.
+  struct alignas(16) Groups {
     float row_scale[kGroups > 0 ? kGroups : 1][Shape::kRows];
     float token_scale[Shape::kTokens];
     std::int16_t zero[kGroups > 0 ? kGroups : 1][Shape::kRows];
     std::int16_t token_sum[kGroups > 0 ? kGroups : 1][Shape::kTokens];
   };
-  static constexpr int kBytes =
-      Shape::kStages * kStageBytes + (group == 0 ? 0 : 2 * static_cast<int>(sizeof(Groups)));
+  static constexpr int kGroupsAt = Shape::kStages * kStageBytes;
+  static constexpr int kBytes = kGroupsAt + (group == 0 ? 0 : 2 * static_cast<int>(sizeof(Groups)));
 };
 
-// A thread's share of the copies of slabs, one slab after the other: 16 bytes of kEach rows, so
-// many apart that they are swizzled alike. All addresses are one pointer, that moves on, and
-// constants.
+// A thread's share of the copies of a slab: 16 bytes of kEach rows, so many apart that they are
+// swizzled alike. What the loop over slabs needs is kept as it is found before it: the compiler
+// would find it anew for each slab.
 template <int rows, int chunks, int threads>
 struct RowCopies {
   // Of three chunks a quarter of the threads has none.
   static constexpr int kStep = chunks == 3 ? threads / 4 : threads / chunks, kEach = rows / kStep;
   static_assert(kStep * kEach == rows && kStep % 16 == 0 && kEach <= 8);
-  const std::byte* from = nullptr;
-  int step_bytes = 0;  // in memory
-  int valid = 0;       // bit i: row i is there
+  const std::byte* from;  // its first row's, of slab 0
+  int pieces[kEach];      // of 16 bytes, from there to each row's
+  int valid;              // bit i: row i is there
   int to = ptx::opaque(static_cast<unsigned>(swizzled<chunks>(row(), chunk())));
 
   static __device__ __forceinline__ int row() { return static_cast<int>(threadIdx.x / chunks); }
   static __device__ __forceinline__ int chunk() { return static_cast<int>(threadIdx.x % chunks); }
 
+  // The thread's first row begins at `first`, each other step_bytes after the one before it; row i
+  // is there if has(i).
+  template <class Has>
+  __device__ __forceinline__ RowCopies(const std::byte* first, int step_bytes, Has has)
+      : from(ptx::opaque(first)) {
+    unsigned bits = 0;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      bits |= (has(i) ? 1u : 0u) << i;
+      pieces[i] = ptx::opaque(static_cast<unsigned>(i * (step_bytes / 16)));
+    }
+    valid = ptx::opaque(bits);
+  }
+
   // What is not there is not read, wherever its address points.
-  __device__ __forceinline__ void load(unsigned char* rows_of_slab) {
+  __device__ __forceinline__ void load(unsigned char* rows_of_slab, int slab) const {
     if (kStep * chunks < threads && threadIdx.x >= kStep * chunks) return;
+    const std::byte* const first =
+        ptx::moved<chunks * 16>(from, ptx::opaque(static_cast<unsigned>(slab)));
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       ptx::cp_async16(rows_of_slab + to + i * kStep * chunks * 16,
-                      from + std::int64_t{i} * step_bytes, (valid >> i & 1) != 0);
+                      i == 0 ? first : ptx::moved<16>(first, pieces[i]), (valid >> i & 1) != 0);
     }
-    from += chunks * 16;
-  }
-
- protected:
-  // has(i): whether row i is there. What the loop needs is kept as it is found here: the compiler
-  // would find it anew for each slab.
-  template <class Has>
-  __device__ __forceinline__ void keep_valid(Has has) {
-    unsigned bits = 0;
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) bits |= (has(i) ? 1u : 0u) << i;
-    valid = ptx::opaque(bits);
-    step_bytes = ptx::opaque(static_cast<unsigned>(step_bytes));
   }
 };
 
 template <class Shape>
 struct TokenCopies : RowCopies<Shape::kTokens, 8, Shape::kThreads> {
-  __device__ __forceinline__ TokenCopies(const IntMatmul& a, const GemmRows<Shape>& rows) {
-    const std::int64_t first = rows.first_token + this->row();
-    const auto stride = static_cast<int>(a.x.code_stride);
-    this->from =
-        reinterpret_cast<const std::byte*>(a.x.codes) + first * stride + this->chunk() * 16;
-    this->step_bytes = this->kStep * stride;
-    this->keep_valid([&](int i) { return first + i * this->kStep < a.tokens; });
-  }
+  __device__ __forceinline__ TokenCopies(const IntMatmul& a, const GemmRows<Shape>& rows)
+      : TokenCopies(a, rows.first_token + TokenCopies::row()) {}
+
+ private:
+  __device__ __forceinline__ TokenCopies(const IntMatmul& a, std::int64_t first)
+      : TokenCopies::RowCopies(reinterpret_cast<const std::byte*>(a.x.codes) +
+                                   first * a.x.code_stride + TokenCopies::chunk() * 16,
+                               TokenCopies::kStep * static_cast<int>(a.x.code_stride),
+                               [&](int i) { return first + i * TokenCopies::kStep < a.tokens; }) {}
 };
 
 template <class Shape, int bits>
 struct CodeCopies : RowCopies<Shape::kRows, bits, Shape::kThreads> {
-  __device__ __forceinline__ CodeCopies(const IntMatmul& a, const GemmRows<Shape>& rows,
-                                        int slabs) {
-    const CodeSegment& segment = rows.of(a, this->row());
-    const int first = rows.first + rows.offset(this->row()), row_bytes = slabs * (bits * 16);
-    // 16 rows of a tile are eight of each segment with swiglu.
-    const int step = rows.paired ? this->kStep / 2 : this->kStep;
-    this->from = reinterpret_cast<const std::byte*>(segment.weight.codes) +
-                 std::int64_t{first} * row_bytes + this->chunk() * 16;
-    this->step_bytes = step * row_bytes;
-    this->keep_valid([&](int i) { return first + i * step < segment.rows; });
-  }
+  __device__ __forceinline__ CodeCopies(const IntMatmul& a, const GemmRows<Shape>& rows, int slabs)
+      : CodeCopies(rows.of(a, CodeCopies::row()), rows.first + rows.offset(CodeCopies::row()),
+                   // 16 rows of a tile are eight of each segment with swiglu.
+                   rows.paired ? CodeCopies::kStep / 2 : CodeCopies::kStep, slabs * (bits * 16)) {}
+
+ private:
+  __device__ __forceinline__ CodeCopies(const CodeSegment& segment, int first, int step,
+                                        int row_bytes)
+      : CodeCopies::RowCopies(reinterpret_cast<const std::byte*>(segment.weight.codes) +
+                                  std::int64_t{first} * row_bytes + CodeCopies::chunk() * 16,
+                              step * row_bytes,
+                              [&](int i) { return first + i * step < segment.rows; }) {}
 };
 
 // The codes of a warp's rows in one slab, as they lie in memory: word t of each 16 bytes.
@@ -178,7 +213,7 @@ struct SlabGroups {
   using Memory = GemmMemory<Shape, bits, group>;
   static constexpr int kFirstToken = threads >= Shape::kRows + Shape::kTokens ? Shape::kRows : 0;
   static constexpr int kZeroMiddle = bits == 8 ? 128 : Memory::kMiddle;
-  int thread, flags;
+  int thread, flags, row_place, token_place;
   int shift;  // log2 of a weight's group
   const std::uint16_t* scales;
   const std::uint8_t* zeros;
@@ -191,7 +226,11 @@ struct SlabGroups {
   float token_scale = 0;
 
   __device__ __forceinline__ SlabGroups(const IntMatmul& a, const GemmRows<Shape>& rows, int number)
-      : thread(ptx::opaque(static_cast<unsigned>(number))), flags(ptx::opaque(flags_of(a))) {
+      : thread(ptx::opaque(static_cast<unsigned>(number))),
+        flags(ptx::opaque(flags_of(a))),
+        row_place(ptx::opaque(static_cast<unsigned>(LaneOrder<Shape>::row(number)))),
+        token_place(ptx::opaque(
+            static_cast<unsigned>(LaneOrder<Shape>::token(max(number - kFirstToken, 0))))) {
     const Grouping grouping(a);
     const CodeSegment& segment = rows.of(a, number);
     const auto last = static_cast<int>(segment.rows) - 1;
@@ -258,18 +297,18 @@ struct SlabGroups {
   __device__ __forceinline__ void store_row(typename Memory::Groups& to) const {
 #pragma unroll
     for (int g = 0; g < Memory::kGroups; ++g) {
-      to.row_scale[g][thread] = ptx::f16_to_f32(scale[g]) * scale_mul;
+      to.row_scale[g][row_place] = ptx::f16_to_f32(scale[g]) * scale_mul;
       if (has(kZeros)) {
-        to.zero[g][thread] = static_cast<std::int16_t>((zero[g] - kZeroMiddle) * Memory::kFactor);
+        to.zero[g][row_place] =
+            static_cast<std::int16_t>((zero[g] - kZeroMiddle) * Memory::kFactor);
       }
     }
   }
   __device__ __forceinline__ void store_token(typename Memory::Groups& to) const {
-    const int at = thread - kFirstToken;
-    to.token_scale[at] = token_scale;
+    to.token_scale[token_place] = token_scale;
 #pragma unroll
     for (int g = 0; g < Memory::kGroups; ++g) {
-      if (has(kZeros)) to.token_sum[g][at] = static_cast<std::int16_t>(token_sum[g]);
+      if (has(kZeros)) to.token_sum[g][token_place] = static_cast<std::int16_t>(token_sum[g]);
     }
   }
 };

@@ -20,6 +20,7 @@ struct WarpTile {
   int sums[kDown][kAcross][4];
   Sum totals[group == 0 ? 1 : kDown][group == 0 ? 1 : kAcross][4];
   int first_token, first_row;     // of the lane's sums, in the block's tile
+  int tokens_run, rows_run;       // where what groups say of them lies
   int tokens_place, codes_place;  // where it reads first in a stage's tokens and codes
 
   __device__ __forceinline__ WarpTile() {
@@ -29,6 +30,8 @@ struct WarpTile {
     const int row = warp % Shape::kAcross * kAcross * 8;
     first_token = ptx::opaque(token + lane / 4);
     first_row = ptx::opaque(static_cast<unsigned>(row) + lane % 4 * 2);
+    tokens_run = ptx::opaque(token + lane / 4 * LaneOrder<Shape>::kTokens);
+    rows_run = ptx::opaque(static_cast<unsigned>(row) + lane % 4 * LaneOrder<Shape>::kRows);
     tokens_place = ptx::opaque(static_cast<unsigned>(
         swizzled<8>(static_cast<int>(token + lane % 16), static_cast<int>(lane / 16))));
     codes_place = ptx::opaque(static_cast<unsigned>(SlabCodes<Shape, bits>::place(row)));
@@ -82,16 +85,26 @@ struct WarpTile {
     }
   }
 
+  template <class T>
+  __device__ __forceinline__ auto of_rows(const T* values) const {
+    return LaneRun<T, LaneOrder<Shape>::kRows>(values + rows_run);
+  }
+  template <class T>
+  __device__ __forceinline__ auto of_tokens(const T* values) const {
+    return LaneRun<T, LaneOrder<Shape>::kTokens>(values + tokens_run);
+  }
+
   // Zero points leave the sums of group g.
   __device__ __forceinline__ void take_zeros(const typename Memory::Groups& groups, int g) {
+    const auto zeros = of_rows(groups.zero[g]);
+    const auto token_sums = of_tokens(groups.token_sum[g]);
 #pragma unroll
     for (int across = 0; across < kAcross; ++across) {
 #pragma unroll
       for (int down = 0; down < kDown; ++down) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          sums[down][across][i] -=
-              groups.zero[g][row(across, i)] * groups.token_sum[g][token(down, i)];
+          sums[down][across][i] -= zeros[across * 2 + i % 2] * token_sums[down * 2 + i / 2];
         }
       }
     }
@@ -123,8 +136,10 @@ struct WarpTile {
           totals[down][across][i].add(sums[down][across][i], scale(across, down, i));
         });
       };
-      const auto of_row = [&](int across, int i) { return groups.row_scale[g][row(across, i)]; };
-      const auto of_token = [&](int down, int i) { return groups.token_scale[token(down, i)]; };
+      const auto row_scales = of_rows(groups.row_scale[g]);
+      const auto token_scales = of_tokens(groups.token_scale);
+      const auto of_row = [&](int across, int i) { return row_scales[across * 2 + i % 2]; };
+      const auto of_token = [&](int down, int i) { return token_scales[down * 2 + i / 2]; };
       // Where one side alone has groups, the other's scale is 1.
       if (a.x.group == 0) {
         add([&](int across, int, int i) { return of_row(across, i); });
@@ -294,8 +309,9 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   LEQ_BOUNDS(Shape::kThreads);
   using Memory = GemmMemory<Shape, bits, group>;
   LEQ_DYNAMIC_SHARED(unsigned char, memory);
-  auto* const groups =
-      reinterpret_cast<typename Memory::Groups*>(memory + Shape::kStages * Memory::kStageBytes);
+  const auto groups_at = [&](int place) -> typename Memory::Groups& {
+    return *reinterpret_cast<typename Memory::Groups*>(memory + place);
+  };
   const Grouping grouping(a);
   const GemmRows<Shape> rows(a);
   const std::uint32_t flip = signed_flip<bits>(a);
@@ -303,40 +319,43 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   CodeCopies<Shape, bits> weights(a, rows, slabs);
   TokenCopies<Shape> tokens(a, rows);
   for (int slab = 0; slab < min(Shape::kStages - 1, slabs); ++slab) {
-    weights.load(memory + slab * Memory::kStageBytes + Memory::kTokenBytes);
+    weights.load(memory + slab * Memory::kStageBytes + Memory::kTokenBytes, slab);
   }
   ptx::wait_for_predecessor();
   for (int slab = 0; slab < Shape::kStages - 1; ++slab) {
-    if (slab < slabs) tokens.load(memory + slab * Memory::kStageBytes);
+    if (slab < slabs) tokens.load(memory + slab * Memory::kStageBytes, slab);
     ptx::cp_async_commit();
   }
   using Groups = std::conditional_t<(group > 0), SlabGroups<Shape, bits, group>, NoGroups>;
   [[maybe_unused]] Groups next(a, rows, static_cast<int>(threadIdx.x));
   if constexpr (group > 0) {
     next.load(0);
-    next.store(groups[0]);
+    next.store(groups_at(Memory::kGroupsAt));
   }
   WarpTile<Shape, bits, group, Sum> tile;
   tile.start(0);
   // Where the slab lies, and the one before it, which is free.
   int stage = 0, free = (Shape::kStages - 1) * Memory::kStageBytes;
+  [[maybe_unused]] int set = Memory::kGroupsAt;  // where what its groups need lies
   for (int slab = 0; slab < slabs; ++slab) {
     ptx::cp_async_wait<Shape::kStages - 2>();
     // After it the slab is there for all, and the stage of the slab before is free.
     __syncthreads();
-    if (slab + Shape::kStages - 1 < slabs) {
-      weights.load(memory + free + Memory::kTokenBytes);
-      tokens.load(memory + free);
+    const int ahead = slab + Shape::kStages - 1;
+    if (ahead < slabs) {
+      weights.load(memory + free + Memory::kTokenBytes, ahead);
+      tokens.load(memory + free, ahead);
     }
     ptx::cp_async_commit();
     const bool more = group > 0 && slab + 1 < slabs;
     if constexpr (group > 0) {
       if (more) next.load(slab + 1);
     }
-    multiply_slab<Shape, bits, group>(
-        memory + stage, flip, tile, [&](int g) { tile.flush(a, rows, groups[slab % 2], g, slab); });
+    multiply_slab<Shape, bits, group>(memory + stage, flip, tile,
+                                      [&](int g) { tile.flush(a, rows, groups_at(set), g, slab); });
     if constexpr (group > 0) {
-      if (more) next.store(groups[(slab + 1) % 2]);
+      set = 2 * Memory::kGroupsAt + int{sizeof(typename Memory::Groups)} - set;
+      if (more) next.store(groups_at(set));
     }
     free = stage;
     stage = stage == (Shape::kStages - 1) * Memory::kStageBytes ? 0 : stage + Memory::kStageBytes;

@@ -122,7 +122,8 @@ struct FewOutputs {
           if constexpr (Sum::kIntegers) {
             tile.store_integer(a, rows, first + slab, n, t, sum / Memory::Slab::kFactor);
           } else {
-            totals[i][half].add(sum, groups.row_scale[0][n] * groups.token_scale[t]);
+            totals[i][half].add(sum, groups.row_scale[0][LaneOrder<Shape>::row(n)] *
+                                         groups.token_scale[LaneOrder<Shape>::token(t)]);
           }
         }
       }

@@ -104,13 +104,6 @@ struct GroupStep {
   int token_sum;
 };
 
-// from + step * index, index 0 or more: one multiplication of 32 bits with a sum, where a signed
-// index takes four operations.
-template <int step = 1, class T>
-__device__ __forceinline__ const T* moved(const T* from, int index) {
-  return from + static_cast<std::size_t>(static_cast<unsigned>(index)) * step;
-}
-
 // One lane's way through the groups of its warp.
 template <int bits, bool integers>
 struct GroupWalk {
@@ -165,7 +158,7 @@ struct GroupWalk {
   // end no one counts anything. What the weights have of it is written by no kernel.
   __device__ __forceinline__ void load_weights(int group, Step& step) const {
     step.group = min(group, groups - Shape::kGroups);
-    const std::uint8_t* row_codes = moved<kGroupBytes>(codes, step.group);
+    const std::uint8_t* row_codes = ptx::moved<kGroupBytes>(codes, step.group);
 #pragma unroll
     for (int r = 0; r < Shape::kRows; ++r) {
 #pragma unroll
@@ -175,9 +168,9 @@ struct GroupWalk {
       row_codes += groups * kGroupBytes;
     }
     step.scale = 0x3c00;  // 1
-    if (has_scales()) step.scale = *moved(scales, step.group);
+    if (has_scales()) step.scale = *ptx::moved(scales, step.group);
     step.zero = a.segments[0].weight.zero;
-    if (has_zeros) step.zero = *moved(zeros, has_scales() ? step.group : 0);
+    if (has_zeros) step.zero = *ptx::moved(zeros, has_scales() ? step.group : 0);
   }
   __device__ __forceinline__ void load_tokens(Step& step) const {
     if constexpr (Step::kHoldsInputs) {
@@ -190,12 +183,12 @@ struct GroupWalk {
       }
     }
     const int group = step.group + ahead;
-    step.token_scale = a.x.group > 0 ? *moved(a.x.scales, group) : 1.0f;
-    step.token_sum = has_sums() ? *moved(a.x.sums, group) : 0;
+    step.token_scale = a.x.group > 0 ? *ptx::moved(a.x.scales, group) : 1.0f;
+    step.token_sum = has_sums() ? *ptx::moved(a.x.sums, group) : 0;
   }
   __device__ __forceinline__ uint4 input_at(int group, int j, int run) const {
-    return *reinterpret_cast<const uint4*>(moved<kGroupColumns>(inputs, group) + j * kGroupColumns +
-                                           run * 16);
+    return *reinterpret_cast<const uint4*>(ptx::moved<kGroupColumns>(inputs, group) +
+                                           j * kGroupColumns + run * 16);
   }
 
   // Codes of 4 and 2 bits are multiplied where they lie in their bytes: the highest first, and

@@ -164,28 +164,29 @@ struct TokenWalk {
     step.group = min(group, groups - 1);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      Columns::load_codes(moved<Columns::kGroupBytes>(codes[half], step.group), step.words[half]);
+      Columns::load_codes(ptx::moved<Columns::kGroupBytes>(codes[half], step.group),
+                          step.words[half]);
     }
     step.scales[0] = step.scales[1] = 0x3c00;  // 1
     if (has_scales) {
-      step.scales[0] = *moved(scales[0], step.group);
-      step.scales[1] = *moved(scales[1], step.group);
+      step.scales[0] = *ptx::moved(scales[0], step.group);
+      step.scales[1] = *ptx::moved(scales[1], step.group);
     }
     if constexpr (zeros) {
-      step.zero_points[0] = *moved(zero_points[0], has_scales ? step.group : 0);
-      step.zero_points[1] = *moved(zero_points[1], has_scales ? step.group : 0);
+      step.zero_points[0] = *ptx::moved(zero_points[0], has_scales ? step.group : 0);
+      step.zero_points[1] = *ptx::moved(zero_points[1], has_scales ? step.group : 0);
     }
   }
   __device__ __forceinline__ void load_tokens(Step& step) const {
-    Columns::load_inputs(moved<kGroupColumns>(inputs, step.group), step.inputs);
+    Columns::load_inputs(ptx::moved<kGroupColumns>(inputs, step.group), step.inputs);
     step.token_scales[0] = step.token_scales[1] = 1.0f;
     if (has_token_scales) {
-      step.token_scales[0] = *moved(token_scales[0], step.group);
-      step.token_scales[1] = *moved(token_scales[1], step.group);
+      step.token_scales[0] = *ptx::moved(token_scales[0], step.group);
+      step.token_scales[1] = *ptx::moved(token_scales[1], step.group);
     }
     if constexpr (zeros) {
-      step.token_sums[0] = *moved(token_sums[0], step.group);
-      step.token_sums[1] = *moved(token_sums[1], step.group);
+      step.token_sums[0] = *ptx::moved(token_sums[0], step.group);
+      step.token_sums[1] = *ptx::moved(token_sums[1], step.group);
     }
   }
 
