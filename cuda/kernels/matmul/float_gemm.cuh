@@ -29,18 +29,6 @@ struct PieceTile {
   static __device__ __forceinline__ int place(int token, int unit) {
     return (token * kUnits + (kUnits % 2 == 0 ? unit ^ token % 2 : unit)) * 64;
   }
-  static __device__ __forceinline__ void load(const PieceRows& x, std::int64_t first_token,
-                                              std::int64_t all_tokens, int column,
-                                              unsigned char* tile, int threads) {
-#pragma unroll
-    for (int i = static_cast<int>(threadIdx.x); i < tokens * kUnits * 4; i += threads) {
-      const int n = i / (kUnits * 4), unit = i / 4 % kUnits, chunk = i % 4;
-      const bool valid = first_token + n < all_tokens;
-      const std::int64_t at = (valid ? first_token + n : 0) * x.stride + column * count;
-      ptx::cp_async16(tile + place(n, unit) + chunk * 16, x.pieces + at + (unit * 4 + chunk) * 8,
-                      valid);
-    }
-  }
   // Operand B of two steps for 8 tokens from `token` on.
   static __device__ __forceinline__ void operand(const unsigned char* tile, int token, int block,
                                                  uint4 (&x)[count]) {
@@ -62,6 +50,65 @@ struct FloatGemmMemory {
   using Groups = GroupNumbers[kBlockColumns / 32][Shape::kRows];
   static constexpr int kBytes =
       Shape::kStages * kStageBytes + (Weights::kScaled ? 2 * static_cast<int>(sizeof(Groups)) : 0);
+};
+
+// A thread's share of the copies of a slab's inputs. Three pieces are 12 chunks: four at once.
+template <class Weights, class Shape>
+struct PieceCopies
+    : RowCopies<Shape::kTokens,
+                FloatGemmMemory<Weights, Shape>::Pieces::kUnits == 3
+                    ? 4
+                    : FloatGemmMemory<Weights, Shape>::Pieces::kUnits * 4,
+                Shape::kThreads, FloatGemmMemory<Weights, Shape>::Pieces::kUnits == 3 ? 3 : 1> {
+  using Pieces = typename FloatGemmMemory<Weights, Shape>::Pieces;
+  static_assert(PieceCopies::kStep % 2 == 0 && PieceCopies::kRowBytes == Pieces::kUnits * 64);
+
+  template <class Rows>
+  __device__ __forceinline__ PieceCopies(const PieceRows& x, std::int64_t tokens, const Rows& rows)
+      : PieceCopies(x, tokens, rows.first_token + PieceCopies::row()) {}
+
+ private:
+  __device__ __forceinline__ PieceCopies(const PieceRows& x, std::int64_t tokens,
+                                         std::int64_t first)
+      : PieceCopies::RowCopies(reinterpret_cast<const std::byte*>(x.pieces + first * x.stride) +
+                                   PieceCopies::chunk() * 16,
+                               PieceCopies::kStep * static_cast<int>(x.stride) * 2,
+                               Pieces::place(PieceCopies::row(), PieceCopies::chunk() / 4) +
+                                   PieceCopies::chunk() % 4 * 16,
+                               [&](int i) { return first + i * PieceCopies::kStep < tokens; }) {}
+};
+
+// The same of its weights.
+template <class Weights, class Shape>
+struct WeightCopies
+    : RowCopies<Shape::kRows, FloatGemmMemory<Weights, Shape>::Tile::kChunks, Shape::kThreads> {
+  using Tile = typename FloatGemmMemory<Weights, Shape>::Tile;
+  static_assert(WeightCopies::kStep % 16 == 0);
+  int row_chunks;  // of 16 bytes
+
+  template <class Rows>
+  __device__ __forceinline__ WeightCopies(const typename Weights::Arguments& a, const Rows& rows)
+      : WeightCopies(rows.of(a, WeightCopies::row()), rows.first + rows.offset(WeightCopies::row()),
+                     // 16 rows of a tile are eight of each segment with swiglu.
+                     rows.paired ? WeightCopies::kStep / 2 : WeightCopies::kStep,
+                     static_cast<int>(Weights::row_bytes(a))) {}
+
+  // A row of floats may end within a slab; codes are padded.
+  __device__ __forceinline__ void load(unsigned char* tile, int slab) const {
+    WeightCopies::RowCopies::load(
+        tile, slab, Weights::kScaled || slab * Tile::kChunks + WeightCopies::chunk() < row_chunks);
+  }
+
+ private:
+  template <class Segment>
+  __device__ __forceinline__ WeightCopies(const Segment& segment, int first, int step,
+                                          int row_bytes)
+      : WeightCopies::RowCopies(static_cast<const std::byte*>(Weights::stored(segment)) +
+                                    std::int64_t{first} * row_bytes + WeightCopies::chunk() * 16,
+                                step * row_bytes,
+                                Tile::chunk_place(WeightCopies::row(), WeightCopies::chunk()),
+                                [&](int i) { return first + i * step < segment.rows; }),
+        row_chunks(row_bytes / 16) {}
 };
 
 // The groups of 128 columns on their way from global to shared memory: a thread brings one row's.
@@ -248,45 +295,45 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   const Folding folding = Weights::folding(a);
   const std::uint32_t flip = Weights::flip(a);
   const int slabs = static_cast<int>(padded_columns(a.columns)) / Shape::kSlab;
-  const auto stage_of = [&](int slab) {
-    return memory + slab % Shape::kStages * Memory::kStageBytes;
-  };
-  const auto load_weights = [&](int slab) {
-    if (slab >= slabs) return;
-    Memory::Tile::load(a, rows, slab * Shape::kSlab, stage_of(slab) + Memory::Pieces::kBytes,
-                       static_cast<int>(threadIdx.x), Shape::kThreads);
-  };
-  const auto load_inputs = [&](int slab) {
-    if (slab < slabs) {
-      Memory::Pieces::load(a.x, rows.first_token, a.tokens, slab * Shape::kSlab, stage_of(slab),
-                           Shape::kThreads);
-    }
-    ptx::cp_async_commit();
-  };
-  for (int slab = 0; slab < Shape::kStages - 1; ++slab) load_weights(slab);
+  const WeightCopies<Weights, Shape> weights(a, rows);
+  const PieceCopies<Weights, Shape> inputs(a.x, a.tokens, rows);
+  for (int slab = 0; slab < min(Shape::kStages - 1, slabs); ++slab) {
+    weights.load(memory + slab * Memory::kStageBytes + Memory::Pieces::kBytes, slab);
+  }
   BlockGroups<Weights, Shape> next;
   if constexpr (Weights::kScaled) {
     next.load(a, rows, 0, folding);
     next.store(groups[0]);
   }
   ptx::wait_for_predecessor();
-  for (int slab = 0; slab < Shape::kStages - 1; ++slab) load_inputs(slab);
+  for (int slab = 0; slab < Shape::kStages - 1; ++slab) {
+    if (slab < slabs) inputs.load(memory + slab * Memory::kStageBytes, slab);
+    ptx::cp_async_commit();
+  }
   FloatWarpTile<Weights, Shape> tile;
+  // Where the slab lies, and the one before it, which is free.
+  int stage = 0, free = (Shape::kStages - 1) * Memory::kStageBytes;
   for (int slab = 0; slab < slabs; ++slab) {
     ptx::cp_async_wait<Shape::kStages - 2>();
     // After it the slab is there for all, and the stage of the slab before is free.
     __syncthreads();
-    load_weights(slab + Shape::kStages - 1);
-    load_inputs(slab + Shape::kStages - 1);
+    const int ahead = slab + Shape::kStages - 1;
+    if (ahead < slabs) {
+      weights.load(memory + free + Memory::Pieces::kBytes, ahead);
+      inputs.load(memory + free, ahead);
+    }
+    ptx::cp_async_commit();
     const int block = slab / kOfBlock, part = slab % kOfBlock;
     if constexpr (Weights::kScaled) {
       if (part == 0) next.load(a, rows, block + 1, folding);
     }
-    multiply_slab<Weights, Shape>(tile, stage_of(slab), groups[block % 2],
+    multiply_slab<Weights, Shape>(tile, memory + stage, groups[block % 2],
                                   slab * (Shape::kSlab / 32), folding, flip);
     if constexpr (Weights::kScaled) {
       if (part == kOfBlock - 1) next.store(groups[(block + 1) % 2]);
     }
+    free = stage;
+    stage = stage == (Shape::kStages - 1) * Memory::kStageBytes ? 0 : stage + Memory::kStageBytes;
   }
   ptx::let_successor_start();
   tile.finish_all(a, rows);

@@ -161,8 +161,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
   float* const scales = sums + kWarps * folding.of_block * Shape::kOutputs;
   const auto load = [&](int round) {
     if (const int block = round * kWarps + warp; block < blocks) {
-      Memory::Tile::load(a, rows, block * kBlockColumns,
-                         ring + round % Shape::kStages * Memory::Tile::kBytes, thread % 32, 32);
+      load_tile<Weights, typename Memory::Tile, Shape::kRows>(
+          a, rows, block, ring + round % Shape::kStages * Memory::Tile::kBytes, thread % 32, 32);
     }
     ptx::cp_async_commit();
   };

@@ -58,23 +58,10 @@ struct HalfWeights {
       constexpr int kRowsOfLine = kRuns < 4 ? 4 / kRuns : 1;
       return (row * kRuns + (run ^ row / kRowsOfLine % (kRuns < 4 ? kRuns : 4))) * 32;
     }
-    // Starts copying columns from `column` on, by `threads` threads.
-    template <class Rows>
-    static __device__ __forceinline__ void load(const FloatMatmul& a, const Rows& tile_rows,
-                                                int column, unsigned char* tile, int thread,
-                                                int threads) {
-      constexpr int kChunks = columns / 8;
-      const std::int64_t stride = float_stride(a.columns);
-#pragma unroll
-      for (int i = thread; i < rows * kChunks; i += threads) {
-        const int n = i / kChunks, chunk = i % kChunks, k = column + chunk * 8;
-        const FloatSegment& segment = tile_rows.of(a, n);
-        const int row = tile_rows.first + tile_rows.offset(n);
-        const bool valid = row < segment.rows && k < stride;
-        const auto* values = static_cast<const std::uint16_t*>(segment.weight.values);
-        ptx::cp_async16(tile + place(n, chunk / 2) + chunk % 2 * 16,
-                        values + (valid ? row * stride + k : 0), valid);
-      }
+    // Of 16 bytes, eight columns.
+    static constexpr int kChunks = columns / 8;
+    static __device__ __forceinline__ int chunk_place(int row, int chunk) {
+      return place(row, chunk / 2) + chunk % 2 * 16;
     }
     static __device__ __forceinline__ WeightQuad quad(const unsigned char* tile, int row, int run,
                                                       std::uint32_t, std::uint32_t) {
@@ -91,6 +78,12 @@ struct HalfWeights {
     } else {
       ptx::mma_m16n8k16_bf16(sums, w, x0, x1);
     }
+  }
+  static __device__ __forceinline__ const void* stored(const FloatSegment& segment) {
+    return segment.weight.values;
+  }
+  static __device__ __forceinline__ std::int64_t row_bytes(const FloatMatmul& a) {
+    return float_stride(a.columns) * 2;
   }
   static __device__ __forceinline__ Folding folding(const FloatMatmul&) { return {}; }
   static __device__ __forceinline__ std::uint32_t flip(const FloatMatmul&) { return 0; }
@@ -112,20 +105,8 @@ struct CodeWeights {
     static constexpr int kBytes = rows * kChunks * 16;
     static_assert(kChunks > 0 && (bits != 3 || columns == 128));
 
-    template <class Rows>
-    static __device__ __forceinline__ void load(const WeightOnlyMatmul& a, const Rows& tile_rows,
-                                                int column, unsigned char* tile, int thread,
-                                                int threads) {
-      const std::int64_t padded = padded_columns(a.columns);
-#pragma unroll
-      for (int i = thread; i < rows * kChunks; i += threads) {
-        const int n = i / kChunks, chunk = i % kChunks;
-        const CodeSegment& segment = tile_rows.of(a, n);
-        const int row = tile_rows.first + tile_rows.offset(n);
-        const bool valid = row < segment.rows;
-        const std::int64_t at = ((valid ? row : 0) * padded + column) * bits / 8 + chunk * 16;
-        ptx::cp_async16(tile + swizzled<kChunks>(n, chunk), segment.weight.codes + at, valid);
-      }
+    static __device__ __forceinline__ int chunk_place(int row, int chunk) {
+      return swizzled<kChunks>(row, chunk);
     }
     // The lane's word of a row's 16 bytes `chunk`.
     static __device__ __forceinline__ std::uint32_t word(const unsigned char* tile, int row,
@@ -159,6 +140,12 @@ struct CodeWeights {
                                                   std::uint32_t x0, std::uint32_t x1) {
     ptx::mma_m16n8k16_f16(sums, w, x0, x1);
   }
+  static __device__ __forceinline__ const void* stored(const CodeSegment& segment) {
+    return segment.weight.codes;
+  }
+  static __device__ __forceinline__ std::int64_t row_bytes(const WeightOnlyMatmul& a) {
+    return padded_columns(a.columns) * bits / 8;
+  }
   static __device__ __forceinline__ Folding folding(const WeightOnlyMatmul& a) {
     const int group = a.segments[0].weight.group;
     if (group == 0) return {};
@@ -191,6 +178,26 @@ struct CodeWeights {
             (0x6400u + (stored >> 16)) * 0x10001u};
   }
 };
+
+// Starts copying piece `slab` of the rows of a tile, by `threads` threads.
+template <class Weights, class Tile, int rows, class Rows>
+__device__ __forceinline__ void load_tile(const typename Weights::Arguments& a,
+                                          const Rows& tile_rows, int slab, unsigned char* tile,
+                                          int thread, int threads) {
+  const std::int64_t row_bytes = Weights::row_bytes(a);
+#pragma unroll
+  for (int i = thread; i < rows * Tile::kChunks; i += threads) {
+    const int n = i / Tile::kChunks, chunk = i % Tile::kChunks;
+    const auto& segment = tile_rows.of(a, n);
+    const int row = tile_rows.first + tile_rows.offset(n);
+    const std::int64_t at = (std::int64_t{slab} * Tile::kChunks + chunk) * 16;
+    const bool valid = row < segment.rows && at < row_bytes;
+    ptx::cp_async16(tile + Tile::chunk_place(n, chunk),
+                    static_cast<const std::byte*>(Weights::stored(segment)) +
+                        (valid ? row * row_bytes + at : 0),
+                    valid);
+  }
+}
 
 // Columns 32 block ... + 31 of 16 rows, as operand A of two steps.
 template <class Weights, class Tile>

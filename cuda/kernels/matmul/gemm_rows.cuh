@@ -1,8 +1,9 @@
-// Which rows of the weights a block of a tiled matmul has, and where they lie in shared memory so
-// that lanes meet different banks.
+// Which rows of the weights a block of a tiled matmul has, how they come to shared memory, and
+// where they lie there so that lanes meet different banks.
 #pragma once
 
 #include "cuda/kernels/launch.h"
+#include "cuda/words/ptx.h"
 #include "cuda/words/simt.h"
 
 namespace leq::LEQ_GPU {
@@ -16,6 +17,56 @@ __device__ __forceinline__ int swizzled(int row, int chunk) {
   constexpr int kRowsOfLine = 8 / chunks;  // 128 bytes
   return (row * chunks + (chunk ^ row / kRowsOfLine % chunks)) * 16;
 }
+
+// A thread's share of the copies of a slab: 16 bytes of kEach rows, so many apart that they are
+// swizzled alike, and in `passes` places of each row. What the loop over slabs needs is kept as it
+// is found before it: the compiler would find it anew for each slab.
+template <int rows, int chunks, int threads, int passes = 1>
+struct RowCopies {
+  // Of three chunks a quarter of the threads has none.
+  static constexpr int kAtOnce = threads / (chunks == 3 ? 4 : chunks);
+  static constexpr int kStep = kAtOnce < rows ? kAtOnce : rows, kEach = rows / kStep;
+  static constexpr int kRowBytes = chunks * passes * 16;  // of a slab
+  static_assert(kStep * kEach == rows && kEach <= 16);
+  const std::byte* from;  // its first row's, of slab 0
+  int pieces[kEach];      // of 16 bytes, from there to each row's
+  int valid;              // bit i: row i is there
+  int to;                 // where its first row's go
+
+  static __device__ __forceinline__ int row() { return static_cast<int>(threadIdx.x / chunks); }
+  static __device__ __forceinline__ int chunk() { return static_cast<int>(threadIdx.x % chunks); }
+
+  // The thread's first row begins at `first` and goes to `place`, each other lies step_bytes after
+  // the one before it; row i is there if has(i).
+  template <class Has>
+  __device__ __forceinline__ RowCopies(const std::byte* first, int step_bytes, int place, Has has)
+      : from(ptx::opaque(first)), to(ptx::opaque(static_cast<unsigned>(place))) {
+    unsigned bits = 0;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      bits |= (has(i) ? 1u : 0u) << i;
+      pieces[i] = ptx::opaque(static_cast<unsigned>(i * (step_bytes / 16)));
+    }
+    valid = ptx::opaque(bits);
+  }
+
+  // What is not there is not read, wherever its address points.
+  __device__ __forceinline__ void load(unsigned char* rows_of_slab, int slab,
+                                       bool there = true) const {
+    if (kStep * chunks < threads && threadIdx.x >= kStep * chunks) return;
+    const std::byte* const first =
+        ptx::moved<kRowBytes>(from, ptx::opaque(static_cast<unsigned>(slab)));
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const std::byte* const begin = i == 0 ? first : ptx::moved<16>(first, pieces[i]);
+#pragma unroll
+      for (int pass = 0; pass < passes; ++pass) {
+        ptx::cp_async16(rows_of_slab + to + i * kStep * kRowBytes + pass * chunks * 16,
+                        begin + pass * chunks * 16, there && (valid >> i & 1) != 0);
+      }
+    }
+  }
+};
 
 // The rows of a block's tile.
 template <class Shape, class Arguments = IntMatmul>

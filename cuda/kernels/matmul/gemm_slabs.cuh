@@ -73,49 +73,6 @@ struct GemmMemory {
   static constexpr int kBytes = kGroupsAt + (group == 0 ? 0 : 2 * static_cast<int>(sizeof(Groups)));
 };
 
-// A thread's share of the copies of a slab: 16 bytes of kEach rows, so many apart that they are
-// swizzled alike. What the loop over slabs needs is kept as it is found before it: the compiler
-// would find it anew for each slab.
-template <int rows, int chunks, int threads>
-struct RowCopies {
-  // Of three chunks a quarter of the threads has none.
-  static constexpr int kStep = chunks == 3 ? threads / 4 : threads / chunks, kEach = rows / kStep;
-  static_assert(kStep * kEach == rows && kStep % 16 == 0 && kEach <= 8);
-  const std::byte* from;  // its first row's, of slab 0
-  int pieces[kEach];      // of 16 bytes, from there to each row's
-  int valid;              // bit i: row i is there
-  int to = ptx::opaque(static_cast<unsigned>(swizzled<chunks>(row(), chunk())));
-
-  static __device__ __forceinline__ int row() { return static_cast<int>(threadIdx.x / chunks); }
-  static __device__ __forceinline__ int chunk() { return static_cast<int>(threadIdx.x % chunks); }
-
-  // The thread's first row begins at `first`, each other step_bytes after the one before it; row i
-  // is there if has(i).
-  template <class Has>
-  __device__ __forceinline__ RowCopies(const std::byte* first, int step_bytes, Has has)
-      : from(ptx::opaque(first)) {
-    unsigned bits = 0;
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      bits |= (has(i) ? 1u : 0u) << i;
-      pieces[i] = ptx::opaque(static_cast<unsigned>(i * (step_bytes / 16)));
-    }
-    valid = ptx::opaque(bits);
-  }
-
-  // What is not there is not read, wherever its address points.
-  __device__ __forceinline__ void load(unsigned char* rows_of_slab, int slab) const {
-    if (kStep * chunks < threads && threadIdx.x >= kStep * chunks) return;
-    const std::byte* const first =
-        ptx::moved<chunks * 16>(from, ptx::opaque(static_cast<unsigned>(slab)));
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      ptx::cp_async16(rows_of_slab + to + i * kStep * chunks * 16,
-                      i == 0 ? first : ptx::moved<16>(first, pieces[i]), (valid >> i & 1) != 0);
-    }
-  }
-};
-
 template <class Shape>
 struct TokenCopies : RowCopies<Shape::kTokens, 8, Shape::kThreads> {
   __device__ __forceinline__ TokenCopies(const IntMatmul& a, const GemmRows<Shape>& rows)
@@ -126,6 +83,7 @@ struct TokenCopies : RowCopies<Shape::kTokens, 8, Shape::kThreads> {
       : TokenCopies::RowCopies(reinterpret_cast<const std::byte*>(a.x.codes) +
                                    first * a.x.code_stride + TokenCopies::chunk() * 16,
                                TokenCopies::kStep * static_cast<int>(a.x.code_stride),
+                               swizzled<8>(TokenCopies::row(), TokenCopies::chunk()),
                                [&](int i) { return first + i * TokenCopies::kStep < a.tokens; }) {}
 };
 
@@ -142,6 +100,7 @@ struct CodeCopies : RowCopies<Shape::kRows, bits, Shape::kThreads> {
       : CodeCopies::RowCopies(reinterpret_cast<const std::byte*>(segment.weight.codes) +
                                   std::int64_t{first} * row_bytes + CodeCopies::chunk() * 16,
                               step * row_bytes,
+                              swizzled<bits>(CodeCopies::row(), CodeCopies::chunk()),
                               [&](int i) { return first + i * step < segment.rows; }) {}
 };
 
