@@ -91,7 +91,7 @@ struct WeightCopies
       : WeightCopies(rows.of(a, WeightCopies::row()), rows.first + rows.offset(WeightCopies::row()),
                      // 16 rows of a tile are eight of each segment with swiglu.
                      rows.paired ? WeightCopies::kStep / 2 : WeightCopies::kStep,
-                     static_cast<int>(Weights::row_bytes(a))) {}
+                     Weights::row_bytes(a)) {}
 
   // A row of floats may end within a slab; codes are padded.
   __device__ __forceinline__ void load(unsigned char* tile, int slab) const {

@@ -82,8 +82,8 @@ struct HalfWeights {
   static __device__ __forceinline__ const void* stored(const FloatSegment& segment) {
     return segment.weight.values;
   }
-  static __device__ __forceinline__ std::int64_t row_bytes(const FloatMatmul& a) {
-    return float_stride(a.columns) * 2;
+  static __device__ __forceinline__ int row_bytes(const FloatMatmul& a) {
+    return static_cast<int>(float_stride(a.columns)) * 2;
   }
   static __device__ __forceinline__ Folding folding(const FloatMatmul&) { return {}; }
   static __device__ __forceinline__ std::uint32_t flip(const FloatMatmul&) { return 0; }
@@ -143,8 +143,8 @@ struct CodeWeights {
   static __device__ __forceinline__ const void* stored(const CodeSegment& segment) {
     return segment.weight.codes;
   }
-  static __device__ __forceinline__ std::int64_t row_bytes(const WeightOnlyMatmul& a) {
-    return padded_columns(a.columns) * bits / 8;
+  static __device__ __forceinline__ int row_bytes(const WeightOnlyMatmul& a) {
+    return static_cast<int>(padded_columns(a.columns)) / 8 * bits;
   }
   static __device__ __forceinline__ Folding folding(const WeightOnlyMatmul& a) {
     const int group = a.segments[0].weight.group;
@@ -184,17 +184,17 @@ template <class Weights, class Tile, int rows, class Rows>
 __device__ __forceinline__ void load_tile(const typename Weights::Arguments& a,
                                           const Rows& tile_rows, int slab, unsigned char* tile,
                                           int thread, int threads) {
-  const std::int64_t row_bytes = Weights::row_bytes(a);
+  const int row_bytes = Weights::row_bytes(a);
 #pragma unroll
   for (int i = thread; i < rows * Tile::kChunks; i += threads) {
     const int n = i / Tile::kChunks, chunk = i % Tile::kChunks;
     const auto& segment = tile_rows.of(a, n);
     const int row = tile_rows.first + tile_rows.offset(n);
-    const std::int64_t at = (std::int64_t{slab} * Tile::kChunks + chunk) * 16;
+    const int at = (slab * Tile::kChunks + chunk) * 16;
     const bool valid = row < segment.rows && at < row_bytes;
     ptx::cp_async16(tile + Tile::chunk_place(n, chunk),
                     static_cast<const std::byte*>(Weights::stored(segment)) +
-                        (valid ? row * row_bytes + at : 0),
+                        (valid ? std::int64_t{row} * row_bytes + at : 0),
                     valid);
   }
 }
