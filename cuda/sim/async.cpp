@@ -1,8 +1,14 @@
 #include "cuda/sim/async.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
 #include <cstring>
+#include <numeric>
+#include <utility>
 
+#include "base/half.h"
 #include "cuda/sim/emulator.h"
 #include "cuda/sim/fibre.h"
 
@@ -75,8 +81,11 @@ SIMT_UNSEEN bool has_ended(const void* barrier, unsigned parity) {
   return read_state(static_cast<const std::uint64_t*>(barrier)).parity != parity;
 }
 
-// 32 bytes of row `row` of an operand that a descriptor names.
-void read_row(std::uint64_t descriptor, unsigned row, std::int8_t (&bytes)[32]) {
+// 32 bytes of a row of an operand.
+using OperandRow = std::int8_t[32];
+
+// Those of row `row` of the operand that a descriptor names.
+void read_row(std::uint64_t descriptor, unsigned row, OperandRow& bytes) {
   const auto start = static_cast<std::uint32_t>(descriptor & 0x3fff) << 4;
   const auto of_eight_rows = static_cast<std::uint32_t>(descriptor >> 32 & 0x3fff) << 4;
   for (std::uint32_t piece = 0; piece < 2; ++piece) {
@@ -92,20 +101,68 @@ void require_operand(std::uint64_t descriptor) {
   }
 }
 
-int dot(const std::int8_t (&a)[32], const std::int8_t (&b)[32]) {
-  int sum = 0;
-  for (int k = 0; k < 32; ++k) sum += a[k] * b[k];
-  return sum;
+// What it holds, as numbers.
+std::array<int, 32> bytes_of_row(const OperandRow& row) {
+  std::array<int, 32> numbers;
+  std::copy(std::begin(row), std::end(row), numbers.begin());
+  return numbers;
+}
+template <float (*number_of)(std::uint16_t)>
+std::array<float, 16> floats_of_row(const OperandRow& row) {
+  std::array<float, 16> numbers;
+  for (std::size_t k = 0; k < 16; ++k) {
+    std::uint16_t half;
+    std::memcpy(&half, row + k * 2, 2);
+    numbers[k] = number_of(half);
+  }
+  return numbers;
 }
 
-bool is_zero(const std::int8_t (&row)[32]) {
+// A sum's bits, and a's products with b added.
+std::uint32_t with_products(std::uint32_t sum, const std::array<int, 32>& a,
+                            const std::array<int, 32>& b) {
+  return sum + static_cast<std::uint32_t>(std::inner_product(a.begin(), a.end(), b.begin(), 0));
+}
+// By fma, in ascending order unless the schedule says otherwise.
+std::uint32_t with_products(std::uint32_t sum, const std::array<float, 16>& a,
+                            const std::array<float, 16>& b) {
+  auto total = std::bit_cast<float>(sum);
+  const bool ascending = schedule().float_sums == FloatSums::as_mma;
+  for (std::size_t i = 0; i < 16; ++i) {
+    const std::size_t k = ascending ? i : 15 - i;
+    total = std::fma(a[k], b[k], total);
+  }
+  return std::bit_cast<std::uint32_t>(total);
+}
+
+bool is_zero(const OperandRow& row) {
   return std::all_of(std::begin(row), std::end(row), [](std::int8_t byte) { return byte == 0; });
 }
 
 unsigned lane() { return thread_rank() % kWarpLanes; }
 
+// Two rows of A times all rows of the operand `b`, to this thread's sums.
+template <auto numbers_of>
+void add_products(std::vector<std::uint32_t>& sums, const OperandRow (&rows)[2], std::uint64_t b) {
+  const auto first = numbers_of(rows[0]), second = numbers_of(rows[1]);
+  for (unsigned i = 0; i < sums.size(); i += 4) {
+    for (unsigned side = 0; side < 2; ++side) {
+      OperandRow column;
+      read_row(b, i / 4 * 8 + lane() % 4 * 2 + side, column);
+      const auto numbers = numbers_of(column);
+      sums[i + side] = with_products(sums[i + side], first, numbers);
+      sums[i + 2 + side] = with_products(sums[i + 2 + side], second, numbers);
+    }
+  }
+}
+using AddProducts = void (*)(std::vector<std::uint32_t>& sums, const OperandRow (&rows)[2],
+                             std::uint64_t b);
+constexpr AddProducts kAddProducts[] = {
+    add_products<bytes_of_row>, add_products<floats_of_row<leq::f16_to_f32>>,
+    add_products<floats_of_row<leq::bf16_to_f32>>};  // by MatrixNumbers
+
 // The two rows of A that this thread has sums of, from the registers of its quad.
-void rows_of_registers(const std::uint32_t* mine, std::int8_t (&rows)[2][32]) {
+void rows_of_registers(const std::uint32_t* mine, OperandRow (&rows)[2]) {
   Slot slot = {};
   std::memcpy(&slot, mine, 16);
   const Slot* all = meet(Meeting::wgmma, kAllLanes, slot);
@@ -218,8 +275,11 @@ void matrix_multiply(const MatrixProduct& product) {
   }
   const auto held = [&](const auto& other) { return other.sums == product.sums; };
   if (std::none_of(mine.held.begin(), mine.held.end(), held)) {
-    mine.held.push_back({product.sums, {product.sums, product.sums + product.count}});
-    std::memset(product.sums, kPoison, sizeof(int) * static_cast<std::size_t>(product.count));
+    AsyncWork::HeldSums held_now = {product.sums, {}};
+    held_now.values.resize(static_cast<std::size_t>(product.count));
+    std::memcpy(held_now.values.data(), product.sums, held_now.values.size() * 4);
+    std::memset(product.sums, kPoison, held_now.values.size() * 4);
+    mine.held.push_back(std::move(held_now));
   }
   mine.products.push_back({product, false});
   if (schedule().copy_lands == CopyLands::at_issue) {
@@ -248,7 +308,7 @@ void matrix_wait(unsigned groups_left) {
     for (const auto& product : mine.products) {
       if (product.what.sums == held.sums) return false;
     }
-    std::memcpy(held.sums, held.values.data(), held.values.size() * sizeof(int));
+    std::memcpy(held.sums, held.values.data(), held.values.size() * 4);
     return true;
   });
 }
@@ -258,28 +318,20 @@ void AsyncWork::multiply(ThreadProducts& mine, Product& product) {
   if (product.done) return;
   product.done = true;
   const MatrixProduct& what = product.what;
-  std::int8_t rows[2][32];
+  OperandRow rows[2];
   if (what.a_registers != nullptr) {
     rows_of_registers(what.a_registers, rows);
   } else {
     const unsigned first = thread_rank() / kWarpLanes % 4 * 16 + lane() / 4;
     for (unsigned half = 0; half < 2; ++half) read_row(what.a, first + half * 8, rows[half]);
   }
-  std::vector<int>& sums = std::find_if(mine.held.begin(), mine.held.end(), [&](const auto& held) {
-                             return held.sums == what.sums;
-                           })->values;
+  const auto held = std::find_if(mine.held.begin(), mine.held.end(),
+                                 [&](const auto& other) { return other.sums == what.sums; });
+  std::vector<std::uint32_t>& sums = held->values;
   if (!what.add) std::fill(sums.begin(), sums.end(), 0);
-  const bool zero[2] = {is_zero(rows[0]), is_zero(rows[1])};
-  if (zero[0] && zero[1]) return;
-  for (unsigned i = 0; i < sums.size(); i += 4) {
-    for (unsigned side = 0; side < 2; ++side) {
-      std::int8_t column[32];
-      read_row(what.b, i / 4 * 8 + lane() % 4 * 2 + side, column);
-      for (unsigned half = 0; half < 2; ++half) {
-        if (!zero[half]) sums[i + half * 2 + side] += dot(rows[half], column);
-      }
-    }
-  }
+  // Of floats one may be no number.
+  if (what.numbers == MatrixNumbers::s8 && is_zero(rows[0]) && is_zero(rows[1])) return;
+  kAddProducts[static_cast<std::size_t>(what.numbers)](sums, rows, what.b);
 }
 
 void AsyncWork::start_block(std::size_t threads) {

@@ -34,13 +34,17 @@ struct TiledBytes {
 void tensor_load(void* shared, const void* map, int column, int row, std::uint64_t* barrier,
                  unsigned ranks);
 
+// Of both operands. Sums of bytes are int32, of floats f32.
+enum class MatrixNumbers : std::uint8_t { s8, f16, bf16 };
+
 // D[64][2 count] of a warpgroup, this thread's part (wgmma.h).
 struct MatrixProduct {
-  int* sums;
+  void* sums;
   int count;                         // of sums, half the columns of D
   const std::uint32_t* a_registers;  // four, or null: `a` says where A lies
   std::uint64_t a, b;
   bool add;
+  MatrixNumbers numbers;
 };
 void matrix_fence();
 void matrix_multiply(const MatrixProduct& product);
@@ -74,8 +78,8 @@ class AsyncWork {
   };
   // Sums that hardware may write at any time: the thread sees poison meanwhile.
   struct HeldSums {
-    int* sums;
-    std::vector<int> values;
+    void* sums;
+    std::vector<std::uint32_t> values;  // their bits
   };
   struct Product {
     MatrixProduct what;

@@ -21,12 +21,15 @@ namespace simt {
 // When the bytes of a copy arrive and a wgmma multiplies: CUDA allows any time between the issue
 // and the wait.
 enum class CopyLands : std::uint8_t { at_wait, at_issue };
+// How a wgmma of floats adds up: as mma does, or as hardware might that rounds in another order.
+enum class FloatSums : std::uint8_t { as_mma, otherwise };
 
 // Orders that CUDA leaves open. Seed 0 is plain ascending order; any other permutes lanes within
 // warps, warps and blocks.
 struct Schedule {
   std::uint64_t seed = 0;
   CopyLands copy_lands = CopyLands::at_wait;
+  FloatSums float_sums = FloatSums::as_mma;
 };
 Schedule& schedule();  // of all launches; set it between launches only
 
