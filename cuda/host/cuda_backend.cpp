@@ -17,6 +17,7 @@
 #include "cuda/host/device_weights.h"
 #include "cuda/host/drawings.h"
 #include "cuda/host/faults.h"
+#include "cuda/host/float_forms.h"
 #include "cuda/host/link_ranks.h"
 #include "cuda/host/part_events.h"
 #include "cuda/host/row_blocks.h"
@@ -74,6 +75,7 @@ class CudaBackend final : public Backend {
         tickets_(device, kTickets * sizeof(unsigned)),
         scales_(device, stream_),
         sampler_(device, stream_, staging_),
+        wgmma_adds_as_mma_(finds_equal_forms(device, stream_)),
         drawings_(device, stream_, sampler_, faults_) {
     rt::fill_zero(tickets_.data(), kTickets * sizeof(unsigned), stream_);
   }
@@ -144,7 +146,7 @@ class CudaBackend final : public Backend {
     a.inv_smooth = target.consumer.inv_smooth;
     a.eps = norm.eps;
     const bool step = is_long_step(out, tokens);
-    if (!step) a.quantize = quantize_as(target, "norm");
+    if (!step) a.quantize = quantize_as(target, tokens, "norm");
     launch_norm(a, stream_);
     if (step) quantize_step(target, tokens, "norm");
   }
@@ -374,8 +376,8 @@ class CudaBackend final : public Backend {
 
   // Where a kernel makes the codes of its outputs: those that their consumer wants.
   bool takes_codes(const RowsFor& target) const { return target.rows.format.act == ActKind::g128; }
-  OutputCodes codes_of_outputs(const RowsFor& target, std::string_view site) {
-    return {quantize_as(target, site), target.consumer.inv_smooth,
+  OutputCodes codes_of_outputs(const RowsFor& target, std::int64_t tokens, std::string_view site) {
+    return {quantize_as(target, tokens, site), target.consumer.inv_smooth,
             reinterpret_cast<unsigned*>(tickets_.data())};
   }
 
@@ -395,7 +397,7 @@ class CudaBackend final : public Backend {
     a.exact = is_exact();
     a.codes.tickets = reinterpret_cast<unsigned*>(tickets_.data());
     const bool coded = takes_codes(target) && makes_codes(a);
-    if (coded) a.codes = codes_of_outputs(target, site);
+    if (coded) a.codes = codes_of_outputs(target, batch.tokens, site);
     const std::size_t scratch = layout_.scratch_bytes(batch.tokens, shape, a.batch.end);
     a.scratch = reinterpret_cast<float*>(memory_.scratch(scratch).data());
     launch_attention(a, stream_);
@@ -412,18 +414,18 @@ class CudaBackend final : public Backend {
       auto a = matmul<IntMatmul>(linear, tokens, epilogue, out);
       a.x = code_rows(x);
       const bool coded = takes_codes(target) && makes_codes(a);
-      if (coded) a.codes = codes_of_outputs(target, linear.name);
+      if (coded) a.codes = codes_of_outputs(target, tokens, linear.name);
       launch_int_matmul(a, stream_);
       return coded;
     }
     if (scheme.is_float()) {
       auto a = matmul<FloatMatmul>(linear, tokens, epilogue, out);
       a.values = float_rows(x);
-      a.x = piece_rows(x);
+      a.x = piece_rows(x, order_of(tokens));
       launch_float_matmul(a, stream_);
     } else {
       auto a = matmul<WeightOnlyMatmul>(linear, tokens, epilogue, out);
-      a.x = piece_rows(x);
+      a.x = piece_rows(x, order_of(tokens));
       launch_weight_only_matmul(a, stream_);
     }
     return false;
@@ -452,6 +454,11 @@ class CudaBackend final : public Backend {
     return a;
   }
 
+  // Who writes pieces and who reads them agree by the number of tokens.
+  PieceOrder order_of(std::int64_t tokens) const {
+    return piece_order(tokens, rt::device_of(stream_), wgmma_adds_as_mma_);
+  }
+
   // One scale for all rows of a step: they are finished before it is known. A single row is a step
   // that its kernel carries out.
   static bool is_long_step(const Rows& out, std::int64_t tokens) {
@@ -459,10 +466,10 @@ class CudaBackend final : public Backend {
   }
 
   // What a kernel that finishes rows of `target` does with them.
-  Quantize quantize_as(const RowsFor& target, std::string_view site) {
+  Quantize quantize_as(const RowsFor& target, std::int64_t tokens, std::string_view site) {
     const Rows& out = target.rows;
     Quantize q;
-    q.pieces = piece_rows(out);
+    q.pieces = piece_rows(out, order_of(tokens));
     if (!is_coded(out.format.act)) return q;
     q.out = code_rows(out);
     if (has_stored_scale(out.format.act)) {
@@ -482,7 +489,7 @@ class CudaBackend final : public Backend {
     const auto span = clock_.in(StepPart::quant, [&] { return 2 * moved_bytes(out, tokens); });
     QuantizeArguments a = {float_rows(out), tokens, out.width, factors, {}};
     const bool step = is_long_step(out, tokens);
-    if (!step) a.quantize = quantize_as(target, site);
+    if (!step) a.quantize = quantize_as(target, tokens, site);
     if (!step || a.inv_smooth != nullptr) launch_quantize(a, stream_);
     if (step) quantize_step(target, tokens, site);
   }
@@ -499,7 +506,7 @@ class CudaBackend final : public Backend {
   // A moving scale, several rows.
   void quantize_step(const RowsFor& target, std::int64_t tokens, std::string_view site) {
     const Rows& out = target.rows;
-    OnlineArguments a = {float_rows(out), tokens, out.width, quantize_as(target, site)};
+    OnlineArguments a = {float_rows(out), tokens, out.width, quantize_as(target, tokens, site)};
     a.largest = reinterpret_cast<float*>(memory_.scratch(step_scratch_bytes(tokens)).data());
     a.clipped = reinterpret_cast<unsigned*>(a.largest + tokens);
     launch_online(a, stream_);
@@ -533,6 +540,7 @@ class CudaBackend final : public Backend {
   DeviceScratch tickets_;  // OutputCodes
   DeviceScales scales_;
   DeviceSampler sampler_;
+  bool wgmma_adds_as_mma_;
   Drawings drawings_;
   HostSampler host_sampler_;
   Pinned landing_;  // rows on their way to the host

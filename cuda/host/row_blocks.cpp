@@ -2,9 +2,10 @@
 
 namespace leq::LEQ_GPU {
 
-PieceRows piece_rows(const Rows& rows) {
+PieceRows piece_rows(const Rows& rows, PieceOrder order) {
   return {reinterpret_cast<std::uint16_t*>(rows.format.pieces > 0 ? rows.codes : nullptr),
-          rows.scales, rows.code_stride / std::int64_t{sizeof(std::uint16_t)}, rows.format.pieces};
+          rows.scales, rows.code_stride / std::int64_t{sizeof(std::uint16_t)}, rows.format.pieces,
+          order};
 }
 
 FloatRows float_rows(const Rows& rows) { return {rows.values, rows.value_stride}; }

@@ -9,6 +9,6 @@ namespace leq::LEQ_GPU {
 FloatRows float_rows(const Rows& rows);
 CodeRows code_rows(const Rows& rows);
 // The rows' pieces lie where codes would.
-PieceRows piece_rows(const Rows& rows);
+PieceRows piece_rows(const Rows& rows, PieceOrder order);
 
 }  // namespace leq::LEQ_GPU

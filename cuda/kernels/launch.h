@@ -42,15 +42,21 @@ struct CodeRows {
   int sum_group = 0;  // columns of one sum, a multiple of 32
 };
 
+// Where the 32 numbers of a piece of 32 columns lie. Columns 4 t ... 4 t + 3 of 16 are what lane t
+// of an mma has, its k = 2 t, 2 t + 1, 2 t + 8 and 2 t + 9.
+//   lanes: place 8 t + 4 i + j has column 16 i + 4 t + j, i = 0, 1: what a lane reads at once
+//   steps: place 16 i + k has number k of columns 16 i ... + 15: what wgmma reads by a descriptor
+enum class PieceOrder : std::uint8_t { lanes, steps };
+
 // f32 rows for tensor cores, each number cut into 16-bit floats: 2 of f16 or 3 of bf16. A number is
 // the sum of its pieces * scales[0] * scales[1], off by 2^-23 of itself or 2^-39 of the row's
-// largest at most. By 32 columns: [T][Kp/32][count][4][8]; places 8 t ... 8 t + 7 have columns 4 t
-// ... 4 t + 3 of the first 16 and of the second, as lane t of an mma wants them. Pads are 0.
+// largest at most. By 32 columns: [T][Kp/32][count][32]. Pads are 0.
 struct PieceRows {
   std::uint16_t* pieces = nullptr;  // null: no one reads them
   float* scales = nullptr;          // [T][2], powers of two
   std::int64_t stride = 0;          // Kp * count
   int count = 0;
+  PieceOrder order = PieceOrder::lanes;  // piece_order: it decides which kernels read them
 };
 
 struct OnlineRecord;  // online.h
@@ -206,6 +212,13 @@ struct IntMatmul {
 void launch_int_matmul(const IntMatmul& a, rt::Stream& stream);
 // Whether its kernel makes codes of its outputs: few tokens, one output for all segments' columns.
 bool makes_codes(const IntMatmul& a);
+
+// How pieces of that many tokens lie on a device. `wgmma_adds_as_mma`: what launch_float_forms
+// found.
+PieceOrder piece_order(std::int64_t tokens, const rt::DeviceInfo& device, bool wgmma_adds_as_mma);
+// Compute capability 9.0: *differences becomes the number of sums that wgmma does not make to the
+// bit as mma does, of numbers that show where hardware cuts off.
+void launch_float_forms(unsigned* differences, rt::Stream& stream);
 
 // f32 activations x floats. f32 weights: the chains of docs/numerics.md; 16-bit weights: near them,
 // on tensor cores, each output in one order whatever the number of tokens (float_gemm.cuh).

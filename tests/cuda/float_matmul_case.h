@@ -42,20 +42,22 @@ class Inputs {
   }
 
   // `tokens` rows from `first` on, cut into `count` pieces; overwritten by the next call.
-  PieceRows pieces(int count, int first, int tokens) {
+  PieceRows pieces(int count, int first, int tokens, PieceOrder order = PieceOrder::lanes) {
     const std::int64_t stride = padded_columns(columns_) * count;
     pieces_there_ = std::make_unique<DeviceArray<std::uint16_t>>(
         std::vector<std::uint16_t>(static_cast<std::size_t>(tokens * stride), 0x7fff));
     scales_there_ = std::make_unique<DeviceArray<float>>(
         std::vector<float>(static_cast<std::size_t>(tokens) * 2, NAN));
-    const PieceRows there = {pieces_there_->data(), scales_there_->data(), stride, count};
+    const PieceRows there = {pieces_there_->data(), scales_there_->data(), stride, count, order};
     QuantizeArguments a = {
         {there_->data() + first * this->stride(), this->stride()}, tokens, columns_, nullptr, {}};
     a.quantize.pieces = there;
     launch_quantize(a, test_stream());
     return there;
   }
-  PieceRows pieces(int count) { return pieces(count, 0, tokens_); }
+  PieceRows pieces(int count, PieceOrder order = PieceOrder::lanes) {
+    return pieces(count, 0, tokens_, order);
+  }
   // What the last call left.
   std::vector<std::uint16_t> cut() const { return pieces_there_->host(); }
   std::vector<float> scales() const { return scales_there_->host(); }

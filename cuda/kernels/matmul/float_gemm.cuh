@@ -181,7 +181,7 @@ struct FloatWarpTile {
     std::uint32_t w[kRowTiles][2][4];
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m) {
-      load_operand<Weights, Tile>(weights, first_row + m * 16, block, flip, offsets[m], w[m]);
+      load_operand<Weights, Tile>(weights, row(m, 0), block, flip, offsets[m], w[m]);
     }
 #pragma unroll
     for (int n = 0; n < kTokenTiles; ++n) {

@@ -100,10 +100,11 @@ struct BlockProduct {
   }
   __device__ __forceinline__ void multiply(const unsigned char* tile, int block, std::uint32_t flip,
                                            const uint4 (&x)[Weights::kPieces]) {
+    const int own = static_cast<int>(threadIdx.x % 32) / 4;
     std::uint32_t w[kRowTiles][2][4];
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m) {
-      load_operand<Weights, Tile>(tile, m * 16, block, flip, offsets[m], w[m]);
+      load_operand<Weights, Tile>(tile, m * 16 + own, block, flip, offsets[m], w[m]);
     }
     multiply_block<Weights>(sums, w, x);
   }

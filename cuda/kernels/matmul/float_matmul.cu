@@ -39,10 +39,23 @@ FloatTile tile_for(const Arguments& a) {
   return large < kEnoughTiles ? FloatTile::middle : FloatTile::large;
 }
 
+void launch_wgmma(const FloatMatmul& a, rt::Stream& stream) {
+  const bool f16 = a.segments[0].weight.type == FloatType::f16;
+  (f16 ? launch_float_wgmma_f16 : launch_float_wgmma_bf16)(a, stream);
+}
+
 }  // namespace
+
+PieceOrder piece_order(std::int64_t tokens, const rt::DeviceInfo& device, bool wgmma_adds_as_mma) {
+  // Of fewer, a weight of 4,096 outputs makes tiles for a quarter of an H200.
+  constexpr std::int64_t kFewestTokens = 129;
+  const bool wgmma = device.major == 9 && wgmma_adds_as_mma && tokens >= kFewestTokens;
+  return wgmma ? PieceOrder::steps : PieceOrder::lanes;
+}
 
 void launch_float_matmul(const FloatMatmul& a, rt::Stream& stream) {
   if (a.tokens <= 0) return;
+  if (a.x.order == PieceOrder::steps) return launch_wgmma(a, stream);
   switch (a.segments[0].weight.type) {
     case FloatType::f32:
       return launch_rows(a, stream);
@@ -55,6 +68,7 @@ void launch_float_matmul(const FloatMatmul& a, rt::Stream& stream) {
 
 void launch_weight_only_matmul(const WeightOnlyMatmul& a, rt::Stream& stream) {
   if (a.tokens <= 0) return;
+  if (a.x.order == PieceOrder::steps) return launch_float_wgmma_codes(a, stream);
   switch (a.segments[0].weight.bits) {
     case 2:
       return launch_float_gemm_2(a, tile_for(a), stream);

@@ -199,12 +199,11 @@ __device__ __forceinline__ void load_tile(const typename Weights::Arguments& a,
   }
 }
 
-// Columns 32 block ... + 31 of 16 rows, as operand A of two steps.
+// Columns 32 block ... + 31 of rows `own` and own + 8, as a lane's operand A of two steps.
 template <class Weights, class Tile>
-__device__ __forceinline__ void load_operand(const unsigned char* tile, int row, int block,
+__device__ __forceinline__ void load_operand(const unsigned char* tile, int own, int block,
                                              std::uint32_t flip, const std::uint32_t (&offsets)[2],
                                              std::uint32_t (&w)[2][4]) {
-  const int own = row + static_cast<int>(threadIdx.x % 32) / 4;
 #pragma unroll
   for (int step = 0; step < 2; ++step) {
 #pragma unroll

@@ -3,15 +3,10 @@
 // output. The sums and their order are those of int_gemm.cuh (docs/cuda-kernels.md).
 #pragma once
 
+#include "cuda/kernels/matmul/hopper_tiles.cuh"
 #include "cuda/kernels/matmul/int_gemm.cuh"
-#include "cuda/words/ptx_attention.h"
-#include "cuda/words/wgmma.h"
 
 namespace leq::LEQ_GPU {
-
-// Blocks side by side that have rows of their own and the same tokens, of which each fetches a part
-// for both.
-inline constexpr int kCluster = 2;
 
 // A tile of 128 rows x `tokens`. The rows are operand A of wgmma, 64 for each warpgroup: signed
 // bytes as they lie in shared memory, other codes through registers, unpacked on the way.
@@ -25,72 +20,40 @@ struct HopperShape {
   static constexpr bool kMayHaveZeros = through_registers;
   static constexpr int kFactor = kSignedFactor<bits>, kMiddle = bits == 8 ? 0 : 1 << (bits - 1);
   static constexpr int kSums = tokens / 2;  // of a thread
-  static constexpr int kMultipliers = 2;    // warpgroups
-  static constexpr int kThreads = 128 * (1 + kMultipliers);
+  static constexpr int kThreads = kHopperThreads;
   static constexpr int kScaleThreads = 64;  // of the fetching warpgroup
   static_assert(group == 0 || (group == kSlab && tokens == kRows));
   static_assert(bits == 8 || through_registers);
 };
 
-// Shared memory: stages of a slab's tokens and codes, what their groups need, the sums on their way
-// out, barriers.
+// Zero points, times kFactor, and sums of 128 codes fit into 16 bits. Scales over kFactor.
 template <class Shape>
-struct HopperMemory {
+struct HopperGroups {
+  float row_scale[Shape::kRows];
+  float token_scale[Shape::kTokens];
+  std::int16_t zero[Shape::kRows];
+  std::int16_t token_sum[Shape::kTokens];
+};
+
+// A stage: a slab's tokens, then its codes.
+template <class Shape>
+struct HopperMemory
+    : StageMemory<Shape::kTokens * kSlab + Shape::kRows * Shape::kBits * 16,
+                  Shape::kGroup == 0 ? 0 : static_cast<int>(sizeof(HopperGroups<Shape>))> {
+  using HopperMemory::StageMemory::StageMemory;
+  using Groups = HopperGroups<Shape>;
   static constexpr int kRowBytes = Shape::kBits * 16;  // of codes in a slab
   static constexpr int kTokenBytes = Shape::kTokens * kSlab;
-  static constexpr int kStageBytes = kTokenBytes + Shape::kRows * kRowBytes;
-  static_assert(kStageBytes % 1024 == 0, "where 128-byte order begins");
 
-  // Zero points, times kFactor, and sums of 128 codes fit into 16 bits. Scales over kFactor.
-  struct Groups {
-    float row_scale[Shape::kRows];
-    float token_scale[Shape::kTokens];
-    std::int16_t zero[Shape::kRows];
-    std::int16_t token_sum[Shape::kTokens];
-  };
-  static constexpr int kGroupBytes = Shape::kGroup == 0 ? 0 : static_cast<int>(sizeof(Groups));
-
-  // Of one warp: 32 tokens x 16 rows, in a distance that spreads both over the banks.
-  static constexpr int kOutTokens = 32, kOutRows = 16, kOutStride = 20;
-  static constexpr int kOutBytes = kOutTokens * kOutStride * 4 * 4 * Shape::kMultipliers;
-
-  static constexpr int kMostBytes = (227 << 10) - 1024 - kOutBytes - 256;
-  static constexpr int kFitting = kMostBytes / (kStageBytes + kGroupBytes);
-  static constexpr int kStages = kFitting < 8 ? kFitting : 8;
-  // 1,024 more: what rounding up to a multiple of it may take.
-  static constexpr int kBytes =
-      1024 + kStages * (kStageBytes + kGroupBytes) + kOutBytes + kStages * 16;
-
-  unsigned char* base;
-
-  __device__ __forceinline__ explicit HopperMemory(unsigned char* dynamic)
-      : base(dynamic + (1024 - ptx::shared_address(dynamic) % 1024) % 1024) {}
-  __device__ __forceinline__ unsigned char* tokens(int stage) const {
-    return base + stage * kStageBytes;
-  }
+  __device__ __forceinline__ unsigned char* tokens(int stage) const { return this->stage(stage); }
   __device__ __forceinline__ unsigned char* codes(int stage) const {
     return tokens(stage) + kTokenBytes;
   }
   __device__ __forceinline__ Groups& groups(int stage) const {
-    return reinterpret_cast<Groups*>(base + kStages * kStageBytes)[stage];
+    return *reinterpret_cast<Groups*>(this->group_bytes(stage));
   }
-  __device__ __forceinline__ int* out(int warp) const {
-    return reinterpret_cast<int*>(base + kStages * (kStageBytes + kGroupBytes)) +
-           warp * kOutTokens * kOutStride;
-  }
-  // A stage is full when its bytes and groups are there, empty when all warps of the cluster have
-  // read it.
-  __device__ __forceinline__ ptx::Barrier& full(int stage) const {
-    return reinterpret_cast<ptx::Barrier*>(base + kBytes - 1024 - kStages * 16)[stage];
-  }
-  __device__ __forceinline__ ptx::Barrier& empty(int stage) const { return full(kStages + stage); }
-
   __device__ __forceinline__ void init() const {
-    for (int stage = 0; stage < kStages; ++stage) {
-      ptx::barrier_init(full(stage), 1 + (Shape::kGroup == 0 ? 0 : Shape::kScaleThreads));
-      ptx::barrier_init(empty(stage), 4 * Shape::kMultipliers * kCluster);
-    }
-    ptx::fence_init();
+    this->init_barriers(1 + (Shape::kGroup == 0 ? 0 : Shape::kScaleThreads));
   }
 };
 
@@ -98,69 +61,6 @@ struct HopperMemory {
 // eight tokens and of the next eight.
 __device__ __forceinline__ int scale_place(int token) {
   return token / 16 * 16 + token % 8 / 2 * 4 + token / 8 % 2 * 2 + token % 2;
-}
-
-// The stage that comes next, and the parity of its barriers' phase in this round.
-template <int stages>
-struct Ring {
-  int stage = 0;
-  unsigned parity = 0;
-
-  __device__ __forceinline__ void next() {
-    const bool wraps = stage == stages - 1;
-    stage = wraps ? 0 : stage + 1;
-    parity ^= wraps ? 1u : 0u;
-  }
-};
-
-// Where the copy engine finds the operands, and how the output is cut into tiles.
-struct HopperMaps {
-  rt::TensorMap tokens;
-  rt::TensorMap codes[kMostSegments];
-  int token_tiles, row_tiles;  // row_tiles: of a cluster
-
-  // Bands of 2,048 or 1,024 tokens, all rows for each, so that tiles at work at the same time share
-  // operands. Tiles of a cluster past the last rows have none.
-  template <class Shape>
-  __device__ __forceinline__ GemmRows<Shape> rows(const IntMatmul& a, int tile) const {
-    constexpr int kBand = 8;
-    const int band = tile / (kBand * row_tiles) * kBand;
-    const int width = min(kBand, token_tiles - band);
-    const int in_band = tile - band * row_tiles;
-    const auto rank = static_cast<int>(ptx::cluster_rank());
-    return GemmRows<Shape>(a, band + in_band % width, in_band / width * kCluster + rank);
-  }
-};
-
-// The tiles of a cluster's blocks: first, first + step ...
-struct TileWalk {
-  int first, step, end;
-
-  __device__ __forceinline__ explicit TileWalk(const HopperMaps& maps)
-      : first(static_cast<int>(blockIdx.x) / kCluster),
-        step(static_cast<int>(gridDim.x) / kCluster),
-        end(maps.token_tiles * maps.row_tiles) {}
-};
-
-// Starts loading rows of a slab from `column` on. Rows of gate and up come eight by eight.
-template <class Shape>
-__device__ __forceinline__ void load_rows(const GemmRows<Shape>& rows, const rt::TensorMap* maps,
-                                          int column, int row_bytes, unsigned char* to,
-                                          ptx::Barrier& full) {
-  if (!rows.paired) return ptx::tensor_load(to, maps[rows.segment], column, rows.first, full);
-  for (int n = 0; n < Shape::kRows; n += 8) {
-    ptx::tensor_load(to + n * row_bytes, maps[n / 8 % 2], column, rows.first + n / 16 * 8, full);
-  }
-}
-
-// This block's part of the tokens of a slab, for all blocks of the cluster.
-template <class Shape>
-__device__ __forceinline__ void load_tokens(const rt::TensorMap& map, int column, int first_token,
-                                            unsigned char* to, ptx::Barrier& full) {
-  constexpr int kPart = Shape::kTokens / kCluster;
-  constexpr unsigned kAll = (1u << kCluster) - 1;
-  const int first = static_cast<int>(ptx::cluster_rank()) * kPart;
-  ptx::tensor_load_to(kAll, to + first * kSlab, map, column, first_token + first, full);
 }
 
 // One thread: all tiles of the block, slab by slab.
@@ -178,7 +78,7 @@ __device__ __forceinline__ void load_tiles(const IntMatmul& a, const HopperMaps&
       ptx::barrier_wait(memory.empty(ring.stage), ring.parity ^ 1);
       ptx::barrier_expect(full, Memory::kStageBytes);
       load_tokens<Shape>(maps.tokens, slab * kSlab, first_token, memory.tokens(ring.stage), full);
-      load_rows(rows, maps.codes, slab * Memory::kRowBytes, Memory::kRowBytes,
+      load_rows(rows, maps.weights, slab * Memory::kRowBytes, Memory::kRowBytes,
                 memory.codes(ring.stage), full);
     }
   }
@@ -472,11 +372,6 @@ __device__ __forceinline__ void multiply_tiles(const IntMatmul& a, const HopperM
   Ring<HopperMemory<Shape>::kStages> ring;
   WarpgroupTile<Shape, Sum> tile;
   const std::uint32_t flip = signed_flip<Shape::kBits>(a);
-  const auto release = [&](int stage) {
-    __syncwarp();
-    if (tile.lane >= kCluster) return;
-    ptx::barrier_arrive_at(memory.empty(stage), static_cast<unsigned>(tile.lane));
-  };
   const TileWalk walk(maps);
   for (int i = walk.first; i < walk.end; i += walk.step) {
     const GemmRows<Shape> rows = maps.rows<Shape>(a, i);
@@ -489,16 +384,16 @@ __device__ __forceinline__ void multiply_tiles(const IntMatmul& a, const HopperM
       if constexpr (kGrouped || Shape::kThroughRegisters) {
         ptx::wgmma_finish(tile.sums);
         if constexpr (kGrouped) tile.flush(a, rows, memory.groups(ring.stage), slab);
-        release(ring.stage);
+        memory.release(ring.stage);
       } else {
         ptx::wgmma_wait<1>();
-        if (slab > 0) release(last);
+        if (slab > 0) memory.release(last);
         last = ring.stage;
       }
     }
     if constexpr (!kGrouped && !Shape::kThroughRegisters) {
       ptx::wgmma_finish(tile.sums);
-      release(last);
+      memory.release(last);
     }
     tile.finish_all(a, rows, memory.out(tile.warp));
   }

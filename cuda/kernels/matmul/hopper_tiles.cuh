@@ -1,0 +1,136 @@
+// What matmuls on wgmma share: a block of three warpgroups, of which one fetches tiles by the copy
+// engine and two multiply them; the stages between, and how blocks walk over tiles of the output.
+#pragma once
+
+#include "cuda/kernels/matmul/gemm_rows.cuh"
+#include "cuda/words/ptx_attention.h"
+#include "cuda/words/wgmma.h"
+
+namespace leq::LEQ_GPU {
+
+// Blocks side by side that have rows of their own and the same tokens, of which each fetches a part
+// for both.
+inline constexpr int kCluster = 2;
+
+inline constexpr int kMultipliers = 2;  // warpgroups
+inline constexpr int kHopperThreads = 128 * (1 + kMultipliers);
+inline constexpr int kBoxBytes = 128;  // of a token, in one load
+
+// Shared memory of a block: stages, what groups of each need, the sums on their way out, barriers.
+template <int stage_bytes, int bytes_of_groups>
+struct StageMemory {
+  static constexpr int kStageBytes = stage_bytes, kGroupBytes = bytes_of_groups;
+  static_assert(kStageBytes % 1024 == 0, "where 128-byte order begins");
+
+  // Of one warp: 32 tokens x 16 rows, in a distance that spreads both over the banks.
+  static constexpr int kOutTokens = 32, kOutRows = 16, kOutStride = 20;
+  static constexpr int kOutBytes = kOutTokens * kOutStride * 4 * 4 * kMultipliers;
+
+  static constexpr int kMostBytes = (227 << 10) - 1024 - kOutBytes - 256;
+  static constexpr int kFitting = kMostBytes / (kStageBytes + kGroupBytes);
+  static constexpr int kStages = kFitting < 8 ? kFitting : 8;
+  // 1,024 more: what rounding up to a multiple of it may take.
+  static constexpr int kBytes =
+      1024 + kStages * (kStageBytes + kGroupBytes) + kOutBytes + kStages * 16;
+
+  unsigned char* base;
+
+  __device__ __forceinline__ explicit StageMemory(unsigned char* dynamic)
+      : base(dynamic + (1024 - ptx::shared_address(dynamic) % 1024) % 1024) {}
+  __device__ __forceinline__ unsigned char* stage(int i) const { return base + i * kStageBytes; }
+  __device__ __forceinline__ unsigned char* group_bytes(int stage) const {
+    return base + kStages * kStageBytes + stage * kGroupBytes;
+  }
+  __device__ __forceinline__ int* out(int warp) const {
+    return reinterpret_cast<int*>(base + kStages * (kStageBytes + kGroupBytes)) +
+           warp * kOutTokens * kOutStride;
+  }
+  // A stage is full when its bytes and groups are there, empty when all warps of the cluster have
+  // read it.
+  __device__ __forceinline__ ptx::Barrier& full(int stage) const {
+    return reinterpret_cast<ptx::Barrier*>(base + kBytes - 1024 - kStages * 16)[stage];
+  }
+  __device__ __forceinline__ ptx::Barrier& empty(int stage) const { return full(kStages + stage); }
+
+  // `arrivals` make a stage full, beside its bytes.
+  __device__ __forceinline__ void init_barriers(unsigned arrivals) const {
+    for (int stage = 0; stage < kStages; ++stage) {
+      ptx::barrier_init(full(stage), arrivals);
+      ptx::barrier_init(empty(stage), 4 * kMultipliers * kCluster);
+    }
+    ptx::fence_init();
+  }
+  // By a whole warp: it has read the stage, in both blocks of the cluster.
+  __device__ __forceinline__ void release(int stage) const {
+    __syncwarp();
+    const auto lane = static_cast<int>(threadIdx.x % 32);
+    if (lane >= kCluster) return;
+    ptx::barrier_arrive_at(empty(stage), static_cast<unsigned>(lane));
+  }
+};
+
+// The stage that comes next, and the parity of its barriers' phase in this round.
+template <int stages>
+struct Ring {
+  int stage = 0;
+  unsigned parity = 0;
+
+  __device__ __forceinline__ void next() {
+    const bool wraps = stage == stages - 1;
+    stage = wraps ? 0 : stage + 1;
+    parity ^= wraps ? 1u : 0u;
+  }
+};
+
+// Where the copy engine finds the operands, and how the output is cut into tiles.
+struct HopperMaps {
+  rt::TensorMap tokens;
+  rt::TensorMap weights[kMostSegments];
+  int token_tiles, row_tiles;  // row_tiles: of a cluster
+
+  // Bands of 2,048 or 1,024 tokens, all rows for each, so that tiles at work at the same time share
+  // operands. Tiles of a cluster past the last rows have none.
+  template <class Shape, class Arguments>
+  __device__ __forceinline__ GemmRows<Shape, Arguments> rows(const Arguments& a, int tile) const {
+    constexpr int kBand = 8;
+    const int band = tile / (kBand * row_tiles) * kBand;
+    const int width = min(kBand, token_tiles - band);
+    const int in_band = tile - band * row_tiles;
+    const auto rank = static_cast<int>(ptx::cluster_rank());
+    return GemmRows<Shape, Arguments>(a, band + in_band % width, in_band / width * kCluster + rank);
+  }
+};
+
+// The tiles of a cluster's blocks: first, first + step ...
+struct TileWalk {
+  int first, step, end;
+
+  __device__ __forceinline__ explicit TileWalk(const HopperMaps& maps)
+      : first(static_cast<int>(blockIdx.x) / kCluster),
+        step(static_cast<int>(gridDim.x) / kCluster),
+        end(maps.token_tiles * maps.row_tiles) {}
+};
+
+// Starts loading rows of the weights from byte `column` on. Rows of gate and up come eight by
+// eight.
+template <class Shape, class Arguments>
+__device__ __forceinline__ void load_rows(const GemmRows<Shape, Arguments>& rows,
+                                          const rt::TensorMap* maps, int column, int row_bytes,
+                                          unsigned char* to, ptx::Barrier& full) {
+  if (!rows.paired) return ptx::tensor_load(to, maps[rows.segment], column, rows.first, full);
+  for (int n = 0; n < Shape::kRows; n += 8) {
+    ptx::tensor_load(to + n * row_bytes, maps[n / 8 % 2], column, rows.first + n / 16 * 8, full);
+  }
+}
+
+// This block's part of 128 bytes of the tokens, for all blocks of the cluster.
+template <class Shape>
+__device__ __forceinline__ void load_tokens(const rt::TensorMap& map, int column, int first_token,
+                                            unsigned char* to, ptx::Barrier& full) {
+  constexpr int kPart = Shape::kTokens / kCluster;
+  constexpr unsigned kAll = (1u << kCluster) - 1;
+  const int first = static_cast<int>(ptx::cluster_rank()) * kPart;
+  ptx::tensor_load_to(kAll, to + first * kBoxBytes, map, column, first_token + first, full);
+}
+
+}  // namespace leq::LEQ_GPU
