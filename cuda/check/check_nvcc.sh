@@ -98,7 +98,7 @@ table < "$work/known.all" | awk '
     next
   }
   /^together/ && $9 != $5 { print "nvcc: " $1 " " $2 ": its loop was not found; look at kBranches in cuda/check/sass_counts.cpp"; bad = 1 }
-  { split($1, part, "_"); expected = part[2] == "igmma" && $2 != "sm_90a" ? 0 : part[part[3] == "" ? 2 : 3] }
+  { split($1, part, "_"); expected = part[2] ~ /gmma/ && $2 != "sm_90a" ? 0 : part[part[3] == "" ? 2 : 3] }
   $5 != expected { print "nvcc: " $1 " " $2 ": counted " $5 " tensor-core instructions, expected " expected "; look at kTensorCores in cuda/check/sass_counts.cpp"; bad = 1 }
   END { exit bad || NR == 0 }'
 for source in ${chosen:-cuda/kernels/*/*.cu cuda/device/*.cu}; do

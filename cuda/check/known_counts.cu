@@ -53,6 +53,22 @@ __global__ void __launch_bounds__(128, 1) counted_igmma_6(int* out, std::uint64_
   }
 }
 
+__global__ void __launch_bounds__(128, 1) counted_hgmma_5(float* out, std::uint64_t operand) {
+  if constexpr (ptx::kHopper) {
+    float sums[64] = {};
+    std::uint32_t a[4] = {threadIdx.x, threadIdx.x + 1, threadIdx.x + 2, threadIdx.x + 3};
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < 3; ++i) ptx::wgmma_f16(sums, a, ptx::next_columns(operand, i), true);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) ptx::wgmma_bf16(sums, a, ptx::next_columns(operand, i), true);
+    ptx::wgmma_commit();
+    ptx::wgmma_finish(sums);
+#pragma unroll
+    for (int i = 0; i < 64; ++i) out[threadIdx.x * 64 + static_cast<unsigned>(i)] = sums[i];
+  }
+}
+
 // No tensor cores.
 __global__ void counted_0(int* out, const std::uint32_t* in) {
   out[threadIdx.x] = ptx::dp4a(in[threadIdx.x], in[threadIdx.x + 32], 0);

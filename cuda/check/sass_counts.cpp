@@ -26,9 +26,9 @@
 
 namespace {
 
-// Found by compiling known_counts.cu, which check_nvcc.sh does before each use: IMMA, HMMA, and
-// IGMMA (wgmma) with operand A in shared memory and in registers.
-constexpr unsigned kTensorCores[] = {0x237, 0x23c, 0x9f1, 0xdf1};
+// Found by compiling known_counts.cu, which check_nvcc.sh does before each use: IMMA, HMMA,
+// IGMMA (wgmma) with operand A in shared memory and in registers, HGMMA with A in registers.
+constexpr unsigned kTensorCores[] = {0x237, 0x23c, 0x9f1, 0xdf1, 0xdf0};
 constexpr unsigned kCopy = 0xfae, kLoad = 0x981, kStore = 0x986;  // cp.async, global memory
 constexpr unsigned kDp4a = 0x226, kFence = 0x992;
 constexpr unsigned kMayPart = 0x945;  // BSSY: lanes part behind it, at most up to where it points

@@ -33,7 +33,7 @@ __device__ __forceinline__ std::uint32_t number_pair(std::uint32_t seed, int spr
   for (std::uint32_t i = 0; i < 2; ++i) {
     const std::uint32_t random = mixed(seed * 2 + i);
     const std::uint32_t range = kRange[spread];
-    const std::uint32_t exponent = kMiddle + (31 - range) / 2 + (random >> 16) % range;
+    const std::uint32_t exponent = kMiddle + (31 - range) / 2 + ((random >> 16) * range >> 16);
     const std::uint32_t mantissa = random >> 29 == 0 ? 0 : random & kMantissas;
     const std::uint32_t sign = random >> 12 & 1;
     both |= (sign << 15 | exponent << kMantissa | mantissa) << 16 * i;
