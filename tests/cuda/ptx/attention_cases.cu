@@ -15,13 +15,6 @@ __global__ void mma_signed_unsigned(const Word* in, Word* out) {
   for (unsigned i = 0; i < 4; ++i) out[thread() * kOut + i] = static_cast<Word>(d[i]);
 }
 
-// Two f16 integers from -64 to 63.
-__device__ Word integers(Word word) {
-  const auto integer = [](Word bits) {
-    return static_cast<Word>(ptx::f32_to_f16(static_cast<float>(bits & 127u) - 64.0f));
-  };
-  return integer(word) | integer(word >> 16) << 16;
-}
 // Two subnormal f16: multiples of 2^-24 below 2^-14.
 __device__ Word subnormals(Word word) { return word & 0x83ff83ffu; }
 // Two of 0, 1, infinity, NaN, by chance, with signs.
@@ -61,10 +54,6 @@ __global__ void mma_halves(const Word* in, Word* out) {
 // The same for bf16, whose subnormals are multiples of 2^-133: times 2^60 they are f32 numbers.
 __global__ void mma_brain_floats(const Word* in, Word* out) {
   in += thread() * kIn;
-  const auto brain_integers = [](Word word) {
-    const auto integer = [](Word bits) { return static_cast<float>(bits & 127u) - 64.0f; };
-    return ptx::bf16x2_of(integer(word), integer(word >> 16));
-  };
   float d[4], e[4] = {};
   Word a[4];
   for (unsigned i = 0; i < 4; ++i) {

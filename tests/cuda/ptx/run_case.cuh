@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "cuda/words/ptx_attention.h"
 #include "cuda/words/run.h"
 #include "tests/cuda/ptx/cases.h"
 
@@ -16,6 +17,16 @@ inline constexpr unsigned kIn = 8, kOut = 8;
 using Kernel = void (*)(const Word* in, Word* out);
 
 __device__ inline unsigned thread() { return blockIdx.x * kThreads + threadIdx.x; }
+
+// Two integers from -64 to 63, whose products can be added without rounding: of f16, of bf16.
+__device__ inline Word integers(Word word) {
+  const auto integer = [](Word bits) { return static_cast<float>(bits & 127u) - 64.0f; };
+  return ptx::f16x2_of(integer(word), integer(word >> 16));
+}
+__device__ inline Word brain_integers(Word word) {
+  const auto integer = [](Word bits) { return static_cast<float>(bits & 127u) - 64.0f; };
+  return ptx::bf16x2_of(integer(word), integer(word >> 16));
+}
 
 // NaN is NaN: which one is not promised.
 __device__ inline Word bits_of(float x) { return x != x ? 0x7fc00000u : __float_as_uint(x); }

@@ -37,5 +37,30 @@ TEST(EmulatedHopper, GivesTheLogitsOfOlderChips) {
   }
 }
 
+// f32 activations: by wgmma where the device adds as mma does, otherwise by mma; the same bits.
+TEST(EmulatedHopper, MultipliesFloatsByWgmmaWhereItAddsAlike) {
+  LEQ_SHARED_OR_SKIP(folder, std::string("models/qwen3-tiny"));
+  const Json golden = parse_json(read_file(folder / "golden.json", 1 << 24), "golden.json");
+  auto ids = golden.at("prompts")[0].at("ids").get<std::vector<Token>>();
+  for (std::size_t i = 0; ids.size() < 140; ++i) ids.push_back(ids[i]);
+  const sim::rt::DeviceInfo usual = sim::rt::emulated_device();
+  const auto logits = [&] {
+    test::Engine engine("sim", test::quantized(folder, "f16"), {KvType::f16, KvType::f16});
+    return engine.logits(ids, ids.size());
+  };
+  const auto expected = logits();
+  sim::rt::emulated_device().major = 9;
+  sim::rt::emulated_device().shared_limit_bytes = std::size_t{227} << 10;
+  simt::schedule().float_sums = simt::FloatSums::otherwise;
+  const auto before = simt::launch_counts();
+  EXPECT_TRUE(logits() == expected) << "by mma";
+  // The comparison of both ways, and nothing else that is new.
+  EXPECT_EQ(simt::launch_counts().size(), before.size() + 1);
+  simt::schedule() = {};
+  EXPECT_TRUE(logits() == expected) << "by wgmma";
+  EXPECT_GT(simt::launch_counts().size(), before.size() + 1);
+  sim::rt::emulated_device() = usual;
+}
+
 }  // namespace
 }  // namespace leq
