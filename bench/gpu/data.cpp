@@ -5,6 +5,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "cuda/host/float_forms.h"
 #include "cuda/layout/layout.h"
 
 namespace leq::LEQ_GPU::bench {
@@ -87,6 +88,7 @@ IntLinear::IntLinear(const LinearShape& shape, int bits, int group, std::int64_t
       bits_(bits),
       group_(group),
       tokens_(tokens),
+      order_(piece_order(tokens, rt::device_of(stream), finds_equal_forms(0, stream))),
       copy_bytes_(padded_code_bytes(shape, bits)),
       scale_bytes_(padded_scale_bytes(shape, group)),
       copies_(static_cast<int>(std::clamp<std::size_t>(bytes / weight_bytes(), 1, 64))),
@@ -137,7 +139,7 @@ IntMatmul IntLinear::arguments(int copy) const {
 
 PieceRows IntLinear::pieces() const {
   return {pieces_.as<std::uint16_t>(), piece_scales_.as<float>(),
-          padded_columns(shape_.columns) * 2, 2};
+          padded_columns(shape_.columns) * 2, 2, order_};
 }
 
 WeightOnlyMatmul IntLinear::weight_only(int copy) const {

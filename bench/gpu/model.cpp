@@ -63,6 +63,7 @@ constexpr int kReservedShared = 1024;  // of each block, by the driver
 double rate(const Machine& machine, Unit unit) {
   if (unit == Unit::dp4a) return 4 * 64;
   if (unit == Unit::wgmma_s8) return machine.s8_products;
+  if (unit == Unit::wgmma_f16) return machine.f16_products;
   const bool hopper = std::string_view(machine.architecture) == "sm_90a";
   const double most = unit == Unit::mma_f16 ? machine.f16_products : machine.s8_products;
   return most * (hopper ? kMmaOfWgmma : 1);

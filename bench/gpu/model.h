@@ -45,7 +45,7 @@ struct Machine {
 const std::vector<Machine>& machines();
 
 // What makes the products.
-enum class Unit { dp4a, mma_s8, mma_f16, wgmma_s8 };
+enum class Unit { dp4a, mma_s8, mma_f16, wgmma_s8, wgmma_f16 };
 
 // A kernel's launch.
 struct Launch {
@@ -76,17 +76,20 @@ struct Estimate {
 };
 Estimate estimate(const Machine& machine, const Launch& launch, const KernelCode& code);
 
-// How linears of llama-7b are stored: 8 bits with a scale a row, 4 with one for 128 columns.
+// How linears of llama-7b are stored: 8 bits with a scale a row, 4 with one for 128 columns, or f16
+// (16). f32 inputs are cut into two f16 each: f16 always, codes with act none; prompts alone.
 struct Scheme {
   const char* name;
   int bits;
+  bool f32_inputs = false;
 };
 struct Part {
   Launch launch;
   int times;  // in a step
 };
 // The launches of a step of llama-7b, int8 pages: one token at a depth, or a prompt at none.
-// Linears into o, down and the head take codes with a scale for 128 columns.
+// Linears into o, down and the head take codes with a scale for 128 columns; the head is stored in
+// 8 bits always.
 std::vector<Part> token_of_7b(const Scheme& scheme, int depth);
 std::vector<Part> prompt_of_7b(const Machine& machine, const Scheme& scheme, int tokens);
 

@@ -16,6 +16,8 @@ constexpr double kBothInGroups = 76;
 // Where no warps of their own fetch (mma), a round also brings what the next slab's groups need;
 // its shortest way goes around that.
 constexpr double kFetchOfGroups = 26;
+// What float_gemm_wgmma unpacks of the next block; the shortest way is that of the last one.
+constexpr double kFetchOfPart = 30;
 constexpr int kWaiting = 8;  // bytes of a group's sum that waits (int_gemv_groups.cuh)
 
 struct Linear {
@@ -30,6 +32,7 @@ constexpr Linear kQkv = {"qkv", 3 * kWidth, kWidth, false}, kO = {"o", kWidth, k
 
 double weight_bytes(const Linear& linear, int bits) {
   const double numbers = linear.outputs * linear.inputs;
+  if (bits == 16) return 2 * numbers;
   return bits == 8 ? numbers + 4 * linear.outputs : numbers * bits / 8 + numbers / 128 * 2;
 }
 
@@ -65,8 +68,51 @@ Launch gemv(const Linear& linear, const Scheme& scheme) {
   return launch;
 }
 
+bool is_hopper(const Machine& machine) {
+  return std::string_view(machine.architecture) == "sm_90a";
+}
+
+// Blocks of `machine` walk over `tiles` of 128 outputs, 128 inputs a round.
+void walk(Launch& launch, const Machine& machine, double tiles, double inputs) {
+  launch.blocks = machine.multiprocessors;
+  launch.warps = 12;
+  launch.shared_bytes = 200 << 10;
+  const double walked = std::ceil(tiles / machine.multiprocessors) * machine.multiprocessors;
+  launch.rounds = walked * 8 * inputs / 128;
+  launch.products *= walked / tiles;
+  launch.other = 1200 * walked / machine.multiprocessors;
+}
+
+// f32 inputs in two pieces.
+Launch float_gemm(const Machine& machine, const Linear& linear, const Scheme& scheme,
+                  double tokens) {
+  const std::string weights =
+      scheme.bits == 16 ? "HalfWeights<2>" : "CodeWeights<" + std::to_string(scheme.bits) + ">";
+  const double tiles = std::ceil(tokens / 128) * std::ceil(linear.outputs / 128);
+  Launch launch;
+  launch.name = linear.name;
+  launch.products = 2 * tokens * linear.outputs * linear.inputs;
+  launch.bytes = weight_bytes(linear, scheme.bits) + tokens * 4 * (linear.inputs + linear.outputs);
+  if (is_hopper(machine)) {
+    launch.kernel = "float_gemm_wgmma<FloatHopperShape<" + weights + ">>";
+    launch.unit = Unit::wgmma_f16;
+    launch.beside = kFetchOfPart;
+    walk(launch, machine, tiles, linear.inputs);
+  } else {
+    launch.kernel = "float_gemm<" + weights + ",FloatGemmShape<128,128,2,4,32,4>>";
+    launch.unit = Unit::mma_f16;
+    launch.blocks = tiles;
+    launch.warps = 8;
+    launch.shared_bytes = 96 << 10;
+    launch.work = launch.products / (16 * 8 * 16);
+    launch.other = 1200;
+  }
+  return launch;
+}
+
 Launch gemm(const Machine& machine, const Linear& linear, const Scheme& scheme, double tokens) {
-  const bool hopper = std::string_view(machine.architecture) == "sm_90a";
+  if (scheme.f32_inputs) return float_gemm(machine, linear, scheme, tokens);
+  const bool hopper = is_hopper(machine);
   const bool grouped = scheme.bits < 8 || linear.in_groups;
   const std::string bits = std::to_string(scheme.bits), group = grouped ? "128" : "0";
   const double tile_tokens = hopper && !grouped && tokens > 128 ? 256 : 128;
@@ -81,13 +127,7 @@ Launch gemm(const Machine& machine, const Linear& linear, const Scheme& scheme, 
                     std::to_string(static_cast<int>(tile_tokens)) + "," +
                     (scheme.bits < 8 ? "true" : "false") + ">,ScaledSum>";
     launch.unit = Unit::wgmma_s8;
-    launch.blocks = machine.multiprocessors;  // they walk over tiles
-    launch.warps = 12;
-    launch.shared_bytes = 200 << 10;
-    const double walked = std::ceil(tiles / machine.multiprocessors) * machine.multiprocessors;
-    launch.rounds = walked * 8 * linear.inputs / 128;
-    launch.products *= walked / tiles;
-    launch.other = 1200 * walked / machine.multiprocessors;
+    walk(launch, machine, tiles, linear.inputs);
   } else {
     launch.kernel = "int_gemm<GemmShape<128,128,2,4,3>," + bits + "," + group + ",ScaledSum>";
     launch.unit = Unit::mma_s8;
@@ -156,7 +196,7 @@ std::vector<Part> prompt_of_7b(const Machine& machine, const Scheme& scheme, int
   attention.bytes = kHeads * tokens * (2 * kHeadDim + 8);
   attention.other = 800;
   attention.round_trips = 4;
-  const double row_bytes = tokens * 5.0;
+  const double row_bytes = tokens * (scheme.f32_inputs ? 8.0 : 5.0);  // f32, and codes or pieces
   const auto row_kernel = [&](const char* name, const char* kernel, double width) {
     Launch launch = rows(name, kernel, tokens, width, 2);
     launch.bytes = row_bytes * width;

@@ -12,7 +12,8 @@
 namespace leq::bench {
 namespace {
 
-constexpr Scheme kSchemes[] = {{"int8", 8}, {"int4-g128", 4}};
+constexpr Scheme kSchemes[] = {
+    {"int8", 8}, {"int4-g128", 4}, {"int4-g128, act none", 4, true}, {"f16", 16, true}};
 constexpr int kTokens = 2048;
 
 void print(const KernelCodes& codes, const Machine& machine, const std::vector<Part>& parts,
@@ -44,8 +45,10 @@ void print_all(const KernelCodes& codes) {
       "times is the kernel's.\n\n");
   for (const Machine& machine : machines()) {
     for (const Scheme& scheme : kSchemes) {
-      std::printf("## %s, %s: one token at %d positions\n\n", machine.name, scheme.name, kTokens);
-      print(codes, machine, token_of_7b(scheme, kTokens), 1);
+      if (!scheme.f32_inputs) {
+        std::printf("## %s, %s: one token at %d positions\n\n", machine.name, scheme.name, kTokens);
+        print(codes, machine, token_of_7b(scheme, kTokens), 1);
+      }
       std::printf("## %s, %s: prompt of %d\n\n", machine.name, scheme.name, kTokens);
       print(codes, machine, prompt_of_7b(machine, scheme, kTokens), kTokens);
     }

@@ -31,7 +31,7 @@ class Engine {
     limits.kv_recent = kv.recent;
     limits.sequences = sequences;
     limits.context = std::min<std::int64_t>(256, model.config().context) * sequences;
-    limits.batch_tokens = limits.output_tokens = 128;
+    limits.batch_tokens = limits.output_tokens = 160;
     session.emplace(model, *backend, resolve_limits(limits, model.config()));
   }
 

@@ -142,5 +142,22 @@ TEST(GpuModel, KnowsTheKernelsOfEveryLaunch) {
   }
 }
 
+TEST(GpuModel, KnowsTheKernelsOfF32Inputs) {
+  const KernelCodes codes(budgets());
+  for (const Machine& machine : machines()) {
+    for (const Scheme& scheme : {Scheme{"act none", 4, true}, Scheme{"f16", 16, true}}) {
+      for (const auto& [launch, times] : prompt_of_7b(machine, scheme, 2048)) {
+        const KernelCode& code = codes.of(launch.kernel, machine.architecture);
+        const Estimate found = estimate(machine, launch, code);
+        EXPECT_GT(found.us, 0) << times;
+        // By wgmma nothing but its rate holds the linears up.
+        if (launch.unit == Unit::wgmma_f16) {
+          EXPECT_STREQ(found.bound, "tensor cores") << launch.name;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace leq::bench
