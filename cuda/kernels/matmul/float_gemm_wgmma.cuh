@@ -329,7 +329,8 @@ __device__ __forceinline__ void multiply_block(FloatWarpgroupTile<Shape>& tile,
         ptx::barrier_wait(memory.full(ring.stage), ring.parity);
         tile.fetch(memory, ring.stage, (half + 1) % Shape::kStagesOfBlock, 0, flip);
       }
-      if (!folding.begins_at(column + 32)) continue;
+      // Whatever the group, the block ends it.
+      if (column + 32 < kBlockColumns && !folding.begins_at(column + 32)) continue;
       ptx::wgmma_finish(tile.sums);
       tile.fold(part);
     }
