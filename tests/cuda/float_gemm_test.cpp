@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "cuda/host/float_forms.h"
 #include "cuda/sim/emulator.h"
 #include "float_gemm_case.h"
 
@@ -69,6 +70,29 @@ INSTANTIATE_TEST_SUITE_P(
                     codes({2, true, 32, 0, 4, 520, {40}, Finish::add}),
                     codes({2, false, 128, 0, 20, 250, {70}}),
                     codes({2, true, 64, 0, 1, 250, {40}})));
+
+class FloatManyTokens : public FloatGemmTest {};
+
+// On compute capability 9.0 by wgmma, and to the bit where a backend would take it.
+TEST_P(FloatManyTokens, AreNearWhateverMultipliesThem) {
+  const IntCase& c = GetParam().shape;
+  const bool hopper = rt::device_of(test_stream()).major == 9;
+  const Problem problem(GetParam());
+  Inputs x(c.tokens, c.columns);
+  const auto found = problem.run(x, hopper ? PieceOrder::steps : PieceOrder::lanes);
+  expect_near(GetParam(), problem, x, found);
+  if (hopper && !finds_equal_forms(0, test_stream())) GTEST_SKIP() << "wgmma adds otherwise";
+  EXPECT_EQ(problem.run(x), found);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    ManyTokens, FloatManyTokens,
+    testing::Values(f16({8, false, 0, 0, 300, 1000, {130, 30, 17}}),
+                    bf16({8, false, 0, 0, 140, 640, {70, 70}, Finish::swiglu}),
+                    codes({8, false, 0, 0, 130, 300, {140}}),
+                    codes({4, true, 128, 0, 130, 640, {70, 70}, Finish::swiglu}),
+                    codes({3, true, 64, 0, 130, 640, {130}, Finish::add}),
+                    codes({2, true, 32, 0, 131, 520, {40}})));
 
 class OddRows : public testing::TestWithParam<PieceCase> {};
 
