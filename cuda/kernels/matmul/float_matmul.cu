@@ -39,11 +39,6 @@ FloatTile tile_for(const Arguments& a) {
   return large < kEnoughTiles ? FloatTile::middle : FloatTile::large;
 }
 
-void launch_wgmma(const FloatMatmul& a, rt::Stream& stream) {
-  const bool f16 = a.segments[0].weight.type == FloatType::f16;
-  (f16 ? launch_float_wgmma_f16 : launch_float_wgmma_bf16)(a, stream);
-}
-
 }  // namespace
 
 PieceOrder piece_order(std::int64_t tokens, const rt::DeviceInfo& device, bool wgmma_adds_as_mma) {
@@ -55,14 +50,16 @@ PieceOrder piece_order(std::int64_t tokens, const rt::DeviceInfo& device, bool w
 
 void launch_float_matmul(const FloatMatmul& a, rt::Stream& stream) {
   if (a.tokens <= 0) return;
-  if (a.x.order == PieceOrder::steps) return launch_wgmma(a, stream);
+  const bool wgmma = a.x.order == PieceOrder::steps;
   switch (a.segments[0].weight.type) {
     case FloatType::f32:
       return launch_rows(a, stream);
     case FloatType::f16:
-      return launch_float_gemm_f16(a, tile_for(a), stream);
+      return wgmma ? launch_float_wgmma_f16(a, stream)
+                   : launch_float_gemm_f16(a, tile_for(a), stream);
     case FloatType::bf16:
-      return launch_float_gemm_bf16(a, tile_for(a), stream);
+      return wgmma ? launch_float_wgmma_bf16(a, stream)
+                   : launch_float_gemm_bf16(a, tile_for(a), stream);
   }
 }
 

@@ -44,11 +44,11 @@ TEST(EmulatedHopper, MultipliesFloatsByWgmmaWhereItAddsAlike) {
   auto ids = golden.at("prompts")[0].at("ids").get<std::vector<Token>>();
   for (std::size_t i = 0; ids.size() < 140; ++i) ids.push_back(ids[i]);
   const sim::rt::DeviceInfo usual = sim::rt::emulated_device();
-  const auto logits = [&] {
-    test::Engine engine("sim", test::quantized(folder, "f16"), {KvType::f16, KvType::f16});
+  const auto logits = [&](const char* type = "f16") {
+    test::Engine engine("sim", test::quantized(folder, type), {KvType::f16, KvType::f16});
     return engine.logits(ids, ids.size());
   };
-  const auto expected = logits();
+  const auto expected = logits(), of_f32 = logits("f32");
   sim::rt::emulated_device().major = 9;
   sim::rt::emulated_device().shared_limit_bytes = std::size_t{227} << 10;
   simt::schedule().float_sums = simt::FloatSums::otherwise;
@@ -58,7 +58,10 @@ TEST(EmulatedHopper, MultipliesFloatsByWgmmaWhereItAddsAlike) {
   EXPECT_EQ(simt::launch_counts().size(), before.size() + 1);
   simt::schedule() = {};
   EXPECT_TRUE(logits() == expected) << "by wgmma";
-  EXPECT_GT(simt::launch_counts().size(), before.size() + 1);
+  const std::size_t kernels = simt::launch_counts().size();
+  EXPECT_GT(kernels, before.size() + 1);
+  EXPECT_TRUE(logits("f32") == of_f32) << "f32 weights have no pieces";
+  EXPECT_EQ(simt::launch_counts().size(), kernels);
   sim::rt::emulated_device() = usual;
 }
 
