@@ -13,6 +13,8 @@ constexpr int kLayers = 32;
 // Where weights and inputs have groups, each of a thread's 64 sums of a slab has a scale of its
 // own: 64 products, and what fetches the other side's scales (docs/cuda-kernels.md).
 constexpr double kBothInGroups = 76;
+// Where inputs alone have groups, on wgmma: the shortest way is that of weights alone.
+constexpr double kInputsInGroups = 12;
 // Where no warps of their own fetch (mma), a round also brings what the next slab's groups need;
 // its shortest way goes around that.
 constexpr double kFetchOfGroups = 26;
@@ -123,6 +125,7 @@ Launch gemm(const Machine& machine, const Linear& linear, const Scheme& scheme, 
   launch.beside = scheme.bits < 8 && linear.in_groups ? kBothInGroups : 0;
   launch.bytes = weight_bytes(linear, scheme.bits) + tokens * (linear.inputs + 4 * linear.outputs);
   if (hopper) {
+    if (scheme.bits == 8 && grouped) launch.beside = kInputsInGroups;
     launch.kernel = "int_gemm_wgmma<HopperShape<" + bits + "," + group + "," +
                     std::to_string(static_cast<int>(tile_tokens)) + "," +
                     (scheme.bits < 8 ? "true" : "false") + ">,ScaledSum>";

@@ -15,10 +15,11 @@ template <int bits, int group, int tokens, bool through_registers>
 struct HopperShape {
   static constexpr int kBits = bits, kGroup = group, kTokens = tokens, kRows = 128;
   static constexpr bool kThroughRegisters = through_registers;
-  // Signed bytes have no zero points. Codes below 8 bits are multiplied as signed bytes too, that
-  // many times as large, and have zero points where uint schemes do.
+  // Signed bytes have no zero points; those of uint8 leave the sums, by the sums of the tokens'
+  // codes. Codes below 8 bits leave theirs while they are unpacked (slab_quad_less): a warp unpacks
+  // 16 registers of a slab, and has 64 sums of it.
   static constexpr bool kMayHaveZeros = through_registers;
-  static constexpr int kFactor = kSignedFactor<bits>, kMiddle = bits == 8 ? 0 : 1 << (bits - 1);
+  static constexpr bool kZerosInCodes = bits < 8, kZerosInSums = kMayHaveZeros && !kZerosInCodes;
   static constexpr int kSums = tokens / 2;  // of a thread
   static constexpr int kThreads = kHopperThreads;
   static constexpr int kScaleThreads = 64;  // of the fetching warpgroup
@@ -26,13 +27,14 @@ struct HopperShape {
   static_assert(bits == 8 || through_registers);
 };
 
-// Zero points, times kFactor, and sums of 128 codes fit into 16 bits. Scales over kFactor.
+// Scales over what codes are multiplied by. zero: of uint8 its negative, so that nothing is turned
+// over for each sum; below 8 bits zero_less.
 template <class Shape>
 struct HopperGroups {
   float row_scale[Shape::kRows];
   float token_scale[Shape::kTokens];
-  std::int16_t zero[Shape::kRows];
-  std::int16_t token_sum[Shape::kTokens];
+  std::uint32_t zero[Shape::kRows];
+  int token_sum[Shape::kZerosInSums ? Shape::kTokens : 4];
 };
 
 // A stage: a slab's tokens, then its codes.
@@ -57,10 +59,20 @@ struct HopperMemory
   }
 };
 
-// Where the scale of a token lies among those of a slab: four of a thread lie together, those of
-// eight tokens and of the next eight.
+// Where the scale of a token lies among those of a slab, and its sum: four of a thread lie
+// together, those of eight tokens and of the next eight.
 __device__ __forceinline__ int scale_place(int token) {
   return token / 16 * 16 + token % 8 / 2 * 4 + token / 8 % 2 * 2 + token % 2;
+}
+
+__device__ __forceinline__ bool has_zeros(const IntMatmul& a) {
+  return a.segments[0].weight.zeros != nullptr;
+}
+// What codes are multiplied by, as a power of two.
+template <class Shape>
+__device__ __forceinline__ int code_powers(const IntMatmul& a) {
+  constexpr int kSigned = 8 - Shape::kBits, kLess = kZeroPowers<Shape::kBits>;
+  return Shape::kZerosInCodes && has_zeros(a) ? kLess : kSigned;
 }
 
 // One thread: all tiles of the block, slab by slab.
@@ -95,7 +107,6 @@ struct SlabScales {
 
   __device__ __forceinline__ void load(const IntMatmul& a, const Grouping& grouping,
                                        const GemmRows<Shape>& rows, int slab, int thread) {
-    const bool has_zeros = a.segments[0].weight.zeros != nullptr;
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int at = thread + i * Shape::kScaleThreads;
@@ -108,18 +119,23 @@ struct SlabScales {
       token_sum[i] = 0;
       if (token >= a.tokens) continue;
       if (a.x.group > 0) token_scale[i] = a.x.scales[token * a.x.scale_stride + slab];
-      if (has_zeros) token_sum[i] = a.x.sums[token * a.x.sum_stride + slab];
+      if (Shape::kZerosInSums) token_sum[i] = a.x.sums[token * a.x.sum_stride + slab];
     }
   }
-  __device__ __forceinline__ void store(typename HopperMemory<Shape>::Groups& to,
+  // `factor`: one over that of the codes.
+  __device__ __forceinline__ void store(typename HopperMemory<Shape>::Groups& to, float factor,
                                         int thread) const {
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int at = thread + i * Shape::kScaleThreads;
-      to.row_scale[at] = row[i].scale * (1.0f / Shape::kFactor);
+      to.row_scale[at] = row[i].scale * factor;
       to.token_scale[scale_place(at)] = token_scale[i];
-      to.zero[at] = static_cast<std::int16_t>((row[i].zero - Shape::kMiddle) * Shape::kFactor);
-      to.token_sum[at] = static_cast<std::int16_t>(token_sum[i]);
+      if constexpr (Shape::kZerosInCodes) {
+        to.zero[at] = zero_less<Shape::kBits>(row[i].zero);
+      } else if constexpr (Shape::kZerosInSums) {
+        to.zero[at] = static_cast<std::uint32_t>(-row[i].zero);
+        to.token_sum[scale_place(at)] = token_sum[i];
+      }
     }
   }
 };
@@ -131,6 +147,7 @@ __device__ __forceinline__ void load_scales(const IntMatmul& a, const HopperMaps
                                             int thread) {
   Ring<HopperMemory<Shape>::kStages> ring;
   const Grouping grouping(a);
+  const float factor = 1.0f / static_cast<float>(1 << code_powers<Shape>(a));
   const TileWalk walk(maps);
   for (int tile = walk.first; tile < walk.end; tile += walk.step) {
     const GemmRows<Shape> rows = maps.rows<Shape>(a, tile);
@@ -138,7 +155,7 @@ __device__ __forceinline__ void load_scales(const IntMatmul& a, const HopperMaps
     next.load(a, grouping, rows, 0, thread);
     for (int slab = 0; slab < slabs; ++slab, ring.next()) {
       ptx::barrier_wait(memory.empty(ring.stage), ring.parity ^ 1);
-      next.store(memory.groups(ring.stage), thread);
+      next.store(memory.groups(ring.stage), factor, thread);
       ptx::barrier_arrive(memory.full(ring.stage));
       if (slab + 1 < slabs) next.load(a, grouping, rows, slab + 1, thread);
     }
@@ -190,26 +207,39 @@ struct WarpgroupTile {
     }
   }
 
-  // Codes of a slab from shared memory into the registers of operand A.
-  __device__ __forceinline__ void load_codes(const Memory& memory, int stage, std::uint32_t flip) {
+  // Codes of a slab from shared memory into the registers of operand A; `zeros`: less these.
+  __device__ __forceinline__ void load_codes(const Memory& memory, int stage, std::uint32_t flip,
+                                             bool zeros) {
     constexpr int kBits = Shape::kBits;
     std::uint32_t found[kCodeLoads][4];
 #pragma unroll
     for (int i = 0; i < kCodeLoads; ++i) {
       ptx::ldmatrix_x4(found[i], memory.codes(stage) + code_at[i]);
     }
+    const auto unpack = [&](auto quad) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      std::uint32_t words[kBits];
+      for (int half = 0; half < 2; ++half) {
+        std::uint32_t words[kBits];
 #pragma unroll
-      for (int chunk = 0; chunk < kBits; ++chunk) {
-        words[chunk] = found[chunk / 2][chunk % 2 * 2 + half];
+        for (int chunk = 0; chunk < kBits; ++chunk) {
+          words[chunk] = found[chunk / 2][chunk % 2 * 2 + half];
+        }
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {  // 16 columns each
+          codes[i / 2][half + i % 2 * 2] = quad(words, i, half);
+        }
       }
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {  // 16 columns each
-        codes[i / 2][half + i % 2 * 2] = slab_quad<kBits>(words, i, flip);
+    };
+    if constexpr (Shape::kZerosInCodes && kGrouped) {
+      if (zeros) {
+        const auto& of_row = memory.groups(stage).zero;
+        const std::uint32_t less[2] = {of_row[row(0)], of_row[row(2)]};
+        return unpack([&](const auto& words, int i, int half) {
+          return slab_quad_less<kBits>(words, i, less[half]);
+        });
       }
     }
+    unpack([&](const auto& words, int i, int) { return slab_quad<kBits>(words, i, flip); });
   }
 
   // Starts multiplying a slab; `add`: to the sums that are there.
@@ -234,12 +264,9 @@ struct WarpgroupTile {
   __device__ __forceinline__ void flush(const IntMatmul& a, const GemmRows<Shape>& rows,
                                         const typename Memory::Groups& groups, int slab) {
     const CodeWeight& weight = a.segments[0].weight;
-    if (Shape::kMayHaveZeros && weight.zeros != nullptr) take_zeros(groups);
+    if constexpr (Shape::kZerosInSums) take_zeros(groups);
     if constexpr (Sum::kIntegers) {
-#pragma unroll
-      for (int i = 0; i < Shape::kSums; ++i) {
-        store_integer(a, rows, slab, row(i), token(i), sums[i] / Shape::kFactor);
-      }
+      store_integers(a, rows, slab);
     } else {
       // Where one side alone has groups, the other's scale is 1.
       const float of_row[2] = {groups.row_scale[row(0)], groups.row_scale[row(2)]};
@@ -252,14 +279,22 @@ struct WarpgroupTile {
       }
     }
   }
+  // Those of 16 tokens need four sums of tokens, which lie together.
   __device__ __forceinline__ void take_zeros(const typename Memory::Groups& groups) {
-    const int zero[2] = {groups.zero[row(0)], groups.zero[row(2)]};
+    const int less[2] = {static_cast<int>(groups.zero[row(0)]),
+                         static_cast<int>(groups.zero[row(2)])};
+    const auto* const of_tokens = reinterpret_cast<const int4*>(groups.token_sum + 2 * first_token);
 #pragma unroll
-    for (int i = 0; i < Shape::kSums; ++i) {
-      sums[i] -= zero[i / 2 % 2] * groups.token_sum[token(i)];
+    for (int first = 0; first < Shape::kSums; first += 8) {
+      const int4 four = of_tokens[first / 2];
+      const int of_token[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        sums[first + i] += less[i / 2 % 2] * of_token[i / 4 * 2 + i % 2];
+      }
     }
   }
-  // Those of 16 tokens need four scales of tokens, which lie together.
+  // And four of their scales.
   template <bool by_token, bool by_row>
   __device__ __forceinline__ void add_scaled(const typename Memory::Groups& groups,
                                              const float (&of_row)[2]) {
@@ -284,6 +319,20 @@ struct WarpgroupTile {
     }
   }
 
+  // Those of the group `at`.
+  __device__ __forceinline__ void store_integers(const IntMatmul& a, const GemmRows<Shape>& rows,
+                                                 std::int64_t at) const {
+    const std::int64_t columns = output_columns(a), token = rows.first_token + first_token;
+    const std::int64_t tokens = a.tokens - token;  // that are left
+    const std::int64_t rows_left = rows.of(a, first_row).rows - rows.first - first_row;
+    int* const to = a.integers + (at * a.tokens + token) * columns + rows.column + first_row;
+    const int powers = code_powers<Shape>(a);
+#pragma unroll
+    for (int i = 0; i < Shape::kSums; ++i) {
+      const int t = i / 4 * 8 + i % 2, n = i / 2 % 2 * 8;
+      if (t < tokens && n < rows_left) to[t * columns + n] = sums[i] >> powers;
+    }
+  }
   __device__ __forceinline__ void store_integer(const IntMatmul& a, const GemmRows<Shape>& rows,
                                                 std::int64_t at, int n, int t, int sum) const {
     const std::int64_t token = rows.first_token + t;
@@ -372,6 +421,7 @@ __device__ __forceinline__ void multiply_tiles(const IntMatmul& a, const HopperM
   Ring<HopperMemory<Shape>::kStages> ring;
   WarpgroupTile<Shape, Sum> tile;
   const std::uint32_t flip = signed_flip<Shape::kBits>(a);
+  [[maybe_unused]] const bool zeros = has_zeros(a);
   const TileWalk walk(maps);
   for (int i = walk.first; i < walk.end; i += walk.step) {
     const GemmRows<Shape> rows = maps.rows<Shape>(a, i);
@@ -379,7 +429,7 @@ __device__ __forceinline__ void multiply_tiles(const IntMatmul& a, const HopperM
     int last = 0;  // stage that is being multiplied
     for (int slab = 0; slab < slabs; ++slab, ring.next()) {
       ptx::barrier_wait(memory.full(ring.stage), ring.parity);
-      if constexpr (Shape::kThroughRegisters) tile.load_codes(memory, ring.stage, flip);
+      if constexpr (Shape::kThroughRegisters) tile.load_codes(memory, ring.stage, flip, zeros);
       tile.multiply(memory, ring.stage, !kGrouped && slab > 0);
       if constexpr (kGrouped || Shape::kThroughRegisters) {
         ptx::wgmma_finish(tile.sums);

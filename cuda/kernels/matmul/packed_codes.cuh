@@ -64,6 +64,28 @@ __device__ __forceinline__ std::uint32_t dot_quad(
   return words[0] >> bits * run & Packing<bits>::kMask;
 }
 
+// Four codes below 8 bits of a slab less a zero point z, as signed bytes (u - z) << kZeroPowers:
+// who multiplies them has nothing to take off the sums. less: zero_less(z). No byte carries into
+// the next: u + 128 - z, both so many powers of two as large, lies within 0 ... 255.
+template <int bits>
+inline constexpr int kZeroPowers = bits == 3 ? 4 : 0;
+template <int bits>
+__device__ __forceinline__ std::uint32_t zero_less(int zero) {
+  return kTopBits - static_cast<std::uint32_t>(zero << kZeroPowers<bits>) * 0x01010101u;
+}
+template <int bits>
+__device__ __forceinline__ std::uint32_t slab_quad_less(const std::uint32_t (&words)[bits], int run,
+                                                        std::uint32_t less) {
+  std::uint32_t codes = 0;  // as many powers of two as large
+  if constexpr (bits == 3) {
+    codes = (signed_quad<3>(words, run, 0) >> 1) ^ 0x40404040u;
+  } else {
+    constexpr int kRuns = Packing<bits>::kRuns;
+    codes = dot_quad<bits>({words[run / kRuns]}, run % kRuns, 0);
+  }
+  return (codes + less) ^ kTopBits;
+}
+
 // A unit of a row.
 template <int bits>
 struct Unit {

@@ -62,11 +62,14 @@ INSTANTIATE_TEST_SUITE_P(
                     IntCase{2, true, 128, 128, 66, 520, {40}, Finish::gelu},
                     IntCase{2, false, 128, 0, 100, 256, {129, 30}}));
 
-// 28,672 columns of the largest codes.
+// 28,672 columns of the largest codes, and the ends of codes and zero points of fewer bits.
 INSTANTIATE_TEST_SUITE_P(
     Extremes, IntWgmmaTest,
     testing::Values(IntCase{8, false, 0, 0, 65, 28672, {8}, Finish::store, true},
-                    IntCase{8, true, 128, 128, 65, 28672, {8}, Finish::store, true}));
+                    IntCase{8, true, 128, 128, 65, 28672, {8}, Finish::store, true},
+                    IntCase{4, true, 128, 128, 65, 512, {40}, Finish::store, true},
+                    IntCase{3, true, 128, 128, 65, 512, {40}, Finish::store, true},
+                    IntCase{2, true, 128, 0, 65, 512, {40}, Finish::store, true}));
 
 }  // namespace
 }  // namespace leq::LEQ_GPU
