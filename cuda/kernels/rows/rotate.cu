@@ -23,11 +23,12 @@ __device__ float ordered_sum(const float* row, std::int64_t n) {
   return total[0];
 }
 
-// Each step's pairs touch all of a row: a barrier between steps.
-__device__ void hadamard(float* row, std::int64_t width, std::int64_t block) {
-  for (std::int64_t stride = 1; stride < block; stride *= 2) {
-    for (std::int64_t pair = threadIdx.x; pair < width / 2; pair += kThreads) {
-      const std::int64_t low = pair / stride * (2 * stride) + pair % stride;
+// Each step's pairs touch all of a row: a barrier between steps. Strides are powers of two, so
+// nothing is divided: pair p begins at p / stride * 2 stride + p % stride.
+__device__ void hadamard(float* row, int width, int block) {
+  for (int stride = 1; stride < block; stride *= 2) {
+    for (int pair = static_cast<int>(threadIdx.x); pair < width / 2; pair += kThreads) {
+      const int low = pair + (pair & -stride);
       const float a = row[low], b = row[low + stride];
       row[low] = a + b;
       row[low + stride] = a - b;
@@ -51,7 +52,7 @@ __global__ void __launch_bounds__(kThreads) rotate_rows(const LEQ_GRID_CONSTANT 
     }
     __syncthreads();
   }
-  hadamard(row, a.width, a.block);
+  hadamard(row, static_cast<int>(a.width), static_cast<int>(a.block));
   for (std::int64_t k = threadIdx.x; k < a.width; k += kThreads) {
     x[k] = a.back ? row[k] * a.factors[k] : row[k];
   }
