@@ -1,5 +1,6 @@
 #!/bin/sh
-# The first ten minutes on a GPU, from the folder that pack.sh made; needs a driver and nothing else.
+# The first ten minutes on a GPU, from the folder that pack.sh made; needs a driver, and of programs
+# coreutils, grep, sed and awk.
 # Steps in the order in which one spares the next, each with a time limit; at most 8 files.
 #   FOLDER/first.sh RESULTS
 #   SECONDS_LEFT=560 MODEL=llama-7b FOLDER/first.sh RESULTS
