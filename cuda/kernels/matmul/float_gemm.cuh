@@ -24,6 +24,8 @@ struct FloatGemmShape {
 template <int tokens, int columns, int count>
 struct PieceTile {
   static constexpr int kUnits = columns / 32 * count;
+  // Chunks of 16 bytes that threads copy at once: of three units a quarter, in three passes.
+  static constexpr int kPasses = kUnits == 3 ? 3 : 1, kChunks = kUnits * 4 / kPasses;
   static constexpr int kBytes = tokens * kUnits * 64;
 
   static __device__ __forceinline__ int place(int token, int unit) {
@@ -52,63 +54,40 @@ struct FloatGemmMemory {
       Shape::kStages * kStageBytes + (Weights::kScaled ? 2 * static_cast<int>(sizeof(Groups)) : 0);
 };
 
-// A thread's share of the copies of a slab's inputs. Three pieces are 12 chunks: four at once.
-template <class Weights, class Shape>
-struct PieceCopies
-    : RowCopies<Shape::kTokens,
-                FloatGemmMemory<Weights, Shape>::Pieces::kUnits == 3
-                    ? 4
-                    : FloatGemmMemory<Weights, Shape>::Pieces::kUnits * 4,
-                Shape::kThreads, FloatGemmMemory<Weights, Shape>::Pieces::kUnits == 3 ? 3 : 1> {
-  using Pieces = typename FloatGemmMemory<Weights, Shape>::Pieces;
+// A thread's share of the copies of a slab's inputs.
+template <class Weights, class Shape,
+          class Pieces_ = typename FloatGemmMemory<Weights, Shape>::Pieces>
+struct PieceCopies : InputCopies<Shape, Pieces_::kChunks, Pieces_::kPasses> {
+  using Pieces = Pieces_;
   static_assert(PieceCopies::kStep % 2 == 0 && PieceCopies::kRowBytes == Pieces::kUnits * 64);
 
   template <class Rows>
   __device__ __forceinline__ PieceCopies(const PieceRows& x, std::int64_t tokens, const Rows& rows)
-      : PieceCopies(x, tokens, rows.first_token + PieceCopies::row()) {}
-
- private:
-  __device__ __forceinline__ PieceCopies(const PieceRows& x, std::int64_t tokens,
-                                         std::int64_t first)
-      : PieceCopies::RowCopies(reinterpret_cast<const std::byte*>(x.pieces + first * x.stride) +
-                                   PieceCopies::chunk() * 16,
-                               PieceCopies::kStep * static_cast<int>(x.stride) * 2,
-                               Pieces::place(PieceCopies::row(), PieceCopies::chunk() / 4) +
-                                   PieceCopies::chunk() % 4 * 16,
-                               [&](int i) { return first + i * PieceCopies::kStep < tokens; }) {}
+      : PieceCopies::InputCopies(x.pieces, x.stride, rows.first_token, tokens,
+                                 Pieces::place(PieceCopies::row(), PieceCopies::chunk() / 4) +
+                                     PieceCopies::chunk() % 4 * 16) {}
 };
 
 // The same of its weights.
 template <class Weights, class Shape>
-struct WeightCopies
-    : RowCopies<Shape::kRows, FloatGemmMemory<Weights, Shape>::Tile::kChunks, Shape::kThreads> {
+struct WeightCopies : SegmentCopies<Shape, FloatGemmMemory<Weights, Shape>::Tile::kChunks> {
   using Tile = typename FloatGemmMemory<Weights, Shape>::Tile;
   static_assert(WeightCopies::kStep % 16 == 0);
   int row_chunks;  // of 16 bytes
 
   template <class Rows>
   __device__ __forceinline__ WeightCopies(const typename Weights::Arguments& a, const Rows& rows)
-      : WeightCopies(rows.of(a, WeightCopies::row()), rows.first + rows.offset(WeightCopies::row()),
-                     // 16 rows of a tile are eight of each segment with swiglu.
-                     rows.paired ? WeightCopies::kStep / 2 : WeightCopies::kStep,
-                     Weights::row_bytes(a)) {}
+      : WeightCopies::SegmentCopies(
+            a, rows, Weights::row_bytes(a),
+            Tile::chunk_place(WeightCopies::row(), WeightCopies::chunk()),
+            [](const auto& segment) -> const void* { return Weights::stored(segment); }),
+        row_chunks(Weights::row_bytes(a) / 16) {}
 
   // A row of floats may end within a slab; codes are padded.
   __device__ __forceinline__ void load(unsigned char* tile, int slab) const {
     WeightCopies::RowCopies::load(
         tile, slab, Weights::kScaled || slab * Tile::kChunks + WeightCopies::chunk() < row_chunks);
   }
-
- private:
-  template <class Segment>
-  __device__ __forceinline__ WeightCopies(const Segment& segment, int first, int step,
-                                          int row_bytes)
-      : WeightCopies::RowCopies(static_cast<const std::byte*>(Weights::stored(segment)) +
-                                    std::int64_t{first} * row_bytes + WeightCopies::chunk() * 16,
-                                step * row_bytes,
-                                Tile::chunk_place(WeightCopies::row(), WeightCopies::chunk()),
-                                [&](int i) { return first + i * step < segment.rows; }),
-        row_chunks(row_bytes / 16) {}
 };
 
 // The groups of 128 columns on their way from global to shared memory: a thread brings one row's.

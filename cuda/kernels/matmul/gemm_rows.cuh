@@ -68,6 +68,45 @@ struct RowCopies {
   }
 };
 
+// The same of a tile's inputs: rows that begin `stride` numbers apart, of which there are `tokens`.
+template <class Shape, int chunks, int passes = 1>
+struct InputCopies : RowCopies<Shape::kTokens, chunks, Shape::kThreads, passes> {
+  template <class T>
+  __device__ __forceinline__ InputCopies(const T* inputs, std::int64_t stride,
+                                         std::int64_t first_token, std::int64_t tokens, int place)
+      : InputCopies(inputs, stride, place, first_token + InputCopies::row(), tokens, sizeof(T)) {}
+
+ private:
+  template <class T>
+  __device__ __forceinline__ InputCopies(const T* inputs, std::int64_t stride, int place,
+                                         std::int64_t first, std::int64_t tokens, int bytes)
+      : InputCopies::RowCopies(
+            reinterpret_cast<const std::byte*>(inputs + first * stride) + InputCopies::chunk() * 16,
+            InputCopies::kStep * static_cast<int>(stride) * bytes, place,
+            [&](int i) { return first + i * InputCopies::kStep < tokens; }) {}
+};
+
+// And of its weights, whose rows are of row_bytes; begin(segment): where the first of them lies.
+template <class Shape, int chunks>
+struct SegmentCopies : RowCopies<Shape::kRows, chunks, Shape::kThreads> {
+  template <class Arguments, class Rows, class Begin>
+  __device__ __forceinline__ SegmentCopies(const Arguments& a, const Rows& rows, int row_bytes,
+                                           int place, Begin begin)
+      : SegmentCopies(
+            rows.of(a, SegmentCopies::row()), begin, rows.first + rows.offset(SegmentCopies::row()),
+            // 16 rows of a tile are eight of each segment with swiglu.
+            rows.paired ? SegmentCopies::kStep / 2 : SegmentCopies::kStep, row_bytes, place) {}
+
+ private:
+  template <class Segment, class Begin>
+  __device__ __forceinline__ SegmentCopies(const Segment& segment, Begin begin, int first, int step,
+                                           int row_bytes, int place)
+      : SegmentCopies::RowCopies(static_cast<const std::byte*>(begin(segment)) +
+                                     std::int64_t{first} * row_bytes + SegmentCopies::chunk() * 16,
+                                 step * row_bytes, place,
+                                 [&](int i) { return first + i * step < segment.rows; }) {}
+};
+
 // The rows of a block's tile.
 template <class Shape, class Arguments = IntMatmul>
 struct GemmRows {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstring>
+#include <type_traits>
 
 #include "cuda/kernels/matmul/gemm_rows.cuh"
 #include "cuda/kernels/matmul/matmul_finish.cuh"
@@ -61,47 +62,32 @@ struct GemmMemory {
   static constexpr int kGroups = group == 0 ? 0 : kSlab / group;
   // Codes below 8 bits are multiplied as signed bytes, so many times as large (packed_codes.cuh).
   static constexpr int kFactor = kSignedFactor<bits>, kMiddle = bits == 8 ? 0 : 1 << (bits - 1);
-  // Zero points, times kFactor, and sums of at most 128 codes fit into 16 bits. Scales over
-  // kFactor. Rows and tokens in LaneOrder.
+  // Zero points, times kFactor, and sums of at most 128 codes fit into 16 bits, which large tiles
+  // have room for alone; whoever reads them must widen them. Zero points are turned over, for the
+  // same reason: they are added. Scales over kFactor. Rows and tokens in LaneOrder.
+  using Integer = std::conditional_t<(Shape::kTokens > 64), std::int16_t, int>;
   struct alignas(16) Groups {
     float row_scale[kGroups > 0 ? kGroups : 1][Shape::kRows];
     float token_scale[Shape::kTokens];
-    std::int16_t zero[kGroups > 0 ? kGroups : 1][Shape::kRows];
-    std::int16_t token_sum[kGroups > 0 ? kGroups : 1][Shape::kTokens];
+    Integer less_zero[kGroups > 0 ? kGroups : 1][Shape::kRows];
+    Integer token_sum[kGroups > 0 ? kGroups : 1][Shape::kTokens];
   };
   static constexpr int kGroupsAt = Shape::kStages * kStageBytes;
   static constexpr int kBytes = kGroupsAt + (group == 0 ? 0 : 2 * static_cast<int>(sizeof(Groups)));
 };
 
 template <class Shape>
-struct TokenCopies : RowCopies<Shape::kTokens, 8, Shape::kThreads> {
+struct TokenCopies : InputCopies<Shape, 8> {
   __device__ __forceinline__ TokenCopies(const IntMatmul& a, const GemmRows<Shape>& rows)
-      : TokenCopies(a, rows.first_token + TokenCopies::row()) {}
-
- private:
-  __device__ __forceinline__ TokenCopies(const IntMatmul& a, std::int64_t first)
-      : TokenCopies::RowCopies(reinterpret_cast<const std::byte*>(a.x.codes) +
-                                   first * a.x.code_stride + TokenCopies::chunk() * 16,
-                               TokenCopies::kStep * static_cast<int>(a.x.code_stride),
-                               swizzled<8>(TokenCopies::row(), TokenCopies::chunk()),
-                               [&](int i) { return first + i * TokenCopies::kStep < a.tokens; }) {}
+      : TokenCopies::InputCopies(a.x.codes, a.x.code_stride, rows.first_token, a.tokens,
+                                 swizzled<8>(TokenCopies::row(), TokenCopies::chunk())) {}
 };
-
 template <class Shape, int bits>
-struct CodeCopies : RowCopies<Shape::kRows, bits, Shape::kThreads> {
+struct CodeCopies : SegmentCopies<Shape, bits> {
   __device__ __forceinline__ CodeCopies(const IntMatmul& a, const GemmRows<Shape>& rows, int slabs)
-      : CodeCopies(rows.of(a, CodeCopies::row()), rows.first + rows.offset(CodeCopies::row()),
-                   // 16 rows of a tile are eight of each segment with swiglu.
-                   rows.paired ? CodeCopies::kStep / 2 : CodeCopies::kStep, slabs * (bits * 16)) {}
-
- private:
-  __device__ __forceinline__ CodeCopies(const CodeSegment& segment, int first, int step,
-                                        int row_bytes)
-      : CodeCopies::RowCopies(reinterpret_cast<const std::byte*>(segment.weight.codes) +
-                                  std::int64_t{first} * row_bytes + CodeCopies::chunk() * 16,
-                              step * row_bytes,
-                              swizzled<bits>(CodeCopies::row(), CodeCopies::chunk()),
-                              [&](int i) { return first + i * step < segment.rows; }) {}
+      : CodeCopies::SegmentCopies(
+            a, rows, slabs * (bits * 16), swizzled<bits>(CodeCopies::row(), CodeCopies::chunk()),
+            [](const CodeSegment& segment) -> const void* { return segment.weight.codes; }) {}
 };
 
 // The codes of a warp's rows in one slab, as they lie in memory: word t of each 16 bytes.
@@ -258,8 +244,8 @@ struct SlabGroups {
     for (int g = 0; g < Memory::kGroups; ++g) {
       to.row_scale[g][row_place] = ptx::f16_to_f32(scale[g]) * scale_mul;
       if (has(kZeros)) {
-        to.zero[g][row_place] =
-            static_cast<std::int16_t>((zero[g] - kZeroMiddle) * Memory::kFactor);
+        to.less_zero[g][row_place] =
+            static_cast<typename Memory::Integer>((kZeroMiddle - zero[g]) * Memory::kFactor);
       }
     }
   }
@@ -267,7 +253,8 @@ struct SlabGroups {
     to.token_scale[token_place] = token_scale;
 #pragma unroll
     for (int g = 0; g < Memory::kGroups; ++g) {
-      if (has(kZeros)) to.token_sum[g][token_place] = static_cast<std::int16_t>(token_sum[g]);
+      if (has(kZeros))
+        to.token_sum[g][token_place] = static_cast<typename Memory::Integer>(token_sum[g]);
     }
   }
 };

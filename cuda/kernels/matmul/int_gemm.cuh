@@ -96,7 +96,7 @@ struct WarpTile {
 
   // Zero points leave the sums of group g.
   __device__ __forceinline__ void take_zeros(const typename Memory::Groups& groups, int g) {
-    const auto zeros = of_rows(groups.zero[g]);
+    const auto less = of_rows(groups.less_zero[g]);
     const auto token_sums = of_tokens(groups.token_sum[g]);
 #pragma unroll
     for (int across = 0; across < kAcross; ++across) {
@@ -104,7 +104,7 @@ struct WarpTile {
       for (int down = 0; down < kDown; ++down) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          sums[down][across][i] -= zeros[across * 2 + i % 2] * token_sums[down * 2 + i / 2];
+          sums[down][across][i] += less[across * 2 + i % 2] * token_sums[down * 2 + i / 2];
         }
       }
     }
