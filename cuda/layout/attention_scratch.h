@@ -13,18 +13,29 @@ inline constexpr int kSpanTokens = 512;  // positions of one softmax step (docs/
 // multiprocessor; (row, head) pairs on tensor cores, more, as spans there change no number.
 inline constexpr std::int64_t kExactSplit = 263, kTensorSplit = 2112;
 
+// Records of one launch at most, what kTensorSplit pairs leave at 32K: more rows take turns.
+inline constexpr std::int64_t kMostRecords = kTensorSplit * 64;
+
 constexpr int spans_of(std::int64_t end) {
   return static_cast<int>((end + kSpanTokens - 1) / kSpanTokens);
 }
 
-// For batches of at most `tokens` rows and positions below `context`: a record of each span.
+// Rows of at most `rows` whose records lie in scratch at once.
+constexpr std::int64_t rows_at_once(std::int64_t rows, std::int64_t heads, int spans) {
+  return std::min(rows, std::max<std::int64_t>(1, kMostRecords / (heads * spans)));
+}
+
+// For batches of at most `tokens` rows and positions below `context`: a record of each span, or as
+// many as are in use at once. Never less for a longer context.
 constexpr std::size_t attention_scratch_bytes(std::int64_t tokens, std::int64_t heads,
                                               std::int64_t kv_heads, std::int64_t head_dim,
                                               std::int64_t context) {
   if (heads == 0) return 0;
   const std::int64_t rows =
       std::min(tokens, std::max(kExactSplit / kv_heads, kTensorSplit / heads));
-  return static_cast<std::size_t>(rows * heads * spans_of(context) * (head_dim + 2)) *
+  const std::int64_t row = heads * spans_of(context);  // records
+  return static_cast<std::size_t>(std::min(rows * row, std::max(row, kMostRecords)) *
+                                  (head_dim + 2)) *
          sizeof(float);
 }
 

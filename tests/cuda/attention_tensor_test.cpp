@@ -104,5 +104,61 @@ TEST(TensorAttentionSpans, JoinTheSameInOneBlockAndInMany) {
   ASSERT_EQ(few, std::vector<float>(all.begin(), all.begin() + std::ssize(few)));
 }
 
+std::uint64_t launches() {
+  std::uint64_t count = 0;
+  for (const auto& [kernel, times] : simt::launch_counts()) count += times;
+  return count;
+}
+
+// Rows whose records are too many for scratch take turns, and get what they get alone. Windows keep
+// the work small: what counts is how many spans the longest row could have.
+void expect_turns(const AttentionData& data, const std::vector<AttentionPart>& parts, bool exact) {
+  const std::uint64_t start = launches() + 1;  // one writes the inputs
+  const auto all = data.run(parts, exact);
+  const std::uint64_t of_all = launches() - start;
+  auto from = all.begin();
+  for (const AttentionPart& part : parts) {
+    const std::uint64_t before = launches() + 1;
+    const auto alone = data.run({part}, exact);
+    EXPECT_EQ(of_all, 2 * (launches() - before));
+    ASSERT_EQ(alone, std::vector<float>(from, from + std::ssize(alone))) << "run " << part.run;
+    from += std::ssize(alone);
+  }
+}
+
+TEST(TensorAttentionTurns, ChangeNoNumber) {
+  constexpr int kLong = 64 * kSpanTokens + 200;
+  // Of 1,056 heads two rows are all that spans are made of, and one is all that scratch has room
+  // for.
+  const AttentionData rows({kF16, kF16, 1056, 1, 16, 600, {{kLong, 1}, {kLong - 5000, 1}}});
+  const std::vector<AttentionPart> both = {{0, 0, 1}, {1, 0, 1}};
+  expect_turns(rows, both, false);
+  expect_turns(rows, both, true);
+  // A prompt's, four rows a block and the last block not full.
+  const AttentionData chunk({kF16, kF16, 32, 1, 16, 600, {{kLong, 66}}});
+  const std::uint64_t before = launches() + 1;
+  const auto all = chunk.run(false);
+  EXPECT_EQ(launches() - before, 2u);
+  for (const AttentionPart& part : {AttentionPart{0, 0, 30}, {0, 30, 36}, {0, 65, 1}}) {
+    const auto alone = chunk.run({part}, false);
+    const auto from = all.begin() + part.first_row * chunk.out_width();
+    ASSERT_EQ(alone, std::vector<float>(from, from + std::ssize(alone))) << part.first_row;
+  }
+}
+
+TEST(TensorAttentionTurns, BoundScratch) {
+  const auto bytes = [](std::int64_t tokens, std::int64_t context) {
+    return attention_scratch_bytes(tokens, 32, 32, 128, context);
+  };
+  EXPECT_EQ(bytes(512, 1 << 15), std::size_t{66 * 32 * 64 * 130 * 4});
+  EXPECT_EQ(bytes(512, 1 << 17), bytes(512, 1 << 15));
+  EXPECT_EQ(bytes(1, 1 << 17), std::size_t{32 * 256 * 130 * 4});
+  for (std::int64_t context = 512; context < 1 << 18; context += 512) {
+    EXPECT_LE(bytes(512, context), bytes(512, context + 512)) << context;
+  }
+  // Where not even one row fits into the bound, it has what it needs.
+  EXPECT_EQ(bytes(512, 1 << 22), bytes(1, 1 << 22));
+}
+
 }  // namespace
 }  // namespace leq::LEQ_GPU

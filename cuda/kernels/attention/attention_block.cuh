@@ -62,7 +62,9 @@ __device__ __forceinline__ QueryBlock query_block(const AttentionArguments& a,
   }
   const AttentionRun& found = a.batch.runs[run];
   block.row = found.first_row + at;
-  block.record = plan.which == AttentionRuns::single ? run : block.row;
+  block.record = plan.in_turns ? static_cast<int>(blockIdx.x) * plan.block_rows
+                 : plan.which == AttentionRuns::single ? run
+                                                       : block.row;
   block.rows = min(plan.block_rows, found.rows - at);
   block.position = found.first_position + at;
   block.pages = a.batch.pages + found.pages_at;
@@ -99,7 +101,8 @@ struct BlockWork {
 __device__ __forceinline__ BlockWork block_work(const AttentionArguments& a,
                                                 const AttentionPlan& plan) {
   // The rows that see most begin first.
-  const unsigned at = plan.split ? blockIdx.x : gridDim.x - 1 - blockIdx.x;
+  const unsigned at = plan.split ? static_cast<unsigned>(plan.first_block) + blockIdx.x
+                                 : gridDim.x - 1 - blockIdx.x;
   BlockWork work = {query_block(a, plan, static_cast<int>(at)), {}};
   if (work.queries.rows == 0) return work;
   work.seen = work.queries.seen();

@@ -30,7 +30,10 @@ __device__ __forceinline__ void store_queries(const Work<queries>& work,
       continue;
     }
     float* const record =
-        work.a.scratch + ((row * work.a.heads.heads + head) * plan.spans + blockIdx.z) * (dims + 2);
+        work.a.scratch +
+        (((row - work.block.row + work.block.record) * work.a.heads.heads + head) * plan.spans +
+         blockIdx.z) *
+            (dims + 2);
     for (int c = static_cast<int>(threadIdx.x); c < dims; c += kAttentionThreads)
       record[c] = out[c];
     if (threadIdx.x != 0) continue;
@@ -54,14 +57,16 @@ void launch_spans(const AttentionArguments& a, AttentionPlan plan, int queries, 
   // Every run may leave a block that is not full.
   const std::int64_t blocks =
       plan.block_rows == 1 ? a.batch.tokens : a.batch.tokens / plan.block_rows + a.batch.run_count;
-  rt::run(stream,
-          {name,
-           dim3(static_cast<unsigned>(blocks),
-                static_cast<unsigned>(a.heads.kv_heads * plan.head_blocks),
-                static_cast<unsigned>(plan.split ? plan.spans : 1)),
-           dim3(kAttentionThreads), static_cast<std::size_t>(bytes), rt::Start::early},
-          kernel, a, plan);
-  if (plan.split) launch_attention_join<ExactJoin>(a, plan, stream);
+  launch_in_turns(
+      plan, a.batch.tokens, a.heads, blocks, [&](const AttentionPlan& turn, unsigned count) {
+        rt::run(stream,
+                {name,
+                 dim3(count, static_cast<unsigned>(a.heads.kv_heads * turn.head_blocks),
+                      static_cast<unsigned>(turn.split ? turn.spans : 1)),
+                 dim3(kAttentionThreads), static_cast<std::size_t>(bytes), rt::Start::early},
+                kernel, a, turn);
+        if (turn.split) launch_attention_join<ExactJoin>(a, turn, count, stream);
+      });
 }
 
 }  // namespace leq::LEQ_GPU

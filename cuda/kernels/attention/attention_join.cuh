@@ -74,14 +74,15 @@ __global__ void __launch_bounds__(kJoinThreads)
   LEQ_BOUNDS(kJoinThreads);
   ptx::let_successor_start();
   ptx::wait_for_predecessor();
-  const int row = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y);
+  const int row = plan.first_block + static_cast<int>(blockIdx.x);
+  const int head = static_cast<int>(blockIdx.y);
   const int dims = a.heads.head_dim;
   const AttentionRun& run = a.batch.runs[a.batch.row_runs[row]];
   const int position = run.first_position + row - run.first_row;
   const Positions seen = {a.heads.window > 0 ? max(0, position + 1 - a.heads.window) : 0,
                           position + 1};
   const float* const records =
-      a.scratch + (std::int64_t{row} * a.heads.heads + head) * plan.spans * (dims + 2);
+      a.scratch + (std::int64_t{blockIdx.x} * a.heads.heads + head) * plan.spans * (dims + 2);
   for (int c = static_cast<int>(threadIdx.x); c < dims; c += kJoinThreads) {
     a.out.values[row * a.out.stride + std::int64_t{head} * dims + c] =
         join_column<Rule>(records, dims, seen, c);
@@ -89,12 +90,11 @@ __global__ void __launch_bounds__(kJoinThreads)
 }
 
 template <class Rule>
-void launch_attention_join(const AttentionArguments& a, const AttentionPlan& plan,
+void launch_attention_join(const AttentionArguments& a, const AttentionPlan& plan, unsigned rows,
                            rt::Stream& stream) {
   rt::run(stream,
-          {"attention_join",
-           dim3(static_cast<unsigned>(a.batch.tokens), static_cast<unsigned>(a.heads.heads)),
-           dim3(kJoinThreads), 0, rt::Start::early},
+          {"attention_join", dim3(rows, static_cast<unsigned>(a.heads.heads)), dim3(kJoinThreads),
+           0, rt::Start::early},
           attention_join<Rule>, a, plan);
 }
 

@@ -2,6 +2,8 @@
 // (attention_exact*.cu) and those on tensor cores (one file for each type), chosen in attention.cu.
 #pragma once
 
+#include <algorithm>
+
 #include "cuda/kernels/launch.h"
 #include "cuda/layout/attention_scratch.h"
 
@@ -22,8 +24,24 @@ struct AttentionPlan {
   int head_blocks = 1;      // blocks that the heads of a kv head make
   bool split = false;       // a block for each span; else it walks all of them
   int spans = 1;            // of the longest row, blocks in z with split
+  bool in_turns = false;    // split: some blocks of rows a launch, this one's
+  int first_block = 0;      // and those after it
   int tile_positions = 64;  // exact: of keys or values in shared memory, 64, 32 or 16
 };
+
+// launch(plan, blocks) for all `blocks` of rows: at once, or, where the records of all `rows` are
+// too many for scratch, some after others. No number depends on it.
+template <class Launch>
+void launch_in_turns(AttentionPlan plan, std::int64_t rows, const AttentionHeads& heads,
+                     std::int64_t blocks, Launch launch) {
+  const std::int64_t at_once = rows_at_once(rows, heads.heads, plan.spans);
+  plan.in_turns = plan.split && rows > at_once;
+  const std::int64_t turn = plan.in_turns ? at_once / plan.block_rows : blocks;
+  for (std::int64_t first = 0; first < blocks; first += turn) {
+    plan.first_block = static_cast<int>(first);
+    launch(plan, static_cast<unsigned>(std::min(turn, blocks - first)));
+  }
+}
 
 void launch_exact_attention(const AttentionArguments& a, rt::Stream& stream);
 // Where keys or values, or both, are packed.
@@ -46,7 +64,7 @@ void launch_rotate_heads(const FloatRows& rows, std::int64_t tokens, const Atten
 
 // head_dim a multiple of 16 up to 256; both f16 or both int8. `plan` has split and spans. With
 // split blocks leave records (o, m, l) of spans in scratch, [T][H][spans][d + 2], which the last of
-// them joins; T are the runs where the launch has those of one row.
+// them joins; T are the rows of the launch, a place for each that a block could have.
 template <KvType keys, KvType values>
 void launch_tensor_attention(const AttentionArguments& a, const AttentionPlan& plan,
                              rt::Stream& stream);

@@ -182,19 +182,26 @@ void launch_queries(const char* name, Kernel kernel, std::size_t shared_bytes,
   const std::int64_t longest = plan.which == AttentionRuns::single ? 1 : a.batch.longest_run;
   plan.block_rows =
       static_cast<int>(std::min<std::int64_t>(Shape::kQueries / plan.block_heads, longest));
+  const std::int64_t rows =
+      plan.which == AttentionRuns::single ? a.batch.run_count : a.batch.tokens;
+  if (plan.split) {
+    plan.block_rows = static_cast<int>(
+        std::min<std::int64_t>(plan.block_rows, rows_at_once(rows, a.heads.heads, plan.spans)));
+  }
   // Every run may leave a block that is not full.
   const std::int64_t blocks = plan.which == AttentionRuns::single ? a.batch.run_count
                               : plan.block_rows == 1
                                   ? a.batch.tokens
                                   : a.batch.tokens / plan.block_rows + a.batch.run_count;
   static_assert(Shape::kQueries >= kFewestQueries);
-  rt::run(stream,
-          {name,
-           dim3(static_cast<unsigned>(blocks),
-                static_cast<unsigned>(a.heads.kv_heads * plan.head_blocks),
-                static_cast<unsigned>(plan.split ? plan.spans : 1)),
-           dim3(Shape::kThreads), shared_bytes, rt::Start::early},
-          kernel, a, plan);
+  launch_in_turns(plan, rows, a.heads, blocks, [&](const AttentionPlan& turn, unsigned count) {
+    rt::run(stream,
+            {name,
+             dim3(count, static_cast<unsigned>(a.heads.kv_heads * turn.head_blocks),
+                  static_cast<unsigned>(turn.split ? turn.spans : 1)),
+             dim3(Shape::kThreads), shared_bytes, rt::Start::early},
+            kernel, a, turn);
+  });
 }
 
 template <class Shape>
