@@ -10,8 +10,6 @@
 namespace leq::cpu {
 namespace {
 
-constexpr std::int64_t kFewestTokens = 5;
-
 // Where the int32 sums start: at 0; at -128 * the weights' sums, since the inputs are q + 128; at
 // -zero point * the inputs' sums, with one zero point for all outputs or one for each.
 enum class Start { none, weights, zero, zeros };
@@ -185,7 +183,7 @@ void piece_tile(const IntPanel& panel, const Tile<Products>& tile) {
   }
 }
 
-// The tile of so many tokens; kFewestTokens and more are cut into tiles of at least 3.
+// The tile of so many tokens; four and more are cut into tiles of at least 3.
 template <class Products>
 using PieceTile = void (*)(const IntPanel&, const Tile<Products>&);
 template <class Products, Start kStart, Scales kScales, Codes kCodes, int M = 3>
@@ -364,9 +362,13 @@ void run_group_blocks(const IntPanel& panel) {
   run_groups_from<Products, kStart>(panel);
 }
 
-template <void (*kFew)(const IntPanel&) noexcept, void (*kMany)(const IntPanel&)>
+// Tokens that are worth a block: one tile of four is, where it unpacks codes once in the place of
+// twice.
+constexpr std::int64_t kFewestOf8Bits = 5, kFewestOfFewerBits = 4;
+template <std::int64_t kFewest, void (*kFew)(const IntPanel&) noexcept,
+          void (*kMany)(const IntPanel&)>
 void few_or_many(const IntPanel& panel) noexcept {
-  (panel.tokens < kFewestTokens ? kFew : kMany)(panel);
+  (panel.tokens < kFewest ? kFew : kMany)(panel);
 }
 
 // The table of a level:
@@ -380,16 +382,20 @@ constexpr MatmulKernels block_kernels(Isa isa, const char* tile) {
   constexpr Start kBytes = Level::kBytes;
   MatmulKernels kernels;
   kernels.isa = isa;
-  kernels.int8_rows = few_or_many<int8_rows_avx2, run_blocks<Signed, kSigned, Scales::rows>>;
-  kernels.int8_groups = few_or_many<int8_groups_avx2, run_group_blocks<Signed, kSigned>>;
-  kernels.uint8_rows = few_or_many<uint8_rows_avx2, run_blocks<Bytes, kBytes, Scales::rows>>;
-  kernels.uint8_groups = few_or_many<uint8_groups_avx2, run_group_blocks<Bytes, kBytes>>;
-  kernels.bits4 =
-      few_or_many<bits4_avx2, run_group_blocks<typename Level::template Bits<4>, Start::zeros>>;
-  kernels.bits3 =
-      few_or_many<bits3_avx2, run_group_blocks<typename Level::template Bits<3>, Start::zeros>>;
-  kernels.bits2 =
-      few_or_many<bits2_avx2, run_group_blocks<typename Level::template Bits<2>, Start::zeros>>;
+  kernels.int8_rows =
+      few_or_many<kFewestOf8Bits, int8_rows_avx2, run_blocks<Signed, kSigned, Scales::rows>>;
+  kernels.int8_groups =
+      few_or_many<kFewestOf8Bits, int8_groups_avx2, run_group_blocks<Signed, kSigned>>;
+  kernels.uint8_rows =
+      few_or_many<kFewestOf8Bits, uint8_rows_avx2, run_blocks<Bytes, kBytes, Scales::rows>>;
+  kernels.uint8_groups =
+      few_or_many<kFewestOf8Bits, uint8_groups_avx2, run_group_blocks<Bytes, kBytes>>;
+  kernels.bits4 = few_or_many<kFewestOfFewerBits, bits4_avx2,
+                              run_group_blocks<typename Level::template Bits<4>, Start::zeros>>;
+  kernels.bits3 = few_or_many<kFewestOfFewerBits, bits3_avx2,
+                              run_group_blocks<typename Level::template Bits<3>, Start::zeros>>;
+  kernels.bits2 = few_or_many<kFewestOfFewerBits, bits2_avx2,
+                              run_group_blocks<typename Level::template Bits<2>, Start::zeros>>;
   kernels.f32 = f32_avx2;
   kernels.f16 = f16_avx2;
   kernels.bf16 = bf16_avx2;
