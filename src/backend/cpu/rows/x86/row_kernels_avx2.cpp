@@ -180,8 +180,9 @@ float absmax(const float* x, std::int64_t n) noexcept {
 }
 
 // Codes of 32 numbers leave in one store: what reads them soon after smaller stores waits until
-// these have reached the cache.
-void quantize(const float* x, std::int64_t n, float inv, int offset, std::uint8_t* codes) noexcept {
+// these have reached the cache. Bytes are summed as unsigned ones, code + 128.
+std::int32_t quantize(const float* x, std::int64_t n, float inv, int offset,
+                      std::uint8_t* codes) noexcept {
   const __m256 factor = _mm256_set1_ps(inv);
   const __m256 low = _mm256_set1_ps(-127.0f);
   const __m256 high = _mm256_set1_ps(127.0f);
@@ -194,38 +195,31 @@ void quantize(const float* x, std::int64_t n, float inv, int offset, std::uint8_
   const __m256i shift = _mm256_set1_epi8(static_cast<char>(offset));
   const auto packed = [=](__m256i a, __m256i b, __m256i c, __m256i d) {
     const __m256i all = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
-    return _mm256_add_epi8(_mm256_permutevar8x32_epi32(all, order), shift);
+    return _mm256_permutevar8x32_epi32(all, order);
   };
+  const __m256i none = _mm256_setzero_si256(), flip = _mm256_set1_epi8(-128);
+  __m256i sums = none, last_sums = none;
   std::int64_t first = 0;
   for (; first + 32 <= n; first += 32) {
     const auto eight = [&](int i) { return rounded(_mm256_loadu_ps(x + first + 8 * i)); };
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes + first),
-                        packed(eight(0), eight(1), eight(2), eight(3)));
+    const __m256i all = packed(eight(0), eight(1), eight(2), eight(3));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes + first), _mm256_add_epi8(all, shift));
+    sums = _mm256_add_epi64(sums, _mm256_sad_epu8(_mm256_xor_si256(all, flip), none));
   }
-  const __m256i none = _mm256_setzero_si256();
   for_registers(n - first, [&](std::int64_t k, auto lanes) {
-    const __m256i eight = packed(rounded(lanes.load(x + first + k)), none, none, none);
-    const std::int64_t left = n - first - k;
-    const std::int64_t bytes = _mm256_extract_epi64(eight, 0);
-    __builtin_memcpy(codes + first + k, &bytes, static_cast<std::size_t>(left < 8 ? left : 8));
+    const __m256i code = rounded(lanes.load(x + first + k));
+    last_sums = _mm256_add_epi32(last_sums, code);
+    const __m256i bytes = _mm256_add_epi8(packed(code, none, none, none), shift);
+    const std::int64_t eight = _mm256_extract_epi64(bytes, 0), left = n - first - k;
+    __builtin_memcpy(codes + first + k, &eight, static_cast<std::size_t>(left < 8 ? left : 8));
   });
-}
-
-// Bytes as unsigned (signed + 128), summed by absolute differences to zero.
-std::int32_t code_sum(const std::uint8_t* codes, std::int64_t n, int offset) noexcept {
-  const __m256i flip = _mm256_set1_epi8(static_cast<char>(offset ^ 128));
-  const __m256i zero = _mm256_setzero_si256();
-  __m256i total = zero;
-  std::int64_t k = 0;
-  for (; k + 32 <= n; k += 32) {
-    const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + k));
-    total = _mm256_add_epi64(total, _mm256_sad_epu8(_mm256_xor_si256(bytes, flip), zero));
-  }
-  const __m128i half =
-      _mm_add_epi64(_mm256_castsi256_si128(total), _mm256_extracti128_si256(total, 1));
-  std::int64_t sum =
-      _mm_cvtsi128_si64(half) + _mm_cvtsi128_si64(_mm_unpackhi_epi64(half, half)) - 128 * k;
-  for (; k < n; ++k) sum += static_cast<std::int8_t>(codes[k] ^ offset);
+  alignas(32) std::int64_t wide[4];
+  alignas(32) std::int32_t narrow[8];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(wide), sums);
+  _mm256_store_si256(reinterpret_cast<__m256i*>(narrow), last_sums);
+  std::int64_t sum = -128 * first;
+  for (const std::int64_t part : wide) sum += part;
+  for (const std::int32_t part : narrow) sum += part;
   return static_cast<std::int32_t>(sum);
 }
 
@@ -236,8 +230,7 @@ constexpr RowKernels kKernels = {.add = add,
                                  .swiglu = swiglu,
                                  .gelu = gelu,
                                  .absmax = absmax,
-                                 .quantize = quantize,
-                                 .code_sum = code_sum};
+                                 .quantize = quantize};
 
 }  // namespace
 
