@@ -130,7 +130,7 @@ TEST(IntMatmul, IsExactFor600Tokens) {
   }
 }
 
-// More columns than one piece of a panel (up to 512) that the grouped kernels work on.
+// More columns than one piece of a panel (up to 1,024) that the grouped kernels work on.
 TEST(IntMatmul, IsExactForLongRows) {
   Random random(14);
   for (const std::string& scheme : kIntSchemes) {

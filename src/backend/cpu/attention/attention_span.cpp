@@ -253,8 +253,9 @@ bool prepare_queries(const HeadBlock& head, const WorkerScratch& scratch) {
     std::memset(codes, 0, static_cast<std::size_t>(stride));
     const bool zero = largest < kSmallestAbsmax;
     scratch.code_scales[query] = zero ? 1.0f : largest / 127.0f;
-    if (!zero) head.rows.quantize(values, dims, 127.0f / largest, 0, codes);
-    scratch.code_sums[query] = static_cast<float>(head.rows.code_sum(codes, dims, 0));
+    const std::int32_t sum =
+        zero ? 0 : head.rows.quantize(values, dims, 127.0f / largest, 0, codes);
+    scratch.code_sums[query] = static_cast<float>(sum);
   }
   return true;
 }

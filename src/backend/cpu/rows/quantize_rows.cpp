@@ -21,19 +21,39 @@ struct Target {
   int sum_group;
 };
 
+// Codes of x[count] at columns first..., and their sums; first is where a sum begins.
+void store_codes(const RowKernels& kernels, const float* x, std::int64_t first, std::int64_t count,
+                 float inv, const Target& target) {
+  const std::int64_t group = target.sum_group > 0 ? target.sum_group : count;
+  for (std::int64_t k = 0; k < count; k += group) {
+    const std::int64_t columns = std::min(group, count - k);
+    const std::int32_t sum =
+        kernels.quantize(x + k, columns, inv, target.offset, target.codes + first + k);
+    if (target.sum_group > 0) target.sums[(first + k) / group] = sum;
+  }
+}
+
+// Codes of value 0 in columns [first, last), and the sums that begin there.
+void store_zeros(std::int64_t first, std::int64_t last, const Target& target) {
+  std::memset(target.codes + first, target.offset, static_cast<std::size_t>(last - first));
+  if (target.sum_group == 0) return;
+  const std::int64_t group = target.sum_group;
+  const std::int64_t begin = (first + group - 1) / group, end = (last + group - 1) / group;
+  if (begin < end) std::fill(target.sums + begin, target.sums + end, 0);
+}
+
 // x[count] at columns first..., with one scale.
 bool quantize_group(const RowKernels& kernels, const float* x, std::int64_t first,
                     std::int64_t count, float& scale, const Target& target) {
   const float largest = kernels.absmax(x, count);
   if (!std::isfinite(largest)) return false;
-  std::uint8_t* codes = target.codes + first;
   if (largest < kSmallestAbsmax) {
     scale = 1.0f;
-    std::memset(codes, target.offset, static_cast<std::size_t>(count));
+    store_zeros(first, first + count, target);
     return true;
   }
   scale = largest / 127.0f;
-  kernels.quantize(x, count, 127.0f / largest, target.offset, codes);
+  store_codes(kernels, x, first, count, 127.0f / largest, target);
   return true;
 }
 
@@ -41,7 +61,7 @@ bool quantize_group(const RowKernels& kernels, const float* x, std::int64_t firs
 bool quantize_fixed(const RowKernels& kernels, const float* x, std::int64_t first,
                     std::int64_t count, float inv, const Target& target) {
   if (!std::isfinite(kernels.absmax(x, count))) return false;
-  kernels.quantize(x, count, inv, target.offset, target.codes + first);
+  store_codes(kernels, x, first, count, inv, target);
   return true;
 }
 
@@ -50,24 +70,9 @@ Target target_of(const Rows& out, std::int64_t row) {
           out.sums + row * out.sum_stride, out.format.offset_codes ? 128 : 0, out.format.sum_group};
 }
 
-// Code sums of the columns [first, last), first at the beginning of a sum group.
-void store_sums(const RowKernels& kernels, std::int64_t first, std::int64_t last,
-                const Target& target) {
-  for (std::int64_t k = first; k < last; k += target.sum_group) {
-    const std::int64_t count = std::min<std::int64_t>(target.sum_group, last - k);
-    target.sums[k / target.sum_group] = kernels.code_sum(target.codes + k, count, target.offset);
-  }
-}
-
-// Pads after the last column, and the sums of the columns [first, last).
-void finish_columns(const RowKernels& kernels, std::int64_t first, std::int64_t last,
-                    std::int64_t width, const Target& target) {
-  if (last == width) {
-    const std::int64_t padded = (width + kPaddedColumns - 1) / kPaddedColumns * kPaddedColumns;
-    std::memset(target.codes + last, target.offset, static_cast<std::size_t>(padded - last));
-    last = padded;
-  }
-  if (target.sum_group > 0) store_sums(kernels, first, last, target);
+// Pads after the last column.
+void store_pads(std::int64_t width, const Target& target) {
+  store_zeros(width, (width + kPaddedColumns - 1) / kPaddedColumns * kPaddedColumns, target);
 }
 
 // Numbers of the step above the range; rows that hold none are not looked at twice.
@@ -112,7 +117,7 @@ bool quantize_columns(const RowKernels& kernels, const float* x, std::int64_t ro
       if (!quantize_group(kernels, x + k, first + k, columns, scale, target)) return false;
     }
   }
-  finish_columns(kernels, first, first + count, out.rows.width, target);
+  if (first + count == out.rows.width) store_pads(out.rows.width, target);
   return true;
 }
 
@@ -135,9 +140,9 @@ void quantize_step(ThreadPool& pool, const RowKernels& kernels, std::int64_t tok
   pool.run(tokens, [&](std::int64_t token, int) {
     const Target target = target_of(rows, token);
     const float* x = rows.values + token * rows.value_stride;
-    kernels.quantize(x, rows.width, inv, target.offset, target.codes);
+    store_codes(kernels, x, 0, rows.width, inv, target);
     *target.scales = scale;
-    finish_columns(kernels, 0, rows.width, rows.width, target);
+    store_pads(rows.width, target);
   });
 }
 

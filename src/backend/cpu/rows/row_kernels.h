@@ -27,11 +27,10 @@ struct RowKernels {
   void (*gelu)(const float* x, std::int64_t n, float* out) noexcept;
   // max |x|; NaN or infinity where x holds one
   float (*absmax)(const float* x, std::int64_t n) noexcept;
-  // codes[k] = clip(rne(x[k] * inv), -127, 127) + offset for k < n, offset 0 or 128; x finite
-  void (*quantize)(const float* x, std::int64_t n, float inv, int offset,
-                   std::uint8_t* codes) noexcept;
-  // sum of (codes[k] - offset) for k < n
-  std::int32_t (*code_sum)(const std::uint8_t* codes, std::int64_t n, int offset) noexcept;
+  // codes[k] = clip(rne(x[k] * inv), -127, 127) + offset for k < n, offset 0 or 128; x finite.
+  // Returns the sum of the codes less offset: who reads them again for it waits for their stores.
+  std::int32_t (*quantize)(const float* x, std::int64_t n, float inv, int offset,
+                           std::uint8_t* codes) noexcept;
 };
 
 // The table of a level that this processor supports.

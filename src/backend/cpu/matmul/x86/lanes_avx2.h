@@ -99,6 +99,26 @@ struct Lanes256 {
   static inline Floats load_floats(const float* from) { return _mm256_loadu_ps(from); }
   static inline void store_floats(float* to, Floats x) { _mm256_storeu_ps(to, x); }
   static inline Floats to_floats(Ints x) { return _mm256_cvtepi32_ps(x); }
+  // f = fma(float(sum), a * b, f) and fma(float(sum), scale, f), of one register, which `sum` does
+  // not outlive. Assembly, because g++ 12 keeps the f of a tile on the stack as well.
+  using Line = float __attribute__((vector_size(32), may_alias));
+  static inline __attribute__((always_inline)) void add_scaled(float* f, Ints& sum, Floats a,
+                                                               Floats b) {
+    Floats scale;
+    asm("vcvtdq2ps %[sum], %[sum]\n"
+        "vmulps %[a], %[b], %[scale]\n"
+        "vfmadd213ps %[f], %[scale], %[sum]\n"
+        "vmovaps %[sum], %[f]\n"
+        : [f] "+m"(*reinterpret_cast<Line*>(f)), [sum] "+x"(sum), [scale] "=&x"(scale)
+        : [a] "x"(a), [b] "x"(b));
+  }
+  static inline __attribute__((always_inline)) void add_scaled(float* f, Ints& sum, Floats scale) {
+    asm("vcvtdq2ps %[sum], %[sum]\n"
+        "vfmadd213ps %[f], %[scale], %[sum]\n"
+        "vmovaps %[sum], %[f]\n"
+        : [f] "+m"(*reinterpret_cast<Line*>(f)), [sum] "+x"(sum)
+        : [scale] "x"(scale));
+  }
   static inline Floats mul(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
   static inline Floats fma(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
 };

@@ -97,6 +97,13 @@ struct Lanes512 {
   static inline Floats load_floats(const float* from) { return _mm512_loadu_ps(from); }
   static inline void store_floats(float* to, Floats x) { _mm512_storeu_ps(to, x); }
   static inline Floats to_floats(Ints x) { return _mm512_cvtepi32_ps(x); }
+  // f = fma(float(sum), a * b, f) and fma(float(sum), scale, f), of one register.
+  static inline void add_scaled(float* f, Ints sum, Floats a, Floats b) {
+    add_scaled(f, sum, mul(a, b));
+  }
+  static inline void add_scaled(float* f, Ints sum, Floats scale) {
+    store_floats(f, fma(to_floats(sum), scale, load_floats(f)));
+  }
   static inline Floats mul(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
   static inline Floats fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
 };

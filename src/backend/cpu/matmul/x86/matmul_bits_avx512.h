@@ -95,9 +95,10 @@ void run_packed(const IntPanel& panel) {
 }
 
 // Weights of the first tile of few tokens: it unpacks them while it multiplies, and leaves the
-// bytes in the piece for the tiles after it. Unpacked before, the stores took a quarter of a block
-// of 16 tokens.
-template <class Bits>
+// bytes in the piece for the tiles after it, if there are any. Unpacked before, the stores took a
+// quarter of a block of 16 tokens.
+enum class Unpacked { kept, dropped };
+template <class Bits, Unpacked kUnpacked>
 struct PackedColumns {
   template <int kQuad, int M>
   static inline __attribute__((always_inline)) void add_quad(const Planes& planes,
@@ -116,7 +117,9 @@ struct PackedColumns {
         const int at = 64 * (j + i);
         weights[i] = Bits::template code<kQuad>(planes.low + at, planes.third + at);
         if constexpr (kQuad % 2 == 1) weights[i] = _mm512_srli_epi16(weights[i], Bits::kShift);
-        _mm512_store_si512(codes + kQuad * 256 + at, weights[i]);
+        if constexpr (kUnpacked == Unpacked::kept) {
+          _mm512_store_si512(codes + kQuad * 256 + at, weights[i]);
+        }
       }
 #pragma GCC unroll 6
       for (int m = 0; m < M; ++m) {
@@ -152,9 +155,9 @@ struct PackedColumns {
   }
 };
 
-template <class Bits>
+template <class Bits, Unpacked kUnpacked>
 void run_few_tokens(const IntPanel& panel) {
-  using First = PackedColumns<Bits>;
+  using First = PackedColumns<Bits, kUnpacked>;
   const bool by_row = panel.groups_a_token_scale == 0;
   const auto run = panel.zeros == nullptr
                        ? (by_row ? run_piece<Start::tokens, Scales::weights, First>
@@ -172,7 +175,9 @@ void run_bits(const IntPanel& panel) {
     return;
   }
   if (panel.tokens <= kFewTokens) {
-    run_few_tokens<Bits>(panel);
+    const bool one_tile = panel.tokens <= kWideTokens;
+    (one_tile ? run_few_tokens<Bits, Unpacked::dropped>
+              : run_few_tokens<Bits, Unpacked::kept>)(panel);
     return;
   }
   std::uint8_t* const codes = reinterpret_cast<GroupScratch*>(panel.scratch)->codes;

@@ -10,10 +10,6 @@
 namespace leq::cpu {
 namespace {
 
-constexpr std::int64_t kFewestTokens = 5;
-constexpr std::int64_t kMostBlockTokens = 192;
-constexpr std::int64_t kPieceGroups = kPieceColumns / 32;
-
 // Where the int32 sums start: at 0; at -128 * the weights' sums, since the inputs are q + 128; at
 // -zero point * the inputs' sums, with one zero point for all outputs or one for each.
 enum class Start { none, weights, zero, zeros };
@@ -21,26 +17,28 @@ enum class Start { none, weights, zero, zeros };
 enum class Scales { rows, weights, tokens, both };
 
 // What the groups of a piece start from and are scaled by.
+template <class Products>
 struct GroupTables {
-  alignas(64) float scales[kPieceGroups][64];         // of the weights
-  alignas(64) std::int32_t starts[kPieceGroups][64];  // -128 * sums, or -zero points
-  // Of the inputs: in rows these lie too far apart.
-  alignas(64) float token_scales[kPieceGroups][kMostBlockTokens];
-  alignas(64) std::int32_t
-      token_sums[kPieceGroups][kMostBlockTokens];  // times -zero for Start::zero
+  static constexpr std::int64_t kGroups = Products::kPieceColumns / 32;
+  static constexpr std::int64_t kTokens = Products::kBlockTokens;
+  alignas(64) float scales[kGroups][64];         // of the weights
+  alignas(64) std::int32_t starts[kGroups][64];  // -128 * sums, or -zero points
+  // Of the inputs: in rows these lie too far apart. Sums times -zero for Start::zero.
+  alignas(64) float token_scales[kGroups][kTokens];
+  alignas(64) std::int32_t token_sums[kGroups][kTokens];
 };
 
 // What lies in kIntScratchBytes.
 template <class Products>
 struct BlockScratch {
-  static_assert(Products::kBlockTokens <= kMostBlockTokens);
   static_assert(Products::kBlockTokens % Products::kTokens == 0);
-  GroupTables tables;
+  GroupTables<Products> tables;
   alignas(64) float sums[Products::kBlockTokens * 64];  // by tiles: [tokens][outputs of a strip]
   alignas(64) std::uint8_t codes[Products::kCodeRoom + 64];
   alignas(64) std::uint8_t inputs[Products::kInputRoom + 64];
 };
 
+template <class Products>
 struct Tile {
   Walk walk;
   const Piece* piece = nullptr;
@@ -48,7 +46,7 @@ struct Tile {
   std::int64_t first = 0;  // the same, counted from the block's first token
   int output = 0;
   float* sums = nullptr;
-  const GroupTables* tables = nullptr;
+  const GroupTables<Products>* tables = nullptr;
 };
 
 // The int32 start values of row sums, which may be too large for the products of 16 bits below.
@@ -65,9 +63,10 @@ inline typename L::Ints row_start(const IntPanel& panel, std::int64_t token, int
 
 // Where the sums of a group start, for M tokens x a strip. A zero point lies in the lower half of
 // its lane, negated, so that this multiplies by the lower half of a sum of at most 128 * 127.
-template <class L, Start kStart, int M>
-inline __attribute__((always_inline)) void start_group(const Tile& tile, std::int64_t g,
-                                                       typename L::Ints (&c)[M][2]) {
+template <Start kStart, class Products, int M>
+inline __attribute__((always_inline)) void start_group(const Tile<Products>& tile, std::int64_t g,
+                                                       typename Products::Ints (&c)[M][2]) {
+  using L = typename Products::Lanes;
   const std::int32_t* starts = tile.tables->starts[g] + tile.output;
   const std::int32_t* token_sums = tile.tables->token_sums[g] + tile.first;
 #pragma GCC unroll 12
@@ -88,23 +87,28 @@ inline __attribute__((always_inline)) void start_group(const Tile& tile, std::in
 }
 
 // f = fma(float(sum), weight scale * token scale, f) for a tile at the end of group `g` of a piece.
-template <class L, Scales kScales, int M>
-inline __attribute__((always_inline)) void fold(const Tile& tile, std::int64_t g,
-                                                const typename L::Ints (&c)[M][2], float* sums) {
-  const float* by_weight = tile.tables->scales[g] + tile.output;
-  const float* by_token = tile.tables->token_scales[g] + tile.first;
+template <Scales kScales, class Products, int M>
+inline __attribute__((always_inline)) void fold(const Tile<Products>& tile, std::int64_t g,
+                                                typename Products::Ints (&c)[M][2]) {
+  using L = typename Products::Lanes;
+  typename L::Floats by_weight[2] = {}, by_token = {};
+  if constexpr (kScales != Scales::tokens) {
+    by_weight[0] = L::load_floats(tile.tables->scales[g] + tile.output);
+    by_weight[1] = L::load_floats(tile.tables->scales[g] + tile.output + L::kOutputs);
+  }
 #pragma GCC unroll 12
   for (int m = 0; m < M; ++m) {
+    if constexpr (kScales != Scales::weights) {
+      by_token = L::repeat(tile.tables->token_scales[g][tile.first + m]);
+    }
 #pragma GCC unroll 2
     for (int j = 0; j < 2; ++j) {
-      typename L::Floats scale;
-      if constexpr (kScales == Scales::weights) scale = L::load_floats(by_weight + j * L::kOutputs);
-      if constexpr (kScales == Scales::tokens) scale = L::repeat(by_token[m]);
+      float* const f = tile.sums + (2 * m + j) * L::kOutputs;
       if constexpr (kScales == Scales::both) {
-        scale = L::mul(L::load_floats(by_weight + j * L::kOutputs), L::repeat(by_token[m]));
+        L::add_scaled(f, c[m][j], by_weight[j], by_token);
+      } else {
+        L::add_scaled(f, c[m][j], kScales == Scales::weights ? by_weight[j] : by_token);
       }
-      float* const f = sums + (2 * m + j) * L::kOutputs;
-      L::store_floats(f, L::fma(L::to_floats(c[m][j]), scale, L::load_floats(f)));
     }
   }
 }
@@ -121,8 +125,9 @@ inline __attribute__((always_inline)) void add_sums(float* sums,
   }
 }
 
-template <class L, Start kStart, Scales kScales>
-void begin_sums(const IntPanel& panel, const Tile& tile, std::int64_t tokens) {
+template <Start kStart, Scales kScales, class Products>
+void begin_sums(const IntPanel& panel, const Tile<Products>& tile, std::int64_t tokens) {
+  using L = typename Products::Lanes;
   float* sums = tile.sums;
   for (std::int64_t m = 0; m < tokens; ++m) {
     for (int j = 0; j < 2; ++j, sums += L::kOutputs) {
@@ -133,8 +138,9 @@ void begin_sums(const IntPanel& panel, const Tile& tile, std::int64_t tokens) {
 }
 
 // y = fma(f, weight scale * token scale, bias), scales of groups left out.
-template <class L, Scales kScales>
-void finish_sums(const IntPanel& panel, const Tile& tile, std::int64_t tokens) {
+template <Scales kScales, class Products>
+void finish_sums(const IntPanel& panel, const Tile<Products>& tile, std::int64_t tokens) {
+  using L = typename Products::Lanes;
   const float* sums = tile.sums;
   for (std::int64_t m = 0; m < tokens; ++m) {
     const std::int64_t token = tile.token + m;
@@ -158,39 +164,39 @@ void finish_sums(const IntPanel& panel, const Tile& tile, std::int64_t tokens) {
 }
 
 // M tokens x a strip over one piece.
-template <class Products, Start kStart, Scales kScales, int M>
-void piece_tile(const IntPanel& panel, const Tile& tile) {
-  using L = typename Products::Lanes;
+template <class Products, Start kStart, Scales kScales, Codes kCodes, int M>
+void piece_tile(const IntPanel& panel, const Tile<Products>& tile) {
   Walk walk = tile.walk;
-  typename L::Ints c[M][2];
+  typename Products::Ints c[M][2];
   if constexpr (kScales == Scales::rows) {
-    start_group<L, Start::none>(tile, 0, c);
-    Products::add(walk, tile.piece->columns, c);
-    add_sums<L>(tile.sums, c);
+    start_group<Start::none>(tile, 0, c);
+    Products::template add<kCodes>(walk, tile.piece->columns, c);
+    add_sums<typename Products::Lanes>(tile.sums, c);
   } else {
     const std::int64_t group = panel.group;
-    float* const sums = tile.sums;
     std::int64_t left = tile.piece->columns;
     for (std::int64_t g = 0; left > 0; left -= group, ++g) {
-      start_group<L, kStart>(tile, g, c);
-      Products::add(walk, group < left ? group : left, c);
-      fold<L, kScales>(tile, g, c, sums);
+      start_group<kStart>(tile, g, c);
+      Products::template add<kCodes>(walk, group < left ? group : left, c);
+      fold<kScales>(tile, g, c);
     }
   }
 }
 
-// The tile of so many tokens; kFewestTokens and more are cut into tiles of at least 3.
-using PieceTile = void (*)(const IntPanel&, const Tile&);
-template <class Products, Start kStart, Scales kScales, int M = 3>
-PieceTile tile_of(std::int64_t tokens) {
+// The tile of so many tokens; four and more are cut into tiles of at least 3.
+template <class Products>
+using PieceTile = void (*)(const IntPanel&, const Tile<Products>&);
+template <class Products, Start kStart, Scales kScales, Codes kCodes, int M = 3>
+PieceTile<Products> tile_of(std::int64_t tokens) {
   if constexpr (M < Products::kTokens) {
-    if (tokens > M) return tile_of<Products, kStart, kScales, M + 1>(tokens);
+    if (tokens > M) return tile_of<Products, kStart, kScales, kCodes, M + 1>(tokens);
   }
-  return piece_tile<Products, kStart, kScales, M>;
+  return piece_tile<Products, kStart, kScales, kCodes, M>;
 }
 
-template <class L, Start kStart, Scales kScales>
-void fill_tables(const IntPanel& panel, const Piece& piece, GroupTables& tables) {
+template <Start kStart, Scales kScales, class Products>
+void fill_tables(const IntPanel& panel, const Piece& piece, GroupTables<Products>& tables) {
+  using L = typename Products::Lanes;
   if constexpr (kScales == Scales::rows) return;
   const std::int64_t first = piece.first / panel.group;
   for (std::int64_t k = 0, g = 0; k < piece.columns; k += panel.group, ++g) {
@@ -210,8 +216,8 @@ void fill_tables(const IntPanel& panel, const Piece& piece, GroupTables& tables)
   }
 }
 
-template <Start kStart, Scales kScales>
-void fill_token_tables(const IntPanel& panel, const Piece& piece, GroupTables& tables) {
+template <Start kStart, Scales kScales, class Products>
+void fill_token_tables(const IntPanel& panel, const Piece& piece, GroupTables<Products>& tables) {
   if constexpr (kScales == Scales::rows) return;
   const std::int64_t first = piece.first / panel.group;
   const std::int64_t groups = (piece.columns + panel.group - 1) / panel.group;
@@ -254,21 +260,22 @@ struct BytesAhead {
 };
 template <class Products>
 BytesAhead bytes_ahead(const IntPanel& panel, const Piece& piece) {
+  constexpr std::int64_t kColumnBytes = 8 * Products::kCodeBits;
+  constexpr std::int64_t kMost = Products::kPieceColumns * kColumnBytes;
   const std::uint8_t* const here = panel.codes;
   const std::int64_t next = piece.first + piece.columns;
-  constexpr std::int64_t kColumnBytes = 8 * Products::kCodeBits;
   if (next < panel.columns) {
-    const std::int64_t left = panel.columns - next;
-    const std::uint8_t* at = panel.codes + next * kColumnBytes;
-    return {at, at + (left < kPieceColumns ? left : kPieceColumns) * kColumnBytes, here};
+    const std::int64_t left = (panel.columns - next) * kColumnBytes;
+    const std::uint8_t* const at = panel.codes + next * kColumnBytes;
+    return {at, at + (left < kMost ? left : kMost), here};
   }
-  const std::int64_t most = kPieceColumns * kColumnBytes;
-  const std::int64_t bytes = panel.next_bytes < most ? panel.next_bytes : most;
+  const std::int64_t bytes = panel.next_bytes < kMost ? panel.next_bytes : kMost;
   return {panel.next_codes, panel.next_codes + bytes, here};
 }
 
 // The lines where a tile's results go: fetched while it multiplies.
-inline void fetch_results(const IntPanel& panel, const Tile& tile, std::int64_t tokens) {
+template <class Products>
+void fetch_results(const IntPanel& panel, const Tile<Products>& tile, std::int64_t tokens) {
   const float* y = panel.y + tile.token * panel.y_stride + tile.output;
   for (std::int64_t m = 0; m < tokens; ++m, y += panel.y_stride) __builtin_prefetch(y, 1);
 }
@@ -277,23 +284,23 @@ template <class Products, Start kStart, Scales kScales>
 void run_piece(const IntPanel& panel, const Piece& piece, BlockScratch<Products>& scratch) {
   using L = typename Products::Lanes;
   constexpr int kStripOutputs = 2 * L::kOutputs;
-  fill_tables<L, kStart, kScales>(panel, piece, scratch.tables);
+  fill_tables<kStart, kScales>(panel, piece, scratch.tables);
   fill_token_tables<kStart, kScales>(panel, piece, scratch.tables);
   const PieceInputs inputs = Products::inputs_of(panel, piece, scratch.inputs);
   BytesAhead ahead = bytes_ahead<Products>(panel, piece);
   const std::int64_t tiles = (piece.tokens + Products::kTokens - 1) / Products::kTokens;
   const bool last = piece.first + piece.columns == panel.columns;
-  const std::int64_t tile_lines = piece.columns / Products::kStepColumns * Products::kStepLines;
+  const std::int64_t tile_lines = piece.columns / kStepColumns * Products::kStepLines;
   const std::int64_t all_tiles = tiles * (64 / kStripOutputs);
   const std::int64_t more_lines =
       ((ahead.end - ahead.at) / 64 + all_tiles - 1) / all_tiles - tile_lines;
-  Tile tile;
+  Tile<Products> tile;
   tile.piece = &piece;
   tile.tables = &scratch.tables;
   tile.walk.stride = inputs.stride;
   const std::int64_t fewest = piece.tokens / tiles, larger = piece.tokens % tiles;
   for (tile.output = 0; tile.output < 64; tile.output += kStripOutputs) {
-    tile.walk.codes = Products::codes_of(panel, piece, tile.output, scratch.codes);
+    Products::point_at_codes(panel, piece, tile.output, scratch.codes, tile.walk);
     std::int64_t count = 0;
     for (std::int64_t i = 0, first = 0; i < tiles; ++i, first += count) {
       count = fewest + (i < larger ? 1 : 0);
@@ -303,10 +310,12 @@ void run_piece(const IntPanel& panel, const Piece& piece, BlockScratch<Products>
       tile.walk.inputs = inputs.bytes + first * inputs.stride;
       tile.walk.ahead = ahead.take(tile_lines * 64);
       ahead.fetch(more_lines);
-      if (piece.first == 0) begin_sums<L, kStart, kScales>(panel, tile, count);
+      if (piece.first == 0) begin_sums<kStart, kScales>(panel, tile, count);
       if (last) fetch_results(panel, tile, count);
-      tile_of<Products, kStart, kScales>(count)(panel, tile);
-      if (last) finish_sums<L, kScales>(panel, tile, count);
+      constexpr Codes kFirst = Products::kUnpacks ? Codes::packed : Codes::ready;
+      (i == 0 ? tile_of<Products, kStart, kScales, kFirst>
+              : tile_of<Products, kStart, kScales, Codes::ready>)(count)(panel, tile);
+      if (last) finish_sums<kScales>(panel, tile, count);
     }
   }
 }
@@ -315,7 +324,7 @@ template <class Products, Start kStart, Scales kScales>
 void run_blocks(const IntPanel& panel) {
   static_assert(sizeof(BlockScratch<Products>) <= kIntScratchBytes);
   auto& scratch = *reinterpret_cast<BlockScratch<Products>*>(panel.scratch);
-  constexpr std::int64_t kTile = Products::kTokens;
+  constexpr std::int64_t kTile = Products::kTokens, kColumns = Products::kPieceColumns;
   constexpr std::int64_t kBlockTiles = Products::kBlockTokens / kTile;
   const std::int64_t tiles = (panel.tokens + kTile - 1) / kTile;
   const std::int64_t blocks = (tiles + kBlockTiles - 1) / kBlockTiles;
@@ -324,9 +333,9 @@ void run_blocks(const IntPanel& panel) {
     piece.token = tiles * b / blocks * kTile;
     const std::int64_t end = tiles * (b + 1) / blocks * kTile;
     piece.tokens = (end < panel.tokens ? end : panel.tokens) - piece.token;
-    for (piece.first = 0; piece.first < panel.columns; piece.first += kPieceColumns) {
+    for (piece.first = 0; piece.first < panel.columns; piece.first += kColumns) {
       const std::int64_t left = panel.columns - piece.first;
-      piece.columns = left < kPieceColumns ? left : kPieceColumns;
+      piece.columns = left < kColumns ? left : kColumns;
       run_piece<Products, kStart, kScales>(panel, piece, scratch);
     }
   }
@@ -353,9 +362,13 @@ void run_group_blocks(const IntPanel& panel) {
   run_groups_from<Products, kStart>(panel);
 }
 
-template <void (*kFew)(const IntPanel&) noexcept, void (*kMany)(const IntPanel&)>
+// Tokens that are worth a block: one tile of four is, where it unpacks codes once in the place of
+// twice.
+constexpr std::int64_t kFewestOf8Bits = 5, kFewestOfFewerBits = 4;
+template <std::int64_t kFewest, void (*kFew)(const IntPanel&) noexcept,
+          void (*kMany)(const IntPanel&)>
 void few_or_many(const IntPanel& panel) noexcept {
-  (panel.tokens < kFewestTokens ? kFew : kMany)(panel);
+  (panel.tokens < kFewest ? kFew : kMany)(panel);
 }
 
 // The table of a level:
@@ -369,16 +382,20 @@ constexpr MatmulKernels block_kernels(Isa isa, const char* tile) {
   constexpr Start kBytes = Level::kBytes;
   MatmulKernels kernels;
   kernels.isa = isa;
-  kernels.int8_rows = few_or_many<int8_rows_avx2, run_blocks<Signed, kSigned, Scales::rows>>;
-  kernels.int8_groups = few_or_many<int8_groups_avx2, run_group_blocks<Signed, kSigned>>;
-  kernels.uint8_rows = few_or_many<uint8_rows_avx2, run_blocks<Bytes, kBytes, Scales::rows>>;
-  kernels.uint8_groups = few_or_many<uint8_groups_avx2, run_group_blocks<Bytes, kBytes>>;
-  kernels.bits4 =
-      few_or_many<bits4_avx2, run_group_blocks<typename Level::template Bits<4>, Start::zeros>>;
-  kernels.bits3 =
-      few_or_many<bits3_avx2, run_group_blocks<typename Level::template Bits<3>, Start::zeros>>;
-  kernels.bits2 =
-      few_or_many<bits2_avx2, run_group_blocks<typename Level::template Bits<2>, Start::zeros>>;
+  kernels.int8_rows =
+      few_or_many<kFewestOf8Bits, int8_rows_avx2, run_blocks<Signed, kSigned, Scales::rows>>;
+  kernels.int8_groups =
+      few_or_many<kFewestOf8Bits, int8_groups_avx2, run_group_blocks<Signed, kSigned>>;
+  kernels.uint8_rows =
+      few_or_many<kFewestOf8Bits, uint8_rows_avx2, run_blocks<Bytes, kBytes, Scales::rows>>;
+  kernels.uint8_groups =
+      few_or_many<kFewestOf8Bits, uint8_groups_avx2, run_group_blocks<Bytes, kBytes>>;
+  kernels.bits4 = few_or_many<kFewestOfFewerBits, bits4_avx2,
+                              run_group_blocks<typename Level::template Bits<4>, Start::zeros>>;
+  kernels.bits3 = few_or_many<kFewestOfFewerBits, bits3_avx2,
+                              run_group_blocks<typename Level::template Bits<3>, Start::zeros>>;
+  kernels.bits2 = few_or_many<kFewestOfFewerBits, bits2_avx2,
+                              run_group_blocks<typename Level::template Bits<2>, Start::zeros>>;
   kernels.f32 = f32_avx2;
   kernels.f16 = f16_avx2;
   kernels.bf16 = bf16_avx2;

@@ -10,8 +10,8 @@ namespace {
 constexpr int kTokens = 6;  // 12 sums of 16 registers
 
 struct Avx2 {
-  using Signed = WordProducts<Lanes256, kTokens, false>;
-  using Bytes = WordProducts<Lanes256, kTokens, true>;
+  using Signed = WordProducts<Lanes256, kTokens, WideCodes<Lanes256>>;
+  using Bytes = WordProducts<Lanes256, kTokens, WideDifferences<Lanes256>>;
   template <int kBits>
   using Bits = NarrowProducts<Lanes256, kTokens, kBits>;
   static constexpr Start kSigned = Start::none;

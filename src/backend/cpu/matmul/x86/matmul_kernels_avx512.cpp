@@ -10,8 +10,8 @@ namespace {
 
 struct Avx512 {
   // 24 sums of 32 registers; or 12, and 12 of 16 bits.
-  using Signed = WordProducts<Lanes512, 12, false>;
-  using Bytes = WordProducts<Lanes512, 12, true>;
+  using Signed = WordProducts<Lanes512, 12, WideCodes<Lanes512>>;
+  using Bytes = WordProducts<Lanes512, 12, WideDifferences<Lanes512>>;
   template <int kBits>
   using Bits = NarrowProducts<Lanes512, 6, kBits>;
   static constexpr Start kSigned = Start::none;

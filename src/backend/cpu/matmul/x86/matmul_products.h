@@ -1,16 +1,18 @@
 // How tiles of many tokens multiply where there are no 512-bit dot products (the argument Products
 // of matmul_blocks.h):
-//   kTokens               of the largest tile; its outputs are a strip, two registers
-//   kStepColumns          columns that add() takes at once
-//   kStepLines            lines that it fetches meanwhile
-//   kCodeBits             of the panel's plane at `codes`
-//   kBlockTokens          tokens that pass by the codes of a piece, whole tiles
-//   kInputRoom            bytes that inputs_of() may write
-//   codes_of()            codes of a strip in a piece of the columns as add() takes them: where
-//   they
-//                         lie, or written into kCodeRoom bytes, which the first cache holds
-//   inputs_of()           inputs of a piece
-//   add()                 adds int32 sums over columns, exact
+//   kTokens          of the largest tile; its outputs are a strip, two registers
+//   kPieceColumns    columns that all tokens of a block pass through before the next, so that a
+//                    strip of their codes stays in the first cache; a multiple of every group
+//   kBlockTokens     tokens that pass by the codes of a piece, whole tiles
+//   kStepLines       lines that add() fetches for 32 columns
+//   kCodeBits        of the panel's plane at `codes`
+//   kCodeRoom        bytes that a strip's codes may be written to
+//   kInputRoom       bytes that inputs_of() may write
+//   kUnpacks         whether the first tile of a strip takes codes as they lie in the panel and
+//                    leaves them in the room, ready for the tiles after it
+//   point_at_codes() points a walk at the codes of a strip
+//   inputs_of()      inputs of a piece
+//   add()            adds int32 sums over columns, exact
 #pragma once
 
 #include <immintrin.h>
@@ -23,10 +25,7 @@
 namespace leq::cpu {
 namespace {
 
-// Columns that all tokens of a block pass through before the next: a strip of their codes stays in
-// the first cache. A multiple of every group.
-constexpr std::int64_t kPieceColumns = 512;
-constexpr std::int64_t kQuads = kPieceColumns / 4;
+constexpr std::int64_t kStepColumns = 32;
 
 struct Piece {
   std::int64_t first = 0;  // column
@@ -39,9 +38,15 @@ struct PieceInputs {
   std::int64_t stride = 0;
 };
 
+// As they lie in the panel, or as the instruction takes them.
+enum class Codes { packed, ready };
+
 // Where a tile is on its way through the columns.
 struct Walk {
-  const std::uint8_t* codes = nullptr;
+  const std::uint8_t* codes = nullptr;   // ready
+  const std::uint8_t* packed = nullptr;  // and 3 bits' plane of the third bit
+  const std::uint8_t* third = nullptr;
+  std::uint8_t* room = nullptr;  // for what was packed
   const std::uint8_t* inputs = nullptr;
   std::int64_t stride = 0;              // of the inputs
   const std::uint8_t* ahead = nullptr;  // lines to be fetched
@@ -52,110 +57,119 @@ inline __attribute__((always_inline)) void fetch_line(Walk& walk) {
   walk.ahead += 64;
 }
 
-// Inputs as they lie in their rows. Copied side by side they were read no faster, and copying took
-// 6 % of the time of a panel of 4 bits.
-struct InputRows {
-  static constexpr std::int64_t kBlockTokens = 192;
-  static constexpr std::int64_t kInputRoom = 0;
+// Sources of codes. load() gives both registers of a strip for the k-th of the products of 32
+// columns, next() moves on to the next 32. A tile that unpacks hides the work behind its products:
+// done before them, it was a tenth of the time of 16 tokens.
 
-  static PieceInputs inputs_of(const IntPanel& panel, const Piece& piece, std::uint8_t*) {
-    return {panel.inputs + piece.token * panel.input_stride + piece.first, panel.input_stride};
+// Two registers that lie ready, kBytes apart.
+template <class L>
+inline __attribute__((always_inline)) void load_ready(const std::uint8_t* codes,
+                                                      typename L::Ints& w0, typename L::Ints& w1) {
+  w0 = L::load(codes);
+  w1 = L::load(codes + L::kBytes);
+}
+template <class L>
+inline __attribute__((always_inline)) void leave(std::uint8_t* room, typename L::Ints w0,
+                                                 typename L::Ints w1) {
+  L::store(room, w0);
+  L::store(room + L::kBytes, w1);
+}
+
+// 8 bits where they lie in the panel.
+template <class L>
+struct PanelCodes {
+  static constexpr bool kUnpacks = false;
+  static constexpr int kColumnBytes = 0;  // of the room
+  static constexpr std::int64_t kCodeBits = 8;
+
+  static void point_at_codes(const IntPanel& panel, const Piece& piece, int output, std::uint8_t*,
+                             Walk& walk) {
+    walk.codes = panel.codes + piece.first * 64 + output * 4;
+  }
+  template <Codes, int kQuad>
+  static inline __attribute__((always_inline)) void load(const Walk& walk, typename L::Ints& w0,
+                                                         typename L::Ints& w1) {
+    load_ready<L>(walk.codes + kQuad * 256, w0, w1);
+  }
+  template <Codes>
+  static inline void next(Walk& walk) {
+    walk.codes += kStepColumns * 64;
   }
 };
 
-// Any 8-bit codes by vpmaddwd, which multiplies two pairs of 16 bits: codes less their zero points
-// and inputs are widened, so that no sum starts anywhere but at 0. Columns 0 and 2 of four make a
-// pair, and 1 and 3, because shifts widen the even bytes and the odd ones.
-template <class L, int kMostTokens, bool kUnsigned>
-struct WordProducts {
-  using Lanes = L;
-  using Ints = typename L::Ints;
-  static constexpr int kTokens = kMostTokens;
-  static constexpr int kStepColumns = 32;
-  static constexpr int kStepLines = 2;
-  static constexpr int kQuadBytes = 4 * L::kBytes;
-  static constexpr std::int64_t kCodeRoom = kQuads * kQuadBytes;
+// Signed codes of 8 bits, widened to 16: columns 0 and 2 of four make a pair, and 1 and 3, because
+// shifts widen the even bytes and the odd ones.
+template <class L>
+struct WideCodes {
+  static constexpr bool kUnpacks = true;
+  static constexpr bool kUnsigned = false;
+  static constexpr int kPairBytes = 2 * L::kBytes;
+  static constexpr int kColumnBytes = kPairBytes / 2;
   static constexpr std::int64_t kCodeBits = 8;
-  static constexpr std::int64_t kBlockTokens = 96;
-  static constexpr std::int64_t kInputStride = 2 * kPieceColumns + 64;
-  static constexpr std::int64_t kInputRoom = kBlockTokens * kInputStride;
+
+  static void point_at_codes(const IntPanel& panel, const Piece& piece, int output,
+                             std::uint8_t* room, Walk& walk) {
+    walk.packed = panel.codes + piece.first * 64 + output * 4;
+    walk.codes = walk.room = room;
+  }
+  template <Codes kCodes, int kPair>
+  static inline __attribute__((always_inline)) void load(const Walk& walk, typename L::Ints& w0,
+                                                         typename L::Ints& w1) {
+    if constexpr (kCodes == Codes::ready) {
+      load_ready<L>(walk.codes + kPair * kPairBytes, w0, w1);
+    } else {
+      load_ready<L>(walk.packed + kPair / 2 * 256, w0, w1);
+      w0 = widened<kPair % 2 == 1>(w0);
+      w1 = widened<kPair % 2 == 1>(w1);
+      leave<L>(walk.room + kPair * kPairBytes, w0, w1);
+    }
+  }
+  template <bool kOdd>
+  static inline __attribute__((always_inline)) typename L::Ints widened(typename L::Ints bytes) {
+    return L::high_signed(L::template shifted < kOdd ? 0 : 8 > (bytes));
+  }
+  template <Codes kCodes>
+  static inline void next(Walk& walk) {
+    constexpr std::int64_t kRoomBytes = kStepColumns * kColumnBytes;
+    if constexpr (kCodes == Codes::ready) {
+      walk.codes += kRoomBytes;
+    } else {
+      walk.packed += kStepColumns * 64;
+      walk.room += kRoomBytes;
+    }
+  }
+};
+
+// The same of unsigned codes, less their zero points. Each is looked up for its output and group,
+// so they are written before the first tile.
+template <class L>
+struct WideDifferences : WideCodes<L> {
+  using Ints = typename L::Ints;
+  static constexpr bool kUnpacks = false;
+  static constexpr bool kUnsigned = true;
 
   static inline Ints zeros_of(const IntPanel& panel, std::int64_t column, int output) {
-    if constexpr (!kUnsigned) return L::repeat32(0);
     if (panel.zeros == nullptr) return L::repeat16(panel.zero);
     const std::int64_t group = panel.group == 0 ? 0 : column / panel.group;
     return L::twice(L::from_u8(panel.zeros + group * panel.zero_stride + output));
   }
 
-  static const std::uint8_t* codes_of(const IntPanel& panel, const Piece& piece, int first_output,
-                                      std::uint8_t* room) {
+  static void point_at_codes(const IntPanel& panel, const Piece& piece, int output,
+                             std::uint8_t* room, Walk& walk) {
     const Ints low = L::repeat16(0xff);
-    const std::uint8_t* from = panel.codes + piece.first * 64 + first_output * 4;
+    const std::uint8_t* from = panel.codes + piece.first * 64 + output * 4;
     std::uint8_t* to = room;
     const std::int64_t columns = piece.columns;
-    for (std::int64_t k = 0; k < columns; k += 4, from += 256, to += kQuadBytes) {
+    for (std::int64_t k = 0; k < columns; k += 4, from += 256, to += 2 * WideCodes<L>::kPairBytes) {
 #pragma GCC unroll 2
       for (int j = 0; j < 2; ++j) {
         const Ints bytes = L::load(from + j * L::kBytes);
-        Ints even, odd;
-        if constexpr (kUnsigned) {
-          const Ints zeros = zeros_of(panel, piece.first + k, first_output + j * L::kOutputs);
-          even = L::sub16(L::both(bytes, low), zeros);
-          odd = L::sub16(L::template shifted<-8>(bytes), zeros);
-        } else {
-          even = L::high_signed(L::template shifted<8>(bytes));
-          odd = L::high_signed(bytes);
-        }
-        L::store(to + j * L::kBytes, even);
-        L::store(to + (2 + j) * L::kBytes, odd);
+        const Ints zeros = zeros_of(panel, piece.first + k, output + j * L::kOutputs);
+        L::store(to + j * L::kBytes, L::sub16(L::both(bytes, low), zeros));
+        L::store(to + (2 + j) * L::kBytes, L::sub16(L::template shifted<-8>(bytes), zeros));
       }
     }
-    return room;
-  }
-
-  // Of 32 columns the first and third of each four, then the second and fourth. The inputs of
-  // signed codes are q + 128; here they become q again. Rows of a piece are short, so that the
-  // processor does not see by itself what comes next. Where 16 columns are left, the row's pads are
-  // read too, which are 0.
-  static constexpr std::int64_t kRowsAhead = 3;
-  static PieceInputs inputs_of(const IntPanel& panel, const Piece& piece, std::uint8_t* room) {
-    const std::uint8_t* from = panel.inputs + piece.token * panel.input_stride + piece.first;
-    const __m256i flip = _mm256_set1_epi8(kUnsigned ? 0 : -128);
-    const std::int64_t tokens = piece.tokens, columns = piece.columns;
-    for (std::int64_t t = 0; t < tokens; ++t, from += panel.input_stride) {
-      const std::uint8_t* const ahead = from + kRowsAhead * panel.input_stride;
-      auto* to = reinterpret_cast<__m256i*>(room + t * kInputStride);
-      for (std::int64_t k = 0; k < columns; k += 32, to += 2) {
-        _mm_prefetch(reinterpret_cast<const char*>(ahead + k), _MM_HINT_T0);
-        const __m256i codes =
-            _mm256_xor_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + k)), flip);
-        _mm256_store_si256(to, _mm256_srai_epi16(_mm256_slli_epi16(codes, 8), 8));
-        _mm256_store_si256(to + 1, _mm256_srai_epi16(codes, 8));
-      }
-    }
-    return {room, kInputStride};
-  }
-
-  template <int M>
-  static inline __attribute__((always_inline)) void add(Walk& walk, std::int64_t columns,
-                                                        Ints (&c)[M][2]) {
-    std::int64_t left = columns;
-    do {
-#pragma GCC unroll 16
-      for (int pair = 0; pair < kStepColumns / 2; ++pair) {
-        if (pair % 8 == 0) fetch_line(walk);
-        const Ints w0 = L::load(walk.codes + pair * 2 * L::kBytes);
-        const Ints w1 = L::load(walk.codes + pair * 2 * L::kBytes + L::kBytes);
-#pragma GCC unroll 12
-        for (int m = 0; m < M; ++m) {
-          const std::uint8_t* input = walk.inputs + m * walk.stride + pair / 2 * 4 + pair % 2 * 32;
-          L::add_words(c[m][0], c[m][1], w0, w1, input);
-        }
-      }
-      walk.codes += kStepColumns / 4 * kQuadBytes;
-      walk.inputs += 2 * kStepColumns;
-      left -= kStepColumns;
-    } while (left > 0);
+    walk.codes = room;
   }
 };
 
@@ -177,33 +191,116 @@ inline __attribute__((always_inline)) typename L::Ints narrow_codes(const std::u
 // Codes of fewer than 8 bits in bytes, for those who multiply bytes.
 template <class L, int kBits>
 struct UnpackedCodes {
+  static constexpr bool kUnpacks = true;
   static constexpr int kLow = kBits == 3 ? 2 : kBits;
   static constexpr int kQuadBytes = 2 * L::kBytes;
-  static constexpr std::int64_t kCodeRoom = kQuads * kQuadBytes;
+  static constexpr int kColumnBytes = kQuadBytes / 4;
   static constexpr std::int64_t kCodeBits = kLow;
 
-  template <int kQuad = 0>
-  static inline __attribute__((always_inline)) void unpack(const std::uint8_t* low,
-                                                           const std::uint8_t* high,
-                                                           std::uint8_t* to) {
-    if constexpr (kQuad < 8) {
-      L::store(to + kQuad * kQuadBytes, narrow_codes<L, kBits, kQuad>(low, high));
-      unpack<kQuad + 1>(low, high, to);
+  static void point_at_codes(const IntPanel& panel, const Piece& piece, int output,
+                             std::uint8_t* room, Walk& walk) {
+    walk.packed = panel.codes + piece.first * 8 * kLow + output * 4;
+    if (kBits == 3) walk.third = panel.high_codes + piece.first * 8 + output * 4;
+    walk.codes = walk.room = room;
+  }
+  template <Codes kCodes, int kQuad>
+  static inline __attribute__((always_inline)) void load(const Walk& walk, typename L::Ints& w0,
+                                                         typename L::Ints& w1) {
+    if constexpr (kCodes == Codes::ready) {
+      load_ready<L>(walk.codes + kQuad * kQuadBytes, w0, w1);
+    } else {
+      const std::uint8_t* const third = kBits == 3 ? walk.third + L::kBytes : nullptr;
+      w0 = narrow_codes<L, kBits, kQuad>(walk.packed, walk.third);
+      w1 = narrow_codes<L, kBits, kQuad>(walk.packed + L::kBytes, third);
+      leave<L>(walk.room + kQuad * kQuadBytes, w0, w1);
     }
   }
-
-  static const std::uint8_t* codes_of(const IntPanel& panel, const Piece& piece, int first_output,
-                                      std::uint8_t* room) {
-    const std::uint8_t* low = panel.codes + piece.first * 8 * kLow + first_output * 4;
-    const std::uint8_t* high =
-        kBits == 3 ? panel.high_codes + piece.first * 8 + first_output * 4 : nullptr;
-    std::uint8_t* to = room;
-    for (std::int64_t k = 0; k < piece.columns; k += 32, low += 256 * kLow, to += 8 * kQuadBytes) {
-      unpack(low, high, to);
-      unpack(low + L::kBytes, kBits == 3 ? high + L::kBytes : nullptr, to + L::kBytes);
-      if (kBits == 3) high += 256;
+  template <Codes kCodes>
+  static inline void next(Walk& walk) {
+    constexpr std::int64_t kRoomBytes = kStepColumns * kColumnBytes;
+    if constexpr (kCodes == Codes::ready) {
+      walk.codes += kRoomBytes;
+    } else {
+      walk.packed += kStepColumns * 8 * kLow;
+      if (kBits == 3) walk.third += kStepColumns * 8;
+      walk.room += kRoomBytes;
     }
-    return room;
+  }
+};
+
+// Inputs as they lie in their rows. Copied side by side they were read no faster, and copying took
+// 6 % of the time of a panel of 4 bits.
+struct InputRows {
+  static constexpr std::int64_t kBlockTokens = 192;
+  static constexpr std::int64_t kInputRoom = 0;
+
+  static PieceInputs inputs_of(const IntPanel& panel, const Piece& piece, std::uint8_t*) {
+    return {panel.inputs + piece.token * panel.input_stride + piece.first, panel.input_stride};
+  }
+};
+
+// Any 8-bit codes by vpmaddwd, which multiplies two pairs of 16 bits: codes less their zero points
+// and inputs are widened, so that no sum starts anywhere but at 0.
+template <class L, int kMostTokens, class Source>
+struct WordProducts : Source {
+  using Lanes = L;
+  using Ints = typename L::Ints;
+  static constexpr int kTokens = kMostTokens;
+  static constexpr std::int64_t kPieceColumns = 512;
+  static constexpr std::int64_t kCodeRoom = kPieceColumns * Source::kColumnBytes;
+  static constexpr int kStepLines = 2;
+  static constexpr std::int64_t kBlockTokens = 96;
+  static constexpr std::int64_t kInputStride = 2 * kPieceColumns + 64;
+  static constexpr std::int64_t kInputRoom = kBlockTokens * kInputStride;
+
+  // Of 32 columns the first and third of each four, then the second and fourth. The inputs of
+  // signed codes are q + 128; here they become q again. Rows of a piece are short, so that the
+  // processor does not see by itself what comes next. Where 16 columns are left, the row's pads are
+  // read too, which are 0.
+  static constexpr std::int64_t kRowsAhead = 3;
+  static PieceInputs inputs_of(const IntPanel& panel, const Piece& piece, std::uint8_t* room) {
+    const std::uint8_t* from = panel.inputs + piece.token * panel.input_stride + piece.first;
+    const __m256i flip = _mm256_set1_epi8(Source::kUnsigned ? 0 : -128);
+    const std::int64_t tokens = piece.tokens, columns = piece.columns;
+    for (std::int64_t t = 0; t < tokens; ++t, from += panel.input_stride) {
+      const std::uint8_t* const ahead = from + kRowsAhead * panel.input_stride;
+      auto* to = reinterpret_cast<__m256i*>(room + t * kInputStride);
+      for (std::int64_t k = 0; k < columns; k += 32, to += 2) {
+        _mm_prefetch(reinterpret_cast<const char*>(ahead + k), _MM_HINT_T0);
+        const __m256i codes =
+            _mm256_xor_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + k)), flip);
+        _mm256_store_si256(to, _mm256_srai_epi16(_mm256_slli_epi16(codes, 8), 8));
+        _mm256_store_si256(to + 1, _mm256_srai_epi16(codes, 8));
+      }
+    }
+    return {room, kInputStride};
+  }
+
+  template <Codes kCodes, int M>
+  static inline __attribute__((always_inline)) void add(Walk& walk, std::int64_t columns,
+                                                        Ints (&c)[M][2]) {
+    std::int64_t left = columns;
+    do {
+      add_pairs<kCodes, 0>(walk, c);
+      Source::template next<kCodes>(walk);
+      walk.inputs += 2 * kStepColumns;
+      left -= kStepColumns;
+    } while (left > 0);
+  }
+
+  template <Codes kCodes, int kPair, int M>
+  static inline __attribute__((always_inline)) void add_pairs(Walk& walk, Ints (&c)[M][2]) {
+    if constexpr (kPair < kStepColumns / 2) {
+      if constexpr (kPair % 8 == 0) fetch_line(walk);
+      Ints w0, w1;
+      Source::template load<kCodes, kPair>(walk, w0, w1);
+#pragma GCC unroll 12
+      for (int m = 0; m < M; ++m) {
+        const std::uint8_t* input = walk.inputs + m * walk.stride + kPair / 2 * 4 + kPair % 2 * 32;
+        L::add_words(c[m][0], c[m][1], w0, w1, input);
+      }
+      add_pairs<kCodes, kPair + 1>(walk, c);
+    }
   }
 };
 
@@ -216,11 +313,13 @@ template <class L, int kMostTokens, int kBits>
 struct NarrowProducts : UnpackedCodes<L, kBits>, InputRows {
   using Lanes = L;
   using Ints = typename L::Ints;
+  using Source = UnpackedCodes<L, kBits>;
   static constexpr int kTokens = kMostTokens;
-  static constexpr int kStepColumns = 32;
+  static constexpr std::int64_t kCodeRoom = 16 * 1024;
+  static constexpr std::int64_t kPieceColumns = kCodeRoom / Source::kColumnBytes;
   static constexpr int kStepLines = 1;
 
-  template <int M>
+  template <Codes kCodes, int M>
   static inline __attribute__((always_inline)) void add(Walk& walk, std::int64_t columns,
                                                         Ints (&c)[M][2]) {
     const Ints ones = L::repeat16(1);
@@ -228,9 +327,9 @@ struct NarrowProducts : UnpackedCodes<L, kBits>, InputRows {
     do {
       Ints narrow[M][2];
       const std::int64_t rest = left - narrow_columns(kBits);
-      add_quads<true>(walk, narrow);
+      add_step<kCodes, true>(walk, narrow);
       for (left -= kStepColumns; left > rest && left > 0; left -= kStepColumns) {
-        add_quads<false>(walk, narrow);
+        add_step<kCodes, false>(walk, narrow);
       }
 #pragma GCC unroll 12
       for (int m = 0; m < M; ++m) {
@@ -240,39 +339,31 @@ struct NarrowProducts : UnpackedCodes<L, kBits>, InputRows {
     } while (left > 0);
   }
 
-  // One step; the sums begin with it, or go on.
-  template <bool kBegins, int M>
-  static inline __attribute__((always_inline)) void add_quads(Walk& walk, Ints (&narrow)[M][2]) {
+  // 32 columns; the sums begin with them, or go on.
+  template <Codes kCodes, bool kBegins, int M>
+  static inline __attribute__((always_inline)) void add_step(Walk& walk, Ints (&narrow)[M][2]) {
     fetch_line(walk);
-#pragma GCC unroll 8
-    for (int quad = 0; quad < 8; ++quad) {
-      const Ints w0 = L::load(walk.codes + quad * 2 * L::kBytes);
-      const Ints w1 = L::load(walk.codes + quad * 2 * L::kBytes + L::kBytes);
+    add_quads<kCodes, kBegins, 0>(walk, narrow);
+    Source::template next<kCodes>(walk);
+    walk.inputs += kStepColumns;
+  }
+  template <Codes kCodes, bool kBegins, int kQuad, int M>
+  static inline __attribute__((always_inline)) void add_quads(const Walk& walk,
+                                                              Ints (&narrow)[M][2]) {
+    if constexpr (kQuad < kStepColumns / 4) {
+      Ints w0, w1;
+      Source::template load<kCodes, kQuad>(walk, w0, w1);
 #pragma GCC unroll 12
       for (int m = 0; m < M; ++m) {
-        const std::uint8_t* input = walk.inputs + m * walk.stride + quad * 4;
-        if (kBegins && quad == 0) {
+        const std::uint8_t* input = walk.inputs + m * walk.stride + kQuad * 4;
+        if constexpr (kBegins && kQuad == 0) {
           L::begin_bytes(narrow[m][0], narrow[m][1], w0, w1, input);
         } else {
           L::add_bytes(narrow[m][0], narrow[m][1], w0, w1, input);
         }
       }
+      add_quads<kCodes, kBegins, kQuad + 1>(walk, narrow);
     }
-    walk.codes += 8 * 2 * L::kBytes;
-    walk.inputs += kStepColumns;
-  }
-};
-
-// Codes as they lie in the panel.
-template <class L>
-struct PanelCodes {
-  static constexpr int kQuadBytes = 256;
-  static constexpr std::int64_t kCodeRoom = 0;
-  static constexpr std::int64_t kCodeBits = 8;
-
-  static const std::uint8_t* codes_of(const IntPanel& panel, const Piece& piece, int first_output,
-                                      std::uint8_t*) {
-    return panel.codes + piece.first * 64 + first_output * 4;
   }
 };
 
@@ -285,35 +376,42 @@ struct DotProducts : Source, InputRows {
   using Lanes = L;
   using Ints = typename L::Ints;
   static constexpr int kTokens = kMostTokens;
-  static constexpr int kStepColumns = 16;
-  static constexpr int kStepLines = 1;
+  static constexpr std::int64_t kPieceColumns = 512;
+  static constexpr std::int64_t kCodeRoom = kPieceColumns * Source::kColumnBytes;
+  static constexpr int kStepLines = 2;
 
-  template <int M>
+  // Where 16 columns are left, pads are read too, which are 0.
+  template <Codes kCodes, int M>
   static inline __attribute__((always_inline)) void add(Walk& walk, std::int64_t columns,
                                                         Ints (&c)[M][2]) {
     std::int64_t left = columns;
     do {
-      fetch_line(walk);
-#pragma GCC unroll 4
-      for (int quad = 0; quad < 4; ++quad) {
-        const Ints w0 = L::load(walk.codes + quad * Source::kQuadBytes);
-        const Ints w1 = L::load(walk.codes + quad * Source::kQuadBytes + L::kBytes);
-#pragma GCC unroll 6
-        for (int m = 0; m < M; ++m) {
-          const Ints input = L::repeat_quad(walk.inputs + m * walk.stride + quad * 4);
-          if constexpr (kSide == Unsigned::codes) {
-            L::dot(c[m][0], w0, input);
-            L::dot(c[m][1], w1, input);
-          } else {
-            L::dot(c[m][0], input, w0);
-            L::dot(c[m][1], input, w1);
-          }
-        }
-      }
-      walk.codes += 4 * Source::kQuadBytes;
+      add_quads<kCodes, 0>(walk, c);
+      Source::template next<kCodes>(walk);
       walk.inputs += kStepColumns;
       left -= kStepColumns;
     } while (left > 0);
+  }
+
+  template <Codes kCodes, int kQuad, int M>
+  static inline __attribute__((always_inline)) void add_quads(Walk& walk, Ints (&c)[M][2]) {
+    if constexpr (kQuad < kStepColumns / 4) {
+      if constexpr (kQuad % 4 == 0) fetch_line(walk);
+      Ints w0, w1;
+      Source::template load<kCodes, kQuad>(walk, w0, w1);
+#pragma GCC unroll 6
+      for (int m = 0; m < M; ++m) {
+        const Ints input = L::repeat_quad(walk.inputs + m * walk.stride + kQuad * 4);
+        if constexpr (kSide == Unsigned::codes) {
+          L::dot(c[m][0], w0, input);
+          L::dot(c[m][1], w1, input);
+        } else {
+          L::dot(c[m][0], input, w0);
+          L::dot(c[m][1], input, w1);
+        }
+      }
+      add_quads<kCodes, kQuad + 1>(walk, c);
+    }
   }
 };
 

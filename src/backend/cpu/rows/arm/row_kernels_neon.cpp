@@ -164,28 +164,25 @@ uint8x16_t codes_of(const float* x, float inv, int offset) {
                      vmovn_u16(vcombine_u16(parts[2], parts[3])));
 }
 
-void quantize(const float* x, std::int64_t n, float inv, int offset, std::uint8_t* codes) noexcept {
-  std::int64_t k = 0;
-  for (; k + kBlock <= n; k += kBlock) vst1q_u8(codes + k, codes_of(x + k, inv, offset));
-  if (k == n) return;
-  const Tail tail(x + k, n - k);
-  std::uint8_t last[kBlock];
-  vst1q_u8(last, codes_of(tail.columns, inv, offset));
-  for (std::int64_t i = 0; i < n - k; ++i) codes[k + i] = last[i];
-}
-
 // A code with offset 128 differs from the signed byte in its top bit alone.
-std::int32_t code_sum(const std::uint8_t* codes, std::int64_t n, int offset) noexcept {
+std::int32_t quantize(const float* x, std::int64_t n, float inv, int offset,
+                      std::uint8_t* codes) noexcept {
   const uint8x16_t flip = vdupq_n_u8(static_cast<std::uint8_t>(offset));
   int32x4_t sums = vdupq_n_s32(0);
+  const auto block = [&](const float* columns, std::uint8_t* to) {
+    const uint8x16_t bytes = codes_of(columns, inv, offset);
+    sums = vpadalq_s16(sums, vpaddlq_s8(vreinterpretq_s8_u8(veorq_u8(bytes, flip))));
+    vst1q_u8(to, bytes);
+  };
   std::int64_t k = 0;
-  for (; k + 16 <= n; k += 16) {
-    const int8x16_t bytes = vreinterpretq_s8_u8(veorq_u8(vld1q_u8(codes + k), flip));
-    sums = vpadalq_s16(sums, vpaddlq_s8(bytes));
+  for (; k + kBlock <= n; k += kBlock) block(x + k, codes + k);
+  if (k < n) {
+    const Tail tail(x + k, n - k);  // 0 after the last column
+    std::uint8_t last[kBlock];
+    block(tail.columns, last);
+    for (std::int64_t i = 0; i < n - k; ++i) codes[k + i] = last[i];
   }
-  std::int32_t total = vaddvq_s32(sums);
-  for (; k < n; ++k) total += static_cast<std::int8_t>(codes[k] ^ offset);
-  return total;
+  return vaddvq_s32(sums);
 }
 
 constexpr RowKernels kKernels = {.add = add,
@@ -195,8 +192,7 @@ constexpr RowKernels kKernels = {.add = add,
                                  .swiglu = swiglu,
                                  .gelu = gelu,
                                  .absmax = absmax,
-                                 .quantize = quantize,
-                                 .code_sum = code_sum};
+                                 .quantize = quantize};
 
 }  // namespace
 

@@ -18,13 +18,24 @@ __m256i tail_mask(std::int64_t n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), lane);
 }
 
-// One pass over n columns, each register with the mask of its columns that exist.
+// How a register meets memory: whole, or in the lanes that exist. (A store under a mask of all
+// lanes takes AMD's processors some ten times as long as a plain one.)
+struct Whole {
+  static __m256 load(const float* from) { return _mm256_loadu_ps(from); }
+  static void store(float* to, __m256 x) { _mm256_storeu_ps(to, x); }
+};
+struct Tail {
+  __m256i mask;
+  __m256 load(const float* from) const { return _mm256_maskload_ps(from, mask); }
+  void store(float* to, __m256 x) const { _mm256_maskstore_ps(to, mask, x); }
+};
+
+// One pass over n columns, a register at a time: step(first column, Whole or Tail).
 template <class Step>
 void for_registers(std::int64_t n, Step step) {
-  const __m256i all = _mm256_set1_epi32(-1);
   std::int64_t k = 0;
-  for (; k + kHalf <= n; k += kHalf) step(k, all);
-  if (k < n) step(k, tail_mask(n - k));
+  for (; k + kHalf <= n; k += kHalf) step(k, Whole{});
+  if (k < n) step(k, Tail{tail_mask(n - k)});
 }
 
 // The 256 lanes of a norm's sum are 32 registers, twice as many as there are: a quarter of the
@@ -90,18 +101,16 @@ float reciprocal_root(float total, float eps, std::int64_t n) {
 }
 
 void add(const float* y, std::int64_t n, float* x) noexcept {
-  for_registers(n, [=](std::int64_t k, __m256i mask) {
-    const __m256 total =
-        _mm256_add_ps(_mm256_maskload_ps(x + k, mask), _mm256_maskload_ps(y + k, mask));
-    _mm256_maskstore_ps(x + k, mask, total);
+  for_registers(n, [=](std::int64_t k, auto lanes) {
+    const __m256 total = _mm256_add_ps(lanes.load(x + k), lanes.load(y + k));
+    lanes.store(x + k, total);
   });
 }
 
 void multiply(const float* y, std::int64_t n, float* x) noexcept {
-  for_registers(n, [=](std::int64_t k, __m256i mask) {
-    const __m256 product =
-        _mm256_mul_ps(_mm256_maskload_ps(x + k, mask), _mm256_maskload_ps(y + k, mask));
-    _mm256_maskstore_ps(x + k, mask, product);
+  for_registers(n, [=](std::int64_t k, auto lanes) {
+    const __m256 product = _mm256_mul_ps(lanes.load(x + k), lanes.load(y + k));
+    lanes.store(x + k, product);
   });
 }
 
@@ -109,9 +118,9 @@ void rms_norm(const float* x, const float* gain, float eps, std::int64_t n, floa
   const float squares =
       norm_sum(x, n, [](__m256 sum, __m256 v, __m256i) { return _mm256_fmadd_ps(v, v, sum); });
   const __m256 r = _mm256_set1_ps(reciprocal_root(squares, eps, n));
-  for_registers(n, [=](std::int64_t k, __m256i mask) {
-    const __m256 v = _mm256_mul_ps(_mm256_maskload_ps(x + k, mask), r);
-    _mm256_maskstore_ps(out + k, mask, _mm256_mul_ps(v, _mm256_maskload_ps(gain + k, mask)));
+  for_registers(n, [=](std::int64_t k, auto lanes) {
+    const __m256 v = _mm256_mul_ps(lanes.load(x + k), r);
+    lanes.store(out + k, _mm256_mul_ps(v, lanes.load(gain + k)));
   });
 }
 
@@ -125,11 +134,10 @@ void layer_norm(const float* x, const float* gain, const float* beta, float eps,
     return _mm256_fmadd_ps(difference, difference, sum);
   });
   const __m256 r = _mm256_set1_ps(reciprocal_root(squares, eps, n));
-  for_registers(n, [=](std::int64_t k, __m256i mask) {
-    const __m256 difference = _mm256_sub_ps(_mm256_maskload_ps(x + k, mask), mean);
-    const __m256 scaled =
-        _mm256_mul_ps(_mm256_mul_ps(difference, r), _mm256_maskload_ps(gain + k, mask));
-    _mm256_maskstore_ps(out + k, mask, _mm256_add_ps(scaled, _mm256_maskload_ps(beta + k, mask)));
+  for_registers(n, [=](std::int64_t k, auto lanes) {
+    const __m256 difference = _mm256_sub_ps(lanes.load(x + k), mean);
+    const __m256 scaled = _mm256_mul_ps(_mm256_mul_ps(difference, r), lanes.load(gain + k));
+    lanes.store(out + k, _mm256_add_ps(scaled, lanes.load(beta + k)));
   });
 }
 
@@ -137,22 +145,22 @@ void layer_norm(const float* x, const float* gain, const float* beta, float eps,
 void swiglu(const float* gate, const float* up, std::int64_t n, float* out) noexcept {
   const __m256 one = _mm256_set1_ps(1.0f);
   const __m256 sign = _mm256_set1_ps(-0.0f);
-  for_registers(n, [=](std::int64_t k, __m256i mask) {
-    const __m256 v = _mm256_maskload_ps(gate + k, mask);
+  for_registers(n, [=](std::int64_t k, auto lanes) {
+    const __m256 v = lanes.load(gate + k);
     const __m256 silu = _mm256_div_ps(v, _mm256_add_ps(one, exp_lanes(_mm256_xor_ps(v, sign))));
-    _mm256_maskstore_ps(out + k, mask, _mm256_mul_ps(silu, _mm256_maskload_ps(up + k, mask)));
+    lanes.store(out + k, _mm256_mul_ps(silu, lanes.load(up + k)));
   });
 }
 
 // x / (1 + exp(-2u)), u = scale * fma(cubic * (x * x), x, x)
 void gelu(const float* x, std::int64_t n, float* out) noexcept {
   const __m256 one = _mm256_set1_ps(1.0f);
-  for_registers(n, [=](std::int64_t k, __m256i mask) {
-    const __m256 v = _mm256_maskload_ps(x + k, mask);
+  for_registers(n, [=](std::int64_t k, auto lanes) {
+    const __m256 v = lanes.load(x + k);
     const __m256 cubic = _mm256_mul_ps(_mm256_set1_ps(kGeluCubic), _mm256_mul_ps(v, v));
     const __m256 u = _mm256_mul_ps(_mm256_set1_ps(kGeluScale), _mm256_fmadd_ps(cubic, v, v));
     const __m256 e = exp_lanes(_mm256_mul_ps(_mm256_set1_ps(-2.0f), u));
-    _mm256_maskstore_ps(out + k, mask, _mm256_div_ps(v, _mm256_add_ps(one, e)));
+    lanes.store(out + k, _mm256_div_ps(v, _mm256_add_ps(one, e)));
   });
 }
 
@@ -160,8 +168,8 @@ void gelu(const float* x, std::int64_t n, float* out) noexcept {
 float absmax(const float* x, std::int64_t n) noexcept {
   const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
   __m256i largest = _mm256_setzero_si256();
-  for_registers(n, [&](std::int64_t k, __m256i mask) {
-    const __m256i bits = _mm256_castps_si256(_mm256_maskload_ps(x + k, mask));
+  for_registers(n, [&](std::int64_t k, auto lanes) {
+    const __m256i bits = _mm256_castps_si256(lanes.load(x + k));
     largest = _mm256_max_epu32(largest, _mm256_and_si256(bits, magnitude));
   });
   alignas(32) std::uint32_t lane[8];
@@ -171,41 +179,47 @@ float absmax(const float* x, std::int64_t n) noexcept {
   return __builtin_bit_cast(float, most);
 }
 
-void quantize(const float* x, std::int64_t n, float inv, int offset, std::uint8_t* codes) noexcept {
+// Codes of 32 numbers leave in one store: what reads them soon after smaller stores waits until
+// these have reached the cache. Bytes are summed as unsigned ones, code + 128.
+std::int32_t quantize(const float* x, std::int64_t n, float inv, int offset,
+                      std::uint8_t* codes) noexcept {
   const __m256 factor = _mm256_set1_ps(inv);
   const __m256 low = _mm256_set1_ps(-127.0f);
   const __m256 high = _mm256_set1_ps(127.0f);
-  const __m256i shift = _mm256_set1_epi32(offset);
-  const __m256i first_bytes = _mm256_broadcastsi128_si256(
-      _mm_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1));
-  for_registers(n, [=](std::int64_t k, __m256i mask) {
-    const __m256 scaled = _mm256_mul_ps(_mm256_maskload_ps(x + k, mask), factor);
-    const __m256i code = _mm256_add_epi32(
-        _mm256_cvtps_epi32(_mm256_min_ps(_mm256_max_ps(scaled, low), high)), shift);
-    const __m256i bytes = _mm256_shuffle_epi8(code, first_bytes);
-    const auto lower = static_cast<std::uint32_t>(_mm256_extract_epi32(bytes, 0));
-    const auto upper = static_cast<std::uint32_t>(_mm256_extract_epi32(bytes, 4));
-    const std::uint64_t eight = std::uint64_t{upper} << 32 | lower;
-    const std::int64_t count = n - k < kHalf ? n - k : kHalf;
-    __builtin_memcpy(codes + k, &eight, static_cast<std::size_t>(count));
-  });
-}
-
-// Bytes as unsigned (signed + 128), summed by absolute differences to zero.
-std::int32_t code_sum(const std::uint8_t* codes, std::int64_t n, int offset) noexcept {
-  const __m256i flip = _mm256_set1_epi8(static_cast<char>(offset ^ 128));
-  const __m256i zero = _mm256_setzero_si256();
-  __m256i total = zero;
-  std::int64_t k = 0;
-  for (; k + 32 <= n; k += 32) {
-    const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + k));
-    total = _mm256_add_epi64(total, _mm256_sad_epu8(_mm256_xor_si256(bytes, flip), zero));
+  const auto rounded = [=](__m256 v) {
+    const __m256 scaled = _mm256_mul_ps(v, factor);
+    return _mm256_cvtps_epi32(_mm256_min_ps(_mm256_max_ps(scaled, low), high));
+  };
+  // Packing takes 16 bytes of each register in turn.
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  const __m256i shift = _mm256_set1_epi8(static_cast<char>(offset));
+  const auto packed = [=](__m256i a, __m256i b, __m256i c, __m256i d) {
+    const __m256i all = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+    return _mm256_permutevar8x32_epi32(all, order);
+  };
+  const __m256i none = _mm256_setzero_si256(), flip = _mm256_set1_epi8(-128);
+  __m256i sums = none, last_sums = none;
+  std::int64_t first = 0;
+  for (; first + 32 <= n; first += 32) {
+    const auto eight = [&](int i) { return rounded(_mm256_loadu_ps(x + first + 8 * i)); };
+    const __m256i all = packed(eight(0), eight(1), eight(2), eight(3));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes + first), _mm256_add_epi8(all, shift));
+    sums = _mm256_add_epi64(sums, _mm256_sad_epu8(_mm256_xor_si256(all, flip), none));
   }
-  const __m128i half =
-      _mm_add_epi64(_mm256_castsi256_si128(total), _mm256_extracti128_si256(total, 1));
-  std::int64_t sum =
-      _mm_cvtsi128_si64(half) + _mm_cvtsi128_si64(_mm_unpackhi_epi64(half, half)) - 128 * k;
-  for (; k < n; ++k) sum += static_cast<std::int8_t>(codes[k] ^ offset);
+  for_registers(n - first, [&](std::int64_t k, auto lanes) {
+    const __m256i code = rounded(lanes.load(x + first + k));
+    last_sums = _mm256_add_epi32(last_sums, code);
+    const __m256i bytes = _mm256_add_epi8(packed(code, none, none, none), shift);
+    const std::int64_t eight = _mm256_extract_epi64(bytes, 0), left = n - first - k;
+    __builtin_memcpy(codes + first + k, &eight, static_cast<std::size_t>(left < 8 ? left : 8));
+  });
+  alignas(32) std::int64_t wide[4];
+  alignas(32) std::int32_t narrow[8];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(wide), sums);
+  _mm256_store_si256(reinterpret_cast<__m256i*>(narrow), last_sums);
+  std::int64_t sum = -128 * first;
+  for (const std::int64_t part : wide) sum += part;
+  for (const std::int32_t part : narrow) sum += part;
   return static_cast<std::int32_t>(sum);
 }
 
@@ -216,8 +230,7 @@ constexpr RowKernels kKernels = {.add = add,
                                  .swiglu = swiglu,
                                  .gelu = gelu,
                                  .absmax = absmax,
-                                 .quantize = quantize,
-                                 .code_sum = code_sum};
+                                 .quantize = quantize};
 
 }  // namespace
 

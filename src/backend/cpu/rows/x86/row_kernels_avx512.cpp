@@ -147,8 +147,9 @@ float absmax(const float* x, std::int64_t n) noexcept {
 }
 
 // Codes of 64 numbers leave in one store: what reads a line soon after four smaller stores waits
-// until these have reached the cache.
-void quantize(const float* x, std::int64_t n, float inv, int offset, std::uint8_t* codes) noexcept {
+// until these have reached the cache. Bytes are summed as unsigned ones, code + 128.
+std::int32_t quantize(const float* x, std::int64_t n, float inv, int offset,
+                      std::uint8_t* codes) noexcept {
   const __m512 factor = _mm512_set1_ps(inv);
   const __m512 low = _mm512_set1_ps(-127.0f);
   const __m512 high = _mm512_set1_ps(127.0f);
@@ -158,6 +159,8 @@ void quantize(const float* x, std::int64_t n, float inv, int offset, std::uint8_
   // Packing takes 16 bytes of each register in turn.
   const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   const __m512i shift = _mm512_set1_epi8(static_cast<char>(offset));
+  const __m512i flip = _mm512_set1_epi8(-128);
+  __m512i sums = _mm512_setzero_si512(), last_sums = sums;
   std::int64_t first = 0;
   for (; first + 64 <= n; first += 64) {
     const float* at = x + first;
@@ -167,25 +170,17 @@ void quantize(const float* x, std::int64_t n, float inv, int offset, std::uint8_
         _mm512_packs_epi32(rounded(_mm512_loadu_ps(at + 32)), rounded(_mm512_loadu_ps(at + 48)));
     const __m512i all = _mm512_permutexvar_epi32(order, _mm512_packs_epi16(front, back));
     _mm512_storeu_si512(codes + first, _mm512_add_epi8(all, shift));
+    const __m512i bytes = _mm512_xor_si512(all, flip);
+    sums = _mm512_add_epi64(sums, _mm512_sad_epu8(bytes, _mm512_setzero_si512()));
   }
-  for_registers(n - first, [=](std::int64_t k, __mmask16 mask) {
+  for_registers(n - first, [&](std::int64_t k, __mmask16 mask) {
     const __m512i code = rounded(_mm512_maskz_loadu_ps(mask, x + first + k));
+    last_sums = _mm512_add_epi32(last_sums, code);
     _mm512_mask_cvtepi32_storeu_epi8(codes + first + k, mask,
                                      _mm512_add_epi32(code, _mm512_set1_epi32(offset)));
   });
-}
-
-// The sum of the codes + 128, which are unsigned bytes, less n * 128.
-std::int32_t code_sum(const std::uint8_t* codes, std::int64_t n, int offset) noexcept {
-  const __m512i flip = _mm512_set1_epi8(static_cast<char>(offset ^ 128));
-  __m512i total = _mm512_setzero_si512();
-  for (std::int64_t k = 0; k < n; k += 64) {
-    const std::uint64_t mask = n - k >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << (n - k)) - 1;
-    const __m512i bytes = _mm512_maskz_loadu_epi8(mask, codes + k);
-    const __m512i above = _mm512_maskz_mov_epi8(mask, _mm512_xor_si512(bytes, flip));
-    total = _mm512_add_epi64(total, _mm512_sad_epu8(above, _mm512_setzero_si512()));
-  }
-  return static_cast<std::int32_t>(_mm512_reduce_add_epi64(total) - 128 * n);
+  const std::int64_t sum = _mm512_reduce_add_epi64(sums) - 128 * first;
+  return static_cast<std::int32_t>(sum) + _mm512_reduce_add_epi32(last_sums);
 }
 
 constexpr RowKernels kKernels = {.add = add,
@@ -195,8 +190,7 @@ constexpr RowKernels kKernels = {.add = add,
                                  .swiglu = swiglu,
                                  .gelu = gelu,
                                  .absmax = absmax,
-                                 .quantize = quantize,
-                                 .code_sum = code_sum};
+                                 .quantize = quantize};
 
 }  // namespace
 
