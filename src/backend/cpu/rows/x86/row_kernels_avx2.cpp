@@ -19,7 +19,7 @@ __m256i tail_mask(std::int64_t n) {
 }
 
 // How a register meets memory: whole, or in the lanes that exist. (A store under a mask of all
-// lanes takes AMD's processors some ten times as long as a plain one.)
+// lanes costs AMD's processors much more than a plain one.)
 struct Whole {
   static __m256 load(const float* from) { return _mm256_loadu_ps(from); }
   static void store(float* to, __m256 x) { _mm256_storeu_ps(to, x); }
