@@ -108,7 +108,8 @@ struct PackedColumns {
                                                              __m512i (&c)[M][4]) {
     prefetch_share<Bits, kQuad>(planes);
     // Four at once need more registers than there are.
-    constexpr int kAtOnce = Bits::kThirdPlane && M > 5 ? 1 : 2;
+    constexpr bool kCrowded = Bits::kThirdPlane || kUnpacked == Unpacked::dropped;
+    constexpr int kAtOnce = kCrowded && M > 5 ? 1 : 2;
 #pragma GCC unroll 4
     for (int j = 0; j < 4; j += kAtOnce) {
       __m512i weights[kAtOnce];
@@ -119,6 +120,9 @@ struct PackedColumns {
         if constexpr (kQuad % 2 == 1) weights[i] = _mm512_srli_epi16(weights[i], Bits::kShift);
         if constexpr (kUnpacked == Unpacked::kept) {
           _mm512_store_si512(codes + kQuad * 256 + at, weights[i]);
+        } else {
+          // As a store would: g++ 12 unpacks later quads first, and then keeps sums on the stack.
+          asm volatile("" ::: "memory");
         }
       }
 #pragma GCC unroll 6
