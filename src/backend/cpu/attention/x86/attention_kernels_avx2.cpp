@@ -26,11 +26,11 @@ __m256 load8(const std::uint8_t* x) {
   return _mm256_cvtepi32_ps(
       _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(x))));
 }
-// The first n of eight, the others 0. (A mask where none is needed makes stores slow on AMD's
-// processors.)
+// The first n of eight, the others 0.
 __m256 load_some(const float* x, std::int64_t n) {
   return n >= 8 ? load8(x) : _mm256_maskload_ps(x, low_lanes(n));
 }
+// A mask where none is needed makes stores slow on AMD's processors.
 void store_some(float* out, std::int64_t n, __m256 x) {
   if (n >= 8) {
     _mm256_storeu_ps(out, x);

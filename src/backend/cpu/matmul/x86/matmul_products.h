@@ -126,7 +126,8 @@ struct WideCodes {
   }
   template <bool kOdd>
   static inline __attribute__((always_inline)) typename L::Ints widened(typename L::Ints bytes) {
-    return L::high_signed(L::template shifted < kOdd ? 0 : 8 > (bytes));
+    constexpr int kPlaces = kOdd ? 0 : 8;
+    return L::high_signed(L::template shifted<kPlaces>(bytes));
   }
   template <Codes kCodes>
   static inline void next(Walk& walk) {
