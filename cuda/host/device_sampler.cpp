@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/error.h"
+
 namespace leq::LEQ_GPU {
 namespace {
 
@@ -19,8 +21,8 @@ std::size_t append(std::vector<std::byte>& bytes, std::span<const T> values) {
 DeviceSampler::DeviceSampler(int device, rt::Stream& stream, Staging& staging)
     : stream_(stream),
       staging_(staging),
-      states_(device, kMostRows * sizeof(SampleState)),
-      candidates_(device, kMostRows * kMostCandidates * sizeof(unsigned long long)),
+      states_(device, kLaunchRows * sizeof(SampleState)),
+      candidates_(device, kLaunchRows * kMostCandidates * sizeof(unsigned long long)),
       saved_(device, Staging::kRingBytes / sizeof(LogitChange) * sizeof(float)),
       tokens_(device, kMostRows * sizeof(std::int32_t)) {}
 
@@ -43,8 +45,19 @@ void DeviceSampler::launch(const FloatRows& logits, std::int64_t vocabulary,
 
 void DeviceSampler::draw(const FloatRows& logits, std::int64_t vocabulary,
                          std::span<const SampleRequest> requests) {
+  ensure(requests.size() <= kMostRows, "sampler: ", requests.size(), " rows, room for ", kMostRows);
   rows_ = std::ssize(requests);
   ++number_;
+  FloatRows rows = logits;
+  for (std::size_t first = 0; first < requests.size(); first += kLaunchRows) {
+    const auto part = requests.subspan(first, std::min(kLaunchRows, requests.size() - first));
+    draw_together(rows, vocabulary, part, reinterpret_cast<std::int32_t*>(tokens_.data()) + first);
+    rows.values += std::ssize(part) * rows.stride;
+  }
+}
+
+void DeviceSampler::draw_together(const FloatRows& logits, std::int64_t vocabulary,
+                                  std::span<const SampleRequest> requests, std::int32_t* drawn) {
   SampleArguments a;
   a.logits = logits;
   a.vocabulary = vocabulary;
@@ -71,7 +84,7 @@ void DeviceSampler::draw(const FloatRows& logits, std::int64_t vocabulary,
   a.saved = reinterpret_cast<float*>(saved_.data());
   a.states = reinterpret_cast<SampleState*>(states_.data());
   a.candidates = reinterpret_cast<unsigned long long*>(candidates_.data());
-  a.drawn = reinterpret_cast<std::int32_t*>(tokens_.data());
+  a.drawn = drawn;
   rt::fill_zero(states_.data(), requests.size() * sizeof(SampleState), stream_);
   launch_sample(a, stream_);
 }

@@ -1,5 +1,5 @@
-// The host's side of sampling on the device: requests go there, tokens come back, logits stay. Rows
-// of one launch: memory for them is taken once, 2.6 MB, beside 1 MB for changed logits.
+// The host's side of sampling on the device: requests go there, tokens come back, logits stay.
+// Memory is taken once: 2.6 MB for the rows of one launch, 1 MB for changed logits.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,9 @@ class DeviceSampler {
   // gives them.
   std::span<const std::int32_t> drawn() const;
 
-  // The same draws of at most kMostRows rows; the tokens stay on the device, at tokens(), until the
-  // next call of this or of launch.
-  static constexpr std::size_t kMostRows = 64;
+  // The same draws of at most kMostRows rows, those that a recorded step has; the tokens stay on
+  // the device, at tokens(), until the next call of this or of launch.
+  static constexpr std::size_t kMostRows = 256;
   void draw(const FloatRows& logits, std::int64_t vocabulary,
             std::span<const SampleRequest> requests);
   const std::int32_t* tokens() const {
@@ -38,6 +38,11 @@ class DeviceSampler {
   std::uint64_t number() const { return number_; }
 
  private:
+  // Rows of one launch: enough to fill a device.
+  static constexpr std::size_t kLaunchRows = 64;
+  void draw_together(const FloatRows& logits, std::int64_t vocabulary,
+                     std::span<const SampleRequest> requests, std::int32_t* drawn);
+
   rt::Stream& stream_;
   Staging& staging_;
   DeviceScratch states_, candidates_, saved_, tokens_;

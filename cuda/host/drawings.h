@@ -20,8 +20,8 @@ class Drawings {
   Drawings(int device, rt::Stream& stream, DeviceSampler& sampler, Faults& faults)
       : device_(device), stream_(stream), sampler_(sampler), faults_(faults) {}
 
-  // As Operations::begin_sample; null for more rows than the sampler keeps, and for cuts that are
-  // the host's.
+  // As Operations::begin_sample; null for more rows than DeviceSampler::kMostRows, and for cuts
+  // that are the host's.
   std::unique_ptr<Drawing> begin(const FloatRows& logits, std::int64_t vocabulary,
                                  std::span<const SampleRequest> requests);
 

@@ -7,10 +7,12 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-constexpr std::int64_t kMostRows = 64;
-constexpr std::size_t kSlotBytes = std::size_t{1}
-                                   << 20;  // 64 rows of 250,000 positions, 125,000 with copies
-// A graph of a large model takes about a megabyte.
+// A larger step computes for so long that its launches hide behind it.
+constexpr std::int64_t kMostRows = 256;
+// 256 rows of 64,000 positions each (a page of 64 is one number), with copies of 32,000.
+constexpr std::size_t kSlotBytes = std::size_t{1} << 20;
+// A graph of a large model takes about a megabyte. A server's rows come and go by one, so that the
+// counts in use at a time lie near each other, in one or two buckets of contexts.
 constexpr std::size_t kMostRecordings = 128;
 
 // Where the bucket of contexts ends that holds positions below `end`.
@@ -76,23 +78,32 @@ void StepGraphs::run(const Step& step, const std::function<void()>& operations) 
   auto found = recordings_.find(kind);
   if (found == recordings_.end()) {
     operations();
-    if (recordings_.size() == kMostRecordings) recordings_.clear();
-    recordings_.emplace(kind, nullptr);
+    make_room();
+    recordings_.emplace(kind, Recording{nullptr, ++uses_});
     return;
   }
-  if (found->second != nullptr) {
+  rt::GraphOwner& graph = found->second.graph;
+  found->second.last_use = ++uses_;
+  if (graph != nullptr) {
     ++counts_.replayed;
-    return rt::launch(*found->second, stream_);
+    return rt::launch(*graph, stream_);
   }
   try {
-    found->second = record(operations);
+    graph = record(operations);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::internal) throw;
     give_up(error);
     return operations();
   }
   ++counts_.recorded;
-  rt::launch(*found->second, stream_);
+  rt::launch(*graph, stream_);
+}
+
+// For one more: what was used last longest ago goes.
+void StepGraphs::make_room() {
+  if (recordings_.size() < kMostRecordings) return;
+  recordings_.erase(std::ranges::min_element(
+      recordings_, {}, [](const auto& item) { return item.second.last_use; }));
 }
 
 // Nothing that was to be recorded has run. What failed once fails again: the steps to come are run

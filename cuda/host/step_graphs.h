@@ -19,10 +19,10 @@ class StepGraphs {
  public:
   StepGraphs(int device, rt::Stream& stream, Staging& staging);
 
-  // Runs the operations of a step; where each of its runs has one row, by a graph. The first step
-  // of a kind is run as it is and takes the memory that its operations need, the second is
-  // recorded, all others are replayed. Where a recording fails, for whatever reason but a bug, this
-  // and all later steps run as they are; counts() says why.
+  // Runs the operations of a step; where each of its runs has one row, at most 256, by a graph. The
+  // first step of a kind is run as it is and takes the memory that its operations need, the second
+  // is recorded, all others are replayed. Where a recording fails, for whatever reason but a bug,
+  // this and all later steps run as they are; counts() says why.
   void run(const Step& step, const std::function<void()>& operations);
   // Recordings hold addresses: to be called wherever device memory is taken or given back.
   void forget() { recordings_.clear(); }
@@ -42,6 +42,10 @@ class StepGraphs {
 
     auto operator<=>(const Kind&) const = default;
   };
+  struct Recording {
+    rt::GraphOwner graph;  // null: seen once
+    std::uint64_t last_use;
+  };
   struct Running {
     const Step& step;
     std::array<const std::int32_t*, 3> slots;
@@ -50,12 +54,14 @@ class StepGraphs {
   static std::vector<std::int32_t> numbers_of(const Step& step);
   Running places_of(const Step& step) const;
   rt::GraphOwner record(const std::function<void()>& operations);
+  void make_room();
   void give_up(const Error& error);
 
   rt::Stream& stream_;
   Staging& staging_;
   DeviceScratch slots_;
-  std::map<Kind, rt::GraphOwner> recordings_;  // null: seen once
+  std::map<Kind, Recording> recordings_;
+  std::uint64_t uses_ = 0;
   std::optional<Running> running_;
   StepCounts counts_;
   bool enabled_ = true;

@@ -127,7 +127,7 @@ TEST_P(SampleConformance, RowsWithTheHostsCutsGetTheHostsToken) {
 
 // Tokens that the host fetches later, and that an embedding finds without it.
 TEST_P(SampleConformance, WhatIsDrawnWithoutWaitingIsTheSame) {
-  constexpr std::int64_t kVocabulary = 300, kRows = 9, kWidth = 24;
+  constexpr std::int64_t kVocabulary = 300, kRows = 256, kWidth = 24;
   auto numbers = test::random_numbers(kRows * kVocabulary, 5);
   numbers[2 * kVocabulary + 40] = std::nanf("");  // this row has no token
   Rows logits = rows_of(numbers, kVocabulary);
@@ -142,8 +142,8 @@ TEST_P(SampleConformance, WhatIsDrawnWithoutWaitingIsTheSame) {
   const PackedWeight packed = pack_weight(table, kVocabulary, kWidth, require_scheme("f32", "test"),
                                           ActKind::none, "table");
   const WeightView tokens = upload_weight(packed);
-  Rows x = backend->allocate_rows(3, kWidth, {});
-  const std::vector<std::int32_t> rows_fed = {7, 4, 2};
+  const std::vector<std::int32_t> rows_fed = {7, 4, 2, 63, 64, 130, 255};
+  Rows x = backend->allocate_rows(std::ssize(rows_fed), kWidth, {});
   std::vector<std::int32_t> ids;
   for (const std::int32_t row : rows_fed) ids.push_back(drawn_id(row));
   if (drawing == nullptr) {  // its operations have ended when they return
@@ -162,8 +162,8 @@ TEST_P(SampleConformance, WhatIsDrawnWithoutWaitingIsTheSame) {
   later->wait(again);
   EXPECT_NE(again, want);
   EXPECT_LT(want[2], 0);
-  const auto rows = values_of(x, 3);
-  for (std::size_t i = 0; i < 3; ++i) {
+  const auto rows = values_of(x, std::ssize(rows_fed));
+  for (std::size_t i = 0; i < rows_fed.size(); ++i) {
     // Where there is no token, the model's first.
     const auto id = static_cast<std::size_t>(std::max(want[rows_fed[i]], 0));
     for (std::size_t k = 0; k < kWidth; ++k) {

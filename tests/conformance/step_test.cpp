@@ -21,39 +21,50 @@ class StepConformance : public test::Conformance {
     linear_.segments[0].weight.act = ActKind::row;
     norm_.gain = upload_vector(std::vector<float>(kWidth, 1.0f));
     norm_.width = kWidth;
-    RowsFormat format = backend->layout().format_for(linear_);
-    format.values = true;
-    out_ = backend->allocate_rows(2, kWidth, format);
+    make_rows(2);
   }
   WeightView upload_table(const std::vector<float>& numbers) {
     return upload_weight(
         pack_weight(numbers, kRows, kWidth, QuantScheme{}, ActKind::none, "table"));
   }
 
-  // Two sequences at one position each; logits of one of them.
-  void run(std::int64_t position) {
-    for (std::size_t i = 0; i < 2; ++i) {
-      runs_[i] = {static_cast<std::int32_t>(i), static_cast<std::int64_t>(i), 1, position, pages_};
+  // As many sequences as ids, at one position each; logits of some of them.
+  void run(std::int64_t position, const void* owner = nullptr) {
+    runs_.clear();
+    for (std::size_t i = 0; i < ids_.size(); ++i) {
+      runs_.push_back(
+          {static_cast<std::int32_t>(i), static_cast<std::int64_t>(i), 1, position, pages_});
     }
     Step step;
-    step.batch = {2, runs_};
+    step.batch = {std::ssize(ids_), runs_};
     step.lists = {ids_, positions_, rows_};
     step.context = 4096;
-    step.owner = {x_.values, nullptr};
+    step.owner = {x_.values, owner};
     backend->step(step, [&] {
       ++called_;
       backend->embed({table_, ids_, &table_, positions_}, x_);
       backend->gather_rows(x_, rows_, last_);
-      backend->norm(x_, 2, norm_, out_);
+      backend->norm(x_, std::ssize(ids_), norm_, out_);
     });
   }
+  void make_rows(std::int64_t count) {
+    x_ = Rows(), last_ = Rows(), out_ = Rows();
+    x_ = backend->allocate_rows(count, kWidth, {});
+    last_ = backend->allocate_rows(count, kWidth, {});
+    RowsFormat format = backend->layout().format_for(linear_);
+    format.values = true;
+    out_ = backend->allocate_rows(count, kWidth, format);
+  }
   void expect_sums(const char* when) {
-    const auto found = values_of(last_, 1);
-    const auto row = static_cast<std::size_t>(rows_[0]);
-    const auto a = static_cast<std::size_t>(ids_[row]) * kWidth;
-    const auto b = static_cast<std::size_t>(positions_[row]) * kWidth;
-    for (std::size_t k = 0; k < kWidth; ++k) {
-      ASSERT_EQ(found[k], numbers_[a + k] + numbers_[b + k]) << when << ", column " << k;
+    const auto found = values_of(last_, std::ssize(rows_));
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      const auto row = static_cast<std::size_t>(rows_[i]);
+      const auto a = static_cast<std::size_t>(ids_[row]) * kWidth;
+      const auto b = static_cast<std::size_t>(positions_[row]) * kWidth;
+      for (std::size_t k = 0; k < kWidth; ++k) {
+        ASSERT_EQ(found[i * kWidth + k], numbers_[a + k] + numbers_[b + k])
+            << when << ", row " << row << ", column " << k;
+      }
     }
   }
 
@@ -61,11 +72,10 @@ class StepConformance : public test::Conformance {
   WeightView table_;
   Linear linear_;
   Norm norm_;
-  Rows x_ = backend->allocate_rows(2, kWidth, {}), last_ = backend->allocate_rows(1, kWidth, {});
-  Rows out_;
+  Rows x_, last_, out_;
   std::vector<std::int32_t> ids_ = {0, 0}, positions_ = {0, 0}, rows_ = {0};
   std::vector<std::int32_t> pages_ = std::vector<std::int32_t>(64, 0);
-  std::vector<SequenceRun> runs_ = std::vector<SequenceRun>(2);
+  std::vector<SequenceRun> runs_;
   int called_ = 0;
 };
 
@@ -83,6 +93,49 @@ TEST_P(StepConformance, FollowTheirLists) {
     EXPECT_EQ(counts.recorded, 1);
     EXPECT_EQ(called_, 2) << "once as it is, once recorded";
   }
+}
+
+// A GPU records up to 256 rows. Logits of all but one of them, in an order that moves.
+TEST_P(StepConformance, OfManyRowsFollowTheirLists) {
+  for (const std::int32_t rows : {65, 256, 257}) {
+    make_rows(rows);
+    ids_.resize(static_cast<std::size_t>(rows));
+    positions_.resize(ids_.size());
+    rows_.resize(ids_.size() - 1);
+    const StepCounts before = backend->step_counts();
+    for (std::int32_t step = 0; step < 4; ++step) {
+      for (std::int32_t i = 0; i < rows; ++i) {
+        ids_[static_cast<std::size_t>(i)] = (5 * i + step) % kRows;
+        positions_[static_cast<std::size_t>(i)] = (i / 16 + 3 * step) % kRows;
+        if (i > 0) rows_[static_cast<std::size_t>(i - 1)] = (i * 7 + step) % rows;
+      }
+      run(step);
+      expect_sums("step");
+    }
+    if (GetParam().name != "sim") continue;
+    const bool recorded = rows <= 256;
+    EXPECT_EQ(backend->step_counts().recorded - before.recorded, recorded ? 1 : 0) << rows;
+    EXPECT_EQ(backend->step_counts().replayed - before.replayed, recorded ? 2 : 0) << rows;
+  }
+}
+
+// More kinds than are kept: those in use stay, what was not used for long is run anew.
+TEST_P(StepConformance, KeepTheRecordingsThatAreInUse) {
+  const std::vector<char> owners(200);
+  const auto run_thrice = [&](const char& owner) {
+    for (int i = 0; i < 3; ++i) run(0, &owner);
+  };
+  run_thrice(owners[0]);
+  for (std::size_t i = 1; i < owners.size(); ++i) {
+    run_thrice(owners[i]);
+    run(0, &owners[0]);
+  }
+  expect_sums("at last");
+  if (GetParam().name != "sim") return;
+  EXPECT_EQ(backend->step_counts().recorded, std::ssize(owners));
+  EXPECT_EQ(called_, 2 * std::ssize(owners));
+  run_thrice(owners[1]);
+  EXPECT_EQ(called_, 2 * std::ssize(owners) + 2);
 }
 
 TEST_P(StepConformance, CanBeToldNotToRecord) {

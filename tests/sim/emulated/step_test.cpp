@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <optional>
 
 #include "base/random.h"
@@ -22,6 +23,7 @@ struct Kind {
   const char* type;
   KvType kv;
   std::int64_t context = 1024;
+  int sequences = 3;
 };
 void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.model << " " << kind.type; }
 
@@ -37,10 +39,10 @@ class Course {
   void new_session() {
     RunLimits limits;
     limits.key_type = limits.value_type = kind_.kv;
-    limits.sequences = 3;
-    limits.context = kind_.context * limits.sequences;
-    limits.output_tokens = 3;
-    limits.batch_tokens = 64;
+    limits.sequences = kind_.sequences;
+    limits.output_tokens = kind_.sequences;
+    limits.context = kind_.context * kind_.sequences;
+    limits.batch_tokens = std::max(64, kind_.sequences);
     session_.reset();
     session_.emplace(model_, *backend_, resolve_limits(limits, model_.config()));
   }
@@ -185,6 +187,42 @@ INSTANTIATE_TEST_SUITE_P(Models, Steps,
                            std::ranges::replace(name, '-', '_');
                            return name;
                          });
+
+// A server's steps: sequences that come and go, in an order of their own; on older chips and
+// on 9.0.
+TEST(StepsOfManySequences, ReplayedGiveTheBitsOfStepsRunOneByOne) {
+  LEQ_SHARED_OR_SKIP(folder, "models/qwen3-tiny");
+  constexpr int kSequences = 130;
+  const Kind kind = {"qwen3-tiny", "int8", KvType::int8, 128, kSequences};
+  const auto file = test::quantized(folder, kind.type);
+  const auto run = [&](Course& course) {
+    std::vector<std::int32_t> sequences(kSequences);
+    std::iota(sequences.begin(), sequences.end(), 0);
+    for (const std::int32_t sequence : {0, 69, 70, 129}) {
+      course.prompt(sequence, 62);  // steps cross the end of a page
+    }
+    for (const std::size_t count : {130u, 70u}) {
+      sequences.resize(count);
+      for (int step = 0; step < 3; ++step) {
+        std::ranges::rotate(sequences, sequences.begin() + 29);
+        course.steps(1, sequences, count - 1);
+      }
+    }
+    return course.logits();
+  };
+  const sim::rt::DeviceInfo usual = sim::rt::emulated_device();
+  std::vector<float> expected;
+  for (const int major : {8, 9}) {
+    sim::rt::emulated_device().major = major;
+    if (major == 9) sim::rt::emulated_device().shared_limit_bytes = std::size_t{227} << 10;
+    Course plain(kind, file, false), recorded(kind, file, true);
+    if (expected.empty()) expected = run(plain);
+    EXPECT_TRUE(run(recorded) == expected) << major;
+    EXPECT_EQ(recorded.counts().recorded, 2);
+    EXPECT_EQ(recorded.counts().replayed, 2);
+  }
+  sim::rt::emulated_device() = usual;
+}
 
 // Two sessions at once on one device, their steps in turn: neither replays the other's.
 TEST(StepsOfTwoSessions, AreKeptApart) {
