@@ -183,6 +183,76 @@ TEST_F(Sample, RowsWithoutAnyLimitUseTheWholeVocabulary) {
   EXPECT_GT(*std::ranges::max_element(drawn), 1000);
 }
 
+// Without top-k, where the whole vocabulary takes part: every cut beside every temperature, with
+// candidates that fit into their list and with those that do not.
+TEST_F(Sample, RowsWithoutTopKGiveTheTokensOfTheHost) {
+  constexpr std::array<float, 7> kTemperatures = {1e-40f, 0.2f, 1, 1.5f, 5, 100, 1e38f};
+  constexpr std::array<float, 6> kTopP = {1, 1, 0.95f, 0.5f, 1e-6f, 0.99999f};
+  constexpr std::array<float, 5> kMinP = {0, 0, 1e-5f, 0.2f, 1};
+  Numbers random(5);
+  const auto one_of = [&](const auto& values) {
+    return values[static_cast<std::size_t>(below(random, static_cast<int>(values.size())))];
+  };
+  for (const int vocabulary : {13, 4097, 9001}) {
+    for (int launch = 0; launch < 4; ++launch) {
+      simt::schedule().seed = static_cast<std::uint64_t>(launch);
+      Batch batch(vocabulary);
+      for (int row = 0; row < 32; ++row) {
+        SampleRule rule;
+        rule.temperature = one_of(kTemperatures);
+        rule.top_p = one_of(kTopP);
+        rule.min_p = one_of(kMinP);
+        rule.random = row % 8 == 0 ? ~0u : static_cast<std::uint32_t>(random());
+        auto logits = random_row(random, static_cast<std::size_t>(vocabulary));
+        if (row == 31) logits[0] = kLargestLogit, logits[1] = -kLargestLogit;
+        batch.add(logits, rule, {banned_token(1), {7, 2}});
+      }
+      batch.check(sampler);
+      ASSERT_FALSE(HasFailure()) << "launch " << launch << " of " << vocabulary;
+    }
+  }
+}
+
+// ... and no block reads all of it: what decides fits into the list.
+TEST_F(Sample, ListsFewTokensOfALargeVocabularyWithoutTopK) {
+  constexpr std::size_t kVocabulary = 152000;
+  Numbers random(6);
+  std::normal_distribution<float> normal;
+  std::vector<float> row(kVocabulary);
+  for (float& x : row) x = 2 * normal(random);
+  const DeviceArray<float> logits(row);
+  std::vector<SampleRule> rules;
+  for (const float temperature : {0.7f, 1.0f, 2.0f}) {
+    for (const float top_p : {1.0f, 0.9f}) {
+      rules.push_back({.temperature = temperature, .top_p = top_p, .random = 0x90000000u});
+    }
+  }
+  const DeviceArray<SampleRule> rules_there(rules);
+  const DeviceArray<SampleState> states(std::vector<SampleState>(rules.size()));
+  const DeviceArray<unsigned long long> candidates(
+      std::vector<unsigned long long>(rules.size() * kMostCandidates));
+  const DeviceArray<std::int32_t> drawn(std::vector<std::int32_t>(rules.size()));
+  SampleArguments a;
+  a.logits = {logits.data(), 0};  // one row for all
+  a.vocabulary = kVocabulary;
+  a.rows = static_cast<int>(rules.size());
+  a.rules = rules_there.data();
+  a.states = states.data();
+  a.candidates = candidates.data();
+  a.drawn = drawn.data();
+  a.any_draw = a.any_whole = true;
+  launch_sample(a, test_stream());
+  rt::synchronize(test_stream());
+  for (const SampleState& state : states.host()) {
+    EXPECT_GT(state.candidates, 0u);
+    EXPECT_LE(state.candidates, kMostCandidates);
+  }
+  HostSampler host;
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    EXPECT_EQ(drawn.host()[i], host.draw(row, {rules[i], {}})) << i;
+  }
+}
+
 TEST_F(Sample, NamesTheFirstBadLogitAndRowsThatAreAllBanned) {
   const float nan = std::nanf("");
   for (const float temperature : {0.0f, 1.0f}) {

@@ -1,7 +1,7 @@
-// Sampling in three passes: many blocks look over a row, many blocks list its candidates, one block
-// a row draws. Greedy rows need no list.
-#include "cuda/words/run.h"
+// Sampling in passes: many blocks look over a row, without top-k many blocks add up its masses,
+// many blocks list its candidates, one block a row draws. Greedy rows need no list.
 #include "cuda/kernels/sample/sample_select.cuh"
+#include "cuda/words/run.h"
 
 namespace leq::LEQ_GPU {
 namespace {
@@ -14,6 +14,13 @@ constexpr std::int64_t kLargeVocabulary = 8192;
 
 __device__ __forceinline__ bool keeps_k(const SampleRule& rule) {
   return rule.top_k > 0 && rule.temperature > 0;
+}
+
+__device__ __forceinline__ bool is_whole(const SampleRule& rule) {
+  return rule.top_k == 0 && rule.temperature > 0;
+}
+__device__ __forceinline__ bool has_token(const SampleState& state) {
+  return state.best != 0 && state.bad == 0;
 }
 
 __device__ __forceinline__ float* row_of(const SampleArguments& a, unsigned row) {
@@ -64,30 +71,69 @@ __global__ void __launch_bounds__(kThreads) sample_scan(const LEQ_GRID_CONSTANT 
   if (threadIdx.x == 0 && bad != 0) atomicMax(&state.bad, bad);
   if (!counts) return;
   for (int i = threadIdx.x; i < kSampleBins; i += kThreads) {
-    if (bins[i] != 0) atomicAdd(&state.bins[i], bins[i]);
+    if (bins[i] != 0) atomicAdd(&state.bins[i], static_cast<unsigned long long>(bins[i]));
   }
 }
 
-// The first digit of the k-th best token; of all tokens where there are not so many.
-__device__ unsigned last_digit(const SampleState& state, unsigned k) {
-  LEQ_SHARED(unsigned, last);
-  constexpr int kOwn = kSampleBins / kThreads;
-  const unsigned first = threadIdx.x * kOwn;
-  unsigned mine = 0;
-  for (unsigned digit = first; digit < first + kOwn; ++digit) mine += state.bins[digit];
-  if (threadIdx.x == 0) last = kSampleBins - 1;
-  const unsigned long long before = block_before(mine).mine;
-  if (before < k && before + mine >= k) {
-    unsigned digit = first;
-    for (unsigned long long sum = before + state.bins[digit]; sum < k;) sum += state.bins[++digit];
-    last = digit;
+// Rows without top-k: what their tokens weigh, by distance from the best one.
+__global__ void __launch_bounds__(kThreads)
+    sample_masses(const LEQ_GRID_CONSTANT SampleArguments a) {
+  LEQ_BOUNDS(kThreads);
+  LEQ_SHARED(SampleBins, top_p_bins);
+  LEQ_SHARED(SampleBins, draw_bins);
+  const float* logits = row_of(a, blockIdx.y);
+  SampleState& state = a.states[blockIdx.y];
+  const SampleRule& rule = a.rules[blockIdx.y];
+  if (!is_whole(rule) || !has_token(state)) return;
+  const SampleDistance distance(logit_of_key(~state.best), rule);
+  top_p_bins.clear();
+  draw_bins.clear();
+  __syncthreads();
+  const std::int64_t first = blockIdx.x * kBlockTokens;
+  const std::int64_t end = min(first + kBlockTokens, a.vocabulary);
+  for (std::int64_t id = first + threadIdx.x; id < end; id += kThreads) {
+    const float logit = logits[id];
+    const unsigned digit = distance.digit(logit);
+    const float weight = device_exp(logit - distance.largest);
+    if (rule.top_p < 1) top_p_bins.add(digit, mass_of(weight));
+    if (weight < rule.min_p) continue;
+    draw_bins.add(digit, mass_of(device_exp((logit - distance.largest) / rule.temperature)));
   }
   __syncthreads();
-  return last;
+  for (unsigned i = threadIdx.x; i < kSampleBins; i += kThreads) {
+    if (top_p_bins.sum(i) != 0) atomicAdd(&state.bins[i], top_p_bins.sum(i));
+    if (draw_bins.sum(i) != 0) atomicAdd(&state.draw_bins[i], draw_bins.sum(i));
+  }
 }
 
-// With top-k: all tokens whose first digit is no worse than the k-th one's. Without: those of
-// enough weight; top-p wants to know the mass of the others.
+// Digits of a row's candidates: up to `last`, or one alone and some in a row.
+struct SampleDigits {
+  unsigned alone, first, last;
+  __device__ __forceinline__ bool hold(unsigned digit) const {
+    return digit == alone || (digit >= first && digit <= last);
+  }
+};
+
+// With top-k: all digits up to that of the k-th best token. Without: that of top-p's limit, and
+// those where the draw may end, for the limit's place in its digit is not known yet.
+__device__ SampleDigits digits_of(const SampleState& state, const SampleRule& rule) {
+  if (rule.top_k > 0) {
+    const auto count = [&](unsigned digit) { return state.bins[digit]; };
+    const auto goal = [&](unsigned long long) {
+      return static_cast<unsigned long long>(rule.top_k);
+    };
+    return {kSampleBins, 0, find_digit(count, goal).digit};
+  }
+  const unsigned limit = rule.top_p < 1 ? top_p_digit(state, rule).digit : kSampleBins;
+  const auto drawn_of = [&](unsigned digits) {
+    const auto mass = [&](unsigned digit) { return digit < digits ? state.draw_bins[digit] : 0; };
+    const auto goal = [&](unsigned long long total) { return draw_goal(rule.random, total); };
+    return find_digit(mass, goal).digit;
+  };
+  return {limit, drawn_of(limit), drawn_of(limit + 1)};
+}
+
+// Tokens of the digits that decide.
 __global__ void __launch_bounds__(kThreads)
     sample_candidates(const LEQ_GRID_CONSTANT SampleArguments a) {
   LEQ_BOUNDS(kThreads);
@@ -95,29 +141,22 @@ __global__ void __launch_bounds__(kThreads)
   const float* logits = row_of(a, blockIdx.y);
   SampleState& state = a.states[blockIdx.y];
   const SampleRule& rule = a.rules[blockIdx.y];
-  if (rule.temperature == 0 || state.best == 0 || state.bad != 0) return;
-  const bool by_k = keeps_k(rule);
-  const unsigned last = by_k ? last_digit(state, static_cast<unsigned>(rule.top_k)) : 0;
-  const float largest = logit_of_key(~state.best), least = least_weight(rule);
+  if (rule.temperature == 0 || !has_token(state)) return;
+  const SampleDigits digits = digits_of(state, rule);
+  const SampleDistance distance(logit_of_key(~state.best), rule);
   const std::int64_t first = blockIdx.x * kBlockTokens;
   const std::int64_t end = min(first + kBlockTokens, a.vocabulary);
   const auto is_candidate = [&](float logit) {
-    if (by_k) return order_of(logit) >> (32 - kSampleDigitBits) <= last && logit > kNoLogit;
-    return logit > kNoLogit && device_exp(logit - largest) >= least;
+    const unsigned digit =
+        rule.top_k > 0 ? order_of(logit) >> (32 - kSampleDigitBits) : distance.digit(logit);
+    return logit > kNoLogit && digits.hold(digit);
   };
   unsigned mine = 0;
-  unsigned long long dropped = 0;
   for (std::int64_t id = first + threadIdx.x; id < end; id += kThreads) {
-    const float logit = logits[id];
-    if (is_candidate(logit))
-      ++mine;
-    else if (!by_k)
-      dropped += mass_of(device_exp(logit - largest));
+    if (is_candidate(logits[id])) ++mine;
   }
-  dropped = block_sum(dropped);
   const Before before = block_before(mine);
   if (threadIdx.x == 0) {
-    if (dropped != 0) atomicAdd(&state.dropped, dropped);
     place = atomicAdd(&state.candidates, static_cast<unsigned>(before.total));
   }
   __syncthreads();
@@ -131,25 +170,10 @@ __global__ void __launch_bounds__(kThreads)
 
 // The token of a row that has one and is not greedy.
 __device__ unsigned draw(const SampleRow& row) {
-  LEQ_SHARED(SampleBins, bins);
-  LEQ_SHARED(unsigned, drawn);
   SampleKey limit = kLastKey;
-  if (row.rule.top_k > 0) {
-    const SampleRange range = select_key(row, SamplePhase::top_k, limit, bins);
-    if (range.known < 64) limit = range.last();
-  }
-  if (row.rule.top_p < 1) {
-    const SampleRange range = select_key(row, SamplePhase::top_p, limit, bins);
-    if (range.known < 64) limit = min(limit, range.last());
-  }
-  const SampleRange range = select_key(row, SamplePhase::draw, limit, bins);
-  row.each([&](SampleKey key) {
-    if (range.holds(key) && takes_part(row, SamplePhase::draw, limit, key)) {
-      drawn = static_cast<unsigned>(key);
-    }
-  });
-  __syncthreads();
-  return drawn;
+  if (row.rule.top_k > 0) limit = select_key(row, SamplePhase::top_k, limit);
+  if (row.rule.top_p < 1) limit = select_key(row, SamplePhase::top_p, limit);
+  return static_cast<unsigned>(select_key(row, SamplePhase::draw, limit));
 }
 
 __global__ void __launch_bounds__(kMostDrawThreads)
@@ -167,8 +191,8 @@ __global__ void __launch_bounds__(kMostDrawThreads)
     const bool listed = state.candidates <= kMostCandidates;
     const SampleKey* list = a.candidates + blockIdx.x * static_cast<std::size_t>(kMostCandidates);
     drawn = static_cast<std::int32_t>(
-        draw({rule, logit_of_key(~state.best), listed ? list : nullptr, state.candidates, logits,
-              a.vocabulary, listed ? state.dropped : 0}));
+        draw({rule, state, SampleDistance(logit_of_key(~state.best), rule), listed ? list : nullptr,
+              state.candidates, logits, a.vocabulary}));
   }
   if (threadIdx.x == 0) a.drawn[blockIdx.x] = drawn;
   if (!a.any_change) return;
@@ -188,6 +212,7 @@ void launch_sample(const SampleArguments& a, rt::Stream& stream) {
   if (a.any_change)
     rt::run(stream, {"sample_change", dim3(rows), dim3(kThreads)}, sample_change, a);
   rt::run(stream, {"sample_scan", parts, dim3(kThreads)}, sample_scan, a);
+  if (a.any_whole) rt::run(stream, {"sample_masses", parts, dim3(kThreads)}, sample_masses, a);
   if (a.any_draw) {
     rt::run(stream, {"sample_candidates", parts, dim3(kThreads)}, sample_candidates, a);
   }

@@ -14,16 +14,20 @@ namespace leq::LEQ_GPU {
 // Leading bits of a key that the first pass counts, in bins.
 inline constexpr int kSampleDigitBits = 11;
 inline constexpr int kSampleBins = 1 << kSampleDigitBits;
-// Tokens of a row that are kept in a list; rows with more are read again from their logits.
+// Tokens of a row that are kept in a list; rows with more are read again from their logits, by one
+// block: with a large top_k, or where so many logits are equal or nearly so.
 inline constexpr unsigned kMostCandidates = 4096;
 
 // What the passes over one row know; zeros before the first.
 struct SampleState {
-  unsigned long long best;     // ~key of the best token, 0: every token is banned
-  unsigned long long dropped;  // mass of tokens that are no candidates, for top-p
-  unsigned bad;                // ~id of the first logit that is NaN or +infinity, 0: none
-  unsigned candidates;         // also those beyond kMostCandidates
-  unsigned bins[kSampleBins];  // tokens by the first digit of their keys, for top-k
+  unsigned long long best;  // ~key of the best token, 0: every token is banned
+  unsigned bad;             // ~id of the first logit that is NaN or +infinity, 0: none
+  unsigned candidates;      // also those beyond kMostCandidates
+  // With top-k: tokens by the first digit of their keys. Without: their masses at temperature 1 by
+  // distance from the best, for top-p.
+  unsigned long long bins[kSampleBins];
+  // Without top-k: masses for the draw by distance, of those that pass min-p.
+  unsigned long long draw_bins[kSampleBins];
 };
 
 struct SampleArguments {
@@ -37,7 +41,9 @@ struct SampleArguments {
   SampleState* states = nullptr;              // [rows]
   unsigned long long* candidates = nullptr;   // [rows][kMostCandidates] keys, in any order
   std::int32_t* drawn = nullptr;              // [rows], as HostSampler::draw gives them
-  bool any_change = false, any_draw = false;  // any_draw: some temperature is not 0
+  bool any_change = false;
+  bool any_draw = false;   // some temperature is not 0
+  bool any_whole = false;  // ... where top_k is 0
 };
 void launch_sample(const SampleArguments& a, rt::Stream& stream);
 

@@ -1,11 +1,11 @@
 // How one block finds the key up to which the weights of a row's tokens add up to a goal: radix
-// select, 11 bits a pass, by histograms of counts and of masses. Sums are integers: no order of
-// threads changes them.
+// select, 11 bits a pass, by histograms of masses; in rows without top-k behind a pass by distance,
+// whose histogram many blocks have made. Sums are integers: no order of threads changes them.
 #pragma once
 
+#include "cuda/kernels/sample/sample.h"
 #include "cuda/words/float_math.cuh"
 #include "cuda/words/reduce.cuh"
-#include "cuda/kernels/sample/sample.h"
 
 namespace leq::LEQ_GPU {
 
@@ -40,69 +40,30 @@ __device__ __forceinline__ Before block_before(unsigned long long value) {
   return before;
 }
 
-// Weights below this are left out of the list of candidates where no top-k makes one: a little less
-// than min-p, since exp is not monotone in its last bit, so that what is left out lies after all
-// tokens that pass.
-__device__ __forceinline__ float least_weight(const SampleRule& rule) {
-  return 0.999f * rule.min_p;
-}
+// Tokens of a row without top-k by how far their logits lie below the largest one. Ascending digits
+// are descending logits. At temperature T a mass is 0 from a distance of 27.8 T on, which is in
+// front of the last digit.
+struct SampleDistance {
+  float largest, scale;
 
-// A row's tokens that may be drawn, and what decides about them.
-struct SampleRow {
-  SampleRule rule;
-  float largest;
-  const SampleKey* list;  // [count] where the candidates fit, or else null
-  unsigned count;
-  const float* logits;  // [V]
-  std::int64_t vocabulary;
-  unsigned long long dropped;  // beside those of the list
-
-  template <class Visit>
-  __device__ __forceinline__ void each(Visit visit) const {
-    if (list != nullptr) {
-      for (unsigned i = threadIdx.x; i < count; i += blockDim.x) visit(list[i]);
-      return;
-    }
-    for (std::int64_t id = threadIdx.x; id < vocabulary; id += blockDim.x) {
-      const float logit = logits[id];
-      if (logit > kNoLogit) visit(sample_key(order_of(logit), static_cast<unsigned>(id)));
-    }
+  __device__ __forceinline__ SampleDistance(float largest_logit, const SampleRule& rule)
+      : largest(largest_logit), scale(73 / max(rule.temperature, 1.0f)) {
+    static_assert(73 * 28 < kSampleBins - 1);
   }
-  __device__ __forceinline__ bool passes_min_p(SampleKey key) const {
-    return device_exp(logit_of_key(key) - largest) >= rule.min_p;
+  __device__ __forceinline__ unsigned digit(float logit) const {
+    return static_cast<unsigned>(min((largest - logit) * scale, float{kSampleBins - 1}));
   }
 };
 
-// What is selected for: the k best, the prefix of top-p, the drawn token.
-enum class SamplePhase : int { top_k, top_p, draw };
-
-__device__ __forceinline__ unsigned long long weight_of(const SampleRow& row, SamplePhase phase,
-                                                        SampleKey key) {
-  if (phase == SamplePhase::top_k) return 1;
-  const float distance = logit_of_key(key) - row.largest;
-  return mass_of(
-      device_exp(phase == SamplePhase::top_p ? distance : distance / row.rule.temperature));
-}
-
-__device__ __forceinline__ unsigned long long goal_of(const SampleRow& row, SamplePhase phase,
-                                                      unsigned long long total) {
-  if (phase == SamplePhase::top_k) return static_cast<unsigned>(row.rule.top_k);
-  if (phase == SamplePhase::top_p) return top_p_goal(row.rule.top_p, total + row.dropped);
-  return draw_goal(row.rule.random, total);
-}
-
-// Counts and 64-bit sums by digit, the sums in two words: shared memory adds 32 bits at a time.
+// 64-bit sums by digit, in two words: shared memory adds 32 bits at a time.
 struct SampleBins {
-  unsigned counts[kSampleBins], low[kSampleBins], high[kSampleBins];
+  unsigned low[kSampleBins], high[kSampleBins];
 
   __device__ __forceinline__ void clear() {
-    for (unsigned i = threadIdx.x; i < kSampleBins; i += blockDim.x) {
-      counts[i] = low[i] = high[i] = 0;
-    }
-    __syncthreads();
+    for (unsigned i = threadIdx.x; i < kSampleBins; i += blockDim.x) low[i] = high[i] = 0;
   }
   __device__ __forceinline__ void add(unsigned digit, unsigned long long weight) {
-    atomicAdd(&counts[digit], 1u);
+    if (weight == 0) return;
     const auto lower = static_cast<unsigned>(weight);
     const unsigned old = atomicAdd(&low[digit], lower);
     const unsigned upper = static_cast<unsigned>(weight >> 32) + (old + lower < old ? 1u : 0u);
@@ -113,6 +74,89 @@ struct SampleBins {
   }
 };
 
+// The first digit with which sum(digit) of all digits so far reach the goal, goal_of(total), or 1
+// where that is 0; `left` is what is missing of it before that digit. digit = kSampleBins where
+// they never reach it. All threads get it, behind a barrier.
+struct FoundDigit {
+  unsigned digit;
+  unsigned long long left;
+};
+template <class Sum, class GoalOf>
+__device__ __forceinline__ FoundDigit find_digit(Sum sum, GoalOf goal_of) {
+  LEQ_SHARED(FoundDigit, found);
+  const unsigned own = kSampleBins / blockDim.x, first = threadIdx.x * own;
+  unsigned long long mine = 0;
+  for (unsigned digit = first; digit < first + own; ++digit) mine += sum(digit);
+  const Before before = block_before(mine);
+  const unsigned long long asked = goal_of(before.total), goal = max(asked, 1ull);
+  if (goal > before.total) return {kSampleBins, goal - before.total};
+  if (before.mine < goal && before.mine + mine >= goal) {
+    unsigned long long left = goal - before.mine;
+    unsigned digit = first;
+    while (sum(digit) < left) left -= sum(digit++);
+    found = {digit, left};
+  }
+  __syncthreads();
+  const FoundDigit result = found;
+  __syncthreads();  // before the next call writes
+  return result;
+}
+
+// Of a row without top-k: where top-p's limit lies.
+__device__ __forceinline__ FoundDigit top_p_digit(const SampleState& state,
+                                                  const SampleRule& rule) {
+  const auto mass = [&](unsigned digit) { return state.bins[digit]; };
+  const auto goal = [&](unsigned long long total) { return top_p_goal(rule.top_p, total); };
+  return find_digit(mass, goal);
+}
+
+// A row's tokens that may be drawn, and what decides about them.
+struct SampleRow {
+  SampleRule rule;
+  const SampleState& state;
+  SampleDistance distance;
+  const SampleKey* list;  // [count] where the candidates fit, or else null
+  unsigned count;
+  const float* logits;  // [V]
+  std::int64_t vocabulary;
+  unsigned only = kSampleBins;  // digit of distance that is looked at; kSampleBins: all
+
+  template <class Visit>
+  __device__ __forceinline__ void each(Visit visit) const {
+    const auto look = [&](SampleKey key) {
+      if (only == kSampleBins || distance.digit(logit_of_key(key)) == only) visit(key);
+    };
+    if (list != nullptr) {
+      for (unsigned i = threadIdx.x; i < count; i += blockDim.x) look(list[i]);
+      return;
+    }
+    for (std::int64_t id = threadIdx.x; id < vocabulary; id += blockDim.x) {
+      const float logit = logits[id];
+      if (logit > kNoLogit) look(sample_key(order_of(logit), static_cast<unsigned>(id)));
+    }
+  }
+  __device__ __forceinline__ bool passes_min_p(SampleKey key) const {
+    return device_exp(logit_of_key(key) - distance.largest) >= rule.min_p;
+  }
+};
+
+// What is selected for: the k best, the prefix of top-p, the drawn token.
+enum class SamplePhase : int { top_k, top_p, draw };
+
+__device__ __forceinline__ unsigned long long weight_of(const SampleRow& row, SamplePhase phase,
+                                                        SampleKey key) {
+  if (phase == SamplePhase::top_k) return 1;
+  const float below = logit_of_key(key) - row.distance.largest;
+  return mass_of(device_exp(phase == SamplePhase::top_p ? below : below / row.rule.temperature));
+}
+
+__device__ __forceinline__ unsigned long long goal_of(const SampleRule& rule, SamplePhase phase,
+                                                      unsigned long long total) {
+  if (phase == SamplePhase::top_k) return static_cast<unsigned>(rule.top_k);
+  if (phase == SamplePhase::top_p) return top_p_goal(rule.top_p, total);
+  return draw_goal(rule.random, total);
+}
+
 // Keys that agree with `key` from bit `known` up.
 struct SampleRange {
   SampleKey key;
@@ -120,7 +164,6 @@ struct SampleRange {
   __device__ __forceinline__ bool holds(SampleKey other) const {
     return known == 64 || (key ^ other) >> known == 0;
   }
-  __device__ __forceinline__ SampleKey last() const { return key | ((SampleKey{1} << known) - 1); }
 };
 
 __device__ __forceinline__ bool takes_part(const SampleRow& row, SamplePhase phase, SampleKey limit,
@@ -128,48 +171,67 @@ __device__ __forceinline__ bool takes_part(const SampleRow& row, SamplePhase pha
   return key <= limit && (phase != SamplePhase::draw || row.passes_min_p(key));
 }
 
-// Smallest range that was looked at and holds the first token, by ascending key among those up to
-// `limit`, with which the weights reach the goal; all of its tokens but that one are counted out
-// by then, or it is one key. known = 64 where they never reach it. All threads get it.
-__device__ __forceinline__ SampleRange select_key(const SampleRow& row, SamplePhase phase,
-                                                  SampleKey limit, SampleBins& bins) {
-  struct Found {
-    unsigned long long before;
-    unsigned digit, count;
+// Of a row without top-k: where the draw ends. Tokens of top-p's limit's own digit are counted
+// here.
+__device__ __forceinline__ FoundDigit drawn_digit(SampleRow row, SampleKey limit) {
+  unsigned long long rest = 0;
+  if (limit != kLastKey) {
+    row.only = row.distance.digit(logit_of_key(limit));
+    row.each([&](SampleKey key) {
+      if (!takes_part(row, SamplePhase::draw, limit, key)) return;
+      rest += weight_of(row, SamplePhase::draw, key);
+    });
+    rest = block_sum(rest);
+  }
+  const auto mass = [&](unsigned digit) {
+    if (digit == row.only) return rest;
+    return digit < row.only ? row.state.draw_bins[digit] : 0;
   };
-  LEQ_SHARED(Found, found);
-  constexpr unsigned kMask = kSampleBins - 1;
-  const unsigned own = kSampleBins / blockDim.x, first = threadIdx.x * own;
+  const auto goal = [&](unsigned long long total) { return draw_goal(row.rule.random, total); };
+  return find_digit(mass, goal);
+}
+
+// The first token, by ascending key among those up to `limit`, with which the weights reach the
+// goal; kLastKey where they never do. All threads get it.
+__device__ __forceinline__ SampleKey select_key(SampleRow row, SamplePhase phase, SampleKey limit) {
+  LEQ_SHARED(SampleBins, bins);
+  LEQ_SHARED(unsigned[kSampleBins], counts);
+  LEQ_SHARED(SampleKey, selected);
+  unsigned long long goal = 0;  // is not known yet
+  if (row.rule.top_k == 0) {
+    const FoundDigit found =
+        phase == SamplePhase::top_p ? top_p_digit(row.state, row.rule) : drawn_digit(row, limit);
+    row.only = found.digit;
+    goal = found.left;
+  }
   SampleRange range = {0, 64};
-  unsigned long long goal = 0;
-  for (int shift = kFirstShift;; shift = max(shift - kSampleDigitBits, 0)) {
+  bool is_one = false;
+  for (int shift = kFirstShift; !is_one; shift = max(shift - kSampleDigitBits, 0)) {
     bins.clear();
+    for (unsigned i = threadIdx.x; i < kSampleBins; i += blockDim.x) counts[i] = 0;
+    __syncthreads();
     row.each([&](SampleKey key) {
       if (!range.holds(key) || !takes_part(row, phase, limit, key)) return;
-      bins.add(static_cast<unsigned>(key >> shift) & kMask, weight_of(row, phase, key));
+      const unsigned digit = static_cast<unsigned>(key >> shift) % kSampleBins;
+      atomicAdd(&counts[digit], 1u);
+      bins.add(digit, weight_of(row, phase, key));
     });
     __syncthreads();
-    unsigned long long mine = 0;
-    for (unsigned digit = first; digit < first + own; ++digit) mine += bins.sum(digit);
-    const Before before = block_before(mine);
-    if (range.known == 64) {
-      goal = goal_of(row, phase, before.total);
-      if (goal > before.total) return range;
-      if (goal == 0) goal = 1;
-    }
-    if (before.mine < goal && before.mine + mine >= goal) {
-      unsigned long long sum = before.mine;
-      unsigned digit = first;
-      while (sum + bins.sum(digit) < goal) sum += bins.sum(digit++);
-      found = {sum, digit, bins.counts[digit]};
-    }
-    __syncthreads();
+    const auto goal_here = [&](unsigned long long total) {
+      return goal != 0 ? goal : goal_of(row.rule, phase, total);
+    };
+    const FoundDigit found = find_digit([&](unsigned d) { return bins.sum(d); }, goal_here);
+    if (found.digit == kSampleBins) return kLastKey;
+    goal = found.left;
     range = {range.key | SampleKey{found.digit} << shift, shift};
-    goal -= found.before;
-    const unsigned count = found.count;
+    is_one = counts[found.digit] == 1 || shift == 0;
     __syncthreads();  // before the next pass writes
-    if (count == 1 || shift == 0) return range;
   }
+  row.each([&](SampleKey key) {
+    if (range.holds(key) && takes_part(row, phase, limit, key)) selected = key;
+  });
+  __syncthreads();
+  return selected;
 }
 
 }  // namespace leq::LEQ_GPU
