@@ -68,7 +68,7 @@ void DeviceSampler::draw_together(const FloatRows& logits, std::int64_t vocabula
     if (draws_on_host(request)) rule.temperature = 0;
     append(lists_, std::span<const SampleRule>(&rule, 1));
     a.any_draw = a.any_draw || rule.temperature > 0;
-    a.any_whole = a.any_whole || (rule.temperature > 0 && rule.top_k == 0);
+    a.any_whole = a.any_whole || (rule.temperature > 0 && rule.top_k <= 0);
     a.any_change = a.any_change || !request.changes.empty();
   }
   std::vector<std::int32_t> ends = {0};

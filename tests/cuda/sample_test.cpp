@@ -200,6 +200,7 @@ TEST_F(Sample, RowsWithoutTopKGiveTheTokensOfTheHost) {
       for (int row = 0; row < 32; ++row) {
         SampleRule rule;
         rule.temperature = one_of(kTemperatures);
+        rule.top_k = -below(random, 2);
         rule.top_p = one_of(kTopP);
         rule.min_p = one_of(kMinP);
         rule.random = row % 8 == 0 ? ~0u : static_cast<std::uint32_t>(random());

@@ -15,9 +15,8 @@ constexpr std::int64_t kLargeVocabulary = 8192;
 __device__ __forceinline__ bool keeps_k(const SampleRule& rule) {
   return rule.top_k > 0 && rule.temperature > 0;
 }
-
 __device__ __forceinline__ bool is_whole(const SampleRule& rule) {
-  return rule.top_k == 0 && rule.temperature > 0;
+  return rule.top_k <= 0 && rule.temperature > 0;
 }
 __device__ __forceinline__ bool has_token(const SampleState& state) {
   return state.best != 0 && state.bad == 0;

@@ -43,7 +43,7 @@ struct SampleArguments {
   std::int32_t* drawn = nullptr;              // [rows], as HostSampler::draw gives them
   bool any_change = false;
   bool any_draw = false;   // some temperature is not 0
-  bool any_whole = false;  // ... where top_k is 0
+  bool any_whole = false;  // some of them beside a top_k of 0 or less
 };
 void launch_sample(const SampleArguments& a, rt::Stream& stream);
 

@@ -198,7 +198,7 @@ __device__ __forceinline__ SampleKey select_key(SampleRow row, SamplePhase phase
   LEQ_SHARED(unsigned[kSampleBins], counts);
   LEQ_SHARED(SampleKey, selected);
   unsigned long long goal = 0;  // is not known yet
-  if (row.rule.top_k == 0) {
+  if (row.rule.top_k <= 0) {
     const FoundDigit found =
         phase == SamplePhase::top_p ? top_p_digit(row.state, row.rule) : drawn_digit(row, limit);
     row.only = found.digit;
