@@ -22,18 +22,20 @@ errors=$out/models_errors.txt
 
 ceiling() { awk -v name="$1" '$1 == name { print $2 }' "$ceilings" 2> /dev/null; }
 read_gbps=$(ceiling read_gbps)
-mma_tops=$(ceiling mma_s8_tops)
+loop=wgmma
+mma_tops=$(ceiling wgmma_s8_tops)
+[ -n "$mma_tops" ] || { loop=mma; mma_tops=$(ceiling mma_s8_tops); }
 
-# Rows of leq-bench's csv as table rows: t/s and the share of reading (generation) or of the mma
-# loop (prompts). Columns are found by name.
+# Rows of leq-bench's csv as table rows: t/s and the share of reading (generation) or of the tensor
+# cores' loop (prompts). Columns are found by name.
 rows() {
-  awk -F, -v read="${read_gbps:-0}" -v tops="${mma_tops:-0}" -v context="$1" '
+  awk -F, -v read="${read_gbps:-0}" -v tops="${mma_tops:-0}" -v loop="$loop" -v context="$1" '
     NR == 1 { for (i = 1; i <= NF; ++i) column[$i] = i; next }
     {
       split($column["model"], name, ":")
       prompt = $column["test"] ~ /^pp/
       share = "n/a"
-      if (prompt && tops > 0) share = sprintf("%.1f %% of mma", 100 * $column["gops"] / (1000 * tops))
+      if (prompt && tops > 0) share = sprintf("%.1f %% of %s", 100 * $column["gops"] / (1000 * tops), loop)
       if (!prompt && read > 0) share = sprintf("%.1f %% of read", 100 * $column["gbps"] / read)
       printf "| %s | %s | %s | %s | %s | %.1f | %s |\n", name[2], $column["scheme"], context, \
         $column["test"], $column["sequences"], $column["tps"], share

@@ -35,22 +35,27 @@ std::int64_t page_bytes(KvPart part, KvType type, int kv_heads) {
 // f16 copies, of the first page and of the newest ones of a run.
 constexpr std::int64_t kCopiesOfRun = 64;
 
-// One layer: `sequences` runs of `rows` rows that end at position `context` - 1.
+// One layer: `sequences` runs of `rows` rows that end at position `context` - 1. A launch for each
+// of several caches: at most `most_caches`, or as many as no second cache holds.
 class Problem {
  public:
-  Problem(const Heads& heads, KvType type, int sequences, int rows, int context, rt::Stream& stream)
+  Problem(const Heads& heads, KvType type, int sequences, int rows, int context, int most_caches,
+          rt::Stream& stream)
       : width_(std::int64_t{heads.heads + 2 * heads.kv_heads} * kHeadDim),
         key_bytes_(page_bytes(KvPart::keys, type, heads.kv_heads)),
         value_bytes_(page_bytes(KvPart::values, type, heads.kv_heads)),
         copy_bytes_(page_bytes(KvPart::keys, KvType::f16, heads.kv_heads)),
         pages_of_run_((context + kKvPageTokens - 1) / kKvPageTokens),
+        copies_of_cache_(kv_scheme(type).blocked() ? kCopiesOfRun * sequences * copy_bytes_ : 0),
+        caches_(std::min(most_caches,
+                         copies_filling(kRotatedBytes, bytes(sequences * pages_of_run_ *
+                                                             (key_bytes_ + value_bytes_))))),
         qkv_(Memory::filled(bytes(sequences * rows * width_ * 4), 0x3d000000u, stream)),
         out_(bytes(std::int64_t{sequences} * rows * heads.heads * kHeadDim * 4), 0, stream),
         // Bytes up to 0x3b are codes, and in pairs f16 numbers below 1.
-        keys_(bytes(sequences * pages_of_run_ * key_bytes_), 0x3b, stream),
-        values_(bytes(sequences * pages_of_run_ * value_bytes_), 0x3b, stream),
-        copies_(bytes(kv_scheme(type).blocked() ? kCopiesOfRun * sequences * copy_bytes_ : 4), 0x3b,
-                stream),
+        keys_(bytes(caches_ * sequences * pages_of_run_ * key_bytes_), 0x3b, stream),
+        values_(bytes(caches_ * sequences * pages_of_run_ * value_bytes_), 0x3b, stream),
+        copies_(bytes(caches_ * copies_of_cache_ + 4), 0x3b, stream),
         lists_(bytes(sequences * (2 * pages_of_run_ + rows + 5) * 4), 0, stream),
         scratch_(attention_scratch_bytes(sequences * rows, heads.heads, heads.kv_heads, kHeadDim,
                                          context) +
@@ -94,7 +99,15 @@ class Problem {
   }
 
   double us(rt::Stream& stream) const {
-    return microseconds(stream, 1, [&](int) { launch_attention(a_, stream); });
+    return microseconds(stream, caches_, [&](int cache) {
+      const std::int64_t pages = a_.batch.run_count * pages_of_run_;
+      AttentionArguments a = a_;
+      a.keys.base += cache * pages * key_bytes_;
+      a.values.base += cache * pages * value_bytes_;
+      a.copied.keys.base += cache * copies_of_cache_;
+      a.copied.values.base = a.copied.keys.base;
+      launch_attention(a, stream);
+    });
   }
   double cache_bytes() const {
     return static_cast<double>(a_.batch.run_count * a_.batch.end) *
@@ -110,7 +123,8 @@ class Problem {
  private:
   static std::size_t bytes(std::int64_t n) { return static_cast<std::size_t>(n); }
 
-  std::int64_t width_, key_bytes_, value_bytes_, copy_bytes_, pages_of_run_;
+  std::int64_t width_, key_bytes_, value_bytes_, copy_bytes_, pages_of_run_, copies_of_cache_;
+  int caches_;
   Memory qkv_, out_, keys_, values_, copies_, lists_, scratch_, tickets_;
   AttentionArguments a_;
 };
@@ -126,7 +140,8 @@ void decode(const Options& options, rt::Stream& stream) {
           std::vector<std::string> row = {heads.model, std::string(kv_scheme(type).name),
                                           number(sequences, 0), number(context, 0)};
           try {
-            const Problem problem(heads, type, sequences, 1, options.tiny ? 130 : context, stream);
+            const Problem problem(heads, type, sequences, 1, options.tiny ? 130 : context,
+                                  options.tiny ? 2 : 64, stream);
             const double us = problem.us(stream), gbps = problem.cache_bytes() / us * 1e-3;
             row.insert(row.end(),
                        {number(us, 1), number(gbps, 0), share(options, "read_gbps", gbps)});
@@ -148,7 +163,7 @@ void prefill(const Options& options, rt::Stream& stream) {
       for (const int context : {2048, 8192, 32768}) {
         if (options.tiny && context > 2048) continue;
         const int rows = options.tiny ? 20 : 2048;
-        const Problem problem(heads, type, 1, rows, options.tiny ? 70 : context, stream);
+        const Problem problem(heads, type, 1, rows, options.tiny ? 70 : context, 1, stream);
         const double us = problem.us(stream), tflops = problem.operations() / us * 1e-6;
         print_row({heads.model, std::string(kv_scheme(type).name), number(context, 0),
                    number(us, 1), number(tflops, 1), share(options, "mma_f16_tflops", tflops)});

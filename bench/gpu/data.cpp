@@ -75,11 +75,15 @@ int LinearShape::outputs() const {
 
 std::vector<LinearShape> llama_linears(bool tiny) {
   const int n = tiny ? 32 : 1;
-  return {{"qkv", {4096 / n, 4096 / n, 4096 / n}, 4096 / n, Finish::store},
-          {"o", {4096 / n}, 4096 / n, Finish::add},
-          {"gate_up", {11008 / n, 11008 / n}, 4096 / n, Finish::swiglu},
-          {"down", {4096 / n}, 11008 / n, Finish::add},
-          {"head", {32000 / n}, 4096 / n, Finish::store}};
+  return {{"qkv", {4096 / n, 4096 / n, 4096 / n}, 4096 / n, Finish::store, 0},
+          {"o", {4096 / n}, 4096 / n, Finish::add, 128},
+          {"gate_up", {11008 / n, 11008 / n}, 4096 / n, Finish::swiglu, 0},
+          {"down", {4096 / n}, 11008 / n, Finish::add, 128},
+          {"head", {32000 / n}, 4096 / n, Finish::store, 128}};
+}
+
+int copies_filling(std::size_t bytes, std::size_t each) {
+  return static_cast<int>(std::clamp<std::size_t>(bytes / each, 1, 64));
 }
 
 IntLinear::IntLinear(const LinearShape& shape, int bits, int group, std::int64_t tokens,
@@ -91,12 +95,14 @@ IntLinear::IntLinear(const LinearShape& shape, int bits, int group, std::int64_t
       order_(piece_order(tokens, rt::device_of(stream), finds_equal_forms(0, stream))),
       copy_bytes_(padded_code_bytes(shape, bits)),
       scale_bytes_(padded_scale_bytes(shape, group)),
-      copies_(static_cast<int>(std::clamp<std::size_t>(bytes / weight_bytes(), 1, 64))),
+      copies_(copies_filling(bytes, weight_bytes())),
       codes_(copy_bytes_ * static_cast<std::size_t>(copies_), bits == 16 ? kBelowOne : 255, stream),
       scales_(Memory::filled(scale_bytes_ * static_cast<std::size_t>(copies_),
                              group == 0 ? 0x3c000000u : 0x20002000u, stream)),
       x_(static_cast<std::size_t>(tokens * padded_columns(shape.columns)), 255, stream),
-      x_scales_(Memory::filled(static_cast<std::size_t>(tokens) * 4, 0x3c000000u, stream)),
+      x_scales_(Memory::filled(
+          static_cast<std::size_t>(tokens * (padded_columns(shape.columns) / 128)) * 4, 0x3c000000u,
+          stream)),
       x_sums_(Memory::filled(
           static_cast<std::size_t>(tokens * (padded_columns(shape.columns) / 128)) * 4, 0, stream)),
       pieces_(static_cast<std::size_t>(tokens * padded_columns(shape.columns)) * 4, kBelowOne,
@@ -129,7 +135,8 @@ IntMatmul IntLinear::arguments(int copy) const {
   a.x.scales = x_scales_.as<float>();
   a.x.sums = group_ == 0 ? nullptr : x_sums_.as<std::int32_t>();
   a.x.code_stride = padded;
-  a.x.scale_stride = 1;
+  a.x.group = shape_.act_group;
+  a.x.scale_stride = shape_.act_group == 0 ? 1 : padded / 128;
   a.x.sum_stride = padded / 128;
   a.x.sum_group = 128;
   a.finish = shape_.finish;

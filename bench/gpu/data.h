@@ -38,14 +38,22 @@ struct LinearShape {
   std::vector<int> rows;  // of each segment
   int columns;
   Finish finish;
+  int act_group;  // columns of one scale of the activations: 128, or 0 for the row
 
   int outputs() const;
+  const char* act() const { return act_group == 0 ? "row" : "g128"; }
   double products(std::int64_t tokens) const {
     return static_cast<double>(tokens) * outputs() * columns;
   }
 };
-// Those of llama-7b; `tiny`: a 32nd in each direction.
+// Those of llama-7b, activations quantized as `leq-quantize` has it; `tiny`: a 32nd in each
+// direction.
 std::vector<LinearShape> llama_linears(bool tiny);
+
+// More than any second cache: launches that take copies in turn, so many, read from memory.
+inline constexpr std::size_t kRotatedBytes = std::size_t{640} << 20;
+// How many of `each` bytes fill about `bytes`, 1 to 64.
+int copies_filling(std::size_t bytes, std::size_t each);
 
 // Several copies of one linear of b bits, and rows of activations: inputs of launch_int_matmul and,
 // with 16 bits (f16) or weights alone quantized, of launch_float_matmul, launch_weight_only_matmul.

@@ -1,5 +1,6 @@
 // Many tokens times the weights of llama-7b: operations per second, as a share of what a loop of
-// nothing but tensor-core instructions reaches, beside the vendor's library.
+// nothing but tensor-core instructions reaches (wgmma where there is one), beside the vendor's
+// library.
 #include <cstdio>
 
 #include "bench/gpu/data.h"
@@ -20,16 +21,20 @@ constexpr Kind kKinds[] = {{"int8", 8, 0},
                            {"int4-g128, act none", 4, 128, true},
                            {"f16", 16, 0, true}};
 
-void launch(const Kind& kind, const IntLinear& linear, rt::Stream& stream) {
-  if (kind.bits == 16) return launch_float_matmul(linear.f16(0), stream);
-  if (kind.f32_inputs) return launch_weight_only_matmul(linear.weight_only(0), stream);
-  launch_int_matmul(linear.arguments(0), stream);
+// Up to so many tokens the second cache would hold what a launch reads, and it counts.
+constexpr std::int64_t kReadingTokens = 256;
+
+void launch(const Kind& kind, const IntLinear& linear, int copy, rt::Stream& stream) {
+  if (kind.bits == 16) return launch_float_matmul(linear.f16(copy), stream);
+  if (kind.f32_inputs) return launch_weight_only_matmul(linear.weight_only(copy), stream);
+  launch_int_matmul(linear.arguments(copy), stream);
 }
 
 // With f32 inputs each product is two of f16.
 std::string of_loop(const Options& options, const Kind& kind, double tops) {
-  return kind.f32_inputs ? share(options, "mma_f16_tflops", 2 * tops)
-                         : share(options, "mma_s8_tops", tops);
+  const std::string loop = options.ceilings.contains("wgmma_s8_tops") ? "wgmma" : "mma";
+  return kind.f32_inputs ? share(options, loop + "_f16_tflops", 2 * tops)
+                         : share(options, loop + "_s8_tops", tops);
 }
 
 double tops(const LinearShape& shape, std::int64_t tokens, double us) {
@@ -38,21 +43,24 @@ double tops(const LinearShape& shape, std::int64_t tokens, double us) {
 std::string cell(double value, int digits) { return value > 0 ? number(value, digits) : "n/a"; }
 
 void body(const Options& options, rt::Stream& stream) {
-  print_head({"type", "linear", "outputs x inputs", "tokens", "us", "TOPS", "of the mma loop",
-              "library us", "library TOPS", "of the library"});
+  print_head({"type", "linear", "act", "outputs x inputs", "tokens", "us", "TOPS",
+              "of the tensor cores' loop", "library us", "library TOPS", "of the library"});
   for (const std::int64_t tokens : {32, 64, 128, 256, 512, 2048, 4096}) {
     if (options.tiny && tokens > 64) break;
+    const std::size_t bytes = !options.tiny && tokens <= kReadingTokens ? kRotatedBytes : 0;
     for (const LinearShape& shape : llama_linears(options.tiny)) {
-      const double library = library_gemm_us(tokens, shape.outputs(), shape.columns, stream);
+      const double library = library_gemm_us(tokens, shape.outputs(), shape.columns, bytes, stream);
       for (const Kind& kind : kKinds) {
-        const IntLinear linear(shape, kind.bits, kind.group, tokens, 0, stream);
-        const double us = microseconds(stream, 1, [&](int) { launch(kind, linear, stream); });
+        const IntLinear linear(shape, kind.bits, kind.group, tokens, bytes, stream);
+        const double us = microseconds(stream, linear.copies(),
+                                       [&](int copy) { launch(kind, linear, copy, stream); });
         const double done = tops(shape, tokens, us);
-        print_row(
-            {kind.name, shape.name, number(shape.outputs(), 0) + " x " + number(shape.columns, 0),
-             number(static_cast<double>(tokens), 0), number(us, 1), number(done, 1),
-             of_loop(options, kind, done), cell(library, 1), cell(tops(shape, tokens, library), 1),
-             library > 0 ? number(100 * library / us, 1) + " %" : "n/a"});
+        print_row({kind.name, shape.name, kind.f32_inputs ? "none" : shape.act(),
+                   number(shape.outputs(), 0) + " x " + number(shape.columns, 0),
+                   number(static_cast<double>(tokens), 0), number(us, 1), number(done, 1),
+                   of_loop(options, kind, done), cell(library, 1),
+                   cell(tops(shape, tokens, library), 1),
+                   library > 0 ? number(100 * library / us, 1) + " %" : "n/a"});
       }
     }
   }

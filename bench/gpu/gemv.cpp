@@ -6,11 +6,9 @@
 namespace leq::LEQ_GPU::bench {
 namespace {
 
-// More than any second cache, so that every launch reads from memory.
-constexpr std::size_t kRotatedBytes = std::size_t{640} << 20;
-
 void body(const Options& options, rt::Stream& stream) {
-  print_head({"bits", "linear", "outputs x inputs", "tokens", "kernel", "us", "GB/s", "of read"});
+  print_head(
+      {"bits", "linear", "act", "outputs x inputs", "tokens", "kernel", "us", "GB/s", "of read"});
   for (const int bits : {8, 4, 3, 2}) {
     for (const LinearShape& shape : llama_linears(options.tiny)) {
       const int group = bits == 8 ? 0 : 128;
@@ -21,7 +19,7 @@ void body(const Options& options, rt::Stream& stream) {
           launch_int_matmul(linear.arguments(copy), stream);
         });
         const double gbps = static_cast<double>(linear.weight_bytes()) / us * 1e-3;
-        print_row({number(bits, 0), shape.name,
+        print_row({number(bits, 0), shape.name, shape.act(),
                    number(shape.outputs(), 0) + " x " + number(shape.columns, 0), number(tokens, 0),
                    describe_int_matmul(linear.arguments(0)), number(us, 2), number(gbps, 0),
                    share(options, "read_gbps", gbps)});

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "backend/kv_scheme.h"
+#include "cuda/layout/attention_scratch.h"
 #include "cuda/layout/kv_codes.h"
 #include "cuda/layout/layout.h"
 #include "cuda/rt/rt.h"
@@ -374,7 +375,8 @@ struct AttentionArguments {
   KvCopied copied;
   bool rotates_values = false;  // outputs are turned back
   float* scratch = nullptr;     // attention_scratch_bytes (cuda/layout/attention_scratch.h)
-  OutputCodes codes;            // where makes_codes(*this); its tickets always
+  std::int64_t most_records = kMostRecords;  // for which it was sized
+  OutputCodes codes;                         // where makes_codes(*this); its tickets always
   bool exact = false;
 };
 void launch_attention(const AttentionArguments& a, rt::Stream& stream);

@@ -20,21 +20,17 @@ constexpr int spans_of(std::int64_t end) {
   return static_cast<int>((end + kSpanTokens - 1) / kSpanTokens);
 }
 
-// Rows of at most `rows` whose records lie in scratch at once.
-constexpr std::int64_t rows_at_once(std::int64_t rows, std::int64_t heads, int spans) {
-  return std::min(rows, std::max<std::int64_t>(1, kMostRecords / (heads * spans)));
-}
-
 // For batches of at most `tokens` rows and positions below `context`: a record of each span, or as
-// many as are in use at once. Never less for a longer context.
+// many as are in use at once, `most_records` or one row's. Never less for a longer context.
 constexpr std::size_t attention_scratch_bytes(std::int64_t tokens, std::int64_t heads,
                                               std::int64_t kv_heads, std::int64_t head_dim,
-                                              std::int64_t context) {
+                                              std::int64_t context,
+                                              std::int64_t most_records = kMostRecords) {
   if (heads == 0) return 0;
   const std::int64_t rows =
       std::min(tokens, std::max(kExactSplit / kv_heads, kTensorSplit / heads));
   const std::int64_t row = heads * spans_of(context);  // records
-  return static_cast<std::size_t>(std::min(rows * row, std::max(row, kMostRecords)) *
+  return static_cast<std::size_t>(std::min(rows * row, std::max(row, most_records)) *
                                   (head_dim + 2)) *
          sizeof(float);
 }

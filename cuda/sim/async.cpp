@@ -191,6 +191,9 @@ SIMT_UNSEEN void barrier_init(std::uint64_t* barrier, unsigned count) {
 
 SIMT_UNSEEN void barrier_arrive(std::uint64_t* barrier, unsigned bytes) {
   change(barrier, 1, static_cast<int>(bytes));
+  // What others do now, they may do before the next step of this warp. Announced bytes let nobody
+  // go on.
+  if (bytes == 0 && schedule().copy_lands == CopyLands::at_issue) rest_warp();
 }
 
 // Loads land when a thread waits for them, or waits already.
@@ -282,7 +285,7 @@ void matrix_multiply(const MatrixProduct& product) {
     mine.held.push_back(std::move(held_now));
   }
   mine.products.push_back({product, false});
-  if (schedule().copy_lands == CopyLands::at_issue) {
+  if (schedule().copy_lands == CopyLands::at_wait) {
     AsyncWork::multiply(mine, mine.products.back());
   }
 }

@@ -1,7 +1,8 @@
 // What compute capability 9.0 does behind a kernel's back, for the emulator: barriers in shared
 // memory that count bytes, tiles that the copy engine brings, matrices that tensor cores multiply
 // while the threads go on. Each may happen at any time between its start and the wait for it:
-// Schedule::copy_lands chooses one end or the other. Called through hopper.h and wgmma.h.
+// Schedule::copy_lands chooses one end or the other. With at_issue a warp that arrives at a barrier
+// rests until nobody else can go on. Called through hopper.h and wgmma.h.
 #pragma once
 
 #include <cstddef>

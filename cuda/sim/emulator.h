@@ -18,8 +18,9 @@ struct dim3 {
 
 namespace simt {
 
-// When the bytes of a copy arrive and a wgmma multiplies: CUDA allows any time between the issue
-// and the wait.
+// When the bytes of a copy arrive: CUDA allows any time between the issue and the wait. A wgmma
+// multiplies at the other end: at its issue what it should have waited for has not come, at its
+// wait what should have waited for it came before.
 enum class CopyLands : std::uint8_t { at_wait, at_issue };
 // How a wgmma of floats adds up: as mma does, or as hardware might that rounds in another order.
 enum class FloatSums : std::uint8_t { as_mma, otherwise };
@@ -106,6 +107,8 @@ void wait_until(bool (*holds)(const void* about, unsigned detail), const void* a
 
 // Lets other threads run, and where none of this device can the other devices.
 void nap();
+// The same, and so do the lanes of this warp that could go on.
+void rest_warp();
 
 // A store to memory of another device: it lands there at fence_system by any thread of the block
 // (at the latest when the block ends), or at once, as copies do.

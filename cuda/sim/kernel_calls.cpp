@@ -83,6 +83,16 @@ SIMT_UNSEEN void nap() {
   to_main(me.fibre, block->main);
 }
 
+SIMT_UNSEEN void rest_warp() {
+  const std::size_t first = block->current / kWarpLanes * kWarpLanes;
+  const std::size_t end = std::min(first + kWarpLanes, block->threads.size());
+  for (std::size_t i = first; i < end; ++i) {
+    State& state = block->threads[i].state;
+    if (state == State::ready) state = State::at_rest;
+  }
+  to_main(block->threads[block->current].fibre, block->main);
+}
+
 void push(void* there, const void* value, unsigned bytes) {
   if (reinterpret_cast<std::uintptr_t>(there) % bytes != 0) stop("a push is not aligned");
   Push made = {there, bytes, {}};

@@ -12,8 +12,8 @@
 
 #include "base/float_math.h"
 #include "base/half.h"
+#include "bounded_scratch.h"
 #include "cuda/kernels/launch.h"
-#include "cuda/layout/attention_scratch.h"
 #include "cuda/layout/layout.h"
 #include "device_memory.h"
 
@@ -26,7 +26,8 @@ struct AttentionCase {
     int first_position, rows;
   };
   std::vector<Run> runs;
-  int loud = -1;  // position of keys ten times as large
+  int loud = -1;                             // position of keys ten times as large
+  std::int64_t most_records = kMostRecords;  // of scratch: rows with more take turns
 
   friend void PrintTo(const AttentionCase& c, std::ostream* out) {
     *out << c.heads << '/' << c.kv_heads << " heads of " << c.head_dim << ", types "
@@ -34,6 +35,17 @@ struct AttentionCase {
          << ", " << c.runs.size() << " runs";
   }
   int group() const { return heads / kv_heads; }
+  int rows() const {
+    int all = 0;
+    for (const Run& run : runs) all += run.rows;
+    return all;
+  }
+  // The largest position + 1.
+  int end() const {
+    int last = 0;
+    for (const Run& run : runs) last = std::max(last, run.first_position + run.rows);
+    return last;
+  }
   int width() const { return (heads + 2 * kv_heads) * head_dim; }
 };
 
@@ -53,11 +65,8 @@ struct CacheSide {
 
 class AttentionData {
  public:
-  explicit AttentionData(const AttentionCase& c) : c_(c), random_(11) {
-    for (const auto& run : c.runs) {
-      length_ = std::max(length_, run.first_position + run.rows);
-      rows_ += run.rows;
-    }
+  explicit AttentionData(const AttentionCase& c)
+      : c_(c), random_(11), length_(c.end()), rows_(c.rows()) {
     pages_of_run_ = (length_ + 63) / 64;
     page_count_ = pages_of_run_ * static_cast<int>(c.runs.size());
     table_.resize(static_cast<std::size_t>(page_count_));
@@ -114,16 +123,15 @@ class AttentionData {
     a.keys = {keys.data(), keys_.page_bytes, c_.keys};
     a.values = {values.data(), values_.page_bytes, c_.values};
     a.exact = exact;
-    const DeviceArray<float> scratch(
-        attention_scratch_bytes(a.batch.tokens, c_.heads, c_.kv_heads, c_.head_dim, a.batch.end) /
-        sizeof(float));
-    a.scratch = scratch.data();
+    const BoundedScratch scratch(a, c_.most_records);
     const DeviceArray<unsigned> tickets{std::vector<unsigned>(kTickets)};
     a.codes = codes;
     if (codes.tickets == nullptr) a.codes.tickets = tickets.data();
     EXPECT_TRUE(codes.tickets == nullptr || makes_codes(a));
     write_late({qkv.bytes(), keys.bytes(), values.bytes()});
     launch_attention(a, test_stream());
+    scratch.expect_kept();
+    EXPECT_EQ(tickets.host(), std::vector<unsigned>(kTickets));
     return out.host();
   }
 

@@ -104,49 +104,38 @@ TEST(TensorAttentionSpans, JoinTheSameInOneBlockAndInMany) {
   ASSERT_EQ(few, std::vector<float>(all.begin(), all.begin() + std::ssize(few)));
 }
 
-std::uint64_t launches() {
-  std::uint64_t count = 0;
-  for (const auto& [kernel, times] : simt::launch_counts()) count += times;
-  return count;
-}
+// Rows whose records are too many for scratch take turns, and get what they get at once.
+class AttentionTurns : public testing::TestWithParam<AttentionCase> {};
 
-// Rows whose records are too many for scratch take turns, and get what they get alone. Windows keep
-// the work small: what counts is how many spans the longest row could have.
-void expect_turns(const AttentionData& data, const std::vector<AttentionPart>& parts, bool exact) {
-  const std::uint64_t start = launches() + 1;  // one writes the inputs
-  const auto all = data.run(parts, exact);
-  const std::uint64_t of_all = launches() - start;
-  auto from = all.begin();
-  for (const AttentionPart& part : parts) {
-    const std::uint64_t before = launches() + 1;
-    const auto alone = data.run({part}, exact);
-    EXPECT_EQ(of_all, 2 * (launches() - before));
-    ASSERT_EQ(alone, std::vector<float>(from, from + std::ssize(alone))) << "run " << part.run;
-    from += std::ssize(alone);
+TEST_P(AttentionTurns, ChangeNoNumber) {
+  AttentionCase c = GetParam();
+  const AttentionData at_once(c);
+  for (const bool exact : {false, true}) {
+    const auto want = at_once.run(exact);
+    for (const int rows : {1, 3, 10, 40}) {
+      if (rows >= c.rows()) break;
+      c.most_records = std::int64_t{rows} * c.heads * spans_of(c.end());
+      EXPECT_EQ(AttentionData(c).run(exact), want) << rows << " rows at once, exact " << exact;
+    }
   }
 }
 
-TEST(TensorAttentionTurns, ChangeNoNumber) {
-  constexpr int kLong = 64 * kSpanTokens + 200;
-  // Of 1,056 heads two rows are all that spans are made of, and one is all that scratch has room
-  // for.
-  const AttentionData rows({kF16, kF16, 1056, 1, 16, 600, {{kLong, 1}, {kLong - 5000, 1}}});
-  const std::vector<AttentionPart> both = {{0, 0, 1}, {1, 0, 1}};
-  expect_turns(rows, both, false);
-  expect_turns(rows, both, true);
-  // A prompt's, four rows a block and the last block not full.
-  const AttentionData chunk({kF16, kF16, 32, 1, 16, 600, {{kLong, 66}}});
-  const std::uint64_t before = launches() + 1;
-  const auto all = chunk.run(false);
-  EXPECT_EQ(launches() - before, 2u);
-  for (const AttentionPart& part : {AttentionPart{0, 0, 30}, {0, 30, 36}, {0, 65, 1}}) {
-    const auto alone = chunk.run({part}, false);
-    const auto from = all.begin() + part.first_row * chunk.out_width();
-    ASSERT_EQ(alone, std::vector<float>(from, from + std::ssize(alone))) << part.first_row;
-  }
-}
+INSTANTIATE_TEST_SUITE_P(
+    Generation, AttentionTurns,
+    testing::Values(AttentionCase{kF16, kF16, 4, 4, 64, 0, {{1100, 1}, {17, 1}, {600, 1}}},
+                    AttentionCase{kInt8, kInt8, 8, 2, 128, 600, {{1400, 1}, {40, 1}, {700, 1}}},
+                    // Blocks of several rows, the last of a run not full.
+                    AttentionCase{kInt8, kInt8, 4, 1, 64, 0, {{600, 3}, {1030, 5}, {510, 4}}}));
+INSTANTIATE_TEST_SUITE_P(Prompts, AttentionTurns,
+                         testing::Values(AttentionCase{kF16, kF16, 4, 1, 64, 0, {{480, 70}}},
+                                         AttentionCase{kInt8, kInt8, 2, 1, 96, 300, {{500, 66}}}));
+INSTANTIATE_TEST_SUITE_P(
+    Mixed, AttentionTurns,
+    testing::Values(
+        AttentionCase{kF16, kF16, 4, 2, 32, 0, {{600, 1}, {500, 20}, {1100, 1}, {700, 1}}},
+        AttentionCase{kInt8, kInt8, 4, 1, 64, 0, {{510, 6}, {600, 1}, {520, 1}, {700, 3}}}));
 
-TEST(TensorAttentionTurns, BoundScratch) {
+TEST(AttentionScratch, IsBounded) {
   const auto bytes = [](std::int64_t tokens, std::int64_t context) {
     return attention_scratch_bytes(tokens, 32, 32, 128, context);
   };

@@ -133,6 +133,8 @@ class AttentionCodes : public testing::TestWithParam<AttentionCase> {
 TEST_P(AttentionCodes, AreThoseOfTheRows) {
   const AttentionCase& c = GetParam();
   const AttentionData data(c);
+  AttentionCase at_once = c;
+  at_once.most_records = kMostRecords;
   std::vector<AttentionPart> parts;
   std::int64_t rows = 0;
   for (int i = 0; i < static_cast<int>(c.runs.size()); ++i) {
@@ -141,7 +143,7 @@ TEST_P(AttentionCodes, AreThoseOfTheRows) {
   }
   const auto smooth = factors(data.out_width());
   const Coded expected(rows, data.out_width(), smooth);
-  const auto kept = expected.code(data.run(parts, false), data.out_width());
+  const auto kept = expected.code(AttentionData(at_once).run(parts, false), data.out_width());
   for (const simt::Schedule& schedule :
        {simt::Schedule{}, simt::Schedule{7, simt::CopyLands::at_wait}, simt::Schedule{2}}) {
     simt::schedule() = schedule;
@@ -157,6 +159,22 @@ INSTANTIATE_TEST_SUITE_P(
                     AttentionCase{KvType::f16, KvType::f16, 8, 2, 64, 600, {{1400, 1}, {30, 9}}},
                     AttentionCase{KvType::int8, KvType::int8, 4, 1, 32, 0, {{0, 70}}},
                     AttentionCase{KvType::f16, KvType::f16, 2, 1, 256, 0, {{700, 2}}}));
+
+// A row after the other, and three rows at once of a batch that has single rows and longer runs.
+INSTANTIATE_TEST_SUITE_P(
+    Turns, AttentionCodes,
+    testing::Values(
+        AttentionCase{
+            KvType::int8, KvType::int8, 2, 2, 128, 0, {{1100, 1}, {17, 1}, {600, 1}}, -1, 2 * 3},
+        AttentionCase{KvType::f16,
+                      KvType::f16,
+                      8,
+                      2,
+                      64,
+                      0,
+                      {{600, 1}, {530, 6}, {700, 1}, {720, 1}, {900, 1}, {50, 3}},
+                      -1,
+                      8 * 2 * 3}));
 
 }  // namespace
 }  // namespace leq::LEQ_GPU

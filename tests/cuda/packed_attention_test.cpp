@@ -60,6 +60,24 @@ TEST_P(PackedAttention, IsTheSameUnderAnySchedule) {
   }
 }
 
+// Rows of generation, longer runs, and both in one step; of scratch for a few of them.
+class PackedTurns : public testing::TestWithParam<PackedCase> {};
+
+TEST_P(PackedTurns, ChangeNoNumber) {
+  PackedCase c = GetParam();
+  // The prompts have too many rows to be cut into spans.
+  const PackedSteps steps = {{{0, 0, 590}},
+                             {{1, 0, 560}},
+                             {{0, 590, 1}, {1, 560, 1}},
+                             {{0, 591, 1}, {1, 561, 6}},
+                             {{0, 592, 20}, {1, 567, 3}}};
+  const auto at_once = PackedText(c).feed(steps);
+  for (const int rows : {1, 5}) {
+    c.most_records = std::int64_t{rows} * c.heads * spans_of(612);
+    EXPECT_EQ(PackedText(c).feed(steps).out, at_once.out) << rows << " rows at once";
+  }
+}
+
 // Codes of whole blocks: by their definition, from the numbers in f16.
 void expect_codes(const PackedCase& c, const PackedText::Side& side, KvPart part, int sealed) {
   const KvScheme& scheme = kv_scheme(part == KvPart::keys ? c.keys : c.values);
@@ -155,6 +173,13 @@ INSTANTIATE_TEST_SUITE_P(
                     PackedCase{kSimq2, kInt8, 2, 2, 32, 0, {100}, 4, 16, true},
                     PackedCase{kSimq2, kSimq2, 2, 1, 160, 0, {70}, 0, 3, true},
                     PackedCase{kSimq4, kSimq4, 2, 1, 16, 0, {530}, 4, 32, true}));
+
+INSTANTIATE_TEST_SUITE_P(Types, PackedTurns,
+                         testing::Values(PackedCase{kSimq4, kSimq4, 4, 1, 16, 150, {612, 570}},
+                                         PackedCase{kInt4, kInt4, 4, 2, 32, 150, {612, 570}},
+                                         PackedCase{kSimq2, kSimq2, 4, 1, 32, 150, {612, 570}},
+                                         PackedCase{
+                                             kSimq4, kInt8, 4, 1, 16, 150, {612, 570}, 4, 32, true}));
 
 }  // namespace
 }  // namespace leq::LEQ_GPU

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/half.h"
+#include "bounded_scratch.h"
 #include "cuda/kernels/launch.h"
-#include "cuda/layout/attention_scratch.h"
 #include "cuda/layout/kv_codes.h"
 #include "cuda/layout/kv_pages.h"
 #include "device_memory.h"
@@ -23,6 +23,7 @@ struct PackedCase {
   std::vector<int> lengths;     // of the sequences
   int sinks = -1, recent = -1;  // -1: the types' own
   bool exact = false;
+  std::int64_t most_records = kMostRecords;  // as of AttentionCase
 
   friend void PrintTo(const PackedCase& c, std::ostream* out) {
     *out << kv_scheme(c.keys).name << '/' << kv_scheme(c.values).name << ", " << c.heads << '/'
@@ -265,7 +266,7 @@ class PackedText {
     batch.row_runs = row_runs_there.data();
     batch.pages = table_there.data();
     const AttentionHeads heads = {c_.heads, c_.kv_heads, c_.head_dim, c_.window,
-                                 c_.heads / c_.kv_heads};
+                                  c_.heads / c_.kv_heads};
     RopeAppendArguments append;
     append.qkv = {qkv.data(), c_.width()};
     append.batch = batch;
@@ -295,13 +296,11 @@ class PackedText {
     a.copied = copied;
     a.rotates_values = append.rotates_values;
     a.exact = c_.exact;
-    const DeviceArray<float> scratch(
-        attention_scratch_bytes(batch.tokens, c_.heads, c_.kv_heads, c_.head_dim, batch.end) /
-        sizeof(float));
-    a.scratch = scratch.data();
+    const BoundedScratch scratch(a, c_.most_records);
     const DeviceArray<unsigned> tickets{std::vector<unsigned>(kTickets)};
     a.codes.tickets = tickets.data();
     launch_attention(a, test_stream());
+    scratch.expect_kept();
     const std::vector<float> found = out.host();
     std::int64_t row = 0;
     for (const PackedRows& part : step) {

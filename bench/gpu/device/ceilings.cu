@@ -10,6 +10,7 @@
 #include "bench/gpu/timing.h"
 #include "cuda/words/ptx.h"
 #include "cuda/words/run.h"
+#include "cuda/words/wgmma.h"
 
 namespace leq::LEQ_GPU::bench {
 namespace {
@@ -108,6 +109,72 @@ __global__ void __launch_bounds__(kThreads) mma_f16_loop(unsigned seed, int* out
   if (sum == 12345.0f) *out = 1;
 }
 
+// Two warpgroups of a block keep a multiprocessor's tensor cores busy: 64 x 256 x 32 with both
+// operands in shared memory, or 64 x 128 x 16 with the first in registers, four at a time, four
+// more under way.
+constexpr int kOperandRow = 128;  // bytes
+
+// Rows of bytes that are f16 numbers below 1 too.
+__device__ void fill_operands(unsigned char* tiles, int bytes, unsigned seed) {
+  for (int i = static_cast<int>(threadIdx.x); i < bytes / 4; i += kThreads) {
+    reinterpret_cast<unsigned*>(tiles)[i] = (seed * (i + 1)) & 0x3bff3bffu;
+  }
+  ptx::fence_async();
+  __syncthreads();
+}
+
+__global__ void __launch_bounds__(kThreads, 1) wgmma_s8_loop(unsigned seed, int* out) {
+  if constexpr (ptx::kHopper) {
+    __shared__ alignas(1024) unsigned char tiles[(2 * 64 + 256) * kOperandRow];
+    fill_operands(tiles, sizeof tiles, seed);
+    int sums[128] = {};
+    const auto group = static_cast<int>(threadIdx.x / 128);
+    const std::uint64_t a = ptx::matrix_operand(tiles + group * 64 * kOperandRow);
+    const std::uint64_t b = ptx::matrix_operand(tiles + 128 * kOperandRow);
+#pragma unroll 1
+    for (int i = 0; i < kSteps; ++i) {
+      ptx::wgmma_fence();
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        ptx::wgmma(sums, ptx::next_columns(a, k), ptx::next_columns(b, k), true);
+      }
+      ptx::wgmma_commit();
+      ptx::wgmma_wait<1>();
+    }
+    ptx::wgmma_finish(sums);
+    int sum = 0;
+    for (const int s : sums) sum ^= s;
+    if (sum == 0x12345678) *out = sum;
+  } else {
+    ptx::wrong_architecture();
+  }
+}
+
+__global__ void __launch_bounds__(kThreads, 1) wgmma_f16_loop(unsigned seed, int* out) {
+  if constexpr (ptx::kHopper) {
+    __shared__ alignas(1024) unsigned char tiles[128 * kOperandRow];
+    fill_operands(tiles, sizeof tiles, seed);
+    float sums[64] = {};
+    const std::uint32_t mix = (seed * (threadIdx.x + 1)) & 0x3bff3bffu;
+    const std::uint32_t a[4] = {mix, mix ^ 0x11, mix ^ 0x101, mix ^ 0x1001};
+    const std::uint64_t b = ptx::matrix_operand(tiles);
+#pragma unroll 1
+    for (int i = 0; i < kSteps; ++i) {
+      ptx::wgmma_fence();
+#pragma unroll
+      for (int k = 0; k < 4; ++k) ptx::wgmma_f16(sums, a, ptx::next_columns(b, k), true);
+      ptx::wgmma_commit();
+      ptx::wgmma_wait<1>();
+    }
+    ptx::wgmma_finish(sums);
+    float sum = 0;
+    for (const float s : sums) sum += s;
+    if (sum == 12345.0f) *out = 1;
+  } else {
+    ptx::wrong_architecture();
+  }
+}
+
 __global__ void nothing() {}
 
 // --- times ---
@@ -190,30 +257,41 @@ void measure_launches(rt::Stream& stream) {
         "from kernel to kernel in a graph");
 }
 
-void measure_instructions(rt::Stream& stream, int blocks) {
+void measure_instructions(rt::Stream& stream) {
   int* sink = nullptr;
   check(cudaMalloc(&sink, 4), "memory");
-  // operations of one step of one chain of one thread
-  const auto rate = [&](void (*loop)(unsigned, int*), double operations) {
+  const rt::DeviceInfo device = rt::device_of(stream);
+  // `operations`: of one of kSteps steps of one block, 1e12 of them a second
+  const auto rate_of_blocks = [&](void (*loop)(unsigned, int*), int each, double operations) {
+    const int blocks = device.multiprocessors * each;
     const double us = microseconds(stream, 1, [&](int) {
       loop<<<blocks, kThreads, 0, rt::handle(stream)>>>(0x9e3779b1u, sink);
     });
-    return 1e-6 * operations * kChains * kSteps * blocks * kThreads / us;
+    return 1e-6 * operations * kSteps * blocks / us;
+  };
+  // ... of one chain of one thread
+  const auto rate = [&](void (*loop)(unsigned, int*), double operations) {
+    return rate_of_blocks(loop, 4, operations * kChains * kThreads);
   };
   print("dp4a_tops", rate(dp4a_loop, 8), "dp4a on registers");
   print("fma_tflops", rate(fma_loop, 2), "f32 fma on registers");
   print("mma_s8_tops", rate(mma_s8_loop, 2.0 * 16 * 8 * 32 / 32), "mma.m16n8k32.s8 on registers");
   print("mma_f16_tflops", rate(mma_f16_loop, 2.0 * 16 * 8 * 16 / 32),
         "mma.m16n8k16.f16 on registers, f32 sums");
+  if (device.major == 9) {
+    print("wgmma_s8_tops", rate_of_blocks(wgmma_s8_loop, 1, 2.0 * 2 * 4 * 64 * 256 * 32),
+          "wgmma.m64n256k32.s8, operands in shared memory");
+    print("wgmma_f16_tflops", rate_of_blocks(wgmma_f16_loop, 1, 2.0 * 2 * 4 * 64 * 128 * 16),
+          "wgmma.m64n128k16.f16, weights in registers, f32 sums");
+  }
   cudaFree(sink);
 }
 
 void body(const Options&, rt::Stream& stream) {
-  const int multiprocessors = rt::device_of(stream).multiprocessors;
   print_head({"ceiling", "value", "of"});
-  measure_memory(stream, multiprocessors * 8);
+  measure_memory(stream, rt::device_of(stream).multiprocessors * 8);
   measure_launches(stream);
-  measure_instructions(stream, multiprocessors * 4);
+  measure_instructions(stream);
 }
 
 }  // namespace

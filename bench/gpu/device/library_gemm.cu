@@ -54,7 +54,7 @@ struct Problem {
 bool has_library_gemm() { return true; }
 
 double library_gemm_us(std::int64_t tokens, std::int64_t outputs, std::int64_t columns,
-                       rt::Stream& stream) {
+                       std::size_t rotated, rt::Stream& stream) {
   const Problem problem(tokens, outputs, columns);
   cublasLtMatmulHeuristicResult_t found[kCandidates];
   int count = 0;
@@ -64,19 +64,23 @@ double library_gemm_us(std::int64_t tokens, std::int64_t outputs, std::int64_t c
     return 0;
   }
   const auto bytes = [](std::int64_t n) { return static_cast<std::size_t>(n); };
-  const Memory a(bytes(outputs * columns), 255, stream), b(bytes(tokens * columns), 255, stream);
+  const std::size_t each = bytes(outputs * columns);
+  const int copies = copies_filling(rotated, each);
+  const Memory a(each * static_cast<std::size_t>(copies), 255, stream),
+      b(bytes(tokens * columns), 255, stream);
   const Memory c(bytes(tokens * outputs * 4), 0, stream), workspace(kWorkspace, 0, stream);
   double best = 0;
   for (int i = 0; i < count; ++i) {
     const std::int32_t one = 1, zero = 0;
-    const auto multiply = [&] {
-      return cublasLtMatmul(problem.library, problem.operation, &one, a.as<void>(), problem.a,
+    const auto multiply = [&](int copy) {
+      return cublasLtMatmul(problem.library, problem.operation, &one,
+                            a.as<void>(each * static_cast<std::size_t>(copy)), problem.a,
                             b.as<void>(), problem.b, &zero, c.as<void>(), problem.c, c.as<void>(),
                             problem.c, &found[i].algo, workspace.as<void>(), kWorkspace,
                             rt::handle(stream));
     };
-    if (multiply() != CUBLAS_STATUS_SUCCESS) continue;
-    const double us = microseconds(stream, 1, [&](int) { multiply(); });
+    if (multiply(0) != CUBLAS_STATUS_SUCCESS) continue;
+    const double us = microseconds(stream, copies, [&](int copy) { multiply(copy); });
     best = best == 0 ? us : std::min(best, us);
   }
   return best;

@@ -20,7 +20,6 @@ struct Positions {
 // Rows of one run times heads of one kv head. Query q is row q / heads, head q % heads.
 struct QueryBlock {
   int row = 0, rows = 0;  // of the batch
-  int record = 0;         // where those of the first row lie in scratch
   int position = 0;       // of the first row
   int kv_head = 0, head = 0, heads = 0;
   int window = 0;
@@ -62,9 +61,6 @@ __device__ __forceinline__ QueryBlock query_block(const AttentionArguments& a,
   }
   const AttentionRun& found = a.batch.runs[run];
   block.row = found.first_row + at;
-  block.record = plan.in_turns ? static_cast<int>(blockIdx.x) * plan.block_rows
-                 : plan.which == AttentionRuns::single ? run
-                                                       : block.row;
   block.rows = min(plan.block_rows, found.rows - at);
   block.position = found.first_position + at;
   block.pages = a.batch.pages + found.pages_at;
@@ -80,6 +76,11 @@ __device__ __forceinline__ QueryBlock query_block(const AttentionArguments& a,
   block.window = a.heads.window;
   block.ticket = blockIdx.x * gridDim.y + blockIdx.y;
   return block;
+}
+
+// Where in scratch the records of the block's first row lie, in rows.
+__device__ __forceinline__ int first_record(const AttentionPlan& plan, const QueryBlock& block) {
+  return plan.placed_by_block ? static_cast<int>(blockIdx.x) * plan.block_rows : block.row;
 }
 
 __device__ __forceinline__ Positions span_positions(int span) {

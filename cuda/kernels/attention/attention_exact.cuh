@@ -31,8 +31,7 @@ __device__ __forceinline__ void store_queries(const Work<queries>& work,
     }
     float* const record =
         work.a.scratch +
-        (((row - work.block.row + work.block.record) * work.a.heads.heads + head) * plan.spans +
-         blockIdx.z) *
+        ((std::int64_t{blockIdx.x} * work.a.heads.heads + head) * plan.spans + blockIdx.z) *
             (dims + 2);
     for (int c = static_cast<int>(threadIdx.x); c < dims; c += kAttentionThreads)
       record[c] = out[c];
@@ -57,16 +56,15 @@ void launch_spans(const AttentionArguments& a, AttentionPlan plan, int queries, 
   // Every run may leave a block that is not full.
   const std::int64_t blocks =
       plan.block_rows == 1 ? a.batch.tokens : a.batch.tokens / plan.block_rows + a.batch.run_count;
-  launch_in_turns(
-      plan, a.batch.tokens, a.heads, blocks, [&](const AttentionPlan& turn, unsigned count) {
-        rt::run(stream,
-                {name,
-                 dim3(count, static_cast<unsigned>(a.heads.kv_heads * turn.head_blocks),
-                      static_cast<unsigned>(turn.split ? turn.spans : 1)),
-                 dim3(kAttentionThreads), static_cast<std::size_t>(bytes), rt::Start::early},
-                kernel, a, turn);
-        if (turn.split) launch_attention_join<ExactJoin>(a, turn, count, stream);
-      });
+  launch_in_turns(a, plan, a.batch.tokens, blocks, [&](const AttentionPlan& turn, unsigned count) {
+    rt::run(stream,
+            {name,
+             dim3(count, static_cast<unsigned>(a.heads.kv_heads * turn.head_blocks),
+                  static_cast<unsigned>(turn.split ? turn.spans : 1)),
+             dim3(kAttentionThreads), static_cast<std::size_t>(bytes), rt::Start::early},
+            kernel, a, turn);
+    if (turn.split) launch_attention_join<ExactJoin>(a, turn, count, stream);
+  });
 }
 
 }  // namespace leq::LEQ_GPU

@@ -50,7 +50,8 @@ __device__ __forceinline__ void complete_queries(const AttentionArguments& a,
       const std::int64_t head = block.head + query % block.heads;
       const float* const records =
           a.scratch +
-          ((row - block.row + block.record) * a.heads.heads + head) * plan.spans * (dims + 2);
+          (std::int64_t{first_record(plan, block) + query / block.heads} * a.heads.heads + head) *
+              plan.spans * (dims + 2);
       a.out.values[row * a.out.stride + head * dims + c] =
           join_column<Rule>(records, dims, block.seen_by(query), c);
     }

@@ -19,24 +19,34 @@ constexpr bool has_run(AttentionRuns which, int rows) {
 // How the work is cut.
 struct AttentionPlan {
   AttentionRuns which = AttentionRuns::all;
-  int block_rows = 1;       // rows of one run in a block
-  int block_heads = 1;      // heads of a kv head in a block
-  int head_blocks = 1;      // blocks that the heads of a kv head make
-  bool split = false;       // a block for each span; else it walks all of them
-  int spans = 1;            // of the longest row, blocks in z with split
-  bool in_turns = false;    // split: some blocks of rows a launch, this one's
-  int first_block = 0;      // and those after it
+  int block_rows = 1;   // rows of one run in a block
+  int block_heads = 1;  // heads of a kv head in a block
+  int head_blocks = 1;  // blocks that the heads of a kv head make
+  bool split = false;   // a block for each span; else it walks all of them
+  int spans = 1;        // of the longest row, blocks in z with split
+  int first_block = 0;  // split: of the launch, where rows take turns
+  // split: records lie in the order of the launch's blocks, else of the batch's rows
+  bool placed_by_block = false;
   int tile_positions = 64;  // exact: of keys or values in shared memory, 64, 32 or 16
 };
+
+// Rows of at most `rows` whose records lie in scratch at once.
+inline std::int64_t rows_at_once(const AttentionArguments& a, const AttentionPlan& plan,
+                                 std::int64_t rows) {
+  const std::int64_t room = a.most_records / (std::int64_t{a.heads.heads} * plan.spans);
+  return std::min(rows, std::max<std::int64_t>(1, room));
+}
 
 // launch(plan, blocks) for all `blocks` of rows: at once, or, where the records of all `rows` are
 // too many for scratch, some after others. No number depends on it.
 template <class Launch>
-void launch_in_turns(AttentionPlan plan, std::int64_t rows, const AttentionHeads& heads,
+void launch_in_turns(const AttentionArguments& a, AttentionPlan plan, std::int64_t rows,
                      std::int64_t blocks, Launch launch) {
-  const std::int64_t at_once = rows_at_once(rows, heads.heads, plan.spans);
-  plan.in_turns = plan.split && rows > at_once;
-  const std::int64_t turn = plan.in_turns ? at_once / plan.block_rows : blocks;
+  const std::int64_t at_once = rows_at_once(a, plan, rows);
+  const bool in_turns = plan.split && rows > at_once;
+  // Blocks that are not full leave gaps, so that all at once might need more than their rows do.
+  plan.placed_by_block = in_turns || plan.block_rows == 1;
+  const std::int64_t turn = in_turns ? at_once / plan.block_rows : blocks;
   for (std::int64_t first = 0; first < blocks; first += turn) {
     plan.first_block = static_cast<int>(first);
     launch(plan, static_cast<unsigned>(std::min(turn, blocks - first)));

@@ -37,7 +37,10 @@ __device__ __forceinline__ void finish_span(const AttentionArguments& a, const A
       } else if (there) {
         float* const record =
             a.scratch +
-            (((row - block.row + block.record) * a.heads.heads + head) * plan.spans + blockIdx.z) *
+            ((std::int64_t{first_record(plan, block) + query / block.heads} * a.heads.heads +
+              head) *
+                 plan.spans +
+             blockIdx.z) *
                 (dims + 2);
         store_record(warp, i, half, total, dims, record);
       }
@@ -185,8 +188,8 @@ void launch_queries(const char* name, Kernel kernel, std::size_t shared_bytes,
   const std::int64_t rows =
       plan.which == AttentionRuns::single ? a.batch.run_count : a.batch.tokens;
   if (plan.split) {
-    plan.block_rows = static_cast<int>(
-        std::min<std::int64_t>(plan.block_rows, rows_at_once(rows, a.heads.heads, plan.spans)));
+    plan.block_rows =
+        static_cast<int>(std::min<std::int64_t>(plan.block_rows, rows_at_once(a, plan, rows)));
   }
   // Every run may leave a block that is not full.
   const std::int64_t blocks = plan.which == AttentionRuns::single ? a.batch.run_count
@@ -194,7 +197,7 @@ void launch_queries(const char* name, Kernel kernel, std::size_t shared_bytes,
                                   ? a.batch.tokens
                                   : a.batch.tokens / plan.block_rows + a.batch.run_count;
   static_assert(Shape::kQueries >= kFewestQueries);
-  launch_in_turns(plan, rows, a.heads, blocks, [&](const AttentionPlan& turn, unsigned count) {
+  launch_in_turns(a, plan, rows, blocks, [&](const AttentionPlan& turn, unsigned count) {
     rt::run(stream,
             {name,
              dim3(count, static_cast<unsigned>(a.heads.kv_heads * turn.head_blocks),

@@ -16,6 +16,7 @@ enum class Bug {
   none,
   no_barrier_wait,
   stage_not_released,
+  released_too_early,
   wrong_parity,
   no_init,
   too_many_arrivals,
@@ -185,9 +186,11 @@ __global__ void add_rows(int* out, const LEQ_GRID_CONSTANT rt::TensorMap map, Bu
     }
     if (threadIdx.x < 32) continue;
     ptx::barrier_wait(full, i % 2);
+    if (bug == Bug::released_too_early) __syncwarp();
+    if (bug == Bug::released_too_early && lane == 0) ptx::barrier_arrive(empty);
     sum += static_cast<std::int8_t>(row[lane]) * static_cast<int>(i + 1);
     __syncwarp();
-    if (lane == 0) ptx::barrier_arrive(empty);
+    if (bug != Bug::released_too_early && lane == 0) ptx::barrier_arrive(empty);
   }
   if (threadIdx.x >= 32) out[threadIdx.x - 32] = sum;
 }
@@ -201,15 +204,23 @@ std::vector<int> run_add_rows(Bug bug) {
   return out.host();
 }
 
-TEST_P(Landing, ARingOfStagesWorks) {
+std::vector<int> sums_of_rows() {
   const Bytes rows = random_bytes(kRounds * 32, 7);
-  const auto found = run_add_rows(Bug::none);
+  std::vector<int> sums(64);
   for (std::size_t i = 0; i < 64; ++i) {
-    int sum = 0;
     for (std::size_t r = 0; r < kRounds; ++r)
-      sum += rows[r * 32 + i % 32] * static_cast<int>(r + 1);
-    ASSERT_EQ(found[i], sum);
+      sums[i] += rows[r * 32 + i % 32] * static_cast<int>(r + 1);
   }
+  return sums;
+}
+
+TEST_P(Landing, ARingOfStagesWorks) { EXPECT_EQ(run_add_rows(Bug::none), sums_of_rows()); }
+
+// By a lane whose warp has not read it yet.
+TEST(CopyEngine, ShowsAStageThatIsReleasedTooEarly) {
+  simt::schedule() = {3, simt::CopyLands::at_issue};
+  EXPECT_NE(run_add_rows(Bug::released_too_early), sums_of_rows());
+  simt::schedule() = {};
 }
 
 using LandingDeath = Landing;
@@ -368,7 +379,82 @@ TEST_P(Landing, SumsThatAreNotWaitedForArePoison) {
   EXPECT_EQ(found, std::vector<int>(64 * 128, static_cast<int>(0xcdcdcdcd)));
 }
 
-TEST(Wgmma, ShowsRegistersThatAreOverwrittenTooEarly) {
+// Tiles of 128 rows of 128 bytes come one after the other to one stage; a warpgroup adds up the
+// bytes of each row in all of them, its A is all ones. out[thread][64].
+__global__ void add_tiles(int* out, const LEQ_GRID_CONSTANT rt::TensorMap map, Bug bug) {
+  LEQ_DYNAMIC_SHARED(unsigned char, dynamic);
+  unsigned char* const tile = aligned(dynamic);
+  auto* const barriers = reinterpret_cast<ptx::Barrier*>(tile + 128 * kColumns);
+  ptx::Barrier &full = barriers[0], &empty = barriers[1];
+  if (threadIdx.x == 0) {
+    ptx::barrier_init(full, 1);
+    ptx::barrier_init(empty, 4);
+    ptx::fence_init();
+  }
+  __syncthreads();
+  const std::uint32_t ones[4] = {0x01010101u, 0x01010101u, 0x01010101u, 0x01010101u};
+  int sums[64];
+  for (unsigned i = 0; i < kRounds; ++i) {
+    if (threadIdx.x == 128) {
+      ptx::barrier_wait(empty, (i + 1) % 2);
+      ptx::barrier_expect(full, 128 * kColumns);
+      ptx::tensor_load(tile, map, 0, static_cast<int>(i) * 128, full);
+    }
+    if (threadIdx.x >= 128) continue;
+    ptx::barrier_wait(full, i % 2);
+    ptx::wgmma_fence();
+    for (int step = 0; step < 4; ++step) {
+      ptx::wgmma(sums, ones, ptx::next_columns(ptx::matrix_operand(tile), step), i + step > 0);
+    }
+    ptx::wgmma_commit();
+    if (bug != Bug::released_too_early) ptx::wgmma_wait<0>();
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) ptx::barrier_arrive(empty);
+    ptx::wgmma_wait<0>();
+  }
+  if (threadIdx.x >= 128) return;
+  for (unsigned i = 0; i < 64; ++i) out[threadIdx.x * 64 + i] = sums[i];
+}
+
+std::vector<int> run_add_tiles(Bug bug) {
+  const DeviceArray<std::int8_t> there(random_bytes(kRounds * 128 * kColumns, 9));
+  const DeviceArray<int> out(128 * 64);
+  rt::run(test_stream(), {"add_tiles", dim3(1), dim3(160), 128 * kColumns + 1024 + 16}, add_tiles,
+          out.data(),
+          map_of(there.data(), kRounds * 128, kColumns, 128, kColumns, rt::Swizzle::bytes_128),
+          bug);
+  return out.host();
+}
+
+std::vector<int> sums_of_tiles() {
+  const Bytes bytes = random_bytes(kRounds * 128 * kColumns, 9);
+  std::vector<int> sums(128 * 64);
+  for (std::size_t at = 0; at < sums.size(); ++at) {
+    const std::size_t i = at % 64, row = i / 4 * 8 + at / 64 % 4 * 2 + i % 2;
+    for (std::size_t round = 0; round < kRounds; ++round) {
+      const auto first = bytes.begin() + static_cast<int>((round * 128 + row) * kColumns);
+      sums[at] = std::accumulate(first, first + kColumns, sums[at]);
+    }
+  }
+  return sums;
+}
+
+TEST_P(Landing, TilesAreMultipliedAsTheyCome) {
+  EXPECT_EQ(run_add_tiles(Bug::none), sums_of_tiles());
+}
+
+// Both are seen where products are made as late as they may be.
+class LateProducts : public testing::Test {
+ protected:
+  LateProducts() { simt::schedule() = {3, simt::CopyLands::at_issue}; }
+  ~LateProducts() override { simt::schedule() = {}; }
+};
+
+TEST_F(LateProducts, ShowAStageThatIsReleasedBeforeTheWait) {
+  EXPECT_NE(run_add_tiles(Bug::released_too_early), sums_of_tiles());
+}
+
+TEST_F(LateProducts, ShowRegistersThatAreOverwrittenTooEarly) {
   EXPECT_NE((run_multiply<128, true>(Bug::operand_overwritten)), product(128));
 }
 
