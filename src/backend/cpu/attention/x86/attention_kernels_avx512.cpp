@@ -79,7 +79,7 @@ void float_blocks(const ScoreTile& tile, int block) noexcept {
 // Int8 codes in 16 bits: columns 0 and 2 of a quad, and 1 and 3. Shifts widen the odd bytes and a
 // mask the even ones, so nothing saturates.
 struct PairProducts {
-  static constexpr int most_blocks(int queries) { return queries <= 3 ? 4 : 2; }
+  static constexpr int most_blocks(int queries) { return queries == 1 ? 1 : queries <= 3 ? 4 : 2; }
 
   template <int R, int B>
   static inline __attribute__((always_inline)) void add(const std::uint8_t* keys,

@@ -6,7 +6,7 @@ namespace leq::cpu {
 namespace {
 
 struct QuadProducts {
-  static constexpr int most_blocks(int) { return 4; }
+  static constexpr int most_blocks(int queries) { return queries == 1 ? 1 : 4; }
 
   // Not the intrinsic: with many sums g++ 12 moves them to the stack and back around it.
   template <int R, int B>

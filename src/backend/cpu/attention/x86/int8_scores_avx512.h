@@ -1,6 +1,7 @@
 // Scores of int8 keys with 512-bit registers: a register holds a quad of dimensions of 16 keys. How
 // quads are multiplied is the argument Products of the kernels:
-//   most_blocks(queries)               blocks of 16 keys whose sums fit the registers
+//   most_blocks(queries)               blocks of 16 keys whose sums fit the registers; of one query
+//                                      1, as memory is read faster in the order in which it lies
 //   add(keys, stride, quads, sums)     sums[r][b] += the 4 products of each lane, of block b's
 //                                      bytes at keys + b * stride and query r's four codes
 #pragma once
@@ -21,7 +22,7 @@ __m512 load16(const std::uint16_t* x) {
 
 // Blocks [block, block + B), R queries: score = s_q * fma(s, float(sum u q), m * float(sum q))
 template <class Products, int R, int B>
-void int8_blocks(const ScoreTile& tile, int block) noexcept {
+void int8_blocks(const ScoreTile& tile, int block, Prefetcher& ahead) noexcept {
   const std::int64_t quads = (tile.dims + 3) / 4;
   const auto* keys = static_cast<const std::uint8_t*>(tile.keys) + block * quads * 64;
   const std::int8_t* codes[R];
@@ -32,7 +33,6 @@ void int8_blocks(const ScoreTile& tile, int block) noexcept {
 #pragma GCC unroll 4
     for (int b = 0; b < B; ++b) sums[r][b] = _mm512_setzero_si512();
   }
-  Prefetcher ahead(tile.ahead, quads);
   for (std::int64_t quad = 0; quad < quads; ++quad) {
     ahead.step();
     std::int32_t four[R];
@@ -58,10 +58,12 @@ template <class Products, int R>
 void int8_rows(const ScoreTile& tile) noexcept {
   constexpr int kBlocks = Products::most_blocks(R);
   int block = tile.first_block;
+  Prefetcher ahead(tile.ahead,
+                   (tile.last_block - block + kBlocks - 1) / kBlocks * ((tile.dims + 3) / 4));
   for (; block + kBlocks <= tile.last_block; block += kBlocks) {
-    int8_blocks<Products, R, kBlocks>(tile, block);
+    int8_blocks<Products, R, kBlocks>(tile, block, ahead);
   }
-  for (; block < tile.last_block; ++block) int8_blocks<Products, R, 1>(tile, block);
+  for (; block < tile.last_block; ++block) int8_blocks<Products, R, 1>(tile, block, ahead);
 }
 
 template <class Products>
