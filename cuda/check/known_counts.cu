@@ -1,4 +1,4 @@
-// Kernels with a known number of tensor-core instructions each, and three with a known main loop:
+// Kernels with a known number of tensor-core instructions each, and four with a known loop:
 // cuda/check/check_nvcc.sh counts them with sass_counts.cpp on every architecture before it trusts
 // the counts of others.
 #include "cuda/words/ptx_attention.h"
@@ -87,6 +87,15 @@ __global__ void looped(int* out, const int* in, int count) {
 #pragma unroll 1
       for (int k = 0; k < in[i]; ++k) out[k] = in[count - k] / (k + 2);
     }
+  }
+}
+
+// A loop without work: what none may have counts too.
+__global__ void plain(int* out, const int* in, int count) {
+#pragma unroll 1
+  for (int i = 0; i < count; ++i) {
+    out[i] = in[count / (i + 1)];
+    __threadfence();
   }
 }
 

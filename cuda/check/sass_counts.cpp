@@ -5,7 +5,8 @@
 // longest way round it, and of them the tensor-core ones or dp4a, fences of the whole GPU's memory
 // and integer divisions; then "Block of 'KERNEL' ...", a line for each straight stretch of the
 // loop. The main loop is the range in front of a branch backwards that has most tensor-core
-// instructions, or else most dp4a, and no such loop within it; of several the shortest.
+// instructions, or else most dp4a, and no such loop within it; of several the shortest. Of a kernel
+// without one fences and divisions are those of all of its loops.
 //
 // Both ways have all of that work, so what they differ by is what a round may leave out. The
 // shortest has cp.async where there is such a way, and nothing that can be gone around. The longest
@@ -32,6 +33,7 @@ constexpr unsigned kTensorCores[] = {0x237, 0x23c, 0x9f1, 0xdf1, 0xdf0};
 constexpr unsigned kCopy = 0xfae, kLoad = 0x981, kStore = 0x986;  // cp.async, global memory
 constexpr unsigned kDp4a = 0x226, kFence = 0x992;
 constexpr unsigned kMayPart = 0x945;  // BSSY: lanes part behind it, at most up to where it points
+constexpr unsigned kExit = 0x94d;
 constexpr unsigned kBranches[] = {0x947, 0x547};  // of a lane, of a warp (10.0 and newer)
 constexpr unsigned kToFloat[] = {0x306, 0x25a};   // of a lane, of a warp
 
@@ -239,6 +241,26 @@ class LoopWays {
   std::vector<std::size_t> meeting_;  // 0: none
 };
 
+// Whether a warp comes from `first` to `last` by what lies between: a branch back may also be the
+// way home of what is rarely done and lies at the end of the code, and no loop.
+bool leads_to(const std::vector<Instruction>& code, bool hopper, std::size_t first,
+              std::size_t last) {
+  std::vector<bool> reached(last + 1);
+  std::vector<std::size_t> left = {first};
+  while (!left.empty()) {
+    const std::size_t at = left.back();
+    left.pop_back();
+    if (at < first || at > last || reached[at]) continue;
+    reached[at] = true;
+    if (code[at].branches()) {
+      left.push_back(at + 1 + static_cast<std::size_t>(code[at].jump(hopper)));
+    }
+    const bool ends = code[at].branches() || code[at].operation() == kExit;
+    if (!ends || !code[at].is_always()) left.push_back(at + 1);
+  }
+  return reached[last];
+}
+
 Counts counts_of(const std::vector<Instruction>& code, bool hopper) {
   const auto work = [&](auto is_work) {
     std::vector<long> before(1);  // instructions of that kind in front of each
@@ -256,6 +278,7 @@ Counts counts_of(const std::vector<Instruction>& code, bool hopper) {
     long work;
   };
   std::vector<Loop> loops;
+  std::vector<bool> looped(code.size());  // in any loop, with work or without
   for (std::size_t i = 0; i < code.size(); ++i) {
     if (!code[i].branches()) continue;
     const std::int64_t to = static_cast<std::int64_t>(i) + 1 + code[i].jump(hopper);
@@ -263,6 +286,8 @@ Counts counts_of(const std::vector<Instruction>& code, bool hopper) {
     const auto start = static_cast<std::size_t>(to);
     const long work = before[i + 1] - before[start];
     if (work > 0) loops.push_back({start, i + 1, work});
+    if (!leads_to(code, hopper, start, i)) continue;
+    std::fill(looped.begin() + to, looped.begin() + static_cast<std::ptrdiff_t>(i), true);
   }
   std::size_t first = 0, last = 0;
   long most = 0;
@@ -285,7 +310,8 @@ Counts counts_of(const std::vector<Instruction>& code, bool hopper) {
     counts.most = ways.longest().length;
     counts.blocks = ways.blocks();
   }
-  for (std::size_t i = first; i < last; ++i) {
+  for (std::size_t i = 0; i < code.size(); ++i) {
+    if (last > first ? i < first || i >= last : !looped[i]) continue;
     counts.fences += code[i].fences_gpu() ? 1 : 0;
     counts.divisions += code[i].divides() ? 1 : 0;
   }

@@ -174,12 +174,12 @@ INSTANTIATE_TEST_SUITE_P(
                     PackedCase{kSimq2, kSimq2, 2, 1, 160, 0, {70}, 0, 3, true},
                     PackedCase{kSimq4, kSimq4, 2, 1, 16, 0, {530}, 4, 32, true}));
 
-INSTANTIATE_TEST_SUITE_P(Types, PackedTurns,
-                         testing::Values(PackedCase{kSimq4, kSimq4, 4, 1, 16, 150, {612, 570}},
-                                         PackedCase{kInt4, kInt4, 4, 2, 32, 150, {612, 570}},
-                                         PackedCase{kSimq2, kSimq2, 4, 1, 32, 150, {612, 570}},
-                                         PackedCase{
-                                             kSimq4, kInt8, 4, 1, 16, 150, {612, 570}, 4, 32, true}));
+INSTANTIATE_TEST_SUITE_P(
+    Types, PackedTurns,
+    testing::Values(PackedCase{kSimq4, kSimq4, 4, 1, 16, 150, {612, 570}},
+                    PackedCase{kInt4, kInt4, 4, 2, 32, 150, {612, 570}},
+                    PackedCase{kSimq2, kSimq2, 4, 1, 32, 150, {612, 570}},
+                    PackedCase{kSimq4, kInt8, 4, 1, 16, 150, {612, 570}, 4, 32, true}));
 
 }  // namespace
 }  // namespace leq::LEQ_GPU

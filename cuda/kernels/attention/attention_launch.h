@@ -24,7 +24,7 @@ struct AttentionPlan {
   int head_blocks = 1;  // blocks that the heads of a kv head make
   bool split = false;   // a block for each span; else it walks all of them
   int spans = 1;        // of the longest row, blocks in z with split
-  int first_block = 0;  // split: of the launch, where rows take turns
+  int first_block = 0;  // split: of the launch, among all blocks of rows
   // split: records lie in the order of the launch's blocks, else of the batch's rows
   bool placed_by_block = false;
   int tile_positions = 64;  // exact: of keys or values in shared memory, 64, 32 or 16

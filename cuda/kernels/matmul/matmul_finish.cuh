@@ -4,16 +4,13 @@
 
 #include "cuda/kernels/launch.h"
 #include "cuda/kernels/matmul/packed_codes.cuh"
+#include "cuda/kernels/rows/quantize.cuh"
 #include "cuda/layout/layout.h"
 #include "cuda/words/float_math.cuh"
 #include "cuda/words/ptx.h"
 #include "cuda/words/reduce.cuh"
 
 namespace leq::LEQ_GPU {
-
-// log2 of a group of 32, 64 or 128 columns: a division by what is known at run time costs thirty
-// instructions.
-__device__ __forceinline__ int group_shift(int group) { return 5 + (group >= 64) + (group >= 128); }
 
 // Columns that share scales, and so the columns of one int32 sum.
 struct Grouping {
