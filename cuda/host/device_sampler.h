@@ -8,6 +8,7 @@
 
 #include "cuda/host/memory.h"
 #include "cuda/host/staging.h"
+#include "cuda/host/step_graphs.h"
 #include "cuda/kernels/sample/sample.h"
 
 namespace leq::LEQ_GPU {
@@ -27,7 +28,7 @@ class DeviceSampler {
 
   // The same draws of at most kMostRows rows, those that a recorded step has; the tokens stay on
   // the device, at tokens(), until the next call of this or of launch.
-  static constexpr std::size_t kMostRows = 256;
+  static constexpr std::size_t kMostRows = StepGraphs::kMostRows;
   void draw(const FloatRows& logits, std::int64_t vocabulary,
             std::span<const SampleRequest> requests);
   const std::int32_t* tokens() const {

@@ -7,8 +7,6 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-// Steps of more rows take a device longer than their launches take the host, by estimate.
-constexpr std::int64_t kMostRows = 256;
 // 256 rows of 64,000 positions each (a page of 64 is one number), with copies of 32,000.
 constexpr std::size_t kSlotBytes = std::size_t{1} << 20;
 // A graph of a large model takes about a megabyte. A server's rows come and go by one, so that the

@@ -17,12 +17,15 @@ namespace leq::LEQ_GPU {
 
 class StepGraphs {
  public:
+  // Steps of more rows take a device longer than their launches take the host, by estimate.
+  static constexpr std::int64_t kMostRows = 256;
+
   StepGraphs(int device, rt::Stream& stream, Staging& staging);
 
-  // Runs the operations of a step; where each of its runs has one row, at most 256, by a graph. The
-  // first step of a kind is run as it is and takes the memory that its operations need, the second
-  // is recorded, all others are replayed. Where a recording fails, for whatever reason but a bug,
-  // this and all later steps run as they are; counts() says why.
+  // Runs the operations of a step; where each of its runs has one row, at most kMostRows, by a
+  // graph. The first step of a kind is run as it is and takes the memory that its operations need,
+  // the second is recorded, all others are replayed. Where a recording fails, for whatever reason
+  // but a bug, this and all later steps run as they are; counts() says why.
   void run(const Step& step, const std::function<void()>& operations);
   // Recordings hold addresses: to be called wherever device memory is taken or given back.
   void forget() { recordings_.clear(); }

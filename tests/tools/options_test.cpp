@@ -208,6 +208,13 @@ TEST(Options, UnknownWordsAreAnsweredWithTheNearestKnownOne) {
   EXPECT_EQ(error_of({"-phello"}), "unknown option -phello; see leq-sample --help");
 }
 
+// Of two names that are equally near, the one that a letter was left out of.
+TEST(Options, TheNearestWordIsTheLongerOneOfTwo) {
+  const std::vector<std::string> known = {"--tp", "--temp", "--top-p"};
+  EXPECT_EQ(nearest_word("--tmp", known), "--temp");
+  EXPECT_EQ(nearest_word("--tpp", known), "--tp");
+}
+
 // What the parser below would make of them: a list, a group of letters, a hexadecimal number.
 TEST(Options, ValuesAreNeverReadAsMoreThanText) {
   EXPECT_EQ(parse({"-p", "a,b=c,,--d"}).text("prompt"), "a,b=c,,--d");

@@ -1,7 +1,9 @@
 #include "tools/common/option_words.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
+#include <utility>
 
 #include "base/text.h"
 
@@ -57,7 +59,7 @@ std::optional<std::string> nearest_word(const std::string& word,
   };
   const std::string wanted = bare(word);
   std::optional<std::string> best;
-  std::size_t best_cost = 0;
+  std::pair<std::size_t, std::ptrdiff_t> least;  // of equal costs the longer name: letters are lost
   for (const auto& candidate : known) {
     const std::string name = bare(candidate);
     const bool begins = wanted.size() >= 3 && name.starts_with(wanted);
@@ -65,9 +67,10 @@ std::optional<std::string> nearest_word(const std::string& word,
     const std::size_t allowed = 2 * std::max<std::size_t>(1, wanted.size() / 3);
     // One-letter options are near everything; only the dashes can be wrong there.
     if ((name.size() == 1 && cost != 0) || cost > allowed) continue;
-    if (!best || cost < best_cost) {
+    const std::pair reading(cost, -std::ssize(name));
+    if (!best || reading < least) {
       best = candidate;
-      best_cost = cost;
+      least = reading;
     }
   }
   return best;

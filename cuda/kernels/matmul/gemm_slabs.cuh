@@ -8,6 +8,7 @@
 #include "cuda/kernels/matmul/gemm_rows.cuh"
 #include "cuda/kernels/matmul/matmul_finish.cuh"
 #include "cuda/kernels/matmul/packed_codes.cuh"
+#include "cuda/words/groups.cuh"
 
 namespace leq::LEQ_GPU {
 

@@ -7,6 +7,7 @@
 #include "cuda/kernels/rows/quantize.cuh"
 #include "cuda/layout/layout.h"
 #include "cuda/words/float_math.cuh"
+#include "cuda/words/groups.cuh"
 #include "cuda/words/ptx.h"
 #include "cuda/words/reduce.cuh"
 

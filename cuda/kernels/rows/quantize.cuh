@@ -4,14 +4,11 @@
 
 #include "cuda/kernels/launch.h"
 #include "cuda/layout/layout.h"
+#include "cuda/words/groups.cuh"
 #include "cuda/words/reduce.cuh"
 #include "tensor/quant_scheme.h"
 
 namespace leq::LEQ_GPU {
-
-// log2 of a group of 32, 64 or 128 columns: a division by what is known at run time costs thirty
-// instructions.
-__device__ __forceinline__ int group_shift(int group) { return 5 + (group >= 64) + (group >= 128); }
 
 // Magnitudes compare like their bits, and infinity and NaN lie above all numbers.
 __device__ __forceinline__ unsigned magnitude_bits(float x) {

@@ -172,7 +172,7 @@ template <class Key, int R>
 void float_rows(const ScoreTile& tile) noexcept {
   constexpr int kBlocks = blocks_at_once(R);
   int block = tile.first_block;
-  Prefetcher ahead(tile.ahead, (tile.last_block - block + kBlocks - 1) / kBlocks * tile.dims);
+  Prefetcher ahead(tile.ahead, turns(tile, kBlocks) * tile.dims);
   for (; block + kBlocks <= tile.last_block; block += kBlocks) {
     float_blocks<Key, R, kBlocks>(tile, block, ahead);
   }
@@ -186,7 +186,7 @@ void int8_rows(const ScoreTile& tile) noexcept {
   QueryPairs<R> query;
   if (quads <= kQueryQuads) query.take(tile, 0, quads);
   int block = tile.first_block;
-  Prefetcher ahead(tile.ahead, (tile.last_block - block + kBlocks - 1) / kBlocks * quads);
+  Prefetcher ahead(tile.ahead, turns(tile, kBlocks) * quads);
   for (; block + kBlocks <= tile.last_block; block += kBlocks) {
     int8_blocks<R, kBlocks>(tile, block, query, ahead);
   }

@@ -58,7 +58,7 @@ void quad_rows(const ScoreTile& tile) noexcept {
   constexpr int kBlocks = blocks_at_once(R);
   const std::int64_t quads = (tile.dims + 3) / 4;
   int block = tile.first_block;
-  Prefetcher ahead(tile.ahead, (tile.last_block - block + kBlocks - 1) / kBlocks * quads);
+  Prefetcher ahead(tile.ahead, turns(tile, kBlocks) * quads);
   for (; block + kBlocks <= tile.last_block; block += kBlocks) {
     quad_blocks<R, kBlocks>(tile, block, ahead);
   }

@@ -58,8 +58,7 @@ template <class Products, int R>
 void int8_rows(const ScoreTile& tile) noexcept {
   constexpr int kBlocks = Products::most_blocks(R);
   int block = tile.first_block;
-  Prefetcher ahead(tile.ahead,
-                   (tile.last_block - block + kBlocks - 1) / kBlocks * ((tile.dims + 3) / 4));
+  Prefetcher ahead(tile.ahead, turns(tile, kBlocks) * ((tile.dims + 3) / 4));
   for (; block + kBlocks <= tile.last_block; block += kBlocks) {
     int8_blocks<Products, R, kBlocks>(tile, block, ahead);
   }

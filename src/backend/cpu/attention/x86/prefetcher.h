@@ -20,6 +20,11 @@ inline Ahead share_of(const Ahead& all, std::int64_t first, std::int64_t last,
   return {all.lines + begin * 64, end - begin};
 }
 
+// Walks along the keys that a tile's blocks take, `at_once` of them in one walk.
+inline std::int64_t turns(const ScoreTile& tile, int at_once) {
+  return (tile.last_block - tile.first_block + at_once - 1) / at_once;
+}
+
 // Prefetches lines evenly over the steps of a loop, into the second-level cache: the first level
 // has too few buffers for what memory can deliver.
 class Prefetcher {

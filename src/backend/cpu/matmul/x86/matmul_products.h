@@ -97,6 +97,17 @@ struct PanelCodes {
   }
 };
 
+// On to the next step's codes: those in the room, or packed ones and their place in the room.
+template <Codes kCodes>
+inline void step_on(Walk& walk, std::int64_t packed_bytes, std::int64_t room_bytes) {
+  if constexpr (kCodes == Codes::ready) {
+    walk.codes += room_bytes;
+  } else {
+    walk.packed += packed_bytes;
+    walk.room += room_bytes;
+  }
+}
+
 // Signed codes of 8 bits, widened to 16: columns 0 and 2 of four make a pair, and 1 and 3, because
 // shifts widen the even bytes and the odd ones.
 template <class L>
@@ -131,13 +142,7 @@ struct WideCodes {
   }
   template <Codes kCodes>
   static inline void next(Walk& walk) {
-    constexpr std::int64_t kRoomBytes = kStepColumns * kColumnBytes;
-    if constexpr (kCodes == Codes::ready) {
-      walk.codes += kRoomBytes;
-    } else {
-      walk.packed += kStepColumns * 64;
-      walk.room += kRoomBytes;
-    }
+    step_on<kCodes>(walk, kStepColumns * 64, kStepColumns * kColumnBytes);
   }
 };
 
@@ -218,14 +223,8 @@ struct UnpackedCodes {
   }
   template <Codes kCodes>
   static inline void next(Walk& walk) {
-    constexpr std::int64_t kRoomBytes = kStepColumns * kColumnBytes;
-    if constexpr (kCodes == Codes::ready) {
-      walk.codes += kRoomBytes;
-    } else {
-      walk.packed += kStepColumns * 8 * kLow;
-      if (kBits == 3) walk.third += kStepColumns * 8;
-      walk.room += kRoomBytes;
-    }
+    step_on<kCodes>(walk, kStepColumns * 8 * kLow, kStepColumns * kColumnBytes);
+    if (kBits == 3 && kCodes != Codes::ready) walk.third += kStepColumns * 8;
   }
 };
 
