@@ -197,8 +197,10 @@ void expect_one_result(const AttentionCase& c, std::int64_t length,
       continue;  // the same source as the second level: compared below, it is slow
     if (!seen.insert(&cpu::attention_kernels(isa)).second) continue;
     for (const int threads : {1, 2, 4}) {
+      const Fetch fetch = threads == 2 ? Fetch::twice : Fetch::never;
       for (const std::int64_t chunk : chunks) {
-        AttentionRun run(c, {threads, isa}, std::min(chunk, length));
+        AttentionRun run(c, {.threads = threads, .isa = isa, .fetch = fetch},
+                         std::min(chunk, length));
         run.run(in_chunks(length, chunk));
         ASSERT_EQ(want, bits(run.values(0))) << describe(c) << " " << isa_name(isa) << " "
                                              << threads << " threads, chunks of " << chunk;

@@ -59,7 +59,8 @@ std::optional<std::string> nearest_word(const std::string& word,
   };
   const std::string wanted = bare(word);
   std::optional<std::string> best;
-  std::pair<std::size_t, std::ptrdiff_t> least;  // of equal costs the longer name: letters are lost
+  // Of two misspelled names that are equally near the longer one is meant: letters get lost.
+  std::pair<std::size_t, std::ptrdiff_t> least;
   for (const auto& candidate : known) {
     const std::string name = bare(candidate);
     const bool begins = wanted.size() >= 3 && name.starts_with(wanted);
@@ -67,7 +68,7 @@ std::optional<std::string> nearest_word(const std::string& word,
     const std::size_t allowed = 2 * std::max<std::size_t>(1, wanted.size() / 3);
     // One-letter options are near everything; only the dashes can be wrong there.
     if ((name.size() == 1 && cost != 0) || cost > allowed) continue;
-    const std::pair reading(cost, -std::ssize(name));
+    const std::pair reading(cost, begins ? 0 : -std::ssize(name));
     if (!best || reading < least) {
       best = candidate;
       least = reading;

@@ -54,7 +54,7 @@ struct Problem {
 bool has_library_gemm() { return true; }
 
 double library_gemm_us(std::int64_t tokens, std::int64_t outputs, std::int64_t columns,
-                       std::size_t bytes, rt::Stream& stream) {
+                       std::size_t rotated, rt::Stream& stream) {
   const Problem problem(tokens, outputs, columns);
   cublasLtMatmulHeuristicResult_t found[kCandidates];
   int count = 0;

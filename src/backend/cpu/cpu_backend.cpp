@@ -199,7 +199,7 @@ class CpuBackend final : public Backend {
   cpu::AttentionContext attention_context() {
     const std::span<std::byte> scratch = memory_.scratch(0);
     const std::size_t linears = std::min(scratch.size(), layout_.linear_scratch_bytes());
-    return {pool_, rows_, attention_, packed_, scratch.subspan(linears)};
+    return {pool_, rows_, attention_, packed_, scratch.subspan(linears), fetch_};
   }
 
   template <class Body>

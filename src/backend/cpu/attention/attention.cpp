@@ -114,6 +114,7 @@ class Attention {
             shape_,
             kv_,
             qkv_,
+            context_.fetch,
             blocks_[static_cast<std::size_t>(unit_at(unit).block)],
             unit_at(unit).kv_head,
             unit_at(unit).heads,

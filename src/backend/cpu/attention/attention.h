@@ -11,6 +11,7 @@
 #include "backend/cpu/attention/attention_kernels.h"
 #include "backend/cpu/attention/packed_kernels.h"
 #include "backend/cpu/rows/row_kernels.h"
+#include "base/fetch.h"
 #include "base/thread_pool.h"
 
 namespace leq::cpu {
@@ -21,6 +22,7 @@ struct AttentionContext {
   const AttentionKernels& kernels;
   const PackedKernels& packed;
   std::span<std::byte> scratch;  // attention_scratch_bytes, 64-byte aligned
+  Fetch fetch = Fetch::twice;    // of best_fetch(): numbers that are read in a row
 };
 
 // Scratch for batches of at most `tokens` rows at positions below `context`; grows with both.

@@ -38,6 +38,7 @@ struct ScoreTile {
   const std::uint16_t* minima = nullptr;  // int8: f16 [64]
   int first_block = 0, last_block = 0;    // blocks of 16 keys [first, last)
   Ahead ahead;
+  bool in_order = false;  // read float keys in the order in which they lie, and fetch nothing
   float* scores[kQueryTile] = {};  // [64], this page's columns
 };
 
@@ -49,6 +50,7 @@ struct ValueTile {
   const void* values = nullptr;           // [64][d]
   int first = 0, last = 0;                // positions in the page
   Ahead ahead;
+  bool in_order = false;        // fetch nothing
   float* out[kQueryTile] = {};  // [d]
 };
 
@@ -84,6 +86,9 @@ struct KvKernels {
 
 struct AttentionKernels {
   KvKernels kv[3];  // by KvType
+  // Values of one query are read in the order in which they lie where heads have at most so many
+  // columns.
+  int columns_in_order = 0;
   // Columns [first, last) of a span of 512: p = exp(s - m) in place. Other columns of the first and
   // the last block of 16 become 0. first < last.
   SpanSum (*softmax)(float* scores, int first, int last) noexcept;

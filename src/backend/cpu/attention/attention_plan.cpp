@@ -14,8 +14,9 @@ namespace {
 constexpr std::int64_t kBlockQueries = 96;
 constexpr std::int64_t kTasksPerThread = 4;
 // Memory is slow at pieces far apart: loops that only read give 32 GB/s in pieces of 16 KB and 36
-// of 48 KB where 44 is the most.
-constexpr std::int64_t kPieceBytes = 64 * 1024;
+// of 48 KB where 44 is the most; a Zen 4 reads 12 heads of f16 in 96 KB 1.3 times as fast as in 64
+// and 32.
+constexpr std::int64_t kPieceBytes = 128 * 1024;
 constexpr std::int64_t kMostHeads = 16;  // that are read together
 constexpr std::int64_t kFewHeads = 4;    // whose parts of fewer than 128 columns are long enough
 constexpr std::int64_t kWaveSpans = 32;
@@ -113,8 +114,9 @@ AttentionPlan plan_attention(int threads, std::int64_t tokens, const AttentionSh
 std::int64_t heads_together(const AttentionPlan& plan, const AttentionShape& shape,
                             std::int64_t blocks, std::int64_t rows, std::int64_t part_bytes) {
   const std::int64_t tasks = blocks * shape.kv_heads * (plan.split ? plan.spans : 1);
-  const std::int64_t most = std::min({kMostHeads, plan.block_queries / (rows * plan.group),
-                                      tasks / (kTasksPerThread * plan.threads)});
+  const std::int64_t shared = plan.threads > 1 ? tasks / (kTasksPerThread * plan.threads) : tasks;
+  const std::int64_t most =
+      std::min({kMostHeads, plan.block_queries / (rows * plan.group), shared});
   const std::int64_t wanted = (kPieceBytes + part_bytes - 1) / part_bytes;
   return std::max<std::int64_t>(1, std::min(wanted, most));
 }

@@ -58,12 +58,41 @@ const void* widened(const SpanWork& work, KvType& type, const HeadPage& page, bo
   return work.scratch.wide;
 }
 
-Ahead lines_of(const HeadPage& part, std::size_t bytes) {
-  return {part.numbers, static_cast<std::int64_t>(bytes / 64)};
+// Floats of one query are left to a processor that brings by itself what is read in a row. Codes, and
+// more queries, take it as long to multiply as to read, so that it falls behind; in short pieces it
+// starts too often.
+bool left_alone(const HeadBlock& head, KvPart side) {
+  constexpr std::size_t kLongPiece = 96 * 1024;
+  const KvType type = side == KvPart::keys ? head.kv.key_type : head.kv.value_type;
+  if (head.fetch != Fetch::never || kv_coded(type) || head.head_queries() > 1) return false;
+  const int dims = head.shape.head_dim;
+  if (side == KvPart::values && dims > head.kernels.columns_in_order) return false;
+  return head.heads == head.shape.kv_heads ||
+         static_cast<std::size_t>(head.heads) * head_bytes(side, type, dims) >= kLongPiece;
+}
+
+Ahead lines_of(const HeadBlock& head, KvPart side, const HeadPage& part) {
+  const KvType type = side == KvPart::keys ? head.kv.key_type : head.kv.value_type;
+  if (left_alone(head, side)) return {};
+  return {part.numbers,
+          static_cast<std::int64_t>(head_bytes(side, type, head.shape.head_dim) / 64)};
 }
 
 // Memory needs 4 KB or more under way; more than 8 KB ahead measured no faster.
 int parts_ahead(std::size_t part_bytes) { return part_bytes <= 4096 ? 2 : 1; }
+
+// One kv head's part of a page.
+struct PagePart {
+  int page = 0;
+  int kv_head = 0;
+};
+
+// The one that is read `count` parts later. (A division took longer.)
+PagePart part_after(const HeadBlock& head, PagePart part, int count) {
+  part.kv_head += count;
+  for (; part.kv_head >= head.heads; part.kv_head -= head.heads) ++part.page;
+  return part;
+}
 
 // The next span's keys, this many pages after those that it begins with.
 Ahead next_keys(const SpanWork& work, int pages, int kv_head) {
@@ -72,8 +101,7 @@ Ahead next_keys(const SpanWork& work, int pages, int kv_head) {
   const SpanWork next{head, work.scratch, work.next.span, nullptr, work.next};
   const int page = visible(head, 0, next.span).first / kPageTokens + pages;
   if (next.page_position(page) >= head.block.end_position()) return {};
-  return lines_of(next.keys(page, std::min(kv_head, head.heads - 1)),
-                  key_head_bytes(head.kv.key_type, head.shape.head_dim));
+  return lines_of(head, KvPart::keys, next.keys(page, std::min(kv_head, head.heads - 1)));
 }
 
 // A span reads its keys page by page, each kv head's part in turn, then its values; then the next
@@ -81,50 +109,51 @@ Ahead next_keys(const SpanWork& work, int pages, int kv_head) {
 Ahead values_ahead(const SpanWork& work, int page, int kv_head) {
   const HeadBlock& head = work.head;
   const std::size_t bytes = value_head_bytes(head.kv.value_type, head.shape.head_dim);
-  const int next = kv_head + parts_ahead(bytes);
-  const int next_page = page + next / head.heads, next_head = next % head.heads;
-  if (next_page < work.last_page) return lines_of(work.values(next_page, next_head), bytes);
-  return next_keys(work, next_page - work.last_page, next_head);
+  const PagePart next = part_after(head, {page, kv_head}, parts_ahead(bytes));
+  if (next.page < work.last_page) {
+    return lines_of(head, KvPart::values, work.values(next.page, next.kv_head));
+  }
+  return next_keys(work, next.page - work.last_page, next.kv_head);
 }
 
 Ahead keys_ahead(const SpanWork& work, int page, int kv_head) {
   const HeadBlock& head = work.head;
   const std::size_t bytes = key_head_bytes(head.kv.key_type, head.shape.head_dim);
-  const int next = kv_head + parts_ahead(bytes);
-  const int next_page = page + next / head.heads, next_head = next % head.heads;
-  if (next_page < work.last_page) return lines_of(work.keys(next_page, next_head), bytes);
-  const int value_page = std::min(work.first_page + next_page - work.last_page, work.last_page - 1);
-  return lines_of(work.values(value_page, next_head),
-                  value_head_bytes(head.kv.value_type, head.shape.head_dim));
+  const PagePart next = part_after(head, {page, kv_head}, parts_ahead(bytes));
+  if (next.page < work.last_page) {
+    return lines_of(head, KvPart::keys, work.keys(next.page, next.kv_head));
+  }
+  const int value_page = std::min(work.first_page + next.page - work.last_page, work.last_page - 1);
+  return lines_of(head, KvPart::values, work.values(value_page, next.kv_head));
 }
 
-// Scales and minima lie apart from the numbers: those of all the span's keys and values, at once.
+// Scales and minima lie apart from the numbers, those of neighbouring heads side by side: of all
+// the span's keys and values, at once.
 void prefetch_scales(const SpanWork& work) {
-  const KvLayer& kv = work.head.kv;
+  const HeadBlock& head = work.head;
   for (const KvPart side : {KvPart::keys, KvPart::values}) {
-    const KvType type = side == KvPart::keys ? kv.key_type : kv.value_type;
+    const KvType type = side == KvPart::keys ? head.kv.key_type : head.kv.value_type;
     if (!kv_coded(type)) continue;
-    const std::size_t bytes =
-        end_count(side, type, work.head.shape.head_dim) * sizeof(std::uint16_t);
+    const std::size_t bytes = static_cast<std::size_t>(head.heads) *
+                              end_count(side, type, head.shape.head_dim) * sizeof(std::uint16_t);
     for (int page = work.first_page; page < work.last_page; ++page) {
-      for (int h = 0; h < work.head.heads; ++h) {
-        const HeadPage part = side == KvPart::keys ? work.keys(page, h) : work.values(page, h);
-        prefetch<2>(part.scales, bytes);
-        prefetch<2>(part.minima, bytes);
-      }
+      const HeadPage part = side == KvPart::keys ? work.keys(page, 0) : work.values(page, 0);
+      prefetch<2>(part.scales, bytes);
+      prefetch<2>(part.minima, bytes);
     }
   }
 }
 
-void score_page(const SpanWork& work, int page, int kv_head) {
+// Tiles belong to the caller: to clear one for each page took as long as a tenth of its products.
+void score_page(const SpanWork& work, int page, int kv_head, ScoreTile& tile) {
   const HeadBlock& head = work.head;
   if (kv_packed(head.kv.key_type)) {
     return score_packed_page(work, page, kv_head, keys_ahead(work, page, kv_head));
   }
   const HeadPage keys = work.keys(page, kv_head);
   KvType type = head.kv.key_type;
-  ScoreTile tile;
   tile.keys = widened(work, type, keys, true);
+  tile.in_order = left_alone(head, KvPart::keys);
   tile.scales = keys.scales;
   tile.minima = keys.minima;
   tile.dims = head.shape.head_dim;
@@ -164,10 +193,9 @@ void normalize_query(const SpanWork& work, int query) {
 }
 
 // Of int8 values: probabilities become weights, and the sums of p * m.
-void weigh_page(const SpanWork& work, int page, int kv_head) {
+void weigh_page(const SpanWork& work, int page, int kv_head, WeighTile& tile) {
   const HeadBlock& head = work.head;
   const HeadPage values = work.values(page, kv_head);
-  WeighTile tile;
   tile.scales = values.scales;
   tile.minima = values.minima;
   for (int t = 0; t < tile_count(head); ++t) {
@@ -186,7 +214,7 @@ void weigh_page(const SpanWork& work, int page, int kv_head) {
   }
 }
 
-void value_tile(const SpanWork& work, int page, Tile queries, KvType type, ValueTile tile) {
+void value_tile(const SpanWork& work, int page, Tile queries, KvType type, ValueTile& tile) {
   each_view(work, page, queries, {0, kPageTokens}, [&](Tile some, Columns columns) {
     tile.first = columns.first;
     tile.last = columns.last;
@@ -200,15 +228,15 @@ void value_tile(const SpanWork& work, int page, Tile queries, KvType type, Value
   });
 }
 
-void value_page(const SpanWork& work, int page, int kv_head) {
+void value_page(const SpanWork& work, int page, int kv_head, ValueTile& tile) {
   const HeadBlock& head = work.head;
   if (kv_packed(head.kv.value_type)) {
     return value_packed_page(work, page, kv_head, values_ahead(work, page, kv_head));
   }
   const HeadPage values = work.values(page, kv_head);
   KvType type = head.kv.value_type;
-  ValueTile tile;
   tile.values = widened(work, type, values, false);
+  tile.in_order = left_alone(head, KvPart::values);
   tile.dims = head.shape.head_dim;
   Ahead next = values_ahead(work, page, kv_head);
   const int tiles = tile_count(head);
@@ -276,17 +304,20 @@ void run_span(const HeadBlock& head, std::int64_t span, const NextSpan& next,
   work.last_page = (any.last + kPageTokens - 1) / kPageTokens;
   prefetch_scales(work);
   begin_packed_span(work);
+  ScoreTile scores;
   for (int page = work.first_page; page < work.last_page; ++page) {
-    for (int h = 0; h < head.heads; ++h) score_page(work, page, h);
+    for (int h = 0; h < head.heads; ++h) score_page(work, page, h, scores);
   }
   for (int query = 0; query < head.queries(); ++query) normalize_query(work, query);
   // Page by page, so that memory is read meanwhile.
   const bool weighed = kv_coded(head.kv.value_type) && !kv_packed(head.kv.value_type);
   if (weighed) std::fill_n(scratch.lanes, std::int64_t{head.queries()} * kLaneCount, 0.0f);
+  WeighTile weights;
+  ValueTile values;
   for (int page = work.first_page; page < work.last_page; ++page) {
     for (int h = 0; h < head.heads; ++h) {
-      if (weighed) weigh_page(work, page, h);
-      value_page(work, page, h);
+      if (weighed) weigh_page(work, page, h, weights);
+      value_page(work, page, h, values);
     }
   }
   if (kv_packed(head.kv.value_type)) {

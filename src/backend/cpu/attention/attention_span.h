@@ -9,6 +9,7 @@
 #include "backend/cpu/attention/packed_kernels.h"
 #include "backend/cpu/attention/row_blocks.h"
 #include "backend/cpu/rows/row_kernels.h"
+#include "base/fetch.h"
 
 namespace leq::cpu {
 
@@ -22,6 +23,7 @@ struct HeadBlock {
   const AttentionShape& shape;
   const KvLayer& kv;
   const Rows& qkv;
+  Fetch fetch;
   RowBlock block;
   int kv_head = 0;          // the first
   int heads = 1;            // kv heads

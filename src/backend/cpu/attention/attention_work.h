@@ -47,6 +47,7 @@ inline int tile_count(const HeadBlock& head) {
 inline Tile tile_at(const HeadBlock& head, int kv_head, int tile) {
   const int queries = head.head_queries(), tiles = tile_count(head);
   const int first = kv_head * queries;
+  if (tiles == 1) return {first, first + queries};  // most are, and divisions take time
   return {first + tile * queries / tiles, first + (tile + 1) * queries / tiles};
 }
 

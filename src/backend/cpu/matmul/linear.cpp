@@ -175,7 +175,8 @@ void finish_row(Job& job, const Unit& unit, std::int64_t token, float* values) {
 // so they are fetched this many rows ahead.
 constexpr std::int64_t kRowsAhead = 16;
 
-void fetch_ahead(const Job& job, const Unit& unit, std::int64_t token) {
+inline __attribute__((always_inline)) void fetch_ahead(const Job& job, const Unit& unit,
+                                                       std::int64_t token) {
   const float* const row = job.out.values + token * job.out.value_stride + unit.first;
   for (std::int64_t i = 0; i < unit.columns; i += 16) __builtin_prefetch(row + i, 1);
 }

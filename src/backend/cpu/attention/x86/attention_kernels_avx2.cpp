@@ -74,7 +74,7 @@ constexpr int blocks_at_once(int queries) { return queries == 1 ? 4 : queries ==
 
 // Blocks [block, block + B) of 16 keys, R queries: one fma chain for each key.
 template <class Key, int R, int B>
-void float_blocks(const ScoreTile& tile, int block, Prefetcher& ahead) noexcept {
+void float_blocks(const ScoreTile& tile, int block, const Prefetcher& ahead) noexcept {
   const std::int64_t dims = tile.dims;
   const Key* keys = static_cast<const Key*>(tile.keys) + block * dims * kKeyBlock;
   const float* query[R];
@@ -84,7 +84,7 @@ void float_blocks(const ScoreTile& tile, int block, Prefetcher& ahead) noexcept 
     for (int i = 0; i < 2 * B; ++i) sums[r][i] = _mm256_setzero_ps();
   }
   for (std::int64_t c = 0; c < dims; ++c) {
-    ahead.step();
+    ahead.step(c);
     add_products(
         sums, [&](int r) { return _mm256_set1_ps(query[r][c]); },
         [&](int i) { return load8(keys + (i / 2 * dims + c) * kKeyBlock + i % 2 * 8); });
@@ -120,10 +120,11 @@ struct QueryPairs {
 template <int R, int B>
 inline __attribute__((always_inline)) void add_quads(const std::uint8_t* keys, std::int64_t stride,
                                                      std::int64_t count, const QueryPairs<R>& query,
-                                                     Prefetcher& ahead, __m256i (&sums)[R][2 * B]) {
+                                                     const Prefetcher& ahead,
+                                                     __m256i (&sums)[R][2 * B]) {
   const __m256i low = _mm256_set1_epi16(0xff);
   for (std::int64_t quad = 0; quad < count; ++quad, keys += 64) {
-    ahead.step();
+    ahead.step(quad);
 #pragma GCC unroll 8
     for (int i = 0; i < 2 * B; ++i) {
       const auto* at = reinterpret_cast<const __m256i*>(keys + i / 2 * stride + i % 2 * 32);
@@ -144,7 +145,7 @@ inline __attribute__((always_inline)) void add_quads(const std::uint8_t* keys, s
 // where all of them fit.
 template <int R, int B>
 void int8_blocks(const ScoreTile& tile, int block, QueryPairs<R>& query,
-                 Prefetcher& ahead) noexcept {
+                 const Prefetcher& ahead) noexcept {
   const std::int64_t quads = (tile.dims + 3) / 4;
   const auto* keys = static_cast<const std::uint8_t*>(tile.keys) + block * quads * 64;
   __m256i sums[R][2 * B];
@@ -154,7 +155,7 @@ void int8_blocks(const ScoreTile& tile, int block, QueryPairs<R>& query,
   for (std::int64_t first = 0; first < quads; first += kQueryQuads) {
     const std::int64_t count = quads - first < kQueryQuads ? quads - first : kQueryQuads;
     if (quads > kQueryQuads) query.take(tile, first, count);
-    add_quads<R, B>(keys + first * 64, quads * 64, count, query, ahead, sums);
+    add_quads<R, B>(keys + first * 64, quads * 64, count, query, ahead.after(first), sums);
   }
   for (int i = 0; i < 2 * B; ++i) {
     const int j = block * kKeyBlock + i * 8;
@@ -173,8 +174,10 @@ void float_rows(const ScoreTile& tile) noexcept {
   constexpr int kBlocks = blocks_at_once(R);
   int block = tile.first_block;
   Prefetcher ahead(tile.ahead, turns(tile, kBlocks) * tile.dims);
-  for (; block + kBlocks <= tile.last_block; block += kBlocks) {
+  const int last_joint = tile.in_order ? block : tile.last_block;
+  for (; block + kBlocks <= last_joint; block += kBlocks) {
     float_blocks<Key, R, kBlocks>(tile, block, ahead);
+    ahead = ahead.after(tile.dims);
   }
   for (; block < tile.last_block; ++block) float_blocks<Key, R, 1>(tile, block, ahead);
 }
@@ -189,6 +192,7 @@ void int8_rows(const ScoreTile& tile) noexcept {
   Prefetcher ahead(tile.ahead, turns(tile, kBlocks) * quads);
   for (; block + kBlocks <= tile.last_block; block += kBlocks) {
     int8_blocks<R, kBlocks>(tile, block, query, ahead);
+    ahead = ahead.after(quads);
   }
   for (; block < tile.last_block; ++block) int8_blocks<R, 1>(tile, block, query, ahead);
 }
@@ -219,9 +223,10 @@ void value_columns(const ValueTile& tile, std::int64_t column) noexcept {
     weights[r] = tile.weights[r];
     for (int i = 0; i < D; ++i) sums[r][i] = load8(tile.out[r] + column + i * 8);
   }
-  Prefetcher ahead(share_of(tile.ahead, column, column + 8 * D, tile.dims), tile.last - tile.first);
+  const Prefetcher ahead(share_of(tile.ahead, column, column + 8 * D, tile.dims),
+                         tile.last - tile.first);
   for (std::int64_t j = tile.first; j < tile.last; ++j) {
-    ahead.step();
+    ahead.step(j - tile.first);
     add_products(
         sums, [&](int r) { return _mm256_set1_ps(weights[r][j]); },
         [&](int i) { return load8(values + j * tile.dims + i * 8); });
@@ -459,6 +464,7 @@ constexpr AttentionKernels kKernels = {.kv = {{.scores = float_scores<float>,
                                                .values = weighted_values<std::uint8_t>,
                                                .widen = widen<std::uint8_t>,
                                                .store = encode}},
+                                       .columns_in_order = 64,
                                        .softmax = softmax,
                                        .weigh = weigh,
                                        .lane_total = lane_total,

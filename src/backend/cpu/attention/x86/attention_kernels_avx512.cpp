@@ -35,7 +35,7 @@ __m512 load16(const std::uint8_t* x, __mmask16 mask) {
 // that is read next. (Keys of 8 bits, which four streams read at once, are slower with it.)
 constexpr std::int64_t kLinesNear = 16;
 
-void fetch_near(const void* line) {
+inline __attribute__((always_inline)) void fetch_near(const void* line) {
   _mm_prefetch(static_cast<const char*>(line) + kLinesNear * 64, _MM_HINT_T0);
 }
 
@@ -59,7 +59,7 @@ void float_blocks(const ScoreTile& tile, int block) noexcept {
     for (int b = 0; b < B; ++b) {
       key[b] = load16(keys + (b * dims + c) * kKeyBlock);
     }
-    ahead.step();
+    ahead.step(c);
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
       const __m512 q = _mm512_set1_ps(query[r][c]);
@@ -110,8 +110,9 @@ struct PairProducts {
 template <class Key, int R>
 void float_rows(const ScoreTile& tile) noexcept {
   int block = tile.first_block;
-  for (; block + 4 <= tile.last_block; block += 4) float_blocks<Key, R, 4>(tile, block);
-  for (; block + 2 <= tile.last_block; block += 2) float_blocks<Key, R, 2>(tile, block);
+  const int last_joint = tile.in_order ? block : tile.last_block;
+  for (; block + 4 <= last_joint; block += 4) float_blocks<Key, R, 4>(tile, block);
+  for (; block + 2 <= last_joint; block += 2) float_blocks<Key, R, 2>(tile, block);
   for (; block < tile.last_block; ++block) float_blocks<Key, R, 1>(tile, block);
 }
 
@@ -146,12 +147,12 @@ void value_columns(const ValueTile& tile, std::int64_t column, __mmask16 mask) n
   Prefetcher ahead(share_of(tile.ahead, column, column + 16 * D, dims), tile.last - tile.first);
   for (std::int64_t j = tile.first; j < tile.last; ++j) {
     const Value* at = values + j * dims;
-    ahead.step();
+    ahead.step(j - tile.first);
     __m512 value[D];
 #pragma GCC unroll 8
     for (int i = 0; i < D; ++i) {
       value[i] = D == 1 ? load16(at, mask) : load16(at + i * 16);
-      if (kFetch && i * 16 * sizeof(Value) % 64 == 0) fetch_near(at + i * 16);
+      if (kFetch && !tile.in_order && i * 16 * sizeof(Value) % 64 == 0) fetch_near(at + i * 16);
     }
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
@@ -385,6 +386,7 @@ constexpr AttentionKernels kKernels = {.kv = {{.scores = float_scores<float>,
                                                .values = weighted_values<std::uint8_t>,
                                                .widen = widen<std::uint8_t>,
                                                .store = encode}},
+                                       .columns_in_order = 128,
                                        .softmax = softmax,
                                        .weigh = weigh,
                                        .lane_total = lane_total,

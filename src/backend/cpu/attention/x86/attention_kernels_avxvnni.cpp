@@ -18,7 +18,7 @@ __m256 halves8(const std::uint16_t* x) {
 
 // score = s_q * fma(s, float(sum u q), m * float(sum q)) of blocks [block, block + B) of 16 keys.
 template <int R, int B>
-void quad_blocks(const ScoreTile& tile, int block, Prefetcher& ahead) noexcept {
+void quad_blocks(const ScoreTile& tile, int block, const Prefetcher& ahead) noexcept {
   const std::int64_t quads = (tile.dims + 3) / 4;
   const auto* keys = static_cast<const std::uint8_t*>(tile.keys) + block * quads * 64;
   __m256i sums[R][2 * B];
@@ -26,7 +26,7 @@ void quad_blocks(const ScoreTile& tile, int block, Prefetcher& ahead) noexcept {
     for (int i = 0; i < 2 * B; ++i) sums[r][i] = _mm256_setzero_si256();
   }
   for (std::int64_t quad = 0; quad < quads; ++quad) {
-    ahead.step();
+    ahead.step(quad);
     __m256i query[R];
     for (int r = 0; r < R; ++r) {
       std::int32_t four;
@@ -61,6 +61,7 @@ void quad_rows(const ScoreTile& tile) noexcept {
   Prefetcher ahead(tile.ahead, turns(tile, kBlocks) * quads);
   for (; block + kBlocks <= tile.last_block; block += kBlocks) {
     quad_blocks<R, kBlocks>(tile, block, ahead);
+    ahead = ahead.after(quads);
   }
   for (; block < tile.last_block; ++block) quad_blocks<R, 1>(tile, block, ahead);
 }

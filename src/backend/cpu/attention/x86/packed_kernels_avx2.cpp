@@ -51,7 +51,7 @@ void score_some(const PackedScoreTile& tile, int block, int first) noexcept {
   }
   Prefetcher ahead(block == tile.first_block && first == 0 ? tile.ahead : Ahead{}, dims);
   for (std::int64_t c = 0; c < dims; ++c) {
-    ahead.step();
+    ahead.step(c);
 #pragma GCC unroll 4
     for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 2
@@ -138,7 +138,7 @@ void value_some(const PackedValueTile& tile, int column, int first, float* const
                    tile.last - tile.first);
   for (std::int64_t j = tile.first; j < tile.last; ++j) {
     const std::uint8_t* at = values + j * tile.row_bytes;
-    ahead.step();
+    ahead.step(j - tile.first);
     for (int i = 0; i < D; ++i) {
       const __m256 value0 = channels8<bits>(at + i * 2 * bits, 0);
       const __m256 value1 = channels8<bits>(at + i * 2 * bits, 1);
@@ -298,7 +298,7 @@ void wide_turn(const TurnTile& tile) noexcept {
   }
   Prefetcher ahead(tile.ahead, half);
   for (std::int64_t p = 0; p < half; ++p) {
-    ahead.step();
+    ahead.step(p);
     const std::uint8_t *row0 = rows + p * 16, *row1 = rows + (half + p) * 16;
 #pragma GCC unroll 2
     for (int i = 0; i < kKeyBlock; i += 8) {

@@ -68,7 +68,7 @@ void score_some(const PackedScoreTile& tile, int block) noexcept {
             n == 0 ? lanes : _mm512_srli_epi32(lanes, static_cast<unsigned>(n * bits)));
       }
     }
-    ahead.step();
+    ahead.step(c);
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
@@ -140,7 +140,7 @@ void value_some(const PackedValueTile& tile, int column, __mmask16 mask) noexcep
                    tile.last - tile.first);
   for (std::int64_t j = tile.first; j < tile.last; ++j) {
     const std::uint8_t* at = values + j * tile.row_bytes;
-    ahead.step();
+    ahead.step(j - tile.first);
     __m512 value[D];
 #pragma GCC unroll 8
     for (int i = 0; i < D; ++i) value[i] = channels16<bits>(at + i * 2 * bits);
@@ -297,7 +297,7 @@ inline __attribute__((always_inline)) void each_turned(const TurnTile& tile, Tak
     _mm512_store_ps(minima + c, halves16(tile.minima + c, low_lanes(dims - c)));
   }
   for (std::int64_t p = 0; p < half; ++p) {
-    ahead.step();
+    ahead.step(p);
     __m512 k[2][2], first[2], second[2];
 #pragma GCC unroll 2
     for (int n = 0; n < 2; ++n) {

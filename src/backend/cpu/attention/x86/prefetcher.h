@@ -25,26 +25,38 @@ inline std::int64_t turns(const ScoreTile& tile, int at_once) {
   return (tile.last_block - tile.first_block + at_once - 1) / at_once;
 }
 
-// Prefetches lines evenly over the steps of a loop, into the second-level cache: the first level
-// has too few buffers for what memory can deliver.
+// Lines to prefetch evenly over the steps of a loop, into the second-level cache: the first level
+// has too few buffers for what memory can deliver. A step knows its lines by its number: a pointer
+// that moves on went through memory in each of them, and took longer than the products.
 class Prefetcher {
  public:
   Prefetcher(const Ahead& ahead, std::int64_t steps)
-      : next_(reinterpret_cast<const char*>(ahead.lines)),
-        end_(next_ + ahead.count * 64),
-        step_bytes_(ahead.count == 0 ? 0 : (ahead.count + steps - 1) / steps * 64) {}
+      : lines_(reinterpret_cast<const char*>(ahead.lines)),
+        count_(ahead.count),
+        each_(ahead.count <= steps ? 1 : (ahead.count + steps - 1) / steps) {}
 
-  void step() {
-    if (step_bytes_ == 0) return;
-    for (const char* stop = next_ + step_bytes_; next_ < stop && next_ < end_; next_ += 64) {
-      _mm_prefetch(next_, _MM_HINT_T1);
+  // Always inlined, or its calls may be dropped (base/prefetch.h).
+  inline __attribute__((always_inline)) void step(std::int64_t index) const {
+    const std::int64_t line = index * each_;
+    if (line >= count_) return;
+    for (std::int64_t i = 0; i < each_; ++i) {  // the last step may go on for a few
+      _mm_prefetch(lines_ + (line + i) * 64, _MM_HINT_T1);
     }
   }
 
+  // What is left after the first `steps`.
+  Prefetcher after(std::int64_t steps) const {
+    Prefetcher rest = *this;
+    const std::int64_t gone = steps * each_ < count_ ? steps * each_ : count_;
+    rest.lines_ += gone * 64;
+    rest.count_ -= gone;
+    return rest;
+  }
+
  private:
-  const char* next_;
-  const char* end_;
-  std::int64_t step_bytes_;
+  const char* lines_;
+  std::int64_t count_;
+  std::int64_t each_;
 };
 
 }  // namespace

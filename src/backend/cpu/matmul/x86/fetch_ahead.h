@@ -31,7 +31,8 @@ inline __attribute__((always_inline)) void fetch_ahead([[maybe_unused]] const st
 
 // Scales of a panel's groups further on than `group`, which lie apart from the codes: f16
 // [groups][64], or null.
-inline void fetch_scales(const std::uint16_t* scales, std::int64_t group) {
+inline __attribute__((always_inline)) void fetch_scales(const std::uint16_t* scales,
+                                                        std::int64_t group) {
   constexpr std::int64_t kGroups = 8;
   if (scales == nullptr) return;
   const auto* line = reinterpret_cast<const char*>(scales + (group + kGroups) * 64);

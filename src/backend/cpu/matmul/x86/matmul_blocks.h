@@ -275,7 +275,9 @@ BytesAhead bytes_ahead(const IntPanel& panel, const Piece& piece) {
 
 // The lines where a tile's results go: fetched while it multiplies.
 template <class Products>
-void fetch_results(const IntPanel& panel, const Tile<Products>& tile, std::int64_t tokens) {
+inline __attribute__((always_inline)) void fetch_results(const IntPanel& panel,
+                                                         const Tile<Products>& tile,
+                                                         std::int64_t tokens) {
   const float* y = panel.y + tile.token * panel.y_stride + tile.output;
   for (std::int64_t m = 0; m < tokens; ++m, y += panel.y_stride) __builtin_prefetch(y, 1);
 }
