@@ -1,5 +1,5 @@
-// Lines of the cache that are wanted soon, as loops ask for them that are no kernels. g++ 12 takes a
-// function that does nothing but prefetch for one without effect, and drops calls that it has not
+// Lines of the cache that are wanted soon, as loops ask for them that are no kernels. g++ 12 takes
+// a function that does nothing but prefetch for one without effect, and drops calls that it has not
 // inlined: such functions are always inlined, or hold an empty asm.
 #pragma once
 

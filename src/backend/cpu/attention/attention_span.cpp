@@ -58,12 +58,16 @@ const void* widened(const SpanWork& work, KvType& type, const HeadPage& page, bo
   return work.scratch.wide;
 }
 
-// Floats of one query are left to a processor that brings by itself what is read in a row. Codes, and
-// more queries, take it as long to multiply as to read, so that it falls behind; in short pieces it
-// starts too often.
+KvType type_of(const HeadBlock& head, KvPart side) {
+  return side == KvPart::keys ? head.kv.key_type : head.kv.value_type;
+}
+
+// Floats of one query are left to a processor that brings by itself what is read in a row. Codes,
+// and more queries, take it as long to multiply as to read, so that it falls behind; in short
+// pieces it starts too often.
 bool left_alone(const HeadBlock& head, KvPart side) {
   constexpr std::size_t kLongPiece = 96 * 1024;
-  const KvType type = side == KvPart::keys ? head.kv.key_type : head.kv.value_type;
+  const KvType type = type_of(head, side);
   if (head.fetch != Fetch::never || kv_coded(type) || head.head_queries() > 1) return false;
   const int dims = head.shape.head_dim;
   if (side == KvPart::values && dims > head.kernels.columns_in_order) return false;
@@ -72,10 +76,9 @@ bool left_alone(const HeadBlock& head, KvPart side) {
 }
 
 Ahead lines_of(const HeadBlock& head, KvPart side, const HeadPage& part) {
-  const KvType type = side == KvPart::keys ? head.kv.key_type : head.kv.value_type;
   if (left_alone(head, side)) return {};
-  return {part.numbers,
-          static_cast<std::int64_t>(head_bytes(side, type, head.shape.head_dim) / 64)};
+  const std::size_t bytes = head_bytes(side, type_of(head, side), head.shape.head_dim);
+  return {part.numbers, static_cast<std::int64_t>(bytes / 64)};
 }
 
 // Memory needs 4 KB or more under way; more than 8 KB ahead measured no faster.
@@ -132,7 +135,7 @@ Ahead keys_ahead(const SpanWork& work, int page, int kv_head) {
 void prefetch_scales(const SpanWork& work) {
   const HeadBlock& head = work.head;
   for (const KvPart side : {KvPart::keys, KvPart::values}) {
-    const KvType type = side == KvPart::keys ? head.kv.key_type : head.kv.value_type;
+    const KvType type = type_of(head, side);
     if (!kv_coded(type)) continue;
     const std::size_t bytes = static_cast<std::size_t>(head.heads) *
                               end_count(side, type, head.shape.head_dim) * sizeof(std::uint16_t);
