@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <limits>
@@ -132,8 +133,11 @@ fs::path folder_of(const fs::path& file) {
 // A name beside the target until it can be renamed; leftovers are known by it.
 constexpr std::string_view kTemporary = ".tmp";
 
+// Threads may write the same target at the same time: each has a name of its own.
 fs::path temporary_name(const fs::path& target) {
-  return target.string() + std::string(kTemporary) + std::to_string(::getpid());
+  static std::atomic<unsigned> names = 0;
+  return target.string() + std::string(kTemporary) + std::to_string(::getpid()) + '-' +
+         std::to_string(names.fetch_add(1));
 }
 
 // Whether a process of this number may be at work, beside this one.
@@ -166,7 +170,8 @@ void remove_leftovers(const fs::path& target) {
   const std::string begin = target.filename().string() + std::string(kTemporary);
   for (const std::string& name : names_beside(target)) {
     if (!name.starts_with(begin)) continue;
-    const auto process = parse_int(std::string_view(name).substr(begin.size()));
+    const std::string_view end = std::string_view(name).substr(begin.size());
+    const auto process = parse_int(end.substr(0, end.find('-')));
     const bool is_number = process && *process > 0 && *process <= std::numeric_limits<pid_t>::max();
     if (is_number && !is_another(*process)) remove_leftover(folder_of(target) / name);
   }

@@ -56,7 +56,7 @@ void require_no_input(const std::filesystem::path& target,
                       std::span<const std::filesystem::path> inputs);
 
 // A file that appears under its name only by commit(): written beside the target without a name
-// (O_TMPFILE) where the file system can, else under a temporary name, TARGET.tmpPID, that the
+// (O_TMPFILE) where the file system can, else under a temporary name, TARGET.tmpPID-N, that the
 // destructor removes, or, where the process was killed, who writes to that target next.
 // It is written in whole blocks of 2 MB, so that the page cache may hold it in huge pages.
 class AtomicFile {

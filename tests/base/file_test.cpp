@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -328,7 +329,8 @@ pid_t ended_process() {
 TEST(AtomicFile, RemovesWhatKilledProcessesLeft) {
   const test::TemporaryFolder folder;
   const std::string begin = "model.leq.tmp", dead = std::to_string(ended_process());
-  for (const std::string& name : {begin + dead, begin + std::to_string(::getpid())}) {
+  for (const std::string& name :
+       {begin + dead, begin + dead + "-7", begin + std::to_string(::getpid()) + "-0"}) {
     folder.write(name, "half a model");
   }
   // Of a living process, of no process, of other files; a folder.
@@ -336,6 +338,7 @@ TEST(AtomicFile, RemovesWhatKilledProcessesLeft) {
                                      begin,
                                      begin + "x",
                                      begin + "-" + dead,
+                                     begin + std::to_string(::getppid()) + "-1",
                                      begin + "0",
                                      begin + dead + "00000000000",
                                      "other.leq.tmp" + dead,
@@ -369,6 +372,36 @@ TEST(AtomicFile, LeavesWhatALivingOneWrites) {
   }
   AtomicFile(folder.path() / "model.leq").commit();
   EXPECT_EQ(folder.names(), std::vector<std::string>{"model.leq"});
+}
+
+// As a server does that saves one slot for several who ask.
+TEST(AtomicFile, ThreadsMayWriteTheSameName) {
+  const test::TemporaryFolder folder;
+  const fs::path target = folder.path() / "slot";
+  const auto write = [&](int writer) {
+    const std::vector<std::byte> bytes(1000, static_cast<std::byte>(writer));
+    for (int i = 0; i < 200; ++i) {
+      AtomicFile file(target);
+      file.append(bytes);
+      file.commit();
+    }
+  };
+  std::atomic<int> failures = 0;
+  std::vector<std::thread> writers;
+  for (int writer = 0; writer < 4; ++writer) {
+    writers.emplace_back([&, writer] {
+      try {
+        write(writer);
+      } catch (const Error&) {
+        ++failures;
+      }
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_EQ(failures, 0);
+  EXPECT_EQ(folder.names(), std::vector<std::string>{"slot"});
+  const std::string text = read_file(target, 1 << 20);
+  EXPECT_EQ(text, std::string(1000, text.at(0)));
 }
 
 TEST(AtomicFile, RefusesFoldersAndPlacesThatAreNotThere) {
