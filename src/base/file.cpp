@@ -171,7 +171,9 @@ void remove_leftovers(const fs::path& target) {
   for (const std::string& name : names_beside(target)) {
     if (!name.starts_with(begin)) continue;
     const std::string_view end = std::string_view(name).substr(begin.size());
-    const auto process = parse_int(end.substr(0, end.find('-')));
+    const std::size_t dash = end.find('-');
+    if (dash != end.npos && parse_int(end.substr(dash + 1)).value_or(-1) < 0) continue;
+    const auto process = parse_int(end.substr(0, dash));
     const bool is_number = process && *process > 0 && *process <= std::numeric_limits<pid_t>::max();
     if (is_number && !is_another(*process)) remove_leftover(folder_of(target) / name);
   }

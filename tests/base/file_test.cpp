@@ -330,7 +330,8 @@ TEST(AtomicFile, RemovesWhatKilledProcessesLeft) {
   const test::TemporaryFolder folder;
   const std::string begin = "model.leq.tmp", dead = std::to_string(ended_process());
   for (const std::string& name :
-       {begin + dead, begin + dead + "-7", begin + std::to_string(::getpid()) + "-0"}) {
+       {begin + dead, begin + dead + "-7", begin + std::to_string(::getpid()),
+        begin + std::to_string(::getpid()) + "-0"}) {
     folder.write(name, "half a model");
   }
   // Of a living process, of no process, of other files; a folder.
@@ -338,6 +339,9 @@ TEST(AtomicFile, RemovesWhatKilledProcessesLeft) {
                                      begin,
                                      begin + "x",
                                      begin + "-" + dead,
+                                     begin + dead + "-notes",
+                                     begin + dead + "-",
+                                     begin + dead + "--1",
                                      begin + std::to_string(::getppid()) + "-1",
                                      begin + "0",
                                      begin + dead + "00000000000",
