@@ -105,8 +105,9 @@ TEST_P(StepConformance, OfManyRowsFollowTheirLists) {
     const StepCounts before = backend->step_counts();
     for (std::int32_t step = 0; step < 4; ++step) {
       for (std::int32_t i = 0; i < rows; ++i) {
-        ids_[static_cast<std::size_t>(i)] = (5 * i + step) % kRows;
-        positions_[static_cast<std::size_t>(i)] = (i / 16 + 3 * step) % kRows;
+        ids_[static_cast<std::size_t>(i)] = static_cast<std::int32_t>((5 * i + step) % kRows);
+        positions_[static_cast<std::size_t>(i)] =
+            static_cast<std::int32_t>((i / 16 + 3 * step) % kRows);
         if (i > 0) rows_[static_cast<std::size_t>(i - 1)] = (i * 7 + step) % rows;
       }
       run(step);

@@ -50,7 +50,7 @@ struct ValueTile {
   const void* values = nullptr;           // [64][d]
   int first = 0, last = 0;                // positions in the page
   Ahead ahead;
-  bool in_order = false;        // fetch nothing
+  bool near = true;             // fetch lines into the first-level cache too
   float* out[kQueryTile] = {};  // [d]
 };
 

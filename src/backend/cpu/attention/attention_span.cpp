@@ -75,6 +75,13 @@ bool left_alone(const HeadBlock& head, KvPart side) {
          static_cast<std::size_t>(head.heads) * head_bytes(side, type, dims) >= kLongPiece;
 }
 
+// Values of one query are fetched once where a line fetched twice comes later: 0.8 of the speed on
+// Zen 5 with f16, none with codes; more queries gain from it there too.
+bool fetched_near(const HeadBlock& head) {
+  if (head.fetch == Fetch::once) return head.head_queries() > 1;
+  return !left_alone(head, KvPart::values);
+}
+
 Ahead lines_of(const HeadBlock& head, KvPart side, const HeadPage& part) {
   if (left_alone(head, side)) return {};
   const std::size_t bytes = head_bytes(side, type_of(head, side), head.shape.head_dim);
@@ -239,7 +246,7 @@ void value_page(const SpanWork& work, int page, int kv_head, ValueTile& tile) {
   const HeadPage values = work.values(page, kv_head);
   KvType type = head.kv.value_type;
   tile.values = widened(work, type, values, false);
-  tile.in_order = left_alone(head, KvPart::values);
+  tile.near = fetched_near(head);
   tile.dims = head.shape.head_dim;
   Ahead next = values_ahead(work, page, kv_head);
   const int tiles = tile_count(head);

@@ -152,7 +152,7 @@ void value_columns(const ValueTile& tile, std::int64_t column, __mmask16 mask) n
 #pragma GCC unroll 8
     for (int i = 0; i < D; ++i) {
       value[i] = D == 1 ? load16(at, mask) : load16(at + i * 16);
-      if (kFetch && !tile.in_order && i * 16 * sizeof(Value) % 64 == 0) fetch_near(at + i * 16);
+      if (kFetch && tile.near && i * 16 * sizeof(Value) % 64 == 0) fetch_near(at + i * 16);
     }
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
