@@ -22,22 +22,29 @@ bool contains(const std::string& text, const char* part) {
   return text.find(part) != std::string::npos;
 }
 
-// The functions of an archive in which `product` matches an instruction; `sums` is the kind of
-// register that holds their sums. `sanitized` tells whether any of them calls a sanitizer.
-std::vector<Loop> loops_of(const std::string& archive, const std::regex& product, const char* sums,
-                           bool& sanitized) {
-  std::vector<Loop> loops;
-  const std::string command = "objdump -d -C --no-show-raw-insn '" + archive + "' 2>/dev/null";
+// Calls see(text, begins) for the library's lines of assembly; `begins` are names of functions.
+// Without objdump there are none.
+template <class See>
+void each_line(See see) {
+  const std::string command =
+      "objdump -d -C --no-show-raw-insn '" LEQ_BINARY_DIR "/libleq.a' 2>/dev/null";
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
-  if (pipe == nullptr) return loops;
+  char line[4096];
+  while (pipe != nullptr && std::fgets(line, sizeof line, pipe.get()) != nullptr) {
+    see(std::string(line), contains(line, ">:\n"));
+  }
+}
+
+// The functions in which `product` matches an instruction; `sums` is the kind of register that
+// holds their sums. `sanitized` tells whether any of them calls a sanitizer.
+std::vector<Loop> loops_of(const std::regex& product, const char* sums, bool& sanitized) {
+  std::vector<Loop> loops;
   std::string function;
   bool inside = false;
   int pending = 0;  // since the last product: they count if another one follows
-  char line[4096];
-  while (std::fgets(line, sizeof line, pipe.get()) != nullptr) {
-    const std::string text(line);
+  each_line([&](const std::string& text, bool begins) {
     const bool on_stack = contains(text, "(%rsp)") || contains(text, "(%rbp)");
-    if (contains(text, ">:\n")) {
+    if (begins) {
       function = text;
       inside = false;
     } else if (contains(text, "__asan_") || contains(text, "__tsan_") ||
@@ -53,14 +60,13 @@ std::vector<Loop> loops_of(const std::string& archive, const std::regex& product
     } else if (inside && on_stack && contains(text, sums)) {
       ++pending;
     }
-  }
+  });
   return loops;
 }
 
 void expect_no_spills(const char* product, const char* function, const char* sums = "zmm") {
   bool sanitized = false;
-  const std::vector<Loop> loops =
-      loops_of(std::string(LEQ_BINARY_DIR) + "/libleq.a", std::regex(product), sums, sanitized);
+  const std::vector<Loop> loops = loops_of(std::regex(product), sums, sanitized);
   if (sanitized) GTEST_SKIP() << "built with sanitizers, which use the stack";
   if (loops.empty()) GTEST_SKIP() << "no objdump, or no code of this level in this build";
   int checked = 0;
@@ -96,23 +102,18 @@ TEST(ObjectCode, KeepsNumbersBesideTheTilesInRegisters) {
 // Calls of functions that do nothing but prefetch, which the compiler may drop (base/prefetch.h):
 // of what lies apart from a cache's codes, attention was once 1.2 times as fast with these.
 TEST(ObjectCode, KeepsWhatOnlyPrefetches) {
-  const std::string command =
-      "objdump -d -C --no-show-raw-insn '" + std::string(LEQ_BINARY_DIR) + "/libleq.a' 2>/dev/null";
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
   const std::regex names("leq::cpu::(\\(anonymous namespace\\)::)?(run_span|prefetch_scales)\\(");
   bool inside = false, calls = false;
   int functions = 0, prefetches = 0;
-  char line[4096];
-  while (pipe != nullptr && std::fgets(line, sizeof line, pipe.get()) != nullptr) {
-    const std::string text(line);
-    if (contains(text, ">:\n")) {
+  each_line([&](const std::string& text, bool begins) {
+    if (begins) {
       inside = std::regex_search(text, names);
       functions += inside ? 1 : 0;
     } else if (inside && (contains(text, "prefetch") || contains(text, "prfm"))) {
       if (contains(text, "call") || contains(text, "\tbl\t")) calls = true;
       ++prefetches;
     }
-  }
+  });
   if (functions == 0) GTEST_SKIP() << "no objdump, or none that reads this processor's code";
   // Scales and minima; in a function of its own they need a call as well.
   EXPECT_GE(prefetches, functions == 1 ? 2 : 3);

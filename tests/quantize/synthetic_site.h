@@ -140,7 +140,7 @@ inline double output_error(const std::vector<float>& x, const std::vector<float>
 // A site of one or more consumers whose channels have a scale each.
 struct SyntheticSite {
   std::vector<std::vector<float>> weights;
-  std::vector<std::string> names = {"v", "o", "up"};
+  std::vector<std::string> names = {"v", "o", "up", "down"};
   std::vector<std::int32_t> scale_of;
   InputStatistics statistics;
 
@@ -153,7 +153,7 @@ struct SyntheticSite {
     site.statistics = &statistics;
     site.pool = pool;
     for (std::size_t i = 0; i < weights.size(); ++i) {
-      site.consumers.push_back({names[i], weights[i], std::ssize(weights[i]) / statistics.columns});
+      site.consumers.push_back({names.at(i), weights[i], std::ssize(weights[i]) / statistics.columns});
     }
     return site;
   }

@@ -47,15 +47,15 @@ void Memory::give_back(std::byte* data, std::size_t bytes) noexcept {
 }
 
 void Memory::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
-  std::memcpy(to, from, bytes);
+  if (bytes > 0) std::memcpy(to, from, bytes);  // what is empty lies nowhere
 }
 
 void Memory::write(std::byte* to, std::span<const std::byte> from) {
-  std::memcpy(to, from.data(), from.size());
+  copy(to, from.data(), from.size());
 }
 
 void Memory::read(const std::byte* from, std::span<std::byte> to) {
-  std::memcpy(to.data(), from, to.size());
+  copy(to.data(), from, to.size());
 }
 
 }  // namespace leq::cpu
