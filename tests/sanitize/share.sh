@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# A share of AddressSanitizer and UBSan for every run of the tests: what reads files and text, what
+# quantizes, caches and backends, without the kernels' own code. `make asan` sees everything.
+#   share.sh BUILD_FOLDER SOURCE_FOLDER
+set -euo pipefail
+build=$1/sanitized
+source=$2
+programs=(base_tests tensor_tests format_tests tokenizer_tests cache_tests quantize_tests
+  conformance_tests)
+
+mkdir -p "$build"
+cd "$source"
+cmake --preset asan -B "$build" "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g -DNDEBUG" \
+  -DCMAKE_DISABLE_PRECOMPILE_HEADERS=OFF -DLEQ_BY_FOLDER=ON -DLEQ_SANITIZE_KERNELS=OFF \
+  -DLEQ_CUDA_SIM=OFF -DLEQ_EXAMPLES=OFF > "$build/log" || { cat "$build/log"; exit 1; }
+cmake --build "$build" -j 2 --target "${programs[@]}"
+for program in "${programs[@]}"; do
+  echo "== $program"
+  "$build/tests/$program" --gtest_brief=1
+done
