@@ -5,8 +5,8 @@
 set -euo pipefail
 build=$1/sanitized
 source=$2
-programs=(base_tests tensor_tests format_tests tokenizer_tests cache_tests quantize_tests
-  conformance_tests)
+programs=(quantize_tests cache_tests tokenizer_tests conformance_tests format_tests tensor_tests
+  base_tests)
 
 mkdir -p "$build"
 cd "$source"
@@ -14,7 +14,4 @@ cmake --preset asan -B "$build" "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g -DNDEBU
   -DCMAKE_DISABLE_PRECOMPILE_HEADERS=OFF -DLEQ_BY_FOLDER=ON -DLEQ_SANITIZE_KERNELS=OFF \
   -DLEQ_CUDA_SIM=OFF -DLEQ_EXAMPLES=OFF > "$build/log" || { cat "$build/log"; exit 1; }
 cmake --build "$build" -j 2 --target "${programs[@]}"
-for program in "${programs[@]}"; do
-  echo "== $program"
-  "$build/tests/$program" --gtest_brief=1
-done
+printf '%s\n' "${programs[@]}" | xargs -P 2 -I PROGRAM "$build/tests/PROGRAM" --gtest_brief=1
