@@ -14,4 +14,4 @@ cmake --preset asan -B "$build" "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g -DNDEBU
   -DCMAKE_DISABLE_PRECOMPILE_HEADERS=OFF -DLEQ_BY_FOLDER=ON -DLEQ_SANITIZE_KERNELS=OFF \
   -DLEQ_CUDA_SIM=OFF -DLEQ_EXAMPLES=OFF > "$build/log" || { cat "$build/log"; exit 1; }
 cmake --build "$build" -j 2 --target "${programs[@]}"
-printf '%s\n' "${programs[@]}" | xargs -P 2 -I PROGRAM "$build/tests/PROGRAM" --gtest_brief=1
+printf '%s\n' "${programs[@]}" | xargs -P 2 -I PROGRAM env "$build/tests/PROGRAM" --gtest_brief=1
