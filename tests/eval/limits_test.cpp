@@ -48,6 +48,23 @@ TEST(LimitKernels, MultiplyAsOftenAsTheySay) {
   }
 }
 
+// Of f32; a level's own registers, or its limit is another level's.
+const std::map<Isa, int> kFloatLanes = {{Isa::avx2, 8},
+                                        {Isa::avxvnni, 8},
+                                        {Isa::avx512, 16},
+                                        {Isa::avx512vnni, 16},
+                                        {Isa::avx512amx, 16}};
+
+TEST(LimitKernels, MultiplyFloatsAsOftenAsTheySay) {
+  for (const Isa isa : supported_isas()) {
+    if (!kFloatLanes.contains(isa)) continue;
+    const LimitKernels& kernels = limit_kernels(isa);
+    // x / 2 + 1 comes to 2 in every chain. The result is one of the lanes, all chains added.
+    EXPECT_EQ(kernels.f32(200), kernels.f32_operations / kFloatLanes.at(isa)) << isa_name(isa);
+    EXPECT_EQ(kernels.f64(200), kernels.f64_operations / kFloatLanes.at(isa) * 2) << isa_name(isa);
+  }
+}
+
 TEST(LimitMeter, MeasuresSomethingOnEveryLevel) {
   for (const Isa isa : supported_isas()) {
     LimitMeter meter(1, isa);

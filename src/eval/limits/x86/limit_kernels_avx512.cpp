@@ -1,8 +1,8 @@
-// Limits of AVX-512 without VNNI: integer products as on AVX2, 512 bits wide. What leq multiplies
-// in f32 there it multiplies as on AVX2.
+// Limits of AVX-512 without VNNI: all products as on AVX2, 512 bits wide; reading as on AVX2.
 #include <immintrin.h>
 
 #include "eval/limits/limit_kernels.h"
+#include "eval/limits/x86/limit_floats_avx512.h"
 
 namespace leq::cpu {
 namespace {
@@ -81,6 +81,10 @@ const LimitKernels& limit_kernels_avx512() {
       kernels.codes_operations[i] = kCodeChains * kInNarrow[i] * 64 * 2.0;
     }
     kernels.codes_name = "vpmaddubsw (512 bits)";
+    kernels.f32 = f32_products;
+    kernels.f64 = f64_products;
+    kernels.f32_operations = kFloatChains * 16 * 2.0;
+    kernels.f64_operations = kFloatChains * 8 * 2.0;
     return kernels;
   }();
   return kKernels;

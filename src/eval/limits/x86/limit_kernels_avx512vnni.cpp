@@ -2,6 +2,7 @@
 #include <immintrin.h>
 
 #include "eval/limits/limit_kernels.h"
+#include "eval/limits/x86/limit_floats_avx512.h"
 
 namespace leq::cpu {
 namespace {
@@ -100,43 +101,13 @@ std::int32_t int8_products(std::int64_t rounds) noexcept {
   return sum;
 }
 
-float f32_products(std::int64_t rounds) noexcept {
-  const __m512 half = _mm512_set1_ps(0.5f);
-  const __m512 one = _mm512_set1_ps(1.0f);
-  __m512 sums[kChains];
-#pragma GCC unroll 24
-  for (int i = 0; i < kChains; ++i) sums[i] = _mm512_set1_ps(static_cast<float>(i));
-  for (std::int64_t round = 0; round < rounds; ++round) {
-#pragma GCC unroll 24
-    for (auto& sum : sums) sum = _mm512_fmadd_ps(sum, half, one);
-  }
-#pragma GCC unroll 24
-  for (int i = 1; i < kChains; ++i) sums[0] = _mm512_add_ps(sums[0], sums[i]);
-  return _mm512_cvtss_f32(sums[0]);
-}
-
-double f64_products(std::int64_t rounds) noexcept {
-  const __m512d half = _mm512_set1_pd(0.5);
-  const __m512d one = _mm512_set1_pd(1.0);
-  __m512d sums[kChains];
-#pragma GCC unroll 24
-  for (int i = 0; i < kChains; ++i) sums[i] = _mm512_set1_pd(static_cast<double>(i));
-  for (std::int64_t round = 0; round < rounds; ++round) {
-#pragma GCC unroll 24
-    for (auto& sum : sums) sum = _mm512_fmadd_pd(sum, half, one);
-  }
-#pragma GCC unroll 24
-  for (int i = 1; i < kChains; ++i) sums[0] = _mm512_add_pd(sums[0], sums[i]);
-  return _mm512_cvtsd_f64(sums[0]);
-}
-
 constexpr LimitKernels kKernels = {.read = kRead,
                                    .int8 = int8_products,
                                    .f32 = f32_products,
                                    .f64 = f64_products,
                                    .int8_operations = kChains * 64 * 2.0,
-                                   .f32_operations = kChains * 16 * 2.0,
-                                   .f64_operations = kChains * 8 * 2.0,
+                                   .f32_operations = kFloatChains * 16 * 2.0,
+                                   .f64_operations = kFloatChains * 8 * 2.0,
                                    .int8_name = "vpdpbusd",
                                    .f32_name = "vfmadd"};
 
