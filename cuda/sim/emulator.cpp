@@ -217,10 +217,14 @@ void end_block() {
   }
 }
 
+// Which one runs is the emulator's to know: kernels read it without having met the writer.
+SIMT_UNSEEN void turn_to(Block* one) { block = one; }
+SIMT_UNSEEN void turn_to(Cluster* one) { cluster = one; }
+
 template <class Action>
 void for_each_block(Action action) {
   for (const auto& each : cluster->blocks) {
-    block = each.get();
+    turn_to(each.get());
     action();
   }
 }
@@ -251,7 +255,7 @@ void run_cluster() {
       for_each_block([] { let_go_on(State::at_rest); });
     } else if (!happened) {
       for (const auto& each : cluster->blocks) {
-        block = each.get();
+        turn_to(each.get());
         if (count_of(State::ended) < block->threads.size()) report_deadlock();
       }
     }
@@ -329,8 +333,8 @@ void start_cluster(const Grid& grid, unsigned number) {
 }
 
 void leave_cluster() {
-  block = nullptr;
-  cluster = nullptr;
+  turn_to(static_cast<Block*>(nullptr));
+  turn_to(static_cast<Cluster*>(nullptr));
 }
 
 // All clusters that one OS thread takes of a grid; most are of one block.
@@ -338,7 +342,7 @@ void run_clusters(const Grid& grid, const std::function<void()>& body,
                   const std::vector<unsigned>& clusters, std::int64_t first, std::int64_t step) {
   Cluster mine;
   set_up(mine, grid, body);
-  cluster = &mine;
+  turn_to(&mine);
   for (std::int64_t i = first; i < std::ssize(clusters); i += step) {
     start_cluster(grid, clusters[static_cast<std::size_t>(i)]);
     run_cluster();
@@ -385,7 +389,7 @@ EarlyBlockOwner begin_early(const Grid& grid, const std::function<void()>& body)
   EarlyBlockOwner begun(new EarlyBlock{grid, body, clusters_of(grid).front(), {}});
   set_up(begun->state, begun->grid, begun->body);
   begun->state.predecessor_ended = false;
-  cluster = &begun->state;
+  turn_to(&begun->state);
   start_cluster(begun->grid, begun->at);
   run_cluster();
   leave_cluster();
@@ -396,7 +400,7 @@ bool lets_successor_start(const EarlyBlock& begun) { return begun.state.lets_suc
 
 namespace {
 void go_on(EarlyBlock& begun) {
-  cluster = &begun.state;
+  turn_to(&begun.state);
   cluster->predecessor_ended = true;
   for_each_block([] { begin(block->main); });
   run_cluster();
