@@ -153,7 +153,8 @@ struct SyntheticSite {
     site.statistics = &statistics;
     site.pool = pool;
     for (std::size_t i = 0; i < weights.size(); ++i) {
-      site.consumers.push_back({names.at(i), weights[i], std::ssize(weights[i]) / statistics.columns});
+      site.consumers.push_back(
+          {names.at(i), weights[i], std::ssize(weights[i]) / statistics.columns});
     }
     return site;
   }
