@@ -2,6 +2,7 @@
 // bits as vpmaddubsw, f32 as vfmadd.
 #include <immintrin.h>
 
+#include "eval/limits/limit_floats.h"
 #include "eval/limits/limit_kernels.h"
 
 namespace leq::cpu {
@@ -73,33 +74,13 @@ std::int32_t code_products(std::int64_t rounds) noexcept {
 }
 
 float f32_products(std::int64_t rounds) noexcept {
-  const __m256 half = _mm256_set1_ps(0.5f);
-  const __m256 one = _mm256_set1_ps(1.0f);
-  __m256 sums[kChains];
-#pragma GCC unroll 24
-  for (int i = 0; i < kChains; ++i) sums[i] = _mm256_set1_ps(static_cast<float>(i));
-  for (std::int64_t round = 0; round < rounds; ++round) {
-#pragma GCC unroll 12
-    for (auto& sum : sums) sum = _mm256_fmadd_ps(sum, half, one);
-  }
-#pragma GCC unroll 24
-  for (int i = 1; i < kChains; ++i) sums[0] = _mm256_add_ps(sums[0], sums[i]);
-  return _mm256_cvtss_f32(sums[0]);
+  return multiply_adds<__m256, kChains>(
+      rounds, [](__m256 x, __m256 half, __m256 one) { return _mm256_fmadd_ps(x, half, one); });
 }
 
 double f64_products(std::int64_t rounds) noexcept {
-  const __m256d half = _mm256_set1_pd(0.5);
-  const __m256d one = _mm256_set1_pd(1.0);
-  __m256d sums[kChains];
-#pragma GCC unroll 24
-  for (int i = 0; i < kChains; ++i) sums[i] = _mm256_set1_pd(static_cast<double>(i));
-  for (std::int64_t round = 0; round < rounds; ++round) {
-#pragma GCC unroll 12
-    for (auto& sum : sums) sum = _mm256_fmadd_pd(sum, half, one);
-  }
-#pragma GCC unroll 24
-  for (int i = 1; i < kChains; ++i) sums[0] = _mm256_add_pd(sums[0], sums[i]);
-  return _mm256_cvtsd_f64(sums[0]);
+  return multiply_adds<__m256d, kChains>(
+      rounds, [](__m256d x, __m256d half, __m256d one) { return _mm256_fmadd_pd(x, half, one); });
 }
 
 constexpr LimitKernels kKernels = {
