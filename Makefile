@@ -18,7 +18,7 @@ if [ -n "$$missing" ]; then echo "installing $$missing"; \
   $(SUDO) apt-get update -q && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -q -y --no-install-recommends $$missing; fi
 endef
 
-.PHONY: all release install cuda deps demo-deps release-deps check-deps arm-deps demo test check asan tsan portable aarch64 fuzz tidy nvcc hostile bench format clean
+.PHONY: all release install cuda deps demo-deps release-deps check-deps arm-deps demo test check asan tsan portable aarch64 fuzz tidy nvcc gpu-pack hostile bench format clean
 
 all: release
 
@@ -95,6 +95,10 @@ tidy: check-deps
 nvcc:
 	cuda/check/check_ptx.sh
 	cuda/check/check_nvcc.sh --all
+
+# One archive of all programs for a machine with a GPU, a driver and no toolkit: bench/gpu/README.md.
+gpu-pack: deps
+	bench/gpu/pack.sh .pack
 
 # Every case of hostile input and of failing calls (docs/hostile-input.md).
 hostile: deps

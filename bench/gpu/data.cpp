@@ -41,8 +41,7 @@ Memory::~Memory() {
   if (data_ != nullptr) rt::release(0, data_);
 }
 
-void Memory::repeat(const std::vector<std::byte>& block, std::size_t bytes,
-                    rt::Stream& stream) const {
+void Memory::repeat(std::span<const std::byte> block, std::size_t bytes, rt::Stream& stream) const {
   rt::copy_to_device(data_, block.data(), std::min(block.size(), bytes), stream);
   for (std::size_t done = block.size(); done < bytes; done *= 2) {
     rt::copy_on_device(as<void>(done), data_, std::min(done, bytes - done), stream);
@@ -63,6 +62,12 @@ Memory Memory::filled(std::size_t bytes, std::uint32_t pattern, rt::Stream& stre
   Memory memory(bytes);
   std::vector<std::byte> block((std::min(bytes, kBlockBytes) + 3) / 4 * 4);
   for (std::size_t at = 0; at < block.size(); at += 4) std::memcpy(&block[at], &pattern, 4);
+  memory.repeat(block, bytes, stream);
+  return memory;
+}
+
+Memory Memory::repeated(std::span<const std::byte> block, std::size_t bytes, rt::Stream& stream) {
+  Memory memory(bytes);
   memory.repeat(block, bytes, stream);
   return memory;
 }

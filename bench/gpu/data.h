@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ class Memory {
   Memory(std::size_t bytes, int largest, rt::Stream& stream);
   // One 4-byte pattern over and over: 0x3c003c00 is f16 ones, 0x3f800000 an f32 one.
   static Memory filled(std::size_t bytes, std::uint32_t pattern, rt::Stream& stream);
+  // These bytes over and over.
+  static Memory repeated(std::span<const std::byte> block, std::size_t bytes, rt::Stream& stream);
   ~Memory();
   Memory(Memory&& other) noexcept : data_(other.data_) { other.data_ = nullptr; }
   Memory(const Memory&) = delete;
@@ -28,7 +31,7 @@ class Memory {
 
  private:
   explicit Memory(std::size_t bytes);
-  void repeat(const std::vector<std::byte>& block, std::size_t bytes, rt::Stream& stream) const;
+  void repeat(std::span<const std::byte> block, std::size_t bytes, rt::Stream& stream) const;
 
   void* data_ = nullptr;
 };

@@ -161,7 +161,9 @@ void* allocate(int device, std::size_t bytes) {
 }
 
 void release(int device, void* data) noexcept {
+  // cudaFree "may" synchronize; scratch memory is released while kernels that use it are queued.
   cudaSetDevice(device);
+  cudaDeviceSynchronize();
   cudaFree(data);
 }
 
@@ -289,7 +291,12 @@ KernelFacts facts_of(const void* kernel, const Launch& launch, const Stream& str
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(dynamic)),
           launch.kernel);
-    return KernelFacts{attributes.ptxVersion >= 90};
+    if (has_debug_option("carveout")) {
+      check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                 cudaSharedmemCarveoutMaxShared),
+            launch.kernel);
+    }
+    return KernelFacts{attributes.ptxVersion >= 90 && !has_debug_option("no-early")};
   });
 }
 
@@ -319,7 +326,10 @@ cudaLaunchConfig_t launch_config(const Launch& launch, const void* kernel, Strea
   return config;
 }
 
-void check_launch(cudaError_t result, const Launch& launch) { check(result, launch.kernel); }
+void check_launch(cudaError_t result, const Launch& launch) {
+  check(result, launch.kernel);
+  if (has_debug_option("sync")) check(cudaDeviceSynchronize(), launch.kernel);  // with --no-graph alone
+}
 
 cudaStream_t handle(Stream& stream) { return used(stream); }
 

@@ -6,7 +6,7 @@
 namespace leq::LEQ_GPU {
 
 bool finds_equal_forms(int device, rt::Stream& stream) {
-  if (rt::device_of(stream).major != 9) return false;
+  if (rt::device_of(stream).major != 9 || rt::has_debug_option("no-wgmma")) return false;
   const DeviceScratch differences(device, sizeof(unsigned));
   const Pinned found(sizeof(unsigned));
   launch_float_forms(reinterpret_cast<unsigned*>(differences.data()), stream);

@@ -5,8 +5,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace leq::LEQ_GPU::rt {
@@ -24,6 +26,17 @@ struct DeviceInfo {
 std::vector<DeviceInfo> devices();
 // Why devices() is empty, for people.
 std::string why_no_device();
+
+// Whether the environment variable LEQ_GPU_DEBUG, words separated by commas, has this one:
+//   no-early   no kernel starts before its predecessor has ended
+//   carveout   every kernel prefers the largest shared memory that a multiprocessor can be set to
+//   sync       the host waits for every launch (with --no-graph alone)
+//   no-wgmma   matmuls on compute capability 9.0 use mma
+// They change no result; they tell on hardware which mechanism is wrong or slow.
+inline bool has_debug_option(std::string_view word) {
+  static const char* const words = std::getenv("LEQ_GPU_DEBUG");
+  return words != nullptr && std::string_view(words).find(word) != std::string_view::npos;
+}
 
 struct MemoryInfo {
   std::size_t free_bytes = 0, total_bytes = 0;
@@ -67,7 +80,8 @@ double seconds_between(const Event& from, const Event& to);
 void begin_range(const char* name);
 void end_range();
 
-// Not zeroed; null where the device has no room. Releasing waits for all work on the device.
+// Not zeroed; null where the device has no room. Releasing waits for all work on the
+// device.
 void* allocate(int device, std::size_t bytes);
 void release(int device, void* data) noexcept;
 

@@ -199,11 +199,12 @@ __device__ __forceinline__ void prefetch(const void* global) {
 #endif
 }
 
-// 16 bytes that are read once: not kept in the first cache, first to leave the second.
+// 16 bytes that are read once: not kept in the first cache. Neither .nc nor free to move: ptxas
+// sinks a load with .nc behind griddepcontrol.wait, and what was to be on its way is not.
 __device__ __forceinline__ uint4 load_once(const void* global) {
 #ifdef __CUDA_ARCH__
   uint4 v;
-  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3},[%4];"
+  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0,%1,%2,%3},[%4];"
       : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
       : "l"(global));
   return v;

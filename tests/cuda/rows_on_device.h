@@ -14,7 +14,9 @@
 
 namespace leq::LEQ_GPU {
 
-// Blocks on the host by way of the device.
+// Blocks on the host by way of the device. Its buffers live as long as it does: releasing memory
+// waits for all work on the device, and where ranks share one, that is the kernels which wait for
+// this rank's next block.
 class FromHost final : public Communicator {
  public:
   FromHost(Communicator& link, int device, rt::Stream& stream)
@@ -23,16 +25,16 @@ class FromHost final : public Communicator {
   int rank() const override { return link_.rank(); }
   int size() const override { return link_.size(); }
   void gather(std::span<const SharedRows> blocks, Receivers to, std::string_view site) override {
-    std::vector<OnDevice> there;
     std::vector<SharedRows> copies;
     for (const SharedRows& block : blocks) {
-      there.emplace_back(device_, stream_, block, rank());
-      copies.push_back(there.back().rows);
+      buffers_.emplace_back(device_, stream_, block, rank());
+      copies.push_back(buffers_.back().rows);
     }
     link_.gather(copies, to, site);
-    for (const OnDevice& one : there) one.fetch();
+    const auto own = std::span(buffers_).last(blocks.size());
+    for (const OnDevice& one : own) one.fetch();
     rt::synchronize(stream_);
-    for (const OnDevice& one : there) one.put_back();
+    for (const OnDevice& one : own) one.put_back();
   }
   void broadcast(std::vector<std::byte>& bytes, std::string_view site) override {
     link_.broadcast(bytes, site);
@@ -75,6 +77,7 @@ class FromHost final : public Communicator {
   Communicator& link_;
   int device_;
   rt::Stream& stream_;
+  std::vector<OnDevice> buffers_;
 };
 
 // What the first rank that failed threw, or nothing.

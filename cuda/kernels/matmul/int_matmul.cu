@@ -54,7 +54,8 @@ void launch(const IntMatmul& a, rt::Stream& stream) {
 bool has_int_wgmma(const IntMatmul& a, const rt::DeviceInfo& device) {
   constexpr std::int64_t kFewestTokens = 65;  // below, half of a tile of 128 would be empty
   const int weights = a.segments[0].weight.group;
-  return device.major == 9 && a.tokens >= kFewestTokens && (weights == 0 || weights == 128) &&
+  if (device.major != 9 || rt::has_debug_option("no-wgmma")) return false;
+  return a.tokens >= kFewestTokens && (weights == 0 || weights == 128) &&
          (a.x.group == 0 || a.x.group == 128);
 }
 

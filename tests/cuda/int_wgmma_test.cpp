@@ -1,43 +1,31 @@
-// Integer matmuls on the emulated wgmma and copy engine of compute capability 9.0: int32 sums
+// Integer matmuls on wgmma and the copy engine of compute capability 9.0: int32 sums
 // exactly, floats equal to the bit to the formulas of docs/numerics.md and so to int_gemm.
-#include "../int_matmul_case.h"
-#include "cuda/emulated/emulated_device.h"
 #include "cuda/kernels/matmul/int_matmul.h"
+
 #include "cuda/sim/emulator.h"
-#include "launch_table.h"
+#include "hopper_device.h"
+#include "int_matmul_case.h"
 
 namespace leq::LEQ_GPU {
 namespace {
 
 class IntWgmmaTest : public testing::TestWithParam<IntCase> {
  protected:
-  IntWgmmaTest() : before_(rt::emulated_device()) {
-    rt::DeviceInfo& device = rt::emulated_device();
-    device.major = 9;
-    device.minor = 0;
-    device.shared_limit_bytes = std::size_t{227} << 10;
-    device.multiprocessors = 2;  // so that a block has several tiles
-  }
-  ~IntWgmmaTest() override {
-    simt::schedule() = {};
-    rt::emulated_device() = before_;
-  }
-
- private:
-  rt::DeviceInfo before_;
+  HopperDevice device_;
 };
 
 TEST_P(IntWgmmaTest, IntegersAndValuesAreExact) {
   const IntCase& c = GetParam();
+  if (!device_.exists()) GTEST_SKIP() << "needs compute capability 9.0";
   const IntMatmulData data(c);
-  const std::uint64_t before = launches_of("int_gemm_wgmma");
+  const LaunchCount count("int_gemm_wgmma");
   for (const simt::Schedule& schedule :
        {simt::Schedule{}, simt::Schedule{6, simt::CopyLands::at_issue}}) {
     simt::schedule() = schedule;
     expect_exact_integers(c, data);
     expect_values(c);
   }
-  EXPECT_EQ(launches_of("int_gemm_wgmma") - before, 4u) << "another kernel ran";
+  count.expect(4);
 }
 
 INSTANTIATE_TEST_SUITE_P(
