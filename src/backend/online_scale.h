@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstdint>
 #include <memory>
 
@@ -100,6 +99,13 @@ class OnlineScale {
   std::unique_ptr<OnlineTwin> twin_;
 };
 
+// Not std::popcount: nvcc compiles the builtin behind it to nothing in device code.
+constexpr int count_ones(std::uint64_t bits) {
+  int ones = 0;
+  for (; bits != 0; bits &= bits - 1) ++ones;
+  return ones;
+}
+
 constexpr void push_largest(OnlineState& state, const OnlineOptions& options, float largest) {
   state.window[state.next] = largest;
   const auto length = static_cast<std::uint32_t>(options.window);
@@ -137,7 +143,7 @@ constexpr void end_step(OnlineState& state, const OnlineOptions& options, std::u
     ++counters.resets;
   }
   state.reset_history = state.reset_history << 1 | (reset ? 1u : 0u);
-  counters.dynamic = std::popcount(state.reset_history) > OnlineScale::kMostResets;
+  counters.dynamic = count_ones(state.reset_history) > OnlineScale::kMostResets;
   counters.clipped += clipped;
   counters.values += values;
   counters.smallest = counters.steps == 0 ? state.range : std::min(counters.smallest, state.range);

@@ -249,9 +249,6 @@ __device__ __forceinline__ void multiply_groups(const IntMatmul& a, const Groupi
   }
 }
 
-template <int bits, int tokens, bool grouped>
-inline constexpr bool kLoadsAhead = bits == 8 && tokens == 1 && !grouped;
-
 // Walks the columns of a warp's rows. Ungrouped: every lane's part of the sums stays in the tile.
 // Grouped: returns what the groups of this lane's item add up to.
 template <bool integers, int bits, int tokens, bool grouped>
@@ -261,43 +258,6 @@ __device__ __forceinline__ float walk(const IntMatmul& a, const Grouping& groupi
                                       GemvTile<bits, tokens>& tile,
                                       WaitingGroups<kGemvRows<bits> * tokens>* waiting) {
   using Layout = Packing<bits>;
-  // One token, whole rows: eight rounds of a warp's weights are on their way before the wait, of
-  // 4,096 columns all that there are.
-  if constexpr (kLoadsAhead<bits, tokens, grouped>) {
-    constexpr int kAhead = 8;
-    const int lane = static_cast<int>(threadIdx.x % 32);
-    const TokenOffsets<tokens> token_at(a);
-    const std::uint32_t flip = byte_flip(a.segments[0].weight);
-    const bool exists = rows.row(0) < rows.of(a, 0).rows;
-    const int units = exists ? grouping.columns / Layout::kColumns : 0;
-    const std::uint8_t* from[2];
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      from[r] = ptx::opaque(rows.of(a, r).weight.codes +
-                            unit_at<bits>(rows.row(r), grouping.columns, lane));
-    }
-    Unit<bits> ahead[kAhead][2];
-    const auto load = [&](int i, int unit) {
-      if (unit >= units) return;
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        ahead[i][r] = load_unit<bits>(ptx::moved<Layout::kBytes>(from[r], unit - lane));
-      }
-    };
-#pragma unroll
-    for (int i = 0; i < kAhead; ++i) load(i, i * 32 + lane);
-    ptx::wait_for_predecessor();
-    for (int base = 0; base < units; base += 32 * kAhead) {
-#pragma unroll
-      for (int i = 0; i < kAhead; ++i) {
-        const int unit = base + i * 32 + lane;
-        if (unit >= units) continue;
-        tile.template multiply<1>(ahead[i], 0, a.x.codes + unit * Layout::kColumns, token_at, flip);
-        load(i, unit + 32 * kAhead);
-      }
-    }
-    return 0;
-  }
   [[maybe_unused]] constexpr int kUnrolled = kGemvRows<bits> * tokens <= 4 && !grouped ? 2 : 1;
   const int lane = static_cast<int>(threadIdx.x % 32);
   const TokenOffsets<tokens> token_at(a);
@@ -359,10 +319,8 @@ __global__ void __launch_bounds__(kGemvWarps * 32, bits < 4 && tokens == 4 ? 1 :
   }
   const Grouping grouping(a);
   const GemvRows<bits> rows(a);
-  if constexpr (!kLoadsAhead<bits, tokens, grouped>) {
-    prefetch_rows<bits>(a, grouping, rows);
-    ptx::wait_for_predecessor();
-  }
+  prefetch_rows<bits>(a, grouping, rows);
+  ptx::wait_for_predecessor();
   const GemvItem<bits, tokens> item(a, rows);
   GemvTile<bits, tokens> tile;
   tile.start(0);
