@@ -18,7 +18,7 @@ if [ -n "$$missing" ]; then echo "installing $$missing"; \
   $(SUDO) apt-get update -q && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -q -y --no-install-recommends $$missing; fi
 endef
 
-.PHONY: all release install cuda deps demo-deps release-deps check-deps arm-deps demo test check asan tsan portable aarch64 fuzz tidy nvcc gpu-pack hostile bench format clean
+.PHONY: all release install cuda deps demo-deps release-deps check-deps arm-deps demo test quick check-share check asan tsan portable aarch64 fuzz tidy nvcc gpu-pack hostile bench format clean
 
 all: release
 
@@ -60,6 +60,18 @@ test: deps
 	cmake --preset dev
 	cmake --build build/dev -j $(JOBS)
 	ctest --test-dir build/dev --output-on-failure -j $(JOBS)
+
+# What an edit of the library is tried on: the rooms below the tools, in a build that is there.
+quick:
+	cmake --build build/dev -j $(JOBS)
+	ctest --test-dir build/dev --output-on-failure -j $(JOBS) -L '^quick$$'
+
+# A share of the long checks that every change can wait for: the library with AddressSanitizer and
+# UBSan, CUDA sources through nvcc, chosen cases of hostile input and of failing calls.
+check-share: deps
+	cmake --preset dev
+	cmake --build build/dev -j $(JOBS)
+	ctest --test-dir build/dev --output-on-failure -j $(JOBS) -C share -L '^share$$'
 
 # The long checks: sanitizers, the portable kernels alone, 64-bit ARM, fuzzing, clang-tidy, every
 # CUDA source for every architecture, all hostile files and faults.

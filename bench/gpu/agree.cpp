@@ -337,7 +337,7 @@ void body(const Options& options, rt::Stream& stream) {
       // Prompts where models have this pair of groupings.
       const bool usual = kind.token_group < 0 || kind.token_group == shape.act_group;
       std::vector<std::int64_t> counts = {1, 2, 4, 8, 9, 16, 33, 64, 65, 128, 129};
-      if (options.tiny) counts = {1, 2, 5, 9, 17, 33};
+      if (options.tiny) counts = {1, 5, 9, 33};
       if (!options.tiny) counts.push_back(300);
       if (!options.tiny && usual) counts.push_back(2048);
       Problem problem(shape, kind, counts.back(), stream);

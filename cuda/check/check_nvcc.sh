@@ -1,15 +1,16 @@
 #!/bin/sh
-# Compiles every CUDA source with nvcc and holds what comes out against cuda/check/budgets.txt: no kernel
-# may spill, use more registers, have another number of tensor-core instructions or a longer main loop
-# (all of it, and the shortest and the longest way round it by their work) than its line there says, or be missing from it. No
-# main loop, and of a kernel without dp4a and tensor cores no loop, may fence the memory of the whole GPU,
-# or divide integers but where it says so below. No GPU
-# is needed. The programs for machines with one (bench/gpu, tests/cuda/ptx) must compile too.
-#   cuda/check/check_nvcc.sh             check
-#   cuda/check/check_nvcc.sh --update    write what was found into budgets.txt
+# Compiles every CUDA source with nvcc and reads what comes out. No kernel may spill, use more
+# registers or shared memory, have another number of tensor-core instructions, or fewer loads of 16
+# bytes in front of its wait for the kernel before it, than its line in cuda/check/kernels.txt says,
+# or be missing from it. No main loop, and of a kernel without dp4a and tensor cores no loop, may
+# fence the memory of the whole GPU, or divide integers but where it says so below. No function that
+# launches a kernel may call device code on the host: nvcc compiles that to exit(1). No GPU is
+# needed. The programs for machines with one (bench/gpu, tests/cuda/ptx) must compile too.
+#   cuda/check/check_nvcc.sh             check, for 80, 90a and 120
+#   cuda/check/check_nvcc.sh --update    write what was found into kernels.txt
 #   cuda/check/check_nvcc.sh SOURCE...   the kernels of these alone
-#   --blocks: print the straight stretches of their main loops, to add up the way of certain flags
-#   --all: for every architecture, not only 80, 90a and 120. LEQ_NVCC_ARCHITECTURES: for these.
+#   --all: for every architecture, of which 86 and 89 have no registers in kernels.txt.
+#   LEQ_NVCC_ARCHITECTURES: for these.
 set -eu
 cd "$(dirname "$0")/../.."
 if ! command -v nvcc > /dev/null; then
@@ -19,7 +20,6 @@ fi
 names="80 90a"
 if nvcc --list-gpu-arch | grep -q compute_120; then names="$names 120"; fi  # 12.8 and newer
 update=""
-blocks=""
 chosen=""
 # At the edge of what a query sees, and at the end of a span; groups of other sizes than 128; places of
 # packed codes in a page; what is done once for an embedding, an upload, or rows of a peer.
@@ -29,9 +29,8 @@ for option in "$@"; do
   case "$option" in
     --all) names="80 86 89 90a 120" ;;
     --update) update=yes ;;
-    --blocks) blocks=yes ;;
     *.cu) chosen="$chosen $option" ;;
-    *) echo "nvcc: unknown option $option; expected --all, --update, --blocks or sources"; exit 1 ;;
+    *) echo "nvcc: unknown option $option; expected --all, --update or sources"; exit 1 ;;
   esac
 done
 names=${LEQ_NVCC_ARCHITECTURES:-$names}
@@ -60,6 +59,11 @@ compile() {
     echo "nvcc: $1 loses speed"
     exit 1
   fi
+  if objdump -dr --no-show-raw-insn "$work/object.o" | c++filt |
+      awk '/^[0-9a-f]+ <.*>:$/ { name = $0 } /R_X86_64_PLT32[\t ]+exit/ && name ~ /launch/ { print name; bad = 1 } END { exit !bad }'; then
+    echo "nvcc: $1: a launch calls a function on the host that is __device__ alone"
+    exit 1
+  fi
   for cubin in "$work"/keep/*.cubin; do
     # Of one architecture alone the name does not tell it.
     arch=$(expr "$cubin" : '.*\.compute_\([0-9a-z]*\)\.cubin') || arch=$names
@@ -68,9 +72,8 @@ compile() {
   c++filt < "$work/log"
 }
 
-# One line for each kernel and architecture: kernel, architecture, registers, bytes spilled,
-# tensor-core instructions; of its main loop the instructions, those of the shortest and the longest way
-# round it and the work among them, fences and divisions.
+# One line for each kernel and architecture: kernel, architecture, registers, bytes spilled, bytes of
+# static shared memory, tensor-core instructions, fences, divisions, loads in front of the wait.
 table() {
   sed -E 's/\(anonymous namespace\)::|leq::cuda::|_GLOBAL__N__[0-9a-z_]+:://g' | awk '
     function name(quoted) {
@@ -82,31 +85,22 @@ table() {
     /spill stores/ { spilled[key] = $5 + $9 }
     /Used [0-9]+ registers/ {
       match($0, /Used [0-9]+/); registers[key] = substr($0, RSTART + 5, RLENGTH - 5)
+      shared[key] = match($0, /[0-9]+ bytes smem/) ? substr($0, RSTART, RLENGTH) + 0 : 0
     }
-    /^Code of/ {
-      code[name(quoted[2]) " " quoted[4]] = $(NF - 6) " " $(NF - 5) " " $(NF - 4) " " $(NF - 3) " " $(NF - 2) " " $(NF - 1) " " $NF
-    }
-    END { for (key in registers) print key, registers[key], spilled[key], code[key] }
+    /^Code of/ { code[name(quoted[2]) " " quoted[4]] = $(NF - 3) " " $(NF - 2) " " $(NF - 1) " " $NF }
+    END { for (key in registers) print key, registers[key], spilled[key], shared[key], code[key] }
   ' | LC_ALL=C sort
 }
 
 compile cuda/check/known_counts.cu > "$work/known.all"
 table < "$work/known.all" | awk '
-  /^looped/ {
-    if ($6 == 0 || $7 == 0 || $7 >= $8 || $8 > $6 || $9 != 1 || $10 == 0 || $11 == 0) { print "nvcc: " $1 " " $2 ": its loop, ways, fence and division were not found; look at cuda/check/sass_counts.cpp"; bad = 1 }
-    next
-  }
-  /^plain/ {
-    if ($6 != 0 || $10 != 1 || $11 == 0) { print "nvcc: " $1 " " $2 ": the fence and the division of a loop without work were not found; look at leads_to in cuda/check/sass_counts.cpp"; bad = 1 }
-    next
-  }
-  /^apart/ {
-    if ($7 + 20 > $8 || $8 != $6) { print "nvcc: " $1 " " $2 ": of " $6 " instructions the longest way has " $8 ", the shortest " $7 "; look at kMayPart in cuda/check/sass_counts.cpp"; bad = 1 }
-    next
-  }
-  /^together/ && $9 != $5 { print "nvcc: " $1 " " $2 ": its loop was not found; look at kBranches in cuda/check/sass_counts.cpp"; bad = 1 }
+  function wrong(what) { print "nvcc: " $1 " " $2 ": " what "; look at cuda/check/sass_counts.cpp"; bad = 1 }
+  /^(looped|plain) / && ($7 != 1 || $8 == 0) { wrong("its fence and its division were not found") }
+  /^together/ && $7 != 1 { wrong("its loop was not found (kBranches)") }
+  /^early/ { if ($9 != ($2 == "sm_90a" || $2 == "sm_120" ? 2 : 0)) wrong("counted " $9 " loads in front of its wait"); next }
+  /^(looped|plain) / { next }
   { split($1, part, "_"); expected = part[2] ~ /gmma/ && $2 != "sm_90a" ? 0 : part[part[3] == "" ? 2 : 3] }
-  $5 != expected { print "nvcc: " $1 " " $2 ": counted " $5 " tensor-core instructions, expected " expected "; look at kTensorCores in cuda/check/sass_counts.cpp"; bad = 1 }
+  $6 != expected { wrong("counted " $6 " tensor-core instructions, expected " expected " (kTensorCores)") }
   END { exit bad || NR == 0 }'
 for source in ${chosen:-cuda/kernels/*/*.cu cuda/device/*.cu}; do
   compile "$source" >> "$work/all"
@@ -121,37 +115,49 @@ for source in bench/gpu/device/*.cu tests/cuda/ptx/*.cu; do
     -c "$source" -o "$work/object.o" || { echo "nvcc: $source does not compile"; exit 1; }
 done
 table < "$work/all" > "$work/found"
-if [ -n "$blocks" ]; then grep '^Block of' "$work/all"; fi
 if [ -n "$update" ]; then
-  { echo "# kernel, architecture, most registers, tensor-core instructions, most instructions of the main loop"
-    echo "# and of the shortest and the longest way round it, their dp4a or tensor-core instructions (none: 0); cuda/check/check_nvcc.sh --update --all writes it; spills are refused"
+  { echo "# kernel; most registers on 80, 90a and 120; most bytes of static shared memory; tensor-core instructions on"
+    echo "# the three; fewest loads of 16 bytes in front of the wait on 90a. check_nvcc.sh --update writes it."
     awk -v chosen="$chosen" '
-      FILENAME == ARGV[1] { line[$1 " " $2] = $1 " " $2 " " $3 ($5 + $6 > 0 ? " " $5 : "") ($6 > 0 ? " " $6 " " $7 " " $8 " " $9 : ""); next }
-      chosen != "" && !/^#/ && !($1 " " $2 in line) { line[$1 " " $2] = $0 }
-      END { for (key in line) print line[key] }' "$work/found" cuda/check/budgets.txt | LC_ALL=C sort
-  } > "$work/budgets"
-  cp "$work/budgets" cuda/check/budgets.txt
+      FILENAME == ARGV[1] {
+        seen[$1] = 1; registers[$1 $2] = $3; tensor[$1 $2] = $6
+        if ($5 > shared[$1]) shared[$1] = $5
+        if ($2 == "sm_90a") early[$1] = $9
+        next
+      }
+      chosen != "" && !/^#/ && !($1 in seen) { print }
+      END {
+        for (key in seen)
+          print key, registers[key "sm_80"], registers[key "sm_90a"], registers[key "sm_120"], shared[key] + 0,
+            tensor[key "sm_80"], tensor[key "sm_90a"], tensor[key "sm_120"], early[key] + 0
+      }' "$work/found" cuda/check/kernels.txt | LC_ALL=C sort
+  } > "$work/kernels"
+  cp "$work/kernels" cuda/check/kernels.txt
 fi
 awk -v names="$names" -v chosen="$chosen" -v may_divide="$may_divide" '
   BEGIN {
-    split(names, list, " "); for (i in list) compiled["sm_" list[i]] = 1
     split(may_divide, list, " "); for (i in list) divides[list[i]] = 1
+    split("sm_80 sm_90a sm_120", arch, " ")
   }
-  FNR == NR && $0 !~ /^#/ && NF != 3 && NF != 4 && NF != 8 { print "nvcc: cuda/check/budgets.txt: " $1 " " $2 " has " NF " fields, expected 3, 4 or 8: an old line; write it again with --update --all SOURCE"; bad = 1 }
-  FNR == NR { if ($0 !~ /^#/ && $2 in compiled) { budget[$1 " " $2] = $3; tensor[$1 " " $2] = $4 + 0; loop[$1 " " $2] = $5 + 0; least[$1 " " $2] = $6 + 0; most[$1 " " $2] = $7 + 0; work[$1 " " $2] = $8 + 0 } next }
-  { key = $1 " " $2; seen[key] = 1 }
+  FNR == NR {
+    if (/^#/) next
+    if (NF != 9) { print "nvcc: cuda/check/kernels.txt: " $1 " has " NF " fields, expected 9; write it again with --update"; bad = 1 }
+    known[$1] = 1; shared[$1] = $5; early[$1] = $9
+    for (i = 1; i <= 3; ++i) { most[$1 " " arch[i]] = $(1 + i); tensor[$1 " " arch[i]] = $(5 + i) }
+    next
+  }
+  { key = $1 " " $2; seen[$1] = 1; family = $1; sub(/<.*/, "", family) }
   $4 > 0 { print "nvcc: " key " spills " $4 " bytes"; bad = 1 }
-  !(key in budget) { print "nvcc: " key " is not in cuda/check/budgets.txt (" $3 " registers, " $5 " tensor-core instructions)"; bad = 1; next }
-  $3 > budget[key] { print "nvcc: " key " uses " $3 " registers, the budget is " budget[key]; bad = 1 }
-  $6 > loop[key] { print "nvcc: " key " has a main loop of " $6 " instructions, the budget is " loop[key]; bad = 1 }
-  $7 * work[key] > least[key] * $9 { print "nvcc: " key " takes " $7 " instructions at least for " $9 " of its work, the budget is " least[key] " for " work[key]; bad = 1 }
-  $8 * work[key] > most[key] * $9 { print "nvcc: " key " takes " $8 " instructions at most for " $9 " of its work, the budget is " most[key] " for " work[key]; bad = 1 }
-  $10 > 0 { print "nvcc: " key " fences the memory of the whole GPU in a loop"; bad = 1 }
-  { family = $1; sub(/<.*/, "", family) }
-  $11 > 0 && !(family in divides) { print "nvcc: " key " divides integers in a loop"; bad = 1 }
-  $5 != tensor[key] { print "nvcc: " key " has " $5 " tensor-core instructions, the budget says " tensor[key]; bad = 1 }
+  $7 > 0 { print "nvcc: " key " fences the memory of the whole GPU in a loop"; bad = 1 }
+  $8 > 0 && !(family in divides) { print "nvcc: " key " divides integers in a loop"; bad = 1 }
+  !($1 in known) { print "nvcc: " key " is not in cuda/check/kernels.txt (" $3 " registers)"; bad = 1; next }
+  !(key in most) { next }
+  $3 > most[key] { print "nvcc: " key " uses " $3 " registers, kernels.txt says " most[key]; bad = 1 }
+  $5 > shared[$1] { print "nvcc: " key " has " $5 " bytes of static shared memory, kernels.txt says " shared[$1]; bad = 1 }
+  $6 != tensor[key] { print "nvcc: " key " has " $6 " tensor-core instructions, kernels.txt says " tensor[key]; bad = 1 }
+  $2 == "sm_90a" && $9 < early[$1] { print "nvcc: " key " has " $9 " loads in front of its wait, kernels.txt says " early[$1]; bad = 1 }
   END {
-    if (chosen == "") for (key in budget) if (!(key in seen)) { print "nvcc: " key " of cuda/check/budgets.txt was not compiled"; bad = 1 }
+    if (chosen == "") for (key in known) if (!(key in seen)) { print "nvcc: " key " of cuda/check/kernels.txt was not compiled"; bad = 1 }
     exit bad
-  }' cuda/check/budgets.txt "$work/found"
-echo "nvcc: $(wc -l < "$work/found") kernels compiled, no spills, registers, tensor-core instructions and main loops as budgeted"
+  }' cuda/check/kernels.txt "$work/found"
+echo "nvcc: $(wc -l < "$work/found") kernels compiled: no spills; registers, shared memory, tensor-core instructions and early loads as in kernels.txt"

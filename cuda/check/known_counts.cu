@@ -1,4 +1,4 @@
-// Kernels with a known number of tensor-core instructions each, and four with a known loop:
+// Kernels with a known number of tensor-core instructions each, and some with a known loop or wait:
 // cuda/check/check_nvcc.sh counts them with sass_counts.cpp on every architecture before it trusts
 // the counts of others.
 #include "cuda/words/ptx_attention.h"
@@ -99,20 +99,12 @@ __global__ void plain(int* out, const int* in, int count) {
   }
 }
 
-// Lanes part in its main loop, and a warp carries out both sides: all of the loop.
-__global__ void apart(int* out, const int* in, int count) {
-  int sum = static_cast<int>(threadIdx.x);
-#pragma unroll 1
-  for (int i = 0; i < count; ++i) {
-    sum = ptx::dp4a(static_cast<std::uint32_t>(in[i]), static_cast<std::uint32_t>(sum), sum);
-    if (sum % 2 == 0) {
-#pragma unroll
-      for (int k = 0; k < 12; ++k) out[k * count + i] = in[k];
-    } else {
-#pragma unroll
-      for (int k = 0; k < 12; ++k) out[k * count + i] = in[k + 12] * sum;
-    }
-  }
+// Two loads of 16 bytes are on their way before it waits, a third is behind the wait.
+__global__ void early(uint4* out, const uint4* in) {
+  const uint4 a = ptx::load_once(in + threadIdx.x), b = ptx::load_once(in + threadIdx.x + 32);
+  ptx::wait_for_predecessor();
+  const uint4 c = ptx::load_once(in + threadIdx.x + 64);
+  out[threadIdx.x] = {a.x + b.x + c.x, a.y + b.y + c.y, a.z + b.z + c.z, a.w + b.w + c.w};
 }
 
 // A loop that a warp's lanes go round together, for which 12.0 has a branch of its own.
@@ -124,6 +116,7 @@ __global__ void together_4(float* out, const std::uint32_t* in, int count) {
     for (int k = 0; k < 4; ++k) a[k] = in[threadIdx.x + 32 * static_cast<unsigned>(4 * i + k)];
 #pragma unroll
     for (int k = 0; k < 4; ++k) ptx::mma_m16n8k16_f16(sums, a, a[k], a[0]);
+    __threadfence();
   }
   for (int i = 0; i < 4; ++i) out[threadIdx.x * 4 + i] = sums[i];
 }

@@ -1,5 +1,5 @@
 // Every kernel of the backend was launched by these tests: the launches of each are printed after
-// the last test, and a kernel of cuda/check/budgets.txt, which has all that nvcc compiles, with
+// the last test, and a kernel of cuda/check/kernels.txt, which has all that nvcc compiles, with
 // none is a failure. Counted are instantiations: each number of bits, tile and grouping is a
 // kernel.
 #include "launch_table.h"
@@ -55,7 +55,7 @@ std::map<std::uintptr_t, std::set<std::string>> read_functions() {
 
 std::set<std::string> compiled_kernels() {
   std::set<std::string> kernels;
-  std::ifstream file(LEQ_SOURCE_DIR "/cuda/check/budgets.txt");
+  std::ifstream file(LEQ_SOURCE_DIR "/cuda/check/kernels.txt");
   for (std::string line; std::getline(file, line);) {
     if (!line.starts_with('#')) kernels.insert(line.substr(0, line.find(' ')));
   }
@@ -85,13 +85,13 @@ class LaunchTable : public testing::Environment {
     if (GTEST_FLAG_GET(filter) != "*") return;  // some of the tests launch some of the kernels
     const auto launches = launches_by_name();
     const auto kernels = compiled_kernels();
-    EXPECT_FALSE(kernels.empty()) << "cuda/check/budgets.txt names no kernel";
+    EXPECT_FALSE(kernels.empty()) << "cuda/check/kernels.txt names no kernel";
     std::printf("launches  kernel\n");
     for (const std::string& kernel : kernels) {
       const auto found = launches.find(kernel);
       const std::uint64_t count = found == launches.end() ? 0 : found->second;
       std::printf("%8llu  %s\n", static_cast<unsigned long long>(count), kernel.c_str());
-      EXPECT_GT(count, 0u) << kernel << " of cuda/check/budgets.txt is launched by no test here";
+      EXPECT_GT(count, 0u) << kernel << " of cuda/check/kernels.txt is launched by no test here";
     }
   }
 };
