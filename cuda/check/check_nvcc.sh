@@ -50,18 +50,18 @@ compile() {
   if ! nvcc -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr -DLEQ_GPU=cuda -I. -Isrc \
       $architectures -Xptxas -v --keep --keep-dir "$work/keep" -c "$1" -o "$work/object.o" \
       2> "$work/log"; then
-    cat "$work/log"
-    echo "nvcc: $1 does not compile"
+    cat "$work/log" >&2
+    echo "nvcc: $1 does not compile" >&2
     exit 1
   fi
   # ptxas says it in passing when it has to wait for a wgmma on its own account, or cannot move registers.
   if grep -E 'serialized|setmaxnreg|wait is injected' "$work/log"; then
-    echo "nvcc: $1 loses speed"
+    echo "nvcc: $1 loses speed" >&2
     exit 1
   fi
   if objdump -dr --no-show-raw-insn "$work/object.o" | c++filt |
       awk '/^[0-9a-f]+ <.*>:$/ { name = $0 } /R_X86_64_PLT32[\t ]+exit/ && name ~ /launch/ { print name; bad = 1 } END { exit !bad }'; then
-    echo "nvcc: $1: a launch calls a function on the host that is __device__ alone"
+    echo "nvcc: $1: a launch calls a function on the host that is __device__ alone" >&2
     exit 1
   fi
   for cubin in "$work"/keep/*.cubin; do
