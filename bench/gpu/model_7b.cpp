@@ -151,7 +151,7 @@ std::string attention_kernel(const char* shape) {
 }  // namespace
 
 std::vector<Part> token_of_7b(const Scheme& scheme, int depth) {
-  const double spans = std::ceil((depth + 1) / 512.0), tiles = std::ceil((depth + 1) / 64.0);
+  const double spans = std::ceil((depth + 1) / 256.0), tiles = std::ceil((depth + 1) / 64.0);
   const double tile_bytes = 64 * (2 * kHeadDim + 8);
   Launch attention;
   attention.name = "attention";
