@@ -48,6 +48,10 @@ __global__ void wait_for_predecessor() { ptx::wait_for_predecessor(); }
 __global__ void let_successor_start() { ptx::let_successor_start(); }
 __global__ void prefetch(const void* from) { ptx::prefetch(from); }
 __global__ void load_once(uint4* out, const void* from) { *out = ptx::load_once(from); }
+__global__ void add_acquire_release(unsigned* out, unsigned* shared, unsigned value) {
+  *out = ptx::add_acquire_release(shared, value);
+}
+__global__ void load_relaxed(float* out, const float* from) { *out = ptx::load_relaxed(from); }
 
 __global__ void opaque(int* out, unsigned x) { *out = ptx::opaque(x); }
 __global__ void opaque_shared(Word* out) {

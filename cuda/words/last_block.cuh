@@ -2,7 +2,7 @@
 // goes on with what the others wrote.
 #pragma once
 
-#include "cuda/words/simt.h"
+#include "cuda/words/ptx.h"
 
 namespace leq::LEQ_GPU {
 
@@ -13,10 +13,8 @@ __device__ __forceinline__ bool is_last_block(unsigned* ticket, unsigned blocks)
   LEQ_SHARED(bool, last);
   __syncthreads();
   if (threadIdx.x == 0) {
-    __threadfence();
-    last = atomicAdd(ticket, 1u) + 1 == blocks;
+    last = ptx::add_acquire_release(ticket, 1u) + 1 == blocks;
     if (last) *ticket = 0;
-    __threadfence();
   }
   __syncthreads();
   return last;
@@ -24,7 +22,7 @@ __device__ __forceinline__ bool is_last_block(unsigned* ticket, unsigned blocks)
 
 // Not from the first cache, which knows nothing of other blocks.
 __device__ __forceinline__ float read_fresh(const float* at) {
-  return *static_cast<const volatile float*>(at);
+  return ptx::load_relaxed(at);
 }
 
 }  // namespace leq::LEQ_GPU

@@ -213,4 +213,39 @@ __device__ __forceinline__ uint4 load_once(const void* global) {
 #endif
 }
 
+// Adds to a number in global memory that blocks share, and returns what it was. What a thread, and
+// those that met it at a barrier before, wrote in front of its addition is there for every thread
+// that adds later, and for those that meet that one after. One fence, where __threadfence on both
+// sides makes two, in one order for all memory.
+__device__ __forceinline__ unsigned add_acquire_release(unsigned* global, unsigned value) {
+#ifdef __CUDA_ARCH__
+  unsigned before;
+  asm volatile("atom.acq_rel.gpu.global.add.u32 %0,[%1],%2;"
+               : "=r"(before)
+               : "l"(global), "r"(value)
+               : "memory");
+  return before;
+#elif !defined(__CUDACC__)
+  return __atomic_fetch_add(global, value, __ATOMIC_ACQ_REL);
+#else
+  return 0;
+#endif
+}
+
+// A number that other blocks may have written: not from the first cache, which knows nothing of
+// them.
+__device__ __forceinline__ float load_relaxed(const float* global) {
+#ifdef __CUDA_ARCH__
+  float value;
+  asm volatile("ld.relaxed.gpu.global.f32 %0,[%1];" : "=f"(value) : "l"(global));
+  return value;
+#elif !defined(__CUDACC__)
+  float value;
+  __atomic_load(global, &value, __ATOMIC_RELAXED);
+  return value;
+#else
+  return 0;
+#endif
+}
+
 }  // namespace leq::LEQ_GPU::ptx

@@ -322,10 +322,12 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   LEQ_BOUNDS(Shape::kThreads);
   LEQ_DYNAMIC_SHARED(unsigned char, memory);
   ptx::let_successor_start();
-  ptx::wait_for_predecessor();
-  const BlockWork work = block_work(a, plan);
+  const auto work = block_work<kTensorSpanTokens>(a, plan);
   const Positions seen = work.seen;
-  if (seen.empty()) return;
+  if (seen.empty()) {
+    ptx::wait_for_predecessor();
+    return;
+  }
   // Registers are short: what is read now and then lies in shared memory.
   auto& block = *reinterpret_cast<QueryBlock*>(memory + TileMemory<Shape>::kBlockAt);
   auto& sight = *reinterpret_cast<PackedSight*>(memory + PackedMemory<Shape>::kSightAt);
@@ -335,6 +337,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   }
   __syncthreads();
   PackedLoader<Shape> loader(a, block, sight, memory);
+  ptx::wait_for_predecessor();
   constexpr int kAhead = Shape::kCodeStages > 1 ? Shape::kCodeStages - 1 : 1;
   for (int stage = 0; stage < kAhead; ++stage) loader.load_next();
   load_queries<Shape>(a, block, memory);
@@ -349,7 +352,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   const bool works = Shape::kGeneration || warp.first_query < block.queries();
   const int first_span = work.first_span(), last_span = work.last_span();
   for (int span = first_span; span <= last_span; ++span) {
-    const Positions all = span_positions(span);
+    const Positions all = work.span(span);
     const auto tiles = [&](Positions of) {
       const Positions own = {max(of.first, all.first), min(of.last, all.last)};
       return own.empty() ? Positions{0, 0}
@@ -389,7 +392,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     add_shifts(warp);
     finish_span(a, plan, block, span == first_span, span == last_span, warp, joined);
   }
-  complete_queries<TensorJoin>(a, plan, block);
+  complete_queries<TensorJoin>(a, plan, block, factor_room<Shape>(memory));
 }
 
 template <int bits, bool blocked, int group, int dims>

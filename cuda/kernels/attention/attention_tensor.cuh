@@ -1,6 +1,6 @@
 // Attention on the tensor cores: the kernel and its launch. A block has up to 128 queries that
 // share a kv head (a prompt) or up to 16 (generation), and walks tiles of 64 positions; each span
-// of 512 has a softmax of its own, and spans are joined in ascending order. What a query gets
+// of 256 has a softmax of its own, and spans are joined in ascending order. What a query gets
 // depends on its position and its sequence alone (docs/cuda-kernels.md).
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace leq::LEQ_GPU {
 
-inline constexpr int kSpanTiles = kSpanTokens / kTile;
+inline constexpr int kSpanTiles = kTensorSpanTokens / kTile;
 
 // The span that ends with `tile` is joined with those before, or is a record of its own.
 template <class Shape>
@@ -80,7 +80,7 @@ __device__ __forceinline__ void use_tile(const QueryBlock& block, const Sight& s
 
 // As Joined (attention_tile_values.cuh) joins spans.
 struct TensorJoin {
-  static constexpr float kStart = kNothingSeen;
+  static constexpr int kSpan = kTensorSpanTokens;
   float largest, keep, take;
 
   __device__ __forceinline__ TensorJoin(float before, float, float more) {
@@ -91,6 +91,13 @@ struct TensorJoin {
   }
 };
 
+// After the last tile all of shared memory in front of the QueryBlock is free.
+template <class Shape>
+__device__ __forceinline__ FactorRoom factor_room(unsigned char* memory) {
+  return {reinterpret_cast<SpanFactors*>(memory),
+          TileMemory<Shape>::kBlockAt / static_cast<int>(sizeof(SpanFactors))};
+}
+
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     attention_tensor(const LEQ_GRID_CONSTANT AttentionArguments a,
@@ -98,15 +105,20 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   LEQ_BOUNDS(Shape::kThreads);
   LEQ_DYNAMIC_SHARED(unsigned char, memory);
   ptx::let_successor_start();
-  ptx::wait_for_predecessor();
-  const BlockWork work = block_work(a, plan);
+  // Lists lie there since before the step's first kernel: what and where its tiles are a block
+  // finds out while the kernel in front writes queries, keys and values.
+  const auto work = block_work<kTensorSpanTokens>(a, plan);
   const Positions seen = work.seen;
-  if (seen.empty()) return;
+  if (seen.empty()) {
+    ptx::wait_for_predecessor();
+    return;
+  }
   // Registers are short: what is read now and then lies in shared memory.
   auto& block = *reinterpret_cast<QueryBlock*>(memory + TileMemory<Shape>::kBlockAt);
   if (threadIdx.x == 0) block = work.queries;
   __syncthreads();
   TileLoader<Shape> loader(a, block, seen, memory);
+  ptx::wait_for_predecessor();
   for (int stage = 0; stage < Shape::kAhead; ++stage) loader.load_next();
   load_queries<Shape>(a, block, memory);
   WarpRows<Shape> warp;
@@ -138,7 +150,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     __syncthreads();
     loader.load_next();
   }
-  complete_queries<TensorJoin>(a, plan, block);
+  complete_queries<TensorJoin>(a, plan, block, factor_room<Shape>(memory));
 }
 
 inline constexpr int kSharedEverywhere = 99 << 10;  // a block's memory on the smallest GPUs

@@ -145,6 +145,23 @@ __global__ void atomic_words(const Word* in, Word* out) {
   atomicMin(place + 2, mine);
 }
 
+// Blocks write a number a thread and count themselves; the last adds up what all wrote. The sums
+// are exact.
+__global__ void counted_blocks(const Word* in, Word* out) {
+  LEQ_SHARED(bool, last);
+  auto* const numbers = reinterpret_cast<float*>(out);
+  numbers[thread() * kOut] = static_cast<float>(in[thread() * kIn] >> 16);
+  __syncthreads();
+  if (threadIdx.x == 0) last = ptx::add_acquire_release(out + 1, 1u) + 1 == kBlocks;
+  __syncthreads();
+  if (!last) return;
+  float sum = 0;
+  for (unsigned block = 0; block < kBlocks; ++block) {
+    sum += ptx::load_relaxed(numbers + (block * kThreads + threadIdx.x) * kOut);
+  }
+  numbers[threadIdx.x * kOut + 2] = sum;
+}
+
 // Begun while the kernel in front of it runs: sees what that one wrote.
 __global__ void first_of_two(const Word* in, Word* out) {
   ptx::let_successor_start();
@@ -179,6 +196,7 @@ std::vector<PtxCase> ptx_cases() {
       {"cp_async16, commit, wait", 8, run<async_copies>},
       {"sync_threads", 8, run<pairs_of_warps>},
       {"load_once", 2, run<loads_once>},
+      {"add_acquire_release, load_relaxed", 8, run<counted_blocks>},
       {"wait_for_predecessor, let_successor_start, prefetch", 2, run_early},
       {"shfl, ballot, any, all, popc", 8, run<warp_words>},
       {"f32 * + fma / sqrt, rounding", 32, run<float_operations>},
