@@ -8,23 +8,27 @@
 
 namespace leq::LEQ_GPU {
 
-// A tile of 128 rows x `tokens`. The rows are operand A of wgmma, 64 for each warpgroup: signed
-// bytes as they lie in shared memory, other codes through registers, unpacked on the way.
-// group: columns of one int32 sum, 128, or 0 for the row.
-template <int bits, int group, int tokens, bool through_registers>
+// A tile of 128 rows x `tokens`. The rows are operand A of wgmma, 64 for each warpgroup.
+// group: columns of one int32 sum, 128, or 0 for the row. zeros: codes may have zero points.
+template <int bits, int group, int tokens, bool zeros>
 struct HopperShape {
   static constexpr int kBits = bits, kGroup = group, kTokens = tokens, kRows = 128;
-  static constexpr bool kThroughRegisters = through_registers;
+  // With groups the tokens are two parts: the tensor cores multiply one while the sums of the other
+  // are scaled. Operand A then comes through registers, which are read once for both: from shared
+  // memory, 64 rows for 64 tokens, operands take all that it delivers.
+  static constexpr int kParts = group == 0 ? 1 : 2;
+  // Signed bytes of one part as they lie in shared memory; other codes are unpacked on the way.
+  static constexpr bool kThroughRegisters = zeros || group != 0;
   // Signed bytes have no zero points; those of uint8 leave the sums, by the sums of the tokens'
   // codes. Codes below 8 bits leave theirs while they are unpacked (slab_quad_less): a warp unpacks
   // 16 registers of a slab, and has 64 sums of it.
-  static constexpr bool kMayHaveZeros = through_registers;
+  static constexpr bool kMayHaveZeros = zeros;
   static constexpr bool kZerosInCodes = bits < 8, kZerosInSums = kMayHaveZeros && !kZerosInCodes;
-  static constexpr int kSums = tokens / 2;  // of a thread
+  static constexpr int kSums = tokens / 2, kPartSums = kSums / kParts;  // of a thread
   static constexpr int kThreads = kHopperThreads;
   static constexpr int kScaleThreads = 64;  // of the fetching warpgroup
   static_assert(group == 0 || (group == kSlab && tokens == kRows));
-  static_assert(bits == 8 || through_registers);
+  static_assert(bits == 8 || zeros);
 };
 
 // Scales over what codes are multiplied by. zero: of uint8 its negative, so that nothing is turned
@@ -168,9 +172,11 @@ template <class Shape, class Sum>
 struct WarpgroupTile {
   using Memory = HopperMemory<Shape>;
   static constexpr bool kGrouped = Shape::kGroup != 0;
-  int sums[Shape::kSums];
+  static constexpr int kPartSums = Shape::kPartSums;
+  int sums[Shape::kParts][kPartSums];
   float totals[kGrouped ? Shape::kSums : 1];
-  std::uint32_t codes[Shape::kThroughRegisters ? 4 : 1][4];  // operand A, of 32 columns each
+  // Operand A, of 32 columns each: of one slab, with groups of two in turn.
+  std::uint32_t codes[Shape::kParts][Shape::kThroughRegisters ? 4 : 1][4];
   // Where the lane's row of each two chunks of codes lies in a stage, as ldmatrix asks for it: the
   // warp's first eight rows and the next of one chunk, then of the other.
   static constexpr int kCodeLoads = Shape::kThroughRegisters ? (Shape::kBits + 1) / 2 : 1;
@@ -184,6 +190,8 @@ struct WarpgroupTile {
         warp(static_cast<int>(threadIdx.x / 32) - 4),
         first_row(kept(warp * 16 + lane / 4)),
         first_token(kept(lane % 4 * 2)) {
+#pragma unroll
+    for (int i = 0; i < Shape::kSums; ++i) sums[i / kPartSums][i % kPartSums] = kept(0);
     if constexpr (!Shape::kThroughRegisters) return;
 #pragma unroll
     for (int i = 0; i < kCodeLoads; ++i) {
@@ -199,8 +207,6 @@ struct WarpgroupTile {
   __device__ __forceinline__ int token(int i) const { return first_token + i / 4 * 8 + i % 2; }
 
   __device__ __forceinline__ void start() {
-#pragma unroll
-    for (int i = 0; i < Shape::kSums; ++i) sums[i] = 0;
     if constexpr (kGrouped) {
 #pragma unroll
       for (int i = 0; i < Shape::kSums; ++i) totals[i] = 0;
@@ -208,6 +214,7 @@ struct WarpgroupTile {
   }
 
   // Codes of a slab from shared memory into the registers of operand A; `zeros`: less these.
+  template <int set>
   __device__ __forceinline__ void load_codes(const Memory& memory, int stage, std::uint32_t flip,
                                              bool zeros) {
     constexpr int kBits = Shape::kBits;
@@ -226,7 +233,7 @@ struct WarpgroupTile {
         }
 #pragma unroll
         for (int i = 0; i < 8; ++i) {  // 16 columns each
-          codes[i / 2][half + i % 2 * 2] = quad(words, i, half);
+          codes[set][i / 2][half + i % 2 * 2] = quad(words, i, half);
         }
       }
     };
@@ -242,85 +249,95 @@ struct WarpgroupTile {
     unpack([&](const auto& words, int i, int) { return slab_quad<kBits>(words, i, flip); });
   }
 
-  // Starts multiplying a slab; `add`: to the sums that are there.
+  // Starts multiplying a part of a slab; `add`: to the sums that are there.
+  template <int part, int set>
   __device__ __forceinline__ void multiply(const Memory& memory, int stage, bool add) {
-    const std::uint64_t b = ptx::matrix_operand(memory.tokens(stage));
+    constexpr int kPartBytes = Memory::kTokenBytes / Shape::kParts;
+    const std::uint64_t b = ptx::matrix_operand(memory.tokens(stage) + part * kPartBytes);
     ptx::wgmma_fence();
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
       const std::uint64_t columns = ptx::next_columns(b, step);
       if constexpr (Shape::kThroughRegisters) {
-        ptx::wgmma(sums, codes[step], columns, add || step > 0);
+        ptx::wgmma(sums[part], codes[set][step], columns, add || step > 0);
       } else {
         const unsigned char* const rows = memory.codes(stage) + warp / 4 * (64 * kSlab);
         const std::uint64_t mine = ptx::next_columns(ptx::matrix_operand(rows), step);
-        ptx::wgmma(sums, mine, columns, add || step > 0);
+        ptx::wgmma(sums[part], mine, columns, add || step > 0);
       }
     }
     ptx::wgmma_commit();
   }
 
-  // A group is complete.
+  // A group of a part is complete. Its sums, operands of wgmma, stay as they are.
+  template <int part>
   __device__ __forceinline__ void flush(const IntMatmul& a, const GemmRows<Shape>& rows,
                                         const typename Memory::Groups& groups, int slab) {
     const CodeWeight& weight = a.segments[0].weight;
-    if constexpr (Shape::kZerosInSums) take_zeros(groups);
     if constexpr (Sum::kIntegers) {
-      store_integers(a, rows, slab);
+      store_integers<part>(a, rows, groups, slab);
     } else {
       // Where one side alone has groups, the other's scale is 1.
       const float of_row[2] = {groups.row_scale[row(0)], groups.row_scale[row(2)]};
       if (a.x.group == 0) {
-        add_scaled<false, true>(groups, of_row);
+        add_scaled<part, false, true>(groups, of_row);
       } else if (weight.group == 0) {
-        add_scaled<true, false>(groups, of_row);
+        add_scaled<part, true, false>(groups, of_row);
       } else {
-        add_scaled<true, true>(groups, of_row);
+        add_scaled<part, true, true>(groups, of_row);
       }
     }
   }
-  // Those of 16 tokens need four sums of tokens, which lie together.
-  __device__ __forceinline__ void take_zeros(const typename Memory::Groups& groups) {
-    const int less[2] = {static_cast<int>(groups.zero[row(0)]),
-                         static_cast<int>(groups.zero[row(2)])};
-    const auto* const of_tokens = reinterpret_cast<const int4*>(groups.token_sum + 2 * first_token);
+  // Those of 16 tokens, less what the zero points of uint8 added: for these four sums of tokens,
+  // which lie together.
+  template <int part>
+  __device__ __forceinline__ void eight_sums(const typename Memory::Groups& groups, int first,
+                                             int (&eight)[8]) const {
 #pragma unroll
-    for (int first = 0; first < Shape::kSums; first += 8) {
-      const int4 four = of_tokens[first / 2];
+    for (int i = 0; i < 8; ++i) eight[i] = sums[part][first + i];
+    if constexpr (Shape::kZerosInSums) {
+      const int less[2] = {static_cast<int>(groups.zero[row(0)]),
+                           static_cast<int>(groups.zero[row(2)])};
+      const auto* const of_tokens =
+          reinterpret_cast<const int4*>(groups.token_sum + 2 * first_token);
+      const int4 four = of_tokens[(part * kPartSums + first) / 2];
       const int of_token[4] = {four.x, four.y, four.z, four.w};
 #pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        sums[first + i] += less[i / 2 % 2] * of_token[i / 4 * 2 + i % 2];
-      }
+      for (int i = 0; i < 8; ++i) eight[i] += less[i / 2 % 2] * of_token[i / 4 * 2 + i % 2];
     }
   }
   // And four of their scales.
-  template <bool by_token, bool by_row>
+  template <int part, bool by_token, bool by_row>
   __device__ __forceinline__ void add_scaled(const typename Memory::Groups& groups,
                                              const float (&of_row)[2]) {
     const auto* const scales =
         reinterpret_cast<const float4*>(groups.token_scale + 2 * first_token);
 #pragma unroll
-    for (int first = 0; first < Shape::kSums; first += 8) {
+    for (int first = 0; first < kPartSums; first += 8) {
       float of_token[4] = {};
       if constexpr (by_token) {
-        const float4 four = scales[first / 2];
+        const float4 four = scales[(part * kPartSums + first) / 2];
         of_token[0] = four.x;
         of_token[1] = four.y;
         of_token[2] = four.z;
         of_token[3] = four.w;
       }
+      int eight[8];
+      eight_sums<part>(groups, first, eight);
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
         const float token = of_token[i / 4 * 2 + i % 2], row = of_row[i / 2 % 2];
         const float scale = by_token && by_row ? row * token : by_token ? token : row;
-        totals[first + i] = fmaf(static_cast<float>(sums[first + i]), scale, totals[first + i]);
+        float& total = totals[part * kPartSums + first + i];
+        total = fmaf(static_cast<float>(eight[i]), scale, total);
       }
     }
   }
 
   // Those of the group `at`.
+  template <int part>
   __device__ __forceinline__ void store_integers(const IntMatmul& a, const GemmRows<Shape>& rows,
+                                                 const typename Memory::Groups& groups,
                                                  std::int64_t at) const {
     const std::int64_t columns = output_columns(a), token = rows.first_token + first_token;
     const std::int64_t tokens = a.tokens - token;  // that are left
@@ -328,9 +345,14 @@ struct WarpgroupTile {
     int* const to = a.integers + (at * a.tokens + token) * columns + rows.column + first_row;
     const int powers = code_powers<Shape>(a);
 #pragma unroll
-    for (int i = 0; i < Shape::kSums; ++i) {
-      const int t = i / 4 * 8 + i % 2, n = i / 2 % 2 * 8;
-      if (t < tokens && n < rows_left) to[t * columns + n] = sums[i] >> powers;
+    for (int first = 0; first < kPartSums; first += 8) {
+      int eight[8];
+      eight_sums<part>(groups, first, eight);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        const int t = (part * kPartSums + first + i) / 4 * 8 + i % 2, n = i / 2 % 2 * 8;
+        if (t < tokens && n < rows_left) to[t * columns + n] = eight[i] >> powers;
+      }
     }
   }
   __device__ __forceinline__ void store_integer(const IntMatmul& a, const GemmRows<Shape>& rows,
@@ -350,7 +372,8 @@ struct WarpgroupTile {
 #pragma unroll
       for (int i = 0; i < Memory::kOutTokens / 2; ++i) {
         const int from = first / 2 + i;
-        const int bits = kGrouped ? __float_as_int(totals[kGrouped ? from : 0]) : sums[from];
+        const int bits = kGrouped ? __float_as_int(totals[kGrouped ? from : 0])
+                                  : sums[from / kPartSums][from % kPartSums];
         out[token(i) * Memory::kOutStride + lane / 4 + i / 2 % 2 * 8] = bits;
       }
       __syncwarp();
@@ -413,27 +436,29 @@ struct WarpgroupTile {
   }
 };
 
-// Two warpgroups: multiplies the slabs of all tiles of the block.
+// What a warpgroup multiplies the slabs of its tiles with: one sum for a whole row.
 template <class Shape, class Sum>
-__device__ __forceinline__ void multiply_tiles(const IntMatmul& a, const HopperMaps& maps,
-                                               const HopperMemory<Shape>& memory, int slabs) {
-  constexpr bool kGrouped = Shape::kGroup != 0;
+struct RowSlabs {
+  const IntMatmul& a;
+  const HopperMemory<Shape>& memory;
+  WarpgroupTile<Shape, Sum>& tile;
+  std::uint32_t flip;
   Ring<HopperMemory<Shape>::kStages> ring;
-  WarpgroupTile<Shape, Sum> tile;
-  const std::uint32_t flip = signed_flip<Shape::kBits>(a);
-  [[maybe_unused]] const bool zeros = has_zeros(a);
-  const TileWalk walk(maps);
-  for (int i = walk.first; i < walk.end; i += walk.step) {
-    const GemmRows<Shape> rows = maps.rows<Shape>(a, i);
-    tile.start();
+
+  __device__ __forceinline__ RowSlabs(const IntMatmul& arguments, const HopperMemory<Shape>& stages,
+                                      WarpgroupTile<Shape, Sum>& of)
+      : a(arguments), memory(stages), tile(of), flip(signed_flip<Shape::kBits>(arguments)) {}
+
+  __device__ __forceinline__ void multiply(const GemmRows<Shape>&, int slabs) {
     int last = 0;  // stage that is being multiplied
     for (int slab = 0; slab < slabs; ++slab, ring.next()) {
       ptx::barrier_wait(memory.full(ring.stage), ring.parity);
-      if constexpr (Shape::kThroughRegisters) tile.load_codes(memory, ring.stage, flip, zeros);
-      tile.multiply(memory, ring.stage, !kGrouped && slab > 0);
-      if constexpr (kGrouped || Shape::kThroughRegisters) {
-        ptx::wgmma_finish(tile.sums);
-        if constexpr (kGrouped) tile.flush(a, rows, memory.groups(ring.stage), slab);
+      if constexpr (Shape::kThroughRegisters) {
+        tile.template load_codes<0>(memory, ring.stage, flip, false);
+      }
+      tile.template multiply<0, 0>(memory, ring.stage, slab > 0);
+      if constexpr (Shape::kThroughRegisters) {
+        ptx::wgmma_finish(tile.sums[0]);
         memory.release(ring.stage);
       } else {
         ptx::wgmma_wait<1>();
@@ -441,10 +466,83 @@ __device__ __forceinline__ void multiply_tiles(const IntMatmul& a, const HopperM
         last = ring.stage;
       }
     }
-    if constexpr (!kGrouped && !Shape::kThroughRegisters) {
-      ptx::wgmma_finish(tile.sums);
+    if constexpr (!Shape::kThroughRegisters) {
+      ptx::wgmma_finish(tile.sums[0]);
       memory.release(last);
     }
+  }
+};
+
+// The same with groups: sums of each slab, which are scaled while the tensor cores multiply what
+// comes next: part 1 of a slab during part 0 of the next, and part 0 during part 1. Two slabs are
+// multiplied like this, then all is waited for: ptxas gives up where sums that are read are under
+// way from one round of a loop to the next (C7514).
+template <class Shape, class Sum>
+struct GroupSlabs {
+  const IntMatmul& a;
+  const HopperMemory<Shape>& memory;
+  WarpgroupTile<Shape, Sum>& tile;
+  std::uint32_t flip;
+  bool zeros;
+  Ring<HopperMemory<Shape>::kStages> ring;
+  int last = 0;  // stage of the slab before
+
+  __device__ __forceinline__ GroupSlabs(const IntMatmul& arguments,
+                                        const HopperMemory<Shape>& stages,
+                                        WarpgroupTile<Shape, Sum>& of)
+      : a(arguments),
+        memory(stages),
+        tile(of),
+        flip(Shape::kMayHaveZeros ? signed_flip<Shape::kBits>(arguments) : 0),
+        zeros(has_zeros(arguments)) {}
+
+  __device__ __forceinline__ void multiply(const GemmRows<Shape>& rows, int slabs) {
+    int slab = slabs % 2;
+    if (slab == 1) {
+      step<0, true>(rows, 0);
+      end<0>(rows, 0);
+    }
+    for (; slab < slabs; slab += 2) {
+      step<0, true>(rows, slab);
+      step<1, false>(rows, slab + 1);
+      end<0>(rows, slab + 1);
+    }
+  }
+  // `set`: registers of operand A that part 1 of the slab before does not read.
+  template <int set, bool first>
+  __device__ __forceinline__ void step(const GemmRows<Shape>& rows, int slab) {
+    ptx::barrier_wait(memory.full(ring.stage), ring.parity);
+    tile.template load_codes<set>(memory, ring.stage, flip, zeros);
+    tile.template multiply<0, set>(memory, ring.stage, false);
+    if constexpr (!first) end<1>(rows, slab - 1);
+    tile.template multiply<1, set>(memory, ring.stage, false);
+    ptx::wgmma_finish<1>(tile.sums[0]);
+    tile.template flush<0>(a, rows, memory.groups(ring.stage), slab);
+    last = ring.stage;
+    ring.next();
+  }
+  // Part 1 of the slab before, when `left` multiplications have started after it.
+  template <int left>
+  __device__ __forceinline__ void end(const GemmRows<Shape>& rows, int slab) {
+    ptx::wgmma_finish<left>(tile.sums[1]);
+    tile.template flush<1>(a, rows, memory.groups(last), slab);
+    memory.release(last);
+  }
+};
+
+// Two warpgroups: multiplies the slabs of all tiles of the block.
+template <class Shape, class Sum>
+__device__ __forceinline__ void multiply_tiles(const IntMatmul& a, const HopperMaps& maps,
+                                               const HopperMemory<Shape>& memory, int slabs) {
+  using Slabs =
+      std::conditional_t<Shape::kGroup == 0, RowSlabs<Shape, Sum>, GroupSlabs<Shape, Sum>>;
+  WarpgroupTile<Shape, Sum> tile;
+  Slabs all(a, memory, tile);
+  const TileWalk walk(maps);
+  for (int i = walk.first; i < walk.end; i += walk.step) {
+    const GemmRows<Shape> rows = maps.rows<Shape>(a, i);
+    tile.start();
+    all.multiply(rows, slabs);
     tile.finish_all(a, rows, memory.out(tile.warp));
   }
 }
