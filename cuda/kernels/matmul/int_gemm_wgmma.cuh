@@ -3,168 +3,9 @@
 // output. The sums and their order are those of int_gemm.cuh (docs/cuda-kernels.md).
 #pragma once
 
-#include "cuda/kernels/matmul/hopper_tiles.cuh"
-#include "cuda/kernels/matmul/int_gemm.cuh"
+#include "cuda/kernels/matmul/int_wgmma_finish.cuh"
 
 namespace leq::LEQ_GPU {
-
-// A tile of 128 rows x `tokens`. The rows are operand A of wgmma, 64 for each warpgroup.
-// group: columns of one int32 sum, 128, or 0 for the row. zeros: codes may have zero points.
-template <int bits, int group, int tokens, bool zeros>
-struct HopperShape {
-  static constexpr int kBits = bits, kGroup = group, kTokens = tokens, kRows = 128;
-  // With groups the tokens are two parts: the tensor cores multiply one while the sums of the other
-  // are scaled. Operand A then comes through registers, which are read once for both: from shared
-  // memory, 64 rows for 64 tokens, operands take all that it delivers.
-  static constexpr int kParts = group == 0 ? 1 : 2;
-  // Signed bytes of one part as they lie in shared memory; other codes are unpacked on the way.
-  static constexpr bool kThroughRegisters = zeros || group != 0;
-  // Signed bytes have no zero points; those of uint8 leave the sums, by the sums of the tokens'
-  // codes. Codes below 8 bits leave theirs while they are unpacked (slab_quad_less): a warp unpacks
-  // 16 registers of a slab, and has 64 sums of it.
-  static constexpr bool kMayHaveZeros = zeros;
-  static constexpr bool kZerosInCodes = bits < 8, kZerosInSums = kMayHaveZeros && !kZerosInCodes;
-  static constexpr int kSums = tokens / 2, kPartSums = kSums / kParts;  // of a thread
-  static constexpr int kThreads = kHopperThreads;
-  static constexpr int kScaleThreads = 64;  // of the fetching warpgroup
-  static_assert(group == 0 || (group == kSlab && tokens == kRows));
-  static_assert(bits == 8 || zeros);
-};
-
-// Scales over what codes are multiplied by. zero: of uint8 its negative, so that nothing is turned
-// over for each sum; below 8 bits zero_less.
-template <class Shape>
-struct HopperGroups {
-  float row_scale[Shape::kRows];
-  float token_scale[Shape::kTokens];
-  std::uint32_t zero[Shape::kRows];
-  int token_sum[Shape::kZerosInSums ? Shape::kTokens : 4];
-};
-
-// A stage: a slab's tokens, then its codes.
-template <class Shape>
-struct HopperMemory
-    : StageMemory<Shape::kTokens * kSlab + Shape::kRows * Shape::kBits * 16,
-                  Shape::kGroup == 0 ? 0 : static_cast<int>(sizeof(HopperGroups<Shape>))> {
-  using HopperMemory::StageMemory::StageMemory;
-  using Groups = HopperGroups<Shape>;
-  static constexpr int kRowBytes = Shape::kBits * 16;  // of codes in a slab
-  static constexpr int kTokenBytes = Shape::kTokens * kSlab;
-
-  __device__ __forceinline__ unsigned char* tokens(int stage) const { return this->stage(stage); }
-  __device__ __forceinline__ unsigned char* codes(int stage) const {
-    return tokens(stage) + kTokenBytes;
-  }
-  __device__ __forceinline__ Groups& groups(int stage) const {
-    return *reinterpret_cast<Groups*>(this->group_bytes(stage));
-  }
-  __device__ __forceinline__ void init() const {
-    this->init_barriers(1 + (Shape::kGroup == 0 ? 0 : Shape::kScaleThreads));
-  }
-};
-
-// Where the scale of a token lies among those of a slab, and its sum: four of a thread lie
-// together, those of eight tokens and of the next eight.
-__device__ __forceinline__ int scale_place(int token) {
-  return token / 16 * 16 + token % 8 / 2 * 4 + token / 8 % 2 * 2 + token % 2;
-}
-
-__device__ __forceinline__ bool has_zeros(const IntMatmul& a) {
-  return a.segments[0].weight.zeros != nullptr;
-}
-// What codes are multiplied by, as a power of two.
-template <class Shape>
-__device__ __forceinline__ int code_powers(const IntMatmul& a) {
-  constexpr int kSigned = 8 - Shape::kBits, kLess = kZeroPowers<Shape::kBits>;
-  return Shape::kZerosInCodes && has_zeros(a) ? kLess : kSigned;
-}
-
-// One thread: all tiles of the block, slab by slab.
-template <class Shape>
-__device__ __forceinline__ void load_tiles(const IntMatmul& a, const HopperMaps& maps,
-                                           const HopperMemory<Shape>& memory, int slabs) {
-  using Memory = HopperMemory<Shape>;
-  Ring<Memory::kStages> ring;
-  const TileWalk walk(maps);
-  for (int tile = walk.first; tile < walk.end; tile += walk.step) {
-    const GemmRows<Shape> rows = maps.rows<Shape>(a, tile);
-    const int first_token = static_cast<int>(rows.first_token);
-    for (int slab = 0; slab < slabs; ++slab, ring.next()) {
-      ptx::Barrier& full = memory.full(ring.stage);
-      ptx::barrier_wait(memory.empty(ring.stage), ring.parity ^ 1);
-      ptx::barrier_expect(full, Memory::kStageBytes);
-      load_tokens<Shape>(maps.tokens, slab * kSlab, first_token, memory.tokens(ring.stage), full);
-      load_rows(rows, maps.weights, slab * Memory::kRowBytes, Memory::kRowBytes,
-                memory.codes(ring.stage), full);
-    }
-  }
-}
-
-// Scales, zero points and sums of a slab on their way to shared memory: a thread brings those of
-// two rows and two tokens.
-template <class Shape>
-struct SlabScales {
-  static constexpr int kEach = Shape::kRows / Shape::kScaleThreads;
-  RowGroup row[kEach];
-  float token_scale[kEach];
-  int token_sum[kEach];
-
-  __device__ __forceinline__ void load(const IntMatmul& a, const Grouping& grouping,
-                                       const GemmRows<Shape>& rows, int slab, int thread) {
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      const int at = thread + i * Shape::kScaleThreads;
-      const CodeSegment& segment = rows.of(a, at);
-      const int n = rows.first + rows.offset(at);
-      const std::int64_t token = rows.first_token + at;
-      row[i] = {0.0f, 0};
-      if (n < segment.rows) row[i] = row_group(segment.weight, grouping, n, slab * kSlab);
-      token_scale[i] = 1.0f;
-      token_sum[i] = 0;
-      if (token >= a.tokens) continue;
-      if (a.x.group > 0) token_scale[i] = a.x.scales[token * a.x.scale_stride + slab];
-      if (Shape::kZerosInSums) token_sum[i] = a.x.sums[token * a.x.sum_stride + slab];
-    }
-  }
-  // `factor`: one over that of the codes.
-  __device__ __forceinline__ void store(typename HopperMemory<Shape>::Groups& to, float factor,
-                                        int thread) const {
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      const int at = thread + i * Shape::kScaleThreads;
-      to.row_scale[at] = row[i].scale * factor;
-      to.token_scale[scale_place(at)] = token_scale[i];
-      if constexpr (Shape::kZerosInCodes) {
-        to.zero[at] = zero_less<Shape::kBits>(row[i].zero);
-      } else if constexpr (Shape::kZerosInSums) {
-        to.zero[at] = static_cast<std::uint32_t>(-row[i].zero);
-        to.token_sum[scale_place(at)] = token_sum[i];
-      }
-    }
-  }
-};
-
-// The same slabs, by kScaleThreads threads.
-template <class Shape>
-__device__ __forceinline__ void load_scales(const IntMatmul& a, const HopperMaps& maps,
-                                            const HopperMemory<Shape>& memory, int slabs,
-                                            int thread) {
-  Ring<HopperMemory<Shape>::kStages> ring;
-  const Grouping grouping(a);
-  const float factor = 1.0f / static_cast<float>(1 << code_powers<Shape>(a));
-  const TileWalk walk(maps);
-  for (int tile = walk.first; tile < walk.end; tile += walk.step) {
-    const GemmRows<Shape> rows = maps.rows<Shape>(a, tile);
-    SlabScales<Shape> next;
-    next.load(a, grouping, rows, 0, thread);
-    for (int slab = 0; slab < slabs; ++slab, ring.next()) {
-      ptx::barrier_wait(memory.empty(ring.stage), ring.parity ^ 1);
-      next.store(memory.groups(ring.stage), factor, thread);
-      ptx::barrier_arrive(memory.full(ring.stage));
-      if (slab + 1 < slabs) next.load(a, grouping, rows, slab + 1, thread);
-    }
-  }
-}
 
 // The sums of one warpgroup: 64 rows x all tokens of the tile. Number i of a thread: row
 // lane / 4 + 8 (i / 2 % 2) of its warp's 16, token 8 (i / 4) + 2 (lane % 4) + i % 2.
@@ -355,84 +196,48 @@ struct WarpgroupTile {
       }
     }
   }
-  __device__ __forceinline__ void store_integer(const IntMatmul& a, const GemmRows<Shape>& rows,
-                                                std::int64_t at, int n, int t, int sum) const {
-    const std::int64_t token = rows.first_token + t;
-    if (token >= a.tokens || rows.first + n >= rows.of(a, n).rows) return;
-    a.integers[(at * a.tokens + token) * output_columns(a) + rows.column + n] = sum;
-  }
 
-  // The tile's sums, 32 tokens at a time, through shared memory so that neighbouring lanes write
-  // neighbouring columns.
+  // The tile's sums on their way out.
   __device__ __forceinline__ void finish_all(const IntMatmul& a, const GemmRows<Shape>& rows,
                                              int* out) const {
-#pragma unroll
-    for (int first = 0; first < Shape::kTokens; first += Memory::kOutTokens) {
+    if constexpr (Sum::kIntegers) {
+      if constexpr (!kGrouped) finish_as<Finish::store>(a, rows, out);
+      return;
+    }
+    switch (a.finish) {
+      case Finish::store: return finish_as<Finish::store>(a, rows, out);
+      case Finish::add: return finish_as<Finish::add>(a, rows, out);
+      case Finish::swiglu: return finish_as<Finish::swiglu>(a, rows, out);
+      case Finish::gelu: return finish_as<Finish::gelu>(a, rows, out);
+    }
+  }
+  // 32 tokens at a time, through shared memory so that neighbouring lanes write neighbouring
+  // columns. A loop of few instructions: all of them for each 32 tokens would come from memory.
+  template <Finish how>
+  __device__ __forceinline__ void finish_as(const IntMatmul& a, const GemmRows<Shape>& rows,
+                                            int* out) const {
+    const WarpFinish<Shape, Sum, how> finish(a, rows, warp, lane);
+#pragma unroll 1
+    for (int part = 0; part < Shape::kTokens / Memory::kOutTokens; ++part) {
       __syncwarp();
+      put_out(part, out);
+      __syncwarp();
+      finish.write(part * Memory::kOutTokens, out);
+    }
+  }
+  __device__ __forceinline__ void put_out(int part, int* out) const {
+    constexpr int kEach = Memory::kOutTokens / 2;
 #pragma unroll
-      for (int i = 0; i < Memory::kOutTokens / 2; ++i) {
-        const int from = first / 2 + i;
+    for (int one = 0; one < Shape::kTokens / Memory::kOutTokens; ++one) {
+      if (one != part) continue;  // registers have no numbers that are computed
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) {
+        const int from = one * kEach + i;
         const int bits = kGrouped ? __float_as_int(totals[kGrouped ? from : 0])
                                   : sums[from / kPartSums][from % kPartSums];
         out[token(i) * Memory::kOutStride + lane / 4 + i / 2 % 2 * 8] = bits;
       }
-      __syncwarp();
-      finish_some(a, rows, first, out);
     }
-  }
-
-  __device__ __forceinline__ void finish_some(const IntMatmul& a, const GemmRows<Shape>& rows,
-                                              int first, const int* out) const {
-    const int width = rows.paired ? 8 : Memory::kOutRows;  // 32 is a multiple: a lane keeps its row
-    const int column = lane % width;
-    const int tile_row = warp * 16 + column, n = rows.first + rows.offset(tile_row);
-    const CodeSegment& segment = rows.of(a, tile_row);
-    if (n >= segment.rows) return;
-    const CodeSegment& other = rows.paired ? a.segments[1] : segment;
-    const RowFinish row_finish(segment, n), up_finish(other, n);
-    const int step = 32 / width;
-    const std::int64_t to = rows.column + rows.offset(tile_row);
-    // Four tokens at a time: reads first, then writes.
-    constexpr int kTogether = 4;
-#pragma unroll 1
-    for (int t = lane / width; t < Memory::kOutTokens; t += kTogether * step) {
-      float scale[kTogether], before[kTogether];
-#pragma unroll
-      for (int i = 0; i < kTogether; ++i) {
-        const std::int64_t token = min(rows.first_token + first + t + i * step, a.tokens - 1);
-        scale[i] = row_scale_of(a, token);
-        before[i] = a.finish == Finish::add ? a.out.values[token * a.out.stride + to] : 0.0f;
-      }
-#pragma unroll
-      for (int i = 0; i < kTogether; ++i) {
-        const std::int64_t token = rows.first_token + first + t + i * step;
-        if (token >= a.tokens) break;
-        const int* const at = out + (t + i * step) * Memory::kOutStride + column;
-        if constexpr (Sum::kIntegers) {
-          if (kGrouped) continue;
-          store_integer(a, rows, 0, tile_row, first + t + i * step,
-                        whole(a, segment, n, token, at[0]));
-          continue;
-        }
-        const float y = row_finish.value(scale[i], number(a, segment, n, token, at[0]));
-        float up = 0;
-        if (rows.paired) up = up_finish.value(scale[i], number(a, other, n, token, at[8]));
-        a.out.values[token * a.out.stride + to] = finished(a.finish, y, up, before[i]);
-      }
-    }
-  }
-  // What the columns added up to, from the bits of a total or a sum over the whole row.
-  __device__ __forceinline__ float number(const IntMatmul& a, const CodeSegment& segment, int n,
-                                          std::int64_t token, int bits) const {
-    if constexpr (kGrouped) return __int_as_float(bits);
-    return static_cast<float>(whole(a, segment, n, token, bits));
-  }
-  __device__ __forceinline__ int whole(const IntMatmul& a, const CodeSegment& segment, int n,
-                                       std::int64_t token, int sum) const {
-    if constexpr (Shape::kMayHaveZeros) {
-      sum -= (segment.weight.zeros[n] - 128) * a.x.sums[token * a.x.sum_stride];
-    }
-    return sum;
   }
 };
 
@@ -559,13 +364,13 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     const int slabs = static_cast<int>(padded_columns(a.columns) / kSlab);
     const int warp = static_cast<int>(threadIdx.x / 32);
     if (warp < 4) {
-      ptx::keep_registers<56>();
+      ptx::keep_registers<88>();
       if (threadIdx.x == 0) load_tiles(a, maps, memory, slabs);
       if (Shape::kGroup != 0 && warp >= 2) {
         load_scales(a, maps, memory, slabs, static_cast<int>(threadIdx.x) - 64);
       }
     } else {
-      ptx::take_registers<224>();
+      ptx::take_registers<208>();
       multiply_tiles<Shape, Sum>(a, maps, memory, slabs);
     }
     // Other blocks reach this one's memory until they are through.
