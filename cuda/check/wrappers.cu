@@ -126,6 +126,9 @@ __global__ void wgmma_128(int (*d)[64], std::uint64_t a, std::uint64_t b, bool a
 __global__ void wgmma_128_registers(int (*d)[64], const Word (*a)[4], std::uint64_t b, bool add) {
   ptx::wgmma(*d, *a, b, add);
 }
+__global__ void wgmma_64_registers(int (*d)[32], const Word (*a)[4], std::uint64_t b, bool add) {
+  ptx::wgmma(*d, *a, b, add);
+}
 __global__ void wgmma_finish_floats(float (*sums)[4]) { ptx::wgmma_finish(*sums); }
 __global__ void wgmma_f16(float (*d)[64], const Word (*a)[4], std::uint64_t b, bool add) {
   ptx::wgmma_f16(*d, *a, b, add);

@@ -46,11 +46,12 @@ __device__ __forceinline__ void wgmma_wait() {
 #endif
 }
 
-// Until all are done. After it `sums` is what they made of it: the compiler, which does not know
-// that they were written later than the instructions say, reads them no earlier.
-template <int count>
+// Until at most `left` groups are under way, none of which makes `sums`. After it `sums` is what the
+// others made of it: the compiler, which does not know that they were written later than the
+// instructions say, reads them no earlier.
+template <int left = 0, int count>
 __device__ __forceinline__ void wgmma_finish([[maybe_unused]] int (&sums)[count]) {
-  wgmma_wait<0>();
+  wgmma_wait<left>();
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #pragma unroll
   for (int i = 0; i < count; ++i) asm volatile("" : "+r"(sums[i])::"memory");
@@ -156,6 +157,26 @@ __device__ __forceinline__ void wgmma(int (&d)[64], const std::uint32_t (&a)[4],
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));
 #elif !defined(__CUDACC__)
   simt::matrix_multiply({d, 64, a, 0, b, add, simt::MatrixNumbers::s8});
+#endif
+}
+
+__device__ __forceinline__ void wgmma(int (&d)[32], const std::uint32_t (&a)[4], std::uint64_t b,
+                                      bool add) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 "
+      "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+      "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "
+      "{%32,%33,%34,%35}, %36, p;\n}"
+      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3]), "+r"(d[4]), "+r"(d[5]), "+r"(d[6]),
+        "+r"(d[7]), "+r"(d[8]), "+r"(d[9]), "+r"(d[10]), "+r"(d[11]), "+r"(d[12]), "+r"(d[13]),
+        "+r"(d[14]), "+r"(d[15]), "+r"(d[16]), "+r"(d[17]), "+r"(d[18]), "+r"(d[19]), "+r"(d[20]),
+        "+r"(d[21]), "+r"(d[22]), "+r"(d[23]), "+r"(d[24]), "+r"(d[25]), "+r"(d[26]), "+r"(d[27]),
+        "+r"(d[28]), "+r"(d[29]), "+r"(d[30]), "+r"(d[31])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));
+#elif !defined(__CUDACC__)
+  simt::matrix_multiply({d, 32, a, 0, b, add, simt::MatrixNumbers::s8});
 #endif
 }
 

@@ -8,9 +8,9 @@
 namespace leq::LEQ_GPU {
 
 // One block for each multiprocessor, which walks over tiles.
-template <int bits, int group, int tokens, bool through_registers>
+template <int bits, int group, int tokens, bool zeros>
 void launch_wgmma(const IntMatmul& a, rt::Stream& stream) {
-  using Shape = HopperShape<bits, group, tokens, through_registers>;
+  using Shape = HopperShape<bits, group, tokens, zeros>;
   using Memory = HopperMemory<Shape>;
   const std::int64_t padded = padded_columns(a.columns), bytes = padded * bits / 8;
   const HopperMaps maps = hopper_maps<Shape>(
