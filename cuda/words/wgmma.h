@@ -46,8 +46,8 @@ __device__ __forceinline__ void wgmma_wait() {
 #endif
 }
 
-// Until at most `left` groups are under way, none of which makes `sums`. After it `sums` is what the
-// others made of it: the compiler, which does not know that they were written later than the
+// Until at most `left` groups are under way, none of which makes `sums`. After it `sums` is what
+// the others made of it: the compiler, which does not know that they were written later than the
 // instructions say, reads them no earlier.
 template <int left = 0, int count>
 __device__ __forceinline__ void wgmma_finish([[maybe_unused]] int (&sums)[count]) {

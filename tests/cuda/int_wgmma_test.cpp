@@ -48,6 +48,7 @@ INSTANTIATE_TEST_SUITE_P(
                     IntCase{3, true, 128, 128, 129, 640, {70, 70}, Finish::swiglu},
                     IntCase{3, false, 128, 0, 70, 384, {130}},
                     IntCase{2, true, 128, 128, 66, 520, {40}, Finish::gelu},
+                    IntCase{4, true, 128, 128, 70, 100, {40}},
                     IntCase{2, false, 128, 0, 100, 256, {129, 30}}));
 
 // 28,672 columns of the largest codes, and the ends of codes and zero points of fewer bits.

@@ -205,10 +205,14 @@ struct WarpgroupTile {
       return;
     }
     switch (a.finish) {
-      case Finish::store: return finish_as<Finish::store>(a, rows, out);
-      case Finish::add: return finish_as<Finish::add>(a, rows, out);
-      case Finish::swiglu: return finish_as<Finish::swiglu>(a, rows, out);
-      case Finish::gelu: return finish_as<Finish::gelu>(a, rows, out);
+      case Finish::store:
+        return finish_as<Finish::store>(a, rows, out);
+      case Finish::add:
+        return finish_as<Finish::add>(a, rows, out);
+      case Finish::swiglu:
+        return finish_as<Finish::swiglu>(a, rows, out);
+      case Finish::gelu:
+        return finish_as<Finish::gelu>(a, rows, out);
     }
   }
   // 32 tokens at a time, through shared memory so that neighbouring lanes write neighbouring

@@ -18,12 +18,12 @@ struct WarpFinish {
   static_assert(Memory::kOutTokens % (kTogether * kStep) == 0);
 
   const IntMatmul& a;
-  int column, first;     // of the lane, in shared memory
-  std::int64_t token;    // of `first` in the tile's first 32
-  std::int64_t to;       // column of the output
+  int column, first;   // of the lane, in shared memory
+  std::int64_t token;  // of `first` in the tile's first 32
+  std::int64_t to;     // column of the output
   bool has_row;
   RowFinish row, up;
-  int zero[2] = {};      // of row and up
+  int zero[2] = {};  // of row and up
 
   __device__ __forceinline__ WarpFinish(const IntMatmul& arguments, const GemmRows<Shape>& rows,
                                         int warp, int lane)

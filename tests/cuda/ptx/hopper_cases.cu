@@ -293,8 +293,8 @@ std::vector<PtxCase> hopper_cases() {
       {"wgmma 64 x 128", 2, run_hopper<products<128, false>, kThreads, kFew, kNarrow>, true},
       {"wgmma 64 x 128, A in registers", 2,
        run_hopper<products<128, true>, kThreads, kFew, kNarrow>, true},
-      {"wgmma 64 x 64, A in registers", 2,
-       run_hopper<products<64, true>, kThreads, kFew, kNarrow>, true},
+      {"wgmma 64 x 64, A in registers", 2, run_hopper<products<64, true>, kThreads, kFew, kNarrow>,
+       true},
       {"wgmma_f16", 2, run_hopper<float_products<false>, kThreads, kFew, kNarrow>, true},
       {"wgmma_bf16", 2, run_hopper<float_products<true>, kThreads, kFew, kNarrow>, true},
   };
