@@ -250,17 +250,18 @@ struct FloatWarpgroupTile {
   }
 
   // The totals, 32 tokens at a time, through shared memory so that neighbouring lanes write
-  // neighbouring columns.
+  // neighbouring columns; a loop, so that its instructions stay near.
   template <class Arguments, class Rows>
   __device__ __forceinline__ void finish_all(const Arguments& a, const Rows& rows,
                                              float* out) const {
-#pragma unroll
+#pragma unroll 1
     for (int first = 0; first < Shape::kTokens; first += Memory::kOutTokens) {
       __syncwarp();
 #pragma unroll
-      for (int i = 0; i < Memory::kOutTokens / 2; ++i) {
-        const int token = i / 4 * 8 + lane % 4 * 2 + i % 2;
-        out[token * Memory::kOutStride + row % 16 + i / 2 % 2 * 8] = totals[first / 2 + i];
+      for (int i = 0; i < Shape::kSums; ++i) {
+        if (i / 16 != first / 32) continue;  // registers have no numbers that are computed
+        const int token = i / 4 % 4 * 8 + lane % 4 * 2 + i % 2;
+        out[token * Memory::kOutStride + row % 16 + i / 2 % 2 * 8] = totals[i];
       }
       __syncwarp();
       finish_some(a, rows, first, out);
