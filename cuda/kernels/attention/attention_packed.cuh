@@ -322,12 +322,10 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   LEQ_BOUNDS(Shape::kThreads);
   LEQ_DYNAMIC_SHARED(unsigned char, memory);
   ptx::let_successor_start();
+  ptx::wait_for_predecessor();
   const auto work = block_work<kTensorSpanTokens>(a, plan);
   const Positions seen = work.seen;
-  if (seen.empty()) {
-    ptx::wait_for_predecessor();
-    return;
-  }
+  if (seen.empty()) return;
   // Registers are short: what is read now and then lies in shared memory.
   auto& block = *reinterpret_cast<QueryBlock*>(memory + TileMemory<Shape>::kBlockAt);
   auto& sight = *reinterpret_cast<PackedSight*>(memory + PackedMemory<Shape>::kSightAt);
@@ -337,7 +335,6 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   }
   __syncthreads();
   PackedLoader<Shape> loader(a, block, sight, memory);
-  ptx::wait_for_predecessor();
   constexpr int kAhead = Shape::kCodeStages > 1 ? Shape::kCodeStages - 1 : 1;
   for (int stage = 0; stage < kAhead; ++stage) loader.load_next();
   load_queries<Shape>(a, block, memory);

@@ -105,20 +105,15 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   LEQ_BOUNDS(Shape::kThreads);
   LEQ_DYNAMIC_SHARED(unsigned char, memory);
   ptx::let_successor_start();
-  // Lists lie there since before the step's first kernel: what and where its tiles are a block
-  // finds out while the kernel in front writes queries, keys and values.
+  ptx::wait_for_predecessor();
   const auto work = block_work<kTensorSpanTokens>(a, plan);
   const Positions seen = work.seen;
-  if (seen.empty()) {
-    ptx::wait_for_predecessor();
-    return;
-  }
+  if (seen.empty()) return;
   // Registers are short: what is read now and then lies in shared memory.
   auto& block = *reinterpret_cast<QueryBlock*>(memory + TileMemory<Shape>::kBlockAt);
   if (threadIdx.x == 0) block = work.queries;
   __syncthreads();
   TileLoader<Shape> loader(a, block, seen, memory);
-  ptx::wait_for_predecessor();
   for (int stage = 0; stage < Shape::kAhead; ++stage) loader.load_next();
   load_queries<Shape>(a, block, memory);
   WarpRows<Shape> warp;
