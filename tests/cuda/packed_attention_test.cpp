@@ -73,7 +73,7 @@ TEST_P(PackedTurns, ChangeNoNumber) {
                              {{0, 592, 20}, {1, 567, 3}}};
   const auto at_once = PackedText(c).feed(steps);
   for (const int rows : {1, 5}) {
-    c.most_records = std::int64_t{rows} * c.heads * spans_of(612, kTensorSpanTokens);
+    c.most_records = std::int64_t{rows} * c.heads * spans_of(612);
     EXPECT_EQ(PackedText(c).feed(steps).out, at_once.out) << rows << " rows at once";
   }
 }

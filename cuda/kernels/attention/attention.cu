@@ -39,7 +39,7 @@ void launch_type(const AttentionArguments& a, const AttentionPlan& plan, rt::Str
 void launch_runs(const AttentionArguments& a, AttentionRuns which, rt::Stream& stream) {
   AttentionPlan plan;
   plan.which = which;
-  plan.spans = spans_of(a.batch.end, kTensorSpanTokens);
+  plan.spans = spans_of(a.batch.end);
   const std::int64_t records = which == AttentionRuns::single ? a.batch.run_count : a.batch.tokens;
   plan.split = plan.spans > 1 && records * a.heads.heads <= kTensorSplit;
   launch_type(a, plan, stream);

@@ -83,33 +83,33 @@ __device__ __forceinline__ int first_record(const AttentionPlan& plan, const Que
   return plan.placed_by_block ? static_cast<int>(blockIdx.x) * plan.block_rows : block.row;
 }
 
+__device__ __forceinline__ Positions span_positions(int span) {
+  return {span * kSpanTokens, (span + 1) * kSpanTokens};
+}
+
 // What a block of the grid has to do: queries, and of what they see the block's span with split, or
 // all. Nothing seen: nothing to do.
-template <int span_tokens>
 struct BlockWork {
   QueryBlock queries;
   Positions seen;
 
-  __device__ __forceinline__ int first_span() const { return seen.first / span_tokens; }
-  __device__ __forceinline__ int last_span() const { return (seen.last - 1) / span_tokens; }
-  static __device__ __forceinline__ Positions span(int index) {
-    return {index * span_tokens, (index + 1) * span_tokens};
-  }
+  __device__ __forceinline__ int first_span() const { return seen.first / kSpanTokens; }
+  __device__ __forceinline__ int last_span() const { return (seen.last - 1) / kSpanTokens; }
   __device__ __forceinline__ Positions seen_in(Positions span) const {
     return {max(seen.first, span.first), min(seen.last, span.last)};
   }
 };
-template <int span_tokens>
-__device__ __forceinline__ BlockWork<span_tokens> block_work(const AttentionArguments& a,
-                                                             const AttentionPlan& plan) {
+__device__ __forceinline__ BlockWork block_work(const AttentionArguments& a,
+                                                const AttentionPlan& plan) {
   // The rows that see most begin first.
   const unsigned at = plan.split ? static_cast<unsigned>(plan.first_block) + blockIdx.x
                                  : gridDim.x - 1 - blockIdx.x;
-  BlockWork<span_tokens> work = {query_block(a, plan, static_cast<int>(at)), {}};
+  BlockWork work = {query_block(a, plan, static_cast<int>(at)), {}};
   if (work.queries.rows == 0) return work;
   work.seen = work.queries.seen();
   if (plan.split) {
-    work.seen = work.seen_in(work.span(static_cast<int>(blockIdx.z)));
+    const int span = static_cast<int>(blockIdx.z) * kSpanTokens;
+    work.seen = {max(work.seen.first, span), min(work.seen.last, span + kSpanTokens)};
   }
   return work;
 }

@@ -17,12 +17,12 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   LEQ_BOUNDS(kAttentionThreads);
   LEQ_DYNAMIC_SHARED(float, memory);
   ptx::wait_for_predecessor();
-  const auto block = block_work<kSpanTokens>(a, plan);
+  const BlockWork block = block_work(a, plan);
   if (block.seen.empty()) return;
   const Work<queries> work(a, block.queries, plan.tile_positions, memory);
   load_queries(work);
   for (int index = block.first_span(); index <= block.last_span(); ++index) {
-    const Positions span = block.span(index), seen = block.seen_in(span);
+    const Positions span = span_positions(index), seen = block.seen_in(span);
     score_span(work, seen, plan.tile_positions);
     softmax_span(work, span);
     add_values(work, span, seen, plan.tile_positions);
@@ -41,7 +41,7 @@ AttentionPlan plan_of(const AttentionArguments& a) {
   const int group = a.heads.group;
   plan.block_heads = std::min(group, kMostQueries);
   plan.head_blocks = (group + plan.block_heads - 1) / plan.block_heads;
-  plan.spans = spans_of(a.batch.end, kSpanTokens);
+  plan.spans = spans_of(a.batch.end);
   const bool few = a.batch.tokens * a.heads.kv_heads <= kExactSplit;
   plan.split = few && plan.spans > 1;
   if (!few && a.batch.longest_run > 1) plan.block_rows = kMostQueries / plan.block_heads;

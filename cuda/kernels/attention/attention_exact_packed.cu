@@ -172,13 +172,13 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   LEQ_BOUNDS(kAttentionThreads);
   LEQ_DYNAMIC_SHARED(float, memory);
   ptx::wait_for_predecessor();
-  const auto block = block_work<kSpanTokens>(a, plan);
+  const BlockWork block = block_work(a, plan);
   if (block.seen.empty()) return;
   const Work<queries> work(a, block.queries, plan.tile_positions, memory);
   load_queries(work);
   if (a.keys.codes.packed() && !a.keys.codes.blocked()) sum_queries(work);
   for (int index = block.first_span(); index <= block.last_span(); ++index) {
-    const Positions span = block.span(index), seen = block.seen_in(span);
+    const Positions span = span_positions(index), seen = block.seen_in(span);
     if (a.keys.codes.packed()) {
       score_packed_span(work, seen);
     } else {

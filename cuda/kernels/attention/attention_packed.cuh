@@ -323,7 +323,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   LEQ_DYNAMIC_SHARED(unsigned char, memory);
   ptx::let_successor_start();
   ptx::wait_for_predecessor();
-  const auto work = block_work<kTensorSpanTokens>(a, plan);
+  const BlockWork work = block_work(a, plan);
   const Positions seen = work.seen;
   if (seen.empty()) return;
   // Registers are short: what is read now and then lies in shared memory.
@@ -349,7 +349,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   const bool works = Shape::kGeneration || warp.first_query < block.queries();
   const int first_span = work.first_span(), last_span = work.last_span();
   for (int span = first_span; span <= last_span; ++span) {
-    const Positions all = work.span(span);
+    const Positions all = span_positions(span);
     const auto tiles = [&](Positions of) {
       const Positions own = {max(of.first, all.first), min(of.last, all.last)};
       return own.empty() ? Positions{0, 0}

@@ -1,6 +1,6 @@
 // Attention on the tensor cores: the kernel and its launch. A block has up to 128 queries that
 // share a kv head (a prompt) or up to 16 (generation), and walks tiles of 64 positions; each span
-// of 256 has a softmax of its own, and spans are joined in ascending order. What a query gets
+// of 512 has a softmax of its own, and spans are joined in ascending order. What a query gets
 // depends on its position and its sequence alone (docs/cuda-kernels.md).
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace leq::LEQ_GPU {
 
-inline constexpr int kSpanTiles = kTensorSpanTokens / kTile;
+inline constexpr int kSpanTiles = kSpanTokens / kTile;
 
 // The span that ends with `tile` is joined with those before, or is a record of its own.
 template <class Shape>
@@ -80,7 +80,7 @@ __device__ __forceinline__ void use_tile(const QueryBlock& block, const Sight& s
 
 // As Joined (attention_tile_values.cuh) joins spans.
 struct TensorJoin {
-  static constexpr int kSpan = kTensorSpanTokens;
+  static constexpr int kSpan = kSpanTokens;
   float largest, keep, take;
 
   __device__ __forceinline__ TensorJoin(float before, float, float more) {
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   LEQ_DYNAMIC_SHARED(unsigned char, memory);
   ptx::let_successor_start();
   ptx::wait_for_predecessor();
-  const auto work = block_work<kTensorSpanTokens>(a, plan);
+  const BlockWork work = block_work(a, plan);
   const Positions seen = work.seen;
   if (seen.empty()) return;
   // Registers are short: what is read now and then lies in shared memory.
