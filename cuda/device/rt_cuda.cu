@@ -328,7 +328,7 @@ cudaLaunchConfig_t launch_config(const Launch& launch, const void* kernel, Strea
 
 void check_launch(cudaError_t result, const Launch& launch) {
   check(result, launch.kernel);
-  if (has_debug_option("sync")) check(cudaDeviceSynchronize(), launch.kernel);  // with --no-graph alone
+  if (has_debug_option("sync")) check(cudaDeviceSynchronize(), launch.kernel);  // not while recording
 }
 
 cudaStream_t handle(Stream& stream) { return used(stream); }

@@ -30,7 +30,7 @@ std::string why_no_device();
 // Whether the environment variable LEQ_GPU_DEBUG, words separated by commas, has this one:
 //   no-early   no kernel starts before its predecessor has ended
 //   carveout   every kernel prefers the largest shared memory that a multiprocessor can be set to
-//   sync       the host waits for every launch (with --no-graph alone)
+//   sync       the host waits for every launch, for steps that are not recorded
 //   no-wgmma   matmuls on compute capability 9.0 use mma
 // They change no result; they tell on hardware which mechanism is wrong or slow.
 inline bool has_debug_option(std::string_view word) {
