@@ -177,7 +177,7 @@ __device__ __forceinline__ float weigh_query(const Work<queries>& work, int q, P
 // How a span with m joins those before it, with M and L, 0 where there is none:
 //   M' = max(M, m)   a = exp(M - M')   b = exp(m - M')   L = fma(l, b, L a)
 struct ExactJoin {
-  static constexpr int kSpan = kSpanTokens;
+  static constexpr float kStart = 0;
   float largest, keep, take;  // M', a, b
 
   __device__ __forceinline__ ExactJoin(float before, float total, float more)

@@ -80,7 +80,7 @@ __device__ __forceinline__ void use_tile(const QueryBlock& block, const Sight& s
 
 // As Joined (attention_tile_values.cuh) joins spans.
 struct TensorJoin {
-  static constexpr int kSpan = kSpanTokens;
+  static constexpr float kStart = kNothingSeen;
   float largest, keep, take;
 
   __device__ __forceinline__ TensorJoin(float before, float, float more) {
@@ -90,13 +90,6 @@ struct TensorJoin {
     take = join.take(more);
   }
 };
-
-// After the last tile all of shared memory in front of the QueryBlock is free.
-template <class Shape>
-__device__ __forceinline__ FactorRoom factor_room(unsigned char* memory) {
-  return {reinterpret_cast<SpanFactors*>(memory),
-          TileMemory<Shape>::kBlockAt / static_cast<int>(sizeof(SpanFactors))};
-}
 
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
@@ -145,7 +138,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     __syncthreads();
     loader.load_next();
   }
-  complete_queries<TensorJoin>(a, plan, block, factor_room<Shape>(memory));
+  complete_queries<TensorJoin>(a, plan, block);
 }
 
 inline constexpr int kSharedEverywhere = 99 << 10;  // a block's memory on the smallest GPUs
