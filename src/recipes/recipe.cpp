@@ -28,9 +28,12 @@ void apply_four_bits(CheckpointOptions& checkpoint, bool narrow) {
   checkpoint.type = narrow ? "int4-g64" : "int4-g128";
 }
 
+// Inputs are looked at once, before anything is quantized: as good here, and a fifth of the time.
 void apply_q4(CheckpointOptions& checkpoint, bool narrow) {
-  apply_four_bits(checkpoint, narrow);
-  checkpoint.fold = smoothing_fold(std::nullopt);
+  checkpoint.method = "gptq+";
+  checkpoint.type = narrow ? "int4-g32" : "int4-g128";
+  checkpoint.fold = awq_scales_fold();
+  checkpoint.true_sequential = false;
 }
 
 void apply_zeroquant_w48(CheckpointOptions& checkpoint, bool) {
@@ -60,10 +63,11 @@ const std::array<Recipe, 4> kRecipes = {{
      .few_windows_do = true},
     {.name = "q4",
      .summary =
-         "4-bit weights by gptq+ after SmoothQuant, groups of 128 (64 below a width of 2048)",
+         "4-bit weights by gptq+ after AWQ's scales, groups of 128 (32 below a width of 2048)",
      .kl_limit = 0.05,
      .advice = "recipe auto with 5 bits per weight, or recipe q8",
-     .apply = apply_q4},
+     .apply = apply_q4,
+     .few_windows_do = true},
     {.name = "zeroquant-w48",
      .summary = "no calibration: 8-bit attention and 4-bit gate, up and down, groups of 128",
      .kl_limit = 0.05,

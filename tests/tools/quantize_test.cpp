@@ -223,11 +223,13 @@ TEST_F(Quantize, FlagsReachTheFileAndItRuns) {
   const std::vector<Case> cases = {
       {{"--act", "tensor"}, "int8", "tensor"},
       {{"--act", "online"}, "int8", "online"},
+      {{"--act", "g128"}, "int8", "g128"},
+      {{"--type", "int8-g32", "--act", "g32"}, "int8-g32", "g32"},
       {{"--smooth", "o1"}, "int8", "row"},
       // One scale for all tokens is too coarse for this linear.
       {{"--method", "smoothquant", "--smooth", "o3"}, "int8", "row"},
-      {{"--method", "zeropoint"}, "uint8", "g128"},
-      {{"--bits", "3", "--group", "32"}, "int3-g32", "g128"},
+      {{"--method", "zeropoint"}, "uint8", "g32"},
+      {{"--bits", "3", "--group", "32"}, "int3-g32", "g32"},
       {{"--method", "nf4"}, "nf4", "none"},
       {{"--recipe", "zeroquant-w48", "--no-gate"}, "int4-g128", "row"},
       {{"--tensor-type", "layers\\.1\\.=uint2-g64"}, "uint2-g64", "g128"}};

@@ -120,7 +120,8 @@ std::vector<Option> scheme_flags() {
        .value_name = "HOW",
        .help = "SmoothQuant's folds: none, search (the best alpha of each layer), a number from "
                "0 to 1 (one alpha), o1, o2, o3 (the paper's settings), equalize (by weights "
-               "alone); default search with --method smoothquant, else none",
+               "alone); or awq (the scales of that method); default search with --method "
+               "smoothquant, else none",
        .group = "Quantization"},
       {.name = "tensor-type",
        .kind = OptionKind::list,
