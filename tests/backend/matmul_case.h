@@ -287,8 +287,7 @@ struct TestInputs {
       std::fill(to, to + up_to(k, 128), static_cast<std::uint8_t>(offset));
       for (std::int64_t c = 0; c < k; ++c) {
         to[c] = static_cast<std::uint8_t>(static_cast<int>(number(first + t, c)) + offset);
-        rows.scales[t * rows.scale_stride + (group() > 0 ? c / group() : 0)] =
-            scale(first + t, c);
+        rows.scales[t * rows.scale_stride + (group() > 0 ? c / group() : 0)] = scale(first + t, c);
         if (format.sum_group > 0) {
           rows.sums[t * rows.sum_stride + c / format.sum_group] +=
               static_cast<int>(number(first + t, c));

@@ -105,10 +105,11 @@ class LinearConformance : public Conformance {
     const auto found = values_of(out, p.tokens);
     std::size_t at = 0;
     for (std::int64_t t = 0; t < p.tokens; ++t) {
-      const auto row = test::quantize_row(
-          std::span(values).subspan(static_cast<std::size_t>(t * p.inputs),
-                                    static_cast<std::size_t>(p.inputs)),
-          columns_of_scale(p.act) > 0 ? columns_of_scale(p.act) : p.inputs, p.act == ActKind::tensor ? kActScale : 0);
+      const auto row =
+          test::quantize_row(std::span(values).subspan(static_cast<std::size_t>(t * p.inputs),
+                                                       static_cast<std::size_t>(p.inputs)),
+                             columns_of_scale(p.act) > 0 ? columns_of_scale(p.act) : p.inputs,
+                             p.act == ActKind::tensor ? kActScale : 0);
       for (std::size_t i = 0; i < p.outputs.size(); ++i) {
         for (std::int64_t n = 0; n < p.outputs[i]; ++n, ++at) {
           const float* bias = biased ? &made.biases[i][static_cast<std::size_t>(n)] : nullptr;
@@ -127,7 +128,8 @@ TEST_P(LinearConformance, IntegerProductsAreExactForEverySchemeAndActivation) {
                              "uint4-g128", "uint3-g32", "uint2-g128"}) {
     for (const ActKind act : {ActKind::row, ActKind::g128, ActKind::g32, ActKind::tensor}) {
       if (!fits_act(require_scheme(scheme, "test"), act)) continue;
-      for (const std::int64_t tokens : {3, 10}) expect_exact({scheme, act, tokens, 200, {70}}, true);
+      for (const std::int64_t tokens : {3, 10})
+        expect_exact({scheme, act, tokens, 200, {70}}, true);
     }
   }
 }
@@ -235,8 +237,8 @@ TEST_P(LinearConformance, OutputsAreQuantizedAsTheirConsumerWants) {
     backend->linear(coded, 4, second, Epilogue::none, seen);
     const auto found = values_of(seen, 4);
     for (std::size_t t = 0; t < 4; ++t) {
-      const auto row = test::quantize_row(std::span(want).subspan(t * 200, 200),
-                                          group, act == ActKind::tensor ? kActScale : 0);
+      const auto row = test::quantize_row(std::span(want).subspan(t * 200, 200), group,
+                                          act == ActKind::tensor ? kActScale : 0);
       for (std::size_t n = 0; n < 200; ++n) {
         const float scale = row.scales[n / static_cast<std::size_t>(group)];
         ASSERT_EQ(found[t * 200 + n], static_cast<float>(row.codes[n]) * scale)

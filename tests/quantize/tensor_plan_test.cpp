@@ -63,8 +63,7 @@ TEST(TensorPlan, GroupsOfInputsAreNoFinerThanThoseOfWeights) {
   const TensorPlanner table =
       planner_of(config, "int8", ActChoice::automatic, {{"^token_embedding$", coarse}});
   EXPECT_EQ(act_in(table, "token_embedding", TensorRole::token_embedding), ActKind::g128);
-  const TensorPlanner down =
-      planner_of(config, "int8", ActChoice::automatic, {{"down$", coarse}});
+  const TensorPlanner down = planner_of(config, "int8", ActChoice::automatic, {{"down$", coarse}});
   EXPECT_EQ(act_in(down, "layers.0.down", TensorRole::down), ActKind::g128);
   try {
     planner_of(config, "int4-g64", ActChoice::g32);

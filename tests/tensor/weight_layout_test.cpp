@@ -84,9 +84,8 @@ TEST(SumGroup, IsTheFinerOfWeightAndActivation) {
 }
 
 TEST(ActNames, ReadBackAsTheyAreWritten) {
-  for (const ActKind act :
-       {ActKind::none, ActKind::row, ActKind::g128, ActKind::g32, ActKind::tensor,
-        ActKind::online}) {
+  for (const ActKind act : {ActKind::none, ActKind::row, ActKind::g128, ActKind::g32,
+                            ActKind::tensor, ActKind::online}) {
     EXPECT_EQ(parse_act(act_name(act)), act);
   }
   EXPECT_EQ(act_name(ActKind::online), "online");

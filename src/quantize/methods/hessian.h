@@ -12,8 +12,9 @@
 
 namespace leq {
 
-// The share of its diagonal that X^T X of so many tokens is shrunk by: 4 K / T, 1 at most. Correlations
-// seen on few tokens are partly chance, and a method that corrects for them loses on other texts.
+// The share of its diagonal that X^T X of so many tokens is shrunk by: 4 K / T, 1 at most.
+// Correlations seen on few tokens are partly chance, and a method that corrects for them loses on
+// other texts.
 double shrinkage_of(std::int64_t columns, std::int64_t tokens);
 
 // H in f32, for products that need no factor. Scaled by a power of two to a mean diagonal near 1.
@@ -23,8 +24,8 @@ struct Hessian {
   SlicedMatrix<float> values;  // [K][K]
 };
 
-// H with `damping` + options.shrinkage times its diagonal added. Throws Error where the statistics hold no H of the
-// weight's width, or one that is not finite.
+// H with `damping` + options.shrinkage times its diagonal added. Throws Error where the statistics
+// hold no H of the weight's width, or one that is not finite.
 Hessian prepare_hessian(const MethodInput& input, double damping, ThreadPool& pool);
 
 // An input that was always 0 gets 0 on the diagonal: in losses it counts nothing.

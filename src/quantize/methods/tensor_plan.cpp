@@ -45,8 +45,8 @@ const ActWord& word_of(ActChoice choice) {
 // products, and the head's errors reach the logits at once. A group of the weights must not span
 // two scales of the inputs.
 ActKind act_of_role(TensorRole role, const QuantScheme& scheme, const ModelConfig& config) {
-  const bool fine = role == TensorRole::down || role == TensorRole::head ||
-                    role == TensorRole::token_embedding;
+  const bool fine =
+      role == TensorRole::down || role == TensorRole::head || role == TensorRole::token_embedding;
   const bool narrow = config.width < kNarrowWidth;
   return narrow && fine && fits_act(scheme, ActKind::g32) ? ActKind::g32 : ActKind::g128;
 }

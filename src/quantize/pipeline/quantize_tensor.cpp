@@ -169,9 +169,9 @@ QuantizedTensor quantize_values(std::span<const float> values, std::int64_t rows
     if (statistics != nullptr && options.shrinkage == 0) {
       options.shrinkage = shrinkage_of(columns, statistics->tokens);
     }
-    ChosenTensor chosen = choose_codes({name, own_values, own.count(), columns, plan.scheme,
-                                        statistics, options, &pool, &ranks},
-                                       rows, plan);
+    ChosenTensor chosen = choose_codes(
+        {name, own_values, own.count(), columns, plan.scheme, statistics, options, &pool, &ranks},
+        rows, plan);
     result = std::move(chosen.tensor);
     outputs = std::move(chosen.outputs);
   } else {
