@@ -39,7 +39,7 @@ struct CodeRows {
   float* scales = nullptr;       // [T][scale_stride]
   std::int32_t* sums = nullptr;  // [T][sum_stride]: of sum_group columns; null where no one reads
   std::int64_t code_stride = 0, scale_stride = 0, sum_stride = 0;
-  int group = 0;      // columns of one scale: 128, or 0 for the whole row
+  int group = 0;      // columns of one scale: 128, 32, or 0 for the whole row
   int sum_group = 0;  // columns of one sum, a multiple of 32
 };
 

@@ -91,8 +91,8 @@ double exchanged_bytes(const WeightView& weight) {
 }
 
 RankPlan plan_ranks_on_paper(const ModelConfig& config, const WeightBytes& bytes_of,
-                             double column_bytes, int ranks, std::int64_t sequences, std::int64_t depth,
-                             const RankMachine& machine) {
+                             const ColumnBytes& columns, int ranks, std::int64_t sequences,
+                             std::int64_t depth, const RankMachine& machine) {
   ensure(ranks > 0 && sequences > 0, "a plan of ", ranks, " ranks for ", sequences, " sequences");
   RankPlan plan;
   plan.ranks = ranks;
@@ -115,14 +115,14 @@ RankPlan plan_ranks_on_paper(const ModelConfig& config, const WeightBytes& bytes
   const auto query = static_cast<double>(config.heads * config.head_dim);
   const auto width = static_cast<double>(config.width), hidden = static_cast<double>(config.hidden);
   const auto layers = static_cast<double>(config.layers);
-  const double block = column_bytes * (query + hidden) + 2 * kFloatBytes * width;
+  const double block = columns.o * query + columns.down * hidden + 2 * kFloatBytes * width;
   const double logits = kFloatBytes * static_cast<double>(config.vocab);  // to the leader
   const double each = rows * (layers * block + logits) / ranks;
   const Ways ways(ranks, machine);
   plan.received_bytes = static_cast<std::uint64_t>(each * (ranks - 1));
   plan.exchanges = 4 * config.layers + 1;
-  plan.exchange_seconds = ways.seconds(each, machine) +
-                          static_cast<double>(plan.exchanges) * ways.microseconds / 1e6;
+  plan.exchange_seconds =
+      ways.seconds(each, machine) + static_cast<double>(plan.exchanges) * ways.microseconds / 1e6;
 
   // Two all-reduces a block: every rank sends its whole rows to all others at once, or parts of
   // them are summed by their owners and gathered, in two exchanges.

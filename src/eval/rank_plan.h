@@ -49,9 +49,13 @@ using WeightBytes = std::function<std::uint64_t(std::string_view name)>;
 // with a scale for each group of columns and what sums of codes it wants, or f32.
 double exchanged_bytes(const WeightView& weight);
 
-// `column_bytes`: exchanged_bytes of the model's o and down.
+// exchanged_bytes of the model's o and of its down.
+struct ColumnBytes {
+  double o = 0, down = 0;
+};
+
 RankPlan plan_ranks_on_paper(const ModelConfig& config, const WeightBytes& bytes_of,
-                             double column_bytes, int ranks, std::int64_t sequences, std::int64_t depth,
-                             const RankMachine& machine);
+                             const ColumnBytes& columns, int ranks, std::int64_t sequences,
+                             std::int64_t depth, const RankMachine& machine);
 
 }  // namespace leq

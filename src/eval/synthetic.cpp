@@ -163,7 +163,7 @@ std::vector<StoredTensor> synthetic_layout(const ModelConfig& config, const Quan
   std::vector<StoredTensor> tensors;
   std::uint64_t offset = 0;
   for (const TensorSpec& tensor : tensor_list(config)) {
-    const TensorPlan plan = plan_tensor(tensor.role, type, config.tied, ActChoice::automatic);
+    const TensorPlan plan = plan_tensor(tensor.role, type, config, ActChoice::automatic);
     tensors.push_back(laid_out(tensor, plan, offset));
   }
   return tensors;

@@ -74,10 +74,12 @@ WeightView read_view(const Json& entry, const Shape& shape, const std::string& w
   const auto act_text = json_get<std::string>(entry, "act", where);
   const auto act = parse_act(act_text);
   require(act.has_value(), where, ": unknown act \"", printable(act_text),
-          "\", this leq knows none, row, g128, tensor and online; use a newer leq");
+          "\", this leq knows none, row, g128, g32, tensor and online; use a newer leq");
   view.act = *act;
   require(!is_coded(view.act) || view.scheme.is_integer() || view.scheme.is_float(), where, ": ",
           scheme_name(view.scheme), " weights take f32 inputs, act ", act_text, " found");
+  require(fits_act(view.scheme, view.act), where, ": groups of ", view.scheme.group,
+          " weights span several scales of inputs with act ", act_text);
   view.rows = shape.size() == 2 ? shape[0] : 1;
   view.columns = shape.back();
   const bool grouped = view.scheme.scaling == Scaling::group;

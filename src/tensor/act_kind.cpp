@@ -5,9 +5,14 @@
 namespace leq {
 namespace {
 
-constexpr std::array<std::string_view, 5> kActNames = {"none", "row", "g128", "tensor", "online"};
-constexpr std::array<std::string_view, 5> kActInputs = {
-    "f32", "int8 rows", "int8 groups of 128", "int8 of one scale", "int8 of a moving scale"};
+constexpr std::array<std::string_view, 6> kActNames = {"none", "row",    "g128",
+                                                       "g32",  "tensor", "online"};
+constexpr std::array<std::string_view, 6> kActInputs = {"f32",
+                                                        "int8 rows",
+                                                        "int8 groups of 128",
+                                                        "int8 groups of 32",
+                                                        "int8 of one scale",
+                                                        "int8 of a moving scale"};
 
 constexpr std::array<std::string_view, 2> kOnlineModeNames = {"safe", "streaming"};
 

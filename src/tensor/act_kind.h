@@ -13,17 +13,21 @@ enum class ActKind : std::uint8_t {
   none,    // f32 inputs
   row,     // int8, one scale per row (token)
   g128,    // int8, one scale per row and 128 columns
+  g32,     // int8, one scale per row and 32 columns
   tensor,  // int8, one scale for all rows, stored in the file
   online,  // int8, one scale for all rows, which follows the inputs from step to step
 };
-std::string_view act_name(ActKind act);    // "none", "row", "g128", "tensor", "online"
+std::string_view act_name(ActKind act);    // "none", "row", "g128", "g32", ...
 std::string_view act_inputs(ActKind act);  // for people: "f32", "int8 rows", ...
 std::optional<ActKind> parse_act(std::string_view name);
 
 // Codes of int8 instead of f32.
 constexpr bool is_coded(ActKind act) { return act != ActKind::none; }
 // Columns of one scale; 0: the whole row.
-constexpr int scale_columns(ActKind act) { return act == ActKind::g128 ? 128 : 0; }
+constexpr int scale_columns(ActKind act) {
+  if (act == ActKind::g128) return 128;
+  return act == ActKind::g32 ? 32 : 0;
+}
 // The scale is known before any input is.
 constexpr bool has_stored_scale(ActKind act) { return act == ActKind::tensor; }
 // The scale of a step's rows depends on all of them and on the steps before (online_scale.h).

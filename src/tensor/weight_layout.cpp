@@ -7,6 +7,13 @@
 
 namespace leq {
 
+bool fits_act(const QuantScheme& scheme, ActKind act) {
+  if (!scheme.is_integer() || scheme.scaling != Scaling::group || scale_columns(act) == 0) {
+    return true;
+  }
+  return scheme.group <= scale_columns(act);
+}
+
 std::int64_t sum_group(const QuantScheme& scheme, ActKind act, std::int64_t columns) {
   const std::int64_t all = round_up(columns, kPaddedColumns);
   const std::int64_t of_weight = scheme.scaling == Scaling::group ? scheme.group : all;

@@ -59,6 +59,10 @@ inline std::int64_t group_index(std::int64_t columns, std::int64_t group, std::i
   return (row / kPanelRows * groups + column / group) * kPanelRows + row % kPanelRows;
 }
 
+// Whether such inputs can meet such weights: a group of the weights must not span several scales of
+// the inputs.
+bool fits_act(const QuantScheme& scheme, ActKind act);
+
 // Columns that one code sum covers: Kp for row-scaled weights with one scale a row (act row, tensor
 // or online), else the finer of the weight's and the activation's group.
 std::int64_t sum_group(const QuantScheme& scheme, ActKind act, std::int64_t columns);

@@ -39,6 +39,11 @@ class AlignedBytes {
   std::vector<Line> lines_;
 };
 
+// Columns of a scale of inputs; 0: the row.
+inline std::int64_t columns_of_scale(ActKind act) {
+  return act == ActKind::g128 ? 128 : act == ActKind::g32 ? 32 : 0;
+}
+
 // Which codes and inputs a case has.
 enum class Fill { random, extreme };
 
@@ -216,8 +221,10 @@ struct TestWeight {
 
   // 8-bit codes: sums over the whole row (i32), or over the finer of the groups (i16).
   void put_sums(std::int64_t np, std::int64_t kp) {
-    const bool whole = group == 0 && act != ActKind::g128;
-    const std::int64_t span = whole ? kp : (group == 0 ? 128 : std::min<std::int64_t>(group, 128));
+    const std::int64_t of_token = columns_of_scale(act) == 0 ? kp : columns_of_scale(act);
+    const bool whole = group == 0 && columns_of_scale(act) == 0;
+    const std::int64_t span =
+        whole ? kp : (group == 0 ? of_token : std::min({group, of_token, std::int64_t{128}}));
     const std::int64_t groups = kp / span;
     sums = AlignedBytes(np * groups * 4);
     for (std::int64_t row = 0; row < n; ++row) {
@@ -253,13 +260,14 @@ struct TestInputs {
     }
   }
 
-  std::int64_t groups() const { return act == ActKind::g128 ? up_to(k, 128) / 128 : 1; }
+  std::int64_t group() const { return columns_of_scale(act); }
+  std::int64_t groups() const { return group() > 0 ? up_to(k, 128) / group() : 1; }
   float number(std::int64_t token, std::int64_t column) const {
     return numbers[static_cast<std::size_t>(token * k + column)];
   }
   float scale(std::int64_t token, std::int64_t column) const {
     return scales[static_cast<std::size_t>(token * groups() +
-                                           (act == ActKind::g128 ? column / 128 : 0))];
+                                           (group() > 0 ? column / group() : 0))];
   }
 
   // Tokens [first, first + count) as the backend keeps them; what must not be read is poisoned.
@@ -279,8 +287,7 @@ struct TestInputs {
       std::fill(to, to + up_to(k, 128), static_cast<std::uint8_t>(offset));
       for (std::int64_t c = 0; c < k; ++c) {
         to[c] = static_cast<std::uint8_t>(static_cast<int>(number(first + t, c)) + offset);
-        rows.scales[t * rows.scale_stride + (act == ActKind::g128 ? c / 128 : 0)] =
-            scale(first + t, c);
+        rows.scales[t * rows.scale_stride + (group() > 0 ? c / group() : 0)] = scale(first + t, c);
         if (format.sum_group > 0) {
           rows.sums[t * rows.sum_stride + c / format.sum_group] +=
               static_cast<int>(number(first + t, c));
@@ -299,9 +306,9 @@ struct TestInputs {
 // y of one token and output by the written order of f32 steps. bias may be null.
 inline float expected_int(const TestWeight& w, std::int64_t row, const TestInputs& x,
                           std::int64_t token, const float* bias) {
-  const bool by_token = x.act == ActKind::g128;
+  const bool by_token = x.group() > 0;
   std::int64_t span = w.group == 0 ? w.k : w.group;
-  if (by_token) span = std::min<std::int64_t>(span, 128);
+  if (by_token) span = std::min(span, x.group());
   const bool whole = w.group == 0 && !by_token;
   float f = 0.0f;
   std::int64_t acc = 0;

@@ -60,6 +60,13 @@ std::int64_t first_difference(const std::vector<float>& a, const std::vector<flo
   return -1;
 }
 
+// A group of the weights lies in one of the inputs.
+std::vector<ActKind> acts_of(const std::string& scheme) {
+  const QuantScheme parsed = *parse_scheme(scheme);
+  if (parsed.scaling == Scaling::group && parsed.group > 32) return {ActKind::row, ActKind::g128};
+  return {ActKind::row, ActKind::g128, ActKind::g32};
+}
+
 void expect_exact(const std::string& scheme, ActKind act, const std::vector<std::int64_t>& outputs,
                   std::int64_t k, std::int64_t tokens, bool bias, Random& random,
                   Fill fill = Fill::random) {
@@ -84,7 +91,7 @@ void expect_exact(const std::string& scheme, ActKind act, const std::vector<std:
 TEST(IntMatmul, IsExactForRandomShapesOnEveryIsa) {
   Random random(11);
   for (const std::string& scheme : kIntSchemes) {
-    for (const ActKind act : {ActKind::row, ActKind::g128}) {
+    for (const ActKind act : acts_of(scheme)) {
       for (int round = 0; round < 6; ++round) {
         const std::int64_t n = 1 + random.below(200);
         const std::int64_t k = 1 + random.below(600);
@@ -99,7 +106,7 @@ TEST(IntMatmul, IsExactForEveryNumberOfTokensUpTo30) {
   Random random(12);
   for (const std::string scheme : {"int8", "int8-g128", "int4-g32", "int3-g64", "int2-g128",
                                    "uint8", "uint8-g32", "uint3-g128"}) {
-    for (const ActKind act : {ActKind::row, ActKind::g128}) {
+    for (const ActKind act : acts_of(scheme)) {
       for (std::int64_t tokens = 1; tokens <= 30; ++tokens) {
         expect_exact(scheme, act, {70}, 200, tokens, true, random);
       }
@@ -112,7 +119,7 @@ TEST(IntMatmul, IsExactAroundTilesAndBlocksOfTokens) {
   Random random(28);
   for (const std::string scheme : {"int8", "int8-g128", "int8-g32", "int4-g128", "int4-g32",
                                    "int3-g64", "int2-g128", "uint8", "uint8-g64", "uint4-g128"}) {
-    for (const ActKind act : {ActKind::row, ActKind::g128}) {
+    for (const ActKind act : acts_of(scheme)) {
       for (const std::int64_t tokens : {31, 32, 33, 48, 65, 257}) {
         expect_exact(scheme, act, {66}, 17 + random.below(300), tokens, tokens == 48, random);
       }
@@ -124,7 +131,7 @@ TEST(IntMatmul, IsExactFor600Tokens) {
   Random random(13);
   for (const std::string scheme : {"int8", "int8-g64", "int4-g128", "int3-g32", "int2-g64", "uint8",
                                    "uint8-g128", "uint2-g32"}) {
-    for (const ActKind act : {ActKind::row, ActKind::g128}) {
+    for (const ActKind act : acts_of(scheme)) {
       expect_exact(scheme, act, {65}, 136, 600, false, random);
     }
   }
@@ -134,7 +141,7 @@ TEST(IntMatmul, IsExactFor600Tokens) {
 TEST(IntMatmul, IsExactForLongRows) {
   Random random(14);
   for (const std::string& scheme : kIntSchemes) {
-    for (const ActKind act : {ActKind::row, ActKind::g128}) {
+    for (const ActKind act : acts_of(scheme)) {
       expect_exact(scheme, act, {66}, 1300, 18, true, random);
     }
   }
@@ -147,7 +154,7 @@ TEST(IntMatmul, IsExactForManyTokensWithLongRows) {
   Random random(29);
   for (const std::string scheme :
        {"int8", "int8-g128", "int4-g128", "int3-g64", "int2-g32", "uint8", "uint4-g32"}) {
-    for (const ActKind act : {ActKind::row, ActKind::g128}) {
+    for (const ActKind act : acts_of(scheme)) {
       for (const std::int64_t k : {1024, 1040}) {
         expect_exact(scheme, act, {65}, k, 270, act == ActKind::row, random);
       }
@@ -158,7 +165,7 @@ TEST(IntMatmul, IsExactForManyTokensWithLongRows) {
 TEST(IntMatmul, DoesNotOverflowAtTheLargestCodesAndColumns) {
   Random random(15);
   for (const std::string& scheme : kIntSchemes) {
-    for (const ActKind act : {ActKind::row, ActKind::g128}) {
+    for (const ActKind act : acts_of(scheme)) {
       for (const std::int64_t tokens : {1, 17}) {
         expect_exact(scheme, act, {3}, 28672, tokens, false, random, Fill::extreme);
       }
@@ -308,7 +315,8 @@ float quantize(const float* x, std::int64_t count, int* codes) {
 }
 
 void expect_quantized(const Rows& out, std::int64_t tokens) {
-  const std::int64_t group = out.format.act == ActKind::g128 ? 128 : out.width;
+  const std::int64_t of_scale = test::columns_of_scale(out.format.act);
+  const std::int64_t group = of_scale > 0 ? of_scale : out.width;
   const int offset = out.format.offset_codes ? 128 : 0;
   for (std::int64_t t = 0; t < tokens; ++t) {
     std::vector<int> row(static_cast<std::size_t>(test::up_to(out.width, 128)), 0);
@@ -338,6 +346,8 @@ TEST(Linear, QuantizesItsOutputAsTheConsumerWants) {
   const RowsFormat formats[] = {
       {.values = true, .act = ActKind::g128, .offset_codes = true, .sum_group = 0},
       {.values = true, .act = ActKind::g128, .offset_codes = false, .sum_group = 32},
+      {.values = true, .act = ActKind::g32, .offset_codes = true, .sum_group = 0},
+      {.values = true, .act = ActKind::g32, .offset_codes = false, .sum_group = 32},
       {.values = true, .act = ActKind::row, .offset_codes = true, .sum_group = 0},
       {.values = true, .act = ActKind::row, .offset_codes = false, .sum_group = 128}};
   for (const RowsFormat& format : formats) {

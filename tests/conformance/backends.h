@@ -108,6 +108,11 @@ struct QuantizedRow {
   std::vector<int> codes;
   std::vector<float> scales;  // of each group
 };
+// Columns of a scale of inputs; 0: the row.
+inline std::int64_t columns_of_scale(ActKind act) {
+  return act == ActKind::g128 ? 128 : act == ActKind::g32 ? 32 : 0;
+}
+
 inline QuantizedRow quantize_row(std::span<const float> x, std::int64_t group, float known_scale) {
   QuantizedRow row;
   for (std::size_t first = 0; first < x.size(); first += static_cast<std::size_t>(group)) {

@@ -10,6 +10,7 @@
 namespace leq {
 namespace {
 
+using test::columns_of_scale;
 using test::Conformance;
 using test::QuantizedRow;
 
@@ -26,9 +27,10 @@ struct Problem {
 float expected_output(const WeightView& w, std::int64_t n, const QuantizedRow& x, ActKind act,
                       const float* bias) {
   const std::int64_t all = w.padded_columns();
-  const bool by_group = w.scheme.scaling == Scaling::group, g128 = act == ActKind::g128;
+  const std::int64_t of_scale = columns_of_scale(act);
+  const bool by_group = w.scheme.scaling == Scaling::group, by_act = of_scale > 0;
   const std::int64_t group =
-      std::min<std::int64_t>(by_group ? w.scheme.group : all, g128 ? 128 : all);
+      std::min<std::int64_t>(by_group ? w.scheme.group : all, by_act ? of_scale : all);
   float f = 0;
   std::int64_t total = 0;
   for (std::int64_t first = 0; first < w.columns; first += group) {
@@ -37,15 +39,15 @@ float expected_output(const WeightView& w, std::int64_t n, const QuantizedRow& x
       sum += (code_at(w, n, k) - zero_at(w, n, k)) * x.codes[static_cast<std::size_t>(k)];
     }
     total += sum;
-    const float of_act = g128 ? x.scales[static_cast<std::size_t>(first / 128)] : 1.0f;
+    const float of_act = by_act ? x.scales[static_cast<std::size_t>(first / of_scale)] : 1.0f;
     const float of_weight = by_group ? scale_at(w, n, first) : 1.0f;
     f = std::fma(static_cast<float>(sum), of_weight * of_act, f);
   }
   const float s_t = x.scales[0];
-  if (by_group && g128) return bias == nullptr ? f : f + *bias;
+  if (by_group && by_act) return bias == nullptr ? f : f + *bias;
   if (by_group) return bias == nullptr ? f * s_t : std::fma(f, s_t, *bias);
   const float s_n = scale_at(w, n, 0);
-  if (g128) return bias == nullptr ? f * s_n : std::fma(f, s_n, *bias);
+  if (by_act) return bias == nullptr ? f * s_n : std::fma(f, s_n, *bias);
   const auto sum = static_cast<float>(total);
   return bias == nullptr ? sum * (s_t * s_n) : std::fma(sum, s_t * s_n, *bias);
 }
@@ -103,10 +105,11 @@ class LinearConformance : public Conformance {
     const auto found = values_of(out, p.tokens);
     std::size_t at = 0;
     for (std::int64_t t = 0; t < p.tokens; ++t) {
-      const auto row = test::quantize_row(
-          std::span(values).subspan(static_cast<std::size_t>(t * p.inputs),
-                                    static_cast<std::size_t>(p.inputs)),
-          p.act == ActKind::g128 ? 128 : p.inputs, p.act == ActKind::tensor ? kActScale : 0);
+      const auto row =
+          test::quantize_row(std::span(values).subspan(static_cast<std::size_t>(t * p.inputs),
+                                                       static_cast<std::size_t>(p.inputs)),
+                             columns_of_scale(p.act) > 0 ? columns_of_scale(p.act) : p.inputs,
+                             p.act == ActKind::tensor ? kActScale : 0);
       for (std::size_t i = 0; i < p.outputs.size(); ++i) {
         for (std::int64_t n = 0; n < p.outputs[i]; ++n, ++at) {
           const float* bias = biased ? &made.biases[i][static_cast<std::size_t>(n)] : nullptr;
@@ -123,8 +126,10 @@ TEST_P(LinearConformance, IntegerProductsAreExactForEverySchemeAndActivation) {
   for (const char* scheme : {"int8", "int8-tensor", "int8-g32", "int8-g64", "int8-g128", "int4-g32",
                              "int4-g128", "int3-g64", "int3-g128", "int2-g64", "uint8", "uint8-g64",
                              "uint4-g128", "uint3-g32", "uint2-g128"}) {
-    for (const ActKind act : {ActKind::row, ActKind::g128, ActKind::tensor}) {
-      expect_exact({scheme, act, 3, 200, {70}}, true);
+    for (const ActKind act : {ActKind::row, ActKind::g128, ActKind::g32, ActKind::tensor}) {
+      if (!fits_act(require_scheme(scheme, "test"), act)) continue;
+      for (const std::int64_t tokens : {3, 10})
+        expect_exact({scheme, act, tokens, 200, {70}}, true);
     }
   }
 }
@@ -133,6 +138,8 @@ TEST_P(LinearConformance, ProductsOfManyShapesAreExact) {
   for (const std::int64_t tokens : {1, 2, 7, 17, 33}) {
     expect_exact({"int8", ActKind::row, tokens, 384, {130}}, false);
     expect_exact({"int4-g128", ActKind::g128, tokens, 257, {65}}, true);
+    expect_exact({"int8", ActKind::g32, tokens, 1056, {65}}, true);
+    expect_exact({"uint4-g32", ActKind::g32, tokens, 1040, {65}}, true);
   }
   expect_exact({"int8", ActKind::g128, 5, 160, {96, 32, 32}}, true);
   expect_exact({"int4-g64", ActKind::row, 4, 1000, {1, 64, 3}}, true);
@@ -201,7 +208,8 @@ TEST_P(LinearConformance, FloatInputsAgreeWithDouble) {
 
 // A linear's outputs in codes, read by a second linear whose row n is one at column n.
 TEST_P(LinearConformance, OutputsAreQuantizedAsTheirConsumerWants) {
-  for (const ActKind act : {ActKind::row, ActKind::g128, ActKind::tensor}) {
+  for (const ActKind act : {ActKind::row, ActKind::g128, ActKind::g32, ActKind::tensor}) {
+    const std::int64_t group = columns_of_scale(act) > 0 ? columns_of_scale(act) : 200;
     const Made first = make({"int8", ActKind::row, 4, 128, {200}}, true);
     std::vector<float> values;
     const Rows x = inputs(first.linear, 4, values);
@@ -229,11 +237,10 @@ TEST_P(LinearConformance, OutputsAreQuantizedAsTheirConsumerWants) {
     backend->linear(coded, 4, second, Epilogue::none, seen);
     const auto found = values_of(seen, 4);
     for (std::size_t t = 0; t < 4; ++t) {
-      const auto row = test::quantize_row(std::span(want).subspan(t * 200, 200),
-                                          act == ActKind::g128 ? 128 : 200,
+      const auto row = test::quantize_row(std::span(want).subspan(t * 200, 200), group,
                                           act == ActKind::tensor ? kActScale : 0);
       for (std::size_t n = 0; n < 200; ++n) {
-        const float scale = row.scales[act == ActKind::g128 ? n / 128 : 0];
+        const float scale = row.scales[n / static_cast<std::size_t>(group)];
         ASSERT_EQ(found[t * 200 + n], static_cast<float>(row.codes[n]) * scale)
             << act_name(act) << " row " << t << " column " << n;
       }

@@ -9,6 +9,8 @@
 namespace leq {
 namespace {
 
+using test::columns_of_scale;
+
 // Below, at and beyond the borders of registers, warps and the 256 lanes, and usual ones.
 constexpr std::int64_t kWidths[] = {1,   2,   63,  64,  65,  127, 128, 129,  192,  193, 255,
                                     256, 257, 320, 511, 512, 513, 768, 1000, 4096, 5120};
@@ -96,7 +98,7 @@ class NormConformance : public test::Conformance {
                     out);
     std::vector<float> want;
     for (std::size_t t = 0; t < kTokens; ++t) {
-      const std::int64_t group = act == ActKind::g128 ? 128 : c.width;
+      const std::int64_t group = columns_of_scale(act) > 0 ? columns_of_scale(act) : c.width;
       const auto row = test::quantize_row(std::span(want_).subspan(t * columns, columns), group, 0);
       for (std::int64_t n = 0; n < kOutputs; ++n) want.push_back(product(packed, n, row, act));
     }
@@ -106,7 +108,7 @@ class NormConformance : public test::Conformance {
   static float product(const PackedWeight& packed, std::int64_t n, const test::QuantizedRow& x,
                        ActKind act) {
     const WeightView w = packed.view();
-    const std::int64_t group = act == ActKind::g128 ? 128 : w.columns;
+    const std::int64_t group = columns_of_scale(act) > 0 ? columns_of_scale(act) : w.columns;
     const float of_weight = scale_at(w, n, 0);
     float f = 0, sum = 0;
     for (std::int64_t first = 0; first < w.columns; first += group) {
@@ -117,7 +119,7 @@ class NormConformance : public test::Conformance {
       sum = static_cast<float>(codes);
       f = std::fma(sum, x.scales[static_cast<std::size_t>(first / group)], f);
     }
-    return act == ActKind::g128 ? f * of_weight : sum * (x.scales[0] * of_weight);
+    return columns_of_scale(act) > 0 ? f * of_weight : sum * (x.scales[0] * of_weight);
   }
 
   std::vector<float> x_, want_;
@@ -138,6 +140,7 @@ TEST_P(NormConformance, CodesAreThoseOfTheWrittenOrder) {
     start(c);
     expect_codes(c, ActKind::row);
     if (c.width > 64) expect_codes(c, ActKind::g128);
+    if (c.width > 64) expect_codes(c, ActKind::g32);
   }
 }
 

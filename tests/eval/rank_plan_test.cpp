@@ -57,7 +57,8 @@ class RankPlans : public testing::TestWithParam<const char*> {
 
   RankPlan plan(int ranks, std::int64_t sequences) const {
     const auto bytes_of = [&](std::string_view name) { return model_.find(name)->bytes(); };
-    const double column_bytes = exchanged_bytes(model_.find("layers.0.o")->view);
+    const ColumnBytes column_bytes = {exchanged_bytes(model_.find("layers.0.o")->view),
+                                      exchanged_bytes(model_.find("layers.0.down")->view)};
     return plan_ranks_on_paper(model_.config(), bytes_of, column_bytes, ranks, sequences, 64,
                                kMachine);
   }
@@ -123,7 +124,7 @@ TEST(RankPlan, AddsReadingAndWaiting) {
                                .network_microseconds = 100};
   const auto plan = [&](int ranks) {
     return plan_ranks_on_paper(
-        config, [](std::string_view) { return parameters; }, 4, ranks, 1, 0, machine);
+        config, [](std::string_view) { return parameters; }, {4, 4}, ranks, 1, 0, machine);
   };
   // 32 blocks of 7 linears, and the head: 225 tensors.
   EXPECT_EQ(plan(1).weight_bytes, 225 * parameters);

@@ -96,6 +96,10 @@ TEST(LeqReader, RefusesPlanesOfZeroPointsThatDoNotFit) {
   EXPECT_NE(error_after(whole, [](json& f) { f["tensors"]["w"]["scheme"] = "int4-g64"; })
                 .find("3 planes"),
             std::string::npos);
+  const Bytes g64 = file_of_scheme("int4-g64", ActKind::g128);
+  EXPECT_NE(error_after(g64, [](json& f) { f["tensors"]["w"]["act"] = "g32"; })
+                .find("groups of 64 weights span several scales of inputs with act g32"),
+            std::string::npos);
   const Bytes nf4 = file_of_scheme("nf4", ActKind::none);
   EXPECT_NE(error_after(nf4, [](json& f) { f["tensors"]["w"]["act"] = "row"; }).find("f32 inputs"),
             std::string::npos);

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "quantize/methods/gptq_plus.h"
+#include "quantize/methods/hessian.h"
 #include "quantize/synthetic_layer.h"
 
 namespace leq {
@@ -227,6 +229,29 @@ TEST(Gptq, TheScaleOfTheHessianDoesNotMatter) {
     for (double& value : scaled.statistics.hessian) value *= factor;
     EXPECT_EQ(choose_gptq(input_of(scaled, "int4-g32")).codes.codes, want) << factor;
   }
+}
+
+// A shrunk X^T X is one with a larger diagonal.
+TEST(Gptq, ShrinkageIsALargerDiagonal) {
+  const SyntheticLayer layer = synthetic_layer(20, 150, 600);
+  SyntheticLayer larger = layer;
+  larger.statistics.hessian = damped(layer.statistics, 0.5);
+  for (const auto choose : {choose_gptq, choose_gptq_plus}) {
+    MethodInput shrunk = input_of(layer, "int4-g32"), plain = input_of(larger, "int4-g32");
+    shrunk.options.damping = plain.options.damping = 0;
+    shrunk.options.shrinkage = 0.5;
+    const MethodResult found = choose(shrunk), want = choose(plain);
+    EXPECT_EQ(found.codes.codes, want.codes.codes);
+    EXPECT_EQ(found.codes.scales, want.codes.scales);
+    EXPECT_NE(found.codes.codes, choose(input_of(layer, "int4-g32")).codes.codes);
+  }
+}
+
+TEST(Gptq, ShrinkageIsLargeForFewTokens) {
+  EXPECT_EQ(shrinkage_of(576, 0), 0);
+  EXPECT_EQ(shrinkage_of(576, 100), 1);
+  EXPECT_EQ(shrinkage_of(512, 4096), 0.5);
+  EXPECT_EQ(shrinkage_of(256, 65536), 1.0 / 64);
 }
 
 TEST(Gptq, PermutedColumnsGetPermutedCodes) {

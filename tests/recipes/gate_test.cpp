@@ -32,8 +32,8 @@ TEST(GateReport, HoldsTheNumberAgainstTheRecipesLimit) {
             "            limit of q8: 0.005 nats, passed");
   const std::string failed = gate_report(sample(0.0051), &require_recipe("q8"));
   EXPECT_EQ(failed.substr(failed.find('\n')),
-            "\n            limit of q8: 0.005 nats, not passed: try type int8-g128 or f16, which "
-            "lose less");
+            "\n            limit of q8: 0.005 nats, not passed: try type int8-g32 with method "
+            "smoothquant, or f16, which lose less");
   EXPECT_EQ(gate_report(sample(0.1), nullptr).find('\n'), std::string::npos);
 }
 

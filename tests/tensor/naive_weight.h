@@ -185,6 +185,7 @@ inline NaivePlanes naive_pack(const NaiveCase& c, const std::vector<float>& x) {
   const bool per_row = c.group <= 0 && c.act == "row";
   int h = c.group > 0 ? c.group : padded_columns;
   if (c.act == "g128") h = std::min(h, 128);
+  if (c.act == "g32") h = std::min(h, 32);
   const int spans = padded_columns / h;
   out.sums.resize(static_cast<std::size_t>(padded_rows * spans) * (per_row ? 4 : 2));
   for (int r = 0; r < padded_rows; ++r) {

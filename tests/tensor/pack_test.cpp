@@ -85,7 +85,7 @@ void expect_same(const test::NaiveCase& c, const std::vector<float>& values) {
 
 std::vector<test::NaiveCase> integer_cases(int rows, int columns) {
   std::vector<test::NaiveCase> cases;
-  for (const char* act : {"none", "row", "g128"}) {
+  for (const char* act : {"none", "row", "g128", "g32"}) {
     for (const int group : {0, -1, 32, 64, 128})
       cases.push_back({8, group, act, rows, columns, false});
     cases.push_back({8, 0, act, rows, columns, true});

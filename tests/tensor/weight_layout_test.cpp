@@ -29,6 +29,7 @@ TEST(PlaneBytes, RowScaledInt8) {
   EXPECT_EQ(row.zeros, 0u);
   EXPECT_EQ(row.sums, 128u * 4);
   EXPECT_EQ(bytes_of("int8", ActKind::g128, 65, 129).sums, 128u * 2 * 2);
+  EXPECT_EQ(bytes_of("int8", ActKind::g32, 65, 129).sums, 128u * 8 * 2);
   EXPECT_EQ(bytes_of("int8", ActKind::none, 65, 129).sums, 0u);
   EXPECT_EQ(bytes_of("int8-tensor", ActKind::row, 65, 129).sums, 128u * 4);
 }
@@ -75,6 +76,7 @@ TEST(SumGroup, IsTheFinerOfWeightAndActivation) {
   EXPECT_EQ(group("int8", ActKind::row, 300), 384);
   EXPECT_EQ(group("int8", ActKind::g128, 300), 128);
   EXPECT_EQ(group("int8-g32", ActKind::g128, 300), 32);
+  EXPECT_EQ(group("int8", ActKind::g32, 300), 32);
   EXPECT_EQ(group("int8-g128", ActKind::row, 300), 128);
   EXPECT_EQ(group("int4-g64", ActKind::row, 300), 64);
   EXPECT_EQ(group("int8", ActKind::tensor, 300), 384);
@@ -82,8 +84,8 @@ TEST(SumGroup, IsTheFinerOfWeightAndActivation) {
 }
 
 TEST(ActNames, ReadBackAsTheyAreWritten) {
-  for (const ActKind act :
-       {ActKind::none, ActKind::row, ActKind::g128, ActKind::tensor, ActKind::online}) {
+  for (const ActKind act : {ActKind::none, ActKind::row, ActKind::g128, ActKind::g32,
+                            ActKind::tensor, ActKind::online}) {
     EXPECT_EQ(parse_act(act_name(act)), act);
   }
   EXPECT_EQ(act_name(ActKind::online), "online");

@@ -62,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(Schemes, WeightSlice,
 TEST(WeightSlice, HasTheCodeSumsOfItsRows) {
   const std::vector<float> values = random_values(kRows * kColumns);
   for (const char* name : {"int8", "int8-g64"}) {
-    for (const ActKind act : {ActKind::row, ActKind::g128}) {
+    for (const ActKind act : {ActKind::row, ActKind::g128, ActKind::g32}) {
       const PackedWeight packed =
           pack_weight(values, kRows, kColumns, *parse_scheme(name), act, "w");
       const std::vector<float> below(values.begin() + 128 * kColumns, values.end());

@@ -20,11 +20,12 @@ namespace {
 struct ShapedModel {
   ModelConfig config;
   std::map<std::string, std::uint64_t, std::less<>> bytes;  // of each tensor
-  double column_bytes = 0;  // exchanged_bytes
+  ColumnBytes columns;
 
   void add(const StoredTensor& tensor) {
     bytes[tensor.name] = tensor.bytes();
-    if (tensor.name == "layers.0.o") column_bytes = exchanged_bytes(tensor.view);
+    if (tensor.name == "layers.0.o") columns.o = exchanged_bytes(tensor.view);
+    if (tensor.name == "layers.0.down") columns.down = exchanged_bytes(tensor.view);
   }
 };
 
@@ -80,7 +81,7 @@ Table rank_plan_table(const Options& options) {
     };
     for (const std::int64_t sequences : numbers_or(options, "n-parallel", {1, 8, 64})) {
       const auto plan = [&](std::int64_t ranks) {
-        return plan_ranks_on_paper(model.config, bytes_of, model.column_bytes, static_cast<int>(ranks),
+        return plan_ranks_on_paper(model.config, bytes_of, model.columns, static_cast<int>(ranks),
                                    sequences, depths[0], machine);
       };
       for (const std::int64_t ranks : numbers_or(options, "tp", {1, 2, 4, 8, 16})) {

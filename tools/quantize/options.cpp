@@ -110,17 +110,18 @@ std::vector<Option> scheme_flags() {
        .kind = OptionKind::text,
        .value_name = "KIND",
        .fallback = "auto",
-       .help = "inputs of quantized linears: auto (int8, per row or per 128 columns), row, g128, "
+       .help = "inputs of quantized linears: auto (int8, per 128 or 32 columns), row, g128, g32, "
                "tensor (one calibrated scale), online (one scale that follows the inputs), "
                "streaming (online, one step behind), none (weights only, slow)",
        .group = "Quantization",
-       .choices = {"auto", "none", "row", "g128", "tensor", "online", "streaming"}},
+       .choices = {"auto", "none", "row", "g128", "g32", "tensor", "online", "streaming"}},
       {.name = "smooth",
        .kind = OptionKind::text,
        .value_name = "HOW",
        .help = "SmoothQuant's folds: none, search (the best alpha of each layer), a number from "
                "0 to 1 (one alpha), o1, o2, o3 (the paper's settings), equalize (by weights "
-               "alone); default search with --method smoothquant, else none",
+               "alone); or awq (the scales of that method); default search with --method "
+               "smoothquant, else none",
        .group = "Quantization"},
       {.name = "tensor-type",
        .kind = OptionKind::list,
@@ -268,6 +269,10 @@ void set_smoothing(const Options& options, CheckpointOptions& checkpoint) {
             "absmax; choose one");
     return;
   }
+  if (how == "awq") {
+    checkpoint.fold = awq_scales_fold();
+    return;
+  }
   if (how == "search" || how == "equalize") {
     checkpoint.fold = how == "search" ? smoothing_fold(std::nullopt) : equalizer_fold();
     return;
@@ -285,7 +290,7 @@ void set_smoothing(const Options& options, CheckpointOptions& checkpoint) {
   }
   const auto alpha = parse_double(how);
   require(alpha && *alpha >= 0 && *alpha <= 1, "--smooth ", printable(how),
-          ": expected none, search, equalize, o1, o2, o3 or an alpha from 0 to 1");
+          ": expected none, search, awq, equalize, o1, o2, o3 or an alpha from 0 to 1");
   checkpoint.fold = smoothing_fold(*alpha);
 }
 

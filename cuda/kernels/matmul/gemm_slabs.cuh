@@ -69,7 +69,7 @@ struct GemmMemory {
   using Integer = std::conditional_t<(Shape::kTokens > 64), std::int16_t, int>;
   struct alignas(16) Groups {
     float row_scale[kGroups > 0 ? kGroups : 1][Shape::kRows];
-    float token_scale[Shape::kTokens];
+    float token_scale[kGroups > 0 ? kGroups : 1][Shape::kTokens];
     Integer less_zero[kGroups > 0 ? kGroups : 1][Shape::kRows];
     Integer token_sum[kGroups > 0 ? kGroups : 1][Shape::kTokens];
   };
@@ -160,7 +160,7 @@ struct SlabGroups {
   static constexpr int kFirstToken = threads >= Shape::kRows + Shape::kTokens ? Shape::kRows : 0;
   static constexpr int kZeroMiddle = bits == 8 ? 128 : Memory::kMiddle;
   int thread, flags, row_place, token_place;
-  int shift;  // log2 of a weight's group
+  int shift, token_shift;  // log2 of a weight's group, and of a token's
   const std::uint16_t* scales;
   const std::uint8_t* zeros;
   const float* token_scales;
@@ -169,7 +169,7 @@ struct SlabGroups {
   // As they are read: who waits for them does it a slab later.
   std::uint16_t scale[Memory::kGroups] = {};
   int zero[Memory::kGroups] = {}, token_sum[Memory::kGroups] = {};
-  float token_scale = 0;
+  float token_scale[Memory::kGroups] = {};
 
   __device__ __forceinline__ SlabGroups(const IntMatmul& a, const GemmRows<Shape>& rows, int number)
       : thread(ptx::opaque(static_cast<unsigned>(number))),
@@ -182,6 +182,7 @@ struct SlabGroups {
     const auto last = static_cast<int>(segment.rows) - 1;
     const std::int64_t row = min(rows.first + rows.offset(number), last);
     shift = group_shift(grouping.weight_group);
+    token_shift = group_shift(grouping.token_group);
     const std::int64_t at = row * (grouping.columns >> shift);
     scales = ptx::opaque(segment.weight.group_scales + at);
     zeros = ptx::opaque(segment.weight.zeros + (has(kScales) ? at : row));
@@ -234,9 +235,11 @@ struct SlabGroups {
     }
   }
   __device__ __forceinline__ void load_token(int slab) {
-    token_scale = has(kTokenScales) ? token_scales[slab] : 1.0f;
 #pragma unroll
     for (int g = 0; g < Memory::kGroups; ++g) {
+      // Sums of 128 columns are those of tokens that have a scale for 128.
+      const int at = Memory::kGroups == 1 ? slab : (slab * kSlab + g * group) >> token_shift;
+      token_scale[g] = has(kTokenScales) ? token_scales[at] : 1.0f;
       if (has(kZeros)) token_sum[g] = token_sums[slab * Memory::kGroups + g];
     }
   }
@@ -251,9 +254,9 @@ struct SlabGroups {
     }
   }
   __device__ __forceinline__ void store_token(typename Memory::Groups& to) const {
-    to.token_scale[token_place] = token_scale;
 #pragma unroll
     for (int g = 0; g < Memory::kGroups; ++g) {
+      to.token_scale[g][token_place] = token_scale[g];
       if (has(kZeros))
         to.token_sum[g][token_place] = static_cast<typename Memory::Integer>(token_sum[g]);
     }

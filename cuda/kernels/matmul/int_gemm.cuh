@@ -137,7 +137,7 @@ struct WarpTile {
         });
       };
       const auto row_scales = of_rows(groups.row_scale[g]);
-      const auto token_scales = of_tokens(groups.token_scale);
+      const auto token_scales = of_tokens(groups.token_scale[g]);
       const auto of_row = [&](int across, int i) { return row_scales[across * 2 + i % 2]; };
       const auto of_token = [&](int down, int i) { return token_scales[down * 2 + i / 2]; };
       // Where one side alone has groups, the other's scale is 1.

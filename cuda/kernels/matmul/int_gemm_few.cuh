@@ -123,7 +123,7 @@ struct FewOutputs {
             tile.store_integer(a, rows, first + slab, n, t, sum / Memory::Slab::kFactor);
           } else {
             totals[i][half].add(sum, groups.row_scale[0][LaneOrder<Shape>::row(n)] *
-                                         groups.token_scale[LaneOrder<Shape>::token(t)]);
+                                         groups.token_scale[0][LaneOrder<Shape>::token(t)]);
           }
         }
       }

@@ -169,7 +169,8 @@ __device__ __forceinline__ void keep_groups(const IntMatmul& a, const Grouping& 
 #pragma unroll
   for (int t = 0; t < tokens; ++t) {
     const std::int64_t token = min(std::int64_t{t}, a.tokens - 1);
-    const float scale = a.x.group > 0 ? a.x.scales[token * a.x.scale_stride + (column >> 7)] : 1.0f;
+    const int place = column >> group_shift(grouping.token_group);
+    const float scale = a.x.group > 0 ? a.x.scales[token * a.x.scale_stride + place] : 1.0f;
     const int sum = a.x.sums != nullptr ? a.x.sums[token * a.x.sum_stride + group] : 0;
 #pragma unroll
     for (int r = 0; r < kGemvRows<bits>; ++r) {

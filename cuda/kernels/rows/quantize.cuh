@@ -88,21 +88,31 @@ __device__ __forceinline__ int store_codes(const Quad& quad, float inverse, std:
   return sum;
 }
 
-// The step size of 128 columns from `first` on, of which each lane of a warp has four; they have
-// none where a number is not finite, which is reported.
+// Of the eight lanes that share 32 columns.
+__device__ __forceinline__ unsigned max_of_eight(unsigned x) {
+  for (int step = 4; step > 0; step /= 2) x = max(x, __shfl_xor_sync(kEveryLane, x, step));
+  return x;
+}
+
+// The step size of a lane's group in the 128 columns from `first` on, of which each lane of a warp
+// has four: all of them, or 32. They have none where a number is not finite, which is reported.
 struct GroupStepSize {
   StepSize step;
   bool exists;
 };
 __device__ __forceinline__ GroupStepSize group_step(const Quad& quad, std::int64_t token,
                                                     std::int64_t first, const Quantize& q) {
-  const unsigned largest = warp_max(absmax_of(quad)), lane = threadIdx.x % 32;
+  const unsigned own = absmax_of(quad), largest = warp_max(own), lane = threadIdx.x % 32;
   if (largest >= 0x7f800000u) {
     if (lane == 0) report_row(q.fault, token);
     return {{}, false};
   }
-  const StepSize step = step_size(largest);
-  if (lane == 0) q.out.scales[token * q.out.scale_stride + first / 128] = step.scale;
+  const bool whole = q.out.group == 128;
+  const StepSize step = step_size(whole ? largest : max_of_eight(own));
+  const unsigned lanes = whole ? 32 : 8;
+  if (lane % lanes == 0) {
+    q.out.scales[token * q.out.scale_stride + first / q.out.group + lane / lanes] = step.scale;
+  }
   return {step, true};
 }
 
@@ -111,7 +121,7 @@ __device__ __forceinline__ GroupStepSize group_step(const Quad& quad, std::int64
 __device__ __forceinline__ void quantize_row(const float* row, std::int64_t token,
                                              std::int64_t width, const Quantize& q) {
   const CodeRows& out = q.out;
-  const bool known = q.scale > 0, grouped = out.group == 128;
+  const bool known = q.scale > 0, grouped = out.group > 0;
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
   StepSize step = {q.scale, q.inverse};
   if (known || !grouped) {

@@ -81,9 +81,16 @@ void split_factor(const LowerMatrix& l, Feedback<Real>& feedback, ThreadPool& po
 
 }  // namespace
 
+double shrinkage_of(std::int64_t columns, std::int64_t tokens) {
+  constexpr double kShare = 4;  // SmolLM2 with 4,096 tokens: 0.3 beats 0.01 by half, 1 beats 0.3
+  if (tokens <= 0) return 0;
+  return std::min(1.0, kShare * static_cast<double>(columns) / static_cast<double>(tokens));
+}
+
 Hessian prepare_hessian(const MethodInput& input, double damping, ThreadPool& pool) {
   const std::vector<double> diagonal = live_diagonal(input);
   const std::int64_t n = input.columns;
+  const double added = damping + input.options.shrinkage;
   const double mean =
       std::accumulate(diagonal.begin(), diagonal.end(), 0.0) / static_cast<double>(n);
   const double factor = std::ldexp(1.0, -std::ilogb(mean));
@@ -93,7 +100,7 @@ Hessian prepare_hessian(const MethodInput& input, double damping, ThreadPool& po
   result.values = slice_columns<float>(
       n, pool, [n](std::int64_t) { return n; },
       [&](std::int64_t k, std::int64_t i) {
-        const double value = k == i ? diagonal[at(i)] * (1.0 + damping) : h[i * n + k];
+        const double value = k == i ? diagonal[at(i)] * (1.0 + added) : h[i * n + k];
         return static_cast<float>(value * factor);
       });
   return result;
@@ -118,7 +125,8 @@ std::optional<Feedback<Real>> factor_hessian(const MethodInput& input, ThreadPoo
   feedback.order = column_order(diagonal, input.options.act_order);
   LowerMatrix l(input.columns);
   for (double damping = input.options.damping;;) {
-    gather_lower(input.statistics->hessian, diagonal, feedback.order, damping, l, pool);
+    gather_lower(input.statistics->hessian, diagonal, feedback.order,
+                 damping + input.options.shrinkage, l, pool);
     if (factor_lower(l, pool, *input.ranks)) {
       feedback.damping = damping;
       split_factor(l, feedback, pool);

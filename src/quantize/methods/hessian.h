@@ -12,6 +12,11 @@
 
 namespace leq {
 
+// The share of its diagonal that X^T X of so many tokens is shrunk by: 4 K / T, 1 at most.
+// Correlations seen on few tokens are partly chance, and a method that corrects for them loses on
+// other texts.
+double shrinkage_of(std::int64_t columns, std::int64_t tokens);
+
 // H in f32, for products that need no factor. Scaled by a power of two to a mean diagonal near 1.
 // An input that was always 0 has 1 on the diagonal.
 struct Hessian {
@@ -19,13 +24,13 @@ struct Hessian {
   SlicedMatrix<float> values;  // [K][K]
 };
 
-// H with `damping` times its diagonal added. Throws Error where the statistics hold no H of the
-// weight's width, or one that is not finite.
+// H with `damping` + options.shrinkage times its diagonal added. Throws Error where the statistics
+// hold no H of the weight's width, or one that is not finite.
 Hessian prepare_hessian(const MethodInput& input, double damping, ThreadPool& pool);
 
 // An input that was always 0 gets 0 on the diagonal: in losses it counts nothing.
 void forget_dead_inputs(const InputStatistics& statistics, Hessian& hessian);
-// H for losses: without damping, dead inputs forgotten.
+// H for losses: shrunk but not damped, dead inputs forgotten.
 Hessian loss_hessian(const MethodInput& input, ThreadPool& pool);
 
 // H (damped) = A D A^T, columns in the order in which a method rounds them; A upper triangular with
@@ -37,7 +42,7 @@ struct Feedback {
   std::vector<std::int32_t> order;  // [K] order[i] = the column that comes i-th
   SlicedMatrix<Real> factor;        // [K][K] A above the diagonal, else without meaning
   std::vector<double> pivots;       // [K] D
-  double damping = 0;               // the share added to the diagonal
+  double damping = 0;               // the share added to the diagonal beside the shrinkage
 };
 
 // Where H is not positive definite, damping grows tenfold, up to 1; nullopt where that is not

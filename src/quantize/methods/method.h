@@ -27,6 +27,7 @@ enum class Needs : std::uint8_t {
 
 struct MethodOptions {
   double damping = 0.01;     // GPTQ: the diagonal grows by this share
+  double shrinkage = 0;      // the same, wherever X^T X is used: of few tokens it is an estimate
   bool act_order = true;     // GPTQ: columns by falling diagonal
   int descent_passes = 3;    // GPTQ+, ZeroQuant+: coordinate descent
   bool refit_scales = true;  // GPTQ+, ZeroQuant+: scales solved again for the codes found

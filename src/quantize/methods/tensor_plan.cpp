@@ -25,11 +25,12 @@ struct ActWord {
   ActKind kind;  // of all block linears
   OnlineMode online_mode = OnlineMode::safe;
 };
-constexpr std::array<ActWord, 7> kActWords = {{
+constexpr std::array<ActWord, 8> kActWords = {{
     {ActChoice::automatic, "auto", ActKind::none},
     {ActChoice::none, "none", ActKind::none},
     {ActChoice::row, "row", ActKind::row},
     {ActChoice::g128, "g128", ActKind::g128},
+    {ActChoice::g32, "g32", ActKind::g32},
     {ActChoice::tensor, "tensor", ActKind::tensor},
     {ActChoice::online, "online", ActKind::online},
     {ActChoice::streaming, "streaming", ActKind::online, OnlineMode::streaming},
@@ -38,6 +39,16 @@ constexpr std::array<ActWord, 7> kActWords = {{
 const ActWord& word_of(ActChoice choice) {
   return *std::find_if(kActWords.begin(), kActWords.end(),
                        [&](const ActWord& word) { return word.choice == choice; });
+}
+
+// Finer than 128 columns where rounding inputs costs most (docs/quantization.md): down's are
+// products, and the head's errors reach the logits at once. A group of the weights must not span
+// two scales of the inputs.
+ActKind act_of_role(TensorRole role, const QuantScheme& scheme, const ModelConfig& config) {
+  const bool fine =
+      role == TensorRole::down || role == TensorRole::head || role == TensorRole::token_embedding;
+  const bool narrow = config.width < kNarrowWidth;
+  return narrow && fine && fits_act(scheme, ActKind::g32) ? ActKind::g32 : ActKind::g128;
 }
 
 // Later patterns win; each must fit something.
@@ -72,7 +83,8 @@ std::optional<ActChoice> parse_act_choice(std::string_view name) {
 
 std::string_view act_choice_name(ActChoice choice) { return word_of(choice).name; }
 
-TensorPlan plan_tensor(TensorRole role, const QuantScheme& type, bool tied, ActChoice act) {
+TensorPlan plan_tensor(TensorRole role, const QuantScheme& type, const ModelConfig& config,
+                       ActChoice act) {
   constexpr QuantScheme kF32 = {};
   if (role == TensorRole::vector || role == TensorRole::position_embedding)
     return {kF32, ActKind::none};
@@ -85,15 +97,8 @@ TensorPlan plan_tensor(TensorRole role, const QuantScheme& type, bool tied, ActC
   if (linear && act != ActChoice::automatic) {
     return {scheme, word_of(act).kind, word_of(act).online_mode};
   }
-  switch (role) {
-    case TensorRole::qkv:
-    case TensorRole::gate_up:
-      return {scheme, ActKind::row};
-    case TensorRole::token_embedding:
-      return {scheme, tied ? ActKind::g128 : ActKind::none};
-    default:
-      return {scheme, ActKind::g128};
-  }
+  if (role == TensorRole::token_embedding && !config.tied) return {scheme, ActKind::none};
+  return {scheme, act_of_role(role, scheme, config)};
 }
 
 TensorPlanner make_planner(const PlanRequest& request, const ModelConfig& config) {
@@ -103,10 +108,13 @@ TensorPlanner make_planner(const PlanRequest& request, const ModelConfig& config
   for (const TensorSpec& spec : specs) {
     const auto found = schemes.find(spec.name);
     const QuantScheme& type = found == schemes.end() ? request.type : found->second;
-    TensorPlan plan = plan_tensor(spec.role, type, config.tied, request.act);
+    TensorPlan plan = plan_tensor(spec.role, type, config, request.act);
     if (found != schemes.end()) {
       plan.scheme = found->second;
       if (!plan.scheme.is_integer()) plan.act = ActKind::none;
+      if (!is_block_linear(spec.role) && plan.act != ActKind::none) {
+        plan.act = act_of_role(spec.role, plan.scheme, config);
+      }
     }
     if (is_block_linear(spec.role) && !plan.scheme.is_float()) {
       require(request.method == nullptr || request.method->supports(plan.scheme), Setting{"method"},
@@ -133,8 +141,11 @@ void check_plan(const ModelConfig& config, const TensorPlanner& plan) {
   TensorPlan last_plan;
   const std::vector<TensorSpec> specs = tensor_list(config);
   for (const TensorSpec& spec : specs) {
-    if (spec.role != TensorRole::qkv && spec.role != TensorRole::gate_up) continue;
     const TensorPlan now = plan(spec.name, spec.role);
+    require(fits_act(now.scheme, now.act), Setting{"act"}, " ", act_name(now.act), ": groups of ",
+            now.scheme.group, " weights (", spec.name, ") span several scales of the inputs; use ",
+            Setting{"act"}, " g128, or a ", Setting{"type"}, " with smaller groups");
+    if (spec.role != TensorRole::qkv && spec.role != TensorRole::gate_up) continue;
     const std::string layer = spec.name.substr(0, spec.name.rfind('.'));
     if (last != nullptr && last->role == spec.role && last->name.starts_with(layer + ".")) {
       require(now.act == last_plan.act &&

@@ -30,10 +30,12 @@ using TensorPlanner = std::function<TensorPlan(const std::string& name, TensorRo
 
 // How the inputs of quantized linears are quantized.
 enum class ActChoice : std::uint8_t {
-  automatic,  // int8: per row for q, k, v, gate and up; per 128 columns for o, down and the head
+  automatic,  // int8: a scale per 128 columns; in narrow models per 32 for down and the head where
+              // their weights have one per row or 32 columns
   none,       // weights only
   row,        // all block linears alike; the head as in automatic
   g128,
+  g32,
   tensor,
   online,
   streaming,  // online, with a scale that learns of a step after it
@@ -41,9 +43,13 @@ enum class ActChoice : std::uint8_t {
 std::optional<ActChoice> parse_act_choice(std::string_view name);  // "auto", "none", "row", ...
 std::string_view act_choice_name(ActChoice choice);
 
+// Narrow models have less to average over, and large tables: finer groups of weights and inputs.
+inline constexpr std::int64_t kNarrowWidth = 2048;
+
 // Float types keep vectors and learned positions in f32. Integer types put the block linears in the
 // scheme, embedding and head in int8 per row (a tied table is read as the head).
-TensorPlan plan_tensor(TensorRole role, const QuantScheme& type, bool tied, ActChoice act);
+TensorPlan plan_tensor(TensorRole role, const QuantScheme& type, const ModelConfig& config,
+                       ActChoice act);
 
 // The type of all tensors whose names a regular expression (ECMAScript) is found in.
 struct TypeOverride {

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "comm/division.h"
 #include "quantize/methods/error.h"
+#include "quantize/methods/hessian.h"
 #include "quantize/rewrites/act_rounding.h"
 
 namespace leq {
@@ -164,9 +165,13 @@ QuantizedTensor quantize_values(std::span<const float> values, std::int64_t rows
   std::optional<OutputErrors> outputs;
   if (by_method) {
     check_finite(own_values, own.first, columns, name);
-    ChosenTensor chosen = choose_codes({name, own_values, own.count(), columns, plan.scheme,
-                                        statistics, plan.options, &pool, &ranks},
-                                       rows, plan);
+    MethodOptions options = plan.options;
+    if (statistics != nullptr && options.shrinkage == 0) {
+      options.shrinkage = shrinkage_of(columns, statistics->tokens);
+    }
+    ChosenTensor chosen = choose_codes(
+        {name, own_values, own.count(), columns, plan.scheme, statistics, options, &pool, &ranks},
+        rows, plan);
     result = std::move(chosen.tensor);
     outputs = std::move(chosen.outputs);
   } else {

@@ -65,4 +65,19 @@ FoldMethod awq_fold() {
   return fold;
 }
 
+FoldMethod awq_scales_fold() {
+  FoldMethod fold;
+  fold.name = "awq, scales";
+  fold.choose = [](const FoldInput& input) -> FoldChoice {
+    const auto plan = integer_plan(input);
+    if (!plan) return {};
+    AwqOptions options;
+    options.scheme = plan->scheme;
+    AwqScales found = search_awq_scales(site_of(input), options);
+    if (found.exponent == 0 && !found.by_weights) return {};
+    return {std::move(found.scales)};
+  };
+  return fold;
+}
+
 }  // namespace leq

@@ -42,5 +42,8 @@ FoldMethod smoothing_fold(std::optional<double> alpha);
 FoldMethod equalizer_fold();
 // AWQ: scales by exponent search, then clipped groups.
 FoldMethod awq_fold();
+// AWQ's scales alone, in front of a method that picks ranges and codes: errors are weighed by the
+// mean squares of the inputs.
+FoldMethod awq_scales_fold();
 
 }  // namespace leq

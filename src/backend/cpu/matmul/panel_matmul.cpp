@@ -48,8 +48,9 @@ bool grouped(const WeightView& weight) { return weight.scheme.scaling == Scaling
 // Columns of one int32 sum: 0 where neither side is grouped.
 std::int64_t int_group(const WeightView& weight) {
   const std::int64_t by_weight = grouped(weight) ? weight.scheme.group : 0;
-  if (scale_columns(weight.act) == 0) return by_weight;
-  return by_weight == 0 ? 128 : std::min<std::int64_t>(by_weight, 128);
+  const std::int64_t by_token = scale_columns(weight.act);
+  if (by_token == 0) return by_weight;
+  return by_weight == 0 ? by_token : std::min(by_weight, by_token);
 }
 
 // Where the panel's codes and what is taken off unsigned ones lie.

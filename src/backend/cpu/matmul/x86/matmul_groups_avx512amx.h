@@ -14,7 +14,7 @@ enum class Scales { weights, tokens, both };
 
 constexpr std::int64_t kSmallestGroup = 32;
 constexpr std::int64_t kPieceGroups = kPieceColumns / kSmallestGroup;
-constexpr std::int64_t kPieceScales = kPieceColumns / 128;  // of a token
+constexpr std::int64_t kPieceScales = kPieceGroups;  // of a token, at most
 
 // What the groups of a piece are folded with, for each of a panel's outputs.
 struct alignas(64) PieceNumbers {
@@ -135,13 +135,13 @@ void read_numbers(const IntPanel& panel, const Piece& piece, PieceNumbers& numbe
 // token, they push the rest of the work out of the first cache.
 inline void read_token_scales(const IntPanel& panel, const TokenBlock& block, const Piece& piece,
                               float (&scales)[kPieceScales][kBlockTokens]) {
-  static_assert(kPieceScales == 2);
   const std::int64_t first = piece.group / panel.groups_a_token_scale;
   const std::int64_t last = (piece.group + piece.groups - 1) / panel.groups_a_token_scale;
   const std::int64_t stride = panel.token_scale_stride;
   const float* from = panel.token_scales + block.token * stride + first;
   std::int64_t token = 0;
-  for (; first < last && token + 4 <= block.tokens; token += 4, from += 4 * stride) {
+  // Two scales each: groups of 128 columns.
+  for (; first + 1 == last && token + 4 <= block.tokens; token += 4, from += 4 * stride) {
     const auto pair = [&](std::int64_t row) {
       return _mm_castpd_ps(_mm_load_sd(reinterpret_cast<const double*>(from + row * stride)));
     };

@@ -1,0 +1,85 @@
+// Which scheme and which kind of inputs each tensor gets where the user says nothing of inputs.
+#include "quantize/methods/tensor_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace leq {
+namespace {
+
+ModelConfig model_of(std::int64_t width, bool tied) {
+  ModelConfig config;
+  config.layers = 2;
+  config.width = width;
+  config.heads = config.kv_heads = 4;
+  config.head_dim = width / 4;
+  config.hidden = 2 * width;
+  config.vocab = 100;
+  config.tied = tied;
+  config.gated = true;
+  return config;
+}
+
+TensorPlanner planner_of(const ModelConfig& config, const char* type,
+                         ActChoice act = ActChoice::automatic,
+                         std::vector<TypeOverride> overrides = {}) {
+  PlanRequest request;
+  request.type = require_scheme(type, "test");
+  request.act = act;
+  request.overrides = std::move(overrides);
+  return make_planner(request, config);
+}
+
+ActKind act_in(const TensorPlanner& planner, const char* name, TensorRole role) {
+  return planner(name, role).act;
+}
+
+TEST(TensorPlan, InputsHaveAScaleFor128ColumnsAndInNarrowModels32ForDownAndHead) {
+  for (const std::int64_t width : {576, 2048}) {
+    const TensorPlanner plan = planner_of(model_of(width, false), "int8");
+    const ActKind fine = width < 2048 ? ActKind::g32 : ActKind::g128;
+    EXPECT_EQ(act_in(plan, "layers.1.q", TensorRole::qkv), ActKind::g128);
+    EXPECT_EQ(act_in(plan, "layers.1.o", TensorRole::o), ActKind::g128);
+    EXPECT_EQ(act_in(plan, "layers.1.up", TensorRole::gate_up), ActKind::g128);
+    EXPECT_EQ(act_in(plan, "layers.1.down", TensorRole::down), fine);
+    EXPECT_EQ(act_in(plan, "head", TensorRole::head), fine);
+    EXPECT_EQ(act_in(plan, "token_embedding", TensorRole::token_embedding), ActKind::none);
+    const TensorPlanner tied = planner_of(model_of(width, true), "int8");
+    EXPECT_EQ(act_in(tied, "token_embedding", TensorRole::token_embedding), fine);
+  }
+}
+
+// A group of the weights lies in one group of the inputs.
+TEST(TensorPlan, GroupsOfInputsAreNoFinerThanThoseOfWeights) {
+  const ModelConfig config = model_of(576, true);
+  for (const char* type : {"int8-g128", "int4-g64", "uint4-g128"}) {
+    EXPECT_EQ(act_in(planner_of(config, type), "layers.0.down", TensorRole::down), ActKind::g128)
+        << type;
+  }
+  EXPECT_EQ(act_in(planner_of(config, "int4-g32"), "layers.0.down", TensorRole::down),
+            ActKind::g32);
+  const QuantScheme coarse = require_scheme("int8-g128", "test");
+  const TensorPlanner table =
+      planner_of(config, "int8", ActChoice::automatic, {{"^token_embedding$", coarse}});
+  EXPECT_EQ(act_in(table, "token_embedding", TensorRole::token_embedding), ActKind::g128);
+  const TensorPlanner down = planner_of(config, "int8", ActChoice::automatic, {{"down$", coarse}});
+  EXPECT_EQ(act_in(down, "layers.0.down", TensorRole::down), ActKind::g128);
+  try {
+    planner_of(config, "int4-g64", ActChoice::g32);
+    FAIL() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("groups of 64 weights"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(TensorPlan, AChoiceOfInputsHoldsForAllBlockLinears) {
+  const TensorPlanner plan = planner_of(model_of(576, true), "int8-g32", ActChoice::g32);
+  EXPECT_EQ(act_in(plan, "layers.0.q", TensorRole::qkv), ActKind::g32);
+  EXPECT_EQ(act_in(plan, "layers.0.gate", TensorRole::gate_up), ActKind::g32);
+  EXPECT_EQ(act_in(plan, "layers.0.o", TensorRole::o), ActKind::g32);
+}
+
+}  // namespace
+}  // namespace leq
