@@ -241,6 +241,11 @@ bool Options::flag(std::string_view name) const {
   return !found.texts.empty() && found.texts[0] == "1";
 }
 
+void Options::set_text(std::string_view name, std::string text) {
+  value(name, OptionKind::text);  // throws where there is none
+  values_.find(name)->second.texts = {std::move(text)};
+}
+
 std::int64_t Options::integer(std::string_view name) const {
   return *parse_int(value(name, OptionKind::integer).texts[0]);
 }

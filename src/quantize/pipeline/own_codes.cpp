@@ -1,0 +1,55 @@
+#include "quantize/pipeline/own_codes.h"
+
+#include <algorithm>
+#include <atomic>
+
+namespace leq {
+namespace {
+
+constexpr std::int64_t kRowsOfTask = 4 * kPanelRows;  // whole panels
+
+void append_plane(std::vector<std::byte>& to, std::vector<std::byte>& from) {
+  to.insert(to.end(), from.begin(), from.end());
+  from = {};
+}
+
+}  // namespace
+
+std::optional<QuantizedTensor> carry_codes(const TensorInput& tensor, const TensorPlan& plan,
+                                           ThreadPool& pool) {
+  const bool one_plane = plan.scheme.kind == CodeKind::int_ && plan.scheme.bits != 3;
+  if (!tensor.read_codes || plan.method != nullptr || !plan.label.empty() || !one_plane ||
+      tensor.shape.size() != 2) {
+    return std::nullopt;
+  }
+  const std::int64_t rows = tensor.shape[0];
+  const std::int64_t columns = tensor.shape[1];
+  std::vector<PackedWeight> parts(static_cast<std::size_t>((rows + kRowsOfTask - 1) / kRowsOfTask));
+  std::atomic<bool> exact = true;
+  pool.run(std::ssize(parts), [&](std::int64_t task, int) {
+    if (!exact) return;
+    const std::int64_t first = task * kRowsOfTask;
+    const std::int64_t count = std::min(kRowsOfTask, rows - first);
+    ChosenCodes codes;
+    if (!tensor.read_codes(plan.scheme, first, count, codes)) {
+      exact = false;
+      return;
+    }
+    parts[static_cast<std::size_t>(task)] =
+        pack_codes(codes, count, columns, plan.scheme, plan.act);
+  });
+  if (!exact) return std::nullopt;
+  QuantizedTensor result;
+  result.weight = std::move(parts.front());
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    append_plane(result.weight.codes, parts[i].codes);
+    append_plane(result.weight.scales, parts[i].scales);
+    append_plane(result.weight.sums, parts[i].sums);
+  }
+  result.weight.rows = rows;
+  result.record.method = "source";
+  result.record.online_mode = plan.online_mode;
+  return result;
+}
+
+}  // namespace leq
