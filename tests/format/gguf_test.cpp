@@ -163,7 +163,7 @@ struct BadGguf {
 
 const std::vector<BadGguf>& bad_ggufs() {
   static const std::vector<BadGguf> all = {
-      {"more tensors than bytes", [](GgufWriter& w) { w.tensor_count = ~0ull; }, "offset"},
+      {"more tensors than bytes", [](GgufWriter& w) { w.tensor_count = ~0ull; }, "tensor"},
       {"more keys than bytes", [](GgufWriter& w) { w.pair_count = ~0ull >> 1; }, "offset"},
       {"a key twice", [](GgufWriter& w) { w.u32("u8", 1); }, "key u8 is given twice"},
       {"an empty key", [](GgufWriter& w) { w.u32("", 1); }, "an empty key"},
@@ -270,8 +270,9 @@ GgufWriter part_of(std::uint16_t number, std::uint16_t count, std::int32_t tenso
 
 TEST(GgufSource, JoinsParts) {
   const test::TemporaryFolder folder;
-  for (const std::uint16_t i : {0, 1, 2}) {
-    folder.write("m-0000" + std::to_string(i + 1) + "-of-00003.gguf", part_of(i, 3, 3).bytes());
+  for (int i = 0; i < 3; ++i) {
+    folder.write("m-0000" + std::to_string(i + 1) + "-of-00003.gguf",
+                 part_of(static_cast<std::uint16_t>(i), 3, 3).bytes());
   }
   const GgufSource source(folder / "m-00001-of-00003.gguf");
   EXPECT_EQ(source.paths().size(), 3u);
@@ -320,7 +321,9 @@ TEST(GgufSource, ReadsAnyStretchOfBlocks) {
   const test::TemporaryFolder folder;
   const GgufSource source(folder.write("x.gguf", writer.bytes()));
   const SourceTensor& tensor = *source.find("t");
-  for (const auto [first, count] : {std::pair(0, 128), {5, 3}, {31, 2}, {1, 100}, {127, 1}, {128, 0}}) {
+  using Stretch = std::pair<int, int>;
+  for (const auto& [first, count] :
+       {Stretch(0, 128), Stretch(5, 3), Stretch(31, 2), Stretch(1, 100), Stretch(127, 1), Stretch(128, 0)}) {
     std::vector<float> values(static_cast<std::size_t>(count));
     source.read(tensor, first, values);
     for (int i = 0; i < count; ++i) EXPECT_EQ(values[static_cast<std::size_t>(i)], first + i - 64);
