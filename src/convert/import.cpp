@@ -24,9 +24,11 @@ std::string input_of(const TensorInput& tensor) {
   return layer + (tensor.role == TensorRole::qkv ? ".qkv" : ".gate_up");
 }
 
-// One format that holds both: int4-g32 fits into int8-g32, halves into f32.
-QuantScheme joined(const QuantScheme& a, const QuantScheme& b) {
-  if (a == b) return a;
+// What two tensors that read one input want in common: nothing where their inputs are alike (signed
+// codes with sums of 32: int4-g32 and the k types), else a type for both. int4-g32 fits into
+// int8-g32, halves into f32.
+std::optional<QuantScheme> joined(const QuantScheme& a, const QuantScheme& b) {
+  if (a == b || (a.is_offset() && b.is_offset())) return std::nullopt;
   return a.is_float() && b.is_float() ? QuantScheme{} : kNearest;
 }
 
@@ -65,18 +67,24 @@ void keep_types(const ImportedModel& model, CheckpointOptions& options) {
   require(!chooses, ErrorKind::bad_setting, model.folder,
           ": its codes are carried over as they are, which leaves nothing to calibrate; name a ",
           Setting{"type"}, " or a recipe to quantize it again");
-  std::map<std::string, QuantScheme> by_input;
+  // Types of inputs whose readers want different formats.
+  std::map<std::string, QuantScheme> first_of, common;
   for (const TensorInput& tensor : model.tensors) {
     if (!is_matrix(tensor)) continue;
+    const std::string input = input_of(tensor);
     const QuantScheme own = tensor.own_scheme.value_or(kNearest);
-    const auto [found, is_new] = by_input.emplace(input_of(tensor), own);
-    if (!is_new) found->second = joined(found->second, own);
+    const auto [found, is_new] = first_of.emplace(input, own);
+    const auto both = joined(found->second, own);
+    if (is_new || !both) continue;
+    common[input] = common.contains(input) && common[input] == kNearest ? kNearest : *both;
   }
   std::map<std::string, std::int64_t> numbers;  // by scheme
   std::vector<TypeOverride> types;
   for (const TensorInput& tensor : model.tensors) {
     if (!is_matrix(tensor)) continue;
-    const QuantScheme& scheme = by_input.at(input_of(tensor));
+    const auto found = common.find(input_of(tensor));
+    const QuantScheme scheme =
+        found != common.end() ? found->second : tensor.own_scheme.value_or(kNearest);
     types.push_back({exactly(tensor.name), scheme});
     numbers[scheme_name(scheme)] += tensor.shape[0] * tensor.shape[1];
   }

@@ -77,6 +77,33 @@ int q3_code(const std::byte* block, int e) {
   return two_bits(block + 32, e) - (bit != 0 ? 0 : 4);
 }
 
+int q4_k_code(const std::byte* block, int e) {
+  return nibble(block + 16 + e / 64 * 32, 32, e % 64);
+}
+
+int q5_k_code(const std::byte* block, int e) {
+  return nibble(block + 48 + e / 64 * 32, 32, e % 64) |
+         (byte_at(block, 16 + e % 32) >> (e / 32) & 1) << 4;
+}
+
+int q6_k_code(const std::byte* block, int e) {
+  const int half = e / 128, k = e % 128 / 32, l = e % 32;
+  const int byte = byte_at(block, half * 64 + k % 2 * 32 + l);
+  const int low = k < 2 ? byte & 15 : byte >> 4;
+  return low | (byte_at(block, 128 + half * 32 + l) >> (2 * k) & 3) << 4;
+}
+
+// Q4_K and Q5_K: numbers of the superblock, scales and minima of its 32-groups.
+void six_bit_scales(const std::byte* block, float* supers, std::uint8_t* subs) {
+  supers[0] = half_at(block, 0);
+  supers[1] = half_at(block, 2);
+  for (int g = 0; g < 8; ++g) {
+    const ScaleAndMin of = six_bits(block + 4, g);
+    subs[2 * g] = static_cast<std::uint8_t>(of.scale);
+    subs[2 * g + 1] = static_cast<std::uint8_t>(of.min);
+  }
+}
+
 bool finite_half(float scale) { return std::isfinite(scale); }
 
 }  // namespace
@@ -143,8 +170,7 @@ void decode_q4_k(const std::byte* block, float* out) {
     const float scale = d * static_cast<float>(of.scale);
     const float min = dmin * static_cast<float>(of.min);
     for (int i = 0; i < 32; ++i) {
-      const int code = nibble(block + 16 + g / 2 * 32, 32, g % 2 * 32 + i);
-      out[g * 32 + i] = scale * static_cast<float>(code) - min;
+      out[g * 32 + i] = scale * static_cast<float>(q4_k_code(block, g * 32 + i)) - min;
     }
   }
 }
@@ -157,9 +183,7 @@ void decode_q5_k(const std::byte* block, float* out) {
     const float scale = d * static_cast<float>(of.scale);
     const float min = dmin * static_cast<float>(of.min);
     for (int i = 0; i < 32; ++i) {
-      const int code = nibble(block + 48 + g / 2 * 32, 32, g % 2 * 32 + i) |
-                       (byte_at(block, 16 + i) >> g & 1) << 4;
-      out[g * 32 + i] = scale * static_cast<float>(code) - min;
+      out[g * 32 + i] = scale * static_cast<float>(q5_k_code(block, g * 32 + i)) - min;
     }
   }
 }
@@ -167,12 +191,8 @@ void decode_q5_k(const std::byte* block, float* out) {
 void decode_q6_k(const std::byte* block, float* out) {
   const float d = half_at(block, 208);
   for (int e = 0; e < kSuperBlock; ++e) {
-    const int half = e / 128, k = e % 128 / 32, l = e % 32;
-    const int byte = byte_at(block, half * 64 + k % 2 * 32 + l);
-    const int low = k < 2 ? byte & 15 : byte >> 4;
-    const int high = byte_at(block, 128 + half * 32 + l) >> (2 * k) & 3;
     const auto scale = static_cast<std::int8_t>(block[192 + e / 16]);
-    out[e] = d * static_cast<float>(scale) * static_cast<float>((low | high << 4) - 32);
+    out[e] = d * static_cast<float>(scale) * static_cast<float>(q6_k_code(block, e) - 32);
   }
 }
 
@@ -259,6 +279,22 @@ bool codes_mxfp4(const std::byte* block, std::int16_t* codes, float* scales) {
     codes[e] = kE2m1Twice[static_cast<std::size_t>(nibble(block + 1, 16, e))];
   }
   return exponent >= -24 && exponent <= 15;
+}
+
+void super_q4_k(const std::byte* block, std::int16_t* codes, float* supers, std::uint8_t* subs) {
+  six_bit_scales(block, supers, subs);
+  for (int e = 0; e < kSuperBlock; ++e) codes[e] = static_cast<std::int16_t>(q4_k_code(block, e));
+}
+
+void super_q5_k(const std::byte* block, std::int16_t* codes, float* supers, std::uint8_t* subs) {
+  six_bit_scales(block, supers, subs);
+  for (int e = 0; e < kSuperBlock; ++e) codes[e] = static_cast<std::int16_t>(q5_k_code(block, e));
+}
+
+void super_q6_k(const std::byte* block, std::int16_t* codes, float* supers, std::uint8_t* subs) {
+  supers[0] = half_at(block, 208);
+  for (int g = 0; g < 16; ++g) subs[g] = static_cast<std::uint8_t>(byte_at(block, 192 + g));
+  for (int e = 0; e < kSuperBlock; ++e) codes[e] = static_cast<std::int16_t>(q6_k_code(block, e));
 }
 
 }  // namespace leq

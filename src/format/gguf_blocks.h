@@ -27,4 +27,8 @@ bool codes_q3_k(const std::byte* block, std::int16_t* codes, float* scales);
 bool codes_iq4_nl(const std::byte* block, std::int16_t* codes, float* scales);
 bool codes_mxfp4(const std::byte* block, std::int16_t* codes, float* scales);
 
+void super_q4_k(const std::byte* block, std::int16_t* codes, float* supers, std::uint8_t* subs);
+void super_q5_k(const std::byte* block, std::int16_t* codes, float* supers, std::uint8_t* subs);
+void super_q6_k(const std::byte* block, std::int16_t* codes, float* supers, std::uint8_t* subs);
+
 }  // namespace leq

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "tensor/super_blocks.h"
 
 namespace leq {
 namespace {
@@ -189,22 +191,47 @@ void GgufSource::read(const SourceTensor& tensor, std::int64_t first, std::span<
   }
 }
 
+// Rows of a k type in its own scheme; false where a number is not finite.
+bool GgufSource::read_super(const SourceTensor& tensor, std::int64_t first, std::int64_t rows,
+                            ChosenCodes& out) const {
+  const GgufType& of = type(tensor);
+  const SuperLayout layout = super_layout(exact_scheme(of)->kind);
+  const std::int64_t blocks = tensor.shape[1] / of.elements;
+  const std::int64_t subs = layout.sub_blocks(of.elements) * layout.subs;
+  out.codes.resize(static_cast<std::size_t>(rows * tensor.shape[1]));
+  out.scales.resize(static_cast<std::size_t>(rows * blocks * layout.supers));
+  out.zeros.resize(static_cast<std::size_t>(rows * blocks * subs));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const std::byte* block = tensor.bytes.data() + stored_row(tensor, first + r) * blocks * of.bytes;
+    for (std::int64_t b = r * blocks; b < (r + 1) * blocks; ++b, block += of.bytes) {
+      of.super(block, out.codes.data() + b * of.elements, out.scales.data() + b * layout.supers,
+               out.zeros.data() + b * subs);
+    }
+  }
+  return std::ranges::all_of(out.scales, [](float scale) { return std::isfinite(scale); });
+}
+
+std::int64_t GgufSource::stored_row(const SourceTensor& tensor, std::int64_t row) const {
+  const std::int64_t head_rows = details_[place_of(tensor)].head_rows;
+  return head_rows == 0 ? row : paired_row(row, head_rows);
+}
+
 bool GgufSource::read_codes(const SourceTensor& tensor, const QuantScheme& scheme,
                             std::int64_t first, std::int64_t rows, ChosenCodes& out) const {
   const GgufType& of = type(tensor);
   const bool fits = scheme.kind == CodeKind::int_ && scheme.bits >= of.code_bits &&
                     (scheme.bits == 4 || scheme.bits == 8) && scheme.group == kGgufGroup;
-  if (of.codes == nullptr || !fits || tensor.shape.size() != 2) return false;
+  const bool own_super = of.super != nullptr && scheme == *exact_scheme(of);
+  if (tensor.shape.size() != 2 || !(own_super || (of.codes != nullptr && fits))) return false;
   const std::int64_t columns = tensor.shape[1];
   ensure(first >= 0 && rows >= 0 && first <= tensor.shape[0] && rows <= tensor.shape[0] - first,
          tensor.place, ": rows ", first, " + ", rows, " of ", tensor.shape[0]);
+  if (own_super) return read_super(tensor, first, rows, out);
   out.codes.resize(static_cast<std::size_t>(rows * columns));
   out.scales.resize(static_cast<std::size_t>(rows * columns / kGgufGroup));
-  const std::int64_t head_rows = details_[place_of(tensor)].head_rows;
   const std::int64_t blocks = columns / of.elements;
   for (std::int64_t r = 0; r < rows; ++r) {
-    const std::int64_t row = head_rows == 0 ? first + r : paired_row(first + r, head_rows);
-    const std::byte* block = tensor.bytes.data() + row * blocks * of.bytes;
+    const std::byte* block = tensor.bytes.data() + stored_row(tensor, first + r) * blocks * of.bytes;
     for (std::int64_t b = 0; b < blocks; ++b, block += of.bytes) {
       const std::int64_t at = r * columns + b * of.elements;
       if (!of.codes(block, out.codes.data() + at, out.scales.data() + at / kGgufGroup)) return false;

@@ -52,6 +52,10 @@ class GgufSource : public TensorSource {
   std::size_t place_of(const SourceTensor& tensor) const {
     return static_cast<std::size_t>(&tensor - tensors_.data());
   }
+  // Where row `row` of Hugging Face's order stands in the file.
+  std::int64_t stored_row(const SourceTensor& tensor, std::int64_t row) const;
+  bool read_super(const SourceTensor& tensor, std::int64_t first, std::int64_t rows,
+                  ChosenCodes& out) const;
   void read_blocks(const SourceTensor& tensor, std::int64_t first, std::span<float> out) const;
 
   std::vector<MappedFile> files_;

@@ -20,9 +20,9 @@ constexpr std::array<GgufType, 21> kTypes = {{
     {8, "Q8_0", 32, 34, {}, decode_q8_0, codes_q8_0, 8},
     {10, "Q2_K", 256, 84, {}, decode_q2_k},
     {11, "Q3_K", 256, 110, {}, decode_q3_k, codes_q3_k, 8},
-    {12, "Q4_K", 256, 144, {}, decode_q4_k},
-    {13, "Q5_K", 256, 176, {}, decode_q5_k},
-    {14, "Q6_K", 256, 210, {}, decode_q6_k},
+    {12, "Q4_K", 256, 144, {}, decode_q4_k, nullptr, 4, super_q4_k},
+    {13, "Q5_K", 256, 176, {}, decode_q5_k, nullptr, 5, super_q5_k},
+    {14, "Q6_K", 256, 210, {}, decode_q6_k, nullptr, 6, super_q6_k},
     {20, "IQ4_NL", 32, 18, {}, decode_iq4_nl, codes_iq4_nl, 8},
     {23, "IQ4_XS", 256, 136, {}, decode_iq4_xs},
     {39, "MXFP4", 32, 17, {}, decode_mxfp4, codes_mxfp4, 8},
@@ -80,6 +80,12 @@ std::optional<QuantScheme> exact_scheme(const GgufType& type) {
                        : *type.floats == DType::f16 ? CodeKind::f16
                                                        : CodeKind::bf16,
                        whole ? 32 : 16, Scaling::none, 0};
+  }
+  if (type.super != nullptr) {
+    const CodeKind kind = type.code_bits == 4   ? CodeKind::q4_k
+                          : type.code_bits == 5 ? CodeKind::q5_k
+                                                : CodeKind::q6_k;
+    return QuantScheme{kind, type.code_bits, Scaling::group, static_cast<int>(kGgufGroup)};
   }
   if (type.codes == nullptr) return std::nullopt;
   return QuantScheme{CodeKind::int_, type.code_bits, Scaling::group, static_cast<int>(kGgufGroup)};

@@ -29,6 +29,10 @@ struct GgufType {
   // each code in [-127, 127]; false where this block has no such. nullptr: the type has none.
   bool (*codes)(const std::byte* block, std::int16_t* codes, float* scales) = nullptr;
   int code_bits = 0;  // of `codes`: 4 or 8
+  // The k types that are schemes of leq: their codes, f16 numbers (d, dmin) and bytes, as
+  // ChosenCodes of q4_k, q5_k and q6_k has them (tensor/super_blocks.h).
+  void (*super)(const std::byte* block, std::int16_t* codes, float* supers,
+                std::uint8_t* subs) = nullptr;
 };
 
 // Throws Error naming `where` and the type: an unknown number, a type that was removed from the
@@ -39,7 +43,7 @@ const GgufType& require_gguf_type(std::uint32_t id, std::string_view where);
 std::span<const GgufType> gguf_types();
 
 // The scheme that holds a type's numbers exactly (where its codes are in range): f32, f16, bf16,
-// int4-g32, int8-g32; nullopt where there is none.
+// int4-g32, int8-g32, q4_k, q5_k, q6_k; nullopt where there is none.
 std::optional<QuantScheme> exact_scheme(const GgufType& type);
 
 }  // namespace leq

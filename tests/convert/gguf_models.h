@@ -2,12 +2,15 @@
 // of rows, with tensors of any type.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "base/half.h"
 #include "base/random.h"
 #include "convert/imported_model.h"
 #include "format/gguf_types.h"
@@ -119,8 +122,28 @@ inline void add_config(GgufWriter& writer, const ModelConfig& config, const std:
   }
 }
 
-// All tensors in f32. `pairs`: rows of q and k as llama.cpp has them for architecture llama.
-inline void add_tensors(GgufWriter& writer, const ImportedModel& model, bool pairs) {
+// Q8_0: blocks of 32 with an f16 scale.
+inline std::string q8_0_bytes(const std::vector<float>& values) {
+  std::string bytes;
+  for (std::size_t first = 0; first < values.size(); first += 32) {
+    float largest = 0;
+    for (std::size_t i = first; i < first + 32; ++i) largest = std::max(largest, std::fabs(values[i]));
+    const std::uint16_t half = f32_to_f16(largest / 127);
+    bytes += raw(half);
+    const float scale = f16_to_f32(half);
+    for (std::size_t i = first; i < first + 32; ++i) {
+      const float code = scale == 0 ? 0 : std::clamp(std::nearbyint(values[i] / scale), -127.0f, 127.0f);
+      bytes += raw(static_cast<std::int8_t>(code));
+    }
+  }
+  return bytes;
+}
+
+enum class WriteAs : std::uint8_t { f32, q8_0 };  // matrices of whole blocks
+
+// All tensors. `pairs`: rows of q and k as llama.cpp has them for architecture llama.
+inline void add_tensors(GgufWriter& writer, const ImportedModel& model, bool pairs,
+                        WriteAs as = WriteAs::f32) {
   for (const TensorInput& tensor : model.tensors) {
     Rows rows = rows_of(tensor);
     std::string name = name_in_gguf(tensor.name);
@@ -143,7 +166,11 @@ inline void add_tensors(GgufWriter& writer, const ImportedModel& model, bool pai
     }
     std::vector<std::uint64_t> dims = {static_cast<std::uint64_t>(rows.rows)};
     if (tensor.shape.size() == 2) dims.insert(dims.begin(), static_cast<std::uint64_t>(rows.columns));
-    writer.tensor(name, dims, 0, f32_bytes(rows.values));
+    if (as == WriteAs::q8_0 && dims.size() == 2 && rows.columns % 32 == 0) {
+      writer.tensor(name, dims, 8, q8_0_bytes(rows.values));
+    } else {
+      writer.tensor(name, dims, 0, f32_bytes(rows.values));
+    }
   }
 }
 

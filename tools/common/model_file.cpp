@@ -25,12 +25,9 @@ namespace fs = std::filesystem;
 constexpr const char* kMemoryFolder = "/dev/shm";
 
 // Writes the conversion of `gguf` to `output`, complete or not at all.
-void convert(const fs::path& gguf, const fs::path& output, const Options& options) {
+void convert(const fs::path& gguf, const fs::path& output) {
   const ImportedModel model = import_checkpoint(gguf);
   CheckpointOptions checkpoint;
-  if (options.declares("threads")) {
-    checkpoint.threads = static_cast<int>(std::max<std::int64_t>(0, options.integer("threads")));
-  }
   keep_types(model, checkpoint);
   Progress line("converting", std::ssize(model.tensors), "tensors");
   quantize_imported(model, output, checkpoint,
@@ -58,17 +55,17 @@ class NamelessFile {
   int descriptor_;
 };
 
-NamelessFile convert_in_memory(const fs::path& gguf, const Options& options) {
+NamelessFile convert_in_memory(const fs::path& gguf) {
   std::error_code none;
   const fs::path folder =
       fs::is_directory(kMemoryFolder, none) ? fs::path(kMemoryFolder) : fs::temp_directory_path();
   const fs::path file =
       folder / ("leq-" + std::to_string(::getpid()) + "-" + conversion_name(gguf));
-  convert(gguf, file, options);
+  convert(gguf, file);
   return NamelessFile(file);
 }
 
-fs::path convert_in_cache(const fs::path& gguf, const Options& options) {
+fs::path convert_in_cache(const fs::path& gguf) {
   const fs::path file = conversion_cache() / conversion_name(gguf);
   if (file_exists(file)) return file;
   std::error_code error;
@@ -77,7 +74,7 @@ fs::path convert_in_cache(const fs::path& gguf, const Options& options) {
           "); set XDG_CACHE_HOME to another folder, or use --no-cache");
   std::cerr << "converting " << printable(gguf.string(), 4096) << ", this once, to "
             << printable(file.string(), 4096) << '\n';
-  convert(gguf, file, options);
+  convert(gguf, file);
   return file;
 }
 
@@ -120,15 +117,15 @@ int with_model_files(const Options& options, const std::function<int(const Optio
   Options resolved = options;
   std::vector<NamelessFile> in_memory;  // until the tool ends
   for (const char* name : {"model", "model-draft"}) {
-    if (!options.declares(name) || !options.given(name)) continue;
-    const fs::path path = options.text(name);
-    if (!begins_as_gguf_file(path)) continue;
-    if (options.declares("cache") && !options.flag("cache")) {
-      in_memory.push_back(convert_in_memory(path, options));
-      resolved.set_text(name, in_memory.back().path());
-    } else {
-      resolved.set_text(name, convert_in_cache(path, options).string());
-    }
+    if (!options.declares(name)) continue;
+    resolved.replace_texts(name, [&](const std::string& path) -> std::string {
+      if (!begins_as_gguf_file(path)) return path;
+      if (!options.declares("cache") || options.flag("cache")) {
+        return convert_in_cache(path).string();
+      }
+      in_memory.push_back(convert_in_memory(path));
+      return in_memory.back().path();
+    });
   }
   return body(resolved);
 }

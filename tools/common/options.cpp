@@ -241,9 +241,11 @@ bool Options::flag(std::string_view name) const {
   return !found.texts.empty() && found.texts[0] == "1";
 }
 
-void Options::set_text(std::string_view name, std::string text) {
-  value(name, OptionKind::text);  // throws where there is none
-  values_.find(name)->second.texts = {std::move(text)};
+void Options::replace_texts(std::string_view name,
+                            const std::function<std::string(const std::string&)>& other) {
+  const auto found = values_.find(name);
+  ensure(found != values_.end(), "no option is declared as '", name, "'");
+  for (std::string& text : found->second.texts) text = other(text);
 }
 
 std::int64_t Options::integer(std::string_view name) const {

@@ -13,13 +13,34 @@ void append_plane(std::vector<std::byte>& to, std::vector<std::byte>& from) {
   from = {};
 }
 
+// Planes of rows that are whole panels follow one another; a second plane of codes lies behind all
+// of the first.
+PackedWeight join_panels(std::vector<PackedWeight>& parts, std::int64_t rows) {
+  std::vector<std::byte> high;
+  for (PackedWeight& part : parts) {
+    const CodePlanes planes = code_planes(part.scheme, part.rows, part.columns);
+    if (planes.high_bits == 0) continue;
+    high.insert(high.end(), part.codes.begin() + planes.high_at, part.codes.end());
+    part.codes.resize(static_cast<std::size_t>(planes.high_at));
+  }
+  PackedWeight whole = std::move(parts.front());
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    append_plane(whole.codes, parts[i].codes);
+    append_plane(whole.scales, parts[i].scales);
+    append_plane(whole.zeros, parts[i].zeros);
+    append_plane(whole.sums, parts[i].sums);
+  }
+  append_plane(whole.codes, high);
+  whole.rows = rows;
+  return whole;
+}
+
 }  // namespace
 
 std::optional<QuantizedTensor> carry_codes(const TensorInput& tensor, const TensorPlan& plan,
                                            ThreadPool& pool) {
-  const bool one_plane = plan.scheme.kind == CodeKind::int_ && plan.scheme.bits != 3;
-  if (!tensor.read_codes || plan.method != nullptr || !plan.label.empty() || !one_plane ||
-      tensor.shape.size() != 2) {
+  if (!tensor.read_codes || plan.method != nullptr || !plan.label.empty() ||
+      !plan.scheme.is_integer() || tensor.shape.size() != 2) {
     return std::nullopt;
   }
   const std::int64_t rows = tensor.shape[0];
@@ -40,13 +61,7 @@ std::optional<QuantizedTensor> carry_codes(const TensorInput& tensor, const Tens
   });
   if (!exact) return std::nullopt;
   QuantizedTensor result;
-  result.weight = std::move(parts.front());
-  for (std::size_t i = 1; i < parts.size(); ++i) {
-    append_plane(result.weight.codes, parts[i].codes);
-    append_plane(result.weight.scales, parts[i].scales);
-    append_plane(result.weight.sums, parts[i].sums);
-  }
-  result.weight.rows = rows;
+  result.weight = join_panels(parts, rows);
   result.record.method = "source";
   result.record.online_mode = plan.online_mode;
   return result;
