@@ -12,6 +12,7 @@ namespace leq {
 namespace {
 
 constexpr QuantScheme kNearest = {CodeKind::int_, 8, Scaling::group, 32};
+constexpr QuantScheme kNearestOffset = {CodeKind::uint_, 8, Scaling::group, 32};
 
 bool is_matrix(const TensorInput& tensor) {
   return tensor.role != TensorRole::vector && tensor.role != TensorRole::position_embedding;
@@ -24,12 +25,20 @@ std::string input_of(const TensorInput& tensor) {
   return layer + (tensor.role == TensorRole::qkv ? ".qkv" : ".gate_up");
 }
 
-// What two tensors that read one input want in common: nothing where their inputs are alike (signed
-// codes with sums of 32: int4-g32 and the k types), else a type for both. int4-g32 fits into
-// int8-g32, halves into f32.
-std::optional<QuantScheme> joined(const QuantScheme& a, const QuantScheme& b) {
-  if (a == b || (a.is_offset() && b.is_offset())) return std::nullopt;
-  return a.is_float() && b.is_float() ? QuantScheme{} : kNearest;
+// What the readers of one input are stored as, and so want of it.
+struct Readers {
+  bool codes = false;                // some are stored in codes
+  bool offset = false;              // some want signed codes with sums (int4-g32, the k types)
+  std::optional<QuantScheme> type;  // of floats: of all of them
+};
+
+// The type of one of them. Integers are never rounded again for the sake of another: int8-g32 and
+// uint8-g32 hold the same codes.
+QuantScheme type_for(const TensorInput& tensor, const Readers& readers) {
+  const QuantScheme own = tensor.own_scheme.value_or(kNearest);
+  if (!readers.codes) return *readers.type;
+  if (own.is_offset()) return own;
+  return readers.offset ? kNearestOffset : kNearest;
 }
 
 // ECMAScript that only this name fits.
@@ -67,24 +76,20 @@ void keep_types(const ImportedModel& model, CheckpointOptions& options) {
   require(!chooses, ErrorKind::bad_setting, model.folder,
           ": its codes are carried over as they are, which leaves nothing to calibrate; name a ",
           Setting{"type"}, " or a recipe to quantize it again");
-  // Types of inputs whose readers want different formats.
-  std::map<std::string, QuantScheme> first_of, common;
+  std::map<std::string, Readers> inputs;
   for (const TensorInput& tensor : model.tensors) {
     if (!is_matrix(tensor)) continue;
-    const std::string input = input_of(tensor);
     const QuantScheme own = tensor.own_scheme.value_or(kNearest);
-    const auto [found, is_new] = first_of.emplace(input, own);
-    const auto both = joined(found->second, own);
-    if (is_new || !both) continue;
-    common[input] = common.contains(input) && common[input] == kNearest ? kNearest : *both;
+    Readers& readers = inputs[input_of(tensor)];
+    readers.codes = readers.codes || !own.is_float();
+    readers.offset = readers.offset || own.is_offset();
+    if (own.is_float()) readers.type = !readers.type || *readers.type == own ? own : QuantScheme{};
   }
   std::map<std::string, std::int64_t> numbers;  // by scheme
   std::vector<TypeOverride> types;
   for (const TensorInput& tensor : model.tensors) {
     if (!is_matrix(tensor)) continue;
-    const auto found = common.find(input_of(tensor));
-    const QuantScheme scheme =
-        found != common.end() ? found->second : tensor.own_scheme.value_or(kNearest);
+    const QuantScheme scheme = type_for(tensor, inputs.at(input_of(tensor)));
     types.push_back({exactly(tensor.name), scheme});
     numbers[scheme_name(scheme)] += tensor.shape[0] * tensor.shape[1];
   }

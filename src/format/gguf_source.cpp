@@ -117,7 +117,7 @@ void GgufSource::add_tensors(GgufFile& file) {
     source.dtype = tensor.type->floats.value_or(DType::u8);
     source.shape = std::move(tensor.shape);
     source.bytes = tensor.bytes;
-    source.place = file.metadata.source() + " at offset " + std::to_string(tensor.offset);
+    source.place = files_.back().name() + " at offset " + std::to_string(tensor.offset);
     source.file_dtype = tensor.type->name;
     const bool is_new = by_name_.emplace(source.name, tensors_.size()).second;
     require(is_new, source.place, ": tensor ", printable(source.name),
@@ -219,8 +219,10 @@ std::int64_t GgufSource::stored_row(const SourceTensor& tensor, std::int64_t row
 bool GgufSource::read_codes(const SourceTensor& tensor, const QuantScheme& scheme,
                             std::int64_t first, std::int64_t rows, ChosenCodes& out) const {
   const GgufType& of = type(tensor);
-  const bool fits = scheme.kind == CodeKind::int_ && scheme.bits >= of.code_bits &&
-                    (scheme.bits == 4 || scheme.bits == 8) && scheme.group == kGgufGroup;
+  const bool is_uint8 = scheme == QuantScheme{CodeKind::uint_, 8, Scaling::group, kGgufGroup};
+  const bool fits = is_uint8 || (scheme.kind == CodeKind::int_ && scheme.bits >= of.code_bits &&
+                                 (scheme.bits == 4 || scheme.bits == 8) &&
+                                 scheme.group == kGgufGroup);
   const bool own_super = of.super != nullptr && scheme == *exact_scheme(of);
   if (tensor.shape.size() != 2 || !(own_super || (of.codes != nullptr && fits))) return false;
   const std::int64_t columns = tensor.shape[1];
@@ -236,6 +238,11 @@ bool GgufSource::read_codes(const SourceTensor& tensor, const QuantScheme& schem
       const std::int64_t at = r * columns + b * of.elements;
       if (!of.codes(block, out.codes.data() + at, out.scales.data() + at / kGgufGroup)) return false;
     }
+  }
+  if (is_uint8) {
+    constexpr std::uint8_t kMiddle = 128;
+    for (std::int16_t& code : out.codes) code = static_cast<std::int16_t>(code + kMiddle);
+    out.zeros.assign(out.scales.size(), kMiddle);
   }
   return true;
 }

@@ -85,10 +85,10 @@ std::optional<QuantScheme> exact_scheme(const GgufType& type) {
     const CodeKind kind = type.code_bits == 4   ? CodeKind::q4_k
                           : type.code_bits == 5 ? CodeKind::q5_k
                                                 : CodeKind::q6_k;
-    return QuantScheme{kind, type.code_bits, Scaling::group, static_cast<int>(kGgufGroup)};
+    return QuantScheme{kind, type.code_bits, Scaling::group, kGgufGroup};
   }
   if (type.codes == nullptr) return std::nullopt;
-  return QuantScheme{CodeKind::int_, type.code_bits, Scaling::group, static_cast<int>(kGgufGroup)};
+  return QuantScheme{CodeKind::int_, type.code_bits, Scaling::group, kGgufGroup};
 }
 
 }  // namespace leq

@@ -13,7 +13,7 @@
 
 namespace leq {
 
-inline constexpr std::int64_t kGgufGroup = 32;  // columns that share a scale in exact schemes
+inline constexpr int kGgufGroup = 32;  // columns that share a scale in exact schemes
 inline constexpr std::int64_t kMostGgufBlock = 256;
 
 struct GgufType {

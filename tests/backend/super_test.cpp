@@ -86,7 +86,10 @@ float expected(const SuperCase& c, std::int64_t row, const TestInputs& x, std::i
 void expect_exact(const SuperCase& c, ActKind act, std::int64_t tokens, Fill fill, Random& random) {
   const TestInputs x(act, tokens, c.columns, random, fill);
   Linear linear;
+  test::AlignedBytes codes(std::ssize(c.packed.codes));  // as in a file
+  std::memcpy(codes.as<std::byte>(), c.packed.codes.data(), c.packed.codes.size());
   linear.segments[0].weight = c.packed.view();
+  linear.segments[0].weight.codes = codes.as<const std::byte>();
   linear.segments[0].bias = c.bias.empty() ? nullptr : c.bias.data();
   linear.segment_count = 1;
   linear.outputs = c.rows;

@@ -549,7 +549,7 @@ void convert_and_compare(const std::string& linears, const std::string& table, b
 TEST(GgufNumbers, ExactTypesAreCarriedOver) {
   convert_and_compare("Q8_0", "Q8_0", true, "int8-g32");
   convert_and_compare("Q4_0", "Q4_0", true, "int4-g32");
-  convert_and_compare("Q4_0", "Q8_0", true, "int4-g32");  // layer 1's q, k, v: int8-g32
+  convert_and_compare("Q4_0", "Q8_0", true, "int4-g32");  // layer 1's v: uint8-g32
   convert_and_compare("Q5_0", "Q8_0", true, "int8-g32");
   convert_and_compare("IQ4_NL", "Q5_0", true, "int8-g32");
   convert_and_compare("MXFP4", "Q8_0", true, "int8-g32");
