@@ -33,8 +33,9 @@ const Architecture& architecture_of(const GgufMetadata& metadata) {
   const auto name = metadata.text("general.architecture");
   require(type != "adapter", source, ": is a LoRA adapter, which is not read; merge it into its ",
           "model first");
-  require(type != "mmproj" && name != "clip", source,
-          ": is a vision or audio tower (mmproj), which is not read; give the language model's file");
+  require(
+      type != "mmproj" && name != "clip", source,
+      ": is a vision or audio tower (mmproj), which is not read; give the language model's file");
   require(type != "imatrix", source, ": is an importance matrix, which holds no model");
   require(type == "model", source, ": general.type is ", printable(type), ", expected model");
   require(name.has_value(), source, ": key general.architecture is missing; is this a model?");
@@ -69,7 +70,8 @@ std::string gguf_name(const TensorRule& rule) {
   constexpr std::string_view kBias = ".bias";
   const bool bias = rule.leq.ends_with(kBias);
   const std::string_view base = rule.leq.substr(0, rule.leq.size() - (bias ? kBias.size() : 0));
-  const auto found = std::ranges::find(kTensorNames, base, [](const auto& pair) { return pair.first; });
+  const auto found =
+      std::ranges::find(kTensorNames, base, [](const auto& pair) { return pair.first; });
   ensure(found != kTensorNames.end(), "GGUF has no name for tensor ", rule.leq);
   const std::string name(rule.parts > 1 ? "blk.{}.attn_qkv" : found->second);
   return name + (bias ? ".bias" : ".weight");
@@ -126,9 +128,9 @@ void refuse_features(const Keys& keys, const Architecture& architecture) {
   refuse("expert_count", 0, "mixtures of experts are");
   refuse("nextn_predict_layers", 0, "layers that predict several tokens are");
   if (architecture.windowed.empty()) refuse("attention.sliding_window", 0, "its windows are");
-  for (const char* key : {"attention.clamp_kqv", "attention.max_alibi_bias", "attn_logit_softcapping",
-                          "final_logit_softcapping", "logit_scale", "residual_scale",
-                          "embedding_scale", "attention.scale"}) {
+  for (const char* key : {"attention.clamp_kqv", "attention.max_alibi_bias",
+                          "attn_logit_softcapping", "final_logit_softcapping", "logit_scale",
+                          "residual_scale", "embedding_scale", "attention.scale"}) {
     const auto value = keys.metadata().number(keys.prefix() + key);
     require(!value || *value == 0 || (*value == 1 && std::string_view(key).ends_with("scale")),
             source, ": ", keys.prefix(), key, " = ", value.value_or(0), " is not supported");
@@ -145,12 +147,12 @@ void read_heads(const Keys& keys, const Family& family, Json& config) {
   const std::int64_t width = keys.count("embedding_length");
   require(heads > 0 && width > 0, source, ": ", heads, " heads, width ", width);
   const std::int64_t head_dim = keys.count_if_there("attention.key_length").value_or(width / heads);
-  const std::int64_t value_dim = keys.count_if_there("attention.value_length").value_or(width / heads);
-  require(head_dim == value_dim, source, ": keys of ", head_dim, " columns and values of ", value_dim,
-          " are not supported");
+  const std::int64_t value_dim =
+      keys.count_if_there("attention.value_length").value_or(width / heads);
+  require(head_dim == value_dim, source, ": keys of ", head_dim, " columns and values of ",
+          value_dim, " are not supported");
   set(config, family.keys.heads, heads);
-  set(config, family.keys.kv_heads,
-      keys.count_if_there("attention.head_count_kv").value_or(heads));
+  set(config, family.keys.kv_heads, keys.count_if_there("attention.head_count_kv").value_or(heads));
   set(config, family.keys.head_dim, head_dim);
   require(family.keys.head_dim != nullptr || head_dim * heads == width, source, ": heads of ",
           head_dim, " columns in a ", family.name, " model of width ", width);

@@ -31,7 +31,8 @@ void unpair_heads(GgufSource& source, const GgufModel& model, std::int64_t layer
 // "mostly Q4_K": the type of most numbers.
 std::string main_type(const GgufSource& source) {
   std::map<std::string, std::size_t> bytes;
-  for (const SourceTensor& tensor : source.tensors()) bytes[tensor.file_dtype] += tensor.bytes.size();
+  for (const SourceTensor& tensor : source.tensors())
+    bytes[tensor.file_dtype] += tensor.bytes.size();
   const auto most = std::ranges::max_element(
       bytes, [](const auto& a, const auto& b) { return a.second < b.second; });
   return most == bytes.end() ? "no tensors" : "mostly " + most->first;

@@ -19,8 +19,8 @@ constexpr double kDefaultTheta = 10000;
 double llama3_divisor(double wavelength, double factor, double context) {
   if (wavelength < context / kHighFrequencyFactor) return 1;
   if (wavelength > context / kLowFrequencyFactor) return factor;
-  const double smooth = (context / wavelength - kLowFrequencyFactor) /
-                        (kHighFrequencyFactor - kLowFrequencyFactor);
+  const double smooth =
+      (context / wavelength - kLowFrequencyFactor) / (kHighFrequencyFactor - kLowFrequencyFactor);
   return 1 / ((1 - smooth) / factor + smooth);
 }
 
@@ -54,8 +54,9 @@ Json scaling_of_divisors(const SourceTensor& tensor, const GgufSource& source, d
             {"high_freq_factor", kHighFrequencyFactor},
             {"original_max_position_embeddings", context}};
   }
-  fail(tensor.place, ": tensor rope_freqs.weight does not follow the rule of Llama 3, the only one "
-                     "that is supported as a tensor");
+  fail(tensor.place,
+       ": tensor rope_freqs.weight does not follow the rule of Llama 3, the only one "
+       "that is supported as a tensor");
 }
 
 Json yarn_of(const GgufMetadata& metadata, const std::string& prefix, double factor) {
@@ -72,8 +73,9 @@ Json yarn_of(const GgufMetadata& metadata, const std::string& prefix, double fac
   if (attention != 1) scaling["attention_factor"] = attention * (1 + 0.1 * std::log(factor));
   const double extrapolation = metadata.number(prefix + "yarn_ext_factor").value_or(1);
   const double multiplier = metadata.number(prefix + "yarn_log_multiplier").value_or(0);
-  require((extrapolation == 1 || extrapolation == -1) && multiplier == 0, metadata.source(), ": key ",
-          prefix, extrapolation == 1 || extrapolation == -1 ? "yarn_log_multiplier" : "yarn_ext_factor",
+  require((extrapolation == 1 || extrapolation == -1) && multiplier == 0, metadata.source(),
+          ": key ", prefix,
+          extrapolation == 1 || extrapolation == -1 ? "yarn_log_multiplier" : "yarn_ext_factor",
           " has a value that is not supported");
   return scaling;
 }

@@ -75,8 +75,8 @@ class GgufTokenizerReader {
     require(*model == "gpt2" || *model == "llama", place(), ": tokenizer.ggml.model ",
             printable(*model), " is not supported; supported are gpt2 (byte BPE) and llama ",
             "(sentencepiece BPE)");
-    require(!tokens_.empty() && tokens_.size() <= kMaxPieces, place(), ": tokenizer.ggml.tokens has ",
-            tokens_.size(), " tokens, expected 1 to ", kMaxPieces);
+    require(!tokens_.empty() && tokens_.size() <= kMaxPieces, place(),
+            ": tokenizer.ggml.tokens has ", tokens_.size(), " tokens, expected 1 to ", kMaxPieces);
     require(types_.empty() || types_.size() == tokens_.size(), place(), ": tokenizer.ggml has ",
             tokens_.size(), " tokens and ", types_.size(), " token types");
     if (*model == "gpt2") {
@@ -90,7 +90,9 @@ class GgufTokenizerReader {
  private:
   const std::string& place() const { return metadata_.source(); }
 
-  std::int64_t type_of(std::size_t id) const { return types_.empty() ? std::int64_t{kGgufNormal} : types_[id]; }
+  std::int64_t type_of(std::size_t id) const {
+    return types_.empty() ? std::int64_t{kGgufNormal} : types_[id];
+  }
 
   static bool is_added(std::int64_t type) {
     return type == kGgufControl || type == kGgufUserDefined || type == kGgufUnknown;
@@ -152,8 +154,7 @@ class GgufTokenizerReader {
         add(id, false);
         continue;
       }
-      const std::string bytes =
-          bytes_of_printable(tokens_[id]).value_or(std::string(tokens_[id]));
+      const std::string bytes = bytes_of_printable(tokens_[id]).value_or(std::string(tokens_[id]));
       place_piece(spec_, static_cast<Token>(id), bytes, TokenType::normal);
     }
     read_merges();
@@ -254,8 +255,16 @@ class GgufTokenizerReader {
 
 // Texts of control tokens that end a turn or a text, whatever the keys say.
 constexpr std::array<std::string_view, 9> kEndTexts = {
-    "<|im_end|>",  "<|eot_id|>",      "<|eom_id|>",    "<|end|>",        "<|end_of_text|>",
-    "<end_of_turn>", "<|endoftext|>", "<|end_of_turn|>", "<\xef\xbd\x9c" "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"};
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end|>",
+    "<|end_of_text|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "<|end_of_turn|>",
+    "<\xef\xbd\x9c"
+    "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"};
 
 struct GgufSampling {
   std::string_view key;
@@ -317,8 +326,8 @@ GenerationDefaults read_gguf_generation(const GgufMetadata& metadata, const Toke
       sampling[knob.knob] = number;
     }
   }
-  defaults.sampling = sampling_from_json(sampling, &SamplingKnob::name,
-                                         metadata.source() + ": general.sampling");
+  defaults.sampling =
+      sampling_from_json(sampling, &SamplingKnob::name, metadata.source() + ": general.sampling");
   return defaults;
 }
 

@@ -27,7 +27,7 @@ std::string input_of(const TensorInput& tensor) {
 
 // What the readers of one input are stored as, and so want of it.
 struct Readers {
-  bool codes = false;                // some are stored in codes
+  bool codes = false;               // some are stored in codes
   bool offset = false;              // some want signed codes with sums (int4-g32, the k types)
   std::optional<QuantScheme> type;  // of floats: of all of them
 };

@@ -11,9 +11,9 @@
 namespace leq {
 namespace {
 
-constexpr int kMostNesting = 4;                     // arrays of arrays
-constexpr std::uint64_t kMostKeyBytes = 65535;      // of the format
-constexpr std::uint64_t kMostNameBytes = 1024;      // of tensors; llama.cpp takes 64
+constexpr int kMostNesting = 4;                 // arrays of arrays
+constexpr std::uint64_t kMostKeyBytes = 65535;  // of the format
+constexpr std::uint64_t kMostNameBytes = 1024;  // of tensors; llama.cpp takes 64
 constexpr std::uint32_t kMostDims = 4;
 constexpr std::uint64_t kMostAlignment = 1 << 20;
 
@@ -177,8 +177,8 @@ class GgufParser {
               " bytes at offset ", tensor.offset, " of the data, which has ", room,
               "; the file was cut off or damaged, download it again");
       tensor.offset += data;
-      tensor.bytes = bytes_.subspan(static_cast<std::size_t>(tensor.offset),
-                                    static_cast<std::size_t>(size));
+      tensor.bytes =
+          bytes_.subspan(static_cast<std::size_t>(tensor.offset), static_cast<std::size_t>(size));
     }
     check_order(file, data);
   }
@@ -194,7 +194,8 @@ class GgufParser {
       end = tensor->offset + tensor->bytes.size();
     }
     end = (end + file.alignment - 1) / file.alignment * file.alignment;
-    require(bytes_.size() <= end, source_, ": ", bytes_.size() - std::min<std::uint64_t>(bytes_.size(), end),
+    require(bytes_.size() <= end, source_, ": ",
+            bytes_.size() - std::min<std::uint64_t>(bytes_.size(), end),
             " bytes after the last tensor; parts that were joined with cat are no GGUF file: keep "
             "them apart and name the first");
   }

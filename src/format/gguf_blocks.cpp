@@ -12,7 +12,7 @@
 namespace leq {
 namespace {
 
-constexpr int kBlock = 32;       // elements of the simple types
+constexpr int kBlock = 32;        // elements of the simple types
 constexpr int kSuperBlock = 256;  // of the k types
 
 int byte_at(const std::byte* bytes, int at) { return std::to_integer<int>(bytes[at]); }

@@ -92,8 +92,8 @@ GgufSource::GgufSource(const fs::path& path) {
     add_part(path.parent_path() / (stem + part_ending(i, split.count)));
   }
   require(split.count == 1 || split.tensors < 0 || split.tensors == std::ssize(tensors_),
-          path.string(), ": the parts have ", tensors_.size(), " tensors, split.tensors.count says ",
-          split.tensors);
+          path.string(), ": the parts have ", tensors_.size(),
+          " tensors, split.tensors.count says ", split.tensors);
 }
 
 void GgufSource::add_part(const fs::path& path) {
@@ -131,8 +131,8 @@ void GgufSource::unpair_rows(std::string_view name, std::int64_t heads) {
   const SourceTensor* tensor = find(name);
   if (tensor == nullptr) return;
   const std::int64_t rows = tensor->shape.front();
-  require(heads > 0 && rows % (2 * heads) == 0, tensor->place, ": tensor ", printable(name), " has ",
-          rows, " rows, expected ", heads, " heads of an even number of rows");
+  require(heads > 0 && rows % (2 * heads) == 0, tensor->place, ": tensor ", printable(name),
+          " has ", rows, " rows, expected ", heads, " heads of an even number of rows");
   details_[place_of(*tensor)].head_rows = rows / heads;
 }
 
@@ -202,7 +202,8 @@ bool GgufSource::read_super(const SourceTensor& tensor, std::int64_t first, std:
   out.scales.resize(static_cast<std::size_t>(rows * blocks * layout.supers));
   out.zeros.resize(static_cast<std::size_t>(rows * blocks * subs));
   for (std::int64_t r = 0; r < rows; ++r) {
-    const std::byte* block = tensor.bytes.data() + stored_row(tensor, first + r) * blocks * of.bytes;
+    const std::byte* block =
+        tensor.bytes.data() + stored_row(tensor, first + r) * blocks * of.bytes;
     for (std::int64_t b = r * blocks; b < (r + 1) * blocks; ++b, block += of.bytes) {
       of.super(block, out.codes.data() + b * of.elements, out.scales.data() + b * layout.supers,
                out.zeros.data() + b * subs);
@@ -220,9 +221,9 @@ bool GgufSource::read_codes(const SourceTensor& tensor, const QuantScheme& schem
                             std::int64_t first, std::int64_t rows, ChosenCodes& out) const {
   const GgufType& of = type(tensor);
   const bool is_uint8 = scheme == QuantScheme{CodeKind::uint_, 8, Scaling::group, kGgufGroup};
-  const bool fits = is_uint8 || (scheme.kind == CodeKind::int_ && scheme.bits >= of.code_bits &&
-                                 (scheme.bits == 4 || scheme.bits == 8) &&
-                                 scheme.group == kGgufGroup);
+  const bool fits =
+      is_uint8 || (scheme.kind == CodeKind::int_ && scheme.bits >= of.code_bits &&
+                   (scheme.bits == 4 || scheme.bits == 8) && scheme.group == kGgufGroup);
   const bool own_super = of.super != nullptr && scheme == *exact_scheme(of);
   if (tensor.shape.size() != 2 || !(own_super || (of.codes != nullptr && fits))) return false;
   const std::int64_t columns = tensor.shape[1];
@@ -233,10 +234,12 @@ bool GgufSource::read_codes(const SourceTensor& tensor, const QuantScheme& schem
   out.scales.resize(static_cast<std::size_t>(rows * columns / kGgufGroup));
   const std::int64_t blocks = columns / of.elements;
   for (std::int64_t r = 0; r < rows; ++r) {
-    const std::byte* block = tensor.bytes.data() + stored_row(tensor, first + r) * blocks * of.bytes;
+    const std::byte* block =
+        tensor.bytes.data() + stored_row(tensor, first + r) * blocks * of.bytes;
     for (std::int64_t b = 0; b < blocks; ++b, block += of.bytes) {
       const std::int64_t at = r * columns + b * of.elements;
-      if (!of.codes(block, out.codes.data() + at, out.scales.data() + at / kGgufGroup)) return false;
+      if (!of.codes(block, out.codes.data() + at, out.scales.data() + at / kGgufGroup))
+        return false;
     }
   }
   if (is_uint8) {

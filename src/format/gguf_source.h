@@ -26,7 +26,9 @@ class GgufSource : public TensorSource {
 
   const GgufMetadata& metadata() const { return metadata_; }
   const std::vector<std::filesystem::path>& paths() const { return paths_; }
-  const GgufType& type(const SourceTensor& tensor) const { return *details_[place_of(tensor)].type; }
+  const GgufType& type(const SourceTensor& tensor) const {
+    return *details_[place_of(tensor)].type;
+  }
   // Rows of each head stand in pairs (i, i + rows / 2) next to each other, as llama.cpp wants them
   // for rotary positions; they are read in Hugging Face's order from now on. Throws Error where the
   // rows are no whole heads with an even number of rows.

@@ -76,9 +76,9 @@ std::span<const GgufType> gguf_types() {
 std::optional<QuantScheme> exact_scheme(const GgufType& type) {
   if (type.floats) {
     const bool whole = *type.floats == DType::f32;
-    return QuantScheme{whole                           ? CodeKind::f32
+    return QuantScheme{whole                        ? CodeKind::f32
                        : *type.floats == DType::f16 ? CodeKind::f16
-                                                       : CodeKind::bf16,
+                                                    : CodeKind::bf16,
                        whole ? 32 : 16, Scaling::none, 0};
   }
   if (type.super != nullptr) {

@@ -48,13 +48,15 @@ ChosenCounts super_counts(std::int64_t rows, std::int64_t columns) {
 }
 
 // Place of number `part` of block `block`, of `blocks` with `parts` numbers each, of a row.
-std::int64_t super_place(std::int64_t row, std::int64_t block, std::int64_t blocks, int part, int parts) {
+std::int64_t super_place(std::int64_t row, std::int64_t block, std::int64_t blocks, int part,
+                         int parts) {
   return ((row / kPanelRows * blocks + block) * parts + part) * kPanelRows + row % kPanelRows;
 }
 
 void put_super(const ChosenCodes& chosen, PackedWeight& packed) {
   const SuperLayout layout = super_layout(packed.scheme.kind);
-  const std::int64_t padded = (packed.columns + kPaddedColumns - 1) / kPaddedColumns * kPaddedColumns;
+  const std::int64_t padded =
+      (packed.columns + kPaddedColumns - 1) / kPaddedColumns * kPaddedColumns;
   const std::int64_t supers = layout.super_blocks(packed.columns);
   const std::int64_t subs = layout.sub_blocks(packed.columns);
   std::size_t from = 0;
@@ -62,7 +64,7 @@ void put_super(const ChosenCodes& chosen, PackedWeight& packed) {
     for (std::int64_t i = 0; i < supers * layout.supers; ++i, ++from) {
       const std::uint16_t half = f32_to_f16(chosen.scales[from]);
       const std::int64_t at = super_place(row, i / layout.supers, layout.super_blocks(padded),
-                                    static_cast<int>(i % layout.supers), layout.supers);
+                                          static_cast<int>(i % layout.supers), layout.supers);
       std::memcpy(packed.scales.data() + at * 2, &half, sizeof half);
     }
   }
@@ -70,7 +72,7 @@ void put_super(const ChosenCodes& chosen, PackedWeight& packed) {
   for (std::int64_t row = 0; row < packed.rows; ++row) {
     for (std::int64_t i = 0; i < subs * layout.subs; ++i, ++from) {
       const std::int64_t at = super_place(row, i / layout.subs, layout.sub_blocks(padded),
-                                    static_cast<int>(i % layout.subs), layout.subs);
+                                          static_cast<int>(i % layout.subs), layout.subs);
       packed.zeros[static_cast<std::size_t>(at)] = std::byte{chosen.zeros[from]};
     }
   }
@@ -81,7 +83,7 @@ SuperScale super_at(const WeightView& weight, const SuperLayout& layout, std::in
   const auto number = [&](int part) {
     const std::int64_t at =
         super_place(row, column / kSuperColumns, layout.super_blocks(weight.padded_columns()), part,
-              layout.supers);
+                    layout.supers);
     std::uint16_t half = 0;
     std::memcpy(&half, static_cast<const std::byte*>(weight.scales) + at * 2, sizeof half);
     return f16_to_f32(half);
@@ -93,15 +95,15 @@ SubScale sub_at(const WeightView& weight, const SuperLayout& layout, std::int64_
                 std::int64_t column) {
   const auto number = [&](int part) {
     const std::int64_t at =
-        super_place(row, column / layout.sub_columns, layout.sub_blocks(weight.padded_columns()), part,
-              layout.subs);
+        super_place(row, column / layout.sub_columns, layout.sub_blocks(weight.padded_columns()),
+                    part, layout.subs);
     return sub_number(weight.scheme.kind, weight.zeros[at]);
   };
   return {number(0), layout.subs > 1 ? number(1) : 0};
 }
 
 void unpack_super(const WeightView& weight, std::int64_t row, std::int64_t first,
-            std::span<const std::uint8_t> codes, std::span<float> out) {
+                  std::span<const std::uint8_t> codes, std::span<float> out) {
   const CodeKind kind = weight.scheme.kind;
   const SuperLayout layout = super_layout(kind);
   const SuperScale super = super_at(weight, layout, row, first);
@@ -114,7 +116,8 @@ void unpack_super(const WeightView& weight, std::int64_t row, std::int64_t first
 }
 
 template <CodeKind kKind>
-std::vector<float> dequantize_super(const ChosenCodes& chosen, std::int64_t rows, std::int64_t columns) {
+std::vector<float> dequantize_super(const ChosenCodes& chosen, std::int64_t rows,
+                                    std::int64_t columns) {
   const SuperLayout layout = super_layout(kKind);
   std::vector<float> values(chosen.codes.size());
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -124,12 +127,10 @@ std::vector<float> dequantize_super(const ChosenCodes& chosen, std::int64_t rows
       const auto sub = static_cast<std::size_t>(
           (row * layout.sub_blocks(columns) + k / layout.sub_columns) * layout.subs);
       const auto at = static_cast<std::size_t>(row * columns + k);
-      values[at] =
-          value_of(kKind,
-                   {chosen.scales[super], layout.supers > 1 ? chosen.scales[super + 1] : 0.0f},
-                   {sub_number(kKind, chosen.zeros[sub]),
-                    layout.subs > 1 ? chosen.zeros[sub + 1] : 0},
-                   chosen.codes[at]);
+      values[at] = value_of(
+          kKind, {chosen.scales[super], layout.supers > 1 ? chosen.scales[super + 1] : 0.0f},
+          {sub_number(kKind, chosen.zeros[sub]), layout.subs > 1 ? chosen.zeros[sub + 1] : 0},
+          chosen.codes[at]);
     }
   }
   return values;
@@ -194,7 +195,8 @@ void choose_symmetric(const SuperPart& part) {
     part.subs[g] = rounded_share(scales[g], part.supers[0], -127, 127);
     const float scale = part.supers[0] * static_cast<float>(static_cast<std::int8_t>(part.subs[g]));
     for (std::size_t k = g * 16; k < std::min((g + 1) * 16, part.x.size()); ++k) {
-      const float code = scale == 0 ? 0 : std::clamp(std::nearbyint(part.x[k] / scale), -32.0f, 31.0f);
+      const float code =
+          scale == 0 ? 0 : std::clamp(std::nearbyint(part.x[k] / scale), -32.0f, 31.0f);
       part.codes[k] = static_cast<std::int16_t>(static_cast<int>(code) + kSuper6Zero);
     }
   }

@@ -35,7 +35,8 @@ SuperCase make_case(const std::string& scheme, ActKind act, std::int64_t rows, s
   const bool extreme = fill == Fill::extreme;
   for (std::int64_t i = 0; i < rows * columns; ++i) {
     const auto levels = static_cast<std::uint32_t>(1 << parsed.bits);
-    c.chosen.codes.push_back(static_cast<std::int16_t>(extreme ? levels - 1 : random.below(levels)));
+    c.chosen.codes.push_back(
+        static_cast<std::int16_t>(extreme ? levels - 1 : random.below(levels)));
   }
   const std::int64_t supers = (columns + 255) / 256 * (is_6(c) ? 1 : 2);
   for (std::int64_t i = 0; i < rows * supers; ++i) {
@@ -155,7 +156,8 @@ TEST(SuperMatmul, NearestCodesAreNear) {
   std::vector<float> values(64 * 512);
   for (float& value : values) value = random.normal();
   for (const auto& [scheme, most] : {std::pair("q4_k", 0.012), {"q5_k", 0.003}, {"q6_k", 0.0008}}) {
-    const PackedWeight packed = pack_weight(values, 64, 512, *parse_scheme(scheme), ActKind::none, "w");
+    const PackedWeight packed =
+        pack_weight(values, 64, 512, *parse_scheme(scheme), ActKind::none, "w");
     double error = 0, energy = 0;
     std::vector<float> row(512);
     for (std::int64_t r = 0; r < 64; ++r) {

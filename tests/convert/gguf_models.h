@@ -38,15 +38,21 @@ inline void add_letters(GgufWriter& writer) {
 
 // leq's name without the ending -> llama.cpp's, by hand.
 inline std::string name_in_gguf(const std::string& leq) {
-  static const std::map<std::string, std::string> kNames = {
-      {"token_embedding", "token_embd"}, {"position_embedding", "position_embd"},
-      {"final_norm", "output_norm"},     {"head", "output"},
-      {"attention_norm", "attn_norm"},   {"q", "attn_q"},
-      {"k", "attn_k"},                   {"v", "attn_v"},
-      {"q_norm", "attn_q_norm"},         {"k_norm", "attn_k_norm"},
-      {"o", "attn_output"},              {"mlp_norm", "ffn_norm"},
-      {"gate", "ffn_gate"},              {"up", "ffn_up"},
-      {"down", "ffn_down"}};
+  static const std::map<std::string, std::string> kNames = {{"token_embedding", "token_embd"},
+                                                            {"position_embedding", "position_embd"},
+                                                            {"final_norm", "output_norm"},
+                                                            {"head", "output"},
+                                                            {"attention_norm", "attn_norm"},
+                                                            {"q", "attn_q"},
+                                                            {"k", "attn_k"},
+                                                            {"v", "attn_v"},
+                                                            {"q_norm", "attn_q_norm"},
+                                                            {"k_norm", "attn_k_norm"},
+                                                            {"o", "attn_output"},
+                                                            {"mlp_norm", "ffn_norm"},
+                                                            {"gate", "ffn_gate"},
+                                                            {"up", "ffn_up"},
+                                                            {"down", "ffn_down"}};
   std::string name = leq, ending = ".weight", block;
   if (name.ends_with(".bias")) {
     ending = ".bias";
@@ -127,12 +133,14 @@ inline std::string q8_0_bytes(const std::vector<float>& values) {
   std::string bytes;
   for (std::size_t first = 0; first < values.size(); first += 32) {
     float largest = 0;
-    for (std::size_t i = first; i < first + 32; ++i) largest = std::max(largest, std::fabs(values[i]));
+    for (std::size_t i = first; i < first + 32; ++i)
+      largest = std::max(largest, std::fabs(values[i]));
     const std::uint16_t half = f32_to_f16(largest / 127);
     bytes += raw(half);
     const float scale = f16_to_f32(half);
     for (std::size_t i = first; i < first + 32; ++i) {
-      const float code = scale == 0 ? 0 : std::clamp(std::nearbyint(values[i] / scale), -127.0f, 127.0f);
+      const float code =
+          scale == 0 ? 0 : std::clamp(std::nearbyint(values[i] / scale), -127.0f, 127.0f);
       bytes += raw(static_cast<std::int8_t>(code));
     }
   }
@@ -165,7 +173,8 @@ inline void add_tensors(GgufWriter& writer, const ImportedModel& model, bool pai
       rows = all;
     }
     std::vector<std::uint64_t> dims = {static_cast<std::uint64_t>(rows.rows)};
-    if (tensor.shape.size() == 2) dims.insert(dims.begin(), static_cast<std::uint64_t>(rows.columns));
+    if (tensor.shape.size() == 2)
+      dims.insert(dims.begin(), static_cast<std::uint64_t>(rows.columns));
     if (as == WriteAs::q8_0 && dims.size() == 2 && rows.columns % 32 == 0) {
       writer.tensor(name, dims, 8, q8_0_bytes(rows.values));
     } else {

@@ -14,8 +14,8 @@
 namespace leq {
 namespace {
 
-using test::GgufWriter;
 using test::gguf_text;
+using test::GgufWriter;
 using test::raw;
 
 // One value of each kind, three tensors.
@@ -115,8 +115,9 @@ TEST(Gguf, OtherKindsAreRefusedByKey) {
     m.integer("words");
     ADD_FAILURE();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "x.gguf: key words should hold an integer of at most 63 bits, found array of 3 text");
+    EXPECT_STREQ(
+        error.what(),
+        "x.gguf: key words should hold an integer of at most 63 bits, found array of 3 text");
   }
 }
 
@@ -195,28 +196,47 @@ const std::vector<BadGguf>& bad_ggufs() {
          w.add("k", test::kArray, bytes);
        },
        "nests arrays"},
-      {"alignment 0", [](GgufWriter& w) { w.u32("general.alignment", 0); }, "general.alignment is 0"},
+      {"alignment 0", [](GgufWriter& w) { w.u32("general.alignment", 0); },
+       "general.alignment is 0"},
       {"alignment 24", [](GgufWriter& w) { w.u32("general.alignment", 24); }, "a power of two"},
-      {"alignment 2^31", [](GgufWriter& w) { w.u32("general.alignment", 1u << 31); }, "power of two"},
+      {"alignment 2^31", [](GgufWriter& w) { w.u32("general.alignment", 1u << 31); },
+       "power of two"},
       {"alignment a text", [](GgufWriter& w) { w.text("general.alignment", "32"); }, "an integer"},
       {"no dimension", [](GgufWriter& w) { w.tensor_at("t", {}, 0, 0); }, "0 dimensions"},
-      {"five dimensions", [](GgufWriter& w) { w.tensor_at("t", {1, 1, 1, 1, 1}, 0, 0); },
+      {"five dimensions",
+       [](GgufWriter& w) {
+         w.tensor_at("t", {1, 1, 1, 1, 1}, 0, 0);
+       },
        "5 dimensions"},
-      {"a dimension of 0", [](GgufWriter& w) { w.tensor_at("t", {32, 0}, 0, 0); }, "dimension of 0"},
+      {"a dimension of 0",
+       [](GgufWriter& w) {
+         w.tensor_at("t", {32, 0}, 0, 0);
+       },
+       "dimension of 0"},
       {"a dimension of 2^63", [](GgufWriter& w) { w.tensor_at("t", {1ull << 63}, 0, 0); },
        "dimension of"},
       {"dimensions that overflow",
-       [](GgufWriter& w) { w.tensor_at("t", {1ull << 40, 1ull << 40}, 0, 0); }, "overflows"},
+       [](GgufWriter& w) {
+         w.tensor_at("t", {1ull << 40, 1ull << 40}, 0, 0);
+       },
+       "overflows"},
       {"bytes that overflow", [](GgufWriter& w) { w.tensor_at("t", {1ull << 62}, 0, 0); },
        "overflows"},
-      {"half a block", [](GgufWriter& w) { w.tensor_at("t", {48, 2}, 8, 0); }, "no whole blocks of 32"},
+      {"half a block",
+       [](GgufWriter& w) {
+         w.tensor_at("t", {48, 2}, 8, 0);
+       },
+       "no whole blocks of 32"},
       {"half a superblock", [](GgufWriter& w) { w.tensor_at("t", {128}, 12, 0); },
        "no whole blocks of 256"},
-      {"a name twice", [](GgufWriter& w) { w.tensor("a", {1}, 0, "abcd"); }, "tensor a is given twice"},
+      {"a name twice", [](GgufWriter& w) { w.tensor("a", {1}, 0, "abcd"); },
+       "tensor a is given twice"},
       {"a long name", [](GgufWriter& w) { w.tensor(std::string(2000, 'n'), {1}, 0, "abcd"); },
        "at most 1024"},
-      {"an offset between", [](GgufWriter& w) { w.tensor_at("t", {1}, 0, 8); }, "no multiple of 32"},
-      {"an offset beyond", [](GgufWriter& w) { w.tensor_at("t", {1}, 0, 1ull << 62); }, "was cut off"},
+      {"an offset between", [](GgufWriter& w) { w.tensor_at("t", {1}, 0, 8); },
+       "no multiple of 32"},
+      {"an offset beyond", [](GgufWriter& w) { w.tensor_at("t", {1}, 0, 1ull << 62); },
+       "was cut off"},
       {"a size beyond", [](GgufWriter& w) { w.tensor_at("t", {1000000}, 0, 0); }, "was cut off"},
       {"one over another", [](GgufWriter& w) { w.tensor_at("t", {1}, 0, 32); }, "overlaps"},
       {"the same bytes", [](GgufWriter& w) { w.tensor_at("t", {6}, 0, 0); }, "overlaps"},
@@ -322,8 +342,8 @@ TEST(GgufSource, ReadsAnyStretchOfBlocks) {
   const GgufSource source(folder.write("x.gguf", writer.bytes()));
   const SourceTensor& tensor = *source.find("t");
   using Stretch = std::pair<int, int>;
-  for (const auto& [first, count] :
-       {Stretch(0, 128), Stretch(5, 3), Stretch(31, 2), Stretch(1, 100), Stretch(127, 1), Stretch(128, 0)}) {
+  for (const auto& [first, count] : {Stretch(0, 128), Stretch(5, 3), Stretch(31, 2),
+                                     Stretch(1, 100), Stretch(127, 1), Stretch(128, 0)}) {
     std::vector<float> values(static_cast<std::size_t>(count));
     source.read(tensor, first, values);
     for (int i = 0; i < count; ++i) EXPECT_EQ(values[static_cast<std::size_t>(i)], first + i - 64);

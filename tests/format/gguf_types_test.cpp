@@ -34,7 +34,8 @@ std::vector<std::byte> blocks_of(const test::GgufVector& vector) {
   const auto size = static_cast<std::size_t>(named(vector.type).bytes);
   std::vector<std::byte> bytes = random_blocks(test::kGgufVectorBlocks * size);
   for (std::size_t at = 0; at < bytes.size(); at += size) {
-    for (const int half : vector.halves) bytes[at + static_cast<std::size_t>(half) + 1] &= std::byte{0xbf};
+    for (const int half : vector.halves)
+      bytes[at + static_cast<std::size_t>(half) + 1] &= std::byte{0xbf};
     if (vector.type == "MXFP4") {
       bytes[at] = static_cast<std::byte>(100 + std::to_integer<int>(bytes[at]) % 64);
     }
@@ -70,8 +71,9 @@ TEST(GgufTypes, ValuesAreThoseOfGgufPyBitForBit) {
 TEST(GgufTypes, EveryTypeWithBlocksHasVectors) {
   for (const GgufType& type : gguf_types()) {
     if (type.floats) continue;
-    const bool there = std::ranges::any_of(
-        test::kGgufVectors, [&](const test::GgufVector& vector) { return vector.type == type.name; });
+    const bool there = std::ranges::any_of(test::kGgufVectors, [&](const test::GgufVector& vector) {
+      return vector.type == type.name;
+    });
     EXPECT_TRUE(there) << type.name;
     EXPECT_LE(type.elements, kMostGgufBlock);
   }
@@ -128,7 +130,8 @@ TEST(GgufTypes, OthersAreRefusedByName) {
     }
     return "";
   };
-  for (const std::uint32_t id : {0u, 1u, 2u, 3u, 6u, 7u, 8u, 10u, 11u, 12u, 13u, 14u, 20u, 23u, 30u, 39u}) {
+  for (const std::uint32_t id :
+       {0u, 1u, 2u, 3u, 6u, 7u, 8u, 10u, 11u, 12u, 13u, 14u, 20u, 23u, 30u, 39u}) {
     EXPECT_EQ(error_of(id), "") << id;
   }
   for (const std::uint32_t id : {4u, 5u, 31u, 32u, 33u, 36u, 37u, 38u}) {

@@ -83,7 +83,8 @@ class GgufWriter {
   std::uint64_t pair_count = 0;
 
   std::string bytes() const {
-    std::string out = "GGUF" + raw(version) + raw(tensor_count) + raw(pair_count) + pairs_ + tensors_;
+    std::string out =
+        "GGUF" + raw(version) + raw(tensor_count) + raw(pair_count) + pairs_ + tensors_;
     if (!data_.empty()) {
       pad(out);
       out += data_;

@@ -27,14 +27,15 @@ std::string example(const std::string& kind) {
   writer.text("general.architecture", "llama");
   writer.text("tokenizer.ggml.model", kind);
   writer.text("tokenizer.ggml.pre", "smollm");
-  writer.texts("tokenizer.ggml.tokens", {"<unk>", "</s>", "a", "b", "ab", "\xe2\x96\x81", "<0x41>"});
+  writer.texts("tokenizer.ggml.tokens",
+               {"<unk>", "</s>", "a", "b", "ab", "\xe2\x96\x81", "<0x41>"});
   writer.list<std::int32_t>("tokenizer.ggml.token_type", leq::test::kI32, {2, 3, 1, 1, 1, 1, 6});
   writer.list<float>("tokenizer.ggml.scores", leq::test::kF32, {0, 0, -1, -2, -0.5f, -3, 0});
   writer.texts("tokenizer.ggml.merges", {"a b"});
   writer.u32("tokenizer.ggml.eos_token_id", 1);
   writer.f32("general.sampling.temp", 0.5f);
-  for (const char* key : {"block_count", "embedding_length", "feed_forward_length", "context_length",
-                          "attention.head_count"}) {
+  for (const char* key : {"block_count", "embedding_length", "feed_forward_length",
+                          "context_length", "attention.head_count"}) {
     writer.u32("llama." + std::string(key), 1);
   }
   writer.f32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
@@ -62,7 +63,8 @@ void use(const std::string& path) {
       std::vector<float> values(static_cast<std::size_t>(std::min<std::int64_t>(count, 4096)));
       source.read(tensor, 0, values);
       leq::ChosenCodes codes;
-      if (const auto scheme = source.own_scheme(tensor)) source.read_codes(tensor, *scheme, 0, 1, codes);
+      if (const auto scheme = source.own_scheme(tensor))
+        source.read_codes(tensor, *scheme, 0, 1, codes);
     } catch (const leq::Error&) {
     }
   }

@@ -30,11 +30,13 @@ class GgufTools : public testing::Test {
   std::vector<fs::path> cached() const {
     std::vector<fs::path> files;
     if (!fs::exists(folder_ / "cache/leq")) return files;
-    for (const auto& entry : fs::directory_iterator(folder_ / "cache/leq")) files.push_back(entry.path());
+    for (const auto& entry : fs::directory_iterator(folder_ / "cache/leq"))
+      files.push_back(entry.path());
     return files;
   }
   ToolRun run(const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> words = {"-m", gguf_, "-p", "once", "-n", "8", "--temp", "0", "-t", "1"};
+    std::vector<std::string> words = {"-m", gguf_,    "-p", "once", "-n",
+                                      "8",  "--temp", "0",  "-t",   "1"};
     words.insert(words.end(), more.begin(), more.end());
     return run_program("leq-run", words);
   }
@@ -55,8 +57,8 @@ TEST_F(GgufTools, IsConvertedOnceAndSaysWhere) {
   EXPECT_EQ(second.out, first.out);
   EXPECT_EQ(second.err.find("converting"), std::string::npos) << second.err;
   EXPECT_EQ(cached().size(), 1u);
-  const ToolRun direct = run_program(
-      "leq-run", {"-m", file, "-p", "once", "-n", "8", "--temp", "0", "-t", "1"});
+  const ToolRun direct =
+      run_program("leq-run", {"-m", file, "-p", "once", "-n", "8", "--temp", "0", "-t", "1"});
   EXPECT_EQ(direct.out, first.out);
 }
 
@@ -101,7 +103,8 @@ TEST_F(GgufTools, BenchAndPerplexityRunIt) {
 
 TEST_F(GgufTools, QuantizeMakesAFileThatInspectExplains) {
   const std::string leq = (folder_ / "s.leq").string();
-  const ToolRun made = run_program("leq-quantize", {gguf_, "-o", leq, "--type", "int8", "--no-gate"});
+  const ToolRun made =
+      run_program("leq-quantize", {gguf_, "-o", leq, "--type", "int8", "--no-gate"});
   ASSERT_EQ(made.status, 0) << made.err;
   EXPECT_NE(made.err.find("LLaMA in GGUF, mostly F32"), std::string::npos) << made.err;
   const ToolRun seen = run_program("leq-inspect", {leq});

@@ -126,9 +126,10 @@ TEST_F(ModelPath, AModelIsQuantizedAlready) {
             "a.leq: has the name of a .leq file and does not begin as one does; expected a "
             "checkpoint folder or a GGUF file");
   EXPECT_EQ(checkpoint("short.leq").find("is quantized already"), std::string::npos);
-  EXPECT_EQ(checkpoint("none.leq"),
-            "none.leq: has the name of a .leq file and is empty; expected a checkpoint folder or a GGUF "
-            "file");
+  EXPECT_EQ(
+      checkpoint("none.leq"),
+      "none.leq: has the name of a .leq file and is empty; expected a checkpoint folder or a GGUF "
+      "file");
 }
 
 TEST_F(ModelPath, IsToldByEveryTool) {

@@ -38,7 +38,8 @@ void convert(const fs::path& gguf, const fs::path& output) {
 // An open file without a name, which is gone when the program is.
 class NamelessFile {
  public:
-  explicit NamelessFile(const fs::path& file) : descriptor_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
+  explicit NamelessFile(const fs::path& file)
+      : descriptor_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
     require(descriptor_ >= 0, ErrorKind::io, file.string(), ": cannot be opened again");
     std::error_code ignored;
     fs::remove(file, ignored);
@@ -83,8 +84,9 @@ fs::path convert_in_cache(const fs::path& gguf) {
 Option conversion_cache_option() {
   return {.name = "cache",
           .fallback = "true",
-          .help = "a GGUF file is converted into memory alone, not into the cache folder "
-                  "($XDG_CACHE_HOME/leq, ~/.cache/leq), where the next start would find it",
+          .help =
+              "a GGUF file is converted into memory alone, not into the cache folder "
+              "($XDG_CACHE_HOME/leq, ~/.cache/leq), where the next start would find it",
           .group = "Model"};
 }
 

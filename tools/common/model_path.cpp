@@ -107,9 +107,9 @@ void check_model_file(const std::string& word, const std::string& path) {
   require(extension != ".safetensors" && extension != ".bin" && extension != ".pth", place,
           ": is a part of a checkpoint, and a .leq file is what runs: ",
           quantize_command(parent.empty() ? fs::path(".") : parent), " makes one of the folder");
-  require(!begins_as_gguf_file(path), place, ": is a GGUF file, and a .leq file is what is looked into: ",
-          "`leq-quantize ", typed(path), " -o ", file_for(fs::path(path).replace_extension()),
-          "` makes one");
+  require(!begins_as_gguf_file(path), place,
+          ": is a GGUF file, and a .leq file is what is looked into: ", "`leq-quantize ",
+          typed(path), " -o ", file_for(fs::path(path).replace_extension()), "` makes one");
   require(extension != ".gguf" || begins_as_leq_file(path), place,
           ": has the name of a GGUF file and does not begin as one does");
 }

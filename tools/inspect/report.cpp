@@ -111,8 +111,8 @@ std::string tensor_table(const Model& model) {
   for (const StoredTensor& tensor : model.file().tensors()) {
     const bool exact = tensor.view.scheme.is_float();
     Row row = {{"tensor", printable(tensor.name)},
-                      {"shape", shape_text(tensor.shape)},
-                      {"scheme", scheme_name(tensor.view.scheme)}};
+               {"shape", shape_text(tensor.shape)},
+               {"scheme", scheme_name(tensor.view.scheme)}};
     if (has_sources) row.push_back({"source", source_text(tensor)});
     row.push_back({"act", act_text(tensor)});
     row.push_back({"bytes", with_commas(static_cast<std::int64_t>(tensor.bytes()))});

@@ -273,7 +273,7 @@ int perplexity(const Options& options) {
 }  // namespace leq
 
 int main(int argc, char** argv) {
-  return leq::run_tool("leq-perplexity", leq::tool_spec, argc, argv, [](const leq::Options& options) {
-    return leq::with_model_files(options, leq::perplexity);
-  });
+  return leq::run_tool(
+      "leq-perplexity", leq::tool_spec, argc, argv,
+      [](const leq::Options& options) { return leq::with_model_files(options, leq::perplexity); });
 }

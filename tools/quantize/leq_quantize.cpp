@@ -85,7 +85,8 @@ int quantize(const Options& options) {
                      const std::string& note) { progress.update(work, done, total, note); };
   job.written = [&](const CheckpointResult& result) {
     progress.end();
-    report(job.keeps_types ? "each tensor's own" : job.checkpoint.type, result, job.output.string(), watch.seconds());
+    report(job.keeps_types ? "each tensor's own" : job.checkpoint.type, result, job.output.string(),
+           watch.seconds());
   };
   job.searched = [&](const MixedSearchResult& result) {
     progress.end();

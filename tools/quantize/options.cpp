@@ -395,7 +395,9 @@ const ToolSpec& quantize_tool() {
     ToolSpec tool;
     tool.name = "leq-quantize";
     tool.summary = "Turns a Hugging Face checkpoint folder, or a GGUF file, into a .leq file.";
-    tool.usage = {"HF_DIR -o model.leq", "model.gguf -o model.leq", "HF_DIR -o model.leq --recipe q4",
+    tool.usage = {"HF_DIR -o model.leq",
+                  "model.gguf -o model.leq",
+                  "HF_DIR -o model.leq --recipe q4",
                   "HF_DIR -o model.leq --type int4-g128",
                   "HF_DIR -o model.leq --method gptq+ --bits 4 --group 64 --calibration text.txt",
                   "HF_DIR -o model.leq --method gptq+ --search sens --target-bpw 4.25"};

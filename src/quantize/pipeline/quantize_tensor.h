@@ -26,7 +26,7 @@ struct TensorRecord {
   OnlineMode online_mode = OnlineMode::safe;  // act online
   std::string note = {};                      // of the method: a fallback, say
   std::string source = {};  // the tensor's type in the checkpoint, where types differ: "Q4_K"
-  std::string fold = {};  // checksum of the scales that its inputs are divided by; empty: none
+  std::string fold = {};    // checksum of the scales that its inputs are divided by; empty: none
 };
 
 // As a file names it.

@@ -1,6 +1,6 @@
-// One panel of 64 outputs with codes under scales of scales (q4_k, q5_k, q6_k; tensor/super_blocks.h)
-// times a block of tokens, for each instruction set; results are equal bit for bit between them.
-// Instruction-set files include this header, so it holds plain data only.
+// One panel of 64 outputs with codes under scales of scales (q4_k, q5_k, q6_k;
+// tensor/super_blocks.h) times a block of tokens, for each instruction set; results are equal bit
+// for bit between them. Instruction-set files include this header, so it holds plain data only.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ struct SuperPanel {
   std::int64_t input_stride = 0;
   const float* token_scales = nullptr;  // [tokens][token_scale_stride]
   std::int64_t token_scale_stride = 0;
-  bool scale_by_half = false;               // a token scale for each 128 columns; else for the row
+  bool scale_by_half = false;                // a token scale for each 128 columns; else for the row
   const std::int32_t* token_sums = nullptr;  // [tokens][token_sum_stride], of 32 columns each
   std::int64_t token_sum_stride = 0;
 

@@ -198,7 +198,8 @@ void super_panel(const SuperPanel& panel) {
       sums_by_16(panel.inputs + (token + t) * panel.input_stride, blocks, sums + t * blocks);
     }
   };
-  const bool fits = static_cast<std::size_t>(blocks) * kTile * sizeof(std::int32_t) <= kSuperScratchBytes;
+  const bool fits =
+      static_cast<std::size_t>(blocks) * kTile * sizeof(std::int32_t) <= kSuperScratchBytes;
   for (; fits && token + kTile <= panel.tokens; token += kTile) {
     gather(kTile);
     super_tokens<Lanes, kTile, kBits>(panel, token, sums, blocks);
