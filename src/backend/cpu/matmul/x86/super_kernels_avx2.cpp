@@ -19,6 +19,6 @@ struct SuperLanes : Lanes256 {
 
 }  // namespace
 
-void super_avx2(const SuperPanel& panel) noexcept { super_of_bits<SuperLanes, 2>(panel); }
+void super_avx2(const SuperPanel& panel) noexcept { super_of_bits<SuperLanes, 1, 3>(panel); }
 
 }  // namespace leq::cpu

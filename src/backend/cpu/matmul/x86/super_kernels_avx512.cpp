@@ -20,6 +20,6 @@ struct SuperLanes : Lanes512 {
 
 }  // namespace
 
-void super_avx512(const SuperPanel& panel) noexcept { super_of_bits<SuperLanes, 4>(panel); }
+void super_avx512(const SuperPanel& panel) noexcept { super_of_bits<SuperLanes, 1, 4>(panel); }
 
 }  // namespace leq::cpu

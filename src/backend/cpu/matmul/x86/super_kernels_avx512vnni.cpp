@@ -19,6 +19,6 @@ struct SuperLanes : Lanes512 {
 
 }  // namespace
 
-void super_avx512vnni(const SuperPanel& panel) noexcept { super_of_bits<SuperLanes, 4>(panel); }
+void super_avx512vnni(const SuperPanel& panel) noexcept { super_of_bits<SuperLanes, 1, 6>(panel); }
 
 }  // namespace leq::cpu
