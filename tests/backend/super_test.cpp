@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "backend/cpu/cpu_backend.h"
-#include "base/cpu_features.h"
 #include "base/half.h"
+#include "base/cpu_features.h"
 #include "matmul_case.h"
 #include "tensor/pack.h"
 
@@ -57,10 +57,11 @@ float expected(const SuperCase& c, std::int64_t row, const TestInputs& x, std::i
   const std::int64_t supers = (c.columns + 255) / 256;
   const std::int64_t sub = is_6(c) ? 16 : 32;
   const std::int64_t subs = (c.columns + sub - 1) / sub;
+  const std::int64_t span = scale_columns(x.act) > 0 ? scale_columns(x.act) : 128;
   float f = 0;
-  for (std::int64_t half = 0; half < c.columns; half += 128) {
+  for (std::int64_t at_span = 0; at_span < c.columns; at_span += span) {
     std::int64_t a = 0, b = 0;
-    for (std::int64_t first = half; first < std::min(half + 128, c.columns); first += sub) {
+    for (std::int64_t first = at_span; first < std::min(at_span + span, c.columns); first += sub) {
       std::int64_t products = 0, inputs = 0;
       for (std::int64_t k = first; k < std::min(first + sub, c.columns); ++k) {
         const auto q = static_cast<std::int64_t>(x.number(token, k));
@@ -75,8 +76,8 @@ float expected(const SuperCase& c, std::int64_t row, const TestInputs& x, std::i
         b += c.chosen.zeros[2 * at + 1] * inputs;
       }
     }
-    const auto super = static_cast<std::size_t>((row * supers + half / 256) * (is_6(c) ? 1 : 2));
-    const float by_token = x.scale(token, half);
+    const auto super = static_cast<std::size_t>((row * supers + at_span / 256) * (is_6(c) ? 1 : 2));
+    const float by_token = x.scale(token, at_span);
     f = std::fma(static_cast<float>(a), c.chosen.scales[super] * by_token, f);
     if (is_6(c)) continue;
     f = std::fma(-static_cast<float>(b), c.chosen.scales[super + 1] * by_token, f);
@@ -116,10 +117,19 @@ void expect_exact(const SuperCase& c, ActKind act, std::int64_t tokens, Fill fil
   }
 }
 
+// Every kind with a scale for a row or for groups of columns that this leq has.
+std::vector<ActKind> super_acts() {
+  std::vector<ActKind> acts;
+  for (const char* name : {"row", "g128", "g64", "g32"}) {
+    if (const auto act = parse_act(name)) acts.push_back(*act);
+  }
+  return acts;
+}
+
 TEST(SuperMatmul, IsExactOnEveryIsa) {
   Random random(5);
   for (const std::string scheme : {"q4_k", "q5_k", "q6_k"}) {
-    for (const ActKind act : {ActKind::row, ActKind::g128}) {
+    for (const ActKind act : super_acts()) {
       for (const std::int64_t tokens : {1, 2, 3, 4, 5, 8, 9, 33}) {
         const std::int64_t columns = 256 * (1 + random.below(3));
         const SuperCase c = make_case(scheme, act, 1 + random.below(150), columns,

@@ -147,7 +147,8 @@ void multiply_super(const MatmulKernels& kernels, const PanelTask& task) noexcep
   panel.input_stride = x.code_stride;
   panel.token_scales = x.scales + task.token * x.scale_stride;
   panel.token_scale_stride = x.scale_stride;
-  panel.scale_by_half = scale_columns(weight.act) > 0;
+  panel.scale_by_span = scale_columns(weight.act) > 0;
+  if (panel.scale_by_span) panel.span = std::min<std::int64_t>(scale_columns(weight.act), 128);
   panel.token_sums = x.sums + task.token * x.sum_stride;
   panel.token_sum_stride = x.sum_stride;
   panel.y = task.y;

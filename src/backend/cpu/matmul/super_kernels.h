@@ -12,9 +12,9 @@ enum class Isa;
 
 namespace leq::cpu {
 
-// For each 128 columns, with whole sums A of sub-scale * sum of code * input and B of sub-minimum *
-// sum of inputs, over the sub-blocks (q6_k: A of sub-scale * (sum of code * input - 32 * sum of
-// inputs), and no B):
+// For each span of columns (those that share a token scale, at most 128), with whole sums A of
+// sub-scale * sum of code * input and B of sub-minimum * sum of inputs, over the sub-blocks (q6_k:
+// A of sub-scale * (sum of code * input - 32 * sum of inputs), and no B):
 //   f = fma(float(A), d * token scale, f);  f = fma(-float(B), dmin * token scale, f)
 //   y = f + bias
 struct SuperPanel {
@@ -31,7 +31,8 @@ struct SuperPanel {
   std::int64_t input_stride = 0;
   const float* token_scales = nullptr;  // [tokens][token_scale_stride]
   std::int64_t token_scale_stride = 0;
-  bool scale_by_half = false;                // a token scale for each 128 columns; else for the row
+  std::int64_t span = 128;                   // columns of a whole sum: 32, 64 or 128
+  bool scale_by_span = false;                // a token scale for each span; else one for the row
   const std::int32_t* token_sums = nullptr;  // [tokens][token_sum_stride], of 32 columns each
   std::int64_t token_sum_stride = 0;
 

@@ -15,7 +15,8 @@
 namespace leq::cpu {
 namespace {
 
-constexpr std::int64_t kSuperHalf = 128;  // columns of a whole sum
+constexpr std::int64_t kSuperPad = 128;      // inputs are padded to a multiple
+constexpr std::int64_t kSuperColumns = 256;  // of a superblock
 constexpr std::int64_t kSuperRows = 64;
 
 // Sums of kOut registers of outputs and kTile tokens: number o * kTile + t.
@@ -98,16 +99,17 @@ struct SuperTile {
     }
   }
 
-  inline __attribute__((always_inline)) Floats token_scale(int t, std::int64_t half) const {
-    return Lanes::repeat(scales[t][panel.scale_by_half ? half : 0]);
+  inline __attribute__((always_inline)) Floats token_scale(int t, std::int64_t span) const {
+    return Lanes::repeat(scales[t][panel.scale_by_span ? span : 0]);
   }
 
   // Codes of 4 + kHigh bits with minima.
   template <int kHigh>
-  inline __attribute__((always_inline)) void add_half(std::int64_t half) {
+  inline __attribute__((always_inline)) void add_span(std::int64_t span) {
     Ints a[kSums], b[kSums];
     for (int i = 0; i < kSums; ++i) a[i] = b[i] = Lanes::repeat32(0);
-    for (std::int64_t group = half * 4; group < half * 4 + 4; ++group) {
+    const std::int64_t groups = panel.span / 32;
+    for (std::int64_t group = span * groups; group < (span + 1) * groups; ++group) {
       Ints sum[kSums];
       products<kHigh, 0, 1>(group * 32, sum);
       for (int o = 0; o < kOut; ++o) {
@@ -123,13 +125,14 @@ struct SuperTile {
       }
     }
     for (int o = 0; o < kOut; ++o) {
-      const std::uint16_t* super = panel.super_scales + half / 2 * 2 * kSuperRows + outputs_of(o);
+      const std::uint16_t* super =
+          panel.super_scales + span * panel.span / kSuperColumns * 2 * kSuperRows + outputs_of(o);
       const Floats d = Lanes::from_f16(super);
       const Floats dmin = Lanes::from_f16(super + kSuperRows);
       for (int t = 0; t < kTile; ++t) {
         const int i = o * kTile + t;
-        f[i] = Lanes::fma(Lanes::to_floats(a[i]), Lanes::mul(d, token_scale(t, half)), f[i]);
-        f[i] = Lanes::fma(Lanes::to_floats(b[i]), Lanes::mul(dmin, token_scale(t, half)), f[i]);
+        f[i] = Lanes::fma(Lanes::to_floats(a[i]), Lanes::mul(d, token_scale(t, span)), f[i]);
+        f[i] = Lanes::fma(Lanes::to_floats(b[i]), Lanes::mul(dmin, token_scale(t, span)), f[i]);
       }
     }
   }
@@ -150,18 +153,19 @@ struct SuperTile {
   }
 
   // Symmetric codes of six bits.
-  inline __attribute__((always_inline)) void add_half_of_6(std::int64_t half) {
+  inline __attribute__((always_inline)) void add_span_of_6(std::int64_t span) {
     Ints a[kSums];
     for (Ints& one : a) one = Lanes::repeat32(0);
-    for (std::int64_t k = half * kSuperHalf; k < (half + 1) * kSuperHalf; k += 32) {
+    for (std::int64_t k = span * panel.span; k < (span + 1) * panel.span; k += 32) {
       add_16<0>(k, a);
       add_16<1>(k, a);
     }
     for (int o = 0; o < kOut; ++o) {
-      const Floats d = Lanes::from_f16(panel.super_scales + half / 2 * kSuperRows + outputs_of(o));
+      const Floats d = Lanes::from_f16(
+          panel.super_scales + span * panel.span / kSuperColumns * kSuperRows + outputs_of(o));
       for (int t = 0; t < kTile; ++t) {
         const int i = o * kTile + t;
-        f[i] = Lanes::fma(Lanes::to_floats(a[i]), Lanes::mul(d, token_scale(t, half)), f[i]);
+        f[i] = Lanes::fma(Lanes::to_floats(a[i]), Lanes::mul(d, token_scale(t, span)), f[i]);
       }
     }
   }
@@ -181,11 +185,11 @@ inline void super_tokens(const SuperPanel& panel, std::int64_t token, const std:
                                 : panel.token_sums + (token + t) * panel.token_sum_stride;
     }
     for (auto& one : tile.f) one = Lanes::repeat(0.0f);
-    for (std::int64_t half = 0; half * kSuperHalf < panel.columns; ++half) {
+    for (std::int64_t span = 0; span * panel.span < panel.columns; ++span) {
       if constexpr (kBits == 6) {
-        tile.add_half_of_6(half);
+        tile.add_span_of_6(span);
       } else {
-        tile.template add_half<kBits - 4>(half);
+        tile.template add_span<kBits - 4>(span);
       }
     }
     for (int i = 0; i < kOut * kTile; ++i) {
@@ -209,7 +213,7 @@ inline void sums_by_16(const std::uint8_t* inputs, std::int64_t blocks, std::int
 
 template <class Lanes, int kOut, int kTile, int kBits>
 void super_panel(const SuperPanel& panel) {
-  const std::int64_t padded = (panel.columns + kSuperHalf - 1) / kSuperHalf * kSuperHalf;
+  const std::int64_t padded = (panel.columns + kSuperPad - 1) / kSuperPad * kSuperPad;
   const std::int64_t blocks = padded / 16;
   auto* const sums = reinterpret_cast<std::int32_t*>(panel.scratch);
   std::int64_t token = 0;
