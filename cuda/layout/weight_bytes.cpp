@@ -18,9 +18,10 @@ WeightBytes weight_bytes(const WeightView& weight) {
   const auto aligned = [](std::int64_t bytes) {
     return static_cast<std::size_t>(round_up_to(bytes, kBlockUnit));
   };
-  require(weight.scheme.is_float() || weight.scheme.is_integer(), "weights of type ",
-          scheme_name(weight.scheme), " run on the CPU alone; use ", Setting{"device"},
-          " cpu, or quantize with ", Setting{"type"}, " int4 or another integer type");
+  require(weight.scheme.is_float() || (weight.scheme.is_integer() && !weight.scheme.is_super()),
+          "weights of type ", scheme_name(weight.scheme), " run on the CPU alone; use ",
+          Setting{"device"}, " cpu, or quantize with ", Setting{"type"},
+          " int4 or another integer type");
   WeightBytes at;
   if (weight.scheme.is_float()) {
     at.bytes = aligned(weight.rows * float_stride(weight.columns) * number_bytes(weight));

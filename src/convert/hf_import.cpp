@@ -100,23 +100,30 @@ class TensorImporter {
     const std::int64_t first_row = rule.part * spec.shape[0];
     if (rule.transposed) {
       const std::int64_t stored = rule.parts * spec.shape[0];
-      imported.read = [&tensor, columns, first_row, stored](std::int64_t first, std::int64_t count,
-                                                            std::span<float> out) {
+      imported.read = [from = &source_, &tensor, columns, first_row, stored](
+                          std::int64_t first, std::int64_t count, std::span<float> out) {
         std::vector<float> line(static_cast<std::size_t>(count));
         for (std::int64_t k = 0; k < columns; ++k) {
-          read_floats(tensor, k * stored + first_row + first, line);
+          from->read(tensor, k * stored + first_row + first, line);
           for (std::int64_t n = 0; n < count; ++n) {
             out[static_cast<std::size_t>(n * columns + k)] = line[static_cast<std::size_t>(n)];
           }
         }
       };
     } else {
-      imported.read = [&tensor, columns, first_row](std::int64_t first, std::int64_t count,
-                                                    std::span<float> out) {
-        read_floats(tensor, (first_row + first) * columns,
-                    out.first(static_cast<std::size_t>(count * columns)));
+      imported.read = [from = &source_, &tensor, columns, first_row](
+                          std::int64_t first, std::int64_t count, std::span<float> out) {
+        from->read(tensor, (first_row + first) * columns,
+                   out.first(static_cast<std::size_t>(count * columns)));
       };
+      imported.read_codes = [from = &source_, &tensor, first_row](
+                                const QuantScheme& scheme, std::int64_t first, std::int64_t count,
+                                ChosenCodes& out) {
+        return from->read_codes(tensor, scheme, first_row + first, count, out);
+      };
+      imported.own_scheme = source_.own_scheme(tensor);
     }
+    if (source_.tells_types()) imported.source_type = tensor.file_dtype;
     imported.drop = [this_source = &source_, &tensor] { this_source->drop(tensor); };
     return imported;
   }
@@ -143,6 +150,15 @@ class TensorImporter {
   std::string prefix_;
   std::set<std::string> used_;
 };
+
+}  // namespace
+
+std::vector<TensorInput> import_tensors(const TensorSource& source, const Family& family,
+                                        const ModelConfig& config, std::string place) {
+  return TensorImporter(source, family, config, std::move(place)).import();
+}
+
+namespace {
 
 std::vector<Token> token_list(const Json& json, const char* key, std::string_view source) {
   std::vector<Token> ids;
@@ -218,7 +234,7 @@ ImportedModel import_hf(const std::filesystem::path& folder) {
   const Family& family = *find_family(json_get<std::string>(config, "model_type", "config.json"));
 
   model.source = open_safetensors(folder);
-  model.tensors = TensorImporter(*model.source, family, model.config, folder.string()).import();
+  model.tensors = import_tensors(*model.source, family, model.config, folder.string());
 
   ImportedTokenizer tokenizer = import_tokenizer(folder, {});
   require(std::ssize(tokenizer.spec.pieces) <= model.config.vocab, folder.string(),

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "convert/imported_model.h"
+#include "models/family.h"
 
 namespace leq {
 
@@ -16,5 +17,11 @@ ImportedModel import_hf(const std::filesystem::path& folder);
 // config.json alone. The one of a folder throws Error where the folder is no checkpoint.
 ModelConfig import_hf_config(const std::filesystem::path& folder);
 ModelConfig import_hf_config(std::string_view json_text, std::string_view source);
+
+// The tensors of a model under leq's names, read from where `family` says they lie. Throws Error
+// naming `place` and the tensor that is missing, has another shape, or has no place. `source` must
+// outlive the result.
+std::vector<TensorInput> import_tensors(const TensorSource& source, const Family& family,
+                                        const ModelConfig& config, std::string place);
 
 }  // namespace leq

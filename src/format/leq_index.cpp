@@ -155,6 +155,7 @@ StoredTensor read_tensor(const std::string& name, const Json& entry, std::uint64
   tensor.planes = read_planes(entry, tensor.view, data_end, where);
   tensor.method = json_get_or<std::string>(entry, "method", "", where);
   tensor.error = json_get_or<double>(entry, "error", 0, where);
+  tensor.source = json_get_or<std::string>(entry, "source", "", where);
   return tensor;
 }
 

@@ -33,6 +33,7 @@ struct StoredTensor {
   std::vector<StoredPlane> planes;
   std::string method;   // "absmax", "none" for floats
   double error = 0;     // relative squared error of the weights, 0 for floats
+  std::string source;   // its type in the checkpoint, where types differ: "Q4_K"; else empty
   float act_scale = 0;  // act tensor: the step between two codes of the inputs, > 0
   OnlineMode online_mode = OnlineMode::safe;  // act online
   std::uint64_t bytes() const;

@@ -54,6 +54,20 @@ std::string shape_text(const Shape& shape) {
   return "[" + join(sizes) + "]";
 }
 
+void TensorSource::read(const SourceTensor& tensor, std::int64_t first,
+                        std::span<float> out) const {
+  read_floats(tensor, first, out);
+}
+
+std::optional<QuantScheme> TensorSource::own_scheme(const SourceTensor&) const {
+  return std::nullopt;
+}
+
+bool TensorSource::read_codes(const SourceTensor&, const QuantScheme&, std::int64_t, std::int64_t,
+                              ChosenCodes&) const {
+  return false;
+}
+
 void read_floats(const SourceTensor& tensor, std::int64_t first, std::span<float> out) {
   const bool is_float =
       tensor.dtype == DType::f32 || tensor.dtype == DType::f16 || tensor.dtype == DType::bf16;

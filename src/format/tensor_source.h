@@ -3,12 +3,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "tensor/chosen_codes.h"
 #include "tensor/dtype.h"
+#include "tensor/quant_scheme.h"
 
 namespace leq {
 
@@ -33,6 +36,20 @@ class TensorSource {
   virtual const SourceTensor* find(std::string_view name) const = 0;
   // The bytes of a tensor will not be read again soon.
   virtual void drop(const SourceTensor& tensor) const = 0;
+
+  // Elements [first, first + out.size()) of a tensor as f32, decoded where the file has codes.
+  // Throws Error naming the tensor where its type has no numbers, or where they reach past its end.
+  virtual void read(const SourceTensor& tensor, std::int64_t first, std::span<float> out) const;
+  // Whether tensors are of many types, which a file made of them should tell of each.
+  virtual bool tells_types() const { return false; }
+  // The scheme that holds a tensor's numbers as its file has them, where there is one; nullopt:
+  // they are quantized again.
+  virtual std::optional<QuantScheme> own_scheme(const SourceTensor& tensor) const;
+  // The codes of rows [first, first + rows) of a tensor in an integer scheme, where that holds
+  // every number of them exactly: scale * code is what `read` gives, and scales are f16 times a
+  // scale_mul of 1. False: it does not.
+  virtual bool read_codes(const SourceTensor& tensor, const QuantScheme& scheme, std::int64_t first,
+                          std::int64_t rows, ChosenCodes& out) const;
 };
 
 // Elements [first, first + out.size()) of a float tensor widened to f32. Throws Error naming the

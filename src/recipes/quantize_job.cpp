@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "comm/division.h"
+#include "convert/import.h"
 #include "quantize/pipeline/run_identity.h"
 #include "recipes/base_file.h"
 #include "recipes/calibration_size.h"
@@ -195,11 +196,13 @@ std::optional<GateResult> run_job(const QuantizeJob& job) {
   std::optional<GateResult> found;
   together(ranks, [&] {
     if (ranks.leads()) check_output(job.output);
-    const ImportedModel model = import_hf(job.folder);
+    const ImportedModel model = import_checkpoint(job.folder);
+    QuantizeJob own = job;
+    if (job.keeps_types) keep_types(model, own.checkpoint);
     if (ranks.leads()) {
-      found = lead(job, model);
+      found = lead(own, model);
     } else {
-      follow(job, model);
+      follow(own, model);
     }
   });
   return found;

@@ -24,9 +24,10 @@ enum class Judging : std::uint8_t {
 inline constexpr double kDistanceSeconds = 60;
 
 struct QuantizeJob {
-  std::filesystem::path folder;  // of the checkpoint
+  std::filesystem::path folder;  // of the checkpoint; or its GGUF file
   std::filesystem::path output;
   CheckpointOptions checkpoint;    // with what apply_recipe sets
+  bool keeps_types = false;        // as convert/import.h's keep_types
   const Recipe* recipe = nullptr;  // whose limit the gate holds
   // checkpoint.calibration.samples and the gate's windows by measured speed
   bool fit_windows = false;

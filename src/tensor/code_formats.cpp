@@ -5,7 +5,8 @@
 namespace leq {
 
 std::span<const CodeFormat> code_formats() {
-  static const std::array kFormats = {nf4_format(), b1_format()};
+  static const std::array kFormats = {nf4_format(), b1_format(), q4_k_format(), q5_k_format(),
+                                      q6_k_format()};
   return kFormats;
 }
 

@@ -73,7 +73,7 @@ PackedWeight empty_weight(const QuantScheme& scheme, ActKind act, std::int64_t r
   weight.scales.resize(bytes.scales);
   weight.zeros.resize(bytes.zeros);
   weight.sums.resize(bytes.sums);
-  if (!scheme.is_integer()) return weight;
+  if (code_format(scheme.kind) != nullptr || scheme.is_float()) return weight;
   if (scheme.scaling == Scaling::group) {
     fill(weight.scales, kOneAsF16);
   } else {

@@ -22,6 +22,9 @@ enum class CodeKind : std::uint8_t {
   uint_,  // unsigned codes with a zero point for each scale
   nf4,    // index of one of 16 levels, times the largest value of 64 columns (tensor/nf4.h)
   b1,     // a sign and a second bit (tensor/b1.cpp)
+  q4_k,   // GGUF's k types: scales of scales (tensor/super_blocks.h)
+  q5_k,
+  q6_k,
 };
 
 enum class Scaling : std::uint8_t { none, row, group, tensor };
@@ -33,10 +36,15 @@ struct QuantScheme {
   int group = 0;  // columns that share a scale, where scaling is group
 
   bool is_float() const { return scaling == Scaling::none; }
-  bool is_integer() const { return kind == CodeKind::int_ || kind == CodeKind::uint_; }
+  // Codes under scales that are integers times the numbers of a superblock.
+  bool is_super() const { return kind >= CodeKind::q4_k; }
+  // Codes that inputs of integer codes are multiplied with.
+  bool is_integer() const {
+    return kind == CodeKind::int_ || kind == CodeKind::uint_ || is_super();
+  }
   // The codes are unsigned numbers minus a zero point (2^(bits-1) for int): the inputs of such
   // weights are signed codes that come with their sums.
-  bool is_offset() const { return is_integer() && (kind == CodeKind::uint_ || bits < 8); }
+  bool is_offset() const { return is_integer() && (kind != CodeKind::int_ || bits < 8); }
   // 2^(bits-1) where the stored code is the number plus that, else 0.
   int bias() const { return kind == CodeKind::int_ && bits < 8 ? 1 << (bits - 1) : 0; }
   bool operator==(const QuantScheme&) const = default;

@@ -26,8 +26,11 @@ bool sums_are_per_row(const QuantScheme& scheme, ActKind act) {
 }
 
 CodePlanes code_planes(const QuantScheme& scheme, std::int64_t rows, std::int64_t columns) {
-  if (scheme.bits != 3) return {scheme.bits, 0, 0};
-  return {2, 1, round_up(rows, kPanelRows) * round_up(columns, kPaddedColumns) / 4};
+  // A power of two and what is left: 2 + 1, 4 + 1, 4 + 2.
+  const int low = scheme.bits == 3 ? 2 : scheme.bits == 5 || scheme.bits == 6 ? 4 : scheme.bits;
+  if (low == scheme.bits) return {low, 0, 0};
+  return {low, scheme.bits - low,
+          round_up(rows, kPanelRows) * round_up(columns, kPaddedColumns) * low / 8};
 }
 
 CodePlanes code_planes(const WeightView& weight) {

@@ -3,7 +3,7 @@
 // columns in quads, so that one 64-byte load feeds 16 rows of a dot product:
 //   byte  = panel * 64*Kp*bits/8 + (k/4) / (8/bits) * 256 + (row % 64) * 4 + k % 4
 //   shift = bits * ((k/4) % (8/bits))
-// Codes of 3 bits are a plane of their low two bits and, after it, a plane of the third.
+// Codes of 3, 5 and 6 bits are a plane of their low 2 or 4 bits and, after it, a plane of the rest.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,8 @@ struct PlaneBytes {
   std::uint64_t codes = 0;
   std::uint64_t scales = 0;  // row: f32[Np]; group: f16[Np/64][Kp/g][64];
                              // nf4: f32[Np/64][ceil(Kp/256)][2], first value and step of the sizes;
-                             // b1: f16[Np/64][Kp/128][64][8]
+                             // b1: f16[Np/64][Kp/128][64][8];
+                             // q4_k, q5_k, q6_k: tensor/super_blocks.h, as the zeros
   std::uint64_t zeros = 0;   // u8. uint: zero points, same shape as the scales;
                              // nf4: sizes of blocks [Np/64][Kp/64][64];
                              // b1: bits of salient columns [Kp/8]

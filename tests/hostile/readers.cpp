@@ -144,6 +144,21 @@ std::vector<Target> make_targets() {
   all.push_back(tokenizer_target("merges.txt", "llama", "merges.txt", Layout::text, {}, 4));
   all.push_back(
       tokenizer_target("tokenizer.model", "spm", "tokenizer.model", Layout::bytes, {}, 8));
+  const auto quantize_gguf = [](const Words& flags) {
+    return Reader{.tool = "leq-quantize",
+                  .words = joined({"model.gguf", "-o", "out.leq", "-t", "1", "--no-gate"}, flags),
+                  .outputs = {"out.leq"},
+                  .talk = Talk::before};
+  };
+  all.push_back({.kind = "gguf",
+                 .copies = {"model.gguf"},
+                 .file = "model.gguf",
+                 .readers = {quantize_gguf({}),
+                             quantize_gguf({"--type", "int8"}),
+                             {.tool = "leq-run",
+                              .words = {"-m", "model.gguf", "--no-cache", "-p", "the", "-n", "2",
+                                        "--temp", "0", "-t", "1"}}},
+                 .weight = 32});
   all.push_back(
       checkpoint_target("chat_template", "sharded", "chat_template.jinja", Layout::text, {}, 4));
   for (const auto& [kind, file, flag] :

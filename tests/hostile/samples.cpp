@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "convert/gguf_models.h"
+#include "convert/hf_import.h"
 #include "hostile/child.h"
 #include "hostile/folder_state.h"
 #include "reference/random_checkpoint.h"
@@ -268,6 +270,16 @@ constexpr const char* kPrivateKey =
     "9ivZOEW0NNIkAKfLD43H0UIRemXPm/Ku58rO+DJ9wTNVLbyL+oyo5s6b\n"
     "-----END PRIVATE KEY-----\n";
 
+std::string gguf_of(const fs::path& checkpoint) {
+  const ImportedModel model = import_hf(checkpoint);
+  test::GgufWriter writer;
+  test::add_config(writer, model.config, "llama");
+  test::add_letters(writer);
+  writer.text("tokenizer.chat_template", kChatMl);
+  test::add_tensors(writer, model, true, test::WriteAs::q8_0);
+  return writer.bytes();
+}
+
 }  // namespace
 
 const std::string kListening = "listening on";
@@ -298,6 +310,7 @@ void make_samples(const Tools& tools, const fs::path& folder) {
   write_bytes(folder / "sharded/tokenizer_config.json", tokenizer_config(""));
   write_bytes(folder / "sharded/chat_template.jinja", kChatMl);
   write_bytes(folder / "spm/tokenizer.model", sentencepiece_model());
+  write_bytes(folder / "model.gguf", gguf_of(folder / "llama"));
   write_bytes(folder / "text.txt", text_of(400, 1));
   write_bytes(folder / "cert.pem", kCertificate);
   write_bytes(folder / "key.pem", kPrivateKey);

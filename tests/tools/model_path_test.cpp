@@ -67,7 +67,8 @@ TEST_F(ModelPath, ACheckpointIsQuantizedFirst) {
             "-m Tiny-1B/model.safetensors: is a part of a checkpoint, and a .leq file is what "
             "runs: `leq-quantize Tiny-1B -o Tiny-1B.leq` makes one of the folder");
   EXPECT_NE(model("empty").find("is a folder without config.json"), std::string::npos);
-  EXPECT_NE(model("x.gguf").find("GGUF files are not read"), std::string::npos);
+  EXPECT_EQ(model("x.gguf"),
+            "-m x.gguf: has the name of a GGUF file and does not begin as one does");
 }
 
 TEST_F(ModelPath, CommandsCanBePastedIntoAShell) {
@@ -101,8 +102,13 @@ TEST_F(ModelPath, OneFileOfACheckpointIsNoCheckpoint) {
   EXPECT_EQ(checkpoint("Tiny-1B/model.safetensors"),
             "Tiny-1B/model.safetensors: is one file of a checkpoint, expected the folder: "
             "`leq-quantize Tiny-1B -o Tiny-1B.leq`");
-  EXPECT_NE(checkpoint("x.gguf").find("is a file, expected a checkpoint folder"),
-            std::string::npos);
+  EXPECT_EQ(checkpoint("x.gguf"),
+            "x.gguf: has the name of a GGUF file and does not begin as one does");
+  folder_.write("y", "GGUF and more");  // known by what it begins with
+  EXPECT_EQ(checkpoint("y"), "");
+  EXPECT_EQ(model("y"),
+            "-m y: is a GGUF file, and a .leq file is what is looked into: `leq-quantize y -o "
+            "y.leq` makes one");
 }
 
 // By what the file begins with: its name may be another's.
@@ -118,10 +124,12 @@ TEST_F(ModelPath, AModelIsQuantizedAlready) {
   folder_.write("short.leq", magic.substr(0, 7));
   EXPECT_EQ(checkpoint("a.leq"),
             "a.leq: has the name of a .leq file and does not begin as one does; expected a "
-            "checkpoint folder");
+            "checkpoint folder or a GGUF file");
   EXPECT_EQ(checkpoint("short.leq").find("is quantized already"), std::string::npos);
-  EXPECT_EQ(checkpoint("none.leq"),
-            "none.leq: has the name of a .leq file and is empty; expected a checkpoint folder");
+  EXPECT_EQ(
+      checkpoint("none.leq"),
+      "none.leq: has the name of a .leq file and is empty; expected a checkpoint folder or a GGUF "
+      "file");
 }
 
 TEST_F(ModelPath, IsToldByEveryTool) {

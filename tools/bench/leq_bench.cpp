@@ -29,6 +29,7 @@
 #include "tools/bench/write_synthetic.h"
 #include "tools/common/device_choice.h"
 #include "tools/common/kv_choice.h"
+#include "tools/common/model_file.h"
 #include "tools/common/model_options.h"
 #include "tools/common/model_path.h"
 #include "tools/common/rank_choice.h"
@@ -416,5 +417,7 @@ int run(const Options& options) {
 }  // namespace leq
 
 int main(int argc, char** argv) {
-  return leq::run_tool("leq-bench", leq::tool_spec, argc, argv, leq::run);
+  return leq::run_tool("leq-bench", leq::tool_spec, argc, argv, [](const leq::Options& options) {
+    return leq::with_model_files(options, leq::run);
+  });
 }

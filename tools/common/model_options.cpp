@@ -4,6 +4,7 @@
 
 #include "tools/common/device_choice.h"
 #include "tools/common/kv_choice.h"
+#include "tools/common/model_file.h"
 #include "tools/common/rank_choice.h"
 
 namespace leq {
@@ -16,7 +17,7 @@ std::vector<Option> all_model_options() {
        .spellings = "-m",
        .kind = OptionKind::text,
        .value_name = "FILE",
-       .help = "the model, a .leq file",
+       .help = "the model: a .leq file, or a GGUF file, which is converted once",
        .group = group,
        .required = true},
       {.name = "threads",
@@ -84,6 +85,7 @@ std::vector<Option> all_model_options() {
        .help = "use the file where it is mapped, or read it into memory (default: read where small "
                "pages would slow it and memory allows)",
        .group = group},
+      conversion_cache_option(),
       {.name = "mlock", .help = "keep the model in memory", .group = group},
       {.name = "verbose",
        .spellings = "-v",

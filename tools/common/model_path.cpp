@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "format/gguf_source.h"
 #include "format/leq_layout.h"
 
 namespace leq {
@@ -106,10 +107,11 @@ void check_model_file(const std::string& word, const std::string& path) {
   require(extension != ".safetensors" && extension != ".bin" && extension != ".pth", place,
           ": is a part of a checkpoint, and a .leq file is what runs: ",
           quantize_command(parent.empty() ? fs::path(".") : parent), " makes one of the folder");
-  require(extension != ".gguf", place,
-          ": GGUF files are not read: get the model's own checkpoint, config.json and ",
-          "*.safetensors (`hf download USER/MODEL --local-dir MODEL`), then ",
-          "`leq-quantize MODEL -o model.leq`");
+  require(!begins_as_gguf_file(path), place,
+          ": is a GGUF file, and a .leq file is what is looked into: ", "`leq-quantize ",
+          typed(path), " -o ", file_for(fs::path(path).replace_extension()), "` makes one");
+  require(extension != ".gguf" || begins_as_leq_file(path), place,
+          ": has the name of a GGUF file and does not begin as one does");
 }
 
 void check_checkpoint_folder(const std::string& path) {
@@ -117,7 +119,7 @@ void check_checkpoint_folder(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found) fail_missing(place, path, false);
-  if (status.type() == fs::file_type::directory || error) return;
+  if (status.type() == fs::file_type::directory || error || begins_as_gguf_file(path)) return;
   const std::string extension = fs::path(path).extension().string();
   const fs::path parent = fs::path(path).parent_path();
   const fs::path folder = parent.empty() ? fs::path(".") : parent;
@@ -125,11 +127,13 @@ void check_checkpoint_folder(const std::string& path) {
           "` runs it, and its checkpoint folder can be quantized otherwise");
   require(extension != ".leq", place, ": has the name of a .leq file and ",
           fs::file_size(path, error) == 0 ? "is empty" : "does not begin as one does",
-          "; expected a checkpoint folder");
+          "; expected a checkpoint folder or a GGUF file");
   require(!is_checkpoint(folder), place,
           ": is one file of a checkpoint, expected the folder: ", quantize_command(folder));
+  require(extension != ".gguf", place,
+          ": has the name of a GGUF file and does not begin as one does");
   fail(place, ": is a file, expected a checkpoint folder with config.json, *.safetensors and ",
-       "tokenizer.json or tokenizer.model");
+       "tokenizer.json or tokenizer.model, or a GGUF file");
 }
 
 }  // namespace leq

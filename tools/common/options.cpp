@@ -241,6 +241,13 @@ bool Options::flag(std::string_view name) const {
   return !found.texts.empty() && found.texts[0] == "1";
 }
 
+void Options::replace_texts(std::string_view name,
+                            const std::function<std::string(const std::string&)>& other) {
+  const auto found = values_.find(name);
+  ensure(found != values_.end(), "no option is declared as '", name, "'");
+  for (std::string& text : found->second.texts) text = other(text);
+}
+
 std::int64_t Options::integer(std::string_view name) const {
   return *parse_int(value(name, OptionKind::integer).texts[0]);
 }

@@ -96,6 +96,9 @@ class Options {
   const std::vector<std::string>& list(std::string_view name) const;  // empty where not given
   std::vector<std::int64_t> integers(std::string_view name) const;
   const std::vector<std::string>& positionals() const { return positionals_; }
+  // Puts other texts in the place of those given: one, or those of a list.
+  void replace_texts(std::string_view name,
+                     const std::function<std::string(const std::string&)>& other);
   // Lines for people: words that do nothing here.
   const std::vector<std::string>& notes() const { return notes_; }
 

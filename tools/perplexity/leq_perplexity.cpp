@@ -15,6 +15,7 @@
 #include "eval/perplexity_report.h"
 #include "tools/common/kv_choice.h"
 #include "tools/common/llama_flags.h"
+#include "tools/common/model_file.h"
 #include "tools/common/model_options.h"
 #include "tools/common/model_setup.h"
 #include "tools/common/plan_lines.h"
@@ -272,5 +273,7 @@ int perplexity(const Options& options) {
 }  // namespace leq
 
 int main(int argc, char** argv) {
-  return leq::run_tool("leq-perplexity", leq::tool_spec, argc, argv, leq::perplexity);
+  return leq::run_tool(
+      "leq-perplexity", leq::tool_spec, argc, argv,
+      [](const leq::Options& options) { return leq::with_model_files(options, leq::perplexity); });
 }

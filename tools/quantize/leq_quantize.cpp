@@ -18,11 +18,11 @@ namespace {
 
 constexpr std::size_t kMostPathBytes = 4096;
 
-void report(const CheckpointOptions& checkpoint, const CheckpointResult& result,
-            const std::string& output, double seconds) {
+void report(const std::string& type, const CheckpointResult& result, const std::string& output,
+            double seconds) {
   std::cerr << "source      " << result.description << ", " << with_commas(result.parameters)
             << " parameters\n"
-            << "type        " << checkpoint.type << ", " << fixed(result.bits_per_weight, 2)
+            << "type        " << type << ", " << fixed(result.bits_per_weight, 2)
             << " bits per weight\n";
   // Methods that look at inputs move weights on purpose: what counts there is what comes out.
   if (result.worst_loss > 0) {
@@ -85,7 +85,8 @@ int quantize(const Options& options) {
                      const std::string& note) { progress.update(work, done, total, note); };
   job.written = [&](const CheckpointResult& result) {
     progress.end();
-    report(job.checkpoint, result, job.output.string(), watch.seconds());
+    report(job.keeps_types ? "each tensor's own" : job.checkpoint.type, result, job.output.string(),
+           watch.seconds());
   };
   job.searched = [&](const MixedSearchResult& result) {
     progress.end();

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "convert/import.h"
 #include "quantize/rewrites/fold_methods.h"
 #include "quantize/rewrites/smoothquant.h"
 #include "recipes/calibration_size.h"
@@ -329,9 +330,21 @@ void set_calibration(const Options& options, CheckpointOptions& checkpoint) {
   }
 }
 
+// A checkpoint that is quantized already keeps its codes where no flag but --act and --tensor-type
+// says what to do.
+bool keeps_types(const Options& options, const QuantizeJob& job) {
+  const auto chooses = [&](std::string_view flag) {
+    return flag != "act" && flag != "tensor-type" && options.given(flag);
+  };
+  return !options.given("fit") && std::ranges::none_of(kChoosingFlags, chooses) &&
+         holds_codes(job.folder);
+}
+
 void set_recipe(const Options& options, QuantizeJob& job) {
   const bool chosen =
       std::ranges::any_of(kChoosingFlags, [&](const char* flag) { return options.given(flag); });
+  job.keeps_types = keeps_types(options, job);
+  if (job.keeps_types) return;
   if (chosen && !options.given("recipe")) return;
   job.recipe = &require_recipe(chosen                 ? options.text("recipe")
                                : options.given("fit") ? std::string_view("auto")
@@ -340,7 +353,7 @@ void set_recipe(const Options& options, QuantizeJob& job) {
     require(!options.given(flag), "--recipe ", job.recipe->name, " and --", flag,
             " say the same things; leave one of them out");
   }
-  apply_recipe(*job.recipe, import_hf_config(job.folder), job.checkpoint);
+  apply_recipe(*job.recipe, import_config(job.folder), job.checkpoint);
   job.fit_windows = job.recipe->few_windows_do && job.checkpoint.load_stats.empty() &&
                     !options.given("samples") && !options.given("length");
 }
@@ -386,8 +399,10 @@ const ToolSpec& quantize_tool() {
   static const ToolSpec kTool = [] {
     ToolSpec tool;
     tool.name = "leq-quantize";
-    tool.summary = "Turns a Hugging Face checkpoint folder into a quantized .leq file.";
-    tool.usage = {"HF_DIR -o model.leq", "HF_DIR -o model.leq --recipe q4",
+    tool.summary = "Turns a Hugging Face checkpoint folder, or a GGUF file, into a .leq file.";
+    tool.usage = {"HF_DIR -o model.leq",
+                  "model.gguf -o model.leq",
+                  "HF_DIR -o model.leq --recipe q4",
                   "HF_DIR -o model.leq --type int4-g128",
                   "HF_DIR -o model.leq --method gptq+ --bits 4 --group 64 --calibration text.txt",
                   "HF_DIR -o model.leq --method gptq+ --search sens --target-bpw 4.25"};
@@ -410,7 +425,7 @@ const ToolSpec& quantize_tool() {
 
 QuantizeJob quantize_job(const Options& options) {
   require(!options.positionals().empty(),
-          "HF_DIR is missing: the folder with config.json and *.safetensors");
+          "HF_DIR is missing: the folder with config.json and *.safetensors, or a GGUF file");
   QuantizeJob job;
   job.folder = options.positionals().front();
   check_checkpoint_folder(job.folder.string());
@@ -427,7 +442,7 @@ QuantizeJob quantize_job(const Options& options) {
   require(!floats || checkpoint.method == "absmax" || !checkpoint.overrides.empty(), "--type ",
           checkpoint.type, " has no codes to choose; leave out --method ", checkpoint.method);
   if (options.given("search") || (job.recipe != nullptr && job.recipe->searches)) {
-    job.search = searched_bits(options, checkpoint, import_hf_config(job.folder));
+    job.search = searched_bits(options, checkpoint, import_config(job.folder));
   } else {
     require_no_search_flags(options);
   }

@@ -16,6 +16,7 @@
 #include "engine/generator.h"
 #include "engine/receipt.h"
 #include "tools/common/interrupt.h"
+#include "tools/common/model_file.h"
 #include "tools/common/model_setup.h"
 #include "tools/common/plan_lines.h"
 #include "tools/common/setting_flags.h"
@@ -290,5 +291,7 @@ int run_with(const Options& options) {
 }  // namespace leq::run
 
 int main(int argc, char** argv) {
-  return leq::run_tool("leq-run", leq::run::tool_spec, argc, argv, leq::run::run_with);
+  return leq::run_tool("leq-run", leq::run::tool_spec, argc, argv, [](const leq::Options& options) {
+    return leq::with_model_files(options, leq::run::run_with);
+  });
 }

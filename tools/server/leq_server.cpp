@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "server/server.h"
+#include "tools/common/model_file.h"
 #include "tools/common/model_setup.h"
 #include "tools/common/plan_lines.h"
 #include "tools/common/rank_choice.h"
@@ -140,5 +141,7 @@ ToolSpec tool_spec() {
 
 int main(int argc, char** argv) {
   return leq::run_tool("leq-server", leq::server_tool::tool_spec, argc, argv,
-                       leq::server_tool::run_with);
+                       [](const leq::Options& options) {
+                         return leq::with_model_files(options, leq::server_tool::run_with);
+                       });
 }

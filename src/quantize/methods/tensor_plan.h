@@ -80,6 +80,12 @@ struct TensorInput {
   TensorRole role = TensorRole::vector;
   std::function<void(std::int64_t first, std::int64_t count, std::span<float> out)> read;
   std::function<void()> drop;  // may be empty
+  // Rows in the codes that the checkpoint itself has, as TensorSource::read_codes; may be empty.
+  std::function<bool(const QuantScheme& scheme, std::int64_t first, std::int64_t count,
+                     ChosenCodes& out)>
+      read_codes = {};
+  std::optional<QuantScheme> own_scheme = {};  // that holds the checkpoint's numbers
+  std::string source_type = {};                // "Q4_K"; empty where one type is all tensors'
 };
 
 }  // namespace leq

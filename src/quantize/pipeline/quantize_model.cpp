@@ -21,6 +21,7 @@ class Adder {
     Json more = Json::object();
     if (record.loss) more[record.loss_of_hessian ? "loss" : "diagonal_loss"] = *record.loss;
     if (!record.note.empty()) more["note"] = record.note;
+    if (!record.source.empty()) more["source"] = record.source;
     if (!record.fold.empty()) more["fold"] = record.fold;
     writer_->describe(name, more);
     result.tensor_bytes +=

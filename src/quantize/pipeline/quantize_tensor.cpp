@@ -7,6 +7,7 @@
 #include "comm/division.h"
 #include "quantize/methods/error.h"
 #include "quantize/methods/hessian.h"
+#include "quantize/pipeline/own_codes.h"
 #include "quantize/rewrites/act_rounding.h"
 
 namespace leq {
@@ -209,13 +210,16 @@ QuantizedTensor quantize_input(const TensorInput& tensor, const TensorPlan& plan
     }
   };
   QuantizedTensor result;
-  if (plan.method == nullptr || plan.scheme.is_float()) {
+  if (auto carried = carry_codes(tensor, plan, pool)) {
+    result = std::move(*carried);
+  } else if (plan.method == nullptr || plan.scheme.is_float()) {
     result = nearest_codes_of(read, rows, columns, plan, tensor.name, pool);
   } else {
     std::vector<float> values(static_cast<std::size_t>(rows * columns));
     read(0, rows, values);
     result = quantize_values(values, rows, columns, plan, nullptr, tensor.name, pool);
   }
+  result.record.source = tensor.source_type;
   if (tensor.drop) tensor.drop();
   return result;
 }

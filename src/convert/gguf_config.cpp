@@ -1,0 +1,219 @@
+#include "convert/gguf_config.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "convert/gguf_rope.h"
+
+namespace leq {
+namespace {
+
+// general.architecture, and what config.json calls the same.
+struct Architecture {
+  std::string_view name;
+  std::string_view model_type;
+  std::string_view windowed = {};  // model_type where attention.sliding_window is there
+  bool paired_rows = false;        // q and k in llama.cpp's order of rows
+};
+constexpr std::array<Architecture, 4> kArchitectures = {{
+    {"llama", "llama", "mistral", true},
+    {"qwen2", "qwen2"},
+    {"qwen3", "qwen3"},
+    {"gpt2", "gpt2"},
+}};
+
+const Architecture& architecture_of(const GgufMetadata& metadata) {
+  const std::string& source = metadata.source();
+  const std::string_view type = metadata.text("general.type").value_or("model");
+  const auto name = metadata.text("general.architecture");
+  require(type != "adapter", source, ": is a LoRA adapter, which is not read; merge it into its ",
+          "model first");
+  require(
+      type != "mmproj" && name != "clip", source,
+      ": is a vision or audio tower (mmproj), which is not read; give the language model's file");
+  require(type != "imatrix", source, ": is an importance matrix, which holds no model");
+  require(type == "model", source, ": general.type is ", printable(type), ", expected model");
+  require(name.has_value(), source, ": key general.architecture is missing; is this a model?");
+  const auto found = std::ranges::find(kArchitectures, *name, &Architecture::name);
+  std::vector<std::string> names;
+  for (const Architecture& known : kArchitectures) names.emplace_back(known.name);
+  require(found != kArchitectures.end(), source, ": architecture ", printable(*name),
+          " is not supported; supported are ", join(names));
+  return *found;
+}
+
+// leq's tensors without ".weight" and ".bias".
+constexpr std::array<std::pair<std::string_view, std::string_view>, 15> kTensorNames = {{
+    {"token_embedding", "token_embd"},
+    {"position_embedding", "position_embd"},
+    {"final_norm", "output_norm"},
+    {"layers.{}.attention_norm", "blk.{}.attn_norm"},
+    {"layers.{}.q", "blk.{}.attn_q"},
+    {"layers.{}.k", "blk.{}.attn_k"},
+    {"layers.{}.v", "blk.{}.attn_v"},
+    {"layers.{}.q_norm", "blk.{}.attn_q_norm"},
+    {"layers.{}.k_norm", "blk.{}.attn_k_norm"},
+    {"layers.{}.o", "blk.{}.attn_output"},
+    {"layers.{}.mlp_norm", "blk.{}.ffn_norm"},
+    {"layers.{}.gate", "blk.{}.ffn_gate"},
+    {"layers.{}.up", "blk.{}.ffn_up"},
+    {"layers.{}.down", "blk.{}.ffn_down"},
+    {"head", "output"},
+}};
+
+std::string gguf_name(const TensorRule& rule) {
+  constexpr std::string_view kBias = ".bias";
+  const bool bias = rule.leq.ends_with(kBias);
+  const std::string_view base = rule.leq.substr(0, rule.leq.size() - (bias ? kBias.size() : 0));
+  const auto found =
+      std::ranges::find(kTensorNames, base, [](const auto& pair) { return pair.first; });
+  ensure(found != kTensorNames.end(), "GGUF has no name for tensor ", rule.leq);
+  const std::string name(rule.parts > 1 ? "blk.{}.attn_qkv" : found->second);
+  return name + (bias ? ".bias" : ".weight");
+}
+
+// The family with GGUF's names; its weights are never transposed.
+void name_tensors(const Family& family, GgufModel& model) {
+  model.family = family;
+  for (const TensorRule& rule : family.tensors) model.names.push_back(gguf_name(rule));
+  for (std::size_t i = 0; i < model.names.size(); ++i) {
+    model.family.tensors[i].source = model.names[i];
+    model.family.tensors[i].transposed = false;
+  }
+  model.family.prefixes = {""};
+  model.family.head = "output.weight";
+  model.family.ignored = {"rope_freqs.weight", ".attn_rot_embd"};
+}
+
+// The keys of one architecture: "llama.block_count".
+class Keys {
+ public:
+  Keys(const GgufMetadata& metadata, std::string_view architecture)
+      : metadata_(metadata), prefix_(std::string(architecture) + ".") {}
+
+  std::int64_t count(std::string_view key) const {
+    const auto value = metadata_.equal_integer(prefix_ + std::string(key));
+    require(value.has_value(), metadata_.source(), ": key ", prefix_, key, " is missing");
+    return *value;
+  }
+  std::optional<std::int64_t> count_if_there(std::string_view key) const {
+    return metadata_.equal_integer(prefix_ + std::string(key));
+  }
+  double number(std::string_view key) const {
+    const auto value = metadata_.number(prefix_ + std::string(key));
+    require(value.has_value(), metadata_.source(), ": key ", prefix_, key, " is missing");
+    return *value;
+  }
+  const GgufMetadata& metadata() const { return metadata_; }
+  const std::string& prefix() const { return prefix_; }
+
+ private:
+  const GgufMetadata& metadata_;
+  std::string prefix_;
+};
+
+// What changes the function in ways that leq does not compute.
+void refuse_features(const Keys& keys, const Architecture& architecture) {
+  const std::string& source = keys.metadata().source();
+  const auto refuse = [&](std::string_view key, std::int64_t none, std::string_view what) {
+    const auto value = keys.count_if_there(key);
+    require(!value || *value == none, source, ": ", keys.prefix(), key, " = ", value.value_or(0),
+            ": ", what, " not supported");
+  };
+  refuse("expert_count", 0, "mixtures of experts are");
+  refuse("nextn_predict_layers", 0, "layers that predict several tokens are");
+  if (architecture.windowed.empty()) refuse("attention.sliding_window", 0, "its windows are");
+  for (const char* key : {"attention.clamp_kqv", "attention.max_alibi_bias",
+                          "attn_logit_softcapping", "final_logit_softcapping", "logit_scale",
+                          "residual_scale", "embedding_scale", "attention.scale"}) {
+    const auto value = keys.metadata().number(keys.prefix() + key);
+    require(!value || *value == 0 || (*value == 1 && std::string_view(key).ends_with("scale")),
+            source, ": ", keys.prefix(), key, " = ", value.value_or(0), " is not supported");
+  }
+}
+
+void set(Json& config, const char* key, const Json& value) {
+  if (key != nullptr) config[key] = value;
+}
+
+void read_heads(const Keys& keys, const Family& family, Json& config) {
+  const std::string& source = keys.metadata().source();
+  const std::int64_t heads = keys.count("attention.head_count");
+  const std::int64_t width = keys.count("embedding_length");
+  require(heads > 0 && width > 0, source, ": ", heads, " heads, width ", width);
+  const std::int64_t head_dim = keys.count_if_there("attention.key_length").value_or(width / heads);
+  const std::int64_t value_dim =
+      keys.count_if_there("attention.value_length").value_or(width / heads);
+  require(head_dim == value_dim, source, ": keys of ", head_dim, " columns and values of ",
+          value_dim, " are not supported");
+  set(config, family.keys.heads, heads);
+  set(config, family.keys.kv_heads, keys.count_if_there("attention.head_count_kv").value_or(heads));
+  set(config, family.keys.head_dim, head_dim);
+  require(family.keys.head_dim != nullptr || head_dim * heads == width, source, ": heads of ",
+          head_dim, " columns in a ", family.name, " model of width ", width);
+  if (!family.rotary) return;
+  const std::int64_t rotary = keys.count_if_there("rope.dimension_count").value_or(head_dim);
+  require(rotary == head_dim, source, ": ", keys.prefix(), "rope.dimension_count is ", rotary,
+          " of ", head_dim, ": rotary positions in a part of a head are not supported");
+}
+
+// Biases that some files of a family have.
+void read_biases(const GgufSource& source, const Family& family, Json& config) {
+  const auto there = [&](const char* name) { return source.find(name) != nullptr; };
+  set(config, family.attention_bias_key,
+      there("blk.0.attn_q.bias") || there("blk.0.attn_output.bias"));
+  set(config, family.mlp_bias_key, there("blk.0.ffn_up.bias") || there("blk.0.ffn_down.bias"));
+}
+
+Json config_of(const GgufSource& source, const Keys& keys, const Family& family) {
+  const ConfigKeys& names = family.keys;
+  const SourceTensor* table = source.find("token_embd.weight");
+  require(table != nullptr && table->shape.size() == 2, keys.metadata().source(),
+          ": tensor token_embd.weight is missing");
+  Json config = {{"model_type", family.model_type}};
+  set(config, names.width, keys.count("embedding_length"));
+  set(config, names.layers, keys.count("block_count"));
+  set(config, names.hidden, keys.count("feed_forward_length"));
+  set(config, names.context, keys.count("context_length"));
+  set(config, names.vocab, table->shape[0]);
+  set(config, names.norm_eps,
+      keys.number(family.norm == NormKind::rms ? "attention.layer_norm_rms_epsilon"
+                                               : "attention.layer_norm_epsilon"));
+  config["tie_word_embeddings"] = source.find("output.weight") == nullptr;
+  read_heads(keys, family, config);
+  read_biases(source, family, config);
+  const std::int64_t window = keys.count_if_there("attention.sliding_window").value_or(0);
+  if (family.windows == WindowRule::all_layers) config["sliding_window"] = window;
+  return config;
+}
+
+}  // namespace
+
+GgufModel read_gguf_model(const GgufSource& source) {
+  const GgufMetadata& metadata = source.metadata();
+  const Architecture& architecture = architecture_of(metadata);
+  const Keys keys(metadata, architecture.name);
+  refuse_features(keys, architecture);
+  const bool windowed = !architecture.windowed.empty() &&
+                        keys.count_if_there("attention.sliding_window").value_or(0) > 0;
+  const Family* family = find_family(windowed ? architecture.windowed : architecture.model_type);
+  ensure(family != nullptr, "no family for architecture ", architecture.name);
+  GgufModel model;
+  name_tensors(*family, model);
+  Json config = config_of(source, keys, *family);
+  if (family->rotary) read_gguf_rope(source, keys.prefix(), config);
+  model.config_json = config.dump();
+  if (architecture.paired_rows) {
+    model.paired_heads = keys.count("attention.head_count");
+    model.paired_kv_heads =
+        keys.count_if_there("attention.head_count_kv").value_or(model.paired_heads);
+  }
+  return model;
+}
+
+}  // namespace leq

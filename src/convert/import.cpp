@@ -1,0 +1,104 @@
+#include "convert/import.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "convert/gguf_import.h"
+#include "convert/hf_import.h"
+#include "format/gguf_source.h"
+
+namespace leq {
+namespace {
+
+constexpr QuantScheme kNearest = {CodeKind::int_, 8, Scaling::group, 32};
+constexpr QuantScheme kNearestOffset = {CodeKind::uint_, 8, Scaling::group, 32};
+
+bool is_matrix(const TensorInput& tensor) {
+  return tensor.role != TensorRole::vector && tensor.role != TensorRole::position_embedding;
+}
+
+// Linears that read one input want it in one format: "layers.3.qkv".
+std::string input_of(const TensorInput& tensor) {
+  if (tensor.role != TensorRole::qkv && tensor.role != TensorRole::gate_up) return tensor.name;
+  const std::string layer = tensor.name.substr(0, tensor.name.rfind('.'));
+  return layer + (tensor.role == TensorRole::qkv ? ".qkv" : ".gate_up");
+}
+
+// What the readers of one input are stored as, and so want of it.
+struct Readers {
+  bool codes = false;               // some are stored in codes
+  bool offset = false;              // some want signed codes with sums (int4-g32, the k types)
+  std::optional<QuantScheme> type;  // of floats: of all of them
+};
+
+// The type of one of them. Integers are never rounded again for the sake of another: int8-g32 and
+// uint8-g32 hold the same codes.
+QuantScheme type_for(const TensorInput& tensor, const Readers& readers) {
+  const QuantScheme own = tensor.own_scheme.value_or(kNearest);
+  if (!readers.codes) return *readers.type;
+  if (own.is_offset()) return own;
+  return readers.offset ? kNearestOffset : kNearest;
+}
+
+// ECMAScript that only this name fits.
+std::string exactly(const std::string& name) {
+  std::string pattern = "^";
+  for (const char c : name) {
+    if (c == '.') pattern += '\\';
+    pattern += c;
+  }
+  return pattern + "$";
+}
+
+}  // namespace
+
+ImportedModel import_checkpoint(const std::filesystem::path& path) {
+  return begins_as_gguf_file(path) ? import_gguf(path) : import_hf(path);
+}
+
+ModelConfig import_config(const std::filesystem::path& path) {
+  return begins_as_gguf_file(path) ? import_gguf_config(path) : import_hf_config(path);
+}
+
+bool holds_codes(const std::filesystem::path& path) {
+  if (!begins_as_gguf_file(path)) return false;
+  const GgufSource source(path);
+  return std::ranges::any_of(source.tensors(), [&](const SourceTensor& tensor) {
+    return tensor.shape.size() >= 2 && source.type(tensor).decode != nullptr;
+  });
+}
+
+void keep_types(const ImportedModel& model, CheckpointOptions& options) {
+  const bool chooses = options.method != "absmax" || options.fold || options.rewrites.any() ||
+                       options.measure_keys || !options.load_stats.empty() ||
+                       !options.save_stats.empty();
+  require(!chooses, ErrorKind::bad_setting, model.folder,
+          ": its codes are carried over as they are, which leaves nothing to calibrate; name a ",
+          Setting{"type"}, " or a recipe to quantize it again");
+  std::map<std::string, Readers> inputs;
+  for (const TensorInput& tensor : model.tensors) {
+    if (!is_matrix(tensor)) continue;
+    const QuantScheme own = tensor.own_scheme.value_or(kNearest);
+    Readers& readers = inputs[input_of(tensor)];
+    readers.codes = readers.codes || !own.is_float();
+    readers.offset = readers.offset || own.is_offset();
+    if (own.is_float()) readers.type = !readers.type || *readers.type == own ? own : QuantScheme{};
+  }
+  std::map<std::string, std::int64_t> numbers;  // by scheme
+  std::vector<TypeOverride> types;
+  for (const TensorInput& tensor : model.tensors) {
+    if (!is_matrix(tensor)) continue;
+    const QuantScheme scheme = type_for(tensor, inputs.at(input_of(tensor)));
+    types.push_back({exactly(tensor.name), scheme});
+    numbers[scheme_name(scheme)] += tensor.shape[0] * tensor.shape[1];
+  }
+  const auto most = std::ranges::max_element(
+      numbers, [](const auto& a, const auto& b) { return a.second < b.second; });
+  ensure(most != numbers.end(), model.folder, ": no matrices");
+  options.type = most->first;
+  // What the user says of single tensors comes after.
+  options.overrides.insert(options.overrides.begin(), types.begin(), types.end());
+}
+
+}  // namespace leq

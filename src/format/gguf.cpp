@@ -1,0 +1,214 @@
+#include "format/gguf.h"
+
+#include <algorithm>
+#include <bit>
+#include <set>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/text.h"
+
+namespace leq {
+namespace {
+
+constexpr int kMostNesting = 4;                 // arrays of arrays
+constexpr std::uint64_t kMostKeyBytes = 65535;  // of the format
+constexpr std::uint64_t kMostNameBytes = 1024;  // of tensors; llama.cpp takes 64
+constexpr std::uint32_t kMostDims = 4;
+constexpr std::uint64_t kMostAlignment = 1 << 20;
+
+// Bytes of a number; 0 for texts and arrays.
+std::uint64_t number_bytes(GgufKind kind) {
+  switch (kind) {
+    case GgufKind::u8:
+    case GgufKind::i8:
+    case GgufKind::boolean:
+      return 1;
+    case GgufKind::u16:
+    case GgufKind::i16:
+      return 2;
+    case GgufKind::u32:
+    case GgufKind::i32:
+    case GgufKind::f32:
+      return 4;
+    case GgufKind::u64:
+    case GgufKind::i64:
+    case GgufKind::f64:
+      return 8;
+    default:
+      return 0;
+  }
+}
+
+class GgufParser {
+ public:
+  GgufParser(std::span<const std::byte> bytes, std::string_view source)
+      : bytes_(bytes), source_(source), reader_(bytes, source) {}
+
+  GgufFile parse() {
+    GgufFile file;
+    file.metadata = GgufMetadata(std::string(source_));
+    file.version = read_version();
+    const auto tensors = reader_.read<std::uint64_t>("the number of tensors");
+    const auto pairs = reader_.read<std::uint64_t>("the number of metadata keys");
+    for (std::uint64_t i = 0; i < pairs; ++i) read_pair(file.metadata);
+    file.alignment = alignment_of(file.metadata);
+    // Each takes bytes of the file, so that a wrong number ends at its end.
+    for (std::uint64_t i = 0; i < tensors; ++i) file.tensors.push_back(read_tensor());
+    place_tensors(file);
+    return file;
+  }
+
+ private:
+  std::uint32_t read_version() {
+    require(as_text(reader_.take(kGgufMagic.size(), "the magic")) == kGgufMagic, source_,
+            ": does not begin with GGUF; is this a GGUF file?");
+    const auto version = reader_.read<std::uint32_t>("the version");
+    require((version & 0xffffu) != 0, source_,
+            ": is a big-endian GGUF file, which is not read; get the little-endian one");
+    require(version != 1, source_, ": GGUF version 1 is not read; convert the model again");
+    require(version == 2 || version == 3, source_, ": GGUF version ", version,
+            " is not known, expected 2 or 3");
+    return version;
+  }
+
+  std::string_view read_text(std::string_view what, std::uint64_t most) {
+    const auto length = reader_.read<std::uint64_t>(what);
+    require(length <= most, source_, ": ", what, " at offset ", reader_.offset(), " has ", length,
+            " bytes, at most ", most, " are accepted");
+    return as_text(reader_.take(length, what));
+  }
+
+  GgufKind read_kind(std::string_view key) {
+    const auto kind = reader_.read<std::uint32_t>("a value's type");
+    require(kind <= static_cast<std::uint32_t>(GgufKind::f64), source_, ": key ", printable(key),
+            " has value type ", kind, ", which is not known");
+    return static_cast<GgufKind>(kind);
+  }
+
+  void read_pair(GgufMetadata& metadata) {
+    const std::string_view key = read_text("a key", kMostKeyBytes);
+    require(!key.empty(), source_, ": an empty key before offset ", reader_.offset());
+    metadata.add(key, read_value(read_kind(key), key, 0));
+  }
+
+  GgufValue read_value(GgufKind kind, std::string_view key, int depth) {
+    GgufValue value;
+    value.kind = kind;
+    if (kind == GgufKind::array) {
+      read_array(value, key, depth);
+    } else if (kind == GgufKind::text) {
+      value.bytes = as_bytes(read_text("a text", bytes_.size()));
+    } else {
+      value.bytes = reader_.take(number_bytes(kind), "a number");
+      require(kind != GgufKind::boolean || std::to_integer<int>(value.bytes[0]) <= 1, source_,
+              ": key ", printable(key), " should be true or false, found byte ",
+              std::to_integer<int>(value.bytes[0]));
+    }
+    return value;
+  }
+
+  void read_array(GgufValue& value, std::string_view key, int depth) {
+    require(depth < kMostNesting, source_, ": key ", printable(key), " nests arrays more than ",
+            kMostNesting, " deep");
+    value.item = read_kind(key);
+    value.count = reader_.read<std::uint64_t>("the length of an array");
+    const std::size_t begin = reader_.offset();
+    if (const std::uint64_t size = number_bytes(value.item); size > 0) {
+      reader_.take(checked_multiply(value.count, size, std::string(source_) + ": an array"),
+                   "an array");
+    } else {
+      for (std::uint64_t i = 0; i < value.count; ++i) read_value(value.item, key, depth + 1);
+    }
+    value.bytes = bytes_.subspan(begin, reader_.offset() - begin);
+  }
+
+  std::uint64_t alignment_of(const GgufMetadata& metadata) const {
+    const std::int64_t alignment = metadata.integer("general.alignment").value_or(32);
+    require(alignment > 0 && alignment <= static_cast<std::int64_t>(kMostAlignment) &&
+                std::has_single_bit(static_cast<std::uint64_t>(alignment)),
+            source_, ": general.alignment is ", alignment, ", expected a power of two up to ",
+            kMostAlignment);
+    return static_cast<std::uint64_t>(alignment);
+  }
+
+  // Its offset is counted from the data section, until place_tensors.
+  GgufTensor read_tensor() {
+    GgufTensor tensor;
+    tensor.name = read_text("the name of a tensor", kMostNameBytes);
+    const std::string where = std::string(source_) + ": tensor " + printable(tensor.name);
+    const auto dims = reader_.read<std::uint32_t>("the number of dimensions");
+    require(dims >= 1 && dims <= kMostDims, where, ": ", dims, " dimensions, expected 1 to ",
+            kMostDims);
+    for (std::uint32_t i = 0; i < dims; ++i) {
+      const auto size = reader_.read<std::uint64_t>("a dimension");
+      require(size >= 1 && size <= INT64_MAX, where, ": dimension of ", size);
+      tensor.shape.insert(tensor.shape.begin(), static_cast<std::int64_t>(size));
+    }
+    tensor.type = &require_gguf_type(reader_.read<std::uint32_t>("a tensor's type"), where);
+    tensor.offset = reader_.read<std::uint64_t>("a tensor's offset");
+    return tensor;
+  }
+
+  std::uint64_t bytes_of(const GgufTensor& tensor, const std::string& where) const {
+    const GgufType& type = *tensor.type;
+    require(tensor.shape.back() % type.elements == 0, where, ": rows of ", tensor.shape.back(),
+            " numbers are no whole blocks of ", type.elements, " (", type.name, ")");
+    std::uint64_t blocks = static_cast<std::uint64_t>(tensor.shape.back() / type.elements);
+    for (std::size_t i = 0; i + 1 < tensor.shape.size(); ++i) {
+      blocks = checked_multiply(blocks, static_cast<std::uint64_t>(tensor.shape[i]), where);
+    }
+    return checked_multiply(blocks, static_cast<std::uint64_t>(type.bytes), where);
+  }
+
+  // Gives all tensors their bytes: aligned, inside, named once, none over another.
+  void place_tensors(GgufFile& file) const {
+    const std::uint64_t header = reader_.offset();
+    const std::uint64_t data = (header + file.alignment - 1) / file.alignment * file.alignment;
+    std::set<std::string_view> names;
+    for (GgufTensor& tensor : file.tensors) {
+      const std::string where = std::string(source_) + ": tensor " + printable(tensor.name);
+      require(names.insert(tensor.name).second, where, " is given twice");
+      const std::uint64_t size = bytes_of(tensor, where);
+      require(tensor.offset % file.alignment == 0, where, ": offset ", tensor.offset,
+              " is no multiple of ", file.alignment);
+      const std::uint64_t room = data <= bytes_.size() ? bytes_.size() - data : 0;
+      require(tensor.offset <= room && size <= room - tensor.offset, where, ": needs ", size,
+              " bytes at offset ", tensor.offset, " of the data, which has ", room,
+              "; the file was cut off or damaged, download it again");
+      tensor.offset += data;
+      tensor.bytes =
+          bytes_.subspan(static_cast<std::size_t>(tensor.offset), static_cast<std::size_t>(size));
+    }
+    check_order(file, data);
+  }
+
+  void check_order(const GgufFile& file, std::uint64_t data) const {
+    std::vector<const GgufTensor*> order;
+    for (const GgufTensor& tensor : file.tensors) order.push_back(&tensor);
+    std::ranges::sort(order, {}, &GgufTensor::offset);
+    std::uint64_t end = data;
+    for (const GgufTensor* tensor : order) {
+      require(tensor->offset >= end, source_, ": tensor ", printable(tensor->name),
+              " overlaps the one before it");
+      end = tensor->offset + tensor->bytes.size();
+    }
+    end = (end + file.alignment - 1) / file.alignment * file.alignment;
+    require(bytes_.size() <= end, source_, ": ",
+            bytes_.size() - std::min<std::uint64_t>(bytes_.size(), end),
+            " bytes after the last tensor; parts that were joined with cat are no GGUF file: keep "
+            "them apart and name the first");
+  }
+
+  std::span<const std::byte> bytes_;
+  std::string_view source_;
+  ByteReader reader_;
+};
+
+}  // namespace
+
+GgufFile parse_gguf(std::span<const std::byte> bytes, std::string_view source) {
+  return GgufParser(bytes, source).parse();
+}
+
+}  // namespace leq

@@ -1,0 +1,253 @@
+#include "format/gguf_source.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "tensor/super_blocks.h"
+
+namespace leq {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kMostParts = 10000;
+
+// "-00002-of-00005.gguf"
+std::string part_ending(std::int64_t number, std::int64_t count) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), "-%05lld-of-%05lld.gguf",
+                static_cast<long long>(number + 1), static_cast<long long>(count));
+  return text.data();
+}
+
+// What a file says of the parts that it is one of.
+struct Split {
+  std::int64_t number = 0;
+  std::int64_t count = 1;
+  std::int64_t tensors = -1;  // of all parts; -1: not said
+};
+Split split_of(const GgufMetadata& metadata) {
+  Split split;
+  split.number = metadata.integer("split.no").value_or(0);
+  split.count = metadata.integer("split.count").value_or(1);
+  split.tensors = metadata.integer("split.tensors.count").value_or(-1);
+  if (split.count == 0) split.count = 1;  // as some writers say "not split"
+  require(split.count >= 1 && split.count <= kMostParts && split.number >= 0 &&
+              split.number < split.count,
+          metadata.source(), ": part ", split.number, " (split.no) of ", split.count,
+          " (split.count)");
+  return split;
+}
+
+// The row of the file at which row `row` of Hugging Face's order stands.
+std::int64_t paired_row(std::int64_t row, std::int64_t head_rows) {
+  const std::int64_t within = row % head_rows;
+  const std::int64_t half = head_rows / 2;
+  return row - within + 2 * (within % half) + within / half;
+}
+
+std::int64_t elements_of(const SourceTensor& tensor) {
+  std::int64_t count = 1;
+  for (const std::int64_t size : tensor.shape) count *= size;
+  return count;
+}
+
+// Columns of a row: a vector is a column of rows.
+std::int64_t columns_of(const SourceTensor& tensor) {
+  return tensor.shape.size() == 1 ? 1 : tensor.shape.back();
+}
+
+}  // namespace
+
+bool begins_as_gguf_file(const fs::path& path) {
+  std::error_code none;
+  if (!fs::is_regular_file(path, none)) return false;
+  std::array<char, kGgufMagic.size()> magic{};
+  std::ifstream file(path, std::ios::binary);
+  return file.read(magic.data(), magic.size()) &&
+         std::string_view(magic.data(), magic.size()) == kGgufMagic;
+}
+
+GgufSource::GgufSource(const fs::path& path) {
+  files_.emplace_back(path);
+  paths_.push_back(path);
+  GgufFile first = parse_gguf(files_.back().bytes(), files_.back().name());
+  const Split split = split_of(first.metadata);
+  const std::string name = path.filename().string();
+  const std::string own_ending = part_ending(split.number, split.count);
+  const bool named = name.ends_with(own_ending);
+  const std::string stem = named ? name.substr(0, name.size() - own_ending.size()) : name;
+  require(split.number == 0, path.string(), ": is part ", split.number + 1, " of ", split.count,
+          "; give the first", named ? ", " + stem + part_ending(0, split.count) : "");
+  require(split.count == 1 || named, path.string(), ": is the first of ", split.count,
+          " parts, which have names that end in ", own_ending, "; this one has another name");
+  metadata_ = std::move(first.metadata);
+  add_tensors(first);
+  for (std::int64_t i = 1; i < split.count; ++i) {
+    add_part(path.parent_path() / (stem + part_ending(i, split.count)));
+  }
+  require(split.count == 1 || split.tensors < 0 || split.tensors == std::ssize(tensors_),
+          path.string(), ": the parts have ", tensors_.size(),
+          " tensors, split.tensors.count says ", split.tensors);
+}
+
+void GgufSource::add_part(const fs::path& path) {
+  require(file_exists(path), path.string(), ": this part is missing; ", paths_.front().string(),
+          " needs it beside it");
+  files_.emplace_back(path);
+  GgufFile file = parse_gguf(files_.back().bytes(), files_.back().name());
+  const Split split = split_of(file.metadata);
+  const auto number = std::ssize(paths_);
+  require(split.number == number && split.count == split_of(metadata_).count, path.string(),
+          ": says that it is part ", split.number + 1, " of ", split.count, ", expected part ",
+          number + 1);
+  paths_.push_back(path);
+  add_tensors(file);
+}
+
+void GgufSource::add_tensors(GgufFile& file) {
+  for (GgufTensor& tensor : file.tensors) {
+    SourceTensor source;
+    source.name = std::move(tensor.name);
+    source.dtype = tensor.type->floats.value_or(DType::u8);
+    source.shape = std::move(tensor.shape);
+    source.bytes = tensor.bytes;
+    source.place = files_.back().name() + " at offset " + std::to_string(tensor.offset);
+    source.file_dtype = tensor.type->name;
+    const bool is_new = by_name_.emplace(source.name, tensors_.size()).second;
+    require(is_new, source.place, ": tensor ", printable(source.name),
+            " stands also in another part");
+    tensors_.push_back(std::move(source));
+    details_.push_back({tensor.type, files_.size() - 1, 0});
+  }
+}
+
+void GgufSource::unpair_rows(std::string_view name, std::int64_t heads) {
+  const SourceTensor* tensor = find(name);
+  if (tensor == nullptr) return;
+  const std::int64_t rows = tensor->shape.front();
+  require(heads > 0 && rows % (2 * heads) == 0, tensor->place, ": tensor ", printable(name),
+          " has ", rows, " rows, expected ", heads, " heads of an even number of rows");
+  details_[place_of(*tensor)].head_rows = rows / heads;
+}
+
+const SourceTensor* GgufSource::find(std::string_view name) const {
+  const auto found = by_name_.find(std::string(name));
+  return found == by_name_.end() ? nullptr : &tensors_[found->second];
+}
+
+void GgufSource::drop(const SourceTensor& tensor) const {
+  files_[details_[place_of(tensor)].file].drop(tensor.bytes);
+}
+
+std::optional<QuantScheme> GgufSource::own_scheme(const SourceTensor& tensor) const {
+  return exact_scheme(type(tensor));
+}
+
+// Numbers in the file's order, from any element on.
+void GgufSource::read_blocks(const SourceTensor& tensor, std::int64_t first,
+                             std::span<float> out) const {
+  const GgufType& of = type(tensor);
+  if (of.floats) return read_floats(tensor, first, out);
+  std::array<float, kMostGgufBlock> values;
+  for (std::size_t done = 0; done < out.size();) {
+    const std::int64_t at = first + static_cast<std::int64_t>(done);
+    const std::int64_t within = at % of.elements;
+    const std::byte* block = tensor.bytes.data() + at / of.elements * of.bytes;
+    const auto left = out.size() - done;
+    const std::size_t count = std::min(left, static_cast<std::size_t>(of.elements - within));
+    if (within == 0 && count == static_cast<std::size_t>(of.elements)) {
+      of.decode(block, out.data() + done);
+    } else {
+      of.decode(block, values.data());
+      std::copy_n(values.begin() + within, count, out.begin() + static_cast<std::ptrdiff_t>(done));
+    }
+    done += count;
+  }
+}
+
+void GgufSource::read(const SourceTensor& tensor, std::int64_t first, std::span<float> out) const {
+  const GgufType& of = type(tensor);
+  require(of.floats || of.decode != nullptr, tensor.place, ": tensor ", printable(tensor.name),
+          " has type ", of.name, ", which holds no weights");
+  const std::int64_t all = elements_of(tensor);
+  ensure(first >= 0 && first <= all && std::ssize(out) <= all - first, tensor.place, ": tensor ",
+         printable(tensor.name), " has ", all, " values, ", out.size(), " were asked for from ",
+         first);
+  const std::int64_t head_rows = details_[place_of(tensor)].head_rows;
+  if (head_rows == 0) return read_blocks(tensor, first, out);
+  const std::int64_t columns = columns_of(tensor);
+  for (std::int64_t at = first; at < first + std::ssize(out);) {
+    const std::int64_t within = at % columns;
+    const std::int64_t count = std::min(columns - within, first + std::ssize(out) - at);
+    read_blocks(tensor, paired_row(at / columns, head_rows) * columns + within,
+                out.subspan(static_cast<std::size_t>(at - first), static_cast<std::size_t>(count)));
+    at += count;
+  }
+}
+
+// Rows of a k type in its own scheme; false where a number is not finite.
+bool GgufSource::read_super(const SourceTensor& tensor, std::int64_t first, std::int64_t rows,
+                            ChosenCodes& out) const {
+  const GgufType& of = type(tensor);
+  const SuperLayout layout = super_layout(exact_scheme(of)->kind);
+  const std::int64_t blocks = tensor.shape[1] / of.elements;
+  const std::int64_t subs = layout.sub_blocks(of.elements) * layout.subs;
+  out.codes.resize(static_cast<std::size_t>(rows * tensor.shape[1]));
+  out.scales.resize(static_cast<std::size_t>(rows * blocks * layout.supers));
+  out.zeros.resize(static_cast<std::size_t>(rows * blocks * subs));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const std::byte* block =
+        tensor.bytes.data() + stored_row(tensor, first + r) * blocks * of.bytes;
+    for (std::int64_t b = r * blocks; b < (r + 1) * blocks; ++b, block += of.bytes) {
+      of.super(block, out.codes.data() + b * of.elements, out.scales.data() + b * layout.supers,
+               out.zeros.data() + b * subs);
+    }
+  }
+  return std::ranges::all_of(out.scales, [](float scale) { return std::isfinite(scale); });
+}
+
+std::int64_t GgufSource::stored_row(const SourceTensor& tensor, std::int64_t row) const {
+  const std::int64_t head_rows = details_[place_of(tensor)].head_rows;
+  return head_rows == 0 ? row : paired_row(row, head_rows);
+}
+
+bool GgufSource::read_codes(const SourceTensor& tensor, const QuantScheme& scheme,
+                            std::int64_t first, std::int64_t rows, ChosenCodes& out) const {
+  const GgufType& of = type(tensor);
+  const bool is_uint8 = scheme == QuantScheme{CodeKind::uint_, 8, Scaling::group, kGgufGroup};
+  const bool fits =
+      is_uint8 || (scheme.kind == CodeKind::int_ && scheme.bits >= of.code_bits &&
+                   (scheme.bits == 4 || scheme.bits == 8) && scheme.group == kGgufGroup);
+  const bool own_super = of.super != nullptr && scheme == *exact_scheme(of);
+  if (tensor.shape.size() != 2 || !(own_super || (of.codes != nullptr && fits))) return false;
+  const std::int64_t columns = tensor.shape[1];
+  ensure(first >= 0 && rows >= 0 && first <= tensor.shape[0] && rows <= tensor.shape[0] - first,
+         tensor.place, ": rows ", first, " + ", rows, " of ", tensor.shape[0]);
+  if (own_super) return read_super(tensor, first, rows, out);
+  out.codes.resize(static_cast<std::size_t>(rows * columns));
+  out.scales.resize(static_cast<std::size_t>(rows * columns / kGgufGroup));
+  const std::int64_t blocks = columns / of.elements;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const std::byte* block =
+        tensor.bytes.data() + stored_row(tensor, first + r) * blocks * of.bytes;
+    for (std::int64_t b = 0; b < blocks; ++b, block += of.bytes) {
+      const std::int64_t at = r * columns + b * of.elements;
+      if (!of.codes(block, out.codes.data() + at, out.scales.data() + at / kGgufGroup))
+        return false;
+    }
+  }
+  if (is_uint8) {
+    constexpr std::uint8_t kMiddle = 128;
+    for (std::int16_t& code : out.codes) code = static_cast<std::int16_t>(code + kMiddle);
+    out.zeros.assign(out.scales.size(), kMiddle);
+  }
+  return true;
+}
+
+}  // namespace leq

@@ -1,0 +1,71 @@
+// The tensors of a GGUF file, or of the parts of one that was split, as a TensorSource that decodes
+// its blocks.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/file.h"
+#include "format/gguf.h"
+#include "format/tensor_source.h"
+
+namespace leq {
+
+// Whether a regular file begins as a GGUF file does, whatever its name.
+bool begins_as_gguf_file(const std::filesystem::path& path);
+
+class GgufSource : public TensorSource {
+ public:
+  // Opens `path` and, where it is the first of several parts (NAME-00001-of-00003.gguf), the others
+  // beside it. Throws Error as parse_gguf does, and naming a part that is missing, that belongs
+  // elsewhere, or the first one where another is named.
+  explicit GgufSource(const std::filesystem::path& path);
+
+  const GgufMetadata& metadata() const { return metadata_; }
+  const std::vector<std::filesystem::path>& paths() const { return paths_; }
+  const GgufType& type(const SourceTensor& tensor) const {
+    return *details_[place_of(tensor)].type;
+  }
+  // Rows of each head stand in pairs (i, i + rows / 2) next to each other, as llama.cpp wants them
+  // for rotary positions; they are read in Hugging Face's order from now on. Throws Error where the
+  // rows are no whole heads with an even number of rows.
+  void unpair_rows(std::string_view name, std::int64_t heads);
+
+  const std::vector<SourceTensor>& tensors() const override { return tensors_; }
+  const SourceTensor* find(std::string_view name) const override;
+  void drop(const SourceTensor& tensor) const override;
+  void read(const SourceTensor& tensor, std::int64_t first, std::span<float> out) const override;
+  bool tells_types() const override { return true; }
+  std::optional<QuantScheme> own_scheme(const SourceTensor& tensor) const override;
+  bool read_codes(const SourceTensor& tensor, const QuantScheme& scheme, std::int64_t first,
+                  std::int64_t rows, ChosenCodes& out) const override;
+
+ private:
+  struct Details {
+    const GgufType* type = nullptr;
+    std::size_t file = 0;
+    std::int64_t head_rows = 0;  // of a head whose rows are paired; 0: none are
+  };
+  void add_part(const std::filesystem::path& path);
+  void add_tensors(GgufFile& file);
+  std::size_t place_of(const SourceTensor& tensor) const {
+    return static_cast<std::size_t>(&tensor - tensors_.data());
+  }
+  // Where row `row` of Hugging Face's order stands in the file.
+  std::int64_t stored_row(const SourceTensor& tensor, std::int64_t row) const;
+  bool read_super(const SourceTensor& tensor, std::int64_t first, std::int64_t rows,
+                  ChosenCodes& out) const;
+  void read_blocks(const SourceTensor& tensor, std::int64_t first, std::span<float> out) const;
+
+  std::vector<MappedFile> files_;
+  std::vector<std::filesystem::path> paths_;
+  GgufMetadata metadata_;
+  std::vector<SourceTensor> tensors_;
+  std::vector<Details> details_;  // [tensors]
+  std::unordered_map<std::string, std::size_t> by_name_;
+};
+
+}  // namespace leq

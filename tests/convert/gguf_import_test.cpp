@@ -1,0 +1,285 @@
+// GGUF files against the Hugging Face checkpoints that they were written from: configuration and
+// tensors of every family, and the traps of the format.
+#include "convert/gguf_import.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "base/error.h"
+#include "base/half.h"
+#include "convert/gguf_models.h"
+#include "convert/hf_import.h"
+#include "convert/import.h"
+#include "convert/small_gguf.h"
+#include "model/open_model.h"
+#include "reference/random_checkpoint.h"
+#include "shared_data.h"
+#include "temporary_folder.h"
+
+namespace leq {
+namespace {
+
+using test::GgufWriter;
+using test::RandomCheckpoint;
+using test::raw;
+using test::SmallGguf;
+
+void expect_same_model(const ImportedModel& got, const ImportedModel& want) {
+  EXPECT_EQ(describe(got.config), describe(want.config));
+  EXPECT_TRUE(got.config == want.config) << config_to_json(got.config).dump() << '\n'
+                                         << config_to_json(want.config).dump();
+  ASSERT_EQ(got.tensors.size(), want.tensors.size());
+  for (std::size_t i = 0; i < got.tensors.size(); ++i) {
+    EXPECT_EQ(got.tensors[i].name, want.tensors[i].name);
+    EXPECT_EQ(got.tensors[i].shape, want.tensors[i].shape);
+    EXPECT_EQ(test::rows_of(got.tensors[i]).values, test::rows_of(want.tensors[i]).values)
+        << got.tensors[i].name;
+  }
+}
+
+GgufWriter written(const ImportedModel& model, const std::string& arch) {
+  GgufWriter writer;
+  test::add_config(writer, model.config, arch);
+  test::add_letters(writer);
+  test::add_tensors(writer, model, arch == "llama");
+  return writer;
+}
+
+struct FamilyCase {
+  const char* arch;
+  Json config;
+  RandomCheckpoint::Extras extras;
+};
+
+std::vector<FamilyCase> family_cases() {
+  std::vector<FamilyCase> all;
+  all.push_back({"llama", test::small_config(), {}});
+  all.push_back({"llama", test::small_config(), {}});
+  all.back().config["tie_word_embeddings"] = true;
+  all.back().config["rope_theta"] = 500000.0;
+  all.push_back(
+      {"llama", test::small_config(), {.qkv_bias = true, .o_bias = true, .mlp_bias = true}});
+  all.back().config["attention_bias"] = all.back().config["mlp_bias"] = true;
+  all.push_back({"llama", test::small_config("mistral", "MistralForCausalLM"), {}});
+  all.back().config["sliding_window"] = 16;
+  all.back().config["head_dim"] = 20;
+  all.push_back({"qwen2", test::small_config("qwen2", "Qwen2ForCausalLM"), {.qkv_bias = true}});
+  all.push_back({"qwen3", test::small_config("qwen3", "Qwen3ForCausalLM"), {.qk_norm = true}});
+  all.back().config["head_dim"] = 24;
+  return all;
+}
+
+TEST(GgufImport, EveryFamilyIsItsHuggingFaceCheckpoint) {
+  const test::TemporaryFolder folder;
+  for (const FamilyCase& family : family_cases()) {
+    SCOPED_TRACE(family.config.dump());
+    RandomCheckpoint checkpoint(folder / "hf");
+    checkpoint.add_llama(family.config, family.extras);
+    const ImportedModel want = import_hf(checkpoint.write(family.config));
+    const std::string path = folder.write("m.gguf", written(want, family.arch).bytes());
+    expect_same_model(import_gguf(path), want);
+    EXPECT_TRUE(import_gguf_config(path) == want.config);
+    EXPECT_TRUE(import_config(path) == want.config);
+    EXPECT_FALSE(holds_codes(path));
+  }
+}
+
+TEST(GgufImport, Gpt2IsItsHuggingFaceCheckpoint) {
+  const test::TemporaryFolder folder;
+  const Json config = {{"model_type", "gpt2"},
+                       {"n_embd", 48},
+                       {"n_layer", 2},
+                       {"n_head", 4},
+                       {"vocab_size", 101},
+                       {"n_positions", 32},
+                       {"layer_norm_epsilon", 1e-5},
+                       {"activation_function", "gelu_new"}};
+  RandomCheckpoint checkpoint(folder / "hf");
+  checkpoint.add_gpt2(config, "transformer.");
+  const ImportedModel want = import_hf(checkpoint.write(config));
+  expect_same_model(import_gguf(folder.write("m.gguf", written(want, "gpt2").bytes())), want);
+}
+
+TEST(GgufImport, TrainedModels) {
+  struct Trained {
+    const char* name;
+    const char* arch;
+  };
+  for (const Trained& trained : {Trained{"storyteller", "llama"},
+                                 {"mistral-tiny", "llama"},
+                                 {"qwen2-tiny", "qwen2"},
+                                 {"qwen3-tiny", "qwen3"},
+                                 {"gpt2-tiny", "gpt2"}}) {
+    SCOPED_TRACE(trained.name);
+    LEQ_SHARED_OR_SKIP(folder, std::string("models/") + trained.name);
+    const ImportedModel want = import_hf(folder);
+    const test::TemporaryFolder out;
+    expect_same_model(import_gguf(out.write("m.gguf", written(want, trained.arch).bytes())), want);
+  }
+}
+
+// Trap: Llama 3's scaling is a tensor of divisors. Made here in f32, as converters do.
+TEST_F(SmallGguf, DivisorsAreLlama3Scaling) {
+  for (const double factor : {8.0, 32.0}) {
+    std::vector<float> divisors;
+    for (int i = 0; i < 8; ++i) {
+      const double wavelength = 2 * std::numbers::pi * std::pow(10000.0, i / 8.0);
+      const double low = 8192 / 1.0, high = 8192 / 4.0;
+      double divisor = 1;
+      if (wavelength > low) divisor = factor;
+      if (wavelength <= low && wavelength >= high) {
+        const double smooth = (8192 / wavelength - 1) / 3;
+        divisor = 1 / ((1 - smooth) / factor + smooth);
+      }
+      divisors.push_back(static_cast<float>(divisor));
+    }
+    ASSERT_GT(divisors.back(), 1);
+    GgufWriter writer = start();
+    writer.tensor("rope_freqs.weight", {8}, 0, test::f32_bytes(divisors));
+    const RopeScaling scaling = read(writer).config.rope_scaling;
+    EXPECT_EQ(scaling.kind, RopeScalingKind::llama3);
+    EXPECT_EQ(scaling.factor, factor);
+    EXPECT_EQ(scaling.low_freq_factor, 1);
+    EXPECT_EQ(scaling.high_freq_factor, 4);
+    EXPECT_EQ(scaling.original_context, 8192);
+  }
+}
+
+TEST_F(SmallGguf, OtherDivisorsAreRefused) {
+  GgufWriter writer = start();
+  writer.tensor("rope_freqs.weight", {8}, 0, test::f32_bytes({1, 2, 3, 4, 5, 6, 7, 8}));
+  EXPECT_NE(error_of(writer).find("does not follow the rule of Llama 3"), std::string::npos);
+  writer = start();
+  writer.tensor("rope_freqs.weight", {8}, 0, test::f32_bytes(std::vector<float>(8, 1.0f)));
+  EXPECT_EQ(read(writer).config.rope_scaling.kind, RopeScalingKind::none);
+  writer = start();
+  writer.tensor("rope_factors_long.weight", {8}, 0, test::f32_bytes(std::vector<float>(8, 1.0f)));
+  EXPECT_NE(error_of(writer).find("LongRoPE is not supported"), std::string::npos);
+}
+
+TEST_F(SmallGguf, ScalingsByKeys) {
+  GgufWriter writer = start();
+  writer.text("llama.rope.scaling.type", "linear");
+  writer.f32("llama.rope.scaling.factor", 4);
+  RopeScaling scaling = read(writer).config.rope_scaling;
+  EXPECT_EQ(scaling.kind, RopeScalingKind::linear);
+  EXPECT_EQ(scaling.factor, 4);
+
+  writer = start();
+  writer.f32("llama.rope.scale_linear", 2);
+  EXPECT_EQ(read(writer).config.rope_scaling.factor, 2);
+
+  writer = start();
+  writer.text("llama.rope.scaling.type", "yarn");
+  writer.f32("llama.rope.scaling.factor", 4);
+  writer.u32("llama.rope.scaling.original_context_length", 32);
+  writer.f32("llama.rope.scaling.yarn_beta_fast", 16);
+  scaling = read(writer).config.rope_scaling;
+  EXPECT_EQ(scaling.kind, RopeScalingKind::yarn);
+  EXPECT_EQ(scaling.factor, 4);
+  EXPECT_EQ(scaling.original_context, 32);
+  EXPECT_EQ(scaling.beta_fast, 16);
+  EXPECT_EQ(scaling.attention_factor, 0);  // yarn's own
+
+  writer = start();
+  writer.text("llama.rope.scaling.type", "longrope");
+  EXPECT_NE(error_of(writer).find("longrope is not supported"), std::string::npos);
+  writer = start();
+  writer.text("llama.rope.scaling.type", "yarn");
+  EXPECT_NE(error_of(writer).find("original_context_length is missing"), std::string::npos);
+}
+
+// Trap: keys of any integer width, lists with one number for each layer.
+TEST_F(SmallGguf, CountsOfOtherWidths) {
+  GgufWriter writer;
+  writer.text("general.architecture", "llama");
+  writer.add("llama.block_count", test::kU64, raw<std::uint64_t>(2));
+  writer.add("llama.embedding_length", test::kI64, raw<std::int64_t>(96));
+  writer.add("llama.context_length", test::kU16, raw<std::uint16_t>(64));
+  writer.list<std::uint32_t>("llama.feed_forward_length", test::kU32, {200, 200});
+  writer.list<std::int32_t>("llama.attention.head_count", test::kI32, {6, 6});
+  writer.list<std::int32_t>("llama.attention.head_count_kv", test::kI32, {2, 2});
+  writer.f32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+  EXPECT_TRUE(read(writer).config == model_.config);
+  writer = GgufWriter();
+  writer.text("general.architecture", "llama");
+  writer.list<std::uint32_t>("llama.block_count", test::kU32, {200, 100});
+  writer.u32("llama.embedding_length", 96);
+  EXPECT_NE(error_of(writer).find("differs between layers"), std::string::npos) << error_of(writer);
+}
+
+TEST_F(SmallGguf, WhatIsNoModelIsRefusedByName) {
+  const auto of_type = [&](const char* type) {
+    GgufWriter writer = start();
+    writer.text("general.type", type);
+    return error_of(writer);
+  };
+  EXPECT_EQ(of_type("model"), "");
+  EXPECT_NE(of_type("adapter").find("is a LoRA adapter"), std::string::npos);
+  EXPECT_NE(of_type("mmproj").find("tower"), std::string::npos);
+  EXPECT_NE(of_type("imatrix").find("is an importance matrix"), std::string::npos);
+  EXPECT_NE(of_type("other").find("general.type is other"), std::string::npos);
+  GgufWriter writer;
+  writer.text("general.architecture", "clip");
+  EXPECT_NE(error_of(writer).find("tower"), std::string::npos);
+  writer = GgufWriter();
+  EXPECT_NE(error_of(writer).find("general.architecture is missing"), std::string::npos);
+  writer.text("general.architecture", "falcon");
+  EXPECT_NE(error_of(writer).find("architecture falcon is not supported; supported are llama"),
+            std::string::npos);
+}
+
+TEST_F(SmallGguf, WhatIsNotComputedIsRefusedByKey) {
+  const std::vector<std::pair<const char*, std::uint32_t>> keys = {
+      {"llama.expert_count", 8},
+      {"llama.rope.dimension_count", 8},
+      {"llama.attention.value_length", 8}};
+  for (const auto& [key, value] : keys) {
+    GgufWriter writer = start();
+    writer.u32(key, value);
+    const std::string error = error_of(writer);
+    EXPECT_NE(error.find("not supported"), std::string::npos) << key << ": " << error;
+  }
+  GgufWriter writer = start();
+  writer.f32("llama.final_logit_softcapping", 30);
+  EXPECT_NE(error_of(writer).find("final_logit_softcapping = 30 is not supported"),
+            std::string::npos);
+  writer = start();
+  writer.tensor("blk.0.ffn_gate_inp.weight", {96, 4}, 0, std::string(96 * 16, '\0'));
+  EXPECT_NE(error_of(writer).find("blk.0.ffn_gate_inp.weight"), std::string::npos);
+}
+
+// Damage anywhere: an error, or a model whose numbers can be read.
+TEST_F(SmallGguf, AnyDamageIsAnErrorOrAModel) {
+  GgufWriter writer = start();
+  test::add_letters(writer);
+  const std::size_t header = writer.bytes().size() + 2000;  // with the table of tensors
+  test::add_tensors(writer, model_, true, test::WriteAs::q8_0);
+  const std::string good = writer.bytes();
+  Random random(9);
+  int refused = 0;
+  for (int i = 0; i < 1500; ++i) {
+    std::string bytes = good;
+    const std::size_t at = random.below(static_cast<std::uint32_t>(header));
+    const std::uint64_t numbers[] = {0,          1,     0x7fffffff,       0xffffffff,
+                                     1ull << 40, ~0ull, random.below(256)};
+    const std::uint64_t number = numbers[random.below(7)];
+    const std::size_t size = std::size_t{1} << random.below(4);
+    std::memcpy(bytes.data() + at, &number, size);
+    if (i % 10 == 0) bytes.resize(random.below(static_cast<std::uint32_t>(bytes.size())));
+    try {
+      const ImportedModel model = import_gguf(folder_.write("m.gguf", bytes));
+      for (const TensorInput& tensor : model.tensors) test::rows_of(tensor);
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("m.gguf"), std::string::npos) << error.what();
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 500);
+  EXPECT_LT(refused, 1500);
+}
+
+}  // namespace
+}  // namespace leq

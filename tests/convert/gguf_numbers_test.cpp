@@ -1,0 +1,186 @@
+// Numbers of GGUF files in files of leq: carried over exactly, or rounded again and said so.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "base/half.h"
+#include "convert/gguf_models.h"
+#include "convert/import.h"
+#include "format/leq_reader.h"
+#include "temporary_folder.h"
+#include "tensor/pack.h"
+
+namespace leq {
+namespace {
+
+using test::GgufWriter;
+
+// Random blocks of a type with scales near 0.01, and now and then one of 0.
+std::string random_tensor(const GgufType& type, std::int64_t rows, std::int64_t columns,
+                          Random& random) {
+  std::string bytes;
+  const std::int64_t blocks = rows * columns / type.elements;
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    std::string block;
+    for (std::int64_t i = 0; i < type.bytes; ++i) block += static_cast<char>(random.below(256));
+    const auto half = [&](std::size_t at) {
+      const float scale = b % 50 == 7 ? 0.0f : 0.01f * random.normal();
+      const std::uint16_t bits = f32_to_f16(scale);
+      std::memcpy(block.data() + at, &bits, 2);
+    };
+    if (type.name == "Q6_K") half(208);
+    if (type.name == "Q3_K") half(108);
+    if (type.name == "Q2_K") half(80), half(82);
+    if (type.name == "MXFP4") block[0] = static_cast<char>(118 + random.below(4));
+    if (type.name.starts_with("Q4") || type.name.starts_with("Q5") ||
+        type.name.starts_with("IQ4") || type.name == "Q8_0") {
+      half(0);
+    }
+    if (type.name == "Q4_1" || type.name == "Q5_1" || type.name == "Q4_K" || type.name == "Q5_K")
+      half(2);
+    if (type.name == "Q8_0") {
+      for (std::size_t i = 2; i < block.size(); ++i) {
+        if (block[i] == '\x80') block[i] = '\x81';
+      }
+    }
+    bytes += block;
+  }
+  return bytes;
+}
+
+// A llama of width 256 whose linears are of one type, the embedding of another.
+std::string typed_gguf(const std::string& linears, const std::string& table) {
+  Random random(11);
+  GgufWriter writer;
+  ModelConfig config;
+  config.layers = 2;
+  config.width = config.hidden = 256;
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.head_dim = 64;
+  config.context = 64;
+  test::add_config(writer, config, "llama");
+  test::add_letters(writer);
+  const auto add = [&](const std::string& name, std::int64_t rows, const std::string& type) {
+    const auto found = std::ranges::find(gguf_types(), type, &GgufType::name);
+    writer.tensor(name, {256, static_cast<std::uint64_t>(rows)}, found->id,
+                  random_tensor(*found, rows, 256, random));
+  };
+  const auto norm = [&](const std::string& name) {
+    writer.tensor(name, {256}, 0, test::f32_bytes(std::vector<float>(256, 1.0f)));
+  };
+  add("token_embd.weight", 100, table);
+  for (const char* block : {"blk.0.", "blk.1."}) {
+    const std::string at = block;
+    norm(at + "attn_norm.weight");
+    add(at + "attn_q.weight", 256, linears);
+    add(at + "attn_k.weight", 128, linears);
+    add(at + "attn_v.weight", 128, at == "blk.1." ? table : linears);
+    add(at + "attn_output.weight", 256, linears);
+    norm(at + "ffn_norm.weight");
+    for (const char* name : {"ffn_gate.weight", "ffn_up.weight", "ffn_down.weight"}) {
+      add(at + name, 256, linears);
+    }
+  }
+  norm("output_norm.weight");
+  return writer.bytes();
+}
+
+// Converts with its own types and compares every number with what the file decodes to.
+void convert_and_compare(const std::string& linears, const std::string& table, bool exact,
+                         const std::string& scheme) {
+  SCOPED_TRACE(linears + " and " + table);
+  const test::TemporaryFolder folder;
+  const std::string path = folder.write("m.gguf", typed_gguf(linears, table));
+  EXPECT_TRUE(holds_codes(path));
+  const ImportedModel model = import_checkpoint(path);
+  CheckpointOptions options;
+  options.threads = 2;
+  keep_types(model, options);
+  quantize_imported(model, folder / "m.leq", options, [](auto, auto) {});
+  const LeqReader file(folder / "m.leq", {});
+  int matrices = 0;
+  for (const TensorInput& tensor : model.tensors) {
+    const StoredTensor* stored = file.find(tensor.name);
+    ASSERT_NE(stored, nullptr) << tensor.name;
+    EXPECT_EQ(stored->source, tensor.source_type);
+    if (tensor.shape.size() != 2) continue;
+    ++matrices;
+    const test::Rows want = test::rows_of(tensor);
+    std::vector<float> row(static_cast<std::size_t>(want.columns));
+    double worst = 0;
+    for (std::int64_t r = 0; r < want.rows; ++r) {
+      unpack_row(stored->view, r, row);
+      for (std::int64_t k = 0; k < want.columns; ++k) {
+        const float w = want.values[static_cast<std::size_t>(r * want.columns + k)];
+        worst = std::max(worst, std::abs(double{row[static_cast<std::size_t>(k)]} - double{w}));
+      }
+    }
+    if (exact) {
+      EXPECT_EQ(worst, 0) << tensor.name;
+      EXPECT_EQ(stored->error, 0) << tensor.name;
+      const bool integers = tensor.own_scheme->is_integer();
+      EXPECT_EQ(stored->method, integers ? "source" : "none") << tensor.name;
+    } else if (tensor.name == "layers.0.q") {
+      EXPECT_GT(stored->error, 0) << tensor.name;
+      EXPECT_LT(stored->error, 1e-4) << tensor.name;
+    }
+    if (tensor.name == "layers.0.q") {
+      EXPECT_EQ(scheme_name(stored->view.scheme), scheme);
+    }
+  }
+  EXPECT_EQ(matrices, 15);
+}
+
+TEST(GgufNumbers, ExactTypesAreCarriedOver) {
+  convert_and_compare("Q8_0", "Q8_0", true, "int8-g32");
+  convert_and_compare("Q4_0", "Q4_0", true, "int4-g32");
+  convert_and_compare("Q4_0", "Q8_0", true, "int4-g32");  // layer 1's v: uint8-g32
+  convert_and_compare("Q5_0", "Q8_0", true, "int8-g32");
+  convert_and_compare("IQ4_NL", "Q5_0", true, "int8-g32");
+  convert_and_compare("MXFP4", "Q8_0", true, "int8-g32");
+}
+
+// Layer 1's v is of another type than its q and k, which all read one input.
+TEST(GgufNumbers, KTypesAreCarriedOver) {
+  convert_and_compare("Q4_K", "Q6_K", true, "q4_k");
+  convert_and_compare("Q5_K", "Q6_K", true, "q5_k");
+  convert_and_compare("Q6_K", "Q8_0", true, "q6_k");
+  convert_and_compare("Q4_K", "Q4_0", true, "q4_k");
+}
+
+TEST(GgufNumbers, OthersAreQuantizedAgainAndSayHowFar) {
+  for (const char* type : {"Q4_1", "Q5_1", "Q2_K", "IQ4_XS"}) {
+    convert_and_compare(type, "Q8_0", false, "int8-g32");
+  }
+}
+
+TEST(GgufNumbers, AMethodChoosesCodesOfItsOwn) {
+  const test::TemporaryFolder folder;
+  const ImportedModel model = import_checkpoint(folder.write("m.gguf", typed_gguf("Q8_0", "Q8_0")));
+  CheckpointOptions options;
+  options.method = "gptq";
+  EXPECT_THROW(keep_types(model, options), Error);
+  options.method = "absmax";
+  options.measure_keys = true;
+  EXPECT_THROW(keep_types(model, options), Error);
+}
+
+TEST(GgufNumbers, ACodeOfMinus128IsQuantizedAgain) {
+  std::string bytes = typed_gguf("Q8_0", "Q8_0");
+  bytes[bytes.size() - 256 * 4 - 200] = '\x80';  // in blk.1.ffn_down, or its norm behind it
+  const test::TemporaryFolder folder;
+  const ImportedModel model = import_checkpoint(folder.write("m.gguf", bytes));
+  CheckpointOptions options;
+  keep_types(model, options);
+  const CheckpointResult result =
+      quantize_imported(model, folder / "m.leq", options, [](auto, auto) {});
+  const LeqReader file(folder / "m.leq", {});
+  EXPECT_EQ(file.find("layers.1.down")->method, "absmax");
+  EXPECT_EQ(file.find("layers.1.up")->method, "source");
+  EXPECT_EQ(result.worst_tensor, "layers.1.down");
+}
+
+}  // namespace
+}  // namespace leq

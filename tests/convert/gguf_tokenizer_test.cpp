@@ -1,0 +1,153 @@
+// Tokenizers, end tokens, templates and sampling defaults of GGUF files.
+#include "convert/gguf_tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "convert/small_gguf.h"
+#include "format/gguf_source.h"
+#include "model/open_model.h"
+#include "shared_data.h"
+#include "tokenizer/tokenizer_support.h"
+
+namespace leq {
+namespace {
+
+using test::GgufWriter;
+using test::raw;
+using test::SmallGguf;
+
+// Trap: an absent pre-tokenizer, an unknown one, an absent end token: no guess.
+TEST_F(SmallGguf, TokenizersAreNotGuessed) {
+  const auto with = [&](const char* pre, bool eos) {
+    GgufWriter writer = start();
+    writer.text("tokenizer.ggml.model", "gpt2");
+    if (pre != nullptr) writer.text("tokenizer.ggml.pre", pre);
+    writer.texts("tokenizer.ggml.tokens", {"a", "b"});
+    writer.texts("tokenizer.ggml.merges", {});
+    if (eos) writer.u32("tokenizer.ggml.eos_token_id", 1);
+    return error_of(writer, false);
+  };
+  EXPECT_EQ(with("gpt-2", true), "");
+  EXPECT_NE(with(nullptr, true).find("tokenizer.ggml.pre is missing"), std::string::npos);
+  EXPECT_NE(with("default", true).find("pre-tokenizer default"), std::string::npos);
+  EXPECT_NE(with("gpt-2", false).find("eos_token_id is missing"), std::string::npos);
+}
+
+TEST_F(SmallGguf, TokenizersThatContradictThemselvesAreRefused) {
+  struct Bad {
+    void (*make)(GgufWriter&);
+    const char* want;
+  };
+  const auto tokens = [](GgufWriter& w) {
+    w.text("tokenizer.ggml.model", "gpt2");
+    w.text("tokenizer.ggml.pre", "gpt-2");
+    w.texts("tokenizer.ggml.tokens", {"a", "b", "ab"});
+  };
+  static const auto add_tokens = tokens;
+  const std::vector<Bad> all = {
+      {[](GgufWriter& w) { w.text("tokenizer.ggml.model", "t5"); }, "tokenizer.ggml.model t5"},
+      {[](GgufWriter& w) { w.text("tokenizer.ggml.model", "gpt2"); }, "has 0 tokens"},
+      {[](GgufWriter& w) { add_tokens(w); }, "tokenizer.ggml.merges is missing"},
+      {[](GgufWriter& w) {
+         add_tokens(w);
+         w.texts("tokenizer.ggml.merges", {"a c"});
+       },
+       "merge 0 of tokenizer.ggml.merges uses c"},
+      {[](GgufWriter& w) {
+         add_tokens(w);
+         w.texts("tokenizer.ggml.merges", {"ab"});
+       },
+       "expected two tokens"},
+      {[](GgufWriter& w) {
+         add_tokens(w);
+         w.texts("tokenizer.ggml.merges", {"b a"});
+       },
+       "uses ba"},
+      {[](GgufWriter& w) {
+         add_tokens(w);
+         w.texts("tokenizer.ggml.merges", {"a b"});
+         w.u32("tokenizer.ggml.eos_token_id", 3);
+       },
+       "eos_token_id is 3"},
+      {[](GgufWriter& w) {
+         add_tokens(w);
+         w.list<std::int32_t>("tokenizer.ggml.token_type", test::kI32, {1});
+       },
+       "3 tokens and 1 token types"},
+      {[](GgufWriter& w) {
+         w.text("tokenizer.ggml.model", "llama");
+         w.texts("tokenizer.ggml.tokens", {"a"});
+         w.list<float>("tokenizer.ggml.scores", test::kF32, {std::nanf("")});
+       },
+       "score of token 0"},
+      {[](GgufWriter& w) {
+         w.text("tokenizer.ggml.model", "llama");
+         w.texts("tokenizer.ggml.tokens", {"a"});
+       },
+       "1 tokens and 0 scores"},
+      {[](GgufWriter& w) {
+         w.text("tokenizer.ggml.model", "gpt2");
+         w.text("tokenizer.ggml.pre", "gpt-2");
+         w.texts("tokenizer.ggml.tokens", std::vector<std::string>(200, "a"));
+         w.texts("tokenizer.ggml.merges", {});
+         w.u32("tokenizer.ggml.eos_token_id", 3);
+       },
+       "the tokenizer has 200 ids, the model only 131"},
+  };
+  for (const Bad& bad : all) {
+    GgufWriter writer = start();
+    bad.make(writer);
+    EXPECT_NE(error_of(writer, false).find(bad.want), std::string::npos) << error_of(writer, false);
+  }
+}
+
+// Traps: end tokens are a set; padding tokens are never sampled; numbers may stand for "none".
+TEST_F(SmallGguf, EndTokensSamplingAndTemplate) {
+  GgufWriter writer = start();
+  writer.text("tokenizer.ggml.model", "gpt2");
+  writer.text("tokenizer.ggml.pre", "llama-bpe");
+  writer.texts("tokenizer.ggml.tokens",
+               {"a", "<|eot_id|>", "<|end_of_text|>", "[PAD0]", "<tool>", "<|im_end|>", "b"});
+  writer.list<std::int32_t>("tokenizer.ggml.token_type", test::kI32, {1, 3, 3, 5, 4, 1, 1});
+  writer.texts("tokenizer.ggml.merges", {});
+  writer.u32("tokenizer.ggml.eos_token_id", 2);
+  writer.u32("tokenizer.ggml.eom_token_id", 6);
+  writer.u32("tokenizer.ggml.bos_token_id", 0);
+  writer.text("tokenizer.chat_template", "{{ messages }}");
+  writer.text("tokenizer.chat_template.tool_use", "other");
+  writer.f32("general.sampling.temp", 0.6f);
+  writer.add("general.sampling.top_k", test::kI32, raw<std::int32_t>(20));
+  const ImportedModel model = read(writer, false);
+  EXPECT_EQ(model.generation.end_tokens, (std::vector<Token>{2, 6, 1}));
+  EXPECT_EQ(model.tokenizer.types[3], TokenType::unused);
+  EXPECT_EQ(model.tokenizer.types[4], TokenType::user_defined);
+  EXPECT_TRUE(model.tokenizer.ignore_merges);
+  EXPECT_TRUE(model.tokenizer.add_bos);  // of llama-bpe, where no key says
+  EXPECT_EQ(model.chat_template, "{{ messages }}");
+  const Json generation = generation_to_json(model.generation);
+  EXPECT_EQ(generation.at("top_k").get<int>(), 20);
+  EXPECT_NEAR(generation.at("temperature").get<double>(), 0.6, 1e-6);
+
+  writer.flag("tokenizer.ggml.add_bos_token", false);
+  EXPECT_FALSE(read(writer, false).tokenizer.add_bos);
+}
+
+// llama.cpp's own vocabularies with the ids that it makes of 47 texts.
+TEST(GgufTokenizer, VocabulariesOfLlamaCpp) {
+  LEQ_SHARED_OR_SKIP(data, "data/tokenizers/ggml-vocab");
+  for (const char* name : {"ggml-vocab-gpt-2.gguf", "ggml-vocab-llama-spm.gguf"}) {
+    SCOPED_TRACE(name);
+    const GgufSource source(data / name);
+    const Tokenizer tokenizer(read_gguf_tokenizer(source.metadata()));
+    const auto vectors = test::ggml_vectors(data / name);
+    ASSERT_EQ(vectors.size(), 47u);
+    for (const test::Vector& vector : vectors) {
+      EXPECT_EQ(tokenizer.encode(vector.text, {}), vector.ids) << printable(vector.text);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace leq

@@ -1,0 +1,98 @@
+// Any bytes as a GGUF file: metadata, tensors and their numbers, configuration and tokenizer.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "base/error.h"
+#include "convert/gguf_import.h"
+#include "convert/gguf_tokenizer.h"
+#include "format/gguf_source.h"
+#include "format/gguf_writer.h"
+#include "fuzz/seeded.h"
+#include "tokenizer/tokenizer.h"
+
+namespace {
+
+using leq::test::GgufWriter;
+
+// A tokenizer, and a tensor of each type; or all that a llama of no layers needs.
+std::string example(const std::string& kind) {
+  GgufWriter writer;
+  writer.text("general.architecture", "llama");
+  writer.text("tokenizer.ggml.model", kind);
+  writer.text("tokenizer.ggml.pre", "smollm");
+  writer.texts("tokenizer.ggml.tokens",
+               {"<unk>", "</s>", "a", "b", "ab", "\xe2\x96\x81", "<0x41>"});
+  writer.list<std::int32_t>("tokenizer.ggml.token_type", leq::test::kI32, {2, 3, 1, 1, 1, 1, 6});
+  writer.list<float>("tokenizer.ggml.scores", leq::test::kF32, {0, 0, -1, -2, -0.5f, -3, 0});
+  writer.texts("tokenizer.ggml.merges", {"a b"});
+  writer.u32("tokenizer.ggml.eos_token_id", 1);
+  writer.f32("general.sampling.temp", 0.5f);
+  for (const char* key : {"block_count", "embedding_length", "feed_forward_length",
+                          "context_length", "attention.head_count"}) {
+    writer.u32("llama." + std::string(key), 1);
+  }
+  writer.f32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+  writer.f32("rope.freq_base", 10000);
+  for (const leq::GgufType& type : leq::gguf_types()) {
+    writer.tensor(std::string(type.name), {static_cast<std::uint64_t>(type.elements)}, type.id,
+                  std::string(static_cast<std::size_t>(type.bytes), '\x21'));
+  }
+  writer.tensor("token_embd.weight", {1, 7}, 0, std::string(28, '\0'));
+  return writer.bytes();
+}
+
+const std::vector<std::string>& examples() {
+  static const std::vector<std::string> all = {example("gpt2"), example("llama")};
+  return all;
+}
+
+void use(const std::string& path) {
+  const leq::GgufSource source(path);
+  for (const leq::SourceTensor& tensor : source.tensors()) {
+    if (source.find(tensor.name) != &tensor) std::abort();
+    try {
+      std::int64_t count = 1;
+      for (const std::int64_t size : tensor.shape) count *= size;
+      std::vector<float> values(static_cast<std::size_t>(std::min<std::int64_t>(count, 4096)));
+      source.read(tensor, 0, values);
+      leq::ChosenCodes codes;
+      if (const auto scheme = source.own_scheme(tensor))
+        source.read_codes(tensor, *scheme, 0, 1, codes);
+    } catch (const leq::Error&) {
+    }
+  }
+  try {
+    const leq::TokenizerSpec spec = leq::read_gguf_tokenizer(source.metadata());
+    const leq::Tokenizer tokenizer(spec);
+    (void)tokenizer.decode(tokenizer.encode("Hello ab <unk> 12\n\xff", {}), true);
+    (void)leq::read_gguf_template(source.metadata());
+    (void)leq::read_gguf_generation(source.metadata(), spec);
+  } catch (const leq::Error&) {
+  }
+  (void)leq::import_gguf(path);
+}
+
+}  // namespace
+
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
+                                               std::size_t max_size, unsigned seed) {
+  return leq::test::mutate_seeded(examples(), data, size, max_size, seed);
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const int descriptor = ::memfd_create("fuzz", MFD_CLOEXEC);
+  if (::write(descriptor, data, size) != static_cast<ssize_t>(size)) std::abort();
+  try {
+    use("/proc/self/fd/" + std::to_string(descriptor));
+  } catch (const leq::Error&) {
+  }
+  ::close(descriptor);
+  return 0;
+}
