@@ -49,7 +49,7 @@ void Engine::begin(EmbeddedText& text) {
 
 void Engine::leave(EmbeddedText& text) {
   const auto sequence = static_cast<std::size_t>(std::exchange(text.sequence, -1));
-  session_.cache().clear(static_cast<std::int32_t>(sequence));
+  session_.state().drop(static_cast<std::int32_t>(sequence));
   taken_[sequence] = false;
   texts_[sequence] = 0;
 }
@@ -59,7 +59,7 @@ bool Engine::give_up_texts() {
   bool any = false;
   for (std::size_t sequence = 0; sequence < texts_.size(); ++sequence) {
     if (std::exchange(texts_[sequence], 0) == 0) continue;
-    session_.cache().clear(static_cast<std::int32_t>(sequence));
+    session_.state().drop(static_cast<std::int32_t>(sequence));
     taken_[sequence] = false;
     any = true;
   }
@@ -78,7 +78,7 @@ void Engine::feed_chunk(EmbeddedText& text) {
   if (cache.free_pages() < pages && running() > 0) return;  // they end one day
   batch_.clear();
   batch_.add(text.sequence, part.data(), std::ssize(part), Batch::Want::all);
-  const Rows& hidden = session_.transformer().hidden(batch_, cache);
+  const Rows& hidden = session_.transformer().hidden(batch_, session_.state());
   std::vector<float> rows(part.size() * width);
   session_.transformer().backend().download(hidden, std::ssize(part), rows);
   text.sums.resize(width, 0.0);

@@ -16,7 +16,7 @@ Engine::Engine(Session& session, const Tokenizer& tokenizer, const EngineOptions
     : session_(session),
       tokenizer_(tokenizer),
       options_(options),
-      prefixes_(session.cache()),
+      prefixes_(session.state()),
       vocabulary_(static_cast<std::size_t>(session.transformer().config().vocab)),
       without_text_(ids_without_token(tokenizer, vocabulary_)),
       taken_(static_cast<std::size_t>(session.limits().sequences), false),
@@ -32,7 +32,7 @@ Engine::Engine(Session& session, const Tokenizer& tokenizer, const EngineOptions
 Engine::~Engine() {
   land_ahead();
   for (std::size_t sequence = 0; sequence < taken_.size(); ++sequence) {
-    if (taken_[sequence]) session_.cache().clear(static_cast<std::int32_t>(sequence));
+    if (taken_[sequence]) session_.state().drop(static_cast<std::int32_t>(sequence));
   }
 }
 
@@ -80,22 +80,23 @@ std::int32_t Engine::idle_sequence() const {
 
 SavedPrompt Engine::save_prompt(std::span<const Token> tokens) {
   land_ahead();
-  KvCache& cache = session_.cache();
+  const SequenceState state = session_.state();
   SavedPrompt prompt;
   if (!options_.reuse_prefixes) return prompt;
   const std::int32_t sequence = idle_sequence();
   const PrefixCache::Found found = prefixes_.find(tokens, false);
-  cache.adopt(sequence, found.pages, found.tokens);
+  state.adopt(sequence, found.prefix());
   prompt.tokens.assign(tokens.begin(), tokens.begin() + found.tokens);
-  prompt.kv = cache.save(sequence);
-  cache.clear(sequence);
+  prompt.kv = state.save(sequence);
+  state.drop(sequence);
   return prompt;
 }
 
 bool Engine::load_prompt(const SavedPrompt& prompt, std::string_view source) {
   land_ahead();
   if (!options_.reuse_prefixes) return false;
-  KvCache& cache = session_.cache();
+  const SequenceState state = session_.state();
+  const KvCache& cache = state.pages();
   const auto length = std::ssize(prompt.tokens);
   for (const Token id : prompt.tokens) {
     require(id >= 0 && static_cast<std::size_t>(id) < vocabulary_, source, ": token ", id,
@@ -105,11 +106,11 @@ bool Engine::load_prompt(const SavedPrompt& prompt, std::string_view source) {
   const std::int64_t needed = cache.pages_to_begin(length);
   prefixes_.make_free(needed);
   if (length > cache.shape().positions || cache.free_pages() < needed) return false;
-  cache.load(sequence, prompt.kv, source);
-  const bool agrees = cache.length(sequence) == length;
+  state.load(sequence, prompt.kv, source);
+  const bool agrees = state.length(sequence) == length;
   if (agrees) prefixes_.keep(sequence, prompt.tokens, true);
-  const std::int64_t found = cache.length(sequence);
-  cache.clear(sequence);
+  const std::int64_t found = state.length(sequence);
+  state.drop(sequence);
   require(agrees, source, ": ", length, " tokens with keys and values of ", found,
           "; the file is damaged, remove it");
   return true;
@@ -343,7 +344,7 @@ void Engine::admit(Active& active) {
   }
   const PrefixCache::Found found = known_prefix(active, true);
   active.kept_pages = found.tokens / kPageTokens;
-  session_.cache().adopt(active.sequence, found.pages, found.tokens);
+  session_.state().adopt(active.sequence, found.prefix());
   if (active.report.evictions == 0) {
     active.report.cached_tokens = found.tokens;
     active.request.on_prompt(0, std::ssize(active.request.prompt) - found.tokens);
@@ -366,6 +367,7 @@ void Engine::make_pages(const std::vector<Feed>& parts) {
     needed += cache.pages_to_append(active_.at(part.id)->sequence, part.tokens + part.drafts);
   }
   prefixes_.make_free(needed);
+  prefixes_.make_states_free(std::ssize(parts));
 }
 
 // Feeds the parts and draws. Where a batch fails, its parts are tried one by one, so that only
@@ -387,7 +389,7 @@ void Engine::run(std::vector<Feed> parts) {
   Transformer& transformer = session_.transformer();
   const Rows* logits = nullptr;
   try {
-    logits = &transformer.forward(batch_, session_.cache());
+    logits = &transformer.forward(batch_, session_.state());
   } catch (const Error& error) {
     if (parts.size() == 1) return fail(parts, error);
     for (const Feed& part : parts) run({part});
@@ -465,7 +467,6 @@ void Engine::report_logits(const Active& active, std::span<const Token> taken,
 // The reply takes its draws for as long as the guesses before them were right.
 void Engine::take(Active& active, const Feed& part, std::span<const Token> drawn,
                   const Rows& logits, std::int64_t first_row) {
-  KvCache& cache = session_.cache();
   const std::int64_t in_prompt = std::ssize(active.request.prompt);
   const std::int64_t fed = settled_length(active) - part.drafts;
   if (fed <= in_prompt) {
@@ -520,7 +521,9 @@ void Engine::take(Active& active, const Feed& part, std::span<const Token> drawn
   }
   const bool ended = active.reply.stopped() != StopReason::none;
   if (ended) drop_ahead();
-  if (!ahead_) (void)cache.truncate(active.sequence, std::min(fed + right, active.known()));
+  if (!ahead_) {
+    (void)session_.state().restore(active.sequence, std::min(fed + right, active.known()));
+  }
   if (const auto taken = active.reply.tokens().subspan(before); !taken.empty()) {
     report_logits(active, taken, first_row);
     active.request.on_tokens(taken);
@@ -566,7 +569,7 @@ void Engine::end(Active& active) {
 
 void Engine::leave(Active& active) {
   if (draft_) draft_->leave(active.sequence);
-  session_.cache().clear(active.sequence);
+  session_.state().drop(active.sequence);
   taken_[static_cast<std::size_t>(active.sequence)] = false;
   active.sequence = -1;
 }

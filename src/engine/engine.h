@@ -220,6 +220,7 @@ class Engine {
   void step_ahead();
   void land_ahead();
   void drop_ahead();
+  void forget_last(const Active& active);
   std::int64_t settled_length(const Active& active) const;
   std::int32_t idle_sequence() const;
   void begin(EmbeddedText& text);

@@ -68,11 +68,12 @@ std::optional<Engine::Ahead> Engine::begin_next(Active& active) {
   batch_.add(active.sequence, &fed, 1, Batch::Want::all);
   std::optional<Ahead> next;
   try {
-    next = draw_ahead(active, session_.transformer().forward(batch_, cache), std::array{Token{0}});
+    next = draw_ahead(active, session_.transformer().forward(batch_, session_.state()),
+                      std::array{Token{0}});
   } catch (const Error&) {
   }
   if (next) ++counts_.steps_ahead;
-  if (!next) (void)cache.truncate(active.sequence, length);
+  if (!next) (void)session_.state().restore(active.sequence, length);
   return next;
 }
 
@@ -87,8 +88,7 @@ void Engine::step_ahead() {
     return take(active, {active.id, 1, 0, true}, std::span(&landed.drawn, 1), *landed.logits, 0);
   }
   drop_ahead();
-  KvCache& cache = session_.cache();
-  (void)cache.truncate(active.sequence, cache.length(active.sequence) - 1);
+  forget_last(active);
   active.one_by_one = true;
 }
 
@@ -109,8 +109,13 @@ void Engine::drop_ahead() {
   land_ahead();
   const Active& active = *active_.at(ahead_->id);
   ahead_.reset();
-  KvCache& cache = session_.cache();
-  (void)cache.truncate(active.sequence, cache.length(active.sequence) - 1);
+  forget_last(active);
+}
+
+// The token that was fed last is none of the reply's.
+void Engine::forget_last(const Active& active) {
+  const SequenceState state = session_.state();
+  (void)state.restore(active.sequence, state.length(active.sequence) - 1);
 }
 
 // Positions of tokens that the host has.

@@ -20,7 +20,8 @@ namespace leq {
 // and averaged over the positions that the model was made for [H_kv d]; empty where nothing is
 // known of it. Subtracting one vector from every key moves all scores of a query alike, which
 // softmax does not see.
-std::vector<float> key_centre(const ModelConfig& config, std::span<const float> common);
+std::vector<float> key_centre(const ModelConfig& config, const AttentionConfig& attention,
+                              std::span<const float> common);
 
 // Whether keys of this type are stored less their centre.
 bool keys_are_centred(KvType type);

@@ -1,8 +1,11 @@
 #include "model/model_config.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
+#include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -10,6 +13,8 @@
 
 namespace leq {
 namespace {
+
+constexpr std::string_view kLayersFeature = "layers";
 
 constexpr std::array<std::string_view, 5> kScalingNames = {"none", "linear", "dynamic", "llama3",
                                                            "yarn"};
@@ -20,26 +25,27 @@ struct CountField {
   std::int64_t ModelConfig::*member;
   std::int64_t largest;
 };
-constexpr std::array<CountField, 8> kCounts = {{{"layers", &ModelConfig::layers, 4096},
-                                                {"width", &ModelConfig::width, 1 << 20},
+constexpr std::array<CountField, 6> kCounts = {{{"width", &ModelConfig::width, 1 << 20},
                                                 {"heads", &ModelConfig::heads, 4096},
                                                 {"kv_heads", &ModelConfig::kv_heads, 4096},
                                                 {"head_dim", &ModelConfig::head_dim, 1024},
-                                                {"hidden", &ModelConfig::hidden, 1 << 22},
                                                 {"vocab", &ModelConfig::vocab, 1 << 24},
                                                 {"context", &ModelConfig::context, 1 << 24}}};
 
+constexpr std::int64_t kMostLayers = 4096;
+constexpr std::int64_t kWidestMlp = 1 << 22;
+constexpr std::int64_t kLargestWindow = 1 << 30;
+
+template <class Config>
 struct FlagField {
   const char* name;
-  bool ModelConfig::*member;
+  bool Config::*member;
 };
-constexpr std::array<FlagField, 7> kFlags = {{{"rotary", &ModelConfig::rotary},
-                                              {"gated", &ModelConfig::gated},
-                                              {"qkv_bias", &ModelConfig::qkv_bias},
-                                              {"output_bias", &ModelConfig::output_bias},
-                                              {"mlp_bias", &ModelConfig::mlp_bias},
-                                              {"qk_norm", &ModelConfig::qk_norm},
-                                              {"tied", &ModelConfig::tied}}};
+constexpr std::array<FlagField<AttentionConfig>, 4> kAttentionFlags = {
+    {{"rotary", &AttentionConfig::rotary},
+     {"qkv_bias", &AttentionConfig::qkv_bias},
+     {"output_bias", &AttentionConfig::output_bias},
+     {"qk_norm", &AttentionConfig::qk_norm}}};
 
 struct ScalingField {
   const char* name;
@@ -121,10 +127,115 @@ void check_rotation(const Rotation& rotation, std::int64_t width, std::string_vi
           ": expected a power of two from 2 that divides the width ", width);
 }
 
+std::int32_t window_from_json(const Json& json, std::string_view source) {
+  require(json.is_number_integer(), source, ": windows: expected whole numbers");
+  const auto value = json.get<std::int64_t>();
+  require(value >= 0 && value <= kLargestWindow, source, ": window ", value, " is out of range");
+  return static_cast<std::int32_t>(value);
+}
+
+// Version 1.0: the fields of one layer stand for all, beside a list of windows.
+void add_uniform_layers(const UniformLayers& layers, Json& json) {
+  json["layers"] = layers.count;
+  json["windows"] = layers.windows;
+  for (const auto& field : kAttentionFlags) json[field.name] = layers.attention.*field.member;
+  json["hidden"] = layers.mlp.hidden;
+  json["gated"] = layers.mlp.gated;
+  json["mlp_bias"] = layers.mlp.bias;
+}
+
+UniformLayers uniform_from_json(const Json& json, std::string_view source) {
+  UniformLayers layers;
+  layers.count = json_get<std::int64_t>(json, "layers", source);
+  layers.mlp.hidden = json_get<std::int64_t>(json, "hidden", source);
+  for (const auto& field : kAttentionFlags) {
+    layers.attention.*field.member = json_get<bool>(json, field.name, source);
+  }
+  layers.mlp.gated = json_get<bool>(json, "gated", source);
+  layers.mlp.bias = json_get<bool>(json, "mlp_bias", source);
+  check_layer_count(layers.count, source);
+  const auto windows = json.find("windows");
+  if (windows == json.end()) return layers;
+  require(windows->is_array(), source, ": windows: expected a list");
+  for (const auto& window : *windows) layers.windows.push_back(window_from_json(window, source));
+  require(layers.windows.empty() || std::ssize(layers.windows) == layers.count, source,
+          ": windows for ", layers.windows.size(), " layers, the model has ", layers.count);
+  return layers;
+}
+
+constexpr std::string_view kAttentionKind = "attention", kDenseKind = "dense";
+
+Json to_json(const AttentionConfig& attention) {
+  Json json = {{"kind", kAttentionKind}, {"window", attention.window}};
+  for (const auto& field : kAttentionFlags) json[field.name] = attention.*field.member;
+  return json;
+}
+
+Json to_json(const DenseMlpConfig& mlp) {
+  return {{"kind", kDenseKind}, {"hidden", mlp.hidden}, {"gated", mlp.gated}, {"bias", mlp.bias}};
+}
+
+const Json& section_of(const Json& layer, const char* name, std::string_view kind,
+                       std::string_view source) {
+  const auto found = layer.find(name);
+  require(found != layer.end() && found->is_object(), source, ": ", name, ": expected an object");
+  const auto known = json_get<std::string>(*found, "kind", source);
+  require(known == kind, source, ": ", name, " of kind \"", printable(known), "\": expected ", kind);
+  return *found;
+}
+
+LayerConfig layer_from_json(const Json& json, std::string_view source) {
+  require(json.is_object(), source, ": expected an object");
+  AttentionConfig attention;
+  const Json& mixer = section_of(json, "mixer", kAttentionKind, source);
+  const auto window = mixer.find("window");
+  require(window != mixer.end(), source, ": mixer: window is missing");
+  attention.window = window_from_json(*window, source);
+  for (const auto& field : kAttentionFlags) {
+    attention.*field.member = json_get<bool>(mixer, field.name, source);
+  }
+  const Json& mlp = section_of(json, "mlp", kDenseKind, source);
+  const DenseMlpConfig dense = {json_get<std::int64_t>(mlp, "hidden", source),
+                                json_get<bool>(mlp, "gated", source),
+                                json_get<bool>(mlp, "bias", source)};
+  return {attention, dense};
+}
+
+std::vector<LayerConfig> layers_from_json(const Json& json, std::string_view source) {
+  check_layer_count(static_cast<std::int64_t>(json.size()), source);
+  std::vector<LayerConfig> layers;
+  for (const Json& layer : json) {
+    const std::string place = std::string(source) + ": layers[" + std::to_string(layers.size()) + "]";
+    layers.push_back(layer_from_json(layer, place));
+  }
+  return layers;
+}
+
+// The layers as version 1.0 can have them, which has learned positions where it has no RoPE.
+std::optional<UniformLayers> version_1_0_layers(const ModelConfig& config) {
+  auto uniform = uniform_layers(config.layers);
+  if (uniform && uniform->attention.rotary == config.learned_positions) uniform.reset();
+  return uniform;
+}
+
 }  // namespace
 
 std::string_view rope_scaling_name(RopeScalingKind kind) {
   return kScalingNames[static_cast<std::size_t>(kind)];
+}
+
+bool ModelConfig::has_rope() const {
+  return std::ranges::any_of(layers, [](const LayerConfig& layer) {
+    return layer.attention() != nullptr && layer.attention()->rotary;
+  });
+}
+
+std::int64_t ModelConfig::widest_mlp() const {
+  std::int64_t widest = 0;
+  for (const LayerConfig& layer : layers) {
+    if (const DenseMlpConfig* mlp = layer.dense_mlp()) widest = std::max(widest, mlp->hidden);
+  }
+  return widest;
 }
 
 Json config_to_json(const ModelConfig& config) {
@@ -133,13 +244,30 @@ Json config_to_json(const ModelConfig& config) {
                {"norm_eps", config.norm_eps},
                {"rope_theta", config.rope_theta},
                {"rope_scaling", scaling_to_json(config.rope_scaling)},
-               {"windows", config.windows}};
+               {"tied", config.tied}};
   for (const auto& field : kCounts) json[field.name] = config.*field.member;
-  for (const auto& field : kFlags) json[field.name] = config.*field.member;
   if (config.rotation.block > 0) {
     json["rotation"] = {{"seed", config.rotation.seed}, {"block", config.rotation.block}};
   }
+  if (const auto uniform = version_1_0_layers(config)) {
+    add_uniform_layers(*uniform, json);
+    return json;
+  }
+  json["learned_positions"] = config.learned_positions;
+  json["layers"] = Json::array();
+  for (const LayerConfig& layer : config.layers) {
+    const auto part = [](const auto& kind) { return to_json(kind); };
+    json["layers"].push_back(
+        {{"mixer", std::visit(part, layer.mixer)}, {"mlp", std::visit(part, layer.mlp)}});
+  }
   return json;
+}
+
+std::vector<std::string> required_features(const ModelConfig& config) {
+  std::vector<std::string> features;
+  if (config.rotation.block > 0) features.emplace_back("rotation");
+  if (!version_1_0_layers(config)) features.emplace_back(kLayersFeature);
+  return features;
 }
 
 ModelConfig config_from_json(const Json& json, std::string_view source) {
@@ -148,7 +276,7 @@ ModelConfig config_from_json(const Json& json, std::string_view source) {
   for (const auto& field : kCounts) {
     config.*field.member = json_get<std::int64_t>(json, field.name, source);
   }
-  for (const auto& field : kFlags) config.*field.member = json_get<bool>(json, field.name, source);
+  config.tied = json_get<bool>(json, "tied", source);
   const auto norm = json_get<std::string>(json, "norm", source);
   require(norm == "rms" || norm == "layer", source, ": norm \"", printable(norm),
           "\": expected rms or layer");
@@ -157,15 +285,14 @@ ModelConfig config_from_json(const Json& json, std::string_view source) {
   config.rope_theta = json_get<double>(json, "rope_theta", source);
   const auto scaling = json.find("rope_scaling");
   if (scaling != json.end()) config.rope_scaling = scaling_from_json(*scaling, source);
-  const auto windows = json.find("windows");
-  if (windows != json.end()) {
-    require(windows->is_array(), source, ": windows: expected a list");
-    for (const auto& window : *windows) {
-      require(window.is_number_integer(), source, ": windows: expected whole numbers");
-      const auto value = window.get<std::int64_t>();
-      require(value >= 0 && value <= 1 << 30, source, ": window ", value, " is out of range");
-      config.windows.push_back(static_cast<std::int32_t>(value));
-    }
+  const auto layers = json.find("layers");
+  if (layers != json.end() && layers->is_array()) {
+    config.layers = layers_from_json(*layers, source);
+    config.learned_positions = json_get<bool>(json, "learned_positions", source);
+  } else {
+    const UniformLayers uniform = uniform_from_json(json, source);
+    config.layers = uniform.layers();
+    config.learned_positions = !uniform.attention.rotary;
   }
   const auto rotation = json.find("rotation");
   if (rotation != json.end() && !rotation->is_null()) {
@@ -175,7 +302,32 @@ ModelConfig config_from_json(const Json& json, std::string_view source) {
   return config;
 }
 
+void check_layer_count(std::int64_t count, std::string_view source, const FieldSpeller& spell) {
+  require(count >= 1 && count <= kMostLayers, source, ": ", spell("layers"), " = ", count,
+          ": expected 1 to ", kMostLayers);
+}
+
+namespace {
+
+void check_layers(const ModelConfig& config, std::string_view source, const FieldSpeller& spell) {
+  check_layer_count(config.layer_count(), source, spell);
+  const bool alike = uniform_layers(config.layers).has_value();
+  for (std::int64_t i = 0; i < config.layer_count(); ++i) {
+    const std::string place =
+        std::string(source) + (alike ? "" : ": layers[" + std::to_string(i) + "]");
+    require(config.window(i) >= 0 && config.window(i) <= kLargestWindow, place, ": window ",
+            config.window(i), " is out of range");
+    const DenseMlpConfig* mlp = config.layer(i).dense_mlp();
+    require(mlp == nullptr || (mlp->hidden >= 1 && mlp->hidden <= kWidestMlp), place, ": ",
+            spell("hidden"), " = ", mlp == nullptr ? 0 : mlp->hidden, ": expected 1 to ",
+            kWidestMlp);
+  }
+}
+
+}  // namespace
+
 void check_config(const ModelConfig& config, std::string_view source, const FieldSpeller& spell) {
+  check_layers(config, source, spell);
   for (const auto& field : kCounts) {
     const std::int64_t value = config.*field.member;
     require(value >= 1 && value <= field.largest, source, ": ", spell(field.name), " = ", value,
@@ -191,27 +343,25 @@ void check_config(const ModelConfig& config, std::string_view source, const Fiel
           ": ", spell("norm_eps"), " = ", config.norm_eps, ": expected 0 to 1");
   require(std::isfinite(config.rope_theta) && config.rope_theta >= 1, source,
           ": rope_theta = ", config.rope_theta, ": expected at least 1");
-  require(config.windows.empty() || std::ssize(config.windows) == config.layers, source,
-          ": windows for ", config.windows.size(), " layers, the model has ", config.layers);
   check_scaling(config.rope_scaling, config.head_dim, source);
   check_rotation(config.rotation, config.width, source);
 }
 
 std::string describe(const ModelConfig& config) {
-  std::string text = printable(config.family) + ": " + std::to_string(config.layers) +
+  std::string text = printable(config.family) + ": " + std::to_string(config.layer_count()) +
                      " layers, width " + std::to_string(config.width) + ", " +
                      std::to_string(config.heads) + " heads / " + std::to_string(config.kv_heads) +
                      " KV heads of " + std::to_string(config.head_dim) + ", MLP " +
-                     std::to_string(config.hidden) + ", vocabulary " +
+                     std::to_string(config.widest_mlp()) + ", vocabulary " +
                      std::to_string(config.vocab) + ", context " + std::to_string(config.context);
   if (config.rope_scaling.kind != RopeScalingKind::none) {
     text += ", rope " + std::string(rope_scaling_name(config.rope_scaling.kind));
   }
   int windowed = 0;
   std::int32_t window = 0;
-  for (const std::int32_t value : config.windows) {
-    windowed += value > 0 ? 1 : 0;
-    window = std::max(window, value);
+  for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
+    windowed += config.window(layer) > 0 ? 1 : 0;
+    window = std::max(window, config.window(layer));
   }
   if (windowed > 0) {
     text += ", window " + std::to_string(window) + " on " + std::to_string(windowed) + " layers";

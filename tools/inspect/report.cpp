@@ -132,7 +132,7 @@ std::string total_table(const Model& model) {
 Json config_for_people(const ModelConfig& config) {
   Json json = config_to_json(config);
   if (config.rope_scaling.kind == RopeScalingKind::none) json["rope_scaling"] = "none";
-  if (config.windows.empty()) json["windows"] = "none";
+  if (json.contains("windows") && json["windows"].size() == 0) json["windows"] = "none";
   return json;
 }
 
@@ -209,7 +209,7 @@ std::string inspect_json(const Model& model) {
   }
   const Json json = {{"file", file.name()},
                      {"file_bytes", file.file_bytes()},
-                     {"format", std::to_string(kLeqMajor) + "." + std::to_string(kLeqMinor)},
+                     {"format", std::to_string(kLeqMajor) + "." + std::to_string(file.minor_version())},
                      {"description", describe(model.config())},
                      {"type", model.type()},
                      {"parameters", model.parameters()},

@@ -86,8 +86,7 @@ TensorPlan plan_tensor(TensorRole role, const QuantScheme& type, bool tied, ActC
     return {scheme, word_of(act).kind, word_of(act).online_mode};
   }
   switch (role) {
-    case TensorRole::qkv:
-    case TensorRole::gate_up:
+    case TensorRole::normed_linear:
       return {scheme, ActKind::row};
     case TensorRole::token_embedding:
       return {scheme, tied ? ActKind::g128 : ActKind::none};
@@ -129,23 +128,23 @@ TensorPlanner make_planner(const PlanRequest& request, const ModelConfig& config
 }
 
 void check_plan(const ModelConfig& config, const TensorPlanner& plan) {
-  const TensorSpec* last = nullptr;
-  TensorPlan last_plan;
-  const std::vector<TensorSpec> specs = tensor_list(config);
-  for (const TensorSpec& spec : specs) {
-    if (spec.role != TensorRole::qkv && spec.role != TensorRole::gate_up) continue;
-    const TensorPlan now = plan(spec.name, spec.role);
-    const std::string layer = spec.name.substr(0, spec.name.rfind('.'));
-    if (last != nullptr && last->role == spec.role && last->name.starts_with(layer + ".")) {
-      require(now.act == last_plan.act &&
-                  sums_of(now, spec.shape[1]) == sums_of(last_plan, spec.shape[1]),
-              ErrorKind::bad_setting, "tensors ", last->name, " (", scheme_name(last_plan.scheme),
-              ", act ", act_name(last_plan.act), ") and ", spec.name, " (", scheme_name(now.scheme),
-              ", act ", act_name(now.act),
-              ") share their input but want it in different formats; give both the same type");
+  for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
+    for (const LinearSite& site : linear_sites(config, layer)) {
+      std::string last;
+      TensorPlan last_plan;
+      for (const LinearSpec& weight : site.weights) {
+        const std::string name = layer_tensor(layer, weight.name);
+        const TensorPlan now = plan(name, role_of(site));
+        require(last.empty() || (now.act == last_plan.act && sums_of(now, site.inputs) ==
+                                                                 sums_of(last_plan, site.inputs)),
+                ErrorKind::bad_setting, "tensors ", last, " (", scheme_name(last_plan.scheme),
+                ", act ", act_name(last_plan.act), ") and ", name, " (", scheme_name(now.scheme),
+                ", act ", act_name(now.act),
+                ") share their input but want it in different formats; give both the same type");
+        last = name;
+        last_plan = now;
+      }
     }
-    last = &spec;
-    last_plan = now;
   }
 }
 
