@@ -47,8 +47,8 @@ bool FixedStates::give_up_checkpoint() {
   std::size_t oldest = 0;
   for (Sequence& sequence : sequences_) {
     for (std::size_t i = 0; i < sequence.checkpoints.size(); ++i) {
-      const bool older = owner == nullptr ||
-                         sequence.checkpoints[i].made < owner->checkpoints[oldest].made;
+      const bool older =
+          owner == nullptr || sequence.checkpoints[i].made < owner->checkpoints[oldest].made;
       if (!older) continue;
       owner = &sequence;
       oldest = i;

@@ -13,7 +13,8 @@ void require_finite(std::span<const std::byte> state, std::string_view source) {
   for (std::size_t at = 0; at + sizeof(float) <= state.size(); at += sizeof(float)) {
     float number;
     std::memcpy(&number, state.data() + at, sizeof number);
-    require(std::isfinite(number), source, ": a state with numbers that are not finite; the file "
+    require(std::isfinite(number), source,
+            ": a state with numbers that are not finite; the file "
             "is damaged");
   }
 }
@@ -46,8 +47,7 @@ void SequenceState::checkpoint(std::int32_t sequence) const {
 
 std::int64_t SequenceState::restore(std::int32_t sequence, std::int64_t position) const {
   if (fixed_ == nullptr) return pages_->truncate(sequence, position);
-  const std::int64_t kept =
-      pages_->truncate(sequence, fixed_->restorable(sequence, position));
+  const std::int64_t kept = pages_->truncate(sequence, fixed_->restorable(sequence, position));
   fixed_->restore(sequence, kept);
   return kept;
 }

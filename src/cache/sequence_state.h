@@ -35,8 +35,8 @@ class SequenceState {
   void checkpoint(std::int32_t sequence) const;
   // The sequence becomes what it was at `position`, or at the last position before it that can be
   // restored: a checkpoint where there are fixed states, 0 where pages have lost what the next
-  // query reads. Returns the position that is left; what comes after it must be fed again. Positions
-  // that were appended and not committed are dropped in any case, exactly.
+  // query reads. Returns the position that is left; what comes after it must be fed again.
+  // Positions that were appended and not committed are dropped in any case, exactly.
   [[nodiscard]] std::int64_t restore(std::int32_t sequence, std::int64_t position) const;
 
   // `to` becomes a copy of `from`; both share what they have until one of them appends.

@@ -15,17 +15,17 @@ namespace leq {
 bool Engine::may_run_ahead(const Active& active) const {
   const EngineRequest& request = active.request;
   return options_.run_ahead && active_.size() == 1 && session_.ranks() == 1 &&
-         (!draft_ || draft_->error()) && session_.transformer().online().empty() &&
-         !active.one_by_one && !active.reply.reads_text() && !request.on_logits &&
-         request.replay.tokens.empty();
+         !speculator_.drafts() && session_.transformer().online().empty() && !active.one_by_one &&
+         !active.reply.reads_text() && !request.on_logits && request.replay.tokens.empty();
 }
 
-// Whether there are guesses worth making at what follows the tokens that the host has.
-bool Engine::guesses_next(Active& active) {
+// Whether there are draft tokens worth checking at what follows the tokens that the host has.
+bool Engine::drafts_next(Active& active) {
   if (!options_.speculate) return false;
   Job job;
   job.id = active.id;
-  guess({&job});
+  Job* const jobs[] = {&job};
+  propose_drafts(jobs);
   return job.drafts > 0;
 }
 
@@ -55,13 +55,15 @@ std::optional<Engine::Ahead> Engine::draw_ahead(Active& active, const Rows& logi
 std::optional<Engine::Ahead> Engine::begin_next(Active& active) {
   const bool is_there = ahead_->drawing != nullptr && ahead_->drawing->is_last();
   if (!is_there || !may_run_ahead(active) || active.reply.tokens_left() < 2 ||
-      guesses_next(active)) {
+      drafts_next(active)) {
     return std::nullopt;
   }
   KvCache& cache = session_.cache();
   const std::int64_t length = cache.length(active.sequence);
   const std::int64_t pages = cache.pages_to_append(active.sequence, 1);
   prefixes_.make_free(pages);
+  prefixes_.make_states_free(1);
+  session_.state().checkpoint(active.sequence);
   if (cache.free_pages() < pages) return std::nullopt;
   const Token fed = drawn_id(0);
   batch_.clear();

@@ -94,9 +94,10 @@ void PrefixCache::keep(std::int32_t sequence, std::span<const Token> tokens, boo
   if (node != 0) give_state(node, sequence, std::ssize(tokens));
 }
 
-// One page for the longest of those that begin alike; 0 where one begins with these tokens and more.
+// One page for the longest of those that begin alike; 0 where one begins with these tokens and
+// more.
 std::size_t PrefixCache::keep_partial(std::size_t parent, std::span<const Token> tokens,
-                               std::int32_t page) {
+                                      std::int32_t page) {
   for (const std::size_t child : nodes_[parent].children) {
     const Node& known = nodes_[child];
     const std::int64_t common = common_prefix(known.tokens, tokens);
@@ -259,8 +260,8 @@ std::size_t PrefixCache::add(std::size_t parent, std::span<const Token> tokens, 
     node = free_nodes_.back();
     free_nodes_.pop_back();
   }
-  nodes_[node] = {parent,  KvCache::kNoPage, {tokens.begin(), tokens.end()}, hash_of(tokens),
-                  clock_, {}};
+  nodes_[node] = {parent,          KvCache::kNoPage, {tokens.begin(), tokens.end()},
+                  hash_of(tokens), clock_,           {}};
   give_page(node, page);
   nodes_[parent].children.push_back(node);
   return node;

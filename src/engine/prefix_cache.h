@@ -1,6 +1,6 @@
 // What outlives the requests that made it: pages of keys and values, and states of recurrent layers
-// at the ends of some. A text that begins with the same tokens begins with them: all are functions of
-// the tokens before them, so they are what feeding would have made.
+// at the ends of some. A text that begins with the same tokens begins with them: all are functions
+// of the tokens before them, so they are what feeding would have made.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@ class PrefixCache {
   PrefixCache& operator=(const PrefixCache&) = delete;
 
   struct Found {
-    std::vector<std::int32_t> pages;  // kNoPage for what no window sees any more
-    std::int64_t tokens = 0;          // the last page may be used in part
+    std::vector<std::int32_t> pages;              // kNoPage for what no window sees any more
+    std::int64_t tokens = 0;                      // the last page may be used in part
     FixedStates::Id state = FixedStates::kZeros;  // after the tokens, where layers have one
 
     SequenceState::Prefix prefix() const { return {pages, tokens, state}; }
@@ -38,8 +38,8 @@ class PrefixCache {
 
   // The sequence holds `tokens` from its start; what is whole of its pages is kept, and with
   // `last_too` the partial one at its end, to which nobody may add without a copy. Where a page is
-  // kept already, the sequence takes that one for its own. Its state is kept where it is that of the
-  // last token of a page that is kept.
+  // kept already, the sequence takes that one for its own. Its state is kept where it is that of
+  // the last token of a page that is kept.
   void keep(std::int32_t sequence, std::span<const Token> tokens, bool last_too);
 
   // All texts that are kept, none of which another begins with; the one used last comes first.

@@ -35,7 +35,7 @@ double weight_bytes_of(const ModelConfig& config, const WeightBytes& bytes_of,
 
 double kv_bytes_of(const ModelConfig& config, const RankShare& share, std::int64_t depth) {
   double positions = 0;
-  for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
+  for (const std::int64_t layer : config.attention_layers()) {
     const std::int64_t window = config.window(layer);
     positions += static_cast<double>(window == 0 ? depth : std::min(window, depth));
   }
@@ -73,8 +73,8 @@ double exchanged_bytes(const WeightView& weight) {
 }
 
 RankPlan plan_ranks_on_paper(const ModelConfig& config, const WeightBytes& bytes_of,
-                             double column_bytes, int ranks, std::int64_t sequences, std::int64_t depth,
-                             const RankMachine& machine) {
+                             double column_bytes, int ranks, std::int64_t sequences,
+                             std::int64_t depth, const RankMachine& machine) {
   ensure(ranks > 0 && sequences > 0, "a plan of ", ranks, " ranks for ", sequences, " sequences");
   RankPlan plan;
   plan.ranks = ranks;
@@ -109,11 +109,11 @@ RankPlan plan_ranks_on_paper(const ModelConfig& config, const WeightBytes& bytes
   const Ways ways(ranks, machine);
   plan.received_bytes = static_cast<std::uint64_t>(each * (ranks - 1));
   plan.exchanges = 2 * inner_sites + 1;
-  plan.exchange_seconds = ways.seconds(each, machine) +
-                          static_cast<double>(plan.exchanges) * ways.microseconds / 1e6;
+  plan.exchange_seconds =
+      ways.seconds(each, machine) + static_cast<double>(plan.exchanges) * ways.microseconds / 1e6;
 
-  // One all-reduce for each linear that adds to the stream: every rank sends its whole rows to all others at once, or parts of
-  // them are summed by their owners and gathered, in two exchanges.
+  // One all-reduce for each linear that adds to the stream: every rank sends its whole rows to all
+  // others at once, or parts of them are summed by their owners and gathered, in two exchanges.
   const double row = kReducedBytes * width * rows;
   const double at_once = ways.seconds(row, machine) + ways.microseconds / 1e6;
   const double in_parts = 2 * (ways.seconds(row / ranks, machine) + ways.microseconds / 1e6);

@@ -1,6 +1,6 @@
 // What ranks that share a model do together within a step (docs/ranks.md): rows of which each makes
-// some columns are gathered, embeddings and norms are divided by rows where ranks are threads on one
-// block, and an error of one ends all. With one rank every block is its own and nothing is
+// some columns are gathered, embeddings and norms are divided by rows where ranks are threads on
+// one block, and an error of one ends all. With one rank every block is its own and nothing is
 // exchanged.
 #pragma once
 

@@ -6,7 +6,17 @@ namespace leq {
 
 Decoder::Decoder(const ModelConfig& config, const Weights& weights, Backend& backend,
                  Workspace& work, Collectives& ranks)
-    : config_(config), weights_(weights), backend_(backend), work_(work), ranks_(ranks) {}
+    : config_(config),
+      weights_(weights),
+      backend_(backend),
+      work_(work),
+      ranks_(ranks),
+      attention_layers_(config.attention_layers()),
+      cache_layers_(config.layers.size(), -1) {
+  for (std::size_t i = 0; i < attention_layers_.size(); ++i) {
+    cache_layers_[static_cast<std::size_t>(attention_layers_[i])] = static_cast<std::int64_t>(i);
+  }
+}
 
 // x [T, W] = embeddings; each layer: x += mixer(norm(x)), x += mlp(norm(x))
 void Decoder::layers(const Embedding& embedding, const BatchView& batch, const KvLayers& kv) {
@@ -22,21 +32,23 @@ bool Decoder::sublayer(Sublayer which, std::int64_t layer, const BatchView& batc
                        const KvLayers& kv) {
   const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
   if (which == Sublayer::mixer) {
-    return std::visit([&](const auto& mixer) { return run(mixer, batch, kv[layer]); },
+    return std::visit([&](const auto& mixer) { return run(mixer, layer, batch, kv); },
                       weights.mixer);
   }
   return std::visit([&](const auto& mlp) { return run(mlp, batch.tokens); }, weights.mlp);
 }
 
 // x += o(attention(qkv(norm(x))))
-bool Decoder::run(const AttentionWeights& weights, const BatchView& batch, const KvLayer& kv) {
+bool Decoder::run(const AttentionWeights& weights, std::int64_t layer, const BatchView& batch,
+                  const KvLayers& cache) {
   const std::int64_t tokens = batch.tokens;
+  const KvLayer kv = cache[cache_layers_[static_cast<std::size_t>(layer)]];
   AttentionShape shape = attention_shape(config_, weights, ranks_.own());
   if (!keys_are_centred(kv.key_type)) shape.key_offset = nullptr;
   if (kv_scheme(kv.key_type).before_rope) shape.key_turns = &work_.rope;
-  const SharedBlock attended = work_.shared_input_of(weights.o);                       // [T, H d]
-  const SharedBlock x = work_.shared_stream();                                         // [T, W]
-  const RowsFor normed = ranks_.norm(weights.norm, weights.qkv, tokens);               // [T, W]
+  const SharedBlock attended = work_.shared_input_of(weights.o);          // [T, H d]
+  const SharedBlock x = work_.shared_stream();                            // [T, W]
+  const RowsFor normed = ranks_.norm(weights.norm, weights.qkv, tokens);  // [T, W]
   if (!wants_more(weights.qkv, normed, tokens)) return false;
   backend_.linear(normed, tokens, weights.qkv, Epilogue::none, work_.qkv);
   backend_.rope_append(work_.qkv, batch, shape, work_.rope, kv);
@@ -50,9 +62,9 @@ bool Decoder::run(const AttentionWeights& weights, const BatchView& batch, const
 
 // x += down(swiglu(gate_up(norm(x)))), or gelu(up(norm(x)))
 bool Decoder::run(const DenseMlpWeights& weights, std::int64_t tokens) {
-  const SharedBlock product = work_.shared_input_of(weights.down);                     // [T, F]
-  const SharedBlock x = work_.shared_stream();                                         // [T, W]
-  const RowsFor normed = ranks_.norm(weights.norm, weights.gate_up, tokens);           // [T, W]
+  const SharedBlock product = work_.shared_input_of(weights.down);            // [T, F]
+  const SharedBlock x = work_.shared_stream();                                // [T, W]
+  const RowsFor normed = ranks_.norm(weights.norm, weights.gate_up, tokens);  // [T, W]
   if (!wants_more(weights.gate_up, normed, tokens)) return false;
   backend_.linear(normed, tokens, weights.gate_up,
                   weights.config.gated ? Epilogue::swiglu : Epilogue::gelu, product.own);
@@ -90,10 +102,9 @@ void Decoder::pick(std::span<const std::int32_t> outputs) {
 void Decoder::quantize_closed_blocks(const BatchView& batch, const KvLayers& kv) {
   if (!kv.pages.zones().copies()) return;
   kv_layers_.clear();
-  for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer) {
-    kv_layers_.push_back(kv[layer]);
-  }
-  AttentionShape shape = attention_shape(config_, weights_.layers[0].attention(), ranks_.own());
+  for (std::int64_t i = 0; i < std::ssize(attention_layers_); ++i) kv_layers_.push_back(kv[i]);
+  const auto first = static_cast<std::size_t>(attention_layers_.at(0));
+  AttentionShape shape = attention_shape(config_, weights_.layers[first].attention(), ranks_.own());
   shape.key_turns = &work_.rope;
   backend_.seal(batch, shape, work_.rope, kv_layers_);
 }

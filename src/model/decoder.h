@@ -38,7 +38,8 @@ class Decoder {
   bool observed() const { return observer_ != nullptr; }
 
  private:
-  bool run(const AttentionWeights& weights, const BatchView& batch, const KvLayer& kv);
+  bool run(const AttentionWeights& weights, std::int64_t layer, const BatchView& batch,
+           const KvLayers& kv);
   bool run(const DenseMlpWeights& weights, std::int64_t tokens);
   bool wants_more(const LayerLinear& linear, const Rows& input, std::int64_t tokens);
   void quantize_closed_blocks(const BatchView& batch, const KvLayers& kv);
@@ -50,7 +51,9 @@ class Decoder {
   Workspace& work_;
   Collectives& ranks_;
   Observer* observer_ = nullptr;
-  std::vector<KvLayer> kv_layers_;  // of the step at work, where blocks of it become codes
+  std::vector<std::int64_t> attention_layers_;
+  std::vector<std::int64_t> cache_layers_;  // of each layer, -1 where it has no keys and values
+  std::vector<KvLayer> kv_layers_;          // of the step at work, where blocks of it become codes
 };
 
 }  // namespace leq

@@ -91,7 +91,9 @@ std::uint32_t key_centre_check(const Weights& weights, std::span<const KvType> w
   if (std::ranges::none_of(wanted, keys_are_centred)) return 0;
   std::uint32_t hash = 0;
   for (const LayerWeights& layer : weights.layers) {
-    for (const float c : layer.attention().key_centre)
+    const auto* attention = std::get_if<AttentionWeights>(&layer.mixer);
+    if (attention == nullptr) continue;
+    for (const float c : attention->key_centre)
       hash = (hash ^ std::bit_cast<std::uint32_t>(c)) * 16777619u;
   }
   return hash;
@@ -113,16 +115,18 @@ bool large_key_bias(std::span<const float> bias, std::span<const float> parts) {
 
 void widen_keys(const ModelConfig& config, const Weights& weights, std::span<KvType> types) {
   std::map<std::pair<KvType, bool>, std::vector<float>> parts;  // by type and norms of keys
-  for (std::size_t layer = 0; layer < types.size(); ++layer) {
+  const std::vector<std::int64_t> layers = config.attention_layers();
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    const auto layer = static_cast<std::size_t>(layers[i]);
     const AttentionConfig& attention = *config.layers[layer].attention();
     if (!attention.rotary) continue;
     // Before RoPE a bias is one number for each channel.
-    const KvScheme& scheme = kv_scheme(types[layer]);
+    const KvScheme& scheme = kv_scheme(types[i]);
     if (!scheme.coded() || scheme.plain || scheme.before_rope) continue;
     const auto [found, is_new] = parts.try_emplace({scheme.type, attention.qk_norm});
     if (is_new) found->second = spanned_parts(config, attention, scheme);
     const std::vector<float>& bias = weights.layers[layer].attention().key_bias;
-    if (large_key_bias(bias, found->second)) types[layer] = kUsualKv;
+    if (large_key_bias(bias, found->second)) types[i] = kUsualKv;
   }
 }
 

@@ -34,7 +34,7 @@ std::uint32_t key_centre_check(const Weights& weights, std::span<const KvType> w
 // median bias and above 8: keys without bias are a few in size. `parts` is as long as `bias`.
 bool large_key_bias(std::span<const float> bias, std::span<const float> parts);
 
-// Types of keys [layers] become f16 where a bias asks for it.
+// Types of keys [attention layers] become f16 where a bias asks for it.
 void widen_keys(const ModelConfig& config, const Weights& weights, std::span<KvType> types);
 
 }  // namespace leq

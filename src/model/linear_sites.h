@@ -26,8 +26,8 @@ enum class Axis : std::uint8_t {
 };
 
 struct NormSpec {
-  std::string name;         // "attention_norm"
-  std::int64_t width = 0;   // of its gain
+  std::string name;        // "attention_norm"
+  std::int64_t width = 0;  // of its gain
   NormKind kind = NormKind::rms;
 };
 
@@ -41,14 +41,14 @@ struct LinearSpec {
 struct LinearSite {
   std::string name;  // "qkv"; the same in all layers of a kind
   Sublayer sublayer = Sublayer::mixer;
-  std::int64_t inputs = 0;         // K of all its weights
-  Axis axis = Axis::stream;        // of the inputs
+  std::int64_t inputs = 0;          // K of all its weights
+  Axis axis = Axis::stream;         // of the inputs
   std::vector<LinearSpec> weights;  // in the order of the joined outputs
   // The norm of the residual stream that makes the input; nullopt: an operation of the sublayer
   // makes it, each rank its own columns.
   std::optional<NormSpec> norm;
-  // The linear of an earlier site whose rows the input's columns are proportional to ("v", "up"), so
-  // that a scale of a column can move there; empty: none.
+  // The linear of an earlier site whose rows the input's columns are proportional to ("v", "up"),
+  // so that a scale of a column can move there; empty: none.
   std::string producer;
   std::vector<NormSpec> head_norms;  // of the outputs, over each head: "q_norm", "k_norm"
 };

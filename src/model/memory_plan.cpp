@@ -28,7 +28,7 @@ std::int64_t largest_context(const ModelConfig& config) {
 // What every layer sees at most; 0 where some layer sees all.
 std::int64_t widest_window(const ModelConfig& config) {
   std::int32_t widest = 0;
-  for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
+  for (const std::int64_t layer : config.attention_layers()) {
     if (config.window(layer) == 0) return 0;
     widest = std::max(widest, config.window(layer));
   }
@@ -116,7 +116,7 @@ KvZones kv_zones(const RunLimits& limits) {
 
 KvShape kv_shape(const ModelConfig& config, const RunLimits& limits) {
   KvShape shape;
-  shape.layers = config.layer_count();
+  shape.layers = std::ssize(config.attention_layers());
   shape.kv_heads = static_cast<int>(config.kv_heads);
   shape.head_dim = static_cast<int>(config.head_dim);
   shape.key_type = limits.key_type;
@@ -127,7 +127,7 @@ KvShape kv_shape(const ModelConfig& config, const RunLimits& limits) {
   shape.window = widest_window(config);
   shape.zones = kv_zones(limits);
   if (limits.kv_layers.empty()) return shape;
-  for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
+  for (const std::int64_t layer : config.attention_layers()) {
     shape.layer_key_types.push_back(layer_type(limits, layer, KvPart::keys));
     shape.layer_value_types.push_back(layer_type(limits, layer, KvPart::values));
   }
@@ -138,10 +138,10 @@ KvShape kv_shape(const ModelConfig& config, const Weights& weights, const Layout
                  const RunLimits& limits) {
   KvShape shape = kv_shape(config, limits);
   std::vector<KvType> keys;
-  for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
-    keys.push_back(shape.type(layer, KvPart::keys));
-    require(config.layer(layer).attention()->rotary || !kv_scheme(keys.back()).before_rope, ErrorKind::bad_setting,
-            Setting{"key_type"}, " ", kv_type_name(keys.back()),
+  for (const std::int64_t layer : config.attention_layers()) {
+    keys.push_back(shape.type(std::ssize(keys), KvPart::keys));
+    require(config.layer(layer).attention()->rotary || !kv_scheme(keys.back()).before_rope,
+            ErrorKind::bad_setting, Setting{"key_type"}, " ", kv_type_name(keys.back()),
             ": this model turns no keys (its positions are learned); leave ", Setting{"kv_rope"},
             " out");
     // Throws for a type that the device does not run.

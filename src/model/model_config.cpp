@@ -180,7 +180,8 @@ const Json& section_of(const Json& layer, const char* name, std::string_view kin
   const auto found = layer.find(name);
   require(found != layer.end() && found->is_object(), source, ": ", name, ": expected an object");
   const auto known = json_get<std::string>(*found, "kind", source);
-  require(known == kind, source, ": ", name, " of kind \"", printable(known), "\": expected ", kind);
+  require(known == kind, source, ": ", name, " of kind \"", printable(known), "\": expected ",
+          kind);
   return *found;
 }
 
@@ -205,7 +206,8 @@ std::vector<LayerConfig> layers_from_json(const Json& json, std::string_view sou
   check_layer_count(static_cast<std::int64_t>(json.size()), source);
   std::vector<LayerConfig> layers;
   for (const Json& layer : json) {
-    const std::string place = std::string(source) + ": layers[" + std::to_string(layers.size()) + "]";
+    const std::string place =
+        std::string(source) + ": layers[" + std::to_string(layers.size()) + "]";
     layers.push_back(layer_from_json(layer, place));
   }
   return layers;
@@ -222,6 +224,14 @@ std::optional<UniformLayers> version_1_0_layers(const ModelConfig& config) {
 
 std::string_view rope_scaling_name(RopeScalingKind kind) {
   return kScalingNames[static_cast<std::size_t>(kind)];
+}
+
+std::vector<std::int64_t> ModelConfig::attention_layers() const {
+  std::vector<std::int64_t> found;
+  for (std::int64_t layer = 0; layer < layer_count(); ++layer) {
+    if (this->layer(layer).attention() != nullptr) found.push_back(layer);
+  }
+  return found;
 }
 
 bool ModelConfig::has_rope() const {

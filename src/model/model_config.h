@@ -68,6 +68,8 @@ struct ModelConfig {
     const AttentionConfig* attention = layer(index).attention();
     return attention != nullptr ? attention->window : 0;
   }
+  // Those with keys and values: the i-th of them is layer i of the cache.
+  std::vector<std::int64_t> attention_layers() const;
   bool has_rope() const;            // in some layer
   std::int64_t widest_mlp() const;  // the largest F of all layers
   // A rotated stream carries no mean and no two channels that gains could tell apart: the norms of

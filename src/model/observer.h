@@ -11,8 +11,8 @@ namespace leq {
 class Observer {
  public:
   virtual ~Observer() = default;
-  // The first `tokens` rows of `input` are what `linear` multiplies its weights with, f32 where that
-  // linear takes floats. Returns whether the rest of this sublayer is wanted.
+  // The first `tokens` rows of `input` are what `linear` multiplies its weights with, f32 where
+  // that linear takes floats. Returns whether the rest of this sublayer is wanted.
   virtual bool see(const LayerLinear& linear, const Rows& input, std::int64_t tokens) = 0;
 };
 

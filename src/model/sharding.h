@@ -25,7 +25,6 @@ struct RankShare {
   Slice mlp(std::int64_t hidden) const;
   // Of the `count` rows or columns of an axis.
   Slice of(Axis axis, std::int64_t count) const;
-
 };
 
 // [ranks] shares of the model; each kind is divided as evenly as its units allow. ranks >= 1.

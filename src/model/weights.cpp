@@ -68,7 +68,8 @@ class Binder {
     return attention;
   }
 
-  DenseMlpWeights sublayer(const DenseMlpConfig& config, const LayerPlace& place, std::size_t site) {
+  DenseMlpWeights sublayer(const DenseMlpConfig& config, const LayerPlace& place,
+                           std::size_t site) {
     DenseMlpWeights mlp;
     mlp.config = config;
     mlp.norm = norm_of(place, site);

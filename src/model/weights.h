@@ -12,8 +12,8 @@
 #include "backend/decoder_parts.h"
 #include "backend/memory.h"
 #include "format/leq_reader.h"
-#include "model/model_config.h"
 #include "model/linear_sites.h"
+#include "model/model_config.h"
 #include "model/sharding.h"
 #include "model/tensor_list.h"
 

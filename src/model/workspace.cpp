@@ -127,16 +127,16 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
     Input input = {linear->site_name, format,
                    allocate_rows(memory, layout, capacity, linear->inputs, format)};
     if (!linear->reads_norm()) {
-      input.columns = slices(place, [&](const RankShare& share) {
-        return share.of(linear->axis, linear->inputs);
-      });
+      input.columns = slices(
+          place, [&](const RankShare& share) { return share.of(linear->axis, linear->inputs); });
       input.own = slice_columns(input.rows, input.columns[rank_]);
     }
     inputs_.push_back(std::move(input));
   }
   if (limits.keys_turn_when_read) reserve_block_turns(memory, rope);
+  const auto with_cache = static_cast<std::size_t>(config.attention_layers().at(0));
   const AttentionShape shape =
-      attention_shape(config, weights.layers[0].attention(), place.own());
+      attention_shape(config, weights.layers[with_cache].attention(), place.own());
   memory.scratch(layout.scratch_bytes(limits.batch_tokens, shape, limits.context));
 }
 

@@ -7,8 +7,8 @@
 #include "base/stopwatch.h"
 #include "platform/workers.h"
 #include "quantize/pipeline/block_pass.h"
-#include "quantize/pipeline/site_inputs.h"
 #include "quantize/pipeline/calibration_memory.h"
+#include "quantize/pipeline/site_inputs.h"
 
 namespace leq {
 

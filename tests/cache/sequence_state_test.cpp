@@ -1,7 +1,7 @@
-// Pages and states of a fixed size as one thing, against lists of tokens. Two toy layers stand for a
-// model: one keeps a number for each position, as attention does, the other folds all tokens into a
-// few numbers, as a recurrent layer does. Whatever happened to a sequence, both must be what feeding
-// its tokens once gives.
+// Pages and states of a fixed size as one thing, against lists of tokens. Two toy layers stand for
+// a model: one keeps a number for each position, as attention does, the other folds all tokens into
+// a few numbers, as a recurrent layer does. Whatever happened to a sequence, both must be what
+// feeding its tokens once gives.
 #include "cache/sequence_state.h"
 
 #include <gtest/gtest.h>

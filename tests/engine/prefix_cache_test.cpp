@@ -229,8 +229,8 @@ TEST_F(WindowedPrefixes, RandomLivesFindOnlyWhatIsTrue) {
   EXPECT_EQ(cache_.free_pages(), cache_.page_count());
 }
 
-// With states of a fixed size beside the pages a text begins only where one is kept. A state here is
-// a number made of all tokens before it.
+// With states of a fixed size beside the pages a text begins only where one is kept. A state here
+// is a number made of all tokens before it.
 class PrefixStates : public testing::Test {
  protected:
   static constexpr int kSequences = 3;
@@ -268,7 +268,8 @@ class PrefixStates : public testing::Test {
   }
 
   std::unique_ptr<Backend> backend_ = make_backend({.device = "cpu", .threads = 1});
-  KvCache cache_{backend_->memory(), backend_->layout(),
+  KvCache cache_{backend_->memory(),
+                 backend_->layout(),
                  {1, 1, 2, KvType::f32, KvType::f32, 40 * kPageTokens, kSequences}};
   FixedStates states_{backend_->memory(), sizeof(float), 9, kSequences};
   SequenceState state_{cache_, &states_};

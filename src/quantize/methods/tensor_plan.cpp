@@ -135,8 +135,8 @@ void check_plan(const ModelConfig& config, const TensorPlanner& plan) {
       for (const LinearSpec& weight : site.weights) {
         const std::string name = layer_tensor(layer, weight.name);
         const TensorPlan now = plan(name, role_of(site));
-        require(last.empty() || (now.act == last_plan.act && sums_of(now, site.inputs) ==
-                                                                 sums_of(last_plan, site.inputs)),
+        require(last.empty() || (now.act == last_plan.act &&
+                                 sums_of(now, site.inputs) == sums_of(last_plan, site.inputs)),
                 ErrorKind::bad_setting, "tensors ", last, " (", scheme_name(last_plan.scheme),
                 ", act ", act_name(last_plan.act), ") and ", name, " (", scheme_name(now.scheme),
                 ", act ", act_name(now.act),

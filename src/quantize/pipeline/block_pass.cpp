@@ -174,8 +174,7 @@ class Collector final : public Observer {
       const auto seen = std::as_writable_bytes(seen_of(site, rank));
       windows.push_back({.owner = rank, .data = seen.data(), .bytes = seen.size()});
     }
-    gather_owned(context_.ranks, windows,
-                 "inputs of " + context_.block + "." + sites_[site].name);
+    gather_owned(context_.ranks, windows, "inputs of " + context_.block + "." + sites_[site].name);
   }
 
   // A tile of each rank at a time.
@@ -207,7 +206,7 @@ class Collector final : public Observer {
   const std::vector<LinearSite>& sites_;
   const Pass& pass_;
   StatisticsWanted wanted_;
-  std::int64_t window_ = 0, tokens_ = 0;         // at work, and of each
+  std::int64_t window_ = 0, tokens_ = 0;              // at work, and of each
   std::map<std::size_t, InputStatistics> of_window_;  // of this rank, where there are several
   std::map<std::size_t, std::vector<float>> seen_;    // [ranks][tokens][K] in that window of each
   std::map<std::size_t, InputStatistics> halves_;     // absmax and square_sum of the first half

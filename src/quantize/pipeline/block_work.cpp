@@ -20,7 +20,8 @@ const TensorSpec* BlockWork::find_part(const std::string& part) const {
 // Of a linear.
 TensorPlan BlockWork::plan_of(const std::string& part) const {
   TensorPlan plan = context_.options.plan(layer_tensor(layer_, part), find_part(part)->role);
-  if (plan.act == ActKind::tensor && by_token_.contains(site_of(sites_, part))) plan.act = ActKind::row;
+  if (plan.act == ActKind::tensor && by_token_.contains(site_of(sites_, part)))
+    plan.act = ActKind::row;
   return plan;
 }
 
@@ -33,8 +34,7 @@ void BlockWork::judge_static_scale(std::size_t index, const InputStatistics& inp
     const ActErrors errors =
         act_errors(make_site(site, block_, inputs, &context_.pool, context_.ranks), plan.scheme,
                    static_act_scale(inputs));
-    if (errors.fixed > context_.options.max_static_error * errors.by_token)
-      by_token_.insert(index);
+    if (errors.fixed > context_.options.max_static_error * errors.by_token) by_token_.insert(index);
   }
 }
 
@@ -102,7 +102,8 @@ void BlockWork::keep(const std::string& part, QuantizedTensor chosen,
 
 // Of the unquantized k. A norm of keys is not linear: such models go without.
 void BlockWork::note_key_mean(const InputStatistics& inputs) {
-  if (context_.config.layer(layer_).attention()->qk_norm) return;
+  const AttentionConfig* attention = context_.config.layer(layer_).attention();
+  if (attention == nullptr || attention->qk_norm) return;
   const Matrix& weight = block_.at("k");
   Matrix mean{1, weight.rows, mean_outputs(weight.values, inputs, context_.pool)};
   if (block_.has("k.bias")) {

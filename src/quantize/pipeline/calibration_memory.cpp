@@ -73,8 +73,8 @@ CalibrationMemory plan_layer(const ModelConfig& config, std::int64_t layer,
   const auto input = static_cast<std::uint64_t>(shape.length * widest) * sizeof(float);
   // X^T X lays the input out once more.
   const bool hessian = shape.hessian_of_one || shape.hessian_together;
-  memory.forward = BlockRun::bytes(config, layer, layout, shape.length) + window +
-                   (hessian ? 2 * input : input);
+  memory.forward =
+      BlockRun::bytes(config, layer, layout, shape.length) + window + (hessian ? 2 * input : input);
   memory.hidden = window * static_cast<std::uint64_t>(shape.windows);
   return memory;
 }

@@ -151,8 +151,8 @@ CalibrationMemory Pipeline::plan_memory() {
       plan_calibration(config_, shape, workers_.backend->layout(), options_.max_ram);
   options_.say("memory      " + describe(memory));
   const std::int64_t passes = loaded_ ? 0 : sequential_ ? (options_.fold ? 6 : 5) : 1;
-  total_ =
-      config_.layer_count() * (passes * shape.windows + 7 * std::max<std::int64_t>(1, shape.windows / 4));
+  total_ = config_.layer_count() *
+           (passes * shape.windows + 7 * std::max<std::int64_t>(1, shape.windows / 4));
   return memory;
 }
 

@@ -46,9 +46,8 @@ class SeedLoss {
         run, hidden, *workers_.backend, workers_.pool, "layers." + std::to_string(layer), [this] {
           require(!search_.stop(), ErrorKind::interrupted, "interrupted");
         }};
-    const PassResult result =
-        run_pass(context, {.sites = all_sites(run.sites()),
-                           .wanted = {.hessian = false, .sample_tokens = 0}});
+    const PassResult result = run_pass(context, {.sites = all_sites(run.sites()),
+                                                 .wanted = {.hessian = false, .sample_tokens = 0}});
     for (const TensorSpec& spec : layer_tensors(config_, layer)) {
       if (!is_block_linear(spec.role)) continue;
       const QuantScheme scheme = search_.plan(layer_tensor(layer, spec.name), spec.role).scheme;

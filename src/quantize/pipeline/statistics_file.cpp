@@ -125,7 +125,8 @@ StatisticsWriter::StatisticsWriter(const std::filesystem::path& path,
   file_.append(std::as_bytes(std::span(identity_)));
 }
 
-void StatisticsWriter::add(std::int64_t layer, std::size_t site, const InputStatistics& statistics) {
+void StatisticsWriter::add(std::int64_t layer, std::size_t site,
+                           const InputStatistics& statistics) {
   RecordHeader header = {};
   header.layer = static_cast<std::uint64_t>(layer);
   header.site = site;
@@ -191,11 +192,12 @@ StatisticsIdentity StatisticsReader::File::open() {
     RecordHeader header = {};
     require(bytes.size() - offset >= sizeof header, name, ": cut off in record ", i);
     std::memcpy(&header, bytes.data() + offset, sizeof header);
-    const bool known = std::cmp_less(header.layer, config.layer_count()) &&
-                       header.site < linear_sites(config, static_cast<std::int64_t>(header.layer)).size();
-    require(known && header.columns > 0 &&
-                header.columns <= kMaxColumns && header.samples <= kMaxSamples &&
-                header.hessian <= 1 && header.tokens > 0 && header.bytes == record_bytes(header) &&
+    const bool known =
+        std::cmp_less(header.layer, config.layer_count()) &&
+        header.site < linear_sites(config, static_cast<std::int64_t>(header.layer)).size();
+    require(known && header.columns > 0 && header.columns <= kMaxColumns &&
+                header.samples <= kMaxSamples && header.hessian <= 1 && header.tokens > 0 &&
+                header.bytes == record_bytes(header) &&
                 header.bytes <= bytes.size() - offset - sizeof header,
             name, ": record ", i, " at byte ", offset, " has sizes that do not fit the file");
     offsets[{header.layer, header.site}] = offset;
@@ -209,8 +211,7 @@ StatisticsIdentity StatisticsReader::File::open() {
 InputStatistics StatisticsReader::File::read(std::int64_t layer, std::size_t site) const {
   const std::string where =
       map.name() + ": " + input_name(layer, linear_sites(config, layer).at(site));
-  const auto found =
-      offsets.find({static_cast<std::uint64_t>(layer), std::uint64_t{site}});
+  const auto found = offsets.find({static_cast<std::uint64_t>(layer), std::uint64_t{site}});
   require(found != offsets.end(), where, ": no statistics");
   RecordHeader header = {};
   std::memcpy(&header, map.bytes().data() + found->second, sizeof header);
