@@ -22,8 +22,8 @@
 namespace leq {
 namespace {
 
-constexpr int kSequences = 4;
-constexpr std::int64_t kPositions = 40 * kPageTokens;
+constexpr int kToySequences = 4;
+constexpr std::int64_t kToyPositions = 40 * kPageTokens;
 using Toy = std::array<float, 5>;
 
 // The recurrence of the toy layer, a different one in each channel; exact in floats.
@@ -37,8 +37,8 @@ void fold_token(Toy& state, float token) {
 struct Toys {
   explicit Toys(std::int64_t states = 12)
       : pages(backend->memory(), backend->layout(),
-              {1, 1, 2, KvType::f32, KvType::f32, kPositions, kSequences}),
-        fixed(backend->memory(), sizeof(Toy), states, kSequences),
+              {1, 1, 2, KvType::f32, KvType::f32, kToyPositions, kToySequences}),
+        fixed(backend->memory(), sizeof(Toy), states, kToySequences),
         state(pages, &fixed) {}
 
   float& slot(std::int32_t sequence, std::int64_t position) {
@@ -119,7 +119,7 @@ class Fed {
     return tokens_[static_cast<std::size_t>(sequence)];
   }
   void check() {
-    for (std::int32_t s = 0; s < kSequences; ++s) {
+    for (std::int32_t s = 0; s < kToySequences; ++s) {
       ASSERT_EQ(toys.state.length(s), std::ssize(at(s)));
       ASSERT_EQ(toys.fixed.position(s), std::ssize(at(s)));
       Toy want = {};
@@ -140,7 +140,7 @@ class Fed {
     return tokens;
   }
 
-  std::array<std::vector<float>, kSequences> tokens_;
+  std::array<std::vector<float>, kToySequences> tokens_;
   std::int64_t token_ = 0;
 };
 
@@ -148,18 +148,20 @@ TEST(SequenceState, IsWhatFeedingItsTokensGivesWhateverHappened) {
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
     Fed fed;
     Random random(seed);
-    const auto any = [&] { return static_cast<std::int32_t>(random.below(kSequences)); };
+    const auto any = [&] { return static_cast<std::int32_t>(random.below(kToySequences)); };
     for (int i = 0; i < 400; ++i) {
       const std::int32_t s = any(), other = any();
       const std::int64_t length = std::ssize(fed.at(s)), count = 1 + random.below(70);
-      const bool has_room = length + count <= kPositions / (2 * kSequences);
+      const bool has_room = length + count <= kToyPositions / (2 * kToySequences);
       switch (random.below(8)) {
         case 0:
         case 1:
           if (has_room) fed.feed(s, count);
           break;
         case 2:
-          if (has_room) ASSERT_NO_FATAL_FAILURE(fed.fail(s, count));
+          if (has_room) {
+            ASSERT_NO_FATAL_FAILURE(fed.fail(s, count));
+          }
           break;
         case 3:
           fed.toys.state.checkpoint(s);
@@ -178,7 +180,7 @@ TEST(SequenceState, IsWhatFeedingItsTokensGivesWhateverHappened) {
       }
       ASSERT_NO_FATAL_FAILURE(fed.check()) << "seed " << seed << " step " << i;
     }
-    for (std::int32_t s = 0; s < kSequences; ++s) fed.drop(s);
+    for (std::int32_t s = 0; s < kToySequences; ++s) fed.drop(s);
     EXPECT_EQ(fed.toys.fixed.free_states(), fed.toys.fixed.count()) << "a state is lost";
     EXPECT_EQ(fed.toys.pages.free_pages(), fed.toys.pages.page_count());
   }
@@ -239,7 +241,7 @@ TEST(FixedStates, GiveUpTheOldestCheckpointsForStepsAndThenRefuse) {
   fed.feed(2, 1);
   fed.feed(3, 1);  // all four are some sequence's own
   EXPECT_EQ(fed.toys.fixed.restorable(0, 2), 0) << "the last checkpoint went";
-  for (std::int32_t s = 0; s < kSequences; ++s) {
+  for (std::int32_t s = 0; s < kToySequences; ++s) {
     const std::int64_t pages = fed.toys.pages.free_pages();
     EXPECT_THROW(fed.toys.state.append(s, 200), Error);
     EXPECT_EQ(fed.toys.pages.free_pages(), pages) << "a refused step keeps pages";
