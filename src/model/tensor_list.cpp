@@ -26,7 +26,8 @@ std::string layer_tensor(std::int64_t layer, std::string_view part) {
 }
 
 TensorRole role_of(const LinearSite& site) {
-  return site.norm ? TensorRole::normed_linear : TensorRole::inner_linear;
+  if (site.norm) return TensorRole::normed_linear;
+  return site.sublayer == Sublayer::mixer ? TensorRole::mixer_output : TensorRole::mlp_output;
 }
 
 std::vector<TensorSpec> layer_tensors(const ModelConfig& config, std::int64_t layer) {
@@ -62,7 +63,8 @@ std::vector<TensorSpec> tensor_list(const ModelConfig& config) {
 }
 
 bool is_block_linear(TensorRole role) {
-  return role == TensorRole::normed_linear || role == TensorRole::inner_linear;
+  return role == TensorRole::normed_linear || role == TensorRole::mixer_output ||
+         role == TensorRole::mlp_output;
 }
 
 std::int64_t parameter_count(const ModelConfig& config) {

@@ -20,7 +20,8 @@ enum class TensorRole : std::uint8_t {
   token_embedding,
   position_embedding,
   normed_linear,  // reads the normed residual stream: q, k, v; gate, up
-  inner_linear,   // reads what an operation of its sublayer made: o, down
+  mixer_output,   // reads what the mixer's own operation made, adds to the stream: o
+  mlp_output,     // the same of the MLP: down
   head,
 };
 
