@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "engine/embedder.h"
 #include "engine/prefix_cache.h"
 #include "engine/prompt_file.h"
