@@ -64,8 +64,7 @@ void run_linear(benchmark::State& state, const std::string& scheme_text, ActKind
   const auto backend = make_cpu_backend({.threads = threads, .isa = chosen_isa()});
   const SyntheticWeight weight(scheme, act, shape);
   Linear linear;
-  linear.segments[0].weight = weight.view();
-  linear.segment_count = 1;
+  linear.segments = {{weight.view(), nullptr}};
   linear.inputs = shape.inputs;
   linear.outputs = shape.outputs;
   linear.act = act;

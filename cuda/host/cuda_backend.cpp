@@ -437,6 +437,8 @@ class CudaBackend final : public Backend {
     constexpr std::array<Finish, 4> kFinish = {Finish::store, Finish::add, Finish::swiglu,
                                                Finish::gelu};
     Arguments a;
+    ensure(linear.segments.size() <= kMostSegments, linear.name, ": ", linear.segments.size(),
+           " weights share an input, the kernels take ", kMostSegments);
     for (const LinearSegment& segment : linear.parts()) {
       auto& made = a.segments[a.segment_count++];
       if constexpr (std::is_same_v<Arguments, FloatMatmul>) {

@@ -105,7 +105,7 @@ void check_linear_outputs(const Linear& linear, std::int64_t tokens, const Rows&
          " outputs, weights have ", outputs);
   ensure(out.width == (gated ? outputs / 2 : outputs), linear.name, ": ", outputs,
          " outputs, found room for ", out.width);
-  ensure(!gated || (linear.segment_count == 2 &&
+  ensure(!gated || (linear.segments.size() == 2 &&
                     linear.segments[0].weight.rows == linear.segments[1].weight.rows),
          linear.name, ": swiglu needs two weights of one shape");
   check_consumer(linear.name, target);

@@ -2,11 +2,11 @@
 // letters of the shapes stand in docs/glossary.md.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "tensor/weight_layout.h"
 
@@ -22,15 +22,14 @@ struct Norm {
   std::int64_t width = 0;  // W
 };
 
-// Up to three weights that share one input (q,k,v; gate,up), joined without a copy. The outputs of
-// segment i follow those of segment i-1.
+// Weights that share one input (q,k,v; gate,up), joined without a copy. The outputs of segment i
+// follow those of segment i-1.
 struct LinearSegment {
   WeightView weight;            // [O_i][I]
   const float* bias = nullptr;  // [O_i]
 };
 struct Linear {
-  std::array<LinearSegment, 3> segments;
-  int segment_count = 0;
+  std::vector<LinearSegment> segments;
   std::int64_t inputs = 0;   // I
   std::int64_t outputs = 0;  // O, the sum over the segments
   ActKind act = ActKind::none;
@@ -39,9 +38,7 @@ struct Linear {
   const float* inv_smooth = nullptr;  // [I]: inputs are multiplied by it; null: as they are
   std::string name;                   // "layers.3.qkv", for errors and plans
 
-  std::span<const LinearSegment> parts() const {
-    return {segments.data(), static_cast<std::size_t>(segment_count)};
-  }
+  std::span<const LinearSegment> parts() const { return segments; }
 };
 
 // What happens to y = x W^T + b on its way out.

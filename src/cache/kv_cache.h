@@ -81,6 +81,8 @@ class KvCache {
   // sequence of this shape and these types or hold numbers that are not finite (the cache is
   // unchanged then), or where no page is free (the sequence is empty then).
   void load(std::int32_t sequence, std::span<const std::byte> bytes, std::string_view source);
+  // Positions of a saved sequence, by its header alone. Throws Error where it has none.
+  static std::int64_t saved_length(std::span<const std::byte> bytes, std::string_view source);
 
   // pages[position / 64] of a sequence, valid until the next change of it; kNoPage behind windows.
   std::span<const std::int32_t> pages(std::int32_t sequence) const;

@@ -191,6 +191,11 @@ std::vector<std::byte> KvCache::save(std::int32_t sequence) const {
   return bytes;
 }
 
+std::int64_t KvCache::saved_length(std::span<const std::byte> bytes, std::string_view source) {
+  ByteReader reader(bytes, source);
+  return reader.read<SavedHeader>("the header of a saved sequence").length;
+}
+
 void KvCache::load(std::int32_t sequence, std::span<const std::byte> bytes,
                    std::string_view source) {
   const Opened opened = open_saved(*this, all_kv_heads(), bytes, source);

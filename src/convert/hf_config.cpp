@@ -131,13 +131,13 @@ std::int32_t ruled_window(const Json& json, WindowRule rule, std::int64_t layer,
   return layer >= first ? static_cast<std::int32_t>(window) : 0;
 }
 
-void read_windows(const Json& json, const Family& family, ModelConfig& config,
+void read_windows(const Json& json, const Family& family, UniformLayers& layers,
                   std::string_view source) {
   const Json* types = present(json, "layer_types");
   if (family.windows == WindowRule::none && types == nullptr) return;
-  require(types == nullptr || (types->is_array() && std::ssize(*types) == config.layers), source,
-          ": layer_types: expected a list of ", config.layers, " names");
-  for (std::int64_t i = 0; i < config.layers; ++i) {
+  require(types == nullptr || (types->is_array() && std::ssize(*types) == layers.count), source,
+          ": layer_types: expected a list of ", layers.count, " names");
+  for (std::int64_t i = 0; i < layers.count; ++i) {
     std::int32_t window = ruled_window(json, family.windows, i, source);
     if (types != nullptr) {
       const Json& name = (*types)[static_cast<std::size_t>(i)];
@@ -148,10 +148,7 @@ void read_windows(const Json& json, const Family& family, ModelConfig& config,
               ? 0
               : static_cast<std::int32_t>(json_get<std::int64_t>(json, "sliding_window", source));
     }
-    config.windows.push_back(window);
-  }
-  if (std::all_of(config.windows.begin(), config.windows.end(), [](int w) { return w == 0; })) {
-    config.windows.clear();
+    layers.windows.push_back(window);
   }
 }
 
@@ -190,7 +187,8 @@ ModelConfig import_hf_config(std::string_view json_text, std::string_view source
   ModelConfig config;
   config.family = family.name;
   config.width = count(keys.width);
-  config.layers = count(keys.layers);
+  UniformLayers layers;
+  layers.count = count(keys.layers);
   config.heads = count(keys.heads);
   require(config.heads >= 1 && config.width >= 1, source, ": ", config.heads, " heads, width ",
           config.width);
@@ -202,25 +200,29 @@ ModelConfig import_hf_config(std::string_view json_text, std::string_view source
   config.head_dim =
       count_or(keys.head_dim,
                family.default_head_dim > 0 ? family.default_head_dim : config.width / config.heads);
-  config.hidden =
+  layers.mlp.hidden =
       family.hidden_is_optional ? count_or(keys.hidden, 4 * config.width) : count(keys.hidden);
   config.vocab = count(keys.vocab);
   config.context = count(keys.context);
   config.norm = family.norm;
   config.norm_eps = json_get<float>(json, keys.norm_eps, source);
-  config.rotary = family.rotary;
-  config.gated = family.gated;
-  config.qk_norm = family.qk_norm;
+  config.learned_positions = !family.rotary;
+  layers.attention.rotary = family.rotary;
+  layers.attention.qk_norm = family.qk_norm;
+  layers.mlp.gated = family.gated;
   const auto flag = [&](const char* key) {
     return key != nullptr && json_get_or<bool>(json, key, false, source);
   };
-  config.qkv_bias = family.qkv_bias || flag(family.attention_bias_key);
-  config.output_bias = family.output_bias || flag(family.attention_bias_key);
-  config.mlp_bias = family.mlp_bias || flag(family.mlp_bias_key);
+  layers.attention.qkv_bias = family.qkv_bias || flag(family.attention_bias_key);
+  layers.attention.output_bias = family.output_bias || flag(family.attention_bias_key);
+  layers.mlp.bias = family.mlp_bias || flag(family.mlp_bias_key);
   config.tied = json_get_or<bool>(json, "tie_word_embeddings", family.tied_by_default, source);
-  if (config.rotary) read_rope(json, config, source);
-  read_windows(json, family, config, source);
-  check_config(config, source, [&](std::string_view name) { return config_key(keys, name); });
+  if (family.rotary) read_rope(json, config, source);
+  const auto spell = [&](std::string_view name) { return config_key(keys, name); };
+  check_layer_count(layers.count, source, spell);
+  read_windows(json, family, layers, source);
+  config.layers = layers.layers();
+  check_config(config, source, spell);
   return config;
 }
 

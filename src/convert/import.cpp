@@ -20,9 +20,10 @@ bool is_matrix(const TensorInput& tensor) {
 
 // Linears that read one input want it in one format: "layers.3.qkv".
 std::string input_of(const TensorInput& tensor) {
-  if (tensor.role != TensorRole::qkv && tensor.role != TensorRole::gate_up) return tensor.name;
-  const std::string layer = tensor.name.substr(0, tensor.name.rfind('.'));
-  return layer + (tensor.role == TensorRole::qkv ? ".qkv" : ".gate_up");
+  if (tensor.role != TensorRole::normed_linear) return tensor.name;
+  const std::size_t dot = tensor.name.rfind('.');
+  const std::string layer = tensor.name.substr(0, dot), name = tensor.name.substr(dot + 1);
+  return layer + (name == "gate" || name == "up" ? ".gate_up" : ".qkv");
 }
 
 // What the readers of one input are stored as, and so want of it.

@@ -118,8 +118,9 @@ CheckpointResult write_model(const ModelToWrite& what, LeqWriter* writer,
   for (const NamedBlob& table : tokenizer_tables(model.tokenizer)) {
     writer->add_blob(table.name, table.bytes);
   }
-  // A reader that does not know rotations would compute nonsense.
-  if (what.blocks.rewrites.rotation_seed) writer->add_requirement("rotation");
+  for (const std::string& feature : required_features(written_config(model.config, what.blocks))) {
+    writer->add_requirement(feature);
+  }
   result.description = model.description;
   result.parameters = parameter_count(model.config);
   result.bits_per_weight =

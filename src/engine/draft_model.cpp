@@ -42,7 +42,7 @@ RunLimits draft_limits(const RunLimits& limits, const ModelConfig& draft) {
 DraftModel::DraftModel(Session& session, std::int64_t vocabulary)
     : session_(session),
       vocabulary_(vocabulary),
-      prefixes_(session.cache()),
+      prefixes_(session.state()),
       fed_(static_cast<std::size_t>(session.limits().sequences)) {
   const auto online = session.transformer().online();
   require(online.empty(), "the draft model: ", online.empty() ? "" : online[0].linear->name,
@@ -56,11 +56,11 @@ void DraftModel::begin(std::int32_t sequence, std::span<const Token> tokens) {
   std::vector<Token>& held = fed(sequence);
   const std::span<const Token> all = tokens.first(tokens.size() - 1);
   const std::int64_t common =
-      session_.cache().truncate(sequence, std::ranges::mismatch(held, all).in1 - held.begin());
+      session_.state().restore(sequence, std::ranges::mismatch(held, all).in1 - held.begin());
   held.resize(static_cast<std::size_t>(common));
   if (common > 0) return;
   const PrefixCache::Found found = prefixes_.find(all, true);
-  session_.cache().adopt(sequence, found.pages, found.tokens);
+  session_.state().adopt(sequence, found.prefix());
   held.assign(all.begin(), all.begin() + found.tokens);
 }
 
@@ -95,7 +95,7 @@ bool DraftModel::forward(std::span<const Part> parts, Batch::Want want) {
     batch_.add(part.sequence, part.tokens.data(), part.feed, part.whole ? want : Batch::Want::none);
   }
   try {
-    logits_ = &session_.transformer().forward(batch_, session_.cache());
+    logits_ = &session_.transformer().forward(batch_, session_.state());
   } catch (const Error& error) {
     give_up(error);
     return false;
@@ -203,14 +203,14 @@ bool DraftModel::draw(std::span<Writer* const> writers) {
 
 void DraftModel::leave(std::int32_t sequence) {
   prefixes_.keep(sequence, fed(sequence), true);
-  session_.cache().clear(sequence);
+  session_.state().drop(sequence);
   fed(sequence).clear();
 }
 
 void DraftModel::give_up(const Error& error) {
   error_ = error;
   for (std::size_t i = 0; i < fed_.size(); ++i) {
-    session_.cache().clear(static_cast<std::int32_t>(i));
+    session_.state().drop(static_cast<std::int32_t>(i));
     fed_[i].clear();
   }
 }

@@ -1,38 +1,41 @@
 #include "engine/engine.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
-#include "backend/checks.h"
 #include "base/error.h"
-#include "base/random.h"
 #include "engine/engine_active.h"
 #include "engine/grammar_cache.h"
 
 namespace leq {
 
+namespace {
+
+// Where the model has act online, whose scales remember earlier steps, nothing is used again.
+EngineOptions usable(EngineOptions options, Session& session) {
+  if (session.transformer().online().empty()) return options;
+  options.reuse_prefixes = options.speculate = false;
+  return options;
+}
+
+}  // namespace
+
 Engine::Engine(Session& session, const Tokenizer& tokenizer, const EngineOptions& options)
     : session_(session),
       tokenizer_(tokenizer),
-      options_(options),
-      prefixes_(session.cache()),
+      options_(usable(options, session)),
+      sequences_(session.limits().sequences),
+      prefixes_(session.state()),
+      embedder_(session, prefixes_, sequences_),
+      speculator_(session, options_),
       vocabulary_(static_cast<std::size_t>(session.transformer().config().vocab)),
       without_text_(ids_without_token(tokenizer, vocabulary_)),
-      taken_(static_cast<std::size_t>(session.limits().sequences), false),
-      texts_(taken_.size(), 0),
-      grammars_(std::make_unique<GrammarCache>(tokenizer, vocabulary_)) {
-  if (!session.transformer().online().empty()) options_.reuse_prefixes = options_.speculate = false;
-  if (options_.draft == nullptr || !options_.speculate) return;
-  ensure(options_.draft->limits().sequences >= session.limits().sequences,
-         "engine: a draft model with fewer sequences");
-  draft_.emplace(*options_.draft, session.transformer().config().vocab);
-}
+      grammars_(std::make_unique<GrammarCache>(tokenizer, vocabulary_)) {}
 
 Engine::~Engine() {
   land_ahead();
-  for (std::size_t sequence = 0; sequence < taken_.size(); ++sequence) {
-    if (taken_[sequence]) session_.cache().clear(static_cast<std::int32_t>(sequence));
+  for (std::int32_t sequence = 0; sequence < session_.limits().sequences; ++sequence) {
+    if (sequences_.is_taken(sequence)) session_.state().drop(sequence);
   }
 }
 
@@ -64,57 +67,6 @@ void Engine::cancel(RequestId id) {
   if (found != active_.end()) found->second->cancelled = true;
 }
 
-const Error* Engine::draft_error() const {
-  return draft_ && draft_->error() ? &*draft_->error() : nullptr;
-}
-
-bool Engine::has_idle_sequence() const { return std::ranges::find(taken_, false) != taken_.end(); }
-
-std::int32_t Engine::idle_sequence() const {
-  const auto free = std::ranges::find(taken_, false);
-  require(free != taken_.end(), "saved prompts: all ", taken_.size(),
-          " sequences are in use; try again when a reply has ended, or with more ",
-          Setting{"sequences"});
-  return static_cast<std::int32_t>(free - taken_.begin());
-}
-
-SavedPrompt Engine::save_prompt(std::span<const Token> tokens) {
-  land_ahead();
-  KvCache& cache = session_.cache();
-  SavedPrompt prompt;
-  if (!options_.reuse_prefixes) return prompt;
-  const std::int32_t sequence = idle_sequence();
-  const PrefixCache::Found found = prefixes_.find(tokens, false);
-  cache.adopt(sequence, found.pages, found.tokens);
-  prompt.tokens.assign(tokens.begin(), tokens.begin() + found.tokens);
-  prompt.kv = cache.save(sequence);
-  cache.clear(sequence);
-  return prompt;
-}
-
-bool Engine::load_prompt(const SavedPrompt& prompt, std::string_view source) {
-  land_ahead();
-  if (!options_.reuse_prefixes) return false;
-  KvCache& cache = session_.cache();
-  const auto length = std::ssize(prompt.tokens);
-  for (const Token id : prompt.tokens) {
-    require(id >= 0 && static_cast<std::size_t>(id) < vocabulary_, source, ": token ", id,
-            ", expected ids below ", vocabulary_, "; the file is damaged, remove it");
-  }
-  const std::int32_t sequence = idle_sequence();
-  const std::int64_t needed = cache.pages_to_begin(length);
-  prefixes_.make_free(needed);
-  if (length > cache.shape().positions || cache.free_pages() < needed) return false;
-  cache.load(sequence, prompt.kv, source);
-  const bool agrees = cache.length(sequence) == length;
-  if (agrees) prefixes_.keep(sequence, prompt.tokens, true);
-  const std::int64_t found = cache.length(sequence);
-  cache.clear(sequence);
-  require(agrees, source, ": ", length, " tokens with keys and values of ", found,
-          "; the file is damaged, remove it");
-  return true;
-}
-
 std::size_t Engine::running() const {
   return static_cast<std::size_t>(
       std::ranges::count_if(active_, [](const auto& one) { return one.second->running(); }));
@@ -132,23 +84,11 @@ bool Engine::step() {
     return true;
   }
   const std::vector<Job> all = jobs();
-  const RunLimits& limits = session_.limits();
-  StepRoom room;
-  // Those of texts that become vectors are no requests.
-  const auto taken = static_cast<std::size_t>(std::ranges::count(taken_, true));
-  room.sequences = limits.sequences - static_cast<int>(taken - running());
-  room.tokens = limits.batch_tokens;
-  room.outputs = limits.output_tokens;
-  room.pages = session_.cache().free_pages() + prefixes_.idle_pages();
-  const auto writers =
-      std::ranges::count_if(all, [](const Job& job) { return job.running && job.writes(); });
-  const double patience = options_.prompt_patience * crowd_of_readers(all, room.sequences);
-  room.prompt_tokens = costs_.prompt_tokens_within(patience, writers);
   StepPlan plan;
   try {
-    plan = plan_step(all, room);
+    plan = plan_step(all, room_for(all));
   } catch (const Error&) {  // nobody fits beside texts that become vectors
-    if (!give_up_texts()) throw;
+    if (!embedder_.give_up()) throw;
     return step();
   }
   for (const RequestId id : plan.evicted) evict(*active_.at(id));
@@ -158,7 +98,7 @@ bool Engine::step() {
   for (const auto& [id, active] : active_) {
     if (!active->running()) ++active->waited;
   }
-  make_pages(plan.feeds);
+  make_room(plan.feeds);
   watch.restart();
   run(plan.feeds);
   std::int64_t outputs = 0, prompt_tokens = 0;
@@ -170,6 +110,22 @@ bool Engine::step() {
   ++counts_.steps;
   follow_prompts(plan.feeds);
   return true;
+}
+
+StepRoom Engine::room_for(const std::vector<Job>& all) const {
+  const RunLimits& limits = session_.limits();
+  StepRoom room;
+  // Those of texts that become vectors are no requests.
+  const auto of_texts = sequences_.taken() - static_cast<std::int64_t>(running());
+  room.sequences = limits.sequences - static_cast<int>(of_texts);
+  room.tokens = limits.batch_tokens;
+  room.outputs = limits.output_tokens;
+  room.pages = session_.cache().free_pages() + prefixes_.idle_pages();
+  const auto writers =
+      std::ranges::count_if(all, [](const Job& job) { return job.running && job.writes(); });
+  const double patience = options_.prompt_patience * crowd_of_readers(all, room.sequences);
+  room.prompt_tokens = costs_.prompt_tokens_within(patience, writers);
+  return room;
 }
 
 // Those whose time is over, or whom nobody wants any more; and those that ended at their prompt.
@@ -193,7 +149,7 @@ std::vector<Job> Engine::jobs() {
   for (Job& job : all) {
     if (job.running && job.writes()) writers.push_back(&job);
   }
-  guess(writers);
+  propose_drafts(writers);
   return all;
 }
 
@@ -237,89 +193,18 @@ PrefixCache::Found Engine::known_prefix(const Active& active, bool use) {
   return found;
 }
 
-// What was found in each text, or what the draft model makes, as plan_guesses weighs them.
-void Engine::guess(const std::vector<Job*>& writers) {
-  std::vector<GuessOffer> offers;
-  std::vector<NgramProposer::Proposal> found;
-  for (const Job* job : writers) {
+void Engine::propose_drafts(std::span<Job* const> jobs) {
+  std::vector<Speculator::Writer> writers;
+  for (const Job* job : jobs) {
     Active& active = *active_.at(job->id);
-    active.guesses.clear();
-    // Mirostat's draws wait for each other. A reply's last token is drawn, never guessed.
-    const std::int64_t left = active.reply.tokens_left() - 1;
-    const std::int64_t most = active.request.sampling.mirostat != 0 || guess_expected(active)
-                                  ? 0
-                                  : std::clamp<std::int64_t>(left, 0, most_guesses());
-    found.push_back(active.proposer.propose(active.reply.context(), most));
-    const bool drafts = draft_ && !draft_->error();
-    offers.push_back({std::ssize(found.back().tokens), active.record.right_share(found.back().kind),
-                      drafts ? most : 0, active.record.right_share(kDrafted)});
+    writers.push_back({active.sequence, &active.request, &active.reply, &active.drafts});
   }
-  const std::vector<GuessCount> counts =
-      options_.fixed_guesses > 0
-          ? fixed_guesses(offers, options_.fixed_guesses)
-          : plan_guesses(offers, costs_, draft_ ? draft_->costs() : StepCosts());
-  std::vector<DraftModel::Writer> drafting;
-  for (std::size_t i = 0; i < writers.size(); ++i) {
-    Active& active = *active_.at(writers[i]->id);
-    if (!active.guesses.empty()) continue;  // expected
-    active.kind = counts[i].drafted ? kDrafted : found[i].kind;
-    if (counts[i].drafted) {
-      drafting.push_back({active.sequence, &active.reply, counts[i].guesses, script_of(active)});
-      continue;
-    }
-    const auto first = found[i].tokens.first(static_cast<std::size_t>(counts[i].guesses));
-    active.guesses.assign(first.begin(), first.end());
-  }
-  if (!drafting.empty()) draft_->guess(drafting);
-  auto drafted = drafting.begin();
-  for (std::size_t i = 0; i < writers.size(); ++i) {
-    Active& active = *active_.at(writers[i]->id);
-    if (counts[i].drafted) active.guesses = std::move((drafted++)->guesses);
-    writers[i]->drafts = std::ssize(active.guesses);
-  }
+  speculator_.propose(writers, costs_);
+  for (Job* job : jobs) job->drafts = std::ssize(active_.at(job->id)->drafts.tokens);
 }
 
-// Whether there are guesses at a reply that is expected, as long as it is what was expected.
-bool Engine::guess_expected(Active& active) const {
-  const std::vector<Token>& expected = active.request.expected;
-  const std::span<const Token> written = active.reply.tokens();
-  if (active.request.sampling.mirostat != 0 || expected.size() <= written.size() ||
-      !std::ranges::equal(written, std::span(expected).first(written.size()))) {
-    return false;
-  }
-  const RunLimits& limits = session_.limits();
-  const std::int64_t room =
-      std::min({active.reply.tokens_left(), limits.output_tokens, limits.batch_tokens}) - 1;
-  const auto next = std::span(expected).subspan(written.size());
-  const auto count =
-      std::min(next.size(), static_cast<std::size_t>(std::max<std::int64_t>(room, 0)));
-  active.guesses.assign(next.begin(), next.begin() + static_cast<std::ptrdiff_t>(count));
-  active.kind = kExpectedReply;
-  return !active.guesses.empty();
-}
-
-// What a replayed reply has the draft model guess: its own tokens, each of which is taken for
-// another so often as to make the share.
-std::vector<Token> Engine::script_of(const Active& active) const {
-  const Replay& replay = active.request.replay;
-  const std::size_t known = active.reply.tokens().size();
-  std::vector<Token> script;
-  for (std::size_t i = known; i < replay.tokens.size() && i < known + kMostGuesses; ++i) {
-    const double dice = Random(i).uniform();
-    const Token other =
-        static_cast<Token>(static_cast<std::size_t>(replay.tokens[i] + 1) % vocabulary_);
-    script.push_back(dice < replay.draft_share ? replay.tokens[i] : other);
-  }
-  return script;
-}
-
-std::int64_t Engine::most_guesses() const {
-  return std::clamp<std::int64_t>(options_.most_guesses, 0, kMostGuesses);
-}
-
-// The draft model reads prompts as they are fed, not when it is to guess what follows them.
 void Engine::follow_prompts(const std::vector<Feed>& parts) {
-  if (!draft_) return;
+  if (!speculator_.follows()) return;
   std::vector<DraftModel::Reader> readers;
   for (const Feed& part : parts) {
     const auto found = active_.find(part.id);
@@ -329,13 +214,12 @@ void Engine::follow_prompts(const std::vector<Feed>& parts) {
     const auto length = static_cast<std::size_t>(session_.cache().length(active.sequence));
     readers.push_back({active.sequence, active.reply.context().first(length)});
   }
-  draft_->follow(readers);
+  speculator_.follow(readers);
 }
 
 void Engine::admit(Active& active) {
   ensure(has_idle_sequence(), "engine: a request without a sequence");
-  active.sequence = idle_sequence();
-  taken_[static_cast<std::size_t>(active.sequence)] = true;
+  active.sequence = sequences_.take();
   active.report.sequence = active.sequence;
   if (active.report.evictions == 0) {
     active.report.waiting_seconds = active.since_submission.seconds();
@@ -343,7 +227,7 @@ void Engine::admit(Active& active) {
   }
   const PrefixCache::Found found = known_prefix(active, true);
   active.kept_pages = found.tokens / kPageTokens;
-  session_.cache().adopt(active.sequence, found.pages, found.tokens);
+  session_.state().adopt(active.sequence, found.prefix());
   if (active.report.evictions == 0) {
     active.report.cached_tokens = found.tokens;
     active.request.on_prompt(0, std::ssize(active.request.prompt) - found.tokens);
@@ -359,175 +243,14 @@ void Engine::evict(Active& active) {
 }
 
 // What the parts will append must be free: the oldest of what is kept for others goes.
-void Engine::make_pages(const std::vector<Feed>& parts) {
+void Engine::make_room(const std::vector<Feed>& parts) {
   const KvCache& cache = session_.cache();
   std::int64_t needed = 0;
   for (const Feed& part : parts) {
     needed += cache.pages_to_append(active_.at(part.id)->sequence, part.tokens + part.drafts);
   }
   prefixes_.make_free(needed);
-}
-
-// Feeds the parts and draws. Where a batch fails, its parts are tried one by one, so that only
-// those that cannot be fed fail.
-void Engine::run(std::vector<Feed> parts) {
-  batch_.clear();
-  std::vector<Token> tokens;
-  for (const Feed& part : parts) {
-    const Active& active = *active_.at(part.id);
-    const auto fed = static_cast<std::size_t>(session_.cache().length(active.sequence));
-    const auto known = active.reply.context().subspan(fed, static_cast<std::size_t>(part.tokens));
-    const std::int64_t silent = part.tokens - (part.draws ? 1 : 0);
-    batch_.add(active.sequence, known.data(), silent, Batch::Want::none);
-    if (!part.draws) continue;
-    tokens.assign(1, known.back());
-    tokens.insert(tokens.end(), active.guesses.begin(), active.guesses.begin() + part.drafts);
-    batch_.add(active.sequence, tokens.data(), std::ssize(tokens), Batch::Want::all);
-  }
-  Transformer& transformer = session_.transformer();
-  const Rows* logits = nullptr;
-  try {
-    logits = &transformer.forward(batch_, session_.cache());
-  } catch (const Error& error) {
-    if (parts.size() == 1) return fail(parts, error);
-    for (const Feed& part : parts) run({part});
-    return;
-  }
-  if (parts.size() == 1 && begin_ahead(parts[0], *logits)) return step_ahead();
-  try {
-    draw(parts, *logits);
-    fetch_logits(parts, *logits);
-    if (batch_.outputs.empty()) transformer.backend().synchronize();
-  } catch (const Error& error) {  // of the device
-    return fail(parts, error);
-  }
-  std::int64_t row = 0;
-  for (const Feed& part : parts) {
-    const std::int64_t rows = part.draws ? 1 + part.drafts : 0;
-    take(*active_.at(part.id), part, {drawn_.begin() + row, drawn_.begin() + row + rows}, *logits,
-         row);
-    row += rows;
-  }
-}
-
-void Engine::fail(const std::vector<Feed>& parts, const Error& error) {
-  for (const Feed& part : parts) {
-    Active& active = *active_.at(part.id);
-    active.report.error = error;
-    active.reply.fail(error.what());
-    end(active);
-  }
-}
-
-// One token for each row of logits: those after the guesses hold only where these are right.
-void Engine::draw(const std::vector<Feed>& parts, const Rows& logits) {
-  requests_.clear();
-  changes_.clear();
-  masks_.clear();
-  changes_.reserve(batch_.outputs.size());  // requests point into them
-  masks_.reserve(batch_.outputs.size());
-  for (const Feed& part : parts) {
-    if (!part.draws) continue;
-    Active& active = *active_.at(part.id);
-    const std::span<const Token> guesses = active.guesses;
-    for (std::int64_t i = 0; i <= part.drafts; ++i) {
-      SampleRequest request = active.reply.request(guesses.first(static_cast<std::size_t>(i)));
-      changes_.emplace_back(request.changes.begin(), request.changes.end());
-      request.changes = changes_.back();
-      masks_.emplace_back(request.allowed.begin(), request.allowed.end());
-      request.allowed = masks_.back();
-      requests_.push_back(request);
-    }
-  }
-  drawn_.resize(requests_.size());
-  if (!requests_.empty()) session_.transformer().backend().sample(logits, requests_, drawn_);
-}
-
-// The step's logits on the host, where somebody wants them.
-void Engine::fetch_logits(const std::vector<Feed>& parts, const Rows& logits) {
-  const bool wanted = std::ranges::any_of(parts, [&](const Feed& part) {
-    return part.draws && active_.at(part.id)->request.on_logits;
-  });
-  if (!wanted) return;
-  raw_logits_.resize(batch_.outputs.size() * vocabulary_);
-  session_.transformer().backend().download(logits, std::ssize(batch_.outputs), raw_logits_);
-}
-
-// Row i of the part's logits gave the i-th of the taken tokens.
-void Engine::report_logits(const Active& active, std::span<const Token> taken,
-                           std::int64_t first_row) {
-  if (!active.request.on_logits) return;
-  const auto first = static_cast<std::size_t>(first_row) * vocabulary_;
-  active.request.on_logits(taken,
-                           std::span(raw_logits_).subspan(first, taken.size() * vocabulary_));
-}
-
-// The reply takes its draws for as long as the guesses before them were right.
-void Engine::take(Active& active, const Feed& part, std::span<const Token> drawn,
-                  const Rows& logits, std::int64_t first_row) {
-  KvCache& cache = session_.cache();
-  const std::int64_t in_prompt = std::ssize(active.request.prompt);
-  const std::int64_t fed = settled_length(active) - part.drafts;
-  if (fed <= in_prompt) {
-    active.report.fed_tokens += part.tokens;
-    const std::int64_t all = in_prompt - active.report.cached_tokens;
-    // Where its pages went to others some of it is fed again.
-    active.request.on_prompt(std::max<std::int64_t>(0, all - (in_prompt - fed)), all);
-  }
-  counts_.prompt_tokens += part.tokens - (part.draws && fed > in_prompt ? 1 : 0);
-  if (!part.draws) return remember(active, false);
-  if (fed > in_prompt) active.report.decoded_tokens += 1;
-
-  const std::size_t before = active.reply.tokens().size();
-  std::int64_t right = 0;
-  std::string text;
-  for (std::size_t i = 0; i < drawn.size(); ++i) {
-    const std::size_t place = active.reply.tokens().size();
-    const std::vector<Token>& replayed = active.request.replay.tokens;
-    const Token next = place < replayed.size() ? replayed[place] : drawn[i];
-    if (next < 0) {
-      std::string why = active.reply.grammar_error();
-      if (why.empty()) {
-        why = undrawn_text(session_.transformer().backend(), logits,
-                           first_row + static_cast<std::int64_t>(i), next);
-      }
-      active.reply.fail(std::move(why));
-      break;
-    }
-    if (active.reply.tokens().empty()) {
-      active.report.prompt_seconds = active.since_prompt.seconds();
-      active.report.first_token_seconds = active.since_submission.seconds();
-    }
-    text += active.reply.take(next);
-    ++counts_.reply_tokens;
-    const bool guessed = i < static_cast<std::size_t>(part.drafts) && active.guesses[i] == next;
-    if (guessed) ++right;
-    if (!guessed || active.reply.stopped() != StopReason::none) break;
-  }
-  active.report.decoded_tokens += right;
-  active.report.guessed_tokens += part.drafts;
-  active.report.right_guesses += right;
-  counts_.guessed_tokens += part.drafts;
-  counts_.right_guesses += right;
-  if (active.kind == kDrafted) {
-    counts_.drafted_tokens += part.drafts;
-    counts_.right_drafts += right;
-  }
-  if (part.drafts > 0) {
-    active.record.saw(active.kind, std::min(part.drafts, right + 1), right);
-  } else {
-    active.record.saw_none();
-  }
-  const bool ended = active.reply.stopped() != StopReason::none;
-  if (ended) drop_ahead();
-  if (!ahead_) (void)cache.truncate(active.sequence, std::min(fed + right, active.known()));
-  if (const auto taken = active.reply.tokens().subspan(before); !taken.empty()) {
-    report_logits(active, taken, first_row);
-    active.request.on_tokens(taken);
-  }
-  if (!text.empty()) active.request.on_text(text);
-  if (ended) return end(active);
-  remember(active, false);
+  prefixes_.make_states_free(std::ssize(parts));
 }
 
 void Engine::remember(Active& active, bool last_too) {
@@ -565,9 +288,9 @@ void Engine::end(Active& active) {
 }
 
 void Engine::leave(Active& active) {
-  if (draft_) draft_->leave(active.sequence);
-  session_.cache().clear(active.sequence);
-  taken_[static_cast<std::size_t>(active.sequence)] = false;
+  speculator_.leave(active.sequence);
+  session_.state().drop(active.sequence);
+  sequences_.give_back(active.sequence);
   active.sequence = -1;
 }
 

@@ -6,7 +6,7 @@
 
 #include "base/stopwatch.h"
 #include "engine/engine.h"
-#include "engine/speculation.h"
+#include "engine/speculator.h"
 #include "generate/reply.h"
 
 namespace leq {
@@ -15,10 +15,7 @@ struct Engine::Active {
   RequestId id = 0;
   EngineRequest request;
   Reply reply;
-  NgramProposer proposer = {};
-  GuessRecord record = {};
-  std::vector<Token> guesses = {};
-  GuessKind kind = 0;           // of the guesses
+  Drafts drafts = {};
   std::int32_t sequence = -1;   // in the cache; -1: it waits
   std::int64_t waited = 0;      // steps
   std::int64_t kept_pages = 0;  // whole ones that the prefix cache knows

@@ -15,17 +15,17 @@ namespace leq {
 bool Engine::may_run_ahead(const Active& active) const {
   const EngineRequest& request = active.request;
   return options_.run_ahead && active_.size() == 1 && session_.ranks() == 1 &&
-         (!draft_ || draft_->error()) && session_.transformer().online().empty() &&
-         !active.one_by_one && !active.reply.reads_text() && !request.on_logits &&
-         request.replay.tokens.empty();
+         !speculator_.drafts() && session_.transformer().online().empty() && !active.one_by_one &&
+         !active.reply.reads_text() && !request.on_logits && request.replay.tokens.empty();
 }
 
-// Whether there are guesses worth making at what follows the tokens that the host has.
-bool Engine::guesses_next(Active& active) {
+// Whether there are draft tokens worth checking at what follows the tokens that the host has.
+bool Engine::drafts_next(Active& active) {
   if (!options_.speculate) return false;
   Job job;
   job.id = active.id;
-  guess({&job});
+  Job* const jobs[] = {&job};
+  propose_drafts(jobs);
   return job.drafts > 0;
 }
 
@@ -55,24 +55,27 @@ std::optional<Engine::Ahead> Engine::draw_ahead(Active& active, const Rows& logi
 std::optional<Engine::Ahead> Engine::begin_next(Active& active) {
   const bool is_there = ahead_->drawing != nullptr && ahead_->drawing->is_last();
   if (!is_there || !may_run_ahead(active) || active.reply.tokens_left() < 2 ||
-      guesses_next(active)) {
+      drafts_next(active)) {
     return std::nullopt;
   }
   KvCache& cache = session_.cache();
   const std::int64_t length = cache.length(active.sequence);
   const std::int64_t pages = cache.pages_to_append(active.sequence, 1);
   prefixes_.make_free(pages);
+  prefixes_.make_states_free(1);
+  session_.state().checkpoint(active.sequence);
   if (cache.free_pages() < pages) return std::nullopt;
   const Token fed = drawn_id(0);
   batch_.clear();
   batch_.add(active.sequence, &fed, 1, Batch::Want::all);
   std::optional<Ahead> next;
   try {
-    next = draw_ahead(active, session_.transformer().forward(batch_, cache), std::array{Token{0}});
+    next = draw_ahead(active, session_.transformer().forward(batch_, session_.state()),
+                      std::array{Token{0}});
   } catch (const Error&) {
   }
   if (next) ++counts_.steps_ahead;
-  if (!next) (void)cache.truncate(active.sequence, length);
+  if (!next) (void)session_.state().restore(active.sequence, length);
   return next;
 }
 
@@ -87,8 +90,7 @@ void Engine::step_ahead() {
     return take(active, {active.id, 1, 0, true}, std::span(&landed.drawn, 1), *landed.logits, 0);
   }
   drop_ahead();
-  KvCache& cache = session_.cache();
-  (void)cache.truncate(active.sequence, cache.length(active.sequence) - 1);
+  forget_last(active);
   active.one_by_one = true;
 }
 
@@ -109,8 +111,13 @@ void Engine::drop_ahead() {
   land_ahead();
   const Active& active = *active_.at(ahead_->id);
   ahead_.reset();
-  KvCache& cache = session_.cache();
-  (void)cache.truncate(active.sequence, cache.length(active.sequence) - 1);
+  forget_last(active);
+}
+
+// The token that was fed last is none of the reply's.
+void Engine::forget_last(const Active& active) {
+  const SequenceState state = session_.state();
+  (void)state.restore(active.sequence, state.length(active.sequence) - 1);
 }
 
 // Positions of tokens that the host has.

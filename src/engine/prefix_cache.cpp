@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "base/error.h"
 #include "format/leq_layout.h"
@@ -18,19 +19,23 @@ std::int64_t common_prefix(std::span<const Token> a, std::span<const Token> b) {
 }  // namespace
 
 PrefixCache::~PrefixCache() {
-  for (const Node& node : nodes_) {
-    if (node.page >= 0) cache_.release(node.page);
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (nodes_[i].page >= 0) cache_.release(nodes_[i].page);
+    take_state(i);
   }
 }
 
 PrefixCache::Found PrefixCache::find(std::span<const Token> tokens, bool use) {
   if (use) ++clock_;
-  Found found;
+  Found found, with_state;
   std::size_t node = 0;
   const auto take = [&](std::size_t child, std::int64_t count) {
     found.pages.push_back(nodes_[child].page);
     found.tokens += count;
     if (use) nodes_[child].used = clock_;
+    found.state = nodes_[child].state;
+    const bool whole = count == std::ssize(nodes_[child].tokens);
+    if (whole && found.state != FixedStates::kZeros) with_state = found;
   };
   while (std::ssize(tokens) >= kPageTokens) {
     const std::size_t child = child_of(node, tokens.first(kPageTokens));
@@ -48,12 +53,15 @@ PrefixCache::Found PrefixCache::find(std::span<const Token> tokens, bool use) {
     best = child;
   }
   if (most > 0) take(best, most);
+  if (state_.fixed() != nullptr) found = std::move(with_state);
   cut(found, found.tokens);
   return found;
 }
 
 void PrefixCache::cut(Found& found, std::int64_t tokens) const {
+  const std::int64_t all = found.tokens;
   found.tokens = cache_.reach(found.pages, std::min(found.tokens, tokens));
+  if (state_.fixed() != nullptr && found.tokens != all) found = {};
   found.pages.resize(static_cast<std::size_t>(pages_for(found.tokens)));
 }
 
@@ -78,23 +86,30 @@ void PrefixCache::keep(std::int32_t sequence, std::span<const Token> tokens, boo
     node = child;
   }
   const auto rest = tokens.subspan(static_cast<std::size_t>(index * kPageTokens));
-  if (!last_too || rest.empty()) return;
-  keep_partial(node, rest, cache_.pages(sequence)[static_cast<std::size_t>(index)]);
+  if (last_too && !rest.empty()) {
+    node = keep_partial(node, rest, cache_.pages(sequence)[static_cast<std::size_t>(index)]);
+  } else if (!rest.empty()) {
+    return;
+  }
+  if (node != 0) give_state(node, sequence, std::ssize(tokens));
 }
 
-// One page for the longest of those that begin alike.
-void PrefixCache::keep_partial(std::size_t parent, std::span<const Token> tokens,
-                               std::int32_t page) {
+// One page for the longest of those that begin alike; 0 where one begins with these tokens and
+// more.
+std::size_t PrefixCache::keep_partial(std::size_t parent, std::span<const Token> tokens,
+                                      std::int32_t page) {
   for (const std::size_t child : nodes_[parent].children) {
     const Node& known = nodes_[child];
     const std::int64_t common = common_prefix(known.tokens, tokens);
-    if (common == std::ssize(tokens)) return;
+    if (common == std::ssize(tokens)) return common == std::ssize(known.tokens) ? child : 0;
     if (common == std::ssize(known.tokens)) {  // fewer than a page: nobody comes after it
       drop(child);
       break;
     }
   }
-  nodes_[add(parent, tokens, page)].used = clock_;
+  const std::size_t added = add(parent, tokens, page);
+  nodes_[added].used = clock_;
+  return added;
 }
 
 std::vector<Token> PrefixCache::text_of(std::size_t leaf) const {
@@ -201,6 +216,33 @@ void PrefixCache::take_page(std::size_t node) {
   nodes_[node].page = KvCache::kNoPage;
 }
 
+// A state that is kept already is as good.
+void PrefixCache::give_state(std::size_t node, std::int32_t sequence, std::int64_t position) {
+  FixedStates* fixed = state_.fixed();
+  if (fixed == nullptr || nodes_[node].state != FixedStates::kZeros) return;
+  if (fixed->position(sequence) != position) return;
+  nodes_[node].state = fixed->state(sequence);
+  fixed->hold(nodes_[node].state);
+}
+
+void PrefixCache::take_state(std::size_t node) {
+  const FixedStates::Id state = std::exchange(nodes_[node].state, FixedStates::kZeros);
+  if (state != FixedStates::kZeros) state_.fixed()->release(state);
+}
+
+void PrefixCache::make_states_free(std::int64_t states) {
+  FixedStates* fixed = state_.fixed();
+  while (fixed != nullptr && fixed->free_states() < states) {
+    std::size_t oldest = 0;
+    for (std::size_t i = 1; i < nodes_.size(); ++i) {
+      if (nodes_[i].state == FixedStates::kZeros) continue;
+      if (oldest == 0 || nodes_[i].used < nodes_[oldest].used) oldest = i;
+    }
+    if (oldest == 0) return;
+    take_state(oldest);
+  }
+}
+
 std::size_t PrefixCache::child_of(std::size_t parent, std::span<const Token> tokens) const {
   const std::uint64_t hash = hash_of(tokens);
   for (const std::size_t child : nodes_[parent].children) {
@@ -227,6 +269,7 @@ std::size_t PrefixCache::add(std::size_t parent, std::span<const Token> tokens, 
 
 void PrefixCache::drop(std::size_t node) {
   take_page(node);
+  take_state(node);
   std::erase(nodes_[nodes_[node].parent].children, node);
   nodes_[node] = {};
   free_nodes_.push_back(node);

@@ -1,6 +1,6 @@
-// Pages of the KV cache that outlive the requests that filled them: who begins with the same tokens
-// begins with their pages. A key or value is a function of its token and of those before it, so a
-// page found here is what feeding would have made.
+// What outlives the requests that made it: pages of keys and values, and states of recurrent layers
+// at the ends of some. A text that begins with the same tokens begins with them: all are functions
+// of the tokens before them, so they are what feeding would have made.
 #pragma once
 
 #include <cstddef>
@@ -8,33 +8,38 @@
 #include <span>
 #include <vector>
 
-#include "cache/kv_cache.h"
+#include "cache/sequence_state.h"
 #include "tokenizer/spec.h"
 
 namespace leq {
 
 class PrefixCache {
  public:
-  // `cache` must outlive it.
-  explicit PrefixCache(KvCache& cache) : cache_(cache) {}
+  // What `state` looks at must outlive it.
+  explicit PrefixCache(const SequenceState& state) : state_(state), cache_(state.pages()) {}
   ~PrefixCache();
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
 
   struct Found {
-    std::vector<std::int32_t> pages;  // kNoPage for what no window sees any more
-    std::int64_t tokens = 0;          // the last page may be used in part
+    std::vector<std::int32_t> pages;              // kNoPage for what no window sees any more
+    std::int64_t tokens = 0;                      // the last page may be used in part
+    FixedStates::Id state = FixedStates::kZeros;  // after the tokens, where layers have one
+
+    SequenceState::Prefix prefix() const { return {pages, tokens, state}; }
   };
   // The longest beginning of `tokens` that is there and that a sequence can begin with. It counts
   // as used now where `use` is set.
   Found find(std::span<const Token> tokens, bool use);
 
-  // Cuts what was found to at most `tokens`, and to what a sequence can begin with.
+  // Cuts what was found to at most `tokens`, and to what a sequence can begin with: nothing where
+  // that is not all of it and layers have states, of which there is one only.
   void cut(Found& found, std::int64_t tokens) const;
 
   // The sequence holds `tokens` from its start; what is whole of its pages is kept, and with
   // `last_too` the partial one at its end, to which nobody may add without a copy. Where a page is
-  // kept already, the sequence takes that one for its own.
+  // kept already, the sequence takes that one for its own. Its state is kept where it is that of
+  // the last token of a page that is kept.
   void keep(std::int32_t sequence, std::span<const Token> tokens, bool last_too);
 
   // All texts that are kept, none of which another begins with; the one used last comes first.
@@ -50,6 +55,8 @@ class PrefixCache {
   // is left. Ends of texts go before what others build upon; where a window hides beginnings, these
   // go last and their tokens stay.
   void make_free(std::int64_t pages);
+  // The same for states; the pages stay.
+  void make_states_free(std::int64_t states);
 
  private:
   // A page; its tokens come after those of its parents. The first node is the root, without a page;
@@ -61,19 +68,23 @@ class PrefixCache {
     std::uint64_t hash = 0;     // of them
     std::uint64_t used = 0;     // the clock then
     std::vector<std::size_t> children;
+    FixedStates::Id state = FixedStates::kZeros;  // after its tokens; kZeros: none is kept
   };
 
   // The child with just these tokens; 0 for none.
   std::size_t child_of(std::size_t parent, std::span<const Token> tokens) const;
   std::vector<Token> text_of(std::size_t leaf) const;
   std::size_t add(std::size_t parent, std::span<const Token> tokens, std::int32_t page);
-  void keep_partial(std::size_t parent, std::span<const Token> tokens, std::int32_t page);
+  std::size_t keep_partial(std::size_t parent, std::span<const Token> tokens, std::int32_t page);
   void drop(std::size_t node);
   void give_page(std::size_t node, std::int32_t page);
   void take_page(std::size_t node);
+  void give_state(std::size_t node, std::int32_t sequence, std::int64_t position);
+  void take_state(std::size_t node);
   bool is_idle(const Node& node) const { return node.page >= 0 && cache_.holders(node.page) == 1; }
 
-  KvCache& cache_;
+  SequenceState state_;
+  KvCache& cache_;  // its pages
   std::vector<Node> nodes_ = std::vector<Node>(1);
   std::vector<std::size_t> free_nodes_;
   std::vector<bool> held_;  // by page

@@ -126,13 +126,15 @@ std::vector<GuessCount> plan_guesses(std::span<const GuessOffer> offers, const S
   return best.counts;
 }
 
-std::vector<GuessCount> fixed_guesses(std::span<const GuessOffer> offers, std::int64_t guesses) {
-  std::vector<GuessCount> counts;
-  for (const GuessOffer& offer : offers) {
-    const bool drafted = offer.draft > 0;
-    counts.push_back({std::min(guesses, drafted ? offer.draft : offer.found), drafted});
-  }
-  return counts;
+DraftPlanner fixed_drafts(std::int64_t count) {
+  return [count](std::span<const GuessOffer> offers, const StepCosts&, const StepCosts&) {
+    std::vector<GuessCount> counts;
+    for (const GuessOffer& offer : offers) {
+      const bool drafted = offer.draft > 0;
+      counts.push_back({std::min(count, drafted ? offer.draft : offer.found), drafted});
+    }
+    return counts;
+  };
 }
 
 }  // namespace leq

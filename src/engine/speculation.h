@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -76,7 +77,10 @@ struct GuessCount {
 std::vector<GuessCount> plan_guesses(std::span<const GuessOffer> offers, const StepCosts& costs,
                                      const StepCosts& draft);
 
-// So many guesses for each, or as many as there can be: drafted where a draft model makes any.
-std::vector<GuessCount> fixed_guesses(std::span<const GuessOffer> offers, std::int64_t guesses);
+using DraftPlanner = std::function<std::vector<GuessCount>(
+    std::span<const GuessOffer>, const StepCosts& costs, const StepCosts& draft)>;
+// So many for each, whether they pay or not, or as many as there can be: drafted where a draft
+// model makes any.
+DraftPlanner fixed_drafts(std::int64_t count);
 
 }  // namespace leq

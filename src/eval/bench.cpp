@@ -17,12 +17,13 @@ std::uint64_t cache_bytes(Session& session, std::int64_t depth) {
   const ModelConfig& config = session.transformer().config();
   const KvZones& zones = session.cache().zones();
   std::uint64_t bytes = 0;
-  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+  std::int64_t cache_layer = 0;
+  for (const std::int64_t layer : config.attention_layers()) {
     const std::int64_t window = config.window(layer);
     const std::int64_t visible = window == 0 ? depth : std::min(depth, window);
     const std::int64_t first = std::max<std::int64_t>(depth - visible, zones.sinks);
     const std::int64_t closed = std::max<std::int64_t>(0, zones.closed_for(depth) - first);
-    const KvLayer kv = session.cache().layer(layer);
+    const KvLayer kv = session.cache().layer(cache_layer++);
     const auto side = [&](std::size_t page_bytes, bool copied) {
       const std::int64_t coded = copied ? closed : visible;
       bytes += page_bytes * static_cast<std::uint64_t>(coded) / kPageTokens;
@@ -90,9 +91,9 @@ BenchWork bench_work(Session& session, const BenchTest& test) {
   work.block_operations = 2.0 * static_cast<double>(block_linear_parameters(config));
   work.head_operations = 2.0 * static_cast<double>(config.vocab * config.width);
   const Weights& weights = session.weights();
-  work.block_bits = code_bits(weights.blocks[0].qkv);
-  for (const Block& block : weights.blocks) {
-    for (const Linear* linear : {&block.qkv, &block.o, &block.gate_up, &block.down}) {
+  work.block_bits = code_bits(*weights.layers[0].linears().front());
+  for (const LayerWeights& layer : weights.layers) {
+    for (const LayerLinear* linear : layer.linears()) {
       work.block_bits = std::min(work.block_bits, code_bits(*linear));
     }
   }

@@ -31,7 +31,7 @@ std::vector<Token> random_tokens(std::int64_t count, std::int64_t vocab, std::ui
 // Positions [0, depth) of a sequence.
 void fill_cache(Session& session, const BenchTest& test, std::int32_t sequence) {
   const std::int64_t vocab = session.transformer().config().vocab;
-  session.cache().clear(sequence);
+  session.state().drop(sequence);
   if (test.depth == 0) return;
   const std::int64_t fed = std::min(test.depth, kTextPositions);
   session.feed(sequence, random_tokens(fed, vocab, 1 + static_cast<std::uint64_t>(sequence)));
@@ -58,7 +58,7 @@ BenchSteps::BenchSteps(Session& session, const BenchTest& test, bool sampled)
 void BenchSteps::rewind() {
   done_ = 0;
   for (std::int32_t sequence = 0; sequence < test_.sequences; ++sequence) {
-    const bool kept = session_.cache().truncate(sequence, test_.depth) == test_.depth;
+    const bool kept = session_.state().restore(sequence, test_.depth) == test_.depth;
     if (!kept) fill_cache(session_, test_, sequence);
   }
 }
@@ -87,7 +87,7 @@ const Rows& BenchSteps::feed(std::span<const Token> tokens) {
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     batch_.add(static_cast<std::int32_t>(i), &tokens[i], 1, Batch::Want::last);
   }
-  return session_.transformer().forward(batch_, session_.cache());
+  return session_.transformer().forward(batch_, session_.state());
 }
 
 }  // namespace leq

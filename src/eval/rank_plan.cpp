@@ -13,47 +13,29 @@ constexpr double kKvBytes = 2;  // f16
 constexpr double kFloatBytes = 4;
 constexpr double kReducedBytes = 2;  // f16, as engines that sum across ranks send
 
-// The part of a tensor's rows that a rank has.
-Slice rows_of(const TensorSpec& tensor, const RankShare& share, const ModelConfig& config) {
-  const auto heads = [&](const Slice& slice) {
-    return Slice{slice.first * config.head_dim, slice.last * config.head_dim};
-  };
-  switch (tensor.role) {
-    case TensorRole::qkv:
-      return heads(tensor.name.ends_with(".q") ? share.heads : share.kv_heads);
-    case TensorRole::o:
-    case TensorRole::down:
-      return share.stream;
-    case TensorRole::gate_up:
-      return share.mlp;
-    case TensorRole::head:
-      return share.vocabulary;
-    case TensorRole::vector:
-    case TensorRole::token_embedding:
-    case TensorRole::position_embedding:
-      return {};
-  }
-  return {};
-}
-
 double weight_bytes_of(const ModelConfig& config, const WeightBytes& bytes_of,
                        const RankShare& share) {
   double bytes = 0;
   const auto add = [&](std::string_view name, const Slice& slice, std::int64_t rows) {
+    if (slice.empty()) return;
     bytes += static_cast<double>(bytes_of(name)) * static_cast<double>(slice.count()) /
              static_cast<double>(rows);
   };
-  for (const TensorSpec& tensor : tensor_list(config)) {
-    const Slice rows = rows_of(tensor, share, config);
-    if (!rows.empty()) add(tensor.name, rows, tensor.shape[0]);
+  for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
+    for (const LinearSite& site : linear_sites(config, layer)) {
+      for (const LinearSpec& weight : site.weights) {
+        add(layer_tensor(layer, weight.name), share.of(weight.axis, weight.outputs),
+            weight.outputs);
+      }
+    }
   }
-  if (config.tied) add("token_embedding", share.vocabulary, config.vocab);
+  add(config.tied ? "token_embedding" : "head", share.vocabulary, config.vocab);
   return bytes;
 }
 
 double kv_bytes_of(const ModelConfig& config, const RankShare& share, std::int64_t depth) {
   double positions = 0;
-  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+  for (const std::int64_t layer : config.attention_layers()) {
     const std::int64_t window = config.window(layer);
     positions += static_cast<double>(window == 0 ? depth : std::min(window, depth));
   }
@@ -112,24 +94,31 @@ RankPlan plan_ranks_on_paper(const ModelConfig& config, const WeightBytes& bytes
   if (ranks == 1) return plan;
 
   // Gathers: the attention output, the stream after o, the gated product, the stream after down.
-  const auto query = static_cast<double>(config.heads * config.head_dim);
-  const auto width = static_cast<double>(config.width), hidden = static_cast<double>(config.hidden);
-  const auto layers = static_cast<double>(config.layers);
-  const double block = columns.o * query + columns.down * hidden + 2 * kFloatBytes * width;
+  const auto width = static_cast<double>(config.width);
+  double gathered = 0;  // of one row, in all layers
+  std::int64_t inner_sites = 0;
+  for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
+    for (const LinearSite& site : linear_sites(config, layer)) {
+      if (site.norm) continue;  // each rank norms whole rows
+      const double column = site.sublayer == Sublayer::mixer ? columns.o : columns.down;
+      gathered += column * static_cast<double>(site.inputs) + kFloatBytes * width;
+      ++inner_sites;
+    }
+  }
   const double logits = kFloatBytes * static_cast<double>(config.vocab);  // to the leader
-  const double each = rows * (layers * block + logits) / ranks;
+  const double each = rows * (gathered + logits) / ranks;
   const Ways ways(ranks, machine);
   plan.received_bytes = static_cast<std::uint64_t>(each * (ranks - 1));
-  plan.exchanges = 4 * config.layers + 1;
+  plan.exchanges = 2 * inner_sites + 1;
   plan.exchange_seconds =
       ways.seconds(each, machine) + static_cast<double>(plan.exchanges) * ways.microseconds / 1e6;
 
-  // Two all-reduces a block: every rank sends its whole rows to all others at once, or parts of
-  // them are summed by their owners and gathered, in two exchanges.
+  // One all-reduce for each linear that adds to the stream: every rank sends its whole rows to all
+  // others at once, or parts of them are summed by their owners and gathered, in two exchanges.
   const double row = kReducedBytes * width * rows;
   const double at_once = ways.seconds(row, machine) + ways.microseconds / 1e6;
   const double in_parts = 2 * (ways.seconds(row / ranks, machine) + ways.microseconds / 1e6);
-  plan.reduce_seconds = 2 * layers * std::min(at_once, in_parts) +
+  plan.reduce_seconds = static_cast<double>(inner_sites) * std::min(at_once, in_parts) +
                         ways.seconds(rows * logits / ranks, machine) + ways.microseconds / 1e6;
   return plan;
 }

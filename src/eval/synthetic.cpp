@@ -139,22 +139,24 @@ ModelConfig synthetic_config(std::string_view name, std::int64_t layers) {
   const bool gpt2 = found->family == Family::gpt2;
   ModelConfig config;
   config.family = kFamilyNames[static_cast<std::size_t>(found->family)];
-  config.layers = layers == 0 ? found->layers : layers;
+  UniformLayers uniform;
+  uniform.count = layers == 0 ? found->layers : layers;
+  uniform.attention = {.rotary = !gpt2,
+                       .qk_norm = found->family == Family::qwen3,
+                       .qkv_bias = gpt2 || found->family == Family::qwen2,
+                       .output_bias = gpt2};
+  uniform.mlp = {.hidden = found->hidden, .gated = !gpt2, .bias = gpt2};
+  config.layers = uniform.layers();
   config.width = found->width;
   config.heads = found->heads;
   config.kv_heads = found->kv_heads;
   config.head_dim = found->head_dim;
-  config.hidden = found->hidden;
   config.vocab = found->vocab;
   config.context = found->context;
   config.norm = gpt2 ? NormKind::layer : NormKind::rms;
   config.norm_eps = found->norm_eps;
-  config.rotary = !gpt2;
+  config.learned_positions = gpt2;
   config.rope_theta = found->rope_theta;
-  config.gated = !gpt2;
-  config.qkv_bias = gpt2 || found->family == Family::qwen2;
-  config.output_bias = config.mlp_bias = gpt2;
-  config.qk_norm = found->family == Family::qwen3;
   config.tied = found->tied;
   return config;
 }

@@ -21,7 +21,7 @@ WindowLogits::WindowLogits(Session& session, std::span<const Token> tokens, Toke
 }
 
 void WindowLogits::feed(const Window& window, const std::function<void(const ScoredRows&)>& sink) {
-  session_.cache().clear(kSequence);
+  session_.state().drop(kSequence);
   window_.assign(tokens_.begin() + window.first, tokens_.begin() + window.first + window.count);
   if (window_bos_ != kNoToken) window_[0] = window_bos_;
   for (const Token token : window_) {

@@ -183,9 +183,6 @@ void require_no_overlap(const LeqIndex& index, std::string_view source) {
   }
 }
 
-// What a file may call for in "requires": without it a reader would compute something else.
-constexpr std::array<std::string_view, 1> kFeatures = {"rotation"};
-
 // Requirements are how a later minor version says that a reader must know something to use a file.
 void require_no_unknown_features(const Json& json, std::string_view source) {
   const Json& leq = table(json, "leq", source);
@@ -194,8 +191,9 @@ void require_no_unknown_features(const Json& json, std::string_view source) {
           ": the list \"requires\" is missing");
   for (const Json& feature : *features) {
     const std::string name = feature.is_string() ? feature.get<std::string>() : feature.type_name();
-    require(feature.is_string() && std::ranges::find(kFeatures, name) != kFeatures.end(), source,
-            ": needs the feature \"", printable(name),
+    const bool known =
+        std::ranges::find(kLeqFeatures, name, &LeqFeature::name) != kLeqFeatures.end();
+    require(feature.is_string() && known, source, ": needs the feature \"", printable(name),
             "\", which this leq does not have; use a newer leq");
   }
 }

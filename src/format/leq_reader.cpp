@@ -48,11 +48,13 @@ struct LeqReader::State {
   Json entries;  // of the tensors, by name
   LeqIndex index;
   std::uint64_t fingerprint = 0;
+  std::uint32_t minor_version = 0;
   std::unordered_map<std::string_view, std::size_t> tensors;  // keys lie in index
   std::unordered_map<std::string_view, std::size_t> blobs;
 
   void open() {
     const LeqPreamble preamble = parse_preamble(bytes, bytes.size(), name);
+    minor_version = preamble.minor_version;
     const auto json = bytes.subspan(preamble.json_offset, preamble.json_bytes);
     const std::uint64_t hash = fingerprint = checksum(json);
     require(hash == preamble.json_xxh3, name, ": checksum of the JSON at offset ",
@@ -98,6 +100,8 @@ std::uint64_t LeqReader::file_bytes() const { return state_->bytes.size(); }
 bool LeqReader::mapped() const { return state_->file != nullptr && state_->file->mapped(); }
 
 std::uint64_t LeqReader::fingerprint() const { return state_->fingerprint; }
+
+std::uint32_t LeqReader::minor_version() const { return state_->minor_version; }
 
 const Json& LeqReader::metadata() const { return state_->metadata; }
 

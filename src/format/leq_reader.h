@@ -67,6 +67,7 @@ class LeqReader {
   bool mapped() const;  // false: read into memory
   // Of all that the file is, the checksum of its JSON, which holds those of everything else.
   std::uint64_t fingerprint() const;
+  std::uint32_t minor_version() const;  // of the format
   // Everything of the JSON that is not a tensor or blob table: config, generation, provenance, ...
   const Json& metadata() const;
   const std::vector<StoredTensor>& tensors() const;

@@ -1,5 +1,6 @@
 #include "format/leq_writer.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -42,6 +43,7 @@ struct LeqWriter::State {
   Json tensors = Json::object();
   Json blobs = Json::object();
   Json requirements = Json::array();
+  std::uint32_t minor_version = 0;
 };
 
 LeqWriter::LeqWriter(const std::filesystem::path& path) : state_(std::make_unique<State>(path)) {}
@@ -123,6 +125,9 @@ void LeqWriter::add_blob(const std::string& name, std::span<const std::byte> byt
 
 void LeqWriter::add_requirement(const std::string& feature) {
   state_->requirements.push_back(feature);
+  const auto known = std::ranges::find(kLeqFeatures, feature, &LeqFeature::name);
+  const std::uint32_t minor = known != kLeqFeatures.end() ? known->minor_version : kLeqMinor;
+  state_->minor_version = std::max(state_->minor_version, minor);
 }
 
 std::uint64_t LeqWriter::finish(const Json& metadata) {
@@ -145,7 +150,7 @@ std::uint64_t LeqWriter::finish(const Json& metadata) {
   LeqPreamble preamble = {};
   preamble.magic = kLeqMagic;
   preamble.major_version = kLeqMajor;
-  preamble.minor_version = kLeqMinor;
+  preamble.minor_version = state_->minor_version;
   preamble.json_offset = state_->file.size();
   preamble.json_bytes = text.size();
   preamble.json_xxh3 = checksum(std::as_bytes(std::span(text)));

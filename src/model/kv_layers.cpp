@@ -5,6 +5,7 @@
 #include <cmath>
 #include <complex>
 #include <map>
+#include <utility>
 
 #include "model/rope.h"
 
@@ -35,7 +36,8 @@ float distance_from_mean(double angle, double size) {
 
 // What codes have to span of the bias of each channel: along tokens what turning leaves of it
 // around the centre, along channels how far it turns within a block. [kv_heads d]
-std::vector<float> spanned_parts(const ModelConfig& config, const KvScheme& scheme) {
+std::vector<float> spanned_parts(const ModelConfig& config, const AttentionConfig& attention,
+                                 const KvScheme& scheme) {
   const auto half = static_cast<std::size_t>(config.head_dim / 2);
   const auto count = static_cast<std::size_t>(config.kv_heads) * 2 * half;
   const std::vector<float> frequencies = rope_frequencies(config, config.context).inv_freq;
@@ -44,7 +46,7 @@ std::vector<float> spanned_parts(const ModelConfig& config, const KvScheme& sche
     for (std::size_t i = 0; i < half; ++i) {
       parts[i] = std::min(2.0f, static_cast<float>(scheme.block) * frequencies[i]);
     }
-  } else if (!config.qk_norm) {
+  } else if (!attention.qk_norm) {
     const auto turns = mean_turns(config, frequencies);
     for (std::size_t i = 0; i < half; ++i) {
       const double angle =
@@ -59,11 +61,12 @@ std::vector<float> spanned_parts(const ModelConfig& config, const KvScheme& sche
 
 }  // namespace
 
-std::vector<float> key_centre(const ModelConfig& config, std::span<const float> common) {
+std::vector<float> key_centre(const ModelConfig& config, const AttentionConfig& attention,
+                              std::span<const float> common) {
   const bool nothing = std::ranges::all_of(common, [](float k) { return k == 0; });
-  if (nothing || config.qk_norm) return {};
+  if (nothing || attention.qk_norm) return {};
   std::vector<float> centre(common.begin(), common.end());
-  if (!config.rotary) return centre;
+  if (!attention.rotary) return centre;
   const RopeFrequencies rope = rope_frequencies(config, config.context);
   const auto turns = mean_turns(config, rope.inv_freq);
   const std::size_t half = turns.size();
@@ -87,8 +90,10 @@ bool keys_are_centred(KvType type) {
 std::uint32_t key_centre_check(const Weights& weights, std::span<const KvType> wanted) {
   if (std::ranges::none_of(wanted, keys_are_centred)) return 0;
   std::uint32_t hash = 0;
-  for (const Block& block : weights.blocks) {
-    for (const float c : block.key_centre)
+  for (const LayerWeights& layer : weights.layers) {
+    const auto* attention = std::get_if<AttentionWeights>(&layer.mixer);
+    if (attention == nullptr) continue;
+    for (const float c : attention->key_centre)
       hash = (hash ^ std::bit_cast<std::uint32_t>(c)) * 16777619u;
   }
   return hash;
@@ -109,15 +114,19 @@ bool large_key_bias(std::span<const float> bias, std::span<const float> parts) {
 }
 
 void widen_keys(const ModelConfig& config, const Weights& weights, std::span<KvType> types) {
-  if (!config.rotary) return;
-  std::map<KvType, std::vector<float>> parts;
-  for (std::size_t layer = 0; layer < types.size(); ++layer) {
+  std::map<std::pair<KvType, bool>, std::vector<float>> parts;  // by type and norms of keys
+  const std::vector<std::int64_t> layers = config.attention_layers();
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    const auto layer = static_cast<std::size_t>(layers[i]);
+    const AttentionConfig& attention = *config.layers[layer].attention();
+    if (!attention.rotary) continue;
     // Before RoPE a bias is one number for each channel.
-    const KvScheme& scheme = kv_scheme(types[layer]);
+    const KvScheme& scheme = kv_scheme(types[i]);
     if (!scheme.coded() || scheme.plain || scheme.before_rope) continue;
-    const auto [found, is_new] = parts.try_emplace(scheme.type);
-    if (is_new) found->second = spanned_parts(config, scheme);
-    if (large_key_bias(weights.blocks[layer].key_bias, found->second)) types[layer] = kUsualKv;
+    const auto [found, is_new] = parts.try_emplace({scheme.type, attention.qk_norm});
+    if (is_new) found->second = spanned_parts(config, attention, scheme);
+    const std::vector<float>& bias = weights.layers[layer].attention().key_bias;
+    if (large_key_bias(bias, found->second)) types[i] = kUsualKv;
   }
 }
 

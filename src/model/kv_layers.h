@@ -20,7 +20,8 @@ namespace leq {
 // and averaged over the positions that the model was made for [H_kv d]; empty where nothing is
 // known of it. Subtracting one vector from every key moves all scores of a query alike, which
 // softmax does not see.
-std::vector<float> key_centre(const ModelConfig& config, std::span<const float> common);
+std::vector<float> key_centre(const ModelConfig& config, const AttentionConfig& attention,
+                              std::span<const float> common);
 
 // Whether keys of this type are stored less their centre.
 bool keys_are_centred(KvType type);
@@ -33,7 +34,7 @@ std::uint32_t key_centre_check(const Weights& weights, std::span<const KvType> w
 // median bias and above 8: keys without bias are a few in size. `parts` is as long as `bias`.
 bool large_key_bias(std::span<const float> bias, std::span<const float> parts);
 
-// Types of keys [layers] become f16 where a bias asks for it.
+// Types of keys [attention layers] become f16 where a bias asks for it.
 void widen_keys(const ModelConfig& config, const Weights& weights, std::span<KvType> types);
 
 }  // namespace leq

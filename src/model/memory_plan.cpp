@@ -27,9 +27,12 @@ std::int64_t largest_context(const ModelConfig& config) {
 
 // What every layer sees at most; 0 where some layer sees all.
 std::int64_t widest_window(const ModelConfig& config) {
-  const auto& windows = config.windows;
-  if (windows.empty() || std::ranges::find(windows, 0) != windows.end()) return 0;
-  return std::ranges::max(windows);
+  std::int32_t widest = 0;
+  for (const std::int64_t layer : config.attention_layers()) {
+    if (config.window(layer) == 0) return 0;
+    widest = std::max(widest, config.window(layer));
+  }
+  return widest;
 }
 
 void require_range(MessagePart what, std::int64_t value, std::int64_t low, std::int64_t high) {
@@ -59,8 +62,8 @@ RunLimits resolve_limits(RunLimits limits, const ModelConfig& config) {
   }
   limits.sequence_context = std::min({limits.sequence_context, limits.context, longest});
   for (const KvLayerTypes& own : limits.kv_layers) {
-    require(own.last < config.layers, ErrorKind::bad_setting, Setting{"kv_layers"}, " ",
-            kv_layers_text({&own, 1}), ": this model has layers 0 to ", config.layers - 1);
+    require(own.last < config.layer_count(), ErrorKind::bad_setting, Setting{"kv_layers"}, " ",
+            kv_layers_text({&own, 1}), ": this model has layers 0 to ", config.layer_count() - 1);
   }
   require_range(Setting{"batch_tokens"}, limits.batch_tokens, 1, 1 << 16);
   limits.batch_tokens = std::min(limits.batch_tokens, limits.context);
@@ -113,7 +116,7 @@ KvZones kv_zones(const RunLimits& limits) {
 
 KvShape kv_shape(const ModelConfig& config, const RunLimits& limits) {
   KvShape shape;
-  shape.layers = config.layers;
+  shape.layers = std::ssize(config.attention_layers());
   shape.kv_heads = static_cast<int>(config.kv_heads);
   shape.head_dim = static_cast<int>(config.head_dim);
   shape.key_type = limits.key_type;
@@ -124,7 +127,7 @@ KvShape kv_shape(const ModelConfig& config, const RunLimits& limits) {
   shape.window = widest_window(config);
   shape.zones = kv_zones(limits);
   if (limits.kv_layers.empty()) return shape;
-  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+  for (const std::int64_t layer : config.attention_layers()) {
     shape.layer_key_types.push_back(layer_type(limits, layer, KvPart::keys));
     shape.layer_value_types.push_back(layer_type(limits, layer, KvPart::values));
   }
@@ -135,10 +138,10 @@ KvShape kv_shape(const ModelConfig& config, const Weights& weights, const Layout
                  const RunLimits& limits) {
   KvShape shape = kv_shape(config, limits);
   std::vector<KvType> keys;
-  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    keys.push_back(shape.type(layer, KvPart::keys));
-    require(config.rotary || !kv_scheme(keys.back()).before_rope, ErrorKind::bad_setting,
-            Setting{"key_type"}, " ", kv_type_name(keys.back()),
+  for (const std::int64_t layer : config.attention_layers()) {
+    keys.push_back(shape.type(std::ssize(keys), KvPart::keys));
+    require(config.layer(layer).attention()->rotary || !kv_scheme(keys.back()).before_rope,
+            ErrorKind::bad_setting, Setting{"key_type"}, " ", kv_type_name(keys.back()),
             ": this model turns no keys (its positions are learned); leave ", Setting{"kv_rope"},
             " out");
     // Throws for a type that the device does not run.

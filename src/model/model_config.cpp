@@ -1,12 +1,16 @@
 #include "model/model_config.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
+#include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "model/layer_config_json.h"
 
 namespace leq {
 namespace {
@@ -20,26 +24,15 @@ struct CountField {
   std::int64_t ModelConfig::*member;
   std::int64_t largest;
 };
-constexpr std::array<CountField, 8> kCounts = {{{"layers", &ModelConfig::layers, 4096},
-                                                {"width", &ModelConfig::width, 1 << 20},
+constexpr std::array<CountField, 6> kCounts = {{{"width", &ModelConfig::width, 1 << 20},
                                                 {"heads", &ModelConfig::heads, 4096},
                                                 {"kv_heads", &ModelConfig::kv_heads, 4096},
                                                 {"head_dim", &ModelConfig::head_dim, 1024},
-                                                {"hidden", &ModelConfig::hidden, 1 << 22},
                                                 {"vocab", &ModelConfig::vocab, 1 << 24},
                                                 {"context", &ModelConfig::context, 1 << 24}}};
 
-struct FlagField {
-  const char* name;
-  bool ModelConfig::*member;
-};
-constexpr std::array<FlagField, 7> kFlags = {{{"rotary", &ModelConfig::rotary},
-                                              {"gated", &ModelConfig::gated},
-                                              {"qkv_bias", &ModelConfig::qkv_bias},
-                                              {"output_bias", &ModelConfig::output_bias},
-                                              {"mlp_bias", &ModelConfig::mlp_bias},
-                                              {"qk_norm", &ModelConfig::qk_norm},
-                                              {"tied", &ModelConfig::tied}}};
+constexpr std::int64_t kMostLayers = 4096;
+constexpr std::int64_t kWidestMlp = 1 << 22;
 
 struct ScalingField {
   const char* name;
@@ -127,19 +120,48 @@ std::string_view rope_scaling_name(RopeScalingKind kind) {
   return kScalingNames[static_cast<std::size_t>(kind)];
 }
 
+std::vector<std::int64_t> ModelConfig::attention_layers() const {
+  std::vector<std::int64_t> found;
+  for (std::int64_t layer = 0; layer < layer_count(); ++layer) {
+    if (this->layer(layer).attention() != nullptr) found.push_back(layer);
+  }
+  return found;
+}
+
+bool ModelConfig::has_rope() const {
+  return std::ranges::any_of(layers, [](const LayerConfig& layer) {
+    return layer.attention() != nullptr && layer.attention()->rotary;
+  });
+}
+
+std::int64_t ModelConfig::widest_mlp() const {
+  std::int64_t widest = 0;
+  for (const LayerConfig& layer : layers) {
+    if (const DenseMlpConfig* mlp = layer.dense_mlp()) widest = std::max(widest, mlp->hidden);
+  }
+  return widest;
+}
+
 Json config_to_json(const ModelConfig& config) {
   Json json = {{"family", config.family},
                {"norm", config.norm == NormKind::rms ? "rms" : "layer"},
                {"norm_eps", config.norm_eps},
                {"rope_theta", config.rope_theta},
                {"rope_scaling", scaling_to_json(config.rope_scaling)},
-               {"windows", config.windows}};
+               {"tied", config.tied}};
   for (const auto& field : kCounts) json[field.name] = config.*field.member;
-  for (const auto& field : kFlags) json[field.name] = config.*field.member;
   if (config.rotation.block > 0) {
     json["rotation"] = {{"seed", config.rotation.seed}, {"block", config.rotation.block}};
   }
+  layers_to_json(config, json);
   return json;
+}
+
+std::vector<std::string> required_features(const ModelConfig& config) {
+  std::vector<std::string> features;
+  if (config.rotation.block > 0) features.emplace_back("rotation");
+  if (!has_version_1_0_layers(config)) features.emplace_back("layers");
+  return features;
 }
 
 ModelConfig config_from_json(const Json& json, std::string_view source) {
@@ -148,7 +170,7 @@ ModelConfig config_from_json(const Json& json, std::string_view source) {
   for (const auto& field : kCounts) {
     config.*field.member = json_get<std::int64_t>(json, field.name, source);
   }
-  for (const auto& field : kFlags) config.*field.member = json_get<bool>(json, field.name, source);
+  config.tied = json_get<bool>(json, "tied", source);
   const auto norm = json_get<std::string>(json, "norm", source);
   require(norm == "rms" || norm == "layer", source, ": norm \"", printable(norm),
           "\": expected rms or layer");
@@ -157,16 +179,7 @@ ModelConfig config_from_json(const Json& json, std::string_view source) {
   config.rope_theta = json_get<double>(json, "rope_theta", source);
   const auto scaling = json.find("rope_scaling");
   if (scaling != json.end()) config.rope_scaling = scaling_from_json(*scaling, source);
-  const auto windows = json.find("windows");
-  if (windows != json.end()) {
-    require(windows->is_array(), source, ": windows: expected a list");
-    for (const auto& window : *windows) {
-      require(window.is_number_integer(), source, ": windows: expected whole numbers");
-      const auto value = window.get<std::int64_t>();
-      require(value >= 0 && value <= 1 << 30, source, ": window ", value, " is out of range");
-      config.windows.push_back(static_cast<std::int32_t>(value));
-    }
-  }
+  layers_from_json(json, source, config);
   const auto rotation = json.find("rotation");
   if (rotation != json.end() && !rotation->is_null()) {
     config.rotation = rotation_from_json(*rotation, source);
@@ -175,7 +188,32 @@ ModelConfig config_from_json(const Json& json, std::string_view source) {
   return config;
 }
 
+void check_layer_count(std::int64_t count, std::string_view source, const FieldSpeller& spell) {
+  require(count >= 1 && count <= kMostLayers, source, ": ", spell("layers"), " = ", count,
+          ": expected 1 to ", kMostLayers);
+}
+
+namespace {
+
+void check_layers(const ModelConfig& config, std::string_view source, const FieldSpeller& spell) {
+  check_layer_count(config.layer_count(), source, spell);
+  const bool alike = uniform_layers(config.layers).has_value();
+  for (std::int64_t i = 0; i < config.layer_count(); ++i) {
+    const std::string place =
+        std::string(source) + (alike ? "" : ": layers[" + std::to_string(i) + "]");
+    require(config.window(i) >= 0 && config.window(i) <= kLargestWindow, place, ": window ",
+            config.window(i), " is out of range");
+    const DenseMlpConfig* mlp = config.layer(i).dense_mlp();
+    require(mlp == nullptr || (mlp->hidden >= 1 && mlp->hidden <= kWidestMlp), place, ": ",
+            spell("hidden"), " = ", mlp == nullptr ? 0 : mlp->hidden, ": expected 1 to ",
+            kWidestMlp);
+  }
+}
+
+}  // namespace
+
 void check_config(const ModelConfig& config, std::string_view source, const FieldSpeller& spell) {
+  check_layers(config, source, spell);
   for (const auto& field : kCounts) {
     const std::int64_t value = config.*field.member;
     require(value >= 1 && value <= field.largest, source, ": ", spell(field.name), " = ", value,
@@ -191,27 +229,25 @@ void check_config(const ModelConfig& config, std::string_view source, const Fiel
           ": ", spell("norm_eps"), " = ", config.norm_eps, ": expected 0 to 1");
   require(std::isfinite(config.rope_theta) && config.rope_theta >= 1, source,
           ": rope_theta = ", config.rope_theta, ": expected at least 1");
-  require(config.windows.empty() || std::ssize(config.windows) == config.layers, source,
-          ": windows for ", config.windows.size(), " layers, the model has ", config.layers);
   check_scaling(config.rope_scaling, config.head_dim, source);
   check_rotation(config.rotation, config.width, source);
 }
 
 std::string describe(const ModelConfig& config) {
-  std::string text = printable(config.family) + ": " + std::to_string(config.layers) +
+  std::string text = printable(config.family) + ": " + std::to_string(config.layer_count()) +
                      " layers, width " + std::to_string(config.width) + ", " +
                      std::to_string(config.heads) + " heads / " + std::to_string(config.kv_heads) +
                      " KV heads of " + std::to_string(config.head_dim) + ", MLP " +
-                     std::to_string(config.hidden) + ", vocabulary " +
+                     std::to_string(config.widest_mlp()) + ", vocabulary " +
                      std::to_string(config.vocab) + ", context " + std::to_string(config.context);
   if (config.rope_scaling.kind != RopeScalingKind::none) {
     text += ", rope " + std::string(rope_scaling_name(config.rope_scaling.kind));
   }
   int windowed = 0;
   std::int32_t window = 0;
-  for (const std::int32_t value : config.windows) {
-    windowed += value > 0 ? 1 : 0;
-    window = std::max(window, value);
+  for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
+    windowed += config.window(layer) > 0 ? 1 : 0;
+    window = std::max(window, config.window(layer));
   }
   if (windowed > 0) {
     text += ", window " + std::to_string(window) + " on " + std::to_string(windowed) + " layers";

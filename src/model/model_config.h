@@ -11,6 +11,7 @@
 
 #include "backend/backend.h"
 #include "base/json.h"
+#include "model/layer_config.h"
 
 namespace leq {
 
@@ -42,49 +43,60 @@ struct Rotation {
 };
 
 struct ModelConfig {
-  std::string family;             // "llama", for people
-  std::int64_t layers = 0;        // L
-  std::int64_t width = 0;         // W, hidden_size
-  std::int64_t heads = 0;         // H
-  std::int64_t kv_heads = 0;      // H_kv
-  std::int64_t head_dim = 0;      // d
-  std::int64_t hidden = 0;        // F, intermediate_size
-  std::int64_t vocab = 0;         // V
-  std::int64_t context = 0;       // positions that the model was made for
-  NormKind norm = NormKind::rms;  // of all norms; block_norm() tells those of the blocks
+  std::string family;               // "llama", for people
+  std::vector<LayerConfig> layers;  // [L]
+  std::int64_t width = 0;           // W, hidden_size
+  std::int64_t heads = 0;           // H, of every attention layer
+  std::int64_t kv_heads = 0;        // H_kv
+  std::int64_t head_dim = 0;        // d
+  std::int64_t vocab = 0;           // V
+  std::int64_t context = 0;         // positions that the model was made for
+  NormKind norm = NormKind::rms;    // of all norms; block_norm() tells those of the layers
   float norm_eps = 1e-5f;
-  bool rotary = true;  // false: learned positions
-  double rope_theta = 10000.0;
+  bool learned_positions = false;  // a table of positions is added to the embeddings
+  double rope_theta = 10000.0;     // of the layers with RoPE
   RopeScaling rope_scaling;
-  bool gated = true;  // swiglu(gate, up); false: gelu_new(up)
-  bool qkv_bias = false;
-  bool output_bias = false;  // o
-  bool mlp_bias = false;
-  bool qk_norm = false;
   bool tied = false;  // the head is the token embedding
-  std::vector<std::int32_t>
-      windows;  // [L] positions that a query sees, 0 = all; empty = all layers 0
   Rotation rotation;
 
-  int window(std::int64_t layer) const {
-    return windows.empty() ? 0 : windows[static_cast<std::size_t>(layer)];
+  std::int64_t layer_count() const { return std::ssize(layers); }
+  const LayerConfig& layer(std::int64_t index) const {
+    return layers[static_cast<std::size_t>(index)];
   }
+  // Positions that a query of the layer sees, 0 = all; of a layer without attention 0.
+  std::int32_t window(std::int64_t index) const {
+    const AttentionConfig* attention = layer(index).attention();
+    return attention != nullptr ? attention->window : 0;
+  }
+  // Those with keys and values: the i-th of them is layer i of the cache.
+  std::vector<std::int64_t> attention_layers() const;
+  bool has_rope() const;            // in some layer
+  std::int64_t widest_mlp() const;  // the largest F of all layers
   // A rotated stream carries no mean and no two channels that gains could tell apart: the norms of
-  // its blocks are plain RMS norms, whatever the final norm is.
+  // its layers are plain RMS norms, whatever the final norm is.
   NormKind block_norm() const { return rotation.block > 0 ? NormKind::rms : norm; }
   bool operator==(const ModelConfig&) const = default;
 };
 
 // Both ways by name. The reader checks every field (ranges, products, even head_dim) and throws
-// Error naming `source`, field, value and range.
+// Error naming `source`, field, value and range. Layers that are alike but for their windows are
+// written as version 1.0 has them, once for all ("layers": 22); others one by one ("layers":
+// [{...}, ...]), which takes a reader of version 1.1 (required_features).
 Json config_to_json(const ModelConfig& config);
 ModelConfig config_from_json(const Json& json, std::string_view source);
+// What a file requires of its reader (LeqWriter::add_requirement) beyond version 1.0.
+std::vector<std::string> required_features(const ModelConfig& config);
 // How another file calls the field that config_to_json writes under `name`.
 using FieldSpeller = std::function<std::string(std::string_view name)>;
 // Throws Error where a field is out of range or fields contradict each other, with the names that
 // fields have in `source`.
 void check_config(
     const ModelConfig& config, std::string_view source,
+    const FieldSpeller& spell = [](std::string_view name) { return std::string(name); });
+
+// Before memory is taken for so many layers.
+void check_layer_count(
+    std::int64_t count, std::string_view source,
     const FieldSpeller& spell = [](std::string_view name) { return std::string(name); });
 
 std::string_view rope_scaling_name(RopeScalingKind kind);

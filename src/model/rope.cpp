@@ -101,7 +101,7 @@ double dynamic_base(const ModelConfig& config, std::int64_t context) {
 
 RopeFrequencies rope_frequencies(const ModelConfig& config, std::int64_t context) {
   RopeFrequencies rope;
-  if (!config.rotary) return rope;
+  if (!config.has_rope()) return rope;
   const RopeScaling& scaling = config.rope_scaling;
   if (scaling.kind == RopeScalingKind::dynamic) {
     const double base = dynamic_base(config, context);

@@ -71,7 +71,7 @@ const Rows& Session::advance(std::int32_t sequence, std::span<const Token> token
     batch_.clear();
     batch_.add(sequence, tokens.data() + first, static_cast<std::int64_t>(count),
                last ? Batch::Want::last : Batch::Want::none);
-    const Rows& logits = transformer_.forward(batch_, cache_);
+    const Rows& logits = transformer_.forward(batch_, state());
     if (last) return logits;
   }
 }

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cache/kv_cache.h"
+#include "cache/sequence_state.h"
 #include "comm/communicator.h"
 #include "model/memory_plan.h"
 #include "model/open_model.h"
@@ -38,6 +38,8 @@ class Session {
   Session(Session&&) = delete;
 
   KvCache& cache() { return cache_; }
+  // What the model remembers of its sequences: its pages, and what else its layers have.
+  SequenceState state() { return cache_; }
   Transformer& transformer() { return transformer_; }
   const Weights& weights() const { return weights_; }
   const RunLimits& limits() const { return limits_; }

@@ -27,14 +27,37 @@ std::vector<RankShare> cut_model(const ModelConfig& config, int ranks) {
   std::vector<RankShare> shares;
   for (int rank = 0; rank < ranks; ++rank) {
     RankShare share;
+    share.rank = rank;
+    share.ranks = ranks;
+    share.head_dim = config.head_dim;
     share.heads = even_share(config.heads, head_unit, rank, ranks);
     share.kv_heads = kv_heads_of(share.heads, config);
-    share.mlp = even_share(config.hidden, kGroup, rank, ranks);
     share.stream = even_share(config.width, kPanelRows, rank, ranks);
     share.vocabulary = even_share(config.vocab, kPanelRows, rank, ranks);
     shares.push_back(share);
   }
   return shares;
+}
+
+Slice RankShare::mlp(std::int64_t hidden) const { return even_share(hidden, kGroup, rank, ranks); }
+
+Slice RankShare::of(Axis axis, std::int64_t count) const {
+  const auto rows = [&](const Slice& of_heads) {
+    return Slice{of_heads.first * head_dim, of_heads.last * head_dim};
+  };
+  switch (axis) {
+    case Axis::stream:
+      return stream;
+    case Axis::query_heads:
+      return rows(heads);
+    case Axis::kv_heads:
+      return rows(kv_heads);
+    case Axis::mlp:
+      return mlp(count);
+    case Axis::vocabulary:
+      return vocabulary;
+  }
+  return {};
 }
 
 RankPlace place_of(const ModelConfig& config, int rank, int ranks) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/slice.h"
+#include "model/linear_sites.h"
 #include "model/model_config.h"
 
 namespace leq {
@@ -15,18 +16,15 @@ namespace leq {
 struct RankShare {
   Slice heads;       // query heads: whole groups of 128 columns of the attention output
   Slice kv_heads;    // held here: what these read, out to whole panels; ranks may share some
-  Slice mlp;         // of F, the gated product: groups of 128
   Slice stream;      // of W, what o and down add to: panels of 64
   Slice vocabulary;  // of V: panels of 64
+  int rank = 0, ranks = 1;
+  std::int64_t head_dim = 0;  // d
 
-  // Of the attention output: rows of q.
-  Slice attention_columns(const ModelConfig& config) const {
-    return {heads.first * config.head_dim, heads.last * config.head_dim};
-  }
-  // Rows of k and of v.
-  Slice key_rows(const ModelConfig& config) const {
-    return {kv_heads.first * config.head_dim, kv_heads.last * config.head_dim};
-  }
+  // Of the F columns of a layer's gated product: groups of 128.
+  Slice mlp(std::int64_t hidden) const;
+  // Of the `count` rows or columns of an axis.
+  Slice of(Axis axis, std::int64_t count) const;
 };
 
 // [ranks] shares of the model; each kind is divided as evenly as its units allow. ranks >= 1.

@@ -4,65 +4,15 @@
 #include <numeric>
 #include <utility>
 
-#include "model/weights.h"
-
 namespace leq {
 namespace {
 
-class List {
- public:
-  explicit List(const ModelConfig& config) : config_(config) {}
+using Specs = std::vector<TensorSpec>;
 
-  std::vector<TensorSpec> build() {
-    const std::int64_t width = config_.width;
-    add("token_embedding", {config_.vocab, width}, TensorRole::token_embedding);
-    if (!config_.rotary) {
-      add("position_embedding", {config_.context, width}, TensorRole::position_embedding);
-    }
-    for (std::int64_t i = 0; i < config_.layers; ++i) layer(i);
-    norm("final_norm", width, config_.norm);
-    if (!config_.tied) add("head", {config_.vocab, width}, TensorRole::head);
-    return std::move(specs_);
-  }
-
- private:
-  void layer(std::int64_t i) {
-    const auto at = [&](std::string_view part) { return layer_tensor(i, part); };
-    const std::int64_t query = config_.heads * config_.head_dim;
-    const std::int64_t key = config_.kv_heads * config_.head_dim;
-    norm(at("attention_norm"), config_.width, config_.block_norm());
-    linear(at("q"), query, config_.width, TensorRole::qkv, config_.qkv_bias);
-    linear(at("k"), key, config_.width, TensorRole::qkv, config_.qkv_bias);
-    linear(at("v"), key, config_.width, TensorRole::qkv, config_.qkv_bias);
-    if (config_.qk_norm) {
-      norm(at("q_norm"), config_.head_dim, config_.norm);
-      norm(at("k_norm"), config_.head_dim, config_.norm);
-    }
-    linear(at("o"), config_.width, query, TensorRole::o, config_.output_bias);
-    norm(at("mlp_norm"), config_.width, config_.block_norm());
-    if (config_.gated) {
-      linear(at("gate"), config_.hidden, config_.width, TensorRole::gate_up, config_.mlp_bias);
-    }
-    linear(at("up"), config_.hidden, config_.width, TensorRole::gate_up, config_.mlp_bias);
-    linear(at("down"), config_.width, config_.hidden, TensorRole::down, config_.mlp_bias);
-  }
-
-  void add(const std::string& name, Shape shape, TensorRole role) {
-    specs_.push_back({name, std::move(shape), role});
-  }
-  void norm(const std::string& name, std::int64_t width, NormKind kind) {
-    add(name, {width}, TensorRole::vector);
-    if (kind == NormKind::layer) add(name + ".bias", {width}, TensorRole::vector);
-  }
-  void linear(const std::string& name, std::int64_t outputs, std::int64_t inputs, TensorRole role,
-              bool biased) {
-    add(name, {outputs, inputs}, role);
-    if (biased) add(name + ".bias", {outputs}, TensorRole::vector);
-  }
-
-  const ModelConfig& config_;
-  std::vector<TensorSpec> specs_;
-};
+void add_norm(const std::string& name, std::int64_t width, NormKind kind, Specs& specs) {
+  specs.push_back({name, {width}, TensorRole::vector});
+  if (kind == NormKind::layer) specs.push_back({name + ".bias", {width}, TensorRole::vector});
+}
 
 std::int64_t parameters(const TensorSpec& spec) {
   return std::accumulate(spec.shape.begin(), spec.shape.end(), std::int64_t{1},
@@ -71,11 +21,50 @@ std::int64_t parameters(const TensorSpec& spec) {
 
 }  // namespace
 
-std::vector<TensorSpec> tensor_list(const ModelConfig& config) { return List(config).build(); }
+std::string layer_tensor(std::int64_t layer, std::string_view part) {
+  return "layers." + std::to_string(layer) + "." + std::string(part);
+}
+
+TensorRole role_of(const LinearSite& site) {
+  if (site.norm) return TensorRole::normed_linear;
+  return site.sublayer == Sublayer::mixer ? TensorRole::mixer_output : TensorRole::mlp_output;
+}
+
+std::vector<TensorSpec> layer_tensors(const ModelConfig& config, std::int64_t layer) {
+  Specs specs;
+  for (const LinearSite& site : linear_sites(config, layer)) {
+    if (site.norm) add_norm(site.norm->name, site.norm->width, site.norm->kind, specs);
+    for (const LinearSpec& weight : site.weights) {
+      specs.push_back({weight.name, {weight.outputs, site.inputs}, role_of(site)});
+      if (!weight.bias) continue;
+      specs.push_back({weight.name + ".bias", {weight.outputs}, TensorRole::vector});
+    }
+    for (const NormSpec& norm : site.head_norms) add_norm(norm.name, norm.width, norm.kind, specs);
+  }
+  return specs;
+}
+
+std::vector<TensorSpec> tensor_list(const ModelConfig& config) {
+  const std::int64_t width = config.width;
+  Specs specs = {{"token_embedding", {config.vocab, width}, TensorRole::token_embedding}};
+  if (config.learned_positions) {
+    specs.push_back(
+        {"position_embedding", {config.context, width}, TensorRole::position_embedding});
+  }
+  for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
+    for (TensorSpec& spec : layer_tensors(config, layer)) {
+      spec.name = layer_tensor(layer, spec.name);
+      specs.push_back(std::move(spec));
+    }
+  }
+  add_norm("final_norm", width, config.norm, specs);
+  if (!config.tied) specs.push_back({"head", {config.vocab, width}, TensorRole::head});
+  return specs;
+}
 
 bool is_block_linear(TensorRole role) {
-  return role == TensorRole::qkv || role == TensorRole::o || role == TensorRole::gate_up ||
-         role == TensorRole::down;
+  return role == TensorRole::normed_linear || role == TensorRole::mixer_output ||
+         role == TensorRole::mlp_output;
 }
 
 std::int64_t parameter_count(const ModelConfig& config) {

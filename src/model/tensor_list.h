@@ -4,22 +4,24 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "format/tensor_source.h"
+#include "model/linear_sites.h"
 #include "model/model_config.h"
 
 namespace leq {
 
-// Who reads a 2-D tensor; vectors are norms and biases.
+// What a tensor is. Linears of the layers differ in what their input is: of which format it is best
+// depends on it.
 enum class TensorRole : std::uint8_t {
-  vector,
+  vector,  // a norm or a bias
   token_embedding,
   position_embedding,
-  qkv,  // q, k, v
-  o,
-  gate_up,  // gate, up
-  down,
+  normed_linear,  // reads the normed residual stream: q, k, v; gate, up
+  mixer_output,   // reads what the mixer's own operation made, adds to the stream: o
+  mlp_output,     // the same of the MLP: down
   head,
 };
 
@@ -29,14 +31,20 @@ struct TensorSpec {
   TensorRole role = TensorRole::vector;
 };
 
+// Names of the tensors of a .leq file: "token_embedding", "layers.3.q", "layers.3.q.bias", ...
+std::string layer_tensor(std::int64_t layer, std::string_view part);
+
 // All that a file must have. Beside them it may have inv_smooth vectors (inv_smooth_tensor in
 // model/weights.h), which are bound where they are present.
 std::vector<TensorSpec> tensor_list(const ModelConfig& config);
+// Those of one layer, by their names within it: "q", "q.bias".
+std::vector<TensorSpec> layer_tensors(const ModelConfig& config, std::int64_t layer);
 
-// Whether a tensor is one of a block's linears.
+// Whether a tensor is one of a layer's linears.
 bool is_block_linear(TensorRole role);
+TensorRole role_of(const LinearSite& site);
 
-// Parameters of all tensors of the list, and those of the block linears alone.
+// Parameters of all tensors of the list, and those of the layers' linears alone.
 std::int64_t parameter_count(const ModelConfig& config);
 std::int64_t block_linear_parameters(const ModelConfig& config);
 

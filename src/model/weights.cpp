@@ -14,12 +14,6 @@
 namespace leq {
 namespace {
 
-// A tensor of a linear, and which of its rows a rank computes.
-struct LinearPart {
-  std::string name;
-  Slice rows;
-};
-
 // Binds tensors by name and checks their shapes against those that the configuration calls for.
 class Binder {
  public:
@@ -32,34 +26,56 @@ class Binder {
   Weights bind() {
     Weights& weights = weights_;
     weights.token_embedding = matrix("token_embedding");
-    if (!config_.rotary) weights.position_embedding = matrix("position_embedding");
-    for (std::int64_t i = 0; i < config_.layers; ++i) weights.blocks.push_back(block(i));
+    if (config_.learned_positions) weights.position_embedding = matrix("position_embedding");
+    for (std::int64_t i = 0; i < config_.layer_count(); ++i) weights.layers.push_back(layer(i));
     weights.final_norm = norm("final_norm", config_.norm);
-    weights.head = linear("head", {{config_.tied ? "token_embedding" : "head", share_.vocabulary}});
+    weights.head = head();
     return std::move(weights_);
   }
 
  private:
-  Block block(std::int64_t i) {
-    const auto at = [&](std::string_view part) { return layer_tensor(i, part); };
-    Block block;
-    block.attention_norm = norm(at("attention_norm"), config_.block_norm());
-    const Slice keys = share_.key_rows(config_);
-    block.qkv =
-        linear(at("qkv"),
-               {{at("q"), share_.attention_columns(config_)}, {at("k"), keys}, {at("v"), keys}});
-    place_key_centre(at("k") + ".bias", at(kKeyMean), block);
-    if (config_.qk_norm) {
-      block.q_norm = norm(at("q_norm"), config_.norm);
-      block.k_norm = norm(at("k_norm"), config_.norm);
+  // The parts of a layer under their names there.
+  struct LayerPlace {
+    std::int64_t index;
+    std::vector<LinearSite> sites;
+
+    std::string at(std::string_view part) const { return layer_tensor(index, part); }
+  };
+
+  LayerWeights layer(std::int64_t index) {
+    const LayerPlace place = {index, linear_sites(config_, index)};
+    std::size_t site = 0;  // of the sublayer at work: its first
+    const auto bind = [&](const auto& kind) { return sublayer(kind, place, site); };
+    LayerWeights layer;
+    layer.mixer = std::visit(bind, config_.layer(index).mixer);
+    while (place.sites[site].sublayer == Sublayer::mixer) ++site;
+    layer.mlp = std::visit(bind, config_.layer(index).mlp);
+    return layer;
+  }
+
+  AttentionWeights sublayer(const AttentionConfig& config, const LayerPlace& place,
+                            std::size_t site) {
+    AttentionWeights attention;
+    attention.config = config;
+    attention.norm = norm_of(place, site);
+    attention.qkv = linear(place, site);
+    place_key_centre(config, place, attention);
+    if (config.qk_norm) {
+      attention.q_norm = norm(place.at("q_norm"), config_.norm);
+      attention.k_norm = norm(place.at("k_norm"), config_.norm);
     }
-    block.o = linear(at("o"), {{at("o"), share_.stream}});
-    block.mlp_norm = norm(at("mlp_norm"), config_.block_norm());
-    const LinearPart up = {at("up"), share_.mlp};
-    block.gate_up = config_.gated ? linear(at("gate_up"), {{at("gate"), share_.mlp}, up})
-                                  : linear(up.name, {up});
-    block.down = linear(at("down"), {{at("down"), share_.stream}});
-    return block;
+    attention.o = linear(place, site + 1);
+    return attention;
+  }
+
+  DenseMlpWeights sublayer(const DenseMlpConfig& config, const LayerPlace& place,
+                           std::size_t site) {
+    DenseMlpWeights mlp;
+    mlp.config = config;
+    mlp.norm = norm_of(place, site);
+    mlp.gate_up = linear(place, site);
+    mlp.down = linear(place, site + 1);
+    return mlp;
   }
 
   const StoredTensor& tensor(const std::string& name, const Shape& shape) {
@@ -94,7 +110,9 @@ class Binder {
 
   // What is known of a layer's keys: their mean, where the file has it, else their bias, where the
   // configuration calls for one.
-  void place_key_centre(const std::string& bias, const std::string& mean, Block& block) {
+  void place_key_centre(const AttentionConfig& config, const LayerPlace& place,
+                        AttentionWeights& attention) {
+    const std::string bias = place.at("k.bias"), mean = place.at(kKeyMean);
     const auto numbers = [](const WeightView& view) {
       const auto* first = reinterpret_cast<const float*>(view.codes);
       return std::vector<float>(first, first + view.columns);
@@ -103,14 +121,14 @@ class Binder {
     WeightView view;
     if (shapes_.contains(bias)) {
       view = stored_vector(bias, shape).view;
-      block.key_bias = numbers(view);
+      attention.key_bias = numbers(view);
     }
-    if (!config_.qk_norm && find_(mean) != nullptr) view = stored_vector(mean, shape).view;
+    if (!config.qk_norm && find_(mean) != nullptr) view = stored_vector(mean, shape).view;
     if (view.codes == nullptr) return;
-    block.key_centre = key_centre(config_, numbers(view));
-    if (block.key_centre.empty()) return;
-    view.codes = reinterpret_cast<const std::byte*>(block.key_centre.data());
-    block.key_offset = reinterpret_cast<const float*>(place(view).codes);
+    attention.key_centre = key_centre(config_, config, numbers(view));
+    if (attention.key_centre.empty()) return;
+    view.codes = reinterpret_cast<const std::byte*>(attention.key_centre.data());
+    attention.key_offset = reinterpret_cast<const float*>(this->place(view).codes);
   }
 
   // nullptr where the configuration calls for none.
@@ -124,35 +142,58 @@ class Binder {
     return {kind, vector(name, shape), bias(name), config_.norm_eps, shape[0]};
   }
 
-  Linear linear(const std::string& name, const std::vector<LinearPart>& parts) {
-    Linear linear;
-    linear.name = name;
-    linear.inputs = shapes_.at(parts[0].name)[1];
-    for (const auto& [part, rows] : parts) {
-      LinearSegment& segment = linear.segments[static_cast<std::size_t>(linear.segment_count)];
-      const Shape& shape = shapes_.at(part);  // [outputs][inputs]
-      const StoredTensor& stored = tensor(part, shape);
-      segment.weight = place(slice_rows(stored.view, rows));
-      segment.bias = bias(part);
-      if (segment.bias != nullptr) segment.bias += rows.first;
-      linear.outputs += rows.count();
-      const std::string smooth = inv_smooth_tensor(part);
-      const WeightView& first = linear.segments[0].weight;
-      if (linear.segment_count++ == 0) {
-        linear.act = stored.view.act;
-        linear.act_scale = stored.act_scale;
-        linear.online_mode = stored.online_mode;
-        if (find_(smooth) != nullptr) linear.inv_smooth = vector(smooth, {linear.inputs});
-        continue;
-      }
-      require(segment.weight.act == first.act && format(segment.weight) == format(first) &&
-                  stored.act_scale == linear.act_scale && stored.online_mode == linear.online_mode,
-              source_, ": tensors ", parts[0].name, " and ", part,
-              " share their input but want it in different formats");
-      require(find_(smooth) == nullptr, source_, ": tensor ", smooth, ": ", part,
-              " shares its input, expected ", inv_smooth_tensor(parts[0].name));
+  Norm norm_of(const LayerPlace& place, std::size_t site) {
+    const NormSpec& norm_site = place.sites[site].norm.value();
+    return norm(place.at(norm_site.name), norm_site.kind);
+  }
+
+  LayerLinear linear(const LayerPlace& place, std::size_t index) {
+    const LinearSite& site = place.sites[index];
+    LayerLinear linear;
+    const bool single = site.weights.size() == 1;
+    linear.name = place.at(single ? site.weights[0].name : site.name);
+    linear.site = index;
+    linear.site_name = site.name;
+    linear.axis = site.axis;
+    linear.inputs = site.inputs;
+    for (const LinearSpec& weight : site.weights) {
+      add_segment(linear, place.at(weight.name), share_.of(weight.axis, weight.outputs));
     }
     return linear;
+  }
+
+  LayerLinear head() {
+    LayerLinear head;
+    head.name = head.site_name = "head";
+    head.inputs = config_.width;
+    add_segment(head, config_.tied ? "token_embedding" : "head", share_.vocabulary);
+    return head;
+  }
+
+  // The rows of a tensor that this rank computes, after the segments that are there.
+  void add_segment(Linear& linear, const std::string& name, const Slice& rows) {
+    const StoredTensor& stored = tensor(name, shapes_.at(name));  // [outputs][inputs]
+    LinearSegment& segment = linear.segments.emplace_back();
+    segment.weight = place(slice_rows(stored.view, rows));
+    segment.bias = bias(name);
+    if (segment.bias != nullptr) segment.bias += rows.first;
+    linear.outputs += rows.count();
+    const std::string smooth = inv_smooth_tensor(name);
+    if (linear.segments.size() == 1) {
+      first_ = name;
+      linear.act = stored.view.act;
+      linear.act_scale = stored.act_scale;
+      linear.online_mode = stored.online_mode;
+      if (find_(smooth) != nullptr) linear.inv_smooth = vector(smooth, {linear.inputs});
+      return;
+    }
+    const WeightView& first = linear.segments[0].weight;
+    require(segment.weight.act == first.act && format(segment.weight) == format(first) &&
+                stored.act_scale == linear.act_scale && stored.online_mode == linear.online_mode,
+            source_, ": tensors ", first_, " and ", name,
+            " share their input but want it in different formats");
+    require(find_(smooth) == nullptr, source_, ": tensor ", smooth, ": ", name,
+            " shares its input, expected ", inv_smooth_tensor(first_));
   }
 
   // What decides the format of a linear's input beside act: whether it comes with sums of codes,
@@ -168,6 +209,7 @@ class Binder {
   const RankShare& share_;
   std::map<std::string, Shape> shapes_;  // tensor_list's
   Weights weights_;
+  std::string first_;  // the first tensor of the linear in work
   std::map<std::pair<const std::byte*, std::int64_t>, WeightView> placed_;  // by codes and rows
 };
 
@@ -190,20 +232,33 @@ class NoMemory final : public DeviceMemory {
 
 }  // namespace
 
-std::string layer_tensor(std::int64_t layer, std::string_view part) {
-  return "layers." + std::to_string(layer) + "." + std::string(part);
-}
-
 std::string inv_smooth_tensor(std::string_view linear) {
   return std::string(linear) + ".inv_smooth";
 }
 
+namespace {
+
+void add_linears(const AttentionWeights& attention, std::vector<const LayerLinear*>& all) {
+  all.insert(all.end(), {&attention.qkv, &attention.o});
+}
+void add_linears(const DenseMlpWeights& mlp, std::vector<const LayerLinear*>& all) {
+  all.insert(all.end(), {&mlp.gate_up, &mlp.down});
+}
+
+}  // namespace
+
+std::vector<const LayerLinear*> LayerWeights::linears() const {
+  std::vector<const LayerLinear*> all;
+  const auto add = [&](const auto& kind) { add_linears(kind, all); };
+  std::visit(add, mixer);
+  std::visit(add, mlp);
+  return all;
+}
+
 std::uint64_t Weights::bytes_per_token() const {
   std::uint64_t bytes = moved_bytes(head);
-  for (const Block& block : blocks) {
-    for (const Linear* linear : {&block.qkv, &block.o, &block.gate_up, &block.down}) {
-      bytes += moved_bytes(*linear);
-    }
+  for (const LayerWeights& layer : layers) {
+    for (const LayerLinear* linear : layer.linears()) bytes += moved_bytes(*linear);
   }
   return bytes;
 }

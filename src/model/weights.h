@@ -6,27 +6,57 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "backend/decoder_parts.h"
 #include "backend/memory.h"
 #include "format/leq_reader.h"
+#include "model/linear_sites.h"
 #include "model/model_config.h"
 #include "model/sharding.h"
+#include "model/tensor_list.h"
 
 namespace leq {
 
-struct Block {
-  Norm attention_norm;
-  Linear qkv;  // segments q, k, v
+// A linear of a layer, at its site.
+struct LayerLinear : Linear {
+  std::size_t site = 0;      // index in linear_sites of the layer
+  std::string site_name;     // "qkv": inputs of one site share blocks of activations (workspace.h)
+  Axis axis = Axis::stream;  // of the inputs
+
+  bool reads_norm() const { return axis == Axis::stream; }
+};
+
+struct AttentionWeights {
+  AttentionConfig config;
+  Norm norm;
+  LayerLinear qkv;  // segments q, k, v
   std::optional<Norm> q_norm, k_norm;
   std::vector<float> key_bias;        // of segment k, on the host [H_kv d]; empty without one
   std::vector<float> key_centre;      // kv_layers.h [H_kv d], on the host; empty: none
   const float* key_offset = nullptr;  // the same where operations read it
-  Linear o;
-  Norm mlp_norm;
-  Linear gate_up;  // segments gate, up; or up alone
-  Linear down;
+  LayerLinear o;
+};
+
+struct DenseMlpWeights {
+  DenseMlpConfig config;
+  Norm norm;
+  LayerLinear gate_up;  // segments gate, up; or up alone
+  LayerLinear down;
+};
+
+// One alternative for each of LayerConfig's.
+struct LayerWeights {
+  std::variant<AttentionWeights> mixer;
+  std::variant<DenseMlpWeights> mlp;
+
+  AttentionWeights& attention() { return std::get<AttentionWeights>(mixer); }
+  const AttentionWeights& attention() const { return std::get<AttentionWeights>(mixer); }
+  DenseMlpWeights& dense_mlp() { return std::get<DenseMlpWeights>(mlp); }
+  const DenseMlpWeights& dense_mlp() const { return std::get<DenseMlpWeights>(mlp); }
+  // All linears in the order of linear_sites.
+  std::vector<const LayerLinear*> linears() const;
 };
 
 // Of one rank where several share a model: what it computes of each linear. Embeddings, norms and
@@ -34,19 +64,17 @@ struct Block {
 struct Weights {
   WeightView token_embedding;                    // [V][W]
   std::optional<WeightView> position_embedding;  // [context][W]
-  std::vector<Block> blocks;
+  std::vector<LayerWeights> layers;
   Norm final_norm;
-  Linear head;                     // [V][W]
+  LayerLinear head;                // [V][W]
   std::vector<Buffer> memory;      // what the views point to, where the device has its own
   std::uint64_t memory_bytes = 0;  // its size; 0 where the views borrow
   UploadReport upload;             // how it was filled
 
-  // Codes, scales and sums of the block linears and the head: what one decoded token reads.
+  // Codes, scales and sums of the layers' linears and the head: what one decoded token reads.
   std::uint64_t bytes_per_token() const;
 };
 
-// Names of the tensors of a .leq file: "token_embedding", "layers.3.q", "layers.3.q.bias", ...
-std::string layer_tensor(std::int64_t layer, std::string_view part);
 // "layers.3.down.inv_smooth", a vector [K] f32 that a file may have beside any linear: its inputs
 // are multiplied by it at run time. Linears that share an input (q, k, v; gate, up) share the
 // vector of the first of them.

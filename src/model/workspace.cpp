@@ -11,33 +11,28 @@
 namespace leq {
 namespace {
 
-struct BlockSpec {
-  Reader reader;
+struct InputSpec {
+  const LayerLinear* linear;  // the first that reads it
   std::int64_t capacity;
-  std::int64_t width;
   RowsFormat format;
 };
 
-// One block for each reader and format that the model's linears call for.
-std::vector<BlockSpec> input_blocks(const Weights& weights, const Layout& layout,
-                                    const ForwardLimits& limits) {
-  std::vector<BlockSpec> specs;
-  const auto want = [&](Reader reader, const Linear& linear, std::int64_t capacity) {
+// One block for each site, width and format that the model's linears call for.
+std::vector<InputSpec> input_specs(const Weights& weights, const Layout& layout,
+                                   const ForwardLimits& limits) {
+  std::vector<InputSpec> specs;
+  const auto want = [&](const LayerLinear& linear, std::int64_t capacity) {
     const RowsFormat format = layout.format_for(linear);
-    const auto same = [&](const BlockSpec& spec) {
-      return spec.reader == reader && spec.format == format;
+    const auto same = [&](const InputSpec& spec) {
+      return spec.linear->site_name == linear.site_name && spec.linear->inputs == linear.inputs &&
+             spec.format == format;
     };
-    if (std::none_of(specs.begin(), specs.end(), same)) {
-      specs.push_back({reader, capacity, linear.inputs, format});
-    }
+    if (std::ranges::none_of(specs, same)) specs.push_back({&linear, capacity, format});
   };
-  for (const Block& block : weights.blocks) {
-    want(Reader::qkv, block.qkv, limits.batch_tokens);
-    want(Reader::o, block.o, limits.batch_tokens);
-    want(Reader::gate_up, block.gate_up, limits.batch_tokens);
-    want(Reader::down, block.down, limits.batch_tokens);
+  for (const LayerWeights& layer : weights.layers) {
+    for (const LayerLinear* linear : layer.linears()) want(*linear, limits.batch_tokens);
   }
-  want(Reader::head, weights.head, limits.output_tokens);
+  want(weights.head, limits.output_tokens);
   return specs;
 }
 
@@ -47,8 +42,8 @@ std::vector<OnlineInput> online_inputs(const Weights& weights) {
     if (!has_moving_scale(linear.act)) return;
     inputs.push_back({&linear, OnlineScale(OnlineOptions{.mode = linear.online_mode})});
   };
-  for (const Block& block : weights.blocks) {
-    for (const Linear* linear : {&block.qkv, &block.o, &block.gate_up, &block.down}) add(*linear);
+  for (const LayerWeights& layer : weights.layers) {
+    for (const LayerLinear* linear : layer.linears()) add(*linear);
   }
   add(weights.head);
   return inputs;
@@ -57,10 +52,12 @@ std::vector<OnlineInput> online_inputs(const Weights& weights) {
 constexpr RowsFormat kPlain = {};
 
 // Codes with their scales and sums are fewer bytes than f32 rows.
-std::size_t exchange_bytes(const ModelConfig& config, const Layout& layout,
+std::size_t exchange_bytes(const ModelConfig& config, const Weights& weights, const Layout& layout,
                            const ForwardLimits& limits) {
-  const std::int64_t attention = config.heads * config.head_dim;
-  const std::int64_t inner = std::max({config.width, attention, config.hidden});
+  std::int64_t inner = config.width;
+  for (const LayerWeights& layer : weights.layers) {
+    for (const LayerLinear* linear : layer.linears()) inner = std::max(inner, linear->inputs);
+  }
   constexpr std::int64_t kFloat = sizeof(float);
   return std::max(layout.exchange_bytes(limits.batch_tokens, inner * kFloat),
                   layout.exchange_bytes(limits.output_tokens, config.vocab * kFloat));
@@ -84,7 +81,7 @@ RotationTable residual_rotation(const ModelConfig& config, DeviceMemory& memory)
 
 }  // namespace
 
-AttentionShape attention_shape(const ModelConfig& config, const Block& block, std::int64_t layer,
+AttentionShape attention_shape(const ModelConfig& config, const AttentionWeights& weights,
                                const RankShare& share) {
   AttentionShape shape;
   shape.heads = static_cast<int>(share.heads.count());
@@ -95,12 +92,12 @@ AttentionShape attention_shape(const ModelConfig& config, const Block& block, st
     if (shape.heads > 0) shape.first_head = static_cast<int>(share.heads.first - first_query);
   }
   shape.head_dim = static_cast<int>(config.head_dim);
-  shape.window = config.window(layer);
-  shape.q_norm = block.q_norm ? &*block.q_norm : nullptr;
-  shape.k_norm = block.k_norm ? &*block.k_norm : nullptr;
-  shape.rotary = config.rotary;
-  if (block.key_offset != nullptr) {
-    shape.key_offset = block.key_offset + share.kv_heads.first * config.head_dim;
+  shape.window = weights.config.window;
+  shape.q_norm = weights.q_norm ? &*weights.q_norm : nullptr;
+  shape.k_norm = weights.k_norm ? &*weights.k_norm : nullptr;
+  shape.rotary = weights.config.rotary;
+  if (weights.key_offset != nullptr) {
+    shape.key_offset = weights.key_offset + share.kv_heads.first * config.head_dim;
   }
   return shape;
 }
@@ -116,12 +113,9 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
       last(allocate_rows(memory, layout, limits.output_tokens, config.width, kPlain)),
       logits(allocate_rows(memory, layout, limits.output_tokens,
                            place.leads() ? config.vocab : place.own().vocabulary.count(), kPlain)),
-      exchange(memory, place.alone() ? 0 : exchange_bytes(config, layout, limits)),
+      exchange(memory, place.alone() ? 0 : exchange_bytes(config, weights, layout, limits)),
       alone_(place.alone()),
       rank_(place.rank),
-      attention_(
-          slices(place, [&](const RankShare& share) { return share.attention_columns(config); })),
-      mlp_(slices(place, [](const RankShare& share) { return share.mlp; })),
       stream_(slices(place, [](const RankShare& share) { return share.stream; })),
       vocabulary_(slices(place, [](const RankShare& share) { return share.vocabulary; })),
       own_x_(slice_columns(x, stream_[rank_])),
@@ -129,16 +123,20 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
           slice_columns(logits, place.leads() ? vocabulary_[rank_] : Slice{0, logits.width})),
       layout_(layout),
       online_(online_inputs(weights)) {
-  for (const BlockSpec& spec : input_blocks(weights, layout, limits)) {
-    Input input = {spec.reader, spec.format,
-                   allocate_rows(memory, layout, spec.capacity, spec.width, spec.format)};
-    if (spec.reader == Reader::o || spec.reader == Reader::down) {
-      input.own = slice_columns(input.rows, columns_of(spec.reader)[rank_]);
+  for (const auto& [linear, capacity, format] : input_specs(weights, layout, limits)) {
+    Input input = {linear->site_name, format,
+                   allocate_rows(memory, layout, capacity, linear->inputs, format)};
+    if (!linear->reads_norm()) {
+      input.columns = slices(
+          place, [&](const RankShare& share) { return share.of(linear->axis, linear->inputs); });
+      input.own = slice_columns(input.rows, input.columns[rank_]);
     }
     inputs_.push_back(std::move(input));
   }
   if (limits.keys_turn_when_read) reserve_block_turns(memory, rope);
-  const AttentionShape shape = attention_shape(config, weights.blocks[0], 0, place.own());
+  const auto with_cache = static_cast<std::size_t>(config.attention_layers().at(0));
+  const AttentionShape shape =
+      attention_shape(config, weights.layers[with_cache].attention(), place.own());
   memory.scratch(layout.scratch_bytes(limits.batch_tokens, shape, limits.context));
 }
 
@@ -176,10 +174,10 @@ void Workspace::share(Communicator& ranks) {
   own_x_ = slice_columns(x, stream_[rank_]);
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     Input& input = inputs_[i];
-    const bool by_columns = input.reader == Reader::o || input.reader == Reader::down;
+    const bool by_columns = !input.columns.empty();
     if (by_columns && (!is_coded(input.format.act) || coded_by_columns(input.format))) {
       move_to(at[i + 1], input.rows);
-      input.own = slice_columns(input.rows, columns_of(input.reader)[rank_]);
+      input.own = slice_columns(input.rows, input.columns[rank_]);
     } else if (!by_columns && !has_moving_scale(input.format.act)) {
       input.common = slice_tokens(input.rows, {0, input.rows.capacity});
       move_to(at[i + 1], input.common);
@@ -187,16 +185,19 @@ void Workspace::share(Communicator& ranks) {
   }
 }
 
-std::optional<RowsFor> Workspace::common_input_of(Reader reader, const Linear& linear) {
-  Input& input = find(reader, linear);
+std::optional<RowsFor> Workspace::common_input_of(const LayerLinear& linear) {
+  Input& input = find(linear);
   if (input.common.capacity == 0) return std::nullopt;
   return RowsFor(input.common, consumer_of(linear));
 }
 
-Workspace::Input& Workspace::find(Reader reader, const Linear& linear) {
+Workspace::Input& Workspace::find(const LayerLinear& linear) {
   const RowsFormat format = layout_.format_for(linear);
   for (Input& input : inputs_) {
-    if (input.reader == reader && input.format == format) return input;
+    if (input.format == format && input.rows.width == linear.inputs &&
+        input.site == linear.site_name) {
+      return input;
+    }
   }
   fail(ErrorKind::internal, linear.name, ": no block of activations in its format");
 }
@@ -209,20 +210,16 @@ RowsConsumer Workspace::consumer_of(const Linear& linear) {
   return consumer;
 }
 
-const std::vector<Slice>& Workspace::columns_of(Reader reader) const {
-  return reader == Reader::o ? attention_ : mlp_;
+RowsFor Workspace::input_of(const LayerLinear& linear) {
+  return {find(linear).rows, consumer_of(linear)};
 }
 
-RowsFor Workspace::input_of(Reader reader, const Linear& linear) {
-  return {find(reader, linear).rows, consumer_of(linear)};
-}
-
-SharedBlock Workspace::shared_input_of(Reader reader, const Linear& linear) {
-  Input& input = find(reader, linear);
+SharedBlock Workspace::shared_input_of(const LayerLinear& linear) {
+  Input& input = find(linear);
   const RowsFor whole = {input.rows, consumer_of(linear)};
-  const std::vector<Slice>& columns = columns_of(reader);
-  if (alone_) return {whole, whole, columns};
-  return {whole, {input.own, slice_consumer(whole.consumer, input.rows, columns[rank_])}, columns};
+  if (alone_) return {whole, whole, input.columns};
+  const RowsConsumer own = slice_consumer(whole.consumer, input.rows, input.columns[rank_]);
+  return {whole, {input.own, own}, input.columns};
 }
 
 SharedBlock Workspace::shared_stream() { return {x, alone_ ? x : own_x_, stream_}; }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "backend/layout.h"
@@ -26,11 +27,8 @@ struct ForwardLimits {
 };
 
 // Of the heads of a rank.
-AttentionShape attention_shape(const ModelConfig& config, const Block& block, std::int64_t layer,
+AttentionShape attention_shape(const ModelConfig& config, const AttentionWeights& weights,
                                const RankShare& share);
-
-// Who reads a block of rows. Blocks that live at the same time have different readers.
-enum class Reader : std::uint8_t { qkv, o, gate_up, down, head };
 
 // The moving scale of one linear's inputs.
 struct OnlineInput {
@@ -61,10 +59,10 @@ class Workspace {
   Buffer exchange;         // for what other ranks send (Operations::connect)
 
   // The input block of a linear in the format that it reads, and what the linear wants of it;
-  // layers share the blocks of one format.
-  RowsFor input_of(Reader reader, const Linear& linear);
-  // The same for inputs that ranks make together: of o and down.
-  SharedBlock shared_input_of(Reader reader, const Linear& linear);
+  // linears of one site share the blocks of one format, those of different sites never.
+  RowsFor input_of(const LayerLinear& linear);
+  // The same for inputs that ranks make together, each its columns: of linears that read no norm.
+  SharedBlock shared_input_of(const LayerLinear& linear);
   SharedBlock shared_stream();  // x
   SharedBlock shared_logits();
   // Ranks that are threads of one process work on the leader's x and, where columns are coded
@@ -72,25 +70,25 @@ class Workspace {
   void share(Communicator& ranks);
   // Of a linear whose inputs are made of whole rows: the leader's block, which ranks may fill
   // together, each some rows; nullopt where a row's codes depend on others, or nothing is shared.
-  std::optional<RowsFor> common_input_of(Reader reader, const Linear& linear);
+  std::optional<RowsFor> common_input_of(const LayerLinear& linear);
   // Linears with a moving scale in the order of a forward pass: what they remember of their inputs.
   std::span<OnlineInput> online() { return online_; }
 
  private:
   struct Input {
-    Reader reader;
+    std::string site;
     RowsFormat format;
     Rows rows;
-    Rows own = {};     // the rank's columns, where it makes some of them
-    Rows common = {};  // the leader's block, where ranks share it
+    std::vector<Slice> columns = {};  // [ranks] that each makes; empty: rows are made whole
+    Rows own = {};                    // this rank's
+    Rows common = {};                 // the leader's block, where ranks share it
   };
-  Input& find(Reader reader, const Linear& linear);
+  Input& find(const LayerLinear& linear);
   RowsConsumer consumer_of(const Linear& linear);
-  const std::vector<Slice>& columns_of(Reader reader) const;
 
   bool alone_;
   std::size_t rank_;
-  std::vector<Slice> attention_, mlp_, stream_, vocabulary_;  // [ranks]
+  std::vector<Slice> stream_, vocabulary_;  // [ranks]
   Rows own_x_, own_logits_;
   const Layout& layout_;
   std::vector<Input> inputs_;

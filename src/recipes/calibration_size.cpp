@@ -7,8 +7,8 @@
 #include "base/stopwatch.h"
 #include "platform/workers.h"
 #include "quantize/pipeline/block_pass.h"
-#include "quantize/pipeline/block_readers.h"
 #include "quantize/pipeline/calibration_memory.h"
+#include "quantize/pipeline/site_inputs.h"
 
 namespace leq {
 
@@ -45,9 +45,9 @@ double measure_window_seconds(const ImportedModel& model, const CalibrationData&
               best = done++ == 0 ? seconds : std::min(best, seconds);
               watch.restart();
             }},
-           {.readers = {kBlockReaders.begin(), kBlockReaders.end()},
+           {.sites = all_sites(run.sites()),
             .wanted = {.hessian = false, .sample_tokens = kSampleTokens}});
-  return best * static_cast<double>(model.config.layers);
+  return best * static_cast<double>(model.config.layer_count());
 }
 
 }  // namespace leq

@@ -363,7 +363,7 @@ struct TestLinear {
       weights.push_back(std::make_unique<TestWeight>(scheme, act, n, k, random, fill));
       biases.emplace_back();
       for (std::int64_t i = 0; with_bias && i < n; ++i) biases.back().push_back(random.normal());
-      auto& segment = linear.segments[static_cast<std::size_t>(linear.segment_count++)];
+      LinearSegment& segment = linear.segments.emplace_back();
       segment.weight = weights.back()->view();
       segment.bias = with_bias ? biases.back().data() : nullptr;
       linear.outputs += n;

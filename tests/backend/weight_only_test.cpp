@@ -48,8 +48,7 @@ std::vector<float> numbers_of(const WeightView& weight) {
 
 Linear linear_of(const WeightView& weight, const float* bias) {
   Linear linear;
-  linear.segments[0] = {weight, bias};
-  linear.segment_count = 1;
+  linear.segments = {{weight, bias}};
   linear.inputs = weight.columns;
   linear.outputs = weight.rows;
   linear.act = weight.act;

@@ -73,11 +73,10 @@ class LinearConformance : public Conformance {
       made.biases.push_back(test::random_numbers(rows, ++seed));
     }
     for (std::size_t i = 0; i < p.outputs.size(); ++i) {
-      LinearSegment& segment = made.linear.segments[i];
+      LinearSegment& segment = made.linear.segments.emplace_back();
       segment.weight = upload_weight(made.packed[i]);
       if (biased) segment.bias = upload_vector(made.biases[i]);
       made.linear.outputs += p.outputs[i];
-      ++made.linear.segment_count;
     }
     return made;
   }
@@ -222,8 +221,7 @@ TEST_P(LinearConformance, OutputsAreQuantizedAsTheirConsumerWants) {
     second.name = "second";
     second.inputs = second.outputs = 200;
     second.act = act;
-    second.segment_count = 1;
-    second.segments[0].weight = upload_weight(identity);
+    second.segments = {{upload_weight(identity), nullptr}};
     const auto smooth = test::random_numbers(200, 77);
 
     Rows plain = backend->allocate_rows(4, 200, {});

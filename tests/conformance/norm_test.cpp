@@ -91,8 +91,7 @@ class NormConformance : public test::Conformance {
     linear.inputs = c.width;
     linear.outputs = kOutputs;
     linear.act = act;
-    linear.segment_count = 1;
-    linear.segments[0].weight = upload_weight(packed);
+    linear.segments = {{upload_weight(packed), nullptr}};
     Rows out = backend->allocate_rows(kTokens, kOutputs, {});
     backend->linear(normed(backend->layout().format_for(linear)), kTokens, linear, Epilogue::none,
                     out);

@@ -14,7 +14,7 @@ TEST_P(RowsConformance, TakeTheBytesThatWereAnnounced) {
   Linear consumer;
   consumer.inputs = 300;
   consumer.act = ActKind::g128;
-  consumer.segment_count = 1;
+  consumer.segments.resize(1);
   consumer.segments[0].weight.scheme = require_scheme("int4-g64", "test");
   consumer.segments[0].weight.act = ActKind::g128;
   const RowsFormat format = backend->layout().format_for(consumer);

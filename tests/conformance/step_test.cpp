@@ -16,7 +16,7 @@ class StepConformance : public test::Conformance {
     linear_.name = "reader";
     linear_.act = ActKind::row;
     linear_.inputs = kWidth;
-    linear_.segment_count = 1;
+    linear_.segments.resize(1);
     linear_.segments[0].weight.scheme = require_scheme("int8", "test");
     linear_.segments[0].weight.act = ActKind::row;
     norm_.gain = upload_vector(std::vector<float>(kWidth, 1.0f));

@@ -19,6 +19,11 @@
 namespace leq {
 namespace {
 
+// 0: as many as pay.
+DraftPlanner planner(std::int64_t fixed) {
+  return fixed > 0 ? fixed_drafts(fixed) : DraftPlanner(plan_guesses);
+}
+
 struct Wanted {
   std::vector<Token> prompt;
   SamplingSettings sampling;
@@ -140,9 +145,10 @@ TEST_P(Engines, RepliesAreThoseOfARequestAlone) {
     RunLimits given = limits(mix.context, mix.sequences, mix.batch);
     given.sequence_context = 320;
     const auto session = session_of(model, *backend, given);
-    Engine engine(
-        *session, model.tokenizer(),
-        {.reuse_prefixes = mix.reuse, .speculate = mix.speculate, .fixed_guesses = mix.fixed});
+    Engine engine(*session, model.tokenizer(),
+                  {.reuse_prefixes = mix.reuse,
+                   .speculate = mix.speculate,
+                   .plan_drafts = planner(mix.fixed)});
     std::vector<EngineReply> replies(wanted.size());
     Random random(static_cast<std::uint64_t>(mix.batch));
     for (std::size_t i = 0; i < wanted.size(); ++i) {
@@ -195,7 +201,8 @@ TEST_P(Engines, DraftsChangeNoReply) {
     given.sequence_context = 320;
     const auto session = session_of(model, *backend, given);
     Session draft(*mix.draft, *backend, draft_limits(session->limits(), mix.draft->config()));
-    Engine engine(*session, model.tokenizer(), {.draft = &draft, .fixed_guesses = mix.fixed});
+    Engine engine(*session, model.tokenizer(),
+                  {.draft = &draft, .plan_drafts = planner(mix.fixed)});
     std::vector<EngineReply> replies(wanted.size());
     Random random(static_cast<std::uint64_t>(mix.batch));
     for (std::size_t i = 0; i < wanted.size(); ++i) {

@@ -74,7 +74,7 @@ TEST_F(EngineGrammar, RepliesAreWhatTheSchemaAcceptsWithGuessesAndWithout) {
     requests.push_back(request(seed, seed == 7 ? nullptr : grammar));
   }
   const auto plain = replies(requests, {.speculate = false});
-  const auto guessed = replies(requests, {.fixed_guesses = 6});
+  const auto guessed = replies(requests, {.plan_drafts = fixed_drafts(6)});
   ASSERT_EQ(plain.size(), requests.size());
   for (const auto& [seed, reply] : plain) {
     EXPECT_EQ(reply.tokens, guessed.at(seed).tokens) << seed;
@@ -143,7 +143,8 @@ TEST_F(EngineGrammar, ADraftModelChangesNoReply) {
   limits = resolve_limits(limits, model.config());
   Session small(model, *backend, draft_limits(limits, model.config()));
   std::int64_t guessed = 0;
-  for (const auto& [seed, reply] : replies(requests, {.draft = &small, .fixed_guesses = 4})) {
+  for (const auto& [seed, reply] :
+       replies(requests, {.draft = &small, .plan_drafts = fixed_drafts(4)})) {
     EXPECT_EQ(reply.tokens, plain.at(seed).tokens) << seed;
     guessed += reply.guessed_tokens;
   }
@@ -165,7 +166,7 @@ TEST_F(EngineGrammar, AToolsGrammarHoldsCallsAloneWithGuessesAndWithout) {
     requests.back().replay.tokens = model.tokenizer().encode("I do 2 < 3. <tool_call>", {});
   }
   const auto plain = replies(requests, {.speculate = false});
-  const auto guessed = replies(requests, {.fixed_guesses = 6});
+  const auto guessed = replies(requests, {.plan_drafts = fixed_drafts(6)});
   for (const auto& [seed, reply] : plain) {
     EXPECT_EQ(reply.tokens, guessed.at(seed).tokens) << seed;
     ASSERT_EQ(reply.stopped, StopReason::end_token) << reply.text;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 
 #include "backend/counting_memory.h"
@@ -225,6 +226,87 @@ TEST_F(WindowedPrefixes, RandomLivesFindOnlyWhatIsTrue) {
   for (std::int32_t sequence = 0; sequence < kSequences; ++sequence) cache_.clear(sequence);
   EXPECT_EQ(cache_.free_pages() + prefixes_.idle_pages(), cache_.page_count());
   prefixes_.make_free(cache_.page_count());
+  EXPECT_EQ(cache_.free_pages(), cache_.page_count());
+}
+
+// With states of a fixed size beside the pages a text begins only where one is kept. A state here
+// is a number made of all tokens before it.
+class PrefixStates : public testing::Test {
+ protected:
+  static constexpr int kSequences = 3;
+  static float digest(std::span<const Token> tokens) {
+    std::uint32_t hash = 1;
+    for (const Token token : tokens) hash = hash * 31 + static_cast<std::uint32_t>(token) + 7;
+    return static_cast<float>(hash % 65521);
+  }
+
+  // Feeds what is not found in chunks, and keeps what is whole after each. Returns what was found.
+  std::int64_t feed(std::int32_t sequence, const std::vector<Token>& tokens, std::int64_t chunk) {
+    state_.drop(sequence);
+    const auto found = prefixes_.find(std::span(tokens).first(tokens.size() - 1), true);
+    state_.adopt(sequence, found.prefix());
+    expect_state(sequence, tokens, found.tokens);
+    for (std::int64_t fed = found.tokens; fed < std::ssize(tokens);) {
+      const std::int64_t count = std::min(chunk, std::ssize(tokens) - fed);
+      prefixes_.make_free(cache_.pages_to_append(sequence, count));
+      prefixes_.make_states_free(1);
+      state_.append(sequence, count);
+      fed += count;
+      const float number = digest(std::span(tokens).first(static_cast<std::size_t>(fed)));
+      std::memcpy(states_.step_states(sequence).to, &number, sizeof number);
+      state_.commit();
+      prefixes_.keep(sequence, std::span(tokens).first(static_cast<std::size_t>(fed)), false);
+    }
+    return found.tokens;
+  }
+  void expect_state(std::int32_t sequence, const std::vector<Token>& tokens, std::int64_t count) {
+    ASSERT_EQ(states_.position(sequence), count);
+    if (count == 0) return;
+    float number = 0;
+    states_.read(states_.state(sequence), std::as_writable_bytes(std::span(&number, 1)));
+    EXPECT_EQ(number, digest(std::span(tokens).first(static_cast<std::size_t>(count))));
+  }
+
+  std::unique_ptr<Backend> backend_ = make_backend({.device = "cpu", .threads = 1});
+  KvCache cache_{backend_->memory(),
+                 backend_->layout(),
+                 {1, 1, 2, KvType::f32, KvType::f32, 40 * kPageTokens, kSequences}};
+  FixedStates states_{backend_->memory(), sizeof(float), 9, kSequences};
+  SequenceState state_{cache_, &states_};
+  PrefixCache prefixes_{state_};
+};
+
+TEST_F(PrefixStates, ATextBeginsAtTheLastStateThatIsKept) {
+  const auto text = counting(300);
+  EXPECT_EQ(feed(0, text, 128), 0);  // states after 128 and 256
+  EXPECT_EQ(feed(1, text, 128), 256);
+  auto other = counting(250);
+  other.resize(400, 7);
+  EXPECT_EQ(feed(1, other, 64), 128) << "no state after 192, though its page is there";
+  EXPECT_EQ(feed(2, other, 64), 384);
+  prefixes_.keep(2, other, true);
+  EXPECT_EQ(feed(1, other, 64), 384) << "the last token is fed";
+  auto longer = other;
+  longer.resize(420, 9);
+  EXPECT_EQ(feed(1, longer, 64), 400);
+}
+
+TEST_F(PrefixStates, StatesGoWhereStepsNeedThemAndAllComeBack) {
+  Random random(5);
+  for (int i = 0; i < 300; ++i) {
+    auto text = counting(1 + random.below(500), static_cast<Token>(100 * random.below(4)));
+    if (random.below(2) == 0) text.resize(text.size() + random.below(90), 3);
+    const auto sequence = static_cast<std::int32_t>(random.below(kSequences));
+    feed(sequence, text, 64 * (1 + random.below(4)));
+    expect_state(sequence, text, std::ssize(text));
+    prefixes_.keep(sequence, text, random.below(2) == 0);
+    if (random.below(3) == 0) state_.drop(sequence);
+    ASSERT_FALSE(HasFailure()) << "text " << i;
+  }
+  for (std::int32_t sequence = 0; sequence < kSequences; ++sequence) state_.drop(sequence);
+  prefixes_.make_states_free(states_.count());
+  prefixes_.make_free(cache_.page_count());
+  EXPECT_EQ(states_.free_states(), states_.count());
   EXPECT_EQ(cache_.free_pages(), cache_.page_count());
 }
 

@@ -203,7 +203,7 @@ std::filesystem::path with_fold(const std::filesystem::path& folder, const std::
 
 TEST(MixedModel, OtherScalesBetweenUnitsAreRefused) {
   const test::TemporaryFolder folder;
-  for (const std::string site : {"attention_out", "mlp_out"}) {
+  for (const std::string site : {"o", "down"}) {
     std::array<std::filesystem::path, kChoices> paths;
     for (std::size_t c = 0; c < kChoices; ++c) {
       paths[c] = with_fold(folder.path(), site, 2.0f, kTypes[c]);

@@ -99,7 +99,7 @@ TEST_P(RankPlans, DivideWeightsAndCache) {
   EXPECT_LE(2 * two.weight_bytes, alone.weight_bytes + panel);
   EXPECT_EQ(2 * two.kv_bytes, alone.kv_bytes);
   const ModelConfig& config = model_.config();
-  EXPECT_EQ(alone.kv_bytes, static_cast<std::uint64_t>(8 * 64 * 2 * 2 * config.layers *
+  EXPECT_EQ(alone.kv_bytes, static_cast<std::uint64_t>(8 * 64 * 2 * 2 * config.layer_count() *
                                                        config.kv_heads * config.head_dim));
   EXPECT_EQ(alone.exchange_seconds, 0);
   EXPECT_GT(two.tokens_per_second(), 0);

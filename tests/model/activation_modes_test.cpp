@@ -188,7 +188,7 @@ const std::vector<Site> kGpt2Sites = {
 
 // Columns of every consumer times s; the division at run time or folded into what comes before.
 Source smoothed(Source source, const std::vector<Site>& sites, bool at_run_time) {
-  for (std::int64_t l = 0; l < source.config.layers; ++l) {
+  for (std::int64_t l = 0; l < source.config.layer_count(); ++l) {
     for (const Site& site : sites) {
       for (const auto& part : site.consumers) {
         scale_columns(source, site.part, source.tensors.at(layer_tensor(l, part)));
@@ -311,7 +311,7 @@ TEST(ActivationModes, TheFilesScaleIsTheStepOfTheInputs) {
     const Model model(write_file(folder, "c.leq", source, storage), {});
     const auto backend = make_cpu_backend({1, supported_isas().back()});
     const Weights weights = bind_weights(model.file(), model.config(), backend->memory());
-    EXPECT_EQ(weights.blocks[1].down.act_scale, scale);
+    EXPECT_EQ(weights.layers[1].dense_mlp().down.act_scale, scale);
     EXPECT_EQ(weights.head.act_scale, scale);
     errors[scale] = relative_error(want, logits_of(model));
   }
@@ -454,7 +454,7 @@ struct Breakable {
         weights(bind_weights(of.file(), of.config(), backend->memory())),
         cache(backend->memory(), backend->layout(), kv_shape(of.config(), limits)),
         transformer(of.config(), weights, *backend, forward_limits(limits)),
-        gain(weights.blocks[1].attention_norm.gain),
+        gain(weights.layers[1].attention().norm.gain),
         broken(static_cast<std::size_t>(of.config().width), std::nanf("")) {}
 
   std::vector<float> step(const Batch& batch) {
@@ -463,9 +463,9 @@ struct Breakable {
     return logits;
   }
   std::string failed_step(const Batch& batch) {
-    weights.blocks[1].attention_norm.gain = broken.data();
+    weights.layers[1].attention().norm.gain = broken.data();
     const std::string text = error_of([&] { transformer.forward(batch, cache); });
-    weights.blocks[1].attention_norm.gain = gain;
+    weights.layers[1].attention().norm.gain = gain;
     return text;
   }
 
@@ -528,11 +528,11 @@ TEST(ForwardThatFails, OfOneHalfLeavesTheCacheEmpty) {
   Breakable one(model, 1);
   std::vector<float> hidden(4 * 96, 0.5f);
   hidden[100] = std::nanf("");
-  EXPECT_NE(error_of([&] { one.transformer.run_half(BlockHalf::attention, 0, hidden, one.cache); }),
+  EXPECT_NE(error_of([&] { one.transformer.run_sublayer(Sublayer::mixer, 0, hidden, one.cache); }),
             "");
   EXPECT_EQ(one.cache.length(0), 0);
   hidden[100] = 0.5f;
-  EXPECT_TRUE(one.transformer.run_half(BlockHalf::attention, 0, hidden, one.cache));
+  EXPECT_TRUE(one.transformer.run_sublayer(Sublayer::mixer, 0, hidden, one.cache));
 }
 
 }  // namespace

@@ -56,16 +56,20 @@ ModelConfig turning(std::int64_t context) {
   config.heads = 4;
   config.head_dim = 8;
   config.context = context;
+  config.layers.resize(2);
   return config;
 }
 
 // A large bias in one pair of channels of the first head: pair 0 turns by 1 a position.
 Weights with_bias(const ModelConfig& config, std::size_t pair, float size) {
   Weights weights;
-  weights.blocks.resize(2);
-  for (Block& block : weights.blocks) block.key_bias.assign(16, 0.5f);
-  weights.blocks[1].key_bias[pair] = size;
-  for (Block& block : weights.blocks) block.key_centre = key_centre(config, block.key_bias);
+  weights.layers.resize(2);
+  for (LayerWeights& layer : weights.layers) layer.attention().key_bias.assign(16, 0.5f);
+  weights.layers[1].attention().key_bias[pair] = size;
+  for (LayerWeights& layer : weights.layers) {
+    AttentionWeights& attention = layer.attention();
+    attention.key_centre = key_centre(config, attention.config, attention.key_bias);
+  }
   return weights;
 }
 
@@ -179,16 +183,16 @@ TEST(KvLayers, TheCentreIsTheMeanOfTheTurnedBias) {
       }
     }
   }
-  const std::vector<float> centre = key_centre(config, bias);
+  const AttentionConfig attention;
+  const std::vector<float> centre = key_centre(config, attention, bias);
   ASSERT_EQ(centre.size(), want.size());
   for (std::size_t c = 0; c < 16; ++c) {
     EXPECT_NEAR(static_cast<double>(centre[c]), want[c], 1e-5) << c;
   }
-  ModelConfig learned = config;
-  learned.rotary = false;
-  EXPECT_EQ(key_centre(learned, bias), bias);
-  EXPECT_TRUE(key_centre(config, std::vector<float>(16, 0.0f)).empty());
-  EXPECT_TRUE(key_centre(config, {}).empty());
+  EXPECT_EQ(key_centre(config, {.rotary = false}, bias), bias);
+  EXPECT_TRUE(key_centre(config, {.qk_norm = true}, bias).empty());
+  EXPECT_TRUE(key_centre(config, attention, std::vector<float>(16, 0.0f)).empty());
+  EXPECT_TRUE(key_centre(config, attention, {}).empty());
 }
 
 }  // namespace

@@ -10,6 +10,7 @@ namespace {
 
 ModelConfig config_with(RopeScaling scaling) {
   ModelConfig config;
+  config.layers.resize(1);
   config.head_dim = 64;
   config.context = 2048;
   config.rope_theta = 10000.0;

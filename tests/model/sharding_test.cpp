@@ -14,12 +14,11 @@ namespace {
 ModelConfig shape(std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim,
                   std::int64_t width, std::int64_t hidden, std::int64_t vocab) {
   ModelConfig config;
-  config.layers = 1;
   config.heads = heads;
   config.kv_heads = kv_heads;
   config.head_dim = head_dim;
   config.width = width;
-  config.hidden = hidden;
+  config.layers = {{AttentionConfig(), DenseMlpConfig{.hidden = hidden}}};
   config.vocab = vocab;
   return config;
 }
@@ -63,8 +62,8 @@ TEST(Sharding, EveryRankHasWholeUnitsAndAllIsShared) {
       std::vector<Slice> heads, columns, mlp, stream, vocabulary;
       for (const RankShare& share : cut_model(config, ranks)) {
         heads.push_back(share.heads);
-        columns.push_back(share.attention_columns(config));
-        mlp.push_back(share.mlp);
+        columns.push_back(share.of(Axis::query_heads, config.heads * config.head_dim));
+        mlp.push_back(share.of(Axis::mlp, config.widest_mlp()));
         stream.push_back(share.stream);
         vocabulary.push_back(share.vocabulary);
       }
@@ -73,7 +72,7 @@ TEST(Sharding, EveryRankHasWholeUnitsAndAllIsShared) {
       for (const Slice& slice : columns) {
         EXPECT_TRUE(slice.last % 128 == 0 || slice.last == config.heads * config.head_dim);
       }
-      expect_even(config.hidden, 128, mlp);
+      expect_even(config.widest_mlp(), 128, mlp);
       expect_even(config.width, 64, stream);
       expect_even(config.vocab, 64, vocabulary);
     }
@@ -111,8 +110,8 @@ TEST(Sharding, LlamaOverEightRanksIsCutWhereItsHeadsAre) {
   const std::vector<RankShare> shares = cut_model(llama, 8);
   EXPECT_EQ(shares[3].heads, (Slice{12, 16}));
   EXPECT_EQ(shares[3].kv_heads, (Slice{12, 16}));
-  EXPECT_EQ(shares[0].mlp, (Slice{0, 10 * 128}));  // 86 groups: ten or eleven each
-  EXPECT_EQ(shares[7].mlp, (Slice{75 * 128, 11008}));
+  EXPECT_EQ(shares[0].mlp(11008), (Slice{0, 10 * 128}));  // 86 groups: ten or eleven each
+  EXPECT_EQ(shares[7].mlp(11008), (Slice{75 * 128, 11008}));
   EXPECT_EQ(shares[1].stream, (Slice{512, 1024}));
   // Four query heads of one kv head are two ranks'.
   const std::vector<RankShare> sixteen = cut_model(shape(64, 8, 128, 8192, 28672, 128256), 16);

@@ -55,8 +55,9 @@ class Windows : public testing::TestWithParam<KvType> {};
 TEST_P(Windows, PagesBehindThemAreGivenUpAndNoBitChanges) {
   LEQ_SHARED_OR_SKIP(folder, "models/mistral-tiny");
   const Model model(test::quantized(folder, "int8"), {});
-  ASSERT_EQ(model.config().windows,
-            std::vector<std::int32_t>(static_cast<std::size_t>(model.config().layers), 128));
+  for (std::int64_t layer = 0; layer < model.config().layer_count(); ++layer) {
+    ASSERT_EQ(model.config().window(layer), 128);
+  }
   const auto backend = make_backend({.device = "cpu", .threads = 1});
   RunLimits limits;
   limits.sequences = 2;

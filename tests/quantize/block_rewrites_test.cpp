@@ -91,7 +91,7 @@ TEST(BlockRewrites, AttentionBiasesGoBehindAttentionInTheFile) {
   options.rewrites.fold_attention_biases = true;
   write(source, folder.path() / "m.leq", options);
   const LeqReader file(folder.path() / "m.leq", {.mode = LoadMode::map});
-  EXPECT_TRUE(config_of(file).output_bias);
+  EXPECT_TRUE(config_of(file).layers[0].attention()->output_bias);
   for (const float bias : values_of(file, "layers.1.v.bias")) EXPECT_EQ(bias, 0.0f);
   const ImportedModel model = import_hf(source);
   const std::vector<Token> ids = {3, 7, 11, 100, 5, 5, 90};
@@ -122,14 +122,14 @@ TEST(BlockRewrites, ZeroquantPlusAddsTheBiasesThatItsCorrectionNeeds) {
                                     weights_checksum(model.config, model.tensors), true);
   const LeqReader file(output, {.mode = LoadMode::map});
   const ModelConfig config = config_of(file);
-  EXPECT_TRUE(config.qkv_bias && config.output_bias && config.mlp_bias);
+  EXPECT_EQ(config, with_linear_biases(config));
   for (const std::string part : {"q", "k", "v", "o", "gate", "up", "down"}) {
     const std::string name = "layers.1." + part;
     const auto rounded = values_of(file, name), bias = values_of(file, name + ".bias");
     const auto tensor = std::ranges::find(model.tensors, name, &TensorInput::name);
     std::vector<float> weight(rounded.size());
     tensor->read(0, tensor->shape[0], weight);
-    const InputStatistics inputs = statistics.read(1, reader_of(part));
+    const InputStatistics inputs = statistics.read(1, site_of(linear_sites(config, 1), part));
     ASSERT_EQ(bias.size() * inputs.sum.size(), rounded.size());
     double largest = 0;
     for (std::size_t n = 0; n < bias.size(); ++n) {
@@ -148,7 +148,8 @@ TEST(BlockRewrites, ZeroquantPlusAddsTheBiasesThatItsCorrectionNeeds) {
   EXPECT_EQ(Model(output, {}).config(), config);
   options.correct_bias = false;
   write(source, output, options);
-  EXPECT_FALSE(config_of(LeqReader(output, {.mode = LoadMode::map})).mlp_bias);
+  const ModelConfig written = config_of(LeqReader(output, {.mode = LoadMode::map}));
+  EXPECT_FALSE(written.layers[0].dense_mlp()->bias);
 }
 
 // Mean of the losses that a file with that rotation says of its linears.

@@ -18,6 +18,8 @@
 namespace leq {
 namespace {
 
+bool norms_keys(const ModelConfig& config) { return config.layers[0].attention()->qk_norm; }
+
 // f32 through two layers against double, relative to the largest number of its kind.
 constexpr double kTolerance = 1e-4;
 
@@ -158,9 +160,9 @@ TEST(Calibration, FilesHaveTheMeanOfKeysBeforeRope) {
       CheckpointOptions options = small_run(method, "int8");
       options.measure_keys = std::string(method) == "absmax";  // gptq has statistics anyhow
       // Later layers see what the layers before them were rounded to.
-      const std::int64_t layers = options.measure_keys ? model.config.layers : 1;
+      const std::int64_t layers = options.measure_keys ? model.config.layer_count() : 1;
       const auto output = folder.path() / "model.leq";
-      if (model.config.qk_norm && options.measure_keys) {
+      if (norms_keys(model.config) && options.measure_keys) {
         EXPECT_THROW(run_bytes(source, output, options), Error);
         continue;
       }
@@ -169,9 +171,9 @@ TEST(Calibration, FilesHaveTheMeanOfKeysBeforeRope) {
       const LeqReader file(output, {.mode = LoadMode::map});
       for (std::int64_t layer = 0; layer < layers; ++layer) {
         const StoredTensor* found = file.find(layer_tensor(layer, kKeyMean));
-        ASSERT_EQ(found == nullptr, model.config.qk_norm);
+        ASSERT_EQ(found == nullptr, norms_keys(model.config));
         if (found == nullptr) continue;
-        const NaiveSums& inputs = naive.at(input_name(layer, Reader::qkv));
+        const NaiveSums& inputs = naive.at(layer_tensor(layer, "qkv"));
         std::vector<double> mean = inputs.sum;
         for (double& x : mean) x /= static_cast<double>(inputs.tokens);
         const auto* numbers = reinterpret_cast<const float*>(found->view.codes);
@@ -196,10 +198,11 @@ TEST(Calibration, StatisticsEqualANaiveLoopInAllFamilies) {
     const std::filesystem::path paths[] = {options.save_stats};
     const StatisticsReader reader(paths, model.config,
                                   weights_checksum(model.config, model.tensors), true);
-    for (std::int64_t layer = 0; layer < model.config.layers; ++layer) {
-      for (const Reader which : kBlockReaders) {
-        const std::string name = input_name(layer, which);
-        const InputStatistics found = reader.read(layer, which);
+    for (std::int64_t layer = 0; layer < model.config.layer_count(); ++layer) {
+      const std::vector<LinearSite> sites = linear_sites(model.config, layer);
+      for (std::size_t site = 0; site < sites.size(); ++site) {
+        const std::string name = input_name(layer, sites[site]);
+        const InputStatistics found = reader.read(layer, site);
         const NaiveSums& want = naive.at(name);
         EXPECT_EQ(found.tokens, want.tokens);
         expect_near(found.absmax, want.absmax, name + " absmax");
@@ -401,11 +404,10 @@ TEST(Calibration, KeepsToTheMemoryAllowed) {
 
 TEST(Calibration, A7BShapeFitsIn8GB) {
   ModelConfig config;
-  config.layers = 32;
+  config.layers.assign(32, {AttentionConfig(), DenseMlpConfig{.hidden = 11008}});
   config.width = 4096;
   config.heads = config.kv_heads = 32;
   config.head_dim = 128;
-  config.hidden = 11008;
   config.vocab = 32000;
   config.context = 4096;
   const auto layout = make_layout({"cpu", 2});
@@ -439,8 +441,10 @@ TEST(StatisticsFile, RefusesEveryDamage) {
   const auto read_all = [&](const std::string& content) {
     std::ofstream(damaged, std::ios::binary) << content;
     const StatisticsReader reader(paths, model.config, weights, false);
-    for (std::int64_t layer = 0; layer < model.config.layers; ++layer) {
-      for (const Reader which : kBlockReaders) reader.read(layer, which);
+    for (std::int64_t layer = 0; layer < model.config.layer_count(); ++layer) {
+      for (std::size_t site = 0; site < linear_sites(model.config, layer).size(); ++site) {
+        reader.read(layer, site);
+      }
     }
   };
   EXPECT_NO_THROW(read_all(bytes));

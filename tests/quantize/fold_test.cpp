@@ -85,7 +85,7 @@ TEST_P(FoldOf, AllSitesAndBiasesTogetherLeaveTheLogits) {
 
 TEST_P(FoldOf, AttentionBiasesMoveBehindAttention) {
   const test::ModelTensors before = test::make(GetParam());
-  if (!before.config.qkv_bias) {
+  if (!before.config.layers[0].attention()->qkv_bias) {
     BlockTensors block = before.blocks[0];
     fold_attention_biases(block, before.config);
     EXPECT_FALSE(block.has("o.bias"));  // nothing to fold, nothing added
@@ -95,13 +95,13 @@ TEST_P(FoldOf, AttentionBiasesMoveBehindAttention) {
   const auto ids = test::random_ids(20, before.config.vocab);
   test::ModelTensors after = before;
   after.config = with_attention_biases_folded(before.config);
-  EXPECT_TRUE(after.config.output_bias);
+  EXPECT_TRUE(after.config.layers[0].attention()->output_bias);
   for (auto& block : after.blocks) {
     fold_attention_biases(block, before.config);
     for (const float b : block.at("v.bias").values) ASSERT_EQ(b, 0.0f);
     const bool keys_kept =
         block.at("k.bias").values != std::vector<float>(block.at("k.bias").values.size());
-    EXPECT_EQ(keys_kept, before.config.rotary);
+    EXPECT_EQ(keys_kept, before.config.has_rope());
   }
   EXPECT_LT(
       test::relative_difference(test::naive_logits(before, ids), test::naive_logits(after, ids)),
@@ -121,7 +121,7 @@ TEST(SmoothingSites, AreInTheOrderOfTheBlockAndShareScalesBehindKvHeads) {
   config.heads = 4;
   config.kv_heads = 2;
   config.head_dim = 2;
-  config.hidden = 20;
+  config.layers = {{AttentionConfig(), DenseMlpConfig{.hidden = 20}}};
   const auto sites = smoothing_sites(config);
   ASSERT_EQ(sites.size(), 4u);
   EXPECT_EQ(sites[0].consumers, (std::vector<std::string>{"q", "k", "v"}));
@@ -129,7 +129,7 @@ TEST(SmoothingSites, AreInTheOrderOfTheBlockAndShareScalesBehindKvHeads) {
   EXPECT_EQ(sites[1].scales, 4);
   EXPECT_EQ(sites[2].consumers, (std::vector<std::string>{"gate", "up"}));
   EXPECT_EQ(sites[3].producer_part, "up");
-  config.gated = false;
+  config.layers[0].dense_mlp()->gated = false;
   EXPECT_EQ(smoothing_sites(config)[3].producer, Producer::run_time);
 }
 

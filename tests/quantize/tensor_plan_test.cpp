@@ -39,10 +39,10 @@ TEST(TensorPlan, InputsHaveAScaleFor128ColumnsAndInNarrowModels32ForDownAndHead)
   for (const std::int64_t width : {576, 2048}) {
     const TensorPlanner plan = planner_of(model_of(width, false), "int8");
     const ActKind fine = width < 2048 ? ActKind::g32 : ActKind::g128;
-    EXPECT_EQ(act_in(plan, "layers.1.q", TensorRole::qkv), ActKind::g128);
-    EXPECT_EQ(act_in(plan, "layers.1.o", TensorRole::o), ActKind::g128);
-    EXPECT_EQ(act_in(plan, "layers.1.up", TensorRole::gate_up), ActKind::g128);
-    EXPECT_EQ(act_in(plan, "layers.1.down", TensorRole::down), fine);
+    EXPECT_EQ(act_in(plan, "layers.1.q", TensorRole::normed_linear), ActKind::g128);
+    EXPECT_EQ(act_in(plan, "layers.1.o", TensorRole::mixer_output), ActKind::g128);
+    EXPECT_EQ(act_in(plan, "layers.1.up", TensorRole::normed_linear), ActKind::g128);
+    EXPECT_EQ(act_in(plan, "layers.1.down", TensorRole::mlp_output), fine);
     EXPECT_EQ(act_in(plan, "head", TensorRole::head), fine);
     EXPECT_EQ(act_in(plan, "token_embedding", TensorRole::token_embedding), ActKind::none);
     const TensorPlanner tied = planner_of(model_of(width, true), "int8");
@@ -54,17 +54,17 @@ TEST(TensorPlan, InputsHaveAScaleFor128ColumnsAndInNarrowModels32ForDownAndHead)
 TEST(TensorPlan, GroupsOfInputsAreNoFinerThanThoseOfWeights) {
   const ModelConfig config = model_of(576, true);
   for (const char* type : {"int8-g128", "int4-g64", "uint4-g128"}) {
-    EXPECT_EQ(act_in(planner_of(config, type), "layers.0.down", TensorRole::down), ActKind::g128)
+    EXPECT_EQ(act_in(planner_of(config, type), "layers.0.down", TensorRole::mlp_output), ActKind::g128)
         << type;
   }
-  EXPECT_EQ(act_in(planner_of(config, "int4-g32"), "layers.0.down", TensorRole::down),
+  EXPECT_EQ(act_in(planner_of(config, "int4-g32"), "layers.0.down", TensorRole::mlp_output),
             ActKind::g32);
   const QuantScheme coarse = require_scheme("int8-g128", "test");
   const TensorPlanner table =
       planner_of(config, "int8", ActChoice::automatic, {{"^token_embedding$", coarse}});
   EXPECT_EQ(act_in(table, "token_embedding", TensorRole::token_embedding), ActKind::g128);
   const TensorPlanner down = planner_of(config, "int8", ActChoice::automatic, {{"down$", coarse}});
-  EXPECT_EQ(act_in(down, "layers.0.down", TensorRole::down), ActKind::g128);
+  EXPECT_EQ(act_in(down, "layers.0.down", TensorRole::mlp_output), ActKind::g128);
   try {
     planner_of(config, "int4-g64", ActChoice::g32);
     FAIL() << "expected an error";
@@ -76,9 +76,9 @@ TEST(TensorPlan, GroupsOfInputsAreNoFinerThanThoseOfWeights) {
 
 TEST(TensorPlan, AChoiceOfInputsHoldsForAllBlockLinears) {
   const TensorPlanner plan = planner_of(model_of(576, true), "int8-g32", ActChoice::g32);
-  EXPECT_EQ(act_in(plan, "layers.0.q", TensorRole::qkv), ActKind::g32);
-  EXPECT_EQ(act_in(plan, "layers.0.gate", TensorRole::gate_up), ActKind::g32);
-  EXPECT_EQ(act_in(plan, "layers.0.o", TensorRole::o), ActKind::g32);
+  EXPECT_EQ(act_in(plan, "layers.0.q", TensorRole::normed_linear), ActKind::g32);
+  EXPECT_EQ(act_in(plan, "layers.0.gate", TensorRole::normed_linear), ActKind::g32);
+  EXPECT_EQ(act_in(plan, "layers.0.o", TensorRole::mixer_output), ActKind::g32);
 }
 
 }  // namespace

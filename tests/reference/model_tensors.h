@@ -40,7 +40,7 @@ struct ModelTensors {
 inline ModelTensors read_tensors(const ImportedModel& model) {
   ModelTensors read;
   read.config = model.config;
-  read.blocks.resize(static_cast<std::size_t>(model.config.layers));
+  read.blocks.resize(model.config.layers.size());
   for (const TensorInput& tensor : model.tensors) {
     const bool vector = tensor.shape.size() == 1;
     Matrix matrix = {vector ? 1 : tensor.shape[0], tensor.shape.back(), {}};

@@ -50,11 +50,11 @@ class NaiveTransformer {
     Matrix x;
     for (std::size_t t = 0; t < ids.size(); ++t) {
       x.push_back(row("token_embedding", ids[t], c_.width));
-      if (c_.rotary) continue;
+      if (!c_.learned_positions) continue;
       const auto position = row("position_embedding", static_cast<std::int64_t>(t), c_.width);
       for (std::size_t i = 0; i < position.size(); ++i) x.back()[i] += position[i];
     }
-    for (std::int64_t l = 0; l < c_.layers; ++l) layer(l, x);
+    for (std::int64_t l = 0; l < c_.layer_count(); ++l) layer(l, x);
     Matrix logits;
     for (const auto& state : x) {
       logits.push_back(
@@ -147,7 +147,6 @@ class NaiveTransformer {
   }
 
   void rotate(std::vector<double>& heads, std::size_t position, std::size_t length) const {
-    if (!c_.rotary) return;
     const std::int64_t half = c_.head_dim / 2;
     for (std::size_t h = 0; h < heads.size(); h += static_cast<std::size_t>(c_.head_dim)) {
       for (std::int64_t i = 0; i < half; ++i) {
@@ -163,7 +162,6 @@ class NaiveTransformer {
   }
 
   void head_norm(std::vector<double>& heads, const std::string& name) const {
-    if (!c_.qk_norm) return;
     for (auto h = heads.begin(); h != heads.end(); h += c_.head_dim) {
       const auto normed = norm({h, h + c_.head_dim}, name);
       std::copy(normed.begin(), normed.end(), h);
@@ -172,6 +170,8 @@ class NaiveTransformer {
 
   void layer(std::int64_t l, Matrix& x) const {
     const std::string at = "layers." + std::to_string(l) + ".";
+    const AttentionConfig& attention = *c_.layer(l).attention();
+    const DenseMlpConfig& mlp = *c_.layer(l).dense_mlp();
     const std::int64_t d = c_.head_dim;
     Matrix q, k, v;
     for (std::size_t t = 0; t < x.size(); ++t) {
@@ -180,8 +180,11 @@ class NaiveTransformer {
       q.push_back(linear(h, at + "q", c_.heads * d));
       k.push_back(linear(h, at + "k", c_.kv_heads * d));
       v.push_back(linear(h, at + "v", c_.kv_heads * d));
-      head_norm(q.back(), at + "q_norm");
-      head_norm(k.back(), at + "k_norm");
+      if (attention.qk_norm) {
+        head_norm(q.back(), at + "q_norm");
+        head_norm(k.back(), at + "k_norm");
+      }
+      if (!attention.rotary) continue;
       rotate(q.back(), t, x.size());
       rotate(k.back(), t, x.size());
     }
@@ -195,9 +198,9 @@ class NaiveTransformer {
     for (auto& state : x) {
       const auto h = norm(state, at + "mlp_norm");
       if (on_input) on_input(at + "gate_up", h);
-      auto up = linear(h, at + "up", c_.hidden);
-      if (c_.gated) {
-        const auto gate = linear(h, at + "gate", c_.hidden);
+      auto up = linear(h, at + "up", mlp.hidden);
+      if (mlp.gated) {
+        const auto gate = linear(h, at + "gate", mlp.hidden);
         for (std::size_t i = 0; i < up.size(); ++i) up[i] *= gate[i] / (1 + std::exp(-gate[i]));
       } else {
         for (double& u : up) {

@@ -77,7 +77,7 @@ class Bench {
     const BenchModel model(model_name, mode_, context);
     require(context <= round_up(model.config().context, kPageTokens), model_name, ": a test needs ",
             context, " positions, the model has ", model.config().context, "; lower -d, -p or -n");
-    check_gpu_layers(options_, model.config().layers);
+    check_gpu_layers(options_, model.config().layer_count());
     for (const RunSetting& setting : settings_) {
       const int place = processes_ == nullptr ? 0 : mpi_local_rank();
       const auto backend = rank_backend(options_, threads_of_leader(setting), place, setting.ranks);

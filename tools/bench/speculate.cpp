@@ -96,9 +96,9 @@ std::vector<Measured> measure(const std::vector<Mode>& modes, const Tokenizer& t
 // Seconds of a step that feeds so many tokens and draws after each, after a prompt.
 double step_seconds(Session& session, const std::vector<Token>& prompt, std::int64_t rows,
                     int runs) {
-  KvCache& cache = session.cache();
+  const SequenceState state = session.state();
   Transformer& transformer = session.transformer();
-  cache.clear(0);
+  state.drop(0);
   (void)session.advance(0, prompt);
   std::vector<SampleRequest> requests(static_cast<std::size_t>(rows));
   std::vector<Token> drawn(requests.size()), tokens(requests.size(), prompt.back());
@@ -107,11 +107,11 @@ double step_seconds(Session& session, const std::vector<Token>& prompt, std::int
   std::vector<double> seconds;
   for (int run = -1; run < runs; ++run) {
     const Stopwatch watch;
-    transformer.backend().sample(transformer.forward(batch, cache), requests, drawn);
+    transformer.backend().sample(transformer.forward(batch, state), requests, drawn);
     if (run >= 0) seconds.push_back(watch.seconds());
-    (void)cache.truncate(0, std::ssize(prompt));
+    (void)state.restore(0, std::ssize(prompt));
   }
-  cache.clear(0);
+  state.drop(0);
   return median(seconds);
 }
 

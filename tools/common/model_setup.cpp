@@ -126,7 +126,7 @@ void load(const Options& options, const AdjustLimits& adjust,
   setup.model = std::make_unique<Model>(options.text("model"), how);
   if (line) line->clear();
   const Model& model = *setup.model;
-  check_gpu_layers(options, model.config().layers);
+  check_gpu_layers(options, model.config().layer_count());
   const RunLimits wanted = wanted_limits(options, model, adjust);
   if (draft) {
     require_same_vocabulary(model.tokenizer(), model.file().name(), setup.draft_model->tokenizer(),

@@ -1,7 +1,6 @@
 #include "tools/common/plan_lines.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "base/text.h"
@@ -10,32 +9,36 @@
 namespace leq {
 namespace {
 
-// Kernels by class of linear, classes in the order of the forward pass; layers that differ get a
-// line each.
+// Kernels by linear site, in the order of the forward pass; layers that differ get a line each.
 std::vector<std::string> kernel_lines(const Weights& weights, const Backend& backend) {
-  struct Class {
-    std::string name;
-    Linear Block::*member;
+  struct Kernel {
+    std::string text;
+    std::size_t layers = 0;
   };
-  const std::array<Class, 4> classes = {Class{"qkv", &Block::qkv}, Class{"o", &Block::o},
-                                        Class{"gate_up", &Block::gate_up},
-                                        Class{"down", &Block::down}};
-  std::vector<std::string> lines;
-  for (const auto& [name, member] : classes) {
-    std::vector<std::pair<std::string, std::size_t>> kernels;
-    for (const Block& block : weights.blocks) {
-      const std::string kernel = backend.describe(block.*member);
-      const auto known = std::ranges::find(kernels, kernel, &decltype(kernels)::value_type::first);
-      if (known == kernels.end()) {
-        kernels.emplace_back(kernel, 1);
-      } else {
-        ++known->second;
-      }
+  struct Site {
+    std::string name;
+    std::vector<Kernel> kernels;
+  };
+  std::vector<Site> sites;
+  const auto at = [](auto& list, auto member, const std::string& key) -> auto& {
+    const auto known = std::ranges::find(list, key, member);
+    if (known != list.end()) return *known;
+    auto& added = list.emplace_back();
+    added.*member = key;
+    return added;
+  };
+  for (const LayerWeights& layer : weights.layers) {
+    for (const LayerLinear* linear : layer.linears()) {
+      Site& site = at(sites, &Site::name, linear->site_name);
+      ++at(site.kernels, &Kernel::text, backend.describe(*linear)).layers;
     }
-    for (const auto& [kernel, layers] : kernels) {
-      const bool some = layers < weights.blocks.size();
-      lines.push_back(name + ": " + kernel +
-                      (some ? " (" + std::to_string(layers) + " layers)" : ""));
+  }
+  std::vector<std::string> lines;
+  for (const Site& site : sites) {
+    for (const Kernel& kernel : site.kernels) {
+      const bool some = kernel.layers < weights.layers.size();
+      lines.push_back(site.name + ": " + kernel.text +
+                      (some ? " (" + std::to_string(kernel.layers) + " layers)" : ""));
     }
   }
   lines.push_back("head: " + backend.describe(weights.head));

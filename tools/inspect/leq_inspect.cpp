@@ -96,7 +96,7 @@ RunLimits limits_of(const Options& options, const Model& model) {
 }
 
 FitDevice fit_device(const Options& options, const Model& model) {
-  check_gpu_layers(options, model.config().layers);
+  check_gpu_layers(options, model.config().layer_count());
   const auto threads = static_cast<int>(std::max<std::int64_t>(0, options.integer("threads")));
   const GpuOptions gpu = {memory_cap(options), arithmetic_of(options)};
   return {device_name(options), threads, gpu, rank_count(options)};

@@ -146,7 +146,7 @@ std::string total_table(const Model& model) {
 Json config_for_people(const ModelConfig& config) {
   Json json = config_to_json(config);
   if (config.rope_scaling.kind == RopeScalingKind::none) json["rope_scaling"] = "none";
-  if (config.windows.empty()) json["windows"] = "none";
+  if (json.contains("windows") && json["windows"].size() == 0) json["windows"] = "none";
   return json;
 }
 
@@ -222,21 +222,22 @@ std::string inspect_json(const Model& model) {
                     {"bytes", total.bytes},
                     {"bits_each", bits_each(total.bytes, total.numbers)}};
   }
-  const Json json = {{"file", file.name()},
-                     {"file_bytes", file.file_bytes()},
-                     {"format", std::to_string(kLeqMajor) + "." + std::to_string(kLeqMinor)},
-                     {"description", describe(model.config())},
-                     {"type", model.type()},
-                     {"parameters", model.parameters()},
-                     {"bits_per_weight", model.bits_per_weight()},
-                     {"config", config_to_json(model.config())},
-                     {"tokenizer", tokenizer_json(model)},
-                     {"chat_template", model.chat_template()},
-                     {"generation", generation_to_json(model.generation())},
-                     {"kv_cache", section(model, "kv_cache")},
-                     {"provenance", section(model, "provenance")},
-                     {"totals", std::move(totals)},
-                     {"tensors", std::move(tensors)}};
+  const Json json = {
+      {"file", file.name()},
+      {"file_bytes", file.file_bytes()},
+      {"format", std::to_string(kLeqMajor) + "." + std::to_string(file.minor_version())},
+      {"description", describe(model.config())},
+      {"type", model.type()},
+      {"parameters", model.parameters()},
+      {"bits_per_weight", model.bits_per_weight()},
+      {"config", config_to_json(model.config())},
+      {"tokenizer", tokenizer_json(model)},
+      {"chat_template", model.chat_template()},
+      {"generation", generation_to_json(model.generation())},
+      {"kv_cache", section(model, "kv_cache")},
+      {"provenance", section(model, "provenance")},
+      {"totals", std::move(totals)},
+      {"tensors", std::move(tensors)}};
   return terminal_json(json.dump(2)) + '\n';
 }
 

@@ -46,7 +46,7 @@ const ActWord& word_of(ActChoice choice) {
 // two scales of the inputs.
 ActKind act_of_role(TensorRole role, const QuantScheme& scheme, const ModelConfig& config) {
   const bool fine =
-      role == TensorRole::down || role == TensorRole::head || role == TensorRole::token_embedding;
+      role == TensorRole::mlp_output || role == TensorRole::head || role == TensorRole::token_embedding;
   const bool narrow = config.width < kNarrowWidth;
   return narrow && fine && fits_act(scheme, ActKind::g32) ? ActKind::g32 : ActKind::g128;
 }
@@ -137,26 +137,29 @@ TensorPlanner make_planner(const PlanRequest& request, const ModelConfig& config
 }
 
 void check_plan(const ModelConfig& config, const TensorPlanner& plan) {
-  const TensorSpec* last = nullptr;
-  TensorPlan last_plan;
-  const std::vector<TensorSpec> specs = tensor_list(config);
-  for (const TensorSpec& spec : specs) {
+  for (const TensorSpec& spec : tensor_list(config)) {
     const TensorPlan now = plan(spec.name, spec.role);
     require(fits_act(now.scheme, now.act), Setting{"act"}, " ", act_name(now.act), ": groups of ",
             now.scheme.group, " weights (", spec.name, ") span several scales of the inputs; use ",
             Setting{"act"}, " g128, or a ", Setting{"type"}, " with smaller groups");
-    if (spec.role != TensorRole::qkv && spec.role != TensorRole::gate_up) continue;
-    const std::string layer = spec.name.substr(0, spec.name.rfind('.'));
-    if (last != nullptr && last->role == spec.role && last->name.starts_with(layer + ".")) {
-      require(now.act == last_plan.act &&
-                  sums_of(now, spec.shape[1]) == sums_of(last_plan, spec.shape[1]),
-              ErrorKind::bad_setting, "tensors ", last->name, " (", scheme_name(last_plan.scheme),
-              ", act ", act_name(last_plan.act), ") and ", spec.name, " (", scheme_name(now.scheme),
-              ", act ", act_name(now.act),
-              ") share their input but want it in different formats; give both the same type");
+  }
+  for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
+    for (const LinearSite& site : linear_sites(config, layer)) {
+      std::string last;
+      TensorPlan last_plan;
+      for (const LinearSpec& weight : site.weights) {
+        const std::string name = layer_tensor(layer, weight.name);
+        const TensorPlan now = plan(name, role_of(site));
+        require(last.empty() || (now.act == last_plan.act &&
+                                 sums_of(now, site.inputs) == sums_of(last_plan, site.inputs)),
+                ErrorKind::bad_setting, "tensors ", last, " (", scheme_name(last_plan.scheme),
+                ", act ", act_name(last_plan.act), ") and ", name, " (", scheme_name(now.scheme),
+                ", act ", act_name(now.act),
+                ") share their input but want it in different formats; give both the same type");
+        last = name;
+        last_plan = now;
+      }
     }
-    last = &spec;
-    last_plan = now;
   }
 }
 

@@ -5,19 +5,10 @@
 
 #include "base/error.h"
 #include "comm/division.h"
-#include "quantize/pipeline/block_readers.h"
+#include "quantize/pipeline/site_inputs.h"
 
 namespace leq {
 namespace {
-
-BlockHalf half_of(Reader reader) {
-  return reader == Reader::qkv || reader == Reader::o ? BlockHalf::attention : BlockHalf::mlp;
-}
-
-std::int64_t inputs_of(Reader reader, const ModelConfig& config) {
-  if (reader == Reader::o) return config.heads * config.head_dim;
-  return reader == Reader::down ? config.hidden : config.width;
-}
 
 // Gathers what the pass wants; two halves of the windows side by side to be compared. One rank adds
 // up what it sees as it sees it; several run a window each, tell each other what they saw, and all
@@ -25,7 +16,7 @@ std::int64_t inputs_of(Reader reader, const ModelConfig& config) {
 class Collector final : public Observer {
  public:
   Collector(const PassContext& context, const Pass& pass)
-      : context_(context), pass_(pass), wanted_(pass.wanted) {
+      : context_(context), sites_(context.run.sites()), pass_(pass), wanted_(pass.wanted) {
     wanted_.share = {context.ranks.rank(), context.ranks.size()};
   }
 
@@ -34,23 +25,24 @@ class Collector final : public Observer {
     tokens_ = tokens;
   }
 
-  bool see(Reader reader, const Rows& input, std::int64_t tokens) override {
-    if (wants(reader)) {
-      const std::span<float> values = seen_of(reader, context_.ranks.rank());
+  bool see(const LayerLinear& linear, const Rows& input, std::int64_t tokens) override {
+    const std::size_t site = linear.site;
+    if (wants(site)) {
+      const std::span<float> values = seen_of(site, context_.ranks.rank());
       context_.backend.download(input, tokens, values);
       if (context_.ranks.size() == 1) {
-        add(reader, window_, values);
+        add(site, window_, values);
       } else {
         StatisticsWanted wanted = pass_.wanted;
         wanted.hessian = false;
-        accumulate(of_window_[reader] = {}, rows_of(window_, values), wanted, place_of(reader),
+        accumulate(of_window_[site] = {}, rows_of(window_, values), wanted, place_of(site),
                    context_.pool);
       }
     }
-    const Extent extent = half_of(reader) == BlockHalf::attention ? pass_.attention : pass_.mlp;
-    return extent == Extent::whole ||
-           std::any_of(pass_.readers.begin(), pass_.readers.end(), [&](Reader later) {
-             return half_of(later) == half_of(reader) && later > reader;
+    const Sublayer sublayer = sites_[site].sublayer;
+    const Extent extent = sublayer == Sublayer::mixer ? pass_.mixer : pass_.mlp;
+    return extent == Extent::whole || std::ranges::any_of(pass_.sites, [&](std::size_t later) {
+             return sites_[later].sublayer == sublayer && later > site;
            });
   }
 
@@ -59,25 +51,25 @@ class Collector final : public Observer {
     if (context_.ranks.size() == 1) return;
     const std::int64_t there =
         std::min<std::int64_t>(context_.ranks.size(), context_.hidden.windows() - first);
-    for (const Reader reader : pass_.readers) {
-      const std::vector<InputStatistics> parts = gather_statistics(reader, there);
-      if (wanted_.hessian) gather_inputs(reader, there);
+    for (const std::size_t site : pass_.sites) {
+      const std::vector<InputStatistics> parts = gather_statistics(site, there);
+      if (wanted_.hessian) gather_inputs(site, there);
       for (std::int64_t window = 0; window < there; ++window) {
-        start_window_of(reader, first + window);
-        InputStatistics& all = result_.statistics[reader];
+        start_window_of(site, first + window);
+        InputStatistics& all = result_.statistics[site];
         merge(all, parts[static_cast<std::size_t>(window)]);
         if (!wanted_.hessian) continue;
-        add_hessian(all, seen_of(reader, static_cast<int>(window)), wanted_.share, context_.pool);
+        add_hessian(all, seen_of(site, static_cast<int>(window)), wanted_.share, context_.pool);
       }
     }
   }
 
   PassResult finish() {
     if (pass_.wanted.hessian && context_.ranks.size() > 1) {
-      for (auto& [reader, statistics] : result_.statistics) join_hessian(statistics);
+      for (auto& [site, statistics] : result_.statistics) join_hessian(statistics);
     }
-    for (auto& [reader, statistics] : result_.statistics) {
-      const auto first = halves_.find(reader);
+    for (auto& [site, statistics] : result_.statistics) {
+      const auto first = halves_.find(site);
       if (first == halves_.end()) continue;
       InputStatistics second;
       second.columns = statistics.columns;
@@ -96,13 +88,13 @@ class Collector final : public Observer {
   }
 
  private:
-  bool wants(Reader reader) const {
-    return std::find(pass_.readers.begin(), pass_.readers.end(), reader) != pass_.readers.end();
+  bool wants(std::size_t site) const {
+    return std::find(pass_.sites.begin(), pass_.sites.end(), site) != pass_.sites.end();
   }
 
-  void add(Reader reader, std::int64_t window, std::span<const float> values) {
-    start_window_of(reader, window);
-    accumulate(result_.statistics[reader], rows_of(window, values), wanted_, place_of(reader),
+  void add(std::size_t site, std::int64_t window, std::span<const float> values) {
+    start_window_of(site, window);
+    accumulate(result_.statistics[site], rows_of(window, values), wanted_, place_of(site),
                context_.pool);
   }
 
@@ -112,18 +104,18 @@ class Collector final : public Observer {
   }
 
   // For errors: "layers.3 (qkv)".
-  std::string place_of(Reader reader) const {
-    return context_.block + " (" + input_name(0, reader).substr(9) + ")";
+  std::string place_of(std::size_t site) const {
+    return context_.block + " (" + sites_[site].name + ")";
   }
 
-  void start_window_of(Reader reader, std::int64_t window) {
-    if (window > 0 && window == context_.hidden.windows() / 2) start_second_half(reader);
+  void start_window_of(std::size_t site, std::int64_t window) {
+    if (window > 0 && window == context_.hidden.windows() / 2) start_second_half(site);
   }
 
   // Sums go on and are told apart by what they were; the largest magnitudes start again.
-  void start_second_half(Reader reader) {
-    InputStatistics& statistics = result_.statistics[reader];
-    InputStatistics& first = halves_[reader];
+  void start_second_half(std::size_t site) {
+    InputStatistics& statistics = result_.statistics[site];
+    InputStatistics& first = halves_[site];
     first.columns = statistics.columns;
     first.tokens = statistics.tokens;
     first.square_sum = statistics.square_sum;
@@ -132,25 +124,25 @@ class Collector final : public Observer {
   }
 
   // What a rank's window gave, this one's or one that was gathered.
-  std::span<float> seen_of(Reader reader, int rank) {
-    const auto one = static_cast<std::size_t>(tokens_ * inputs_of(reader, context_.run.config()));
-    std::vector<float>& all = seen_[reader];
+  std::span<float> seen_of(std::size_t site, int rank) {
+    const auto one = static_cast<std::size_t>(tokens_ * sites_[site].inputs);
+    std::vector<float>& all = seen_[site];
     all.resize(one * static_cast<std::size_t>(context_.ranks.size()));
     return std::span(all).subspan(one * static_cast<std::size_t>(rank), one);
   }
 
   // What the first ranks counted of their windows.
-  std::vector<InputStatistics> gather_statistics(Reader reader, std::int64_t there) {
+  std::vector<InputStatistics> gather_statistics(std::size_t site, std::int64_t there) {
     std::vector<std::byte> own;
     if (context_.ranks.rank() < there) {
-      each_array(of_window_[reader], [&](auto values) {
+      each_array(of_window_[site], [&](auto values) {
         const auto bytes = std::as_bytes(values);
         own.insert(own.end(), bytes.begin(), bytes.end());
       });
     }
     const auto all =
-        gather_bytes(context_.ranks, own, Receivers::all, "statistics of " + place_of(reader));
-    const std::int64_t columns = inputs_of(reader, context_.run.config());
+        gather_bytes(context_.ranks, own, Receivers::all, "statistics of " + place_of(site));
+    const std::int64_t columns = sites_[site].inputs;
     std::vector<InputStatistics> parts;
     for (std::int64_t window = 0; window < there; ++window) {
       const std::vector<std::byte>& bytes = all[static_cast<std::size_t>(window)];
@@ -163,7 +155,7 @@ class Collector final : public Observer {
       std::size_t known = 0;
       each_array(part, [&](auto values) { known += values.size_bytes(); });
       ensure(bytes.size() >= known && (bytes.size() - known) % (k * sizeof(float)) == 0,
-             place_of(reader), ": ", bytes.size(), " bytes of statistics for ", columns, " inputs");
+             place_of(site), ": ", bytes.size(), " bytes of statistics for ", columns, " inputs");
       part.samples.resize((bytes.size() - known) / sizeof(float));
       std::size_t from = 0;
       each_array(part, [&](auto values) {
@@ -176,14 +168,13 @@ class Collector final : public Observer {
   }
 
   // The inputs that they saw.
-  void gather_inputs(Reader reader, std::int64_t there) {
+  void gather_inputs(std::size_t site, std::int64_t there) {
     std::vector<OwnedRows> windows;
     for (int rank = 0; rank < there; ++rank) {
-      const auto seen = std::as_writable_bytes(seen_of(reader, rank));
+      const auto seen = std::as_writable_bytes(seen_of(site, rank));
       windows.push_back({.owner = rank, .data = seen.data(), .bytes = seen.size()});
     }
-    gather_owned(context_.ranks, windows,
-                 "inputs of " + context_.block + input_name(0, reader).substr(8));
+    gather_owned(context_.ranks, windows, "inputs of " + context_.block + "." + sites_[site].name);
   }
 
   // A tile of each rank at a time.
@@ -212,12 +203,13 @@ class Collector final : public Observer {
   }
 
   const PassContext& context_;
+  const std::vector<LinearSite>& sites_;
   const Pass& pass_;
   StatisticsWanted wanted_;
-  std::int64_t window_ = 0, tokens_ = 0;         // at work, and of each
-  std::map<Reader, InputStatistics> of_window_;  // of this rank, where there are several
-  std::map<Reader, std::vector<float>> seen_;    // [ranks][tokens][K] in that window of each
-  std::map<Reader, InputStatistics> halves_;     // absmax and square_sum of the first half
+  std::int64_t window_ = 0, tokens_ = 0;              // at work, and of each
+  std::map<std::size_t, InputStatistics> of_window_;  // of this rank, where there are several
+  std::map<std::size_t, std::vector<float>> seen_;    // [ranks][tokens][K] in that window of each
+  std::map<std::size_t, InputStatistics> halves_;     // absmax and square_sum of the first half
   PassResult result_;
 };
 
@@ -233,8 +225,8 @@ PassResult run_pass(const PassContext& context, const Pass& pass) {
     collector.start_window(window, context.run.tokens_of(states.size()));
     if (window < hidden.windows()) {
       hidden.read(window, states);
-      if (pass.attention != Extent::none) context.run.run(BlockHalf::attention, states, &collector);
-      if (pass.mlp != Extent::none) context.run.run(BlockHalf::mlp, states, &collector);
+      if (pass.mixer != Extent::none) context.run.run(Sublayer::mixer, states, &collector);
+      if (pass.mlp != Extent::none) context.run.run(Sublayer::mlp, states, &collector);
       if (pass.keep) hidden.write(window, states);
     }
     collector.share_windows(first);

@@ -17,7 +17,7 @@ namespace leq {
 
 inline constexpr int kSampleTokens = 512;  // of an input, kept by calibration
 
-// How much of a half a pass runs.
+// How much of a sublayer a pass runs.
 enum class Extent : std::uint8_t {
   none,
   inputs,  // up to the last linear whose inputs are wanted
@@ -25,16 +25,16 @@ enum class Extent : std::uint8_t {
 };
 
 struct Pass {
-  Extent attention = Extent::whole;
+  Extent mixer = Extent::whole;
   Extent mlp = Extent::whole;
-  std::vector<Reader> readers = {};  // whose inputs are gathered
+  std::vector<std::size_t> sites = {};  // of the layer, whose inputs are gathered
   StatisticsWanted wanted = {};
-  bool keep = true;  // hidden states become what the halves that run whole make of them
+  bool keep = true;  // hidden states become what the sublayers that run whole make of them
 };
 
 struct PassResult {
-  std::map<Reader, InputStatistics> statistics;
-  // Between the first and the second half of the windows, worst over the readers.
+  std::map<std::size_t, InputStatistics> statistics;  // by site
+  // Between the first and the second half of the windows, worst over the sites.
   HalvesDifference halves;
 };
 

@@ -1,5 +1,7 @@
 #include "quantize/pipeline/block_run.h"
 
+#include <algorithm>
+
 #include "backend/counting_memory.h"
 #include "base/error.h"
 
@@ -7,11 +9,10 @@ namespace leq {
 namespace {
 
 ModelConfig one_block(ModelConfig config, std::int64_t layer) {
-  config.windows = {config.window(layer)};
-  config.layers = 1;
+  config.layers = {config.layer(layer)};
   config.vocab = 1;
   config.tied = true;
-  if (!config.rotary) config.context = 1;  // rows of the learned positions
+  if (config.learned_positions) config.context = 1;  // rows of the learned positions
   return config;
 }
 
@@ -37,12 +38,20 @@ StoredTensor stored(const std::string& name, const Shape& shape, const std::vect
   return tensor;
 }
 
+TensorFinder finder(const std::map<std::string, StoredTensor, std::less<>>& tensors) {
+  return [&tensors](std::string_view name) -> const StoredTensor* {
+    const auto found = tensors.find(name);
+    return found == tensors.end() ? nullptr : &found->second;
+  };
+}
+
 }  // namespace
 
 BlockRun::BlockRun(const ModelConfig& config, std::int64_t layer, const BlockTensors& block,
                    Backend& backend, std::int64_t length)
     : zeros_(static_cast<std::size_t>(config.width)),
       config_(one_block(config, layer)),
+      sites_(linear_sites(config_, 0)),
       weights_(bind(block, backend)),
       cache_(backend.memory(), backend.layout(), cache_shape(config_, length)),
       transformer_(config_, weights_, backend, forward_limits_of(length)) {}
@@ -60,29 +69,30 @@ Weights BlockRun::bind(const BlockTensors& block, Backend& backend) {
   for (const char* name : {"final_norm", "final_norm.bias"}) {
     tensors_[name] = stored(name, {config_.width}, zeros_);
   }
-  const auto find = [&](std::string_view name) -> const StoredTensor* {
-    const auto found = tensors_.find(name);
-    return found == tensors_.end() ? nullptr : &found->second;
-  };
-  return bind_weights(find, "block", config_, backend.memory());
+  return bind_weights(finder(tensors_), "block", config_, backend.memory());
 }
 
-bool BlockRun::run(BlockHalf half, std::span<float> hidden, Observer* observer) {
+bool BlockRun::run(Sublayer which, std::span<float> hidden, Observer* observer) {
   transformer_.observe(observer);
-  return transformer_.run_half(half, 0, hidden, cache_);
+  return transformer_.run_sublayer(which, 0, hidden, cache_);
 }
 
-std::uint64_t BlockRun::bytes(const ModelConfig& config, const Layout& layout,
+std::uint64_t BlockRun::bytes(const ModelConfig& config, std::int64_t layer, const Layout& layout,
                               std::int64_t length) {
-  const ModelConfig one = one_block(config, 0);
+  const ModelConfig one = one_block(config, layer);
   // Of the weights only the sizes of linears matter here; all of them take f32 rows.
-  Weights weights;
-  Block block;
-  block.qkv.inputs = block.gate_up.inputs = weights.head.inputs = one.width;
-  block.o.inputs = one.heads * one.head_dim;
-  block.down.inputs = one.hidden;
-  weights.blocks.push_back(block);
-  CountingMemory memory(layout);
+  std::map<std::string, StoredTensor, std::less<>> tensors;
+  std::vector<float> zeros;
+  for (const TensorSpec& spec : tensor_list(one)) {
+    if (spec.shape.size() == 1) {
+      zeros.resize(std::max(zeros.size(), static_cast<std::size_t>(spec.shape[0])));
+    }
+  }
+  for (const TensorSpec& spec : tensor_list(one)) {
+    tensors[spec.name] = stored(spec.name, spec.shape, zeros);
+  }
+  CountingMemory of_weights(layout), memory(layout);
+  const Weights weights = bind_weights(finder(tensors), "block", one, of_weights);
   const KvCache cache(memory, layout, cache_shape(one, length));
   const Workspace work(one, weights, memory, layout, forward_limits_of(length),
                        place_of(one, 0, 1));

@@ -23,17 +23,19 @@ class BlockRun {
   BlockRun(const BlockRun&) = delete;
   BlockRun& operator=(const BlockRun&) = delete;
 
-  // One half over the hidden states [T][W] of a sequence, in place. False where the observer wanted
-  // no more; the states are unchanged then.
-  bool run(BlockHalf half, std::span<float> hidden, Observer* observer);
+  // One sublayer over the hidden states [T][W] of a sequence, in place. False where the observer
+  // wanted no more; the states are unchanged then.
+  bool run(Sublayer which, std::span<float> hidden, Observer* observer);
 
   const ModelConfig& config() const { return config_; }
+  const std::vector<LinearSite>& sites() const { return sites_; }  // of the layer
   std::int64_t tokens_of(std::size_t numbers) const {
     return static_cast<std::int64_t>(numbers) / config_.width;
   }
 
   // What the constructor asks of the backend at most.
-  static std::uint64_t bytes(const ModelConfig& config, const Layout& layout, std::int64_t length);
+  static std::uint64_t bytes(const ModelConfig& config, std::int64_t layer, const Layout& layout,
+                             std::int64_t length);
 
  private:
   Weights bind(const BlockTensors& block, Backend& backend);
@@ -41,6 +43,7 @@ class BlockRun {
   std::map<std::string, StoredTensor, std::less<>> tensors_;
   std::vector<float> zeros_;  // stands for the tensors outside the block
   ModelConfig config_;        // one block, one token
+  std::vector<LinearSite> sites_;
   Weights weights_;
   KvCache cache_;
   Transformer transformer_;

@@ -1,5 +1,7 @@
 #include "quantize/pipeline/block_source.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "model/rotation.h"
 #include "model/weights.h"
@@ -39,22 +41,13 @@ ModelConfig with_biases_folded(const ModelConfig& config, const BlockRewrites& r
 }  // namespace
 
 ModelConfig rewritten_config(const ModelConfig& config, const BlockRewrites& rewrites) {
-  require(!rewrites.fold_attention_biases || config.qkv_bias, Setting{"fold_attention_biases"},
+  const bool has_biases = std::ranges::any_of(config.layers, [](const LayerConfig& layer) {
+    return layer.attention() != nullptr && layer.attention()->qkv_bias;
+  });
+  require(!rewrites.fold_attention_biases || has_biases, Setting{"fold_attention_biases"},
           ": the model has no biases of q, k and v; leave it out");
   const ModelConfig folded = with_biases_folded(config, rewrites);
   return rewrites.rotation_seed ? rotated(folded, *rewrites.rotation_seed) : folded;
-}
-
-std::vector<TensorSpec> block_specs(ModelConfig config) {
-  config.layers = 1;
-  std::vector<TensorSpec> specs;
-  const std::string front = layer_tensor(0, "");
-  for (TensorSpec& spec : tensor_list(config)) {
-    if (!spec.name.starts_with(front)) continue;
-    spec.name.erase(0, front.size());
-    specs.push_back(std::move(spec));
-  }
-  return specs;
 }
 
 Matrix matrix_of(const Shape& shape) {
@@ -73,23 +66,24 @@ BlockSource::BlockSource(const ModelConfig& config, std::span<const TensorInput>
 
 BlockTensors BlockSource::load(std::int64_t layer) const {
   BlockTensors block;
-  for (const TensorSpec& spec : block_specs(source_config_)) {
+  for (const TensorSpec& spec : layer_tensors(source_config_, layer)) {
     const TensorInput& tensor = *tensors_.at(layer_tensor(layer, spec.name));
     Matrix matrix = matrix_of(tensor.shape);
     tensor.read(0, tensor.shape.size() == 2 ? matrix.rows : matrix.columns, matrix.values);
     if (tensor.drop) tensor.drop();
     block.parts[spec.name] = std::move(matrix);
   }
-  if (rewrites_.fold_attention_biases) fold_attention_biases(block, source_config_);
+  if (rewrites_.fold_attention_biases) fold_attention_biases(block, source_config_, layer);
   if (rewrites_.rotation_seed) {
-    rotate_block(block, with_biases_folded(source_config_, rewrites_), config_.rotation);
+    rotate_block(block, with_biases_folded(source_config_, rewrites_), config_.rotation, layer);
   }
   return block;
 }
 
 void BlockSource::embed(const CalibrationData& data, HiddenStates& hidden, Backend& backend) const {
   const TensorInput& table = *tensors_.at("token_embedding");
-  const TensorInput* positions = config_.rotary ? nullptr : tensors_.at("position_embedding");
+  const TensorInput* positions =
+      config_.learned_positions ? tensors_.at("position_embedding") : nullptr;
   const auto width = static_cast<std::size_t>(config_.width);
   std::vector<float> states(static_cast<std::size_t>(hidden.numbers())), place(width);
   std::optional<StreamRotation> rotation;

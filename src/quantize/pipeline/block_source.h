@@ -29,8 +29,6 @@ struct BlockRewrites {
 // Throws Error where the model has no attention biases to fold, or as rotated() does.
 ModelConfig rewritten_config(const ModelConfig& config, const BlockRewrites& rewrites);
 
-// The tensors of a block in file order, their names without the layer.
-std::vector<TensorSpec> block_specs(ModelConfig config);
 // Zeros of a tensor's shape.
 Matrix matrix_of(const Shape& shape);
 

@@ -13,41 +13,41 @@ namespace leq {
 
 // nullptr where a fold has added the part.
 const TensorSpec* BlockWork::find_part(const std::string& part) const {
-  const auto found = std::ranges::find(context_.specs, part, &TensorSpec::name);
-  return found != context_.specs.end() ? &*found : nullptr;
+  const auto found = std::ranges::find(specs_, part, &TensorSpec::name);
+  return found != specs_.end() ? &*found : nullptr;
 }
 
 // Of a linear.
 TensorPlan BlockWork::plan_of(const std::string& part) const {
   TensorPlan plan = context_.options.plan(layer_tensor(layer_, part), find_part(part)->role);
-  if (plan.act == ActKind::tensor && by_token_.contains(reader_of(part))) plan.act = ActKind::row;
+  if (plan.act == ActKind::tensor && by_token_.contains(site_of(sites_, part)))
+    plan.act = ActKind::row;
   return plan;
 }
 
-void BlockWork::judge_static_scale(Reader reader, const InputStatistics& inputs) {
+void BlockWork::judge_static_scale(std::size_t index, const InputStatistics& inputs) {
   if (context_.options.max_static_error == 0) return;
-  for (const SmoothingSite& site : smoothing_sites(context_.config)) {
-    if (reader_of(site.consumers.front()) != reader) continue;
+  for (const SmoothingSite& site : smoothing_sites(context_.config, layer_)) {
+    if (site_of(sites_, site.consumers.front()) != index) continue;
     const TensorPlan plan = plan_of(site.consumers.front());
     if (plan.act != ActKind::tensor || !plan.scheme.is_integer()) return;
     const ActErrors errors =
         act_errors(make_site(site, block_, inputs, &context_.pool, context_.ranks), plan.scheme,
                    static_act_scale(inputs));
-    if (errors.fixed > context_.options.max_static_error * errors.by_token)
-      by_token_.insert(reader);
+    if (errors.fixed > context_.options.max_static_error * errors.by_token) by_token_.insert(index);
   }
 }
 
 void BlockWork::fold(Statistics& statistics) {
   const auto plan = [&](const std::string& part) { return plan_of(part); };
-  for (const SmoothingSite& site : smoothing_sites(context_.config)) {
-    InputStatistics& inputs = statistics.at(reader_of(site.consumers.front()));
+  for (const SmoothingSite& site : smoothing_sites(context_.config, layer_)) {
+    InputStatistics& inputs = statistics.at(site_of(sites_, site.consumers.front()));
     const FoldChoice choice =
         context_.options.fold->choose({site, block_, inputs, plan, context_.pool, context_.ranks});
     const std::vector<float>& scale = choice.scales;
     if (scale.empty()) continue;
     fold_scales(block_, site, scale);
-    folds_[reader_of(site.consumers.front())] =
+    folds_[site_of(sites_, site.consumers.front())] =
         checksum_text(checksum(std::as_bytes(std::span(scale))));
     for (std::size_t i = 0; i < choice.weights.size(); ++i) {
       block_.at(site.consumers[i]).values = choice.weights[i];
@@ -73,7 +73,7 @@ QuantizedTensor BlockWork::quantize(const std::string& part, const InputStatisti
   QuantizedTensor result = quantize_values(
       weight.values, weight.rows, weight.columns, plan_of(part), &inputs,
       layer_tensor(layer_, part), context_.pool, divides_rows(part) ? context_.ranks : one_rank());
-  if (const auto found = folds_.find(reader_of(part)); found != folds_.end()) {
+  if (const auto found = folds_.find(site_of(sites_, part)); found != folds_.end()) {
     result.record.fold = found->second;
   }
   return result;
@@ -102,7 +102,8 @@ void BlockWork::keep(const std::string& part, QuantizedTensor chosen,
 
 // Of the unquantized k. A norm of keys is not linear: such models go without.
 void BlockWork::note_key_mean(const InputStatistics& inputs) {
-  if (context_.config.qk_norm) return;
+  const AttentionConfig* attention = context_.config.layer(layer_).attention();
+  if (attention == nullptr || attention->qk_norm) return;
   const Matrix& weight = block_.at("k");
   Matrix mean{1, weight.rows, mean_outputs(weight.values, inputs, context_.pool)};
   if (block_.has("k.bias")) {
@@ -123,7 +124,7 @@ std::vector<BlockTensor> BlockWork::finish() {
                                        context_.options.plan(name, TensorRole::vector), nullptr,
                                        name, context_.pool)});
   };
-  for (const TensorSpec& spec : context_.specs) {
+  for (const TensorSpec& spec : specs_) {
     if (is_block_linear(spec.role)) {
       tensors.push_back(
           {layer_tensor(layer_, spec.name), spec.shape, std::move(done_.at(spec.name))});

@@ -12,21 +12,20 @@
 #include "comm/communicator.h"
 #include "model/tensor_list.h"
 #include "quantize/calibration/statistics.h"
-#include "quantize/pipeline/block_readers.h"
 #include "quantize/pipeline/partial_run.h"
 #include "quantize/pipeline/quantize_blocks.h"
 #include "quantize/pipeline/quantize_tensor.h"
+#include "quantize/pipeline/site_inputs.h"
 #include "quantize/rewrites/block_tensors.h"
 
 namespace leq {
 
-using Statistics = std::map<Reader, InputStatistics>;
+using Statistics = std::map<std::size_t, InputStatistics>;  // by site
 
 // What the blocks of a run share; all of it outlives them.
 struct BlockContext {
   const ModelConfig& config;  // of the blocks as they are written
   const BlockOptions& options;
-  const std::vector<TensorSpec>& specs;  // of one block
   ThreadPool& pool;
   Communicator& ranks;
   bool sequential = false;  // what is quantized replaces the f32 weights at once
@@ -35,16 +34,21 @@ struct BlockContext {
 class BlockWork {
  public:
   BlockWork(const BlockContext& context, std::int64_t layer, BlockTensors tensors)
-      : context_(context), layer_(layer), block_(std::move(tensors)) {}
+      : context_(context),
+        layer_(layer),
+        sites_(linear_sites(context.config, layer)),
+        specs_(layer_tensors(context.config, layer)),
+        block_(std::move(tensors)) {}
 
   std::int64_t layer() const { return layer_; }
   // As they are now; they stay where they are.
   const BlockTensors& tensors() const { return block_; }
+  const std::vector<LinearSite>& sites() const { return sites_; }
 
   // Moves sizes of input channels by options.fold and divides what was seen of them.
   void fold(Statistics& statistics);
   // Act tensor: notes where a fixed scale does not suit an input.
-  void judge_static_scale(Reader reader, const InputStatistics& inputs);
+  void judge_static_scale(std::size_t site, const InputStatistics& inputs);
   // How many numbers a linear has.
   std::int64_t size_of(const std::string& part) const;
   // Whether ranks can divide the rows of a linear.
@@ -63,10 +67,12 @@ class BlockWork {
 
   BlockContext context_;
   std::int64_t layer_;
+  std::vector<LinearSite> sites_;
+  std::vector<TensorSpec> specs_;
   BlockTensors block_;
   std::map<std::string, QuantizedTensor> done_;
-  std::map<Reader, std::string> folds_;  // checksums of the scales
-  std::set<Reader> by_token_;            // inputs that a fixed scale does not suit
+  std::map<std::size_t, std::string> folds_;  // by site: checksums of the scales
+  std::set<std::size_t> by_token_;            // sites whose inputs a fixed scale does not suit
 };
 
 }  // namespace leq

@@ -1,7 +1,8 @@
 #include "quantize/pipeline/calibration_memory.h"
 
 #include <algorithm>
-#include <array>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -29,54 +30,67 @@ std::uint64_t statistics_bytes(std::int64_t columns, std::int64_t samples, bool 
          (hessian ? k * k * sizeof(double) : 0);
 }
 
-struct BlockSizes {
-  std::uint64_t numbers = 0;  // of all tensors of a block
-  std::uint64_t largest = 0;  // of one linear
-};
-
-BlockSizes block_sizes(const ModelConfig& config) {
-  ModelConfig one = config;
-  one.layers = 1;
-  BlockSizes sizes;
-  for (const TensorSpec& spec : tensor_list(one)) {
-    if (!spec.name.starts_with("layers.")) continue;
-    std::uint64_t numbers = 1;
-    for (const std::int64_t size : spec.shape) numbers *= static_cast<std::uint64_t>(size);
-    sizes.numbers += numbers;
-    if (is_block_linear(spec.role)) sizes.largest = std::max(sizes.largest, numbers);
+// The first layer of each kind: layers that differ in their windows alone need the same.
+std::vector<std::int64_t> layers_of_each_kind(const ModelConfig& config) {
+  std::vector<LayerConfig> kinds;
+  std::vector<std::int64_t> layers;
+  for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
+    LayerConfig kind = config.layer(layer);
+    if (AttentionConfig* attention = kind.attention()) attention->window = 0;
+    if (std::ranges::find(kinds, kind) != kinds.end()) continue;
+    kinds.push_back(kind);
+    layers.push_back(layer);
   }
-  return sizes;
+  return layers;
+}
+
+CalibrationMemory plan_layer(const ModelConfig& config, std::int64_t layer,
+                             const CalibrationShape& shape, const Layout& layout) {
+  std::uint64_t numbers = 0, largest = 0;  // of all tensors of the layer, and of one linear
+  for (const TensorSpec& spec : layer_tensors(config, layer)) {
+    std::uint64_t of_tensor = 1;
+    for (const std::int64_t size : spec.shape) of_tensor *= static_cast<std::uint64_t>(size);
+    numbers += of_tensor;
+    if (is_block_linear(spec.role)) largest = std::max(largest, of_tensor);
+  }
+  std::int64_t widest = 0;
+  std::uint64_t all = 0;
+  for (const LinearSite& site : linear_sites(config, layer)) {
+    widest = std::max(widest, site.inputs);
+    all += statistics_bytes(site.inputs, shape.sample_tokens, shape.hessian_together);
+  }
+  const std::uint64_t one = statistics_bytes(widest, shape.sample_tokens, shape.hessian_of_one);
+  CalibrationMemory memory;
+  memory.block = numbers * sizeof(float);
+  memory.statistics = shape.together ? std::max(all, one) : one;
+  const auto k = static_cast<std::uint64_t>(widest);
+  const std::uint64_t of_hessian = shape.hessian_of_one     ? kBytesPerSolved
+                                   : shape.hessian_together ? kBytesPerWeighed
+                                                            : 0;
+  memory.method = largest * kBytesPerWeight + kFixedBytes + k * k * of_hessian;
+  if (!shape.hidden) return memory;
+  const auto window = static_cast<std::uint64_t>(shape.length * config.width) * sizeof(float);
+  const auto input = static_cast<std::uint64_t>(shape.length * widest) * sizeof(float);
+  // X^T X lays the input out once more.
+  const bool hessian = shape.hessian_of_one || shape.hessian_together;
+  memory.forward =
+      BlockRun::bytes(config, layer, layout, shape.length) + window + (hessian ? 2 * input : input);
+  memory.hidden = window * static_cast<std::uint64_t>(shape.windows);
+  return memory;
 }
 
 }  // namespace
 
 CalibrationMemory plan_calibration(const ModelConfig& config, const CalibrationShape& shape,
                                    const Layout& layout, std::uint64_t limit) {
-  const std::array<std::int64_t, 4> inputs = {config.width, config.heads * config.head_dim,
-                                              config.width, config.hidden};
-  const std::int64_t widest = *std::max_element(inputs.begin(), inputs.end());
-  const BlockSizes sizes = block_sizes(config);
   CalibrationMemory memory;
-  memory.block = sizes.numbers * sizeof(float);
-  const std::uint64_t one = statistics_bytes(widest, shape.sample_tokens, shape.hessian_of_one);
-  std::uint64_t all = 0;
-  for (const std::int64_t columns : inputs) {
-    all += statistics_bytes(columns, shape.sample_tokens, shape.hessian_together);
-  }
-  memory.statistics = shape.together ? std::max(all, one) : one;
-  const auto k = static_cast<std::uint64_t>(widest);
-  const std::uint64_t of_hessian = shape.hessian_of_one     ? kBytesPerSolved
-                                   : shape.hessian_together ? kBytesPerWeighed
-                                                            : 0;
-  memory.method = sizes.largest * kBytesPerWeight + kFixedBytes + k * k * of_hessian;
-  if (shape.hidden) {
-    const auto window = static_cast<std::uint64_t>(shape.length * config.width) * sizeof(float);
-    const auto input = static_cast<std::uint64_t>(shape.length * widest) * sizeof(float);
-    // X^T X lays the input out once more.
-    const bool hessian = shape.hessian_of_one || shape.hessian_together;
-    memory.forward =
-        BlockRun::bytes(config, layout, shape.length) + window + (hessian ? 2 * input : input);
-    memory.hidden = window * static_cast<std::uint64_t>(shape.windows);
+  for (const std::int64_t layer : layers_of_each_kind(config)) {
+    const CalibrationMemory one = plan_layer(config, layer, shape, layout);
+    memory.block = std::max(memory.block, one.block);
+    memory.forward = std::max(memory.forward, one.forward);
+    memory.statistics = std::max(memory.statistics, one.statistics);
+    memory.method = std::max(memory.method, one.method);
+    memory.hidden = std::max(memory.hidden, one.hidden);
   }
   if (limit > 0 && memory.total() > limit) std::swap(memory.hidden, memory.hidden_on_disk);
   require(limit == 0 || memory.total() <= limit, ErrorKind::no_memory, Setting{"max_ram"}, " ",

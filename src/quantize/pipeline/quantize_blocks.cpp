@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <memory>
 
 #include "base/error.h"
@@ -13,18 +12,17 @@
 #include "model/weights.h"
 #include "platform/workers.h"
 #include "quantize/pipeline/block_pass.h"
-#include "quantize/pipeline/block_readers.h"
 #include "quantize/pipeline/block_work.h"
 #include "quantize/pipeline/calibration_memory.h"
 #include "quantize/pipeline/divided_tensors.h"
 #include "quantize/pipeline/run_identity.h"
+#include "quantize/pipeline/site_inputs.h"
 #include "quantize/pipeline/statistics_file.h"
 
 namespace leq {
 namespace {
 
 constexpr std::int64_t kChecksumRows = 16;
-const std::vector<Reader> kAllReaders = {kBlockReaders.begin(), kBlockReaders.end()};
 
 // What the plans of all block linears ask for together.
 struct Demands {
@@ -55,7 +53,6 @@ class Pipeline {
         config_(written_config(config, options)),
         options_(options),
         workers_(options.threads),
-        specs_(block_specs(config_)),
         weights_(weights_checksum(config, tensors)) {
     loaded_ = !options.load_stats.empty();
     needs_ = demands_of(config_, options.plan).needs;
@@ -80,7 +77,7 @@ class Pipeline {
   void report() const;
   std::vector<BlockTensor> quantize_block(std::int64_t layer);
   void quantize_sequentially(BlockWork& work);
-  void quantize_readers(BlockWork& work, const Statistics& statistics);
+  void quantize_sites(BlockWork& work, const Statistics& statistics);
   Statistics pass(std::int64_t layer, BlockRun& run, const Pass& pass);
   void quantize_all(PartialRun* partial);
   void run_with(PartialRun* partial, const CalibrationMemory& memory);
@@ -92,8 +89,7 @@ class Pipeline {
   const BlockOptions& options_;
   Workers workers_;
   Needs needs_ = Needs::nothing;
-  std::vector<TensorSpec> specs_;  // of one block
-  std::string weights_;            // checksum
+  std::string weights_;  // checksum
   bool loaded_ = false;
   bool sequential_ = false;
   StatisticsWanted once_;  // of the unquantized block
@@ -155,14 +151,14 @@ CalibrationMemory Pipeline::plan_memory() {
       plan_calibration(config_, shape, workers_.backend->layout(), options_.max_ram);
   options_.say("memory      " + describe(memory));
   const std::int64_t passes = loaded_ ? 0 : sequential_ ? (options_.fold ? 6 : 5) : 1;
-  total_ =
-      config_.layers * (passes * shape.windows + 7 * std::max<std::int64_t>(1, shape.windows / 4));
+  total_ = config_.layer_count() *
+           (passes * shape.windows + 7 * std::max<std::int64_t>(1, shape.windows / 4));
   return memory;
 }
 
 BlockTensors Pipeline::load(std::int64_t layer) const {
   BlockTensors block = source_.load(layer);
-  for (const TensorSpec& spec : specs_) {  // biases to be corrected
+  for (const TensorSpec& spec : layer_tensors(config_, layer)) {  // biases to be corrected
     if (!block.has(spec.name)) block.parts[spec.name] = matrix_of(spec.shape);
   }
   return block;
@@ -196,12 +192,15 @@ Statistics Pipeline::pass(std::int64_t layer, BlockRun& run, const Pass& pass) {
 Statistics Pipeline::statistics_once(std::int64_t layer, const BlockTensors& block) {
   Statistics statistics;
   if (loaded_) {
-    for (const Reader reader : kBlockReaders) statistics[reader] = reader_->read(layer, reader);
+    const std::vector<LinearSite> sites = linear_sites(config_, layer);
+    for (std::size_t i = 0; i < sites.size(); ++i) {
+      statistics[i] = reader_->read(layer, i);
+    }
     return statistics;
   }
   BlockRun run(config_, layer, block, *workers_.backend, options_.data.length);
   const Pass once = {.mlp = sequential_ ? Extent::inputs : Extent::whole,
-                     .readers = kAllReaders,
+                     .sites = all_sites(run.sites()),
                      .wanted = once_,
                      .keep = !sequential_};
   statistics = pass(layer, run, once);
@@ -211,7 +210,7 @@ Statistics Pipeline::statistics_once(std::int64_t layer, const BlockTensors& blo
 
 void Pipeline::save(std::int64_t layer, const Statistics& statistics) {
   if (!writer_) return;
-  for (const auto& [reader, of_input] : statistics) writer_->add(layer, reader, of_input);
+  for (const auto& [site, of_input] : statistics) writer_->add(layer, site, of_input);
 }
 
 // A block that an interrupted run has finished: the hidden states move on through it as they did.
@@ -221,7 +220,7 @@ void Pipeline::pass_finished_block(std::int64_t layer, const PartialRun& partial
   BlockRun run(config_, layer, block, *workers_.backend, options_.data.length);
   Pass whole;
   if (writer_) {
-    whole.readers = kAllReaders;
+    whole.sites = all_sites(run.sites());
     whole.wanted = once_;
   }
   save(layer, pass(layer, run, whole));
@@ -238,7 +237,7 @@ void Pipeline::count_acts(const std::vector<BlockTensor>& block) {
 
 // Ranks divide the rows of a linear, or the linears where a method does not let them; all have all
 // of them afterwards.
-void Pipeline::quantize_readers(BlockWork& work, const Statistics& statistics) {
+void Pipeline::quantize_sites(BlockWork& work, const Statistics& statistics) {
   struct Part {
     std::string name;
     const InputStatistics& inputs;
@@ -246,9 +245,9 @@ void Pipeline::quantize_readers(BlockWork& work, const Statistics& statistics) {
   const std::int64_t units = std::max<std::int64_t>(1, std::ssize(options_.data.windows) / 4);
   std::vector<Part> whole;  // each one rank's
   std::vector<std::int64_t> sizes;
-  for (const auto& [reader, inputs] : statistics) {
-    work.judge_static_scale(reader, inputs);
-    for (const std::string& part : parts_of(reader, config_)) {
+  for (const auto& [site, inputs] : statistics) {
+    work.judge_static_scale(site, inputs);
+    for (const std::string& part : parts_of(work.sites()[site])) {
       if (options_.ranks->size() > 1 && !work.divides_rows(part)) {
         whole.push_back({part, inputs});
         sizes.push_back(work.size_of(part));
@@ -276,18 +275,22 @@ void Pipeline::quantize_sequentially(BlockWork& work) {
   constexpr StatisticsWanted kWanted = {true, kSampleTokens};
   const std::int64_t layer = work.layer();
   BlockRun run(config_, layer, work.tensors(), *workers_.backend, options_.data.length);
-  const std::array<Pass, 4> stages = {{
-      {Extent::inputs, Extent::none, {Reader::qkv}, kWanted, false},
-      {Extent::inputs, Extent::none, {Reader::o}, kWanted, false},
-      {Extent::whole, Extent::inputs, {Reader::gate_up}, kWanted, true},
-      {Extent::none, Extent::inputs, {Reader::down}, kWanted, false},
-  }};
-  for (const Pass& stage : stages) quantize_readers(work, pass(layer, run, stage));
-  pass(layer, run, {.attention = Extent::none});
+  bool past_mixer = false;
+  for (std::size_t i = 0; i < run.sites().size(); ++i) {
+    Pass stage = {Extent::inputs, Extent::none, {i}, kWanted, false};
+    if (run.sites()[i].sublayer == Sublayer::mlp) {
+      stage.mixer = past_mixer ? Extent::none : Extent::whole;  // quantized by now
+      stage.mlp = Extent::inputs;
+      stage.keep = !past_mixer;
+      past_mixer = true;
+    }
+    quantize_sites(work, pass(layer, run, stage));
+  }
+  pass(layer, run, {.mixer = Extent::none});
 }
 
 std::vector<BlockTensor> Pipeline::quantize_block(std::int64_t layer) {
-  BlockWork work({config_, options_, specs_, workers_.pool, *options_.ranks, sequential_}, layer,
+  BlockWork work({config_, options_, workers_.pool, *options_.ranks, sequential_}, layer,
                  load(layer));
   Statistics statistics;
   if (!sequential_ || options_.fold) statistics = statistics_once(layer, work.tensors());
@@ -296,14 +299,14 @@ std::vector<BlockTensor> Pipeline::quantize_block(std::int64_t layer) {
     statistics.clear();
     quantize_sequentially(work);
   } else {
-    quantize_readers(work, statistics);
+    quantize_sites(work, statistics);
   }
   return work.finish();
 }
 
 // `partial` is the leader's; null on the other ranks, who resume nothing.
 void Pipeline::quantize_all(PartialRun* partial) {
-  for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
+  for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer) {
     if (partial != nullptr && layer < partial->finished()) {
       pass_finished_block(layer, *partial);
       if (options_.max_static_error > 0) count_acts(partial->load(layer));
@@ -326,7 +329,7 @@ std::filesystem::path Pipeline::hidden_file(const PartialRun* partial) const {
 void Pipeline::run_with(PartialRun* partial, const CalibrationMemory& memory) {
   if (partial != nullptr && partial->finished() > 0) {
     options_.say("resume      " + std::to_string(partial->finished()) + " of " +
-                 std::to_string(config_.layers) + " blocks are done");
+                 std::to_string(config_.layer_count()) + " blocks are done");
   }
   if (!loaded_) {
     hidden_ = std::make_unique<HiddenStates>(
@@ -380,7 +383,7 @@ void Pipeline::report() const {
 ModelConfig written_config(const ModelConfig& config, const BlockOptions& options) {
   ModelConfig written = rewritten_config(config, options.rewrites);
   if (options.correct_bias && demands_of(written, options.plan).adds_biases) {
-    written.qkv_bias = written.output_bias = written.mlp_bias = true;
+    written = with_linear_biases(std::move(written));
   }
   return written;
 }
@@ -392,7 +395,11 @@ bool runs_sequentially(const ModelConfig& config, const BlockOptions& options) {
 }
 
 bool wants_blocks(const ModelConfig& config, const BlockOptions& options) {
-  require(!options.measure_keys || !config.qk_norm, ErrorKind::bad_setting, Setting{"measure_keys"},
+  const auto norms_keys = [](const LayerConfig& layer) {
+    return layer.attention() != nullptr && layer.attention()->qk_norm;
+  };
+  require(!options.measure_keys || std::ranges::none_of(config.layers, norms_keys),
+          ErrorKind::bad_setting, Setting{"measure_keys"},
           ": this model norms its keys, which have no mean that ",
           "could be told from their inputs; leave it out");
   return options.fold || options.rewrites.any() || options.measure_keys ||
@@ -405,7 +412,7 @@ std::string weights_checksum(const ModelConfig& config, std::span<const TensorIn
   for (const TensorInput& tensor : tensors) {
     for (const char* part : {"q", "o", "down"}) {
       if (tensor.name != layer_tensor(0, part) &&
-          tensor.name != layer_tensor(config.layers - 1, part)) {
+          tensor.name != layer_tensor(config.layer_count() - 1, part)) {
         continue;
       }
       const std::int64_t rows = std::min(kChecksumRows, tensor.shape[0]);

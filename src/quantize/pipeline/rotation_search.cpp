@@ -8,7 +8,7 @@
 #include "platform/workers.h"
 #include "quantize/methods/error.h"
 #include "quantize/pipeline/block_pass.h"
-#include "quantize/pipeline/block_readers.h"
+#include "quantize/pipeline/site_inputs.h"
 #include "quantize/rewrites/site.h"
 
 namespace leq {
@@ -32,7 +32,7 @@ class SeedLoss {
     source.embed(search_.data, hidden, *workers_.backend);
     losses_ = 0;
     linears_ = 0;
-    for (std::int64_t layer = 0; layer < config_.layers; ++layer) add(source, layer, hidden);
+    for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer) add(source, layer, hidden);
     require(linears_ > 0, Setting{"rotation_seeds"},
             ": no block linear is rounded, so all seeds are equal");
     return losses_ / static_cast<double>(linears_);
@@ -46,10 +46,9 @@ class SeedLoss {
         run, hidden, *workers_.backend, workers_.pool, "layers." + std::to_string(layer), [this] {
           require(!search_.stop(), ErrorKind::interrupted, "interrupted");
         }};
-    const PassResult result =
-        run_pass(context, {.readers = {kBlockReaders.begin(), kBlockReaders.end()},
-                           .wanted = {.hessian = false, .sample_tokens = 0}});
-    for (const TensorSpec& spec : block_specs(config_)) {
+    const PassResult result = run_pass(context, {.sites = all_sites(run.sites()),
+                                                 .wanted = {.hessian = false, .sample_tokens = 0}});
+    for (const TensorSpec& spec : layer_tensors(config_, layer)) {
       if (!is_block_linear(spec.role)) continue;
       const QuantScheme scheme = search_.plan(layer_tensor(layer, spec.name), spec.role).scheme;
       if (!scheme.is_integer()) continue;
@@ -58,7 +57,7 @@ class SeedLoss {
                                           scheme, &workers_.pool);
       losses_ +=
           diagonal_error({weight.values, rounded, weight.rows, weight.columns, &workers_.pool},
-                         result.statistics.at(reader_of(spec.name)));
+                         result.statistics.at(site_of(run.sites(), spec.name)));
       ++linears_;
     }
   }

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <new>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -32,7 +33,7 @@ struct Preamble {
 static_assert(sizeof(Preamble) == 64);
 
 struct RecordHeader {
-  std::uint64_t layer, reader;
+  std::uint64_t layer, site;  // of linear_sites
   std::uint64_t columns, tokens, samples;
   std::uint64_t hessian;  // 0 or 1
   std::uint64_t bytes;    // after the header
@@ -124,10 +125,11 @@ StatisticsWriter::StatisticsWriter(const std::filesystem::path& path,
   file_.append(std::as_bytes(std::span(identity_)));
 }
 
-void StatisticsWriter::add(std::int64_t layer, Reader reader, const InputStatistics& statistics) {
+void StatisticsWriter::add(std::int64_t layer, std::size_t site,
+                           const InputStatistics& statistics) {
   RecordHeader header = {};
   header.layer = static_cast<std::uint64_t>(layer);
-  header.reader = static_cast<std::uint64_t>(reader);
+  header.site = site;
   header.columns = static_cast<std::uint64_t>(statistics.columns);
   header.tokens = static_cast<std::uint64_t>(statistics.tokens);
   header.samples = static_cast<std::uint64_t>(statistics.sample_tokens());
@@ -161,9 +163,10 @@ struct StatisticsReader::File {
 
   // The tables of the file; throws Error where its bytes are no statistics.
   StatisticsIdentity open();
-  InputStatistics read(std::int64_t layer, Reader reader) const;
+  InputStatistics read(std::int64_t layer, std::size_t site) const;
 
   MappedFile map;
+  ModelConfig config;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::size_t> offsets;  // of record headers
 };
 
@@ -182,28 +185,33 @@ StatisticsIdentity StatisticsReader::File::open() {
       bytes.subspan(sizeof preamble, static_cast<std::size_t>(preamble.identity_bytes));
   require(hash(identity) == preamble.identity_xxh3, name,
           ": the identity's checksum differs; save the statistics again");
+  const StatisticsIdentity of_all = identity_from(identity, name);
+  config = of_all.config;
   std::size_t offset = sizeof preamble + identity.size();
   for (std::uint64_t i = 0; i < preamble.records; ++i) {
     RecordHeader header = {};
     require(bytes.size() - offset >= sizeof header, name, ": cut off in record ", i);
     std::memcpy(&header, bytes.data() + offset, sizeof header);
-    require(header.reader < kBlockReaders.size() && header.columns > 0 &&
-                header.columns <= kMaxColumns && header.samples <= kMaxSamples &&
-                header.hessian <= 1 && header.tokens > 0 && header.bytes == record_bytes(header) &&
+    const bool known =
+        std::cmp_less(header.layer, config.layer_count()) &&
+        header.site < linear_sites(config, static_cast<std::int64_t>(header.layer)).size();
+    require(known && header.columns > 0 && header.columns <= kMaxColumns &&
+                header.samples <= kMaxSamples && header.hessian <= 1 && header.tokens > 0 &&
+                header.bytes == record_bytes(header) &&
                 header.bytes <= bytes.size() - offset - sizeof header,
             name, ": record ", i, " at byte ", offset, " has sizes that do not fit the file");
-    offsets[{header.layer, header.reader}] = offset;
+    offsets[{header.layer, header.site}] = offset;
     offset += sizeof header + static_cast<std::size_t>(header.bytes);
   }
   require(offset == bytes.size(), name, ": ", bytes.size() - offset,
           " bytes after the last record");
-  return identity_from(identity, name);
+  return of_all;
 }
 
-InputStatistics StatisticsReader::File::read(std::int64_t layer, Reader reader) const {
-  const std::string where = map.name() + ": " + input_name(layer, reader);
-  const auto found =
-      offsets.find({static_cast<std::uint64_t>(layer), static_cast<std::uint64_t>(reader)});
+InputStatistics StatisticsReader::File::read(std::int64_t layer, std::size_t site) const {
+  const std::string where =
+      map.name() + ": " + input_name(layer, linear_sites(config, layer).at(site));
+  const auto found = offsets.find({static_cast<std::uint64_t>(layer), std::uint64_t{site}});
   require(found != offsets.end(), where, ": no statistics");
   RecordHeader header = {};
   std::memcpy(&header, map.bytes().data() + found->second, sizeof header);
@@ -268,10 +276,10 @@ StatisticsReader::StatisticsReader(std::span<const std::filesystem::path> paths,
 
 StatisticsReader::~StatisticsReader() = default;
 
-InputStatistics StatisticsReader::read(std::int64_t layer, Reader reader) const {
+InputStatistics StatisticsReader::read(std::int64_t layer, std::size_t site) const {
   InputStatistics all;
   for (const auto& file : files_) {
-    InputStatistics part = file->read(layer, reader);
+    InputStatistics part = file->read(layer, site);
     if (!hessian_) part.hessian = {};
     ensure(all.columns == 0 || (all.hessian.empty() == part.hessian.empty() &&
                                 all.samples.empty() == part.samples.empty()),

@@ -20,7 +20,7 @@
 #include "base/json.h"
 #include "model/model_config.h"
 #include "quantize/calibration/statistics.h"
-#include "quantize/pipeline/block_readers.h"
+#include "quantize/pipeline/site_inputs.h"
 
 namespace leq {
 
@@ -43,7 +43,7 @@ Json calibration_json(const StatisticsIdentity& identity);
 class StatisticsWriter {
  public:
   StatisticsWriter(const std::filesystem::path& path, const StatisticsIdentity& identity);
-  void add(std::int64_t layer, Reader reader, const InputStatistics& statistics);
+  void add(std::int64_t layer, std::size_t site, const InputStatistics& statistics);
   void finish();
 
  private:
@@ -61,7 +61,7 @@ class StatisticsReader {
                    const std::string& weights, bool hessian);
   ~StatisticsReader();
 
-  InputStatistics read(std::int64_t layer, Reader reader) const;
+  InputStatistics read(std::int64_t layer, std::size_t site) const;
   const std::vector<StatisticsIdentity>& identities() const { return identities_; }
 
  private:

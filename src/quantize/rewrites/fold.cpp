@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "model/linear_sites.h"
 
 namespace leq {
 namespace {
@@ -16,10 +17,29 @@ std::vector<std::int32_t> identity(std::int64_t count) {
   return scale_of;
 }
 
-SmoothingSite plain_site(std::string name, Producer producer, std::string producer_part,
-                         std::vector<std::string> consumers, std::int64_t columns) {
-  return {std::move(name),   producer, std::move(producer_part), std::move(consumers), columns,
-          identity(columns), columns};
+// Column k of the attention's output is channel k % d of the kv head that its query head reads.
+void share_scales_of_kv_heads(const ModelConfig& config, SmoothingSite& site) {
+  const std::int64_t d = config.head_dim;
+  const std::int64_t queries_per_kv = config.heads / config.kv_heads;
+  for (std::int64_t k = 0; k < site.columns; ++k) {
+    const std::int64_t kv_head = k / d / queries_per_kv;
+    site.scale_of[static_cast<std::size_t>(k)] = static_cast<std::int32_t>(kv_head * d + k % d);
+  }
+  site.scales = config.kv_heads * d;
+}
+
+SmoothingSite smoothing_site(const ModelConfig& config, const LinearSite& linear) {
+  SmoothingSite site = {linear.name,   Producer::run_time,      linear.producer, {},
+                        linear.inputs, identity(linear.inputs), linear.inputs};
+  for (const LinearSpec& weight : linear.weights) site.consumers.push_back(weight.name);
+  if (linear.norm) {
+    site.producer = Producer::norm;
+    site.producer_part = linear.norm->name;
+  } else if (!linear.producer.empty()) {
+    site.producer = Producer::rows;
+  }
+  if (linear.axis == Axis::query_heads) share_scales_of_kv_heads(config, site);
+  return site;
 }
 
 void scale_columns(Matrix& weight, const SmoothingSite& site, std::span<const float> scale) {
@@ -66,24 +86,12 @@ void check_scales(const SmoothingSite& site, std::span<const float> scale) {
 
 }  // namespace
 
-std::vector<SmoothingSite> smoothing_sites(const ModelConfig& config) {
-  const std::int64_t d = config.head_dim;
-  const std::int64_t queries_per_kv = config.heads / config.kv_heads;
-  SmoothingSite values = plain_site("attention_out", Producer::rows, "v", {"o"}, config.heads * d);
-  for (std::int64_t k = 0; k < values.columns; ++k) {
-    const std::int64_t kv_head = k / d / queries_per_kv;
-    values.scale_of[static_cast<std::size_t>(k)] = static_cast<std::int32_t>(kv_head * d + k % d);
+std::vector<SmoothingSite> smoothing_sites(const ModelConfig& config, std::int64_t layer) {
+  std::vector<SmoothingSite> sites;
+  for (const LinearSite& site : linear_sites(config, layer)) {
+    sites.push_back(smoothing_site(config, site));
   }
-  values.scales = config.kv_heads * d;
-  // up is a factor of SwiGLU's product, so it can take a scale; silu and GELU cannot.
-  return {
-      plain_site("attention_in", Producer::norm, "attention_norm", {"q", "k", "v"}, config.width),
-      values,
-      config.gated ? plain_site("mlp_in", Producer::norm, "mlp_norm", {"gate", "up"}, config.width)
-                   : plain_site("mlp_in", Producer::norm, "mlp_norm", {"up"}, config.width),
-      config.gated ? plain_site("mlp_out", Producer::rows, "up", {"down"}, config.hidden)
-                   : plain_site("mlp_out", Producer::run_time, "", {"down"}, config.hidden),
-  };
+  return sites;
 }
 
 void fold_scales(BlockTensors& block, const SmoothingSite& site, std::span<const float> scale) {
@@ -103,11 +111,24 @@ void fold_scales(BlockTensors& block, const SmoothingSite& site, std::span<const
 }
 
 ModelConfig with_attention_biases_folded(ModelConfig config) {
-  config.output_bias = config.output_bias || config.qkv_bias;
+  for (LayerConfig& layer : config.layers) {
+    AttentionConfig* attention = layer.attention();
+    if (attention != nullptr && attention->qkv_bias) attention->output_bias = true;
+  }
   return config;
 }
 
-void fold_attention_biases(BlockTensors& block, const ModelConfig& config) {
+ModelConfig with_linear_biases(ModelConfig config) {
+  for (LayerConfig& layer : config.layers) {
+    if (AttentionConfig* attention = layer.attention()) {
+      attention->qkv_bias = attention->output_bias = true;
+    }
+    if (DenseMlpConfig* mlp = layer.dense_mlp()) mlp->bias = true;
+  }
+  return config;
+}
+
+void fold_attention_biases(BlockTensors& block, const ModelConfig& config, std::int64_t layer) {
   if (!block.has("v.bias")) return;
   const Matrix& o = block.at("o");
   Matrix& v_bias = block.at("v.bias");
@@ -128,7 +149,10 @@ void fold_attention_biases(BlockTensors& block, const ModelConfig& config) {
   }
   std::ranges::fill(v_bias.values, 0.0f);
   // Without rotary positions a bias of k adds the same number to all scores of a query.
-  if (!config.rotary && !config.qk_norm) std::ranges::fill(block.at("k.bias").values, 0.0f);
+  const AttentionConfig& attention = *config.layer(layer).attention();
+  if (!attention.rotary && !attention.qk_norm) {
+    std::ranges::fill(block.at("k.bias").values, 0.0f);
+  }
 }
 
 }  // namespace leq

@@ -21,7 +21,7 @@ enum class Producer : std::uint8_t {
 
 // Linears that read one input, and what produces that input.
 struct SmoothingSite {
-  std::string name;  // "attention_in", "attention_out", "mlp_in", "mlp_out"
+  std::string name;  // of its LinearSite: "qkv", "o", "gate_up", "down"
   Producer producer = Producer::norm;
   std::string producer_part;           // "attention_norm", "v", "up"; empty at run time
   std::vector<std::string> consumers;  // {"q", "k", "v"}
@@ -32,8 +32,8 @@ struct SmoothingSite {
   std::int64_t scales = 0;  // largest index + 1
 };
 
-// The sites of a block, in the order in which their inputs are computed.
-std::vector<SmoothingSite> smoothing_sites(const ModelConfig& config);
+// The sites of a layer, in the order in which their inputs are computed.
+std::vector<SmoothingSite> smoothing_sites(const ModelConfig& config, std::int64_t layer = 0);
 
 // Divides the input of the site's consumers by scale[scale_of[k]] and multiplies their columns by
 // it: the block's function stays the same in exact arithmetic. `scale` [site.scales], each finite
@@ -45,7 +45,10 @@ void fold_scales(BlockTensors& block, const SmoothingSite& site, std::span<const
 // moves all scores of a query alike and becomes 0 too. Exact; it keeps the biases out of the KV
 // cache. Does nothing to a block without q, k and v biases. A block without o.bias gets one: the
 // model's configuration is then that of with_attention_biases_folded.
-void fold_attention_biases(BlockTensors& block, const ModelConfig& config);
+void fold_attention_biases(BlockTensors& block, const ModelConfig& config, std::int64_t layer = 0);
 ModelConfig with_attention_biases_folded(ModelConfig config);
+
+// The same model with a bias on every linear of its layers, zero where there was none.
+ModelConfig with_linear_biases(ModelConfig config);
 
 }  // namespace leq

@@ -4,10 +4,13 @@
 #include <cmath>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "model/linear_sites.h"
 #include "model/rotation.h"
+#include "quantize/rewrites/fold.h"
 
 namespace leq {
 namespace {
@@ -81,21 +84,25 @@ void centre_rows(Doubles& w) {
 
 class BlockRotation {
  public:
-  BlockRotation(BlockTensors& block, const ModelConfig& config, const Rotation& rotation)
+  BlockRotation(BlockTensors& block, const ModelConfig& config, std::int64_t layer,
+                const Rotation& rotation)
       : block_(block),
         config_(config),
+        sites_(linear_sites(config, layer)),
         stream_(turner(rotation.seed, RotationSpace::residual, config.width)),
         heads_(turner(rotation.seed, RotationSpace::head_values, config.head_dim)) {}
 
   void run() {
-    for (const char* part : {"q", "k", "v"}) reading(part, "attention_norm");
-    neutral("attention_norm");
-    writing("o");
-    for (const char* part : {"gate", "up"}) {
-      if (block_.has(part)) reading(part, "mlp_norm");
+    for (const LinearSite& site : sites_) {
+      for (const LinearSpec& weight : site.weights) {
+        if (site.norm) {
+          reading(weight.name, site.norm->name);
+        } else {
+          writing(weight.name);
+        }
+      }
+      if (site.norm) neutral(site.norm->name);
     }
-    neutral("mlp_norm");
-    writing("down");
   }
 
  private:
@@ -175,6 +182,7 @@ class BlockRotation {
 
   BlockTensors& block_;
   const ModelConfig& config_;
+  std::vector<LinearSite> sites_;
   Turner stream_, heads_;
 };
 
@@ -186,16 +194,16 @@ ModelConfig rotated(const ModelConfig& config, std::uint64_t seed) {
           " is odd, no Hadamard matrix fits it; leave ", Setting{"rotation_seed"}, " out");
   ModelConfig to = config;
   to.rotation = {seed, hadamard_block(config.width)};
-  if (config.norm == NormKind::layer) to.qkv_bias = to.output_bias = to.mlp_bias = true;
-  return to;
+  return config.norm == NormKind::layer ? with_linear_biases(std::move(to)) : to;
 }
 
-void rotate_block(BlockTensors& block, const ModelConfig& config, const Rotation& rotation) {
+void rotate_block(BlockTensors& block, const ModelConfig& config, const Rotation& rotation,
+                  std::int64_t layer) {
   require(config.rotation.block == 0, "rotate: the block is rotated already");
   require(rotation.block >= 2 && rotation.block == hadamard_block(config.width),
           "rotate: blocks of ", rotation.block, " for the width ", config.width, ", expected ",
           hadamard_block(config.width));
-  BlockRotation(block, config, rotation).run();
+  BlockRotation(block, config, layer, rotation).run();
 }
 
 }  // namespace leq

@@ -18,12 +18,13 @@ namespace leq {
 // already or its width is odd.
 ModelConfig rotated(const ModelConfig& config, std::uint64_t seed);
 
-// Rewrites one block of the model `config` (as it was before rotation) for a rotated stream x' = x
-// Q:
+// Rewrites layer `layer` of the model `config` (as it was before rotation) for a rotated stream
+// x' = x Q:
 //   W_in  <- W_in diag(gain) Q, b_in += W_in beta        q, k, v, gate, up; gain = 1, no beta
 //   W_out <- Q^T C W_out, b_out <- Q^T C b_out           o, down; C takes the mean off (LayerNorm)
 //   W_v   <- R^T W_v, b_v <- R^T b_v, W_o <- W_o R       R: Hadamard within each head
 // Sums and products in double, each number rounded once. Throws Error where a tensor is missing.
-void rotate_block(BlockTensors& block, const ModelConfig& config, const Rotation& rotation);
+void rotate_block(BlockTensors& block, const ModelConfig& config, const Rotation& rotation,
+                  std::int64_t layer = 0);
 
 }  // namespace leq

@@ -93,7 +93,7 @@ TEST_F(AheadFaults, EndTheReplyWithTheWordsOfAStepThatWaits) {
   using Place = std::function<float&(const Session&)>;
   const std::vector<Place> places = {
       [](const Session& session) -> float& {  // a row that is not finite
-        return number(session.weights().blocks[1].attention_norm.gain, 3);
+        return number(session.weights().layers[1].attention().norm.gain, 3);
       },
       [](const Session& session) -> float& {  // a logit
         return number(session.weights().head.segments[0].weight.codes, 0);

@@ -27,7 +27,7 @@ TEST(EmulatedDrafts, ChangeNoReply) {
   const auto replies_with = [&](Session* draft, EngineCounts& counts) {
     Session session(model, *backend, limits);
     Engine engine(session, model.tokenizer(),
-                  {.speculate = draft != nullptr, .draft = draft, .fixed_guesses = 2});
+                  {.speculate = draft != nullptr, .draft = draft, .plan_drafts = fixed_drafts(2)});
     std::vector<std::vector<Token>> replies(2);
     for (std::size_t i = 0; i < 2; ++i) {
       EngineRequest request;

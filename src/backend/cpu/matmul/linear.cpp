@@ -86,7 +86,7 @@ Unit unit_at(const Job& job, std::int64_t index) {
   if (job.pairs) {
     unit.first = index * kGroupColumns;
     unit.columns = std::min(kGroupColumns, job.out.width - unit.first);
-    for (int segment = 0; segment < job.linear.segment_count; ++segment) {
+    for (int segment = 0; segment < static_cast<int>(job.linear.segments.size()); ++segment) {
       add_part(unit, job, segment, 2 * index, segment * kGroupColumns);
       add_part(unit, job, segment, 2 * index + 1, segment * kGroupColumns + kPanelRows);
     }
@@ -236,7 +236,7 @@ void check_outputs(const Job& job) {
   const Linear& linear = job.linear;
   const Rows& out = job.out;
   check_linear_outputs(linear, job.tokens, job.x, job.epilogue, job.target);
-  ensure(job.epilogue == Epilogue::swiglu || !quantizes_groups(job) || linear.segment_count == 1,
+  ensure(job.epilogue == Epilogue::swiglu || !quantizes_groups(job) || linear.segments.size() == 1,
          linear.name, ": outputs of several weights cannot be quantized by groups");
   ensure(quantized_unit(out.format) != QuantizedUnit::row || out.values != nullptr, linear.name,
          ": outputs quantized by row need their f32 values kept");

@@ -1,0 +1,186 @@
+// One step over a batch: its parts are fed, tokens drawn, and replies take what holds of them.
+#include <algorithm>
+#include <utility>
+
+#include "backend/checks.h"
+#include "base/error.h"
+#include "engine/engine_active.h"
+
+namespace leq {
+
+// Feeds the parts and draws. Where a batch fails, its parts are tried one by one, so that only
+// those that cannot be fed fail.
+void Engine::run(std::vector<Feed> parts) {
+  batch_.clear();
+  std::vector<Token> tokens;
+  for (const Feed& part : parts) {
+    const Active& active = *active_.at(part.id);
+    const auto fed = static_cast<std::size_t>(session_.cache().length(active.sequence));
+    const auto known = active.reply.context().subspan(fed, static_cast<std::size_t>(part.tokens));
+    const std::int64_t silent = part.tokens - (part.draws ? 1 : 0);
+    batch_.add(active.sequence, known.data(), silent, Batch::Want::none);
+    if (!part.draws) continue;
+    if (part.drafts > 0) session_.state().checkpoint(active.sequence);
+    tokens.assign(1, known.back());
+    tokens.insert(tokens.end(), active.drafts.tokens.begin(),
+                  active.drafts.tokens.begin() + part.drafts);
+    batch_.add(active.sequence, tokens.data(), std::ssize(tokens), Batch::Want::all);
+  }
+  Transformer& transformer = session_.transformer();
+  const Rows* logits = nullptr;
+  try {
+    logits = &transformer.forward(batch_, session_.state());
+  } catch (const Error& error) {
+    if (parts.size() == 1) return fail(parts, error);
+    for (const Feed& part : parts) run({part});
+    return;
+  }
+  if (parts.size() == 1 && begin_ahead(parts[0], *logits)) return step_ahead();
+  try {
+    draw(parts, *logits);
+    fetch_logits(parts, *logits);
+    if (batch_.outputs.empty()) transformer.backend().synchronize();
+  } catch (const Error& error) {  // of the device
+    return fail(parts, error);
+  }
+  std::int64_t row = 0;
+  for (const Feed& part : parts) {
+    const std::int64_t rows = part.draws ? 1 + part.drafts : 0;
+    take(*active_.at(part.id), part, {drawn_.begin() + row, drawn_.begin() + row + rows}, *logits,
+         row);
+    row += rows;
+  }
+}
+
+void Engine::fail(const std::vector<Feed>& parts, const Error& error) {
+  for (const Feed& part : parts) {
+    Active& active = *active_.at(part.id);
+    active.report.error = error;
+    active.reply.fail(error.what());
+    end(active);
+  }
+}
+
+// One token for each row of logits: those after the guesses hold only where these are right.
+void Engine::draw(const std::vector<Feed>& parts, const Rows& logits) {
+  requests_.clear();
+  changes_.clear();
+  masks_.clear();
+  changes_.reserve(batch_.outputs.size());  // requests point into them
+  masks_.reserve(batch_.outputs.size());
+  for (const Feed& part : parts) {
+    if (!part.draws) continue;
+    Active& active = *active_.at(part.id);
+    const std::span<const Token> guesses = active.drafts.tokens;
+    for (std::int64_t i = 0; i <= part.drafts; ++i) {
+      SampleRequest request = active.reply.request(guesses.first(static_cast<std::size_t>(i)));
+      changes_.emplace_back(request.changes.begin(), request.changes.end());
+      request.changes = changes_.back();
+      masks_.emplace_back(request.allowed.begin(), request.allowed.end());
+      request.allowed = masks_.back();
+      requests_.push_back(request);
+    }
+  }
+  drawn_.resize(requests_.size());
+  if (!requests_.empty()) session_.transformer().backend().sample(logits, requests_, drawn_);
+}
+
+// The step's logits on the host, where somebody wants them.
+void Engine::fetch_logits(const std::vector<Feed>& parts, const Rows& logits) {
+  const bool wanted = std::ranges::any_of(parts, [&](const Feed& part) {
+    return part.draws && active_.at(part.id)->request.on_logits;
+  });
+  if (!wanted) return;
+  raw_logits_.resize(batch_.outputs.size() * vocabulary_);
+  session_.transformer().backend().download(logits, std::ssize(batch_.outputs), raw_logits_);
+}
+
+// Row i of the part's logits gave the i-th of the taken tokens.
+void Engine::report_logits(const Active& active, std::span<const Token> taken,
+                           std::int64_t first_row) {
+  if (!active.request.on_logits) return;
+  const auto first = static_cast<std::size_t>(first_row) * vocabulary_;
+  active.request.on_logits(taken,
+                           std::span(raw_logits_).subspan(first, taken.size() * vocabulary_));
+}
+
+// `fed` positions hold tokens that the host knew before the step.
+void Engine::count_prompt(Active& active, const Feed& part, std::int64_t fed) {
+  const std::int64_t in_prompt = std::ssize(active.request.prompt);
+  if (fed <= in_prompt) {
+    active.report.fed_tokens += part.tokens;
+    const std::int64_t all = in_prompt - active.report.cached_tokens;
+    // Where its pages went to others some of it is fed again.
+    active.request.on_prompt(std::max<std::int64_t>(0, all - (in_prompt - fed)), all);
+  }
+  counts_.prompt_tokens += part.tokens - (part.draws && fed > in_prompt ? 1 : 0);
+  if (part.draws && fed > in_prompt) active.report.decoded_tokens += 1;
+}
+
+void Engine::count_drafts(Active& active, std::int64_t checked, std::int64_t right) {
+  active.report.decoded_tokens += right;
+  active.report.guessed_tokens += checked;
+  active.report.right_guesses += right;
+  counts_.guessed_tokens += checked;
+  counts_.right_guesses += right;
+  if (active.drafts.kind == kDrafted) {
+    counts_.drafted_tokens += checked;
+    counts_.right_drafts += right;
+  }
+  if (checked > 0) {
+    active.drafts.record.saw(active.drafts.kind, std::min(checked, right + 1), right);
+  } else {
+    active.drafts.record.saw_none();
+  }
+}
+
+// The reply takes its draws for as long as the guesses before them were right.
+void Engine::take(Active& active, const Feed& part, std::span<const Token> drawn,
+                  const Rows& logits, std::int64_t first_row) {
+  const std::int64_t fed = settled_length(active) - part.drafts;
+  count_prompt(active, part, fed);
+  if (!part.draws) return remember(active, false);
+
+  const std::size_t before = active.reply.tokens().size();
+  std::int64_t right = 0;
+  std::string text;
+  for (std::size_t i = 0; i < drawn.size(); ++i) {
+    const std::size_t place = active.reply.tokens().size();
+    const std::vector<Token>& replayed = active.request.replay.tokens;
+    const Token next = place < replayed.size() ? replayed[place] : drawn[i];
+    if (next < 0) {
+      std::string why = active.reply.grammar_error();
+      if (why.empty()) {
+        why = undrawn_text(session_.transformer().backend(), logits,
+                           first_row + static_cast<std::int64_t>(i), next);
+      }
+      active.reply.fail(std::move(why));
+      break;
+    }
+    if (active.reply.tokens().empty()) {
+      active.report.prompt_seconds = active.since_prompt.seconds();
+      active.report.first_token_seconds = active.since_submission.seconds();
+    }
+    text += active.reply.take(next);
+    ++counts_.reply_tokens;
+    const bool guessed =
+        i < static_cast<std::size_t>(part.drafts) && active.drafts.tokens[i] == next;
+    if (guessed) ++right;
+    if (!guessed || active.reply.stopped() != StopReason::none) break;
+  }
+  count_drafts(active, part.drafts, right);
+  const bool ended = active.reply.stopped() != StopReason::none;
+  if (ended) drop_ahead();
+  if (!ahead_) {
+    (void)session_.state().restore(active.sequence, std::min(fed + right, active.known()));
+  }
+  if (const auto taken = active.reply.tokens().subspan(before); !taken.empty()) {
+    report_logits(active, taken, first_row);
+    active.request.on_tokens(taken);
+  }
+  if (!text.empty()) active.request.on_text(text);
+  if (ended) return end(active);
+  remember(active, false);
+}
+
+}  // namespace leq

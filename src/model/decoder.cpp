@@ -1,0 +1,116 @@
+#include "model/decoder.h"
+
+#include "model/kv_layers.h"
+
+namespace leq {
+
+Decoder::Decoder(const ModelConfig& config, const Weights& weights, Backend& backend,
+                 Workspace& work, Collectives& ranks)
+    : config_(config),
+      weights_(weights),
+      backend_(backend),
+      work_(work),
+      ranks_(ranks),
+      attention_layers_(config.attention_layers()),
+      cache_layers_(config.layers.size(), -1) {
+  for (std::size_t i = 0; i < attention_layers_.size(); ++i) {
+    cache_layers_[static_cast<std::size_t>(attention_layers_[i])] = static_cast<std::int64_t>(i);
+  }
+}
+
+// x [T, W] = embeddings; each layer: x += mixer(norm(x)), x += mlp(norm(x))
+void Decoder::layers(const Embedding& embedding, const BatchView& batch, const KvLayers& kv) {
+  ranks_.embed(embedding);
+  quantize_closed_blocks(batch, kv);
+  for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer) {
+    sublayer(Sublayer::mixer, layer, batch, kv);
+    sublayer(Sublayer::mlp, layer, batch, kv);
+  }
+}
+
+bool Decoder::sublayer(Sublayer which, std::int64_t layer, const BatchView& batch,
+                       const KvLayers& kv) {
+  const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
+  if (which == Sublayer::mixer) {
+    return std::visit([&](const auto& mixer) { return run(mixer, layer, batch, kv); },
+                      weights.mixer);
+  }
+  return std::visit([&](const auto& mlp) { return run(mlp, batch.tokens); }, weights.mlp);
+}
+
+// x += o(attention(qkv(norm(x))))
+bool Decoder::run(const AttentionWeights& weights, std::int64_t layer, const BatchView& batch,
+                  const KvLayers& cache) {
+  const std::int64_t tokens = batch.tokens;
+  const KvLayer kv = cache[cache_layers_[static_cast<std::size_t>(layer)]];
+  AttentionShape shape = attention_shape(config_, weights, ranks_.own());
+  if (!keys_are_centred(kv.key_type)) shape.key_offset = nullptr;
+  if (kv_scheme(kv.key_type).before_rope) shape.key_turns = &work_.rope;
+  const SharedBlock attended = work_.shared_input_of(weights.o);          // [T, H d]
+  const SharedBlock x = work_.shared_stream();                            // [T, W]
+  const RowsFor normed = ranks_.norm(weights.norm, weights.qkv, tokens);  // [T, W]
+  if (!wants_more(weights.qkv, normed, tokens)) return false;
+  backend_.linear(normed, tokens, weights.qkv, Epilogue::none, work_.qkv);
+  backend_.rope_append(work_.qkv, batch, shape, work_.rope, kv);
+  backend_.attention(work_.qkv, batch, shape, kv, attended.own);
+  ranks_.gather(attended, tokens, Receivers::all, weights.o.name);
+  if (!wants_more(weights.o, attended.whole, tokens)) return false;
+  backend_.linear(attended.whole, tokens, weights.o, Epilogue::add, x.own);
+  ranks_.gather(x, tokens, Receivers::all, weights.o.name);
+  return true;
+}
+
+// x += down(swiglu(gate_up(norm(x)))), or gelu(up(norm(x)))
+bool Decoder::run(const DenseMlpWeights& weights, std::int64_t tokens) {
+  const SharedBlock product = work_.shared_input_of(weights.down);            // [T, F]
+  const SharedBlock x = work_.shared_stream();                                // [T, W]
+  const RowsFor normed = ranks_.norm(weights.norm, weights.gate_up, tokens);  // [T, W]
+  if (!wants_more(weights.gate_up, normed, tokens)) return false;
+  backend_.linear(normed, tokens, weights.gate_up,
+                  weights.config.gated ? Epilogue::swiglu : Epilogue::gelu, product.own);
+  ranks_.gather(product, tokens, Receivers::all, weights.down.name);
+  if (!wants_more(weights.down, product.whole, tokens)) return false;
+  backend_.linear(product.whole, tokens, weights.down, Epilogue::add, x.own);
+  ranks_.gather(x, tokens, Receivers::all, weights.down.name);
+  return true;
+}
+
+void Decoder::head(std::span<const std::int32_t> outputs) {
+  const auto rows = std::ssize(outputs);
+  const RowsFor normed = work_.input_of(weights_.head);  // [outputs, W]
+  const SharedBlock logits = work_.shared_logits();      // [outputs, V]
+  pick(outputs);
+  backend_.norm(work_.last, rows, weights_.final_norm, normed);
+  backend_.linear(normed, rows, weights_.head, Epilogue::none, logits.own);
+  ranks_.gather(logits, rows, Receivers::leader, weights_.head.name);
+}
+
+void Decoder::final_norm(std::span<const std::int32_t> outputs) {
+  pick(outputs);
+  backend_.norm(work_.last, std::ssize(outputs), weights_.final_norm, work_.last);
+}
+
+// last = rows of x, out of the rotated stream
+void Decoder::pick(std::span<const std::int32_t> outputs) {
+  backend_.gather_rows(work_.x, outputs, work_.last);
+  if (work_.rotation.block > 0) {
+    backend_.rotate(work_.last, std::ssize(outputs), work_.rotation, Turn::back);
+  }
+}
+
+// Blocks of the cache that were whole before this step and that its queries read as codes.
+void Decoder::quantize_closed_blocks(const BatchView& batch, const KvLayers& kv) {
+  if (!kv.pages.zones().copies()) return;
+  kv_layers_.clear();
+  for (std::int64_t i = 0; i < std::ssize(attention_layers_); ++i) kv_layers_.push_back(kv[i]);
+  const auto first = static_cast<std::size_t>(attention_layers_.at(0));
+  AttentionShape shape = attention_shape(config_, weights_.layers[first].attention(), ranks_.own());
+  shape.key_turns = &work_.rope;
+  backend_.seal(batch, shape, work_.rope, kv_layers_);
+}
+
+bool Decoder::wants_more(const LayerLinear& linear, const Rows& input, std::int64_t tokens) {
+  return observer_ == nullptr || observer_->see(linear, input, tokens);
+}
+
+}  // namespace leq

@@ -1,0 +1,59 @@
+// The forward pass of all families: what happens to the rows of a step between their token ids and
+// their logits. Straight-line code over a device's operations; what ranks exchange is in
+// collectives.h, positions, sequences and errors are the caller's (transformer.h).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "cache/kv_pages.h"
+#include "model/collectives.h"
+#include "model/model_config.h"
+#include "model/observer.h"
+#include "model/weights.h"
+#include "model/workspace.h"
+
+namespace leq {
+
+class Decoder {
+ public:
+  // All of them must outlive the decoder.
+  Decoder(const ModelConfig& config, const Weights& weights, Backend& backend, Workspace& work,
+          Collectives& ranks);
+
+  // Workspace::x [T, W] = the hidden states of the batch after all layers.
+  void layers(const Embedding& embedding, const BatchView& batch, const KvLayers& kv);
+  // Workspace::logits [outputs, V] = head(final_norm(rows of x)).
+  void head(std::span<const std::int32_t> outputs);
+  // Workspace::last [outputs, W] = final_norm(rows of x).
+  void final_norm(std::span<const std::int32_t> outputs);
+
+  // One sublayer over x as it is. Returns false where the observer wanted no more; x is unchanged
+  // then.
+  bool sublayer(Sublayer which, std::int64_t layer, const BatchView& batch, const KvLayers& kv);
+  // `observer` sees the inputs of all linears of the layers from now on; nullptr for nobody.
+  void observe(Observer* observer) { observer_ = observer; }
+  bool observed() const { return observer_ != nullptr; }
+
+ private:
+  bool run(const AttentionWeights& weights, std::int64_t layer, const BatchView& batch,
+           const KvLayers& kv);
+  bool run(const DenseMlpWeights& weights, std::int64_t tokens);
+  bool wants_more(const LayerLinear& linear, const Rows& input, std::int64_t tokens);
+  void quantize_closed_blocks(const BatchView& batch, const KvLayers& kv);
+  void pick(std::span<const std::int32_t> outputs);
+
+  const ModelConfig& config_;
+  const Weights& weights_;
+  Backend& backend_;
+  Workspace& work_;
+  Collectives& ranks_;
+  Observer* observer_ = nullptr;
+  std::vector<std::int64_t> attention_layers_;
+  std::vector<std::int64_t> cache_layers_;  // of each layer, -1 where it has no keys and values
+  std::vector<KvLayer> kv_layers_;          // of the step at work, where blocks of it become codes
+};
+
+}  // namespace leq

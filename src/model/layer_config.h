@@ -1,0 +1,61 @@
+// The layers of a decoder as data. Each layer is two sublayers, with a norm before each:
+//   x += mixer(norm(x)); x += mlp(norm(x))
+// A kind of layer is an alternative of one of the variants here, its linears in linear_sites.cpp,
+// its weights in weights.h and its forward pass in decoder.cpp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <variant>
+#include <vector>
+
+namespace leq {
+
+enum class Sublayer : std::uint8_t { mixer, mlp };
+
+// Softmax attention over keys and values in the cache.
+struct AttentionConfig {
+  std::int32_t window = 0;   // positions that a query sees; 0 = all before it
+  bool rotary = true;        // RoPE on q and k
+  bool qk_norm = false;      // norms of q and k over each head, before RoPE
+  bool qkv_bias = false;     // of q, k and v
+  bool output_bias = false;  // of o
+
+  bool operator==(const AttentionConfig&) const = default;
+};
+
+struct DenseMlpConfig {
+  std::int64_t hidden = 0;  // F, intermediate_size
+  bool gated = true;        // swiglu(gate, up); false: gelu_new(up)
+  bool bias = false;
+
+  bool operator==(const DenseMlpConfig&) const = default;
+};
+
+struct LayerConfig {
+  std::variant<AttentionConfig> mixer;
+  std::variant<DenseMlpConfig> mlp;
+
+  // nullptr where the layer has another kind.
+  const AttentionConfig* attention() const { return std::get_if<AttentionConfig>(&mixer); }
+  AttentionConfig* attention() { return std::get_if<AttentionConfig>(&mixer); }
+  const DenseMlpConfig* dense_mlp() const { return std::get_if<DenseMlpConfig>(&mlp); }
+  DenseMlpConfig* dense_mlp() { return std::get_if<DenseMlpConfig>(&mlp); }
+
+  bool operator==(const LayerConfig&) const = default;
+};
+
+// Layers that are alike but for their windows: all that a file of version 1.0 can say.
+struct UniformLayers {
+  std::int64_t count = 0;
+  AttentionConfig attention = {};  // its window counts where `windows` is empty
+  DenseMlpConfig mlp = {};
+  std::vector<std::int32_t> windows = {};  // [count], or empty
+
+  std::vector<LayerConfig> layers() const;
+};
+// nullopt where the layers differ in more than their windows.
+std::optional<UniformLayers> uniform_layers(std::span<const LayerConfig> layers);
+
+}  // namespace leq

@@ -1,0 +1,36 @@
+#include "quantize/pipeline/site_inputs.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+#include "model/tensor_list.h"
+
+namespace leq {
+
+std::string input_name(std::int64_t layer, const LinearSite& site) {
+  return layer_tensor(layer, site.name);
+}
+
+std::vector<std::string> parts_of(const LinearSite& site) {
+  std::vector<std::string> parts;
+  for (const LinearSpec& weight : site.weights) parts.push_back(weight.name);
+  return parts;
+}
+
+std::size_t site_of(std::span<const LinearSite> sites, std::string_view part) {
+  for (std::size_t i = 0; i < sites.size(); ++i) {
+    if (std::ranges::find(sites[i].weights, part, &LinearSpec::name) != sites[i].weights.end()) {
+      return i;
+    }
+  }
+  fail(ErrorKind::internal, "layer: no linear ", part);
+}
+
+std::vector<std::size_t> all_sites(std::span<const LinearSite> sites) {
+  std::vector<std::size_t> all(sites.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  return all;
+}
+
+}  // namespace leq

@@ -1,0 +1,159 @@
+// Layers that differ: what configurations say of them, which files they take, and that a model of
+// such layers computes what a naive transformer does.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "model/linear_sites.h"
+#include "model/model_config.h"
+#include "model/tensor_list.h"
+#include "reference/model_tensors.h"
+#include "reference/random_models.h"
+
+namespace leq {
+namespace {
+
+ModelConfig plain() {
+  ModelConfig config;
+  config.family = "test";
+  config.width = 64;
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.head_dim = 16;
+  config.vocab = 100;
+  config.context = 128;
+  config.layers.assign(3, {AttentionConfig(), DenseMlpConfig{.hidden = 96}});
+  return config;
+}
+
+// Each layer differs from the others in something else than its window.
+ModelConfig mixed() {
+  ModelConfig config = plain();
+  config.layers[0] = {AttentionConfig{.window = 5, .qkv_bias = true},
+                      DenseMlpConfig{.hidden = 96, .bias = true}};
+  config.layers[1] = {AttentionConfig{.rotary = false, .qk_norm = true},
+                      DenseMlpConfig{.hidden = 160}};
+  config.layers[2] = {AttentionConfig{.output_bias = true},
+                      DenseMlpConfig{.hidden = 96, .gated = false}};
+  return config;
+}
+
+TEST(LayerConfigs, ThatAreAlikeButForWindowsAreWrittenAsVersion10HasThem) {
+  ModelConfig config = plain();
+  config.layers[1].attention()->window = 32;
+  const Json json = config_to_json(config);
+  EXPECT_EQ(json["layers"], 3);
+  EXPECT_EQ(json["windows"], (std::vector<int>{0, 32, 0}));
+  EXPECT_EQ(json["hidden"], 96);
+  EXPECT_FALSE(json.contains("learned_positions"));
+  EXPECT_TRUE(required_features(config).empty());
+  EXPECT_EQ(config_from_json(json, "again"), config);
+}
+
+TEST(LayerConfigs, ThatDifferAreWrittenOneByOneAndTakeAReaderThatKnowsThem) {
+  const ModelConfig config = mixed();
+  const Json json = config_to_json(config);
+  EXPECT_EQ(json["layers"].size(), 3u);
+  EXPECT_FALSE(json.contains("hidden"));
+  EXPECT_EQ(required_features(config), std::vector<std::string>{"layers"});
+  EXPECT_EQ(config_from_json(parse_json(json.dump(), "text"), "again"), config);
+  // Alike, but neither with RoPE nor with learned positions: version 1.0 has no word for it.
+  ModelConfig bare = plain();
+  for (LayerConfig& layer : bare.layers) layer.attention()->rotary = false;
+  EXPECT_EQ(config_to_json(bare)["layers"].size(), 3u);
+  EXPECT_EQ(config_from_json(config_to_json(bare), "again"), bare);
+}
+
+TEST(LayerConfigs, AreRefusedByLayerAndField) {
+  struct Case {
+    const char* what;
+    std::function<void(Json&)> change;
+    const char* text;
+  };
+  const std::vector<Case> cases = {
+      {"a mixer of another kind", [](Json& l) { l["mixer"]["kind"] = "mamba"; }, "mamba"},
+      {"no mixer", [](Json& l) { l.erase("mixer"); }, "mixer"},
+      {"no window", [](Json& l) { l["mixer"].erase("window"); }, "window"},
+      {"a negative window", [](Json& l) { l["mixer"]["window"] = -1; }, "window"},
+      {"a flag that is a number", [](Json& l) { l["mixer"]["rotary"] = 1; }, "rotary"},
+      {"an MLP of another kind", [](Json& l) { l["mlp"]["kind"] = "experts"; }, "experts"},
+      {"an MLP without width", [](Json& l) { l["mlp"]["hidden"] = 0; }, "hidden"},
+      {"no object", [](Json& l) { l = Json(7); }, "object"}};
+  for (const Case& one : cases) {
+    Json json = config_to_json(mixed());
+    Json::Array layers;
+    for (const Json& layer : json["layers"]) layers.push_back(layer);
+    one.change(layers[1]);
+    json["layers"] = layers;
+    try {
+      config_from_json(json, "file");
+      FAIL() << one.what;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("file: layers[1]"), std::string::npos)
+          << error.what();
+      EXPECT_NE(std::string(error.what()).find(one.text), std::string::npos) << error.what();
+    }
+  }
+  Json none = config_to_json(mixed());
+  none["layers"] = Json::array();
+  EXPECT_THROW(config_from_json(none, "file"), Error);
+}
+
+TEST(LinearSites, ListEveryLinearOfALayerOnceInTheOrderOfTheForwardPass) {
+  const ModelConfig config = mixed();
+  const std::vector<LinearSite> sites = linear_sites(config, 2);
+  ASSERT_EQ(sites.size(), 4u);
+  EXPECT_EQ(sites[0].weights.size(), 3u);
+  EXPECT_EQ(sites[2].weights.size(), 1u) << "no gate";
+  EXPECT_EQ(sites[3].producer, "") << "GELU takes no scale";
+  EXPECT_EQ(linear_sites(config, 1)[3].inputs, 160);
+  std::int64_t linears = 0;
+  for (const TensorSpec& spec : layer_tensors(config, 2)) linears += is_block_linear(spec.role);
+  EXPECT_EQ(linears, 6);
+}
+
+// Random numbers for all tensors, norms near 1.
+test::ModelTensors tensors_of(const ModelConfig& config) {
+  test::ModelTensors model;
+  model.config = config;
+  model.blocks.resize(config.layers.size());
+  Random random(17);
+  const auto fill = [&](const TensorSpec& spec) {
+    const bool vector = spec.shape.size() == 1;
+    Matrix matrix = {vector ? 1 : spec.shape[0], spec.shape.back(), {}};
+    const bool gain = spec.name.ends_with("norm");
+    for (std::int64_t i = 0; i < matrix.rows * matrix.columns; ++i) {
+      matrix.values.push_back((gain ? 1.0f : 0.0f) + 0.15f * random.normal());
+    }
+    return matrix;
+  };
+  for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
+    for (const TensorSpec& spec : layer_tensors(config, layer)) {
+      model.blocks[static_cast<std::size_t>(layer)].parts[spec.name] = fill(spec);
+    }
+  }
+  for (const TensorSpec& spec : tensor_list(config)) {
+    if (!spec.name.starts_with("layers.")) model.outside.parts[spec.name] = fill(spec);
+  }
+  return model;
+}
+
+TEST(LayersThatDiffer, ComputeWhatANaiveTransformerDoes) {
+  for (ModelConfig config : {plain(), mixed()}) {
+    for (const bool learned : {false, true}) {
+      config.learned_positions = learned;
+      const test::ModelTensors model = tensors_of(config);
+      const auto ids = test::random_ids(40, config.vocab);
+      EXPECT_LT(test::relative_difference(test::naive_logits(model, ids),
+                                          test::engine_logits(model, ids)),
+                1e-4)
+          << describe(config) << " learned " << learned;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace leq
