@@ -60,7 +60,7 @@ ImportedModel import_gguf(const std::filesystem::path& path) {
   const GgufModel found = read_gguf_model(*source);
   ImportedModel model;
   model.config = config_of(found, *source);
-  unpair_heads(*source, found, model.config.layers);
+  unpair_heads(*source, found, model.config.layer_count());
   model.tensors = import_tensors(*source, found.family, model.config, path.string());
   const GgufMetadata& metadata = source->metadata();
   if (metadata.text("tokenizer.ggml.model").value_or("none") != "none") {
