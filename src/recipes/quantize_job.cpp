@@ -197,6 +197,7 @@ std::optional<GateResult> run_job(const QuantizeJob& job) {
     if (ranks.leads()) check_output(job.output);
     const ImportedModel model = import_hf(job.folder);
     if (ranks.leads()) {
+      for (const std::string& note : model.notes) job.checkpoint.say("checkpoint  " + note);
       found = lead(job, model);
     } else {
       follow(job, model);
