@@ -1,4 +1,5 @@
-// A text as one vector: the engine's own forward passes, on a sequence that nobody has in use.
+// A text as one vector, or the probabilities of its tokens: the engine's own forward passes, on a
+// sequence that nobody has in use.
 #include <algorithm>
 #include <utility>
 
@@ -27,6 +28,7 @@ void Engine::embed_chunk(EmbeddedText& text) {
   }
   if (text.fed < text.tokens.size()) return;
   leave(text);
+  if (text.top) return;
   for (const double sum : text.sums) {
     text.mean.push_back(static_cast<float>(sum / static_cast<double>(text.tokens.size())));
   }
@@ -43,6 +45,7 @@ void Engine::begin(EmbeddedText& text) {
   text.id = ++last_text_;
   text.fed = 0;
   text.sums.clear();
+  text.logprobs.clear();
   taken_[static_cast<std::size_t>(text.sequence)] = true;
   texts_[static_cast<std::size_t>(text.sequence)] = text.id;
 }
@@ -69,7 +72,6 @@ bool Engine::give_up_texts() {
 void Engine::feed_chunk(EmbeddedText& text) {
   KvCache& cache = session_.cache();
   const RunLimits& limits = session_.limits();
-  const auto width = static_cast<std::size_t>(session_.transformer().config().width);
   const auto most = static_cast<std::size_t>(std::min(limits.batch_tokens, limits.output_tokens));
   const auto rest = std::span<const Token>(text.tokens).subspan(text.fed);
   const auto part = rest.first(std::min(most, rest.size()));
@@ -78,12 +80,32 @@ void Engine::feed_chunk(EmbeddedText& text) {
   if (cache.free_pages() < pages && running() > 0) return;  // they end one day
   batch_.clear();
   batch_.add(text.sequence, part.data(), std::ssize(part), Batch::Want::all);
-  const Rows& hidden = session_.transformer().hidden(batch_, cache);
+  if (text.top) {
+    add_logprobs(text, part);
+  } else {
+    add_hidden(text, part);
+  }
+  text.fed += part.size();
+}
+
+void Engine::add_hidden(EmbeddedText& text, std::span<const Token> part) {
+  const auto width = static_cast<std::size_t>(session_.transformer().config().width);
+  const Rows& hidden = session_.transformer().hidden(batch_, session_.cache());
   std::vector<float> rows(part.size() * width);
   session_.transformer().backend().download(hidden, std::ssize(part), rows);
   text.sums.resize(width, 0.0);
   for (std::size_t i = 0; i < rows.size(); ++i) text.sums[i % width] += double{rows[i]};
-  text.fed += part.size();
+}
+
+// A row tells of the token after its own.
+void Engine::add_logprobs(EmbeddedText& text, std::span<const Token> part) {
+  const Rows& logits = session_.transformer().forward(batch_, session_.cache());
+  std::vector<float> rows(part.size() * vocabulary_);
+  session_.transformer().backend().download(logits, std::ssize(part), rows);
+  for (std::size_t i = 0; i < part.size() && text.fed + i + 1 < text.tokens.size(); ++i) {
+    const auto row = std::span<const float>(rows).subspan(i * vocabulary_, vocabulary_);
+    text.logprobs.push_back(token_logprobs(row, text.tokens[text.fed + i + 1], *text.top));
+  }
 }
 
 }  // namespace leq

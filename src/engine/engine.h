@@ -21,6 +21,7 @@
 #include "base/error.h"
 #include "base/stopwatch.h"
 #include "engine/draft_model.h"
+#include "engine/logprobs.h"
 #include "engine/prefix_cache.h"
 #include "engine/prompt_file.h"
 #include "engine/scheduler.h"
@@ -86,9 +87,10 @@ struct EngineRequest {
   // What the reply may be; null: anything. It ends as if the model had ended it where nothing can
   // follow.
   std::shared_ptr<const Grammar> grammar = nullptr;
-  std::vector<Token> shown = {};       // special tokens that are part of the text (tool_calls.h)
-  int priority = 0;                    // larger goes first
-  std::optional<double> seconds = {};  // from now; then it is interrupted
+  std::vector<Token> shown = {};  // special tokens that are part of the text (tool_calls.h)
+  std::shared_ptr<const ThoughtBudget> thoughts = nullptr;  // how long thoughts may be (thoughts.h)
+  int priority = 0;                                         // larger goes first
+  std::optional<double> seconds = {};                       // from now; then it is interrupted
   Replay replay = {};
   // What the reply may turn out to be: guessed before all else, and as much of it as a step has
   // room for. Like any guess it changes no token.
@@ -104,16 +106,20 @@ struct EngineRequest {
   std::function<void(const EngineReply&)> on_end = [](const EngineReply&) {};
 };
 
-// A text that becomes one vector: the engine's own but for `tokens`, and `mean` in the end.
+// A text that becomes one vector, or of which each token's probability is told: the engine's own
+// but for `tokens` and `top`, and `mean` or `logprobs` in the end.
 struct EmbeddedText {
   std::vector<Token> tokens;
-  std::vector<float> mean = {};  // [W]
+  // Where it is given: how probable each token was after those before it, with so many others.
+  std::optional<int> top = {};
+  std::vector<float> mean = {};              // [W]
+  std::vector<TokenLogprobs> logprobs = {};  // [tokens - 1], from the second token on
   std::vector<double> sums = {};
   std::size_t fed = 0;
   std::int32_t sequence = -1;  // -1: none yet, or no more
   std::uint64_t id = 0;
 
-  bool done() const { return !mean.empty(); }
+  bool done() const { return !tokens.empty() && sequence < 0 && fed == tokens.size(); }
 };
 
 struct EngineCounts {
@@ -224,6 +230,8 @@ class Engine {
   std::int32_t idle_sequence() const;
   void begin(EmbeddedText& text);
   void feed_chunk(EmbeddedText& text);
+  void add_hidden(EmbeddedText& text, std::span<const Token> part);
+  void add_logprobs(EmbeddedText& text, std::span<const Token> part);
   void leave(EmbeddedText& text);
   bool give_up_texts();
   void remember(Active& active, bool last_too);
